@@ -1,0 +1,226 @@
+package manifests
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWhatOnlyANodeKnows(t *testing.T) {
+	t.Parallel()
+	const conf = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: other}\ndata: {colour: red}\n" +
+		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: here}\ndata: {colour: red}\n"
+	for _, tt := range []struct {
+		name string
+		in   string
+		want []string
+	}{
+		{"image", strings.Replace(pod("p"), "busybox:1", "BusyBox", 1), []string{
+			`f:7: spec.containers[0].image: Invalid value: "BusyBox": invalid reference format: repository name (library/BusyBox) must be lowercase`,
+		}},
+		{"image with a scheme", strings.Replace(pod("p"), "busybox:1", "https://r/x", 1), []string{
+			`f:7: spec.containers[0].image: Invalid value: "https://r/x": invalid reference format (leave out https://)`,
+		}},
+		{"image of a template", strings.Replace(pod("p"), "busybox:1", "'{{ .Image }}'", 1), []string{
+			`f:7: spec.containers[0].image: Invalid value: "{{ .Image }}": invalid reference format: repository name (library/{{ .Image }}) must be lowercase (looks like an unrendered template: {{ }})`,
+		}},
+		{"typographic quotes", strings.Replace(pod("p"), "busybox:1", "“busybox”", 1), []string{
+			`f:7: spec.containers[0].image: Invalid value: "“busybox”": invalid reference format (write plain quotes: ")`,
+		}},
+		{"NUL", pod("p") + "    args: [a, \"b\\0c\"]\n", []string{"f:8: spec.containers[0].args[1]: holds a NUL byte, which no program can be given"}},
+		{"colon", pod("p", "  volumes: [{name: v}]\n") + "    volumeMounts: [{name: v, mountPath: '/a:b'}]\n", []string{
+			"f:9: spec.containers[0].volumeMounts[0].mountPath: must not contain ':'",
+		}},
+		{"capability", pod("p") + "    securityContext: {capabilities: {add: [CAP_NET_ADMIN, sys_time, NET_ADMN], drop: [ALL]}}\n", []string{
+			`f:8: spec.containers[0].securityContext.capabilities.add[2]: there is no capability "NET_ADMN" (did you mean NET_ADMIN?)`,
+		}},
+		{"map of another namespace", pod("p") + "    envFrom: [{configMapRef: {name: settings}}]\n" + conf, []string{
+			`f:8: spec.containers[0].envFrom[0].configMapRef.name: ConfigMap "settings" is not in the input (there is one in namespace other, this pod is in default)`,
+		}},
+		{"map of a similar name", pod("p") + "    envFrom: [{configMapRef: {name: hear}}]\n" + conf, []string{
+			`f:8: spec.containers[0].envFrom[0].configMapRef.name: ConfigMap "hear" is not in the input (did you mean here?)`,
+		}},
+		{"error of a limit, not of the request that it makes", pod("p") + "    resources: {limits: {gpu: 1}}\n", []string{
+			`f:8: spec.containers[0].resources.limits[gpu]: Invalid value: "gpu": must be a standard resource for containers`,
+			`f:8: spec.containers[0].resources.limits[gpu]: Invalid value: "gpu": must be a standard resource type or fully qualified`,
+		}},
+		{"key", pod("p") + "    env: [{name: A, valueFrom: {configMapKeyRef: {name: here, key: color}}}]\n" + conf, []string{
+			`f:8: spec.containers[0].env[0].valueFrom.configMapKeyRef: ConfigMap "here" has no key "color" (did you mean colour?)`,
+		}},
+		{"key of a volume", pod("p", "  volumes: [{name: v, configMap: {name: here, items: [{key: x, path: x}]}}]\n") + conf, []string{
+			`f:5: spec.volumes[0].configMap.items[0].key: ConfigMap "here" has no key "x"`,
+		}},
+		{"relative host path", pod("p", "  volumes: [{name: v, hostPath: {path: data}}]\n"), []string{
+			"f:5: spec.volumes[0].hostPath.path: is no absolute path (begin it with /)",
+		}},
+		{"decimal mode", pod("p", "  volumes: [{name: v, configMap: {name: here, defaultMode: 644}}]\n") + conf, []string{
+			"f:5: spec.volumes[0].configMap.defaultMode: Invalid value: 644: must be a number between 0 and 0777 (octal), both inclusive (modes are octal: write 0644)",
+		}},
+		{"volume of a similar name", pod("p", "  volumes: [{name: data}]\n") + "    volumeMounts: [{name: dta, mountPath: /d}]\n", []string{
+			`f:9: spec.containers[0].volumeMounts[0].name: Not found: "dta": there is a volume "data"`,
+		}},
+		{"optional", pod("p") + "    envFrom: [{configMapRef: {name: nope, optional: true}}]\n", nil},
+		{"reference to what is broken", pod("p") + "    envFrom: [{configMapRef: {name: b}}]\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: {a: 1}\n", []string{
+			`f:8: spec.containers[0].envFrom[0].configMapRef.name: ConfigMap "b" has errors of its own`,
+			`f:13: data[a]: got a number (1), want a string (quote it: "1")`,
+		}},
+		{"reference to what is invalid", pod("p") + "    envFrom: [{configMapRef: {name: b, optional: true}}]\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: {../a: x}\n", []string{
+			`f:8: spec.containers[0].envFrom[0].configMapRef.name: ConfigMap "b" has errors of its own`,
+			`f:13: data[../a]: Invalid value: "../a": a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')`,
+			`f:13: data[../a]: Invalid value: "../a": must not start with '..'`,
+		}},
+		{"class that is invalid", pod("p", "  priorityClassName: x\n") + "---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: x}\nvalue: 2000000000\n", []string{
+			`f:5: spec.priorityClassName: PriorityClass "x" has errors of its own`,
+			"f:13: value: Forbidden: maximum allowed value of a user defined priority is 1000000000",
+		}},
+		{"AppArmor of old", strings.Replace(pod("p"), "{name: p}", "{name: p, annotations: {container.apparmor.security.beta.kubernetes.io/c: localhost/x}}", 1), []string{
+			"f:6: spec.containers[0].securityContext.appArmorProfile: refused: not supported by this version",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Read(dir("f", tt.in))
+			if d := cmp.Diff(tt.want, lines(err)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		in   string
+		want []string
+	}{
+		{"none", pod("p"), nil},
+		{"meaningless", pod("p", "  serviceAccountName: x\n  enableServiceLinks: true\n"), []string{
+			"f:5: spec.serviceAccountName: \"x\" has no meaning here: there is no API server here to assign or use it",
+			"f:6: spec.enableServiceLinks: \"true\" has no meaning here: there are no Services here",
+		}},
+		{"once for all containers", pod("p") + "    resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]\n  - {name: d, image: i, resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]}\n", []string{
+			"f:8: spec.containers[0].resizePolicy: has no meaning here: nothing resizes a pod here",
+		}},
+		{"thousandths of a byte", pod("p") + "    resources: {requests: {memory: 512m}}\n", []string{
+			`f:8: spec.containers[0].resources.requests[memory]: fractional byte value "512m" is invalid, must be an integer (m is a thousandth of a byte; Mi is a mebibyte)`,
+		}},
+		{"another node", pod("p", "  nodeName: there\n") + "---\napiVersion: v1\nkind: Node\nmetadata: {name: here}\n", []string{
+			`f:5: spec.nodeName: is "there", but this node is "here": the pod will be rejected`,
+		}},
+		{"exported", strings.Replace(pod("p"), "{name: p}", "{name: p, uid: x, creationTimestamp: null}", 1) + "status: {phase: Running}\n", []string{
+			`f:3: metadata.uid: has no meaning here: the UID comes from the content of the manifest`,
+			"f:8: status: has no meaning here: the status is what runonce finds out",
+		}},
+		{"empty file", "# nothing\n", []string{"f: holds no document"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			set := mustRead(t, "f", tt.in)
+			if d := cmp.Diff(tt.want, lines(set.Warnings.Err())); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestUnknownDocuments(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		file string
+		in   string
+		want string
+	}{
+		{"custom kind", "f", "apiVersion: example.com/v1\nkind: Widget\n", "f:2: kind: unknown kind Widget in example.com/v1"},
+		{"plural", "f", "apiVersion: v1\nkind: Pods\n", "f:2: kind: unknown kind Pods in v1 (did you mean Pod?)"},
+		{"wrong version", "f", "apiVersion: v1beta1\nkind: Pod\n", "f:1: apiVersion: there is no kind Pod in v1beta1 (use apiVersion: v1)"},
+		{
+			"resource of a definition of the input", "f",
+			"apiVersion: example.com/v1\nkind: Widget\n---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {group: example.com, names: {kind: Widget}}\n", "",
+		},
+		{"kustomization", "kustomization.yaml", "resources: [a]\n", "this is a kustomization: run kubectl kustomize and use its output"},
+		{"compose", "f", "services: {web: {image: x}}\n", "this looks like a compose file, not a Kubernetes manifest"},
+		{"values", "values.yaml", "image: {tag: x}\n", "this looks like Helm values: run helm template and use its output"},
+		{"chart", "Chart.yaml", "apiVersion: v2\nname: x\nversion: '1'\n", "this is a Helm chart: run helm template and use its output"},
+		{"kind that is no string", "f", "apiVersion: v1\nkind: 5\n", "f:2: kind: not a string"},
+		{"skipped kinds", "f", "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\n", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			set, err := Read(dir(tt.file, tt.in))
+			if tt.want == "" {
+				if err != nil || len(set.Warnings) == 0 {
+					t.Errorf("error %v, warnings %v", err, set.Warnings)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestRuntimeClassAndNodes(t *testing.T) {
+	t.Parallel()
+	class := "---\napiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: slim}\nhandler: runc\n"
+	set := mustRead(t, "f", class)
+	if c, ok := set.RuntimeClass("slim"); !ok || c.Handler != "runc" {
+		t.Errorf("class: %v", c)
+	}
+	node := "---\napiVersion: v1\nkind: Node\nmetadata: {name: NAME}\n"
+	_, err := Read(dir("f", strings.ReplaceAll(node, "NAME", "a")+strings.ReplaceAll(node, "NAME", "b")))
+	if err == nil || err.Error() != `f:7: kind: a second Node; the first is "a" (pods run on one node: keep one)` {
+		t.Error(err)
+	}
+}
+
+func TestValidation(t *testing.T) {
+	t.Parallel()
+	in := pod("p", "  hostUsers: false\n", "  serviceAccountName: x\n")
+	set, err := Read(dir("f", in))
+	v := NewValidation(set, err, false)
+	got, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"apiVersion":"runonce/v1","kind":"Validation","faults":[` +
+		`{"file":"f","document":1,"line":5,"field":"spec.hostUsers","message":"\"false\" refused: not supported by this version","severity":"error"},` +
+		`{"file":"f","document":1,"line":6,"field":"spec.serviceAccountName","message":"\"x\" has no meaning here: there is no API server here to assign or use it","severity":"warning"}]}`
+	if d := cmp.Diff(want, string(got)); d != "" {
+		t.Error(d)
+	}
+	if n := len(lines(v.Err())); n != 1 {
+		t.Errorf("%d errors, want 1", n)
+	}
+	set = mustRead(t, "f", pod("p", "  serviceAccountName: x\n"))
+	if NewValidation(set, nil, false).Err() != nil || NewValidation(set, nil, true).Err() == nil {
+		t.Error("strict has no effect")
+	}
+	if set.Warnings[0].Severity != SeverityWarning {
+		t.Error("strict changed the set")
+	}
+}
+
+func TestGenerateName(t *testing.T) {
+	t.Parallel()
+	in := strings.Replace(pod("p"), "{name: p}", "{generateName: job-}", 1)
+	set := mustRead(t, "f", in+"---\n"+in)
+	a, b := set.Pods[0], set.Pods[1]
+	if !strings.HasPrefix(a.Name, "job-") || len(a.Name) != len("job-")+5 || a.Name == b.Name || a.GenerateName != "" {
+		t.Errorf("names %q and %q", a.Name, b.Name)
+	}
+	if again := mustRead(t, "g", in).Pods[0]; again.Name != a.Name || again.UID != a.UID {
+		t.Errorf("the same document is %s, then %s", a.Name, again.Name)
+	}
+	if other := mustRead(t, "f", strings.Replace(in, "busybox:1", "busybox:2", 1)).Pods[0]; other.Name == a.Name {
+		t.Error("another document has the same name")
+	}
+	job := strings.Replace(workloadDoc("batch/v1", "Job", "  template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}\n"), "name: w", "generateName: "+strings.Repeat("x", 70), 1)
+	if name := mustRead(t, "f", job).Pods[0].Name; len(name) != 63+len("-0") {
+		t.Errorf("name of %d characters: %s", len(name), name)
+	}
+}

@@ -1,0 +1,74 @@
+package expand
+
+import (
+	"fmt"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Job returns one pod for each completion of a Job that has its defaults, or one for each
+// worker where it has no number of completions
+// (pkg/controller/job/job_controller.go). A suspended Job has none.
+func Job(o *batchv1.Job) ([]*v1.Pod, error) {
+	n := *o.Spec.Parallelism
+	if o.Spec.Completions != nil && n > 0 {
+		n = *o.Spec.Completions
+	}
+	if o.Spec.Suspend != nil && *o.Spec.Suspend {
+		n = 0
+	}
+	out, err := pods(o.ObjectMeta, &o.Spec.Template, n)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range out {
+		if o.Spec.ActiveDeadlineSeconds != nil && p.Spec.ActiveDeadlineSeconds == nil {
+			seconds := *o.Spec.ActiveDeadlineSeconds
+			p.Spec.ActiveDeadlineSeconds = &seconds
+		}
+		if o.Spec.CompletionMode != nil && *o.Spec.CompletionMode == batchv1.IndexedCompletion {
+			index(p, i)
+		}
+	}
+	return out, nil
+}
+
+// index tells a pod of an Indexed Job its number (pkg/controller/job/indexed_job_utils.go).
+func index(p *v1.Pod, i int) {
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	p.Annotations[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(i)
+	label(p, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
+	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for c := range list {
+			addIndexEnv(&list[c])
+		}
+	}
+}
+
+func addIndexEnv(c *v1.Container) {
+	const name = "JOB_COMPLETION_INDEX"
+	for _, e := range c.Env {
+		if e.Name == name {
+			return
+		}
+	}
+	c.Env = append(c.Env, v1.EnvVar{Name: name, ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{
+		APIVersion: "v1", FieldPath: fmt.Sprintf("metadata.labels['%s']", batchv1.JobCompletionIndexAnnotation),
+	}}})
+}
+
+// CronJob returns the Job that a CronJob would create next, under the CronJob's name.
+func CronJob(o *batchv1.CronJob) *batchv1.Job {
+	meta := *o.Spec.JobTemplate.ObjectMeta.DeepCopy()
+	meta.Namespace, meta.Name = o.Namespace, o.Name
+	return &batchv1.Job{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
+		ObjectMeta: meta,
+		Spec:       *o.Spec.JobTemplate.Spec.DeepCopy(),
+	}
+}

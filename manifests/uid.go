@@ -1,0 +1,87 @@
+package manifests
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/manifests/refs"
+)
+
+// identity is what the UID of a pod is made from: all that decides what runs, and
+// nothing about where the manifest was found.
+type identity struct {
+	Namespace   string            `json:"namespace"`
+	Name        string            `json:"name"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Spec        v1.PodSpec        `json:"spec"`
+	Refs        []content         `json:"refs,omitempty"`
+}
+
+// content is the data behind a reference; both maps are nil when it is absent.
+type content struct {
+	Kind   string            `json:"kind"`
+	Name   string            `json:"name"`
+	Text   map[string]string `json:"text,omitempty"`
+	Binary map[string][]byte `json:"binary,omitempty"`
+}
+
+// uid returns a name-based UUID of the pod's content and of the ConfigMaps and Secrets
+// that it refers to. The pod has its defaults and its priority.
+func (s *Set) uid(p *v1.Pod) (types.UID, error) {
+	id := identity{
+		Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Spec: p.Spec,
+		Annotations: map[string]string{},
+	}
+	for k, v := range p.Annotations {
+		if !strings.HasPrefix(k, "kubernetes.io/config.") && k != AnnotationSource {
+			id.Annotations[k] = v
+		}
+	}
+	seen := map[string]bool{}
+	for _, r := range refs.Of(p) {
+		if seen[r.Kind+"/"+r.Name] {
+			continue
+		}
+		seen[r.Kind+"/"+r.Name] = true
+		c := content{Kind: r.Kind, Name: r.Name}
+		if o, ok := s.configMaps[key{p.Namespace, r.Name}]; ok && r.Kind == refs.ConfigMap {
+			c.Text, c.Binary = o.Data, o.BinaryData
+		}
+		if o, ok := s.secrets[key{p.Namespace, r.Name}]; ok && r.Kind == refs.Secret {
+			c.Binary = o.Data
+		}
+		id.Refs = append(id.Refs, c)
+	}
+	b, err := json.Marshal(id)
+	if err != nil {
+		return "", fmt.Errorf("encoding pod %q: %w", p.Namespace+"/"+p.Name, err)
+	}
+	return uuid(b), nil
+}
+
+// nameUID returns the UID of an object that is known by its name alone.
+func nameUID(kind, namespace, name string) types.UID {
+	return uuid([]byte(kind + "/" + orDefault(namespace) + "/" + name))
+}
+
+func orDefault(namespace string) string {
+	if namespace == "" {
+		return v1.NamespaceDefault
+	}
+	return namespace
+}
+
+// uuid makes a UUID of the shape of version 5 from the content.
+func uuid(content []byte) types.UID {
+	sum := sha256.Sum256(content)
+	u := sum[:16]
+	u[6] = u[6]&0x0f | 0x50
+	u[8] = u[8]&0x3f | 0x80
+	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]))
+}
