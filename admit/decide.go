@@ -1,0 +1,218 @@
+package admit
+
+import (
+	"cmp"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// entry is a pod of the input or of an earlier run while it is decided upon.
+type entry struct {
+	pod      *v1.Pod
+	row      int // in the input, -1 for a pod of an earlier run only
+	priority int32
+	qos      v1.PodQOSClass
+	demands  []demand
+	ports    []HostPort
+	holds    bool   // counts as used
+	running  bool   // runs from an earlier run
+	rank     int    // place in the order of victims
+	old      *entry // what this one replaces
+	by       *entry // what preempts this one
+	reasons  []Reason
+}
+
+// planner holds the state of one decision.
+type planner struct {
+	node    *v1.Node
+	o       Options
+	ledger  *ledger
+	ports   portTable
+	input   []*entry
+	earlier []*entry // pods of earlier runs that the input does not hold unchanged, in order
+	pruned  []*entry
+	optimal bool
+}
+
+// Decide says which pods may run on the node beside those that run already, and who has
+// to go for them. It is deterministic, does not depend on the order of running, and
+// changes none of its arguments. The node is never overcommitted by an admission.
+//
+// A pod of running that has ended counts for nothing. One with the UID of an input pod is
+// that pod, unchanged; one with its namespace and name alone is replaced by it, and its
+// resources count as free if the new one is admitted. If it is not, the old one stays.
+func Decide(node *v1.Node, running, pods []*v1.Pod, o Options) Plan {
+	stays := map[int]bool{} // rows whose pod is rejected, so that the one it replaces stays
+	for {
+		p := newPlanner(node, running, pods, o)
+		p.admitAll(stays)
+		again := false
+		for _, e := range p.input {
+			if e.old != nil && len(e.reasons) > 0 && !stays[e.row] {
+				stays[e.row] = true
+				again = true
+			}
+		}
+		if !again {
+			return p.plan()
+		}
+	}
+}
+
+// newPlanner works out what each pod needs and which pods belong together.
+func newPlanner(node *v1.Node, running, pods []*v1.Pod, o Options) *planner {
+	p := &planner{node: node, o: o, ports: portTable{}, optimal: true}
+	requests := make([]v1.ResourceList, 0, len(pods)+len(running))
+	for row, pod := range pods {
+		p.input = append(p.input, newEntry(pod, row))
+		requests = append(requests, Requests(pod))
+	}
+	running = slices.Clone(running)
+	slices.SortStableFunc(running, byAge)
+	others := p.match(running)
+	for _, e := range others {
+		requests = append(requests, Requests(e.pod))
+	}
+	p.ledger = newLedger(node, requests)
+	for i, e := range append(slices.Clone(p.input), others...) {
+		e.demands = p.ledger.demands(requests[i])
+	}
+	return p
+}
+
+func newEntry(pod *v1.Pod, row int) *entry {
+	return &entry{pod: pod, row: row, priority: Priority(pod), qos: QOS(pod), ports: hostPorts(pod)}
+}
+
+// byAge orders pods of earlier runs: the oldest first, then by namespace, name and UID.
+func byAge(a, b *v1.Pod) int {
+	started := func(p *v1.Pod) int64 {
+		if p.Status.StartTime == nil {
+			return 0
+		}
+		return p.Status.StartTime.UnixNano()
+	}
+	return cmp.Or(
+		cmp.Compare(started(a), started(b)),
+		cmp.Compare(a.Namespace, b.Namespace),
+		cmp.Compare(a.Name, b.Name),
+		cmp.Compare(a.UID, b.UID),
+	)
+}
+
+// match finds the input pods that run already and those that replace one, and returns the
+// other entries: all pods of running that are not one of the input, unchanged.
+func (p *planner) match(running []*v1.Pod) []*entry {
+	uids := map[types.UID]*entry{}
+	names := map[types.NamespacedName]*entry{}
+	for _, e := range slices.Backward(p.input) {
+		uids[e.pod.UID] = e
+		names[types.NamespacedName{Namespace: e.pod.Namespace, Name: e.pod.Name}] = e
+	}
+	delete(uids, "")
+	var others []*entry
+	for rank, pod := range running {
+		if e := uids[pod.UID]; e != nil && !(ended(pod) && p.o.Rerun) {
+			e.running, e.holds, e.rank = true, !ended(pod), rank
+			continue
+		}
+		e := newEntry(pod, -1)
+		e.running, e.holds, e.rank = true, !ended(pod), rank
+		others = append(others, e)
+		if n := names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]; n != nil {
+			if !n.running && n.old == nil {
+				n.old = e
+			}
+		} else if p.o.Prune {
+			e.holds = false
+			p.pruned = append(p.pruned, e)
+		}
+	}
+	p.earlier = others
+	return others
+}
+
+// ended says whether the pod has run to its end.
+func ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+// admitAll decides on every input pod in the order asked for. Replaced pods count as free
+// from the beginning, but for those that are known to stay.
+func (p *planner) admitAll(stays map[int]bool) {
+	for _, e := range p.input {
+		if e.old != nil {
+			e.old.holds = e.old.holds && stays[e.row]
+		}
+	}
+	holding := p.holding()
+	for _, e := range holding {
+		p.ledger.take(e.demands)
+		p.ports.take(e)
+	}
+	var ours []*entry
+	for _, e := range append(slices.Clone(p.input), p.earlier...) {
+		if e.running && !ended(e.pod) {
+			ours = append(ours, e)
+		}
+	}
+	p.ports.listen(p.o.Listening, ours)
+	queue := slices.Clone(p.input)
+	if p.o.Order != ByManifest {
+		slices.SortStableFunc(queue, func(a, b *entry) int { return cmp.Compare(b.priority, a.priority) })
+	}
+	for i, e := range queue {
+		if e.running {
+			continue
+		}
+		e.rank = len(p.input) + len(p.earlier) + i
+		p.admit(e)
+	}
+	p.relent()
+}
+
+// holding returns the pods that count as used.
+func (p *planner) holding() []*entry {
+	var holding []*entry
+	for _, list := range [][]*entry{p.input, p.earlier} {
+		for _, e := range list {
+			if e.holds {
+				holding = append(holding, e)
+			}
+		}
+	}
+	return holding
+}
+
+// admit decides on one pod.
+func (p *planner) admit(e *entry) {
+	stayed := e.old != nil && e.old.holds
+	if stayed {
+		p.drop(e.old)
+	}
+	if e.reasons = p.refusal(e); len(e.reasons) == 0 {
+		p.hold(e)
+		return
+	}
+	if stayed {
+		p.hold(e.old)
+	}
+}
+
+// hold counts the pod as used.
+func (p *planner) hold(e *entry) {
+	e.holds = true
+	p.ledger.take(e.demands)
+	p.ports.take(e)
+}
+
+// drop counts the pods as free.
+func (p *planner) drop(entries ...*entry) {
+	for _, e := range entries {
+		e.holds = false
+		p.ports.free(e)
+	}
+	p.ledger.recount(p.holding())
+}

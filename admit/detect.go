@@ -1,0 +1,188 @@
+package admit
+
+import (
+	"fmt"
+	"io/fs"
+	goruntime "runtime"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/runonce/runonce/admit/cdi"
+	"github.com/runonce/runonce/admit/host"
+	"github.com/runonce/runonce/admit/quantity"
+)
+
+// DefaultMaxPods is how many pods a node takes when nobody says otherwise (the kubelet's
+// maxPods).
+const DefaultMaxPods = 110
+
+// The kubelet's defaults of evictionHard. Percentages are single-precision numbers there,
+// and reckoned with as such.
+const (
+	evictMemoryAvailable   = 100 << 20
+	evictNodeFSAvailable   = float32(0.1)
+	evictNodeFSInodesFree  = float32(0.05)
+	evictImageFSAvailable  = float32(0.15)
+	evictImageFSInodesFree = float32(0.05)
+)
+
+// hugePages begins the names of resources that are huge pages of one size.
+const hugePages = v1.ResourceHugePagesPrefix
+
+// DetectOptions say what is known of the machine beside its /proc and /sys.
+type DetectOptions struct {
+	Name     string            // of the node
+	Labels   map[string]string // beside kubernetes.io/{hostname,os,arch}; these win
+	Capacity v1.ResourceList   // overrides what is found, and adds extended resources
+	Reserved v1.ResourceList   // kept from pods
+	NodeFS   host.Filesystem   // where volumes and logs live; without it there is no ephemeral-storage
+	ImageFS  host.Filesystem   // where images live; not looked at when zero
+	MaxPods  int64             // DefaultMaxPods when 0
+	// Devices adds what the machine's CDI specifications offer as extended resources, for
+	// a runtime that gives pods such devices.
+	Devices bool
+	// SupplementalGroupsPolicy says that the runtime can hold a pod to
+	// supplementalGroupsPolicy: Strict.
+	SupplementalGroupsPolicy bool
+}
+
+// Detect describes the machine whose root is fsys as a node, the way the kubelet does
+// (pkg/kubelet/nodestatus/setters.go): its capacity, what of it pods may have, and
+// whether it is short of memory or disk.
+func Detect(fsys fs.FS, o DetectOptions) (*v1.Node, error) {
+	facts, err := host.Read(fsys)
+	if err != nil {
+		return nil, fmt.Errorf("describing node %q: %w", o.Name, err)
+	}
+	capacity := v1.ResourceList{
+		v1.ResourceCPU:    *resource.NewMilliQuantity(facts.MilliCPU, resource.DecimalSI),
+		v1.ResourceMemory: *resource.NewQuantity(facts.Memory, resource.BinarySI),
+		v1.ResourcePods:   *resource.NewQuantity(maxPods(o.MaxPods), resource.DecimalSI),
+	}
+	if o.NodeFS.Capacity > 0 {
+		capacity[v1.ResourceEphemeralStorage] = *resource.NewQuantity(o.NodeFS.Capacity, resource.BinarySI)
+	}
+	for size, pages := range facts.HugePages {
+		name := hugePages + resource.NewQuantity(size, resource.BinarySI).String()
+		capacity[v1.ResourceName(name)] = *resource.NewQuantity(size*pages, resource.BinarySI)
+	}
+	if o.Devices {
+		devices, err := cdi.Devices(fsys)
+		if err != nil {
+			return nil, fmt.Errorf("describing node %q: %w", o.Name, err)
+		}
+		for kind, n := range devices {
+			capacity[v1.ResourceName(kind)] = *resource.NewQuantity(n, resource.DecimalSI)
+		}
+	}
+	override(capacity, o.Capacity)
+
+	node := &v1.Node{}
+	node.Name = o.Name
+	node.Labels = nodeLabels(o.Name, o.Labels)
+	node.Status.Capacity = capacity
+	node.Status.Allocatable = allocatable(capacity, o.Reserved)
+	node.Status.Conditions = conditions(facts, o)
+	node.Status.NodeInfo.KernelVersion = facts.Kernel
+	node.Status.NodeInfo.OperatingSystem = goruntime.GOOS
+	node.Status.NodeInfo.Architecture = goruntime.GOARCH
+	node.Status.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: &o.SupplementalGroupsPolicy}
+	return node, nil
+}
+
+func maxPods(n int64) int64 {
+	if n <= 0 {
+		return DefaultMaxPods
+	}
+	return n
+}
+
+// override replaces and adds resources.
+func override(list, with v1.ResourceList) {
+	for name, q := range with {
+		list[name] = q.DeepCopy()
+	}
+}
+
+// nodeLabels returns the labels that the kubelet gives its node, and the given ones.
+func nodeLabels(name string, more map[string]string) map[string]string {
+	labels := map[string]string{
+		v1.LabelHostname:   name,
+		v1.LabelOSStable:   goruntime.GOOS,
+		v1.LabelArchStable: goruntime.GOARCH,
+	}
+	for key, value := range more {
+		labels[key] = value
+	}
+	return labels
+}
+
+// allocatable returns what pods may have: the capacity less what is reserved, less what
+// the kubelet keeps free by evicting; huge pages are no other memory besides.
+func allocatable(capacity, reserved v1.ResourceList) v1.ResourceList {
+	list := v1.ResourceList{}
+	for name, total := range capacity {
+		left := quantity.Less(total, reserved[name])
+		switch name {
+		case v1.ResourceMemory:
+			left = quantity.Less(left, *resource.NewQuantity(evictMemoryAvailable, resource.BinarySI))
+		case v1.ResourceEphemeralStorage:
+			left = quantity.Less(left, *resource.NewQuantity(share(quantity.Amount(name, total), evictNodeFSAvailable), resource.BinarySI))
+		default:
+		}
+		list[name] = left
+	}
+	if memory, ok := list[v1.ResourceMemory]; ok {
+		for name, total := range capacity {
+			if strings.HasPrefix(string(name), hugePages) {
+				memory = quantity.Less(memory, total)
+			}
+		}
+		list[v1.ResourceMemory] = memory
+	}
+	return list
+}
+
+// share returns a part of the whole as the kubelet reckons it.
+func share(whole int64, part float32) int64 { return int64(float64(whole) * float64(part)) }
+
+// conditions says whether the node is short of memory or disk, by the kubelet's
+// thresholds.
+func conditions(facts host.Facts, o DetectOptions) []v1.NodeCondition {
+	memory := v1.NodeCondition{
+		Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse,
+		Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available",
+	}
+	if facts.Available < evictMemoryAvailable {
+		memory.Status, memory.Reason, memory.Message = v1.ConditionTrue, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available"
+	}
+	disk := v1.NodeCondition{
+		Type: v1.NodeDiskPressure, Status: v1.ConditionFalse,
+		Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure",
+	}
+	if full(o.NodeFS, evictNodeFSAvailable, evictNodeFSInodesFree) || full(o.ImageFS, evictImageFSAvailable, evictImageFSInodesFree) {
+		disk.Status, disk.Reason, disk.Message = v1.ConditionTrue, "KubeletHasDiskPressure", "kubelet has disk pressure"
+	}
+	return []v1.NodeCondition{memory, disk}
+}
+
+// full says whether less is free than the given parts of a filesystem.
+func full(f host.Filesystem, available, inodes float32) bool {
+	return f.Available < share(f.Capacity, available) || f.InodesFree < share(f.Inodes, inodes)
+}
+
+// ListeningPorts returns the ports of the machine whose root is fsys that sockets listen
+// on, for Options.Listening.
+func ListeningPorts(fsys fs.FS) ([]HostPort, error) {
+	sockets, err := host.Listening(fsys)
+	if err != nil {
+		return nil, err
+	}
+	ports := make([]HostPort, 0, len(sockets))
+	for _, s := range sockets {
+		ports = append(ports, HostPort{Protocol: v1.Protocol(s.Protocol), IP: s.Addr.String(), Port: int32(s.Port)})
+	}
+	return ports, nil
+}

@@ -1,0 +1,49 @@
+package admit
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/runonce/runonce/admit/quantity"
+)
+
+// DocumentOptions change a node that comes from a document.
+type DocumentOptions struct {
+	Name     string            // instead of the document's, if not empty
+	Labels   map[string]string // beside the document's; these win
+	Capacity v1.ResourceList   // overrides the document's
+	Reserved v1.ResourceList   // kept from pods, beside what the document keeps
+	MaxPods  int64             // where the document says nothing; DefaultMaxPods when 0
+}
+
+// FromDocument returns a node as a document of kind Node describes it; the document stays
+// as it is. What it says is allocatable is taken at its word; a resource that it only has
+// as capacity is allocatable as the kubelet would make it.
+func FromDocument(document *v1.Node, o DocumentOptions) *v1.Node {
+	node := document.DeepCopy()
+	if o.Name != "" {
+		node.Name = o.Name
+	}
+	labels := nodeLabels(node.Name, document.Labels)
+	for key, value := range o.Labels {
+		labels[key] = value
+	}
+	node.Labels = labels
+
+	capacity := v1.ResourceList{v1.ResourcePods: *resource.NewQuantity(maxPods(o.MaxPods), resource.DecimalSI)}
+	override(capacity, document.Status.Allocatable)
+	override(capacity, document.Status.Capacity)
+	override(capacity, o.Capacity)
+	list := allocatable(capacity, o.Reserved)
+	for name, q := range document.Status.Allocatable {
+		if _, ok := o.Capacity[name]; ok {
+			continue
+		}
+		list[name] = quantity.Less(q, o.Reserved[name])
+	}
+	node.Status.Capacity, node.Status.Allocatable = capacity, list
+	return node
+}
+
+// ParseResources reads a list like cpu=2,memory=4Gi. An empty one is no resources.
+func ParseResources(list string) (v1.ResourceList, error) { return quantity.Parse(list) }

@@ -1,0 +1,65 @@
+package admit
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/admit/check"
+)
+
+// Order is the sequence in which pods ask to be admitted.
+type Order string
+
+// The orders. ByPriority asks for the highest priority first and in input order within
+// one; ByManifest is the kubelet's way: input order, later critical pods preempting.
+const (
+	ByPriority Order = "priority"
+	ByManifest Order = "manifest"
+)
+
+// Options say how pods are admitted. The zero value is what a run does by default on a
+// machine without AppArmor.
+type Options struct {
+	Order Order // ByPriority when empty
+	// AllowUnsafeSysctls are sysctls, or prefixes that end in *, allowed beside the safe ones.
+	AllowUnsafeSysctls []string
+	// Listening holds the sockets that listen on this machine already.
+	Listening []HostPort
+	// AppArmor says that the machine enforces AppArmor profiles.
+	AppArmor bool
+	// Prune stops pods of earlier runs that the input does not hold.
+	Prune bool
+	// Rerun takes pods of earlier runs that have ended for new.
+	Rerun bool
+	// NodeBudget bounds the search for the smallest set of victims, in nodes of its
+	// search tree for each preemption; 0 for preempt.DefaultBudget.
+	NodeBudget int
+}
+
+// SystemCritical is the lowest priority of a critical pod, which may preempt
+// (scheduling.SystemCriticalPriority).
+const SystemCritical int32 = 2_000_000_000
+
+// Priority returns the pod's priority, 0 when it has none.
+func Priority(pod *v1.Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
+}
+
+// Critical says whether the pod may preempt others. Unlike the kubelet's rule, by which
+// every pod of a file is critical, it goes by the number alone.
+func Critical(pod *v1.Pod) bool { return Priority(pod) >= SystemCritical }
+
+// ValidateSysctls returns the first fault of a list of sysctls to allow: each has to be
+// known to belong to a namespace of the pod, as the kubelet asks of its own flag.
+func ValidateSysctls(unsafe []string) error {
+	for _, s := range unsafe {
+		if !check.Namespaced(s) {
+			return fmt.Errorf("sysctl %q: not known to be namespaced", s)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+// Package admit answers "would these pods run on this node, and who would have to go?".
+// It is pure: no clock, and no I/O but reading the node's capacity from an fs.FS.
+package admit
+
+import v1 "k8s.io/api/core/v1"
+
+// Verdict is what was decided for a pod.
+type Verdict string
+
+// The verdicts.
+const (
+	Admitted  Verdict = "Admitted"
+	Rejected  Verdict = "Rejected"
+	Preempted Verdict = "Preempted"
+)
+
+// Reason is one ground for a rejection, in the kubelet's words.
+type Reason struct {
+	Reason  string `json:"reason"`  // for example OutOfcpu
+	Message string `json:"message"` // for example "Node didn't have enough resource: cpu, ..."
+}
+
+// Decision is the verdict on one pod.
+type Decision struct {
+	Pod     *v1.Pod
+	Verdict Verdict
+	// Reason and Message are the first of Reasons, or those of the preemption.
+	Reason  string
+	Message string
+	Reasons []Reason
+	// By is the pod that preempts this one.
+	By *v1.Pod
+	// Running says that the pod runs already, unchanged, from an earlier run.
+	Running bool
+	// Replaces is the pod of the same namespace and name, but of other content, that
+	// runs from an earlier run and must be stopped before this one starts.
+	Replaces *v1.Pod
+	// Prune says that the pod is of an earlier run, no longer in the input, and has to
+	// be stopped because pruning was asked for. Its verdict is Admitted.
+	Prune bool
+}
+
+// Plan is every decision, taken before anything is started or stopped.
+type Plan struct {
+	Node *v1.Node
+	// Decisions holds one decision for each input pod in input order, then one for each
+	// running pod of an earlier run that the plan stops (preempted or pruned).
+	Decisions []Decision
+	// Optimal says that every preemption was proven to take the smallest set of victims.
+	Optimal bool
+	// Used is what is asked for by all pods that run, or are to run, when the plan is
+	// carried out, those of earlier runs that are not in the input included.
+	Used v1.ResourceList
+}
+
+// Status returns what the kubelet would make the status of a pod that is rejected
+// (pkg/kubelet.rejectPod) or preempted (pkg/kubelet/preemption); an empty one for a pod
+// that is admitted. The condition has no time: this package has no clock.
+func (d Decision) Status() v1.PodStatus {
+	switch d.Verdict {
+	case Rejected:
+		return v1.PodStatus{Phase: v1.PodFailed, Reason: d.Reason, Message: "Pod was rejected: " + d.Message, QOSClass: QOS(d.Pod)}
+	case Preempted:
+		return v1.PodStatus{
+			Phase: v1.PodFailed, Reason: d.Reason, Message: d.Message, QOSClass: QOS(d.Pod),
+			Conditions: []v1.PodCondition{{
+				Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet,
+				Message: "Pod was preempted by Kubelet to accommodate a critical pod.",
+			}},
+		}
+	default:
+		return v1.PodStatus{}
+	}
+}

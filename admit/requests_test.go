@@ -1,0 +1,96 @@
+package admit
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/runonce/runonce/admit/quantity"
+)
+
+// requests makes the first container request a quantity that may be out of all bounds.
+func requests(name v1.ResourceName, quantity string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{name: resource.MustParse(quantity)}
+	}
+}
+
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		pod  *v1.Pod
+		want map[v1.ResourceName]int64 // cpu in thousandths
+	}{
+		{"none", pod("p", 0, ""), map[v1.ResourceName]int64{}},
+		{"one", pod("p", 0, "cpu=100m,memory=1Gi"), map[v1.ResourceName]int64{"cpu": 100, "memory": 1 << 30}},
+		{"rounded up", pod("p", 0, "", requests("cpu", "1n")), map[v1.ResourceName]int64{"cpu": 1}},
+		{"memory rounded up", pod("p", 0, "", requests("memory", "100m")), map[v1.ResourceName]int64{"memory": 1}},
+		{"an init container's peak", pod("p", 0, "cpu=2", asInit(false)), map[v1.ResourceName]int64{"cpu": 2000}},
+		{"a sidecar beside", pod("p", 0, "cpu=2", asInit(true), requests("cpu", "1")), map[v1.ResourceName]int64{"cpu": 3000}},
+		{"overhead", pod("p", 0, "cpu=2", func(p *v1.Pod) { p.Spec.Overhead = v1.ResourceList{"cpu": resource.MustParse("250m")} }), map[v1.ResourceName]int64{"cpu": 2250}},
+		{"of the pod", pod("p", 0, "cpu=2", func(p *v1.Pod) {
+			p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("3")}}
+		}), map[v1.ResourceName]int64{"cpu": 3000}},
+		{"ten exabytes", pod("p", 0, "", requests("memory", "10E")), map[v1.ResourceName]int64{"memory": math.MaxInt64}},
+		{"beyond all bounds", pod("p", 0, "", requests("memory", "1e2000000000")), map[v1.ResourceName]int64{"memory": math.MaxInt64}},
+		{"negative", pod("p", 0, "", requests("memory", "-1")), map[v1.ResourceName]int64{"memory": 0}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			got := map[v1.ResourceName]int64{}
+			for name, q := range Requests(test.pod) {
+				got[name] = quantity.Amount(name, q)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestQOS(t *testing.T) {
+	t.Parallel()
+	both := "cpu=1,memory=1Gi"
+	tests := []struct {
+		name string
+		pod  *v1.Pod
+		want v1.PodQOSClass
+	}{
+		{"nothing", pod("p", 0, ""), v1.PodQOSBestEffort},
+		{"nothing but storage", pod("p", 0, "ephemeral-storage=1Gi"), v1.PodQOSBestEffort},
+		{"zero", pod("p", 0, "cpu=0,memory=0"), v1.PodQOSBestEffort},
+		{"requests", pod("p", 0, both), v1.PodQOSBurstable},
+		{"limits", pod("p", 0, both, limits), v1.PodQOSGuaranteed},
+		{"limits of cpu alone", pod("p", 0, "cpu=1", limits), v1.PodQOSBurstable},
+		{"an init container without", pod("p", 0, both, limits, func(p *v1.Pod) { p.Spec.InitContainers = []v1.Container{{Name: "i"}} }), v1.PodQOSBurstable},
+		{"a second container without", pod("p", 0, both, limits, func(p *v1.Pod) { p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: "c"}) }), v1.PodQOSBurstable},
+		{"of the pod", pod("p", 0, "cpu=1", func(p *v1.Pod) {
+			p.Spec.Resources = &v1.ResourceRequirements{Requests: p.Spec.Containers[0].Resources.Requests.DeepCopy()}
+			p.Spec.Resources.Requests["memory"] = resource.MustParse("1Gi")
+			p.Spec.Resources.Limits = p.Spec.Resources.Requests
+		}), v1.PodQOSGuaranteed},
+		{"beyond all bounds", pod("p", 0, "", requests("memory", "1e2000000000")), v1.PodQOSBurstable},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if got := QOS(test.pod); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestRequestsLeavesPodAlone(t *testing.T) {
+	t.Parallel()
+	p := pod("p", 0, "", requests("memory", "1e2000000000"))
+	Requests(p)
+	if q := p.Spec.Containers[0].Resources.Requests[v1.ResourceMemory]; quantity.Countable(q) {
+		t.Error("the pod's own quantity was changed")
+	}
+}
