@@ -1,0 +1,251 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// hostTree returns the machine's tree with a parent of the test's own.
+func hostTree(t *testing.T, parent string) Tree {
+	t.Helper()
+	if os.Geteuid() != 0 || testing.Short() {
+		t.Skip("needs root")
+	}
+	tree, err := Detect(Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree.Parent = parent
+	t.Cleanup(func() {
+		for _, root := range tree.hierarchies() {
+			if _, err := os.Stat(filepath.Join(root, parent)); err == nil {
+				t.Errorf("%s is left in %s", parent, root)
+				_ = removeAll(filepath.Join(root, parent))
+			}
+		}
+	})
+	return tree
+}
+
+func testPod(uid string, requests, limits v1.ResourceList) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: uid, Namespace: "default", UID: types.UID(uid)},
+		Spec: v1.PodSpec{Containers: []v1.Container{{
+			Name: "c", Resources: v1.ResourceRequirements{Requests: requests, Limits: limits},
+		}}},
+	}
+}
+
+func list(cpu, memory string) v1.ResourceList {
+	l := v1.ResourceList{}
+	if cpu != "" {
+		l[v1.ResourceCPU] = resource.MustParse(cpu)
+	}
+	if memory != "" {
+		l[v1.ResourceMemory] = resource.MustParse(memory)
+	}
+	return l
+}
+
+func TestEnsureAndRemoveOnThisMachine(t *testing.T) {
+	tree := hostTree(t, "/runonce-test-ensure")
+	tests := []struct {
+		name string
+		pod  *v1.Pod
+		path string
+		v1   map[string]string // controller/file: content
+		v2   map[string]string
+	}{
+		{
+			name: "guaranteed",
+			pod:  testPod("g", list("500m", "64Mi"), list("500m", "64Mi")),
+			path: "/runonce-test-ensure/podg",
+			v1: map[string]string{
+				"cpu/cpu.shares": "512", "cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000",
+				"memory/memory.limit_in_bytes": "67108864",
+			},
+			v2: map[string]string{"cpu/cpu.weight": "59", "cpu/cpu.max": "50000 100000", "memory/memory.max": "67108864"},
+		},
+		{
+			name: "burstable without limits",
+			pod:  testPod("b", list("1", ""), nil),
+			path: "/runonce-test-ensure/burstable/podb",
+			v1:   map[string]string{"cpu/cpu.shares": "1024", "cpu/cpu.cfs_quota_us": "-1"},
+			v2:   map[string]string{"cpu/cpu.weight": "100", "cpu/cpu.max": "max 100000", "memory/memory.max": "max"},
+		},
+		{
+			name: "best effort",
+			pod:  testPod("e", nil, nil),
+			path: "/runonce-test-ensure/besteffort/pode",
+			v1:   map[string]string{"cpu/cpu.shares": "2"},
+			v2:   map[string]string{"cpu/cpu.weight": "1"},
+		},
+	}
+	for _, tt := range tests {
+		for range 2 { // safe to repeat
+			got, err := tree.Ensure(tt.pod)
+			if err != nil || got != tt.path {
+				t.Fatalf("%s: Ensure = %q, %v, want %q", tt.name, got, err, tt.path)
+			}
+		}
+		want := tt.v1
+		if tree.V2 {
+			want = tt.v2
+		}
+		for file, value := range want {
+			controller, name, _ := strings.Cut(file, "/")
+			data, err := os.ReadFile(filepath.Join(tree.dirs[controller], tt.path, name))
+			if got := strings.TrimSpace(string(data)); err != nil || got != value {
+				t.Errorf("%s: %s = %q, %v, want %q", tt.name, file, got, err, value)
+			}
+		}
+	}
+	for _, tt := range tests {
+		// What a container left behind must not hold us up.
+		for _, root := range tree.hierarchies() {
+			if err := os.MkdirAll(filepath.Join(root, tt.path, "left/over"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			if err := tree.Remove(tt.pod); err != nil {
+				t.Errorf("%s: Remove: %v", tt.name, err)
+			}
+		}
+	}
+}
+
+// A process can enter a container's cgroup below the pod's in every hierarchy: on v1 that
+// needs CPUs in the cpuset.
+func TestProcessEntersBelowThePod(t *testing.T) {
+	tree := hostTree(t, "/runonce-test-enter")
+	pod := testPod("enter", list("100m", "64Mi"), list("100m", "64Mi"))
+	p, err := tree.Ensure(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tree.Remove(pod); err != nil {
+			t.Error(err)
+		}
+	})
+	cmd := sleeper(t)
+	for _, root := range tree.hierarchies() {
+		dir := filepath.Join(root, p, "container")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if root == tree.dirs["cpuset"] && !tree.V2 {
+			if err := inheritCPUSet(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := writeFile(filepath.Join(dir, "cgroup.procs"), cmd); err != nil {
+			t.Errorf("entering %s: %v", dir, err)
+		}
+	}
+	if err := tree.Remove(pod); err == nil {
+		t.Error("Remove of a cgroup with a process in it is no error")
+	}
+}
+
+func TestPodsComeAndGoAtTheSameTime(t *testing.T) {
+	tree := hostTree(t, "/runonce-test-race")
+	var wg sync.WaitGroup
+	for _, uid := range []string{"a", "b", "c", "d"} {
+		wg.Go(func() {
+			pod := testPod(uid, nil, nil)
+			for range 30 {
+				if _, err := tree.Ensure(pod); err != nil {
+					t.Errorf("Ensure: %v", err)
+				}
+				if err := tree.Remove(pod); err != nil {
+					t.Errorf("Remove: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// The class of burstable pods has the weight of its pods together, while they are there.
+func TestBurstableClassWeighsWhatItsPodsAskFor(t *testing.T) {
+	tree := hostTree(t, "/runonce-test-class")
+	one, two := testPod("one", list("1", ""), nil), testPod("two", list("500m", ""), nil)
+	effort := testPod("effort", nil, nil)
+	for _, pod := range []*v1.Pod{one, two, effort} {
+		if _, err := tree.Ensure(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// near, since a weight of v2 stands for several numbers of shares.
+	near := func(class string, want uint64) {
+		t.Helper()
+		n, err := tree.readShares(unix.AT_FDCWD, filepath.Join(tree.dirs["cpu"], "runonce-test-class", class))
+		if err != nil {
+			t.Error(err)
+		}
+		if n < want || n > want+want/20 {
+			t.Errorf("%s: %d shares, want %d", class, n, want)
+		}
+	}
+	near("burstable", 1536)
+	near("besteffort", 2)
+	if err := tree.Remove(two); err != nil {
+		t.Error(err)
+	}
+	near("burstable", 1024)
+	for _, pod := range []*v1.Pod{one, effort} {
+		if err := tree.Remove(pod); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func BenchmarkEnsure(b *testing.B) {
+	if os.Geteuid() != 0 {
+		b.Skip("needs root")
+	}
+	tree, err := Detect(Root)
+	if err != nil {
+		b.Fatal(err)
+	}
+	tree.Parent = "/runonce-test-bench"
+	pods := make([]*v1.Pod, 30)
+	for i := range pods {
+		pods[i] = testPod("bench"+string(rune('a'+i)), list("100m", ""), nil)
+		if _, err := tree.Ensure(pods[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for name, fresh := range map[string]bool{"again": false, "new": true} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if fresh {
+					b.StopTimer()
+					if err := tree.Remove(pods[0]); err != nil {
+						b.Fatal(err)
+					}
+					b.StartTimer()
+				}
+				if _, err := tree.Ensure(pods[0]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	for _, pod := range pods {
+		if err := tree.Remove(pod); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package spec
+
+import (
+	"maps"
+	"slices"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/runonce/runonce/runtime/spec/resources"
+)
+
+// linuxResources returns the limits of the container's cgroup. Devices are denied except
+// those that every OCI runtime allows by itself.
+func linuxResources(in Input) *specs.LinuxResources {
+	limits := resources.ForContainer(in.Pod, in.Container)
+	period := uint64(resources.QuotaPeriod)
+	r := &specs.LinuxResources{
+		Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}},
+		CPU:     &specs.LinuxCPU{Shares: &limits.Shares, Period: &period},
+		Memory:  &specs.LinuxMemory{},
+	}
+	if limits.Quota > 0 {
+		r.CPU.Quota = &limits.Quota
+	}
+	if limits.Memory > 0 {
+		r.Memory.Limit = &limits.Memory
+		if in.SwapLimit {
+			// Memory and swap together may not exceed the memory limit: no swap (the
+			// kubelet's NoSwap).
+			r.Memory.Swap = &limits.Memory
+		}
+	}
+	if in.CgroupV2 {
+		// The kernel kills a container as a whole, not one process of it at random.
+		r.Unified = map[string]string{"memory.oom.group": "1"}
+	}
+	r.HugepageLimits = hugePageLimits(in.HugePages, limits.HugePages)
+	return r
+}
+
+// hugePageLimits limits each page size that the kernel has, to 0 where the container asks
+// for none (kuberuntime.GetHugepageLimitsFromResources).
+func hugePageLimits(sizes []int64, limits map[int64]int64) []specs.LinuxHugepageLimit {
+	all := map[int64]int64{}
+	for _, size := range sizes {
+		all[size] = 0
+	}
+	maps.Copy(all, limits)
+	list := make([]specs.LinuxHugepageLimit, 0, len(all))
+	for _, size := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, specs.LinuxHugepageLimit{Pagesize: resources.PageSizeName(size), Limit: uint64(all[size])})
+	}
+	return list
+}

@@ -1,0 +1,78 @@
+package resources
+
+import (
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-helpers/resource"
+)
+
+// Container is what the cgroup of a container is told.
+type Container struct {
+	Shares uint64 // cpu.shares
+	Quota  int64  // microseconds for each QuotaPeriod, 0 for no limit
+	Memory int64  // limit in bytes, 0 for none
+	// HugePages maps a page size in bytes to a limit in bytes.
+	HugePages map[int64]int64
+}
+
+// ForContainer returns the limits of the container's cgroup
+// (kuberuntime.generateLinuxContainerResources): shares from the request, else from the
+// limit; a container without a limit inherits the pod-level one.
+func ForContainer(pod *v1.Pod, c *v1.Container) Container {
+	cpuLimit, memoryLimit := c.Resources.Limits.Cpu(), c.Resources.Limits.Memory()
+	if resource.IsPodLevelResourcesSet(pod) {
+		if cpuLimit.IsZero() {
+			cpuLimit = pod.Spec.Resources.Limits.Cpu()
+		}
+		if memoryLimit.IsZero() {
+			memoryLimit = pod.Spec.Resources.Limits.Memory()
+		}
+	}
+	request := cpuLimit
+	if q, ok := c.Resources.Requests[v1.ResourceCPU]; ok {
+		request = &q
+	}
+	return Container{
+		Shares:    MilliCPUToShares(request.MilliValue()),
+		Quota:     MilliCPUToQuota(cpuLimit.MilliValue()),
+		Memory:    memoryLimit.Value(),
+		HugePages: containerHugePages(pod, c),
+	}
+}
+
+// containerHugePages returns the container's own limits, else those of the pod.
+func containerHugePages(pod *v1.Pod, c *v1.Container) map[int64]int64 {
+	own := hugePages(c.Resources.Limits)
+	if len(own) == 0 && resource.IsPodLevelResourcesSet(pod) {
+		return hugePages(pod.Spec.Resources.Limits)
+	}
+	return own
+}
+
+// PageSize returns the page size in bytes that a resource name such as hugepages-2Mi
+// stands for.
+func PageSize(name v1.ResourceName) (int64, bool) {
+	size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
+	if !ok {
+		return 0, false
+	}
+	q, err := apiresource.ParseQuantity(size)
+	if err != nil || q.Sign() <= 0 {
+		return 0, false
+	}
+	return q.Value(), true
+}
+
+// PageSizeName writes a page size as the kernel names its cgroup files: 64KB, 2MB, 1GB.
+func PageSizeName(size int64) string {
+	units := []string{"B", "KB", "MB", "GB", "TB", "PB"}
+	i := 0
+	for size >= 1024 && size%1024 == 0 && i < len(units)-1 {
+		size /= 1024
+		i++
+	}
+	return strconv.FormatInt(size, 10) + units[i]
+}

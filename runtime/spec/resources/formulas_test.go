@@ -1,0 +1,74 @@
+package resources
+
+import (
+	"math"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+func TestMilliCPUToShares(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[int64]uint64{
+		0: 2, 1: 2, 2: 2, 3: 3, 100: 102, 500: 512, 1000: 1024, 1500: 1536, 255999: 262142, 256000: 262144, 1 << 40: 262144,
+		math.MaxInt64: 262144, -5: 2,
+	} {
+		if got := MilliCPUToShares(in); got != want {
+			t.Errorf("MilliCPUToShares(%d) = %d, want %d", in, got, want)
+		}
+	}
+}
+
+func TestMilliCPUToQuota(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[int64]int64{0: 0, 1: 1000, 9: 1000, 10: 1000, 11: 1100, 250: 25000, 1000: 100000, 64000: 6400000, -1: 0} {
+		if got := MilliCPUToQuota(in); got != want {
+			t.Errorf("MilliCPUToQuota(%d) = %d, want %d", in, got, want)
+		}
+	}
+	if got := MilliCPUToQuota(math.MaxInt64); got <= 0 {
+		t.Errorf("MilliCPUToQuota(max) = %d", got)
+	}
+}
+
+func TestSharesToWeight(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[uint64]uint64{0: 0, 1: 1, 2: 1, 102: 17, 512: 59, 1024: 100, 1536: 138, 262143: 10000, 262144: 10000, 1 << 40: 10000} {
+		if got := SharesToWeight(in); got != want {
+			t.Errorf("SharesToWeight(%d) = %d, want %d", in, got, want)
+		}
+	}
+}
+
+func TestWeightToSharesIsTheInverse(t *testing.T) {
+	t.Parallel()
+	if got := WeightToShares(100); got != 1024 {
+		t.Errorf("WeightToShares(100) = %d, want 1024", got)
+	}
+	last := uint64(0)
+	for w := uint64(1); w <= 10000; w++ {
+		shares := WeightToShares(w)
+		if shares < last {
+			t.Fatalf("weight %d becomes %d shares, less than the weight before", w, shares)
+		}
+		last = shares
+		if got := SharesToWeight(shares); got > w || (w < 10000 && SharesToWeight(shares+1) <= got && got < w) {
+			t.Errorf("weight %d becomes %d shares, which become weight %d", w, shares, got)
+		}
+	}
+}
+
+func TestPageSize(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{"hugepages-64Ki": "64KB", "hugepages-2Mi": "2MB", "hugepages-1Gi": "1GB", "hugepages-32Mi": "32MB"} {
+		size, ok := PageSize(v1.ResourceName(in))
+		if !ok || PageSizeName(size) != want {
+			t.Errorf("%s: %d, %v, %s, want %s", in, size, ok, PageSizeName(size), want)
+		}
+	}
+	for _, in := range []string{"cpu", "hugepages-", "hugepages-x", "hugepages-0", "hugepages--1Mi"} {
+		if size, ok := PageSize(v1.ResourceName(in)); ok {
+			t.Errorf("%s: a page size of %d", in, size)
+		}
+	}
+}

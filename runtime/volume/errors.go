@@ -1,0 +1,26 @@
+package volume
+
+import "fmt"
+
+// ReasonFailedMount is the reason of every fault of a volume, in the kubelet's words.
+const ReasonFailedMount = "FailedMount"
+
+// Error is a fault of a volume that no retry can mend.
+type Error struct {
+	Err error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Reason returns ReasonFailedMount.
+func (e *Error) Reason() string { return ReasonFailedMount }
+
+// Permanent is true: the manifest itself would have to change.
+func (e *Error) Permanent() bool { return true }
+
+func refusef(format string, args ...any) error {
+	return &Error{Err: fmt.Errorf(format, args...)}
+}

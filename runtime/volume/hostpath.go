@@ -1,0 +1,96 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// checkHostPath makes the path or checks its type, as the type asks
+// (pkg/volume/hostpath). A failed check may be mended by another pod, so that it is not
+// permanent.
+func checkHostPath(s *v1.HostPathVolumeSource) error {
+	if slices.Contains(strings.Split(s.Path, "/"), "..") {
+		return refusef("hostPath %q must not contain '..'", s.Path)
+	}
+	if !filepath.IsAbs(s.Path) {
+		return refusef("hostPath %q must be an absolute path", s.Path)
+	}
+	if s.Type == nil {
+		return nil
+	}
+	switch *s.Type {
+	case v1.HostPathUnset:
+		return nil
+	case v1.HostPathDirectoryOrCreate:
+		if err := createIfAbsent(s.Path, func() error { return os.MkdirAll(s.Path, 0o755) }); err != nil {
+			return err
+		}
+		return checkType(s.Path, "a directory", fs.FileMode.IsDir)
+	case v1.HostPathFileOrCreate:
+		if err := createIfAbsent(s.Path, func() error { return createFile(s.Path) }); err != nil {
+			return err
+		}
+		return checkType(s.Path, "a file", fs.FileMode.IsRegular)
+	case v1.HostPathDirectory:
+		return checkType(s.Path, "a directory", fs.FileMode.IsDir)
+	case v1.HostPathFile:
+		return checkType(s.Path, "a file", fs.FileMode.IsRegular)
+	case v1.HostPathSocket:
+		return checkType(s.Path, "a socket file", func(m fs.FileMode) bool { return m&fs.ModeSocket != 0 })
+	case v1.HostPathCharDev:
+		return checkType(s.Path, "a character device", func(m fs.FileMode) bool { return m&fs.ModeCharDevice != 0 })
+	case v1.HostPathBlockDev:
+		return checkType(s.Path, "a block device", func(m fs.FileMode) bool {
+			return m&fs.ModeDevice != 0 && m&fs.ModeCharDevice == 0
+		})
+	}
+	return refusef("hostPath type %q is not a valid host path type", *s.Type)
+}
+
+func createIfAbsent(path string, create func() error) error {
+	_, err := os.Stat(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return create()
+}
+
+// createFile makes an empty file; its directory must exist.
+func createFile(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func checkType(path, kind string, is func(fs.FileMode) bool) error {
+	info, err := os.Stat(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err != nil || !is(info.Mode()) {
+		return &TypeError{Path: path, Kind: kind}
+	}
+	return nil
+}
+
+// TypeError says that a host path is not of the kind that the manifest wants, or absent.
+type TypeError struct {
+	Path string
+	Kind string // with its article, as in "a directory"
+}
+
+func (e *TypeError) Error() string {
+	return fmt.Sprintf("hostPath type check failed: %s is not %s", e.Path, e.Kind)
+}
+
+// Reason returns ReasonFailedMount.
+func (e *TypeError) Reason() string { return ReasonFailedMount }

@@ -1,0 +1,223 @@
+// Package mount makes and removes mounts on the host, and removes directories without ever
+// leaving the file system that they are on.
+package mount
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// Mounter makes and removes mounts.
+type Mounter interface {
+	// Mount is mount(2).
+	Mount(source, target, fstype string, flags uintptr, data string) error
+	// MountRemote mounts by a helper program, and is ErrNoHelper when there is none.
+	MountRemote(ctx context.Context, r Remote) error
+	// Unmount takes the mount away at once, also while it is in use. A target that is
+	// not mounted is no error.
+	Unmount(target string) error
+	// Mounted reports whether something is mounted at target, which must exist.
+	Mounted(target string) (bool, error)
+	// Around returns the mount that path is in, links followed.
+	Around(path string) (Point, error)
+	// Below returns all mounts at or below any of the directories, the ones to unmount
+	// first at the head. Directories that do not exist have none.
+	Below(dirs ...string) ([]Point, error)
+}
+
+// Point is a mount and whom it shares its mount events with.
+type Point struct {
+	Target string
+	// Shared mounts pass events on to their peers, slaves receive those of a shared one.
+	Shared, Slave bool
+}
+
+// Host is the Mounter of this process's mount namespace.
+type Host struct{}
+
+var _ Mounter = Host{}
+
+// Mount is mount(2).
+func (Host) Mount(source, target, fstype string, flags uintptr, data string) error {
+	if err := unix.Mount(source, target, fstype, flags, data); err != nil {
+		return &fs.PathError{Op: "mount", Path: target, Err: err}
+	}
+	return nil
+}
+
+// Unmount detaches the mount at target, never following a link there.
+func (Host) Unmount(target string) error {
+	err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	if err == nil || errors.Is(err, unix.EINVAL) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return &fs.PathError{Op: "unmount", Path: target, Err: err}
+}
+
+// Mounted asks the kernel for the one directory, which is far cheaper than reading all
+// mounts.
+func (Host) Mounted(target string) (bool, error) {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, target, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_TYPE, &st); err != nil {
+		return false, &fs.PathError{Op: "statx", Path: target, Err: err}
+	}
+	if st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		return mountinfo.Mounted(target)
+	}
+	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+}
+
+// Around reads the mounts from /proc/self/mountinfo.
+func (Host) Around(path string) (Point, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return Point{}, err
+	}
+	infos, err := mountinfo.GetMounts(mountinfo.ParentsFilter(path))
+	if err != nil {
+		return Point{}, fmt.Errorf("reading the mounts: %w", err)
+	}
+	var p Point
+	for _, i := range infos {
+		// Of two mounts on one place the later is on top.
+		if len(i.Mountpoint) >= len(p.Target) {
+			p = point(i)
+		}
+	}
+	return p, nil
+}
+
+// Below reads the mounts from /proc/self/mountinfo.
+func (Host) Below(dirs ...string) ([]Point, error) {
+	found := make([]string, 0, len(dirs))
+	for _, dir := range dirs {
+		path, err := filepath.EvalSymlinks(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, path)
+	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	infos, err := mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) {
+		return !slices.ContainsFunc(found, func(dir string) bool { return within(i.Mountpoint, dir) }), false
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the mounts: %w", err)
+	}
+	// Of two mounts on one place the later is on top.
+	slices.Reverse(infos)
+	slices.SortStableFunc(infos, func(a, b *mountinfo.Info) int { return cmp.Compare(len(b.Mountpoint), len(a.Mountpoint)) })
+	points := make([]Point, 0, len(infos))
+	for _, i := range infos {
+		points = append(points, point(i))
+	}
+	return points, nil
+}
+
+func point(i *mountinfo.Info) Point {
+	return Point{
+		Target: i.Mountpoint,
+		Shared: strings.Contains(i.Optional, "shared:"), Slave: strings.Contains(i.Optional, "master:"),
+	}
+}
+
+func within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, dir+"/")
+}
+
+// UnmountBelow removes every mount at or below the directories, and no other: mounts that
+// share their events with some elsewhere are made private first, or to unmount what is
+// below them would unmount it there too.
+func UnmountBelow(m Mounter, dirs ...string) error {
+	points, err := m.Below(dirs...)
+	if err != nil {
+		return err
+	}
+	for _, p := range points {
+		if !p.Shared {
+			continue
+		}
+		err := m.Mount("", p.Target, "", unix.MS_PRIVATE, "")
+		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	for _, p := range points {
+		if err := m.Unmount(p.Target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RemoveAll removes dir and all that is in it. Unlike os.RemoveAll it never enters a mount:
+// a directory on which something is mounted is an error, and what is mounted there is left
+// alone. Links are removed and not followed. An absent dir is no error.
+func RemoveAll(dir string) error {
+	parent, err := os.Open(filepath.Dir(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = parent.Close() }()
+	if err := removeAt(int(parent.Fd()), filepath.Base(dir)); err != nil {
+		return &fs.PathError{Op: "remove", Path: dir, Err: err}
+	}
+	return nil
+}
+
+// removeAt removes the entry name of the directory that dirfd refers to.
+func removeAt(dirfd int, name string) error {
+	err := unix.Unlinkat(dirfd, name, 0)
+	switch {
+	case err == nil || errors.Is(err, unix.ENOENT):
+		return nil
+	case !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	fd, err := unix.Openat2(dirfd, name, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if errors.Is(err, unix.EXDEV) {
+		return fmt.Errorf("%s: something is mounted there: %w", name, unix.EBUSY)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	dir := os.NewFile(uintptr(fd), name)
+	defer func() { _ = dir.Close() }()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, n := range names {
+		if err := removeAt(fd, n); err != nil {
+			return fmt.Errorf("%s/%w", name, err)
+		}
+	}
+	if err := unix.Unlinkat(dirfd, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package mount
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestRemoveAll(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	victim, outside := filepath.Join(dir, "victim"), filepath.Join(dir, "outside")
+	for _, err := range []error{
+		os.MkdirAll(filepath.Join(victim, "a", "b"), 0o755),
+		os.WriteFile(filepath.Join(victim, "a", "file"), nil, 0o600),
+		os.Mkdir(outside, 0o755),
+		os.WriteFile(filepath.Join(outside, "kept"), nil, 0o600),
+		os.Symlink(outside, filepath.Join(victim, "link")),
+		os.Symlink("../outside/kept", filepath.Join(victim, "a", "link")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := RemoveAll(victim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Lstat(victim); err == nil {
+		t.Error("the directory is still there")
+	}
+	if _, err := os.Stat(filepath.Join(outside, "kept")); err != nil {
+		t.Errorf("a link was followed: %v", err)
+	}
+	if err := RemoveAll(filepath.Join(dir, "none", "at", "all")); err != nil {
+		t.Errorf("an absent directory: %v", err)
+	}
+}
+
+func TestBelowSortsAndTakesNoNeighbours(t *testing.T) {
+	t.Parallel()
+	got, err := Host{}.Below("/proc", filepath.Join(t.TempDir(), "none"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range got {
+		if !within(p.Target, "/proc") || (i > 0 && len(p.Target) > len(got[i-1].Target)) {
+			t.Errorf("mounts %+v", got)
+		}
+	}
+	if within("/a/bc", "/a/b") || !within("/a/b", "/a/b") || !within("/a/b/c", "/a/b") {
+		t.Error("within takes a neighbour or refuses a child")
+	}
+}

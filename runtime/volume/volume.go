@@ -1,0 +1,188 @@
+// Package volume makes the directories, files and mounts behind a pod's volumes, and takes
+// them away again, in the kubelet's layout below Root/pods/UID.
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/volume/mount"
+)
+
+// Objects are the ConfigMaps and Secrets that came with the pods.
+type Objects interface {
+	ConfigMap(namespace, name string) (*v1.ConfigMap, bool)
+	Secret(namespace, name string) (*v1.Secret, bool)
+}
+
+// Manager makes the volumes of pods. Its fields must not change while it is in use; it is
+// safe for concurrent use on different pods.
+type Manager struct {
+	// Root is the directory that holds pods/UID/volumes.
+	Root string
+	// Objects may be nil when there are none.
+	Objects Objects
+	// ClaimsDir holds the data of persistent volume claims, NAMESPACE/NAME, which outlive
+	// the pods. Empty refuses claims.
+	ClaimsDir string
+	// Allocatable is what the node can give: it bounds emptyDir volumes in memory, and
+	// stands in for limits that a downwardAPI volume asks for.
+	Allocatable v1.ResourceList
+	// Mounter makes the mounts; nil is the host's.
+	Mounter mount.Mounter
+	// RecursiveReadOnly says that the OCI runtime knows the mount option rro.
+	RecursiveReadOnly bool
+}
+
+// The directories below a pod's that this package owns.
+const (
+	volumesDir  = "volumes"
+	subpathsDir = "volume-subpaths"
+	shmDir      = "shm"
+	// podDirMode keeps other users of the host out: volumes themselves are open to any.
+	podDirMode = 0o750
+)
+
+// Setup makes every volume of the pod, and the /dev/shm that its containers share. It is safe to repeat: what a container wrote into
+// an emptyDir stays, and files from ConfigMaps and Secrets are brought up to date.
+func (m *Manager) Setup(ctx context.Context, pod *v1.Pod) error {
+	if err := checkUID(pod); err != nil {
+		return err
+	}
+	if err := m.shm(pod); err != nil {
+		return fmt.Errorf("setting up /dev/shm: %w", err)
+	}
+	for i := range pod.Spec.Volumes {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		v := &pod.Spec.Volumes[i]
+		if err := m.setup(ctx, pod, v); err != nil {
+			return fmt.Errorf("setting up volume %q: %w", v.Name, err)
+		}
+	}
+	return nil
+}
+
+// setup makes one volume.
+func (m *Manager) setup(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
+	switch s := &v.VolumeSource; {
+	case s.HostPath != nil:
+		return checkHostPath(s.HostPath)
+	case s.EmptyDir != nil:
+		return m.emptyDir(pod, v)
+	case s.ConfigMap != nil, s.Secret != nil, s.DownwardAPI != nil, s.Projected != nil:
+		return m.files(pod, v)
+	case s.PersistentVolumeClaim != nil:
+		return m.claim(pod, v)
+	case s.NFS != nil:
+		return m.nfs(ctx, pod, v)
+	}
+	return refusef("unsupported volume type")
+}
+
+// Teardown unmounts and removes the pod's volumes, but never what a hostPath volume shows.
+// Absent ones are no error.
+func (m *Manager) Teardown(_ context.Context, pod *v1.Pod) error {
+	if err := checkUID(pod); err != nil {
+		return err
+	}
+	dirs := []string{m.dir(pod, subpathsDir), m.dir(pod, volumesDir), m.dir(pod, shmDir)}
+	if err := mount.UnmountBelow(m.mounter(), dirs...); err != nil {
+		return fmt.Errorf("unmounting the volumes of pod %q: %w", pod.Name, err)
+	}
+	var errs []error
+	for _, dir := range dirs {
+		if err := mount.RemoveAll(dir); err != nil {
+			errs = append(errs, fmt.Errorf("removing the volumes of pod %q: %w", pod.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkUID refuses a pod whose directory would be that of others.
+func checkUID(pod *v1.Pod) error {
+	if uid := string(pod.UID); uid == "" || !filepath.IsLocal(uid) || strings.Contains(uid, "/") || uid == "." {
+		return refusef("pod %q has no usable uid: %q", pod.Name, uid)
+	}
+	return nil
+}
+
+func (m *Manager) mounter() mount.Mounter {
+	if m.Mounter == nil {
+		return mount.Host{}
+	}
+	return m.Mounter
+}
+
+// dir returns a path below the pod's directory.
+func (m *Manager) dir(pod *v1.Pod, elems ...string) string {
+	return filepath.Join(append([]string{m.Root, "pods", string(pod.UID)}, elems...)...)
+}
+
+// path returns where the volume's content is on the host.
+func (m *Manager) path(pod *v1.Pod, v *v1.Volume) string {
+	switch {
+	case v.HostPath != nil:
+		return v.HostPath.Path
+	case v.PersistentVolumeClaim != nil:
+		return filepath.Join(m.ClaimsDir, pod.Namespace, v.PersistentVolumeClaim.ClaimName)
+	}
+	return m.dir(pod, volumesDir, plugin(&v.VolumeSource), v.Name)
+}
+
+// readOnly reports whether nobody may write to the volume: to files from objects, and to
+// what the pod wants so.
+func readOnly(v *v1.Volume) bool {
+	if c := v.PersistentVolumeClaim; c != nil {
+		return c.ReadOnly
+	}
+	if v.NFS != nil {
+		return v.NFS.ReadOnly
+	}
+	return v.HostPath == nil && v.EmptyDir == nil
+}
+
+// plugin returns the name of the volume's kind in paths, as the kubelet escapes it.
+func plugin(s *v1.VolumeSource) string {
+	switch {
+	case s.EmptyDir != nil:
+		return "kubernetes.io~empty-dir"
+	case s.ConfigMap != nil:
+		return "kubernetes.io~configmap"
+	case s.Secret != nil:
+		return "kubernetes.io~secret"
+	case s.DownwardAPI != nil:
+		return "kubernetes.io~downward-api"
+	case s.NFS != nil:
+		return "kubernetes.io~nfs"
+	}
+	return "kubernetes.io~projected"
+}
+
+// makeDir makes the directory of a volume with exactly the given mode, in parents that
+// are closed to others. It appears complete: one that is there keeps the mode that the
+// containers may have given it.
+func makeDir(dir string, mode fs.FileMode) error {
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), podDirMode); err != nil {
+		return err
+	}
+	fresh := dir + ".new"
+	if err := os.Mkdir(fresh, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := os.Chmod(fresh, mode); err != nil { // whatever the umask took away
+		return err
+	}
+	return os.Rename(fresh, dir)
+}
