@@ -1,0 +1,221 @@
+package image
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// maxWindow bounds the memory that unpacking takes, in bytes; it is the zstd program's
+// own limit.
+const maxWindow = 128 << 20
+
+// Archive is a file or directory that holds images: an OCI or Docker archive, plain or
+// compressed by gzip or zstd, or an OCI layout.
+type Archive struct {
+	Path   string
+	layout bool // a directory
+}
+
+// Archives returns the archives at a path: the file or OCI layout that it is, else those
+// in the directory, by name. What they are is told by their content. What in a directory
+// is none is returned in unknown, a line with its path and the reason each; files whose
+// name begins with a dot are passed over.
+func Archives(path string) (found []Archive, unknown []string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("looking for images: %w", err)
+	}
+	single := !info.IsDir()
+	if _, err := os.Stat(filepath.Join(path, layoutFile)); single || err == nil {
+		a, err := identify(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		return []Archive{a}, nil, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("looking for images: %w", err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		a, err := identify(filepath.Join(path, e.Name()))
+		if err != nil {
+			unknown = append(unknown, err.Error())
+			continue
+		}
+		found = append(found, a)
+	}
+	return found, unknown, nil
+}
+
+func identify(path string) (Archive, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Archive{}, fmt.Errorf("looking for images: %w", err)
+	}
+	a := Archive{Path: path, layout: info.IsDir()}
+	switch {
+	case a.layout:
+		if _, err := os.Stat(filepath.Join(path, layoutFile)); err != nil {
+			return Archive{}, fmt.Errorf("%s: not an OCI image layout: it has no file %s", path, layoutFile)
+		}
+		return a, nil
+	case !info.Mode().IsRegular():
+		return Archive{}, fmt.Errorf("%s: neither a file nor a directory", path)
+	}
+	r, err := a.unpack()
+	if err != nil {
+		return Archive{}, err
+	}
+	defer func() { _ = r.Close() }()
+	if _, err := tar.NewReader(r).Next(); err != nil {
+		return Archive{}, fmt.Errorf("%s: not an image archive: no tar file, plain or compressed by gzip or zstd", path)
+	}
+	return a, nil
+}
+
+// Open returns the archive as an uncompressed tar stream, which the caller closes. The
+// images in it have the names that Refs tells, whatever names the archive gave them.
+func (a Archive) Open() (io.ReadCloser, error) {
+	if a.layout {
+		return a.openLayout(), nil
+	}
+	r, err := a.unpack()
+	if err != nil {
+		return nil, err
+	}
+	return a.named(r), nil
+}
+
+// unpack returns the file as it is, but for its compression.
+func (a Archive) unpack() (io.ReadCloser, error) {
+	f, err := os.Open(a.Path)
+	if err != nil {
+		return nil, fmt.Errorf("opening images: %w", err)
+	}
+	r, err := decompress(f)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening images %s: %w", a.Path, err), f.Close())
+	}
+	return r, nil
+}
+
+// decompress returns the file's content, unpacked if its first bytes say that it is
+// compressed, and takes over the file. A plain file is returned itself, so that a tar
+// reader can skip by seeking.
+func decompress(f *os.File) (io.ReadCloser, error) {
+	magic := make([]byte, 4)
+	n, err := io.ReadFull(f, magic)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	switch magic = magic[:n]; {
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		z, err := gzip.NewReader(bufio.NewReaderSize(f, 64<<10))
+		if err != nil {
+			return nil, err
+		}
+		return unpacked{z, f}, nil
+	case isZstd(magic):
+		z, err := zstd.NewReader(f, zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, err
+		}
+		return unpacked{z.IOReadCloser(), f}, nil
+	default:
+		return f, nil
+	}
+}
+
+// isZstd reports whether a file begins as one of zstd: with a frame, or with one that is
+// to be skipped (RFC 8878, section 3.1).
+func isZstd(magic []byte) bool {
+	return bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}) ||
+		len(magic) == 4 && magic[0]&0xf0 == 0x50 && bytes.Equal(magic[1:], []byte{0x2a, 0x4d, 0x18})
+}
+
+// unpacked is a decompressed file.
+type unpacked struct {
+	io.ReadCloser
+	file *os.File
+}
+
+// Close closes the decompressor and the file.
+func (u unpacked) Close() error {
+	return errors.Join(u.ReadCloser.Close(), u.file.Close())
+}
+
+// openLayout returns an OCI layout as a tar stream. Its index comes first, then its blobs.
+func (a Archive) openLayout() io.ReadCloser {
+	r, w := io.Pipe()
+	go func() { _ = w.CloseWithError(a.writeLayout(w)) }() // always nil
+	return r
+}
+
+func (a Archive) writeLayout(w io.Writer) error {
+	out, dir := tar.NewWriter(w), a.Path
+	if err := writeFile(out, dir, layoutFile); err != nil {
+		return err
+	}
+	index, err := os.Open(filepath.Join(dir, indexFile))
+	if err != nil {
+		return fmt.Errorf("reading OCI layout: %w", err)
+	}
+	err = errors.Join(a.writeIndex(out, index), index.Close())
+	if err != nil {
+		return fmt.Errorf("reading OCI layout %s: %s: %w", dir, indexFile, err)
+	}
+	err = fs.WalkDir(os.DirFS(dir), "blobs", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("reading OCI layout: %w", err)
+		}
+		if d.IsDir() {
+			return nil
+		}
+		return writeFile(out, dir, name)
+	})
+	if err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+func writeFile(out *tar.Writer, dir, name string) error {
+	path := filepath.Join(dir, name)
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("reading OCI layout: %w", err)
+	}
+	if !info.Mode().IsRegular() { // to open a pipe would wait for its writer
+		return fmt.Errorf("reading OCI layout: %s is not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("reading OCI layout: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	if err := out.WriteHeader(&tar.Header{Name: name, Size: info.Size(), Mode: 0o644, Typeflag: tar.TypeReg}); err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, f); err != nil {
+		return fmt.Errorf("reading OCI layout file %s: %w", path, err)
+	}
+	return nil
+}

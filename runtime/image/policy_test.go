@@ -1,0 +1,46 @@
+package image
+
+import (
+	"errors"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		in    Policy
+		pull  bool
+		never bool
+	}{
+		{"always, absent", Policy{Pull: v1.PullAlways}, true, false},
+		{"always, present", Policy{Pull: v1.PullAlways, Present: true}, true, false},
+		{"always, given along", Policy{Pull: v1.PullAlways, Present: true, Local: true}, false, false},
+		{"always, given along but gone", Policy{Pull: v1.PullAlways, Local: true}, true, false},
+		{"if not present, absent", Policy{Pull: v1.PullIfNotPresent}, true, false},
+		{"if not present, present", Policy{Pull: v1.PullIfNotPresent, Present: true}, false, false},
+		{"never, absent", Policy{Ref: "x", Pull: v1.PullNever}, false, true},
+		{"never, present", Policy{Pull: v1.PullNever, Present: true}, false, false},
+		{"not defaulted, absent", Policy{}, true, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			pull, err := Decide(tt.in)
+			var never *NeverPull
+			if pull != tt.pull || errors.As(err, &never) != tt.never || (err != nil) != tt.never {
+				t.Errorf("Decide(%+v) = %v, %v", tt.in, pull, err)
+			}
+		})
+	}
+}
+
+func TestNeverPullSpeaksAsTheKubelet(t *testing.T) {
+	t.Parallel()
+	err := &NeverPull{Ref: "app:1"}
+	const want = `Container image "app:1" is not present with pull policy of Never`
+	if err.Error() != want || err.Reason() != "ErrImageNeverPull" || !err.Permanent() {
+		t.Errorf("%q, %q, %v", err.Error(), err.Reason(), err.Permanent())
+	}
+}

@@ -1,0 +1,200 @@
+package image
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+const (
+	layoutFile   = ocispec.ImageLayoutFile
+	indexFile    = ocispec.ImageIndexFile
+	manifestFile = "manifest.json" // of a Docker archive
+	// containerdName is the annotation of an index entry with the image's full name, which
+	// containerd and Docker write.
+	containerdName = "io.containerd.image.name"
+	// maxIndex bounds the size of an archive's index, in bytes.
+	maxIndex = 16 << 20
+)
+
+// dockerImage is an entry of a Docker archive's manifest.json.
+type dockerImage struct {
+	Config   string
+	RepoTags []string
+}
+
+// tables are the tables of contents that an archive may have.
+type tables struct {
+	layout bool
+	index  *ocispec.Index
+	docker []dockerImage
+}
+
+// Refs returns the images in the archive by their normalised references. With each goes
+// the digest of its manifest or index, or in a Docker archive that of its configuration
+// (an image's ID), empty when the archive does not tell: whoever has an image of that
+// name and digest need not import the archive. An archive whose images have no names is
+// an error, for nothing could refer to them.
+func (a Archive) Refs() (map[string]string, error) {
+	t, err := a.tables()
+	if err != nil {
+		return nil, fmt.Errorf("reading the index of images %s: %w", a.Path, err)
+	}
+	refs := map[string]string{}
+	switch {
+	case t.layout && t.index != nil:
+		err = a.indexRefs(*t.index, refs)
+	case t.layout:
+		err = fmt.Errorf("it has %s but no %s", layoutFile, indexFile)
+	case t.docker != nil:
+		err = dockerRefs(t.docker, refs)
+	default:
+		err = fmt.Errorf("it has neither %s nor %s", layoutFile, manifestFile)
+	}
+	if err == nil && len(refs) == 0 {
+		err = errors.New("no image in it has a name")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the index of images %s: %w", a.Path, err)
+	}
+	return refs, nil
+}
+
+// RefName turns the name of an image in the archive's index, the annotation
+// org.opencontainers.image.ref.name, into a full reference. The annotation may be a
+// reference or a mere tag; to a tag the name of the archive's file is the repository. It
+// returns "" when neither makes a reference.
+func (a Archive) RefName(annotation string) string {
+	ref := annotation
+	if !strings.ContainsAny(ref, "/:@") {
+		ref = a.repository() + ":" + annotation
+	}
+	full, err := Normalize(ref)
+	if err != nil {
+		return ""
+	}
+	return full
+}
+
+// repository returns the archive's file name without what tells its format.
+func (a Archive) repository() string {
+	name := filepath.Base(a.Path)
+	for _, ext := range []string{".zst", ".zstd", ".gz", ".tgz", ".tar", ".oci", ".docker"} {
+		name = strings.TrimSuffix(name, ext)
+	}
+	return strings.ToLower(name)
+}
+
+func (a Archive) indexRefs(index ocispec.Index, refs map[string]string) error {
+	for _, m := range index.Manifests {
+		name, err := a.entryName(m.Annotations)
+		if err != nil {
+			return err
+		}
+		if name != "" {
+			refs[name] = m.Digest.String()
+		}
+	}
+	return nil
+}
+
+func dockerRefs(images []dockerImage, refs map[string]string) error {
+	for _, img := range images {
+		for _, tag := range img.RepoTags {
+			full, err := Normalize(tag)
+			if err != nil {
+				return err
+			}
+			refs[full] = configDigest(img.Config)
+		}
+	}
+	return nil
+}
+
+// configDigest returns the digest that the name of a Docker archive's configuration file
+// tells: HEX.json, sha256:HEX or blobs/sha256/HEX.
+func configDigest(file string) string {
+	name := strings.TrimPrefix(strings.TrimSuffix(path.Base(file), ".json"), "sha256:")
+	const hexDigits = "0123456789abcdef"
+	if len(name) != 64 || strings.Trim(name, hexDigits) != "" {
+		return ""
+	}
+	return "sha256:" + name
+}
+
+func (a Archive) tables() (tables, error) {
+	if a.layout {
+		f, err := os.Open(filepath.Join(a.Path, indexFile))
+		if err != nil {
+			return tables{}, err
+		}
+		defer func() { _ = f.Close() }()
+		t := tables{layout: true}
+		err = decodeJSON(f, &t.index)
+		return t, err
+	}
+	r, err := a.unpack()
+	if err != nil {
+		return tables{}, err
+	}
+	defer func() { _ = r.Close() }()
+	return readTables(tar.NewReader(r))
+}
+
+// readTables looks for the tables of contents. It stops at an OCI index, which has
+// precedence, but has to see all of an archive that is only Docker's.
+func readTables(in *tar.Reader) (tables, error) {
+	var t tables
+	for !t.layout || t.index == nil {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return t, err
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		switch path.Clean(h.Name) {
+		case layoutFile:
+			t.layout = true
+		case indexFile:
+			err = decodeJSON(in, &t.index)
+		case manifestFile:
+			err = decodeJSON(in, &t.docker)
+		}
+		if err != nil {
+			return t, fmt.Errorf("reading %s: %w", h.Name, err)
+		}
+	}
+	return t, nil
+}
+
+func decodeJSON(r io.Reader, v any) error {
+	data, err := readIndex(r)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, v)
+}
+
+// readIndex reads a table of contents, if it is not too large to be one.
+func readIndex(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxIndex+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxIndex {
+		return nil, fmt.Errorf("larger than %d bytes", maxIndex)
+	}
+	return data, nil
+}

@@ -1,0 +1,77 @@
+package logs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPath(t *testing.T) {
+	t.Parallel()
+	pod := Pod{Namespace: "ns", Name: "web", UID: "123"}
+	if got, want := Path("/var/log/pods", pod, "c", 2), "/var/log/pods/ns_web_123/c/2.log"; got != want {
+		t.Errorf("Path = %q, want %q", got, want)
+	}
+	if got, want := pod.Dir("/l"), "/l/ns_web_123"; got != want {
+		t.Errorf("Dir = %q, want %q", got, want)
+	}
+}
+
+// fill makes empty files, or files with the given text.
+func fill(t *testing.T, dir string, texts map[string]string) {
+	t.Helper()
+	for name, text := range texts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestLastAttempt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if _, err := LastAttempt(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("empty directory: error %v, want fs.ErrNotExist", err)
+	}
+	if _, err := LastAttempt(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no directory: error %v, want fs.ErrNotExist", err)
+	}
+	fill(t, dir, map[string]string{
+		"0.log": "", "9.log": "", "10.log": "", "10.log.20260102-030405": "", "x.log": "", "-1.log": "", "011.log": "", "12.txt": "",
+	})
+	got, err := LastAttempt(dir)
+	if err != nil || got != 10 {
+		t.Errorf("LastAttempt = %d, %v, want 10", got, err)
+	}
+}
+
+func TestRotatedFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fill(t, dir, map[string]string{
+		"1.log": "", "1.log.20260102-030406": "", "1.log.20260102-030405": "", "1.log.tmp": "", "1.log.20260102x030405": "",
+		"11.log": "", "0.log": "",
+	})
+	got, err := rotatedFiles(filepath.Join(dir, "1.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"1.log.20260102-030405", "1.log.20260102-030406"}
+	for i, w := range want {
+		want[i] = filepath.Join(dir, w)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func fillFile(tb testing.TB, path, text string) {
+	tb.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+}

@@ -1,0 +1,142 @@
+package logs
+
+import (
+	"bytes"
+	"io"
+	"time"
+)
+
+// maxHeld bounds what is held of a line whose end has not come, in bytes. A longer one is
+// passed on in pieces.
+const maxHeld = 1 << 20
+
+// Sinks take what a container wrote. A nil one drops its stream.
+type Sinks struct{ Stdout, Stderr io.Writer }
+
+// Options choose what of a log is passed on.
+type Options struct {
+	Since      time.Time // only lines begun at this time or later
+	Tail       int       // only so many last lines; 0 means all
+	Timestamps bool      // each line begins with its time and a space
+}
+
+// printer is a writer that takes a log file's bytes and passes on the container's lines,
+// whole ones wherever possible, so that the streams do not mix within a line.
+type printer struct {
+	o       Options
+	raw     []byte // the beginning of an entry whose end has not come
+	streams map[string]*stream
+}
+
+// stream is one of the container's outputs.
+type stream struct {
+	to   io.Writer
+	held []byte // pieces of the current line that have not been passed on
+	open bool   // some of the current line has come
+	skip bool   // the current line is not wanted
+}
+
+func newPrinter(to Sinks, o Options) *printer {
+	return &printer{o: o, streams: map[string]*stream{Stdout: {to: to.Stdout}, Stderr: {to: to.Stderr}}}
+}
+
+// Write takes the next bytes of the log.
+func (p *printer) Write(data []byte) (int, error) {
+	n := len(data)
+	for {
+		i := bytes.IndexByte(data, '\n')
+		if i < 0 {
+			break
+		}
+		line := data[:i]
+		if len(p.raw) > 0 {
+			line = append(p.raw, line...)
+			p.raw = line[:0]
+		}
+		data = data[i+1:]
+		if err := p.line(line); err != nil {
+			return 0, err
+		}
+	}
+	p.raw = append(p.raw, data...)
+	if len(p.raw) > maxHeld {
+		raw := p.raw
+		p.raw = nil
+		return n, p.line(raw)
+	}
+	return n, nil
+}
+
+// line passes on an entry. What is no entry, after a power cut say, is passed on as it
+// is: it may be what the reader looks for.
+func (p *printer) line(line []byte) error {
+	e, err := ParseEntry(line)
+	if err != nil {
+		e = Entry{Stream: Stdout, Text: line}
+	}
+	s := p.streams[e.Stream]
+	if s.to == nil {
+		return nil
+	}
+	if !s.open {
+		s.open = true
+		s.skip = err == nil && e.Time.Before(p.o.Since)
+		if p.o.Timestamps && err == nil {
+			s.held = append(e.Time.AppendFormat(s.held, time.RFC3339Nano), ' ')
+		}
+	}
+	if !s.skip {
+		s.held = append(s.held, e.Text...)
+	}
+	if e.Partial && len(s.held) < maxHeld {
+		return nil
+	}
+	if !e.Partial {
+		s.open = false
+		if !s.skip {
+			s.held = append(s.held, '\n')
+		}
+	}
+	return s.pass()
+}
+
+// pass writes what is held.
+func (s *stream) pass() error {
+	if len(s.held) == 0 {
+		return nil
+	}
+	_, err := s.to.Write(s.held)
+	s.held = s.held[:0]
+	return err
+}
+
+// flush passes on lines that have no end, as they are. It is for the end of an instance's
+// log: what comes after begins a new line.
+func (p *printer) flush() error { return p.finish("") }
+
+// endLines is flush for when another instance's log comes after.
+func (p *printer) endLines() error { return p.finish("\n") }
+
+func (p *printer) finish(end string) error {
+	if len(p.raw) > 0 {
+		raw := p.raw
+		p.raw = nil
+		// A whole entry but for its newline counts; a torn one says nothing.
+		if _, err := ParseEntry(raw); err == nil {
+			if err := p.line(raw); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range []string{Stdout, Stderr} {
+		s := p.streams[name]
+		if s.open && !s.skip {
+			s.held = append(s.held, end...)
+		}
+		if err := s.pass(); err != nil {
+			return err
+		}
+		s.open = false
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package logs
+
+import (
+	"bytes"
+	"math"
+	"strings"
+)
+
+const (
+	// firstTail is how much of a log's end is looked at first for its last lines, bytes.
+	firstTail = 16 << 10
+	// entryOverhead is more than an entry has beyond its text, in bytes.
+	entryOverhead = 64
+)
+
+// Tail returns the last lines of the log at path, of both streams in the order of the
+// file, without line ends: at most the given number, and of them the last maxBytes. It
+// reads no more than it needs, into the rotated files if need be. The error wraps
+// fs.ErrNotExist when there is no log.
+func Tail(path string, lines, maxBytes int) ([]string, error) {
+	if lines <= 0 || maxBytes <= 0 {
+		return nil, nil
+	}
+	s, err := takeSnapshot(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.close() }()
+	raw, err := s.lastEntries(lines, maxBytes)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	p := newPrinter(Sinks{Stdout: &out, Stderr: &out}, Options{})
+	if _, err := p.Write(raw); err != nil {
+		return nil, err
+	}
+	if err := p.flush(); err != nil {
+		return nil, err
+	}
+	text := strings.TrimSuffix(out.String(), "\n")
+	if out.Len() == 0 {
+		return nil, nil
+	}
+	if len(text) > maxBytes {
+		text = text[len(text)-maxBytes:]
+	}
+	all := strings.Split(strings.ToValidUTF8(text, "\uFFFD"), "\n")
+	return all[max(0, len(all)-lines):], nil
+}
+
+// lastEntries returns the bytes of the entries that make up the last lines, no more than
+// their text of maxBytes needs (0: no bound).
+func (s *snapshot) lastEntries(lines, maxBytes int) ([]byte, error) {
+	enough := int64(math.MaxInt64 / 8)
+	if maxBytes > 0 {
+		enough = int64(maxBytes) + int64(lines+1)*entryOverhead + firstTail
+	}
+	for size := int64(firstTail); ; size *= 4 {
+		raw, all, err := s.suffix(size)
+		if err != nil {
+			return nil, err
+		}
+		cut, ok := cutLines(raw, lines)
+		// A foreign writer's entry may be longer than all that was looked at.
+		if ok || all || size >= enough && len(cut) > 0 {
+			return cut, nil
+		}
+	}
+}
+
+// cutLines returns the entries of the last lines, and whether a line before them was seen:
+// without one the first line may lack its beginning.
+func cutLines(raw []byte, lines int) ([]byte, bool) {
+	end := len(raw)
+	for found := 0; end > 0; {
+		start := bytes.LastIndexByte(raw[:end-1], '\n') + 1
+		e, err := ParseEntry(raw[start:end])
+		// What ends the log counts as a line, also when the line goes on.
+		if err != nil || !e.Partial || end == len(raw) {
+			found++
+		}
+		if found > lines {
+			return raw[end:], true
+		}
+		end = start
+	}
+	return raw, false
+}

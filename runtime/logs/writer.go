@@ -1,0 +1,248 @@
+package logs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// MaxLine is the longest piece of a line in one entry, in bytes; a longer line is
+	// split into partial entries (containerd: max_container_log_line_size).
+	MaxLine = 16 << 10
+	// DefaultLimit is the size at which a log file is rotated, in bytes (kubelet:
+	// containerLogMaxSize 10Mi).
+	DefaultLimit = 10 << 20
+	// DefaultKeep is how many files of one container are kept, the one being written
+	// included (kubelet: containerLogMaxFiles 5).
+	DefaultKeep = 5
+
+	rotatedStamp = "20060102-150405"
+)
+
+// Writer writes the output of one container to a file in the CRI log format and rotates
+// it as the kubelet does: NAME.log becomes NAME.log.YYYYMMDD-HHMMSS (pkg/kubelet/logs).
+// It is safe for concurrent use, so that both streams share it.
+type Writer struct {
+	path  string
+	limit int64
+	keep  int
+	now   func() time.Time
+
+	mu   sync.Mutex
+	file *os.File
+	size int64
+}
+
+// OpenWriter opens the log file at path, whose directory exists, to append to it. It is
+// rotated when it would grow beyond limit bytes; keep files are kept in all. Zero values
+// mean DefaultLimit and DefaultKeep.
+func OpenWriter(path string, limit int64, keep int) (*Writer, error) {
+	w := &Writer{path: path, limit: limit, keep: keep, now: time.Now}
+	if w.limit <= 0 {
+		w.limit = DefaultLimit
+	}
+	if w.keep <= 0 {
+		w.keep = DefaultKeep
+	}
+	if err := w.open(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Copy reads one stream of the container, "stdout" or "stderr", until its end and writes
+// it as log entries. When the file cannot be written, it goes on reading, so that the
+// container never blocks, and returns the first error at the end.
+func (w *Writer) Copy(stream string, r io.Reader) error {
+	e := encoder{stream: stream, now: w.now}
+	// Room for a line of exactly MaxLine bytes and its end.
+	in := make([]byte, MaxLine+2)
+	held := 0
+	var failed error
+	for {
+		n, err := r.Read(in[held:])
+		held += n
+		rest := e.encode(in[:held])
+		held = copy(in, rest)
+		if err != nil {
+			e.end(in[:held])
+			held = 0
+		}
+		if len(e.out) > 0 {
+			if werr := w.write(e.out); failed == nil {
+				failed = werr
+			}
+			e.out = e.out[:0]
+		}
+		if errors.Is(err, io.EOF) {
+			return failed
+		}
+		if err != nil {
+			return errors.Join(failed, fmt.Errorf("reading %s for log %q: %w", stream, w.path, err))
+		}
+	}
+}
+
+// Close closes the file.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.file == nil {
+		return nil
+	}
+	err := w.file.Close()
+	w.file = nil
+	return err
+}
+
+// encoder turns a stream's bytes into log entries.
+type encoder struct {
+	stream string
+	now    func() time.Time
+	out    []byte
+}
+
+// encode appends an entry for each whole line of in, and for each piece of MaxLine bytes
+// of a longer one, and returns what is left.
+func (e *encoder) encode(in []byte) []byte {
+	for {
+		i := bytes.IndexByte(in, '\n')
+		if i < 0 {
+			break
+		}
+		line := in[:i]
+		in = in[i+1:]
+		// containerd drops the carriage return too (internal/cri/io.readLine).
+		line = bytes.TrimSuffix(line, []byte{'\r'})
+		if len(line) > MaxLine {
+			e.entry('P', line[:MaxLine])
+			line = line[MaxLine:]
+		}
+		e.entry('F', line)
+	}
+	if len(in) >= MaxLine+2 {
+		e.entry('P', in[:MaxLine])
+		in = in[MaxLine:]
+	}
+	return in
+}
+
+// end appends what is left when the stream has ended: a line that has no end is partial
+// (internal/cri/io.redirectLogs).
+func (e *encoder) end(rest []byte) {
+	for len(rest) > 0 {
+		n := min(len(rest), MaxLine)
+		e.entry('P', rest[:n])
+		rest = rest[n:]
+	}
+}
+
+func (e *encoder) entry(tag byte, line []byte) {
+	e.out = e.now().UTC().AppendFormat(e.out, time.RFC3339Nano)
+	e.out = append(e.out, ' ')
+	e.out = append(e.out, e.stream...)
+	e.out = append(e.out, ' ', tag, ' ')
+	e.out = append(e.out, line...)
+	e.out = append(e.out, '\n')
+}
+
+// write appends whole entries, rotating first when they would not fit.
+func (w *Writer) write(entries []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.size > 0 && w.size+int64(len(entries)) > w.limit {
+		if err := w.rotate(); err != nil {
+			return err
+		}
+	}
+	if w.file == nil {
+		if err := w.open(); err != nil {
+			return err
+		}
+	}
+	n, err := w.file.Write(entries)
+	w.size += int64(n)
+	if err != nil {
+		return fmt.Errorf("writing log: %w", err)
+	}
+	return nil
+}
+
+func (w *Writer) open() error {
+	f, err := os.OpenFile(w.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	if err != nil {
+		return fmt.Errorf("opening log: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Join(fmt.Errorf("reading the size of log: %w", err), f.Close())
+	}
+	w.file, w.size = f, info.Size()
+	return nil
+}
+
+// rotate renames the file, removes the oldest ones and opens a new one.
+func (w *Writer) rotate() error {
+	if err := os.Rename(w.path, w.rotatedName()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("rotating log: %w", err)
+	}
+	if w.file != nil {
+		if err := w.file.Close(); err != nil {
+			return fmt.Errorf("closing rotated log %q: %w", w.path, err)
+		}
+		w.file = nil
+	}
+	old, err := w.rotated()
+	if err != nil {
+		return err
+	}
+	for len(old) > w.keep-1 {
+		if err := os.Remove(old[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing old log: %w", err)
+		}
+		old = old[1:]
+	}
+	return w.open()
+}
+
+// rotatedName returns a name that no file has yet and that sorts after all of them.
+func (w *Writer) rotatedName() string {
+	t := w.now().UTC()
+	if old, err := w.rotated(); err == nil && len(old) > 0 {
+		last := strings.TrimPrefix(old[len(old)-1], w.path+".")
+		if at, err := time.Parse(rotatedStamp, last); err == nil && !t.Truncate(time.Second).After(at) {
+			t = at.Add(time.Second)
+		}
+	}
+	return w.path + "." + t.Format(rotatedStamp)
+}
+
+// rotated returns the paths of the rotated files, the oldest first.
+func (w *Writer) rotated() ([]string, error) {
+	dir, name := filepath.Split(w.path)
+	entries, err := os.ReadDir(filepath.Clean(dir))
+	if err != nil {
+		return nil, fmt.Errorf("listing rotated logs: %w", err)
+	}
+	var paths []string
+	for _, e := range entries {
+		stamp, ok := strings.CutPrefix(e.Name(), name+".")
+		if !ok {
+			continue
+		}
+		if _, err := time.Parse(rotatedStamp, stamp); err == nil {
+			paths = append(paths, dir+e.Name())
+		}
+	}
+	slices.Sort(paths)
+	return paths, nil
+}

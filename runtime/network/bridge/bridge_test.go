@@ -1,0 +1,68 @@
+package bridge
+
+import (
+	"net"
+	"testing"
+)
+
+func TestName(t *testing.T) {
+	t.Parallel()
+	if got := Name("/run/runonce/network"); got != "runonce0" {
+		t.Errorf("got %q", got)
+	}
+	a, b := Name("/run/a"), Name("/run/b")
+	if a == b || a == "runonce0" {
+		t.Errorf("%q and %q", a, b)
+	}
+	if len(a) > 15 {
+		t.Errorf("%q is too long for an interface", a)
+	}
+}
+
+func TestChooseSubnet(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, bridge string
+		taken        []string
+		want         string
+	}{
+		{"first", "runonce0", nil, "10.62.0.0/20"},
+		{"first is taken", "runonce0", []string{"10.62.3.0/24"}, "10.63.0.0/20"},
+		{"taken by a larger one", "runonce0", []string{"10.60.0.0/14"}, "10.64.0.0/20"},
+		{"others do not matter", "runonce0", []string{"10.62.16.0/20", "172.17.0.0/16"}, "10.62.0.0/20"},
+		{"all taken", "runonce0", []string{"10.0.0.0/8"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			taken := make([]*net.IPNet, 0, len(tt.taken))
+			for _, n := range tt.taken {
+				taken = append(taken, mustSubnet(t, n))
+			}
+			got, err := chooseSubnet(tt.bridge, taken)
+			if tt.want == "" {
+				if err == nil {
+					t.Errorf("got %v, want an error", got)
+				}
+				return
+			}
+			if err != nil || got.String() != tt.want {
+				t.Errorf("got %v, %v, want %s", got, err, tt.want)
+			}
+		})
+	}
+	other, err := chooseSubnet("runonce-abcdef", nil)
+	if err != nil || other.IP[0] != 10 || other.IP[1] < firstNet || other.IP[1] >= firstNet+netCount {
+		t.Errorf("another bridge: %v, %v", other, err)
+	}
+}
+
+func TestFirstAddress(t *testing.T) {
+	t.Parallel()
+	subnet := mustSubnet(t, "10.62.0.0/20")
+	if got := firstAddress(subnet).String(); got != "10.62.0.1" {
+		t.Errorf("got %s", got)
+	}
+	if subnet.String() != "10.62.0.0/20" {
+		t.Errorf("the subnet was changed to %s", subnet)
+	}
+}

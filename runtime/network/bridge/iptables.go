@@ -1,0 +1,203 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/runtime/network/hostnet"
+)
+
+// iptables runs the machine's iptables programs, which may be of the legacy or of the
+// nftables kind: the CNI plugins use the same.
+type iptables struct {
+	dir  string // that holds them
+	lock hostnet.Lock
+}
+
+// findIPTables looks in the directories of path, separated by colons. When there are none
+// it returns a permanent error that says what to install.
+func findIPTables(path string) (iptables, error) {
+	for dir := range strings.SplitSeq(path, ":") {
+		info, err := os.Stat(filepath.Join(dir, "iptables-restore"))
+		if filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() {
+			return iptables{dir: dir}, nil
+		}
+	}
+	return iptables{}, fault.Permanentf("iptables not found in %s: install the package iptables, or give the pod spec.hostNetwork", path)
+}
+
+func (t iptables) run(ctx context.Context, stdin, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(t.dir, name), args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = hostnet.SystemEnv(os.Environ()), strings.NewReader(stdin), &stdout, &stderr
+	cmd.ExtraFiles = t.lock.Files()
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("running %s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
+// ruleset holds lines in the format of iptables-save by their table.
+type ruleset map[string][]string
+
+// save returns the rules of all tables.
+func (t iptables) save(ctx context.Context) (ruleset, error) {
+	out, err := t.run(ctx, "", "iptables-save")
+	if err != nil {
+		return nil, err
+	}
+	return parseRules(out), nil
+}
+
+func parseRules(saved string) ruleset {
+	rules, table := ruleset{}, ""
+	for line := range strings.SplitSeq(saved, "\n") {
+		if name, ok := strings.CutPrefix(line, "*"); ok {
+			table = strings.TrimSpace(name)
+		} else if strings.HasPrefix(line, ":") || strings.HasPrefix(line, "-A ") {
+			rules[table] = append(rules[table], line)
+		}
+	}
+	return rules
+}
+
+// with returns both rulesets' lines, the other's after r's.
+func (r ruleset) with(other ruleset) ruleset {
+	both := maps.Clone(r)
+	if both == nil {
+		both = ruleset{}
+	}
+	for table, lines := range other {
+		both[table] = slices.Concat(both[table], lines)
+	}
+	return both
+}
+
+// script returns the lines as input for iptables-restore.
+func (r ruleset) script() string {
+	var b strings.Builder
+	for _, table := range slices.Sorted(maps.Keys(r)) {
+		if len(r[table]) > 0 {
+			b.WriteString("*" + table + "\n" + strings.Join(r[table], "\n") + "\nCOMMIT\n")
+		}
+	}
+	return b.String()
+}
+
+// apply carries out the lines; of each table all or none.
+func (t iptables) apply(ctx context.Context, lines ruleset) error {
+	script := lines.script()
+	if script == "" {
+		return nil
+	}
+	_, err := t.run(ctx, script, "iptables-restore", "--noflush", "--wait")
+	return err
+}
+
+// bridgeRules returns the rules of a bridge: what leaves its subnet gets the host's
+// address, and the host forwards it also where its policy is to drop, as Docker sets it.
+func bridgeRules(bridge string, subnet *net.IPNet) ruleset {
+	mark := ` -m comment --comment "` + ruleComment(bridge) + `" -j `
+	return ruleset{
+		"nat": {"-A POSTROUTING -s " + subnet.String() + " ! -d 224.0.0.0/4 ! -o " + bridge + mark + "MASQUERADE"},
+		"filter": {
+			"-I FORWARD -i " + bridge + mark + "ACCEPT",
+			"-I FORWARD -o " + bridge + mark + "ACCEPT",
+		},
+	}
+}
+
+func ruleComment(bridge string) string { return "runonce " + bridge }
+
+// own returns the rules that carry the bridge's comment.
+func (r ruleset) own(bridge string) ruleset {
+	mark := `--comment "` + ruleComment(bridge) + `"`
+	own := ruleset{}
+	for table, lines := range r {
+		for _, line := range lines {
+			if strings.HasPrefix(line, "-A ") && strings.Contains(line, mark) {
+				own[table] = append(own[table], line)
+			}
+		}
+	}
+	return own
+}
+
+// hasBridge reports whether the rules of bridgeRules are there for the subnet.
+func (r ruleset) hasBridge(bridge string, subnet *net.IPNet) bool {
+	own := r.own(bridge)
+	for table, want := range bridgeRules(bridge, subnet) {
+		if len(own[table]) != len(want) {
+			return false
+		}
+	}
+	return strings.Contains(own["nat"][0], " "+subnet.String()+" ")
+}
+
+// deletion returns the lines that delete the rules.
+func (r ruleset) deletion() ruleset {
+	lines := ruleset{}
+	for table, rules := range r {
+		for _, rule := range rules {
+			lines[table] = append(lines[table], "-D"+strings.TrimPrefix(rule, "-A"))
+		}
+	}
+	return lines
+}
+
+// The chains that the portmap plugin makes once and leaves behind.
+const (
+	portChainDNAT = "CNI-HOSTPORT-DNAT"
+	portChainMasq = "CNI-HOSTPORT-MASQ"
+	portChainMark = "CNI-HOSTPORT-SETMARK"
+)
+
+// portChainNote marks chains that would not be there without us. It is a rule that does
+// nothing, so that it is seen by all instances and goes with the chains.
+const portChainNote = `-A ` + portChainMark + ` -m comment --comment "made for runonce"`
+
+// portChainSetup returns the lines that make the mark, none when the portmap plugin has
+// been at work on this machine before.
+func (r ruleset) portChainSetup() ruleset {
+	for _, line := range r["nat"] {
+		if strings.HasPrefix(line, ":"+portChainDNAT+" ") || strings.HasPrefix(line, ":"+portChainMark+" ") {
+			return nil
+		}
+	}
+	return ruleset{"nat": {":" + portChainMark + " - [0:0]", portChainNote}}
+}
+
+// portChainDeletion returns the lines that delete the portmap plugin's base chains, none
+// when they do not bear our mark or some pod, anybody's, still has a port mapped. The
+// chain of ports is not flushed: if a port comes in between, nothing is deleted.
+func (r ruleset) portChainDeletion() ruleset {
+	if !slices.Contains(r["nat"], portChainNote) {
+		return nil
+	}
+	var jumps, flush, remove []string
+	for _, line := range r["nat"] {
+		fields := strings.Fields(line)
+		name, isChain := strings.CutPrefix(fields[0], ":")
+		switch {
+		case isChain && (name == portChainMasq || name == portChainMark):
+			flush, remove = append(flush, "-F "+name), append(remove, "-X "+name)
+		case isChain && name == portChainDNAT:
+			remove = append(remove, "-X "+name)
+		case isChain || fields[1] == portChainMasq || fields[1] == portChainMark:
+		case fields[1] == portChainDNAT:
+			return nil
+		case slices.Contains([]string{portChainDNAT, portChainMasq, portChainMark}, fields[len(fields)-1]):
+			jumps = append(jumps, "-D"+strings.TrimPrefix(line, "-A"))
+		}
+	}
+	return ruleset{"nat": slices.Concat(jumps, flush, remove)}
+}

@@ -1,0 +1,111 @@
+package network
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/runonce/runonce/runtime/network/fault"
+)
+
+// pluginsPackage holds the CNI plugins, by the name that most distributions give it.
+const pluginsPackage = "containernetworking-plugins"
+
+// foundConf returns the machine's own network configuration: the first file of dir by
+// name, as the container runtimes of Kubernetes choose it. When there is none the error
+// wraps fs.ErrNotExist.
+func foundConf(dir string) (*libcni.NetworkConfigList, error) {
+	files, err := libcni.ConfFiles(dir, []string{".conflist", ".conf", ".json"})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("looking for network configurations in %s: %w", dir, err)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("looking for network configurations in %s: %w", dir, fs.ErrNotExist)
+	}
+	slices.Sort(files)
+	path := files[0]
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading network configuration: %w", err)
+	}
+	if !strings.HasSuffix(path, ".conflist") {
+		if data, err = listOf(data); err != nil {
+			return nil, fault.Permanentf("reading network configuration %s: %w", path, err)
+		}
+	}
+	list, err := libcni.ConfListFromBytes(data)
+	if err != nil {
+		return nil, fault.Permanentf("reading network configuration %s: %w", path, err)
+	}
+	return list, nil
+}
+
+// listOf turns the configuration of a single plugin, as they were before conflists, into
+// a list of one.
+func listOf(conf []byte) ([]byte, error) {
+	type object map[string]json.RawMessage
+	var single object
+	if err := json.Unmarshal(conf, &single); err != nil {
+		return nil, err
+	}
+	plugins, err := json.Marshal([]object{single})
+	if err != nil {
+		return nil, err
+	}
+	list := object{"plugins": plugins}
+	for _, key := range []string{"name", "cniVersion"} {
+		if v, ok := single[key]; ok {
+			list[key] = v
+		}
+	}
+	return json.Marshal(list)
+}
+
+// supports reports whether a plugin of the list has the capability.
+func supports(list *libcni.NetworkConfigList, capability string) bool {
+	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
+		return p.Network.Capabilities[capability]
+	})
+}
+
+// pluginsOf returns the plugins that the list needs.
+func pluginsOf(list *libcni.NetworkConfigList) []string {
+	kinds := make([]string, 0, 2*len(list.Plugins))
+	for _, p := range list.Plugins {
+		kinds = append(kinds, p.Network.Type)
+		if ipam := p.Network.IPAM.Type; ipam != "" {
+			kinds = append(kinds, ipam)
+		}
+	}
+	return kinds
+}
+
+// checkPlugins returns a permanent error that says what to install when one of the plugins
+// is in none of the directories.
+func checkPlugins(plugins, dirs []string) error {
+	missing := make([]string, 0, len(plugins))
+	for _, p := range plugins {
+		if !slices.Contains(missing, p) && !inDirs(p, dirs) {
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fault.Permanentf("no CNI plugin %s in %s: install the package %s, or give the pod spec.hostNetwork",
+		strings.Join(missing, ", "), strings.Join(dirs, ", "), pluginsPackage)
+}
+
+func inDirs(name string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		info, err := os.Stat(filepath.Join(dir, name))
+		return err == nil && info.Mode().IsRegular()
+	})
+}

@@ -1,0 +1,290 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/network/netns"
+)
+
+// leases returns the addresses that are reserved.
+func leases(t *testing.T, m *Manager) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(m.files.leases(), "*", "10.*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func withHostPort(t *testing.T, name string) *v1.Pod {
+	t.Helper()
+	port := freePort(t)
+	return newPod(name, func(p *v1.Pod) {
+		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: int32(port)}}
+	})
+}
+
+// Whatever the instant of a crash, Ensure makes the sandbox, and Remove leaves nothing.
+func TestCrash(t *testing.T) {
+	stages := map[string]func(t *testing.T, m *Manager, pod *v1.Pod){
+		"pins only": func(t *testing.T, m *Manager, pod *v1.Pod) {
+			if _, err := m.pinAll(pod, "x"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"pins in part": func(t *testing.T, m *Manager, pod *v1.Pod) {
+			dir := m.files.pins(string(pod.UID))
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := netns.Make(dir, []netns.Kind{netns.IPC}, ""); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "net"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"recorded": func(t *testing.T, m *Manager, pod *v1.Pod) {
+			a := planned(t, m, pod)
+			if err := writeJSON(m.files.attachment(a.UID), a); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"attached": func(t *testing.T, m *Manager, pod *v1.Pod) {
+			if _, err := attached(t, m, pod); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"state file lost": func(t *testing.T, m *Manager, pod *v1.Pod) {
+			ensure(t, m, pod)
+			if err := os.Remove(m.files.sandbox(string(pod.UID))); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"state file torn": func(t *testing.T, m *Manager, pod *v1.Pod) {
+			ensure(t, m, pod)
+			if err := os.WriteFile(m.files.sandbox(string(pod.UID)), []byte("{"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"pins lost": func(t *testing.T, m *Manager, pod *v1.Pod) {
+			ensure(t, m, pod)
+			if err := netns.Remove(m.files.pins(string(pod.UID))); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"one pin lost": func(t *testing.T, m *Manager, pod *v1.Pod) {
+			sb := ensure(t, m, pod)
+			if out, err := exec.CommandContext(t.Context(), "umount", sb.UTSNS).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		},
+		"removed in part": func(t *testing.T, m *Manager, pod *v1.Pod) {
+			ensure(t, m, pod)
+			// A plugin that fails stands for a crash in the middle of Remove.
+			broken := New(m.o)
+			broken.o.CNIBinDirs = []string{t.TempDir()}
+			if err := broken.Remove(t.Context(), pod); err == nil {
+				t.Fatal("Remove went well without plugins")
+			}
+			lock := locked(t, m, pod)
+			defer lock.release()
+			if err := m.detach(t.Context(), string(pod.UID), lock); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"state file in part": func(t *testing.T, m *Manager, pod *v1.Pod) {
+			if _, err := m.pinAll(pod, "x"); err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range []string{m.files.sandbox("uid-a"), m.files.attachment("uid-a")} {
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path+".tmp", []byte("{"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"record torn": func(t *testing.T, m *Manager, pod *v1.Pod) {
+			if _, err := m.pinAll(pod, "x"); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.MkdirAll(m.files.attachments(), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(m.files.attachment(string(pod.UID)), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, crash := range stages {
+		t.Run(name+", then Ensure", func(t *testing.T) {
+			m := newManager(t)
+			pod := withHostPort(t, "a")
+			crash(t, m, pod)
+			next := New(m.o)
+			serve(t, ensure(t, next, pod), "a")
+			sb, err := next.Get(t.Context(), pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantAnswer(t, "", sb.IPs[0]+":80", "a")
+			if got := leases(t, m); len(got) != 1 {
+				t.Errorf("leases %q, want one", got)
+			}
+		})
+		t.Run(name+", then Remove", func(t *testing.T) {
+			m := newManager(t)
+			pod := withHostPort(t, "a")
+			crash(t, m, pod)
+			if err := New(m.o).Remove(context.Background(), pod); err != nil {
+				t.Fatal(err)
+			}
+			if got := leases(t, m); len(got) != 0 {
+				t.Errorf("leases %q, want none", got)
+			}
+		})
+	}
+}
+
+func locked(t *testing.T, m *Manager, pod *v1.Pod) podLock {
+	t.Helper()
+	lock, err := m.files.lock(t.Context(), string(pod.UID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+func attached(t *testing.T, m *Manager, pod *v1.Pod) ([]string, error) {
+	t.Helper()
+	lock := locked(t, m, pod)
+	defer lock.release()
+	return m.attach(t.Context(), planned(t, m, pod), lock)
+}
+
+// planned pins the pod's namespaces and returns what it would be attached by.
+func planned(t *testing.T, m *Manager, pod *v1.Pod) *attachment {
+	t.Helper()
+	a, err := m.plan(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.pinAll(pod, "x"); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// A reboot takes the namespaces, the bridge and the rules. The state directory may or may
+// not survive it. Nothing that the pods of before held may stay reserved.
+func TestReboot(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		stateStays bool
+	}{{"state on disk", true}, {"state in memory", false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := newManager(t)
+			gone, back := withHostPort(t, "gone"), withHostPort(t, "back")
+			ensure(t, m, gone)
+			ensure(t, m, back)
+			reboot(t, m, tt.stateStays)
+
+			next := New(m.o)
+			if _, err := next.Get(t.Context(), back); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("Get: error %v, want fs.ErrNotExist", err)
+			}
+			serve(t, ensure(t, next, back), "back")
+			sb, err := next.Get(t.Context(), back)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantAnswer(t, "", sb.IPs[0]+":80", "back")
+			if got := leases(t, m); len(got) != 1 {
+				t.Errorf("leases %q, want one", got)
+			}
+			uids, err := m.files.attachedUIDs()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"uid-back"}, uids); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func reboot(t *testing.T, m *Manager, stateStays bool) {
+	t.Helper()
+	pods, err := os.ReadDir(filepath.Join(m.o.StateDir, "pods"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods {
+		if err := netns.Remove(m.files.pins(p.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range []string{"-t nat -F", "-t nat -X", "-F"} {
+		if out, err := exec.CommandContext(t.Context(), "iptables", strings.Fields(args)...).CombinedOutput(); err != nil {
+			t.Fatalf("iptables %s: %v: %s", args, err, out)
+		}
+	}
+	if err := netlink.LinkDel(bridgeOf(t, m)); err != nil {
+		t.Fatal(err)
+	}
+	if !stateStays {
+		if err := os.RemoveAll(m.o.StateDir); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Two processes on one state directory, and others beside it.
+func TestManyManagers(t *testing.T) {
+	m, other := newManager(t), newManager(t)
+	managers := []*Manager{m, New(m.o), New(m.o), other, New(other.o)}
+	const each = 4
+	errs := make(chan error, len(managers)*each)
+	pods := map[*Manager][]*v1.Pod{}
+	for i, mm := range managers {
+		for j := range each {
+			pods[mm] = append(pods[mm], newPod(string(rune('a'+i))+string(rune('a'+j))))
+		}
+	}
+	run := func(f func(*Manager, *v1.Pod) error) {
+		t.Helper()
+		for mm, list := range pods {
+			for _, p := range list {
+				go func() { errs <- f(mm, p) }()
+			}
+		}
+		for range len(managers) * each {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	run(func(mm *Manager, p *v1.Pod) error { _, err := mm.Ensure(t.Context(), p); return err })
+	if got := len(leases(t, m)); got != 3*each {
+		t.Errorf("%d leases, want %d", got, 3*each)
+	}
+	run(func(mm *Manager, p *v1.Pod) error { return mm.Remove(t.Context(), p) })
+	for _, mm := range managers {
+		if err := mm.Cleanup(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}

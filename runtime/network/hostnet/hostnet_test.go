@@ -1,0 +1,94 @@
+package hostnet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What the machine's own network is nobody knows here; what is said of it must hold.
+func TestIPs(t *testing.T) {
+	t.Parallel()
+	ips, err := IPs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ips) == 0 {
+		t.Fatal("no address")
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := map[string]bool{}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok {
+			own[n.IP.String()] = true
+		}
+	}
+	for _, ip := range ips {
+		if !own[ip] {
+			t.Errorf("%s is none of the machine's addresses %v", ip, own)
+		}
+	}
+}
+
+func TestMTU(t *testing.T) {
+	t.Parallel()
+	mtu, err := MTU()
+	if err != nil || mtu < 576 || mtu > 1500 {
+		t.Errorf("MTU = %d, %v", mtu, err)
+	}
+}
+
+func TestNetworks(t *testing.T) {
+	t.Parallel()
+	nets, err := Networks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nets {
+		if ones, _ := n.Mask.Size(); ones == 0 {
+			t.Errorf("the default route is among %v", nets)
+		}
+	}
+}
+
+func TestLock(t *testing.T) {
+	t.Parallel()
+	first, err := TakeLock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	cancel(why)
+	if _, err := TakeLock(ctx); !errors.Is(err, why) {
+		t.Errorf("error %v, want %v", err, why)
+	}
+	first.Release()
+	second, err := TakeLock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.Release()
+}
+
+func TestAwaitGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		err := Await(t.Context(), func() (bool, error) { return false, nil })
+		if took := time.Since(start); err == nil || took != MaxWait {
+			t.Errorf("gave up after %v with %v", took, err)
+		}
+		tries := 0
+		err = Await(t.Context(), func() (bool, error) { tries++; return tries == 5, nil })
+		if err != nil || tries != 5 {
+			t.Errorf("%d tries, error %v", tries, err)
+		}
+	})
+}

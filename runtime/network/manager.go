@@ -1,0 +1,255 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/network/bridge"
+	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/sysctl"
+)
+
+// undoTime bounds the cleaning up after a failed or canceled step.
+const undoTime = 30 * time.Second
+
+// Options says where a Manager keeps its files and what it finds on the machine.
+type Options struct {
+	// StateDir is for what ends with a reboot: the pins of namespaces and the book of
+	// addresses. DataDir outlives it.
+	StateDir, DataDir string
+	// CNIConfDir holds the machine's own network configuration, default /etc/cni/net.d.
+	// Without one there the pods get a bridge of their own.
+	CNIConfDir string
+	// CNIBinDirs hold the CNI plugins; default /opt/cni/bin, /usr/lib/cni and
+	// /usr/libexec/cni.
+	CNIBinDirs []string
+	// HostIPs are the addresses of pods on the host network; see HostIPs.
+	HostIPs []string
+	// ClusterDomain is the domain of pods with a subdomain, default cluster.local.
+	ClusterDomain string
+	// Log gets what was cleaned up after earlier processes. Default: nowhere.
+	Log *slog.Logger
+}
+
+// Manager gives pods their sandboxes. Its methods are safe for concurrent use by
+// different pods, also by several processes on one state directory.
+type Manager struct {
+	o     Options
+	files layout
+
+	// mu guards the fields below: what is done once per process, at the first pod that
+	// needs a network. It is taken under a pod's lock, and no pod's lock is waited for
+	// under it.
+	mu        sync.Mutex
+	collected bool
+	bridge    *bridge.Bridge // nil until the bridge is known to be ready
+}
+
+// New returns a Manager. It touches nothing yet.
+func New(o Options) *Manager {
+	if o.CNIConfDir == "" {
+		o.CNIConfDir = "/etc/cni/net.d"
+	}
+	if len(o.CNIBinDirs) == 0 {
+		o.CNIBinDirs = []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"}
+	}
+	if o.ClusterDomain == "" {
+		o.ClusterDomain = "cluster.local"
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Manager{o: o, files: layout{state: o.StateDir, data: o.DataDir}}
+}
+
+// Ensure returns the pod's sandbox, made on the first call. On an error nothing of it is
+// left. An error that no retry mends has a method Permanent that returns true.
+func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod) (Sandbox, error) {
+	sb, err := m.Get(ctx, pod)
+	if err == nil {
+		return sb, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return Sandbox{}, err
+	}
+	uid := string(pod.UID) // which Get has checked
+	lock, err := m.files.lock(ctx, uid)
+	if err != nil {
+		return Sandbox{}, podError(pod, "making its sandbox", err)
+	}
+	defer lock.release()
+	// Somebody else may have made it while we waited.
+	if sb, err := m.Get(ctx, pod); err == nil {
+		return sb, nil
+	}
+	// A process that was killed half-way, or a reboot, may have left something.
+	if err := m.remove(ctx, pod, lock); err != nil {
+		return Sandbox{}, err
+	}
+	sb, err = m.create(ctx, pod, lock)
+	if err != nil {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+		defer cancel()
+		return Sandbox{}, errors.Join(err, m.remove(undo, pod, lock))
+	}
+	return sb, nil
+}
+
+// Get returns the pod's sandbox, or an error that wraps fs.ErrNotExist when it has none
+// or one of its namespaces is gone.
+func (m *Manager) Get(_ context.Context, pod *v1.Pod) (Sandbox, error) {
+	uid, err := podUID(pod)
+	if err != nil {
+		return Sandbox{}, err
+	}
+	sb, err := readSandbox(m.files.sandbox(uid))
+	if err != nil {
+		return Sandbox{}, podError(pod, "getting its sandbox", err)
+	}
+	for _, ns := range sb.pins() {
+		if ns.Path != "" && !netns.Alive(ns) {
+			return Sandbox{}, podError(pod, "getting its sandbox",
+				fmt.Errorf("its %s namespace is gone from %s: %w", ns.Kind, ns.Path, fs.ErrNotExist))
+		}
+	}
+	return sb, nil
+}
+
+// Remove releases the pod's addresses and ports and removes its namespaces, whatever a
+// crash or a reboot left of them. A pod without a sandbox is no error.
+func (m *Manager) Remove(ctx context.Context, pod *v1.Pod) error {
+	uid, err := podUID(pod)
+	if err != nil {
+		return err
+	}
+	if m.files.absent(uid) {
+		return nil
+	}
+	lock, err := m.files.lock(ctx, uid)
+	if err != nil {
+		return podError(pod, "removing its sandbox", err)
+	}
+	defer lock.release()
+	return m.remove(ctx, pod, lock)
+}
+
+func (m *Manager) remove(ctx context.Context, pod *v1.Pod, lock podLock) error {
+	uid := string(pod.UID)
+	// First what says that the sandbox is whole: a crash after this makes it anew.
+	if err := removeState(m.files.sandbox(uid)); err != nil {
+		return podError(pod, "removing its sandbox", err)
+	}
+	if err := m.detach(ctx, uid, lock); err != nil {
+		return podError(pod, "releasing its addresses", err)
+	}
+	if err := netns.Remove(m.files.pins(uid)); err != nil {
+		return podError(pod, "removing its namespaces", err)
+	}
+	return nil
+}
+
+func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock podLock) (Sandbox, error) {
+	parameters, err := sysctl.Of(pod)
+	if err != nil {
+		return Sandbox{}, podError(pod, "reading its spec", err)
+	}
+	hostname, err := m.hostname(pod)
+	if err != nil {
+		return Sandbox{}, podError(pod, "naming it", err)
+	}
+	var a *attachment
+	if limits, err := bandwidthOf(pod); pod.Spec.HostNetwork && (limits != nil || err != nil) {
+		m.o.Log.Warn("bandwidth annotations have no effect with spec.hostNetwork", "pod", pod.Namespace+"/"+pod.Name)
+	}
+	if !pod.Spec.HostNetwork {
+		if a, err = m.plan(ctx, pod); err != nil {
+			return Sandbox{}, podError(pod, "preparing its network", err)
+		}
+	}
+	sb, err := m.pinAll(pod, hostname)
+	if err != nil {
+		return Sandbox{}, podError(pod, "making its namespaces", err)
+	}
+	sb.IPs = m.o.HostIPs
+	if a != nil {
+		if sb.IPs, err = m.attach(ctx, a, lock); err != nil {
+			return Sandbox{}, podError(pod, fmt.Sprintf("attaching it to network %q", a.Network), err)
+		}
+	}
+	if err := sysctl.Apply(sb.pins(), parameters); err != nil {
+		return Sandbox{}, podError(pod, "setting its kernel parameters", err)
+	}
+	if err := writeJSON(m.files.sandbox(string(pod.UID)), sb); err != nil {
+		return Sandbox{}, podError(pod, "recording its sandbox", err)
+	}
+	return sb, nil
+}
+
+// hostname returns the name inside the pod. A pod on the host's network has the host's,
+// as under the kubelet's runtimes.
+func (m *Manager) hostname(pod *v1.Pod) (string, error) {
+	if !pod.Spec.HostNetwork {
+		return kernelHostname(pod, m.o.ClusterDomain)
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("reading the host's name: %w", err)
+	}
+	return name, nil
+}
+
+// pinAll makes the namespaces that the pod does not share with the host.
+func (m *Manager) pinAll(pod *v1.Pod, hostname string) (Sandbox, error) {
+	sb := Sandbox{Hostname: hostname}
+	uid := string(pod.UID)
+	var kinds []netns.Kind
+	if !pod.Spec.HostNetwork {
+		sb.NetNS, sb.UTSNS = m.files.pin(uid, netns.Net).Path, m.files.pin(uid, netns.UTS).Path
+		kinds = append(kinds, netns.Net, netns.UTS)
+	}
+	if !pod.Spec.HostIPC {
+		sb.IPCNS = m.files.pin(uid, netns.IPC).Path
+		kinds = append(kinds, netns.IPC)
+	}
+	if len(kinds) == 0 {
+		return sb, nil
+	}
+	if err := os.MkdirAll(m.files.pins(uid), 0o711); err != nil {
+		return sb, fmt.Errorf("making the directory of namespaces: %w", err)
+	}
+	return sb, netns.Make(m.files.pins(uid), kinds, hostname)
+}
+
+// pins returns the sandbox's namespaces.
+func (s Sandbox) pins() []netns.Pin {
+	return []netns.Pin{{Kind: netns.Net, Path: s.NetNS}, {Kind: netns.IPC, Path: s.IPCNS}, {Kind: netns.UTS, Path: s.UTSNS}}
+}
+
+// podUID returns the pod's UID if it can serve as the name of files and CNI containers.
+func podUID(pod *v1.Pod) (string, error) {
+	uid := string(pod.UID)
+	for i := range len(uid) {
+		c := uid[i]
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || c != '.' && c != '_' && c != '-') {
+			return "", podError(pod, "reading its spec", fault.Permanentf("metadata.uid %q: must be letters, digits, '.', '_' and '-'", uid))
+		}
+	}
+	if uid == "" {
+		return "", podError(pod, "reading its spec", fault.Permanentf("metadata.uid is empty"))
+	}
+	return uid, nil
+}
+
+func podError(pod *v1.Pod, op string, err error) error {
+	return &Error{Pod: pod.Namespace + "/" + pod.Name, Op: op, Final: fault.IsPermanent(err), Err: err}
+}

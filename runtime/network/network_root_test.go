@@ -1,0 +1,267 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/network/netns"
+)
+
+func TestPodsReachEachOther(t *testing.T) {
+	m := newManager(t)
+	a, b := ensure(t, m, newPod("a")), ensure(t, m, newPod("b"))
+	serve(t, a, "a")
+	serve(t, b, "b")
+	wantAnswer(t, b.NetNS, a.IPs[0]+":80", "a")
+	wantAnswer(t, a.NetNS, b.IPs[0]+":80", "b")
+	wantAnswer(t, "", a.IPs[0]+":80", "a")
+	wantAnswer(t, a.NetNS, "127.0.0.1:80", "a")
+}
+
+func TestHostPort(t *testing.T) {
+	m := newManager(t)
+	port := freePort(t)
+	a := ensure(t, m, newPod("a", func(p *v1.Pod) {
+		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: int32(port)}}
+	}))
+	b := ensure(t, m, newPod("b"))
+	serve(t, a, "a")
+	host, err := HostIPs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{"", a.NetNS, b.NetNS} {
+		wantAnswer(t, from, fmt.Sprintf("%s:%d", host[0], port), "a")
+	}
+	wantAnswer(t, "", fmt.Sprintf("127.0.0.1:%d", port), "a")
+}
+
+func TestHostPortUDP(t *testing.T) {
+	m := newManager(t)
+	a := ensure(t, m, newPod("a", func(p *v1.Pod) {
+		p.Spec.Containers[0].Ports = []v1.ContainerPort{
+			{ContainerPort: 53, HostPort: 42153, Protocol: v1.ProtocolUDP, HostIP: "192.0.2.2"},
+		}
+	}))
+	var server net.PacketConn
+	err := netns.Inside(a.pins()[:1], func() (err error) {
+		server, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", "0.0.0.0:53")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	go func() {
+		buf := make([]byte, 100)
+		for {
+			n, from, err := server.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = server.WriteTo(append([]byte("re: "), buf[:n]...), from)
+		}
+	}()
+	client, err := (&net.Dialer{}).DialContext(t.Context(), "udp4", "192.0.2.2:42153")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	if err := client.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 100)
+	n, err := client.Read(buf)
+	if err != nil || string(buf[:n]) != "re: hello" {
+		t.Errorf("got %q, %v", buf[:n], err)
+	}
+}
+
+func TestBandwidthLimit(t *testing.T) {
+	m := newManager(t)
+	sb := ensure(t, m, newPod("a", func(p *v1.Pod) {
+		p.Annotations = map[string]string{ingressAnnotation: "8M", egressAnnotation: "4M"}
+	}))
+	serve(t, sb, "a")
+	wantAnswer(t, "", sb.IPs[0]+":80", "a")
+	// What goes into the pod is limited where it leaves its end of the wire on the host;
+	// what comes out, on an interface of its own.
+	links, err := netlink.LinkList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rates []uint64 // in bytes per second
+	for _, l := range links {
+		disciplines, err := netlink.QdiscList(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range disciplines {
+			if tbf, ok := q.(*netlink.Tbf); ok {
+				rates = append(rates, tbf.Rate)
+			}
+		}
+	}
+	slices.Sort(rates)
+	if diff := cmp.Diff([]uint64{4e6 / 8, 8e6 / 8}, rates); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("address %v", l.Addr())
+	}
+	return addr.Port
+}
+
+func TestHostNetwork(t *testing.T) {
+	m := newManager(t)
+	sb := ensure(t, m, newPod("a", func(p *v1.Pod) { p.Spec.HostNetwork = true }))
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Sandbox{IPCNS: m.files.pin("uid-a", netns.IPC).Path, Hostname: host, IPs: []string{"192.0.2.99"}}
+	if diff := cmp.Diff(want, sb); diff != "" {
+		t.Error(diff)
+	}
+	all := ensure(t, m, newPod("b", func(p *v1.Pod) { p.Spec.HostNetwork, p.Spec.HostIPC = true, true }))
+	if diff := cmp.Diff(Sandbox{Hostname: host, IPs: []string{"192.0.2.99"}}, all); diff != "" {
+		t.Error(diff)
+	}
+	for _, line := range traces(t, m) {
+		if strings.HasPrefix(line, "mount: ") && !strings.Contains(line, "/ns/ipc ") || strings.HasPrefix(line, "link: runonce") {
+			t.Errorf("a host-network pod made %s", line)
+		}
+	}
+}
+
+func TestNamespacesHoldNameAndParameters(t *testing.T) {
+	m := newManager(t)
+	sb := ensure(t, m, newPod("a", func(p *v1.Pod) {
+		p.Spec.Hostname = "named"
+		p.Spec.SecurityContext = &v1.PodSecurityContext{Sysctls: []v1.Sysctl{
+			{Name: "net.ipv4.ip_unprivileged_port_start", Value: "7"},
+			{Name: "net/ipv4/conf/eth0/forwarding", Value: "1"},
+			{Name: "kernel.shm_rmid_forced", Value: "1"},
+		}}
+	}))
+	got := map[string]string{}
+	err := netns.Inside(sb.pins(), func() error {
+		for _, f := range []string{
+			"net/ipv4/ip_unprivileged_port_start", "net/ipv4/conf/eth0/forwarding", "kernel/shm_rmid_forced", "kernel/hostname",
+		} {
+			data, err := os.ReadFile("/proc/sys/" + f)
+			if err != nil {
+				return err
+			}
+			got[f] = strings.TrimSpace(string(data))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"net/ipv4/ip_unprivileged_port_start": "7",
+		"net/ipv4/conf/eth0/forwarding":       "1",
+		"kernel/shm_rmid_forced":              "1",
+		"kernel/hostname":                     "named",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEnsureTwiceIsOne(t *testing.T) {
+	m := newManager(t)
+	pod := newPod("a")
+	first, second := ensure(t, m, pod), ensure(t, m, pod)
+	if diff := cmp.Diff(first, second); diff != "" {
+		t.Error(diff)
+	}
+	got, err := New(m.o).Get(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(first, got); diff != "" {
+		t.Errorf("another process sees (-first +other):\n%s", diff)
+	}
+}
+
+func TestManyPodsAtOnce(t *testing.T) {
+	m := newManager(t)
+	const n = 30
+	type answer struct {
+		sb  Sandbox
+		err error
+	}
+	answers := make(chan answer, n)
+	pods := make([]*v1.Pod, 0, n)
+	for i := range n {
+		pods = append(pods, newPod(fmt.Sprintf("p%d", i), func(p *v1.Pod) {
+			p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: int32(42000 + i)}}
+		}))
+	}
+	for _, p := range pods {
+		go func() {
+			sb, err := m.Ensure(t.Context(), p)
+			answers <- answer{sb, err}
+		}()
+	}
+	var ips []string
+	for range n {
+		a := <-answers
+		if a.err != nil {
+			t.Error(a.err)
+			continue
+		}
+		ips = append(ips, a.sb.IPs[0])
+	}
+	slices.Sort(ips)
+	if got := len(slices.Compact(ips)); got != n {
+		t.Errorf("%d different addresses for %d pods", got, n)
+	}
+	removed := make(chan error, n)
+	for _, p := range pods {
+		go func() { removed <- m.Remove(context.Background(), p) }()
+	}
+	for range n {
+		if err := <-removed; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestGetWithoutSandbox(t *testing.T) {
+	m := newManager(t)
+	if _, err := m.Get(t.Context(), newPod("a")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v, want fs.ErrNotExist", err)
+	}
+	if err := m.Remove(t.Context(), newPod("a")); err != nil {
+		t.Error(err)
+	}
+}

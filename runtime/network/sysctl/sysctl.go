@@ -1,0 +1,119 @@
+// Package sysctl sets the kernel parameters that pods have of their own.
+package sysctl
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/runtime/network/netns"
+)
+
+// Parameter is a kernel parameter of one of the pod's namespaces.
+type Parameter struct {
+	name  string // as the manifest has it
+	path  string // below /proc/sys
+	value string
+}
+
+// Of returns the pod's kernel parameters. One that belongs to a namespace that the
+// pod shares with the host, or to none, is refused: it would change the host.
+func Of(pod *v1.Pod) ([]Parameter, error) {
+	if pod.Spec.SecurityContext == nil {
+		return nil, nil
+	}
+	given := pod.Spec.SecurityContext.Sysctls
+	all := make([]Parameter, 0, len(given))
+	for i, s := range given {
+		path, err := pathOf(s.Name)
+		if err != nil {
+			return nil, fault.Permanentf("spec.securityContext.sysctls[%d]: %w", i, err)
+		}
+		switch owner := namespaceOf(path); {
+		case owner == "":
+			return nil, fault.Permanentf("spec.securityContext.sysctls[%d]: %q is not namespaced, it would change the host", i, s.Name)
+		case owner == "net" && pod.Spec.HostNetwork:
+			return nil, fault.Permanentf("spec.securityContext.sysctls[%d]: %q with spec.hostNetwork would change the host", i, s.Name)
+		case owner == "ipc" && pod.Spec.HostIPC:
+			return nil, fault.Permanentf("spec.securityContext.sysctls[%d]: %q with spec.hostIPC would change the host", i, s.Name)
+		}
+		all = append(all, Parameter{name: s.Name, path: path, value: s.Value})
+	}
+	return all, nil
+}
+
+// pathOf turns a parameter's name into its path below /proc/sys. A name whose first
+// separator is a slash uses slashes for levels and dots inside them (sysctl.d(5)).
+func pathOf(name string) (string, error) {
+	path := name
+	if i := strings.IndexAny(name, "./"); i >= 0 && name[i] == '.' {
+		path = strings.Map(func(r rune) rune {
+			switch r {
+			case '.':
+				return '/'
+			case '/':
+				return '.'
+			default:
+				return r
+			}
+		}, name)
+	}
+	if path == "" || !filepath.IsLocal(path) || filepath.Clean(path) != path {
+		return "", fmt.Errorf("%q is not the name of a kernel parameter", name)
+	}
+	return path, nil
+}
+
+// namespaceOf says which namespace the parameter belongs to: "net", "ipc", or "" for
+// none (k8s.io/component-helpers/node/util/sysctl GetNamespace).
+func namespaceOf(path string) string {
+	switch {
+	case strings.HasPrefix(path, "net/"):
+		return "net"
+	case path == "kernel/sem",
+		strings.HasPrefix(path, "kernel/shm"),
+		strings.HasPrefix(path, "kernel/msg"),
+		strings.HasPrefix(path, "fs/mqueue/"):
+		return "ipc"
+	default:
+		return ""
+	}
+}
+
+// Apply sets the parameters in the pod's namespaces. It comes after the
+// network is attached, since a parameter may name the pod's interface.
+func Apply(namespaces []netns.Pin, all []Parameter) error {
+	if len(all) == 0 {
+		return nil
+	}
+	return netns.Inside(namespaces, func() error {
+		for _, s := range all {
+			if err := write(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func write(s Parameter) error {
+	f, err := os.OpenFile(filepath.Join("/proc/sys", s.path), os.O_WRONLY, 0)
+	if os.IsNotExist(err) {
+		return fault.Permanentf("setting kernel parameter %q: this kernel does not have it: %w", s.name, err)
+	}
+	if err != nil {
+		return fmt.Errorf("setting kernel parameter %q: %w", s.name, err)
+	}
+	_, err = f.WriteString(s.value)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fault.Permanentf("setting kernel parameter %q to %q: %w", s.name, s.value, err)
+	}
+	return nil
+}

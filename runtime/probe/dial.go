@@ -1,0 +1,49 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/runonce/runonce/runtime/network/netns"
+)
+
+// dial connects to an address from inside the pod's network namespace.
+func (t Target) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	// A name is looked up outside: the lookup and the attempts to connect to several
+	// addresses run in goroutines of their own, which would not be in the namespace.
+	ips := []string{host}
+	if net.ParseIP(host) == nil {
+		if ips, err = net.DefaultResolver.LookupHost(ctx, host); err != nil {
+			return nil, err
+		}
+	}
+	var conn net.Conn
+	err = netns.Inside([]netns.Pin{{Kind: netns.Net, Path: t.NetNS}}, func() error {
+		var errs []error
+		for _, ip := range ips {
+			c, err := (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(ip, port))
+			if err == nil {
+				conn = c
+				return nil
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := conn.(*net.TCPConn); ok {
+		// Many probes must not leave their sockets waiting (pkg/probe/dialer_others.go).
+		if err := c.SetLinger(1); err != nil {
+			return nil, errors.Join(fmt.Errorf("setting linger: %w", err), c.Close())
+		}
+	}
+	return conn, nil
+}

@@ -1,0 +1,52 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	health "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+)
+
+// grpc asks the health service of the pod (pkg/probe/grpc). Only SERVING is a success.
+func (t Target) grpc(ctx context.Context, a *v1.GRPCAction, timeout time.Duration) (Answer, error) {
+	addr := net.JoinHostPort(t.IP, strconv.Itoa(int(a.Port)))
+	conn, err := grpc.NewClient("passthrough:///"+addr,
+		grpc.WithUserAgent(userAgent),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy(),
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			return t.dial(ctx, "tcp", addr)
+		}))
+	if err != nil {
+		return Answer{}, fmt.Errorf("making a client of %s: %w", addr, err)
+	}
+	defer func() { _ = conn.Close() }()
+	service := ""
+	if a.Service != nil {
+		service = *a.Service
+	}
+	resp, err := health.NewHealthClient(conn).Check(ctx, &health.HealthCheckRequest{Service: service})
+	switch status.Code(err) {
+	case codes.OK:
+	case codes.Unimplemented:
+		return Answer{Failure, fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %v", err)}, nil
+	case codes.DeadlineExceeded:
+		return Answer{Failure, fmt.Sprintf("timeout: health rpc did not complete within %v", timeout)}, nil
+	case codes.Unavailable:
+		return Answer{Failure, fmt.Sprintf("error: failed to connect service at %q: %v", addr, err)}, nil
+	default:
+		return Answer{Failure, fmt.Sprintf("error: health rpc probe failed: %v", err)}, nil
+	}
+	if s := resp.GetStatus(); s != health.HealthCheckResponse_SERVING {
+		return Answer{Failure, fmt.Sprintf("service unhealthy (responded with %q)", s)}, nil
+	}
+	return Answer{Success, "service healthy"}, nil
+}

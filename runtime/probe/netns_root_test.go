@@ -1,0 +1,48 @@
+package probe
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/runonce/runonce/runtime/network/netns"
+)
+
+// A pod's loopback is its own: only from inside does a server on it answer.
+func TestFromInside(t *testing.T) {
+	if os.Geteuid() != 0 || testing.Short() {
+		t.Skip("needs root")
+	}
+	dir := filepath.Join(t.TempDir(), "ns")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := netns.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := netns.Make(dir, []netns.Kind{netns.Net}, ""); err != nil {
+		t.Fatal(err)
+	}
+	pin := netns.Pin{Kind: netns.Net, Path: filepath.Join(dir, "net")}
+	var l net.Listener
+	err := netns.Inside([]netns.Pin{pin}, func() (err error) {
+		l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	host, port := portOf(t, l.Addr().String())
+	for _, name := range []string{"", "localhost"} {
+		p := &v1.Probe{TimeoutSeconds: 20, ProbeHandler: v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Host: name, Port: intstr.FromInt32(int32(port))}}}
+		wantAnswer(t, Check(t.Context(), Target{IP: host, NetNS: pin.Path, Container: &v1.Container{}}, p), Success, "")
+		wantAnswer(t, Check(t.Context(), Target{IP: host, Container: &v1.Container{}}, p), Failure, "connection refused")
+	}
+}
