@@ -1,0 +1,218 @@
+package runtime
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/probe"
+)
+
+// snapshot is what Sync decides on: the pod's containers, newest instance of each name,
+// and whether its sandbox stands.
+type snapshot struct {
+	containers map[string]Container
+	stale      []string // IDs of older instances and of containers no longer in the spec
+	sandbox    bool
+	crashes    map[string]int          // consecutive quick crashes seen by this process
+	probes     map[string]probe.Status // of containers that run and have probes, by ID
+}
+
+// start is one container to start.
+type start struct {
+	container *v1.Container
+	attempt   int
+	last      *Termination
+	old       string // ID of the instance that this one follows
+	delay     time.Duration
+}
+
+// actions is what has to be done to bring a pod nearer to its spec. It mirrors
+// podActions of kuberuntime_manager.go.
+type actions struct {
+	killPod       bool // stop every container and remove the sandbox
+	createSandbox bool
+	kill          []Container
+	remove        []string
+	start         []start
+	wait          []start // to be started, but in back-off for delay
+}
+
+// decide follows computePodActions (pkg/kubelet/kuberuntime/kuberuntime_manager.go). It
+// is pure.
+func decide(pod *v1.Pod, s snapshot, now time.Time) actions {
+	a := actions{remove: s.stale}
+	if !s.sandbox {
+		decideWithoutSandbox(pod, s, &a)
+		return a
+	}
+	initialized, failed := decideInit(pod, s, &a, now)
+	if failed {
+		return actions{remove: s.stale, killPod: true}
+	}
+	if !initialized {
+		return a
+	}
+	kept := 0
+	before := len(a.start) + len(a.wait)
+	for i := range pod.Spec.Containers {
+		if decideContainer(pod, s, &pod.Spec.Containers[i], &a, now) {
+			kept++
+		}
+	}
+	if kept == 0 && len(a.start)+len(a.wait) == before {
+		// Sidecars alone keep no pod alive.
+		return actions{remove: s.stale, killPod: true}
+	}
+	return a
+}
+
+// decideWithoutSandbox handles a pod that is new, or that lost its namespaces: after a
+// reboot, say. What still runs then runs in namespaces that nobody can reach any more.
+func decideWithoutSandbox(pod *v1.Pod, s snapshot, a *actions) {
+	a.killPod = len(s.containers) > 0
+	if pod.Spec.RestartPolicy == v1.RestartPolicyNever && len(s.containers) > 0 && !s.onlyCreated() {
+		return
+	}
+	var wanted []*v1.Container
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if old, ok := s.containers[c.Name]; ok && !restarts(pod, c, old) {
+			continue
+		}
+		wanted = append(wanted, c)
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	a.createSandbox = true
+	if len(pod.Spec.InitContainers) > 0 {
+		wanted = []*v1.Container{&pod.Spec.InitContainers[0]}
+	}
+	for _, c := range wanted {
+		a.start = append(a.start, s.next(c))
+	}
+}
+
+// onlyCreated says that no container of the pod ever ran.
+func (s snapshot) onlyCreated() bool {
+	for _, c := range s.containers {
+		if c.State != StateCreated {
+			return false
+		}
+	}
+	return true
+}
+
+func (s snapshot) anyRuns(cs []v1.Container) bool {
+	return slices.ContainsFunc(cs, func(c v1.Container) bool {
+		return s.containers[c.Name].State == StateRunning
+	})
+}
+
+// decideContainer decides on a regular container and reports whether it stays as it is
+// and runs.
+func decideContainer(pod *v1.Pod, s snapshot, c *v1.Container, a *actions, now time.Time) bool {
+	old, ok := s.containers[c.Name]
+	switch {
+	case !ok, old.State == StateCreated:
+		a.schedule(s, c, now)
+	case old.State == StateRunning && old.Hash != containerHash(c):
+		// A changed definition is replaced whatever the restart policy says.
+		a.restart(s, c, old)
+	case old.State == StateRunning && s.probes[old.ID].Failed != "":
+		a.kill = append(a.kill, old)
+		if mayRestart(pod, c) {
+			a.again(s, c)
+		}
+	case old.State == StateRunning:
+		return true
+	case restarts(pod, c, old):
+		a.schedule(s, c, now)
+	}
+	return false
+}
+
+// restart stops a running container and starts its next instance.
+func (a *actions) restart(s snapshot, c *v1.Container, old Container) {
+	a.kill = append(a.kill, old)
+	a.start = append(a.start, s.next(c))
+}
+
+// again starts the next instance of a container that a probe had killed; one that is
+// killed again and again waits longer each time, like one that crashes.
+func (a *actions) again(s snapshot, c *v1.Container) {
+	next := s.next(c)
+	if next.delay = crashDelay(s.crashes[c.Name] + 1); next.delay > 0 {
+		a.wait = append(a.wait, next)
+		return
+	}
+	a.start = append(a.start, next)
+}
+
+// schedule puts the container in start, or in wait while its crash back-off lasts.
+func (a *actions) schedule(s snapshot, c *v1.Container, now time.Time) {
+	next := s.next(c)
+	if next.last != nil {
+		ready := next.last.FinishedAt.Add(crashDelay(s.crashes[c.Name]))
+		next.delay = max(0, ready.Sub(now))
+	}
+	if next.delay > 0 {
+		a.wait = append(a.wait, next)
+		return
+	}
+	a.start = append(a.start, next)
+}
+
+// next describes the instance that follows the newest one of the container.
+func (s snapshot) next(c *v1.Container) start {
+	old, ok := s.containers[c.Name]
+	switch {
+	case !ok:
+		return start{container: c}
+	case old.State == StateCreated:
+		return start{container: c, attempt: old.Attempt, last: old.Last}
+	}
+	return start{container: c, attempt: old.Attempt + 1, last: ended(old), old: old.ID}
+}
+
+// unknownExitCode is reported for a process whose exit nobody saw, as the kubelet does
+// (reason ContainerStatusUnknown).
+const unknownExitCode = 137
+
+// ended returns how the instance ended.
+func ended(c Container) *Termination {
+	if c.State == StateExited {
+		t := c.Exit
+		t.ContainerID, t.Attempt = c.ID, c.Attempt
+		return &t
+	}
+	return &Termination{
+		ContainerID: c.ID, Attempt: c.Attempt, ExitCode: unknownExitCode, StartedAt: c.StartedAt,
+		Message: "The container could not be located when the pod was synced",
+	}
+}
+
+// containerHash tells two definitions of a container apart.
+func containerHash(c *v1.Container) string {
+	data, err := json.Marshal(c)
+	if err != nil {
+		// A v1.Container holds nothing that JSON cannot hold.
+		panic(fmt.Sprintf("hashing container %q: %v", c.Name, err))
+	}
+	h := fnv.New64a()
+	h.Write(data)
+	return fmt.Sprintf("%x", h.Sum64())
+}
+
+// ContainerID names the given instance of a container: readable, the same in every run,
+// and short enough for containerd's limit of 76 characters.
+func ContainerID(podUID, name string, attempt int) string {
+	h := fnv.New64a()
+	h.Write([]byte(podUID + "/" + name))
+	return fmt.Sprintf("%.32s-%x-%d", name, h.Sum64(), attempt)
+}

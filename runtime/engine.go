@@ -1,0 +1,141 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/runonce/runonce/runtime/spec"
+)
+
+// ErrNotFound says that the image or container asked for does not exist.
+// Engines wrap it, so that callers branch with errors.Is.
+var ErrNotFound = errors.New("not found")
+
+// Engine starts, watches and removes containers. It knows containers, not pods: the
+// pod's rules are in Pods. Every method is safe for concurrent use and safe to repeat
+// after an error or after a crash of the process. An error that no retry can mend has a
+// method Permanent() bool that returns true.
+type Engine interface {
+	// Start creates the container and returns once its process runs. A leftover with the
+	// same ID that does not run is replaced; one that runs is an error. When Start
+	// returns an error nothing of the container is left behind.
+	Start(ctx context.Context, c ContainerConfig) error
+	// Stop sends the signal, waits until the process has exited or the grace period is
+	// over, then sends SIGKILL and waits for the exit. It leaves the container's record,
+	// with its exit code. A container that is absent or has exited is no error.
+	Stop(ctx context.Context, id string, sig syscall.Signal, grace time.Duration) error
+	// Remove deletes the container with its snapshot and its exit record, killing its
+	// process first. A container that is absent is no error. Log files stay.
+	Remove(ctx context.Context, id string) error
+	// Containers returns the containers of one pod in order of creation, or of all pods
+	// when podUID is empty. Exit codes are true also for containers that ended while no
+	// process of ours was running.
+	Containers(ctx context.Context, podUID string) ([]Container, error)
+	// Exec runs a command inside a running container and returns its exit code and the
+	// first MaxExecOutput bytes of its output.
+	Exec(ctx context.Context, id string, command []string) (ExecResult, error)
+	// Events sends an event for each container that starts, exits or runs out of memory,
+	// until ctx is done; then the channel is closed. The receiver must keep reading.
+	Events(ctx context.Context) (<-chan Event, error)
+}
+
+// Images finds and fetches images.
+type Images interface {
+	// Image returns the image in the local store that ref names, or ErrNotFound.
+	Image(ctx context.Context, ref string) (spec.Image, error)
+	// Pull fetches the image from its registry and unpacks it.
+	Pull(ctx context.Context, ref string) (spec.Image, error)
+}
+
+// ContainerConfig is everything an Engine needs to start one container.
+type ContainerConfig struct {
+	ID      string // unique in the engine's namespace; see ContainerID
+	PodUID  string // groups the containers of a pod
+	Name    string // the container's name in the pod
+	Attempt int    // 0 for the first instance, then one more for each restart
+	Image   string // image reference as Images resolved it
+	Spec    *specs.Spec
+	// DefaultSeccomp asks for the engine's default seccomp profile, which depends on the
+	// capabilities in Spec.
+	DefaultSeccomp bool
+
+	LogPath string // CRI-format log file; its directory exists
+	Hash    string // of the container's definition
+	Labels  map[string]string
+	// Last is the termination of the instance before this one, nil for the first. The
+	// engine keeps it with the container, so that it outlives the process.
+	Last *Termination
+}
+
+// State is what the engine knows of a container's process.
+type State string
+
+// The states of a container. Unknown: the process is gone and its exit code is lost
+// (the machine was rebooted, say).
+const (
+	StateCreated State = "Created"
+	StateRunning State = "Running"
+	StateExited  State = "Exited"
+	StateUnknown State = "Unknown"
+)
+
+// Container is one instance of a container as the engine sees it.
+type Container struct {
+	ID        string
+	PodUID    string
+	Name      string
+	Attempt   int
+	Image     string // reference
+	ImageID   string // digest of the image that it was made from
+	Hash      string
+	LogPath   string
+	Labels    map[string]string
+	State     State
+	CreatedAt time.Time
+	StartedAt time.Time   // zero until it runs
+	Exit      Termination // meaningful when State is StateExited
+	Last      *Termination
+}
+
+// Termination is the end of one instance of a container. It is stored as JSON in the
+// engine's records, so fields may be added but not renamed.
+type Termination struct {
+	ContainerID string    `json:"containerID"`
+	Attempt     int       `json:"attempt"`
+	ExitCode    int32     `json:"exitCode"`
+	OOMKilled   bool      `json:"oomKilled,omitempty"`
+	StartedAt   time.Time `json:"startedAt"`
+	FinishedAt  time.Time `json:"finishedAt"`
+	// Message is the container's termination message, at most 4096 bytes.
+	Message string `json:"message,omitempty"`
+}
+
+// MaxExecOutput bounds the output kept from Exec, in bytes (kubelet prober: 10 KiB).
+const MaxExecOutput = 10 << 10
+
+// ExecResult is the outcome of a command that ran inside a container.
+type ExecResult struct {
+	ExitCode int32
+	Output   []byte // stdout and stderr interleaved, at most MaxExecOutput
+}
+
+// EventType says what happened to a container.
+type EventType string
+
+// The events that an engine reports.
+const (
+	EventStarted EventType = "Started"
+	EventExited  EventType = "Exited"
+	EventOOM     EventType = "OOM"
+)
+
+// Event is a change of a container's state.
+type Event struct {
+	Type        EventType
+	ContainerID string
+	PodUID      string // empty when the engine cannot tell
+}

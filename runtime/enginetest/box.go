@@ -1,0 +1,129 @@
+package enginetest
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/runonce/runonce/runtime"
+)
+
+// Box plays the program of the test images (testdata/images/box): what a container's
+// process does follows from its arguments. Applets that serve, or wait for something
+// outside, run until they are stopped.
+type Box struct {
+	mu    sync.Mutex
+	calls map[string]int // calls of flaky by pod and file
+}
+
+// applets are the names that Box knows.
+var applets = map[string]bool{
+	"web": true, "exit": true, "crash": true, "kill": true, "sleep": true, "stay": true, "echo": true, "error": true,
+	"write": true, "append": true, "await": true, "produce": true, "consume": true, "flaky": true, "inspect": true, "do": true, "pause": true,
+}
+
+// Program is the script for Engine.Program.
+func (b *Box) Program(c runtime.ContainerConfig) Behavior {
+	args := c.Spec.Process.Args
+	name := filepath.Base(args[0])
+	if name == "box" && len(args) > 1 {
+		args = args[1:]
+		name = args[0]
+	}
+	if !applets[name] {
+		return Behavior{Err: Permanent("RunContainerError",
+			fmt.Errorf("exec: %q: executable file not found in $PATH", args[0]))}
+	}
+	life := b.applet(c, name, args[1:])
+	life.Exec = func(command []string) runtime.ExecResult {
+		end := b.applet(c, command[1], command[2:])
+		return runtime.ExecResult{ExitCode: end.Code, Output: []byte(strings.Join(end.Log, "\n"))}
+	}
+	return life
+}
+
+func (b *Box) applet(c runtime.ContainerConfig, name string, args []string) Behavior {
+	switch name {
+	case "exit", "crash", "kill":
+		return ends(name, args)
+	case "echo", "error":
+		return Behavior{Log: []string{strings.Join(args, " ")}}
+	case "write", "append", "inspect":
+		return Behavior{}
+	case "flaky":
+		return b.flaky(c, args)
+	case "do":
+		return b.do(c, args)
+	case "sleep", "stay":
+		life := Behavior{Runs: true}
+		if name == "stay" {
+			life.IgnoresTerm, life.Log = true, []string{"deaf from now on"}
+		}
+		if len(args) == 1 {
+			d, err := time.ParseDuration(args[0])
+			if err != nil {
+				return Behavior{Code: 1, Log: []string{err.Error()}}
+			}
+			life.Runs, life.After = false, d
+		}
+		return life
+	}
+	return Behavior{Runs: true}
+}
+
+// do runs applets one after the other, each given as one argument, up to the first that
+// fails or does not end.
+func (b *Box) do(c runtime.ContainerConfig, args []string) Behavior {
+	var all Behavior
+	for _, arg := range args {
+		words := strings.Fields(arg)
+		life := b.applet(c, words[0], words[1:])
+		all.Log = append(all.Log, life.Log...)
+		all.After += life.After
+		all.Runs, all.Code, all.IgnoresTerm = life.Runs, life.Code, life.IgnoresTerm
+		if life.Runs || life.Code != 0 {
+			break
+		}
+	}
+	return all
+}
+
+func ends(name string, args []string) Behavior {
+	if name == "crash" {
+		return Behavior{Code: 2, Log: append([]string{"panic: " + strings.Join(args, " ")}, "goroutine 1 [running]:")}
+	}
+	code, err := strconv.Atoi(args[0])
+	if err != nil {
+		return Behavior{Code: 1, Log: []string{err.Error()}}
+	}
+	if name == "kill" {
+		code += 128
+	}
+	life := Behavior{Code: int32(code)}
+	if len(args) > 1 {
+		life.Log = []string{strings.Join(args[1:], " ")}
+	}
+	return life
+}
+
+// flaky fails until it was called N times for the same file of the same pod, then runs.
+func (b *Box) flaky(c runtime.ContainerConfig, args []string) Behavior {
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		return Behavior{Code: 1, Log: []string{err.Error()}}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.calls == nil {
+		b.calls = map[string]int{}
+	}
+	key := c.PodUID + args[0]
+	b.calls[key]++
+	if b.calls[key] < n {
+		return Behavior{Code: 1, Log: []string{fmt.Sprintf("call %d of %d", b.calls[key], n)}}
+	}
+	return Behavior{}
+}

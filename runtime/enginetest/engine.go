@@ -1,0 +1,312 @@
+// Package enginetest holds an in-memory engine whose programs are scripted, and the suite
+// of tests that every engine has to pass.
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/spec"
+)
+
+// Program says what the process of a container does.
+type Program func(c runtime.ContainerConfig) Behavior
+
+// Behavior is the life of one process.
+type Behavior struct {
+	// Err keeps the process from starting.
+	Err error
+	// Runs says that the process runs until it is stopped; else it exits after After
+	// with Code.
+	Runs  bool
+	After time.Duration
+	Code  int32
+	OOM   bool
+	// IgnoresTerm makes the process die of nothing but SIGKILL.
+	IgnoresTerm bool
+	// TermCode is the exit code after SIGTERM; 0 stands for 143.
+	TermCode int32
+	// Log is what the process writes to stdout, by line.
+	Log []string
+	// Exec answers commands run inside the container; nil makes every one exit 0.
+	Exec func(command []string) runtime.ExecResult
+}
+
+// Engine is an in-memory engine. It keeps its containers when the process that uses it
+// "dies": a second runtime.Pods on the same Engine finds them.
+type Engine struct {
+	Program Program
+	// Store are the images that are present, by reference.
+	Store map[string]spec.Image
+	// Registry are the images that can be pulled, by reference.
+	Registry map[string]spec.Image
+	// PullErrors are returned, one a call, before a pull succeeds.
+	PullErrors map[string][]error
+
+	mu         sync.Mutex
+	containers []*process
+	subs       map[chan runtime.Event]struct{}
+	pulls      []string
+}
+
+// process is a container with its scripted life.
+type process struct {
+	runtime.Container
+	life  Behavior
+	timer *time.Timer
+	done  chan struct{} // closed at the exit
+}
+
+// permanentError is an error that no retry can mend.
+type permanentError struct {
+	reason string
+	err    error
+}
+
+func (e *permanentError) Error() string   { return e.err.Error() }
+func (e *permanentError) Unwrap() error   { return e.err }
+func (e *permanentError) Permanent() bool { return true }
+func (e *permanentError) Reason() string  { return e.reason }
+
+// Permanent marks err as one that no retry can mend.
+func Permanent(reason string, err error) error { return &permanentError{reason, err} }
+
+// Start runs the program that the script has for the container.
+func (e *Engine) Start(ctx context.Context, c runtime.ContainerConfig) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if old := e.find(c.ID); old != nil {
+		if old.State == runtime.StateRunning {
+			return fmt.Errorf("starting container %q: it runs already", c.ID)
+		}
+		e.drop(c.ID)
+	}
+	img, ok := e.Store[c.Image]
+	if !ok {
+		return fmt.Errorf("starting container %q: image %q: %w", c.ID, c.Image, runtime.ErrNotFound)
+	}
+	life := e.Program(c)
+	if life.Err != nil {
+		return life.Err
+	}
+	now := time.Now()
+	p := &process{life: life, done: make(chan struct{}), Container: runtime.Container{
+		ID: c.ID, PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, Image: c.Image, ImageID: img.ID, Hash: c.Hash,
+		LogPath: c.LogPath, Labels: c.Labels, Last: c.Last, State: runtime.StateRunning, CreatedAt: now, StartedAt: now,
+	}}
+	if err := writeLog(c.LogPath, life.Log); err != nil {
+		return err
+	}
+	e.containers = append(e.containers, p)
+	e.send(runtime.EventStarted, p)
+	if !life.Runs {
+		p.timer = time.AfterFunc(life.After, func() { e.end(p, life.Code) })
+	}
+	return nil
+}
+
+func writeLog(path string, lines []string) error {
+	if path == "" {
+		return nil
+	}
+	var text []byte
+	for _, l := range lines {
+		text = fmt.Appendf(text, "%s stdout F %s\n", time.Now().UTC().Format(time.RFC3339Nano), l)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("writing the log: %w", err)
+	}
+	if err := os.WriteFile(path, text, 0o640); err != nil {
+		return fmt.Errorf("writing the log: %w", err)
+	}
+	return nil
+}
+
+// end records the exit of a process, once.
+func (e *Engine) end(p *process, code int32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p.State != runtime.StateRunning {
+		return
+	}
+	p.State = runtime.StateExited
+	p.Exit = runtime.Termination{
+		ContainerID: p.ID, Attempt: p.Attempt, ExitCode: code, OOMKilled: p.life.OOM,
+		StartedAt: p.StartedAt, FinishedAt: time.Now(),
+	}
+	close(p.done)
+	if p.life.OOM {
+		e.send(runtime.EventOOM, p)
+	}
+	e.send(runtime.EventExited, p)
+}
+
+// Kill ends a running container from outside, as the kernel or an operator would.
+func (e *Engine) Kill(id string, code int32) {
+	e.mu.Lock()
+	p := e.find(id)
+	e.mu.Unlock()
+	if p != nil {
+		e.end(p, code)
+	}
+}
+
+// Lose forgets how every process ended, as a reboot does.
+func (e *Engine) Lose() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, p := range e.containers {
+		if p.State == runtime.StateRunning {
+			p.State = runtime.StateUnknown
+		}
+	}
+}
+
+// Stop signals the process, then kills it when the grace period is over.
+func (e *Engine) Stop(ctx context.Context, id string, sig syscall.Signal, grace time.Duration) error {
+	e.mu.Lock()
+	p := e.find(id)
+	e.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	if sig == syscall.SIGKILL || !p.life.IgnoresTerm {
+		code := p.life.TermCode
+		if code == 0 {
+			code = 128 + int32(sig)
+		}
+		e.end(p, code)
+		return nil
+	}
+	select {
+	case <-p.done:
+	case <-time.After(grace):
+		e.end(p, 128+int32(syscall.SIGKILL))
+	case <-ctx.Done():
+		return fmt.Errorf("stopping container %q: %w", id, context.Cause(ctx))
+	}
+	return nil
+}
+
+// Remove forgets the container.
+func (e *Engine) Remove(_ context.Context, id string) error {
+	e.Kill(id, 128+int32(syscall.SIGKILL))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.drop(id)
+	return nil
+}
+
+// Containers returns the containers in order of creation.
+func (e *Engine) Containers(_ context.Context, podUID string) ([]runtime.Container, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []runtime.Container
+	for _, p := range e.containers {
+		if podUID == "" || p.PodUID == podUID {
+			all = append(all, p.Container)
+		}
+	}
+	return all, nil
+}
+
+// Exec asks the script.
+func (e *Engine) Exec(_ context.Context, id string, command []string) (runtime.ExecResult, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.find(id)
+	switch {
+	case p == nil:
+		return runtime.ExecResult{}, fmt.Errorf("running %q in container %q: %w", command, id, runtime.ErrNotFound)
+	case p.State != runtime.StateRunning:
+		return runtime.ExecResult{}, fmt.Errorf("running %q in container %q: it does not run", command, id)
+	case p.life.Exec == nil:
+		return runtime.ExecResult{}, nil
+	}
+	return p.life.Exec(command), nil
+}
+
+// Events sends every event to every subscriber.
+func (e *Engine) Events(ctx context.Context) (<-chan runtime.Event, error) {
+	ch := make(chan runtime.Event, 1024)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.subs == nil {
+		e.subs = map[chan runtime.Event]struct{}{}
+	}
+	e.subs[ch] = struct{}{}
+	context.AfterFunc(ctx, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.subs, ch)
+		close(ch)
+	})
+	return ch, nil
+}
+
+// Image looks into Store.
+func (e *Engine) Image(_ context.Context, ref string) (spec.Image, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if img, ok := e.Store[ref]; ok {
+		return img, nil
+	}
+	return spec.Image{}, fmt.Errorf("image %q: %w", ref, runtime.ErrNotFound)
+}
+
+// Pull copies the image from Registry to Store.
+func (e *Engine) Pull(_ context.Context, ref string) (spec.Image, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.pulls = append(e.pulls, ref)
+	if errs := e.PullErrors[ref]; len(errs) > 0 {
+		e.PullErrors[ref] = errs[1:]
+		return spec.Image{}, errs[0]
+	}
+	img, ok := e.Registry[ref]
+	if !ok {
+		return spec.Image{}, Permanent("ErrImagePull", fmt.Errorf("pulling %q: %w", ref, errors.New("no such image in the registry")))
+	}
+	if e.Store == nil {
+		e.Store = map[string]spec.Image{}
+	}
+	e.Store[ref] = img
+	return img, nil
+}
+
+// Pulls returns the references that were pulled, in order.
+func (e *Engine) Pulls() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.pulls)
+}
+
+func (e *Engine) find(id string) *process {
+	for _, p := range e.containers {
+		if p.ID == id {
+			return p
+		}
+	}
+	return nil
+}
+
+func (e *Engine) drop(id string) {
+	e.containers = slices.DeleteFunc(e.containers, func(p *process) bool { return p.ID == id })
+}
+
+func (e *Engine) send(kind runtime.EventType, p *process) {
+	for ch := range e.subs {
+		ch <- runtime.Event{Type: kind, ContainerID: p.ID, PodUID: p.PodUID}
+	}
+}

@@ -1,0 +1,146 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/runtime/network"
+	"github.com/runonce/runonce/runtime/volume/mount"
+)
+
+// Sandboxes hands out addresses without touching the machine.
+type Sandboxes struct {
+	// Err, when set, may refuse a pod its sandbox.
+	Err func(pod *v1.Pod) error
+
+	mu    sync.Mutex
+	boxes map[types.UID]network.Sandbox
+	next  int
+}
+
+// Ensure gives the pod an address of 192.0.2.0/24, a range kept for examples.
+func (s *Sandboxes) Ensure(_ context.Context, pod *v1.Pod) (network.Sandbox, error) {
+	if s.Err != nil {
+		if err := s.Err(pod); err != nil {
+			return network.Sandbox{}, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if box, ok := s.boxes[pod.UID]; ok {
+		return box, nil
+	}
+	if s.boxes == nil {
+		s.boxes = map[types.UID]network.Sandbox{}
+	}
+	box := network.Sandbox{Hostname: pod.Name, IPs: []string{"192.0.2.1"}}
+	if !pod.Spec.HostNetwork {
+		s.next++
+		box.IPs = []string{fmt.Sprintf("192.0.2.%d", 1+s.next)}
+		box.NetNS = "/run/ns/" + string(pod.UID) + "/net"
+	}
+	s.boxes[pod.UID] = box
+	return box, nil
+}
+
+// Get returns the sandbox that Ensure made.
+func (s *Sandboxes) Get(_ context.Context, pod *v1.Pod) (network.Sandbox, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	box, ok := s.boxes[pod.UID]
+	if !ok {
+		return box, fmt.Errorf("sandbox of pod %q: %w", pod.Name, fs.ErrNotExist)
+	}
+	return box, nil
+}
+
+// Remove forgets the sandbox.
+func (s *Sandboxes) Remove(_ context.Context, pod *v1.Pod) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.boxes, pod.UID)
+	return nil
+}
+
+// Lose forgets every sandbox, as a reboot does.
+func (s *Sandboxes) Lose() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.boxes = nil
+}
+
+// Left returns the pods that still have a sandbox.
+func (s *Sandboxes) Left() []types.UID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.boxes))
+}
+
+// Cgroups remembers which pods have a cgroup.
+type Cgroups struct {
+	mu   sync.Mutex
+	pods map[types.UID]bool
+}
+
+// Ensure returns the path that the pod's cgroup would have.
+func (c *Cgroups) Ensure(pod *v1.Pod) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pods == nil {
+		c.pods = map[types.UID]bool{}
+	}
+	c.pods[pod.UID] = true
+	return "/kubepods/pod" + string(pod.UID), nil
+}
+
+// Remove forgets the pod's cgroup.
+func (c *Cgroups) Remove(pod *v1.Pod) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pods, pod.UID)
+	return nil
+}
+
+// Left returns the pods that still have a cgroup.
+func (c *Cgroups) Left() []types.UID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.pods))
+}
+
+// Objects are ConfigMaps and Secrets by "namespace/name".
+type Objects struct {
+	ConfigMaps map[string]*v1.ConfigMap
+	Secrets    map[string]*v1.Secret
+}
+
+// ConfigMap finds a ConfigMap.
+func (o Objects) ConfigMap(namespace, name string) (*v1.ConfigMap, bool) {
+	c, ok := o.ConfigMaps[namespace+"/"+name]
+	return c, ok
+}
+
+// Secret finds a Secret.
+func (o Objects) Secret(namespace, name string) (*v1.Secret, bool) {
+	s, ok := o.Secrets[namespace+"/"+name]
+	return s, ok
+}
+
+// Mounts mounts nothing, for tests that have no root.
+type Mounts struct{ mount.Host }
+
+// Mount does nothing.
+func (Mounts) Mount(_, _, _ string, _ uintptr, _ string) error { return nil }
+
+// Unmount does nothing.
+func (Mounts) Unmount(string) error { return nil }
+
+// Mounted says that nothing is mounted.
+func (Mounts) Mounted(string) (bool, error) { return false, nil }

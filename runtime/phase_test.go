@@ -1,0 +1,167 @@
+package runtime
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+func TestPhase(t *testing.T) {
+	t.Parallel()
+	const always, onFailure, never = v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever
+	tests := []struct {
+		name    string
+		policy  v1.RestartPolicy
+		pod     string
+		states  []string
+		waiting string
+		want    v1.PodPhase
+	}{
+		{name: "absent", policy: always, pod: ";a", want: v1.PodPending},
+		{name: "running", policy: always, pod: ";a,b", states: []string{"a=running", "b=running"}, want: v1.PodRunning},
+		{name: "one to come", policy: always, pod: ";a,b", states: []string{"a=running"}, want: v1.PodPending},
+		{name: "init runs", policy: always, pod: "i;a", states: []string{"i=running"}, want: v1.PodPending},
+		{name: "init failed", policy: never, pod: "i;a", states: []string{"i=exit1"}, want: v1.PodFailed},
+		{name: "init will be tried again", policy: onFailure, pod: "i;a", states: []string{"i=exit1"}, want: v1.PodPending},
+		{name: "init waits to be tried again", policy: onFailure, pod: "i;a", states: []string{"i=exit1"}, waiting: "i", want: v1.PodPending},
+		{name: "init record gone, pod runs", policy: always, pod: "i,j;a", states: []string{"j=exit0", "a=running"}, want: v1.PodRunning},
+		{name: "crashed, in back-off", policy: always, pod: ";a", states: []string{"a=exit1"}, waiting: "a", want: v1.PodRunning},
+		{name: "crashed, to be restarted", policy: always, pod: ";a", states: []string{"a=exit1"}, want: v1.PodRunning},
+		{name: "succeeded", policy: never, pod: ";a,b", states: []string{"a=exit0", "b=exit0"}, want: v1.PodSucceeded},
+		{name: "succeeded on failure", policy: onFailure, pod: ";a", states: []string{"a=exit0"}, want: v1.PodSucceeded},
+		{name: "failed", policy: never, pod: ";a,b", states: []string{"a=exit0", "b=exit9"}, want: v1.PodFailed},
+		{name: "one of two ended", policy: never, pod: ";a,b", states: []string{"a=exit9", "b=running"}, want: v1.PodRunning},
+		{name: "to be tried again on failure", policy: onFailure, pod: ";a", states: []string{"a=exit9"}, want: v1.PodRunning},
+		{name: "exit lost, never", policy: never, pod: ";a", states: []string{"a=unknown"}, want: v1.PodFailed},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			pod := aPod(tt.policy, tt.pod)
+			v := podView{pod: pod, containers: seen(pod, tt.states...), sandbox: true, waiting: map[string]waiting{}}
+			if tt.waiting != "" {
+				v.waiting[tt.waiting] = waiting{reason: ReasonCrashLoopBackOff}
+			}
+			if got := v.status().Phase; got != tt.want {
+				t.Errorf("phase = %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		policy  v1.RestartPolicy
+		pod     string
+		states  []string
+		kind    v1.PodConditionType
+		want    v1.ConditionStatus
+		reason  string
+		message string
+	}{
+		{
+			name: "not initialized", policy: v1.RestartPolicyAlways, pod: "i,j;a", states: []string{"i=exit0", "j=running"},
+			kind: v1.PodInitialized, want: v1.ConditionFalse, reason: "ContainersNotInitialized", message: "containers with incomplete status: [j]",
+		},
+		{
+			name: "initialized", policy: v1.RestartPolicyAlways, pod: "i;a", states: []string{"i=exit0"},
+			kind: v1.PodInitialized, want: v1.ConditionTrue,
+		},
+		{
+			name: "not ready", policy: v1.RestartPolicyAlways, pod: ";a,b", states: []string{"a=running"},
+			kind: v1.PodReady, want: v1.ConditionFalse, reason: "ContainersNotReady", message: "containers with unready status: [b]",
+		},
+		{
+			name: "ready", policy: v1.RestartPolicyAlways, pod: ";a", states: []string{"a=running"},
+			kind: v1.ContainersReady, want: v1.ConditionTrue,
+		},
+		{
+			name: "completed", policy: v1.RestartPolicyNever, pod: ";a", states: []string{"a=exit0"},
+			kind: v1.PodReady, want: v1.ConditionFalse, reason: "PodCompleted",
+		},
+		{
+			name: "failed", policy: v1.RestartPolicyNever, pod: ";a", states: []string{"a=exit1"},
+			kind: v1.ContainersReady, want: v1.ConditionFalse, reason: "PodFailed",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			pod := aPod(tt.policy, tt.pod)
+			s := podView{pod: pod, containers: seen(pod, tt.states...), sandbox: true}.status()
+			for _, c := range s.Conditions {
+				if c.Type != tt.kind {
+					continue
+				}
+				if c.Status != tt.want || c.Reason != tt.reason || c.Message != tt.message {
+					t.Errorf("condition = %s %q %q, want %s %q %q", c.Status, c.Reason, c.Message, tt.want, tt.reason, tt.message)
+				}
+				return
+			}
+			t.Errorf("no condition %s", tt.kind)
+		})
+	}
+}
+
+func TestContainerStatus(t *testing.T) {
+	t.Parallel()
+	pod := aPod(v1.RestartPolicyAlways, ";a")
+	last := &Termination{ContainerID: "a-0", ExitCode: 3, StartedAt: epoch, FinishedAt: epoch}
+	tests := []struct {
+		name    string
+		c       *Container
+		waiting *waiting
+		check   func(s v1.ContainerStatus) bool
+	}{
+		{name: "to be created", check: func(s v1.ContainerStatus) bool { return s.State.Waiting.Reason == ReasonCreating }},
+		{
+			name: "why it waits", waiting: &waiting{ReasonErrImagePull, "no"},
+			check: func(s v1.ContainerStatus) bool {
+				return s.State.Waiting.Reason == ReasonErrImagePull && s.State.Waiting.Message == "no"
+			},
+		},
+		{
+			name: "restarted", c: &Container{ID: "a-1", Attempt: 1, State: StateRunning, Last: last},
+			check: func(s v1.ContainerStatus) bool {
+				return s.RestartCount == 1 && s.Ready && *s.Started && s.LastTerminationState.Terminated.ExitCode == 3
+			},
+		},
+		{
+			name: "back-off shows the last end", c: &Container{ID: "a-0", State: StateExited, Exit: *last}, waiting: &waiting{ReasonCrashLoopBackOff, ""},
+			check: func(s v1.ContainerStatus) bool {
+				return s.State.Waiting.Reason == ReasonCrashLoopBackOff && s.LastTerminationState.Terminated.ExitCode == 3 && !s.Ready
+			},
+		},
+		{
+			name: "out of memory", c: &Container{ID: "a-0", State: StateExited, Exit: Termination{ExitCode: 137, OOMKilled: true}},
+			check: func(s v1.ContainerStatus) bool {
+				return s.State.Terminated.Reason == "OOMKilled" && s.State.Terminated.ExitCode == 137
+			},
+		},
+		{
+			name: "exit lost", c: &Container{ID: "a-0", State: StateUnknown},
+			check: func(s v1.ContainerStatus) bool {
+				return s.State.Terminated.Reason == "ContainerStatusUnknown" && s.State.Terminated.ExitCode == 137 &&
+					s.State.Terminated.FinishedAt.IsZero()
+			},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			v := podView{pod: pod, containers: map[string]Container{}, waiting: map[string]waiting{}}
+			if tt.c != nil {
+				tt.c.Name = "a"
+				v.containers["a"] = *tt.c
+			}
+			if tt.waiting != nil {
+				v.waiting["a"] = *tt.waiting
+			}
+			if s := v.status().ContainerStatuses[0]; !tt.check(s) {
+				t.Errorf("status = %+v", s)
+			}
+		})
+	}
+}

@@ -1,0 +1,144 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/runtime/network"
+	"github.com/runonce/runonce/runtime/spec"
+)
+
+// step is one part of a pod's ground. undo is called when a later step fails; it may be
+// nil.
+type step struct {
+	name   string
+	reason string
+	do     func(ctx context.Context) error
+	undo   func(ctx context.Context) error
+}
+
+// prepare makes the ground that the containers stand on: record, volumes, cgroup,
+// sandbox, and the files that every container mounts. It is safe to repeat.
+func (p *Pods) prepare(ctx context.Context, at place) (network.Sandbox, error) {
+	pod := at.pod
+	var box network.Sandbox
+	steps := []step{
+		{name: "record", reason: ReasonSandboxError, do: func(context.Context) error { return p.record(pod) }},
+		{
+			name: "volumes", reason: ReasonFailedMount,
+			do:   func(ctx context.Context) error { return p.o.Volumes.Setup(ctx, pod) },
+			undo: func(ctx context.Context) error { return p.o.Volumes.Teardown(ctx, pod) },
+		},
+		{
+			name: "cgroup", reason: ReasonSandboxError,
+			do: func(context.Context) error {
+				_, err := p.o.Cgroups.Ensure(pod)
+				return err
+			},
+			undo: func(context.Context) error { return p.o.Cgroups.Remove(pod) },
+		},
+		{
+			name: "sandbox", reason: ReasonSandboxError,
+			do: func(ctx context.Context) (err error) {
+				box, err = p.o.Sandboxes.Ensure(ctx, pod)
+				return err
+			},
+			undo: func(ctx context.Context) error { return p.o.Sandboxes.Remove(ctx, pod) },
+		},
+		{name: "files", reason: ReasonSandboxError, do: func(context.Context) error { return p.writeFiles(pod, box) }},
+	}
+	if err := p.run(ctx, at, steps); err != nil {
+		return box, err
+	}
+	at.st.prepared = true
+	return box, nil
+}
+
+// run does the steps in order. After a failure it undoes them in reverse, also when ctx is
+// done; not so for a pod that has containers already, since they stand on this ground.
+// The record has no undo: by it the pod is found again.
+func (p *Pods) run(ctx context.Context, at place, steps []step) error {
+	for i, s := range steps {
+		err := p.step(at.pod.UID, s.name, func() error { return s.do(ctx) })
+		if err == nil {
+			continue
+		}
+		if at.fresh {
+			err = errors.Join(err, undo(ctx, steps[:i+1]))
+		}
+		err = fmt.Errorf("preparing the %s of pod %q: %w", s.name, at.pod.Name, err)
+		return newSyncError([]*ContainerError{{Why: reasonOf(err, s.reason), Err: err}})
+	}
+	return nil
+}
+
+// undo takes the steps back, the last one first.
+func undo(ctx context.Context, steps []step) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	var errs []error
+	for _, s := range slices.Backward(steps) {
+		if s.undo != nil {
+			errs = append(errs, s.undo(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// record stores the pod with the time of its first start, before anything of it exists.
+func (p *Pods) record(pod *v1.Pod) error {
+	if _, err := p.store.load(pod.UID); err == nil {
+		return nil
+	}
+	kept := pod.DeepCopy()
+	now := metav1.NewTime(time.Now())
+	kept.Status = v1.PodStatus{StartTime: &now, QOSClass: pod.Status.QOSClass}
+	return p.store.save(kept)
+}
+
+// The files that every container of a pod mounts, below the pod's directory.
+const (
+	hostsFile    = "etc-hosts"
+	resolvFile   = "resolv.conf"
+	hostnameFile = "hostname"
+)
+
+// writeFiles writes the files of the pod that its containers share.
+func (p *Pods) writeFiles(pod *v1.Pod, box network.Sandbox) error {
+	dir := p.store.path(pod.UID)
+	host, err := os.ReadFile(p.o.Host.HostsFile)
+	if err != nil && pod.Spec.HostNetwork {
+		return fmt.Errorf("reading the host's hosts file: %w", err)
+	}
+	resolv, err := os.ReadFile(p.o.Host.ResolvConf)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("reading the host's resolv.conf: %w", err)
+	}
+	dns, err := spec.ResolvConf(pod, resolv)
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{
+		hostsFile:    spec.HostsFile(pod, specSandbox(box), host),
+		resolvFile:   dns,
+		hostnameFile: []byte(box.Hostname + "\n"),
+	}
+	for name, data := range files {
+		if err := writeFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func specSandbox(box network.Sandbox) spec.Sandbox {
+	return spec.Sandbox{NetNS: box.NetNS, IPCNS: box.IPCNS, UTSNS: box.UTSNS, Hostname: box.Hostname, IPs: box.IPs}
+}

@@ -1,0 +1,89 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/image"
+	"github.com/runonce/runonce/runtime/spec"
+)
+
+// pulls fetches each image once for all the pods that want it.
+type pulls struct {
+	images Images
+	local  map[string]bool // references that the user gave along
+
+	mu   sync.Mutex
+	done map[string]spec.Image
+	busy map[string]chan struct{}
+}
+
+// get returns the image by the pull policy (pkg/kubelet/images/image_manager.go).
+func (p *pulls) get(ctx context.Context, name string, policy v1.PullPolicy) (spec.Image, error) {
+	ref, err := image.Normalize(name)
+	if err != nil {
+		return spec.Image{}, err
+	}
+	release, err := p.lock(ctx, ref)
+	if err != nil {
+		return spec.Image{}, err
+	}
+	defer release()
+	if img, ok := p.pulled(ref); ok {
+		return img, nil
+	}
+	img, err := p.images.Image(ctx, ref)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return spec.Image{}, err
+	}
+	pull, err := image.Decide(image.Policy{Ref: name, Pull: policy, Present: err == nil, Local: p.local[ref]})
+	if err != nil || !pull {
+		return img, err
+	}
+	img, err = p.images.Pull(ctx, ref)
+	if err != nil {
+		return spec.Image{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done[ref] = img
+	return img, nil
+}
+
+func (p *pulls) pulled(ref string) (spec.Image, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	img, ok := p.done[ref]
+	return img, ok
+}
+
+// lock waits until nobody else looks for the same image.
+func (p *pulls) lock(ctx context.Context, ref string) (release func(), err error) {
+	for {
+		p.mu.Lock()
+		if p.busy == nil {
+			p.busy, p.done = map[string]chan struct{}{}, map[string]spec.Image{}
+		}
+		wait, taken := p.busy[ref]
+		if !taken {
+			mine := make(chan struct{})
+			p.busy[ref] = mine
+			p.mu.Unlock()
+			return func() {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				delete(p.busy, ref)
+				close(mine)
+			}, nil
+		}
+		p.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}

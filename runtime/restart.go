@@ -1,0 +1,64 @@
+package runtime
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// restarts says whether a container that does not run is started again: by its own rules,
+// else its own policy, else the pod's (podutil.ContainerShouldRestart).
+func restarts(pod *v1.Pod, def *v1.Container, c Container) bool {
+	if c.State == StateCreated {
+		return true
+	}
+	code := ended(c).ExitCode
+	for _, rule := range def.RestartPolicyRules {
+		if matches(rule, code) {
+			return true
+		}
+	}
+	return policy(pod, def) == v1.RestartPolicyAlways || (policy(pod, def) == v1.RestartPolicyOnFailure && code != 0)
+}
+
+// mayRestart says whether a container that a probe had killed is started again.
+func mayRestart(pod *v1.Pod, def *v1.Container) bool {
+	return policy(pod, def) != v1.RestartPolicyNever
+}
+
+// policy is the container's own restart policy, else the pod's.
+func policy(pod *v1.Pod, def *v1.Container) v1.RestartPolicy {
+	if def.RestartPolicy != nil {
+		return v1.RestartPolicy(*def.RestartPolicy)
+	}
+	return pod.Spec.RestartPolicy
+}
+
+func matches(rule v1.ContainerRestartRule, code int32) bool {
+	if rule.Action != v1.ContainerRestartRuleActionRestart || rule.ExitCodes == nil {
+		return false
+	}
+	in := slices.Contains(rule.ExitCodes.Values, code)
+	return in == (rule.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn)
+}
+
+// The kubelet's crash back-off (pkg/kubelet/kubelet.go, flowcontrol.Backoff).
+const (
+	crashBase  = 10 * time.Second
+	crashMax   = 300 * time.Second
+	crashReset = 600 * time.Second
+)
+
+// crashDelay is how long after its end a container that crashed quickly n times since it
+// last ran well stays down: the first restart is immediate.
+func crashDelay(n int) time.Duration {
+	if n <= 1 {
+		return 0
+	}
+	d := crashBase
+	for i := 2; i < n && d < crashMax; i++ {
+		d *= 2
+	}
+	return min(d, crashMax)
+}

@@ -1,0 +1,53 @@
+package runtime
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/runonce/runonce/runtime/network"
+)
+
+// Sandboxes makes and removes the namespaces and the network that the containers of a
+// pod share.
+type Sandboxes interface {
+	// Ensure returns the pod's sandbox, made on the first call. On an error nothing of
+	// it is left: no namespace, address or port rule.
+	Ensure(ctx context.Context, pod *v1.Pod) (network.Sandbox, error)
+	// Get returns the pod's sandbox, or an error that wraps fs.ErrNotExist when it has
+	// none or its namespaces are gone.
+	Get(ctx context.Context, pod *v1.Pod) (network.Sandbox, error)
+	// Remove releases the pod's addresses and rules and removes its namespaces. A pod
+	// without a sandbox is no error.
+	Remove(ctx context.Context, pod *v1.Pod) error
+}
+
+// Volumes makes the directories and files that a pod's containers mount.
+type Volumes interface {
+	// Setup makes every volume of the pod. It is safe to repeat.
+	Setup(ctx context.Context, pod *v1.Pod) error
+	// Mounts returns the OCI mounts for the container's volumeMounts, parents before
+	// children. env is the container's final environment, for subPathExpr.
+	Mounts(pod *v1.Pod, c *v1.Container, env []string) ([]specs.Mount, error)
+	// ReadFile returns a file of one of the pod's volumes, for variables that come from it.
+	ReadFile(pod *v1.Pod, volume, path string) ([]byte, error)
+	// Teardown unmounts and removes the pod's volumes. Absent ones are no error.
+	Teardown(ctx context.Context, pod *v1.Pod) error
+}
+
+// Cgroups makes and removes the cgroup of a pod, the parent of its containers' cgroups.
+type Cgroups interface {
+	// Ensure makes the pod's cgroup with its limits and returns its path below the
+	// cgroup root, as in OCI's cgroupsPath.
+	Ensure(pod *v1.Pod) (string, error)
+	// Remove removes the pod's cgroup. An absent one is no error.
+	Remove(pod *v1.Pod) error
+}
+
+// Objects are the ConfigMaps and Secrets that came with the pods.
+type Objects interface {
+	ConfigMap(namespace, name string) (*v1.ConfigMap, bool)
+	Secret(namespace, name string) (*v1.Secret, bool)
+}

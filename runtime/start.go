@@ -1,0 +1,214 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/host"
+	"github.com/runonce/runonce/runtime/logs"
+	"github.com/runonce/runonce/runtime/spec"
+)
+
+// Labels that every container carries. The io.kubernetes ones are those of kuberuntime
+// (pkg/kubelet/types/labels.go), so that the tools of the field understand them.
+const (
+	LabelPodName       = "io.kubernetes.pod.name"
+	LabelPodNamespace  = "io.kubernetes.pod.namespace"
+	LabelPodUID        = "io.kubernetes.pod.uid"
+	LabelContainerName = "io.kubernetes.container.name"
+	LabelStopSignal    = "runonce/stop-signal"
+)
+
+// terminationLogMode lets any user of the container write its termination message.
+const terminationLogMode = 0o666
+
+// startContainer starts one instance of a container: image, environment, mounts, spec,
+// process. The instance before it is removed when the new one runs, not earlier, so that
+// how it ended is never lost.
+func (p *Pods) startContainer(ctx context.Context, at place, next start) error {
+	c := next.container
+	var img spec.Image
+	err := p.step(at.pod.UID, "image "+c.Name, func() (err error) {
+		img, err = p.pulls.get(ctx, c.Image, c.ImagePullPolicy)
+		return err
+	})
+	if err != nil {
+		return &ContainerError{Container: c.Name, Why: reasonOf(err, ReasonErrImagePull), Err: err}
+	}
+	cfg, err := p.containerConfig(at, next, img)
+	if err != nil {
+		return &ContainerError{Container: c.Name, Why: reasonOf(err, ReasonConfigError), Err: err}
+	}
+	err = p.step(at.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) })
+	if err != nil {
+		return err
+	}
+	if next.old != "" {
+		if err := p.o.Engine.Remove(ctx, next.old); err != nil {
+			return err
+		}
+	}
+	return p.postStart(ctx, at, c, cfg.ID)
+}
+
+// postStart runs the container's hook, which has no time limit but ctx, as in the kubelet.
+// A container whose hook fails is killed; its policy decides what comes then.
+func (p *Pods) postStart(ctx context.Context, at place, def *v1.Container, id string) error {
+	if def.Lifecycle == nil || def.Lifecycle.PostStart == nil {
+		return nil
+	}
+	c := Container{ID: id, Name: def.Name, State: StateRunning}
+	err := p.step(at.pod.UID, "postStart "+def.Name, func() error {
+		return p.runHook(ctx, hookCall{pod: at.pod, c: c, hook: def.Lifecycle.PostStart})
+	})
+	if err == nil {
+		return nil
+	}
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), gracePeriod(at.pod)+cleanupTimeout)
+	defer cancel()
+	err = errors.Join(fmt.Errorf("postStart hook: %w", err), p.kill(cleanup, at.pod, c, func(time.Duration) {}))
+	return &ContainerError{Container: def.Name, Why: ReasonPostStartHook, Err: err}
+}
+
+// containerConfig works out all that the engine needs to start the container.
+func (p *Pods) containerConfig(at place, next start, img spec.Image) (ContainerConfig, error) {
+	pod, c := at.pod, next.container
+	in := spec.Context{Pod: pod, Image: img, Sandbox: specSandbox(at.box), Objects: p.o.Objects, Node: p.o.Node}
+	in.File = func(volume, path string) ([]byte, error) { return p.o.Volumes.ReadFile(pod, volume, path) }
+	env, err := spec.Environment(in, c)
+	if err != nil {
+		return ContainerConfig{}, err
+	}
+	mounts, err := p.o.Volumes.Mounts(pod, c, env)
+	if err != nil {
+		return ContainerConfig{}, err
+	}
+	own, err := p.ownMounts(pod, c, next.attempt)
+	if err != nil {
+		return ContainerConfig{}, err
+	}
+	cgroup, err := p.o.Cgroups.Ensure(pod)
+	if err != nil {
+		return ContainerConfig{}, err
+	}
+	id := ContainerID(string(pod.UID), c.Name, next.attempt)
+	input, err := p.input(in, c)
+	if err != nil {
+		return ContainerConfig{}, err
+	}
+	input.Env, input.Mounts = env, withDefaults(mounts, own)
+	input.CgroupsPath = filepath.Join(cgroup, id)
+	oci, err := spec.Build(input)
+	if err != nil {
+		return ContainerConfig{}, err
+	}
+	logPath := logs.Path(p.o.LogDir, logs.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, c.Name, next.attempt)
+	if err := os.MkdirAll(filepath.Dir(logPath), 0o755); err != nil {
+		return ContainerConfig{}, fmt.Errorf("making the log directory: %w", err)
+	}
+	return ContainerConfig{
+		ID: id, PodUID: string(pod.UID), Name: c.Name, Attempt: next.attempt, Image: img.Ref,
+		Spec: oci, LogPath: logPath, Hash: containerHash(c), Labels: labels(pod, c, img), Last: next.last,
+		DefaultSeccomp: seccompType(pod, c) == v1.SeccompProfileTypeRuntimeDefault,
+	}, nil
+}
+
+// input fills in what the spec takes from this machine.
+func (p *Pods) input(in spec.Context, c *v1.Container) (spec.Input, error) {
+	h := p.o.Host
+	input := spec.Input{
+		Context: in, Container: c, CgroupV2: h.CgroupV2, SwapLimit: h.SwapLimit, HugePages: h.HugePages,
+		MinOOMScoreAdj: h.MinOOMScoreAdj, Capabilities: h.Capabilities, CPUs: h.CPUs,
+		CgroupOptions: h.CgroupOptions,
+	}
+	var err error
+	if privileged(c) {
+		if input.HostDevices, err = host.Devices("/dev"); err != nil {
+			return input, err
+		}
+	}
+	if name := localProfile(in.Pod, c); name != "" {
+		input.Seccomp, err = readSeccomp(h.SeccompDir, name)
+	}
+	return input, err
+}
+
+func labels(pod *v1.Pod, c *v1.Container, img spec.Image) map[string]string {
+	l := map[string]string{
+		LabelPodName: pod.Name, LabelPodNamespace: pod.Namespace, LabelPodUID: string(pod.UID), LabelContainerName: c.Name,
+	}
+	if img.StopSignal != "" {
+		l[LabelStopSignal] = img.StopSignal
+	}
+	return l
+}
+
+// ownMounts returns the mounts of the files that the kubelet gives each container.
+func (p *Pods) ownMounts(pod *v1.Pod, c *v1.Container, attempt int) ([]specs.Mount, error) {
+	dir := p.store.path(pod.UID)
+	files := map[string]string{
+		"/etc/hosts":       filepath.Join(dir, hostsFile),
+		"/etc/hostname":    filepath.Join(dir, hostnameFile),
+		"/etc/resolv.conf": filepath.Join(dir, resolvFile),
+	}
+	if c.TerminationMessagePath != "" {
+		path := p.terminationLog(pod, c.Name, attempt)
+		if err := createFile(path, terminationLogMode); err != nil {
+			return nil, err
+		}
+		files[c.TerminationMessagePath] = path
+	}
+	mounts := make([]specs.Mount, 0, len(files))
+	for target, source := range files {
+		mounts = append(mounts, specs.Mount{
+			Destination: target, Source: source, Type: "bind", Options: []string{"rbind", "rprivate", "rw"},
+		})
+	}
+	return mounts, nil
+}
+
+// terminationLog is where the container's termination message is found on the host.
+func (p *Pods) terminationLog(pod *v1.Pod, name string, attempt int) string {
+	return filepath.Join(p.store.path(pod.UID), "containers", name, strconv.Itoa(attempt))
+}
+
+// createFile makes an empty file with exactly the given mode, whatever the umask is.
+func createFile(path string, mode os.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return fmt.Errorf("making the directory of %s: %w", path, err)
+	}
+	if err := os.WriteFile(path, nil, mode); err != nil {
+		return fmt.Errorf("making %s: %w", path, err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		return fmt.Errorf("making %s: %w", path, err)
+	}
+	return nil
+}
+
+// withDefaults adds to the pod's mounts those of ours whose place is still free.
+func withDefaults(mounts, own []specs.Mount) []specs.Mount {
+	byTarget := make(map[string]specs.Mount, len(own))
+	for _, m := range own {
+		byTarget[m.Destination] = m
+	}
+	for _, m := range mounts {
+		delete(byTarget, filepath.Clean(m.Destination))
+	}
+	all := make([]specs.Mount, 0, len(mounts)+len(byTarget))
+	// Files first: a volume on /etc would hide them, and so it does in the kubelet.
+	for _, target := range slices.Sorted(maps.Keys(byTarget)) {
+		all = append(all, byTarget[target])
+	}
+	return append(all, mounts...)
+}

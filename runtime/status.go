@@ -1,0 +1,220 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/runtime/network"
+	"github.com/runonce/runonce/runtime/probe"
+)
+
+// Status returns the pod's status, computed from what the engine knows as the kubelet
+// computes it. A pod that is absent is Pending.
+func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
+	containers, _, err := p.instances(ctx, pod)
+	if err != nil {
+		return v1.PodStatus{}, err
+	}
+	box, err := p.o.Sandboxes.Get(ctx, pod)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return v1.PodStatus{}, fmt.Errorf("looking at the sandbox of pod %q: %w", pod.Name, err)
+	}
+	st := p.of(pod.UID)
+	view := podView{pod: pod, containers: containers, sandbox: err == nil, waiting: st.waitingNow(), probes: p.probes.of(pod.UID)}
+	status := view.status()
+	status.HostIPs = hostIPs(p.o.Node.IPs)
+	if len(p.o.Node.IPs) > 0 {
+		status.HostIP = p.o.Node.IPs[0]
+	}
+	setPodIPs(&status, box)
+	status.StartTime = st.startTime(p.store, pod.UID)
+	if left, limited := st.deadline(p.store, pod); limited && left <= 0 && status.Phase != v1.PodSucceeded {
+		status.Phase, status.Reason = v1.PodFailed, "DeadlineExceeded"
+		status.Message = "Pod was active on the node longer than the specified deadline"
+	}
+	return status, nil
+}
+
+// startTime is when the pod was first started, by whatever process; nil when it was not.
+func (st *podState) startTime(s store, uid types.UID) *metav1.Time {
+	st.memo.Lock()
+	defer st.memo.Unlock()
+	if st.started == nil {
+		if kept, err := s.load(uid); err == nil {
+			st.started = kept.Status.StartTime
+		}
+	}
+	return st.started
+}
+
+func (st *podState) waitingNow() map[string]waiting {
+	st.memo.Lock()
+	defer st.memo.Unlock()
+	now := make(map[string]waiting, len(st.waiting))
+	for name, w := range st.waiting {
+		now[name] = w
+	}
+	return now
+}
+
+func hostIPs(ips []string) []v1.HostIP {
+	all := make([]v1.HostIP, 0, len(ips))
+	for _, ip := range ips {
+		all = append(all, v1.HostIP{IP: ip})
+	}
+	return all
+}
+
+func setPodIPs(status *v1.PodStatus, box network.Sandbox) {
+	for i, ip := range box.IPs {
+		if i == 0 {
+			status.PodIP = ip
+		}
+		status.PodIPs = append(status.PodIPs, v1.PodIP{IP: ip})
+	}
+}
+
+// podView is what a pod's status is computed from.
+type podView struct {
+	pod        *v1.Pod
+	containers map[string]Container
+	sandbox    bool
+	waiting    map[string]waiting
+	probes     map[string]probe.Status // by container ID
+}
+
+// status computes the pod's status. It is pure.
+func (v podView) status() v1.PodStatus {
+	s := v1.PodStatus{QOSClass: v.pod.Status.QOSClass}
+	initialized := v.initialized()
+	for i := range v.pod.Spec.InitContainers {
+		s.InitContainerStatuses = append(s.InitContainerStatuses, v.containerStatus(&v.pod.Spec.InitContainers[i], ReasonInitializing))
+	}
+	otherwise := ReasonCreating
+	if !initialized {
+		otherwise = ReasonInitializing
+	}
+	for i := range v.pod.Spec.Containers {
+		s.ContainerStatuses = append(s.ContainerStatuses, v.containerStatus(&v.pod.Spec.Containers[i], otherwise))
+	}
+	s.Phase = phase(v.pod, s)
+	s.Conditions = conditions(v.pod, s, initialized, v.sandbox)
+	for i := range s.Conditions {
+		if c := &s.Conditions[i]; c.Reason == "ContainersNotReady" {
+			c.Message += v.answers()
+		}
+	}
+	return s
+}
+
+// answers tells what the probes last said of the containers that are not ready, for the
+// kubelet's message names the containers alone.
+func (v podView) answers() string {
+	var text strings.Builder
+	for _, def := range containersOf(v.pod) {
+		p, ok := v.probes[v.containers[def.Name].ID]
+		if !ok || p.Ready {
+			continue
+		}
+		for _, kind := range []probe.Kind{probe.Startup, probe.Readiness, probe.Liveness} {
+			if a, ok := p.Answers[kind]; ok && a.Result != probe.Success {
+				fmt.Fprintf(&text, "; container %q: %s probe: %s", def.Name, kind, strings.TrimSpace(a.Output))
+			}
+		}
+	}
+	return text.String()
+}
+
+// initialized says whether every init container has done its work.
+func (v podView) initialized() bool {
+	done, _ := decideInit(v.pod, snapshot{containers: v.containers, probes: v.probes}, &actions{}, time.Time{})
+	return done
+}
+
+func (v podView) containerStatus(c *v1.Container, otherwise string) v1.ContainerStatus {
+	s := v1.ContainerStatus{Name: c.Name, Image: c.Image}
+	w, waits := v.waiting[c.Name]
+	if !waits {
+		w = waiting{reason: otherwise}
+	}
+	toWait := v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: w.reason, Message: w.message}}
+	got, ok := v.containers[c.Name]
+	if !ok {
+		s.State = toWait
+		return s
+	}
+	s.ContainerID = "containerd://" + got.ID
+	s.ImageID = got.ImageID
+	s.RestartCount = int32(got.Attempt)
+	if got.Last != nil {
+		s.LastTerminationState = v1.ContainerState{Terminated: terminated(got.Last)}
+	}
+	switch got.State {
+	case StateRunning:
+		s.State = v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(got.StartedAt)}}
+		started, ready := v.probed(c, got)
+		s.Started, s.Ready = &started, ready && !isPlainInit(v.pod, c.Name)
+		return s
+	case StateCreated:
+		s.State = toWait
+	case StateExited, StateUnknown:
+		end := terminated(ended(got))
+		if got.State == StateUnknown {
+			end.Reason = "ContainerStatusUnknown"
+		}
+		s.State = v1.ContainerState{Terminated: end}
+		if waits {
+			s.State, s.LastTerminationState = toWait, v1.ContainerState{Terminated: end}
+		}
+	}
+	s.Started = new(bool)
+	// An init container that has done its work is ready, for good.
+	s.Ready = got.State == StateExited && got.Exit.ExitCode == 0 && isPlainInit(v.pod, c.Name)
+	return s
+}
+
+// probed says what the probes make of a container that runs. One that nobody has asked
+// yet has neither started nor is it ready, if there is something to ask.
+func (v podView) probed(c *v1.Container, got Container) (started, ready bool) {
+	if p, ok := v.probes[got.ID]; ok {
+		return p.Started, p.Ready
+	}
+	started = c.StartupProbe == nil
+	return started, started && c.ReadinessProbe == nil
+}
+
+// isPlainInit says whether the name is that of an init container that has to end.
+func isPlainInit(pod *v1.Pod, name string) bool {
+	return slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name && !sidecar(&c) })
+}
+
+// terminated gives the reasons that the CRI gives.
+func terminated(t *Termination) *v1.ContainerStateTerminated {
+	reason := "Error"
+	switch {
+	case t.OOMKilled:
+		reason = "OOMKilled"
+	case t.ExitCode == 0:
+		reason = "Completed"
+	}
+	s := &v1.ContainerStateTerminated{
+		ExitCode: t.ExitCode, Reason: reason, Message: t.Message, ContainerID: "containerd://" + t.ContainerID,
+	}
+	// The zero time of the API is "null", not the year 1.
+	if !t.StartedAt.IsZero() {
+		s.StartedAt = metav1.NewTime(t.StartedAt)
+	}
+	if !t.FinishedAt.IsZero() {
+		s.FinishedAt = metav1.NewTime(t.FinishedAt)
+	}
+	return s
+}

@@ -1,0 +1,108 @@
+package runtime
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// recordFile holds the pod as it was started.
+const recordFile = "pod.json"
+
+// store keeps the pods that were started, so that a later process finds them.
+type store struct {
+	dir string
+}
+
+func (s store) path(uid types.UID) string { return filepath.Join(s.dir, string(uid)) }
+
+// save writes the pod; it is complete or absent, also after a crash.
+func (s store) save(pod *v1.Pod) error {
+	data, err := json.Marshal(pod)
+	if err != nil {
+		return fmt.Errorf("encoding pod %q: %w", pod.Name, err)
+	}
+	dir := s.path(pod.UID)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return fmt.Errorf("making the directory of pod %q: %w", pod.Name, err)
+	}
+	return writeFile(filepath.Join(dir, recordFile), data, 0o600)
+}
+
+// list returns the pods in order of namespace and name. A directory without a complete
+// record is a pod whose start was cut off before anything of it ran.
+func (s store) list() ([]*v1.Pod, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	var pods []*v1.Pod
+	for _, e := range entries {
+		pod, err := s.load(types.UID(e.Name()))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		pods = append(pods, pod)
+	}
+	slices.SortFunc(pods, func(a, b *v1.Pod) int {
+		return strings.Compare(a.Namespace+"/"+a.Name+"/"+string(a.UID), b.Namespace+"/"+b.Name+"/"+string(b.UID))
+	})
+	return pods, nil
+}
+
+func (s store) load(uid types.UID) (*v1.Pod, error) {
+	path := filepath.Join(s.path(uid), recordFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading pod: %w", err)
+	}
+	pod := &v1.Pod{}
+	if err := json.Unmarshal(data, pod); err != nil {
+		return nil, fmt.Errorf("decoding pod %s: %w", path, err)
+	}
+	return pod, nil
+}
+
+// remove deletes the pod's directory, the record last: as long as anything is left, a
+// later process finds the pod and can finish the work.
+func (s store) remove(uid types.UID) error {
+	entries, err := os.ReadDir(s.path(uid))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing pod directory: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() == recordFile {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(s.path(uid), e.Name())); err != nil {
+			return fmt.Errorf("removing pod directory: %w", err)
+		}
+	}
+	if err := os.RemoveAll(s.path(uid)); err != nil {
+		return fmt.Errorf("removing pod directory: %w", err)
+	}
+	return nil
+}
+
+// writeFile replaces the file in one step.
+func writeFile(path string, data []byte, mode os.FileMode) error {
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, data, mode); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}

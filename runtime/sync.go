@@ -1,0 +1,224 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/network"
+)
+
+// cleanupTimeout bounds what is undone after a failure or an interruption.
+const cleanupTimeout = 30 * time.Second
+
+// Sync brings the pod nearer to its spec and returns when the containers that can be
+// started now have been. It is safe to repeat, after a crash of the process too. Its
+// error is a *SyncError when containers, or the ground that they stand on, are at fault.
+func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
+	st := p.of(pod.UID)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+
+	box, s, err := p.snapshot(ctx, pod, st)
+	if err != nil {
+		return err
+	}
+	a := decide(pod, s, time.Now())
+	if left, limited := st.deadline(p.store, pod); limited && left <= 0 {
+		a = actions{remove: s.stale, killPod: true}
+	} else if limited {
+		st.wakeAt(left, func() { p.watch.notify(string(pod.UID)) })
+	}
+	if err := p.clear(ctx, pod, s, a); err != nil {
+		return err
+	}
+	if err := p.noteEnds(ctx, pod, a); err != nil {
+		return err
+	}
+	at := place{pod: pod, box: box, st: st, fresh: len(s.containers) == 0}
+	if a.createSandbox || (len(a.start) > 0 && !st.prepared) {
+		if at.box, err = p.prepare(ctx, at); err != nil {
+			return err
+		}
+	}
+	return errors.Join(p.startAll(ctx, at, a), p.watchProbes(ctx, at))
+}
+
+// snapshot looks at the pod as it is.
+func (p *Pods) snapshot(ctx context.Context, pod *v1.Pod, st *podState) (network.Sandbox, snapshot, error) {
+	var s snapshot
+	var err error
+	if s.containers, s.stale, err = p.instances(ctx, pod); err != nil {
+		return network.Sandbox{}, s, err
+	}
+	s.crashes = st.countCrashes(s.containers)
+	s.probes = p.probes.of(pod.UID)
+	box, err := p.o.Sandboxes.Get(ctx, pod)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return box, s, fmt.Errorf("looking at the sandbox of pod %q: %w", pod.Name, err)
+	}
+	s.sandbox = err == nil
+	return box, s, nil
+}
+
+// instances returns the newest instance of each container, with its termination message,
+// and the IDs of all others.
+func (p *Pods) instances(ctx context.Context, pod *v1.Pod) (map[string]Container, []string, error) {
+	all, err := p.o.Engine.Containers(ctx, string(pod.UID))
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing containers of pod %q: %w", pod.Name, err)
+	}
+	byName, stale := newest(pod, all)
+	for _, def := range containersOf(pod) {
+		c, ok := byName[def.Name]
+		if ok && c.State == StateExited && c.Exit.Message == "" {
+			c.Exit.Message = p.terminationMessage(pod, def, c)
+			byName[def.Name] = c
+		}
+	}
+	return byName, stale, nil
+}
+
+// newest picks the last instance of each container of the spec; the IDs of all others
+// are stale.
+func newest(pod *v1.Pod, all []Container) (map[string]Container, []string) {
+	byName := make(map[string]Container, len(all))
+	var stale []string
+	known := containersOf(pod)
+	for _, c := range all {
+		old, seen := byName[c.Name]
+		switch {
+		case !slices.ContainsFunc(known, func(k *v1.Container) bool { return k.Name == c.Name }):
+			stale = append(stale, c.ID)
+		case seen && old.Attempt > c.Attempt:
+			stale = append(stale, c.ID)
+		default:
+			if seen {
+				stale = append(stale, old.ID)
+			}
+			byName[c.Name] = c
+		}
+	}
+	return byName, stale
+}
+
+// containersOf returns the pod's init containers, then its containers.
+func containersOf(pod *v1.Pod) []*v1.Container {
+	all := make([]*v1.Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
+	for i := range pod.Spec.InitContainers {
+		all = append(all, &pod.Spec.InitContainers[i])
+	}
+	for i := range pod.Spec.Containers {
+		all = append(all, &pod.Spec.Containers[i])
+	}
+	return all
+}
+
+// clear stops and removes what stands in the way of the next steps.
+func (p *Pods) clear(ctx context.Context, pod *v1.Pod, s snapshot, a actions) error {
+	kill := a.kill
+	if a.killPod {
+		kill = nil
+		for _, c := range s.containers {
+			kill = append(kill, c)
+		}
+	}
+	if err := p.killAll(ctx, pod, kill); err != nil {
+		return err
+	}
+	for _, id := range a.remove {
+		if err := p.o.Engine.Remove(ctx, id); err != nil {
+			return fmt.Errorf("removing old container %q: %w", id, err)
+		}
+	}
+	if !a.killPod {
+		return nil
+	}
+	if err := p.o.Sandboxes.Remove(ctx, pod); err != nil {
+		return fmt.Errorf("removing the sandbox of pod %q: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// noteEnds fills in how the containers ended that were killed to be started anew, and
+// counts these ends among the crashes.
+func (p *Pods) noteEnds(ctx context.Context, pod *v1.Pod, a actions) error {
+	if len(a.kill) == 0 {
+		return nil
+	}
+	now, _, err := p.instances(ctx, pod)
+	if err != nil {
+		return err
+	}
+	p.of(pod.UID).countCrashes(now)
+	for i := range a.start {
+		if old, ok := now[a.start[i].container.Name]; ok && old.ID == a.start[i].old {
+			a.start[i].last = ended(old)
+		}
+	}
+	return nil
+}
+
+// place is where the containers of one pod are started.
+type place struct {
+	pod *v1.Pod
+	box network.Sandbox
+	st  *podState
+	// fresh says that the pod has no containers yet, so that its ground may be undone.
+	fresh bool
+}
+
+// startAll starts the containers in spec order. One that fails does not keep the others
+// from starting, as in kuberuntime's SyncPod.
+func (p *Pods) startAll(ctx context.Context, at place, a actions) error {
+	var faults []*ContainerError
+	for _, next := range a.start {
+		if err := p.startContainer(ctx, at, next); err != nil {
+			fault := containerFault(next.container.Name, err)
+			at.st.setWaiting(next.container.Name, waiting{fault.Why, fault.Err.Error()})
+			faults = append(faults, fault)
+			if ctx.Err() != nil {
+				break
+			}
+			continue
+		}
+		at.st.clearWaiting(next.container.Name)
+	}
+	for _, next := range a.wait {
+		faults = append(faults, backOff(at, next))
+	}
+	return newSyncError(faults)
+}
+
+// containerFault makes err a fault of the container, if it is none yet.
+func containerFault(name string, err error) *ContainerError {
+	var fault *ContainerError
+	if errors.As(err, &fault) {
+		return fault
+	}
+	return &ContainerError{Container: name, Why: reasonOf(err, ReasonCreateError), Err: err}
+}
+
+func backOff(at place, next start) *ContainerError {
+	err := fmt.Errorf("back-off %s restarting failed container=%s pod=%s_%s(%s)", next.delay.Round(time.Second),
+		next.container.Name, at.pod.Name, at.pod.Namespace, at.pod.UID)
+	at.st.setWaiting(next.container.Name, waiting{ReasonCrashLoopBackOff, err.Error()})
+	return &ContainerError{Container: next.container.Name, Why: ReasonCrashLoopBackOff, Err: err, Wait: next.delay}
+}
+
+// each runs f for every element at once and returns all errors.
+func each[T any](elements []T, f func(T) error) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(elements))
+	for i, e := range elements {
+		wg.Go(func() { errs[i] = f(e) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
