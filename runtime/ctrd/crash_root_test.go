@@ -1,0 +1,64 @@
+package ctrd_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// TestKilledWhileStarting kills a process at many moments of its starts, and wants the
+// next one to clean up and to be able to start the same containers.
+func TestKilledWhileStarting(t *testing.T) {
+	p := newPlace(t)
+	if err := p.openWithBox(t).Close(); err != nil {
+		t.Fatal(err)
+	}
+	const n = 4
+	for round := range 12 {
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "sleep")
+		cmd.Env = append(os.Environ(), helperEnv+"="+p.dir, helperEnv+"_MANY="+fmt.Sprint(n))
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(20+round*15) * time.Millisecond)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+
+		e := p.open(t, t.Context())
+		all, err := e.Containers(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if round%2 == 0 {
+			// What does not run can be started.
+			for i := range n {
+				id := fmt.Sprintf("many-%d", i)
+				if c, ok := find(t, e, id); ok && c.State == "Running" {
+					continue
+				}
+				if err := e.Start(t.Context(), p.box(t, id, "sleep")); err != nil {
+					t.Errorf("round %d: %v", round, err)
+				}
+			}
+			if all, err = e.Containers(t.Context(), ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range all {
+			if err := e.Remove(t.Context(), c.ID); err != nil {
+				t.Errorf("round %d: %v", round, err)
+			}
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if left := leftovers(t, p); left != "" {
+			t.Fatalf("round %d: left:\n%s", round, left)
+		}
+	}
+}

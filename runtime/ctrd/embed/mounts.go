@@ -1,0 +1,27 @@
+package embed
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/containerd/containerd/v2/core/mount"
+)
+
+// sweepMounts has containerd mount below dir what it mounts for a moment, to unpack a layer,
+// and removes what a killed process has left there. Only who holds the lock may call it.
+func sweepMounts(dir string, log *slog.Logger) error {
+	if err := mount.SetTempMountLocation(dir); err != nil {
+		return fmt.Errorf("making the directory for containerd's mounts: %w", err)
+	}
+	warnings, err := mount.CleanupTempMounts(0)
+	if err != nil {
+		return fmt.Errorf("looking for mounts of earlier runs: %w", err)
+	}
+	if log == nil {
+		return nil
+	}
+	for _, w := range warnings {
+		log.Warn("a mount of an earlier run stays", "error", w)
+	}
+	return nil
+}

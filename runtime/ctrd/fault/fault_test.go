@@ -1,0 +1,91 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/runonce/runonce/runtime"
+)
+
+func TestRuncMessage(t *testing.T) {
+	t.Parallel()
+	const create = "failed to create task: failed to create shim task: OCI runtime create failed: runc create failed: "
+	for _, tc := range []struct {
+		in, want  string
+		permanent bool
+	}{
+		{
+			in:        create + `unable to start container process: exec: "nope": executable file not found in $PATH: unknown`,
+			want:      `exec: "nope": executable file not found in $PATH`,
+			permanent: true,
+		},
+		{
+			in:        create + `unable to start container process: error during container init: exec: "/x": permission denied: unknown`,
+			want:      `exec: "/x": permission denied`,
+			permanent: true,
+		},
+		{
+			in:        create + `unable to start container process: exec: "/etc": is a directory: unknown`,
+			want:      `exec: "/etc": is a directory`,
+			permanent: true,
+		},
+		{
+			in:   create + `unable to start container process: error during container init: error mounting "/no" to rootfs at "/data": stat /no: no such file or directory: unknown`,
+			want: `error mounting "/no" to rootfs at "/data": stat /no: no such file or directory`,
+		},
+		{
+			in:   "failed to start shim: something else",
+			want: "failed to start shim: something else",
+		},
+	} {
+		err := status.Error(codes.Unknown, tc.in)
+		got := RuncMessage(err)
+		if got != tc.want {
+			t.Errorf("%q", got)
+		}
+		if Hopeless(got) != tc.permanent {
+			t.Errorf("%q: permanent %v", got, !tc.permanent)
+		}
+	}
+}
+
+func TestNative(t *testing.T) {
+	t.Parallel()
+	remote := status.Error(codes.NotFound, "container a: not found")
+	if err := Native(remote); !errdefs.IsNotFound(err) {
+		t.Errorf("%v", err)
+	}
+	if err := Native(fmt.Errorf("doing it: %w", remote)); !errdefs.IsNotFound(err) || !strings.Contains(err.Error(), "doing it") {
+		t.Errorf("%v", err)
+	}
+	if err := NotFound(Native(remote)); !errors.Is(err, runtime.ErrNotFound) {
+		t.Errorf("%v", err)
+	}
+	if err := NotFound(Native(remote)); !errdefs.IsNotFound(err) || strings.Count(err.Error(), "not found") != 1 {
+		t.Errorf("%v", err)
+	}
+	// What we know already is not lost.
+	ours := &Error{Why: ReasonRun, Final: true, Cause: remote}
+	var f *Error
+	if err := Native(fmt.Errorf("starting: %w", ours)); !errors.As(err, &f) {
+		t.Errorf("%v", err)
+	}
+	if err := Native(nil); err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestUnusableIsErrUnusable(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("cause")
+	err := Unusablef("connecting: %w", cause)
+	if !errors.Is(err, ErrUnusable) || !errors.Is(err, cause) || err.Error() != "connecting: cause" {
+		t.Errorf("%v", err)
+	}
+}

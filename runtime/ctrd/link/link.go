@@ -1,0 +1,233 @@
+// Package link connects to a containerd: one in this process, one in another process of
+// ours, or a daemon.
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	runcoptions "github.com/containerd/containerd/api/types/runc/options"
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/typeurl/v2"
+
+	"github.com/runonce/runonce/runtime/ctrd/embed"
+	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/payload"
+	"github.com/runonce/runonce/runtime/ctrd/spawn"
+)
+
+const (
+	// openTimeout bounds Open's wait for a containerd that does not answer.
+	openTimeout  = 1500 * time.Millisecond
+	stockRuntime = "io.containerd.runc.v2"
+)
+
+// Options say which containerd, and where things are. All is given and absolute but Address
+// and Snapshotter.
+type Options struct {
+	Root        string
+	State       string
+	Namespace   string
+	Address     string // of a daemon; empty means the embedded containerd
+	RuncPath    string
+	Snapshotter string // empty means the best there is
+	Log         *slog.Logger
+}
+
+// Session is one connection to one containerd.
+type Session struct {
+	*client.Client
+	Server *embed.Server // nil when another process serves
+	unlock func() error
+	// Runtime is what containers are created with.
+	Runtime containers.RuntimeInfo
+	// Shim is our program on disk. Logger says that it only takes the logs there, since
+	// containerd is too old for it as a shim.
+	Shim        string
+	Logger      bool
+	Snapshotter string
+	// Spawn starts the shims; nil leaves that to a daemon.
+	Spawn *spawn.Shims
+}
+
+// Tasks is containerd's task service.
+func (s *Session) Tasks() tasksapi.TasksClient { return s.TaskService() }
+
+// Snapshots is the snapshotter of all containers.
+func (s *Session) Snapshots() snapshots.Snapshotter { return s.SnapshotService(s.Snapshotter) }
+
+// Close ends the connection, and the server if it is in this process.
+func (s *Session) Close() error {
+	var errs []error
+	if s.Client != nil && s.Server == nil {
+		errs = append(errs, s.Client.Close())
+	}
+	if s.Server != nil {
+		errs = append(errs, s.Server.Close())
+	}
+	if s.unlock != nil {
+		errs = append(errs, s.unlock())
+	}
+	return errors.Join(errs...)
+}
+
+// Connect finds a containerd: the daemon's, ours, or another process's of ours. An error wraps
+// fault.ErrUnusable.
+func Connect(ctx context.Context, o Options) (*Session, error) {
+	s := &Session{Snapshotter: o.Snapshotter}
+	var err error
+	if o.Address != "" {
+		err = s.dialDaemon(ctx, o.Address)
+	} else {
+		err = s.embedOrJoin(ctx, o)
+	}
+	if err == nil {
+		err = s.prepare(o)
+	}
+	if err != nil {
+		return nil, fault.Unusable{Cause: errors.Join(err, s.Close())}
+	}
+	return s, nil
+}
+
+func (s *Session) dialDaemon(ctx context.Context, socket string) error {
+	version, err := s.dial(ctx, socket)
+	if err != nil {
+		return err
+	}
+	major, minor, err := parseVersion(version)
+	if err != nil {
+		return fmt.Errorf("connecting to containerd at %q: %w", socket, err)
+	}
+	if major < 1 || major == 1 && minor < 6 {
+		return fmt.Errorf("connecting to containerd at %q: version %s is older than 1.6", socket, version)
+	}
+	// The protocol between containerd and the start of a shim changed in 2.3.
+	s.Logger = major < 2 || major == 2 && minor < 3
+	return nil
+}
+
+// dial connects and asks for the version, which is the first real call.
+func (s *Session) dial(ctx context.Context, socket string) (string, error) {
+	if err := probe(ctx, socket); err != nil {
+		return "", err
+	}
+	c, err := client.New(socket, client.WithTimeout(openTimeout))
+	if err != nil {
+		return "", fmt.Errorf("connecting to containerd: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	v, err := c.Version(ctx)
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("whatever serves %q does not answer as containerd: %w", socket, fault.Native(err)), c.Close())
+	}
+	s.Client = c
+	return v.Version, nil
+}
+
+func parseVersion(v string) (major, minor int, err error) {
+	parts := strings.SplitN(strings.TrimPrefix(v, "v"), ".", 3)
+	if len(parts) >= 2 {
+		if major, err = strconv.Atoi(parts[0]); err == nil {
+			minor, err = strconv.Atoi(parts[1])
+		}
+	}
+	if err != nil || len(parts) < 2 {
+		return 0, 0, fmt.Errorf("it calls its version %q", v)
+	}
+	return major, minor, nil
+}
+
+// embedOrJoin takes the lock and serves, or becomes the client of the process that has it.
+// That one may be about to start or to end, so both are tried for a while.
+func (s *Session) embedOrJoin(ctx context.Context, o Options) error {
+	deadline := time.Now().Add(openTimeout)
+	for {
+		unlock, err := embed.TryLock(o.Root)
+		if err == nil {
+			s.unlock = unlock
+			s.Server, err = embed.Start(ctx, embed.Options{Root: o.Root, State: o.State, Namespace: o.Namespace, Log: o.Log})
+			if err != nil {
+				return err
+			}
+			s.Client = s.Server.Client
+			return nil
+		}
+		if !errors.Is(err, embed.ErrLocked) {
+			return err
+		}
+		socket := embed.Socket(o.State)
+		if _, derr := s.dial(ctx, socket); derr == nil {
+			return nil
+		} else if time.Now().After(deadline) {
+			return fmt.Errorf("%w, but not at %q: %w", err, socket, derr)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// prepare settles snapshotter, shim and runtime.
+func (s *Session) prepare(o Options) error {
+	if s.Snapshotter == "" {
+		s.Snapshotter = "overlayfs"
+		if s.Server != nil && !s.Server.HasSnapshotter(s.Snapshotter) {
+			s.Snapshotter = "native"
+		}
+	}
+	var err error
+	if s.Shim, err = payload.Unpack(filepath.Join(o.Root, "bin")); err != nil {
+		return err
+	}
+	opts := &runcoptions.Options{BinaryName: o.RuncPath}
+	if o.Address == "" {
+		// A containerd of the system may use the same namespace and the same names.
+		opts.Root = filepath.Join(o.State, "runc")
+		s.Spawn = &spawn.Shims{
+			Program: s.Shim, Dir: embed.ShimDir(o.State), Address: embed.Socket(o.State), Namespace: o.Namespace,
+		}
+	}
+	packed, err := typeurl.MarshalAny(opts)
+	if err != nil {
+		return fmt.Errorf("encoding the runtime's options: %w", err)
+	}
+	s.Runtime = containers.RuntimeInfo{Name: s.Shim, Options: packed}
+	if s.Logger {
+		s.Runtime.Name = stockRuntime
+	}
+	return nil
+}
+
+// probe checks that something listens at the socket, which containerd's client does not.
+func probe(ctx context.Context, socket string) error {
+	info, err := os.Stat(socket)
+	if err != nil {
+		return fmt.Errorf("looking for containerd's socket: %w", err)
+	}
+	if info.Mode()&os.ModeSocket == 0 {
+		return fmt.Errorf("connecting to containerd: %q is not a socket", socket)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return fmt.Errorf("connecting to containerd: %w", err)
+	}
+	return conn.Close()
+}

@@ -1,0 +1,204 @@
+// Package ctrd is the engine on containerd: one that runs inside this process, one inside
+// another process of ours, or a daemon. It is the only package but the shim that imports
+// containerd.
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/ctrd/cache"
+	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/imagestore"
+	"github.com/runonce/runonce/runtime/ctrd/keyed"
+	"github.com/runonce/runonce/runtime/ctrd/link"
+)
+
+var (
+	_ runtime.Engine = (*Engine)(nil)
+	_ runtime.Images = (*Engine)(nil)
+)
+
+// ErrUnusable says that the container engine cannot be used at all: there is no runc, the
+// socket is missing or dead, something else serves it.
+var ErrUnusable = fault.ErrUnusable
+
+// cleanupTimeout bounds what is done after a failure or the end of a context.
+const cleanupTimeout = 20 * time.Second
+
+// Options say which containerd to use and where to keep files.
+type Options struct {
+	// Root keeps images, snapshots and records; it outlives a reboot. State need not.
+	// Both are absolute.
+	Root  string
+	State string
+	// Namespace is containerd's; empty means "runonce".
+	Namespace string
+	// Address is the socket of a containerd daemon. Empty means the embedded containerd.
+	Address string
+	// RuncPath is the OCI runtime; empty means runc, looked up in PATH and the usual places.
+	RuncPath string
+	// Snapshotter is containerd's; empty means overlayfs, or native where the embedded
+	// containerd finds no overlayfs.
+	Snapshotter string
+	// CertsDir holds a directory with a hosts.toml for each registry; empty means
+	// /etc/containerd/certs.d.
+	CertsDir string
+	// Log takes what is not an error of the caller's; nil drops it.
+	Log *slog.Logger
+}
+
+// Engine starts, watches and removes containers by containerd. It implements
+// runtime.Engine and runtime.Images.
+type Engine struct {
+	o      Options
+	cache  *cache.Cache
+	images *imagestore.Store
+	pods   keyed.Mutex // task creation and deletion, one at a time in a pod
+	pulls  keyed.Mutex
+	notes  keyed.Mutex // of containers' records
+
+	opening sync.Mutex // held while a session is replaced
+	mu      sync.Mutex
+	current *link.Session
+
+	cancel context.CancelFunc
+	work   sync.WaitGroup // background work that Close waits for
+	tidy   chan struct{}  // bounds the deletion of ended tasks
+
+	deleted atomic.Bool // something was deleted whose files are the garbage collector's
+}
+
+// Open connects to the daemon, or starts the embedded containerd, or becomes the client of
+// the process of ours that did. An engine that cannot be used gives an error that wraps
+// ErrUnusable, within two seconds. The engine lives until Close, whatever becomes of ctx.
+func Open(ctx context.Context, o Options) (*Engine, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	e := &Engine{o: o, cache: cache.New(), images: imagestore.New(filepath.Join(o.Root, "users")), tidy: make(chan struct{}, 2)}
+	if err := os.MkdirAll(e.recordDir(), 0o700); err != nil {
+		return nil, fault.Unusablef("making the directory of the containers' records: %w", err)
+	}
+	if err := e.images.Sweep(); err != nil {
+		return nil, fault.Unusablef("%w", err)
+	}
+	s, err := link.Connect(ctx, o.link())
+	if err != nil {
+		return nil, err
+	}
+	e.current = s
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	e.cancel = cancel
+	synced := make(chan error, 1)
+	e.work.Go(func() { e.watch(background, synced) })
+	select {
+	case err = <-synced:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.close(context.WithoutCancel(ctx)))
+	}
+	return e, nil
+}
+
+// Close ends the engine's work, once what was deleted is gone from the disk. Containers
+// run on. When this process serves containerd,
+// its clients take over.
+func (e *Engine) Close() error { return e.close(context.Background()) }
+
+func (e *Engine) close(ctx context.Context) error {
+	if e.cancel != nil {
+		e.cancel()
+	}
+	e.work.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.current == nil {
+		return nil
+	}
+	var errs []error
+	if e.current.Server != nil && e.deleted.Load() {
+		ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+		defer cancel()
+		errs = append(errs, e.current.Server.Collect(ctx))
+	}
+	errs = append(errs, e.current.Close())
+	e.current = nil
+	return errors.Join(errs...)
+}
+
+func (o *Options) complete() error {
+	if os.Geteuid() != 0 {
+		return fault.Unusablef("starting containers needs root")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Namespace == "" {
+		o.Namespace = "runonce"
+	}
+	if o.CertsDir == "" {
+		o.CertsDir = "/etc/containerd/certs.d"
+	}
+	o.Address = strings.TrimPrefix(o.Address, "unix://")
+	for _, path := range []*string{&o.Root, &o.State, &o.Address} {
+		if *path == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			return fault.Unusablef("finding %q: %w", *path, err)
+		}
+		*path = abs
+	}
+	if o.Root == "" || o.State == "" || o.Root == o.State {
+		return fault.Unusablef("the root and the state directory must be given and differ")
+	}
+	return o.findRunc()
+}
+
+func (o *Options) link() link.Options {
+	return link.Options{
+		Root: o.Root, State: o.State, Namespace: o.Namespace, Address: o.Address,
+		RuncPath: o.RuncPath, Snapshotter: o.Snapshotter, Log: o.Log,
+	}
+}
+
+// findRunc looks where a boot script's PATH may not.
+func (o *Options) findRunc() error {
+	name := o.RuncPath
+	if name == "" {
+		name = "runc"
+	}
+	path, err := exec.LookPath(name)
+	for _, dir := range []string{"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin", "/sbin"} {
+		if err == nil || o.RuncPath != "" {
+			break
+		}
+		path, err = exec.LookPath(filepath.Join(dir, name))
+	}
+	if err != nil {
+		return fault.Unusablef("finding the OCI runtime %q: %w", name, err)
+	}
+	if o.RuncPath, err = filepath.Abs(path); err != nil {
+		return fault.Unusablef("finding the OCI runtime %q: %w", name, err)
+	}
+	return nil
+}
+
+func (e *Engine) recordDir() string { return filepath.Join(e.o.Root, "containers") }
+
+func (e *Engine) recordPath(id string) string {
+	return filepath.Join(e.recordDir(), id+".json")
+}

@@ -1,0 +1,52 @@
+package ctrd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/platforms"
+
+	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/imagestore"
+	"github.com/runonce/runonce/runtime/ctrd/link"
+	"github.com/runonce/runonce/runtime/ctrd/registry"
+	"github.com/runonce/runonce/runtime/spec"
+)
+
+// downloads is how many layers of an image are fetched at once (the kubelet's containerd: 3).
+const downloads = 3
+
+// Pull fetches the image from its registry and unpacks it.
+func (e *Engine) Pull(ctx context.Context, ref string) (spec.Image, error) {
+	name, err := imagestore.Normalise(ref)
+	if err != nil {
+		return spec.Image{}, err
+	}
+	defer e.pulls.Lock(name)()
+	config, err := registry.LoadConfig()
+	if err != nil {
+		return spec.Image{}, &fault.Error{Why: fault.ReasonPull, Final: true, Cause: err}
+	}
+	var img *imagestore.Image
+	err = e.do(ctx, func(ctx context.Context, s *link.Session) error {
+		_, err := s.Pull(ctx, name,
+			client.WithResolver(registry.Resolver(ctx, e.o.CertsDir, config)),
+			client.WithPlatformMatcher(platforms.Default()),
+			client.WithPullUnpack,
+			client.WithPullSnapshotter(s.Snapshotter),
+			client.WithMaxConcurrentDownloads(downloads),
+		)
+		if err = fault.Native(err); err != nil {
+			return &fault.Error{Why: fault.ReasonPull, Final: registry.Permanent(err), Cause: &fault.Told{Message: registry.Message(err), Cause: err}}
+		}
+		if img, err = e.images.Get(ctx, s, name); err != nil {
+			return err
+		}
+		return e.images.ReadUsers(ctx, s, img)
+	})
+	if err != nil {
+		return spec.Image{}, fmt.Errorf("pulling image %q: %w", ref, err)
+	}
+	return img.Image, nil
+}

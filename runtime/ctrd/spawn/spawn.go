@@ -1,0 +1,138 @@
+// Package spawn starts shims. Containerd would run the shim's binary twice for it, once to
+// start the other, and when containerd is killed in between, the first goes on without it.
+package spawn
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/ttrpc"
+)
+
+const (
+	// Version is that of the task API that our shim serves.
+	Version = 3
+
+	// protocol prefixes the address for containerd.
+	protocol = "ttrpc+unix://"
+	// answerTimeout bounds the wait for a shim's answer.
+	answerTimeout = 500 * time.Millisecond
+)
+
+// Shims starts the shims of one containerd.
+type Shims struct {
+	// Program is the shim's binary, which must stay where it is.
+	Program string
+	// Dir is the directory of the shims' sockets.
+	Dir string
+	// Address is containerd's socket; the one for the shims has the suffix .ttrpc.
+	Address   string
+	Namespace string
+}
+
+// Ensure returns the address of the group's shim, and whether it had to be started. id is
+// what the shim is called in the process list. Calls for one group must not overlap.
+func (s Shims) Ensure(ctx context.Context, group, id string) (address string, fresh bool, err error) {
+	path := s.path(group)
+	if conn, err := dial(ctx, path); err == nil {
+		return protocol + path, false, conn.Close()
+	}
+	if err := s.start(ctx, path, id); err != nil {
+		return "", false, fmt.Errorf("starting a shim: %w", err)
+	}
+	return protocol + path, true, nil
+}
+
+// Release ends the group's shim when it has no containers.
+func (s Shims) Release(ctx context.Context, group string) { release(ctx, s.path(group)) }
+
+// Sweep ends all shims in dir that have no containers, and removes the sockets of dead
+// ones. Nothing may be started meanwhile.
+func Sweep(ctx context.Context, dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		release(ctx, filepath.Join(dir, e.Name()))
+	}
+}
+
+// path is named as by containerd (pkg/shim.CreateSocketAddress), for the sake of those who
+// look for it.
+func (s Shims) path(group string) string {
+	sum := sha256.Sum256([]byte(filepath.Join(s.Address, s.Namespace, group)))
+	return filepath.Join(s.Dir, fmt.Sprintf("%x", sum))
+}
+
+func dial(ctx context.Context, path string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", path)
+}
+
+func (s Shims) start(ctx context.Context, path, id string) error {
+	if err := os.MkdirAll(s.Dir, 0o711); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return err
+	}
+	// The name is the shim's from now on.
+	l.SetUnlinkOnClose(false)
+	defer func() { _ = l.Close() }()
+	f, err := l.File()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	// Its end is not the context's: the shim outlives this program.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.Program, "-namespace", s.Namespace, "-id", id, "-address", s.Address)
+	cmd.Dir = "/"
+	// Nothing of the user's environment: it may hold secrets, and the shim lives long.
+	cmd.Env = []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"TTRPC_ADDRESS=" + s.Address + ".ttrpc",
+		"GRPC_ADDRESS=" + s.Address,
+		"NAMESPACE=" + s.Namespace,
+	}
+	cmd.ExtraFiles = []*os.File{f}
+	// Away from the terminal: its end and its Ctrl-C are not for the containers.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	// So that no zombie stays while this program runs.
+	go func() { _ = cmd.Wait() }()
+	return nil
+}
+
+func release(ctx context.Context, path string) {
+	conn, err := dial(ctx, path)
+	if err != nil {
+		// Nobody listens, and whoever comes next makes it anew.
+		_ = os.Remove(path)
+		return
+	}
+	c := ttrpc.NewClient(conn)
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	// A shim that ends may do so before it answers.
+	_, _ = taskapi.NewTTRPCTaskClient(c).Shutdown(ctx, &taskapi.ShutdownRequest{ID: "release", Now: true})
+}

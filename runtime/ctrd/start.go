@@ -1,0 +1,306 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/contrib/seccomp"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/typeurl/v2"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/ctrd/embed"
+	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/imagestore"
+	"github.com/runonce/runonce/runtime/ctrd/link"
+	"github.com/runonce/runonce/runtime/ctrd/record"
+	"github.com/runonce/runonce/runtime/ctrd/spawn"
+	"github.com/runonce/runonce/runtime/shim/handoff"
+)
+
+// groupAnnotation makes containers share a shim (cmd/containerd-shim-runc-v2/manager).
+const groupAnnotation = "io.containerd.runc.v2.group"
+
+var errRunning = errors.New("it is running")
+
+// Start creates the container and returns once its process runs.
+func (e *Engine) Start(ctx context.Context, c runtime.ContainerConfig) error {
+	tries := 0
+	err := e.do(ctx, func(ctx context.Context, s *link.Session) error {
+		tries++
+		err := e.start(ctx, s, c)
+		if tries > 1 && errors.Is(err, errRunning) {
+			// The first try did it, and the server went before it could say so.
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("starting container %q: %w", c.Name, err)
+	}
+	return nil
+}
+
+func (e *Engine) start(ctx context.Context, s *link.Session, c runtime.ContainerConfig) (err error) {
+	if known, _, ok := e.cache.Get(c.ID); ok {
+		if known.State == runtime.StateRunning || e.adopt(ctx, s, c.ID) {
+			return errRunning
+		}
+		if err := e.purge(ctx, s, c.ID, c.PodUID); err != nil {
+			return err
+		}
+	}
+	img, err := e.images.Get(ctx, s, c.Image)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err == nil || errors.Is(err, errRunning) {
+			return
+		}
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		if perr := e.purge(cleanup, s, c.ID, c.PodUID); perr != nil {
+			e.o.Log.Warn("a container that did not start is not wholly removed", "container", c.ID, "error", perr)
+		}
+	}()
+	// Before the snapshot, which the record protects from the garbage collector.
+	if err := e.record(ctx, s, c, img); err != nil {
+		return err
+	}
+	mounts, err := e.rootfs(ctx, s, c, img)
+	if err != nil {
+		return err
+	}
+	if err := e.run(ctx, s, c, mounts); err != nil {
+		return err
+	}
+	now := time.Now()
+	if s.Logger {
+		// Our own shim does it itself.
+		if _, err := e.note(e.recordPath(c.ID), handoff.Record{ContainerID: c.ID, StartedAt: now}); err != nil {
+			return err
+		}
+	}
+	e.cache.Started(c.ID, now)
+	return nil
+}
+
+// record makes the container's record, in place of a leftover's.
+func (e *Engine) record(ctx context.Context, s *link.Session, c runtime.ContainerConfig, img *imagestore.Image) error {
+	rec, err := newRecord(s, c, img)
+	if err != nil {
+		return &fault.Error{Why: fault.ReasonCreate, Final: true, Cause: err}
+	}
+	made, err := s.ContainerService().Create(ctx, rec)
+	if errdefs.IsAlreadyExists(fault.Native(err)) {
+		if e.adopt(ctx, s, c.ID) {
+			return errRunning
+		}
+		if err := e.purge(ctx, s, c.ID, c.PodUID); err != nil {
+			return err
+		}
+		made, err = s.ContainerService().Create(ctx, rec)
+	}
+	if err != nil {
+		err = fault.Native(err)
+		return &fault.Error{Why: fault.ReasonCreate, Final: errdefs.IsInvalidArgument(err), Cause: fmt.Errorf("creating its record: %w", err)}
+	}
+	if one, ok := record.Container(made); ok {
+		e.cache.Put(one)
+	}
+	return nil
+}
+
+func newRecord(s *link.Session, c runtime.ContainerConfig, img *imagestore.Image) (containers.Container, error) {
+	spec := *c.Spec
+	spec.Annotations = maps.Clone(spec.Annotations)
+	if spec.Annotations == nil {
+		spec.Annotations = map[string]string{}
+	}
+	spec.Annotations[groupAnnotation] = c.PodUID
+	root := specs.Root{}
+	if spec.Root != nil {
+		root = *spec.Root
+	}
+	root.Path = "rootfs"
+	spec.Root = &root
+	if c.DefaultSeccomp && spec.Linux != nil {
+		linux := *spec.Linux
+		linux.Seccomp = seccomp.DefaultProfile(&spec)
+		spec.Linux = &linux
+	}
+	packed, err := typeurl.MarshalAny(&spec)
+	if err != nil {
+		return containers.Container{}, fmt.Errorf("encoding its spec: %w", err)
+	}
+	ext, err := record.Meta{
+		PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, ImageID: img.ID, Hash: c.Hash, LogPath: c.LogPath, Last: c.Last,
+	}.Pack()
+	if err != nil {
+		return containers.Container{}, err
+	}
+	return containers.Container{
+		ID:          c.ID,
+		Labels:      c.Labels,
+		Image:       c.Image,
+		Runtime:     s.Runtime,
+		Spec:        packed,
+		SnapshotKey: c.ID,
+		Snapshotter: s.Snapshotter,
+		Extensions:  map[string]typeurl.Any{record.Extension: ext},
+		SandboxID:   sandboxID(s),
+	}, nil
+}
+
+// sandboxID lets containerd connect to a shim that we started.
+func sandboxID(s *link.Session) string {
+	if s.Spawn == nil {
+		return ""
+	}
+	return embed.Sandbox
+}
+
+// rootfs prepares the container's own layer.
+func (e *Engine) rootfs(ctx context.Context, s *link.Session, c runtime.ContainerConfig, img *imagestore.Image) ([]mount.Mount, error) {
+	mounts, err := s.Snapshots().Prepare(ctx, c.ID, img.ChainID)
+	switch {
+	case errdefs.IsAlreadyExists(err):
+		if err := s.Snapshots().Remove(ctx, c.ID); err != nil {
+			return nil, fmt.Errorf("removing an old root file system: %w", err)
+		}
+		mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID)
+	case errdefs.IsNotFound(err):
+		// The image was removed and came back since we looked.
+		e.images.Forget(c.Image)
+		if img, err = e.images.Get(ctx, s, c.Image); err == nil {
+			mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID)
+		}
+	case err != nil && ctx.Err() == nil:
+		// A directory that a crash left stands in the way once: the failure removes it.
+		mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID)
+	}
+	if err != nil {
+		return nil, &fault.Error{Why: fault.ReasonCreate, Cause: fmt.Errorf("preparing its root file system: %w", err)}
+	}
+	return mounts, nil
+}
+
+// run creates and starts the process.
+func (e *Engine) run(ctx context.Context, s *link.Session, c runtime.ContainerConfig, mounts []mount.Mount) error {
+	out := handoff.Output{LogPath: c.LogPath, RecordPath: e.recordPath(c.ID)}
+	uri := out.URI()
+	if s.Logger {
+		uri = out.LoggerURI(s.Shim)
+	}
+	req := &tasksapi.CreateTaskRequest{ContainerID: c.ID, Stdout: uri, Stderr: uri}
+	if c.Spec.Process != nil {
+		req.Terminal = c.Spec.Process.Terminal
+	}
+	for _, m := range mounts {
+		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
+	}
+	err := e.createTask(ctx, s, c.PodUID, req)
+	if err == nil {
+		_, err = s.Tasks().Start(ctx, &tasksapi.StartRequest{ContainerID: c.ID})
+	}
+	if err == nil {
+		return nil
+	}
+	if err = fault.Native(err); errdefs.IsUnavailable(err) || ctx.Err() != nil {
+		return err
+	}
+	message := fault.RuncMessage(err)
+	return &fault.Error{Why: fault.ReasonRun, Final: fault.Hopeless(message), Cause: &fault.Told{Message: message, Cause: err}}
+}
+
+// createTask creates the process, in the pod's shim.
+func (e *Engine) createTask(ctx context.Context, s *link.Session, podUID string, req *tasksapi.CreateTaskRequest) error {
+	// The first of a pod starts its shim, and the last one's end ends it.
+	defer e.pods.Lock(podUID)()
+	if s.Spawn == nil {
+		_, err := s.Tasks().Create(ctx, req)
+		return err
+	}
+	for {
+		address, fresh, err := s.Spawn.Ensure(ctx, podUID, req.ContainerID)
+		if err != nil {
+			return err
+		}
+		req.TaskApiAddress, req.TaskApiVersion = address, spawn.Version
+		if _, err = s.Tasks().Create(ctx, req); err == nil {
+			return nil
+		}
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		s.Spawn.Release(cleanup, podUID)
+		cancel()
+		// One that was there may have been about to end.
+		if fresh || !errdefs.IsUnavailable(fault.Native(err)) && !strings.Contains(err.Error(), "ttrpc") {
+			return err
+		}
+	}
+}
+
+// Remove deletes the container with all that belongs to it but its logs.
+func (e *Engine) Remove(ctx context.Context, id string) error {
+	known, _, _ := e.cache.Get(id)
+	err := e.do(ctx, func(ctx context.Context, s *link.Session) error { return e.purge(ctx, s, id, known.PodUID) })
+	if err != nil {
+		return fmt.Errorf("removing container %q: %w", id, err)
+	}
+	return nil
+}
+
+// purge removes whatever there is of a container: process, shim, bundle, record, snapshot.
+func (e *Engine) purge(ctx context.Context, s *link.Session, id, podUID string) error {
+	if err := e.purgeTask(ctx, s, id, podUID); err != nil {
+		return err
+	}
+	if err := s.ContainerService().Delete(ctx, id); !fault.Gone(err) {
+		return fmt.Errorf("deleting its record: %w", fault.Native(err))
+	}
+	e.deleted.Store(true)
+	if err := s.Snapshots().Remove(ctx, id); !fault.Gone(err) {
+		return fmt.Errorf("deleting its root file system: %w", fault.Native(err))
+	}
+	for _, path := range []string{e.recordPath(id), handoff.Output{RecordPath: e.recordPath(id)}.LoggingPath()} {
+		if err := removeFile(path); err != nil {
+			return err
+		}
+	}
+	e.cache.Remove(id)
+	return nil
+}
+
+// purgeTask kills the process and deletes the task.
+func (e *Engine) purgeTask(ctx context.Context, s *link.Session, id, podUID string) error {
+	// Its exit would have the task deleted under our hands.
+	defer e.pods.Lock(podUID)()
+	resp, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
+	if err != nil {
+		if fault.Gone(err) {
+			return nil
+		}
+		return fmt.Errorf("looking for its task: %w", fault.Native(err))
+	}
+	// Also when it never ran: the shim would leave the kill to "runc delete", which polls.
+	if resp.Process.Status != tasktypes.Status_STOPPED {
+		if err := e.kill(ctx, s, id); err != nil {
+			return err
+		}
+	}
+	if _, err := s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id}); !fault.Gone(err) {
+		return fmt.Errorf("deleting its task: %w", fault.Native(err))
+	}
+	return nil
+}

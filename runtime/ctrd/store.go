@@ -1,0 +1,85 @@
+package ctrd
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+
+	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/imagestore"
+	"github.com/runonce/runonce/runtime/ctrd/link"
+	"github.com/runonce/runonce/runtime/spec"
+)
+
+// ImageRecord is one image of the local store.
+type ImageRecord = imagestore.Record
+
+// ImportArchive adds the images of an OCI or docker archive, plain or compressed, and
+// returns their references. An archive without a name for an image is an error.
+func (e *Engine) ImportArchive(ctx context.Context, r io.Reader) ([]string, error) {
+	s, err := e.session()
+	if err != nil {
+		return nil, err
+	}
+	// No retry by do: the reader cannot be read twice.
+	refs, err := imagestore.Import(namespaces.WithNamespace(ctx, e.o.Namespace), s, r)
+	if err != nil {
+		return nil, fmt.Errorf("importing an image archive: %w", fault.Native(err))
+	}
+	for _, ref := range refs {
+		e.images.Forget(ref)
+	}
+	return refs, nil
+}
+
+// ListImages returns the images of the local store in order of their references.
+func (e *Engine) ListImages(ctx context.Context) ([]ImageRecord, error) {
+	var found []ImageRecord
+	err := e.do(ctx, func(ctx context.Context, s *link.Session) (err error) {
+		found, err = imagestore.List(ctx, s)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing images: %w", err)
+	}
+	return found, nil
+}
+
+// RemoveImage removes the image from the local store, its layers as far as nothing else
+// uses them. An absent one gives an error that wraps ErrNotFound.
+func (e *Engine) RemoveImage(ctx context.Context, ref string) error {
+	name, err := imagestore.Normalise(ref)
+	if err != nil {
+		return err
+	}
+	err = e.do(ctx, func(ctx context.Context, s *link.Session) error {
+		return s.ImageService().Delete(ctx, name, images.SynchronousDelete())
+	})
+	if err != nil {
+		return fmt.Errorf("removing image %q: %w", ref, err)
+	}
+	e.images.Forget(name)
+	return nil
+}
+
+// Image returns the image in the local store that ref names, unpacked.
+func (e *Engine) Image(ctx context.Context, ref string) (spec.Image, error) {
+	name, err := imagestore.Normalise(ref)
+	if err != nil {
+		return spec.Image{}, err
+	}
+	var img *imagestore.Image
+	err = e.do(ctx, func(ctx context.Context, s *link.Session) error {
+		if img, err = e.images.Get(ctx, s, name); err != nil {
+			return err
+		}
+		return e.images.ReadUsers(ctx, s, img)
+	})
+	if err != nil {
+		return spec.Image{}, fmt.Errorf("looking for image %q: %w", ref, err)
+	}
+	return img.Image, nil
+}
