@@ -1,0 +1,343 @@
+// Package goal judges by a pod's status whether the pod has come to where a run wants it.
+// It is pure.
+package goal
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Until says what counts as done.
+type Until string
+
+// The goals. UntilRunning: every container runs, or has exited 0 where its policy lets
+// it. UntilReady: its probes have passed, too. UntilCompleted: Never and OnFailure pods
+// have ended, Always pods are ready.
+const (
+	UntilRunning   Until = "running"
+	UntilReady     Until = "ready"
+	UntilCompleted Until = "completed"
+)
+
+// Valid says whether the goal is one of the three.
+func (u Until) Valid() bool {
+	return u == UntilRunning || u == UntilReady || u == UntilCompleted
+}
+
+// Standing is where a pod has come to.
+type Standing string
+
+// The standings: the first while a pod is on its way, the others at its goal or end.
+const (
+	Underway  Standing = ""
+	Running   Standing = "Running"
+	Ready     Standing = "Ready"
+	Succeeded Standing = "Succeeded"
+	Failed    Standing = "Failed"
+)
+
+// Goal is what pods have to come to.
+type Goal struct {
+	Until Until
+	// Settle is how long a container must have run to count as running.
+	Settle time.Duration
+}
+
+// View is what a status says about the goal.
+type View struct {
+	Standing Standing
+	// Ended says that nothing will change the standing any more.
+	Ended bool
+	// Reason and Message tell what failed or, on the way, what is waited for.
+	Reason  string
+	Message string
+	// Again is when to look again although nothing changes; 0 for never.
+	Again time.Duration
+}
+
+// of returns the goal of one pod: a completed run waits for the end of the pods that can
+// end, and for the others to be ready.
+func (g Goal) of(pod *v1.Pod) Until {
+	if g.Until == UntilCompleted && restartPolicy(pod) == v1.RestartPolicyAlways {
+		return UntilReady
+	}
+	return g.Until
+}
+
+// Look judges a pod by its status.
+func (g Goal) Look(pod *v1.Pod, st v1.PodStatus, now time.Time) View {
+	switch st.Phase {
+	case v1.PodSucceeded:
+		return View{Standing: Succeeded, Ended: true, Reason: st.Reason, Message: st.Message}
+	case v1.PodFailed:
+		return failure(pod, st)
+	case v1.PodPending, v1.PodRunning, v1.PodUnknown:
+	}
+	if v, dead := deadEnd(pod, st); dead && g.of(pod) != UntilCompleted {
+		return v
+	}
+	if v, held := heldByInit(pod, st); held {
+		return v
+	}
+	return g.containers(pod, st, now)
+}
+
+// containers judges the regular containers of a pod that has neither ended nor to be
+// initialized.
+func (g Goal) containers(pod *v1.Pod, st v1.PodStatus, now time.Time) View {
+	until := g.of(pod)
+	done := 0
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		cs := statusOf(st.ContainerStatuses, c.Name)
+		if finished(pod, c, cs) {
+			done++
+			continue
+		}
+		if v, held := g.heldBy(st, cs, until, now); held {
+			return v
+		}
+	}
+	switch {
+	case until == UntilCompleted:
+		return View{Reason: "PodNotCompleted", Message: runningMessage(st)}
+	case done == len(pod.Spec.Containers):
+		return View{Reason: "PodNotCompleted", Message: "every container has exited with code 0; the pod has not ended yet"}
+	case until == UntilReady && done == 0 && !ready(st):
+		return notReady(st)
+	case until == UntilReady:
+		return View{Standing: Ready}
+	}
+	return View{Standing: Running}
+}
+
+// heldByInit finds the first init container that has not done its part.
+func heldByInit(pod *v1.Pod, st v1.PodStatus) (View, bool) {
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		cs := statusOf(st.InitContainerStatuses, c.Name)
+		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+		switch {
+		case sidecar && cs.State.Running != nil && (cs.Started == nil || *cs.Started):
+			continue
+		case !sidecar && cs.State.Terminated != nil && cs.State.Terminated.ExitCode == 0:
+			continue
+		case !sidecar && laterInitSeen(pod, st, i):
+			continue // its record may be gone once the next one has begun
+		}
+		otherwise := "has not ended yet"
+		if sidecar {
+			otherwise = "has not started up"
+		}
+		return waitingFor("init container", cs, otherwise), true
+	}
+	return View{}, false
+}
+
+// laterInitSeen says whether anything that starts after the i-th init container has.
+func laterInitSeen(pod *v1.Pod, st v1.PodStatus, i int) bool {
+	begun := func(cs v1.ContainerStatus) bool { return cs.State.Running != nil || cs.State.Terminated != nil }
+	return slices.ContainsFunc(st.ContainerStatuses, begun) ||
+		slices.ContainsFunc(pod.Spec.InitContainers[i+1:], func(c v1.Container) bool {
+			return begun(statusOf(st.InitContainerStatuses, c.Name))
+		})
+}
+
+// heldBy says whether the container keeps its pod from the goal.
+func (g Goal) heldBy(st v1.PodStatus, cs v1.ContainerStatus, until Until, now time.Time) (View, bool) {
+	if cs.State.Running == nil {
+		return waitingFor("container", cs, ""), true
+	}
+	if left := g.Settle - now.Sub(cs.State.Running.StartedAt.Time); left > 0 {
+		return View{
+			Reason: "Settling", Message: fmt.Sprintf("container %q has run for less than %s", cs.Name, g.Settle),
+			Again: min(left, g.Settle),
+		}, true
+	}
+	if until == UntilReady && !cs.Ready {
+		return waitingFor("container", cs, "runs but is not ready"+answers(st)), true
+	}
+	return View{}, false
+}
+
+// answers is what the probes last said: it follows the kubelet's words in the message of
+// the condition.
+func answers(st v1.PodStatus) string {
+	for _, c := range st.Conditions {
+		if c.Type != v1.ContainersReady {
+			continue
+		}
+		if _, said, ok := strings.Cut(c.Message, "; "); ok {
+			return ": " + said
+		}
+	}
+	return ""
+}
+
+// waitingFor tells what a container that is not yet where it should be does instead.
+func waitingFor(kind string, cs v1.ContainerStatus, otherwise string) View {
+	reason := "ContainersNotReady"
+	if kind == "init container" {
+		reason = "PodInitializing"
+	}
+	name := fmt.Sprintf("%s %q", kind, cs.Name)
+	switch {
+	case cs.State.Running != nil && otherwise != "":
+		return View{Reason: reason, Message: name + " " + otherwise}
+	case cs.State.Terminated != nil:
+		t := cs.State.Terminated
+		return View{Reason: cmp.Or(t.Reason, "Error"), Message: name + " " + Ending(t)}
+	case cs.State.Waiting != nil && cs.State.Waiting.Reason != "":
+		w := cs.State.Waiting
+		text := fmt.Sprintf("%s waits: %s", name, w.Reason)
+		if w.Message != "" {
+			text += ": " + w.Message
+		}
+		if last := cs.LastTerminationState.Terminated; last != nil {
+			text += "; before that it " + Ending(last)
+		}
+		return View{Reason: w.Reason, Message: text}
+	}
+	return View{Reason: "ContainerCreating", Message: name + " has not been started"}
+}
+
+// failure describes a pod that has failed by the container that failed it.
+func failure(pod *v1.Pod, st v1.PodStatus) View {
+	v := View{Standing: Failed, Ended: true, Reason: st.Reason, Message: st.Message}
+	kind, cs := culprit(pod, st)
+	if cs == nil {
+		v.Reason = cmp.Or(v.Reason, "Error")
+		return v
+	}
+	t := cs.State.Terminated
+	v.Reason = cmp.Or(v.Reason, t.Reason, "Error")
+	text := fmt.Sprintf("%s %q %s", kind, cs.Name, Ending(t))
+	if v.Message != "" {
+		text = v.Message + "; " + text
+	}
+	v.Message = text
+	return v
+}
+
+// culprit returns the failed container that ended first, init containers before others.
+func culprit(pod *v1.Pod, st v1.PodStatus) (kind string, cs *v1.ContainerStatus) {
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		s := statusOf(st.InitContainerStatuses, c.Name)
+		if s.State.Terminated != nil && s.State.Terminated.ExitCode != 0 && c.RestartPolicy == nil {
+			return "init container", &s
+		}
+	}
+	for i := range st.ContainerStatuses {
+		t := st.ContainerStatuses[i].State.Terminated
+		if t == nil || t.ExitCode == 0 {
+			continue
+		}
+		if cs == nil || t.FinishedAt.Time.Before(cs.State.Terminated.FinishedAt.Time) {
+			cs = &st.ContainerStatuses[i]
+		}
+	}
+	return "container", cs
+}
+
+// deadEnd finds a container that has failed for good while others of its pod still run:
+// the pod cannot come to run as a whole any more.
+func deadEnd(pod *v1.Pod, st v1.PodStatus) (View, bool) {
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		t := statusOf(st.ContainerStatuses, c.Name).State.Terminated
+		if t != nil && t.ExitCode != 0 && !Restarts(pod, c, t.ExitCode) {
+			return failure(pod, st), true
+		}
+	}
+	return View{}, false
+}
+
+// finished says whether the container has exited 0 and stays so by its policy.
+func finished(pod *v1.Pod, c *v1.Container, cs v1.ContainerStatus) bool {
+	t := cs.State.Terminated
+	return t != nil && t.ExitCode == 0 && !Restarts(pod, c, 0)
+}
+
+// Restarts follows ContainerShouldRestart of pkg/api/v1/pod: the container's rules, then
+// its policy, then the pod's.
+func Restarts(pod *v1.Pod, c *v1.Container, code int32) bool {
+	if c.RestartPolicy == nil {
+		policy := restartPolicy(pod)
+		return policy == v1.RestartPolicyAlways || (policy == v1.RestartPolicyOnFailure && code != 0)
+	}
+	for _, rule := range c.RestartPolicyRules {
+		if rule.ExitCodes == nil || rule.Action != v1.ContainerRestartRuleActionRestart {
+			continue
+		}
+		in := slices.Contains(rule.ExitCodes.Values, code)
+		if in == (rule.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn) {
+			return true
+		}
+	}
+	policy := *c.RestartPolicy
+	return policy == v1.ContainerRestartPolicyAlways || (policy == v1.ContainerRestartPolicyOnFailure && code != 0)
+}
+
+// restartPolicy is the pod's own, Always when it has none (the API's default).
+func restartPolicy(pod *v1.Pod) v1.RestartPolicy {
+	return cmp.Or(pod.Spec.RestartPolicy, v1.RestartPolicyAlways)
+}
+
+// Ending says how an instance of a container ended.
+func Ending(t *v1.ContainerStateTerminated) string {
+	text := fmt.Sprintf("exited with code %d", t.ExitCode)
+	if t.Reason != "" && t.Reason != "Error" && t.Reason != "Completed" {
+		text += " (" + t.Reason + ")"
+	}
+	if message := strings.TrimSpace(t.Message); message != "" {
+		text += ": " + message
+	}
+	return text
+}
+
+func runningMessage(st v1.PodStatus) string {
+	var names []string
+	for _, cs := range st.ContainerStatuses {
+		if cs.State.Running != nil {
+			names = append(names, fmt.Sprintf("%q", cs.Name))
+		}
+	}
+	if len(names) == 0 {
+		return "the pod has not ended"
+	}
+	return "still running: " + strings.Join(names, ", ")
+}
+
+// notReady is for a pod all of whose containers are ready, but which is not.
+func notReady(st v1.PodStatus) View {
+	v := View{Reason: "PodNotReady", Message: "the pod is not ready"}
+	for _, c := range st.Conditions {
+		if c.Type == v1.PodReady {
+			v.Reason = cmp.Or(c.Reason, v.Reason)
+			v.Message = cmp.Or(c.Message, v.Message)
+		}
+	}
+	return v
+}
+
+func ready(st v1.PodStatus) bool {
+	return slices.ContainsFunc(st.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
+	})
+}
+
+// statusOf finds the status of a container; one that has none is named and nothing else.
+func statusOf(all []v1.ContainerStatus, name string) v1.ContainerStatus {
+	for _, cs := range all {
+		if cs.Name == name {
+			return cs
+		}
+	}
+	return v1.ContainerStatus{Name: name}
+}

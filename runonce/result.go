@@ -1,0 +1,139 @@
+package runonce
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// tailLines is how many of a failed container's last lines go into the result.
+const tailLines = 10
+
+// finish fills in the results. A pod that was still on its way when the run was cut off
+// is looked at once more, so that what is known is told.
+func (r *run) finish(ctx, work context.Context) {
+	cause := context.Cause(work)
+	var wg sync.WaitGroup
+	for _, p := range r.pods {
+		wg.Go(func() {
+			if cause != nil && !p.over && (p.begun || p.kept) {
+				look, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+				defer cancel()
+				if err := p.look(look); err != nil {
+					r.o.Logger.WarnContext(ctx, "state of the pod unknown", "pod", p.name(), "error", err)
+				}
+			}
+			p.stopRetries()
+			p.fill(cause)
+			p.containers(ctx)
+		})
+	}
+	wg.Wait()
+}
+
+// cutOff is the outcome of what was not finished when the run ended for the given cause.
+func cutOff(cause error) Outcome {
+	if errors.Is(cause, errTimeout) || errors.Is(cause, context.DeadlineExceeded) {
+		return TimedOut
+	}
+	return Canceled
+}
+
+func (p *pod) fill(cause error) {
+	res := p.res
+	res.Status = p.status
+	res.Status.Phase = cmp.Or(res.Status.Phase, v1.PodPending)
+	res.Outcome, res.Reason, res.Message = Outcome(p.view.Standing), p.view.Reason, p.view.Message
+	res.Restarts = p.restarted()
+	res.Phases = p.r.o.Phases.of(p.pod.UID, p.r.o.Start)
+	if p.begun {
+		res.Attempts = 1 + p.retries + res.Restarts
+	}
+	if res.Outcome != "" {
+		return
+	}
+	res.Outcome = cutOff(cause)
+	res.Elapsed = p.r.since()
+	switch _, asked := retryAfter(p.err); {
+	case !p.begun && !p.kept:
+		res.Reason, res.Message = "NotStarted", "the run ended before the pod was started"
+	case p.err != nil && !asked:
+		res.Reason, res.Message = reasonOf(p.err), p.err.Error()
+	}
+}
+
+// containers tells what became of each container, with the last words of those that
+// failed.
+func (p *pod) containers(ctx context.Context) {
+	seen := map[string]v1.ContainerStatus{}
+	for _, cs := range allStatuses(p.status) {
+		seen[cs.Name] = cs
+	}
+	for _, c := range slices.Concat(p.pod.Spec.InitContainers, p.pod.Spec.Containers) {
+		cs := seen[c.Name]
+		out := Container{Name: c.Name, Image: c.Image, State: "Waiting", Restarts: int(cs.RestartCount)}
+		switch {
+		case cs.State.Running != nil:
+			out.State = "Running"
+		case cs.State.Terminated != nil:
+			out.State = "Terminated"
+		}
+		t := lastEnd(cs)
+		if t != nil {
+			out.ExitCode = &t.ExitCode
+		}
+		begun := cs.State.Running != nil || t != nil
+		if p.r.o.Logs != nil && begun {
+			instance := int(cs.RestartCount)
+			out.LogPath = p.r.o.Logs.Path(p.pod, c.Name, instance)
+			if t != nil && t.ExitCode != 0 && !p.success() {
+				if cs.State.Running != nil {
+					instance--
+				}
+				out.LogTail = p.tail(ctx, c.Name, instance)
+			}
+		}
+		p.res.Containers = append(p.res.Containers, out)
+	}
+}
+
+func (p *pod) success() bool {
+	return p.res.Outcome == Running || p.res.Outcome == Ready || p.res.Outcome == Succeeded
+}
+
+func (p *pod) tail(ctx context.Context, container string, instance int) []string {
+	lines, err := p.r.o.Logs.Tail(p.pod, container, max(0, instance), tailLines)
+	if err != nil {
+		p.r.o.Logger.WarnContext(ctx, "no log of the container", "pod", p.name(), "container", container, "error", err)
+		return nil
+	}
+	return lines
+}
+
+// lastEnd returns how the container ended, or how its instance before did.
+func lastEnd(cs v1.ContainerStatus) *v1.ContainerStateTerminated {
+	if cs.State.Terminated != nil {
+		return cs.State.Terminated
+	}
+	return cs.LastTerminationState.Terminated
+}
+
+// allStatuses returns the statuses of init containers, then of containers.
+func allStatuses(st v1.PodStatus) []v1.ContainerStatus {
+	return slices.Concat(st.InitContainerStatuses, st.ContainerStatuses)
+}
+
+func containerNamed(pod *v1.Pod, name string) *v1.Container {
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package runonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runonce/goal"
+)
+
+// end makes the outcome stand.
+func (p *pod) end(ctx context.Context) {
+	if p.over {
+		return
+	}
+	p.over = true
+	p.stopRetries()
+	if p.there {
+		p.r.progress(p.pod, string(p.view.Standing), p.view.Message, 0)
+	} else {
+		p.res.Elapsed = p.r.since()
+		p.r.progress(p.pod, string(p.view.Standing), p.view.Message, 1)
+	}
+	p.there = true
+	if p.status.Phase != v1.PodSucceeded && p.status.Phase != v1.PodFailed || !p.begun {
+		return
+	}
+	// A pod that has ended needs its namespaces and addresses no longer; Sync lets go
+	// of them.
+	if err := p.r.rt.Sync(ctx, p.pod); err != nil {
+		p.r.o.Logger.WarnContext(ctx, "ended pod keeps something of its own", "pod", p.name(), "error", err)
+	}
+}
+
+// giveUp ends the pod as failed.
+func (p *pod) giveUp(ctx context.Context, reason, message string) {
+	p.view = goal.View{Standing: goal.Failed, Ended: true, Reason: reason, Message: message}
+	p.end(ctx)
+}
+
+// fault acts on what the last Sync or Status returned: it gives up or plans the next try.
+func (p *pod) fault(ctx context.Context, err error) {
+	now := time.Now()
+	after, asked := retryAfter(err)
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		p.stopRetries()
+	case permanent(err):
+		p.giveUp(ctx, reasonOf(err), err.Error())
+	case asked:
+		p.retryAt = now.Add(after)
+	case now.Before(p.retryAt):
+		// A change woke us early; the retry that was planned is still due.
+	default:
+		p.planRetry(ctx, err, now)
+	}
+}
+
+// planRetry takes the next delay of the schedule, and gives up when there is none left.
+func (p *pod) planRetry(ctx context.Context, err error, now time.Time) {
+	if p.next == nil {
+		p.next, p.stop = iter.Pull(p.r.o.Retry.Delays())
+	}
+	delay, ok := p.next()
+	if !ok {
+		p.giveUp(ctx, reasonOf(err), fmt.Sprintf("%s (gave up after %d retries)", err, p.r.o.Retry.Retries))
+		return
+	}
+	p.retries++
+	p.retryAt = now.Add(delay)
+	p.r.progress(p.pod, "Retrying", fmt.Sprintf("in %s: %s", delay, err), 0)
+	p.r.o.Logger.DebugContext(ctx, "retrying", "pod", p.name(), "delay", delay, "error", err)
+}
+
+// stopRetries forgets the schedule; the next error starts it anew.
+func (p *pod) stopRetries() {
+	if p.stop != nil {
+		p.stop()
+	}
+	p.next, p.stop, p.retryAt = nil, nil, time.Time{}
+}
+
+// crashLoop gives up when a container is down again after as many restarts in this run
+// as there are retries.
+func (p *pod) crashLoop(ctx context.Context) bool {
+	if !p.begun {
+		return false
+	}
+	limit := p.r.o.Retry.Retries
+	for _, cs := range allStatuses(p.status) {
+		t := lastEnd(cs)
+		if cs.State.Running != nil || t == nil || int(cs.RestartCount)-p.restarts[cs.Name] < limit {
+			continue
+		}
+		if c := containerNamed(p.pod, cs.Name); c == nil || !goal.Restarts(p.pod, c, t.ExitCode) {
+			continue
+		}
+		p.giveUp(ctx, "CrashLoopBackOff", fmt.Sprintf("container %q %s; gave up after %d restarts", cs.Name, goal.Ending(t), limit))
+		return true
+	}
+	return false
+}
+
+// restarted is how often containers of the pod were restarted in this run.
+func (p *pod) restarted() int {
+	n := 0
+	for _, cs := range allStatuses(p.status) {
+		n += max(0, int(cs.RestartCount)-p.restarts[cs.Name])
+	}
+	return n
+}
+
+// permanent reports whether no retry can mend the error.
+func permanent(err error) bool {
+	var p interface{ Permanent() bool }
+	return errors.As(err, &p) && p.Permanent()
+}
+
+// retryAfter returns the wait that the error asks for, if it does.
+func retryAfter(err error) (time.Duration, bool) {
+	var r interface{ RetryAfter() time.Duration }
+	if errors.As(err, &r) && r.RetryAfter() > 0 {
+		return r.RetryAfter(), true
+	}
+	return 0, false
+}
+
+// reasonOf returns the reason that the error carries, a single word.
+func reasonOf(err error) string {
+	var r interface{ Reason() string }
+	if errors.As(err, &r) && r.Reason() != "" {
+		return r.Reason()
+	}
+	return "SyncError"
+}
