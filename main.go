@@ -1,0 +1,30 @@
+// Runonce runs a directory of Kubernetes pod manifests on this machine, once, and says
+// what became of each pod.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/runonce/runonce/runonce/cmd"
+	"github.com/runonce/runonce/runonce/cmd/wire"
+	"github.com/runonce/runonce/runtime/shim"
+)
+
+func main() {
+	if shim.Invoked(os.Args) {
+		shim.Main()
+		return
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go cmd.Watch(signals, cancel, os.Exit)
+	os.Exit(cmd.Main(ctx, os.Args, cmd.IO{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		StdoutTerminal: cmd.Terminal(os.Stdout), StderrTerminal: cmd.Terminal(os.Stderr),
+		Getenv: os.Getenv, Machine: os.DirFS("/"), Open: wire.Open,
+	}))
+}

@@ -1,0 +1,69 @@
+// Package backend is what the commands need of a container engine.
+package backend
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/runonce"
+)
+
+// Place says which engine is meant and where things live.
+type Place struct {
+	Address   string // a containerd daemon's socket; empty for the embedded one
+	Root      string
+	State     string
+	LogDir    string
+	Namespace string
+	Log       *slog.Logger
+}
+
+// Opener opens the engine of a place. Its errors mean that the engine cannot be used.
+type Opener func(ctx context.Context, p Place) (Backend, error)
+
+// Backend is an open engine.
+type Backend interface {
+	// Pods returns the runtime on the engine. It works until ctx is done.
+	Pods(ctx context.Context, o PodsOptions) (Pods, error)
+	// Import puts the images of archives and OCI layouts into the store and returns
+	// their names. path is such an archive, or a directory of them, or a layout.
+	Import(ctx context.Context, path string) ([]string, error)
+	// Images returns the images that are there, by name.
+	Images(ctx context.Context) ([]Image, error)
+	// Close lets the engine go; containers run on.
+	Close() error
+}
+
+// PodsOptions are what the runtime has to know beyond the place.
+type PodsOptions struct {
+	Objects Objects
+	Node    *v1.Node
+	// LocalImages are names that Import returned: these images are not pulled.
+	LocalImages []string
+	// Trace is told of each step of a pod's start.
+	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
+}
+
+// Objects are the ConfigMaps and Secrets that came with the pods.
+type Objects interface {
+	ConfigMap(namespace, name string) (*v1.ConfigMap, bool)
+	Secret(namespace, name string) (*v1.Secret, bool)
+}
+
+// Pods is the runtime.
+type Pods interface {
+	runonce.Runtime
+	// Cleanup removes what pods that are gone have left behind.
+	Cleanup(ctx context.Context) error
+}
+
+// Image is an image in the store.
+type Image struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+	Size   int64  `json:"size"` // bytes, packed
+}

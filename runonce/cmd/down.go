@@ -1,0 +1,142 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runonce/exitcode"
+	"github.com/runonce/runonce/runonce/report"
+)
+
+func (p *program) psCommand() *cli.Command {
+	return &cli.Command{
+		Name: "ps", Usage: "list the pods of earlier runs, as they are now",
+		Before: p.before, Action: p.ps,
+		Flags: slices.Concat([]cli.Flag{outputFlag("table, wide, json or yaml")}, engineFlags()),
+	}
+}
+
+func (p *program) ps(c *cli.Context) error {
+	format, err := formatOf(c, "table", "wide", "json", "yaml")
+	if err != nil {
+		return err
+	}
+	if c.Args().Len() > 0 {
+		return exitcode.Usagef("ps takes no argument")
+	}
+	s, err := p.connect(c, backend.PodsOptions{Objects: noObjects{}, Node: &v1.Node{}})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	pods, err := s.pods.List(c.Context)
+	if err != nil {
+		return exitcode.Unusable(fmt.Errorf("listing pods: %w", err))
+	}
+	document := report.NewPods(pods)
+	return p.write(format, document, func(s report.Style) error { return document.Table(p.io.Stdout, s, time.Now()) })
+}
+
+// noObjects are the ConfigMaps and Secrets of commands that start nothing.
+type noObjects struct{}
+
+func (noObjects) ConfigMap(string, string) (*v1.ConfigMap, bool) { return nil, false }
+func (noObjects) Secret(string, string) (*v1.Secret, bool)       { return nil, false }
+
+func (p *program) downCommand() *cli.Command {
+	return &cli.Command{
+		Name: "down", Usage: "stop pods gracefully and remove all that belongs to them but their logs",
+		ArgsUsage: "PATH... | --all", Before: p.before, Action: p.down,
+		Flags: slices.Concat([]cli.Flag{
+			&cli.BoolFlag{Name: "all", Usage: "every pod of earlier runs, and what pods that are gone have left behind"},
+		}, inputFlags(), engineFlags()),
+	}
+}
+
+func (p *program) down(c *cli.Context) error {
+	if c.Bool("all") == (c.Args().Len() > 0) {
+		return exitcode.Usagef("down takes either PATH... or --all")
+	}
+	var wanted map[types.NamespacedName]bool
+	if !c.Bool("all") {
+		var err error
+		if wanted, err = p.names(c); err != nil {
+			return err
+		}
+	}
+	s, err := p.connect(c, backend.PodsOptions{Objects: noObjects{}, Node: &v1.Node{}})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	pods, err := s.pods.List(c.Context)
+	if err != nil {
+		return exitcode.Unusable(fmt.Errorf("listing pods: %w", err))
+	}
+	pods = slices.DeleteFunc(pods, func(pod *v1.Pod) bool {
+		return wanted != nil && !wanted[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
+	})
+	err = p.stopAll(c.Context, s.pods, pods)
+	if c.Bool("all") {
+		err = errors.Join(err, s.pods.Cleanup(c.Context))
+	}
+	return err
+}
+
+// names returns the pods that the manifests name. Those that cannot be used name some,
+// too: a pod must not become impossible to stop by a fault in its file.
+func (p *program) names(c *cli.Context) (map[types.NamespacedName]bool, error) {
+	set, err := manifests.ReadPaths(c.Context, c.Args().Slice(), p.inputOptions(c))
+	names := map[types.NamespacedName]bool{}
+	for _, pod := range set.Pods {
+		names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = true
+	}
+	for _, in := range set.Invalid {
+		if in.Kind != "Pod" || in.Name == "" {
+			continue
+		}
+		namespace := in.Namespace
+		if namespace == "" {
+			namespace = v1.NamespaceDefault
+		}
+		names[types.NamespacedName{Namespace: namespace, Name: in.Name}] = true
+	}
+	switch {
+	case len(names) == 0 && err != nil:
+		return nil, exitcode.BadInput(err)
+	case len(names) == 0:
+		return nil, exitcode.Usagef("no pod in %s", list(c.Args().Slice()))
+	case err != nil:
+		p.log.Warn("some manifests cannot be used", "error", err)
+	}
+	return names, nil
+}
+
+// stopAll stops the pods at once and says of each what became of it, in order.
+func (p *program) stopAll(ctx context.Context, runtime backend.Pods, pods []*v1.Pod) error {
+	errs := make([]error, len(pods))
+	var wg sync.WaitGroup
+	for i, pod := range pods {
+		wg.Go(func() { errs[i] = runtime.Stop(ctx, pod) })
+	}
+	wg.Wait()
+	for i, pod := range pods {
+		if errs[i] != nil {
+			continue
+		}
+		if _, err := fmt.Fprintf(p.io.Stdout, "%s/%s removed\n", pod.Namespace, pod.Name); err != nil {
+			return fmt.Errorf("writing the result: %w", err)
+		}
+	}
+	return errors.Join(errs...)
+}

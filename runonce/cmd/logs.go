@@ -1,0 +1,174 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runonce/cmd/logdir"
+	"github.com/runonce/runonce/runonce/exitcode"
+	"github.com/runonce/runonce/runtime/logs"
+)
+
+func (p *program) logsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "logs", Usage: "print what a container of a pod has written",
+		ArgsUsage: "[NAMESPACE/]POD", Before: p.before, Action: p.logs,
+		Description: "The logs of pods that are gone can be read, too.",
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Usage: "`NAME` of the container (default: the pod's first)"},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what comes, until interrupted"},
+			&cli.BoolFlag{Name: "previous", Usage: "the instance before the last restart"},
+			&cli.IntFlag{Name: "tail", Usage: "only the last `N` lines (default: all)"},
+			&cli.DurationFlag{Name: "since", Usage: "only lines that are no older than this"},
+			&cli.BoolFlag{Name: "timestamps", Usage: "begin each line with its time"},
+		}, engineFlags()),
+	}
+}
+
+func (p *program) logs(c *cli.Context) error {
+	if c.Args().Len() != 1 {
+		return exitcode.Usagef("logs takes one POD, not %d", c.Args().Len())
+	}
+	if c.Int("tail") < 0 {
+		return exitcode.Usagef("--tail %d: must not be negative", c.Int("tail"))
+	}
+	dir, err := logdir.Dir(c.String("log-dir")).Find(c.Args().First())
+	if err != nil {
+		return err
+	}
+	container, err := p.pickContainer(c, dir)
+	if err != nil {
+		return err
+	}
+	last, err := logs.LastAttempt(filepath.Join(dir, container))
+	if err != nil {
+		return err
+	}
+	if c.Bool("previous") {
+		if last == 0 {
+			return exitcode.Usagef("--previous: container %q of pod %q has not been restarted", container, c.Args().First())
+		}
+		last--
+	}
+	o := logs.Options{Tail: c.Int("tail"), Timestamps: c.Bool("timestamps")}
+	if since := c.Duration("since"); since > 0 {
+		o.Since = time.Now().Add(-since)
+	}
+	path := filepath.Join(dir, container, fmt.Sprintf("%d.log", last))
+	sinks := logs.Sinks{Stdout: p.io.Stdout, Stderr: p.io.Stderr}
+	if c.Bool("follow") {
+		err = p.follow(c, path, sinks, o)
+	} else {
+		err = logs.Read(c.Context, path, sinks, o)
+	}
+	if cause := context.Cause(c.Context); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// follow passes on a log until the pod has ended, as far as there is an engine to tell.
+func (p *program) follow(c *cli.Context, path string, sinks logs.Sinks, o logs.Options) error {
+	s, pod, err := p.podOf(c, path)
+	if err != nil {
+		p.log.Info("following until interrupted", "error", err)
+		return logs.Follow(c.Context, path, sinks, o, nil)
+	}
+	defer s.close()
+	ended := make(chan struct{})
+	var watch sync.WaitGroup
+	ctx, cancel := context.WithCancel(c.Context)
+	defer watch.Wait()
+	defer cancel()
+	watch.Go(func() {
+		if err := awaitEnd(ctx, s.pods, pod); err != nil {
+			p.log.Info("following until interrupted", "error", err)
+			return
+		}
+		close(ended)
+	})
+	return logs.Follow(ctx, path, sinks, o, ended)
+}
+
+// awaitEnd waits until the pod has ended or is gone.
+func awaitEnd(ctx context.Context, pods backend.Pods, pod *v1.Pod) error {
+	changes, err := pods.Changes(ctx, pod)
+	if err != nil {
+		return err
+	}
+	for {
+		st, err := pods.Status(ctx, pod)
+		if err != nil {
+			return err
+		}
+		if st.Phase == v1.PodSucceeded || st.Phase == v1.PodFailed || len(st.ContainerStatuses) == 0 {
+			return nil
+		}
+		if _, open := <-changes; !open {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// podOf asks the engine for the pod whose logs are at path.
+func (p *program) podOf(c *cli.Context, path string) (*session, *v1.Pod, error) {
+	s, err := p.connect(c, backend.PodsOptions{Objects: noObjects{}, Node: &v1.Node{}})
+	if err != nil {
+		return nil, nil, err
+	}
+	pods, err := s.pods.List(c.Context)
+	if err != nil {
+		s.close()
+		return nil, nil, err
+	}
+	for _, pod := range pods {
+		if strings.Contains(path, "_"+string(pod.UID)) {
+			return s, pod, nil
+		}
+	}
+	s.close()
+	return nil, nil, errors.New("the pod is gone")
+}
+
+// pickContainer returns the container asked for, the only one, or the pod's first.
+func (p *program) pickContainer(c *cli.Context, dir string) (string, error) {
+	pod, name := c.Args().First(), c.String("container")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", fmt.Errorf("looking for logs: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	switch {
+	case name != "" && !slices.Contains(names, name):
+		return "", exitcode.Usagef("no logs of a container %q of pod %q; there are: %s", name, pod, list(names))
+	case name != "":
+		return name, nil
+	case len(names) == 0:
+		return "", exitcode.Usagef("no container of pod %q has been started", pod)
+	case len(names) == 1:
+		return names[0], nil
+	}
+	s, known, err := p.podOf(c, dir)
+	if err != nil {
+		p.log.Info("asking which container comes first", "error", err)
+		return "", exitcode.Usagef("pod %q has several containers: choose one with -c: %s", pod, list(names))
+	}
+	s.close()
+	return known.Spec.Containers[0].Name, nil
+}

@@ -1,0 +1,34 @@
+package cmd
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/runonce/cmd/backend"
+)
+
+func TestPulls(t *testing.T) {
+	t.Parallel()
+	pod := func(policy v1.PullPolicy, images ...string) *v1.Pod {
+		p := &v1.Pod{}
+		for _, i := range images {
+			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Image: i, ImagePullPolicy: policy})
+		}
+		return p
+	}
+	plan := admit.Plan{Decisions: []admit.Decision{
+		{Verdict: admit.Admitted, Pod: pod(v1.PullIfNotPresent, "here:1", "gone:1", "gone:1")},
+		{Verdict: admit.Admitted, Pod: pod(v1.PullAlways, "here:2")},
+		{Verdict: admit.Admitted, Pod: pod(v1.PullNever, "never:1")},
+		{Verdict: admit.Admitted, Running: true, Pod: pod(v1.PullAlways, "kept:1")},
+		{Verdict: admit.Rejected, Pod: pod(v1.PullAlways, "rejected:1")},
+	}}
+	present := []backend.Image{{Name: "docker.io/library/here:1"}, {Name: "docker.io/library/here:2"}}
+	want := []string{"docker.io/library/gone:1", "docker.io/library/here:2"}
+	if diff := cmp.Diff(want, pulls(plan, present)); diff != "" {
+		t.Errorf("pulls (-want +got):\n%s", diff)
+	}
+}

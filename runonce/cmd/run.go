@@ -1,0 +1,226 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runonce/cmd/logdir"
+	"github.com/runonce/runonce/runonce/cmd/node"
+	"github.com/runonce/runonce/runonce/exitcode"
+	"github.com/runonce/runonce/runonce/report"
+)
+
+// defaultSettle is long enough to see a program die that cannot even begin.
+const defaultSettle = 100 * time.Millisecond
+
+func (p *program) runCommand() *cli.Command {
+	d := runonce.DefaultBackoff()
+	flags := []cli.Flag{
+		&cli.StringFlag{Name: "until", Category: categoryRun, Value: "running", Usage: "what counts as done: running, ready or completed"},
+		&cli.DurationFlag{Name: "retry-delay", Category: categoryRun, Value: d.Delay, Usage: "before the first retry"},
+		&cli.Float64Flag{Name: "retry-factor", Category: categoryRun, Value: d.Factor, Usage: "by which each delay is longer than the one before"},
+		&cli.IntFlag{Name: "max-retries", Category: categoryRun, Value: d.Retries, Usage: "of a pod after transient errors, and restarts of a container that crashes"},
+		&cli.DurationFlag{Name: "timeout", Category: categoryRun, Usage: "for the whole run (default: none beyond the retries)"},
+		&cli.DurationFlag{Name: "settle", Category: categoryRun, Value: defaultSettle, Usage: "how long a container must have run to count as running"},
+		&cli.IntFlag{Name: "parallel", Category: categoryRun, Usage: "`N` pods launched at once (default: twice the processors)"},
+		&cli.BoolFlag{Name: "rm", Category: categoryRun, Usage: "remove what was started, once the result is known"},
+		&cli.StringFlag{Name: "images-dir", Category: categoryEngine, Usage: "`DIR` of archives (tar, gz, zst) and OCI layouts to import first"},
+		&cli.StringFlag{Name: "exit-code-from", Category: categoryReport, Usage: "pass on the exit code of `POD[/CONTAINER]`"},
+		&cli.StringFlag{Name: "junit", Category: categoryReport, Usage: "`FILE` for a JUnit report"},
+		&cli.StringFlag{Name: "timeline", Category: categoryReport, Usage: "`FILE` for a timeline (SVG)"},
+		outputFlag("table, wide, json or yaml"),
+	}
+	return &cli.Command{
+		Name: "run", Usage: "run the pods of manifests, and wait until they are at their goal",
+		ArgsUsage: "PATH...", Before: p.before, Action: p.run,
+		Description: "PATH is a directory, a file, or - for standard input.",
+		Flags:       slices.Concat(flags, node.Flags(), planFlags(), inputFlags(), engineFlags()),
+	}
+}
+
+// run is the way through the house: read, decide, run, report.
+func (p *program) run(c *cli.Context) error {
+	start := time.Now()
+	o, err := runOptions(c)
+	if err != nil {
+		return err
+	}
+	o.Start, o.Logger, o.Progress = start, p.log, p.progress
+	format, err := formatOf(c, "table", "wide", "json", "yaml")
+	if err != nil {
+		return err
+	}
+	for _, flag := range []string{"junit", "timeline"} {
+		if err := report.Writable(c.String(flag)); err != nil {
+			return exitcode.Usagef("--%s: %w", flag, err)
+		}
+	}
+	set, err := p.read(c)
+	if err != nil {
+		return err
+	}
+	s, err := p.open(c, set)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	plan, err := p.decide(c, set, s)
+	if err != nil {
+		return err
+	}
+	o.Phases, o.Logs = s.phases, logdir.Dir(c.String("log-dir"))
+	results := runonce.Run(c.Context, s.pods, plan, o)
+	results = append(results, invalid(set)...)
+	return p.report(c, format, results, time.Since(start))
+}
+
+// report writes the results wherever they are asked for and maps them to the exit code.
+func (p *program) report(c *cli.Context, format string, results []runonce.Result, elapsed time.Duration) error {
+	var interrupt Interrupt
+	errors.As(context.Cause(c.Context), &interrupt)
+	code := exitcode.Of(results, interrupt.Signal)
+	var asked error
+	if from := c.String("exit-code-from"); from != "" && code < exitcode.Signal(syscall.SIGHUP) {
+		own, err := exitcode.From(results, from)
+		if err == nil {
+			code = own
+		} else if code == exitcode.OK {
+			code, asked = exitcode.Failed, err
+		}
+	}
+	r := report.New(results, code, elapsed)
+	err := errors.Join(
+		p.write(format, r, func(s report.Style) error { return r.Table(p.io.Stdout, s) }),
+		report.WriteFile(c.String("junit"), r.JUnit),
+		report.WriteFile(c.String("timeline"), r.Timeline),
+		asked,
+	)
+	if err != nil && code == exitcode.OK {
+		code = exitcode.Failed
+	}
+	return exitcode.As(code, err)
+}
+
+// read reads the manifests that the arguments name.
+func (p *program) read(c *cli.Context) (*manifests.Set, error) {
+	if c.Args().Len() == 0 {
+		return nil, exitcode.Usagef("no PATH given: name a directory of pod manifests, a file, or - for standard input")
+	}
+	set, err := manifests.ReadPaths(c.Context, c.Args().Slice(), p.inputOptions(c))
+	for _, w := range set.Warnings {
+		p.log.Warn(w.String())
+	}
+	switch {
+	case context.Cause(c.Context) != nil:
+		return nil, context.Cause(c.Context)
+	case err != nil && (!c.Bool("skip-invalid") || len(set.Pods) == 0):
+		return nil, exitcode.BadInput(err)
+	case len(set.Pods) == 0:
+		return nil, exitcode.Usagef("no pod in %s", list(c.Args().Slice()))
+	}
+	return set, nil
+}
+
+// invalid makes rows of what the user asked to go on without.
+func invalid(set *manifests.Set) []runonce.Result {
+	rows := make([]runonce.Result, 0, len(set.Invalid))
+	for _, in := range set.Invalid {
+		pod := &v1.Pod{}
+		pod.Namespace, pod.Name = in.Namespace, in.Name
+		pod.Annotations = map[string]string{manifests.AnnotationSource: fmt.Sprintf("%s:%d", in.File, in.Line)}
+		rows = append(rows, runonce.Result{
+			Pod: pod, Outcome: runonce.Invalid, Reason: "Invalid", Message: in.Faults.Error(),
+			Status: v1.PodStatus{Phase: v1.PodPending},
+		})
+	}
+	return rows
+}
+
+// machine is where the node is read from.
+func (p *program) machine() node.Source {
+	return node.Source{Machine: p.io.Machine, Stdin: p.io.Stdin}
+}
+
+// session is an engine at work for one command.
+type session struct {
+	backend backend.Backend
+	pods    backend.Pods
+	node    *v1.Node
+	phases  *runonce.Phases
+	cancel  context.CancelFunc // ends the work of pods
+	log     func(error)
+}
+
+// open opens the engine for a run: it imports images and detects the node.
+func (p *program) open(c *cli.Context, set *manifests.Set) (*session, error) {
+	node, err := p.machine().Node(c, set)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.connect(c, backend.PodsOptions{Objects: set, Node: node})
+	if err != nil {
+		return nil, err
+	}
+	s.node = node
+	return s, nil
+}
+
+// connect opens the engine and the runtime on it, with the images of --images-dir.
+func (p *program) connect(c *cli.Context, o backend.PodsOptions) (*session, error) {
+	b, err := p.io.Open(c.Context, p.place(c))
+	if err != nil {
+		return nil, exitcode.Unusable(fmt.Errorf("container engine: %w", err))
+	}
+	// What the runtime does in the background has to outlast an interruption, since pods
+	// may have to be removed then.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
+	s := &session{
+		backend: b, phases: &runonce.Phases{}, cancel: cancel,
+		log: func(err error) { p.log.Warn("closing the engine", "error", err) },
+	}
+	o.Trace = s.phases.Record
+	if dir := c.String("images-dir"); dir != "" {
+		begin := time.Now()
+		if o.LocalImages, err = b.Import(c.Context, dir); err != nil {
+			s.close()
+			return nil, exitcode.BadInput(fmt.Errorf("--images-dir: %w", err))
+		}
+		p.log.Info("images are there", "images", o.LocalImages, "elapsed", time.Since(begin))
+	}
+	if s.pods, err = b.Pods(ctx, o); err != nil {
+		s.close()
+		return nil, exitcode.Unusable(fmt.Errorf("container engine: %w", err))
+	}
+	return s, nil
+}
+
+func (s *session) close() {
+	s.cancel()
+	if err := s.backend.Close(); err != nil {
+		s.log(err)
+	}
+}
+
+// decide makes the plan.
+func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.Plan, error) {
+	running, err := s.pods.List(c.Context)
+	if err != nil {
+		return admit.Plan{}, exitcode.Unusable(fmt.Errorf("looking for pods of earlier runs: %w", err))
+	}
+	o, err := p.machine().AdmitOptions(c, true)
+	if err != nil {
+		return admit.Plan{}, err
+	}
+	return admit.Decide(s.node, running, set.Pods, o), nil
+}

@@ -1,0 +1,67 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce/exitcode"
+	"github.com/runonce/runonce/runonce/report"
+)
+
+func (p *program) validateCommand() *cli.Command {
+	return &cli.Command{
+		Name: "validate", Usage: "check manifests and name every fault; needs no root",
+		ArgsUsage: "PATH...", Before: p.before, Action: p.validate,
+		Flags: slices.Concat([]cli.Flag{
+			outputFlag("table, json or yaml"),
+			&cli.BoolFlag{Name: "strict", Category: categoryInput, Usage: "take warnings for errors"},
+		}, inputFlags(), engineFlags()),
+	}
+}
+
+func (p *program) validate(c *cli.Context) error {
+	format, err := formatOf(c, "table", "json", "yaml")
+	if err != nil {
+		return err
+	}
+	if c.Args().Len() == 0 {
+		return exitcode.Usagef("no PATH given: name a directory of pod manifests, a file, or - for standard input")
+	}
+	set, err := manifests.ReadPaths(c.Context, c.Args().Slice(), p.inputOptions(c))
+	if cause := context.Cause(c.Context); cause != nil {
+		return cause
+	}
+	v := manifests.NewValidation(set, err, c.Bool("strict"))
+	err = p.write(format, v, func(report.Style) error { return p.faults(v, len(set.Pods)) })
+	switch {
+	case err != nil:
+		return err
+	case v.Err() != nil:
+		return exitcode.Error{Code: exitcode.Usage}
+	case len(set.Pods) == 0:
+		return exitcode.Usagef("no pod in %s", list(c.Args().Slice()))
+	}
+	return nil
+}
+
+// faults writes what was found, a line each, as a run would.
+func (p *program) faults(v manifests.Validation, pods int) error {
+	for _, f := range v.Faults {
+		text := f.String()
+		if f.Severity == manifests.SeverityWarning {
+			text = "warning: " + text
+		}
+		if _, err := fmt.Fprintln(p.io.Stdout, text); err != nil {
+			return err
+		}
+	}
+	if v.Err() == nil {
+		_, err := fmt.Fprintf(p.io.Stdout, "%d pods, no error\n", pods)
+		return err
+	}
+	return nil
+}

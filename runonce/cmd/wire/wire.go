@@ -1,0 +1,166 @@
+// Package wire puts the real engine, network, volumes and cgroups behind the commands.
+package wire
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/cgroup"
+	"github.com/runonce/runonce/runtime/ctrd"
+	"github.com/runonce/runonce/runtime/host"
+	"github.com/runonce/runonce/runtime/network"
+	"github.com/runonce/runonce/runtime/spec"
+	"github.com/runonce/runonce/runtime/volume"
+)
+
+// defaultRoot is the value of --root when none is given.
+const defaultRoot = "/var/lib/runonce"
+
+// The machine's files that containers get copies of.
+const (
+	hostsFile    = "/etc/hosts"
+	resolvConf   = "/etc/resolv.conf"
+	resolvedConf = "/run/systemd/resolve/resolv.conf"
+)
+
+// Open opens containerd: the embedded one, or the daemon at the place's address.
+func Open(ctx context.Context, p backend.Place) (backend.Backend, error) {
+	root, err := filepath.Abs(p.Root)
+	if err != nil {
+		return nil, fmt.Errorf("finding %q: %w", p.Root, err)
+	}
+	state, err := filepath.Abs(p.State)
+	if err != nil {
+		return nil, fmt.Errorf("finding %q: %w", p.State, err)
+	}
+	logDir, err := filepath.Abs(p.LogDir)
+	if err != nil {
+		return nil, fmt.Errorf("finding %q: %w", p.LogDir, err)
+	}
+	e, err := ctrd.Open(ctx, ctrd.Options{Root: root, State: state, Namespace: p.Namespace, Address: p.Address, Log: p.Log})
+	if err != nil {
+		return nil, err
+	}
+	return &engine{engine: e, root: root, state: state, logDir: logDir, log: p.Log}, nil
+}
+
+// engine is an open containerd.
+type engine struct {
+	engine *ctrd.Engine
+	root   string
+	state  string
+	logDir string
+	log    *slog.Logger
+}
+
+// Close lets containerd go.
+func (e *engine) Close() error { return e.engine.Close() }
+
+// pods is the runtime for several processes, and what it leaves to its network to clean up.
+type pods struct {
+	*runtime.Pods
+	network *network.Manager
+	locks   locks
+}
+
+// Sync brings the pod nearer to its spec, while no other process works on it.
+func (p pods) Sync(ctx context.Context, pod *v1.Pod) error {
+	release, err := p.locks.hold(ctx, pod)
+	if err != nil {
+		return err
+	}
+	defer release(false)
+	return p.Pods.Sync(ctx, pod)
+}
+
+// Stop ends and removes the pod, while no other process works on it.
+func (p pods) Stop(ctx context.Context, pod *v1.Pod) error {
+	release, err := p.locks.hold(ctx, pod)
+	if err != nil {
+		return err
+	}
+	err = p.Pods.Stop(ctx, pod)
+	release(err == nil)
+	return err
+}
+
+// Cleanup removes what pods that are gone have left behind.
+func (p pods) Cleanup(ctx context.Context) error { return p.network.Cleanup(ctx) }
+
+// Pods puts the rooms of the runtime together.
+func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods, error) {
+	tree, err := cgroup.Detect(cgroup.Root)
+	if err != nil {
+		return nil, err
+	}
+	tree.Parent = cgroupParent(e.root)
+	machine, err := host.Detect(os.DirFS("/"), tree.V2)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := network.HostIPs()
+	if err != nil {
+		return nil, fmt.Errorf("finding the machine's addresses: %w", err)
+	}
+	net := network.New(network.Options{
+		StateDir: filepath.Join(e.state, "network"), DataDir: filepath.Join(e.root, "network"), HostIPs: ips, Log: e.log,
+	})
+	p, err := runtime.New(ctx, runtime.Options{
+		Engine: e.engine, Images: e.engine, Sandboxes: net, Cgroups: tree, Objects: o.Objects,
+		Volumes: &volume.Manager{Root: e.root, Objects: o.Objects, Allocatable: o.Node.Status.Allocatable},
+		Node:    node(o.Node, ips),
+		Host: runtime.Host{
+			Host: machine, CgroupV2: tree.V2, CgroupOptions: tree.Options, ResolvConf: resolvConfOf(os.ReadFile), HostsFile: hostsFile,
+			SeccompDir: filepath.Join(e.root, "seccomp"),
+		},
+		Root: e.root, LogDir: e.logDir, LocalImages: o.LocalImages, Log: e.log, Trace: o.Trace,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pods{p, net, locks{filepath.Join(e.state, "locks")}}, nil
+}
+
+// cgroupParent returns the cgroup for the pods of a root. The same manifests give the same
+// pods in every root, which must not share their cgroups.
+func cgroupParent(root string) string {
+	if root == defaultRoot {
+		return cgroup.DefaultParent
+	}
+	sum := sha256.Sum256([]byte(root))
+	return cgroup.DefaultParent + "-" + hex.EncodeToString(sum[:4])
+}
+
+func node(n *v1.Node, ips []string) spec.Node {
+	memory := n.Status.Capacity[v1.ResourceMemory]
+	return spec.Node{Name: n.Name, IPs: ips, MemoryCapacity: memory.Value(), Allocatable: n.Status.Allocatable}
+}
+
+// resolvConfOf returns the resolver configuration that holds in other network namespaces,
+// too: not the one of systemd-resolved's stub, which listens on the machine's loopback.
+func resolvConfOf(read func(string) ([]byte, error)) string {
+	text, err := read(resolvConf)
+	if err != nil {
+		return resolvConf
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) > 1 && f[0] == "nameserver" && !strings.HasPrefix(f[1], "127.0.0.53") {
+			return resolvConf
+		}
+	}
+	if _, err := read(resolvedConf); err != nil {
+		return resolvConf
+	}
+	return resolvedConf
+}
