@@ -1,0 +1,89 @@
+// Command box is what the test images run: one static program with several applets. The
+// applet is the name that the program was called by or, when that is none, its first
+// argument.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// exitCode is an error that asks for a certain exit code and says nothing.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+type applet struct {
+	usage string
+	run   func(args []string) error
+}
+
+func applets() map[string]applet {
+	return map[string]applet{
+		"web":     {"[-addr :8080] [-dir /www] [-ready FILE] [-delay D]  serve DIR, /healthz and /readyz over HTTP", web},
+		"get":     {"[-timeout 5s] [-status 200] URL  print what an HTTP GET answers", get},
+		"tcp":     {"ADDRESS  connect to an address and say so", tcp},
+		"exit":    {"CODE [TEXT...]  print TEXT and exit with CODE", exit},
+		"crash":   {"[TEXT...]  panic with a stack trace", crash},
+		"kill":    {"SIGNUM  end by a signal", kill},
+		"sleep":   {"[DURATION]  sleep, for ever without one; SIGTERM ends it with 0", sleep},
+		"stay":    {"[DURATION]  sleep and ignore SIGTERM", stay},
+		"echo":    {"TEXT...  print TEXT", echo},
+		"error":   {"TEXT...  print TEXT to stderr", stderr},
+		"cat":     {"FILE...  print files", cat},
+		"write":   {"FILE TEXT...  write TEXT into FILE, making its directory", write},
+		"append":  {"FILE TEXT...  append TEXT to FILE", appendTo},
+		"render":  {"FROM TO  copy a file and replace $NAME by environment variables", render},
+		"await":   {"FILE  wait until FILE exists", await},
+		"gone":    {"FILE  fail when FILE exists", gone},
+		"produce": {"[-every 1s] [-n 0] FILE  append numbered lines to FILE", produce},
+		"consume": {"[-n 0] FILE  print lines as they are appended to FILE", consume},
+		"flaky":   {"FILE N  fail until called N times, counting in FILE", flaky},
+		"flood":   {"[-n 1000] [-size 80] [-stderr]  print many lines", flood},
+		"alloc":   {"MIB  take so much memory, then sleep", alloc},
+		"burn":    {"[DURATION]  keep one core busy", burn},
+		"inspect": {"[-out FILE] [-stat PATHS] [-sysctl NAMES] [-hold]  print as JSON what is seen from inside", inspect},
+		"do":      {"\"APPLET ARGS\"...  run applets one after the other", do},
+	}
+}
+
+func main() {
+	args := os.Args
+	all := applets()
+	name := filepath.Base(args[0])
+	if _, ok := all[name]; !ok {
+		args = args[1:]
+		if len(args) == 0 {
+			usage(all)
+			os.Exit(2)
+		}
+		name = args[0]
+	}
+	os.Exit(run(all, name, args[1:]))
+}
+
+func run(all map[string]applet, name string, args []string) int {
+	a, ok := all[name]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "box: no applet %q\n", name)
+		return 2
+	}
+	err := a.run(args)
+	var code exitCode
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
+	}
+	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+	return 1
+}
+
+func usage(all map[string]applet) {
+	for name, a := range all {
+		fmt.Fprintf(os.Stderr, "box %s %s\n", name, a.usage)
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func web(args []string) error {
+	set := flag.NewFlagSet("web", flag.ContinueOnError)
+	addr := set.String("addr", ":8080", "listen address")
+	dir := set.String("dir", "/www", "directory to serve")
+	ready := set.String("ready", "", "file that must exist for /readyz to answer 200")
+	delay := set.Duration("delay", 0, "wait before listening")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(*delay):
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServer(http.Dir(*dir)))
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := os.Stat(*ready); *ready != "" && err != nil {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ready")
+	})
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "tcp", *addr)
+	if err != nil {
+		return err
+	}
+	fmt.Println("serving", *dir, "on", l.Addr())
+	s := &http.Server{Handler: logged(mux)}
+	go func() {
+		<-ctx.Done()
+		_ = s.Shutdown(context.WithoutCancel(ctx))
+	}()
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	fmt.Println("stopped")
+	return nil
+}
+
+func logged(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println(r.Method, r.URL.Path)
+		h.ServeHTTP(w, r)
+	})
+}
+
+func get(args []string) error {
+	set := flag.NewFlagSet("get", flag.ContinueOnError)
+	timeout := set.Duration("timeout", 5*time.Second, "for the whole request")
+	want := set.Int("status", http.StatusOK, "status that is a success")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, set.Arg(0), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(os.Stdout, resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		return err
+	}
+	if resp.StatusCode != *want {
+		return fmt.Errorf("%s: %s", set.Arg(0), resp.Status)
+	}
+	return nil
+}
+
+func tcp(args []string) error {
+	if len(args) != 1 {
+		return errors.New("usage: tcp ADDRESS")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var dial net.Dialer
+	c, err := dial.DialContext(ctx, "tcp", args[0])
+	if err != nil {
+		return err
+	}
+	fmt.Println("connected to", c.RemoteAddr())
+	return c.Close()
+}
