@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// leftBehind counts the containers that run in the cgroups and adds up the memory of all
+// other processes there: shims, loggers, monitors.
+func (m *meter) leftBehind(groups []string) (running int, bytes int64, err error) {
+	for _, g := range groups {
+		pids, err := m.processes(g)
+		if err != nil {
+			return 0, 0, err
+		}
+		for _, pid := range pids {
+			exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+			if err != nil || pid == os.Getpid() || m.ignored[pid] {
+				continue // it has ended, or is no part of what is measured
+			}
+			if filepath.Base(exe) == "pause" {
+				running++
+				continue
+			}
+			bytes += pss(pid)
+		}
+	}
+	return running, bytes, nil
+}
+
+// processes returns the processes of a cgroup and of all below it.
+func (m *meter) processes(group string) ([]int, error) {
+	var pids []int
+	err := filepath.WalkDir(filepath.Join(m.root, group), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil // a cgroup may go while we look
+		}
+		b, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		if err != nil {
+			return nil
+		}
+		for f := range strings.FieldsSeq(string(b)) {
+			pid, err := strconv.Atoi(f)
+			if err != nil {
+				return fmt.Errorf("reading the processes of %q: %w", path, err)
+			}
+			pids = append(pids, pid)
+		}
+		return nil
+	})
+	return pids, err
+}
+
+// pss returns a process's share of memory in bytes, 0 when it has ended.
+func pss(pid int) int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) > 1 && f[0] == "Pss:" {
+			kib, err := strconv.ParseInt(f[1], 10, 64)
+			if err != nil {
+				return 0
+			}
+			return kib << 10
+		}
+	}
+	return 0
+}

@@ -1,0 +1,53 @@
+package daemon_test
+
+import (
+	"net"
+	"os"
+	"testing"
+
+	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/hack/testimages"
+)
+
+func TestStart(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 || testing.Short() {
+		t.Skip("needs root")
+	}
+	root, err := testimages.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []daemon.Version{daemon.Current, daemon.Debian} {
+		t.Run(string(v), func(t *testing.T) {
+			t.Parallel()
+			bin, err := daemon.Find(t.Context(), root, v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir, err := os.MkdirTemp("/run", "daemon-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			d, err := daemon.Start(t.Context(), bin, dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var dialer net.Dialer
+			if c, err := dialer.DialContext(t.Context(), "unix", d.Socket); err != nil || c.Close() != nil {
+				t.Error(err)
+			}
+			if err := d.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	t.Parallel()
+	if _, err := daemon.Start(t.Context(), "/nonexistent", t.TempDir()); err == nil {
+		t.Error("no error")
+	}
+}

@@ -1,0 +1,41 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/runonce/runonce/hack/testimages"
+)
+
+// Serve runs a daemon of the version for as long as the test, with everything of its own in
+// a directory with a short path.
+func Serve(t testing.TB, v Version) *Daemon {
+	t.Helper()
+	root, err := testimages.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := Find(t.Context(), root, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("/run", "rd-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Start(t.Context(), bin, dir)
+	if err != nil {
+		t.Fatal(errors.Join(err, os.RemoveAll(dir)))
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(d.Stop(), os.RemoveAll(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// Dir returns the daemon's directory.
+func (d *Daemon) Dir() string { return filepath.Dir(d.Socket) }

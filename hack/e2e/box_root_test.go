@@ -1,0 +1,240 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/runonce/runonce/hack/testimages"
+)
+
+// limit bounds each command. It is generous: one that meets it hangs.
+const limit = 2 * time.Minute
+
+// program builds the program once, from the source as it is.
+var program = sync.OnceValues(func() (string, error) {
+	root, err := testimages.Root()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(root, "bin", "runonce-e2e")
+	cmd := exec.Command("go", "build", "-o", path, ".")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the program: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// images writes the archives of the test images once.
+var images = sync.OnceValues(func() (string, error) {
+	root, err := testimages.Root()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, "bin", "images-e2e")
+	_, err = testimages.Write(context.Background(), dir, "box")
+	return dir, err
+})
+
+// box is a place for runonce of a test's own: nothing of it touches another's.
+type box struct {
+	dir     string
+	address string // of a daemon; empty for the embedded engine
+	before  machine
+}
+
+// newBox makes a place. When the test ends everything is taken down, and the machine must
+// be as it was before.
+func newBox(t *testing.T, address string) *box {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	if testing.Short() {
+		t.Skip("starts containers")
+	}
+	// The paths of sockets must be short.
+	dir, err := os.MkdirTemp("/run", "ro-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &box{dir: dir, address: address}
+	b.before = b.look(t)
+	t.Cleanup(func() {
+		if r := b.run(t, "down", "--all"); r.code != 0 {
+			t.Errorf("down --all: exit code %d\n%s", r.code, r.stderr)
+		}
+		b.unchanged(t)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// flags are those that every command gets.
+func (b *box) flags() []string {
+	f := []string{"--root", b.dir + "/root", "--state", b.dir + "/state", "--log-dir", b.dir + "/logs"}
+	if b.address != "" {
+		f = append(f, "--address", b.address)
+	}
+	return f
+}
+
+// result is what a command left.
+type result struct {
+	code   int
+	stdout string
+	stderr string
+	report report
+}
+
+// report is the part of a report, or of the list of ps, that the tests look at.
+type report struct {
+	ExitCode int `json:"exitCode"`
+	Pods     []struct {
+		Name       string `json:"name"`
+		Containers []struct {
+			State    string `json:"state"`
+			ExitCode *int   `json:"exitCode"`
+		} `json:"containers"`
+	} `json:"pods"`
+	Results []struct {
+		Namespace  string `json:"namespace"`
+		Name       string `json:"name"`
+		UID        string `json:"uid"`
+		Outcome    string `json:"outcome"`
+		Reason     string `json:"reason"`
+		Message    string `json:"message"`
+		Restarts   int    `json:"restarts"`
+		Containers []struct {
+			Name     string   `json:"name"`
+			State    string   `json:"state"`
+			ExitCode *int     `json:"exitCode"`
+			LogTail  []string `json:"logTail"`
+		} `json:"containers"`
+		Status struct {
+			ContainerStatuses []struct {
+				ContainerID string `json:"containerID"`
+				State       struct {
+					Running *struct {
+						StartedAt string `json:"startedAt"`
+					} `json:"running"`
+				} `json:"state"`
+			} `json:"containerStatuses"`
+		} `json:"status"`
+	} `json:"results"`
+}
+
+// outcomes are "name=Outcome" for each result.
+func (r report) outcomes() []string {
+	out := make([]string, 0, len(r.Results))
+	for _, p := range r.Results {
+		out = append(out, p.Name+"="+p.Outcome)
+	}
+	return out
+}
+
+// command makes a runonce command with the flags of the box.
+func (b *box) command(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The clean-up runs when the test's own context is done.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, path, append(append([]string{name}, b.flags()...), args...)...)
+	// The engine and node come from the flags alone.
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir}
+	return cmd
+}
+
+// run runs a command to its end.
+func (b *box) run(t *testing.T, name string, args ...string) result {
+	t.Helper()
+	cmd := b.command(t, name, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s: %v", cmd, err)
+	}
+	return finished(t, cmd, stdout.String(), stderr.String())
+}
+
+func finished(t *testing.T, cmd *exec.Cmd, stdout, stderr string) result {
+	t.Helper()
+	r := result{code: cmd.ProcessState.ExitCode(), stdout: stdout, stderr: stderr}
+	if strings.HasPrefix(stdout, "{") {
+		if err := json.Unmarshal([]byte(stdout), &r.report); err != nil {
+			t.Fatalf("%s: decoding the report: %v\n%s", cmd, err, stdout)
+		}
+	}
+	return r
+}
+
+// up runs the pods of the directory and wants the exit code.
+func (b *box) up(t *testing.T, dir string, code int, args ...string) result {
+	t.Helper()
+	r := b.run(t, "run", b.upArgs(t, dir, args...)...)
+	if r.code != code {
+		t.Fatalf("run: exit code %d, want %d\n%s\n%s", r.code, code, r.stdout, r.stderr)
+	}
+	if r.report.ExitCode != code {
+		t.Errorf("the report says exit code %d, the program %d", r.report.ExitCode, code)
+	}
+	return r
+}
+
+func (b *box) upArgs(t *testing.T, dir string, args ...string) []string {
+	t.Helper()
+	archives, err := images()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(append([]string{"-o", "json", "--images-dir", archives, "--capacity", "cpu=8,memory=16Gi,pods=200"}, args...), dir)
+}
+
+// pod is a manifest on the host network with one container of the box image.
+func pod(name, policy string, args ...string) string {
+	quoted, err := json.Marshal(args)
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  hostNetwork: true
+  restartPolicy: %s
+  terminationGracePeriodSeconds: 2
+  containers:
+  - {name: main, image: localhost/box:1, args: %s}
+`, name, policy, quoted)
+}
+
+// directory writes manifests into a directory of their own.
+func directory(t *testing.T, manifests ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i, m := range manifests {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.yaml", i)), []byte(m), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}

@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// machine is what pods could leave behind on it.
+type machine struct {
+	Mounts    []string
+	Links     []string
+	Netns     []string
+	Processes []string
+	Cgroups   []string
+	Rules     []string
+}
+
+// look takes stock of the machine.
+func (b *box) look(t *testing.T) machine {
+	t.Helper()
+	return machine{
+		Mounts: b.mounts(t), Links: names(t, "/sys/class/net"), Netns: names(t, "/run/netns"), Processes: b.processes(t),
+		Cgroups: cgroups(t), Rules: rules(t),
+	}
+}
+
+// unchanged fails the test when the machine is not as it was before, or when the box
+// keeps anything of a pod. Processes may take a moment to be reaped.
+func (b *box) unchanged(t *testing.T) {
+	t.Helper()
+	var diff string
+	for range 50 {
+		if diff = cmp.Diff(b.before, b.look(t)); diff == "" {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if diff != "" {
+		t.Errorf("the machine is not as it was (-before +after):\n%s", diff)
+	}
+	for _, place := range []string{"root/pods", "state/pods", "state/runc"} {
+		if left := files(t, filepath.Join(b.dir, place)); len(left) > 0 {
+			t.Errorf("left in %s: %v", place, left)
+		}
+	}
+}
+
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			found = append(found, path)
+		}
+		return err
+	})
+	if err != nil && !os.IsNotExist(err) {
+		t.Error(err)
+	}
+	return found
+}
+
+// mounts lists the mount points below the box.
+func (b *box) mounts(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var points []string
+	for line := range strings.Lines(string(text)) {
+		if point := strings.Fields(line)[4]; strings.HasPrefix(point, b.dir) {
+			points = append(points, point)
+		}
+	}
+	slices.Sort(points)
+	return points
+}
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	all := make([]string, 0, len(entries))
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+// processes lists the shims of the box and the processes of its containers. Those are
+// known by what is mounted in them, whatever became of their shim. A zombie waits for its
+// parent and is nobody's leftover.
+func (b *box) processes(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	for _, pid := range names(t, "/proc") {
+		line, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
+		if err != nil || len(line) == 0 {
+			continue
+		}
+		mounts, err := os.ReadFile(filepath.Join("/proc", pid, "mountinfo"))
+		if err != nil {
+			continue
+		}
+		cmd := strings.ReplaceAll(strings.TrimRight(string(line), "\x00"), "\x00", " ")
+		shim := strings.Contains(cmd, b.dir) && strings.Contains(cmd, "shim")
+		if shim || strings.HasPrefix(cmd, "/bin/box") && strings.Contains(string(mounts), b.dir) {
+			found = append(found, pid+" "+cmd)
+		}
+	}
+	return found
+}
+
+// containers lists the processes of the box's containers.
+func (b *box) containers(t *testing.T) []string {
+	t.Helper()
+	return slices.DeleteFunc(b.processes(t), func(p string) bool { return !strings.Contains(p, " /bin/box") })
+}
+
+// cgroups lists the directories of pods below every hierarchy.
+func cgroups(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
+		// What went away meanwhile is no leftover.
+		if err == nil && e.IsDir() && strings.Contains(path, "/runonce") {
+			found = append(found, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// rules lists the rules of the NAT table but for counters.
+func rules(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "iptables-save", "-t", "nat").Output()
+	if err != nil {
+		return nil // no iptables, no rules
+	}
+	var found []string
+	for line := range strings.Lines(string(out)) {
+		if strings.HasPrefix(line, "-A") {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return found
+}

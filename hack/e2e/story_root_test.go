@@ -1,0 +1,232 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// ids are the container IDs and start times of a report, by pod.
+func (r report) ids() map[string]string {
+	ids := map[string]string{}
+	for _, p := range r.Results {
+		for _, c := range p.Status.ContainerStatuses {
+			if c.State.Running != nil {
+				ids[p.Name] += c.ContainerID + " " + c.State.Running.StartedAt
+			}
+		}
+	}
+	return ids
+}
+
+func TestRunTwiceAndChange(t *testing.T) {
+	b := newBox(t, "")
+	a, old, gone := pod("a", "Always", "sleep"), pod("b", "Always", "sleep"), pod("job", "Never", "exit", "0")
+	first := b.up(t, directory(t, a, old, gone), 0, "--until", "completed")
+	again := b.up(t, directory(t, a, old, gone), 0, "--until", "completed")
+	if diff := cmp.Diff(first.report.ids(), again.report.ids()); diff != "" {
+		t.Errorf("running the same again changed containers (-first +again):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"a=Ready", "b=Ready", "job=Succeeded"}, again.report.outcomes()); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	changed := b.up(t, directory(t, a, pod("b", "Always", "stay"), gone), 0, "--until", "completed")
+	before, after := first.report.ids(), changed.report.ids()
+	if before["a"] != after["a"] || before["b"] == after["b"] {
+		t.Errorf("a: %s -> %s, want it kept\nb: %s -> %s, want it replaced", before["a"], after["a"], before["b"], after["b"])
+	}
+	if got := b.processes(t); len(got) != 4 {
+		t.Errorf("want two shims and two containers:\n%s", strings.Join(got, "\n"))
+	}
+}
+
+func TestKilledHalfWayThenRunAgain(t *testing.T) {
+	const pods = 12
+	manifests := make([]string, 0, pods)
+	for i := range pods {
+		manifests = append(manifests, pod(fmt.Sprintf("p%02d", i), "Always", "sleep"))
+	}
+	b := newBox(t, "")
+	dir := directory(t, manifests...)
+	for round := range 5 {
+		cmd := b.command(t, "run", b.upArgs(t, dir)...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// Anywhere from the first instant to the last container.
+		time.Sleep(time.Duration(20+rand.IntN(500)) * time.Millisecond)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		got := b.up(t, dir, 0)
+		if n := len(got.report.ids()); n != pods {
+			t.Errorf("round %d: %d pods run, want %d", round, n, pods)
+		}
+		if got := b.processes(t); len(got) != 2*pods {
+			t.Errorf("round %d: want a shim and a container for each of %d pods:\n%s", round, pods, strings.Join(got, "\n"))
+		}
+		if round < 4 {
+			if r := b.run(t, "down", dir); r.code != 0 {
+				t.Fatalf("down: exit code %d\n%s", r.code, r.stderr)
+			}
+			b.unchanged(t)
+		}
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		t.Run(sig.String(), func(t *testing.T) {
+			b := newBox(t, "")
+			dir := directory(t, pod("quick", "Never", "exit", "0"), pod("slow", "Never", "sleep"))
+			cmd := b.command(t, "run", b.upArgs(t, dir, "--until", "completed")...)
+			var stdout, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			b.awaitProcess(t, "/bin/box sleep")
+			time.Sleep(200 * time.Millisecond)
+			if err := cmd.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			r := finished(t, cmd, stdout.String(), stderr.String())
+			if r.code != want || r.report.ExitCode != want {
+				t.Errorf("exit code %d, in the report %d; want %d\n%s", r.code, r.report.ExitCode, want, r.stderr)
+			}
+			if diff := cmp.Diff([]string{"quick=Succeeded", "slow=Canceled"}, r.report.outcomes()); diff != "" {
+				t.Errorf("outcomes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// awaitProcess waits until a process with the command line runs.
+func (b *box) awaitProcess(t *testing.T, command string) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if slices.ContainsFunc(b.processes(t), func(p string) bool { return strings.HasSuffix(p, " "+command) }) {
+			return
+		}
+	}
+	t.Fatalf("no process %q", command)
+}
+
+func TestSecondBesideFirst(t *testing.T) {
+	b := newBox(t, "")
+	first := b.command(t, "run", b.upArgs(t, directory(t, pod("long", "Never", "sleep", "4s")), "--until", "completed")...)
+	var stdout, stderr bytes.Buffer
+	first.Stdout, first.Stderr = &stdout, &stderr
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitProcess(t, "/bin/box sleep 4s")
+	b.up(t, directory(t, pod("beside", "Always", "sleep")), 0)
+	if r := b.run(t, "ps", "-o", "json"); r.code != 0 || !strings.Contains(r.stdout, `"long"`) || !strings.Contains(r.stdout, `"beside"`) {
+		t.Errorf("ps beside a run: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	// This one is served by the first, and has to go on alone when that ends.
+	second := b.up(t, directory(t, pod("outlives", "Never", "sleep", "6s")), 0, "--until", "completed")
+	if diff := cmp.Diff([]string{"outlives=Succeeded"}, second.report.outcomes()); diff != "" {
+		t.Errorf("outcomes of the second (-want +got):\n%s", diff)
+	}
+	if err := first.Wait(); err != nil {
+		t.Errorf("the first: %v\n%s", err, stderr.String())
+	}
+	if got := finished(t, first, stdout.String(), stderr.String()).report.outcomes(); !slices.Equal(got, []string{"long=Succeeded"}) {
+		t.Errorf("outcomes of the first: %v", got)
+	}
+}
+
+func TestEndsWhileNobodyWatches(t *testing.T) {
+	b := newBox(t, "")
+	b.up(t, directory(t, pod("later", "Never", "do", "sleep 1s", "exit 7")), 0)
+	time.Sleep(2 * time.Second)
+	for range 2 {
+		r := b.run(t, "ps", "-o", "json")
+		if r.code != 0 || len(r.report.Pods) != 1 {
+			t.Fatalf("ps: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+		}
+		c := r.report.Pods[0].Containers[0]
+		if c.State != "Terminated" || c.ExitCode == nil || *c.ExitCode != 7 {
+			t.Errorf("ps shows %+v, want exit code 7", c)
+		}
+	}
+}
+
+func TestCriticalPodPreempts(t *testing.T) {
+	b := newBox(t, "")
+	small := func(name string, mib int) string {
+		return strings.Replace(pod(name, "Always", "sleep"), "args:", fmt.Sprintf("resources: {requests: {memory: %dMi}}, args:", mib), 1)
+	}
+	manifests := make([]string, 0, 10)
+	for i := range 10 {
+		manifests = append(manifests, small(fmt.Sprintf("small%d", i), 100))
+	}
+	dir := directory(t, manifests...)
+	b.up(t, dir, 0, "--capacity", "cpu=4,memory=1150Mi,pods=20")
+	critical := strings.Replace(small("critical", 300), "spec:\n", "spec:\n  priorityClassName: system-node-critical\n", 1)
+	got := b.up(t, directory(t, critical), 3, "--capacity", "cpu=4,memory=1150Mi,pods=20")
+	counts := map[string]int{}
+	for _, p := range got.report.Results {
+		counts[p.Outcome]++
+	}
+	if counts["Running"] != 1 || counts["Preempted"] != 3 {
+		t.Errorf("outcomes %v, want the critical pod running and three preempted\n%s", got.report.outcomes(), got.stdout)
+	}
+	if got := b.containers(t); len(got) != 8 {
+		t.Errorf("want 8 containers left:\n%s", strings.Join(got, "\n"))
+	}
+}
+
+func TestEngineCannotBeUsed(t *testing.T) {
+	b := newBox(t, "")
+	dead := filepath.Join(b.dir, "dead.sock")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u, ok := l.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(false)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	foreign := filepath.Join(b.dir, "foreign.sock")
+	if l, err = (&net.ListenConfig{}).Listen(t.Context(), "unix", foreign); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("220 not containerd\r\n"))
+		}
+	}()
+	file := filepath.Join(b.dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := directory(t, pod("a", "Always", "sleep"))
+	for _, address := range []string{filepath.Join(b.dir, "none.sock"), dead, foreign, file} {
+		r := b.run(t, "run", "--address", address, dir)
+		if r.code != 4 || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, address) {
+			t.Errorf("%s: exit code %d, want 4 and one line that names it\n%s%s", address, r.code, r.stdout, r.stderr)
+		}
+	}
+}

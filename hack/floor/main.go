@@ -1,0 +1,150 @@
+// Command floor starts containers on a containerd daemon with nothing but the client's
+// own calls: no sandbox, no log, no network of its own. It is the yardstick of hack/bench,
+// what starting so many containers costs before anybody adds anything.
+//
+//	floor -address SOCKET -namespace NS import FILE...
+//	floor -address SOCKET -namespace NS -image REF [-n 30] [-parallel 4] start
+//	floor -address SOCKET -namespace NS [-parallel 4] down
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sync/errgroup"
+)
+
+type options struct {
+	address   string
+	namespace string
+	image     string
+	n         int
+	parallel  int
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.address, "address", "/run/containerd/containerd.sock", "the daemon's socket")
+	flag.StringVar(&o.namespace, "namespace", "floor", "containerd namespace")
+	flag.StringVar(&o.image, "image", "", "image to start, present in the namespace")
+	flag.IntVar(&o.n, "n", 1, "containers to start")
+	flag.IntVar(&o.parallel, "parallel", 4, "containers in flight")
+	flag.Parse()
+	if err := run(context.Background(), o, flag.Args()); err != nil {
+		fmt.Fprintf(os.Stderr, "floor: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options, args []string) error {
+	if len(args) == 0 {
+		return errors.New("no command: import, start or down")
+	}
+	c, err := client.New(o.address, client.WithTimeout(5*time.Second))
+	if err != nil {
+		return fmt.Errorf("connecting to %q: %w", o.address, err)
+	}
+	ctx = namespaces.WithNamespace(ctx, o.namespace)
+	switch args[0] {
+	case "import":
+		err = importImages(ctx, c, args[1:])
+	case "start":
+		err = start(ctx, c, o)
+	case "down":
+		err = down(ctx, c, o)
+	default:
+		err = fmt.Errorf("unknown command %q", args[0])
+	}
+	return errors.Join(err, c.Close())
+}
+
+func importImages(ctx context.Context, c *client.Client, files []string) error {
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		images, err := c.Import(ctx, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("importing %q: %w", name, err)
+		}
+		for _, img := range images {
+			if err := client.NewImage(c, img).Unpack(ctx, ""); err != nil {
+				return fmt.Errorf("unpacking %q: %w", img.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func start(ctx context.Context, c *client.Client, o options) error {
+	ctx, done, err := c.WithLease(ctx)
+	if err != nil {
+		return fmt.Errorf("taking a lease: %w", err)
+	}
+	img, err := c.GetImage(ctx, o.image)
+	if err != nil {
+		return fmt.Errorf("finding image %q: %w", o.image, err)
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(o.parallel)
+	for i := range o.n {
+		group.Go(func() error { return startOne(groupCtx, c, img, fmt.Sprintf("floor-%03d", i)) })
+	}
+	return errors.Join(group.Wait(), done(ctx))
+}
+
+func startOne(ctx context.Context, c *client.Client, img client.Image, id string) error {
+	container, err := c.NewContainer(ctx, id,
+		client.WithImage(img),
+		client.WithNewSnapshot(id, img),
+		client.WithNewSpec(oci.WithImageConfig(img), oci.WithHostNamespace(specs.NetworkNamespace)),
+	)
+	if err != nil {
+		return fmt.Errorf("making container %q: %w", id, err)
+	}
+	task, err := container.NewTask(ctx, cio.NullIO)
+	if err != nil {
+		return fmt.Errorf("making task %q: %w", id, err)
+	}
+	if err := task.Start(ctx); err != nil {
+		return fmt.Errorf("starting task %q: %w", id, err)
+	}
+	status, err := task.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("asking for task %q: %w", id, err)
+	}
+	if status.Status != client.Running {
+		return fmt.Errorf("task %q is %s", id, status.Status)
+	}
+	return nil
+}
+
+func down(ctx context.Context, c *client.Client, o options) error {
+	all, err := c.Containers(ctx)
+	if err != nil {
+		return fmt.Errorf("listing containers: %w", err)
+	}
+	var group errgroup.Group
+	group.SetLimit(o.parallel)
+	for _, container := range all {
+		group.Go(func() error {
+			if task, err := container.Task(ctx, nil); err == nil {
+				if _, err := task.Delete(ctx, client.WithProcessKill); err != nil {
+					return fmt.Errorf("deleting task %q: %w", container.ID(), err)
+				}
+			}
+			return container.Delete(ctx, client.WithSnapshotCleanup)
+		})
+	}
+	return group.Wait()
+}

@@ -1,0 +1,252 @@
+// Package ociimage makes OCI image archives without a container engine, for tests and for
+// the demo. The same input gives the same bytes on every machine.
+package ociimage
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	goruntime "runtime"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	imagespec "github.com/opencontainers/image-spec/specs-go"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// annotationImageName holds the full reference for containerd; the ref.name annotation of
+// the OCI specification alone may be a mere tag.
+const annotationImageName = "io.containerd.image.name"
+
+// Compression is how a layer is compressed.
+type Compression string
+
+// The compressions of layers.
+const (
+	Gzip Compression = "gzip"
+	Zstd Compression = "zstd"
+	None Compression = "none"
+)
+
+// File is one entry of an image's layer.
+type File struct {
+	// Path is where the file is in the image; a leading slash is optional. Parents that
+	// are not listed are made with mode 0755.
+	Path string
+	// Mode holds the permissions and the type: a directory, a symbolic link (whose target
+	// is Link) or a regular file. Zero is a regular file of mode 0644.
+	Mode fs.FileMode
+	Body []byte
+	Link string
+	UID  int
+	GID  int
+}
+
+// Image is everything that goes into an archive.
+type Image struct {
+	// Ref is the full reference under which the image is imported.
+	Ref string
+	// Architecture is a GOARCH; empty is the one of this program.
+	Architecture string
+	// Layers are applied in order. Files, when there are any, are one layer on top.
+	Layers [][]File
+	Files  []File
+	// Config is the image's part of the configuration: user, entrypoint, env and so on.
+	Config v1.ImageConfig
+	// Created is written into the configuration; zero leaves it out.
+	Created time.Time
+	// Compression of the layers; empty is Gzip.
+	Compression Compression
+}
+
+// Build writes the image as a tar archive in the OCI layout. It does not close w.
+func Build(w io.Writer, img Image) error {
+	return BuildAll(w, img)
+}
+
+// BuildAll writes one archive that holds all the images.
+func BuildAll(w io.Writer, images ...Image) error {
+	l := layout{blobs: map[digest.Digest][]byte{}}
+	for _, img := range images {
+		if err := l.add(img); err != nil {
+			return fmt.Errorf("building image %q: %w", img.Ref, err)
+		}
+	}
+	return l.write(w)
+}
+
+// sum computes the digest without go-digest's registry of hashes, which knows only those
+// that something else imports.
+func sum(body []byte) digest.Digest {
+	h := sha256.Sum256(body)
+	return digest.NewDigestFromBytes(digest.SHA256, h[:])
+}
+
+// layout collects the blobs of an OCI layout in order of their making.
+type layout struct {
+	blobs     map[digest.Digest][]byte
+	order     []digest.Digest
+	manifests []v1.Descriptor
+}
+
+func (l *layout) blob(mediaType string, body []byte) v1.Descriptor {
+	d := sum(body)
+	if _, ok := l.blobs[d]; !ok {
+		l.blobs[d] = body
+		l.order = append(l.order, d)
+	}
+	return v1.Descriptor{MediaType: mediaType, Digest: d, Size: int64(len(body))}
+}
+
+func (l *layout) blobJSON(mediaType string, v any) (v1.Descriptor, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return v1.Descriptor{}, fmt.Errorf("encoding %s: %w", mediaType, err)
+	}
+	return l.blob(mediaType, body), nil
+}
+
+// pack makes the image's configuration and its layers.
+func (img Image) pack() (v1.Image, []layer, error) {
+	files := img.Layers
+	if len(img.Files) > 0 {
+		files = append(files[:len(files):len(files)], img.Files)
+	}
+	config := v1.Image{
+		Platform: v1.Platform{Architecture: img.arch(), OS: "linux"},
+		Config:   img.Config,
+		RootFS:   v1.RootFS{Type: "layers"},
+	}
+	if !img.Created.IsZero() {
+		created := img.Created.UTC()
+		config.Created = &created
+	}
+	layers := make([]layer, 0, len(files))
+	for _, f := range files {
+		packed, err := packLayer(f, img.Compression)
+		if err != nil {
+			return v1.Image{}, nil, err
+		}
+		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, packed.diffID)
+		layers = append(layers, packed)
+	}
+	return config, layers, nil
+}
+
+func (img Image) arch() string {
+	if img.Architecture == "" {
+		return goruntime.GOARCH
+	}
+	return img.Architecture
+}
+
+func (l *layout) add(img Image) error {
+	config, layers, err := img.pack()
+	if err != nil {
+		return err
+	}
+	manifest := v1.Manifest{
+		Versioned: imagespec.Versioned{SchemaVersion: 2},
+		MediaType: v1.MediaTypeImageManifest,
+	}
+	for _, packed := range layers {
+		manifest.Layers = append(manifest.Layers, l.blob(packed.mediaType, packed.body))
+	}
+	if manifest.Config, err = l.blobJSON(v1.MediaTypeImageConfig, config); err != nil {
+		return err
+	}
+	desc, err := l.blobJSON(v1.MediaTypeImageManifest, manifest)
+	if err != nil {
+		return err
+	}
+	desc.Platform = &v1.Platform{Architecture: img.arch(), OS: "linux"}
+	desc.Annotations = map[string]string{
+		annotationImageName:  img.Ref,
+		v1.AnnotationRefName: img.Ref,
+	}
+	l.manifests = append(l.manifests, desc)
+	return nil
+}
+
+func (l *layout) write(w io.Writer) error {
+	index, err := json.Marshal(v1.Index{
+		Versioned: imagespec.Versioned{SchemaVersion: 2},
+		MediaType: v1.MediaTypeImageIndex,
+		Manifests: l.manifests,
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the index: %w", err)
+	}
+	version, err := json.Marshal(v1.ImageLayout{Version: v1.ImageLayoutVersion})
+	if err != nil {
+		return fmt.Errorf("encoding the layout's version: %w", err)
+	}
+	t := tar.NewWriter(w)
+	for _, f := range []File{
+		{Path: v1.ImageLayoutFile, Body: version},
+		{Path: v1.ImageIndexFile, Body: index},
+	} {
+		if err := writeEntry(t, f); err != nil {
+			return err
+		}
+	}
+	for _, d := range l.order {
+		path := v1.ImageBlobsDir + "/" + d.Algorithm().String() + "/" + d.Encoded()
+		if err := writeEntry(t, File{Path: path, Body: l.blobs[d]}); err != nil {
+			return err
+		}
+	}
+	if err := t.Close(); err != nil {
+		return fmt.Errorf("ending the archive: %w", err)
+	}
+	return nil
+}
+
+// writeEntry writes one file with nothing in its header that differs between machines.
+func writeEntry(t *tar.Writer, f File) error {
+	h := &tar.Header{
+		Name:    f.Path,
+		Mode:    int64(f.Mode.Perm()),
+		Uid:     f.UID,
+		Gid:     f.GID,
+		ModTime: time.Unix(0, 0),
+		Format:  tar.FormatPAX,
+	}
+	if f.Mode&fs.ModeSticky != 0 {
+		h.Mode |= 0o1000
+	}
+	if f.Mode&fs.ModeSetgid != 0 {
+		h.Mode |= 0o2000
+	}
+	if f.Mode&fs.ModeSetuid != 0 {
+		h.Mode |= 0o4000
+	}
+	switch {
+	case f.Mode.IsDir():
+		h.Typeflag = tar.TypeDir
+		h.Name += "/"
+	case f.Mode&fs.ModeSymlink != 0:
+		h.Typeflag, h.Linkname = tar.TypeSymlink, f.Link
+	case f.Mode.IsRegular():
+		h.Typeflag, h.Size = tar.TypeReg, int64(len(f.Body))
+		if f.Mode == 0 {
+			h.Mode = 0o644
+		}
+	default:
+		return fmt.Errorf("writing %q: files of type %s are not supported", f.Path, f.Mode.Type())
+	}
+	if err := t.WriteHeader(h); err != nil {
+		return fmt.Errorf("writing the header of %q: %w", f.Path, err)
+	}
+	if h.Size == 0 {
+		return nil
+	}
+	if _, err := io.Copy(t, bytes.NewReader(f.Body)); err != nil {
+		return fmt.Errorf("writing %q: %w", f.Path, err)
+	}
+	return nil
+}

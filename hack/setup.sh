@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# Usage: hack/setup.sh run|test
+#
+# Looks for what this machine lacks to run pods (run) or to run the tests as well (test).
+# On Debian it installs that and says so; elsewhere it names it and stops. Programs that
+# only the tests need and whose packages would start a service or replace another one
+# (containerd, docker-registry) are unpacked below .cache/debian and not installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mode=${1:?usage: hack/setup.sh run|test}
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+unpacked=$PWD/.cache/debian
+missing=()  # packages to install
+unpack=()   # packages to unpack
+updated=""
+old_containerd=""
+
+say() { echo "setup: $*"; }
+die() { echo "setup: $*" >&2; exit 1; }
+has() { command -v "$1" >/dev/null 2>&1; }
+need() { has "$1" || missing+=("$2"); }
+
+# The release of Debian, or nothing.
+debian() { (. /etc/os-release 2>/dev/null && [ "${ID:-}" = debian ] && echo "${VERSION_ID:-testing}") || true; }
+
+# Whether the CNI plugins are in one of the directories where they are looked for.
+has_cni() {
+	local dir
+	for dir in ${CNI_PATH:-} /opt/cni/bin /usr/lib/cni /usr/libexec/cni; do
+		[ -x "$dir/bridge" ] && [ -x "$dir/portmap" ] && [ -x "$dir/host-local" ] && return 0
+	done
+	return 1
+}
+
+apt() {
+	DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a timeout 900 apt-get -q -o DPkg::Lock::Timeout=120 \
+		-o Acquire::Retries=3 -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30 "$@" </dev/null
+}
+
+# apt-get update, at most once, and only when something has to be fetched.
+update() {
+	[ -n "$updated" ] && return
+	updated=yes
+	say "apt-get update"
+	apt update >/dev/null || die "apt-get update failed"
+}
+
+install_missing() {
+	say "installing ${missing[*]}"
+	# A package that is known already needs no update of the lists; --no-remove lets
+	# nothing be replaced that somebody else relies on.
+	local flags=(-y --no-install-recommends --no-remove)
+	if ! apt install "${flags[@]}" "${missing[@]}" >.cache/apt.log 2>&1; then
+		update
+		apt install "${flags[@]}" "${missing[@]}" >.cache/apt.log 2>&1 || {
+			cat .cache/apt.log >&2
+			die "cannot install ${missing[*]}"
+		}
+	fi
+	say "installed ${missing[*]}"
+}
+
+unpack_one() {
+	local package=$1 dir
+	dir=$(mktemp -d .cache/deb.XXXXXX)
+	chmod 755 "$dir"
+	(cd "$dir" && apt download "$package" >/dev/null 2>&1) || {
+		update
+		(cd "$dir" && apt download "$package" >/dev/null) || die "cannot fetch $package"
+	}
+	mkdir -p "$unpacked"
+	dpkg-deb -x "$dir"/"$package"_*.deb "$unpacked"
+	rm -rf "$dir"
+	say "unpacked $package into .cache/debian"
+}
+
+has go || die "Go is missing: install the version that go.mod names"
+has git || missing+=(git)
+need runc runc
+need iptables iptables
+has_cni || missing+=(containernetworking-plugins)
+if [ "$mode" = test ]; then
+	need gcc gcc
+	# Without the headers cgo, and with it the race detector, does not work.
+	[ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
+	need ip iproute2
+	# The daemon must be Debian's, not one that is here for another reason.
+	for p in "$unpacked/usr/bin" /usr/bin; do
+		[[ $("$p/containerd" --version 2>/dev/null) == *" 1.6."* ]] && old_containerd=yes
+	done
+	[ -n "$old_containerd" ] || unpack+=(containerd)
+	has docker-registry || [ -x "$unpacked/usr/bin/docker-registry" ] || unpack+=(docker-registry)
+fi
+
+[ "${#missing[@]}${#unpack[@]}" = 00 ] && exit 0
+mkdir -p .cache
+if [ -z "$(debian)" ]; then
+	die "this machine lacks: ${missing[*]} ${unpack[*]} (names of Debian packages); install them and try again"
+fi
+[ "${#missing[@]}" = 0 ] || [ "$(id -u)" = 0 ] || die "this machine lacks: ${missing[*]}; run as root to have them installed"
+[ "${#missing[@]}" = 0 ] || install_missing
+for p in "${unpack[@]}"; do unpack_one "$p"; done
