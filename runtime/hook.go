@@ -2,31 +2,31 @@ package runtime
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/runonce/runonce/runtime/network"
+	"github.com/runonce/runonce/runtime/probe"
 )
 
-// hookAgent is how HTTP hooks introduce themselves (pkg/kubelet/lifecycle/handlers.go).
-const hookAgent = "kube-lifecycle/1.37"
-
 func preStop(pod *v1.Pod, name string) *v1.LifecycleHandler {
-	for _, c := range containersOf(pod) {
-		if c.Name == name && c.Lifecycle != nil {
-			return c.Lifecycle.PreStop
-		}
+	if c := definition(pod, name); c.Lifecycle != nil {
+		return c.Lifecycle.PreStop
 	}
 	return nil
+}
+
+// definition returns the pod's container of that name, an empty one when it has none.
+func definition(pod *v1.Pod, name string) *v1.Container {
+	for _, c := range containersOf(pod) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return &v1.Container{Name: name}
 }
 
 // hookCall is one call of a lifecycle hook.
@@ -57,7 +57,7 @@ func (p *Pods) runHook(ctx context.Context, h hookCall) error {
 		if err != nil {
 			return err
 		}
-		return httpHook(ctx, h, box)
+		return target(definition(h.pod, h.c.Name), box).Hook(ctx, h.hook.HTTPGet)
 	case h.hook.Sleep != nil:
 		select {
 		case <-time.After(time.Duration(h.hook.Sleep.Seconds) * time.Second):
@@ -68,66 +68,12 @@ func (p *Pods) runHook(ctx context.Context, h hookCall) error {
 	return errors.New("the hook has no handler that can be run")
 }
 
-func httpHook(ctx context.Context, h hookCall, box network.Sandbox) error {
-	get := h.hook.HTTPGet
-	host := get.Host
-	if host == "" && len(box.IPs) > 0 {
-		host = box.IPs[0]
+// target is the container as probes and hooks reach it: by the pod's address, from inside
+// its network namespace.
+func target(def *v1.Container, box network.Sandbox) probe.Target {
+	t := probe.Target{Container: def, NetNS: box.NetNS}
+	if len(box.IPs) > 0 {
+		t.IP = box.IPs[0]
 	}
-	port, err := namedPort(h.pod, h.c.Name, get.Port)
-	if err != nil {
-		return err
-	}
-	url := fmt.Sprintf("%s://%s%s", schemeOf(get), net.JoinHostPort(host, port), get.Path)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return fmt.Errorf("making request %s: %w", url, err)
-	}
-	req.Header.Set("User-Agent", hookAgent)
-	for _, header := range get.HTTPHeaders {
-		req.Header.Add(header.Name, header.Value)
-	}
-	resp, err := hookClient().Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	_, err = io.CopyN(io.Discard, resp.Body, MaxExecOutput)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading the answer of %s: %w", url, err)
-	}
-	return nil
-}
-
-// namedPort resolves a port name with the container's ports.
-func namedPort(pod *v1.Pod, container string, port intstr.IntOrString) (string, error) {
-	if port.Type == intstr.Int {
-		return port.String(), nil
-	}
-	for _, c := range containersOf(pod) {
-		for _, p := range c.Ports {
-			if c.Name == container && p.Name == port.StrVal {
-				return fmt.Sprint(p.ContainerPort), nil
-			}
-		}
-	}
-	return "", fmt.Errorf("container %q has no port named %q", container, port.StrVal)
-}
-
-// schemeOf is http unless the hook asks for HTTPS.
-func schemeOf(get *v1.HTTPGetAction) string {
-	if get.Scheme == "" {
-		return "http"
-	}
-	return strings.ToLower(string(get.Scheme))
-}
-
-// hookClient does not verify certificates, as the kubelet's does not: a container's own
-// certificate rarely names the pod's address.
-func hookClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
-		DisableKeepAlives: true,
-		Proxy:             nil,
-	}}
+	return t
 }

@@ -114,16 +114,13 @@ func (p *Pods) watchContainer(ctx context.Context, at place, def *v1.Container, 
 		cancel()
 		return
 	}
-	target := probe.Target{Container: def, NetNS: at.box.NetNS}
-	if len(at.box.IPs) > 0 {
-		target.IP = at.box.IPs[0]
-	}
-	target.Exec = func(ctx context.Context, command []string) (int32, []byte, error) {
+	t := target(def, at.box)
+	t.Exec = func(ctx context.Context, command []string) (int32, []byte, error) {
 		res, err := p.o.Engine.Exec(ctx, c.ID, command)
 		return res.ExitCode, res.Output, err
 	}
 	uid := string(at.pod.UID)
-	go probe.Watch(ctx, target, c.StartedAt, func(s probe.Status) {
+	go probe.Watch(ctx, t, c.StartedAt, func(s probe.Status) {
 		p.probes.report(c.ID, s)
 		p.watch.notify(uid)
 	})

@@ -20,8 +20,9 @@ const (
 	maxOutput = 10 << 10
 	// maxTries is how often a probe is tried that cannot be carried out.
 	maxTries = 3
-	// userAgent is how probes introduce themselves.
+	// userAgent and hookAgent are how probes and lifecycle hooks introduce themselves.
 	userAgent = "kube-probe/1.37"
+	hookAgent = "kube-lifecycle/1.37"
 )
 
 // Result is what a probe found.

@@ -2,8 +2,10 @@ package probe
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	grpchealth "google.golang.org/grpc/health"
 	health "google.golang.org/grpc/health/grpc_health_v1"
 	v1 "k8s.io/api/core/v1"
@@ -120,12 +123,7 @@ func TestHTTP(t *testing.T) {
 	mux.HandleFunc("/much", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) })
 	for _, scheme := range []string{"HTTP", "HTTPS"} {
 		server := httptest.NewUnstartedServer(mux)
-		if scheme == "HTTPS" {
-			server.StartTLS()
-		} else {
-			server.Start()
-		}
-		t.Cleanup(server.Close)
+		start(t, server, scheme == "HTTPS")
 		host, port := portOf(t, server.Listener.Addr().String())
 		target := Target{IP: host, Container: &v1.Container{Ports: []v1.ContainerPort{{Name: "web", ContainerPort: int32(port)}}}}
 		for _, tt := range []struct {
@@ -158,6 +156,49 @@ func TestHTTP(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The wire protocol: HTTP/1.1 over HTTP unless HTTP2 is asked for, over HTTPS the newest.
+func TestHTTPProtocol(t *testing.T) {
+	t.Parallel()
+	http1, http2 := v1.HTTPProtocolHTTP1, v1.HTTPProtocolHTTP2
+	for _, tt := range []struct {
+		name     string
+		secure   bool
+		protocol *v1.HTTPProtocol
+		words    string
+	}{
+		{"default", false, nil, "HTTP/1.1"},
+		{"HTTP1", false, &http1, "HTTP/1.1"},
+		{"HTTP2", false, &http2, "HTTP/2.0"},
+		{"HTTPS", true, nil, "HTTP/2.0"},
+		{"HTTPS, HTTP1", true, &http1, "HTTP/2.0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, r.Proto)
+			}))
+			start(t, server, tt.secure)
+			host, port := portOf(t, server.Listener.Addr().String())
+			action := &v1.HTTPGetAction{Port: intstr.FromInt32(int32(port)), Protocol: tt.protocol}
+			if tt.secure {
+				action.Scheme = v1.URISchemeHTTPS
+			}
+			got := Check(t.Context(), Target{IP: host, Container: &v1.Container{}}, &v1.Probe{
+				TimeoutSeconds: 20, ProbeHandler: v1.ProbeHandler{HTTPGet: action},
+			})
+			wantAnswer(t, got, Success, tt.words)
+		})
+	}
+	// A server of HTTP/1.1 alone does not answer.
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	host, port := portOf(t, server.Listener.Addr().String())
+	got := Check(t.Context(), Target{IP: host, Container: &v1.Container{}}, &v1.Probe{TimeoutSeconds: 20, ProbeHandler: v1.ProbeHandler{
+		HTTPGet: &v1.HTTPGetAction{Port: intstr.FromInt32(int32(port)), Protocol: &http2},
+	}})
+	wantAnswer(t, got, Failure, "http2")
 }
 
 func TestHTTPTimeout(t *testing.T) {
@@ -226,12 +267,12 @@ func TestTCP(t *testing.T) {
 
 func TestGRPC(t *testing.T) {
 	t.Parallel()
-	serve := func(register bool) (string, int) {
+	serve := func(register bool, options ...grpc.ServerOption) (string, int) {
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := grpc.NewServer()
+		server := grpc.NewServer(options...)
 		if register {
 			h := grpchealth.NewServer()
 			h.SetServingStatus("sick", health.HealthCheckResponse_NOT_SERVING)
@@ -243,8 +284,10 @@ func TestGRPC(t *testing.T) {
 	}
 	host, port := serve(true)
 	_, mute := serve(false)
+	_, secure := serve(true, grpc.Creds(credentials.NewServerTLSFromCert(certificate(t))))
 	_, closed := closedPort(t)
 	sick, unknown := "sick", "unknown"
+	plaintext, tls := v1.GRPCProbeModePlaintext, v1.GRPCProbeModeTLS
 	for _, tt := range []struct {
 		name   string
 		in     v1.GRPCAction
@@ -256,6 +299,10 @@ func TestGRPC(t *testing.T) {
 		{"unknown service", v1.GRPCAction{Port: int32(port), Service: &unknown}, Failure, "health rpc probe failed"},
 		{"no health service", v1.GRPCAction{Port: int32(mute)}, Failure, "does not implement the grpc health protocol"},
 		{"closed", v1.GRPCAction{Port: int32(closed)}, Failure, "failed to connect service"},
+		{"explicitly plain", v1.GRPCAction{Port: int32(port), Mode: &plaintext}, Success, "service healthy"},
+		{"TLS", v1.GRPCAction{Port: int32(secure), Mode: &tls}, Success, "service healthy"},
+		{"plain, TLS wanted", v1.GRPCAction{Port: int32(port), Mode: &tls}, Failure, "failed to connect service"},
+		{"TLS, plain wanted", v1.GRPCAction{Port: int32(secure)}, Failure, "failed to connect service"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -265,6 +312,14 @@ func TestGRPC(t *testing.T) {
 			wantAnswer(t, got, tt.result, tt.words)
 		})
 	}
+}
+
+// certificate is one that nobody has reason to trust.
+func certificate(t *testing.T) *tls.Certificate {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	server.Close()
+	return &server.TLS.Certificates[0]
 }
 
 func TestNoHandler(t *testing.T) {

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"strconv"
@@ -9,18 +10,27 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	health "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 )
 
+// credentialsOf follows the action's mode: a plain connection, or TLS with any certificate.
+func credentialsOf(a *v1.GRPCAction) credentials.TransportCredentials {
+	if a.Mode != nil && *a.Mode == v1.GRPCProbeModeTLS {
+		return credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
+	}
+	return insecure.NewCredentials()
+}
+
 // grpc asks the health service of the pod (pkg/probe/grpc). Only SERVING is a success.
 func (t Target) grpc(ctx context.Context, a *v1.GRPCAction, timeout time.Duration) (Answer, error) {
 	addr := net.JoinHostPort(t.IP, strconv.Itoa(int(a.Port)))
 	conn, err := grpc.NewClient("passthrough:///"+addr,
 		grpc.WithUserAgent(userAgent),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(credentialsOf(a)),
 		grpc.WithNoProxy(),
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			return t.dial(ctx, "tcp", addr)

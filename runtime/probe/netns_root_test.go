@@ -2,9 +2,11 @@ package probe
 
 import (
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -44,5 +46,15 @@ func TestFromInside(t *testing.T) {
 		p := &v1.Probe{TimeoutSeconds: 20, ProbeHandler: v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Host: name, Port: intstr.FromInt32(int32(port))}}}
 		wantAnswer(t, Check(t.Context(), Target{IP: host, NetNS: pin.Path, Container: &v1.Container{}}, p), Success, "")
 		wantAnswer(t, Check(t.Context(), Target{IP: host, Container: &v1.Container{}}, p), Failure, "connection refused")
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.NotFoundHandler()}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	hook := &v1.HTTPGetAction{Port: intstr.FromInt32(int32(port))}
+	if err := (Target{IP: host, NetNS: pin.Path, Container: &v1.Container{}}).Hook(t.Context(), hook); err != nil {
+		t.Errorf("a hook from inside: %v", err)
+	}
+	if err := (Target{IP: host, Container: &v1.Container{}}).Hook(t.Context(), hook); err == nil {
+		t.Error("a hook from outside reached the server")
 	}
 }
