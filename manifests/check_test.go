@@ -52,6 +52,9 @@ func TestWhatOnlyANodeKnows(t *testing.T) {
 		{"key of a volume", pod("p", "  volumes: [{name: v, configMap: {name: here, items: [{key: x, path: x}]}}]\n") + conf, []string{
 			`f:5: spec.volumes[0].configMap.items[0].key: ConfigMap "here" has no key "x"`,
 		}},
+		{"stop signal without an operating system", pod("p") + "    lifecycle: {stopSignal: SIGUSR1}\n", []string{
+			"f:8: spec.containers[0].lifecycle.stopSignal: Forbidden: may not be set for containers with empty `spec.os.name`",
+		}},
 		{"relative host path", pod("p", "  volumes: [{name: v, hostPath: {path: data}}]\n"), []string{
 			"f:5: spec.volumes[0].hostPath.path: is no absolute path (begin it with /)",
 		}},

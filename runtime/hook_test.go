@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"strings"
-	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -35,17 +34,5 @@ func TestHookFaults(t *testing.T) {
 	call := hookCall{pod: aPod(v1.RestartPolicyAlways, ";a"), c: Container{Name: "a"}, hook: &v1.LifecycleHandler{TCPSocket: &v1.TCPSocketAction{}}}
 	if err := (&Pods{}).runHook(t.Context(), call); err == nil {
 		t.Error("a tcpSocket hook was accepted")
-	}
-}
-
-func TestStopSignal(t *testing.T) {
-	t.Parallel()
-	tests := map[string]syscall.Signal{
-		"": syscall.SIGTERM, "SIGQUIT": syscall.SIGQUIT, "usr1": syscall.SIGUSR1, "9": syscall.SIGKILL, "nonsense": syscall.SIGTERM,
-	}
-	for name, want := range tests {
-		if got := stopSignal(Container{Labels: map[string]string{LabelStopSignal: name}}); got != want {
-			t.Errorf("stop signal %q = %v, want %v", name, got, want)
-		}
 	}
 }

@@ -300,6 +300,27 @@ func TestPostStartFailureKills(t *testing.T) {
 	})
 }
 
+// TestStopSignalOfKilledContainer: one that is killed without being stopped for good gets
+// its own signal, too.
+func TestStopSignalOfKilledContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyNever, "sleep")
+		own := v1.SIGUSR1
+		pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{StopSignal: &own, PostStart: &v1.LifecycleHandler{
+			Exec: &v1.ExecAction{Command: []string{"/bin/box", "exit", "5"}},
+		}}
+		if err := p.Sync(t.Context(), pod); err == nil {
+			t.Error("Sync: no error, want that of the hook")
+		}
+		cs, err := n.engine.Containers(t.Context(), "")
+		if err != nil || len(cs) != 1 || cs[0].Exit.ExitCode != 128+10 {
+			t.Errorf("containers = %+v, %v; want it ended by SIGUSR1", cs, err)
+		}
+	})
+}
+
 func TestSidecarsStopLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

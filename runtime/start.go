@@ -58,16 +58,16 @@ func (p *Pods) startContainer(ctx context.Context, at place, next start) error {
 			return err
 		}
 	}
-	return p.postStart(ctx, at, c, cfg.ID)
+	return p.postStart(ctx, at, c, cfg)
 }
 
 // postStart runs the container's hook, which has no time limit but ctx, as in the kubelet.
 // A container whose hook fails is killed; its policy decides what comes then.
-func (p *Pods) postStart(ctx context.Context, at place, def *v1.Container, id string) error {
+func (p *Pods) postStart(ctx context.Context, at place, def *v1.Container, cfg ContainerConfig) error {
 	if def.Lifecycle == nil || def.Lifecycle.PostStart == nil {
 		return nil
 	}
-	c := Container{ID: id, Name: def.Name, State: StateRunning}
+	c := Container{ID: cfg.ID, Name: def.Name, Labels: cfg.Labels, State: StateRunning}
 	err := p.step(at.pod.UID, "postStart "+def.Name, func() error {
 		return p.runHook(ctx, hookCall{pod: at.pod, c: c, hook: def.Lifecycle.PostStart})
 	})
@@ -147,8 +147,8 @@ func labels(pod *v1.Pod, c *v1.Container, img spec.Image) map[string]string {
 	l := map[string]string{
 		LabelPodName: pod.Name, LabelPodNamespace: pod.Namespace, LabelPodUID: string(pod.UID), LabelContainerName: c.Name,
 	}
-	if img.StopSignal != "" {
-		l[LabelStopSignal] = img.StopSignal
+	if sig := stopSignalName(c, img); sig != "" {
+		l[LabelStopSignal] = sig
 	}
 	return l
 }

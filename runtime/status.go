@@ -155,6 +155,7 @@ func (v podView) containerStatus(c *v1.Container, otherwise string) v1.Container
 	s.ContainerID = "containerd://" + got.ID
 	s.ImageID = got.ImageID
 	s.RestartCount = int32(got.Attempt)
+	s.StopSignal = effectiveStopSignal(got)
 	if got.Last != nil {
 		s.LastTerminationState = v1.ContainerState{Terminated: terminated(got.Last)}
 	}

@@ -5,12 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -130,21 +126,4 @@ func gracePeriod(pod *v1.Pod) time.Duration {
 		return time.Duration(*s) * time.Second
 	}
 	return v1.DefaultTerminationGracePeriodSeconds * time.Second
-}
-
-// stopSignal is the image's STOPSIGNAL, SIGTERM when it names none.
-func stopSignal(c Container) syscall.Signal {
-	if sig := signalNumber(c.Labels[LabelStopSignal]); sig != 0 {
-		return sig
-	}
-	return syscall.SIGTERM
-}
-
-// signalNumber understands "SIGTERM", "TERM" and "15"; it is 0 for anything else.
-func signalNumber(name string) syscall.Signal {
-	if n, err := strconv.Atoi(name); err == nil && n > 0 && n < 65 {
-		return syscall.Signal(n)
-	}
-	name = strings.ToUpper(name)
-	return unix.SignalNum("SIG" + strings.TrimPrefix(name, "SIG"))
 }

@@ -43,7 +43,7 @@ var images = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	dir := filepath.Join(root, "bin", "images-e2e")
-	_, err = testimages.Write(context.Background(), dir, "box")
+	_, err = testimages.Write(context.Background(), dir, "box", "quits")
 	return dir, err
 })
 
@@ -127,6 +127,7 @@ type report struct {
 		Status struct {
 			ContainerStatuses []struct {
 				ContainerID string `json:"containerID"`
+				StopSignal  string `json:"stopSignal"`
 				State       struct {
 					Running *struct {
 						StartedAt string `json:"startedAt"`

@@ -110,7 +110,7 @@ var containerRows = []Row{
 	{Path: "spec.containers[].lifecycle.preStop.tcpSocket", Class: Refused, Note: "Kubernetes never made it work"},
 	{Path: "spec.containers[].lifecycle.preStop.sleep", Class: Supported},
 	{Path: "spec.containers[].lifecycle.preStop.sleep.seconds", Class: Supported},
-	{Path: "spec.containers[].lifecycle.stopSignal", Class: Refused, Note: notYet},
+	{Path: "spec.containers[].lifecycle.stopSignal", Class: Supported, Note: "needs spec.os.name: linux, as in Kubernetes; else the image's, else SIGTERM"},
 	{Path: "spec.containers[].terminationMessagePath", Class: Supported},
 	{Path: "spec.containers[].terminationMessagePolicy", Class: Supported},
 	{Path: "spec.containers[].stdin", Class: Refused, Note: notYet},

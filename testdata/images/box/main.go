@@ -30,6 +30,7 @@ func applets() map[string]applet {
 		"kill":    {"SIGNUM  end by a signal", kill},
 		"sleep":   {"[DURATION]  sleep, for ever without one; SIGTERM ends it with 0", sleep},
 		"stay":    {"[DURATION]  sleep and ignore SIGTERM", stay},
+		"trap":    {"  say \"ready\", then end by saying which signal came", trap},
 		"echo":    {"TEXT...  print TEXT", echo},
 		"error":   {"TEXT...  print TEXT to stderr", stderr},
 		"cat":     {"FILE...  print files", cat},

@@ -103,6 +103,22 @@ func stay(args []string) error {
 	return nil
 }
 
+// trap ends with the first signal, whichever it is; those that Go itself uses, and those of
+// children and terminals, do not count.
+func trap([]string) error {
+	c := make(chan os.Signal, 16)
+	signal.Notify(c)
+	fmt.Println("ready")
+	for s := range c {
+		n, ok := s.(syscall.Signal)
+		if ok && n != syscall.SIGURG && n != syscall.SIGCHLD && n != syscall.SIGWINCH {
+			fmt.Println("got signal", int(n))
+			return nil
+		}
+	}
+	return nil
+}
+
 func alloc(args []string) error {
 	if len(args) != 1 {
 		return errors.New("usage: alloc MIB")
