@@ -52,8 +52,7 @@ func newMachine(t *testing.T, images string, flags ...string) machine {
 		flags: append([]string{"--root", filepath.Join(dir, "root"), "--state", filepath.Join(dir, "state"), "--log-dir", filepath.Join(dir, "log")}, flags...),
 	}
 	t.Cleanup(func() {
-		m.once(t, "down", "--all")
-		nothingLeft(t, dir)
+		m.clear(t)
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
@@ -75,35 +74,35 @@ func boxImages(t *testing.T) string {
 // TestCasesOnContainerd plays the stories in real containers, on the embedded engine.
 func TestCasesOnContainerd(t *testing.T) {
 	needRoot(t)
-	images := boxImages(t)
+	m := newMachine(t, boxImages(t))
 	for name, s := range stories(t) {
-		if s.onlyMemory {
-			continue
+		if s.only != "memory" {
+			t.Run(name, func(t *testing.T) { m.play(t, s) })
 		}
-		t.Run(name, func(t *testing.T) {
-			m := newMachine(t, images)
-			s.play(t, stage{io: m.world, flags: m.flags, logs: filepath.Join(m.dir, "log")})
+	}
+}
+
+// TestCasesOnDaemons plays stories on containerd daemons of this machine.
+func TestCasesOnDaemons(t *testing.T) {
+	needRoot(t)
+	images := boxImages(t)
+	scripted := []string{"happy", "crash-then-success", "never-exits-3", "init-fails", "command-missing", "changed-pod", "critical-preempts"}
+	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
+		t.Run(string(version), func(t *testing.T) {
+			m := newMachine(t, images, "--address", daemon.Serve(t, version).Socket)
+			for name, s := range stories(t) {
+				if s.only == "real" || s.only == string(version) || slices.Contains(scripted, name) {
+					t.Run(name, func(t *testing.T) { m.play(t, s) })
+				}
+			}
 		})
 	}
 }
 
-// TestCasesOnDaemons plays stories on containerd daemons of this machine, each in a
-// namespace of its own.
-func TestCasesOnDaemons(t *testing.T) {
-	needRoot(t)
-	images := boxImages(t)
-	all := stories(t)
-	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
-		t.Run(string(version), func(t *testing.T) {
-			d := daemon.Serve(t, version)
-			for _, name := range []string{"happy", "crash-then-success", "never-exits-3", "init-fails", "command-missing", "changed-pod", "critical-preempts"} {
-				t.Run(name, func(t *testing.T) {
-					m := newMachine(t, images, "--address", d.Socket, "--namespace", name)
-					all[name].play(t, stage{io: m.world, flags: m.flags, logs: filepath.Join(m.dir, "log")})
-				})
-			}
-		})
-	}
+// play plays a story and takes down what it leaves.
+func (m machine) play(t *testing.T, s story) {
+	t.Cleanup(func() { m.clear(t) })
+	s.play(t, stage{io: m.world, flags: m.flags, logs: filepath.Join(m.dir, "log")})
 }
 
 // TestKilled: killed at any instant and run again, a run converges, and nothing is left
@@ -212,6 +211,13 @@ func (m machine) once(t *testing.T, args ...string) string {
 		t.Errorf("runonce %s: exit code %d: %s", strings.Join(args, " "), code, &errs)
 	}
 	return out.String()
+}
+
+// clear takes everything down and fails the test when anything stays.
+func (m machine) clear(t *testing.T) {
+	t.Helper()
+	m.once(t, "down", "--all")
+	nothingLeft(t, m.dir)
 }
 
 // nothingLeft fails the test when a mount, a process or a pod's file is left of it.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,10 +30,19 @@ var update = flag.Bool("update", false, "write the golden files anew")
 //	$ ARGS...         run runonce; arguments that are files of the case may be relative
 //	exit CODE         the exit code wanted of it, 0 when the line is missing
 //	out FILE          what it writes to standard output
+//	like FILE         what it writes is JSON that has these facts
 //	err TEXT          a part of what it writes to standard error
+//	facts POD[/CONTAINER] FILE  what the applet facts of testdata/images/box has printed in
+//	                  the container: what that sees from inside has these facts
 //	interrupt D NAME  before the next command: send it the signal (INT, TERM) after D
 //	kill POD CONTAINER CODE  end a container from outside, where the engine is scripted
+//	scratch PATH      remove PATH of this machine before the story and after it
 //	only memory       the case needs the scripted engine
+//	only real         the case needs real containers; facts do
+//	only 2.4          of daemons, the case needs the newer
+//
+// Facts are written in YAML, as a part of what they are held against; unknowns.mismatches
+// has what they can demand.
 const casesDir = "../../testdata/cases"
 
 // step is one command of a story.
@@ -42,6 +52,8 @@ type step struct {
 	exit      int
 	out       string
 	errs      []string
+	like      string
+	facts     []facts
 	after     time.Duration // until the signal
 	signal    syscall.Signal
 	kills     [][]string // before the command
@@ -50,9 +62,10 @@ type step struct {
 
 // story is one case.
 type story struct {
-	dir        string
-	steps      []step
-	onlyMemory bool
+	dir     string
+	steps   []step
+	only    string // memory, real, 2.4: a real one
+	scratch []string
 }
 
 func stories(t *testing.T) map[string]story {
@@ -92,8 +105,10 @@ func parseStory(dir string) (story, error) {
 			next.line, next.shellLine, next.args = n+1, rest, strings.Fields(rest)
 			s.steps = append(s.steps, next)
 			next = step{}
-		case word == "only" && rest == "memory":
-			s.onlyMemory = true
+		case word == "only" && slices.Contains([]string{"memory", "real", "2.4"}, rest):
+			s.only = rest
+		case word == "scratch":
+			s.scratch = append(s.scratch, rest)
 		case word == "kill":
 			next.kills = append(next.kills, strings.Fields(rest))
 		case word == "interrupt":
@@ -108,6 +123,12 @@ func parseStory(dir string) (story, error) {
 			s.steps[last].out = rest
 		case word == "err":
 			s.steps[last].errs = append(s.steps[last].errs, rest)
+		case word == "like":
+			s.steps[last].like = rest
+		case word == "facts":
+			who, file, _ := strings.Cut(rest, " ")
+			pod, container, _ := strings.Cut(who, "/")
+			s.steps[last].facts = append(s.steps[last].facts, facts{pod, container, file})
 		default:
 			err = fmt.Errorf("unknown word %q", word)
 		}
@@ -131,6 +152,16 @@ type stage struct {
 // play runs the steps of a story and compares what comes out.
 func (s story) play(t *testing.T, on stage) {
 	t.Helper()
+	known := unknowns{}
+	for _, path := range s.scratch {
+		remove := func() {
+			if err := os.RemoveAll(path); err != nil {
+				t.Error(err)
+			}
+		}
+		remove()
+		t.Cleanup(remove)
+	}
 	for _, st := range s.steps {
 		for _, k := range st.kills {
 			code, err := strconv.Atoi(k[2])
@@ -152,6 +183,12 @@ func (s story) play(t *testing.T, on stage) {
 		}
 		if st.out != "" {
 			compare(t, filepath.Join(s.dir, st.out), stdout, on.exact)
+		}
+		if st.like != "" {
+			known.like(t, filepath.Join(s.dir, st.like), "runonce "+st.shellLine, stdout)
+		}
+		for _, f := range st.facts {
+			f.check(t, s, on, known)
 		}
 	}
 }
@@ -322,6 +359,9 @@ func canonicalJSON(key string, value any, exact bool) any {
 func TestCases(t *testing.T) {
 	t.Parallel()
 	for name, s := range stories(t) {
+		if s.only == "real" || s.only == "2.4" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -344,7 +384,10 @@ func TestCasesAreWhole(t *testing.T) {
 	for name, s := range stories(t) {
 		used := map[string]bool{"story": true, "node.yaml": true}
 		for _, st := range s.steps {
-			used[st.out] = true
+			used[st.out], used[st.like] = true, true
+			for _, f := range st.facts {
+				used[f.file] = true
+			}
 		}
 		entries, err := fs.ReadDir(os.DirFS(s.dir), ".")
 		if err != nil {

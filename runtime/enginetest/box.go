@@ -22,7 +22,7 @@ type Box struct {
 // applets are the names that Box knows.
 var applets = map[string]bool{
 	"web": true, "exit": true, "crash": true, "kill": true, "sleep": true, "stay": true, "echo": true, "error": true,
-	"write": true, "append": true, "await": true, "produce": true, "consume": true, "flaky": true, "inspect": true, "do": true, "pause": true,
+	"write": true, "append": true, "await": true, "produce": true, "consume": true, "flaky": true, "facts": true, "do": true, "pause": true,
 }
 
 // Program is the script for Engine.Program.
@@ -51,7 +51,7 @@ func (b *Box) applet(c runtime.ContainerConfig, name string, args []string) Beha
 		return ends(name, args)
 	case "echo", "error":
 		return Behavior{Log: []string{strings.Join(args, " ")}}
-	case "write", "append", "inspect":
+	case "write", "append", "facts":
 		return Behavior{}
 	case "flaky":
 		return b.flaky(c, args)

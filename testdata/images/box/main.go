@@ -45,7 +45,7 @@ func applets() map[string]applet {
 		"flood":   {"[-n 1000] [-size 80] [-stderr]  print many lines", flood},
 		"alloc":   {"MIB  take so much memory, then sleep", alloc},
 		"burn":    {"[DURATION]  keep one core busy", burn},
-		"inspect": {"[-out FILE] [-stat PATHS] [-sysctl NAMES] [-hold]  print as JSON what is seen from inside", inspect},
+		"facts":   {"[-out FILE] [-stat PATHS] [-sysctl NAMES] [-hold]  print as JSON what is seen from inside", facts},
 		"do":      {"\"APPLET ARGS\"...  run applets one after the other", do},
 	}
 }
