@@ -18,6 +18,7 @@ type snapshot struct {
 	containers map[string]Container
 	stale      []string // IDs of older instances and of containers no longer in the spec
 	sandbox    bool
+	pause      Container               // of a pod that shares its processes
 	crashes    map[string]int          // consecutive quick crashes seen by this process
 	probes     map[string]probe.Status // of containers that run and have probes, by ID
 }

@@ -59,6 +59,9 @@ type ContainerConfig struct {
 	Attempt int    // 0 for the first instance, then one more for each restart
 	Image   string // image reference as Images resolved it
 	Spec    *specs.Spec
+	// Pause asks for the process that holds a pod's shared process namespace. It has no
+	// image and no log: the engine runs a program of its own.
+	Pause bool
 	// DefaultSeccomp asks for the engine's default seccomp profile, which depends on the
 	// capabilities in Spec.
 	DefaultSeccomp bool
@@ -95,6 +98,7 @@ type Container struct {
 	LogPath   string
 	Labels    map[string]string
 	State     State
+	PID       int // of the first process on the host, while State is StateRunning
 	CreatedAt time.Time
 	StartedAt time.Time   // zero until it runs
 	Exit      Termination // meaningful when State is StateExited

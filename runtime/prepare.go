@@ -12,7 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/spec"
 )
 
@@ -27,9 +26,8 @@ type step struct {
 
 // prepare makes the ground that the containers stand on: record, volumes, cgroup,
 // sandbox, and the files that every container mounts. It is safe to repeat.
-func (p *Pods) prepare(ctx context.Context, at place) (network.Sandbox, error) {
+func (p *Pods) prepare(ctx context.Context, at place) (place, error) {
 	pod := at.pod
-	var box network.Sandbox
 	steps := []step{
 		{name: "record", reason: ReasonSandboxError, do: func(context.Context) error { return p.record(pod) }},
 		{
@@ -48,18 +46,31 @@ func (p *Pods) prepare(ctx context.Context, at place) (network.Sandbox, error) {
 		{
 			name: "sandbox", reason: ReasonSandboxError,
 			do: func(ctx context.Context) (err error) {
-				box, err = p.o.Sandboxes.Ensure(ctx, pod)
+				at.box, err = p.o.Sandboxes.Ensure(ctx, pod)
 				return err
 			},
 			undo: func(ctx context.Context) error { return p.o.Sandboxes.Remove(ctx, pod) },
 		},
-		{name: "files", reason: ReasonSandboxError, do: func(context.Context) error { return p.writeFiles(pod, box) }},
 	}
+	if sharesProcesses(pod) {
+		steps = append(steps, step{
+			name: "processes", reason: ReasonSandboxError,
+			do: func(ctx context.Context) (err error) {
+				at.pidNS, err = p.ensurePause(ctx, at)
+				return err
+			},
+			undo: func(ctx context.Context) error { return p.removePause(ctx, pod) },
+		})
+	}
+	steps = append(steps, step{
+		name: "files", reason: ReasonSandboxError,
+		do: func(context.Context) error { return p.writeFiles(pod, at.sandbox()) },
+	})
 	if err := p.run(ctx, at, steps); err != nil {
-		return box, err
+		return at, err
 	}
 	at.st.prepared = true
-	return box, nil
+	return at, nil
 }
 
 // run does the steps in order. After a failure it undoes them in reverse, also when ctx is
@@ -112,7 +123,7 @@ const (
 )
 
 // writeFiles writes the files of the pod that its containers share.
-func (p *Pods) writeFiles(pod *v1.Pod, box network.Sandbox) error {
+func (p *Pods) writeFiles(pod *v1.Pod, box spec.Sandbox) error {
 	dir := p.store.path(pod.UID)
 	host, err := os.ReadFile(p.o.Host.HostsFile)
 	if err != nil && pod.Spec.HostNetwork {
@@ -127,7 +138,7 @@ func (p *Pods) writeFiles(pod *v1.Pod, box network.Sandbox) error {
 		return err
 	}
 	files := map[string][]byte{
-		hostsFile:    spec.HostsFile(pod, specSandbox(box), host),
+		hostsFile:    spec.HostsFile(pod, box, host),
 		resolvFile:   dns,
 		hostnameFile: []byte(box.Hostname + "\n"),
 	}
@@ -137,8 +148,4 @@ func (p *Pods) writeFiles(pod *v1.Pod, box network.Sandbox) error {
 		}
 	}
 	return nil
-}
-
-func specSandbox(box network.Sandbox) spec.Sandbox {
-	return spec.Sandbox{NetNS: box.NetNS, IPCNS: box.IPCNS, UTSNS: box.UTSNS, Hostname: box.Hostname, IPs: box.IPs}
 }

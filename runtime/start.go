@@ -83,7 +83,7 @@ func (p *Pods) postStart(ctx context.Context, at place, def *v1.Container, cfg C
 // containerConfig works out all that the engine needs to start the container.
 func (p *Pods) containerConfig(at place, next start, img spec.Image) (ContainerConfig, error) {
 	pod, c := at.pod, next.container
-	in := spec.Context{Pod: pod, Image: img, Sandbox: specSandbox(at.box), Objects: p.o.Objects, Node: p.o.Node}
+	in := spec.Context{Pod: pod, Image: img, Sandbox: at.sandbox(), Objects: p.o.Objects, Node: p.o.Node}
 	in.File = func(volume, path string) ([]byte, error) { return p.o.Volumes.ReadFile(pod, volume, path) }
 	env, err := spec.Environment(in, c)
 	if err != nil {
@@ -123,14 +123,10 @@ func (p *Pods) containerConfig(at place, next start, img spec.Image) (ContainerC
 	}, nil
 }
 
-// input fills in what the spec takes from this machine.
+// input fills in what the container's spec takes from this machine.
 func (p *Pods) input(in spec.Context, c *v1.Container) (spec.Input, error) {
-	h := p.o.Host
-	input := spec.Input{
-		Context: in, Container: c, CgroupV2: h.CgroupV2, SwapLimit: h.SwapLimit, HugePages: h.HugePages,
-		MinOOMScoreAdj: h.MinOOMScoreAdj, Capabilities: h.Capabilities, CPUs: h.CPUs,
-		CgroupOptions: h.CgroupOptions,
-	}
+	input := p.machine(in)
+	input.Container = c
 	var err error
 	if privileged(c) {
 		if input.HostDevices, err = host.Devices("/dev"); err != nil {
@@ -138,9 +134,19 @@ func (p *Pods) input(in spec.Context, c *v1.Container) (spec.Input, error) {
 		}
 	}
 	if name := localProfile(in.Pod, c); name != "" {
-		input.Seccomp, err = readSeccomp(h.SeccompDir, name)
+		input.Seccomp, err = readSeccomp(p.o.Host.SeccompDir, name)
 	}
 	return input, err
+}
+
+// machine fills in what every spec takes from this machine.
+func (p *Pods) machine(in spec.Context) spec.Input {
+	h := p.o.Host
+	return spec.Input{
+		Context: in, CgroupV2: h.CgroupV2, SwapLimit: h.SwapLimit, HugePages: h.HugePages,
+		MinOOMScoreAdj: h.MinOOMScoreAdj, Capabilities: h.Capabilities, CPUs: h.CPUs,
+		CgroupOptions: h.CgroupOptions,
+	}
 }
 
 func labels(pod *v1.Pod, c *v1.Container, img spec.Image) map[string]string {

@@ -29,7 +29,9 @@ func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 		return v1.PodStatus{}, fmt.Errorf("looking at the sandbox of pod %q: %w", pod.Name, err)
 	}
 	st := p.of(pod.UID)
-	view := podView{pod: pod, containers: containers, sandbox: err == nil, waiting: st.waitingNow(), probes: p.probes.of(pod.UID)}
+	s := snapshot{containers: containers, sandbox: err == nil}
+	s.takePause(pod)
+	view := podView{pod: pod, containers: containers, sandbox: s.sandbox, waiting: st.waitingNow(), probes: p.probes.of(pod.UID)}
 	status := view.status()
 	status.HostIPs = hostIPs(p.o.Node.IPs)
 	if len(p.o.Node.IPs) > 0 {

@@ -54,7 +54,8 @@ func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 func (p *Pods) killAll(ctx context.Context, pod *v1.Pod, cs []Container) error {
 	var all []ending
 	for _, c := range cs {
-		if c.State == StateRunning {
+		// The processes of the pod would all end with the pause process.
+		if c.State == StateRunning && c.Name != pauseName {
 			all = append(all, ending{c, make(chan struct{})})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/network"
+	"github.com/runonce/runonce/runtime/spec"
 )
 
 // cleanupTimeout bounds what is undone after a failure or an interruption.
@@ -41,9 +42,9 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 	if err := p.noteEnds(ctx, pod, a); err != nil {
 		return err
 	}
-	at := place{pod: pod, box: box, st: st, fresh: len(s.containers) == 0}
+	at := place{pod: pod, box: box, pidNS: pidNamespace(s.pause), st: st, fresh: len(s.containers) == 0}
 	if a.createSandbox || (len(a.start) > 0 && !st.prepared) {
-		if at.box, err = p.prepare(ctx, at); err != nil {
+		if at, err = p.prepare(ctx, at); err != nil {
 			return err
 		}
 	}
@@ -64,6 +65,7 @@ func (p *Pods) snapshot(ctx context.Context, pod *v1.Pod, st *podState) (network
 		return box, s, fmt.Errorf("looking at the sandbox of pod %q: %w", pod.Name, err)
 	}
 	s.sandbox = err == nil
+	s.takePause(pod)
 	return box, s, nil
 }
 
@@ -94,6 +96,8 @@ func newest(pod *v1.Pod, all []Container) (map[string]Container, []string) {
 	for _, c := range all {
 		old, seen := byName[c.Name]
 		switch {
+		case c.Name == pauseName && sharesProcesses(pod):
+			byName[c.Name] = c
 		case !slices.ContainsFunc(known, func(k *v1.Container) bool { return k.Name == c.Name }):
 			stale = append(stale, c.ID)
 		case seen && old.Attempt > c.Attempt:
@@ -140,6 +144,9 @@ func (p *Pods) clear(ctx context.Context, pod *v1.Pod, s snapshot, a actions) er
 	if !a.killPod {
 		return nil
 	}
+	if err := p.removePause(ctx, pod); err != nil {
+		return fmt.Errorf("removing the process namespace of pod %q: %w", pod.Name, err)
+	}
 	if err := p.o.Sandboxes.Remove(ctx, pod); err != nil {
 		return fmt.Errorf("removing the sandbox of pod %q: %w", pod.Name, err)
 	}
@@ -169,9 +176,18 @@ func (p *Pods) noteEnds(ctx context.Context, pod *v1.Pod, a actions) error {
 type place struct {
 	pod *v1.Pod
 	box network.Sandbox
-	st  *podState
+	// pidNS is the path of the process namespace that the containers share, if they do.
+	pidNS string
+	st    *podState
 	// fresh says that the pod has no containers yet, so that its ground may be undone.
 	fresh bool
+}
+
+// sandbox is what the containers share.
+func (at place) sandbox() spec.Sandbox {
+	return spec.Sandbox{
+		NetNS: at.box.NetNS, IPCNS: at.box.IPCNS, UTSNS: at.box.UTSNS, PIDNS: at.pidNS, Hostname: at.box.Hostname, IPs: at.box.IPs,
+	}
 }
 
 // startAll starts the containers in spec order. One that fails does not keep the others

@@ -79,9 +79,9 @@ func TestUses(t *testing.T) {
 		want []string
 	}{
 		{"nothing", v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i"}}}}, nil},
-		{"refused", v1.Pod{Spec: v1.PodSpec{ShareProcessNamespace: &yes}}, []string{"spec.shareProcessNamespace"}},
-		{"value without effect", v1.Pod{Spec: v1.PodSpec{ShareProcessNamespace: &no, DNSPolicy: v1.DNSDefault}}, nil},
-		{"value refused", v1.Pod{Spec: v1.PodSpec{HostUsers: &no}}, []string{"spec.hostUsers"}},
+		{"refused", v1.Pod{Spec: v1.PodSpec{SchedulingGates: []v1.PodSchedulingGate{{Name: "g"}}}}, []string{"spec.schedulingGates"}},
+		{"value without effect", v1.Pod{Spec: v1.PodSpec{AutomountServiceAccountToken: &no, DNSPolicy: v1.DNSDefault}}, nil},
+		{"value refused", v1.Pod{Spec: v1.PodSpec{AutomountServiceAccountToken: &yes}}, []string{"spec.automountServiceAccountToken"}},
 		{"in a list", v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{}, {TTY: true}}}}, []string{"spec.containers[1].tty"}},
 		{
 			"of an init container",

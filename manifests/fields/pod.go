@@ -58,7 +58,7 @@ var podRows = []Row{
 	{Path: "spec.hostPID", Class: Supported},
 	{Path: "spec.hostIPC", Class: Supported},
 	{Path: "spec.hostUsers", Class: Refused, Note: notYet, Except: []string{"true"}},
-	{Path: "spec.shareProcessNamespace", Class: Refused, Note: notYet, Except: []string{"false"}},
+	{Path: "spec.shareProcessNamespace", Class: Supported},
 	{Path: "spec.nodeName", Class: Supported, Note: "a pod for another node is rejected"},
 	{Path: "spec.nodeSelector{}", Class: Supported},
 	{Path: "spec.affinity", Class: Supported},

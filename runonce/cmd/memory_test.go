@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -67,7 +66,7 @@ func (m *memory) kill(ctx context.Context, pod, container string, code int32) er
 		return err
 	}
 	for _, c := range slices.Backward(all) {
-		if c.Name == container && strings.Contains(c.LogPath, strings.ReplaceAll(pod, "/", "_")+"_") {
+		if c.Name == container && c.Labels[runtime.LabelPodNamespace]+"/"+c.Labels[runtime.LabelPodName] == pod {
 			m.engine.Kill(c.ID, code)
 			return nil
 		}

@@ -60,7 +60,7 @@ func (e *Engine) start(ctx context.Context, s *link.Session, c runtime.Container
 			return err
 		}
 	}
-	img, err := e.images.Get(ctx, s, c.Image)
+	img, err := e.imageOf(ctx, s, c)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,8 @@ func (e *Engine) start(ctx context.Context, s *link.Session, c runtime.Container
 	if err != nil {
 		return err
 	}
-	if err := e.run(ctx, s, c, mounts); err != nil {
+	pid, err := e.run(ctx, s, c, mounts)
+	if err != nil {
 		return err
 	}
 	now := time.Now()
@@ -92,7 +93,7 @@ func (e *Engine) start(ctx context.Context, s *link.Session, c runtime.Container
 			return err
 		}
 	}
-	e.cache.Started(c.ID, now)
+	e.cache.Started(c.ID, now, pid)
 	return nil
 }
 
@@ -124,6 +125,11 @@ func (e *Engine) record(ctx context.Context, s *link.Session, c runtime.Containe
 
 func newRecord(s *link.Session, c runtime.ContainerConfig, img *imagestore.Image) (containers.Container, error) {
 	spec := *c.Spec
+	snapshotter, snapshot := s.Snapshotter, c.ID
+	if c.Pause {
+		spec = pauseSpec(spec, s.Shim)
+		snapshotter, snapshot = "", ""
+	}
 	spec.Annotations = maps.Clone(spec.Annotations)
 	if spec.Annotations == nil {
 		spec.Annotations = map[string]string{}
@@ -156,8 +162,8 @@ func newRecord(s *link.Session, c runtime.ContainerConfig, img *imagestore.Image
 		Image:       c.Image,
 		Runtime:     s.Runtime,
 		Spec:        packed,
-		SnapshotKey: c.ID,
-		Snapshotter: s.Snapshotter,
+		SnapshotKey: snapshot,
+		Snapshotter: snapshotter,
 		Extensions:  map[string]typeurl.Any{record.Extension: ext},
 		SandboxID:   sandboxID(s),
 	}, nil
@@ -173,6 +179,9 @@ func sandboxID(s *link.Session) string {
 
 // rootfs prepares the container's own layer.
 func (e *Engine) rootfs(ctx context.Context, s *link.Session, c runtime.ContainerConfig, img *imagestore.Image) ([]mount.Mount, error) {
+	if c.Pause {
+		return pauseRootfs(), nil
+	}
 	mounts, err := s.Snapshots().Prepare(ctx, c.ID, img.ChainID)
 	switch {
 	case errdefs.IsAlreadyExists(err):
@@ -196,11 +205,14 @@ func (e *Engine) rootfs(ctx context.Context, s *link.Session, c runtime.Containe
 	return mounts, nil
 }
 
-// run creates and starts the process.
-func (e *Engine) run(ctx context.Context, s *link.Session, c runtime.ContainerConfig, mounts []mount.Mount) error {
+// run creates and starts the process, and returns its ID on the host.
+func (e *Engine) run(ctx context.Context, s *link.Session, c runtime.ContainerConfig, mounts []mount.Mount) (int, error) {
 	out := handoff.Output{LogPath: c.LogPath, RecordPath: e.recordPath(c.ID)}
 	uri := out.URI()
-	if s.Logger {
+	switch {
+	case s.Logger && c.LogPath == "":
+		uri = ""
+	case s.Logger:
 		uri = out.LoggerURI(s.Shim)
 	}
 	req := &tasksapi.CreateTaskRequest{ContainerID: c.ID, Stdout: uri, Stderr: uri}
@@ -211,17 +223,18 @@ func (e *Engine) run(ctx context.Context, s *link.Session, c runtime.ContainerCo
 		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
 	}
 	err := e.createTask(ctx, s, c.PodUID, req)
+	var started *tasksapi.StartResponse
 	if err == nil {
-		_, err = s.Tasks().Start(ctx, &tasksapi.StartRequest{ContainerID: c.ID})
+		started, err = s.Tasks().Start(ctx, &tasksapi.StartRequest{ContainerID: c.ID})
 	}
 	if err == nil {
-		return nil
+		return int(started.Pid), nil
 	}
 	if err = fault.Native(err); errdefs.IsUnavailable(err) || ctx.Err() != nil {
-		return err
+		return 0, err
 	}
 	message := fault.RuncMessage(err)
-	return &fault.Error{Why: fault.ReasonRun, Final: fault.Hopeless(message), Cause: &fault.Told{Message: message, Cause: err}}
+	return 0, &fault.Error{Why: fault.ReasonRun, Final: fault.Hopeless(message), Cause: &fault.Told{Message: message, Cause: err}}
 }
 
 // createTask creates the process, in the pod's shim.

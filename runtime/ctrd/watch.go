@@ -147,7 +147,7 @@ func (e *Engine) apply(ctx context.Context, s *link.Session, env *events.Envelop
 	}
 	switch ev := v.(type) {
 	case *eventsapi.TaskStart:
-		e.cache.Started(ev.ContainerID, env.Timestamp)
+		e.cache.Started(ev.ContainerID, env.Timestamp, int(ev.Pid))
 	case *eventsapi.TaskExit:
 		if ev.ID == ev.ContainerID {
 			r := handoff.Record{ContainerID: ev.ContainerID, ExitCode: int32(ev.ExitStatus), FinishedAt: ev.ExitedAt.AsTime()}
@@ -219,7 +219,7 @@ func (e *Engine) settle(ctx context.Context, s *link.Session, id string, t *task
 	case t != nil && t.Status == tasktypes.Status_STOPPED:
 		e.exited(ctx, s, handoff.Record{ContainerID: id, ExitCode: int32(t.ExitStatus), FinishedAt: t.ExitedAt.AsTime()})
 	case t != nil && t.Status != tasktypes.Status_UNKNOWN:
-		e.cache.Started(id, r.StartedAt)
+		e.cache.Started(id, r.StartedAt, int(t.Pid))
 	case err != nil:
 		// No record: it was never started.
 	case r.Ended():

@@ -27,6 +27,9 @@ var applets = map[string]bool{
 
 // Program is the script for Engine.Program.
 func (b *Box) Program(c runtime.ContainerConfig) Behavior {
+	if c.Pause {
+		return Behavior{Runs: true}
+	}
 	args := c.Spec.Process.Args
 	name := filepath.Base(args[0])
 	if name == "box" && len(args) > 1 {

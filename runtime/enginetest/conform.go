@@ -54,6 +54,7 @@ func Conform(t *testing.T, open func(t *testing.T) Subject) {
 		{"exec", conformExec},
 		{"events", conformEvents},
 		{"images", conformImages},
+		{"a pause process", conformPause},
 		{"a later process finds what runs", conformReopen},
 		{"a later process finds the exit code", conformReopenExit},
 	}
@@ -340,6 +341,27 @@ func conformImages(t *testing.T, s Subject) {
 	}
 	if _, err := s.Images.Pull(t.Context(), s.Absent); err == nil {
 		t.Error("pulling an image that no registry has succeeded")
+	}
+}
+
+func conformPause(t *testing.T, s Subject) {
+	c := s.Config(t, "pod1", "POD")
+	c.Pause, c.Image, c.LogPath = true, "", ""
+	if err := s.Engine.Start(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := find(t, s.Engine, c.ID)
+	e := s.Reopen(t, func() {})
+	t.Cleanup(func() { removeAll(t, e) })
+	got, _ := find(t, e, c.ID)
+	if got.State != runtime.StateRunning || got.PID <= 0 || got.PID != before.PID {
+		t.Errorf("a later process sees %q with process %d, want the running process %d", got.State, got.PID, before.PID)
+	}
+	if err := e.Stop(t.Context(), c.ID, syscall.SIGTERM, limit); err != nil {
+		t.Error(err)
+	}
+	if got := awaitExit(t, e, c.ID); got.PID != 0 {
+		t.Errorf("it has ended and is process %d", got.PID)
 	}
 }
 

@@ -55,12 +55,14 @@ type Engine struct {
 	containers []*process
 	subs       map[chan runtime.Event]struct{}
 	pulls      []string
+	lastPID    int
 }
 
 // process is a container with its scripted life.
 type process struct {
 	runtime.Container
 	life  Behavior
+	pause bool
 	timer *time.Timer
 	done  chan struct{} // closed at the exit
 }
@@ -93,7 +95,7 @@ func (e *Engine) Start(ctx context.Context, c runtime.ContainerConfig) error {
 		e.drop(c.ID)
 	}
 	img, ok := e.Store[c.Image]
-	if !ok {
+	if !ok && !c.Pause {
 		return fmt.Errorf("starting container %q: image %q: %w", c.ID, c.Image, runtime.ErrNotFound)
 	}
 	life := e.Program(c)
@@ -101,9 +103,10 @@ func (e *Engine) Start(ctx context.Context, c runtime.ContainerConfig) error {
 		return life.Err
 	}
 	now := time.Now()
-	p := &process{life: life, done: make(chan struct{}), Container: runtime.Container{
+	e.lastPID++
+	p := &process{life: life, pause: c.Pause, done: make(chan struct{}), Container: runtime.Container{
 		ID: c.ID, PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, Image: c.Image, ImageID: img.ID, Hash: c.Hash,
-		LogPath: c.LogPath, Labels: c.Labels, Last: c.Last, State: runtime.StateRunning, CreatedAt: now, StartedAt: now,
+		LogPath: c.LogPath, Labels: c.Labels, Last: c.Last, State: runtime.StateRunning, PID: e.lastPID, CreatedAt: now, StartedAt: now,
 	}}
 	if err := writeLog(c.LogPath, life.Log); err != nil {
 		return err
@@ -137,10 +140,15 @@ func writeLog(path string, lines []string) error {
 func (e *Engine) end(p *process, code int32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.exit(p, code)
+}
+
+// exit is end for those who hold the lock.
+func (e *Engine) exit(p *process, code int32) {
 	if p.State != runtime.StateRunning {
 		return
 	}
-	p.State = runtime.StateExited
+	p.State, p.PID = runtime.StateExited, 0
 	p.Exit = runtime.Termination{
 		ContainerID: p.ID, Attempt: p.Attempt, ExitCode: code, OOMKilled: p.life.OOM,
 		StartedAt: p.StartedAt, FinishedAt: time.Now(),
@@ -150,6 +158,14 @@ func (e *Engine) end(p *process, code int32) {
 		e.send(runtime.EventOOM, p)
 	}
 	e.send(runtime.EventExited, p)
+	if p.pause {
+		// The kernel ends a process namespace with its first process.
+		for _, other := range e.containers {
+			if other.PodUID == p.PodUID {
+				e.exit(other, 128+int32(syscall.SIGKILL))
+			}
+		}
+	}
 }
 
 // Kill ends a running container from outside, as the kernel or an operator would.

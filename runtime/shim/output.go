@@ -16,13 +16,18 @@ import (
 // output copies what a container writes to its log file. The runtime's side writes to two
 // FIFOs in the bundle, which go with it.
 type output struct {
-	stdout, stderr string // paths of the FIFOs; no stderr with a terminal
+	stdout, stderr string // paths of the FIFOs; no stderr with a terminal, none without a log
 	log            *logs.Writer
 	held           []*os.File // keep the FIFOs from ending before they are used
 	done           chan struct{}
 }
 
 func newOutput(bundle, path string, terminal bool) (*output, error) {
+	if path == "" {
+		o := &output{done: make(chan struct{})}
+		close(o.done)
+		return o, nil
+	}
 	w, err := logs.OpenWriter(path, 0, 0)
 	if err != nil {
 		return nil, err

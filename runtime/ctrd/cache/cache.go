@@ -98,15 +98,15 @@ func (c *Cache) drop(id string) {
 	delete(c.byID, id)
 }
 
-// Started notes that the process runs.
-func (c *Cache) Started(id string, at time.Time) {
+// Started notes that the process runs, and its ID on the host.
+func (c *Cache) Started(id string, at time.Time, pid int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.byID[id]
 	if !ok || e.State != runtime.StateCreated {
 		return
 	}
-	e.State, e.StartedAt = runtime.StateRunning, at
+	e.State, e.StartedAt, e.PID = runtime.StateRunning, at, pid
 	c.tell(runtime.EventStarted, e)
 }
 
@@ -147,7 +147,7 @@ func (c *Cache) Exited(r handoff.Record) bool {
 		// Two processes took the times, and the exit was faster than the news of the start.
 		e.StartedAt = r.FinishedAt
 	}
-	e.State = runtime.StateExited
+	e.State, e.PID = runtime.StateExited, 0
 	e.Exit = runtime.Termination{
 		ContainerID: e.ID,
 		Attempt:     e.Attempt,
@@ -169,7 +169,7 @@ func (c *Cache) Lost(id string, startedAt time.Time) {
 		return
 	}
 	close(e.ended)
-	e.State = runtime.StateUnknown
+	e.State, e.PID = runtime.StateUnknown, 0
 	if !startedAt.IsZero() {
 		e.StartedAt = startedAt
 	}

@@ -18,7 +18,7 @@ func TestCacheTellsEachChangeOnce(t *testing.T) {
 	c.subscribe(s)
 	c.Put(runtime.Container{ID: "a", PodUID: "p", Attempt: 2, State: runtime.StateCreated, CreatedAt: begin})
 	for range 2 {
-		c.Started("a", begin.Add(time.Second))
+		c.Started("a", begin.Add(time.Second), 7)
 	}
 	for range 2 {
 		c.OOM("a")
@@ -27,7 +27,7 @@ func TestCacheTellsEachChangeOnce(t *testing.T) {
 	if !c.Exited(end) || c.Exited(end) {
 		t.Error("an exit is news once")
 	}
-	c.Started("a", begin)
+	c.Started("a", begin, 7)
 	c.Lost("a", begin)
 	want := []runtime.Event{
 		{Type: runtime.EventStarted, ContainerID: "a", PodUID: "p"},
@@ -69,7 +69,7 @@ func TestCacheOutOfMemoryAfterTheExit(t *testing.T) {
 func TestCacheUnknownContainers(t *testing.T) {
 	t.Parallel()
 	c := New()
-	c.Started("a", time.Now())
+	c.Started("a", time.Now(), 7)
 	c.OOM("a")
 	c.Lost("a", time.Now())
 	c.Remove("a")

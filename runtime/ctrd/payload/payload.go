@@ -112,7 +112,8 @@ func install(path string, r io.Reader, check func() error) error {
 	if err == nil {
 		err = check()
 	}
-	err = errors.Join(err, f.Chmod(0o700), f.Close())
+	// The pause process runs it as the pod's user; its directory keeps others out.
+	err = errors.Join(err, f.Chmod(0o755), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}

@@ -45,7 +45,7 @@ func TestUnpack(t *testing.T) {
 		if err != nil || string(got) != body {
 			t.Errorf("%q, %v", got, err)
 		}
-		if info, err := os.Stat(path); err != nil || info.Mode() != 0o700 {
+		if info, err := os.Stat(path); err != nil || info.Mode() != 0o755 {
 			t.Errorf("%v, %v", info, err)
 		}
 		if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {

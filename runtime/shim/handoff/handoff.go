@@ -28,7 +28,7 @@ const (
 
 // Output is where the shim puts what it learns of a container.
 type Output struct {
-	// LogPath is the file for stdout and stderr, in the CRI log format.
+	// LogPath is the file for stdout and stderr, in the CRI log format. Empty drops them.
 	LogPath string
 	// RecordPath is the file for the Record. Its directory exists.
 	RecordPath string

@@ -28,6 +28,7 @@ func applets() map[string]applet {
 		"exit":    {"CODE [TEXT...]  print TEXT and exit with CODE", exit},
 		"crash":   {"[TEXT...]  panic with a stack trace", crash},
 		"kill":    {"SIGNUM  end by a signal", kill},
+		"orphan":  {"leave a child behind that ends at once", orphan},
 		"sleep":   {"[DURATION]  sleep, for ever without one; SIGTERM ends it with 0", sleep},
 		"stay":    {"[DURATION]  sleep and ignore SIGTERM", stay},
 		"trap":    {"  say \"ready\", then end by saying which signal came", trap},

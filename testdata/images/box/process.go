@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strconv"
 	"strings"
@@ -51,6 +53,11 @@ func kill(args []string) error {
 	}
 	time.Sleep(time.Minute)
 	return errors.New("survived")
+}
+
+// orphan starts a child and ends without waiting for it: whoever adopts it has to.
+func orphan([]string) error {
+	return exec.CommandContext(context.Background(), "/proc/self/exe", "exit", "0").Start()
 }
 
 func duration(args []string) (time.Duration, error) {

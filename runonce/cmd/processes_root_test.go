@@ -1,0 +1,174 @@
+package cmd_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runonce/cmd"
+	"github.com/runonce/runonce/runonce/report"
+)
+
+const sharedProcesses = `apiVersion: v1
+kind: Pod
+metadata: {name: shared}
+spec:
+  shareProcessNamespace: true
+  terminationGracePeriodSeconds: 2
+  securityContext: {runAsUser: 1000, runAsNonRoot: true}
+  containers:
+  - name: beside
+    image: localhost/box:1
+    args: [sleep]
+    lifecycle: {postStart: {exec: {command: [box, orphan]}}}
+  - name: main
+    image: localhost/box:1
+    args: [inspect, -hold]
+    lifecycle: {preStop: {exec: {command: [box, write, /out/stopped, gracefully]}}}
+    volumeMounts: [{name: out, mountPath: /out}]
+  volumes: [{name: out, hostPath: {path: OUT}}]
+`
+
+// TestSharedProcesses: the containers see each other's processes below one that outlives
+// us, and the pod is made anew when that one dies.
+func TestSharedProcesses(t *testing.T) {
+	everywhere(t, func(t *testing.T, m machine) {
+		out := t.TempDir()
+		if err := os.Chmod(out, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		dir := podDir(t, strings.ReplaceAll(sharedProcesses, "OUT", out))
+		m.once(t, "run", dir)
+		v := m.inspect(t, "shared", "main")
+		if v.PID == 1 || !slices.Contains(v.Processes, "/pause") || strings.Count(strings.Join(v.Processes, " "), "/bin/box") < 2 {
+			t.Errorf("process %d among %q, want it to see /pause and the other container", v.PID, v.Processes)
+		}
+		pause := pauseProcess(t, v.Namespaces["pid"])
+		awaitReaped(t, pause)
+		if err := syscall.Kill(pause, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		awaitGone(t, pause)
+		m.once(t, "run", dir)
+		again := m.status(t, "shared")
+		for _, c := range again.ContainerStatuses {
+			if c.RestartCount != 1 || c.State.Running == nil || c.LastTerminationState.Terminated == nil || c.LastTerminationState.Terminated.ExitCode != 137 {
+				t.Errorf("container %s after its pause process was killed: %+v", c.Name, c)
+			}
+		}
+		anew := m.inspect(t, "shared", "main")
+		fresh := pauseProcess(t, anew.Namespaces["pid"])
+		if fresh == pause {
+			t.Errorf("the process namespace is the old one: process %d", fresh)
+		}
+
+		m.once(t, "down", dir)
+		awaitGone(t, fresh)
+		if text, err := os.ReadFile(filepath.Join(out, "stopped")); err != nil || string(text) != "gracefully\n" {
+			t.Errorf("preStop: %q, %v", text, err)
+		}
+	})
+}
+
+// TestSharedProcessesNever: a pod that is not to be restarted ends with its pause process.
+func TestSharedProcessesNever(t *testing.T) {
+	needRoot(t)
+	m := newMachine(t, boxImages(t))
+	dir := podDir(t, strings.Replace(strings.ReplaceAll(sharedProcesses, "OUT", t.TempDir()), "spec:", "spec:\n  restartPolicy: Never", 1))
+	m.once(t, "run", dir)
+	pause := pauseProcess(t, m.inspect(t, "shared", "main").Namespaces["pid"])
+	if err := syscall.Kill(pause, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, pause)
+	if code, out := m.try(t, "run", dir); code != 1 || !strings.Contains(out, "Failed") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+}
+
+// pauseProcess returns the host's ID of the first process of a process namespace.
+func pauseProcess(t *testing.T, namespace string) int {
+	t.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		dir := filepath.Dir(filepath.Dir(link))
+		if ns, err := os.Readlink(link); err != nil || ns != namespace {
+			continue
+		}
+		if line, err := os.ReadFile(filepath.Join(dir, "cmdline")); err == nil && strings.HasPrefix(string(line), "/pause\x00") {
+			pid, err := strconv.Atoi(filepath.Base(dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pid
+		}
+	}
+	t.Fatalf("no pause process in %s", namespace)
+	return 0
+}
+
+// awaitGone waits until a process is gone or a zombie.
+func awaitGone(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+		if err != nil || strings.Contains(string(text), "State:\tZ") {
+			return
+		}
+	}
+	t.Fatalf("process %d does not go", pid)
+}
+
+// awaitReaped waits until the process has no children: those of a pause process are
+// orphans, and it is to wait for them.
+func awaitReaped(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(children) == 0 {
+			return
+		}
+	}
+	t.Fatalf("process %d does not wait for its children", pid)
+}
+
+// status returns the status of a pod that runs.
+func (m machine) status(t *testing.T, pod string) v1.PodStatus {
+	t.Helper()
+	var document report.Pods
+	if err := json.Unmarshal([]byte(m.once(t, "ps", "-o", "json")), &document); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range document.Pods {
+		if p.Name == pod {
+			return p.Status
+		}
+	}
+	t.Fatalf("no pod %q", pod)
+	return v1.PodStatus{}
+}
+
+// try runs a command, whatever its exit code, and returns all that it writes.
+func (m machine) try(t *testing.T, args ...string) (int, string) {
+	t.Helper()
+	var out bytes.Buffer
+	world := m.world
+	world.Stdout, world.Stderr, world.Stdin = &out, &out, strings.NewReader("")
+	return cmd.Main(testContext(), slices.Concat([]string{"runonce"}, args, m.flags), world), out.String()
+}
