@@ -18,8 +18,10 @@ type entry struct {
 	ports    []HostPort
 	holds    bool   // counts as used
 	running  bool   // runs from an earlier run
+	fixed    bool   // another run is about to start it: nobody can stop it yet
 	rank     int    // place in the order of victims
 	old      *entry // what this one replaces
+	rival    *entry // what this one would have to replace, and cannot
 	by       *entry // what preempts this one
 	reasons  []Reason
 }
@@ -69,9 +71,7 @@ func newPlanner(node *v1.Node, running, pods []*v1.Pod, o Options) *planner {
 		p.input = append(p.input, newEntry(pod, row))
 		requests = append(requests, Requests(pod))
 	}
-	running = slices.Clone(running)
-	slices.SortStableFunc(running, byAge)
-	others := p.match(running)
+	others := p.match(p.present(running))
 	for _, e := range others {
 		requests = append(requests, Requests(e.pod))
 	}
@@ -102,9 +102,34 @@ func byAge(a, b *v1.Pod) int {
 	)
 }
 
+// present returns the pods that have their room on the node, those of running in order of
+// their age, and then those that are booked but do not run yet.
+func (p *planner) present(running []*v1.Pod) []*entry {
+	running = slices.Clone(running)
+	slices.SortStableFunc(running, byAge)
+	booked := slices.Clone(p.o.Booked)
+	slices.SortStableFunc(booked, byAge)
+	seen := map[types.UID]bool{}
+	all := make([]*entry, 0, len(running)+len(booked))
+	for _, pod := range running {
+		seen[pod.UID] = true
+		all = append(all, newEntry(pod, -1))
+	}
+	for _, pod := range booked {
+		if seen[pod.UID] {
+			continue
+		}
+		seen[pod.UID] = true
+		e := newEntry(pod, -1)
+		e.fixed = true
+		all = append(all, e)
+	}
+	return all
+}
+
 // match finds the input pods that run already and those that replace one, and returns the
-// other entries: all pods of running that are not one of the input, unchanged.
-func (p *planner) match(running []*v1.Pod) []*entry {
+// other entries: all pods that are present and not one of the input, unchanged.
+func (p *planner) match(present []*entry) []*entry {
 	uids := map[types.UID]*entry{}
 	names := map[types.NamespacedName]*entry{}
 	for _, e := range slices.Backward(p.input) {
@@ -113,19 +138,23 @@ func (p *planner) match(running []*v1.Pod) []*entry {
 	}
 	delete(uids, "")
 	var others []*entry
-	for rank, pod := range running {
-		if e := uids[pod.UID]; e != nil && !(ended(pod) && p.o.Rerun) {
-			e.running, e.holds, e.rank = true, !ended(pod), rank
+	for rank, e := range present {
+		over := ended(e.pod) && !e.fixed
+		if in := uids[e.pod.UID]; in != nil && !(over && p.o.Rerun) {
+			in.running, in.fixed, in.holds, in.rank = true, e.fixed, !over, rank
 			continue
 		}
-		e := newEntry(pod, -1)
-		e.running, e.holds, e.rank = true, !ended(pod), rank
+		e.running, e.holds, e.rank = true, !over, rank
 		others = append(others, e)
-		if n := names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]; n != nil {
-			if !n.running && n.old == nil {
+		if n := names[types.NamespacedName{Namespace: e.pod.Namespace, Name: e.pod.Name}]; n != nil {
+			switch {
+			case n.running:
+			case e.fixed:
+				n.rival = e
+			case n.old == nil:
 				n.old = e
 			}
-		} else if p.o.Prune {
+		} else if p.o.Prune && !e.fixed {
 			e.holds = false
 			p.pruned = append(p.pruned, e)
 		}

@@ -28,6 +28,10 @@ type Options struct {
 	Listening []HostPort
 	// AppArmor says that the machine enforces AppArmor profiles.
 	AppArmor bool
+	// Booked are pods that other runs are about to start here, or run. One that is not
+	// among the running pods has its room all the same, and can neither be preempted nor
+	// replaced, since there is nothing yet to stop.
+	Booked []*v1.Pod
 	// Prune stops pods of earlier runs that the input does not hold.
 	Prune bool
 	// Rerun takes pods of earlier runs that have ended for new.

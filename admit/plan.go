@@ -40,6 +40,14 @@ type Decision struct {
 	Prune bool
 }
 
+// PreemptedBy returns the decision that the pod, which runs, has to go for another one.
+func PreemptedBy(pod, by *v1.Pod) Decision {
+	return Decision{
+		Pod: pod, Verdict: Preempted, Running: true, By: by, Reason: reasonPreempting, Message: messagePreempting,
+		Reasons: []Reason{{reasonPreempting, messagePreempting}},
+	}
+}
+
 // Plan is every decision, taken before anything is started or stopped.
 type Plan struct {
 	Node *v1.Node
@@ -51,6 +59,41 @@ type Plan struct {
 	// Used is what is asked for by all pods that run, or are to run, when the plan is
 	// carried out, those of earlier runs that are not in the input included.
 	Used v1.ResourceList
+}
+
+// Departure is a pod that runs and has to be stopped before anything is started.
+type Departure struct {
+	Pod *v1.Pod
+	Row int     // of the decision that asks for it
+	By  *v1.Pod // preempts it; nil when it goes for another reason
+	Why string  // in a word or a few
+}
+
+// Departures returns the pods that have to go, in the order of their decisions.
+func (p Plan) Departures() []Departure {
+	var all []Departure
+	for i, d := range p.Decisions {
+		switch {
+		case d.Verdict == Preempted && d.Running:
+			all = append(all, Departure{d.Pod, i, d.By, "preempted"})
+		case d.Verdict == Admitted && d.Prune:
+			all = append(all, Departure{d.Pod, i, nil, "no longer in the input"})
+		case d.Verdict == Admitted && d.Replaces != nil:
+			all = append(all, Departure{d.Replaces, i, nil, "replaced"})
+		}
+	}
+	return all
+}
+
+// Admitted returns the pods of the input that are to run, those that run already included.
+func (p Plan) Admitted() []*v1.Pod {
+	var pods []*v1.Pod
+	for _, d := range p.Decisions {
+		if d.Verdict == Admitted && !d.Prune {
+			pods = append(pods, d.Pod)
+		}
+	}
+	return pods
 }
 
 // Status returns what the kubelet would make the status of a pod that is rejected

@@ -39,6 +39,19 @@ func randomWorld(rng *rand.Rand) world {
 			w.pods = append(w.pods, randomPod(rng, p.Name, func(q *v1.Pod) { q.UID = "new-" + q.UID }))
 		}
 	}
+	for i := range rng.IntN(3) * rng.IntN(2) {
+		b := randomPod(rng, fmt.Sprintf("b%d", i))
+		switch rng.IntN(4) {
+		case 0: // the same in this run
+			w.pods = append(w.pods, b.DeepCopy())
+		case 1: // runs already
+			b.Status.Phase = v1.PodRunning
+			w.running = append(w.running, b.DeepCopy())
+		case 2: // other content in this run
+			w.pods = append(w.pods, randomPod(rng, b.Name, func(q *v1.Pod) { q.UID = "new-" + q.UID }))
+		}
+		w.options.Booked = append(w.options.Booked, b)
+	}
 	for i := range 1 + rng.IntN(5) {
 		w.pods = append(w.pods, randomPod(rng, fmt.Sprintf("p%d", i)))
 	}
@@ -102,6 +115,9 @@ func faultOf(w world, rng *rand.Rand) string {
 	}
 	shuffled := copies(w.running)
 	rng.Shuffle(len(shuffled), func(i, k int) { shuffled[i], shuffled[k] = shuffled[k], shuffled[i] })
+	rng.Shuffle(len(w.options.Booked), func(i, k int) {
+		w.options.Booked[i], w.options.Booked[k] = w.options.Booked[k], w.options.Booked[i]
+	})
 	if again := Decide(w.node, shuffled, w.pods, w.options); !reflect.DeepEqual(rows(again), rows(plan)) {
 		return fmt.Sprintf("in another order of the running pods: %+v, not %+v", rows(again), rows(plan))
 	}
@@ -143,8 +159,15 @@ func standing(w world, plan Plan) (stays, starts []*v1.Pod) {
 			stays, starts = append(stays, d.Pod), append(starts, d.Pod)
 		}
 	}
+	runs := map[string]bool{}
 	for _, p := range w.running {
+		runs[string(p.UID)] = true
 		if !ended(p) && !gone[string(p.UID)] {
+			stays = append(stays, p)
+		}
+	}
+	for _, p := range w.options.Booked {
+		if !runs[string(p.UID)] {
 			stays = append(stays, p)
 		}
 	}
@@ -191,6 +214,15 @@ func badVictim(w world, plan Plan, stays, starts []*v1.Pod) string {
 	replaced := map[string]bool{}
 	for _, p := range w.pods {
 		replaced[p.Name] = true
+	}
+	runs := map[string]bool{}
+	for _, p := range w.running {
+		runs[string(p.UID)] = true
+	}
+	for _, d := range plan.Departures() {
+		if !runs[string(d.Pod.UID)] {
+			return d.Pod.Name + " is to be stopped, and does not run yet"
+		}
 	}
 	for i, d := range plan.Decisions {
 		if d.Verdict != Preempted {

@@ -18,6 +18,8 @@ const (
 	reasonUnexpected  = "UnexpectedAdmissionError"
 	reasonPreempting  = "Preempting"
 	messagePreempting = "Preempted in order to admit critical pod"
+	reasonConflict    = "Conflict" // the API server's word (metav1.StatusReasonConflict)
+	messageConflict   = "another run is about to start a pod of this namespace and name with other content"
 )
 
 // refusal returns the grounds against the pod, the one to report first; none when it
@@ -26,6 +28,9 @@ func (p *planner) refusal(e *entry) []Reason {
 	subject := check.Subject{Pod: e.pod, QOS: e.qos, Critical: Critical(e.pod)}
 	limits := check.Options{UnsafeSysctls: p.o.AllowUnsafeSysctls, AppArmor: p.o.AppArmor}
 	early := spelled(check.Early(subject, p.node, limits))
+	if e.rival != nil {
+		early = append(early, Reason{reasonConflict, messageConflict})
+	}
 	place := spelled(check.Place(subject, p.node))
 	late := spelled(check.Late(subject, p.node, limits))
 	short := p.ledger.shortage(e.demands)
@@ -91,8 +96,11 @@ func (p *planner) requested(e *entry, index int) int64 {
 
 // yields says whether all who hold the pod's ports may be preempted for it.
 func yields(e *entry, blockers []holder) bool {
-	return !slices.ContainsFunc(blockers, func(h holder) bool { return h.by == nil || h.by.priority >= e.priority })
+	return !slices.ContainsFunc(blockers, func(h holder) bool { return h.by == nil || !h.by.preemptable(e) })
 }
+
+// preemptable says whether the pod may have to go for another one.
+func (e *entry) preemptable(by *entry) bool { return e.priority < by.priority && !e.fixed }
 
 // spell writes requirements as the kubelet does (admissionRequirementList.toString).
 func (p *planner) spell(needs []demand) string {
@@ -110,7 +118,7 @@ func (p *planner) spell(needs []demand) string {
 func (p *planner) preempt(e *entry, short []demand, blockers []holder) []demand {
 	var candidates []*entry
 	for _, c := range p.holding() {
-		if c.priority < e.priority {
+		if c.preemptable(e) {
 			candidates = append(candidates, c)
 		}
 	}
@@ -216,7 +224,8 @@ func (p *planner) plan() Plan {
 		d := Decision{Pod: e.pod, Verdict: Admitted, Running: e.running}
 		switch {
 		case e.by != nil:
-			d.preempted(e.by)
+			d = PreemptedBy(e.pod, e.by.pod)
+			d.Running = e.running
 			if e.old != nil && !ended(e.old.pod) {
 				e.old.by = e.by
 				stopped = append(stopped, e.old)
@@ -236,20 +245,10 @@ func (p *planner) plan() Plan {
 		}
 	}
 	for _, e := range stopped {
-		d := Decision{Pod: e.pod, Running: true}
-		d.preempted(e.by)
-		plan.Decisions = append(plan.Decisions, d)
+		plan.Decisions = append(plan.Decisions, PreemptedBy(e.pod, e.by.pod))
 	}
 	for _, e := range p.pruned {
 		plan.Decisions = append(plan.Decisions, Decision{Pod: e.pod, Verdict: Admitted, Running: true, Prune: true})
 	}
 	return plan
-}
-
-// preempted makes the decision that of a victim.
-func (d *Decision) preempted(by *entry) {
-	d.Verdict = Preempted
-	d.Reason, d.Message = reasonPreempting, messagePreempting
-	d.Reasons = []Reason{{d.Reason, d.Message}}
-	d.By = by.pod
 }

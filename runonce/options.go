@@ -29,6 +29,9 @@ type Options struct {
 	Logs Logs
 	// Phases holds the steps that the runtime reports; nil leaves them out.
 	Phases *Phases
+	// Cleared, when set, is called once all that has to go has gone, before the first pod
+	// is started.
+	Cleared func()
 	// Progress, when set, is told what happens; calls do not overlap.
 	Progress func(Progress)
 	Logger   *slog.Logger
@@ -79,6 +82,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Parallel == 0 {
 		o.Parallel = 2 * goruntime.NumCPU()
+	}
+	if o.Cleared == nil {
+		o.Cleared = func() {}
 	}
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}

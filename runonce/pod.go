@@ -32,6 +32,7 @@ type pod struct {
 	status   v1.PodStatus   // as last seen
 	view     goal.View      // of that status
 	err      error          // of the last Sync
+	by       *v1.Pod        // has preempted it, in another run
 	retries  int            // after an error
 	restarts map[string]int // of each container, before this run
 	next     func() (time.Duration, bool)

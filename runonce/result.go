@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/admit"
 )
 
 // tailLines is how many of a failed container's last lines go into the result.
@@ -53,6 +55,10 @@ func (p *pod) fill(cause error) {
 	if p.begun {
 		res.Attempts = 1 + p.retries + res.Restarts
 	}
+	if p.by != nil {
+		p.fillPreempted()
+		return
+	}
 	if res.Outcome != "" {
 		return
 	}
@@ -64,6 +70,15 @@ func (p *pod) fill(cause error) {
 	case p.err != nil && !asked:
 		res.Reason, res.Message = reasonOf(p.err), p.err.Error()
 	}
+}
+
+// fillPreempted tells of a pod that another run has preempted, whatever it ended with.
+func (p *pod) fillPreempted() {
+	d := admit.PreemptedBy(p.pod, p.by)
+	p.res.Outcome, p.res.Reason, p.res.Message, p.res.By = Preempted, d.Reason, d.Message, d.By
+	st := d.Status()
+	p.res.Status.Phase, p.res.Status.Reason, p.res.Status.Message = st.Phase, st.Reason, st.Message
+	p.res.Status.Conditions = append(p.res.Status.Conditions, st.Conditions...)
 }
 
 // containers tells what became of each container, with the last words of those that

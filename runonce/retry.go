@@ -31,7 +31,8 @@ func (p *pod) end(ctx context.Context) {
 	}
 	// A pod that has ended needs its namespaces and addresses no longer; Sync lets go
 	// of them.
-	if err := p.r.rt.Sync(ctx, p.pod); err != nil {
+	err := p.r.rt.Sync(ctx, p.pod)
+	if p.by = preemptor(err); p.by == nil && err != nil {
 		p.r.o.Logger.WarnContext(ctx, "ended pod keeps something of its own", "pod", p.name(), "error", err)
 	}
 }
@@ -51,6 +52,7 @@ func (p *pod) fault(ctx context.Context, err error) {
 	case err == nil:
 		p.stopRetries()
 	case permanent(err):
+		p.by = preemptor(err)
 		p.giveUp(ctx, reasonOf(err), err.Error())
 	case asked:
 		p.retryAt = now.Add(after)
@@ -119,6 +121,15 @@ func (p *pod) restarted() int {
 func permanent(err error) bool {
 	var p interface{ Permanent() bool }
 	return errors.As(err, &p) && p.Permanent()
+}
+
+// preemptor returns the pod that the error says has preempted this one, nil for none.
+func preemptor(err error) *v1.Pod {
+	var p interface{ PreemptedBy() *v1.Pod }
+	if errors.As(err, &p) {
+		return p.PreemptedBy()
+	}
+	return nil
 }
 
 // retryAfter returns the wait that the error asks for, if it does.

@@ -50,6 +50,7 @@ func Run(ctx context.Context, rt Runtime, plan admit.Plan, o Options) []Result {
 	}
 	defer cancel()
 	blocked := r.clear(work, plan, results)
+	o.Cleared()
 	r.pods = r.line(work, plan.Decisions, results, blocked)
 	r.tally.total = len(r.pods)
 	r.converge(work)

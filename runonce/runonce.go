@@ -13,7 +13,8 @@ import (
 //
 // Errors speak by behaviour: one with Permanent() bool that returns true ends the pod at
 // once; one with RetryAfter() time.Duration asks not to be called again before then
-// (a container's crash back-off, say); all others are transient.
+// (a container's crash back-off, say); one with PreemptedBy() *v1.Pod that is not nil says
+// that another run has stopped the pod for that one; all others are transient.
 type Runtime interface {
 	// Sync brings the pod nearer to what its spec asks for; it is safe to repeat.
 	Sync(ctx context.Context, pod *v1.Pod) error

@@ -28,7 +28,7 @@ type halt struct {
 // started.
 func (r *run) clear(ctx context.Context, plan admit.Plan, results []Result) map[int]error {
 	ds := plan.Decisions
-	halts := haltsOf(ds)
+	halts := haltsOf(plan)
 	var wg sync.WaitGroup
 	for i := range halts {
 		h := &halts[i]
@@ -49,17 +49,11 @@ func (r *run) clear(ctx context.Context, plan admit.Plan, results []Result) map[
 	return blocked
 }
 
-func haltsOf(ds []admit.Decision) []halt {
-	var halts []halt
-	for i, d := range ds {
-		switch {
-		case d.Verdict == admit.Preempted && d.Running:
-			halts = append(halts, halt{pod: d.Pod, row: i, why: "preempted"})
-		case d.Verdict == admit.Admitted && d.Prune:
-			halts = append(halts, halt{pod: d.Pod, row: i, why: "no longer in the input"})
-		case d.Verdict == admit.Admitted && d.Replaces != nil:
-			halts = append(halts, halt{pod: d.Replaces, row: i, why: "replaced"})
-		}
+func haltsOf(plan admit.Plan) []halt {
+	departures := plan.Departures()
+	halts := make([]halt, 0, len(departures))
+	for _, d := range departures {
+		halts = append(halts, halt{pod: d.Pod, row: d.Row, why: d.Why})
 	}
 	return halts
 }

@@ -232,20 +232,39 @@ func nothingLeft(t *testing.T, dir string) {
 			t.Errorf("mount left: %s", line)
 		}
 	}
+	// A daemon's shim may take a moment to end.
+	left := processesOf(t, dir)
+	for range 100 {
+		if len(left) == 0 {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+		left = processesOf(t, dir)
+	}
+	for _, p := range left {
+		t.Errorf("process left: %s", p)
+	}
+	pods, err := filepath.Glob(filepath.Join(dir, "root", "pods", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods {
+		t.Errorf("directory left: %s", p)
+	}
+}
+
+// processesOf returns the command lines that name the directory.
+func processesOf(t *testing.T, dir string) []string {
+	t.Helper()
 	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
 	}
+	var found []string
 	for _, c := range commands {
 		if text, err := os.ReadFile(c); err == nil && bytes.Contains(text, []byte(dir)) {
-			t.Errorf("process left: %s", bytes.ReplaceAll(text, []byte{0}, []byte(" ")))
+			found = append(found, string(bytes.ReplaceAll(text, []byte{0}, []byte(" "))))
 		}
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "root", "pods", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range left {
-		t.Errorf("directory left: %s", l)
-	}
+	return found
 }

@@ -86,7 +86,7 @@ func (p *program) down(c *cli.Context) error {
 	pods = slices.DeleteFunc(pods, func(pod *v1.Pod) bool {
 		return wanted != nil && !wanted[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
 	})
-	err = p.stopAll(c.Context, s.pods, pods)
+	err = p.stopAll(c.Context, s, pods)
 	if c.Bool("all") {
 		err = errors.Join(err, s.pods.Cleanup(c.Context))
 	}
@@ -123,11 +123,15 @@ func (p *program) names(c *cli.Context) (map[types.NamespacedName]bool, error) {
 }
 
 // stopAll stops the pods at once and says of each what became of it, in order.
-func (p *program) stopAll(ctx context.Context, runtime backend.Pods, pods []*v1.Pod) error {
+func (p *program) stopAll(ctx context.Context, s *session, pods []*v1.Pod) error {
 	errs := make([]error, len(pods))
 	var wg sync.WaitGroup
 	for i, pod := range pods {
-		wg.Go(func() { errs[i] = runtime.Stop(ctx, pod) })
+		wg.Go(func() {
+			if errs[i] = s.run.Take(pod, nil); errs[i] == nil {
+				errs[i] = s.pods.Stop(ctx, pod)
+			}
+		})
 	}
 	wg.Wait()
 	for i, pod := range pods {

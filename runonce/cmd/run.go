@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"syscall"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/cmd/logdir"
 	"github.com/runonce/runonce/runonce/cmd/node"
+	"github.com/runonce/runonce/runonce/cmd/runs"
 	"github.com/runonce/runonce/runonce/exitcode"
 	"github.com/runonce/runonce/runonce/report"
 )
@@ -75,14 +77,36 @@ func (p *program) run(c *cli.Context) error {
 		return err
 	}
 	defer s.close()
-	plan, err := p.decide(c, set, s)
+	plan, err := p.claim(c, set, s)
 	if err != nil {
 		return err
 	}
 	o.Phases, o.Logs = s.phases, logdir.Dir(c.String("log-dir"))
+	o.Cleared = func() { s.note(s.run.Leave()) }
 	results := runonce.Run(c.Context, s.pods, plan, o)
 	results = append(results, invalid(set)...)
 	return p.report(c, format, results, time.Since(start))
+}
+
+// claim waits for this run's turn to plan, makes the plan, and books the room of its pods.
+// Its turn lasts until what has to go has gone.
+func (p *program) claim(c *cli.Context, set *manifests.Set, s *session) (admit.Plan, error) {
+	if err := s.run.Enter(c.Context); err != nil {
+		return admit.Plan{}, exitcode.Unusable(err)
+	}
+	plan, err := p.decide(c, set, s)
+	if err != nil {
+		return plan, err
+	}
+	if err := s.run.Book(plan.Admitted()); err != nil {
+		return plan, exitcode.Unusable(err)
+	}
+	for _, d := range plan.Departures() {
+		if err := s.run.Take(d.Pod, d.By); err != nil {
+			return plan, exitcode.Unusable(err)
+		}
+	}
+	return plan, nil
 }
 
 // report writes the results wherever they are asked for and maps them to the exit code.
@@ -158,8 +182,9 @@ type session struct {
 	pods    backend.Pods
 	node    *v1.Node
 	phases  *runonce.Phases
+	run     *runs.Run
 	cancel  context.CancelFunc // ends the work of pods
-	log     func(error)
+	log     *slog.Logger
 }
 
 // open opens the engine for a run: it imports images and detects the node.
@@ -186,10 +211,9 @@ func (p *program) connect(c *cli.Context, o backend.PodsOptions) (*session, erro
 	// may have to be removed then.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
 	s := &session{
-		backend: b, phases: &runonce.Phases{}, cancel: cancel,
-		log: func(err error) { p.log.Warn("closing the engine", "error", err) },
+		backend: b, phases: &runonce.Phases{}, run: runs.New(c.String("root")), cancel: cancel, log: p.log,
 	}
-	o.Trace = s.phases.Record
+	o.Trace, o.Barred = s.phases.Record, s.run.Barred
 	if dir := c.String("images-dir"); dir != "" {
 		begin := time.Now()
 		if o.LocalImages, err = b.Import(c.Context, dir); err != nil {
@@ -206,14 +230,27 @@ func (p *program) connect(c *cli.Context, o backend.PodsOptions) (*session, erro
 }
 
 func (s *session) close() {
+	s.note(s.run.Close())
 	s.cancel()
 	if err := s.backend.Close(); err != nil {
-		s.log(err)
+		s.log.Warn("closing the engine", "error", err)
+	}
+}
+
+// note tells of an error that keeps nothing from going on.
+func (s *session) note(err error) {
+	if err != nil {
+		s.log.Warn("telling other runs", "error", err)
 	}
 }
 
 // decide makes the plan.
 func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.Plan, error) {
+	// First the bookings: what is started meanwhile is found among the running pods.
+	booked, err := s.run.Booked()
+	if err != nil {
+		return admit.Plan{}, exitcode.Unusable(err)
+	}
 	running, err := s.pods.List(c.Context)
 	if err != nil {
 		return admit.Plan{}, exitcode.Unusable(fmt.Errorf("looking for pods of earlier runs: %w", err))
@@ -222,5 +259,6 @@ func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.
 	if err != nil {
 		return admit.Plan{}, err
 	}
+	o.Booked = booked
 	return admit.Decide(s.node, running, set.Pods, o), nil
 }

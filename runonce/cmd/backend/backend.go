@@ -44,6 +44,9 @@ type PodsOptions struct {
 	Node    *v1.Node
 	// LocalImages are names that Import returned: these images are not pulled.
 	LocalImages []string
+	// Barred, when set, returns an error when another process has stopped the pod and it
+	// must not be started again. It is asked while nobody else can start or stop the pod.
+	Barred func(pod *v1.Pod) error
 	// Trace is told of each step of a pod's start.
 	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
 }

@@ -71,6 +71,7 @@ type pods struct {
 	*runtime.Pods
 	network *network.Manager
 	locks   locks
+	barred  func(*v1.Pod) error
 }
 
 // Sync brings the pod nearer to its spec, while no other process works on it.
@@ -80,6 +81,11 @@ func (p pods) Sync(ctx context.Context, pod *v1.Pod) error {
 		return err
 	}
 	defer release(false)
+	if p.barred != nil {
+		if err := p.barred(pod); err != nil {
+			return err
+		}
+	}
 	return p.Pods.Sync(ctx, pod)
 }
 
@@ -128,7 +134,7 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 	if err != nil {
 		return nil, err
 	}
-	return pods{p, net, locks{filepath.Join(e.state, "locks")}}, nil
+	return pods{p, net, locks{filepath.Join(e.state, "locks")}, o.Barred}, nil
 }
 
 // cgroupParent returns the cgroup for the pods of a root. The same manifests give the same

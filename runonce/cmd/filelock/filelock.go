@@ -1,0 +1,75 @@
+// Package filelock keeps processes from each other's way by locks on files. A lock goes
+// with the process that holds it, however that ends.
+package filelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// poll is how often a lock that another process holds is tried again.
+const poll = 10 * time.Millisecond
+
+// Hold waits for the lock of the file, which it makes when needed. Closing the file
+// unlocks it. Whoever removes the file must hold the lock.
+func Hold(ctx context.Context, path string) (*os.File, error) {
+	for {
+		f, err := try(path)
+		if f != nil || err != nil {
+			return f, err
+		}
+		select {
+		case <-time.After(poll):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for another process: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// try returns the locked file, or nil when another process has it or has just removed it.
+func try(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock: %w", err)
+	}
+	ok, err := Lock(f)
+	if err != nil || !ok {
+		return nil, errors.Join(err, f.Close())
+	}
+	mine, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if now, err := os.Stat(path); err != nil || !os.SameFile(mine, now) {
+		return nil, f.Close()
+	}
+	return f, nil
+}
+
+// Lock takes the lock of an open file unless somebody has it.
+func Lock(f *os.File) (bool, error) { return flock(f, syscall.LOCK_EX) }
+
+// Held tells whether another process holds the lock of the open file.
+func Held(f *os.File) (bool, error) {
+	free, err := flock(f, syscall.LOCK_SH)
+	return !free, err
+}
+
+func flock(f *os.File, how int) (bool, error) {
+	for {
+		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("locking %s: %w", f.Name(), err)
+		default:
+			return true, nil
+		}
+	}
+}
