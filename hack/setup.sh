@@ -85,6 +85,7 @@ if [ "$mode" = test ]; then
 	# Without the headers cgo, and with it the race detector, does not work.
 	[ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
 	need ip iproute2
+	need nft nftables
 	# The daemon must be Debian's, not one that is here for another reason.
 	for p in "$unpacked/usr/bin" /usr/bin; do
 		[[ $("$p/containerd" --version 2>/dev/null) == *" 1.6."* ]] && old_containerd=yes

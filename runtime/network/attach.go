@@ -6,66 +6,111 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/runonce/runonce/runtime/network/bridge"
+	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/fault"
 	"github.com/runonce/runonce/runtime/network/hostnet"
 	"github.com/runonce/runonce/runtime/network/netns"
 )
 
-// plan decides which network the pod joins and checks that the machine has what it takes.
+// plan decides which networks the pod joins and checks that the machine has what they take.
 func (m *Manager) plan(ctx context.Context, pod *v1.Pod) (*attachment, error) {
 	if err := m.collectOnce(ctx); err != nil {
 		return nil, err
 	}
-	asked, err := capabilitiesOf(pod)
-	if err != nil {
-		return nil, err
-	}
-	list, err := foundConf(m.o.CNIConfDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		list, err = m.ownConf(ctx, asked.names())
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range asked.names() {
-		if !supports(list, name) {
-			return nil, fault.Permanentf("no plugin of network %q in %s has the capability %s, which the pod's %s needs",
-				list.Name, m.o.CNIConfDir, name, asksFor(name))
-		}
-	}
-	if err := checkPlugins(pluginsOf(list), m.o.CNIBinDirs); err != nil {
-		return nil, err
-	}
 	uid := string(pod.UID)
-	return &attachment{
-		UID:       uid,
-		Namespace: pod.Namespace,
-		Name:      pod.Name,
-		NetNS:     m.files.pin(uid, netns.Net).Path,
-		Network:   list.Name,
-		Config:    list.Bytes,
-		Asked:     asked,
-	}, nil
+	a := &attachment{UID: uid, Namespace: pod.Namespace, Name: pod.Name, NetNS: m.files.pin(uid, netns.Net).Path}
+	// The further networks first: looking for them makes nothing on the machine.
+	further, err := m.further(pod)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := cni.CapabilitiesOf(pod)
+	if err != nil {
+		return nil, err
+	}
+	list, err := cni.Default(m.o.CNIConfDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		list, err = m.ownConf(ctx, a, &asked)
+	}
+	if err != nil {
+		return nil, err
+	}
+	first, err := m.joined(list, cni.PodInterface, asked)
+	if err != nil {
+		return nil, err
+	}
+	a.Networks = append([]cni.Network{first}, further...)
+	return a, nil
+}
+
+// further returns the networks of the pod's annotation.
+func (m *Manager) further(pod *v1.Pod) ([]cni.Network, error) {
+	selections, err := cni.Selections(pod)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]cni.Network, 0, len(selections))
+	for _, s := range selections {
+		list, err := cni.Named(m.o.CNIConfDir, s.Name)
+		if err != nil {
+			return nil, fault.Permanentf("annotation %s: %w", cni.NetworksAnnotation, err)
+		}
+		n, err := m.joined(list, s.Interface, cni.Capabilities{IPs: s.IPs, MAC: s.MAC})
+		if err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", cni.NetworksAnnotation, err)
+		}
+		n.Alias = s.String()
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// joined returns the network for a pod, once it is clear that it can do what is asked.
+func (m *Manager) joined(list *libcni.NetworkConfigList, iface string, asked cni.Capabilities) (cni.Network, error) {
+	if err := cni.CheckCapabilities(list, asked, m.o.CNIConfDir); err != nil {
+		return cni.Network{}, err
+	}
+	if err := cni.CheckPlugins(cni.PluginsOf(list), m.o.CNIBinDirs); err != nil {
+		return cni.Network{}, err
+	}
+	return cni.Network{Name: list.Name, Config: list.Bytes, Interface: iface, Asked: asked}, nil
 }
 
 // attach connects the pod. The record comes first: with it, Remove undoes whatever the
 // plugins did, also in another process.
-func (m *Manager) attach(ctx context.Context, a *attachment, lock podLock) ([]string, error) {
+func (m *Manager) attach(ctx context.Context, a *attachment, lock podLock) ([]cni.Status, error) {
 	if err := writeJSON(m.files.attachment(a.UID), a); err != nil {
 		return nil, err
 	}
-	return m.plugins(lock).add(ctx, a)
+	all := make([]cni.Status, 0, len(a.Networks))
+	for _, n := range a.Networks {
+		result, err := m.plugins(lock).Add(ctx, a.pod(), n)
+		if err != nil {
+			return nil, fmt.Errorf("network %q: %w", n.Name, err)
+		}
+		all = append(all, cni.StatusOf(n, result))
+	}
+	if len(all[0].IPs) == 0 {
+		return nil, fmt.Errorf("network %q gave the pod no address", a.Networks[0].Name)
+	}
+	return all, m.ports(a, all[0].IPs).Add(ctx)
 }
 
 // plugins returns the CNI plugins for work on the pod whose lock is given.
-func (m *Manager) plugins(lock podLock) plugins {
-	return plugins{dirs: m.o.CNIBinDirs, cache: m.files.results(), lock: lock}
+func (m *Manager) plugins(lock podLock) cni.Runner {
+	return cni.Runner{Dirs: m.o.CNIBinDirs, Cache: m.files.results(), Inherit: []*os.File{lock.dir}}
+}
+
+// ports are those that we lead to the pod ourselves.
+func (m *Manager) ports(a *attachment, ips []string) bridge.Ports {
+	return bridge.Ports{Path: m.o.Path, Bridge: a.Bridge, UID: a.UID, IPs: ips, Ports: a.Ports}
 }
 
 // detach disconnects the pod with the given UID, by the record of its attachment. Without
@@ -79,11 +124,18 @@ func (m *Manager) detach(ctx context.Context, uid string, lock podLock) error {
 	if err != nil {
 		return err
 	}
-	path := a.NetNS
-	if !netns.Alive(netns.Pin{Kind: netns.Net, Path: path}) {
-		path = ""
+	pod := a.pod()
+	if !netns.Alive(netns.Pin{Kind: netns.Net, Path: a.NetNS}) {
+		pod.NetNS = ""
 	}
-	if err := m.plugins(lock).del(ctx, a, path); err != nil {
+	err = m.ports(a, nil).Remove(ctx)
+	// One network that cannot be left must not hold the others.
+	for _, n := range slices.Backward(a.Networks) {
+		if e := m.plugins(lock).Del(ctx, pod, n); e != nil {
+			err = errors.Join(err, fmt.Errorf("network %q: %w", n.Name, e))
+		}
+	}
+	if err != nil {
 		return err
 	}
 	return removeState(record)
@@ -133,21 +185,29 @@ func (m *Manager) collect(ctx context.Context) error {
 }
 
 // ownConf returns the configuration of the network that we bring along, whose bridge and
-// rules are ready then. The plugins are looked for before anything is made.
-func (m *Manager) ownConf(ctx context.Context, asked []string) (*libcni.NetworkConfigList, error) {
+// rules are ready then. The plugins are looked for before anything is made. Host ports that
+// no plugin can lead to the pod it takes over from what is asked of CNI.
+func (m *Manager) ownConf(ctx context.Context, a *attachment, asked *cni.Capabilities) (*libcni.NetworkConfigList, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.bridge == nil {
-		if err := checkPlugins(bridge.Plugins(), m.o.CNIBinDirs); err != nil {
-			return nil, err
-		}
-		b, err := bridge.Open(ctx, m.o.StateDir, m.files.leases())
+		found, err := bridge.Firewalls(m.o.Path)
 		if err != nil {
 			return nil, err
 		}
-		m.bridge = &b
+		if err := cni.CheckPlugins(found[0].Plugins, m.o.CNIBinDirs); err != nil {
+			return nil, err
+		}
+		b, err := bridge.Open(ctx, found[0], bridge.Options{StateDir: m.o.StateDir, Leases: m.files.leases(), Subnets: m.o.PodCIDRs})
+		if err != nil {
+			return nil, err
+		}
+		m.bridge, m.ownPorts = &b, found[0].OwnPorts
 	}
-	conf, err := m.bridge.Conf(asked)
+	if m.ownPorts && len(asked.Ports) > 0 {
+		a.Bridge, a.Ports, asked.Ports = m.bridge.Name, asked.Ports, nil
+	}
+	conf, err := m.bridge.Conf(asked.Names())
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +237,7 @@ func (m *Manager) Cleanup(ctx context.Context) error {
 		return err
 	}
 	m.bridge = nil
-	if err := bridge.Remove(ctx, m.o.StateDir, lock, m.o.Log); err != nil {
+	if err := (bridge.Removal{StateDir: m.o.StateDir, Path: m.o.Path, Lock: lock, Log: m.o.Log}).Do(ctx); err != nil {
 		return err
 	}
 	for _, dir := range []string{m.files.leases(), m.files.attachments(), m.files.results()} {

@@ -14,15 +14,20 @@ import (
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/netns"
 )
 
 // leases returns the addresses that are reserved.
 func leases(t *testing.T, m *Manager) []string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(m.files.leases(), "*", "10.*"))
-	if err != nil {
-		t.Fatal(err)
+	var found []string
+	for _, pattern := range []string{"10.*", "fd*"} {
+		files, err := filepath.Glob(filepath.Join(m.files.leases(), "*", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, files...)
 	}
 	return found
 }
@@ -168,7 +173,7 @@ func locked(t *testing.T, m *Manager, pod *v1.Pod) podLock {
 	return lock
 }
 
-func attached(t *testing.T, m *Manager, pod *v1.Pod) ([]string, error) {
+func attached(t *testing.T, m *Manager, pod *v1.Pod) ([]cni.Status, error) {
 	t.Helper()
 	lock := locked(t, m, pod)
 	defer lock.release()

@@ -18,8 +18,12 @@ import (
 // its value is the directory of its state.
 const victimVariable = "RUNONCE_TEST_VICTIM"
 
+// victimPathVariable is where its firewall is, empty for the machine's.
+const victimPathVariable = "RUNONCE_TEST_VICTIM_PATH"
+
 func victimOptions(dir string) Options {
 	return Options{
+		Path:       os.Getenv(victimPathVariable),
 		StateDir:   filepath.Join(dir, "state"),
 		DataDir:    filepath.Join(dir, "data"),
 		CNIConfDir: filepath.Join(dir, "net.d"),
@@ -63,9 +67,13 @@ func beVictim(dir string) {
 // Killed at any instant, its plugins left to themselves, the next process makes all
 // sandboxes whole, and removes them to the last trace.
 func TestKill(t *testing.T) {
-	for round := range 8 {
+	for round := range 12 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
+			needRoot(t)
 			dir := t.TempDir()
+			if round >= 8 {
+				t.Setenv(victimPathVariable, onlyNFT(t))
+			}
 			m := newManagerIn(t, victimOptions(dir))
 			killVictim(t, dir, time.Duration(rand.IntN(600))*time.Millisecond)
 			pods := victimPods()

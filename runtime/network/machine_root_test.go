@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -43,6 +44,40 @@ func newManager(t *testing.T) *Manager {
 		CNIConfDir: filepath.Join(dir, "net.d"),
 		HostIPs:    []string{"192.0.2.99"},
 	})
+}
+
+// eachFirewall runs a test on a machine with iptables and on one with nft alone.
+func eachFirewall(t *testing.T, test func(t *testing.T, m *Manager)) {
+	t.Helper()
+	needRoot(t)
+	for _, program := range []string{"iptables", "nft"} {
+		t.Run(program, func(t *testing.T) {
+			dir := t.TempDir()
+			o := Options{
+				StateDir:   filepath.Join(dir, "state"),
+				DataDir:    filepath.Join(dir, "data"),
+				CNIConfDir: filepath.Join(dir, "net.d"),
+			}
+			if program == "nft" {
+				o.Path = onlyNFT(t)
+			}
+			test(t, newManagerIn(t, o))
+		})
+	}
+}
+
+// onlyNFT returns a directory that has no iptables.
+func onlyNFT(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("nft")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(path, filepath.Join(dir, "nft")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func newManagerIn(t *testing.T, o Options) *Manager {
@@ -90,6 +125,15 @@ func traces(t *testing.T, m *Manager) []string {
 		// A built-in chain comes with its table, at the first look.
 		if strings.HasPrefix(line, "-") || strings.HasPrefix(line, ":") && !strings.Contains(line, " ACCEPT [") {
 			found = append(found, "rule: "+regexp.MustCompile(`\[.*\]`).ReplaceAllString(line, ""))
+		}
+	}
+	tables, err := exec.CommandContext(context.WithoutCancel(t.Context()), "nft", "list", "tables").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(tables)) {
+		if strings.HasPrefix(line, "table inet ") { // others are iptables'
+			found = append(found, line)
 		}
 	}
 	slices.Sort(found)
@@ -141,9 +185,15 @@ func ensure(t *testing.T, m *Manager, pod *v1.Pod) Sandbox {
 // serve answers HTTP requests to port 80 of the sandbox with the given text.
 func serve(t *testing.T, sb Sandbox, text string) {
 	t.Helper()
+	serveIn(t, sb.NetNS, 80, text)
+}
+
+// serveIn answers HTTP requests to a port in a network namespace.
+func serveIn(t *testing.T, path string, port int, text string) {
+	t.Helper()
 	var l net.Listener
-	err := netns.Inside(sb.pins()[:1], func() (err error) {
-		l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "0.0.0.0:80")
+	err := netns.Inside([]netns.Pin{{Kind: netns.Net, Path: path}}, func() (err error) {
+		l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf(":%d", port))
 		return err
 	})
 	if err != nil {

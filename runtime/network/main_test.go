@@ -8,10 +8,14 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/runtime/network/netns"
 )
 
 // insideVariable says that the tests already run in a network namespace of their own.
@@ -54,41 +58,84 @@ func rerun() int {
 	return 0
 }
 
-// makeHost gives the namespace what a host has: a loopback, an interface with an address,
-// and a default route.
+// The test host's addresses.
+const (
+	hostIP  = "192.0.2.2"
+	hostIP6 = "2001:db8::2"
+)
+
+// neighbour is the network namespace of a machine beside the test host.
+var neighbour *os.File
+
+// another returns the path of neighbour's namespace.
+func another(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("/proc/self/fd/%d", neighbour.Fd())
+}
+
+// makeHost gives the namespace what a host has: a loopback, an interface with addresses,
+// default routes, and a machine at the other end of its wire.
 func makeHost() error {
-	lo, err := netlink.LinkByName("lo")
+	dir, err := os.MkdirTemp("", "neighbour")
 	if err != nil {
 		return err
 	}
-	if err := netlink.LinkSetUp(lo); err != nil {
+	if err := netns.Make(dir, []netns.Kind{netns.Net}, ""); err != nil {
+		return err
+	}
+	if neighbour, err = os.Open(filepath.Join(dir, "net")); err != nil {
+		return err
+	}
+	if err := netns.Remove(dir); err != nil { // the open file holds it
 		return err
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = "host0", 1400
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "wire0"}); err != nil {
+	wire := &netlink.Veth{LinkAttrs: attrs, PeerName: "wire0", PeerNamespace: netlink.NsFd(neighbour.Fd())}
+	if err := netlink.LinkAdd(wire); err != nil {
 		return err
 	}
-	wire, err := netlink.LinkByName("wire0")
+	err = netns.Inside([]netns.Pin{{Kind: netns.Net, Path: fmt.Sprintf("/proc/self/fd/%d", neighbour.Fd())}}, func() error {
+		return bringUp("wire0", "192.0.2.1/24", "2001:db8::1/64")
+	})
 	if err != nil {
 		return err
 	}
-	if err := netlink.LinkSetUp(wire); err != nil {
+	if err := bringUp("lo"); err != nil {
+		return err
+	}
+	if err := bringUp("host0", hostIP+"/24", hostIP6+"/64"); err != nil {
 		return err
 	}
 	link, err := netlink.LinkByName("host0")
 	if err != nil {
 		return err
 	}
-	addr, err := netlink.ParseAddr("192.0.2.2/24")
+	for _, gateway := range []string{"192.0.2.1", "2001:db8::1"} {
+		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.ParseIP(gateway)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bringUp gives a link its addresses.
+func bringUp(name string, addrs ...string) error {
+	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return err
 	}
-	if err := netlink.AddrAdd(link, addr); err != nil {
-		return err
+	for _, a := range addrs {
+		addr, err := netlink.ParseAddr(a)
+		if err != nil {
+			return err
+		}
+		if addr.IP.To4() == nil {
+			addr.Flags = unix.IFA_F_NODAD // to be there at once
+		}
+		if err := netlink.AddrAdd(link, addr); err != nil {
+			return err
+		}
 	}
-	if err := netlink.LinkSetUp(link); err != nil {
-		return err
-	}
-	return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.IPv4(192, 0, 2, 1)})
+	return netlink.LinkSetUp(link)
 }

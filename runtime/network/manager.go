@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"time"
@@ -13,7 +14,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/network/bridge"
+	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/runtime/network/hostnet"
 	"github.com/runonce/runonce/runtime/network/netns"
 	"github.com/runonce/runonce/runtime/network/sysctl"
 )
@@ -32,6 +35,12 @@ type Options struct {
 	// CNIBinDirs hold the CNI plugins; default /opt/cni/bin, /usr/lib/cni and
 	// /usr/libexec/cni.
 	CNIBinDirs []string
+	// Path holds the directories of iptables and nft, separated by colons. Default: PATH,
+	// and where systems keep such programs.
+	Path string
+	// PodCIDRs are the networks of that bridge, at most one of each family; by default it
+	// chooses one of IPv4 that is free.
+	PodCIDRs []*net.IPNet
 	// HostIPs are the addresses of pods on the host network; see HostIPs.
 	HostIPs []string
 	// ClusterDomain is the domain of pods with a subdomain, default cluster.local.
@@ -52,6 +61,7 @@ type Manager struct {
 	mu        sync.Mutex
 	collected bool
 	bridge    *bridge.Bridge // nil until the bridge is known to be ready
+	ownPorts  bool           // of the bridge: host ports are not the plugins'
 }
 
 // New returns a Manager. It touches nothing yet.
@@ -61,6 +71,9 @@ func New(o Options) *Manager {
 	}
 	if len(o.CNIBinDirs) == 0 {
 		o.CNIBinDirs = []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"}
+	}
+	if o.Path == "" {
+		o.Path = hostnet.SystemPath(os.Getenv("PATH"))
 	}
 	if o.ClusterDomain == "" {
 		o.ClusterDomain = "cluster.local"
@@ -167,10 +180,9 @@ func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock podLock) (Sandbo
 		return Sandbox{}, podError(pod, "naming it", err)
 	}
 	var a *attachment
-	if limits, err := bandwidthOf(pod); pod.Spec.HostNetwork && (limits != nil || err != nil) {
-		m.o.Log.Warn("bandwidth annotations have no effect with spec.hostNetwork", "pod", pod.Namespace+"/"+pod.Name)
-	}
-	if !pod.Spec.HostNetwork {
+	if pod.Spec.HostNetwork {
+		m.warnHostNetwork(pod)
+	} else {
 		if a, err = m.plan(ctx, pod); err != nil {
 			return Sandbox{}, podError(pod, "preparing its network", err)
 		}
@@ -181,9 +193,10 @@ func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock podLock) (Sandbo
 	}
 	sb.IPs = m.o.HostIPs
 	if a != nil {
-		if sb.IPs, err = m.attach(ctx, a, lock); err != nil {
-			return Sandbox{}, podError(pod, fmt.Sprintf("attaching it to network %q", a.Network), err)
+		if sb.Networks, err = m.attach(ctx, a, lock); err != nil {
+			return Sandbox{}, podError(pod, "attaching it", err)
 		}
+		sb.IPs = sb.Networks[0].IPs
 	}
 	if err := sysctl.Apply(sb.pins(), parameters); err != nil {
 		return Sandbox{}, podError(pod, "setting its kernel parameters", err)
@@ -192,6 +205,15 @@ func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock podLock) (Sandbo
 		return Sandbox{}, podError(pod, "recording its sandbox", err)
 	}
 	return sb, nil
+}
+
+// warnHostNetwork tells of annotations that a pod on the host's network has for nothing.
+func (m *Manager) warnHostNetwork(pod *v1.Pod) {
+	for _, name := range []string{cni.IngressAnnotation, cni.EgressAnnotation, cni.NetworksAnnotation} {
+		if _, ok := pod.Annotations[name]; ok {
+			m.o.Log.Warn("annotation has no effect with spec.hostNetwork", "pod", pod.Namespace+"/"+pod.Name, "annotation", name)
+		}
+	}
 }
 
 // hostname returns the name inside the pod. A pod on the host's network has the host's,

@@ -10,92 +10,31 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/netns"
 )
 
 func TestPodsReachEachOther(t *testing.T) {
-	m := newManager(t)
-	a, b := ensure(t, m, newPod("a")), ensure(t, m, newPod("b"))
-	serve(t, a, "a")
-	serve(t, b, "b")
-	wantAnswer(t, b.NetNS, a.IPs[0]+":80", "a")
-	wantAnswer(t, a.NetNS, b.IPs[0]+":80", "b")
-	wantAnswer(t, "", a.IPs[0]+":80", "a")
-	wantAnswer(t, a.NetNS, "127.0.0.1:80", "a")
-}
-
-func TestHostPort(t *testing.T) {
-	m := newManager(t)
-	port := freePort(t)
-	a := ensure(t, m, newPod("a", func(p *v1.Pod) {
-		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: int32(port)}}
-	}))
-	b := ensure(t, m, newPod("b"))
-	serve(t, a, "a")
-	host, err := HostIPs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, from := range []string{"", a.NetNS, b.NetNS} {
-		wantAnswer(t, from, fmt.Sprintf("%s:%d", host[0], port), "a")
-	}
-	wantAnswer(t, "", fmt.Sprintf("127.0.0.1:%d", port), "a")
-}
-
-func TestHostPortUDP(t *testing.T) {
-	m := newManager(t)
-	a := ensure(t, m, newPod("a", func(p *v1.Pod) {
-		p.Spec.Containers[0].Ports = []v1.ContainerPort{
-			{ContainerPort: 53, HostPort: 42153, Protocol: v1.ProtocolUDP, HostIP: "192.0.2.2"},
-		}
-	}))
-	var server net.PacketConn
-	err := netns.Inside(a.pins()[:1], func() (err error) {
-		server, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", "0.0.0.0:53")
-		return err
+	eachFirewall(t, func(t *testing.T, m *Manager) {
+		a, b := ensure(t, m, newPod("a")), ensure(t, m, newPod("b"))
+		serve(t, a, "a")
+		serve(t, b, "b")
+		wantAnswer(t, b.NetNS, a.IPs[0]+":80", "a")
+		wantAnswer(t, a.NetNS, b.IPs[0]+":80", "b")
+		wantAnswer(t, "", a.IPs[0]+":80", "a")
+		wantAnswer(t, a.NetNS, "127.0.0.1:80", "a")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
-	go func() {
-		buf := make([]byte, 100)
-		for {
-			n, from, err := server.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			_, _ = server.WriteTo(append([]byte("re: "), buf[:n]...), from)
-		}
-	}()
-	client, err := (&net.Dialer{}).DialContext(t.Context(), "udp4", "192.0.2.2:42153")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = client.Close() }()
-	if err := client.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Write([]byte("hello")); err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]byte, 100)
-	n, err := client.Read(buf)
-	if err != nil || string(buf[:n]) != "re: hello" {
-		t.Errorf("got %q, %v", buf[:n], err)
-	}
 }
 
 func TestBandwidthLimit(t *testing.T) {
 	m := newManager(t)
 	sb := ensure(t, m, newPod("a", func(p *v1.Pod) {
-		p.Annotations = map[string]string{ingressAnnotation: "8M", egressAnnotation: "4M"}
+		p.Annotations = map[string]string{cni.IngressAnnotation: "8M", cni.EgressAnnotation: "4M"}
 	}))
 	serve(t, sb, "a")
 	wantAnswer(t, "", sb.IPs[0]+":80", "a")

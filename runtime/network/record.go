@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/netns"
 )
 
@@ -16,13 +17,20 @@ import (
 // It is written before the first plugin runs and removed after the last has undone its
 // work, in the data directory: so that a crash or a reboot in between leaks nothing.
 type attachment struct {
-	UID       string       `json:"uid"`
-	Namespace string       `json:"namespace"`
-	Name      string       `json:"name"`
-	NetNS     string       `json:"netns"`
-	Network   string       `json:"network"`
-	Config    []byte       `json:"config"` // the network's conflist
-	Asked     capabilities `json:"asked"`
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	NetNS     string `json:"netns"`
+	// Networks are those that the pod joins, the one of its addresses first.
+	Networks []cni.Network `json:"networks"`
+	// Ports are the host's that we lead to the pod ourselves, by the rules of the bridge.
+	Ports  []cni.PortMapping `json:"ports,omitempty"`
+	Bridge string            `json:"bridge,omitempty"`
+}
+
+// pod is what CNI is told of it.
+func (a *attachment) pod() cni.Pod {
+	return cni.Pod{UID: a.UID, Namespace: a.Namespace, Name: a.Name, NetNS: a.NetNS}
 }
 
 // layout says where the files of this room are.

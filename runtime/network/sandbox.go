@@ -3,6 +3,8 @@
 // host ports by CNI.
 package network
 
+import "github.com/runonce/runonce/runtime/network/cni"
+
 // Sandbox is what the containers of a pod share. A namespace path is empty when the pod
 // uses the host's.
 type Sandbox struct {
@@ -14,4 +16,6 @@ type Sandbox struct {
 	// IPs are the pod's addresses, the primary one first. A pod on the host network has
 	// the host's.
 	IPs []string `json:"ips,omitempty"`
+	// Networks are those that CNI connected the pod to, that of its addresses first.
+	Networks []cni.Status `json:"networks,omitempty"`
 }

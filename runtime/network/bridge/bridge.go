@@ -9,7 +9,6 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 
 	"github.com/runonce/runonce/runtime/network/fault"
@@ -25,15 +24,22 @@ const (
 	firstNet, netCount, netBits = 62, 64, 20
 )
 
-// Plugins are the CNI plugins that the network needs for pods without a bandwidth limit.
-func Plugins() []string { return []string{"bridge", "host-local", "portmap"} }
-
 // Bridge is a network that is ready for pods.
 type Bridge struct {
-	Name   string // of the interface and of the CNI network
-	Subnet *net.IPNet
-	MTU    int    // the pods' MTU, that of the host's way out
-	Leases string // directory of the addresses that are taken
+	Name    string       // of the interface and of the CNI network
+	Subnets []*net.IPNet // one of IPv4, one of IPv6, or both
+	MTU     int          // the pods' MTU, that of the host's way out
+	Leases  string       // directory of the addresses that are taken
+}
+
+// subnet returns the bridge's subnet of IPv6 or of IPv4, nil when it has none.
+func (b Bridge) subnet(v6 bool) *net.IPNet {
+	for _, s := range b.Subnets {
+		if (s.IP.To4() == nil) == v6 {
+			return s
+		}
+	}
+	return nil
 }
 
 // Name returns the name of the bridge that belongs to the state directory. Each
@@ -51,85 +57,112 @@ func hashOf(s string) uint32 {
 	return h.Sum32()
 }
 
-// Open makes the bridge of the state directory with its rules, or takes up that of an
-// earlier process. An error that no retry mends is permanent.
-func Open(ctx context.Context, stateDir, leases string) (Bridge, error) {
-	b := Bridge{Name: Name(stateDir), Leases: leases}
-	tables, err := findIPTables(hostnet.SystemPath(os.Getenv("PATH")))
+// Options say which bridge is meant.
+type Options struct {
+	StateDir string // it belongs to
+	Leases   string // directory of the addresses that are taken
+	// Subnets are those that it is to have. Without, a new one gets a free one of IPv4.
+	Subnets []*net.IPNet
+}
+
+// Open makes the bridge with its rules, or takes up that of an earlier process. An error
+// that no retry mends is permanent.
+func Open(ctx context.Context, fw Firewall, o Options) (Bridge, error) {
+	b := Bridge{Name: Name(o.StateDir), Leases: o.Leases}
+	lock, err := hostnet.TakeLock(ctx)
 	if err != nil {
 		return b, err
 	}
-	if tables.lock, err = hostnet.TakeLock(ctx); err != nil {
-		return b, err
-	}
-	defer tables.lock.Release()
+	defer lock.Release()
 	if b.MTU, err = hostnet.MTU(); err != nil {
 		return b, err
 	}
-	if b.Subnet, err = openLink(b.Name, b.MTU); err != nil {
+	if b.Subnets, err = openLink(b.Name, o.Subnets, b.MTU); err != nil {
 		return b, err
 	}
-	return b, openRules(ctx, tables, b)
+	return b, fw.open(ctx, b, lock)
 }
 
-// openLink returns the subnet of the bridge, which it makes if need be.
-func openLink(name string, mtu int) (*net.IPNet, error) {
-	subnet, found, err := findLink(name)
-	if err != nil || found {
-		return subnet, err
+// openLink returns the subnets of the bridge, which it makes if need be.
+func openLink(name string, wanted []*net.IPNet, mtu int) ([]*net.IPNet, error) {
+	subnets, err := findLink(name)
+	if err != nil {
+		return nil, err
+	}
+	if complete(subnets, wanted) {
+		if len(wanted) > 0 && fmt.Sprint(subnets) != fmt.Sprint(wanted) {
+			return nil, fault.Permanentf("bridge %q has the subnets %v, not %v: remove its pods first (runonce down --all)",
+				name, subnets, wanted)
+		}
+		return subnets, nil
 	}
 	used, err := hostnet.Networks()
 	if err != nil {
 		return nil, err
 	}
-	if subnet, err = chooseSubnet(name, used); err != nil {
+	if len(wanted) == 0 {
+		subnet, err := chooseSubnet(name, used)
+		if err != nil {
+			return nil, err
+		}
+		wanted = []*net.IPNet{subnet}
+	} else if err := checkFree(wanted, slices.DeleteFunc(used, func(n *net.IPNet) bool { return isOneOf(n, subnets) })); err != nil {
 		return nil, err
 	}
-	return subnet, makeLink(name, subnet, mtu)
+	return wanted, makeLink(name, wanted, mtu)
 }
 
-// openRules adds the bridge's rules, in place of those of another subnet that a bridge of
-// this name had. It marks the port mapping plugin's chains if they will be of our making.
-func openRules(ctx context.Context, tables iptables, b Bridge) error {
-	rules, err := tables.save(ctx)
-	if err != nil {
-		return err
-	}
-	change := rules.portChainSetup()
-	if !rules.hasBridge(b.Name, b.Subnet) {
-		change = change.with(rules.own(b.Name).deletion()).with(bridgeRules(b.Name, b.Subnet))
-	}
-	if err := tables.apply(ctx, change); err != nil {
-		return fmt.Errorf("adding the rules of bridge %q: %w", b.Name, err)
+// complete reports whether the bridge has its addresses. One that was not finished has
+// some of them, and lacks the first.
+func complete(subnets, wanted []*net.IPNet) bool {
+	return len(subnets) > 0 && (len(wanted) == 0 || isOneOf(wanted[0], subnets) || !isOneOf(subnets[0], wanted))
+}
+
+func isOneOf(n *net.IPNet, all []*net.IPNet) bool {
+	return slices.ContainsFunc(all, func(o *net.IPNet) bool { return o.String() == n.String() })
+}
+
+// checkFree returns a permanent error when the machine routes to one of the subnets.
+func checkFree(subnets, used []*net.IPNet) error {
+	for _, s := range subnets {
+		for _, u := range used {
+			if u.Contains(s.IP) || s.Contains(u.IP) {
+				return fault.Permanentf("the network %s cannot be the pods': the machine routes to %s", s, u)
+			}
+		}
 	}
 	return nil
 }
 
-// Remove removes the state directory's bridge and its rules, and the port mapping
-// plugin's empty chains if they would not be there without us. The caller has made sure
-// that no pod is attached, under the lock. An absent bridge is no error.
-func Remove(ctx context.Context, stateDir string, lock hostnet.Lock, log *slog.Logger) error {
-	name := Name(stateDir)
-	if _, exists, err := linkByName(name); err != nil || !exists {
+// Removal is the removing of a state directory's bridge.
+type Removal struct {
+	StateDir string
+	Path     string       // directories of the firewalls' programs
+	Lock     hostnet.Lock // under which the caller has made sure that no pod is attached
+	Log      *slog.Logger
+}
+
+// Do removes the bridge and its rules, and the port mapping plugin's empty chains if they
+// would not be there without us. An absent bridge is no error.
+func (r Removal) Do(ctx context.Context) error {
+	b := Bridge{Name: Name(r.StateDir)}
+	if _, exists, err := linkByName(b.Name); err != nil || !exists {
 		return err // the bridge is the first to come and the last to go
 	}
-	tables, err := findIPTables(hostnet.SystemPath(os.Getenv("PATH")))
+	var err error
+	if b.Subnets, err = findLink(b.Name); err != nil {
+		return err
+	}
+	all, err := Firewalls(r.Path)
 	if err != nil {
 		return err
 	}
-	tables.lock = lock
-	rules, err := tables.save(ctx)
-	if err != nil {
-		return err
+	for _, fw := range all {
+		if err := fw.remove(ctx, b, r.Lock, r.Log); err != nil {
+			return err
+		}
 	}
-	if err := tables.apply(ctx, rules.own(name).deletion()); err != nil {
-		return fmt.Errorf("removing the rules of bridge %q: %w", name, err)
-	}
-	if err := tables.apply(ctx, rules.portChainDeletion()); err != nil {
-		// Somebody else's plugin has just begun to use them.
-		log.Warn("cannot remove the port mapping chains", "error", err)
-	}
-	return removeLink(name)
+	return removeLink(b.Name)
 }
 
 // Conf returns the network's CNI configuration with the given CNI capabilities.
@@ -137,13 +170,21 @@ func Remove(ctx context.Context, stateDir string, lock hostnet.Lock, log *slog.L
 // chain, and 40 ms to remove it, per pod.
 func (b Bridge) Conf(capabilities []string) ([]byte, error) {
 	type object map[string]any
+	ranges, routes := make([][]object, 0, 2), make([]object, 0, 2)
+	for _, subnet := range b.Subnets {
+		all := "0.0.0.0/0"
+		if subnet.IP.To4() == nil {
+			all = "::/0"
+		}
+		ranges, routes = append(ranges, []object{{"subnet": subnet.String()}}), append(routes, object{"dst": all})
+	}
 	plugins := []object{{
 		"type": "bridge", "bridge": b.Name, "isGateway": true, "hairpinMode": true, "ipMasq": false, "mtu": b.MTU,
 		"ipam": object{
 			"type":    "host-local",
 			"dataDir": b.Leases,
-			"ranges":  [][]object{{{"subnet": b.Subnet.String()}}},
-			"routes":  []object{{"dst": "0.0.0.0/0"}},
+			"ranges":  ranges,
+			"routes":  routes,
 		},
 	}}
 	for _, p := range []struct{ plugin, capability string }{{"portmap", "portMappings"}, {"bandwidth", "bandwidth"}} {

@@ -1,18 +1,16 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/runonce/runonce/runtime/network/fault"
 	"github.com/runonce/runonce/runtime/network/hostnet"
 )
 
@@ -20,30 +18,58 @@ import (
 // nftables kind: the CNI plugins use the same.
 type iptables struct {
 	dir  string // that holds them
+	v6   bool   // for ip6tables
 	lock hostnet.Lock
 }
 
-// findIPTables looks in the directories of path, separated by colons. When there are none
-// it returns a permanent error that says what to install.
-func findIPTables(path string) (iptables, error) {
-	for dir := range strings.SplitSeq(path, ":") {
-		info, err := os.Stat(filepath.Join(dir, "iptables-restore"))
-		if filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() {
-			return iptables{dir: dir}, nil
+// open adds the bridge's rules, in place of those of another subnet that a bridge of this
+// name had. It marks the port mapping plugin's chains if they will be of our making.
+func (t iptables) open(ctx context.Context, b Bridge, lock hostnet.Lock) error {
+	t.lock = lock
+	for _, subnet := range b.Subnets {
+		t.v6 = subnet.IP.To4() == nil
+		rules, err := t.save(ctx)
+		if err != nil {
+			return err
+		}
+		change := rules.portChainSetup()
+		if !rules.hasBridge(b.Name, subnet) {
+			change = change.with(rules.own(b.Name).deletion()).with(bridgeRules(b.Name, subnet))
+		}
+		if err := t.apply(ctx, change); err != nil {
+			return fmt.Errorf("adding the rules of bridge %q: %w", b.Name, err)
 		}
 	}
-	return iptables{}, fault.Permanentf("iptables not found in %s: install the package iptables, or give the pod spec.hostNetwork", path)
+	return nil
+}
+
+func (t iptables) remove(ctx context.Context, b Bridge, lock hostnet.Lock, log *slog.Logger) error {
+	t.lock = lock
+	families := []bool{false}
+	if b.subnet(true) != nil {
+		families = append(families, true)
+	}
+	for _, t.v6 = range families {
+		rules, err := t.save(ctx)
+		if err != nil {
+			return err
+		}
+		if err := t.apply(ctx, rules.own(b.Name).deletion()); err != nil {
+			return fmt.Errorf("removing the rules of bridge %q: %w", b.Name, err)
+		}
+		if err := t.apply(ctx, rules.portChainDeletion()); err != nil {
+			// Somebody else's plugin has just begun to use them.
+			log.Warn("cannot remove the port mapping chains", "error", err)
+		}
+	}
+	return nil
 }
 
 func (t iptables) run(ctx context.Context, stdin, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(t.dir, name), args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = hostnet.SystemEnv(os.Environ()), strings.NewReader(stdin), &stdout, &stderr
-	cmd.ExtraFiles = t.lock.Files()
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("running %s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	if t.v6 {
+		name = "ip6" + strings.TrimPrefix(name, "ip")
 	}
-	return stdout.String(), nil
+	return run(ctx, exec.CommandContext(ctx, filepath.Join(t.dir, name), args...), stdin, t.lock.Files())
 }
 
 // ruleset holds lines in the format of iptables-save by their table.
@@ -105,14 +131,22 @@ func (t iptables) apply(ctx context.Context, lines ruleset) error {
 
 // bridgeRules returns the rules of a bridge: what leaves its subnet gets the host's
 // address, and the host forwards it also where its policy is to drop, as Docker sets it.
+// For host ports the portmap plugin lets the bridge route to the host's loopback; only the
+// host's own connections may use that.
 func bridgeRules(bridge string, subnet *net.IPNet) ruleset {
 	mark := ` -m comment --comment "` + ruleComment(bridge) + `" -j `
+	multicast := "ff00::/8"
+	filter := []string{
+		"-I FORWARD -i " + bridge + mark + "ACCEPT",
+		"-I FORWARD -o " + bridge + mark + "ACCEPT",
+	}
+	if subnet.IP.To4() != nil {
+		multicast = "224.0.0.0/4"
+		filter = append(filter, "-I INPUT -d 127.0.0.0/8 -i "+bridge+" -m conntrack --ctstate NEW"+mark+"DROP")
+	}
 	return ruleset{
-		"nat": {"-A POSTROUTING -s " + subnet.String() + " ! -d 224.0.0.0/4 ! -o " + bridge + mark + "MASQUERADE"},
-		"filter": {
-			"-I FORWARD -i " + bridge + mark + "ACCEPT",
-			"-I FORWARD -o " + bridge + mark + "ACCEPT",
-		},
+		"nat":    {"-A POSTROUTING -s " + subnet.String() + " ! -d " + multicast + " ! -o " + bridge + mark + "MASQUERADE"},
+		"filter": filter,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -23,29 +24,34 @@ func linkByName(name string) (link netlink.Link, found bool, err error) {
 	return link, true, nil
 }
 
-// findLink returns the subnet of the bridge, or ok false when it has none yet or does not
-// exist.
-func findLink(name string) (subnet *net.IPNet, ok bool, err error) {
+// findLink returns the subnets of the bridge, IPv4's first; none when it has none yet or
+// does not exist.
+func findLink(name string) ([]*net.IPNet, error) {
 	link, found, err := linkByName(name)
 	if err != nil || !found {
-		return nil, false, err
+		return nil, err
 	}
 	if link.Type() != "bridge" {
-		return nil, false, fault.Permanentf("interface %q exists and is no bridge but a %s", name, link.Type())
+		return nil, fault.Permanentf("interface %q exists and is no bridge but a %s", name, link.Type())
 	}
-	addrs, err := netlink.AddrList(link, netlink.FAMILY_V4)
-	if err != nil {
-		return nil, false, fmt.Errorf("listing the addresses of bridge %q: %w", name, err)
+	var subnets []*net.IPNet
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		addrs, err := netlink.AddrList(link, family)
+		if err != nil {
+			return nil, fmt.Errorf("listing the addresses of bridge %q: %w", name, err)
+		}
+		for _, a := range addrs {
+			if !a.IP.IsLinkLocalUnicast() {
+				subnets = append(subnets, &net.IPNet{IP: a.IP.Mask(a.Mask), Mask: a.Mask})
+			}
+		}
 	}
-	if len(addrs) == 0 {
-		return nil, false, nil
-	}
-	return &net.IPNet{IP: addrs[0].IP.Mask(addrs[0].Mask), Mask: addrs[0].Mask}, true, nil
+	return subnets, nil
 }
 
-// makeLink makes the bridge with the first address of the subnet. A bridge of the name
+// makeLink makes the bridge with the first address of each subnet. A bridge of the name
 // that a crash left without an address is completed.
-func makeLink(name string, subnet *net.IPNet, mtu int) error {
+func makeLink(name string, subnets []*net.IPNet, mtu int) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = name, mtu
 	err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs})
@@ -61,9 +67,15 @@ func makeLink(name string, subnet *net.IPNet, mtu int) error {
 	if err := netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr); err != nil {
 		return fmt.Errorf("fixing the hardware address of bridge %q: %w", name, err)
 	}
-	gateway := &net.IPNet{IP: firstAddress(subnet), Mask: subnet.Mask}
-	if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: gateway}); err != nil {
-		return fmt.Errorf("giving bridge %q the address %s: %w", name, gateway, err)
+	// The first subnet last: a bridge that has its address has them all.
+	for _, subnet := range slices.Backward(subnets) {
+		gateway := &netlink.Addr{IPNet: &net.IPNet{IP: firstAddress(subnet), Mask: subnet.Mask}}
+		if subnet.IP.To4() == nil {
+			gateway.Flags = unix.IFA_F_NODAD // nobody else can have it: pods need it at once
+		}
+		if err := netlink.AddrReplace(link, gateway); err != nil {
+			return fmt.Errorf("giving bridge %q the address %s: %w", name, gateway.IPNet, err)
+		}
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("bringing up bridge %q: %w", name, err)
@@ -83,7 +95,7 @@ func removeLink(name string) error {
 }
 
 func firstAddress(subnet *net.IPNet) net.IP {
-	ip := append(net.IP(nil), subnet.IP.To4()...)
-	ip[3]++
+	ip := slices.Clone(subnet.IP)
+	ip[len(ip)-1]++
 	return ip
 }

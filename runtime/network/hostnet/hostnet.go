@@ -90,16 +90,18 @@ func isDefault(r netlink.Route) bool {
 	return ones == 0
 }
 
-// Networks returns the IPv4 networks that the machine routes to, its default route apart.
+// Networks returns the networks that the machine routes to, its default routes apart.
 func Networks() ([]*net.IPNet, error) {
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
-	if err != nil {
-		return nil, fmt.Errorf("listing the machine's routes: %w", err)
-	}
-	nets := make([]*net.IPNet, 0, len(routes))
-	for _, r := range routes {
-		if !isDefault(r) {
-			nets = append(nets, r.Dst)
+	var nets []*net.IPNet
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+		if err != nil {
+			return nil, fmt.Errorf("listing the machine's routes: %w", err)
+		}
+		for _, r := range routes {
+			if !isDefault(r) {
+				nets = append(nets, r.Dst)
+			}
 		}
 	}
 	return nets, nil
@@ -167,5 +169,10 @@ func Await(ctx context.Context, try func() (done bool, err error)) error {
 func (l Lock) Release() { _ = l.file.Close() }
 
 // Files is what a program has to inherit that changes the network for the lock's holder:
-// should the holder be killed, the next one waits for the program.
-func (l Lock) Files() []*os.File { return []*os.File{l.file} }
+// should the holder be killed, the next one waits for the program. No lock has none.
+func (l Lock) Files() []*os.File {
+	if l.file == nil {
+		return nil
+	}
+	return []*os.File{l.file}
+}

@@ -1,4 +1,4 @@
-package network
+package cni
 
 import (
 	"encoding/json"
@@ -18,19 +18,52 @@ import (
 // pluginsPackage holds the CNI plugins, by the name that most distributions give it.
 const pluginsPackage = "containernetworking-plugins"
 
-// foundConf returns the machine's own network configuration: the first file of dir by
+// Default returns the machine's own network configuration: the first file of dir by
 // name, as the container runtimes of Kubernetes choose it. When there is none the error
 // wraps fs.ErrNotExist.
-func foundConf(dir string) (*libcni.NetworkConfigList, error) {
-	files, err := libcni.ConfFiles(dir, []string{".conflist", ".conf", ".json"})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("looking for network configurations in %s: %w", dir, err)
+func Default(dir string) (*libcni.NetworkConfigList, error) {
+	files, err := confFiles(dir)
+	if err != nil {
+		return nil, err
 	}
 	if len(files) == 0 {
 		return nil, fmt.Errorf("looking for network configurations in %s: %w", dir, fs.ErrNotExist)
 	}
+	return readConf(files[0])
+}
+
+// Named returns the network of that name that a file of dir configures. When there is
+// none the error wraps fs.ErrNotExist.
+func Named(dir, name string) (*libcni.NetworkConfigList, error) {
+	files, err := confFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	var faults []error
+	for _, path := range files {
+		list, err := readConf(path)
+		if err != nil {
+			faults = append(faults, err) // it may be the one that is meant
+			continue
+		}
+		if list.Name == name {
+			return list, nil
+		}
+	}
+	return nil, errors.Join(fmt.Errorf("no file in %s configures network %q: %w", dir, name, fs.ErrNotExist), errors.Join(faults...))
+}
+
+// confFiles returns the network configurations of a directory by name.
+func confFiles(dir string) ([]string, error) {
+	files, err := libcni.ConfFiles(dir, []string{".conflist", ".conf", ".json"})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("looking for network configurations in %s: %w", dir, err)
+	}
 	slices.Sort(files)
-	path := files[0]
+	return files, nil
+}
+
+func readConf(path string) (*libcni.NetworkConfigList, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading network configuration: %w", err)
@@ -68,15 +101,21 @@ func listOf(conf []byte) ([]byte, error) {
 	return json.Marshal(list)
 }
 
-// supports reports whether a plugin of the list has the capability.
-func supports(list *libcni.NetworkConfigList, capability string) bool {
-	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
-		return p.Network.Capabilities[capability]
-	})
+// CheckCapabilities returns a permanent error when no plugin of the list has one of the
+// capabilities.
+func CheckCapabilities(list *libcni.NetworkConfigList, asked Capabilities, dir string) error {
+	for _, name := range asked.Names() {
+		has := slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool { return p.Network.Capabilities[name] })
+		if !has {
+			return fault.Permanentf("no plugin of network %q in %s has the capability %s, which the pod's %s needs",
+				list.Name, dir, name, asksFor(name))
+		}
+	}
+	return nil
 }
 
-// pluginsOf returns the plugins that the list needs.
-func pluginsOf(list *libcni.NetworkConfigList) []string {
+// PluginsOf returns the plugins that the list needs.
+func PluginsOf(list *libcni.NetworkConfigList) []string {
 	kinds := make([]string, 0, 2*len(list.Plugins))
 	for _, p := range list.Plugins {
 		kinds = append(kinds, p.Network.Type)
@@ -87,9 +126,9 @@ func pluginsOf(list *libcni.NetworkConfigList) []string {
 	return kinds
 }
 
-// checkPlugins returns a permanent error that says what to install when one of the plugins
+// CheckPlugins returns a permanent error that says what to install when one of the plugins
 // is in none of the directories.
-func checkPlugins(plugins, dirs []string) error {
+func CheckPlugins(plugins, dirs []string) error {
 	missing := make([]string, 0, len(plugins))
 	for _, p := range plugins {
 		if !slices.Contains(missing, p) && !inDirs(p, dirs) {

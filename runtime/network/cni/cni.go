@@ -1,4 +1,6 @@
-package network
+// Package cni connects pods to networks by the CNI plugins of the machine: it reads their
+// configurations, works out what pods ask of them, and runs the plugins.
+package cni
 
 import (
 	"bytes"
@@ -20,14 +22,14 @@ import (
 	"github.com/runonce/runonce/runtime/network/hostnet"
 )
 
-// podInterface is the name of a pod's interface, as in Kubernetes.
-const podInterface = "eth0"
+// PodInterface is the name of a pod's first interface, as in Kubernetes.
+const PodInterface = "eth0"
 
 // pluginExec runs CNI plugins with a PATH that holds iptables also where ours lacks the
 // sbin directories, as at boot or from cron.
 type pluginExec struct {
 	version.PluginDecoder
-	lock podLock // which the plugins inherit
+	inherit []*os.File
 }
 
 // ExecPlugin implements invoke.Exec.
@@ -35,7 +37,7 @@ func (e *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = hostnet.SystemEnv(environ), bytes.NewReader(stdin), &stdout, &stderr
-	cmd.ExtraFiles = []*os.File{e.lock.dir}
+	cmd.ExtraFiles = e.inherit
 	// A plugin that was killed may leave a child behind that holds its output.
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
@@ -69,47 +71,67 @@ func (e *pluginExec) FindInPath(plugin string, dirs []string) (string, error) {
 	return path, nil
 }
 
-// plugins runs CNI's plugins for attachments.
-type plugins struct {
-	dirs  []string
-	cache string // directory of libcni's results
-	lock  podLock
+// Pod is what the plugins are told of a pod.
+type Pod struct {
+	UID, Namespace, Name string
+	NetNS                string // empty when it is gone: then they release what they hold outside of it
 }
 
-func (p plugins) cni() *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(p.dirs, p.cache, &pluginExec{lock: p.lock})
+// Network is a network that a pod joins.
+type Network struct {
+	Name      string `json:"name"`
+	Config    []byte `json:"config"` // its conflist
+	Interface string `json:"interface"`
+	// Alias is what the pod calls it, where that is not its name.
+	Alias string `json:"alias,omitempty"`
+	// Asked is what the pod wants of it.
+	Asked Capabilities `json:"asked"`
 }
 
-// add connects the pod and returns its addresses, the primary one first. After an error
-// the caller undoes with del what was done.
-func (p plugins) add(ctx context.Context, a *attachment) ([]string, error) {
-	list, rt, err := a.arguments(a.NetNS)
+// Runner runs the plugins.
+type Runner struct {
+	Dirs  []string // that hold them
+	Cache string   // directory of libcni's results
+	// Inherit are files that the plugins get, with the locks that lie on them: should we be
+	// killed, the next process waits for the plugins.
+	Inherit []*os.File
+}
+
+func (r Runner) cni() *libcni.CNIConfig {
+	return libcni.NewCNIConfigWithCacheDir(r.Dirs, r.Cache, &pluginExec{inherit: r.Inherit})
+}
+
+// Result is how a pod is connected to a network.
+type Result struct {
+	IPs []string // the pod's addresses, the primary one first
+	MAC string   // the pod's interface's, empty when the plugins do not tell
+	DNS types.DNS
+}
+
+// Add connects the pod. After an error the caller undoes with Del what was done.
+func (r Runner) Add(ctx context.Context, p Pod, n Network) (Result, error) {
+	list, rt, err := arguments(p, n)
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
-	raw, err := p.cni().AddNetworkList(ctx, list, rt)
+	raw, err := r.cni().AddNetworkList(ctx, list, rt)
 	if err != nil {
-		return nil, classify(err)
+		return Result{}, classify(err)
 	}
 	result, err := types100.NewResultFromResult(raw)
 	if err != nil {
-		return nil, fmt.Errorf("reading the answer of network %q: %w", list.Name, err)
+		return Result{}, fmt.Errorf("reading the answer of network %q: %w", n.Name, err)
 	}
-	ips := podIPs(result)
-	if len(ips) == 0 {
-		return nil, fmt.Errorf("network %q gave the pod no address", list.Name)
-	}
-	return ips, nil
+	return Result{IPs: podIPs(result), MAC: podMAC(result, n.Interface), DNS: result.DNS}, nil
 }
 
-// del disconnects the pod. It may be repeated. netns is empty when the pod's namespace is
-// gone; then the plugins release what they hold outside of it.
-func (p plugins) del(ctx context.Context, a *attachment, netns string) error {
-	list, rt, err := a.arguments(netns)
+// Del disconnects the pod. It may be repeated.
+func (r Runner) Del(ctx context.Context, p Pod, n Network) error {
+	list, rt, err := arguments(p, n)
 	if err != nil {
 		return err
 	}
-	if err := p.cni().DelNetworkList(ctx, list, rt); err != nil {
+	if err := r.cni().DelNetworkList(ctx, list, rt); err != nil {
 		return classify(err)
 	}
 	return nil
@@ -117,25 +139,35 @@ func (p plugins) del(ctx context.Context, a *attachment, netns string) error {
 
 // arguments returns the network and what CNI is to know of the pod, in the conventions of
 // the container runtimes of Kubernetes.
-func (a *attachment) arguments(netns string) (*libcni.NetworkConfigList, *libcni.RuntimeConf, error) {
-	list, err := libcni.ConfListFromBytes(a.Config)
+func arguments(p Pod, n Network) (*libcni.NetworkConfigList, *libcni.RuntimeConf, error) {
+	list, err := libcni.ConfListFromBytes(n.Config)
 	if err != nil {
-		return nil, nil, fault.Permanentf("reading the configuration of network %q: %w", a.Network, err)
+		return nil, nil, fault.Permanentf("reading the configuration of network %q: %w", n.Name, err)
 	}
 	rt := &libcni.RuntimeConf{
-		ContainerID: a.UID,
-		NetNS:       netns,
-		IfName:      podInterface,
+		ContainerID: p.UID,
+		NetNS:       p.NetNS,
+		IfName:      n.Interface,
 		Args: [][2]string{
 			{"IgnoreUnknown", "1"},
-			{"K8S_POD_NAMESPACE", a.Namespace},
-			{"K8S_POD_NAME", a.Name},
-			{"K8S_POD_INFRA_CONTAINER_ID", a.UID},
-			{"K8S_POD_UID", a.UID},
+			{"K8S_POD_NAMESPACE", p.Namespace},
+			{"K8S_POD_NAME", p.Name},
+			{"K8S_POD_INFRA_CONTAINER_ID", p.UID},
+			{"K8S_POD_UID", p.UID},
 		},
-		CapabilityArgs: a.Asked.arguments(),
+		CapabilityArgs: n.Asked.arguments(),
 	}
 	return list, rt, nil
+}
+
+// podMAC returns the hardware address of the pod's interface.
+func podMAC(result *types100.Result, name string) string {
+	for _, i := range result.Interfaces {
+		if i.Name == name && i.Sandbox != "" {
+			return i.Mac
+		}
+	}
+	return ""
 }
 
 // podIPs returns the addresses in the result that are the pod's own.

@@ -1,4 +1,4 @@
-package network
+package cni
 
 import (
 	"maps"
@@ -16,45 +16,49 @@ import (
 const (
 	capabilityPorts     = "portMappings"
 	capabilityBandwidth = "bandwidth"
+	capabilityIPs       = "ips"
+	capabilityMAC       = "mac"
 )
 
 // The annotations that limit a pod's traffic, in bits per second
 // (pkg/util/bandwidth ExtractPodBandwidthResources).
 const (
-	ingressAnnotation = "kubernetes.io/ingress-bandwidth"
-	egressAnnotation  = "kubernetes.io/egress-bandwidth"
+	IngressAnnotation = "kubernetes.io/ingress-bandwidth"
+	EgressAnnotation  = "kubernetes.io/egress-bandwidth"
 )
 
-// portMapping is a port of the host that leads to the pod.
-type portMapping struct {
+// PortMapping is a port of the host that leads to the pod.
+type PortMapping struct {
 	HostPort      int32  `json:"hostPort"`
 	ContainerPort int32  `json:"containerPort"`
 	Protocol      string `json:"protocol"`
 	HostIP        string `json:"hostIP,omitempty"`
 }
 
-// bandwidth limits the pod's traffic, in bits per second and bits; 0 is no limit.
-type bandwidth struct {
+// Bandwidth limits the pod's traffic, in bits per second and bits; 0 is no limit.
+type Bandwidth struct {
 	IngressRate  uint64 `json:"ingressRate,omitempty"`
 	IngressBurst uint64 `json:"ingressBurst,omitempty"`
 	EgressRate   uint64 `json:"egressRate,omitempty"`
 	EgressBurst  uint64 `json:"egressBurst,omitempty"`
 }
 
-// capabilities are what a pod asks of its network.
-type capabilities struct {
-	Ports     []portMapping `json:"ports,omitempty"`
-	Bandwidth *bandwidth    `json:"bandwidth,omitempty"`
+// Capabilities are what a pod asks of a network.
+type Capabilities struct {
+	Ports     []PortMapping `json:"ports,omitempty"`
+	Bandwidth *Bandwidth    `json:"bandwidth,omitempty"`
+	IPs       []string      `json:"ips,omitempty"`
+	MAC       string        `json:"mac,omitempty"`
 }
 
-// capabilitiesOf reads them from the pod's spec and annotations.
-func capabilitiesOf(pod *v1.Pod) (capabilities, error) {
-	limits, err := bandwidthOf(pod)
-	return capabilities{Ports: hostPorts(pod), Bandwidth: limits}, err
+// CapabilitiesOf returns what the pod's spec and annotations ask of its first network.
+func CapabilitiesOf(pod *v1.Pod) (Capabilities, error) {
+	limits, err := BandwidthOf(pod)
+	return Capabilities{Ports: HostPorts(pod), Bandwidth: limits}, err
 }
 
 // arguments returns the capabilities by their CNI names.
-func (c capabilities) arguments() map[string]any {
+func (c Capabilities) arguments() map[string]any {
 	args := map[string]any{}
 	if len(c.Ports) > 0 {
 		args[capabilityPorts] = c.Ports
@@ -62,30 +66,41 @@ func (c capabilities) arguments() map[string]any {
 	if c.Bandwidth != nil {
 		args[capabilityBandwidth] = c.Bandwidth
 	}
+	if len(c.IPs) > 0 {
+		args[capabilityIPs] = c.IPs
+	}
+	if c.MAC != "" {
+		args[capabilityMAC] = c.MAC
+	}
 	return args
 }
 
-// names returns the CNI names of the capabilities, in order.
-func (c capabilities) names() []string { return slices.Sorted(maps.Keys(c.arguments())) }
+// Names returns the CNI names of the capabilities, in order.
+func (c Capabilities) Names() []string { return slices.Sorted(maps.Keys(c.arguments())) }
 
 // asksFor says in the words of a manifest what a capability is for.
 func asksFor(name string) string {
-	if name == capabilityPorts {
+	switch name {
+	case capabilityPorts:
 		return "hostPort"
+	case capabilityBandwidth:
+		return "annotations " + IngressAnnotation + " and " + EgressAnnotation
+	default:
+		return "annotation " + NetworksAnnotation + " with " + name
 	}
-	return "annotations " + ingressAnnotation + " and " + egressAnnotation
 }
 
-func bandwidthOf(pod *v1.Pod) (*bandwidth, error) {
-	in, err := bitRate(pod, ingressAnnotation)
+// BandwidthOf returns the limits of the pod's annotations, nil when there are none.
+func BandwidthOf(pod *v1.Pod) (*Bandwidth, error) {
+	in, err := bitRate(pod, IngressAnnotation)
 	if err != nil {
 		return nil, err
 	}
-	out, err := bitRate(pod, egressAnnotation)
+	out, err := bitRate(pod, EgressAnnotation)
 	if err != nil || in == 0 && out == 0 {
 		return nil, err
 	}
-	b := &bandwidth{IngressRate: in, EgressRate: out}
+	b := &Bandwidth{IngressRate: in, EgressRate: out}
 	// The burst that containerd's CRI plugin gives: as much as the plugin takes.
 	if in > 0 {
 		b.IngressBurst = math.MaxUint32
@@ -111,18 +126,18 @@ func bitRate(pod *v1.Pod, annotation string) (uint64, error) {
 	return uint64(q.Value()), nil
 }
 
-// hostPorts returns the ports of the host that the pod's containers ask for, those of
+// HostPorts returns the ports of the host that the pod's containers ask for, those of
 // init containers that go on running among them, without repetition. Other init
 // containers are not there to answer.
-func hostPorts(pod *v1.Pod) []portMapping {
-	var all []portMapping
-	seen := map[portMapping]bool{}
+func HostPorts(pod *v1.Pod) []PortMapping {
+	var all []PortMapping
+	seen := map[PortMapping]bool{}
 	add := func(c *v1.Container) {
 		for _, p := range c.Ports {
 			if p.HostPort == 0 {
 				continue
 			}
-			m := portMapping{
+			m := PortMapping{
 				HostPort:      p.HostPort,
 				ContainerPort: p.ContainerPort,
 				Protocol:      strings.ToLower(string(p.Protocol)),

@@ -1,0 +1,75 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/runtime/network/hostnet"
+)
+
+// firewall keeps the rules of bridges in the kernel.
+type firewall interface {
+	// open adds the bridge's rules, in place of older ones.
+	open(ctx context.Context, b Bridge, lock hostnet.Lock) error
+	// remove removes them, and what was made for host ports. Absent ones are no error.
+	remove(ctx context.Context, b Bridge, lock hostnet.Lock, log *slog.Logger) error
+}
+
+// Firewall is the program of this machine that rules are made with.
+type Firewall struct {
+	firewall
+	// Plugins are the CNI plugins that bridges need for pods without a bandwidth limit.
+	Plugins []string
+	// OwnPorts says that host ports are led to pods by Ports and not by a CNI plugin.
+	OwnPorts bool
+}
+
+// Firewalls returns what is installed in the directories of path, separated by colons, the
+// preferred first. iptables comes before nft, since the CNI plugins of most machines know
+// nothing else. When there is none it returns a permanent error that says what to install.
+func Firewalls(path string) ([]Firewall, error) {
+	var found []Firewall
+	if dir := dirOf("iptables-restore", path); dir != "" {
+		found = append(found, Firewall{iptables{dir: dir}, []string{"bridge", "host-local", "portmap"}, false})
+	}
+	if dir := dirOf("nft", path); dir != "" {
+		found = append(found, Firewall{nft{dir}, []string{"bridge", "host-local"}, true})
+	}
+	if len(found) == 0 {
+		return nil, fault.Permanentf("neither iptables nor nft found in %s: install the package iptables or nftables, "+
+			"or give the pod spec.hostNetwork", path)
+	}
+	return found, nil
+}
+
+// dirOf returns the first directory of path with the program, or "".
+func dirOf(program, path string) string {
+	for dir := range strings.SplitSeq(path, ":") {
+		info, err := os.Stat(filepath.Join(dir, program))
+		if filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() {
+			return dir
+		}
+	}
+	return ""
+}
+
+// run runs a program, which inherits the files, and returns its output.
+func run(ctx context.Context, cmd *exec.Cmd, stdin string, inherit []*os.File) (string, error) {
+	var stdout, stderr bytes.Buffer
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = hostnet.SystemEnv(os.Environ()), strings.NewReader(stdin), &stdout, &stderr
+	cmd.ExtraFiles = inherit
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return "", fmt.Errorf("running %s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}

@@ -1,0 +1,287 @@
+package bridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/runtime/network/cni"
+	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/runtime/network/hostnet"
+)
+
+// nft makes rules on machines without iptables. Each bridge has a table of its own name,
+// with the ports of its pods in a chain, where each rule bears its pod's name.
+type nft struct{ dir string }
+
+// portsChain is the chain of host ports.
+const portsChain = "hostports"
+
+func (n nft) run(ctx context.Context, stdin string, lock hostnet.Lock, args ...string) (string, error) {
+	return run(ctx, exec.CommandContext(ctx, filepath.Join(n.dir, "nft"), args...), stdin, lock.Files())
+}
+
+// open adds the table, and the bridge's right of way to the chains of others that forward.
+func (n nft) open(ctx context.Context, b Bridge, lock hostnet.Lock) error {
+	if err := routeLocalnet(b); err != nil {
+		return err
+	}
+	rules, err := n.run(ctx, "", lock, "-a", "list", "ruleset")
+	if err != nil {
+		return err
+	}
+	if _, err := n.run(ctx, tableScript(b)+forwardScript(b.Name, parseChains(rules)), lock, "-f", "-"); err != nil {
+		return fmt.Errorf("adding the rules of bridge %q: %w", b.Name, err)
+	}
+	return nil
+}
+
+func (n nft) remove(ctx context.Context, b Bridge, lock hostnet.Lock, _ *slog.Logger) error {
+	rules, err := n.run(ctx, "", lock, "-a", "list", "ruleset")
+	if err != nil {
+		return err
+	}
+	script := strings.Join(deletions(parseChains(rules), ruleComment(b.Name)), "")
+	if strings.Contains(rules, "table inet "+b.Name+" {") {
+		script += "delete table inet " + b.Name + "\n"
+	}
+	if script == "" {
+		return nil
+	}
+	if _, err := n.run(ctx, script, lock, "-f", "-"); err != nil {
+		return fmt.Errorf("removing the rules of bridge %q: %w", b.Name, err)
+	}
+	return nil
+}
+
+// routeLocalnet lets the machine reach its pods' host ports at 127.0.0.1, as the portmap
+// plugin does.
+func routeLocalnet(b Bridge) error {
+	if b.subnet(false) == nil {
+		return nil
+	}
+	if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+b.Name+"/route_localnet", []byte("1"), 0); err != nil {
+		return fmt.Errorf("letting bridge %q route to 127.0.0.1: %w", b.Name, err)
+	}
+	return nil
+}
+
+// tableScript makes the bridge's table, whose ports it keeps.
+func tableScript(b Bridge) string {
+	var s strings.Builder
+	line := func(format string, args ...any) {
+		s.WriteString(strings.ReplaceAll(fmt.Sprintf(format, args...), "TABLE", "inet "+b.Name) + "\n")
+	}
+	line("add table TABLE")
+	line("add chain TABLE %s", portsChain)
+	for _, c := range [][2]string{
+		{"prerouting", "type nat hook prerouting priority -100;"},
+		{"output", "type nat hook output priority -100;"},
+		{"postrouting", "type nat hook postrouting priority 100;"},
+		{"input", "type filter hook input priority 0;"},
+	} {
+		line("add chain TABLE %s { %s }", c[0], c[1])
+		line("flush chain TABLE %s", c[0])
+	}
+	line("add rule TABLE prerouting fib daddr type local jump %s", portsChain)
+	line("add rule TABLE output fib daddr type local ip6 daddr != ::1 jump %s", portsChain)
+	line("add rule TABLE output fib daddr type local meta nfproto ipv4 jump %s", portsChain)
+	for _, subnet := range b.Subnets {
+		ip, multicast := "ip", "224.0.0.0/4"
+		if subnet.IP.To4() == nil {
+			ip, multicast = "ip6", "ff00::/8"
+		}
+		line("add rule TABLE postrouting %s saddr %s %s daddr != %s oifname != %q masquerade", ip, subnet, ip, multicast, b.Name)
+		// A pod's answer to another one must take the way back through the host.
+		line("add rule TABLE postrouting %s saddr %s oifname %q ct status dnat masquerade", ip, subnet, b.Name)
+	}
+	line("add rule TABLE postrouting ip saddr 127.0.0.0/8 oifname %q masquerade", b.Name)
+	line("add rule TABLE input iifname %q ip daddr 127.0.0.0/8 ct state new drop", b.Name)
+	return s.String()
+}
+
+// chain is a chain with its rules as nft lists them.
+type chain struct {
+	family, table, name string
+	base                string // "filter hook forward" of a chain that the kernel calls
+	rules               []string
+}
+
+// parseChains reads the output of nft -a list.
+func parseChains(listing string) []chain {
+	var all []chain
+	family, table, inside := "", "", false
+	for line := range strings.Lines(listing) {
+		line = strings.TrimSpace(line)
+		f := strings.Fields(line)
+		switch {
+		case len(f) >= 4 && f[0] == "table" && f[3] == "{":
+			family, table = f[1], f[2]
+		case len(f) >= 3 && f[0] == "chain" && f[2] == "{":
+			all, inside = append(all, chain{family: family, table: table, name: f[1]}), true
+		case line == "}":
+			inside = false
+		case !inside:
+		case len(f) >= 4 && f[0] == "type" && f[2] == "hook":
+			all[len(all)-1].base = strings.Join(f[1:4], " ")
+		case line != "":
+			all[len(all)-1].rules = append(all[len(all)-1].rules, line)
+		}
+	}
+	return all
+}
+
+// forwardScript gives the bridge its right of way in each chain that forwards, whose policy
+// may be to drop.
+func forwardScript(bridge string, chains []chain) string {
+	var s strings.Builder
+	comment := fmt.Sprintf("comment %q", ruleComment(bridge))
+	for _, c := range chains {
+		if c.base != "filter hook forward" || (c.family != "inet" && c.family != "ip" && c.family != "ip6") ||
+			strings.Contains(strings.Join(c.rules, "\n"), comment) {
+			continue
+		}
+		for _, direction := range []string{"iifname", "oifname"} {
+			fmt.Fprintf(&s, "insert rule %s %s %s %s %q accept %s\n", c.family, c.table, c.name, direction, bridge, comment)
+		}
+	}
+	return s.String()
+}
+
+// deletions returns the commands that delete the rules with the comment.
+func deletions(chains []chain, comment string) []string {
+	var lines []string
+	for _, c := range chains {
+		for _, rule := range c.rules {
+			if _, handle, ok := strings.Cut(rule, fmt.Sprintf("comment %q # handle ", comment)); ok {
+				lines = append(lines, fmt.Sprintf("delete rule %s %s %s handle %s\n", c.family, c.table, c.name, handle))
+			}
+		}
+	}
+	return lines
+}
+
+// Ports are the host ports of a pod, in the table of its bridge.
+type Ports struct {
+	Path        string // directories of the program nft
+	Bridge, UID string
+	IPs         []string // the pod's
+	Ports       []cni.PortMapping
+}
+
+// Add leads the ports to the pod.
+func (p Ports) Add(ctx context.Context) error {
+	if len(p.Ports) == 0 {
+		return nil
+	}
+	n, err := findNFT(p.Path)
+	if err != nil {
+		return err
+	}
+	if _, err := n.run(ctx, p.script(), hostnet.Lock{}, "-f", "-"); err != nil {
+		return fmt.Errorf("mapping host ports: %w", err)
+	}
+	return p.forget()
+}
+
+// Remove takes the ports back. Absent ones are no error.
+func (p Ports) Remove(ctx context.Context) error {
+	if len(p.Ports) == 0 {
+		return nil
+	}
+	n, err := findNFT(p.Path)
+	if err != nil {
+		return err
+	}
+	tables, err := n.run(ctx, "", hostnet.Lock{}, "list", "tables")
+	if err != nil || !strings.Contains(tables+"\n", "table inet "+p.Bridge+"\n") {
+		return err
+	}
+	rules, err := n.run(ctx, "", hostnet.Lock{}, "-a", "list", "chain", "inet", p.Bridge, portsChain)
+	if err != nil {
+		return err
+	}
+	lines := deletions(parseChains(rules), p.comment())
+	if len(lines) == 0 {
+		return nil
+	}
+	if _, err := n.run(ctx, strings.Join(lines, ""), hostnet.Lock{}, "-f", "-"); err != nil {
+		return fmt.Errorf("unmapping host ports: %w", err)
+	}
+	return p.forget()
+}
+
+func findNFT(path string) (nft, error) {
+	if dir := dirOf("nft", path); dir != "" {
+		return nft{dir}, nil
+	}
+	return nft{}, fault.Permanentf("nft not found in %s: install the package nftables", path)
+}
+
+// comment names the pod; nft takes 128 bytes.
+func (p Ports) comment() string {
+	if len(p.UID) <= 100 {
+		return "pod " + p.UID
+	}
+	sum := sha256.Sum256([]byte(p.UID))
+	return "pod " + hex.EncodeToString(sum[:])
+}
+
+func (p Ports) script() string {
+	var s strings.Builder
+	for _, ip := range p.IPs {
+		family, target := "ip", ip
+		v6 := net.ParseIP(ip).To4() == nil
+		if v6 {
+			family, target = "ip6", "["+ip+"]"
+		}
+		for _, m := range p.Ports {
+			match := "meta nfproto " + map[bool]string{false: "ipv4", true: "ipv6"}[v6]
+			if host := net.ParseIP(m.HostIP); host != nil {
+				if (host.To4() == nil) != v6 {
+					continue
+				}
+				if !host.IsUnspecified() {
+					match = family + " daddr " + host.String()
+				}
+			}
+			fmt.Fprintf(&s, "add rule inet %s %s %s %s dport %d dnat %s to %s:%d comment %q\n",
+				p.Bridge, portsChain, match, m.Protocol, m.HostPort, family, target, m.ContainerPort, p.comment())
+		}
+	}
+	return s.String()
+}
+
+// forget drops what the kernel remembers of datagrams to the ports: they would go on the
+// way that the first of them took.
+func (p Ports) forget() error {
+	for _, m := range p.Ports {
+		if m.Protocol != "udp" {
+			continue
+		}
+		filter := &netlink.ConntrackFilter{}
+		err := filter.AddProtocol(unix.IPPROTO_UDP)
+		if err == nil {
+			err = filter.AddPort(netlink.ConntrackOrigDstPort, uint16(m.HostPort))
+		}
+		for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
+			if err == nil {
+				_, err = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, filter)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("forgetting connections to UDP port %d: %w", m.HostPort, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package bridge
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runonce/runonce/runtime/network/cni"
+)
+
+const listed = `table ip nat { # handle 2
+	chain POSTROUTING { # handle 1
+		type nat hook postrouting priority srcnat; policy accept;
+	}
+}
+table inet strict { # handle 12
+	set ports { # handle 5
+		type inet_service
+		elements = { 22, 80 }
+	}
+
+	chain way { # handle 1
+		type filter hook forward priority filter; policy drop;
+		iifname "runonce0" accept comment "runonce runonce0" # handle 7
+		oifname "runonce0" accept comment "runonce runonce0" # handle 8
+		tcp dport @ports accept # handle 9
+	}
+}
+table ip6 other { # handle 13
+	chain forward { # handle 1
+		type filter hook forward priority filter; policy accept;
+	}
+}
+table bridge l2 { # handle 14
+	chain forward { # handle 1
+		type filter hook forward priority filter; policy accept;
+	}
+}
+`
+
+func TestForwardScript(t *testing.T) {
+	t.Parallel()
+	chains := parseChains(listed)
+	const want = `insert rule ip6 other forward iifname "runonce0" accept comment "runonce runonce0"
+insert rule ip6 other forward oifname "runonce0" accept comment "runonce runonce0"
+`
+	if diff := cmp.Diff(want, forwardScript("runonce0", chains)); diff != "" {
+		t.Error(diff)
+	}
+	deleted := []string{"delete rule inet strict way handle 7\n", "delete rule inet strict way handle 8\n"}
+	if diff := cmp.Diff(deleted, deletions(chains, "runonce runonce0")); diff != "" {
+		t.Error(diff)
+	}
+	if got := deletions(chains, ruleComment("other")); len(got) > 0 {
+		t.Errorf("the rules of another bridge: %q", got)
+	}
+}
+
+func TestPortsScript(t *testing.T) {
+	t.Parallel()
+	p := Ports{Bridge: "runonce0", UID: "u", IPs: []string{"10.62.0.2", "fd00::2"}, Ports: []cni.PortMapping{
+		{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"},
+		{HostPort: 53, ContainerPort: 5353, Protocol: "udp", HostIP: "192.0.2.1"},
+		{HostPort: 9, ContainerPort: 9, Protocol: "sctp", HostIP: "::"},
+		{HostPort: 7, ContainerPort: 7, Protocol: "tcp", HostIP: "2001:db8::1"},
+	}}
+	const want = `add rule inet runonce0 hostports meta nfproto ipv4 tcp dport 8080 dnat ip to 10.62.0.2:80 comment "pod u"
+add rule inet runonce0 hostports ip daddr 192.0.2.1 udp dport 53 dnat ip to 10.62.0.2:5353 comment "pod u"
+add rule inet runonce0 hostports meta nfproto ipv6 tcp dport 8080 dnat ip6 to [fd00::2]:80 comment "pod u"
+add rule inet runonce0 hostports meta nfproto ipv6 sctp dport 9 dnat ip6 to [fd00::2]:9 comment "pod u"
+add rule inet runonce0 hostports ip6 daddr 2001:db8::1 tcp dport 7 dnat ip6 to [fd00::2]:7 comment "pod u"
+`
+	if diff := cmp.Diff(want, p.script()); diff != "" {
+		t.Error(diff)
+	}
+	p.UID = strings.Repeat("u", 200)
+	if n := len(p.comment()); n > 128 {
+		t.Errorf("a comment of %d bytes", n)
+	}
+}
+
+func TestComplete(t *testing.T) {
+	t.Parallel()
+	nets := func(all ...string) (list []*net.IPNet) {
+		for _, s := range all {
+			list = append(list, mustSubnet(t, s))
+		}
+		return list
+	}
+	const v4, v6, other = "10.1.0.0/16", "fd01::/64", "10.9.0.0/16"
+	for _, tt := range []struct {
+		name            string
+		subnets, wanted []*net.IPNet
+		want            bool
+	}{
+		{"none", nil, nil, false},
+		{"any", nets(v4), nil, true},
+		{"as wanted", nets(v4, v6), nets(v4, v6), true},
+		{"unfinished", nets(v6), nets(v4, v6), false},
+		{"another one", nets(other), nets(v4, v6), true},
+		{"less is wanted", nets(v4, v6), nets(v4), true},
+	} {
+		if got := complete(tt.subnets, tt.wanted); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}

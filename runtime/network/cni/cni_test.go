@@ -1,0 +1,153 @@
+package cni
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/runtime/network/fault"
+)
+
+func TestPodIPs(t *testing.T) {
+	t.Parallel()
+	ip := func(s string, iface *int) *types100.IPConfig {
+		return &types100.IPConfig{Address: net.IPNet{IP: net.ParseIP(s), Mask: net.CIDRMask(24, 32)}, Interface: iface}
+	}
+	host, pod, wrong := 0, 1, 7
+	got := podIPs(&types100.Result{
+		Interfaces: []*types100.Interface{{Name: "br"}, {Name: "eth0", Sandbox: "/run/ns"}},
+		IPs:        []*types100.IPConfig{ip("10.0.0.1", &host), ip("10.0.0.2", &pod), ip("fd00::2", nil), ip("10.0.0.3", &wrong)},
+	})
+	if diff := cmp.Diff([]string{"10.0.0.2", "fd00::2", "10.0.0.3"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		in    error
+		final bool
+	}{
+		{"other", errors.New("x"), false},
+		{"unknown", types.NewError(types.ErrUnknown, "x", ""), false},
+		{"try again", types.NewError(types.ErrTryAgainLater, "x", ""), false},
+		{"configuration", types.NewError(types.ErrInvalidNetworkConfig, "x", ""), true},
+		{"version", types.NewError(types.ErrIncompatibleCNIVersion, "x", ""), true},
+	} {
+		if err := classify(tt.in); fault.IsPermanent(err) != tt.final || !errors.Is(err, tt.in) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+func TestHostPorts(t *testing.T) {
+	t.Parallel()
+	always := v1.ContainerRestartPolicyAlways
+	pod := &v1.Pod{Spec: v1.PodSpec{
+		InitContainers: []v1.Container{
+			{Ports: []v1.ContainerPort{{HostPort: 1, ContainerPort: 1}}},
+			{RestartPolicy: &always, Ports: []v1.ContainerPort{{HostPort: 53, ContainerPort: 5353, Protocol: v1.ProtocolUDP}}},
+		},
+		Containers: []v1.Container{
+			{Ports: []v1.ContainerPort{{ContainerPort: 1}, {HostPort: 80, ContainerPort: 8080, HostIP: "127.0.0.1"}}},
+			{Ports: []v1.ContainerPort{{HostPort: 53, ContainerPort: 5353, Protocol: v1.ProtocolUDP}, {HostPort: 9, ContainerPort: 9, Protocol: v1.ProtocolSCTP}}},
+		},
+	}}
+	want := []PortMapping{{53, 5353, "udp", ""}, {80, 8080, "tcp", "127.0.0.1"}, {9, 9, "sctp", ""}}
+	if diff := cmp.Diff(want, HostPorts(pod)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestBandwidth(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, in, out string
+		want          *Bandwidth
+		fault         string
+	}{
+		{name: "none"},
+		{name: "in", in: "1M", want: &Bandwidth{IngressRate: 1e6, IngressBurst: 1<<32 - 1}},
+		{name: "both", in: "10k", out: "1Gi", want: &Bandwidth{IngressRate: 1e4, IngressBurst: 1<<32 - 1, EgressRate: 1 << 30, EgressBurst: 1<<32 - 1}},
+		{name: "too small", out: "10", fault: "between 1k and 1P"},
+		{name: "too large", out: "2P", fault: "between 1k and 1P"},
+		{name: "not a number", in: "fast", fault: "kubernetes.io/ingress-bandwidth"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
+			if tt.in != "" {
+				pod.Annotations[IngressAnnotation] = tt.in
+			}
+			if tt.out != "" {
+				pod.Annotations[EgressAnnotation] = tt.out
+			}
+			got, err := CapabilitiesOf(pod)
+			if tt.fault != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.fault) {
+					t.Errorf("error %v, want one with %q", err, tt.fault)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(Capabilities{Bandwidth: tt.want}, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestSelections(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, in string
+		want     []Selection
+		fault    string
+	}{
+		{name: "none"},
+		{name: "space", in: " "},
+		{name: "names", in: "a, ns/b@data0 ,c", want: []Selection{
+			{Name: "a", Interface: "net1"}, {Name: "b", Namespace: "ns", Interface: "data0"}, {Name: "c", Interface: "net3"},
+		}},
+		{name: "JSON", in: ` [{"name":"a"},{"name":"b","namespace":"ns","interface":"data0","ips":["10.1.2.3/24"],"mac":"02:00:00:00:00:01"}]`, want: []Selection{
+			{Name: "a", Interface: "net1"}, {Name: "b", Namespace: "ns", Interface: "data0", IPs: []string{"10.1.2.3/24"}, MAC: "02:00:00:00:00:01"},
+		}},
+		{name: "twice", in: "a,a", want: []Selection{{Name: "a", Interface: "net1"}, {Name: "a", Interface: "net2"}}},
+		{name: "empty list", in: "[]", want: []Selection{}},
+		{name: "unknown key", in: `[{"name":"a","default-route":["10.0.0.1"]}]`, fault: `unknown field "default-route"`},
+		{name: "no list", in: `[{"name":"a"}`, fault: "unexpected EOF"},
+		{name: "two lists", in: `[{"name":"a"}][]`, fault: "something follows"},
+		{name: "no name", in: "a,,b", fault: "network 2 has no name"},
+		{name: "no interface", in: "a@", fault: "no interface"},
+		{name: "many slashes", in: "a/b/c", fault: "NAMESPACE"},
+		{name: "long interface", in: "a@interface-of-sixteen", fault: "cannot be the name of an interface"},
+		{name: "the first interface", in: "a@eth0", fault: `"eth0" is taken`},
+		{name: "same interface", in: "a@x,b@x", fault: `"x" is taken`},
+		{name: "same as a default", in: "a@net2,b", fault: `"net2" is taken`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := Selections(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{NetworksAnnotation: tt.in}}})
+			if tt.fault != "" {
+				if !fault.IsPermanent(err) || !strings.Contains(err.Error(), tt.fault) || !strings.Contains(err.Error(), NetworksAnnotation) {
+					t.Errorf("error %v, want a permanent one with %q", err, tt.fault)
+				}
+				return
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {
+				t.Error(diff, err)
+			}
+		})
+	}
+}

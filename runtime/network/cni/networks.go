@@ -1,0 +1,146 @@
+package cni
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/network/fault"
+)
+
+// The annotations of the Kubernetes Network Custom Resource Definition de facto standard,
+// which Multus made: the networks that a pod joins besides its first one, and how it is
+// connected to all of them.
+const (
+	NetworksAnnotation = "k8s.v1.cni.cncf.io/networks"
+	StatusAnnotation   = "k8s.v1.cni.cncf.io/network-status"
+)
+
+// maxInterface is the kernel's limit for the name of an interface, in bytes.
+const maxInterface = 15
+
+// Selection is a further network that a pod asks for.
+type Selection struct {
+	Name string `json:"name"`
+	// Namespace is where a cluster would have the network's definition. Here one
+	// directory has all of them.
+	Namespace string   `json:"namespace,omitempty"`
+	Interface string   `json:"interface,omitempty"`
+	IPs       []string `json:"ips,omitempty"`
+	MAC       string   `json:"mac,omitempty"`
+}
+
+// String names the network as in a network status.
+func (s Selection) String() string {
+	if s.Namespace == "" {
+		return s.Name
+	}
+	return s.Namespace + "/" + s.Name
+}
+
+// Selections reads the networks annotation, names or JSON. Interfaces without a name are
+// net1, net2 and so on. Its errors are permanent.
+func Selections(pod *v1.Pod) ([]Selection, error) {
+	text := strings.TrimSpace(pod.Annotations[NetworksAnnotation])
+	if text == "" {
+		return nil, nil
+	}
+	parse := parseNames
+	if strings.HasPrefix(text, "[") {
+		parse = parseJSON
+	}
+	all, err := parse(text)
+	if err == nil {
+		err = nameInterfaces(all)
+	}
+	if err != nil {
+		return nil, fault.Permanentf("annotation %s: %w", NetworksAnnotation, err)
+	}
+	return all, nil
+}
+
+func parseJSON(text string) ([]Selection, error) {
+	var all []Selection
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	d.DisallowUnknownFields() // what is not understood must not be ignored
+	if err := d.Decode(&all); err != nil {
+		return nil, fmt.Errorf("%q: %w", text, err)
+	}
+	if d.More() {
+		return nil, fmt.Errorf("%q: something follows the list", text)
+	}
+	return all, nil
+}
+
+// parseNames reads [NAMESPACE/]NAME[@INTERFACE], separated by commas.
+func parseNames(text string) ([]Selection, error) {
+	var all []Selection
+	for item := range strings.SplitSeq(text, ",") {
+		s := Selection{}
+		rest, iface, given := strings.Cut(strings.TrimSpace(item), "@")
+		if given && iface == "" {
+			return nil, fmt.Errorf("%q: no interface after the @", item)
+		}
+		s.Interface, s.Name = iface, rest
+		if namespace, name, ok := strings.Cut(rest, "/"); ok {
+			s.Namespace, s.Name = namespace, name
+		}
+		if strings.ContainsAny(s.Name, "/@") {
+			return nil, fmt.Errorf("%q: must be [NAMESPACE/]NAME[@INTERFACE]", item)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// nameInterfaces checks the names and gives one to each interface that has none.
+func nameInterfaces(all []Selection) error {
+	taken := map[string]bool{PodInterface: true, "lo": true}
+	for i := range all {
+		s := &all[i]
+		if s.Name == "" {
+			return fmt.Errorf("network %d has no name", i+1)
+		}
+		if s.Interface == "" {
+			s.Interface = fmt.Sprintf("net%d", i+1)
+		}
+		if len(s.Interface) > maxInterface || strings.ContainsAny(s.Interface, "/: \t\n") {
+			return fmt.Errorf("network %q: %q cannot be the name of an interface", s.Name, s.Interface)
+		}
+		if taken[s.Interface] {
+			return fmt.Errorf("network %q: interface %q is taken", s.Name, s.Interface)
+		}
+		taken[s.Interface] = true
+	}
+	return nil
+}
+
+// Status is one entry of the network status annotation.
+type Status struct {
+	Name      string     `json:"name"`
+	Interface string     `json:"interface"`
+	IPs       []string   `json:"ips,omitempty"`
+	MAC       string     `json:"mac,omitempty"`
+	Default   bool       `json:"default,omitempty"`
+	DNS       *StatusDNS `json:"dns,omitempty"`
+}
+
+// StatusDNS is what a network says of name resolution.
+type StatusDNS struct {
+	Nameservers []string `json:"nameservers,omitempty"`
+	Domain      string   `json:"domain,omitempty"`
+	Search      []string `json:"search,omitempty"`
+}
+
+// StatusOf returns the entry of a network that the pod has joined.
+func StatusOf(n Network, r Result) Status {
+	s := Status{Name: cmp.Or(n.Alias, n.Name), Interface: n.Interface, IPs: r.IPs, MAC: r.MAC, Default: n.Interface == PodInterface}
+	if d := r.DNS; len(d.Nameservers) > 0 || d.Domain != "" || len(d.Search) > 0 {
+		s.DNS = &StatusDNS{Nameservers: d.Nameservers, Domain: d.Domain, Search: d.Search}
+	}
+	return s
+}

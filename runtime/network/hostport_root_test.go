@@ -1,0 +1,275 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/network/netns"
+)
+
+func withPorts(name string, ports ...v1.ContainerPort) *v1.Pod {
+	return newPod(name, func(p *v1.Pod) { p.Spec.Containers[0].Ports = ports })
+}
+
+// A host port leads to its pod from the machine itself, from its pods, and from others.
+func TestHostPort(t *testing.T) {
+	eachFirewall(t, func(t *testing.T, m *Manager) {
+		port := freePort(t)
+		pod := withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)})
+		a, b := ensure(t, m, pod), ensure(t, m, newPod("b"))
+		serve(t, a, "a")
+		everywhere := fmt.Sprintf("%s:%d", hostIP, port)
+		for _, from := range []string{"", a.NetNS, b.NetNS, another(t)} {
+			wantAnswer(t, from, everywhere, "a")
+		}
+		wantAnswer(t, "", fmt.Sprintf("127.0.0.1:%d", port), "a")
+		if err := m.Remove(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := get(t, "", everywhere); err == nil {
+			t.Errorf("the port of a pod that is gone answers %q", got)
+		}
+	})
+}
+
+// A host port with an address is there and nowhere else, and two pods may share its number.
+func TestHostPortOfAddress(t *testing.T) {
+	eachFirewall(t, func(t *testing.T, m *Manager) {
+		port := int32(freePort(t))
+		local := ensure(t, m, withPorts("local", v1.ContainerPort{ContainerPort: 80, HostPort: port, HostIP: "127.0.0.1"}))
+		outer := ensure(t, m, withPorts("outer", v1.ContainerPort{ContainerPort: 80, HostPort: port, HostIP: hostIP}))
+		all := ensure(t, m, withPorts("all", v1.ContainerPort{ContainerPort: 80, HostPort: port + 1, HostIP: "0.0.0.0"}))
+		serve(t, local, "local")
+		serve(t, outer, "outer")
+		serve(t, all, "all")
+		wantAnswer(t, "", fmt.Sprintf("127.0.0.1:%d", port), "local")
+		wantAnswer(t, "", fmt.Sprintf("%s:%d", hostIP, port), "outer")
+		wantAnswer(t, local.NetNS, fmt.Sprintf("%s:%d", hostIP, port), "outer")
+		wantAnswer(t, another(t), fmt.Sprintf("%s:%d", hostIP, port), "outer")
+		wantAnswer(t, "", fmt.Sprintf("%s:%d", hostIP, port+1), "all")
+	})
+}
+
+func TestHostPortUDP(t *testing.T) {
+	eachFirewall(t, func(t *testing.T, m *Manager) {
+		// Somebody asks before the pod is there: the kernel must not go on sending that way.
+		early := dialUDP(t, "", hostIP+":42153")
+		if _, err := early.Write([]byte("too early")); err != nil {
+			t.Fatal(err)
+		}
+		a := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 53, HostPort: 42153, Protocol: v1.ProtocolUDP, HostIP: hostIP}))
+		echoUDP(t, a)
+		wantEcho(t, early)
+		wantEcho(t, dialUDP(t, "", hostIP+":42153"))
+		wantEcho(t, dialUDP(t, another(t), hostIP+":42153"))
+	})
+}
+
+func dialUDP(t *testing.T, from, addr string) net.Conn {
+	t.Helper()
+	var c net.Conn
+	err := netns.Inside([]netns.Pin{{Kind: netns.Net, Path: from}}, func() (err error) {
+		c, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", addr)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// echoUDP answers each datagram to port 53 of the sandbox.
+func echoUDP(t *testing.T, sb Sandbox) {
+	t.Helper()
+	var server net.PacketConn
+	err := netns.Inside(sb.pins()[:1], func() (err error) {
+		server, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", "0.0.0.0:53")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	go func() {
+		buf := make([]byte, 100)
+		for {
+			n, from, err := server.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = server.WriteTo(append([]byte("re: "), buf[:n]...), from)
+		}
+	}()
+}
+
+func wantEcho(t *testing.T, client net.Conn) {
+	t.Helper()
+	if err := client.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 100)
+	// What an earlier datagram found may be told now: nobody was there.
+	for tries := 0; ; tries++ {
+		_, err := client.Write([]byte("hello"))
+		n := 0
+		if err == nil {
+			n, err = client.Read(buf)
+		}
+		if err != nil && strings.Contains(err.Error(), "refused") && tries < 3 {
+			continue
+		}
+		if err != nil || string(buf[:n]) != "re: hello" {
+			t.Errorf("got %q, %v", buf[:n], err)
+		}
+		return
+	}
+}
+
+// Kernels without SCTP have no sockets for it; their rules they have all the same.
+func TestHostPortSCTP(t *testing.T) {
+	eachFirewall(t, func(t *testing.T, m *Manager) {
+		a := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 9, HostPort: 42009, Protocol: v1.ProtocolSCTP}))
+		target := a.IPs[0] + ":9"
+		var rules []string
+		for _, program := range [][]string{{"iptables-save", "-t", "nat"}, {"nft", "list", "ruleset"}} {
+			out, err := exec.CommandContext(t.Context(), program[0], program[1:]...).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(string(out)) {
+				if strings.Contains(line, "sctp") && strings.Contains(line, target) && strings.Contains(line, "42009") {
+					rules = append(rules, strings.TrimSpace(line))
+				}
+			}
+		}
+		if len(rules) == 0 {
+			t.Errorf("no rule leads SCTP port 42009 to %s", target)
+		}
+	})
+}
+
+// Without iptables and nft a pod that needs a bridge is refused before anything is made; one
+// on the host's network runs.
+func TestNoFirewall(t *testing.T) {
+	m := newManager(t)
+	m.o.Path = t.TempDir()
+	before := traces(t, m)
+	_, err := m.Ensure(t.Context(), newPod("a"))
+	wantPermanent(t, err, "neither iptables nor nft", "spec.hostNetwork")
+	after := slices.DeleteFunc(traces(t, m), func(line string) bool { return strings.HasPrefix(line, "file: ") })
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Error(diff)
+	}
+	ensure(t, m, newPod("b", func(p *v1.Pod) { p.Spec.HostNetwork = true }))
+	m.o.Path = onlyNFT(t)
+}
+
+// A machine whose rules drop what it forwards lets pods out, and what others made stays.
+func TestForwardPolicy(t *testing.T) {
+	needRoot(t)
+	nft := func(script string) {
+		t.Helper()
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "nft", "-f", "-")
+		cmd.Stdin = strings.NewReader(script)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	nft("table inet strict { chain way { type filter hook forward priority 0; policy drop; }; }\n")
+	t.Cleanup(func() { nft("delete table inet strict") })
+	dir := t.TempDir()
+	m := newManagerIn(t, Options{StateDir: dir + "/s", DataDir: dir + "/d", CNIConfDir: dir + "/c", Path: onlyNFT(t)})
+	port := freePort(t)
+	pod := withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)})
+	sb, err := m.Ensure(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, sb, "a")
+	wantAnswer(t, another(t), fmt.Sprintf("%s:%d", hostIP, port), "a")
+	// A process that comes later does not add its rules again.
+	ensure(t, New(m.o), newPod("b"))
+	list := func() string {
+		out, err := exec.CommandContext(t.Context(), "nft", "list", "table", "inet", "strict").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	if got := strings.Count(list(), "accept"); got != 2 {
+		t.Errorf("%d rules, want 2: %s", got, list())
+	}
+	for _, p := range []*v1.Pod{pod, newPod("b")} {
+		if err := m.Remove(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Cleanup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(list(), "accept") {
+		t.Errorf("left: %s", list())
+	}
+}
+
+// A program that listens on the machine's loopback is none of the pods' business.
+func TestLoopbackIsClosed(t *testing.T) {
+	eachFirewall(t, func(t *testing.T, m *Manager) {
+		port := freePort(t)
+		a := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)}))
+		serve(t, a, "a")
+		wantAnswer(t, "", fmt.Sprintf("127.0.0.1:%d", port), "a")
+		out, err := exec.CommandContext(t.Context(), "cat", "/proc/sys/net/ipv4/conf/"+bridgeOf(t, m).Attrs().Name+"/route_localnet").Output()
+		if err != nil || strings.TrimSpace(string(out)) != "1" {
+			t.Fatalf("the bridge does not route to the loopback (%s, %v): the test is void", out, err)
+		}
+		server, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = server.Close() }()
+		addr, ok := server.Addr().(*net.TCPAddr)
+		if !ok {
+			t.Fatal(server.Addr())
+		}
+		wantNoWay(t, a, addr.Port)
+	})
+}
+
+// wantNoWay tries hard to reach a port of the machine's loopback from a pod.
+func wantNoWay(t *testing.T, sb Sandbox, port int) {
+	t.Helper()
+	gateway := net.ParseIP(sb.IPs[0]).Mask(net.CIDRMask(20, 32))
+	gateway[3]++
+	err := netns.Inside(sb.pins()[:1], func() error {
+		for _, args := range []string{"addr del 127.0.0.1/8 dev lo", "route add 127.0.0.0/8 via " + gateway.String() + " dev eth0"} {
+			if out, err := exec.CommandContext(t.Context(), "ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+				return fmt.Errorf("ip %s: %w: %s", args, err, out)
+			}
+		}
+		if err := os.WriteFile("/proc/sys/net/ipv4/conf/eth0/route_localnet", []byte("1"), 0); err != nil {
+			return err
+		}
+		local := &net.TCPAddr{IP: net.ParseIP(sb.IPs[0])}
+		c, err := (&net.Dialer{LocalAddr: local, Timeout: 2 * time.Second}).DialContext(t.Context(), "tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			t.Error("a pod reaches the machine's loopback")
+			return c.Close()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

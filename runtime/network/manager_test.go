@@ -1,0 +1,25 @@
+package network
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	apitypes "k8s.io/apimachinery/pkg/types"
+)
+
+func TestPodUID(t *testing.T) {
+	t.Parallel()
+	for in, ok := range map[string]bool{
+		"0a-b_c.D": true, "": false, "../x": false, "a/b": false, ".a": false, "-a": false, "a b": false, "a\x00": false,
+		strings.Repeat("a", 40): true,
+	} {
+		pod := newPod("a")
+		pod.UID = apitypes.UID(in)
+		_, err := podUID(pod)
+		var e *Error
+		if (err == nil) != ok || err != nil && (!errors.As(err, &e) || !e.Permanent()) {
+			t.Errorf("podUID(%q): error %v", in, err)
+		}
+	}
+}
