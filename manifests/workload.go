@@ -119,7 +119,7 @@ func (r *reader) jobPods(e *entry, o *batchv1.Job, prefix string) ([]*v1.Pod, er
 	r.refuseWith(e, spec.ActiveDeadlineSeconds != nil, prefix+"spec.activeDeadlineSeconds", "spec.activeDeadlineSeconds")
 	pods, err := expand.Job(o)
 	if spec.Completions != nil && int(*spec.Parallelism) < len(pods) {
-		e.warn(prefix+"spec.parallelism", fmt.Sprintf("all %d pods start at the same time, not %d at a time", len(pods), *spec.Parallelism), "")
+		e.warn(prefix+"spec.parallelism", fmt.Sprintf("pods start %d at a time, but the node has to have room for all %d", *spec.Parallelism, len(pods)), "")
 	}
 	return pods, err
 }

@@ -20,6 +20,7 @@ type script struct {
 	sync      func(n int) error // the n-th Sync, from 1
 	syncTakes time.Duration
 	life      []moment // after the first Sync without an error
+	anew      []moment // its life after a Stop, if not the same
 	before    *v1.PodStatus
 	status    func(n int) error // the n-th Status, from 1
 	stop      func(n int) error
@@ -42,11 +43,13 @@ type fake struct {
 	began   map[time.Time][]string // the pods whose Sync began then
 	busy    int
 	most    int // syncs at once
+	earlier []*v1.Pod
 }
 
 type fakePod struct {
 	syncs, looks, stops int
 	born                time.Time
+	verdict             *v1.PodStatus
 	subs                []chan struct{}
 }
 
@@ -124,6 +127,10 @@ func (f *fake) Status(_ context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p, s := f.of(pod)
+	life := s.life
+	if p.stops > 0 && s.anew != nil {
+		life = s.anew
+	}
 	p.looks++
 	if s.status != nil {
 		if err := s.status(p.looks); err != nil {
@@ -135,12 +142,18 @@ func (f *fake) Status(_ context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 		st = *s.before
 	}
 	if p.born.IsZero() {
+		if p.verdict != nil {
+			return *p.verdict, nil
+		}
 		return st, nil
 	}
-	for _, m := range s.life {
+	for _, m := range life {
 		if time.Since(p.born) >= m.at {
 			st = m.status
 		}
+	}
+	if p.verdict != nil {
+		st.Phase, st.Reason, st.Message = p.verdict.Phase, p.verdict.Reason, p.verdict.Message
 	}
 	stamp(&st, p.born)
 	return st, nil
@@ -177,11 +190,22 @@ func (f *fake) Stop(ctx context.Context, pod *v1.Pod) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	p.born, p.verdict = time.Time{}, nil
 	f.note("stopped %s", pod.Name)
 	return nil
 }
 
-func (f *fake) List(context.Context) ([]*v1.Pod, error) { return nil, nil }
+// Fail makes the last moment of the pod's life the one that is asked for.
+func (f *fake) Fail(_ context.Context, pod *v1.Pod, reason, message string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, _ := f.of(pod)
+	f.note("fail %s", pod.Name)
+	p.verdict = &v1.PodStatus{Phase: v1.PodFailed, Reason: reason, Message: message}
+	return nil
+}
+
+func (f *fake) List(context.Context) ([]*v1.Pod, error) { return f.earlier, nil }
 
 func (f *fake) Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error) {
 	f.mu.Lock()

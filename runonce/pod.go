@@ -38,6 +38,8 @@ type pod struct {
 	next     func() (time.Duration, bool)
 	stop     func()    // ends next
 	retryAt  time.Time // when the next try is due, zero when none is
+
+	part // in its Job
 }
 
 // subscribe asks to be woken by changes of the pod. Without events there is still poll.
@@ -60,6 +62,9 @@ func (p *pod) drive(ctx context.Context, all *assembly) {
 	}
 	arrived := false
 	for ctx.Err() == nil && !p.over {
+		if !p.awaitTurn(ctx) {
+			continue
+		}
 		p.step(ctx)
 		switch {
 		case p.over || ctx.Err() != nil:
@@ -84,29 +89,39 @@ func (p *pod) drive(ctx context.Context, all *assembly) {
 
 // step looks at the pod, syncs it unless it is where it should be, and looks again.
 func (p *pod) step(ctx context.Context) {
-	if p.begun || p.kept {
-		before := p.status
-		err := p.look(ctx)
-		switch {
-		case err != nil:
-			p.fault(ctx, err)
-			return
-		case p.over:
-			return
-		case !p.begun:
-			// A pod of an earlier run is synced once, whatever it looks like.
-		case p.view.Standing != goal.Underway || p.view.Again > 0:
-			p.stopRetries()
-			return
-		case p.crashLoop(ctx):
-			return
-		case time.Now().Before(p.retryAt) && reflect.DeepEqual(before, p.status):
-			return
-		}
+	if p.jobOver() {
+		p.failWithJob(ctx)
+		return
+	}
+	if (p.begun || p.kept) && !p.wanting(ctx) {
+		return
 	}
 	if p.sync(ctx) && !p.over && p.view.Standing == goal.Underway {
 		p.fault(ctx, p.err)
 	}
+}
+
+// wanting looks at a pod that was begun and says whether it is to be synced now.
+func (p *pod) wanting(ctx context.Context) bool {
+	before := p.status
+	if err := p.look(ctx); err != nil {
+		p.fault(ctx, err)
+		return false
+	}
+	switch {
+	case p.over:
+		return false
+	case p.again:
+		return !time.Now().Before(p.due)
+	case !p.begun:
+		return true // a pod of an earlier run is synced once, whatever it looks like
+	case p.view.Standing != goal.Underway || p.view.Again > 0:
+		p.stopRetries()
+		return false
+	case p.crashLoop(ctx):
+		return false
+	}
+	return !time.Now().Before(p.retryAt) || !reflect.DeepEqual(before, p.status)
 }
 
 // sync works on the pod within the gate and reports whether there is a new status or
@@ -123,9 +138,12 @@ func (p *pod) sync(ctx context.Context) bool {
 	defer p.r.gate.leave()
 	if !p.begun {
 		p.begun = true
+		p.job.Begin()
 		p.r.progress(p.pod, "Starting", "", 0)
 	}
-	err = p.r.rt.Sync(ctx, p.pod)
+	if err = p.anew(ctx); err == nil {
+		err = p.r.rt.Sync(ctx, p.pod)
+	}
 	if ctx.Err() != nil {
 		return false // what was cut off says nothing about the pod
 	}
@@ -155,9 +173,14 @@ func (p *pod) look(ctx context.Context) error {
 		}
 	}
 	p.status = st
+	if p.again {
+		return nil
+	}
 	p.view = p.r.goal.Look(p.pod, st, time.Now())
-	if p.view.Ended {
+	if p.view.Ended && !p.tryAgain(ctx) {
 		p.end(ctx)
+	}
+	if p.over {
 		return nil
 	}
 	p.moved(old)
@@ -197,6 +220,8 @@ func (p *pod) wait(ctx context.Context, full <-chan struct{}) bool {
 			p.changes = nil
 		case <-timer.C:
 			return true
+		case <-p.job.Over():
+			return true
 		case <-full:
 			return false
 		case <-ctx.Done():
@@ -211,8 +236,10 @@ func (p *pod) nextLook(now time.Time) time.Duration {
 	if p.view.Again > 0 {
 		d = min(d, p.view.Again)
 	}
-	if due := p.retryAt.Sub(now); due > 0 {
-		d = min(d, due)
+	for _, at := range []time.Time{p.retryAt, p.due} {
+		if due := at.Sub(now); due > 0 {
+			d = min(d, due)
+		}
 	}
 	return d
 }

@@ -53,7 +53,7 @@ func (p *pod) fill(cause error) {
 	res.Restarts = p.restarted()
 	res.Phases = p.r.o.Phases.of(p.pod.UID, p.r.o.Start)
 	if p.begun {
-		res.Attempts = 1 + p.retries + res.Restarts
+		res.Attempts = 1 + p.retries + p.tries + res.Restarts
 	}
 	if p.by != nil {
 		p.fillPreempted()

@@ -19,6 +19,7 @@ func (p *pod) end(ctx context.Context) {
 	}
 	p.over = true
 	p.stopRetries()
+	p.job.Leave(p.pod.UID, p.view.Standing == goal.Succeeded)
 	if p.there {
 		p.r.progress(p.pod, string(p.view.Standing), p.view.Message, 0)
 	} else {
@@ -88,7 +89,7 @@ func (p *pod) stopRetries() {
 }
 
 // crashLoop gives up when a container is down again after as many restarts in this run
-// as there are retries.
+// as there are retries, or as its Job allows.
 func (p *pod) crashLoop(ctx context.Context) bool {
 	if !p.begun {
 		return false
@@ -96,10 +97,16 @@ func (p *pod) crashLoop(ctx context.Context) bool {
 	limit := p.r.o.Retry.Retries
 	for _, cs := range allStatuses(p.status) {
 		t := lastEnd(cs)
-		if cs.State.Running != nil || t == nil || int(cs.RestartCount)-p.restarts[cs.Name] < limit {
+		if cs.State.Running != nil || t == nil {
 			continue
 		}
 		if c := containerNamed(p.pod, cs.Name); c == nil || !goal.Restarts(p.pod, c, t.ExitCode) {
+			continue
+		}
+		if p.tooManyRestarts(ctx) {
+			return true
+		}
+		if int(cs.RestartCount)-p.restarts[cs.Name] < limit {
 			continue
 		}
 		p.giveUp(ctx, "CrashLoopBackOff", fmt.Sprintf("container %q %s; gave up after %d restarts", cs.Name, goal.Ending(t), limit))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/runonce/goal"
+	"github.com/runonce/runonce/runonce/job"
 )
 
 // errTimeout is the cause of a run that came to its deadline.
@@ -28,6 +29,7 @@ type run struct {
 	goal  goal.Goal
 	gate  gate
 	pods  []*pod
+	jobs  job.Jobs
 	tally tally
 }
 
@@ -38,7 +40,8 @@ type run struct {
 // back early when ctx is done or the timeout has passed. The options must be valid.
 func Run(ctx context.Context, rt Runtime, plan admit.Plan, o Options) []Result {
 	o = o.withDefaults()
-	r := &run{rt: rt, o: o, goal: goal.Goal{Until: o.Until, Settle: o.Settle}}
+	r := &run{rt: rt, o: o, goal: goal.Goal{Until: o.Until, Settle: o.Settle}, jobs: job.Jobs{}}
+	defer r.jobs.Stop()
 	r.gate.free = o.Parallel
 	results := make([]Result, len(plan.Decisions))
 	for i, d := range plan.Decisions {
@@ -92,9 +95,12 @@ func (r *run) line(ctx context.Context, ds []admit.Decision, results []Result, b
 		pods = append(pods, &pod{r: r, pod: d.Pod, kept: d.Running, res: &results[i]})
 	}
 	slices.SortStableFunc(pods, func(a, b *pod) int { return cmp.Compare(priority(b.pod), priority(a.pod)) })
+	r.enlist(ctx, pods)
 	for rank, p := range pods {
 		p.rank = rank
-		p.ticket = r.gate.queue(rank)
+		if p.turn == nil {
+			p.ticket = r.gate.queue(rank)
+		}
 	}
 	return pods
 }

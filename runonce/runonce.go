@@ -23,6 +23,9 @@ type Runtime interface {
 	// Stop ends the pod gracefully and removes all that belongs to it but its logs. A pod
 	// that is absent is no error.
 	Stop(ctx context.Context, pod *v1.Pod) error
+	// Fail ends the pod's containers gracefully and for good: its status is Failed from
+	// now on, with the reason and message given. Stop removes what is left.
+	Fail(ctx context.Context, pod *v1.Pod, reason, message string) error
 	// List returns the pods of earlier runs, with their status filled in.
 	List(ctx context.Context) ([]*v1.Pod, error)
 	// Changes returns a channel that gets a value when a container of the pod starts,

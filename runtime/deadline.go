@@ -13,7 +13,7 @@ func (st *podState) deadline(s store, pod *v1.Pod) (left time.Duration, limited 
 		return 0, false
 	}
 	limit := time.Duration(*pod.Spec.ActiveDeadlineSeconds) * time.Second
-	started := st.startTime(s, pod.UID)
+	started := st.recorded(s, pod).StartTime
 	if started == nil {
 		return limit, true
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/host"
@@ -74,8 +73,8 @@ type podState struct {
 	memo    sync.Mutex
 	waiting map[string]waiting
 	crashes map[string]crash
-	started *metav1.Time
-	timed   bool // the deadline will wake the waiters
+	kept    v1.PodStatus // of the pod's record
+	timed   bool         // the deadline will wake the waiters
 }
 
 // waiting is why a container does not run.

@@ -11,7 +11,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/probe"
@@ -38,24 +37,16 @@ func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 		status.HostIP = p.o.Node.IPs[0]
 	}
 	setPodIPs(&status, box)
-	status.StartTime = st.startTime(p.store, pod.UID)
+	kept := st.recorded(p.store, pod)
+	status.StartTime = kept.StartTime
 	if left, limited := st.deadline(p.store, pod); limited && left <= 0 && status.Phase != v1.PodSucceeded {
 		status.Phase, status.Reason = v1.PodFailed, "DeadlineExceeded"
 		status.Message = "Pod was active on the node longer than the specified deadline"
 	}
-	return status, nil
-}
-
-// startTime is when the pod was first started, by whatever process; nil when it was not.
-func (st *podState) startTime(s store, uid types.UID) *metav1.Time {
-	st.memo.Lock()
-	defer st.memo.Unlock()
-	if st.started == nil {
-		if kept, err := s.load(uid); err == nil {
-			st.started = kept.Status.StartTime
-		}
+	if kept.Phase == v1.PodFailed {
+		status.Phase, status.Reason, status.Message = kept.Phase, kept.Reason, kept.Message
 	}
-	return st.started
+	return status, nil
 }
 
 func (st *podState) waitingNow() map[string]waiting {

@@ -31,7 +31,9 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 		return err
 	}
 	a := decide(pod, s, time.Now())
-	if left, limited := st.deadline(p.store, pod); limited && left <= 0 {
+	if st.recorded(p.store, pod).Phase == v1.PodFailed {
+		a = actions{remove: s.stale, killPod: true}
+	} else if left, limited := st.deadline(p.store, pod); limited && left <= 0 {
 		a = actions{remove: s.stale, killPod: true}
 	} else if limited {
 		st.wakeAt(left, func() { p.watch.notify(string(pod.UID)) })

@@ -1,6 +1,7 @@
 package expand
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 
@@ -8,6 +9,21 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// AnnotationJob holds, on each pod of a Job, what a run has to know of the Job: its name
+// and the fields of its spec that say what to do when pods fail, as JSON.
+const AnnotationJob = "runonce/job"
+
+// rules are what AnnotationJob holds. The names are those of the Job's spec.
+type rules struct {
+	Name                  string                    `json:"name"`
+	Parallelism           *int32                    `json:"parallelism,omitempty"`
+	ActiveDeadlineSeconds *int64                    `json:"activeDeadlineSeconds,omitempty"`
+	PodFailurePolicy      *batchv1.PodFailurePolicy `json:"podFailurePolicy,omitempty"`
+	BackoffLimit          *int32                    `json:"backoffLimit,omitempty"`
+	BackoffLimitPerIndex  *int32                    `json:"backoffLimitPerIndex,omitempty"`
+	MaxFailedIndexes      *int32                    `json:"maxFailedIndexes,omitempty"`
+}
 
 // Job returns one pod for each completion of a Job that has its defaults, or one for each
 // worker where it has no number of completions
@@ -24,7 +40,19 @@ func Job(o *batchv1.Job) ([]*v1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
+	text, err := json.Marshal(rules{
+		Name: o.Name, Parallelism: o.Spec.Parallelism, ActiveDeadlineSeconds: o.Spec.ActiveDeadlineSeconds,
+		PodFailurePolicy: o.Spec.PodFailurePolicy, BackoffLimit: o.Spec.BackoffLimit,
+		BackoffLimitPerIndex: o.Spec.BackoffLimitPerIndex, MaxFailedIndexes: o.Spec.MaxFailedIndexes,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the rules of Job %q: %w", o.Name, err)
+	}
 	for i, p := range out {
+		if p.Annotations == nil {
+			p.Annotations = map[string]string{}
+		}
+		p.Annotations[AnnotationJob] = string(text)
 		if o.Spec.ActiveDeadlineSeconds != nil && p.Spec.ActiveDeadlineSeconds == nil {
 			seconds := *o.Spec.ActiveDeadlineSeconds
 			p.Spec.ActiveDeadlineSeconds = &seconds
@@ -38,9 +66,6 @@ func Job(o *batchv1.Job) ([]*v1.Pod, error) {
 
 // index tells a pod of an Indexed Job its number (pkg/controller/job/indexed_job_utils.go).
 func index(p *v1.Pod, i int) {
-	if p.Annotations == nil {
-		p.Annotations = map[string]string{}
-	}
 	p.Annotations[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(i)
 	label(p, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {

@@ -1,8 +1,7 @@
 package fields
 
 const (
-	oneRun  = "there is one run and no controller that goes on watching"
-	jobRule = "a run does not replace the pods of a Job by its rules"
+	oneRun = "there is one run and no controller that goes on watching"
 )
 
 // workloadRows are about the fields of a workload outside its pod template.
@@ -46,21 +45,30 @@ var workloadRows = []Row{
 	{Kind: "StatefulSet", Path: "spec.ordinals", Class: Supported},
 	{Kind: "StatefulSet", Path: "spec.ordinals.start", Class: Supported},
 	{Kind: "Job", Path: "spec", Class: Supported},
-	{Kind: "Job", Path: "spec.completions", Class: Supported, Note: "pods NAME-0, NAME-1, ..., all at the same time"},
-	{Kind: "Job", Path: "spec.parallelism", Class: Supported, Note: "the number of pods where there is no number of completions"},
-	{Kind: "Job", Path: "spec.activeDeadlineSeconds", Class: Supported, Note: "bounds each pod, where the pod has no bound of its own"},
+	{Kind: "Job", Path: "spec.completions", Class: Supported, Note: "pods NAME-0, NAME-1, ..."},
+	{Kind: "Job", Path: "spec.parallelism", Class: Supported, Note: "so many pods are active at once; the node has to have room for all"},
+	{Kind: "Job", Path: "spec.activeDeadlineSeconds", Class: Supported, Note: "from the first start of a pod in a run; bounds each pod, too, where the pod has no bound of its own"},
 	{Kind: "Job", Path: "spec.completionMode", Class: Supported},
 	{Kind: "Job", Path: "spec.template", Class: Supported},
 	{Kind: "Job", Path: "spec.selector", Class: Supported},
 	{Kind: "Job", Path: "spec.manualSelector", Class: Supported},
 	{Kind: "Job", Path: "spec.suspend", Class: Supported, Note: "a suspended Job has no pods"},
-	{Kind: "Job", Path: "spec.backoffLimit", Class: Meaningless, Note: "containers restart by the pod's policy until the run gives up; a failed pod is not replaced", Except: []string{"0"}},
-	{Kind: "Job", Path: "spec.backoffLimitPerIndex", Class: Meaningless, Note: "containers restart by the pod's policy until the run gives up; a failed pod is not replaced", Except: []string{"0"}},
+	{Kind: "Job", Path: "spec.backoffLimit", Class: Supported, Note: "so many restarts of OnFailure pods; failed pods are run anew after 10 s, 20 s, ..., --max-retries times at most"},
+	{Kind: "Job", Path: "spec.backoffLimitPerIndex", Class: Supported},
 	{Kind: "Job", Path: "spec.ttlSecondsAfterFinished", Class: Meaningless, Note: "pods stay until they are taken down"},
-	{Kind: "Job", Path: "spec.podFailurePolicy", Class: Refused, Note: jobRule},
-	{Kind: "Job", Path: "spec.successPolicy", Class: Refused, Note: jobRule},
-	{Kind: "Job", Path: "spec.maxFailedIndexes", Class: Refused, Note: jobRule},
-	{Kind: "Job", Path: "spec.podReplacementPolicy", Class: Meaningless, Note: jobRule},
+	{Kind: "Job", Path: "spec.podFailurePolicy", Class: Supported},
+	{Kind: "Job", Path: "spec.podFailurePolicy.rules[]", Class: Supported},
+	{Kind: "Job", Path: "spec.podFailurePolicy.rules[].action", Class: Supported},
+	{Kind: "Job", Path: "spec.podFailurePolicy.rules[].onExitCodes", Class: Supported},
+	{Kind: "Job", Path: "spec.podFailurePolicy.rules[].onExitCodes.containerName", Class: Supported},
+	{Kind: "Job", Path: "spec.podFailurePolicy.rules[].onExitCodes.operator", Class: Supported},
+	{Kind: "Job", Path: "spec.podFailurePolicy.rules[].onExitCodes.values[]", Class: Supported},
+	{Kind: "Job", Path: "spec.podFailurePolicy.rules[].onPodConditions[]", Class: Supported},
+	{Kind: "Job", Path: "spec.podFailurePolicy.rules[].onPodConditions[].type", Class: Supported},
+	{Kind: "Job", Path: "spec.podFailurePolicy.rules[].onPodConditions[].status", Class: Supported},
+	{Kind: "Job", Path: "spec.successPolicy", Class: Refused, Note: "a run does not end the pods of a Job that has succeeded without them"},
+	{Kind: "Job", Path: "spec.maxFailedIndexes", Class: Supported},
+	{Kind: "Job", Path: "spec.podReplacementPolicy", Class: Supported, Note: "a failed pod has ended before it is run anew, and nobody deletes one, so both policies are the same here"},
 	{Kind: "Job", Path: "spec.managedBy", Class: Refused, Note: "there is no other controller here", Except: []string{"kubernetes.io/job-controller"}},
 	{Kind: "Job", Path: "spec.scheduling", Class: Refused, Note: "pods are not scheduled in groups here"},
 	{Kind: "CronJob", Path: "spec", Class: Supported},

@@ -130,7 +130,13 @@ func writeLog(path string, lines []string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("writing the log: %w", err)
 	}
-	if err := os.WriteFile(path, text, 0o640); err != nil {
+	// Like the shim: what an earlier pod of the same content has written stays.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640)
+	if err != nil {
+		return fmt.Errorf("writing the log: %w", err)
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("writing the log: %w", err)
 	}
 	return nil

@@ -89,6 +89,16 @@ func (p pods) Sync(ctx context.Context, pod *v1.Pod) error {
 	return p.Pods.Sync(ctx, pod)
 }
 
+// Fail ends the pod as failed, while no other process works on it.
+func (p pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) error {
+	release, err := p.locks.hold(ctx, pod)
+	if err != nil {
+		return err
+	}
+	defer release(false)
+	return p.Pods.Fail(ctx, pod, reason, message)
+}
+
 // Stop ends and removes the pod, while no other process works on it.
 func (p pods) Stop(ctx context.Context, pod *v1.Pod) error {
 	release, err := p.locks.hold(ctx, pod)

@@ -1,0 +1,86 @@
+package job
+
+import (
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestBackOff(t *testing.T) {
+	t.Parallel()
+	for failures, want := range map[int]time.Duration{
+		1: 10 * time.Second, 2: 20 * time.Second, 6: 320 * time.Second, 7: 10 * time.Minute, 1 << 30: 10 * time.Minute,
+	} {
+		if got := backOff(failures); got != want {
+			t.Errorf("after %d failures %s, want %s", failures, got, want)
+		}
+	}
+}
+
+func TestOf(t *testing.T) {
+	t.Parallel()
+	js := Jobs{}
+	pod := func(namespace, text string) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Annotations: map[string]string{Annotation: text}}}
+	}
+	a := js.Of(pod("x", `{"name": "j", "backoffLimit": 3}`))
+	if a == nil || a.limit() != 3 || js.Of(pod("x", `{"name": "j"}`)) != a {
+		t.Errorf("pods of one Job: %+v", a)
+	}
+	if b := js.Of(pod("y", `{"name": "j"}`)); b == nil || b == a {
+		t.Errorf("a Job of the same name in another namespace: %p %p", a, b)
+	}
+	for _, text := range []string{"", "{", "6"} {
+		if j := js.Of(pod("x", text)); j != nil {
+			t.Errorf("%q is a Job", text)
+		}
+	}
+}
+
+func TestMatch(t *testing.T) {
+	t.Parallel()
+	name := "b"
+	policy := &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
+		{Action: "FailIndex", OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: "Moved", Status: "True"}}},
+		{Action: "FailJob", OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{ContainerName: &name, Operator: "In", Values: []int32{1, 2}}},
+		{Action: "Ignore", OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: "NotIn", Values: []int32{1, 2}}},
+	}}
+	exit := func(name string, code int32) v1.ContainerStatus {
+		return v1.ContainerStatus{Name: name, State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code}}}
+	}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
+	for _, tt := range []struct {
+		name, action, message string
+		st                    v1.PodStatus
+	}{
+		{
+			name: "code", action: "FailJob", message: "Container b for pod ns/p failed with exit code 2 matching FailJob rule at index 1",
+			st: v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{exit("a", 0), exit("b", 2)}},
+		},
+		{
+			name: "init container", action: "FailJob", message: "Container b for pod ns/p failed with exit code 1 matching FailJob rule at index 1",
+			st: v1.PodStatus{InitContainerStatuses: []v1.ContainerStatus{exit("b", 1)}},
+		},
+		{name: "code of another container", action: "Count", st: v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{exit("a", 1), exit("b", 0)}}},
+		{
+			name: "another code", action: "Ignore", message: "Container a for pod ns/p failed with exit code 9 matching Ignore rule at index 2",
+			st: v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{exit("a", 9)}},
+		},
+		{
+			name: "condition", action: "FailIndex", message: "Pod ns/p has condition Moved matching FailIndex rule at index 0",
+			st: v1.PodStatus{Conditions: []v1.PodCondition{{Type: "Moved", Status: "True"}}},
+		},
+		{name: "nothing", action: "Count"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			action, message := match(policy, pod, tt.st)
+			if string(action) != tt.action || message != tt.message {
+				t.Errorf("%s %q, want %s %q", action, message, tt.action, tt.message)
+			}
+		})
+	}
+}
