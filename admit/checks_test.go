@@ -6,12 +6,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
-	noPorts    = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
-	noAffinity = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
-	noTaint    = "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
+	noSecondPod = "Predicate VolumeRestrictions failed: node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+	noPorts     = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+	noAffinity  = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+	noTaint     = "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
 )
 
 // hostPort makes a pod ask for a port of its machine.
@@ -140,6 +142,25 @@ func TestDecideChecks(t *testing.T) {
 				{"OutOfcpu", "Node didn't have enough resource: cpu, requested: 2000, used: 0, capacity: 1000"},
 			},
 		},
+		{
+			name: "claim of one pod", node: "", running: []*v1.Pod{pod("r", 0, "", claim("data"))}, pod: pod("p", 0, "", claim("data")),
+			options: onePod("data"),
+			want:    []Reason{{"VolumeRestrictions", noSecondPod}},
+		},
+		{
+			name: "claim of one pod, of a critical pod, used by one that is more so", node: "",
+			running: []*v1.Pod{pod("r", SystemCritical+1, "", claim("data"))}, pod: pod("p", SystemCritical, "", claim("data")),
+			options: onePod("data"),
+			want:    []Reason{{"VolumeRestrictions", noSecondPod}},
+		},
+		{name: "claim of one pod, which has ended", node: "", running: []*v1.Pod{pod("r", 0, "", claim("data"), func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded })}, pod: pod("p", 0, "", claim("data")), options: onePod("data")},
+		{name: "another claim of one pod", node: "", running: []*v1.Pod{pod("r", 0, "", claim("other"))}, pod: pod("p", 0, "", claim("data")), options: onePod("data")},
+		{name: "claim of many pods", node: "", running: []*v1.Pod{pod("r", 0, "", claim("data"))}, pod: pod("p", 0, "", claim("data"))},
+		{
+			name: "claim on another node", node: "", pod: pod("p", 0, "", claim("data")), options: claimOn("data", "there"),
+			want: []Reason{{"VolumeBinding", "Predicate VolumeBinding failed: node(s) didn't match PersistentVolume's node affinity"}},
+		},
+		{name: "claim on this node", node: "", pod: pod("p", 0, "", claim("data")), options: claimOn("data", "here")},
 		{
 			name: "taint", node: "", change: taint(v1.TaintEffectNoSchedule), pod: pod("p", 0, ""),
 			want: []Reason{{"TaintToleration", noTaint}},
@@ -292,4 +313,46 @@ func strictGroups(p *v1.Pod) {
 
 func appArmor(p *v1.Pod) {
 	p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}}
+}
+
+func claim(name string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{
+			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+		}})
+	}
+}
+
+func onePod(name string) Options {
+	return Options{Claims: map[types.NamespacedName]Claim{{Namespace: "default", Name: name}: {OnePod: true}}}
+}
+
+func claimOn(name, node string) Options {
+	return Options{Claims: map[types.NamespacedName]Claim{{Namespace: "default", Name: name}: {Nodes: &v1.NodeSelector{
+		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
+			{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: []string{node}},
+		}}},
+	}}}}
+}
+
+// TestClaimOfOnePod: a critical pod takes the claim over, and of two others the first one
+// has it.
+func TestClaimOfOnePod(t *testing.T) {
+	t.Parallel()
+	holds, asks := pod("r", 0, "", claim("data")), pod("p", SystemCritical, "", claim("data"))
+	plan := Decide(node(""), []*v1.Pod{holds}, []*v1.Pod{asks}, onePod("data"))
+	if d := plan.Decisions; len(d) != 2 || d[0].Verdict != Admitted || d[1].Verdict != Preempted || d[1].By != asks {
+		t.Errorf("a critical pod: %+v", d)
+	}
+	a, b := pod("a", 0, "", claim("data")), pod("b", 5, "", claim("data"))
+	plan = Decide(node(""), nil, []*v1.Pod{a, b}, onePod("data"))
+	if d := plan.Decisions; d[0].Verdict != Rejected || d[1].Verdict != Admitted {
+		t.Errorf("two pods: %+v", d)
+	}
+	ephemeral := pod("a", 0, "", func(p *v1.Pod) {
+		p.Spec.Volumes = []v1.Volume{{Name: "tmp", VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}}}
+	})
+	if got := onePod("a-tmp").onePodClaims(ephemeral); len(got) != 1 || got[0].Name != "a-tmp" {
+		t.Errorf("the claim of an ephemeral volume: %v", got)
+	}
 }

@@ -16,13 +16,14 @@ type entry struct {
 	qos      v1.PodQOSClass
 	demands  []demand
 	ports    []HostPort
-	holds    bool   // counts as used
-	running  bool   // runs from an earlier run
-	fixed    bool   // another run is about to start it: nobody can stop it yet
-	rank     int    // place in the order of victims
-	old      *entry // what this one replaces
-	rival    *entry // what this one would have to replace, and cannot
-	by       *entry // what preempts this one
+	claims   []types.NamespacedName // that only one pod may use
+	holds    bool                   // counts as used
+	running  bool                   // runs from an earlier run
+	fixed    bool                   // another run is about to start it: nobody can stop it yet
+	rank     int                    // place in the order of victims
+	old      *entry                 // what this one replaces
+	rival    *entry                 // what this one would have to replace, and cannot
+	by       *entry                 // what preempts this one
 	reasons  []Reason
 }
 
@@ -32,6 +33,7 @@ type planner struct {
 	o       Options
 	ledger  *ledger
 	ports   portTable
+	claims  claimTable
 	input   []*entry
 	earlier []*entry // pods of earlier runs that the input does not hold unchanged, in order
 	pruned  []*entry
@@ -65,10 +67,10 @@ func Decide(node *v1.Node, running, pods []*v1.Pod, o Options) Plan {
 
 // newPlanner works out what each pod needs and which pods belong together.
 func newPlanner(node *v1.Node, running, pods []*v1.Pod, o Options) *planner {
-	p := &planner{node: node, o: o, ports: portTable{}, optimal: true}
+	p := &planner{node: node, o: o, ports: portTable{}, claims: claimTable{}, optimal: true}
 	requests := make([]v1.ResourceList, 0, len(pods)+len(running))
 	for row, pod := range pods {
-		p.input = append(p.input, newEntry(pod, row))
+		p.input = append(p.input, p.newEntry(pod, row))
 		requests = append(requests, Requests(pod))
 	}
 	others := p.match(p.present(running))
@@ -82,8 +84,8 @@ func newPlanner(node *v1.Node, running, pods []*v1.Pod, o Options) *planner {
 	return p
 }
 
-func newEntry(pod *v1.Pod, row int) *entry {
-	return &entry{pod: pod, row: row, priority: Priority(pod), qos: QOS(pod), ports: hostPorts(pod)}
+func (p *planner) newEntry(pod *v1.Pod, row int) *entry {
+	return &entry{pod: pod, row: row, priority: Priority(pod), qos: QOS(pod), ports: hostPorts(pod), claims: p.o.onePodClaims(pod)}
 }
 
 // byAge orders pods of earlier runs: the oldest first, then by namespace, name and UID.
@@ -113,14 +115,14 @@ func (p *planner) present(running []*v1.Pod) []*entry {
 	all := make([]*entry, 0, len(running)+len(booked))
 	for _, pod := range running {
 		seen[pod.UID] = true
-		all = append(all, newEntry(pod, -1))
+		all = append(all, p.newEntry(pod, -1))
 	}
 	for _, pod := range booked {
 		if seen[pod.UID] {
 			continue
 		}
 		seen[pod.UID] = true
-		e := newEntry(pod, -1)
+		e := p.newEntry(pod, -1)
 		e.fixed = true
 		all = append(all, e)
 	}
@@ -180,6 +182,7 @@ func (p *planner) admitAll(stays map[int]bool) {
 	for _, e := range holding {
 		p.ledger.take(e.demands)
 		p.ports.take(e)
+		p.claims.take(e)
 	}
 	var ours []*entry
 	for _, e := range append(slices.Clone(p.input), p.earlier...) {
@@ -235,6 +238,7 @@ func (p *planner) hold(e *entry) {
 	e.holds = true
 	p.ledger.take(e.demands)
 	p.ports.take(e)
+	p.claims.take(e)
 }
 
 // drop counts the pods as free.
@@ -242,6 +246,7 @@ func (p *planner) drop(entries ...*entry) {
 	for _, e := range entries {
 		e.holds = false
 		p.ports.free(e)
+		p.claims.free(e)
 	}
 	p.ledger.recount(p.holding())
 }

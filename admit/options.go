@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/admit/check"
 )
@@ -32,6 +33,8 @@ type Options struct {
 	// among the running pods has its room all the same, and can neither be preempted nor
 	// replaced, since there is nothing yet to stop.
 	Booked []*v1.Pod
+	// Claims says what of the pods' PersistentVolumeClaims counts for their admission.
+	Claims map[types.NamespacedName]Claim
 	// Prune stops pods of earlier runs that the input does not hold.
 	Prune bool
 	// Rerun takes pods of earlier runs that have ended for new.

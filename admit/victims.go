@@ -34,7 +34,7 @@ func (p *planner) refusal(e *entry) []Reason {
 	place := spelled(check.Place(subject, p.node))
 	late := spelled(check.Late(subject, p.node, limits))
 	short := p.ledger.shortage(e.demands)
-	blockers := p.ports.conflicts(e.ports)
+	blockers, users := p.ports.conflicts(e.ports), p.claims.conflicts(e)
 
 	lack := make([]Reason, 0, len(short))
 	for _, d := range short {
@@ -44,6 +44,13 @@ func (p *planner) refusal(e *entry) []Reason {
 	var ports []Reason
 	if len(blockers) > 0 {
 		ports = append(ports, Reason{"NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"})
+	}
+	if len(users) > 0 {
+		ports = append(ports, Reason{"VolumeRestrictions", "Predicate VolumeRestrictions failed: " + messageOnePod})
+		blockers = append(blockers, users...)
+	}
+	if p.elsewhere(e.pod) {
+		place = append(place, Reason{"VolumeBinding", "Predicate VolumeBinding failed: " + messageAffinity})
 	}
 	if !Critical(e.pod) {
 		return slices.Concat(early, lack, place, ports, late)
@@ -94,7 +101,7 @@ func (p *planner) requested(e *entry, index int) int64 {
 	return 0
 }
 
-// yields says whether all who hold the pod's ports may be preempted for it.
+// yields says whether all who hold the pod's ports and claims may be preempted for it.
 func yields(e *entry, blockers []holder) bool {
 	return !slices.ContainsFunc(blockers, func(h holder) bool { return h.by == nil || !h.by.preemptable(e) })
 }
@@ -204,7 +211,7 @@ func (p *planner) relent() {
 		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.rank, b.rank))
 	})
 	for _, v := range victims {
-		if len(p.ledger.shortage(v.demands)) == 0 && len(p.ports.conflicts(v.ports)) == 0 {
+		if len(p.ledger.shortage(v.demands)) == 0 && len(p.ports.conflicts(v.ports))+len(p.claims.conflicts(v)) == 0 {
 			v.by = nil
 			p.hold(v)
 		}

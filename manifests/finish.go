@@ -10,6 +10,7 @@ import (
 func (r *reader) finish(e *entry, p podEntry) {
 	r.setPriority(e, p)
 	r.setRuntimeClass(e, p)
+	r.checkClaims(e, p)
 	if p.first {
 		r.checkRefs(e, p)
 		r.checkNode(e, p)

@@ -49,6 +49,7 @@ func loaders() map[string]func(*reader, *entry) {
 		"v1 ConfigMap":                       (*reader).configMap,
 		"v1 Secret":                          (*reader).secret,
 		"v1 PersistentVolumeClaim":           (*reader).claim,
+		"v1 PersistentVolume":                (*reader).persistentVolume,
 		"v1 Node":                            (*reader).node,
 		"scheduling.k8s.io/v1 PriorityClass": (*reader).priorityClass,
 		"node.k8s.io/v1 RuntimeClass":        (*reader).runtimeClass,
@@ -66,13 +67,6 @@ func (r *reader) secret(e *entry) {
 	o := &v1.Secret{}
 	if r.keep(e, o, &o.ObjectMeta, func() field.ErrorList { return r.rules.Secret(o) }) {
 		r.set.secrets[key{o.Namespace, o.Name}] = o
-	}
-}
-
-func (r *reader) claim(e *entry) {
-	o := &v1.PersistentVolumeClaim{}
-	if r.keep(e, o, &o.ObjectMeta, func() field.ErrorList { return r.rules.PersistentVolumeClaim(o) }) {
-		r.set.claims[key{o.Namespace, o.Name}] = o
 	}
 }
 

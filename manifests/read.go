@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/runonce/runonce/manifests/check"
+	"github.com/runonce/runonce/manifests/claims"
 	"github.com/runonce/runonce/manifests/decode"
 	"github.com/runonce/runonce/manifests/fault"
 	"github.com/runonce/runonce/manifests/fields"
@@ -91,6 +92,10 @@ type reader struct {
 	skipped map[string]bool // "apiVersion kind" that has been warned about
 	defined map[string]bool // "group kind" of the input's CustomResourceDefinitions
 	unknown []*entry
+	// templated are the claims of workloads' templates, problems what is the matter with
+	// claims, by "namespace/name".
+	templated []*v1.PersistentVolumeClaim
+	problems  map[string]claims.Problem
 
 	generated map[string]int // names asked for by documents of this content
 }
@@ -109,6 +114,7 @@ func read(files iter.Seq[source.File], o Options) (*Set, error) {
 		r.file(f)
 	}
 	r.rest()
+	r.bindClaims()
 	for _, e := range r.entries {
 		for _, p := range e.pods {
 			r.finish(e, p)

@@ -54,6 +54,7 @@ type Set struct {
 	configMaps map[key]*v1.ConfigMap
 	secrets    map[key]*v1.Secret
 	claims     map[key]*v1.PersistentVolumeClaim
+	volumes    map[string]*v1.PersistentVolume
 
 	priorityClasses map[string]*schedulingv1.PriorityClass
 	runtimeClasses  map[string]*nodev1.RuntimeClass
@@ -84,12 +85,6 @@ func (s *Set) Secret(namespace, name string) (*v1.Secret, bool) {
 	return o, ok
 }
 
-// Claim returns a PersistentVolumeClaim of the input, those of StatefulSets included.
-func (s *Set) Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool) {
-	o, ok := s.claims[key{namespace, name}]
-	return o, ok
-}
-
 // RuntimeClass returns a RuntimeClass of the input.
 func (s *Set) RuntimeClass(name string) (*nodev1.RuntimeClass, bool) {
 	o, ok := s.runtimeClasses[name]
@@ -101,6 +96,7 @@ func newSet() *Set {
 		configMaps: map[key]*v1.ConfigMap{},
 		secrets:    map[key]*v1.Secret{},
 		claims:     map[key]*v1.PersistentVolumeClaim{},
+		volumes:    map[string]*v1.PersistentVolume{},
 
 		priorityClasses: map[string]*schedulingv1.PriorityClass{},
 		runtimeClasses:  map[string]*nodev1.RuntimeClass{},

@@ -30,10 +30,25 @@ type content struct {
 	Name   string            `json:"name"`
 	Text   map[string]string `json:"text,omitempty"`
 	Binary map[string][]byte `json:"binary,omitempty"`
+	Claim  *storage          `json:"claim,omitempty"`
 }
 
-// uid returns a name-based UUID of the pod's content and of the ConfigMaps and Secrets
-// that it refers to. The pod has its defaults and its priority.
+// storage is what a claim stands for.
+type storage struct {
+	AccessModes []v1.PersistentVolumeAccessMode `json:"accessModes,omitempty"`
+	Volume      *v1.PersistentVolumeSource      `json:"volume,omitempty"`
+}
+
+func (s *Set) storage(c *v1.PersistentVolumeClaim) *storage {
+	out := &storage{AccessModes: c.Spec.AccessModes}
+	if v, ok := s.volumes[c.Spec.VolumeName]; ok {
+		out.Volume = &v.Spec.PersistentVolumeSource
+	}
+	return out
+}
+
+// uid returns a name-based UUID of the pod's content, of the ConfigMaps and Secrets that
+// it refers to, and of where its claims are kept. The pod has its defaults and its priority.
 func (s *Set) uid(p *v1.Pod) (types.UID, error) {
 	id := identity{
 		Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Spec: p.Spec,
@@ -56,6 +71,9 @@ func (s *Set) uid(p *v1.Pod) (types.UID, error) {
 		}
 		if o, ok := s.secrets[key{p.Namespace, r.Name}]; ok && r.Kind == refs.Secret {
 			c.Binary = o.Data
+		}
+		if o, ok := s.claims[key{p.Namespace, r.Name}]; ok && r.Kind == refs.Claim {
+			c.Claim = s.storage(o)
 		}
 		id.Refs = append(id.Refs, c)
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/runonce/runonce/manifests/check"
+	"github.com/runonce/runonce/manifests/claims"
 	"github.com/runonce/runonce/manifests/expand"
 	"github.com/runonce/runonce/manifests/fields"
 )
@@ -70,11 +71,11 @@ func (r *reader) statefulSet(e *entry) {
 		kind: e.kind, meta: &o.ObjectMeta, template: &o.Spec.Template, prefix: templatePath,
 		validate: func() field.ErrorList { return r.rules.StatefulSet(o) },
 		pods: func() ([]*v1.Pod, error) {
-			r.refuseWith(e, len(o.Spec.VolumeClaimTemplates) > 0, "spec.volumeClaimTemplates", "spec.volumes[].persistentVolumeClaim")
-			pods, claims, err := expand.StatefulSet(o)
-			for _, c := range claims {
-				r.set.claims[key{c.Namespace, c.Name}] = c
+			for i := range o.Spec.VolumeClaimTemplates {
+				e.claimFaults(claims.Check(&o.Spec.VolumeClaimTemplates[i].Spec, fmt.Sprintf("spec.volumeClaimTemplates[%d].spec.", i)))
 			}
+			pods, templated, err := expand.StatefulSet(o)
+			r.templated = append(r.templated, templated...)
 			return pods, err
 		},
 	})

@@ -75,8 +75,8 @@ func TestWorkloads(t *testing.T) {
 			[]string{`f:10: spec.template.spec.containers[0].envFrom[0].secretRef.name: Secret "s" is not in the input (add it to the input, or mark the reference optional)`},
 		},
 		{
-			"claims", workloadDoc("apps/v1", "StatefulSet", selector+"  volumeClaimTemplates: [{metadata: {name: d}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]\n  TEMPLATE\n"), nil, nil,
-			[]string{"f:6: spec.volumeClaimTemplates: refused: not supported by this version"},
+			"claims of blocks", workloadDoc("apps/v1", "StatefulSet", selector+"  volumeClaimTemplates: [{metadata: {name: d}, spec: {volumeMode: Block, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]\n  TEMPLATE\n"), nil, nil,
+			[]string{`f:6: spec.volumeClaimTemplates[0].spec.volumeMode: "Block" refused: block volumes are not supported (use Filesystem)`},
 		},
 		{
 			"old version", workloadDoc("extensions/v1beta1", "Deployment", "  TEMPLATE\n"), nil, nil,

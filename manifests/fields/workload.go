@@ -35,7 +35,7 @@ var workloadRows = []Row{
 	{Kind: "StatefulSet", Path: "spec.replicas", Class: Supported, Note: "pods NAME-0, NAME-1, ..."},
 	{Kind: "StatefulSet", Path: "spec.selector", Class: Supported},
 	{Kind: "StatefulSet", Path: "spec.template", Class: Supported},
-	{Kind: "StatefulSet", Path: "spec.volumeClaimTemplates[]", Class: Supported, Note: "as far as claims are"},
+	{Kind: "StatefulSet", Path: "spec.volumeClaimTemplates[]", Class: Supported, Note: "a claim for each pod, TEMPLATE-POD"},
 	{Kind: "StatefulSet", Path: "spec.serviceName", Class: Meaningless, Note: "there are no Services here"},
 	{Kind: "StatefulSet", Path: "spec.podManagementPolicy", Class: Meaningless, Note: "pods start at the same time", Except: []string{"Parallel"}},
 	{Kind: "StatefulSet", Path: "spec.updateStrategy", Class: Meaningless, Note: oneRun},

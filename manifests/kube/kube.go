@@ -126,6 +126,17 @@ func (Rules) PersistentVolumeClaim(o *v1.PersistentVolumeClaim) field.ErrorList 
 	return validation.ValidatePersistentVolumeClaim(&in, validation.ValidationOptionsForPersistentVolumeClaim(&in, nil))
 }
 
+// PersistentVolume sets the defaults of the volume and validates it.
+func (Rules) PersistentVolume(o *v1.PersistentVolume) field.ErrorList {
+	corev1.SetObjectDefaults_PersistentVolume(o)
+	o.Namespace = ""
+	var in core.PersistentVolume
+	if err := corev1.Convert_v1_PersistentVolume_To_core_PersistentVolume(o, &in, nil); err != nil {
+		return internal(err)
+	}
+	return validation.ValidatePersistentVolume(&in, validation.ValidationOptionsForPersistentVolume(&in, nil))
+}
+
 // RuntimeClass validates the class, which has no defaults.
 func (Rules) RuntimeClass(o *nodev1.RuntimeClass) field.ErrorList {
 	o.Namespace = ""

@@ -39,7 +39,7 @@ func Of(p *v1.Pod) []Ref {
 		}
 	}
 	for i := range p.Spec.Volumes {
-		out = append(out, volumeRefs(fmt.Sprintf("spec.volumes[%d]", i), &p.Spec.Volumes[i])...)
+		out = append(out, volumeRefs(fmt.Sprintf("spec.volumes[%d]", i), p.Name, &p.Spec.Volumes[i])...)
 	}
 	return out
 }
@@ -68,7 +68,7 @@ func envRefs(path string, c *v1.Container) []Ref {
 	return out
 }
 
-func volumeRefs(path string, v *v1.Volume) []Ref {
+func volumeRefs(path, pod string, v *v1.Volume) []Ref {
 	var out []Ref
 	if s := v.ConfigMap; s != nil {
 		out = append(out, itemRefs(path+".configMap", Ref{Kind: ConfigMap, Name: s.Name, Optional: is(s.Optional)}, s.Items)...)
@@ -78,6 +78,9 @@ func volumeRefs(path string, v *v1.Volume) []Ref {
 	}
 	if s := v.PersistentVolumeClaim; s != nil {
 		out = append(out, Ref{Field: path + ".persistentVolumeClaim.claimName", Kind: Claim, Name: s.ClaimName})
+	}
+	if v.Ephemeral != nil {
+		out = append(out, Ref{Field: path + ".ephemeral", Kind: Claim, Name: pod + "-" + v.Name})
 	}
 	if v.Projected == nil {
 		return out

@@ -204,11 +204,17 @@ func TestSignals(t *testing.T) {
 // once runs a command that has to succeed.
 func (m machine) once(t *testing.T, args ...string) string {
 	t.Helper()
+	return m.fails(t, 0, args...)
+}
+
+// fails runs a command that has to end with the exit code.
+func (m machine) fails(t *testing.T, want int, args ...string) string {
+	t.Helper()
 	var out, errs bytes.Buffer
 	world := m.world
 	world.Stdout, world.Stderr, world.Stdin = &out, &errs, strings.NewReader("")
-	if code := cmd.Main(testContext(), slices.Concat([]string{"runonce"}, args, m.flags), world); code != 0 {
-		t.Errorf("runonce %s: exit code %d: %s", strings.Join(args, " "), code, &errs)
+	if code := cmd.Main(testContext(), slices.Concat([]string{"runonce"}, args, m.flags), world); code != want {
+		t.Errorf("runonce %s: exit code %d, want %d: %s", strings.Join(args, " "), code, want, &errs)
 	}
 	return out.String()
 }

@@ -53,6 +53,10 @@ type noObjects struct{}
 func (noObjects) ConfigMap(string, string) (*v1.ConfigMap, bool) { return nil, false }
 func (noObjects) Secret(string, string) (*v1.Secret, bool)       { return nil, false }
 
+func (noObjects) Claim(string, string) (*v1.PersistentVolumeClaim, bool) { return nil, false }
+
+func (noObjects) PersistentVolume(string) (*v1.PersistentVolume, bool) { return nil, false }
+
 func (p *program) downCommand() *cli.Command {
 	return &cli.Command{
 		Name: "down", Usage: "stop pods gracefully and remove all that belongs to them but their logs",

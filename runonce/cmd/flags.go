@@ -74,7 +74,7 @@ func (p *program) place(c *cli.Context) backend.Place {
 		address = p.io.Getenv("CONTAINERD_ADDRESS")
 	}
 	return backend.Place{
-		Address: address, Root: c.String("root"), State: c.String("state"), LogDir: c.String("log-dir"),
+		Address: address, Root: c.String("root"), State: c.String("state"), LogDir: c.String("log-dir"), ClaimsDir: c.String("claims-dir"),
 		Namespace: c.String("namespace"), Log: p.log,
 	}
 }

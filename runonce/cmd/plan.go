@@ -83,7 +83,7 @@ func (p *program) planOffline(c *cli.Context, set *manifests.Set) (admit.Plan, e
 	if err != nil {
 		return admit.Plan{}, err
 	}
-	o, err := p.machine().AdmitOptions(c, false)
+	o, err := p.machine().AdmitOptions(c, set, false)
 	if err != nil {
 		return admit.Plan{}, err
 	}

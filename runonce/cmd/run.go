@@ -37,6 +37,7 @@ func (p *program) runCommand() *cli.Command {
 		&cli.DurationFlag{Name: "settle", Category: categoryRun, Value: defaultSettle, Usage: "how long a container must have run to count as running"},
 		&cli.IntFlag{Name: "parallel", Category: categoryRun, Usage: "`N` pods launched at once (default: twice the processors)"},
 		&cli.BoolFlag{Name: "rm", Category: categoryRun, Usage: "remove what was started, once the result is known"},
+		&cli.StringFlag{Name: "claims-dir", Category: categoryEngine, Usage: "`DIR` for the data of claims, NAMESPACE/CLAIM (default: claims below --root)"},
 		&cli.StringFlag{Name: "images-dir", Category: categoryEngine, Usage: "`DIR` of archives (tar, gz, zst) and OCI layouts to import first"},
 		&cli.StringFlag{Name: "exit-code-from", Category: categoryReport, Usage: "pass on the exit code of `POD[/CONTAINER]`"},
 		&cli.StringFlag{Name: "junit", Category: categoryReport, Usage: "`FILE` for a JUnit report"},
@@ -255,7 +256,7 @@ func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.
 	if err != nil {
 		return admit.Plan{}, exitcode.Unusable(fmt.Errorf("looking for pods of earlier runs: %w", err))
 	}
-	o, err := p.machine().AdmitOptions(c, true)
+	o, err := p.machine().AdmitOptions(c, set, true)
 	if err != nil {
 		return admit.Plan{}, err
 	}

@@ -119,6 +119,7 @@ func (c *Cgroups) Left() []types.UID {
 type Objects struct {
 	ConfigMaps map[string]*v1.ConfigMap
 	Secrets    map[string]*v1.Secret
+	Claims     map[string]*v1.PersistentVolumeClaim
 }
 
 // ConfigMap finds a ConfigMap.
@@ -132,6 +133,15 @@ func (o Objects) Secret(namespace, name string) (*v1.Secret, bool) {
 	s, ok := o.Secrets[namespace+"/"+name]
 	return s, ok
 }
+
+// Claim finds a PersistentVolumeClaim.
+func (o Objects) Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool) {
+	c, ok := o.Claims[namespace+"/"+name]
+	return c, ok
+}
+
+// PersistentVolume finds none: claims are directories.
+func (o Objects) PersistentVolume(string) (*v1.PersistentVolume, bool) { return nil, false }
 
 // Mounts mounts nothing, for tests that have no root.
 type Mounts struct{ mount.Host }

@@ -1,32 +1,63 @@
 package volume
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/volume/emptydir"
+	"github.com/runonce/runonce/runtime/volume/fault"
+	"github.com/runonce/runonce/runtime/volume/fsgroup"
 )
 
-// claim makes the directory of a persistent volume claim. There is nothing that could
-// provision a volume here, so a claim is a directory that outlives its pods, the same for
-// all that name it.
-func (m *Manager) claim(pod *v1.Pod, v *v1.Volume) error {
-	if m.ClaimsDir == "" {
-		return refusef("persistentVolumeClaim %q: there is no directory for claims", v.PersistentVolumeClaim.ClaimName)
-	}
-	name := v.PersistentVolumeClaim.ClaimName
-	for _, part := range []string{pod.Namespace, name} {
-		if !filepath.IsLocal(part) || part != filepath.Base(part) || part == "." {
-			return refusef("persistentVolumeClaim %q of namespace %q: not a valid name", name, pod.Namespace)
+// claimed makes the directory of a claim that has no volume of its own. There is nothing
+// that could provision one here, so it is a directory that outlives its pods, the same for
+// all that name the claim; one of an ephemeral volume is in the pod's own directory and
+// goes with it.
+func (m *Manager) claimed(pod *v1.Pod, s source) error {
+	name := s.claim.Name
+	if s.Ephemeral == nil {
+		if m.ClaimsDir == "" {
+			return fault.Refusef("persistentVolumeClaim %q: there is no directory for claims", name)
+		}
+		for _, part := range []string{pod.Namespace, name} {
+			if !filepath.IsLocal(part) || part != filepath.Base(part) || part == "." {
+				return fault.Refusef("persistentVolumeClaim %q of namespace %q: not a valid name", name, pod.Namespace)
+			}
+		}
+		if err := os.MkdirAll(m.ClaimsDir, podDirMode); err != nil {
+			return fmt.Errorf("making the directory for claims: %w", err)
 		}
 	}
-	dir := m.path(pod, v)
-	if err := os.MkdirAll(m.ClaimsDir, podDirMode); err != nil {
-		return fmt.Errorf("making the directory for claims: %w", err)
-	}
-	if err := makeDir(dir, emptyDirMode); err != nil {
+	if err := makeDir(s.path, emptydir.DefaultMode); err != nil {
 		return err
 	}
-	return m.own(pod, v, dir)
+	return fsgroup.Own(pod, s.path, s.readOnly, true)
 }
+
+// local checks the directory of a local PersistentVolume, which must be there
+// (pkg/volume/local). It may yet be mounted, so that a fault is not permanent.
+func (m *Manager) local(pod *v1.Pod, s source) error {
+	info, err := os.Stat(s.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &localError{fmt.Sprintf("path %q does not exist", s.path)}
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return &localError{fmt.Sprintf("path %q is not a directory: mount the device and name the directory", s.path)}
+	}
+	return fsgroup.Own(pod, s.path, s.readOnly, true)
+}
+
+// localError says that the directory of a local volume cannot be used as it is now.
+type localError struct{ text string }
+
+func (e *localError) Error() string { return e.text }
+
+// Reason returns fault.ReasonFailedMount.
+func (e *localError) Reason() string { return fault.ReasonFailedMount }

@@ -9,6 +9,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/spec/downward"
+	"github.com/runonce/runonce/runtime/volume/emptydir"
+	"github.com/runonce/runonce/runtime/volume/fault"
+	"github.com/runonce/runonce/runtime/volume/fsgroup"
 	"github.com/runonce/runonce/runtime/volume/payload"
 )
 
@@ -23,30 +26,30 @@ func (m *Manager) files(pod *v1.Pod, v *v1.Volume) error {
 		return err
 	}
 	if err := payload.Check(files); err != nil {
-		return &Error{Err: err}
+		return &fault.Error{Err: err}
 	}
-	if hasFSGroup(pod) {
+	if fsgroup.Wanted(pod) {
 		for name, f := range files {
-			f.Mode |= groupReadOnly
+			f.Mode |= fsgroup.ReadOnly
 			files[name] = f
 		}
 	}
 	dir := m.path(pod, v)
-	if err := makeDir(dir, emptyDirMode); err != nil {
+	if err := makeDir(dir, emptydir.DefaultMode); err != nil {
 		return err
 	}
 	if v.ConfigMap == nil {
 		if err := m.mountOnce(dir, filesystem{kind: "tmpfs"}); err != nil {
 			return err
 		}
-		if err := os.Chmod(dir, emptyDirMode); err != nil {
+		if err := os.Chmod(dir, emptydir.DefaultMode); err != nil {
 			return err
 		}
 	}
 	if err := payload.Write(dir, files); err != nil {
 		return fmt.Errorf("writing files: %w", err)
 	}
-	return m.own(pod, v, dir)
+	return fsgroup.Own(pod, dir, true, false)
 }
 
 // payload works out the files of the volume.
@@ -81,7 +84,7 @@ func (m *Manager) projected(pod *v1.Pod, p *v1.ProjectedVolumeSource) (payload.F
 		case s.DownwardAPI != nil:
 			files, err = m.downward(pod, s.DownwardAPI.Items, fallback)
 		default:
-			err = refusef("unsupported source of a projected volume")
+			err = fault.Refusef("unsupported source of a projected volume")
 		}
 		if err != nil {
 			return nil, err
@@ -99,7 +102,7 @@ func (m *Manager) configMap(namespace string, s *v1.ConfigMapVolumeSource, fallb
 		found, ok = m.Objects.ConfigMap(namespace, s.Name)
 	}
 	if !ok && !isTrue(s.Optional) {
-		return nil, refusef("configmap %q not found", s.Name)
+		return nil, fault.Refusef("configmap %q not found", s.Name)
 	}
 	if ok {
 		for k, v := range found.Data {
@@ -118,7 +121,7 @@ func (m *Manager) secret(namespace string, s *v1.SecretVolumeSource, fallback at
 		found, ok = m.Objects.Secret(namespace, s.SecretName)
 	}
 	if !ok && !isTrue(s.Optional) {
-		return nil, refusef("secret %q not found", s.SecretName)
+		return nil, fault.Refusef("secret %q not found", s.SecretName)
 	}
 	if ok {
 		data = found.Data
@@ -150,7 +153,7 @@ func project(p projection) (payload.Files, error) {
 			if p.optional {
 				continue
 			}
-			return nil, refusef("%s: %s", p.complaint, item.Key)
+			return nil, fault.Refusef("%s: %s", p.complaint, item.Key)
 		}
 		files[item.Path] = p.fallback.file(data, item.Mode, item.User)
 	}
@@ -173,7 +176,7 @@ func (m *Manager) downward(pod *v1.Pod, items []v1.DownwardAPIVolumeFile, fallba
 			err = fmt.Errorf("neither fieldRef nor resourceFieldRef is set")
 		}
 		if err != nil {
-			return nil, refusef("file %q: %w", item.Path, err)
+			return nil, fault.Refusef("file %q: %w", item.Path, err)
 		}
 		files[item.Path] = fallback.file([]byte(text), item.Mode, item.User)
 	}

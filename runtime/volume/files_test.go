@@ -117,6 +117,16 @@ func TestFileVolumes(t *testing.T) {
 			wantErr: `setting up volume "v": persistentVolumeClaim "data": there is no directory for claims`,
 		},
 		{
+			name:    "claim that is not there",
+			source:  v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "gone"}},
+			wantErr: `setting up volume "v": persistentvolumeclaim "gone" not found`,
+		},
+		{
+			name:    "claim of an ephemeral volume that is not there",
+			source:  v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}},
+			wantErr: `setting up volume "v": persistentvolumeclaim "web-v" not found`,
+		},
+		{
 			name:    "iscsi",
 			source:  v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{}},
 			wantErr: `setting up volume "v": unsupported volume type`,

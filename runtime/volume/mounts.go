@@ -15,6 +15,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/spec/expand"
+	"github.com/runonce/runonce/runtime/volume/fault"
+	"github.com/runonce/runonce/runtime/volume/hostpath"
 	"github.com/runonce/runonce/runtime/volume/subpath"
 )
 
@@ -27,7 +29,7 @@ func (m *Manager) Mounts(pod *v1.Pod, c *v1.Container, env []string) ([]specs.Mo
 		vm := &c.VolumeMounts[i]
 		v := volumeNamed(pod, vm.Name)
 		if v == nil {
-			return nil, refusef("cannot find volume %q to mount into container %q", vm.Name, c.Name)
+			return nil, fault.Refusef("cannot find volume %q to mount into container %q", vm.Name, c.Name)
 		}
 		at := use{pod: pod, container: c, volume: v, mount: vm, index: i}
 		mount, err := m.mountFor(at, env)
@@ -66,21 +68,27 @@ func depth(p string) int {
 }
 
 func (m *Manager) mountFor(u use, env []string) (specs.Mount, error) {
-	options, err := m.options(u)
-	if err != nil {
-		return specs.Mount{}, err
-	}
 	sub, err := subPath(u.mount, env)
 	if err != nil {
 		return specs.Mount{}, err
 	}
-	source := m.path(u.pod, u.volume)
+	from, err := m.source(u.pod, u.volume)
+	if err != nil {
+		return specs.Mount{}, err
+	}
+	options, err := m.options(u, from.readOnly)
+	if err != nil {
+		return specs.Mount{}, err
+	}
+	source := from.path
 	if sub != "" {
 		if source, err = m.bindSubPath(u, source, sub); err != nil {
 			return specs.Mount{}, err
 		}
-	} else if err := ensureSource(u.volume); err != nil {
-		return specs.Mount{}, err
+	} else if h := from.HostPath; h != nil {
+		if err := hostpath.Ensure(h); err != nil {
+			return specs.Mount{}, err
+		}
 	}
 	if err := m.checkPropagation(u, source); err != nil {
 		return specs.Mount{}, err
@@ -92,20 +100,8 @@ func (m *Manager) mountFor(u use, env []string) (specs.Mount, error) {
 	return specs.Mount{Destination: target, Type: "bind", Source: source, Options: options}, nil
 }
 
-// ensureSource makes the directory of an unchecked hostPath that does not exist, as CRI
-// runtimes do.
-func ensureSource(v *v1.Volume) error {
-	if v.HostPath == nil {
-		return nil
-	}
-	if _, err := os.Stat(v.HostPath.Path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return os.MkdirAll(v.HostPath.Path, 0o755)
-}
-
 // options returns the options of the bind mount.
-func (m *Manager) options(u use) ([]string, error) {
+func (m *Manager) options(u use, readOnly bool) ([]string, error) {
 	options := []string{"rbind"}
 	switch p := u.mount.MountPropagation; {
 	case p == nil || *p == v1.MountPropagationNone:
@@ -115,7 +111,7 @@ func (m *Manager) options(u use) ([]string, error) {
 	case *p == v1.MountPropagationBidirectional:
 		options = append(options, "rshared")
 	default:
-		return nil, refusef("volumeMount %q of container %q: invalid mountPropagation %q", u.mount.Name, u.container.Name, *p)
+		return nil, fault.Refusef("volumeMount %q of container %q: invalid mountPropagation %q", u.mount.Name, u.container.Name, *p)
 	}
 	recursive, err := m.recursive(u)
 	switch {
@@ -123,7 +119,7 @@ func (m *Manager) options(u use) ([]string, error) {
 		return nil, err
 	case recursive:
 		return append(options, "rro"), nil
-	case u.mount.ReadOnly || readOnly(u.volume):
+	case u.mount.ReadOnly || readOnly:
 		return append(options, "ro"), nil
 	}
 	return append(options, "rw"), nil
@@ -143,9 +139,9 @@ func (m *Manager) checkPropagation(u use, source string) error {
 	case point.Shared || (point.Slave && *p == v1.MountPropagationHostToContainer):
 		return nil
 	case *p == v1.MountPropagationHostToContainer:
-		return refusef("path %q is mounted on %q but it is not a shared or slave mount", source, point.Target)
+		return fault.Refusef("path %q is mounted on %q but it is not a shared or slave mount", source, point.Target)
 	}
-	return refusef("path %q is mounted on %q but it is not a shared mount", source, point.Target)
+	return fault.Refusef("path %q is mounted on %q but it is not a shared mount", source, point.Target)
 }
 
 // recursive decides whether mounts below the volume become read-only too
@@ -158,14 +154,14 @@ func (m *Manager) recursive(u use) (bool, error) {
 	private := u.mount.MountPropagation == nil || *u.mount.MountPropagation == v1.MountPropagationNone
 	switch {
 	case !u.mount.ReadOnly:
-		return false, refusef("volume %q requested recursive read-only mode, but it is not read-only", u.mount.Name)
+		return false, fault.Refusef("volume %q requested recursive read-only mode, but it is not read-only", u.mount.Name)
 	case !private:
-		return false, refusef("volume %q requested recursive read-only mode, but it is not compatible with propagation %s",
+		return false, fault.Refusef("volume %q requested recursive read-only mode, but it is not compatible with propagation %s",
 			u.mount.Name, *u.mount.MountPropagation)
 	case *mode == v1.RecursiveReadOnlyIfPossible:
 		return m.RecursiveReadOnly, nil
 	case !m.RecursiveReadOnly:
-		return false, refusef("volume %q requested recursive read-only mode, but it is not supported by the runtime", u.mount.Name)
+		return false, fault.Refusef("volume %q requested recursive read-only mode, but it is not supported by the runtime", u.mount.Name)
 	}
 	return true, nil
 }
@@ -184,7 +180,7 @@ func subPath(vm *v1.VolumeMount, env []string) (string, error) {
 		return value, ok
 	})
 	if missing != "" {
-		return "", refusef("missing value for %q", missing)
+		return "", fault.Refusef("missing value for %q", missing)
 	}
 	return sub, nil
 }
@@ -194,7 +190,7 @@ func subPath(vm *v1.VolumeMount, env []string) (string, error) {
 // resolved again, when a container may have put a link in its way.
 func (m *Manager) bindSubPath(u use, root, sub string) (string, error) {
 	if err := subpath.Check(sub); err != nil {
-		return "", &Error{Err: err}
+		return "", &fault.Error{Err: err}
 	}
 	f, err := subpath.Open(root, sub)
 	if err != nil {

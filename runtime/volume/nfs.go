@@ -6,32 +6,31 @@ import (
 	"fmt"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
-
+	"github.com/runonce/runonce/runtime/volume/fault"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 // nfs mounts an NFS export, which fsGroup leaves alone as the kubelet does.
-func (m *Manager) nfs(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
-	dir := m.path(pod, v)
-	if err := makeDir(dir, podDirMode); err != nil {
+func (m *Manager) nfs(ctx context.Context, from source) error {
+	if err := makeDir(from.path, podDirMode); err != nil {
 		return err
 	}
-	mounted, err := m.mounter().Mounted(dir)
+	mounted, err := m.mounter().Mounted(from.path)
 	if err != nil || mounted {
 		return err
 	}
-	server := v.NFS.Server
+	server := from.NFS.Server
 	if strings.Contains(server, ":") && !strings.HasPrefix(server, "[") {
 		server = "[" + server + "]" // an IPv6 address
 	}
-	r := mount.Remote{Kind: "nfs", Source: server + ":" + v.NFS.Path, Target: dir}
-	if v.NFS.ReadOnly {
+	r := mount.Remote{Kind: "nfs", Source: server + ":" + from.NFS.Path, Target: from.path}
+	if from.readOnly {
 		r.Options = []string{"ro"}
 	}
+	r.Options = append(r.Options, from.mountOptions...)
 	err = m.mounter().MountRemote(ctx, r)
 	if errors.Is(err, mount.ErrNoHelper) {
-		return &Error{Err: err}
+		return &fault.Error{Err: err}
 	}
 	if err != nil {
 		return fmt.Errorf("mounting: %w", err)

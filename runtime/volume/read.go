@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/volume/fault"
 )
 
 // maxReadFile bounds a file that ReadFile returns, in bytes.
@@ -19,9 +21,13 @@ const maxReadFile = 1 << 20
 func (m *Manager) ReadFile(pod *v1.Pod, volume, path string) ([]byte, error) {
 	v := volumeNamed(pod, volume)
 	if v == nil {
-		return nil, refusef("cannot find volume %q", volume)
+		return nil, fault.Refusef("cannot find volume %q", volume)
 	}
-	root, err := os.OpenRoot(m.path(pod, v))
+	from, err := m.source(pod, v)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(from.path)
 	if err != nil {
 		return nil, err
 	}

@@ -13,13 +13,18 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/runtime/volume/fault"
+	"github.com/runonce/runonce/runtime/volume/hostpath"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
-// Objects are the ConfigMaps and Secrets that came with the pods.
+// Objects are what came with the pods. Claims are bound: a claim's volumeName is that of
+// the volume that it uses, or empty where it has to be given a directory.
 type Objects interface {
 	ConfigMap(namespace, name string) (*v1.ConfigMap, bool)
 	Secret(namespace, name string) (*v1.Secret, bool)
+	Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool)
+	PersistentVolume(name string) (*v1.PersistentVolume, bool)
 }
 
 // Manager makes the volumes of pods. Its fields must not change while it is in use; it is
@@ -29,8 +34,8 @@ type Manager struct {
 	Root string
 	// Objects may be nil when there are none.
 	Objects Objects
-	// ClaimsDir holds the data of persistent volume claims, NAMESPACE/NAME, which outlive
-	// the pods. Empty refuses claims.
+	// ClaimsDir holds the data of persistent volume claims without a volume of their own,
+	// NAMESPACE/NAME, which outlive the pods. Empty refuses such claims.
 	ClaimsDir string
 	// Allocatable is what the node can give: it bounds emptyDir volumes in memory, and
 	// stands in for limits that a downwardAPI volume asks for.
@@ -73,19 +78,24 @@ func (m *Manager) Setup(ctx context.Context, pod *v1.Pod) error {
 
 // setup makes one volume.
 func (m *Manager) setup(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
-	switch s := &v.VolumeSource; {
+	s, err := m.source(pod, v)
+	switch {
+	case err != nil:
+		return err
 	case s.HostPath != nil:
-		return checkHostPath(s.HostPath)
+		return hostpath.Check(s.HostPath)
 	case s.EmptyDir != nil:
 		return m.emptyDir(pod, v)
 	case s.ConfigMap != nil, s.Secret != nil, s.DownwardAPI != nil, s.Projected != nil:
 		return m.files(pod, v)
-	case s.PersistentVolumeClaim != nil:
-		return m.claim(pod, v)
 	case s.NFS != nil:
-		return m.nfs(ctx, pod, v)
+		return m.nfs(ctx, s)
+	case s.local:
+		return m.local(pod, s)
+	case s.claim != nil:
+		return m.claimed(pod, s)
 	}
-	return refusef("unsupported volume type")
+	return fault.Refusef("unsupported volume type")
 }
 
 // Teardown unmounts and removes the pod's volumes, but never what a hostPath volume shows.
@@ -110,7 +120,7 @@ func (m *Manager) Teardown(_ context.Context, pod *v1.Pod) error {
 // checkUID refuses a pod whose directory would be that of others.
 func checkUID(pod *v1.Pod) error {
 	if uid := string(pod.UID); uid == "" || !filepath.IsLocal(uid) || strings.Contains(uid, "/") || uid == "." {
-		return refusef("pod %q has no usable uid: %q", pod.Name, uid)
+		return fault.Refusef("pod %q has no usable uid: %q", pod.Name, uid)
 	}
 	return nil
 }
@@ -125,46 +135,6 @@ func (m *Manager) mounter() mount.Mounter {
 // dir returns a path below the pod's directory.
 func (m *Manager) dir(pod *v1.Pod, elems ...string) string {
 	return filepath.Join(append([]string{m.Root, "pods", string(pod.UID)}, elems...)...)
-}
-
-// path returns where the volume's content is on the host.
-func (m *Manager) path(pod *v1.Pod, v *v1.Volume) string {
-	switch {
-	case v.HostPath != nil:
-		return v.HostPath.Path
-	case v.PersistentVolumeClaim != nil:
-		return filepath.Join(m.ClaimsDir, pod.Namespace, v.PersistentVolumeClaim.ClaimName)
-	}
-	return m.dir(pod, volumesDir, plugin(&v.VolumeSource), v.Name)
-}
-
-// readOnly reports whether nobody may write to the volume: to files from objects, and to
-// what the pod wants so.
-func readOnly(v *v1.Volume) bool {
-	if c := v.PersistentVolumeClaim; c != nil {
-		return c.ReadOnly
-	}
-	if v.NFS != nil {
-		return v.NFS.ReadOnly
-	}
-	return v.HostPath == nil && v.EmptyDir == nil
-}
-
-// plugin returns the name of the volume's kind in paths, as the kubelet escapes it.
-func plugin(s *v1.VolumeSource) string {
-	switch {
-	case s.EmptyDir != nil:
-		return "kubernetes.io~empty-dir"
-	case s.ConfigMap != nil:
-		return "kubernetes.io~configmap"
-	case s.Secret != nil:
-		return "kubernetes.io~secret"
-	case s.DownwardAPI != nil:
-		return "kubernetes.io~downward-api"
-	case s.NFS != nil:
-		return "kubernetes.io~nfs"
-	}
-	return "kubernetes.io~projected"
 }
 
 // makeDir makes the directory of a volume with exactly the given mode, in parents that

@@ -89,6 +89,28 @@ func (r *recorder) Below(dirs ...string) ([]mount.Point, error) {
 type objects struct {
 	configMaps map[string]*v1.ConfigMap
 	secrets    map[string]*v1.Secret
+	claims     map[string]*v1.PersistentVolumeClaim
+	volumes    map[string]*v1.PersistentVolume
+}
+
+func (o objects) Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool) {
+	c, ok := o.claims[namespace+"/"+name]
+	return c, ok
+}
+
+func (o objects) PersistentVolume(name string) (*v1.PersistentVolume, bool) {
+	v, ok := o.volumes[name]
+	return v, ok
+}
+
+// add adds a claim, bound to the volume unless that has no name.
+func (o objects) add(name string, mode v1.PersistentVolumeAccessMode, pv *v1.PersistentVolume) {
+	c := &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       v1.PersistentVolumeClaimSpec{AccessModes: []v1.PersistentVolumeAccessMode{mode}, VolumeName: pv.Name},
+	}
+	o.claims["default/"+name] = c
+	o.volumes[pv.Name] = pv
 }
 
 func (o objects) ConfigMap(namespace, name string) (*v1.ConfigMap, bool) {
@@ -102,12 +124,17 @@ func (o objects) Secret(namespace, name string) (*v1.Secret, bool) {
 }
 
 func testObjects() objects {
-	return objects{
+	o := objects{
+		claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{},
 		configMaps: map[string]*v1.ConfigMap{"default/conf": {
 			Data: map[string]string{"a": "one", "b": "two"}, BinaryData: map[string][]byte{"bin": {0, 1, 2}},
 		}},
 		secrets: map[string]*v1.Secret{"default/key": {Data: map[string][]byte{"password": []byte("s3cret"), "user": []byte("me")}}},
 	}
+	for _, name := range []string{"data", "ro"} {
+		o.add(name, v1.ReadWriteOnce, &v1.PersistentVolume{})
+	}
+	return o
 }
 
 func testPod(volumes ...v1.Volume) *v1.Pod {

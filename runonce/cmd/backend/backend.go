@@ -18,6 +18,7 @@ type Place struct {
 	Root      string
 	State     string
 	LogDir    string
+	ClaimsDir string // for the data of claims; empty for Root/claims
 	Namespace string
 	Log       *slog.Logger
 }
@@ -51,10 +52,12 @@ type PodsOptions struct {
 	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
 }
 
-// Objects are the ConfigMaps and Secrets that came with the pods.
+// Objects are what came with the pods, and they refer to.
 type Objects interface {
 	ConfigMap(namespace, name string) (*v1.ConfigMap, bool)
 	Secret(namespace, name string) (*v1.Secret, bool)
+	Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool)
+	PersistentVolume(name string) (*v1.PersistentVolume, bool)
 }
 
 // Pods is the runtime.

@@ -137,14 +137,14 @@ func nodeLabels(pairs []string) (map[string]string, error) {
 
 // AdmitOptions reads the flags of admission; here says that the pods are to run on this
 // machine, whose listening sockets then count.
-func (s Source) AdmitOptions(c *cli.Context, here bool) (admit.Options, error) {
+func (s Source) AdmitOptions(c *cli.Context, set *manifests.Set, here bool) (admit.Options, error) {
 	order := admit.Order(c.String("admission-order"))
 	if order != admit.ByPriority && order != admit.ByManifest {
 		return admit.Options{}, exitcode.Usagef("--admission-order %q: must be priority or manifest", order)
 	}
 	o := admit.Options{
 		Order: order, AllowUnsafeSysctls: c.StringSlice("allow-unsafe-sysctls"),
-		Prune: c.Bool("prune"), Rerun: c.Bool("rerun"),
+		Prune: c.Bool("prune"), Rerun: c.Bool("rerun"), Claims: claims(set),
 	}
 	if err := admit.ValidateSysctls(o.AllowUnsafeSysctls); err != nil {
 		return o, exitcode.Usagef("--allow-unsafe-sysctls: %w", err)

@@ -47,11 +47,17 @@ func Open(ctx context.Context, p backend.Place) (backend.Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding %q: %w", p.LogDir, err)
 	}
+	claimsDir := filepath.Join(root, "claims")
+	if p.ClaimsDir != "" {
+		if claimsDir, err = filepath.Abs(p.ClaimsDir); err != nil {
+			return nil, fmt.Errorf("finding %q: %w", p.ClaimsDir, err)
+		}
+	}
 	e, err := ctrd.Open(ctx, ctrd.Options{Root: root, State: state, Namespace: p.Namespace, Address: p.Address, Log: p.Log})
 	if err != nil {
 		return nil, err
 	}
-	return &engine{engine: e, root: root, state: state, logDir: logDir, log: p.Log}, nil
+	return &engine{engine: e, root: root, state: state, logDir: logDir, claimsDir: claimsDir, log: p.Log}, nil
 }
 
 // engine is an open containerd.
@@ -60,7 +66,9 @@ type engine struct {
 	root   string
 	state  string
 	logDir string
-	log    *slog.Logger
+	// claimsDir holds the data of claims.
+	claimsDir string
+	log       *slog.Logger
 }
 
 // Close lets containerd go.
@@ -133,7 +141,7 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 	})
 	p, err := runtime.New(ctx, runtime.Options{
 		Engine: e.engine, Images: e.engine, Sandboxes: net, Cgroups: tree, Objects: o.Objects,
-		Volumes: &volume.Manager{Root: e.root, Objects: o.Objects, Allocatable: o.Node.Status.Allocatable},
+		Volumes: &volume.Manager{Root: e.root, Objects: o.Objects, ClaimsDir: e.claimsDir, Allocatable: o.Node.Status.Allocatable},
 		Node:    node(o.Node, ips),
 		Host: runtime.Host{
 			Host: machine, CgroupV2: tree.V2, CgroupOptions: tree.Options, ResolvConf: resolvConfOf(os.ReadFile), HostsFile: hostsFile,

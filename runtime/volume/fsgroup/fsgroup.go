@@ -1,4 +1,5 @@
-package volume
+// Package fsgroup gives volumes to the group that a pod asks for.
+package fsgroup
 
 import (
 	"fmt"
@@ -11,36 +12,33 @@ import (
 
 // The permissions that fsGroup adds (pkg/volume.SetVolumeOwnership).
 const (
-	groupReadWrite = fs.FileMode(0o660)
-	groupReadOnly  = fs.FileMode(0o440)
-	groupDir       = fs.ModeSetgid | 0o110
+	ReadWrite = fs.FileMode(0o660)
+	ReadOnly  = fs.FileMode(0o440)
+	ofDirs    = fs.ModeSetgid | 0o110
 )
 
-func hasFSGroup(pod *v1.Pod) bool {
+// Wanted says whether the pod has an fsGroup.
+func Wanted(pod *v1.Pod) bool {
 	return pod.Spec.SecurityContext != nil && pod.Spec.SecurityContext.FSGroup != nil
 }
 
-// own gives the volume at dir to the pod's fsGroup, when it has one: the group may read,
-// and write what is not read-only, and what is made in directories belongs to the group
-// too. With the policy OnRootMismatch a claim whose root is right already is left as it is;
+// Own gives what is in dir to the pod's fsGroup, when it has one: the group may read, and
+// write what is not read-only, and what is made in directories belongs to the group too.
+// With the policy OnRootMismatch a claim whose root is right already is left as it is;
 // volumes that live as long as the pod are always gone through.
-func (m *Manager) own(pod *v1.Pod, v *v1.Volume, dir string) error {
-	if !hasFSGroup(pod) {
+func Own(pod *v1.Pod, dir string, readOnly, claim bool) error {
+	if !Wanted(pod) {
 		return nil
 	}
-	o := owner{gid: int(*pod.Spec.SecurityContext.FSGroup), bits: groupReadWrite}
-	if readOnly(v) {
-		o.bits = groupReadOnly
+	o := owner{gid: int(*pod.Spec.SecurityContext.FSGroup), bits: ReadWrite}
+	if readOnly {
+		o.bits = ReadOnly
 	}
-	if err := o.give(dir, onRootMismatch(pod, v)); err != nil {
+	policy := pod.Spec.SecurityContext.FSGroupChangePolicy
+	if err := o.give(dir, claim && policy != nil && *policy == v1.FSGroupChangeOnRootMismatch); err != nil {
 		return fmt.Errorf("giving the volume to group %d: %w", o.gid, err)
 	}
 	return nil
-}
-
-func onRootMismatch(pod *v1.Pod, v *v1.Volume) bool {
-	p := pod.Spec.SecurityContext.FSGroupChangePolicy
-	return v.PersistentVolumeClaim != nil && p != nil && *p == v1.FSGroupChangeOnRootMismatch
 }
 
 // owner is the group that gets a volume, with the permissions that it gets.
@@ -75,7 +73,7 @@ func (o owner) give(dir string, onlyMismatch bool) error {
 // has reports whether a directory is the group's already.
 func (o owner) has(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
-	want := o.bits | groupDir
+	want := o.bits | ofDirs
 	return ok && int(st.Gid) == o.gid && info.Mode()&want == want
 }
 
@@ -89,7 +87,7 @@ func (o owner) giveOne(root *os.Root, path string, d fs.DirEntry) error {
 	}
 	bits := o.bits
 	if d.IsDir() {
-		bits |= groupDir
+		bits |= ofDirs
 	}
 	return root.Chmod(path, info.Mode()|bits)
 }

@@ -1,4 +1,5 @@
-package volume
+// Package hostpath makes and checks the paths of the host that pods mount.
+package hostpath
 
 import (
 	"errors"
@@ -10,17 +11,19 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/volume/fault"
 )
 
-// checkHostPath makes the path or checks its type, as the type asks
+// Check makes the path or checks its type, as the type asks
 // (pkg/volume/hostpath). A failed check may be mended by another pod, so that it is not
 // permanent.
-func checkHostPath(s *v1.HostPathVolumeSource) error {
+func Check(s *v1.HostPathVolumeSource) error {
 	if slices.Contains(strings.Split(s.Path, "/"), "..") {
-		return refusef("hostPath %q must not contain '..'", s.Path)
+		return fault.Refusef("hostPath %q must not contain '..'", s.Path)
 	}
 	if !filepath.IsAbs(s.Path) {
-		return refusef("hostPath %q must be an absolute path", s.Path)
+		return fault.Refusef("hostPath %q must be an absolute path", s.Path)
 	}
 	if s.Type == nil {
 		return nil
@@ -51,7 +54,7 @@ func checkHostPath(s *v1.HostPathVolumeSource) error {
 			return m&fs.ModeDevice != 0 && m&fs.ModeCharDevice == 0
 		})
 	}
-	return refusef("hostPath type %q is not a valid host path type", *s.Type)
+	return fault.Refusef("hostPath type %q is not a valid host path type", *s.Type)
 }
 
 func createIfAbsent(path string, create func() error) error {
@@ -92,5 +95,13 @@ func (e *TypeError) Error() string {
 	return fmt.Sprintf("hostPath type check failed: %s is not %s", e.Path, e.Kind)
 }
 
-// Reason returns ReasonFailedMount.
-func (e *TypeError) Reason() string { return ReasonFailedMount }
+// Reason returns fault.ReasonFailedMount.
+func (e *TypeError) Reason() string { return fault.ReasonFailedMount }
+
+// Ensure makes the directory of an unchecked path that does not exist, as CRI runtimes do.
+func Ensure(s *v1.HostPathVolumeSource) error {
+	if _, err := os.Stat(s.Path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.MkdirAll(s.Path, 0o755)
+}

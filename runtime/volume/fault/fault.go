@@ -1,4 +1,5 @@
-package volume
+// Package fault is how the volumes of a pod say what is wrong with them.
+package fault
 
 import "fmt"
 
@@ -21,6 +22,7 @@ func (e *Error) Reason() string { return ReasonFailedMount }
 // Permanent is true: the manifest itself would have to change.
 func (e *Error) Permanent() bool { return true }
 
-func refusef(format string, args ...any) error {
+// Refusef returns an Error.
+func Refusef(format string, args ...any) error {
 	return &Error{Err: fmt.Errorf(format, args...)}
 }

@@ -1,0 +1,82 @@
+package admit
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// Claim is what a PersistentVolumeClaim asks of the node and of the pods that use it.
+type Claim struct {
+	// OnePod says that only one pod at a time may use it (ReadWriteOncePod).
+	OnePod bool
+	// Nodes are those that its volume can be used on; nil for all.
+	Nodes *v1.NodeSelector
+}
+
+// What the scheduler says of claims (pkg/scheduler/framework/plugins/volumerestrictions,
+// volumebinding).
+const (
+	messageOnePod   = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+	messageAffinity = "node(s) didn't match PersistentVolume's node affinity"
+)
+
+// claimsOf returns the names of the pod's claims, those of ephemeral volumes being made of
+// pod and volume.
+func claimsOf(pod *v1.Pod) []types.NamespacedName {
+	var names []types.NamespacedName
+	for i := range pod.Spec.Volumes {
+		switch v := &pod.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			names = append(names, types.NamespacedName{Namespace: pod.Namespace, Name: v.PersistentVolumeClaim.ClaimName})
+		case v.Ephemeral != nil:
+			names = append(names, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name + "-" + v.Name})
+		}
+	}
+	return names
+}
+
+// claimTable holds the pods that use claims of one pod.
+type claimTable map[types.NamespacedName][]*entry
+
+func (t claimTable) take(e *entry) {
+	for _, name := range e.claims {
+		t[name] = append(t[name], e)
+	}
+}
+
+func (t claimTable) free(e *entry) {
+	for _, name := range e.claims {
+		t[name] = slices.DeleteFunc(t[name], func(by *entry) bool { return by == e })
+	}
+}
+
+// conflicts returns who uses one of the pod's claims.
+func (t claimTable) conflicts(e *entry) []holder {
+	var found []holder
+	for _, name := range e.claims {
+		for _, by := range t[name] {
+			found = append(found, holder{by: by})
+		}
+	}
+	return found
+}
+
+// onePodClaims returns those of the pod's claims that only one pod may use.
+func (o Options) onePodClaims(pod *v1.Pod) []types.NamespacedName {
+	return slices.DeleteFunc(claimsOf(pod), func(name types.NamespacedName) bool { return !o.Claims[name].OnePod })
+}
+
+// elsewhere says whether a volume of the pod cannot be used on the node.
+func (p *planner) elsewhere(pod *v1.Pod) bool {
+	return slices.ContainsFunc(claimsOf(pod), func(name types.NamespacedName) bool {
+		nodes := p.o.Claims[name].Nodes
+		if nodes == nil {
+			return false
+		}
+		selector, err := nodeaffinity.NewNodeSelector(nodes)
+		return err != nil || !selector.Match(p.node)
+	})
+}
