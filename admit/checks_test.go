@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/admit/check"
 )
 
 const (
@@ -44,6 +46,23 @@ func sysctls(names ...string) func(*v1.Pod) {
 	}
 }
 
+// runsIn asks for the runtime kata.
+func runsIn(p *v1.Pod) { p.Annotations = map[string]string{check.HandlerAnnotation: "kata"} }
+
+// hasRuntimes makes a node list its container runtimes.
+func hasRuntimes(names ...string) func(*v1.Node) {
+	return func(n *v1.Node) {
+		for _, name := range names {
+			n.Status.RuntimeHandlers = append(n.Status.RuntimeHandlers, v1.NodeRuntimeHandler{Name: name})
+		}
+	}
+}
+
+// overhead is what the sandbox of a pod needs beside its containers.
+func overhead(list string) func(*v1.Pod) {
+	return func(p *v1.Pod) { p.Spec.Overhead = pod("", 0, list).Spec.Containers[0].Resources.Requests }
+}
+
 // limits gives the first container limits equal to its requests, which makes the pod
 // Guaranteed if it requests memory and cpu.
 func limits(p *v1.Pod) {
@@ -62,6 +81,21 @@ func TestDecideChecks(t *testing.T) {
 		want    []Reason
 	}{
 		{name: "fits", node: "cpu=1", pod: pod("p", 0, "cpu=1")},
+		{
+			name: "overhead counts", node: "cpu=1", pod: pod("p", 0, "cpu=1", overhead("cpu=250m")),
+			want: []Reason{{"OutOfcpu", "Node didn't have enough resource: cpu, requested: 1250, used: 0, capacity: 1000"}},
+		},
+		{
+			name: "no such runtime", node: "cpu=1", pod: pod("p", 0, "", runsIn), options: Options{RuntimeHandlers: []string{"runc"}},
+			want: []Reason{{"FailedCreatePodSandBox", `Failed to create pod sandbox: no runtime for "kata" is configured`}},
+		},
+		{name: "a runtime that is there", node: "cpu=1", pod: pod("p", 0, "", runsIn), options: Options{RuntimeHandlers: []string{"kata", "runc"}}},
+		{
+			name: "no such runtime on the node", node: "cpu=1", change: hasRuntimes("", "runc"), pod: pod("p", 0, "", runsIn),
+			want: []Reason{{"FailedCreatePodSandBox", `Failed to create pod sandbox: no runtime for "kata" is configured`}},
+		},
+		{name: "a runtime of the node", node: "cpu=1", change: hasRuntimes("kata"), pod: pod("p", 0, "", runsIn)},
+		{name: "a node that says nothing of its runtimes", node: "cpu=1", pod: pod("p", 0, "", runsIn)},
 		{
 			name: "cpu", node: "cpu=3", running: []*v1.Pod{pod("r", 0, "cpu=1500m")}, pod: pod("p", 0, "cpu=2"),
 			want: []Reason{{"OutOfcpu", "Node didn't have enough resource: cpu, requested: 2000, used: 1500, capacity: 3000"}},

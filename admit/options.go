@@ -35,6 +35,9 @@ type Options struct {
 	Booked []*v1.Pod
 	// Claims says what of the pods' PersistentVolumeClaims counts for their admission.
 	Claims map[types.NamespacedName]Claim
+	// RuntimeHandlers are the names of the container runtimes that RuntimeClasses may ask
+	// for; nil for those that the node lists, or any where it lists none.
+	RuntimeHandlers []string
 	// Prune stops pods of earlier runs that the input does not hold.
 	Prune bool
 	// Rerun takes pods of earlier runs that have ended for new.

@@ -86,6 +86,7 @@ if [ "$mode" = test ]; then
 	[ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
 	need ip iproute2
 	need nft nftables
+	need crun crun
 	# The daemon must be Debian's, not one that is here for another reason.
 	for p in "$unpacked/usr/bin" /usr/bin; do
 		[[ $("$p/containerd" --version 2>/dev/null) == *" 1.6."* ]] && old_containerd=yes

@@ -88,7 +88,7 @@ func judges(t *testing.T) map[string]func([]byte) []string {
 var ours = []string{
 	"refused: ", "is not in the input", "has no key", "invalid reference format", "there is no capability",
 	"holds a NUL byte", "must not contain ':'", "is out of range", "no PriorityClass named", "but class",
-	"invalid checksum", "cannot specify 64-byte", "must be lowercase", "no RuntimeClass named",
+	"invalid checksum", "cannot specify 64-byte", "must be lowercase", "pod rejected: ",
 	"is no absolute path", "more than the 1000",
 }
 

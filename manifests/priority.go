@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"fmt"
-	"maps"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -81,42 +80,4 @@ func (r *reader) defaultPriority(p *v1.Pod) {
 	}
 	value := best.Value
 	p.Spec.PriorityClassName, p.Spec.Priority = best.Name, &value
-}
-
-// setRuntimeClass does what the RuntimeClass admission plugin does
-// (plugin/pkg/admission/runtimeclass/admission.go): it takes over the overhead, the node
-// selector and the tolerations of the class.
-func (r *reader) setRuntimeClass(e *entry, pe podEntry) {
-	name := pe.pod.Spec.RuntimeClassName
-	if name == nil {
-		return
-	}
-	class := r.set.runtimeClasses[*name]
-	if class == nil {
-		message, hint := fmt.Sprintf("no RuntimeClass named %q is in the input", *name), "add a RuntimeClass document"
-		if r.broken[object{"RuntimeClass", orDefault(""), *name}] {
-			message, hint = fmt.Sprintf("RuntimeClass %q has errors of its own", *name), ""
-		}
-		e.fault(pe.prefix+"spec.runtimeClassName", message, hint)
-		return
-	}
-	spec := &pe.pod.Spec
-	if class.Overhead != nil {
-		spec.Overhead = class.Overhead.PodFixed
-	}
-	if class.Scheduling == nil {
-		return
-	}
-	for k, v := range class.Scheduling.NodeSelector {
-		if have, ok := spec.NodeSelector[k]; ok && have != v {
-			e.fault(pe.prefix+"spec.nodeSelector", fmt.Sprintf("%s is %q, but RuntimeClass %q says %q", k, have, *name, v), "")
-		}
-	}
-	selector := maps.Clone(class.Scheduling.NodeSelector)
-	if selector == nil {
-		selector = map[string]string{}
-	}
-	maps.Copy(selector, spec.NodeSelector)
-	spec.NodeSelector = selector
-	spec.Tolerations = append(spec.Tolerations, class.Scheduling.Tolerations...)
 }

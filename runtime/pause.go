@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/runtime/handler"
 	"github.com/runonce/runonce/runtime/spec"
 )
 
@@ -59,6 +60,7 @@ func (p *Pods) ensurePause(ctx context.Context, at place) (string, error) {
 	}
 	err = p.o.Engine.Start(ctx, ContainerConfig{
 		ID: id, PodUID: string(at.pod.UID), Name: pauseName, Spec: oci, Pause: true,
+		RuntimeHandler: at.pod.Annotations[handler.Annotation],
 		Labels: labels(at.pod, &v1.Container{Name: pauseName}, spec.Image{}),
 	})
 	if err != nil {

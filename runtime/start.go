@@ -14,6 +14,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/runtime/handler"
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/spec"
@@ -119,6 +120,7 @@ func (p *Pods) containerConfig(at place, next start, img spec.Image) (ContainerC
 	return ContainerConfig{
 		ID: id, PodUID: string(pod.UID), Name: c.Name, Attempt: next.attempt, Image: img.Ref,
 		Spec: oci, LogPath: logPath, Hash: containerHash(c), Labels: labels(pod, c, img), Last: next.last,
+		RuntimeHandler: pod.Annotations[handler.Annotation],
 		DefaultSeccomp: seccompType(pod, c) == v1.SeccompProfileTypeRuntimeDefault,
 	}, nil
 }

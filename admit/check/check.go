@@ -28,6 +28,8 @@ type Subject struct {
 type Options struct {
 	UnsafeSysctls []string // allowed beside the safe ones; prefixes end in *
 	AppArmor      bool     // is enforced
+	// RuntimeHandlers are those that there are; nil for those that the node lists, or any.
+	RuntimeHandlers []string
 }
 
 // Early returns the grounds that the kubelet looks for before resources: pressure
@@ -37,7 +39,8 @@ func Early(s Subject, node *v1.Node, o Options) []Reason {
 	var reasons []Reason
 	reasons = appendReason(reasons, pressure(s, node))
 	reasons = appendReason(reasons, forbiddenSysctl(s.Pod, node.Status.NodeInfo.KernelVersion, o.UnsafeSysctls))
-	return append(reasons, platform(s.Pod, node)...)
+	reasons = append(reasons, platform(s.Pod, node)...)
+	return appendReason(reasons, noRuntime(s.Pod, node, o.RuntimeHandlers))
 }
 
 // Place returns the grounds that the kubelet looks for after resources and before host
@@ -120,6 +123,27 @@ func platform(pod *v1.Pod, node *v1.Node) []Reason {
 		}
 	}
 	return reasons
+}
+
+// HandlerAnnotation holds the handler of a pod's RuntimeClass.
+const HandlerAnnotation = "runonce/runtime-handler"
+
+// noRuntime refuses pods whose runtime is not there. The kubelet starts them all the same,
+// and they wait for ever for a sandbox; the words are those of its event.
+func noRuntime(pod *v1.Pod, node *v1.Node, there []string) *Reason {
+	name, ok := pod.Annotations[HandlerAnnotation]
+	if !ok {
+		return nil
+	}
+	if there == nil {
+		for _, h := range node.Status.RuntimeHandlers {
+			there = append(there, h.Name)
+		}
+	}
+	if len(there) == 0 || slices.Contains(there, name) {
+		return nil
+	}
+	return &Reason{"FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: no runtime for %q is configured", name)}
 }
 
 // wantsAppArmor says whether the pod or one of its containers asks for a profile, by

@@ -4,6 +4,7 @@ package kube
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ import (
 	schedulingapi "k8s.io/kubernetes/pkg/apis/scheduling/v1"
 	schedulingvalidation "k8s.io/kubernetes/pkg/apis/scheduling/validation"
 	"k8s.io/kubernetes/pkg/capabilities"
+	"k8s.io/kubernetes/pkg/util/tolerations"
 )
 
 // Rules sets defaults and validates. Its methods change their argument, and return what
@@ -145,6 +147,24 @@ func (Rules) RuntimeClass(o *nodev1.RuntimeClass) field.ErrorList {
 		return internal(err)
 	}
 	return nodevalidation.ValidateRuntimeClass(&in)
+}
+
+// MergeTolerations returns both lists without what another toleration covers.
+func (Rules) MergeTolerations(first, second []v1.Toleration) ([]v1.Toleration, error) {
+	in := make([]core.Toleration, len(first)+len(second))
+	for i, t := range slices.Concat(first, second) {
+		if err := corev1.Convert_v1_Toleration_To_core_Toleration(&t, &in[i], nil); err != nil {
+			return nil, err
+		}
+	}
+	merged := tolerations.MergeTolerations(in[:len(first):len(first)], in[len(first):])
+	out := make([]v1.Toleration, len(merged))
+	for i := range merged {
+		if err := corev1.Convert_core_Toleration_To_v1_Toleration(&merged[i], &out[i], nil); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 func namespace(ns string) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runonce/cmd/node"
 	"github.com/runonce/runonce/runonce/exitcode"
 	"github.com/runonce/runonce/runonce/goal"
 	"github.com/runonce/runonce/runonce/report"
@@ -68,15 +69,32 @@ func planFlags() []cli.Flag {
 }
 
 // place reads the flags of engineFlags.
-func (p *program) place(c *cli.Context) backend.Place {
+func (p *program) place(c *cli.Context) (backend.Place, error) {
+	handlers, err := node.Handlers(c)
+	if err != nil {
+		return backend.Place{}, err
+	}
 	address := c.String("address")
 	if address == "" {
 		address = p.io.Getenv("CONTAINERD_ADDRESS")
 	}
 	return backend.Place{
 		Address: address, Root: c.String("root"), State: c.String("state"), LogDir: c.String("log-dir"), ClaimsDir: c.String("claims-dir"),
-		Namespace: c.String("namespace"), Log: p.log,
+		Namespace: c.String("namespace"), Handlers: handlers, Log: p.log,
+	}, nil
+}
+
+// engine opens the container engine.
+func (p *program) engine(c *cli.Context) (backend.Backend, error) {
+	place, err := p.place(c)
+	if err != nil {
+		return nil, err
 	}
+	b, err := p.io.Open(c.Context, place)
+	if err != nil {
+		return nil, exitcode.Unusable(fmt.Errorf("container engine: %w", err))
+	}
+	return b, nil
 }
 
 // before sets up the logger.

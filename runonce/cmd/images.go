@@ -37,9 +37,9 @@ func (p *program) imagesCommand() *cli.Command {
 
 // store opens the engine for its images alone.
 func (p *program) store(c *cli.Context) (backend.Backend, func(), error) {
-	b, err := p.io.Open(c.Context, p.place(c))
+	b, err := p.engine(c)
 	if err != nil {
-		return nil, nil, exitcode.Unusable(fmt.Errorf("container engine: %w", err))
+		return nil, nil, err
 	}
 	return b, func() {
 		if err := b.Close(); err != nil {

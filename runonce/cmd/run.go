@@ -204,9 +204,9 @@ func (p *program) open(c *cli.Context, set *manifests.Set) (*session, error) {
 
 // connect opens the engine and the runtime on it, with the images of --images-dir.
 func (p *program) connect(c *cli.Context, o backend.PodsOptions) (*session, error) {
-	b, err := p.io.Open(c.Context, p.place(c))
+	b, err := p.engine(c)
 	if err != nil {
-		return nil, exitcode.Unusable(fmt.Errorf("container engine: %w", err))
+		return nil, err
 	}
 	// What the runtime does in the background has to outlast an interruption, since pods
 	// may have to be removed then.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -21,6 +20,7 @@ import (
 	"github.com/runonce/runonce/runtime/ctrd/imagestore"
 	"github.com/runonce/runonce/runtime/ctrd/keyed"
 	"github.com/runonce/runonce/runtime/ctrd/link"
+	"github.com/runonce/runonce/runtime/handler"
 )
 
 var (
@@ -47,6 +47,9 @@ type Options struct {
 	Address string
 	// RuncPath is the OCI runtime; empty means runc, looked up in PATH and the usual places.
 	RuncPath string
+	// Handlers are the runtimes that pods may ask for, beside runc. One that is called runc
+	// is the runtime of all pods that ask for none.
+	Handlers []handler.Handler
 	// Snapshotter is containerd's; empty means overlayfs, or native where the embedded
 	// containerd finds no overlayfs.
 	Snapshotter string
@@ -165,36 +168,14 @@ func (o *Options) complete() error {
 	if o.Root == "" || o.State == "" || o.Root == o.State {
 		return fault.Unusablef("the root and the state directory must be given and differ")
 	}
-	return o.findRunc()
+	return o.findRuntimes()
 }
 
 func (o *Options) link() link.Options {
 	return link.Options{
 		Root: o.Root, State: o.State, Namespace: o.Namespace, Address: o.Address,
-		RuncPath: o.RuncPath, Snapshotter: o.Snapshotter, Log: o.Log,
+		Handlers: o.Handlers, Snapshotter: o.Snapshotter, Log: o.Log,
 	}
-}
-
-// findRunc looks where a boot script's PATH may not.
-func (o *Options) findRunc() error {
-	name := o.RuncPath
-	if name == "" {
-		name = "runc"
-	}
-	path, err := exec.LookPath(name)
-	for _, dir := range []string{"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin", "/sbin"} {
-		if err == nil || o.RuncPath != "" {
-			break
-		}
-		path, err = exec.LookPath(filepath.Join(dir, name))
-	}
-	if err != nil {
-		return fault.Unusablef("finding the OCI runtime %q: %w", name, err)
-	}
-	if o.RuncPath, err = filepath.Abs(path); err != nil {
-		return fault.Unusablef("finding the OCI runtime %q: %w", name, err)
-	}
-	return nil
 }
 
 func (e *Engine) recordDir() string { return filepath.Join(e.o.Root, "containers") }

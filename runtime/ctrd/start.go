@@ -87,7 +87,7 @@ func (e *Engine) start(ctx context.Context, s *link.Session, c runtime.Container
 		return err
 	}
 	now := time.Now()
-	if s.Logger {
+	if e.foreign(c.ID) {
 		// Our own shim does it itself.
 		if _, err := e.note(e.recordPath(c.ID), handoff.Record{ContainerID: c.ID, StartedAt: now}); err != nil {
 			return err
@@ -146,6 +146,10 @@ func newRecord(s *link.Session, c runtime.ContainerConfig, img *imagestore.Image
 		linux.Seccomp = seccomp.DefaultProfile(&spec)
 		spec.Linux = &linux
 	}
+	how, err := s.Runtime(c.RuntimeHandler)
+	if err != nil {
+		return containers.Container{}, err
+	}
 	packed, err := typeurl.MarshalAny(&spec)
 	if err != nil {
 		return containers.Container{}, fmt.Errorf("encoding its spec: %w", err)
@@ -158,23 +162,45 @@ func newRecord(s *link.Session, c runtime.ContainerConfig, img *imagestore.Image
 	}
 	return containers.Container{
 		ID:          c.ID,
-		Labels:      c.Labels,
+		Labels:      withShim(c.Labels, how),
 		Image:       c.Image,
-		Runtime:     s.Runtime,
+		Runtime:     how.RuntimeInfo,
 		Spec:        packed,
 		SnapshotKey: snapshot,
 		Snapshotter: snapshotter,
 		Extensions:  map[string]typeurl.Any{record.Extension: ext},
-		SandboxID:   sandboxID(s),
+		SandboxID:   sandboxID(s, how),
 	}, nil
 }
 
 // sandboxID lets containerd connect to a shim that we started.
-func sandboxID(s *link.Session) string {
-	if s.Spawn == nil {
+func sandboxID(s *link.Session, how link.Runtime) string {
+	if s.Spawn == nil || how.Foreign {
 		return ""
 	}
 	return embed.Sandbox
+}
+
+// labelForeign marks the containers whose shim is not ours.
+const labelForeign = "runonce/foreign-shim"
+
+func withShim(labels map[string]string, how link.Runtime) map[string]string {
+	if !how.Foreign {
+		return labels
+	}
+	labels = maps.Clone(labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[labelForeign] = "true"
+	return labels
+}
+
+// foreign reports whether the container's shim is not ours, so that a process of ours
+// takes its logs and the engine writes its record.
+func (e *Engine) foreign(id string) bool {
+	c, _, _ := e.cache.Get(id)
+	return c.Labels[labelForeign] != ""
 }
 
 // rootfs prepares the container's own layer.
@@ -209,10 +235,11 @@ func (e *Engine) rootfs(ctx context.Context, s *link.Session, c runtime.Containe
 func (e *Engine) run(ctx context.Context, s *link.Session, c runtime.ContainerConfig, mounts []mount.Mount) (int, error) {
 	out := handoff.Output{LogPath: c.LogPath, RecordPath: e.recordPath(c.ID)}
 	uri := out.URI()
+	foreign := e.foreign(c.ID)
 	switch {
-	case s.Logger && c.LogPath == "":
+	case foreign && c.LogPath == "":
 		uri = ""
-	case s.Logger:
+	case foreign:
 		uri = out.LoggerURI(s.Shim)
 	}
 	req := &tasksapi.CreateTaskRequest{ContainerID: c.ID, Stdout: uri, Stderr: uri}
@@ -222,7 +249,7 @@ func (e *Engine) run(ctx context.Context, s *link.Session, c runtime.ContainerCo
 	for _, m := range mounts {
 		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
 	}
-	err := e.createTask(ctx, s, c.PodUID, req)
+	err := e.createTask(ctx, s, c.PodUID, req, foreign)
 	var started *tasksapi.StartResponse
 	if err == nil {
 		started, err = s.Tasks().Start(ctx, &tasksapi.StartRequest{ContainerID: c.ID})
@@ -238,10 +265,10 @@ func (e *Engine) run(ctx context.Context, s *link.Session, c runtime.ContainerCo
 }
 
 // createTask creates the process, in the pod's shim.
-func (e *Engine) createTask(ctx context.Context, s *link.Session, podUID string, req *tasksapi.CreateTaskRequest) error {
+func (e *Engine) createTask(ctx context.Context, s *link.Session, podUID string, req *tasksapi.CreateTaskRequest, foreign bool) error {
 	// The first of a pod starts its shim, and the last one's end ends it.
 	defer e.pods.Lock(podUID)()
-	if s.Spawn == nil {
+	if s.Spawn == nil || foreign {
 		_, err := s.Tasks().Create(ctx, req)
 		return err
 	}

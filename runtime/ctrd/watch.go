@@ -151,7 +151,7 @@ func (e *Engine) apply(ctx context.Context, s *link.Session, env *events.Envelop
 	case *eventsapi.TaskExit:
 		if ev.ID == ev.ContainerID {
 			r := handoff.Record{ContainerID: ev.ContainerID, ExitCode: int32(ev.ExitStatus), FinishedAt: ev.ExitedAt.AsTime()}
-			if s.Logger {
+			if e.foreign(ev.ContainerID) {
 				// It waits for the shim and the logger.
 				e.work.Go(func() { e.exited(ctx, s, r) })
 				return
@@ -243,7 +243,7 @@ func (e *Engine) exited(ctx context.Context, s *link.Session, reported handoff.R
 	if err != nil {
 		e.o.Log.Warn("a container's exit code is known to this process only", "error", err)
 	}
-	if s.Logger {
+	if known.Labels[labelForeign] != "" {
 		// Its shim closes the logger's pipes with the task, not with the process.
 		e.deleteTask(ctx, s, id, known.PodUID)
 		handoff.Output{RecordPath: path}.AwaitLogger(loggerTimeout)

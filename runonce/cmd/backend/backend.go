@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runtime/handler"
 )
 
 // Place says which engine is meant and where things live.
@@ -20,7 +21,9 @@ type Place struct {
 	LogDir    string
 	ClaimsDir string // for the data of claims; empty for Root/claims
 	Namespace string
-	Log       *slog.Logger
+	// Handlers are the runtimes that pods may ask for, beside runc.
+	Handlers []handler.Handler
+	Log      *slog.Logger
 }
 
 // Opener opens the engine of a place. Its errors mean that the engine cannot be used.

@@ -16,6 +16,7 @@ import (
 	"github.com/runonce/runonce/admit/host"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/exitcode"
+	"github.com/runonce/runonce/runtime/handler"
 )
 
 // Source is what the node is read from, beside the flags.
@@ -36,6 +37,7 @@ func Flags() []cli.Flag {
 		&cli.StringFlag{Name: "node-name", Category: category, Usage: "`NAME` of the node (default: the host name)"},
 		&cli.StringSliceFlag{Name: "node-label", Category: category, Usage: "`KEY=VALUE` label of the node; may be repeated"},
 		&cli.StringFlag{Name: "admission-order", Category: category, Value: "priority", Usage: "priority (highest first) or manifest (the kubelet's way)"},
+		&cli.StringSliceFlag{Name: "runtime-handler", Category: category, Usage: "`NAME=TYPE[,OPTION=VALUE]` of a container runtime for RuntimeClasses: a runtime type of containerd's, or an OCI runtime's path; may be repeated (built in: runc)"},
 		&cli.StringSliceFlag{Name: "allow-unsafe-sysctls", Category: category, Usage: "`SYSCTL` allowed beside the safe ones; a trailing * stands for any"},
 	}
 }
@@ -135,6 +137,15 @@ func nodeLabels(pairs []string) (map[string]string, error) {
 	return labels, nil
 }
 
+// Handlers reads the container runtimes that the flags name.
+func Handlers(c *cli.Context) ([]handler.Handler, error) {
+	all, err := handler.ParseAll(c.StringSlice("runtime-handler"))
+	if err != nil {
+		return nil, exitcode.Usagef("--runtime-handler %w", err)
+	}
+	return all, nil
+}
+
 // AdmitOptions reads the flags of admission; here says that the pods are to run on this
 // machine, whose listening sockets then count.
 func (s Source) AdmitOptions(c *cli.Context, set *manifests.Set, here bool) (admit.Options, error) {
@@ -149,10 +160,16 @@ func (s Source) AdmitOptions(c *cli.Context, set *manifests.Set, here bool) (adm
 	if err := admit.ValidateSysctls(o.AllowUnsafeSysctls); err != nil {
 		return o, exitcode.Usagef("--allow-unsafe-sysctls: %w", err)
 	}
+	handlers, err := Handlers(c)
+	if err != nil {
+		return o, err
+	}
+	if here || len(handlers) > 0 {
+		o.RuntimeHandlers = handler.Names(handlers)
+	}
 	if !here {
 		return o, nil
 	}
-	var err error
 	if o.Listening, err = admit.ListeningPorts(s.Machine); err != nil {
 		return o, exitcode.Unusable(err)
 	}

@@ -53,7 +53,7 @@ func Open(ctx context.Context, p backend.Place) (backend.Backend, error) {
 			return nil, fmt.Errorf("finding %q: %w", p.ClaimsDir, err)
 		}
 	}
-	e, err := ctrd.Open(ctx, ctrd.Options{Root: root, State: state, Namespace: p.Namespace, Address: p.Address, Log: p.Log})
+	e, err := ctrd.Open(ctx, ctrd.Options{Root: root, State: state, Namespace: p.Namespace, Address: p.Address, Handlers: p.Handlers, Log: p.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/containerd/containerd/v2/core/metadata"
 	"github.com/containerd/containerd/v2/core/sandbox"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
-	"github.com/containerd/containerd/v2/plugins"
 	"github.com/containerd/errdefs"
 )
 
@@ -17,14 +16,9 @@ import (
 const Sandbox = "runonce"
 
 func (s *Server) makeSandbox(ctx context.Context, namespace string) error {
-	p := s.set.Get(plugins.MetadataPlugin, "bolt")
-	instance, err := p.Instance()
+	db, err := s.metadata()
 	if err != nil {
-		return fmt.Errorf("opening the sandbox store: %w", err)
-	}
-	db, ok := instance.(*metadata.DB)
-	if !ok {
-		return fmt.Errorf("opening the sandbox store: the metadata store is a %T", instance)
+		return err
 	}
 	store := metadata.NewSandboxStore(db)
 	ctx = namespaces.WithNamespace(ctx, namespace)

@@ -81,6 +81,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 // load initialises the plugins in order of their dependencies.
 func (s *Server) load(ctx context.Context, o Options) error {
 	socket := Socket(o.State)
+	forget := func() error { return nil }
 	for _, r := range registry.Graph(nil) {
 		ic := plugin.NewContext(ctx, s.set, map[string]string{
 			plugins.PropertyRootDir:      filepath.Join(o.Root, r.URI()),
@@ -99,6 +100,12 @@ func (s *Server) load(ctx context.Context, o Options) error {
 			sync := *c
 			sync.SyncRemove = true
 			ic.Config = &sync
+		case *shims.TaskConfig:
+			// It connects to the shims that run.
+			var err error
+			if forget, err = s.keepForeign(ctx, o); err != nil {
+				return err
+			}
 		}
 		p := r.Init(ic)
 		if err := s.set.Add(p); err != nil {
@@ -113,7 +120,7 @@ func (s *Server) load(ctx context.Context, o Options) error {
 			return fmt.Errorf("starting containerd's %s: %w", r.URI(), err)
 		}
 	}
-	return nil
+	return forget()
 }
 
 // Collect runs the garbage collector, which removes the files of deleted snapshots and

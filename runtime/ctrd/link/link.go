@@ -15,16 +15,14 @@ import (
 	"time"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
-	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/snapshots"
-	"github.com/containerd/typeurl/v2"
 
 	"github.com/runonce/runonce/runtime/ctrd/embed"
 	"github.com/runonce/runonce/runtime/ctrd/fault"
 	"github.com/runonce/runonce/runtime/ctrd/payload"
 	"github.com/runonce/runonce/runtime/ctrd/spawn"
+	"github.com/runonce/runonce/runtime/handler"
 )
 
 const (
@@ -39,19 +37,18 @@ type Options struct {
 	Root        string
 	State       string
 	Namespace   string
-	Address     string // of a daemon; empty means the embedded containerd
-	RuncPath    string
-	Snapshotter string // empty means the best there is
+	Address     string            // of a daemon; empty means the embedded containerd
+	Handlers    []handler.Handler // with absolute paths; one is the default
+	Snapshotter string            // empty means the best there is
 	Log         *slog.Logger
 }
 
 // Session is one connection to one containerd.
 type Session struct {
 	*client.Client
-	Server *embed.Server // nil when another process serves
-	unlock func() error
-	// Runtime is what containers are created with.
-	Runtime containers.RuntimeInfo
+	Server   *embed.Server // nil when another process serves
+	unlock   func() error
+	runtimes map[string]Runtime // by handler
 	// Shim is our program on disk. Logger says that it only takes the logs there, since
 	// containerd is too old for it as a shim.
 	Shim        string
@@ -194,23 +191,12 @@ func (s *Session) prepare(o Options) error {
 	if s.Shim, err = payload.Unpack(filepath.Join(o.Root, "bin")); err != nil {
 		return err
 	}
-	opts := &runcoptions.Options{BinaryName: o.RuncPath}
 	if o.Address == "" {
-		// A containerd of the system may use the same namespace and the same names.
-		opts.Root = filepath.Join(o.State, "runc")
 		s.Spawn = &spawn.Shims{
 			Program: s.Shim, Dir: embed.ShimDir(o.State), Address: embed.Socket(o.State), Namespace: o.Namespace,
 		}
 	}
-	packed, err := typeurl.MarshalAny(opts)
-	if err != nil {
-		return fmt.Errorf("encoding the runtime's options: %w", err)
-	}
-	s.Runtime = containers.RuntimeInfo{Name: s.Shim, Options: packed}
-	if s.Logger {
-		s.Runtime.Name = stockRuntime
-	}
-	return nil
+	return s.setRuntimes(o)
 }
 
 // probe checks that something listens at the socket, which containerd's client does not.

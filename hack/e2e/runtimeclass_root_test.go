@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/hack/testimages"
+)
+
+const classed = `apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: other}
+handler: other
+overhead: {podFixed: {cpu: 250m, memory: 64Mi}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: classed}
+spec:
+  runtimeClassName: other
+  restartPolicy: Never
+  hostNetwork: true
+  terminationGracePeriodSeconds: 5
+  initContainers:
+  - {name: first, image: localhost/box:1, args: [echo, prepared]}
+  containers:
+  - {name: job, image: localhost/box:1, args: [exit, "3", over]}
+  - name: main
+    image: localhost/box:1
+    args: [trap]
+    resources: {limits: {cpu: 500m, memory: 64Mi}}
+    lifecycle: {postStart: {exec: {command: [/bin/box, echo, hooked]}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: plain}
+spec:
+  restartPolicy: Never
+  hostNetwork: true
+  terminationGracePeriodSeconds: 5
+  containers: [{name: main, image: localhost/box:1, args: [trap]}]
+`
+
+// crun writes a script that runs the machine's crun, and notes so. Machines where cgroup v1
+// and v2 share the controllers are too much for crun; in its own mounts it sees v1 alone.
+func crun(t *testing.T) (path, calls string) {
+	t.Helper()
+	program, err := exec.LookPath("crun")
+	if err != nil {
+		t.Fatalf("%v: hack/setup.sh test installs it", err)
+	}
+	dir := t.TempDir()
+	path, calls = filepath.Join(dir, "crun"), filepath.Join(dir, "calls")
+	script := fmt.Sprintf(`#!/bin/sh
+echo "$*" >>%s
+exec unshare --mount --propagation slave sh -c 'umount /sys/fs/cgroup/unified 2>/dev/null; exec %s "$@"' crun "$@"
+`, calls, program)
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path, calls
+}
+
+// TestRuntimeClassCrun: a pod of a class runs in the OCI runtime that its handler names, and
+// others do not.
+func TestRuntimeClassCrun(t *testing.T) {
+	everywhere(t, func(t *testing.T, b *box) {
+		path, calls := crun(t)
+		b.lifeOfClass(t, "other="+path)
+		text, err := os.ReadFile(calls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), " create "); n != 3 {
+			t.Errorf("crun made %d containers, want the 3 of the class' pod:\n%s", n, text)
+		}
+	})
+}
+
+// TestRuntimeClassShim: the shim of a handler need not be ours.
+func TestRuntimeClassShim(t *testing.T) {
+	root, err := testimages.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := daemon.Find(t.Context(), root, daemon.Current)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := "other=" + filepath.Join(bin, "containerd-shim-runc-v2")
+	t.Run("embedded", func(t *testing.T) { newBox(t, "").lifeOfClass(t, foreign) })
+	t.Run("2.4", func(t *testing.T) { newBox(t, served(t, daemon.Current).Socket).lifeOfClass(t, foreign) })
+}
+
+// lifeOfClass starts, watches and stops the pods of the class in the handler given.
+func (b *box) lifeOfClass(t *testing.T, handler string) {
+	t.Helper()
+	dir := directory(t, classed)
+	r := b.up(t, dir, 1, "--runtime-handler", handler)
+	if diff := cmp.Diff([]string{"classed=Failed", "plain=Running"}, r.report.outcomes()); diff != "" {
+		t.Fatalf("outcomes (-want +got):\n%s\n%s", diff, r.stdout)
+	}
+	b.awaitLog(t, "classed", "first", "stdout F prepared")
+	b.awaitLog(t, "classed", "job", "stdout F over")
+	b.awaitLog(t, "classed", "main", "ready")
+	if c := r.report.Results[0].Containers; c[1].ExitCode == nil || *c[1].ExitCode != 3 {
+		t.Errorf("containers %+v; want job to have exited with 3", c)
+	}
+	ps := b.run(t, "ps", "-o", "json")
+	if c := ps.report.Pods[0].Containers; len(c) < 2 || c[len(c)-1].State != "Running" {
+		t.Errorf("ps: containers %+v; want the last to run", c)
+	}
+	if r := b.run(t, "down", dir); r.code != 0 {
+		t.Fatalf("down: exit code %d\n%s", r.code, r.stderr)
+	}
+	if text := b.logOf(t, "classed", "main"); !strings.Contains(text, "got signal 15") {
+		t.Errorf("main was not stopped but ended by force:\n%s", text)
+	}
+}
+
+// TestRuntimeClassExitUnseen: how a container of a foreign shim ended is known also when
+// nobody watched.
+func TestRuntimeClassExitUnseen(t *testing.T) {
+	root, err := testimages.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := daemon.Find(t.Context(), root, daemon.Current)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBox(t, "")
+	handler := "other=" + filepath.Join(bin, "containerd-shim-runc-v2")
+	mark := filepath.Join(t.TempDir(), "go")
+	dir := directory(t, fmt.Sprintf(`apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: other}
+handler: other
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: unseen}
+spec:
+  runtimeClassName: other
+  restartPolicy: Never
+  hostNetwork: true
+  containers:
+  - {name: main, image: localhost/box:1, args: [do, "await /host/go", "exit 7 over"], volumeMounts: [{name: host, mountPath: /host}]}
+  volumes: [{name: host, hostPath: {path: %s}}]
+`, filepath.Dir(mark)))
+	b.up(t, dir, 0, "--runtime-handler", handler)
+	if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitLog(t, "unseen", "main", "stdout F over")
+	for range 2 {
+		ps := b.run(t, "ps", "-o", "json")
+		if c := ps.report.Pods[0].Containers[0]; c.ExitCode == nil || *c.ExitCode != 7 {
+			t.Errorf("ps: %+v; want exit code 7\n%s", c, ps.stdout)
+		}
+	}
+}
+
+func TestRuntimeClassRefused(t *testing.T) {
+	b := newBox(t, "")
+	r := b.up(t, directory(t, classed), 3)
+	p := r.report.Results[0]
+	if p.Outcome != "Rejected" || p.Reason != "FailedCreatePodSandBox" || !strings.Contains(p.Message, `no runtime for "other" is configured`) {
+		t.Errorf("%+v", p)
+	}
+	for flag, want := range map[string]string{
+		"other=/no/such/program":          `finding the OCI runtime "/no/such/program"`,
+		"other=io.containerd.nonesuch.v1": `looking for its shim: exec: "containerd-shim-nonesuch-v1": executable file not found`,
+	} {
+		r := b.run(t, "run", b.upArgs(t, directory(t, classed), "--runtime-handler", flag)...)
+		if r.code != 4 || !strings.Contains(r.stderr, want) {
+			t.Errorf("--runtime-handler %s: exit code %d, want 4 and %q\n%s", flag, r.code, want, r.stderr)
+		}
+	}
+}

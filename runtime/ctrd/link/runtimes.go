@@ -1,0 +1,88 @@
+package link
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+
+	runcoptions "github.com/containerd/containerd/api/types/runc/options"
+	shimoptions "github.com/containerd/containerd/api/types/runtimeoptions/v1"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/typeurl/v2"
+
+	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/handler"
+)
+
+// Runtime is what the containers of a handler are created with.
+type Runtime struct {
+	containers.RuntimeInfo
+	// Foreign says that the shim is not ours: it writes neither logs nor records.
+	Foreign bool
+}
+
+// Runtime returns that of a handler, the default one when name is empty. An error says that
+// there is none, as containerd's CRI plugin says it.
+func (s *Session) Runtime(name string) (Runtime, error) {
+	if name == "" {
+		name = handler.Default
+	}
+	r, ok := s.runtimes[name]
+	if !ok {
+		return r, fmt.Errorf("no runtime for %q is configured", name)
+	}
+	return r, nil
+}
+
+// setRuntimes works out what the handlers stand for.
+func (s *Session) setRuntimes(o Options) error {
+	s.runtimes = map[string]Runtime{}
+	for _, h := range o.Handlers {
+		r, err := s.runtime(h, o)
+		if err != nil {
+			return fmt.Errorf("preparing runtime handler %q: %w", h.Name, err)
+		}
+		s.runtimes[h.Name] = r
+	}
+	return nil
+}
+
+func (s *Session) runtime(h handler.Handler, o Options) (Runtime, error) {
+	if h.Shim != "" {
+		return s.foreignRuntime(h)
+	}
+	opts := &runcoptions.Options{BinaryName: h.Binary}
+	if o.Address == "" {
+		// A containerd of the system may use the same namespace and the same names.
+		opts.Root = filepath.Join(o.State, "runc")
+	}
+	packed, err := typeurl.MarshalAny(opts)
+	if err != nil {
+		return Runtime{}, fmt.Errorf("encoding its options: %w", err)
+	}
+	r := Runtime{RuntimeInfo: containers.RuntimeInfo{Name: s.Shim, Options: packed}}
+	if s.Logger {
+		r.Name, r.Foreign = stockRuntime, true
+	}
+	return r, nil
+}
+
+// foreignRuntime leaves the start of the shim to containerd, which must find it: the embedded
+// one in our PATH, a daemon in its own.
+func (s *Session) foreignRuntime(h handler.Handler) (Runtime, error) {
+	if s.Spawn != nil {
+		if _, err := exec.LookPath(h.Program()); err != nil {
+			return Runtime{}, fault.Unusablef("looking for its shim: %w", err)
+		}
+	}
+	r := Runtime{Foreign: true, RuntimeInfo: containers.RuntimeInfo{Name: h.Shim}}
+	if h.ConfigPath == "" && h.TypeURL == "" {
+		return r, nil
+	}
+	packed, err := typeurl.MarshalAny(&shimoptions.Options{TypeUrl: h.TypeURL, ConfigPath: h.ConfigPath})
+	if err != nil {
+		return Runtime{}, fmt.Errorf("encoding its options: %w", err)
+	}
+	r.Options = packed
+	return r, nil
+}
