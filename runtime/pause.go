@@ -61,7 +61,7 @@ func (p *Pods) ensurePause(ctx context.Context, at place) (string, error) {
 	err = p.o.Engine.Start(ctx, ContainerConfig{
 		ID: id, PodUID: string(at.pod.UID), Name: pauseName, Spec: oci, Pause: true,
 		RuntimeHandler: at.pod.Annotations[handler.Annotation],
-		Labels: labels(at.pod, &v1.Container{Name: pauseName}, spec.Image{}),
+		Labels:         labels(at.pod, &v1.Container{Name: pauseName}, spec.Image{}),
 	})
 	if err != nil {
 		return "", err
