@@ -55,6 +55,32 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// TestAilingIsSynced: a pod at its goal of which a container is not ready any more is
+// synced, for it may have to be restarted; one whose status is as it was is left alone.
+func TestAilingIsSynced(t *testing.T) {
+	t.Parallel()
+	slow := script{life: []moment{{0, with(v1.PodPending)}, {time.Minute, running()}}}
+	for _, c := range []struct {
+		name   string
+		at     v1.PodStatus
+		synced bool
+	}{
+		{"ready", running(), false},
+		{"not ready any more", with(v1.PodRunning, unready()), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				life := []moment{{0, running()}, {55 * time.Second, c.at}}
+				rt := &fake{scripts: map[string]script{"a": {life: life}, "b": slow}}
+				got := runonce.Run(t.Context(), rt, admitted(newPod("a", ""), newPod("b", "")), runonce.Options{Timeout: time.Hour})
+				want(t, "outcome", got[0].Outcome, runonce.Running)
+				want(t, "synced again", rt.pods["uid-a"].syncs > 1, c.synced)
+			})
+		})
+	}
+}
+
 // interrupt is the cause of a canceled run.
 var errInterrupt = errors.New("interrupted")
 

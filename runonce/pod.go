@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -117,11 +118,19 @@ func (p *pod) wanting(ctx context.Context) bool {
 		return true // a pod of an earlier run is synced once, whatever it looks like
 	case p.view.Standing != goal.Underway || p.view.Again > 0:
 		p.stopRetries()
-		return false
+		return ailing(p.status)
 	case p.crashLoop(ctx):
 		return false
 	}
 	return !time.Now().Before(p.retryAt) || !reflect.DeepEqual(before, p.status)
+}
+
+// ailing says whether a container runs that is not ready. A liveness or startup probe may
+// want it restarted, and Sync knows; that holds, too, for a run that only wants it to run.
+func ailing(st v1.PodStatus) bool {
+	return slices.ContainsFunc(allStatuses(st), func(cs v1.ContainerStatus) bool {
+		return cs.State.Running != nil && !cs.Ready
+	})
 }
 
 // sync works on the pod within the gate and reports whether there is a new status or

@@ -125,7 +125,8 @@ func (w *watch) liveness(ctx context.Context, p *v1.Probe) bool {
 	dead := false
 	w.ask(ctx, Liveness, p, func(r Result) bool {
 		if dead = r == Failure; dead {
-			w.change(func(s *Status) { s.Failed = Liveness })
+			// What is about to be killed serves nobody.
+			w.change(func(s *Status) { s.Failed, s.Ready = Liveness, false })
 		}
 		return !dead
 	})

@@ -98,7 +98,7 @@ func TestWatch(t *testing.T) {
 			name:    "dead",
 			c:       v1.Container{LivenessProbe: execProbe("l", nil), ReadinessProbe: execProbe("r", nil)},
 			codes:   map[string]map[int]int32{"l": {5: 1}},
-			want:    []string{"0 started", "0 started ready", "30 started ready liveness"},
+			want:    []string{"0 started", "0 started ready", "30 started liveness"},
 			seconds: 100,
 		},
 		{
