@@ -25,7 +25,7 @@ ROUNDS ?= 5
 # Where setup unpacks what the tests need and the machine lacks.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build demo test test-unit test-root lint fmt vet race fuzz bench cover docs verify corpus images tools clean root setup-run setup-test payload
+.PHONY: help build demo test test-unit test-root test-vm lint fmt vet race fuzz bench cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -48,6 +48,9 @@ test-unit: ## the tests that need neither root nor network
 
 test-root: root tools build ## all tests, on real containers too; needs root
 	$(GO) test -count=1 -p 1 -timeout 25m ./...
+
+test-vm: root setup-vm payload ## tests in an emulated machine with cgroup v2; SUITES="./runtime/cgroup=. ..."
+	$(GO) run ./hack/vm $(SUITES)
 
 lint: $(TOOLS)/golangci-lint ## the linters of .golangci.yml
 	$(TOOLS)/golangci-lint run ./... ./testdata/images/...
@@ -98,6 +101,9 @@ setup-run:
 
 setup-test:
 	@hack/setup.sh test
+
+setup-vm:
+	@hack/setup.sh vm
 
 # Tools have modules of their own, so that their dependencies are not the program's.
 $(TOOLS)/golangci-lint: hack/tools/go.mod hack/tools/go.sum

@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# Usage: hack/setup.sh run|test
+# Usage: hack/setup.sh run|test|vm
 #
-# Looks for what this machine lacks to run pods (run) or to run the tests as well (test).
+# Looks for what this machine lacks to run pods (run), to run the tests as well (test) or to
+# run them in an emulated machine too (vm).
 # On Debian it installs that and says so; elsewhere it names it and stops. Programs that
 # only the tests need and whose packages would start a service or replace another one
-# (containerd, docker-registry) are unpacked below .cache/debian and not installed.
+# (containerd, docker-registry, etcd) are unpacked below .cache/debian and not installed,
+# the emulator and a kernel for it below .cache/vm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mode=${1:?usage: hack/setup.sh run|test}
+mode=${1:?usage: hack/setup.sh run|test|vm}
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 unpacked=$PWD/.cache/debian
+emulated=$PWD/.cache/vm
 missing=()  # packages to install
 unpack=()   # packages to unpack
 updated=""
@@ -75,12 +78,41 @@ unpack_one() {
 	say "unpacked $package into .cache/debian"
 }
 
+# The emulator with the libraries that this machine lacks, and the parts of Debian's kernel
+# that the tests need: together the machine of hack/vm.
+unpack_vm() {
+	local tmp=.cache/vm.new kernel deb
+	rm -rf "$tmp"
+	mkdir -p "$tmp/debs/partial"
+	say "fetching an emulator and a kernel for it"
+	update
+	apt -y --no-install-recommends --download-only -o Dir::Cache::archives="$PWD/$tmp/debs" install qemu-system-x86 \
+		>.cache/apt.log 2>&1 || {
+		cat .cache/apt.log >&2
+		die "cannot fetch qemu-system-x86"
+	}
+	kernel=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image-/ { print $2; exit }')
+	(cd "$tmp" && apt download "$kernel" >/dev/null 2>&1) || die "cannot fetch ${kernel:-linux-image-amd64}"
+	for deb in "$tmp"/debs/*.deb; do
+		case ${deb##*/} in
+		# The machine's own C library goes with its own loader.
+		libc6_* | libc-bin_*) ;;
+		*.deb) [ ! -e "$deb" ] || dpkg-deb -x "$deb" "$tmp" ;;
+		esac
+	done
+	dpkg-deb --fsys-tarfile "$tmp"/linux-image-*.deb | tar -x -C "$tmp" --wildcards './boot/vmlinuz-*' \
+		'./lib/modules/*/kernel/'{net,fs,lib,crypto,arch}'/*' './lib/modules/*/kernel/drivers/'{virtio,net}'/*.ko'
+	rm -rf "$tmp"/debs "$tmp"/*.deb "$emulated"
+	mv "$tmp" "$emulated"
+	say "unpacked qemu-system-x86 and $kernel into .cache/vm"
+}
+
 has go || die "Go is missing: install the version that go.mod names"
 has git || missing+=(git)
 need runc runc
 need iptables iptables
 has_cni || missing+=(containernetworking-plugins)
-if [ "$mode" = test ]; then
+if [ "$mode" != run ]; then
 	need gcc gcc
 	# Without the headers cgo, and with it the race detector, does not work.
 	[ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
@@ -93,9 +125,12 @@ if [ "$mode" = test ]; then
 	done
 	[ -n "$old_containerd" ] || unpack+=(containerd)
 	has docker-registry || [ -x "$unpacked/usr/bin/docker-registry" ] || unpack+=(docker-registry)
+	[ -x "$unpacked/usr/bin/etcd" ] || unpack+=(etcd-server)
 fi
+vm=""
+[ "$mode" != vm ] || ls "$emulated"/boot/vmlinuz-* >/dev/null 2>&1 || vm=missing
 
-[ "${#missing[@]}${#unpack[@]}" = 00 ] && exit 0
+[ "${#missing[@]}${#unpack[@]}$vm" = 00 ] && exit 0
 mkdir -p .cache
 if [ -z "$(debian)" ]; then
 	die "this machine lacks: ${missing[*]} ${unpack[*]} (names of Debian packages); install them and try again"
@@ -103,3 +138,4 @@ fi
 [ "${#missing[@]}" = 0 ] || [ "$(id -u)" = 0 ] || die "this machine lacks: ${missing[*]}; run as root to have them installed"
 [ "${#missing[@]}" = 0 ] || install_missing
 for p in "${unpack[@]}"; do unpack_one "$p"; done
+[ -z "$vm" ] || unpack_vm

@@ -22,6 +22,9 @@ const limit = 2 * time.Minute
 
 // program builds the program once, from the source as it is.
 var program = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv(testimages.Compiled); dir != "" {
+		return filepath.Join(dir, testimages.Main), nil
+	}
 	root, err := testimages.Root()
 	if err != nil {
 		return "", err

@@ -116,7 +116,7 @@ func (b *box) processes(t *testing.T) []string {
 		}
 		cmd := strings.ReplaceAll(strings.TrimRight(string(line), "\x00"), "\x00", " ")
 		shim := strings.Contains(cmd, b.dir) && strings.Contains(cmd, "shim")
-		if shim || strings.HasPrefix(cmd, "/bin/box") && strings.Contains(string(mounts), b.dir) {
+		if shim || isContainer(cmd) && strings.Contains(string(mounts), b.dir) {
 			found = append(found, pid+" "+cmd)
 		}
 	}
@@ -126,7 +126,15 @@ func (b *box) processes(t *testing.T) []string {
 // containers lists the processes of the box's containers.
 func (b *box) containers(t *testing.T) []string {
 	t.Helper()
-	return slices.DeleteFunc(b.processes(t), func(p string) bool { return !strings.Contains(p, " /bin/box") })
+	return slices.DeleteFunc(b.processes(t), func(p string) bool {
+		_, command, _ := strings.Cut(p, " ")
+		return !isContainer(command)
+	})
+}
+
+// isContainer says whether a command is one of those that the tests' containers run.
+func isContainer(command string) bool {
+	return strings.HasPrefix(command, "/bin/box") || strings.HasPrefix(command, "etcd ")
 }
 
 // cgroups lists the directories of pods below every hierarchy.

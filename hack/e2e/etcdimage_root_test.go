@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"debug/elf"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/hack/testimages"
+)
+
+// etcdArchive is an image of Debian's etcd, which hack/setup.sh unpacked.
+var etcdArchive = sync.OnceValues(func() ([]byte, error) {
+	root, err := testimages.Root()
+	if err != nil {
+		return nil, err
+	}
+	program := filepath.Join(root, ".cache", "debian", "usr", "bin", "etcd")
+	body, err := os.ReadFile(program)
+	if err != nil {
+		return nil, fmt.Errorf("finding etcd (make tools unpacks it): %w", err)
+	}
+	libraries, err := libraries(program)
+	if err != nil {
+		return nil, fmt.Errorf("finding the libraries of etcd: %w", err)
+	}
+	var b bytes.Buffer
+	err = ociimage.Build(&b, ociimage.Image{
+		Ref:         "localhost/etcd:3",
+		Files:       append(libraries, ociimage.File{Path: "/usr/local/bin/etcd", Mode: 0o755, Body: body}),
+		Config:      v1.ImageConfig{Env: []string{"PATH=/usr/local/bin"}, Cmd: []string{"/usr/local/bin/etcd"}},
+		Compression: ociimage.None,
+	})
+	return b.Bytes(), err
+})
+
+// libraries are the loader and the libraries of this machine that a program asks for.
+func libraries(program string) ([]ociimage.File, error) {
+	f, err := elf.Open(program)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	names, err := f.ImportedLibraries()
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	if interp := f.Section(".interp"); interp != nil {
+		path, err := interp.Data()
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, string(bytes.TrimRight(path, "\x00")))
+	}
+	for _, name := range names {
+		found, err := filepath.Glob("/lib/*-linux-gnu/" + name)
+		if err != nil || len(found) == 0 {
+			return nil, errors.Join(err, fmt.Errorf("no %s", name))
+		}
+		paths = append(paths, found[0])
+	}
+	files := make([]ociimage.File, 0, len(paths))
+	for _, path := range paths {
+		body, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, ociimage.File{Path: path, Mode: 0o755, Body: body})
+	}
+	return files, nil
+}
+
+// pki writes ca.crt, server.crt and server.key into the directory and returns what a client
+// needs.
+func pki(t *testing.T, dir string) *tls.Config {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One certificate for all: authority, server, peer and client.
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "etcd"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	secret := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})
+	for name, body := range map[string][]byte{"ca.crt": certificate, "server.crt": certificate, "server.key": secret} {
+		if err := os.WriteFile(filepath.Join(dir, name), body, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pair, err := tls.X509KeyPair(certificate, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(certificate)
+	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+}

@@ -1,0 +1,205 @@
+// Command init is the first process of the machine of hack/vm. It sees the files of the
+// machine outside, read-only below a layer of memory, with the same paths. It runs the test
+// programs of its job with a cgroup v2 hierarchy and switches the machine off.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/hack/vm/job"
+)
+
+// output is the terminal that the tests write to; the kernel has another.
+const output = "/dev/ttyS1"
+
+func main() {
+	if len(os.Args) > 1 {
+		os.Exit(run(os.Args[1]))
+	}
+	code := 1
+	// Where Debian has what the tests call.
+	_ = os.Setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	if err := boot(&code); err != nil {
+		fmt.Println("vm:", err)
+	}
+	fmt.Println(job.Exit + strconv.Itoa(code))
+	unix.Sync()
+	// The last line is on its way through the terminal.
+	time.Sleep(200 * time.Millisecond)
+	fmt.Println("vm:", unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF))
+}
+
+// boot sets the machine up and runs the job in a process of its own, for the first process
+// has to reap everybody's children.
+func boot(code *int) error {
+	if err := errors.Join(mount("proc", "/proc", ""), mount("sysfs", "/sys", ""), mount("devtmpfs", "/dev", "")); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(job.Path)
+	if err != nil {
+		return fmt.Errorf("reading the job: %w", err)
+	}
+	if err := loadModules(); err != nil {
+		return err
+	}
+	if err := enterOutside(); err != nil {
+		return err
+	}
+	if err := terminal(); err != nil {
+		return err
+	}
+	if err := network(); err != nil {
+		return err
+	}
+	*code, err = runAndReap(string(text))
+	return err
+}
+
+func mount(kind, path, data string) error {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(kind, path, kind, 0, data); err != nil && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("mounting %s on %q: %w", kind, path, err)
+	}
+	return nil
+}
+
+func loadModules() error {
+	files, err := os.ReadDir(job.Modules)
+	if err != nil {
+		return fmt.Errorf("loading modules: %w", err)
+	}
+	for _, f := range files {
+		body, err := os.ReadFile(filepath.Join(job.Modules, f.Name()))
+		if err != nil {
+			return fmt.Errorf("loading modules: %w", err)
+		}
+		if err := unix.InitModule(body, ""); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("loading module %s: %w", f.Name(), err)
+		}
+	}
+	return nil
+}
+
+// enterOutside makes the files of the machine outside, with a layer of memory above, the
+// root. The programs of containers are not started from there: what is below /run is
+// memory.
+func enterOutside() error {
+	const lower, upper, root = "/outside", "/memory", "/root"
+	for _, dir := range []string{lower, upper, root} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount(job.Tag, lower, "9p", unix.MS_RDONLY, "trans=virtio,version=9p2000.L,cache=loose,msize=512000"); err != nil {
+		return fmt.Errorf("mounting the files of the machine outside: %w", err)
+	}
+	if err := mount("tmpfs", upper, "size=90%"); err != nil {
+		return err
+	}
+	if err := errors.Join(os.Mkdir(upper+"/files", 0o755), os.Mkdir(upper+"/work", 0o755)); err != nil {
+		return err
+	}
+	if err := unix.Mount("overlay", root, "overlay", 0, "lowerdir="+lower+",upperdir="+upper+"/files,workdir="+upper+"/work"); err != nil {
+		return fmt.Errorf("mounting a layer of memory above them: %w", err)
+	}
+	// As switch_root does, for the first file system cannot be pivoted away.
+	if err := unix.Chdir(root); err != nil {
+		return err
+	}
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("moving the root: %w", err)
+	}
+	if err := errors.Join(unix.Chroot("."), unix.Chdir("/")); err != nil {
+		return fmt.Errorf("entering the root: %w", err)
+	}
+	return errors.Join(mount("proc", "/proc", ""), mount("sysfs", "/sys", ""), mount("devtmpfs", "/dev", ""),
+		mount("devpts", "/dev/pts", "ptmxmode=0666"), mount("tmpfs", "/dev/shm", ""), mount("tmpfs", "/run", "mode=0755,size=90%"),
+		mount("cgroup2", "/sys/fs/cgroup", ""), os.MkdirAll(job.TempDir, 0o777))
+}
+
+// terminal makes the output's terminal the standard output.
+func terminal() error {
+	tty, err := os.OpenFile(output, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("opening the terminal: %w", err)
+	}
+	for fd := range 3 {
+		if err := unix.Dup3(int(tty.Fd()), fd, 0); err != nil {
+			return fmt.Errorf("opening the terminal: %w", err)
+		}
+	}
+	return nil
+}
+
+// network gives the machine what every machine has: a loopback and an address.
+func network() error {
+	for _, args := range [][]string{
+		{"link", "set", "lo", "up"},
+		{"link", "add", "eth0", "type", "dummy"},
+		{"address", "add", "192.0.2.2/24", "dev", "eth0"},
+		{"link", "set", "eth0", "up"},
+		{"route", "add", "default", "via", "192.0.2.1"},
+	} {
+		cmd := exec.CommandContext(context.Background(), "ip", args...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %v: %w: %s", args, err, out)
+		}
+	}
+	return unix.Sethostname([]byte("vm"))
+}
+
+// runAndReap runs the job in a second process and reaps all that end until it does.
+func runAndReap(text string) (int, error) {
+	p, err := os.StartProcess("/proc/self/exe", []string{"vm-tests", text}, &os.ProcAttr{
+		Env: []string{}, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+	})
+	if err != nil {
+		return 1, fmt.Errorf("starting the tests: %w", err)
+	}
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 1, fmt.Errorf("waiting for the tests: %w", err)
+		case pid == p.Pid:
+			return status.ExitStatus(), nil
+		}
+	}
+}
+
+// run runs the steps of the job and returns the exit code: 0 when all of them passed.
+func run(text string) int {
+	var j job.Job
+	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		fmt.Println("vm: reading the job:", err)
+		return 1
+	}
+	code := 0
+	for _, s := range j.Steps {
+		fmt.Println("vm: running", s.Name, s.Args)
+		start := time.Now()
+		cmd := exec.CommandContext(context.Background(), s.Program, s.Args...)
+		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.Dir, j.Env, os.Stdout, os.Stderr
+		verdict := "ok"
+		if err := cmd.Run(); err != nil {
+			verdict, code = "FAIL", 1
+			fmt.Printf("%s: %v\n", s.Name, err)
+		}
+		fmt.Printf("%s\t%s\t%.1fs\n", verdict, s.Name, time.Since(start).Seconds())
+	}
+	return code
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+)
+
+// wanted are the modules of the kernel that the machine, the engine and the network plugins
+// need; those that they depend on come with them.
+func wanted() []string {
+	return strings.Fields(`
+		virtio_pci 9p 9pnet_virtio overlay crc32c_generic
+		veth bridge br_netfilter dummy ifb sch_tbf sch_ingress cls_u32 act_mirred
+		nft_compat nft_chain_nat nf_tables xt_comment xt_addrtype xt_conntrack xt_MASQUERADE xt_nat xt_mark xt_multiport xt_tcpudp`)
+}
+
+// findModules returns the files of the wanted modules and of what they depend on, in an
+// order in which they can be loaded.
+func findModules(dir string) ([]string, error) {
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if name, ok := strings.CutSuffix(filepath.Base(path), ".ko"); ok {
+			files[moduleName(name)] = path
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var order []string
+	seen := map[string]bool{}
+	var add func(name string) error
+	add = func(name string) error {
+		if name = moduleName(name); seen[name] {
+			return nil
+		}
+		seen[name] = true
+		path, ok := files[name]
+		if !ok {
+			return fmt.Errorf("no module %s in %s", name, dir)
+		}
+		needs, err := dependencies(path)
+		for _, n := range needs {
+			err = errors.Join(err, add(n))
+		}
+		order = append(order, path)
+		return err
+	}
+	for _, name := range wanted() {
+		err = errors.Join(err, add(name))
+	}
+	return order, err
+}
+
+// moduleName is a module's name as the kernel spells it.
+func moduleName(name string) string { return strings.ReplaceAll(name, "-", "_") }
+
+// dependencies reads the modules that a module needs loaded before it.
+func dependencies(path string) ([]string, error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading module %s: %w", path, err)
+	}
+	defer func() { _ = f.Close() }()
+	section := f.Section(".modinfo")
+	if section == nil {
+		return nil, fmt.Errorf("reading module %s: it has no .modinfo", path)
+	}
+	info, err := section.Data()
+	if err != nil {
+		return nil, fmt.Errorf("reading module %s: %w", path, err)
+	}
+	for field := range strings.SplitSeq(string(info), "\x00") {
+		if list, ok := strings.CutPrefix(field, "depends="); ok {
+			return strings.FieldsFunc(list, func(r rune) bool { return r == ',' }), nil
+		}
+	}
+	return nil, nil
+}
