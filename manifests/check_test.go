@@ -55,6 +55,18 @@ func TestWhatOnlyANodeKnows(t *testing.T) {
 		{"stop signal without an operating system", pod("p") + "    lifecycle: {stopSignal: SIGUSR1}\n", []string{
 			"f:8: spec.containers[0].lifecycle.stopSignal: Forbidden: may not be set for containers with empty `spec.os.name`",
 		}},
+		{"variable of a path", pod("p", "  volumes: [{name: v, emptyDir: {}}]\n") + "    env: [{name: UP, value: ../x}, {name: TOP, value: /x}, {name: NONE}, {name: SO, value: fine}, {name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]\n" +
+			"    volumeMounts:\n    - {name: v, mountPath: /a, subPathExpr: a/$(UP)}\n    - {name: v, mountPath: /b, subPathExpr: $(TOP)}\n" +
+			"    - {name: v, mountPath: /c, subPathExpr: $(NONE)}\n    - {name: v, mountPath: /d, subPathExpr: $(NO)}\n    - {name: v, mountPath: /e, subPathExpr: $(SO)/$(IP)/$$(NO)}\n", []string{
+			`f:11: spec.containers[0].volumeMounts[0].subPathExpr: comes to "a/../x", which must not contain '..'`,
+			`f:12: spec.containers[0].volumeMounts[1].subPathExpr: comes to "/x", which must be a relative path`,
+			`f:13: spec.containers[0].volumeMounts[2].subPathExpr: the variable "NONE" is empty`,
+			`f:14: spec.containers[0].volumeMounts[3].subPathExpr: the container has no variable "NO" (did you mean SO?)`,
+		}},
+		{"variable that may come from a map", pod("p", "  volumes: [{name: v, emptyDir: {}}]\n") + "    envFrom: [{configMapRef: {name: here}}]\n    volumeMounts: [{name: v, mountPath: /a, subPathExpr: $(colour)}]\n" + conf, nil},
+		{"comparison that is switched off", pod("p", "  tolerations: [{key: a, operator: Gt, value: '1'}]\n"), []string{
+			`f:5: spec.tolerations[0].operator: Unsupported value: "Gt": supported values: "Equal", "Exists", "Lt", "Gt" (Kubernetes knows it, but has it switched off by default)`,
+		}},
 		{"relative host path", pod("p", "  volumes: [{name: v, hostPath: {path: data}}]\n"), []string{
 			"f:5: spec.volumes[0].hostPath.path: is no absolute path (begin it with /)",
 		}},
@@ -109,6 +121,13 @@ func TestWarnings(t *testing.T) {
 		}},
 		{"thousandths of a byte", pod("p") + "    resources: {requests: {memory: 512m}}\n", []string{
 			`f:8: spec.containers[0].resources.requests[memory]: fractional byte value "512m" is invalid, must be an integer (m is a thousandth of a byte; Mi is a mebibyte)`,
+		}},
+		{"thousandths of a byte, once", pod("p") + "    resources: {limits: {memory: 512m}}\n", []string{
+			`f:8: spec.containers[0].resources.limits[memory]: fractional byte value "512m" is invalid, must be an integer (m is a thousandth of a byte; Mi is a mebibyte)`,
+		}},
+		{"port that is not there", pod("p") + "    ports: [{containerPort: 80, name: http}]\n    livenessProbe: {httpGet: {port: htp}}\n    readinessProbe: {tcpSocket: {port: http}}\n    lifecycle: {preStop: {httpGet: {port: halt}}}\n", []string{
+			`f:9: spec.containers[0].livenessProbe.httpGet.port: the container has no port named "htp" (did you mean http?)`,
+			`f:11: spec.containers[0].lifecycle.preStop.httpGet.port: the container has no port named "halt" (name one of its ports so, or give the number)`,
 		}},
 		{"another node", pod("p", "  nodeName: there\n") + "---\napiVersion: v1\nkind: Node\nmetadata: {name: here}\n", []string{
 			`f:5: spec.nodeName: is "there", but this node is "here": the pod will be rejected`,

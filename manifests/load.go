@@ -129,6 +129,9 @@ func (r *reader) addPod(e *entry, p *v1.Pod, prefix string, first bool) {
 	e.invalid(check.PodErrors(errs, p), prefix)
 	if first {
 		for _, w := range warnings {
+			if strings.Contains(w.Field, ".resources.requests[") && !e.doc.Has(prefix+w.Field) {
+				continue // made from the limit, of which the same was said
+			}
 			e.warn(prefix+w.Field, w.Message, check.WarningHint(w.Message))
 		}
 		e.faults = append(e.faults, check.Pod(e.doc, p, prefix)...)

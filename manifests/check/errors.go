@@ -92,7 +92,11 @@ func valueHint(err *field.Error) string {
 	for _, m := range regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(err.Detail, -1) {
 		values = append(values, m[1])
 	}
-	if near := guess.Nearest(value, values); near != "" && near != value {
+	near := guess.Nearest(value, values)
+	switch {
+	case near == value && near != "":
+		return "Kubernetes knows it, but has it switched off by default"
+	case near != "":
 		return "did you mean " + near + "?"
 	}
 	return ""

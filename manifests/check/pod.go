@@ -56,6 +56,8 @@ func (e *finder) checkContainer(path string, c *v1.Container) {
 			e.fault(fmt.Sprintf("%s.volumeMounts[%d].mountPath", path, i), "must not contain ':'", "")
 		}
 	}
+	e.checkSubPaths(path, c)
+	e.checkPorts(path, c)
 	if c.SecurityContext == nil || c.SecurityContext.Capabilities == nil {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/runonce/runonce/manifests/fault"
+	"github.com/runonce/runonce/manifests/guess"
 )
 
 // Limits bound what one file may cost. A zero field means the default.
@@ -109,6 +110,8 @@ func (r *reader) unreadable(data []byte) (fault.Fault, bool) {
 		f.Message = "an HTML or XML page, not a manifest"
 	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
 		f.Message, f.Hint = "UTF-16 text", "save it as UTF-8"
+	case !utf8.Valid(data) && bytes.IndexByte(data, 0) >= 0:
+		f.Message, f.Hint = "binary data, not a manifest", guess.Foreign(r.file)
 	case !utf8.Valid(data):
 		f.Line = 1 + bytes.Count(data[:firstInvalid(data)], []byte{'\n'})
 		f.Message, f.Hint = "not UTF-8 text", "save it as UTF-8"

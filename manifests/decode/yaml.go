@@ -94,9 +94,19 @@ func (r *reader) syntax(c chunk, err error) fault.Fault {
 			}
 		}
 	}
+	if _, name, ok := strings.Cut(message, "unknown anchor '"); ok {
+		alias := "*" + strings.TrimSuffix(name, "' referenced")
+		if at := bytes.Index(c.text, []byte(alias)); at >= 0 {
+			line = c.line + bytes.Count(c.text[:at], []byte{'\n'})
+		}
+	}
+	hint := guess.Syntax(c.text, line-c.line, message)
+	if foreign := guess.Foreign(r.file); foreign != "" {
+		hint = foreign
+	}
 	return fault.Fault{
 		File: r.file, Document: r.documents, Line: line, Severity: fault.Error,
-		Message: "not valid YAML: " + message, Hint: guess.Syntax(c.text, line-c.line, message),
+		Message: "not valid YAML: " + message, Hint: hint,
 	}
 }
 

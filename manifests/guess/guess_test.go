@@ -30,3 +30,15 @@ func TestTemplate(t *testing.T) {
 		}
 	}
 }
+
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]bool{
+		"d/README.md": true, "Makefile": true, "run.sh": true, "pod.yaml": false, "pod.yml.tmpl": false, "pod.json": false,
+		"pod": false, "<stdin>": false, "http://host/pod?...": false,
+	} {
+		if got := Foreign(in) != ""; got != want {
+			t.Errorf("%q is foreign: %t", in, got)
+		}
+	}
+}

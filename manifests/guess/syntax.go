@@ -2,6 +2,9 @@ package guess
 
 import (
 	"bytes"
+	"path"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -34,8 +37,44 @@ func Syntax(text []byte, line int, message string) string {
 	if strings.Contains(message, "cannot start any token") && bytes.Contains(text, []byte{'\t'}) {
 		return "indent with spaces, not tabs"
 	}
-	if strings.Contains(message, "mapping values are not allowed") {
-		return "quote a value that holds \": \", and check the indentation"
+	if bytes.Contains(text, []byte("\n<<<<<<< ")) || bytes.HasPrefix(text, []byte("<<<<<<< ")) {
+		return "holds the marks of a merge conflict"
+	}
+	if gluedDash.Match(text) {
+		return "an item needs a space after its dash: \"- name\""
+	}
+	for _, h := range syntaxHints {
+		if strings.Contains(message, h[0]) {
+			return h[1]
+		}
+	}
+	return ""
+}
+
+// gluedDash matches an item of a list without a space after its dash.
+var gluedDash = regexp.MustCompile(`(?m)^ *-[A-Za-z]+:( |$)`)
+
+// syntaxHints explains what the YAML parser says.
+var syntaxHints = [][2]string{
+	{"mapping values are not allowed", `quote a value that holds ": ", and check the indentation`},
+	{"unexpected end of stream", "a quote or a bracket is not closed"},
+	{"could not find expected ':'", "a key needs a colon and a space after it; look at the line above, too"},
+	{"did not find expected key", "check the indentation of this line and those around it"},
+	{"did not find expected '-' indicator", "check the indentation of this line and those around it"},
+	{"did not find expected ',' or", "a comma or a closing bracket is missing"},
+	{"unknown escape character", `write \\ for a backslash, or use single quotes`},
+}
+
+// Foreign says so when a file's name is that of something else than a manifest.
+func Foreign(file string) string {
+	base := strings.ToLower(path.Base(file))
+	ext := path.Ext(base)
+	foreign := []string{
+		".md", ".txt", ".rst", ".adoc", ".sh", ".py", ".go", ".env", ".toml", ".ini", ".conf", ".cfg", ".tf", ".tpl", ".lock", ".sum",
+		".mk", ".xml", ".html", ".csv", ".log", ".orig", ".rej", ".patch", ".diff",
+	}
+	if slices.Contains(foreign, ext) || ext == "" && slices.Contains([]string{"readme", "license", "licence", "makefile", "dockerfile", "notice", "changelog", "owners"}, base) {
+		return "every file of a directory is read: move out what is no manifest"
 	}
 	return ""
 }

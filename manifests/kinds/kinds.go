@@ -74,6 +74,9 @@ func Unknown(doc decode.Document, known map[string]string) fault.Fault {
 	}
 	slices.Sort(names)
 	hint := strings.TrimPrefix(orTemplate(doc), "; ")
+	if group, _, ok := strings.Cut(apiVersion, "/"); hint == "" && ok && strings.Contains(group, ".") && otherKinds()[group] == "" {
+		hint = "a custom resource is skipped when its CustomResourceDefinition is in the input"
+	}
 	if near := guess.Nearest(kind, names); near != "" && near != kind {
 		hint = "did you mean " + near + "?"
 	}
@@ -82,7 +85,11 @@ func Unknown(doc decode.Document, known map[string]string) fault.Fault {
 
 // NotAnObject is the fault of a document that is a list or a single value.
 func NotAnObject(doc decode.Document) fault.Fault {
-	return doc.Fault("", "not an object", "a manifest begins with apiVersion and kind"+orTemplate(doc))
+	hint := guess.Foreign(doc.File)
+	if hint == "" {
+		hint = "a manifest begins with apiVersion and kind" + orTemplate(doc)
+	}
+	return doc.Fault("", "not an object", hint)
 }
 
 // Untyped explains a document without apiVersion or kind.
@@ -109,7 +116,12 @@ func otherFormat(doc decode.Document) string {
 		return !slices.ContainsFunc(names, func(n string) bool { return doc.Root.Get(n) == nil })
 	}
 	file := strings.ToLower(path.Base(doc.File))
+	comment := func(f decode.Field) bool { return strings.HasPrefix(f.Name, "//") || strings.HasPrefix(f.Name, "/*") }
 	switch {
+	case slices.ContainsFunc(doc.Root.Fields, comment):
+		return "JSON has no comments"
+	case guess.Foreign(file) != "":
+		return guess.Foreign(file)
 	case strings.HasPrefix(file, "kustomization."), has("resources", "namePrefix"), has("configMapGenerator"), has("patches"):
 		return "this is a kustomization: run kubectl kustomize and use its output"
 	case has("services") && doc.Root.Get("services").Kind == decode.Map:

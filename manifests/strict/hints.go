@@ -56,6 +56,9 @@ func (c *checker) typeHint(n *decode.Node, want decode.Kind) string {
 	case decode.String:
 		return quoteHint(n)
 	case decode.Number, decode.Bool:
+		if strings.HasPrefix(n.Text, "$") {
+			return "looks like an unrendered template: " + shorten(n.Text)
+		}
 		if kind, _, ok := decode.Resolve(strings.TrimSpace(n.Text)); ok && kind == want && n.Kind == decode.String {
 			return "drop the quotes"
 		}
@@ -103,10 +106,26 @@ func quantityHint(n *decode.Node) string {
 	switch {
 	case strings.ContainsAny(s, " _,"):
 		return "write digits and unit without anything between them"
-	case strings.HasSuffix(lower, "b") && len(s) > 1:
-		return "leave out the B: " + s[:len(s)-1]
+	case strings.HasSuffix(lower, "b"):
+		return bytesHint(strings.TrimSuffix(lower, "b"))
 	case strings.HasSuffix(s, "KI"), strings.HasSuffix(s, "K"):
 		return "kilo is k, kibi is Ki"
 	}
 	return "units are m, k, M, G, T, P, E and Ki, Mi, Gi, Ti, Pi, Ei"
+}
+
+// bytesHint writes a number of bytes, such as the 128m of 128mb, as quantities: m alone
+// would be thousandths.
+func bytesHint(s string) string {
+	s = strings.TrimSuffix(s, "i")
+	digits := strings.TrimRight(s, "kmgtpe")
+	if digits == s {
+		return "leave out the B: " + s
+	}
+	binary := strings.ToUpper(s[len(digits):]) + "i"
+	decimal := strings.ToUpper(s[len(digits):])
+	if decimal == "K" {
+		decimal = "k"
+	}
+	return "write " + digits + binary + " or " + digits + decimal
 }
