@@ -246,3 +246,32 @@ func TestGenerateName(t *testing.T) {
 		t.Errorf("name of %d characters: %s", len(name), name)
 	}
 }
+
+// TestPodLevelResources: what a pod asks for as a whole has the API server's defaults.
+func TestPodLevelResources(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, pod, container string
+		want                 map[string]string
+	}{
+		{"limits are requests", "limits: {cpu: 1, memory: 1Gi}", "", map[string]string{"cpu": "1", "memory": "1Gi"}},
+		{"but for what containers ask for", "limits: {cpu: 1, memory: 1Gi}", "requests: {cpu: 250m}", map[string]string{"cpu": "250m", "memory": "1Gi"}},
+		{"its own requests stay", "requests: {cpu: 500m}, limits: {cpu: 1}", "requests: {cpu: 250m}", map[string]string{"cpu": "500m"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := mustRead(t, "f", pod("p", "  resources: {"+tt.pod+"}\n")+"    resources: {"+tt.container+"}\n").Pods[0]
+			got := map[string]string{}
+			for name, q := range p.Spec.Resources.Requests {
+				got[string(name)] = q.String()
+			}
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("requests (-want +got):\n%s", d)
+			}
+		})
+	}
+	_, err := Read(dir("f", pod("p", "  resources: {limits: {cpu: 1}}\n")+"    resources: {limits: {cpu: 2}}\n"))
+	if err == nil || !strings.Contains(err.Error(), "must be less than or equal to pod limits of 1") {
+		t.Errorf("a container with more than its pod: %v", err)
+	}
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/probe"
+	"github.com/runonce/runonce/runtime/spec/resources"
 )
 
 // Status returns the pod's status, computed from what the engine knows as the kubelet
@@ -87,7 +88,7 @@ type podView struct {
 
 // status computes the pod's status. It is pure.
 func (v podView) status() v1.PodStatus {
-	s := v1.PodStatus{QOSClass: v.pod.Status.QOSClass}
+	s := v1.PodStatus{QOSClass: resources.QOS(v.pod)}
 	initialized := v.initialized()
 	for i := range v.pod.Spec.InitContainers {
 		s.InitContainerStatuses = append(s.InitContainerStatuses, v.containerStatus(&v.pod.Spec.InitContainers[i], ReasonInitializing))

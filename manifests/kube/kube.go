@@ -48,6 +48,13 @@ func (Rules) Pod(p *v1.Pod) (field.ErrorList, []Warning) {
 	if err := corev1.Convert_v1_Pod_To_core_Pod(p, &in, nil); err != nil {
 		return internal(err), nil
 	}
+	// An API server does this after admission, not among the other defaults.
+	podutil.DefaultPodLevelResources(&in)
+	if in.Spec.Resources != nil {
+		if err := corev1.Convert_core_ResourceRequirements_To_v1_ResourceRequirements(in.Spec.Resources, p.Spec.Resources, nil); err != nil {
+			return internal(err), nil
+		}
+	}
 	opts := podutil.GetValidationOptionsFromPodSpecAndMeta(&in.Spec, nil, &in.ObjectMeta, nil)
 	errs := validation.ValidatePodCreate(&in, opts)
 	if len(errs) > 0 {

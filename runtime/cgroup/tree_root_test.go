@@ -45,6 +45,16 @@ func testPod(uid string, requests, limits v1.ResourceList) *v1.Pod {
 	}
 }
 
+func withPodLevel(pod *v1.Pod, requests, limits v1.ResourceList) *v1.Pod {
+	pod.Spec.Resources = &v1.ResourceRequirements{Requests: requests, Limits: limits}
+	return pod
+}
+
+func withOverhead(pod *v1.Pod, overhead v1.ResourceList) *v1.Pod {
+	pod.Spec.Overhead = overhead
+	return pod
+}
+
 func list(cpu, memory string) v1.ResourceList {
 	l := v1.ResourceList{}
 	if cpu != "" {
@@ -74,6 +84,13 @@ func TestEnsureAndRemoveOnThisMachine(t *testing.T) {
 				"memory/memory.limit_in_bytes": "67108864",
 			},
 			v2: map[string]string{"cpu/cpu.weight": "59", "cpu/cpu.max": "50000 100000", "memory/memory.max": "67108864"},
+		},
+		{
+			name: "limits of the pod as a whole, and its overhead",
+			pod:  withOverhead(withPodLevel(testPod("l", nil, nil), list("500m", "64Mi"), list("1", "128Mi")), list("250m", "64Mi")),
+			path: "/runonce-test-ensure/burstable/podl",
+			v1:   map[string]string{"cpu/cpu.shares": "768", "cpu/cpu.cfs_quota_us": "125000", "memory/memory.limit_in_bytes": "201326592"},
+			v2:   map[string]string{"cpu/cpu.max": "125000 100000", "memory/memory.max": "201326592"},
 		},
 		{
 			name: "burstable without limits",

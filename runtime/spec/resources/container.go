@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 
@@ -43,13 +44,15 @@ func ForContainer(pod *v1.Pod, c *v1.Container) Container {
 	}
 }
 
-// containerHugePages returns the container's own limits, else those of the pod.
+// containerHugePages returns the pod's limits, and for the page sizes that the container has
+// limits of its own for, those (kuberuntime.GetHugepageLimitsFromResources).
 func containerHugePages(pod *v1.Pod, c *v1.Container) map[int64]int64 {
-	own := hugePages(c.Resources.Limits)
-	if len(own) == 0 && resource.IsPodLevelResourcesSet(pod) {
-		return hugePages(pod.Spec.Resources.Limits)
+	limits := map[int64]int64{}
+	if resource.IsPodLevelResourcesSet(pod) {
+		limits = hugePages(pod.Spec.Resources.Limits)
 	}
-	return own
+	maps.Copy(limits, hugePages(c.Resources.Limits))
+	return limits
 }
 
 // PageSize returns the page size in bytes that a resource name such as hugepages-2Mi

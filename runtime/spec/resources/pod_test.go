@@ -112,9 +112,16 @@ func TestForPod(t *testing.T) {
 	}
 }
 
+// level1Gi adds a page of 1 GiB to the pod's limits.
+func level1Gi(pod *v1.Pod) *v1.Pod {
+	pod.Spec.Resources.Limits["hugepages-1Gi"] = resource.MustParse("1Gi")
+	return pod
+}
+
 func TestForContainer(t *testing.T) {
 	t.Parallel()
 	none := map[int64]int64{}
+	large := level1Gi(withPodLevel(podOf(), nil, list("", "", "8Mi")))
 	level := func() *v1.Pod { return withPodLevel(podOf(), list("1", "64Mi"), list("2", "1Gi", "8Mi")) }
 	tests := []struct {
 		name string
@@ -127,6 +134,10 @@ func TestForContainer(t *testing.T) {
 		{"limits alone", podOf(), container(nil, list("250m", "64Mi")), Container{Shares: 256, Quota: 25000, Memory: 64 << 20, HugePages: none}},
 		{"a request of zero", podOf(), container(list("0", ""), list("1", "")), Container{Shares: 2, Quota: 100000, HugePages: none}},
 		{"the pod's limits", level(), container(nil, nil), Container{Shares: 2048, Quota: 200000, Memory: 1 << 30, HugePages: map[int64]int64{2 << 20: 8 << 20}}},
+		{
+			"pages of one size its own, of the other the pod's", large, container(nil, list("", "", "2Mi")),
+			Container{Shares: 2, HugePages: map[int64]int64{2 << 20: 2 << 20, 1 << 30: 1 << 30}},
+		},
 		{"its own limits", level(), container(list("1", ""), list("1", "64Mi", "2Mi")), Container{Shares: 1024, Quota: 100000, Memory: 64 << 20, HugePages: map[int64]int64{2 << 20: 2 << 20}}},
 	}
 	for _, tt := range tests {
