@@ -2,12 +2,16 @@ package runtime
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/probe"
 )
 
@@ -114,16 +118,63 @@ func (p *Pods) watchContainer(ctx context.Context, at place, def *v1.Container, 
 		cancel()
 		return
 	}
-	t := target(def, at.box)
+	uid := string(at.pod.UID)
+	go probe.Watch(ctx, p.target(def, c, at.box), c.StartedAt, func(s probe.Status) {
+		p.probes.report(c.ID, s)
+		p.watch.notify(uid)
+	})
+}
+
+// maxAsked is how many containers are asked at once by Probe.
+const maxAsked = 32
+
+// Probe asks each running container of earlier runs that has a startup or a readiness probe,
+// once, so that List tells whether it is ready now. Containers that this process watches are
+// not asked again. It takes as long as the slowest probe may take.
+func (p *Pods) Probe(ctx context.Context) error {
+	pods, err := p.store.list()
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	turn := make(chan struct{}, maxAsked)
+	for _, pod := range pods {
+		cs, _, err := p.instances(ctx, pod)
+		if err != nil {
+			return err
+		}
+		box, err := p.o.Sandboxes.Get(ctx, pod)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // nobody can be reached there
+		}
+		if err != nil {
+			return fmt.Errorf("looking at the sandbox of pod %q: %w", pod.Name, err)
+		}
+		for _, def := range containersOf(pod) {
+			c := cs[def.Name]
+			asked := def.StartupProbe != nil || def.ReadinessProbe != nil
+			if c.State != StateRunning || !asked || !p.probes.begin(c.ID, &ask{pod: pod.UID, stop: func() {}}) {
+				continue
+			}
+			wg.Go(func() {
+				turn <- struct{}{}
+				p.probes.report(c.ID, probe.Once(ctx, p.target(def, c, box), c.StartedAt))
+				<-turn
+			})
+		}
+	}
+	return nil
+}
+
+// target is the container as its probes reach it.
+func (p *Pods) target(def *v1.Container, c Container, box network.Sandbox) probe.Target {
+	t := target(def, box)
 	t.Exec = func(ctx context.Context, command []string) (int32, []byte, error) {
 		res, err := p.o.Engine.Exec(ctx, c.ID, command)
 		return res.ExitCode, res.Output, err
 	}
-	uid := string(at.pod.UID)
-	go probe.Watch(ctx, t, c.StartedAt, func(s probe.Status) {
-		p.probes.report(c.ID, s)
-		p.watch.notify(uid)
-	})
+	return t
 }
 
 func hasProbes(c *v1.Container) bool {

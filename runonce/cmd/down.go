@@ -39,6 +39,9 @@ func (p *program) ps(c *cli.Context) error {
 		return err
 	}
 	defer s.close()
+	if err := s.pods.Probe(c.Context); err != nil {
+		return exitcode.Unusable(fmt.Errorf("probing pods: %w", err))
+	}
 	pods, err := s.pods.List(c.Context)
 	if err != nil {
 		return exitcode.Unusable(fmt.Errorf("listing pods: %w", err))

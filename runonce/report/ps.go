@@ -34,6 +34,7 @@ type PodContainer struct {
 	Name     string `json:"name"`
 	Init     bool   `json:"init"`
 	State    string `json:"state"`    // Waiting, Running or Terminated
+	Ready    bool   `json:"ready"`    // asked just now, if it has a readiness probe
 	Reason   string `json:"reason"`   // why it waits, or how it ended
 	ExitCode *int32 `json:"exitCode"` // of the current or last end; null when it never ended
 	Restarts int    `json:"restarts"`
@@ -62,7 +63,7 @@ func NewPods(pods []*v1.Pod) Pods {
 }
 
 func containerOf(cs v1.ContainerStatus, init bool) PodContainer {
-	c := PodContainer{Name: cs.Name, Init: init, State: "Waiting", Restarts: int(cs.RestartCount)}
+	c := PodContainer{Name: cs.Name, Init: init, State: "Waiting", Ready: cs.Ready, Restarts: int(cs.RestartCount)}
 	end := cs.LastTerminationState.Terminated
 	switch {
 	case cs.State.Running != nil:

@@ -66,6 +66,8 @@ type Objects interface {
 // Pods is the runtime.
 type Pods interface {
 	runonce.Runtime
+	// Probe asks the running containers once, so that List tells which are ready now.
+	Probe(ctx context.Context) error
 	// Cleanup removes what pods that are gone have left behind.
 	Cleanup(ctx context.Context) error
 }

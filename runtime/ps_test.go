@@ -1,0 +1,69 @@
+package runtime_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+)
+
+// A process that watches nothing asks once and tells which containers are ready now; without
+// asking it would not know.
+func TestProbeOfEarlierRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		pod := testPod(v1.RestartPolicyAlways, "sleep", "sleep", "sleep", "sleep", "sleep")
+		cs := pod.Spec.Containers
+		cs[0].ReadinessProbe = execProbe("exit", "0")
+		cs[1].ReadinessProbe = execProbe("exit", "1", "not", "yet")
+		cs[2].StartupProbe, cs[2].ReadinessProbe = execProbe("exit", "1", "still", "starting"), execProbe("exit", "0")
+		cs[3].ReadinessProbe = execProbe("exit", "0")
+		cs[3].ReadinessProbe.InitialDelaySeconds = 3600
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := n.pods(ctx, t).Sync(ctx, pod); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		later := n.pods(t.Context(), t)
+		wantReady := func(started, ready []bool, message string) {
+			t.Helper()
+			pods, err := later.List(t.Context())
+			if err != nil || len(pods) != 1 {
+				t.Fatalf("%d pods, %v", len(pods), err)
+			}
+			var s, r []bool
+			for _, c := range pods[0].Status.ContainerStatuses {
+				s, r = append(s, *c.Started), append(r, c.Ready)
+			}
+			if diff := cmp.Diff([][]bool{started, ready}, [][]bool{s, r}); diff != "" {
+				t.Error(diff)
+			}
+			for _, c := range pods[0].Status.Conditions {
+				if c.Type == v1.ContainersReady && c.Message != message {
+					t.Errorf("message %q, want %q", c.Message, message)
+				}
+			}
+		}
+		wantReady([]bool{true, true, false, true, true}, []bool{false, false, false, false, true},
+			"containers with unready status: [c0 c1 c2 c3]")
+		if err := later.Probe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantReady([]bool{true, true, false, true, true}, []bool{true, false, false, false, true},
+			`containers with unready status: [c1 c2 c3]; container "c1": readiness probe: not yet; container "c2": startup probe: still starting`)
+		time.Sleep(2 * time.Hour)
+		last := n.pods(t.Context(), t)
+		if err := last.Probe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		later = last
+		wantReady([]bool{true, true, false, true, true}, []bool{true, false, false, true, true},
+			`containers with unready status: [c1 c2]; container "c1": readiness probe: not yet; container "c2": startup probe: still starting`)
+		if err := last.Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
