@@ -1,6 +1,7 @@
 package runonce
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,6 +30,8 @@ type Options struct {
 	Logs Logs
 	// Phases holds the steps that the runtime reports; nil leaves them out.
 	Phases *Phases
+	// Annotations, when set, returns what the runtime notes on a pod, for the results.
+	Annotations func(ctx context.Context, pod *v1.Pod) map[string]string
 	// Cleared, when set, is called once all that has to go has gone, before the first pod
 	// is started.
 	Cleared func()

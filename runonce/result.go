@@ -32,6 +32,9 @@ func (r *run) finish(ctx, work context.Context) {
 			p.stopRetries()
 			p.fill(cause)
 			p.containers(ctx)
+			if note := r.o.Annotations; note != nil && (p.begun || p.kept) {
+				p.res.Annotations = note(context.WithoutCancel(ctx), p.pod)
+			}
 		})
 	}
 	wg.Wait()

@@ -61,6 +61,8 @@ type Result struct {
 	Phases     []Phase
 	Containers []Container
 	Status     v1.PodStatus
+	// Annotations are what the runtime has noted on the pod.
+	Annotations map[string]string
 	// By is the pod that preempted this one.
 	By *v1.Pod
 	// RemoveError says why the pod could not be removed although that was asked for.

@@ -47,6 +47,10 @@ type Host struct {
 	// ResolvConf and HostsFile are paths of the host's files.
 	ResolvConf string
 	HostsFile  string
+	// ClusterDNS are the addresses of a cluster's DNS, none where there is none, and
+	// ClusterDomain its domain.
+	ClusterDNS    []string
+	ClusterDomain string
 	// SeccompDir holds the profiles of type Localhost.
 	SeccompDir string
 }
@@ -75,6 +79,8 @@ type podState struct {
 	crashes map[string]crash
 	kept    v1.PodStatus // of the pod's record
 	timed   bool         // the deadline will wake the waiters
+	// annotations outlive the sandbox that they tell of.
+	annotations map[string]string
 }
 
 // waiting is why a container does not run.
@@ -149,6 +155,19 @@ func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
 		}
 	}
 	return pods, nil
+}
+
+// Annotations returns what a cluster would have put on the pod while it ran: its network
+// status, where it has joined several networks. A pod without a sandbox has none,
+// unless this process has seen it.
+func (p *Pods) Annotations(ctx context.Context, pod *v1.Pod) map[string]string {
+	if box, err := p.o.Sandboxes.Get(ctx, pod); err == nil {
+		return box.Annotations()
+	}
+	st := p.of(pod.UID)
+	st.memo.Lock()
+	defer st.memo.Unlock()
+	return st.annotations
 }
 
 // Changes returns a channel that gets a value when a container of the pod starts, exits

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runonce/runonce/runtime/spec"
+	"github.com/runonce/runonce/runtime/spec/etc"
 )
 
 // step is one part of a pod's ground. undo is called when a later step fails; it may be
@@ -69,6 +70,9 @@ func (p *Pods) prepare(ctx context.Context, at place) (place, error) {
 	if err := p.run(ctx, at, steps); err != nil {
 		return at, err
 	}
+	at.st.memo.Lock()
+	at.st.annotations = at.box.Annotations()
+	at.st.memo.Unlock()
 	at.st.prepared = true
 	return at, nil
 }
@@ -133,12 +137,15 @@ func (p *Pods) writeFiles(pod *v1.Pod, box spec.Sandbox) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("reading the host's resolv.conf: %w", err)
 	}
-	dns, err := spec.ResolvConf(pod, resolv)
+	dns, warnings, err := etc.ResolvConf(pod, etc.DNS{Host: resolv, Servers: p.o.Host.ClusterDNS, Domain: p.o.Host.ClusterDomain})
 	if err != nil {
 		return err
 	}
+	for _, w := range warnings {
+		p.o.Log.Warn(w, "pod", pod.Namespace+"/"+pod.Name)
+	}
 	files := map[string][]byte{
-		hostsFile:    spec.HostsFile(pod, box, host),
+		hostsFile:    etc.HostsFile(pod, etc.Names{Hostname: box.Hostname, Domain: box.Domain, IPs: box.IPs}, host),
 		resolvFile:   dns,
 		hostnameFile: []byte(box.Hostname + "\n"),
 	}

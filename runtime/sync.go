@@ -188,7 +188,8 @@ type place struct {
 // sandbox is what the containers share.
 func (at place) sandbox() spec.Sandbox {
 	return spec.Sandbox{
-		NetNS: at.box.NetNS, IPCNS: at.box.IPCNS, UTSNS: at.box.UTSNS, PIDNS: at.pidNS, Hostname: at.box.Hostname, IPs: at.box.IPs,
+		NetNS: at.box.NetNS, IPCNS: at.box.IPCNS, UTSNS: at.box.UTSNS, PIDNS: at.pidNS, Hostname: at.box.Hostname, Domain: at.box.Domain,
+		IPs: at.box.IPs,
 	}
 }
 

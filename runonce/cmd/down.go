@@ -14,6 +14,7 @@ import (
 
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runonce/cmd/network"
 	"github.com/runonce/runonce/runonce/exitcode"
 	"github.com/runonce/runonce/runonce/report"
 )
@@ -66,7 +67,7 @@ func (p *program) downCommand() *cli.Command {
 		ArgsUsage: "PATH... | --all", Before: p.before, Action: p.down,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "every pod of earlier runs, and what pods that are gone have left behind"},
-		}, inputFlags(), engineFlags()),
+		}, inputFlags(), network.PluginFlags(), engineFlags()),
 	}
 }
 

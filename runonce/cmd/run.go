@@ -17,6 +17,7 @@ import (
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/cmd/logdir"
+	"github.com/runonce/runonce/runonce/cmd/network"
 	"github.com/runonce/runonce/runonce/cmd/node"
 	"github.com/runonce/runonce/runonce/cmd/runs"
 	"github.com/runonce/runonce/runonce/exitcode"
@@ -48,7 +49,7 @@ func (p *program) runCommand() *cli.Command {
 		Name: "run", Usage: "run the pods of manifests, and wait until they are at their goal",
 		ArgsUsage: "PATH...", Before: p.before, Action: p.run,
 		Description: "PATH is a directory, a file, or - for standard input.",
-		Flags:       slices.Concat(flags, node.Flags(), planFlags(), inputFlags(), engineFlags()),
+		Flags:       slices.Concat(flags, node.Flags(), network.Flags(), planFlags(), inputFlags(), engineFlags()),
 	}
 }
 
@@ -82,7 +83,7 @@ func (p *program) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Phases, o.Logs = s.phases, logdir.Dir(c.String("log-dir"))
+	o.Phases, o.Logs, o.Annotations = s.phases, logdir.Dir(c.String("log-dir")), s.pods.Annotations
 	o.Cleared = func() { s.note(s.run.Leave()) }
 	results := runonce.Run(c.Context, s.pods, plan, o)
 	results = append(results, invalid(set)...)
@@ -204,6 +205,10 @@ func (p *program) open(c *cli.Context, set *manifests.Set) (*session, error) {
 
 // connect opens the engine and the runtime on it, with the images of --images-dir.
 func (p *program) connect(c *cli.Context, o backend.PodsOptions) (*session, error) {
+	var err error
+	if o.Network, err = network.Options(c); err != nil {
+		return nil, err
+	}
 	b, err := p.engine(c)
 	if err != nil {
 		return nil, err

@@ -46,6 +46,9 @@ type Result struct {
 	PodIPs         []string        `json:"podIPs"`
 	Phases         []Phase         `json:"phases"`
 	Containers     []Container     `json:"containers"`
+	// Annotations are those that a cluster would have put on the pod while it ran: its
+	// network status, where it has joined several networks.
+	Annotations map[string]string `json:"annotations,omitempty"`
 	// PreemptedBy is the "namespace/name" of the pod that took this one's place.
 	PreemptedBy string `json:"preemptedBy,omitempty"`
 	// RemoveError says why the pod could not be removed although that was asked for.
@@ -91,6 +94,7 @@ func resultOf(in *runonce.Result) Result {
 		Attempts: in.Attempts, Restarts: in.Restarts, ElapsedSeconds: seconds(in.Elapsed),
 		PodIPs: []string{}, Phases: []Phase{}, Containers: []Container{},
 		PreemptedBy: fullName(in.By), RemoveError: in.RemoveError, Status: in.Status,
+		Annotations: in.Annotations,
 	}
 	if in.Pod != nil {
 		out.Namespace, out.Name, out.UID = in.Pod.Namespace, in.Pod.Name, string(in.Pod.UID)

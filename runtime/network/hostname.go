@@ -43,19 +43,19 @@ func Hostname(pod *v1.Pod, clusterDomain string) (host, domain string, err error
 }
 
 // kernelHostname returns the name that uname(2) gives inside the pod: the short one, or
-// the full one with setHostnameAsFQDN.
-func kernelHostname(pod *v1.Pod, clusterDomain string) (string, error) {
+// the full one with setHostnameAsFQDN; and the pod's domain.
+func kernelHostname(pod *v1.Pod, clusterDomain string) (name, domain string, err error) {
 	host, domain, err := Hostname(pod, clusterDomain)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if asFQDN := pod.Spec.SetHostnameAsFQDN; asFQDN == nil || !*asFQDN || domain == "" {
-		return host, nil
+		return host, domain, nil
 	}
 	fqdn := host + "." + domain
 	if len(fqdn) > maxKernelHostname {
-		return "", fault.Permanentf("spec.setHostnameAsFQDN: %q is too long: %d characters is the max, it has %d",
+		return "", "", fault.Permanentf("spec.setHostnameAsFQDN: %q is too long: %d characters is the max, it has %d",
 			fqdn, maxKernelHostname, len(fqdn))
 	}
-	return fqdn, nil
+	return fqdn, domain, nil
 }

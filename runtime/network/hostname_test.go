@@ -48,8 +48,8 @@ func TestHostname(t *testing.T) {
 			if host != tt.host || domain != tt.domain || (err != nil) != tt.hostErr {
 				t.Errorf("Hostname = %q, %q, %v", host, domain, err)
 			}
-			uts, err := kernelHostname(pod, "cluster.local")
-			if uts != tt.uts || (err != nil) != tt.kernelErr {
+			uts, domain, err := kernelHostname(pod, "cluster.local")
+			if uts != tt.uts || err == nil && domain != tt.domain || (err != nil) != tt.kernelErr {
 				t.Errorf("kernelHostname = %q, %v", uts, err)
 			}
 			if err != nil && !fault.IsPermanent(err) {

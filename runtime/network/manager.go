@@ -175,7 +175,7 @@ func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock podLock) (Sandbo
 	if err != nil {
 		return Sandbox{}, podError(pod, "reading its spec", err)
 	}
-	hostname, err := m.hostname(pod)
+	hostname, domain, err := m.hostname(pod)
 	if err != nil {
 		return Sandbox{}, podError(pod, "naming it", err)
 	}
@@ -191,7 +191,7 @@ func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock podLock) (Sandbo
 	if err != nil {
 		return Sandbox{}, podError(pod, "making its namespaces", err)
 	}
-	sb.IPs = m.o.HostIPs
+	sb.IPs, sb.Domain = m.o.HostIPs, domain
 	if a != nil {
 		if sb.Networks, err = m.attach(ctx, a, lock); err != nil {
 			return Sandbox{}, podError(pod, "attaching it", err)
@@ -216,17 +216,16 @@ func (m *Manager) warnHostNetwork(pod *v1.Pod) {
 	}
 }
 
-// hostname returns the name inside the pod. A pod on the host's network has the host's,
-// as under the kubelet's runtimes.
-func (m *Manager) hostname(pod *v1.Pod) (string, error) {
+// hostname returns the name inside the pod and the pod's domain. A pod on the host's
+// network has the host's, as under the kubelet's runtimes.
+func (m *Manager) hostname(pod *v1.Pod) (name, domain string, err error) {
 	if !pod.Spec.HostNetwork {
 		return kernelHostname(pod, m.o.ClusterDomain)
 	}
-	name, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("reading the host's name: %w", err)
+	if name, err = os.Hostname(); err != nil {
+		return "", "", fmt.Errorf("reading the host's name: %w", err)
 	}
-	return name, nil
+	return name, "", nil
 }
 
 // pinAll makes the namespaces that the pod does not share with the host.

@@ -35,7 +35,7 @@ type Sandbox struct {
 	PIDNS string
 	// Hostname is the name that the containers see.
 	Hostname string
-	// Domain is that of a pod with a subdomain, empty for the usual one.
+	// Domain is that of a pod with a subdomain.
 	Domain string
 	// IPs are the pod's addresses, the primary one first.
 	IPs []string

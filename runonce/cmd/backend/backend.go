@@ -4,6 +4,7 @@ package backend
 import (
 	"context"
 	"log/slog"
+	"net"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -46,6 +47,7 @@ type Backend interface {
 type PodsOptions struct {
 	Objects Objects
 	Node    *v1.Node
+	Network Network
 	// LocalImages are names that Import returned: these images are not pulled.
 	LocalImages []string
 	// Barred, when set, returns an error when another process has stopped the pod and it
@@ -53,6 +55,18 @@ type PodsOptions struct {
 	Barred func(pod *v1.Pod) error
 	// Trace is told of each step of a pod's start.
 	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
+}
+
+// Network says how pods are connected and what they resolve. What is empty has the
+// runtime's own default.
+type Network struct {
+	ConfDir  string       // of CNI
+	BinDirs  []string     // of CNI
+	PodCIDRs []*net.IPNet // of the bridge that we bring along
+	// ClusterDNS are the addresses of a cluster's DNS, none where there is none, and
+	// ClusterDomain its domain.
+	ClusterDNS    []string
+	ClusterDomain string
 }
 
 // Objects are what came with the pods, and they refer to.
@@ -68,6 +82,8 @@ type Pods interface {
 	runonce.Runtime
 	// Probe asks the running containers once, so that List tells which are ready now.
 	Probe(ctx context.Context) error
+	// Annotations returns what a cluster would have put on a pod that runs.
+	Annotations(ctx context.Context, pod *v1.Pod) map[string]string
 	// Cleanup removes what pods that are gone have left behind.
 	Cleanup(ctx context.Context) error
 }

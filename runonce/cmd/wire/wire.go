@@ -138,6 +138,7 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 	}
 	net := network.New(network.Options{
 		StateDir: filepath.Join(e.state, "network"), DataDir: filepath.Join(e.root, "network"), HostIPs: ips, Log: e.log,
+		CNIConfDir: o.Network.ConfDir, CNIBinDirs: o.Network.BinDirs, PodCIDRs: o.Network.PodCIDRs, ClusterDomain: o.Network.ClusterDomain,
 	})
 	p, err := runtime.New(ctx, runtime.Options{
 		Engine: e.engine, Images: e.engine, Sandboxes: net, Cgroups: tree, Objects: o.Objects,
@@ -145,7 +146,7 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 		Node:    node(o.Node, ips),
 		Host: runtime.Host{
 			Host: machine, CgroupV2: tree.V2, CgroupOptions: tree.Options, ResolvConf: resolvConfOf(os.ReadFile), HostsFile: hostsFile,
-			SeccompDir: filepath.Join(e.root, "seccomp"),
+			SeccompDir: filepath.Join(e.root, "seccomp"), ClusterDNS: o.Network.ClusterDNS, ClusterDomain: o.Network.ClusterDomain,
 		},
 		Root: e.root, LogDir: e.logDir, LocalImages: o.LocalImages, Log: e.log, Trace: o.Trace,
 	})

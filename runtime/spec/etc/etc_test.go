@@ -1,4 +1,4 @@
-package spec
+package etc
 
 import (
 	"fmt"
@@ -25,51 +25,39 @@ func TestHostsFile(t *testing.T) {
 	tests := []struct {
 		name string
 		spec v1.PodSpec
-		box  Sandbox
+		in   Names
 		want string
 	}{
-		{"plain", v1.PodSpec{}, Sandbox{Hostname: "web", IPs: []string{"10.0.0.5", "fd00::5"}}, managed + "10.0.0.5\tweb\nfd00::5\tweb\n"},
+		{"plain", v1.PodSpec{}, Names{Hostname: "web", IPs: []string{"10.0.0.5", "fd00::5"}}, managed + "10.0.0.5\tweb\nfd00::5\tweb\n"},
 		{
 			"with a domain",
 			v1.PodSpec{},
-			Sandbox{Hostname: "web", Domain: "sub.ns.svc.cluster.local", IPs: []string{"10.0.0.5"}},
+			Names{Hostname: "web", Domain: "sub.ns.svc.cluster.local", IPs: []string{"10.0.0.5"}},
 			managed + "10.0.0.5\tweb.sub.ns.svc.cluster.local\tweb\n",
 		},
 		{
 			"with the full name as host name",
 			v1.PodSpec{},
-			Sandbox{Hostname: "web.sub.ns", Domain: "sub.ns", IPs: []string{"10.0.0.5"}},
+			Names{Hostname: "web.sub.ns", Domain: "sub.ns", IPs: []string{"10.0.0.5"}},
 			managed + "10.0.0.5\tweb.sub.ns\tweb\n",
-		},
-		{
-			"with a subdomain",
-			v1.PodSpec{Subdomain: "sub"},
-			Sandbox{Hostname: "web", IPs: []string{"10.0.0.5"}},
-			managed + "10.0.0.5\tweb.sub.ns.svc.cluster.local\tweb\n",
-		},
-		{
-			"with a host name of its own",
-			v1.PodSpec{Subdomain: "sub", HostnameOverride: new("own.name")},
-			Sandbox{Hostname: "own.name", IPs: []string{"10.0.0.5"}},
-			managed + "10.0.0.5\town.name\n",
 		},
 		{
 			"aliases",
 			v1.PodSpec{HostAliases: aliases},
-			Sandbox{Hostname: "web"},
+			Names{Hostname: "web"},
 			managed + "\n# Entries added by HostAliases.\n1.2.3.4\ta\tb.c\n::5\td\n",
 		},
 		{
 			"host network",
 			v1.PodSpec{HostNetwork: true, HostAliases: aliases[:1]},
-			Sandbox{Hostname: "node", IPs: []string{"192.0.2.1"}},
+			Names{Hostname: "node", IPs: []string{"192.0.2.1"}},
 			"# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n\n# Entries added by HostAliases.\n1.2.3.4\ta\tb.c\n",
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := HostsFile(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: tt.spec}, tt.box, []byte("127.0.0.1 localhost\n"))
+			got := HostsFile(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: tt.spec}, tt.in, []byte("127.0.0.1 localhost\n"))
 			if diff := cmp.Diff(tt.want, string(got)); diff != "" {
 				t.Error(diff)
 			}
@@ -92,50 +80,87 @@ func TestResolvConf(t *testing.T) {
 		config *v1.PodDNSConfig
 		host   string
 		want   string
+		warns  string
 	}{
-		{"default", v1.DNSDefault, nil, host, "search example.com corp.example\nnameserver 10.0.0.1\nnameserver 10.0.0.2\noptions ndots:3 rotate\n"},
-		{"no cluster here", v1.DNSClusterFirst, nil, "nameserver 10.0.0.1", "nameserver 10.0.0.1\n"},
-		{"none", v1.DNSNone, &v1.PodDNSConfig{Nameservers: []string{"9.9.9.9"}, Searches: []string{"a", "b"}}, host, "search a b\nnameserver 9.9.9.9\n"},
+		{"default", v1.DNSDefault, nil, host, "search example.com corp.example\nnameserver 10.0.0.1\nnameserver 10.0.0.2\noptions ndots:3 rotate\n", ""},
+		{"no cluster here", v1.DNSClusterFirst, nil, "nameserver 10.0.0.1", "nameserver 10.0.0.1\n", ""},
+		{"none", v1.DNSNone, &v1.PodDNSConfig{Nameservers: []string{"9.9.9.9"}, Searches: []string{"a", "b"}}, host, "search a b\nnameserver 9.9.9.9\n", ""},
 		{
 			"appended without doubles", v1.DNSDefault, &v1.PodDNSConfig{
 				Nameservers: []string{"10.0.0.2", "9.9.9.9", "8.8.8.8"}, Searches: []string{"corp.example", "new.example"},
 				Options: []v1.PodDNSConfigOption{{Name: "ndots", Value: &value}, {Name: "edns0"}},
 			}, host,
 			"search example.com corp.example new.example\nnameserver 10.0.0.1\nnameserver 10.0.0.2\nnameserver 9.9.9.9\noptions ndots:7 rotate edns0\n",
+			"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: 10.0.0.1 10.0.0.2 9.9.9.9",
 		},
-		{"too many searches", v1.DNSNone, &v1.PodDNSConfig{Searches: many}, "", "search " + strings.Join(many[:32], " ") + "\n"},
+		{"too many searches", v1.DNSNone, &v1.PodDNSConfig{Searches: many}, "", "search " + strings.Join(many[:32], " ") + "\n", "Search Line limits were exceeded"},
 		{
 			"searches too long", v1.DNSNone, &v1.PodDNSConfig{Searches: []string{strings.Repeat("y", 254), "a" + long, "b" + long, "c" + long, "d" + long, "e" + long, "f" + long, "g" + long, "h" + long, "i"}}, "",
 			"search a" + long + " b" + long + " c" + long + " d" + long + " e" + long + " f" + long + " g" + long + " h" + long + " i\n",
+			"Search Line limits were exceeded",
 		},
-		{"an empty host", v1.DNSDefault, nil, "", ""},
+		{"an empty host", v1.DNSDefault, nil, "", "", ""},
+		{"a stub", v1.DNSDefault, nil, "nameserver 127.0.0.1\n", "nameserver 127.0.0.1\n", "cannot reach nameserver 127.0.0.1"},
+		{"no cluster, said in so many words", v1.DNSClusterFirstWithHostNet, nil, "nameserver 10.0.0.1", "nameserver 10.0.0.1\n", "falling back to Default"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := ResolvConf(&v1.Pod{Spec: v1.PodSpec{DNSPolicy: tt.policy, DNSConfig: tt.config}}, []byte(tt.host))
+			got, warnings, err := ResolvConf(&v1.Pod{Spec: v1.PodSpec{DNSPolicy: tt.policy, DNSConfig: tt.config}}, DNS{Host: []byte(tt.host)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, string(got)); diff != "" {
 				t.Error(diff)
 			}
+			if text := strings.Join(warnings, "\n"); text != "" != (tt.warns != "") || !strings.Contains(text, tt.warns) {
+				t.Errorf("warnings %q, want %q", warnings, tt.warns)
+			}
 		})
+	}
+}
+
+// With a cluster's DNS it comes first, unless the pod is on the host's network or does not
+// want it.
+func TestResolvConfOfCluster(t *testing.T) {
+	t.Parallel()
+	d := DNS{Host: []byte("search corp.example cluster.local\nnameserver 10.0.0.1\noptions rotate\n"), Servers: []string{"10.96.0.10", "fd00::a"}, Domain: "cluster.local"}
+	const host = "search corp.example cluster.local\nnameserver 10.0.0.1\noptions rotate\n"
+	const cluster = "search ns.svc.cluster.local svc.cluster.local cluster.local corp.example\nnameserver 10.96.0.10\nnameserver fd00::a\noptions ndots:5\n"
+	for _, tt := range []struct {
+		policy      v1.DNSPolicy
+		hostNetwork bool
+		want        string
+	}{
+		{"", false, cluster},
+		{v1.DNSClusterFirst, false, cluster},
+		{v1.DNSClusterFirst, true, host},
+		{v1.DNSClusterFirstWithHostNet, true, cluster},
+		{v1.DNSClusterFirstWithHostNet, false, cluster},
+		{v1.DNSDefault, false, host},
+		{v1.DNSNone, false, ""},
+	} {
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: v1.PodSpec{DNSPolicy: tt.policy, HostNetwork: tt.hostNetwork}}
+		got, warnings, err := ResolvConf(pod, d)
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("%q: %q, %v", tt.policy, warnings, err)
+		}
+		if diff := cmp.Diff(tt.want, string(got)); diff != "" {
+			t.Errorf("%q, host network %t: %s", tt.policy, tt.hostNetwork, diff)
+		}
 	}
 }
 
 func TestResolvConfFaults(t *testing.T) {
 	t.Parallel()
-	if _, err := ResolvConf(&v1.Pod{}, []byte("nameserver\n")); err == nil {
+	if _, _, err := ResolvConf(&v1.Pod{}, DNS{Host: []byte("nameserver\n")}); err == nil {
 		t.Error("a nameserver line without one is no error")
 	}
-	_, err := ResolvConf(&v1.Pod{Spec: v1.PodSpec{DNSPolicy: "Some"}}, nil)
-	wantConfigError(t, err, ReasonConfigError, `invalid dnsPolicy "Some"`)
 	lines := []string{strings.Repeat("z", 200)}
 	for i := range 20 {
 		lines = append(lines, fmt.Sprintf("%0200d", i))
 	}
-	got, err := ResolvConf(&v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSNone, DNSConfig: &v1.PodDNSConfig{Searches: lines}}}, nil)
+	got, _, err := ResolvConf(&v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSNone, DNSConfig: &v1.PodDNSConfig{Searches: lines}}}, DNS{})
 	if n := len(strings.Fields(string(got))) - 1; err != nil || n != 10 {
 		t.Errorf("%d searches in at most 2048 bytes, %v, want 10", n, err)
 	}
@@ -148,7 +173,7 @@ func FuzzResolvConf(f *testing.F) {
 		pod := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSDefault, DNSConfig: &v1.PodDNSConfig{
 			Searches: strings.Fields(search), Options: []v1.PodDNSConfigOption{{Name: option}},
 		}}}
-		got, err := ResolvConf(pod, []byte(host))
+		got, _, err := ResolvConf(pod, DNS{Host: []byte(host)})
 		if err != nil {
 			return
 		}

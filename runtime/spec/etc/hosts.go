@@ -1,4 +1,5 @@
-package spec
+// Package etc writes the files of /etc that the containers of a pod share.
+package etc
 
 import (
 	"bytes"
@@ -8,10 +9,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
+// Names are what a pod is called, and where it is.
+type Names struct {
+	Hostname string // that the containers see: the full name with setHostnameAsFQDN
+	Domain   string // of a pod with a subdomain
+	IPs      []string
+}
+
 // HostsFile returns the content of the pod's /etc/hosts (kubelet managedHostsFileContent
 // and nodeHostsFileContent): the pod's own names, or for a pod on the host network the
 // host's file, then the aliases. host is the content of the host's file.
-func HostsFile(pod *v1.Pod, box Sandbox, host []byte) []byte {
+func HostsFile(pod *v1.Pod, n Names, host []byte) []byte {
 	var b bytes.Buffer
 	if pod.Spec.HostNetwork {
 		b.WriteString("# Kubernetes-managed hosts file (host network).\n")
@@ -24,9 +32,8 @@ func HostsFile(pod *v1.Pod, box Sandbox, host []byte) []byte {
 		b.WriteString("fe00::0\tip6-mcastprefix\n")
 		b.WriteString("fe00::1\tip6-allnodes\n")
 		b.WriteString("fe00::2\tip6-allrouters\n")
-		names := hostNames(pod, box)
-		for _, ip := range box.IPs {
-			fmt.Fprintf(&b, "%s\t%s\n", ip, names)
+		for _, ip := range n.IPs {
+			fmt.Fprintf(&b, "%s\t%s\n", ip, n.line())
 		}
 	}
 	if len(pod.Spec.HostAliases) > 0 {
@@ -38,19 +45,11 @@ func HostsFile(pod *v1.Pod, box Sandbox, host []byte) []byte {
 	return b.Bytes()
 }
 
-// clusterDomain is the last part of the domain of pods with a subdomain, where the sandbox
-// names none: what clusters call theirs.
-const clusterDomain = "cluster.local"
-
-// hostNames returns the full name, when the pod has a domain, and the short one.
-func hostNames(pod *v1.Pod, box Sandbox) string {
-	domain := box.Domain
-	if domain == "" && pod.Spec.Subdomain != "" && pod.Spec.HostnameOverride == nil {
-		domain = fmt.Sprintf("%s.%s.svc.%s", pod.Spec.Subdomain, pod.Namespace, clusterDomain)
+// line gives the full name, when the pod has a domain, and the short one.
+func (n Names) line() string {
+	if n.Domain == "" {
+		return n.Hostname
 	}
-	if domain == "" {
-		return box.Hostname
-	}
-	short := strings.TrimSuffix(box.Hostname, "."+domain)
-	return short + "." + domain + "\t" + short
+	short := strings.TrimSuffix(n.Hostname, "."+n.Domain)
+	return short + "." + n.Domain + "\t" + short
 }
