@@ -194,6 +194,16 @@ func TestDecideChecks(t *testing.T) {
 			name: "claim on another node", node: "", pod: pod("p", 0, "", claim("data")), options: claimOn("data", "there"),
 			want: []Reason{{"VolumeBinding", "Predicate VolumeBinding failed: node(s) didn't match PersistentVolume's node affinity"}},
 		},
+		{
+			name: "NFS without its program", node: "", options: Options{NoNFS: true}, pod: pod("p", 0, "", nfs),
+			want: []Reason{{"MissingMountHelper", `Volume "share" is mounted by NFS, and mount.nfs is not installed: install nfs-common`}},
+		},
+		{name: "NFS", node: "", pod: pod("p", 0, "", nfs)},
+		{
+			name: "claim by NFS without its program", node: "", pod: pod("p", 0, "", claim("data")),
+			options: Options{NoNFS: true, Claims: map[types.NamespacedName]Claim{{Namespace: "default", Name: "data"}: {NFS: true}}},
+			want:    []Reason{{"MissingMountHelper", `Volume "data" is mounted by NFS, and mount.nfs is not installed: install nfs-common`}},
+		},
 		{name: "claim on this node", node: "", pod: pod("p", 0, "", claim("data")), options: claimOn("data", "here")},
 		{
 			name: "taint", node: "", change: taint(v1.TaintEffectNoSchedule), pod: pod("p", 0, ""),
@@ -389,4 +399,8 @@ func TestClaimOfOnePod(t *testing.T) {
 	if got := onePod("a-tmp").onePodClaims(ephemeral); len(got) != 1 || got[0].Name != "a-tmp" {
 		t.Errorf("the claim of an ephemeral volume: %v", got)
 	}
+}
+
+func nfs(p *v1.Pod) {
+	p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "share", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{Server: "s", Path: "/"}}})
 }

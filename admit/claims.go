@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"fmt"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,6 +15,8 @@ type Claim struct {
 	OnePod bool
 	// Nodes are those that its volume can be used on; nil for all.
 	Nodes *v1.NodeSelector
+	// NFS says that its volume is mounted by NFS.
+	NFS bool
 }
 
 // What the scheduler says of claims (pkg/scheduler/framework/plugins/volumerestrictions,
@@ -23,19 +26,43 @@ const (
 	messageAffinity = "node(s) didn't match PersistentVolume's node affinity"
 )
 
-// claimsOf returns the names of the pod's claims, those of ephemeral volumes being made of
-// pod and volume.
+// claimsOf returns the names of the pod's claims.
 func claimsOf(pod *v1.Pod) []types.NamespacedName {
 	var names []types.NamespacedName
 	for i := range pod.Spec.Volumes {
-		switch v := &pod.Spec.Volumes[i]; {
-		case v.PersistentVolumeClaim != nil:
-			names = append(names, types.NamespacedName{Namespace: pod.Namespace, Name: v.PersistentVolumeClaim.ClaimName})
-		case v.Ephemeral != nil:
-			names = append(names, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name + "-" + v.Name})
+		if name, ok := claimOf(pod, &pod.Spec.Volumes[i]); ok {
+			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// claimOf returns the name of the volume's claim, that of an ephemeral volume being made
+// of pod and volume.
+func claimOf(pod *v1.Pod, v *v1.Volume) (types.NamespacedName, bool) {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return types.NamespacedName{Namespace: pod.Namespace, Name: v.PersistentVolumeClaim.ClaimName}, true
+	case v.Ephemeral != nil:
+		return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name + "-" + v.Name}, true
+	}
+	return types.NamespacedName{}, false
+}
+
+// nfs returns a reason for each volume of the pod that this machine lacks the program for.
+func (o Options) nfs(pod *v1.Pod) []Reason {
+	if !o.NoNFS {
+		return nil
+	}
+	var reasons []Reason
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		name, claimed := claimOf(pod, v)
+		if v.NFS != nil || claimed && o.Claims[name].NFS {
+			reasons = append(reasons, Reason{"MissingMountHelper", fmt.Sprintf("Volume %q is mounted by NFS, and mount.nfs is not installed: install nfs-common", v.Name)})
+		}
+	}
+	return reasons
 }
 
 // claimTable holds the pods that use claims of one pod.

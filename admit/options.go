@@ -38,6 +38,8 @@ type Options struct {
 	// RuntimeHandlers are the names of the container runtimes that RuntimeClasses may ask
 	// for; nil for those that the node lists, or any where it lists none.
 	RuntimeHandlers []string
+	// NoNFS says that the machine has no program to mount NFS with.
+	NoNFS bool
 	// Prune stops pods of earlier runs that the input does not hold.
 	Prune bool
 	// Rerun takes pods of earlier runs that have ended for new.

@@ -52,6 +52,7 @@ func (p *planner) refusal(e *entry) []Reason {
 	if p.elsewhere(e.pod) {
 		place = append(place, Reason{"VolumeBinding", "Predicate VolumeBinding failed: " + messageAffinity})
 	}
+	late = append(late, p.o.nfs(e.pod)...)
 	if !Critical(e.pod) {
 		return slices.Concat(early, lack, place, ports, late)
 	}

@@ -49,6 +49,13 @@ type Images interface {
 	Image(ctx context.Context, ref string) (spec.Image, error)
 	// Pull fetches the image from its registry and unpacks it.
 	Pull(ctx context.Context, ref string) (spec.Image, error)
+	// Mount mounts the content of an image of the local store, which cannot be written,
+	// on the directory. It is kept under a key until Release; what is mounted under that
+	// key already stays as it is.
+	Mount(ctx context.Context, ref, key, dir string) error
+	// Release lets go of what Mount has kept, which is unmounted by then. An unknown key
+	// is no error.
+	Release(ctx context.Context, key string) error
 }
 
 // ContainerConfig is everything an Engine needs to start one container.

@@ -33,6 +33,8 @@ type Volumes interface {
 	Mounts(pod *v1.Pod, c *v1.Container, env []string) ([]specs.Mount, error)
 	// ReadFile returns a file of one of the pod's volumes, for variables that come from it.
 	ReadFile(pod *v1.Pod, volume, path string) ([]byte, error)
+	// ImageDir returns the directory for the image of an image volume.
+	ImageDir(pod *v1.Pod, v *v1.Volume) (string, error)
 	// Teardown unmounts and removes the pod's volumes. Absent ones are no error.
 	Teardown(ctx context.Context, pod *v1.Pod) error
 }

@@ -46,6 +46,9 @@ func (p *Pods) startContainer(ctx context.Context, at place, next start) error {
 	if err != nil {
 		return &ContainerError{Container: c.Name, Why: reasonOf(err, ReasonErrImagePull), Err: err}
 	}
+	if err := p.mountImages(ctx, at.pod, c); err != nil {
+		return err
+	}
 	cfg, err := p.containerConfig(at, next, img)
 	if err != nil {
 		return &ContainerError{Container: c.Name, Why: reasonOf(err, ReasonConfigError), Err: err}

@@ -34,6 +34,7 @@ func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 		each(all, func(c Container) error { return p.o.Engine.Remove(ctx, c.ID) }),
 		p.o.Sandboxes.Remove(ctx, pod),
 		p.o.Volumes.Teardown(ctx, pod),
+		p.releaseImages(ctx, pod),
 		p.o.Cgroups.Remove(pod),
 	}
 	if err := errors.Join(errs...); err != nil {

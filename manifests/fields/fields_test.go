@@ -89,8 +89,8 @@ func TestUses(t *testing.T) {
 			[]string{"spec.initContainers[0].stdin"},
 		},
 		{"refused object", v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{{
-			Name: "v", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{Server: "s"}},
-		}}}}, []string{"spec.volumes[0].nfs"}},
+			Name: "v", VolumeSource: v1.VolumeSource{FC: &v1.FCVolumeSource{FSType: "s"}},
+		}}}}, []string{"spec.volumes[0].fc"}},
 		{"meaningless", v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: v1.PodSpec{ServiceAccountName: "x"}}, []string{
 			"metadata.uid", "spec.serviceAccountName",
 		}},

@@ -24,7 +24,15 @@ func pulls(plan admit.Plan, present []backend.Image) []string {
 			continue
 		}
 		for _, c := range slices.Concat(d.Pod.Spec.InitContainers, d.Pod.Spec.Containers) {
-			if ref, ok := pulled(c, there); ok {
+			if ref, ok := pulled(c.Image, c.ImagePullPolicy, there); ok {
+				wanted[ref] = true
+			}
+		}
+		for _, v := range d.Pod.Spec.Volumes {
+			if v.Image == nil {
+				continue
+			}
+			if ref, ok := pulled(v.Image.Reference, v.Image.PullPolicy, there); ok {
 				wanted[ref] = true
 			}
 		}
@@ -32,11 +40,11 @@ func pulls(plan admit.Plan, present []backend.Image) []string {
 	return slices.Sorted(maps.Keys(wanted))
 }
 
-func pulled(c v1.Container, there map[string]bool) (string, bool) {
-	ref, err := image.Normalize(c.Image)
+func pulled(name string, policy v1.PullPolicy, there map[string]bool) (string, bool) {
+	ref, err := image.Normalize(name)
 	if err != nil {
 		return "", false
 	}
-	pull, err := image.Decide(image.Policy{Ref: c.Image, Pull: c.ImagePullPolicy, Present: there[ref]})
+	pull, err := image.Decide(image.Policy{Ref: name, Pull: policy, Present: there[ref]})
 	return ref, err == nil && pull
 }

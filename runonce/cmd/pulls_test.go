@@ -22,12 +22,16 @@ func TestPulls(t *testing.T) {
 	plan := admit.Plan{Decisions: []admit.Decision{
 		{Verdict: admit.Admitted, Pod: pod(v1.PullIfNotPresent, "here:1", "gone:1", "gone:1")},
 		{Verdict: admit.Admitted, Pod: pod(v1.PullAlways, "here:2")},
+		{Verdict: admit.Admitted, Pod: &v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{
+			{VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "here:1", PullPolicy: v1.PullIfNotPresent}}},
+			{VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "model:1", PullPolicy: v1.PullIfNotPresent}}},
+		}}}},
 		{Verdict: admit.Admitted, Pod: pod(v1.PullNever, "never:1")},
 		{Verdict: admit.Admitted, Running: true, Pod: pod(v1.PullAlways, "kept:1")},
 		{Verdict: admit.Rejected, Pod: pod(v1.PullAlways, "rejected:1")},
 	}}
 	present := []backend.Image{{Name: "docker.io/library/here:1"}, {Name: "docker.io/library/here:2"}}
-	want := []string{"docker.io/library/gone:1", "docker.io/library/here:2"}
+	want := []string{"docker.io/library/gone:1", "docker.io/library/here:2", "docker.io/library/model:1"}
 	if diff := cmp.Diff(want, pulls(plan, present)); diff != "" {
 		t.Errorf("pulls (-want +got):\n%s", diff)
 	}

@@ -2,10 +2,16 @@ package cmd_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 // written writes the text, with DIR replaced by the directory, to a file of its own.
@@ -154,3 +160,157 @@ func TestClaims(t *testing.T) {
 		}
 	})
 }
+
+const propagating = `
+apiVersion: v1
+kind: Pod
+metadata: {name: mounts}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 2
+  volumes:
+  - {name: host, hostPath: {path: DIR}}
+  - {name: work, emptyDir: {}}
+  containers:
+  - name: private
+    image: localhost/box:1
+    args: [do, await /host/seen, gone /host/outside/file, gone /work/inside/file, echo nothing, sleep]
+    volumeMounts: [{name: host, mountPath: /host}, {name: work, mountPath: /work}]
+  - name: mounter
+    image: localhost/box:1
+    securityContext: {privileged: true}
+    args: [do, mount /host/inside, write /host/inside/file from the container, mount /work/inside, write /work/inside/file from beside, sleep]
+    volumeMounts:
+    - {name: host, mountPath: /host, mountPropagation: Bidirectional}
+    - {name: work, mountPath: /work, mountPropagation: Bidirectional}
+  - name: slave
+    image: localhost/box:1
+    args: [do, await /host/outside/file, cat /host/outside/file, await /work/inside/file, cat /work/inside/file, sleep]
+    volumeMounts:
+    - {name: host, mountPath: /host, mountPropagation: HostToContainer}
+    - {name: work, mountPath: /work, mountPropagation: HostToContainer}
+`
+
+// TestMountPropagation: what is mounted on one side is seen on the other where the pod
+// asks for it, also through a volume of the pod where the machine's own mounts are
+// private, and nothing of it is left afterwards.
+func TestMountPropagation(t *testing.T) {
+	onEngines(t, func(t *testing.T, m machine) {
+		host := t.TempDir()
+		shared(t, host)
+		p := m.start(t, written(t, propagating, host))
+		waitFor(t, filepath.Join(host, "inside", "file"))
+		outside := filepath.Join(host, "outside")
+		if err := errors.Join(os.Mkdir(outside, 0o755), unix.Mount("tmpfs", outside, "tmpfs", 0, ""), os.WriteFile(filepath.Join(outside, "file"), []byte("from the host\n"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		m.says(t, "mounts", "slave", "from the host\nfrom beside")
+		if err := os.WriteFile(filepath.Join(host, "seen"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m.says(t, "mounts", "private", "nothing")
+		if code, got := p.end(t); code != 0 {
+			t.Errorf("exit code %d: %v", code, got)
+		}
+		m.once(t, "down", "--all")
+		if err := errors.Join(mount.UnmountBelow(mount.Host{}, outside), mount.UnmountBelow(mount.Host{}, filepath.Join(host, "inside"))); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// shared makes the directory a mount that shares its mount events.
+func shared(t *testing.T, dir string) {
+	t.Helper()
+	if err := errors.Join(unix.Mount("tmpfs", dir, "tmpfs", 0, ""), unix.Mount("", dir, "", unix.MS_SHARED, "")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := mount.UnmountBelow(mount.Host{}, dir); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// waitFor waits until the file is there.
+func waitFor(t *testing.T, path string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// says waits until the container has written the text.
+func (m machine) says(t *testing.T, pod, container, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		files, _ := filepath.Glob(filepath.Join(m.dir, "log", "*_"+pod+"_*", container, "*.log"))
+		if len(files) > 0 && strings.Contains(m.log(t, pod, container), want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s/%s has not said %q: %v", pod, container, want, files)
+		}
+	}
+}
+
+// TestNFS: an export is mounted by the helper of this machine, and a pod is rejected
+// before anything starts where there is none.
+func TestNFS(t *testing.T) {
+	onEngines(t, func(t *testing.T, m machine) {
+		export, bin := t.TempDir(), t.TempDir()
+		if err := os.WriteFile(filepath.Join(export, "given"), []byte("exported\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		pods := written(t, netPods, "")
+		if !mount.HasHelper("nfs") {
+			out := m.fails(t, 3, "run", pods)
+			if !strings.Contains(out, "MissingMountHelper") {
+				t.Errorf("without a helper:\n%s", out)
+			}
+		}
+		helper := "#!/bin/sh\necho \"$@\" >>" + bin + "/calls\nexec mount --bind " + export + " \"$2\"\n"
+		if err := os.WriteFile(filepath.Join(bin, "mount.nfs"), []byte(helper), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+		said := m.said(t, pods)
+		if got := said["net/main"]; got != strings.TrimSpace(strings.Repeat("exported\n", 2)) {
+			t.Errorf("it said %q", got)
+		}
+		calls, err := os.ReadFile(filepath.Join(bin, "calls"))
+		if err != nil || !strings.Contains(string(calls), "files.example:/srv ") || !strings.Contains(string(calls), "-o ro,nfsvers=4.1") {
+			t.Errorf("the helper was called with %q, %v", calls, err)
+		}
+	})
+}
+
+const netPods = `
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: pv}
+spec: {capacity: {storage: 2Gi}, accessModes: [ReadWriteMany], mountOptions: [nfsvers=4.1], nfs: {server: files.example, path: /other}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: shared}
+spec: {accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: net}
+spec:
+  restartPolicy: Never
+  volumes:
+  - {name: share, nfs: {server: files.example, path: /srv}}
+  - {name: claim, persistentVolumeClaim: {claimName: shared, readOnly: true}}
+  containers:
+  - name: main
+    image: localhost/box:1
+    args: [cat, /share/given, /claim/given]
+    volumeMounts: [{name: share, mountPath: /share}, {name: claim, mountPath: /claim}]
+`

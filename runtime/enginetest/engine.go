@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,6 +55,7 @@ type Engine struct {
 	mu         sync.Mutex
 	containers []*process
 	subs       map[chan runtime.Event]struct{}
+	mounted    map[string]string // references by key
 	pulls      []string
 	lastPID    int
 }
@@ -305,6 +307,35 @@ func (e *Engine) Pull(_ context.Context, ref string) (spec.Image, error) {
 	}
 	e.Store[ref] = img
 	return img, nil
+}
+
+// Mount notes that the image is mounted under the key.
+func (e *Engine) Mount(_ context.Context, ref, key, _ string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, ok := e.Store[ref]; !ok {
+		return fmt.Errorf("mounting image %q: %w", ref, runtime.ErrNotFound)
+	}
+	if e.mounted == nil {
+		e.mounted = map[string]string{}
+	}
+	e.mounted[key] = ref
+	return nil
+}
+
+// Release forgets what was mounted under the key.
+func (e *Engine) Release(_ context.Context, key string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.mounted, key)
+	return nil
+}
+
+// Mounted returns the images that are mounted, in order.
+func (e *Engine) Mounted() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Sorted(maps.Values(e.mounted))
 }
 
 // Pulls returns the references that were pulled, in order.

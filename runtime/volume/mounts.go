@@ -81,6 +81,9 @@ func (m *Manager) mountFor(u use, env []string) (specs.Mount, error) {
 		return specs.Mount{}, err
 	}
 	source := from.path
+	if err := m.share(u, from); err != nil {
+		return specs.Mount{}, err
+	}
 	if sub != "" {
 		if source, err = m.bindSubPath(u, source, sub); err != nil {
 			return specs.Mount{}, err
@@ -113,6 +116,7 @@ func (m *Manager) options(u use, readOnly bool) ([]string, error) {
 	default:
 		return nil, fault.Refusef("volumeMount %q of container %q: invalid mountPropagation %q", u.mount.Name, u.container.Name, *p)
 	}
+	options = append(options, u.mount.BindMountOptions...)
 	recursive, err := m.recursive(u)
 	switch {
 	case err != nil:
@@ -123,6 +127,26 @@ func (m *Manager) options(u use, readOnly bool) ([]string, error) {
 		return append(options, "ro"), nil
 	}
 	return append(options, "rw"), nil
+}
+
+// share makes an emptyDir a shared mount where mount events are to pass through it and
+// the machine's own mounts are private.
+func (m *Manager) share(u use, from source) error {
+	if p := u.mount.MountPropagation; from.EmptyDir == nil || p == nil || *p == v1.MountPropagationNone {
+		return nil
+	}
+	point, err := m.mounter().Around(from.path)
+	if err != nil || point.Shared {
+		return err
+	}
+	if mounted, err := m.mounter().Mounted(from.path); err != nil {
+		return err
+	} else if !mounted {
+		if err := m.mounter().Mount(from.path, from.path, "", unix.MS_BIND, ""); err != nil {
+			return err
+		}
+	}
+	return m.mounter().Mount("", from.path, "", unix.MS_SHARED, "")
 }
 
 // checkPropagation refuses what would not work without a word: mount events pass only
@@ -192,9 +216,9 @@ func (m *Manager) bindSubPath(u use, root, sub string) (string, error) {
 	if err := subpath.Check(sub); err != nil {
 		return "", &fault.Error{Err: err}
 	}
-	f, err := subpath.Open(root, sub)
+	f, err := openSubPath(u, root, sub)
 	if err != nil {
-		return "", &subPathError{volume: u.mount.Name, container: u.container.Name, err: err}
+		return "", err
 	}
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
@@ -209,6 +233,24 @@ func (m *Manager) bindSubPath(u use, root, sub string) (string, error) {
 		return "", fmt.Errorf("binding volumeMount %q of container %q: %w", u.mount.Name, u.container.Name, err)
 	}
 	return target, nil
+}
+
+// openSubPath opens the path in the volume at root. What is not in an image will not come
+// to be there, and is no secret of the host's.
+func openSubPath(u use, root, sub string) (*os.File, error) {
+	if u.volume.Image == nil {
+		f, err := subpath.Open(root, sub)
+		if err != nil {
+			return nil, &subPathError{volume: u.mount.Name, container: u.container.Name, err: err}
+		}
+		return f, nil
+	}
+	f, err := subpath.OpenDir(root, sub)
+	if err != nil {
+		err = fmt.Errorf("ImageVolumeMountFailed: failed to ensure image subpath %q of volume %q: %w", sub, u.mount.Name, err)
+		return nil, &fault.Error{Err: err, Why: "CreateContainerError"}
+	}
+	return f, nil
 }
 
 // bind mounts what f refers to at target. The new mount would share its events with the

@@ -90,12 +90,24 @@ func (m *Manager) setup(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 		return m.files(pod, v)
 	case s.NFS != nil:
 		return m.nfs(ctx, s)
+	case s.Image != nil:
+		return nil // mounted when a container that uses it is started
 	case s.local:
 		return m.local(pod, s)
 	case s.claim != nil:
 		return m.claimed(pod, s)
 	}
 	return fault.Refusef("unsupported volume type")
+}
+
+// ImageDir returns the directory on which the image of an image volume is to be mounted,
+// which it makes.
+func (m *Manager) ImageDir(pod *v1.Pod, v *v1.Volume) (string, error) {
+	if err := checkUID(pod); err != nil {
+		return "", err
+	}
+	dir := m.path(pod, v)
+	return dir, makeDir(dir, podDirMode)
 }
 
 // Teardown unmounts and removes the pod's volumes, but never what a hostPath volume shows.

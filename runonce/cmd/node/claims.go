@@ -15,10 +15,13 @@ func claims(set *manifests.Set) map[types.NamespacedName]admit.Claim {
 	all := map[types.NamespacedName]admit.Claim{}
 	for _, c := range set.Claims() {
 		one := admit.Claim{OnePod: slices.Contains(c.Spec.AccessModes, v1.ReadWriteOncePod)}
-		if pv, ok := set.PersistentVolume(c.Spec.VolumeName); ok && pv.Spec.NodeAffinity != nil {
-			one.Nodes = pv.Spec.NodeAffinity.Required
+		if pv, ok := set.PersistentVolume(c.Spec.VolumeName); ok {
+			one.NFS = pv.Spec.NFS != nil
+			if pv.Spec.NodeAffinity != nil {
+				one.Nodes = pv.Spec.NodeAffinity.Required
+			}
 		}
-		if one.OnePod || one.Nodes != nil {
+		if one.OnePod || one.Nodes != nil || one.NFS {
 			all[types.NamespacedName{Namespace: c.Namespace, Name: c.Name}] = one
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/exitcode"
 	"github.com/runonce/runonce/runtime/handler"
+	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 // Source is what the node is read from, beside the flags.
@@ -173,6 +174,7 @@ func (s Source) AdmitOptions(c *cli.Context, set *manifests.Set, here bool) (adm
 	if o.Listening, err = admit.ListeningPorts(s.Machine); err != nil {
 		return o, exitcode.Unusable(err)
 	}
+	o.NoNFS = !mount.HasHelper("nfs")
 	enabled, err := fs.ReadFile(s.Machine, "sys/module/apparmor/parameters/enabled")
 	o.AppArmor = err == nil && strings.TrimSpace(string(enabled)) == "Y"
 	return o, nil

@@ -9,6 +9,7 @@ const ReasonFailedMount = "FailedMount"
 // Error is a fault of a volume that no retry can mend.
 type Error struct {
 	Err error
+	Why string // the reason where it is not ReasonFailedMount
 }
 
 func (e *Error) Error() string { return e.Err.Error() }
@@ -16,8 +17,13 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Reason returns ReasonFailedMount.
-func (e *Error) Reason() string { return ReasonFailedMount }
+// Reason returns the kubelet's word for it.
+func (e *Error) Reason() string {
+	if e.Why != "" {
+		return e.Why
+	}
+	return ReasonFailedMount
+}
 
 // Permanent is true: the manifest itself would have to change.
 func (e *Error) Permanent() bool { return true }

@@ -42,6 +42,12 @@ func (Host) MountRemote(ctx context.Context, r Remote) error {
 	return nil
 }
 
+// HasHelper says whether the machine has the program that mounts the kind of file system.
+func HasHelper(kind string) bool {
+	_, err := helper("mount." + kind)
+	return err == nil
+}
+
 // helper finds the program, also where an ordinary PATH does not lead.
 func helper(name string) (string, error) {
 	for _, candidate := range []string{name, "/sbin/" + name, "/usr/sbin/" + name} {

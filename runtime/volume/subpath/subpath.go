@@ -21,7 +21,26 @@ var ErrEscape = errors.New("the path leads out of the volume")
 // followed as long as they stay in it; one that leaves it, an absolute one too, is
 // ErrEscape. The caller closes the file. What it refers to cannot be exchanged afterwards,
 // which is why a mount must be made from the handle and not from the path.
-func Open(root, sub string) (*os.File, error) {
+func Open(root, sub string) (*os.File, error) { return open(root, sub, true) }
+
+// OpenDir is like Open for a volume that nobody may write: it makes nothing, and sub must
+// be a directory.
+func OpenDir(root, sub string) (*os.File, error) {
+	f, err := open(root, sub, false)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: sub, Err: unix.ENOTDIR}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func open(root, sub string, create bool) (*os.File, error) {
 	if err := Check(sub); err != nil {
 		return nil, err
 	}
@@ -31,7 +50,7 @@ func Open(root, sub string) (*os.File, error) {
 	}
 	defer func() { _ = unix.Close(base) }()
 	fd, err := openAt(base, sub)
-	if errors.Is(err, unix.ENOENT) {
+	if create && errors.Is(err, unix.ENOENT) {
 		if err = makeAll(base, sub); err == nil {
 			fd, err = openAt(base, sub)
 		}

@@ -47,6 +47,9 @@ func applets() map[string]applet {
 		"alloc":   {"MIB  take so much memory, then sleep", alloc},
 		"burn":    {"[DURATION]  keep one core busy", burn},
 		"facts":   {"[-out FILE] [-stat PATHS] [-sysctl NAMES] [-hold]  print as JSON what is seen from inside", facts},
+		"mount":   {"DIR  mount a tmpfs on DIR", mountAt},
+		"swap":    {"PATH TARGET  make PATH by turns a directory and a link to TARGET, until SIGTERM", swap},
+		"fill":    {"FILE MIB  write so much into FILE", fill},
 		"do":      {"\"APPLET ARGS\"...  run applets one after the other", do},
 	}
 }

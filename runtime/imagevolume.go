@@ -1,0 +1,72 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// mountImages pulls and mounts the images that the container mounts as volumes. Faults are
+// the container's, as in the kubelet (kuberuntime.getImageVolumes).
+func (p *Pods) mountImages(ctx context.Context, pod *v1.Pod, c *v1.Container) error {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if v.Image == nil || !mounts(c, v.Name) {
+			continue
+		}
+		if err := p.mountImage(ctx, pod, v); err != nil {
+			return &ContainerError{Container: c.Name, Why: reasonOf(err, ReasonErrImagePull), Err: fmt.Errorf("volume %q: %w", v.Name, err)}
+		}
+	}
+	return nil
+}
+
+func (p *Pods) mountImage(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
+	img, err := p.pulls.get(ctx, v.Image.Reference, v.Image.PullPolicy)
+	if err != nil {
+		return err
+	}
+	dir, err := p.o.Volumes.ImageDir(pod, v)
+	if err == nil {
+		err = p.o.Images.Mount(ctx, img.Ref, imageKey(pod, v), dir)
+	}
+	if err != nil {
+		return &imageMountError{err}
+	}
+	return nil
+}
+
+// releaseImages lets go of the images of the pod's volumes, which are unmounted.
+func (p *Pods) releaseImages(ctx context.Context, pod *v1.Pod) error {
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.Image != nil {
+			errs = append(errs, p.o.Images.Release(ctx, imageKey(pod, v)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func imageKey(pod *v1.Pod, v *v1.Volume) string { return "volume-" + string(pod.UID) + "-" + v.Name }
+
+func mounts(c *v1.Container, volume string) bool {
+	for i := range c.VolumeMounts {
+		if c.VolumeMounts[i].Name == volume {
+			return true
+		}
+	}
+	return false
+}
+
+// imageMountError says that an image is there and could not be mounted (k8s.io/cri-api
+// ErrImageVolumeMountFailed).
+type imageMountError struct{ err error }
+
+func (e *imageMountError) Error() string { return "ImageVolumeMountFailed: " + e.err.Error() }
+
+func (e *imageMountError) Unwrap() error { return e.err }
+
+// Reason returns the kubelet's for a container that cannot be created.
+func (e *imageMountError) Reason() string { return ReasonCreateError }
