@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/runonce/runonce/admit/cdi"
 	"github.com/runonce/runonce/admit/host"
 	"github.com/runonce/runonce/admit/quantity"
 )
@@ -40,9 +39,9 @@ type DetectOptions struct {
 	NodeFS   host.Filesystem   // where volumes and logs live; without it there is no ephemeral-storage
 	ImageFS  host.Filesystem   // where images live; not looked at when zero
 	MaxPods  int64             // DefaultMaxPods when 0
-	// Devices adds what the machine's CDI specifications offer as extended resources, for
-	// a runtime that gives pods such devices.
-	Devices bool
+	// Devices counts the devices of each kind that the runtime can give pods, which are
+	// extended resources.
+	Devices map[string]int64
 	// SupplementalGroupsPolicy says that the runtime can hold a pod to
 	// supplementalGroupsPolicy: Strict.
 	SupplementalGroupsPolicy bool
@@ -68,14 +67,8 @@ func Detect(fsys fs.FS, o DetectOptions) (*v1.Node, error) {
 		name := hugePages + resource.NewQuantity(size, resource.BinarySI).String()
 		capacity[v1.ResourceName(name)] = *resource.NewQuantity(size*pages, resource.BinarySI)
 	}
-	if o.Devices {
-		devices, err := cdi.Devices(fsys)
-		if err != nil {
-			return nil, fmt.Errorf("describing node %q: %w", o.Name, err)
-		}
-		for kind, n := range devices {
-			capacity[v1.ResourceName(kind)] = *resource.NewQuantity(n, resource.DecimalSI)
-		}
+	for kind, n := range o.Devices {
+		capacity[v1.ResourceName(kind)] = *resource.NewQuantity(n, resource.DecimalSI)
 	}
 	override(capacity, o.Capacity)
 

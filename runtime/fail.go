@@ -15,7 +15,7 @@ func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) er
 	st := p.of(pod.UID)
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if err := p.record(pod); err != nil {
+	if err := p.record(ctx, pod); err != nil {
 		return err
 	}
 	kept, err := p.store.load(pod.UID)

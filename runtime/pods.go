@@ -24,8 +24,10 @@ type Options struct {
 	Volumes   Volumes
 	Cgroups   Cgroups
 	Objects   Objects
-	Node      spec.Node
-	Host      Host
+	// Devices may be nil.
+	Devices Devices
+	Node    spec.Node
+	Host    Host
 	// Root is the directory that keeps what outlives a run: Root/pods/UID.
 	Root string
 	// LogDir holds the containers' logs in the kubelet's layout (/var/log/pods).

@@ -30,7 +30,7 @@ type step struct {
 func (p *Pods) prepare(ctx context.Context, at place) (place, error) {
 	pod := at.pod
 	steps := []step{
-		{name: "record", reason: ReasonSandboxError, do: func(context.Context) error { return p.record(pod) }},
+		{name: "record", reason: ReasonSandboxError, do: func(ctx context.Context) error { return p.record(ctx, pod) }},
 		{
 			name: "volumes", reason: ReasonFailedMount,
 			do:   func(ctx context.Context) error { return p.o.Volumes.Setup(ctx, pod) },
@@ -109,14 +109,14 @@ func undo(ctx context.Context, steps []step) error {
 }
 
 // record stores the pod with the time of its first start, before anything of it exists.
-func (p *Pods) record(pod *v1.Pod) error {
+func (p *Pods) record(ctx context.Context, pod *v1.Pod) error {
 	if _, err := p.store.load(pod.UID); err == nil {
 		return nil
 	}
 	kept := pod.DeepCopy()
 	now := metav1.NewTime(time.Now())
 	kept.Status = v1.PodStatus{StartTime: &now, QOSClass: pod.Status.QOSClass}
-	return p.store.save(kept)
+	return p.save(ctx, kept)
 }
 
 // The files that every container of a pod mounts, below the pod's directory.

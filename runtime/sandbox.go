@@ -48,6 +48,15 @@ type Cgroups interface {
 	Remove(pod *v1.Pod) error
 }
 
+// Devices are what the machine has to give to containers beyond what every one gets.
+type Devices interface {
+	// Kinds returns the names of the devices of each kind. A pod asks for a number of them
+	// by the kind's name, as an extended resource.
+	Kinds() map[string][]string
+	// Inject edits the spec of a container that gets the devices.
+	Inject(spec *specs.Spec, devices []string) error
+}
+
 // Objects are the ConfigMaps and Secrets that came with the pods.
 type Objects interface {
 	ConfigMap(namespace, name string) (*v1.ConfigMap, bool)

@@ -116,6 +116,9 @@ func (p *Pods) containerConfig(at place, next start, img spec.Image) (ContainerC
 	if err != nil {
 		return ContainerConfig{}, err
 	}
+	if err := p.inject(pod, c, oci); err != nil {
+		return ContainerConfig{}, err
+	}
 	logPath := logs.Path(p.o.LogDir, logs.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, c.Name, next.attempt)
 	if err := os.MkdirAll(filepath.Dir(logPath), 0o755); err != nil {
 		return ContainerConfig{}, fmt.Errorf("making the log directory: %w", err)

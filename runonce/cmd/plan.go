@@ -79,11 +79,12 @@ func (p *program) planHere(c *cli.Context, set *manifests.Set) (admit.Plan, []st
 
 // planOffline plans for a node that need not be this machine.
 func (p *program) planOffline(c *cli.Context, set *manifests.Set) (admit.Plan, error) {
-	node, err := p.machine().Node(c, set)
+	machine := p.machine(c)
+	node, err := machine.Node(c, set)
 	if err != nil {
 		return admit.Plan{}, err
 	}
-	o, err := p.machine().AdmitOptions(c, set, false)
+	o, err := machine.AdmitOptions(c, set, false)
 	if err != nil {
 		return admit.Plan{}, err
 	}

@@ -174,8 +174,14 @@ func invalid(set *manifests.Set) []runonce.Result {
 }
 
 // machine is where the node is read from.
-func (p *program) machine() node.Source {
-	return node.Source{Machine: p.io.Machine, Stdin: p.io.Stdin}
+func (p *program) machine(c *cli.Context) node.Source {
+	devices, faults, err := node.Devices(c)
+	for _, fault := range append(faults, err) {
+		if fault != nil {
+			p.log.Warn("devices that cannot be used", "error", fault)
+		}
+	}
+	return node.Source{Machine: p.io.Machine, Stdin: p.io.Stdin, Devices: devices}
 }
 
 // session is an engine at work for one command.
@@ -191,11 +197,12 @@ type session struct {
 
 // open opens the engine for a run: it imports images and detects the node.
 func (p *program) open(c *cli.Context, set *manifests.Set) (*session, error) {
-	node, err := p.machine().Node(c, set)
+	machine := p.machine(c)
+	node, err := machine.Node(c, set)
 	if err != nil {
 		return nil, err
 	}
-	s, err := p.connect(c, backend.PodsOptions{Objects: set, Node: node})
+	s, err := p.connect(c, backend.PodsOptions{Objects: set, Node: node, Devices: machine.Devices})
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +268,7 @@ func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.
 	if err != nil {
 		return admit.Plan{}, exitcode.Unusable(fmt.Errorf("looking for pods of earlier runs: %w", err))
 	}
-	o, err := p.machine().AdmitOptions(c, set, true)
+	o, err := node.Source{Machine: p.io.Machine}.AdmitOptions(c, set, true)
 	if err != nil {
 		return admit.Plan{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -48,6 +49,8 @@ type PodsOptions struct {
 	Objects Objects
 	Node    *v1.Node
 	Network Network
+	// Devices are those that pods can ask for; nil for none.
+	Devices Devices
 	// LocalImages are names that Import returned: these images are not pulled.
 	LocalImages []string
 	// Barred, when set, returns an error when another process has stopped the pod and it
@@ -67,6 +70,12 @@ type Network struct {
 	// ClusterDomain its domain.
 	ClusterDNS    []string
 	ClusterDomain string
+}
+
+// Devices are the devices of the machine, by kind, that containers can be given.
+type Devices interface {
+	Kinds() map[string][]string
+	Inject(spec *specs.Spec, devices []string) error
 }
 
 // Objects are what came with the pods, and they refer to.

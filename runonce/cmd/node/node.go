@@ -16,6 +16,7 @@ import (
 	"github.com/runonce/runonce/admit/host"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/exitcode"
+	"github.com/runonce/runonce/runtime/device"
 	"github.com/runonce/runonce/runtime/handler"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
@@ -25,6 +26,8 @@ type Source struct {
 	// Machine is the root of the machine's files.
 	Machine fs.FS
 	Stdin   io.Reader
+	// Devices are those of the machine; nil for none.
+	Devices *device.Registry
 }
 
 const category = "Node"
@@ -34,6 +37,7 @@ func Flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "capacity", Category: category, Usage: "`LIST` of resources instead of the detected ones: cpu=4,memory=8Gi,example.com/gpu=1"},
 		&cli.StringFlag{Name: "reserve", Category: category, Usage: "`LIST` of resources kept from pods"},
+		&cli.StringSliceFlag{Name: "cdi-spec-dir", Category: category, Usage: "`DIR` of CDI specifications, whose devices pods can ask for; may be repeated (default: /etc/cdi, /var/run/cdi)"},
 		&cli.StringFlag{Name: "node", Category: category, Usage: "`FILE` with a document of kind Node: labels, taints, allocatable"},
 		&cli.StringFlag{Name: "node-name", Category: category, Usage: "`NAME` of the node (default: the host name)"},
 		&cli.StringSliceFlag{Name: "node-label", Category: category, Usage: "`KEY=VALUE` label of the node; may be repeated"},
@@ -77,6 +81,16 @@ func (s Source) Node(c *cli.Context, set *manifests.Set) (*v1.Node, error) {
 	return s.detect(c, admit.DetectOptions{Name: name, Labels: labels, Capacity: capacity, Reserved: reserved, SupplementalGroupsPolicy: true})
 }
 
+// Devices reads the machine's specifications of devices and returns the faults of those
+// that cannot be used.
+func Devices(c *cli.Context) (*device.Registry, []error, error) {
+	dirs := c.StringSlice("cdi-spec-dir")
+	if len(dirs) == 0 {
+		dirs = device.Dirs()
+	}
+	return device.Open(dirs)
+}
+
 // detect looks at this machine.
 func (s Source) detect(c *cli.Context, o admit.DetectOptions) (*v1.Node, error) {
 	room, err := filesystem(c.String("root"))
@@ -84,6 +98,10 @@ func (s Source) detect(c *cli.Context, o admit.DetectOptions) (*v1.Node, error) 
 		return nil, exitcode.Unusable(err)
 	}
 	o.NodeFS, o.ImageFS = room, room
+	o.Devices = map[string]int64{}
+	for kind, names := range s.Devices.Kinds() {
+		o.Devices[kind] = int64(len(names))
+	}
 	node, err := admit.Detect(s.Machine, o)
 	if err != nil {
 		return nil, exitcode.Unusable(err)

@@ -1,0 +1,104 @@
+package device
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Annotation holds, in the record of a pod, which devices its containers have.
+const Annotation = "runonce/devices"
+
+// Allocation names the devices of each container.
+type Allocation map[string][]string
+
+// Of reads the allocation of a pod's record; a pod that has none has no devices.
+func Of(pod *v1.Pod) (Allocation, error) {
+	text, ok := pod.Annotations[Annotation]
+	if !ok {
+		return nil, nil
+	}
+	var a Allocation
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		return nil, fmt.Errorf("reading the devices of pod %q: %w", pod.Name, err)
+	}
+	return a, nil
+}
+
+// Keep writes the allocation into the pod's record.
+func (a Allocation) Keep(pod *v1.Pod) error {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("keeping the devices of pod %q: %w", pod.Name, err)
+	}
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[Annotation] = string(text)
+	return nil
+}
+
+// Wanted says whether the pod asks for devices of the kinds.
+func Wanted(pod *v1.Pod, kinds map[string][]string) bool {
+	for kind := range kinds {
+		for _, c := range containers(pod) {
+			if count(c.Container, kind) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Allocate chooses the devices of the pod's containers among those that are not taken, in
+// the order of their names. Containers and sidecars have theirs for themselves; an init
+// container uses those of containers that start after it, so that the pod needs as many as
+// it requests (component-helpers/resource.PodRequests; the kubelet's device manager
+// reuses them in the same way).
+func Allocate(pod *v1.Pod, kinds map[string][]string, taken map[string]bool) (Allocation, error) {
+	a := Allocation{}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		free := slices.DeleteFunc(slices.Clone(kinds[kind]), func(name string) bool { return taken[name] })
+		used := 0 // of the free ones, by containers that go on running
+		for _, c := range containers(pod) {
+			n := count(c.Container, kind)
+			if used+n > len(free) {
+				return nil, fmt.Errorf("container %q asks for %d devices of kind %s, of which %d are free", c.Name, n, kind, len(free)-used)
+			}
+			if n > 0 {
+				a[c.Name] = append(a[c.Name], free[used:used+n]...)
+			}
+			if !c.ends {
+				used += n
+			}
+		}
+	}
+	return a, nil
+}
+
+// container is one of a pod; ends says that it does before those after it start.
+type container struct {
+	*v1.Container
+	ends bool
+}
+
+// containers returns the pod's containers in the order of their start.
+func containers(pod *v1.Pod) []container {
+	all := make([]container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		all = append(all, container{c, c.RestartPolicy == nil || *c.RestartPolicy != v1.ContainerRestartPolicyAlways})
+	}
+	for i := range pod.Spec.Containers {
+		all = append(all, container{&pod.Spec.Containers[i], false})
+	}
+	return all
+}
+
+func count(c *v1.Container, kind string) int {
+	q := c.Resources.Requests[v1.ResourceName(kind)]
+	return int(max(0, q.Value()))
+}
