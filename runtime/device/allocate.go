@@ -17,11 +17,11 @@ type Allocation map[string][]string
 
 // Of reads the allocation of a pod's record; a pod that has none has no devices.
 func Of(pod *v1.Pod) (Allocation, error) {
+	a := Allocation{}
 	text, ok := pod.Annotations[Annotation]
 	if !ok {
-		return nil, nil
+		return a, nil
 	}
-	var a Allocation
 	if err := json.Unmarshal([]byte(text), &a); err != nil {
 		return nil, fmt.Errorf("reading the devices of pod %q: %w", pod.Name, err)
 	}

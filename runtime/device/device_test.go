@@ -56,21 +56,27 @@ func TestKinds(t *testing.T) {
 	}{
 		{"none", nil, map[string][]string{}, ""},
 		{
-			"one device by two names, and all", map[string]string{"etc/gpu.yaml": gpus},
-			map[string][]string{"vendor.com/gpu": {"vendor.com/gpu=0", "vendor.com/gpu=1"}}, "",
+			"one device by two names, and all",
+			map[string]string{"etc/gpu.yaml": gpus},
+			map[string][]string{"vendor.com/gpu": {"vendor.com/gpu=0", "vendor.com/gpu=1"}},
+			"",
 		},
 		{"no device nodes", map[string]string{"run/nic.json": nics}, map[string][]string{"vendor.com/nic": {"vendor.com/nic=a", "vendor.com/nic=b"}}, ""},
 		{
-			"a later directory wins", map[string]string{
+			"a later directory wins",
+			map[string]string{
 				"etc/a.yaml": gpus,
 				"run/a.yaml": strings.ReplaceAll(gpus, "{path: /dev/gpu1, type: c, major: 1, minor: 3}", "{path: /dev/gpu0}, {path: /dev/card1}"),
 			},
-			map[string][]string{"vendor.com/gpu": {"vendor.com/gpu=0"}}, "",
+			map[string][]string{"vendor.com/gpu": {"vendor.com/gpu=0"}},
+			"",
 		},
 		{"another file", map[string]string{"etc/README": "x", "etc/y.yaml.bak": "{"}, map[string][]string{}, ""},
 		{
-			"one that is broken is left out", map[string]string{"etc/broken.yaml": "{", "etc/nic.json": nics},
-			map[string][]string{"vendor.com/nic": {"vendor.com/nic=a", "vendor.com/nic=b"}}, "broken.yaml",
+			"one that is broken is left out",
+			map[string]string{"etc/broken.yaml": "{", "etc/nic.json": nics},
+			map[string][]string{"vendor.com/nic": {"vendor.com/nic=a", "vendor.com/nic=b"}},
+			"broken.yaml",
 		},
 	}
 	for _, tt := range tests {
@@ -132,15 +138,23 @@ func TestAllocate(t *testing.T) {
 		want             device.Allocation
 		fault            string
 	}{
-		{name: "each its own", containers: []v1.Container{asking("a", "v/gpu", 2), asking("b", "v/gpu", 1), asking("c", "v/nic", 1)},
-			want: device.Allocation{"a": {"g0", "g1"}, "b": {"g2"}, "c": {"n0"}}},
-		{name: "not what is taken", containers: []v1.Container{asking("a", "v/gpu", 2)}, taken: []string{"g0", "g2", "n0"},
-			want: device.Allocation{"a": {"g1", "g3"}}},
-		{name: "too few", containers: []v1.Container{asking("a", "v/gpu", 2), asking("b", "v/gpu", 1)}, taken: []string{"g0", "g2"},
-			fault: `container "b" asks for 1 devices of kind v/gpu, of which 0 are free`},
-		{name: "init containers hand theirs on", init: []v1.Container{asking("i", "v/gpu", 3), sidecar, asking("j", "v/gpu", 3)},
+		{
+			name: "each its own", containers: []v1.Container{asking("a", "v/gpu", 2), asking("b", "v/gpu", 1), asking("c", "v/nic", 1)},
+			want: device.Allocation{"a": {"g0", "g1"}, "b": {"g2"}, "c": {"n0"}},
+		},
+		{
+			name: "not what is taken", containers: []v1.Container{asking("a", "v/gpu", 2)}, taken: []string{"g0", "g2", "n0"},
+			want: device.Allocation{"a": {"g1", "g3"}},
+		},
+		{
+			name: "too few", containers: []v1.Container{asking("a", "v/gpu", 2), asking("b", "v/gpu", 1)}, taken: []string{"g0", "g2"},
+			fault: `container "b" asks for 1 devices of kind v/gpu, of which 0 are free`,
+		},
+		{
+			name: "init containers hand theirs on", init: []v1.Container{asking("i", "v/gpu", 3), sidecar, asking("j", "v/gpu", 3)},
 			containers: []v1.Container{asking("a", "v/gpu", 1)},
-			want:       device.Allocation{"i": {"g0", "g1", "g2"}, "side": {"g0"}, "j": {"g1", "g2", "g3"}, "a": {"g1"}}},
+			want:       device.Allocation{"i": {"g0", "g1", "g2"}, "side": {"g0"}, "j": {"g1", "g2", "g3"}, "a": {"g1"}},
+		},
 		{name: "of no kind", containers: []v1.Container{asking("a", "v/other", 2)}, want: device.Allocation{}},
 	}
 	for _, tt := range tests {
