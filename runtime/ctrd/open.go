@@ -14,11 +14,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/ctrd/cache"
 	"github.com/runonce/runonce/runtime/ctrd/fault"
 	"github.com/runonce/runonce/runtime/ctrd/imagestore"
 	"github.com/runonce/runonce/runtime/ctrd/keyed"
+	"github.com/runonce/runonce/runtime/ctrd/lease"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 	"github.com/runonce/runonce/runtime/handler"
 )
@@ -100,6 +103,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.current = s
+	if n, err := lease.Sweep(namespaces.WithNamespace(ctx, o.Namespace), s.LeasesService()); err != nil || n > 0 {
+		o.Log.Debug("leases of processes that are gone", "ended", n, "error", err)
+	}
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	e.cancel = cancel
 	synced := make(chan error, 1)

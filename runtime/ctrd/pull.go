@@ -2,6 +2,7 @@ package ctrd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/containerd/containerd/v2/client"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/ctrd/fault"
 	"github.com/runonce/runonce/runtime/ctrd/imagestore"
+	"github.com/runonce/runonce/runtime/ctrd/lease"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 	"github.com/runonce/runonce/runtime/ctrd/registry"
 	"github.com/runonce/runonce/runtime/spec"
@@ -29,8 +31,13 @@ func (e *Engine) Pull(ctx context.Context, ref string) (spec.Image, error) {
 		return spec.Image{}, &fault.Error{Why: fault.ReasonPull, Final: true, Cause: err}
 	}
 	var img *imagestore.Image
-	err = e.do(ctx, func(ctx context.Context, s *link.Session) error {
-		_, err := s.Pull(ctx, name,
+	err = e.do(ctx, func(ctx context.Context, s *link.Session) (err error) {
+		ctx, release, err := lease.Hold(ctx, s.Client)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, release()) }()
+		_, err = s.Pull(ctx, name,
 			client.WithResolver(registry.Resolver(ctx, e.o.CertsDir, config)),
 			client.WithPlatformMatcher(platforms.Default()),
 			client.WithPullUnpack,

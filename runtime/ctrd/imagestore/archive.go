@@ -2,6 +2,7 @@ package imagestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,12 +15,18 @@ import (
 	"github.com/distribution/reference"
 
 	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/lease"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 )
 
 // Import adds the images of an OCI or docker archive, plain or compressed, and returns their
 // references.
-func Import(ctx context.Context, s *link.Session, r io.Reader) ([]string, error) {
+func Import(ctx context.Context, s *link.Session, r io.Reader) (refs []string, err error) {
+	ctx, release, err := lease.Hold(ctx, s.Client)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	plain, err := compression.DecompressStream(r)
 	if err != nil {
 		return nil, fmt.Errorf("decompressing it: %w", err)
@@ -33,7 +40,6 @@ func Import(ctx context.Context, s *link.Session, r io.Reader) ([]string, error)
 	if len(imported) == 0 {
 		return nil, fmt.Errorf("it holds no image with a name for %s", platforms.DefaultString())
 	}
-	var refs []string
 	for _, img := range imported {
 		ref, err := rename(ctx, s, img)
 		if err != nil {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/ctrd/fault"
 	"github.com/runonce/runonce/runtime/ctrd/keyed"
+	"github.com/runonce/runonce/runtime/ctrd/lease"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 	"github.com/runonce/runonce/runtime/spec"
 )
@@ -119,6 +120,14 @@ func findImage(ctx context.Context, s *link.Session, ref string) (images.Image, 
 	return images.Image{}, err
 }
 
+func unpack(ctx context.Context, s *link.Session, record images.Image) error {
+	ctx, release, err := lease.Hold(ctx, s.Client)
+	if err != nil {
+		return err
+	}
+	return errors.Join(client.NewImage(s.Client, record).Unpack(ctx, s.Snapshotter), release())
+}
+
 // load reads the image's configuration and unpacks it when that was not done.
 func load(ctx context.Context, s *link.Session, record images.Image) (*Image, error) {
 	store := s.ContentStore()
@@ -139,7 +148,7 @@ func load(ctx context.Context, s *link.Session, record images.Image) (*Image, er
 		if !errdefs.IsNotFound(err) {
 			return nil, fmt.Errorf("looking for its snapshot: %w", fault.Native(err))
 		}
-		if err := client.NewImage(s.Client, record).Unpack(ctx, s.Snapshotter); err != nil {
+		if err := unpack(ctx, s, record); err != nil {
 			return nil, fmt.Errorf("unpacking it: %w", fault.Native(err))
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/containerd/containerd/v2/core/leases"
 	continuity "github.com/containerd/continuity/fs"
 
 	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/lease"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 )
 
@@ -27,13 +27,13 @@ const (
 
 // mountedUsers reads passwd and group from a view of the image.
 func (c *Store) mountedUsers(ctx context.Context, s *link.Session, chainID string) (u users, err error) {
-	ctx, release, err := s.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(time.Minute))
+	ctx, release, err := lease.Hold(ctx, s.Client)
 	if err != nil {
 		return users{}, fmt.Errorf("holding a view of the image: %w", fault.Native(err))
 	}
+	defer func() { err = errors.Join(err, release()) }()
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	defer func() { err = errors.Join(err, release(cleanup)) }()
 
 	key := "runonce-users-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	mounts, err := s.Snapshots().View(ctx, key, chainID)
