@@ -166,31 +166,6 @@ func TestEndsWhileNobodyWatches(t *testing.T) {
 	}
 }
 
-func TestCriticalPodPreempts(t *testing.T) {
-	b := newBox(t, "")
-	small := func(name string, mib int) string {
-		return strings.Replace(pod(name, "Always", "sleep"), "args:", fmt.Sprintf("resources: {requests: {memory: %dMi}}, args:", mib), 1)
-	}
-	manifests := make([]string, 0, 10)
-	for i := range 10 {
-		manifests = append(manifests, small(fmt.Sprintf("small%d", i), 100))
-	}
-	dir := directory(t, manifests...)
-	b.up(t, dir, 0, "--capacity", "cpu=4,memory=1150Mi,pods=20")
-	critical := strings.Replace(small("critical", 300), "spec:\n", "spec:\n  priorityClassName: system-node-critical\n", 1)
-	got := b.up(t, directory(t, critical), 3, "--capacity", "cpu=4,memory=1150Mi,pods=20")
-	counts := map[string]int{}
-	for _, p := range got.report.Results {
-		counts[p.Outcome]++
-	}
-	if counts["Running"] != 1 || counts["Preempted"] != 3 {
-		t.Errorf("outcomes %v, want the critical pod running and three preempted\n%s", got.report.outcomes(), got.stdout)
-	}
-	if got := b.containers(t); len(got) != 8 {
-		t.Errorf("want 8 containers left:\n%s", strings.Join(got, "\n"))
-	}
-}
-
 func TestEngineCannotBeUsed(t *testing.T) {
 	b := newBox(t, "")
 	dead := filepath.Join(b.dir, "dead.sock")

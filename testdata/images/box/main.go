@@ -33,6 +33,7 @@ func applets() map[string]applet {
 		"sleep":   {"[DURATION]  sleep, for ever without one; SIGTERM ends it with 0", sleep},
 		"stay":    {"[DURATION]  sleep and ignore SIGTERM", stay},
 		"trap":    {"  say \"ready\", then end by saying which signal came", trap},
+		"diary":   {"FILE [DURATION]  note start, SIGTERM and, DURATION after it, the end, each with the time since boot in ns", diary},
 		"echo":    {"TEXT...  print TEXT", echo},
 		"error":   {"TEXT...  print TEXT to stderr", stderr},
 		"cat":     {"FILE...  print files", cat},
