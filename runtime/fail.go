@@ -15,6 +15,11 @@ func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) er
 	st := p.of(pod.UID)
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	return p.fail(ctx, st, pod, reason, message)
+}
+
+// fail is Fail for who has locked the pod.
+func (p *Pods) fail(ctx context.Context, st *podState, pod *v1.Pod, reason, message string) error {
 	if err := p.record(ctx, pod); err != nil {
 		return err
 	}

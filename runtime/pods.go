@@ -22,6 +22,7 @@ type Options struct {
 	Images    Images
 	Sandboxes Sandboxes
 	Volumes   Volumes
+	Layers    Layers
 	Cgroups   Cgroups
 	Objects   Objects
 	// Devices may be nil.
@@ -74,6 +75,8 @@ type Pods struct {
 type podState struct {
 	mu       sync.Mutex // held by Sync and Stop: one at a time for each pod
 	prepared bool       // volumes, cgroup and files are there
+	synced   bool       // this process works on the pod
+	measured time.Time  // when its storage was last measured
 
 	// memo guards what Status reads while a Sync works.
 	memo    sync.Mutex

@@ -59,7 +59,7 @@ func (n *node) pods(ctx context.Context, t *testing.T) *runtime.Pods {
 		t.Fatal(err)
 	}
 	p, err := runtime.New(ctx, runtime.Options{
-		Engine: n.engine, Images: n.engine, Sandboxes: n.sandboxes, Volumes: n.volumes, Cgroups: n.cgroups,
+		Engine: n.engine, Images: n.engine, Layers: n.engine, Sandboxes: n.sandboxes, Volumes: n.volumes, Cgroups: n.cgroups,
 		Objects: enginetest.Objects{}, Devices: n.devices, Root: n.root, LogDir: filepath.Join(n.root, "log"),
 		Node: spec.Node{Name: "node", IPs: []string{"192.0.2.1"}, MemoryCapacity: 1 << 30},
 		Host: runtime.Host{Host: host.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},

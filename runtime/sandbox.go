@@ -35,8 +35,16 @@ type Volumes interface {
 	ReadFile(pod *v1.Pod, volume, path string) ([]byte, error)
 	// ImageDir returns the directory for the image of an image volume.
 	ImageDir(pod *v1.Pod, v *v1.Volume) (string, error)
+	// Usage returns what the pod's emptyDir volumes on disk take, in bytes, by name.
+	Usage(ctx context.Context, pod *v1.Pod) (map[string]int64, error)
 	// Teardown unmounts and removes the pod's volumes. Absent ones are no error.
 	Teardown(ctx context.Context, pod *v1.Pod) error
+}
+
+// Layers measures what containers write to their own root file systems.
+type Layers interface {
+	// Usage returns the size of the container's own layer, in bytes.
+	Usage(ctx context.Context, id string) (int64, error)
 }
 
 // Cgroups makes and removes the cgroup of a pod, the parent of its containers' cgroups.

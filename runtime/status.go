@@ -24,6 +24,13 @@ func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 	if err != nil {
 		return v1.PodStatus{}, err
 	}
+	evicted, err := p.enforceStorage(ctx, pod, containers)
+	if err == nil && evicted {
+		containers, _, err = p.instances(ctx, pod)
+	}
+	if err != nil {
+		return v1.PodStatus{}, err
+	}
 	box, err := p.o.Sandboxes.Get(ctx, pod)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return v1.PodStatus{}, fmt.Errorf("looking at the sandbox of pod %q: %w", pod.Name, err)

@@ -26,6 +26,7 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 
+	st.synced = true
 	box, s, err := p.snapshot(ctx, pod, st)
 	if err != nil {
 		return err

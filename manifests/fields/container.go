@@ -46,7 +46,7 @@ var containerRows = []Row{
 	{Path: "spec.containers[].envFrom[].secretRef.name", Class: Supported},
 	{Path: "spec.containers[].envFrom[].secretRef.optional", Class: Supported},
 	{Path: "spec.containers[].resources", Class: Supported},
-	{Path: "spec.containers[].resources.limits{}", Class: Supported, Note: "cpu and memory bound the container; the others count for admission only"},
+	{Path: "spec.containers[].resources.limits{}", Class: Supported, Note: "cpu and memory bound the container; one that uses more ephemeral-storage has its pod evicted while a run watches it; the others count for admission only"},
 	{Path: "spec.containers[].resources.requests{}", Class: Supported, Note: "cpu gives shares, a kind of CDI devices so many of them; all count for admission"},
 	{Path: "spec.containers[].resources.claims[]", Class: Refused, Note: "dynamic resource allocation needs an API server"},
 	{Path: "spec.containers[].resizePolicy[]", Class: Meaningless, Note: "nothing resizes a pod here"},

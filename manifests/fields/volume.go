@@ -8,7 +8,7 @@ var volumeRows = []Row{
 	{Path: "spec.volumes[].name", Class: Supported},
 	{Path: "spec.volumes[].emptyDir", Class: Supported},
 	{Path: "spec.volumes[].emptyDir.medium", Class: Supported},
-	{Path: "spec.volumes[].emptyDir.sizeLimit", Class: Refused, Note: notYet},
+	{Path: "spec.volumes[].emptyDir.sizeLimit", Class: Supported, Note: "the size of one in memory; a pod that uses more of one on disk is evicted while a run watches it"},
 	{Path: "spec.volumes[].emptyDir.mode", Class: Supported},
 	{Path: "spec.volumes[].hostPath", Class: Supported},
 	{Path: "spec.volumes[].hostPath.path", Class: Supported},

@@ -314,3 +314,64 @@ spec:
     args: [cat, /share/given, /claim/given]
     volumeMounts: [{name: share, mountPath: /share}, {name: claim, mountPath: /claim}]
 `
+
+const greedy = `
+apiVersion: v1
+kind: Pod
+metadata: {name: volume}
+spec:
+  terminationGracePeriodSeconds: 30
+  volumes: [{name: work, emptyDir: {sizeLimit: 1Mi}}]
+  containers:
+  - {name: main, image: "localhost/box:1", args: [do, fill /work/file 3, stay], volumeMounts: [{name: work, mountPath: /work}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: layer}
+spec:
+  containers:
+  - {name: main, image: "localhost/box:1", args: [do, fill /tmp-file 3, stay], resources: {limits: {ephemeral-storage: 2Mi}}}
+  - {name: beside, image: "localhost/box:1", args: [sleep], resources: {limits: {ephemeral-storage: 20Mi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: modest}
+spec:
+  volumes: [{name: work, emptyDir: {sizeLimit: 8Mi}}]
+  containers:
+  - {name: main, image: "localhost/box:1", args: [do, fill /work/file 3, sleep], resources: {limits: {ephemeral-storage: 16Mi}}, volumeMounts: [{name: work, mountPath: /work}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: clock}
+spec:
+  restartPolicy: Never
+  containers: [{name: main, image: "localhost/box:1", args: [sleep, 15s]}]
+`
+
+// TestEviction: pods that use more local storage than they may are ended while a run
+// watches them, in the kubelet's words, and others are left alone.
+func TestEviction(t *testing.T) {
+	onEngines(t, func(t *testing.T, m machine) {
+		out := m.fails(t, 1, "run", "--until", "completed", "--timeout", "90s", "-o", "json", written(t, greedy, ""))
+		var report struct {
+			Results []struct{ Name, Outcome, Reason, Message string }
+		}
+		if err := json.Unmarshal([]byte(out), &report); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{
+			"volume": `Failed Evicted Usage of EmptyDir volume "work" exceeds the limit "1Mi". `,
+			"layer":  `Failed Evicted Container main exceeded its local ephemeral storage limit "2Mi". `,
+			"modest": "Ready  ", "clock": "Succeeded  ",
+		}
+		for _, r := range report.Results {
+			if got := r.Outcome + " " + r.Reason + " " + r.Message; !strings.HasPrefix(got, want[r.Name]) {
+				t.Errorf("%s: %s, want %s", r.Name, got, want[r.Name])
+			}
+		}
+		if text := m.once(t, "ps"); strings.Count(text, "Evicted") != 2 {
+			t.Errorf("ps says\n%s", text)
+		}
+	})
+}

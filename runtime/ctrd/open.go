@@ -29,6 +29,7 @@ import (
 var (
 	_ runtime.Engine = (*Engine)(nil)
 	_ runtime.Images = (*Engine)(nil)
+	_ runtime.Layers = (*Engine)(nil)
 )
 
 // ErrUnusable says that the container engine cannot be used at all: there is no runc, the

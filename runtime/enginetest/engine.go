@@ -51,6 +51,8 @@ type Engine struct {
 	Registry map[string]spec.Image
 	// PullErrors are returned, one a call, before a pull succeeds.
 	PullErrors map[string][]error
+	// Layers are the sizes of containers' own layers, by container name.
+	Layers map[string]int64
 
 	mu         sync.Mutex
 	containers []*process
@@ -307,6 +309,16 @@ func (e *Engine) Pull(_ context.Context, ref string) (spec.Image, error) {
 	}
 	e.Store[ref] = img
 	return img, nil
+}
+
+// Usage returns what Layers has for the container's name.
+func (e *Engine) Usage(_ context.Context, id string) (int64, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p := e.find(id); p != nil {
+		return e.Layers[p.Name], nil
+	}
+	return 0, nil
 }
 
 // Mount notes that the image is mounted under the key.

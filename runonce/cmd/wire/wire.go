@@ -141,7 +141,7 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 		CNIConfDir: o.Network.ConfDir, CNIBinDirs: o.Network.BinDirs, PodCIDRs: o.Network.PodCIDRs, ClusterDomain: o.Network.ClusterDomain,
 	})
 	p, err := runtime.New(ctx, runtime.Options{
-		Engine: e.engine, Images: e.engine, Sandboxes: net, Cgroups: tree, Objects: o.Objects, Devices: o.Devices,
+		Engine: e.engine, Images: e.engine, Layers: e.engine, Sandboxes: net, Cgroups: tree, Objects: o.Objects, Devices: o.Devices,
 		Volumes: &volume.Manager{Root: e.root, Objects: o.Objects, ClaimsDir: e.claimsDir, Allocatable: o.Node.Status.Allocatable},
 		Node:    node(o.Node, ips),
 		Host: runtime.Host{

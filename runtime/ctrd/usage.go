@@ -1,0 +1,27 @@
+package ctrd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/link"
+)
+
+// Usage returns the size of the layer that the container writes to, in bytes. One that is
+// gone has none.
+func (e *Engine) Usage(ctx context.Context, id string) (int64, error) {
+	var size int64
+	err := e.do(ctx, func(ctx context.Context, s *link.Session) error {
+		used, err := s.Snapshots().Usage(ctx, id)
+		if err != nil && !fault.Gone(err) {
+			return fault.Native(err)
+		}
+		size = used.Size
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("measuring the layer of container %q: %w", id, err)
+	}
+	return size, nil
+}

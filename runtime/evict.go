@@ -1,0 +1,79 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/logs"
+	"github.com/runonce/runonce/runtime/storage"
+)
+
+const (
+	// measureEvery bounds how often the storage of a pod is measured: whoever watches a
+	// pod looks every ten seconds, like the kubelet's eviction manager, but events may wake
+	// him far more often.
+	measureEvery = time.Second
+	// evictionGrace is what the kubelet leaves a pod that has to go at once
+	// (eviction.immediateEvictionGracePeriodSeconds).
+	evictionGrace = int64(1)
+)
+
+// enforceStorage ends a pod that uses more local storage than it may, and says whether it
+// did. Only what this process has synced is held to its limits: to look is not to watch.
+func (p *Pods) enforceStorage(ctx context.Context, pod *v1.Pod, containers map[string]Container) (bool, error) {
+	st := p.of(pod.UID)
+	if !storage.Limited(pod) || !running(containers) || !st.mu.TryLock() {
+		return false, nil
+	}
+	defer st.mu.Unlock()
+	if !st.synced || time.Since(st.measured) < measureEvery || st.recorded(p.store, pod).Phase == v1.PodFailed {
+		return false, nil
+	}
+	used, err := p.storage(ctx, pod, containers)
+	st.measured = time.Now()
+	if err != nil {
+		return false, fmt.Errorf("measuring the storage of pod %q: %w", pod.Name, err)
+	}
+	message := storage.Exceeded(pod, used)
+	if message == "" {
+		return false, nil
+	}
+	hurried, grace := pod.DeepCopy(), evictionGrace
+	hurried.Spec.TerminationGracePeriodSeconds = &grace
+	return true, p.fail(ctx, st, hurried, storage.Reason, message)
+}
+
+func running(containers map[string]Container) bool {
+	for _, c := range containers {
+		if c.State == StateRunning {
+			return true
+		}
+	}
+	return false
+}
+
+// storage measures what the pod uses.
+func (p *Pods) storage(ctx context.Context, pod *v1.Pod, containers map[string]Container) (storage.Usage, error) {
+	used := storage.Usage{Containers: map[string]int64{}}
+	var err error
+	if used.Volumes, err = p.o.Volumes.Usage(ctx, pod); err != nil {
+		return used, err
+	}
+	for name, c := range containers {
+		path := logs.Path(p.o.LogDir, logs.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, name, c.Attempt)
+		written, err := storage.Bytes(ctx, filepath.Dir(path))
+		if err != nil {
+			return used, err
+		}
+		layer, err := p.o.Layers.Usage(ctx, c.ID)
+		if err != nil {
+			return used, err
+		}
+		used.Containers[name] = written + layer
+	}
+	return used, nil
+}

@@ -1,0 +1,115 @@
+// Package storage measures the local storage that pods use, and says when it is more than
+// they may.
+package storage
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	podresource "k8s.io/component-helpers/resource"
+)
+
+// Reason is that of a pod which has to go (pkg/kubelet/eviction).
+const Reason = "Evicted"
+
+// systemCritical is the lowest priority of a critical pod, which is not evicted
+// (scheduling.SystemCriticalPriority).
+const systemCritical = 2_000_000_000
+
+// Usage is what a pod uses, in bytes.
+type Usage struct {
+	// Volumes are its emptyDir volumes on disk, by name.
+	Volumes map[string]int64
+	// Containers are the layers that containers write to, and their logs, by name.
+	Containers map[string]int64
+}
+
+// Limited says whether there is a limit that the pod could exceed.
+func Limited(pod *v1.Pod) bool {
+	if pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical {
+		return false
+	}
+	if slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return limitOf(&v) != nil }) {
+		return true
+	}
+	return total(pod) != nil || len(containerLimits(pod)) > 0
+}
+
+// Exceeded says, in the kubelet's words, which limit of the pod is exceeded, "" when none
+// is (eviction manager, localStorageEviction).
+func Exceeded(pod *v1.Pod, u Usage) string {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if limit := limitOf(v); limit != nil && limit.CmpInt64(u.Volumes[v.Name]) < 0 {
+			return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, limit.String())
+		}
+	}
+	if limit := total(pod); limit != nil && limit.CmpInt64(u.sum()) < 0 {
+		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", limit.String())
+	}
+	for _, l := range containerLimits(pod) {
+		if l.limit.CmpInt64(u.Containers[l.name]) < 0 {
+			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", l.name, l.limit.String())
+		}
+	}
+	return ""
+}
+
+func (u Usage) sum() int64 {
+	sum := int64(0)
+	for _, n := range u.Volumes {
+		sum += n
+	}
+	for _, n := range u.Containers {
+		sum += n
+	}
+	return sum
+}
+
+// OnDisk says whether the volume is an emptyDir whose size nothing else bounds.
+func OnDisk(v *v1.Volume) bool {
+	return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
+}
+
+// limitOf returns the limit of an emptyDir on disk; a tmpfs has its own.
+func limitOf(v *v1.Volume) *resource.Quantity {
+	if !OnDisk(v) || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() <= 0 {
+		return nil
+	}
+	return v.EmptyDir.SizeLimit
+}
+
+// total returns the pod's limit of ephemeral storage.
+func total(pod *v1.Pod) *resource.Quantity {
+	limit, ok := podresource.PodLimits(pod, podresource.PodResourcesOptions{})[v1.ResourceEphemeralStorage]
+	if !ok {
+		return nil
+	}
+	return &limit
+}
+
+type containerLimit struct {
+	name  string
+	limit *resource.Quantity
+}
+
+// containerLimits returns the limits of containers and sidecars.
+func containerLimits(pod *v1.Pod) []containerLimit {
+	var limits []containerLimit
+	add := func(c *v1.Container) {
+		if l := c.Resources.Limits.StorageEphemeral(); !l.IsZero() {
+			limits = append(limits, containerLimit{c.Name, l})
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	return limits
+}
