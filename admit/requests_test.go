@@ -2,6 +2,7 @@ package admit
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +19,20 @@ func requests(name v1.ResourceName, quantity string) func(*v1.Pod) {
 	}
 }
 
+// inits gives the pod init containers, of which some are sidecars.
+func inits(lists ...string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		for _, list := range lists {
+			list, sidecar := strings.CutSuffix(list, ",sidecar")
+			c := pod("", 0, list).Spec.Containers[0]
+			if always := v1.ContainerRestartPolicyAlways; sidecar {
+				c.RestartPolicy = &always
+			}
+			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+		}
+	}
+}
+
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -31,6 +46,8 @@ func TestRequests(t *testing.T) {
 		{"memory rounded up", pod("p", 0, "", requests("memory", "100m")), map[v1.ResourceName]int64{"memory": 1}},
 		{"an init container's peak", pod("p", 0, "cpu=2", asInit(false)), map[v1.ResourceName]int64{"cpu": 2000}},
 		{"a sidecar beside", pod("p", 0, "cpu=2", asInit(true), requests("cpu", "1")), map[v1.ResourceName]int64{"cpu": 3000}},
+		{"an init container beside the sidecar before it", pod("p", 0, "cpu=2", inits("cpu=1,sidecar", "cpu=3")), map[v1.ResourceName]int64{"cpu": 4000}},
+		{"an init container before a sidecar", pod("p", 0, "cpu=1", inits("cpu=3", "cpu=1,sidecar")), map[v1.ResourceName]int64{"cpu": 3000}},
 		{"overhead", pod("p", 0, "cpu=2", func(p *v1.Pod) { p.Spec.Overhead = v1.ResourceList{"cpu": resource.MustParse("250m")} }), map[v1.ResourceName]int64{"cpu": 2250}},
 		{"of the pod", pod("p", 0, "cpu=2", func(p *v1.Pod) {
 			p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("3")}}

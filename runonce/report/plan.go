@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -100,6 +101,9 @@ func action(d admit.Decision) string {
 	return "start"
 }
 
+// notProven is said of a plan that is not optimal.
+const notProven = "The search for the fewest victims was cut off: a smaller set may do."
+
 // ExitCode is 3 when a pod is rejected or preempted, else 0.
 func (p Plan) ExitCode() int {
 	for _, d := range p.Decisions {
@@ -126,6 +130,11 @@ func (p Plan) Table(w io.Writer, s Style) error {
 	}
 	if err := t.write(w); err != nil {
 		return err
+	}
+	if !p.Optimal {
+		if _, err := io.WriteString(w, "\n"+notProven+"\n"); err != nil {
+			return fmt.Errorf("writing table: %w", err)
+		}
 	}
 	if err := p.writeNode(w); err != nil {
 		return err
@@ -171,11 +180,25 @@ func amount(list v1.ResourceList, name v1.ResourceName) string {
 	return q.String()
 }
 
+// resources names what the table shows of the node: the resources that every one has, and
+// then all others of which it has any.
+func (n Node) resources() []v1.ResourceName {
+	first := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods}
+	var more []v1.ResourceName
+	for name, q := range n.Allocatable {
+		if !q.IsZero() && !slices.Contains(first, name) {
+			more = append(more, name)
+		}
+	}
+	slices.Sort(more)
+	return append(first, more...)
+}
+
 // writeNode writes what the node has for pods, and what the admitted ones leave of it.
 func (p Plan) writeNode(w io.Writer) error {
 	t := table{}
 	t.head("NODE", "RESOURCE", "ALLOCATABLE", "LEFT")
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods} {
+	for _, name := range p.Node.resources() {
 		t.add(dash(p.Node.Name), string(name), amount(p.Node.Allocatable, name), amount(p.Node.Left, name))
 	}
 	if _, err := io.WriteString(w, "\n"); err != nil {

@@ -177,11 +177,18 @@ func plan() admit.Plan {
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	p := report.NewPlan(plan())
+	cut := plan()
+	cut.Optimal = false
+	for name, n := range map[v1.ResourceName]string{"vendor.com/gpu": "2", "hugepages-2Mi": "0", v1.ResourceEphemeralStorage: "8Gi"} {
+		cut.Node.Status.Allocatable[name] = resource.MustParse(n)
+	}
+	cut.Used["vendor.com/gpu"] = resource.MustParse("1")
 	for _, c := range []struct {
 		file  string
 		write func(*bytes.Buffer) error
 	}{
 		{"plan.table", func(b *bytes.Buffer) error { return p.Table(b, report.Style{}) }},
+		{"plan-cut.table", func(b *bytes.Buffer) error { return report.NewPlan(cut).Table(b, report.Style{}) }},
 		{"plan.wide", func(b *bytes.Buffer) error { return p.Table(b, report.Style{Wide: true}) }},
 		{"plan.json", func(b *bytes.Buffer) error { return report.JSON(b, p) }},
 	} {
