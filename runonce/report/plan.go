@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -183,15 +184,14 @@ func amount(list v1.ResourceList, name v1.ResourceName) string {
 // resources names what the table shows of the node: the resources that every one has, and
 // then all others of which it has any.
 func (n Node) resources() []v1.ResourceName {
-	first := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods}
-	var more []v1.ResourceName
-	for name, q := range n.Allocatable {
-		if !q.IsZero() && !slices.Contains(first, name) {
-			more = append(more, name)
+	names := make([]v1.ResourceName, 0, 3+len(n.Allocatable))
+	names = append(names, v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods)
+	for _, name := range slices.Sorted(maps.Keys(n.Allocatable)) {
+		if q := n.Allocatable[name]; !q.IsZero() && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	slices.Sort(more)
-	return append(first, more...)
+	return names
 }
 
 // writeNode writes what the node has for pods, and what the admitted ones leave of it.
