@@ -47,7 +47,7 @@ var podRows = []Row{
 	{Path: "spec.hostAliases[]", Class: Supported},
 	{Path: "spec.hostAliases[].ip", Class: Supported},
 	{Path: "spec.hostAliases[].hostnames[]", Class: Supported},
-	{Path: "spec.dnsPolicy", Class: Supported},
+	{Path: "spec.dnsPolicy", Class: Supported, Note: "ClusterFirst asks the servers of --cluster-dns; without them it is the same as Default"},
 	{Path: "spec.dnsConfig", Class: Supported},
 	{Path: "spec.dnsConfig.nameservers[]", Class: Supported},
 	{Path: "spec.dnsConfig.searches[]", Class: Supported},

@@ -36,8 +36,12 @@ func (m *Manager) plan(ctx context.Context, pod *v1.Pod) (*attachment, error) {
 		return nil, err
 	}
 	list, err := cni.Default(m.o.CNIConfDir)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		list, err = m.ownConf(ctx, a, &asked)
+	case err == nil && len(m.o.PodCIDRs) > 0:
+		err = fault.Permanentf("network %q in %s gives pods their addresses: they cannot come from the networks %v",
+			list.Name, m.o.CNIConfDir, m.o.PodCIDRs)
 	}
 	if err != nil {
 		return nil, err
@@ -203,6 +207,9 @@ func (m *Manager) ownConf(ctx context.Context, a *attachment, asked *cni.Capabil
 			return nil, err
 		}
 		m.bridge, m.ownPorts = &b, found[0].OwnPorts
+	}
+	if err := m.bridge.CheckPorts(asked.Ports); err != nil {
+		return nil, err
 	}
 	if m.ownPorts && len(asked.Ports) > 0 {
 		a.Bridge, a.Ports, asked.Ports = m.bridge.Name, asked.Ports, nil

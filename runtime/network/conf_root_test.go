@@ -43,6 +43,10 @@ func TestOwnConf(t *testing.T) {
 	}
 	_, err := m.Ensure(t.Context(), withHostPort(t, "b"))
 	wantPermanent(t, err, "portMappings")
+	other := New(m.o)
+	other.o.PodCIDRs = cidrs(t, "10.96.0.0/16")
+	_, err = other.Ensure(t.Context(), newPod("b"))
+	wantPermanent(t, err, `"own"`, "10.96.0.0/16")
 	// The configuration may go while pods are attached by it.
 	if err := os.RemoveAll(m.o.CNIConfDir); err != nil {
 		t.Fatal(err)

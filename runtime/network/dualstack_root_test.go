@@ -3,6 +3,7 @@ package network
 import (
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"testing"
 
@@ -71,7 +72,26 @@ func TestOnlyIPv6(t *testing.T) {
 		}
 		serve(t, a, "a")
 		wantAnswer(t, another(t), fmt.Sprintf("[%s]:%d", hostIP6, port), "a")
+		_, err := m.Ensure(t.Context(), withPorts("b", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port), HostIP: hostIP}))
+		wantPermanent(t, err, hostIP, "fd98::/64")
 	})
+}
+
+// A machine without IPv6 says so, and nothing stays.
+func TestIPv6Disabled(t *testing.T) {
+	m := newManager(t)
+	const path = "/proc/sys/net/ipv6/conf/default/disable_ipv6"
+	if err := os.WriteFile(path, []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.WriteFile(path, []byte("0"), 0); err != nil {
+			t.Error(err)
+		}
+	})
+	m.o.PodCIDRs = cidrs(t, "10.97.0.0/24", "fd97::/64")
+	_, err := m.Ensure(t.Context(), newPod("a"))
+	wantPermanent(t, err, "IPv6 is disabled")
 }
 
 func TestTakenCIDR(t *testing.T) {

@@ -117,9 +117,13 @@ func traces(t *testing.T, m *Manager) []string {
 	for _, l := range links {
 		found = append(found, "link: "+l.Attrs().Name)
 	}
-	rules, err := exec.CommandContext(context.WithoutCancel(t.Context()), "iptables-save").Output()
-	if err != nil {
-		t.Fatal(err)
+	var rules []byte
+	for _, program := range []string{"iptables-save", "ip6tables-save"} {
+		out, err := exec.CommandContext(context.WithoutCancel(t.Context()), program).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, out...)
 	}
 	for line := range strings.SplitSeq(string(rules), "\n") {
 		// A built-in chain comes with its table, at the first look.

@@ -152,7 +152,11 @@ func TestEnsureTwiceIsOne(t *testing.T) {
 }
 
 func TestManyPodsAtOnce(t *testing.T) {
-	m := newManager(t)
+	eachFirewall(t, manyPodsAtOnce)
+}
+
+func manyPodsAtOnce(t *testing.T, m *Manager) {
+	t.Helper()
 	const n = 30
 	type answer struct {
 		sb  Sandbox

@@ -11,6 +11,7 @@ import (
 	"net"
 	"slices"
 
+	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/fault"
 	"github.com/runonce/runonce/runtime/network/hostnet"
 )
@@ -55,6 +56,18 @@ func hashOf(s string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(s)) // never fails
 	return h.Sum32()
+}
+
+// CheckPorts returns a permanent error when a host port is one of an address of which family
+// the pods have none: nothing could lead from there to them.
+func (b Bridge) CheckPorts(ports []cni.PortMapping) error {
+	for _, p := range ports {
+		if ip := net.ParseIP(p.HostIP); ip != nil && b.subnet(ip.To4() == nil) == nil {
+			return fault.Permanentf("hostPort %d of hostIP %s: the pods of bridge %q have no address of its family, only of %v",
+				p.HostPort, p.HostIP, b.Name, b.Subnets)
+		}
+	}
+	return nil
 }
 
 // Options say which bridge is meant.

@@ -3,7 +3,9 @@ package bridge
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -66,8 +68,11 @@ func run(ctx context.Context, cmd *exec.Cmd, stdin string, inherit []*os.File) (
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = hostnet.SystemEnv(os.Environ()), strings.NewReader(stdin), &stdout, &stderr
 	cmd.ExtraFiles = inherit
 	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			err = context.Cause(ctx)
+		case errors.Is(err, fs.ErrNotExist):
+			return "", fault.Permanentf("running %s: %w", strings.Join(cmd.Args, " "), err)
 		}
 		return "", fmt.Errorf("running %s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
 	}

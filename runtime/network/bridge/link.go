@@ -73,7 +73,11 @@ func makeLink(name string, subnets []*net.IPNet, mtu int) error {
 		if subnet.IP.To4() == nil {
 			gateway.Flags = unix.IFA_F_NODAD // nobody else can have it: pods need it at once
 		}
-		if err := netlink.AddrReplace(link, gateway); err != nil {
+		err := netlink.AddrReplace(link, gateway)
+		if gateway.Flags != 0 && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP)) {
+			return fault.Permanentf("giving bridge %q the address %s: IPv6 is disabled on this machine: %w", name, gateway.IPNet, err)
+		}
+		if err != nil {
 			return fmt.Errorf("giving bridge %q the address %s: %w", name, gateway.IPNet, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -263,7 +264,7 @@ func (p Ports) script() string {
 }
 
 // forget drops what the kernel remembers of datagrams to the ports: they would go on the
-// way that the first of them took.
+// way that the first of them took. A kernel that does not tell what it remembers goes on.
 func (p Ports) forget() error {
 	for _, m := range p.Ports {
 		if m.Protocol != "udp" {
@@ -279,7 +280,7 @@ func (p Ports) forget() error {
 				_, err = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, filter)
 			}
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) {
 			return fmt.Errorf("forgetting connections to UDP port %d: %w", m.HostPort, err)
 		}
 	}
