@@ -81,6 +81,22 @@ func TestAilingIsSynced(t *testing.T) {
 	}
 }
 
+// TestKeepsAddresses: the result has the addresses that the pod had, though it has let go of
+// them at its end.
+func TestKeepsAddresses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		running := with(v1.PodRunning, up())
+		running.PodIP, running.PodIPs = "192.0.2.7", []v1.PodIP{{IP: "192.0.2.7"}}
+		rt := &fake{scripts: map[string]script{"job": {life: []moment{{0, running}, {time.Second, with(v1.PodFailed, ended(3))}}}}}
+		plan := admit.Plan{Decisions: []admit.Decision{{Pod: newPod("job", v1.RestartPolicyNever), Verdict: admit.Admitted}}}
+		got := runonce.Run(t.Context(), rt, plan, runonce.Options{Retry: runonce.Backoff{Factor: 1}, Until: goal.UntilCompleted})
+		want(t, "outcome", outcomes(got)[0], "Failed Error")
+		want(t, "address", got[0].Status.PodIP, "192.0.2.7")
+		want(t, "addresses", len(got[0].Status.PodIPs), 1)
+	})
+}
+
 // interrupt is the cause of a canceled run.
 var errInterrupt = errors.New("interrupted")
 

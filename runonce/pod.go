@@ -181,6 +181,11 @@ func (p *pod) look(ctx context.Context) error {
 			}
 		}
 	}
+	if st.PodIP == "" {
+		// One that has ended lets go of its addresses, now or a moment later: whoever asks
+		// wants to know which it had.
+		st.PodIP, st.PodIPs = p.status.PodIP, p.status.PodIPs
+	}
 	p.status = st
 	if p.again {
 		return nil
