@@ -219,6 +219,9 @@ func TestFromDocument(t *testing.T) {
 	if n.Name != "other" || n.Labels["zone"] != "b" || n.Labels[v1.LabelHostname] != "other" {
 		t.Errorf("%+v", n.ObjectMeta)
 	}
+	if f := FromDocument(document("cpu=1", ""), DocumentOptions{SupplementalGroupsPolicy: true}).Status.Features; f == nil || !*f.SupplementalGroupsPolicy {
+		t.Errorf("a document without features has %+v, want those of the runtime", f)
+	}
 }
 
 func TestListeningPorts(t *testing.T) {

@@ -14,6 +14,9 @@ type DocumentOptions struct {
 	Capacity v1.ResourceList   // overrides the document's
 	Reserved v1.ResourceList   // kept from pods, beside what the document keeps
 	MaxPods  int64             // where the document says nothing; DefaultMaxPods when 0
+	// SupplementalGroupsPolicy says, where the document has no features, that the runtime
+	// can hold a pod to supplementalGroupsPolicy: Strict.
+	SupplementalGroupsPolicy bool
 }
 
 // FromDocument returns a node as a document of kind Node describes it; the document stays
@@ -42,6 +45,9 @@ func FromDocument(document *v1.Node, o DocumentOptions) *v1.Node {
 		list[name] = quantity.Less(q, o.Reserved[name])
 	}
 	node.Status.Capacity, node.Status.Allocatable = capacity, list
+	if node.Status.Features == nil {
+		node.Status.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: &o.SupplementalGroupsPolicy}
+	}
 	return node
 }
 

@@ -69,7 +69,9 @@ func (s Source) Node(c *cli.Context, set *manifests.Set) (*v1.Node, error) {
 		}
 	}
 	if document != nil {
-		return admit.FromDocument(document, admit.DocumentOptions{Name: c.String("node-name"), Labels: labels, Capacity: capacity, Reserved: reserved}), nil
+		return admit.FromDocument(document, admit.DocumentOptions{
+			Name: c.String("node-name"), Labels: labels, Capacity: capacity, Reserved: reserved, SupplementalGroupsPolicy: true,
+		}), nil
 	}
 	name := c.String("node-name")
 	if name == "" {
