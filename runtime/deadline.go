@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,6 +19,22 @@ func (st *podState) deadline(s store, pod *v1.Pod) (left time.Duration, limited 
 		return limit, true
 	}
 	return time.Until(started.Add(limit)), true
+}
+
+// overdue reports whether the pod was active past its deadline. One that had ended before,
+// well or not, was not, and one that ended well because it was stopped was.
+func (st *podState) overdue(s store, pod *v1.Pod, status v1.PodStatus) bool {
+	left, limited := st.deadline(s, pod)
+	if !limited || left > 0 {
+		return false
+	}
+	if status.Phase != v1.PodSucceeded && status.Phase != v1.PodFailed {
+		return true
+	}
+	deadline := time.Now().Add(left)
+	return slices.ContainsFunc(status.ContainerStatuses, func(cs v1.ContainerStatus) bool {
+		return cs.State.Terminated != nil && !cs.State.Terminated.FinishedAt.Time.Before(deadline)
+	})
 }
 
 // wakeAt calls f once the time has passed, however often it is asked to.

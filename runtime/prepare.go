@@ -14,6 +14,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/spec"
 	"github.com/runonce/runonce/runtime/spec/etc"
+	"github.com/runonce/runonce/runtime/spec/resources"
 )
 
 // step is one part of a pod's ground. undo is called when a later step fails; it may be
@@ -115,7 +116,7 @@ func (p *Pods) record(ctx context.Context, pod *v1.Pod) error {
 	}
 	kept := pod.DeepCopy()
 	now := metav1.NewTime(time.Now())
-	kept.Status = v1.PodStatus{StartTime: &now, QOSClass: pod.Status.QOSClass}
+	kept.Status = v1.PodStatus{StartTime: &now, QOSClass: resources.QOS(pod)}
 	return p.save(ctx, kept)
 }
 

@@ -184,11 +184,25 @@ func (p *Pods) ownMounts(pod *v1.Pod, c *v1.Container, attempt int) ([]specs.Mou
 	}
 	mounts := make([]specs.Mount, 0, len(files))
 	for target, source := range files {
+		access := "rw"
+		if target == "/etc/hostname" || target == "/etc/resolv.conf" {
+			access = rootAccess(c)
+		}
 		mounts = append(mounts, specs.Mount{
-			Destination: target, Source: source, Type: "bind", Options: []string{"rbind", "rprivate", "rw"},
+			Destination: target, Source: source, Type: "bind", Options: []string{"rbind", "rprivate", access},
 		})
 	}
 	return mounts, nil
+}
+
+// rootAccess is how a container sees its root, and the files there that CRI runtimes add:
+// they go by the root, while the kubelet's own files, hosts and the termination log, can be
+// written to (internal/cri/server/container_create_linux.go, pkg/kubelet/kubelet_pods.go).
+func rootAccess(c *v1.Container) string {
+	if s := c.SecurityContext; s != nil && s.ReadOnlyRootFilesystem != nil && *s.ReadOnlyRootFilesystem {
+		return "ro"
+	}
+	return "rw"
 }
 
 // terminationLog is where the container's termination message is found on the host.

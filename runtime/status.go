@@ -47,7 +47,7 @@ func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 	setPodIPs(&status, box)
 	kept := st.recorded(p.store, pod)
 	status.StartTime = kept.StartTime
-	if left, limited := st.deadline(p.store, pod); limited && left <= 0 && status.Phase != v1.PodSucceeded {
+	if st.overdue(p.store, pod, status) {
 		status.Phase, status.Reason = v1.PodFailed, "DeadlineExceeded"
 		status.Message = "Pod was active on the node longer than the specified deadline"
 	}
