@@ -181,12 +181,7 @@ func (p *pod) look(ctx context.Context) error {
 			}
 		}
 	}
-	if st.PodIP == "" {
-		// One that has ended lets go of its addresses, now or a moment later: whoever asks
-		// wants to know which it had.
-		st.PodIP, st.PodIPs = p.status.PodIP, p.status.PodIPs
-	}
-	p.status = st
+	p.setStatus(st)
 	if p.again {
 		return nil
 	}
@@ -199,6 +194,15 @@ func (p *pod) look(ctx context.Context) error {
 	}
 	p.moved(old)
 	return nil
+}
+
+// setStatus keeps the status. A pod that has ended lets go of its addresses, now or a moment
+// later, but whoever asks wants to know which it had.
+func (p *pod) setStatus(st v1.PodStatus) {
+	if st.PodIP == "" {
+		st.PodIP, st.PodIPs = p.status.PodIP, p.status.PodIPs
+	}
+	p.status = st
 }
 
 // moved reports where the pod has come to, when that is new.

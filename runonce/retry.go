@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -35,6 +36,19 @@ func (p *pod) end(ctx context.Context) {
 	err := p.r.rt.Sync(ctx, p.pod)
 	if p.by = preemptor(err); p.by == nil && err != nil {
 		p.r.o.Logger.WarnContext(ctx, "ended pod keeps something of its own", "pod", p.name(), "error", err)
+	}
+	p.lookBack(ctx)
+}
+
+// lookBack takes the status of an ended pod once more when containers ran on until its
+// end: sidecars, or what was past its deadline. They have been stopped since.
+func (p *pod) lookBack(ctx context.Context) {
+	runs := func(cs v1.ContainerStatus) bool { return cs.State.Running != nil }
+	if !slices.ContainsFunc(allStatuses(p.status), runs) {
+		return
+	}
+	if st, err := p.r.rt.Status(ctx, p.pod); err == nil && st.Phase == p.status.Phase {
+		p.setStatus(st)
 	}
 }
 
