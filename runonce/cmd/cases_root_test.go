@@ -61,11 +61,11 @@ func newMachine(t *testing.T, images string, flags ...string) machine {
 	return m
 }
 
-// boxImages writes the archive of the box image.
+// boxImages writes the archives of the images that the cases use.
 func boxImages(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if _, err := testimages.Write(t.Context(), dir, "box"); err != nil {
+	if _, err := testimages.Write(t.Context(), dir, "box", "facts", "web"); err != nil {
 		t.Fatal(err)
 	}
 	return dir

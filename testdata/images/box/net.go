@@ -69,14 +69,25 @@ func logged(h http.Handler) http.Handler {
 
 func get(args []string) error {
 	set := flag.NewFlagSet("get", flag.ContinueOnError)
-	timeout := set.Duration("timeout", 5*time.Second, "for the whole request")
+	timeout := set.Duration("timeout", 5*time.Second, "for all of it")
+	again := set.Bool("again", false, "try until it succeeds")
 	want := set.Int("status", http.StatusOK, "status that is a success")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, set.Arg(0), nil)
+	for {
+		err := getOnce(ctx, set.Arg(0), *want)
+		if err == nil || !*again || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(poll)
+	}
+}
+
+func getOnce(ctx context.Context, url string, want int) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
@@ -88,8 +99,8 @@ func get(args []string) error {
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
 		return err
 	}
-	if resp.StatusCode != *want {
-		return fmt.Errorf("%s: %s", set.Arg(0), resp.Status)
+	if resp.StatusCode != want {
+		return fmt.Errorf("%s: %s", url, resp.Status)
 	}
 	return nil
 }
