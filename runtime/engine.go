@@ -69,6 +69,9 @@ type ContainerConfig struct {
 	// Pause asks for the process that holds a pod's shared process namespace. It has no
 	// image and no log: the engine runs a program of its own.
 	Pause bool
+	// Stdin asks for an input that stays open, although nobody writes to it; without it the
+	// process reads the end at once.
+	Stdin bool
 	// RuntimeHandler is the handler of the pod's RuntimeClass, empty for the default.
 	RuntimeHandler string
 	// DefaultSeccomp asks for the engine's default seccomp profile, which depends on the

@@ -126,7 +126,7 @@ func (p *Pods) containerConfig(at place, next start, img spec.Image) (ContainerC
 	return ContainerConfig{
 		ID: id, PodUID: string(pod.UID), Name: c.Name, Attempt: next.attempt, Image: img.Ref,
 		Spec: oci, LogPath: logPath, Hash: containerHash(c), Labels: labels(pod, c, img), Last: next.last,
-		RuntimeHandler: pod.Annotations[handler.Annotation],
+		RuntimeHandler: pod.Annotations[handler.Annotation], Stdin: c.Stdin,
 		DefaultSeccomp: seccompType(pod, c) == v1.SeccompProfileTypeRuntimeDefault,
 	}, nil
 }

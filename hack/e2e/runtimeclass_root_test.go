@@ -32,6 +32,7 @@ spec:
   - {name: first, image: localhost/box:1, args: [echo, prepared]}
   containers:
   - {name: job, image: localhost/box:1, args: [exit, "3", over]}
+  - {name: term, image: localhost/box:1, args: [do, error spoken, listen], tty: true, stdin: true}
   - name: main
     image: localhost/box:1
     args: [trap]
@@ -78,8 +79,8 @@ func TestRuntimeClassCrun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(string(text), " create "); n != 3 {
-			t.Errorf("crun made %d containers, want the 3 of the class' pod:\n%s", n, text)
+		if n := strings.Count(string(text), " create "); n != 4 {
+			t.Errorf("crun made %d containers, want the 4 of the class' pod:\n%s", n, text)
 		}
 	})
 }
@@ -109,6 +110,7 @@ func (b *box) lifeOfClass(t *testing.T, handler string) {
 	}
 	b.awaitLog(t, "classed", "first", "stdout F prepared")
 	b.awaitLog(t, "classed", "job", "stdout F over")
+	b.awaitLog(t, "classed", "term", "stdout F spoken")
 	b.awaitLog(t, "classed", "main", "ready")
 	if c := r.report.Results[0].Containers; c[1].ExitCode == nil || *c[1].ExitCode != 3 {
 		t.Errorf("containers %+v; want job to have exited with 3", c)

@@ -73,6 +73,7 @@ func TestEveryFieldIsClassed(t *testing.T) {
 func TestUses(t *testing.T) {
 	t.Parallel()
 	yes, no := true, false
+	claims := v1.ResourceRequirements{Claims: []v1.ResourceClaim{{Name: "c"}}}
 	for _, tt := range []struct {
 		name string
 		in   v1.Pod
@@ -82,11 +83,11 @@ func TestUses(t *testing.T) {
 		{"refused", v1.Pod{Spec: v1.PodSpec{SchedulingGates: []v1.PodSchedulingGate{{Name: "g"}}}}, []string{"spec.schedulingGates"}},
 		{"value without effect", v1.Pod{Spec: v1.PodSpec{AutomountServiceAccountToken: &no, DNSPolicy: v1.DNSDefault}}, nil},
 		{"value refused", v1.Pod{Spec: v1.PodSpec{AutomountServiceAccountToken: &yes}}, []string{"spec.automountServiceAccountToken"}},
-		{"in a list", v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{}, {TTY: true}}}}, []string{"spec.containers[1].tty"}},
+		{"in a list", v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{}, {Resources: claims}}}}, []string{"spec.containers[1].resources.claims"}},
 		{
 			"of an init container",
-			v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{{Stdin: true}}}},
-			[]string{"spec.initContainers[0].stdin"},
+			v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{{Resources: claims}}}},
+			[]string{"spec.initContainers[0].resources.claims"},
 		},
 		{"refused object", v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{{
 			Name: "v", VolumeSource: v1.VolumeSource{FC: &v1.FCVolumeSource{FSType: "s"}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"strings"
 	"time"
 
@@ -233,23 +234,19 @@ func (e *Engine) rootfs(ctx context.Context, s *link.Session, c runtime.Containe
 
 // run creates and starts the process, and returns its ID on the host.
 func (e *Engine) run(ctx context.Context, s *link.Session, c runtime.ContainerConfig, mounts []mount.Mount) (int, error) {
-	out := handoff.Output{LogPath: c.LogPath, RecordPath: e.recordPath(c.ID)}
-	uri := out.URI()
 	foreign := e.foreign(c.ID)
-	switch {
-	case foreign && c.LogPath == "":
-		uri = ""
-	case foreign:
-		uri = out.LoggerURI(s.Shim)
+	io, err := e.streams(ctx, s, c, foreign)
+	if err != nil {
+		return 0, &fault.Error{Why: fault.ReasonRun, Cause: err}
 	}
-	req := &tasksapi.CreateTaskRequest{ContainerID: c.ID, Stdout: uri, Stderr: uri}
-	if c.Spec.Process != nil {
-		req.Terminal = c.Spec.Process.Terminal
+	req := &tasksapi.CreateTaskRequest{
+		ContainerID: c.ID, Stdin: io.stdin, Stdout: io.stdout, Stderr: io.stderr, Terminal: terminal(c),
 	}
 	for _, m := range mounts {
 		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
 	}
-	err := e.createTask(ctx, s, c.PodUID, req, foreign)
+	err = e.createTask(ctx, s, c.PodUID, req, foreign)
+	io.release()
 	var started *tasksapi.StartResponse
 	if err == nil {
 		started, err = s.Tasks().Start(ctx, &tasksapi.StartRequest{ContainerID: c.ID})
@@ -317,6 +314,9 @@ func (e *Engine) purge(ctx context.Context, s *link.Session, id, podUID string) 
 		if err := removeFile(path); err != nil {
 			return err
 		}
+	}
+	if err := os.RemoveAll(e.stdioDir(id)); err != nil {
+		return fmt.Errorf("removing its pipes: %w", err)
 	}
 	e.cache.Remove(id)
 	return nil

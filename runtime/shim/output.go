@@ -79,6 +79,16 @@ func (o *output) release() {
 	o.held = nil
 }
 
+// makeStdin makes the pipe for a container's input. The runtime's side opens both of its ends,
+// so it stays open for as long as the container lives.
+func makeStdin(bundle string) (path string, err error) {
+	path = filepath.Join(bundle, "stdin")
+	if err := syscall.Mkfifo(path, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("making pipe %q: %w", path, err)
+	}
+	return path, nil
+}
+
 // drain waits until everything is in the log file, at most for the time given.
 func (o *output) drain(most time.Duration) {
 	t := time.NewTimer(most)

@@ -56,6 +56,13 @@ func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*ta
 	if !ok {
 		return s.TTRPCTaskService.Create(ctx, r)
 	}
+	if r.Stdin == handoff.Stdin {
+		path, err := makeStdin(r.Bundle)
+		if err != nil {
+			return nil, errgrpc.ToGRPC(err)
+		}
+		r.Stdin = path
+	}
 	out, err := newOutput(r.Bundle, where.LogPath, r.Terminal)
 	if err != nil {
 		return nil, errgrpc.ToGRPC(err)

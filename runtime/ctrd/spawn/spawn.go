@@ -25,6 +25,8 @@ const (
 
 	// protocol prefixes the address for containerd.
 	protocol = "ttrpc+unix://"
+	// searchPath is where our processes look for programs.
+	searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	// answerTimeout bounds the wait for a shim's answer.
 	answerTimeout = 500 * time.Millisecond
 )
@@ -106,7 +108,7 @@ func (s Shims) start(ctx context.Context, path, id string) error {
 	cmd.Dir = "/"
 	// Nothing of the user's environment: it may hold secrets, and the shim lives long.
 	cmd.Env = []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"PATH=" + searchPath,
 		"TTRPC_ADDRESS=" + s.Address + ".ttrpc",
 		"GRPC_ADDRESS=" + s.Address,
 		"NAMESPACE=" + s.Namespace,

@@ -23,6 +23,9 @@ const (
 	// process of a shared PID namespace.
 	PauseArg = "pause"
 
+	// Stdin is the address of an input that stays open and that nobody writes to.
+	Stdin = scheme + ":stdin"
+
 	loggerPoll = 2 * time.Millisecond
 )
 

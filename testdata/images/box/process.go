@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -123,6 +124,16 @@ func trap([]string) error {
 			return nil
 		}
 	}
+	return nil
+}
+
+func listen([]string) error {
+	fmt.Println("listening")
+	text, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%send\n", text)
 	return nil
 }
 
