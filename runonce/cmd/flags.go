@@ -138,6 +138,9 @@ func runOptions(c *cli.Context) (runonce.Options, error) {
 	if err := o.Validate(); err != nil {
 		return o, exitcode.Usagef("%w", err)
 	}
+	if n := c.Int64("pod-pids-limit"); n == 0 || n < -1 {
+		return o, exitcode.Usagef("--pod-pids-limit %d: must be a number of processes, or -1 for no limit", n)
+	}
 	return o, nil
 }
 

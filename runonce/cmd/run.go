@@ -43,6 +43,7 @@ func (p *program) runCommand() *cli.Command {
 		&cli.StringFlag{Name: "exit-code-from", Category: categoryReport, Usage: "pass on the exit code of `POD[/CONTAINER]`"},
 		&cli.StringFlag{Name: "junit", Category: categoryReport, Usage: "`FILE` for a JUnit report"},
 		&cli.StringFlag{Name: "timeline", Category: categoryReport, Usage: "`FILE` for a timeline (SVG)"},
+		&cli.Int64Flag{Name: "pod-pids-limit", Category: categoryRun, Value: -1, Usage: "`N` processes in a pod at most (-1: no limit)"},
 		outputFlag("table, wide, json or yaml"),
 	}
 	return &cli.Command{
@@ -202,7 +203,9 @@ func (p *program) open(c *cli.Context, set *manifests.Set) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := p.connect(c, backend.PodsOptions{Objects: set, Node: node, Devices: machine.Devices})
+	s, err := p.connect(c, backend.PodsOptions{
+		Objects: set, Node: node, Devices: machine.Devices, PodPidsLimit: c.Int64("pod-pids-limit"),
+	})
 	if err != nil {
 		return nil, err
 	}

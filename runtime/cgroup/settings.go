@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -33,6 +34,15 @@ func (t Tree) settings(pod *v1.Pod) []setting {
 		}
 	}
 	return list
+}
+
+// LimitPids bounds the processes of each pod; a limit that is not positive is none.
+func (t *Tree) LimitPids(n int64) error {
+	if n > 0 && t.dirs["pids"] == "" {
+		return errors.New("limiting the processes of pods: controller pids is not mounted")
+	}
+	t.PidsLimit = max(n, 0)
+	return nil
 }
 
 func settingsV1(p resources.Pod) []setting {

@@ -66,6 +66,31 @@ func list(cpu, memory string) v1.ResourceList {
 	return l
 }
 
+func TestLimitPids(t *testing.T) {
+	tree := hostTree(t, "/runonce-test-pids")
+	pod := testPod("p", nil, nil)
+	for limit, want := range map[int64]string{100: "100", -1: "max"} {
+		if err := tree.LimitPids(limit); err != nil {
+			t.Fatal(err)
+		}
+		path, err := tree.Ensure(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(filepath.Join(tree.dirs["pids"], path, "pids.max"))
+		if got := strings.TrimSpace(string(data)); err != nil || got != want {
+			t.Errorf("limit %d: pids.max is %q, %v", limit, got, err)
+		}
+		if err := tree.Remove(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	without := Tree{dirs: map[string]string{}}
+	if err := without.LimitPids(100); err == nil || !strings.Contains(err.Error(), "controller pids is not mounted") {
+		t.Errorf("without the controller: %v", err)
+	}
+}
+
 func TestEnsureAndRemoveOnThisMachine(t *testing.T) {
 	tree := hostTree(t, "/runonce-test-ensure")
 	tests := []struct {

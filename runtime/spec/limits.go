@@ -24,15 +24,19 @@ func linuxResources(in Input) *specs.LinuxResources {
 	}
 	if limits.Memory > 0 {
 		r.Memory.Limit = &limits.Memory
-		if in.SwapLimit {
-			// Memory and swap together may not exceed the memory limit: no swap (the
-			// kubelet's NoSwap).
-			r.Memory.Swap = &limits.Memory
-		}
 	}
 	if in.CgroupV2 {
 		// The kernel kills a container as a whole, not one process of it at random.
 		r.Unified = map[string]string{"memory.oom.group": "1"}
+	}
+	switch {
+	// The kubelet's NoSwap (kuberuntime.ConfigureNoSwap).
+	case in.SwapLimit && in.CgroupV2:
+		r.Unified["memory.swap.max"] = "0"
+	case in.SwapLimit && limits.Memory > 0:
+		// Memory and swap together may not exceed the memory limit. Without one, nothing
+		// can keep a container of version 1 from swapping.
+		r.Memory.Swap = &limits.Memory
 	}
 	r.HugepageLimits = hugePageLimits(in.HugePages, limits.HugePages)
 	return r

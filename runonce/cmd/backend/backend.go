@@ -51,6 +51,8 @@ type PodsOptions struct {
 	Network Network
 	// Devices are those that pods can ask for; nil for none.
 	Devices Devices
+	// PodPidsLimit bounds the processes of a pod, -1 for no bound.
+	PodPidsLimit int64
 	// LocalImages are names that Import returned: these images are not pulled.
 	LocalImages []string
 	// Barred, when set, returns an error when another process has stopped the pod and it

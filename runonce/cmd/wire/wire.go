@@ -128,6 +128,9 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 		return nil, err
 	}
 	tree.Parent = cgroupParent(e.root)
+	if err := tree.LimitPids(o.PodPidsLimit); err != nil {
+		return nil, err
+	}
 	machine, err := host.Detect(os.DirFS("/"), tree.V2)
 	if err != nil {
 		return nil, err
