@@ -17,6 +17,7 @@ import (
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"github.com/runonce/runonce/runtime/ctrd/embed"
 	"github.com/runonce/runonce/runtime/ctrd/fault"
@@ -29,6 +30,8 @@ const (
 	// openTimeout bounds Open's wait for a containerd that does not answer.
 	openTimeout  = 1500 * time.Millisecond
 	stockRuntime = "io.containerd.runc.v2"
+	// shimDir holds our programs, below the root.
+	shimDir = "bin"
 )
 
 // Options say which containerd, and where things are. All is given and absolute but Address
@@ -48,6 +51,7 @@ type Session struct {
 	*client.Client
 	Server   *embed.Server // nil when another process serves
 	unlock   func() error
+	letGo    func() error       // of the shim's program
 	runtimes map[string]Runtime // by handler
 	// Shim is our program on disk. Logger says that it only takes the logs there, since
 	// containerd is too old for it as a shim.
@@ -76,6 +80,9 @@ func (s *Session) Close() error {
 	if s.unlock != nil {
 		errs = append(errs, s.unlock())
 	}
+	if s.letGo != nil {
+		errs = append(errs, s.letGo())
+	}
 	return errors.Join(errs...)
 }
 
@@ -95,7 +102,38 @@ func Connect(ctx context.Context, o Options) (*Session, error) {
 	if err != nil {
 		return nil, fault.Unusable{Cause: errors.Join(err, s.Close())}
 	}
+	if err := s.sweep(ctx, o); err != nil {
+		o.Log.Warn("programs of other versions stay", "error", err)
+	}
 	return s, nil
+}
+
+// sweep removes the shims of other versions that nobody needs.
+func (s *Session) sweep(ctx context.Context, o Options) error {
+	var made map[string]bool // by what containers are made with
+	var failed error
+	err := payload.Sweep(filepath.Join(o.Root, shimDir), func(path string) bool {
+		if made == nil {
+			made = map[string]bool{}
+			all, err := s.ContainerService().List(namespaces.WithNamespace(ctx, o.Namespace))
+			failed = err
+			for _, c := range all {
+				made[c.Runtime.Name] = true
+			}
+		}
+		return failed != nil || made[path]
+	})
+	return errors.Join(err, failed)
+}
+
+// Version returns that of the daemon at the socket. An error wraps fault.ErrUnusable.
+func Version(ctx context.Context, socket string) (string, error) {
+	s := &Session{}
+	version, err := s.dial(ctx, socket)
+	if err := errors.Join(err, s.Close()); err != nil {
+		return "", fault.Unusable{Cause: err}
+	}
+	return version, nil
 }
 
 func (s *Session) dialDaemon(ctx context.Context, socket string) error {
@@ -188,7 +226,7 @@ func (s *Session) prepare(o Options) error {
 		}
 	}
 	var err error
-	if s.Shim, err = payload.Unpack(filepath.Join(o.Root, "bin")); err != nil {
+	if s.Shim, s.letGo, err = payload.Hold(filepath.Join(o.Root, shimDir)); err != nil {
 		return err
 	}
 	if o.Address == "" {
