@@ -41,7 +41,7 @@ payload:
 demo: setup-run build ## run testdata/demo in real containers and check what comes out
 	@$(GO) run ./hack/demo
 
-test: root setup-test vet test-unit lint race build verify demo test-root ## everything: vet, unit, lint, race, verify, demo, then all tests as root
+test: root setup-test vet test-unit lint race build verify demo test-root test-vm ## everything: vet, unit, lint, race, verify, demo, all tests as root, and some with cgroup v2
 
 test-unit: ## the tests that need neither root nor network
 	$(GO) test -short ./...
