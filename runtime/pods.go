@@ -5,6 +5,7 @@ package runtime
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"sync"
 	"time"
@@ -157,6 +158,11 @@ func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
 	for _, pod := range pods {
 		if pod.Status, err = p.Status(ctx, pod); err != nil {
 			return nil, err
+		}
+		if noted := p.Annotations(ctx, pod); len(noted) > 0 {
+			own := pod.Annotations
+			pod.Annotations = maps.Clone(noted)
+			maps.Copy(pod.Annotations, own)
 		}
 	}
 	return pods, nil

@@ -9,6 +9,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
+// networkStatus is the annotation that tells how a pod is connected to several networks.
+const networkStatus = "k8s.v1.cni.cncf.io/network-status"
+
 // Pods is what there is of earlier runs.
 type Pods struct {
 	APIVersion string `json:"apiVersion"`
@@ -26,7 +29,10 @@ type Pod struct {
 	Reason     string         `json:"reason"`
 	PodIPs     []string       `json:"podIPs"`
 	Containers []PodContainer `json:"containers"`
-	Status     v1.PodStatus   `json:"status"`
+	// Annotations are those that a cluster would have put on the pod while it runs: its
+	// network status, where it has joined several networks.
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Status      v1.PodStatus      `json:"status"`
 }
 
 // PodContainer is the state of one container.
@@ -47,6 +53,9 @@ func NewPods(pods []*v1.Pod) Pods {
 		p := Pod{
 			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Source: pod.Annotations[sourceAnnotation],
 			Phase: pod.Status.Phase, Reason: pod.Status.Reason, PodIPs: []string{}, Containers: []PodContainer{}, Status: pod.Status,
+		}
+		if status, ok := pod.Annotations[networkStatus]; ok {
+			p.Annotations = map[string]string{networkStatus: status}
 		}
 		for _, ip := range pod.Status.PodIPs {
 			p.PodIPs = append(p.PodIPs, ip.IP)

@@ -109,7 +109,7 @@ func (m *Manager) attach(ctx context.Context, a *attachment, lock podLock) ([]cn
 
 // plugins returns the CNI plugins for work on the pod whose lock is given.
 func (m *Manager) plugins(lock podLock) cni.Runner {
-	return cni.Runner{Dirs: m.o.CNIBinDirs, Cache: m.files.results(), Inherit: []*os.File{lock.dir}}
+	return cni.Runner{Dirs: m.o.CNIBinDirs, Cache: m.files.results(), Inherit: []*os.File{lock.dir}, Limit: m.o.PluginLimit}
 }
 
 // ports are those that we lead to the pod ourselves.

@@ -67,6 +67,27 @@ func TestHangingAdd(t *testing.T) {
 	wantNothing(t, m)
 }
 
+// Nobody waits for ever for a plugin that hangs, also where the run has no deadline.
+func TestHangingPluginLimit(t *testing.T) {
+	m := newManager(t)
+	edit := flaky(t, m, "ADD) exec sleep 600;;")
+	// Long enough for the plugins that do not hang.
+	m.o.PluginLimit = 3 * time.Second
+	if _, err := m.Ensure(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), `network "own" has not answered for 3s`) {
+		t.Errorf("Ensure: %v, want the limit", err)
+	}
+	edit("DEL) exec sleep 600;;")
+	ensure(t, m, newPod("a"))
+	if err := m.Remove(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), "has not answered for 3s") {
+		t.Errorf("Remove: %v, want the limit", err)
+	}
+	edit("")
+	if err := m.Remove(t.Context(), newPod("a")); err != nil {
+		t.Fatal(err)
+	}
+	wantNothing(t, m)
+}
+
 // A plugin that cannot undo its work is asked again, by the next Ensure or Remove, also of
 // another process.
 func TestFailingDel(t *testing.T) {

@@ -35,6 +35,9 @@ type Options struct {
 	// CNIBinDirs hold the CNI plugins; default /opt/cni/bin, /usr/lib/cni and
 	// /usr/libexec/cni.
 	CNIBinDirs []string
+	// PluginLimit bounds the work of a network's CNI plugins, default 2 minutes, the kubelet's
+	// runtimeRequestTimeout.
+	PluginLimit time.Duration
 	// Path holds the directories of iptables and nft, separated by colons. Default: PATH,
 	// and where systems keep such programs.
 	Path string
@@ -71,6 +74,9 @@ func New(o Options) *Manager {
 	}
 	if len(o.CNIBinDirs) == 0 {
 		o.CNIBinDirs = []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"}
+	}
+	if o.PluginLimit == 0 {
+		o.PluginLimit = 2 * time.Minute
 	}
 	if o.Path == "" {
 		o.Path = hostnet.SystemPath(os.Getenv("PATH"))

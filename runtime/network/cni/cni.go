@@ -95,6 +95,13 @@ type Runner struct {
 	// Inherit are files that the plugins get, with the locks that lie on them: should we be
 	// killed, the next process waits for the plugins.
 	Inherit []*os.File
+	// Limit bounds the work of all plugins of a network: who takes longer hangs.
+	Limit time.Duration
+}
+
+// bounded returns a context that ends after the limit.
+func (r Runner) bounded(ctx context.Context, n Network) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, r.Limit, fmt.Errorf("network %q has not answered for %s", n.Name, r.Limit))
 }
 
 func (r Runner) cni() *libcni.CNIConfig {
@@ -114,6 +121,8 @@ func (r Runner) Add(ctx context.Context, p Pod, n Network) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	ctx, cancel := r.bounded(ctx, n)
+	defer cancel()
 	raw, err := r.cni().AddNetworkList(ctx, list, rt)
 	if err != nil {
 		return Result{}, classify(err)
@@ -131,6 +140,8 @@ func (r Runner) Del(ctx context.Context, p Pod, n Network) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := r.bounded(ctx, n)
+	defer cancel()
 	if err := r.cni().DelNetworkList(ctx, list, rt); err != nil {
 		return classify(err)
 	}
