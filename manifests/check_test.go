@@ -129,6 +129,16 @@ func TestWarnings(t *testing.T) {
 			`f:9: spec.containers[0].livenessProbe.httpGet.port: the container has no port named "htp" (did you mean http?)`,
 			`f:11: spec.containers[0].lifecycle.preStop.httpGet.port: the container has no port named "halt" (name one of its ports so, or give the number)`,
 		}},
+		{
+			"pull secrets", pod("p", "  imagePullSecrets: [{name: login}, {name: other}, {name: old}, {name: gone}]\n") +
+				"---\napiVersion: v1\nkind: Secret\nmetadata: {name: login}\ntype: kubernetes.io/dockerconfigjson\nstringData: {.dockerconfigjson: '{}'}\n" +
+				"---\napiVersion: v1\nkind: Secret\nmetadata: {name: old}\ntype: kubernetes.io/dockercfg\nstringData: {.dockercfg: '{}'}\n" +
+				"---\napiVersion: v1\nkind: Secret\nmetadata: {name: other}\n",
+			[]string{
+				`f:5: spec.imagePullSecrets[1].name: Secret "other" is of type Opaque, which holds no registry credentials (make it one of type kubernetes.io/dockerconfigjson)`,
+				`f:5: spec.imagePullSecrets[3].name: Secret "gone" is not in the input: images are pulled without it (add it to the input)`,
+			},
+		},
 		{"another node", pod("p", "  nodeName: there\n") + "---\napiVersion: v1\nkind: Node\nmetadata: {name: here}\n", []string{
 			`f:5: spec.nodeName: is "there", but this node is "here": the pod will be rejected`,
 		}},

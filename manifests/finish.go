@@ -13,6 +13,7 @@ func (r *reader) finish(e *entry, p podEntry) {
 	r.checkClaims(e, p)
 	if p.first {
 		r.checkRefs(e, p)
+		r.checkPullSecrets(e, p)
 		r.checkNode(e, p)
 	}
 	if e.failed() {

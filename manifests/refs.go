@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/runonce/runonce/manifests/guess"
 	"github.com/runonce/runonce/manifests/refs"
 )
@@ -31,6 +33,26 @@ func (r *reader) checkRefs(e *entry, pe podEntry) {
 				hint = "did you mean " + near + "?"
 			}
 			e.fault(pe.prefix+ref.Field, fmt.Sprintf("%s %q has no key %q", ref.Kind, ref.Name, ref.Key), hint)
+		}
+	}
+}
+
+// checkPullSecrets warns of pull secrets that give no credentials: the kubelet pulls
+// without them (getPullSecretsForPod of pkg/kubelet), and the image may be there anyway.
+func (r *reader) checkPullSecrets(e *entry, pe podEntry) {
+	for i, ref := range pe.pod.Spec.ImagePullSecrets {
+		path := fmt.Sprintf("%sspec.imagePullSecrets[%d].name", pe.prefix, i)
+		id := key{pe.pod.Namespace, ref.Name}
+		s, ok := r.set.secrets[id]
+		switch {
+		case ref.Name == "":
+		case r.broken[object{refs.Secret, id.namespace, id.name}]:
+			e.fault(path, fmt.Sprintf("Secret %q has errors of its own", ref.Name), "")
+		case !ok:
+			hint := r.set.elsewhere(refs.Ref{Kind: refs.Secret, Name: ref.Name, Optional: true}, id.namespace)
+			e.warn(path, fmt.Sprintf("Secret %q is not in the input: images are pulled without it", ref.Name), hint)
+		case s.Type != v1.SecretTypeDockerConfigJson && s.Type != v1.SecretTypeDockercfg:
+			e.warn(path, fmt.Sprintf("Secret %q is of type %s, which holds no registry credentials", ref.Name, s.Type), "make it one of type "+string(v1.SecretTypeDockerConfigJson))
 		}
 	}
 }
@@ -82,7 +104,7 @@ func (s *Set) elsewhere(r refs.Ref, namespace string) string {
 	if near := guess.Nearest(r.Name, names); near != "" {
 		return "did you mean " + near + "?"
 	}
-	if r.Kind == refs.Claim {
+	if r.Kind == refs.Claim || r.Optional {
 		return "add it to the input"
 	}
 	return "add it to the input, or mark the reference optional"

@@ -8,6 +8,7 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/spec"
 )
 
@@ -47,8 +48,9 @@ type Engine interface {
 type Images interface {
 	// Image returns the image in the local store that ref names, or ErrNotFound.
 	Image(ctx context.Context, ref string) (spec.Image, error)
-	// Pull fetches the image from its registry and unpacks it.
-	Pull(ctx context.Context, ref string) (spec.Image, error)
+	// Pull fetches the image from its registry and unpacks it. The credentials are tried
+	// in order, before those that the engine has of its own.
+	Pull(ctx context.Context, ref string, credentials ...image.Credential) (spec.Image, error)
 	// Mount mounts the content of an image of the local store, which cannot be written,
 	// on the directory. It is kept under a key until Release; what is mounted under that
 	// key already stays as it is.

@@ -24,7 +24,7 @@ func (p *Pods) mountImages(ctx context.Context, pod *v1.Pod, c *v1.Container) er
 }
 
 func (p *Pods) mountImage(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
-	img, err := p.pulls.get(ctx, v.Image.Reference, v.Image.PullPolicy)
+	img, err := p.pulls.get(ctx, v.Image.Reference, v.Image.PullPolicy, p.pullSecrets(pod))
 	if err != nil {
 		return err
 	}

@@ -21,8 +21,9 @@ type pulls struct {
 	busy map[string]chan struct{}
 }
 
-// get returns the image by the pull policy (pkg/kubelet/images/image_manager.go).
-func (p *pulls) get(ctx context.Context, name string, policy v1.PullPolicy) (spec.Image, error) {
+// get returns the image by the pull policy (pkg/kubelet/images/image_manager.go). secrets
+// are the pull secrets of the pod that wants it.
+func (p *pulls) get(ctx context.Context, name string, policy v1.PullPolicy, secrets []*v1.Secret) (spec.Image, error) {
 	ref, err := image.Normalize(name)
 	if err != nil {
 		return spec.Image{}, err
@@ -43,7 +44,11 @@ func (p *pulls) get(ctx context.Context, name string, policy v1.PullPolicy) (spe
 	if err != nil || !pull {
 		return img, err
 	}
-	img, err = p.images.Pull(ctx, ref)
+	credentials, err := image.Credentials(secrets, ref)
+	if err != nil {
+		return spec.Image{}, err
+	}
+	img, err = p.images.Pull(ctx, ref, credentials...)
 	if err != nil {
 		return spec.Image{}, err
 	}
@@ -86,4 +91,16 @@ func (p *pulls) lock(ctx context.Context, ref string) (release func(), err error
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// pullSecrets returns the pod's pull secrets that came with the pods; an absent one was
+// warned about when the pod was read (getPullSecretsForPod of pkg/kubelet).
+func (p *Pods) pullSecrets(pod *v1.Pod) []*v1.Secret {
+	var all []*v1.Secret
+	for _, ref := range pod.Spec.ImagePullSecrets {
+		if s, ok := p.o.Objects.Secret(pod.Namespace, ref.Name); ok {
+			all = append(all, s)
+		}
+	}
+	return all
 }

@@ -40,7 +40,7 @@ func (p *Pods) startContainer(ctx context.Context, at place, next start) error {
 	c := next.container
 	var img spec.Image
 	err := p.step(at.pod.UID, "image "+c.Name, func() (err error) {
-		img, err = p.pulls.get(ctx, c.Image, c.ImagePullPolicy)
+		img, err = p.pulls.get(ctx, c.Image, c.ImagePullPolicy, p.pullSecrets(at.pod))
 		return err
 	})
 	if err != nil {

@@ -38,7 +38,7 @@ var podRows = []Row{
 	{Path: "spec.restartPolicy", Class: Supported},
 	{Path: "spec.terminationGracePeriodSeconds", Class: Supported},
 	{Path: "spec.activeDeadlineSeconds", Class: Supported},
-	{Path: "spec.imagePullSecrets[]", Class: Refused, Note: notYet},
+	{Path: "spec.imagePullSecrets[]", Class: Supported, Note: "Secrets of the input, tried before docker's own configuration"},
 	{Path: "spec.imagePullSecrets[].name", Class: Supported},
 	{Path: "spec.hostname", Class: Supported},
 	{Path: "spec.subdomain", Class: Supported},

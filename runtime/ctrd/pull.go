@@ -13,14 +13,16 @@ import (
 	"github.com/runonce/runonce/runtime/ctrd/lease"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 	"github.com/runonce/runonce/runtime/ctrd/registry"
+	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/spec"
 )
 
 // downloads is how many layers of an image are fetched at once (the kubelet's containerd: 3).
 const downloads = 3
 
-// Pull fetches the image from its registry and unpacks it.
-func (e *Engine) Pull(ctx context.Context, ref string) (spec.Image, error) {
+// Pull fetches the image from its registry and unpacks it. The credentials are tried one
+// after the other, then those of docker's configuration, as long as the registry refuses.
+func (e *Engine) Pull(ctx context.Context, ref string, credentials ...image.Credential) (spec.Image, error) {
 	name, err := imagestore.Normalise(ref)
 	if err != nil {
 		return spec.Image{}, err
@@ -30,15 +32,29 @@ func (e *Engine) Pull(ctx context.Context, ref string) (spec.Image, error) {
 	if err != nil {
 		return spec.Image{}, &fault.Error{Why: fault.ReasonPull, Final: true, Cause: err}
 	}
+	var img spec.Image
+	for _, login := range config.Logins(ctx, name, credentials) {
+		if img, err = e.pullAs(ctx, name, login); err == nil || !registry.Permanent(err) {
+			break
+		}
+	}
+	if err != nil {
+		return spec.Image{}, fmt.Errorf("pulling image %q: %w", ref, err)
+	}
+	return img, nil
+}
+
+// pullAs pulls the image with one way to log in.
+func (e *Engine) pullAs(ctx context.Context, name string, login registry.Login) (spec.Image, error) {
 	var img *imagestore.Image
-	err = e.do(ctx, func(ctx context.Context, s *link.Session) (err error) {
+	err := e.do(ctx, func(ctx context.Context, s *link.Session) (err error) {
 		ctx, release, err := lease.Hold(ctx, s.Client)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, release()) }()
 		_, err = s.Pull(ctx, name,
-			client.WithResolver(registry.Resolver(ctx, e.o.CertsDir, config)),
+			client.WithResolver(registry.Resolver(ctx, e.o.CertsDir, login)),
 			client.WithPlatformMatcher(platforms.Default()),
 			client.WithPullUnpack,
 			client.WithPullSnapshotter(s.Snapshotter),
@@ -53,7 +69,7 @@ func (e *Engine) Pull(ctx context.Context, ref string) (spec.Image, error) {
 		return e.images.ReadUsers(ctx, s, img)
 	})
 	if err != nil {
-		return spec.Image{}, fmt.Errorf("pulling image %q: %w", ref, err)
+		return spec.Image{}, err
 	}
 	return img.Image, nil
 }

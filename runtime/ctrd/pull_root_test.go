@@ -18,7 +18,10 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/image"
 )
 
 // startRegistry runs a registry with the user "me" and the password "pw", and returns its
@@ -140,5 +143,45 @@ func TestPull(t *testing.T) {
 	}
 	if _, err := e.Pull(t.Context(), ref); err == nil || !strings.Contains(err.Error(), "config.json") {
 		t.Errorf("broken configuration: %v", err)
+	}
+}
+
+// TestPullWithSecrets: the credentials of pull secrets are tried in order, before those
+// of this machine.
+func TestPullWithSecrets(t *testing.T) {
+	p := newPlace(t)
+	e := p.openWithBox(t)
+	host := startRegistry(t)
+	ref := host + "/team/box:1"
+	push(t, p, ref)
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	secret := func(password string) *v1.Secret {
+		auth := base64.StdEncoding.EncodeToString([]byte("me:" + password))
+		return &v1.Secret{
+			Type: v1.SecretTypeDockerConfigJson,
+			Data: map[string][]byte{v1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths": {%q: {"auth": %q}}}`, host+"/team", auth)},
+		}
+	}
+	for _, tc := range []struct {
+		name    string
+		secrets []*v1.Secret
+		ref     string
+		works   bool
+	}{
+		{"without", nil, ref, false},
+		{"wrong", []*v1.Secret{secret("no")}, ref, false},
+		{"for another path", []*v1.Secret{secret("pw")}, host + "/other/box:1", false},
+		{"the second is right", []*v1.Secret{secret("no"), secret("pw")}, ref, true},
+	} {
+		credentials, err := image.Credentials(tc.secrets, tc.ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = e.Pull(t.Context(), tc.ref, credentials...)
+		var final interface{ Permanent() bool }
+		if tc.works != (err == nil) || !tc.works && (!errors.As(err, &final) || !final.Permanent()) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
 	}
 }

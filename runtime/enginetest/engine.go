@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/spec"
 )
 
@@ -49,6 +50,8 @@ type Engine struct {
 	Store map[string]spec.Image
 	// Registry are the images that can be pulled, by reference.
 	Registry map[string]spec.Image
+	// Users are who may pull a private image, by reference.
+	Users map[string]image.Credential
 	// PullErrors are returned, one a call, before a pull succeeds.
 	PullErrors map[string][]error
 	// Layers are the sizes of containers' own layers, by container name.
@@ -291,11 +294,14 @@ func (e *Engine) Image(_ context.Context, ref string) (spec.Image, error) {
 	return spec.Image{}, fmt.Errorf("image %q: %w", ref, runtime.ErrNotFound)
 }
 
-// Pull copies the image from Registry to Store.
-func (e *Engine) Pull(_ context.Context, ref string) (spec.Image, error) {
+// Pull copies the image from Registry to Store, for those that Users lets in.
+func (e *Engine) Pull(_ context.Context, ref string, credentials ...image.Credential) (spec.Image, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.pulls = append(e.pulls, ref)
+	if user, private := e.Users[ref]; private && !slices.Contains(credentials, user) {
+		return spec.Image{}, Permanent("ErrImagePull", fmt.Errorf("pulling %q: the registry answers 401 Unauthorized", ref))
+	}
 	if errs := e.PullErrors[ref]; len(errs) > 0 {
 		e.PullErrors[ref] = errs[1:]
 		return spec.Image{}, errs[0]

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/runonce/runonce/runtime/image"
 )
 
 const (
@@ -93,6 +95,28 @@ func (c Config) Credentials(ctx context.Context, host string) (user, secret stri
 		return "", "", nil
 	}
 	return runHelper(ctx, c.CredsStore, names(host)[0])
+}
+
+// Login returns the user and the secret for a host, empty when there are none.
+type Login func(ctx context.Context, host string) (user, secret string, err error)
+
+// Logins returns the ways to log in for an image in the order in which they are tried:
+// with the credentials given, then with those of the configuration, if it has some for
+// the image's registry or nothing else was given. Credentials given are told to every
+// host that the image may come from, as containerd tells a mirror those of the kubelet.
+func (c Config) Logins(ctx context.Context, ref string, given []image.Credential) []Login {
+	all := make([]Login, 0, len(given)+1)
+	for _, g := range given {
+		all = append(all, func(context.Context, string) (string, string, error) { return g.User, g.Password, nil })
+	}
+	host, _, _ := strings.Cut(ref, "/")
+	if len(given) > 0 {
+		if _, secret, err := c.Credentials(ctx, host); err != nil || secret == "" {
+			return all
+		}
+	}
+	all = append(all, c.Credentials)
+	return all
 }
 
 // names are the keys under which docker keeps a host's credentials.

@@ -6,11 +6,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
+
+	"github.com/runonce/runonce/runtime/image"
 )
 
 func TestCredentials(t *testing.T) {
@@ -51,6 +54,36 @@ func TestCredentials(t *testing.T) {
 				t.Errorf("%q %q, %v", user, secret, err)
 			}
 		})
+	}
+}
+
+// TestLogins: what is given comes first, then the configuration, if it knows the registry.
+func TestLogins(t *testing.T) {
+	t.Parallel()
+	config := Config{Auths: map[string]Auth{"known.example": {Username: "node", Password: "p"}}}
+	given := []image.Credential{{User: "a", Password: "1"}, {User: "b", Password: "2"}}
+	for _, tc := range []struct {
+		ref   string
+		given []image.Credential
+		want  []string
+	}{
+		{"known.example/x:1", nil, []string{"node p"}},
+		{"other.example/x:1", nil, []string{" "}},
+		{"known.example/x:1", given, []string{"a 1", "b 2", "node p"}},
+		{"other.example/x:1", given, []string{"a 1", "b 2"}},
+	} {
+		var got []string
+		for _, login := range config.Logins(t.Context(), tc.ref, tc.given) {
+			host, _, _ := strings.Cut(tc.ref, "/")
+			user, secret, err := login(t.Context(), host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, user+" "+secret)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q, want %q", tc.ref, got, tc.want)
+		}
 	}
 }
 

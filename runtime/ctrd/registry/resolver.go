@@ -15,14 +15,14 @@ import (
 	"github.com/containerd/platforms"
 )
 
-// Resolver makes a resolver that uses the hosts files below certsDir and the credentials.
+// Resolver makes a resolver that uses the hosts files below certsDir and the login.
 // Registries on this machine are spoken to in plain HTTP unless a hosts file says
 // otherwise.
-func Resolver(ctx context.Context, certsDir string, c Config) remotes.Resolver {
+func Resolver(ctx context.Context, certsDir string, login Login) remotes.Resolver {
 	hosts := config.HostOptions{
 		HostDir: config.HostDirFromRoot(certsDir),
 		Credentials: func(host string) (string, string, error) {
-			return c.Credentials(ctx, host)
+			return login(ctx, host)
 		},
 	}
 	local := hosts
