@@ -1,0 +1,318 @@
+package provider_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/enginetest"
+	"github.com/runonce/runonce/runtime/host"
+	"github.com/runonce/runonce/runtime/provider"
+	"github.com/runonce/runonce/runtime/spec"
+	"github.com/runonce/runonce/runtime/volume"
+)
+
+// lifecycleHandler and notifier are virtual-kubelet's PodLifecycleHandler and PodNotifier,
+// word for word (node/podcontroller.go).
+type (
+	lifecycleHandler interface {
+		CreatePod(ctx context.Context, pod *v1.Pod) error
+		UpdatePod(ctx context.Context, pod *v1.Pod) error
+		DeletePod(ctx context.Context, pod *v1.Pod) error
+		GetPod(ctx context.Context, namespace, name string) (*v1.Pod, error)
+		GetPodStatus(ctx context.Context, namespace, name string) (*v1.PodStatus, error)
+		GetPods(context.Context) ([]*v1.Pod, error)
+	}
+	notifier interface {
+		NotifyPods(context.Context, func(*v1.Pod))
+	}
+)
+
+var (
+	_ lifecycleHandler = (*provider.Provider)(nil)
+	_ notifier         = (*provider.Provider)(nil)
+)
+
+const boxImage = "localhost/box:1"
+
+// node is a machine in memory.
+type node struct {
+	engine    *enginetest.Engine
+	sandboxes *enginetest.Sandboxes
+	root      string
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	img := spec.Image{Ref: boxImage, ID: "sha256:1", Entrypoint: []string{"/bin/box"}, Cmd: []string{"sleep"}}
+	return &node{
+		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: map[string]spec.Image{boxImage: img}},
+		sandboxes: &enginetest.Sandboxes{},
+		root:      t.TempDir(),
+	}
+}
+
+// provider is a process that drives the node until ctx ends.
+func (n *node) provider(ctx context.Context, t *testing.T) *provider.Provider {
+	t.Helper()
+	hosts := filepath.Join(n.root, "hosts")
+	if err := os.WriteFile(hosts, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pods, err := runtime.New(ctx, runtime.Options{
+		Engine: n.engine, Images: n.engine, Layers: n.engine, Sandboxes: n.sandboxes, Cgroups: &enginetest.Cgroups{},
+		Volumes: &volume.Manager{Root: n.root, Objects: enginetest.Objects{}, Mounter: enginetest.Mounts{}},
+		Objects: enginetest.Objects{}, Root: n.root, LogDir: filepath.Join(n.root, "log"), Node: spec.Node{Name: "node"},
+		Host: runtime.Host{Host: host.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := provider.New(ctx, pods, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func newPod(name string, policy v1.RestartPolicy, command string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+		Spec: v1.PodSpec{RestartPolicy: policy, Containers: []v1.Container{{
+			Name: "main", Image: boxImage, Args: strings.Fields(command), ImagePullPolicy: v1.PullIfNotPresent,
+		}}},
+	}
+}
+
+// record keeps what a notifier is told, as "name phase state".
+type record struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (r *record) note(pod *v1.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = append(r.told, line(pod))
+	pod.Name = "scribbled over" // it is a copy
+}
+
+func (r *record) lines() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.told)
+}
+
+func line(pod *v1.Pod) string {
+	text := fmt.Sprintf("%s %s", pod.Name, pod.Status.Phase)
+	for _, cs := range pod.Status.ContainerStatuses {
+		switch {
+		case cs.State.Running != nil:
+			text += fmt.Sprintf(" running %d", cs.RestartCount)
+		case cs.State.Terminated != nil:
+			text += fmt.Sprintf(" exit %d", cs.State.Terminated.ExitCode)
+		case cs.State.Waiting != nil:
+			text += " " + cs.State.Waiting.Reason
+		}
+	}
+	return text
+}
+
+func want(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLife: created, seen, changed, deleted, and told of all the time.
+func TestLife(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n, r := newNode(t), &record{}
+		p := n.provider(t.Context(), t)
+		p.NotifyPods(t.Context(), r.note)
+		web := newPod("web", v1.RestartPolicyAlways, "sleep")
+		must(t, p.CreatePod(t.Context(), web))
+		synctest.Wait()
+		got, err := p.GetPod(t.Context(), "default", "web")
+		must(t, err)
+		want(t, "created", line(got), "web Running running 0")
+		got.Spec.Containers[0].Image = "scribbled over"
+		must(t, p.CreatePod(t.Context(), web)) // safe to repeat
+		changed := web.DeepCopy()
+		changed.Spec.Containers[0].Args = []string{"stay"}
+		changed.Spec.TerminationGracePeriodSeconds = new(int64)
+		must(t, p.UpdatePod(t.Context(), changed))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		all, err := p.GetPods(t.Context())
+		must(t, err)
+		want(t, "updated", []string{line(all[0])}, []string{"web Running running 1"})
+		want(t, "image", all[0].Spec.Containers[0].Image, boxImage)
+		must(t, p.DeletePod(t.Context(), changed))
+		told := r.lines()
+		want(t, "told at first", told[0], "web Running running 0")
+		want(t, "told at last", told[len(told)-1], "web Failed exit 137")
+		if len(told) != len(slices.Compact(slices.Clone(told))) {
+			t.Errorf("told twice: %v", told)
+		}
+		if left := n.sandboxes.Left(); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+		if left, err := os.ReadDir(filepath.Join(n.root, "pods")); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	})
+}
+
+// TestEnds: a pod that ends by itself is told of as it ended, and stays until deleted.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	for command, last := range map[string][2]string{
+		"exit 0": {"job Succeeded exit 0", "job Succeeded exit 0"},
+		"exit 3": {"job Failed exit 3", "job Failed exit 3"},
+	} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n, r := newNode(t), &record{}
+				p := n.provider(t.Context(), t)
+				p.NotifyPods(t.Context(), r.note)
+				job := newPod("job", v1.RestartPolicyNever, command)
+				must(t, p.CreatePod(t.Context(), job))
+				time.Sleep(time.Hour)
+				st, err := p.GetPodStatus(t.Context(), "default", "job")
+				must(t, err)
+				want(t, "ended", line(&v1.Pod{ObjectMeta: job.ObjectMeta, Status: *st}), last[0])
+				must(t, p.DeletePod(t.Context(), job))
+				told := r.lines()
+				want(t, "told at last", told[len(told)-1], last[1])
+			})
+		})
+	}
+}
+
+// TestHeals: what crashes is started again, and what could not be started is tried again.
+func TestHeals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		failures := 3
+		n.sandboxes.Err = func(*v1.Pod) error {
+			if failures--; failures >= 0 {
+				return errors.New("no address")
+			}
+			return nil
+		}
+		p := n.provider(t.Context(), t)
+		must(t, p.CreatePod(t.Context(), newPod("web", v1.RestartPolicyAlways, "sleep")))
+		synctest.Wait()
+		got, err := p.GetPod(t.Context(), "default", "web")
+		must(t, err)
+		want(t, "at first", line(got), "web Pending ContainerCreating")
+		time.Sleep(firstTries)
+		synctest.Wait()
+		cs, err := n.engine.Containers(t.Context(), "")
+		must(t, err)
+		n.engine.Kill(cs[0].ID, 1)
+		time.Sleep(time.Minute)
+		got, err = p.GetPod(t.Context(), "default", "web")
+		must(t, err)
+		want(t, "then", line(got), "web Running running 1")
+	})
+}
+
+// firstTries is how long three retries take.
+const firstTries = (1 + 2 + 4) * time.Second
+
+// TestLaterProcess: the pods of an earlier one are minded again, as they were last defined.
+func TestLaterProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := n.provider(ctx, t)
+		web := newPod("web", v1.RestartPolicyAlways, "sleep")
+		must(t, first.CreatePod(ctx, web))
+		synctest.Wait()
+		changed := web.DeepCopy()
+		changed.Labels = map[string]string{"color": "blue"}
+		must(t, first.UpdatePod(ctx, changed))
+		cancel()
+		synctest.Wait()
+		cs, err := n.engine.Containers(t.Context(), "")
+		must(t, err)
+		n.engine.Kill(cs[0].ID, 1)
+		later := n.provider(t.Context(), t)
+		time.Sleep(time.Minute)
+		got, err := later.GetPod(t.Context(), "default", "web")
+		must(t, err)
+		want(t, "minded again", line(got), "web Running running 1")
+		want(t, "labels", got.Labels, changed.Labels)
+		must(t, later.DeletePod(t.Context(), web))
+	})
+}
+
+// TestFaults: errors are known by their behaviour.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newNode(t).provider(t.Context(), t)
+		web := newPod("web", v1.RestartPolicyAlways, "sleep")
+		must(t, p.CreatePod(t.Context(), web))
+		other := web.DeepCopy()
+		other.UID = "other"
+		_, getErr := p.GetPod(t.Context(), "default", "none")
+		_, statusErr := p.GetPodStatus(t.Context(), "other", "web")
+		must(t, p.DeletePod(t.Context(), web))
+		for name, c := range map[string]struct {
+			err      error
+			notFound bool
+		}{
+			"get": {getErr, true}, "status": {statusErr, true},
+			"delete again":       {p.DeletePod(t.Context(), web), true},
+			"update":             {p.UpdatePod(t.Context(), web), true},
+			"create without UID": {p.CreatePod(t.Context(), &v1.Pod{}), false},
+		} {
+			var known interface {
+				NotFound() bool
+				InvalidInput() bool
+			}
+			if !errors.As(c.err, &known) || known.NotFound() != c.notFound || known.InvalidInput() == c.notFound {
+				t.Errorf("%s: %v", name, c.err)
+			}
+		}
+		must(t, p.CreatePod(t.Context(), web))
+		for name, err := range map[string]error{
+			"create": p.CreatePod(t.Context(), other), "update": p.UpdatePod(t.Context(), other), "delete": p.DeletePod(t.Context(), other),
+		} {
+			if err == nil {
+				t.Errorf("%s of another UID: no error", name)
+			}
+		}
+		must(t, p.DeletePod(t.Context(), web))
+	})
+}
