@@ -25,6 +25,6 @@ func main() {
 	os.Exit(cmd.Main(ctx, os.Args, cmd.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		StdoutTerminal: cmd.Terminal(os.Stdout), StderrTerminal: cmd.Terminal(os.Stderr),
-		Getenv: os.Getenv, Machine: os.DirFS("/"), Open: wire.Open,
+		Getenv: os.Getenv, Machine: os.DirFS("/"), Open: wire.Open, Versions: wire.Versions,
 	}))
 }

@@ -110,6 +110,28 @@ func TestStopRunsPreStopWithinTheGrace(t *testing.T) {
 	})
 }
 
+// TestPreStopIsCutOff: a hook that needs more than the grace period ends with it, and the
+// container has two seconds left.
+func TestPreStopIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyAlways, "stay")
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(10))
+		pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 60}}}
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if err := p.Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took != 12*time.Second {
+			t.Errorf("Stop took %s, want the grace of 10 s and 2 s", took)
+		}
+	})
+}
+
 func TestStopGivesTwoSecondsAtLeast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -247,6 +269,36 @@ func TestLivenessRestartsAndWakes(t *testing.T) {
 		}
 		if err := p.Stop(t.Context(), pod); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// TestProbeGrace: a probe's own grace period goes before the pod's when that probe has the
+// container killed, and only then.
+func TestProbeGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyNever, "stay", "stay")
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(20))
+		pod.Spec.Containers[0].LivenessProbe = execProbe("exit", "1")
+		pod.Spec.Containers[0].LivenessProbe.TerminationGracePeriodSeconds = new(int64(5))
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		took := func(f func(context.Context, *v1.Pod) error) time.Duration {
+			begin := time.Now()
+			if err := f(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(begin)
+		}
+		if d := took(p.Sync); d != 5*time.Second {
+			t.Errorf("killed by its probe after %s, want the probe's 5s", d)
+		}
+		if d := took(p.Stop); d != 20*time.Second {
+			t.Errorf("stopped after %s, want the pod's 20s", d)
 		}
 	})
 }

@@ -80,7 +80,7 @@ func (p *Pods) postStart(ctx context.Context, at place, def *v1.Container, cfg C
 	}
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), gracePeriod(at.pod)+cleanupTimeout)
 	defer cancel()
-	err = errors.Join(fmt.Errorf("postStart hook: %w", err), p.kill(cleanup, at.pod, c, func(time.Duration) {}))
+	err = errors.Join(fmt.Errorf("postStart hook: %w", err), p.kill(cleanup, at.pod, ending{Container: c, grace: gracePeriod(at.pod)}, func(time.Duration) {}))
 	return &ContainerError{Container: def.Name, Why: ReasonPostStartHook, Err: err}
 }
 

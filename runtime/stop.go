@@ -8,6 +8,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/probe"
 )
 
 // minimumGrace is the least time that a container gets between its stop signal and
@@ -30,7 +32,7 @@ func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 		return fmt.Errorf("listing containers of pod %q: %w", pod.Name, err)
 	}
 	errs := []error{
-		p.killAll(ctx, pod, all),
+		p.killAll(ctx, pod, all, podGrace(pod)),
 		each(all, func(c Container) error { return p.o.Engine.Remove(ctx, c.ID) }),
 		p.o.Sandboxes.Remove(ctx, pod),
 		p.o.Volumes.Teardown(ctx, pod),
@@ -52,25 +54,26 @@ func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 // killAll stops the containers that run, all at once; only the sidecars wait for the
 // containers of the pod, and for the sidecars after them, to have stopped
 // (pkg/kubelet/kuberuntime/kuberuntime_termination_order.go).
-func (p *Pods) killAll(ctx context.Context, pod *v1.Pod, cs []Container) error {
+func (p *Pods) killAll(ctx context.Context, pod *v1.Pod, cs []Container, grace func(Container) time.Duration) error {
 	var all []ending
 	for _, c := range cs {
 		// The processes of the pod would all end with the pause process.
 		if c.State == StateRunning && c.Name != pauseName {
-			all = append(all, ending{c, make(chan struct{})})
+			all = append(all, ending{c, grace(c), make(chan struct{})})
 		}
 	}
 	return each(all, func(e ending) error {
 		defer close(e.done)
 		first := stopsAfter(pod, e.Name)
-		return p.kill(ctx, pod, e.Container, func(grace time.Duration) { awaitAll(ctx, grace, all, first) })
+		return p.kill(ctx, pod, e, func(grace time.Duration) { awaitAll(ctx, grace, all, first) })
 	})
 }
 
 // ending is a container that is being stopped.
 type ending struct {
 	Container
-	done chan struct{} // closed when it has stopped
+	grace time.Duration
+	done  chan struct{} // closed when it has stopped
 }
 
 // stopsAfter names the containers that stop before the given one: none, unless it is a
@@ -106,8 +109,8 @@ func awaitAll(ctx context.Context, grace time.Duration, all []ending, names []st
 // kill stops one container as killContainer of pkg/kubelet/kuberuntime does: the preStop
 // hook, and turn, which waits for the container's turn, use up the grace period, of which
 // two seconds are left in any case.
-func (p *Pods) kill(ctx context.Context, pod *v1.Pod, c Container, turn func(grace time.Duration)) error {
-	grace := gracePeriod(pod)
+func (p *Pods) kill(ctx context.Context, pod *v1.Pod, e ending, turn func(grace time.Duration)) error {
+	c, grace := e.Container, e.grace
 	begin := time.Now()
 	if hook := preStop(pod, c.Name); hook != nil && grace > 0 {
 		if err := p.runHook(ctx, hookCall{pod, c, hook, grace}); err != nil {
@@ -120,6 +123,28 @@ func (p *Pods) kill(ctx context.Context, pod *v1.Pod, c Container, turn func(gra
 		return fmt.Errorf("stopping container %q: %w", c.Name, err)
 	}
 	return nil
+}
+
+// podGrace gives every container the pod's grace period.
+func podGrace(pod *v1.Pod) func(Container) time.Duration {
+	return func(Container) time.Duration { return gracePeriod(pod) }
+}
+
+// probeGrace gives a container that a probe has failed the grace period of that probe, if it
+// has one, and else the pod's (pkg/kubelet/kuberuntime.setTerminationGracePeriod).
+func (s snapshot) probeGrace(pod *v1.Pod) func(Container) time.Duration {
+	return func(c Container) time.Duration {
+		for _, def := range containersOf(pod) {
+			if def.Name != c.Name {
+				continue
+			}
+			by := map[probe.Kind]*v1.Probe{probe.Liveness: def.LivenessProbe, probe.Startup: def.StartupProbe}
+			if p := by[s.probes[c.ID].Failed]; p != nil && p.TerminationGracePeriodSeconds != nil {
+				return time.Duration(*p.TerminationGracePeriodSeconds) * time.Second
+			}
+		}
+		return gracePeriod(pod)
+	}
 }
 
 // gracePeriod is the pod's own, 30 s when it has none (the API's default).

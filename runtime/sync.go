@@ -129,14 +129,14 @@ func containersOf(pod *v1.Pod) []*v1.Container {
 
 // clear stops and removes what stands in the way of the next steps.
 func (p *Pods) clear(ctx context.Context, pod *v1.Pod, s snapshot, a actions) error {
-	kill := a.kill
+	kill, grace := a.kill, s.probeGrace(pod)
 	if a.killPod {
-		kill = nil
+		kill, grace = nil, podGrace(pod)
 		for _, c := range s.containers {
 			kill = append(kill, c)
 		}
 	}
-	if err := p.killAll(ctx, pod, kill); err != nil {
+	if err := p.killAll(ctx, pod, kill, grace); err != nil {
 		return err
 	}
 	for _, id := range a.remove {

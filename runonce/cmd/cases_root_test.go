@@ -47,7 +47,7 @@ func newMachine(t *testing.T, images string, flags ...string) machine {
 		t.Fatal(err)
 	}
 	m := machine{
-		world: cmd.IO{Getenv: func(string) string { return "" }, Machine: os.DirFS("/"), Open: wire.Open},
+		world: cmd.IO{Getenv: func(string) string { return "" }, Machine: os.DirFS("/"), Open: wire.Open, Versions: wire.Versions},
 		dir:   dir,
 		flags: append([]string{"--root", filepath.Join(dir, "root"), "--state", filepath.Join(dir, "state"), "--log-dir", filepath.Join(dir, "log")}, flags...),
 	}

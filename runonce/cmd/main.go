@@ -37,6 +37,8 @@ type IO struct {
 	Machine fs.FS
 	// Open opens the container engine.
 	Open backend.Opener
+	// Versions tells of the programs outside this one; nil for nothing.
+	Versions backend.Teller
 }
 
 // Interrupt is the cause of a context that a signal has ended.

@@ -31,6 +31,17 @@ type Place struct {
 // Opener opens the engine of a place. Its errors mean that the engine cannot be used.
 type Opener func(ctx context.Context, p Place) (Backend, error)
 
+// Teller tells the versions of what the engine of a place works with, without opening it. Its
+// errors mean that the engine cannot be used.
+type Teller func(ctx context.Context, p Place) (Versions, error)
+
+// Versions are those of programs outside this one. What is not there is empty.
+type Versions struct {
+	Daemon      string // containerd's, of a place with an address
+	Runtime     string // the OCI runtime's
+	RuntimePath string
+}
+
 // Backend is an open engine.
 type Backend interface {
 	// Pods returns the runtime on the engine. It works until ctx is done.

@@ -20,6 +20,15 @@ type Versions struct {
 	Platform   string `json:"platform"`
 	Kubernetes string `json:"kubernetes"` // whose rules are built in
 	Containerd string `json:"containerd"` // that is built in
+
+	Daemon  *Program `json:"daemon,omitempty"`  // containerd's, with --address
+	Runtime *Program `json:"runtime,omitempty"` // that containers run in
+}
+
+// Program is one outside this one.
+type Program struct {
+	Path    string `json:"path"` // of the program, or of its socket
+	Version string `json:"version"`
 }
 
 // Table writes one row for each version.
@@ -32,6 +41,12 @@ func (v Versions) Table(w io.Writer) error {
 		{"platform", v.Platform},
 		{"kubernetes", v.Kubernetes},
 		{"containerd", v.Containerd},
+	}
+	if v.Daemon != nil {
+		rows = append(rows, []string{"daemon", v.Daemon.Version + " at " + v.Daemon.Path})
+	}
+	if v.Runtime != nil {
+		rows = append(rows, []string{"runtime", v.Runtime.Version + " at " + v.Runtime.Path})
 	}
 	return report.Rows(w, nil, rows)
 }

@@ -1,0 +1,45 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/runonce/cmd"
+	"github.com/runonce/runonce/runonce/cmd/wire"
+)
+
+func TestVersionOfDaemon(t *testing.T) {
+	needRoot(t)
+	world := cmd.IO{Versions: wire.Versions, Getenv: func(string) string { return "" }}
+	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
+		t.Run(string(version), func(t *testing.T) {
+			d := daemon.Serve(t, version)
+			got := invokeWith(t, world, "version", "-o", "json", "--address", d.Socket)
+			var v struct {
+				Containerd      string
+				Daemon, Runtime struct{ Path, Version string }
+			}
+			if err := json.Unmarshal([]byte(got.stdout), &v); err != nil {
+				t.Fatalf("exit code %d: %v\n%s%s", got.code, err, got.stdout, got.stderr)
+			}
+			if v.Daemon.Path != d.Socket || !strings.HasPrefix(strings.TrimPrefix(v.Daemon.Version, "v"), string(version)+".") {
+				t.Errorf("daemon %+v, want %s", v.Daemon, version)
+			}
+			if filepath.Base(v.Runtime.Path) != "runc" || !strings.Contains(v.Runtime.Version, ".") {
+				t.Errorf("runtime %+v", v.Runtime)
+			}
+		})
+	}
+}
+
+func TestVersionWithoutDaemon(t *testing.T) {
+	t.Parallel()
+	world := cmd.IO{Versions: wire.Versions, Getenv: func(string) string { return "" }}
+	got := invokeWith(t, world, "version", "--address", filepath.Join(t.TempDir(), "none"))
+	if got.code != 4 || !strings.Contains(got.stderr, "looking for containerd's socket") {
+		t.Errorf("exit code %d, %q; want 4", got.code, got.stderr)
+	}
+}
