@@ -1,0 +1,183 @@
+package runtime_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime"
+)
+
+func TestStopRunsPreStopWithinTheGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyAlways, "stay")
+		grace := int64(10)
+		pod.Spec.TerminationGracePeriodSeconds = &grace
+		pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 4}}}
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if err := p.Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took != 10*time.Second {
+			t.Errorf("Stop took %s, want the hook's 4 s and the 6 s that are left", took)
+		}
+	})
+}
+
+// TestPreStopIsCutOff: a hook that needs more than the grace period ends with it, and the
+// container has two seconds left.
+func TestPreStopIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyAlways, "stay")
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(10))
+		pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 60}}}
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if err := p.Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took != 12*time.Second {
+			t.Errorf("Stop took %s, want the grace of 10 s and 2 s", took)
+		}
+	})
+}
+
+func TestStopGivesTwoSecondsAtLeast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyAlways, "stay")
+		pod.Spec.TerminationGracePeriodSeconds = new(int64)
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if err := p.Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took != 2*time.Second {
+			t.Errorf("Stop took %s, want 2s", took)
+		}
+	})
+}
+
+// TestProbeGrace: a probe's own grace period goes before the pod's when that probe has the
+// container killed, and only then.
+func TestProbeGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyNever, "stay", "stay")
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(20))
+		pod.Spec.Containers[0].LivenessProbe = execProbe("exit", "1")
+		pod.Spec.Containers[0].LivenessProbe.TerminationGracePeriodSeconds = new(int64(5))
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		took := func(f func(context.Context, *v1.Pod) error) time.Duration {
+			begin := time.Now()
+			if err := f(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(begin)
+		}
+		if d := took(p.Sync); d != 5*time.Second {
+			t.Errorf("killed by its probe after %s, want the probe's 5s", d)
+		}
+		if d := took(p.Stop); d != 20*time.Second {
+			t.Errorf("stopped after %s, want the pod's 20s", d)
+		}
+	})
+}
+
+func TestPostStartFailureKills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyNever, "sleep")
+		pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{
+			Exec: &v1.ExecAction{Command: []string{"/bin/box", "exit", "5", "no"}},
+		}}
+		err := p.Sync(t.Context(), pod)
+		if err == nil || !strings.Contains(err.Error(), "postStart hook") || !strings.Contains(err.Error(), "5") {
+			t.Errorf("Sync: %v, want it to tell of the hook", err)
+		}
+		cs, err := n.engine.Containers(t.Context(), "")
+		if err != nil || len(cs) != 1 || cs[0].State != runtime.StateExited {
+			t.Errorf("containers = %+v, %v; want it killed", cs, err)
+		}
+	})
+}
+
+// TestStopSignalOfKilledContainer: one that is killed without being stopped for good gets
+// its own signal, too.
+func TestStopSignalOfKilledContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyNever, "sleep")
+		own := v1.SIGUSR1
+		pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{StopSignal: &own, PostStart: &v1.LifecycleHandler{
+			Exec: &v1.ExecAction{Command: []string{"/bin/box", "exit", "5"}},
+		}}
+		if err := p.Sync(t.Context(), pod); err == nil {
+			t.Error("Sync: no error, want that of the hook")
+		}
+		cs, err := n.engine.Containers(t.Context(), "")
+		if err != nil || len(cs) != 1 || cs[0].Exit.ExitCode != 128+10 {
+			t.Errorf("containers = %+v, %v; want it ended by SIGUSR1", cs, err)
+		}
+	})
+}
+
+func TestSidecarsStopLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyAlways, "sleep")
+		always := v1.ContainerRestartPolicyAlways
+		grace := int64(10)
+		pod.Spec.TerminationGracePeriodSeconds = &grace
+		for _, name := range []string{"s0", "s1"} {
+			c := pod.Spec.Containers[0]
+			c.Name, c.Args, c.RestartPolicy = name, []string{"sleep"}, &always
+			pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
+		}
+		pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 3}}}
+		for range 3 {
+			if err := p.Sync(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantStates(t.Context(), t, p, pod, "s0=running", "s1=running", "c0=running")
+		events, err := n.engine.Events(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		var order []string
+		for range 3 {
+			order = append(order, strings.SplitN((<-events).ContainerID, "-", 2)[0])
+		}
+		if got := strings.Join(order, " "); got != "c0 s1 s0" {
+			t.Errorf("stopped in order %s, want c0 s1 s0", got)
+		}
+		n.left(t)
+	})
+}
