@@ -40,6 +40,8 @@ type Options struct {
 	RuntimeHandlers []string
 	// NoNFS says that the machine has no program to mount NFS with.
 	NoNFS bool
+	// Unable says what the machine lacks, by the UID of the pod that needs it.
+	Unable map[types.UID]string
 	// Prune stops pods of earlier runs that the input does not hold.
 	Prune bool
 	// Rerun takes pods of earlier runs that have ended for new.

@@ -26,7 +26,10 @@ const (
 // fits, if need be after preempting others.
 func (p *planner) refusal(e *entry) []Reason {
 	subject := check.Subject{Pod: e.pod, QOS: e.qos, Critical: Critical(e.pod)}
-	limits := check.Options{UnsafeSysctls: p.o.AllowUnsafeSysctls, AppArmor: p.o.AppArmor, RuntimeHandlers: p.o.RuntimeHandlers}
+	limits := check.Options{
+		UnsafeSysctls: p.o.AllowUnsafeSysctls, AppArmor: p.o.AppArmor, RuntimeHandlers: p.o.RuntimeHandlers,
+		Unable: p.o.Unable[e.pod.UID],
+	}
 	early := spelled(check.Early(subject, p.node, limits))
 	if e.rival != nil {
 		early = append(early, Reason{reasonConflict, messageConflict})

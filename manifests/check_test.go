@@ -90,9 +90,7 @@ func TestWhatOnlyANodeKnows(t *testing.T) {
 			`f:5: spec.priorityClassName: PriorityClass "x" has errors of its own`,
 			"f:13: value: Forbidden: maximum allowed value of a user defined priority is 1000000000",
 		}},
-		{"AppArmor of old", strings.Replace(pod("p"), "{name: p}", "{name: p, annotations: {container.apparmor.security.beta.kubernetes.io/c: localhost/x}}", 1), []string{
-			"f:6: spec.containers[0].securityContext.appArmorProfile: refused: not supported by this version",
-		}},
+		{"AppArmor of old", strings.Replace(pod("p"), "{name: p}", "{name: p, annotations: {container.apparmor.security.beta.kubernetes.io/c: localhost/x}}", 1), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -212,7 +210,7 @@ func TestRuntimeClassAndNodes(t *testing.T) {
 
 func TestValidation(t *testing.T) {
 	t.Parallel()
-	in := pod("p", "  hostUsers: false\n", "  serviceAccountName: x\n")
+	in := pod("p", "  schedulingGates: [{name: g}]\n", "  serviceAccountName: x\n")
 	set, err := Read(dir("f", in))
 	v := NewValidation(set, err, false)
 	got, err := json.Marshal(v)
@@ -220,7 +218,7 @@ func TestValidation(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"apiVersion":"runonce/v1","kind":"Validation","faults":[` +
-		`{"file":"f","document":1,"line":5,"field":"spec.hostUsers","message":"\"false\" refused: not supported by this version","severity":"error"},` +
+		`{"file":"f","document":1,"line":5,"field":"spec.schedulingGates","message":"refused: nothing here lifts a gate","severity":"error"},` +
 		`{"file":"f","document":1,"line":6,"field":"spec.serviceAccountName","message":"\"x\" has no meaning here: there is no API server here to assign or use it","severity":"warning"}]}`
 	if d := cmp.Diff(want, string(got)); d != "" {
 		t.Error(d)

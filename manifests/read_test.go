@@ -82,12 +82,12 @@ func TestReadFaults(t *testing.T) {
 		in   string
 		want []string
 	}{
-		{"every fault at once", pod("p", "  restartPolicy: never\n  hostUsers: false\n  nodeNam: x\n"), []string{
+		{"every fault at once", pod("p", "  restartPolicy: never\n  schedulingGates: [{name: g}]\n  nodeNam: x\n"), []string{
 			"f:7: spec.nodeNam: unknown field (did you mean nodeName?)",
 		}},
-		{"rules and table together", pod("p", "  restartPolicy: never\n  hostUsers: false\n"), []string{
+		{"rules and table together", pod("p", "  restartPolicy: never\n  schedulingGates: [{name: g}]\n"), []string{
 			`f:5: spec.restartPolicy: Unsupported value: "never": supported values: "Always", "OnFailure", "Never" (did you mean Never?)`,
-			`f:6: spec.hostUsers: "false" refused: not supported by this version`,
+			`f:6: spec.schedulingGates: refused: nothing here lifts a gate`,
 		}},
 		{"values that are whole objects", pod("p") + "    securityContext: {privileged: true, allowPrivilegeEscalation: false}\n", []string{
 			"f:8: spec.containers[0].securityContext: Invalid value: cannot set `allowPrivilegeEscalation` to false and `privileged` to true",

@@ -67,8 +67,8 @@ func TestWorkloads(t *testing.T) {
 			"f:4: spec: 2000000 pods are more than the 1000 that one workload may have here",
 		}},
 		{
-			"refused field of a template", workloadDoc("apps/v1", "Deployment", "  replicas: 3\n"+selector+"  template:\n    metadata: {labels: {app: x}}\n    spec:\n      hostUsers: false\n      containers: [{name: c, image: 'I'}]\n"), nil, nil,
-			[]string{`f:10: spec.template.spec.hostUsers: "false" refused: not supported by this version`},
+			"refused field of a template", workloadDoc("apps/v1", "Deployment", "  replicas: 3\n"+selector+"  template:\n    metadata: {labels: {app: x}}\n    spec:\n      schedulingGates: [{name: g}]\n      containers: [{name: c, image: 'I'}]\n"), nil, nil,
+			[]string{`f:10: spec.template.spec.schedulingGates: refused: nothing here lifts a gate`},
 		},
 		{
 			"reference of a template", workloadDoc("apps/v1", "Deployment", "  replicas: 2\n"+selector+"  template:\n    metadata: {labels: {app: x}}\n    spec:\n      containers: [{name: c, image: i, envFrom: [{secretRef: {name: s}}]}]\n"), nil, nil,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/handler"
 	"github.com/runonce/runonce/runtime/spec"
+	"github.com/runonce/runonce/runtime/spec/profile"
 )
 
 // pauseName is the name of the container whose process is the first of a pod's shared
@@ -54,6 +55,7 @@ func (p *Pods) ensurePause(ctx context.Context, at place) (string, error) {
 	id := ContainerID(string(at.pod.UID), pauseName, 0)
 	in := p.machine(spec.Context{Pod: at.pod, Sandbox: at.sandbox(), Node: p.o.Node})
 	in.CgroupsPath = filepath.Join(cgroup, id)
+	in.AppArmor = profile.AppArmorName(at.pod, &v1.Container{}, p.o.Host.AppArmor)
 	oci, err := spec.Pause(in)
 	if err != nil {
 		return "", err

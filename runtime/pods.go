@@ -37,7 +37,10 @@ type Options struct {
 	// LocalImages are the references, in full form, of images that the user gave along:
 	// they are not pulled, whatever the pull policy says.
 	LocalImages []string
-	Log         *slog.Logger
+	// RecursiveReadOnly says whether mounts can be read-only with all below them; nil is
+	// no. It is asked only when a volumeMount needs to know.
+	RecursiveReadOnly func() bool
+	Log               *slog.Logger
 	// Trace, when set, is told of each step of a pod's start, for a timeline.
 	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
 }
@@ -55,6 +58,8 @@ type Host struct {
 	// ClusterDomain its domain.
 	ClusterDNS    []string
 	ClusterDomain string
+	// AppArmor says that containers are to be confined by AppArmor.
+	AppArmor bool
 	// SeccompDir holds the profiles of type Localhost.
 	SeccompDir string
 }

@@ -31,6 +31,9 @@ type Volumes interface {
 	// Mounts returns the OCI mounts for the container's volumeMounts, parents before
 	// children. env is the container's final environment, for subPathExpr.
 	Mounts(pod *v1.Pod, c *v1.Container, env []string) ([]specs.Mount, error)
+	// MapUsers has a container of a pod with a user namespace see the mounts with that
+	// one's users. userNS is the file that holds the namespace.
+	MapUsers(pod *v1.Pod, container, userNS string, mounts []specs.Mount) error
 	// ReadFile returns a file of one of the pod's volumes, for variables that come from it.
 	ReadFile(pod *v1.Pod, volume, path string) ([]byte, error)
 	// ImageDir returns the directory for the image of an image volume.

@@ -18,6 +18,7 @@ import (
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/spec"
+	"github.com/runonce/runonce/runtime/spec/profile"
 )
 
 // Labels that every container carries. The io.kubernetes ones are those of kuberuntime
@@ -111,6 +112,11 @@ func (p *Pods) containerConfig(at place, next start, img spec.Image) (ContainerC
 		return ContainerConfig{}, err
 	}
 	input.Env, input.Mounts = env, withDefaults(mounts, own)
+	if box := at.sandbox(); box.UserNS != "" {
+		if err := p.o.Volumes.MapUsers(pod, c.Name, box.UserNS, input.Mounts); err != nil {
+			return ContainerConfig{}, err
+		}
+	}
 	input.CgroupsPath = filepath.Join(cgroup, id)
 	oci, err := spec.Build(input)
 	if err != nil {
@@ -127,7 +133,7 @@ func (p *Pods) containerConfig(at place, next start, img spec.Image) (ContainerC
 		ID: id, PodUID: string(pod.UID), Name: c.Name, Attempt: next.attempt, Image: img.Ref,
 		Spec: oci, LogPath: logPath, Hash: containerHash(c), Labels: labels(pod, c, img), Last: next.last,
 		RuntimeHandler: pod.Annotations[handler.Annotation], Stdin: c.Stdin,
-		DefaultSeccomp: seccompType(pod, c) == v1.SeccompProfileTypeRuntimeDefault,
+		DefaultSeccomp: profile.SeccompType(pod, c) == v1.SeccompProfileTypeRuntimeDefault,
 	}, nil
 }
 
@@ -135,13 +141,14 @@ func (p *Pods) containerConfig(at place, next start, img spec.Image) (ContainerC
 func (p *Pods) input(in spec.Context, c *v1.Container) (spec.Input, error) {
 	input := p.machine(in)
 	input.Container = c
+	input.AppArmor = profile.AppArmorName(in.Pod, c, p.o.Host.AppArmor)
 	var err error
-	if privileged(c) {
+	if profile.Privileged(c) {
 		if input.HostDevices, err = host.Devices("/dev"); err != nil {
 			return input, err
 		}
 	}
-	if name := localProfile(in.Pod, c); name != "" {
+	if name := profile.LocalSeccomp(in.Pod, c); name != "" {
 		input.Seccomp, err = readSeccomp(p.o.Host.SeccompDir, name)
 	}
 	return input, err

@@ -38,7 +38,7 @@ func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 	st := p.of(pod.UID)
 	s := snapshot{containers: containers, sandbox: err == nil}
 	s.takePause(pod)
-	view := podView{pod: pod, containers: containers, sandbox: s.sandbox, waiting: st.waitingNow(), probes: p.probes.of(pod.UID)}
+	view := podView{recursive: p.o.RecursiveReadOnly, pod: pod, containers: containers, sandbox: s.sandbox, waiting: st.waitingNow(), probes: p.probes.of(pod.UID)}
 	status := view.status()
 	status.HostIPs = hostIPs(p.o.Node.IPs)
 	if len(p.o.Node.IPs) > 0 {
@@ -86,6 +86,7 @@ func setPodIPs(status *v1.PodStatus, box network.Sandbox) {
 
 // podView is what a pod's status is computed from.
 type podView struct {
+	recursive  func() bool // see Options.RecursiveReadOnly
 	pod        *v1.Pod
 	containers map[string]Container
 	sandbox    bool
@@ -142,7 +143,7 @@ func (v podView) initialized() bool {
 }
 
 func (v podView) containerStatus(c *v1.Container, otherwise string) v1.ContainerStatus {
-	s := v1.ContainerStatus{Name: c.Name, Image: c.Image}
+	s := v1.ContainerStatus{Name: c.Name, Image: c.Image, VolumeMounts: volumeMounts(c, v.recursive)}
 	w, waits := v.waiting[c.Name]
 	if !waits {
 		w = waiting{reason: otherwise}

@@ -9,9 +9,11 @@ import (
 	"sync"
 	"time"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/network"
+	"github.com/runonce/runonce/runtime/network/userns"
 	"github.com/runonce/runonce/runtime/spec"
 )
 
@@ -188,10 +190,14 @@ type place struct {
 
 // sandbox is what the containers share.
 func (at place) sandbox() spec.Sandbox {
-	return spec.Sandbox{
-		NetNS: at.box.NetNS, IPCNS: at.box.IPCNS, UTSNS: at.box.UTSNS, PIDNS: at.pidNS, Hostname: at.box.Hostname, Domain: at.box.Domain,
-		IPs: at.box.IPs,
+	box := spec.Sandbox{
+		NetNS: at.box.NetNS, IPCNS: at.box.IPCNS, UTSNS: at.box.UTSNS, UserNS: at.box.UserNS, PIDNS: at.pidNS,
+		Hostname: at.box.Hostname, Domain: at.box.Domain, IPs: at.box.IPs,
 	}
+	if box.UserNS != "" {
+		box.Users = []specs.LinuxIDMapping{{HostID: at.box.FirstID, Size: userns.Length}}
+	}
+	return box
 }
 
 // startAll starts the containers in spec order. One that fails does not keep the others

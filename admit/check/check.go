@@ -30,6 +30,7 @@ type Options struct {
 	AppArmor      bool     // is enforced
 	// RuntimeHandlers are those that there are; nil for those that the node lists, or any.
 	RuntimeHandlers []string
+	Unable          string // what the machine lacks for the pod, empty for nothing
 }
 
 // Early returns the grounds that the kubelet looks for before resources: pressure
@@ -57,7 +58,8 @@ func Place(s Subject, node *v1.Node) []Reason {
 }
 
 // Late returns the grounds that the kubelet looks for after host ports: taints, of which
-// those that only keep the scheduler away count here too, and AppArmor.
+// those that only keep the scheduler away count here too, AppArmor, and other features that
+// the node lacks (pkg/kubelet/lifecycle/handlers.go).
 func Late(s Subject, node *v1.Node, o Options) []Reason {
 	var reasons []Reason
 	for _, t := range node.Spec.Taints {
@@ -68,6 +70,9 @@ func Late(s Subject, node *v1.Node, o Options) []Reason {
 	}
 	if !o.AppArmor && wantsAppArmor(s.Pod) {
 		reasons = append(reasons, Reason{"AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host"})
+	}
+	if o.Unable != "" {
+		reasons = append(reasons, Reason{"PodFeatureUnsupported", "Pod requires node features that are not available: " + o.Unable})
 	}
 	return reasons
 }

@@ -83,6 +83,10 @@ func (d *Daemon) prepare(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, err
 	}
+	// As the daemon's own: root of a user namespace has to reach its root directory.
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return nil, err
+	}
 	config := "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n"
 	if err := os.WriteFile(filepath.Join(dir, "containerd.toml"), []byte(config), 0o644); err != nil {
 		return nil, err

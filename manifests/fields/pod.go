@@ -57,7 +57,7 @@ var podRows = []Row{
 	{Path: "spec.hostNetwork", Class: Supported},
 	{Path: "spec.hostPID", Class: Supported},
 	{Path: "spec.hostIPC", Class: Supported},
-	{Path: "spec.hostUsers", Class: Refused, Note: notYet, Except: []string{"true"}},
+	{Path: "spec.hostUsers", Class: Supported, Note: "false takes a kernel and a containerd that can map user IDs"},
 	{Path: "spec.shareProcessNamespace", Class: Supported},
 	{Path: "spec.nodeName", Class: Supported, Note: "a pod for another node is rejected"},
 	{Path: "spec.nodeSelector{}", Class: Supported},

@@ -9,22 +9,20 @@ import (
 	"github.com/runonce/runonce/hack/daemon"
 )
 
-// inside is what the inspect applet prints, as far as these tests look at it.
+// inside is what the facts applet prints, as far as these tests look at it.
 type inside struct {
-	PID        int               `json:"pid"`
-	UID        int               `json:"uid"`
-	GID        int               `json:"gid"`
-	Groups     []int             `json:"groups"`
-	Status     map[string]string `json:"status"`
-	Namespaces map[string]string `json:"namespaces"`
-	Processes  []string          `json:"processes"`
-	Sysctls    map[string]string `json:"sysctls"`
-	Mounts     []struct {
-		Path    string   `json:"path"`
-		Type    string   `json:"type"`
-		Options []string `json:"options"`
-	} `json:"mounts"`
-	Files map[string]struct {
+	PID        int                 `json:"pid"`
+	UID        int                 `json:"uid"`
+	GID        int                 `json:"gid"`
+	Groups     []int               `json:"groups"`
+	UIDMap     []string            `json:"uidMap"`
+	Caps       map[string][]string `json:"caps"`
+	NoNewPrivs bool                `json:"noNewPrivs"`
+	Seccomp    string              `json:"seccomp"`
+	Namespaces map[string]string   `json:"namespaces"`
+	Processes  []string            `json:"processes"`
+	Sysctls    map[string]string   `json:"sysctls"`
+	Files      map[string]struct {
 		Mode    string `json:"mode"`
 		UID     int    `json:"uid"`
 		GID     int    `json:"gid"`
@@ -57,8 +55,8 @@ func podDir(t *testing.T, text string) string {
 	return dir
 }
 
-// inspect reads what the inspect applet printed in a container.
-func (m machine) inspect(t *testing.T, pod, container string) inside {
+// facts reads what the facts applet printed in a container.
+func (m machine) facts(t *testing.T, pod, container string) inside {
 	t.Helper()
 	var v inside
 	out := m.once(t, "logs", pod, "-c", container)

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"testing/fstest"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime"
@@ -111,6 +114,9 @@ type memoryPods struct {
 	*runtime.Pods
 	machine *memory
 }
+
+// Unable finds that nothing is lacking.
+func (memoryPods) Unable(context.Context, []*v1.Pod) map[types.UID]string { return nil }
 
 // Cleanup finds fault with whatever a pod has left behind.
 func (p memoryPods) Cleanup(ctx context.Context) error {

@@ -33,7 +33,7 @@ spec:
     lifecycle: {postStart: {exec: {command: [box, orphan]}}}
   - name: main
     image: localhost/box:1
-    args: [inspect, -hold]
+    args: [facts, -hold]
     lifecycle: {preStop: {exec: {command: [box, write, /out/stopped, gracefully]}}}
     volumeMounts: [{name: out, mountPath: /out}]
   volumes: [{name: out, hostPath: {path: OUT}}]
@@ -48,9 +48,9 @@ func TestSharedProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := podDir(t, strings.ReplaceAll(sharedProcesses, "OUT", out))
-		m.once(t, "run", dir)
-		v := m.inspect(t, "shared", "main")
-		if v.PID == 1 || !slices.Contains(v.Processes, "/pause") || strings.Count(strings.Join(v.Processes, " "), "/bin/box") < 2 {
+		m.once(t, "run", "--max-retries", "1", dir)
+		v := m.facts(t, "shared", "main")
+		if v.PID == 1 || !slices.Contains(v.Processes, "/pause pause") || strings.Count(strings.Join(v.Processes, " "), "/bin/box") < 2 {
 			t.Errorf("process %d among %q, want it to see /pause and the other container", v.PID, v.Processes)
 		}
 		pause := pauseProcess(t, v.Namespaces["pid"])
@@ -59,14 +59,14 @@ func TestSharedProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		awaitGone(t, pause)
-		m.once(t, "run", dir)
+		m.once(t, "run", "--max-retries", "1", dir)
 		again := m.status(t, "shared")
 		for _, c := range again.ContainerStatuses {
 			if c.RestartCount != 1 || c.State.Running == nil || c.LastTerminationState.Terminated == nil || c.LastTerminationState.Terminated.ExitCode != 137 {
 				t.Errorf("container %s after its pause process was killed: %+v", c.Name, c)
 			}
 		}
-		anew := m.inspect(t, "shared", "main")
+		anew := m.facts(t, "shared", "main")
 		fresh := pauseProcess(t, anew.Namespaces["pid"])
 		if fresh == pause {
 			t.Errorf("the process namespace is the old one: process %d", fresh)
@@ -85,13 +85,13 @@ func TestSharedProcessesNever(t *testing.T) {
 	needRoot(t)
 	m := newMachine(t, boxImages(t))
 	dir := podDir(t, strings.Replace(strings.ReplaceAll(sharedProcesses, "OUT", t.TempDir()), "spec:", "spec:\n  restartPolicy: Never", 1))
-	m.once(t, "run", dir)
-	pause := pauseProcess(t, m.inspect(t, "shared", "main").Namespaces["pid"])
+	m.once(t, "run", "--max-retries", "1", dir)
+	pause := pauseProcess(t, m.facts(t, "shared", "main").Namespaces["pid"])
 	if err := syscall.Kill(pause, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	awaitGone(t, pause)
-	if code, out := m.try(t, "run", dir); code != 1 || !strings.Contains(out, "Failed") {
+	if code, out := m.try(t, "run", "--max-retries", "1", dir); code != 1 || !strings.Contains(out, "Failed") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }

@@ -276,5 +276,6 @@ func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.
 		return admit.Plan{}, err
 	}
 	o.Booked = booked
+	o.Unable = s.pods.Unable(c.Context, set.Pods)
 	return admit.Decide(s.node, running, set.Pods, o), nil
 }

@@ -2,6 +2,7 @@ package ctrd
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/containerd/containerd/v2/core/mount"
@@ -38,7 +39,13 @@ func pauseSpec(spec specs.Spec, shim string) specs.Spec {
 	return spec
 }
 
-// pauseRootfs is a file system that has room for the mount points alone.
-func pauseRootfs() []mount.Mount {
-	return []mount.Mount{{Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=755", "size=64k"}}}
+// pauseRootfs is a file system that has room for the mount points alone. It belongs to the
+// root of the container's user namespace, who makes them.
+func pauseRootfs(spec *specs.Spec) []mount.Mount {
+	options := []string{"nosuid", "nodev", "mode=755", "size=64k"}
+	if spec.Linux != nil && len(spec.Linux.UIDMappings) > 0 {
+		root := spec.Linux.UIDMappings[0].HostID
+		options = append(options, fmt.Sprintf("uid=%d,gid=%d", root, root))
+	}
+	return []mount.Mount{{Type: "tmpfs", Source: "tmpfs", Options: options}}
 }

@@ -65,6 +65,9 @@ func (e *Engine) start(ctx context.Context, s *link.Session, c runtime.Container
 	if err != nil {
 		return err
 	}
+	if err := confine(c); err != nil {
+		return err
+	}
 	defer func() {
 		if err == nil || errors.Is(err, errRunning) {
 			return
@@ -207,24 +210,28 @@ func (e *Engine) foreign(id string) bool {
 // rootfs prepares the container's own layer.
 func (e *Engine) rootfs(ctx context.Context, s *link.Session, c runtime.ContainerConfig, img *imagestore.Image) ([]mount.Mount, error) {
 	if c.Pause {
-		return pauseRootfs(), nil
+		return pauseRootfs(c.Spec), nil
 	}
-	mounts, err := s.Snapshots().Prepare(ctx, c.ID, img.ChainID)
+	opts, err := mapped(ctx, s, c.Spec)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
 	switch {
 	case errdefs.IsAlreadyExists(err):
 		if err := s.Snapshots().Remove(ctx, c.ID); err != nil {
 			return nil, fmt.Errorf("removing an old root file system: %w", err)
 		}
-		mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID)
+		mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
 	case errdefs.IsNotFound(err):
 		// The image was removed and came back since we looked.
 		e.images.Forget(c.Image)
 		if img, err = e.images.Get(ctx, s, c.Image); err == nil {
-			mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID)
+			mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
 		}
 	case err != nil && ctx.Err() == nil:
 		// A directory that a crash left stands in the way once: the failure removes it.
-		mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID)
+		mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
 	}
 	if err != nil {
 		return nil, &fault.Error{Why: fault.ReasonCreate, Cause: fmt.Errorf("preparing its root file system: %w", err)}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 
@@ -148,6 +149,9 @@ type Mounts struct{ mount.Host }
 
 // Mount does nothing.
 func (Mounts) Mount(_, _, _ string, _ uintptr, _ string) error { return nil }
+
+// MapUsers does nothing.
+func (Mounts) MapUsers(string, string, *os.File, uint64) ([]string, error) { return nil, nil }
 
 // Unmount does nothing.
 func (Mounts) Unmount(string) error { return nil }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/runonce/runonce/runtime/network/hostnet"
 	"github.com/runonce/runonce/runtime/network/netns"
 	"github.com/runonce/runonce/runtime/network/sysctl"
+	"github.com/runonce/runonce/runtime/network/userns"
 )
 
 // undoTime bounds the cleaning up after a failed or canceled step.
@@ -44,6 +46,8 @@ type Options struct {
 	// PodCIDRs are the networks of that bridge, at most one of each family; by default it
 	// chooses one of IPv4 that is free.
 	PodCIDRs []*net.IPNet
+	// EtcDir holds the machine's subuid and subgid files, default /etc.
+	EtcDir string
 	// HostIPs are the addresses of pods on the host network; see HostIPs.
 	HostIPs []string
 	// ClusterDomain is the domain of pods with a subdomain, default cluster.local.
@@ -57,6 +61,7 @@ type Options struct {
 type Manager struct {
 	o     Options
 	files layout
+	users userns.Book
 
 	// mu guards the fields below: what is done once per process, at the first pod that
 	// needs a network. It is taken under a pod's lock, and no pod's lock is waited for
@@ -87,7 +92,13 @@ func New(o Options) *Manager {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Manager{o: o, files: layout{state: o.StateDir, data: o.DataDir}}
+	if o.EtcDir == "" {
+		o.EtcDir = "/etc"
+	}
+	return &Manager{
+		o: o, files: layout{state: o.StateDir, data: o.DataDir},
+		users: userns.Book{Dir: filepath.Join(o.StateDir, "users"), Etc: o.EtcDir},
+	}
 }
 
 // Ensure returns the pod's sandbox, made on the first call. On an error nothing of it is
@@ -151,7 +162,7 @@ func (m *Manager) Remove(ctx context.Context, pod *v1.Pod) error {
 		return err
 	}
 	if m.files.absent(uid) {
-		return nil
+		return m.releaseUsers(pod)
 	}
 	lock, err := m.files.lock(ctx, uid)
 	if err != nil {
@@ -171,6 +182,13 @@ func (m *Manager) remove(ctx context.Context, pod *v1.Pod, lock podLock) error {
 		return podError(pod, "releasing its addresses", err)
 	}
 	if err := netns.Remove(m.files.pins(uid)); err != nil {
+		return podError(pod, "removing its namespaces", err)
+	}
+	return m.releaseUsers(pod)
+}
+
+func (m *Manager) releaseUsers(pod *v1.Pod) error {
+	if err := m.users.Release(string(pod.UID)); err != nil {
 		return podError(pod, "removing its namespaces", err)
 	}
 	return nil
@@ -204,7 +222,7 @@ func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock podLock) (Sandbo
 		}
 		sb.IPs = sb.Networks[0].IPs
 	}
-	if err := sysctl.Apply(sb.pins(), parameters); err != nil {
+	if err := sysctl.Apply(sb.pins(), parameters, int(sb.FirstID)); err != nil {
 		return Sandbox{}, podError(pod, "setting its kernel parameters", err)
 	}
 	if err := writeJSON(m.files.sandbox(string(pod.UID)), sb); err != nil {
@@ -253,12 +271,25 @@ func (m *Manager) pinAll(pod *v1.Pod, hostname string) (Sandbox, error) {
 	if err := os.MkdirAll(m.files.pins(uid), 0o711); err != nil {
 		return sb, fmt.Errorf("making the directory of namespaces: %w", err)
 	}
-	return sb, netns.Make(m.files.pins(uid), kinds, hostname)
+	if pod.Spec.HostUsers == nil || *pod.Spec.HostUsers {
+		return sb, netns.Make(m.files.pins(uid), kinds, hostname)
+	}
+	var err error
+	if sb.FirstID, err = m.users.Ensure(uid); err != nil {
+		return sb, err
+	}
+	sb.UserNS = m.files.pin(uid, netns.User).Path
+	return sb, netns.MakeMapped(m.files.pins(uid), kinds, hostname, int(sb.FirstID), userns.Length)
 }
 
 // pins returns the sandbox's namespaces.
 func (s Sandbox) pins() []netns.Pin {
-	return []netns.Pin{{Kind: netns.Net, Path: s.NetNS}, {Kind: netns.IPC, Path: s.IPCNS}, {Kind: netns.UTS, Path: s.UTSNS}}
+	return []netns.Pin{
+		{Kind: netns.Net, Path: s.NetNS},
+		{Kind: netns.IPC, Path: s.IPCNS},
+		{Kind: netns.UTS, Path: s.UTSNS},
+		{Kind: netns.User, Path: s.UserNS},
+	}
 }
 
 // podUID returns the pod's UID if it can serve as the name of files and CNI containers.

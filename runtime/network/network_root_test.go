@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/network/cni"
@@ -132,6 +133,50 @@ func TestNamespacesHoldNameAndParameters(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestOwnUsers: the namespaces of a pod belong to its user namespace, whose IDs are its own
+// until it is removed.
+func TestOwnUsers(t *testing.T) {
+	m := newManager(t)
+	no := false
+	mapped := func(p *v1.Pod) {
+		p.Spec.HostUsers = &no
+		p.Spec.SecurityContext = &v1.PodSecurityContext{Sysctls: []v1.Sysctl{
+			{Name: "net.ipv4.ip_unprivileged_port_start", Value: "7"}, {Name: "kernel.shm_rmid_forced", Value: "1"},
+		}}
+	}
+	first, second := ensure(t, m, newPod("a", mapped)), ensure(t, m, newPod("b", mapped))
+	if first.FirstID == 0 || first.FirstID%65536 != 0 || first.FirstID == second.FirstID {
+		t.Errorf("IDs from %d and %d", first.FirstID, second.FirstID)
+	}
+	user, err := os.Stat(first.UserNS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{first.NetNS, first.IPCNS, first.UTSNS} {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.IoctlRetInt(int(f.Fd()), unix.NS_GET_USERNS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		owner := os.NewFile(uintptr(fd), "owner")
+		if info, err := owner.Stat(); err != nil || !os.SameFile(info, user) {
+			t.Errorf("%s belongs to another user namespace: %v", path, err)
+		}
+		if err := errors.Join(f.Close(), owner.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := m.Remove(t.Context(), newPod("a", mapped)); err != nil {
+		t.Fatal(err)
+	}
+	if again := ensure(t, m, newPod("c", mapped)); again.FirstID != first.FirstID {
+		t.Errorf("IDs from %d, want those that are free again from %d on", again.FirstID, first.FirstID)
 	}
 }
 

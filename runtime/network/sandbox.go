@@ -15,6 +15,10 @@ type Sandbox struct {
 	NetNS string `json:"netns,omitempty"`
 	IPCNS string `json:"ipcns,omitempty"`
 	UTSNS string `json:"utsns,omitempty"`
+	// UserNS is the user namespace that owns the others, in a pod with hostUsers: false.
+	// Its users and groups from 0 on are the host's from FirstID on, userns.Length of them.
+	UserNS  string `json:"userns,omitempty"`
+	FirstID uint32 `json:"firstID,omitempty"`
 	// Hostname is the name that the containers see.
 	Hostname string `json:"hostname"`
 	// Domain is that of a pod with a subdomain.

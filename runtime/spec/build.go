@@ -44,7 +44,7 @@ type Input struct {
 	HostDevices []specs.LinuxDevice
 	// Seccomp is the profile that the container's seccompProfile stands for, nil for none.
 	Seccomp *specs.LinuxSeccomp
-	// AppArmor is the profile that the container's appArmorProfile stands for.
+	// AppArmor is the name of the profile that the container is confined by, if any.
 	AppArmor string
 	// CPUs is the number of CPUs whose thermal throttling is hidden from the container.
 	CPUs int
@@ -86,8 +86,8 @@ func supported(in Input) error {
 	if isTrue(in.Pod.Spec.ShareProcessNamespace) && in.Sandbox.PIDNS == "" {
 		return createErrorf("shareProcessNamespace: the pod has no shared process namespace")
 	}
-	if users := in.Pod.Spec.HostUsers; users != nil && !*users {
-		return createErrorf("hostUsers: false: user namespaces are not supported")
+	if users := in.Pod.Spec.HostUsers; users != nil && !*users && in.Sandbox.UserNS == "" {
+		return createErrorf("hostUsers: false: the pod has no user namespace")
 	}
 	if dir := workingDir(in); !path.IsAbs(dir) {
 		return createErrorf("workingDir %q of container %q is not an absolute path", dir, in.Container.Name)
@@ -118,9 +118,7 @@ func process(in Input, s *v1.SecurityContext) (*specs.Process, error) {
 		Capabilities:    caps,
 		NoNewPrivileges: noNewPrivileges(s),
 		OOMScoreAdj:     &score,
-	}
-	if !isTrue(s.Privileged) {
-		p.ApparmorProfile = in.AppArmor
+		ApparmorProfile: in.AppArmor,
 	}
 	if _, ok := expand.Env(p.Env)("TERM"); in.Container.TTY && !ok {
 		p.Env = append(p.Env, "TERM=xterm")
@@ -144,6 +142,8 @@ func linux(in Input, s *v1.SecurityContext) *specs.Linux {
 		Resources:         linuxResources(in),
 		Namespaces:        namespaces(in, isTrue(s.Privileged)),
 		RootfsPropagation: rootPropagation(in.Mounts),
+		UIDMappings:       slices.Clone(in.Sandbox.Users),
+		GIDMappings:       slices.Clone(in.Sandbox.Users),
 	}
 	if isTrue(s.Privileged) {
 		l.Devices = slices.Clone(in.HostDevices)
@@ -163,6 +163,9 @@ func linux(in Input, s *v1.SecurityContext) *specs.Linux {
 func namespaces(in Input, privileged bool) []specs.LinuxNamespace {
 	pod, box := &in.Pod.Spec, in.Sandbox
 	list := []specs.LinuxNamespace{{Type: specs.MountNamespace}}
+	if box.UserNS != "" {
+		list = append(list, specs.LinuxNamespace{Type: specs.UserNamespace, Path: box.UserNS})
+	}
 	if !pod.HostPID {
 		list = append(list, specs.LinuxNamespace{Type: specs.PIDNamespace, Path: box.PIDNS})
 	}

@@ -108,7 +108,7 @@ func TestBuildGolden(t *testing.T) {
 			change: func(in *Input) {
 				in.CgroupV2, in.CgroupOptions = true, []string{"nsdelegate"}
 				in.HostDevices = []specs.LinuxDevice{{Path: "/dev/null", Type: "c", Major: 1, Minor: 3}}
-				in.Seccomp, in.AppArmor = &specs.LinuxSeccomp{DefaultAction: specs.ActErrno}, "profile"
+				in.Seccomp = &specs.LinuxSeccomp{DefaultAction: specs.ActErrno}
 			},
 		},
 		{
@@ -153,7 +153,7 @@ func TestBuildFaults(t *testing.T) {
 	in = testInput(v1.Container{Name: "c"})
 	in.Pod.Spec.HostUsers = new(false)
 	_, err = build(t, in)
-	wantConfigError(t, err, ReasonCreateError, "hostUsers: false: user namespaces are not supported")
+	wantConfigError(t, err, ReasonCreateError, "hostUsers: false: the pod has no user namespace")
 	in = testInput(v1.Container{Name: "c", WorkingDir: "rel"})
 	_, err = build(t, in)
 	wantConfigError(t, err, ReasonCreateError, `workingDir "rel" of container "c" is not an absolute path`)

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/spec/downward"
@@ -33,6 +34,10 @@ type Sandbox struct {
 	UTSNS string
 	// PIDNS is the pid namespace of a pod with shareProcessNamespace.
 	PIDNS string
+	// UserNS is the user namespace of a pod with hostUsers: false, which owns the others.
+	// Users are its IDs on the host, the same for groups.
+	UserNS string
+	Users  []specs.LinuxIDMapping
 	// Hostname is the name that the containers see.
 	Hostname string
 	// Domain is that of a pod with a subdomain.

@@ -183,12 +183,14 @@ func (m *Manager) recursive(u use) (bool, error) {
 		return false, fault.Refusef("volume %q requested recursive read-only mode, but it is not compatible with propagation %s",
 			u.mount.Name, *u.mount.MountPropagation)
 	case *mode == v1.RecursiveReadOnlyIfPossible:
-		return m.RecursiveReadOnly, nil
-	case !m.RecursiveReadOnly:
+		return m.canRecursive(), nil
+	case !m.canRecursive():
 		return false, fault.Refusef("volume %q requested recursive read-only mode, but it is not supported by the runtime", u.mount.Name)
 	}
 	return true, nil
 }
+
+func (m *Manager) canRecursive() bool { return m.RecursiveReadOnly != nil && m.RecursiveReadOnly() }
 
 // subPath returns the path below the volume that is mounted, empty for the volume itself.
 func subPath(vm *v1.VolumeMount, env []string) (string, error) {

@@ -42,8 +42,9 @@ type Manager struct {
 	Allocatable v1.ResourceList
 	// Mounter makes the mounts; nil is the host's.
 	Mounter mount.Mounter
-	// RecursiveReadOnly says that the OCI runtime knows the mount option rro.
-	RecursiveReadOnly bool
+	// RecursiveReadOnly says whether the OCI runtime knows the mount option rro; nil is no.
+	// It is asked only when a volumeMount needs to know.
+	RecursiveReadOnly func() bool
 }
 
 // The directories below a pod's that this package owns.
@@ -116,7 +117,7 @@ func (m *Manager) Teardown(_ context.Context, pod *v1.Pod) error {
 	if err := checkUID(pod); err != nil {
 		return err
 	}
-	dirs := []string{m.dir(pod, subpathsDir), m.dir(pod, volumesDir), m.dir(pod, shmDir)}
+	dirs := []string{m.mappedDir(pod), m.dir(pod, subpathsDir), m.dir(pod, volumesDir), m.dir(pod, shmDir)}
 	if err := mount.UnmountBelow(m.mounter(), dirs...); err != nil {
 		return fmt.Errorf("unmounting the volumes of pod %q: %w", pod.Name, err)
 	}

@@ -45,6 +45,16 @@ func (r *recorder) Mount(source, target, fstype string, flags uintptr, data stri
 	return nil
 }
 
+func (r *recorder) MapUsers(source, target string, _ *os.File, propagation uint64) ([]string, error) {
+	if r.old {
+		return nil, mount.ErrNotMappable
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, fmt.Sprintf("map %s %s %#x", filepath.Base(source), filepath.Base(target), propagation))
+	return []string{"nosuid"}, nil
+}
+
 func (r *recorder) Unmount(target string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -106,6 +106,8 @@ type Pods interface {
 	Probe(ctx context.Context) error
 	// Annotations returns what a cluster would have put on a pod that runs.
 	Annotations(ctx context.Context, pod *v1.Pod) map[string]string
+	// Unable says what the machine lacks, by the UID of the pod that needs it.
+	Unable(ctx context.Context, pods []*v1.Pod) map[types.UID]string
 	// Cleanup removes what pods that are gone have left behind.
 	Cleanup(ctx context.Context) error
 }

@@ -8,13 +8,16 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/able"
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/ctrd"
 	"github.com/runonce/runonce/runtime/host"
@@ -80,6 +83,12 @@ type pods struct {
 	network *network.Manager
 	locks   locks
 	barred  func(*v1.Pod) error
+	able    *able.Machine
+}
+
+// Unable says what the machine lacks, by the UID of the pod that needs it.
+func (p pods) Unable(ctx context.Context, all []*v1.Pod) map[types.UID]string {
+	return p.able.Refuse(ctx, all)
 }
 
 // Sync brings the pod nearer to its spec, while no other process works on it.
@@ -143,20 +152,36 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 		StateDir: filepath.Join(e.state, "network"), DataDir: filepath.Join(e.root, "network"), HostIPs: ips, Log: e.log,
 		CNIConfDir: o.Network.ConfDir, CNIBinDirs: o.Network.BinDirs, PodCIDRs: o.Network.PodCIDRs, ClusterDomain: o.Network.ClusterDomain,
 	})
+	can := e.able()
+	recursive := func() bool { return can.Features(ctx).RecursiveReadOnly }
 	p, err := runtime.New(ctx, runtime.Options{
 		Engine: e.engine, Images: e.engine, Layers: e.engine, Sandboxes: net, Cgroups: tree, Objects: o.Objects, Devices: o.Devices,
-		Volumes: &volume.Manager{Root: e.root, Objects: o.Objects, ClaimsDir: e.claimsDir, Allocatable: o.Node.Status.Allocatable},
-		Node:    node(o.Node, ips),
+		Volumes: &volume.Manager{
+			Root: e.root, Objects: o.Objects, ClaimsDir: e.claimsDir, Allocatable: o.Node.Status.Allocatable, RecursiveReadOnly: recursive,
+		},
+		Node: node(o.Node, ips),
 		Host: runtime.Host{
 			Host: machine, CgroupV2: tree.V2, CgroupOptions: tree.Options, ResolvConf: resolvConfOf(os.ReadFile), HostsFile: hostsFile,
-			SeccompDir: filepath.Join(e.root, "seccomp"), ClusterDNS: o.Network.ClusterDNS, ClusterDomain: o.Network.ClusterDomain,
+			SeccompDir: filepath.Join(e.root, "seccomp"), AppArmor: ctrd.HasAppArmor(),
+			ClusterDNS: o.Network.ClusterDNS, ClusterDomain: o.Network.ClusterDomain,
 		},
-		Root: e.root, LogDir: e.logDir, LocalImages: o.LocalImages, Log: e.log, Trace: o.Trace,
+		RecursiveReadOnly: recursive,
+		Root:              e.root, LogDir: e.logDir, LocalImages: o.LocalImages, Log: e.log, Trace: o.Trace,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return pods{p, net, locks{filepath.Join(e.state, "locks")}, o.Barred}, nil
+	return pods{p, net, locks{filepath.Join(e.state, "locks")}, o.Barred, can}, nil
+}
+
+// able is what this machine can do with the engine.
+func (e *engine) able() *able.Machine {
+	return &able.Machine{
+		Files: os.DirFS("/"), CanMapUsers: e.engine.CanMapUsers, AppArmor: ctrd.HasAppArmor(),
+		Runtime: func(ctx context.Context, arg string) ([]byte, error) {
+			return exec.CommandContext(ctx, e.engine.RuntimePath(), arg).Output()
+		},
+	}
 }
 
 // cgroupParent returns the cgroup for the pods of a root. The same manifests give the same

@@ -21,6 +21,7 @@ const (
 	Net Kind = iota
 	IPC
 	UTS
+	User
 )
 
 // String returns the kind's name in /proc/PID/ns, also that of its pin.
@@ -32,6 +33,8 @@ func (k Kind) String() string {
 		return "ipc"
 	case UTS:
 		return "uts"
+	case User:
+		return "user"
 	}
 	return ""
 }
@@ -45,6 +48,8 @@ func (k Kind) flag() int {
 		return unix.CLONE_NEWIPC
 	case UTS:
 		return unix.CLONE_NEWUTS
+	case User:
+		return unix.CLONE_NEWUSER
 	}
 	return 0
 }
@@ -55,12 +60,13 @@ type Pin struct {
 	Path string
 }
 
-// Inside runs f on a thread in the namespaces. Sockets that f makes belong to them and may
+// Inside runs f on a thread in the namespaces, but in no user namespace: a process with
+// several threads cannot enter one, and root of the host may do all in it. Sockets that f makes belong to them and may
 // be used outside of f; goroutines that f starts are not in them.
 func Inside(namespaces []Pin, f func() error) error {
 	return onOwnThread(func() error {
 		for _, ns := range namespaces {
-			if ns.Path == "" {
+			if ns.Path == "" || ns.Kind == User {
 				continue
 			}
 			if err := enter(ns); err != nil {
@@ -107,24 +113,28 @@ func onOwnThread(f func() error) error {
 // must exist. hostname is set when there is a uts namespace. On an error the caller
 // removes what is there with Remove.
 func Make(dir string, kinds []Kind, hostname string) error {
-	flags := 0
-	for _, k := range kinds {
-		flags |= k.flag()
-	}
 	return onOwnThread(func() error {
-		if err := unix.Unshare(flags); err != nil {
+		if err := unix.Unshare(flags(kinds)); err != nil {
 			return fmt.Errorf("making namespaces: %w", err)
 		}
 		for _, k := range kinds {
 			if err := initNamespace(k, hostname); err != nil {
 				return err
 			}
-			if err := bindNamespace(k, filepath.Join(dir, k.String())); err != nil {
+			if err := bindNamespace(unix.Gettid(), k, dir); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+func flags(kinds []Kind) int {
+	all := 0
+	for _, k := range kinds {
+		all |= k.flag()
+	}
+	return all
 }
 
 func initNamespace(k Kind, hostname string) error {
@@ -137,12 +147,14 @@ func initNamespace(k Kind, hostname string) error {
 		if err := unix.Sethostname([]byte(hostname)); err != nil {
 			return fmt.Errorf("setting host name %q: %w", hostname, err)
 		}
-	case IPC:
+	case IPC, User:
 	}
 	return nil
 }
 
-func bindNamespace(k Kind, path string) error {
+// bindNamespace pins the namespace that the thread, or process, is in.
+func bindNamespace(id int, k Kind, dir string) error {
+	path := filepath.Join(dir, k.String())
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o400)
 	if err != nil {
 		return fmt.Errorf("making the pin of a namespace: %w", err)
@@ -150,7 +162,7 @@ func bindNamespace(k Kind, path string) error {
 	if err := f.Close(); err != nil {
 		return fmt.Errorf("making the pin of a namespace: %w", err)
 	}
-	from := fmt.Sprintf("/proc/self/task/%d/ns/%s", unix.Gettid(), k.String())
+	from := fmt.Sprintf("/proc/%d/ns/%s", id, k.String())
 	if err := unix.Mount(from, path, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("pinning a namespace to %s: %w", path, err)
 	}
@@ -189,7 +201,7 @@ func Remove(dir string) error {
 		return nil
 	}
 	var errs []error
-	for _, k := range []Kind{Net, IPC, UTS} {
+	for _, k := range []Kind{Net, IPC, UTS, User} {
 		path := filepath.Join(dir, k.String())
 		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		// EINVAL: a file that nothing is mounted on.

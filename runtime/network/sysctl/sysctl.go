@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/network/fault"
@@ -85,19 +86,40 @@ func namespaceOf(path string) string {
 }
 
 // Apply sets the parameters in the pod's namespaces. It comes after the
-// network is attached, since a parameter may name the pod's interface.
-func Apply(namespaces []netns.Pin, all []Parameter) error {
+// network is attached, since a parameter may name the pod's interface. root is the host's
+// ID of the pod's root user: in a user namespace only that one may set those of ipc.
+func Apply(namespaces []netns.Pin, all []Parameter, root int) error {
 	if len(all) == 0 {
 		return nil
 	}
 	return netns.Inside(namespaces, func() error {
 		for _, s := range all {
-			if err := write(s); err != nil {
+			user := 0
+			if namespaceOf(s.path) == "ipc" {
+				user = root
+			}
+			if err := as(user, func() error { return write(s) }); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// as runs f with the effective user of the given ID, for the thread alone.
+func as(user int, f func() error) error {
+	if user == 0 {
+		return f()
+	}
+	const same = ^uintptr(0)
+	if _, _, err := unix.RawSyscall(unix.SYS_SETRESUID, same, uintptr(user), same); err != 0 {
+		return fmt.Errorf("becoming user %d: %w", user, err)
+	}
+	err := f()
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, 0, same); errno != 0 {
+		return fmt.Errorf("becoming root again: %w", errno)
+	}
+	return err
 }
 
 func write(s Parameter) error {

@@ -23,6 +23,11 @@ type Mounter interface {
 	Mount(source, target, fstype string, flags uintptr, data string) error
 	// MountRemote mounts by a helper program, and is ErrNoHelper when there is none.
 	MountRemote(ctx context.Context, r Remote) error
+	// MapUsers mounts the tree at source at target, as the user namespace sees it, with
+	// the propagation (MS_PRIVATE, MS_SLAVE, or 0 for that of the source), and returns the
+	// mount options that are not to be taken away. When the file system cannot be mapped
+	// the error wraps ErrNotMappable.
+	MapUsers(source, target string, userns *os.File, propagation uint64) ([]string, error)
 	// Unmount takes the mount away at once, also while it is in use. A target that is
 	// not mounted is no error.
 	Unmount(target string) error

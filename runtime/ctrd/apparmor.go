@@ -1,0 +1,28 @@
+package ctrd
+
+import (
+	"fmt"
+
+	"github.com/containerd/containerd/v2/contrib/apparmor"
+	hostapparmor "github.com/containerd/containerd/v2/pkg/apparmor"
+
+	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/spec/profile"
+)
+
+// HasAppArmor says whether containers can be confined by AppArmor: the kernel has it and
+// the program that loads profiles is there.
+func HasAppArmor() bool { return hostapparmor.HostSupports() }
+
+// confine loads the default AppArmor profile for a container that asks for it, unless it
+// is loaded.
+func confine(c runtime.ContainerConfig) error {
+	if c.Spec.Process == nil || c.Spec.Process.ApparmorProfile != profile.DefaultAppArmor {
+		return nil
+	}
+	if err := apparmor.LoadDefaultProfile(profile.DefaultAppArmor); err != nil {
+		return &fault.Error{Why: fault.ReasonCreate, Cause: fmt.Errorf("loading the default AppArmor profile: %w", err)}
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/containerd/containerd/v2/core/snapshots"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/link"
+)
+
+// remapIDs is what a snapshotter says of itself when it can show the layers of an image
+// with other users (plugins/snapshots/overlay/plugin).
+const remapIDs = "remap-ids"
+
+var errNoRemap = errors.New("the snapshotter cannot map user IDs: it takes overlayfs, Linux 5.19 and containerd 2.0")
+
+// CanMapUsers returns why no container can have a user namespace with this containerd, nil
+// when it can.
+func (e *Engine) CanMapUsers(ctx context.Context) error {
+	return e.do(ctx, canMapUsers)
+}
+
+// RuntimePath is the path of the OCI runtime that starts the containers.
+func (e *Engine) RuntimePath() string { return e.o.RuncPath }
+
+func canMapUsers(ctx context.Context, s *link.Session) error {
+	all, err := s.GetSnapshotterCapabilities(ctx, s.Snapshotter)
+	if err != nil {
+		return fmt.Errorf("asking snapshotter %q what it can do: %w", s.Snapshotter, fault.Native(err))
+	}
+	if !slices.Contains(all, remapIDs) {
+		return fmt.Errorf("%s: %w", s.Snapshotter, errNoRemap)
+	}
+	return nil
+}
+
+// mapped returns the options of a snapshot for a container in a user namespace.
+func mapped(ctx context.Context, s *link.Session, spec *specs.Spec) ([]snapshots.Opt, error) {
+	if spec.Linux == nil || len(spec.Linux.UIDMappings) == 0 {
+		return nil, nil
+	}
+	if err := canMapUsers(ctx, s); err != nil {
+		return nil, &fault.Error{Why: fault.ReasonCreate, Final: errors.Is(err, errNoRemap), Cause: err}
+	}
+	return []snapshots.Opt{snapshots.WithLabels(map[string]string{
+		snapshots.LabelSnapshotUIDMapping: label(spec.Linux.UIDMappings),
+		snapshots.LabelSnapshotGIDMapping: label(spec.Linux.GIDMappings),
+	})}, nil
+}
+
+// label writes a mapping as snapshotters read it.
+func label(ids []specs.LinuxIDMapping) string {
+	return fmt.Sprintf("%d:%d:%d", ids[0].ContainerID, ids[0].HostID, ids[0].Size)
+}

@@ -1,0 +1,52 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// MakeMapped is like Make in a new user namespace, which owns the others and is pinned too.
+// Its users and groups from 0 on are those of the host from first on, length of them.
+func MakeMapped(dir string, kinds []Kind, hostname string, first, length int) error {
+	var pins []Pin
+	err := onOwnThread(func() (err error) {
+		ids := []syscall.SysProcIDMap{{HostID: first, Size: length}}
+		// Being traced, and its tracer waiting for no signal, it stops before it does
+		// anything.
+		holder, err := os.StartProcess("/proc/self/exe", []string{"runonce[namespaces]"}, &os.ProcAttr{Sys: &syscall.SysProcAttr{
+			Cloneflags: unix.CLONE_NEWUSER, Unshareflags: uintptr(flags(kinds)),
+			UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true,
+			Ptrace: true, Pdeathsig: syscall.SIGKILL,
+		}})
+		if err != nil {
+			return fmt.Errorf("making a user namespace: %w", err)
+		}
+		defer func() {
+			err = errors.Join(err, holder.Kill())
+			_, _ = holder.Wait() // its end is the kill
+		}()
+		for _, k := range append([]Kind{User}, kinds...) {
+			if err := bindNamespace(holder.Pid, k, dir); err != nil {
+				return err
+			}
+			pins = append(pins, Pin{Kind: k, Path: filepath.Join(dir, k.String())})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return Inside(pins, func() error {
+		for _, k := range kinds {
+			if err := initNamespace(k, hostname); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
