@@ -186,6 +186,28 @@ func TestKilledRunPromisesNothing(t *testing.T) {
 	})
 }
 
+// TestKilledInHook: a run that is killed while a command of its runs in a container leaves
+// one that can be stopped at once.
+func TestKilledInHook(t *testing.T) {
+	onEngines(t, func(t *testing.T, m machine) {
+		hold := t.TempDir()
+		a := m.start(t, sizedPod(t, "first", 100, `  containers:
+  - name: main
+    image: localhost/box:1
+    args: [do, "write /hold/started yes", sleep]
+    lifecycle: {postStart: {exec: {command: [/bin/box, await, /hold/go]}}}
+    volumeMounts: [{name: hold, mountPath: /hold}]
+  volumes: [{name: hold, hostPath: {path: `+hold+`}}]
+`))
+		awaitFile(t, filepath.Join(hold, "started"))
+		if err := a.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = a.Wait()
+		m.once(t, "down", "--all")
+	})
+}
+
 // TestTwoRunsAtOnce: of two pods that do not fit beside each other, one is admitted.
 func TestTwoRunsAtOnce(t *testing.T) {
 	onEngines(t, func(t *testing.T, m machine) {

@@ -25,6 +25,8 @@ type service struct {
 	taskAPI.TTRPCTaskService
 	socket string // path at which the shim listens
 
+	execs execs
+
 	mu         sync.Mutex
 	containers map[string]*container
 }
@@ -89,6 +91,7 @@ func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*ta
 // Start returns once the start is recorded: a process that looks for the container right
 // afterwards must find when it was.
 func (s *service) Start(ctx context.Context, r *taskAPI.StartRequest) (*taskAPI.StartResponse, error) {
+	defer s.execs.hold(r.ID, r.ExecID)()
 	resp, err := s.TTRPCTaskService.Start(ctx, r)
 	if c := s.container(r.ID); err == nil && r.ExecID == "" && c != nil {
 		c.started(r.ID, time.Now())
