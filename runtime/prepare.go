@@ -142,6 +142,10 @@ func (p *Pods) writeFiles(pod *v1.Pod, box spec.Sandbox) error {
 	if err != nil {
 		return err
 	}
+	if pod.Spec.DNSPolicy == v1.DNSClusterFirst && !pod.Spec.HostNetwork && len(p.o.Host.ClusterDNS) == 0 {
+		// Most pods have this policy because they say nothing: that is not worth a warning.
+		p.o.Log.Info("dnsPolicy ClusterFirst without --cluster-dns: falling back to Default", "pod", pod.Namespace+"/"+pod.Name)
+	}
 	for _, w := range warnings {
 		p.o.Log.Warn(w, "pod", pod.Namespace+"/"+pod.Name)
 	}

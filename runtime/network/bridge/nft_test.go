@@ -107,3 +107,16 @@ func TestComplete(t *testing.T) {
 		}
 	}
 }
+
+func FuzzParseChains(f *testing.F) {
+	f.Add(listed)
+	f.Add("chain a {\n}\ntype filter hook forward\ntable inet x {\nchain y {\ntype nat hook z\n")
+	f.Fuzz(func(t *testing.T, listing string) {
+		for _, line := range deletions(parseChains(listing), "c") {
+			if !strings.HasPrefix(line, "delete rule ") {
+				t.Errorf("%q", line)
+			}
+		}
+		_ = forwardScript("b", parseChains(listing))
+	})
+}

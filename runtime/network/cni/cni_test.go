@@ -151,3 +151,24 @@ func TestSelections(t *testing.T) {
 		})
 	}
 }
+
+func FuzzSelections(f *testing.F) {
+	f.Add("a, ns/b@data0 ,c")
+	f.Add(`[{"name":"a","interface":"net2"},{"name":"b"}]`)
+	f.Fuzz(func(t *testing.T, in string) {
+		all, err := Selections(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{NetworksAnnotation: in}}})
+		if err != nil {
+			if !fault.IsPermanent(err) {
+				t.Errorf("%q: error %v is not permanent", in, err)
+			}
+			return
+		}
+		seen := map[string]bool{PodInterface: true}
+		for _, s := range all {
+			if s.Name == "" || s.Interface == "" || len(s.Interface) > maxInterface || seen[s.Interface] {
+				t.Errorf("%q: %+v", in, all)
+			}
+			seen[s.Interface] = true
+		}
+	})
+}
