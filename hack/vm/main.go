@@ -37,7 +37,7 @@ func suites() []suite {
 		{"./runtime/spec", "TestRunc"},
 		{"./runtime/ctrd", "^(TestEmbeddedConforms|TestOutOfMemory|TestExitWhileNobodyWatches)$"},
 		{"./runtime/volume", "."},
-		{"./runonce/cmd", "^TestCasesOnContainerd$/^(happy|critical-preempts|crash-then-success|featured|shared-processes)$"},
+		{"./runonce/cmd", "^TestCasesOnContainerd$/^(happy|critical-preempts|crash-then-success|shared-processes|limits|privileges|users|projected|order)$"},
 		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal)$/^(embedded)?$"},
 	}
 }
