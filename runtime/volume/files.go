@@ -12,6 +12,7 @@ import (
 	"github.com/runonce/runonce/runtime/volume/emptydir"
 	"github.com/runonce/runonce/runtime/volume/fault"
 	"github.com/runonce/runonce/runtime/volume/fsgroup"
+	"github.com/runonce/runonce/runtime/volume/nested"
 	"github.com/runonce/runonce/runtime/volume/payload"
 )
 
@@ -48,6 +49,9 @@ func (m *Manager) files(pod *v1.Pod, v *v1.Volume) error {
 	}
 	if err := payload.Write(dir, files); err != nil {
 		return fmt.Errorf("writing files: %w", err)
+	}
+	if err := nested.Make(dir, pod, v.Name); err != nil {
+		return err
 	}
 	return fsgroup.Own(pod, dir, true, false)
 }
