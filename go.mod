@@ -38,6 +38,7 @@ require (
 	google.golang.org/protobuf v1.36.12
 	k8s.io/apimachinery v0.37.0
 	k8s.io/component-helpers v0.37.0
+	k8s.io/pod-security-admission v0.37.0
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730
 	tags.cncf.io/container-device-interface v1.1.1
 )

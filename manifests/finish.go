@@ -15,6 +15,7 @@ func (r *reader) finish(e *entry, p podEntry) {
 		r.checkRefs(e, p)
 		r.checkPullSecrets(e, p)
 		r.checkNode(e, p)
+		r.checkSecurity(e, p)
 	}
 	if e.failed() {
 		return
@@ -47,5 +48,16 @@ func (r *reader) checkNode(e *entry, pe podEntry) {
 	}
 	if name := pe.pod.Spec.NodeName; name != "" && here != "" && name != here {
 		e.warn(pe.prefix+"spec.nodeName", fmt.Sprintf("is %q, but this node is %q: the pod will be rejected", name, here), "")
+	}
+}
+
+// checkSecurity holds the pod to the Pod Security Standards.
+func (r *reader) checkSecurity(e *entry, pe podEntry) {
+	refused, warned := r.levels.Check(pe.pod)
+	if refused != "" {
+		e.fault(pe.prefix+"spec", refused, "")
+	}
+	if warned != "" {
+		e.warn(pe.prefix+"spec", warned, "")
 	}
 }

@@ -51,6 +51,7 @@ func loaders() map[string]func(*reader, *entry) {
 		"v1 PersistentVolumeClaim":           (*reader).claim,
 		"v1 PersistentVolume":                (*reader).persistentVolume,
 		"v1 Node":                            (*reader).node,
+		"v1 Namespace":                       (*reader).namespace,
 		"scheduling.k8s.io/v1 PriorityClass": (*reader).priorityClass,
 		"node.k8s.io/v1 RuntimeClass":        (*reader).runtimeClass,
 	}
@@ -94,6 +95,22 @@ func (r *reader) node(e *entry) {
 		return
 	}
 	r.set.Node = o
+}
+
+// namespace takes over the labels of pod security; all else of a Namespace means nothing
+// here.
+func (r *reader) namespace(e *entry) {
+	o := &v1.Namespace{}
+	if !r.decodeInto(e, o) {
+		return
+	}
+	found, errs := r.levels.Namespace(o)
+	e.invalid(errs, "")
+	if !found {
+		r.skip(e)
+		return
+	}
+	r.register(e, e.kind, &o.ObjectMeta)
 }
 
 // keep decodes and validates a supporting object; false means that it cannot be used,

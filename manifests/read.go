@@ -20,6 +20,7 @@ import (
 	"github.com/runonce/runonce/manifests/fault"
 	"github.com/runonce/runonce/manifests/fields"
 	"github.com/runonce/runonce/manifests/kube"
+	"github.com/runonce/runonce/manifests/podsecurity"
 	"github.com/runonce/runonce/manifests/source"
 	"github.com/runonce/runonce/manifests/strict"
 )
@@ -38,6 +39,10 @@ type Options struct {
 	// NodeName is the name of this node, for a warning about pods that are for another;
 	// "" when it is not known.
 	NodeName string
+	// PodSecurity is the level of the Pod Security Standards that every pod has to keep
+	// to: "" or privileged for none, baseline, restricted, each with or without a version
+	// ("baseline:v1.30"). Namespaces of the input can only ask for more.
+	PodSecurity string
 	// Limits bound what a file may cost.
 	Limits decode.Limits
 }
@@ -83,6 +88,7 @@ type podEntry struct {
 type reader struct {
 	options Options
 	rules   kube.Rules
+	levels  *podsecurity.Rules
 	decoder strict.Decoder
 	classes *fields.Classes
 	set     *Set
@@ -104,8 +110,12 @@ type reader struct {
 type object struct{ kind, namespace, name string }
 
 func read(files iter.Seq[source.File], o Options) (*Set, error) {
+	floor, err := podsecurity.Parse(o.PodSecurity)
+	if err != nil {
+		return newSet(), Faults{{Message: err.Error(), Severity: fault.Error}}
+	}
 	r := &reader{
-		options: o, rules: kube.New(), classes: fields.New(), set: newSet(),
+		options: o, rules: kube.New(), levels: podsecurity.New(floor), classes: fields.New(), set: newSet(),
 		seen: map[object]*entry{}, skipped: map[string]bool{}, defined: map[string]bool{},
 		generated: map[string]int{},
 		broken:    map[object]bool{},

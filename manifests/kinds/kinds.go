@@ -17,7 +17,7 @@ import (
 // API server, by API group.
 func otherKinds() map[string]string {
 	return map[string]string{
-		"":                             "Service ServiceAccount Namespace Endpoints Event LimitRange ResourceQuota PodTemplate Binding ComponentStatus",
+		"":                             "Service ServiceAccount Endpoints Event LimitRange ResourceQuota PodTemplate Binding ComponentStatus",
 		"admissionregistration.k8s.io": "ValidatingWebhookConfiguration MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding MutatingAdmissionPolicy MutatingAdmissionPolicyBinding",
 		"apiextensions.k8s.io":         "CustomResourceDefinition",
 		"apiregistration.k8s.io":       "APIService",

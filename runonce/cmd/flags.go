@@ -51,11 +51,19 @@ func inputFlags() []cli.Flag {
 	}
 }
 
-// inputOptions reads the flags of inputFlags.
+// securityFlag refuses pods by what they may do on the machine.
+func securityFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "pod-security", Category: categoryInput,
+		Usage: "refuse pods that violate the `LEVEL` of the Pod Security Standards: privileged, baseline or restricted, as in baseline:v1.30 (default: privileged)",
+	}
+}
+
+// inputOptions reads the flags of inputFlags and securityFlag.
 func (p *program) inputOptions(c *cli.Context) manifests.Options {
 	return manifests.Options{
 		Recursive: c.Bool("recursive"), Stdin: p.io.Stdin, SHA256: c.String("sha256"), RunCronJobs: c.Bool("run-cronjobs"),
-		NodeName: c.String("node-name"),
+		NodeName: c.String("node-name"), PodSecurity: c.String("pod-security"),
 	}
 }
 

@@ -21,6 +21,7 @@ func (p *program) planCommand() *cli.Command {
 		Description: "With --running, --capacity or --node it asks no engine and needs no root.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "running", Category: "Node", Usage: "take the pods that already run from the manifests at `PATH`"},
+			securityFlag(),
 			outputFlag("table, wide, json or yaml"),
 		}, node.Flags(), planFlags(), inputFlags(), engineFlags()),
 	}

@@ -44,6 +44,7 @@ func (p *program) runCommand() *cli.Command {
 		&cli.StringFlag{Name: "junit", Category: categoryReport, Usage: "`FILE` for a JUnit report"},
 		&cli.StringFlag{Name: "timeline", Category: categoryReport, Usage: "`FILE` for a timeline (SVG)"},
 		&cli.Int64Flag{Name: "pod-pids-limit", Category: categoryRun, Value: -1, Usage: "`N` processes in a pod at most (-1: no limit)"},
+		securityFlag(),
 		outputFlag("table, wide, json or yaml"),
 	}
 	return &cli.Command{

@@ -17,6 +17,7 @@ func (p *program) validateCommand() *cli.Command {
 		Name: "validate", Usage: "check manifests and name every fault; needs no root",
 		ArgsUsage: "PATH...", Before: p.before, Action: p.validate,
 		Flags: slices.Concat([]cli.Flag{
+			securityFlag(),
 			outputFlag("table, json or yaml"),
 			&cli.BoolFlag{Name: "strict", Category: categoryInput, Usage: "take warnings for errors"},
 		}, inputFlags(), engineFlags()),
