@@ -52,6 +52,7 @@ func applets() map[string]applet {
 		"facts":   {"[-out FILE] [-stat PATHS] [-sysctl NAMES] [-hold]  print as JSON what is seen from inside", facts},
 		"mount":   {"DIR  mount a tmpfs on DIR", mountAt},
 		"swap":    {"PATH TARGET  make PATH by turns a directory and a link to TARGET, until SIGTERM", swap},
+		"link":    {"PATH TARGET  put a link to TARGET in the place of PATH", link},
 		"fill":    {"FILE MIB  write so much into FILE", fill},
 		"do":      {"\"APPLET ARGS\"...  run applets one after the other", do},
 	}

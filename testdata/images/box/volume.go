@@ -45,6 +45,14 @@ func swap(args []string) error {
 	}
 }
 
+// link puts a link to TARGET in the place of PATH.
+func link(args []string) error {
+	if len(args) != 2 {
+		return errors.New("want PATH TARGET")
+	}
+	return errors.Join(os.RemoveAll(args[0]), os.Symlink(args[1], args[0]))
+}
+
 // fill writes so many mebibytes that they take room on the disk.
 func fill(args []string) error {
 	if len(args) != 2 {
