@@ -295,6 +295,53 @@ func TestOwnersAndModes(t *testing.T) {
 	}
 }
 
+// TestDevices: a device of the host is a volume of its kind only.
+func TestDevices(t *testing.T) {
+	m := hostManager(t)
+	dir := t.TempDir()
+	block := filepath.Join(dir, "block")
+	if err := unix.Mknod(block, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 250))); err != nil {
+		t.Skipf("making a block device: %v", err)
+	}
+	for kind, want := range map[v1.HostPathType]string{
+		v1.HostPathBlockDev: "", v1.HostPathUnset: "",
+		v1.HostPathCharDev:   "hostPath type check failed: " + block + " is not a character device",
+		v1.HostPathDirectory: "hostPath type check failed: " + block + " is not a directory",
+	} {
+		pod := testPod(volume("v", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: block, Type: &kind}}))
+		got := ""
+		if err := m.Setup(t.Context(), pod); err != nil {
+			got = err.Error()
+		}
+		if want != "" {
+			want = `setting up volume "v": ` + want
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", kind, got, want)
+		}
+		if err := m.Teardown(t.Context(), pod); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestHugePages: the medium is a hugetlbfs of the size asked for.
+func TestHugePages(t *testing.T) {
+	m := hostManager(t)
+	if _, err := os.Stat("/sys/kernel/mm/hugepages/hugepages-2048kB"); err != nil {
+		t.Skip("no huge pages of 2 MiB here")
+	}
+	pod := testPod(volume("v", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}))
+	setUp(t, m, pod)
+	var st unix.Statfs_t
+	if err := unix.Statfs(m.path(pod, &pod.Spec.Volumes[0]), &st); err != nil || st.Type != unix.HUGETLBFS_MAGIC || st.Bsize != 2<<20 {
+		t.Errorf("file system %#x with pages of %d, %v", st.Type, st.Bsize, err)
+	}
+	if err := m.Teardown(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func BenchmarkPod(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root")

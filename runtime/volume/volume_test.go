@@ -304,6 +304,7 @@ func TestHostPath(t *testing.T) {
 	}
 	defer func() { _ = l.Close() }()
 	missing := filepath.Join(dir, "missing")
+	const failed = "hostPath type check failed: "
 	tests := []struct {
 		name    string
 		path    string
@@ -313,19 +314,19 @@ func TestHostPath(t *testing.T) {
 	}{
 		{"any", missing, v1.HostPathUnset, "", 0},
 		{"directory", dir, v1.HostPathDirectory, "", fs.ModeDir | 0o700},
-		{"a file as a directory", file, v1.HostPathDirectory, file + " is not a directory", 0},
-		{"no directory", missing, v1.HostPathDirectory, missing + " is not a directory", 0},
+		{"a file as a directory", file, v1.HostPathDirectory, failed + file + " is not a directory", 0},
+		{"no directory", missing, v1.HostPathDirectory, failed + missing + " is not a directory", 0},
 		{"new directory", filepath.Join(dir, "new", "deep"), v1.HostPathDirectoryOrCreate, "", fs.ModeDir | 0o755},
-		{"a file as a new directory", file, v1.HostPathDirectoryOrCreate, file + " is not a directory", 0},
+		{"a file as a new directory", file, v1.HostPathDirectoryOrCreate, failed + file + " is not a directory", 0},
 		{"file", file, v1.HostPathFile, "", 0o600},
-		{"a directory as a file", dir, v1.HostPathFile, dir + " is not a file", 0},
+		{"a directory as a file", dir, v1.HostPathFile, failed + dir + " is not a file", 0},
 		{"new file", filepath.Join(dir, "newfile"), v1.HostPathFileOrCreate, "", 0o644},
 		{"new file without its directory", filepath.Join(missing, "f"), v1.HostPathFileOrCreate, "open " + missing + "/f: no such file or directory", 0},
 		{"socket", socket, v1.HostPathSocket, "", 0},
-		{"a file as a socket", file, v1.HostPathSocket, file + " is not a socket file", 0},
+		{"a file as a socket", file, v1.HostPathSocket, failed + file + " is not a socket file", 0},
 		{"character device", "/dev/null", v1.HostPathCharDev, "", 0},
-		{"a file as a character device", file, v1.HostPathCharDev, file + " is not a character device", 0},
-		{"a character device as a block device", "/dev/null", v1.HostPathBlockDev, "/dev/null is not a block device", 0},
+		{"a file as a character device", file, v1.HostPathCharDev, failed + file + " is not a character device", 0},
+		{"a character device as a block device", "/dev/null", v1.HostPathBlockDev, failed + "/dev/null is not a block device", 0},
 		{"dots", dir + "/../x", v1.HostPathUnset, "must not contain '..'", 0},
 		{"no such type", dir, "Folder", "not a valid host path type", 0},
 	}
