@@ -17,6 +17,8 @@ const (
 	// pod looks every ten seconds, like the kubelet's eviction manager, but events may wake
 	// him far more often.
 	measureEvery = time.Second
+	// measurePause is how many times longer than a measurement the pause after it is.
+	measurePause = 10
 	// evictionGrace is what the kubelet leaves a pod that has to go at once
 	// (eviction.immediateEvictionGracePeriodSeconds).
 	evictionGrace = int64(1)
@@ -30,11 +32,13 @@ func (p *Pods) enforceStorage(ctx context.Context, pod *v1.Pod, containers map[s
 		return false, nil
 	}
 	defer st.mu.Unlock()
-	if !st.synced || time.Since(st.measured) < measureEvery || st.recorded(p.store, pod).Phase == v1.PodFailed {
+	begin := time.Now()
+	if !st.synced || begin.Before(st.measure) || st.recorded(p.store, pod).Phase == v1.PodFailed {
 		return false, nil
 	}
 	used, err := p.storage(ctx, pod, containers)
-	st.measured = time.Now()
+	// Where it takes long, it must not become what the machine does.
+	st.measure = time.Now().Add(max(measureEvery, measurePause*time.Since(begin)))
 	if err != nil {
 		return false, fmt.Errorf("measuring the storage of pod %q: %w", pod.Name, err)
 	}

@@ -82,7 +82,7 @@ type podState struct {
 	mu       sync.Mutex // held by Sync and Stop: one at a time for each pod
 	prepared bool       // volumes, cgroup and files are there
 	synced   bool       // this process works on the pod
-	measured time.Time  // when its storage was last measured
+	measure  time.Time  // when its storage may be measured again
 
 	// memo guards what Status reads while a Sync works.
 	memo    sync.Mutex

@@ -3,7 +3,9 @@ package volume
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -96,6 +98,34 @@ func TestLocalVolumes(t *testing.T) {
 		o.add("disk", v1.ReadWriteOnce, pv("pv", v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: path}}))
 		if err := m.Setup(t.Context(), testPod(claimVolume("disk"))); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", path, err, want)
+		}
+	}
+}
+
+// TestOneMakesTheDirectory: pods that share a claim find the same directory, though they
+// begin at the same time.
+func TestOneMakesTheDirectory(t *testing.T) {
+	t.Parallel()
+	for round := range 50 {
+		dir := filepath.Join(t.TempDir(), "claim")
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				if err := makeDir(dir, 0o777); err != nil {
+					t.Error(err)
+					return
+				}
+				if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if files, err := os.ReadDir(dir); err != nil || len(files) != 8 {
+			t.Fatalf("round %d: %d files, %v: what was written is lost", round, len(files), err)
+		}
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o777 {
+			t.Errorf("mode %v, %v", info.Mode(), err)
 		}
 	}
 }

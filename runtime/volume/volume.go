@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/volume/fault"
@@ -152,7 +153,7 @@ func (m *Manager) dir(pod *v1.Pod, elems ...string) string {
 
 // makeDir makes the directory of a volume with exactly the given mode, in parents that
 // are closed to others. It appears complete: one that is there keeps the mode that the
-// containers may have given it.
+// containers may have given it. Of pods that share it, one makes it.
 func makeDir(dir string, mode fs.FileMode) error {
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -160,6 +161,14 @@ func makeDir(dir string, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(dir), podDirMode); err != nil {
 		return err
 	}
+	err := makeFresh(dir, mode)
+	if _, there := os.Lstat(dir); err != nil && there == nil {
+		return nil // another one was faster
+	}
+	return err
+}
+
+func makeFresh(dir string, mode fs.FileMode) error {
 	fresh := dir + ".new"
 	if err := os.Mkdir(fresh, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -167,5 +176,15 @@ func makeDir(dir string, mode fs.FileMode) error {
 	if err := os.Chmod(fresh, mode); err != nil { // whatever the umask took away
 		return err
 	}
-	return os.Rename(fresh, dir)
+	// A plain rename would take the place of an empty directory that somebody has mounted.
+	err := unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE)
+	switch {
+	case errors.Is(err, unix.EINVAL): // file systems of networks do not know that
+		return os.Rename(fresh, dir)
+	case errors.Is(err, unix.EEXIST):
+		return os.Remove(fresh)
+	case err != nil:
+		return &fs.PathError{Op: "rename", Path: dir, Err: err}
+	}
+	return nil
 }
