@@ -31,10 +31,9 @@ func Limited(pod *v1.Pod) bool {
 	if pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical {
 		return false
 	}
-	if slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return limitOf(&v) != nil }) {
-		return true
-	}
-	return total(pod) != nil || len(containerLimits(pod)) > 0
+	limits := func(c v1.Container) bool { return !c.Resources.Limits.StorageEphemeral().IsZero() }
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return limitOf(&v) != nil }) ||
+		slices.ContainsFunc(pod.Spec.Containers, limits) || slices.ContainsFunc(pod.Spec.InitContainers, limits)
 }
 
 // Exceeded says, in the kubelet's words, which limit of the pod is exceeded, "" when none
