@@ -18,7 +18,7 @@ const (
 	// him far more often.
 	measureEvery = time.Second
 	// measurePause is how many times longer than a measurement the pause after it is.
-	measurePause = 10
+	measurePause = 5
 	// evictionGrace is what the kubelet leaves a pod that has to go at once
 	// (eviction.immediateEvictionGracePeriodSeconds).
 	evictionGrace = int64(1)

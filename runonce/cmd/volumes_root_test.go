@@ -321,39 +321,42 @@ kind: Pod
 metadata: {name: volume}
 spec:
   terminationGracePeriodSeconds: 30
-  volumes: [{name: work, emptyDir: {sizeLimit: 1Mi}}]
+  volumes: [{name: work, emptyDir: {sizeLimit: 1Mi}}, {name: host, hostPath: {path: DIR}}]
   containers:
-  - {name: main, image: "localhost/box:1", args: [do, fill /work/file 3, stay], volumeMounts: [{name: work, mountPath: /work}]}
+  - {name: main, image: "localhost/box:1", args: [do, fill /work/file 3, write /host/volume done, stay], volumeMounts: [{name: work, mountPath: /work}, {name: host, mountPath: /host}]}
 ---
 apiVersion: v1
 kind: Pod
 metadata: {name: layer}
 spec:
+  volumes: [{name: host, hostPath: {path: DIR}}]
   containers:
-  - {name: main, image: "localhost/box:1", args: [do, fill /tmp-file 3, stay], resources: {limits: {ephemeral-storage: 2Mi}}}
+  - {name: main, image: "localhost/box:1", args: [do, fill /tmp-file 3, write /host/layer done, stay], resources: {limits: {ephemeral-storage: 2Mi}}, volumeMounts: [{name: host, mountPath: /host}]}
   - {name: beside, image: "localhost/box:1", args: [sleep], resources: {limits: {ephemeral-storage: 20Mi}}}
 ---
 apiVersion: v1
 kind: Pod
 metadata: {name: modest}
 spec:
-  volumes: [{name: work, emptyDir: {sizeLimit: 8Mi}}]
+  volumes: [{name: work, emptyDir: {sizeLimit: 8Mi}}, {name: host, hostPath: {path: DIR}}]
   containers:
-  - {name: main, image: "localhost/box:1", args: [do, fill /work/file 3, sleep], resources: {limits: {ephemeral-storage: 16Mi}}, volumeMounts: [{name: work, mountPath: /work}]}
+  - {name: main, image: "localhost/box:1", args: [do, fill /work/file 3, write /host/modest done, sleep], resources: {limits: {ephemeral-storage: 16Mi}}, volumeMounts: [{name: work, mountPath: /work}, {name: host, mountPath: /host}]}
 ---
 apiVersion: v1
 kind: Pod
 metadata: {name: clock}
 spec:
   restartPolicy: Never
-  containers: [{name: main, image: "localhost/box:1", args: [sleep, 15s]}]
+  volumes: [{name: host, hostPath: {path: DIR}}]
+  containers:
+  - {name: main, image: "localhost/box:1", args: [do, await /host/volume, await /host/layer, await /host/modest, sleep 12s], volumeMounts: [{name: host, mountPath: /host}]}
 `
 
 // TestEviction: pods that use more local storage than they may are ended while a run
 // watches them, in the kubelet's words, and others are left alone.
 func TestEviction(t *testing.T) {
 	onEngines(t, func(t *testing.T, m machine) {
-		out := m.fails(t, 1, "run", "--until", "completed", "--timeout", "90s", "-o", "json", written(t, greedy, ""))
+		out := m.fails(t, 1, "run", "--until", "completed", "--timeout", "180s", "-o", "json", written(t, greedy, t.TempDir()))
 		var report struct {
 			Results []struct{ Name, Outcome, Reason, Message string }
 		}
