@@ -11,6 +11,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/ctrd/fault"
 	"github.com/runonce/runonce/runtime/ctrd/link"
+	"github.com/runonce/runonce/runtime/handler"
 )
 
 // remapIDs is what a snapshotter says of itself when it can show the layers of an image
@@ -25,8 +26,15 @@ func (e *Engine) CanMapUsers(ctx context.Context) error {
 	return e.do(ctx, canMapUsers)
 }
 
-// RuntimePath is the path of the OCI runtime that starts the containers.
-func (e *Engine) RuntimePath() string { return e.o.RuncPath }
+// RuntimePath is the path of the OCI runtime that starts the containers of pods without a
+// class; empty where the default handler is a shim of another kind.
+func (e *Engine) RuntimePath() string {
+	i := slices.IndexFunc(e.o.Handlers, func(h handler.Handler) bool { return h.Name == handler.Default })
+	if i < 0 {
+		return ""
+	}
+	return e.o.Handlers[i].Binary
+}
 
 func canMapUsers(ctx context.Context, s *link.Session) error {
 	all, err := s.GetSnapshotterCapabilities(ctx, s.Snapshotter)
