@@ -60,7 +60,7 @@ var containerRows = []Row{
 	{Path: "spec.containers[].volumeMounts[].name", Class: Supported},
 	{Path: "spec.containers[].volumeMounts[].mountPath", Class: Supported},
 	{Path: "spec.containers[].volumeMounts[].readOnly", Class: Supported},
-	{Path: "spec.containers[].volumeMounts[].recursiveReadOnly", Class: Refused, Note: notYet, Except: []string{"Disabled"}},
+	{Path: "spec.containers[].volumeMounts[].recursiveReadOnly", Class: Supported, Note: "Enabled needs runc 1.1 and Linux 5.12"},
 	{Path: "spec.containers[].volumeMounts[].subPath", Class: Supported},
 	{Path: "spec.containers[].volumeMounts[].subPathExpr", Class: Supported},
 	{Path: "spec.containers[].volumeMounts[].mountPropagation", Class: Supported},
