@@ -4,7 +4,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -50,7 +49,7 @@ func TestDaemonEndsWhileNobodyWatches(t *testing.T) {
 		t.Run(string(version), func(t *testing.T) {
 			b := newBox(t, served(t, version).Socket)
 			b.up(t, directory(t, pod("later", "Never", "do", "sleep 1s", "exit 7")), 0)
-			time.Sleep(2 * time.Second)
+			b.awaitEnd(t)
 			r := b.run(t, "ps", "-o", "json")
 			if r.code != 0 || len(r.report.Pods) != 1 {
 				t.Fatalf("ps: exit code %d\n%s%s", r.code, r.stdout, r.stderr)

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -90,19 +92,19 @@ func TestInterrupted(t *testing.T) {
 		t.Run(sig.String(), func(t *testing.T) {
 			b := newBox(t, "")
 			dir := directory(t, pod("quick", "Never", "exit", "0"), pod("slow", "Never", "sleep"))
-			cmd := b.command(t, "run", b.upArgs(t, dir, "--until", "completed")...)
-			var stdout, stderr bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			cmd := b.command(t, "run", b.upArgs(t, dir, "--until", "completed", "--log-level", "info")...)
+			var stdout bytes.Buffer
+			cmd.Stdout = &stdout
+			stderr, err := cmd.StderrPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			b.awaitProcess(t, "/bin/box sleep")
-			time.Sleep(200 * time.Millisecond)
-			if err := cmd.Process.Signal(sig); err != nil {
-				t.Fatal(err)
-			}
+			log := signalOnce(t, cmd.Process, sig, stderr, "msg=Succeeded pod=default/quick", "still running")
 			_ = cmd.Wait()
-			r := finished(t, cmd, stdout.String(), stderr.String())
+			r := finished(t, cmd, stdout.String(), log)
 			if r.code != want || r.report.ExitCode != want {
 				t.Errorf("exit code %d, in the report %d; want %d\n%s", r.code, r.report.ExitCode, want, r.stderr)
 			}
@@ -111,6 +113,23 @@ func TestInterrupted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// signalOnce sends the signal when all the words have come in the log, and returns the log.
+func signalOnce(t *testing.T, p *os.Process, sig os.Signal, log io.Reader, words ...string) string {
+	t.Helper()
+	var text strings.Builder
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		text.WriteString(lines.Text() + "\n")
+		before := len(words)
+		words = slices.DeleteFunc(words, func(w string) bool { return strings.Contains(lines.Text(), w) })
+		if before > 0 && len(words) == 0 {
+			if err := p.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return text.String()
 }
 
 // awaitProcess waits until a process with the command line runs.
@@ -122,6 +141,16 @@ func (b *box) awaitProcess(t *testing.T, command string) {
 		}
 	}
 	t.Fatalf("no process %q", command)
+}
+
+// awaitEnd waits until no process of the box's containers is left.
+func (b *box) awaitEnd(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); len(b.containers(t)) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("they do not end: %v", b.containers(t))
+		}
+	}
 }
 
 func TestSecondBesideFirst(t *testing.T) {
@@ -153,7 +182,7 @@ func TestSecondBesideFirst(t *testing.T) {
 func TestEndsWhileNobodyWatches(t *testing.T) {
 	b := newBox(t, "")
 	b.up(t, directory(t, pod("later", "Never", "do", "sleep 1s", "exit 7")), 0)
-	time.Sleep(2 * time.Second)
+	b.awaitEnd(t)
 	for range 2 {
 		r := b.run(t, "ps", "-o", "json")
 		if r.code != 0 || len(r.report.Pods) != 1 {

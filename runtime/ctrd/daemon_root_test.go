@@ -54,7 +54,7 @@ func TestDaemon(t *testing.T) {
 			}
 
 			// Stop, exec, failure.
-			startUp(t, e, p.box(t, "b", "do", "echo up", "sleep"))
+			startUp(t, e, p.box(t, "b", "trap"))
 			if got, err := e.Exec(t.Context(), "b", []string{"box", "exit", "3", "hello"}); err != nil || got.ExitCode != 3 || string(got.Output) != "hello\n" {
 				t.Errorf("%+v %v", got, err)
 			}
@@ -77,11 +77,11 @@ func TestDaemon(t *testing.T) {
 			if err := e.Close(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Second)
+			awaitEnd(t, "sleep 300ms\x00exit 5")
 			for range 2 {
 				e = p.open(t, t.Context())
 				for id, code := range map[string]int32{"a": 7, "b": 0, "d": 5} {
-					if got, _ := find(t, e, id); got.State != runtime.StateExited || got.Exit.ExitCode != code || got.Exit.StartedAt.IsZero() {
+					if got := eventually(t, e, id, runtime.StateExited); got.Exit.ExitCode != code || got.Exit.StartedAt.IsZero() {
 						t.Errorf("%+v", got)
 					}
 				}

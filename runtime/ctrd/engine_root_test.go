@@ -38,12 +38,12 @@ func TestStopSendsTheSignalAndKeepsTheRecord(t *testing.T) {
 		grace      time.Duration
 		want       int32
 	}{
-		{"graceful", "sleep", time.Minute, 0},
+		{"graceful", "trap", time.Minute, 0},
 		{"stubborn", "stay", 200 * time.Millisecond, 137},
-		{"at-once", "sleep", 0, 137},
+		{"at-once", "trap", 0, 137},
 	} {
 		t.Run(tc.id, func(t *testing.T) {
-			startUp(t, e, p.box(t, tc.id, "do", "echo up", tc.applet))
+			startUp(t, e, p.box(t, tc.id, tc.applet))
 			if err := e.Stop(t.Context(), tc.id, syscall.SIGTERM, tc.grace); err != nil {
 				t.Fatal(err)
 			}

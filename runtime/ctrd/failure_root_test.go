@@ -106,7 +106,7 @@ func TestStartFailureLeavesNothing(t *testing.T) {
 // time for what goes by itself.
 func leftovers(t *testing.T, p place) string {
 	t.Helper()
-	deadline := time.Now().Add(3 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		found := look(t, p)
 		if found == "" || time.Now().After(deadline) {

@@ -159,7 +159,7 @@ func testSpec(t testing.TB, id string, args []string) *specs.Spec {
 // eventually waits until the container is as wanted.
 func eventually(t testing.TB, e *ctrd.Engine, id string, want runtime.State) runtime.Container {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		c, ok := find(t, e, id)
 		if ok && c.State == want {
@@ -186,6 +186,16 @@ func find(t testing.TB, e *ctrd.Engine, id string) (runtime.Container, bool) {
 	return runtime.Container{}, false
 }
 
+// awaitEnd waits until no process has the arguments in its command line.
+func awaitEnd(t *testing.T, args string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); running(t, args); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%q does not end", args)
+		}
+	}
+}
+
 // running reports whether a process has the arguments in its command line.
 func running(t *testing.T, args string) bool {
 	t.Helper()
@@ -205,18 +215,20 @@ func memoryLimit(bytes int64) *specs.LinuxMemory {
 	return &specs.LinuxMemory{Limit: &bytes, Swap: &bytes}
 }
 
-// startUp starts the container and waits until its program has said "up".
+// patience bounds the wait for what comes at once on a machine that has nothing else to do.
+const patience = 2 * time.Minute
+
+// startUp starts the container and waits until its program has said that it is ready for
+// signals, or deaf to them.
 func startUp(t *testing.T, e *ctrd.Engine, c runtime.ContainerConfig) {
 	t.Helper()
 	if err := e.Start(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		log, err := os.ReadFile(c.LogPath)
-		if err == nil && bytes.Contains(log, []byte(" up\n")) {
-			// It is about to set its signal handler.
-			time.Sleep(100 * time.Millisecond)
+		if err == nil && (bytes.Contains(log, []byte(" ready\n")) || bytes.Contains(log, []byte(" deaf from now on\n"))) {
 			return
 		}
 		if time.Now().After(deadline) {

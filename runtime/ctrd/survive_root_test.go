@@ -110,7 +110,7 @@ func (p place) other(t *testing.T, id string, args ...string) (stop, kill func()
 func TestContainersOutliveTheProcess(t *testing.T) {
 	p := newPlace(t)
 	e := p.openWithBox(t)
-	startUp(t, e, p.box(t, "a", "do", "echo up", "sleep"))
+	startUp(t, e, p.box(t, "a", "trap"))
 	before, _ := find(t, e, "a")
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -145,10 +145,10 @@ func TestExitWhileNobodyWatches(t *testing.T) {
 			} else {
 				kill()
 			}
-			time.Sleep(time.Second)
+			awaitEnd(t, "sleep 300ms\x00exit 5")
 			for range 2 {
 				e := p.open(t, t.Context())
-				if got, _ := find(t, e, "a"); got.State != runtime.StateExited || got.Exit.ExitCode != 5 || got.Exit.FinishedAt.IsZero() {
+				if got := eventually(t, e, "a", runtime.StateExited); got.Exit.ExitCode != 5 || got.Exit.FinishedAt.IsZero() {
 					t.Errorf("%+v", got)
 				}
 				if err := e.Close(); err != nil {
@@ -169,7 +169,7 @@ func TestNoShimStaysForAnEndedContainer(t *testing.T) {
 	}
 	stop, _ := p.other(t, "a", "do", "sleep 300ms", "exit 5")
 	stop()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for left := shims(t, p.dir); left != ""; left = shims(t, p.dir) {
 		if time.Now().After(deadline) {
 			t.Fatalf("a shim stays: %s", left)
@@ -206,7 +206,7 @@ func TestSecondProcessIsAClientAndTakesOver(t *testing.T) {
 			if got, _ := find(t, e, first); got.State != runtime.StateRunning {
 				t.Errorf("the first's container: %+v", got)
 			}
-			startUp(t, e, p.box(t, "mine-"+end, "do", "echo up", "sleep"))
+			startUp(t, e, p.box(t, "mine-"+end, "trap"))
 			if end == "orderly" {
 				stop()
 			} else {

@@ -21,7 +21,7 @@ type Box struct {
 
 // applets are the names that Box knows.
 var applets = map[string]bool{
-	"web": true, "exit": true, "crash": true, "kill": true, "sleep": true, "stay": true, "echo": true, "error": true,
+	"web": true, "exit": true, "crash": true, "kill": true, "sleep": true, "stay": true, "trap": true, "echo": true, "error": true,
 	"write": true, "append": true, "await": true, "produce": true, "consume": true, "flaky": true, "facts": true, "do": true, "pause": true,
 }
 
@@ -60,6 +60,8 @@ func (b *Box) applet(c runtime.ContainerConfig, name string, args []string) Beha
 		return b.flaky(c, args)
 	case "do":
 		return b.do(c, args)
+	case "trap":
+		return Behavior{Runs: true, Log: []string{"ready"}}
 	case "sleep", "stay":
 		life := Behavior{Runs: true}
 		if name == "stay" {

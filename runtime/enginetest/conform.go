@@ -172,10 +172,9 @@ func conformLog(t *testing.T, s Subject) {
 }
 
 func conformStop(t *testing.T, s Subject) {
-	c := start(t, s, "pod1", "web", "do", "echo up", "sleep")
+	c := start(t, s, "pod1", "web", "trap")
 	// PID 1 ignores a signal that it has no handler for yet.
-	awaitLog(t, c, "up")
-	time.Sleep(100 * time.Millisecond)
+	awaitLog(t, c, "ready")
 	if err := s.Engine.Stop(t.Context(), c.ID, syscall.SIGTERM, limit); err != nil {
 		t.Fatalf("Stop: %v", err)
 	}
@@ -366,8 +365,8 @@ func conformPause(t *testing.T, s Subject) {
 }
 
 func conformReopen(t *testing.T, s Subject) {
-	c := start(t, s, "pod1", "web", "do", "echo up", "sleep")
-	awaitLog(t, c, "up")
+	c := start(t, s, "pod1", "web", "trap")
+	awaitLog(t, c, "ready")
 	e := s.Reopen(t, func() {})
 	t.Cleanup(func() { removeAll(t, e) })
 	got, ok := find(t, e, c.ID)
@@ -380,8 +379,8 @@ func conformReopen(t *testing.T, s Subject) {
 }
 
 func conformReopenExit(t *testing.T, s Subject) {
-	c := start(t, s, "pod1", "job", "do", "sleep 500ms", "exit 5")
-	e := s.Reopen(t, func() { time.Sleep(2 * time.Second) })
+	c := start(t, s, "pod1", "job", "do", "sleep 500ms", "echo bye", "exit 5")
+	e := s.Reopen(t, func() { awaitLog(t, c, "bye") })
 	t.Cleanup(func() { removeAll(t, e) })
 	if got := awaitExit(t, e, c.ID); got.Exit.ExitCode != 5 || got.Exit.FinishedAt.IsZero() {
 		t.Errorf("a later process sees %+v", got.Exit)
