@@ -33,19 +33,35 @@ func (b *box) look(t *testing.T) machine {
 	}
 }
 
-// unchanged fails the test when the machine is not as it was before, or when the box
-// keeps anything of a pod. Processes may take a moment to be reaped.
+// since is what the machine has that it had not before. What went away meanwhile was
+// somebody else's.
+func (m machine) since(before machine) machine {
+	added := func(now, then []string) []string {
+		left := slices.DeleteFunc(slices.Clone(now), func(s string) bool { return slices.Contains(then, s) })
+		if len(left) == 0 {
+			return nil
+		}
+		return left
+	}
+	return machine{
+		Mounts: added(m.Mounts, before.Mounts), Links: added(m.Links, before.Links), Netns: added(m.Netns, before.Netns),
+		Processes: added(m.Processes, before.Processes), Cgroups: added(m.Cgroups, before.Cgroups), Rules: added(m.Rules, before.Rules),
+	}
+}
+
+// unchanged fails the test when the machine has more than before, or when the box keeps
+// anything of a pod. Processes may take a moment to be reaped.
 func (b *box) unchanged(t *testing.T) {
 	t.Helper()
 	var diff string
 	for range 50 {
-		if diff = cmp.Diff(b.before, b.look(t)); diff == "" {
+		if diff = cmp.Diff(machine{}, b.look(t).since(b.before)); diff == "" {
 			break
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	if diff != "" {
-		t.Errorf("the machine is not as it was (-before +after):\n%s", diff)
+		t.Errorf("the machine has what it had not before:\n%s", diff)
 	}
 	for _, place := range []string{"root/pods", "state/pods", "state/runc"} {
 		if left := files(t, filepath.Join(b.dir, place)); len(left) > 0 {
