@@ -37,7 +37,8 @@ func suites() []suite {
 		{"./runtime/spec", "TestRunc"},
 		{"./runtime/ctrd", "^(TestEmbeddedConforms|TestOutOfMemory|TestExitWhileNobodyWatches)$"},
 		{"./runtime/volume", "."},
-		{"./runonce/cmd", "^TestCasesOnContainerd$/^(happy|critical-preempts|crash-then-success|shared-processes|limits|privileges|users|projected|order)$"},
+		{"./runonce/cmd", "^TestCasesOnContainerd$/^(happy|critical-preempts|crash-then-success|shared-processes|pod-level|stdin-and-tty|limits|privileges|users|projected|order)$"},
+		{"./runonce/cmd", "^TestHugePages$"},
 		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal)$/^(embedded)?$"},
 	}
 }

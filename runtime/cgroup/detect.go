@@ -33,7 +33,6 @@ func Detect(root string) (Tree, error) {
 		return Tree{}, fmt.Errorf("looking for cgroups below %s: %w", root, err)
 	}
 	t.made = &sync.Map{}
-	t.SwapLimit = t.swapLimit()
 	if t.dirs["hugetlb"] != "" {
 		if t.HugePages, err = pageSizes("/sys/kernel/mm/hugepages"); err != nil {
 			return Tree{}, err
@@ -105,17 +104,6 @@ func (t Tree) check(root string, readOnly map[string]bool) error {
 		}
 	}
 	return nil
-}
-
-// swapLimit reports whether memory cgroups have a limit for swap.
-func (t Tree) swapLimit() bool {
-	if !t.V2 {
-		_, err := os.Stat(filepath.Join(t.dirs["memory"], "memory.memsw.limit_in_bytes"))
-		return err == nil
-	}
-	// The root has no such file, but every child has.
-	found, err := filepath.Glob(filepath.Join(t.dirs["memory"], "*", "memory.swap.max"))
-	return err == nil && len(found) > 0
 }
 
 // pageSizes returns the huge page sizes of the kernel in bytes.

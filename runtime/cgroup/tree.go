@@ -51,8 +51,6 @@ type Tree struct {
 	Parent string
 	// PidsLimit bounds the processes of a pod, 0 for no bound.
 	PidsLimit int64
-	// SwapLimit says that the kernel can limit swap.
-	SwapLimit bool
 	// Options are those of the v2 mount that a mount of it in a container must repeat, since
 	// the kernel has one set for all.
 	Options []string

@@ -151,11 +151,20 @@ func cpus(root fs.FS) (int, error) {
 
 // swapLimit looks for the file that only a kernel with swap accounting has.
 func swapLimit(root fs.FS, v2 bool) bool {
-	if v2 {
-		// The root cgroup has no memory.swap.max; any other one tells.
-		found, err := fs.Glob(root, "sys/fs/cgroup/*/memory.swap.max")
-		return err == nil && len(found) > 0
+	if !v2 {
+		_, err := fs.Stat(root, "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
+		return err == nil
 	}
-	_, err := fs.Stat(root, "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
-	return err == nil
+	// The root cgroup has no memory.swap.max; any other one tells.
+	if found, err := fs.Glob(root, "sys/fs/cgroup/*/memory.swap.max"); err == nil && len(found) > 0 {
+		return true
+	}
+	if others, err := fs.Glob(root, "sys/fs/cgroup/*/memory.max"); err != nil || len(others) > 0 {
+		return false
+	}
+	// There is no other one yet, as on a machine without an init system. The kernel has the
+	// file when it can swap, unless it was told not to.
+	_, err := fs.Stat(root, "proc/swaps")
+	line, _ := fs.ReadFile(root, "proc/cmdline")
+	return err == nil && !slices.Contains(strings.Fields(string(line)), "swapaccount=0")
 }

@@ -49,6 +49,27 @@ func TestDetect(t *testing.T) {
 			want: Host{Capabilities: names(1<<41 - 1), MinOOMScoreAdj: -1000, CPUs: 1, SwapLimit: true},
 		},
 		{
+			name: "cgroup v2 with no cgroup yet", v2: true,
+			files: fstest.MapFS{
+				"proc/self/status":                 file(all),
+				"proc/swaps":                       file("Filename"),
+				"proc/cmdline":                     file("quiet"),
+				"sys/fs/cgroup/cgroup.controllers": file("cpu memory"),
+			},
+			want: Host{Capabilities: names(1<<41 - 1), MinOOMScoreAdj: -1000, SwapLimit: true},
+		},
+		{
+			name: "cgroup v2 without swap accounting", v2: true,
+			files: fstest.MapFS{
+				"proc/self/status":                        file(all),
+				"proc/swaps":                              file("Filename"),
+				"sys/fs/cgroup/cgroup.controllers":        file("cpu memory"),
+				"sys/fs/cgroup/system.slice/memory.max":   file("max"),
+				"sys/fs/cgroup/system.slice/memory.stats": file(""),
+			},
+			want: Host{Capabilities: names(1<<41 - 1), MinOOMScoreAdj: -1000},
+		},
+		{
 			name: "cgroup v2 with hugetlb", v2: true,
 			files: fstest.MapFS{
 				"proc/self/status":                            file(all),

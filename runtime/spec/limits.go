@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"maps"
 	"slices"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -42,17 +41,13 @@ func linuxResources(in Input) *specs.LinuxResources {
 	return r
 }
 
-// hugePageLimits limits each page size that the kernel has, to 0 where the container asks
-// for none (kuberuntime.GetHugepageLimitsFromResources).
+// hugePageLimits limits each page size that cgroups can limit, to 0 where the container asks
+// for none (kuberuntime.GetHugepageLimitsFromResources). The limits of other sizes are left
+// out, as by containerd's tolerate_missing_hugetlb_controller: OCI runtimes fail on them.
 func hugePageLimits(sizes []int64, limits map[int64]int64) []specs.LinuxHugepageLimit {
-	all := map[int64]int64{}
-	for _, size := range sizes {
-		all[size] = 0
-	}
-	maps.Copy(all, limits)
-	list := make([]specs.LinuxHugepageLimit, 0, len(all))
-	for _, size := range slices.Sorted(maps.Keys(all)) {
-		list = append(list, specs.LinuxHugepageLimit{Pagesize: resources.PageSizeName(size), Limit: uint64(all[size])})
+	list := make([]specs.LinuxHugepageLimit, 0, len(sizes))
+	for _, size := range slices.Sorted(slices.Values(sizes)) {
+		list = append(list, specs.LinuxHugepageLimit{Pagesize: resources.PageSizeName(size), Limit: uint64(limits[size])})
 	}
 	return list
 }

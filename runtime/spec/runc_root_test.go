@@ -55,11 +55,11 @@ func runc(t *testing.T, pod *v1.Pod, image spec.Image) (string, error) {
 	c := &pod.Spec.Containers[0]
 	in := spec.Input{
 		Context:   spec.Context{Pod: pod, Image: image, Sandbox: spec.Sandbox{Hostname: "box"}, Node: spec.Node{MemoryCapacity: 8 << 30}},
-		Container: c, CgroupsPath: path + "/c", CgroupV2: tree.V2, SwapLimit: tree.SwapLimit, HugePages: tree.HugePages,
+		Container: c, CgroupsPath: path + "/c", CgroupV2: tree.V2, HugePages: tree.HugePages,
 	}
 	machine, err := host.Detect(os.DirFS("/"), tree.V2)
 	must(err)
-	in.Capabilities, in.MinOOMScoreAdj, in.CPUs = machine.Capabilities, machine.MinOOMScoreAdj, machine.CPUs
+	in.Capabilities, in.MinOOMScoreAdj, in.CPUs, in.SwapLimit = machine.Capabilities, machine.MinOOMScoreAdj, machine.CPUs, machine.SwapLimit
 	in.Env, err = spec.Environment(in.Context, c)
 	must(err)
 	mounts, err := volumes.Mounts(pod, c, in.Env)

@@ -34,6 +34,7 @@ func applets() map[string]applet {
 		"stay":    {"[DURATION]  sleep and ignore SIGTERM", stay},
 		"trap":    {"  say \"ready\", then end by saying which signal came", trap},
 		"diary":   {"FILE [DURATION]  note start, SIGTERM and, DURATION after it, the end, each with the time since boot in ns", diary},
+		"huge":    {"FILE MIB  map so much of FILE, of a hugetlbfs, and write to it", huge},
 		"listen":  {"  read standard input, say what came, and \"end\" when it ends", listen},
 		"echo":    {"TEXT...  print TEXT", echo},
 		"error":   {"TEXT...  print TEXT to stderr", stderr},

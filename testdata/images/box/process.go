@@ -127,6 +127,32 @@ func trap([]string) error {
 	return nil
 }
 
+// huge ends by SIGBUS where the kernel gives no more pages.
+func huge(args []string) error {
+	if len(args) != 2 {
+		return errors.New("usage: huge FILE MIB")
+	}
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(args[0])
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(args[0]) }()
+	size := n << 20
+	pages, err := syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < size; i += 4096 {
+		pages[i] = 1
+	}
+	fmt.Println("holding", n, "MiB")
+	return syscall.Munmap(pages)
+}
+
 func listen([]string) error {
 	fmt.Println("listening")
 	text, err := io.ReadAll(os.Stdin)
