@@ -81,7 +81,7 @@ func (p *program) run(c *cli.Context) error {
 		return err
 	}
 	defer s.close()
-	plan, err := p.claim(c, set, s)
+	plan, err := p.claim(c, set, s, start)
 	if err != nil {
 		return err
 	}
@@ -94,9 +94,9 @@ func (p *program) run(c *cli.Context) error {
 
 // claim waits for this run's turn to plan, makes the plan, and books the room of its pods.
 // Its turn lasts until what has to go has gone.
-func (p *program) claim(c *cli.Context, set *manifests.Set, s *session) (admit.Plan, error) {
-	if err := s.run.Enter(c.Context); err != nil {
-		return admit.Plan{}, exitcode.Unusable(err)
+func (p *program) claim(c *cli.Context, set *manifests.Set, s *session, start time.Time) (admit.Plan, error) {
+	if err := enter(c, s.run, start); err != nil {
+		return admit.Plan{}, err
 	}
 	plan, err := p.decide(c, set, s)
 	if err != nil {
@@ -111,6 +111,27 @@ func (p *program) claim(c *cli.Context, set *manifests.Set, s *session) (admit.P
 		}
 	}
 	return plan, nil
+}
+
+// errTurn is the cause of a run that has waited for its turn until its timeout.
+var errTurn = errors.New("the timeout of the run has passed")
+
+// enter waits for the run's turn to plan, no longer than the run may take.
+func enter(c *cli.Context, run *runs.Run, start time.Time) error {
+	ctx := c.Context
+	if most := c.Duration("timeout"); most > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, start.Add(most), errTurn)
+		defer cancel()
+	}
+	err := run.Enter(ctx)
+	switch {
+	case errors.Is(err, errTurn):
+		return exitcode.As(exitcode.Failed, err)
+	case err != nil:
+		return exitcode.Unusable(err)
+	}
+	return nil
 }
 
 // report writes the results wherever they are asked for and maps them to the exit code.

@@ -1,0 +1,42 @@
+package cmd_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/runonce/runonce/runonce/cmd/runs"
+)
+
+// TestTurn: a run waits until the one before it has stopped what has to go, but not beyond
+// its own timeout.
+func TestTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t)
+		before := runs.New(m.root)
+		if err := before.Enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		web := manifest(t, "web", "Always", "[sleep]")
+		got := invoke(t, m, "run", web, "--node", nodeFile(), "--timeout", "5s")
+		if got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, "waiting for the turn to plan") || !strings.Contains(got.stderr, "timeout") {
+			t.Errorf("beyond its timeout: %+v", got)
+		}
+		time.AfterFunc(10*time.Second, func() {
+			if err := before.Leave(); err != nil {
+				t.Error(err)
+			}
+		})
+		if got := invoke(t, m, "run", web, "--node", nodeFile(), "--timeout", "20s"); got.code != 0 {
+			t.Errorf("within its timeout: %+v", got)
+		}
+		if got := invoke(t, m, "plan", web, "--node", nodeFile()); got.code != 0 {
+			t.Errorf("a plan: %+v", got)
+		}
+		if err := before.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
