@@ -68,6 +68,7 @@ func TestSplit(t *testing.T) {
 		{"no colon", "a: 1\nb\nc: 2\n", nil, []string{"f:2: not valid YAML: could not find expected ':' (a key needs a colon and a space after it; look at the line above, too)"}},
 		{"open quote", "a: \"b\nc: d\n", nil, []string{"f:3: not valid YAML: found unexpected end of stream (a quote or a bracket is not closed)"}},
 		{"indentation", "a:\n  b: 1\n c: 2\n", nil, []string{"f:2: not valid YAML: did not find expected key (check the indentation of this line and those around it)"}},
+		{"outdented", "  a: 1\nb: 2\n", []string{`{"a":1}`}, []string{"f:1: not valid YAML: did not find expected <document start> (a document begins with ---; check the indentation, and what follows the end of the one above)"}},
 		{"dash", "a:\n-name: c\n image: x\n", nil, []string{"f:3: not valid YAML: mapping values are not allowed in this context (an item needs a space after its dash: \"- name\")"}},
 		{"binary", "\x89PNG\x00", nil, []string{"f: binary data, not a manifest"}},
 		{"unknown anchor", "b: 1\na: *x\n", nil, []string{"f:2: not valid YAML: unknown anchor 'x' referenced"}},

@@ -62,6 +62,7 @@ var syntaxHints = [][2]string{
 	{"did not find expected key", "check the indentation of this line and those around it"},
 	{"did not find expected '-' indicator", "check the indentation of this line and those around it"},
 	{"did not find expected ',' or", "a comma or a closing bracket is missing"},
+	{"did not find expected <document start>", "a document begins with ---; check the indentation, and what follows the end of the one above"},
 	{"unknown escape character", `write \\ for a backslash, or use single quotes`},
 }
 

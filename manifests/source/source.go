@@ -4,6 +4,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -141,6 +142,9 @@ func (w *walker) entry(ctx context.Context, p string, e fs.DirEntry) bool {
 		return w.yield(skipped(name, why, ""))
 	}
 	info, err := fs.Stat(w.fsys, p)
+	if errors.Is(err, fs.ErrNotExist) && e.Type()&fs.ModeSymlink != 0 {
+		return w.yield(failed(name, "is a link that leads nowhere", ""))
+	}
 	if err != nil {
 		return w.yield(failed(name, reason(err), ""))
 	}

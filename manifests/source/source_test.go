@@ -73,7 +73,7 @@ func TestDirectory(t *testing.T) {
 		"D/a.yaml: a.yaml",
 		"D/b.yaml: b.yaml",
 		"warning D/fifo: a named pipe is not read",
-		"error D/gone: does not exist",
+		"error D/gone: is a link that leads nowhere",
 		"D/link: a.yaml",
 		"error D/loop: is a link that leads in a circle",
 		"warning D/sub: directory is not read (use -R to read directories in directories)",

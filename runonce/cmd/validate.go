@@ -61,7 +61,11 @@ func (p *program) faults(v manifests.Validation, pods int) error {
 		}
 	}
 	if v.Err() == nil {
-		_, err := fmt.Fprintf(p.io.Stdout, "%d pods, no error\n", pods)
+		what := "pods"
+		if pods == 1 {
+			what = "pod"
+		}
+		_, err := fmt.Fprintf(p.io.Stdout, "%d %s, no error\n", pods, what)
 		return err
 	}
 	return nil
