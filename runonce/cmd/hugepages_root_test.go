@@ -94,8 +94,8 @@ spec:
 		t.Errorf("no pod is short of huge pages:\n%s", out)
 	}
 	for container, text := range want {
-		if log := m.once(t, "logs", "paged", "-c", container); !strings.Contains(log, text) {
-			t.Errorf("%s wrote no %q:\n%s", container, text, log)
+		if log := m.log(t, "paged", container); !strings.Contains(log, text) {
+			t.Errorf("%s wrote no %q:\n%s\n%s", container, text, log, out)
 		}
 	}
 }
