@@ -38,16 +38,29 @@ func (f facts) check(t *testing.T, s story, on stage, known unknowns) {
 	if f.container != "" {
 		args = append(args, "-c", f.container)
 	}
-	var line string
-	for deadline := time.Now().Add(factsWithin); line == ""; time.Sleep(20 * time.Millisecond) {
-		code, stdout, stderr := s.run(t, step{args: args}, on)
-		line = lastObject(stdout)
-		if line == "" && (code != 0 || time.Now().After(deadline)) {
-			t.Errorf("%s: no facts in the log: exit code %d\n%s%s", f, code, stdout, stderr)
-			return
-		}
+	var code int
+	var stdout, stderr string
+	line := awaitObject(func() (string, bool) {
+		code, stdout, stderr = s.run(t, step{args: args}, on)
+		return stdout, code == 0
+	})
+	if line == "" {
+		t.Errorf("%s: no facts in the log: exit code %d\n%s%s", f, code, stdout, stderr)
+		return
 	}
 	known.like(t, filepath.Join(s.dir, f.file), fmt.Sprint(f), line)
+}
+
+// awaitObject looks until what it sees has a line that is a JSON object, and returns that:
+// a container that runs may not have printed it yet. It is "" when look is not ok, or when
+// there is none for too long.
+func awaitObject(look func() (text string, ok bool)) string {
+	for deadline := time.Now().Add(factsWithin); ; time.Sleep(20 * time.Millisecond) {
+		text, ok := look()
+		if line := lastObject(text); line != "" || !ok || time.Now().After(deadline) {
+			return line
+		}
+	}
 }
 
 func (f facts) String() string { return "facts " + strings.Trim(f.pod+"/"+f.container, "/") }

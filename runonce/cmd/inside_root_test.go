@@ -59,7 +59,7 @@ func podDir(t *testing.T, text string) string {
 func (m machine) facts(t *testing.T, pod, container string) inside {
 	t.Helper()
 	var v inside
-	out := m.once(t, "logs", pod, "-c", container)
+	out := awaitObject(func() (string, bool) { return m.once(t, "logs", pod, "-c", container), !t.Failed() })
 	if err := json.Unmarshal([]byte(out), &v); err != nil {
 		t.Fatalf("logs of %s: %v\n%s", container, err, out)
 	}
