@@ -35,7 +35,9 @@ func suites() []suite {
 	return []suite{
 		{"./runtime/cgroup", "."},
 		{"./runtime/spec", "TestRunc"},
-		{"./runtime/ctrd", "^(TestEmbeddedConforms|TestOutOfMemory|TestExitWhileNobodyWatches)$"},
+		{"./runtime/ctrd", "^(TestEmbeddedConforms|TestOutOfMemory|TestExitWhileNobodyWatches)$/" +
+			"^(start_and_exit_code|stop_with_grace|stop_of_a_deaf_process_kills|remove_kills_and_forgets|" +
+			"containers_of_one_pod|exec|a_later_process_finds_what_runs|orderly)$"},
 		{"./runtime/volume", "."},
 		{"./runonce/cmd", "^TestCasesOnContainerd$/^(happy|critical-preempts|crash-then-success|shared-processes|pod-level|stdin-and-tty|limits|privileges|users|projected|order)$"},
 		{"./runonce/cmd", "^TestHugePages$"},
@@ -44,7 +46,7 @@ func suites() []suite {
 }
 
 func main() {
-	limit := flag.Duration("timeout", 30*time.Minute, "the time for all of it")
+	limit := flag.Duration("timeout", 40*time.Minute, "the time for all of it")
 	memory := flag.Int("memory", 3072, "the machine's memory in MiB")
 	flag.Parse()
 	chosen := suites()

@@ -30,7 +30,7 @@ type Subject struct {
 }
 
 // limit bounds each wait of the suite. It is generous: a test that meets it has failed.
-const limit = 60 * time.Second
+const limit = 3 * time.Minute
 
 // Conform checks everything that runtime.Engine and runtime.Images promise. open makes a
 // fresh subject for each test; the suite removes what it starts.
