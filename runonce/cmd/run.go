@@ -33,7 +33,7 @@ func (p *program) runCommand() *cli.Command {
 		&cli.StringFlag{Name: "until", Category: categoryRun, Value: "running", Usage: "what counts as done: running, ready or completed"},
 		&cli.DurationFlag{Name: "retry-delay", Category: categoryRun, Value: d.Delay, Usage: "before the first retry"},
 		&cli.Float64Flag{Name: "retry-factor", Category: categoryRun, Value: d.Factor, Usage: "by which each delay is longer than the one before"},
-		&cli.IntFlag{Name: "max-retries", Category: categoryRun, Value: d.Retries, Usage: "of a pod after transient errors, and restarts of a container that crashes"},
+		&cli.IntFlag{Name: "max-retries", Category: categoryRun, Value: d.Retries, Usage: "of a pod after transient errors, of a failed pod of a Job, and restarts of a container that crashes"},
 		&cli.DurationFlag{Name: "timeout", Category: categoryRun, Usage: "for the whole run (default: none beyond the retries)"},
 		&cli.DurationFlag{Name: "settle", Category: categoryRun, Value: defaultSettle, Usage: "how long a container must have run to count as running"},
 		&cli.IntFlag{Name: "parallel", Category: categoryRun, Usage: "`N` pods launched at once (default: twice the processors)"},
