@@ -44,7 +44,7 @@ func TestSubPathRace(t *testing.T) {
 		refused, started := 0, 0
 		for round := range 3 {
 			// The outcome is a matter of chance, what the containers saw is not.
-			_, out := m.try(t, "run", "--until", "completed", "--max-retries", "0", "--timeout", "60s", "-o", "json",
+			_, out := m.try(t, "run", "--until", "completed", "--max-retries", "0", "--timeout", "5m", "-o", "json",
 				written(t, strings.Replace(racing(dir, 10), "name: race", fmt.Sprintf("name: race-%d", round), 1), ""))
 			for _, s := range statuses(t, out) {
 				switch w, end := s.State.Waiting, s.State.Terminated; {
@@ -123,7 +123,7 @@ func TestSubPathAtRestart(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "secret"), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		out := m.fails(t, 1, "run", "--until", "completed", "--timeout", "60s", "-o", "json", written(t, relinked, dir))
+		out := m.fails(t, 1, "run", "--until", "completed", "--timeout", "5m", "-o", "json", written(t, relinked, dir))
 		var report struct {
 			Results []struct{ Name, Outcome, Reason, Message string }
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/runtime/volume/mount"
@@ -28,7 +29,7 @@ func written(t *testing.T, text, dir string) string {
 // "POD/CONTAINER".
 func (m machine) said(t *testing.T, path string) map[string]string {
 	t.Helper()
-	out := m.once(t, "run", "--until", "completed", "--timeout", "60s", "-o", "json", path)
+	out := m.once(t, "run", "--until", "completed", "--timeout", "5m", "-o", "json", path)
 	var report struct {
 		Results []struct {
 			Name, Outcome, Message string
@@ -235,7 +236,7 @@ func shared(t *testing.T, dir string) {
 // waitFor waits until the file is there.
 func waitFor(t *testing.T, path string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			return
 		} else if time.Now().After(deadline) {
@@ -247,7 +248,7 @@ func waitFor(t *testing.T, path string) {
 // says waits until the container has written the text.
 func (m machine) says(t *testing.T, pod, container, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		files, _ := filepath.Glob(filepath.Join(m.dir, "log", "*_"+pod+"_*", container, "*.log"))
 		if len(files) > 0 && strings.Contains(m.log(t, pod, container), want) {
 			return
@@ -321,17 +322,16 @@ kind: Pod
 metadata: {name: volume}
 spec:
   terminationGracePeriodSeconds: 30
-  volumes: [{name: work, emptyDir: {sizeLimit: 1Mi}}, {name: host, hostPath: {path: DIR}}]
+  volumes: [{name: work, emptyDir: {sizeLimit: 1Mi}}]
   containers:
-  - {name: main, image: "localhost/box:1", args: [do, fill /work/file 3, write /host/volume done, stay], volumeMounts: [{name: work, mountPath: /work}, {name: host, mountPath: /host}]}
+  - {name: main, image: "localhost/box:1", args: [do, fill /work/file 3, stay], volumeMounts: [{name: work, mountPath: /work}]}
 ---
 apiVersion: v1
 kind: Pod
 metadata: {name: layer}
 spec:
-  volumes: [{name: host, hostPath: {path: DIR}}]
   containers:
-  - {name: main, image: "localhost/box:1", args: [do, fill /tmp-file 3, write /host/layer done, stay], resources: {limits: {ephemeral-storage: 2Mi}}, volumeMounts: [{name: host, mountPath: /host}]}
+  - {name: main, image: "localhost/box:1", args: [do, fill /tmp-file 3, stay], resources: {limits: {ephemeral-storage: 2Mi}}}
   - {name: beside, image: "localhost/box:1", args: [sleep], resources: {limits: {ephemeral-storage: 20Mi}}}
 ---
 apiVersion: v1
@@ -349,32 +349,40 @@ spec:
   restartPolicy: Never
   volumes: [{name: host, hostPath: {path: DIR}}]
   containers:
-  - {name: main, image: "localhost/box:1", args: [do, await /host/volume, await /host/layer, await /host/modest, sleep 12s], volumeMounts: [{name: host, mountPath: /host}]}
+  - {name: main, image: "localhost/box:1", args: [await, /host/go], volumeMounts: [{name: host, mountPath: /host}]}
 `
 
 // TestEviction: pods that use more local storage than they may are ended while a run
 // watches them, in the kubelet's words, and others are left alone.
 func TestEviction(t *testing.T) {
 	onEngines(t, func(t *testing.T, m machine) {
-		out := m.fails(t, 1, "run", "--until", "completed", "--timeout", "180s", "-o", "json", written(t, greedy, t.TempDir()))
-		var report struct {
-			Results []struct{ Name, Outcome, Reason, Message string }
-		}
-		if err := json.Unmarshal([]byte(out), &report); err != nil {
-			t.Fatal(err)
-		}
-		want := map[string]string{
-			"volume": `Failed Evicted Usage of EmptyDir volume "work" exceeds the limit "1Mi". `,
-			"layer":  `Failed Evicted Container main exceeded its local ephemeral storage limit "2Mi". `,
-			"modest": "Ready  ", "clock": "Succeeded  ",
-		}
-		for _, r := range report.Results {
-			if got := r.Outcome + " " + r.Reason + " " + r.Message; !strings.HasPrefix(got, want[r.Name]) {
-				t.Errorf("%s: %s, want %s", r.Name, got, want[r.Name])
+		host := t.TempDir()
+		p := m.start(t, "--until", "completed", "--timeout", "5m", written(t, greedy, host))
+		waitFor(t, filepath.Join(host, "modest"))
+		for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+			_, text := m.try(t, "ps")
+			if strings.Count(text, "Evicted") == 2 {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("ps says\n%s", text)
+				break
 			}
 		}
-		if text := m.once(t, "ps"); strings.Count(text, "Evicted") != 2 {
-			t.Errorf("ps says\n%s", text)
+		if err := os.WriteFile(filepath.Join(host, "go"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, got := p.end(t)
+		if diff := cmp.Diff([]string{"volume Failed Evicted", "layer Failed Evicted", "modest Ready", "clock Succeeded"}, got); diff != "" || code != 1 {
+			t.Errorf("exit code %d (-want +got):\n%s", code, diff)
+		}
+		for _, want := range []string{
+			`Usage of EmptyDir volume \"work\" exceeds the limit \"1Mi\". `,
+			`Container main exceeded its local ephemeral storage limit \"2Mi\". `,
+		} {
+			if !strings.Contains(p.stdout.String(), want) {
+				t.Errorf("the report does not say %s", want)
+			}
 		}
 	})
 }
