@@ -39,7 +39,7 @@ type Options struct {
 	LocalImages []string
 	// RecursiveReadOnly says whether mounts can be read-only with all below them; nil is
 	// no. It is asked only when a volumeMount needs to know.
-	RecursiveReadOnly func() bool
+	RecursiveReadOnly func(pod *v1.Pod) bool
 	Log               *slog.Logger
 	// Trace, when set, is told of each step of a pod's start, for a timeline.
 	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
@@ -60,6 +60,9 @@ type Host struct {
 	ClusterDomain string
 	// AppArmor says that containers are to be confined by AppArmor.
 	AppArmor bool
+	// SELinux says that the kernel enforces SELinux, or would. Without it options for it
+	// have no effect, as under every CRI runtime.
+	SELinux bool
 	// SeccompDir holds the profiles of type Localhost.
 	SeccompDir string
 }

@@ -143,6 +143,14 @@ func (p *Pods) input(in spec.Context, c *v1.Container) (spec.Input, error) {
 	input.Container = c
 	input.AppArmor = profile.AppArmorName(in.Pod, c, p.o.Host.AppArmor)
 	var err error
+	if p.o.Host.SELinux {
+		input.SELinux, input.MountLabel = profile.SELinuxLabels(in.Pod, c)
+	}
+	if input.MountLabel != "" {
+		if err = p.relabel(in.Pod.UID, input.MountLabel); err != nil {
+			return input, err
+		}
+	}
 	if profile.Privileged(c) {
 		if input.HostDevices, err = host.Devices("/dev"); err != nil {
 			return input, err

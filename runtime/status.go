@@ -86,7 +86,7 @@ func setPodIPs(status *v1.PodStatus, box network.Sandbox) {
 
 // podView is what a pod's status is computed from.
 type podView struct {
-	recursive  func() bool // see Options.RecursiveReadOnly
+	recursive  func(*v1.Pod) bool // see Options.RecursiveReadOnly
 	pod        *v1.Pod
 	containers map[string]Container
 	sandbox    bool
@@ -143,7 +143,7 @@ func (v podView) initialized() bool {
 }
 
 func (v podView) containerStatus(c *v1.Container, otherwise string) v1.ContainerStatus {
-	s := v1.ContainerStatus{Name: c.Name, Image: c.Image, VolumeMounts: volumeMounts(c, v.recursive)}
+	s := v1.ContainerStatus{Name: c.Name, Image: c.Image, VolumeMounts: volumeMounts(v.pod, c, v.recursive)}
 	w, waits := v.waiting[c.Name]
 	if !waits {
 		w = waiting{reason: otherwise}

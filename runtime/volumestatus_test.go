@@ -23,7 +23,7 @@ func TestVolumeMounts(t *testing.T) {
 			{Name: "c", MountPath: "/c", ReadOnly: true, RecursiveReadOnly: mode},
 			{Name: "d", MountPath: "/d", ReadOnly: true, RecursiveReadOnly: &disabled},
 		}
-		if diff := cmp.Diff(want, volumeMounts(c, func() bool { return able })); diff != "" {
+		if diff := cmp.Diff(want, volumeMounts(&v1.Pod{}, c, func(*v1.Pod) bool { return able })); diff != "" {
 			t.Errorf("with the runtime able %t (-want +got):\n%s", able, diff)
 		}
 	}

@@ -22,7 +22,10 @@ type inside struct {
 	Namespaces map[string]string   `json:"namespaces"`
 	Processes  []string            `json:"processes"`
 	Sysctls    map[string]string   `json:"sysctls"`
-	Files      map[string]struct {
+	Mounts     map[string]struct {
+		ReadOnly bool `json:"readOnly"`
+	} `json:"mounts"`
+	Files map[string]struct {
 		Mode    string `json:"mode"`
 		UID     int    `json:"uid"`
 		GID     int    `json:"gid"`

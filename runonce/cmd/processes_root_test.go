@@ -59,6 +59,7 @@ func TestSharedProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		awaitGone(t, pause)
+		m.awaitRecords(t)
 		m.once(t, "run", "--max-retries", "1", dir)
 		again := m.status(t, "shared")
 		for _, c := range again.ContainerStatuses {
@@ -91,6 +92,7 @@ func TestSharedProcessesNever(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitGone(t, pause)
+	m.awaitRecords(t)
 	if code, out := m.try(t, "run", "--max-retries", "1", dir); code != 1 || !strings.Contains(out, "Failed") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
@@ -130,6 +132,28 @@ func awaitGone(t *testing.T, pid int) {
 		}
 	}
 	t.Fatalf("process %d does not go", pid)
+}
+
+// awaitRecords waits until the shims have recorded that every container has ended. Those of
+// an old daemon record nothing.
+func (m machine) awaitRecords(t *testing.T) {
+	t.Helper()
+	if strings.HasSuffix(t.Name(), "1.6") {
+		return
+	}
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		records, err := filepath.Glob(filepath.Join(m.dir, "root", "containers", "*.json"))
+		if err != nil || len(records) == 0 {
+			t.Fatalf("no records: %v", err)
+		}
+		if !slices.ContainsFunc(records, func(path string) bool {
+			text, err := os.ReadFile(path)
+			return err != nil || !strings.Contains(string(text), "finishedAt")
+		}) {
+			return
+		}
+	}
+	t.Fatal("the ends of the containers are not recorded")
 }
 
 // awaitReaped waits until the process has no children: those of a pause process are

@@ -22,8 +22,9 @@ import (
 type Machine struct {
 	// Files is the root of the machine's files.
 	Files fs.FS
-	// Runtime runs the OCI runtime with an argument and returns what it prints.
-	Runtime func(ctx context.Context, arg string) ([]byte, error)
+	// Runtime returns what the OCI runtime of a handler prints of its features; the empty
+	// name is the default's.
+	Runtime func(ctx context.Context, handler string) ([]byte, error)
 	// CanMapUsers returns why the container engine cannot give containers users of their
 	// own, nil when it can.
 	CanMapUsers func(ctx context.Context) error
@@ -31,8 +32,8 @@ type Machine struct {
 	// AppArmor says that the engine can confine containers by AppArmor.
 	AppArmor bool
 
-	features sync.Once
-	known    Features
+	mu    sync.Mutex
+	known map[string]Features // by handler
 }
 
 // Refuse returns what the machine lacks by the UID of the pod that needs it.
@@ -84,11 +85,11 @@ func (m *Machine) users(ctx context.Context) error {
 
 // container returns why the container cannot have what it asks for.
 func (m *Machine) container(ctx context.Context, pod *v1.Pod, c *v1.Container) error {
-	if kind := profile.SeccompType(pod, c); kind != v1.SeccompProfileTypeUnconfined && !m.Features(ctx).Seccomp {
+	if kind := profile.SeccompType(pod, c); kind != v1.SeccompProfileTypeUnconfined && !m.Features(ctx, pod).Seccomp {
 		return fmt.Errorf("container %q: seccomp profile %s: the OCI runtime was built without seccomp", c.Name, kind)
 	}
 	for _, vm := range c.VolumeMounts {
-		if vm.RecursiveReadOnly != nil && *vm.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled && !m.Features(ctx).RecursiveReadOnly {
+		if vm.RecursiveReadOnly != nil && *vm.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled && !m.Features(ctx, pod).RecursiveReadOnly {
 			return fmt.Errorf("container %q: volume %q requested recursive read-only mode, but it is not supported by the runtime", c.Name, vm.Name)
 		}
 	}

@@ -105,8 +105,8 @@ func TestRefuse(t *testing.T) {
 			m := &Machine{
 				Files: tt.files, AppArmor: !tt.unconfined,
 				CanMapUsers: func(context.Context) error { return tt.users },
-				Runtime: func(_ context.Context, arg string) ([]byte, error) {
-					if tt.runtime == "none" || arg != "features" {
+				Runtime: func(_ context.Context, name string) ([]byte, error) {
+					if tt.runtime == "none" || name != "" {
 						return nil, errors.New("no such command")
 					}
 					return []byte(tt.runtime), nil
@@ -128,7 +128,7 @@ func TestFeaturesAreAskedForOnce(t *testing.T) {
 	asked := 0
 	m := &Machine{Runtime: func(context.Context, string) ([]byte, error) { asked++; return []byte("no JSON"), nil }}
 	for range 3 {
-		if f := m.Features(t.Context()); !f.Seccomp || f.RecursiveReadOnly {
+		if f := m.Features(t.Context(), &v1.Pod{}); !f.Seccomp || f.RecursiveReadOnly {
 			t.Errorf("%+v", f)
 		}
 	}

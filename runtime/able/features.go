@@ -7,9 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/opencontainers/runtime-spec/specs-go/features"
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/handler"
 )
 
 // askTimeout bounds the wait for an OCI runtime that says what it can do.
@@ -21,19 +23,27 @@ type Features struct {
 	RecursiveReadOnly bool
 }
 
-// Features returns what the OCI runtime says of itself ("runc features"). One that is too
-// old to say so has seccomp, as those of the distributions have, and nothing newer.
-func (m *Machine) Features(ctx context.Context) Features {
-	m.features.Do(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
-		defer cancel()
-		text, err := m.Runtime(ctx, "features")
-		if m.known = (Features{Seccomp: true}); err == nil {
-			m.known = parse(text)
-		}
-		m.known.RecursiveReadOnly = m.known.RecursiveReadOnly && hasMountSetattr()
-	})
-	return m.known
+// Features returns what the pod's OCI runtime says of itself ("runc features"). One that is
+// too old to say so has seccomp, as those of the distributions have, and nothing newer.
+func (m *Machine) Features(ctx context.Context, pod *v1.Pod) Features {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name := pod.Annotations[handler.Annotation]
+	if f, ok := m.known[name]; ok {
+		return f
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+	defer cancel()
+	f := Features{Seccomp: true}
+	if text, err := m.Runtime(ctx, name); err == nil {
+		f = parse(text)
+	}
+	f.RecursiveReadOnly = f.RecursiveReadOnly && hasMountSetattr()
+	if m.known == nil {
+		m.known = map[string]Features{}
+	}
+	m.known[name] = f
+	return f
 }
 
 func parse(text []byte) Features {

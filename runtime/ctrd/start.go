@@ -236,7 +236,7 @@ func (e *Engine) rootfs(ctx context.Context, s *link.Session, c runtime.Containe
 	if err != nil {
 		return nil, &fault.Error{Why: fault.ReasonCreate, Cause: fmt.Errorf("preparing its root file system: %w", err)}
 	}
-	return mounts, nil
+	return labelled(mounts, c.Spec), nil
 }
 
 // run creates and starts the process, and returns its ID on the host.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"slices"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
@@ -26,14 +27,18 @@ func (e *Engine) CanMapUsers(ctx context.Context) error {
 	return e.do(ctx, canMapUsers)
 }
 
-// RuntimePath is the path of the OCI runtime that starts the containers of pods without a
-// class; empty where the default handler is a shim of another kind.
-func (e *Engine) RuntimePath() string {
-	i := slices.IndexFunc(e.o.Handlers, func(h handler.Handler) bool { return h.Name == handler.Default })
-	if i < 0 {
-		return ""
+// RuntimeFeatures returns what the OCI runtime of a handler prints when it is asked for its
+// features. The empty name is the default handler's.
+func (e *Engine) RuntimeFeatures(ctx context.Context, name string) ([]byte, error) {
+	if name == "" {
+		name = handler.Default
 	}
-	return e.o.Handlers[i].Binary
+	for _, h := range e.o.Handlers {
+		if h.Name == name && h.Binary != "" {
+			return exec.CommandContext(ctx, h.Binary, "features").Output()
+		}
+	}
+	return nil, fmt.Errorf("runtime handler %q has no program to ask", name)
 }
 
 func canMapUsers(ctx context.Context, s *link.Session) error {

@@ -46,6 +46,9 @@ type Input struct {
 	Seccomp *specs.LinuxSeccomp
 	// AppArmor is the name of the profile that the container is confined by, if any.
 	AppArmor string
+	// SELinux is the label of the process, MountLabel that of its files; empty for none.
+	SELinux    string
+	MountLabel string
 	// CPUs is the number of CPUs whose thermal throttling is hidden from the container.
 	CPUs int
 	// Annotations of the spec, for the shim and the runtime.
@@ -119,6 +122,7 @@ func process(in Input, s *v1.SecurityContext) (*specs.Process, error) {
 		NoNewPrivileges: noNewPrivileges(s),
 		OOMScoreAdj:     &score,
 		ApparmorProfile: in.AppArmor,
+		SelinuxLabel:    in.SELinux,
 	}
 	if _, ok := expand.Env(p.Env)("TERM"); in.Container.TTY && !ok {
 		p.Env = append(p.Env, "TERM=xterm")
@@ -142,6 +146,7 @@ func linux(in Input, s *v1.SecurityContext) *specs.Linux {
 		Resources:         linuxResources(in),
 		Namespaces:        namespaces(in, isTrue(s.Privileged)),
 		RootfsPropagation: rootPropagation(in.Mounts),
+		MountLabel:        in.MountLabel,
 		UIDMappings:       slices.Clone(in.Sandbox.Users),
 		GIDMappings:       slices.Clone(in.Sandbox.Users),
 	}

@@ -183,14 +183,16 @@ func (m *Manager) recursive(u use) (bool, error) {
 		return false, fault.Refusef("volume %q requested recursive read-only mode, but it is not compatible with propagation %s",
 			u.mount.Name, *u.mount.MountPropagation)
 	case *mode == v1.RecursiveReadOnlyIfPossible:
-		return m.canRecursive(), nil
-	case !m.canRecursive():
+		return m.canRecursive(u.pod), nil
+	case !m.canRecursive(u.pod):
 		return false, fault.Refusef("volume %q requested recursive read-only mode, but it is not supported by the runtime", u.mount.Name)
 	}
 	return true, nil
 }
 
-func (m *Manager) canRecursive() bool { return m.RecursiveReadOnly != nil && m.RecursiveReadOnly() }
+func (m *Manager) canRecursive(pod *v1.Pod) bool {
+	return m.RecursiveReadOnly != nil && m.RecursiveReadOnly(pod)
+}
 
 // subPath returns the path below the volume that is mounted, empty for the volume itself.
 func subPath(vm *v1.VolumeMount, env []string) (string, error) {

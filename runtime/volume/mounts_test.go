@@ -54,7 +54,7 @@ func TestMounts(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(host, "made")); err != nil || !info.IsDir() {
 		t.Errorf("an unchecked hostPath that does not exist is not made: %v", err)
 	}
-	m.RecursiveReadOnly = func() bool { return true }
+	m.RecursiveReadOnly = func(*v1.Pod) bool { return true }
 	if got, err = m.Mounts(pod, c, nil); err != nil || got[3].Options[2] != "rro" {
 		t.Errorf("recursive read-only: %v, %v", got[3], err)
 	}

@@ -43,9 +43,9 @@ type Manager struct {
 	Allocatable v1.ResourceList
 	// Mounter makes the mounts; nil is the host's.
 	Mounter mount.Mounter
-	// RecursiveReadOnly says whether the OCI runtime knows the mount option rro; nil is no.
+	// RecursiveReadOnly says whether the pod's OCI runtime knows the mount option rro; nil is no.
 	// It is asked only when a volumeMount needs to know.
-	RecursiveReadOnly func() bool
+	RecursiveReadOnly func(pod *v1.Pod) bool
 }
 
 // The directories below a pod's that this package owns.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -84,10 +83,16 @@ type pods struct {
 	locks   locks
 	barred  func(*v1.Pod) error
 	able    *able.Machine
+	log     *slog.Logger
 }
 
 // Unable says what the machine lacks, by the UID of the pod that needs it.
 func (p pods) Unable(ctx context.Context, all []*v1.Pod) map[types.UID]string {
+	for _, pod := range all {
+		if able.WantsSELinux(pod) && !hasSELinux() {
+			p.log.WarnContext(ctx, "seLinuxOptions have no effect, since the machine has no SELinux", "pod", pod.Namespace+"/"+pod.Name)
+		}
+	}
 	return p.able.Refuse(ctx, all)
 }
 
@@ -153,7 +158,7 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 		CNIConfDir: o.Network.ConfDir, CNIBinDirs: o.Network.BinDirs, PodCIDRs: o.Network.PodCIDRs, ClusterDomain: o.Network.ClusterDomain,
 	})
 	can := e.able()
-	recursive := func() bool { return can.Features(ctx).RecursiveReadOnly }
+	recursive := func(pod *v1.Pod) bool { return can.Features(ctx, pod).RecursiveReadOnly }
 	p, err := runtime.New(ctx, runtime.Options{
 		Engine: e.engine, Images: e.engine, Layers: e.engine, Sandboxes: net, Cgroups: tree, Objects: o.Objects, Devices: o.Devices,
 		Volumes: &volume.Manager{
@@ -162,7 +167,7 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 		Node: node(o.Node, ips),
 		Host: runtime.Host{
 			Host: machine, CgroupV2: tree.V2, CgroupOptions: tree.Options, ResolvConf: resolvConfOf(os.ReadFile), HostsFile: hostsFile,
-			SeccompDir: filepath.Join(e.root, "seccomp"), AppArmor: ctrd.HasAppArmor(),
+			SeccompDir: filepath.Join(e.root, "seccomp"), AppArmor: ctrd.HasAppArmor(), SELinux: hasSELinux(),
 			ClusterDNS: o.Network.ClusterDNS, ClusterDomain: o.Network.ClusterDomain,
 		},
 		RecursiveReadOnly: recursive,
@@ -171,16 +176,20 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 	if err != nil {
 		return nil, err
 	}
-	return pods{p, net, locks{filepath.Join(e.state, "locks")}, o.Barred, can}, nil
+	return pods{p, net, locks{filepath.Join(e.state, "locks")}, o.Barred, can, e.log}, nil
+}
+
+// hasSELinux says whether the kernel has a policy of SELinux loaded.
+func hasSELinux() bool {
+	_, err := os.Stat("/sys/fs/selinux/enforce")
+	return err == nil
 }
 
 // able is what this machine can do with the engine.
 func (e *engine) able() *able.Machine {
 	return &able.Machine{
 		Files: os.DirFS("/"), CanMapUsers: e.engine.CanMapUsers, AppArmor: ctrd.HasAppArmor(),
-		Runtime: func(ctx context.Context, arg string) ([]byte, error) {
-			return exec.CommandContext(ctx, e.engine.RuntimePath(), arg).Output()
-		},
+		Runtime: e.engine.RuntimeFeatures,
 	}
 }
 

@@ -73,3 +73,33 @@ func TestAppArmorName(t *testing.T) {
 		})
 	}
 }
+
+func TestSELinuxLabels(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name          string
+		pod, own      *v1.SELinuxOptions
+		process, file string
+	}{
+		{name: "unset"},
+		{
+			name: "level", pod: &v1.SELinuxOptions{Level: "s0:c1,c2"},
+			process: "system_u:system_r:container_t:s0:c1,c2", file: "system_u:object_r:container_file_t:s0:c1,c2",
+		},
+		{
+			name: "container over pod", pod: &v1.SELinuxOptions{Level: "s0:c1,c2"},
+			own:     &v1.SELinuxOptions{User: "u", Role: "r", Type: "t"},
+			process: "u:r:t:s0", file: "system_u:object_r:container_file_t:s0",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			pod := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{SELinuxOptions: tt.pod}}}
+			process, file := SELinuxLabels(pod, &v1.Container{SecurityContext: &v1.SecurityContext{SELinuxOptions: tt.own}})
+			if process != tt.process || file != tt.file {
+				t.Errorf("labels %q, %q, want %q, %q", process, file, tt.process, tt.file)
+			}
+		})
+	}
+}

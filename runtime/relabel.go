@@ -1,0 +1,33 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// relabel gives the files that the pod's containers mount, and that are the pod's own, an
+// SELinux label, as CRI runtimes do for what the kubelet asks them to relabel: not for
+// hostPath volumes, nor for claims, which are elsewhere. A file system without labels is
+// left as it is.
+func (p *Pods) relabel(uid types.UID, label string) error {
+	for _, name := range []string{"volumes", "shm", "containers", hostsFile, resolvFile, hostnameFile} {
+		err := filepath.WalkDir(filepath.Join(p.store.path(uid), name), func(path string, _ fs.DirEntry, err error) error {
+			if err == nil {
+				err = unix.Lsetxattr(path, "security.selinux", []byte(label+"\x00"), 0)
+			}
+			if errors.Is(err, unix.ENOTSUP) || errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("labelling the volumes of the pod with %q: %w", label, err)
+		}
+	}
+	return nil
+}

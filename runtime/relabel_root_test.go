@@ -1,0 +1,42 @@
+package runtime
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestRelabel(t *testing.T) {
+	if os.Geteuid() != 0 || testing.Short() {
+		t.Skip("needs root")
+	}
+	p := &Pods{store: store{dir: t.TempDir()}}
+	dir := p.store.path("uid")
+	file := filepath.Join(dir, "volumes", "kubernetes.io~empty-dir", "v", "f")
+	link := filepath.Join(dir, "volumes", "l")
+	outside := filepath.Join(t.TempDir(), "host")
+	for _, path := range []string{file, filepath.Join(dir, hostsFile), outside} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(outside, link); err != nil {
+		t.Fatal(err)
+	}
+	const label = "system_u:object_r:container_file_t:s0:c1,c2"
+	if err := p.relabel("uid", label); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{file: label + "\x00", filepath.Join(dir, hostsFile): label + "\x00", outside: ""} {
+		buf := make([]byte, 256)
+		n, err := unix.Lgetxattr(path, "security.selinux", buf)
+		if got := string(buf[:max(n, 0)]); got != want {
+			t.Errorf("%s: label %q, %v, want %q", path, got, err, want)
+		}
+	}
+}
