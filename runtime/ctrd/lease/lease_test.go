@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -17,18 +18,16 @@ func TestGone(t *testing.T) {
 	if len(f) != 4 {
 		t.Fatalf("holder %q", self)
 	}
-	// A child that has ended and was not waited for keeps its PID.
-	child := exec.CommandContext(t.Context(), "true")
-	out, err := child.StdoutPipe()
+	child := exec.CommandContext(t.Context(), "cat")
+	hold, err := child.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	born, _ := startOf(child.Process.Pid)
-	_, _ = out.Read(make([]byte, 1)) // until it ends
-	if err := child.Wait(); err != nil {
+	born, err := startOf(child.Process.Pid)
+	if err := errors.Join(err, hold.Close(), child.Wait()); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
