@@ -3,7 +3,6 @@ package fields
 const (
 	noAPI     = "there is no API server here to assign or use it"
 	oneNode   = "there is one node and no scheduler"
-	notYet    = "not supported by this version"
 	noWindows = "only Linux containers run here"
 )
 

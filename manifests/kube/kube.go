@@ -56,6 +56,7 @@ func (Rules) Pod(p *v1.Pod) (field.ErrorList, []Warning) {
 		}
 	}
 	opts := podutil.GetValidationOptionsFromPodSpecAndMeta(&in.Spec, nil, &in.ObjectMeta, nil)
+	opts.ResourceIsPod = true
 	errs := validation.ValidatePodCreate(&in, opts)
 	if len(errs) > 0 {
 		return errs, nil
