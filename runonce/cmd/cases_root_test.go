@@ -136,7 +136,7 @@ func TestKilled(t *testing.T) {
 			}
 			for i, want := range []string{"Succeeded", "Running", "Running"} {
 				if report.Results[i].Outcome != want {
-					t.Errorf("%s: %s, want %s", report.Results[i].Name, report.Results[i].Outcome, want)
+					t.Errorf("%s: %s, want %s\n%s", report.Results[i].Name, report.Results[i].Outcome, want, out)
 				}
 			}
 		})

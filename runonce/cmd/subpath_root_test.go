@@ -23,7 +23,7 @@ spec:
   terminationGracePeriodSeconds: 2
   volumes: [{name: work, emptyDir: {}}]
   initContainers:
-  - {name: swaps, image: "localhost/box:1", restartPolicy: Always, args: [swap, /work/dir, %s], volumeMounts: [{name: work, mountPath: /work}]}
+  - {name: swaps, image: "localhost/box:1", restartPolicy: Always, args: [swap, /data/dir, %s], volumeMounts: [{name: work, mountPath: /data}]}
   containers:
 `, dir)
 	for i := range others {
@@ -91,7 +91,7 @@ spec:
   restartPolicy: OnFailure
   volumes: [{name: work, emptyDir: {}}]
   containers:
-  - {name: main, image: "localhost/box:1", args: [do, gone /mine/secret, link /work/mine DIR, exit 3], volumeMounts: [{name: work, mountPath: /work}, {name: work, mountPath: /mine, subPath: mine}]}
+  - {name: main, image: "localhost/box:1", args: [do, gone /mine/secret, link /data/mine DIR, exit 3], volumeMounts: [{name: work, mountPath: /data}, {name: work, mountPath: /mine, subPath: mine}]}
 ---
 apiVersion: v1
 kind: Pod
@@ -100,7 +100,7 @@ spec:
   restartPolicy: OnFailure
   volumes: [{name: work, emptyDir: {}}]
   containers:
-  - {name: main, image: "localhost/box:1", args: [do, gone /mine/secret, link /work/mine ../../../../../../../../..DIR, exit 3], volumeMounts: [{name: work, mountPath: /work}, {name: work, mountPath: /mine, subPath: mine}]}
+  - {name: main, image: "localhost/box:1", args: [do, gone /mine/secret, link /data/mine ../../../../../../../../..DIR, exit 3], volumeMounts: [{name: work, mountPath: /data}, {name: work, mountPath: /mine, subPath: mine}]}
 ---
 apiVersion: v1
 kind: Pod
@@ -109,7 +109,7 @@ spec:
   restartPolicy: Never
   volumes: [{name: work, emptyDir: {}}]
   initContainers:
-  - {name: links, image: "localhost/box:1", args: [do, write /work/real/file inside, link /work/mine real], volumeMounts: [{name: work, mountPath: /work}]}
+  - {name: links, image: "localhost/box:1", args: [do, write /data/real/file inside, link /data/mine real], volumeMounts: [{name: work, mountPath: /data}]}
   containers:
   - {name: main, image: "localhost/box:1", args: [cat, /mine/file], volumeMounts: [{name: work, mountPath: /mine, subPath: mine}]}
 `

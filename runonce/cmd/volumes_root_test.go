@@ -175,21 +175,21 @@ spec:
   containers:
   - name: private
     image: localhost/box:1
-    args: [do, await /host/seen, gone /host/outside/file, gone /work/inside/file, echo nothing, sleep]
-    volumeMounts: [{name: host, mountPath: /host}, {name: work, mountPath: /work}]
+    args: [do, await /host/seen, gone /host/outside/file, gone /data/inside/file, echo nothing, sleep]
+    volumeMounts: [{name: host, mountPath: /host}, {name: work, mountPath: /data}]
   - name: mounter
     image: localhost/box:1
     securityContext: {privileged: true}
-    args: [do, mount /host/inside, write /host/inside/file from the container, mount /work/inside, write /work/inside/file from beside, sleep]
+    args: [do, mount /host/inside, write /host/inside/file from the container, mount /data/inside, write /data/inside/file from beside, sleep]
     volumeMounts:
     - {name: host, mountPath: /host, mountPropagation: Bidirectional}
-    - {name: work, mountPath: /work, mountPropagation: Bidirectional}
+    - {name: work, mountPath: /data, mountPropagation: Bidirectional}
   - name: slave
     image: localhost/box:1
-    args: [do, await /host/outside/file, cat /host/outside/file, await /work/inside/file, cat /work/inside/file, sleep]
+    args: [do, await /host/outside/file, cat /host/outside/file, await /data/inside/file, cat /data/inside/file, sleep]
     volumeMounts:
     - {name: host, mountPath: /host, mountPropagation: HostToContainer}
-    - {name: work, mountPath: /work, mountPropagation: HostToContainer}
+    - {name: work, mountPath: /data, mountPropagation: HostToContainer}
 `
 
 // TestMountPropagation: what is mounted on one side is seen on the other where the pod
@@ -324,7 +324,7 @@ spec:
   terminationGracePeriodSeconds: 30
   volumes: [{name: work, emptyDir: {sizeLimit: 1Mi}}]
   containers:
-  - {name: main, image: "localhost/box:1", args: [do, fill /work/file 3, stay], volumeMounts: [{name: work, mountPath: /work}]}
+  - {name: main, image: "localhost/box:1", args: [do, fill /data/file 3, stay], volumeMounts: [{name: work, mountPath: /data}]}
 ---
 apiVersion: v1
 kind: Pod
@@ -340,7 +340,7 @@ metadata: {name: modest}
 spec:
   volumes: [{name: work, emptyDir: {sizeLimit: 8Mi}}, {name: host, hostPath: {path: DIR}}]
   containers:
-  - {name: main, image: "localhost/box:1", args: [do, fill /work/file 3, write /host/modest done, sleep], resources: {limits: {ephemeral-storage: 16Mi}}, volumeMounts: [{name: work, mountPath: /work}, {name: host, mountPath: /host}]}
+  - {name: main, image: "localhost/box:1", args: [do, fill /data/file 3, write /host/modest done, sleep], resources: {limits: {ephemeral-storage: 16Mi}}, volumeMounts: [{name: work, mountPath: /data}, {name: host, mountPath: /host}]}
 ---
 apiVersion: v1
 kind: Pod
