@@ -103,7 +103,7 @@ func (s *Server) load(ctx context.Context, o Options) error {
 		case *shims.TaskConfig:
 			// It connects to the shims that run.
 			var err error
-			if forget, err = s.keepShims(ctx, o); err != nil {
+			if forget, err = s.keepForeign(ctx, o); err != nil {
 				return err
 			}
 		}
