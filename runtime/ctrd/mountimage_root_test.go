@@ -79,7 +79,7 @@ func snapshots(t *testing.T, p place) int {
 func TestUsage(t *testing.T) {
 	p := newPlace(t)
 	e := p.openWithBox(t)
-	c := p.box(t, "writes", "do", "fill /file 2", "echo up", "sleep")
+	c := p.box(t, "writes", "do", "fill /file 2", "echo ready", "sleep")
 	c.Spec.Root.Readonly = false
 	startUp(t, e, c)
 	if n, err := e.Usage(t.Context(), c.ID); err != nil || n < 2<<20 || n > 3<<20 {
