@@ -118,14 +118,7 @@ func (p Plan) ExitCode() int {
 // Table writes one row for each decision, and below what the node has and what is left.
 func (p Plan) Table(w io.Writer, s Style) error {
 	t := table{color: s.Color, paint: 2}
-	t.head("NAMESPACE", "POD", "VERDICT", "ACTION", "PRIORITY", "QOS", "CPU", "MEMORY")
-	if s.Wide {
-		t.head("SOURCE")
-	}
-	t.head("REASON")
-	if s.Wide {
-		t.head("MESSAGE")
-	}
+	t.headOf(s, "NAMESPACE", "POD", "VERDICT", "ACTION", "PRIORITY", "QOS", "CPU", "MEMORY")
 	for i := range p.Decisions {
 		t.add(p.Decisions[i].cells(s)...)
 	}

@@ -27,14 +27,7 @@ const maxReason = 90
 // containers have written below.
 func (r Report) Table(w io.Writer, s Style) error {
 	t := table{color: s.Color, paint: 2}
-	t.head("NAMESPACE", "POD", "OUTCOME", "READY", "RESTARTS", "ATTEMPTS", "TIME", "IP")
-	if s.Wide {
-		t.head("SOURCE")
-	}
-	t.head("REASON")
-	if s.Wide {
-		t.head("MESSAGE")
-	}
+	t.headOf(s, "NAMESPACE", "POD", "OUTCOME", "READY", "RESTARTS", "ATTEMPTS", "TIME", "IP")
 	for i := range r.Results {
 		t.add(r.Results[i].cells(s)...)
 	}
@@ -141,6 +134,18 @@ func (t *table) head(titles ...string) {
 		t.rows = append(t.rows, nil)
 	}
 	t.rows[0] = append(t.rows[0], titles...)
+}
+
+// headOf names the columns of a table of pods: those given, and the last ones that all have.
+func (t *table) headOf(s Style, titles ...string) {
+	t.head(titles...)
+	if s.Wide {
+		t.head("SOURCE")
+	}
+	t.head("REASON")
+	if s.Wide {
+		t.head("MESSAGE")
+	}
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
