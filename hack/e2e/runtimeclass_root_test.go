@@ -88,6 +88,13 @@ func TestRuntimeClassCrun(t *testing.T) {
 
 // TestRuntimeClassShim: the shim of a handler need not be ours.
 func TestRuntimeClassShim(t *testing.T) {
+	t.Run("embedded", func(t *testing.T) { newBox(t, "").lifeOfClass(t, foreignShim(t)) })
+	t.Run("2.4", func(t *testing.T) { newBox(t, served(t, daemon.Current).Socket).lifeOfClass(t, foreignShim(t)) })
+}
+
+// foreignShim is the handler "other" with the shim of containerd 2.4.
+func foreignShim(t *testing.T) string {
+	t.Helper()
 	root, err := testimages.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -96,9 +103,7 @@ func TestRuntimeClassShim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign := "other=" + filepath.Join(bin, "containerd-shim-runc-v2")
-	t.Run("embedded", func(t *testing.T) { newBox(t, "").lifeOfClass(t, foreign) })
-	t.Run("2.4", func(t *testing.T) { newBox(t, served(t, daemon.Current).Socket).lifeOfClass(t, foreign) })
+	return "other=" + filepath.Join(bin, "containerd-shim-runc-v2")
 }
 
 // lifeOfClass starts, watches and stops the pods of the class in the handler given.
@@ -144,16 +149,8 @@ func (b *box) awaitExit(t *testing.T, pod, container int) {
 // TestRuntimeClassExitUnseen: how a container of a foreign shim ended is known also when
 // nobody watched.
 func TestRuntimeClassExitUnseen(t *testing.T) {
-	root, err := testimages.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin, err := daemon.Find(t.Context(), root, daemon.Current)
-	if err != nil {
-		t.Fatal(err)
-	}
 	b := newBox(t, "")
-	handler := "other=" + filepath.Join(bin, "containerd-shim-runc-v2")
+	handler := foreignShim(t)
 	mark := filepath.Join(t.TempDir(), "go")
 	dir := directory(t, fmt.Sprintf(`apiVersion: node.k8s.io/v1
 kind: RuntimeClass

@@ -87,36 +87,75 @@ func (f *follower) catchUp(ctx context.Context) error {
 		if err := drain(ctx, f.printer, f.file); err != nil {
 			return err
 		}
-		next, err := f.next()
-		if err != nil || next == "" {
+		next, file, err := f.openSuccessor()
+		if err != nil || file == nil {
 			return err
 		}
 		// Something may have been written between the last read and the rotation.
-		if err := drain(ctx, f.printer, f.file); err != nil {
+		err = drain(ctx, f.printer, f.file)
+		f.close()
+		f.file = file
+		if err != nil {
 			return err
 		}
-		if err := f.open(next); err != nil {
-			return err
+		if next.log != f.path {
+			// The instance before has ended, and with it its last line.
+			f.path = next.log
+			if err := f.printer.endLines(); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// next returns the file that comes after the current one, "" when there is none yet.
-func (f *follower) next() (string, error) {
+// place is a file of a container's logs.
+type place struct {
+	file string
+	log  string // the current log of the instance that wrote it
+}
+
+// openSuccessor opens the file that comes after the current one; nil when there is none yet.
+func (f *follower) openSuccessor() (place, *os.File, error) {
+	for {
+		next, err := f.successor()
+		if err != nil || next.file == "" {
+			return place{}, nil, err
+		}
+		file, err := os.Open(next.file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // rotated away or removed in between
+		}
+		if err != nil {
+			return place{}, nil, fmt.Errorf("reading log: %w", err)
+		}
+		// A rotation in between gives a later file the name of the one that was found.
+		again, err := f.successor()
+		if err == nil && again == next {
+			return next, file, nil
+		}
+		_ = file.Close() // nothing was read
+		if err != nil {
+			return place{}, nil, err
+		}
+	}
+}
+
+// successor finds the file that comes after the current one; none when there is none yet.
+func (f *follower) successor() (place, error) {
 	info, err := os.Stat(f.path)
 	if err == nil && f.holds(info) {
 		return f.nextAttempt()
 	}
 	exists := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("reading log: %w", err)
+		return place{}, fmt.Errorf("reading log: %w", err)
 	}
 	paths, err := rotatedFiles(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil // the whole directory was removed
+		return place{}, nil // the whole directory was removed
 	}
 	if err != nil {
-		return "", err
+		return place{}, err
 	}
 	if exists {
 		paths = append(paths, f.path)
@@ -129,9 +168,9 @@ func (f *follower) next() (string, error) {
 	}
 	// When the current file is not among them, it was the oldest and has been removed.
 	if len(paths) == 0 {
-		return "", nil
+		return place{}, nil
 	}
-	return paths[0], nil
+	return place{paths[0], f.path}, nil
 }
 
 func (f *follower) holds(info fs.FileInfo) bool {
@@ -139,50 +178,30 @@ func (f *follower) holds(info fs.FileInfo) bool {
 	return err == nil && os.SameFile(own, info)
 }
 
-// nextAttempt turns to the log of the container's next instance, if there is one.
-func (f *follower) nextAttempt() (string, error) {
+// nextAttempt finds the first file of the container's next instance, if there is one.
+func (f *follower) nextAttempt() (place, error) {
 	attempt, ok := attemptOf(f.path)
 	if !ok {
-		return "", nil
+		return place{}, nil
 	}
 	dir := filepath.Dir(f.path)
 	last, err := LastAttempt(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
+		return place{}, err
 	}
 	for n := attempt + 1; n <= last; n++ {
 		path := filepath.Join(dir, attemptName(n))
 		rotated, err := rotatedFiles(path)
 		if err != nil {
-			return "", err
+			return place{}, err
 		}
-		first := path
 		if len(rotated) > 0 {
-			first = rotated[0]
-		} else if _, err := os.Stat(path); err != nil {
-			continue // this one's log was removed
+			return place{rotated[0], path}, nil
 		}
-		// The instance before has ended, and with it its last line.
-		if err := f.printer.endLines(); err != nil {
-			return "", err
+		if _, err := os.Stat(path); err == nil {
+			return place{path, path}, nil
 		}
-		f.path = path
-		return first, nil
+		// This one's log was removed.
 	}
-	return "", nil
-}
-
-// open changes over to the file. One that was rotated away in between is found by the
-// next look.
-func (f *follower) open(path string) error {
-	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading log: %w", err)
-	}
-	f.close()
-	f.file = file
-	return nil
+	return place{}, nil
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // following follows a log in the background.
@@ -112,6 +114,38 @@ func TestFollowAcrossRotation(t *testing.T) {
 	appendTo(t, path, log("oFf"))
 	f.want("e\nf\n")
 	f.end("")
+}
+
+// TestFollowWhileRotating: no line is lost however rotations fall between two looks, which
+// many rotated files make long.
+func TestFollowWhileRotating(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "0.log")
+	for i := range 1000 {
+		appendTo(t, fmt.Sprintf("%s.20260101-%06d", path, i), "")
+	}
+	appendTo(t, path, log("oFbegun"))
+	f := follow(t, path, Options{Tail: 1})
+	f.want("begun\n")
+	var want strings.Builder
+	go func() {
+		for i := range 150 {
+			move(t, path, fmt.Sprintf("%s.20260102-%06d", path, i))
+			appendTo(t, path, log(fmt.Sprintf("oF%d", i)))
+			time.Sleep(time.Millisecond)
+		}
+		close(f.ended)
+	}()
+	for i := range 150 {
+		fmt.Fprintln(&want, i)
+	}
+	got, err := io.ReadAll(f.lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.String(), string(got)); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
 }
 
 func TestFollowOutlivesRemovedFiles(t *testing.T) {
