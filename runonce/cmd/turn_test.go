@@ -24,13 +24,13 @@ func TestTurn(t *testing.T) {
 		if got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, "waiting for the turn to plan") || !strings.Contains(got.stderr, "timeout") {
 			t.Errorf("beyond its timeout: %+v", got)
 		}
-		time.AfterFunc(10*time.Second, func() {
-			if err := before.Leave(); err != nil {
-				t.Error(err)
-			}
-		})
+		left := make(chan error, 1)
+		time.AfterFunc(10*time.Second, func() { left <- before.Leave() })
 		if got := invoke(t, m, "run", web, "--node", nodeFile(), "--timeout", "20s"); got.code != 0 {
 			t.Errorf("within its timeout: %+v", got)
+		}
+		if err := <-left; err != nil {
+			t.Error(err)
 		}
 		if got := invoke(t, m, "plan", web, "--node", nodeFile()); got.code != 0 {
 			t.Errorf("a plan: %+v", got)
