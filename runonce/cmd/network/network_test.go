@@ -13,7 +13,8 @@ import (
 
 func parse(t *testing.T, args ...string) (o backend.Network, err error) {
 	t.Helper()
-	app := &cli.App{Flags: Flags(), Action: func(c *cli.Context) error {
+	// The library's own help is shared by all apps.
+	app := &cli.App{HideHelp: true, Flags: Flags(), Action: func(c *cli.Context) error {
 		o, err = Options(c)
 		return nil
 	}}
