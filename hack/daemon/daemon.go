@@ -25,6 +25,9 @@ const (
 	Debian  Version = "1.6"
 )
 
+// patience bounds the wait for what takes a moment on a machine that is not busy.
+const patience = 2 * time.Minute
+
 // Daemon is a containerd that runs.
 type Daemon struct {
 	// Socket is its address.
@@ -96,7 +99,7 @@ func (d *Daemon) prepare(dir string) (*os.File, error) {
 
 // await returns once the socket accepts.
 func (d *Daemon) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var dialer net.Dialer
 	for {
@@ -126,7 +129,7 @@ func (d *Daemon) Stop() error {
 			return fmt.Errorf("stopping containerd: %w", err)
 		}
 		return nil
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		return errors.Join(errors.New("stopping containerd: it does not end"), d.cmd.Process.Kill())
 	}
 }

@@ -240,12 +240,8 @@ func nothingLeft(t *testing.T, dir string) {
 	}
 	// A daemon's shim may take a moment to end.
 	left := processesOf(t, dir)
-	for range 100 {
-		if len(left) == 0 {
-			break
-		}
+	for deadline := time.Now().Add(patience); len(left) > 0 && time.Now().Before(deadline); left = processesOf(t, dir) {
 		time.Sleep(100 * time.Millisecond)
-		left = processesOf(t, dir)
 	}
 	for _, p := range left {
 		t.Errorf("process left: %s", p)

@@ -28,8 +28,8 @@ type facts struct {
 // that a value can be demanded to be the same in two containers.
 type unknowns map[string]any
 
-// factsWithin bounds the time until a container that runs on has printed what it sees.
-const factsWithin = 30 * time.Second
+// patience bounds the wait for what takes a moment on a machine that is not busy.
+const patience = 3 * time.Minute
 
 // check reads the facts from the container's log and compares them.
 func (f facts) check(t *testing.T, s story, on stage, known unknowns) {
@@ -55,7 +55,7 @@ func (f facts) check(t *testing.T, s story, on stage, known unknowns) {
 // a container that runs may not have printed it yet. It is "" when look is not ok, or when
 // there is none for too long.
 func awaitObject(look func() (text string, ok bool)) string {
-	for deadline := time.Now().Add(factsWithin); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		text, ok := look()
 		if line := lastObject(text); line != "" || !ok || time.Now().After(deadline) {
 			return line

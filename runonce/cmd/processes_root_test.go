@@ -125,7 +125,7 @@ func pauseProcess(t *testing.T, namespace string) int {
 // awaitGone waits until a process is gone or a zombie.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 		if err != nil || strings.Contains(string(text), "State:\tZ") {
 			return
@@ -141,7 +141,7 @@ func (m machine) awaitRecords(t *testing.T) {
 	if strings.HasSuffix(t.Name(), "1.6") {
 		return
 	}
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		records, err := filepath.Glob(filepath.Join(m.dir, "root", "containers", "*.json"))
 		if err != nil || len(records) == 0 {
 			t.Fatalf("no records: %v", err)
@@ -160,7 +160,7 @@ func (m machine) awaitRecords(t *testing.T) {
 // orphans, and it is to wait for them.
 func awaitReaped(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 		if err != nil {
 			t.Fatal(err)

@@ -105,18 +105,17 @@ func await(t *testing.T, started <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-started:
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatal("the run did not come to its hook")
 	}
 }
 
 func awaitFile(t *testing.T, path string) {
 	t.Helper()
-	for range 6000 {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatalf("no file %s", path)
 }

@@ -236,7 +236,7 @@ func shared(t *testing.T, dir string) {
 // waitFor waits until the file is there.
 func waitFor(t *testing.T, path string) {
 	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			return
 		} else if time.Now().After(deadline) {
@@ -248,7 +248,7 @@ func waitFor(t *testing.T, path string) {
 // says waits until the container has written the text.
 func (m machine) says(t *testing.T, pod, container, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		files, _ := filepath.Glob(filepath.Join(m.dir, "log", "*_"+pod+"_*", container, "*.log"))
 		if len(files) > 0 && strings.Contains(m.log(t, pod, container), want) {
 			return
@@ -359,7 +359,7 @@ func TestEviction(t *testing.T) {
 		host := t.TempDir()
 		p := m.start(t, "--until", "completed", "--timeout", "5m", written(t, greedy, host))
 		waitFor(t, filepath.Join(host, "modest"))
-		for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 			_, text := m.try(t, "ps")
 			if strings.Count(text, "Evicted") == 2 {
 				break

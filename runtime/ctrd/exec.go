@@ -20,7 +20,7 @@ import (
 
 // execDrain bounds the wait for the end of a command's output after its own end: a child
 // that it left may hold the pipe.
-const execDrain = time.Second
+const execDrain = 5 * time.Second
 
 // Exec runs a command inside the container.
 func (e *Engine) Exec(ctx context.Context, id string, args []string) (runtime.ExecResult, error) {

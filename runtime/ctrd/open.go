@@ -87,7 +87,8 @@ type Engine struct {
 
 // Open connects to the daemon, or starts the embedded containerd, or becomes the client of
 // the process of ours that did. An engine that cannot be used gives an error that wraps
-// ErrUnusable, within two seconds. The engine lives until Close, whatever becomes of ctx.
+// ErrUnusable, within ten seconds, or thirty when it has to wait for another process of ours.
+// The engine lives until Close, whatever becomes of ctx.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
 		return nil, err

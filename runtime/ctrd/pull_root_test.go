@@ -59,7 +59,7 @@ auth: {htpasswd: {realm: test, path: %s}}
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", host)
 		if err == nil {

@@ -18,7 +18,7 @@ import (
 
 const (
 	// killTimeout bounds the wait for a process that got SIGKILL: it may hang in the kernel.
-	killTimeout = 10 * time.Second
+	killTimeout = 30 * time.Second
 	// lookAgain is how often a wait asks, should an event have been lost.
 	lookAgain = 500 * time.Millisecond
 )

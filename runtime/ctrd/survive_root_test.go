@@ -233,7 +233,7 @@ func TestSecondProcessIsAClientAndTakesOver(t *testing.T) {
 
 func awaitEvent(t *testing.T, events <-chan runtime.Event, want runtime.Event) {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(patience)
 	for {
 		select {
 		case got := <-events:
@@ -255,7 +255,7 @@ func shims(t *testing.T, dir string) string {
 
 func shimsOf(t *testing.T, address string) string {
 	t.Helper()
-	deadline := time.Now().Add(3 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		var found []string
 		procs, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -24,10 +24,10 @@ const (
 	syncTopic    = "/runonce/sync"
 	retryWatch   = 200 * time.Millisecond
 	probeRetry   = 20 * time.Millisecond
-	probeTimeout = 2 * time.Second
+	probeTimeout = 20 * time.Second
 
 	// loggerTimeout bounds the wait for the end of an ended container's log.
-	loggerTimeout = 2 * time.Second
+	loggerTimeout = 10 * time.Second
 )
 
 // Events sends what happens to containers until ctx is done.

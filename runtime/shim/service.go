@@ -18,7 +18,7 @@ import (
 
 // drainTimeout bounds the wait for the end of an exited container's output: a process of
 // another container of the pod may hold the pipe when they share a PID namespace.
-const drainTimeout = 2 * time.Second
+const drainTimeout = 10 * time.Second
 
 // service is containerd's task service with our log writer and exit records.
 type service struct {

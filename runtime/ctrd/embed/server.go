@@ -55,7 +55,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	// The metadata store waits for its lock for ever otherwise.
-	timeout.Set("io.containerd.timeout.bolt.open", 2*time.Second)
+	timeout.Set("io.containerd.timeout.bolt.open", time.Minute)
 	redirectLog(ctx, o.Log)
 
 	s := &Server{root: o.Root, set: plugin.NewPluginSet()}

@@ -27,8 +27,12 @@ import (
 )
 
 const (
-	// openTimeout bounds Open's wait for a containerd that does not answer.
-	openTimeout  = 1500 * time.Millisecond
+	// answerTimeout bounds the wait for a containerd that does not answer. A machine that
+	// boots may have much else to do.
+	answerTimeout = 10 * time.Second
+	// joinTimeout bounds the wait for another process of ours that is about to start
+	// serving, or to end.
+	joinTimeout  = 30 * time.Second
 	stockRuntime = "io.containerd.runc.v2"
 	// shimDir holds our programs, below the root.
 	shimDir = "bin"
@@ -158,11 +162,11 @@ func (s *Session) dial(ctx context.Context, socket string) (string, error) {
 	if err := probe(ctx, socket); err != nil {
 		return "", err
 	}
-	c, err := client.New(socket, client.WithTimeout(openTimeout))
+	c, err := client.New(socket, client.WithTimeout(answerTimeout))
 	if err != nil {
 		return "", fmt.Errorf("connecting to containerd: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	v, err := c.Version(ctx)
 	if err != nil {
@@ -188,7 +192,7 @@ func parseVersion(v string) (major, minor int, err error) {
 // embedOrJoin takes the lock and serves, or becomes the client of the process that has it.
 // That one may be about to start or to end, so both are tried for a while.
 func (s *Session) embedOrJoin(ctx context.Context, o Options) error {
-	deadline := time.Now().Add(openTimeout)
+	deadline := time.Now().Add(joinTimeout)
 	for {
 		unlock, err := embed.TryLock(o.Root)
 		if err == nil {
@@ -246,9 +250,7 @@ func probe(ctx context.Context, socket string) error {
 	if info.Mode()&os.ModeSocket == 0 {
 		return fmt.Errorf("connecting to containerd: %q is not a socket", socket)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-	defer cancel()
-	var d net.Dialer
+	var d net.Dialer // a local connection is made at once or never
 	conn, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {
 		return fmt.Errorf("connecting to containerd: %w", err)

@@ -28,7 +28,7 @@ const (
 	// searchPath is where our processes look for programs.
 	searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	// answerTimeout bounds the wait for a shim's answer.
-	answerTimeout = 500 * time.Millisecond
+	answerTimeout = 10 * time.Second
 )
 
 // Shims starts the shims of one containerd.
@@ -46,8 +46,12 @@ type Shims struct {
 // what the shim is called in the process list. Calls for one group must not overlap.
 func (s Shims) Ensure(ctx context.Context, group, id string) (address string, fresh bool, err error) {
 	path := s.path(group)
-	if conn, err := dial(ctx, path); err == nil {
+	conn, err := dial(ctx, path)
+	if err == nil {
 		return protocol + path, false, conn.Close()
+	}
+	if !dead(err) {
+		return "", false, fmt.Errorf("connecting to the shim: %w", err)
 	}
 	if err := s.start(ctx, path, id); err != nil {
 		return "", false, fmt.Errorf("starting a shim: %w", err)
@@ -78,10 +82,14 @@ func (s Shims) path(group string) string {
 }
 
 func dial(ctx context.Context, path string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
 	var d net.Dialer
 	return d.DialContext(ctx, "unix", path)
+}
+
+// dead reports whether the error of dial says that nobody listens: a shim that does is not
+// to lose its socket because the connection failed for another reason.
+func dead(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)
 }
 
 func (s Shims) start(ctx context.Context, path, id string) error {
@@ -127,8 +135,9 @@ func (s Shims) start(ctx context.Context, path, id string) error {
 func release(ctx context.Context, path string) {
 	conn, err := dial(ctx, path)
 	if err != nil {
-		// Nobody listens, and whoever comes next makes it anew.
-		_ = os.Remove(path)
+		if dead(err) {
+			_ = os.Remove(path) // whoever comes next makes it anew
+		}
 		return
 	}
 	c := ttrpc.NewClient(conn)

@@ -45,7 +45,7 @@ func TestEnsureStartsOneShimForAGroup(t *testing.T) {
 	if err != nil || fresh || again != address {
 		t.Errorf("again: %q %v %v", again, fresh, err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	var out []byte
 	for out == nil && time.Now().Before(deadline) {
 		out, _ = os.ReadFile(s.Program + ".out")
