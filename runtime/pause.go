@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -48,13 +47,13 @@ func (p *Pods) ensurePause(ctx context.Context, at place) (string, error) {
 	if err != nil || pause.State == StateRunning {
 		return pidNamespace(pause), err
 	}
-	cgroup, err := p.o.Cgroups.Ensure(at.pod)
+	cgroup, err := p.o.Cgroups.Ensure(ctx, at.pod)
 	if err != nil {
 		return "", err
 	}
 	id := ContainerID(string(at.pod.UID), pauseName, 0)
 	in := p.machine(spec.Context{Pod: at.pod, Sandbox: at.sandbox(), Node: p.o.Node})
-	in.CgroupsPath = filepath.Join(cgroup, id)
+	in.CgroupsPath = spec.CgroupsPath(cgroup, id)
 	in.AppArmor = profile.AppArmorName(at.pod, &v1.Container{}, p.o.Host.AppArmor)
 	oci, err := spec.Pause(in)
 	if err != nil {

@@ -39,11 +39,11 @@ func (p *Pods) prepare(ctx context.Context, at place) (place, error) {
 		},
 		{
 			name: "cgroup", reason: ReasonSandboxError,
-			do: func(context.Context) error {
-				_, err := p.o.Cgroups.Ensure(pod)
+			do: func(ctx context.Context) error {
+				_, err := p.o.Cgroups.Ensure(ctx, pod)
 				return err
 			},
-			undo: func(context.Context) error { return p.o.Cgroups.Remove(pod) },
+			undo: func(ctx context.Context) error { return p.o.Cgroups.Remove(ctx, pod) },
 		},
 		{
 			name: "sandbox", reason: ReasonSandboxError,

@@ -52,11 +52,11 @@ type Layers interface {
 
 // Cgroups makes and removes the cgroup of a pod, the parent of its containers' cgroups.
 type Cgroups interface {
-	// Ensure makes the pod's cgroup with its limits and returns its path below the
-	// cgroup root, as in OCI's cgroupsPath.
-	Ensure(pod *v1.Pod) (string, error)
+	// Ensure makes the pod's cgroup with its limits and returns what the cgroups of its
+	// containers have for a parent: a path below the cgroup root, or the name of a slice.
+	Ensure(ctx context.Context, pod *v1.Pod) (string, error)
 	// Remove removes the pod's cgroup. An absent one is no error.
-	Remove(pod *v1.Pod) error
+	Remove(ctx context.Context, pod *v1.Pod) error
 }
 
 // Devices are what the machine has to give to containers beyond what every one gets.

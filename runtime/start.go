@@ -50,7 +50,7 @@ func (p *Pods) startContainer(ctx context.Context, at place, next start) error {
 	if err := p.mountImages(ctx, at.pod, c); err != nil {
 		return err
 	}
-	cfg, err := p.containerConfig(at, next, img)
+	cfg, err := p.containerConfig(ctx, at, next, img)
 	if err != nil {
 		return &ContainerError{Container: c.Name, Why: reasonOf(err, ReasonConfigError), Err: err}
 	}
@@ -86,7 +86,7 @@ func (p *Pods) postStart(ctx context.Context, at place, def *v1.Container, cfg C
 }
 
 // containerConfig works out all that the engine needs to start the container.
-func (p *Pods) containerConfig(at place, next start, img spec.Image) (ContainerConfig, error) {
+func (p *Pods) containerConfig(ctx context.Context, at place, next start, img spec.Image) (ContainerConfig, error) {
 	pod, c := at.pod, next.container
 	in := spec.Context{Pod: pod, Image: img, Sandbox: at.sandbox(), Objects: p.o.Objects, Node: p.o.Node}
 	in.File = func(volume, path string) ([]byte, error) { return p.o.Volumes.ReadFile(pod, volume, path) }
@@ -102,7 +102,7 @@ func (p *Pods) containerConfig(at place, next start, img spec.Image) (ContainerC
 	if err != nil {
 		return ContainerConfig{}, err
 	}
-	cgroup, err := p.o.Cgroups.Ensure(pod)
+	cgroup, err := p.o.Cgroups.Ensure(ctx, pod)
 	if err != nil {
 		return ContainerConfig{}, err
 	}
@@ -117,7 +117,7 @@ func (p *Pods) containerConfig(at place, next start, img spec.Image) (ContainerC
 			return ContainerConfig{}, err
 		}
 	}
-	input.CgroupsPath = filepath.Join(cgroup, id)
+	input.CgroupsPath = spec.CgroupsPath(cgroup, id)
 	oci, err := spec.Build(input)
 	if err != nil {
 		return ContainerConfig{}, err

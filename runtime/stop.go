@@ -37,7 +37,7 @@ func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 		p.o.Sandboxes.Remove(ctx, pod),
 		p.o.Volumes.Teardown(ctx, pod),
 		p.releaseImages(ctx, pod),
-		p.o.Cgroups.Remove(pod),
+		p.o.Cgroups.Remove(ctx, pod),
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("stopping pod %q: %w", pod.Name, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/runonce/runonce/runonce/exitcode"
 	"github.com/runonce/runonce/runonce/goal"
 	"github.com/runonce/runonce/runonce/report"
+	"github.com/runonce/runonce/runtime/cgroup"
 )
 
 // The categories of flags in the help.
@@ -145,6 +146,9 @@ func runOptions(c *cli.Context) (runonce.Options, error) {
 	}
 	if err := o.Validate(); err != nil {
 		return o, exitcode.Usagef("%w", err)
+	}
+	if d := c.String("cgroup-driver"); d != cgroup.DriverFiles && d != cgroup.DriverSystemd {
+		return o, exitcode.Usagef("--cgroup-driver %q: must be %s or %s", d, cgroup.DriverFiles, cgroup.DriverSystemd)
 	}
 	if n := c.Int64("pod-pids-limit"); n == 0 || n < -1 {
 		return o, exitcode.Usagef("--pod-pids-limit %d: must be a number of processes, or -1 for no limit", n)

@@ -22,6 +22,7 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/runs"
 	"github.com/runonce/runonce/runonce/exitcode"
 	"github.com/runonce/runonce/runonce/report"
+	"github.com/runonce/runonce/runtime/cgroup"
 )
 
 // defaultSettle is long enough to see a program die that cannot even begin.
@@ -43,6 +44,7 @@ func (p *program) runCommand() *cli.Command {
 		&cli.StringFlag{Name: "exit-code-from", Category: categoryReport, Usage: "pass on the exit code of `POD[/CONTAINER]`"},
 		&cli.StringFlag{Name: "junit", Category: categoryReport, Usage: "`FILE` for a JUnit report"},
 		&cli.StringFlag{Name: "timeline", Category: categoryReport, Usage: "`FILE` for a timeline (SVG)"},
+		&cli.StringFlag{Name: "cgroup-driver", Category: categoryRun, Value: cgroup.DriverFiles, Usage: "what makes the cgroups of new pods: `cgroupfs|systemd`"},
 		&cli.Int64Flag{Name: "pod-pids-limit", Category: categoryRun, Value: -1, Usage: "`N` processes in a pod at most (-1: no limit)"},
 		securityFlag(),
 		outputFlag("table, wide, json or yaml"),
@@ -226,7 +228,7 @@ func (p *program) open(c *cli.Context, set *manifests.Set) (*session, error) {
 		return nil, err
 	}
 	s, err := p.connect(c, backend.PodsOptions{
-		Objects: set, Node: node, Devices: machine.Devices, PodPidsLimit: c.Int64("pod-pids-limit"),
+		Objects: set, Node: node, Devices: machine.Devices, PodPidsLimit: c.Int64("pod-pids-limit"), CgroupDriver: c.String("cgroup-driver"),
 	})
 	if err != nil {
 		return nil, err

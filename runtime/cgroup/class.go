@@ -1,9 +1,9 @@
 package cgroup
 
 import (
+	"context"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -11,20 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/runtime/cgroup/systemd"
 	"github.com/runonce/runonce/runtime/spec/resources"
 )
 
 // weighClass gives the cgroup of the pod's class its share of the CPU: the least for
 // best-effort pods, for burstable ones what they ask for together
 // (pkg/kubelet/cm.qosContainerManagerImpl). Guaranteed pods have no such cgroup.
-func (t Tree) weighClass(pod *v1.Pod) error {
+func (t Tree) weighClass(ctx context.Context, pod *v1.Pod, at place) error {
 	class := resources.QOS(pod)
 	if class == v1.PodQOSGuaranteed {
 		return nil
 	}
-	dir := filepath.Join(t.dirs["cpu"], path.Dir(t.Path(pod)))
+	up := at.above()
+	dir := filepath.Join(t.dirs["cpu"], up.path)
 	if class == v1.PodQOSBestEffort {
-		return t.writeShares(dir, resources.MinShares)
+		return t.writeShares(ctx, up, resources.MinShares)
 	}
 	// Pods come and go at the same time, also by other processes: one after the other, so
 	// that the last has seen them all.
@@ -40,7 +42,7 @@ func (t Tree) weighClass(pod *v1.Pod) error {
 	if err != nil {
 		return err
 	}
-	return t.writeShares(dir, sum)
+	return t.writeShares(ctx, up, sum)
 }
 
 // sumShares adds up the shares of the cgroups in the directory.
@@ -94,14 +96,20 @@ func (t Tree) readShares(dirfd int, name string) (uint64, error) {
 	return resources.WeightToShares(n), nil
 }
 
-func (t Tree) writeShares(dir string, shares uint64) error {
+func (t Tree) writeShares(ctx context.Context, at place, shares uint64) error {
+	weight := t.weight(shares)
 	if t.V2 {
 		shares = resources.SharesToWeight(shares)
 	}
-	path := filepath.Join(dir, t.sharesFile())
+	path := filepath.Join(t.dirs["cpu"], at.path, t.sharesFile())
 	value := strconv.FormatUint(shares, 10)
 	if now, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(now)) == value {
 		return nil
+	}
+	if at.slice != "" {
+		if err := t.Units.Set(ctx, at.slice, []systemd.Property{weight}); err != nil {
+			return err
+		}
 	}
 	return writeFile(path, value)
 }

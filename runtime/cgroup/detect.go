@@ -12,12 +12,14 @@ import (
 	"sync"
 
 	"github.com/moby/sys/mountinfo"
+
+	"github.com/runonce/runonce/runtime/cgroup/systemd"
 )
 
 // Names of hierarchies without controllers.
 const (
-	systemd = "name=systemd"
-	unified = "unified"
+	nameSystemd = "name=systemd"
+	unified     = "unified"
 )
 
 // Detect finds the controllers that are mounted below root ("/sys/fs/cgroup"). A hybrid
@@ -32,7 +34,7 @@ func Detect(root string) (Tree, error) {
 	if err != nil {
 		return Tree{}, fmt.Errorf("looking for cgroups below %s: %w", root, err)
 	}
-	t.made = &sync.Map{}
+	t.made, t.Units = &sync.Map{}, &systemd.Bus{}
 	if t.dirs["hugetlb"] != "" {
 		if t.HugePages, err = pageSizes("/sys/kernel/mm/hugepages"); err != nil {
 			return Tree{}, err
@@ -57,7 +59,7 @@ func detect(mounts []*mountinfo.Info, root string, read func(string) ([]byte, er
 			v2, controllers, options = m.Mountpoint, strings.Fields(string(data)), kept(m.VFSOptions)
 		case "cgroup":
 			for opt := range strings.SplitSeq(m.VFSOptions, ",") {
-				if opt == systemd || slices.Contains(used(), opt) {
+				if opt == nameSystemd || slices.Contains(used(), opt) {
 					v1[opt] = m.Mountpoint
 				}
 			}

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,25 +16,35 @@ import (
 // Remove removes the pod's cgroup with what its containers left below it, and the cgroups
 // above it that are empty then. It kills nothing: a cgroup with processes is an error, and
 // an absent one is not.
-func (t Tree) Remove(pod *v1.Pod) error {
-	p := t.Path(pod)
+func (t Tree) Remove(ctx context.Context, pod *v1.Pod) error {
+	at := t.place(pod)
 	if t.made != nil {
-		t.made.Delete(p)
+		t.made.Delete(pod.UID)
+	}
+	if at.slice != "" {
+		if err := t.stopSlice(ctx, at); err != nil {
+			return fmt.Errorf("removing cgroup %s: %w", at.path, err)
+		}
 	}
 	var errs []error
 	for _, root := range t.hierarchies() {
-		if err := removeAll(filepath.Join(root, p)); err != nil {
-			errs = append(errs, fmt.Errorf("removing cgroup %s: %w", p, err))
+		if err := removeAll(filepath.Join(root, at.path)); err != nil {
+			errs = append(errs, fmt.Errorf("removing cgroup %s: %w", at.path, err))
 			continue
 		}
-		for above := path.Dir(p); above != "/"; above = path.Dir(above) {
-			if err := os.Remove(filepath.Join(root, above)); err != nil {
+		for up := at.above(); at.slice == "" && up.path != "/"; up = up.above() {
+			if err := os.Remove(filepath.Join(root, up.path)); err != nil {
 				break // Other pods are in it.
 			}
 		}
 	}
-	if err := t.weighClass(pod); err != nil && !gone(err) {
-		errs = append(errs, fmt.Errorf("weighing cgroup %s: %w", path.Dir(p), err))
+	if err := t.weighClass(ctx, pod, at); err != nil && !gone(err) {
+		errs = append(errs, fmt.Errorf("weighing cgroup %s: %w", path.Dir(at.path), err))
+	}
+	if at.slice != "" {
+		if err := t.stopEmpty(ctx, at); err != nil {
+			errs = append(errs, fmt.Errorf("removing cgroups above %s: %w", at.path, err))
+		}
 	}
 	return errors.Join(errs...)
 }

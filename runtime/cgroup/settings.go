@@ -17,8 +17,12 @@ type setting struct {
 }
 
 // settings returns what the pod's cgroup is told, in the order to write it.
-func (t Tree) settings(pod *v1.Pod) []setting {
+func (t Tree) settings(pod *v1.Pod, at place) []setting {
 	limits := resources.ForPod(pod)
+	if limits.Quota != nil && at.slice != "" {
+		quota := wholePercents(*limits.Quota)
+		limits.Quota = &quota
+	}
 	var list []setting
 	if t.V2 {
 		list = settingsV2(limits)

@@ -1,8 +1,9 @@
 // Package cgroup makes the cgroups of pods, the parents of their containers' cgroups, as
-// the kubelet's cgroupfs driver does, on cgroup v1 and v2.
+// the kubelet's drivers cgroupfs and systemd do, on cgroup v1 and v2.
 package cgroup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,8 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/runonce/runonce/runtime/spec/resources"
 )
 
 // DefaultParent is the cgroup that holds those of the pods. It is not the kubelet's
@@ -56,51 +55,75 @@ type Tree struct {
 	Options []string
 	// HugePages are the page sizes in bytes that the kernel can limit.
 	HugePages []int64
+	// Slices says that new pods are slices of systemd (the driver "systemd"). A pod that is
+	// there already stays what it is.
+	Slices bool
+	// Units starts and stops slices.
+	Units Units
 
 	// dirs maps a controller to the directory that its hierarchy is mounted at. In v2 all
 	// are the same; in v1 there are also name=systemd and, on a hybrid machine, unified.
 	dirs map[string]string
-	// made remembers the cgroups that this process has made, by path; nil to not remember.
+	// made remembers the places that this process has made, by the pod's UID; nil to not
+	// remember.
 	made *sync.Map
 }
 
 // Ensure makes the pod's cgroup in every hierarchy, with the kubelet's limits, and returns
-// its path below the cgroup root, such as /runonce/burstable/podUID. It is safe to repeat,
-// and cheap then.
-func (t Tree) Ensure(pod *v1.Pod) (string, error) {
-	p := t.Path(pod)
-	if t.known(p) {
-		return p, nil
+// what containers have for a parent: its path below the cgroup root, such as
+// /runonce/burstable/podUID, or the name of its slice, as in the CRI's cgroup_parent. It is
+// safe to repeat, and cheap then.
+func (t Tree) Ensure(ctx context.Context, pod *v1.Pod) (string, error) {
+	if at, ok := t.known(pod); ok {
+		return at.parent(), nil
 	}
-	for _, dir := range t.hierarchies() {
-		if err := t.makeIn(dir, p); err != nil {
-			return "", fmt.Errorf("making cgroup %s: %w", p, err)
+	at := t.place(pod)
+	if err := t.make(ctx, pod, at); err != nil {
+		return "", fmt.Errorf("making cgroup %s: %w", at.path, err)
+	}
+	for _, s := range t.settings(pod, at) {
+		if err := writeFile(filepath.Join(t.dirs[s.controller], at.path, s.file), s.value); err != nil {
+			return "", fmt.Errorf("limiting cgroup %s: %w", at.path, err)
 		}
 	}
-	for _, s := range t.settings(pod) {
-		if err := writeFile(filepath.Join(t.dirs[s.controller], p, s.file), s.value); err != nil {
-			return "", fmt.Errorf("limiting cgroup %s: %w", p, err)
-		}
-	}
-	if err := t.weighClass(pod); err != nil {
-		return "", fmt.Errorf("weighing cgroup %s: %w", path.Dir(p), err)
+	if err := t.weighClass(ctx, pod, at); err != nil {
+		return "", fmt.Errorf("weighing cgroup %s: %w", path.Dir(at.path), err)
 	}
 	if t.made != nil {
-		t.made.Store(p, true)
+		t.made.Store(pod.UID, at)
 	}
-	return p, nil
+	return at.parent(), nil
 }
 
 // known reports whether this process has made the cgroup and it is still there.
-func (t Tree) known(p string) bool {
+func (t Tree) known(pod *v1.Pod) (place, bool) {
 	if t.made == nil {
-		return false
+		return place{}, false
 	}
-	if _, ok := t.made.Load(p); !ok {
-		return false
+	v, ok := t.made.Load(pod.UID)
+	if !ok {
+		return place{}, false
 	}
-	_, err := os.Stat(filepath.Join(t.dirs["cpu"], p))
-	return err == nil
+	at, ok := v.(place)
+	return at, ok && t.exists(at.path)
+}
+
+// make makes the cgroup in every hierarchy.
+func (t Tree) make(ctx context.Context, pod *v1.Pod, at place) error {
+	if at.slice != "" {
+		release, err := t.startSlice(ctx, pod, at)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	// Also below slices: systemd makes cgroups in the hierarchies that it knows.
+	for _, dir := range t.hierarchies() {
+		if err := t.makeIn(dir, at.path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeIn makes the cgroup in one hierarchy: at once where those above it are complete, as
@@ -136,24 +159,6 @@ func (t Tree) complete(dir string) error {
 // gone reports whether err says that a cgroup was removed while it was worked on.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
-}
-
-// Path returns the path of the pod's cgroup below the cgroup root. Guaranteed pods are
-// directly below the parent, others below the directory of their class.
-func (t Tree) Path(pod *v1.Pod) string {
-	leaf := "pod" + string(pod.UID)
-	class := resources.QOS(pod)
-	if class == v1.PodQOSGuaranteed {
-		return path.Join(t.parent(), leaf)
-	}
-	return path.Join(t.parent(), strings.ToLower(string(class)), leaf)
-}
-
-func (t Tree) parent() string {
-	if t.Parent == "" {
-		return DefaultParent
-	}
-	return path.Join("/", t.Parent)
 }
 
 // hierarchies returns the mount points, each once, in order.

@@ -73,7 +73,7 @@ func TestLimitPids(t *testing.T) {
 		if err := tree.LimitPids(limit); err != nil {
 			t.Fatal(err)
 		}
-		path, err := tree.Ensure(pod)
+		path, err := tree.Ensure(t.Context(), pod)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func TestLimitPids(t *testing.T) {
 		if got := strings.TrimSpace(string(data)); err != nil || got != want {
 			t.Errorf("limit %d: pids.max is %q, %v", limit, got, err)
 		}
-		if err := tree.Remove(pod); err != nil {
+		if err := tree.Remove(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,7 +134,7 @@ func TestEnsureAndRemoveOnThisMachine(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for range 2 { // safe to repeat
-			got, err := tree.Ensure(tt.pod)
+			got, err := tree.Ensure(t.Context(), tt.pod)
 			if err != nil || got != tt.path {
 				t.Fatalf("%s: Ensure = %q, %v, want %q", tt.name, got, err, tt.path)
 			}
@@ -159,7 +159,7 @@ func TestEnsureAndRemoveOnThisMachine(t *testing.T) {
 			}
 		}
 		for range 2 {
-			if err := tree.Remove(tt.pod); err != nil {
+			if err := tree.Remove(t.Context(), tt.pod); err != nil {
 				t.Errorf("%s: Remove: %v", tt.name, err)
 			}
 		}
@@ -171,12 +171,12 @@ func TestEnsureAndRemoveOnThisMachine(t *testing.T) {
 func TestProcessEntersBelowThePod(t *testing.T) {
 	tree := hostTree(t, "/runonce-test-enter")
 	pod := testPod("enter", list("100m", "64Mi"), list("100m", "64Mi"))
-	p, err := tree.Ensure(pod)
+	p, err := tree.Ensure(t.Context(), pod)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := tree.Remove(pod); err != nil {
+		if err := tree.Remove(t.Context(), pod); err != nil {
 			t.Error(err)
 		}
 	})
@@ -195,7 +195,7 @@ func TestProcessEntersBelowThePod(t *testing.T) {
 			t.Errorf("entering %s: %v", dir, err)
 		}
 	}
-	if err := tree.Remove(pod); err == nil {
+	if err := tree.Remove(t.Context(), pod); err == nil {
 		t.Error("Remove of a cgroup with a process in it is no error")
 	}
 }
@@ -207,10 +207,10 @@ func TestPodsComeAndGoAtTheSameTime(t *testing.T) {
 		wg.Go(func() {
 			pod := testPod(uid, nil, nil)
 			for range 30 {
-				if _, err := tree.Ensure(pod); err != nil {
+				if _, err := tree.Ensure(t.Context(), pod); err != nil {
 					t.Errorf("Ensure: %v", err)
 				}
-				if err := tree.Remove(pod); err != nil {
+				if err := tree.Remove(t.Context(), pod); err != nil {
 					t.Errorf("Remove: %v", err)
 				}
 			}
@@ -225,7 +225,7 @@ func TestBurstableClassWeighsWhatItsPodsAskFor(t *testing.T) {
 	one, two := testPod("one", list("1", ""), nil), testPod("two", list("500m", ""), nil)
 	effort := testPod("effort", nil, nil)
 	for _, pod := range []*v1.Pod{one, two, effort} {
-		if _, err := tree.Ensure(pod); err != nil {
+		if _, err := tree.Ensure(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -242,12 +242,12 @@ func TestBurstableClassWeighsWhatItsPodsAskFor(t *testing.T) {
 	}
 	near("burstable", 1536)
 	near("besteffort", 2)
-	if err := tree.Remove(two); err != nil {
+	if err := tree.Remove(t.Context(), two); err != nil {
 		t.Error(err)
 	}
 	near("burstable", 1024)
 	for _, pod := range []*v1.Pod{one, effort} {
-		if err := tree.Remove(pod); err != nil {
+		if err := tree.Remove(t.Context(), pod); err != nil {
 			t.Error(err)
 		}
 	}
@@ -265,7 +265,7 @@ func BenchmarkEnsure(b *testing.B) {
 	pods := make([]*v1.Pod, 30)
 	for i := range pods {
 		pods[i] = testPod("bench"+string(rune('a'+i)), list("100m", ""), nil)
-		if _, err := tree.Ensure(pods[i]); err != nil {
+		if _, err := tree.Ensure(b.Context(), pods[i]); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -274,19 +274,19 @@ func BenchmarkEnsure(b *testing.B) {
 			for b.Loop() {
 				if fresh {
 					b.StopTimer()
-					if err := tree.Remove(pods[0]); err != nil {
+					if err := tree.Remove(b.Context(), pods[0]); err != nil {
 						b.Fatal(err)
 					}
 					b.StartTimer()
 				}
-				if _, err := tree.Ensure(pods[0]); err != nil {
+				if _, err := tree.Ensure(b.Context(), pods[0]); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 	}
 	for _, pod := range pods {
-		if err := tree.Remove(pod); err != nil {
+		if err := tree.Remove(b.Context(), pod); err != nil {
 			b.Fatal(err)
 		}
 	}

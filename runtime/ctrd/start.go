@@ -27,6 +27,7 @@ import (
 	"github.com/runonce/runonce/runtime/ctrd/record"
 	"github.com/runonce/runonce/runtime/ctrd/spawn"
 	"github.com/runonce/runonce/runtime/shim/handoff"
+	"github.com/runonce/runonce/runtime/spec"
 )
 
 // groupAnnotation makes containers share a shim (cmd/containerd-shim-runc-v2/manager).
@@ -128,33 +129,33 @@ func (e *Engine) record(ctx context.Context, s *link.Session, c runtime.Containe
 }
 
 func newRecord(s *link.Session, c runtime.ContainerConfig, img *imagestore.Image) (containers.Container, error) {
-	spec := *c.Spec
+	oci := *c.Spec
 	snapshotter, snapshot := s.Snapshotter, c.ID
 	if c.Pause {
-		spec = pauseSpec(spec, s.Shim)
+		oci = pauseSpec(oci, s.Shim)
 		snapshotter, snapshot = "", ""
 	}
-	spec.Annotations = maps.Clone(spec.Annotations)
-	if spec.Annotations == nil {
-		spec.Annotations = map[string]string{}
+	oci.Annotations = maps.Clone(oci.Annotations)
+	if oci.Annotations == nil {
+		oci.Annotations = map[string]string{}
 	}
-	spec.Annotations[groupAnnotation] = c.PodUID
+	oci.Annotations[groupAnnotation] = c.PodUID
 	root := specs.Root{}
-	if spec.Root != nil {
-		root = *spec.Root
+	if oci.Root != nil {
+		root = *oci.Root
 	}
 	root.Path = "rootfs"
-	spec.Root = &root
-	if c.DefaultSeccomp && spec.Linux != nil {
-		linux := *spec.Linux
-		linux.Seccomp = seccomp.DefaultProfile(&spec)
-		spec.Linux = &linux
+	oci.Root = &root
+	if c.DefaultSeccomp && oci.Linux != nil {
+		linux := *oci.Linux
+		linux.Seccomp = seccomp.DefaultProfile(&oci)
+		oci.Linux = &linux
 	}
-	how, err := s.Runtime(c.RuntimeHandler)
+	how, err := s.Runtime(c.RuntimeHandler, oci.Linux != nil && spec.InSlice(oci.Linux.CgroupsPath))
 	if err != nil {
 		return containers.Container{}, err
 	}
-	packed, err := typeurl.MarshalAny(&spec)
+	packed, err := typeurl.MarshalAny(&oci)
 	if err != nil {
 		return containers.Container{}, fmt.Errorf("encoding its spec: %w", err)
 	}

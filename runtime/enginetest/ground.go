@@ -91,7 +91,7 @@ type Cgroups struct {
 }
 
 // Ensure returns the path that the pod's cgroup would have.
-func (c *Cgroups) Ensure(pod *v1.Pod) (string, error) {
+func (c *Cgroups) Ensure(_ context.Context, pod *v1.Pod) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pods == nil {
@@ -102,7 +102,7 @@ func (c *Cgroups) Ensure(pod *v1.Pod) (string, error) {
 }
 
 // Remove forgets the pod's cgroup.
-func (c *Cgroups) Remove(pod *v1.Pod) error {
+func (c *Cgroups) Remove(_ context.Context, pod *v1.Pod) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.pods, pod.UID)

@@ -48,9 +48,9 @@ func runc(t *testing.T, pod *v1.Pod, image spec.Image) (string, error) {
 	}
 	must(volumes.Setup(t.Context(), pod))
 	defer func() { must(volumes.Teardown(t.Context(), pod)) }()
-	path, err := tree.Ensure(pod)
+	path, err := tree.Ensure(t.Context(), pod)
 	must(err)
-	defer func() { must(tree.Remove(pod)) }()
+	defer func() { must(tree.Remove(t.Context(), pod)) }()
 
 	c := &pod.Spec.Containers[0]
 	in := spec.Input{

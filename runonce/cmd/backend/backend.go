@@ -64,6 +64,8 @@ type PodsOptions struct {
 	Devices Devices
 	// PodPidsLimit bounds the processes of a pod, -1 for no bound.
 	PodPidsLimit int64
+	// CgroupDriver makes the cgroups of new pods: cgroupfs or systemd.
+	CgroupDriver string
 	// LocalImages are names that Import returned: these images are not pulled.
 	LocalImages []string
 	// Barred, when set, returns an error when another process has stopped the pod and it

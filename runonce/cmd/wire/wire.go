@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -142,7 +143,7 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 		return nil, err
 	}
 	tree.Parent = cgroupParent(e.root)
-	if err := tree.LimitPids(o.PodPidsLimit); err != nil {
+	if err := errors.Join(tree.LimitPids(o.PodPidsLimit), tree.Drive(o.CgroupDriver)); err != nil {
 		return nil, err
 	}
 	machine, err := host.Detect(os.DirFS("/"), tree.V2)

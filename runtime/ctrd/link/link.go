@@ -34,6 +34,7 @@ const (
 	// serving, or to end.
 	joinTimeout  = 30 * time.Second
 	stockRuntime = "io.containerd.runc.v2"
+	stockProgram = "containerd-shim-runc-v2"
 	// shimDir holds our programs, below the root.
 	shimDir = "bin"
 )

@@ -17,19 +17,25 @@ import (
 // Runtime is what the containers of a handler are created with.
 type Runtime struct {
 	containers.RuntimeInfo
+	// inSlices are the options for containers whose cgroups are scopes of systemd.
+	inSlices typeurl.Any
 	// Foreign says that the shim is not ours: it writes neither logs nor records.
 	Foreign bool
 }
 
-// Runtime returns that of a handler, the default one when name is empty. An error says that
-// there is none, as containerd's CRI plugin says it.
-func (s *Session) Runtime(name string) (Runtime, error) {
+// Runtime returns that of a handler, the default one when name is empty, for a container whose
+// cgroup is a scope of systemd or is not. An error says that there is none, as containerd's
+// CRI plugin says it.
+func (s *Session) Runtime(name string, inSlice bool) (Runtime, error) {
 	if name == "" {
 		name = handler.Default
 	}
 	r, ok := s.runtimes[name]
 	if !ok {
 		return r, fmt.Errorf("no runtime for %q is configured", name)
+	}
+	if inSlice {
+		r.Options = r.inSlices
 	}
 	return r, nil
 }
@@ -56,15 +62,11 @@ func (s *Session) runtime(h handler.Handler, o Options) (Runtime, error) {
 		// A containerd of the system may use the same namespace and the same names.
 		opts.Root = filepath.Join(o.State, "runc")
 	}
-	packed, err := typeurl.MarshalAny(opts)
-	if err != nil {
-		return Runtime{}, fmt.Errorf("encoding its options: %w", err)
-	}
-	r := Runtime{RuntimeInfo: containers.RuntimeInfo{Name: s.Shim, Options: packed}}
+	r := Runtime{RuntimeInfo: containers.RuntimeInfo{Name: s.Shim}}
 	if s.Logger {
 		r.Name, r.Foreign = stockRuntime, true
 	}
-	return r, nil
+	return r, r.setOptions(opts)
 }
 
 // foreignRuntime leaves the start of the shim to containerd, which must find it: the embedded
@@ -76,13 +78,32 @@ func (s *Session) foreignRuntime(h handler.Handler) (Runtime, error) {
 		}
 	}
 	r := Runtime{Foreign: true, RuntimeInfo: containers.RuntimeInfo{Name: h.Shim}}
-	if h.ConfigPath == "" && h.TypeURL == "" {
+	if h.ConfigPath != "" || h.TypeURL != "" {
+		packed, err := typeurl.MarshalAny(&shimoptions.Options{TypeUrl: h.TypeURL, ConfigPath: h.ConfigPath})
+		if err != nil {
+			return Runtime{}, fmt.Errorf("encoding its options: %w", err)
+		}
+		// Other shims find out themselves what a cgroupsPath means.
+		r.Options, r.inSlices = packed, packed
 		return r, nil
 	}
-	packed, err := typeurl.MarshalAny(&shimoptions.Options{TypeUrl: h.TypeURL, ConfigPath: h.ConfigPath})
-	if err != nil {
-		return Runtime{}, fmt.Errorf("encoding its options: %w", err)
+	if filepath.Base(h.Program()) != stockProgram {
+		return r, nil
 	}
-	r.Options = packed
-	return r, nil
+	return r, r.setOptions(&runcoptions.Options{})
+}
+
+// setOptions sets those of an OCI runtime below a shim that takes containerd's.
+func (r *Runtime) setOptions(o *runcoptions.Options) error {
+	packed, err := typeurl.MarshalAny(o)
+	if err != nil {
+		return fmt.Errorf("encoding its options: %w", err)
+	}
+	o.SystemdCgroup = true
+	inSlices, err := typeurl.MarshalAny(o)
+	if err != nil {
+		return fmt.Errorf("encoding its options: %w", err)
+	}
+	r.Options, r.inSlices = packed, inSlices
+	return nil
 }

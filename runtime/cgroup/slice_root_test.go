@@ -1,0 +1,160 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/cgroup/systemd"
+)
+
+// sliceTree returns the machine's tree with slices below a parent of the test's own. Where
+// systemd is not the first process there is a stand-in for it.
+func sliceTree(t *testing.T, parent string) Tree {
+	t.Helper()
+	tree := hostTree(t, parent)
+	if err := tree.Drive(DriverSystemd); err != nil {
+		t.Logf("a stand-in for systemd: %v", err)
+		tree.Units = &standIn{tree: tree}
+	}
+	top := systemd.Path(systemd.Slice(strings.TrimPrefix(parent, "/")))
+	t.Cleanup(func() {
+		for _, root := range tree.hierarchies() {
+			if _, err := os.Stat(filepath.Join(root, top)); err == nil {
+				t.Errorf("%s is left in %s", top, root)
+				_ = removeAll(filepath.Join(root, top))
+			}
+		}
+	})
+	return tree
+}
+
+// standIn does with cgroups what systemd does for slices, in the hierarchies that it knows,
+// but for limits.
+type standIn struct {
+	tree Tree
+}
+
+func (s *standIn) Start(_ context.Context, slice, _ string, _ []systemd.Property) error {
+	return errors.Join(s.tree.makeIn(s.tree.dirs["cpu"], systemd.Path(slice)), s.tree.makeIn(s.tree.dirs["memory"], systemd.Path(slice)))
+}
+
+func (s *standIn) Set(_ context.Context, slice string, _ []systemd.Property) error {
+	if !s.tree.exists(systemd.Path(slice)) {
+		return errors.New("no such unit")
+	}
+	return nil
+}
+
+func (s *standIn) Stop(_ context.Context, slice string) error {
+	return errors.Join(removeAll(filepath.Join(s.tree.dirs["cpu"], systemd.Path(slice))), removeAll(filepath.Join(s.tree.dirs["memory"], systemd.Path(slice))))
+}
+
+func TestSliceOfAPod(t *testing.T) {
+	tree := sliceTree(t, "/runonce-test-slice")
+	pod := testPod("a-b", list("100m", "64Mi"), list("150m", "64Mi"))
+	for range 2 { // safe to repeat
+		got, err := tree.Ensure(t.Context(), pod)
+		if want := "runonce_test_slice-burstable-poda_b.slice"; err != nil || got != want {
+			t.Fatalf("Ensure = %q, %v, want %q", got, err, want)
+		}
+	}
+	at := tree.place(pod)
+	want := map[string]string{"cpu/cpu.cfs_quota_us": "15000", "memory/memory.limit_in_bytes": "67108864"}
+	if tree.V2 {
+		want = map[string]string{"cpu/cpu.max": "15000 100000", "memory/memory.max": "67108864"}
+	}
+	for file, value := range want {
+		controller, name, _ := strings.Cut(file, "/")
+		data, err := os.ReadFile(filepath.Join(tree.dirs[controller], at.path, name))
+		if got := strings.TrimSpace(string(data)); err != nil || got != value {
+			t.Errorf("%s = %q, %v, want %q", file, got, err, value)
+		}
+	}
+	// The class weighs what its pods do.
+	own, err := tree.readSharesAt(at.path)
+	above, errAbove := tree.readSharesAt(at.above().path)
+	if err != nil || errAbove != nil || own != above {
+		t.Errorf("shares of the class are %d, %v, of its only pod %d, %v", above, errAbove, own, err)
+	}
+	for range 2 {
+		if err := tree.Remove(t.Context(), pod); err != nil {
+			t.Errorf("Remove: %v", err)
+		}
+	}
+}
+
+func (t Tree) readSharesAt(p string) (uint64, error) {
+	d, err := os.Open(filepath.Join(t.dirs["cpu"], filepath.Dir(p)))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = d.Close() }()
+	return t.readShares(int(d.Fd()), filepath.Base(p))
+}
+
+// The slices above the pods stay as long as one is in them, however pods come and go.
+func TestSlicesOfPods(t *testing.T) {
+	tree := sliceTree(t, "/runonce-test-pods")
+	pods := []*v1.Pod{testPod("one", list("1", ""), nil), testPod("two", list("2", ""), nil), testPod("best", nil, nil)}
+	var wg sync.WaitGroup
+	for _, pod := range pods {
+		wg.Go(func() {
+			for range 10 {
+				if _, err := tree.Ensure(t.Context(), pod); err != nil {
+					t.Error(err)
+				}
+				if err := tree.Remove(t.Context(), pod); err != nil {
+					t.Error(err)
+				}
+			}
+			if _, err := tree.Ensure(t.Context(), pod); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for i, pod := range pods {
+		for _, p := range pods[i:] {
+			if !tree.exists(tree.place(p).path) {
+				t.Errorf("the slice of pod %s is gone", p.Name)
+			}
+		}
+		if err := tree.Remove(t.Context(), pod); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Systemd would kill what is in a slice that it stops; a cgroup with processes is an error.
+func TestSliceWithAProcess(t *testing.T) {
+	tree := sliceTree(t, "/runonce-test-busy")
+	pod := testPod("busy", nil, nil)
+	if _, err := tree.Ensure(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	pid := sleeper(t)
+	dir := filepath.Join(tree.dirs["cpu"], tree.place(pod).path, "container")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeFile(filepath.Join(dir, "cgroup.procs"), pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.Remove(t.Context(), pod); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("Remove: %v, want EBUSY", err)
+	}
+	if err := writeFile(filepath.Join(tree.dirs["cpu"], "cgroup.procs"), pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.Remove(t.Context(), pod); err != nil {
+		t.Error(err)
+	}
+}
