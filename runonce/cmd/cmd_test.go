@@ -167,6 +167,22 @@ func TestReportFiles(t *testing.T) {
 	})
 }
 
+// TestRunFlags: what a flag cannot mean is said before anything is opened.
+func TestRunFlags(t *testing.T) {
+	t.Parallel()
+	pod := manifest(t, "web", "Always", "[sleep]")
+	for flag, want := range map[string]string{
+		"--cgroup-driver=cgroups": `--cgroup-driver "cgroups": must be cgroupfs or systemd`,
+		"--pod-pids-limit=0":      "--pod-pids-limit 0: must be a number of processes, or -1 for no limit",
+		"--until=done":            "until",
+	} {
+		got := invokeWith(t, noEngine(t), "run", pod, flag)
+		if got.code != 2 || !strings.Contains(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("%s: exit code %d, %q; want 2 and %q", flag, got.code, got.stderr, want)
+		}
+	}
+}
+
 // TestMessages: progress for a person at a terminal, JSON for a program.
 func TestMessages(t *testing.T) {
 	t.Parallel()
