@@ -21,6 +21,7 @@ type snapshot struct {
 	pause      Container               // of a pod that shares its processes
 	crashes    map[string]int          // consecutive quick crashes seen by this process
 	probes     map[string]probe.Status // of containers that run and have probes, by ID
+	reset      reset
 }
 
 // start is one container to start.
@@ -35,6 +36,7 @@ type start struct {
 // actions is what has to be done to bring a pod nearer to its spec. It mirrors
 // podActions of kuberuntime_manager.go.
 type actions struct {
+	restartAll    bool // end every container, and decide again
 	killPod       bool // stop every container and remove the sandbox
 	createSandbox bool
 	kill          []Container
@@ -46,6 +48,9 @@ type actions struct {
 // decide follows computePodActions (pkg/kubelet/kuberuntime/kuberuntime_manager.go). It
 // is pure.
 func decide(pod *v1.Pod, s snapshot, now time.Time) actions {
+	if s.restartsAll(pod) {
+		return actions{restartAll: true}
+	}
 	a := actions{remove: s.stale}
 	if !s.sandbox {
 		decideWithoutSandbox(pod, s, &a)
@@ -82,7 +87,7 @@ func decideWithoutSandbox(pod *v1.Pod, s snapshot, a *actions) {
 	var wanted []*v1.Container
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		if old, ok := s.containers[c.Name]; ok && !restarts(pod, c, old) {
+		if old, ok := s.containers[c.Name]; ok && !s.reset.gone(old) && !restarts(pod, c, old) {
 			continue
 		}
 		wanted = append(wanted, c)
@@ -102,16 +107,24 @@ func decideWithoutSandbox(pod *v1.Pod, s snapshot, a *actions) {
 // onlyCreated says that no container of the pod ever ran.
 func (s snapshot) onlyCreated() bool {
 	for _, c := range s.containers {
-		if c.State != StateCreated {
+		if c.State != StateCreated && !s.reset.gone(c) {
 			return false
 		}
 	}
 	return true
 }
 
-func (s snapshot) anyRuns(cs []v1.Container) bool {
+// active returns the newest instance of a container that the present sandbox has seen.
+func (s snapshot) active(name string) (Container, bool) {
+	c, ok := s.containers[name]
+	return c, ok && !s.reset.before(c)
+}
+
+// anyActive says that the containers of the pod have been started in this sandbox.
+func (s snapshot) anyActive(cs []v1.Container) bool {
 	return slices.ContainsFunc(cs, func(c v1.Container) bool {
-		return s.containers[c.Name].State == StateRunning
+		_, ok := s.active(c.Name)
+		return ok
 	})
 }
 
@@ -120,7 +133,7 @@ func (s snapshot) anyRuns(cs []v1.Container) bool {
 func decideContainer(pod *v1.Pod, s snapshot, c *v1.Container, a *actions, now time.Time) bool {
 	old, ok := s.containers[c.Name]
 	switch {
-	case !ok, old.State == StateCreated:
+	case !ok, old.State == StateCreated, s.reset.gone(old):
 		a.schedule(s, c, now)
 	case old.State == StateRunning && old.Hash != containerHash(c):
 		// A changed definition is replaced whatever the restart policy says.
@@ -158,7 +171,7 @@ func (a *actions) again(s snapshot, c *v1.Container) {
 // schedule puts the container in start, or in wait while its crash back-off lasts.
 func (a *actions) schedule(s snapshot, c *v1.Container, now time.Time) {
 	next := s.next(c)
-	if next.last != nil {
+	if next.last != nil && !s.reset.gone(s.containers[c.Name]) {
 		ready := next.last.FinishedAt.Add(crashDelay(s.crashes[c.Name]))
 		next.delay = max(0, ready.Sub(now))
 	}

@@ -63,6 +63,9 @@ func seen(pod *v1.Pod, states ...string) map[string]Container {
 // said turns actions into one line.
 func said(a actions) string {
 	var out []string
+	if a.restartAll {
+		out = append(out, "restart-all")
+	}
 	if a.killPod {
 		out = append(out, "kill-pod")
 	}

@@ -8,14 +8,14 @@ import (
 )
 
 // decideInit looks at the init containers from last to first: the newest one that has an
-// instance tells where the pod stands, since earlier ones may have been removed. Of those
+// instance in this sandbox tells where the pod stands, since earlier ones may have been removed. Of those
 // before it only sidecars matter: they are kept running.
 func decideInit(pod *v1.Pod, s snapshot, a *actions, now time.Time) (initialized, failed bool) {
 	inits := pod.Spec.InitContainers
-	w := initWalk{pod: pod, s: s, a: a, now: now, past: s.anyRuns(pod.Spec.Containers)}
+	w := initWalk{pod: pod, s: s, a: a, now: now, past: s.anyActive(pod.Spec.Containers)}
 	w.done = w.past || len(inits) == 0
 	for i := len(inits) - 1; i >= 0 && !w.failed; i-- {
-		c, ok := s.containers[inits[i].Name]
+		c, ok := s.active(inits[i].Name)
 		switch {
 		case !ok && w.past && sidecar(&inits[i]):
 			w.schedule(i)

@@ -68,6 +68,39 @@ func TestRebootIsHealed(t *testing.T) {
 	})
 }
 
+// After a reboot the init containers do their work again, in order, before the others.
+func TestRebootRunsInitContainersAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		pod := testPod(v1.RestartPolicyAlways, "sleep")
+		for _, name := range []string{"i", "j"} {
+			pod.Spec.InitContainers = append(pod.Spec.InitContainers, v1.Container{
+				Name: name, Image: boxImage, Args: []string{"sleep", "1s"}, ImagePullPolicy: v1.PullIfNotPresent,
+			})
+		}
+		converge := func(ctx context.Context, p *runtime.Pods, want ...string) {
+			if err := p.Sync(ctx, pod); err != nil {
+				t.Fatal(err)
+			}
+			wantStates(ctx, t, p, pod, want...)
+			time.Sleep(2 * time.Second)
+		}
+		first, cancel := context.WithCancel(t.Context())
+		p := n.pods(first, t)
+		converge(first, p, "i=running", "j=waiting PodInitializing", "c0=waiting PodInitializing")
+		converge(first, p, "i=exit0", "j=running", "c0=waiting PodInitializing")
+		converge(first, p, "i=exit0", "j=exit0", "c0=running")
+		cancel()
+		n.engine.Lose()
+		n.sandboxes.Lose()
+		converge(t.Context(), n.pods(t.Context(), t), "i=running", "j=exit0", "c0=exit137")
+		// What a process has seen, the next one knows.
+		p = n.pods(t.Context(), t)
+		converge(t.Context(), p, "i=exit0", "j=running", "c0=exit137")
+		converge(t.Context(), p, "i=exit0", "j=exit0", "c0=running")
+	})
+}
+
 func TestCompletedPodIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -283,7 +316,7 @@ func TestTerminationMessageFallsBackToLogs(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		s := wantStates(t.Context(), t, p, pod, "c0=exit3", "c1=exit0", "c2=exit3")
-		for i, want := range []string{"the end", "", ""} {
+		for i, want := range []string{"the end\n", "", ""} {
 			if got := s.ContainerStatuses[i].State.Terminated.Message; got != want {
 				t.Errorf("message of c%d = %q, want %q", i, got, want)
 			}

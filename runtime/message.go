@@ -45,10 +45,32 @@ func (p *Pods) terminationMessage(pod *v1.Pod, def *v1.Container, c Container) s
 	if message != "" || c.Exit.ExitCode == 0 || def.TerminationMessagePolicy != v1.TerminationMessageFallbackToLogsOnError {
 		return message
 	}
-	lines, err := logs.Tail(c.LogPath, fallbackLines, fallbackBytes)
+	text, err := logs.TailText(c.LogPath, fallbackLines, fallbackBytes)
 	if err != nil {
 		// The message is a courtesy; the log itself is reported where it is missed.
 		return ""
 	}
-	return strings.Join(lines, "\n")
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+// maxMessages bounds the termination messages of a pod together, in bytes
+// (MaxPodTerminationMessageLogLength of pkg/kubelet/container).
+const maxMessages = 12 << 10
+
+// shorten gives each container of the pod its share of what messages may take
+// (normalizeStatus of pkg/kubelet/status).
+func shorten(groups ...[]v1.ContainerStatus) {
+	n := 0
+	for _, g := range groups {
+		n += len(g)
+	}
+	for _, g := range groups {
+		for i := range g {
+			for _, t := range []*v1.ContainerStateTerminated{g[i].State.Terminated, g[i].LastTerminationState.Terminated} {
+				if most := maxMessages / n; t != nil && len(t.Message) > most {
+					t.Message = strings.ToValidUTF8(t.Message[:most], "")
+				}
+			}
+		}
+	}
 }

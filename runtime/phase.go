@@ -8,50 +8,60 @@ import (
 
 // tally counts container statuses by what they mean for the pod's phase.
 type tally struct {
-	waiting, running, stopped, succeeded, unknown int
+	waiting, running, stopped, succeeded int
 }
 
-func count(statuses []v1.ContainerStatus) tally {
+// count counts the statuses of containers, and of the sidecars among the init containers.
+func count(pod *v1.Pod, s v1.PodStatus) tally {
 	var t tally
-	for _, s := range statuses {
-		end := s.State.Terminated
-		if s.State.Waiting != nil && s.LastTerminationState.Terminated != nil {
-			end = s.LastTerminationState.Terminated
-		}
+	for _, c := range s.ContainerStatuses {
+		end := lastEnd(c)
 		switch {
-		case s.State.Running != nil:
+		case c.State.Running != nil:
 			t.running++
-		case end != nil:
-			t.stopped++
-			if end.ExitCode == 0 {
-				t.succeeded++
-			}
-		case s.State.Waiting != nil:
+		case end == nil:
 			t.waiting++
 		default:
-			t.unknown++
+			t.stopped++
+			if c.State.Terminated != nil && end.ExitCode == 0 {
+				t.succeeded++
+			}
+		}
+	}
+	for i, c := range s.InitContainerStatuses {
+		switch {
+		case !sidecar(&pod.Spec.InitContainers[i]):
+		case c.State.Running != nil:
+			t.running++
+		case lastEnd(c) == nil:
+			t.waiting++
 		}
 	}
 	return t
 }
 
-// phase follows getPhase of pkg/kubelet/kubelet_pods.go.
-func phase(pod *v1.Pod, s v1.PodStatus) v1.PodPhase {
+// lastEnd is how a container ended that does not run, nil when it never did.
+func lastEnd(c v1.ContainerStatus) *v1.ContainerStateTerminated {
+	if c.State.Terminated != nil {
+		return c.State.Terminated
+	}
+	return c.LastTerminationState.Terminated
+}
+
+// phase follows getPhase of pkg/kubelet/kubelet_pods.go. initialized says that the
+// containers of the pod have been started, or may be.
+func phase(pod *v1.Pod, s v1.PodStatus, initialized bool) v1.PodPhase {
 	pendingInit, failed := initPhase(pod, s.InitContainerStatuses)
 	if failed {
 		return v1.PodFailed
 	}
-	t := count(s.ContainerStatuses)
-	// Old init containers may be gone once the pod has started.
-	if pendingInit && t.running == 0 && t.stopped == 0 {
-		return v1.PodPending
-	}
+	t := count(pod, s)
 	switch {
-	case t.waiting > 0:
+	case pendingInit && !initialized, t.waiting > 0:
 		return v1.PodPending
-	case t.running > 0 && t.unknown == 0:
+	case t.running > 0:
 		return v1.PodRunning
-	case t.stopped > 0 && t.unknown == 0:
+	case t.stopped > 0:
 		return stoppedPhase(pod, s.ContainerStatuses, t)
 	}
 	return v1.PodPending
@@ -61,13 +71,14 @@ func phase(pod *v1.Pod, s v1.PodStatus) v1.PodPhase {
 func initPhase(pod *v1.Pod, statuses []v1.ContainerStatus) (pending, failed bool) {
 	for i, c := range statuses {
 		def := &pod.Spec.InitContainers[i]
-		end := c.State.Terminated
+		end := lastEnd(c)
 		switch {
 		case sidecar(def):
-			pending = pending || c.Started == nil || !*c.Started
-		case end == nil:
+			running := c.State.Running != nil
+			pending = pending || running && (c.Started == nil || !*c.Started) || !running && end == nil
+		case c.State.Running != nil || end == nil:
 			pending = true
-		case end.ExitCode != 0 && !willRestart(pod, def, end):
+		case end.ExitCode != 0 && !willRestart(pod, def, end) && c.State.Terminated != nil:
 			return true, true
 		case end.ExitCode != 0:
 			pending = true
@@ -119,6 +130,33 @@ func conditions(pod *v1.Pod, s v1.PodStatus, initialized, sandbox bool) []v1.Pod
 	}
 	scheduled := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue}
 	return []v1.PodCondition{started, init, podReady, ready, scheduled}
+}
+
+// The kubelet's words for a pod that starts anew in place (pkg/kubelet/kubelet_pods.go,
+// pkg/kubelet/status/generate.go).
+const (
+	reasonRestarting   = "RestartingAllContainers"
+	messageRestarting  = "The container is removed because RestartAllContainers in place"
+	reasonAllStarted   = "RestartAllContainersStarted"
+	messageAllRestarts = "container exited with restart policy rule"
+)
+
+func restartingState() v1.ContainerState {
+	return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reasonRestarting, Message: messageRestarting}}
+}
+
+// restarting says whether all containers of the pod are to be restarted.
+func restarting(triggered bool, phase v1.PodPhase) v1.PodCondition {
+	c := v1.PodCondition{Type: v1.AllContainersRestarting, Status: v1.ConditionFalse}
+	switch {
+	case phase == v1.PodSucceeded:
+		c.Reason = "PodCompleted"
+	case phase == v1.PodFailed:
+		c.Reason = "PodFailed"
+	case triggered:
+		c.Status, c.Reason, c.Message = v1.ConditionTrue, reasonAllStarted, messageAllRestarts
+	}
+	return c
 }
 
 // condition is True when no container is named.

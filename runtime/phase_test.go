@@ -165,3 +165,34 @@ func TestContainerStatus(t *testing.T) {
 		})
 	}
 }
+
+// A sidecar counts for the phase while it runs; once it has ended it does not.
+func TestPhaseOfSidecars(t *testing.T) {
+	t.Parallel()
+	const always, never = v1.RestartPolicyAlways, v1.RestartPolicyNever
+	tests := []struct {
+		name   string
+		policy v1.RestartPolicy
+		states []string
+		want   v1.PodPhase
+	}{
+		{name: "to come", policy: never, want: v1.PodPending},
+		{name: "runs first", policy: never, states: []string{"s=running"}, want: v1.PodPending},
+		{name: "all run", policy: never, states: []string{"s=running", "a=running"}, want: v1.PodRunning},
+		{name: "runs on after the pod's work", policy: never, states: []string{"s=running", "a=exit0"}, want: v1.PodRunning},
+		{name: "has ended after it", policy: never, states: []string{"s=exit1", "a=exit0"}, want: v1.PodSucceeded},
+		{name: "has ended, the pod has failed", policy: never, states: []string{"s=exit0", "a=exit1"}, want: v1.PodFailed},
+		{name: "has ended, the pod runs", policy: always, states: []string{"s=exit1", "a=running"}, want: v1.PodRunning},
+		{name: "its record is gone", policy: always, states: []string{"a=running"}, want: v1.PodPending},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			pod := withSidecars(aPod(tt.policy, "s;a"), "s")
+			v := podView{pod: pod, containers: seen(pod, tt.states...), sandbox: true}
+			if got := v.status().Phase; got != tt.want {
+				t.Errorf("phase = %s, want %s", got, tt.want)
+			}
+		})
+	}
+}

@@ -92,6 +92,7 @@ type podState struct {
 	waiting map[string]waiting
 	crashes map[string]crash
 	kept    v1.PodStatus // of the pod's record
+	reset   *reset       // nil before it was read
 	timed   bool         // the deadline will wake the waiters
 	// annotations outlive the sandbox that they tell of.
 	annotations map[string]string
@@ -215,7 +216,7 @@ func (st *podState) countCrashes(cs map[string]Container) map[string]int {
 	counts := make(map[string]int, len(cs))
 	for name, c := range cs {
 		k := st.crashes[name]
-		if c.State == StateExited && k.lastID != c.ID {
+		if c.State == StateExited && k.lastID != c.ID && !st.isGone(c) {
 			if c.Exit.FinishedAt.Sub(c.Exit.StartedAt) > crashReset {
 				k.count = 0
 			}
@@ -226,3 +227,6 @@ func (st *podState) countCrashes(cs map[string]Container) map[string]int {
 	}
 	return counts
 }
+
+// isGone is reset.gone for who has locked the memo.
+func (st *podState) isGone(c Container) bool { return st.reset != nil && st.reset.gone(c) }

@@ -14,10 +14,8 @@ func restarts(pod *v1.Pod, def *v1.Container, c Container) bool {
 		return true
 	}
 	code := ended(c).ExitCode
-	for _, rule := range def.RestartPolicyRules {
-		if matches(rule, code) {
-			return true
-		}
+	if _, ok := ruleFor(def, code); ok {
+		return true
 	}
 	return policy(pod, def) == v1.RestartPolicyAlways || (policy(pod, def) == v1.RestartPolicyOnFailure && code != 0)
 }
@@ -35,12 +33,19 @@ func policy(pod *v1.Pod, def *v1.Container) v1.RestartPolicy {
 	return pod.Spec.RestartPolicy
 }
 
-func matches(rule v1.ContainerRestartRule, code int32) bool {
-	if rule.Action != v1.ContainerRestartRuleActionRestart || rule.ExitCodes == nil {
-		return false
+// ruleFor returns the action of the first rule for the exit code, all of which start the
+// container again (podutil.FindMatchingContainerRestartRule).
+func ruleFor(def *v1.Container, code int32) (v1.ContainerRestartRuleAction, bool) {
+	for _, rule := range def.RestartPolicyRules {
+		if rule.ExitCodes == nil {
+			continue
+		}
+		in := slices.Contains(rule.ExitCodes.Values, code)
+		if in == (rule.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn) {
+			return rule.Action, true
+		}
 	}
-	in := slices.Contains(rule.ExitCodes.Values, code)
-	return in == (rule.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn)
+	return "", false
 }
 
 // The kubelet's crash back-off (pkg/kubelet/kubelet.go, flowcontrol.Backoff).

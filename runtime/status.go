@@ -38,7 +38,10 @@ func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 	st := p.of(pod.UID)
 	s := snapshot{containers: containers, sandbox: err == nil}
 	s.takePause(pod)
-	view := podView{recursive: p.o.RecursiveReadOnly, pod: pod, containers: containers, sandbox: s.sandbox, waiting: st.waitingNow(), probes: p.probes.of(pod.UID)}
+	view := podView{
+		recursive: p.o.RecursiveReadOnly, pod: pod, containers: containers, sandbox: s.sandbox, waiting: st.waitingNow(),
+		probes: p.probes.of(pod.UID), reset: st.wasReset(p.store, pod),
+	}
 	status := view.status()
 	status.HostIPs = hostIPs(p.o.Node.IPs)
 	if len(p.o.Node.IPs) > 0 {
@@ -92,6 +95,7 @@ type podView struct {
 	sandbox    bool
 	waiting    map[string]waiting
 	probes     map[string]probe.Status // by container ID
+	reset      reset
 }
 
 // status computes the pod's status. It is pure.
@@ -108,8 +112,12 @@ func (v podView) status() v1.PodStatus {
 	for i := range v.pod.Spec.Containers {
 		s.ContainerStatuses = append(s.ContainerStatuses, v.containerStatus(&v.pod.Spec.Containers[i], otherwise))
 	}
-	s.Phase = phase(v.pod, s)
+	s.Phase = phase(v.pod, s, initialized)
 	s.Conditions = conditions(v.pod, s, initialized, v.sandbox)
+	if couldRestartAll(v.pod) {
+		s.Conditions = append(s.Conditions, restarting(v.snapshot().restartsAll(v.pod), s.Phase))
+	}
+	shorten(s.InitContainerStatuses, s.ContainerStatuses)
 	for i := range s.Conditions {
 		if c := &s.Conditions[i]; c.Reason == "ContainersNotReady" {
 			c.Message += v.answers()
@@ -138,8 +146,12 @@ func (v podView) answers() string {
 
 // initialized says whether every init container has done its work.
 func (v podView) initialized() bool {
-	done, _ := decideInit(v.pod, snapshot{containers: v.containers, probes: v.probes}, &actions{}, time.Time{})
+	done, _ := decideInit(v.pod, v.snapshot(), &actions{}, time.Time{})
 	return done
+}
+
+func (v podView) snapshot() snapshot {
+	return snapshot{containers: v.containers, probes: v.probes, reset: v.reset}
 }
 
 func (v podView) containerStatus(c *v1.Container, otherwise string) v1.ContainerStatus {
@@ -160,6 +172,11 @@ func (v podView) containerStatus(c *v1.Container, otherwise string) v1.Container
 	s.StopSignal = effectiveStopSignal(got)
 	if got.Last != nil {
 		s.LastTerminationState = v1.ContainerState{Terminated: terminated(got.Last)}
+	}
+	if v.reset.gone(got) {
+		s.State, s.LastTerminationState = restartingState(), v1.ContainerState{Terminated: terminated(ended(got))}
+		s.Started = new(bool)
+		return s
 	}
 	switch got.State {
 	case StateRunning:

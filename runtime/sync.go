@@ -33,13 +33,12 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 	if err != nil {
 		return err
 	}
-	a := decide(pod, s, time.Now())
-	if st.recorded(p.store, pod).Phase == v1.PodFailed {
-		a = actions{remove: s.stale, killPod: true}
-	} else if left, limited := st.deadline(p.store, pod); limited && left <= 0 {
-		a = actions{remove: s.stale, killPod: true}
-	} else if limited {
-		st.wakeAt(left, func() { p.watch.notify(string(pod.UID)) })
+	a := p.decide(pod, st, s)
+	if a.restartAll {
+		if s, err = p.endAll(ctx, pod, st, s); err != nil {
+			return err
+		}
+		a = p.decide(pod, st, s)
 	}
 	if err := p.clear(ctx, pod, s, a); err != nil {
 		return err
@@ -48,12 +47,30 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 		return err
 	}
 	at := place{pod: pod, box: box, pidNS: pidNamespace(s.pause), st: st, fresh: len(s.containers) == 0}
+	if a.createSandbox && resettable(pod) && !at.fresh {
+		if err := st.startAnew(p.store, pod, s.containers, false); err != nil {
+			return err
+		}
+	}
 	if a.createSandbox || (len(a.start) > 0 && !st.prepared) {
 		if at, err = p.prepare(ctx, at); err != nil {
 			return err
 		}
 	}
 	return errors.Join(p.startAll(ctx, at, a), p.watchProbes(ctx, at))
+}
+
+// decide is what to do: to end the pod when it has failed for good, or was active past its
+// deadline, and else what its containers ask for.
+func (p *Pods) decide(pod *v1.Pod, st *podState, s snapshot) actions {
+	left, limited := st.deadline(p.store, pod)
+	if st.recorded(p.store, pod).Phase == v1.PodFailed || (limited && left <= 0) {
+		return actions{remove: s.stale, killPod: true}
+	}
+	if limited {
+		st.wakeAt(left, func() { p.watch.notify(string(pod.UID)) })
+	}
+	return decide(pod, s, time.Now())
 }
 
 // snapshot looks at the pod as it is.
@@ -63,6 +80,7 @@ func (p *Pods) snapshot(ctx context.Context, pod *v1.Pod, st *podState) (network
 	if s.containers, s.stale, err = p.instances(ctx, pod); err != nil {
 		return network.Sandbox{}, s, err
 	}
+	s.reset = st.wasReset(p.store, pod)
 	s.crashes = st.countCrashes(s.containers)
 	s.probes = p.probes.of(pod.UID)
 	box, err := p.o.Sandboxes.Get(ctx, pod)

@@ -246,8 +246,12 @@ func culprit(pod *v1.Pod, st v1.PodStatus) (kind string, cs *v1.ContainerStatus)
 }
 
 // deadEnd finds a container that has failed for good while others of its pod still run:
-// the pod cannot come to run as a whole any more.
+// the pod cannot come to run as a whole any more. Where only its sidecars do, it is about to
+// end by itself.
 func deadEnd(pod *v1.Pod, st v1.PodStatus) (View, bool) {
+	if !slices.ContainsFunc(st.ContainerStatuses, func(cs v1.ContainerStatus) bool { return cs.State.Terminated == nil }) {
+		return View{}, false
+	}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		t := statusOf(st.ContainerStatuses, c.Name).State.Terminated
@@ -271,8 +275,9 @@ func Restarts(pod *v1.Pod, c *v1.Container, code int32) bool {
 		policy := restartPolicy(pod)
 		return policy == v1.RestartPolicyAlways || (policy == v1.RestartPolicyOnFailure && code != 0)
 	}
+	// Whatever its action, a rule starts the container again.
 	for _, rule := range c.RestartPolicyRules {
-		if rule.ExitCodes == nil || rule.Action != v1.ContainerRestartRuleActionRestart {
+		if rule.ExitCodes == nil {
 			continue
 		}
 		in := slices.Contains(rule.ExitCodes.Values, code)

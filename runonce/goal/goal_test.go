@@ -70,6 +70,14 @@ func TestLook(t *testing.T) {
 			want:   goal.View{Standing: goal.Running},
 		},
 		{
+			name: "only a sidecar is left to end", until: goal.UntilRunning, pod: newPod(v1.RestartPolicyNever, []v1.Container{sidecar}, "a"),
+			status: v1.PodStatus{
+				Phase: v1.PodRunning, InitContainerStatuses: []v1.ContainerStatus{running("s", true, time.Minute)},
+				ContainerStatuses: []v1.ContainerStatus{ended("a", 3)},
+			},
+			want: goal.View{Reason: "Error", Message: `container "a" exited with code 3`},
+		},
+		{
 			name: "one of two", until: goal.UntilRunning, pod: newPod("", nil, "a", "b"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", false, 0), waiting("b", "ImagePullBackOff", "no route")}},
 			want:   goal.View{Reason: "ImagePullBackOff", Message: `container "b" waits: ImagePullBackOff: no route`},

@@ -18,35 +18,44 @@ const (
 // reads no more than it needs, into the rotated files if need be. The error wraps
 // fs.ErrNotExist when there is no log.
 func Tail(path string, lines, maxBytes int) ([]string, error) {
+	text, err := readTail(path, lines, maxBytes)
+	if err != nil || text == "" {
+		return nil, err
+	}
+	text = lastBytes(strings.TrimSuffix(text, "\n"), maxBytes)
+	all := strings.Split(strings.ToValidUTF8(text, "\uFFFD"), "\n")
+	return all[max(0, len(all)-lines):], nil
+}
+
+// TailText is Tail as the text that was written, line ends among its bytes.
+func TailText(path string, lines, maxBytes int) (string, error) {
+	text, err := readTail(path, lines, maxBytes)
+	return lastBytes(text, maxBytes), err
+}
+
+func lastBytes(text string, n int) string { return text[max(0, len(text)-n):] }
+
+// readTail returns the last lines, and perhaps more than maxBytes of them.
+func readTail(path string, lines, maxBytes int) (string, error) {
 	if lines <= 0 || maxBytes <= 0 {
-		return nil, nil
+		return "", nil
 	}
 	s, err := takeSnapshot(path)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer func() { _ = s.close() }()
 	raw, err := s.lastEntries(lines, maxBytes)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	var out bytes.Buffer
 	p := newPrinter(Sinks{Stdout: &out, Stderr: &out}, Options{})
 	if _, err := p.Write(raw); err != nil {
-		return nil, err
+		return "", err
 	}
-	if err := p.flush(); err != nil {
-		return nil, err
-	}
-	text := strings.TrimSuffix(out.String(), "\n")
-	if out.Len() == 0 {
-		return nil, nil
-	}
-	if len(text) > maxBytes {
-		text = text[len(text)-maxBytes:]
-	}
-	all := strings.Split(strings.ToValidUTF8(text, "\uFFFD"), "\n")
-	return all[max(0, len(all)-lines):], nil
+	err = p.flush()
+	return out.String(), err
 }
 
 // lastEntries returns the bytes of the entries that make up the last lines, no more than
