@@ -41,7 +41,7 @@ payload:
 demo: setup-run build ## run testdata/demo in real containers and check what comes out
 	@$(GO) run ./hack/demo
 
-test: root setup-test vet test-unit lint race build verify demo test-root test-vm ## everything: vet, unit, lint, race, verify, demo, all tests as root, and some with cgroup v2
+test: root setup-test vet test-unit lint race build verify demo test-root test-vm ## everything: vet, unit, lint, race, verify, demo, all tests as root, and some with other cgroups
 
 test-unit: ## the tests that need neither root nor network
 	$(GO) test -short ./...
@@ -49,8 +49,8 @@ test-unit: ## the tests that need neither root nor network
 test-root: root tools build ## all tests, on real containers too; needs root
 	$(GO) test -count=1 -p 1 -timeout 25m ./...
 
-test-vm: root setup-vm payload ## tests in an emulated machine with cgroup v2; SUITES="./runtime/cgroup=. ..."
-	$(GO) run ./hack/vm $(SUITES)
+test-vm: root setup-vm payload ## tests in emulated machines: cgroup v2, systemd; SUITES="./runtime/cgroup=. ..." MACHINE=plain,systemd,systemd-v1
+	$(GO) run ./hack/vm $(if $(MACHINE),-machine $(MACHINE)) $(SUITES)
 
 lint: $(TOOLS)/golangci-lint ## the linters of .golangci.yml
 	$(TOOLS)/golangci-lint run ./... ./testdata/images/...

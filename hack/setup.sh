@@ -6,7 +6,7 @@
 # On Debian it installs that and says so; elsewhere it names it and stops. Programs that
 # only the tests need and whose packages would start a service or replace another one
 # (containerd, docker-registry, etcd) are unpacked below .cache/debian and not installed,
-# the emulator and a kernel for it below .cache/vm.
+# the emulator, a kernel for it and systemd below .cache/vm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -107,6 +107,35 @@ unpack_vm() {
 	say "unpacked qemu-system-x86 and $kernel into .cache/vm"
 }
 
+# systemd with its libraries, as a layer that machines of hack/vm have above the files of
+# this one: with the directories of a merged /usr only, for the links to them are there, and
+# without settings, which would start services.
+unpack_systemd() {
+	local tmp=.cache/systemd.new packages dir deb
+	rm -rf "$tmp"
+	mkdir -p "$tmp/debs" "$tmp/tree/usr/"{bin,sbin,lib}
+	say "fetching systemd for the emulated machine"
+	update
+	# All that it depends on and not only what is missing here: what is here may be older.
+	packages=$(apt-cache depends --recurse --important systemd | grep -E '^(systemd|lib[^:]*)$' | grep -vx libc6 | sort -u) ||
+		die "cannot find out what systemd depends on"
+	# shellcheck disable=SC2086
+	(cd "$tmp/debs" && apt download $packages) >.cache/apt.log 2>&1 || {
+		cat .cache/apt.log >&2
+		die "cannot fetch systemd"
+	}
+	for dir in bin sbin lib; do ln -s "usr/$dir" "$tmp/tree/$dir"; done
+	for deb in "$tmp"/debs/*.deb; do
+		dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$tmp/tree" --keep-directory-symlink --wildcards \
+			--exclude './usr/share' --exclude './etc' --exclude './var'
+	done
+	rm "$tmp"/tree/{bin,sbin,lib}
+	rm -rf "$emulated/systemd"
+	mv "$tmp/tree" "$emulated/systemd"
+	rm -rf "$tmp"
+	say "unpacked systemd into .cache/vm"
+}
+
 has go || die "Go is missing: install the version that go.mod names"
 has git || missing+=(git)
 need runc runc
@@ -127,10 +156,13 @@ if [ "$mode" != run ]; then
 	has docker-registry || [ -x "$unpacked/usr/bin/docker-registry" ] || unpack+=(docker-registry)
 	[ -x "$unpacked/usr/bin/etcd" ] || unpack+=(etcd-server)
 fi
-vm=""
-[ "$mode" != vm ] || ls "$emulated"/boot/vmlinuz-* >/dev/null 2>&1 || vm=missing
+vm="" systemd=""
+if [ "$mode" = vm ]; then
+	ls "$emulated"/boot/vmlinuz-* >/dev/null 2>&1 || vm=missing
+	[ -x "$emulated/systemd/usr/lib/systemd/systemd" ] || systemd=missing
+fi
 
-[ "${#missing[@]}${#unpack[@]}$vm" = 00 ] && exit 0
+[ "${#missing[@]}${#unpack[@]}$vm$systemd" = 00 ] && exit 0
 mkdir -p .cache
 if [ -z "$(debian)" ]; then
 	die "this machine lacks: ${missing[*]} ${unpack[*]} (names of Debian packages); install them and try again"
@@ -139,3 +171,5 @@ fi
 [ "${#missing[@]}" = 0 ] || install_missing
 for p in "${unpack[@]}"; do unpack_one "$p"; done
 [ -z "$vm" ] || unpack_vm
+# The emulator's directory is made anew as a whole.
+[ -z "$vm$systemd" ] || unpack_systemd

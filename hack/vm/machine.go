@@ -15,12 +15,29 @@ import (
 	"github.com/runonce/runonce/hack/vm/job"
 )
 
+// kind is a kind of machine.
+type kind struct {
+	name    string // as -machine calls it
+	systemd bool
+	kernel  string // what the kernel is told
+}
+
+// kinds are the machines there are.
+func kinds() []kind {
+	return []kind{
+		{job.Plain, false, "cgroup_no_v1=all"},
+		{job.SystemdV2, true, "cgroup_no_v1=all systemd.unified_cgroup_hierarchy=1"},
+		{job.SystemdV1, true, "systemd.unified_cgroup_hierarchy=0 systemd.legacy_systemd_cgroup_controller=0 SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1"},
+	}
+}
+
 // machine is one that QEMU emulates.
 type machine struct {
-	vm      string // where hack/setup.sh unpacked QEMU and the kernel
+	kind    kind
+	vm      string // where hack/setup.sh unpacked QEMU, the kernel and systemd
 	initrd  string
 	memory  int    // MiB
-	console string // gets what the kernel says
+	console string // gets what the kernel and systemd say
 }
 
 // run runs the machine until it is switched off; output reads what the tests write.
@@ -33,14 +50,23 @@ func (m machine) run(ctx context.Context, output func(io.Reader) error) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, qemu,
+	args := []string{
 		"-L", filepath.Join(m.vm, "usr/share/qemu"), "-L", filepath.Join(m.vm, "usr/share/seabios"),
 		// Debian's kernels do not start under every host's KVM; the emulation always works.
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(m.memory),
 		"-nodefaults", "-nographic", "-no-reboot", "-kernel", kernel, "-initrd", m.initrd,
-		"-append", "console=ttyS0 quiet panic=-1 cgroup_no_v1=all random.trust_cpu=on nowatchdog mitigations=off",
-		"-serial", "file:"+m.console, "-serial", "stdio",
-		"-virtfs", "local,path=/,mount_tag="+job.Tag+",security_model=none,readonly=on,multidevs=remap")
+		"-append", "console=ttyS0 quiet panic=-1 random.trust_cpu=on nowatchdog mitigations=off " + m.kind.kernel,
+		"-serial", "file:" + m.console, "-serial", "stdio",
+		"-virtfs", files(job.Tag, "/"),
+	}
+	if m.kind.systemd {
+		layer := filepath.Join(m.vm, "systemd")
+		if _, err := os.Stat(filepath.Join(layer, job.Init)); err != nil {
+			return fmt.Errorf("finding systemd for the machine (make test-vm unpacks it): %w", err)
+		}
+		args = append(args, "-virtfs", files(job.Systemd, layer))
+	}
+	cmd := exec.CommandContext(ctx, qemu, args...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(m.vm, "usr/lib/x86_64-linux-gnu")+":"+filepath.Join(m.vm, "lib/x86_64-linux-gnu"))
 	cmd.Stderr = os.Stderr
 	cmd.WaitDelay = 10 * time.Second
@@ -52,6 +78,11 @@ func (m machine) run(ctx context.Context, output func(io.Reader) error) error {
 		return fmt.Errorf("starting %s: %w", qemu, err)
 	}
 	return errors.Join(output(stdout), cmd.Wait())
+}
+
+// files offers a directory to the machine by a name, to be read.
+func files(tag, dir string) string {
+	return "local,path=" + strings.ReplaceAll(dir, ",", ",,") + ",mount_tag=" + tag + ",security_model=none,readonly=on,multidevs=remap"
 }
 
 func (m machine) emulator() (string, error) {
@@ -66,14 +97,14 @@ func (m machine) emulator() (string, error) {
 	return path, nil
 }
 
-// lastWords is an error that says what the kernel said last.
+// lastWords is an error that says what the kernel and systemd said last.
 func (m machine) lastWords() error {
 	text, err := os.ReadFile(m.console)
 	if err != nil {
-		return fmt.Errorf("reading what the kernel said: %w", err)
+		return fmt.Errorf("reading what the machine said: %w", err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return fmt.Errorf("the kernel's last words:\n%s", strings.Join(lines[max(0, len(lines)-25):], "\n"))
+	return fmt.Errorf("the last words of its kernel and its first process:\n%s", strings.Join(lines[max(0, len(lines)-25):], "\n"))
 }
 
 // one returns the only file of a pattern.

@@ -1,9 +1,12 @@
-// Command vm runs the tests that start real containers in a machine with cgroup v2, which
-// QEMU emulates: no KVM is needed, and nothing but memory is written to. The machine has
-// Debian's kernel (hack/setup.sh vm) and the files of this one, read-only.
+// Command vm runs the tests that start real containers in machines which QEMU emulates: no
+// KVM is needed, and nothing but memory is written to. A machine has Debian's kernel
+// (hack/setup.sh vm) and the files of this one, read-only. There is one with cgroup v2 and a
+// first process of ours, and there are two with systemd as the first process: with cgroup
+// v2 and, hybrid as systemd calls it, v1.
 //
-// The arguments are suites, PACKAGE=REGEXP as for go test -run; without any it runs those
-// that depend on the cgroup version.
+// The arguments are suites, PACKAGE=REGEXP as for go test -run, to run in the plain machine
+// or in those of -machine; without any it runs those that depend on what the machines
+// differ in.
 package main
 
 import (
@@ -16,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,40 +30,45 @@ import (
 	"github.com/runonce/runonce/hack/vm/job"
 )
 
-// suite is a package of which the tests that match are run.
-type suite struct{ dir, run string }
+// suite is a package of which the tests that match are run in some kinds of machines.
+type suite struct {
+	dir, run string
+	in       []string
+}
 
 // suites are those that depend on the version of cgroups: how limits and processes get
-// there, how containers are stopped, counted and told apart, and a story of the program.
+// there, how containers are stopped, counted and told apart, and a story of the program;
+// and those that depend on systemd.
 func suites() []suite {
+	plain, every := []string{job.Plain}, []string{job.Plain, job.SystemdV2, job.SystemdV1}
 	return []suite{
-		{"./runtime/cgroup", "."},
-		{"./runtime/spec", "TestRunc"},
+		{"./hack/vm", "^TestMachine$", every},
+		{"./runtime/cgroup", ".", every},
+		{"./runtime/spec", "TestRunc", plain},
 		{"./runtime/ctrd", "^(TestEmbeddedConforms|TestOutOfMemory|TestExitWhileNobodyWatches)$/" +
 			"^(start_and_exit_code|stop_with_grace|stop_of_a_deaf_process_kills|remove_kills_and_forgets|" +
-			"containers_of_one_pod|exec|a_later_process_finds_what_runs|orderly)$"},
-		{"./runtime/volume", "."},
-		{"./runonce/cmd", "^TestCasesOnContainerd$/^(happy|critical-preempts|crash-then-success|shared-processes|pod-level|stdin-and-tty|limits|privileges|users|projected|order)$"},
-		{"./runonce/cmd", "^TestHugePages$"},
-		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal)$/^(embedded)?$"},
+			"containers_of_one_pod|exec|a_later_process_finds_what_runs|orderly)$", plain},
+		{"./runtime/volume", ".", plain},
+		{"./runonce/cmd", "^TestCasesOnContainerd$/^(happy|critical-preempts|crash-then-success|shared-processes|pod-level|stdin-and-tty|limits|privileges|users|projected|order)$", plain},
+		{"./runonce/cmd", "^TestCasesOnContainerd$/^(happy|critical-preempts|limits)$", []string{job.SystemdV2}},
+		{"./runonce/cmd", "^TestHugePages$", plain},
+		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal)$/^(embedded)?$", plain},
 	}
 }
 
 func main() {
 	limit := flag.Duration("timeout", 40*time.Minute, "the time for all of it")
-	memory := flag.Int("memory", 3072, "the machine's memory in MiB")
+	memory := flag.Int("memory", 3072, "a machine's memory in MiB")
+	machines := flag.String("machine", "", "the machines to run in, of "+strings.Join(names(kinds()), ",")+"; all for the choice of suites, else plain")
 	flag.Parse()
-	chosen := suites()
-	if flag.NArg() > 0 {
-		chosen = nil
-	}
-	for _, a := range flag.Args() {
-		dir, tests, _ := strings.Cut(a, "=")
-		chosen = append(chosen, suite{dir, tests})
+	todo, err := choose(*machines, flag.Args())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "vm:", err)
+		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	ctx, cancel := context.WithTimeoutCause(ctx, *limit, fmt.Errorf("the tests did not end within %s", *limit))
-	code, err := run(ctx, chosen, *memory)
+	code, err := run(ctx, todo, *memory)
 	cancel()
 	stop()
 	if err != nil {
@@ -69,8 +78,62 @@ func main() {
 	os.Exit(code)
 }
 
-// run runs the suites in a machine with so many MiB and returns the exit code.
-func run(ctx context.Context, chosen []suite, memory int) (int, error) {
+// work is what is to be run in one machine.
+type work struct {
+	kind   kind
+	suites []suite
+}
+
+// choose returns what to run where: machines is a list of names with commas between them,
+// and args are suites; either may be empty.
+func choose(machines string, args []string) ([]work, error) {
+	in := names(kinds())
+	if len(args) > 0 {
+		in = []string{job.Plain}
+	}
+	if machines != "" {
+		in = strings.Split(machines, ",")
+	}
+	for _, name := range in {
+		if !slices.Contains(names(kinds()), name) {
+			return nil, fmt.Errorf("no machine %q: there are %s", name, strings.Join(names(kinds()), ", "))
+		}
+	}
+	chosen := suites()
+	if len(args) > 0 {
+		chosen = nil
+	}
+	for _, a := range args {
+		dir, tests, _ := strings.Cut(a, "=")
+		chosen = append(chosen, suite{dir, tests, in})
+	}
+	var todo []work
+	for _, k := range kinds() {
+		if !slices.Contains(in, k.name) {
+			continue
+		}
+		w := work{kind: k}
+		for _, s := range chosen {
+			if slices.Contains(s.in, k.name) {
+				w.suites = append(w.suites, s)
+			}
+		}
+		todo = append(todo, w)
+	}
+	return todo, nil
+}
+
+func names(kinds []kind) []string {
+	list := make([]string, 0, len(kinds))
+	for _, k := range kinds {
+		list = append(list, k.name)
+	}
+	return list
+}
+
+// run runs the suites in one machine after the other, each with so many MiB, and returns
+// the exit code: 0 when all of them passed in all machines.
+func run(ctx context.Context, todo []work, memory int) (int, error) {
 	root, err := testimages.Root()
 	if err != nil {
 		return 0, err
@@ -81,14 +144,33 @@ func run(ctx context.Context, chosen []suite, memory int) (int, error) {
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
 	w := workshop{root: root, tmp: tmp, vm: filepath.Join(root, ".cache", "vm")}
-	initrd, err := w.initrd(ctx, chosen)
+	code := 0
+	var errs []error
+	for _, t := range todo {
+		c, err := w.runIn(ctx, t, memory)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("running the tests in machine %s: %w", t.kind.name, err))
+		}
+		code = max(code, c)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return code, errors.Join(errs...)
+}
+
+// runIn runs suites in one machine and returns its exit code.
+func (w workshop) runIn(ctx context.Context, t work, memory int) (int, error) {
+	initrd, err := w.initrd(ctx, t.kind, t.suites)
 	if err != nil {
 		return 0, err
 	}
-	m := machine{vm: w.vm, initrd: initrd, memory: memory, console: filepath.Join(tmp, "console")}
-	fmt.Println("vm: starting the machine")
+	m := machine{kind: t.kind, vm: w.vm, initrd: initrd, memory: memory, console: filepath.Join(w.tmp, "console-"+t.kind.name)}
+	fmt.Println("vm: starting machine", t.kind.name)
+	start := time.Now()
 	var code *int
 	err = m.run(ctx, func(r io.Reader) error {
+		var err error
 		code, err = relay(r, os.Stdout)
 		return err
 	})
@@ -96,8 +178,9 @@ func run(ctx context.Context, chosen []suite, memory int) (int, error) {
 		err = errors.Join(context.Cause(ctx), err, errors.New("the machine ended without a result"), m.lastWords())
 	}
 	if err != nil || code == nil {
-		return 0, fmt.Errorf("running the tests in the machine: %w", err)
+		return 0, err
 	}
+	fmt.Printf("vm: machine %s ended with %d after %.1fs\n", t.kind.name, *code, time.Since(start).Seconds())
 	return *code, nil
 }
 

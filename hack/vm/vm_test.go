@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,5 +79,71 @@ func TestModulesAreNamedAsTheKernelDoes(t *testing.T) {
 	}
 	if _, err := findModules(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no module virtio_pci") {
 		t.Errorf("without modules: %v", err)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	own := func(machine string) string {
+		n := 0
+		for _, s := range suites() {
+			if slices.Contains(s.in, machine) {
+				n++
+			}
+		}
+		return fmt.Sprintf("%s: %d suites of ours", machine, n)
+	}
+	for _, c := range []struct {
+		name, machines string
+		args           []string
+		want           []string
+		wantErr        string
+	}{
+		{name: "our choice in all machines", want: []string{own("plain"), own("systemd"), own("systemd-v1")}},
+		{name: "our choice in one", machines: "systemd", want: []string{own("systemd")}},
+		{name: "suites in the plain machine", args: []string{"./a=^TestA$", "./b"}, want: []string{"plain: ./a ^TestA$, ./b "}},
+		{
+			name: "suites in two", machines: "systemd-v1,systemd", args: []string{"./a=x=y"},
+			want: []string{"systemd: ./a x=y", "systemd-v1: ./a x=y"},
+		},
+		{name: "no such machine", machines: "systemd,v1", wantErr: `no machine "v1": there are plain, systemd, systemd-v1`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			todo, err := choose(c.machines, c.args)
+			if fmt.Sprint(err) != c.wantErr && (err != nil || c.wantErr != "") {
+				t.Fatalf("error %v, want %q", err, c.wantErr)
+			}
+			var got []string
+			for _, w := range todo {
+				line := fmt.Sprintf("%s: %d suites of ours", w.kind.name, len(w.suites))
+				if len(c.args) > 0 {
+					var list []string
+					for _, s := range w.suites {
+						list = append(list, s.dir+" "+s.run)
+					}
+					line = w.kind.name + ": " + strings.Join(list, ", ")
+				}
+				got = append(got, line)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A suite that names a machine which is not there would never run.
+func TestSuitesRunSomewhere(t *testing.T) {
+	t.Parallel()
+	for _, s := range suites() {
+		for _, machine := range s.in {
+			if !slices.Contains(names(kinds()), machine) {
+				t.Errorf("%s %s: no machine %q", s.dir, s.run, machine)
+			}
+		}
+		if len(s.in) == 0 {
+			t.Errorf("%s %s runs in no machine", s.dir, s.run)
+		}
 	}
 }

@@ -16,16 +16,17 @@ import (
 	"github.com/runonce/runonce/hack/vm/job"
 )
 
-// workshop makes what the machine is started with.
+// workshop makes what machines are started with.
 type workshop struct {
 	root string // the project
 	tmp  string
-	vm   string // where hack/setup.sh unpacked QEMU and the kernel
+	vm   string // where hack/setup.sh unpacked QEMU, the kernel and systemd
 }
 
 // initrd compiles the suites and everything that they would compile themselves, and writes
-// the machine's first file system: the first process, the job, and the kernel's modules.
-func (w workshop) initrd(ctx context.Context, suites []suite) (string, error) {
+// the first file system of such a machine: the first process, the job, and the kernel's
+// modules. What was compiled for another machine is not compiled again.
+func (w workshop) initrd(ctx context.Context, k kind, suites []suite) (string, error) {
 	modules, err := findModules(filepath.Join(w.vm, "lib", "modules"))
 	if err != nil {
 		return "", fmt.Errorf("finding the kernel's modules (hack/setup.sh vm unpacks them): %w", err)
@@ -34,11 +35,11 @@ func (w workshop) initrd(ctx context.Context, suites []suite) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	todo, err := w.job(ctx, suites)
+	todo, err := w.job(ctx, k, suites)
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(w.tmp, "initrd")
+	path := filepath.Join(w.tmp, "initrd-"+k.name)
 	f, err := os.Create(path)
 	if err != nil {
 		return "", fmt.Errorf("writing the machine's first files: %w", err)
@@ -68,14 +69,14 @@ func writeInitrd(out io.Writer, first string, todo []byte, modules []string) err
 }
 
 // job compiles the suites and writes down what is to be run.
-func (w workshop) job(ctx context.Context, suites []suite) ([]byte, error) {
+func (w workshop) job(ctx context.Context, k kind, suites []suite) ([]byte, error) {
 	programs := filepath.Join(w.tmp, "programs")
-	if err := os.Mkdir(programs, 0o755); err != nil {
+	if err := os.MkdirAll(programs, 0o755); err != nil {
 		return nil, err
 	}
-	j := job.Job{Env: []string{
+	j := job.Job{Systemd: k.systemd, Env: []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + filepath.Join(w.root, ".cache/debian/usr/bin"),
-		"HOME=/root", "TMPDIR=" + job.TempDir, testimages.Compiled + "=" + programs,
+		"HOME=/root", "TMPDIR=" + job.TempDir, testimages.Compiled + "=" + programs, job.Machine + "=" + k.name,
 	}}
 	for _, main := range []string{".", "./testdata/images/box"} {
 		name := filepath.Base(main)
@@ -99,10 +100,14 @@ func (w workshop) job(ctx context.Context, suites []suite) ([]byte, error) {
 	return json.Marshal(j)
 }
 
-// compile compiles a package, or its tests, and returns the program. The flags are those
-// of make build and go test, so that little has to be compiled anew.
+// compile compiles a package, or its tests, and returns the program; at once when it has
+// done so before. The flags are those of make build and go test, so that little has to be
+// compiled anew.
 func (w workshop) compile(ctx context.Context, name, what, dir string) (string, error) {
 	path := filepath.Join(w.tmp, name)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, dir}
 	if what == "test" {
 		args = []string{"test", "-c", "-buildvcs=false", "-ldflags=-s -w", "-o", path, dir}

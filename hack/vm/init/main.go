@@ -1,6 +1,8 @@
-// Command init is the first process of the machine of hack/vm. It sees the files of the
+// Command init is the first process of a machine of hack/vm. It sees the files of the
 // machine outside, read-only below a layer of memory, with the same paths. It runs the test
-// programs of its job with a cgroup v2 hierarchy and switches the machine off.
+// programs of its job with a cgroup v2 hierarchy and switches the machine off. Where
+// systemd is asked for, it makes systemd the first process and does the rest as its
+// service.
 package main
 
 import (
@@ -22,16 +24,44 @@ import (
 // output is the terminal that the tests write to; the kernel has another.
 const output = "/dev/ttyS1"
 
+const hostname = "vm"
+
+// What outlives the first file system: this program, and its job.
+const (
+	kept     = "/run/vm"
+	self     = kept + "/init"
+	keptFile = kept + "/job.json"
+)
+
+// The processes that this program is besides the first: as it is told by its argument.
+const (
+	asTests   = "tests"
+	asService = "service"
+)
+
 func main() {
-	if len(os.Args) > 1 {
-		os.Exit(run(os.Args[1]))
-	}
-	code := 1
 	// Where Debian has what the tests call.
 	_ = os.Setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-	if err := boot(&code); err != nil {
-		fmt.Println("vm:", err)
+	what := ""
+	if len(os.Args) > 1 {
+		what = os.Args[1]
 	}
+	switch what {
+	case asTests:
+		os.Exit(run())
+	case asService:
+		switchOff(run())
+	default:
+		code := 1
+		if err := boot(&code); err != nil {
+			fmt.Println("vm:", err)
+		}
+		switchOff(code)
+	}
+}
+
+// switchOff ends the machine after a line that says how its tests have ended.
+func switchOff(code int) {
 	fmt.Println(job.Exit + strconv.Itoa(code))
 	unix.Sync()
 	// The last line is on its way through the terminal.
@@ -49,19 +79,33 @@ func boot(code *int) error {
 	if err != nil {
 		return fmt.Errorf("reading the job: %w", err)
 	}
+	program, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		return fmt.Errorf("reading this program: %w", err)
+	}
+	var j job.Job
+	if err := json.Unmarshal(text, &j); err != nil {
+		return fmt.Errorf("reading the job: %w", err)
+	}
 	if err := loadModules(); err != nil {
 		return err
 	}
-	if err := enterOutside(); err != nil {
+	if err := enterOutside(j.Systemd); err != nil {
 		return err
 	}
 	if err := terminal(); err != nil {
 		return err
 	}
+	if err := errors.Join(os.Mkdir(kept, 0o755), os.WriteFile(self, program, 0o755), os.WriteFile(keptFile, text, 0o644)); err != nil {
+		return fmt.Errorf("keeping the job: %w", err)
+	}
 	if err := network(); err != nil {
 		return err
 	}
-	*code, err = runAndReap(string(text))
+	if j.Systemd {
+		return becomeSystemd()
+	}
+	*code, err = runAndReap()
 	return err
 }
 
@@ -92,18 +136,24 @@ func loadModules() error {
 	return nil
 }
 
-// enterOutside makes the files of the machine outside, with a layer of memory above, the
-// root. The programs of containers are not started from there: what is below /run is
-// memory.
-func enterOutside() error {
-	const lower, upper, root = "/outside", "/memory", "/root"
-	for _, dir := range []string{lower, upper, root} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+// enterOutside makes the files of the machine outside, with systemd where it is asked for
+// and a layer of memory above, the root. The programs of containers are not started from
+// there: what is below /run is memory.
+func enterOutside(systemd bool) error {
+	const upper, root = "/memory", "/root"
+	lower, err := mountOutside(job.Tag)
+	if err != nil {
+		return err
+	}
+	if systemd {
+		layer, err := mountOutside(job.Systemd)
+		if err != nil {
 			return err
 		}
+		lower = layer + ":" + lower
 	}
-	if err := unix.Mount(job.Tag, lower, "9p", unix.MS_RDONLY, "trans=virtio,version=9p2000.L,cache=loose,msize=512000"); err != nil {
-		return fmt.Errorf("mounting the files of the machine outside: %w", err)
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return err
 	}
 	if err := mount("tmpfs", upper, "size=90%"); err != nil {
 		return err
@@ -124,9 +174,25 @@ func enterOutside() error {
 	if err := errors.Join(unix.Chroot("."), unix.Chdir("/")); err != nil {
 		return fmt.Errorf("entering the root: %w", err)
 	}
-	return errors.Join(mount("proc", "/proc", ""), mount("sysfs", "/sys", ""), mount("devtmpfs", "/dev", ""),
+	err = errors.Join(mount("proc", "/proc", ""), mount("sysfs", "/sys", ""), mount("devtmpfs", "/dev", ""),
 		mount("devpts", "/dev/pts", "ptmxmode=0666"), mount("tmpfs", "/dev/shm", ""), mount("tmpfs", "/run", "mode=0755,size=90%"),
-		mount("cgroup2", "/sys/fs/cgroup", ""), os.MkdirAll(job.TempDir, 0o777))
+		os.MkdirAll(job.TempDir, 0o777))
+	if systemd {
+		return err // It mounts the cgroups itself.
+	}
+	return errors.Join(err, mount("cgroup2", "/sys/fs/cgroup", ""))
+}
+
+// mountOutside mounts the files that the emulator offers by that name and returns where.
+func mountOutside(tag string) (string, error) {
+	dir := "/" + tag
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	if err := unix.Mount(tag, dir, "9p", unix.MS_RDONLY, "trans=virtio,version=9p2000.L,cache=loose,msize=512000"); err != nil {
+		return "", fmt.Errorf("mounting the files %q of the machine outside: %w", tag, err)
+	}
+	return dir, nil
 }
 
 // terminal makes the output's terminal the standard output.
@@ -157,12 +223,12 @@ func network() error {
 			return fmt.Errorf("ip %v: %w: %s", args, err, out)
 		}
 	}
-	return unix.Sethostname([]byte("vm"))
+	return unix.Sethostname([]byte(hostname))
 }
 
 // runAndReap runs the job in a second process and reaps all that end until it does.
-func runAndReap(text string) (int, error) {
-	p, err := os.StartProcess("/proc/self/exe", []string{"vm-tests", text}, &os.ProcAttr{
+func runAndReap() (int, error) {
+	p, err := os.StartProcess(self, []string{"vm-tests", asTests}, &os.ProcAttr{
 		Env: []string{}, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 	})
 	if err != nil {
@@ -182,9 +248,10 @@ func runAndReap(text string) (int, error) {
 }
 
 // run runs the steps of the job and returns the exit code: 0 when all of them passed.
-func run(text string) int {
+func run() int {
+	text, err := os.ReadFile(keptFile)
 	var j job.Job
-	if err := json.Unmarshal([]byte(text), &j); err != nil {
+	if err := errors.Join(err, json.Unmarshal(text, &j)); err != nil {
 		fmt.Println("vm: reading the job:", err)
 		return 1
 	}
