@@ -35,6 +35,7 @@ type pod struct {
 	err      error          // of the last Sync
 	by       *v1.Pod        // has preempted it, in another run
 	retries  int            // after an error
+	row      int            // of them in a row
 	restarts map[string]int // of each container, before this run
 	next     func() (time.Duration, bool)
 	stop     func()    // ends next

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -38,6 +39,19 @@ func (r *run) finish(ctx, work context.Context) {
 		})
 	}
 	wg.Wait()
+}
+
+// Unplanned are the results of a run that ended before it was decided which of the pods may
+// run: nothing was started.
+func Unplanned(pods []*v1.Pod, outcome Outcome, why string, elapsed time.Duration) []Result {
+	results := make([]Result, 0, len(pods))
+	for _, pod := range pods {
+		results = append(results, Result{
+			Pod: pod, Outcome: outcome, Reason: "NotStarted", Message: why, Elapsed: elapsed,
+			Status: v1.PodStatus{Phase: v1.PodPending},
+		})
+	}
+	return results
 }
 
 // cutOff is the outcome of what was not finished when the run ended for the given cause.

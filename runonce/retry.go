@@ -84,11 +84,12 @@ func (p *pod) planRetry(ctx context.Context, err error, now time.Time) {
 		p.next, p.stop = iter.Pull(p.r.o.Retry.Delays())
 	}
 	delay, ok := p.next()
-	if !ok {
-		p.giveUp(ctx, reasonOf(err), fmt.Sprintf("%s (gave up after %d retries)", err, p.r.o.Retry.Retries))
+	if most, bounded := worthRetries(err); !ok || (bounded && p.row >= most) {
+		p.giveUp(ctx, reasonOf(err), fmt.Sprintf("%s (gave up after %d retries)", err, p.row))
 		return
 	}
 	p.retries++
+	p.row++
 	p.retryAt = now.Add(delay)
 	p.r.progress(p.pod, "Retrying", fmt.Sprintf("in %s: %s", delay, err), 0)
 	p.r.o.Logger.DebugContext(ctx, "retrying", "pod", p.name(), "delay", delay, "error", err)
@@ -99,7 +100,7 @@ func (p *pod) stopRetries() {
 	if p.stop != nil {
 		p.stop()
 	}
-	p.next, p.stop, p.retryAt = nil, nil, time.Time{}
+	p.next, p.stop, p.retryAt, p.row = nil, nil, time.Time{}, 0
 }
 
 // crashLoop gives up when a container is down again after as many restarts in this run
@@ -123,7 +124,7 @@ func (p *pod) crashLoop(ctx context.Context) bool {
 		if int(cs.RestartCount)-p.restarts[cs.Name] < limit {
 			continue
 		}
-		p.giveUp(ctx, "CrashLoopBackOff", fmt.Sprintf("container %q %s; gave up after %d restarts", cs.Name, goal.Ending(t), limit))
+		p.giveUp(ctx, "CrashLoopBackOff", fmt.Sprintf("container %q %s; gave up after %d restarts%s", cs.Name, goal.Ending(t), limit, goal.Said(p.status)))
 		return true
 	}
 	return false
@@ -158,6 +159,15 @@ func retryAfter(err error) (time.Duration, bool) {
 	var r interface{ RetryAfter() time.Duration }
 	if errors.As(err, &r) && r.RetryAfter() > 0 {
 		return r.RetryAfter(), true
+	}
+	return 0, false
+}
+
+// worthRetries returns how many retries the error says make sense at most, if it does.
+func worthRetries(err error) (int, bool) {
+	var r interface{ Retries() int }
+	if errors.As(err, &r) {
+		return r.Retries(), true
 	}
 	return 0, false
 }

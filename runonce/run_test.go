@@ -31,6 +31,11 @@ func failFirst(n int, err error) func(int) error {
 	}
 }
 
+// hopeless is an error that is not worth ten retries.
+type hopeless struct{ error }
+
+func (hopeless) Retries() int { return 5 }
+
 // TestOnePod tells what becomes of a single pod.
 func TestOnePod(t *testing.T) {
 	t.Parallel()
@@ -69,6 +74,11 @@ func TestOnePod(t *testing.T) {
 			name: "ten retries, then failed", script: script{sync: always(errBroken)},
 			outcome: runonce.Failed, reason: "SyncError", message: "broken (gave up after 10 retries)",
 			attempts: 11, syncs: 11, elapsed: 1023 * time.Second,
+		},
+		{
+			name: "an error that says that five retries will do", script: script{sync: always(hopeless{errBroken})},
+			outcome: runonce.Failed, reason: "SyncError", message: "broken (gave up after 5 retries)",
+			attempts: 6, syncs: 6, elapsed: 31 * time.Second,
 		},
 		{
 			name: "reason of the last error", script: script{sync: always(fault{text: "pulling: 503", reason: "ErrImagePull"})},

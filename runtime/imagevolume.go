@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -21,6 +22,25 @@ func (p *Pods) mountImages(ctx context.Context, pod *v1.Pod, c *v1.Container) er
 		}
 	}
 	return nil
+}
+
+// pullUnmounted pulls, once, the images of volumes that no container mounts, as the kubelet
+// does: one that is not to be had keeps no container from starting.
+func (p *Pods) pullUnmounted(ctx context.Context, at place) {
+	if at.st.extras {
+		return
+	}
+	at.st.extras = true
+	for i := range at.pod.Spec.Volumes {
+		v := &at.pod.Spec.Volumes[i]
+		mounted := slices.ContainsFunc(containersOf(at.pod), func(c *v1.Container) bool { return mounts(c, v.Name) })
+		if v.Image == nil || mounted {
+			continue
+		}
+		if _, err := p.pulls.get(ctx, v.Image.Reference, v.Image.PullPolicy, p.pullSecrets(at.pod)); err != nil {
+			p.o.Log.WarnContext(ctx, "no image of a volume that no container mounts", "pod", at.pod.Name, "volume", v.Name, "error", err)
+		}
+	}
 }
 
 func (p *Pods) mountImage(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {

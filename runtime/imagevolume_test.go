@@ -11,7 +11,7 @@ import (
 	"github.com/runonce/runonce/runtime"
 )
 
-// TestImageVolumes: an image is pulled and mounted when a container that mounts it is
+// TestImageVolumes: an image is mounted when a container that mounts it is
 // started, its faults are that container's, and Stop lets go of it.
 func TestImageVolumes(t *testing.T) {
 	t.Parallel()
@@ -24,7 +24,7 @@ func TestImageVolumes(t *testing.T) {
 		}
 		pod.Spec.Volumes = []v1.Volume{
 			image("here", boxImage, v1.PullIfNotPresent), image("gone", "localhost/gone:1", v1.PullNever),
-			image("unused", "localhost/gone:1", v1.PullAlways),
+			image("unused", "localhost/gone:1", v1.PullAlways), image("idle", "localhost/far:1", v1.PullIfNotPresent),
 		}
 		pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "here", MountPath: "/here"}}
 		pod.Spec.Containers[1].VolumeMounts = []v1.VolumeMount{{Name: "here", MountPath: "/here"}, {Name: "gone", MountPath: "/gone"}}
@@ -37,6 +37,10 @@ func TestImageVolumes(t *testing.T) {
 			t.Error(d)
 		}
 		wantStates(t.Context(), t, p, pod, "c0=running", "c1=waiting ErrImageNeverPull")
+		// What nobody mounts is pulled, too, and missed by nobody.
+		if _, err := n.engine.Image(t.Context(), "localhost/far:1"); err != nil {
+			t.Errorf("an image that no container mounts: %v", err)
+		}
 		if err := p.Stop(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}

@@ -209,6 +209,37 @@ func TestProbesDecideOnReadiness(t *testing.T) {
 	})
 }
 
+// What a probe said is told also when it had the container killed.
+func TestProbeThatKilledIsNamed(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyAlways} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t)
+			p := n.pods(t.Context(), t)
+			pod := testPod(policy, "sleep")
+			pod.Spec.Containers[0].LivenessProbe = execProbe("exit", "1", "not", "well")
+			pod.Spec.Containers[0].ReadinessProbe = execProbe("exit", "1")
+			pod.Spec.Containers[0].ReadinessProbe.InitialDelaySeconds = 3600
+			for range 3 { // the second instance waits to be started again
+				_ = p.Sync(t.Context(), pod)
+				time.Sleep(4 * time.Second)
+			}
+			_ = p.Sync(t.Context(), pod)
+			s, err := p.Status(t.Context(), pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range s.Conditions {
+				if want := `container "c0": liveness probe: not well`; c.Type == v1.ContainersReady && !strings.HasSuffix(c.Message, want) {
+					t.Errorf("%s: message %q, want %q; %v", policy, c.Message, want, states(s))
+				}
+			}
+			if err := p.Stop(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
 func TestLivenessRestartsAndWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

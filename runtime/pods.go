@@ -85,15 +85,17 @@ type podState struct {
 	mu       sync.Mutex // held by Sync and Stop: one at a time for each pod
 	prepared bool       // volumes, cgroup and files are there
 	synced   bool       // this process works on the pod
+	extras   bool       // images were asked for that no container mounts
 	measure  time.Time  // when its storage may be measured again
 
 	// memo guards what Status reads while a Sync works.
 	memo    sync.Mutex
 	waiting map[string]waiting
 	crashes map[string]crash
-	kept    v1.PodStatus // of the pod's record
-	reset   *reset       // nil before it was read
-	timed   bool         // the deadline will wake the waiters
+	kept    v1.PodStatus      // of the pod's record
+	reset   *reset            // nil before it was read
+	killed  map[string]string // by container ID: what a probe said that had it killed
+	timed   bool              // the deadline will wake the waiters
 	// annotations outlive the sandbox that they tell of.
 	annotations map[string]string
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -40,7 +39,7 @@ func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 	s.takePause(pod)
 	view := podView{
 		recursive: p.o.RecursiveReadOnly, pod: pod, containers: containers, sandbox: s.sandbox, waiting: st.waitingNow(),
-		probes: p.probes.of(pod.UID), reset: st.wasReset(p.store, pod),
+		probes: p.probes.of(pod.UID), reset: st.wasReset(p.store, pod), killed: st.killedBy(),
 	}
 	status := view.status()
 	status.HostIPs = hostIPs(p.o.Node.IPs)
@@ -96,6 +95,7 @@ type podView struct {
 	waiting    map[string]waiting
 	probes     map[string]probe.Status // by container ID
 	reset      reset
+	killed     map[string]string // by container ID: what a probe said that had it killed
 }
 
 // status computes the pod's status. It is pure.
@@ -118,30 +118,8 @@ func (v podView) status() v1.PodStatus {
 		s.Conditions = append(s.Conditions, restarting(v.snapshot().restartsAll(v.pod), s.Phase))
 	}
 	shorten(s.InitContainerStatuses, s.ContainerStatuses)
-	for i := range s.Conditions {
-		if c := &s.Conditions[i]; c.Reason == "ContainersNotReady" {
-			c.Message += v.answers()
-		}
-	}
+	v.explain(s.Conditions)
 	return s
-}
-
-// answers tells what the probes last said of the containers that are not ready, for the
-// kubelet's message names the containers alone.
-func (v podView) answers() string {
-	var text strings.Builder
-	for _, def := range containersOf(v.pod) {
-		p, ok := v.probes[v.containers[def.Name].ID]
-		if !ok || p.Ready {
-			continue
-		}
-		for _, kind := range []probe.Kind{probe.Startup, probe.Readiness, probe.Liveness} {
-			if a, ok := p.Answers[kind]; ok && a.Result != probe.Success {
-				fmt.Fprintf(&text, "; container %q: %s probe: %s", def.Name, kind, strings.TrimSpace(a.Output))
-			}
-		}
-	}
-	return text.String()
 }
 
 // initialized says whether every init container has done its work.

@@ -40,6 +40,7 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 		}
 		a = p.decide(pod, st, s)
 	}
+	st.noteKilled(s.probes)
 	if err := p.clear(ctx, pod, s, a); err != nil {
 		return err
 	}
@@ -222,6 +223,9 @@ func (at place) sandbox() spec.Sandbox {
 // from starting, as in kuberuntime's SyncPod.
 func (p *Pods) startAll(ctx context.Context, at place, a actions) error {
 	var faults []*ContainerError
+	if len(a.start) > 0 {
+		p.pullUnmounted(ctx, at)
+	}
 	for _, next := range a.start {
 		if err := p.startContainer(ctx, at, next); err != nil {
 			fault := containerFault(next.container.Name, err)

@@ -46,6 +46,10 @@ func newMachine(t *testing.T, images string, flags ...string) machine {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Root of a pod with users of its own is nobody here, and has to reach its root directory.
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
 	m := machine{
 		world: cmd.IO{Getenv: func(string) string { return "" }, Machine: os.DirFS("/"), Open: wire.Open, Versions: wire.Versions},
 		dir:   dir,

@@ -84,6 +84,10 @@ func (p *program) run(c *cli.Context) error {
 	}
 	defer s.close()
 	plan, err := p.claim(c, set, s, start)
+	if late := (*turnError)(nil); errors.As(err, &late) {
+		results := runonce.Unplanned(set.Pods, late.outcome, late.Error(), time.Since(start))
+		return p.report(c, format, append(results, invalid(set)...), time.Since(start))
+	}
 	if err != nil {
 		return err
 	}
@@ -118,6 +122,12 @@ func (p *program) claim(c *cli.Context, set *manifests.Set, s *session, start ti
 // errTurn is the cause of a run that has waited for its turn until its timeout.
 var errTurn = errors.New("the timeout of the run has passed")
 
+// turnError says that the run was over before its turn to plan came.
+type turnError struct {
+	error
+	outcome runonce.Outcome
+}
+
 // enter waits for the run's turn to plan, no longer than the run may take.
 func enter(c *cli.Context, run *runs.Run, start time.Time) error {
 	ctx := c.Context
@@ -129,7 +139,9 @@ func enter(c *cli.Context, run *runs.Run, start time.Time) error {
 	err := run.Enter(ctx)
 	switch {
 	case errors.Is(err, errTurn):
-		return exitcode.As(exitcode.Failed, err)
+		return &turnError{err, runonce.TimedOut}
+	case err != nil && c.Context.Err() != nil:
+		return &turnError{err, runonce.Canceled}
 	case err != nil:
 		return exitcode.Unusable(err)
 	}

@@ -1,11 +1,16 @@
 package cmd_test
 
 import (
+	"bytes"
+	"context"
+	"io"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/runs"
 )
 
@@ -21,8 +26,16 @@ func TestTurn(t *testing.T) {
 		}
 		web := manifest(t, "web", "Always", "[sleep]")
 		got := invoke(t, m, "run", web, "--node", nodeFile(), "--timeout", "5s")
-		if got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, "waiting for the turn to plan") || !strings.Contains(got.stderr, "timeout") {
+		if got.code != 1 || !strings.Contains(got.stdout, "TimedOut") || !strings.Contains(got.stdout, "NotStarted: waiting for the turn to plan") {
 			t.Errorf("beyond its timeout: %+v", got)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(cmd.Interrupt{Signal: syscall.SIGTERM}) })
+		var out bytes.Buffer
+		world := cmd.IO{Stdout: &out, Stderr: io.Discard, Stdin: strings.NewReader(""), Getenv: func(string) string { return "" }, Machine: bareMachine(), Open: m.open}
+		code := cmd.Main(ctx, []string{"runonce", "run", web, "--node", nodeFile(), "-o", "json", "--root", m.root, "--state", m.root}, world)
+		if code != 143 || !strings.Contains(out.String(), `"Canceled"`) {
+			t.Errorf("interrupted: exit code %d\n%s", code, &out)
 		}
 		left := make(chan error, 1)
 		time.AfterFunc(10*time.Second, func() { left <- before.Leave() })

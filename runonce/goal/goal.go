@@ -134,7 +134,7 @@ func heldByInit(pod *v1.Pod, st v1.PodStatus) (View, bool) {
 		if sidecar {
 			otherwise = "has not started up"
 		}
-		return waitingFor("init container", cs, otherwise), true
+		return waitingFor("init container", cs, otherwise, Said(st)), true
 	}
 	return View{}, false
 }
@@ -151,7 +151,7 @@ func laterInitSeen(pod *v1.Pod, st v1.PodStatus, i int) bool {
 // heldBy says whether the container keeps its pod from the goal.
 func (g Goal) heldBy(st v1.PodStatus, cs v1.ContainerStatus, until Until, now time.Time) (View, bool) {
 	if cs.State.Running == nil {
-		return waitingFor("container", cs, ""), true
+		return waitingFor("container", cs, "", Said(st)), true
 	}
 	if left := g.Settle - now.Sub(cs.State.Running.StartedAt.Time); left > 0 {
 		return View{
@@ -160,17 +160,20 @@ func (g Goal) heldBy(st v1.PodStatus, cs v1.ContainerStatus, until Until, now ti
 		}, true
 	}
 	if until == UntilReady && !cs.Ready {
-		return waitingFor("container", cs, "runs but is not ready"+answers(st)), true
+		return waitingFor("container", cs, "runs but is not ready", Said(st)), true
 	}
 	return View{}, false
 }
 
-// answers is what the probes last said: it follows the kubelet's words in the message of
-// the condition.
-func answers(st v1.PodStatus) string {
+// Said is what the probes last said, with ": " before it, or empty: it follows the kubelet's
+// words in the message of the condition, or is all of it where the kubelet has none.
+func Said(st v1.PodStatus) string {
 	for _, c := range st.Conditions {
-		if c.Type != v1.ContainersReady {
+		if c.Type != v1.ContainersReady || c.Message == "" {
 			continue
+		}
+		if c.Reason == "PodFailed" {
+			return ": " + c.Message
 		}
 		if _, said, ok := strings.Cut(c.Message, "; "); ok {
 			return ": " + said
@@ -179,8 +182,9 @@ func answers(st v1.PodStatus) string {
 	return ""
 }
 
-// waitingFor tells what a container that is not yet where it should be does instead.
-func waitingFor(kind string, cs v1.ContainerStatus, otherwise string) View {
+// waitingFor tells what a container that is not yet where it should be does instead, and
+// what the probes said, if that can be why.
+func waitingFor(kind string, cs v1.ContainerStatus, otherwise, said string) View {
 	reason := "ContainersNotReady"
 	if kind == "init container" {
 		reason = "PodInitializing"
@@ -188,7 +192,7 @@ func waitingFor(kind string, cs v1.ContainerStatus, otherwise string) View {
 	name := fmt.Sprintf("%s %q", kind, cs.Name)
 	switch {
 	case cs.State.Running != nil && otherwise != "":
-		return View{Reason: reason, Message: name + " " + otherwise}
+		return View{Reason: reason, Message: name + " " + otherwise + said}
 	case cs.State.Terminated != nil:
 		t := cs.State.Terminated
 		return View{Reason: cmp.Or(t.Reason, "Error"), Message: name + " " + Ending(t)}
@@ -199,7 +203,7 @@ func waitingFor(kind string, cs v1.ContainerStatus, otherwise string) View {
 			text += ": " + w.Message
 		}
 		if last := cs.LastTerminationState.Terminated; last != nil {
-			text += "; before that it " + Ending(last)
+			text += "; before that it " + Ending(last) + said
 		}
 		return View{Reason: w.Reason, Message: text}
 	}
@@ -216,7 +220,7 @@ func failure(pod *v1.Pod, st v1.PodStatus) View {
 	}
 	t := cs.State.Terminated
 	v.Reason = cmp.Or(v.Reason, t.Reason, "Error")
-	text := fmt.Sprintf("%s %q %s", kind, cs.Name, Ending(t))
+	text := fmt.Sprintf("%s %q %s%s", kind, cs.Name, Ending(t), Said(st))
 	if v.Message != "" {
 		text = v.Message + "; " + text
 	}

@@ -17,7 +17,7 @@ import (
 
 // Check makes the path or checks its type, as the type asks
 // (pkg/volume/hostpath). A failed check may be mended by another pod, so that it is not
-// permanent.
+// permanent, but not worth many tries either.
 func Check(s *v1.HostPathVolumeSource) error {
 	if slices.Contains(strings.Split(s.Path, "/"), "..") {
 		return fault.Refusef("hostPath %q must not contain '..'", s.Path)
@@ -97,6 +97,13 @@ func (e *TypeError) Error() string {
 
 // Reason returns fault.ReasonFailedMount.
 func (e *TypeError) Reason() string { return fault.ReasonFailedMount }
+
+// retries is how often a run looks again: what makes the path is another pod of the run, and
+// that has started within seconds. The kubelet looks for ever.
+const retries = 5
+
+// Retries returns how many tries more make sense at most.
+func (e *TypeError) Retries() int { return retries }
 
 // Ensure makes the directory of an unchecked path that does not exist, as CRI runtimes do.
 func Ensure(s *v1.HostPathVolumeSource) error {
