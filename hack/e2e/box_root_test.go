@@ -18,7 +18,7 @@ import (
 )
 
 // limit bounds each command. It is generous: one that meets it hangs.
-const limit = 2 * time.Minute
+const limit = 5 * time.Minute
 
 // program builds the program once, from the source as it is.
 var program = sync.OnceValues(func() (string, error) {

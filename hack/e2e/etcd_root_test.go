@@ -24,7 +24,7 @@ import (
 )
 
 // patience is a bit less than limit, so that a run that comes to its end reports.
-const patience = "100s"
+const patience = "280s"
 
 // etcd is one that runs from a static pod's manifest.
 type etcd struct {
@@ -212,7 +212,7 @@ func playEtcd(t *testing.T, b *box, e etcd) {
 func (e etcd) heal(t *testing.T, b *box) report {
 	t.Helper()
 	signal := filepath.Join(b.dir, "signal")
-	witness := strings.Replace(pod("witness", "OnFailure", "do", "await /signal/frozen", "get -timeout 1m "+e.health), "args:", "volumeMounts: [{name: signal, mountPath: /signal}], args:", 1) +
+	witness := strings.Replace(pod("witness", "OnFailure", "do", "await /signal/frozen", "get -timeout 4m "+e.health), "args:", "volumeMounts: [{name: signal, mountPath: /signal}], args:", 1) +
 		fmt.Sprintf("  volumes: [{name: signal, hostPath: {path: %s, type: DirectoryOrCreate}}]\n", signal)
 	dir := directory(t, e.manifest, witness)
 	cmd := b.command(t, "run", b.upArgs(t, dir, "--until", "completed", "--timeout", patience)...)
@@ -221,7 +221,7 @@ func (e etcd) heal(t *testing.T, b *box) report {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	b.awaitProcess(t, "/bin/box do await /signal/frozen get -timeout 1m "+e.health)
+	b.awaitProcess(t, "/bin/box do await /signal/frozen get -timeout 4m "+e.health)
 	e.put(t, "second", "kept too")
 	if err := syscall.Kill(b.pid(t), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

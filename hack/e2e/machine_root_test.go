@@ -54,11 +54,10 @@ func (m machine) since(before machine) machine {
 func (b *box) unchanged(t *testing.T) {
 	t.Helper()
 	var diff string
-	for range 50 {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if diff = cmp.Diff(machine{}, b.look(t).since(b.before)); diff == "" {
 			break
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	if diff != "" {
 		t.Errorf("the machine has what it had not before:\n%s", diff)

@@ -118,7 +118,7 @@ func (b *box) lifeOfClass(t *testing.T, handler string) {
 	b.awaitLog(t, "classed", "job", "stdout F over")
 	b.awaitLog(t, "classed", "term", "stdout F spoken")
 	b.awaitLog(t, "classed", "main", "ready")
-	b.awaitExit(t, 0, 1)
+	b.awaitExit(t, 1, 0)
 	ps := b.run(t, "ps", "-o", "json")
 	if c := ps.report.Pods[0].Containers; len(c) < 2 || c[len(c)-1].State != "Running" {
 		t.Errorf("ps: containers %+v; want the last to run", c)
@@ -131,14 +131,18 @@ func (b *box) lifeOfClass(t *testing.T, handler string) {
 	}
 }
 
-// awaitExit waits until ps tells that a container has ended with 0.
-func (b *box) awaitExit(t *testing.T, pod, container int) {
+// awaitExit waits until ps tells that a container of the first pod has ended, and wants its
+// exit code.
+func (b *box) awaitExit(t *testing.T, container, code int) {
 	t.Helper()
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		ps := b.run(t, "ps", "-o", "json").report
-		if c := ps.Pods[pod].Containers[container]; c.ExitCode != nil {
-			if *c.ExitCode != 0 {
-				t.Errorf("it ended with %d", *c.ExitCode)
+		r := b.run(t, "ps", "-o", "json")
+		if r.code != 0 || len(r.report.Pods) == 0 {
+			t.Fatalf("ps: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+		}
+		if c := r.report.Pods[0].Containers[container]; c.ExitCode != nil {
+			if *c.ExitCode != code || c.State != "Terminated" {
+				t.Errorf("ps shows %s with %d, want it to have ended with %d", c.State, *c.ExitCode, code)
 			}
 			return
 		}
@@ -173,12 +177,9 @@ spec:
 		t.Fatal(err)
 	}
 	b.awaitLog(t, "unseen", "main", "stdout F over")
-	for range 2 {
-		ps := b.run(t, "ps", "-o", "json")
-		if c := ps.report.Pods[0].Containers[0]; c.ExitCode == nil || *c.ExitCode != 7 {
-			t.Errorf("ps: %+v; want exit code 7\n%s", c, ps.stdout)
-		}
-	}
+	b.awaitEnd(t)
+	b.awaitExit(t, 0, 7)
+	b.awaitExit(t, 0, 7)
 }
 
 func TestRuntimeClassRefused(t *testing.T) {

@@ -72,8 +72,8 @@ func TestHangingPluginLimit(t *testing.T) {
 	m := newManager(t)
 	edit := flaky(t, m, "ADD) exec sleep 600;;")
 	// Long enough for the plugins that do not hang, also on a machine that is busy.
-	m.o.PluginLimit = 8 * time.Second
-	if _, err := m.Ensure(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), `network "own" has not answered for 8s`) {
+	m.o.PluginLimit = 20 * time.Second
+	if _, err := m.Ensure(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), `network "own" has not answered for 20s`) {
 		t.Errorf("Ensure: %v, want the limit", err)
 	}
 	edit("DEL) exec sleep 600;;")

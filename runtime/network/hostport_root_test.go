@@ -115,7 +115,7 @@ func echoUDP(t *testing.T, sb Sandbox) {
 
 func wantEcho(t *testing.T, client net.Conn) {
 	t.Helper()
-	if err := client.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := client.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 100)

@@ -213,7 +213,7 @@ func serveIn(t *testing.T, path string, port int, text string) {
 // get fetches from addr out of the network namespace at netns, empty for the host's.
 func get(t *testing.T, from, addr string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var body string
 	client := &http.Client{Transport: &http.Transport{
