@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -29,11 +30,12 @@ import (
 func startRegistry(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	// Below the range from which the kernel gives ports to others meanwhile.
+	host := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", host)
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := l.Addr().String()
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}

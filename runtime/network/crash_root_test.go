@@ -34,7 +34,7 @@ func leases(t *testing.T, m *Manager) []string {
 
 func withHostPort(t *testing.T, name string) *v1.Pod {
 	t.Helper()
-	port := freePort(t)
+	port := freePort()
 	return newPod(name, func(p *v1.Pod) {
 		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: int32(port)}}
 	})

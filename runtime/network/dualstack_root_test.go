@@ -28,7 +28,7 @@ func cidrs(t *testing.T, all ...string) []*net.IPNet {
 func TestDualStack(t *testing.T) {
 	eachFirewall(t, func(t *testing.T, m *Manager) {
 		m.o.PodCIDRs = cidrs(t, "10.99.0.0/24", "fd99::/64")
-		port := freePort(t)
+		port := freePort()
 		a := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)}))
 		b := ensure(t, m, newPod("b"))
 		if len(a.IPs) != 2 || !strings.HasPrefix(a.IPs[0], "10.99.0.") || !strings.HasPrefix(a.IPs[1], "fd99::") {
@@ -65,7 +65,7 @@ func TestDualStack(t *testing.T) {
 func TestOnlyIPv6(t *testing.T) {
 	eachFirewall(t, func(t *testing.T, m *Manager) {
 		m.o.PodCIDRs = cidrs(t, "fd98::/64")
-		port := freePort(t)
+		port := freePort()
 		a := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port), HostIP: hostIP6}))
 		if len(a.IPs) != 1 || !strings.HasPrefix(a.IPs[0], "fd98::") {
 			t.Fatalf("addresses %v", a.IPs)

@@ -24,7 +24,7 @@ func withPorts(name string, ports ...v1.ContainerPort) *v1.Pod {
 // A host port leads to its pod from the machine itself, from its pods, and from others.
 func TestHostPort(t *testing.T) {
 	eachFirewall(t, func(t *testing.T, m *Manager) {
-		port := freePort(t)
+		port := freePort()
 		pod := withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)})
 		a, b := ensure(t, m, pod), ensure(t, m, newPod("b"))
 		serve(t, a, "a")
@@ -45,7 +45,7 @@ func TestHostPort(t *testing.T) {
 // A host port with an address is there and nowhere else, and two pods may share its number.
 func TestHostPortOfAddress(t *testing.T) {
 	eachFirewall(t, func(t *testing.T, m *Manager) {
-		port := int32(freePort(t))
+		port := int32(freePort())
 		local := ensure(t, m, withPorts("local", v1.ContainerPort{ContainerPort: 80, HostPort: port, HostIP: "127.0.0.1"}))
 		outer := ensure(t, m, withPorts("outer", v1.ContainerPort{ContainerPort: 80, HostPort: port, HostIP: hostIP}))
 		all := ensure(t, m, withPorts("all", v1.ContainerPort{ContainerPort: 80, HostPort: port + 1, HostIP: "0.0.0.0"}))
@@ -63,15 +63,15 @@ func TestHostPortOfAddress(t *testing.T) {
 func TestHostPortUDP(t *testing.T) {
 	eachFirewall(t, func(t *testing.T, m *Manager) {
 		// Somebody asks before the pod is there: the kernel must not go on sending that way.
-		early := dialUDP(t, "", hostIP+":42153")
+		early := dialUDP(t, "", hostIP+":21530")
 		if _, err := early.Write([]byte("too early")); err != nil {
 			t.Fatal(err)
 		}
-		a := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 53, HostPort: 42153, Protocol: v1.ProtocolUDP, HostIP: hostIP}))
+		a := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 53, HostPort: 21530, Protocol: v1.ProtocolUDP, HostIP: hostIP}))
 		echoUDP(t, a)
 		wantEcho(t, early)
-		wantEcho(t, dialUDP(t, "", hostIP+":42153"))
-		wantEcho(t, dialUDP(t, another(t), hostIP+":42153"))
+		wantEcho(t, dialUDP(t, "", hostIP+":21530"))
+		wantEcho(t, dialUDP(t, another(t), hostIP+":21530"))
 	})
 }
 
@@ -139,7 +139,7 @@ func wantEcho(t *testing.T, client net.Conn) {
 // Kernels without SCTP have no sockets for it; their rules they have all the same.
 func TestHostPortSCTP(t *testing.T) {
 	eachFirewall(t, func(t *testing.T, m *Manager) {
-		a := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 9, HostPort: 42009, Protocol: v1.ProtocolSCTP}))
+		a := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 9, HostPort: 21009, Protocol: v1.ProtocolSCTP}))
 		target := a.IPs[0] + ":9"
 		var rules []string
 		for _, program := range [][]string{{"iptables-save", "-t", "nat"}, {"nft", "list", "ruleset"}} {
@@ -148,13 +148,13 @@ func TestHostPortSCTP(t *testing.T) {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(string(out)) {
-				if strings.Contains(line, "sctp") && strings.Contains(line, target) && strings.Contains(line, "42009") {
+				if strings.Contains(line, "sctp") && strings.Contains(line, target) && strings.Contains(line, "21009") {
 					rules = append(rules, strings.TrimSpace(line))
 				}
 			}
 		}
 		if len(rules) == 0 {
-			t.Errorf("no rule leads SCTP port 42009 to %s", target)
+			t.Errorf("no rule leads SCTP port 21009 to %s", target)
 		}
 	})
 }
@@ -190,7 +190,7 @@ func TestForwardPolicy(t *testing.T) {
 	t.Cleanup(func() { nft("delete table inet strict") })
 	dir := t.TempDir()
 	m := newManagerIn(t, Options{StateDir: dir + "/s", DataDir: dir + "/d", CNIConfDir: dir + "/c", Path: onlyNFT(t)})
-	port := freePort(t)
+	port := freePort()
 	pod := withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)})
 	sb, err := m.Ensure(t.Context(), pod)
 	if err != nil {
@@ -226,7 +226,7 @@ func TestForwardPolicy(t *testing.T) {
 // A program that listens on the machine's loopback is none of the pods' business.
 func TestLoopbackIsClosed(t *testing.T) {
 	eachFirewall(t, func(t *testing.T, m *Manager) {
-		port := freePort(t)
+		port := freePort()
 		a := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)}))
 		serve(t, a, "a")
 		wantAnswer(t, "", fmt.Sprintf("127.0.0.1:%d", port), "a")

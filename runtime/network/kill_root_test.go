@@ -35,7 +35,7 @@ func victimPods() []*v1.Pod {
 	for i := range cap(pods) {
 		pods = append(pods, newPod(fmt.Sprintf("p%d", i), func(p *v1.Pod) {
 			if i%2 == 0 {
-				p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: int32(43000 + i)}}
+				p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: int32(23000 + i)}}
 			}
 		}))
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	grpchealth "google.golang.org/grpc/health"
@@ -221,16 +222,23 @@ func TestHTTPTimeout(t *testing.T) {
 	}
 }
 
+// closedPort is a port at which nobody listens, nor can while the test runs: it is taken.
 func closedPort(t *testing.T) (string, int) {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Close(); err != nil {
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Fatal(err)
 	}
-	return portOf(t, l.Addr().String())
+	name, err := unix.Getsockname(fd)
+	addr, ok := name.(*unix.SockaddrInet4)
+	if err != nil || !ok {
+		t.Fatal(name, err)
+	}
+	return "127.0.0.1", addr.Port
 }
 
 func TestTCP(t *testing.T) {
