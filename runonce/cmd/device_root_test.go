@@ -64,7 +64,7 @@ func (m machine) gadgetsOf(t *testing.T, pod string) map[string]string {
 			Writable      bool
 		} `json:"files"`
 	}
-	out := m.once(t, "logs", pod)
+	out := awaitObject(func() (string, bool) { return m.once(t, "logs", pod), !t.Failed() })
 	if err := json.Unmarshal([]byte(out), &seen); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // versionTimeout bounds the wait for a runtime that is asked for its version.
-const versionTimeout = 5 * time.Second
+const versionTimeout = 20 * time.Second
 
 // Versions are those of the programs that an engine would work with.
 type Versions struct {
