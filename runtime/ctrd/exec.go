@@ -40,6 +40,9 @@ func (e *Engine) Exec(ctx context.Context, id string, args []string) (runtime.Ex
 
 func (e *Engine) exec(ctx context.Context, s *link.Session, id string, args []string) (runtime.ExecResult, error) {
 	process, err := execProcess(ctx, s, id, args)
+	if ctx.Err() != nil {
+		return runtime.ExecResult{}, ctx.Err()
+	}
 	if err != nil {
 		return runtime.ExecResult{}, err
 	}

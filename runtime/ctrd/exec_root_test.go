@@ -52,13 +52,17 @@ func TestExec(t *testing.T) {
 		}
 	})
 	t.Run("deadline", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancel()
-		if _, err := e.Exec(ctx, "a", []string{"box", "stay", "1h1s"}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v", err)
-		}
-		if running(t, "stay\x001h1s") {
-			t.Error("the command still runs")
+		// Also while the command is being started.
+		for after := time.Millisecond; after < time.Second; after += after / 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			_, err := e.Exec(ctx, "a", []string{"box", "stay", "1h1s"})
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("after %s: error %v", after, err)
+			}
+			if running(t, "stay\x001h1s") {
+				t.Errorf("after %s: the command still runs", after)
+			}
 		}
 	})
 	t.Run("absent container", func(t *testing.T) {

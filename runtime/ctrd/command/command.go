@@ -17,8 +17,12 @@ import (
 	"github.com/runonce/runonce/runtime/ctrd/fault"
 )
 
-// removeTimeout bounds the end of a command whose time is over.
-const removeTimeout = 20 * time.Second
+const (
+	// startTimeout bounds the start of a command, whatever its own time is.
+	startTimeout = time.Minute
+	// removeTimeout bounds the end of a command whose time is over.
+	removeTimeout = 20 * time.Second
+)
 
 // Command is one command in one container.
 type Command struct {
@@ -27,16 +31,23 @@ type Command struct {
 	ID        string // unique in the container
 }
 
-// Run starts the command and waits for its end. When ctx ends first it is killed.
+// Run starts the command and waits for its end. When ctx ends first it is killed. The start
+// itself is not cut short: a runtime that is killed in it may leave a process that nobody
+// knows.
 func (x Command) Run(ctx context.Context, process typeurl.Any, out *Capture) (int32, error) {
-	_, err := x.Tasks.Exec(ctx, &tasksapi.ExecProcessRequest{
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	starting, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
+	defer cancel()
+	_, err := x.Tasks.Exec(starting, &tasksapi.ExecProcessRequest{
 		ContainerID: x.Container, ExecID: x.ID, Spec: typeurl.MarshalProto(process), Stdout: out.path, Stderr: out.path,
 	})
 	if err != nil {
 		return 0, fault.Native(err)
 	}
 	defer x.remove(ctx)
-	_, err = x.Tasks.Start(ctx, &tasksapi.StartRequest{ContainerID: x.Container, ExecID: x.ID})
+	_, err = x.Tasks.Start(starting, &tasksapi.StartRequest{ContainerID: x.Container, ExecID: x.ID})
 	out.release()
 	if err != nil {
 		return 0, fault.Native(err)
