@@ -98,6 +98,21 @@ func TestSharedProcessesNever(t *testing.T) {
 	}
 }
 
+// TestKilledJustBefore: a process that ends while the next run connects to its shim leaves
+// nothing behind. What that run sees of the pod is a matter of moments.
+func TestKilledJustBefore(t *testing.T) {
+	needRoot(t)
+	m := newMachine(t, boxImages(t))
+	dir := podDir(t, strings.Replace(strings.ReplaceAll(sharedProcesses, "OUT", t.TempDir()), "spec:", "spec:\n  restartPolicy: Never", 1))
+	m.once(t, "run", dir)
+	pause := pauseProcess(t, m.facts(t, "shared", "main").Namespaces["pid"])
+	if err := syscall.Kill(pause, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	m.try(t, "run", "--max-retries", "0", dir)
+	m.once(t, "down", dir)
+}
+
 // pauseProcess returns the host's ID of the first process of a process namespace.
 func pauseProcess(t *testing.T, namespace string) int {
 	t.Helper()

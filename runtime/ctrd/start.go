@@ -335,19 +335,23 @@ func (e *Engine) purgeTask(ctx context.Context, s *link.Session, id, podUID stri
 	// Its exit would have the task deleted under our hands.
 	defer e.pods.Lock(podUID)()
 	resp, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
-	if err != nil && !fault.Gone(err) {
+	if !fault.Gone(err) {
 		return fmt.Errorf("looking for its task: %w", fault.Native(err))
 	}
+	none := err != nil
 	// Also when it never ran: the shim would leave the kill to "runc delete", which polls.
 	// And also when it is gone: a daemon keeps the shim of a task that it has deleted but
 	// whose shim did not end in time, and ends it when asked again.
-	if err == nil && resp.Process.Status != tasktypes.Status_STOPPED {
+	if !none && resp.Process.Status != tasktypes.Status_STOPPED {
 		if err := e.kill(ctx, s, id); err != nil {
 			return err
 		}
 	}
 	if _, err := s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id}); !fault.Gone(err) {
 		return fmt.Errorf("deleting its task: %w", fault.Native(err))
+	}
+	if none {
+		return e.expel(ctx, s, id, podUID)
 	}
 	return nil
 }

@@ -24,9 +24,10 @@ const (
 	orphanTimeout = 30 * time.Second
 )
 
-// outlive removes an ended container once there is no containerd to do it, and ends the
-// shim after its last: the exit is recorded and the log complete, so that nothing needs it.
-// It returns early when containerd deletes the container.
+// outlive removes an ended container once there is no containerd to do it, or none that
+// knows of it since the bundle is gone, and ends the shim after its last: the exit is
+// recorded and the log complete, so that nothing needs it. It returns early when containerd
+// deletes the container.
 func (s *service) outlive(ctx context.Context, id string) {
 	wait := time.NewTimer(orphanFirst)
 	defer wait.Stop()
@@ -40,7 +41,7 @@ func (s *service) outlive(ctx context.Context, id string) {
 		if c == nil {
 			return
 		}
-		if !served(ctx) {
+		if gone(c.bundle) || !served(ctx) {
 			s.bury(ctx, id, c.bundle)
 			return
 		}

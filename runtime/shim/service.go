@@ -121,11 +121,18 @@ func (s *service) Wait(ctx context.Context, r *taskAPI.WaitRequest) (*taskAPI.Wa
 // engine's. It is written here when containerd deletes the task before the event of the
 // exit has come: nobody would know the code any more.
 func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAPI.DeleteResponse, error) {
-	resp, err := s.TTRPCTaskService.Delete(ctx, r)
-	if err != nil || r.ExecID != "" {
-		return resp, err
+	if r.ExecID != "" {
+		return s.TTRPCTaskService.Delete(ctx, r)
 	}
-	if c := s.container(r.ID); c != nil && c.hasStarted() {
+	c := s.container(r.ID)
+	if c != nil {
+		defer housed(c.bundle)()
+	}
+	resp, err := s.deleteTask(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if c != nil && c.hasStarted() {
 		c.exited(&eventstypes.TaskExit{
 			ContainerID: r.ID, ID: r.ID, Pid: resp.Pid, ExitStatus: resp.ExitStatus, ExitedAt: resp.ExitedAt,
 		})

@@ -18,6 +18,9 @@ import (
 // tasksDir is where containerd keeps the bundles of tasks, below the state directory.
 const tasksDir = "io.containerd.runtime.v2.task"
 
+// Bundle returns the directory of a task's bundle.
+func Bundle(state, namespace, id string) string { return filepath.Join(state, tasksDir, namespace, id) }
+
 // keepForeign makes sandbox records for the containers whose shims are not ours. When such a
 // container has ended while nobody served, containerd would take its shim for a leaked one
 // and end it, and the exit code, which that alone knows, with it

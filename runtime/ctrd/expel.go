@@ -1,0 +1,64 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	runcoptions "github.com/containerd/containerd/api/types/runc/options"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/typeurl/v2"
+
+	"github.com/runonce/runonce/runtime/ctrd/embed"
+	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/link"
+)
+
+// expel removes what is left of a container of which the embedded containerd knows no task.
+// It forgets a task whose shim would not delete it when it connected
+// (core/runtime/v2.ShimManager.loadShim): then the shim, which goes on, knows of it alone.
+func (e *Engine) expel(ctx context.Context, s *link.Session, id, podUID string) error {
+	if s.Spawn == nil || podUID == "" || e.foreign(id) {
+		return nil
+	}
+	killed, err := s.Spawn.Expel(ctx, podUID, id)
+	if err != nil || !killed {
+		return err
+	}
+	e.o.Log.Warn("a shim that did not remove its container was killed", "container", id)
+	if err := e.runcDelete(ctx, s, id); err != nil {
+		return err
+	}
+	bundle := embed.Bundle(e.o.State, e.o.Namespace, id)
+	if err := mount.UnmountRecursive(filepath.Join(bundle, "rootfs"), 0); err != nil {
+		return fmt.Errorf("unmounting its root file system: %w", err)
+	}
+	if err := os.RemoveAll(bundle); err != nil {
+		return fmt.Errorf("removing its bundle: %w", err)
+	}
+	return nil
+}
+
+// runcDelete has the OCI runtime kill and delete the container, in place of its shim.
+func (e *Engine) runcDelete(ctx context.Context, s *link.Session, id string) error {
+	rec, err := s.ContainerService().Get(ctx, id)
+	if err != nil {
+		if fault.Gone(err) {
+			return nil
+		}
+		return fmt.Errorf("looking for its OCI runtime: %w", fault.Native(err))
+	}
+	var o runcoptions.Options
+	if err := typeurl.UnmarshalTo(rec.Runtime.Options, &o); err != nil {
+		return fmt.Errorf("looking for its OCI runtime: %w", err)
+	}
+	out, err := exec.CommandContext(ctx, o.BinaryName, "--root", filepath.Join(o.Root, e.o.Namespace), "delete", "--force", id).CombinedOutput()
+	if err != nil && !strings.Contains(string(out), "does not exist") {
+		return fmt.Errorf("deleting it by its OCI runtime: %w", errors.Join(errors.New(strings.TrimSpace(string(out))), err))
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package ctrd_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// TestRemoveWhatContainerdForgot: a container that its shim has and containerd does not know
+// of is removed with its shim, whether that answers or not.
+func TestRemoveWhatContainerdForgot(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		lose func(t *testing.T, p place)
+	}{
+		{"its bundle is gone", func(t *testing.T, p place) {
+			t.Helper()
+			bundle := filepath.Join(p.dir, "state/io.containerd.runtime.v2.task/runonce/a")
+			if err := errors.Join(syscall.Unmount(filepath.Join(bundle, "rootfs"), syscall.MNT_DETACH), os.RemoveAll(bundle)); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"its shim does not answer", func(t *testing.T, p place) {
+			t.Helper()
+			pid := shimProcess(t, p)
+			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := newPlace(t)
+			e := p.openWithBox(t)
+			startUp(t, e, p.box(t, "a", "trap"))
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+			tc.lose(t, p)
+			e = p.open(t, t.Context())
+			defer func() { _ = e.Close() }()
+			if err := e.Remove(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if left := leftovers(t, p); left != "" {
+				t.Errorf("left:\n%s", left)
+			}
+			if gone, err := filepath.Glob("/sys/fs/cgroup/*/runonce-test/a"); err != nil || len(gone) > 0 {
+				t.Errorf("left: %q, %v", gone, err)
+			}
+		})
+	}
+}
+
+// shimProcess returns the ID of the one shim of a place.
+func shimProcess(t *testing.T, p place) int {
+	t.Helper()
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range lines {
+		line, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(line, []byte("\x00-namespace\x00")) || !bytes.Contains(line, []byte(p.dir+"/state")) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	t.Fatal("no shim")
+	return 0
+}
