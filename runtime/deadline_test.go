@@ -34,3 +34,40 @@ func TestOverdue(t *testing.T) {
 		})
 	}
 }
+
+// TestDeadlineNeverEarly: the deadline counts from the very moment of the pod's start, also in
+// a later process; the API's times have whole seconds.
+func TestDeadlineNeverEarly(t *testing.T) {
+	for _, process := range []string{"the same", "a later"} {
+		t.Run(process+" process", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(900 * time.Millisecond)
+				n := newNode(t)
+				p := n.pods(t.Context(), t)
+				pod := testPod(v1.RestartPolicyNever, "sleep")
+				deadline := int64(60)
+				pod.Spec.ActiveDeadlineSeconds = &deadline
+				if err := p.Sync(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+				if process == "a later" {
+					p = n.pods(t.Context(), t)
+				}
+				look := func(want string) {
+					t.Helper()
+					if err := p.Sync(t.Context(), pod); err != nil {
+						t.Fatal(err)
+					}
+					s, err := p.Status(t.Context(), pod)
+					if got := string(s.Phase) + " " + s.Reason; err != nil || got != want {
+						t.Errorf("%s, %v, want %s", got, err, want)
+					}
+				}
+				time.Sleep(time.Minute - time.Millisecond)
+				look("Running ")
+				time.Sleep(time.Millisecond)
+				look("Failed DeadlineExceeded")
+			})
+		})
+	}
+}

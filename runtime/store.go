@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -24,9 +26,21 @@ type store struct {
 
 func (s store) path(uid types.UID) string { return filepath.Join(s.dir, string(uid)) }
 
+// record is a pod with what its own JSON form loses.
+type record struct {
+	*v1.Pod
+	// Started is status.startTime, of which the API has whole seconds: a deadline that
+	// counts from them comes early.
+	Started time.Time `json:"started,omitzero"`
+}
+
 // save writes the pod; it is complete or absent, also after a crash.
 func (s store) save(pod *v1.Pod) error {
-	data, err := json.Marshal(pod)
+	r := record{Pod: pod}
+	if t := pod.Status.StartTime; t != nil {
+		r.Started = t.Time
+	}
+	data, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encoding pod %q: %w", pod.Name, err)
 	}
@@ -67,11 +81,15 @@ func (s store) load(uid types.UID) (*v1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading pod: %w", err)
 	}
-	pod := &v1.Pod{}
-	if err := json.Unmarshal(data, pod); err != nil {
+	r := record{Pod: &v1.Pod{}}
+	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, fmt.Errorf("decoding pod %s: %w", path, err)
 	}
-	return pod, nil
+	if !r.Started.IsZero() {
+		t := metav1.NewTime(r.Started)
+		r.Status.StartTime = &t
+	}
+	return r.Pod, nil
 }
 
 // remove deletes the pod's directory, the record last: as long as anything is left, a
