@@ -170,6 +170,7 @@ func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
 		if pod.Status, err = p.Status(ctx, pod); err != nil {
 			return nil, err
 		}
+		p.store.groundless(pod)
 		if noted := p.Annotations(ctx, pod); len(noted) > 0 {
 			own := pod.Annotations
 			pod.Annotations = maps.Clone(noted)

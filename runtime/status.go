@@ -38,7 +38,7 @@ func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 	s := snapshot{containers: containers, sandbox: err == nil}
 	s.takePause(pod)
 	view := podView{
-		recursive: p.o.RecursiveReadOnly, pod: pod, containers: containers, sandbox: s.sandbox, waiting: st.waitingNow(),
+		recursive: p.o.RecursiveReadOnly, pod: pod, containers: containers, sandbox: s.sandbox, waiting: p.waitingFor(st, pod.UID, containers),
 		probes: p.probes.of(pod.UID), reset: st.wasReset(p.store, pod), killed: st.killedBy(),
 	}
 	status := view.status()

@@ -55,6 +55,7 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 	}
 	if a.createSandbox || (len(a.start) > 0 && !st.prepared) {
 		if at, err = p.prepare(ctx, at); err != nil {
+			p.noteGround(ctx, pod, err)
 			return err
 		}
 	}
@@ -226,7 +227,9 @@ func (p *Pods) startAll(ctx context.Context, at place, a actions) error {
 	if len(a.start) > 0 {
 		p.pullUnmounted(ctx, at)
 	}
+	done, failed := []string{ground}, map[string]failure{}
 	for _, next := range a.start {
+		done = append(done, next.container.Name)
 		if err := p.startContainer(ctx, at, next); err != nil {
 			fault := containerFault(next.container.Name, err)
 			at.st.setWaiting(next.container.Name, waiting{fault.Why, fault.Err.Error()})
@@ -234,9 +237,13 @@ func (p *Pods) startAll(ctx context.Context, at place, a actions) error {
 			if ctx.Err() != nil {
 				break
 			}
+			failed[next.container.Name] = failure{fault.Why, fault.Err.Error(), next.attempt}
 			continue
 		}
 		at.st.clearWaiting(next.container.Name)
+	}
+	if len(a.start) > 0 {
+		p.noteFailures(ctx, at.pod, done, failed)
 	}
 	for _, next := range a.wait {
 		faults = append(faults, backOff(at, next))
