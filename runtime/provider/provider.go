@@ -128,9 +128,10 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-// DeletePod stops the pod within its own grace period, tells the notifier how it and its
-// containers ended, and removes all that belongs to it but its logs. One that is not there
-// any more is not found, which a caller takes for success.
+// DeletePod stops the pod within the grace period of its deletion (deletionGracePeriodSeconds),
+// or else its own, tells the notifier how it and its containers ended, and removes all that
+// belongs to it but its logs. One that is not there any more is not found, which a caller
+// takes for success.
 func (p *Provider) DeletePod(ctx context.Context, pod *v1.Pod) error {
 	m, err := p.find(pod.Namespace, pod.Name)
 	if err != nil {
@@ -145,7 +146,7 @@ func (p *Provider) DeletePod(ctx context.Context, pod *v1.Pod) error {
 	<-m.done
 	last := m.current().DeepCopy()
 	// The end of its containers can be read as long as they are not removed.
-	if err := p.runtime.Fail(ctx, last, "", ""); err != nil {
+	if err := p.runtime.Fail(ctx, within(grace(pod, last), last), "", ""); err != nil {
 		return fmt.Errorf("deleting pod %q: %w", pod.Name, err)
 	}
 	st, err := p.runtime.Status(ctx, last)
@@ -162,6 +163,28 @@ func (p *Provider) DeletePod(ctx context.Context, pod *v1.Pod) error {
 	p.mu.Unlock()
 	p.call(last)
 	return nil
+}
+
+// grace returns the seconds that a pod has to end, nil for the API's default: what its
+// deletion says, which the API server has worked out, counts before its own, and the least is
+// one second (pkg/kubelet.calculateEffectiveGracePeriod).
+func grace(deleted, known *v1.Pod) *int64 {
+	s := deleted.DeletionGracePeriodSeconds
+	if s == nil {
+		s = known.DeletionGracePeriodSeconds // it was replaced by one that was being deleted
+	}
+	if s == nil {
+		return known.Spec.TerminationGracePeriodSeconds
+	}
+	least := max(*s, 1)
+	return &least
+}
+
+// within returns a copy of the pod with another grace period.
+func within(seconds *int64, pod *v1.Pod) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.TerminationGracePeriodSeconds = seconds
+	return pod
 }
 
 // GetPod returns a copy of the pod, with its status.

@@ -215,6 +215,46 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// TestGraceOfDeletion: what the deletion says counts before the pod's own grace period; two
+// seconds are left to every container.
+func TestGraceOfDeletion(t *testing.T) {
+	t.Parallel()
+	seconds := func(n int64) *int64 { return &n }
+	for _, tc := range []struct {
+		name          string
+		own, deletion *int64
+		updated       bool // the provider knows it by an update
+		want          time.Duration
+	}{
+		{name: "none", want: 30 * time.Second},
+		{name: "its own", own: seconds(7), want: 7 * time.Second},
+		{name: "shorter", own: seconds(7), deletion: seconds(4), want: 4 * time.Second},
+		{name: "longer", own: seconds(7), deletion: seconds(60), want: time.Minute},
+		{name: "at once", own: seconds(7), deletion: seconds(0), want: 2 * time.Second},
+		{name: "known from an update", own: seconds(7), deletion: seconds(4), updated: true, want: 4 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := newNode(t).provider(t.Context(), t)
+				web := newPod("web", v1.RestartPolicyAlways, "stay")
+				web.Spec.TerminationGracePeriodSeconds = tc.own
+				must(t, p.CreatePod(t.Context(), web))
+				synctest.Wait()
+				dying := web.DeepCopy()
+				dying.DeletionGracePeriodSeconds = tc.deletion
+				if tc.updated {
+					must(t, p.UpdatePod(t.Context(), dying))
+					dying = web
+				}
+				begun := time.Now()
+				must(t, p.DeletePod(t.Context(), dying))
+				want(t, "time taken", time.Since(begun), tc.want)
+			})
+		})
+	}
+}
+
 // TestHeals: what crashes is started again, and what could not be started is tried again.
 func TestHeals(t *testing.T) {
 	t.Parallel()
