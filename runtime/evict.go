@@ -25,30 +25,48 @@ const (
 )
 
 // enforceStorage ends a pod that uses more local storage than it may, and says whether it
-// did. Only what this process has synced is held to its limits: to look is not to watch.
+// has been ended for that. Only what this process has synced is held to its limits: to look
+// is not to watch.
 func (p *Pods) enforceStorage(ctx context.Context, pod *v1.Pod, containers map[string]Container) (bool, error) {
+	message, err := p.overused(ctx, pod, containers)
+	if err != nil || message == "" {
+		return false, err
+	}
+	if p.o.Claim != nil {
+		release, ok, err := p.o.Claim(pod)
+		if err != nil || !ok {
+			return false, err // whoever works on it, or the next look, will see
+		}
+		defer release()
+	}
+	now, err := p.store.load(pod.UID)
+	if err != nil || now.Status.Phase == v1.PodFailed {
+		// Another process was faster: it has ended the pod, or removed it.
+		return err == nil, nil
+	}
+	hurried, grace := pod.DeepCopy(), evictionGrace
+	hurried.Spec.TerminationGracePeriodSeconds = &grace
+	return true, p.Fail(ctx, hurried, storage.Reason, message)
+}
+
+// overused measures a pod's storage, if that is due, and says which limit it exceeds.
+func (p *Pods) overused(ctx context.Context, pod *v1.Pod, containers map[string]Container) (string, error) {
 	st := p.of(pod.UID)
 	if !storage.Limited(pod) || !running(containers) || !st.mu.TryLock() {
-		return false, nil
+		return "", nil
 	}
 	defer st.mu.Unlock()
 	begin := time.Now()
 	if !st.synced || begin.Before(st.measure) || st.recorded(p.store, pod).Phase == v1.PodFailed {
-		return false, nil
+		return "", nil
 	}
 	used, err := p.storage(ctx, pod, containers)
 	// Where it takes long, it must not become what the machine does.
 	st.measure = time.Now().Add(max(measureEvery, measurePause*time.Since(begin)))
 	if err != nil {
-		return false, fmt.Errorf("measuring the storage of pod %q: %w", pod.Name, err)
+		return "", fmt.Errorf("measuring the storage of pod %q: %w", pod.Name, err)
 	}
-	message := storage.Exceeded(pod, used)
-	if message == "" {
-		return false, nil
-	}
-	hurried, grace := pod.DeepCopy(), evictionGrace
-	hurried.Spec.TerminationGracePeriodSeconds = &grace
-	return true, p.fail(ctx, st, hurried, storage.Reason, message)
+	return storage.Exceeded(pod, used), nil
 }
 
 func running(containers map[string]Container) bool {

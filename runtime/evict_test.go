@@ -9,6 +9,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/runonce/runonce/runtime"
 )
 
 // TestEviction: a pod whose storage grows beyond its limit is ended by the next look of
@@ -45,6 +47,56 @@ func TestEviction(t *testing.T) {
 		}
 		if s := wantStates(t.Context(), t, n.pods(t.Context(), t), pod, "c0=exit143"); s.Reason != "Evicted" {
 			t.Errorf("later it is %s, %s", s.Phase, s.Reason)
+		}
+		if err := p.Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		n.left(t)
+	})
+}
+
+// TestEvictionBesideAnother: of two processes that watch a pod one ends it, and not while the
+// other works on it; the other does not start it again.
+func TestEvictionBesideAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		var busy bool
+		var claimed, released int
+		n.claim = func(*v1.Pod) (func(), bool, error) {
+			if busy {
+				return nil, false, nil
+			}
+			claimed++
+			return func() { released++ }, true, nil
+		}
+		p, other := n.pods(t.Context(), t), n.pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyAlways, "sleep")
+		pod.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse("1Mi")}
+		for _, each := range []*runtime.Pods{p, other} {
+			if err := each.Sync(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			wantStates(t.Context(), t, each, pod, "c0=running")
+		}
+		n.engine.Layers = map[string]int64{"c0": 1 << 21}
+
+		busy = true
+		time.Sleep(10 * time.Second)
+		wantStates(t.Context(), t, p, pod, "c0=running")
+		busy = false
+		time.Sleep(10 * time.Second)
+		if s := wantStates(t.Context(), t, p, pod, "c0=exit143"); s.Reason != "Evicted" {
+			t.Errorf("%s, %s", s.Phase, s.Reason)
+		}
+		if err := other.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if s := wantStates(t.Context(), t, other, pod, "c0=exit143"); s.Reason != "Evicted" || s.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("the other sees %s, %s, %d restarts", s.Phase, s.Reason, s.ContainerStatuses[0].RestartCount)
+		}
+		if claimed != 1 || released != 1 {
+			t.Errorf("claimed %d times, released %d times", claimed, released)
 		}
 		if err := p.Stop(t.Context(), pod); err != nil {
 			t.Fatal(err)

@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -15,11 +17,6 @@ func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) er
 	st := p.of(pod.UID)
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return p.fail(ctx, st, pod, reason, message)
-}
-
-// fail is Fail for who has locked the pod.
-func (p *Pods) fail(ctx context.Context, st *podState, pod *v1.Pod, reason, message string) error {
 	if err := p.record(ctx, pod); err != nil {
 		return err
 	}
@@ -31,7 +28,6 @@ func (p *Pods) fail(ctx context.Context, st *podState, pod *v1.Pod, reason, mess
 	if err := p.store.save(kept); err != nil {
 		return err
 	}
-	st.remember(kept.Status)
 	p.probes.keep(pod.UID, nil)
 	_, s, err := p.snapshot(ctx, pod, st)
 	if err != nil {
@@ -43,23 +39,18 @@ func (p *Pods) fail(ctx context.Context, st *podState, pod *v1.Pod, reason, mess
 	return nil
 }
 
-// recorded returns what the pod's record says of its status: when it was first started,
-// by whatever process, and whether it was ended by Fail. It is zero for a pod that was
-// never started.
+// recorded returns what the pod's record says of its status: when it was first started, and
+// whether it was ended by Fail, by whatever process. It is zero for a pod that was never
+// started.
 func (st *podState) recorded(s store, pod *v1.Pod) v1.PodStatus {
 	st.memo.Lock()
 	defer st.memo.Unlock()
-	if st.kept.StartTime == nil {
-		if kept, err := s.load(pod.UID); err == nil {
-			st.kept = kept.Status
-		}
+	now, err := os.Stat(filepath.Join(s.path(pod.UID), recordFile))
+	if err != nil || st.file != nil && os.SameFile(now, st.file) && now.ModTime().Equal(st.file.ModTime()) {
+		return st.kept
+	}
+	if kept, err := s.load(pod.UID); err == nil {
+		st.kept, st.file = kept.Status, now
 	}
 	return st.kept
-}
-
-// remember replaces what recorded returns.
-func (st *podState) remember(status v1.PodStatus) {
-	st.memo.Lock()
-	defer st.memo.Unlock()
-	st.kept = status
 }

@@ -4,6 +4,7 @@ package runtime
 
 import (
 	"context"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -40,7 +41,11 @@ type Options struct {
 	// RecursiveReadOnly says whether mounts can be read-only with all below them; nil is
 	// no. It is asked only when a volumeMount needs to know.
 	RecursiveReadOnly func(pod *v1.Pod) bool
-	Log               *slog.Logger
+	// Claim takes the pod for this process alone until release, for what Status may have to
+	// do to it; ok is false while another process, or another call of this one, works on the
+	// pod. Sync, Fail and Stop are the caller's to guard. Nil says that there is no other.
+	Claim func(pod *v1.Pod) (release func(), ok bool, err error)
+	Log   *slog.Logger
 	// Trace, when set, is told of each step of a pod's start, for a timeline.
 	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
 }
@@ -93,6 +98,7 @@ type podState struct {
 	waiting map[string]waiting
 	crashes map[string]crash
 	kept    v1.PodStatus      // of the pod's record
+	file    fs.FileInfo       // of the record that kept is of
 	reset   *reset            // nil before it was read
 	killed  map[string]string // by container ID: what a probe said that had it killed
 	timed   bool              // the deadline will wake the waiters

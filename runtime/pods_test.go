@@ -32,6 +32,7 @@ type node struct {
 	volumes   runtime.Volumes
 	devices   runtime.Devices
 	objects   enginetest.Objects
+	claim     func(*v1.Pod) (func(), bool, error)
 	root      string
 }
 
@@ -61,7 +62,7 @@ func (n *node) pods(ctx context.Context, t *testing.T) *runtime.Pods {
 	}
 	p, err := runtime.New(ctx, runtime.Options{
 		Engine: n.engine, Images: n.engine, Layers: n.engine, Sandboxes: n.sandboxes, Volumes: n.volumes, Cgroups: n.cgroups,
-		Objects: n.objects, Devices: n.devices, Root: n.root, LogDir: filepath.Join(n.root, "log"),
+		Objects: n.objects, Devices: n.devices, Claim: n.claim, Root: n.root, LogDir: filepath.Join(n.root, "log"),
 		Node: spec.Node{Name: "node", IPs: []string{"192.0.2.1"}, MemoryCapacity: 1 << 30},
 		Host: runtime.Host{Host: host.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},
 	})

@@ -18,7 +18,7 @@ const poll = 10 * time.Millisecond
 // unlocks it. Whoever removes the file must hold the lock.
 func Hold(ctx context.Context, path string) (*os.File, error) {
 	for {
-		f, err := try(path)
+		f, err := Try(path)
 		if f != nil || err != nil {
 			return f, err
 		}
@@ -30,8 +30,8 @@ func Hold(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// try returns the locked file, or nil when another process has it or has just removed it.
-func try(path string) (*os.File, error) {
+// Try returns the locked file, or nil when another process has it or has just removed it.
+func Try(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock: %w", err)

@@ -50,6 +50,31 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// TestClaim: who does not wait gets the lock, or nothing.
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	l := locks{filepath.Join(t.TempDir(), "locks")}
+	release, ok, err := l.claim(lockedPod())
+	if err != nil || !ok {
+		t.Fatalf("nobody has it: %v", err)
+	}
+	if _, ok, err := l.claim(lockedPod()); ok || err != nil {
+		t.Errorf("somebody has it: %v", err)
+	}
+	release()
+	unlock, err := l.hold(t.Context(), lockedPod())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := l.claim(lockedPod()); ok || err != nil {
+		t.Errorf("somebody works on the pod: %v", err)
+	}
+	unlock(false)
+	if _, ok, err := l.claim(lockedPod()); !ok || err != nil {
+		t.Errorf("he has done: %v", err)
+	}
+}
+
 // TestHoldCanceled: who waits for a lock can give up.
 func TestHoldCanceled(t *testing.T) {
 	t.Parallel()

@@ -159,6 +159,7 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 		CNIConfDir: o.Network.ConfDir, CNIBinDirs: o.Network.BinDirs, PodCIDRs: o.Network.PodCIDRs, ClusterDomain: o.Network.ClusterDomain,
 	})
 	can := e.able()
+	guard := locks{filepath.Join(e.state, "locks")}
 	recursive := func(pod *v1.Pod) bool { return can.Features(ctx, pod).RecursiveReadOnly }
 	p, err := runtime.New(ctx, runtime.Options{
 		Engine: e.engine, Images: e.engine, Layers: e.engine, Sandboxes: net, Cgroups: tree, Objects: o.Objects, Devices: o.Devices,
@@ -171,13 +172,13 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 			SeccompDir: filepath.Join(e.root, "seccomp"), AppArmor: ctrd.HasAppArmor(), SELinux: hasSELinux(),
 			ClusterDNS: o.Network.ClusterDNS, ClusterDomain: o.Network.ClusterDomain,
 		},
-		RecursiveReadOnly: recursive,
-		Root:              e.root, LogDir: e.logDir, LocalImages: o.LocalImages, Log: e.log, Trace: o.Trace,
+		RecursiveReadOnly: recursive, Claim: guard.claim,
+		Root: e.root, LogDir: e.logDir, LocalImages: o.LocalImages, Log: e.log, Trace: o.Trace,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return pods{p, net, locks{filepath.Join(e.state, "locks")}, o.Barred, can, e.log}, nil
+	return pods{p, net, guard, o.Barred, can, e.log}, nil
 }
 
 // hasSELinux says whether the kernel has a policy of SELinux loaded.
