@@ -47,7 +47,7 @@ func demo(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Minute)
 		defer cancel()
 		err = errors.Join(err, s.close(end))
 	}()

@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds how long a step that may be retried is.
-const patience = 10 * time.Second
+const patience = 2 * time.Minute
 
 // session runs the steps with directories of their own.
 type session struct {
@@ -40,7 +40,7 @@ func newSession() (*session, error) {
 // tell runs a step, prints it as one would see it in a terminal and checks it.
 func (s *session) tell(ctx context.Context, st step) error {
 	fmt.Printf("# %s\n$ %s\n", st.say, st.command())
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	var code int
 	var out string

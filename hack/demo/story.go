@@ -15,7 +15,7 @@ type step struct {
 	// has are texts that must be in what comes out.
 	has []string
 	// retry allows for an answer that is not there at once: a server that is starting, a
-	// log that is being written.
+	// log that is being written, a job that ends.
 	retry bool
 }
 
@@ -24,7 +24,7 @@ func story() []step {
 		{
 			say:  "Four pods: a web server with an init container, a worker of two containers, a job, a critical agent.",
 			args: []string{"run", "--images-dir", "bin/demo-images", "testdata/demo/pods"},
-			has:  []string{"web", "worker", "migrate", "node-agent", "Running", "Succeeded"},
+			has:  []string{"web", "worker", "migrate", "node-agent", "Running"},
 		},
 		{
 			say:   "The web server answers on its host port, with the page that its init container completed.",
@@ -33,9 +33,10 @@ func story() []step {
 			retry: true,
 		},
 		{
-			say:  "runonce is gone, the pods are not.",
-			args: []string{"ps"},
-			has:  []string{"web", "worker", "node-agent"},
+			say:   "runonce is gone, the pods are not.",
+			args:  []string{"ps"},
+			has:   []string{"web", "worker", "node-agent", "Succeeded"},
+			retry: true,
 		},
 		{
 			say:   "One container of the worker reads what the other one writes.",
@@ -56,7 +57,7 @@ func story() []step {
 		},
 		{
 			say:  "A pod that dies has failed: exit code 1, with the end of its log.",
-			args: []string{"run", "-o", "wide", "testdata/demo/crash"},
+			args: []string{"run", "-o", "wide", "--until", "completed", "testdata/demo/crash"},
 			want: 1,
 			has:  []string{"broken", "Failed", "no such host: db.internal"},
 		},

@@ -131,14 +131,14 @@ func TestKilled(t *testing.T) {
 			if err := program.Wait(); err == nil {
 				t.Log("the run was over before it was killed")
 			}
-			out := m.once(t, "run", "-o", "json", manifests)
+			out := m.once(t, "run", "--until", "completed", "-o", "json", manifests)
 			var report struct {
 				Results []struct{ Name, Outcome string } `json:"results"`
 			}
 			if err := json.Unmarshal([]byte(out), &report); err != nil {
 				t.Fatal(err)
 			}
-			for i, want := range []string{"Succeeded", "Running", "Running"} {
+			for i, want := range []string{"Succeeded", "Ready", "Ready"} {
 				if report.Results[i].Outcome != want {
 					t.Errorf("%s: %s, want %s\n%s", report.Results[i].Name, report.Results[i].Outcome, want, out)
 				}
