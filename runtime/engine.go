@@ -122,12 +122,14 @@ type Container struct {
 // Termination is the end of one instance of a container. It is stored as JSON in the
 // engine's records, so fields may be added but not renamed.
 type Termination struct {
-	ContainerID string    `json:"containerID"`
-	Attempt     int       `json:"attempt"`
-	ExitCode    int32     `json:"exitCode"`
-	OOMKilled   bool      `json:"oomKilled,omitempty"`
-	StartedAt   time.Time `json:"startedAt"`
-	FinishedAt  time.Time `json:"finishedAt"`
+	ContainerID string `json:"containerID"`
+	Attempt     int    `json:"attempt"`
+	ExitCode    int32  `json:"exitCode"`
+	OOMKilled   bool   `json:"oomKilled,omitempty"`
+	// Reason is the status's reason where the rest does not tell it.
+	Reason     string    `json:"reason,omitempty"`
+	StartedAt  time.Time `json:"startedAt"`
+	FinishedAt time.Time `json:"finishedAt"`
 	// Message is the container's termination message, at most 4096 bytes.
 	Message string `json:"message,omitempty"`
 }

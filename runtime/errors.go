@@ -16,6 +16,7 @@ const (
 	ReasonErrImagePull     = "ErrImagePull"
 	ReasonConfigError      = "CreateContainerConfigError"
 	ReasonCreateError      = "CreateContainerError"
+	ReasonRunError         = "RunContainerError"
 	ReasonSandboxError     = "CreatePodSandboxError"
 	ReasonFailedMount      = "FailedMount"
 	ReasonPostStartHook    = "PostStartHookError"

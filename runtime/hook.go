@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -37,27 +38,38 @@ type hookCall struct {
 	limit time.Duration // 0 for none
 }
 
-// runHook follows pkg/kubelet/lifecycle/handlers.go: any HTTP status is a success, and a
-// tcpSocket hook is not run.
+// runHook follows pkg/kubelet/lifecycle/handlers.go, also in its words: any HTTP status is a
+// success, and a tcpSocket hook is not run.
 func (p *Pods) runHook(ctx context.Context, h hookCall) error {
 	if h.limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, h.limit)
 		defer cancel()
 	}
+	// The kubelet's words, which begin as no error does here.
+	const execHook, httpHook = "Exec lifecycle hook", "HTTP lifecycle hook"
+	whose := fmt.Sprintf("for Container %q in Pod \"%s_%s(%s)\" failed - error", h.c.Name, h.pod.Name, h.pod.Namespace, h.pod.UID)
 	switch {
 	case h.hook.Exec != nil:
-		res, err := p.o.Engine.Exec(ctx, h.c.ID, h.hook.Exec.Command)
+		command := h.hook.Exec.Command
+		res, err := p.o.Engine.Exec(ctx, h.c.ID, command)
+		output := strings.TrimSpace(string(res.Output))
 		if err == nil && res.ExitCode != 0 {
-			return fmt.Errorf("command %q exited with %d: %s", h.hook.Exec.Command, res.ExitCode, res.Output)
+			err = fmt.Errorf("command '%s' exited with %d: %s", strings.Join(command, " "), res.ExitCode, output)
 		}
-		return err
+		if err != nil {
+			return fmt.Errorf("%s (%v) %s: %w, message: %q", execHook, command, whose, err, output)
+		}
+		return nil
 	case h.hook.HTTPGet != nil:
 		box, err := p.o.Sandboxes.Get(ctx, h.pod)
-		if err != nil {
-			return err
+		if err == nil {
+			err = target(definition(h.pod, h.c.Name), box).Hook(ctx, h.hook.HTTPGet)
 		}
-		return target(definition(h.pod, h.c.Name), box).Hook(ctx, h.hook.HTTPGet)
+		if err != nil {
+			return fmt.Errorf("%s (%s) %s: %w", httpHook, h.hook.HTTPGet.Path, whose, err)
+		}
+		return nil
 	case h.hook.Sleep != nil:
 		select {
 		case <-time.After(time.Duration(h.hook.Sleep.Seconds) * time.Second):

@@ -100,6 +100,7 @@ type podState struct {
 	kept    v1.PodStatus      // of the pod's record
 	file    fs.FileInfo       // of the record that kept is of
 	reset   *reset            // nil before it was read
+	starts  failedStarts      // nil before they were read
 	killed  map[string]string // by container ID: what a probe said that had it killed
 	timed   bool              // the deadline will wake the waiters
 	// annotations outlive the sandbox that they tell of.

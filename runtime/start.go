@@ -56,7 +56,7 @@ func (p *Pods) startContainer(ctx context.Context, at place, next start) error {
 	}
 	err = p.step(at.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) })
 	if err != nil {
-		return err
+		return errors.Join(err, p.failedStart(at, next, cfg, err))
 	}
 	if next.old != "" {
 		if err := p.o.Engine.Remove(ctx, next.old); err != nil {
@@ -81,7 +81,7 @@ func (p *Pods) postStart(ctx context.Context, at place, def *v1.Container, cfg C
 	}
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), gracePeriod(at.pod)+cleanupTimeout)
 	defer cancel()
-	err = errors.Join(fmt.Errorf("postStart hook: %w", err), p.kill(cleanup, at.pod, ending{Container: c, grace: gracePeriod(at.pod)}, func(time.Duration) {}))
+	err = errors.Join(err, p.kill(cleanup, at.pod, ending{Container: c, grace: gracePeriod(at.pod)}, func(time.Duration) {}))
 	return &ContainerError{Container: def.Name, Why: ReasonPostStartHook, Err: err}
 }
 

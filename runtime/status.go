@@ -170,7 +170,7 @@ func (v podView) containerStatus(c *v1.Container, otherwise string) v1.Container
 			end.Reason = "ContainerStatusUnknown"
 		}
 		s.State = v1.ContainerState{Terminated: end}
-		if waits {
+		if waits && restarts(v.pod, c, got) {
 			s.State, s.LastTerminationState = toWait, v1.ContainerState{Terminated: end}
 		}
 	}
@@ -199,6 +199,8 @@ func isPlainInit(pod *v1.Pod, name string) bool {
 func terminated(t *Termination) *v1.ContainerStateTerminated {
 	reason := "Error"
 	switch {
+	case t.Reason != "":
+		reason = t.Reason
 	case t.OOMKilled:
 		reason = "OOMKilled"
 	case t.ExitCode == 0:

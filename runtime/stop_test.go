@@ -113,8 +113,14 @@ func TestPostStartFailureKills(t *testing.T) {
 			Exec: &v1.ExecAction{Command: []string{"/bin/box", "exit", "5", "no"}},
 		}}
 		err := p.Sync(t.Context(), pod)
-		if err == nil || !strings.Contains(err.Error(), "postStart hook") || !strings.Contains(err.Error(), "5") {
+		const want = `Exec lifecycle hook ([/bin/box exit 5 no]) for Container "c0" in Pod "web_default(uid-1)" failed - error: ` +
+			`command '/bin/box exit 5 no' exited with 5: no, message: "no"`
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Sync: %v, want it to tell of the hook", err)
+		}
+		// It is not started again, so it does not wait.
+		if s := wantStates(t.Context(), t, p, pod, "c0=exit143"); s.Phase != v1.PodFailed {
+			t.Errorf("phase %s", s.Phase)
 		}
 		cs, err := n.engine.Containers(t.Context(), "")
 		if err != nil || len(cs) != 1 || cs[0].State != runtime.StateExited {

@@ -102,8 +102,16 @@ func (p *Pods) instances(ctx context.Context, pod *v1.Pod) (map[string]Container
 		return nil, nil, fmt.Errorf("listing containers of pod %q: %w", pod.Name, err)
 	}
 	byName, stale := newest(pod, all)
+	failed := p.of(pod.UID).failedStarts(p.store, pod.UID)
 	for _, def := range containersOf(pod) {
 		c, ok := byName[def.Name]
+		if f, is := failed[def.Name]; is && (!ok || c.Attempt < f.Attempt) {
+			if ok {
+				stale = append(stale, c.ID)
+			}
+			c, ok = f, true
+			byName[def.Name] = c
+		}
 		if ok && c.State == StateExited && c.Exit.Message == "" {
 			c.Exit.Message = p.terminationMessage(pod, def, c)
 			byName[def.Name] = c

@@ -301,6 +301,9 @@ func restartPolicy(pod *v1.Pod) v1.RestartPolicy {
 // Ending says how an instance of a container ended.
 func Ending(t *v1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("exited with code %d", t.ExitCode)
+	if t.Reason == "StartError" {
+		return "could not be started: " + strings.TrimSpace(t.Message)
+	}
 	if t.Reason != "" && t.Reason != "Error" && t.Reason != "Completed" {
 		text += " (" + t.Reason + ")"
 	}

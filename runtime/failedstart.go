@@ -1,0 +1,73 @@
+package runtime
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// startsFile holds the failed starts of a pod, beside its record.
+const startsFile = "failed-starts.json"
+
+// What CRI runtimes say of a container that was made and could not be started
+// (containerd's internal/cri/server, errorStartReason and errorStartExitCode).
+const (
+	reasonStartError   = "StartError"
+	startErrorExitCode = 128
+)
+
+// failedStarts are the newest instances of containers that could not be started for good. An
+// engine keeps nothing of them, but for the pod they count as instances that have ended.
+type failedStarts map[string]Container
+
+// failedStart keeps that the instance could not be started, when no retry can mend that.
+func (p *Pods) failedStart(at place, next start, cfg ContainerConfig, err error) error {
+	if !permanent(err) || reasonOf(err, "") != ReasonRunError {
+		return nil
+	}
+	now := time.Now()
+	known := maps.Clone(at.st.failedStarts(p.store, at.pod.UID))
+	if known == nil {
+		known = failedStarts{}
+	}
+	known[next.container.Name] = Container{
+		ID: cfg.ID, PodUID: cfg.PodUID, Name: cfg.Name, Attempt: cfg.Attempt, Image: cfg.Image, Hash: cfg.Hash,
+		Labels: cfg.Labels, State: StateExited, CreatedAt: now, StartedAt: now, Last: next.last,
+		Exit: Termination{ExitCode: startErrorExitCode, Reason: reasonStartError, Message: err.Error(), StartedAt: now, FinishedAt: now},
+	}
+	data, err := json.Marshal(known)
+	if err == nil {
+		err = writeFile(filepath.Join(p.store.path(at.pod.UID), startsFile), data, 0o600)
+	}
+	if err != nil {
+		return err
+	}
+	at.st.memo.Lock()
+	defer at.st.memo.Unlock()
+	at.st.starts = known
+	return nil
+}
+
+// failedStarts returns what is known of the pod's failed starts. It is not to be changed.
+func (st *podState) failedStarts(s store, uid types.UID) failedStarts {
+	st.memo.Lock()
+	defer st.memo.Unlock()
+	if st.starts == nil {
+		st.starts = s.loadFailedStarts(uid)
+	}
+	return st.starts
+}
+
+// loadFailedStarts returns none where the record is torn: the start is tried again then.
+func (s store) loadFailedStarts(uid types.UID) failedStarts {
+	known := failedStarts{}
+	data, err := os.ReadFile(filepath.Join(s.path(uid), startsFile))
+	if err != nil || json.Unmarshal(data, &known) != nil {
+		return failedStarts{}
+	}
+	return known
+}
