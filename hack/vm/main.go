@@ -50,7 +50,7 @@ func suites() []suite {
 			"containers_of_one_pod|exec|a_later_process_finds_what_runs|orderly)$", plain},
 		{"./runtime/volume", ".", plain},
 		{"./runonce/cmd", "^TestCasesOnContainerd$/^(happy|critical-preempts|crash-then-success|shared-processes|pod-level|stdin-and-tty|limits|privileges|users|projected|order)$", plain},
-		{"./runonce/cmd", "^TestCasesOnContainerd$/^(happy|critical-preempts|limits)$", []string{job.SystemdV2}},
+		{"./runonce/cmd", "^TestCasesOnContainerd$/^(happy|critical-preempts|limits)$", []string{job.SystemdV2, job.SystemdV1}},
 		{"./runonce/cmd", "^TestHugePages$", plain},
 		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal)$/^(embedded)?$", plain},
 	}

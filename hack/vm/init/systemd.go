@@ -11,11 +11,12 @@ import (
 	"github.com/runonce/runonce/hack/vm/job"
 )
 
-// unitDir is where systemd looks for the units of this boot, and unit the only one that it
-// is to start: the tests.
+// unitDir is where systemd looks for the units of this boot. It is to start the unit of the
+// tests, and what that requires.
 const (
-	unitDir = "/run/systemd/system"
-	unit    = "vm-tests.service"
+	unitDir    = "/run/systemd/system"
+	unit       = "vm-tests.service"
+	deviceUnit = "vm-devices.service"
 )
 
 // service is a service as those that start containers are: nobody else moves its
@@ -24,6 +25,8 @@ const (
 const service = `[Unit]
 Description=the tests of the machine
 DefaultDependencies=no
+Requires=` + deviceUnit + `
+After=` + deviceUnit + `
 AllowIsolate=yes
 SuccessAction=poweroff-immediate
 FailureAction=poweroff-immediate
@@ -38,6 +41,22 @@ Delegate=yes
 KillMode=process
 TasksMax=infinity
 OOMPolicy=continue
+`
+
+// devices is a service that systemd bounds the devices of, as it does systemd-journald on
+// real machines. When the first one of these comes, systemd moves all processes of a
+// machine with cgroup v1, containers as well, to the root of that hierarchy.
+const devices = `[Unit]
+Description=a service with devices of its own
+DefaultDependencies=no
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/true
+StandardInput=null
+StandardOutput=null
+DeviceAllow=char-* rw
 `
 
 // becomeSystemd makes systemd the first process; it returns only if that fails. Of the
@@ -57,6 +76,7 @@ func becomeSystemd() error {
 	}
 	err := errors.Join(
 		os.WriteFile(unitDir+"/"+unit, []byte(service), 0o644),
+		os.WriteFile(unitDir+"/"+deviceUnit, []byte(devices), 0o644),
 		// systemd names the machine anew, and takes one without an ID for one that boots for
 		// the first time, with more to do.
 		os.WriteFile("/etc/hostname", []byte(hostname+"\n"), 0o644),
