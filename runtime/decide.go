@@ -141,7 +141,7 @@ func decideContainer(pod *v1.Pod, s snapshot, c *v1.Container, a *actions, now t
 	case old.State == StateRunning && s.probes[old.ID].Failed != "":
 		a.kill = append(a.kill, old)
 		if mayRestart(pod, c) {
-			a.again(s, c)
+			a.again(s, c, now)
 		}
 	case old.State == StateRunning:
 		return true
@@ -157,11 +157,14 @@ func (a *actions) restart(s snapshot, c *v1.Container, old Container) {
 	a.start = append(a.start, s.next(c))
 }
 
-// again starts the next instance of a container that a probe had killed; one that is
-// killed again and again waits longer each time, like one that crashes.
-func (a *actions) again(s snapshot, c *v1.Container) {
-	next := s.next(c)
-	if next.delay = crashDelay(s.crashes[c.Name] + 1); next.delay > 0 {
+// again starts the next instance of a container that a probe had killed, at once when it has
+// run for longer than the back-off since the end of the instance before it, and else after
+// that back-off: kuberuntime's doBackOff knows only that instance when the probe has failed.
+func (a *actions) again(s snapshot, c *v1.Container, now time.Time) {
+	next, before := s.next(c), s.containers[c.Name].Last
+	delay := crashDelay(s.crashes[c.Name])
+	if before != nil && now.Before(before.FinishedAt.Add(delay)) {
+		next.delay = delay
 		a.wait = append(a.wait, next)
 		return
 	}

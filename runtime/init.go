@@ -86,7 +86,7 @@ func (w *initWalk) sidecar(i int, c Container) {
 	switch {
 	case p.Failed != "":
 		w.a.kill = append(w.a.kill, c)
-		w.a.again(w.s, def)
+		w.a.again(w.s, def, w.now)
 	case c.Hash != containerHash(def):
 		w.a.restart(w.s, def, c)
 	}

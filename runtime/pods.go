@@ -240,3 +240,10 @@ func (st *podState) countCrashes(cs map[string]Container) map[string]int {
 
 // isGone is reset.gone for who has locked the memo.
 func (st *podState) isGone(c Container) bool { return st.reset != nil && st.reset.gone(c) }
+
+// countsNot keeps the end of an instance from making its back-off longer.
+func (st *podState) countsNot(c Container) {
+	st.memo.Lock()
+	defer st.memo.Unlock()
+	st.crashes[c.Name] = crash{count: st.crashes[c.Name].count, lastID: c.ID}
+}

@@ -187,7 +187,7 @@ func (p *Pods) clear(ctx context.Context, pod *v1.Pod, s snapshot, a actions) er
 }
 
 // noteEnds fills in how the containers ended that were killed to be started anew, and
-// counts these ends among the crashes.
+// counts these ends among the crashes, but for those within a back-off.
 func (p *Pods) noteEnds(ctx context.Context, pod *v1.Pod, a actions) error {
 	if len(a.kill) == 0 {
 		return nil
@@ -196,7 +196,13 @@ func (p *Pods) noteEnds(ctx context.Context, pod *v1.Pod, a actions) error {
 	if err != nil {
 		return err
 	}
-	p.of(pod.UID).countCrashes(now)
+	st := p.of(pod.UID)
+	for _, next := range a.wait {
+		if old, ok := now[next.container.Name]; ok && slices.ContainsFunc(a.kill, func(c Container) bool { return c.ID == old.ID }) {
+			st.countsNot(old)
+		}
+	}
+	st.countCrashes(now)
 	for i := range a.start {
 		if old, ok := now[a.start[i].container.Name]; ok && old.ID == a.start[i].old {
 			a.start[i].last = ended(old)
