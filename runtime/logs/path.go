@@ -37,8 +37,9 @@ func attemptOf(path string) (int, bool) {
 	return n, ok && err == nil && n >= 0 && attemptName(n) == filepath.Base(path)
 }
 
-// LastAttempt returns the highest attempt that has a log file in a container's directory.
-// The error wraps fs.ErrNotExist when there is none.
+// LastAttempt returns the highest attempt that has a log file in a container's directory,
+// which may be a rotated one alone while the next is being made. The error wraps
+// fs.ErrNotExist when there is none.
 func LastAttempt(dir string) (int, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -46,7 +47,11 @@ func LastAttempt(dir string) (int, error) {
 	}
 	last := -1
 	for _, e := range entries {
-		if n, ok := attemptOf(e.Name()); ok {
+		name := e.Name()
+		if i := len(name) - stampLength - 1; i > 0 && name[i] == '.' && isStamp(name[i+1:]) {
+			name = name[:i]
+		}
+		if n, ok := attemptOf(name); ok {
 			last = max(last, n)
 		}
 	}

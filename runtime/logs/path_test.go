@@ -47,6 +47,10 @@ func TestLastAttempt(t *testing.T) {
 	if err != nil || got != 10 {
 		t.Errorf("LastAttempt = %d, %v, want 10", got, err)
 	}
+	fill(t, dir, map[string]string{"12.log.20260102-030405": "", "13.log.tmp": "", "14.log.": ""})
+	if got, err := LastAttempt(dir); err != nil || got != 12 {
+		t.Errorf("while it is rotated: LastAttempt = %d, %v, want 12", got, err)
+	}
 }
 
 func TestRotatedFiles(t *testing.T) {
