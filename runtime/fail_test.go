@@ -30,6 +30,11 @@ func TestFail(t *testing.T) {
 			if s.Phase != v1.PodFailed || s.Reason != "TooMuch" || s.Message != "enough is enough" || s.StartTime == nil {
 				t.Errorf("phase %s, reason %s, message %s, started %v", s.Phase, s.Reason, s.Message, s.StartTime)
 			}
+			for _, c := range s.Conditions {
+				if c.Type == v1.PodReady && (c.Status != v1.ConditionFalse || c.Reason != "PodFailed") {
+					t.Errorf("condition %+v", c)
+				}
+			}
 		}
 		if boxes := n.sandboxes.Left(); len(boxes) > 0 {
 			t.Errorf("sandboxes left: %v", boxes)

@@ -19,7 +19,7 @@ func TestFailedStart(t *testing.T) {
 		later  []string
 	}{
 		{v1.RestartPolicyNever, v1.PodFailed, []string{"c0=exit128", "c1=exit0"}, []string{"c0=exit128", "c1=exit0"}},
-		{v1.RestartPolicyAlways, v1.PodRunning, []string{"c0=waiting RunContainerError", "c1=exit0"}, []string{"c0=exit128", "c1=exit0"}},
+		{v1.RestartPolicyAlways, v1.PodRunning, []string{"c0=waiting RunContainerError", "c1=exit0"}, []string{"c0=waiting RunContainerError", "c1=exit0"}},
 	} {
 		t.Run(string(tt.policy), func(t *testing.T) {
 			t.Parallel()

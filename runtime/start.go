@@ -29,6 +29,7 @@ const (
 	LabelPodUID        = "io.kubernetes.pod.uid"
 	LabelContainerName = "io.kubernetes.container.name"
 	LabelStopSignal    = "runonce/stop-signal"
+	LabelUser          = "runonce/user" // v1.LinuxContainerUser as JSON
 )
 
 // terminationLogMode lets any user of the container write its termination message.
@@ -129,9 +130,15 @@ func (p *Pods) containerConfig(ctx context.Context, at place, next start, img sp
 	if err := os.MkdirAll(filepath.Dir(logPath), 0o755); err != nil {
 		return ContainerConfig{}, fmt.Errorf("making the log directory: %w", err)
 	}
+	user, err := userLabel(oci)
+	if err != nil {
+		return ContainerConfig{}, err
+	}
+	all := labels(pod, c, img)
+	all[LabelUser] = user
 	return ContainerConfig{
 		ID: id, PodUID: string(pod.UID), Name: c.Name, Attempt: next.attempt, Image: img.Ref,
-		Spec: oci, LogPath: logPath, Hash: containerHash(c), Labels: labels(pod, c, img), Last: next.last,
+		Spec: oci, LogPath: logPath, Hash: containerHash(c), Labels: all, Last: next.last,
 		RuntimeHandler: pod.Annotations[handler.Annotation], Stdin: c.Stdin,
 		DefaultSeccomp: profile.SeccompType(pod, c) == v1.SeccompProfileTypeRuntimeDefault,
 	}, nil

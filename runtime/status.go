@@ -56,6 +56,7 @@ func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 	if kept.Phase == v1.PodFailed {
 		status.Phase, status.Reason, status.Message = kept.Phase, kept.Reason, kept.Message
 	}
+	view.conditions(&status)
 	return status, nil
 }
 
@@ -113,13 +114,18 @@ func (v podView) status() v1.PodStatus {
 		s.ContainerStatuses = append(s.ContainerStatuses, v.containerStatus(&v.pod.Spec.Containers[i], otherwise))
 	}
 	s.Phase = phase(v.pod, s, initialized)
-	s.Conditions = conditions(v.pod, s, initialized, v.sandbox)
+	v.conditions(&s)
+	shorten(s.InitContainerStatuses, s.ContainerStatuses)
+	return s
+}
+
+// conditions sets the pod's conditions, which depend on its phase.
+func (v podView) conditions(s *v1.PodStatus) {
+	s.Conditions = conditions(v.pod, *s, v.initialized(), v.sandbox)
 	if couldRestartAll(v.pod) {
 		s.Conditions = append(s.Conditions, restarting(v.snapshot().restartsAll(v.pod), s.Phase))
 	}
-	shorten(s.InitContainerStatuses, s.ContainerStatuses)
 	v.explain(s.Conditions)
-	return s
 }
 
 // initialized says whether every init container has done its work.
@@ -147,7 +153,8 @@ func (v podView) containerStatus(c *v1.Container, otherwise string) v1.Container
 	s.ContainerID = "containerd://" + got.ID
 	s.ImageID = got.ImageID
 	s.RestartCount = int32(got.Attempt)
-	s.StopSignal = effectiveStopSignal(got)
+	s.StopSignal, s.User = effectiveStopSignal(got), statusUser(got)
+	s.Resources, s.AllocatedResources = c.Resources.DeepCopy(), c.Resources.Requests.DeepCopy()
 	if got.Last != nil {
 		s.LastTerminationState = v1.ContainerState{Terminated: terminated(got.Last)}
 	}

@@ -109,7 +109,9 @@ func (p *Pods) waitingFor(st *podState, uid types.UID, containers map[string]Con
 	now := st.waitingNow()
 	for name, f := range p.store.failures(uid) {
 		_, known := now[name]
-		if c, ok := containers[name]; !known && (!ok || c.Attempt < f.Attempt) {
+		c, ok := containers[name]
+		unstarted := !ok || c.Attempt < f.Attempt || (c.Attempt == f.Attempt && c.Exit.Reason == reasonStartError)
+		if !known && unstarted {
 			now[name] = waiting{f.Reason, f.Message}
 		}
 	}
