@@ -42,6 +42,11 @@ func (e *ending) Pids(context.Context, *taskAPI.PidsRequest) (*taskAPI.PidsRespo
 	return &taskAPI.PidsResponse{Processes: make([]*tasktypes.ProcessInfo, e.pids)}, nil
 }
 
+// State does not know yet that the process is gone.
+func (e *ending) State(context.Context, *taskAPI.StateRequest) (*taskAPI.StateResponse, error) {
+	return &taskAPI.StateResponse{Status: tasktypes.Status_RUNNING, Pid: nobody}, nil
+}
+
 func (e *ending) Wait(ctx context.Context, _ *taskAPI.WaitRequest) (*taskAPI.WaitResponse, error) {
 	select {
 	case <-e.exit:
