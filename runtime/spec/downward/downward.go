@@ -3,6 +3,7 @@
 package downward
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -37,7 +38,8 @@ func (s Source) Field(path string) (string, error) {
 		}
 		return s.NodeName, nil
 	case "spec.serviceAccountName":
-		return s.Pod.Spec.ServiceAccountName, nil
+		// What the API server's admission fills in (plugin ServiceAccount).
+		return cmp.Or(s.Pod.Spec.ServiceAccountName, "default"), nil
 	case "status.hostIP":
 		return first(s.HostIPs), nil
 	case "status.hostIPs":

@@ -47,7 +47,7 @@ func TestField(t *testing.T) {
 		"spec.nodeName":                         "node-1",
 		"status.podIP":                          "",
 		"status.hostIPs":                        "",
-		"spec.serviceAccountName":               "",
+		"spec.serviceAccountName":               "default",
 		"metadata.labels['example.com/c']":      "q\"x",
 		"metadata.annotations['UPPER/Key']":     "v",
 		"metadata.annotations['example.com/x']": "",
@@ -67,6 +67,10 @@ func TestField(t *testing.T) {
 		if got, err := s.Field(path); err == nil || err.Error() != want {
 			t.Errorf("%s = %q, %v, want %s", path, got, err, want)
 		}
+	}
+	s.Pod.Spec.ServiceAccountName = "robot"
+	if got, err := s.Field("spec.serviceAccountName"); err != nil || got != "robot" {
+		t.Errorf("spec.serviceAccountName = %q, %v", got, err)
 	}
 	s.Pod.Spec.NodeName = "other"
 	if got, err := s.Field("spec.nodeName"); err != nil || got != "other" {
