@@ -32,8 +32,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 //	out FILE          what it writes to standard output
 //	like FILE         what it writes is JSON that has these facts
 //	err TEXT          a part of what it writes to standard error
-//	facts POD[/CONTAINER] FILE  what the applet facts of testdata/images/box has printed in
-//	                  the container: what that sees from inside has these facts
+//	facts POD[/CONTAINER], NAMESPACE/POD/CONTAINER FILE  what the applet facts of testdata/images/box has
+//	                  printed in the container: what that sees from inside has these facts
 //	interrupt D NAME  before the next command: send it the signal (INT, TERM) after D
 //	kill POD CONTAINER CODE  end a container from outside, where the engine is scripted
 //	scratch PATH      remove PATH of this machine before the story and after it
@@ -126,9 +126,7 @@ func parseStory(dir string) (story, error) {
 		case word == "like":
 			s.steps[last].like = rest
 		case word == "facts":
-			who, file, _ := strings.Cut(rest, " ")
-			pod, container, _ := strings.Cut(who, "/")
-			s.steps[last].facts = append(s.steps[last].facts, facts{pod, container, file})
+			s.steps[last].facts = append(s.steps[last].facts, parseFacts(rest))
 		default:
 			err = fmt.Errorf("unknown word %q", word)
 		}

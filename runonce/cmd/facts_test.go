@@ -24,6 +24,15 @@ type facts struct {
 	file           string
 }
 
+func parseFacts(rest string) facts {
+	who, file, _ := strings.Cut(rest, " ")
+	pod, container, _ := strings.Cut(who, "/")
+	if name, inner, ok := strings.Cut(container, "/"); ok {
+		pod, container = pod+"/"+name, inner
+	}
+	return facts{pod, container, file}
+}
+
 // unknowns are the values that a story binds by $is. They hold for the whole story, so
 // that a value can be demanded to be the same in two containers.
 type unknowns map[string]any

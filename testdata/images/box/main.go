@@ -22,7 +22,7 @@ type applet struct {
 
 func applets() map[string]applet {
 	return map[string]applet{
-		"web":     {"[-addr :8080] [-dir /www] [-ready FILE] [-delay D]  serve DIR, /healthz and /readyz over HTTP", web},
+		"web":     {"[-addr :8080] [-dir /www] [-ready FILE] [-delay D] [-tls]  serve DIR, /healthz, /livez and /readyz over HTTP or HTTPS", web},
 		"get":     {"[-timeout 5s] [-again] [-status 200] URL  print what an HTTP GET answers", get},
 		"probed":  {"[-lives FILE] [-delay D]  serve what probes and hooks ask for", probed},
 		"tcp":     {"ADDRESS  connect to an address and say so", tcp},

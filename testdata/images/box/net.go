@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,6 +21,7 @@ func web(args []string) error {
 	dir := set.String("dir", "/www", "directory to serve")
 	ready := set.String("ready", "", "file that must exist for /readyz to answer 200")
 	delay := set.Duration("delay", 0, "wait before listening")
+	secure := set.Bool("tls", false, "serve HTTPS, with a certificate that nobody has reason to trust")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -32,9 +34,9 @@ func web(args []string) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", http.FileServer(http.Dir(*dir)))
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprintln(w, "ok")
-	})
+	for _, path := range []string{"/healthz", "/livez"} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	}
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if _, err := os.Stat(*ready); *ready != "" && err != nil {
 			http.Error(w, "not ready", http.StatusServiceUnavailable)
@@ -46,6 +48,13 @@ func web(args []string) error {
 	l, err := listen.Listen(ctx, "tcp", *addr)
 	if err != nil {
 		return err
+	}
+	if *secure {
+		certificate, err := selfSigned()
+		if err != nil {
+			return err
+		}
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{certificate}})
 	}
 	fmt.Println("serving", *dir, "on", l.Addr())
 	s := &http.Server{Handler: logged(mux)}
