@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,16 +21,23 @@ import (
 
 // expel removes what is left of a container of which the embedded containerd knows no task.
 // It forgets a task whose shim would not delete it when it connected
-// (core/runtime/v2.ShimManager.loadShim): then the shim, which goes on, knows of it alone.
+// (core/runtime/v2.ShimManager.loadShim): then the shim, which goes on, knows of it alone, or
+// the OCI runtime, when there is no shim any more.
 func (e *Engine) expel(ctx context.Context, s *link.Session, id, podUID string) error {
 	if s.Spawn == nil || podUID == "" || e.foreign(id) {
 		return nil
 	}
 	killed, err := s.Spawn.Expel(ctx, podUID, id)
-	if err != nil || !killed {
+	if err != nil {
 		return err
 	}
-	e.o.Log.Warn("a shim that did not remove its container was killed", "container", id)
+	if killed {
+		e.o.Log.Warn("a shim that did not remove its container was killed", "container", id)
+	}
+	// The state of runc and of those like it.
+	if _, err := os.Stat(filepath.Join(link.RuntimeRoot(e.o.State), e.o.Namespace, id)); errors.Is(err, fs.ErrNotExist) && !killed {
+		return nil
+	}
 	if err := e.runcDelete(ctx, s, id); err != nil {
 		return err
 	}

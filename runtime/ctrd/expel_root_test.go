@@ -17,12 +17,13 @@ func TestRemoveWhatContainerdForgot(t *testing.T) {
 		name string
 		lose func(t *testing.T, p place)
 	}{
-		{"its bundle is gone", func(t *testing.T, p place) {
+		{"its bundle is gone", loseBundle},
+		{"its bundle and its shim are gone", func(t *testing.T, p place) {
 			t.Helper()
-			bundle := filepath.Join(p.dir, "state/io.containerd.runtime.v2.task/runonce/a")
-			if err := errors.Join(syscall.Unmount(filepath.Join(bundle, "rootfs"), syscall.MNT_DETACH), os.RemoveAll(bundle)); err != nil {
+			if err := syscall.Kill(shimProcess(t, p), syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
+			loseBundle(t, p)
 		}},
 		{"its shim does not answer", func(t *testing.T, p place) {
 			t.Helper()
@@ -56,6 +57,14 @@ func TestRemoveWhatContainerdForgot(t *testing.T) {
 				t.Errorf("left: %q, %v", gone, err)
 			}
 		})
+	}
+}
+
+func loseBundle(t *testing.T, p place) {
+	t.Helper()
+	bundle := filepath.Join(p.dir, "state/io.containerd.runtime.v2.task/runonce/a")
+	if err := errors.Join(syscall.Unmount(filepath.Join(bundle, "rootfs"), syscall.MNT_DETACH), os.RemoveAll(bundle)); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -53,6 +53,10 @@ func (s *Session) setRuntimes(o Options) error {
 	return nil
 }
 
+// RuntimeRoot is where the OCI runtimes of the embedded containerd keep their state, below a
+// directory for each namespace.
+func RuntimeRoot(state string) string { return filepath.Join(state, "runc") }
+
 func (s *Session) runtime(h handler.Handler, o Options) (Runtime, error) {
 	if h.Shim != "" {
 		return s.foreignRuntime(h)
@@ -60,7 +64,7 @@ func (s *Session) runtime(h handler.Handler, o Options) (Runtime, error) {
 	opts := &runcoptions.Options{BinaryName: h.Binary}
 	if o.Address == "" {
 		// A containerd of the system may use the same namespace and the same names.
-		opts.Root = filepath.Join(o.State, "runc")
+		opts.Root = RuntimeRoot(o.State)
 	}
 	r := Runtime{RuntimeInfo: containers.RuntimeInfo{Name: s.Shim}}
 	if s.Logger {

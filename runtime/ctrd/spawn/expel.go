@@ -30,6 +30,9 @@ const expelTimeout = 5 * time.Second
 func (s Shims) Expel(ctx context.Context, group, id string) (killed bool, err error) {
 	path := s.path(group)
 	err = expel(ctx, path, id)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		_ = os.Remove(path) // a dead one's, and whoever comes next makes it anew
+	}
 	if err == nil || errdefs.IsNotFound(err) || closed(err) {
 		return false, nil
 	}
