@@ -3,6 +3,8 @@ package cmd_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"os"
@@ -242,21 +244,36 @@ func nothingLeft(t *testing.T, dir string) {
 			t.Errorf("mount left: %s", line)
 		}
 	}
-	// A daemon's shim may take a moment to end.
-	left := processesOf(t, dir)
-	for deadline := time.Now().Add(patience); len(left) > 0 && time.Now().Before(deadline); left = processesOf(t, dir) {
+	// A shim may take a moment to end.
+	look := func() []string { return append(processesOf(t, dir), filesOf(t, dir)...) }
+	left := look()
+	for deadline := time.Now().Add(patience); len(left) > 0 && time.Now().Before(deadline); left = look() {
 		time.Sleep(100 * time.Millisecond)
 	}
 	for _, p := range left {
-		t.Errorf("process left: %s", p)
+		t.Errorf("left: %s", p)
 	}
-	pods, err := filepath.Glob(filepath.Join(dir, "root", "pods", "*"))
-	if err != nil {
-		t.Fatal(err)
+}
+
+// filesOf returns the directories of pods, bundles and containers, the shims' sockets and
+// the pods' cgroups.
+func filesOf(t *testing.T, dir string) []string {
+	t.Helper()
+	sum := sha256.Sum256([]byte(filepath.Join(dir, "root")))
+	cgroups := "/sys/fs/cgroup/*/runonce-" + hex.EncodeToString(sum[:4])
+	var found []string
+	for _, pattern := range []string{
+		filepath.Join(dir, "root", "pods", "*"), filepath.Join(dir, "state", "io.containerd.runtime.v2.task", "*", "*"),
+		filepath.Join(dir, "state", "runc", "*", "*"), filepath.Join(dir, "state", "s", "*"),
+		cgroups + "/pod*", cgroups + "/*/pod*",
+	} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, paths...)
 	}
-	for _, p := range pods {
-		t.Errorf("directory left: %s", p)
-	}
+	return found
 }
 
 // processesOf returns the command lines that name the directory.

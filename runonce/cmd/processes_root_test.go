@@ -150,13 +150,13 @@ func awaitGone(t *testing.T, pid int) {
 }
 
 // awaitRecords waits until the shims have recorded that every container has ended. Those of
-// an old daemon record nothing.
+// an old daemon record nothing: whoever looks does it.
 func (m machine) awaitRecords(t *testing.T) {
 	t.Helper()
-	if strings.HasSuffix(t.Name(), "1.6") {
-		return
-	}
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if strings.HasSuffix(t.Name(), "1.6") {
+			m.once(t, "ps")
+		}
 		records, err := filepath.Glob(filepath.Join(m.dir, "root", "containers", "*.json"))
 		if err != nil || len(records) == 0 {
 			t.Fatalf("no records: %v", err)
