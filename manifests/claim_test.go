@@ -75,7 +75,7 @@ func TestClaims(t *testing.T) {
 			name: "by a driver", in: claimOf("") + persistentVolume("cloud", strings.Replace(fits, "hostPath: {path: /srv}", "csi: {driver: d.example.com, volumeHandle: h}", 1)),
 			bad: field + `PersistentVolume "cloud" needs a storage service's driver (mount it on the host and make it a hostPath or local volume)`,
 		},
-		{name: "block", in: claimOf(", volumeMode: Block"), bad: `f:13: spec.volumeMode: "Block" refused: block volumes are not supported (use Filesystem)`},
+		{name: "block", in: claimOf(", volumeMode: Block"), bad: `f:13: spec.volumeMode: "Block" refused: no driver here attaches raw devices (use Filesystem)`},
 		{
 			name: "copy", in: claimOf(", dataSource: {kind: PersistentVolumeClaim, name: other}"),
 			bad: "f:13: spec.dataSource: refused: nothing here copies a claim or restores a snapshot (fill the claim's directory, or use an init container)",

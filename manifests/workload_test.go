@@ -76,7 +76,7 @@ func TestWorkloads(t *testing.T) {
 		},
 		{
 			"claims of blocks", workloadDoc("apps/v1", "StatefulSet", selector+"  volumeClaimTemplates: [{metadata: {name: d}, spec: {volumeMode: Block, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]\n  TEMPLATE\n"), nil, nil,
-			[]string{`f:6: spec.volumeClaimTemplates[0].spec.volumeMode: "Block" refused: block volumes are not supported (use Filesystem)`},
+			[]string{`f:6: spec.volumeClaimTemplates[0].spec.volumeMode: "Block" refused: no driver here attaches raw devices (use Filesystem)`},
 		},
 		{
 			"old version", workloadDoc("extensions/v1beta1", "Deployment", "  TEMPLATE\n"), nil, nil,

@@ -16,7 +16,7 @@ type Fault struct {
 func Check(s *v1.PersistentVolumeClaimSpec, prefix string) []Fault {
 	var faults []Fault
 	if mode(s.VolumeMode) == v1.PersistentVolumeBlock {
-		faults = append(faults, Fault{prefix + "volumeMode", `"Block" refused: block volumes are not supported`, "use Filesystem"})
+		faults = append(faults, Fault{prefix + "volumeMode", `"Block" refused: no driver here attaches raw devices`, "use Filesystem"})
 	}
 	const noSource = "refused: nothing here copies a claim or restores a snapshot"
 	if s.DataSource != nil {
@@ -32,7 +32,7 @@ func Check(s *v1.PersistentVolumeClaimSpec, prefix string) []Fault {
 func CheckVolume(v *v1.PersistentVolume) []Fault {
 	var faults []Fault
 	if mode(v.Spec.VolumeMode) == v1.PersistentVolumeBlock {
-		faults = append(faults, Fault{"spec.volumeMode", `"Block" refused: block volumes are not supported`, "use Filesystem"})
+		faults = append(faults, Fault{"spec.volumeMode", `"Block" refused: no driver here attaches raw devices`, "use Filesystem"})
 	}
 	if len(v.Spec.MountOptions) > 0 && v.Spec.NFS == nil {
 		faults = append(faults, Fault{"spec.mountOptions", "refused: Mount options are not supported for volume type", "only nfs is mounted here"})

@@ -65,7 +65,7 @@ var containerRows = []Row{
 	{Path: "spec.containers[].volumeMounts[].subPathExpr", Class: Supported},
 	{Path: "spec.containers[].volumeMounts[].mountPropagation", Class: Supported},
 	{Path: "spec.containers[].volumeMounts[].bindMountOptions[]", Class: Supported},
-	{Path: "spec.containers[].volumeDevices[]", Class: Refused, Note: "block volumes are not supported"},
+	{Path: "spec.containers[].volumeDevices[]", Class: Refused, Note: "no driver here attaches raw devices; mount its file system, or give the device to a privileged container by hostPath"},
 	{Path: "spec.containers[].livenessProbe", Class: Supported},
 	{Path: "spec.containers[].readinessProbe", Class: Supported},
 	{Path: "spec.containers[].startupProbe", Class: Supported},

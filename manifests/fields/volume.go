@@ -119,7 +119,7 @@ var volumeRows = []Row{
 	{Path: "spec.volumes[].ephemeral.volumeClaimTemplate.spec.resources.limits{}", Class: Meaningless, Note: "a claim has no limits in Kubernetes either"},
 	{Path: "spec.volumes[].ephemeral.volumeClaimTemplate.spec.volumeName", Class: Supported},
 	{Path: "spec.volumes[].ephemeral.volumeClaimTemplate.spec.storageClassName", Class: Supported},
-	{Path: "spec.volumes[].ephemeral.volumeClaimTemplate.spec.volumeMode", Class: Refused, Note: "block volumes are not supported", Except: []string{"Filesystem"}},
+	{Path: "spec.volumes[].ephemeral.volumeClaimTemplate.spec.volumeMode", Class: Refused, Note: "no driver here attaches raw devices; mount its file system on the host", Except: []string{"Filesystem"}},
 	{Path: "spec.volumes[].ephemeral.volumeClaimTemplate.spec.dataSource", Class: Refused, Note: "nothing here copies a claim or restores a snapshot"},
 	{Path: "spec.volumes[].ephemeral.volumeClaimTemplate.spec.dataSourceRef", Class: Refused, Note: "nothing here copies a claim or restores a snapshot"},
 	{Path: "spec.volumes[].ephemeral.volumeClaimTemplate.spec.volumeAttributesClassName", Class: Meaningless, Note: "there is no storage driver here that has such classes"},

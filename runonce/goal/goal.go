@@ -121,7 +121,7 @@ func heldByInit(pod *v1.Pod, st v1.PodStatus) (View, bool) {
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		cs := statusOf(st.InitContainerStatuses, c.Name)
-		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+		sidecar := isSidecar(c)
 		switch {
 		case sidecar && cs.State.Running != nil && (cs.Started == nil || *cs.Started):
 			continue
@@ -137,6 +137,10 @@ func heldByInit(pod *v1.Pod, st v1.PodStatus) (View, bool) {
 		return waitingFor("init container", cs, otherwise, Said(st)), true
 	}
 	return View{}, false
+}
+
+func isSidecar(c *v1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
 // laterInitSeen says whether anything that starts after the i-th init container has.
@@ -233,7 +237,7 @@ func culprit(pod *v1.Pod, st v1.PodStatus) (kind string, cs *v1.ContainerStatus)
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		s := statusOf(st.InitContainerStatuses, c.Name)
-		if s.State.Terminated != nil && s.State.Terminated.ExitCode != 0 && c.RestartPolicy == nil {
+		if s.State.Terminated != nil && s.State.Terminated.ExitCode != 0 && !isSidecar(c) {
 			return "init container", &s
 		}
 	}

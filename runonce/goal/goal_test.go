@@ -49,7 +49,7 @@ func newPod(policy v1.RestartPolicy, inits []v1.Container, names ...string) *v1.
 
 func TestLook(t *testing.T) {
 	t.Parallel()
-	always := v1.ContainerRestartPolicyAlways
+	always, never := v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyNever
 	plain, sidecar := v1.Container{Name: "i"}, v1.Container{Name: "s", RestartPolicy: &always}
 	both := []v1.Container{plain, sidecar}
 	backOff := waiting("a", "CrashLoopBackOff", "back-off 20s")
@@ -68,6 +68,12 @@ func TestLook(t *testing.T) {
 			name: "running", until: goal.UntilRunning, pod: newPod("", nil, "a", "b"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", false, 0), running("b", false, 0)}},
 			want:   goal.View{Standing: goal.Running},
+		},
+		{
+			name: "an init container with a policy of its own has failed", until: goal.UntilRunning,
+			pod:    newPod(v1.RestartPolicyAlways, []v1.Container{{Name: "i", RestartPolicy: &never}}, "a"),
+			status: v1.PodStatus{Phase: v1.PodFailed, InitContainerStatuses: []v1.ContainerStatus{ended("i", 5)}, ContainerStatuses: []v1.ContainerStatus{waiting("a", "PodInitializing", "")}},
+			want:   goal.View{Standing: goal.Failed, Ended: true, Reason: "Error", Message: `init container "i" exited with code 5`},
 		},
 		{
 			name: "only a sidecar is left to end", until: goal.UntilRunning, pod: newPod(v1.RestartPolicyNever, []v1.Container{sidecar}, "a"),

@@ -54,7 +54,7 @@ func kernelHostname(pod *v1.Pod, clusterDomain string) (name, domain string, err
 	}
 	fqdn := host + "." + domain
 	if len(fqdn) > maxKernelHostname {
-		return "", "", fault.Permanentf("spec.setHostnameAsFQDN: %q is too long: %d characters is the max, it has %d",
+		return "", "", fault.Permanentf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)",
 			fqdn, maxKernelHostname, len(fqdn))
 	}
 	return fqdn, domain, nil

@@ -180,7 +180,7 @@ func (m *Manager) recursive(u use) (bool, error) {
 	case !u.mount.ReadOnly:
 		return false, fault.Refusef("volume %q requested recursive read-only mode, but it is not read-only", u.mount.Name)
 	case !private:
-		return false, fault.Refusef("volume %q requested recursive read-only mode, but it is not compatible with propagation %s",
+		return false, fault.Refusef("volume %q requested recursive read-only mode, but it is not compatible with propagation %q",
 			u.mount.Name, *u.mount.MountPropagation)
 	case *mode == v1.RecursiveReadOnlyIfPossible:
 		return m.canRecursive(u.pod), nil

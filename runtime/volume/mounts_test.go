@@ -82,7 +82,7 @@ func TestMountFaults(t *testing.T) {
 		{
 			"recursive with propagation",
 			v1.VolumeMount{Name: "work", ReadOnly: true, RecursiveReadOnly: &enabled, MountPropagation: &slave},
-			`volume "work" requested recursive read-only mode, but it is not compatible with propagation HostToContainer`,
+			`volume "work" requested recursive read-only mode, but it is not compatible with propagation "HostToContainer"`,
 		},
 		{
 			"no shared mount",
