@@ -52,7 +52,7 @@ var containerRows = []Row{
 	{Path: "spec.containers[].resizePolicy[]", Class: Meaningless, Note: "nothing resizes a pod here"},
 	{Path: "spec.containers[].restartPolicy", Class: Supported},
 	{Path: "spec.containers[].restartPolicyRules[]", Class: Supported},
-	{Path: "spec.containers[].restartPolicyRules[].action", Class: Supported},
+	{Path: "spec.containers[].restartPolicyRules[].action", Class: Supported, Note: "RestartAllContainers knows no back-off, as in the kubelet, but --max-retries"},
 	{Path: "spec.containers[].restartPolicyRules[].exitCodes", Class: Supported},
 	{Path: "spec.containers[].restartPolicyRules[].exitCodes.operator", Class: Supported},
 	{Path: "spec.containers[].restartPolicyRules[].exitCodes.values[]", Class: Supported},
