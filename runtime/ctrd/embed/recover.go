@@ -77,7 +77,11 @@ func touch(ctx context.Context, s snapshots.Snapshotter) error {
 	if err != nil && !errdefs.IsAlreadyExists(err) {
 		return err
 	}
-	return s.Remove(ctx, key)
+	// The collector may run just now, and be faster.
+	if err := s.Remove(ctx, key); err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	return nil
 }
 
 // dropLeases deletes the leases of those who died while they fetched or unpacked an image:
