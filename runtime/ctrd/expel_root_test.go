@@ -3,11 +3,14 @@ package ctrd_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestRemoveWhatContainerdForgot: a container that its shim has and containerd does not know
@@ -27,11 +30,7 @@ func TestRemoveWhatContainerdForgot(t *testing.T) {
 		}},
 		{"its shim does not answer", func(t *testing.T, p place) {
 			t.Helper()
-			pid := shimProcess(t, p)
-			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+			halt(t, shimProcess(t, p))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -58,6 +57,28 @@ func TestRemoveWhatContainerdForgot(t *testing.T) {
 			}
 		})
 	}
+}
+
+// halt stops a process, with all of its threads.
+func halt(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(threads, func(path string) bool {
+			text, err := os.ReadFile(path)
+			return err == nil && !bytes.Contains(text, []byte("State:\tT"))
+		}) {
+			return
+		}
+	}
+	t.Fatalf("process %d does not stop", pid)
 }
 
 func loseBundle(t *testing.T, p place) {

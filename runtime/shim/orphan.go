@@ -68,10 +68,12 @@ func served(ctx context.Context) bool {
 func (s *service) bury(ctx context.Context, id, bundle string) {
 	ctx, cancel := context.WithTimeout(ctx, orphanTimeout)
 	defer cancel()
+	// A bundle that is there afterwards is the next container's of this name.
+	forgotten := gone(bundle)
 	if _, err := s.Delete(ctx, &taskAPI.DeleteRequest{ID: id}); err != nil {
 		return
 	}
-	if err := removeBundle(bundle); err != nil {
+	if !forgotten && removeBundle(bundle) != nil {
 		return
 	}
 	// It ends the shim only when this was its last container.

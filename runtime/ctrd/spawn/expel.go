@@ -29,11 +29,14 @@ const expelTimeout = 5 * time.Second
 // shim, and one without such a container, is no error.
 func (s Shims) Expel(ctx context.Context, group, id string) (killed bool, err error) {
 	path := s.path(group)
-	err = expel(ctx, path, id)
+	if err = expel(ctx, path, id); !without(err) && !errors.Is(err, context.DeadlineExceeded) {
+		// The shim itself may be deleting what has ended.
+		err = expel(ctx, path, id)
+	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		_ = os.Remove(path) // a dead one's, and whoever comes next makes it anew
 	}
-	if err == nil || errdefs.IsNotFound(err) || closed(err) {
+	if without(err) {
 		return false, nil
 	}
 	if ctx.Err() != nil {
@@ -46,9 +49,18 @@ func (s Shims) Expel(ctx context.Context, group, id string) (killed bool, err er
 	return true, nil
 }
 
-// closed reports whether nobody listens, or does so no longer.
-func closed(err error) bool {
-	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, ttrpc.ErrClosed)
+// without reports whether the container is in no shim: nobody listens, or does so no longer, or
+// does not know of it.
+func without(err error) bool {
+	return err == nil || errdefs.IsNotFound(err) || errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, ttrpc.ErrClosed)
+}
+
+// native is the shim's error in containerd's terms; what befell the call itself stays as it is.
+func native(err error) error {
+	if errors.Is(err, ttrpc.ErrClosed) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return errgrpc.ToNative(err)
 }
 
 func expel(ctx context.Context, path, id string) error {
@@ -63,19 +75,19 @@ func expel(ctx context.Context, path, id string) error {
 	defer cancel()
 	state, err := shim.State(ctx, &taskapi.StateRequest{ID: id})
 	if err != nil {
-		return errgrpc.ToNative(err)
+		return native(err)
 	}
 	if state.Status != tasktypes.Status_STOPPED {
 		kill := &taskapi.KillRequest{ID: id, Signal: uint32(syscall.SIGKILL), All: true}
-		if _, err := shim.Kill(ctx, kill); err != nil && !errdefs.IsNotFound(errgrpc.ToNative(err)) {
-			return fmt.Errorf("killing it: %w", errgrpc.ToNative(err))
+		if _, err := shim.Kill(ctx, kill); err != nil && !errdefs.IsNotFound(native(err)) {
+			return fmt.Errorf("killing it: %w", native(err))
 		}
 		if _, err := shim.Wait(ctx, &taskapi.WaitRequest{ID: id}); err != nil {
-			return fmt.Errorf("waiting for its end: %w", errgrpc.ToNative(err))
+			return fmt.Errorf("waiting for its end: %w", native(err))
 		}
 	}
 	if _, err := shim.Delete(ctx, &taskapi.DeleteRequest{ID: id}); err != nil {
-		return fmt.Errorf("deleting it: %w", errgrpc.ToNative(err))
+		return fmt.Errorf("deleting it: %w", native(err))
 	}
 	// It may end before it answers.
 	_, _ = shim.Shutdown(ctx, &taskapi.ShutdownRequest{ID: id})

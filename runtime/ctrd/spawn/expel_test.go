@@ -23,16 +23,18 @@ type scripted struct {
 	taskapi.TTRPCTaskService
 	status tasktypes.Status
 	stuck  bool // it refuses to delete
+	late   bool // it has deleted a by itself when it is asked to
 
-	mu    sync.Mutex
-	calls []string
+	mu      sync.Mutex
+	calls   []string
+	without bool // it does not know of a any more
 }
 
 func (s *scripted) note(call, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, call)
-	if id != "a" {
+	if id != "a" || s.without {
 		return errgrpc.ToGRPC(errdefs.ErrNotFound)
 	}
 	return nil
@@ -51,7 +53,10 @@ func (s *scripted) Wait(_ context.Context, r *taskapi.WaitRequest) (*taskapi.Wai
 }
 
 func (s *scripted) Delete(_ context.Context, r *taskapi.DeleteRequest) (*taskapi.DeleteResponse, error) {
-	if s.stuck {
+	if s.late {
+		s.late, s.without = false, true
+	}
+	if s.stuck || s.without {
 		return nil, errgrpc.ToGRPC(errdefs.ErrFailedPrecondition)
 	}
 	return &taskapi.DeleteResponse{}, s.note("delete", r.ID)
@@ -73,8 +78,9 @@ func TestExpel(t *testing.T) {
 		{name: "ended", group: "pod", id: "a", shim: &scripted{status: tasktypes.Status_STOPPED}, want: []string{"state", "delete", "shutdown"}},
 		{name: "another's", group: "pod", id: "b", shim: &scripted{}, want: []string{"state"}},
 		{name: "no shim", group: "none", id: "a", shim: &scripted{}},
+		{name: "ending by itself", group: "pod", id: "a", shim: &scripted{status: tasktypes.Status_STOPPED, late: true}, want: []string{"state", "state"}},
 		// This process serves, and is no shim that might be killed.
-		{name: "stuck", group: "pod", id: "a", shim: &scripted{status: tasktypes.Status_STOPPED, stuck: true}, want: []string{"state"}, err: "removing it from its shim: deleting it: failed precondition"},
+		{name: "stuck", group: "pod", id: "a", shim: &scripted{status: tasktypes.Status_STOPPED, stuck: true}, want: []string{"state", "state"}, err: "removing it from its shim: deleting it: failed precondition"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := testShims(t)
