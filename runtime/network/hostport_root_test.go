@@ -2,8 +2,10 @@ package network
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/network/netns"
@@ -136,7 +139,7 @@ func wantEcho(t *testing.T, client net.Conn) {
 	}
 }
 
-// Kernels without SCTP have no sockets for it; their rules they have all the same.
+// Kernels without SCTP have no sockets for it; the rules are there all the same.
 func TestHostPortSCTP(t *testing.T) {
 	eachFirewall(t, func(t *testing.T, m *Manager) {
 		a := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 9, HostPort: 21009, Protocol: v1.ProtocolSCTP}))
@@ -156,7 +159,79 @@ func TestHostPortSCTP(t *testing.T) {
 		if len(rules) == 0 {
 			t.Errorf("no rule leads SCTP port 21009 to %s", target)
 		}
+		listener, err := sctpSocket(a.NetNS)
+		if errors.Is(err, unix.EPROTONOSUPPORT) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients := []string{"", another(t)}
+		greetSCTP(t, listener, len(clients))
+		for _, from := range clients {
+			wantGreetingSCTP(t, from, 42009)
+		}
 	})
+}
+
+// sctpSocket makes a socket in a network namespace, which gives up after a while.
+func sctpSocket(path string) (*os.File, error) {
+	fd := -1
+	err := netns.Inside([]netns.Pin{{Kind: netns.Net, Path: path}}, func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, opt := range []int{unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} {
+		err = errors.Join(err, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, opt, &unix.Timeval{Sec: 60}))
+	}
+	return os.NewFile(uintptr(fd), "sctp"), err
+}
+
+// greetSCTP greets the first n who connect to port 9 of the listener's namespace.
+func greetSCTP(t *testing.T, listener *os.File, n int) {
+	t.Helper()
+	fd := int(listener.Fd())
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Port: 9}), unix.Listen(fd, 5)); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range n {
+			conn, _, err := unix.Accept(fd)
+			if err != nil {
+				t.Errorf("accepting: %v", err)
+				return
+			}
+			_, _ = unix.Write(conn, []byte("hello"))
+			_ = unix.Close(conn)
+		}
+	}()
+	t.Cleanup(func() {
+		<-done
+		_ = listener.Close()
+	})
+}
+
+func wantGreetingSCTP(t *testing.T, from string, port int) {
+	t.Helper()
+	client, err := sctpSocket(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	to := &unix.SockaddrInet4{Port: port, Addr: netip.MustParseAddr(hostIP).As4()}
+	buf := make([]byte, 100)
+	n := 0
+	if err = unix.Connect(int(client.Fd()), to); err == nil {
+		n, err = unix.Read(int(client.Fd()), buf)
+	}
+	if err != nil || string(buf[:max(n, 0)]) != "hello" {
+		t.Errorf("from %q: got %q, %v", from, buf[:max(n, 0)], err)
+	}
 }
 
 // Without iptables and nft a pod that needs a bridge is refused before anything is made; one
