@@ -117,9 +117,15 @@ func (t Tree) make(ctx context.Context, pod *v1.Pod, at place) error {
 		}
 		defer release()
 	}
-	// Also below slices: systemd makes cgroups in the hierarchies that it knows.
 	for _, dir := range t.hierarchies() {
-		if err := t.makeIn(dir, at.path); err != nil {
+		var err error
+		if at.slice != "" {
+			// Systemd has made what it knows: neither all hierarchies nor, in v2, all controllers.
+			err = t.makeAll(dir, at.path)
+		} else {
+			err = t.makeIn(dir, at.path)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -136,9 +142,14 @@ func (t Tree) makeIn(root, p string) error {
 			return nil
 		}
 	}
+	return t.makeAll(root, p)
+}
+
+// makeAll makes the cgroup in one hierarchy after those above it.
+func (t Tree) makeAll(root, p string) (err error) {
 	// Another pod's Remove may take away an empty parent under our feet.
 	for range raceTries {
-		if err = t.makeAll(root, p); !gone(err) && !errors.Is(err, errIncomplete) {
+		if err = t.makeEach(root, p); !gone(err) && !errors.Is(err, errIncomplete) {
 			return err
 		}
 	}
@@ -171,9 +182,9 @@ func (t Tree) hierarchies() []string {
 	return slices.Compact(dirs)
 }
 
-// makeAll makes the cgroup p and those above it in one hierarchy. In v2 each gets the
+// makeEach makes the cgroup p and those above it in one hierarchy. In v2 each gets the
 // controllers of the one above.
-func (t Tree) makeAll(root, p string) error {
+func (t Tree) makeEach(root, p string) error {
 	dir := root
 	if t.V2 {
 		if err := t.delegate(dir); err != nil {
