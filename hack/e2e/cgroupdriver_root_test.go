@@ -24,7 +24,7 @@ spec:
     image: localhost/box:1
     args: [trap]
     resources: {requests: {cpu: 100m}, limits: {cpu: 200m, memory: 64Mi}}
-    readinessProbe: {exec: {command: [/bin/box, echo, here]}, periodSeconds: 1}
+    readinessProbe: {exec: {command: [/bin/box, echo, here]}, periodSeconds: 1, timeoutSeconds: 100}
 `
 
 // scopes returns the processes of the containers that are in scopes of systemd, by the

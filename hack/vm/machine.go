@@ -55,7 +55,7 @@ func (m machine) run(ctx context.Context, output func(io.Reader) error) error {
 		// Debian's kernels do not start under every host's KVM; the emulation always works.
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(m.memory),
 		"-nodefaults", "-nographic", "-no-reboot", "-kernel", kernel, "-initrd", m.initrd,
-		"-append", "console=ttyS0 quiet panic=-1 random.trust_cpu=on nowatchdog mitigations=off " + m.kind.kernel,
+		"-append", "console=ttyS0 quiet panic=-1 random.trust_cpu=on no_timer_check nowatchdog mitigations=off " + m.kind.kernel,
 		"-serial", "file:" + m.console, "-serial", "stdio",
 		"-virtfs", files(job.Tag, "/"),
 	}
