@@ -40,7 +40,8 @@ type suite struct {
 // there, how containers are stopped, counted and told apart, and a story of the program;
 // and those that depend on systemd.
 func suites() []suite {
-	plain, every := []string{job.Plain}, []string{job.Plain, job.SystemdV2, job.SystemdV1}
+	plain, booted := []string{job.Plain}, []string{job.SystemdV2, job.SystemdV1}
+	every := slices.Concat(plain, booted)
 	return []suite{
 		{"./hack/vm", "^TestMachine$", every},
 		{"./runtime/cgroup", ".", every},
@@ -50,9 +51,11 @@ func suites() []suite {
 			"containers_of_one_pod|exec|a_later_process_finds_what_runs|orderly)$", plain},
 		{"./runtime/volume", ".", plain},
 		{"./runonce/cmd", "^TestCasesOnContainerd$/^(happy|critical-preempts|crash-then-success|shared-processes|pod-level|stdin-and-tty|limits|privileges|users|projected|order)$", plain},
-		{"./runonce/cmd", "^TestCasesOnContainerd$/^(happy|critical-preempts|limits)$", []string{job.SystemdV2, job.SystemdV1}},
+		{"./runonce/cmd", "^TestCasesOnContainerd$/^(happy|critical-preempts|limits)$", booted},
 		{"./runonce/cmd", "^TestHugePages$", plain},
 		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal)$/^(embedded)?$", plain},
+		{"./hack/e2e", "^TestCgroupDriver$/^embedded$", booted},
+		{"./runtime/network", "^TestHostPortSCTP$", plain},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -50,11 +51,23 @@ func (t Tree) startSlice(ctx context.Context, pod *v1.Pod, at place) (release fu
 		return nil, err
 	}
 	description := fmt.Sprintf("runonce: pod %s/%s", pod.Namespace, pod.Name)
-	if err := t.Units.Start(ctx, at.slice, description, t.properties(pod)); err != nil {
+	err = t.Units.Start(ctx, at.slice, description, t.properties(pod))
+	if err == nil && !t.V2 {
+		err = t.Units.Start(ctx, withDevices(at.slice), description+": its devices", []systemd.Property{{Name: "DevicePolicy", Value: "strict"}})
+	}
+	if err != nil {
 		release()
 		return nil, err
 	}
 	return release, nil
+}
+
+// withDevices is a slice without processes in the pod's. It has a device policy, so that the
+// slices above it have the v1 controller of devices before the first container comes: when a
+// slice gets it, systemd moves all processes below out of their devices cgroups, and nothing
+// would keep a container from the machine's devices. It is stopped with the pod's.
+func withDevices(slice string) string {
+	return strings.TrimSuffix(slice, systemd.Suffix) + "-devices" + systemd.Suffix
 }
 
 // stopSlice stops the pod's slice, which must have no process: systemd would kill it.
