@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -85,6 +86,10 @@ func (p *probes) report(id string, s probe.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a, ok := p.asks[id]; ok {
+		s.Since = a.status.Since
+		if s.Ready != a.status.Ready {
+			s.Since = time.Now()
+		}
 		a.status = s
 	}
 }

@@ -57,6 +57,7 @@ func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 		status.Phase, status.Reason, status.Message = kept.Phase, kept.Reason, kept.Message
 	}
 	view.conditions(&status)
+	view.stamp(&status)
 	return status, nil
 }
 

@@ -25,6 +25,8 @@ type Status struct {
 	Ready   bool
 	// Failed is Startup or Liveness when that probe wants the container restarted.
 	Failed Kind
+	// Since is when Ready last changed, for whoever keeps the status.
+	Since time.Time
 	// Answers are the last of each probe.
 	Answers map[Kind]Answer
 }
