@@ -47,6 +47,7 @@ func (v podView) moments(c *v1.PodCondition, s *v1.PodStatus) []metav1.Time {
 		if yes {
 			return append(ends(s.InitContainerStatuses), ends(s.ContainerStatuses)...)
 		}
+	case v1.PodScheduled, v1.DisruptionTarget, v1.PodResizePending, v1.PodResizeInProgress:
 	}
 	return nil
 }
