@@ -44,10 +44,10 @@ demo: setup-run build ## run testdata/demo in real containers and check what com
 test: root setup-test vet test-unit lint race build verify demo test-root test-vm ## everything: vet, unit, lint, race, verify, demo, all tests as root, and some with other cgroups
 
 test-unit: ## the tests that need neither root nor network
-	$(GO) test -short ./...
+	$(GO) test -short -timeout 20m ./...
 
 test-root: root tools build ## all tests, on real containers too; needs root
-	$(GO) test -count=1 -p 1 -timeout 25m ./...
+	$(GO) test -count=1 -p 1 -timeout 60m ./...
 
 test-vm: root setup-vm payload ## tests in emulated machines: cgroup v2, systemd; SUITES="./runtime/cgroup=. ..." MACHINE=plain,systemd,systemd-v1
 	$(GO) run ./hack/vm $(if $(MACHINE),-machine $(MACHINE)) $(SUITES)
@@ -71,7 +71,7 @@ bench: tools build ## start pods beside a bare containerd client, ROUNDS=5
 	$(GO) run ./hack/bench -rounds $(ROUNDS) $(BENCHFLAGS)
 
 cover: root tools build ## coverage of all tests by package; needs root
-	$(GO) test -count=1 -p 1 -timeout 25m -coverpkg=./... -coverprofile=$(CACHE)/cover.out ./...
+	$(GO) test -count=1 -p 1 -timeout 60m -coverpkg=./... -coverprofile=$(CACHE)/cover.out ./...
 	$(GO) tool cover -func=$(CACHE)/cover.out | tail -1
 
 docs: build ## regenerate the documents that are generated

@@ -60,7 +60,7 @@ func suites() []suite {
 }
 
 func main() {
-	limit := flag.Duration("timeout", 40*time.Minute, "the time for all of it")
+	limit := flag.Duration("timeout", 90*time.Minute, "the time for all of it")
 	memory := flag.Int("memory", 3072, "a machine's memory in MiB")
 	machines := flag.String("machine", "", "the machines to run in, of "+strings.Join(names(kinds()), ",")+"; all for the choice of suites, else plain")
 	flag.Parse()

@@ -94,7 +94,7 @@ func (w workshop) job(ctx context.Context, k kind, suites []suite) ([]byte, erro
 		}
 		j.Steps = append(j.Steps, job.Step{
 			Name: s.dir, Dir: filepath.Join(w.root, s.dir), Program: program,
-			Args: []string{"-test.run=" + s.run, "-test.v", "-test.timeout=20m", "-test.failfast=false"},
+			Args: []string{"-test.run=" + s.run, "-test.v", "-test.timeout=30m", "-test.failfast=false"},
 		})
 	}
 	return json.Marshal(j)
