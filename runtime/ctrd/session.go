@@ -12,29 +12,32 @@ import (
 )
 
 // do calls op with the current session. When the process that serves it has gone, the
-// session is replaced and op is repeated, which it must bear.
+// session is replaced and op is repeated, which it must bear: as often as processes that
+// serve for a moment take turns.
 func (e *Engine) do(ctx context.Context, op func(context.Context, *link.Session) error) error {
 	s, err := e.session()
 	if err != nil {
 		return err
 	}
 	ctx = namespaces.WithNamespace(ctx, e.o.Namespace)
-	err = fault.Native(op(ctx, s))
-	if err == nil || ctx.Err() != nil {
-		return err
+	for {
+		err = fault.NotFound(fault.Native(op(ctx, s)))
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		// When someone else replaced the session meanwhile, its closing may be the error.
+		next, serr := e.session()
+		if serr == nil && next == s && e.lost(s, err) {
+			next, serr = e.replace(ctx, s)
+		}
+		if serr != nil {
+			return serr
+		}
+		if next == s {
+			return err
+		}
+		s = next
 	}
-	// When someone else replaced the session meanwhile, its closing may be the error.
-	next, serr := e.session()
-	if serr == nil && next == s && e.lost(s, err) {
-		next, serr = e.replace(ctx, s)
-	}
-	if serr != nil {
-		return serr
-	}
-	if next == s {
-		return fault.NotFound(err)
-	}
-	return fault.NotFound(fault.Native(op(ctx, next)))
 }
 
 // lost reports whether the error may mean that the process that served s is gone.

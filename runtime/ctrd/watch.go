@@ -58,15 +58,18 @@ func (e *Engine) watch(ctx context.Context, synced chan<- error) {
 			tell(ctx.Err())
 			return
 		}
+		e.o.Log.Debug("containerd's events have ended", "error", err)
+		lost := e.lost(s, err)
+		if lost {
+			if _, err = e.replace(ctx, s); err == nil {
+				continue
+			}
+		}
 		if synced != nil {
 			tell(err)
 			return
 		}
-		e.o.Log.Debug("containerd's events have ended", "error", err)
-		if e.lost(s, err) {
-			if _, err = e.replace(ctx, s); err == nil {
-				continue
-			}
+		if lost {
 			e.o.Log.Warn("containerd is gone", "error", err)
 		}
 		select {

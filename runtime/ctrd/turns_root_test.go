@@ -1,0 +1,60 @@
+package ctrd_test
+
+import (
+	"net"
+	"path/filepath"
+	"testing"
+
+	versionapi "github.com/containerd/containerd/api/services/version/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/runonce/runonce/runtime/ctrd/embed"
+)
+
+// The process that serves may end between the moment that another one finds it and the
+// moment that the other one has its events.
+func TestWhoeverServesEndsWhileAnotherProcessOpens(t *testing.T) {
+	needRoot(t)
+	p := newPlace(t)
+	if err := p.open(t, t.Context()).Close(); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := embed.TryLock(p.options().Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", embed.Socket(p.options().State))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var server *grpc.Server
+	server = grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
+		switch method, _ := grpc.MethodFromServerStream(s); filepath.Base(method) {
+		case "Version":
+			if err := s.RecvMsg(&emptypb.Empty{}); err != nil {
+				return err
+			}
+			return s.SendMsg(&versionapi.VersionResponse{Version: "2.4.2"})
+		case "Publish": // the first that is said of events
+			if err := unlock(); err != nil {
+				t.Error(err)
+			}
+			go server.Stop()
+			<-s.Context().Done()
+		}
+		return status.Error(codes.Unimplemented, "")
+	}))
+	served := make(chan error)
+	go func() { served <- server.Serve(l) }()
+	e := p.open(t, t.Context())
+	defer func() { _ = e.Close() }()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Containers(t.Context(), ""); err != nil {
+		t.Error(err)
+	}
+}
