@@ -1,8 +1,11 @@
 package ctrd_test
 
 import (
+	"bytes"
+	"io"
 	"net"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	versionapi "github.com/containerd/containerd/api/services/version/v1"
@@ -57,4 +60,32 @@ func TestWhoeverServesEndsWhileAnotherProcessOpens(t *testing.T) {
 	if _, err := e.Containers(t.Context(), ""); err != nil {
 		t.Error(err)
 	}
+}
+
+// fatal is an archive whose first reader kills.
+type fatal struct {
+	io.ReadSeeker
+	kill func()
+}
+
+func (f fatal) Read(p []byte) (int, error) {
+	f.kill()
+	return f.ReadSeeker.Read(p)
+}
+
+func TestWhoeverServesIsKilledDuringAnImport(t *testing.T) {
+	needRoot(t)
+	p := newPlace(t)
+	archive, err := boxArchive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, kill := p.other(t, "")
+	e := p.open(t, t.Context())
+	defer func() { _ = e.Close() }()
+	refs, err := e.ImportArchive(t.Context(), fatal{bytes.NewReader(archive), sync.OnceFunc(kill)})
+	if err != nil || len(refs) != 1 || refs[0] != boxRef {
+		t.Errorf("%v, %v", refs, err)
+	}
+	startUp(t, e, p.box(t, "later", "trap"))
 }
