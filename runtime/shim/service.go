@@ -17,8 +17,9 @@ import (
 )
 
 // drainTimeout bounds the wait for the end of an exited container's output: a process of
-// another container of the pod may hold the pipe when they share a PID namespace.
-const drainTimeout = 10 * time.Second
+// another container of the pod may hold the pipe when they share a PID namespace. A deletion
+// waits for it, to which containerd gives 5 s when it finds a leaked shim.
+const drainTimeout = 4 * time.Second
 
 // service is containerd's task service with our log writer and exit records.
 type service struct {
@@ -220,6 +221,11 @@ func (c *container) ranOutOfMemory() {
 
 // exited records the end. It returns false when that was done, or could not be.
 func (c *container) exited(e *eventstypes.TaskExit) bool {
+	select {
+	case <-c.ended:
+		return false
+	default:
+	}
 	c.out.drain(drainTimeout)
 	c.mu.Lock()
 	defer c.mu.Unlock()
