@@ -209,6 +209,32 @@ func TestProbesDecideOnReadiness(t *testing.T) {
 	})
 }
 
+// A container is asked as soon as it runs, whatever the start of the others waits for.
+func TestProbesDoNotWaitForOtherContainers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyAlways, "sleep", "sleep")
+		pod.Spec.Containers[0].ReadinessProbe = execProbe("exit", "0")
+		pod.Spec.Containers[1].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 60}}}
+		synced := make(chan error)
+		go func() { synced <- p.Sync(t.Context(), pod) }()
+		time.Sleep(5 * time.Second)
+		if s := wantStates(t.Context(), t, p, pod, "c0=running", "c1=running"); !s.ContainerStatuses[0].Ready {
+			t.Errorf("not ready: %+v", s.ContainerStatuses[0])
+		}
+		if err := <-synced; err != nil {
+			t.Error(err)
+		}
+		if s := wantStates(t.Context(), t, p, pod, "c0=running", "c1=running"); !s.ContainerStatuses[0].Ready {
+			t.Errorf("not ready any more: %+v", s.ContainerStatuses[0])
+		}
+		if err := p.Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // What a probe said is told also when it had the container killed.
 func TestProbeThatKilledIsNamed(t *testing.T) {
 	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyAlways} {

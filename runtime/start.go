@@ -59,6 +59,10 @@ func (p *Pods) startContainer(ctx context.Context, at place, next start) error {
 	if err != nil {
 		return errors.Join(err, p.failedStart(at, next, cfg, err))
 	}
+	if hasProbes(c) {
+		// Not only when the other containers have been started, too, which may take long.
+		p.watchContainer(ctx, at, c, Container{ID: cfg.ID, StartedAt: time.Now()})
+	}
 	if next.old != "" {
 		if err := p.o.Engine.Remove(ctx, next.old); err != nil {
 			return err
