@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Follow passes on the log at path as Read does and goes on with what is written after,
@@ -160,7 +161,8 @@ func (f *follower) successor() (place, error) {
 	if exists {
 		paths = append(paths, f.path)
 	}
-	for i, p := range paths {
+	// The newest first: it is mostly among those.
+	for i, p := range slices.Backward(paths) {
 		if info, err := os.Stat(p); err == nil && f.holds(info) {
 			paths = paths[i+1:]
 			break
