@@ -12,6 +12,7 @@ import (
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/v2/core/mount"
+	shims "github.com/containerd/containerd/v2/core/runtime/v2"
 	"github.com/containerd/typeurl/v2"
 
 	"github.com/runonce/runonce/runtime/ctrd/embed"
@@ -35,20 +36,39 @@ func (e *Engine) expel(ctx context.Context, s *link.Session, id, podUID string) 
 		e.o.Log.Warn("a shim that did not remove its container was killed", "container", id)
 	}
 	// The state of runc and of those like it.
-	if _, err := os.Stat(filepath.Join(link.RuntimeRoot(e.o.State), e.o.Namespace, id)); errors.Is(err, fs.ErrNotExist) && !killed {
+	if killed || exists(filepath.Join(link.RuntimeRoot(e.o.State), e.o.Namespace, id)) {
+		return e.runcDelete(ctx, s, id)
+	}
+	return nil
+}
+
+// removeBundle removes what is left of the bundle of a task that is no more: the embedded
+// containerd tries but once, also when a shim is still mounting there, or its runc making
+// directories by their whole paths.
+func (e *Engine) removeBundle(ctx context.Context, s *link.Session, id string) error {
+	if s.Spawn == nil {
 		return nil
 	}
-	if err := e.runcDelete(ctx, s, id); err != nil {
+	bundle, err := shims.LoadBundle(ctx, embed.TasksDir(e.o.State), id)
+	if err != nil || !exists(bundle.Path) {
 		return err
 	}
-	bundle := embed.Bundle(e.o.State, e.o.Namespace, id)
-	if err := mount.UnmountRecursive(filepath.Join(bundle, "rootfs"), 0); err != nil {
-		return fmt.Errorf("unmounting its root file system: %w", err)
+	rootfs := filepath.Join(bundle.Path, "rootfs")
+	if err = mount.UnmountRecursive(rootfs, 0); err == nil {
+		err = os.RemoveAll(rootfs)
 	}
-	if err := os.RemoveAll(bundle); err != nil {
+	if err == nil {
+		err = bundle.Delete()
+	}
+	if err != nil {
 		return fmt.Errorf("removing its bundle: %w", err)
 	}
 	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // runcDelete has the OCI runtime kill and delete the container, in place of its shim.

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/runonce/runonce/runtime"
 )
 
 // TestRemoveWhatContainerdForgot: a container that its shim has and containerd does not know
@@ -57,6 +59,47 @@ func TestRemoveWhatContainerdForgot(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBundleLeft: a container is started and removed where a runc that was cut off has left
+// directories in the bundle's place.
+func TestBundleLeft(t *testing.T) {
+	p := newPlace(t)
+	e := p.openWithBox(t)
+	mess := filepath.Join(p.dir, "state/io.containerd.runtime.v2.task/runonce/a/rootfs/dev")
+	for _, when := range []string{"before", "after"} {
+		if err := os.MkdirAll(mess, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if when == "after" {
+			break
+		}
+		if err := e.Start(t.Context(), p.box(t, "a", "exit", "0")); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, e, "a", runtime.StateExited)
+		awaitNoBundle(t, filepath.Dir(filepath.Dir(mess)))
+	}
+	if err := e.Remove(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left := leftovers(t, p); left != "" {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
+// awaitNoBundle waits until the ended task has been deleted.
+func awaitNoBundle(t *testing.T, bundle string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(bundle); err != nil {
+			return
+		}
+	}
+	t.Fatal("the bundle stays")
 }
 
 // halt stops a process, with all of its threads.

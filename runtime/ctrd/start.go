@@ -102,7 +102,7 @@ func (e *Engine) start(ctx context.Context, s *link.Session, c runtime.Container
 	return nil
 }
 
-// record makes the container's record, in place of a leftover's.
+// record makes the container's record, in place of a leftover's, and room for its bundle.
 func (e *Engine) record(ctx context.Context, s *link.Session, c runtime.ContainerConfig, img *imagestore.Image) error {
 	rec, err := newRecord(s, c, img)
 	if err != nil {
@@ -125,7 +125,7 @@ func (e *Engine) record(ctx context.Context, s *link.Session, c runtime.Containe
 	if one, ok := record.Container(made); ok {
 		e.cache.Put(one)
 	}
-	return nil
+	return e.removeBundle(ctx, s, c.ID)
 }
 
 func newRecord(s *link.Session, c runtime.ContainerConfig, img *imagestore.Image) (containers.Container, error) {
@@ -351,7 +351,9 @@ func (e *Engine) purgeTask(ctx context.Context, s *link.Session, id, podUID stri
 		return fmt.Errorf("deleting its task: %w", fault.Native(err))
 	}
 	if none {
-		return e.expel(ctx, s, id, podUID)
+		if err := e.expel(ctx, s, id, podUID); err != nil {
+			return err
+		}
 	}
-	return nil
+	return e.removeBundle(ctx, s, id)
 }

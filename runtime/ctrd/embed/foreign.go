@@ -18,8 +18,8 @@ import (
 // tasksDir is where containerd keeps the bundles of tasks, below the state directory.
 const tasksDir = "io.containerd.runtime.v2.task"
 
-// Bundle returns the directory of a task's bundle.
-func Bundle(state, namespace, id string) string { return filepath.Join(state, tasksDir, namespace, id) }
+// TasksDir returns the directory of the bundles of the server with this state directory.
+func TasksDir(state string) string { return filepath.Join(state, tasksDir) }
 
 // keepForeign makes sandbox records for the containers whose shims are not ours. When such a
 // container has ended while nobody served, containerd would take its shim for a leaked one
@@ -32,7 +32,7 @@ func (s *Server) keepForeign(ctx context.Context, o Options) (forget func() erro
 		return nil, err
 	}
 	ctx = namespaces.WithNamespace(ctx, o.Namespace)
-	bundles, err := os.ReadDir(filepath.Join(o.State, tasksDir, o.Namespace))
+	bundles, err := os.ReadDir(filepath.Join(TasksDir(o.State), o.Namespace))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("looking for the shims that run: %w", err)
 	}
