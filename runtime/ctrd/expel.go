@@ -50,20 +50,31 @@ func (e *Engine) removeBundle(ctx context.Context, s *link.Session, id string) e
 		return nil
 	}
 	bundle, err := shims.LoadBundle(ctx, embed.TasksDir(e.o.State), id)
-	if err != nil || !exists(bundle.Path) {
+	if err != nil {
 		return err
 	}
-	rootfs := filepath.Join(bundle.Path, "rootfs")
-	if err = mount.UnmountRecursive(rootfs, 0); err == nil {
-		err = os.RemoveAll(rootfs)
+	// It is being removed under another name.
+	hidden := filepath.Join(filepath.Dir(bundle.Path), "."+id)
+	for _, path := range []string{filepath.Join(bundle.Path, "rootfs"), hidden} {
+		if err == nil && exists(path) {
+			err = unmountAndRemove(path)
+		}
 	}
-	if err == nil {
+	if err == nil && exists(bundle.Path) {
 		err = bundle.Delete()
 	}
 	if err != nil {
 		return fmt.Errorf("removing its bundle: %w", err)
 	}
 	return nil
+}
+
+// unmountAndRemove removes nothing of what cannot be unmounted.
+func unmountAndRemove(path string) error {
+	if err := mount.UnmountRecursive(path, 0); err != nil {
+		return err
+	}
+	return os.RemoveAll(path)
 }
 
 func exists(path string) bool {

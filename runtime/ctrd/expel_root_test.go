@@ -68,7 +68,8 @@ func TestBundleLeft(t *testing.T) {
 	e := p.openWithBox(t)
 	mess := filepath.Join(p.dir, "state/io.containerd.runtime.v2.task/runonce/a/rootfs/dev")
 	for _, when := range []string{"before", "after"} {
-		if err := os.MkdirAll(mess, 0o755); err != nil {
+		hidden := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(mess))), ".a", "rootfs", "dev")
+		if err := errors.Join(os.MkdirAll(mess, 0o755), os.MkdirAll(hidden, 0o755)); err != nil {
 			t.Fatal(err)
 		}
 		if when == "after" {
