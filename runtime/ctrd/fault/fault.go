@@ -112,9 +112,14 @@ func Hopeless(message string) bool {
 	return strings.HasPrefix(message, "exec: ") || strings.HasPrefix(message, "exec ")
 }
 
+// noCause is what runc's message ends in when the container's first process was killed
+// before it could tell anything.
+const noCause = ": %!w(<nil>)"
+
 // RuncMessage cuts the layers that containerd, the shim and runc wrapped around a message.
 func RuncMessage(err error) string {
-	message := Native(err).Error()
+	message := strings.TrimSuffix(Native(err).Error(), ": unknown")
+	message = strings.TrimSuffix(message, noCause)
 	for _, layer := range []string{
 		"OCI runtime create failed: ", "OCI runtime start failed: ", "OCI runtime exec failed: ",
 		"runc create failed: ", "runc start failed: ", "container_linux.go", "unable to start container process: ",

@@ -40,6 +40,10 @@ func TestRuncMessage(t *testing.T) {
 			want: `error mounting "/no" to rootfs at "/data": stat /no: no such file or directory`,
 		},
 		{
+			in:   create + "unable to start container process: error during container init: %!w(<nil>): unknown",
+			want: "error during container init",
+		},
+		{
 			in:   "failed to start shim: something else",
 			want: "failed to start shim: something else",
 		},
