@@ -23,6 +23,13 @@ func (t Tree) weighClass(ctx context.Context, pod *v1.Pod, at place) error {
 	if class == v1.PodQOSGuaranteed {
 		return nil
 	}
+	if at.slice != "" {
+		release, err := t.lock(unix.LOCK_SH)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
 	up := at.above()
 	dir := filepath.Join(t.dirs["cpu"], up.path)
 	if class == v1.PodQOSBestEffort {
@@ -103,8 +110,9 @@ func (t Tree) writeShares(ctx context.Context, at place, shares uint64) error {
 	}
 	path := filepath.Join(t.dirs["cpu"], at.path, t.sharesFile())
 	value := strconv.FormatUint(shares, 10)
-	if now, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(now)) == value {
-		return nil
+	now, err := os.ReadFile(path)
+	if err != nil || strings.TrimSpace(string(now)) == value {
+		return err
 	}
 	if at.slice != "" {
 		if err := t.Units.Set(ctx, at.slice, []systemd.Property{weight}); err != nil {

@@ -112,8 +112,8 @@ func (t Tree) stopEmpty(ctx context.Context, at place) error {
 	return nil
 }
 
-// lock holds back, or is held back by, those that stop slices without pods while others start
-// pods in them.
+// lock holds back, or is held back by, those that stop slices without pods: others start pods
+// in them or weigh them.
 func (t Tree) lock(how int) (release func(), err error) {
 	dir := t.dirs["cpu"]
 	d, err := os.Open(dir)
