@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -141,8 +142,9 @@ func wantEcho(t *testing.T, client net.Conn) {
 
 // Kernels without SCTP have no sockets for it; the rules are there all the same.
 func TestHostPortSCTP(t *testing.T) {
+	const port = 21009
 	eachFirewall(t, func(t *testing.T, m *Manager) {
-		a := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 9, HostPort: 21009, Protocol: v1.ProtocolSCTP}))
+		a := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 9, HostPort: port, Protocol: v1.ProtocolSCTP}))
 		target := a.IPs[0] + ":9"
 		var rules []string
 		for _, program := range [][]string{{"iptables-save", "-t", "nat"}, {"nft", "list", "ruleset"}} {
@@ -151,13 +153,13 @@ func TestHostPortSCTP(t *testing.T) {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(string(out)) {
-				if strings.Contains(line, "sctp") && strings.Contains(line, target) && strings.Contains(line, "21009") {
+				if strings.Contains(line, "sctp") && strings.Contains(line, target) && strings.Contains(line, strconv.Itoa(port)) {
 					rules = append(rules, strings.TrimSpace(line))
 				}
 			}
 		}
 		if len(rules) == 0 {
-			t.Errorf("no rule leads SCTP port 21009 to %s", target)
+			t.Errorf("no rule leads SCTP port %d to %s", port, target)
 		}
 		listener, err := sctpSocket(a.NetNS)
 		if errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -169,7 +171,7 @@ func TestHostPortSCTP(t *testing.T) {
 		clients := []string{"", another(t)}
 		greetSCTP(t, listener, len(clients))
 		for _, from := range clients {
-			wantGreetingSCTP(t, from, 42009)
+			wantGreetingSCTP(t, from, port)
 		}
 	})
 }
