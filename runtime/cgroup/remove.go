@@ -52,18 +52,16 @@ func (t Tree) Remove(ctx context.Context, pod *v1.Pod) error {
 // removeAll removes the cgroup dir after those below it. The files in a cgroup cannot be
 // removed and need not be.
 func removeAll(dir string) error {
-	entries, err := os.ReadDir(dir)
+	below, err := children(dir)
 	if gone(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if e.IsDir() {
-			if err := removeAll(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
+	for _, name := range below {
+		if err := removeAll(filepath.Join(dir, name)); err != nil {
+			return err
 		}
 	}
 	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {

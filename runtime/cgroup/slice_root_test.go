@@ -24,15 +24,7 @@ func sliceTree(t *testing.T, parent string) Tree {
 		t.Logf("a stand-in for systemd: %v", err)
 		tree.Units = &standIn{tree: tree}
 	}
-	top := systemd.Path(systemd.Slice(strings.TrimPrefix(parent, "/")))
-	t.Cleanup(func() {
-		for _, root := range tree.hierarchies() {
-			if _, err := os.Stat(filepath.Join(root, top)); err == nil {
-				t.Errorf("%s is left in %s", top, root)
-				_ = removeAll(filepath.Join(root, top))
-			}
-		}
-	})
+	leaveNothing(t, tree, systemd.Path(systemd.Slice(strings.TrimPrefix(parent, "/"))))
 	return tree
 }
 

@@ -25,15 +25,21 @@ func hostTree(t *testing.T, parent string) Tree {
 		t.Fatal(err)
 	}
 	tree.Parent = parent
+	leaveNothing(t, tree, parent)
+	return tree
+}
+
+// leaveNothing fails a test that ends with the cgroup in any hierarchy.
+func leaveNothing(t *testing.T, tree Tree, p string) {
+	t.Helper()
 	t.Cleanup(func() {
 		for _, root := range tree.hierarchies() {
-			if _, err := os.Stat(filepath.Join(root, parent)); err == nil {
-				t.Errorf("%s is left in %s", parent, root)
-				_ = removeAll(filepath.Join(root, parent))
+			if _, err := os.Stat(filepath.Join(root, p)); err == nil {
+				t.Errorf("%s is left in %s", p, root)
+				_ = removeAll(filepath.Join(root, p))
 			}
 		}
 	})
-	return tree
 }
 
 func testPod(uid string, requests, limits v1.ResourceList) *v1.Pod {
