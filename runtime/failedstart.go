@@ -1,10 +1,7 @@
 package runtime
 
 import (
-	"encoding/json"
 	"maps"
-	"os"
-	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -39,11 +36,7 @@ func (p *Pods) failedStart(at place, next start, cfg ContainerConfig, err error)
 		Labels: cfg.Labels, State: StateExited, CreatedAt: now, StartedAt: now, Last: next.last,
 		Exit: Termination{ExitCode: startErrorExitCode, Reason: reasonStartError, Message: err.Error(), StartedAt: now, FinishedAt: now},
 	}
-	data, err := json.Marshal(known)
-	if err == nil {
-		err = writeFile(filepath.Join(p.store.path(at.pod.UID), startsFile), data, 0o600)
-	}
-	if err != nil {
+	if err := p.store.keep(at.pod.UID, startsFile, known); err != nil {
 		return err
 	}
 	at.st.memo.Lock()
@@ -65,8 +58,7 @@ func (st *podState) failedStarts(s store, uid types.UID) failedStarts {
 // loadFailedStarts returns none where the record is torn: the start is tried again then.
 func (s store) loadFailedStarts(uid types.UID) failedStarts {
 	known := failedStarts{}
-	data, err := os.ReadFile(filepath.Join(s.path(uid), startsFile))
-	if err != nil || json.Unmarshal(data, &known) != nil {
+	if s.recall(uid, startsFile, &known) != nil {
 		return failedStarts{}
 	}
 	return known

@@ -2,12 +2,9 @@ package runtime
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -92,11 +89,7 @@ func (st *podState) startAnew(s store, pod *v1.Pod, now map[string]Container, go
 	if gone {
 		r.Gone = r.Before
 	}
-	data, err := json.Marshal(r)
-	if err == nil {
-		err = writeFile(filepath.Join(s.path(pod.UID), resetFile), data, 0o600)
-	}
-	if err != nil {
+	if err := s.keep(pod.UID, resetFile, r); err != nil {
 		return fmt.Errorf("noting that pod %q starts anew: %w", pod.Name, err)
 	}
 	st.memo.Lock()
@@ -109,15 +102,11 @@ func (st *podState) startAnew(s store, pod *v1.Pod, now map[string]Container, go
 }
 
 func (s store) loadReset(pod *v1.Pod) (reset, error) {
-	data, err := os.ReadFile(filepath.Join(s.path(pod.UID), resetFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return reset{}, nil
-	}
 	var r reset
-	if err == nil {
-		err = json.Unmarshal(data, &r)
+	if err := s.recall(pod.UID, resetFile, &r); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return reset{}, err
 	}
-	return r, err
+	return r, nil
 }
 
 // endAll ends the containers that run, without their hooks and at once but for the least

@@ -92,6 +92,26 @@ func (s store) load(uid types.UID) (*v1.Pod, error) {
 	return r.Pod, nil
 }
 
+// keep writes down what later processes are to know of the pod, in a file beside its record;
+// it is complete or absent, also after a crash.
+func (s store) keep(uid types.UID, file string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", file, err)
+	}
+	return writeFile(filepath.Join(s.path(uid), file), data, 0o600)
+}
+
+// recall reads what keep wrote. The error wraps fs.ErrNotExist when there is nothing; v is
+// not to be used after any.
+func (s store) recall(uid types.UID, file string, v any) error {
+	data, err := os.ReadFile(filepath.Join(s.path(uid), file))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, v)
+}
+
 // remove deletes the pod's directory, the record last: as long as anything is left, a
 // later process finds the pod and can finish the work.
 func (s store) remove(uid types.UID) error {

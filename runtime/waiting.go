@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,11 +33,7 @@ type failure struct {
 // with one that cannot be read, nothing is known to have failed.
 func (s store) failures(uid types.UID) map[string]failure {
 	failed := map[string]failure{}
-	data, err := os.ReadFile(filepath.Join(s.path(uid), waitingFile))
-	if err == nil {
-		err = json.Unmarshal(data, &failed)
-	}
-	if err != nil {
+	if s.recall(uid, waitingFile, &failed) != nil {
 		return map[string]failure{}
 	}
 	return failed
@@ -46,18 +41,13 @@ func (s store) failures(uid types.UID) map[string]failure {
 
 // keepFailures replaces what failures returns.
 func (s store) keepFailures(uid types.UID, failed map[string]failure) error {
-	path := filepath.Join(s.path(uid), waitingFile)
 	if len(failed) == 0 {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(s.path(uid), waitingFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing what is known of failed starts: %w", err)
 		}
 		return nil
 	}
-	data, err := json.Marshal(failed)
-	if err != nil {
-		return fmt.Errorf("encoding what is known of failed starts: %w", err)
-	}
-	return writeFile(path, data, 0o600)
+	return s.keep(uid, waitingFile, failed)
 }
 
 // noteFailures records what could not be started, and forgets what now has been: done names
