@@ -6,6 +6,8 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/probe"
@@ -40,7 +42,7 @@ func (v podView) answers() string {
 		if len(said) == 0 && v.killed[c.ID] != "" {
 			said = append(said, v.killed[c.ID])
 		}
-		if len(said) == 0 && c.Last != nil && c.State != StateExited && v.killed[c.Last.ContainerID] != "" {
+		if len(said) == 0 && c.Last != nil && c.State != engine.StateExited && v.killed[c.Last.ContainerID] != "" {
 			said = append(said, v.killed[c.Last.ContainerID])
 		}
 		for _, text := range said {

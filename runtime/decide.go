@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/probe"
@@ -15,10 +17,10 @@ import (
 // snapshot is what Sync decides on: the pod's containers, newest instance of each name,
 // and whether its sandbox stands.
 type snapshot struct {
-	containers map[string]Container
+	containers map[string]engine.Container
 	stale      []string // IDs of older instances and of containers no longer in the spec
 	sandbox    bool
-	pause      Container               // of a pod that shares its processes
+	pause      engine.Container        // of a pod that shares its processes
 	crashes    map[string]int          // consecutive quick crashes seen by this process
 	probes     map[string]probe.Status // of containers that run and have probes, by ID
 	reset      reset
@@ -28,7 +30,7 @@ type snapshot struct {
 type start struct {
 	container *v1.Container
 	attempt   int
-	last      *Termination
+	last      *engine.Exit
 	old       string // ID of the instance that this one follows
 	delay     time.Duration
 }
@@ -39,7 +41,7 @@ type actions struct {
 	restartAll    bool // end every container, and decide again
 	killPod       bool // stop every container and remove the sandbox
 	createSandbox bool
-	kill          []Container
+	kill          []engine.Container
 	remove        []string
 	start         []start
 	wait          []start // to be started, but in back-off for delay
@@ -107,7 +109,7 @@ func decideWithoutSandbox(pod *v1.Pod, s snapshot, a *actions) {
 // onlyCreated says that no container of the pod ever ran.
 func (s snapshot) onlyCreated() bool {
 	for _, c := range s.containers {
-		if c.State != StateCreated && !s.reset.gone(c) {
+		if c.State != engine.StateCreated && !s.reset.gone(c) {
 			return false
 		}
 	}
@@ -115,7 +117,7 @@ func (s snapshot) onlyCreated() bool {
 }
 
 // active returns the newest instance of a container that the present sandbox has seen.
-func (s snapshot) active(name string) (Container, bool) {
+func (s snapshot) active(name string) (engine.Container, bool) {
 	c, ok := s.containers[name]
 	return c, ok && !s.reset.before(c)
 }
@@ -133,17 +135,17 @@ func (s snapshot) anyActive(cs []v1.Container) bool {
 func decideContainer(pod *v1.Pod, s snapshot, c *v1.Container, a *actions, now time.Time) bool {
 	old, ok := s.containers[c.Name]
 	switch {
-	case !ok, old.State == StateCreated, s.reset.gone(old):
+	case !ok, old.State == engine.StateCreated, s.reset.gone(old):
 		a.schedule(s, c, now)
-	case old.State == StateRunning && old.Hash != containerHash(c):
+	case old.State == engine.StateRunning && old.Hash != containerHash(c):
 		// A changed definition is replaced whatever the restart policy says.
 		a.restart(s, c, old)
-	case old.State == StateRunning && s.probes[old.ID].Failed != "":
+	case old.State == engine.StateRunning && s.probes[old.ID].Failed != "":
 		a.kill = append(a.kill, old)
 		if mayRestart(pod, c) {
 			a.again(s, c, now)
 		}
-	case old.State == StateRunning:
+	case old.State == engine.StateRunning:
 		return true
 	case restarts(pod, c, old):
 		a.schedule(s, c, now)
@@ -152,7 +154,7 @@ func decideContainer(pod *v1.Pod, s snapshot, c *v1.Container, a *actions, now t
 }
 
 // restart stops a running container and starts its next instance.
-func (a *actions) restart(s snapshot, c *v1.Container, old Container) {
+func (a *actions) restart(s snapshot, c *v1.Container, old engine.Container) {
 	a.kill = append(a.kill, old)
 	a.start = append(a.start, s.next(c))
 }
@@ -191,7 +193,7 @@ func (s snapshot) next(c *v1.Container) start {
 	switch {
 	case !ok:
 		return start{container: c}
-	case old.State == StateCreated:
+	case old.State == engine.StateCreated:
 		return start{container: c, attempt: old.Attempt, last: old.Last}
 	}
 	return start{container: c, attempt: old.Attempt + 1, last: ended(old), old: old.ID}
@@ -202,13 +204,13 @@ func (s snapshot) next(c *v1.Container) start {
 const unknownExitCode = 137
 
 // ended returns how the instance ended.
-func ended(c Container) *Termination {
-	if c.State == StateExited {
+func ended(c engine.Container) *engine.Exit {
+	if c.State == engine.StateExited {
 		t := c.Exit
 		t.ContainerID, t.Attempt = c.ID, c.Attempt
 		return &t
 	}
-	return &Termination{
+	return &engine.Exit{
 		ContainerID: c.ID, Attempt: c.Attempt, ExitCode: unknownExitCode, StartedAt: c.StartedAt,
 		Message: "The container could not be located when the pod was synced",
 	}
@@ -224,12 +226,4 @@ func containerHash(c *v1.Container) string {
 	h := fnv.New64a()
 	h.Write(data)
 	return fmt.Sprintf("%x", h.Sum64())
-}
-
-// ContainerID names the given instance of a container: readable, the same in every run,
-// and short enough for containerd's limit of 76 characters.
-func ContainerID(podUID, name string, attempt int) string {
-	h := fnv.New64a()
-	h.Write([]byte(podUID + "/" + name))
-	return fmt.Sprintf("%.32s-%x-%d", name, h.Sum64(), attempt)
 }

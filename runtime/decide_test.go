@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 )
@@ -31,11 +33,11 @@ func aPod(policy v1.RestartPolicy, names string) *v1.Pod {
 
 // seen makes the newest instances from "name=running", "name=exit0", "name=exit3",
 // "name=created" and "name=unknown".
-func seen(pod *v1.Pod, states ...string) map[string]Container {
-	m := map[string]Container{}
+func seen(pod *v1.Pod, states ...string) map[string]engine.Container {
+	m := map[string]engine.Container{}
 	for _, s := range states {
 		name, state, _ := strings.Cut(s, "=")
-		c := Container{ID: name + "-0", Name: name, StartedAt: epoch.Add(-time.Minute)}
+		c := engine.Container{ID: name + "-0", Name: name, StartedAt: epoch.Add(-time.Minute)}
 		for _, k := range containersOf(pod) {
 			if k.Name == name {
 				c.Hash = containerHash(k)
@@ -43,13 +45,13 @@ func seen(pod *v1.Pod, states ...string) map[string]Container {
 		}
 		switch {
 		case state == "running":
-			c.State = StateRunning
+			c.State = engine.StateRunning
 		case state == "created":
-			c.State = StateCreated
+			c.State = engine.StateCreated
 		case state == "unknown":
-			c.State = StateUnknown
+			c.State = engine.StateUnknown
 		default:
-			c.State = StateExited
+			c.State = engine.StateExited
 			if _, err := fmt.Sscanf(state, "exit%d", &c.Exit.ExitCode); err != nil {
 				panic(err)
 			}
@@ -168,8 +170,8 @@ func TestCrashDelay(t *testing.T) {
 func TestCountCrashes(t *testing.T) {
 	t.Parallel()
 	st := &podState{crashes: map[string]crash{}}
-	exited := func(id string, ran time.Duration) map[string]Container {
-		return map[string]Container{"a": {ID: id, Name: "a", State: StateExited, Exit: Termination{
+	exited := func(id string, ran time.Duration) map[string]engine.Container {
+		return map[string]engine.Container{"a": {ID: id, Name: "a", State: engine.StateExited, Exit: engine.Exit{
 			StartedAt: epoch, FinishedAt: epoch.Add(ran),
 		}}}
 	}
@@ -194,7 +196,7 @@ func TestCountCrashes(t *testing.T) {
 func TestNewestPicksLastInstance(t *testing.T) {
 	t.Parallel()
 	pod := aPod(v1.RestartPolicyAlways, ";a")
-	got, stale := newest(pod, []Container{
+	got, stale := newest(pod, []engine.Container{
 		{ID: "a-1", Name: "a", Attempt: 1}, {ID: "a-0", Name: "a"}, {ID: "gone-0", Name: "gone"},
 	})
 	if got["a"].ID != "a-1" || len(got) != 1 {
@@ -209,8 +211,8 @@ func TestContainerID(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 63)
 	ids := []string{
-		ContainerID("u1", "web", 0), ContainerID("u1", "web", 1), ContainerID("u2", "web", 0), ContainerID("u1", "job", 0),
-		ContainerID("u1", long, 0), ContainerID("u1", long[:62]+"m", 123456),
+		engine.ContainerID("u1", "web", 0), engine.ContainerID("u1", "web", 1), engine.ContainerID("u2", "web", 0), engine.ContainerID("u1", "job", 0),
+		engine.ContainerID("u1", long, 0), engine.ContainerID("u1", long[:62]+"m", 123456),
 	}
 	seen := map[string]bool{}
 	for _, id := range ids {
@@ -219,7 +221,7 @@ func TestContainerID(t *testing.T) {
 		}
 		seen[id] = true
 	}
-	if again := ContainerID("u1", "web", 0); again != ids[0] {
+	if again := engine.ContainerID("u1", "web", 0); again != ids[0] {
 		t.Errorf("ID changed from %q to %q", ids[0], again)
 	}
 }

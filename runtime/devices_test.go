@@ -8,14 +8,15 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/google/go-cmp/cmp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/runtime"
-	"github.com/runonce/runonce/runtime/enginetest"
+	"github.com/runonce/runonce/runtime/engine/enginetest"
 )
 
 // gadgets are devices that only name themselves in the environment.
@@ -35,12 +36,12 @@ func withGadgets(t *testing.T, names ...string) (*node, func() map[string]string
 	var mu sync.Mutex
 	given := map[string]string{}
 	program := n.engine.Program
-	n.engine.Program = func(c runtime.ContainerConfig) enginetest.Behavior {
+	n.engine.Program = func(c engine.ContainerConfig) enginetest.Behavior {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, e := range c.Spec.Process.Env {
 			if value, ok := strings.CutPrefix(e, "GADGETS="); ok {
-				given[c.Labels[runtime.LabelPodName]] = value
+				given[c.Labels[engine.LabelPodName]] = value
 			}
 		}
 		return program(c)

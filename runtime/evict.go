@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/logs"
@@ -27,7 +29,7 @@ const (
 // enforceStorage ends a pod that uses more local storage than it may, and says whether it
 // has been ended for that. Only what this process has synced is held to its limits: to look
 // is not to watch.
-func (p *Pods) enforceStorage(ctx context.Context, pod *v1.Pod, containers map[string]Container) (bool, error) {
+func (p *Pods) enforceStorage(ctx context.Context, pod *v1.Pod, containers map[string]engine.Container) (bool, error) {
 	message, err := p.overused(ctx, pod, containers)
 	if err != nil || message == "" {
 		return false, err
@@ -50,7 +52,7 @@ func (p *Pods) enforceStorage(ctx context.Context, pod *v1.Pod, containers map[s
 }
 
 // overused measures a pod's storage, if that is due, and says which limit it exceeds.
-func (p *Pods) overused(ctx context.Context, pod *v1.Pod, containers map[string]Container) (string, error) {
+func (p *Pods) overused(ctx context.Context, pod *v1.Pod, containers map[string]engine.Container) (string, error) {
 	st := p.of(pod.UID)
 	if !storage.Limited(pod) || !running(containers) || !st.mu.TryLock() {
 		return "", nil
@@ -69,9 +71,9 @@ func (p *Pods) overused(ctx context.Context, pod *v1.Pod, containers map[string]
 	return storage.Exceeded(pod, used), nil
 }
 
-func running(containers map[string]Container) bool {
+func running(containers map[string]engine.Container) bool {
 	for _, c := range containers {
-		if c.State == StateRunning {
+		if c.State == engine.StateRunning {
 			return true
 		}
 	}
@@ -79,7 +81,7 @@ func running(containers map[string]Container) bool {
 }
 
 // storage measures what the pod uses.
-func (p *Pods) storage(ctx context.Context, pod *v1.Pod, containers map[string]Container) (storage.Usage, error) {
+func (p *Pods) storage(ctx context.Context, pod *v1.Pod, containers map[string]engine.Container) (storage.Usage, error) {
 	used := storage.Usage{Containers: map[string]int64{}}
 	var err error
 	if used.Volumes, err = p.o.Volumes.Usage(ctx, pod); err != nil {

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -19,10 +21,10 @@ const (
 
 // failedStarts are the newest instances of containers that could not be started for good. An
 // engine keeps nothing of them, but for the pod they count as instances that have ended.
-type failedStarts map[string]Container
+type failedStarts map[string]engine.Container
 
 // failedStart keeps that the instance could not be started, when no retry can mend that.
-func (p *Pods) failedStart(at place, next start, cfg ContainerConfig, err error) error {
+func (p *Pods) failedStart(at place, next start, cfg engine.ContainerConfig, err error) error {
 	if !permanent(err) || reasonOf(err, "") != ReasonRunError {
 		return nil
 	}
@@ -31,10 +33,10 @@ func (p *Pods) failedStart(at place, next start, cfg ContainerConfig, err error)
 	if known == nil {
 		known = failedStarts{}
 	}
-	known[next.container.Name] = Container{
+	known[next.container.Name] = engine.Container{
 		ID: cfg.ID, PodUID: cfg.PodUID, Name: cfg.Name, Attempt: cfg.Attempt, Image: cfg.Image, Hash: cfg.Hash,
-		Labels: cfg.Labels, State: StateExited, CreatedAt: now, StartedAt: now, Last: next.last,
-		Exit: Termination{ExitCode: startErrorExitCode, Reason: reasonStartError, Message: err.Error(), StartedAt: now, FinishedAt: now},
+		Labels: cfg.Labels, State: engine.StateExited, CreatedAt: now, StartedAt: now, Last: next.last,
+		Exit: engine.Exit{ExitCode: startErrorExitCode, Reason: reasonStartError, Message: err.Error(), StartedAt: now, FinishedAt: now},
 	}
 	if err := p.store.keep(at.pod.UID, startsFile, known); err != nil {
 		return err

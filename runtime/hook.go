@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/network"
@@ -33,7 +35,7 @@ func definition(pod *v1.Pod, name string) *v1.Container {
 // hookCall is one call of a lifecycle hook.
 type hookCall struct {
 	pod   *v1.Pod
-	c     Container
+	c     engine.Container
 	hook  *v1.LifecycleHandler
 	limit time.Duration // 0 for none
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -15,7 +17,7 @@ import (
 func TestHTTPHookFromInside(t *testing.T) {
 	t.Parallel()
 	pod := aPod(v1.RestartPolicyAlways, ";a")
-	call := hookCall{pod: pod, c: Container{Name: "a"}, hook: &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromInt32(80)}}}
+	call := hookCall{pod: pod, c: engine.Container{Name: "a"}, hook: &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromInt32(80)}}}
 	p := &Pods{o: Options{Sandboxes: oneSandbox{network.Sandbox{NetNS: "/no/such/ns", IPs: []string{"127.0.0.1"}}}}}
 	if err := p.runHook(t.Context(), call); err == nil || !strings.Contains(err.Error(), "opening namespace /no/such/ns") {
 		t.Errorf("%v, want a failure to enter the pod's namespace", err)
@@ -31,7 +33,7 @@ func (s oneSandbox) Remove(context.Context, *v1.Pod) error                    { 
 
 func TestHookFaults(t *testing.T) {
 	t.Parallel()
-	call := hookCall{pod: aPod(v1.RestartPolicyAlways, ";a"), c: Container{Name: "a"}, hook: &v1.LifecycleHandler{TCPSocket: &v1.TCPSocketAction{}}}
+	call := hookCall{pod: aPod(v1.RestartPolicyAlways, ";a"), c: engine.Container{Name: "a"}, hook: &v1.LifecycleHandler{TCPSocket: &v1.TCPSocketAction{}}}
 	if err := (&Pods{}).runHook(t.Context(), call); err == nil {
 		t.Error("a tcpSocket hook was accepted")
 	}

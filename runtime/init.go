@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -60,12 +62,12 @@ func (w *initWalk) next(i int) {
 	}
 }
 
-func (w *initWalk) plain(i int, c Container) {
+func (w *initWalk) plain(i int, c engine.Container) {
 	switch {
-	case c.State == StateRunning:
-	case c.State == StateCreated:
+	case c.State == engine.StateRunning:
+	case c.State == engine.StateCreated:
 		w.schedule(i)
-	case c.State == StateExited && c.Exit.ExitCode == 0:
+	case c.State == engine.StateExited && c.Exit.ExitCode == 0:
 		w.next(i)
 	case restarts(w.pod, &w.pod.Spec.InitContainers[i], c):
 		w.schedule(i)
@@ -76,9 +78,9 @@ func (w *initWalk) plain(i int, c Container) {
 
 // sidecar handles an init container with restartPolicy Always: it counts as done as soon
 // as it has started, and is restarted whatever becomes of it.
-func (w *initWalk) sidecar(i int, c Container) {
+func (w *initWalk) sidecar(i int, c engine.Container) {
 	def := &w.pod.Spec.InitContainers[i]
-	if c.State != StateRunning {
+	if c.State != engine.StateRunning {
 		w.schedule(i)
 		return
 	}

@@ -3,6 +3,8 @@ package runtime
 import (
 	"testing"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/probe"
@@ -134,7 +136,7 @@ func TestRestarts(t *testing.T) {
 			t.Parallel()
 			pod := &v1.Pod{Spec: v1.PodSpec{RestartPolicy: tt.pod}}
 			def := &v1.Container{RestartPolicy: tt.own, RestartPolicyRules: tt.rule}
-			c := Container{State: StateExited, Exit: Termination{ExitCode: tt.code}}
+			c := engine.Container{State: engine.StateExited, Exit: engine.Exit{ExitCode: tt.code}}
 			if got := restarts(pod, def, c); got != tt.want {
 				t.Errorf("restarts = %t, want %t", got, tt.want)
 			}

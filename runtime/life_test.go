@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime"
@@ -24,7 +26,7 @@ func TestLaterProcessGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		n.engine.Kill(runtime.ContainerID("uid-1", "c1", 0), 9)
+		n.engine.Kill(engine.ContainerID("uid-1", "c1", 0), 9)
 
 		p := n.pods(t.Context(), t)
 		listed, err := p.List(t.Context())

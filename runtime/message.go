@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/logs"
@@ -40,7 +42,7 @@ func readTerminationLog(path string) string {
 
 // terminationMessage is what the container left at its terminationMessagePath or, by its
 // policy, the end of its log when it failed without a word.
-func (p *Pods) terminationMessage(pod *v1.Pod, def *v1.Container, c Container) string {
+func (p *Pods) terminationMessage(pod *v1.Pod, def *v1.Container, c engine.Container) string {
 	message := readTerminationLog(p.terminationLog(pod, def.Name, c.Attempt))
 	if message != "" || c.Exit.ExitCode == 0 || def.TerminationMessagePolicy != v1.TerminationMessageFallbackToLogsOnError {
 		return message

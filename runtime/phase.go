@@ -3,6 +3,8 @@ package runtime
 import (
 	"fmt"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -103,7 +105,7 @@ func stoppedPhase(pod *v1.Pod, statuses []v1.ContainerStatus, t tally) v1.PodPha
 
 // willRestart says whether a container that ended so will run again.
 func willRestart(pod *v1.Pod, def *v1.Container, end *v1.ContainerStateTerminated) bool {
-	return restarts(pod, def, Container{State: StateExited, Exit: Termination{ExitCode: end.ExitCode}})
+	return restarts(pod, def, engine.Container{State: engine.StateExited, Exit: engine.Exit{ExitCode: end.ExitCode}})
 }
 
 // conditions follows pkg/kubelet/status/generate.go.

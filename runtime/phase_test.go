@@ -3,6 +3,8 @@ package runtime
 import (
 	"testing"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -108,10 +110,10 @@ func TestConditions(t *testing.T) {
 func TestContainerStatus(t *testing.T) {
 	t.Parallel()
 	pod := aPod(v1.RestartPolicyAlways, ";a")
-	last := &Termination{ContainerID: "a-0", ExitCode: 3, StartedAt: epoch, FinishedAt: epoch}
+	last := &engine.Exit{ContainerID: "a-0", ExitCode: 3, StartedAt: epoch, FinishedAt: epoch}
 	tests := []struct {
 		name    string
-		c       *Container
+		c       *engine.Container
 		waiting *waiting
 		check   func(s v1.ContainerStatus) bool
 	}{
@@ -123,25 +125,25 @@ func TestContainerStatus(t *testing.T) {
 			},
 		},
 		{
-			name: "restarted", c: &Container{ID: "a-1", Attempt: 1, State: StateRunning, Last: last},
+			name: "restarted", c: &engine.Container{ID: "a-1", Attempt: 1, State: engine.StateRunning, Last: last},
 			check: func(s v1.ContainerStatus) bool {
 				return s.RestartCount == 1 && s.Ready && *s.Started && s.LastTerminationState.Terminated.ExitCode == 3
 			},
 		},
 		{
-			name: "back-off shows the last end", c: &Container{ID: "a-0", State: StateExited, Exit: *last}, waiting: &waiting{ReasonCrashLoopBackOff, ""},
+			name: "back-off shows the last end", c: &engine.Container{ID: "a-0", State: engine.StateExited, Exit: *last}, waiting: &waiting{ReasonCrashLoopBackOff, ""},
 			check: func(s v1.ContainerStatus) bool {
 				return s.State.Waiting.Reason == ReasonCrashLoopBackOff && s.LastTerminationState.Terminated.ExitCode == 3 && !s.Ready
 			},
 		},
 		{
-			name: "out of memory", c: &Container{ID: "a-0", State: StateExited, Exit: Termination{ExitCode: 137, OOMKilled: true}},
+			name: "out of memory", c: &engine.Container{ID: "a-0", State: engine.StateExited, Exit: engine.Exit{ExitCode: 137, OOMKilled: true}},
 			check: func(s v1.ContainerStatus) bool {
 				return s.State.Terminated.Reason == "OOMKilled" && s.State.Terminated.ExitCode == 137
 			},
 		},
 		{
-			name: "exit lost", c: &Container{ID: "a-0", State: StateUnknown},
+			name: "exit lost", c: &engine.Container{ID: "a-0", State: engine.StateUnknown},
 			check: func(s v1.ContainerStatus) bool {
 				return s.State.Terminated.Reason == "ContainerStatusUnknown" && s.State.Terminated.ExitCode == 137 &&
 					s.State.Terminated.FinishedAt.IsZero()
@@ -151,7 +153,7 @@ func TestContainerStatus(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			v := podView{pod: pod, containers: map[string]Container{}, waiting: map[string]waiting{}}
+			v := podView{pod: pod, containers: map[string]engine.Container{}, waiting: map[string]waiting{}}
 			if tt.c != nil {
 				tt.c.Name = "a"
 				v.containers["a"] = *tt.c

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -20,8 +22,8 @@ import (
 
 // Options are the parts that Pods works with. All but Log and Trace must be set.
 type Options struct {
-	Engine    Engine
-	Images    Images
+	Engine    engine.Engine
+	Images    engine.Images
 	Sandboxes Sandboxes
 	Volumes   Volumes
 	Layers    Layers
@@ -220,13 +222,13 @@ func (st *podState) clearWaiting(container string) {
 
 // countCrashes updates the crash counters from the newest instances and returns them. A
 // container that ran for ten minutes starts anew.
-func (st *podState) countCrashes(cs map[string]Container) map[string]int {
+func (st *podState) countCrashes(cs map[string]engine.Container) map[string]int {
 	st.memo.Lock()
 	defer st.memo.Unlock()
 	counts := make(map[string]int, len(cs))
 	for name, c := range cs {
 		k := st.crashes[name]
-		if c.State == StateExited && k.lastID != c.ID && !st.isGone(c) {
+		if c.State == engine.StateExited && k.lastID != c.ID && !st.isGone(c) {
 			if c.Exit.FinishedAt.Sub(c.Exit.StartedAt) > crashReset {
 				k.count = 0
 			}
@@ -239,10 +241,10 @@ func (st *podState) countCrashes(cs map[string]Container) map[string]int {
 }
 
 // isGone is reset.gone for who has locked the memo.
-func (st *podState) isGone(c Container) bool { return st.reset != nil && st.reset.gone(c) }
+func (st *podState) isGone(c engine.Container) bool { return st.reset != nil && st.reset.gone(c) }
 
 // countsNot keeps the end of an instance from making its back-off longer.
-func (st *podState) countsNot(c Container) {
+func (st *podState) countsNot(c engine.Container) {
 	st.memo.Lock()
 	defer st.memo.Unlock()
 	st.crashes[c.Name] = crash{count: st.crashes[c.Name].count, lastID: c.ID}

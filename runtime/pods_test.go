@@ -11,12 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runonce/runonce/runtime"
-	"github.com/runonce/runonce/runtime/enginetest"
+	"github.com/runonce/runonce/runtime/engine/enginetest"
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/spec"
 	"github.com/runonce/runonce/runtime/volume"
@@ -39,12 +41,12 @@ type node struct {
 func newNode(t *testing.T) *node {
 	t.Helper()
 	root := t.TempDir()
-	img := spec.Image{Ref: boxImage, ID: "sha256:1", Entrypoint: []string{"/bin/box"}, Cmd: []string{"sleep"}}
+	img := engine.Image{Ref: boxImage, ID: "sha256:1", Entrypoint: []string{"/bin/box"}, Cmd: []string{"sleep"}}
 	return &node{
 		engine: &enginetest.Engine{
 			Program:  (&enginetest.Box{}).Program,
-			Store:    map[string]spec.Image{boxImage: img},
-			Registry: map[string]spec.Image{"localhost/far:1": {Ref: "localhost/far:1", ID: "sha256:2", Entrypoint: []string{"/bin/box"}}},
+			Store:    map[string]engine.Image{boxImage: img},
+			Registry: map[string]engine.Image{"localhost/far:1": {Ref: "localhost/far:1", ID: "sha256:2", Entrypoint: []string{"/bin/box"}}},
 		},
 		sandboxes: &enginetest.Sandboxes{},
 		cgroups:   &enginetest.Cgroups{},

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -107,7 +109,7 @@ func (p *Pods) watchProbes(ctx context.Context, at place) error {
 	var running []string
 	for _, def := range containersOf(at.pod) {
 		c := cs[def.Name]
-		if c.State != StateRunning || !hasProbes(def) {
+		if c.State != engine.StateRunning || !hasProbes(def) {
 			continue
 		}
 		running = append(running, c.ID)
@@ -117,7 +119,7 @@ func (p *Pods) watchProbes(ctx context.Context, at place) error {
 	return nil
 }
 
-func (p *Pods) watchContainer(ctx context.Context, at place, def *v1.Container, c Container) {
+func (p *Pods) watchContainer(ctx context.Context, at place, def *v1.Container, c engine.Container) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	if !p.probes.begin(c.ID, &ask{pod: at.pod.UID, stop: cancel}) {
 		cancel()
@@ -159,7 +161,7 @@ func (p *Pods) Probe(ctx context.Context) error {
 		for _, def := range containersOf(pod) {
 			c := cs[def.Name]
 			asked := def.StartupProbe != nil || def.ReadinessProbe != nil
-			if c.State != StateRunning || !asked || !p.probes.begin(c.ID, &ask{pod: pod.UID, stop: func() {}}) {
+			if c.State != engine.StateRunning || !asked || !p.probes.begin(c.ID, &ask{pod: pod.UID, stop: func() {}}) {
 				continue
 			}
 			wg.Go(func() {
@@ -173,7 +175,7 @@ func (p *Pods) Probe(ctx context.Context) error {
 }
 
 // target is the container as its probes reach it.
-func (p *Pods) target(def *v1.Container, c Container, box network.Sandbox) probe.Target {
+func (p *Pods) target(def *v1.Container, c engine.Container, box network.Sandbox) probe.Target {
 	t := target(def, box)
 	t.Exec = func(ctx context.Context, command []string) (int32, []byte, error) {
 		res, err := p.o.Engine.Exec(ctx, c.ID, command)

@@ -5,40 +5,41 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/image"
-	"github.com/runonce/runonce/runtime/spec"
 )
 
 // pulls fetches each image once for all the pods that want it.
 type pulls struct {
-	images Images
+	images engine.Images
 	local  map[string]bool // references that the user gave along
 
 	mu   sync.Mutex
-	done map[string]spec.Image
+	done map[string]engine.Image
 	busy map[string]chan struct{}
 }
 
 // get returns the image by the pull policy (pkg/kubelet/images/image_manager.go). secrets
 // are the pull secrets of the pod that wants it.
-func (p *pulls) get(ctx context.Context, name string, policy v1.PullPolicy, secrets []*v1.Secret) (spec.Image, error) {
+func (p *pulls) get(ctx context.Context, name string, policy v1.PullPolicy, secrets []*v1.Secret) (engine.Image, error) {
 	ref, err := image.Normalize(name)
 	if err != nil {
-		return spec.Image{}, err
+		return engine.Image{}, err
 	}
 	release, err := p.lock(ctx, ref)
 	if err != nil {
-		return spec.Image{}, err
+		return engine.Image{}, err
 	}
 	defer release()
 	if img, ok := p.pulled(ref); ok {
 		return img, nil
 	}
 	img, err := p.images.Image(ctx, ref)
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return spec.Image{}, err
+	if err != nil && !errors.Is(err, engine.ErrNotFound) {
+		return engine.Image{}, err
 	}
 	pull, err := image.Decide(image.Policy{Ref: name, Pull: policy, Present: err == nil, Local: p.local[ref]})
 	if err != nil || !pull {
@@ -46,11 +47,11 @@ func (p *pulls) get(ctx context.Context, name string, policy v1.PullPolicy, secr
 	}
 	credentials, err := image.Credentials(secrets, ref)
 	if err != nil {
-		return spec.Image{}, err
+		return engine.Image{}, err
 	}
 	img, err = p.images.Pull(ctx, ref, credentials...)
 	if err != nil {
-		return spec.Image{}, err
+		return engine.Image{}, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +59,7 @@ func (p *pulls) get(ctx context.Context, name string, policy v1.PullPolicy, secr
 	return img, nil
 }
 
-func (p *pulls) pulled(ref string) (spec.Image, bool) {
+func (p *pulls) pulled(ref string) (engine.Image, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	img, ok := p.done[ref]
@@ -70,7 +71,7 @@ func (p *pulls) lock(ctx context.Context, ref string) (release func(), err error
 	for {
 		p.mu.Lock()
 		if p.busy == nil {
-			p.busy, p.done = map[string]chan struct{}{}, map[string]spec.Image{}
+			p.busy, p.done = map[string]chan struct{}{}, map[string]engine.Image{}
 		}
 		wait, taken := p.busy[ref]
 		if !taken {

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	v1 "k8s.io/api/core/v1"
+	"github.com/runonce/runonce/runtime/engine"
 
-	"github.com/runonce/runonce/runtime/image"
+	v1 "k8s.io/api/core/v1"
 )
 
 // TestPullSecrets: a pod's pull secrets that came with it give the credentials for its
@@ -15,7 +15,7 @@ import (
 func TestPullSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
-		n.engine.Users = map[string]image.Credential{"localhost/far:1": {User: "me", Password: "pw"}}
+		n.engine.Users = map[string]engine.Credential{"localhost/far:1": {User: "me", Password: "pw"}}
 		n.objects.Secrets = map[string]*v1.Secret{
 			"default/login": {Type: v1.SecretTypeDockerConfigJson, Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`{"auths": {"localhost": {"username": "me", "password": "pw"}}}`)}},
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -26,12 +28,12 @@ type reset struct {
 }
 
 // before says that the instance tells nothing of what was done in the present sandbox.
-func (r reset) before(c Container) bool { return within(r.Before, c) }
+func (r reset) before(c engine.Container) bool { return within(r.Before, c) }
 
 // gone says that the instance counts as removed.
-func (r reset) gone(c Container) bool { return within(r.Gone, c) }
+func (r reset) gone(c engine.Container) bool { return within(r.Gone, c) }
 
-func within(last map[string]int, c Container) bool {
+func within(last map[string]int, c engine.Container) bool {
 	n, ok := last[c.Name]
 	return ok && c.Attempt <= n
 }
@@ -54,7 +56,7 @@ func couldRestartAll(pod *v1.Pod) bool {
 func (s snapshot) restartsAll(pod *v1.Pod) bool {
 	return slices.ContainsFunc(containersOf(pod), func(def *v1.Container) bool {
 		c, ok := s.containers[def.Name]
-		if !ok || c.State != StateExited || s.reset.gone(c) {
+		if !ok || c.State != engine.StateExited || s.reset.gone(c) {
 			return false
 		}
 		action, _ := ruleFor(def, c.Exit.ExitCode)
@@ -81,7 +83,7 @@ func (st *podState) wasReset(s store, pod *v1.Pod) reset {
 
 // startAnew makes all instances of now count no more: as gone, or as from before the sandbox
 // that is about to be made.
-func (st *podState) startAnew(s store, pod *v1.Pod, now map[string]Container, gone bool) error {
+func (st *podState) startAnew(s store, pod *v1.Pod, now map[string]engine.Container, gone bool) error {
 	r := reset{Before: make(map[string]int, len(now)), Gone: st.wasReset(s, pod).Gone}
 	for name, c := range now {
 		r.Before[name] = c.Attempt
@@ -113,11 +115,11 @@ func (s store) loadReset(pod *v1.Pod) (reset, error) {
 // grace, so that all start anew: init containers, sidecars and the others. Volumes and the
 // sandbox stay. It returns the pod as it is then.
 func (p *Pods) endAll(ctx context.Context, pod *v1.Pod, st *podState, s snapshot) (snapshot, error) {
-	running := make([]Container, 0, len(s.containers))
+	running := make([]engine.Container, 0, len(s.containers))
 	for _, c := range s.containers {
 		running = append(running, c)
 	}
-	if err := p.killAll(ctx, pod, running, func(Container) time.Duration { return 0 }); err != nil {
+	if err := p.killAll(ctx, pod, running, func(engine.Container) time.Duration { return 0 }); err != nil {
 		return s, err
 	}
 	if err := st.startAnew(p.store, pod, s.containers, true); err != nil {

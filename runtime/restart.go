@@ -4,13 +4,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 )
 
 // restarts says whether a container that does not run is started again: by its own rules,
 // else its own policy, else the pod's (podutil.ContainerShouldRestart).
-func restarts(pod *v1.Pod, def *v1.Container, c Container) bool {
-	if c.State == StateCreated {
+func restarts(pod *v1.Pod, def *v1.Container, c engine.Container) bool {
+	if c.State == engine.StateCreated {
 		return true
 	}
 	code := ended(c).ExitCode

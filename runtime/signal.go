@@ -5,10 +5,10 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/runonce/runonce/runtime/spec"
 )
 
 // The real-time signals, as C libraries number them: they keep the first two of the
@@ -20,7 +20,7 @@ const (
 
 // stopSignalName is the signal that the container is to be stopped by: its own, else its
 // image's, "" when neither names one (pkg/kubelet/kuberuntime.getContainerConfigStopSignal).
-func stopSignalName(c *v1.Container, img spec.Image) string {
+func stopSignalName(c *v1.Container, img engine.Image) string {
 	if c.Lifecycle != nil && c.Lifecycle.StopSignal != nil {
 		return string(*c.Lifecycle.StopSignal)
 	}
@@ -28,15 +28,15 @@ func stopSignalName(c *v1.Container, img spec.Image) string {
 }
 
 // stopSignal is the one that the container was started with, SIGTERM when that is none.
-func stopSignal(c Container) syscall.Signal {
-	if sig := signalNumber(c.Labels[LabelStopSignal]); sig != 0 {
+func stopSignal(c engine.Container) syscall.Signal {
+	if sig := signalNumber(c.Labels[engine.LabelStopSignal]); sig != 0 {
 		return sig
 	}
 	return syscall.SIGTERM
 }
 
 // effectiveStopSignal is stopSignal as the status of a container tells it.
-func effectiveStopSignal(c Container) *v1.Signal {
+func effectiveStopSignal(c engine.Container) *v1.Signal {
 	name := v1.Signal(signalName(stopSignal(c)))
 	return &name
 }

@@ -4,9 +4,9 @@ import (
 	"syscall"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
+	"github.com/runonce/runonce/runtime/engine"
 
-	"github.com/runonce/runonce/runtime/spec"
+	v1 "k8s.io/api/core/v1"
 )
 
 func TestStopSignal(t *testing.T) {
@@ -34,7 +34,7 @@ func TestStopSignal(t *testing.T) {
 		{"SIGRTMIN+x", syscall.SIGTERM, "SIGTERM"},
 	}
 	for _, tt := range tests {
-		c := Container{Labels: map[string]string{LabelStopSignal: tt.name}}
+		c := engine.Container{Labels: map[string]string{engine.LabelStopSignal: tt.name}}
 		if got := stopSignal(c); got != tt.want {
 			t.Errorf("stop signal %q = %d, want %d", tt.name, got, tt.want)
 		}
@@ -63,11 +63,11 @@ func TestStopSignalOfContainerGoesFirst(t *testing.T) {
 	t.Parallel()
 	own := v1.SIGUSR1
 	c := &v1.Container{Lifecycle: &v1.Lifecycle{StopSignal: &own}}
-	if got := stopSignalName(c, spec.Image{StopSignal: "SIGQUIT"}); got != "SIGUSR1" {
+	if got := stopSignalName(c, engine.Image{StopSignal: "SIGQUIT"}); got != "SIGUSR1" {
 		t.Errorf("with a signal of its own: %q", got)
 	}
 	c.Lifecycle.StopSignal = nil
-	if got := stopSignalName(c, spec.Image{StopSignal: "SIGQUIT"}); got != "SIGQUIT" {
+	if got := stopSignalName(c, engine.Image{StopSignal: "SIGQUIT"}); got != "SIGQUIT" {
 		t.Errorf("with one of the image: %q", got)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
@@ -21,17 +23,6 @@ import (
 	"github.com/runonce/runonce/runtime/spec/profile"
 )
 
-// Labels that every container carries. The io.kubernetes ones are those of kuberuntime
-// (pkg/kubelet/types/labels.go), so that the tools of the field understand them.
-const (
-	LabelPodName       = "io.kubernetes.pod.name"
-	LabelPodNamespace  = "io.kubernetes.pod.namespace"
-	LabelPodUID        = "io.kubernetes.pod.uid"
-	LabelContainerName = "io.kubernetes.container.name"
-	LabelStopSignal    = "runonce/stop-signal"
-	LabelUser          = "runonce/user" // v1.LinuxContainerUser as JSON
-)
-
 // terminationLogMode lets any user of the container write its termination message.
 const terminationLogMode = 0o666
 
@@ -40,7 +31,7 @@ const terminationLogMode = 0o666
 // how it ended is never lost.
 func (p *Pods) startContainer(ctx context.Context, at place, next start) error {
 	c := next.container
-	var img spec.Image
+	var img engine.Image
 	err := p.step(at.pod.UID, "image "+c.Name, func() (err error) {
 		img, err = p.pulls.get(ctx, c.Image, c.ImagePullPolicy, p.pullSecrets(at.pod))
 		return err
@@ -61,7 +52,7 @@ func (p *Pods) startContainer(ctx context.Context, at place, next start) error {
 	}
 	if hasProbes(c) {
 		// Not only when the other containers have been started, too, which may take long.
-		p.watchContainer(ctx, at, c, Container{ID: cfg.ID, StartedAt: time.Now()})
+		p.watchContainer(ctx, at, c, engine.Container{ID: cfg.ID, StartedAt: time.Now()})
 	}
 	if next.old != "" {
 		if err := p.o.Engine.Remove(ctx, next.old); err != nil {
@@ -73,11 +64,11 @@ func (p *Pods) startContainer(ctx context.Context, at place, next start) error {
 
 // postStart runs the container's hook, which has no time limit but ctx, as in the kubelet.
 // A container whose hook fails is killed; its policy decides what comes then.
-func (p *Pods) postStart(ctx context.Context, at place, def *v1.Container, cfg ContainerConfig) error {
+func (p *Pods) postStart(ctx context.Context, at place, def *v1.Container, cfg engine.ContainerConfig) error {
 	if def.Lifecycle == nil || def.Lifecycle.PostStart == nil {
 		return nil
 	}
-	c := Container{ID: cfg.ID, Name: def.Name, Labels: cfg.Labels, State: StateRunning}
+	c := engine.Container{ID: cfg.ID, Name: def.Name, Labels: cfg.Labels, State: engine.StateRunning}
 	err := p.step(at.pod.UID, "postStart "+def.Name, func() error {
 		return p.runHook(ctx, hookCall{pod: at.pod, c: c, hook: def.Lifecycle.PostStart})
 	})
@@ -91,56 +82,56 @@ func (p *Pods) postStart(ctx context.Context, at place, def *v1.Container, cfg C
 }
 
 // containerConfig works out all that the engine needs to start the container.
-func (p *Pods) containerConfig(ctx context.Context, at place, next start, img spec.Image) (ContainerConfig, error) {
+func (p *Pods) containerConfig(ctx context.Context, at place, next start, img engine.Image) (engine.ContainerConfig, error) {
 	pod, c := at.pod, next.container
 	in := spec.Context{Pod: pod, Image: img, Sandbox: at.sandbox(), Objects: p.o.Objects, Node: p.o.Node}
 	in.File = func(volume, path string) ([]byte, error) { return p.o.Volumes.ReadFile(pod, volume, path) }
 	env, err := spec.Environment(in, c)
 	if err != nil {
-		return ContainerConfig{}, err
+		return engine.ContainerConfig{}, err
 	}
 	mounts, err := p.o.Volumes.Mounts(pod, c, env)
 	if err != nil {
-		return ContainerConfig{}, err
+		return engine.ContainerConfig{}, err
 	}
 	own, err := p.ownMounts(pod, c, next.attempt)
 	if err != nil {
-		return ContainerConfig{}, err
+		return engine.ContainerConfig{}, err
 	}
 	cgroup, err := p.o.Cgroups.Ensure(ctx, pod)
 	if err != nil {
-		return ContainerConfig{}, err
+		return engine.ContainerConfig{}, err
 	}
-	id := ContainerID(string(pod.UID), c.Name, next.attempt)
+	id := engine.ContainerID(string(pod.UID), c.Name, next.attempt)
 	input, err := p.input(in, c)
 	if err != nil {
-		return ContainerConfig{}, err
+		return engine.ContainerConfig{}, err
 	}
 	input.Env, input.Mounts = env, withDefaults(mounts, own)
 	if box := at.sandbox(); box.UserNS != "" {
 		if err := p.o.Volumes.MapUsers(pod, c.Name, box.UserNS, input.Mounts); err != nil {
-			return ContainerConfig{}, err
+			return engine.ContainerConfig{}, err
 		}
 	}
 	input.CgroupsPath = spec.CgroupsPath(cgroup, id)
 	oci, err := spec.Build(input)
 	if err != nil {
-		return ContainerConfig{}, err
+		return engine.ContainerConfig{}, err
 	}
 	if err := p.inject(pod, c, oci); err != nil {
-		return ContainerConfig{}, err
+		return engine.ContainerConfig{}, err
 	}
 	logPath := logs.Path(p.o.LogDir, logs.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, c.Name, next.attempt)
 	if err := os.MkdirAll(filepath.Dir(logPath), 0o755); err != nil {
-		return ContainerConfig{}, fmt.Errorf("making the log directory: %w", err)
+		return engine.ContainerConfig{}, fmt.Errorf("making the log directory: %w", err)
 	}
 	user, err := userLabel(oci)
 	if err != nil {
-		return ContainerConfig{}, err
+		return engine.ContainerConfig{}, err
 	}
 	all := labels(pod, c, img)
-	all[LabelUser] = user
-	return ContainerConfig{
+	all[engine.LabelUser] = user
+	return engine.ContainerConfig{
 		ID: id, PodUID: string(pod.UID), Name: c.Name, Attempt: next.attempt, Image: img.Ref,
 		Spec: oci, LogPath: logPath, Hash: containerHash(c), Labels: all, Last: next.last,
 		RuntimeHandler: pod.Annotations[handler.Annotation], Stdin: c.Stdin,
@@ -183,12 +174,12 @@ func (p *Pods) machine(in spec.Context) spec.Input {
 	}
 }
 
-func labels(pod *v1.Pod, c *v1.Container, img spec.Image) map[string]string {
+func labels(pod *v1.Pod, c *v1.Container, img engine.Image) map[string]string {
 	l := map[string]string{
-		LabelPodName: pod.Name, LabelPodNamespace: pod.Namespace, LabelPodUID: string(pod.UID), LabelContainerName: c.Name,
+		engine.LabelPodName: pod.Name, engine.LabelPodNamespace: pod.Namespace, engine.LabelPodUID: string(pod.UID), engine.LabelContainerName: c.Name,
 	}
 	if sig := stopSignalName(c, img); sig != "" {
-		l[LabelStopSignal] = sig
+		l[engine.LabelStopSignal] = sig
 	}
 	return l
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -92,7 +94,7 @@ func setPodIPs(status *v1.PodStatus, box network.Sandbox) {
 type podView struct {
 	recursive  func(*v1.Pod) bool // see Options.RecursiveReadOnly
 	pod        *v1.Pod
-	containers map[string]Container
+	containers map[string]engine.Container
 	sandbox    bool
 	waiting    map[string]waiting
 	probes     map[string]probe.Status // by container ID
@@ -165,16 +167,16 @@ func (v podView) containerStatus(c *v1.Container, otherwise string) v1.Container
 		return s
 	}
 	switch got.State {
-	case StateRunning:
+	case engine.StateRunning:
 		s.State = v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(got.StartedAt)}}
 		started, ready := v.probed(c, got)
 		s.Started, s.Ready = &started, ready && !isPlainInit(v.pod, c.Name)
 		return s
-	case StateCreated:
+	case engine.StateCreated:
 		s.State = toWait
-	case StateExited, StateUnknown:
+	case engine.StateExited, engine.StateUnknown:
 		end := terminated(ended(got))
-		if got.State == StateUnknown {
+		if got.State == engine.StateUnknown {
 			end.Reason = "ContainerStatusUnknown"
 		}
 		s.State = v1.ContainerState{Terminated: end}
@@ -184,13 +186,13 @@ func (v podView) containerStatus(c *v1.Container, otherwise string) v1.Container
 	}
 	s.Started = new(bool)
 	// An init container that has done its work is ready, for good.
-	s.Ready = got.State == StateExited && got.Exit.ExitCode == 0 && isPlainInit(v.pod, c.Name)
+	s.Ready = got.State == engine.StateExited && got.Exit.ExitCode == 0 && isPlainInit(v.pod, c.Name)
 	return s
 }
 
 // probed says what the probes make of a container that runs. One that nobody has asked
 // yet has neither started nor is it ready, if there is something to ask.
-func (v podView) probed(c *v1.Container, got Container) (started, ready bool) {
+func (v podView) probed(c *v1.Container, got engine.Container) (started, ready bool) {
 	if p, ok := v.probes[got.ID]; ok {
 		return p.Started, p.Ready
 	}
@@ -204,7 +206,7 @@ func isPlainInit(pod *v1.Pod, name string) bool {
 }
 
 // terminated gives the reasons that the CRI gives.
-func terminated(t *Termination) *v1.ContainerStateTerminated {
+func terminated(t *engine.Exit) *v1.ContainerStateTerminated {
 	reason := "Error"
 	switch {
 	case t.Reason != "":

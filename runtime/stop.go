@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/probe"
@@ -33,7 +35,7 @@ func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 	}
 	errs := []error{
 		p.killAll(ctx, pod, all, podGrace(pod)),
-		each(all, func(c Container) error { return p.o.Engine.Remove(ctx, c.ID) }),
+		each(all, func(c engine.Container) error { return p.o.Engine.Remove(ctx, c.ID) }),
 		p.o.Sandboxes.Remove(ctx, pod),
 		p.o.Volumes.Teardown(ctx, pod),
 		p.releaseImages(ctx, pod),
@@ -54,11 +56,11 @@ func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 // killAll stops the containers that run, all at once; only the sidecars wait for the
 // containers of the pod, and for the sidecars after them, to have stopped
 // (pkg/kubelet/kuberuntime/kuberuntime_termination_order.go).
-func (p *Pods) killAll(ctx context.Context, pod *v1.Pod, cs []Container, grace func(Container) time.Duration) error {
+func (p *Pods) killAll(ctx context.Context, pod *v1.Pod, cs []engine.Container, grace func(engine.Container) time.Duration) error {
 	var all []ending
 	for _, c := range cs {
 		// The processes of the pod would all end with the pause process.
-		if c.State == StateRunning && c.Name != pauseName {
+		if c.State == engine.StateRunning && c.Name != pauseName {
 			all = append(all, ending{c, grace(c), make(chan struct{})})
 		}
 	}
@@ -71,7 +73,7 @@ func (p *Pods) killAll(ctx context.Context, pod *v1.Pod, cs []Container, grace f
 
 // ending is a container that is being stopped.
 type ending struct {
-	Container
+	engine.Container
 	grace time.Duration
 	done  chan struct{} // closed when it has stopped
 }
@@ -126,14 +128,14 @@ func (p *Pods) kill(ctx context.Context, pod *v1.Pod, e ending, turn func(grace 
 }
 
 // podGrace gives every container the pod's grace period.
-func podGrace(pod *v1.Pod) func(Container) time.Duration {
-	return func(Container) time.Duration { return gracePeriod(pod) }
+func podGrace(pod *v1.Pod) func(engine.Container) time.Duration {
+	return func(engine.Container) time.Duration { return gracePeriod(pod) }
 }
 
 // probeGrace gives a container that a probe has failed the grace period of that probe, if it
 // has one, and else the pod's (pkg/kubelet/kuberuntime.setTerminationGracePeriod).
-func (s snapshot) probeGrace(pod *v1.Pod) func(Container) time.Duration {
-	return func(c Container) time.Duration {
+func (s snapshot) probeGrace(pod *v1.Pod) func(engine.Container) time.Duration {
+	return func(c engine.Container) time.Duration {
 		for _, def := range containersOf(pod) {
 			if def.Name != c.Name {
 				continue

@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
+	"github.com/runonce/runonce/runtime/engine"
 
-	"github.com/runonce/runonce/runtime"
+	v1 "k8s.io/api/core/v1"
 )
 
 func TestStopRunsPreStopWithinTheGrace(t *testing.T) {
@@ -123,7 +123,7 @@ func TestPostStartFailureKills(t *testing.T) {
 			t.Errorf("phase %s", s.Phase)
 		}
 		cs, err := n.engine.Containers(t.Context(), "")
-		if err != nil || len(cs) != 1 || cs[0].State != runtime.StateExited {
+		if err != nil || len(cs) != 1 || cs[0].State != engine.StateExited {
 			t.Errorf("containers = %+v, %v; want it killed", cs, err)
 		}
 	})

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
@@ -96,7 +98,7 @@ func (p *Pods) snapshot(ctx context.Context, pod *v1.Pod, st *podState) (network
 
 // instances returns the newest instance of each container, with its termination message,
 // and the IDs of all others.
-func (p *Pods) instances(ctx context.Context, pod *v1.Pod) (map[string]Container, []string, error) {
+func (p *Pods) instances(ctx context.Context, pod *v1.Pod) (map[string]engine.Container, []string, error) {
 	all, err := p.o.Engine.Containers(ctx, string(pod.UID))
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing containers of pod %q: %w", pod.Name, err)
@@ -112,7 +114,7 @@ func (p *Pods) instances(ctx context.Context, pod *v1.Pod) (map[string]Container
 			c, ok = f, true
 			byName[def.Name] = c
 		}
-		if ok && c.State == StateExited && c.Exit.Message == "" {
+		if ok && c.State == engine.StateExited && c.Exit.Message == "" {
 			c.Exit.Message = p.terminationMessage(pod, def, c)
 			byName[def.Name] = c
 		}
@@ -122,8 +124,8 @@ func (p *Pods) instances(ctx context.Context, pod *v1.Pod) (map[string]Container
 
 // newest picks the last instance of each container of the spec; the IDs of all others
 // are stale.
-func newest(pod *v1.Pod, all []Container) (map[string]Container, []string) {
-	byName := make(map[string]Container, len(all))
+func newest(pod *v1.Pod, all []engine.Container) (map[string]engine.Container, []string) {
+	byName := make(map[string]engine.Container, len(all))
 	var stale []string
 	known := containersOf(pod)
 	for _, c := range all {
@@ -198,7 +200,7 @@ func (p *Pods) noteEnds(ctx context.Context, pod *v1.Pod, a actions) error {
 	}
 	st := p.of(pod.UID)
 	for _, next := range a.wait {
-		if old, ok := now[next.container.Name]; ok && slices.ContainsFunc(a.kill, func(c Container) bool { return c.ID == old.ID }) {
+		if old, ok := now[next.container.Name]; ok && slices.ContainsFunc(a.kill, func(c engine.Container) bool { return c.ID == old.ID }) {
 			st.countsNot(old)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 )
@@ -22,9 +24,9 @@ func userLabel(oci *specs.Spec) (string, error) {
 }
 
 // statusUser is the user that the container was started with, nil when it is not known.
-func statusUser(c Container) *v1.ContainerUser {
+func statusUser(c engine.Container) *v1.ContainerUser {
 	user := &v1.ContainerUser{Linux: &v1.LinuxContainerUser{}}
-	if json.Unmarshal([]byte(c.Labels[LabelUser]), user.Linux) != nil {
+	if json.Unmarshal([]byte(c.Labels[engine.LabelUser]), user.Linux) != nil {
 		return nil
 	}
 	return user

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -95,7 +97,7 @@ func (s store) groundless(pod *v1.Pod) {
 
 // waitingFor returns why the containers wait: what this process knows, and what it or
 // another recorded of those that have not been started since.
-func (p *Pods) waitingFor(st *podState, uid types.UID, containers map[string]Container) map[string]waiting {
+func (p *Pods) waitingFor(st *podState, uid types.UID, containers map[string]engine.Container) map[string]waiting {
 	now := st.waitingNow()
 	for name, f := range p.store.failures(uid) {
 		_, known := now[name]

@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"sync"
+
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // watch hands the engine's events on to those who wait for a change of one pod. Its zero
@@ -13,7 +15,7 @@ type watch struct {
 }
 
 // pump reads events until the channel is closed.
-func (w *watch) pump(events <-chan Event) {
+func (w *watch) pump(events <-chan engine.Event) {
 	for e := range events {
 		w.notify(e.PodUID)
 	}

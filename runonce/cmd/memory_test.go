@@ -10,13 +10,15 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime"
-	"github.com/runonce/runonce/runtime/enginetest"
+	"github.com/runonce/runonce/runtime/engine/enginetest"
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/spec"
 	"github.com/runonce/runonce/runtime/volume"
@@ -40,9 +42,9 @@ func newMemory(t *testing.T) *memory {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := map[string]spec.Image{}
+	store := map[string]engine.Image{}
 	for _, i := range images {
-		store[i.Ref] = spec.Image{
+		store[i.Ref] = engine.Image{
 			Ref: i.Ref, ID: "sha256:" + i.Name, Entrypoint: i.Config.Entrypoint, Cmd: i.Config.Cmd, Env: i.Config.Env,
 			User: i.Config.User, WorkingDir: i.Config.WorkingDir, StopSignal: i.Config.StopSignal,
 		}
@@ -69,7 +71,7 @@ func (m *memory) kill(ctx context.Context, pod, container string, code int32) er
 		return err
 	}
 	for _, c := range slices.Backward(all) {
-		if c.Name == container && c.Labels[runtime.LabelPodNamespace]+"/"+c.Labels[runtime.LabelPodName] == pod {
+		if c.Name == container && c.Labels[engine.LabelPodNamespace]+"/"+c.Labels[engine.LabelPodName] == pod {
 			m.engine.Kill(c.ID, code)
 			return nil
 		}

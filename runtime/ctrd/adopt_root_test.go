@@ -3,7 +3,7 @@ package ctrd_test
 import (
 	"testing"
 
-	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // TestStartedElsewhere: two engines of one containerd, as two processes have them; what one
@@ -16,14 +16,14 @@ func TestStartedElsewhere(t *testing.T) {
 	if err := first.Start(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	before := eventually(t, first, c.ID, runtime.StateRunning)
+	before := eventually(t, first, c.ID, engine.StateRunning)
 	if err := second.Start(t.Context(), c); err == nil {
 		t.Error("started what runs already")
 	}
-	if got, ok := find(t, second, c.ID); !ok || got.State != runtime.StateRunning {
+	if got, ok := find(t, second, c.ID); !ok || got.State != engine.StateRunning {
 		t.Errorf("the second engine knows of %+v (found: %t) after it was told", got, ok)
 	}
-	if after := eventually(t, first, c.ID, runtime.StateRunning); !after.StartedAt.Equal(before.StartedAt) {
+	if after := eventually(t, first, c.ID, engine.StateRunning); !after.StartedAt.Equal(before.StartedAt) {
 		t.Errorf("replaced: started at %v, then at %v", before.StartedAt, after.StartedAt)
 	}
 }

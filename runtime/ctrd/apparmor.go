@@ -3,10 +3,11 @@ package ctrd
 import (
 	"fmt"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/containerd/containerd/v2/contrib/apparmor"
 	hostapparmor "github.com/containerd/containerd/v2/pkg/apparmor"
 
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/ctrd/fault"
 	"github.com/runonce/runonce/runtime/spec/profile"
 )
@@ -17,7 +18,7 @@ func HasAppArmor() bool { return hostapparmor.HostSupports() }
 
 // confine loads the default AppArmor profile for a container that asks for it, unless it
 // is loaded.
-func confine(c runtime.ContainerConfig) error {
+func confine(c engine.ContainerConfig) error {
 	if c.Spec.Process == nil || c.Spec.Process.ApparmorProfile != profile.DefaultAppArmor {
 		return nil
 	}

@@ -6,10 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/ctrd"
-	"github.com/runonce/runonce/runtime/enginetest"
+	"github.com/runonce/runonce/runtime/engine/enginetest"
 )
 
 func TestEmbeddedConforms(t *testing.T) {
@@ -51,14 +52,14 @@ func subject(t *testing.T, p place) enginetest.Subject {
 	t.Cleanup(func() { closeEngine(t, current) })
 	return enginetest.Subject{
 		Engine: e, Images: e, Present: boxRef, Absent: "localhost/none:1",
-		Config: func(t *testing.T, podUID, name string, args ...string) runtime.ContainerConfig {
-			c := p.box(t, runtime.ContainerID(podUID, name, 0), args...)
+		Config: func(t *testing.T, podUID, name string, args ...string) engine.ContainerConfig {
+			c := p.box(t, engine.ContainerID(podUID, name, 0), args...)
 			c.PodUID, c.Name = podUID, name
 			c.LogPath = filepath.Join(p.logs, podUID+"-"+name+".log")
 			c.Labels = map[string]string{"suite": "conform"}
 			return c
 		},
-		Reopen: func(t *testing.T, between func()) runtime.Engine {
+		Reopen: func(t *testing.T, between func()) engine.Engine {
 			closeEngine(t, current)
 			between()
 			current = p.open(t, context.WithoutCancel(t.Context()))

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/runonce/runonce/runtime/ctrd"
 	"github.com/runonce/runonce/runtime/ctrd/fault"
 )
@@ -70,7 +71,7 @@ func TestKilledWhileStarting(t *testing.T) {
 }
 
 // startAtLast starts the container as the runtime does: again after an error that may pass.
-func startAtLast(t *testing.T, e *ctrd.Engine, c runtime.ContainerConfig) error {
+func startAtLast(t *testing.T, e *ctrd.Engine, c engine.ContainerConfig) error {
 	t.Helper()
 	for tries := 0; ; tries++ {
 		err := e.Start(t.Context(), c)

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/runtime"
 )
 
 func removeAll(t *testing.T, p place) {
@@ -45,8 +46,8 @@ func TestDaemon(t *testing.T) {
 			if err := e.Start(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
-			awaitEvent(t, events, runtime.Event{Type: runtime.EventExited, ContainerID: "a", PodUID: "pod-a"})
-			if got, _ := find(t, e, "a"); got.Exit.ExitCode != 7 || got.State != runtime.StateExited {
+			awaitEvent(t, events, engine.Event{Type: engine.EventExited, ContainerID: "a", PodUID: "pod-a"})
+			if got, _ := find(t, e, "a"); got.Exit.ExitCode != 7 || got.State != engine.StateExited {
 				t.Errorf("%+v", got)
 			}
 			if log, err := os.ReadFile(c.LogPath); err != nil || !strings.Contains(string(log), " stdout F said so\n") {
@@ -61,7 +62,7 @@ func TestDaemon(t *testing.T) {
 			if err := e.Stop(t.Context(), "b", syscall.SIGTERM, time.Minute); err != nil {
 				t.Fatal(err)
 			}
-			if got, _ := find(t, e, "b"); got.Exit.ExitCode != 0 || got.State != runtime.StateExited {
+			if got, _ := find(t, e, "b"); got.Exit.ExitCode != 0 || got.State != engine.StateExited {
 				t.Errorf("%+v", got)
 			}
 			bad := p.box(t, "c", "sleep")
@@ -81,7 +82,7 @@ func TestDaemon(t *testing.T) {
 			for range 2 {
 				e = p.open(t, t.Context())
 				for id, code := range map[string]int32{"a": 7, "b": 0, "d": 5} {
-					if got := eventually(t, e, id, runtime.StateExited); got.Exit.ExitCode != code || got.Exit.StartedAt.IsZero() {
+					if got := eventually(t, e, id, engine.StateExited); got.Exit.ExitCode != code || got.Exit.StartedAt.IsZero() {
 						t.Errorf("%+v", got)
 					}
 				}

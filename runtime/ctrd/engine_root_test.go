@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 func TestStartReportsTheExitAndKeepsTheLog(t *testing.T) {
@@ -17,7 +17,7 @@ func TestStartReportsTheExitAndKeepsTheLog(t *testing.T) {
 	if err := e.Start(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	got := eventually(t, e, "a", runtime.StateExited)
+	got := eventually(t, e, "a", engine.StateExited)
 	if got.Exit.ExitCode != 7 || got.Exit.OOMKilled || got.Exit.FinishedAt.Before(got.Exit.StartedAt) {
 		t.Errorf("exit %+v", got.Exit)
 	}
@@ -47,7 +47,7 @@ func TestStopSendsTheSignalAndKeepsTheRecord(t *testing.T) {
 			if err := e.Stop(t.Context(), tc.id, syscall.SIGTERM, tc.grace); err != nil {
 				t.Fatal(err)
 			}
-			if got, _ := find(t, e, tc.id); got.State != runtime.StateExited || got.Exit.ExitCode != tc.want {
+			if got, _ := find(t, e, tc.id); got.State != engine.StateExited || got.Exit.ExitCode != tc.want {
 				t.Errorf("%s %+v", got.State, got.Exit)
 			}
 			if err := e.Stop(t.Context(), tc.id, syscall.SIGTERM, tc.grace); err != nil {

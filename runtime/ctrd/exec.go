@@ -8,11 +8,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/ctrd/command"
 	"github.com/runonce/runonce/runtime/ctrd/fault"
 	"github.com/runonce/runonce/runtime/ctrd/link"
@@ -23,8 +24,8 @@ import (
 const execDrain = 5 * time.Second
 
 // Exec runs a command inside the container.
-func (e *Engine) Exec(ctx context.Context, id string, args []string) (runtime.ExecResult, error) {
-	var res runtime.ExecResult
+func (e *Engine) Exec(ctx context.Context, id string, args []string) (engine.ExecResult, error) {
+	var res engine.ExecResult
 	if len(args) == 0 {
 		return res, fmt.Errorf("running a command in container %q: there is none", id)
 	}
@@ -38,17 +39,17 @@ func (e *Engine) Exec(ctx context.Context, id string, args []string) (runtime.Ex
 	return res, nil
 }
 
-func (e *Engine) exec(ctx context.Context, s *link.Session, id string, args []string) (runtime.ExecResult, error) {
+func (e *Engine) exec(ctx context.Context, s *link.Session, id string, args []string) (engine.ExecResult, error) {
 	process, err := execProcess(ctx, s, id, args)
 	if ctx.Err() != nil {
-		return runtime.ExecResult{}, ctx.Err()
+		return engine.ExecResult{}, ctx.Err()
 	}
 	if err != nil {
-		return runtime.ExecResult{}, err
+		return engine.ExecResult{}, err
 	}
 	out, err := command.NewCapture(filepath.Join(e.o.State, "exec"))
 	if err != nil {
-		return runtime.ExecResult{}, err
+		return engine.ExecResult{}, err
 	}
 	defer out.Close()
 	x := command.Command{Tasks: s.Tasks(), Container: id, ID: "exec-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
@@ -57,9 +58,9 @@ func (e *Engine) exec(ctx context.Context, s *link.Session, id string, args []st
 		if !errdefs.IsUnavailable(err) && !errdefs.IsNotFound(err) && ctx.Err() == nil {
 			err = &fault.Told{Message: fault.RuncMessage(err), Cause: err}
 		}
-		return runtime.ExecResult{}, err
+		return engine.ExecResult{}, err
 	}
-	return runtime.ExecResult{ExitCode: code, Output: out.Wait(execDrain)}, nil
+	return engine.ExecResult{ExitCode: code, Output: out.Wait(execDrain)}, nil
 }
 
 // execProcess is the container's own process with another command.

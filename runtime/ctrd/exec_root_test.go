@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 func TestExec(t *testing.T) {
@@ -47,7 +47,7 @@ func TestExec(t *testing.T) {
 	}
 	t.Run("much output", func(t *testing.T) {
 		got, err := e.Exec(t.Context(), "a", []string{"box", "flood", "-n", "20000"})
-		if err != nil || len(got.Output) != runtime.MaxExecOutput {
+		if err != nil || len(got.Output) != engine.MaxExecOutput {
 			t.Errorf("%d bytes, %v", len(got.Output), err)
 		}
 	})
@@ -66,7 +66,7 @@ func TestExec(t *testing.T) {
 		}
 	})
 	t.Run("absent container", func(t *testing.T) {
-		if _, err := e.Exec(t.Context(), "none", []string{"box"}); !errors.Is(err, runtime.ErrNotFound) {
+		if _, err := e.Exec(t.Context(), "none", []string{"box"}); !errors.Is(err, engine.ErrNotFound) {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -81,7 +81,7 @@ func TestOutOfMemory(t *testing.T) {
 	if err := e.Start(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	if got := eventually(t, e, "a", runtime.StateExited); got.Exit.ExitCode != 137 || !got.Exit.OOMKilled {
+	if got := eventually(t, e, "a", engine.StateExited); got.Exit.ExitCode != 137 || !got.Exit.OOMKilled {
 		t.Errorf("%+v", got.Exit)
 	}
 }
@@ -103,7 +103,7 @@ func TestImages(t *testing.T) {
 	if err != nil || byDigest.ID != img.ID {
 		t.Errorf("by digest: %v", err)
 	}
-	if _, err := e.Image(t.Context(), "localhost/none:1"); !errors.Is(err, runtime.ErrNotFound) {
+	if _, err := e.Image(t.Context(), "localhost/none:1"); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("absent: %v", err)
 	}
 	var permanent interface{ Permanent() bool }
@@ -117,10 +117,10 @@ func TestImages(t *testing.T) {
 	if err := e.RemoveImage(t.Context(), boxRef); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.RemoveImage(t.Context(), boxRef); !errors.Is(err, runtime.ErrNotFound) {
+	if err := e.RemoveImage(t.Context(), boxRef); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("removed twice: %v", err)
 	}
-	if _, err := e.Image(t.Context(), boxRef); !errors.Is(err, runtime.ErrNotFound) {
+	if _, err := e.Image(t.Context(), boxRef); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("removed: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // TestRemoveWhatContainerdForgot: a container that its shim has and containerd does not know
@@ -78,7 +78,7 @@ func TestBundleLeft(t *testing.T) {
 		if err := e.Start(t.Context(), p.box(t, "a", "exit", "0")); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, e, "a", runtime.StateExited)
+		eventually(t, e, "a", engine.StateExited)
 		awaitNoBundle(t, filepath.Dir(filepath.Dir(mess)))
 	}
 	if err := e.Remove(t.Context(), "a"); err != nil {

@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/runonce/runonce/runtime/ctrd"
 )
 
@@ -19,37 +20,37 @@ func TestStartFailureLeavesNothing(t *testing.T) {
 	e := p.openWithBox(t)
 	for _, tc := range []struct {
 		name      string
-		change    func(*runtime.ContainerConfig)
+		change    func(*engine.ContainerConfig)
 		permanent bool
 		reason    string
 		message   string
 	}{
 		{
 			name:      "command missing",
-			change:    func(c *runtime.ContainerConfig) { c.Spec.Process.Args = []string{"nope"} },
+			change:    func(c *engine.ContainerConfig) { c.Spec.Process.Args = []string{"nope"} },
 			permanent: true, reason: "RunContainerError",
 			message: `starting container "main": exec: "nope": executable file not found in $PATH`,
 		},
 		{
 			name:      "path missing",
-			change:    func(c *runtime.ContainerConfig) { c.Spec.Process.Args = []string{"/bin/nope"} },
+			change:    func(c *engine.ContainerConfig) { c.Spec.Process.Args = []string{"/bin/nope"} },
 			permanent: true, reason: "RunContainerError",
 			message: `starting container "main": exec: "/bin/nope": stat /bin/nope: no such file or directory`,
 		},
 		{
 			name:      "not executable",
-			change:    func(c *runtime.ContainerConfig) { c.Spec.Process.Args = []string{"/etc/passwd"} },
+			change:    func(c *engine.ContainerConfig) { c.Spec.Process.Args = []string{"/etc/passwd"} },
 			permanent: true, reason: "RunContainerError",
 			message: `starting container "main": exec: "/etc/passwd": permission denied`,
 		},
 		{
 			name:      "label too long",
-			change:    func(c *runtime.ContainerConfig) { c.Labels["long"] = strings.Repeat("x", 5000) },
+			change:    func(c *engine.ContainerConfig) { c.Labels["long"] = strings.Repeat("x", 5000) },
 			permanent: true, reason: "CreateContainerError",
 		},
 		{
 			name:   "no image",
-			change: func(c *runtime.ContainerConfig) { c.Image = "localhost/none:1" },
+			change: func(c *engine.ContainerConfig) { c.Image = "localhost/none:1" },
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -70,7 +71,7 @@ func TestStartFailureLeavesNothing(t *testing.T) {
 			if errors.As(err, &f) != (tc.reason != "") || f != nil && (f.Permanent() != tc.permanent || f.Reason() != tc.reason) {
 				t.Errorf("error %v %+v", err, f)
 			}
-			if tc.reason == "" && !errors.Is(err, runtime.ErrNotFound) {
+			if tc.reason == "" && !errors.Is(err, engine.ErrNotFound) {
 				t.Errorf("error %v", err)
 			}
 			if left := leftovers(t, p); left != "" && !onlySnapshots(left) {
@@ -88,7 +89,7 @@ func TestStartFailureLeavesNothing(t *testing.T) {
 	if err := e.Start(t.Context(), p.box(t, "a", "sleep")); err == nil {
 		t.Error("a running container was started again")
 	}
-	if got, _ := find(t, e, "a"); got.State != runtime.StateRunning {
+	if got, _ := find(t, e, "a"); got.State != engine.StateRunning {
 		t.Errorf("%+v", got)
 	}
 	if err := e.Remove(t.Context(), "a"); err != nil {

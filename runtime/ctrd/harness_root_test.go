@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/pkg/oci"
@@ -17,7 +19,6 @@ import (
 
 	"github.com/runonce/runonce/hack/ociimage"
 	"github.com/runonce/runonce/hack/testimages"
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/ctrd"
 )
 
@@ -135,9 +136,9 @@ func (p place) openWithBox(t testing.TB) *ctrd.Engine {
 }
 
 // box returns a container that runs applets of the box.
-func (p place) box(t testing.TB, id string, args ...string) runtime.ContainerConfig {
+func (p place) box(t testing.TB, id string, args ...string) engine.ContainerConfig {
 	t.Helper()
-	return runtime.ContainerConfig{
+	return engine.ContainerConfig{
 		ID: id, PodUID: "pod-" + id, Name: "main", Image: boxRef, Hash: "h1",
 		Spec:    testSpec(t, id, append([]string{"/bin/box"}, args...)),
 		LogPath: filepath.Join(p.logs, id+".log"),
@@ -157,7 +158,7 @@ func testSpec(t testing.TB, id string, args []string) *specs.Spec {
 }
 
 // eventually waits until the container is as wanted.
-func eventually(t testing.TB, e *ctrd.Engine, id string, want runtime.State) runtime.Container {
+func eventually(t testing.TB, e *ctrd.Engine, id string, want engine.State) engine.Container {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
@@ -172,7 +173,7 @@ func eventually(t testing.TB, e *ctrd.Engine, id string, want runtime.State) run
 	}
 }
 
-func find(t testing.TB, e *ctrd.Engine, id string) (runtime.Container, bool) {
+func find(t testing.TB, e *ctrd.Engine, id string) (engine.Container, bool) {
 	t.Helper()
 	all, err := e.Containers(t.Context(), "")
 	if err != nil {
@@ -183,7 +184,7 @@ func find(t testing.TB, e *ctrd.Engine, id string) (runtime.Container, bool) {
 			return c, true
 		}
 	}
-	return runtime.Container{}, false
+	return engine.Container{}, false
 }
 
 // awaitEnd waits until no process has the arguments in its command line.
@@ -220,7 +221,7 @@ const patience = 2 * time.Minute
 
 // startUp starts the container and waits until its program has said that it is ready for
 // signals, or deaf to them.
-func startUp(t *testing.T, e *ctrd.Engine, c runtime.ContainerConfig) {
+func startUp(t *testing.T, e *ctrd.Engine, c engine.ContainerConfig) {
 	t.Helper()
 	if err := e.Start(t.Context(), c); err != nil {
 		t.Fatal(err)

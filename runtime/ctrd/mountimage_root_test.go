@@ -6,9 +6,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"golang.org/x/sys/unix"
 
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
@@ -53,7 +54,7 @@ func TestMountImage(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := e.Mount(t.Context(), "localhost/none:1", "other", dir); !errors.Is(err, runtime.ErrNotFound) {
+	if err := e.Mount(t.Context(), "localhost/none:1", "other", dir); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("an image that is not there: %v", err)
 	}
 	if err := e.Close(); err != nil {

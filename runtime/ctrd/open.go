@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"github.com/runonce/runonce/runtime"
@@ -27,8 +29,8 @@ import (
 )
 
 var (
-	_ runtime.Engine = (*Engine)(nil)
-	_ runtime.Images = (*Engine)(nil)
+	_ engine.Engine  = (*Engine)(nil)
+	_ engine.Images  = (*Engine)(nil)
 	_ runtime.Layers = (*Engine)(nil)
 )
 
@@ -65,7 +67,7 @@ type Options struct {
 }
 
 // Engine starts, watches and removes containers by containerd. It implements
-// runtime.Engine and runtime.Images.
+// engine.Engine and engine.Images.
 type Engine struct {
 	o      Options
 	cache  *cache.Cache

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/containerd/containerd/v2/core/mount"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/ctrd/imagestore"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 	"github.com/runonce/runonce/runtime/shim/handoff"
@@ -18,7 +19,7 @@ import (
 const pausePath = "/pause"
 
 // imageOf returns the image of the container, nothing for one that needs none.
-func (e *Engine) imageOf(ctx context.Context, s *link.Session, c runtime.ContainerConfig) (*imagestore.Image, error) {
+func (e *Engine) imageOf(ctx context.Context, s *link.Session, c engine.ContainerConfig) (*imagestore.Image, error) {
 	if c.Pause {
 		return &imagestore.Image{}, nil
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/platforms"
 
@@ -13,8 +15,6 @@ import (
 	"github.com/runonce/runonce/runtime/ctrd/lease"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 	"github.com/runonce/runonce/runtime/ctrd/registry"
-	"github.com/runonce/runonce/runtime/image"
-	"github.com/runonce/runonce/runtime/spec"
 )
 
 // downloads is how many layers of an image are fetched at once (the kubelet's containerd: 3).
@@ -22,30 +22,30 @@ const downloads = 3
 
 // Pull fetches the image from its registry and unpacks it. The credentials are tried one
 // after the other, then those of docker's configuration, as long as the registry refuses.
-func (e *Engine) Pull(ctx context.Context, ref string, credentials ...image.Credential) (spec.Image, error) {
+func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Credential) (engine.Image, error) {
 	name, err := imagestore.Normalise(ref)
 	if err != nil {
-		return spec.Image{}, err
+		return engine.Image{}, err
 	}
 	defer e.pulls.Lock(name)()
 	config, err := registry.LoadConfig()
 	if err != nil {
-		return spec.Image{}, &fault.Error{Why: fault.ReasonPull, Final: true, Cause: err}
+		return engine.Image{}, &fault.Error{Why: fault.ReasonPull, Final: true, Cause: err}
 	}
-	var img spec.Image
+	var img engine.Image
 	for _, login := range config.Logins(ctx, name, credentials) {
 		if img, err = e.pullAs(ctx, name, login); err == nil || !registry.Permanent(err) {
 			break
 		}
 	}
 	if err != nil {
-		return spec.Image{}, fmt.Errorf("pulling image %q: %w", ref, err)
+		return engine.Image{}, fmt.Errorf("pulling image %q: %w", ref, err)
 	}
 	return img, nil
 }
 
 // pullAs pulls the image with one way to log in.
-func (e *Engine) pullAs(ctx context.Context, name string, login registry.Login) (spec.Image, error) {
+func (e *Engine) pullAs(ctx context.Context, name string, login registry.Login) (engine.Image, error) {
 	var img *imagestore.Image
 	err := e.do(ctx, func(ctx context.Context, s *link.Session) (err error) {
 		ctx, release, err := lease.Hold(ctx, s.Client)
@@ -69,7 +69,7 @@ func (e *Engine) pullAs(ctx context.Context, name string, login registry.Login) 
 		return e.images.ReadUsers(ctx, s, img)
 	})
 	if err != nil {
-		return spec.Image{}, err
+		return engine.Image{}, err
 	}
 	return img.Image, nil
 }

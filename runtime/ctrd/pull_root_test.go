@@ -15,13 +15,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/image"
 )
 
@@ -137,7 +138,7 @@ func TestPull(t *testing.T) {
 	if _, err := e.Pull(t.Context(), host+"/team/none:1"); !permanent(err) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("absent: %v", err)
 	}
-	if _, err := e.Pull(t.Context(), "localhost:1/none:1"); err == nil || permanent(err) || errors.Is(err, runtime.ErrNotFound) {
+	if _, err := e.Pull(t.Context(), "localhost:1/none:1"); err == nil || permanent(err) || errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("no registry: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(config, "config.json"), []byte("{"), 0o600); err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
 	tasktypes "github.com/containerd/containerd/api/types/task"
@@ -19,7 +21,6 @@ import (
 	"github.com/containerd/typeurl/v2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/ctrd/embed"
 	"github.com/runonce/runonce/runtime/ctrd/fault"
 	"github.com/runonce/runonce/runtime/ctrd/imagestore"
@@ -36,7 +37,7 @@ const groupAnnotation = "io.containerd.runc.v2.group"
 var errRunning = errors.New("it is running")
 
 // Start creates the container and returns once its process runs.
-func (e *Engine) Start(ctx context.Context, c runtime.ContainerConfig) error {
+func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 	tries := 0
 	err := e.do(ctx, func(ctx context.Context, s *link.Session) error {
 		tries++
@@ -53,9 +54,9 @@ func (e *Engine) Start(ctx context.Context, c runtime.ContainerConfig) error {
 	return nil
 }
 
-func (e *Engine) start(ctx context.Context, s *link.Session, c runtime.ContainerConfig) (err error) {
+func (e *Engine) start(ctx context.Context, s *link.Session, c engine.ContainerConfig) (err error) {
 	if known, _, ok := e.cache.Get(c.ID); ok {
-		if known.State == runtime.StateRunning || e.adopt(ctx, s, c.ID) {
+		if known.State == engine.StateRunning || e.adopt(ctx, s, c.ID) {
 			return errRunning
 		}
 		if err := e.purge(ctx, s, c.ID, c.PodUID); err != nil {
@@ -103,7 +104,7 @@ func (e *Engine) start(ctx context.Context, s *link.Session, c runtime.Container
 }
 
 // record makes the container's record, in place of a leftover's, and room for its bundle.
-func (e *Engine) record(ctx context.Context, s *link.Session, c runtime.ContainerConfig, img *imagestore.Image) error {
+func (e *Engine) record(ctx context.Context, s *link.Session, c engine.ContainerConfig, img *imagestore.Image) error {
 	rec, err := newRecord(s, c, img)
 	if err != nil {
 		return &fault.Error{Why: fault.ReasonCreate, Final: true, Cause: err}
@@ -128,7 +129,7 @@ func (e *Engine) record(ctx context.Context, s *link.Session, c runtime.Containe
 	return e.removeBundle(ctx, s, c.ID)
 }
 
-func newRecord(s *link.Session, c runtime.ContainerConfig, img *imagestore.Image) (containers.Container, error) {
+func newRecord(s *link.Session, c engine.ContainerConfig, img *imagestore.Image) (containers.Container, error) {
 	oci := *c.Spec
 	snapshotter, snapshot := s.Snapshotter, c.ID
 	if c.Pause {
@@ -209,7 +210,7 @@ func (e *Engine) foreign(id string) bool {
 }
 
 // rootfs prepares the container's own layer.
-func (e *Engine) rootfs(ctx context.Context, s *link.Session, c runtime.ContainerConfig, img *imagestore.Image) ([]mount.Mount, error) {
+func (e *Engine) rootfs(ctx context.Context, s *link.Session, c engine.ContainerConfig, img *imagestore.Image) ([]mount.Mount, error) {
 	if c.Pause {
 		return pauseRootfs(c.Spec), nil
 	}
@@ -241,7 +242,7 @@ func (e *Engine) rootfs(ctx context.Context, s *link.Session, c runtime.Containe
 }
 
 // run creates and starts the process, and returns its ID on the host.
-func (e *Engine) run(ctx context.Context, s *link.Session, c runtime.ContainerConfig, mounts []mount.Mount) (int, error) {
+func (e *Engine) run(ctx context.Context, s *link.Session, c engine.ContainerConfig, mounts []mount.Mount) (int, error) {
 	foreign := e.foreign(c.ID)
 	io, err := e.streams(ctx, s, c, foreign)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/runonce/runonce/runtime/ctrd/link"
 	"github.com/runonce/runonce/runtime/ctrd/spawn"
 	"github.com/runonce/runonce/runtime/shim/handoff"
@@ -24,7 +25,7 @@ type streams struct {
 // streams makes the container's streams. Our own shim makes pipes of its addresses. A
 // foreign one starts our logger, but knows neither input nor terminals then: for these the
 // logger is started here, at the other end of pipes.
-func (e *Engine) streams(ctx context.Context, s *link.Session, c runtime.ContainerConfig, foreign bool) (streams, error) {
+func (e *Engine) streams(ctx context.Context, s *link.Session, c engine.ContainerConfig, foreign bool) (streams, error) {
 	out := handoff.Output{LogPath: c.LogPath, RecordPath: e.recordPath(c.ID)}
 	io := streams{release: func() {}}
 	switch {
@@ -44,7 +45,7 @@ func (e *Engine) streams(ctx context.Context, s *link.Session, c runtime.Contain
 }
 
 // pipes makes the streams of a container of a foreign shim, with a logger of our own.
-func (e *Engine) pipes(ctx context.Context, s *link.Session, c runtime.ContainerConfig, out handoff.Output) (streams, error) {
+func (e *Engine) pipes(ctx context.Context, s *link.Session, c engine.ContainerConfig, out handoff.Output) (streams, error) {
 	l := spawn.Logger{
 		Program: s.Shim, Dir: e.stdioDir(c.ID), URI: out.URI(), ID: c.ID, Namespace: e.o.Namespace, Stdin: c.Stdin, Terminal: terminal(c),
 	}
@@ -62,7 +63,7 @@ func (e *Engine) pipes(ctx context.Context, s *link.Session, c runtime.Container
 	return io, nil
 }
 
-func terminal(c runtime.ContainerConfig) bool {
+func terminal(c engine.ContainerConfig) bool {
 	return c.Spec.Process != nil && c.Spec.Process.Terminal
 }
 

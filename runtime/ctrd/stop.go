@@ -9,9 +9,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/ctrd/fault"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 )
@@ -24,7 +25,7 @@ const (
 )
 
 // Containers returns the pod's containers, or all.
-func (e *Engine) Containers(_ context.Context, podUID string) ([]runtime.Container, error) {
+func (e *Engine) Containers(_ context.Context, podUID string) ([]engine.Container, error) {
 	if _, err := e.session(); err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func (e *Engine) Stop(ctx context.Context, id string, sig syscall.Signal, grace 
 
 func (e *Engine) stop(ctx context.Context, s *link.Session, id string, sig syscall.Signal, grace time.Duration) error {
 	known, ended, ok := e.cache.Get(id)
-	if !ok || known.State == runtime.StateExited || known.State == runtime.StateUnknown {
+	if !ok || known.State == engine.StateExited || known.State == engine.StateUnknown {
 		return nil
 	}
 	if grace > 0 {

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"github.com/runonce/runonce/runtime/ctrd/fault"
 	"github.com/runonce/runonce/runtime/ctrd/imagestore"
 	"github.com/runonce/runonce/runtime/ctrd/link"
-	"github.com/runonce/runonce/runtime/spec"
 )
 
 // ImageRecord is one image of the local store.
@@ -90,10 +91,10 @@ func (e *Engine) RemoveImage(ctx context.Context, ref string) error {
 }
 
 // Image returns the image in the local store that ref names, unpacked.
-func (e *Engine) Image(ctx context.Context, ref string) (spec.Image, error) {
+func (e *Engine) Image(ctx context.Context, ref string) (engine.Image, error) {
 	name, err := imagestore.Normalise(ref)
 	if err != nil {
-		return spec.Image{}, err
+		return engine.Image{}, err
 	}
 	var img *imagestore.Image
 	err = e.do(ctx, func(ctx context.Context, s *link.Session) error {
@@ -103,7 +104,7 @@ func (e *Engine) Image(ctx context.Context, ref string) (spec.Image, error) {
 		return e.images.ReadUsers(ctx, s, img)
 	})
 	if err != nil {
-		return spec.Image{}, fmt.Errorf("looking for image %q: %w", ref, err)
+		return engine.Image{}, fmt.Errorf("looking for image %q: %w", ref, err)
 	}
 	return img.Image, nil
 }

@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"golang.org/x/sync/errgroup"
 
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/ctrd"
 )
 
@@ -119,7 +120,7 @@ func TestContainersOutliveTheProcess(t *testing.T) {
 	e = p.open(t, t.Context())
 	defer func() { _ = e.Close() }()
 	after, _ := find(t, e, "a")
-	if after.State != runtime.StateRunning || after.StartedAt.IsZero() || after.StartedAt.After(closed) {
+	if after.State != engine.StateRunning || after.StartedAt.IsZero() || after.StartedAt.After(closed) {
 		t.Errorf("before %+v\nafter %+v", before, after)
 	}
 	if after.LogPath != before.LogPath || after.Hash != "h1" || after.ImageID == "" || after.PodUID != "pod-a" {
@@ -128,7 +129,7 @@ func TestContainersOutliveTheProcess(t *testing.T) {
 	if err := e.Stop(t.Context(), "a", syscall.SIGTERM, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := find(t, e, "a"); got.Exit.ExitCode != 0 || got.State != runtime.StateExited {
+	if got, _ := find(t, e, "a"); got.Exit.ExitCode != 0 || got.State != engine.StateExited {
 		t.Errorf("stopped: %+v", got)
 	}
 }
@@ -149,7 +150,7 @@ func TestExitWhileNobodyWatches(t *testing.T) {
 			awaitEnd(t, "sleep 300ms\x00exit 5")
 			for range 2 {
 				e := p.open(t, t.Context())
-				if got := eventually(t, e, "a", runtime.StateExited); got.Exit.ExitCode != 5 || got.Exit.FinishedAt.IsZero() {
+				if got := eventually(t, e, "a", engine.StateExited); got.Exit.ExitCode != 5 || got.Exit.FinishedAt.IsZero() {
 					t.Errorf("%+v", got)
 				}
 				if err := e.Close(); err != nil {
@@ -178,7 +179,7 @@ func TestNoShimStaysForAnEndedContainer(t *testing.T) {
 	}
 	e := p.open(t, t.Context())
 	defer func() { _ = e.Close() }()
-	if got, _ := find(t, e, "a"); got.State != runtime.StateExited || got.Exit.ExitCode != 5 {
+	if got, _ := find(t, e, "a"); got.State != engine.StateExited || got.Exit.ExitCode != 5 {
 		t.Errorf("%+v", got)
 	}
 	if err := e.Remove(t.Context(), "a"); err != nil {
@@ -204,7 +205,7 @@ func TestSecondProcessIsAClientAndTakesOver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, _ := find(t, e, first); got.State != runtime.StateRunning {
+			if got, _ := find(t, e, first); got.State != engine.StateRunning {
 				t.Errorf("the first's container: %+v", got)
 			}
 			startUp(t, e, p.box(t, "mine-"+end, "trap"))
@@ -217,14 +218,14 @@ func TestSecondProcessIsAClientAndTakesOver(t *testing.T) {
 				if err := e.Stop(t.Context(), id, syscall.SIGTERM, time.Minute); err != nil {
 					t.Fatal(err)
 				}
-				if got, _ := find(t, e, id); got.State != runtime.StateExited || got.Exit.ExitCode != 0 {
+				if got, _ := find(t, e, id); got.State != engine.StateExited || got.Exit.ExitCode != 0 {
 					t.Errorf("%+v", got)
 				}
 			}
 			if err := e.Start(t.Context(), p.box(t, "later-"+end, "exit", "3")); err != nil {
 				t.Fatal(err)
 			}
-			awaitEvent(t, events, runtime.Event{Type: runtime.EventExited, ContainerID: "later-" + end, PodUID: "pod-later-" + end})
+			awaitEvent(t, events, engine.Event{Type: engine.EventExited, ContainerID: "later-" + end, PodUID: "pod-later-" + end})
 			if got, _ := find(t, e, "later-"+end); got.Exit.ExitCode != 3 {
 				t.Errorf("%+v", got)
 			}
@@ -232,7 +233,7 @@ func TestSecondProcessIsAClientAndTakesOver(t *testing.T) {
 	}
 }
 
-func awaitEvent(t *testing.T, events <-chan runtime.Event, want runtime.Event) {
+func awaitEvent(t *testing.T, events <-chan engine.Event, want engine.Event) {
 	t.Helper()
 	timeout := time.After(patience)
 	for {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	eventsapi "github.com/containerd/containerd/api/events"
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	tasktypes "github.com/containerd/containerd/api/types/task"
@@ -13,7 +15,6 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/typeurl/v2"
 
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/ctrd/fault"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 	"github.com/runonce/runonce/runtime/ctrd/record"
@@ -31,7 +32,7 @@ const (
 )
 
 // Events sends what happens to containers until ctx is done.
-func (e *Engine) Events(ctx context.Context) (<-chan runtime.Event, error) {
+func (e *Engine) Events(ctx context.Context) (<-chan engine.Event, error) {
 	if _, err := e.session(); err != nil {
 		return nil, err
 	}

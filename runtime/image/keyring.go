@@ -12,23 +12,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
 )
-
-// Credential is a user of a registry.
-type Credential struct{ User, Password string }
 
 // Credentials returns those of the pull secrets that fit the image, in the order in which
 // the kubelet tries them: the entries with the longest names first, and for one name the
 // secrets in the order given (pkg/credentialprovider/keyring.go). Secrets that are not of
 // a docker type count for nothing.
-func Credentials(secrets []*v1.Secret, name string) ([]Credential, error) {
+func Credentials(secrets []*v1.Secret, name string) ([]engine.Credential, error) {
 	named, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
 		return nil, fmt.Errorf("image %q: %w", name, err)
 	}
-	ring := map[string][]Credential{}
+	ring := map[string][]engine.Credential{}
 	for _, s := range secrets {
 		entries, err := entriesOf(s)
 		if err != nil {
@@ -40,7 +39,7 @@ func Credentials(secrets []*v1.Secret, name string) ([]Credential, error) {
 			}
 		}
 	}
-	var fitting []Credential
+	var fitting []engine.Credential
 	for _, key := range slices.Backward(slices.Sorted(maps.Keys(ring))) {
 		if fits(key, named.Name()) {
 			fitting = append(fitting, ring[key]...)
@@ -53,7 +52,7 @@ func Credentials(secrets []*v1.Secret, name string) ([]Credential, error) {
 }
 
 // entry is what a docker configuration says of one address.
-type entry struct{ Credential }
+type entry struct{ engine.Credential }
 
 // UnmarshalJSON reads user and password, or base64 of both.
 func (e *entry) UnmarshalJSON(data []byte) error {

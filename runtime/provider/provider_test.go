@@ -14,13 +14,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime"
-	"github.com/runonce/runonce/runtime/enginetest"
+	"github.com/runonce/runonce/runtime/engine/enginetest"
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/provider"
 	"github.com/runonce/runonce/runtime/spec"
@@ -59,9 +61,9 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	img := spec.Image{Ref: boxImage, ID: "sha256:1", Entrypoint: []string{"/bin/box"}, Cmd: []string{"sleep"}}
+	img := engine.Image{Ref: boxImage, ID: "sha256:1", Entrypoint: []string{"/bin/box"}, Cmd: []string{"sleep"}}
 	return &node{
-		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: map[string]spec.Image{boxImage: img}},
+		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: map[string]engine.Image{boxImage: img}},
 		sandboxes: &enginetest.Sandboxes{},
 		root:      t.TempDir(),
 	}

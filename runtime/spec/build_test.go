@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/google/go-cmp/cmp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
@@ -244,7 +246,7 @@ func snapshot(t *testing.T, in Input) string {
 	data, err := json.Marshal(struct {
 		Pod       *v1.Pod
 		Container *v1.Container
-		Image     Image
+		Image     engine.Image
 		Mounts    []specs.Mount
 	}{in.Pod, in.Container, in.Image, in.Mounts})
 	if err != nil {

@@ -1,8 +1,12 @@
+// Package spec turns a pod's container, its image and its sandbox into an OCI runtime
+// spec and an environment. Everything here is pure: no clock, no file system, no engine.
 package spec
 
 import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/runonce/runonce/runtime/spec/downward"
 )
@@ -17,7 +21,7 @@ type Objects interface {
 // container itself.
 type Context struct {
 	Pod     *v1.Pod
-	Image   Image
+	Image   engine.Image
 	Sandbox Sandbox
 	Objects Objects
 	Node    Node

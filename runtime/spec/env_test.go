@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"testing"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -37,7 +39,7 @@ func testContext(c v1.Container) Context {
 			},
 			Spec: v1.PodSpec{Containers: []v1.Container{c}, NodeName: "n1", ServiceAccountName: "robot"},
 		},
-		Image:   Image{Ref: "docker.io/library/web:1", Entrypoint: []string{"/web"}, Cmd: []string{"serve"}},
+		Image:   engine.Image{Ref: "docker.io/library/web:1", Entrypoint: []string{"/web"}, Cmd: []string{"serve"}},
 		Sandbox: Sandbox{NetNS: "/ns/net", IPCNS: "/ns/ipc", UTSNS: "/ns/uts", Hostname: "web", IPs: []string{"10.0.0.5", "fd00::5"}},
 		Objects: objects{
 			configMaps: map[string]*v1.ConfigMap{"shop/conf": {Data: map[string]string{"B": "conf-b", "A": "conf-a"}}},

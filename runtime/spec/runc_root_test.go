@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/google/go-cmp/cmp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
@@ -25,7 +27,7 @@ import (
 
 // runc runs the container with the machine's runc on a root file system that borrows the
 // host's programs, with its volumes and in its cgroup, and returns what it printed.
-func runc(t *testing.T, pod *v1.Pod, image spec.Image) (string, error) {
+func runc(t *testing.T, pod *v1.Pod, image engine.Image) (string, error) {
 	t.Helper()
 	tree, err := cgroup.Detect(cgroup.Root)
 	if err != nil {
@@ -162,7 +164,7 @@ func TestRunc(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			pod := shellPod("runc-"+string(rune('a'+i)), tt.script)
 			tt.change(&pod.Spec)
-			out, err := runc(t, pod, spec.Image{
+			out, err := runc(t, pod, engine.Image{
 				User: tt.user, Passwd: []byte("app:x:1000:1001::/:\n"), Group: []byte("logs:x:50:app\n"),
 			})
 			if err != nil {
@@ -214,7 +216,7 @@ func TestRuncRecursiveReadOnly(t *testing.T) {
 	pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{
 		{Name: "host", MountPath: "/ro", ReadOnly: true}, {Name: "host", MountPath: "/rro", ReadOnly: true, RecursiveReadOnly: &enabled},
 	}
-	out, err := runc(t, pod, spec.Image{})
+	out, err := runc(t, pod, engine.Image{})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/moby/sys/user"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
@@ -56,7 +58,7 @@ func processUser(c Context, container *v1.Container, s *v1.SecurityContext) (spe
 	return u, addPodGroups(&u, c.Pod)
 }
 
-func who(image Image, s *v1.SecurityContext) (identity, error) {
+func who(image engine.Image, s *v1.SecurityContext) (identity, error) {
 	if s.RunAsUser != nil {
 		return identity{uid: *s.RunAsUser}, checkID("runAsUser", *s.RunAsUser)
 	}
@@ -99,7 +101,7 @@ func verifyNonRoot(pod *v1.Pod, c *v1.Container, s *v1.SecurityContext, id ident
 
 // lookUp finds the user in the image's passwd file. A number need not be there, a name
 // must.
-func lookUp(image Image, id identity) (user.User, bool, error) {
+func lookUp(image engine.Image, id identity) (user.User, bool, error) {
 	entries, err := user.ParsePasswdFilter(bytes.NewReader(image.Passwd), func(u user.User) bool {
 		if id.name != "" {
 			return u.Name == id.name
@@ -122,7 +124,7 @@ func lookUp(image Image, id identity) (user.User, bool, error) {
 
 // addImageGroups adds the groups that list the user as a member, except the one of its own
 // name (containerd's WithAdditionalGIDs).
-func addImageGroups(u *specs.User, image Image, name string) error {
+func addImageGroups(u *specs.User, image engine.Image, name string) error {
 	groups, err := user.ParseGroupFilter(bytes.NewReader(image.Group), func(g user.Group) bool {
 		return g.Name != name && slices.Contains(g.List, name)
 	})

@@ -9,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/runonce/runonce/runtime/shim/handoff"
 )
 
@@ -22,7 +23,7 @@ type Cache struct {
 }
 
 type entry struct {
-	runtime.Container
+	engine.Container
 	oom   bool
 	ended chan struct{} // closed when the container has exited or is gone
 }
@@ -33,10 +34,10 @@ func New() *Cache {
 }
 
 // List returns the pod's containers, or all, in order of creation.
-func (c *Cache) List(podUID string) []runtime.Container {
+func (c *Cache) List(podUID string) []engine.Container {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var found []runtime.Container
+	var found []engine.Container
 	for _, e := range c.byID {
 		if podUID == "" || e.PodUID == podUID {
 			one := e.Container
@@ -44,37 +45,37 @@ func (c *Cache) List(podUID string) []runtime.Container {
 			found = append(found, one)
 		}
 	}
-	slices.SortFunc(found, func(a, b runtime.Container) int {
+	slices.SortFunc(found, func(a, b engine.Container) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return found
 }
 
 // Get returns a container and the channel that is closed when it has exited or is gone.
-func (c *Cache) Get(id string) (runtime.Container, <-chan struct{}, bool) {
+func (c *Cache) Get(id string) (engine.Container, <-chan struct{}, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.byID[id]
 	if !ok {
-		return runtime.Container{}, nil, false
+		return engine.Container{}, nil, false
 	}
 	return e.Container, e.ended, true
 }
 
 // Put adds a container, or replaces what was known of it.
-func (c *Cache) Put(one runtime.Container) {
+func (c *Cache) Put(one engine.Container) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop(one.ID)
 	e := &entry{Container: one, ended: make(chan struct{})}
-	if one.State == runtime.StateExited || one.State == runtime.StateUnknown {
+	if one.State == engine.StateExited || one.State == engine.StateUnknown {
 		close(e.ended)
 	}
 	c.byID[one.ID] = e
 }
 
 // Add adds a container unless it is known.
-func (c *Cache) Add(one runtime.Container) {
+func (c *Cache) Add(one engine.Container) {
 	if _, _, ok := c.Get(one.ID); !ok {
 		c.Put(one)
 	}
@@ -92,7 +93,7 @@ func (c *Cache) drop(id string) {
 	if !ok {
 		return
 	}
-	if e.State == runtime.StateCreated || e.State == runtime.StateRunning {
+	if e.State == engine.StateCreated || e.State == engine.StateRunning {
 		close(e.ended)
 	}
 	delete(c.byID, id)
@@ -103,11 +104,11 @@ func (c *Cache) Started(id string, at time.Time, pid int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.byID[id]
-	if !ok || e.State != runtime.StateCreated {
+	if !ok || e.State != engine.StateCreated {
 		return
 	}
-	e.State, e.StartedAt, e.PID = runtime.StateRunning, at, pid
-	c.tell(runtime.EventStarted, e)
+	e.State, e.StartedAt, e.PID = engine.StateRunning, at, pid
+	c.tell(engine.EventStarted, e)
 }
 
 // OOM notes that a process of the container was killed for want of memory.
@@ -119,10 +120,10 @@ func (c *Cache) OOM(id string) {
 		return
 	}
 	e.oom = true
-	if e.State == runtime.StateExited {
+	if e.State == engine.StateExited {
 		e.Exit.OOMKilled = true
 	}
-	c.tell(runtime.EventOOM, e)
+	c.tell(engine.EventOOM, e)
 }
 
 // Exited notes the end of the process. It returns false when that was known, or when the
@@ -131,10 +132,10 @@ func (c *Cache) Exited(r handoff.Record) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.byID[r.ContainerID]
-	if !ok || e.State == runtime.StateExited {
+	if !ok || e.State == engine.StateExited {
 		return false
 	}
-	if e.State != runtime.StateUnknown {
+	if e.State != engine.StateUnknown {
 		close(e.ended)
 	}
 	if !r.StartedAt.IsZero() {
@@ -147,8 +148,8 @@ func (c *Cache) Exited(r handoff.Record) bool {
 		// Two processes took the times, and the exit was faster than the news of the start.
 		e.StartedAt = r.FinishedAt
 	}
-	e.State, e.PID = runtime.StateExited, 0
-	e.Exit = runtime.Termination{
+	e.State, e.PID = engine.StateExited, 0
+	e.Exit = engine.Exit{
 		ContainerID: e.ID,
 		Attempt:     e.Attempt,
 		ExitCode:    r.ExitCode,
@@ -156,7 +157,7 @@ func (c *Cache) Exited(r handoff.Record) bool {
 		StartedAt:   e.StartedAt,
 		FinishedAt:  r.FinishedAt,
 	}
-	c.tell(runtime.EventExited, e)
+	c.tell(engine.EventExited, e)
 	return true
 }
 
@@ -165,30 +166,30 @@ func (c *Cache) Lost(id string, startedAt time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.byID[id]
-	if !ok || e.State == runtime.StateExited || e.State == runtime.StateUnknown {
+	if !ok || e.State == engine.StateExited || e.State == engine.StateUnknown {
 		return
 	}
 	close(e.ended)
-	e.State, e.PID = runtime.StateUnknown, 0
+	e.State, e.PID = engine.StateUnknown, 0
 	if !startedAt.IsZero() {
 		e.StartedAt = startedAt
 	}
-	c.tell(runtime.EventExited, e)
+	c.tell(engine.EventExited, e)
 }
 
 // tell hands an event to every subscriber. The caller holds the lock.
-func (c *Cache) tell(t runtime.EventType, e *entry) {
-	ev := runtime.Event{Type: t, ContainerID: e.ID, PodUID: e.PodUID}
+func (c *Cache) tell(t engine.EventType, e *entry) {
+	ev := engine.Event{Type: t, ContainerID: e.ID, PodUID: e.PodUID}
 	for s := range c.subs {
 		s.push(ev)
 	}
 }
 
 // Events sends each change until ctx is done; then the channel is closed.
-func (c *Cache) Events(ctx context.Context) <-chan runtime.Event {
+func (c *Cache) Events(ctx context.Context) <-chan engine.Event {
 	s := newSubscriber()
 	c.subscribe(s)
-	out := make(chan runtime.Event)
+	out := make(chan engine.Event)
 	go func() {
 		defer close(out)
 		defer c.unsubscribe(s)
@@ -225,13 +226,13 @@ func (c *Cache) unsubscribe(s *subscriber) {
 // subscriber is a queue without an end, so that a slow reader never holds up the engine.
 type subscriber struct {
 	mu    sync.Mutex
-	queue []runtime.Event
+	queue []engine.Event
 	wake  chan struct{}
 }
 
 func newSubscriber() *subscriber { return &subscriber{wake: make(chan struct{}, 1)} }
 
-func (s *subscriber) push(e runtime.Event) {
+func (s *subscriber) push(e engine.Event) {
 	s.mu.Lock()
 	s.queue = append(s.queue, e)
 	s.mu.Unlock()
@@ -241,7 +242,7 @@ func (s *subscriber) push(e runtime.Event) {
 	}
 }
 
-func (s *subscriber) take() []runtime.Event {
+func (s *subscriber) take() []engine.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.queue

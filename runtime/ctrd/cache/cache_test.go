@@ -4,9 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/shim/handoff"
 )
 
@@ -16,7 +17,7 @@ func TestCacheTellsEachChangeOnce(t *testing.T) {
 	c := New()
 	s := newSubscriber()
 	c.subscribe(s)
-	c.Put(runtime.Container{ID: "a", PodUID: "p", Attempt: 2, State: runtime.StateCreated, CreatedAt: begin})
+	c.Put(engine.Container{ID: "a", PodUID: "p", Attempt: 2, State: engine.StateCreated, CreatedAt: begin})
 	for range 2 {
 		c.Started("a", begin.Add(time.Second), 7)
 	}
@@ -29,10 +30,10 @@ func TestCacheTellsEachChangeOnce(t *testing.T) {
 	}
 	c.Started("a", begin, 7)
 	c.Lost("a", begin)
-	want := []runtime.Event{
-		{Type: runtime.EventStarted, ContainerID: "a", PodUID: "p"},
-		{Type: runtime.EventOOM, ContainerID: "a", PodUID: "p"},
-		{Type: runtime.EventExited, ContainerID: "a", PodUID: "p"},
+	want := []engine.Event{
+		{Type: engine.EventStarted, ContainerID: "a", PodUID: "p"},
+		{Type: engine.EventOOM, ContainerID: "a", PodUID: "p"},
+		{Type: engine.EventExited, ContainerID: "a", PodUID: "p"},
 	}
 	if diff := cmp.Diff(want, s.take()); diff != "" {
 		t.Error(diff)
@@ -41,7 +42,7 @@ func TestCacheTellsEachChangeOnce(t *testing.T) {
 	if !ok {
 		t.Fatal("it is gone")
 	}
-	exit := runtime.Termination{
+	exit := engine.Exit{
 		ContainerID: "a", Attempt: 2, ExitCode: 137, OOMKilled: true,
 		StartedAt: begin.Add(time.Second), FinishedAt: begin.Add(2 * time.Second),
 	}
@@ -58,7 +59,7 @@ func TestCacheTellsEachChangeOnce(t *testing.T) {
 func TestCacheOutOfMemoryAfterTheExit(t *testing.T) {
 	t.Parallel()
 	c := New()
-	c.Put(runtime.Container{ID: "a", State: runtime.StateCreated})
+	c.Put(engine.Container{ID: "a", State: engine.StateCreated})
 	c.Exited(handoff.Record{ContainerID: "a", ExitCode: 137, FinishedAt: time.Now()})
 	c.OOM("a")
 	if got, _, _ := c.Get("a"); !got.Exit.OOMKilled {
@@ -84,8 +85,8 @@ func TestCacheUnknownContainers(t *testing.T) {
 func TestCacheWakesThoseWhoWaitForARemovedOne(t *testing.T) {
 	t.Parallel()
 	c := New()
-	for _, state := range []runtime.State{runtime.StateCreated, runtime.StateRunning, runtime.StateExited, runtime.StateUnknown} {
-		c.Put(runtime.Container{ID: "a", State: state})
+	for _, state := range []engine.State{engine.StateCreated, engine.StateRunning, engine.StateExited, engine.StateUnknown} {
+		c.Put(engine.Container{ID: "a", State: state})
 		_, ended, _ := c.Get("a")
 		c.Remove("a")
 		select {
@@ -100,9 +101,9 @@ func TestCacheListIsInOrderAndACopy(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	c := New()
-	c.Put(runtime.Container{ID: "c", PodUID: "p", CreatedAt: at, Labels: map[string]string{"k": "v"}})
-	c.Put(runtime.Container{ID: "b", PodUID: "q", CreatedAt: at.Add(-time.Second)})
-	c.Put(runtime.Container{ID: "a", PodUID: "p", CreatedAt: at})
+	c.Put(engine.Container{ID: "c", PodUID: "p", CreatedAt: at, Labels: map[string]string{"k": "v"}})
+	c.Put(engine.Container{ID: "b", PodUID: "q", CreatedAt: at.Add(-time.Second)})
+	c.Put(engine.Container{ID: "a", PodUID: "p", CreatedAt: at})
 	for pod, want := range map[string][]string{"": {"b", "a", "c"}, "p": {"a", "c"}, "q": {"b"}, "none": nil} {
 		var got []string
 		for _, one := range c.List(pod) {

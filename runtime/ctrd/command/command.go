@@ -10,10 +10,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/typeurl/v2"
 
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/ctrd/fault"
 )
 
@@ -115,7 +116,7 @@ func NewCapture(parent string) (*Capture, error) {
 // copy reads to the end, so that the command never blocks on a full pipe.
 func (c *Capture) copy() {
 	defer close(c.done)
-	kept, _ := io.ReadAll(io.LimitReader(c.read, runtime.MaxExecOutput))
+	kept, _ := io.ReadAll(io.LimitReader(c.read, engine.MaxExecOutput))
 	c.kept = kept
 	_, _ = io.Copy(io.Discard, c.read)
 }

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"google.golang.org/grpc/status"
-
-	"github.com/runonce/runonce/runtime"
 )
 
 // ErrUnusable says that the container engine cannot be used at all: there is no runc, the
@@ -85,10 +85,10 @@ func Native(err error) error {
 // NotFound wraps ErrNotFound around an error that says so in containerd's way.
 func NotFound(err error) error {
 	var ours *Error
-	if !errdefs.IsNotFound(err) || errors.Is(err, runtime.ErrNotFound) || errors.As(err, &ours) {
+	if !errdefs.IsNotFound(err) || errors.Is(err, engine.ErrNotFound) || errors.As(err, &ours) {
 		return err
 	}
-	return &Told{Message: err.Error(), Cause: errors.Join(runtime.ErrNotFound, err)}
+	return &Told{Message: err.Error(), Cause: errors.Join(engine.ErrNotFound, err)}
 }
 
 // Gone reports whether an error means that what was to be removed is not there.

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/containerd/errdefs"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/runonce/runonce/runtime"
 )
 
 func TestRuncMessage(t *testing.T) {
@@ -68,7 +68,7 @@ func TestNative(t *testing.T) {
 	if err := Native(fmt.Errorf("doing it: %w", remote)); !errdefs.IsNotFound(err) || !strings.Contains(err.Error(), "doing it") {
 		t.Errorf("%v", err)
 	}
-	if err := NotFound(Native(remote)); !errors.Is(err, runtime.ErrNotFound) {
+	if err := NotFound(Native(remote)); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("%v", err)
 	}
 	if err := NotFound(Native(remote)); !errdefs.IsNotFound(err) || strings.Count(err.Error(), "not found") != 1 {

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
@@ -26,12 +28,11 @@ import (
 	"github.com/runonce/runonce/runtime/ctrd/keyed"
 	"github.com/runonce/runonce/runtime/ctrd/lease"
 	"github.com/runonce/runonce/runtime/ctrd/link"
-	"github.com/runonce/runonce/runtime/spec"
 )
 
 // Image is an image that is unpacked and ready to run.
 type Image struct {
-	spec.Image
+	engine.Image
 	ChainID string // the snapshot that a container's own layer lies on
 }
 
@@ -152,7 +153,7 @@ func load(ctx context.Context, s *link.Session, record images.Image) (*Image, er
 			return nil, fmt.Errorf("unpacking it: %w", fault.Native(err))
 		}
 	}
-	img := &Image{ChainID: chain, Image: spec.Image{
+	img := &Image{ChainID: chain, Image: engine.Image{
 		Ref:        record.Name,
 		ID:         manifest.Config.Digest.String(),
 		Digest:     record.Target.Digest.String(),

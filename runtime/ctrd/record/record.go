@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/containerd/containerd/v2/core/containers"
 	"google.golang.org/protobuf/types/known/anypb"
-
-	"github.com/runonce/runonce/runtime"
 )
 
 // Extension is the key of our record in a container's extensions. Labels hold 4096 bytes
@@ -17,13 +17,13 @@ const Extension = "runonce"
 
 // Meta is what containerd itself has no place for.
 type Meta struct {
-	PodUID  string               `json:"podUID"`
-	Name    string               `json:"name"`
-	Attempt int                  `json:"attempt"`
-	ImageID string               `json:"imageID"`
-	Hash    string               `json:"hash"`
-	LogPath string               `json:"logPath"`
-	Last    *runtime.Termination `json:"last,omitempty"`
+	PodUID  string       `json:"podUID"`
+	Name    string       `json:"name"`
+	Attempt int          `json:"attempt"`
+	ImageID string       `json:"imageID"`
+	Hash    string       `json:"hash"`
+	LogPath string       `json:"logPath"`
+	Last    *engine.Exit `json:"last,omitempty"`
 }
 
 // Pack returns m as the value of the extension.
@@ -37,16 +37,16 @@ func (m Meta) Pack() (*anypb.Any, error) {
 
 // Container returns what the store knows of a container, and false when it is not ours.
 // Its state is Created: the store knows nothing of processes.
-func Container(c containers.Container) (runtime.Container, bool) {
+func Container(c containers.Container) (engine.Container, bool) {
 	ext, ok := c.Extensions[Extension]
 	if !ok {
-		return runtime.Container{}, false
+		return engine.Container{}, false
 	}
 	var m Meta
 	if err := json.Unmarshal(ext.GetValue(), &m); err != nil {
-		return runtime.Container{}, false
+		return engine.Container{}, false
 	}
-	return runtime.Container{
+	return engine.Container{
 		ID:        c.ID,
 		PodUID:    m.PodUID,
 		Name:      m.Name,
@@ -56,7 +56,7 @@ func Container(c containers.Container) (runtime.Container, bool) {
 		Hash:      m.Hash,
 		LogPath:   m.LogPath,
 		Labels:    c.Labels,
-		State:     runtime.StateCreated,
+		State:     engine.StateCreated,
 		CreatedAt: c.CreatedAt,
 		Last:      m.Last,
 	}, true

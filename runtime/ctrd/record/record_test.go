@@ -5,18 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/typeurl/v2"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/anypb"
-
-	"github.com/runonce/runonce/runtime"
 )
 
 func TestRecordIsKept(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	last := &runtime.Termination{ContainerID: "a-1", Attempt: 1, ExitCode: 3, FinishedAt: at, Message: strings.Repeat("m", 4096)}
+	last := &engine.Exit{ContainerID: "a-1", Attempt: 1, ExitCode: 3, FinishedAt: at, Message: strings.Repeat("m", 4096)}
 	ext, err := Meta{PodUID: "p", Name: "n", Attempt: 2, ImageID: "sha256:1", Hash: "h", LogPath: "/l", Last: last}.Pack()
 	if err != nil {
 		t.Fatal(err)
@@ -26,9 +26,9 @@ func TestRecordIsKept(t *testing.T) {
 		Extensions: map[string]typeurl.Any{Extension: ext},
 	}
 	got, ok := Container(stored)
-	want := runtime.Container{
+	want := engine.Container{
 		ID: "a-2", PodUID: "p", Name: "n", Attempt: 2, Image: "localhost/box:1", ImageID: "sha256:1", Hash: "h", LogPath: "/l",
-		Labels: map[string]string{"k": "v"}, State: runtime.StateCreated, CreatedAt: at, Last: last,
+		Labels: map[string]string{"k": "v"}, State: engine.StateCreated, CreatedAt: at, Last: last,
 	}
 	if diff := cmp.Diff(want, got); !ok || diff != "" {
 		t.Error(ok, diff)

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/runonce/runonce/runtime/image"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 const (
@@ -104,7 +104,7 @@ type Login func(ctx context.Context, host string) (user, secret string, err erro
 // with the credentials given, then with those of the configuration, if it has some for
 // the image's registry or nothing else was given. Credentials given are told to every
 // host that the image may come from, as containerd tells a mirror those of the kubelet.
-func (c Config) Logins(ctx context.Context, ref string, given []image.Credential) []Login {
+func (c Config) Logins(ctx context.Context, ref string, given []engine.Credential) []Login {
 	all := make([]Login, 0, len(given)+1)
 	for _, g := range given {
 		all = append(all, func(context.Context, string) (string, string, error) { return g.User, g.Password, nil })

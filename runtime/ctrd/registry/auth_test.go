@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
-
-	"github.com/runonce/runonce/runtime/image"
 )
 
 func TestCredentials(t *testing.T) {
@@ -61,10 +61,10 @@ func TestCredentials(t *testing.T) {
 func TestLogins(t *testing.T) {
 	t.Parallel()
 	config := Config{Auths: map[string]Auth{"known.example": {Username: "node", Password: "p"}}}
-	given := []image.Credential{{User: "a", Password: "1"}, {User: "b", Password: "2"}}
+	given := []engine.Credential{{User: "a", Password: "1"}, {User: "b", Password: "2"}}
 	for _, tc := range []struct {
 		ref   string
-		given []image.Credential
+		given []engine.Credential
 		want  []string
 	}{
 		{"known.example/x:1", nil, []string{"node p"}},

@@ -14,13 +14,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/runonce/runonce/runtime"
-	"github.com/runonce/runonce/runtime/image"
-	"github.com/runonce/runonce/runtime/spec"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // Program says what the process of a container does.
-type Program func(c runtime.ContainerConfig) Behavior
+type Program func(c engine.ContainerConfig) Behavior
 
 // Behavior is the life of one process.
 type Behavior struct {
@@ -39,7 +37,7 @@ type Behavior struct {
 	// Log is what the process writes to stdout, by line.
 	Log []string
 	// Exec answers commands run inside the container; nil makes every one exit 0.
-	Exec func(command []string) runtime.ExecResult
+	Exec func(command []string) engine.ExecResult
 }
 
 // Engine is an in-memory engine. It keeps its containers when the process that uses it
@@ -47,11 +45,11 @@ type Behavior struct {
 type Engine struct {
 	Program Program
 	// Store are the images that are present, by reference.
-	Store map[string]spec.Image
+	Store map[string]engine.Image
 	// Registry are the images that can be pulled, by reference.
-	Registry map[string]spec.Image
+	Registry map[string]engine.Image
 	// Users are who may pull a private image, by reference.
-	Users map[string]image.Credential
+	Users map[string]engine.Credential
 	// PullErrors are returned, one a call, before a pull succeeds.
 	PullErrors map[string][]error
 	// Layers are the sizes of containers' own layers, by container name.
@@ -59,7 +57,7 @@ type Engine struct {
 
 	mu         sync.Mutex
 	containers []*process
-	subs       map[chan runtime.Event]struct{}
+	subs       map[chan engine.Event]struct{}
 	mounted    map[string]string // references by key
 	pulls      []string
 	lastPID    int
@@ -67,7 +65,7 @@ type Engine struct {
 
 // process is a container with its scripted life.
 type process struct {
-	runtime.Container
+	engine.Container
 	life  Behavior
 	pause bool
 	timer *time.Timer
@@ -89,21 +87,21 @@ func (e *permanentError) Reason() string  { return e.reason }
 func Permanent(reason string, err error) error { return &permanentError{reason, err} }
 
 // Start runs the program that the script has for the container.
-func (e *Engine) Start(ctx context.Context, c runtime.ContainerConfig) error {
+func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if old := e.find(c.ID); old != nil {
-		if old.State == runtime.StateRunning {
+		if old.State == engine.StateRunning {
 			return fmt.Errorf("starting container %q: it runs already", c.ID)
 		}
 		e.drop(c.ID)
 	}
 	img, ok := e.Store[c.Image]
 	if !ok && !c.Pause {
-		return fmt.Errorf("starting container %q: image %q: %w", c.ID, c.Image, runtime.ErrNotFound)
+		return fmt.Errorf("starting container %q: image %q: %w", c.ID, c.Image, engine.ErrNotFound)
 	}
 	life := e.Program(c)
 	if life.Err != nil {
@@ -111,15 +109,15 @@ func (e *Engine) Start(ctx context.Context, c runtime.ContainerConfig) error {
 	}
 	now := time.Now()
 	e.lastPID++
-	p := &process{life: life, pause: c.Pause, done: make(chan struct{}), Container: runtime.Container{
+	p := &process{life: life, pause: c.Pause, done: make(chan struct{}), Container: engine.Container{
 		ID: c.ID, PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, Image: c.Image, ImageID: img.ID, Hash: c.Hash,
-		LogPath: c.LogPath, Labels: c.Labels, Last: c.Last, State: runtime.StateRunning, PID: e.lastPID, CreatedAt: now, StartedAt: now,
+		LogPath: c.LogPath, Labels: c.Labels, Last: c.Last, State: engine.StateRunning, PID: e.lastPID, CreatedAt: now, StartedAt: now,
 	}}
 	if err := writeLog(c.LogPath, life.Log); err != nil {
 		return err
 	}
 	e.containers = append(e.containers, p)
-	e.send(runtime.EventStarted, p)
+	e.send(engine.EventStarted, p)
 	if !life.Runs {
 		p.timer = time.AfterFunc(life.After, func() { e.end(p, life.Code) })
 	}
@@ -158,19 +156,19 @@ func (e *Engine) end(p *process, code int32) {
 
 // exit is end for those who hold the lock.
 func (e *Engine) exit(p *process, code int32) {
-	if p.State != runtime.StateRunning {
+	if p.State != engine.StateRunning {
 		return
 	}
-	p.State, p.PID = runtime.StateExited, 0
-	p.Exit = runtime.Termination{
+	p.State, p.PID = engine.StateExited, 0
+	p.Exit = engine.Exit{
 		ContainerID: p.ID, Attempt: p.Attempt, ExitCode: code, OOMKilled: p.life.OOM,
 		StartedAt: p.StartedAt, FinishedAt: time.Now(),
 	}
 	close(p.done)
 	if p.life.OOM {
-		e.send(runtime.EventOOM, p)
+		e.send(engine.EventOOM, p)
 	}
-	e.send(runtime.EventExited, p)
+	e.send(engine.EventExited, p)
 	if p.pause {
 		// The kernel ends a process namespace with its first process.
 		for _, other := range e.containers {
@@ -196,8 +194,8 @@ func (e *Engine) Lose() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, p := range e.containers {
-		if p.State == runtime.StateRunning {
-			p.State = runtime.StateUnknown
+		if p.State == engine.StateRunning {
+			p.State = engine.StateUnknown
 		}
 	}
 }
@@ -238,10 +236,10 @@ func (e *Engine) Remove(_ context.Context, id string) error {
 }
 
 // Containers returns the containers in order of creation.
-func (e *Engine) Containers(_ context.Context, podUID string) ([]runtime.Container, error) {
+func (e *Engine) Containers(_ context.Context, podUID string) ([]engine.Container, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var all []runtime.Container
+	var all []engine.Container
 	for _, p := range e.containers {
 		if podUID == "" || p.PodUID == podUID {
 			all = append(all, p.Container)
@@ -251,28 +249,28 @@ func (e *Engine) Containers(_ context.Context, podUID string) ([]runtime.Contain
 }
 
 // Exec asks the script.
-func (e *Engine) Exec(_ context.Context, id string, command []string) (runtime.ExecResult, error) {
+func (e *Engine) Exec(_ context.Context, id string, command []string) (engine.ExecResult, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.find(id)
 	switch {
 	case p == nil:
-		return runtime.ExecResult{}, fmt.Errorf("running %q in container %q: %w", command, id, runtime.ErrNotFound)
-	case p.State != runtime.StateRunning:
-		return runtime.ExecResult{}, fmt.Errorf("running %q in container %q: it does not run", command, id)
+		return engine.ExecResult{}, fmt.Errorf("running %q in container %q: %w", command, id, engine.ErrNotFound)
+	case p.State != engine.StateRunning:
+		return engine.ExecResult{}, fmt.Errorf("running %q in container %q: it does not run", command, id)
 	case p.life.Exec == nil:
-		return runtime.ExecResult{}, nil
+		return engine.ExecResult{}, nil
 	}
 	return p.life.Exec(command), nil
 }
 
 // Events sends every event to every subscriber.
-func (e *Engine) Events(ctx context.Context) (<-chan runtime.Event, error) {
-	ch := make(chan runtime.Event, 1024)
+func (e *Engine) Events(ctx context.Context) (<-chan engine.Event, error) {
+	ch := make(chan engine.Event, 1024)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.subs == nil {
-		e.subs = map[chan runtime.Event]struct{}{}
+		e.subs = map[chan engine.Event]struct{}{}
 	}
 	e.subs[ch] = struct{}{}
 	context.AfterFunc(ctx, func() {
@@ -285,33 +283,33 @@ func (e *Engine) Events(ctx context.Context) (<-chan runtime.Event, error) {
 }
 
 // Image looks into Store.
-func (e *Engine) Image(_ context.Context, ref string) (spec.Image, error) {
+func (e *Engine) Image(_ context.Context, ref string) (engine.Image, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if img, ok := e.Store[ref]; ok {
 		return img, nil
 	}
-	return spec.Image{}, fmt.Errorf("image %q: %w", ref, runtime.ErrNotFound)
+	return engine.Image{}, fmt.Errorf("image %q: %w", ref, engine.ErrNotFound)
 }
 
 // Pull copies the image from Registry to Store, for those that Users lets in.
-func (e *Engine) Pull(_ context.Context, ref string, credentials ...image.Credential) (spec.Image, error) {
+func (e *Engine) Pull(_ context.Context, ref string, credentials ...engine.Credential) (engine.Image, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.pulls = append(e.pulls, ref)
 	if user, private := e.Users[ref]; private && !slices.Contains(credentials, user) {
-		return spec.Image{}, Permanent("ErrImagePull", fmt.Errorf("pulling %q: the registry answers 401 Unauthorized", ref))
+		return engine.Image{}, Permanent("ErrImagePull", fmt.Errorf("pulling %q: the registry answers 401 Unauthorized", ref))
 	}
 	if errs := e.PullErrors[ref]; len(errs) > 0 {
 		e.PullErrors[ref] = errs[1:]
-		return spec.Image{}, errs[0]
+		return engine.Image{}, errs[0]
 	}
 	img, ok := e.Registry[ref]
 	if !ok {
-		return spec.Image{}, Permanent("ErrImagePull", fmt.Errorf("pulling %q: %w", ref, errors.New("no such image in the registry")))
+		return engine.Image{}, Permanent("ErrImagePull", fmt.Errorf("pulling %q: %w", ref, errors.New("no such image in the registry")))
 	}
 	if e.Store == nil {
-		e.Store = map[string]spec.Image{}
+		e.Store = map[string]engine.Image{}
 	}
 	e.Store[ref] = img
 	return img, nil
@@ -332,7 +330,7 @@ func (e *Engine) Mount(_ context.Context, ref, key, _ string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, ok := e.Store[ref]; !ok {
-		return fmt.Errorf("mounting image %q: %w", ref, runtime.ErrNotFound)
+		return fmt.Errorf("mounting image %q: %w", ref, engine.ErrNotFound)
 	}
 	if e.mounted == nil {
 		e.mounted = map[string]string{}
@@ -376,8 +374,8 @@ func (e *Engine) drop(id string) {
 	e.containers = slices.DeleteFunc(e.containers, func(p *process) bool { return p.ID == id })
 }
 
-func (e *Engine) send(kind runtime.EventType, p *process) {
+func (e *Engine) send(kind engine.EventType, p *process) {
 	for ch := range e.subs {
-		ch <- runtime.Event{Type: kind, ContainerID: p.ID, PodUID: p.PodUID}
+		ch <- engine.Event{Type: kind, ContainerID: p.ID, PodUID: p.PodUID}
 	}
 }

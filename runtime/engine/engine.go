@@ -1,4 +1,6 @@
-package runtime
+// Package engine is the vocabulary of container engines: what every one of them does, and the
+// containers, images and events that they speak of. It imports nothing of this module.
+package engine
 
 import (
 	"context"
@@ -7,9 +9,6 @@ import (
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-
-	"github.com/runonce/runonce/runtime/image"
-	"github.com/runonce/runonce/runtime/spec"
 )
 
 // ErrNotFound says that the image or container asked for does not exist.
@@ -47,10 +46,10 @@ type Engine interface {
 // Images finds and fetches images.
 type Images interface {
 	// Image returns the image in the local store that ref names, or ErrNotFound.
-	Image(ctx context.Context, ref string) (spec.Image, error)
+	Image(ctx context.Context, ref string) (Image, error)
 	// Pull fetches the image from its registry and unpacks it. The credentials are tried
 	// in order, before those that the engine has of its own.
-	Pull(ctx context.Context, ref string, credentials ...image.Credential) (spec.Image, error)
+	Pull(ctx context.Context, ref string, credentials ...Credential) (Image, error)
 	// Mount mounts the content of an image of the local store, which cannot be written,
 	// on the directory. It is kept under a key until Release; what is mounted under that
 	// key already stays as it is.
@@ -85,7 +84,7 @@ type ContainerConfig struct {
 	Labels  map[string]string
 	// Last is the termination of the instance before this one, nil for the first. The
 	// engine keeps it with the container, so that it outlives the process.
-	Last *Termination
+	Last *Exit
 }
 
 // State is what the engine knows of a container's process.
@@ -114,14 +113,14 @@ type Container struct {
 	State     State
 	PID       int // of the first process on the host, while State is StateRunning
 	CreatedAt time.Time
-	StartedAt time.Time   // zero until it runs
-	Exit      Termination // meaningful when State is StateExited
-	Last      *Termination
+	StartedAt time.Time // zero until it runs
+	Exit      Exit      // meaningful when State is StateExited
+	Last      *Exit
 }
 
-// Termination is the end of one instance of a container. It is stored as JSON in the
+// Exit is the end of one instance of a container. It is stored as JSON in the
 // engine's records, so fields may be added but not renamed.
-type Termination struct {
+type Exit struct {
 	ContainerID string `json:"containerID"`
 	Attempt     int    `json:"attempt"`
 	ExitCode    int32  `json:"exitCode"`
@@ -159,3 +158,6 @@ type Event struct {
 	ContainerID string
 	PodUID      string // empty when the engine cannot tell
 }
+
+// Credential is a user of a registry.
+type Credential struct{ User, Password string }

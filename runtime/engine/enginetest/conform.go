@@ -9,30 +9,30 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // Subject is an engine under test.
 type Subject struct {
-	Engine runtime.Engine
-	Images runtime.Images
+	Engine engine.Engine
+	Images engine.Images
 	// Present is the reference of an image in the store that holds the test program.
 	Present string
 	// Absent is a reference that no store and no registry knows.
 	Absent string
 	// Config describes a container of the pod that runs the test program with the
 	// arguments. Its LogPath is in a directory of the test.
-	Config func(t *testing.T, podUID, name string, args ...string) runtime.ContainerConfig
+	Config func(t *testing.T, podUID, name string, args ...string) engine.ContainerConfig
 	// Reopen lets go of the engine without stopping anything, as the end of a process
 	// does, and returns what a later process would see. While nobody watches it calls
 	// between.
-	Reopen func(t *testing.T, between func()) runtime.Engine
+	Reopen func(t *testing.T, between func()) engine.Engine
 }
 
 // limit bounds each wait of the suite. It is generous: a test that meets it has failed.
 const limit = 3 * time.Minute
 
-// Conform checks everything that runtime.Engine and runtime.Images promise. open makes a
+// Conform checks everything that engine.Engine and engine.Images promise. open makes a
 // fresh subject for each test; the suite removes what it starts.
 func Conform(t *testing.T, open func(t *testing.T) Subject) {
 	t.Helper()
@@ -67,7 +67,7 @@ func Conform(t *testing.T, open func(t *testing.T) Subject) {
 	}
 }
 
-func removeAll(t *testing.T, e runtime.Engine) {
+func removeAll(t *testing.T, e engine.Engine) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
 	defer cancel()
 	all, err := e.Containers(ctx, "")
@@ -82,7 +82,7 @@ func removeAll(t *testing.T, e runtime.Engine) {
 }
 
 // start starts a container and fails the test when it cannot.
-func start(t *testing.T, s Subject, pod, name string, args ...string) runtime.ContainerConfig {
+func start(t *testing.T, s Subject, pod, name string, args ...string) engine.ContainerConfig {
 	t.Helper()
 	c := s.Config(t, pod, name, args...)
 	if err := s.Engine.Start(t.Context(), c); err != nil {
@@ -92,7 +92,7 @@ func start(t *testing.T, s Subject, pod, name string, args ...string) runtime.Co
 }
 
 // find returns the container with the ID, and whether there is one.
-func find(t *testing.T, e runtime.Engine, id string) (runtime.Container, bool) {
+func find(t *testing.T, e engine.Engine, id string) (engine.Container, bool) {
 	t.Helper()
 	all, err := e.Containers(t.Context(), "")
 	if err != nil {
@@ -103,14 +103,14 @@ func find(t *testing.T, e runtime.Engine, id string) (runtime.Container, bool) {
 			return c, true
 		}
 	}
-	return runtime.Container{}, false
+	return engine.Container{}, false
 }
 
 // awaitExit returns the container once it has exited.
-func awaitExit(t *testing.T, e runtime.Engine, id string) runtime.Container {
+func awaitExit(t *testing.T, e engine.Engine, id string) engine.Container {
 	t.Helper()
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if c, ok := find(t, e, id); ok && c.State == runtime.StateExited {
+		if c, ok := find(t, e, id); ok && c.State == engine.StateExited {
 			return c
 		}
 	}
@@ -120,7 +120,7 @@ func awaitExit(t *testing.T, e runtime.Engine, id string) runtime.Container {
 }
 
 // awaitLog waits until the container has written the text.
-func awaitLog(t *testing.T, c runtime.ContainerConfig, want string) {
+func awaitLog(t *testing.T, c engine.ContainerConfig, want string) {
 	t.Helper()
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if text, err := os.ReadFile(c.LogPath); err == nil && strings.Contains(string(text), want) {
@@ -144,7 +144,7 @@ func conformExit(t *testing.T, s Subject) {
 func conformRunning(t *testing.T, s Subject) {
 	c := start(t, s, "pod1", "web", "sleep")
 	got, ok := find(t, s.Engine, c.ID)
-	if !ok || got.State != runtime.StateRunning {
+	if !ok || got.State != engine.StateRunning {
 		t.Fatalf("container is %q (found: %t) right after Start", got.State, ok)
 	}
 	if got.PodUID != "pod1" || got.Name != "web" || got.Hash != c.Hash || got.Attempt != c.Attempt || got.Image != s.Present {
@@ -179,7 +179,7 @@ func conformStop(t *testing.T, s Subject) {
 		t.Fatalf("Stop: %v", err)
 	}
 	got, ok := find(t, s.Engine, c.ID)
-	if !ok || got.State != runtime.StateExited || got.Exit.ExitCode == 137 {
+	if !ok || got.State != engine.StateExited || got.Exit.ExitCode == 137 {
 		t.Errorf("after Stop: %q, exit code %d (found: %t)", got.State, got.Exit.ExitCode, ok)
 	}
 }
@@ -217,7 +217,7 @@ func conformTwice(t *testing.T, s Subject) {
 	if err := s.Engine.Start(t.Context(), c); err == nil {
 		t.Error("Start of a running container succeeded")
 	}
-	if got, _ := find(t, s.Engine, c.ID); got.State != runtime.StateRunning {
+	if got, _ := find(t, s.Engine, c.ID); got.State != engine.StateRunning {
 		t.Errorf("the container is %q after a second Start, want it untouched", got.State)
 	}
 	j := start(t, s, "pod1", "job", "exit", "4")
@@ -277,7 +277,7 @@ func conformPods(t *testing.T, s Subject) {
 func conformLast(t *testing.T, s Subject) {
 	c := s.Config(t, "pod1", "web", "sleep")
 	c.Attempt = 4
-	c.Last = &runtime.Termination{ContainerID: "web-3", Attempt: 3, ExitCode: 9, Message: strings.Repeat("m", 4096)}
+	c.Last = &engine.Exit{ContainerID: "web-3", Attempt: 3, ExitCode: 9, Message: strings.Repeat("m", 4096)}
 	if err := s.Engine.Start(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +306,7 @@ func conformEvents(t *testing.T, s Subject) {
 		t.Fatal(err)
 	}
 	c := start(t, s, "pod1", "job", "exit", "0")
-	want := []runtime.EventType{runtime.EventStarted, runtime.EventExited}
+	want := []engine.EventType{engine.EventStarted, engine.EventExited}
 	for e := range events {
 		if e.ContainerID != c.ID || len(want) == 0 || e.Type != want[0] {
 			continue
@@ -316,7 +316,7 @@ func conformEvents(t *testing.T, s Subject) {
 		}
 		if want = want[1:]; len(want) == 0 {
 			// Whoever was woken by an exit must see it.
-			if got, _ := find(t, s.Engine, c.ID); got.State != runtime.StateExited {
+			if got, _ := find(t, s.Engine, c.ID); got.State != engine.StateExited {
 				t.Errorf("container is %q after its exit event", got.State)
 			}
 			cancel()
@@ -335,7 +335,7 @@ func conformImages(t *testing.T, s Subject) {
 	if img.Ref == "" || img.ID == "" || len(img.Passwd) == 0 {
 		t.Errorf("image = %+v", img)
 	}
-	if _, err := s.Images.Image(t.Context(), s.Absent); !errors.Is(err, runtime.ErrNotFound) {
+	if _, err := s.Images.Image(t.Context(), s.Absent); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("absent image: %v, want ErrNotFound", err)
 	}
 	if _, err := s.Images.Pull(t.Context(), s.Absent); err == nil {
@@ -353,7 +353,7 @@ func conformPause(t *testing.T, s Subject) {
 	e := s.Reopen(t, func() {})
 	t.Cleanup(func() { removeAll(t, e) })
 	got, _ := find(t, e, c.ID)
-	if got.State != runtime.StateRunning || got.PID <= 0 || got.PID != before.PID {
+	if got.State != engine.StateRunning || got.PID <= 0 || got.PID != before.PID {
 		t.Errorf("a later process sees %q with process %d, want the running process %d", got.State, got.PID, before.PID)
 	}
 	if err := e.Stop(t.Context(), c.ID, syscall.SIGTERM, limit); err != nil {
@@ -370,7 +370,7 @@ func conformReopen(t *testing.T, s Subject) {
 	e := s.Reopen(t, func() {})
 	t.Cleanup(func() { removeAll(t, e) })
 	got, ok := find(t, e, c.ID)
-	if !ok || got.State != runtime.StateRunning || got.Name != "web" || got.StartedAt.IsZero() {
+	if !ok || got.State != engine.StateRunning || got.Name != "web" || got.StartedAt.IsZero() {
 		t.Fatalf("a later process sees %+v (found: %t)", got, ok)
 	}
 	if err := e.Stop(t.Context(), c.ID, syscall.SIGTERM, limit); err != nil {

@@ -1,6 +1,4 @@
-// Package spec turns a pod's container, its image and its sandbox into an OCI runtime
-// spec and an environment. Everything here is pure: no clock, no file system, no engine.
-package spec
+package engine
 
 import "time"
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // Box plays the program of the test images (testdata/images/box): what a container's
@@ -26,7 +26,7 @@ var applets = map[string]bool{
 }
 
 // Program is the script for Engine.Program.
-func (b *Box) Program(c runtime.ContainerConfig) Behavior {
+func (b *Box) Program(c engine.ContainerConfig) Behavior {
 	if c.Pause {
 		return Behavior{Runs: true}
 	}
@@ -41,14 +41,14 @@ func (b *Box) Program(c runtime.ContainerConfig) Behavior {
 			fmt.Errorf("exec: %q: executable file not found in $PATH", args[0]))}
 	}
 	life := b.applet(c, name, args[1:])
-	life.Exec = func(command []string) runtime.ExecResult {
+	life.Exec = func(command []string) engine.ExecResult {
 		end := b.applet(c, command[1], command[2:])
-		return runtime.ExecResult{ExitCode: end.Code, Output: []byte(strings.Join(end.Log, "\n"))}
+		return engine.ExecResult{ExitCode: end.Code, Output: []byte(strings.Join(end.Log, "\n"))}
 	}
 	return life
 }
 
-func (b *Box) applet(c runtime.ContainerConfig, name string, args []string) Behavior {
+func (b *Box) applet(c engine.ContainerConfig, name string, args []string) Behavior {
 	switch name {
 	case "exit", "crash", "kill":
 		return ends(name, args)
@@ -81,7 +81,7 @@ func (b *Box) applet(c runtime.ContainerConfig, name string, args []string) Beha
 
 // do runs applets one after the other, each given as one argument, up to the first that
 // fails or does not end.
-func (b *Box) do(c runtime.ContainerConfig, args []string) Behavior {
+func (b *Box) do(c engine.ContainerConfig, args []string) Behavior {
 	var all Behavior
 	for _, arg := range args {
 		words := strings.Fields(arg)
@@ -115,7 +115,7 @@ func ends(name string, args []string) Behavior {
 }
 
 // flaky fails until it was called N times for the same file of the same pod, then runs.
-func (b *Box) flaky(c runtime.ContainerConfig, args []string) Behavior {
+func (b *Box) flaky(c engine.ContainerConfig, args []string) Behavior {
 	n, err := strconv.Atoi(args[1])
 	if err != nil {
 		return Behavior{Code: 1, Log: []string{err.Error()}}

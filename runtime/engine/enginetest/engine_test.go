@@ -4,11 +4,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/runonce/runonce/runtime"
-	"github.com/runonce/runonce/runtime/enginetest"
-	"github.com/runonce/runonce/runtime/spec"
+	"github.com/runonce/runonce/runtime/engine/enginetest"
 )
 
 func TestEngineConforms(t *testing.T) {
@@ -16,20 +16,20 @@ func TestEngineConforms(t *testing.T) {
 	enginetest.Conform(t, func(*testing.T) enginetest.Subject {
 		e := &enginetest.Engine{
 			Program: (&enginetest.Box{}).Program,
-			Store: map[string]spec.Image{
+			Store: map[string]engine.Image{
 				"localhost/box:1": {Ref: "localhost/box:1", ID: "sha256:1", Passwd: []byte("root:x:0:0::/:\n")},
 			},
 		}
 		return enginetest.Subject{
 			Engine: e, Images: e, Present: "localhost/box:1", Absent: "localhost/none:1",
-			Config: func(t *testing.T, podUID, name string, args ...string) runtime.ContainerConfig {
-				return runtime.ContainerConfig{
-					ID: runtime.ContainerID(podUID, name, 0), PodUID: podUID, Name: name, Image: "localhost/box:1", Hash: "h",
+			Config: func(t *testing.T, podUID, name string, args ...string) engine.ContainerConfig {
+				return engine.ContainerConfig{
+					ID: engine.ContainerID(podUID, name, 0), PodUID: podUID, Name: name, Image: "localhost/box:1", Hash: "h",
 					Labels: map[string]string{"suite": "conform"}, LogPath: filepath.Join(t.TempDir(), "0.log"),
 					Spec: &specs.Spec{Process: &specs.Process{Args: append([]string{"/bin/box"}, args...)}},
 				}
 			},
-			Reopen: func(_ *testing.T, between func()) runtime.Engine {
+			Reopen: func(_ *testing.T, between func()) engine.Engine {
 				between()
 				return e
 			},
