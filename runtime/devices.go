@@ -2,93 +2,86 @@ package runtime
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/device"
+	"github.com/runonce/runonce/runtime/record"
 )
 
-// devicesLock is below the root. Whoever chooses devices for a pod holds it until the
-// choice is on record.
-const devicesLock = "devices.lock"
-
-// save puts the pod on record, with the devices that its containers are going to have:
-// none that a pod on record has that has not ended.
-func (p *Pods) save(ctx context.Context, kept *v1.Pod) (err error) {
-	if p.o.Devices == nil || !device.Wanted(kept, p.o.Devices.Kinds()) {
-		return p.store.save(kept)
+// recordStart records when the pod was first started, before anything of it exists, and the
+// devices that its containers are going to have: none that a pod has that has not ended.
+func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error) {
+	if known, err := p.o.Records.Load(pod.UID); err == nil && !known.Started.IsZero() {
+		return known, nil
 	}
-	lock, err := os.OpenFile(filepath.Join(p.o.Root, devicesLock), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+	start := func(r *record.Pod) error {
+		if r.Pod == nil || r.Removed {
+			r.Pod = pod.DeepCopy()
+			r.Pod.Status = v1.PodStatus{}
+		}
+		r.Removed, r.Started = false, time.Now()
+		return nil
+	}
+	if !p.wantsDevices(pod) {
+		return p.o.Records.Update(pod.UID, start)
+	}
+	ended, err := p.endedPods(ctx)
 	if err != nil {
-		return fmt.Errorf("choosing devices: %w", err)
+		return nil, fmt.Errorf("choosing devices: %w", err)
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("choosing devices: %w", err)
-	}
-	taken, err := p.takenDevices(ctx)
-	if err != nil {
-		return fmt.Errorf("choosing devices: %w", err)
-	}
-	chosen, err := device.Allocate(kept, p.o.Devices.Kinds(), taken)
-	if err != nil {
-		return fmt.Errorf("choosing devices: %w", err)
-	}
-	if err := chosen.Keep(kept); err != nil {
-		return err
-	}
-	return p.store.save(kept)
+	return p.o.Records.UpdateAmong(pod.UID, func(r *record.Pod, others []*record.Pod) (err error) {
+		if r.Devices, err = device.Allocate(pod, p.o.Devices.Kinds(), takenDevices(others, ended)); err != nil {
+			return fmt.Errorf("choosing devices: %w", err)
+		}
+		return start(r)
+	})
 }
 
-// takenDevices returns the devices of all pods that have not ended.
-func (p *Pods) takenDevices(ctx context.Context) (map[string]bool, error) {
-	pods, err := p.store.list()
+func (p *Pods) wantsDevices(pod *v1.Pod) bool {
+	return p.o.Devices != nil && device.Wanted(pod, p.o.Devices.Kinds())
+}
+
+// endedPods returns the pods with devices that have ended. They need them no longer.
+func (p *Pods) endedPods(ctx context.Context) (map[types.UID]bool, error) {
+	known, err := p.o.Records.List()
 	if err != nil {
 		return nil, err
 	}
+	ended := map[types.UID]bool{}
+	for _, r := range known {
+		if len(r.Devices) == 0 {
+			continue
+		}
+		s, err := p.Status(ctx, r.Pod)
+		if err != nil {
+			return nil, err
+		}
+		ended[r.Pod.UID] = s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed
+	}
+	return ended, nil
+}
+
+func takenDevices(pods []*record.Pod, ended map[types.UID]bool) map[string]bool {
 	taken := map[string]bool{}
-	for _, pod := range pods {
-		held, err := device.Of(pod)
-		if err != nil {
-			return nil, err
-		}
-		if len(held) == 0 {
-			continue
-		}
-		st, err := p.Status(ctx, pod)
-		if err != nil {
-			return nil, err
-		}
-		if st.Phase == v1.PodSucceeded || st.Phase == v1.PodFailed {
-			continue
-		}
-		for _, names := range held {
+	for _, r := range pods {
+		for _, names := range r.Devices {
 			for _, name := range names {
-				taken[name] = true
+				taken[name] = taken[name] || !ended[r.Pod.UID]
 			}
 		}
 	}
-	return taken, nil
+	return taken
 }
 
 // inject gives the container the devices that the pod's record has for it.
-func (p *Pods) inject(pod *v1.Pod, c *v1.Container, spec *specs.Spec) error {
-	if p.o.Devices == nil || !device.Wanted(pod, p.o.Devices.Kinds()) {
+func (p *Pods) inject(w *work, c *v1.Container, spec *specs.Spec) error {
+	if !p.wantsDevices(w.pod) {
 		return nil
 	}
-	kept, err := p.store.load(pod.UID)
-	if err != nil {
-		return err
-	}
-	chosen, err := device.Of(kept)
-	if err != nil {
-		return err
-	}
-	return p.o.Devices.Inject(spec, chosen[c.Name])
+	return p.o.Devices.Inject(spec, w.record.Devices[c.Name])
 }

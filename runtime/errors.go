@@ -7,26 +7,11 @@ import (
 	"time"
 )
 
-// The reasons that a container waits for, in the kubelet's words
-// (pkg/kubelet/container/sync_result.go, pkg/kubelet/images/types.go).
-const (
-	ReasonCreating         = "ContainerCreating"
-	ReasonInitializing     = "PodInitializing"
-	ReasonCrashLoopBackOff = "CrashLoopBackOff"
-	ReasonErrImagePull     = "ErrImagePull"
-	ReasonConfigError      = "CreateContainerConfigError"
-	ReasonCreateError      = "CreateContainerError"
-	ReasonRunError         = "RunContainerError"
-	ReasonSandboxError     = "CreatePodSandboxError"
-	ReasonFailedMount      = "FailedMount"
-	ReasonPostStartHook    = "PostStartHookError"
-)
-
-// ContainerError says why a container, or the ground that its pod stands on, could not
-// be brought up.
+// ContainerError says why a container, or what its pod needs before it, could not be
+// brought up.
 type ContainerError struct {
-	Container string // empty when the fault is the pod's: a volume, the network
-	Why       string // one of the Reason constants, or the engine's own reason
+	Container string // empty when it concerns the pod: a volume, the network
+	Why       string // one of podstate's, or the engine's own reason
 	Err       error
 	Wait      time.Duration // time until the next try makes sense; 0 leaves it to the caller
 }

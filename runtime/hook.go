@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/podstate"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/probe"
 )
 
@@ -24,7 +24,7 @@ func preStop(pod *v1.Pod, name string) *v1.LifecycleHandler {
 
 // definition returns the pod's container of that name, an empty one when it has none.
 func definition(pod *v1.Pod, name string) *v1.Container {
-	for _, c := range containersOf(pod) {
+	for _, c := range podstate.Containers(pod) {
 		if c.Name == name {
 			return c
 		}
@@ -84,7 +84,7 @@ func (p *Pods) runHook(ctx context.Context, h hookCall) error {
 
 // target is the container as probes and hooks reach it: by the pod's address, from inside
 // its network namespace.
-func target(def *v1.Container, box network.Sandbox) probe.Target {
+func target(def *v1.Container, box engine.Sandbox) probe.Target {
 	t := probe.Target{Container: def, NetNS: box.NetNS}
 	if len(box.IPs) > 0 {
 		t.IP = box.IPs[0]

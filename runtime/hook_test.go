@@ -9,31 +9,33 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/runonce/runonce/runtime/network"
 )
+
+func onePod() *v1.Pod {
+	return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "a"}}}}
+}
 
 // A hook goes out from inside the pod's network namespace.
 func TestHTTPHookFromInside(t *testing.T) {
 	t.Parallel()
-	pod := aPod(v1.RestartPolicyAlways, ";a")
+	pod := onePod()
 	call := hookCall{pod: pod, c: engine.Container{Name: "a"}, hook: &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromInt32(80)}}}
-	p := &Pods{o: Options{Sandboxes: oneSandbox{network.Sandbox{NetNS: "/no/such/ns", IPs: []string{"127.0.0.1"}}}}}
+	p := &Pods{o: Options{Sandboxes: oneSandbox{engine.Sandbox{NetNS: "/no/such/ns", IPs: []string{"127.0.0.1"}}}}}
 	if err := p.runHook(t.Context(), call); err == nil || !strings.Contains(err.Error(), "opening namespace /no/such/ns") {
 		t.Errorf("%v, want a failure to enter the pod's namespace", err)
 	}
 }
 
 // oneSandbox is that of every pod.
-type oneSandbox struct{ box network.Sandbox }
+type oneSandbox struct{ box engine.Sandbox }
 
-func (s oneSandbox) Ensure(context.Context, *v1.Pod) (network.Sandbox, error) { return s.box, nil }
-func (s oneSandbox) Get(context.Context, *v1.Pod) (network.Sandbox, error)    { return s.box, nil }
-func (s oneSandbox) Remove(context.Context, *v1.Pod) error                    { return nil }
+func (s oneSandbox) Ensure(context.Context, *v1.Pod) (engine.Sandbox, error) { return s.box, nil }
+func (s oneSandbox) Get(context.Context, *v1.Pod) (engine.Sandbox, error)    { return s.box, nil }
+func (s oneSandbox) Remove(context.Context, *v1.Pod) error                   { return nil }
 
 func TestHookFaults(t *testing.T) {
 	t.Parallel()
-	call := hookCall{pod: aPod(v1.RestartPolicyAlways, ";a"), c: engine.Container{Name: "a"}, hook: &v1.LifecycleHandler{TCPSocket: &v1.TCPSocketAction{}}}
+	call := hookCall{pod: onePod(), c: engine.Container{Name: "a"}, hook: &v1.LifecycleHandler{TCPSocket: &v1.TCPSocketAction{}}}
 	if err := (&Pods{}).runHook(t.Context(), call); err == nil {
 		t.Error("a tcpSocket hook was accepted")
 	}

@@ -7,9 +7,11 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/podstate"
 )
 
-// mountImages pulls and mounts the images that the container mounts as volumes. Faults are
+// mountImages pulls and mounts the images that the container mounts as volumes. Errors are
 // the container's, as in the kubelet (kuberuntime.getImageVolumes).
 func (p *Pods) mountImages(ctx context.Context, pod *v1.Pod, c *v1.Container) error {
 	for i := range pod.Spec.Volumes {
@@ -18,7 +20,7 @@ func (p *Pods) mountImages(ctx context.Context, pod *v1.Pod, c *v1.Container) er
 			continue
 		}
 		if err := p.mountImage(ctx, pod, v); err != nil {
-			return &ContainerError{Container: c.Name, Why: reasonOf(err, ReasonErrImagePull), Err: fmt.Errorf("volume %q: %w", v.Name, err)}
+			return &ContainerError{Container: c.Name, Why: reasonOf(err, podstate.ReasonErrImagePull), Err: fmt.Errorf("volume %q: %w", v.Name, err)}
 		}
 	}
 	return nil
@@ -26,19 +28,18 @@ func (p *Pods) mountImages(ctx context.Context, pod *v1.Pod, c *v1.Container) er
 
 // pullUnmounted pulls, once, the images of volumes that no container mounts, as the kubelet
 // does: one that is not to be had keeps no container from starting.
-func (p *Pods) pullUnmounted(ctx context.Context, at place) {
-	if at.st.extras {
+func (p *Pods) pullUnmounted(ctx context.Context, w *work) {
+	if !w.memory.once(func(m *memory) *bool { return &m.pulled }) {
 		return
 	}
-	at.st.extras = true
-	for i := range at.pod.Spec.Volumes {
-		v := &at.pod.Spec.Volumes[i]
-		mounted := slices.ContainsFunc(containersOf(at.pod), func(c *v1.Container) bool { return mounts(c, v.Name) })
+	for i := range w.pod.Spec.Volumes {
+		v := &w.pod.Spec.Volumes[i]
+		mounted := slices.ContainsFunc(podstate.Containers(w.pod), func(c *v1.Container) bool { return mounts(c, v.Name) })
 		if v.Image == nil || mounted {
 			continue
 		}
-		if _, err := p.pulls.get(ctx, v.Image.Reference, v.Image.PullPolicy, p.pullSecrets(at.pod)); err != nil {
-			p.o.Log.WarnContext(ctx, "no image of a volume that no container mounts", "pod", at.pod.Name, "volume", v.Name, "error", err)
+		if _, err := p.pulls.get(ctx, v.Image.Reference, v.Image.PullPolicy, p.pullSecrets(w.pod)); err != nil {
+			p.o.Log.WarnContext(ctx, "no image of a volume that no container mounts", "pod", w.pod.Name, "volume", v.Name, "error", err)
 		}
 	}
 }
@@ -50,7 +51,7 @@ func (p *Pods) mountImage(ctx context.Context, pod *v1.Pod, v *v1.Volume) error 
 	}
 	dir, err := p.o.Volumes.ImageDir(pod, v)
 	if err == nil {
-		err = p.o.Images.Mount(ctx, img.Ref, imageKey(pod, v), dir)
+		err = p.o.Engine.Mount(ctx, img.Ref, imageKey(pod, v), dir)
 	}
 	if err != nil {
 		return &imageMountError{err}
@@ -63,7 +64,7 @@ func (p *Pods) releaseImages(ctx context.Context, pod *v1.Pod) error {
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.Image != nil {
-			errs = append(errs, p.o.Images.Release(ctx, imageKey(pod, v)))
+			errs = append(errs, p.o.Engine.Release(ctx, imageKey(pod, v)))
 		}
 	}
 	return errors.Join(errs...)
@@ -89,4 +90,4 @@ func (e *imageMountError) Error() string { return "ImageVolumeMountFailed: " + e
 func (e *imageMountError) Unwrap() error { return e.err }
 
 // Reason returns the kubelet's for a container that cannot be created.
-func (e *imageMountError) Reason() string { return ReasonCreateError }
+func (e *imageMountError) Reason() string { return podstate.ReasonCreateError }

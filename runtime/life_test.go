@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/podstate"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -320,7 +321,7 @@ func TestLivenessBacksOff(t *testing.T) {
 		}
 		var s *runtime.SyncError
 		for range 2 { // killed within the back-off, which that does not make longer
-			if err := p.Sync(t.Context(), pod); !errors.As(err, &s) || s.Reason() != runtime.ReasonCrashLoopBackOff || s.RetryAfter() > 10*time.Second {
+			if err := p.Sync(t.Context(), pod); !errors.As(err, &s) || s.Reason() != podstate.ReasonCrashLoopBackOff || s.RetryAfter() > 10*time.Second {
 				t.Fatalf("after the third kill: %v, want a back-off", err)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/podstate"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -12,26 +13,6 @@ import (
 	"github.com/runonce/runonce/runtime/spec"
 	"github.com/runonce/runonce/runtime/spec/profile"
 )
-
-// pauseName is the name of the container whose process is the first of a pod's shared
-// process namespace. No container of a manifest can have it: those are DNS labels.
-const pauseName = "POD"
-
-// sharesProcesses says whether the containers of the pod have one process namespace.
-func sharesProcesses(pod *v1.Pod) bool {
-	return pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace
-}
-
-// takePause takes the pause process out of the containers. A pod that shares its processes
-// and has none that runs has lost its sandbox: the kernel has ended every process with it.
-func (s *snapshot) takePause(pod *v1.Pod) {
-	if !sharesProcesses(pod) {
-		return
-	}
-	s.pause = s.containers[pauseName]
-	delete(s.containers, pauseName)
-	s.sandbox = s.sandbox && s.pause.State == engine.StateRunning
-}
 
 // pidNamespace is the path of the process namespace that the pause process holds, empty
 // when there is none.
@@ -42,38 +23,43 @@ func pidNamespace(pause engine.Container) string {
 	return fmt.Sprintf("/proc/%d/ns/pid", pause.PID)
 }
 
-// ensurePause starts the pod's pause process unless it runs, and returns the path of its
+// ensurePause starts the pod's pause process unless it runs, and completes the sandbox by the
 // process namespace.
-func (p *Pods) ensurePause(ctx context.Context, at place) (string, error) {
-	pause, err := p.pause(ctx, at.pod)
-	if err != nil || pause.State == engine.StateRunning {
-		return pidNamespace(pause), err
+func (p *Pods) ensurePause(ctx context.Context, w *work) error {
+	pause, err := p.pause(ctx, w.pod)
+	if err == nil && pause.State != engine.StateRunning {
+		pause, err = p.startPause(ctx, w)
 	}
-	cgroup, err := p.o.Cgroups.Ensure(ctx, at.pod)
+	w.sandbox.PIDNS = pidNamespace(pause)
+	return err
+}
+
+func (p *Pods) startPause(ctx context.Context, w *work) (engine.Container, error) {
+	cgroup, err := p.o.Cgroups.Ensure(ctx, w.pod)
 	if err != nil {
-		return "", err
+		return engine.Container{}, err
 	}
-	id := engine.ContainerID(string(at.pod.UID), pauseName, 0)
-	in := p.machine(spec.Context{Pod: at.pod, Sandbox: at.sandbox(), Node: p.o.Node})
+	id := engine.ContainerID(string(w.pod.UID), podstate.PauseName, 0)
+	in := p.machine(spec.Context{Pod: w.pod, Sandbox: w.sandbox, Node: p.o.Node})
 	in.CgroupsPath = spec.CgroupsPath(cgroup, id)
-	in.AppArmor = profile.AppArmorName(at.pod, &v1.Container{}, p.o.Host.AppArmor)
+	in.AppArmor = profile.AppArmorName(w.pod, &v1.Container{}, p.o.Host.AppArmor)
 	oci, err := spec.Pause(in)
 	if err != nil {
-		return "", err
+		return engine.Container{}, err
 	}
 	err = p.o.Engine.Start(ctx, engine.ContainerConfig{
-		ID: id, PodUID: string(at.pod.UID), Name: pauseName, Spec: oci, Pause: true,
-		RuntimeHandler: at.pod.Annotations[handler.Annotation],
-		Labels:         labels(at.pod, &v1.Container{Name: pauseName}, engine.Image{}),
+		ID: id, PodUID: string(w.pod.UID), Name: podstate.PauseName, Spec: oci, Pause: true,
+		RuntimeHandler: w.pod.Annotations[handler.Annotation],
+		Labels:         labels(w.pod, &v1.Container{Name: podstate.PauseName}, engine.Image{}),
 	})
 	if err != nil {
-		return "", err
+		return engine.Container{}, err
 	}
-	pause, err = p.pause(ctx, at.pod)
+	pause, err := p.pause(ctx, w.pod)
 	if err == nil && pause.State != engine.StateRunning {
 		err = fmt.Errorf("the pause process has ended with exit code %d", pause.Exit.ExitCode)
 	}
-	return pidNamespace(pause), err
+	return pause, err
 }
 
 // pause returns the pod's pause process as the engine sees it.
@@ -83,7 +69,7 @@ func (p *Pods) pause(ctx context.Context, pod *v1.Pod) (engine.Container, error)
 		return engine.Container{}, fmt.Errorf("looking for the pause process: %w", err)
 	}
 	for _, c := range all {
-		if c.Name == pauseName {
+		if c.Name == podstate.PauseName {
 			return c, nil
 		}
 	}
@@ -92,8 +78,8 @@ func (p *Pods) pause(ctx context.Context, pod *v1.Pod) (engine.Container, error)
 
 // removePause ends the pod's process namespace. A pod without one is no error.
 func (p *Pods) removePause(ctx context.Context, pod *v1.Pod) error {
-	if !sharesProcesses(pod) {
+	if !podstate.SharesProcesses(pod) {
 		return nil
 	}
-	return p.o.Engine.Remove(ctx, engine.ContainerID(string(pod.UID), pauseName, 0))
+	return p.o.Engine.Remove(ctx, engine.ContainerID(string(pod.UID), podstate.PauseName, 0))
 }

@@ -1,17 +1,17 @@
-// Package runtime turns one pod into containers on this node: the sync decision, a pure
-// function over a snapshot of the pod, the steps that carry it out, and the pod's status.
+// Package runtime runs pods on this node. It looks at a pod once, package podstate decides
+// on that, and the steps that carry the decision out are here.
 package runtime
 
 import (
 	"context"
-	"io/fs"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/runtime/record"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,18 +23,16 @@ import (
 // Options are the parts that Pods works with. All but Log and Trace must be set.
 type Options struct {
 	Engine    engine.Engine
-	Images    engine.Images
 	Sandboxes Sandboxes
 	Volumes   Volumes
-	Layers    Layers
 	Cgroups   Cgroups
 	Objects   Objects
 	// Devices may be nil.
 	Devices Devices
 	Node    spec.Node
 	Host    Host
-	// Root is the directory that keeps what outlives a run: Root/pods/UID.
-	Root string
+	// Records keeps what outlives a run.
+	Records *record.Store
 	// LogDir holds the containers' logs in the kubelet's layout (/var/log/pods).
 	LogDir string
 	// LocalImages are the references, in full form, of images that the user gave along:
@@ -43,11 +41,7 @@ type Options struct {
 	// RecursiveReadOnly says whether mounts can be read-only with all below them; nil is
 	// no. It is asked only when a volumeMount needs to know.
 	RecursiveReadOnly func(pod *v1.Pod) bool
-	// Claim takes the pod for this process alone until release, for what Status may have to
-	// do to it; ok is false while another process, or another call of this one, works on the
-	// pod. Sync, Fail and Stop are the caller's to guard. Nil says that there is no other.
-	Claim func(pod *v1.Pod) (release func(), ok bool, err error)
-	Log   *slog.Logger
+	Log               *slog.Logger
 	// Trace, when set, is told of each step of a pod's start, for a timeline.
 	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
 }
@@ -74,51 +68,16 @@ type Host struct {
 	SeccompDir string
 }
 
-// Pods runs pods on this node. It is safe for concurrent use; calls for one pod wait for
-// each other.
+// Pods runs pods on this node. It is safe for concurrent use, also by several processes on
+// one root: calls for one pod wait for each other.
 type Pods struct {
 	o      Options
-	store  store
 	pulls  pulls
 	watch  watch
 	probes probes
 
-	mu    sync.Mutex
-	state map[types.UID]*podState
-}
-
-// podState is what this process remembers of a pod between two calls.
-type podState struct {
-	mu       sync.Mutex // held by Sync and Stop: one at a time for each pod
-	prepared bool       // volumes, cgroup and files are there
-	synced   bool       // this process works on the pod
-	extras   bool       // images were asked for that no container mounts
-	measure  time.Time  // when its storage may be measured again
-
-	// memo guards what Status reads while a Sync works.
-	memo    sync.Mutex
-	waiting map[string]waiting
-	crashes map[string]crash
-	kept    v1.PodStatus      // of the pod's record
-	file    fs.FileInfo       // of the record that kept is of
-	reset   *reset            // nil before it was read
-	starts  failedStarts      // nil before they were read
-	killed  map[string]string // by container ID: what a probe said that had it killed
-	timed   bool              // the deadline will wake the waiters
-	// annotations outlive the sandbox that they tell of.
-	annotations map[string]string
-}
-
-// waiting is why a container does not run.
-type waiting struct {
-	reason  string
-	message string
-}
-
-// crash counts how often a container ended soon after its start.
-type crash struct {
-	count  int
-	lastID string
+	mu       sync.Mutex
+	memories map[types.UID]*memory
 }
 
 // New returns Pods on the given parts and starts to listen for the engine's events until
@@ -130,12 +89,8 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 	if o.Trace == nil {
 		o.Trace = func(types.UID, string, time.Time, time.Duration) {}
 	}
-	p := &Pods{
-		o:     o,
-		store: store{dir: filepath.Join(o.Root, "pods")},
-		state: map[types.UID]*podState{},
-	}
-	p.pulls.images = o.Images
+	p := &Pods{o: o, memories: map[types.UID]*memory{}}
+	p.pulls.images = o.Engine
 	p.pulls.local = make(map[string]bool, len(o.LocalImages))
 	for _, ref := range o.LocalImages {
 		p.pulls.local[ref] = true
@@ -149,18 +104,6 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 	return p, nil
 }
 
-// of returns what is remembered of the pod.
-func (p *Pods) of(uid types.UID) *podState {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	st, ok := p.state[uid]
-	if !ok {
-		st = &podState{waiting: map[string]waiting{}, crashes: map[string]crash{}}
-		p.state[uid] = st
-	}
-	return st
-}
-
 // step runs f and reports it to the trace.
 func (p *Pods) step(uid types.UID, name string, f func() error) error {
 	begin := time.Now()
@@ -169,24 +112,58 @@ func (p *Pods) step(uid types.UID, name string, f func() error) error {
 	return err
 }
 
+// Status returns the pod's status, computed from what the engine knows as the kubelet
+// computes it. It changes nothing. A pod that is absent is Pending.
+func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
+	obs, err := p.observe(ctx, pod)
+	if err != nil {
+		return v1.PodStatus{}, err
+	}
+	return podstate.Status(obs, time.Now()), nil
+}
+
 // List returns the pods of earlier runs, and of this one, with their status filled in.
 func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
-	pods, err := p.store.list()
+	known, err := p.o.Records.List()
 	if err != nil {
 		return nil, err
 	}
-	for _, pod := range pods {
-		if pod.Status, err = p.Status(ctx, pod); err != nil {
+	pods := make([]*v1.Pod, 0, len(known))
+	for _, r := range known {
+		if r.Started.IsZero() {
+			continue // admitted by a run, or removed
+		}
+		obs, err := p.observe(ctx, r.Pod)
+		if err != nil {
 			return nil, err
 		}
-		p.store.groundless(pod)
-		if noted := p.Annotations(ctx, pod); len(noted) > 0 {
-			own := pod.Annotations
-			pod.Annotations = maps.Clone(noted)
-			maps.Copy(pod.Annotations, own)
+		pod := *r.Pod
+		pod.Status = podstate.Status(obs, time.Now())
+		if f, failed := podstate.PodFailure(obs, pod.Status); failed {
+			pod.Status.Reason, pod.Status.Message = f.Reason, f.Message
 		}
+		if added := p.Annotations(ctx, r.Pod); len(added) > 0 {
+			pod.Annotations = maps.Clone(added)
+			maps.Copy(pod.Annotations, r.Pod.Annotations)
+		}
+		pods = append(pods, &pod)
 	}
 	return pods, nil
+}
+
+// Update puts another definition of the pod, of the same UID, on record. The next Sync with
+// it restarts the containers whose image changed. What was decided at the first start
+// stays: when that was, and the devices. A pod that was never started is left alone.
+func (p *Pods) Update(_ context.Context, pod *v1.Pod) error {
+	_, err := p.o.Records.Update(pod.UID, func(r *record.Pod) error {
+		if r.Started.IsZero() {
+			return nil
+		}
+		r.Pod = pod.DeepCopy()
+		r.Pod.Status = v1.PodStatus{}
+		return nil
+	})
+	return err
 }
 
 // Annotations returns what a cluster would have put on the pod while it ran: its network
@@ -194,58 +171,16 @@ func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
 // unless this process has seen it.
 func (p *Pods) Annotations(ctx context.Context, pod *v1.Pod) map[string]string {
 	if box, err := p.o.Sandboxes.Get(ctx, pod); err == nil {
-		return box.Annotations()
+		return box.Annotations
 	}
-	st := p.of(pod.UID)
-	st.memo.Lock()
-	defer st.memo.Unlock()
-	return st.annotations
+	m := p.memoryOf(pod.UID)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.annotations
 }
 
 // Changes returns a channel that gets a value when a container of the pod starts, exits
 // or runs out of memory. Values coalesce; the channel is closed when ctx is done.
 func (p *Pods) Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error) {
 	return p.watch.subscribe(ctx, string(pod.UID)), nil
-}
-
-func (st *podState) setWaiting(container string, w waiting) {
-	st.memo.Lock()
-	defer st.memo.Unlock()
-	st.waiting[container] = w
-}
-
-func (st *podState) clearWaiting(container string) {
-	st.memo.Lock()
-	defer st.memo.Unlock()
-	delete(st.waiting, container)
-}
-
-// countCrashes updates the crash counters from the newest instances and returns them. A
-// container that ran for ten minutes starts anew.
-func (st *podState) countCrashes(cs map[string]engine.Container) map[string]int {
-	st.memo.Lock()
-	defer st.memo.Unlock()
-	counts := make(map[string]int, len(cs))
-	for name, c := range cs {
-		k := st.crashes[name]
-		if c.State == engine.StateExited && k.lastID != c.ID && !st.isGone(c) {
-			if c.Exit.FinishedAt.Sub(c.Exit.StartedAt) > crashReset {
-				k.count = 0
-			}
-			k = crash{count: k.count + 1, lastID: c.ID}
-			st.crashes[name] = k
-		}
-		counts[name] = k.count
-	}
-	return counts
-}
-
-// isGone is reset.gone for who has locked the memo.
-func (st *podState) isGone(c engine.Container) bool { return st.reset != nil && st.reset.gone(c) }
-
-// countsNot keeps the end of an instance from making its back-off longer.
-func (st *podState) countsNot(c engine.Container) {
-	st.memo.Lock()
-	defer st.memo.Unlock()
-	st.crashes[c.Name] = crash{count: st.crashes[c.Name].count, lastID: c.ID}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/runtime/record"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -34,7 +36,6 @@ type node struct {
 	volumes   runtime.Volumes
 	devices   runtime.Devices
 	objects   enginetest.Objects
-	claim     func(*v1.Pod) (func(), bool, error)
 	root      string
 }
 
@@ -63,8 +64,8 @@ func (n *node) pods(ctx context.Context, t *testing.T) *runtime.Pods {
 		t.Fatal(err)
 	}
 	p, err := runtime.New(ctx, runtime.Options{
-		Engine: n.engine, Images: n.engine, Layers: n.engine, Sandboxes: n.sandboxes, Volumes: n.volumes, Cgroups: n.cgroups,
-		Objects: n.objects, Devices: n.devices, Claim: n.claim, Root: n.root, LogDir: filepath.Join(n.root, "log"),
+		Engine: n.engine, Sandboxes: n.sandboxes, Volumes: n.volumes, Cgroups: n.cgroups,
+		Objects: n.objects, Devices: n.devices, Records: record.Open(n.root, n.root), LogDir: filepath.Join(n.root, "log"),
 		Node: spec.Node{Name: "node", IPs: []string{"192.0.2.1"}, MemoryCapacity: 1 << 30},
 		Host: runtime.Host{Host: host.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},
 	})
@@ -205,7 +206,7 @@ func TestSyncRestartsWithBackOff(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		err := p.Sync(t.Context(), pod)
 		var s *runtime.SyncError
-		if !errors.As(err, &s) || s.Reason() != runtime.ReasonCrashLoopBackOff || s.Permanent() {
+		if !errors.As(err, &s) || s.Reason() != podstate.ReasonCrashLoopBackOff || s.Permanent() {
 			t.Fatalf("second restart: %v, want a back-off", err)
 		}
 		if wait := s.RetryAfter(); wait <= 9*time.Second || wait > 10*time.Second {
@@ -244,7 +245,7 @@ func TestSyncFaults(t *testing.T) {
 		{
 			name:   "image nowhere",
 			change: func(_ *node, pod *v1.Pod) { pod.Spec.Containers[1].Image = "localhost/none:1" },
-			reason: runtime.ReasonErrImagePull, permanent: true, states: []string{"c0=running", "c1=waiting ErrImagePull"},
+			reason: podstate.ReasonErrImagePull, permanent: true, states: []string{"c0=running", "c1=waiting ErrImagePull"},
 			message: "localhost/none:1",
 		},
 		{
@@ -261,7 +262,7 @@ func TestSyncFaults(t *testing.T) {
 				pod.Spec.Containers[0].Image = "localhost/far:1"
 				n.engine.PullErrors = map[string][]error{"localhost/far:1": {errors.New("connection refused")}}
 			},
-			reason: runtime.ReasonErrImagePull, states: []string{"c0=waiting ErrImagePull", "c1=running"},
+			reason: podstate.ReasonErrImagePull, states: []string{"c0=waiting ErrImagePull", "c1=running"},
 			message: "connection refused",
 		},
 		{
@@ -269,7 +270,7 @@ func TestSyncFaults(t *testing.T) {
 			change: func(n *node, _ *v1.Pod) {
 				n.sandboxes.Err = func(*v1.Pod) error { return errors.New("no free address") }
 			},
-			reason: runtime.ReasonSandboxError, states: []string{"c0=waiting ContainerCreating", "c1=waiting ContainerCreating"},
+			reason: podstate.ReasonSandboxError, states: []string{"c0=waiting ContainerCreating", "c1=waiting ContainerCreating"},
 			message: "no free address",
 		},
 		{
@@ -279,7 +280,7 @@ func TestSyncFaults(t *testing.T) {
 					LocalObjectReference: v1.LocalObjectReference{Name: "none"}, Key: "k",
 				}}}}
 			},
-			reason: runtime.ReasonConfigError, permanent: true, states: []string{"c0=waiting CreateContainerConfigError", "c1=running"},
+			reason: podstate.ReasonConfigError, permanent: true, states: []string{"c0=waiting CreateContainerConfigError", "c1=running"},
 			message: "none",
 		},
 	}

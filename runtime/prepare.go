@@ -7,17 +7,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
+
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/podstate"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runonce/runonce/runtime/spec"
 	"github.com/runonce/runonce/runtime/spec/etc"
-	"github.com/runonce/runonce/runtime/spec/resources"
 )
 
-// step is one part of a pod's ground. undo is called when a later step fails; it may be
+// step is one part of what a pod needs before its containers. undo is called when a later step fails; it may be
 // nil.
 type step struct {
 	name   string
@@ -26,19 +25,22 @@ type step struct {
 	undo   func(ctx context.Context) error
 }
 
-// prepare makes the ground that the containers stand on: record, volumes, cgroup,
-// sandbox, and the files that every container mounts. It is safe to repeat.
-func (p *Pods) prepare(ctx context.Context, at place) (place, error) {
-	pod := at.pod
+// prepare makes what the containers need: record, volumes, cgroup, sandbox, and the files that
+// every container mounts. It is safe to repeat.
+func (p *Pods) prepare(ctx context.Context, w *work) error {
+	pod := w.pod
 	steps := []step{
-		{name: "record", reason: ReasonSandboxError, do: func(ctx context.Context) error { return p.record(ctx, pod) }},
+		{name: "record", reason: podstate.ReasonSandboxError, do: func(ctx context.Context) (err error) {
+			w.record, err = p.recordStart(ctx, pod)
+			return err
+		}},
 		{
-			name: "volumes", reason: ReasonFailedMount,
+			name: "volumes", reason: podstate.ReasonFailedMount,
 			do:   func(ctx context.Context) error { return p.o.Volumes.Setup(ctx, pod) },
 			undo: func(ctx context.Context) error { return p.o.Volumes.Teardown(ctx, pod) },
 		},
 		{
-			name: "cgroup", reason: ReasonSandboxError,
+			name: "cgroup", reason: podstate.ReasonSandboxError,
 			do: func(ctx context.Context) error {
 				_, err := p.o.Cgroups.Ensure(ctx, pod)
 				return err
@@ -46,51 +48,45 @@ func (p *Pods) prepare(ctx context.Context, at place) (place, error) {
 			undo: func(ctx context.Context) error { return p.o.Cgroups.Remove(ctx, pod) },
 		},
 		{
-			name: "sandbox", reason: ReasonSandboxError,
+			name: "sandbox", reason: podstate.ReasonSandboxError,
 			do: func(ctx context.Context) (err error) {
-				at.box, err = p.o.Sandboxes.Ensure(ctx, pod)
+				w.sandbox, err = p.o.Sandboxes.Ensure(ctx, pod)
 				return err
 			},
 			undo: func(ctx context.Context) error { return p.o.Sandboxes.Remove(ctx, pod) },
 		},
 	}
-	if sharesProcesses(pod) {
+	if podstate.SharesProcesses(pod) {
 		steps = append(steps, step{
-			name: "processes", reason: ReasonSandboxError,
-			do: func(ctx context.Context) (err error) {
-				at.pidNS, err = p.ensurePause(ctx, at)
-				return err
-			},
+			name: "processes", reason: podstate.ReasonSandboxError,
+			do:   func(ctx context.Context) error { return p.ensurePause(ctx, w) },
 			undo: func(ctx context.Context) error { return p.removePause(ctx, pod) },
 		})
 	}
 	steps = append(steps, step{
-		name: "files", reason: ReasonSandboxError,
-		do: func(context.Context) error { return p.writeFiles(pod, at.sandbox()) },
+		name: "files", reason: podstate.ReasonSandboxError,
+		do: func(context.Context) error { return p.writeFiles(pod, w.sandbox) },
 	})
-	if err := p.run(ctx, at, steps); err != nil {
-		return at, err
+	if err := p.run(ctx, w, steps); err != nil {
+		return err
 	}
-	at.st.memo.Lock()
-	at.st.annotations = at.box.Annotations()
-	at.st.memo.Unlock()
-	at.st.prepared = true
-	return at, nil
+	w.memory.update(func(m *memory) { m.prepared, m.annotations = true, w.sandbox.Annotations })
+	return nil
 }
 
 // run does the steps in order. After a failure it undoes them in reverse, also when ctx is
-// done; not so for a pod that has containers already, since they stand on this ground.
-// The record has no undo: by it the pod is found again.
-func (p *Pods) run(ctx context.Context, at place, steps []step) error {
+// done; not so for a pod that has containers already, since they need what was made. The
+// record has no undo: by it the pod is found again.
+func (p *Pods) run(ctx context.Context, w *work, steps []step) error {
 	for i, s := range steps {
-		err := p.step(at.pod.UID, s.name, func() error { return s.do(ctx) })
+		err := p.step(w.pod.UID, s.name, func() error { return s.do(ctx) })
 		if err == nil {
 			continue
 		}
-		if at.fresh {
+		if w.fresh {
 			err = errors.Join(err, undo(ctx, steps[:i+1]))
 		}
-		err = fmt.Errorf("preparing the %s of pod %q: %w", s.name, at.pod.Name, err)
+		err = fmt.Errorf("preparing the %s of pod %q: %w", s.name, w.pod.Name, err)
 		return newSyncError([]*ContainerError{{Why: reasonOf(err, s.reason), Err: err}})
 	}
 	return nil
@@ -109,17 +105,6 @@ func undo(ctx context.Context, steps []step) error {
 	return errors.Join(errs...)
 }
 
-// record stores the pod with the time of its first start, before anything of it exists.
-func (p *Pods) record(ctx context.Context, pod *v1.Pod) error {
-	if _, err := p.store.load(pod.UID); err == nil {
-		return nil
-	}
-	kept := pod.DeepCopy()
-	now := metav1.NewTime(time.Now())
-	kept.Status = v1.PodStatus{StartTime: &now, QOSClass: resources.QOS(pod)}
-	return p.save(ctx, kept)
-}
-
 // The files that every container of a pod mounts, below the pod's directory.
 const (
 	hostsFile    = "etc-hosts"
@@ -128,8 +113,8 @@ const (
 )
 
 // writeFiles writes the files of the pod that its containers share.
-func (p *Pods) writeFiles(pod *v1.Pod, box spec.Sandbox) error {
-	dir := p.store.path(pod.UID)
+func (p *Pods) writeFiles(pod *v1.Pod, sandbox engine.Sandbox) error {
+	dir := p.o.Records.Dir(pod.UID)
 	host, err := os.ReadFile(p.o.Host.HostsFile)
 	if err != nil && pod.Spec.HostNetwork {
 		return fmt.Errorf("reading the host's hosts file: %w", err)
@@ -150,14 +135,26 @@ func (p *Pods) writeFiles(pod *v1.Pod, box spec.Sandbox) error {
 		p.o.Log.Warn(w, "pod", pod.Namespace+"/"+pod.Name)
 	}
 	files := map[string][]byte{
-		hostsFile:    etc.HostsFile(pod, etc.Names{Hostname: box.Hostname, Domain: box.Domain, IPs: box.IPs}, host),
+		hostsFile:    etc.HostsFile(pod, etc.Names{Hostname: sandbox.Hostname, Domain: sandbox.Domain, IPs: sandbox.IPs}, host),
 		resolvFile:   dns,
-		hostnameFile: []byte(box.Hostname + "\n"),
+		hostnameFile: []byte(sandbox.Hostname + "\n"),
 	}
 	for name, data := range files {
 		if err := writeFile(filepath.Join(dir, name), data, 0o644); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// writeFile replaces the file in one step.
+func writeFile(path string, data []byte, mode os.FileMode) error {
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, data, mode); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
 }

@@ -2,19 +2,16 @@ package runtime
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/podstate"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/probe"
 )
 
@@ -96,37 +93,27 @@ func (p *probes) report(id string, s probe.Status) {
 	}
 }
 
-// watchProbes sees to it that just the running containers of the pod are asked. The asking
+// probeRunning sees to it that just the running containers of the pod are probed. That
 // outlives the call.
-func (p *Pods) watchProbes(ctx context.Context, at place) error {
-	if !slices.ContainsFunc(containersOf(at.pod), hasProbes) {
-		return nil
-	}
-	cs, _, err := p.instances(ctx, at.pod)
-	if err != nil {
-		return err
-	}
+func (p *Pods) probeRunning(ctx context.Context, w *work) {
 	var running []string
-	for _, def := range containersOf(at.pod) {
-		c := cs[def.Name]
-		if c.State != engine.StateRunning || !hasProbes(def) {
-			continue
+	for _, def := range podstate.Containers(w.pod) {
+		if c, ok := w.running[def.Name]; ok && hasProbes(def) {
+			running = append(running, c.ID)
+			p.watchContainer(ctx, w, def, c)
 		}
-		running = append(running, c.ID)
-		p.watchContainer(ctx, at, def, c)
 	}
-	p.probes.keep(at.pod.UID, running)
-	return nil
+	p.probes.keep(w.pod.UID, running)
 }
 
-func (p *Pods) watchContainer(ctx context.Context, at place, def *v1.Container, c engine.Container) {
+func (p *Pods) watchContainer(ctx context.Context, w *work, def *v1.Container, c engine.Container) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	if !p.probes.begin(c.ID, &ask{pod: at.pod.UID, stop: cancel}) {
+	if !p.probes.begin(c.ID, &ask{pod: w.pod.UID, stop: cancel}) {
 		cancel()
 		return
 	}
-	uid := string(at.pod.UID)
-	go probe.Watch(ctx, p.target(def, c, at.box), c.StartedAt, func(s probe.Status) {
+	uid := string(w.pod.UID)
+	go probe.Watch(ctx, p.target(def, c, w.sandbox), c.StartedAt, func(s probe.Status) {
 		p.probes.report(c.ID, s)
 		p.watch.notify(uid)
 	})
@@ -139,34 +126,30 @@ const maxAsked = 32
 // once, so that List tells whether it is ready now. Containers that this process watches are
 // not asked again. It takes as long as the slowest probe may take.
 func (p *Pods) Probe(ctx context.Context) error {
-	pods, err := p.store.list()
+	known, err := p.o.Records.List()
 	if err != nil {
 		return err
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	turn := make(chan struct{}, maxAsked)
-	for _, pod := range pods {
-		cs, _, err := p.instances(ctx, pod)
+	for _, r := range known {
+		o, err := p.observe(ctx, r.Pod)
 		if err != nil {
 			return err
 		}
-		box, err := p.o.Sandboxes.Get(ctx, pod)
-		if errors.Is(err, fs.ErrNotExist) {
+		if o.Sandbox == nil {
 			continue // nobody can be reached there
 		}
-		if err != nil {
-			return fmt.Errorf("looking at the sandbox of pod %q: %w", pod.Name, err)
-		}
-		for _, def := range containersOf(pod) {
-			c := cs[def.Name]
+		for _, def := range podstate.Containers(r.Pod) {
+			c := o.Containers[def.Name]
 			asked := def.StartupProbe != nil || def.ReadinessProbe != nil
-			if c.State != engine.StateRunning || !asked || !p.probes.begin(c.ID, &ask{pod: pod.UID, stop: func() {}}) {
+			if c.State != engine.StateRunning || !asked || !p.probes.begin(c.ID, &ask{pod: r.Pod.UID, stop: func() {}}) {
 				continue
 			}
 			wg.Go(func() {
 				turn <- struct{}{}
-				p.probes.report(c.ID, probe.Once(ctx, p.target(def, c, box), c.StartedAt))
+				p.probes.report(c.ID, probe.Once(ctx, p.target(def, c, *o.Sandbox), c.StartedAt))
 				<-turn
 			})
 		}
@@ -175,7 +158,7 @@ func (p *Pods) Probe(ctx context.Context) error {
 }
 
 // target is the container as its probes reach it.
-func (p *Pods) target(def *v1.Container, c engine.Container, box network.Sandbox) probe.Target {
+func (p *Pods) target(def *v1.Container, c engine.Container, box engine.Sandbox) probe.Target {
 	t := target(def, box)
 	t.Exec = func(ctx context.Context, command []string) (int32, []byte, error) {
 		res, err := p.o.Engine.Exec(ctx, c.ID, command)

@@ -16,7 +16,7 @@ import (
 // left as it is.
 func (p *Pods) relabel(uid types.UID, label string) error {
 	for _, name := range []string{"volumes", "shm", "containers", hostsFile, resolvFile, hostnameFile} {
-		err := filepath.WalkDir(filepath.Join(p.store.path(uid), name), func(path string, _ fs.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join(p.o.Records.Dir(uid), name), func(path string, _ fs.DirEntry, err error) error {
 			if err == nil {
 				err = unix.Lsetxattr(path, "security.selinux", []byte(label+"\x00"), 0)
 			}

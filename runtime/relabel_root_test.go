@@ -6,14 +6,17 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/runtime/record"
 )
 
 func TestRelabel(t *testing.T) {
 	if os.Geteuid() != 0 || testing.Short() {
 		t.Skip("needs root")
 	}
-	p := &Pods{store: store{dir: t.TempDir()}}
-	dir := p.store.path("uid")
+	records := record.Open(t.TempDir(), t.TempDir())
+	p := &Pods{o: Options{Records: records}}
+	dir := records.Dir("uid")
 	file := filepath.Join(dir, "volumes", "kubernetes.io~empty-dir", "v", "f")
 	link := filepath.Join(dir, "volumes", "l")
 	outside := filepath.Join(t.TempDir(), "host")

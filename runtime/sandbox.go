@@ -3,11 +3,11 @@ package runtime
 import (
 	"context"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-
-	"github.com/runonce/runonce/runtime/network"
 )
 
 // Sandboxes makes and removes the namespaces and the network that the containers of a
@@ -15,10 +15,10 @@ import (
 type Sandboxes interface {
 	// Ensure returns the pod's sandbox, made on the first call. On an error nothing of
 	// it is left: no namespace, address or port rule.
-	Ensure(ctx context.Context, pod *v1.Pod) (network.Sandbox, error)
+	Ensure(ctx context.Context, pod *v1.Pod) (engine.Sandbox, error)
 	// Get returns the pod's sandbox, or an error that wraps fs.ErrNotExist when it has
 	// none or its namespaces are gone.
-	Get(ctx context.Context, pod *v1.Pod) (network.Sandbox, error)
+	Get(ctx context.Context, pod *v1.Pod) (engine.Sandbox, error)
 	// Remove releases the pod's addresses and rules and removes its namespaces. A pod
 	// without a sandbox is no error.
 	Remove(ctx context.Context, pod *v1.Pod) error
@@ -42,12 +42,6 @@ type Volumes interface {
 	Usage(ctx context.Context, pod *v1.Pod) (map[string]int64, error)
 	// Teardown unmounts and removes the pod's volumes. Absent ones are no error.
 	Teardown(ctx context.Context, pod *v1.Pod) error
-}
-
-// Layers measures what containers write to their own root file systems.
-type Layers interface {
-	// Usage returns the size of the container's own layer, in bytes.
-	Usage(ctx context.Context, id string) (int64, error)
 }
 
 // Cgroups makes and removes the cgroup of a pod, the parent of its containers' cgroups.

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/runonce/runonce/runtime/podstate"
 )
 
 func TestReadSeccomp(t *testing.T) {
@@ -23,8 +25,8 @@ func TestReadSeccomp(t *testing.T) {
 	}
 	for _, name := range []string{"bad.json", "none.json", "../" + filepath.Base(dir) + "/deny.json"} {
 		_, err := readSeccomp(dir, name)
-		if err == nil || !permanent(err) || reasonOf(err, "") != ReasonCreateError {
-			t.Errorf("%s: %v, want a permanent %s", name, err, ReasonCreateError)
+		if err == nil || !permanent(err) || reasonOf(err, "") != podstate.ReasonCreateError {
+			t.Errorf("%s: %v, want a permanent %s", name, err, podstate.ReasonCreateError)
 		}
 	}
 	if _, err := readSeccomp(dir, "none.json"); !errors.Is(err, os.ErrNotExist) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/podstate"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
@@ -29,62 +30,64 @@ const terminationLogMode = 0o666
 // startContainer starts one instance of a container: image, environment, mounts, spec,
 // process. The instance before it is removed when the new one runs, not earlier, so that
 // how it ended is never lost.
-func (p *Pods) startContainer(ctx context.Context, at place, next start) error {
-	c := next.container
+func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start) error {
+	c := next.Container
 	var img engine.Image
-	err := p.step(at.pod.UID, "image "+c.Name, func() (err error) {
-		img, err = p.pulls.get(ctx, c.Image, c.ImagePullPolicy, p.pullSecrets(at.pod))
+	err := p.step(w.pod.UID, "image "+c.Name, func() (err error) {
+		img, err = p.pulls.get(ctx, c.Image, c.ImagePullPolicy, p.pullSecrets(w.pod))
 		return err
 	})
 	if err != nil {
-		return &ContainerError{Container: c.Name, Why: reasonOf(err, ReasonErrImagePull), Err: err}
+		return &ContainerError{Container: c.Name, Why: reasonOf(err, podstate.ReasonErrImagePull), Err: err}
 	}
-	if err := p.mountImages(ctx, at.pod, c); err != nil {
+	if err := p.mountImages(ctx, w.pod, c); err != nil {
 		return err
 	}
-	cfg, err := p.containerConfig(ctx, at, next, img)
+	cfg, err := p.containerConfig(ctx, w, next, img)
 	if err != nil {
-		return &ContainerError{Container: c.Name, Why: reasonOf(err, ReasonConfigError), Err: err}
+		return &ContainerError{Container: c.Name, Why: reasonOf(err, podstate.ReasonConfigError), Err: err}
 	}
-	err = p.step(at.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) })
+	err = p.step(w.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) })
 	if err != nil {
-		return errors.Join(err, p.failedStart(at, next, cfg, err))
+		return errors.Join(err, p.recordFailedStart(w, next, cfg, err))
 	}
+	started := engine.Container{ID: cfg.ID, Name: c.Name, Labels: cfg.Labels, State: engine.StateRunning, StartedAt: time.Now()}
+	w.running[c.Name] = started
 	if hasProbes(c) {
 		// Not only when the other containers have been started, too, which may take long.
-		p.watchContainer(ctx, at, c, engine.Container{ID: cfg.ID, StartedAt: time.Now()})
+		p.watchContainer(ctx, w, c, started)
 	}
-	if next.old != "" {
-		if err := p.o.Engine.Remove(ctx, next.old); err != nil {
+	if next.Old != "" {
+		if err := p.o.Engine.Remove(ctx, next.Old); err != nil {
 			return err
 		}
 	}
-	return p.postStart(ctx, at, c, cfg)
+	return p.postStart(ctx, w, c, started)
 }
 
 // postStart runs the container's hook, which has no time limit but ctx, as in the kubelet.
 // A container whose hook fails is killed; its policy decides what comes then.
-func (p *Pods) postStart(ctx context.Context, at place, def *v1.Container, cfg engine.ContainerConfig) error {
+func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engine.Container) error {
 	if def.Lifecycle == nil || def.Lifecycle.PostStart == nil {
 		return nil
 	}
-	c := engine.Container{ID: cfg.ID, Name: def.Name, Labels: cfg.Labels, State: engine.StateRunning}
-	err := p.step(at.pod.UID, "postStart "+def.Name, func() error {
-		return p.runHook(ctx, hookCall{pod: at.pod, c: c, hook: def.Lifecycle.PostStart})
+	err := p.step(w.pod.UID, "postStart "+def.Name, func() error {
+		return p.runHook(ctx, hookCall{pod: w.pod, c: c, hook: def.Lifecycle.PostStart})
 	})
 	if err == nil {
 		return nil
 	}
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), gracePeriod(at.pod)+cleanupTimeout)
+	delete(w.running, def.Name)
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), podstate.GracePeriod(w.pod)+cleanupTimeout)
 	defer cancel()
-	err = errors.Join(err, p.kill(cleanup, at.pod, ending{Container: c, grace: gracePeriod(at.pod)}, func(time.Duration) {}))
-	return &ContainerError{Container: def.Name, Why: ReasonPostStartHook, Err: err}
+	err = errors.Join(err, p.killAll(cleanup, w.pod, []podstate.Kill{{Container: c, Grace: podstate.GracePeriod(w.pod)}}))
+	return &ContainerError{Container: def.Name, Why: podstate.ReasonPostStartHook, Err: err}
 }
 
 // containerConfig works out all that the engine needs to start the container.
-func (p *Pods) containerConfig(ctx context.Context, at place, next start, img engine.Image) (engine.ContainerConfig, error) {
-	pod, c := at.pod, next.container
-	in := spec.Context{Pod: pod, Image: img, Sandbox: at.sandbox(), Objects: p.o.Objects, Node: p.o.Node}
+func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start, img engine.Image) (engine.ContainerConfig, error) {
+	pod, c := w.pod, next.Container
+	in := spec.Context{Pod: pod, Image: img, Sandbox: w.sandbox, Objects: p.o.Objects, Node: p.o.Node}
 	in.File = func(volume, path string) ([]byte, error) { return p.o.Volumes.ReadFile(pod, volume, path) }
 	env, err := spec.Environment(in, c)
 	if err != nil {
@@ -94,7 +97,7 @@ func (p *Pods) containerConfig(ctx context.Context, at place, next start, img en
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
-	own, err := p.ownMounts(pod, c, next.attempt)
+	own, err := p.ownMounts(pod, c, next.Attempt)
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
@@ -102,14 +105,14 @@ func (p *Pods) containerConfig(ctx context.Context, at place, next start, img en
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
-	id := engine.ContainerID(string(pod.UID), c.Name, next.attempt)
+	id := engine.ContainerID(string(pod.UID), c.Name, next.Attempt)
 	input, err := p.input(in, c)
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
 	input.Env, input.Mounts = env, withDefaults(mounts, own)
-	if box := at.sandbox(); box.UserNS != "" {
-		if err := p.o.Volumes.MapUsers(pod, c.Name, box.UserNS, input.Mounts); err != nil {
+	if w.sandbox.UserNS != "" {
+		if err := p.o.Volumes.MapUsers(pod, c.Name, w.sandbox.UserNS, input.Mounts); err != nil {
 			return engine.ContainerConfig{}, err
 		}
 	}
@@ -118,10 +121,10 @@ func (p *Pods) containerConfig(ctx context.Context, at place, next start, img en
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
-	if err := p.inject(pod, c, oci); err != nil {
+	if err := p.inject(w, c, oci); err != nil {
 		return engine.ContainerConfig{}, err
 	}
-	logPath := logs.Path(p.o.LogDir, logs.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, c.Name, next.attempt)
+	logPath := logs.Path(p.o.LogDir, logs.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, c.Name, next.Attempt)
 	if err := os.MkdirAll(filepath.Dir(logPath), 0o755); err != nil {
 		return engine.ContainerConfig{}, fmt.Errorf("making the log directory: %w", err)
 	}
@@ -132,8 +135,8 @@ func (p *Pods) containerConfig(ctx context.Context, at place, next start, img en
 	all := labels(pod, c, img)
 	all[engine.LabelUser] = user
 	return engine.ContainerConfig{
-		ID: id, PodUID: string(pod.UID), Name: c.Name, Attempt: next.attempt, Image: img.Ref,
-		Spec: oci, LogPath: logPath, Hash: containerHash(c), Labels: all, Last: next.last,
+		ID: id, PodUID: string(pod.UID), Name: c.Name, Attempt: next.Attempt, Image: img.Ref,
+		Spec: oci, LogPath: logPath, Labels: all, Last: next.Last,
 		RuntimeHandler: pod.Annotations[handler.Annotation], Stdin: c.Stdin,
 		DefaultSeccomp: profile.SeccompType(pod, c) == v1.SeccompProfileTypeRuntimeDefault,
 	}, nil
@@ -178,7 +181,7 @@ func labels(pod *v1.Pod, c *v1.Container, img engine.Image) map[string]string {
 	l := map[string]string{
 		engine.LabelPodName: pod.Name, engine.LabelPodNamespace: pod.Namespace, engine.LabelPodUID: string(pod.UID), engine.LabelContainerName: c.Name,
 	}
-	if sig := stopSignalName(c, img); sig != "" {
+	if sig := podstate.StopSignalName(c, img); sig != "" {
 		l[engine.LabelStopSignal] = sig
 	}
 	return l
@@ -186,7 +189,7 @@ func labels(pod *v1.Pod, c *v1.Container, img engine.Image) map[string]string {
 
 // ownMounts returns the mounts of the files that the kubelet gives each container.
 func (p *Pods) ownMounts(pod *v1.Pod, c *v1.Container, attempt int) ([]specs.Mount, error) {
-	dir := p.store.path(pod.UID)
+	dir := p.o.Records.Dir(pod.UID)
 	files := map[string]string{
 		"/etc/hosts":       filepath.Join(dir, hostsFile),
 		"/etc/hostname":    filepath.Join(dir, hostnameFile),
@@ -224,7 +227,7 @@ func rootAccess(c *v1.Container) string {
 
 // terminationLog is where the container's termination message is found on the host.
 func (p *Pods) terminationLog(pod *v1.Pod, name string, attempt int) string {
-	return filepath.Join(p.store.path(pod.UID), "containers", name, strconv.Itoa(attempt))
+	return filepath.Join(p.o.Records.Dir(pod.UID), "containers", name, strconv.Itoa(attempt))
 }
 
 // createFile makes an empty file with exactly the given mode, whatever the umask is.

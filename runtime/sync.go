@@ -4,19 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/runonce/runonce/runtime/engine"
-
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/network"
-	"github.com/runonce/runonce/runtime/network/userns"
-	"github.com/runonce/runonce/runtime/spec"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // cleanupTimeout bounds what is undone after a failure or an interruption.
@@ -24,160 +19,138 @@ const cleanupTimeout = 30 * time.Second
 
 // Sync brings the pod nearer to its spec and returns when the containers that can be
 // started now have been. It is safe to repeat, after a crash of the process too. Its
-// error is a *SyncError when containers, or the ground that they stand on, are at fault.
+// error is a *SyncError when containers, or what the pod needs before them, are at fault; it
+// wraps a *record.LostError when another process has stopped the pod.
 func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
-	st := p.of(pod.UID)
-	st.mu.Lock()
-	defer st.mu.Unlock()
-
-	st.synced = true
-	box, s, err := p.snapshot(ctx, pod, st)
+	lock, err := p.o.Records.Lock(ctx, pod.UID)
 	if err != nil {
 		return err
 	}
-	a := p.decide(pod, st, s)
-	if a.restartAll {
-		if s, err = p.endAll(ctx, pod, st, s); err != nil {
-			return err
-		}
-		a = p.decide(pod, st, s)
-	}
-	st.noteKilled(s.probes)
-	if err := p.clear(ctx, pod, s, a); err != nil {
-		return err
-	}
-	if err := p.noteEnds(ctx, pod, a); err != nil {
-		return err
-	}
-	at := place{pod: pod, box: box, pidNS: pidNamespace(s.pause), st: st, fresh: len(s.containers) == 0}
-	if a.createSandbox && resettable(pod) && !at.fresh {
-		if err := st.startAnew(p.store, pod, s.containers, false); err != nil {
-			return err
-		}
-	}
-	if a.createSandbox || (len(a.start) > 0 && !st.prepared) {
-		if at, err = p.prepare(ctx, at); err != nil {
-			p.noteGround(ctx, pod, err)
-			return err
-		}
-	}
-	return errors.Join(p.startAll(ctx, at, a), p.watchProbes(ctx, at))
-}
-
-// decide is what to do: to end the pod when it has failed for good, or was active past its
-// deadline, and else what its containers ask for.
-func (p *Pods) decide(pod *v1.Pod, st *podState, s snapshot) actions {
-	left, limited := st.deadline(p.store, pod)
-	if st.recorded(p.store, pod).Phase == v1.PodFailed || (limited && left <= 0) {
-		return actions{remove: s.stale, killPod: true}
-	}
-	if limited {
-		st.wakeAt(left, func() { p.watch.notify(string(pod.UID)) })
-	}
-	return decide(pod, s, time.Now())
-}
-
-// snapshot looks at the pod as it is.
-func (p *Pods) snapshot(ctx context.Context, pod *v1.Pod, st *podState) (network.Sandbox, snapshot, error) {
-	var s snapshot
-	var err error
-	if s.containers, s.stale, err = p.instances(ctx, pod); err != nil {
-		return network.Sandbox{}, s, err
-	}
-	s.reset = st.wasReset(p.store, pod)
-	s.crashes = st.countCrashes(s.containers)
-	s.probes = p.probes.of(pod.UID)
-	box, err := p.o.Sandboxes.Get(ctx, pod)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return box, s, fmt.Errorf("looking at the sandbox of pod %q: %w", pod.Name, err)
-	}
-	s.sandbox = err == nil
-	s.takePause(pod)
-	return box, s, nil
-}
-
-// instances returns the newest instance of each container, with its termination message,
-// and the IDs of all others.
-func (p *Pods) instances(ctx context.Context, pod *v1.Pod) (map[string]engine.Container, []string, error) {
-	all, err := p.o.Engine.Containers(ctx, string(pod.UID))
+	defer lock.Release()
+	obs, err := p.observe(ctx, pod)
 	if err != nil {
-		return nil, nil, fmt.Errorf("listing containers of pod %q: %w", pod.Name, err)
-	}
-	byName, stale := newest(pod, all)
-	failed := p.of(pod.UID).failedStarts(p.store, pod.UID)
-	for _, def := range containersOf(pod) {
-		c, ok := byName[def.Name]
-		if f, is := failed[def.Name]; is && (!ok || c.Attempt < f.Attempt) {
-			if ok {
-				stale = append(stale, c.ID)
-			}
-			c, ok = f, true
-			byName[def.Name] = c
-		}
-		if ok && c.State == engine.StateExited && c.Exit.Message == "" {
-			c.Exit.Message = p.terminationMessage(pod, def, c)
-			byName[def.Name] = c
-		}
-	}
-	return byName, stale, nil
-}
-
-// newest picks the last instance of each container of the spec; the IDs of all others
-// are stale.
-func newest(pod *v1.Pod, all []engine.Container) (map[string]engine.Container, []string) {
-	byName := make(map[string]engine.Container, len(all))
-	var stale []string
-	known := containersOf(pod)
-	for _, c := range all {
-		old, seen := byName[c.Name]
-		switch {
-		case c.Name == pauseName && sharesProcesses(pod):
-			byName[c.Name] = c
-		case !slices.ContainsFunc(known, func(k *v1.Container) bool { return k.Name == c.Name }):
-			stale = append(stale, c.ID)
-		case seen && old.Attempt > c.Attempt:
-			stale = append(stale, c.ID)
-		default:
-			if seen {
-				stale = append(stale, old.ID)
-			}
-			byName[c.Name] = c
-		}
-	}
-	return byName, stale
-}
-
-// containersOf returns the pod's init containers, then its containers.
-func containersOf(pod *v1.Pod) []*v1.Container {
-	all := make([]*v1.Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
-	for i := range pod.Spec.InitContainers {
-		all = append(all, &pod.Spec.InitContainers[i])
-	}
-	for i := range pod.Spec.Containers {
-		all = append(all, &pod.Spec.Containers[i])
-	}
-	return all
-}
-
-// clear stops and removes what stands in the way of the next steps.
-func (p *Pods) clear(ctx context.Context, pod *v1.Pod, s snapshot, a actions) error {
-	kill, grace := a.kill, s.probeGrace(pod)
-	if a.killPod {
-		kill, grace = nil, podGrace(pod)
-		for _, c := range s.containers {
-			kill = append(kill, c)
-		}
-	}
-	if err := p.killAll(ctx, pod, kill, grace); err != nil {
 		return err
 	}
-	for _, id := range a.remove {
+	if err := p.o.Records.Owned(obs.Record); err != nil {
+		return err
+	}
+	p.memoryOf(pod.UID).update(func(m *memory) { m.synced = true })
+	todo := podstate.Decide(obs, time.Now())
+	if todo.Discard {
+		if err := p.discard(ctx, obs, todo); err != nil {
+			return err
+		}
+		if obs, err = p.observe(ctx, pod); err != nil {
+			return err
+		}
+		todo = podstate.Decide(obs, time.Now())
+	}
+	return p.act(ctx, obs, todo)
+}
+
+// discard ends all containers of the pod, so that all start again: init containers, sidecars
+// and the others. Volumes and the sandbox stay.
+func (p *Pods) discard(ctx context.Context, obs *podstate.Observation, todo podstate.Actions) error {
+	if err := p.killAll(ctx, obs.Pod, todo.Kill); err != nil {
+		return err
+	}
+	attempts := attemptsOf(obs)
+	_, err := p.o.Records.Update(obs.Pod.UID, func(r *record.Pod) error {
+		r.Sandboxed, r.Discarded = attempts, attempts
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("restarting all containers of pod %q: %w", obs.Pod.Name, err)
+	}
+	p.memoryOf(obs.Pod.UID).update(func(m *memory) { clear(m.waiting) })
+	return nil
+}
+
+// attemptsOf returns the newest instance of each container.
+func attemptsOf(obs *podstate.Observation) map[string]int {
+	attempts := make(map[string]int, len(obs.Containers))
+	for name, c := range obs.Containers {
+		attempts[name] = c.Attempt
+	}
+	return attempts
+}
+
+// work is a pod while its containers are started.
+type work struct {
+	pod     *v1.Pod
+	sandbox engine.Sandbox
+	record  *record.Pod
+	memory  *memory
+	// fresh says that the pod has no containers yet, so that what was prepared may be undone.
+	fresh bool
+	// running are the containers, by name, that run or have been started.
+	running map[string]engine.Container
+}
+
+// act carries out what was decided.
+func (p *Pods) act(ctx context.Context, obs *podstate.Observation, todo podstate.Actions) error {
+	w := &work{pod: obs.Pod, record: obs.Record, memory: p.memoryOf(obs.Pod.UID), fresh: len(obs.Containers) == 0, running: map[string]engine.Container{}}
+	if obs.Sandbox != nil {
+		w.sandbox = *obs.Sandbox
+	}
+	w.memory.killing(obs, todo)
+	if err := p.clear(ctx, obs, todo); err != nil {
+		return err
+	}
+	if todo.CreateSandbox && podstate.CountsInstances(w.pod) && !w.fresh {
+		if err := p.leaveSandbox(obs); err != nil {
+			return err
+		}
+	}
+	if todo.CreateSandbox || (len(todo.Start) > 0 && !w.memory.isPrepared()) {
+		if err := p.prepare(ctx, w); err != nil {
+			p.recordPodFailure(ctx, w, err)
+			return err
+		}
+	}
+	for name, c := range obs.Containers {
+		if c.State == engine.StateRunning && !killed(todo, c) {
+			w.running[name] = c
+		}
+	}
+	err := p.startAll(ctx, w, todo)
+	p.probeRunning(ctx, w)
+	p.wakeAtDeadline(w)
+	return err
+}
+
+func killed(todo podstate.Actions, c engine.Container) bool {
+	for _, k := range todo.Kill {
+		if k.ID == c.ID {
+			return true
+		}
+	}
+	return false
+}
+
+// clear stops and removes what stands in the way of the next steps, and completes those by
+// how the containers ended that were stopped to be restarted.
+func (p *Pods) clear(ctx context.Context, obs *podstate.Observation, todo podstate.Actions) error {
+	pod := obs.Pod
+	if todo.Fail != nil {
+		_, err := p.o.Records.Update(pod.UID, func(r *record.Pod) error {
+			r.Failed = todo.Fail
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := p.killAll(ctx, pod, todo.Kill); err != nil {
+		return err
+	}
+	for _, id := range todo.Remove {
 		if err := p.o.Engine.Remove(ctx, id); err != nil {
 			return fmt.Errorf("removing old container %q: %w", id, err)
 		}
 	}
-	if !a.killPod {
-		return nil
+	if !todo.KillPod {
+		return p.fillEnds(ctx, pod, todo)
 	}
 	if err := p.removePause(ctx, pod); err != nil {
 		return fmt.Errorf("removing the process namespace of pod %q: %w", pod.Name, err)
@@ -185,102 +158,92 @@ func (p *Pods) clear(ctx context.Context, pod *v1.Pod, s snapshot, a actions) er
 	if err := p.o.Sandboxes.Remove(ctx, pod); err != nil {
 		return fmt.Errorf("removing the sandbox of pod %q: %w", pod.Name, err)
 	}
-	return nil
+	return p.fillEnds(ctx, pod, todo)
 }
 
-// noteEnds fills in how the containers ended that were killed to be started anew, and
-// counts these ends among the crashes, but for those within a back-off.
-func (p *Pods) noteEnds(ctx context.Context, pod *v1.Pod, a actions) error {
-	if len(a.kill) == 0 {
+// fillEnds fills in how the containers ended that were killed to be restarted.
+func (p *Pods) fillEnds(ctx context.Context, pod *v1.Pod, todo podstate.Actions) error {
+	if len(todo.Kill) == 0 || len(todo.Start) == 0 {
 		return nil
 	}
-	now, _, err := p.instances(ctx, pod)
+	now, err := p.observe(ctx, pod)
 	if err != nil {
 		return err
 	}
-	st := p.of(pod.UID)
-	for _, next := range a.wait {
-		if old, ok := now[next.container.Name]; ok && slices.ContainsFunc(a.kill, func(c engine.Container) bool { return c.ID == old.ID }) {
-			st.countsNot(old)
-		}
-	}
-	st.countCrashes(now)
-	for i := range a.start {
-		if old, ok := now[a.start[i].container.Name]; ok && old.ID == a.start[i].old {
-			a.start[i].last = ended(old)
+	for i, next := range todo.Start {
+		if old, ok := now.Containers[next.Container.Name]; ok && old.ID == next.Old {
+			todo.Start[i].Last = podstate.Ended(old)
 		}
 	}
 	return nil
 }
 
-// place is where the containers of one pod are started.
-type place struct {
-	pod *v1.Pod
-	box network.Sandbox
-	// pidNS is the path of the process namespace that the containers share, if they do.
-	pidNS string
-	st    *podState
-	// fresh says that the pod has no containers yet, so that its ground may be undone.
-	fresh bool
+// leaveSandbox records that the instances of now tell nothing of what is done in the sandbox
+// that is about to be made.
+func (p *Pods) leaveSandbox(obs *podstate.Observation) error {
+	_, err := p.o.Records.Update(obs.Pod.UID, func(r *record.Pod) error {
+		r.Sandboxed = attemptsOf(obs)
+		return nil
+	})
+	return err
 }
 
-// sandbox is what the containers share.
-func (at place) sandbox() spec.Sandbox {
-	box := spec.Sandbox{
-		NetNS: at.box.NetNS, IPCNS: at.box.IPCNS, UTSNS: at.box.UTSNS, UserNS: at.box.UserNS, PIDNS: at.pidNS,
-		Hostname: at.box.Hostname, Domain: at.box.Domain, IPs: at.box.IPs,
+// wakeAtDeadline wakes the waiters once the pod has been active for as long as it may.
+func (p *Pods) wakeAtDeadline(w *work) {
+	o := podstate.Observation{Pod: w.pod, Record: w.record}
+	if at, limited := o.Deadline(); limited && w.memory.once(func(m *memory) *bool { return &m.timed }) {
+		time.AfterFunc(time.Until(at), func() { p.watch.notify(string(w.pod.UID)) })
 	}
-	if box.UserNS != "" {
-		box.Users = []specs.LinuxIDMapping{{HostID: at.box.FirstID, Size: userns.Length}}
-	}
-	return box
 }
 
 // startAll starts the containers in spec order. One that fails does not keep the others
 // from starting, as in kuberuntime's SyncPod.
-func (p *Pods) startAll(ctx context.Context, at place, a actions) error {
-	var faults []*ContainerError
-	if len(a.start) > 0 {
-		p.pullUnmounted(ctx, at)
+func (p *Pods) startAll(ctx context.Context, w *work, todo podstate.Actions) error {
+	var errs []*ContainerError
+	if len(todo.Start) > 0 {
+		p.pullUnmounted(ctx, w)
 	}
-	done, failed := []string{ground}, map[string]failure{}
-	for _, next := range a.start {
-		done = append(done, next.container.Name)
-		if err := p.startContainer(ctx, at, next); err != nil {
-			fault := containerFault(next.container.Name, err)
-			at.st.setWaiting(next.container.Name, waiting{fault.Why, fault.Err.Error()})
-			faults = append(faults, fault)
-			if ctx.Err() != nil {
-				break
-			}
-			failed[next.container.Name] = failure{fault.Why, fault.Err.Error(), next.attempt}
+	tried, failed := []string{record.PodFailure}, map[string]record.Failure{}
+	for _, next := range todo.Start {
+		name := next.Container.Name
+		tried = append(tried, name)
+		err := p.startContainer(ctx, w, next)
+		if err == nil {
+			w.memory.update(func(m *memory) { delete(m.waiting, name) })
 			continue
 		}
-		at.st.clearWaiting(next.container.Name)
+		e := containerError(name, err)
+		w.memory.setWaiting(name, podstate.Waiting{Reason: e.Why, Message: e.Err.Error()})
+		errs = append(errs, e)
+		if ctx.Err() != nil {
+			break
+		}
+		failed[name] = record.Failure{Reason: e.Why, Message: e.Err.Error(), Attempt: next.Attempt}
 	}
-	if len(a.start) > 0 {
-		p.noteFailures(ctx, at.pod, done, failed)
+	if len(todo.Start) > 0 {
+		p.recordFailures(ctx, w, tried, failed)
 	}
-	for _, next := range a.wait {
-		faults = append(faults, backOff(at, next))
+	for _, next := range todo.Wait {
+		errs = append(errs, backOff(w, next))
 	}
-	return newSyncError(faults)
+	return newSyncError(errs)
 }
 
-// containerFault makes err a fault of the container, if it is none yet.
-func containerFault(name string, err error) *ContainerError {
-	var fault *ContainerError
-	if errors.As(err, &fault) {
-		return fault
+// containerError makes err an error of the container, if it is none yet.
+func containerError(name string, err error) *ContainerError {
+	var known *ContainerError
+	if errors.As(err, &known) {
+		return known
 	}
-	return &ContainerError{Container: name, Why: reasonOf(err, ReasonCreateError), Err: err}
+	return &ContainerError{Container: name, Why: reasonOf(err, podstate.ReasonCreateError), Err: err}
 }
 
-func backOff(at place, next start) *ContainerError {
-	err := fmt.Errorf("back-off %s restarting failed container=%s pod=%s_%s(%s)", next.delay.Round(time.Second),
-		next.container.Name, at.pod.Name, at.pod.Namespace, at.pod.UID)
-	at.st.setWaiting(next.container.Name, waiting{ReasonCrashLoopBackOff, err.Error()})
-	return &ContainerError{Container: next.container.Name, Why: ReasonCrashLoopBackOff, Err: err, Wait: next.delay}
+func backOff(w *work, next podstate.Start) *ContainerError {
+	name := next.Container.Name
+	err := fmt.Errorf("back-off %s restarting failed container=%s pod=%s_%s(%s)", next.Delay.Round(time.Second),
+		name, w.pod.Name, w.pod.Namespace, w.pod.UID)
+	w.memory.setWaiting(name, podstate.Waiting{Reason: podstate.ReasonCrashLoopBackOff, Message: err.Error()})
+	return &ContainerError{Container: name, Why: podstate.ReasonCrashLoopBackOff, Err: err, Wait: next.Delay}
 }
 
 // each runs f for every element at once and returns all errors.

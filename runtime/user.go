@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/runonce/runonce/runtime/engine"
-
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 )
@@ -21,13 +19,4 @@ func userLabel(oci *specs.Spec) (string, error) {
 		return "", fmt.Errorf("noting the user of the container: %w", err)
 	}
 	return string(text), nil
-}
-
-// statusUser is the user that the container was started with, nil when it is not known.
-func statusUser(c engine.Container) *v1.ContainerUser {
-	user := &v1.ContainerUser{Linux: &v1.LinuxContainerUser{}}
-	if json.Unmarshal([]byte(c.Labels[engine.LabelUser]), user.Linux) != nil {
-		return nil
-	}
-	return user
 }

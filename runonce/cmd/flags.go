@@ -3,6 +3,7 @@ package cmd
 import (
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -87,23 +88,32 @@ func (p *program) place(c *cli.Context) (backend.Place, error) {
 	if address == "" {
 		address = p.io.Getenv("CONTAINERD_ADDRESS")
 	}
-	return backend.Place{
+	place := backend.Place{
 		Address: address, Root: c.String("root"), State: c.String("state"), LogDir: c.String("log-dir"), ClaimsDir: c.String("claims-dir"),
 		Namespace: c.String("namespace"), Handlers: handlers, Log: p.log,
-	}, nil
+	}
+	if place.ClaimsDir == "" {
+		place.ClaimsDir = filepath.Join(place.Root, "claims")
+	}
+	for _, dir := range []*string{&place.Root, &place.State, &place.LogDir, &place.ClaimsDir} {
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return place, fmt.Errorf("finding %q: %w", *dir, err)
+		}
+	}
+	return place, nil
 }
 
 // engine opens the container engine.
-func (p *program) engine(c *cli.Context) (backend.Backend, error) {
+func (p *program) engine(c *cli.Context) (backend.Backend, backend.Place, error) {
 	place, err := p.place(c)
 	if err != nil {
-		return nil, err
+		return nil, place, err
 	}
 	b, err := p.io.Open(c.Context, place)
 	if err != nil {
-		return nil, exitcode.Unusable(fmt.Errorf("container engine: %w", err))
+		return nil, place, exitcode.Unusable(fmt.Errorf("container engine: %w", err))
 	}
-	return b, nil
+	return b, place, nil
 }
 
 // before sets up the logger.

@@ -37,7 +37,7 @@ func (p *program) imagesCommand() *cli.Command {
 
 // store opens the engine for its images alone.
 func (p *program) store(c *cli.Context) (backend.Backend, func(), error) {
-	b, err := p.engine(c)
+	b, _, err := p.engine(c)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -103,9 +103,9 @@ func (b *memoryBackend) Pods(ctx context.Context, o backend.PodsOptions) (backen
 		return nil, err
 	}
 	p, err := runtime.New(ctx, runtime.Options{
-		Engine: b.engine, Images: b.engine, Layers: b.engine, Sandboxes: b.sandboxes, Cgroups: b.cgroups, Objects: o.Objects, Devices: o.Devices,
+		Engine: b.engine, Sandboxes: b.sandboxes, Cgroups: b.cgroups, Objects: o.Objects, Devices: o.Devices,
 		Volumes: &volume.Manager{Root: b.root, Objects: o.Objects, ClaimsDir: filepath.Join(b.root, "claims"), Allocatable: o.Node.Status.Allocatable, Mounter: enginetest.Mounts{}},
-		Root:    b.root, LogDir: b.place.LogDir, LocalImages: o.LocalImages, Log: b.place.Log, Trace: o.Trace,
+		Records: o.Records, LogDir: b.place.LogDir, LocalImages: o.LocalImages, Log: b.place.Log, Trace: o.Trace,
 		Node: spec.Node{Name: o.Node.Name, IPs: []string{"192.0.2.1"}, MemoryCapacity: 4 << 30, Allocatable: o.Node.Status.Allocatable},
 		Host: runtime.Host{Host: host.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(b.root, "none")},
 	})

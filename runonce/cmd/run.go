@@ -19,10 +19,10 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/logdir"
 	"github.com/runonce/runonce/runonce/cmd/network"
 	"github.com/runonce/runonce/runonce/cmd/node"
-	"github.com/runonce/runonce/runonce/cmd/runs"
 	"github.com/runonce/runonce/runonce/exitcode"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/cgroup"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // defaultSettle is long enough to see a program die that cannot even begin.
@@ -129,7 +129,7 @@ type turnError struct {
 }
 
 // enter waits for the run's turn to plan, no longer than the run may take.
-func enter(c *cli.Context, run *runs.Run, start time.Time) error {
+func enter(c *cli.Context, run *record.Run, start time.Time) error {
 	ctx := c.Context
 	if most := c.Duration("timeout"); most > 0 {
 		var cancel context.CancelFunc
@@ -227,7 +227,7 @@ type session struct {
 	pods    backend.Pods
 	node    *v1.Node
 	phases  *runonce.Phases
-	run     *runs.Run
+	run     *record.Run
 	cancel  context.CancelFunc // ends the work of pods
 	log     *slog.Logger
 }
@@ -255,17 +255,16 @@ func (p *program) connect(c *cli.Context, o backend.PodsOptions) (*session, erro
 	if o.Network, err = network.Options(c); err != nil {
 		return nil, err
 	}
-	b, err := p.engine(c)
+	b, place, err := p.engine(c)
 	if err != nil {
 		return nil, err
 	}
 	// What the runtime does in the background has to outlast an interruption, since pods
 	// may have to be removed then.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
-	s := &session{
-		backend: b, phases: &runonce.Phases{}, run: runs.New(c.String("root")), cancel: cancel, log: p.log,
-	}
-	o.Trace, o.Barred = s.phases.Record, s.run.Barred
+	o.Records = record.Open(place.Root, place.State)
+	s := &session{backend: b, phases: &runonce.Phases{}, run: o.Records.NewRun(), cancel: cancel, log: p.log}
+	o.Trace = s.phases.Record
 	if dir := c.String("images-dir"); dir != "" {
 		begin := time.Now()
 		if o.LocalImages, err = b.Import(c.Context, dir); err != nil {

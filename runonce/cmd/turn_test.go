@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runonce/cmd"
-	"github.com/runonce/runonce/runonce/cmd/runs"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // TestTurn: a run waits until the one before it has stopped what has to go, but not beyond
@@ -20,7 +20,7 @@ func TestTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(t)
-		before := runs.New(m.root)
+		before := record.Open(m.root, m.root).NewRun()
 		if err := before.Enter(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/ctrd/cache"
 	"github.com/runonce/runonce/runtime/ctrd/fault"
 	"github.com/runonce/runonce/runtime/ctrd/imagestore"
@@ -28,11 +27,7 @@ import (
 	"github.com/runonce/runonce/runtime/handler"
 )
 
-var (
-	_ engine.Engine  = (*Engine)(nil)
-	_ engine.Images  = (*Engine)(nil)
-	_ runtime.Layers = (*Engine)(nil)
-)
+var _ engine.Engine = (*Engine)(nil)
 
 // ErrUnusable says that the container engine cannot be used at all: there is no runc, the
 // socket is missing or dead, something else serves it.

@@ -1,45 +1,12 @@
 package device
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 )
-
-// Annotation holds, in the record of a pod, which devices its containers have.
-const Annotation = "runonce/devices"
-
-// Allocation names the devices of each container.
-type Allocation map[string][]string
-
-// Of reads the allocation of a pod's record; a pod that has none has no devices.
-func Of(pod *v1.Pod) (Allocation, error) {
-	a := Allocation{}
-	text, ok := pod.Annotations[Annotation]
-	if !ok {
-		return a, nil
-	}
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		return nil, fmt.Errorf("reading the devices of pod %q: %w", pod.Name, err)
-	}
-	return a, nil
-}
-
-// Keep writes the allocation into the pod's record.
-func (a Allocation) Keep(pod *v1.Pod) error {
-	text, err := json.Marshal(a)
-	if err != nil {
-		return fmt.Errorf("keeping the devices of pod %q: %w", pod.Name, err)
-	}
-	if pod.Annotations == nil {
-		pod.Annotations = map[string]string{}
-	}
-	pod.Annotations[Annotation] = string(text)
-	return nil
-}
 
 // Wanted says whether the pod asks for devices of the kinds.
 func Wanted(pod *v1.Pod, kinds map[string][]string) bool {
@@ -57,9 +24,9 @@ func Wanted(pod *v1.Pod, kinds map[string][]string) bool {
 // the order of their names. Containers and sidecars have theirs for themselves; an init
 // container uses those of containers that start after it, so that the pod needs as many as
 // it requests (component-helpers/resource.PodRequests; the kubelet's device manager
-// reuses them in the same way).
-func Allocate(pod *v1.Pod, kinds map[string][]string, taken map[string]bool) (Allocation, error) {
-	a := Allocation{}
+// reuses them in the same way). It returns the names by container.
+func Allocate(pod *v1.Pod, kinds map[string][]string, taken map[string]bool) (map[string][]string, error) {
+	a := map[string][]string{}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		free := slices.DeleteFunc(slices.Clone(kinds[kind]), func(name string) bool { return taken[name] })
 		used := 0 // of the free ones, by containers that go on running

@@ -41,6 +41,9 @@ type Engine interface {
 	// Events sends an event for each container that starts, exits or runs out of memory,
 	// until ctx is done; then the channel is closed. The receiver must keep reading.
 	Events(ctx context.Context) (<-chan Event, error)
+	// Usage returns the size of what the container has written to its own layer, in bytes.
+	Usage(ctx context.Context, id string) (int64, error)
+	Images
 }
 
 // Images finds and fetches images.

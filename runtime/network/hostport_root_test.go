@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -94,10 +96,10 @@ func dialUDP(t *testing.T, from, addr string) net.Conn {
 }
 
 // echoUDP answers each datagram to port 53 of the sandbox.
-func echoUDP(t *testing.T, sb Sandbox) {
+func echoUDP(t *testing.T, sb engine.Sandbox) {
 	t.Helper()
 	var server net.PacketConn
-	err := netns.Inside(sb.pins()[:1], func() (err error) {
+	err := netns.Inside(pins(sb)[:1], func() (err error) {
 		server, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", "0.0.0.0:53")
 		return err
 	})
@@ -325,11 +327,11 @@ func TestLoopbackIsClosed(t *testing.T) {
 }
 
 // wantNoWay tries hard to reach a port of the machine's loopback from a pod.
-func wantNoWay(t *testing.T, sb Sandbox, port int) {
+func wantNoWay(t *testing.T, sb engine.Sandbox, port int) {
 	t.Helper()
 	gateway := net.ParseIP(sb.IPs[0]).Mask(net.CIDRMask(20, 32))
 	gateway[3]++
-	err := netns.Inside(sb.pins()[:1], func() error {
+	err := netns.Inside(pins(sb)[:1], func() error {
 		for _, args := range []string{"addr del 127.0.0.1/8 dev lo", "route add 127.0.0.0/8 via " + gateway.String() + " dev eth0"} {
 			if out, err := exec.CommandContext(t.Context(), "ip", strings.Fields(args)...).CombinedOutput(); err != nil {
 				return fmt.Errorf("ip %s: %w: %s", args, err, out)

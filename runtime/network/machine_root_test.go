@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
@@ -172,7 +174,7 @@ func newPod(name string, edit ...func(*v1.Pod)) *v1.Pod {
 	return pod
 }
 
-func ensure(t *testing.T, m *Manager, pod *v1.Pod) Sandbox {
+func ensure(t *testing.T, m *Manager, pod *v1.Pod) engine.Sandbox {
 	t.Helper()
 	sb, err := m.Ensure(t.Context(), pod)
 	if err != nil {
@@ -187,7 +189,7 @@ func ensure(t *testing.T, m *Manager, pod *v1.Pod) Sandbox {
 }
 
 // serve answers HTTP requests to port 80 of the sandbox with the given text.
-func serve(t *testing.T, sb Sandbox, text string) {
+func serve(t *testing.T, sb engine.Sandbox, text string) {
 	t.Helper()
 	serveIn(t, sb.NetNS, 80, text)
 }

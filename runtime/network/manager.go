@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/network/bridge"
@@ -103,18 +105,18 @@ func New(o Options) *Manager {
 
 // Ensure returns the pod's sandbox, made on the first call. On an error nothing of it is
 // left. An error that no retry mends has a method Permanent that returns true.
-func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod) (Sandbox, error) {
+func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod) (engine.Sandbox, error) {
 	sb, err := m.Get(ctx, pod)
 	if err == nil {
 		return sb, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return Sandbox{}, err
+		return engine.Sandbox{}, err
 	}
 	uid := string(pod.UID) // which Get has checked
 	lock, err := m.files.lock(ctx, uid)
 	if err != nil {
-		return Sandbox{}, podError(pod, "making its sandbox", err)
+		return engine.Sandbox{}, podError(pod, "making its sandbox", err)
 	}
 	defer lock.release()
 	// Somebody else may have made it while we waited.
@@ -123,31 +125,31 @@ func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod) (Sandbox, error) {
 	}
 	// A process that was killed half-way, or a reboot, may have left something.
 	if err := m.remove(ctx, pod, lock); err != nil {
-		return Sandbox{}, err
+		return engine.Sandbox{}, err
 	}
 	sb, err = m.create(ctx, pod, lock)
 	if err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 		defer cancel()
-		return Sandbox{}, errors.Join(err, m.remove(undo, pod, lock))
+		return engine.Sandbox{}, errors.Join(err, m.remove(undo, pod, lock))
 	}
 	return sb, nil
 }
 
 // Get returns the pod's sandbox, or an error that wraps fs.ErrNotExist when it has none
 // or one of its namespaces is gone.
-func (m *Manager) Get(_ context.Context, pod *v1.Pod) (Sandbox, error) {
+func (m *Manager) Get(_ context.Context, pod *v1.Pod) (engine.Sandbox, error) {
 	uid, err := podUID(pod)
 	if err != nil {
-		return Sandbox{}, err
+		return engine.Sandbox{}, err
 	}
 	sb, err := readSandbox(m.files.sandbox(uid))
 	if err != nil {
-		return Sandbox{}, podError(pod, "getting its sandbox", err)
+		return engine.Sandbox{}, podError(pod, "getting its sandbox", err)
 	}
-	for _, ns := range sb.pins() {
+	for _, ns := range pins(sb) {
 		if ns.Path != "" && !netns.Alive(ns) {
-			return Sandbox{}, podError(pod, "getting its sandbox",
+			return engine.Sandbox{}, podError(pod, "getting its sandbox",
 				fmt.Errorf("its %s namespace is gone from %s: %w", ns.Kind, ns.Path, fs.ErrNotExist))
 		}
 	}
@@ -194,39 +196,40 @@ func (m *Manager) releaseUsers(pod *v1.Pod) error {
 	return nil
 }
 
-func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock podLock) (Sandbox, error) {
+func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock podLock) (engine.Sandbox, error) {
 	parameters, err := sysctl.Of(pod)
 	if err != nil {
-		return Sandbox{}, podError(pod, "reading its spec", err)
+		return engine.Sandbox{}, podError(pod, "reading its spec", err)
 	}
 	hostname, domain, err := m.hostname(pod)
 	if err != nil {
-		return Sandbox{}, podError(pod, "naming it", err)
+		return engine.Sandbox{}, podError(pod, "naming it", err)
 	}
 	var a *attachment
 	if pod.Spec.HostNetwork {
 		m.warnHostNetwork(pod)
 	} else {
 		if a, err = m.plan(ctx, pod); err != nil {
-			return Sandbox{}, podError(pod, "preparing its network", err)
+			return engine.Sandbox{}, podError(pod, "preparing its network", err)
 		}
 	}
 	sb, err := m.pinAll(pod, hostname)
 	if err != nil {
-		return Sandbox{}, podError(pod, "making its namespaces", err)
+		return engine.Sandbox{}, podError(pod, "making its namespaces", err)
 	}
 	sb.IPs, sb.Domain = m.o.HostIPs, domain
 	if a != nil {
-		if sb.Networks, err = m.attach(ctx, a, lock); err != nil {
-			return Sandbox{}, podError(pod, "attaching it", err)
+		networks, err := m.attach(ctx, a, lock)
+		if err != nil {
+			return engine.Sandbox{}, podError(pod, "attaching it", err)
 		}
-		sb.IPs = sb.Networks[0].IPs
+		sb.IPs, sb.Annotations = networks[0].IPs, annotations(networks)
 	}
-	if err := sysctl.Apply(sb.pins(), parameters, int(sb.FirstID)); err != nil {
-		return Sandbox{}, podError(pod, "setting its kernel parameters", err)
+	if err := sysctl.Apply(pins(sb), parameters, int(sb.FirstID)); err != nil {
+		return engine.Sandbox{}, podError(pod, "setting its kernel parameters", err)
 	}
 	if err := writeJSON(m.files.sandbox(string(pod.UID)), sb); err != nil {
-		return Sandbox{}, podError(pod, "recording its sandbox", err)
+		return engine.Sandbox{}, podError(pod, "recording its sandbox", err)
 	}
 	return sb, nil
 }
@@ -253,8 +256,8 @@ func (m *Manager) hostname(pod *v1.Pod) (name, domain string, err error) {
 }
 
 // pinAll makes the namespaces that the pod does not share with the host.
-func (m *Manager) pinAll(pod *v1.Pod, hostname string) (Sandbox, error) {
-	sb := Sandbox{Hostname: hostname}
+func (m *Manager) pinAll(pod *v1.Pod, hostname string) (engine.Sandbox, error) {
+	sb := engine.Sandbox{Hostname: hostname}
 	uid := string(pod.UID)
 	var kinds []netns.Kind
 	if !pod.Spec.HostNetwork {
@@ -279,17 +282,7 @@ func (m *Manager) pinAll(pod *v1.Pod, hostname string) (Sandbox, error) {
 		return sb, err
 	}
 	sb.UserNS = m.files.pin(uid, netns.User).Path
-	return sb, netns.MakeMapped(m.files.pins(uid), kinds, hostname, int(sb.FirstID), userns.Length)
-}
-
-// pins returns the sandbox's namespaces.
-func (s Sandbox) pins() []netns.Pin {
-	return []netns.Pin{
-		{Kind: netns.Net, Path: s.NetNS},
-		{Kind: netns.IPC, Path: s.IPCNS},
-		{Kind: netns.UTS, Path: s.UTSNS},
-		{Kind: netns.User, Path: s.UserNS},
-	}
+	return sb, netns.MakeMapped(m.files.pins(uid), kinds, hostname, int(sb.FirstID), engine.UserIDs)
 }
 
 // podUID returns the pod's UID if it can serve as the name of files and CNI containers.

@@ -1,10 +1,13 @@
 package network
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
@@ -25,10 +28,10 @@ func wanting(networks string) *v1.Pod {
 }
 
 // interfaces returns the names and addresses of the sandbox's interfaces.
-func interfaces(t *testing.T, sb Sandbox) map[string]string {
+func interfaces(t *testing.T, sb engine.Sandbox) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	err := netns.Inside(sb.pins()[:1], func() error {
+	err := netns.Inside(pins(sb)[:1], func() error {
 		links, err := netlink.LinkList()
 		if err != nil {
 			return err
@@ -62,11 +65,15 @@ func TestFurtherNetworks(t *testing.T) {
 	if in["eth0"] != sb.IPs[0] || !strings.HasPrefix(in["net1"], "10.77.0.") || !strings.HasPrefix(in["wire"], "10.77.0.") || in["net1"] == in["wire"] {
 		t.Errorf("interfaces %v", in)
 	}
-	for i := range sb.Networks {
-		if sb.Networks[i].MAC == "" {
-			t.Errorf("no hardware address of %s", sb.Networks[i].Interface)
+	var got []cni.Status
+	if err := json.Unmarshal([]byte(sb.Annotations[cni.StatusAnnotation]), &got); err != nil {
+		t.Fatal(err)
+	}
+	for i := range got {
+		if got[i].MAC == "" {
+			t.Errorf("no hardware address of %s", got[i].Interface)
 		}
-		sb.Networks[i].MAC = ""
+		got[i].MAC = ""
 	}
 	dns := &cni.StatusDNS{Nameservers: []string{"10.77.0.1"}, Search: []string{"data.example"}}
 	want := []cni.Status{
@@ -74,7 +81,7 @@ func TestFurtherNetworks(t *testing.T) {
 		{Name: "data", Interface: "net1", IPs: []string{in["net1"]}, DNS: dns},
 		{Name: "ns/data", Interface: "wire", IPs: []string{in["wire"]}, DNS: dns},
 	}
-	if diff := cmp.Diff(want, sb.Networks); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	if got := leases(t, m); len(got) != 3 {

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -77,12 +79,12 @@ func TestHostNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Sandbox{IPCNS: m.files.pin("uid-a", netns.IPC).Path, Hostname: host, IPs: []string{"192.0.2.99"}}
+	want := engine.Sandbox{IPCNS: m.files.pin("uid-a", netns.IPC).Path, Hostname: host, IPs: []string{"192.0.2.99"}}
 	if diff := cmp.Diff(want, sb); diff != "" {
 		t.Error(diff)
 	}
 	all := ensure(t, m, newPod("b", func(p *v1.Pod) { p.Spec.HostNetwork, p.Spec.HostIPC = true, true }))
-	if diff := cmp.Diff(Sandbox{Hostname: host, IPs: []string{"192.0.2.99"}}, all); diff != "" {
+	if diff := cmp.Diff(engine.Sandbox{Hostname: host, IPs: []string{"192.0.2.99"}}, all); diff != "" {
 		t.Error(diff)
 	}
 	for _, line := range traces(t, m) {
@@ -103,7 +105,7 @@ func TestNamespacesHoldNameAndParameters(t *testing.T) {
 		}}
 	}))
 	got := map[string]string{}
-	err := netns.Inside(sb.pins(), func() error {
+	err := netns.Inside(pins(sb), func() error {
 		for _, f := range []string{
 			"net/ipv4/ip_unprivileged_port_start", "net/ipv4/conf/eth0/forwarding", "kernel/shm_rmid_forced", "kernel/hostname",
 		} {
@@ -197,7 +199,7 @@ func manyPodsAtOnce(t *testing.T, m *Manager) {
 	t.Helper()
 	const n = 30
 	type answer struct {
-		sb  Sandbox
+		sb  engine.Sandbox
 		err error
 	}
 	answers := make(chan answer, n)

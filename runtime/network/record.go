@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/netns"
 )
@@ -80,8 +82,8 @@ func writeJSON(path string, v any) error {
 	return nil
 }
 
-func readSandbox(path string) (Sandbox, error) {
-	var sb Sandbox
+func readSandbox(path string) (engine.Sandbox, error) {
+	var sb engine.Sandbox
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return sb, fmt.Errorf("reading sandbox: %w", err)

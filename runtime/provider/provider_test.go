@@ -25,6 +25,7 @@ import (
 	"github.com/runonce/runonce/runtime/engine/enginetest"
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/provider"
+	"github.com/runonce/runonce/runtime/record"
 	"github.com/runonce/runonce/runtime/spec"
 	"github.com/runonce/runonce/runtime/volume"
 )
@@ -77,9 +78,9 @@ func (n *node) provider(ctx context.Context, t *testing.T) *provider.Provider {
 		t.Fatal(err)
 	}
 	pods, err := runtime.New(ctx, runtime.Options{
-		Engine: n.engine, Images: n.engine, Layers: n.engine, Sandboxes: n.sandboxes, Cgroups: &enginetest.Cgroups{},
+		Engine: n.engine, Sandboxes: n.sandboxes, Cgroups: &enginetest.Cgroups{},
 		Volumes: &volume.Manager{Root: n.root, Objects: enginetest.Objects{}, Mounter: enginetest.Mounts{}},
-		Objects: enginetest.Objects{}, Root: n.root, LogDir: filepath.Join(n.root, "log"), Node: spec.Node{Name: "node"},
+		Objects: enginetest.Objects{}, Records: record.Open(n.root, n.root), LogDir: filepath.Join(n.root, "log"), Node: spec.Node{Name: "node"},
 		Host: runtime.Host{Host: host.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},
 	})
 	if err != nil {
@@ -101,20 +102,20 @@ func newPod(name string, policy v1.RestartPolicy, command string) *v1.Pod {
 	}
 }
 
-// record keeps what a notifier is told, as "name phase state".
-type record struct {
+// notified keeps what a notifier is told, as "name phase state".
+type notified struct {
 	mu   sync.Mutex
 	told []string
 }
 
-func (r *record) note(pod *v1.Pod) {
+func (r *notified) note(pod *v1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.told = append(r.told, line(pod))
 	pod.Name = "scribbled over" // it is a copy
 }
 
-func (r *record) lines() []string {
+func (r *notified) lines() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.told)
@@ -153,7 +154,7 @@ func must(t *testing.T, err error) {
 func TestLife(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n, r := newNode(t), &record{}
+		n, r := newNode(t), &notified{}
 		p := n.provider(t.Context(), t)
 		p.NotifyPods(t.Context(), r.note)
 		web := newPod("web", v1.RestartPolicyAlways, "sleep")
@@ -200,7 +201,7 @@ func TestEnds(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				n, r := newNode(t), &record{}
+				n, r := newNode(t), &notified{}
 				p := n.provider(t.Context(), t)
 				p.NotifyPods(t.Context(), r.note)
 				job := newPod("job", v1.RestartPolicyNever, command)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
@@ -140,6 +142,14 @@ func workingDir(in Input) string {
 	return "/"
 }
 
+// idMappings are those of a pod with a user namespace of its own.
+func idMappings(sb engine.Sandbox) []specs.LinuxIDMapping {
+	if sb.UserNS == "" {
+		return nil
+	}
+	return []specs.LinuxIDMapping{{HostID: sb.FirstID, Size: engine.UserIDs}}
+}
+
 func linux(in Input, s *v1.SecurityContext) *specs.Linux {
 	l := &specs.Linux{
 		CgroupsPath:       in.CgroupsPath,
@@ -147,8 +157,8 @@ func linux(in Input, s *v1.SecurityContext) *specs.Linux {
 		Namespaces:        namespaces(in, isTrue(s.Privileged)),
 		RootfsPropagation: rootPropagation(in.Mounts),
 		MountLabel:        in.MountLabel,
-		UIDMappings:       slices.Clone(in.Sandbox.Users),
-		GIDMappings:       slices.Clone(in.Sandbox.Users),
+		UIDMappings:       idMappings(in.Sandbox),
+		GIDMappings:       idMappings(in.Sandbox),
 	}
 	if isTrue(s.Privileged) {
 		l.Devices = slices.Clone(in.HostDevices)

@@ -118,7 +118,7 @@ func TestBuildGolden(t *testing.T) {
 			c:    v1.Container{Name: "c", SecurityContext: &v1.SecurityContext{ProcMount: &unmasked}},
 			change: func(in *Input) {
 				in.Pod.Spec.HostNetwork, in.Pod.Spec.HostPID, in.Pod.Spec.HostIPC = true, true, true
-				in.Sandbox = Sandbox{Hostname: "node"}
+				in.Sandbox = engine.Sandbox{Hostname: "node"}
 			},
 		},
 		{

@@ -3,7 +3,6 @@
 package spec
 
 import (
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/engine"
@@ -22,32 +21,12 @@ type Objects interface {
 type Context struct {
 	Pod     *v1.Pod
 	Image   engine.Image
-	Sandbox Sandbox
+	Sandbox engine.Sandbox
 	Objects Objects
 	Node    Node
 	// File reads a file of the pod's volume, for variables that come from one. Nil refuses
 	// them.
 	File func(volume, path string) ([]byte, error)
-}
-
-// Sandbox is what the containers of a pod share. A namespace path is empty when the pod
-// uses the host's.
-type Sandbox struct {
-	NetNS string
-	IPCNS string
-	UTSNS string
-	// PIDNS is the pid namespace of a pod with shareProcessNamespace.
-	PIDNS string
-	// UserNS is the user namespace of a pod with hostUsers: false, which owns the others.
-	// Users are its IDs on the host, the same for groups.
-	UserNS string
-	Users  []specs.LinuxIDMapping
-	// Hostname is the name that the containers see.
-	Hostname string
-	// Domain is that of a pod with a subdomain.
-	Domain string
-	// IPs are the pod's addresses, the primary one first.
-	IPs []string
 }
 
 // Node is what containers may learn of the machine.

@@ -40,7 +40,7 @@ func testContext(c v1.Container) Context {
 			Spec: v1.PodSpec{Containers: []v1.Container{c}, NodeName: "n1", ServiceAccountName: "robot"},
 		},
 		Image:   engine.Image{Ref: "docker.io/library/web:1", Entrypoint: []string{"/web"}, Cmd: []string{"serve"}},
-		Sandbox: Sandbox{NetNS: "/ns/net", IPCNS: "/ns/ipc", UTSNS: "/ns/uts", Hostname: "web", IPs: []string{"10.0.0.5", "fd00::5"}},
+		Sandbox: engine.Sandbox{NetNS: "/ns/net", IPCNS: "/ns/ipc", UTSNS: "/ns/uts", Hostname: "web", IPs: []string{"10.0.0.5", "fd00::5"}},
 		Objects: objects{
 			configMaps: map[string]*v1.ConfigMap{"shop/conf": {Data: map[string]string{"B": "conf-b", "A": "conf-a"}}},
 			secrets:    map[string]*v1.Secret{"shop/key": {Data: map[string][]byte{"A": []byte("key-a"), "odd name": []byte("x")}}},

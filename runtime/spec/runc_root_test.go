@@ -56,7 +56,7 @@ func runc(t *testing.T, pod *v1.Pod, image engine.Image) (string, error) {
 
 	c := &pod.Spec.Containers[0]
 	in := spec.Input{
-		Context:   spec.Context{Pod: pod, Image: image, Sandbox: spec.Sandbox{Hostname: "box"}, Node: spec.Node{MemoryCapacity: 8 << 30}},
+		Context:   spec.Context{Pod: pod, Image: image, Sandbox: engine.Sandbox{Hostname: "box"}, Node: spec.Node{MemoryCapacity: 8 << 30}},
 		Container: c, CgroupsPath: path + "/c", CgroupV2: tree.V2, HugePages: tree.HugePages,
 	}
 	machine, err := host.Detect(os.DirFS("/"), tree.V2)

@@ -13,15 +13,16 @@ import (
 
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runtime/handler"
+	"github.com/runonce/runonce/runtime/record"
 )
 
-// Place says which engine is meant and where things live.
+// Place says which engine is meant and where things live: absolute directories.
 type Place struct {
 	Address   string // a containerd daemon's socket; empty for the embedded one
 	Root      string
 	State     string
 	LogDir    string
-	ClaimsDir string // for the data of claims; empty for Root/claims
+	ClaimsDir string // for the data of claims
 	Namespace string
 	// Handlers are the runtimes that pods may ask for, beside runc.
 	Handlers []handler.Handler
@@ -68,9 +69,8 @@ type PodsOptions struct {
 	CgroupDriver string
 	// LocalImages are names that Import returned: these images are not pulled.
 	LocalImages []string
-	// Barred, when set, returns an error when another process has stopped the pod and it
-	// must not be started again. It is asked while nobody else can start or stop the pod.
-	Barred func(pod *v1.Pod) error
+	// Records keeps what is known of the pods of the place.
+	Records *record.Store
 	// Trace is told of each step of a pod's start.
 	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
 }

@@ -36,53 +36,30 @@ const (
 	resolvedConf = "/run/systemd/resolve/resolv.conf"
 )
 
-// Open opens containerd: the embedded one, or the daemon at the place's address.
+// Open opens containerd: the embedded one, or the daemon at the place's address. The
+// directories of the place must be absolute.
 func Open(ctx context.Context, p backend.Place) (backend.Backend, error) {
-	root, err := filepath.Abs(p.Root)
-	if err != nil {
-		return nil, fmt.Errorf("finding %q: %w", p.Root, err)
-	}
-	state, err := filepath.Abs(p.State)
-	if err != nil {
-		return nil, fmt.Errorf("finding %q: %w", p.State, err)
-	}
-	logDir, err := filepath.Abs(p.LogDir)
-	if err != nil {
-		return nil, fmt.Errorf("finding %q: %w", p.LogDir, err)
-	}
-	claimsDir := filepath.Join(root, "claims")
-	if p.ClaimsDir != "" {
-		if claimsDir, err = filepath.Abs(p.ClaimsDir); err != nil {
-			return nil, fmt.Errorf("finding %q: %w", p.ClaimsDir, err)
-		}
-	}
-	e, err := ctrd.Open(ctx, ctrd.Options{Root: root, State: state, Namespace: p.Namespace, Address: p.Address, Handlers: p.Handlers, Log: p.Log})
+	e, err := ctrd.Open(ctx, ctrd.Options{Root: p.Root, State: p.State, Namespace: p.Namespace, Address: p.Address, Handlers: p.Handlers, Log: p.Log})
 	if err != nil {
 		return nil, err
 	}
-	return &engine{engine: e, root: root, state: state, logDir: logDir, claimsDir: claimsDir, log: p.Log}, nil
+	return &engine{engine: e, place: p, log: p.Log}, nil
 }
 
 // engine is an open containerd.
 type engine struct {
 	engine *ctrd.Engine
-	root   string
-	state  string
-	logDir string
-	// claimsDir holds the data of claims.
-	claimsDir string
-	log       *slog.Logger
+	place  backend.Place
+	log    *slog.Logger
 }
 
 // Close lets containerd go.
 func (e *engine) Close() error { return e.engine.Close() }
 
-// pods is the runtime for several processes, and what it leaves to its network to clean up.
+// pods is the runtime, and what it leaves to its network to clean up.
 type pods struct {
 	*runtime.Pods
 	network *network.Manager
-	locks   locks
-	barred  func(*v1.Pod) error
 	able    *able.Machine
 	log     *slog.Logger
 }
@@ -97,42 +74,6 @@ func (p pods) Unable(ctx context.Context, all []*v1.Pod) map[types.UID]string {
 	return p.able.Refuse(ctx, all)
 }
 
-// Sync brings the pod nearer to its spec, while no other process works on it.
-func (p pods) Sync(ctx context.Context, pod *v1.Pod) error {
-	release, err := p.locks.hold(ctx, pod)
-	if err != nil {
-		return err
-	}
-	defer release(false)
-	if p.barred != nil {
-		if err := p.barred(pod); err != nil {
-			return err
-		}
-	}
-	return p.Pods.Sync(ctx, pod)
-}
-
-// Fail ends the pod as failed, while no other process works on it.
-func (p pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) error {
-	release, err := p.locks.hold(ctx, pod)
-	if err != nil {
-		return err
-	}
-	defer release(false)
-	return p.Pods.Fail(ctx, pod, reason, message)
-}
-
-// Stop ends and removes the pod, while no other process works on it.
-func (p pods) Stop(ctx context.Context, pod *v1.Pod) error {
-	release, err := p.locks.hold(ctx, pod)
-	if err != nil {
-		return err
-	}
-	err = p.Pods.Stop(ctx, pod)
-	release(err == nil)
-	return err
-}
-
 // Cleanup removes what pods that are gone have left behind.
 func (p pods) Cleanup(ctx context.Context) error { return p.network.Cleanup(ctx) }
 
@@ -142,7 +83,7 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 	if err != nil {
 		return nil, err
 	}
-	tree.Parent = cgroupParent(e.root)
+	tree.Parent = cgroupParent(e.place.Root)
 	if err := errors.Join(tree.LimitPids(o.PodPidsLimit), tree.Drive(o.CgroupDriver)); err != nil {
 		return nil, err
 	}
@@ -155,30 +96,29 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 		return nil, fmt.Errorf("finding the machine's addresses: %w", err)
 	}
 	net := network.New(network.Options{
-		StateDir: filepath.Join(e.state, "network"), DataDir: filepath.Join(e.root, "network"), HostIPs: ips, Log: e.log,
+		StateDir: filepath.Join(e.place.State, "network"), DataDir: filepath.Join(e.place.Root, "network"), HostIPs: ips, Log: e.log,
 		CNIConfDir: o.Network.ConfDir, CNIBinDirs: o.Network.BinDirs, PodCIDRs: o.Network.PodCIDRs, ClusterDomain: o.Network.ClusterDomain,
 	})
 	can := e.able()
-	guard := locks{filepath.Join(e.state, "locks")}
 	recursive := func(pod *v1.Pod) bool { return can.Features(ctx, pod).RecursiveReadOnly }
 	p, err := runtime.New(ctx, runtime.Options{
-		Engine: e.engine, Images: e.engine, Layers: e.engine, Sandboxes: net, Cgroups: tree, Objects: o.Objects, Devices: o.Devices,
+		Engine: e.engine, Sandboxes: net, Cgroups: tree, Objects: o.Objects, Devices: o.Devices,
 		Volumes: &volume.Manager{
-			Root: e.root, Objects: o.Objects, ClaimsDir: e.claimsDir, Allocatable: o.Node.Status.Allocatable, RecursiveReadOnly: recursive,
+			Root: e.place.Root, Objects: o.Objects, ClaimsDir: e.place.ClaimsDir, Allocatable: o.Node.Status.Allocatable, RecursiveReadOnly: recursive,
 		},
 		Node: node(o.Node, ips),
 		Host: runtime.Host{
 			Host: machine, CgroupV2: tree.V2, CgroupOptions: tree.Options, ResolvConf: resolvConfOf(os.ReadFile), HostsFile: hostsFile,
-			SeccompDir: filepath.Join(e.root, "seccomp"), AppArmor: ctrd.HasAppArmor(), SELinux: hasSELinux(),
+			SeccompDir: filepath.Join(e.place.Root, "seccomp"), AppArmor: ctrd.HasAppArmor(), SELinux: hasSELinux(),
 			ClusterDNS: o.Network.ClusterDNS, ClusterDomain: o.Network.ClusterDomain,
 		},
-		RecursiveReadOnly: recursive, Claim: guard.claim,
-		Root: e.root, LogDir: e.logDir, LocalImages: o.LocalImages, Log: e.log, Trace: o.Trace,
+		RecursiveReadOnly: recursive,
+		Records:           o.Records, LogDir: e.place.LogDir, LocalImages: o.LocalImages, Log: e.log, Trace: o.Trace,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return pods{p, net, guard, o.Barred, can, e.log}, nil
+	return pods{p, net, can, e.log}, nil
 }
 
 // hasSELinux says whether the kernel has a policy of SELinux loaded.

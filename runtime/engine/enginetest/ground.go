@@ -9,10 +9,11 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
@@ -22,15 +23,15 @@ type Sandboxes struct {
 	Err func(pod *v1.Pod) error
 
 	mu    sync.Mutex
-	boxes map[types.UID]network.Sandbox
+	boxes map[types.UID]engine.Sandbox
 	next  int
 }
 
 // Ensure gives the pod an address of 192.0.2.0/24, a range kept for examples.
-func (s *Sandboxes) Ensure(_ context.Context, pod *v1.Pod) (network.Sandbox, error) {
+func (s *Sandboxes) Ensure(_ context.Context, pod *v1.Pod) (engine.Sandbox, error) {
 	if s.Err != nil {
 		if err := s.Err(pod); err != nil {
-			return network.Sandbox{}, err
+			return engine.Sandbox{}, err
 		}
 	}
 	s.mu.Lock()
@@ -39,9 +40,9 @@ func (s *Sandboxes) Ensure(_ context.Context, pod *v1.Pod) (network.Sandbox, err
 		return box, nil
 	}
 	if s.boxes == nil {
-		s.boxes = map[types.UID]network.Sandbox{}
+		s.boxes = map[types.UID]engine.Sandbox{}
 	}
-	box := network.Sandbox{Hostname: pod.Name, IPs: []string{"192.0.2.1"}}
+	box := engine.Sandbox{Hostname: pod.Name, IPs: []string{"192.0.2.1"}}
 	if !pod.Spec.HostNetwork {
 		s.next++
 		box.IPs = []string{fmt.Sprintf("192.0.2.%d", 1+s.next)}
@@ -52,7 +53,7 @@ func (s *Sandboxes) Ensure(_ context.Context, pod *v1.Pod) (network.Sandbox, err
 }
 
 // Get returns the sandbox that Ensure made.
-func (s *Sandboxes) Get(_ context.Context, pod *v1.Pod) (network.Sandbox, error) {
+func (s *Sandboxes) Get(_ context.Context, pod *v1.Pod) (engine.Sandbox, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	box, ok := s.boxes[pod.UID]

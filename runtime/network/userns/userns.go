@@ -12,15 +12,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-)
 
-// Length is how many IDs a pod gets (kubeletconfig.DefaultKubeletUserNamespacesIDsPerPod).
-// They are the same for users and groups.
-const Length = 65536
+	"github.com/runonce/runonce/runtime/engine"
+)
 
 // Range is where pods get their IDs from.
 type Range struct {
-	First uint32 // a multiple of Length, never 0
+	First uint32 // a multiple of engine.UserIDs, never 0
 	Pods  uint32 // for how many pods there are IDs
 }
 
@@ -54,7 +52,7 @@ func (b Book) Ensure(uid string) (uint32, error) {
 	}
 	defer func() { _ = os.Remove(note) }()
 	for i := range r.Pods {
-		first := r.First + i*Length
+		first := r.First + i*engine.UserIDs
 		if _, ok := taken[first]; ok {
 			continue
 		}
@@ -161,7 +159,7 @@ func (b Book) source() (Range, error) {
 	case users != groups:
 		return Range{}, fmt.Errorf("the IDs of user kubelet in %s/subuid and %s/subgid must be the same", b.Etc, b.Etc)
 	case users == (Range{}):
-		return Range{First: Length, Pods: math.MaxUint32/Length - 1}, nil
+		return Range{First: engine.UserIDs, Pods: math.MaxUint32/engine.UserIDs - 1}, nil
 	}
 	return users, nil
 }
@@ -188,10 +186,10 @@ func subordinate(path string) (Range, error) {
 		if err := errors.Join(err1, err2); err != nil {
 			return Range{}, fmt.Errorf("reading the IDs of user kubelet in %s: %w", path, err)
 		}
-		if first == 0 || first%Length != 0 || length == 0 || length%Length != 0 || first+length > math.MaxUint32 {
-			return Range{}, fmt.Errorf("reading the IDs of user kubelet in %s: %q must be multiples of %d above 0", path, rest, Length)
+		if first == 0 || first%engine.UserIDs != 0 || length == 0 || length%engine.UserIDs != 0 || first+length > math.MaxUint32 {
+			return Range{}, fmt.Errorf("reading the IDs of user kubelet in %s: %q must be multiples of %d above 0", path, rest, engine.UserIDs)
 		}
-		return Range{First: uint32(first), Pods: uint32(length / Length)}, nil
+		return Range{First: uint32(first), Pods: uint32(length / engine.UserIDs)}, nil
 	}
 	return Range{}, nil
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/runonce/runonce/runtime/engine"
+
 	"github.com/runonce/runonce/runtime/network/userns"
 )
 
@@ -53,7 +55,7 @@ func TestBookGivesNoRangeTwice(t *testing.T) {
 	all.Wait()
 	seen := map[uint32]bool{}
 	for _, f := range firsts {
-		if seen[f] || f%userns.Length != 0 || f == 0 {
+		if seen[f] || f%engine.UserIDs != 0 || f == 0 {
 			t.Errorf("range %d", f)
 		}
 		seen[f] = true

@@ -1,0 +1,42 @@
+package runtime
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/runtime/record"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func TestCountCrashes(t *testing.T) {
+	t.Parallel()
+	m := (&Pods{memories: map[types.UID]*memory{}}).memoryOf("uid")
+	exited := func(id string, ran time.Duration) map[string]engine.Container {
+		return map[string]engine.Container{"a": {ID: id, Name: "a", State: engine.StateExited, Exit: engine.Exit{
+			StartedAt: epoch, FinishedAt: epoch.Add(ran),
+		}}}
+	}
+	steps := []struct {
+		id   string
+		ran  time.Duration
+		want int
+	}{
+		{"a-0", time.Second, 1},
+		{"a-0", time.Second, 1}, // the same exit again
+		{"a-1", time.Second, 2},
+		{"a-2", 11 * time.Minute, 1},
+		{"a-3", time.Second, 2},
+	}
+	for _, s := range steps {
+		o := &podstate.Observation{Containers: exited(s.id, s.ran), Record: &record.Pod{}}
+		m.recall(o)
+		if got := o.Crashes["a"]; got != s.want {
+			t.Errorf("after %s ran %s: %d crashes, want %d", s.id, s.ran, got, s.want)
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package podstate
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image"
+	"github.com/runonce/runonce/runtime/record"
+)
+
+// Actions is what has to be done to bring a pod nearer to its spec, in the order of the
+// fields. It mirrors podActions of kuberuntime_manager.go.
+type Actions struct {
+	// Fail is to be recorded first: the pod has ended for good.
+	Fail *record.Failure
+	Kill []Kill
+	// Discard says that what Kill has ended does not count any more: all containers of the
+	// pod start again, as the next decision says.
+	Discard bool
+	Remove  []string // IDs of containers
+	// KillPod says that the sandbox goes too.
+	KillPod       bool
+	CreateSandbox bool
+	Start         []Start
+	Wait          []Start // to be started, but in back-off for Delay
+}
+
+// Kill is a running container to be stopped.
+type Kill struct {
+	engine.Container
+	Grace time.Duration
+}
+
+// Start is a container to be started.
+type Start struct {
+	Container *v1.Container
+	Attempt   int
+	Last      *engine.Exit
+	Old       string // ID of the instance that this one follows
+	Delay     time.Duration
+}
+
+// evictionGrace is what the kubelet leaves a pod that has to go at once
+// (eviction.immediateEvictionGracePeriodSeconds).
+const evictionGrace = time.Second
+
+// Decide follows SyncPod and computePodActions (pkg/kubelet/kuberuntime/kuberuntime_manager.go).
+// A pod that has failed for good, or was active past its deadline, is ended; one that exceeds
+// its limits on local storage is evicted.
+func Decide(o *Observation, now time.Time) Actions {
+	switch {
+	case o.Record.Failed != nil, o.overdue(now):
+		return o.killPod(GracePeriod(o.Pod))
+	case o.Exceeded != "":
+		a := o.killPod(evictionGrace)
+		a.Fail = &record.Failure{Reason: ReasonEvicted, Message: o.Exceeded}
+		return a
+	case o.restartsAll():
+		// Without hooks, and at once but for the least grace. Volumes and the sandbox stay.
+		return Actions{Kill: o.running(0), Discard: true}
+	}
+	a := Actions{Remove: o.Stale}
+	if o.Sandbox == nil {
+		o.decideWithoutSandbox(&a)
+		return a
+	}
+	initialized, failed := o.decideInit(&a, now)
+	if failed {
+		return o.killPod(GracePeriod(o.Pod))
+	}
+	if !initialized {
+		return a
+	}
+	kept := 0
+	before := len(a.Start) + len(a.Wait)
+	for i := range o.Pod.Spec.Containers {
+		if o.decideContainer(&o.Pod.Spec.Containers[i], &a, now) {
+			kept++
+		}
+	}
+	if kept == 0 && len(a.Start)+len(a.Wait) == before {
+		// Sidecars alone keep no pod alive.
+		return o.killPod(GracePeriod(o.Pod))
+	}
+	return a
+}
+
+// killPod stops every container and removes the sandbox.
+func (o *Observation) killPod(grace time.Duration) Actions {
+	return Actions{Kill: o.running(grace), Remove: o.Stale, KillPod: true}
+}
+
+// running returns the containers that run, in the order of the spec.
+func (o *Observation) running(grace time.Duration) []Kill {
+	var all []Kill
+	for _, def := range Containers(o.Pod) {
+		if c := o.Containers[def.Name]; c.State == engine.StateRunning {
+			all = append(all, Kill{c, grace})
+		}
+	}
+	return all
+}
+
+// decideWithoutSandbox handles a pod that is new, or that lost its namespaces: after a
+// reboot, say. What still runs then runs in namespaces that nobody can reach any more.
+func (o *Observation) decideWithoutSandbox(a *Actions) {
+	if len(o.Containers) > 0 {
+		a.KillPod, a.Kill = true, o.running(GracePeriod(o.Pod))
+	}
+	if o.Pod.Spec.RestartPolicy == v1.RestartPolicyNever && len(o.Containers) > 0 && !o.onlyCreated() {
+		return
+	}
+	var wanted []*v1.Container
+	for i := range o.Pod.Spec.Containers {
+		c := &o.Pod.Spec.Containers[i]
+		if old, ok := o.Containers[c.Name]; ok && !o.Record.IsDiscarded(old) && !restarts(o.Pod, c, old) {
+			continue
+		}
+		wanted = append(wanted, c)
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	a.CreateSandbox = true
+	if len(o.Pod.Spec.InitContainers) > 0 {
+		wanted = []*v1.Container{&o.Pod.Spec.InitContainers[0]}
+	}
+	for _, c := range wanted {
+		a.Start = append(a.Start, o.next(c))
+	}
+}
+
+// onlyCreated says that no container of the pod ever ran.
+func (o *Observation) onlyCreated() bool {
+	for _, c := range o.Containers {
+		if c.State != engine.StateCreated && !o.Record.IsDiscarded(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// active returns the newest instance of a container that the present sandbox has seen.
+func (o *Observation) active(name string) (engine.Container, bool) {
+	c, ok := o.Containers[name]
+	return c, ok && !o.Record.IsSandboxed(c)
+}
+
+// anyActive says that the containers of the pod have been started in this sandbox.
+func (o *Observation) anyActive(cs []v1.Container) bool {
+	return slices.ContainsFunc(cs, func(c v1.Container) bool {
+		_, ok := o.active(c.Name)
+		return ok
+	})
+}
+
+// decideContainer decides on a regular container and reports whether it stays as it is
+// and runs.
+func (o *Observation) decideContainer(c *v1.Container, a *Actions, now time.Time) bool {
+	old, ok := o.Containers[c.Name]
+	switch {
+	case !ok, old.State == engine.StateCreated, o.Record.IsDiscarded(old):
+		o.schedule(c, a, now)
+	case old.State == engine.StateRunning && changed(old, c):
+		// A changed definition is replaced whatever the restart policy says.
+		o.restart(c, a, old)
+	case old.State == engine.StateRunning && o.Probes[old.ID].Failed != "":
+		a.Kill = append(a.Kill, Kill{old, o.probeGrace(c, old)})
+		if mayRestart(o.Pod, c) {
+			o.restartAfterProbe(c, a, now)
+		}
+	case old.State == engine.StateRunning:
+		return true
+	case restarts(o.Pod, c, old):
+		o.schedule(c, a, now)
+	}
+	return false
+}
+
+// changed says whether the container is another one than that of the spec, of which the
+// kubelet compares the image (pkg/kubelet/container.HashContainer).
+func changed(old engine.Container, c *v1.Container) bool {
+	ref, err := image.Normalize(c.Image)
+	return err == nil && old.Image != "" && old.Image != ref
+}
+
+// restart stops a running container and starts its next instance.
+func (o *Observation) restart(c *v1.Container, a *Actions, old engine.Container) {
+	a.Kill = append(a.Kill, Kill{old, GracePeriod(o.Pod)})
+	a.Start = append(a.Start, o.next(c))
+}
+
+// restartAfterProbe starts the next instance of a container that a probe had killed, at once
+// when it has run for longer than the back-off since the end of the instance before it, and
+// else after that back-off: kuberuntime's doBackOff knows only that instance when the probe
+// has failed.
+func (o *Observation) restartAfterProbe(c *v1.Container, a *Actions, now time.Time) {
+	next, before := o.next(c), o.Containers[c.Name].Last
+	delay := crashDelay(o.Crashes[c.Name])
+	if before != nil && now.Before(before.FinishedAt.Add(delay)) {
+		next.Delay = delay
+		a.Wait = append(a.Wait, next)
+		return
+	}
+	a.Start = append(a.Start, next)
+}
+
+// schedule puts the container in Start, or in Wait while its crash back-off lasts.
+func (o *Observation) schedule(c *v1.Container, a *Actions, now time.Time) {
+	next := o.next(c)
+	if next.Last != nil && !o.Record.IsDiscarded(o.Containers[c.Name]) {
+		ready := next.Last.FinishedAt.Add(crashDelay(o.Crashes[c.Name]))
+		next.Delay = max(0, ready.Sub(now))
+	}
+	if next.Delay > 0 {
+		a.Wait = append(a.Wait, next)
+		return
+	}
+	a.Start = append(a.Start, next)
+}
+
+// next describes the instance that follows the newest one of the container.
+func (o *Observation) next(c *v1.Container) Start {
+	old, ok := o.Containers[c.Name]
+	switch {
+	case !ok:
+		return Start{Container: c}
+	case old.State == engine.StateCreated:
+		return Start{Container: c, Attempt: old.Attempt, Last: old.Last}
+	}
+	return Start{Container: c, Attempt: old.Attempt + 1, Last: Ended(old), Old: old.ID}
+}
+
+// unknownExitCode is reported for a process whose exit nobody saw, as the kubelet does
+// (reason ContainerStatusUnknown).
+const unknownExitCode = 137
+
+// Ended returns how the instance ended.
+func Ended(c engine.Container) *engine.Exit {
+	if c.State == engine.StateExited {
+		t := c.Exit
+		t.ContainerID, t.Attempt = c.ID, c.Attempt
+		return &t
+	}
+	return &engine.Exit{
+		ContainerID: c.ID, Attempt: c.Attempt, ExitCode: unknownExitCode, StartedAt: c.StartedAt,
+		Message: "The container could not be located when the pod was synced",
+	}
+}

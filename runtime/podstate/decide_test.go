@@ -1,0 +1,195 @@
+package podstate
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/record"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// aPod has init containers and containers named as given, in "init1,init2;main" form.
+func aPod(policy v1.RestartPolicy, names string) *v1.Pod {
+	pod := &v1.Pod{}
+	pod.Name, pod.Namespace, pod.UID = "web", "default", "uid-1"
+	pod.Spec.RestartPolicy = policy
+	inits, mains, _ := strings.Cut(names, ";")
+	for n := range strings.SplitSeq(inits, ",") {
+		if n != "" {
+			pod.Spec.InitContainers = append(pod.Spec.InitContainers, v1.Container{Name: n})
+		}
+	}
+	for n := range strings.SplitSeq(mains, ",") {
+		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: n})
+	}
+	return pod
+}
+
+// seen makes the newest instances from "name=running", "name=exit0", "name=exit3",
+// "name=created" and "name=unknown".
+func seen(states ...string) map[string]engine.Container {
+	m := map[string]engine.Container{}
+	for _, s := range states {
+		name, state, _ := strings.Cut(s, "=")
+		c := engine.Container{ID: name + "-0", Name: name, StartedAt: epoch.Add(-time.Minute)}
+		switch {
+		case state == "running":
+			c.State = engine.StateRunning
+		case state == "created":
+			c.State = engine.StateCreated
+		case state == "unknown":
+			c.State = engine.StateUnknown
+		default:
+			c.State = engine.StateExited
+			if _, err := fmt.Sscanf(state, "exit%d", &c.Exit.ExitCode); err != nil {
+				panic(err)
+			}
+			c.Exit.FinishedAt = epoch
+		}
+		m[name] = c
+	}
+	return m
+}
+
+// observed is a pod whose containers are as seen makes them.
+func observed(pod *v1.Pod, sandbox bool, states ...string) *Observation {
+	o := &Observation{Pod: pod, Containers: seen(states...), Record: &record.Pod{}}
+	if sandbox {
+		o.Sandbox = &engine.Sandbox{}
+	}
+	return o
+}
+
+// said turns actions into one line.
+func said(a Actions) string {
+	var out []string
+	if a.Discard {
+		out = append(out, "restart-all")
+	}
+	if a.KillPod {
+		out = append(out, "kill-pod")
+	}
+	if a.CreateSandbox {
+		out = append(out, "sandbox")
+	}
+	for _, c := range a.Kill {
+		if a.KillPod {
+			break // all that run
+		}
+		out = append(out, "kill "+c.Name)
+	}
+	for _, s := range a.Start {
+		out = append(out, fmt.Sprintf("start %s/%d", s.Container.Name, s.Attempt))
+	}
+	for _, s := range a.Wait {
+		out = append(out, fmt.Sprintf("wait %s/%d %s", s.Container.Name, s.Attempt, s.Delay))
+	}
+	return strings.Join(out, ", ")
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	const always, onFailure, never = v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever
+	tests := []struct {
+		name    string
+		policy  v1.RestartPolicy
+		pod     string
+		box     bool
+		states  []string
+		crashes int
+		want    string
+	}{
+		{name: "new pod", policy: always, pod: ";a,b", want: "sandbox, start a/0, start b/0"},
+		{name: "new pod with init", policy: always, pod: "i,j;a", want: "sandbox, start i/0"},
+		{name: "first init runs", policy: always, pod: "i,j;a", box: true, states: []string{"i=running"}, want: ""},
+		{name: "first init done", policy: always, pod: "i,j;a", box: true, states: []string{"i=exit0"}, want: "start j/0"},
+		{name: "all init done", policy: always, pod: "i,j;a", box: true, states: []string{"i=exit0", "j=exit0"}, want: "start a/0"},
+		{name: "early init record gone", policy: always, pod: "i,j;a", box: true, states: []string{"j=exit0"}, want: "start a/0"},
+		{name: "init failed", policy: onFailure, pod: "i;a", box: true, states: []string{"i=exit1"}, crashes: 1, want: "start i/1"},
+		{name: "init failed again", policy: always, pod: "i;a", box: true, states: []string{"i=exit1"}, crashes: 2, want: "wait i/1 10s"},
+		{name: "init failed, never", policy: never, pod: "i;a", box: true, states: []string{"i=exit1"}, want: "kill-pod"},
+		{name: "init half made", policy: always, pod: "i;a", box: true, states: []string{"i=created"}, want: "start i/0"},
+		{name: "running pod ignores init", policy: always, pod: "i;a", box: true, states: []string{"a=running"}, want: ""},
+		{name: "all run", policy: always, pod: ";a,b", box: true, states: []string{"a=running", "b=running"}, want: ""},
+		{name: "one missing", policy: always, pod: ";a,b", box: true, states: []string{"a=running"}, want: "start b/0"},
+		{name: "first crash restarts at once", policy: always, pod: ";a", box: true, states: []string{"a=exit2"}, crashes: 1, want: "start a/1"},
+		{name: "second crash waits", policy: always, pod: ";a", box: true, states: []string{"a=exit2"}, crashes: 2, want: "wait a/1 10s"},
+		{name: "third crash waits longer", policy: always, pod: ";a", box: true, states: []string{"a=exit2"}, crashes: 3, want: "wait a/1 20s"},
+		{name: "crash back-off has a cap", policy: always, pod: ";a", box: true, states: []string{"a=exit2"}, crashes: 40, want: "wait a/1 5m0s"},
+		{name: "exit 0, always", policy: always, pod: ";a", box: true, states: []string{"a=exit0"}, crashes: 1, want: "start a/1"},
+		{name: "exit 0, on failure", policy: onFailure, pod: ";a", box: true, states: []string{"a=exit0"}, want: "kill-pod"},
+		{name: "exit 1, on failure", policy: onFailure, pod: ";a", box: true, states: []string{"a=exit1"}, crashes: 1, want: "start a/1"},
+		{name: "exit 1, never", policy: never, pod: ";a", box: true, states: []string{"a=exit1"}, want: "kill-pod"},
+		{name: "one of two done, never", policy: never, pod: ";a,b", box: true, states: []string{"a=exit1", "b=running"}, want: ""},
+		{name: "one of two done, other missing, never", policy: never, pod: ";a,b", box: true, states: []string{"a=exit1"}, want: "start b/0"},
+		{name: "finished pod, never", policy: never, pod: ";a", states: []string{"a=exit1"}, want: "kill-pod"},
+		{name: "finished pod, on failure", policy: onFailure, pod: ";a", states: []string{"a=exit0"}, want: "kill-pod"},
+		{name: "after a reboot, always", policy: always, pod: ";a,b", states: []string{"a=unknown", "b=unknown"}, want: "kill-pod, sandbox, start a/1, start b/1"},
+		{name: "after a reboot, always, init again", policy: always, pod: "i;a", states: []string{"i=exit0", "a=unknown"}, want: "kill-pod, sandbox, start i/1"},
+		{name: "after a reboot, never", policy: never, pod: ";a", states: []string{"a=unknown"}, want: "kill-pod"},
+		{name: "after a reboot, on failure", policy: onFailure, pod: ";a,b", states: []string{"a=exit0", "b=unknown"}, want: "kill-pod, sandbox, start b/1"},
+		{name: "cut off before the first start, never", policy: never, pod: ";a", states: []string{"a=created"}, want: "kill-pod, sandbox, start a/0"},
+		{name: "unknown in a sandbox", policy: always, pod: ";a", box: true, states: []string{"a=unknown"}, want: "start a/1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			pod := aPod(tt.policy, tt.pod)
+			o := observed(pod, tt.box, tt.states...)
+			o.Crashes = map[string]int{}
+			for name := range o.Containers {
+				o.Crashes[name] = tt.crashes
+			}
+			if got := said(Decide(o, epoch)); got != tt.want {
+				t.Errorf("decide = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestDecideReplacesChangedContainer(t *testing.T) {
+	t.Parallel()
+	pod := aPod(v1.RestartPolicyNever, ";a,b")
+	o := observed(pod, true, "a=running", "b=running")
+	for name, c := range o.Containers {
+		c.Image = "docker.io/library/box:latest"
+		o.Containers[name] = c
+	}
+	pod.Spec.Containers[0].Image, pod.Spec.Containers[1].Image = "other", "box"
+	if got, want := said(Decide(o, epoch)), "kill a, start a/1"; got != want {
+		t.Errorf("decide = %q, want %q", got, want)
+	}
+}
+
+func TestCrashDelay(t *testing.T) {
+	t.Parallel()
+	want := []time.Duration{0, 0, 10e9, 20e9, 40e9, 80e9, 160e9, 300e9, 300e9}
+	got := make([]time.Duration, 0, len(want))
+	for n := range want {
+		got = append(got, crashDelay(n))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("crash delays (-want +got):\n%s", diff)
+	}
+}
+
+func TestNewestPicksLastInstance(t *testing.T) {
+	t.Parallel()
+	pod := aPod(v1.RestartPolicyAlways, ";a")
+	got, stale := Newest(pod, []engine.Container{
+		{ID: "a-1", Name: "a", Attempt: 1}, {ID: "a-0", Name: "a"}, {ID: "gone-0", Name: "gone"},
+	})
+	if got["a"].ID != "a-1" || len(got) != 1 {
+		t.Errorf("newest = %v", got)
+	}
+	if diff := cmp.Diff([]string{"a-0", "gone-0"}, stale); diff != "" {
+		t.Errorf("stale (-want +got):\n%s", diff)
+	}
+}

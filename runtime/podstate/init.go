@@ -1,0 +1,102 @@
+package podstate
+
+import (
+	"slices"
+	"time"
+
+	"github.com/runonce/runonce/runtime/engine"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// decideInit looks at the init containers from last to first: the newest one that has an
+// instance in this sandbox tells where the pod stands, since earlier ones may have been removed. Of those
+// before it only sidecars matter: they are kept running.
+func (o *Observation) decideInit(a *Actions, now time.Time) (initialized, failed bool) {
+	inits := o.Pod.Spec.InitContainers
+	w := initWalk{o: o, a: a, now: now, past: o.anyActive(o.Pod.Spec.Containers)}
+	w.done = w.past || len(inits) == 0
+	for i := len(inits) - 1; i >= 0 && !w.failed; i-- {
+		c, ok := o.active(inits[i].Name)
+		switch {
+		case !ok && w.past && sidecar(&inits[i]):
+			w.schedule(i)
+		case !ok || (w.past && !sidecar(&inits[i])):
+		case sidecar(&inits[i]):
+			w.sidecar(i, c)
+			w.past = true
+		default:
+			w.plain(i, c)
+			w.past = true
+		}
+	}
+	if !w.past && !w.done {
+		w.schedule(0)
+	}
+	slices.Reverse(a.Start)
+	slices.Reverse(a.Wait)
+	return w.done, w.failed
+}
+
+// initWalk goes through the init containers of a pod, the last one first.
+type initWalk struct {
+	o      *Observation
+	a      *Actions
+	now    time.Time
+	past   bool // a later init container, or a container of the pod, was started before
+	done   bool // the containers of the pod may run
+	failed bool // they never will
+}
+
+func (w *initWalk) schedule(i int) { w.o.schedule(&w.o.Pod.Spec.InitContainers[i], w.a, w.now) }
+
+// next goes on to what follows the init container, unless that was reached before.
+func (w *initWalk) next(i int) {
+	switch {
+	case w.past:
+	case i == len(w.o.Pod.Spec.InitContainers)-1:
+		w.done = true
+	default:
+		w.schedule(i + 1)
+	}
+}
+
+func (w *initWalk) plain(i int, c engine.Container) {
+	switch {
+	case c.State == engine.StateRunning:
+	case c.State == engine.StateCreated:
+		w.schedule(i)
+	case c.State == engine.StateExited && c.Exit.ExitCode == 0:
+		w.next(i)
+	case restarts(w.o.Pod, &w.o.Pod.Spec.InitContainers[i], c):
+		w.schedule(i)
+	default:
+		w.failed = true
+	}
+}
+
+// sidecar handles an init container with restartPolicy Always: it counts as done as soon
+// as it has started, and is restarted however it ends.
+func (w *initWalk) sidecar(i int, c engine.Container) {
+	def := &w.o.Pod.Spec.InitContainers[i]
+	if c.State != engine.StateRunning {
+		w.schedule(i)
+		return
+	}
+	p := w.o.Probes[c.ID]
+	switch {
+	case p.Failed != "":
+		w.a.Kill = append(w.a.Kill, Kill{c, w.o.probeGrace(def, c)})
+		w.o.restartAfterProbe(def, w.a, w.now)
+	case changed(c, def):
+		w.o.restart(def, w.a, c)
+	}
+	if def.StartupProbe == nil || p.Started {
+		w.next(i)
+	}
+}
+
+// sidecar says whether an init container runs beside the containers of the pod.
+func sidecar(c *v1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+}

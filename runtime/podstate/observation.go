@@ -1,0 +1,121 @@
+// Package podstate decides, from one observation of a pod, what is to be done for it and what
+// its status is. It is pure: it looks at nothing and changes nothing.
+package podstate
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/probe"
+	"github.com/runonce/runonce/runtime/record"
+)
+
+// Observation is all that is known of a pod at one instant.
+type Observation struct {
+	Pod *v1.Pod
+	// Containers are the newest instance of each container of the pod, by name. Of one that
+	// could not be started for good that is the failed start, as an instance that has ended.
+	Containers map[string]engine.Container
+	Stale      []string         // IDs of older instances and of containers that the pod has not
+	Pause      engine.Container // of a pod that shares its processes
+	// Sandbox is nil for a pod that has none, or has lost it.
+	Sandbox *engine.Sandbox
+	Record  *record.Pod // empty for a pod that was never admitted
+	// Probes are the results for the containers that are being probed, by container ID.
+	Probes map[string]probe.Status
+
+	// What the observing process remembers.
+	Crashes map[string]int     // by name: how often it ended since it last ran for crashReset
+	Waiting map[string]Waiting // by name: why a container does not run
+	Killed  map[string]string  // by container ID: the probe's message for which it was killed
+	// Exceeded says which limit on local storage the pod exceeds, empty for none.
+	Exceeded string
+
+	HostIPs []string // the primary one first
+	// RecursiveReadOnly says whether mounts of this pod can be read-only with all below them;
+	// nil is no. It is asked only when a volumeMount wants to know.
+	RecursiveReadOnly func(*v1.Pod) bool
+}
+
+// Waiting is why a container does not run.
+type Waiting struct {
+	Reason  string
+	Message string
+}
+
+// PauseName is the name of the container whose process is the first of a pod's shared
+// process namespace. No container of a manifest can have it: those are DNS labels.
+const PauseName = "POD"
+
+// SharesProcesses says whether the containers of the pod have one process namespace.
+func SharesProcesses(pod *v1.Pod) bool {
+	return pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace
+}
+
+// Take fills in the containers among all that the engine has of the pod. A pod that shares
+// its processes and has no pause process that runs has lost its sandbox: the kernel has ended
+// every process with it.
+func (o *Observation) Take(all []engine.Container) {
+	o.Containers, o.Stale = Newest(o.Pod, all)
+	for name, failed := range o.Record.FailedStarts {
+		c, ok := o.Containers[name]
+		if ok && c.Attempt >= failed.Attempt {
+			continue
+		}
+		if ok {
+			o.Stale = append(o.Stale, c.ID)
+		}
+		o.Containers[name] = failed
+	}
+	if !SharesProcesses(o.Pod) {
+		return
+	}
+	o.Pause = o.Containers[PauseName]
+	delete(o.Containers, PauseName)
+	if o.Pause.State != engine.StateRunning {
+		o.Sandbox = nil
+	}
+}
+
+// Newest picks the last instance of each container of the pod, and of the pause process; the
+// IDs of all others are stale.
+func Newest(pod *v1.Pod, all []engine.Container) (newest map[string]engine.Container, stale []string) {
+	newest = make(map[string]engine.Container, len(all))
+	known := map[string]bool{PauseName: SharesProcesses(pod)}
+	for _, def := range Containers(pod) {
+		known[def.Name] = true
+	}
+	for _, c := range all {
+		old, seen := newest[c.Name]
+		switch {
+		case !known[c.Name]:
+			stale = append(stale, c.ID)
+		case seen && old.Attempt > c.Attempt:
+			stale = append(stale, c.ID)
+		default:
+			if seen {
+				stale = append(stale, old.ID)
+			}
+			newest[c.Name] = c
+		}
+	}
+	return newest, stale
+}
+
+// Deadline returns when the pod has been active for as long as its activeDeadlineSeconds
+// allows (pkg/kubelet/active_deadline.go). A pod that was never started has none yet.
+func (o *Observation) Deadline() (time.Time, bool) {
+	limit := o.Pod.Spec.ActiveDeadlineSeconds
+	if limit == nil || o.Record.Started.IsZero() {
+		return time.Time{}, false
+	}
+	return o.Record.Started.Add(time.Duration(*limit) * time.Second), true
+}
+
+// overdue reports whether the deadline has passed.
+func (o *Observation) overdue(now time.Time) bool {
+	deadline, limited := o.Deadline()
+	return limited && !now.Before(deadline)
+}

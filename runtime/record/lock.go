@@ -1,0 +1,46 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/flock"
+)
+
+// Lock is held by whoever works on a pod: one process at a time starts or stops its
+// containers, and the next one finds them as they are.
+type Lock struct{ file *os.File }
+
+// Lock waits for the pod's lock.
+func (s *Store) Lock(ctx context.Context, uid types.UID) (Lock, error) {
+	path, err := s.lockPath(uid)
+	if err != nil {
+		return Lock{}, err
+	}
+	f, err := flock.Acquire(ctx, path)
+	if err != nil {
+		return Lock{}, fmt.Errorf("locking pod %s: %w", uid, err)
+	}
+	return Lock{f}, nil
+}
+
+func (s *Store) lockPath(uid types.UID) (string, error) {
+	dir := filepath.Join(s.state, "locks")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("locking pod %s: %w", uid, err)
+	}
+	return filepath.Join(dir, string(uid)+".lock"), nil
+}
+
+// Release gives the lock back.
+func (l Lock) Release() { _ = l.file.Close() }
+
+// Discard gives the lock of a pod that is gone back, and removes its file.
+func (l Lock) Discard() {
+	_ = os.Remove(l.file.Name()) // at worst an empty file stays
+	l.Release()
+}

@@ -1,0 +1,97 @@
+// Package record keeps what runonce itself knows of each pod: one versioned file, written
+// before the step that it describes, so that a later process goes on where a killed one
+// stopped. Beside it lies only what other programs write.
+package record
+
+import (
+	"maps"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/runtime/engine"
+)
+
+// Version is that of the file's format. A record of another version is an error.
+const Version = 1
+
+// Pod is the record of one pod. What Store returns is shared: only the function given to
+// Update may change it, and its maps by replacing them.
+type Pod struct {
+	Version int     `json:"version"`
+	Pod     *v1.Pod `json:"pod,omitempty"` // as it was admitted, without a status
+	// Owners are the runs that have admitted the pod. Those whose process has ended count for
+	// nothing.
+	Owners map[string]Owner `json:"owners,omitempty"`
+	// Removed says that nothing of the pod is left on the machine; the record stays until
+	// the runs that own it have read that.
+	Removed bool `json:"removed,omitempty"`
+	// Started is when the pod was first started, zero for one that is only admitted. The
+	// API's times have whole seconds: a deadline that counts from those comes early.
+	Started time.Time `json:"started,omitzero"`
+	// Failed says that the pod has ended for good, whatever its restart policy says.
+	Failed *Failure `json:"failed,omitempty"`
+	// Sandboxed and Discarded name the last instance of each container that does not count
+	// any more: Sandboxed since it ran in an earlier sandbox, so that init containers run
+	// again; Discarded since all containers of the pod were restarted in place. The kubelet
+	// finds the former by their sandbox and removes the latter; here both stay until the next
+	// instance runs, so that how they ended is known.
+	Sandboxed map[string]int `json:"sandboxed,omitempty"`
+	Discarded map[string]int `json:"discarded,omitempty"`
+	// Failures are why containers could not be started, and under PodFailure why the pod could
+	// not be prepared for them.
+	Failures map[string]Failure `json:"failures,omitempty"`
+	// FailedStarts are the newest instances of containers that can never be started. An
+	// engine keeps nothing of them, but for the pod they have ended.
+	FailedStarts map[string]engine.Container `json:"failedStarts,omitempty"`
+	// Devices are the names of those that each container has.
+	Devices map[string][]string `json:"devices,omitempty"`
+}
+
+// PodFailure is the key in Failures of what concerns all containers. No container has this
+// name.
+const PodFailure = ""
+
+// Failure is why a pod, or the next instance of a container, failed.
+type Failure struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	Attempt int    `json:"attempt,omitempty"` // of the instance
+}
+
+// Owner is what the record keeps of a run that has admitted the pod.
+type Owner struct {
+	// Lost says that somebody else has stopped the pod since, and the run must not start it
+	// again. By is the pod that preempted it, if one did.
+	Lost bool                 `json:"lost,omitempty"`
+	By   types.NamespacedName `json:"by,omitzero"`
+}
+
+// StartTime is Started in the form of a pod's status.
+func (p *Pod) StartTime() *metav1.Time {
+	if p.Started.IsZero() {
+		return nil
+	}
+	t := metav1.NewTime(p.Started)
+	return &t
+}
+
+// IsSandboxed reports whether the instance ran in an earlier sandbox.
+func (p *Pod) IsSandboxed(c engine.Container) bool { return within(p.Sandboxed, c) }
+
+// IsDiscarded reports whether the instance counts as removed.
+func (p *Pod) IsDiscarded(c engine.Container) bool { return within(p.Discarded, c) }
+
+func within(last map[string]int, c engine.Container) bool {
+	n, ok := last[c.Name]
+	return ok && c.Attempt <= n
+}
+
+// clone returns a copy that may be changed.
+func (p *Pod) clone() *Pod {
+	c := *p
+	c.Owners, c.Failures, c.FailedStarts = maps.Clone(p.Owners), maps.Clone(p.Failures), maps.Clone(p.FailedStarts)
+	return &c
+}

@@ -1,0 +1,297 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/flock"
+)
+
+// Files of runs, below the root: the lock of whoever plans, and one for each run that lives,
+// which it keeps locked. What a killed run leaves is unlocked and counts for nothing.
+const (
+	runsDir  = "runs"
+	planLock = "plan.lock"
+)
+
+// Run is one run of the root, a process of its own. Runs plan one at a time: a record that
+// names a living run as an owner is a promise, which the next one counts. Its methods are
+// not safe for concurrent use.
+type Run struct {
+	store *Store
+	plan  *os.File // locked while it is this run's turn to plan
+	alive *os.File // locked while this run lives
+	pods  []types.UID
+}
+
+// NewRun returns a run that owns nothing yet.
+func (s *Store) NewRun() *Run { return &Run{store: s} }
+
+// Enter waits for this run's turn to plan, and removes what killed runs have left.
+func (r *Run) Enter(ctx context.Context) error {
+	if err := os.MkdirAll(r.store.runs(), 0o700); err != nil {
+		return fmt.Errorf("waiting for the turn to plan: %w", err)
+	}
+	f, err := flock.Acquire(ctx, filepath.Join(r.store.runs(), planLock))
+	if err != nil {
+		return fmt.Errorf("waiting for the turn to plan: %w", err)
+	}
+	r.plan = f
+	if err := r.store.sweep(); err != nil {
+		return errors.Join(fmt.Errorf("cleaning up after other runs: %w", err), r.Leave())
+	}
+	return nil
+}
+
+// Leave lets the next run plan.
+func (r *Run) Leave() error {
+	if r.plan == nil {
+		return nil
+	}
+	err := r.plan.Close()
+	r.plan = nil
+	return err
+}
+
+// Book makes this run an owner of the pods until Close: of those that it starts, and of
+// those that run already and that it watches. It must be this run's turn to plan.
+func (r *Run) Book(pods []*v1.Pod) (err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("recording the admitted pods: %w", err), r.Close())
+		}
+	}()
+	if r.alive, err = os.CreateTemp(r.store.runs(), "run-"); err != nil {
+		return err
+	}
+	if _, err = flock.Lock(r.alive); err != nil {
+		return err
+	}
+	owner := filepath.Base(r.alive.Name())
+	r.store.setOwner(owner)
+	for _, pod := range pods {
+		r.pods = append(r.pods, pod.UID)
+		_, err = r.store.Update(pod.UID, func(p *Pod) error {
+			if p.Pod == nil || p.Removed {
+				p.Pod, p.Removed = pod.DeepCopy(), false
+				p.Pod.Status = v1.PodStatus{}
+			}
+			r.store.own(p, owner)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// own adds the owner, and drops those that have ended.
+func (s *Store) own(p *Pod, owner string) {
+	owners := map[string]Owner{owner: {}}
+	for name, o := range p.Owners {
+		if name != owner && s.lives(name) {
+			owners[name] = o
+		}
+	}
+	p.Owners = owners
+}
+
+// Booked returns the pods that other living runs own, in the order of List. Those that run
+// already are among them. Outside this run's turn to plan the answer is advice.
+func (r *Run) Booked() ([]*v1.Pod, error) {
+	all, err := r.store.List()
+	if err != nil {
+		return nil, fmt.Errorf("reading which pods other runs have admitted: %w", err)
+	}
+	var pods []*v1.Pod
+	for _, p := range all {
+		for name, o := range p.Owners {
+			if !o.Lost && name != r.store.ownerName() && r.store.lives(name) {
+				pods = append(pods, p.Pod)
+				break
+			}
+		}
+	}
+	return pods, nil
+}
+
+// Take tells the other runs that own the pod that it is theirs no longer, so that they do
+// not start it again. It must come before the pod is stopped. by is the pod that preempts
+// it, nil when none does.
+func (r *Run) Take(pod, by *v1.Pod) error {
+	lost := Owner{Lost: true}
+	if by != nil {
+		lost.By = types.NamespacedName{Namespace: by.Namespace, Name: by.Name}
+	}
+	_, err := r.store.Update(pod.UID, func(p *Pod) error {
+		for name := range p.Owners {
+			if name != r.store.ownerName() {
+				p.Owners[name] = lost
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("telling other runs that pod %q is stopped: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// Close ends the run: it leaves, and what it has admitted and not started is forgotten.
+func (r *Run) Close() error {
+	errs := []error{r.Leave()}
+	if r.alive != nil {
+		errs = append(errs, os.Remove(r.alive.Name()), r.alive.Close())
+		r.alive = nil
+		for _, uid := range r.pods {
+			errs = append(errs, r.store.sweepPod(uid))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// LostError says that another process has stopped a pod of this run, which must not start it
+// again.
+type LostError struct {
+	Pod string
+	By  types.NamespacedName // has preempted it; empty when it was stopped for another reason
+}
+
+func (e *LostError) Error() string {
+	if e.By.Name != "" {
+		return fmt.Sprintf("pod %q was preempted by %s, which another run has admitted", e.Pod, e.By)
+	}
+	return fmt.Sprintf("pod %q was stopped by another process", e.Pod)
+}
+
+// Permanent is true: no retry brings the pod back.
+func (e *LostError) Permanent() bool { return true }
+
+// Reason is a single word.
+func (e *LostError) Reason() string { return "Stopped" }
+
+// PreemptedBy returns the pod that has preempted this one, nil when none has.
+func (e *LostError) PreemptedBy() *v1.Pod {
+	if e.By.Name == "" {
+		return nil
+	}
+	by := &v1.Pod{}
+	by.Namespace, by.Name = e.By.Namespace, e.By.Name
+	return by
+}
+
+// Owned returns a *LostError when another process has taken the pod from this one's run.
+// Whoever starts the pod asks under its lock.
+func (s *Store) Owned(p *Pod) error {
+	if o, ok := p.Owners[s.ownerName()]; ok && o.Lost {
+		return &LostError{Pod: p.Pod.Name, By: o.By}
+	}
+	return nil
+}
+
+func (s *Store) runs() string { return filepath.Join(s.root, runsDir) }
+
+func (s *Store) setOwner(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owner = name
+}
+
+func (s *Store) ownerName() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.owner
+}
+
+// lives reports whether the process of a run has not ended.
+func (s *Store) lives(owner string) bool {
+	held, err := isLocked(filepath.Join(s.runs(), owner))
+	return err == nil && held
+}
+
+// ownedByOthers reports whether runs of other processes have still to learn what became of
+// the pod.
+func (s *Store) ownedByOthers(p *Pod) bool {
+	for name := range p.Owners {
+		if name != s.owner && s.lives(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// sweep removes what killed runs have left: their locks, and records of pods that they have
+// admitted and not started. Nobody else plans meanwhile.
+func (s *Store) sweep() error {
+	entries, err := os.ReadDir(s.runs())
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(s.runs(), e.Name())
+		if held, err := isLocked(path); err != nil || held || e.Name() == planLock {
+			continue
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	all, err := s.List()
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		if err := s.sweepPod(p.Pod.UID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepPod removes the record of a pod that is not on the machine and that no run owns.
+func (s *Store) sweepPod(uid types.UID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	p, err := s.load(uid)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	for name := range p.Owners {
+		if s.lives(name) {
+			return nil
+		}
+	}
+	if !p.Removed && !p.Started.IsZero() {
+		return nil
+	}
+	return s.forget(uid)
+}
+
+// isLocked reports whether a process keeps the file locked. One that is gone is not.
+func isLocked(path string) (held bool, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return flock.Held(f)
+}

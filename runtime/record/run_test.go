@@ -1,0 +1,263 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func newPod(name string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
+}
+
+// kill lets go of the run's files as a killed process does.
+func (r *Run) kill(t *testing.T) {
+	t.Helper()
+	for _, f := range []*os.File{r.plan, r.alive} {
+		if f != nil {
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r.plan, r.alive = nil, nil
+}
+
+// enter is a process whose run has booked the pods, in its turn to plan.
+func enter(t *testing.T, root string, names ...string) *Run {
+	t.Helper()
+	r := Open(root, root).NewRun()
+	if err := r.Enter(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pods := make([]*v1.Pod, 0, len(names))
+	for _, name := range names {
+		pods = append(pods, newPod(name))
+	}
+	if err := r.Book(pods); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// begin starts the pod for the run.
+func (r *Run) begin(t *testing.T, name string) {
+	t.Helper()
+	_, err := r.store.Update(newPod(name).UID, func(p *Pod) error {
+		p.Pod, p.Removed, p.Started = newPod(name), false, time.Now()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// booked names what a process without a run counts.
+func booked(t *testing.T, root string) []string {
+	t.Helper()
+	pods, err := Open(root, root).NewRun().Booked()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range pods {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// recorded names the pods on record.
+func recorded(t *testing.T, root string) []string {
+	t.Helper()
+	all, err := Open(root, root).List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range all {
+		names = append(names, p.Pod.Name)
+	}
+	return names
+}
+
+func runFiles(t *testing.T, root string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(root, runsDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	if got := booked(t, root); got != nil {
+		t.Errorf("before any run: %v", got)
+	}
+	a := enter(t, root, "a")
+	late := Open(root, root).NewRun()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := late.Enter(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("beside a run whose turn it is: %v", err)
+	}
+	if err := a.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	b := enter(t, root, "b", "c")
+	if got := booked(t, root); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("two runs have booked %v", got)
+	}
+	if others, err := b.Booked(); err != nil || len(others) != 1 || others[0].Name != "a" {
+		t.Errorf("one run sees of the other: %v, %v", others, err)
+	}
+	a.begin(t, "a")
+	for _, r := range []*Run{a, b, b, late} {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := booked(t, root); got != nil {
+		t.Errorf("after all runs: %v", got)
+	}
+	if got := runFiles(t, root); !slices.Equal(got, []string{planLock}) {
+		t.Errorf("left: %v", got)
+	}
+	if got := recorded(t, root); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("on record: %v, want what was started", got)
+	}
+}
+
+// TestKilledRun: whatever the instant, a killed run books nothing, and the next one finds its
+// turn and cleans up after it.
+func TestKilledRun(t *testing.T) {
+	t.Parallel()
+	steps := map[string]func(t *testing.T, root string) *Run{
+		"in its turn": func(t *testing.T, root string) *Run {
+			r := Open(root, root).NewRun()
+			if err := r.Enter(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return r
+		},
+		"in its turn, booked": func(t *testing.T, root string) *Run { return enter(t, root, "a") },
+		"at work": func(t *testing.T, root string) *Run {
+			r := enter(t, root, "a")
+			if err := errors.Join(Open(root, root).NewRun().Take(newPod("a"), newPod("boss")), r.Leave()); err != nil {
+				t.Fatal(err)
+			}
+			return r
+		},
+		"when a pod of its own was removed": func(t *testing.T, root string) *Run {
+			r := enter(t, root, "a")
+			r.begin(t, "a")
+			if err := errors.Join(Open(root, root).Remove("uid-a"), r.Leave()); err != nil {
+				t.Fatal(err)
+			}
+			return r
+		},
+		"while it closes": func(t *testing.T, root string) *Run {
+			r := enter(t, root, "a")
+			if err := os.Remove(r.alive.Name()); err != nil {
+				t.Fatal(err)
+			}
+			return r
+		},
+	}
+	for name, step := range steps {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			step(t, root).kill(t)
+			if got := booked(t, root); got != nil {
+				t.Errorf("it has booked %v", got)
+			}
+			next := enter(t, root, "b")
+			if got := booked(t, root); !slices.Equal(got, []string{"b"}) {
+				t.Errorf("then is booked: %v", got)
+			}
+			if got := recorded(t, root); !slices.Equal(got, []string{"b"}) {
+				t.Errorf("on record: %v", got)
+			}
+			if got := runFiles(t, root); len(got) != 2 {
+				t.Errorf("left beside the next one's: %v", got)
+			}
+			if err := next.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestTake: a run learns that a pod of its own was stopped by another process, and for whom,
+// also when nothing of the pod is left, and also when that other process has started it again.
+func TestTake(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	a := enter(t, root, "a", "b", "c")
+	for _, name := range []string{"a", "b", "c"} {
+		a.begin(t, name)
+	}
+	if err := a.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	b := enter(t, root, "boss")
+	for taken, by := range map[string]*v1.Pod{"a": newPod("boss"), "b": nil, "unknown": newPod("boss")} {
+		if err := errors.Join(b.Take(newPod(taken), by), b.store.Remove(newPod(taken).UID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := booked(t, root); !slices.Equal(got, []string{"boss", "c"}) {
+		t.Errorf("booked: %v", got)
+	}
+	owned := func(r *Run, name string) error {
+		t.Helper()
+		p, err := r.store.Load(newPod(name).UID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.store.Owned(p)
+	}
+	var lost *LostError
+	if err := owned(a, "a"); !errors.As(err, &lost) || lost.PreemptedBy() == nil || lost.PreemptedBy().Name != "boss" || lost.PreemptedBy().Namespace != "default" {
+		t.Errorf("the preempted pod: %v", err)
+	}
+	if err := owned(a, "b"); !errors.As(err, &lost) || lost.PreemptedBy() != nil || !lost.Permanent() {
+		t.Errorf("the pod that was stopped: %v", err)
+	}
+	if err := b.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	c := enter(t, root, "a")
+	c.begin(t, "a")
+	if err := owned(a, "a"); !errors.As(err, &lost) || lost.PreemptedBy() == nil {
+		t.Errorf("the preempted pod, started again by another run: %v", err)
+	}
+	for _, r := range []*Run{a, b, Open(root, root).NewRun()} {
+		if err := owned(r, "c"); err != nil {
+			t.Errorf("a pod that nobody took: %v", err)
+		}
+	}
+	if err := owned(c, "a"); err != nil {
+		t.Errorf("who takes a pod may start it: %v", err)
+	}
+	if err := errors.Join(a.Close(), b.Take(newPod("c"), nil), b.Close(), c.Close()); err != nil {
+		t.Error(err)
+	}
+	if got := recorded(t, root); !slices.Equal(got, []string{"a", "c"}) {
+		t.Errorf("on record in the end: %v, want what runs", got)
+	}
+}

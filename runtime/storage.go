@@ -1,0 +1,86 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/podstate"
+
+	"github.com/runonce/runonce/runtime/logs"
+	"github.com/runonce/runonce/runtime/storage"
+)
+
+const (
+	// measureEvery bounds how often the storage of a pod is measured: whoever watches a
+	// pod looks every ten seconds, like the kubelet's eviction manager, but events may wake
+	// him far more often.
+	measureEvery = time.Second
+	// measurePause is how many times longer than a measurement the pause after it is.
+	measurePause = 5
+)
+
+// measure finds out whether the pod uses more local storage than it may, if that is due.
+// Only what this process has synced is held to its limits: to look is not to watch.
+func (p *Pods) measure(ctx context.Context, o *podstate.Observation, m *memory) error {
+	if !storage.Limited(o.Pod) || !running(o) || o.Record.Failed != nil || !m.measureNow() {
+		return nil
+	}
+	begin := time.Now()
+	used, err := p.storage(ctx, o)
+	if err != nil {
+		return fmt.Errorf("measuring the storage of pod %q: %w", o.Pod.Name, err)
+	}
+	m.update(func(m *memory) {
+		m.exceeded = storage.Exceeded(o.Pod, used)
+		// Where it takes long, it must not become what the machine does.
+		m.measure = time.Now().Add(max(measureEvery, measurePause*time.Since(begin)))
+	})
+	return nil
+}
+
+// measureNow reports whether a measurement is due, and puts off the next one.
+func (m *memory) measureNow() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if !m.synced || now.Before(m.measure) {
+		return false
+	}
+	m.measure = now.Add(measureEvery)
+	return true
+}
+
+func running(o *podstate.Observation) bool {
+	for _, c := range o.Containers {
+		if c.State == engine.StateRunning {
+			return true
+		}
+	}
+	return false
+}
+
+// storage measures what the pod uses.
+func (p *Pods) storage(ctx context.Context, o *podstate.Observation) (storage.Usage, error) {
+	used := storage.Usage{Containers: map[string]int64{}}
+	pod := o.Pod
+	var err error
+	if used.Volumes, err = p.o.Volumes.Usage(ctx, pod); err != nil {
+		return used, err
+	}
+	for name, c := range o.Containers {
+		path := logs.Path(p.o.LogDir, logs.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, name, c.Attempt)
+		written, err := storage.Bytes(ctx, filepath.Dir(path))
+		if err != nil {
+			return used, err
+		}
+		layer, err := p.o.Engine.Usage(ctx, c.ID)
+		if err != nil {
+			return used, err
+		}
+		used.Containers[name] = written + layer
+	}
+	return used, nil
+}
