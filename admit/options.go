@@ -46,9 +46,6 @@ type Options struct {
 	Prune bool
 	// Rerun takes pods of earlier runs that have ended for new.
 	Rerun bool
-	// NodeBudget bounds the search for the smallest set of victims, in nodes of its
-	// search tree for each preemption; 0 for preempt.DefaultBudget.
-	NodeBudget int
 }
 
 // SystemCritical is the lowest priority of a critical pod, which may preempt

@@ -54,7 +54,7 @@ type Plan struct {
 	// Decisions holds one decision for each input pod in input order, then one for each
 	// running pod of an earlier run that the plan stops (preempted or pruned).
 	Decisions []Decision
-	// Optimal says that every preemption was proven to take the smallest set of victims.
+	// Optimal says that every preemption takes the best set of victims: no search was cut off.
 	Optimal bool
 	// Used is what is asked for by all pods that run, or are to run, when the plan is
 	// carried out, those of earlier runs that are not in the input included.

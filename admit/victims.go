@@ -134,16 +134,20 @@ func (p *planner) preempt(e *entry, short []demand, blockers []holder) []demand 
 		}
 	}
 	slices.SortFunc(candidates, func(a, b *entry) int { return cmp.Compare(a.rank, b.rank) })
-	problem := preempt.Problem{Budget: p.o.NodeBudget}
+	resources, problem := []int{memoryIndex, cpuIndex}, preempt.Problem{Need: []int64{0, 0}}
 	for _, d := range short {
-		problem.Need = append(problem.Need, d.amount)
+		if i := slices.Index(resources, d.resource); i >= 0 {
+			problem.Need[i] = d.amount
+			continue
+		}
+		resources, problem.Need = append(resources, d.resource), append(problem.Need, d.amount)
 	}
 	for _, c := range candidates {
-		problem.Pods = append(problem.Pods, p.offer(c, short, blockers))
+		problem.Pods = append(problem.Pods, p.offer(c, resources, blockers))
 	}
 	answer, ok := preempt.Solve(problem)
 	if !ok {
-		return p.unmet(short, problem)
+		return p.unmet(short, candidates)
 	}
 	victims := make([]*entry, 0, len(answer.Victims))
 	for _, i := range answer.Victims {
@@ -164,12 +168,11 @@ func (p *planner) preempt(e *entry, short []demand, blockers []holder) []demand 
 	return nil
 }
 
-// offer describes what preempting the pod would free of what is short.
-func (p *planner) offer(c *entry, short []demand, blockers []holder) preempt.Pod {
+// offer describes the pod as one that may be preempted.
+func (p *planner) offer(c *entry, resources []int, blockers []holder) preempt.Pod {
 	offer := preempt.Pod{
 		Priority: c.priority,
-		Memory:   p.requested(c, memoryIndex),
-		CPU:      p.requested(c, cpuIndex),
+		Class:    preempt.BestEffort,
 		Forced:   slices.ContainsFunc(blockers, func(h holder) bool { return h.by == c }),
 	}
 	switch c.qos {
@@ -178,20 +181,19 @@ func (p *planner) offer(c *entry, short []demand, blockers []holder) preempt.Pod
 	case v1.PodQOSBurstable:
 		offer.Class = preempt.Burstable
 	case v1.PodQOSBestEffort:
-		offer.Class = preempt.BestEffort
 	}
-	for _, d := range short {
-		offer.Frees = append(offer.Frees, p.requested(c, d.resource))
+	for _, i := range resources {
+		offer.Requests = append(offer.Requests, p.requested(c, i))
 	}
 	return offer
 }
 
 // unmet returns what would still be missing if all candidates went.
-func (p *planner) unmet(short []demand, problem preempt.Problem) []demand {
+func (p *planner) unmet(short []demand, candidates []*entry) []demand {
 	var left []demand
-	for j, d := range short {
-		for _, c := range problem.Pods {
-			d.amount -= min(d.amount, c.Frees[j])
+	for _, d := range short {
+		for _, c := range candidates {
+			d.amount -= min(d.amount, p.requested(c, d.resource))
 		}
 		if d.amount > 0 {
 			left = append(left, d)
