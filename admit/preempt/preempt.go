@@ -76,13 +76,12 @@ func Solve(p Problem) (Answer, bool) {
 	}
 	above := func(i int) bool { return p.Pods[i].Priority > limit }
 	p.Need = need
-	seed, _ := p.greedy(others)
-	if slices.ContainsFunc(seed, above) {
-		others = slices.DeleteFunc(others, above)
-		seed, _ = p.greedy(others)
-	}
+	seed := p.seed(others)
 	others = slices.DeleteFunc(others, above)
-	s := newSearch(p, others, p.irreducible(seed))
+	if slices.ContainsFunc(seed, above) {
+		seed = p.seed(others)
+	}
+	s := newSearch(p, others, seed)
 	s.descend(0, cost{}, need)
 	answer := Answer{Victims: append(p.irreducible(s.best), forced...), Optimal: !s.cut, Steps: s.steps}
 	slices.Sort(answer.Victims)
@@ -124,6 +123,12 @@ func reduce(need, requests []int64) {
 // met says whether nothing is needed any more.
 func met(need []int64) bool {
 	return !slices.ContainsFunc(need, func(n int64) bool { return n > 0 })
+}
+
+// seed returns the kubelet's choice without the victims that are not needed.
+func (p Problem) seed(candidates []int) []int {
+	victims, _ := p.greedy(candidates)
+	return p.irreducible(victims)
 }
 
 // irreducible leaves out every victim that is not needed, the most valuable first.

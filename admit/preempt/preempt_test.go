@@ -48,6 +48,9 @@ func TestSolve(t *testing.T) {
 		{name: "amounts that cannot be summed", in: Problem{Need: []int64{math.MaxInt64, 0}, Pods: []Pod{
 			two(BestEffort, 0, math.MaxInt64), two(BestEffort, 0, math.MaxInt64), two(BestEffort, 0, 1),
 		}}, want: []int{1}},
+		{name: "amounts too large to be told apart", in: Problem{Need: []int64{1 << 60, 0}, Pods: []Pod{
+			two(BestEffort, 3, 1<<60+1), two(BestEffort, 5, 1<<60),
+		}}, want: []int{0}},
 		{name: "an amount that is next to nothing", in: Problem{Need: []int64{1 << 48, 0}, Pods: []Pod{
 			two(Burstable, 1, 1<<48-1), two(BestEffort, 0, 1), two(Guaranteed, 0, 1<<48), two(Burstable, 0, 1<<48-1),
 		}}, want: []int{1, 3}},
@@ -126,6 +129,25 @@ func TestSolveProperties(t *testing.T) {
 	}
 }
 
+// TestKubeletsChoiceWithinLimit: where the kubelet's choice among all pods has the lowest
+// highest priority that there can be, the search starts from it, and not from the choice
+// among the pods up to that priority, which may be worse.
+func TestKubeletsChoiceWithinLimit(t *testing.T) {
+	t.Parallel()
+	p := Problem{Need: []int64{2512555868, 676}, Budget: 1, Pods: []Pod{
+		{Priority: 3, Class: Guaranteed, Requests: []int64{1073741824, 300}},
+		{Priority: 1, Class: Burstable, Requests: []int64{2147483648, 250}},
+		{Priority: 1, Class: Burstable, Requests: []int64{268435456, 250}},
+		{Priority: 0, Class: Burstable, Requests: []int64{536870912, 400}},
+		{Priority: 0, Class: Burstable, Requests: []int64{268435456, 250}},
+		{Priority: 2, Class: Burstable, Requests: []int64{2147483648, 200}},
+	}}
+	got, _ := Solve(p)
+	if wrong := errorOf(p, got); wrong != "" || got.Optimal {
+		t.Errorf("%+v: %s", got, wrong)
+	}
+}
+
 func FuzzSolve(f *testing.F) {
 	f.Add(uint64(1), uint64(2), 5, int64(10), int64(0))
 	f.Add(uint64(3), uint64(4), 12, int64(math.MaxInt64), int64(1<<40))
@@ -177,7 +199,7 @@ func errorOf(p Problem, got Answer) string {
 	if !ok {
 		return "the kubelet would find no victims"
 	}
-	greedy = append(greedy, forced...)
+	greedy = append(left.irreducible(greedy), forced...)
 	slices.Sort(greedy)
 	theirs, ours := sum(p, greedy), sum(p, got.Victims)
 	if theirs.better(ours) || !ours.better(theirs) && latestFirst(greedy, got.Victims) < 0 {
