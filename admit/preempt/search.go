@@ -9,39 +9,18 @@ import (
 // do not overflow: half a pebibyte, or as many thousandths of a processor.
 const mostCounted = 1 << 49
 
-// cost is what victims cost, the most important first.
-type cost struct {
-	pods   int64 // weighted by class
-	memory int64
-	cpu    int64
-}
+// cost is what victims cost, the most important first; pods are weighted by class.
+type cost struct{ pods, memory, cpu int64 }
 
-// weight makes one pod of a class cost more than a million of those below it.
-func (c Class) weight() int64 { return 1 << (20 * c) }
-
+// costOf makes one pod of a class cost more than a million of those below it.
 func costOf(pod Pod) cost {
-	return cost{pod.Class.weight(), min(pod.Requests[memory], mostCounted), min(pod.Requests[cpu], mostCounted)}
+	return cost{1 << (20 * pod.Class), min(pod.Requests[memory], mostCounted), min(pod.Requests[cpu], mostCounted)}
 }
 
 func (c cost) plus(d cost) cost { return cost{c.pods + d.pods, c.memory + d.memory, c.cpu + d.cpu} }
 
 func (c cost) compare(d cost) int {
-	switch {
-	case c.pods != d.pods:
-		return cmp.Compare(c.pods, d.pods)
-	case c.memory != d.memory:
-		return cmp.Compare(c.memory, d.memory)
-	default:
-		return cmp.Compare(c.cpu, d.cpu)
-	}
-}
-
-// later says whether the first of two ascending sets has the last pod that only one has.
-func later(a, b []int) bool {
-	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
-	}
-	return len(a) > 0 && (len(b) == 0 || a[len(a)-1] > b[len(b)-1])
+	return cmp.Or(cmp.Compare(c.pods, d.pods), cmp.Compare(c.memory, d.memory), cmp.Compare(c.cpu, d.cpu))
 }
 
 // search looks for a better set of victims than the best one known, depth first.
@@ -50,52 +29,39 @@ type search struct {
 	below  [Guaranteed + 1][]int64 // what all candidates of lower classes free
 	needs  [][]int64               // by depth, to work with
 	chosen []int
-	best   []int
-	cost   cost // of best
+	best   []int // the latest first
+	cost   cost  // of best
 	budget int
 	steps  int
-	cut    bool // the budget ended it
 }
 
 // place is one in the order in which candidates are tried.
 type place struct {
 	Pod
-	index  int
-	cost   cost
-	leaves float64 // distance to the need
-	again  bool    // differs from the one before in nothing but its index
-	rest   []int64 // what the candidates from here on free, at most the need
-	most   []int64 // the most that one of this class from here on frees
+	index int
+	cost  cost
+	again bool    // differs from the one before in nothing but its index
+	rest  []int64 // what the candidates from here on free, at most the need
+	most  []int64 // the most that one of this class from here on frees
 }
 
 // newSearch puts the candidates in order: the highest class first, in it those that leave
 // least of the need, and of equal ones the latest.
 func newSearch(p Problem, candidates, best []int) *search {
-	s := &search{best: best, budget: cmp.Or(p.Budget, DefaultBudget)}
-	for _, i := range best {
+	s := &search{budget: cmp.Or(p.Budget, DefaultBudget)}
+	for _, i := range slices.Backward(best) {
+		s.best = append(s.best, i)
 		s.cost = s.cost.plus(costOf(p.Pods[i]))
 	}
 	for _, i := range candidates {
-		pod := p.Pods[i]
-		s.places = append(s.places, place{Pod: pod, index: i, cost: costOf(pod), leaves: distance(p.Need, pod.Requests)})
+		s.places = append(s.places, place{Pod: p.Pods[i], index: i, cost: costOf(p.Pods[i])})
 	}
-	s.places = slices.DeleteFunc(s.places, func(pl place) bool { return !helps(p.Need, pl.Requests) })
 	slices.SortFunc(s.places, func(a, b place) int {
-		return cmp.Or(cmp.Compare(b.Class, a.Class), cmp.Compare(a.leaves, b.leaves),
+		return cmp.Or(cmp.Compare(b.Class, a.Class), cmp.Compare(distance(p.Need, a.Requests), distance(p.Need, b.Requests)),
 			slices.Compare(a.Requests, b.Requests), cmp.Compare(b.index, a.index))
 	})
 	s.sum(p.Need)
 	return s
-}
-
-// helps says whether a pod frees some of what is needed.
-func helps(need, requests []int64) bool {
-	for j, n := range need {
-		if n > 0 && requests[j] > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // sum works out what there is from each place on.
@@ -124,16 +90,13 @@ func (s *search) descend(from int, c cost, need []int64) {
 		s.needs = append(s.needs, make([]int64, len(need)))
 	}
 	next := s.needs[depth]
-	for k := from; k < len(s.places) && !s.cut; k++ {
+	for k := from; k < len(s.places); k++ {
 		pl := &s.places[k]
 		if pl.again && k > from {
 			continue
 		}
-		if s.steps++; s.steps > s.budget {
-			s.cut = true
-			return
-		}
-		if s.hopeless(pl, c, need) {
+		s.steps++
+		if s.steps > s.budget || s.prune(pl, c, need) {
 			return
 		}
 		copy(next, need)
@@ -148,9 +111,9 @@ func (s *search) descend(from int, c cost, need []int64) {
 	}
 }
 
-// hopeless says whether no set with only candidates from the place on added can be better
-// than the best one: they do not free what is needed, or too many of them are.
-func (s *search) hopeless(pl *place, c cost, need []int64) bool {
+// prune says whether no set with candidates from the place on added can be better than the
+// best one: they do not free what is needed, or too many of them would have to go.
+func (s *search) prune(pl *place, c cost, need []int64) bool {
 	fewest := int64(0)
 	for j, n := range need {
 		if n > pl.rest[j] {
@@ -160,7 +123,7 @@ func (s *search) hopeless(pl *place, c cost, need []int64) bool {
 			fewest = max(fewest, (n-1)/pl.most[j]+1)
 		}
 	}
-	least := cost{max(1, fewest*pl.Class.weight()), min(need[memory], mostCounted), min(need[cpu], mostCounted)}
+	least := cost{max(1, fewest*pl.cost.pods), min(need[memory], mostCounted), min(need[cpu], mostCounted)}
 	return c.plus(least).compare(s.cost) > 0
 }
 
@@ -171,7 +134,8 @@ func (s *search) found(c cost) {
 		return
 	}
 	set := slices.Sorted(slices.Values(s.chosen))
-	if d < 0 || later(set, s.best) {
+	slices.Reverse(set)
+	if d < 0 || slices.Compare(set, s.best) > 0 {
 		s.best, s.cost = set, c
 	}
 }
