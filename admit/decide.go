@@ -14,7 +14,7 @@ type entry struct {
 	row      int // in the input, -1 for a pod of an earlier run only
 	priority int32
 	qos      v1.PodQOSClass
-	demands  []demand
+	requests []request
 	ports    []HostPort
 	claims   []types.NamespacedName // that only one pod may use
 	holds    bool                   // counts as used
@@ -29,15 +29,15 @@ type entry struct {
 
 // planner holds the state of one decision.
 type planner struct {
-	node    *v1.Node
-	o       Options
-	ledger  *ledger
-	ports   portTable
-	claims  claimTable
-	input   []*entry
-	earlier []*entry // pods of earlier runs that the input does not hold unchanged, in order
-	pruned  []*entry
-	optimal bool
+	node      *v1.Node
+	o         Options
+	allocated *allocated
+	ports     portTable
+	claims    claimTable
+	input     []*entry
+	earlier   []*entry // pods of earlier runs that the input does not hold unchanged, in order
+	pruned    []*entry
+	optimal   bool
 }
 
 // Decide says which pods may run on the node beside those that run already, and who has
@@ -77,9 +77,9 @@ func newPlanner(node *v1.Node, running, pods []*v1.Pod, o Options) *planner {
 	for _, e := range others {
 		requests = append(requests, Requests(e.pod))
 	}
-	p.ledger = newLedger(node, requests)
+	p.allocated = newAllocated(node, requests)
 	for i, e := range append(slices.Clone(p.input), others...) {
-		e.demands = p.ledger.demands(requests[i])
+		e.requests = p.allocated.requests(requests[i])
 	}
 	return p
 }
@@ -104,7 +104,7 @@ func byAge(a, b *v1.Pod) int {
 	)
 }
 
-// present returns the pods that have their room on the node, those of running in order of
+// present returns the pods that count on the node, those of running in order of
 // their age, and then those that are booked but do not run yet.
 func (p *planner) present(running []*v1.Pod) []*entry {
 	running = slices.Clone(running)
@@ -180,7 +180,7 @@ func (p *planner) admitAll(stays map[int]bool) {
 	}
 	holding := p.holding()
 	for _, e := range holding {
-		p.ledger.take(e.demands)
+		p.allocated.add(e.requests)
 		p.ports.take(e)
 		p.claims.take(e)
 	}
@@ -202,20 +202,12 @@ func (p *planner) admitAll(stays map[int]bool) {
 		e.rank = len(p.input) + len(p.earlier) + i
 		p.admit(e)
 	}
-	p.relent()
+	p.reprieve()
 }
 
 // holding returns the pods that count as used.
 func (p *planner) holding() []*entry {
-	var holding []*entry
-	for _, list := range [][]*entry{p.input, p.earlier} {
-		for _, e := range list {
-			if e.holds {
-				holding = append(holding, e)
-			}
-		}
-	}
-	return holding
+	return slices.DeleteFunc(slices.Concat(p.input, p.earlier), func(e *entry) bool { return !e.holds })
 }
 
 // admit decides on one pod.
@@ -224,7 +216,7 @@ func (p *planner) admit(e *entry) {
 	if stayed {
 		p.drop(e.old)
 	}
-	if e.reasons = p.refusal(e); len(e.reasons) == 0 {
+	if e.reasons = p.rejection(e); len(e.reasons) == 0 {
 		p.hold(e)
 		return
 	}
@@ -236,7 +228,7 @@ func (p *planner) admit(e *entry) {
 // hold counts the pod as used.
 func (p *planner) hold(e *entry) {
 	e.holds = true
-	p.ledger.take(e.demands)
+	p.allocated.add(e.requests)
 	p.ports.take(e)
 	p.claims.take(e)
 }
@@ -248,5 +240,5 @@ func (p *planner) drop(entries ...*entry) {
 		p.ports.free(e)
 		p.claims.free(e)
 	}
-	p.ledger.recount(p.holding())
+	p.allocated.recount(p.holding())
 }

@@ -172,7 +172,7 @@ func TestDetectDevices(t *testing.T) {
 	}
 }
 
-func TestFromDocument(t *testing.T) {
+func TestFromNodeFile(t *testing.T) {
 	t.Parallel()
 	document := func(capacity, allocatable string) *v1.Node {
 		n := &v1.Node{Status: v1.NodeStatus{Capacity: parse(t, capacity)}}
@@ -186,16 +186,16 @@ func TestFromDocument(t *testing.T) {
 	tests := []struct {
 		name     string
 		document *v1.Node
-		options  DocumentOptions
+		options  NodeFileOptions
 		want     map[string]string
 	}{
-		{"capacity alone", document("cpu=4,memory=1Gi,ephemeral-storage=10Gi,hugepages-2Mi=100Mi", ""), DocumentOptions{}, map[string]string{"cpu": "4", "memory": "824Mi", "ephemeral-storage": "9663676400", "hugepages-2Mi": "100Mi", "pods": "110"}},
-		{"allocatable", document("cpu=4,memory=1Gi,pods=20", "cpu=3,memory=1Gi,pods=10"), DocumentOptions{}, map[string]string{"cpu": "3", "memory": "1Gi", "pods": "10"}},
-		{"allocatable in part", document("cpu=4,memory=1Gi,pods=20", "cpu=3"), DocumentOptions{}, map[string]string{"cpu": "3", "memory": "924Mi", "pods": "20"}},
-		{"nothing but allocatable", document("", "cpu=3"), DocumentOptions{MaxPods: 5}, map[string]string{"cpu": "3", "pods": "5"}},
+		{"capacity alone", document("cpu=4,memory=1Gi,ephemeral-storage=10Gi,hugepages-2Mi=100Mi", ""), NodeFileOptions{}, map[string]string{"cpu": "4", "memory": "824Mi", "ephemeral-storage": "9663676400", "hugepages-2Mi": "100Mi", "pods": "110"}},
+		{"allocatable", document("cpu=4,memory=1Gi,pods=20", "cpu=3,memory=1Gi,pods=10"), NodeFileOptions{}, map[string]string{"cpu": "3", "memory": "1Gi", "pods": "10"}},
+		{"allocatable in part", document("cpu=4,memory=1Gi,pods=20", "cpu=3"), NodeFileOptions{}, map[string]string{"cpu": "3", "memory": "924Mi", "pods": "20"}},
+		{"nothing but allocatable", document("", "cpu=3"), NodeFileOptions{MaxPods: 5}, map[string]string{"cpu": "3", "pods": "5"}},
 		{
 			"overridden and reserved", document("cpu=4,pods=20", "cpu=3,pods=20"),
-			DocumentOptions{Capacity: parse(t, "cpu=8,example.com/gpu=2"), Reserved: parse(t, "cpu=1,pods=1")},
+			NodeFileOptions{Capacity: parse(t, "cpu=8,example.com/gpu=2"), Reserved: parse(t, "cpu=1,pods=1")},
 			map[string]string{"cpu": "7", "example.com/gpu": "2", "pods": "19"},
 		},
 	}
@@ -203,7 +203,7 @@ func TestFromDocument(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			before := test.document.DeepCopy()
-			n := FromDocument(test.document, test.options)
+			n := FromNodeFile(test.document, test.options)
 			if diff := cmp.Diff(test.want, texts(n.Status.Allocatable)); diff != "" {
 				t.Errorf("allocatable (-want +got):\n%s", diff)
 			}
@@ -215,11 +215,11 @@ func TestFromDocument(t *testing.T) {
 			}
 		})
 	}
-	n := FromDocument(document("cpu=1", ""), DocumentOptions{Name: "other", Labels: map[string]string{"zone": "b"}})
+	n := FromNodeFile(document("cpu=1", ""), NodeFileOptions{Name: "other", Labels: map[string]string{"zone": "b"}})
 	if n.Name != "other" || n.Labels["zone"] != "b" || n.Labels[v1.LabelHostname] != "other" {
 		t.Errorf("%+v", n.ObjectMeta)
 	}
-	if f := FromDocument(document("cpu=1", ""), DocumentOptions{SupplementalGroupsPolicy: true}).Status.Features; f == nil || !*f.SupplementalGroupsPolicy {
+	if f := FromNodeFile(document("cpu=1", ""), NodeFileOptions{SupplementalGroupsPolicy: true}).Status.Features; f == nil || !*f.SupplementalGroupsPolicy {
 		t.Errorf("a document without features has %+v, want those of the runtime", f)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/admit/check"
+	"github.com/runonce/runonce/admit/predicates"
 )
 
 // Order is the sequence in which pods ask to be admitted.
@@ -46,9 +46,6 @@ type Options struct {
 	Prune bool
 	// Rerun takes pods of earlier runs that have ended for new.
 	Rerun bool
-	// NodeBudget bounds the search for the smallest set of victims, in nodes of its
-	// search tree for each preemption; 0 for preempt.DefaultBudget.
-	NodeBudget int
 }
 
 // SystemCritical is the lowest priority of a critical pod, which may preempt
@@ -71,7 +68,7 @@ func Critical(pod *v1.Pod) bool { return Priority(pod) >= SystemCritical }
 // known to belong to a namespace of the pod, as the kubelet asks of its own flag.
 func ValidateSysctls(unsafe []string) error {
 	for _, s := range unsafe {
-		if !check.Namespaced(s) {
+		if !predicates.Namespaced(s) {
 			return fmt.Errorf("sysctl %q: not known to be namespaced", s)
 		}
 	}

@@ -2,7 +2,11 @@
 // It is pure: no clock, and no I/O but reading the node's capacity from an fs.FS.
 package admit
 
-import v1 "k8s.io/api/core/v1"
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 // Verdict is what was decided for a pod.
 type Verdict string
@@ -14,7 +18,7 @@ const (
 	Preempted Verdict = "Preempted"
 )
 
-// Reason is one ground for a rejection, in the kubelet's words.
+// Reason is one of a rejection, in the kubelet's words.
 type Reason struct {
 	Reason  string `json:"reason"`  // for example OutOfcpu
 	Message string `json:"message"` // for example "Node didn't have enough resource: cpu, ..."
@@ -54,7 +58,7 @@ type Plan struct {
 	// Decisions holds one decision for each input pod in input order, then one for each
 	// running pod of an earlier run that the plan stops (preempted or pruned).
 	Decisions []Decision
-	// Optimal says that every preemption was proven to take the smallest set of victims.
+	// Optimal says that every preemption takes the best set of victims: no search was cut off.
 	Optimal bool
 	// Used is what is asked for by all pods that run, or are to run, when the plan is
 	// carried out, those of earlier runs that are not in the input included.
@@ -114,4 +118,41 @@ func (d Decision) Status() v1.PodStatus {
 	default:
 		return v1.PodStatus{}
 	}
+}
+
+// plan writes the decisions down.
+func (p *planner) plan() Plan {
+	plan := Plan{Node: p.node.DeepCopy(), Optimal: p.optimal, Used: p.allocated.list(p.allocated.used)}
+	var stopped []*entry
+	for _, e := range p.input {
+		d := Decision{Pod: e.pod, Verdict: Admitted, Running: e.running}
+		switch {
+		case e.by != nil:
+			d = PreemptedBy(e.pod, e.by.pod)
+			d.Running = e.running
+			if e.old != nil && !ended(e.old.pod) {
+				e.old.by = e.by
+				stopped = append(stopped, e.old)
+			}
+		case len(e.reasons) > 0:
+			d.Verdict = Rejected
+			d.Reasons = e.reasons
+			d.Reason, d.Message = e.reasons[0].Reason, e.reasons[0].Message
+		case e.old != nil:
+			d.Replaces = e.old.pod
+		}
+		plan.Decisions = append(plan.Decisions, d)
+	}
+	for _, e := range p.earlier {
+		if e.by != nil && !slices.Contains(stopped, e) {
+			stopped = append(stopped, e)
+		}
+	}
+	for _, e := range stopped {
+		plan.Decisions = append(plan.Decisions, PreemptedBy(e.pod, e.by.pod))
+	}
+	for _, e := range p.pruned {
+		plan.Decisions = append(plan.Decisions, Decision{Pod: e.pod, Verdict: Admitted, Running: true, Prune: true})
+	}
+	return plan
 }

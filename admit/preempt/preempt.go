@@ -1,8 +1,8 @@
-// Package preempt finds the smallest set of pods whose end frees what a critical pod lacks.
+// Package preempt chooses the pods that have to go so that a critical pod fits.
 //
-// Smallest is meant in this order: the lowest possible highest priority among the
-// victims; the fewest Guaranteed, then Burstable, then BestEffort victims; the least
-// memory, then the least cpu requested by them; those that come latest in order.
+// A set of victims is better than another, in this order: by the lower highest priority;
+// by fewer Guaranteed, then Burstable, then BestEffort pods; by less memory, then less cpu
+// that they request; by pods that come later in order.
 package preempt
 
 import (
@@ -11,95 +11,103 @@ import (
 	"slices"
 )
 
-// Class is a pod's class of service; a higher one is worth more.
+// Class is a pod's QoS class.
 type Class int
 
-// The classes.
+// The classes, the one to preempt first in front.
 const (
 	BestEffort Class = iota
 	Burstable
 	Guaranteed
 )
 
-// Pod is one that may be preempted. Its numbers are not negative.
+// The resources that every Problem names first; cpu is in thousandths.
+const (
+	memory = iota
+	cpu
+)
+
+// Pod is one that may be preempted.
 type Pod struct {
 	Priority int32
 	Class    Class
-	Frees    []int64 // of each need, in the order of Problem.Need
-	Memory   int64   // requested, in bytes
-	CPU      int64   // requested, in thousandths
-	Forced   bool    // has to go whatever else it frees
+	Requests []int64 // of each resource, in the order of Problem.Need; not negative
+	Forced   bool    // has to go whatever it requests
 }
 
-// Problem is what is missing, and the pods that may go, in order.
+// Problem is what is missing of each resource, and the pods that may go, in order.
 type Problem struct {
-	Need   []int64
+	Need   []int64 // of memory, of cpu, then of any other resources
 	Pods   []Pod
-	Budget int // nodes of the search tree; 0 for DefaultBudget
+	Budget int // of steps of the search; 0 for DefaultBudget
 }
 
-// DefaultBudget is the number of nodes searched when nothing else is asked for.
-const DefaultBudget = 1_500_000
+// DefaultBudget is more than the steps of any search among 14 pods, and ends one among
+// hundreds within a few milliseconds.
+const DefaultBudget = 200_000
 
-// Answer is a set of victims.
+// Answer is a set of victims, of which none can be left out.
 type Answer struct {
 	Victims []int // indices of Problem.Pods, ascending
-	Optimal bool  // proven to be the smallest set
-	Nodes   int   // nodes of the search tree that were looked at
+	Optimal bool  // no set is better
+	Steps   int   // of the search
 }
 
-// Solve returns the smallest set of victims, or the best one found within the budget.
-// It is never worse than the kubelet's choice. It returns false when all pods together
-// do not free enough.
+// Solve returns the best set of victims, or the best that the budget lets it find, which
+// is never worse than the kubelet's choice. It returns false when all pods together do
+// not free enough.
 func Solve(p Problem) (Answer, bool) {
-	limit, ok := p.priorityLimit()
-	if !ok {
-		return Answer{}, false
-	}
-	var forced []int
-	need := slices.Clone(p.Need)
+	limit := int32(math.MinInt32)
+	var forced, others []int
 	for i, pod := range p.Pods {
 		if pod.Forced {
 			forced = append(forced, i)
-			reduce(need, pod.Frees)
+			limit = max(limit, pod.Priority)
+		} else {
+			others = append(others, i)
 		}
 	}
-	r := p.reduced(need, limit)
-	answer := r.solve(p.Budget)
-	answer.Victims = append(answer.Victims, forced...)
+	p.Need = p.left(forced)
+	if met(p.Need) {
+		return Answer{Victims: forced, Optimal: true}, true
+	}
+	limit, ok := p.limit(others, limit)
+	if !ok {
+		return Answer{}, false
+	}
+	above := func(i int) bool { return p.Pods[i].Priority > limit }
+	seed := p.seed(others)
+	others = slices.DeleteFunc(others, above)
+	if slices.ContainsFunc(seed, above) {
+		seed = p.seed(others)
+	}
+	s := newSearch(p, others, seed)
+	s.descend(0, cost{}, p.Need)
+	answer := Answer{Victims: append(p.irreducible(s.best), forced...), Optimal: s.steps <= s.budget, Steps: s.steps}
 	slices.Sort(answer.Victims)
 	return answer, true
 }
 
-// priorityLimit returns the lowest priority that the highest victim must have: the pods
-// up to it free enough. It returns false when all pods do not.
-func (p Problem) priorityLimit() (int32, bool) {
+// limit returns the lowest priority, from the given one on, up to which the candidates
+// free enough. It returns false when all of them do not.
+func (p Problem) limit(candidates []int, limit int32) (int32, bool) {
+	candidates = slices.SortedStableFunc(slices.Values(candidates), func(a, b int) int {
+		return cmp.Compare(p.Pods[a].Priority, p.Pods[b].Priority)
+	})
 	need := slices.Clone(p.Need)
-	limit := int32(math.MinInt32)
-	order := make([]int, 0, len(p.Pods))
-	for i, pod := range p.Pods {
-		if pod.Forced {
-			reduce(need, pod.Frees)
-			limit = max(limit, pod.Priority)
-			continue
+	for _, i := range candidates {
+		if !met(need) {
+			reduce(need, p.Pods[i].Requests)
+			limit = max(limit, p.Pods[i].Priority)
 		}
-		order = append(order, i)
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.Pods[a].Priority, p.Pods[b].Priority) })
-	for _, i := range order {
-		if met(need) {
-			break
-		}
-		reduce(need, p.Pods[i].Frees)
-		limit = max(limit, p.Pods[i].Priority)
 	}
 	return limit, met(need)
 }
 
-// reduce subtracts what is freed from what is needed, down to nothing.
-func reduce(need, frees []int64) {
+// reduce subtracts what a pod frees from what is needed, down to nothing.
+func reduce(need, requests []int64) {
 	for j := range need {
-		need[j] -= min(need[j], frees[j])
+		need[j] -= min(need[j], requests[j])
 	}
 }
 
@@ -108,34 +116,29 @@ func met(need []int64) bool {
 	return !slices.ContainsFunc(need, func(n int64) bool { return n > 0 })
 }
 
-// reduced returns what is left to solve: the needs that are not met, and the pods up to
-// the limit that free some of them.
-func (p Problem) reduced(need []int64, limit int32) *reduced {
-	r := &reduced{}
-	var dims []int
-	for j, n := range need {
-		if n > 0 {
-			dims = append(dims, j)
-			r.need = append(r.need, n)
+// left returns what is still needed once the victims are gone.
+func (p Problem) left(victims []int) []int64 {
+	need := slices.Clone(p.Need)
+	for _, i := range victims {
+		reduce(need, p.Pods[i].Requests)
+	}
+	return need
+}
+
+// seed returns the kubelet's choice without the victims that are not needed.
+func (p Problem) seed(candidates []int) []int { return p.irreducible(p.greedy(candidates)) }
+
+// irreducible leaves out every victim that is not needed, the most valuable first.
+func (p Problem) irreducible(victims []int) []int {
+	slices.SortFunc(victims, func(a, b int) int {
+		return cmp.Or(costOf(p.Pods[b]).compare(costOf(p.Pods[a])), cmp.Compare(a, b))
+	})
+	kept := victims
+	for _, v := range victims {
+		without := slices.DeleteFunc(slices.Clone(kept), func(i int) bool { return i == v })
+		if met(p.left(without)) {
+			kept = without
 		}
 	}
-	for i, pod := range p.Pods {
-		if pod.Forced || pod.Priority > limit {
-			continue
-		}
-		frees := make([]int64, len(dims))
-		useful := false
-		for k, j := range dims {
-			// More than what is needed is of no more use.
-			frees[k] = min(pod.Frees[j], need[j])
-			useful = useful || frees[k] > 0
-		}
-		if useful {
-			r.items = append(r.items, item{
-				index: i, class: pod.Class, frees: frees,
-				memory: min(pod.Memory, mostCounted), cpu: min(pod.CPU, mostCounted),
-			})
-		}
-	}
-	return r
+	return slices.Sorted(slices.Values(kept))
 }

@@ -69,7 +69,7 @@ func (s Source) Node(c *cli.Context, set *manifests.Set) (*v1.Node, error) {
 		}
 	}
 	if document != nil {
-		return admit.FromDocument(document, admit.DocumentOptions{
+		return admit.FromNodeFile(document, admit.NodeFileOptions{
 			Name: c.String("node-name"), Labels: labels, Capacity: capacity, Reserved: reserved, SupplementalGroupsPolicy: true,
 		}), nil
 	}

@@ -1,6 +1,6 @@
-// Package check holds the grounds against a pod on a node that the end of no other pod
-// could remove, in the kubelet's words.
-package check
+// Package predicates says why a pod cannot run on a node whichever other pods go, in the
+// kubelet's words.
+package predicates
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// Reason is one ground for a rejection.
+// Reason is one of a rejection.
 type Reason struct {
 	Reason  string
 	Message string
@@ -33,7 +33,7 @@ type Options struct {
 	Unable          string // what the machine lacks for the pod, empty for nothing
 }
 
-// Early returns the grounds that the kubelet looks for before resources: pressure
+// Early returns the reasons that the kubelet looks for before resources: pressure
 // (pkg/kubelet/eviction), sysctls (pkg/kubelet/sysctl), and what the node's platform
 // lacks (pkg/kubelet/lifecycle/predicate.go).
 func Early(s Subject, node *v1.Node, o Options) []Reason {
@@ -44,7 +44,7 @@ func Early(s Subject, node *v1.Node, o Options) []Reason {
 	return appendReason(reasons, noRuntime(s.Pod, node, o.RuntimeHandlers))
 }
 
-// Place returns the grounds that the kubelet looks for after resources and before host
+// Place returns the reasons that the kubelet looks for after resources and before host
 // ports: the node that the pod asks for is another one.
 func Place(s Subject, node *v1.Node) []Reason {
 	var reasons []Reason
@@ -57,7 +57,7 @@ func Place(s Subject, node *v1.Node) []Reason {
 	return reasons
 }
 
-// Late returns the grounds that the kubelet looks for after host ports: taints, of which
+// Late returns the reasons that the kubelet looks for after host ports: taints, of which
 // those that only keep the scheduler away count here too, AppArmor, and other features that
 // the node lacks (pkg/kubelet/lifecycle/handlers.go).
 func Late(s Subject, node *v1.Node, o Options) []Reason {

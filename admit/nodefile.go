@@ -7,38 +7,38 @@ import (
 	"github.com/runonce/runonce/admit/quantity"
 )
 
-// DocumentOptions change a node that comes from a document.
-type DocumentOptions struct {
-	Name     string            // instead of the document's, if not empty
-	Labels   map[string]string // beside the document's; these win
-	Capacity v1.ResourceList   // overrides the document's
-	Reserved v1.ResourceList   // kept from pods, beside what the document keeps
-	MaxPods  int64             // where the document says nothing; DefaultMaxPods when 0
-	// SupplementalGroupsPolicy says, where the document has no features, that the runtime
+// NodeFileOptions change a node that comes from a file.
+type NodeFileOptions struct {
+	Name     string            // instead of the file's, if not empty
+	Labels   map[string]string // beside the file's; these win
+	Capacity v1.ResourceList   // overrides the file's
+	Reserved v1.ResourceList   // kept from pods, beside what the file keeps
+	MaxPods  int64             // where the file says nothing; DefaultMaxPods when 0
+	// SupplementalGroupsPolicy says, where the file has no features, that the runtime
 	// can hold a pod to supplementalGroupsPolicy: Strict.
 	SupplementalGroupsPolicy bool
 }
 
-// FromDocument returns a node as a document of kind Node describes it; the document stays
-// as it is. What it says is allocatable is taken at its word; a resource that it only has
+// FromNodeFile returns a node as a Node read from a file describes it, which is not
+// changed. What it says is allocatable is taken at its word; a resource that it only has
 // as capacity is allocatable as the kubelet would make it.
-func FromDocument(document *v1.Node, o DocumentOptions) *v1.Node {
-	node := document.DeepCopy()
+func FromNodeFile(file *v1.Node, o NodeFileOptions) *v1.Node {
+	node := file.DeepCopy()
 	if o.Name != "" {
 		node.Name = o.Name
 	}
-	labels := nodeLabels(node.Name, document.Labels)
+	labels := nodeLabels(node.Name, file.Labels)
 	for key, value := range o.Labels {
 		labels[key] = value
 	}
 	node.Labels = labels
 
 	capacity := v1.ResourceList{v1.ResourcePods: *resource.NewQuantity(maxPods(o.MaxPods), resource.DecimalSI)}
-	override(capacity, document.Status.Allocatable)
-	override(capacity, document.Status.Capacity)
+	override(capacity, file.Status.Allocatable)
+	override(capacity, file.Status.Capacity)
 	override(capacity, o.Capacity)
 	list := allocatable(capacity, o.Reserved)
-	for name, q := range document.Status.Allocatable {
+	for name, q := range file.Status.Allocatable {
 		if _, ok := o.Capacity[name]; ok {
 			continue
 		}
