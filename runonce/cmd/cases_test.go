@@ -41,6 +41,9 @@ var update = flag.Bool("update", false, "write the golden files anew")
 //	only real         the case needs real containers; facts do
 //	only 2.4          of daemons, the case needs the newer
 //
+// The networks of a story are those in the directory net.d of its case, whatever the machine has;
+// without one its pods get a bridge of their own.
+//
 // Facts are written in YAML, as a part of what they are held against; unknowns.mismatches
 // has what they can demand.
 const casesDir = "../../testdata/cases"
@@ -206,6 +209,9 @@ func (s story) run(t *testing.T, st step, on stage) (code int, stdout, stderr st
 	}
 	if st.args[0] == "run" || st.args[0] == "plan" {
 		args = append(args, "--node", s.node())
+	}
+	if st.args[0] == "run" {
+		args = append(args, "--cni-conf-dir", filepath.Join(s.dir, "net.d"))
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)

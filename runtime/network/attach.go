@@ -244,7 +244,7 @@ func (m *Manager) Cleanup(ctx context.Context) error {
 		return err
 	}
 	m.bridge = nil
-	if err := (bridge.Removal{StateDir: m.o.StateDir, Path: m.o.Path, Lock: lock, Log: m.o.Log}).Do(ctx); err != nil {
+	if err := bridge.Remove(ctx, m.o.StateDir, m.o.Path, lock, m.o.Log); err != nil {
 		return err
 	}
 	for _, dir := range []string{m.files.leases(), m.files.attachments(), m.files.results()} {

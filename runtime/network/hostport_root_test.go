@@ -302,6 +302,37 @@ func TestForwardPolicy(t *testing.T) {
 	}
 }
 
+// With a policy to drop what is forwarded, as Docker sets it, host ports lead to pods from other
+// machines and pods reach those; a process that comes later leaves the rules as they are: what
+// the machine's owner has put before them stays there.
+func TestForwardPolicyOfIptables(t *testing.T) {
+	m := newManager(t)
+	iptables := func(args ...string) string {
+		t.Helper()
+		out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "iptables", args...).CombinedOutput()
+		if err != nil {
+			t.Errorf("iptables %v: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	iptables("-P", "FORWARD", "DROP")
+	defer iptables("-P", "FORWARD", "ACCEPT")
+	port := freePort()
+	sb := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)}))
+	serve(t, sb, "a")
+	wantAnswer(t, another(t), fmt.Sprintf("%s:%d", hostIP, port), "a")
+	serveIn(t, another(t), 8098, "neighbour")
+	wantAnswer(t, sb.NetNS, "192.0.2.1:8098", "neighbour")
+	own := []string{"FORWARD", "-i", bridgeOf(t, m).Attrs().Name, "-d", "198.51.100.1", "-j", "DROP"}
+	iptables(append([]string{"-I"}, own...)...)
+	defer iptables(append([]string{"-D"}, own...)...)
+	first := iptables("-S")
+	ensure(t, New(m.o), newPod("b"))
+	if diff := cmp.Diff(first, iptables("-S")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // A program that listens on the machine's loopback is none of the pods' business.
 func TestLoopbackIsClosed(t *testing.T) {
 	eachFirewall(t, func(t *testing.T, m *Manager) {

@@ -147,18 +147,12 @@ func checkFree(subnets, used []*net.IPNet) error {
 	return nil
 }
 
-// Removal is the removing of a state directory's bridge.
-type Removal struct {
-	StateDir string
-	Path     string       // directories of the firewalls' programs
-	Lock     hostnet.Lock // under which the caller has made sure that no pod is attached
-	Log      *slog.Logger
-}
-
-// Do removes the bridge and its rules, and the port mapping plugin's empty chains if they
-// would not be there without us. An absent bridge is no error.
-func (r Removal) Do(ctx context.Context) error {
-	b := Bridge{Name: Name(r.StateDir)}
+// Remove removes the state directory's bridge and its rules by the firewalls in the
+// directories of path, and the port mapping plugin's empty chains if they would not be there
+// without us. Under the lock the caller has made sure that no pod is attached. An absent
+// bridge is no error.
+func Remove(ctx context.Context, stateDir, path string, lock hostnet.Lock, log *slog.Logger) error {
+	b := Bridge{Name: Name(stateDir)}
 	if _, exists, err := linkByName(b.Name); err != nil || !exists {
 		return err // the bridge is the first to come and the last to go
 	}
@@ -166,12 +160,12 @@ func (r Removal) Do(ctx context.Context) error {
 	if b.Subnets, err = findLink(b.Name); err != nil {
 		return err
 	}
-	all, err := Firewalls(r.Path)
+	all, err := Firewalls(path)
 	if err != nil {
 		return err
 	}
 	for _, fw := range all {
-		if err := fw.remove(ctx, b, r.Lock, r.Log); err != nil {
+		if err := fw.remove(ctx, b, lock, log); err != nil {
 			return err
 		}
 	}
@@ -222,11 +216,7 @@ func chooseSubnet(bridge string, taken []*net.IPNet) (*net.IPNet, error) {
 	for i := range uint32(netCount) {
 		second := byte(firstNet + (start+i)%netCount)
 		subnet := &net.IPNet{IP: net.IPv4(10, second, 0, 0).To4(), Mask: net.CIDRMask(netBits, 32)}
-		free := true
-		for _, t := range taken {
-			free = free && !t.Contains(subnet.IP) && !subnet.Contains(t.IP)
-		}
-		if free {
+		if checkFree([]*net.IPNet{subnet}, taken) == nil {
 			return subnet, nil
 		}
 	}

@@ -32,11 +32,11 @@ func (t iptables) open(ctx context.Context, b Bridge, lock hostnet.Lock) error {
 		if err != nil {
 			return err
 		}
-		change := rules.portChainSetup()
+		changes := []ruleset{rules.portChainSetup()}
 		if !rules.hasBridge(b.Name, subnet) {
-			change = change.with(rules.own(b.Name).deletion()).with(bridgeRules(b.Name, subnet))
+			changes = append(changes, rules.own(b.Name).deletion(), bridgeRules(b.Name, subnet))
 		}
-		if err := t.apply(ctx, change); err != nil {
+		if err := t.apply(ctx, changes...); err != nil {
 			return fmt.Errorf("adding the rules of bridge %q: %w", b.Name, err)
 		}
 	}
@@ -96,36 +96,30 @@ func parseRules(saved string) ruleset {
 	return rules
 }
 
-// with returns both rulesets' lines, the other's after r's.
-func (r ruleset) with(other ruleset) ruleset {
-	both := maps.Clone(r)
-	if both == nil {
-		both = ruleset{}
+// script returns the changes, one after the other, as input for iptables-restore.
+func script(changes ...ruleset) string {
+	all := ruleset{}
+	for _, c := range changes {
+		for table, lines := range c {
+			all[table] = append(all[table], lines...)
+		}
 	}
-	for table, lines := range other {
-		both[table] = slices.Concat(both[table], lines)
-	}
-	return both
-}
-
-// script returns the lines as input for iptables-restore.
-func (r ruleset) script() string {
 	var b strings.Builder
-	for _, table := range slices.Sorted(maps.Keys(r)) {
-		if len(r[table]) > 0 {
-			b.WriteString("*" + table + "\n" + strings.Join(r[table], "\n") + "\nCOMMIT\n")
+	for _, table := range slices.Sorted(maps.Keys(all)) {
+		if len(all[table]) > 0 {
+			b.WriteString("*" + table + "\n" + strings.Join(all[table], "\n") + "\nCOMMIT\n")
 		}
 	}
 	return b.String()
 }
 
-// apply carries out the lines; of each table all or none.
-func (t iptables) apply(ctx context.Context, lines ruleset) error {
-	script := lines.script()
-	if script == "" {
+// apply carries out the changes; of each table all or none.
+func (t iptables) apply(ctx context.Context, changes ...ruleset) error {
+	input := script(changes...)
+	if input == "" {
 		return nil
 	}
-	_, err := t.run(ctx, script, "iptables-restore", "--noflush", "--wait")
+	_, err := t.run(ctx, input, "iptables-restore", "--noflush", "--wait")
 	return err
 }
 

@@ -113,8 +113,8 @@ func TestPortChains(t *testing.T) {
 
 func TestRulesetScript(t *testing.T) {
 	t.Parallel()
-	got := ruleset{"nat": {"-A a", "-A b"}, "filter": {"-I c"}, "raw": nil}.script()
-	const want = "*filter\n-I c\nCOMMIT\n*nat\n-A a\n-A b\nCOMMIT\n"
+	got := script(ruleset{"nat": {"-A a", "-A b"}, "filter": {"-I c"}, "raw": nil}, nil, ruleset{"nat": {"-A d"}})
+	const want = "*filter\n-I c\nCOMMIT\n*nat\n-A a\n-A b\n-A d\nCOMMIT\n"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -204,15 +205,12 @@ func (p Ports) Remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tables, err := n.run(ctx, "", hostnet.Lock{}, "list", "tables")
-	if err != nil || !strings.Contains(tables+"\n", "table inet "+p.Bridge+"\n") {
-		return err
-	}
-	rules, err := n.run(ctx, "", hostnet.Lock{}, "-a", "list", "chain", "inet", p.Bridge, portsChain)
+	rules, err := n.run(ctx, "", hostnet.Lock{}, "-a", "list", "ruleset", "inet")
 	if err != nil {
 		return err
 	}
-	lines := deletions(parseChains(rules), p.comment())
+	own := slices.DeleteFunc(parseChains(rules), func(c chain) bool { return c.table != p.Bridge })
+	lines := deletions(own, p.comment())
 	if len(lines) == 0 {
 		return nil
 	}
