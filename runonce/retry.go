@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce/goal"
 )
 
@@ -44,7 +45,7 @@ func (p *pod) end(ctx context.Context) {
 // end: sidecars, or what was past its deadline. They have been stopped since.
 func (p *pod) lookBack(ctx context.Context) {
 	runs := func(cs v1.ContainerStatus) bool { return cs.State.Running != nil }
-	if !slices.ContainsFunc(allStatuses(p.status), runs) {
+	if !slices.ContainsFunc(podspec.Statuses(p.status), runs) {
 		return
 	}
 	if st, err := p.r.rt.Status(ctx, p.pod); err == nil && st.Phase == p.status.Phase {
@@ -110,12 +111,12 @@ func (p *pod) crashLoop(ctx context.Context) bool {
 		return false
 	}
 	limit := p.r.o.Retry.Retries
-	for _, cs := range allStatuses(p.status) {
-		t := lastEnd(cs)
+	for _, cs := range podspec.Statuses(p.status) {
+		t := podspec.LastTermination(cs)
 		if cs.State.Running != nil || t == nil {
 			continue
 		}
-		if c := containerNamed(p.pod, cs.Name); c == nil || !goal.Restarts(p.pod, c, t.ExitCode) {
+		if c := podspec.Container(p.pod, cs.Name); c == nil || !podspec.Restarts(p.pod, c, t.ExitCode) {
 			continue
 		}
 		if p.tooManyRestarts(ctx) {
@@ -133,7 +134,7 @@ func (p *pod) crashLoop(ctx context.Context) bool {
 // restarted is how often containers of the pod were restarted in this run.
 func (p *pod) restarted() int {
 	n := 0
-	for _, cs := range allStatuses(p.status) {
+	for _, cs := range podspec.Statuses(p.status) {
 		n += max(0, int(cs.RestartCount)-p.restarts[cs.Name])
 	}
 	return n

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	v1 "k8s.io/api/core/v1"
@@ -32,7 +33,7 @@ func (v podView) explain(conditions []v1.PodCondition) {
 // instance that was killed for it.
 func (v podView) answers() string {
 	var all []string
-	for _, def := range containersOf(v.pod) {
+	for _, def := range podspec.Containers(v.pod) {
 		c := v.containers[def.Name]
 		p, asked := v.probes[c.ID]
 		if asked && p.Ready {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	v1 "k8s.io/api/core/v1"
@@ -142,7 +143,7 @@ func decideContainer(pod *v1.Pod, s snapshot, c *v1.Container, a *actions, now t
 		a.restart(s, c, old)
 	case old.State == engine.StateRunning && s.probes[old.ID].Failed != "":
 		a.kill = append(a.kill, old)
-		if mayRestart(pod, c) {
+		if podspec.RestartPolicy(pod, c) != v1.RestartPolicyNever {
 			a.again(s, c, now)
 		}
 	case old.State == engine.StateRunning:

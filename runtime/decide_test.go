@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,7 +39,7 @@ func seen(pod *v1.Pod, states ...string) map[string]engine.Container {
 	for _, s := range states {
 		name, state, _ := strings.Cut(s, "=")
 		c := engine.Container{ID: name + "-0", Name: name, StartedAt: epoch.Add(-time.Minute)}
-		for _, k := range containersOf(pod) {
+		for _, k := range podspec.Containers(pod) {
 			if k.Name == name {
 				c.Hash = containerHash(k)
 			}

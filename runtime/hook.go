@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,7 +25,7 @@ func preStop(pod *v1.Pod, name string) *v1.LifecycleHandler {
 
 // definition returns the pod's container of that name, an empty one when it has none.
 func definition(pod *v1.Pod, name string) *v1.Container {
-	for _, c := range containersOf(pod) {
+	for _, c := range podspec.Containers(pod) {
 		if c.Name == name {
 			return c
 		}

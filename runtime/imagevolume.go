@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // mountImages pulls and mounts the images that the container mounts as volumes. Faults are
@@ -33,7 +35,7 @@ func (p *Pods) pullUnmounted(ctx context.Context, at place) {
 	at.st.extras = true
 	for i := range at.pod.Spec.Volumes {
 		v := &at.pod.Spec.Volumes[i]
-		mounted := slices.ContainsFunc(containersOf(at.pod), func(c *v1.Container) bool { return mounts(c, v.Name) })
+		mounted := slices.ContainsFunc(podspec.Containers(at.pod), func(c *v1.Container) bool { return mounts(c, v.Name) })
 		if v.Image == nil || mounted {
 			continue
 		}

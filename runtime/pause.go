@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/handler"
 	"github.com/runonce/runonce/runtime/spec"
 	"github.com/runonce/runonce/runtime/spec/profile"
 )
@@ -63,7 +63,7 @@ func (p *Pods) ensurePause(ctx context.Context, at place) (string, error) {
 	}
 	err = p.o.Engine.Start(ctx, engine.ContainerConfig{
 		ID: id, PodUID: string(at.pod.UID), Name: pauseName, Spec: oci, Pause: true,
-		RuntimeHandler: at.pod.Annotations[handler.Annotation],
+		RuntimeHandler: at.pod.Annotations[podspec.AnnotationRuntimeHandler],
 		Labels:         labels(at.pod, &v1.Container{Name: pauseName}, engine.Image{}),
 	})
 	if err != nil {

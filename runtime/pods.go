@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	v1 "k8s.io/api/core/v1"
@@ -28,7 +29,7 @@ type Options struct {
 	Volumes   Volumes
 	Layers    Layers
 	Cgroups   Cgroups
-	Objects   Objects
+	Objects   podspec.Objects
 	// Devices may be nil.
 	Devices Devices
 	Node    spec.Node

@@ -12,9 +12,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runonce/runonce/internal/atomicfile"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/spec"
 	"github.com/runonce/runonce/runtime/spec/etc"
-	"github.com/runonce/runonce/runtime/spec/resources"
 )
 
 // step is one part of a pod's ground. undo is called when a later step fails; it may be
@@ -116,7 +117,7 @@ func (p *Pods) record(ctx context.Context, pod *v1.Pod) error {
 	}
 	kept := pod.DeepCopy()
 	now := metav1.NewTime(time.Now())
-	kept.Status = v1.PodStatus{StartTime: &now, QOSClass: resources.QOS(pod)}
+	kept.Status = v1.PodStatus{StartTime: &now, QOSClass: podspec.QOS(pod)}
 	return p.save(ctx, kept)
 }
 
@@ -155,7 +156,7 @@ func (p *Pods) writeFiles(pod *v1.Pod, box spec.Sandbox) error {
 		hostnameFile: []byte(box.Hostname + "\n"),
 	}
 	for name, data := range files {
-		if err := writeFile(filepath.Join(dir, name), data, 0o644); err != nil {
+		if err := atomicfile.Write(filepath.Join(dir, name), data, 0o644); err != nil {
 			return err
 		}
 	}

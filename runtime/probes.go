@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	v1 "k8s.io/api/core/v1"
@@ -99,7 +100,7 @@ func (p *probes) report(id string, s probe.Status) {
 // watchProbes sees to it that just the running containers of the pod are asked. The asking
 // outlives the call.
 func (p *Pods) watchProbes(ctx context.Context, at place) error {
-	if !slices.ContainsFunc(containersOf(at.pod), hasProbes) {
+	if !slices.ContainsFunc(podspec.Containers(at.pod), hasProbes) {
 		return nil
 	}
 	cs, _, err := p.instances(ctx, at.pod)
@@ -107,7 +108,7 @@ func (p *Pods) watchProbes(ctx context.Context, at place) error {
 		return err
 	}
 	var running []string
-	for _, def := range containersOf(at.pod) {
+	for _, def := range podspec.Containers(at.pod) {
 		c := cs[def.Name]
 		if c.State != engine.StateRunning || !hasProbes(def) {
 			continue
@@ -158,7 +159,7 @@ func (p *Pods) Probe(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("looking at the sandbox of pod %q: %w", pod.Name, err)
 		}
-		for _, def := range containersOf(pod) {
+		for _, def := range podspec.Containers(pod) {
 			c := cs[def.Name]
 			asked := def.StartupProbe != nil || def.ReadinessProbe != nil
 			if c.State != engine.StateRunning || !asked || !p.probes.begin(c.ID, &ask{pod: pod.UID, stop: func() {}}) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	v1 "k8s.io/api/core/v1"
@@ -44,7 +45,7 @@ func resettable(pod *v1.Pod) bool { return len(pod.Spec.InitContainers) > 0 || c
 // couldRestartAll says whether a rule of the pod has the action RestartAllContainers
 // (podutil.AllContainersCouldRestart).
 func couldRestartAll(pod *v1.Pod) bool {
-	return slices.ContainsFunc(containersOf(pod), func(c *v1.Container) bool {
+	return slices.ContainsFunc(podspec.Containers(pod), func(c *v1.Container) bool {
 		return slices.ContainsFunc(c.RestartPolicyRules, func(r v1.ContainerRestartRule) bool {
 			return r.Action == v1.ContainerRestartRuleActionRestartAllContainers
 		})
@@ -54,12 +55,12 @@ func couldRestartAll(pod *v1.Pod) bool {
 // restartsAll says whether a container has ended in a way that restarts all containers of
 // the pod (pkg/kubelet/container.ShouldAllContainersRestart).
 func (s snapshot) restartsAll(pod *v1.Pod) bool {
-	return slices.ContainsFunc(containersOf(pod), func(def *v1.Container) bool {
+	return slices.ContainsFunc(podspec.Containers(pod), func(def *v1.Container) bool {
 		c, ok := s.containers[def.Name]
 		if !ok || c.State != engine.StateExited || s.reset.gone(c) {
 			return false
 		}
-		action, _ := ruleFor(def, c.Exit.ExitCode)
+		action, _ := podspec.RestartRule(def, c.Exit.ExitCode)
 		return action == v1.ContainerRestartRuleActionRestartAllContainers
 	})
 }

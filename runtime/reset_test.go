@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // withRestartAll gives the container a rule: the exit code 42 restarts all.
 func withRestartAll(pod *v1.Pod, name string) *v1.Pod {
 	own := v1.ContainerRestartPolicyNever
-	for _, c := range containersOf(pod) {
+	for _, c := range podspec.Containers(pod) {
 		if c.Name == name {
 			c.RestartPolicy = &own
 			c.RestartPolicyRules = []v1.ContainerRestartRule{{
@@ -102,7 +104,7 @@ func TestShorten(t *testing.T) {
 	statuses[2].State.Terminated = &v1.ContainerStateTerminated{Message: "short"}
 	shorten(statuses[:1], statuses[1:])
 	for i, want := range []int{3072, 3072, 5} {
-		end := lastEnd(statuses[i])
+		end := podspec.LastTermination(statuses[i])
 		if len(end.Message) != want {
 			t.Errorf("%d: %d bytes, want %d", i, len(end.Message), want)
 		}

@@ -11,12 +11,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/handler"
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/spec"
@@ -75,9 +75,9 @@ func (p *Pods) postStart(ctx context.Context, at place, def *v1.Container, cfg e
 	if err == nil {
 		return nil
 	}
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), gracePeriod(at.pod)+cleanupTimeout)
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), podspec.GracePeriod(at.pod)+cleanupTimeout)
 	defer cancel()
-	err = errors.Join(err, p.kill(cleanup, at.pod, ending{Container: c, grace: gracePeriod(at.pod)}, func(time.Duration) {}))
+	err = errors.Join(err, p.kill(cleanup, at.pod, ending{Container: c, grace: podspec.GracePeriod(at.pod)}, func(time.Duration) {}))
 	return &ContainerError{Container: def.Name, Why: ReasonPostStartHook, Err: err}
 }
 
@@ -134,7 +134,7 @@ func (p *Pods) containerConfig(ctx context.Context, at place, next start, img en
 	return engine.ContainerConfig{
 		ID: id, PodUID: string(pod.UID), Name: c.Name, Attempt: next.attempt, Image: img.Ref,
 		Spec: oci, LogPath: logPath, Hash: containerHash(c), Labels: all, Last: next.last,
-		RuntimeHandler: pod.Annotations[handler.Annotation], Stdin: c.Stdin,
+		RuntimeHandler: pod.Annotations[podspec.AnnotationRuntimeHandler], Stdin: c.Stdin,
 		DefaultSeccomp: profile.SeccompType(pod, c) == v1.SeccompProfileTypeRuntimeDefault,
 	}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/probe"
-	"github.com/runonce/runonce/runtime/spec/resources"
 )
 
 // Status returns the pod's status, computed from what the engine knows as the kubelet
@@ -104,7 +104,7 @@ type podView struct {
 
 // status computes the pod's status. It is pure.
 func (v podView) status() v1.PodStatus {
-	s := v1.PodStatus{QOSClass: resources.QOS(v.pod)}
+	s := v1.PodStatus{QOSClass: podspec.QOS(v.pod)}
 	initialized := v.initialized()
 	for i := range v.pod.Spec.InitContainers {
 		s.InitContainerStatuses = append(s.InitContainerStatuses, v.containerStatus(&v.pod.Spec.InitContainers[i], ReasonInitializing))
@@ -202,7 +202,7 @@ func (v podView) probed(c *v1.Container, got engine.Container) (started, ready b
 
 // isPlainInit says whether the name is that of an init container that has to end.
 func isPlainInit(pod *v1.Pod, name string) bool {
-	return slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name && !sidecar(&c) })
+	return slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name && !podspec.IsSidecar(&c) })
 }
 
 // terminated gives the reasons that the CRI gives.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	v1 "k8s.io/api/core/v1"
@@ -81,12 +82,12 @@ type ending struct {
 // stopsAfter names the containers that stop before the given one: none, unless it is a
 // sidecar.
 func stopsAfter(pod *v1.Pod, name string) []string {
-	i := slices.IndexFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name && sidecar(&c) })
+	i := slices.IndexFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name && podspec.IsSidecar(&c) })
 	if i < 0 {
 		return nil
 	}
 	var names []string
-	for _, c := range containersOf(pod)[i+1:] {
+	for _, c := range podspec.Containers(pod)[i+1:] {
 		names = append(names, c.Name)
 	}
 	return names
@@ -129,14 +130,14 @@ func (p *Pods) kill(ctx context.Context, pod *v1.Pod, e ending, turn func(grace 
 
 // podGrace gives every container the pod's grace period.
 func podGrace(pod *v1.Pod) func(engine.Container) time.Duration {
-	return func(engine.Container) time.Duration { return gracePeriod(pod) }
+	return func(engine.Container) time.Duration { return podspec.GracePeriod(pod) }
 }
 
 // probeGrace gives a container that a probe has failed the grace period of that probe, if it
 // has one, and else the pod's (pkg/kubelet/kuberuntime.setTerminationGracePeriod).
 func (s snapshot) probeGrace(pod *v1.Pod) func(engine.Container) time.Duration {
 	return func(c engine.Container) time.Duration {
-		for _, def := range containersOf(pod) {
+		for _, def := range podspec.Containers(pod) {
 			if def.Name != c.Name {
 				continue
 			}
@@ -145,14 +146,6 @@ func (s snapshot) probeGrace(pod *v1.Pod) func(engine.Container) time.Duration {
 				return time.Duration(*p.TerminationGracePeriodSeconds) * time.Second
 			}
 		}
-		return gracePeriod(pod)
+		return podspec.GracePeriod(pod)
 	}
-}
-
-// gracePeriod is the pod's own, 30 s when it has none (the API's default).
-func gracePeriod(pod *v1.Pod) time.Duration {
-	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
-		return time.Duration(*s) * time.Second
-	}
-	return v1.DefaultTerminationGracePeriodSeconds * time.Second
 }

@@ -14,6 +14,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/atomicfile"
 )
 
 // recordFile holds the pod as it was started.
@@ -48,7 +50,7 @@ func (s store) save(pod *v1.Pod) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("making the directory of pod %q: %w", pod.Name, err)
 	}
-	return writeFile(filepath.Join(dir, recordFile), data, 0o600)
+	return atomicfile.Write(filepath.Join(dir, recordFile), data, 0o600)
 }
 
 // list returns the pods in order of namespace and name. A directory without a complete
@@ -99,7 +101,7 @@ func (s store) keep(uid types.UID, file string, v any) error {
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", file, err)
 	}
-	return writeFile(filepath.Join(s.path(uid), file), data, 0o600)
+	return atomicfile.Write(filepath.Join(s.path(uid), file), data, 0o600)
 }
 
 // recall reads what keep wrote. The error wraps fs.ErrNotExist when there is nothing; v is
@@ -129,18 +131,6 @@ func (s store) remove(uid types.UID) error {
 	}
 	if err := os.RemoveAll(s.path(uid)); err != nil {
 		return fmt.Errorf("removing pod directory: %w", err)
-	}
-	return nil
-}
-
-// writeFile replaces the file in one step.
-func writeFile(path string, data []byte, mode os.FileMode) error {
-	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, data, mode); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -105,7 +106,7 @@ func (p *Pods) instances(ctx context.Context, pod *v1.Pod) (map[string]engine.Co
 	}
 	byName, stale := newest(pod, all)
 	failed := p.of(pod.UID).failedStarts(p.store, pod.UID)
-	for _, def := range containersOf(pod) {
+	for _, def := range podspec.Containers(pod) {
 		c, ok := byName[def.Name]
 		if f, is := failed[def.Name]; is && (!ok || c.Attempt < f.Attempt) {
 			if ok {
@@ -127,7 +128,7 @@ func (p *Pods) instances(ctx context.Context, pod *v1.Pod) (map[string]engine.Co
 func newest(pod *v1.Pod, all []engine.Container) (map[string]engine.Container, []string) {
 	byName := make(map[string]engine.Container, len(all))
 	var stale []string
-	known := containersOf(pod)
+	known := podspec.Containers(pod)
 	for _, c := range all {
 		old, seen := byName[c.Name]
 		switch {
@@ -145,18 +146,6 @@ func newest(pod *v1.Pod, all []engine.Container) (map[string]engine.Container, [
 		}
 	}
 	return byName, stale
-}
-
-// containersOf returns the pod's init containers, then its containers.
-func containersOf(pod *v1.Pod) []*v1.Container {
-	all := make([]*v1.Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
-	for i := range pod.Spec.InitContainers {
-		all = append(all, &pod.Spec.InitContainers[i])
-	}
-	for i := range pod.Spec.Containers {
-		all = append(all, &pod.Spec.Containers[i])
-	}
-	return all
 }
 
 // clear stops and removes what stands in the way of the next steps.

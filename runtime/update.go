@@ -7,7 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/device"
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Update puts another definition of the pod, of the same UID, on record. The next Sync with
@@ -26,11 +26,11 @@ func (p *Pods) Update(_ context.Context, pod *v1.Pod) error {
 	}
 	kept := pod.DeepCopy()
 	kept.Status = old.Status
-	if chosen, ok := old.Annotations[device.Annotation]; ok {
+	if chosen, ok := old.Annotations[podspec.AnnotationDevices]; ok {
 		if kept.Annotations == nil {
 			kept.Annotations = map[string]string{}
 		}
-		kept.Annotations[device.Annotation] = chosen
+		kept.Annotations[podspec.AnnotationDevices] = chosen
 	}
 	return p.store.save(kept)
 }

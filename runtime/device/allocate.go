@@ -7,10 +7,9 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-)
 
-// Annotation holds, in the record of a pod, which devices its containers have.
-const Annotation = "runonce/devices"
+	"github.com/runonce/runonce/internal/podspec"
+)
 
 // Allocation names the devices of each container.
 type Allocation map[string][]string
@@ -18,7 +17,7 @@ type Allocation map[string][]string
 // Of reads the allocation of a pod's record; a pod that has none has no devices.
 func Of(pod *v1.Pod) (Allocation, error) {
 	a := Allocation{}
-	text, ok := pod.Annotations[Annotation]
+	text, ok := pod.Annotations[podspec.AnnotationDevices]
 	if !ok {
 		return a, nil
 	}
@@ -37,15 +36,15 @@ func (a Allocation) Keep(pod *v1.Pod) error {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}
-	pod.Annotations[Annotation] = string(text)
+	pod.Annotations[podspec.AnnotationDevices] = string(text)
 	return nil
 }
 
 // Wanted says whether the pod asks for devices of the kinds.
 func Wanted(pod *v1.Pod, kinds map[string][]string) bool {
 	for kind := range kinds {
-		for _, c := range containers(pod) {
-			if count(c.Container, kind) > 0 {
+		for _, c := range podspec.Containers(pod) {
+			if count(c, kind) > 0 {
 				return true
 			}
 		}
@@ -63,39 +62,20 @@ func Allocate(pod *v1.Pod, kinds map[string][]string, taken map[string]bool) (Al
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		free := slices.DeleteFunc(slices.Clone(kinds[kind]), func(name string) bool { return taken[name] })
 		used := 0 // of the free ones, by containers that go on running
-		for _, c := range containers(pod) {
-			n := count(c.Container, kind)
+		for i, c := range podspec.Containers(pod) {
+			n := count(c, kind)
 			if used+n > len(free) {
 				return nil, fmt.Errorf("container %q asks for %d devices of kind %s, of which %d are free", c.Name, n, kind, len(free)-used)
 			}
 			if n > 0 {
 				a[c.Name] = append(a[c.Name], free[used:used+n]...)
 			}
-			if !c.ends {
+			if i >= len(pod.Spec.InitContainers) || podspec.IsSidecar(c) {
 				used += n
 			}
 		}
 	}
 	return a, nil
-}
-
-// container is one of a pod; ends says that it does before those after it start.
-type container struct {
-	*v1.Container
-	ends bool
-}
-
-// containers returns the pod's containers in the order of their start.
-func containers(pod *v1.Pod) []container {
-	all := make([]container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		all = append(all, container{c, c.RestartPolicy == nil || *c.RestartPolicy != v1.ContainerRestartPolicyAlways})
-	}
-	for i := range pod.Spec.Containers {
-		all = append(all, container{&pod.Spec.Containers[i], false})
-	}
-	return all
 }
 
 func count(c *v1.Container, kind string) int {

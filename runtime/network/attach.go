@@ -12,6 +12,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/runtime/network/bridge"
 	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/fault"
@@ -123,7 +124,7 @@ func (m *Manager) detach(ctx context.Context, uid string, lock podLock) error {
 	record := m.files.attachment(uid)
 	a, err := readAttachment(record)
 	if errors.Is(err, fs.ErrNotExist) {
-		return removeState(record)
+		return atomicfile.Remove(record)
 	}
 	if err != nil {
 		return err
@@ -142,7 +143,7 @@ func (m *Manager) detach(ctx context.Context, uid string, lock podLock) error {
 	if err != nil {
 		return err
 	}
-	return removeState(record)
+	return atomicfile.Remove(record)
 }
 
 // collectOnce releases, at the first network pod of this process, what pods hold whose

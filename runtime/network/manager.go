@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/runtime/network/bridge"
 	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/fault"
@@ -175,7 +176,7 @@ func (m *Manager) Remove(ctx context.Context, pod *v1.Pod) error {
 func (m *Manager) remove(ctx context.Context, pod *v1.Pod, lock podLock) error {
 	uid := string(pod.UID)
 	// First what says that the sandbox is whole: a crash after this makes it anew.
-	if err := removeState(m.files.sandbox(uid)); err != nil {
+	if err := atomicfile.Remove(m.files.sandbox(uid)); err != nil {
 		return podError(pod, "removing its sandbox", err)
 	}
 	if err := m.detach(ctx, uid, lock); err != nil {

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"testing"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +16,7 @@ import (
 
 // objects are ConfigMaps and Secrets by namespace/name.
 type objects struct {
+	podspec.Objects
 	configMaps map[string]*v1.ConfigMap
 	secrets    map[string]*v1.Secret
 }

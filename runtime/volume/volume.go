@@ -14,19 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/volume/fault"
 	"github.com/runonce/runonce/runtime/volume/hostpath"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
-
-// Objects are what came with the pods. Claims are bound: a claim's volumeName is that of
-// the volume that it uses, or empty where it has to be given a directory.
-type Objects interface {
-	ConfigMap(namespace, name string) (*v1.ConfigMap, bool)
-	Secret(namespace, name string) (*v1.Secret, bool)
-	Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool)
-	PersistentVolume(name string) (*v1.PersistentVolume, bool)
-}
 
 // Manager makes the volumes of pods. Its fields must not change while it is in use; it is
 // safe for concurrent use on different pods.
@@ -34,7 +26,7 @@ type Manager struct {
 	// Root is the directory that holds pods/UID/volumes.
 	Root string
 	// Objects may be nil when there are none.
-	Objects Objects
+	Objects podspec.Objects
 	// ClaimsDir holds the data of persistent volume claims without a volume of their own,
 	// NAMESPACE/NAME, which outlive the pods. Empty refuses such claims.
 	ClaimsDir string

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/containerd/containerd/v2/client"
@@ -207,12 +208,8 @@ func keepUsers(path string, u users) error {
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
-	tmp := path + ".tmp"
 	if err == nil {
-		err = os.WriteFile(tmp, data, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(tmp, path)
+		err = atomicfile.Write(path, data, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("keeping the image's users: %w", err)
