@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 )
 
@@ -81,10 +82,10 @@ func (p *pod) fill(cause error) {
 	}
 	res.Outcome = cutOff(cause)
 	res.Elapsed = p.r.since()
-	switch _, asked := retryAfter(p.err); {
+	switch {
 	case !p.begun && !p.kept:
 		res.Reason, res.Message = "NotStarted", "the run ended before the pod was started"
-	case p.err != nil && !asked:
+	case p.err != nil && failure.RetryAfter(p.err) == 0:
 		res.Reason, res.Message = reasonOf(p.err), p.err.Error()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -25,7 +26,7 @@ type failedStarts map[string]engine.Container
 
 // failedStart keeps that the instance could not be started, when no retry can mend that.
 func (p *Pods) failedStart(at place, next start, cfg engine.ContainerConfig, err error) error {
-	if !permanent(err) || reasonOf(err, "") != ReasonRunError {
+	if !failure.IsPermanent(err) || failure.Reason(err, "") != ReasonRunError {
 		return nil
 	}
 	now := time.Now()

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 )
 
@@ -20,7 +21,7 @@ func (p *Pods) mountImages(ctx context.Context, pod *v1.Pod, c *v1.Container) er
 			continue
 		}
 		if err := p.mountImage(ctx, pod, v); err != nil {
-			return &ContainerError{Container: c.Name, Why: reasonOf(err, ReasonErrImagePull), Err: fmt.Errorf("volume %q: %w", v.Name, err)}
+			return &ContainerError{Container: c.Name, Why: failure.Reason(err, ReasonErrImagePull), Err: fmt.Errorf("volume %q: %w", v.Name, err)}
 		}
 	}
 	return nil
@@ -55,7 +56,8 @@ func (p *Pods) mountImage(ctx context.Context, pod *v1.Pod, v *v1.Volume) error 
 		err = p.o.Images.Mount(ctx, img.Ref, imageKey(pod, v), dir)
 	}
 	if err != nil {
-		return &imageMountError{err}
+		// k8s.io/cri-api ErrImageVolumeMountFailed
+		return &failure.Error{Why: ReasonCreateError, Err: fmt.Errorf("ImageVolumeMountFailed: %w", err)}
 	}
 	return nil
 }
@@ -81,14 +83,3 @@ func mounts(c *v1.Container, volume string) bool {
 	}
 	return false
 }
-
-// imageMountError says that an image is there and could not be mounted (k8s.io/cri-api
-// ErrImageVolumeMountFailed).
-type imageMountError struct{ err error }
-
-func (e *imageMountError) Error() string { return "ImageVolumeMountFailed: " + e.err.Error() }
-
-func (e *imageMountError) Unwrap() error { return e.err }
-
-// Reason returns the kubelet's for a container that cannot be created.
-func (e *imageMountError) Reason() string { return ReasonCreateError }

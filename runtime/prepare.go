@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runonce/runonce/internal/atomicfile"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/spec"
 	"github.com/runonce/runonce/runtime/spec/etc"
@@ -92,7 +93,7 @@ func (p *Pods) run(ctx context.Context, at place, steps []step) error {
 			err = errors.Join(err, undo(ctx, steps[:i+1]))
 		}
 		err = fmt.Errorf("preparing the %s of pod %q: %w", s.name, at.pod.Name, err)
-		return newSyncError([]*ContainerError{{Why: reasonOf(err, s.reason), Err: err}})
+		return newSyncError([]*ContainerError{{Why: failure.Reason(err, s.reason), Err: err}})
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/runonce/runonce/internal/failure"
 )
 
 func TestReadSeccomp(t *testing.T) {
@@ -23,7 +25,7 @@ func TestReadSeccomp(t *testing.T) {
 	}
 	for _, name := range []string{"bad.json", "none.json", "../" + filepath.Base(dir) + "/deny.json"} {
 		_, err := readSeccomp(dir, name)
-		if err == nil || !permanent(err) || reasonOf(err, "") != ReasonCreateError {
+		if err == nil || !failure.IsPermanent(err) || failure.Reason(err, "") != ReasonCreateError {
 			t.Errorf("%s: %v, want a permanent %s", name, err, ReasonCreateError)
 		}
 	}

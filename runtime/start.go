@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
@@ -37,14 +38,14 @@ func (p *Pods) startContainer(ctx context.Context, at place, next start) error {
 		return err
 	})
 	if err != nil {
-		return &ContainerError{Container: c.Name, Why: reasonOf(err, ReasonErrImagePull), Err: err}
+		return &ContainerError{Container: c.Name, Why: failure.Reason(err, ReasonErrImagePull), Err: err}
 	}
 	if err := p.mountImages(ctx, at.pod, c); err != nil {
 		return err
 	}
 	cfg, err := p.containerConfig(ctx, at, next, img)
 	if err != nil {
-		return &ContainerError{Container: c.Name, Why: reasonOf(err, ReasonConfigError), Err: err}
+		return &ContainerError{Container: c.Name, Why: failure.Reason(err, ReasonConfigError), Err: err}
 	}
 	err = p.step(at.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) })
 	if err != nil {

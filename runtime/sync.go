@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
@@ -232,7 +233,7 @@ func (p *Pods) startAll(ctx context.Context, at place, a actions) error {
 	if len(a.start) > 0 {
 		p.pullUnmounted(ctx, at)
 	}
-	done, failed := []string{ground}, map[string]failure{}
+	done, failed := []string{ground}, map[string]startFailure{}
 	for _, next := range a.start {
 		done = append(done, next.container.Name)
 		if err := p.startContainer(ctx, at, next); err != nil {
@@ -242,7 +243,7 @@ func (p *Pods) startAll(ctx context.Context, at place, a actions) error {
 			if ctx.Err() != nil {
 				break
 			}
-			failed[next.container.Name] = failure{fault.Why, fault.Err.Error(), next.attempt}
+			failed[next.container.Name] = startFailure{fault.Why, fault.Err.Error(), next.attempt}
 			continue
 		}
 		at.st.clearWaiting(next.container.Name)
@@ -262,7 +263,7 @@ func containerFault(name string, err error) *ContainerError {
 	if errors.As(err, &fault) {
 		return fault
 	}
-	return &ContainerError{Container: name, Why: reasonOf(err, ReasonCreateError), Err: err}
+	return &ContainerError{Container: name, Why: failure.Reason(err, ReasonCreateError), Err: err}
 }
 
 func backOff(at place, next start) *ContainerError {

@@ -24,8 +24,8 @@ const waitingFile = "waiting.json"
 // this name.
 const ground = ""
 
-// failure is why a container could not be started.
-type failure struct {
+// startFailure is why a container could not be started.
+type startFailure struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	Attempt int    `json:"attempt"` // which instance of the container it would have been
@@ -33,16 +33,16 @@ type failure struct {
 
 // failures returns what the last Sync of any process left, by container. Without the file, or
 // with one that cannot be read, nothing is known to have failed.
-func (s store) failures(uid types.UID) map[string]failure {
-	failed := map[string]failure{}
+func (s store) failures(uid types.UID) map[string]startFailure {
+	failed := map[string]startFailure{}
 	if s.recall(uid, waitingFile, &failed) != nil {
-		return map[string]failure{}
+		return map[string]startFailure{}
 	}
 	return failed
 }
 
 // keepFailures replaces what failures returns.
-func (s store) keepFailures(uid types.UID, failed map[string]failure) error {
+func (s store) keepFailures(uid types.UID, failed map[string]startFailure) error {
 	if len(failed) == 0 {
 		if err := os.Remove(filepath.Join(s.path(uid), waitingFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing what is known of failed starts: %w", err)
@@ -55,7 +55,7 @@ func (s store) keepFailures(uid types.UID, failed map[string]failure) error {
 // noteFailures records what could not be started, and forgets what now has been: done names
 // the containers that were tried. What was cut off says nothing about the pod, and a pod
 // without a record leaves none of this either.
-func (p *Pods) noteFailures(ctx context.Context, pod *v1.Pod, done []string, failed map[string]failure) {
+func (p *Pods) noteFailures(ctx context.Context, pod *v1.Pod, done []string, failed map[string]startFailure) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -78,7 +78,7 @@ func (p *Pods) noteGround(ctx context.Context, pod *v1.Pod, err error) {
 	var faults *SyncError
 	if errors.As(err, &faults) {
 		lead := faults.lead()
-		p.noteFailures(ctx, pod, nil, map[string]failure{ground: {Reason: lead.Why, Message: lead.Err.Error()}})
+		p.noteFailures(ctx, pod, nil, map[string]startFailure{ground: {Reason: lead.Why, Message: lead.Err.Error()}})
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/atomicfile"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/bridge"
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/fault"
 	"github.com/runonce/runonce/runtime/network/hostnet"
 	"github.com/runonce/runonce/runtime/network/netns"
 	"github.com/runonce/runonce/runtime/network/sysctl"
@@ -300,15 +300,15 @@ func podUID(pod *v1.Pod) (string, error) {
 		c := uid[i]
 		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 		if !alnum && (i == 0 || c != '.' && c != '_' && c != '-') {
-			return "", podError(pod, "reading its spec", fault.Permanentf("metadata.uid %q: must be letters, digits, '.', '_' and '-'", uid))
+			return "", podError(pod, "reading its spec", failure.Permanentf("metadata.uid %q: must be letters, digits, '.', '_' and '-'", uid))
 		}
 	}
 	if uid == "" {
-		return "", podError(pod, "reading its spec", fault.Permanentf("metadata.uid is empty"))
+		return "", podError(pod, "reading its spec", failure.Permanentf("metadata.uid is empty"))
 	}
 	return uid, nil
 }
 
 func podError(pod *v1.Pod, op string, err error) error {
-	return &Error{Pod: pod.Namespace + "/" + pod.Name, Op: op, Final: fault.IsPermanent(err), Err: err}
+	return fmt.Errorf("network of pod %q: %s: %w", pod.Namespace+"/"+pod.Name, op, err)
 }

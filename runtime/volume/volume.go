@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/volume/fault"
 	"github.com/runonce/runonce/runtime/volume/hostpath"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
@@ -91,7 +91,7 @@ func (m *Manager) setup(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 	case s.claim != nil:
 		return m.claimed(pod, s)
 	}
-	return fault.Refusef("unsupported volume type")
+	return failure.FailedMountf("unsupported volume type")
 }
 
 // ImageDir returns the directory on which the image of an image volume is to be mounted,
@@ -126,7 +126,7 @@ func (m *Manager) Teardown(_ context.Context, pod *v1.Pod) error {
 // checkUID refuses a pod whose directory would be that of others.
 func checkUID(pod *v1.Pod) error {
 	if uid := string(pod.UID); uid == "" || !filepath.IsLocal(uid) || strings.Contains(uid, "/") || uid == "." {
-		return fault.Refusef("pod %q has no usable uid: %q", pod.Name, uid)
+		return failure.FailedMountf("pod %q has no usable uid: %q", pod.Name, uid)
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/network/fault"
 )
 
 // The CNI conventions for what is asked of a network beyond an address.
@@ -120,10 +120,10 @@ func bitRate(pod *v1.Pod, annotation string) (uint64, error) {
 	}
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
-		return 0, fault.Permanentf("annotation %s: %q: %w", annotation, text, err)
+		return 0, failure.Permanentf("annotation %s: %q: %w", annotation, text, err)
 	}
 	if q.Cmp(resource.MustParse("1k")) < 0 || q.Cmp(resource.MustParse("1P")) > 0 {
-		return 0, fault.Permanentf("annotation %s: %q: must be between 1k and 1P bits per second", annotation, text)
+		return 0, failure.Permanentf("annotation %s: %q: must be between 1k and 1P bits per second", annotation, text)
 	}
 	return uint64(q.Value()), nil
 }
