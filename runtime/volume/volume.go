@@ -49,8 +49,9 @@ const (
 	podDirMode = 0o750
 )
 
-// Setup makes every volume of the pod, and the /dev/shm that its containers share. It is safe to repeat: what a container wrote into
-// an emptyDir stays, and files from ConfigMaps and Secrets are brought up to date.
+// Setup makes every volume of the pod, and the /dev/shm that its containers share. It is
+// safe to repeat: what a container wrote into an emptyDir stays, and so do the files of
+// ConfigMaps and Secrets.
 func (m *Manager) Setup(ctx context.Context, pod *v1.Pod) error {
 	if err := checkUID(pod); err != nil {
 		return err
