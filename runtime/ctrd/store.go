@@ -8,7 +8,6 @@ import (
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
 
-	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"github.com/runonce/runonce/runtime/ctrd/errs"
@@ -72,23 +71,6 @@ func (e *Engine) ListImages(ctx context.Context) ([]ImageRecord, error) {
 		return nil, fmt.Errorf("listing images: %w", err)
 	}
 	return found, nil
-}
-
-// RemoveImage removes the image from the local store, its layers as far as nothing else
-// uses them. An absent one gives an error that wraps ErrNotFound.
-func (e *Engine) RemoveImage(ctx context.Context, ref string) error {
-	name, err := image.Normalize(ref)
-	if err != nil {
-		return err
-	}
-	err = e.do(ctx, func(ctx context.Context, s *link.Session) error {
-		return s.ImageService().Delete(ctx, name, images.SynchronousDelete())
-	})
-	if err != nil {
-		return fmt.Errorf("removing image %q: %w", ref, err)
-	}
-	e.images.Forget(name)
-	return nil
 }
 
 // Image returns the image in the local store that ref names, unpacked.
