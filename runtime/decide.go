@@ -1,14 +1,12 @@
 package runtime
 
 import (
-	"encoding/json"
-	"fmt"
-	"hash/fnv"
 	"slices"
 	"time"
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -138,8 +136,8 @@ func decideContainer(pod *v1.Pod, s snapshot, c *v1.Container, a *actions, now t
 	switch {
 	case !ok, old.State == engine.StateCreated, s.reset.gone(old):
 		a.schedule(s, c, now)
-	case old.State == engine.StateRunning && old.Hash != containerHash(c):
-		// A changed definition is replaced whatever the restart policy says.
+	case old.State == engine.StateRunning && imageChanged(old, c):
+		// It is replaced whatever the restart policy says.
 		a.restart(s, c, old)
 	case old.State == engine.StateRunning && s.probes[old.ID].Failed != "":
 		a.kill = append(a.kill, old)
@@ -217,14 +215,9 @@ func ended(c engine.Container) *engine.Exit {
 	}
 }
 
-// containerHash tells two definitions of a container apart.
-func containerHash(c *v1.Container) string {
-	data, err := json.Marshal(c)
-	if err != nil {
-		// A v1.Container holds nothing that JSON cannot hold.
-		panic(fmt.Sprintf("hashing container %q: %v", c.Name, err))
-	}
-	h := fnv.New64a()
-	h.Write(data)
-	return fmt.Sprintf("%x", h.Sum64())
+// imageChanged says whether the container was made from another image than its definition
+// now names: all that kuberuntime's HashContainer looks at beside the name.
+func imageChanged(c engine.Container, def *v1.Container) bool {
+	ref, err := image.Normalize(def.Image)
+	return err == nil && ref != c.Image
 }

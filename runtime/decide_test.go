@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,11 +38,6 @@ func seen(pod *v1.Pod, states ...string) map[string]engine.Container {
 	for _, s := range states {
 		name, state, _ := strings.Cut(s, "=")
 		c := engine.Container{ID: name + "-0", Name: name, StartedAt: epoch.Add(-time.Minute)}
-		for _, k := range podspec.Containers(pod) {
-			if k.Name == name {
-				c.Hash = containerHash(k)
-			}
-		}
 		switch {
 		case state == "running":
 			c.State = engine.StateRunning
@@ -153,6 +147,31 @@ func TestDecideReplacesChangedContainer(t *testing.T) {
 	pod.Spec.Containers[0].Image = "other"
 	if got, want := said(decide(pod, s, epoch)), "kill a, start a/1"; got != want {
 		t.Errorf("decide = %q, want %q", got, want)
+	}
+}
+
+// TestDecideOnAChangedImage: a container whose image is another one is replaced, whatever the
+// policy; another name for the same image is no change.
+func TestDecideOnAChangedImage(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ image, sidecar, want string }{
+		{"app", "proxy", ""},
+		{"docker.io/library/app:latest", "proxy", ""},
+		{"app:2", "proxy", "kill a, start a/1"},
+		{"app", "proxy:2", "kill s, start s/1"},
+	} {
+		pod := aPod(v1.RestartPolicyNever, "s;a")
+		sidecar, main := &pod.Spec.InitContainers[0], &pod.Spec.Containers[0]
+		sidecar.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+		sidecar.Image, main.Image = tt.sidecar, tt.image
+		s := snapshot{sandbox: true, containers: seen(pod, "s=running", "a=running")}
+		for name, c := range s.containers {
+			c.Image = map[string]string{"s": "docker.io/library/proxy:latest", "a": "docker.io/library/app:latest"}[name]
+			s.containers[name] = c
+		}
+		if got := said(decide(pod, s, epoch)); got != tt.want {
+			t.Errorf("image %s, sidecar %s: %q, want %q", tt.image, tt.sidecar, got, tt.want)
+		}
 	}
 }
 

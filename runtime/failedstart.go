@@ -35,7 +35,7 @@ func (p *Pods) failedStart(at place, next start, cfg engine.ContainerConfig, err
 		known = failedStarts{}
 	}
 	known[next.container.Name] = engine.Container{
-		ID: cfg.ID, PodUID: cfg.PodUID, Name: cfg.Name, Attempt: cfg.Attempt, Image: cfg.Image, Hash: cfg.Hash,
+		ID: cfg.ID, PodUID: cfg.PodUID, Name: cfg.Name, Attempt: cfg.Attempt, Image: cfg.Image,
 		Labels: cfg.Labels, State: engine.StateExited, CreatedAt: now, StartedAt: now, Last: next.last,
 		Exit: engine.Exit{ExitCode: startErrorExitCode, Reason: reasonStartError, Message: err.Error(), StartedAt: now, FinishedAt: now},
 	}

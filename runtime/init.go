@@ -90,7 +90,7 @@ func (w *initWalk) sidecar(i int, c engine.Container) {
 	case p.Failed != "":
 		w.a.kill = append(w.a.kill, c)
 		w.a.again(w.s, def, w.now)
-	case c.Hash != containerHash(def):
+	case imageChanged(c, def):
 		w.a.restart(w.s, def, c)
 	}
 	if def.StartupProbe == nil || p.Started {

@@ -134,7 +134,7 @@ func (p *Pods) containerConfig(ctx context.Context, at place, next start, img en
 	all[engine.LabelUser] = user
 	return engine.ContainerConfig{
 		ID: id, PodUID: string(pod.UID), Name: c.Name, Attempt: next.attempt, Image: img.Ref,
-		Spec: oci, LogPath: logPath, Hash: containerHash(c), Labels: all, Last: next.last,
+		Spec: oci, LogPath: logPath, Labels: all, Last: next.last,
 		RuntimeHandler: pod.Annotations[podspec.AnnotationRuntimeHandler], Stdin: c.Stdin,
 		DefaultSeccomp: profile.SeccompType(pod, c) == v1.SeccompProfileTypeRuntimeDefault,
 	}, nil

@@ -11,7 +11,7 @@ import (
 )
 
 // Update puts another definition of the pod, of the same UID, on record. The next Sync with
-// it starts the containers anew whose definition changed. What was decided at the first
+// it replaces the containers whose image changed. What was decided at the first
 // start stays: when that was, and the devices. A pod that was never started is left alone.
 func (p *Pods) Update(_ context.Context, pod *v1.Pod) error {
 	st := p.of(pod.UID)

@@ -162,7 +162,7 @@ func newRecord(s *link.Session, c engine.ContainerConfig, img *imagestore.Image)
 		return containers.Container{}, fmt.Errorf("encoding its spec: %w", err)
 	}
 	ext, err := record.Meta{
-		PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, ImageID: img.ID, Hash: c.Hash, LogPath: c.LogPath, Last: c.Last,
+		PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, ImageID: img.ID, LogPath: c.LogPath, Last: c.Last,
 	}.Pack()
 	if err != nil {
 		return containers.Container{}, err

@@ -97,7 +97,7 @@ func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 	now := time.Now()
 	e.lastPID++
 	p := &process{life: life, pause: c.Pause, done: make(chan struct{}), Container: engine.Container{
-		ID: c.ID, PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, Image: c.Image, ImageID: img.ID, Hash: c.Hash,
+		ID: c.ID, PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, Image: c.Image, ImageID: img.ID,
 		LogPath: c.LogPath, Labels: c.Labels, Last: c.Last, State: engine.StateRunning, PID: e.lastPID, CreatedAt: now, StartedAt: now,
 	}}
 	if err := writeLog(c.LogPath, life.Log); err != nil {
