@@ -15,8 +15,9 @@ type HostPort struct {
 
 // hostPorts returns the ports that the pod holds of its machine.
 func hostPorts(pod *v1.Pod) []HostPort {
-	var ports []HostPort
-	for _, p := range podspec.HostPorts(pod) {
+	held := podspec.HostPorts(pod)
+	ports := make([]HostPort, 0, len(held))
+	for _, p := range held {
 		ports = append(ports, HostPort{Protocol: p.Protocol, IP: p.HostIP, Port: p.HostPort})
 	}
 	return ports

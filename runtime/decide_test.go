@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -38,6 +40,9 @@ func seen(pod *v1.Pod, states ...string) map[string]engine.Container {
 	for _, s := range states {
 		name, state, _ := strings.Cut(s, "=")
 		c := engine.Container{ID: name + "-0", Name: name, StartedAt: epoch.Add(-time.Minute)}
+		if def := podspec.Container(pod, name); def != nil {
+			c.Image, _ = image.Normalize(def.Image)
+		}
 		switch {
 		case state == "running":
 			c.State = engine.StateRunning
@@ -163,12 +168,9 @@ func TestDecideOnAChangedImage(t *testing.T) {
 		pod := aPod(v1.RestartPolicyNever, "s;a")
 		sidecar, main := &pod.Spec.InitContainers[0], &pod.Spec.Containers[0]
 		sidecar.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
-		sidecar.Image, main.Image = tt.sidecar, tt.image
+		sidecar.Image, main.Image = "proxy", "app"
 		s := snapshot{sandbox: true, containers: seen(pod, "s=running", "a=running")}
-		for name, c := range s.containers {
-			c.Image = map[string]string{"s": "docker.io/library/proxy:latest", "a": "docker.io/library/app:latest"}[name]
-			s.containers[name] = c
-		}
+		sidecar.Image, main.Image = tt.sidecar, tt.image
 		if got := said(decide(pod, s, epoch)); got != tt.want {
 			t.Errorf("image %s, sidecar %s: %q, want %q", tt.image, tt.sidecar, got, tt.want)
 		}

@@ -37,7 +37,7 @@ func Make(dir string, pod *v1.Pod, volume string) error {
 func points(pod *v1.Pod, volume string) []string {
 	var all []string
 	for _, c := range podspec.Containers(pod) {
-		all = append(all, pointsOf(c.VolumeMounts, volume)...)
+		all = slices.Concat(all, pointsOf(c.VolumeMounts, volume))
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
