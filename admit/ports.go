@@ -1,6 +1,10 @@
 package admit
 
-import v1 "k8s.io/api/core/v1"
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
+)
 
 // HostPort is a port of this machine that a pod asks for or that a socket listens on.
 type HostPort struct {
@@ -9,25 +13,12 @@ type HostPort struct {
 	Port     int32
 }
 
-// hostPorts returns the ports that the pod holds of its machine: those of its containers
-// and sidecars, not of plain init containers (scheduler/util.GetHostPorts).
+// hostPorts returns the ports that the pod holds of its machine.
 func hostPorts(pod *v1.Pod) []HostPort {
-	var ports []HostPort
-	collect := func(c *v1.Container) {
-		for _, p := range c.Ports {
-			if p.HostPort > 0 {
-				ports = append(ports, HostPort{Protocol: p.Protocol, IP: p.HostIP, Port: p.HostPort})
-			}
-		}
-	}
-	for i := range pod.Spec.Containers {
-		collect(&pod.Spec.Containers[i])
-	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
-			collect(c)
-		}
+	held := podspec.HostPorts(pod)
+	ports := make([]HostPort, 0, len(held))
+	for _, p := range held {
+		ports = append(ports, HostPort{Protocol: p.Protocol, IP: p.HostIP, Port: p.HostPort})
 	}
 	return ports
 }

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/admit/predicates"
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 const (
@@ -47,7 +47,7 @@ func sysctls(names ...string) func(*v1.Pod) {
 }
 
 // runsIn asks for the runtime kata.
-func runsIn(p *v1.Pod) { p.Annotations = map[string]string{predicates.HandlerAnnotation: "kata"} }
+func runsIn(p *v1.Pod) { p.Annotations = map[string]string{podspec.AnnotationRuntimeHandler: "kata"} }
 
 // hasRuntimes makes a node list its container runtimes.
 func hasRuntimes(names ...string) func(*v1.Node) {

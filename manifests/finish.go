@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // finish resolves what a pod refers to and gives it its identity.
@@ -34,7 +36,7 @@ func (r *reader) finish(e *entry, p podEntry) {
 	if e.remote {
 		p.pod.Annotations[AnnotationConfigSource] = "http"
 	}
-	p.pod.Annotations[AnnotationSource] = e.place()
+	p.pod.Annotations[podspec.AnnotationSource] = e.place()
 	p.pod.Status = v1.PodStatus{Phase: v1.PodPending}
 	r.set.Pods = append(r.set.Pods, p.pod)
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // pod returns a small sound pod, with more lines below its spec.
@@ -64,7 +66,7 @@ func TestReadOrderAndDefaults(t *testing.T) {
 	if p.Spec.RestartPolicy != v1.RestartPolicyAlways || *p.Spec.TerminationGracePeriodSeconds != 30 {
 		t.Errorf("defaults are missing: %+v", p.Spec)
 	}
-	if got := p.Annotations[AnnotationSource]; got != "b.yaml:9" {
+	if got := p.Annotations[podspec.AnnotationSource]; got != "b.yaml:9" {
 		t.Errorf("source is %q", got)
 	}
 	if p.Annotations[AnnotationHash] != string(p.UID) || len(p.UID) != 36 {

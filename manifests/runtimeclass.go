@@ -8,6 +8,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests/guess"
 )
 
@@ -16,7 +17,7 @@ import (
 // selector and the tolerations of the class. The class' handler goes into an annotation,
 // so that the pod is known by it when the class is not at hand.
 func (r *reader) setRuntimeClass(e *entry, pe podEntry) {
-	delete(pe.pod.Annotations, AnnotationRuntimeHandler)
+	delete(pe.pod.Annotations, podspec.AnnotationRuntimeHandler)
 	var class *nodev1.RuntimeClass
 	if name := pe.pod.Spec.RuntimeClassName; name != nil {
 		if class = r.runtimeClassOf(e, pe, *name); class == nil {
@@ -25,7 +26,7 @@ func (r *reader) setRuntimeClass(e *entry, pe podEntry) {
 		if pe.pod.Annotations == nil {
 			pe.pod.Annotations = map[string]string{}
 		}
-		pe.pod.Annotations[AnnotationRuntimeHandler] = class.Handler
+		pe.pod.Annotations[podspec.AnnotationRuntimeHandler] = class.Handler
 	}
 	setOverhead(e, pe, class)
 	if class != nil && class.Scheduling != nil {

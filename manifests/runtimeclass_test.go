@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 const heavyClass = `---
@@ -26,7 +28,7 @@ func TestRuntimeClass(t *testing.T) {
 	t.Parallel()
 	p := mustRead(t, "f", pod("p", "  runtimeClassName: heavy\n", "  nodeSelector: {disk: ssd}\n",
 		"  overhead: {cpu: 0.25, memory: 64Mi}\n", "  tolerations: [{key: vm, operator: Equal, value: x, effect: NoExecute}]\n")+heavyClass).Pods[0]
-	if got := p.Annotations[AnnotationRuntimeHandler]; got != "kata" {
+	if got := p.Annotations[podspec.AnnotationRuntimeHandler]; got != "kata" {
 		t.Errorf("handler %q", got)
 	}
 	want := v1.ResourceList{v1.ResourceCPU: resource.MustParse("250m"), v1.ResourceMemory: resource.MustParse("64Mi")}
@@ -47,7 +49,7 @@ func TestRuntimeClass(t *testing.T) {
 		t.Error("another handler makes the same pod")
 	}
 	plain := mustRead(t, "f", strings.Replace(pod("p"), "{name: p}", "{name: p, annotations: {runonce/runtime-handler: kata}}", 1)).Pods[0]
-	if got, ok := plain.Annotations[AnnotationRuntimeHandler]; ok {
+	if got, ok := plain.Annotations[podspec.AnnotationRuntimeHandler]; ok {
 		t.Errorf("a pod without a class has the handler %q", got)
 	}
 }

@@ -27,14 +27,8 @@ const (
 	SeverityWarning = fault.Warning
 )
 
-// AnnotationRuntimeHandler holds the handler of the pod's RuntimeClass; a pod without a
-// class has none. It counts for the pod's UID, for another runtime makes another pod.
-const AnnotationRuntimeHandler = "runonce/runtime-handler"
-
-// The annotations that every pod gets. None of them counts for its UID.
+// The kubelet's annotations that every pod gets. None of them counts for its UID.
 const (
-	// AnnotationSource holds where the pod was read from, as "file:line".
-	AnnotationSource = "runonce/source"
 	// AnnotationHash holds the pod's UID (pkg/kubelet/types.ConfigHashAnnotationKey).
 	AnnotationHash = "kubernetes.io/config.hash"
 	// AnnotationConfigSource holds "file" or "http"

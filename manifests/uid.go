@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/manifests/expand"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests/refs"
 )
 
@@ -55,7 +55,7 @@ func (s *Set) uid(p *v1.Pod) (types.UID, error) {
 		Annotations: map[string]string{},
 	}
 	for k, v := range p.Annotations {
-		if !strings.HasPrefix(k, "kubernetes.io/config.") && k != AnnotationSource && k != expand.AnnotationJob {
+		if !strings.HasPrefix(k, "kubernetes.io/config.") && k != podspec.AnnotationSource && k != podspec.AnnotationJob {
 			id.Annotations[k] = v
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce/goal"
 	"github.com/runonce/runonce/runonce/job"
 )
@@ -50,7 +51,7 @@ func (r *run) enlist(ctx context.Context, pods []*pod) {
 	for _, p := range old {
 		if pod := earlier[p.pod.UID]; pod != nil {
 			// Absent or broken counts as none.
-			p.failures, _ = strconv.Atoi(pod.Annotations[job.AnnotationFailures])
+			p.failures, _ = strconv.Atoi(pod.Annotations[podspec.AnnotationJobFailures])
 			p.job.Recall(pod.Status)
 		}
 		p.job.Resume(p.pod.UID, p.failures)
@@ -157,7 +158,7 @@ func (p *pod) anew(ctx context.Context) error {
 		return fmt.Errorf("clearing pod %q to try it again: %w", p.pod.Name, err)
 	}
 	next := p.pod.DeepCopy()
-	next.Annotations[job.AnnotationFailures] = strconv.Itoa(p.failures)
+	next.Annotations[podspec.AnnotationJobFailures] = strconv.Itoa(p.failures)
 	p.tries++
 	p.pod, p.again, p.due = next, false, time.Time{}
 	p.restarts, p.status = map[string]int{}, v1.PodStatus{}
@@ -167,7 +168,7 @@ func (p *pod) anew(ctx context.Context) error {
 // tooManyRestarts ends a pod whose Job allows no further restart of a container.
 func (p *pod) tooManyRestarts(ctx context.Context) bool {
 	n := 0
-	for _, cs := range allStatuses(p.status) {
+	for _, cs := range podspec.Statuses(p.status) {
 		n += int(cs.RestartCount)
 	}
 	v, more := p.job.Restarts(p.pod.UID, n)

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce/goal"
 )
 
@@ -129,7 +130,7 @@ func (p *pod) wanting(ctx context.Context) bool {
 // ailing says whether a container runs that is not ready. A liveness or startup probe may
 // want it restarted, and Sync knows; that holds, too, for a run that only wants it to run.
 func ailing(st v1.PodStatus) bool {
-	return slices.ContainsFunc(allStatuses(st), func(cs v1.ContainerStatus) bool {
+	return slices.ContainsFunc(podspec.Statuses(st), func(cs v1.ContainerStatus) bool {
 		return cs.State.Running != nil && !cs.Ready
 	})
 }
@@ -177,7 +178,7 @@ func (p *pod) look(ctx context.Context) error {
 	if p.restarts == nil {
 		p.restarts = map[string]int{}
 		if p.kept {
-			for _, cs := range allStatuses(st) {
+			for _, cs := range podspec.Statuses(st) {
 				p.restarts[cs.Name] = int(cs.RestartCount)
 			}
 		}

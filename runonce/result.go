@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // tailLines is how many of a failed container's last lines go into the result.
@@ -81,10 +82,10 @@ func (p *pod) fill(cause error) {
 	}
 	res.Outcome = cutOff(cause)
 	res.Elapsed = p.r.since()
-	switch _, asked := retryAfter(p.err); {
+	switch {
 	case !p.begun && !p.kept:
 		res.Reason, res.Message = "NotStarted", "the run ended before the pod was started"
-	case p.err != nil && !asked:
+	case p.err != nil && failure.RetryAfter(p.err) == 0:
 		res.Reason, res.Message = reasonOf(p.err), p.err.Error()
 	}
 }
@@ -102,10 +103,10 @@ func (p *pod) fillPreempted() {
 // failed.
 func (p *pod) containers(ctx context.Context) {
 	seen := map[string]v1.ContainerStatus{}
-	for _, cs := range allStatuses(p.status) {
+	for _, cs := range podspec.Statuses(p.status) {
 		seen[cs.Name] = cs
 	}
-	for _, c := range slices.Concat(p.pod.Spec.InitContainers, p.pod.Spec.Containers) {
+	for _, c := range podspec.Containers(p.pod) {
 		cs := seen[c.Name]
 		out := Container{Name: c.Name, Image: c.Image, State: "Waiting", Restarts: int(cs.RestartCount)}
 		switch {
@@ -114,7 +115,7 @@ func (p *pod) containers(ctx context.Context) {
 		case cs.State.Terminated != nil:
 			out.State = "Terminated"
 		}
-		t := lastEnd(cs)
+		t := podspec.LastTermination(cs)
 		if t != nil {
 			out.ExitCode = &t.ExitCode
 		}
@@ -144,28 +145,4 @@ func (p *pod) tail(ctx context.Context, container string, instance int) []string
 		return nil
 	}
 	return lines
-}
-
-// lastEnd returns how the container ended, or how its instance before did.
-func lastEnd(cs v1.ContainerStatus) *v1.ContainerStateTerminated {
-	if cs.State.Terminated != nil {
-		return cs.State.Terminated
-	}
-	return cs.LastTerminationState.Terminated
-}
-
-// allStatuses returns the statuses of init containers, then of containers.
-func allStatuses(st v1.PodStatus) []v1.ContainerStatus {
-	return slices.Concat(st.InitContainerStatuses, st.ContainerStatuses)
-}
-
-func containerNamed(pod *v1.Pod, name string) *v1.Container {
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
 }

@@ -10,6 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce/goal"
 )
 
@@ -44,7 +46,7 @@ func (p *pod) end(ctx context.Context) {
 // end: sidecars, or what was past its deadline. They have been stopped since.
 func (p *pod) lookBack(ctx context.Context) {
 	runs := func(cs v1.ContainerStatus) bool { return cs.State.Running != nil }
-	if !slices.ContainsFunc(allStatuses(p.status), runs) {
+	if !slices.ContainsFunc(podspec.Statuses(p.status), runs) {
 		return
 	}
 	if st, err := p.r.rt.Status(ctx, p.pod); err == nil && st.Phase == p.status.Phase {
@@ -61,15 +63,15 @@ func (p *pod) giveUp(ctx context.Context, reason, message string) {
 // fault acts on what the last Sync or Status returned: it gives up or plans the next try.
 func (p *pod) fault(ctx context.Context, err error) {
 	now := time.Now()
-	after, asked := retryAfter(err)
+	after := failure.RetryAfter(err)
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
 		p.stopRetries()
-	case permanent(err):
+	case failure.IsPermanent(err):
 		p.by = preemptor(err)
 		p.giveUp(ctx, reasonOf(err), err.Error())
-	case asked:
+	case after > 0:
 		p.retryAt = now.Add(after)
 	case now.Before(p.retryAt):
 		// A change woke us early; the retry that was planned is still due.
@@ -110,12 +112,12 @@ func (p *pod) crashLoop(ctx context.Context) bool {
 		return false
 	}
 	limit := p.r.o.Retry.Retries
-	for _, cs := range allStatuses(p.status) {
-		t := lastEnd(cs)
+	for _, cs := range podspec.Statuses(p.status) {
+		t := podspec.LastTermination(cs)
 		if cs.State.Running != nil || t == nil {
 			continue
 		}
-		if c := containerNamed(p.pod, cs.Name); c == nil || !goal.Restarts(p.pod, c, t.ExitCode) {
+		if c := podspec.Container(p.pod, cs.Name); c == nil || !podspec.Restarts(p.pod, c, t.ExitCode) {
 			continue
 		}
 		if p.tooManyRestarts(ctx) {
@@ -133,16 +135,10 @@ func (p *pod) crashLoop(ctx context.Context) bool {
 // restarted is how often containers of the pod were restarted in this run.
 func (p *pod) restarted() int {
 	n := 0
-	for _, cs := range allStatuses(p.status) {
+	for _, cs := range podspec.Statuses(p.status) {
 		n += max(0, int(cs.RestartCount)-p.restarts[cs.Name])
 	}
 	return n
-}
-
-// permanent reports whether no retry can mend the error.
-func permanent(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
 }
 
 // preemptor returns the pod that the error says has preempted this one, nil for none.
@@ -152,15 +148,6 @@ func preemptor(err error) *v1.Pod {
 		return p.PreemptedBy()
 	}
 	return nil
-}
-
-// retryAfter returns the wait that the error asks for, if it does.
-func retryAfter(err error) (time.Duration, bool) {
-	var r interface{ RetryAfter() time.Duration }
-	if errors.As(err, &r) && r.RetryAfter() > 0 {
-		return r.RetryAfter(), true
-	}
-	return 0, false
 }
 
 // worthRetries returns how many retries the error says make sense at most, if it does.
@@ -173,10 +160,4 @@ func worthRetries(err error) (int, bool) {
 }
 
 // reasonOf returns the reason that the error carries, a single word.
-func reasonOf(err error) string {
-	var r interface{ Reason() string }
-	if errors.As(err, &r) && r.Reason() != "" {
-		return r.Reason()
-	}
-	return "SyncError"
-}
+func reasonOf(err error) string { return failure.Reason(err, "SyncError") }

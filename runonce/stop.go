@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // removeSlack is what removing a pod may take beyond its grace period.
@@ -99,7 +100,7 @@ func (r *run) removeAll(ctx context.Context) {
 			continue
 		}
 		wg.Go(func() {
-			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace(p.pod)+removeSlack)
+			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), podspec.GracePeriod(p.pod)+removeSlack)
 			defer cancel()
 			r.progress(p.pod, "Stopping", "asked to be removed", 0)
 			if err := r.rt.Stop(stop, p.pod); err != nil {
@@ -108,12 +109,4 @@ func (r *run) removeAll(ctx context.Context) {
 		})
 	}
 	wg.Wait()
-}
-
-// grace is the pod's own grace period, or the API's default.
-func grace(pod *v1.Pod) time.Duration {
-	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
-		return time.Duration(*s) * time.Second
-	}
-	return v1.DefaultTerminationGracePeriodSeconds * time.Second
 }

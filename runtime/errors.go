@@ -1,10 +1,11 @@
 package runtime
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // ContainerError says why a container, or what its pod needs before it, could not be
@@ -30,7 +31,7 @@ func (e *ContainerError) Unwrap() error { return e.Err }
 func (e *ContainerError) Reason() string { return e.Why }
 
 // Permanent says whether no retry can mend the cause.
-func (e *ContainerError) Permanent() bool { return permanent(e.Err) }
+func (e *ContainerError) Permanent() bool { return failure.IsPermanent(e.Err) }
 
 // RetryAfter returns how long to wait before the next try, 0 when the caller's own
 // schedule decides.
@@ -95,19 +96,4 @@ func (e *SyncError) RetryAfter() time.Duration {
 		shortest = min(shortest, f.Wait)
 	}
 	return shortest
-}
-
-// permanent reports whether err, or one that it wraps, says that no retry can mend it.
-func permanent(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
-}
-
-// reasonOf returns the reason that err carries, else the given one.
-func reasonOf(err error, otherwise string) string {
-	var r interface{ Reason() string }
-	if errors.As(err, &r) && r.Reason() != "" {
-		return r.Reason()
-	}
-	return otherwise
 }

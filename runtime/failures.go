@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
@@ -50,7 +51,7 @@ func (p *Pods) recordPodFailure(ctx context.Context, w *work, err error) {
 // recordFailedStart records that the instance could not be started, when no retry can change
 // that.
 func (p *Pods) recordFailedStart(w *work, next podstate.Start, cfg engine.ContainerConfig, cause error) error {
-	if !permanent(cause) || reasonOf(cause, "") != podstate.ReasonRunError {
+	if !failure.IsPermanent(cause) || failure.Reason(cause, "") != failure.ReasonRunError {
 		return nil
 	}
 	now := time.Now()

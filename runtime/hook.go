@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/podstate"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -24,7 +24,7 @@ func preStop(pod *v1.Pod, name string) *v1.LifecycleHandler {
 
 // definition returns the pod's container of that name, an empty one when it has none.
 func definition(pod *v1.Pod, name string) *v1.Container {
-	for _, c := range podstate.Containers(pod) {
+	for _, c := range podspec.Containers(pod) {
 		if c.Name == name {
 			return c
 		}

@@ -8,7 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // mountImages pulls and mounts the images that the container mounts as volumes. Errors are
@@ -20,7 +21,7 @@ func (p *Pods) mountImages(ctx context.Context, pod *v1.Pod, c *v1.Container) er
 			continue
 		}
 		if err := p.mountImage(ctx, pod, v); err != nil {
-			return &ContainerError{Container: c.Name, Why: reasonOf(err, podstate.ReasonErrImagePull), Err: fmt.Errorf("volume %q: %w", v.Name, err)}
+			return &ContainerError{Container: c.Name, Why: failure.Reason(err, failure.ReasonErrImagePull), Err: fmt.Errorf("volume %q: %w", v.Name, err)}
 		}
 	}
 	return nil
@@ -34,7 +35,7 @@ func (p *Pods) pullUnmounted(ctx context.Context, w *work) {
 	}
 	for i := range w.pod.Spec.Volumes {
 		v := &w.pod.Spec.Volumes[i]
-		mounted := slices.ContainsFunc(podstate.Containers(w.pod), func(c *v1.Container) bool { return mounts(c, v.Name) })
+		mounted := slices.ContainsFunc(podspec.Containers(w.pod), func(c *v1.Container) bool { return mounts(c, v.Name) })
 		if v.Image == nil || mounted {
 			continue
 		}
@@ -54,7 +55,8 @@ func (p *Pods) mountImage(ctx context.Context, pod *v1.Pod, v *v1.Volume) error 
 		err = p.o.Engine.Mount(ctx, img.Ref, imageKey(pod, v), dir)
 	}
 	if err != nil {
-		return &imageMountError{err}
+		// k8s.io/cri-api ErrImageVolumeMountFailed
+		return &failure.Error{Why: failure.ReasonCreateError, Err: fmt.Errorf("ImageVolumeMountFailed: %w", err)}
 	}
 	return nil
 }
@@ -80,14 +82,3 @@ func mounts(c *v1.Container, volume string) bool {
 	}
 	return false
 }
-
-// imageMountError says that an image is there and could not be mounted (k8s.io/cri-api
-// ErrImageVolumeMountFailed).
-type imageMountError struct{ err error }
-
-func (e *imageMountError) Error() string { return "ImageVolumeMountFailed: " + e.err.Error() }
-
-func (e *imageMountError) Unwrap() error { return e.err }
-
-// Reason returns the kubelet's for a container that cannot be created.
-func (e *imageMountError) Reason() string { return podstate.ReasonCreateError }

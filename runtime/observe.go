@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/podstate"
@@ -59,7 +60,7 @@ const (
 
 // readMessages fills in the termination messages of the containers that have ended.
 func (p *Pods) readMessages(o *podstate.Observation) {
-	for _, def := range podstate.Containers(o.Pod) {
+	for _, def := range podspec.Containers(o.Pod) {
 		if c := o.Containers[def.Name]; c.State == engine.StateExited && c.Exit.Message == "" {
 			c.Exit.Message = p.terminationMessage(o.Pod, def, c)
 			o.Containers[def.Name] = c

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/handler"
 	"github.com/runonce/runonce/runtime/spec"
 	"github.com/runonce/runonce/runtime/spec/profile"
 )
@@ -49,7 +49,7 @@ func (p *Pods) startPause(ctx context.Context, w *work) (engine.Container, error
 	}
 	err = p.o.Engine.Start(ctx, engine.ContainerConfig{
 		ID: id, PodUID: string(w.pod.UID), Name: podstate.PauseName, Spec: oci, Pause: true,
-		RuntimeHandler: w.pod.Annotations[handler.Annotation],
+		RuntimeHandler: w.pod.Annotations[podspec.AnnotationRuntimeHandler],
 		Labels:         labels(w.pod, &v1.Container{Name: podstate.PauseName}, engine.Image{}),
 	})
 	if err != nil {

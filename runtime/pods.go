@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
@@ -26,7 +27,7 @@ type Options struct {
 	Sandboxes Sandboxes
 	Volumes   Volumes
 	Cgroups   Cgroups
-	Objects   Objects
+	Objects   podspec.Objects
 	// Devices may be nil.
 	Devices Devices
 	Node    spec.Node

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
@@ -245,7 +246,7 @@ func TestSyncFaults(t *testing.T) {
 		{
 			name:   "image nowhere",
 			change: func(_ *node, pod *v1.Pod) { pod.Spec.Containers[1].Image = "localhost/none:1" },
-			reason: podstate.ReasonErrImagePull, permanent: true, states: []string{"c0=running", "c1=waiting ErrImagePull"},
+			reason: failure.ReasonErrImagePull, permanent: true, states: []string{"c0=running", "c1=waiting ErrImagePull"},
 			message: "localhost/none:1",
 		},
 		{
@@ -262,7 +263,7 @@ func TestSyncFaults(t *testing.T) {
 				pod.Spec.Containers[0].Image = "localhost/far:1"
 				n.engine.PullErrors = map[string][]error{"localhost/far:1": {errors.New("connection refused")}}
 			},
-			reason: podstate.ReasonErrImagePull, states: []string{"c0=waiting ErrImagePull", "c1=running"},
+			reason: failure.ReasonErrImagePull, states: []string{"c0=waiting ErrImagePull", "c1=running"},
 			message: "connection refused",
 		},
 		{
@@ -280,7 +281,7 @@ func TestSyncFaults(t *testing.T) {
 					LocalObjectReference: v1.LocalObjectReference{Name: "none"}, Key: "k",
 				}}}}
 			},
-			reason: podstate.ReasonConfigError, permanent: true, states: []string{"c0=waiting CreateContainerConfigError", "c1=running"},
+			reason: failure.ReasonConfigError, permanent: true, states: []string{"c0=waiting CreateContainerConfigError", "c1=running"},
 			message: "none",
 		},
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/runonce/runonce/internal/atomicfile"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
 
@@ -35,7 +37,7 @@ func (p *Pods) prepare(ctx context.Context, w *work) error {
 			return err
 		}},
 		{
-			name: "volumes", reason: podstate.ReasonFailedMount,
+			name: "volumes", reason: failure.ReasonFailedMount,
 			do:   func(ctx context.Context) error { return p.o.Volumes.Setup(ctx, pod) },
 			undo: func(ctx context.Context) error { return p.o.Volumes.Teardown(ctx, pod) },
 		},
@@ -87,7 +89,7 @@ func (p *Pods) run(ctx context.Context, w *work, steps []step) error {
 			err = errors.Join(err, undo(ctx, steps[:i+1]))
 		}
 		err = fmt.Errorf("preparing the %s of pod %q: %w", s.name, w.pod.Name, err)
-		return newSyncError([]*ContainerError{{Why: reasonOf(err, s.reason), Err: err}})
+		return newSyncError([]*ContainerError{{Why: failure.Reason(err, s.reason), Err: err}})
 	}
 	return nil
 }
@@ -140,21 +142,9 @@ func (p *Pods) writeFiles(pod *v1.Pod, sandbox engine.Sandbox) error {
 		hostnameFile: []byte(sandbox.Hostname + "\n"),
 	}
 	for name, data := range files {
-		if err := writeFile(filepath.Join(dir, name), data, 0o644); err != nil {
+		if err := atomicfile.Write(filepath.Join(dir, name), data, 0o644); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// writeFile replaces the file in one step.
-func writeFile(path string, data []byte, mode os.FileMode) error {
-	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, data, mode); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
 }

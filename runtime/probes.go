@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/podstate"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -97,7 +97,7 @@ func (p *probes) report(id string, s probe.Status) {
 // outlives the call.
 func (p *Pods) probeRunning(ctx context.Context, w *work) {
 	var running []string
-	for _, def := range podstate.Containers(w.pod) {
+	for _, def := range podspec.Containers(w.pod) {
 		if c, ok := w.running[def.Name]; ok && hasProbes(def) {
 			running = append(running, c.ID)
 			p.watchContainer(ctx, w, def, c)
@@ -141,7 +141,7 @@ func (p *Pods) Probe(ctx context.Context) error {
 		if o.Sandbox == nil {
 			continue // nobody can be reached there
 		}
-		for _, def := range podstate.Containers(r.Pod) {
+		for _, def := range podspec.Containers(r.Pod) {
 			c := o.Containers[def.Name]
 			asked := def.StartupProbe != nil || def.ReadinessProbe != nil
 			if c.State != engine.StateRunning || !asked || !p.probes.begin(c.ID, &ask{pod: r.Pod.UID, stop: func() {}}) {

@@ -61,9 +61,3 @@ type Devices interface {
 	// Inject edits the spec of a container that gets the devices.
 	Inject(spec *specs.Spec, devices []string) error
 }
-
-// Objects are the ConfigMaps and Secrets that came with the pods.
-type Objects interface {
-	ConfigMap(namespace, name string) (*v1.ConfigMap, bool)
-	Secret(namespace, name string) (*v1.Secret, bool)
-}

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/internal/failure"
 )
 
 func TestReadSeccomp(t *testing.T) {
@@ -25,8 +25,8 @@ func TestReadSeccomp(t *testing.T) {
 	}
 	for _, name := range []string{"bad.json", "none.json", "../" + filepath.Base(dir) + "/deny.json"} {
 		_, err := readSeccomp(dir, name)
-		if err == nil || !permanent(err) || reasonOf(err, "") != podstate.ReasonCreateError {
-			t.Errorf("%s: %v, want a permanent %s", name, err, podstate.ReasonCreateError)
+		if err == nil || !failure.IsPermanent(err) || failure.Reason(err, "") != failure.ReasonCreateError {
+			t.Errorf("%s: %v, want a permanent %s", name, err, failure.ReasonCreateError)
 		}
 	}
 	if _, err := readSeccomp(dir, "none.json"); !errors.Is(err, os.ErrNotExist) {

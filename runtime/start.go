@@ -11,13 +11,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/handler"
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/spec"
@@ -38,14 +39,14 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 		return err
 	})
 	if err != nil {
-		return &ContainerError{Container: c.Name, Why: reasonOf(err, podstate.ReasonErrImagePull), Err: err}
+		return &ContainerError{Container: c.Name, Why: failure.Reason(err, failure.ReasonErrImagePull), Err: err}
 	}
 	if err := p.mountImages(ctx, w.pod, c); err != nil {
 		return err
 	}
 	cfg, err := p.containerConfig(ctx, w, next, img)
 	if err != nil {
-		return &ContainerError{Container: c.Name, Why: reasonOf(err, podstate.ReasonConfigError), Err: err}
+		return &ContainerError{Container: c.Name, Why: failure.Reason(err, failure.ReasonConfigError), Err: err}
 	}
 	err = p.step(w.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) })
 	if err != nil {
@@ -78,9 +79,9 @@ func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engi
 		return nil
 	}
 	delete(w.running, def.Name)
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), podstate.GracePeriod(w.pod)+cleanupTimeout)
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), podspec.GracePeriod(w.pod)+cleanupTimeout)
 	defer cancel()
-	err = errors.Join(err, p.killAll(cleanup, w.pod, []podstate.Kill{{Container: c, Grace: podstate.GracePeriod(w.pod)}}))
+	err = errors.Join(err, p.killAll(cleanup, w.pod, []podstate.Kill{{Container: c, Grace: podspec.GracePeriod(w.pod)}}))
 	return &ContainerError{Container: def.Name, Why: podstate.ReasonPostStartHook, Err: err}
 }
 
@@ -137,7 +138,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	return engine.ContainerConfig{
 		ID: id, PodUID: string(pod.UID), Name: c.Name, Attempt: next.Attempt, Image: img.Ref,
 		Spec: oci, LogPath: logPath, Labels: all, Last: next.Last,
-		RuntimeHandler: pod.Annotations[handler.Annotation], Stdin: c.Stdin,
+		RuntimeHandler: pod.Annotations[podspec.AnnotationRuntimeHandler], Stdin: c.Stdin,
 		DefaultSeccomp: profile.SeccompType(pod, c) == v1.SeccompProfileTypeRuntimeDefault,
 	}, nil
 }

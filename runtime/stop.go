@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
@@ -47,7 +48,7 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod) error {
 	for _, c := range all {
 		// The processes of the pod would all end with the pause process.
 		if c.State == engine.StateRunning && c.Name != podstate.PauseName {
-			running = append(running, podstate.Kill{Container: c, Grace: podstate.GracePeriod(pod)})
+			running = append(running, podstate.Kill{Container: c, Grace: podspec.GracePeriod(pod)})
 		}
 	}
 	err = errors.Join(

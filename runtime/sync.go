@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
@@ -235,7 +236,7 @@ func containerError(name string, err error) *ContainerError {
 	if errors.As(err, &known) {
 		return known
 	}
-	return &ContainerError{Container: name, Why: reasonOf(err, podstate.ReasonCreateError), Err: err}
+	return &ContainerError{Container: name, Why: failure.Reason(err, failure.ReasonCreateError), Err: err}
 }
 
 func backOff(w *work, next podstate.Start) *ContainerError {

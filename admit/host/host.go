@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strconv"
 	"strings"
+
+	"github.com/runonce/runonce/internal/hugepages"
 )
 
 // Facts are what a machine has, as far as this process may use it.
@@ -95,25 +98,17 @@ func available(memory map[string]int64) int64 {
 
 // hugePages returns the number of pages of each size that the machine has set aside.
 func hugePages(fsys fs.FS) (map[int64]int64, error) {
-	const dir = "sys/kernel/mm/hugepages"
-	entries, err := fs.ReadDir(fsys, dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return map[int64]int64{}, nil
-	}
+	sizes, err := hugepages.Sizes(fsys)
 	if err != nil {
 		return nil, fmt.Errorf("reading the machine's huge pages: %w", err)
 	}
 	pages := map[int64]int64{}
-	for _, e := range entries {
-		size, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(e.Name(), "hugepages-"), "kB"), 10, 64)
-		if err != nil || size <= 0 || size > 1<<30 {
-			continue
-		}
-		n, err := strconv.ParseInt(line(fsys, dir+"/"+e.Name()+"/nr_hugepages"), 10, 64)
+	for _, size := range sizes {
+		n, err := strconv.ParseInt(line(fsys, hugepages.File(size, "nr_hugepages")), 10, 64)
 		if err != nil || n < 0 {
-			return nil, fmt.Errorf("reading the machine's huge pages: /%s/%s: no count", dir, e.Name())
+			return nil, fmt.Errorf("reading the machine's huge pages: /%s: no count", path.Dir(hugepages.File(size, "nr_hugepages")))
 		}
-		pages[size<<10] = n
+		pages[size] = n
 	}
 	return pages, nil
 }

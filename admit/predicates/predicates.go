@@ -9,6 +9,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Reason is one of a rejection.
@@ -130,13 +132,10 @@ func platform(pod *v1.Pod, node *v1.Node) []Reason {
 	return reasons
 }
 
-// HandlerAnnotation holds the handler of a pod's RuntimeClass.
-const HandlerAnnotation = "runonce/runtime-handler"
-
 // noRuntime refuses pods whose runtime is not there. The kubelet starts them all the same,
 // and they wait for ever for a sandbox; the words are those of its event.
 func noRuntime(pod *v1.Pod, node *v1.Node, there []string) *Reason {
-	name, ok := pod.Annotations[HandlerAnnotation]
+	name, ok := pod.Annotations[podspec.AnnotationRuntimeHandler]
 	if !ok {
 		return nil
 	}
@@ -158,11 +157,9 @@ func wantsAppArmor(pod *v1.Pod) bool {
 	if sc := pod.Spec.SecurityContext; sc != nil && asks(sc.AppArmorProfile) {
 		return true
 	}
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if sc := list[i].SecurityContext; sc != nil && asks(sc.AppArmorProfile) {
-				return true
-			}
+	for _, c := range podspec.Containers(pod) {
+		if sc := c.SecurityContext; sc != nil && asks(sc.AppArmorProfile) {
+			return true
 		}
 	}
 	for key, profile := range pod.Annotations {

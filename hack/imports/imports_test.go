@@ -32,6 +32,11 @@ func bans() []ban {
 			why:      "only manifests knows the API server's rules, and runonce/cmd reads manifests",
 		},
 		{
+			room:     "/internal",
+			prefixes: []string{module},
+			why:      "internal is what all may import",
+		},
+		{
 			room:     "/manifests",
 			prefixes: []string{module + "/admit", module + "/runonce", module + "/runtime", "github.com/vishvananda"},
 			why:      "manifests turns files into objects and knows no node",

@@ -4,25 +4,24 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // ProfileFromAnnotations turns the AppArmor annotations of old into the fields that
 // replaced them, as the API server does
 // (pkg/registry/core/pod/strategy.go, applyAppArmorVersionSkew).
 func ProfileFromAnnotations(p *v1.Pod) {
-	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			c := &list[i]
-			profile := appArmorProfile(p.Annotations[v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name])
-			if profile == nil {
-				continue
-			}
-			if c.SecurityContext == nil {
-				c.SecurityContext = &v1.SecurityContext{}
-			}
-			if c.SecurityContext.AppArmorProfile == nil {
-				c.SecurityContext.AppArmorProfile = profile
-			}
+	for _, c := range podspec.Containers(p) {
+		profile := appArmorProfile(p.Annotations[v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name])
+		if profile == nil {
+			continue
+		}
+		if c.SecurityContext == nil {
+			c.SecurityContext = &v1.SecurityContext{}
+		}
+		if c.SecurityContext.AppArmorProfile == nil {
+			c.SecurityContext.AppArmorProfile = profile
 		}
 	}
 }

@@ -8,13 +8,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
-// AnnotationJob holds, on each pod of a Job, what a run has to know of the Job: its name
-// and the fields of its spec that say what to do when pods fail, as JSON.
-const AnnotationJob = "runonce/job"
-
-// rules are what AnnotationJob holds. The names are those of the Job's spec.
+// rules are what podspec.AnnotationJob holds. The names are those of the Job's spec.
 type rules struct {
 	Name                  string                    `json:"name"`
 	Parallelism           *int32                    `json:"parallelism,omitempty"`
@@ -52,7 +50,7 @@ func Job(o *batchv1.Job) ([]*v1.Pod, error) {
 		if p.Annotations == nil {
 			p.Annotations = map[string]string{}
 		}
-		p.Annotations[AnnotationJob] = string(text)
+		p.Annotations[podspec.AnnotationJob] = string(text)
 		if o.Spec.ActiveDeadlineSeconds != nil && p.Spec.ActiveDeadlineSeconds == nil {
 			seconds := *o.Spec.ActiveDeadlineSeconds
 			p.Spec.ActiveDeadlineSeconds = &seconds
@@ -68,10 +66,8 @@ func Job(o *batchv1.Job) ([]*v1.Pod, error) {
 func index(p *v1.Pod, i int) {
 	p.Annotations[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(i)
 	label(p, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
-	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for c := range list {
-			addIndexEnv(&list[c])
-		}
+	for _, c := range podspec.Containers(p) {
+		addIndexEnv(c)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/image"
 )
@@ -23,7 +24,7 @@ func pulls(plan admit.Plan, present []backend.Image) []string {
 		if d.Verdict != admit.Admitted || d.Running || d.Prune {
 			continue
 		}
-		for _, c := range slices.Concat(d.Pod.Spec.InitContainers, d.Pod.Spec.Containers) {
+		for _, c := range podspec.Containers(d.Pod) {
 			if ref, ok := pulled(c.Image, c.ImagePullPolicy, there); ok {
 				wanted[ref] = true
 			}

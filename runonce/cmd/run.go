@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
@@ -201,7 +202,7 @@ func invalid(set *manifests.Set) []runonce.Result {
 	for _, in := range set.Invalid {
 		pod := &v1.Pod{}
 		pod.Namespace, pod.Name = in.Namespace, in.Name
-		pod.Annotations = map[string]string{manifests.AnnotationSource: fmt.Sprintf("%s:%d", in.File, in.Line)}
+		pod.Annotations = map[string]string{podspec.AnnotationSource: fmt.Sprintf("%s:%d", in.File, in.Line)}
 		rows = append(rows, runonce.Result{
 			Pod: pod, Outcome: runonce.Invalid, Reason: "Invalid", Message: in.Faults.Error(),
 			Status: v1.PodStatus{Phase: v1.PodPending},

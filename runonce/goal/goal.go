@@ -10,6 +10,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Until says what counts as done.
@@ -63,7 +65,7 @@ type View struct {
 // of returns the goal of one pod: a completed run waits for the end of the pods that can
 // end, and for the others to be ready.
 func (g Goal) of(pod *v1.Pod) Until {
-	if g.Until == UntilCompleted && restartPolicy(pod) == v1.RestartPolicyAlways {
+	if g.Until == UntilCompleted && cmp.Or(pod.Spec.RestartPolicy, v1.RestartPolicyAlways) == v1.RestartPolicyAlways {
 		return UntilReady
 	}
 	return g.Until
@@ -121,7 +123,7 @@ func heldByInit(pod *v1.Pod, st v1.PodStatus) (View, bool) {
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		cs := statusOf(st.InitContainerStatuses, c.Name)
-		sidecar := isSidecar(c)
+		sidecar := podspec.IsSidecar(c)
 		switch {
 		case sidecar && cs.State.Running != nil && (cs.Started == nil || *cs.Started):
 			continue
@@ -137,10 +139,6 @@ func heldByInit(pod *v1.Pod, st v1.PodStatus) (View, bool) {
 		return waitingFor("init container", cs, otherwise, Said(st)), true
 	}
 	return View{}, false
-}
-
-func isSidecar(c *v1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
 // laterInitSeen says whether anything that starts after the i-th init container has.
@@ -237,7 +235,7 @@ func culprit(pod *v1.Pod, st v1.PodStatus) (kind string, cs *v1.ContainerStatus)
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		s := statusOf(st.InitContainerStatuses, c.Name)
-		if s.State.Terminated != nil && s.State.Terminated.ExitCode != 0 && !isSidecar(c) {
+		if s.State.Terminated != nil && s.State.Terminated.ExitCode != 0 && !podspec.IsSidecar(c) {
 			return "init container", &s
 		}
 	}
@@ -263,7 +261,7 @@ func deadEnd(pod *v1.Pod, st v1.PodStatus) (View, bool) {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		t := statusOf(st.ContainerStatuses, c.Name).State.Terminated
-		if t != nil && t.ExitCode != 0 && !Restarts(pod, c, t.ExitCode) {
+		if t != nil && t.ExitCode != 0 && !podspec.Restarts(pod, c, t.ExitCode) {
 			return failure(pod, st), true
 		}
 	}
@@ -273,33 +271,7 @@ func deadEnd(pod *v1.Pod, st v1.PodStatus) (View, bool) {
 // finished says whether the container has exited 0 and stays so by its policy.
 func finished(pod *v1.Pod, c *v1.Container, cs v1.ContainerStatus) bool {
 	t := cs.State.Terminated
-	return t != nil && t.ExitCode == 0 && !Restarts(pod, c, 0)
-}
-
-// Restarts follows ContainerShouldRestart of pkg/api/v1/pod: the container's rules, then
-// its policy, then the pod's.
-func Restarts(pod *v1.Pod, c *v1.Container, code int32) bool {
-	if c.RestartPolicy == nil {
-		policy := restartPolicy(pod)
-		return policy == v1.RestartPolicyAlways || (policy == v1.RestartPolicyOnFailure && code != 0)
-	}
-	// Whatever its action, a rule starts the container again.
-	for _, rule := range c.RestartPolicyRules {
-		if rule.ExitCodes == nil {
-			continue
-		}
-		in := slices.Contains(rule.ExitCodes.Values, code)
-		if in == (rule.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn) {
-			return true
-		}
-	}
-	policy := *c.RestartPolicy
-	return policy == v1.ContainerRestartPolicyAlways || (policy == v1.ContainerRestartPolicyOnFailure && code != 0)
-}
-
-// restartPolicy is the pod's own, Always when it has none (the API's default).
-func restartPolicy(pod *v1.Pod) v1.RestartPolicy {
-	return cmp.Or(pod.Spec.RestartPolicy, v1.RestartPolicyAlways)
+	return t != nil && t.ExitCode == 0 && !podspec.Restarts(pod, c, 0)
 }
 
 // Ending says how an instance of a container ended.

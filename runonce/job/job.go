@@ -13,15 +13,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
-
-// Annotation holds, on each pod of a Job, its name and those fields of its spec that
-// matter here, as JSON.
-const Annotation = "runonce/job"
-
-// AnnotationFailures holds how often a pod of a Job has failed before, so that a later
-// run goes on counting.
-const AnnotationFailures = "runonce/job-failures"
 
 // The back-off between the tries of failed pods (DefaultJobPodFailureBackOff and
 // MaxJobPodFailureBackOff of pkg/controller/job/job_controller.go).
@@ -68,7 +62,7 @@ type Jobs map[string]*Job
 // Of returns the Job that the pod belongs to, nil for none. Pods of one Job get the same.
 func (js Jobs) Of(pod *v1.Pod) *Job {
 	var r rules
-	if err := json.Unmarshal([]byte(pod.Annotations[Annotation]), &r); err != nil {
+	if err := json.Unmarshal([]byte(pod.Annotations[podspec.AnnotationJob]), &r); err != nil {
 		return nil
 	}
 	key := pod.Namespace + "/" + r.Name

@@ -7,6 +7,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 func TestBackOff(t *testing.T) {
@@ -24,7 +26,7 @@ func TestOf(t *testing.T) {
 	t.Parallel()
 	js := Jobs{}
 	pod := func(namespace, text string) *v1.Pod {
-		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Annotations: map[string]string{Annotation: text}}}
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Annotations: map[string]string{podspec.AnnotationJob: text}}}
 	}
 	a := js.Of(pod("x", `{"name": "j", "backoffLimit": 3}`))
 	if a == nil || a.limit() != 3 || js.Of(pod("x", `{"name": "j"}`)) != a {

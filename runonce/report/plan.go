@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Plan is what a run would do.
@@ -78,7 +79,7 @@ func decisionOf(d admit.Decision) Decision {
 	}
 	if d.Pod != nil {
 		out.Namespace, out.Name, out.UID = d.Pod.Namespace, d.Pod.Name, string(d.Pod.UID)
-		out.Source = d.Pod.Annotations[sourceAnnotation]
+		out.Source = d.Pod.Annotations[podspec.AnnotationSource]
 		out.Priority, out.QOS = admit.Priority(d.Pod), admit.QOS(d.Pod)
 		out.Requests = admit.Requests(d.Pod)
 	}

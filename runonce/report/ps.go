@@ -7,6 +7,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // networkStatus is the annotation that tells how a pod is connected to several networks.
@@ -51,7 +53,7 @@ func NewPods(pods []*v1.Pod) Pods {
 	out := Pods{APIVersion: APIVersion, Kind: "Pods", Pods: make([]Pod, 0, len(pods))}
 	for _, pod := range pods {
 		p := Pod{
-			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Source: pod.Annotations[sourceAnnotation],
+			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Source: pod.Annotations[podspec.AnnotationSource],
 			Phase: pod.Status.Phase, Reason: pod.Status.Reason, PodIPs: []string{}, Containers: []PodContainer{}, Status: pod.Status,
 		}
 		if status, ok := pod.Annotations[networkStatus]; ok {

@@ -13,14 +13,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce"
 )
 
 // APIVersion is the version of every document that this package writes.
 const APIVersion = "runonce/v1"
-
-// sourceAnnotation holds where a pod was read from, as "file:line".
-const sourceAnnotation = "runonce/source"
 
 // Report is what became of a run.
 type Report struct {
@@ -98,7 +96,7 @@ func resultOf(in *runonce.Result) Result {
 	}
 	if in.Pod != nil {
 		out.Namespace, out.Name, out.UID = in.Pod.Namespace, in.Pod.Name, string(in.Pod.UID)
-		out.Source = in.Pod.Annotations[sourceAnnotation]
+		out.Source = in.Pod.Annotations[podspec.AnnotationSource]
 		out.wanted = len(in.Pod.Spec.Containers)
 	}
 	for _, ip := range in.Status.PodIPs {

@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/spec/profile"
 )
 
@@ -45,7 +46,7 @@ func (m *Machine) Refuse(ctx context.Context, pods []*v1.Pod) map[types.UID]stri
 		if pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers {
 			errs = append(errs, users())
 		}
-		for _, c := range containers(pod) {
+		for _, c := range podspec.Containers(pod) {
 			errs = append(errs, m.container(ctx, pod, c))
 		}
 		for _, err := range errs {
@@ -56,16 +57,6 @@ func (m *Machine) Refuse(ctx context.Context, pods []*v1.Pod) map[types.UID]stri
 		}
 	}
 	return refused
-}
-
-func containers(pod *v1.Pod) []*v1.Container {
-	var all []*v1.Container
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			all = append(all, &list[i])
-		}
-	}
-	return all
 }
 
 // users returns why no pod can have a user namespace.

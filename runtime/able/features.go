@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/handler"
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // askTimeout bounds the wait for an OCI runtime that says what it can do.
@@ -28,7 +28,7 @@ type Features struct {
 func (m *Machine) Features(ctx context.Context, pod *v1.Pod) Features {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	name := pod.Annotations[handler.Annotation]
+	name := pod.Annotations[podspec.AnnotationRuntimeHandler]
 	if f, ok := m.known[name]; ok {
 		return f
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/cgroup/systemd"
 	"github.com/runonce/runonce/runtime/spec/resources"
 )
@@ -19,7 +20,7 @@ import (
 // best-effort pods, for burstable ones what they ask for together
 // (pkg/kubelet/cm.qosContainerManagerImpl). Guaranteed pods have no such cgroup.
 func (t Tree) weighClass(ctx context.Context, pod *v1.Pod, at place) error {
-	class := resources.QOS(pod)
+	class := podspec.QOS(pod)
 	if class == v1.PodQOSGuaranteed {
 		return nil
 	}

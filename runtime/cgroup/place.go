@@ -8,8 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/cgroup/systemd"
-	"github.com/runonce/runonce/runtime/spec/resources"
 )
 
 // place is where the cgroup of a pod is.
@@ -39,7 +39,7 @@ func (p place) above() place {
 // parent, others below the cgroup of their class.
 func (t Tree) place(pod *v1.Pod) place {
 	elements := strings.Split(strings.Trim(t.parent(), "/"), "/")
-	if class := resources.QOS(pod); class != v1.PodQOSGuaranteed {
+	if class := podspec.QOS(pod); class != v1.PodQOSGuaranteed {
 		elements = append(elements, strings.ToLower(string(class)))
 	}
 	elements = append(elements, "pod"+string(pod.UID))

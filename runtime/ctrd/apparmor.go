@@ -3,12 +3,12 @@ package ctrd
 import (
 	"fmt"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/containerd/containerd/v2/contrib/apparmor"
 	hostapparmor "github.com/containerd/containerd/v2/pkg/apparmor"
 
-	"github.com/runonce/runonce/runtime/ctrd/fault"
 	"github.com/runonce/runonce/runtime/spec/profile"
 )
 
@@ -23,7 +23,7 @@ func confine(c engine.ContainerConfig) error {
 		return nil
 	}
 	if err := apparmor.LoadDefaultProfile(profile.DefaultAppArmor); err != nil {
-		return &fault.Error{Why: fault.ReasonCreate, Cause: fmt.Errorf("loading the default AppArmor profile: %w", err)}
+		return &failure.Error{Why: failure.ReasonCreateError, Err: fmt.Errorf("loading the default AppArmor profile: %w", err)}
 	}
 	return nil
 }

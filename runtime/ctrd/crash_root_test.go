@@ -1,17 +1,16 @@
 package ctrd_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/runonce/runonce/runtime/ctrd"
-	"github.com/runonce/runonce/runtime/ctrd/fault"
 )
 
 // TestKilledWhileStarting kills a process at many moments of its starts, and wants the
@@ -75,8 +74,7 @@ func startAtLast(t *testing.T, e *ctrd.Engine, c engine.ContainerConfig) error {
 	t.Helper()
 	for tries := 0; ; tries++ {
 		err := e.Start(t.Context(), c)
-		var final *fault.Error
-		if err == nil || tries == 10 || errors.As(err, &final) && final.Final {
+		if err == nil || tries == 10 || failure.IsPermanent(err) {
 			return err
 		}
 		t.Logf("try %d: %v", tries, err)

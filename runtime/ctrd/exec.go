@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/containerd/errdefs"
@@ -15,7 +16,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/runonce/runonce/runtime/ctrd/command"
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 )
 
@@ -56,7 +57,7 @@ func (e *Engine) exec(ctx context.Context, s *link.Session, id string, args []st
 	code, err := x.Run(ctx, process, out)
 	if err != nil {
 		if !errdefs.IsUnavailable(err) && !errdefs.IsNotFound(err) && ctx.Err() == nil {
-			err = &fault.Told{Message: fault.RuncMessage(err), Cause: err}
+			err = failure.WithMessage(errs.RuncMessage(err), err)
 		}
 		return engine.ExecResult{}, err
 	}

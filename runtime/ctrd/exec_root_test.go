@@ -114,15 +114,6 @@ func TestImages(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].Ref != boxRef || all[0].Digest != img.Digest || all[0].Size == 0 {
 		t.Errorf("%+v %v", all, err)
 	}
-	if err := e.RemoveImage(t.Context(), boxRef); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.RemoveImage(t.Context(), boxRef); !errors.Is(err, engine.ErrNotFound) {
-		t.Errorf("removed twice: %v", err)
-	}
-	if _, err := e.Image(t.Context(), boxRef); !errors.Is(err, engine.ErrNotFound) {
-		t.Errorf("removed: %v", err)
-	}
 }
 
 func TestImportRefusesRubbish(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/containerd/typeurl/v2"
 
 	"github.com/runonce/runonce/runtime/ctrd/embed"
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 )
 
@@ -86,10 +86,10 @@ func exists(path string) bool {
 func (e *Engine) runcDelete(ctx context.Context, s *link.Session, id string) error {
 	rec, err := s.ContainerService().Get(ctx, id)
 	if err != nil {
-		if fault.Gone(err) {
+		if errs.IgnoreNotFound(err) == nil {
 			return nil
 		}
-		return fmt.Errorf("looking for its OCI runtime: %w", fault.Native(err))
+		return fmt.Errorf("looking for its OCI runtime: %w", errs.Native(err))
 	}
 	var o runcoptions.Options
 	if err := typeurl.UnmarshalTo(rec.Runtime.Options, &o); err != nil {

@@ -139,7 +139,7 @@ func (p place) openWithBox(t testing.TB) *ctrd.Engine {
 func (p place) box(t testing.TB, id string, args ...string) engine.ContainerConfig {
 	t.Helper()
 	return engine.ContainerConfig{
-		ID: id, PodUID: "pod-" + id, Name: "main", Image: boxRef, Hash: "h1",
+		ID: id, PodUID: "pod-" + id, Name: "main", Image: boxRef,
 		Spec:    testSpec(t, id, append([]string{"/bin/box"}, args...)),
 		LogPath: filepath.Join(p.logs, id+".log"),
 		Labels:  map[string]string{"io.kubernetes.pod.uid": "pod-" + id},

@@ -6,12 +6,13 @@ import (
 
 	"github.com/runonce/runonce/runtime/ctrd/imagestore"
 	"github.com/runonce/runonce/runtime/ctrd/link"
+	"github.com/runonce/runonce/runtime/image"
 )
 
 // Mount mounts the image of the local store that ref names on the directory, read-only,
 // and keeps it under the key.
 func (e *Engine) Mount(ctx context.Context, ref, key, dir string) error {
-	name, err := imagestore.Normalise(ref)
+	name, err := image.Normalize(ref)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"github.com/runonce/runonce/runtime/ctrd/cache"
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/imagestore"
 	"github.com/runonce/runonce/runtime/ctrd/keyed"
 	"github.com/runonce/runonce/runtime/ctrd/lease"
@@ -31,7 +31,7 @@ var _ engine.Engine = (*Engine)(nil)
 
 // ErrUnusable says that the container engine cannot be used at all: there is no runc, the
 // socket is missing or dead, something else serves it.
-var ErrUnusable = fault.ErrUnusable
+var ErrUnusable = errs.ErrUnusable
 
 // cleanupTimeout bounds what is done after a failure or the end of a context.
 const cleanupTimeout = 20 * time.Second
@@ -92,10 +92,10 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e := &Engine{o: o, cache: cache.New(), images: imagestore.New(filepath.Join(o.Root, "users")), tidy: make(chan struct{}, 2)}
 	if err := os.MkdirAll(e.recordDir(), 0o700); err != nil {
-		return nil, fault.Unusablef("making the directory of the containers' records: %w", err)
+		return nil, errs.Unusablef("making the directory of the containers' records: %w", err)
 	}
 	if err := e.images.Sweep(); err != nil {
-		return nil, fault.Unusablef("%w", err)
+		return nil, errs.Unusablef("%w", err)
 	}
 	s, err := link.Connect(ctx, o.link())
 	if err != nil {
@@ -148,7 +148,7 @@ func (e *Engine) close(ctx context.Context) error {
 
 func (o *Options) complete() error {
 	if os.Geteuid() != 0 {
-		return fault.Unusablef("starting containers needs root")
+		return errs.Unusablef("starting containers needs root")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -166,12 +166,12 @@ func (o *Options) complete() error {
 		}
 		abs, err := filepath.Abs(*path)
 		if err != nil {
-			return fault.Unusablef("finding %q: %w", *path, err)
+			return errs.Unusablef("finding %q: %w", *path, err)
 		}
 		*path = abs
 	}
 	if o.Root == "" || o.State == "" || o.Root == o.State {
-		return fault.Unusablef("the root and the state directory must be given and differ")
+		return errs.Unusablef("the root and the state directory must be given and differ")
 	}
 	return o.findRuntimes()
 }

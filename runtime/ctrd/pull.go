@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/platforms"
 
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/imagestore"
 	"github.com/runonce/runonce/runtime/ctrd/lease"
 	"github.com/runonce/runonce/runtime/ctrd/link"
@@ -23,14 +25,14 @@ const downloads = 3
 // Pull fetches the image from its registry and unpacks it. The credentials are tried one
 // after the other, then those of docker's configuration, as long as the registry refuses.
 func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Credential) (engine.Image, error) {
-	name, err := imagestore.Normalise(ref)
+	name, err := image.Normalize(ref)
 	if err != nil {
 		return engine.Image{}, err
 	}
 	defer e.pulls.Lock(name)()
 	config, err := registry.LoadConfig()
 	if err != nil {
-		return engine.Image{}, &fault.Error{Why: fault.ReasonPull, Final: true, Cause: err}
+		return engine.Image{}, &failure.Error{Why: failure.ReasonErrImagePull, Final: true, Err: err}
 	}
 	var img engine.Image
 	for _, login := range config.Logins(ctx, name, credentials) {
@@ -60,8 +62,8 @@ func (e *Engine) pullAs(ctx context.Context, name string, login registry.Login) 
 			client.WithPullSnapshotter(s.Snapshotter),
 			client.WithMaxConcurrentDownloads(downloads),
 		)
-		if err = fault.Native(err); err != nil {
-			return &fault.Error{Why: fault.ReasonPull, Final: registry.Permanent(err), Cause: &fault.Told{Message: registry.Message(err), Cause: err}}
+		if err = errs.Native(err); err != nil {
+			return &failure.Error{Why: failure.ReasonErrImagePull, Final: registry.Permanent(err), Err: failure.WithMessage(registry.Message(err), err)}
 		}
 		if img, err = e.images.Get(ctx, s, name); err != nil {
 			return err

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/handler"
 )
 
@@ -45,7 +45,7 @@ func findProgram(name string) (string, error) {
 		path, err = filepath.Abs(path)
 	}
 	if err != nil {
-		return "", fault.Unusablef("finding the OCI runtime %q: %w", name, err)
+		return "", errs.Unusablef("finding the OCI runtime %q: %w", name, err)
 	}
 	return path, nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 )
 
@@ -21,7 +21,7 @@ func (e *Engine) do(ctx context.Context, op func(context.Context, *link.Session)
 	}
 	ctx = namespaces.WithNamespace(ctx, e.o.Namespace)
 	for {
-		err = fault.NotFound(fault.Native(op(ctx, s)))
+		err = errs.NotFound(errs.Native(op(ctx, s)))
 		if err == nil || ctx.Err() != nil {
 			return err
 		}

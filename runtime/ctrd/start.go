@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
@@ -22,7 +23,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/runonce/runonce/runtime/ctrd/embed"
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/imagestore"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 	"github.com/runonce/runonce/runtime/ctrd/record"
@@ -107,10 +108,10 @@ func (e *Engine) start(ctx context.Context, s *link.Session, c engine.ContainerC
 func (e *Engine) record(ctx context.Context, s *link.Session, c engine.ContainerConfig, img *imagestore.Image) error {
 	rec, err := newRecord(s, c, img)
 	if err != nil {
-		return &fault.Error{Why: fault.ReasonCreate, Final: true, Cause: err}
+		return &failure.Error{Why: failure.ReasonCreateError, Final: true, Err: err}
 	}
 	made, err := s.ContainerService().Create(ctx, rec)
-	if errdefs.IsAlreadyExists(fault.Native(err)) {
+	if errdefs.IsAlreadyExists(errs.Native(err)) {
 		if e.adopt(ctx, s, c.ID) {
 			return errRunning
 		}
@@ -120,8 +121,8 @@ func (e *Engine) record(ctx context.Context, s *link.Session, c engine.Container
 		made, err = s.ContainerService().Create(ctx, rec)
 	}
 	if err != nil {
-		err = fault.Native(err)
-		return &fault.Error{Why: fault.ReasonCreate, Final: errdefs.IsInvalidArgument(err), Cause: fmt.Errorf("creating its record: %w", err)}
+		err = errs.Native(err)
+		return &failure.Error{Why: failure.ReasonCreateError, Final: errdefs.IsInvalidArgument(err), Err: fmt.Errorf("creating its record: %w", err)}
 	}
 	if one, ok := record.Container(made); ok {
 		e.cache.Put(one)
@@ -161,7 +162,7 @@ func newRecord(s *link.Session, c engine.ContainerConfig, img *imagestore.Image)
 		return containers.Container{}, fmt.Errorf("encoding its spec: %w", err)
 	}
 	ext, err := record.Meta{
-		PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, ImageID: img.ID, Hash: c.Hash, LogPath: c.LogPath, Last: c.Last,
+		PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, ImageID: img.ID, LogPath: c.LogPath, Last: c.Last,
 	}.Pack()
 	if err != nil {
 		return containers.Container{}, err
@@ -236,7 +237,7 @@ func (e *Engine) rootfs(ctx context.Context, s *link.Session, c engine.Container
 		mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
 	}
 	if err != nil {
-		return nil, &fault.Error{Why: fault.ReasonCreate, Cause: fmt.Errorf("preparing its root file system: %w", err)}
+		return nil, &failure.Error{Why: failure.ReasonCreateError, Err: fmt.Errorf("preparing its root file system: %w", err)}
 	}
 	return labelled(mounts, c.Spec), nil
 }
@@ -246,7 +247,7 @@ func (e *Engine) run(ctx context.Context, s *link.Session, c engine.ContainerCon
 	foreign := e.foreign(c.ID)
 	io, err := e.streams(ctx, s, c, foreign)
 	if err != nil {
-		return 0, &fault.Error{Why: fault.ReasonRun, Cause: err}
+		return 0, &failure.Error{Why: failure.ReasonRunError, Err: err}
 	}
 	req := &tasksapi.CreateTaskRequest{
 		ContainerID: c.ID, Stdin: io.stdin, Stdout: io.stdout, Stderr: io.stderr, Terminal: terminal(c),
@@ -263,11 +264,11 @@ func (e *Engine) run(ctx context.Context, s *link.Session, c engine.ContainerCon
 	if err == nil {
 		return int(started.Pid), nil
 	}
-	if err = fault.Native(err); errdefs.IsUnavailable(err) || ctx.Err() != nil {
+	if err = errs.Native(err); errdefs.IsUnavailable(err) || ctx.Err() != nil {
 		return 0, err
 	}
-	message := fault.RuncMessage(err)
-	return 0, &fault.Error{Why: fault.ReasonRun, Final: fault.Hopeless(message), Cause: &fault.Told{Message: message, Cause: err}}
+	message := errs.RuncMessage(err)
+	return 0, &failure.Error{Why: failure.ReasonRunError, Final: errs.IsPermanentMessage(message), Err: failure.WithMessage(message, err)}
 }
 
 // createTask creates the process, in the pod's shim.
@@ -291,7 +292,7 @@ func (e *Engine) createTask(ctx context.Context, s *link.Session, podUID string,
 		s.Spawn.Release(cleanup, podUID)
 		cancel()
 		// One that was there may have been about to end.
-		if fresh || !errdefs.IsUnavailable(fault.Native(err)) && !strings.Contains(err.Error(), "ttrpc") {
+		if fresh || !errdefs.IsUnavailable(errs.Native(err)) && !strings.Contains(err.Error(), "ttrpc") {
 			return err
 		}
 	}
@@ -312,12 +313,12 @@ func (e *Engine) purge(ctx context.Context, s *link.Session, id, podUID string) 
 	if err := e.purgeTask(ctx, s, id, podUID); err != nil {
 		return err
 	}
-	if err := s.ContainerService().Delete(ctx, id); !fault.Gone(err) {
-		return fmt.Errorf("deleting its record: %w", fault.Native(err))
+	if err := errs.IgnoreNotFound(s.ContainerService().Delete(ctx, id)); err != nil {
+		return fmt.Errorf("deleting its record: %w", err)
 	}
 	e.deleted.Store(true)
-	if err := s.Snapshots().Remove(ctx, id); !fault.Gone(err) {
-		return fmt.Errorf("deleting its root file system: %w", fault.Native(err))
+	if err := errs.IgnoreNotFound(s.Snapshots().Remove(ctx, id)); err != nil {
+		return fmt.Errorf("deleting its root file system: %w", err)
 	}
 	for _, path := range []string{e.recordPath(id), handoff.Output{RecordPath: e.recordPath(id)}.LoggingPath()} {
 		if err := removeFile(path); err != nil {
@@ -336,8 +337,8 @@ func (e *Engine) purgeTask(ctx context.Context, s *link.Session, id, podUID stri
 	// Its exit would have the task deleted under our hands.
 	defer e.pods.Lock(podUID)()
 	resp, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
-	if !fault.Gone(err) {
-		return fmt.Errorf("looking for its task: %w", fault.Native(err))
+	if err := errs.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("looking for its task: %w", err)
 	}
 	none := err != nil
 	// Also when it never ran: the shim would leave the kill to "runc delete", which polls.
@@ -348,8 +349,9 @@ func (e *Engine) purgeTask(ctx context.Context, s *link.Session, id, podUID stri
 			return err
 		}
 	}
-	if _, err := s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id}); !fault.Gone(err) {
-		return fmt.Errorf("deleting its task: %w", fault.Native(err))
+	_, err = s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
+	if err := errs.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("deleting its task: %w", err)
 	}
 	if none {
 		if err := e.expel(ctx, s, id, podUID); err != nil {

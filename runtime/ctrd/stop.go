@@ -13,7 +13,7 @@ import (
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 )
 
@@ -48,8 +48,8 @@ func (e *Engine) stop(ctx context.Context, s *link.Session, id string, sig sysca
 	}
 	if grace > 0 {
 		_, err := s.Tasks().Kill(ctx, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(sig)})
-		if !fault.Gone(err) {
-			return fmt.Errorf("sending signal %d: %w", sig, fault.Native(err))
+		if err := errs.IgnoreNotFound(err); err != nil {
+			return fmt.Errorf("sending signal %d: %w", sig, err)
 		}
 		done, err := e.await(ctx, s, id, ended, grace)
 		if done || err != nil {
@@ -57,8 +57,8 @@ func (e *Engine) stop(ctx context.Context, s *link.Session, id string, sig sysca
 		}
 	}
 	_, err := s.Tasks().Kill(ctx, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL), All: true})
-	if !fault.Gone(err) {
-		return fmt.Errorf("sending SIGKILL: %w", fault.Native(err))
+	if err := errs.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("sending SIGKILL: %w", err)
 	}
 	done, err := e.await(ctx, s, id, ended, killTimeout)
 	if err == nil && !done {
@@ -83,8 +83,8 @@ func (e *Engine) await(ctx context.Context, s *link.Session, id string, ended <-
 			return false, nil
 		case <-look.C:
 			t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
-			if !fault.Gone(err) {
-				return false, fmt.Errorf("waiting for its end: %w", fault.Native(err))
+			if err := errs.IgnoreNotFound(err); err != nil {
+				return false, fmt.Errorf("waiting for its end: %w", err)
 			}
 			if err != nil {
 				e.settle(ctx, s, id, nil)
@@ -101,8 +101,8 @@ func (e *Engine) kill(ctx context.Context, s *link.Session, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
 	_, err := s.Tasks().Kill(ctx, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL), All: true})
-	if !fault.Gone(err) {
-		return fmt.Errorf("killing it: %w", fault.Native(err))
+	if err := errs.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("killing it: %w", err)
 	}
 	// A shim that dies meanwhile ends the wait with an error, and it is over all the same.
 	_, _ = s.Tasks().Wait(ctx, &tasksapi.WaitRequest{ContainerID: id})

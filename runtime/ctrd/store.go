@@ -6,11 +6,11 @@ import (
 	"io"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image"
 
-	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/imagestore"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 )
@@ -28,7 +28,7 @@ func (e *Engine) ImportArchive(ctx context.Context, r io.Reader) ([]string, erro
 		return err
 	}
 	if err := e.readAgain(ctx, r, load); err != nil {
-		return nil, fmt.Errorf("importing an image archive: %w", fault.Native(err))
+		return nil, fmt.Errorf("importing an image archive: %w", errs.Native(err))
 	}
 	for _, ref := range refs {
 		e.images.Forget(ref)
@@ -73,26 +73,9 @@ func (e *Engine) ListImages(ctx context.Context) ([]ImageRecord, error) {
 	return found, nil
 }
 
-// RemoveImage removes the image from the local store, its layers as far as nothing else
-// uses them. An absent one gives an error that wraps ErrNotFound.
-func (e *Engine) RemoveImage(ctx context.Context, ref string) error {
-	name, err := imagestore.Normalise(ref)
-	if err != nil {
-		return err
-	}
-	err = e.do(ctx, func(ctx context.Context, s *link.Session) error {
-		return s.ImageService().Delete(ctx, name, images.SynchronousDelete())
-	})
-	if err != nil {
-		return fmt.Errorf("removing image %q: %w", ref, err)
-	}
-	e.images.Forget(name)
-	return nil
-}
-
 // Image returns the image in the local store that ref names, unpacked.
 func (e *Engine) Image(ctx context.Context, ref string) (engine.Image, error) {
-	name, err := imagestore.Normalise(ref)
+	name, err := image.Normalize(ref)
 	if err != nil {
 		return engine.Image{}, err
 	}

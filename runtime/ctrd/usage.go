@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 )
 
@@ -14,11 +14,8 @@ func (e *Engine) Usage(ctx context.Context, id string) (int64, error) {
 	var size int64
 	err := e.do(ctx, func(ctx context.Context, s *link.Session) error {
 		used, err := s.Snapshots().Usage(ctx, id)
-		if err != nil && !fault.Gone(err) {
-			return fault.Native(err)
-		}
 		size = used.Size
-		return nil
+		return errs.IgnoreNotFound(err)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("measuring the layer of container %q: %w", id, err)

@@ -10,7 +10,8 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 	"github.com/runonce/runonce/runtime/handler"
 )
@@ -44,7 +45,7 @@ func (e *Engine) RuntimeFeatures(ctx context.Context, name string) ([]byte, erro
 func canMapUsers(ctx context.Context, s *link.Session) error {
 	all, err := s.GetSnapshotterCapabilities(ctx, s.Snapshotter)
 	if err != nil {
-		return fmt.Errorf("asking snapshotter %q what it can do: %w", s.Snapshotter, fault.Native(err))
+		return fmt.Errorf("asking snapshotter %q what it can do: %w", s.Snapshotter, errs.Native(err))
 	}
 	if !slices.Contains(all, remapIDs) {
 		return fmt.Errorf("%s: %w", s.Snapshotter, errNoRemap)
@@ -58,7 +59,7 @@ func mapped(ctx context.Context, s *link.Session, spec *specs.Spec) ([]snapshots
 		return nil, nil
 	}
 	if err := canMapUsers(ctx, s); err != nil {
-		return nil, &fault.Error{Why: fault.ReasonCreate, Final: errors.Is(err, errNoRemap), Cause: err}
+		return nil, &failure.Error{Why: failure.ReasonCreateError, Final: errors.Is(err, errNoRemap), Err: err}
 	}
 	return []snapshots.Opt{snapshots.WithLabels(map[string]string{
 		snapshots.LabelSnapshotUIDMapping: label(spec.Linux.UIDMappings),

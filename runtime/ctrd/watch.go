@@ -15,7 +15,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/typeurl/v2"
 
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 	"github.com/runonce/runonce/runtime/ctrd/record"
 	"github.com/runonce/runonce/runtime/shim/handoff"
@@ -86,13 +86,13 @@ func (e *Engine) follow(ctx context.Context, s *link.Session, synced func(error)
 	ctx, cancel := context.WithCancel(namespaces.WithNamespace(ctx, e.o.Namespace))
 	defer cancel()
 	ns := "namespace==" + e.o.Namespace
-	received, errs := s.Subscribe(ctx,
+	received, broken := s.Subscribe(ctx,
 		ns+`,topic~="^/tasks/(start|exit|oom)$"`,
 		ns+`,topic~="^/containers/(create|delete)$"`,
 		ns+`,topic=="`+syncTopic+`"`,
 	)
 	if s.Server == nil {
-		if err := e.probeEvents(ctx, s, received, errs); err != nil {
+		if err := e.probeEvents(ctx, s, received, broken); err != nil {
 			return err
 		}
 	}
@@ -104,18 +104,18 @@ func (e *Engine) follow(ctx context.Context, s *link.Session, synced func(error)
 		select {
 		case env := <-received:
 			e.apply(ctx, s, env)
-		case err := <-errs:
+		case err := <-broken:
 			if err == nil {
 				err = errors.New("the stream ended")
 			}
-			return fmt.Errorf("watching containerd's events: %w", fault.Native(err))
+			return fmt.Errorf("watching containerd's events: %w", errs.Native(err))
 		}
 	}
 }
 
 // probeEvents waits until the subscription is in force, which a remote containerd does not
 // say: it sends events of our own until one comes back.
-func (e *Engine) probeEvents(ctx context.Context, s *link.Session, received <-chan *events.Envelope, errs <-chan error) error {
+func (e *Engine) probeEvents(ctx context.Context, s *link.Session, received <-chan *events.Envelope, broken <-chan error) error {
 	deadline := time.NewTimer(probeTimeout)
 	defer deadline.Stop()
 	again := time.NewTicker(probeRetry)
@@ -123,7 +123,7 @@ func (e *Engine) probeEvents(ctx context.Context, s *link.Session, received <-ch
 	for {
 		err := s.EventService().Publish(ctx, syncTopic, &eventsapi.NamespaceUpdate{Name: e.o.Namespace})
 		if err != nil {
-			return fmt.Errorf("watching containerd's events: %w", fault.Native(err))
+			return fmt.Errorf("watching containerd's events: %w", errs.Native(err))
 		}
 		select {
 		case env := <-received:
@@ -131,8 +131,8 @@ func (e *Engine) probeEvents(ctx context.Context, s *link.Session, received <-ch
 				return nil
 			}
 			// Whatever it is, the listing that follows has it.
-		case err := <-errs:
-			return fmt.Errorf("watching containerd's events: %w", fault.Native(err))
+		case err := <-broken:
+			return fmt.Errorf("watching containerd's events: %w", errs.Native(err))
 		case <-again.C:
 		case <-deadline.C:
 			return fmt.Errorf("watching containerd's events: none came within %s", probeTimeout)
@@ -185,11 +185,11 @@ func (e *Engine) sync(ctx context.Context, s *link.Session) error {
 	before := e.cache.List("")
 	all, err := s.ContainerService().List(ctx)
 	if err != nil {
-		return fmt.Errorf("listing containers: %w", fault.Native(err))
+		return fmt.Errorf("listing containers: %w", errs.Native(err))
 	}
 	resp, err := s.Tasks().List(ctx, &tasksapi.ListTasksRequest{})
 	if err != nil {
-		return fmt.Errorf("listing tasks: %w", fault.Native(err))
+		return fmt.Errorf("listing tasks: %w", errs.Native(err))
 	}
 	tasks := map[string]*tasktypes.Process{}
 	for _, t := range resp.Tasks {
@@ -267,7 +267,7 @@ func (e *Engine) deleteTask(ctx context.Context, s *link.Session, id, podUID str
 	defer cancel()
 	defer e.pods.Lock(podUID)()
 	_, err := s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
-	if !fault.Gone(err) {
-		e.o.Log.Debug("an ended task stays", "container", id, "error", fault.Native(err))
+	if err := errs.IgnoreNotFound(err); err != nil {
+		e.o.Log.Debug("an ended task stays", "container", id, "error", err)
 	}
 }

@@ -6,13 +6,15 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Wanted says whether the pod asks for devices of the kinds.
 func Wanted(pod *v1.Pod, kinds map[string][]string) bool {
 	for kind := range kinds {
-		for _, c := range containers(pod) {
-			if count(c.Container, kind) > 0 {
+		for _, c := range podspec.Containers(pod) {
+			if count(c, kind) > 0 {
 				return true
 			}
 		}
@@ -30,39 +32,20 @@ func Allocate(pod *v1.Pod, kinds map[string][]string, taken map[string]bool) (ma
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		free := slices.DeleteFunc(slices.Clone(kinds[kind]), func(name string) bool { return taken[name] })
 		used := 0 // of the free ones, by containers that go on running
-		for _, c := range containers(pod) {
-			n := count(c.Container, kind)
+		for i, c := range podspec.Containers(pod) {
+			n := count(c, kind)
 			if used+n > len(free) {
 				return nil, fmt.Errorf("container %q asks for %d devices of kind %s, of which %d are free", c.Name, n, kind, len(free)-used)
 			}
 			if n > 0 {
 				a[c.Name] = append(a[c.Name], free[used:used+n]...)
 			}
-			if !c.ends {
+			if i >= len(pod.Spec.InitContainers) || podspec.IsSidecar(c) {
 				used += n
 			}
 		}
 	}
 	return a, nil
-}
-
-// container is one of a pod; ends says that it does before those after it start.
-type container struct {
-	*v1.Container
-	ends bool
-}
-
-// containers returns the pod's containers in the order of their start.
-func containers(pod *v1.Pod) []container {
-	all := make([]container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		all = append(all, container{c, c.RestartPolicy == nil || *c.RestartPolicy != v1.ContainerRestartPolicyAlways})
-	}
-	for i := range pod.Spec.Containers {
-		all = append(all, container{&pod.Spec.Containers[i], false})
-	}
-	return all
 }
 
 func count(c *v1.Container, kind string) int {

@@ -83,7 +83,6 @@ type ContainerConfig struct {
 	DefaultSeccomp bool
 
 	LogPath string // CRI-format log file; its directory exists
-	Hash    string // of the container's definition
 	Labels  map[string]string
 	// Last is the termination of the instance before this one, nil for the first. The
 	// engine keeps it with the container, so that it outlives the process.
@@ -110,7 +109,6 @@ type Container struct {
 	Attempt   int
 	Image     string // reference
 	ImageID   string // digest of the image that it was made from
-	Hash      string
 	LogPath   string
 	Labels    map[string]string
 	State     State

@@ -14,9 +14,6 @@ import (
 // Default is the handler of pods without a RuntimeClass.
 const Default = "runc"
 
-// Annotation holds a pod's handler.
-const Annotation = "runonce/runtime-handler"
-
 // The options of a handler, named as in containerd's configuration.
 const (
 	optionBinary = "BinaryName" // of runc's shim: the OCI runtime

@@ -4,12 +4,13 @@ package host
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/runonce/runonce/internal/hugepages"
 )
 
 // Host is what the specs of containers need to know of the machine.
@@ -50,8 +51,10 @@ func Detect(root fs.FS, v2 bool) (Host, error) {
 			return Host{}, err
 		}
 	}
-	if h.HugePages, err = hugePages(root, v2); err != nil {
-		return Host{}, err
+	if hugetlb(root, v2) {
+		if h.HugePages, err = hugepages.Sizes(root); err != nil {
+			return Host{}, fmt.Errorf("listing huge pages: %w", err)
+		}
 	}
 	if h.CPUs, err = cpus(root); err != nil {
 		return Host{}, err
@@ -102,32 +105,6 @@ func oomScoreAdj(root fs.FS) (int, error) {
 		return 0, fmt.Errorf("looking at this process: oom_score_adj: %w", err)
 	}
 	return n, nil
-}
-
-// hugePages lists the page sizes that a cgroup can limit: those of the hugetlb
-// controller, none when the kernel lacks it.
-func hugePages(root fs.FS, v2 bool) ([]int64, error) {
-	if !hugetlb(root, v2) {
-		return nil, nil
-	}
-	entries, err := fs.ReadDir(root, "sys/kernel/mm/hugepages")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing huge pages: %w", err)
-	}
-	var sizes []int64
-	for _, e := range entries {
-		kib, ok := strings.CutSuffix(strings.TrimPrefix(e.Name(), "hugepages-"), "kB")
-		n, err := strconv.ParseInt(kib, 10, 64)
-		if !ok || err != nil {
-			return nil, fmt.Errorf("listing huge pages: unexpected name %q", e.Name())
-		}
-		sizes = append(sizes, n<<10)
-	}
-	slices.Sort(sizes)
-	return sizes, nil
 }
 
 // hugetlb says whether the kernel has the controller.

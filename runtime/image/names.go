@@ -111,7 +111,7 @@ func (a Archive) entryName(annotations map[string]string) (string, error) {
 	}
 	name := a.RefName(tag)
 	if name == "" {
-		return "", &InvalidName{Ref: tag, Err: errors.New("neither a reference nor a tag")}
+		return "", invalidName(tag, errors.New("neither a reference nor a tag"))
 	}
 	return name, nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // Policy is what decides whether an image is pulled.
@@ -16,7 +18,7 @@ type Policy struct {
 	Local bool
 }
 
-// Decide reports whether the image is to be pulled. It returns a NeverPull when the
+// Decide reports whether the image is to be pulled. The error says that the
 // policy forbids to pull an image that is not there (pkg/kubelet/images
 // imageManager.imageNotPresentOnNeverPolicyError, shouldPullImage).
 func Decide(p Policy) (pull bool, err error) {
@@ -24,24 +26,13 @@ func Decide(p Policy) (pull bool, err error) {
 	case p.Present && p.Local:
 		return false, nil
 	case p.Pull == v1.PullNever && !p.Present:
-		return false, &NeverPull{Ref: p.Ref}
+		return false, &failure.Error{
+			Why: failure.ReasonImageNeverPull, Final: true,
+			Err: failure.WithMessage(fmt.Sprintf("Container image %q is not present with pull policy of Never", p.Ref), nil),
+		}
 	case p.Pull == v1.PullAlways:
 		return true, nil
 	default:
 		return !p.Present, nil
 	}
 }
-
-// NeverPull says that an image is not there and may not be pulled.
-type NeverPull struct{ Ref string }
-
-// Error uses the kubelet's words.
-func (e *NeverPull) Error() string {
-	return fmt.Sprintf("Container image %q is not present with pull policy of Never", e.Ref)
-}
-
-// Reason returns the kubelet's reason for a waiting container.
-func (e *NeverPull) Reason() string { return "ErrImageNeverPull" }
-
-// Permanent returns true: no retry brings the image.
-func (e *NeverPull) Permanent() bool { return true }

@@ -1,10 +1,11 @@
 package image
 
 import (
-	"errors"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/failure"
 )
 
 func TestDecide(t *testing.T) {
@@ -28,8 +29,7 @@ func TestDecide(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			pull, err := Decide(tt.in)
-			var never *NeverPull
-			if pull != tt.pull || errors.As(err, &never) != tt.never || (err != nil) != tt.never {
+			if pull != tt.pull || (err != nil) != tt.never {
 				t.Errorf("Decide(%+v) = %v, %v", tt.in, pull, err)
 			}
 		})
@@ -38,9 +38,9 @@ func TestDecide(t *testing.T) {
 
 func TestNeverPullSpeaksAsTheKubelet(t *testing.T) {
 	t.Parallel()
-	err := &NeverPull{Ref: "app:1"}
+	_, err := Decide(Policy{Ref: "app:1", Pull: v1.PullNever})
 	const want = `Container image "app:1" is not present with pull policy of Never`
-	if err.Error() != want || err.Reason() != "ErrImageNeverPull" || !err.Permanent() {
-		t.Errorf("%q, %q, %v", err.Error(), err.Reason(), err.Permanent())
+	if err == nil || err.Error() != want || failure.Reason(err, "") != "ErrImageNeverPull" || !failure.IsPermanent(err) {
+		t.Errorf("%v", err)
 	}
 }

@@ -6,35 +6,24 @@ import (
 	"fmt"
 
 	"github.com/distribution/reference"
+
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // Normalize returns the full form of an image reference as image stores know it:
 // "busybox" is "docker.io/library/busybox:latest". A reference with a tag and a digest
-// keeps only the digest, since the tag says nothing then. The error is an InvalidName.
+// keeps only the digest, since the tag says nothing then. Errors are permanent.
 func Normalize(ref string) (string, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
-		return "", &InvalidName{Ref: ref, Err: err}
+		return "", invalidName(ref, err)
 	}
 	return named.String(), nil
 }
 
-// InvalidName says that an image reference cannot be read.
-type InvalidName struct {
-	Ref string
-	Err error
+// invalidName uses the kubelet's words (pkg/kubelet/images, applyDefaultImageTag).
+func invalidName(ref string, err error) error {
+	return &failure.Error{
+		Why: failure.ReasonInvalidImageName, Final: true, Err: fmt.Errorf("couldn't parse image name %q: %w", ref, err),
+	}
 }
-
-// Error uses the kubelet's words (pkg/kubelet/images, applyDefaultImageTag).
-func (e *InvalidName) Error() string {
-	return fmt.Sprintf("couldn't parse image name %q: %v", e.Ref, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *InvalidName) Unwrap() error { return e.Err }
-
-// Reason returns the kubelet's reason for a waiting container.
-func (e *InvalidName) Reason() string { return "InvalidImageName" }
-
-// Permanent returns true: the manifest has to change.
-func (e *InvalidName) Permanent() bool { return true }

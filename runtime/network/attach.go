@@ -12,9 +12,10 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/runonce/runonce/internal/atomicfile"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/bridge"
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/fault"
 	"github.com/runonce/runonce/runtime/network/hostnet"
 	"github.com/runonce/runonce/runtime/network/netns"
 )
@@ -40,7 +41,7 @@ func (m *Manager) plan(ctx context.Context, pod *v1.Pod) (*attachment, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		list, err = m.ownConf(ctx, a, &asked)
 	case err == nil && len(m.o.PodCIDRs) > 0:
-		err = fault.Permanentf("network %q in %s gives pods their addresses: they cannot come from the networks %v",
+		err = failure.Permanentf("network %q in %s gives pods their addresses: they cannot come from the networks %v",
 			list.Name, m.o.CNIConfDir, m.o.PodCIDRs)
 	}
 	if err != nil {
@@ -64,7 +65,7 @@ func (m *Manager) further(pod *v1.Pod) ([]cni.Network, error) {
 	for _, s := range selections {
 		list, err := cni.Named(m.o.CNIConfDir, s.Name)
 		if err != nil {
-			return nil, fault.Permanentf("annotation %s: %w", cni.NetworksAnnotation, err)
+			return nil, failure.Permanentf("annotation %s: %w", cni.NetworksAnnotation, err)
 		}
 		n, err := m.joined(list, s.Interface, cni.Capabilities{IPs: s.IPs, MAC: s.MAC})
 		if err != nil {
@@ -123,7 +124,7 @@ func (m *Manager) detach(ctx context.Context, uid string, lock podLock) error {
 	record := m.files.attachment(uid)
 	a, err := readAttachment(record)
 	if errors.Is(err, fs.ErrNotExist) {
-		return removeState(record)
+		return atomicfile.Remove(record)
 	}
 	if err != nil {
 		return err
@@ -142,7 +143,7 @@ func (m *Manager) detach(ctx context.Context, uid string, lock podLock) error {
 	if err != nil {
 		return err
 	}
-	return removeState(record)
+	return atomicfile.Remove(record)
 }
 
 // collectOnce releases, at the first network pod of this process, what pods hold whose

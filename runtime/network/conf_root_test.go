@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/bridge"
 )
 
@@ -71,8 +72,7 @@ func TestOwnConfOfOnePlugin(t *testing.T) {
 
 func wantPermanent(t *testing.T, err error, words ...string) {
 	t.Helper()
-	var p interface{ Permanent() bool }
-	if !errors.As(err, &p) || !p.Permanent() {
+	if !failure.IsPermanent(err) {
 		t.Errorf("error %v, want a permanent one", err)
 		return
 	}
@@ -98,8 +98,7 @@ func TestFailedAddIsUndone(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "come again") || !strings.Contains(err.Error(), `"default/a"`) {
 		t.Errorf("error %v", err)
 	}
-	var e *Error
-	if errors.As(err, &e) && e.Permanent() {
+	if failure.IsPermanent(err) {
 		t.Error("what a plugin asks to be tried again is permanent")
 	}
 	if got := leases(t, m); len(got) != 0 {

@@ -32,7 +32,7 @@ func flaky(t *testing.T, m *Manager, script string) (edit func(script string)) {
 	return edit
 }
 
-const failure = `echo '{"cniVersion":"1.0.0","code":11,"msg":"come again"}'; exit 1;;`
+const failing = `echo '{"cniVersion":"1.0.0","code":11,"msg":"come again"}'; exit 1;;`
 
 // wantNothing fails the test when anything of a pod is left but the bridge of its network.
 func wantNothing(t *testing.T, m *Manager) {
@@ -97,7 +97,7 @@ func TestFailingDel(t *testing.T) {
 	edit := flaky(t, m, "")
 	pod := newPod("a")
 	ensure(t, m, pod)
-	edit("DEL) " + failure)
+	edit("DEL) " + failing)
 	if err := m.Remove(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "come again") {
 		t.Errorf("Remove: %v, want the plugin's words", err)
 	}
@@ -114,7 +114,7 @@ func TestFailingDel(t *testing.T) {
 // Neither ADD nor DEL works: the error tells of both, and the record stays for later.
 func TestFailingAddAndDel(t *testing.T) {
 	m := newManager(t)
-	edit := flaky(t, m, "ADD|DEL) "+failure)
+	edit := flaky(t, m, "ADD|DEL) "+failing)
 	pod := newPod("a")
 	_, err := m.Ensure(t.Context(), pod)
 	if err == nil || strings.Count(err.Error(), "come again") < 2 {

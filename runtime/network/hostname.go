@@ -6,7 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // The lengths that the kubelet holds a pod's names to: a DNS label, and the kernel's
@@ -22,7 +22,7 @@ const (
 func Hostname(pod *v1.Pod, clusterDomain string) (host, domain string, err error) {
 	if o := pod.Spec.HostnameOverride; o != nil {
 		if *o == "" || len(*o) > maxKernelHostname {
-			return "", "", fault.Permanentf("spec.hostnameOverride %q: must have 1 to %d characters", *o, maxKernelHostname)
+			return "", "", failure.Permanentf("spec.hostnameOverride %q: must have 1 to %d characters", *o, maxKernelHostname)
 		}
 		return *o, "", nil
 	}
@@ -34,7 +34,7 @@ func Hostname(pod *v1.Pod, clusterDomain string) (host, domain string, err error
 		host = strings.TrimRight(host[:maxHostname], "-.")
 	}
 	if host == "" {
-		return "", "", fault.Permanentf("no host name can be made from the pod's name %q", pod.Name)
+		return "", "", failure.Permanentf("no host name can be made from the pod's name %q", pod.Name)
 	}
 	if pod.Spec.Subdomain != "" {
 		domain = fmt.Sprintf("%s.%s.svc.%s", pod.Spec.Subdomain, pod.Namespace, clusterDomain)
@@ -54,7 +54,7 @@ func kernelHostname(pod *v1.Pod, clusterDomain string) (name, domain string, err
 	}
 	fqdn := host + "." + domain
 	if len(fqdn) > maxKernelHostname {
-		return "", "", fault.Permanentf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)",
+		return "", "", failure.Permanentf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)",
 			fqdn, maxKernelHostname, len(fqdn))
 	}
 	return fqdn, domain, nil

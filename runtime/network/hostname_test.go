@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/internal/failure"
 )
 
 func TestHostname(t *testing.T) {
@@ -52,7 +52,7 @@ func TestHostname(t *testing.T) {
 			if uts != tt.uts || err == nil && domain != tt.domain || (err != nil) != tt.kernelErr {
 				t.Errorf("kernelHostname = %q, %v", uts, err)
 			}
-			if err != nil && !fault.IsPermanent(err) {
+			if err != nil && !failure.IsPermanent(err) {
 				t.Errorf("error %v is not permanent", err)
 			}
 		})

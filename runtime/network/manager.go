@@ -16,9 +16,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/atomicfile"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/bridge"
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/fault"
 	"github.com/runonce/runonce/runtime/network/hostnet"
 	"github.com/runonce/runonce/runtime/network/netns"
 	"github.com/runonce/runonce/runtime/network/sysctl"
@@ -177,7 +178,7 @@ func (m *Manager) Remove(ctx context.Context, pod *v1.Pod) error {
 func (m *Manager) remove(ctx context.Context, pod *v1.Pod, lock podLock) error {
 	uid := string(pod.UID)
 	// First what says that the sandbox is whole: a crash after this makes it anew.
-	if err := removeState(m.files.sandbox(uid)); err != nil {
+	if err := atomicfile.Remove(m.files.sandbox(uid)); err != nil {
 		return podError(pod, "removing its sandbox", err)
 	}
 	if err := m.detach(ctx, uid, lock); err != nil {
@@ -292,15 +293,15 @@ func podUID(pod *v1.Pod) (string, error) {
 		c := uid[i]
 		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 		if !alnum && (i == 0 || c != '.' && c != '_' && c != '-') {
-			return "", podError(pod, "reading its spec", fault.Permanentf("metadata.uid %q: must be letters, digits, '.', '_' and '-'", uid))
+			return "", podError(pod, "reading its spec", failure.Permanentf("metadata.uid %q: must be letters, digits, '.', '_' and '-'", uid))
 		}
 	}
 	if uid == "" {
-		return "", podError(pod, "reading its spec", fault.Permanentf("metadata.uid is empty"))
+		return "", podError(pod, "reading its spec", failure.Permanentf("metadata.uid is empty"))
 	}
 	return uid, nil
 }
 
 func podError(pod *v1.Pod, op string, err error) error {
-	return &Error{Pod: pod.Namespace + "/" + pod.Name, Op: op, Final: fault.IsPermanent(err), Err: err}
+	return fmt.Errorf("network of pod %q: %s: %w", pod.Namespace+"/"+pod.Name, op, err)
 }

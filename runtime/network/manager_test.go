@@ -1,11 +1,12 @@
 package network
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
 	apitypes "k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/failure"
 )
 
 func TestPodUID(t *testing.T) {
@@ -17,8 +18,7 @@ func TestPodUID(t *testing.T) {
 		pod := newPod("a")
 		pod.UID = apitypes.UID(in)
 		_, err := podUID(pod)
-		var e *Error
-		if (err == nil) != ok || err != nil && (!errors.As(err, &e) || !e.Permanent()) {
+		if (err == nil) != ok || err != nil && !failure.IsPermanent(err) {
 			t.Errorf("podUID(%q): error %v", in, err)
 		}
 	}

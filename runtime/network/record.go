@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/runonce/runonce/runtime/network/cni"
@@ -60,9 +61,6 @@ func (l layout) absent(uid string) bool {
 	return true
 }
 
-// unfinished is what the name of a file ends in that is being written.
-const unfinished = ".tmp"
-
 // writeJSON replaces the file with v's JSON in one step.
 func writeJSON(path string, v any) error {
 	data, err := json.Marshal(v)
@@ -72,14 +70,7 @@ func writeJSON(path string, v any) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {
 		return fmt.Errorf("making directory: %w", err)
 	}
-	tmp := path + unfinished
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return fmt.Errorf("writing state: %w", err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return errors.Join(fmt.Errorf("writing state: %w", err), removeFile(tmp))
-	}
-	return nil
+	return atomicfile.Write(path, data, 0o600)
 }
 
 func readSandbox(path string) (engine.Sandbox, error) {
@@ -125,16 +116,4 @@ func (l layout) attachedUIDs() ([]string, error) {
 		}
 	}
 	return uids, nil
-}
-
-// removeState removes what writeJSON wrote, or had begun to. An absent file is no error.
-func removeState(path string) error {
-	return errors.Join(removeFile(path), removeFile(path+unfinished))
-}
-
-func removeFile(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing state: %w", err)
-	}
-	return nil
 }

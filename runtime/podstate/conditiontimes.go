@@ -3,6 +3,8 @@ package podstate
 import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // setTransitionTimes tells since when each condition is as it is. The kubelet keeps that with the status
@@ -59,7 +61,7 @@ func (o *Observation) sidecars(s *v1.PodStatus) []v1.ContainerStatus { return o.
 func (o *Observation) inits(s *v1.PodStatus, sidecars bool) []v1.ContainerStatus {
 	var some []v1.ContainerStatus
 	for i, cs := range s.InitContainerStatuses {
-		if sidecar(&o.Pod.Spec.InitContainers[i]) == sidecars {
+		if podspec.IsSidecar(&o.Pod.Spec.InitContainers[i]) == sidecars {
 			some = append(some, cs)
 		}
 	}
@@ -90,7 +92,7 @@ func begins(all []v1.ContainerStatus) []metav1.Time {
 func ends(all []v1.ContainerStatus) []metav1.Time {
 	var times []metav1.Time
 	for _, cs := range all {
-		if end := lastEnd(cs); end != nil {
+		if end := podspec.LastTermination(cs); end != nil {
 			times = append(times, end.FinishedAt)
 		}
 	}

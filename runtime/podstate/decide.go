@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/record"
@@ -53,7 +54,7 @@ const evictionGrace = time.Second
 func Decide(o *Observation, now time.Time) Actions {
 	switch {
 	case o.Record.Failed != nil, o.overdue(now):
-		return o.killPod(GracePeriod(o.Pod))
+		return o.killPod(podspec.GracePeriod(o.Pod))
 	case o.Exceeded != "":
 		a := o.killPod(evictionGrace)
 		a.Fail = &record.Failure{Reason: ReasonEvicted, Message: o.Exceeded}
@@ -69,7 +70,7 @@ func Decide(o *Observation, now time.Time) Actions {
 	}
 	initialized, failed := o.decideInit(&a, now)
 	if failed {
-		return o.killPod(GracePeriod(o.Pod))
+		return o.killPod(podspec.GracePeriod(o.Pod))
 	}
 	if !initialized {
 		return a
@@ -83,7 +84,7 @@ func Decide(o *Observation, now time.Time) Actions {
 	}
 	if kept == 0 && len(a.Start)+len(a.Wait) == before {
 		// Sidecars alone keep no pod alive.
-		return o.killPod(GracePeriod(o.Pod))
+		return o.killPod(podspec.GracePeriod(o.Pod))
 	}
 	return a
 }
@@ -96,7 +97,7 @@ func (o *Observation) killPod(grace time.Duration) Actions {
 // running returns the containers that run, in the order of the spec.
 func (o *Observation) running(grace time.Duration) []Kill {
 	var all []Kill
-	for _, def := range Containers(o.Pod) {
+	for _, def := range podspec.Containers(o.Pod) {
 		if c := o.Containers[def.Name]; c.State == engine.StateRunning {
 			all = append(all, Kill{c, grace})
 		}
@@ -108,7 +109,7 @@ func (o *Observation) running(grace time.Duration) []Kill {
 // reboot, say. What still runs then runs in namespaces that nobody can reach any more.
 func (o *Observation) decideWithoutSandbox(a *Actions) {
 	if len(o.Containers) > 0 {
-		a.KillPod, a.Kill = true, o.running(GracePeriod(o.Pod))
+		a.KillPod, a.Kill = true, o.running(podspec.GracePeriod(o.Pod))
 	}
 	if o.Pod.Spec.RestartPolicy == v1.RestartPolicyNever && len(o.Containers) > 0 && !o.onlyCreated() {
 		return
@@ -169,7 +170,7 @@ func (o *Observation) decideContainer(c *v1.Container, a *Actions, now time.Time
 		o.restart(c, a, old)
 	case old.State == engine.StateRunning && o.Probes[old.ID].Failed != "":
 		a.Kill = append(a.Kill, Kill{old, o.probeGrace(c, old)})
-		if mayRestart(o.Pod, c) {
+		if podspec.RestartPolicy(o.Pod, c) != v1.RestartPolicyNever {
 			o.restartAfterProbe(c, a, now)
 		}
 	case old.State == engine.StateRunning:
@@ -189,7 +190,7 @@ func changed(old engine.Container, c *v1.Container) bool {
 
 // restart stops a running container and starts its next instance.
 func (o *Observation) restart(c *v1.Container, a *Actions, old engine.Container) {
-	a.Kill = append(a.Kill, Kill{old, GracePeriod(o.Pod)})
+	a.Kill = append(a.Kill, Kill{old, podspec.GracePeriod(o.Pod)})
 	a.Start = append(a.Start, o.next(c))
 }
 

@@ -4,9 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
-
-	v1 "k8s.io/api/core/v1"
 )
 
 // decideInit looks at the init containers from last to first: the newest one that has an
@@ -19,10 +18,10 @@ func (o *Observation) decideInit(a *Actions, now time.Time) (initialized, failed
 	for i := len(inits) - 1; i >= 0 && !w.failed; i-- {
 		c, ok := o.active(inits[i].Name)
 		switch {
-		case !ok && w.past && sidecar(&inits[i]):
+		case !ok && w.past && podspec.IsSidecar(&inits[i]):
 			w.schedule(i)
-		case !ok || (w.past && !sidecar(&inits[i])):
-		case sidecar(&inits[i]):
+		case !ok || (w.past && !podspec.IsSidecar(&inits[i])):
+		case podspec.IsSidecar(&inits[i]):
 			w.sidecar(i, c)
 			w.past = true
 		default:
@@ -94,9 +93,4 @@ func (w *initWalk) sidecar(i int, c engine.Container) {
 	if def.StartupProbe == nil || p.Started {
 		w.next(i)
 	}
-}
-
-// sidecar says whether an init container runs beside the containers of the pod.
-func sidecar(c *v1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }

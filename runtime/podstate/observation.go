@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/probe"
 	"github.com/runonce/runonce/runtime/record"
@@ -84,7 +85,7 @@ func (o *Observation) Take(all []engine.Container) {
 func Newest(pod *v1.Pod, all []engine.Container) (newest map[string]engine.Container, stale []string) {
 	newest = make(map[string]engine.Container, len(all))
 	known := map[string]bool{PauseName: SharesProcesses(pod)}
-	for _, def := range Containers(pod) {
+	for _, def := range podspec.Containers(pod) {
 		known[def.Name] = true
 	}
 	for _, c := range all {

@@ -3,6 +3,7 @@ package podstate
 import (
 	"fmt"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,7 +18,7 @@ type tally struct {
 func count(pod *v1.Pod, s v1.PodStatus) tally {
 	var t tally
 	for _, c := range s.ContainerStatuses {
-		end := lastEnd(c)
+		end := podspec.LastTermination(c)
 		switch {
 		case c.State.Running != nil:
 			t.running++
@@ -32,22 +33,14 @@ func count(pod *v1.Pod, s v1.PodStatus) tally {
 	}
 	for i, c := range s.InitContainerStatuses {
 		switch {
-		case !sidecar(&pod.Spec.InitContainers[i]):
+		case !podspec.IsSidecar(&pod.Spec.InitContainers[i]):
 		case c.State.Running != nil:
 			t.running++
-		case lastEnd(c) == nil:
+		case podspec.LastTermination(c) == nil:
 			t.waiting++
 		}
 	}
 	return t
-}
-
-// lastEnd is how a container ended that does not run, nil when it never did.
-func lastEnd(c v1.ContainerStatus) *v1.ContainerStateTerminated {
-	if c.State.Terminated != nil {
-		return c.State.Terminated
-	}
-	return c.LastTerminationState.Terminated
 }
 
 // phase follows getPhase of pkg/kubelet/kubelet_pods.go. initialized says that the
@@ -73,9 +66,9 @@ func phase(pod *v1.Pod, s v1.PodStatus, initialized bool) v1.PodPhase {
 func initPhase(pod *v1.Pod, statuses []v1.ContainerStatus) (pending, failed bool) {
 	for i, c := range statuses {
 		def := &pod.Spec.InitContainers[i]
-		end := lastEnd(c)
+		end := podspec.LastTermination(c)
 		switch {
-		case sidecar(def):
+		case podspec.IsSidecar(def):
 			running := c.State.Running != nil
 			pending = pending || running && (c.Started == nil || !*c.Started) || !running && end == nil
 		case c.State.Running != nil || end == nil:
@@ -180,7 +173,7 @@ func condition(kind v1.PodConditionType, names []string) v1.PodCondition {
 func unready(pod *v1.Pod, s v1.PodStatus) []string {
 	var names []string
 	for i, c := range s.InitContainerStatuses {
-		if sidecar(&pod.Spec.InitContainers[i]) && !c.Ready {
+		if podspec.IsSidecar(&pod.Spec.InitContainers[i]) && !c.Ready {
 			names = append(names, c.Name)
 		}
 	}
@@ -198,7 +191,7 @@ func incomplete(pod *v1.Pod, s v1.PodStatus) []string {
 	var names []string
 	for i, c := range s.InitContainerStatuses {
 		done := c.Ready
-		if sidecar(&pod.Spec.InitContainers[i]) {
+		if podspec.IsSidecar(&pod.Spec.InitContainers[i]) {
 			done = c.Started != nil && *c.Started
 		}
 		if !done {

@@ -3,6 +3,7 @@ package podstate
 import (
 	"testing"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 
 	v1 "k8s.io/api/core/v1"
@@ -119,9 +120,9 @@ func TestContainerStatus(t *testing.T) {
 	}{
 		{name: "to be created", check: func(s v1.ContainerStatus) bool { return s.State.Waiting.Reason == ReasonCreating }},
 		{
-			name: "why it waits", waiting: &Waiting{ReasonErrImagePull, "no"},
+			name: "why it waits", waiting: &Waiting{failure.ReasonErrImagePull, "no"},
 			check: func(s v1.ContainerStatus) bool {
-				return s.State.Waiting.Reason == ReasonErrImagePull && s.State.Waiting.Message == "no"
+				return s.State.Waiting.Reason == failure.ReasonErrImagePull && s.State.Waiting.Message == "no"
 			},
 		},
 		{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	v1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ func (o *Observation) explain(conditions []v1.PodCondition) {
 // instance that was killed for it.
 func (o *Observation) probeMessages() string {
 	var all []string
-	for _, def := range Containers(o.Pod) {
+	for _, def := range podspec.Containers(o.Pod) {
 		c := o.Containers[def.Name]
 		p, asked := o.Probes[c.ID]
 		if asked && p.Ready {

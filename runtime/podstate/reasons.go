@@ -1,17 +1,13 @@
 package podstate
 
 // The reasons of a pod and of containers that wait, in the kubelet's words
-// (pkg/kubelet/container/sync_result.go, pkg/kubelet/images/types.go, pkg/kubelet/eviction).
+// (pkg/kubelet/container/sync_result.go, pkg/kubelet/eviction), beside those of package
+// failure.
 const (
 	ReasonCreating         = "ContainerCreating"
 	ReasonInitializing     = "PodInitializing"
 	ReasonCrashLoopBackOff = "CrashLoopBackOff"
-	ReasonErrImagePull     = "ErrImagePull"
-	ReasonConfigError      = "CreateContainerConfigError"
-	ReasonCreateError      = "CreateContainerError"
-	ReasonRunError         = "RunContainerError"
 	ReasonSandboxError     = "CreatePodSandboxError"
-	ReasonFailedMount      = "FailedMount"
 	ReasonPostStartHook    = "PostStartHookError"
 	ReasonEvicted          = "Evicted"
 )

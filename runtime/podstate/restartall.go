@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -16,7 +17,7 @@ func CountsInstances(pod *v1.Pod) bool {
 // couldRestartAll says whether a rule of the pod has the action RestartAllContainers
 // (podutil.AllContainersCouldRestart).
 func couldRestartAll(pod *v1.Pod) bool {
-	return slices.ContainsFunc(Containers(pod), func(c *v1.Container) bool {
+	return slices.ContainsFunc(podspec.Containers(pod), func(c *v1.Container) bool {
 		return slices.ContainsFunc(c.RestartPolicyRules, func(r v1.ContainerRestartRule) bool {
 			return r.Action == v1.ContainerRestartRuleActionRestartAllContainers
 		})
@@ -26,12 +27,12 @@ func couldRestartAll(pod *v1.Pod) bool {
 // restartsAll says whether a container has ended in a way that restarts all containers of
 // the pod (pkg/kubelet/container.ShouldAllContainersRestart).
 func (o *Observation) restartsAll() bool {
-	return slices.ContainsFunc(Containers(o.Pod), func(def *v1.Container) bool {
+	return slices.ContainsFunc(podspec.Containers(o.Pod), func(def *v1.Container) bool {
 		c, ok := o.Containers[def.Name]
 		if !ok || c.State != engine.StateExited || o.Record.IsDiscarded(c) {
 			return false
 		}
-		action, _ := ruleFor(def, c.Exit.ExitCode)
+		action, _ := podspec.RestartRule(def, c.Exit.ExitCode)
 		return action == v1.ContainerRestartRuleActionRestartAllContainers
 	})
 }

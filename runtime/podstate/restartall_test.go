@@ -6,13 +6,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/record"
 )
 
 // withRestartAll gives the container a rule: the exit code 42 restarts all.
 func withRestartAll(pod *v1.Pod, name string) *v1.Pod {
 	own := v1.ContainerRestartPolicyNever
-	for _, c := range Containers(pod) {
+	for _, c := range podspec.Containers(pod) {
 		if c.Name == name {
 			c.RestartPolicy = &own
 			c.RestartPolicyRules = []v1.ContainerRestartRule{{
@@ -104,7 +105,7 @@ func TestShorten(t *testing.T) {
 	statuses[2].State.Terminated = &v1.ContainerStateTerminated{Message: "short"}
 	shorten(statuses[:1], statuses[1:])
 	for i, want := range []int{3072, 3072, 5} {
-		end := lastEnd(statuses[i])
+		end := podspec.LastTermination(statuses[i])
 		if len(end.Message) != want {
 			t.Errorf("%d: %d bytes, want %d", i, len(end.Message), want)
 		}

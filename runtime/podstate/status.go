@@ -8,15 +8,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/record"
-	"github.com/runonce/runonce/runtime/spec/resources"
 )
 
 // Status returns the pod's status, as the kubelet computes it (pkg/kubelet/kubelet_pods.go,
 // generateAPIPodStatus). A pod that is absent is Pending.
 func Status(o *Observation, now time.Time) v1.PodStatus {
-	s := v1.PodStatus{QOSClass: resources.QOS(o.Pod), StartTime: o.Record.StartTime(), HostIPs: hostIPs(o.HostIPs)}
+	s := v1.PodStatus{QOSClass: podspec.QOS(o.Pod), StartTime: o.Record.StartTime(), HostIPs: hostIPs(o.HostIPs)}
 	if len(o.HostIPs) > 0 {
 		s.HostIP = o.HostIPs[0]
 	}
@@ -181,7 +181,7 @@ func (o *Observation) probed(c *v1.Container, got engine.Container) (started, re
 
 // isPlainInit says whether the name is that of an init container that has to end.
 func isPlainInit(pod *v1.Pod, name string) bool {
-	return slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name && !sidecar(&c) })
+	return slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name && !podspec.IsSidecar(&c) })
 }
 
 // terminated gives the reasons that the CRI gives.

@@ -2,11 +2,12 @@ package provider
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // When a pod is worked on again: after an error later each time, and without a reason now
@@ -65,12 +66,12 @@ func (p *Provider) mind(ctx context.Context, m *minder) {
 			return
 		}
 		p.tell(ctx, m)
-		after, asked := retryAfter(err)
+		after := failure.RetryAfter(err)
 		switch {
 		case err == nil:
 			retry = firstRetry
 			m.await(ctx, changes, resync)
-		case asked:
+		case after > 0:
 			m.await(ctx, changes, after)
 		default:
 			p.log.WarnContext(ctx, "working on the pod", "pod", m.current().Name, "error", err, "retry", retry)
@@ -90,13 +91,4 @@ func (m *minder) await(ctx context.Context, changes <-chan struct{}, most time.D
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-}
-
-// retryAfter returns the wait that the error asks for, if it does.
-func retryAfter(err error) (time.Duration, bool) {
-	var r interface{ RetryAfter() time.Duration }
-	if errors.As(err, &r) && r.RetryAfter() > 0 {
-		return r.RetryAfter(), true
-	}
-	return 0, false
 }

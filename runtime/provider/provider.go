@@ -110,8 +110,8 @@ func (p *Provider) CreatePod(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-// UpdatePod replaces the pod by one of the same UID. A container whose definition changed
-// is started anew, as by the kubelet.
+// UpdatePod replaces the pod by one of the same UID. A container whose image changed is
+// replaced, as by the kubelet.
 func (p *Provider) UpdatePod(ctx context.Context, pod *v1.Pod) error {
 	m, err := p.find(pod.Namespace, pod.Name)
 	if err != nil {

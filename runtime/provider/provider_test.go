@@ -51,7 +51,10 @@ var (
 	_ notifier         = (*provider.Provider)(nil)
 )
 
-const boxImage = "localhost/box:1"
+const (
+	boxImage   = "localhost/box:1"
+	otherImage = "localhost/box:2"
+)
 
 // node is a machine in memory.
 type node struct {
@@ -62,9 +65,12 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	img := engine.Image{Ref: boxImage, ID: "sha256:1", Entrypoint: []string{"/bin/box"}, Cmd: []string{"sleep"}}
+	store := map[string]engine.Image{}
+	for _, ref := range []string{boxImage, otherImage} {
+		store[ref] = engine.Image{Ref: ref, ID: "sha256:1", Entrypoint: []string{"/bin/box"}, Cmd: []string{"sleep"}}
+	}
 	return &node{
-		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: map[string]engine.Image{boxImage: img}},
+		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: store},
 		sandboxes: &enginetest.Sandboxes{},
 		root:      t.TempDir(),
 	}
@@ -166,7 +172,7 @@ func TestLife(t *testing.T) {
 		got.Spec.Containers[0].Image = "scribbled over"
 		must(t, p.CreatePod(t.Context(), web)) // safe to repeat
 		changed := web.DeepCopy()
-		changed.Spec.Containers[0].Args = []string{"stay"}
+		changed.Spec.Containers[0].Image, changed.Spec.Containers[0].Args = otherImage, []string{"stay"}
 		changed.Spec.TerminationGracePeriodSeconds = new(int64)
 		must(t, p.UpdatePod(t.Context(), changed))
 		time.Sleep(time.Minute)
@@ -174,7 +180,7 @@ func TestLife(t *testing.T) {
 		all, err := p.GetPods(t.Context())
 		must(t, err)
 		want(t, "updated", []string{line(all[0])}, []string{"web Running running 1"})
-		want(t, "image", all[0].Spec.Containers[0].Image, boxImage)
+		want(t, "image", all[0].Spec.Containers[0].Image, otherImage)
 		must(t, p.DeletePod(t.Context(), changed))
 		told := r.lines()
 		want(t, "told at first", told[0], "web Running running 0")

@@ -131,9 +131,10 @@ func (r *Run) Take(pod, by *v1.Pod) error {
 	if by != nil {
 		lost.By = types.NamespacedName{Namespace: by.Namespace, Name: by.Name}
 	}
+	own := r.store.ownerName()
 	_, err := r.store.Update(pod.UID, func(p *Pod) error {
 		for name := range p.Owners {
-			if name != r.store.ownerName() {
+			if name != own {
 				p.Owners[name] = lost
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/internal/flock"
 )
 
@@ -20,7 +21,6 @@ import (
 const (
 	podsDir    = "pods"
 	recordFile = "pod.json"
-	unfinished = ".tmp"
 	writeLock  = "pods.lock" // held while a record is changed
 )
 
@@ -162,15 +162,12 @@ func (s *Store) write(uid types.UID, p *Pod) error {
 		return fmt.Errorf("making the directory of pod %q: %w", p.Pod.Name, err)
 	}
 	path := filepath.Join(dir, recordFile)
-	if err := os.WriteFile(path+unfinished, data, 0o600); err != nil {
-		return fmt.Errorf("writing the record of pod %q: %w", p.Pod.Name, err)
-	}
-	if err := os.Rename(path+unfinished, path); err != nil {
-		return fmt.Errorf("writing the record of pod %q: %w", p.Pod.Name, err)
+	if err := atomicfile.Write(path, data, 0o600); err != nil {
+		return fmt.Errorf("recording pod %q: %w", p.Pod.Name, err)
 	}
 	file, err := os.Stat(path)
 	if err != nil {
-		return fmt.Errorf("writing the record of pod %q: %w", p.Pod.Name, err)
+		return fmt.Errorf("recording pod %q: %w", p.Pod.Name, err)
 	}
 	s.cache[uid] = cached{p, file}
 	return nil

@@ -11,6 +11,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/spec/expand"
 	"github.com/runonce/runonce/runtime/spec/resources"
 )
@@ -89,13 +90,13 @@ func Build(in Input) (*specs.Spec, error) {
 // supported refuses what the sandbox cannot give.
 func supported(in Input) error {
 	if isTrue(in.Pod.Spec.ShareProcessNamespace) && in.Sandbox.PIDNS == "" {
-		return createErrorf("shareProcessNamespace: the pod has no shared process namespace")
+		return failure.CreateErrorf("shareProcessNamespace: the pod has no shared process namespace")
 	}
 	if users := in.Pod.Spec.HostUsers; users != nil && !*users && in.Sandbox.UserNS == "" {
-		return createErrorf("hostUsers: false: the pod has no user namespace")
+		return failure.CreateErrorf("hostUsers: false: the pod has no user namespace")
 	}
 	if dir := workingDir(in); !path.IsAbs(dir) {
-		return createErrorf("workingDir %q of container %q is not an absolute path", dir, in.Container.Name)
+		return failure.CreateErrorf("workingDir %q of container %q is not an absolute path", dir, in.Container.Name)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/google/go-cmp/cmp"
@@ -151,14 +152,14 @@ func TestBuildFaults(t *testing.T) {
 	in := testInput(v1.Container{Name: "c"})
 	in.Pod.Spec.ShareProcessNamespace = new(true)
 	_, err := build(t, in)
-	wantConfigError(t, err, ReasonCreateError, "shareProcessNamespace: the pod has no shared process namespace")
+	wantConfigError(t, err, failure.ReasonCreateError, "shareProcessNamespace: the pod has no shared process namespace")
 	in = testInput(v1.Container{Name: "c"})
 	in.Pod.Spec.HostUsers = new(false)
 	_, err = build(t, in)
-	wantConfigError(t, err, ReasonCreateError, "hostUsers: false: the pod has no user namespace")
+	wantConfigError(t, err, failure.ReasonCreateError, "hostUsers: false: the pod has no user namespace")
 	in = testInput(v1.Container{Name: "c", WorkingDir: "rel"})
 	_, err = build(t, in)
-	wantConfigError(t, err, ReasonCreateError, `workingDir "rel" of container "c" is not an absolute path`)
+	wantConfigError(t, err, failure.ReasonCreateError, `workingDir "rel" of container "c" is not an absolute path`)
 	in = testInput(v1.Container{Name: "c"})
 	in.Image.User = "nobody-knows"
 	if _, err = build(t, in); err == nil {

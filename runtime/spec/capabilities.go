@@ -6,6 +6,8 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // defaultCapabilities are those that containerd gives a container (pkg/oci/spec.go).
@@ -74,7 +76,7 @@ func names(list []v1.Capability) (out []string, all bool, err error) {
 		}
 		name = "CAP_" + name
 		if !slices.Contains(known, name) {
-			return nil, false, createErrorf("unknown capability %q", c)
+			return nil, false, failure.CreateErrorf("unknown capability %q", c)
 		}
 		out = append(out, name)
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/failure"
 )
 
 func TestCapabilities(t *testing.T) {
@@ -50,7 +52,7 @@ func TestCapabilities(t *testing.T) {
 			s := &v1.SecurityContext{Capabilities: &v1.Capabilities{Add: tt.add, Drop: tt.drop}, Privileged: &tt.root}
 			got, err := capabilities(s, tt.held)
 			if tt.wantErr != "" {
-				wantConfigError(t, err, ReasonCreateError, tt.wantErr)
+				wantConfigError(t, err, failure.ReasonCreateError, tt.wantErr)
 				return
 			}
 			if err != nil {

@@ -3,6 +3,7 @@ package spec
 import (
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/spec/expand"
 )
 
@@ -23,7 +24,7 @@ func Command(c Context, container *v1.Container, env []string) ([]string, error)
 		command = c.Image.Entrypoint
 	}
 	if len(command)+len(args) == 0 {
-		return nil, createErrorf("no command specified: neither container %q nor image %q has one", container.Name, c.Image.Ref)
+		return nil, failure.CreateErrorf("no command specified: neither container %q nor image %q has one", container.Name, c.Image.Ref)
 	}
 	all := make([]string, 0, len(command)+len(args))
 	return append(append(all, command...), args...), nil

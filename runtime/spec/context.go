@@ -5,16 +5,11 @@ package spec
 import (
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/runonce/runonce/runtime/spec/downward"
 )
-
-// Objects are the ConfigMaps and Secrets that came with the pods.
-type Objects interface {
-	ConfigMap(namespace, name string) (*v1.ConfigMap, bool)
-	Secret(namespace, name string) (*v1.Secret, bool)
-}
 
 // Context is what the environment and the spec of a container depend on besides the
 // container itself.
@@ -22,7 +17,7 @@ type Context struct {
 	Pod     *v1.Pod
 	Image   engine.Image
 	Sandbox engine.Sandbox
-	Objects Objects
+	Objects podspec.Objects
 	Node    Node
 	// File reads a file of the pod's volume, for variables that come from one. Nil refuses
 	// them.

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/spec/envfile"
 	"github.com/runonce/runonce/runtime/spec/expand"
 )
@@ -100,7 +101,7 @@ func declared(c Context, container *v1.Container) (*vars, error) {
 	}
 	for _, name := range own.names {
 		if strings.ContainsRune(name, 0) || strings.ContainsRune(own.values[name], 0) {
-			return nil, configErrorf("environment variable %q of container %q holds a NUL byte", name, container.Name)
+			return nil, failure.ConfigErrorf("environment variable %q of container %q holds a NUL byte", name, container.Name)
 		}
 	}
 	return own, nil
@@ -149,7 +150,7 @@ func envValue(c Context, container *v1.Container, e *v1.EnvVar, own *vars) (valu
 		err = fmt.Errorf("this kind of valueFrom is not supported")
 	}
 	if err != nil {
-		return "", false, configErrorf("environment variable %q of container %q: %w", e.Name, container.Name, err)
+		return "", false, failure.ConfigErrorf("environment variable %q of container %q: %w", e.Name, container.Name, err)
 	}
 	return value, true, nil
 }
@@ -161,7 +162,7 @@ func (c Context) configMapKey(ref *v1.ConfigMapKeySelector) (value string, ok bo
 	}
 	value, ok = m.Data[ref.Key]
 	if !ok && !isTrue(ref.Optional) {
-		return "", false, configErrorf("couldn't find key %v in ConfigMap %v/%v", ref.Key, c.Pod.Namespace, ref.Name)
+		return "", false, failure.ConfigErrorf("couldn't find key %v in ConfigMap %v/%v", ref.Key, c.Pod.Namespace, ref.Name)
 	}
 	return value, ok, nil
 }
@@ -173,7 +174,7 @@ func (c Context) secretKey(ref *v1.SecretKeySelector) (value string, ok bool, er
 	}
 	data, ok := s.Data[ref.Key]
 	if !ok && !isTrue(ref.Optional) {
-		return "", false, configErrorf("couldn't find key %v in Secret %v/%v", ref.Key, c.Pod.Namespace, ref.Name)
+		return "", false, failure.ConfigErrorf("couldn't find key %v in Secret %v/%v", ref.Key, c.Pod.Namespace, ref.Name)
 	}
 	return string(data), ok, nil
 }
@@ -185,10 +186,10 @@ func (c Context) fileKey(ref *v1.FileKeySelector) (value string, ok bool, err er
 		value, ok, err = envfile.Lookup(string(data), ref.Key)
 	}
 	if err != nil {
-		return "", false, configErrorf("couldn't parse env file %q of volume %q: %w", ref.Path, ref.VolumeName, err)
+		return "", false, failure.ConfigErrorf("couldn't parse env file %q of volume %q: %w", ref.Path, ref.VolumeName, err)
 	}
 	if !ok && !isTrue(ref.Optional) {
-		return "", false, configErrorf("environment variable key %q not found in file %q of volume %q", ref.Key, ref.Path, ref.VolumeName)
+		return "", false, failure.ConfigErrorf("environment variable key %q not found in file %q of volume %q", ref.Key, ref.Path, ref.VolumeName)
 	}
 	return value, ok, nil
 }
@@ -204,7 +205,7 @@ func (c Context) configMap(name string, optional *bool) (*v1.ConfigMap, error) {
 	if isTrue(optional) {
 		return &v1.ConfigMap{}, nil
 	}
-	return nil, configErrorf("configmap %q not found", name)
+	return nil, failure.ConfigErrorf("configmap %q not found", name)
 }
 
 // secret returns the pod's Secret of that name; an optional one that is
@@ -218,7 +219,7 @@ func (c Context) secret(name string, optional *bool) (*v1.Secret, error) {
 	if isTrue(optional) {
 		return &v1.Secret{}, nil
 	}
-	return nil, configErrorf("secret %q not found", name)
+	return nil, failure.ConfigErrorf("secret %q not found", name)
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }

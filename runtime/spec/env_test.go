@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"testing"
 
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +17,7 @@ import (
 
 // objects are ConfigMaps and Secrets by namespace/name.
 type objects struct {
+	podspec.Objects
 	configMaps map[string]*v1.ConfigMap
 	secrets    map[string]*v1.Secret
 }
@@ -264,7 +267,7 @@ func TestEnvironment(t *testing.T) {
 			}
 			got, err := Environment(ctx, &container)
 			if tt.wantErr != "" {
-				wantConfigError(t, err, ReasonConfigError, tt.wantErr)
+				wantConfigError(t, err, failure.ReasonConfigError, tt.wantErr)
 				return
 			}
 			if err != nil {
@@ -280,7 +283,7 @@ func TestEnvironment(t *testing.T) {
 
 func wantConfigError(t *testing.T, err error, reason, text string) {
 	t.Helper()
-	var e *ConfigError
+	var e *failure.Error
 	if !errors.As(err, &e) || !e.Permanent() || e.Reason() != reason || err.Error() != text {
 		t.Fatalf("error %v (%T), want %s: %s", err, err, reason, text)
 	}
@@ -290,7 +293,7 @@ func TestFilesNeedAReader(t *testing.T) {
 	t.Parallel()
 	c := v1.Container{Name: "c", Env: []v1.EnvVar{{Name: "A", ValueFrom: fileKey("env", "A", false)}}}
 	_, err := Environment(testContext(c), &c)
-	wantConfigError(t, err, ReasonConfigError, `environment variable "A" of container "c": this kind of valueFrom is not supported`)
+	wantConfigError(t, err, failure.ReasonConfigError, `environment variable "A" of container "c": this kind of valueFrom is not supported`)
 }
 
 func TestImagePathWins(t *testing.T) {
@@ -339,7 +342,7 @@ func TestCommand(t *testing.T) {
 			}
 			got, err := Command(ctx, &container, env)
 			if tt.wantErr != "" {
-				wantConfigError(t, err, ReasonCreateError, tt.wantErr)
+				wantConfigError(t, err, failure.ReasonCreateError, tt.wantErr)
 				return
 			}
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/moby/sys/user"
@@ -76,7 +77,7 @@ func who(image engine.Image, s *v1.SecurityContext) (identity, error) {
 // checkID holds an id to what runtimes take (containerd's WithUser).
 func checkID(what string, id int64) error {
 	if id < 0 || id > math.MaxInt32 {
-		return createErrorf("%s: id %d is out of range 0-%d", what, id, math.MaxInt32)
+		return failure.CreateErrorf("%s: id %d is out of range 0-%d", what, id, math.MaxInt32)
 	}
 	return nil
 }
@@ -89,14 +90,14 @@ func verifyNonRoot(pod *v1.Pod, c *v1.Container, s *v1.SecurityContext, id ident
 	who := pod.Name + "_" + pod.Namespace + "(" + string(pod.UID) + ")"
 	switch {
 	case id.name != "":
-		return configErrorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root (pod: %q, container: %s)",
+		return failure.ConfigErrorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root (pod: %q, container: %s)",
 			id.name, who, c.Name)
 	case id.uid != 0:
 		return nil
 	case s.RunAsUser != nil:
-		return configErrorf("container's runAsUser breaks non-root policy (pod: %q, container: %s)", who, c.Name)
+		return failure.ConfigErrorf("container's runAsUser breaks non-root policy (pod: %q, container: %s)", who, c.Name)
 	}
-	return configErrorf("container has runAsNonRoot and image will run as root (pod: %q, container: %s)", who, c.Name)
+	return failure.ConfigErrorf("container has runAsNonRoot and image will run as root (pod: %q, container: %s)", who, c.Name)
 }
 
 // lookUp finds the user in the image's passwd file. A number need not be there, a name
@@ -110,14 +111,14 @@ func lookUp(image engine.Image, id identity) (user.User, bool, error) {
 	})
 	switch {
 	case err != nil:
-		return user.User{}, false, createErrorf("reading /etc/passwd of image %q: %w", image.Ref, err)
+		return user.User{}, false, failure.CreateErrorf("reading /etc/passwd of image %q: %w", image.Ref, err)
 	case len(entries) > 0:
 		if err := checkID("group of user "+entries[0].Name, int64(entries[0].Gid)); err != nil {
 			return user.User{}, false, err
 		}
 		return entries[0], true, checkID("user "+entries[0].Name, int64(entries[0].Uid))
 	case id.name != "":
-		return user.User{}, false, createErrorf("no user %q in /etc/passwd of image %q", id.name, image.Ref)
+		return user.User{}, false, failure.CreateErrorf("no user %q in /etc/passwd of image %q", id.name, image.Ref)
 	}
 	return user.User{Uid: int(id.uid)}, false, nil
 }
@@ -129,7 +130,7 @@ func addImageGroups(u *specs.User, image engine.Image, name string) error {
 		return g.Name != name && slices.Contains(g.List, name)
 	})
 	if err != nil {
-		return createErrorf("reading /etc/group of image %q: %w", image.Ref, err)
+		return failure.CreateErrorf("reading /etc/group of image %q: %w", image.Ref, err)
 	}
 	for _, g := range groups {
 		if err := checkID("group "+g.Name, int64(g.Gid)); err != nil {

@@ -6,6 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/failure"
 )
 
 const (
@@ -54,17 +56,17 @@ func TestProcessUser(t *testing.T) {
 			pod:  &v1.PodSecurityContext{FSGroup: new(int64(5)), SupplementalGroups: []int64{6, 10}, SupplementalGroupsPolicy: &strict},
 			want: specs.User{UID: 1000, GID: 1001, AdditionalGids: []uint32{1001, 5, 6, 10}},
 		},
-		{name: "an unknown name", image: "ghost", reason: ReasonCreateError, wantErr: `no user "ghost" in /etc/passwd of image "docker.io/library/web:1"`},
+		{name: "an unknown name", image: "ghost", reason: failure.ReasonCreateError, wantErr: `no user "ghost" in /etc/passwd of image "docker.io/library/web:1"`},
 		{
-			name: "a name without passwd", image: "app", bare: true, reason: ReasonCreateError,
+			name: "a name without passwd", image: "app", bare: true, reason: failure.ReasonCreateError,
 			wantErr: `no user "app" in /etc/passwd of image "docker.io/library/web:1"`,
 		},
 		{
-			name: "a number too big", image: "99999999999999999999", reason: ReasonCreateError,
+			name: "a number too big", image: "99999999999999999999", reason: failure.ReasonCreateError,
 			wantErr: "the user of image docker.io/library/web:1: id 9223372036854775807 is out of range 0-2147483647",
 		},
 		{
-			name: "a name with a number too big", image: "huge", reason: ReasonCreateError,
+			name: "a name with a number too big", image: "huge", reason: failure.ReasonCreateError,
 			wantErr: "user huge: id 4294967295 is out of range 0-2147483647",
 		},
 		{
@@ -78,19 +80,19 @@ func TestProcessUser(t *testing.T) {
 		},
 		{
 			name: "root against the pod's will", pod: &v1.PodSecurityContext{RunAsNonRoot: new(true)},
-			own: &v1.SecurityContext{RunAsUser: new(int64(0))}, reason: ReasonConfigError,
+			own: &v1.SecurityContext{RunAsUser: new(int64(0))}, reason: failure.ReasonConfigError,
 			wantErr: "container's runAsUser breaks non-root policy " + who,
 		},
 		{
-			name: "an image that says nothing", own: &v1.SecurityContext{RunAsNonRoot: new(true)}, reason: ReasonConfigError,
+			name: "an image that says nothing", own: &v1.SecurityContext{RunAsNonRoot: new(true)}, reason: failure.ReasonConfigError,
 			wantErr: "container has runAsNonRoot and image will run as root " + who,
 		},
 		{
-			name: "an image that says root", image: "0:0", own: &v1.SecurityContext{RunAsNonRoot: new(true)}, reason: ReasonConfigError,
+			name: "an image that says root", image: "0:0", own: &v1.SecurityContext{RunAsNonRoot: new(true)}, reason: failure.ReasonConfigError,
 			wantErr: "container has runAsNonRoot and image will run as root " + who,
 		},
 		{
-			name: "an image with a name", image: "app", own: &v1.SecurityContext{RunAsNonRoot: new(true)}, reason: ReasonConfigError,
+			name: "an image with a name", image: "app", own: &v1.SecurityContext{RunAsNonRoot: new(true)}, reason: failure.ReasonConfigError,
 			wantErr: "container has runAsNonRoot and image has non-numeric user (app), cannot verify user is non-root " + who,
 		},
 	}

@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Reason is that of a pod which has to go (pkg/kubelet/eviction).
@@ -31,9 +33,9 @@ func Limited(pod *v1.Pod) bool {
 	if pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical {
 		return false
 	}
-	limits := func(c v1.Container) bool { return !c.Resources.Limits.StorageEphemeral().IsZero() }
+	limits := func(c *v1.Container) bool { return !c.Resources.Limits.StorageEphemeral().IsZero() }
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return limitOf(&v) != nil }) ||
-		slices.ContainsFunc(pod.Spec.Containers, limits) || slices.ContainsFunc(pod.Spec.InitContainers, limits)
+		slices.ContainsFunc(podspec.Containers(pod), limits)
 }
 
 // Exceeded says, in the kubelet's words, which limit of the pod is exceeded, "" when none
@@ -48,9 +50,9 @@ func Exceeded(pod *v1.Pod, u Usage) string {
 	if limit := total(pod); limit != nil && limit.CmpInt64(u.sum()) < 0 {
 		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", limit.String())
 	}
-	for _, l := range containerLimits(pod) {
-		if l.limit.CmpInt64(u.Containers[l.name]) < 0 {
-			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", l.name, l.limit.String())
+	for _, c := range podspec.Lasting(pod) {
+		if limit := c.Resources.Limits.StorageEphemeral(); !limit.IsZero() && limit.CmpInt64(u.Containers[c.Name]) < 0 {
+			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, limit.String())
 		}
 	}
 	return ""
@@ -87,28 +89,4 @@ func total(pod *v1.Pod) *resource.Quantity {
 		return nil
 	}
 	return &limit
-}
-
-type containerLimit struct {
-	name  string
-	limit *resource.Quantity
-}
-
-// containerLimits returns the limits of containers and sidecars.
-func containerLimits(pod *v1.Pod) []containerLimit {
-	var limits []containerLimit
-	add := func(c *v1.Container) {
-		if l := c.Resources.Limits.StorageEphemeral(); !l.IsZero() {
-			limits = append(limits, containerLimit{c.Name, l})
-		}
-	}
-	for i := range pod.Spec.Containers {
-		add(&pod.Spec.Containers[i])
-	}
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
-			add(c)
-		}
-	}
-	return limits
 }

@@ -9,8 +9,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/volume/emptydir"
-	"github.com/runonce/runonce/runtime/volume/fault"
 	"github.com/runonce/runonce/runtime/volume/fsgroup"
 )
 
@@ -22,11 +22,11 @@ func (m *Manager) claimed(pod *v1.Pod, s source) error {
 	name := s.claim.Name
 	if s.Ephemeral == nil {
 		if m.ClaimsDir == "" {
-			return fault.Refusef("persistentVolumeClaim %q: there is no directory for claims", name)
+			return failure.FailedMountf("persistentVolumeClaim %q: there is no directory for claims", name)
 		}
 		for _, part := range []string{pod.Namespace, name} {
 			if !filepath.IsLocal(part) || part != filepath.Base(part) || part == "." {
-				return fault.Refusef("persistentVolumeClaim %q of namespace %q: not a valid name", name, pod.Namespace)
+				return failure.FailedMountf("persistentVolumeClaim %q of namespace %q: not a valid name", name, pod.Namespace)
 			}
 		}
 		if err := os.MkdirAll(m.ClaimsDir, podDirMode); err != nil {
@@ -45,19 +45,16 @@ func (m *Manager) local(pod *v1.Pod, s source) error {
 	info, err := os.Stat(s.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &localError{fmt.Sprintf("path %q does not exist", s.path)}
+		return unusable("path %q does not exist", s.path)
 	case err != nil:
 		return err
 	case !info.IsDir():
-		return &localError{fmt.Sprintf("path %q is not a directory: mount the device and name the directory", s.path)}
+		return unusable("path %q is not a directory: mount the device and name the directory", s.path)
 	}
 	return fsgroup.Own(pod, s.path, s.readOnly, true)
 }
 
-// localError says that the directory of a local volume cannot be used as it is now.
-type localError struct{ text string }
-
-func (e *localError) Error() string { return e.text }
-
-// Reason returns fault.ReasonFailedMount.
-func (e *localError) Reason() string { return fault.ReasonFailedMount }
+// unusable says why the directory of a local volume cannot be used as it is now.
+func unusable(format string, args ...any) error {
+	return &failure.Error{Why: failure.ReasonFailedMount, Err: fmt.Errorf(format, args...)}
+}

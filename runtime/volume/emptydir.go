@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/volume/emptydir"
-	"github.com/runonce/runonce/runtime/volume/fault"
 	"github.com/runonce/runonce/runtime/volume/fsgroup"
 )
 
@@ -33,7 +33,7 @@ func (m *Manager) emptyDir(pod *v1.Pod, v *v1.Volume) error {
 		}
 		mounted = filesystem{kind: "hugetlbfs", options: size}
 	default:
-		return fault.Refusef("unknown medium %q", medium)
+		return failure.FailedMountf("unknown medium %q", medium)
 	}
 	if err := m.mountOnce(dir, mounted); err != nil {
 		return err

@@ -8,9 +8,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/spec/downward"
 	"github.com/runonce/runonce/runtime/volume/emptydir"
-	"github.com/runonce/runonce/runtime/volume/fault"
 	"github.com/runonce/runonce/runtime/volume/fsgroup"
 	"github.com/runonce/runonce/runtime/volume/nested"
 	"github.com/runonce/runonce/runtime/volume/payload"
@@ -27,7 +27,7 @@ func (m *Manager) files(pod *v1.Pod, v *v1.Volume) error {
 		return err
 	}
 	if err := payload.Check(files); err != nil {
-		return &fault.Error{Err: err}
+		return failure.FailedMountf("%w", err)
 	}
 	if fsgroup.Wanted(pod) {
 		for name, f := range files {
@@ -88,7 +88,7 @@ func (m *Manager) projected(pod *v1.Pod, p *v1.ProjectedVolumeSource) (payload.F
 		case s.DownwardAPI != nil:
 			files, err = m.downward(pod, s.DownwardAPI.Items, fallback)
 		default:
-			err = fault.Refusef("unsupported source of a projected volume")
+			err = failure.FailedMountf("unsupported source of a projected volume")
 		}
 		if err != nil {
 			return nil, err
@@ -106,7 +106,7 @@ func (m *Manager) configMap(namespace string, s *v1.ConfigMapVolumeSource, fallb
 		found, ok = m.Objects.ConfigMap(namespace, s.Name)
 	}
 	if !ok && !isTrue(s.Optional) {
-		return nil, fault.Refusef("configmap %q not found", s.Name)
+		return nil, failure.FailedMountf("configmap %q not found", s.Name)
 	}
 	if ok {
 		for k, v := range found.Data {
@@ -125,7 +125,7 @@ func (m *Manager) secret(namespace string, s *v1.SecretVolumeSource, fallback at
 		found, ok = m.Objects.Secret(namespace, s.SecretName)
 	}
 	if !ok && !isTrue(s.Optional) {
-		return nil, fault.Refusef("secret %q not found", s.SecretName)
+		return nil, failure.FailedMountf("secret %q not found", s.SecretName)
 	}
 	if ok {
 		data = found.Data
@@ -157,7 +157,7 @@ func project(p projection) (payload.Files, error) {
 			if p.optional {
 				continue
 			}
-			return nil, fault.Refusef("%s: %s", p.complaint, item.Key)
+			return nil, failure.FailedMountf("%s: %s", p.complaint, item.Key)
 		}
 		files[item.Path] = p.fallback.file(data, item.Mode, item.User)
 	}
@@ -180,7 +180,7 @@ func (m *Manager) downward(pod *v1.Pod, items []v1.DownwardAPIVolumeFile, fallba
 			err = fmt.Errorf("neither fieldRef nor resourceFieldRef is set")
 		}
 		if err != nil {
-			return nil, fault.Refusef("file %q: %w", item.Path, err)
+			return nil, failure.FailedMountf("file %q: %w", item.Path, err)
 		}
 		files[item.Path] = fallback.file([]byte(text), item.Mode, item.User)
 	}

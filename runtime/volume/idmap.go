@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/volume/fault"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
@@ -52,7 +52,7 @@ func (m *Manager) mapUsers(one *specs.Mount, target string, ns *os.File) error {
 	}
 	flags, err := m.mounter().MapUsers(one.Source, target, ns, propagation(one.Options))
 	if errors.Is(err, mount.ErrNotMappable) {
-		return fault.Refusef("%w", err)
+		return failure.FailedMountf("%w", err)
 	}
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/runonce/runonce/runtime/volume/fault"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
@@ -70,7 +70,7 @@ func TestMapUsersOfAnOldKernel(t *testing.T) {
 	r.old = true
 	mounts := []specs.Mount{{Destination: "/data", Type: "bind", Source: t.TempDir()}}
 	err := m.MapUsers(testPod(), "main", "/proc/self/ns/user", mounts)
-	var refused *fault.Error
+	var refused *failure.Error
 	if !errors.As(err, &refused) || !refused.Permanent() || !errors.Is(err, mount.ErrNotMappable) || !strings.Contains(err.Error(), "mapping the users of /data") {
 		t.Errorf("error %v, want one that no retry mends", err)
 	}

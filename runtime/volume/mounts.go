@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/spec/expand"
-	"github.com/runonce/runonce/runtime/volume/fault"
 	"github.com/runonce/runonce/runtime/volume/hostpath"
 	"github.com/runonce/runonce/runtime/volume/subpath"
 )
@@ -29,7 +29,7 @@ func (m *Manager) Mounts(pod *v1.Pod, c *v1.Container, env []string) ([]specs.Mo
 		vm := &c.VolumeMounts[i]
 		v := volumeNamed(pod, vm.Name)
 		if v == nil {
-			return nil, fault.Refusef("cannot find volume %q to mount into container %q", vm.Name, c.Name)
+			return nil, failure.FailedMountf("cannot find volume %q to mount into container %q", vm.Name, c.Name)
 		}
 		at := use{pod: pod, container: c, volume: v, mount: vm, index: i}
 		mount, err := m.mountFor(at, env)
@@ -114,7 +114,7 @@ func (m *Manager) options(u use, readOnly bool) ([]string, error) {
 	case *p == v1.MountPropagationBidirectional:
 		options = append(options, "rshared")
 	default:
-		return nil, fault.Refusef("volumeMount %q of container %q: invalid mountPropagation %q", u.mount.Name, u.container.Name, *p)
+		return nil, failure.FailedMountf("volumeMount %q of container %q: invalid mountPropagation %q", u.mount.Name, u.container.Name, *p)
 	}
 	options = append(options, u.mount.BindMountOptions...)
 	recursive, err := m.recursive(u)
@@ -163,9 +163,9 @@ func (m *Manager) checkPropagation(u use, source string) error {
 	case point.Shared || (point.Slave && *p == v1.MountPropagationHostToContainer):
 		return nil
 	case *p == v1.MountPropagationHostToContainer:
-		return fault.Refusef("path %q is mounted on %q but it is not a shared or slave mount", source, point.Target)
+		return failure.FailedMountf("path %q is mounted on %q but it is not a shared or slave mount", source, point.Target)
 	}
-	return fault.Refusef("path %q is mounted on %q but it is not a shared mount", source, point.Target)
+	return failure.FailedMountf("path %q is mounted on %q but it is not a shared mount", source, point.Target)
 }
 
 // recursive decides whether mounts below the volume become read-only too
@@ -178,14 +178,14 @@ func (m *Manager) recursive(u use) (bool, error) {
 	private := u.mount.MountPropagation == nil || *u.mount.MountPropagation == v1.MountPropagationNone
 	switch {
 	case !u.mount.ReadOnly:
-		return false, fault.Refusef("volume %q requested recursive read-only mode, but it is not read-only", u.mount.Name)
+		return false, failure.FailedMountf("volume %q requested recursive read-only mode, but it is not read-only", u.mount.Name)
 	case !private:
-		return false, fault.Refusef("volume %q requested recursive read-only mode, but it is not compatible with propagation %q",
+		return false, failure.FailedMountf("volume %q requested recursive read-only mode, but it is not compatible with propagation %q",
 			u.mount.Name, *u.mount.MountPropagation)
 	case *mode == v1.RecursiveReadOnlyIfPossible:
 		return m.canRecursive(u.pod), nil
 	case !m.canRecursive(u.pod):
-		return false, fault.Refusef("volume %q requested recursive read-only mode, but it is not supported by the runtime", u.mount.Name)
+		return false, failure.FailedMountf("volume %q requested recursive read-only mode, but it is not supported by the runtime", u.mount.Name)
 	}
 	return true, nil
 }
@@ -208,7 +208,7 @@ func subPath(vm *v1.VolumeMount, env []string) (string, error) {
 		return value, ok
 	})
 	if missing != "" {
-		return "", fault.Refusef("missing value for %q", missing)
+		return "", failure.FailedMountf("missing value for %q", missing)
 	}
 	return sub, nil
 }
@@ -218,7 +218,7 @@ func subPath(vm *v1.VolumeMount, env []string) (string, error) {
 // resolved again, when a container may have put a link in its way.
 func (m *Manager) bindSubPath(u use, root, sub string) (string, error) {
 	if err := subpath.Check(sub); err != nil {
-		return "", &fault.Error{Err: err}
+		return "", failure.FailedMountf("%w", err)
 	}
 	f, err := openSubPath(u, root, sub)
 	if err != nil {
@@ -227,7 +227,7 @@ func (m *Manager) bindSubPath(u use, root, sub string) (string, error) {
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil {
-		return "", &subPathError{volume: u.mount.Name, container: u.container.Name, err: err}
+		return "", subPathFailed(u, err)
 	}
 	target := m.dir(u.pod, subpathsDir, u.volume.Name, u.container.Name, strconv.Itoa(u.index))
 	if err := m.prepareTarget(target, info.IsDir()); err != nil {
@@ -245,14 +245,14 @@ func openSubPath(u use, root, sub string) (*os.File, error) {
 	if u.volume.Image == nil {
 		f, err := subpath.Open(root, sub)
 		if err != nil {
-			return nil, &subPathError{volume: u.mount.Name, container: u.container.Name, err: err}
+			return nil, subPathFailed(u, err)
 		}
 		return f, nil
 	}
 	f, err := subpath.OpenDir(root, sub)
 	if err != nil {
 		err = fmt.Errorf("ImageVolumeMountFailed: failed to ensure image subpath %q of volume %q: %w", sub, u.mount.Name, err)
-		return nil, &fault.Error{Err: err, Why: "CreateContainerError"}
+		return nil, failure.CreateErrorf("%w", err)
 	}
 	return f, nil
 }
@@ -297,21 +297,11 @@ func (m *Manager) prepareTarget(target string, dir bool) error {
 	return f.Close()
 }
 
-// subPathError says, as vaguely as the kubelet does, that a sub-path could not be used: a
+// subPathFailed says, as vaguely as the kubelet does, that a sub-path could not be used: a
 // container must not learn from it what is on the host. The cause can be unwrapped.
-type subPathError struct {
-	volume, container string
-	err               error
+func subPathFailed(u use, err error) error {
+	message := fmt.Sprintf("failed to prepare subPath for volumeMount %q of container %q", u.mount.Name, u.container.Name)
+	return &failure.Error{
+		Why: failure.ReasonConfigError, Final: errors.Is(err, subpath.ErrEscape), Err: failure.WithMessage(message, err),
+	}
 }
-
-func (e *subPathError) Error() string {
-	return fmt.Sprintf("failed to prepare subPath for volumeMount %q of container %q", e.volume, e.container)
-}
-
-func (e *subPathError) Unwrap() error { return e.err }
-
-// Reason is the kubelet's for a container that cannot be configured.
-func (e *subPathError) Reason() string { return "CreateContainerConfigError" }
-
-// Permanent says whether the volume itself would have to change.
-func (e *subPathError) Permanent() bool { return errors.Is(e.err, subpath.ErrEscape) }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/runonce/runonce/runtime/volume/fault"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
@@ -30,7 +30,7 @@ func (m *Manager) nfs(ctx context.Context, from source) error {
 	r.Options = append(r.Options, from.mountOptions...)
 	err = m.mounter().MountRemote(ctx, r)
 	if errors.Is(err, mount.ErrNoHelper) {
-		return &fault.Error{Err: err}
+		return failure.FailedMountf("%w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("mounting: %w", err)

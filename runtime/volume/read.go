@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/volume/fault"
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // maxReadFile bounds a file that ReadFile returns, in bytes.
@@ -21,7 +21,7 @@ const maxReadFile = 1 << 20
 func (m *Manager) ReadFile(pod *v1.Pod, volume, path string) ([]byte, error) {
 	v := volumeNamed(pod, volume)
 	if v == nil {
-		return nil, fault.Refusef("cannot find volume %q", volume)
+		return nil, failure.FailedMountf("cannot find volume %q", volume)
 	}
 	from, err := m.source(pod, v)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/volume/fault"
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // source is what a volume of a pod is made from, its claim resolved: that of a volume by
@@ -50,7 +50,7 @@ func (m *Manager) ofClaim(pod *v1.Pod, v *v1.Volume) (source, error) {
 		s.claim, ok = m.Objects.Claim(pod.Namespace, name)
 	}
 	if !ok {
-		return s, fault.Refusef("persistentvolumeclaim %q not found", name)
+		return s, failure.FailedMountf("persistentvolumeclaim %q not found", name)
 	}
 	s.readOnly = s.readOnly || onlyRead(s.claim.Spec.AccessModes)
 	if s.claim.Spec.VolumeName == "" {
@@ -58,7 +58,7 @@ func (m *Manager) ofClaim(pod *v1.Pod, v *v1.Volume) (source, error) {
 	}
 	pv, ok := m.Objects.PersistentVolume(s.claim.Spec.VolumeName)
 	if !ok {
-		return s, fault.Refusef("persistentvolume %q not found", s.claim.Spec.VolumeName)
+		return s, failure.FailedMountf("persistentvolume %q not found", s.claim.Spec.VolumeName)
 	}
 	return m.ofVolume(pod, s, pv)
 }
@@ -81,7 +81,7 @@ func (m *Manager) ofVolume(pod *v1.Pod, s source, pv *v1.PersistentVolume) (sour
 		s.path = m.dir(pod, volumesDir, plugin(&s.VolumeSource), pv.Name)
 		s.readOnly = s.readOnly || from.NFS.ReadOnly
 	default:
-		return s, fault.Refusef("persistentvolume %q: unsupported volume type", pv.Name)
+		return s, failure.FailedMountf("persistentvolume %q: unsupported volume type", pv.Name)
 	}
 	return s, nil
 }

@@ -14,19 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/volume/fault"
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/volume/hostpath"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
-
-// Objects are what came with the pods. Claims are bound: a claim's volumeName is that of
-// the volume that it uses, or empty where it has to be given a directory.
-type Objects interface {
-	ConfigMap(namespace, name string) (*v1.ConfigMap, bool)
-	Secret(namespace, name string) (*v1.Secret, bool)
-	Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool)
-	PersistentVolume(name string) (*v1.PersistentVolume, bool)
-}
 
 // Manager makes the volumes of pods. Its fields must not change while it is in use; it is
 // safe for concurrent use on different pods.
@@ -34,7 +26,7 @@ type Manager struct {
 	// Root is the directory that holds pods/UID/volumes.
 	Root string
 	// Objects may be nil when there are none.
-	Objects Objects
+	Objects podspec.Objects
 	// ClaimsDir holds the data of persistent volume claims without a volume of their own,
 	// NAMESPACE/NAME, which outlive the pods. Empty refuses such claims.
 	ClaimsDir string
@@ -57,8 +49,9 @@ const (
 	podDirMode = 0o750
 )
 
-// Setup makes every volume of the pod, and the /dev/shm that its containers share. It is safe to repeat: what a container wrote into
-// an emptyDir stays, and files from ConfigMaps and Secrets are brought up to date.
+// Setup makes every volume of the pod, and the /dev/shm that its containers share. It is
+// safe to repeat: what a container wrote into an emptyDir stays, and so do the files of
+// ConfigMaps and Secrets.
 func (m *Manager) Setup(ctx context.Context, pod *v1.Pod) error {
 	if err := checkUID(pod); err != nil {
 		return err
@@ -99,7 +92,7 @@ func (m *Manager) setup(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 	case s.claim != nil:
 		return m.claimed(pod, s)
 	}
-	return fault.Refusef("unsupported volume type")
+	return failure.FailedMountf("unsupported volume type")
 }
 
 // ImageDir returns the directory on which the image of an image volume is to be mounted,
@@ -134,7 +127,7 @@ func (m *Manager) Teardown(_ context.Context, pod *v1.Pod) error {
 // checkUID refuses a pod whose directory would be that of others.
 func checkUID(pod *v1.Pod) error {
 	if uid := string(pod.UID); uid == "" || !filepath.IsLocal(uid) || strings.Contains(uid, "/") || uid == "." {
-		return fault.Refusef("pod %q has no usable uid: %q", pod.Name, uid)
+		return failure.FailedMountf("pod %q has no usable uid: %q", pod.Name, uid)
 	}
 	return nil
 }

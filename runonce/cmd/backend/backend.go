@@ -7,11 +7,12 @@ import (
 	"net"
 	"time"
 
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/handler"
 	"github.com/runonce/runonce/runtime/record"
 )
@@ -58,11 +59,11 @@ type Backend interface {
 
 // PodsOptions are what the runtime has to know beyond the place.
 type PodsOptions struct {
-	Objects Objects
+	Objects podspec.Objects
 	Node    *v1.Node
 	Network Network
 	// Devices are those that pods can ask for; nil for none.
-	Devices Devices
+	Devices runtime.Devices
 	// PodPidsLimit bounds the processes of a pod, -1 for no bound.
 	PodPidsLimit int64
 	// CgroupDriver makes the cgroups of new pods: cgroupfs or systemd.
@@ -85,20 +86,6 @@ type Network struct {
 	// ClusterDomain its domain.
 	ClusterDNS    []string
 	ClusterDomain string
-}
-
-// Devices are the devices of the machine, by kind, that containers can be given.
-type Devices interface {
-	Kinds() map[string][]string
-	Inject(spec *specs.Spec, devices []string) error
-}
-
-// Objects are what came with the pods, and they refer to.
-type Objects interface {
-	ConfigMap(namespace, name string) (*v1.ConfigMap, bool)
-	Secret(namespace, name string) (*v1.Secret, bool)
-	Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool)
-	PersistentVolume(name string) (*v1.PersistentVolume, bool)
 }
 
 // Pods is the runtime.

@@ -15,7 +15,7 @@ import (
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/typeurl/v2"
 
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 )
 
 const (
@@ -45,20 +45,20 @@ func (x Command) Run(ctx context.Context, process typeurl.Any, out *Capture) (in
 		ContainerID: x.Container, ExecID: x.ID, Spec: typeurl.MarshalProto(process), Stdout: out.path, Stderr: out.path,
 	})
 	if err != nil {
-		return 0, fault.Native(err)
+		return 0, errs.Native(err)
 	}
 	defer x.remove(ctx)
 	_, err = x.Tasks.Start(starting, &tasksapi.StartRequest{ContainerID: x.Container, ExecID: x.ID})
 	out.release()
 	if err != nil {
-		return 0, fault.Native(err)
+		return 0, errs.Native(err)
 	}
 	resp, err := x.Tasks.Wait(ctx, &tasksapi.WaitRequest{ContainerID: x.Container, ExecID: x.ID})
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
 	if err != nil {
-		return 0, fault.Native(err)
+		return 0, errs.Native(err)
 	}
 	return int32(resp.ExitStatus), nil
 }
@@ -68,11 +68,11 @@ func (x Command) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()
 	del := &tasksapi.DeleteProcessRequest{ContainerID: x.Container, ExecID: x.ID}
-	if _, err := x.Tasks.DeleteProcess(ctx, del); fault.Gone(err) {
+	if _, err := x.Tasks.DeleteProcess(ctx, del); errs.IgnoreNotFound(err) == nil {
 		return
 	}
 	_, err := x.Tasks.Kill(ctx, &tasksapi.KillRequest{ContainerID: x.Container, ExecID: x.ID, Signal: uint32(syscall.SIGKILL)})
-	if fault.Gone(err) {
+	if errs.IgnoreNotFound(err) == nil {
 		_, _ = x.Tasks.Wait(ctx, &tasksapi.WaitRequest{ContainerID: x.Container, ExecID: x.ID})
 	}
 	// Whatever is left goes with the container.

@@ -14,7 +14,7 @@ import (
 	"github.com/containerd/platforms"
 	"github.com/distribution/reference"
 
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/lease"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 )
@@ -75,7 +75,7 @@ func rename(ctx context.Context, s *link.Session, img images.Image) (string, err
 	if err != nil {
 		return "", fmt.Errorf("naming image %q: %w", name, err)
 	}
-	if err := s.ImageService().Delete(ctx, short); !fault.Gone(err) {
+	if err := errs.IgnoreNotFound(s.ImageService().Delete(ctx, short)); err != nil {
 		return "", fmt.Errorf("removing the short name %q: %w", short, err)
 	}
 	return name, nil

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/containerd/containerd/v2/client"
@@ -24,7 +25,7 @@ import (
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/keyed"
 	"github.com/runonce/runonce/runtime/ctrd/lease"
 	"github.com/runonce/runonce/runtime/ctrd/link"
@@ -85,21 +86,12 @@ func (c *Store) Get(ctx context.Context, s *link.Session, ref string) (*Image, e
 	return img, nil
 }
 
-// Normalise turns what a manifest says into a full reference.
-func Normalise(ref string) (string, error) {
-	named, err := reference.ParseDockerRef(ref)
-	if err != nil {
-		return "", &fault.Error{Why: fault.ReasonInvalidImage, Final: true, Cause: fmt.Errorf("parsing image reference %q: %w", ref, err)}
-	}
-	return named.String(), nil
-}
-
 // findImage finds the record of a reference. One with a digest also finds the image that
 // came with a tag.
 func findImage(ctx context.Context, s *link.Session, ref string) (images.Image, error) {
 	record, err := s.ImageService().Get(ctx, ref)
 	if err == nil || !errdefs.IsNotFound(err) {
-		return record, fault.Native(err)
+		return record, errs.Native(err)
 	}
 	named, perr := reference.ParseNormalizedNamed(ref)
 	if perr != nil {
@@ -111,7 +103,7 @@ func findImage(ctx context.Context, s *link.Session, ref string) (images.Image, 
 	}
 	same, lerr := s.ImageService().List(ctx, "target.digest=="+digested.Digest().String())
 	if lerr != nil {
-		return images.Image{}, fault.Native(lerr)
+		return images.Image{}, errs.Native(lerr)
 	}
 	for _, one := range same {
 		if other, err := reference.ParseNormalizedNamed(one.Name); err == nil && other.Name() == named.Name() {
@@ -134,11 +126,11 @@ func load(ctx context.Context, s *link.Session, record images.Image) (*Image, er
 	store := s.ContentStore()
 	manifest, err := images.Manifest(ctx, store, record.Target, platforms.Default())
 	if err != nil {
-		return nil, fmt.Errorf("reading its manifest: %w", fault.Native(err))
+		return nil, fmt.Errorf("reading its manifest: %w", errs.Native(err))
 	}
 	blob, err := content.ReadBlob(ctx, store, manifest.Config)
 	if err != nil {
-		return nil, fmt.Errorf("reading its configuration: %w", fault.Native(err))
+		return nil, fmt.Errorf("reading its configuration: %w", errs.Native(err))
 	}
 	var config ocispec.Image
 	if err := json.Unmarshal(blob, &config); err != nil {
@@ -147,10 +139,10 @@ func load(ctx context.Context, s *link.Session, record images.Image) (*Image, er
 	chain := identity.ChainID(config.RootFS.DiffIDs).String()
 	if _, err := s.Snapshots().Stat(ctx, chain); err != nil {
 		if !errdefs.IsNotFound(err) {
-			return nil, fmt.Errorf("looking for its snapshot: %w", fault.Native(err))
+			return nil, fmt.Errorf("looking for its snapshot: %w", errs.Native(err))
 		}
 		if err := unpack(ctx, s, record); err != nil {
-			return nil, fmt.Errorf("unpacking it: %w", fault.Native(err))
+			return nil, fmt.Errorf("unpacking it: %w", errs.Native(err))
 		}
 	}
 	img := &Image{ChainID: chain, Image: engine.Image{
@@ -207,12 +199,8 @@ func keepUsers(path string, u users) error {
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
-	tmp := path + ".tmp"
 	if err == nil {
-		err = os.WriteFile(tmp, data, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(tmp, path)
+		err = atomicfile.Write(path, data, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("keeping the image's users: %w", err)

@@ -13,7 +13,7 @@ import (
 
 	continuity "github.com/containerd/continuity/fs"
 
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/lease"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 )
@@ -29,7 +29,7 @@ const (
 func (c *Store) mountedUsers(ctx context.Context, s *link.Session, chainID string) (u users, err error) {
 	ctx, release, err := lease.Hold(ctx, s.Client)
 	if err != nil {
-		return users{}, fmt.Errorf("holding a view of the image: %w", fault.Native(err))
+		return users{}, fmt.Errorf("holding a view of the image: %w", errs.Native(err))
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
@@ -38,11 +38,11 @@ func (c *Store) mountedUsers(ctx context.Context, s *link.Session, chainID strin
 	key := "runonce-users-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	mounts, err := s.Snapshots().View(ctx, key, chainID)
 	if err != nil {
-		return users{}, fmt.Errorf("making a view of the image: %w", fault.Native(err))
+		return users{}, fmt.Errorf("making a view of the image: %w", errs.Native(err))
 	}
 	defer func() {
-		if rerr := s.Snapshots().Remove(cleanup, key); !fault.Gone(rerr) {
-			err = errors.Join(err, fmt.Errorf("removing a view of the image: %w", fault.Native(rerr)))
+		if rerr := errs.IgnoreNotFound(s.Snapshots().Remove(cleanup, key)); rerr != nil {
+			err = errors.Join(err, fmt.Errorf("removing a view of the image: %w", rerr))
 		}
 	}()
 	err = c.mounted(mounts, func(root string) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/sys/mountinfo"
 
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/link"
 )
 
@@ -31,7 +31,7 @@ func (c *Store) MountView(ctx context.Context, s *link.Session, img *Image, key,
 		mounts, err = s.Snapshots().Mounts(ctx, key)
 	}
 	if err != nil {
-		return fmt.Errorf("making a view of the image: %w", fault.Native(err))
+		return fmt.Errorf("making a view of the image: %w", errs.Native(err))
 	}
 	if err := mount.All(mounts, dir); err != nil {
 		return fmt.Errorf("mounting the image: %w", err)
@@ -41,8 +41,8 @@ func (c *Store) MountView(ctx context.Context, s *link.Session, img *Image, key,
 
 // RemoveView removes the view of the key, if there is one.
 func RemoveView(ctx context.Context, s *link.Session, key string) error {
-	if err := s.Snapshots().Remove(ctx, key); !fault.Gone(err) {
-		return fmt.Errorf("removing a view of an image: %w", fault.Native(err))
+	if err := errs.IgnoreNotFound(s.Snapshots().Remove(ctx, key)); err != nil {
+		return fmt.Errorf("removing a view of an image: %w", err)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"github.com/runonce/runonce/runtime/ctrd/embed"
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/ctrd/payload"
 	"github.com/runonce/runonce/runtime/ctrd/spawn"
 	"github.com/runonce/runonce/runtime/handler"
@@ -92,7 +92,7 @@ func (s *Session) Close() error {
 }
 
 // Connect finds a containerd: the daemon's, ours, or another process's of ours. An error wraps
-// fault.ErrUnusable.
+// errs.ErrUnusable.
 func Connect(ctx context.Context, o Options) (*Session, error) {
 	s := &Session{Snapshotter: o.Snapshotter}
 	var err error
@@ -105,7 +105,7 @@ func Connect(ctx context.Context, o Options) (*Session, error) {
 		err = s.prepare(o)
 	}
 	if err != nil {
-		return nil, fault.Unusable{Cause: errors.Join(err, s.Close())}
+		return nil, errs.Unusable{Cause: errors.Join(err, s.Close())}
 	}
 	if err := s.sweep(ctx, o); err != nil {
 		o.Log.Warn("programs of other versions stay", "error", err)
@@ -131,12 +131,12 @@ func (s *Session) sweep(ctx context.Context, o Options) error {
 	return errors.Join(err, failed)
 }
 
-// Version returns that of the daemon at the socket. An error wraps fault.ErrUnusable.
+// Version returns that of the daemon at the socket. An error wraps errs.ErrUnusable.
 func Version(ctx context.Context, socket string) (string, error) {
 	s := &Session{}
 	version, err := s.dial(ctx, socket)
 	if err := errors.Join(err, s.Close()); err != nil {
-		return "", fault.Unusable{Cause: err}
+		return "", errs.Unusable{Cause: err}
 	}
 	return version, nil
 }
@@ -171,7 +171,7 @@ func (s *Session) dial(ctx context.Context, socket string) (string, error) {
 	defer cancel()
 	v, err := c.Version(ctx)
 	if err != nil {
-		return "", errors.Join(fmt.Errorf("whatever serves %q does not answer as containerd: %w", socket, fault.Native(err)), c.Close())
+		return "", errors.Join(fmt.Errorf("whatever serves %q does not answer as containerd: %w", socket, errs.Native(err)), c.Close())
 	}
 	s.Client = c
 	return v.Version, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/typeurl/v2"
 
-	"github.com/runonce/runonce/runtime/ctrd/fault"
+	"github.com/runonce/runonce/runtime/ctrd/errs"
 	"github.com/runonce/runonce/runtime/handler"
 )
 
@@ -78,7 +78,7 @@ func (s *Session) runtime(h handler.Handler, o Options) (Runtime, error) {
 func (s *Session) foreignRuntime(h handler.Handler) (Runtime, error) {
 	if s.Spawn != nil {
 		if _, err := exec.LookPath(h.Program()); err != nil {
-			return Runtime{}, fault.Unusablef("looking for its shim: %w", err)
+			return Runtime{}, errs.Unusablef("looking for its shim: %w", err)
 		}
 	}
 	r := Runtime{Foreign: true, RuntimeInfo: containers.RuntimeInfo{Name: h.Shim}}

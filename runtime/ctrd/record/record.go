@@ -21,7 +21,6 @@ type Meta struct {
 	Name    string       `json:"name"`
 	Attempt int          `json:"attempt"`
 	ImageID string       `json:"imageID"`
-	Hash    string       `json:"hash"`
 	LogPath string       `json:"logPath"`
 	Last    *engine.Exit `json:"last,omitempty"`
 }
@@ -53,7 +52,6 @@ func Container(c containers.Container) (engine.Container, bool) {
 		Attempt:   m.Attempt,
 		Image:     c.Image,
 		ImageID:   m.ImageID,
-		Hash:      m.Hash,
 		LogPath:   m.LogPath,
 		Labels:    c.Labels,
 		State:     engine.StateCreated,

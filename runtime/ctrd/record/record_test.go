@@ -17,7 +17,7 @@ func TestRecordIsKept(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	last := &engine.Exit{ContainerID: "a-1", Attempt: 1, ExitCode: 3, FinishedAt: at, Message: strings.Repeat("m", 4096)}
-	ext, err := Meta{PodUID: "p", Name: "n", Attempt: 2, ImageID: "sha256:1", Hash: "h", LogPath: "/l", Last: last}.Pack()
+	ext, err := Meta{PodUID: "p", Name: "n", Attempt: 2, ImageID: "sha256:1", LogPath: "/l", Last: last}.Pack()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestRecordIsKept(t *testing.T) {
 	}
 	got, ok := Container(stored)
 	want := engine.Container{
-		ID: "a-2", PodUID: "p", Name: "n", Attempt: 2, Image: "localhost/box:1", ImageID: "sha256:1", Hash: "h", LogPath: "/l",
+		ID: "a-2", PodUID: "p", Name: "n", Attempt: 2, Image: "localhost/box:1", ImageID: "sha256:1", LogPath: "/l",
 		Labels: map[string]string{"k": "v"}, State: engine.StateCreated, CreatedAt: at, Last: last,
 	}
 	if diff := cmp.Diff(want, got); !ok || diff != "" {

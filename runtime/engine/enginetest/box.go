@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -37,8 +38,9 @@ func (b *Box) Program(c engine.ContainerConfig) Behavior {
 		name = args[0]
 	}
 	if !applets[name] {
-		return Behavior{Err: Permanent("RunContainerError",
-			fmt.Errorf("exec: %q: executable file not found in $PATH", args[0]))}
+		return Behavior{Err: &failure.Error{
+			Why: failure.ReasonRunError, Final: true, Err: fmt.Errorf("exec: %q: executable file not found in $PATH", args[0]),
+		}}
 	}
 	life := b.applet(c, name, args[1:])
 	life.Exec = func(command []string) engine.ExecResult {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -72,20 +73,6 @@ type process struct {
 	done  chan struct{} // closed at the exit
 }
 
-// permanentError is an error that no retry can mend.
-type permanentError struct {
-	reason string
-	err    error
-}
-
-func (e *permanentError) Error() string   { return e.err.Error() }
-func (e *permanentError) Unwrap() error   { return e.err }
-func (e *permanentError) Permanent() bool { return true }
-func (e *permanentError) Reason() string  { return e.reason }
-
-// Permanent marks err as one that no retry can mend.
-func Permanent(reason string, err error) error { return &permanentError{reason, err} }
-
 // Start runs the program that the script has for the container.
 func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 	if err := ctx.Err(); err != nil {
@@ -110,7 +97,7 @@ func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 	now := time.Now()
 	e.lastPID++
 	p := &process{life: life, pause: c.Pause, done: make(chan struct{}), Container: engine.Container{
-		ID: c.ID, PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, Image: c.Image, ImageID: img.ID, Hash: c.Hash,
+		ID: c.ID, PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, Image: c.Image, ImageID: img.ID,
 		LogPath: c.LogPath, Labels: c.Labels, Last: c.Last, State: engine.StateRunning, PID: e.lastPID, CreatedAt: now, StartedAt: now,
 	}}
 	if err := writeLog(c.LogPath, life.Log); err != nil {
@@ -292,13 +279,17 @@ func (e *Engine) Image(_ context.Context, ref string) (engine.Image, error) {
 	return engine.Image{}, fmt.Errorf("image %q: %w", ref, engine.ErrNotFound)
 }
 
+func noPull(ref, message string) error {
+	return &failure.Error{Why: failure.ReasonErrImagePull, Final: true, Err: fmt.Errorf("pulling %q: %s", ref, message)}
+}
+
 // Pull copies the image from Registry to Store, for those that Users lets in.
 func (e *Engine) Pull(_ context.Context, ref string, credentials ...engine.Credential) (engine.Image, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.pulls = append(e.pulls, ref)
 	if user, private := e.Users[ref]; private && !slices.Contains(credentials, user) {
-		return engine.Image{}, Permanent("ErrImagePull", fmt.Errorf("pulling %q: the registry answers 401 Unauthorized", ref))
+		return engine.Image{}, noPull(ref, "the registry answers 401 Unauthorized")
 	}
 	if errs := e.PullErrors[ref]; len(errs) > 0 {
 		e.PullErrors[ref] = errs[1:]
@@ -306,7 +297,7 @@ func (e *Engine) Pull(_ context.Context, ref string, credentials ...engine.Crede
 	}
 	img, ok := e.Registry[ref]
 	if !ok {
-		return engine.Image{}, Permanent("ErrImagePull", fmt.Errorf("pulling %q: %w", ref, errors.New("no such image in the registry")))
+		return engine.Image{}, noPull(ref, "no such image in the registry")
 	}
 	if e.Store == nil {
 		e.Store = map[string]engine.Image{}

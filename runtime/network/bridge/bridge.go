@@ -11,8 +11,8 @@ import (
 	"net"
 	"slices"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/fault"
 	"github.com/runonce/runonce/runtime/network/hostnet"
 )
 
@@ -63,7 +63,7 @@ func hashOf(s string) uint32 {
 func (b Bridge) CheckPorts(ports []cni.PortMapping) error {
 	for _, p := range ports {
 		if ip := net.ParseIP(p.HostIP); ip != nil && b.subnet(ip.To4() == nil) == nil {
-			return fault.Permanentf("hostPort %d of hostIP %s: the pods of bridge %q have no address of its family, only of %v",
+			return failure.Permanentf("hostPort %d of hostIP %s: the pods of bridge %q have no address of its family, only of %v",
 				p.HostPort, p.HostIP, b.Name, b.Subnets)
 		}
 	}
@@ -104,7 +104,7 @@ func openLink(name string, wanted []*net.IPNet, mtu int) ([]*net.IPNet, error) {
 	}
 	if complete(subnets, wanted) {
 		if len(wanted) > 0 && fmt.Sprint(subnets) != fmt.Sprint(wanted) {
-			return nil, fault.Permanentf("bridge %q has the subnets %v, not %v: remove its pods first (runonce down --all)",
+			return nil, failure.Permanentf("bridge %q has the subnets %v, not %v: remove its pods first (runonce down --all)",
 				name, subnets, wanted)
 		}
 		return subnets, nil
@@ -140,7 +140,7 @@ func checkFree(subnets, used []*net.IPNet) error {
 	for _, s := range subnets {
 		for _, u := range used {
 			if u.Contains(s.IP) || s.Contains(u.IP) {
-				return fault.Permanentf("the network %s cannot be the pods': the machine routes to %s", s, u)
+				return failure.Permanentf("the network %s cannot be the pods': the machine routes to %s", s, u)
 			}
 		}
 	}
@@ -220,6 +220,6 @@ func chooseSubnet(bridge string, taken []*net.IPNet) (*net.IPNet, error) {
 			return subnet, nil
 		}
 	}
-	return nil, fault.Permanentf("no network is free for the pods: the machine routes to all of 10.%d.0.0/%d to 10.%d.0.0/%d; "+
+	return nil, failure.Permanentf("no network is free for the pods: the machine routes to all of 10.%d.0.0/%d to 10.%d.0.0/%d; "+
 		"configure one in a CNI conflist", firstNet, netBits, firstNet+netCount-1, netBits)
 }

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/hostnet"
 )
 
@@ -45,7 +45,7 @@ func Firewalls(path string) ([]Firewall, error) {
 		found = append(found, Firewall{nft{dir}, []string{"bridge", "host-local"}, true})
 	}
 	if len(found) == 0 {
-		return nil, fault.Permanentf("neither iptables nor nft found in %s: install the package iptables or nftables, "+
+		return nil, failure.Permanentf("neither iptables nor nft found in %s: install the package iptables or nftables, "+
 			"or give the pod spec.hostNetwork", path)
 	}
 	return found, nil
@@ -72,7 +72,7 @@ func run(ctx context.Context, cmd *exec.Cmd, stdin string, inherit []*os.File) (
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
 		case errors.Is(err, fs.ErrNotExist):
-			return "", fault.Permanentf("running %s: %w", strings.Join(cmd.Args, " "), err)
+			return "", failure.Permanentf("running %s: %w", strings.Join(cmd.Args, " "), err)
 		}
 		return "", fmt.Errorf("running %s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // linkByName returns the interface, or found false.
@@ -32,7 +32,7 @@ func findLink(name string) ([]*net.IPNet, error) {
 		return nil, err
 	}
 	if link.Type() != "bridge" {
-		return nil, fault.Permanentf("interface %q exists and is no bridge but a %s", name, link.Type())
+		return nil, failure.Permanentf("interface %q exists and is no bridge but a %s", name, link.Type())
 	}
 	var subnets []*net.IPNet
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
@@ -75,7 +75,7 @@ func makeLink(name string, subnets []*net.IPNet, mtu int) error {
 		}
 		err := netlink.AddrReplace(link, gateway)
 		if gateway.Flags != 0 && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP)) {
-			return fault.Permanentf("giving bridge %q the address %s: IPv6 is disabled on this machine: %w", name, gateway.IPNet, err)
+			return failure.Permanentf("giving bridge %q the address %s: IPv6 is disabled on this machine: %w", name, gateway.IPNet, err)
 		}
 		if err != nil {
 			return fmt.Errorf("giving bridge %q the address %s: %w", name, gateway.IPNet, err)

@@ -17,8 +17,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/fault"
 	"github.com/runonce/runonce/runtime/network/hostnet"
 )
 
@@ -224,7 +224,7 @@ func findNFT(path string) (nft, error) {
 	if dir := dirOf("nft", path); dir != "" {
 		return nft{dir}, nil
 	}
-	return nft{}, fault.Permanentf("nft not found in %s: install the package nftables", path)
+	return nft{}, failure.Permanentf("nft not found in %s: install the package nftables", path)
 }
 
 // comment names the pod; nft takes 128 bytes.

@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -9,7 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // The CNI conventions for what is asked of a network beyond an address.
@@ -118,47 +120,25 @@ func bitRate(pod *v1.Pod, annotation string) (uint64, error) {
 	}
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
-		return 0, fault.Permanentf("annotation %s: %q: %w", annotation, text, err)
+		return 0, failure.Permanentf("annotation %s: %q: %w", annotation, text, err)
 	}
 	if q.Cmp(resource.MustParse("1k")) < 0 || q.Cmp(resource.MustParse("1P")) > 0 {
-		return 0, fault.Permanentf("annotation %s: %q: must be between 1k and 1P bits per second", annotation, text)
+		return 0, failure.Permanentf("annotation %s: %q: must be between 1k and 1P bits per second", annotation, text)
 	}
 	return uint64(q.Value()), nil
 }
 
-// HostPorts returns the ports of the host that the pod's containers ask for, those of
-// init containers that go on running among them, without repetition. Other init
-// containers are not there to answer.
+// HostPorts returns the ports of the host that lead to the pod, without repetition.
 func HostPorts(pod *v1.Pod) []PortMapping {
 	var all []PortMapping
-	seen := map[PortMapping]bool{}
-	add := func(c *v1.Container) {
-		for _, p := range c.Ports {
-			if p.HostPort == 0 {
-				continue
-			}
-			m := PortMapping{
-				HostPort:      p.HostPort,
-				ContainerPort: p.ContainerPort,
-				Protocol:      strings.ToLower(string(p.Protocol)),
-				HostIP:        p.HostIP,
-			}
-			if m.Protocol == "" {
-				m.Protocol = "tcp"
-			}
-			if !seen[m] {
-				seen[m] = true
-				all = append(all, m)
-			}
+	for _, p := range podspec.HostPorts(pod) {
+		m := PortMapping{
+			HostPort: p.HostPort, ContainerPort: p.ContainerPort, HostIP: p.HostIP,
+			Protocol: strings.ToLower(cmp.Or(string(p.Protocol), "tcp")),
 		}
-	}
-	for i := range pod.Spec.InitContainers {
-		if p := pod.Spec.InitContainers[i].RestartPolicy; p != nil && *p == v1.ContainerRestartPolicyAlways {
-			add(&pod.Spec.InitContainers[i])
+		if !slices.Contains(all, m) {
+			all = append(all, m)
 		}
-	}
-	for i := range pod.Spec.Containers {
-		add(&pod.Spec.Containers[i])
 	}
 	return all
 }

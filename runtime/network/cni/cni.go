@@ -18,7 +18,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
 
-	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/hostnet"
 )
 
@@ -66,7 +66,7 @@ func pluginError(err error, stdout, stderr []byte) error {
 func (e *pluginExec) FindInPath(plugin string, dirs []string) (string, error) {
 	path, err := invoke.FindInPath(plugin, dirs)
 	if err != nil {
-		return "", fault.Permanentf("looking for CNI plugin %q: %w: install the package %s", plugin, err, pluginsPackage)
+		return "", failure.Permanentf("looking for CNI plugin %q: %w: install the package %s", plugin, err, pluginsPackage)
 	}
 	return path, nil
 }
@@ -153,7 +153,7 @@ func (r Runner) Del(ctx context.Context, p Pod, n Network) error {
 func arguments(p Pod, n Network) (*libcni.NetworkConfigList, *libcni.RuntimeConf, error) {
 	list, err := libcni.ConfListFromBytes(n.Config)
 	if err != nil {
-		return nil, nil, fault.Permanentf("reading the configuration of network %q: %w", n.Name, err)
+		return nil, nil, failure.Permanentf("reading the configuration of network %q: %w", n.Name, err)
 	}
 	rt := &libcni.RuntimeConf{
 		ContainerID: p.UID,
@@ -203,7 +203,7 @@ func classify(err error) error {
 	switch e.Code {
 	case types.ErrIncompatibleCNIVersion, types.ErrUnsupportedField, types.ErrInvalidEnvironmentVariables,
 		types.ErrDecodingFailure, types.ErrInvalidNetworkConfig:
-		return fault.Permanent(err)
+		return &failure.Error{Final: true, Err: err}
 	default:
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/internal/failure"
 )
 
 func TestPodIPs(t *testing.T) {
@@ -43,7 +43,7 @@ func TestClassify(t *testing.T) {
 		{"configuration", types.NewError(types.ErrInvalidNetworkConfig, "x", ""), true},
 		{"version", types.NewError(types.ErrIncompatibleCNIVersion, "x", ""), true},
 	} {
-		if err := classify(tt.in); fault.IsPermanent(err) != tt.final || !errors.Is(err, tt.in) {
+		if err := classify(tt.in); failure.IsPermanent(err) != tt.final || !errors.Is(err, tt.in) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
@@ -140,7 +140,7 @@ func TestSelections(t *testing.T) {
 			t.Parallel()
 			got, err := Selections(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{NetworksAnnotation: tt.in}}})
 			if tt.fault != "" {
-				if !fault.IsPermanent(err) || !strings.Contains(err.Error(), tt.fault) || !strings.Contains(err.Error(), NetworksAnnotation) {
+				if !failure.IsPermanent(err) || !strings.Contains(err.Error(), tt.fault) || !strings.Contains(err.Error(), NetworksAnnotation) {
 					t.Errorf("error %v, want a permanent one with %q", err, tt.fault)
 				}
 				return
@@ -158,7 +158,7 @@ func FuzzSelections(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		all, err := Selections(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{NetworksAnnotation: in}}})
 		if err != nil {
-			if !fault.IsPermanent(err) {
+			if !failure.IsPermanent(err) {
 				t.Errorf("%q: error %v is not permanent", in, err)
 			}
 			return

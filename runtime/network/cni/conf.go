@@ -12,7 +12,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // pluginsPackage holds the CNI plugins, by the name that most distributions give it.
@@ -70,12 +70,12 @@ func readConf(path string) (*libcni.NetworkConfigList, error) {
 	}
 	if !strings.HasSuffix(path, ".conflist") {
 		if data, err = listOf(data); err != nil {
-			return nil, fault.Permanentf("reading network configuration %s: %w", path, err)
+			return nil, failure.Permanentf("reading network configuration %s: %w", path, err)
 		}
 	}
 	list, err := libcni.ConfListFromBytes(data)
 	if err != nil {
-		return nil, fault.Permanentf("reading network configuration %s: %w", path, err)
+		return nil, failure.Permanentf("reading network configuration %s: %w", path, err)
 	}
 	return list, nil
 }
@@ -107,7 +107,7 @@ func CheckCapabilities(list *libcni.NetworkConfigList, asked Capabilities, dir s
 	for _, name := range asked.Names() {
 		has := slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool { return p.Network.Capabilities[name] })
 		if !has {
-			return fault.Permanentf("no plugin of network %q in %s has the capability %s, which the pod's %s needs",
+			return failure.Permanentf("no plugin of network %q in %s has the capability %s, which the pod's %s needs",
 				list.Name, dir, name, asksFor(name))
 		}
 	}
@@ -138,7 +138,7 @@ func CheckPlugins(plugins, dirs []string) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fault.Permanentf("no CNI plugin %s in %s: install the package %s, or give the pod spec.hostNetwork",
+	return failure.Permanentf("no CNI plugin %s in %s: install the package %s, or give the pod spec.hostNetwork",
 		strings.Join(missing, ", "), strings.Join(dirs, ", "), pluginsPackage)
 }
 

@@ -9,7 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // The annotations of the Kubernetes Network Custom Resource Definition de facto standard,
@@ -58,7 +58,7 @@ func Selections(pod *v1.Pod) ([]Selection, error) {
 		err = nameInterfaces(all)
 	}
 	if err != nil {
-		return nil, fault.Permanentf("annotation %s: %w", NetworksAnnotation, err)
+		return nil, failure.Permanentf("annotation %s: %w", NetworksAnnotation, err)
 	}
 	return all, nil
 }

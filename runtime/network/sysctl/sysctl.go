@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/network/fault"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/netns"
 )
 
@@ -32,15 +32,15 @@ func Of(pod *v1.Pod) ([]Parameter, error) {
 	for i, s := range given {
 		path, err := pathOf(s.Name)
 		if err != nil {
-			return nil, fault.Permanentf("spec.securityContext.sysctls[%d]: %w", i, err)
+			return nil, failure.Permanentf("spec.securityContext.sysctls[%d]: %w", i, err)
 		}
 		switch owner := namespaceOf(path); {
 		case owner == "":
-			return nil, fault.Permanentf("spec.securityContext.sysctls[%d]: %q is not namespaced, it would change the host", i, s.Name)
+			return nil, failure.Permanentf("spec.securityContext.sysctls[%d]: %q is not namespaced, it would change the host", i, s.Name)
 		case owner == "net" && pod.Spec.HostNetwork:
-			return nil, fault.Permanentf("spec.securityContext.sysctls[%d]: %q with spec.hostNetwork would change the host", i, s.Name)
+			return nil, failure.Permanentf("spec.securityContext.sysctls[%d]: %q with spec.hostNetwork would change the host", i, s.Name)
 		case owner == "ipc" && pod.Spec.HostIPC:
-			return nil, fault.Permanentf("spec.securityContext.sysctls[%d]: %q with spec.hostIPC would change the host", i, s.Name)
+			return nil, failure.Permanentf("spec.securityContext.sysctls[%d]: %q with spec.hostIPC would change the host", i, s.Name)
 		}
 		all = append(all, Parameter{name: s.Name, path: path, value: s.Value})
 	}
@@ -125,7 +125,7 @@ func as(user int, f func() error) error {
 func write(s Parameter) error {
 	f, err := os.OpenFile(filepath.Join("/proc/sys", s.path), os.O_WRONLY, 0)
 	if os.IsNotExist(err) {
-		return fault.Permanentf("setting kernel parameter %q: this kernel does not have it: %w", s.name, err)
+		return failure.Permanentf("setting kernel parameter %q: this kernel does not have it: %w", s.name, err)
 	}
 	if err != nil {
 		return fmt.Errorf("setting kernel parameter %q: %w", s.name, err)
@@ -135,7 +135,7 @@ func write(s Parameter) error {
 		err = closeErr
 	}
 	if err != nil {
-		return fault.Permanentf("setting kernel parameter %q to %q: %w", s.name, s.value, err)
+		return failure.Permanentf("setting kernel parameter %q to %q: %w", s.name, s.value, err)
 	}
 	return nil
 }

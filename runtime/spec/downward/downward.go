@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	podresource "k8s.io/component-helpers/resource"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Source is what the references are about.
@@ -140,12 +142,8 @@ func (s Source) container(name string, otherwise *v1.Container) (*v1.Container, 
 	if name == "" && otherwise != nil {
 		return otherwise, nil
 	}
-	for _, list := range [][]v1.Container{s.Pod.Spec.Containers, s.Pod.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i], nil
-			}
-		}
+	if c := podspec.Container(s.Pod, name); c != nil {
+		return c, nil
 	}
 	return nil, fmt.Errorf("container %s not found", name)
 }

@@ -3,10 +3,8 @@ package resources
 import (
 	"maps"
 	"strconv"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
 )
 
@@ -53,20 +51,6 @@ func containerHugePages(pod *v1.Pod, c *v1.Container) map[int64]int64 {
 	}
 	maps.Copy(limits, hugePages(c.Resources.Limits))
 	return limits
-}
-
-// PageSize returns the page size in bytes that a resource name such as hugepages-2Mi
-// stands for.
-func PageSize(name v1.ResourceName) (int64, bool) {
-	size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
-	if !ok {
-		return 0, false
-	}
-	q, err := apiresource.ParseQuantity(size)
-	if err != nil || q.Sign() <= 0 {
-		return 0, false
-	}
-	return q.Value(), true
 }
 
 // PageSizeName writes a page size as the kernel names its cgroup files: 64KB, 2MB, 1GB.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 func TestMilliCPUToShares(t *testing.T) {
@@ -61,13 +63,13 @@ func TestWeightToSharesIsTheInverse(t *testing.T) {
 func TestPageSize(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{"hugepages-64Ki": "64KB", "hugepages-2Mi": "2MB", "hugepages-1Gi": "1GB", "hugepages-32Mi": "32MB"} {
-		size, ok := PageSize(v1.ResourceName(in))
+		size, ok := podspec.PageSize(v1.ResourceName(in))
 		if !ok || PageSizeName(size) != want {
 			t.Errorf("%s: %d, %v, %s, want %s", in, size, ok, PageSizeName(size), want)
 		}
 	}
 	for _, in := range []string{"cpu", "hugepages-", "hugepages-x", "hugepages-0", "hugepages--1Mi"} {
-		if size, ok := PageSize(v1.ResourceName(in)); ok {
+		if size, ok := podspec.PageSize(v1.ResourceName(in)); ok {
 			t.Errorf("%s: a page size of %d", in, size)
 		}
 	}

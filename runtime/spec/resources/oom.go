@@ -2,9 +2,12 @@ package resources
 
 import (
 	"math"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // The oom_score_adj values that do not depend on memory (pkg/kubelet/qos/policy.go).
@@ -22,7 +25,7 @@ func OOMScoreAdj(pod *v1.Pod, c *v1.Container, capacity int64) int {
 	if nodeCritical(pod) {
 		return guaranteedOOMScoreAdj
 	}
-	switch QOS(pod) {
+	switch podspec.QOS(pod) {
 	case v1.PodQOSGuaranteed:
 		return guaranteedOOMScoreAdj
 	case v1.PodQOSBestEffort:
@@ -35,7 +38,7 @@ func OOMScoreAdj(pod *v1.Pod, c *v1.Container, capacity int64) int {
 	request := c.Resources.Requests.Memory().Value()
 	share := podShare(pod)
 	score := score(request+share, capacity)
-	if sidecar(pod, c) {
+	if podspec.IsSidecar(c) && isInit(pod, c) {
 		score = min(score, scoreOf(pod, share, capacity))
 	}
 	// Between the guaranteed and the best-effort pods, never level with either.
@@ -82,14 +85,6 @@ func scoreOf(pod *v1.Pod, share, capacity int64) int64 {
 	return score(least+share, capacity)
 }
 
-func sidecar(pod *v1.Pod, c *v1.Container) bool {
-	if c.RestartPolicy == nil || *c.RestartPolicy != v1.ContainerRestartPolicyAlways {
-		return false
-	}
-	for i := range pod.Spec.InitContainers {
-		if pod.Spec.InitContainers[i].Name == c.Name {
-			return true
-		}
-	}
-	return false
+func isInit(pod *v1.Pod, c *v1.Container) bool {
+	return slices.ContainsFunc(pod.Spec.InitContainers, func(i v1.Container) bool { return i.Name == c.Name })
 }

@@ -3,6 +3,8 @@ package resources
 import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Pod is what the cgroup of a pod is told. A pointer is nil where nothing is to be set.
@@ -22,7 +24,7 @@ func ForPod(pod *v1.Pod) Pod {
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	limits := resource.PodLimits(pod, resource.PodResourcesOptions{})
 	p := Pod{Shares: MinShares, HugePages: hugePages(requests)}
-	class := QOS(pod)
+	class := podspec.QOS(pod)
 	if class == v1.PodQOSBestEffort {
 		return p
 	}
@@ -45,7 +47,7 @@ func limited(pod *v1.Pod, name v1.ResourceName) bool {
 			return true
 		}
 	}
-	for c := range containers(pod) {
+	for _, c := range podspec.Containers(pod) {
 		if q := c.Resources.Limits[name]; q.IsZero() {
 			return false
 		}
@@ -57,7 +59,7 @@ func limited(pod *v1.Pod, name v1.ResourceName) bool {
 func hugePages(list v1.ResourceList) map[int64]int64 {
 	sizes := map[int64]int64{}
 	for name, q := range list {
-		if size, ok := PageSize(name); ok {
+		if size, ok := podspec.PageSize(name); ok {
 			sizes[size] += q.Value()
 		}
 	}

@@ -40,34 +40,6 @@ func withInit(pod *v1.Pod, init ...v1.Container) *v1.Pod {
 	return pod
 }
 
-func TestQOS(t *testing.T) {
-	t.Parallel()
-	same := container(list("1", "1Gi"), list("1", "1Gi"))
-	tests := []struct {
-		name string
-		pod  *v1.Pod
-		want v1.PodQOSClass
-	}{
-		{"nothing", podOf(container(nil, nil)), v1.PodQOSBestEffort},
-		{"no containers", podOf(), v1.PodQOSBestEffort},
-		{"zeros", podOf(container(list("0", "0"), list("0", "0"))), v1.PodQOSBestEffort},
-		{"limits equal requests", podOf(same, same), v1.PodQOSGuaranteed},
-		{"equal in other words", podOf(container(list("1", "1Gi"), list("1000m", "1024Mi"))), v1.PodQOSGuaranteed},
-		{"one without", podOf(same, container(nil, nil)), v1.PodQOSBurstable},
-		{"an init container without", withInit(podOf(same), container(nil, nil)), v1.PodQOSBurstable},
-		{"cpu alone", podOf(container(list("1", ""), list("1", ""))), v1.PodQOSBurstable},
-		{"a smaller request", podOf(container(list("1", "1Mi"), list("1", "1Gi"))), v1.PodQOSBurstable},
-		{"pages do not count", podOf(container(list("", "", "2Mi"), list("", "", "2Mi"))), v1.PodQOSBestEffort},
-		{"pod level", withPodLevel(podOf(container(nil, nil)), list("1", "1Gi"), list("1", "1Gi")), v1.PodQOSGuaranteed},
-		{"pod level burstable", withPodLevel(podOf(same), list("1", ""), nil), v1.PodQOSBurstable},
-	}
-	for _, tt := range tests {
-		if got := QOS(tt.pod); got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-		}
-	}
-}
-
 func TestForPod(t *testing.T) {
 	t.Parallel()
 	p := func(n int64) *int64 { return &n }

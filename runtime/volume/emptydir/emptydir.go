@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
 
-	"github.com/runonce/runonce/runtime/volume/fault"
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // DefaultMode lets every user of the pod write (pkg/volume/emptydir).
@@ -72,9 +72,9 @@ func HugePageSize(pod *v1.Pod, medium v1.StorageMedium) (string, error) {
 	}
 	switch len(sizes) {
 	case 0:
-		return "", fault.Refusef("hugePages storage requested, but there is no resource request for huge pages")
+		return "", failure.FailedMountf("hugePages storage requested, but there is no resource request for huge pages")
 	case 1:
 		return "pagesize=" + strings.TrimSuffix(sizes[0], "i"), nil
 	}
-	return "", fault.Refusef("medium HugePages: the containers ask for several page sizes, so that the medium must name one")
+	return "", failure.FailedMountf("medium HugePages: the containers ask for several page sizes, so that the medium must name one")
 }

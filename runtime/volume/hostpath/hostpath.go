@@ -12,7 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/volume/fault"
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // Check makes the path or checks its type, as the type asks
@@ -20,10 +20,10 @@ import (
 // permanent, but not worth many tries either.
 func Check(s *v1.HostPathVolumeSource) error {
 	if slices.Contains(strings.Split(s.Path, "/"), "..") {
-		return fault.Refusef("hostPath %q must not contain '..'", s.Path)
+		return failure.FailedMountf("hostPath %q must not contain '..'", s.Path)
 	}
 	if !filepath.IsAbs(s.Path) {
-		return fault.Refusef("hostPath %q must be an absolute path", s.Path)
+		return failure.FailedMountf("hostPath %q must be an absolute path", s.Path)
 	}
 	if s.Type == nil {
 		return nil
@@ -54,7 +54,7 @@ func Check(s *v1.HostPathVolumeSource) error {
 			return m&fs.ModeDevice != 0 && m&fs.ModeCharDevice == 0
 		})
 	}
-	return fault.Refusef("hostPath type %q is not a valid host path type", *s.Type)
+	return failure.FailedMountf("hostPath type %q is not a valid host path type", *s.Type)
 }
 
 func createIfAbsent(path string, create func() error) error {
@@ -95,8 +95,8 @@ func (e *TypeError) Error() string {
 	return fmt.Sprintf("hostPath type check failed: %s is not %s", e.Path, e.Kind)
 }
 
-// Reason returns fault.ReasonFailedMount.
-func (e *TypeError) Reason() string { return fault.ReasonFailedMount }
+// Reason is the kubelet's for every error of a volume.
+func (e *TypeError) Reason() string { return failure.ReasonFailedMount }
 
 // retries is how often a run looks again: what makes the path is another pod of the run, and
 // that has started within seconds. The kubelet looks for ever.

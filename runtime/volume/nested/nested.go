@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Make makes in dir, which holds the volume, a directory for each mount that lies inside a
@@ -34,10 +36,8 @@ func Make(dir string, pod *v1.Pod, volume string) error {
 // those that lie in one of these.
 func points(pod *v1.Pod, volume string) []string {
 	var all []string
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			all = append(all, pointsOf(list[i].VolumeMounts, volume)...)
-		}
+	for _, c := range podspec.Containers(pod) {
+		all = slices.Concat(all, pointsOf(c.VolumeMounts, volume))
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

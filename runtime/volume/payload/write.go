@@ -1,9 +1,8 @@
 // Package payload lays out the files of configMap, secret, downwardAPI and projected
-// volumes, and changes them as a whole.
+// volumes.
 package payload
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -27,44 +25,47 @@ type File struct {
 // Files maps a relative path to the file there.
 type Files map[string]File
 
-// The names that the layout keeps for itself, and its limits, in bytes
+// The name that the layout keeps for itself, and its limits, in bytes
 // (pkg/volume/util.AtomicWriter).
 const (
 	dataDir    = "..data"
-	newDataDir = "..data_tmp"
 	maxPath    = 4096
 	maxElement = 255
 	dirMode    = 0o755
 )
 
-// Write makes dir hold exactly the files. They are in a directory of their own, to which
-// the link ..data points, and each first element of a path is a link into ..data: readers
-// see all of the old files or all of the new ones. Nothing is written when nothing has
-// changed. dir must exist.
+// Write makes dir hold exactly the files, once: what is complete stays as it is. They are
+// in a directory of their own, to which the link ..data points, and each first element of a
+// path is a link into ..data. ..data comes last: without it, nothing was written before, or
+// in part. dir must exist.
 func Write(dir string, files Files) error {
 	if err := Check(files); err != nil {
 		return err
 	}
-	old, err := os.Readlink(filepath.Join(dir, dataDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	data := filepath.Join(dir, dataDir)
+	if _, err := os.Lstat(data); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if old != "" {
-		if same, err := equal(filepath.Join(dir, old), files); err != nil || same {
-			return errors.Join(err, linkAll(dir, files))
-		}
+	if err := clean(dir); err != nil {
+		return err
 	}
 	fresh, err := writeFresh(dir, files)
 	if err != nil {
 		return err
 	}
-	if err := swap(dir, fresh); err != nil {
-		return errors.Join(err, os.RemoveAll(filepath.Join(dir, fresh)))
-	}
 	if err := linkAll(dir, files); err != nil {
 		return err
 	}
-	return sweep(dir, fresh, files)
+	return os.Symlink(fresh, data)
+}
+
+// clean removes what a Write that was cut off has left.
+func clean(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	return err
 }
 
 // Check refuses names that the layout could not hold or that lead out of it, and a file in
@@ -95,45 +96,6 @@ func Check(files Files) error {
 	return nil
 }
 
-// equal reports whether the directory holds exactly the files.
-func equal(dir string, files Files) (bool, error) {
-	seen, same := 0, true
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		seen++
-		if same, err = equalFile(dir, path, files); err == nil && !same {
-			return fs.SkipAll
-		}
-		return err
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return same && seen == len(files), err
-}
-
-func equalFile(dir, path string, files Files) (bool, error) {
-	rel, err := filepath.Rel(dir, path)
-	if err != nil {
-		return false, err
-	}
-	want, ok := files[rel]
-	if !ok {
-		return false, nil
-	}
-	info, err := os.Lstat(path)
-	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm() != want.Mode.Perm() {
-		return false, err
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && want.Owner != nil && int64(st.Uid) != *want.Owner {
-		return false, nil
-	}
-	data, err := os.ReadFile(path)
-	return bytes.Equal(data, want.Data), err
-}
-
 // writeFresh writes the files into a new directory in dir and returns its name.
 func writeFresh(dir string, files Files) (string, error) {
 	fresh, err := os.MkdirTemp(dir, time.Now().UTC().Format("..2006_01_02_15_04_05."))
@@ -141,15 +103,12 @@ func writeFresh(dir string, files Files) (string, error) {
 		return "", err
 	}
 	err = os.Chmod(fresh, dirMode)
-	for _, p := range slices.Sorted(maps.Keys(files)) {
+	for p, f := range files {
 		if err == nil {
-			err = writeOne(fresh, p, files[p])
+			err = writeOne(fresh, p, f)
 		}
 	}
-	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(fresh))
-	}
-	return filepath.Base(fresh), nil
+	return filepath.Base(fresh), err
 }
 
 func writeOne(dir, name string, f File) error {
@@ -171,18 +130,6 @@ func writeOne(dir, name string, f File) error {
 	return os.Lchown(path, int(*f.Owner), -1)
 }
 
-// swap makes ..data point to the new directory, in one step.
-func swap(dir, fresh string) error {
-	next := filepath.Join(dir, newDataDir)
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.Symlink(fresh, next); err != nil {
-		return err
-	}
-	return os.Rename(next, filepath.Join(dir, dataDir))
-}
-
 // linkAll makes the links that users see.
 func linkAll(dir string, files Files) error {
 	for p := range files {
@@ -190,27 +137,6 @@ func linkAll(dir string, files Files) error {
 		err := os.Symlink(filepath.Join(dataDir, first), filepath.Join(dir, first))
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
-		}
-	}
-	return nil
-}
-
-// sweep removes links to what is no more and the directories of earlier writes.
-func sweep(dir, current string, files Files) error {
-	keep := map[string]bool{dataDir: true, current: true}
-	for p := range files {
-		first, _, _ := strings.Cut(p, "/")
-		keep[first] = true
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if !keep[e.Name()] {
-			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

@@ -1,27 +1,26 @@
-package resources
+package podspec
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
 )
 
 // QOS returns the pod's quality of service class
-// (pkg/apis/core/v1/helper/qos.ComputePodQOS).
+// (pkg/apis/core/v1/helper/qos.ComputePodQOS), whatever its status says.
 func QOS(pod *v1.Pod) v1.PodQOSClass {
 	if resource.IsPodLevelResourcesSet(pod) {
 		return requirementsQOS(pod.Spec.Resources)
 	}
 	var class v1.PodQOSClass
-	for c := range containers(pod) {
+	for _, c := range Containers(pod) {
 		q := requirementsQOS(&c.Resources)
-		switch {
-		case q == v1.PodQOSBurstable:
-			return q
-		case class == "":
-			class = q
-		case class != q:
+		if q == v1.PodQOSBurstable || class != "" && class != q {
 			return v1.PodQOSBurstable
 		}
+		class = q
 	}
 	if class == "" {
 		return v1.PodQOSBestEffort
@@ -50,18 +49,16 @@ func resourceQOS(r *v1.ResourceRequirements, name v1.ResourceName) v1.PodQOSClas
 	return v1.PodQOSGuaranteed
 }
 
-// containers returns an iterator over the init containers and the containers of the pod.
-func containers(pod *v1.Pod) func(yield func(*v1.Container) bool) {
-	return func(yield func(*v1.Container) bool) {
-		for i := range pod.Spec.InitContainers {
-			if !yield(&pod.Spec.InitContainers[i]) {
-				return
-			}
-		}
-		for i := range pod.Spec.Containers {
-			if !yield(&pod.Spec.Containers[i]) {
-				return
-			}
-		}
+// PageSize returns the page size in bytes that a resource name such as hugepages-2Mi
+// stands for.
+func PageSize(name v1.ResourceName) (int64, bool) {
+	size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
+	if !ok {
+		return 0, false
 	}
+	q, err := apiresource.ParseQuantity(size)
+	if err != nil || q.Sign() <= 0 {
+		return 0, false
+	}
+	return q.Value(), true
 }

@@ -1,4 +1,4 @@
-package fault
+package errs
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/containerd/errdefs"
@@ -53,7 +54,7 @@ func TestRuncMessage(t *testing.T) {
 		if got != tc.want {
 			t.Errorf("%q", got)
 		}
-		if Hopeless(got) != tc.permanent {
+		if IsPermanentMessage(got) != tc.permanent {
 			t.Errorf("%q: permanent %v", got, !tc.permanent)
 		}
 	}
@@ -75,8 +76,8 @@ func TestNative(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	// What we know already is not lost.
-	ours := &Error{Why: ReasonRun, Final: true, Cause: remote}
-	var f *Error
+	ours := &failure.Error{Why: failure.ReasonRunError, Final: true, Err: remote}
+	var f *failure.Error
 	if err := Native(fmt.Errorf("starting: %w", ours)); !errors.As(err, &f) {
 		t.Errorf("%v", err)
 	}

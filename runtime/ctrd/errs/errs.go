@@ -1,12 +1,12 @@
-// Package fault holds the errors of the engine: what containerd and runc say, in the terms
-// of this program.
-package fault
+// Package errs puts the errors of containerd and runc into the terms of this program.
+package errs
 
 import (
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/containerd/errdefs"
@@ -34,48 +34,11 @@ func Unusablef(format string, args ...any) error {
 	return Unusable{Cause: fmt.Errorf(format, args...)}
 }
 
-// The reasons of the kubelet (pkg/kubelet/container/sync_result.go, images/types.go).
-const (
-	ReasonCreate       = "CreateContainerError"
-	ReasonRun          = "RunContainerError"
-	ReasonInvalidImage = "InvalidImageName"
-	ReasonPull         = "ErrImagePull"
-)
-
-// Error is an error with a reason that may be beyond any retry.
-type Error struct {
-	Why   string // one of the Reason constants
-	Final bool   // no retry can mend it
-	Cause error
-}
-
-func (e *Error) Error() string { return e.Cause.Error() }
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Cause }
-
-// Reason returns the reason, a single word in CamelCase.
-func (e *Error) Reason() string { return e.Why }
-
-// Permanent says whether no retry can mend the cause.
-func (e *Error) Permanent() bool { return e.Final }
-
-// Told is an error with a shorter message.
-type Told struct {
-	Message string
-	Cause   error
-}
-
-func (e *Told) Error() string { return e.Message }
-
-// Unwrap returns the cause.
-func (e *Told) Unwrap() error { return e.Cause }
-
 // Native turns an error of containerd's API, which may have come over gRPC, into one that
 // errdefs and the rest of this program understand.
 func Native(err error) error {
 	var remote interface{ GRPCStatus() *status.Status }
-	var ours *Error
+	var ours *failure.Error
 	if !errors.As(err, &remote) || errors.As(err, &ours) {
 		return err
 	}
@@ -84,19 +47,25 @@ func Native(err error) error {
 
 // NotFound wraps ErrNotFound around an error that says so in containerd's way.
 func NotFound(err error) error {
-	var ours *Error
+	var ours *failure.Error
 	if !errdefs.IsNotFound(err) || errors.Is(err, engine.ErrNotFound) || errors.As(err, &ours) {
 		return err
 	}
-	return &Told{Message: err.Error(), Cause: errors.Join(engine.ErrNotFound, err)}
+	return failure.WithMessage(err.Error(), errors.Join(engine.ErrNotFound, err))
 }
 
-// Gone reports whether an error means that what was to be removed is not there.
-func Gone(err error) bool { return err == nil || errdefs.IsNotFound(Native(err)) }
+// IgnoreNotFound returns the error as Native does, nil when it says that something is not
+// there.
+func IgnoreNotFound(err error) error {
+	if err = Native(err); errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
 
-// Hopeless reports whether a message of runc's is one that the same image and command always
-// give.
-func Hopeless(message string) bool {
+// IsPermanentMessage reports whether a message of runc's is one that the same image and
+// command always give.
+func IsPermanentMessage(message string) bool {
 	for _, s := range []string{
 		"executable file not found in $PATH",
 		"exec format error",

@@ -1,0 +1,94 @@
+// Package podspec answers what many packages ask of a v1.Pod, and names the annotations
+// by which they tell each other about it. It is pure.
+package podspec
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// The annotations of this program.
+const (
+	// AnnotationRuntimeHandler holds the handler of the pod's RuntimeClass; a pod without a
+	// class has none. It counts for the pod's UID, for another runtime makes another pod.
+	AnnotationRuntimeHandler = "runonce/runtime-handler"
+	// AnnotationSource holds where the pod was read from, as "file:line". It does not count
+	// for the pod's UID.
+	AnnotationSource = "runonce/source"
+	// AnnotationJob holds, on each pod of a Job, the Job's name and the fields of its spec
+	// that say what to do when pods fail, as JSON. It does not count for the pod's UID.
+	AnnotationJob = "runonce/job"
+	// AnnotationJobFailures holds how often a pod of a Job has failed before, so that a
+	// later run goes on counting.
+	AnnotationJobFailures = "runonce/job-failures"
+)
+
+// Objects are what pods refer to. Claims are bound: a claim's volumeName is that of the
+// volume that it uses, or empty where it has to be given a directory.
+type Objects interface {
+	ConfigMap(namespace, name string) (*v1.ConfigMap, bool)
+	Secret(namespace, name string) (*v1.Secret, bool)
+	Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool)
+	PersistentVolume(name string) (*v1.PersistentVolume, bool)
+}
+
+// Containers returns the init containers, then the containers.
+func Containers(pod *v1.Pod) []*v1.Container {
+	all := make([]*v1.Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			all = append(all, &list[i])
+		}
+	}
+	return all
+}
+
+// Lasting returns the containers that run for as long as the pod does: the sidecars, then
+// the containers.
+func Lasting(pod *v1.Pod) []*v1.Container {
+	inits := len(pod.Spec.InitContainers)
+	all := Containers(pod)
+	sidecars := slices.DeleteFunc(all[:inits:inits], func(c *v1.Container) bool { return !IsSidecar(c) })
+	return append(sidecars, all[inits:]...)
+}
+
+// Container returns the container or init container of the name, nil when there is none.
+func Container(pod *v1.Pod, name string) *v1.Container {
+	for _, c := range Containers(pod) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// IsSidecar says whether an init container runs beside the containers of the pod
+// (podutil.IsRestartableInitContainer).
+func IsSidecar(init *v1.Container) bool {
+	return init.RestartPolicy != nil && *init.RestartPolicy == v1.ContainerRestartPolicyAlways
+}
+
+// GracePeriod is what the pod's containers have to stop in, 30 s when it does not say (the
+// API's default).
+func GracePeriod(pod *v1.Pod) time.Duration {
+	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
+		return time.Duration(*s) * time.Second
+	}
+	return v1.DefaultTerminationGracePeriodSeconds * time.Second
+}
+
+// HostPorts returns the ports with a hostPort, those of sidecars first. Other init
+// containers hold none (scheduler/util.GetHostPorts).
+func HostPorts(pod *v1.Pod) []v1.ContainerPort {
+	var ports []v1.ContainerPort
+	for _, c := range Lasting(pod) {
+		for _, p := range c.Ports {
+			if p.HostPort > 0 {
+				ports = append(ports, p)
+			}
+		}
+	}
+	return ports
+}

@@ -1,0 +1,42 @@
+package podspec
+
+import (
+	"cmp"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// RestartPolicy is the container's own, else the pod's, else Always (the API's default).
+func RestartPolicy(pod *v1.Pod, c *v1.Container) v1.RestartPolicy {
+	if c.RestartPolicy != nil {
+		return v1.RestartPolicy(*c.RestartPolicy)
+	}
+	return cmp.Or(pod.Spec.RestartPolicy, v1.RestartPolicyAlways)
+}
+
+// Restarts says whether the container is started again after it has ended with the exit
+// code: by its own rules, else by its policy (podutil.ContainerShouldRestart).
+func Restarts(pod *v1.Pod, c *v1.Container, code int32) bool {
+	// Whatever its action, a rule starts the container again.
+	if _, ok := RestartRule(c, code); ok {
+		return true
+	}
+	policy := RestartPolicy(pod, c)
+	return policy == v1.RestartPolicyAlways || (policy == v1.RestartPolicyOnFailure && code != 0)
+}
+
+// RestartRule returns the action of the container's first rule for the exit code
+// (podutil.FindMatchingContainerRestartRule).
+func RestartRule(c *v1.Container, code int32) (v1.ContainerRestartRuleAction, bool) {
+	for _, rule := range c.RestartPolicyRules {
+		if rule.ExitCodes == nil {
+			continue
+		}
+		in := slices.Contains(rule.ExitCodes.Values, code)
+		if in == (rule.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn) {
+			return rule.Action, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,21 @@
+package podspec
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Statuses returns the statuses of the init containers, then of the containers.
+func Statuses(st v1.PodStatus) []v1.ContainerStatus {
+	return slices.Concat(st.InitContainerStatuses, st.ContainerStatuses)
+}
+
+// LastTermination is how the container, or else its instance before, ended; nil when none
+// has.
+func LastTermination(cs v1.ContainerStatus) *v1.ContainerStateTerminated {
+	if cs.State.Terminated != nil {
+		return cs.State.Terminated
+	}
+	return cs.LastTerminationState.Terminated
+}
