@@ -1,14 +1,12 @@
-package strict
+package decode
 
 import (
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/runonce/runonce/manifests/decode"
 	"github.com/runonce/runonce/manifests/fault"
 )
 
@@ -22,26 +20,43 @@ const maxExponent = 99
 
 // quantity checks the text of a resource.Quantity before anything computes with it, and
 // caps what is too large to be counted.
-func (c *checker) quantity(n *decode.Node, v reflect.Value) {
-	if n.Kind != decode.Number && !c.want(n, decode.String, "a quantity such as 500m or 128Mi") {
+func (w *walker) quantity(n *node) {
+	s := n.text
+	switch n.kind {
+	case Number:
+		s = n.literal
+	case String:
+	default:
+		message, hint := w.wrongKind(n, String, "a quantity such as 500m or 128Mi")
+		w.fail(n.line, message, hint)
 		return
 	}
-	s := strings.TrimSpace(n.Text)
+	s = strings.TrimSpace(s)
 	if len(s) > 2*maxExponent || exponent(s) > maxExponent {
-		c.fail(n.Line, fmt.Sprintf("quantity %s is out of range", shorten(n.Raw)), "")
+		w.fail(n.line, fmt.Sprintf("quantity %s is out of range", shorten(n.text)), "")
 		return
 	}
 	q, err := resource.ParseQuantity(s)
 	if err != nil {
-		c.fail(n.Line, fmt.Sprintf("%q is no quantity", shorten(n.Raw)), quantityHint(n))
+		w.fail(n.line, fmt.Sprintf("%q is no quantity", shorten(n.text)), quantityHint(n.text))
 		return
 	}
-	if most := *resource.NewQuantity(maxQuantity, resource.BinarySI); q.Cmp(most) > 0 {
-		c.fail(n.Line, n.Raw+" is more than any node has; it counts as 8Pi", "")
-		c.faults[len(c.faults)-1].Severity = fault.Warning
-		q = most
+	if q.Cmp(*resource.NewQuantity(maxQuantity, resource.BinarySI)) > 0 {
+		w.note(n.line, n.text+" is more than any node has; it counts as 8Pi", "", fault.Warning)
+		n.kind, n.text = String, "8Pi"
 	}
-	v.Set(reflect.ValueOf(q))
+}
+
+// isLarge says whether a text may be a quantity that is more than maxQuantity, or too much
+// to be parsed. It is asked of every scalar, so it is quick and often wrong.
+func isLarge(s string) bool {
+	s = strings.TrimSpace(s)
+	if s == "" || s[0] > '9' {
+		return false
+	}
+	rest := strings.TrimLeft(s, "+-.0123456789")
+	digits := len(s) - len(rest)
+	return digits > 9 || digits > 0 && rest != "" && (strings.IndexByte("eEP", rest[0]) >= 0 || digits > 3 && strings.IndexByte("TG", rest[0]) >= 0)
 }
 
 // exponent returns the size of the decimal exponent of a quantity, sign dropped. A
