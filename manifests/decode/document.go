@@ -214,8 +214,8 @@ func (n *node) nuls() (paths []string) {
 // TemplateHint says so when the value of a field, or the whole document when the field
 // is "", holds what a template engine should have replaced.
 func (d Document) TemplateHint(field string) string {
-	if d.source == nil || d.source.template() == "" || field == "" {
-		return d.source.template()
+	if field == "" || d.source.template == "" {
+		return d.source.template
 	}
 	return Template(d.source.lineAt(d.Line(field)))
 }

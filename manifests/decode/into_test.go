@@ -205,6 +205,9 @@ func FuzzInto(f *testing.F) {
 			if refused := err != nil || len(strictErrs) > 0; refused != (len(faults) > 0) {
 				t.Fatalf("%T: we say %v, Kubernetes says %v %v", got, faults, strictErrs, err)
 			}
+			if strings.Contains(faults.Error(), "json: ") || strings.Contains(faults.Error(), "unknown field \"") {
+				t.Fatalf("%T: %s has been found nowhere in the document", got, faults)
+			}
 			if len(faults) == 0 && !reflect.DeepEqual(got, want) {
 				t.Fatalf("%T: got %+v, Kubernetes makes it %+v", got, got, want)
 			}

@@ -36,10 +36,10 @@ func (r *reader) readJSON(data []byte) *fault.Fault {
 	j.dec.UseNumber()
 	for {
 		start := int(j.dec.InputOffset())
+		j.start = j.line()
 		if !j.dec.More() && len(bytes.TrimSpace(data[start:])) == 0 {
 			return nil
 		}
-		j.start = j.line()
 		root, err := j.value(r.limits.Depth)
 		if err != nil && !errors.Is(err, errDepth) {
 			r.docs, r.faults, r.documents = nil, nil, 0
@@ -59,7 +59,7 @@ func (r *reader) readJSON(data []byte) *fault.Fault {
 		if r.tooMany() {
 			return nil
 		}
-		r.add(root, &chunk{text: data[start:j.dec.InputOffset()], line: j.start})
+		r.add(root, newChunk(data[start:j.dec.InputOffset()], j.start))
 	}
 }
 

@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -66,14 +67,9 @@ func exponent(s string) int {
 	if i < 0 {
 		return 0
 	}
-	digits := strings.TrimLeft(s[i+1:], "+-")
-	digits = strings.TrimLeft(digits, "0")
-	if len(digits) > 3 {
+	e, err := strconv.Atoi(s[i+1:])
+	if errors.Is(err, strconv.ErrRange) {
 		return maxExponent + 1
 	}
-	e, err := strconv.Atoi(digits)
-	if err != nil {
-		return 0
-	}
-	return e
+	return max(e, -e) // 0 after an error: a suffix
 }

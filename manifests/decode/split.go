@@ -33,22 +33,10 @@ type Limits struct {
 
 // WithDefaults returns the limits with their zero fields filled in.
 func (l Limits) WithDefaults() Limits {
-	if l.Bytes == 0 {
-		l.Bytes = 10 << 20
+	return Limits{
+		Bytes: cmp.Or(l.Bytes, 10<<20), Documents: cmp.Or(l.Documents, 10_000), Depth: cmp.Or(l.Depth, 100),
+		Marks: cmp.Or(l.Marks, 1_000_000), Merged: cmp.Or(l.Merged, 100_000),
 	}
-	if l.Documents == 0 {
-		l.Documents = 10_000
-	}
-	if l.Depth == 0 {
-		l.Depth = 100
-	}
-	if l.Marks == 0 {
-		l.Marks = 1_000_000
-	}
-	if l.Merged == 0 {
-		l.Merged = 100_000
-	}
-	return l
 }
 
 type reader struct {
@@ -82,23 +70,19 @@ func Split(file string, data []byte, l Limits) ([]Document, fault.List) {
 	if notJSON != nil && len(r.docs) == 0 && strings.HasSuffix(file, ".json") {
 		return nil, fault.List{*notJSON}
 	}
-	if f, ok := r.cut(data); ok && len(r.docs) > 0 {
-		r.faults = append(r.faults, f)
+	// What a writer that was interrupted leaves behind can be a sound manifest that says
+	// something else.
+	if len(r.docs) > 0 && bytes.IndexByte([]byte("\n\r}]\"'"), data[len(data)-1]) < 0 {
+		r.faults = append(r.faults, fault.Fault{
+			File: r.file, Line: lineOf(data, len(data)), Severity: fault.Warning,
+			Message: "the last line has no end", Hint: "the file may have been cut short",
+		})
 	}
 	return r.docs, r.faults
 }
 
-// cut warns of YAML that ends in the middle of a line: what a writer that was
-// interrupted leaves behind can be a sound manifest that says something else.
-func (r *reader) cut(data []byte) (fault.Fault, bool) {
-	if len(data) == 0 || bytes.IndexByte([]byte("\n\r}]\"'"), data[len(data)-1]) >= 0 {
-		return fault.Fault{}, false
-	}
-	return fault.Fault{
-		File: r.file, Line: 1 + bytes.Count(data, []byte{'\n'}), Severity: fault.Warning,
-		Message: "the last line has no end", Hint: "the file may have been cut short",
-	}, true
-}
+// lineOf returns the line of the byte at i.
+func lineOf(data []byte, i int) int { return 1 + bytes.Count(data[:i], []byte{'\n'}) }
 
 // unreadable finds what makes a file unfit to be parsed at all.
 func (r *reader) unreadable(data []byte) (fault.Fault, bool) {
@@ -115,17 +99,15 @@ func (r *reader) unreadable(data []byte) (fault.Fault, bool) {
 	case !utf8.Valid(data) && bytes.IndexByte(data, 0) >= 0:
 		f.Message, f.Hint = "binary data, not a manifest", Foreign(r.file)
 	case !utf8.Valid(data):
-		f.Line = 1 + bytes.Count(data[:firstInvalid(data)], []byte{'\n'})
+		f.Line = lineOf(data, firstInvalid(data))
 		f.Message, f.Hint = "not UTF-8 text", "save it as UTF-8"
 	case bytes.IndexByte(data, 0) >= 0:
-		f.Line = 1 + bytes.Count(data[:bytes.IndexByte(data, 0)], []byte{'\n'})
+		f.Line = lineOf(data, bytes.IndexByte(data, 0))
 		f.Message = "holds a NUL byte, so it is no text"
 	case marks(data) > r.limits.Marks:
 		f.Message = fmt.Sprintf("holds more than %d values", r.limits.Marks)
-	default:
-		return f, false
 	}
-	return f, true
+	return f, f.Message != ""
 }
 
 func marks(data []byte) int {
@@ -203,15 +185,12 @@ func typed(item *node, list Document) *node {
 	if item.kind != Map || kind == "" || d.Has("kind") || d.Has("apiVersion") {
 		return item
 	}
-	out := &node{kind: Map, line: item.line}
-	for _, f := range []entry{{name: "apiVersion", value: &node{text: list.APIVersion()}}, {name: "kind", value: &node{text: kind}}} {
-		if f.value.text != "" {
-			f.line, f.value.line, f.value.kind = item.line, item.line, String
-			out.entries = append(out.entries, f)
-		}
+	text := func(name, s string) entry {
+		return entry{name, item.line, &node{kind: String, line: item.line, text: s}}
 	}
-	out.entries = append(out.entries, item.entries...)
-	return out
+	out := *item
+	out.entries = append([]entry{text("apiVersion", list.APIVersion()), text("kind", kind)}, item.entries...)
+	return &out
 }
 
 // JoinPath writes a path in Kubernetes' way: a.b[0].c.
@@ -239,20 +218,12 @@ type chunk struct {
 	text []byte
 	line int // of the file, counted from 1
 
-	once  bool
-	hint  string   // about templates
-	lines [][]byte // once asked for
+	template string   // Template of the text
+	lines    [][]byte // once asked for
 }
 
-// template is Template of the whole chunk.
-func (c *chunk) template() string {
-	if c == nil {
-		return ""
-	}
-	if !c.once {
-		c.once, c.hint = true, Template(c.text)
-	}
-	return c.hint
+func newChunk(text []byte, line int) *chunk {
+	return &chunk{text: text, line: line, template: Template(text)}
 }
 
 // lineAt returns the text of a line of the file, nil when the chunk does not hold it.
@@ -268,7 +239,7 @@ func (c *chunk) lineAt(line int) []byte {
 
 // templateNear is Template of a line, or else of the whole chunk.
 func (c *chunk) templateNear(line int) string {
-	return cmp.Or(Template(c.lineAt(line)), c.template())
+	return cmp.Or(Template(c.lineAt(line)), c.template)
 }
 
 // splitYAML cuts a file at its "---" lines, so that an error in one document does not hide
@@ -283,12 +254,12 @@ func splitYAML(data []byte) []*chunk {
 			end = pos + i + 1
 		}
 		if pos > start && isMarker(data[pos:end]) && !onlyDirectives(data[start:pos]) {
-			chunks = append(chunks, &chunk{text: data[start:pos], line: startLine})
+			chunks = append(chunks, newChunk(data[start:pos], startLine))
 			start, startLine = pos, line
 		}
 		pos = end
 	}
-	return append(chunks, &chunk{text: data[start:], line: startLine})
+	return append(chunks, newChunk(data[start:], startLine))
 }
 
 func isMarker(line []byte) bool {

@@ -41,18 +41,15 @@ func (r *reader) parseYAML(c *chunk) {
 // syntax notes what the parser says, with the line of the file.
 func (r *reader) syntax(c *chunk, err error) {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := c.line
-	if rest, ok := strings.CutPrefix(message, "line "); ok {
-		if num, msg, ok := strings.Cut(rest, ": "); ok {
-			if n, err := strconv.Atoi(num); err == nil {
-				line, message = c.line+n-1, msg
-			}
-		}
+	line := 1
+	if _, err := fmt.Sscanf(message, "line %d: ", &line); err == nil {
+		_, message, _ = strings.Cut(message, ": ")
 	}
+	line += c.line - 1
 	if _, name, ok := strings.Cut(message, "unknown anchor '"); ok {
 		alias := "*" + strings.TrimSuffix(name, "' referenced")
 		if at := bytes.Index(c.text, []byte(alias)); at >= 0 {
-			line = c.line + bytes.Count(c.text[:at], []byte{'\n'})
+			line = c.line + lineOf(c.text, at) - 1
 		}
 	}
 	hint := Foreign(r.file)
@@ -69,16 +66,10 @@ func (r *reader) syntax(c *chunk, err error) {
 type converter struct {
 	*reader
 	chunk  *chunk
-	path   []step
+	path   []string
 	done   map[*yaml.Node]measured // anchored nodes
 	merged int                     // entries copied by merge keys
 	again  bool                    // apiVersion is given twice
-}
-
-// step leads from a node to one below: a name, or "" and an index.
-type step struct {
-	name  string
-	index int
 }
 
 // measured is a node with its size in JSON and its depth, aliases expanded.
@@ -98,13 +89,7 @@ func (c *converter) line(n *yaml.Node) int { return c.chunk.line + max(n.Line, 1
 // note records an error at the path.
 func (c *converter) note(line int, message, hint string) {
 	c.fail(line, message, hint)
-	path := make([]string, len(c.path))
-	for i, s := range c.path {
-		if path[i] = s.name[:min(len(s.name), 100)]; s.index >= 0 {
-			path[i] = "[" + strconv.Itoa(s.index) + "]"
-		}
-	}
-	c.faults[len(c.faults)-1].Field = JoinPath(path)
+	c.faults[len(c.faults)-1].Field = JoinPath(c.path)
 }
 
 // convert returns the node for n; none after an error.
@@ -148,9 +133,9 @@ func (c *converter) convert(n *yaml.Node) (m measured) {
 	return measured{}
 }
 
-// below converts what step s leads to.
-func (c *converter) below(n *yaml.Node, s step) measured {
-	c.path = append(c.path, s)
+// below converts what stands at a step of the path.
+func (c *converter) below(n *yaml.Node, step string) measured {
+	c.path = append(c.path, step[:min(len(step), 100)])
 	m := c.convert(n)
 	c.path = c.path[:len(c.path)-1]
 	return m
@@ -159,7 +144,7 @@ func (c *converter) below(n *yaml.Node, s step) measured {
 func (c *converter) sequence(m *measured, n *yaml.Node) bool {
 	m.entries = make([]entry, 0, len(n.Content))
 	for i, item := range n.Content {
-		below := c.below(item, step{index: i})
+		below := c.below(item, "["+strconv.Itoa(i)+"]")
 		if below.node == nil {
 			return false
 		}
@@ -186,7 +171,7 @@ func (c *converter) mapping(m *measured, n *yaml.Node) bool {
 			c.twice(name, c.line(k), first)
 		}
 		seen[name] = c.line(k)
-		below := c.below(v, step{name, -1})
+		below := c.below(v, name)
 		if below.node == nil {
 			return false
 		}
@@ -211,7 +196,7 @@ func (c *converter) twice(name string, line, first int) {
 			hint = "is a line with --- missing above it?"
 		}
 	}
-	c.path = append(c.path, step{name, -1})
+	c.path = append(c.path, name[:min(len(name), 100)])
 	c.note(line, fmt.Sprintf("given twice; first on line %d", first), hint)
 	c.path = c.path[:len(c.path)-1]
 }
