@@ -291,9 +291,21 @@ func (c *converter) scalar(out *node, n *yaml.Node) bool {
 	return err == nil
 }
 
-// isText says of most strings that they are no more than that.
+// isText says whether a scalar is a string, and one that needs no more looking at.
 func isText(n *yaml.Node) bool {
-	return n.Tag == "!!str" && (n.Style != 0 || len(n.Value) > len("false"))
+	_, isBool := boolean(n.Value)
+	return n.Tag == "!!str" && (n.Style != 0 || !isBool)
+}
+
+// boolean reads the booleans of YAML 1.1.
+func boolean(s string) (value, ok bool) {
+	switch s {
+	case "y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE":
+		return true, true
+	case "n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE":
+		return false, true
+	}
+	return false, false
 }
 
 // isPlain says whether a whole number of YAML is the same in JSON.
@@ -306,13 +318,8 @@ func isPlain(s string) bool {
 // dates what they are.
 func resolve(n *yaml.Node) (v any, err error) {
 	tag := n.ShortTag()
-	if tag == "!!bool" && n.Style|yaml.TaggedStyle == yaml.TaggedStyle || tag == "!!str" && n.Style == 0 {
-		switch n.Value {
-		case "y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE":
-			return true, nil
-		case "n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE":
-			return false, nil
-		}
+	if v, ok := boolean(n.Value); ok && (tag == "!!bool" && n.Style|yaml.TaggedStyle == yaml.TaggedStyle || tag == "!!str" && n.Style == 0) {
+		return v, nil
 	}
 	switch tag {
 	case "!!int", "!!float", "!!bool", "!!null", "!!binary":
