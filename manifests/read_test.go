@@ -207,6 +207,20 @@ func TestFaultsOfManyDocuments(t *testing.T) {
 	}
 }
 
+// TestFaultOfAnItem: items[10] is not within items[1].
+func TestFaultOfAnItem(t *testing.T) {
+	t.Parallel()
+	in := "apiVersion: v1\nkind: PodList\nitems:\n"
+	for i := range 11 {
+		in += fmt.Sprintf("- {metadata: {name: p%d}, spec: {containers: [{name: c, image: i}]}}\n", i)
+	}
+	set, err := Read(dir("f", strings.Replace(in, "name: p10", "name: p10, name: p10", 1)))
+	want := []string{"f:14: items[10].metadata.name: given twice; first on line 14 (keep one of the two)"}
+	if d := cmp.Diff(want, lines(err)); d != "" || len(set.Pods) != 10 {
+		t.Errorf("%d pods; %s", len(set.Pods), d)
+	}
+}
+
 func TestReadPriority(t *testing.T) {
 	t.Parallel()
 	class := func(name, value, more string) string {

@@ -167,6 +167,18 @@ func TestLargeQuantities(t *testing.T) {
 	}
 }
 
+// TestCappedAlias: a quantity is capped where it is one, and nowhere else.
+func TestCappedAlias(t *testing.T) {
+	t.Parallel()
+	docs, _ := Split("f", []byte("spec: {containers: [{env: [{name: A, value: &most 16Pi}], resources: {limits: {memory: *most}}}]}\n"), Limits{})
+	var p v1.Pod
+	faults := Into(docs[0], &p)
+	c := p.Spec.Containers[0]
+	if len(faults) != 1 || c.Resources.Limits.Memory().Value() != maxQuantity || c.Env[0].Value != "16Pi" {
+		t.Errorf("%v: memory is %s, the variable %s", faults, c.Resources.Limits.Memory(), c.Env[0].Value)
+	}
+}
+
 // objects are one of each kind of type that the decoder meets.
 func objects() []func() any {
 	return []func() any{
