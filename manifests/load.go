@@ -19,7 +19,7 @@ import (
 
 // load turns a document into the object that it says it is.
 func (r *reader) load(e *entry) {
-	if e.doc.Root.Kind != decode.Map {
+	if e.doc.Kind("") != decode.Map {
 		e.faults = append(e.faults, kinds.NotAnObject(e.doc))
 		return
 	}
@@ -166,7 +166,7 @@ func (r *reader) generateName(e *entry, meta *metav1.ObjectMeta) {
 		return
 	}
 	base := meta.GenerateName[:min(len(meta.GenerateName), most-suffix)]
-	content := string(e.doc.Root.JSON())
+	content := string(e.doc.JSON())
 	r.generated[content]++
 	sum := sha256.Sum256(fmt.Append(nil, r.generated[content], content))
 	meta.Name = base + hex.EncodeToString(sum[:])[:suffix]

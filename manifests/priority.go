@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
-	"github.com/runonce/runonce/manifests/guess"
+	"github.com/runonce/runonce/manifests/decode"
 )
 
 // The priorities of the classes that every cluster has
@@ -39,7 +39,7 @@ func (r *reader) setPriority(e *entry, pe podEntry) {
 			names = append(names, n)
 		}
 		hint := "add a PriorityClass document"
-		if near := guess.Nearest(name, names); near != "" {
+		if near := decode.Nearest(name, names); near != "" {
 			hint = "did you mean " + near + "?"
 		}
 		e.fault(pe.prefix+"spec.priorityClassName", fmt.Sprintf("no PriorityClass named %q is in the input", name), hint)

@@ -22,7 +22,6 @@ import (
 	"github.com/runonce/runonce/manifests/kube"
 	"github.com/runonce/runonce/manifests/podsecurity"
 	"github.com/runonce/runonce/manifests/source"
-	"github.com/runonce/runonce/manifests/strict"
 )
 
 // Options say how manifests are read. The zero value reads files and directories with
@@ -89,7 +88,6 @@ type reader struct {
 	options Options
 	rules   kube.Rules
 	levels  *podsecurity.Rules
-	decoder strict.Decoder
 	classes *fields.Classes
 	set     *Set
 	entries []*entry
@@ -141,17 +139,26 @@ func (r *reader) file(f source.File) {
 	}
 	docs, faults := decode.Split(f.Name, f.Data, r.options.Limits)
 	first := len(r.entries)
+	at := make(map[place]*entry, len(docs))
 	for _, doc := range docs {
 		e := &entry{doc: doc, kind: doc.ObjectKind(), remote: f.Remote}
-		e.faults, faults = claim(doc, faults)
-		e.namespace, e.name = doc.Name()
+		e.namespace, e.name = doc.Text("metadata.namespace"), doc.Text("metadata.name")
+		at[place{doc.Index, doc.Prefix}] = e
 		r.entries = append(r.entries, e)
+	}
+	var others []*entry
+	for _, f := range faults {
+		if e := owner(at, f); e != nil {
+			e.faults = append(e.faults, f)
+			continue
+		}
+		doc := decode.Document{File: f.File, Index: f.Document, Start: f.Line}
+		others = append(others, &entry{doc: doc, faults: Faults{f}})
+	}
+	for _, e := range r.entries[first:] {
 		r.load(e)
 	}
-	for _, left := range faults {
-		doc := decode.Document{File: f.Name, Index: left.Document, Start: left.Line}
-		r.entries = append(r.entries, &entry{doc: doc, faults: Faults{left}})
-	}
+	r.entries = append(r.entries, others...)
 	if len(r.entries) == first {
 		e := &entry{doc: decode.Document{File: f.Name}}
 		e.faults = Faults{{File: f.Name, Message: "holds no document", Severity: fault.Warning}}
@@ -160,16 +167,19 @@ func (r *reader) file(f source.File) {
 	slices.SortStableFunc(r.entries[first:], func(a, b *entry) int { return cmp.Compare(a.doc.Index, b.doc.Index) })
 }
 
-// claim takes the faults that lie inside a document out of those of its file.
-func claim(doc decode.Document, faults Faults) (mine, others Faults) {
-	for _, f := range faults {
-		if f.Document == doc.Index && strings.HasPrefix(f.Field, doc.Prefix) {
-			mine = append(mine, f)
-		} else {
-			others = append(others, f)
-		}
+// place is where an object stands in its file: in which document, and where in a List.
+type place struct {
+	document int
+	prefix   string
+}
+
+// owner returns the entry inside which an error lies, nil for one of the file.
+func owner(at map[place]*entry, f Fault) *entry {
+	path := f.Field
+	for path != "" && at[place{f.Document, path}] == nil {
+		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
 	}
-	return mine, others
+	return at[place{f.Document, path}]
 }
 
 // result sorts all faults out into warnings and errors.
@@ -183,10 +193,8 @@ func (r *reader) result() error {
 			continue
 		}
 		line := 0
-		if e.doc.Root != nil {
-			line = e.doc.Root.Line
-		} else if e.doc.Index > 0 {
-			line = e.doc.Start
+		if e.doc.Index > 0 {
+			line = e.doc.Line("")
 		}
 		r.set.Invalid = append(r.set.Invalid, Invalid{
 			File: e.doc.File, Document: e.doc.Index, Line: line, Kind: e.kind,
@@ -232,7 +240,7 @@ func (e *entry) failed() bool { return len(e.faults.Of(fault.Error)) > 0 }
 
 // decodeInto decodes the document strictly; false means that o cannot be used.
 func (r *reader) decodeInto(e *entry, o any) bool {
-	e.faults = append(e.faults, r.decoder.Into(e.doc, o)...)
+	e.faults = append(e.faults, decode.Into(e.doc, o)...)
 	return !e.failed()
 }
 

@@ -3,6 +3,7 @@ package manifests
 import (
 	"errors"
 	"fmt"
+	goruntime "runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -161,6 +162,10 @@ func TestFaultsAreBounded(t *testing.T) {
 		{"unknown fields", pod("p", fields.String()), "further faults are not shown"},
 		{"invalid keys", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata:\n" + keys.String(), "more faults are not shown"},
 		{"given twice", "apiVersion: v1\nkind: Pod\na: {" + strings.Repeat("b: 1, ", n) + "}\n", "more faults are not shown"},
+		{
+			"large quantities", pod("p") + "    resources: {limits: {" + strings.ReplaceAll(fields.String(), ": x\n", ": 1e30,\n") + "  cpu: 1e999999999}}\n",
+			"further faults are not shown",
+		},
 		{"long keys", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n" + long + ": {" + strings.Repeat("b: 1, ", n) + "}\n", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -173,6 +178,48 @@ func TestFaultsAreBounded(t *testing.T) {
 				t.Errorf("%d faults, %d bytes", len(got), len(err.Error()))
 			}
 		})
+	}
+}
+
+// TestFaultsOfManyDocuments: what an error costs does not grow with the documents around
+// it. It runs alone, since it counts what the process allocates.
+func TestFaultsOfManyDocuments(t *testing.T) {
+	const n, mebibytes = 5_000, 250
+	docs, items := "", "apiVersion: v1\nkind: List\nitems:\n"
+	var b, l strings.Builder
+	for i := range n {
+		doc := pod(fmt.Sprintf("p%d", i)) + "    image: '{{ .x }}'\n"
+		b.WriteString("---\n" + doc)
+		l.WriteString("- " + strings.ReplaceAll(strings.TrimSuffix(doc, "\n"), "\n", "\n  ") + "\n")
+	}
+	docs, items = b.String(), items+l.String()
+	for name, in := range map[string]string{"documents": docs, "items": items} {
+		t.Run(name, func(t *testing.T) {
+			var before, after goruntime.MemStats
+			goruntime.ReadMemStats(&before)
+			set, err := Read(dir("f", in))
+			goruntime.ReadMemStats(&after)
+			if got := lines(err); len(got) != n || len(set.Invalid) != n || len(set.Invalid[n-1].Faults) != 1 {
+				t.Errorf("%d errors of %d documents", len(got), len(set.Invalid))
+			}
+			if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > mebibytes {
+				t.Errorf("allocated %d MiB, want at most %d", used, mebibytes)
+			}
+		})
+	}
+}
+
+// TestFaultOfAnItem: items[10] is not within items[1].
+func TestFaultOfAnItem(t *testing.T) {
+	t.Parallel()
+	in := "apiVersion: v1\nkind: PodList\nitems:\n"
+	for i := range 11 {
+		in += fmt.Sprintf("- {metadata: {name: p%d}, spec: {containers: [{name: c, image: i}]}}\n", i)
+	}
+	set, err := Read(dir("f", strings.Replace(in, "name: p10", "name: p10, name: p10", 1)))
+	want := []string{"f:14: items[10].metadata.name: given twice; first on line 14 (keep one of the two)"}
+	if d := cmp.Diff(want, lines(err)); d != "" || len(set.Pods) != 10 {
+		t.Errorf("%d pods; %s", len(set.Pods), d)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/manifests/guess"
+	"github.com/runonce/runonce/manifests/decode"
 	"github.com/runonce/runonce/manifests/refs"
 )
 
@@ -29,7 +29,7 @@ func (r *reader) checkRefs(e *entry, pe podEntry) {
 			said[ref.Kind+"/"+ref.Name] = true
 		case ref.Key != "" && !slices.Contains(keys, ref.Key):
 			hint := ""
-			if near := guess.Nearest(ref.Key, keys); near != "" {
+			if near := decode.Nearest(ref.Key, keys); near != "" {
 				hint = "did you mean " + near + "?"
 			}
 			e.fault(pe.prefix+ref.Field, fmt.Sprintf("%s %q has no key %q", ref.Kind, ref.Name, ref.Key), hint)
@@ -101,7 +101,7 @@ func (s *Set) elsewhere(r refs.Ref, namespace string) string {
 		return fmt.Sprintf("there is one in namespace %s, this pod is in %s", slices.Min(namespaces), namespace)
 	}
 	slices.Sort(names)
-	if near := guess.Nearest(r.Name, names); near != "" {
+	if near := decode.Nearest(r.Name, names); near != "" {
 		return "did you mean " + near + "?"
 	}
 	if r.Kind == refs.Claim || r.Optional {

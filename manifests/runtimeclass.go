@@ -9,7 +9,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/manifests/guess"
+	"github.com/runonce/runonce/manifests/decode"
 )
 
 // setRuntimeClass does what the RuntimeClass admission plugin does
@@ -40,7 +40,7 @@ func (r *reader) runtimeClassOf(e *entry, pe podEntry, name string) *nodev1.Runt
 		return class
 	}
 	message, hint := fmt.Sprintf("pod rejected: RuntimeClass %q not found", name), "add a RuntimeClass document"
-	if near := guess.Nearest(name, slices.Sorted(maps.Keys(r.set.runtimeClasses))); near != "" {
+	if near := decode.Nearest(name, slices.Sorted(maps.Keys(r.set.runtimeClasses))); near != "" {
 		hint = "did you mean " + near + "?"
 	}
 	if r.broken[object{"RuntimeClass", orDefault(""), name}] {

@@ -31,7 +31,7 @@ func (p *Pods) observe(ctx context.Context, pod *v1.Pod) (*podstate.Observation,
 	}
 	switch box, err := p.o.Sandboxes.Get(ctx, pod); {
 	case err == nil:
-		o.Sandbox = &box
+		o.Sandbox, o.IPs = &box, box.IPs
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("looking at the sandbox of pod %q: %w", pod.Name, err)
 	}

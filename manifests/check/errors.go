@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/runonce/runonce/manifests/decode"
 	"github.com/runonce/runonce/manifests/fault"
-	"github.com/runonce/runonce/manifests/guess"
 )
 
 // maxErrors bounds the faults of one object: a ConfigMap can have 100,000 bad keys.
@@ -27,7 +27,6 @@ func Errors(doc decode.Document, errs field.ErrorList, prefix string) fault.List
 	for _, err := range errs {
 		said[err.Field+err.Detail] = true
 	}
-	templated := doc.TemplateHint("") != ""
 	for i, err := range errs {
 		if i == maxErrors {
 			out = append(out, doc.Fault("", fmt.Sprintf("%d more faults are not shown", len(errs)-i), ""))
@@ -42,11 +41,7 @@ func Errors(doc decode.Document, errs field.ErrorList, prefix string) fault.List
 		case !doc.Has(path) && said[limitOf(err.Field)+err.Detail]:
 			continue // a request made from the limit, which has the same error
 		}
-		hint := valueHint(err)
-		if templated && doc.TemplateHint(path) != "" {
-			hint = doc.TemplateHint(path)
-		}
-		out = append(out, doc.Fault(path, body(err), hint))
+		out = append(out, doc.Fault(path, body(err), cmp.Or(doc.TemplateHint(path), valueHint(err))))
 	}
 	return out
 }
@@ -92,7 +87,7 @@ func valueHint(err *field.Error) string {
 	for _, m := range regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(err.Detail, -1) {
 		values = append(values, m[1])
 	}
-	near := guess.Nearest(value, values)
+	near := decode.Nearest(value, values)
 	switch {
 	case near == value && near != "":
 		return "Kubernetes knows it, but has it switched off by default"
@@ -131,7 +126,7 @@ func PodErrors(errs field.ErrorList, p *v1.Pod) field.ErrorList {
 	for _, err := range errs {
 		value, _ := plainText(err.BadValue)
 		mount := err.Type == field.ErrorTypeNotFound && strings.Contains(err.Field, ".volumeMounts[")
-		switch near := guess.Nearest(value, names); {
+		switch near := decode.Nearest(value, names); {
 		case mount && slices.Contains(names, value):
 			continue
 		case mount && near != "":

@@ -11,7 +11,6 @@ import (
 
 	"github.com/runonce/runonce/manifests/decode"
 	"github.com/runonce/runonce/manifests/fault"
-	"github.com/runonce/runonce/manifests/guess"
 )
 
 // Pod finds what an API server lets pass and no node can run. The pod's fields stand
@@ -95,7 +94,7 @@ func (e *finder) checkCapabilities(path string, list []v1.Capability) {
 			continue
 		}
 		hint := ""
-		if near := guess.Nearest(name, known); near != "" {
+		if near := decode.Nearest(name, known); near != "" {
 			hint = "did you mean " + near + "?"
 		}
 		e.fault(fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("there is no capability %q", string(c)), hint)

@@ -9,7 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/manifests/guess"
+	"github.com/runonce/runonce/manifests/decode"
 )
 
 // variable is a reference to a variable, or an escaped dollar.
@@ -43,7 +43,7 @@ func (e *finder) checkSubPaths(at string, c *v1.Container) {
 				whole = false
 			case !ok:
 				hint := "add it to env"
-				if near := guess.Nearest(name, names); near != "" {
+				if near := decode.Nearest(name, names); near != "" {
 					hint = "did you mean " + near + "?"
 				}
 				e.fault(field, fmt.Sprintf("the container has no variable %q", name), hint)
@@ -83,7 +83,7 @@ func (e *finder) checkPorts(at string, c *v1.Container) {
 			return
 		}
 		hint := "name one of its ports so, or give the number"
-		if near := guess.Nearest(port, names); near != "" {
+		if near := decode.Nearest(port, names); near != "" {
 			hint = "did you mean " + near + "?"
 		}
 		e.faults = append(e.faults, e.doc.Warning(at+"."+field, fmt.Sprintf("the container has no port named %q", port), hint))

@@ -16,7 +16,7 @@ import (
 func split(in string, l Limits) (docs, faults []string) {
 	ds, fs := Split("f", []byte(in), l)
 	for _, d := range ds {
-		docs = append(docs, string(d.Root.JSON()))
+		docs = append(docs, string(d.JSON()))
 	}
 	for _, f := range fs {
 		faults = append(faults, f.String())
@@ -56,7 +56,7 @@ func TestSplit(t *testing.T) {
 			"f:3: apiVersion: given twice; first on line 1 (is a line with --- missing above it?)",
 		}},
 		{"invisible", "a: 1\n\u00a0 b: 2: 3\n", nil, []string{
-			"f:2: not valid YAML: mapping values are not allowed in this context (holds the invisible character U+00A0: type it anew)",
+			"f:2: not valid YAML: mapping values are not allowed in this context (holds the invisible character U+00A0: type it again)",
 		}},
 		{"twice in JSON", "{\"a\":1,\n\"a\":2}", []string{`{"a":1,"a":2}`}, []string{"f:2: a: given twice; first on line 1 (keep one of the two)"}},
 		{"second of three is broken", "a: 1\n---\nb: [\n---\nc: 3\n", []string{`{"a":1}`, `{"c":3}`}, []string{"f:3: not valid YAML: did not find expected node content"}},
@@ -263,7 +263,7 @@ func TestStringsInJSON(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"", "a\"b\\c", "\x00\x01\x1f", "é😀\u2028", "tab\tnew\nline\r", "<&>"} {
 		var got string
-		if err := json.Unmarshal((&Node{Kind: String, Text: s}).JSON(), &got); err != nil || got != s {
+		if err := json.Unmarshal(Document{root: &node{kind: String, text: s}}.JSON(), &got); err != nil || got != s {
 			t.Errorf("%q became %q: %v", s, got, err)
 		}
 	}
@@ -282,7 +282,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		docs, faults := Split("f", in, Limits{Bytes: 1 << 20})
 		for _, d := range docs {
-			b := d.Root.JSON()
+			b := d.JSON()
 			if !json.Valid(b) {
 				t.Fatalf("not JSON: %q", b)
 			}
@@ -298,7 +298,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			t.Fatalf("taken, but Kubernetes says: %v", err)
 		}
-		if got := compact(t, docs[0].Root.JSON()); !exception(in) && got != compact(t, want) {
+		if got := compact(t, docs[0].JSON()); !exception(in) && got != compact(t, want) {
 			t.Fatalf("read as %s, Kubernetes reads %s", got, want)
 		}
 	})

@@ -9,38 +9,40 @@ import (
 	"strconv"
 	"strings"
 
+	yaml "go.yaml.in/yaml/v3"
+
 	"github.com/runonce/runonce/manifests/fault"
 )
 
-// jsonReader builds Nodes from a stream of JSON values. YAML covers most of JSON, but not
-// surrogate pairs, tabs, and several values in a row.
+// jsonReader builds trees from a stream of JSON values. YAML covers most of JSON, but not
+// surrogate pairs, long keys, numbers as written, and several values in a row.
 type jsonReader struct {
-	*reader
 	data   []byte
 	dec    *json.Decoder
 	offset int // up to which lines are counted
-	lineNo int
-	path   []string
-	faults fault.List
+	lines  int
+	start  int // the line at which the value begins
 }
+
+// asWritten is the tag of a number of a JSON file, which is handed on as it is written.
+const asWritten = "!json"
 
 var errDepth = errors.New("nested too deep")
 
-// readJSON reads the whole file as a stream of JSON objects. An error means that it is
+// readJSON reads the whole file as a stream of JSON values. An error means that it is
 // something else, perhaps YAML, and nothing was kept of it.
 func (r *reader) readJSON(data []byte) *fault.Fault {
-	j := &jsonReader{reader: r, data: data, dec: json.NewDecoder(bytes.NewReader(data)), lineNo: 1}
+	j := &jsonReader{data: data, dec: json.NewDecoder(bytes.NewReader(data)), lines: 1}
 	j.dec.UseNumber()
-	before, documents := len(r.docs), r.documents
 	for {
-		start, startLine := int(j.dec.InputOffset()), j.line()
-		if !j.dec.More() && j.atEnd() {
-			r.faults = append(r.faults, j.faults...)
+		start := int(j.dec.InputOffset())
+		j.start = j.line()
+		if !j.dec.More() && len(bytes.TrimSpace(data[start:])) == 0 {
 			return nil
 		}
-		root, err := j.value()
+		root, err := j.value(r.limits.Depth)
 		if err != nil && !errors.Is(err, errDepth) {
-			r.docs, r.documents = r.docs[:before], documents
+			r.docs, r.faults, r.documents = nil, nil, 0
 			if errors.Is(err, io.EOF) {
 				err = errors.New("it ends in the middle of a value")
 			}
@@ -51,108 +53,109 @@ func (r *reader) readJSON(data []byte) *fault.Fault {
 		}
 		r.documents++
 		if err != nil {
-			r.faults = append(r.faults, fault.Fault{
-				File: r.file, Document: r.documents, Line: j.line(), Severity: fault.Error,
-				Message: fmt.Sprintf("nested deeper than %d levels", r.limits.Depth),
-			})
+			r.fail(j.line(), fmt.Sprintf("nested deeper than %d levels", r.limits.Depth), "")
 			return nil
 		}
 		if r.tooMany() {
 			return nil
 		}
-		r.add(root, chunk{data[start:j.dec.InputOffset()], startLine})
+		r.add(root, newChunk(data[start:j.dec.InputOffset()], j.start))
 	}
 }
 
-// atEnd says whether nothing but space is left.
-func (j *jsonReader) atEnd() bool {
-	return len(bytes.TrimSpace(j.data[j.dec.InputOffset():])) == 0
-}
-
+// line returns the line that the decoder has come to.
 func (j *jsonReader) line() int {
 	now := int(j.dec.InputOffset())
-	j.lineNo += bytes.Count(j.data[j.offset:now], []byte{'\n'})
+	j.lines += bytes.Count(j.data[j.offset:now], []byte{'\n'})
 	j.offset = now
-	return j.lineNo
+	return j.lines
 }
 
-func (j *jsonReader) value() (*Node, error) {
+func (j *jsonReader) value(depth int) (*yaml.Node, error) {
 	t, err := j.dec.Token()
 	if err != nil {
 		return nil, err
 	}
-	node := &Node{Line: j.line()}
+	n := &yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, Line: j.line() - j.start + 1}
 	switch v := t.(type) {
 	case nil:
-		node.Kind, node.Text = Null, "null"
+		n.Tag, n.Value = "!!null", "null"
 	case bool:
-		node.Kind, node.Text = Bool, strconv.FormatBool(v)
+		n.Tag, n.Value = "!!bool", strconv.FormatBool(v)
 	case json.Number:
-		node.Kind, node.Text = Number, v.String()
+		n.Tag, n.Value = asWritten, v.String()
 	case string:
-		node.Kind, node.Text = String, v
+		n.Tag, n.Value = "!!str", v
 	case json.Delim:
-		if len(j.path) >= j.limits.Depth {
+		if depth == 0 {
 			return nil, errDepth
 		}
-		if v == '[' {
-			err = j.array(node)
-		} else {
-			err = j.object(node)
+		n.Kind = yaml.SequenceNode
+		if v == '{' {
+			n.Kind = yaml.MappingNode
 		}
+		for j.dec.More() { // names and values of an object take turns
+			child, err := j.value(depth - 1)
+			if err != nil {
+				return nil, err
+			}
+			n.Content = append(n.Content, child)
+		}
+		_, err = j.dec.Token()
 	}
-	if err != nil {
-		return nil, err
-	}
-	node.Raw = node.Text
-	node.measure()
-	return node, nil
+	return n, err
 }
 
-func (j *jsonReader) array(node *Node) error {
-	node.Kind = Seq
-	for i := 0; j.dec.More(); i++ {
-		j.path = append(j.path, "["+strconv.Itoa(i)+"]")
-		v, err := j.value()
-		if err != nil {
-			return err
-		}
-		j.path = j.path[:len(j.path)-1]
-		node.Items = append(node.Items, v)
-	}
-	_, err := j.dec.Token()
-	return err
+// encoder writes a tree as JSON, aliases expanded.
+type encoder struct {
+	buf []byte
+	// large says that a value may be a quantity that is too large to be counted.
+	large bool
 }
 
-func (j *jsonReader) object(node *Node) error {
-	node.Kind = Map
-	seen := map[string]int{}
-	for j.dec.More() {
-		t, err := j.dec.Token()
-		if err != nil {
-			return err
+// JSON returns the document as JSON, aliases expanded.
+func (d Document) JSON() []byte {
+	var e encoder
+	e.value(d.root)
+	return e.buf
+}
+
+func (e *encoder) value(n *node) {
+	switch n.kind {
+	case List, Map:
+		brackets := "[]"
+		if n.kind == Map {
+			brackets = "{}"
 		}
-		name, ok := t.(string)
-		if !ok {
-			return fmt.Errorf("object key %v is no string", t)
+		e.buf = append(e.buf, brackets[0])
+		for i, f := range n.entries {
+			if i > 0 {
+				e.buf = append(e.buf, ',')
+			}
+			if n.kind == Map {
+				e.string(f.name)
+				e.buf = append(e.buf, ':')
+			}
+			e.value(f.value)
 		}
-		line := j.line()
-		j.path = append(j.path, name)
-		if first, dup := seen[name]; dup {
-			j.faults = append(j.faults, fault.Fault{
-				File: j.file, Document: j.documents + 1, Line: line, Severity: fault.Error,
-				Field: JoinPath(j.path), Message: fmt.Sprintf("given twice; first on line %d", first),
-				Hint: "keep one of the two",
-			})
-		}
-		seen[name] = line
-		v, err := j.value()
-		if err != nil {
-			return err
-		}
-		j.path = j.path[:len(j.path)-1]
-		node.Fields = append(node.Fields, Field{Name: name, Line: line, Value: v})
+		e.buf = append(e.buf, brackets[1])
+	case String:
+		e.string(n.text)
+		e.large = e.large || isLarge(n.text)
+	default:
+		e.buf = append(e.buf, n.literal...)
+		e.large = e.large || isLarge(n.literal)
 	}
-	_, err := j.dec.Token()
-	return err
+}
+
+// string writes a JSON string; the library writes those that have to be escaped.
+func (e *encoder) string(s string) {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(s)
+			e.buf = append(e.buf, quoted...)
+			return
+		}
+	}
+	e.buf = append(append(append(e.buf, '"'), s...), '"')
 }

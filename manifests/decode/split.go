@@ -4,13 +4,15 @@ package decode
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	yaml "go.yaml.in/yaml/v3"
+
 	"github.com/runonce/runonce/manifests/fault"
-	"github.com/runonce/runonce/manifests/guess"
 )
 
 // Limits bound what one file may cost. A zero field means the default.
@@ -31,22 +33,10 @@ type Limits struct {
 
 // WithDefaults returns the limits with their zero fields filled in.
 func (l Limits) WithDefaults() Limits {
-	if l.Bytes == 0 {
-		l.Bytes = 10 << 20
+	return Limits{
+		Bytes: cmp.Or(l.Bytes, 10<<20), Documents: cmp.Or(l.Documents, 10_000), Depth: cmp.Or(l.Depth, 100),
+		Marks: cmp.Or(l.Marks, 1_000_000), Merged: cmp.Or(l.Merged, 100_000),
 	}
-	if l.Documents == 0 {
-		l.Documents = 10_000
-	}
-	if l.Depth == 0 {
-		l.Depth = 100
-	}
-	if l.Marks == 0 {
-		l.Marks = 1_000_000
-	}
-	if l.Merged == 0 {
-		l.Merged = 100_000
-	}
-	return l
 }
 
 type reader struct {
@@ -80,23 +70,19 @@ func Split(file string, data []byte, l Limits) ([]Document, fault.List) {
 	if notJSON != nil && len(r.docs) == 0 && strings.HasSuffix(file, ".json") {
 		return nil, fault.List{*notJSON}
 	}
-	if f, ok := r.cut(data); ok && len(r.docs) > 0 {
-		r.faults = append(r.faults, f)
+	// What a writer that was interrupted leaves behind can be a sound manifest that says
+	// something else.
+	if len(r.docs) > 0 && bytes.IndexByte([]byte("\n\r}]\"'"), data[len(data)-1]) < 0 {
+		r.faults = append(r.faults, fault.Fault{
+			File: r.file, Line: lineOf(data, len(data)), Severity: fault.Warning,
+			Message: "the last line has no end", Hint: "the file may have been cut short",
+		})
 	}
 	return r.docs, r.faults
 }
 
-// cut warns of YAML that ends in the middle of a line: what a writer that was
-// interrupted leaves behind can be a sound manifest that says something else.
-func (r *reader) cut(data []byte) (fault.Fault, bool) {
-	if len(data) == 0 || bytes.IndexByte([]byte("\n\r}]\"'"), data[len(data)-1]) >= 0 {
-		return fault.Fault{}, false
-	}
-	return fault.Fault{
-		File: r.file, Line: 1 + bytes.Count(data, []byte{'\n'}), Severity: fault.Warning,
-		Message: "the last line has no end", Hint: "the file may have been cut short",
-	}, true
-}
+// lineOf returns the line of the byte at i.
+func lineOf(data []byte, i int) int { return 1 + bytes.Count(data[:i], []byte{'\n'}) }
 
 // unreadable finds what makes a file unfit to be parsed at all.
 func (r *reader) unreadable(data []byte) (fault.Fault, bool) {
@@ -111,27 +97,23 @@ func (r *reader) unreadable(data []byte) (fault.Fault, bool) {
 	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
 		f.Message, f.Hint = "UTF-16 text", "save it as UTF-8"
 	case !utf8.Valid(data) && bytes.IndexByte(data, 0) >= 0:
-		f.Message, f.Hint = "binary data, not a manifest", guess.Foreign(r.file)
+		f.Message, f.Hint = "binary data, not a manifest", Foreign(r.file)
 	case !utf8.Valid(data):
-		f.Line = 1 + bytes.Count(data[:firstInvalid(data)], []byte{'\n'})
+		f.Line = lineOf(data, firstInvalid(data))
 		f.Message, f.Hint = "not UTF-8 text", "save it as UTF-8"
 	case bytes.IndexByte(data, 0) >= 0:
-		f.Line = 1 + bytes.Count(data[:bytes.IndexByte(data, 0)], []byte{'\n'})
+		f.Line = lineOf(data, bytes.IndexByte(data, 0))
 		f.Message = "holds a NUL byte, so it is no text"
-	case r.marks(data) > r.limits.Marks:
+	case marks(data) > r.limits.Marks:
 		f.Message = fmt.Sprintf("holds more than %d values", r.limits.Marks)
-	default:
-		return f, false
 	}
-	return f, true
+	return f, f.Message != ""
 }
 
-func (r *reader) marks(data []byte) int {
+func marks(data []byte) int {
 	n := 0
-	for _, b := range data {
-		if b == ',' || b == '\n' || b == ':' || b == '-' || b == '[' || b == '{' {
-			n++
-		}
+	for _, mark := range []byte(",\n:-[{") {
+		n += bytes.Count(data, []byte{mark})
 	}
 	return n
 }
@@ -147,75 +129,68 @@ func firstInvalid(data []byte) int {
 	return len(data)
 }
 
+// fail notes an error in the document that is being read.
+func (r *reader) fail(line int, message, hint string) {
+	r.faults = append(r.faults, fault.Fault{
+		File: r.file, Document: r.documents, Line: line, Message: message, Hint: hint, Severity: fault.Error,
+	})
+}
+
 func (r *reader) tooMany() bool {
 	if r.documents == r.limits.Documents+1 {
-		r.faults = append(r.faults, fault.Fault{
-			File: r.file, Document: r.documents, Severity: fault.Error,
-			Message: fmt.Sprintf("holds more than %d documents", r.limits.Documents),
-		})
+		r.fail(0, fmt.Sprintf("holds more than %d documents", r.limits.Documents), "")
 	}
 	return r.documents > r.limits.Documents
 }
 
-// add keeps a document, or the items of a List in its place.
-func (r *reader) add(root *Node, c chunk) {
-	if root.Kind == Null {
+// add keeps a document, or the items of a List in its place. What has errors that keep it
+// from being read is left out, and so is an empty one, which does not count either.
+func (r *reader) add(n *yaml.Node, c *chunk) {
+	conv := converter{reader: r, chunk: c, done: map[*yaml.Node]measured{}}
+	switch root := conv.convert(n).node; {
+	case root == nil:
+	case root.kind == Null:
 		r.documents--
-		return
+	default:
+		r.open(Document{File: r.file, Index: r.documents, Start: c.line, root: root, source: c})
 	}
-	r.open(Document{File: r.file, Index: r.documents, Root: root, Text: c.text, Start: c.line})
 }
 
 func (r *reader) open(d Document) {
-	items := d.Root.Get("items")
-	if d.Root.Kind != Map || !strings.HasSuffix(d.ObjectKind(), "List") || (items != nil && items.Kind > Null && items.Kind != Seq) {
+	items := d.Kind("items")
+	if d.Kind("") != Map || !strings.HasSuffix(d.ObjectKind(), "List") || items != Missing && items != Null && items != List {
 		r.docs = append(r.docs, d)
 		return
 	}
-	for _, f := range d.Root.Fields {
-		if f.Name != "apiVersion" && f.Name != "kind" && f.Name != "metadata" && f.Name != "items" {
-			r.faults = append(r.faults, d.Fault(f.Name, "unknown field", ""))
+	for _, e := range d.root.entries {
+		switch e.name {
+		case "apiVersion", "kind", "metadata":
+		case "items":
+			for i, item := range e.value.entries {
+				sub := d
+				sub.root = typed(item.value, d)
+				sub.Prefix = JoinPath([]string{d.Prefix, "items", "[" + strconv.Itoa(i) + "]"})
+				r.open(sub)
+			}
+		default:
+			r.faults = append(r.faults, d.Fault(e.name, "unknown field", ""))
 		}
-	}
-	if items == nil {
-		return
-	}
-	for i, item := range items.Items {
-		sub := d
-		sub.Root = typed(item, d)
-		sub.Prefix = JoinPath([]string{d.Prefix, "items", "[" + strconv.Itoa(i) + "]"})
-		r.open(sub)
 	}
 }
 
 // typed gives an item of a typed list, such as PodList, the kind that it may leave out.
-func typed(item *Node, list Document) *Node {
+func typed(item *node, list Document) *node {
 	kind := strings.TrimSuffix(list.ObjectKind(), "List")
-	if item.Kind != Map || kind == "" || item.Get("kind") != nil || item.Get("apiVersion") != nil {
+	d := Document{root: item}
+	if item.kind != Map || kind == "" || d.Has("kind") || d.Has("apiVersion") {
 		return item
 	}
+	text := func(name, s string) entry {
+		return entry{name, item.line, &node{kind: String, line: item.line, text: s}}
+	}
 	out := *item
-	out.Fields = append([]Field{
-		{Name: "apiVersion", Line: item.Line, Value: list.Root.Get("apiVersion")},
-		{Name: "kind", Line: item.Line, Value: &Node{Kind: String, Line: item.Line, Text: kind, Raw: kind}},
-	}, item.Fields...)
-	if out.Fields[0].Value == nil {
-		out.Fields = out.Fields[1:]
-	}
+	out.entries = append([]entry{text("apiVersion", list.APIVersion()), text("kind", kind)}, item.entries...)
 	return &out
-}
-
-// measure sums up the size in JSON and the depth, from children already measured.
-func (n *Node) measure() {
-	n.size, n.depth = len(n.Text)+2, 1
-	for _, f := range n.Fields {
-		n.size += len(f.Name) + 4 + f.Value.size
-		n.depth = max(n.depth, f.Value.depth+1)
-	}
-	for _, v := range n.Items {
-		n.size += v.size + 1
-		n.depth = max(n.depth, v.depth+1)
-	}
 }
 
 // JoinPath writes a path in Kubernetes' way: a.b[0].c.
@@ -235,4 +210,72 @@ func mebibytes(n int) string {
 		return strconv.Itoa(n>>20) + " MiB"
 	}
 	return strconv.Itoa(n) + " bytes"
+}
+
+// chunk is a piece of a file: what stands between two document markers of YAML, or one
+// JSON value.
+type chunk struct {
+	text []byte
+	line int // of the file, counted from 1
+
+	template string   // Template of the text
+	lines    [][]byte // once asked for
+}
+
+func newChunk(text []byte, line int) *chunk {
+	return &chunk{text: text, line: line, template: Template(text)}
+}
+
+// lineAt returns the text of a line of the file, nil when the chunk does not hold it.
+func (c *chunk) lineAt(line int) []byte {
+	if c.lines == nil {
+		c.lines = bytes.Split(c.text, []byte{'\n'})
+	}
+	if i := line - c.line; i >= 0 && i < len(c.lines) {
+		return c.lines[i]
+	}
+	return nil
+}
+
+// templateNear is Template of a line, or else of the whole chunk.
+func (c *chunk) templateNear(line int) string {
+	return cmp.Or(Template(c.lineAt(line)), c.template)
+}
+
+// splitYAML cuts a file at its "---" lines, so that an error in one document does not hide
+// the next. A piece that holds only comments and directives is kept with the piece after.
+func splitYAML(data []byte) []*chunk {
+	var chunks []*chunk
+	start, startLine, line := 0, 1, 0
+	for pos := 0; pos < len(data); {
+		line++
+		end := len(data)
+		if i := bytes.IndexByte(data[pos:], '\n'); i >= 0 {
+			end = pos + i + 1
+		}
+		if pos > start && isMarker(data[pos:end]) && !onlyDirectives(data[start:pos]) {
+			chunks = append(chunks, newChunk(data[start:pos], startLine))
+			start, startLine = pos, line
+		}
+		pos = end
+	}
+	return append(chunks, newChunk(data[start:], startLine))
+}
+
+func isMarker(line []byte) bool {
+	rest, ok := bytes.CutPrefix(line, []byte("---"))
+	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
+}
+
+func onlyDirectives(text []byte) bool {
+	directive := false
+	for l := range bytes.Lines(text) {
+		l = bytes.TrimSpace(l)
+		if len(l) > 0 && l[0] == '%' {
+			directive = true
+		} else if len(l) > 0 && l[0] != '#' {
+			return false
+		}
+	}
+	return directive
 }

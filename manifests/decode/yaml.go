@@ -2,66 +2,21 @@ package decode
 
 import (
 	"bytes"
-	"encoding/base64"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	yaml "go.yaml.in/yaml/v3"
-
-	"github.com/runonce/runonce/manifests/fault"
-	"github.com/runonce/runonce/manifests/guess"
 )
 
-// chunk is a piece of a YAML file between two document markers.
-type chunk struct {
-	text []byte
-	line int // of the file, counted from 1
-}
-
-// splitYAML cuts a file at its "---" lines, so that a fault in one document does not hide
-// the next. A piece that holds only comments and directives is kept with the piece after.
-func splitYAML(data []byte) []chunk {
-	var chunks []chunk
-	start, startLine, line := 0, 1, 0
-	for pos := 0; pos < len(data); {
-		line++
-		end := len(data)
-		if i := bytes.IndexByte(data[pos:], '\n'); i >= 0 {
-			end = pos + i + 1
-		}
-		if pos > start && isMarker(data[pos:end]) && !onlyDirectives(data[start:pos]) {
-			chunks = append(chunks, chunk{data[start:pos], startLine})
-			start, startLine = pos, line
-		}
-		pos = end
-	}
-	return append(chunks, chunk{data[start:], startLine})
-}
-
-func isMarker(line []byte) bool {
-	rest, ok := bytes.CutPrefix(line, []byte("---"))
-	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
-}
-
-func onlyDirectives(text []byte) bool {
-	directive := false
-	for l := range bytes.Lines(text) {
-		l = bytes.TrimSpace(l)
-		if len(l) > 0 && l[0] == '%' {
-			directive = true
-		} else if len(l) > 0 && l[0] != '#' {
-			return false
-		}
-	}
-	return directive
-}
-
-// parseYAML reads the documents of one chunk. Faults carry the line of the file.
-func (r *reader) parseYAML(c chunk) {
+// parseYAML reads the documents of one chunk.
+func (r *reader) parseYAML(c *chunk) {
 	dec := yaml.NewDecoder(bytes.NewReader(c.text))
 	for {
 		var n yaml.Node
@@ -71,279 +26,317 @@ func (r *reader) parseYAML(c chunk) {
 		}
 		r.documents++
 		if err != nil {
-			r.faults = append(r.faults, r.syntax(c, err))
+			r.syntax(c, err)
 			return
 		}
 		if r.tooMany() {
 			return
 		}
-		conv := converter{reader: r, chunk: c, done: map[*yaml.Node]*Node{}}
-		if root := conv.convert(&n); root != nil && !conv.failed {
-			r.add(root, c)
+		if len(n.Content) > 0 {
+			r.add(n.Content[0], c)
 		}
 	}
 }
 
-func (r *reader) syntax(c chunk, err error) fault.Fault {
+// syntax notes what the parser says, with the line of the file.
+func (r *reader) syntax(c *chunk, err error) {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := c.line
-	if rest, ok := strings.CutPrefix(message, "line "); ok {
-		if num, msg, ok := strings.Cut(rest, ": "); ok {
-			if n, err := strconv.Atoi(num); err == nil {
-				line, message = c.line+n-1, msg
-			}
-		}
+	line := 1
+	if _, err := fmt.Sscanf(message, "line %d: ", &line); err == nil {
+		_, message, _ = strings.Cut(message, ": ")
 	}
+	line += c.line - 1
 	if _, name, ok := strings.Cut(message, "unknown anchor '"); ok {
 		alias := "*" + strings.TrimSuffix(name, "' referenced")
 		if at := bytes.Index(c.text, []byte(alias)); at >= 0 {
-			line = c.line + bytes.Count(c.text[:at], []byte{'\n'})
+			line = c.line + lineOf(c.text, at) - 1
 		}
 	}
-	hint := guess.Syntax(c.text, line-c.line, message)
-	if foreign := guess.Foreign(r.file); foreign != "" {
-		hint = foreign
+	hint := Foreign(r.file)
+	if hint == "" {
+		hint = syntaxHint(c, line, message)
 	}
-	return fault.Fault{
-		File: r.file, Document: r.documents, Line: line, Severity: fault.Error,
-		Message: "not valid YAML: " + message, Hint: hint,
-	}
+	r.fail(line, "not valid YAML: "+message, hint)
 }
 
-// converter turns a YAML tree into Nodes. Aliases share the Node of their anchor, so that
-// a document that expands to gigabytes is measured without being expanded.
+// converter turns a parsed tree into what Kubernetes reads: scalars have the types of YAML
+// 1.1, keys are strings, merge keys are merged, lines are those of the file. Aliases share
+// the node of their anchor, so that a document that expands to gigabytes is measured
+// without being expanded.
 type converter struct {
 	*reader
-	chunk  chunk
+	chunk  *chunk
 	path   []string
-	done   map[*yaml.Node]*Node // anchored nodes, once converted
-	merged int                  // entries copied by merge keys
-	anew   bool                 // apiVersion is given twice
-	failed bool
+	done   map[*yaml.Node]measured // anchored nodes
+	merged int                     // entries copied by merge keys
+	again  bool                    // apiVersion is given twice
 }
 
-// fail notes a fault after which the document cannot be read on.
-func (c *converter) fail(n *yaml.Node, message, hint string) *Node {
-	c.failed = true
-	c.note(n, message, hint)
-	return nil
+// measured is a node with its size in JSON and its depth, aliases expanded.
+type measured struct {
+	*node
+	size, depth int
 }
 
-func (c *converter) note(n *yaml.Node, message, hint string) {
-	c.faults = append(c.faults, fault.Fault{
-		File: c.file, Document: c.documents, Line: c.line(n), Severity: fault.Error,
-		Field: JoinPath(c.path), Message: message, Hint: hint,
-	})
+func (m *measured) add(name string, line int, below measured) {
+	m.entries = append(m.entries, entry{name, line, below.node})
+	m.size += len(name) + 4 + below.size
+	m.depth = max(m.depth, below.depth+1)
 }
 
 func (c *converter) line(n *yaml.Node) int { return c.chunk.line + max(n.Line, 1) - 1 }
 
-func (c *converter) convert(n *yaml.Node) *Node {
-	switch n.Kind {
-	case yaml.DocumentNode:
-		if len(n.Content) == 0 {
-			return nil
-		}
-		return c.convert(n.Content[0])
-	case yaml.AliasNode:
-		node := c.done[n.Alias]
-		if node == nil {
-			if c.failed {
-				return nil
-			}
-			return c.fail(n, fmt.Sprintf("anchor %q contains itself", n.Value), "")
-		}
-		return node
-	case yaml.ScalarNode:
-		return c.remember(n, c.scalar(n))
-	case yaml.SequenceNode, yaml.MappingNode:
-		if len(c.path) >= c.limits.Depth {
-			return c.fail(n, fmt.Sprintf("nested deeper than %d levels", c.limits.Depth), "")
-		}
-		if n.Kind == yaml.SequenceNode {
-			return c.remember(n, c.sequence(n))
-		}
-		return c.remember(n, c.mapping(n))
-	}
-	return c.fail(n, "not a YAML value", "")
+// note records an error at the path.
+func (c *converter) note(line int, message, hint string) {
+	c.fail(line, message, hint)
+	c.faults[len(c.faults)-1].Field = JoinPath(c.path)
 }
 
-// remember measures the node, and keeps it when an alias may come back to it.
-func (c *converter) remember(n *yaml.Node, node *Node) *Node {
-	if node == nil {
-		return nil
+// convert returns the node for n; none after an error.
+func (c *converter) convert(n *yaml.Node) (m measured) {
+	if n.Kind == yaml.AliasNode {
+		m, ok := c.done[n.Alias]
+		switch {
+		case !ok:
+			c.note(c.line(n), fmt.Sprintf("anchor %q contains itself", n.Value), "")
+		case m.kind < List: // one place may change without the other
+			scalar := *m.node
+			m.node = &scalar
+		}
+		return m
 	}
-	node.measure()
-	if node.size > c.limits.Bytes {
-		return c.fail(n, fmt.Sprintf("aliases expand this to more than %s", mebibytes(c.limits.Bytes)), "")
+	m = measured{&node{kind: List, line: c.line(n), text: n.Value}, 2 + len(n.Value), 1}
+	var ok bool
+	switch {
+	case n.Kind == yaml.ScalarNode:
+		ok = c.scalar(m.node, n)
+	case len(c.path) >= c.limits.Depth:
+		c.note(m.line, fmt.Sprintf("nested deeper than %d levels", c.limits.Depth), "")
+		return measured{}
+	case n.Kind == yaml.SequenceNode:
+		ok = c.sequence(&m, n)
+	default:
+		ok = c.mapping(&m, n)
 	}
-	if len(c.path)+node.depth > 2*c.limits.Depth {
-		return c.fail(n, fmt.Sprintf("aliases nest this deeper than %d levels", 2*c.limits.Depth), "")
+	switch {
+	case !ok:
+	case m.size > c.limits.Bytes:
+		c.note(m.line, "aliases expand this to more than "+mebibytes(c.limits.Bytes), "")
+	case len(c.path)+m.depth > 2*c.limits.Depth:
+		c.note(m.line, fmt.Sprintf("aliases nest this deeper than %d levels", 2*c.limits.Depth), "")
+	default:
+		if n.Anchor != "" {
+			c.done[n] = m
+		}
+		return m
 	}
-	if n.Anchor != "" {
-		c.done[n] = node
-	}
-	return node
+	return measured{}
 }
 
-func (c *converter) sequence(n *yaml.Node) *Node {
-	node := &Node{Kind: Seq, Line: c.line(n), Items: make([]*Node, 0, len(n.Content))}
+// below converts what stands at a step of the path.
+func (c *converter) below(n *yaml.Node, step string) measured {
+	c.path = append(c.path, step[:min(len(step), 100)])
+	m := c.convert(n)
+	c.path = c.path[:len(c.path)-1]
+	return m
+}
+
+func (c *converter) sequence(m *measured, n *yaml.Node) bool {
+	m.entries = make([]entry, 0, len(n.Content))
 	for i, item := range n.Content {
-		c.path = append(c.path, "["+strconv.Itoa(i)+"]")
-		v := c.convert(item)
-		c.path = c.path[:len(c.path)-1]
-		if v == nil {
-			return nil
+		below := c.below(item, "["+strconv.Itoa(i)+"]")
+		if below.node == nil {
+			return false
 		}
-		node.Items = append(node.Items, v)
+		m.add("", below.line, below)
 	}
-	return node
+	return true
 }
 
-func (c *converter) mapping(n *yaml.Node) *Node {
-	node := &Node{Kind: Map, Line: c.line(n), Fields: make([]Field, 0, len(n.Content)/2)}
+func (c *converter) mapping(m *measured, n *yaml.Node) bool {
+	m.kind, m.entries = Map, make([]entry, 0, len(n.Content)/2)
 	seen := make(map[string]int, len(n.Content)/2)
 	var merges []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
-		if isMerge(k) {
+		if k.ShortTag() == "!!merge" {
 			merges = append(merges, v)
 			continue
 		}
 		name, ok := c.key(k)
 		if !ok {
-			return nil
+			return false
 		}
-		c.path = append(c.path, name[:min(len(name), 100)])
-		if first, dup := seen[name]; dup {
-			c.twice(k, name, first)
+		if first, twice := seen[name]; twice {
+			c.twice(name, c.line(k), first)
 		}
 		seen[name] = c.line(k)
-		value := c.convert(v)
-		c.path = c.path[:len(c.path)-1]
-		if value == nil {
-			return nil
+		below := c.below(v, name)
+		if below.node == nil {
+			return false
 		}
-		node.Fields = append(node.Fields, Field{Name: name, Line: c.line(k), Value: value})
+		m.add(name, c.line(k), below)
 	}
-	for _, m := range merges {
-		if !c.merge(node, seen, m) {
-			return nil
+	for _, from := range merges {
+		if !c.merge(m, seen, from) {
+			return false
 		}
 	}
-	return node
+	return true
 }
 
-// twice notes a key that is there already. A document that begins anew is said once.
-func (c *converter) twice(k *yaml.Node, name string, first int) {
+// twice notes a key that is there already. A document that begins again is said once.
+func (c *converter) twice(name string, line, first int) {
 	hint := "keep one of the two"
-	if len(c.path) == 1 {
-		if c.anew {
+	if len(c.path) == 0 {
+		if c.again {
 			return
 		}
-		if c.anew = name == "apiVersion"; c.anew {
+		if c.again = name == "apiVersion"; c.again {
 			hint = "is a line with --- missing above it?"
 		}
 	}
-	c.note(k, fmt.Sprintf("given twice; first on line %d", first), hint)
-}
-
-func isMerge(k *yaml.Node) bool {
-	return k.Kind == yaml.ScalarNode && k.Value == "<<" && (k.Style == 0 || k.Tag == "!!merge")
+	c.path = append(c.path, name[:min(len(name), 100)])
+	c.note(line, fmt.Sprintf("given twice; first on line %d", first), hint)
+	c.path = c.path[:len(c.path)-1]
 }
 
 // merge adds the entries of a "<<" value: what the map itself says wins, and of several
 // merged maps the first one.
-func (c *converter) merge(node *Node, seen map[string]int, from *yaml.Node) bool {
+func (c *converter) merge(m *measured, seen map[string]int, from *yaml.Node) bool {
 	value := c.convert(from)
-	if value == nil {
+	if value.node == nil {
 		return false
 	}
-	sources := []*Node{value}
-	if value.Kind == Seq {
-		sources = value.Items
+	m.size += value.size
+	m.depth = max(m.depth, value.depth)
+	sources := []entry{{value: value.node}}
+	if value.kind == List {
+		sources = value.entries
 	}
 	for _, s := range sources {
-		if s.Kind != Map {
-			c.fail(from, "a merge key (<<) needs a map or a list of maps", "")
+		if s.value.kind != Map {
+			c.note(c.line(from), "a merge key (<<) needs a map or a list of maps", "")
 			return false
 		}
-		if c.merged += len(s.Fields); c.merged > c.limits.Merged {
-			c.fail(from, fmt.Sprintf("merge keys copy more than %d entries", c.limits.Merged), "")
+		if c.merged += len(s.value.entries); c.merged > c.limits.Merged {
+			c.note(c.line(from), fmt.Sprintf("merge keys copy more than %d entries", c.limits.Merged), "")
 			return false
 		}
-		for _, f := range s.Fields {
-			if _, ok := seen[f.Name]; !ok {
-				seen[f.Name] = f.Line
-				node.Fields = append(node.Fields, f)
+		for _, e := range s.value.entries {
+			if _, ok := seen[e.name]; !ok {
+				seen[e.name] = e.line
+				m.entries = append(m.entries, e)
 			}
 		}
 	}
 	return true
 }
 
-func (c *converter) key(k *yaml.Node) (string, bool) {
+// key returns the text of a key, as sigs.k8s.io/yaml does.
+func (c *converter) key(k *yaml.Node) (name string, ok bool) {
+	line := c.line(k)
 	if k.Kind == yaml.AliasNode {
 		k = k.Alias
 	}
 	if k.Kind != yaml.ScalarNode {
-		c.fail(k, "a map or list cannot be a key", guess.TemplateNear(c.chunk.text, c.line(k)-c.chunk.line))
+		c.note(line, "a map or list cannot be a key", c.chunk.templateNear(line))
 		return "", false
 	}
-	if k.Anchor != "" {
-		c.remember(k, c.scalar(k))
+	if _, done := c.done[k]; k.Anchor != "" && !done {
+		c.convert(k)
 	}
-	if k.Style != 0 {
+	if k.Style != 0 || isText(k) {
 		return k.Value, true
 	}
-	name, ok := resolveKey(k.Value)
-	if !ok {
-		c.fail(k, fmt.Sprintf("%s cannot be a key", quoteEmpty(k.Value)), "quote it")
-	}
-	return name, ok
-}
-
-func quoteEmpty(s string) string {
-	if s == "" {
-		return "an empty value"
-	}
-	return s
-}
-
-func (c *converter) scalar(n *yaml.Node) *Node {
-	node := &Node{Kind: String, Line: c.line(n), Text: n.Value, Raw: n.Value}
-	if n.Style&yaml.TaggedStyle != 0 {
-		return c.tagged(n, node)
-	}
-	if n.Style != 0 {
-		return node
-	}
-	var ok bool
-	if node.Kind, node.Text, ok = Resolve(n.Value); !ok {
-		return c.fail(n, n.Value+" is not a number that JSON knows", "quote it if text is meant")
-	}
-	return node
-}
-
-// tagged resolves a scalar with an explicit tag, such as !!str 8080.
-func (c *converter) tagged(n *yaml.Node, node *Node) *Node {
-	want := map[string]Kind{"!!int": Number, "!!float": Number, "!!bool": Bool, "!!null": Null}
-	tag := n.ShortTag()
-	if tag == "!!binary" {
-		b, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(n.Value), ""))
-		if err != nil || !utf8.Valid(b) {
-			return c.fail(n, "!!binary needs base64 of UTF-8 text", "")
+	switch v, _ := resolve(k); v := v.(type) {
+	case string:
+		return v, true
+	case bool:
+		return strconv.FormatBool(v), true
+	case int:
+		return strconv.Itoa(v), true
+	case float64:
+		if !math.IsInf(v, 0) && !math.IsNaN(v) {
+			return strconv.FormatFloat(v, 'g', -1, 32), true
 		}
-		node.Text = string(b)
-		return node
 	}
-	kind, isCore := want[tag]
-	if !isCore {
-		return node
+	c.note(line, cmp.Or(k.Value, "an empty value")+" cannot be a key", "quote it")
+	return "", false
+}
+
+// scalar gives the node of a scalar its kind and its text in JSON.
+func (c *converter) scalar(out *node, n *yaml.Node) bool {
+	if n.Tag == asWritten || n.Tag == "!!int" && n.Style == 0 && isPlain(n.Value) {
+		out.kind, out.literal = Number, n.Value
+		return true
 	}
-	var ok bool
-	if node.Kind, node.Text, ok = Resolve(n.Value); !ok || node.Kind != kind {
-		return c.fail(n, fmt.Sprintf("%q is not %s", n.Value, tag), "")
+	if out.kind = String; isText(n) {
+		return true
 	}
-	return node
+	v, err := resolve(n)
+	if out.kind = kindOf(v); out.kind == String {
+		if out.text, _ = v.(string); !utf8.ValidString(out.text) {
+			err = errors.New("not UTF-8")
+		}
+	} else if b, jsonErr := json.Marshal(v); jsonErr == nil {
+		out.literal = string(b)
+	} else {
+		c.note(out.line, n.Value+" is not a number that JSON knows", "quote it if text is meant")
+		return false
+	}
+	if err != nil {
+		c.note(out.line, fmt.Sprintf("%q is not %s", n.Value, n.ShortTag()), "")
+	}
+	return err == nil
+}
+
+// isText says whether a scalar is a string, and one that needs no more looking at.
+func isText(n *yaml.Node) bool {
+	_, isBool := boolean(n.Value)
+	return n.Tag == "!!str" && (n.Style != 0 || !isBool)
+}
+
+// boolean reads the booleans of YAML 1.1.
+func boolean(s string) (value, ok bool) {
+	switch s {
+	case "y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE":
+		return true, true
+	case "n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE":
+		return false, true
+	}
+	return false, false
+}
+
+// isPlain says whether a whole number of YAML is the same in JSON.
+func isPlain(s string) bool {
+	return s == "0" || s[0] != '0' && len(s) < 19 && strings.Trim(s, "0123456789") == ""
+}
+
+// resolve returns the value of a scalar as Kubernetes' YAML library, go-yaml v2 behind
+// sigs.k8s.io/yaml, reads it. Unlike v3 it knows the booleans of YAML 1.1, and leaves
+// dates what they are.
+func resolve(n *yaml.Node) (v any, err error) {
+	tag := n.ShortTag()
+	if v, ok := boolean(n.Value); ok && (tag == "!!bool" && n.Style|yaml.TaggedStyle == yaml.TaggedStyle || tag == "!!str" && n.Style == 0) {
+		return v, nil
+	}
+	switch tag {
+	case "!!int", "!!float", "!!bool", "!!null", "!!binary":
+		err = n.Decode(&v)
+		return v, err
+	}
+	return n.Value, nil
+}
+
+func kindOf(v any) Kind {
+	switch v.(type) {
+	case nil:
+		return Null
+	case bool:
+		return Bool
+	case string:
+		return String
+	}
+	return Number
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/runonce/runonce/manifests/decode"
 	"github.com/runonce/runonce/manifests/fault"
-	"github.com/runonce/runonce/manifests/guess"
 )
 
 // otherKinds are the kinds of Kubernetes that mean nothing on a single node without an
@@ -50,12 +49,8 @@ func Skipped(apiVersion, kind string) bool {
 
 // Defined returns the kind that a CustomResourceDefinition defines.
 func Defined(doc decode.Document) (group, kind string, ok bool) {
-	spec := doc.Root.Get("spec")
-	g, k := spec.Get("group"), spec.Get("names").Get("kind")
-	if doc.ObjectKind() != "CustomResourceDefinition" || g == nil || k == nil {
-		return "", "", false
-	}
-	return g.Text, k.Text, true
+	group, kind = doc.Text("spec.group"), doc.Text("spec.names.kind")
+	return group, kind, doc.ObjectKind() == "CustomResourceDefinition" && group != "" && kind != ""
 }
 
 // Unknown explains a document of a kind that is neither skipped nor in known, which
@@ -77,7 +72,7 @@ func Unknown(doc decode.Document, known map[string]string) fault.Fault {
 	if group, _, ok := strings.Cut(apiVersion, "/"); hint == "" && ok && strings.Contains(group, ".") && otherKinds()[group] == "" {
 		hint = "a custom resource is skipped when its CustomResourceDefinition is in the input"
 	}
-	if near := guess.Nearest(kind, names); near != "" && near != kind {
+	if near := decode.Nearest(kind, names); near != "" && near != kind {
 		hint = "did you mean " + near + "?"
 	}
 	return doc.Fault("kind", fmt.Sprintf("unknown kind %s in %s", kind, apiVersion), hint)
@@ -85,7 +80,7 @@ func Unknown(doc decode.Document, known map[string]string) fault.Fault {
 
 // NotAnObject is the fault of a document that is a list or a single value.
 func NotAnObject(doc decode.Document) fault.Fault {
-	hint := guess.Foreign(doc.File)
+	hint := decode.Foreign(doc.File)
 	if hint == "" {
 		hint = "a manifest begins with apiVersion and kind" + orTemplate(doc)
 	}
@@ -100,11 +95,11 @@ func Untyped(doc decode.Document) fault.List {
 	}
 	var out fault.List
 	for _, name := range []string{"apiVersion", "kind"} {
-		switch n := doc.Root.Get(name); {
-		case n == nil || n.Kind == decode.Null || (n.Kind == decode.String && n.Text == ""):
-			out = append(out, doc.Fault(name, "Required value", hint))
-		case n.Kind != decode.String:
+		switch kind := doc.Kind(name); {
+		case kind > decode.Null && kind != decode.String:
 			out = append(out, doc.Fault(name, "not a string", hint))
+		case doc.Text(name) == "":
+			out = append(out, doc.Fault(name, "Required value", hint))
 		}
 	}
 	return out
@@ -113,18 +108,18 @@ func Untyped(doc decode.Document) fault.List {
 // otherFormat recognizes the files that are often found beside manifests.
 func otherFormat(doc decode.Document) string {
 	has := func(names ...string) bool {
-		return !slices.ContainsFunc(names, func(n string) bool { return doc.Root.Get(n) == nil })
+		return !slices.ContainsFunc(names, func(n string) bool { return !doc.Has(n) })
 	}
 	file := strings.ToLower(path.Base(doc.File))
-	comment := func(f decode.Field) bool { return strings.HasPrefix(f.Name, "//") || strings.HasPrefix(f.Name, "/*") }
+	comment := func(key string) bool { return strings.HasPrefix(key, "//") || strings.HasPrefix(key, "/*") }
 	switch {
-	case slices.ContainsFunc(doc.Root.Fields, comment):
+	case slices.ContainsFunc(doc.Keys(), comment):
 		return "JSON has no comments"
-	case guess.Foreign(file) != "":
-		return guess.Foreign(file)
+	case decode.Foreign(file) != "":
+		return decode.Foreign(file)
 	case strings.HasPrefix(file, "kustomization."), has("resources", "namePrefix"), has("configMapGenerator"), has("patches"):
 		return "this is a kustomization: run kubectl kustomize and use its output"
-	case has("services") && doc.Root.Get("services").Kind == decode.Map:
+	case doc.Kind("services") == decode.Map:
 		return "this looks like a compose file, not a Kubernetes manifest"
 	case doc.APIVersion() == "v2" && has("name", "version"):
 		return "this is a Helm chart: run helm template and use its output"

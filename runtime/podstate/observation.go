@@ -21,8 +21,10 @@ type Observation struct {
 	Containers map[string]engine.Container
 	Stale      []string         // IDs of older instances and of containers that the pod has not
 	Pause      engine.Container // of a pod that shares its processes
-	// Sandbox is nil for a pod that has none, or has lost it.
+	// Sandbox is nil for a pod that has none, or has lost it. IPs are the addresses that the
+	// pod holds, until its sandbox is removed.
 	Sandbox *engine.Sandbox
+	IPs     []string
 	Record  *record.Pod // empty for a pod that was never admitted
 	// Probes are the results for the containers that are being probed, by container ID.
 	Probes map[string]probe.Status

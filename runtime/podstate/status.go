@@ -20,9 +20,7 @@ func Status(o *Observation, now time.Time) v1.PodStatus {
 	if len(o.HostIPs) > 0 {
 		s.HostIP = o.HostIPs[0]
 	}
-	if o.Sandbox != nil {
-		setPodIPs(&s, o.Sandbox.IPs)
-	}
+	setPodIPs(&s, o.IPs)
 	initialized := o.initialized()
 	for i := range o.Pod.Spec.InitContainers {
 		s.InitContainerStatuses = append(s.InitContainerStatuses, o.containerStatus(&o.Pod.Spec.InitContainers[i], ReasonInitializing))

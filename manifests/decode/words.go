@@ -1,5 +1,4 @@
-// Package guess tells what the writer of a manifest meant.
-package guess
+package decode
 
 import (
 	"bytes"
@@ -19,13 +18,13 @@ func Template(text []byte) string {
 	return ""
 }
 
-// Invisible names a character in the text that looks like a space or like nothing, and
+// invisible names a character in the text that looks like a space or like nothing, and
 // that no manifest means, or returns "".
-func Invisible(text []byte) string {
+func invisible(text []byte) string {
 	for _, r := range string(text) {
 		switch r {
 		case '\u00a0', '\u2007', '\u202f', '\u200b', '\u200c', '\u200d', '\u2060', '\ufeff', '\u00ad', '\u3000':
-			return fmt.Sprintf("holds the invisible character %U: type it anew", r)
+			return fmt.Sprintf("holds the invisible character %U: type it again", r)
 		}
 	}
 	return ""

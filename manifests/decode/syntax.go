@@ -1,39 +1,20 @@
-package guess
+package decode
 
 import (
 	"bytes"
+	"cmp"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// TemplateNear says so when a line near the fault, or else the document, holds what a
-// template engine should have replaced. line counts from 0 within text.
-func TemplateNear(text []byte, line int) string {
-	near := text
-	if line >= 0 {
-		lines := bytes.SplitN(text, []byte{'\n'}, line+2)
-		if len(lines) > line {
-			near = lines[line]
-		}
-	}
-	if h := Template(near); h != "" {
+// syntaxHint explains the commonest ways in which YAML does not parse.
+func syntaxHint(c *chunk, line int, message string) string {
+	if h := cmp.Or(c.templateNear(line), invisible(c.lineAt(line))); h != "" {
 		return h
 	}
-	return Template(text)
-}
-
-// Syntax explains the commonest ways in which YAML does not parse.
-func Syntax(text []byte, line int, message string) string {
-	if h := TemplateNear(text, line); h != "" {
-		return h
-	}
-	if lines := bytes.SplitN(text, []byte{'\n'}, line+2); line >= 0 && line < len(lines) {
-		if h := Invisible(lines[line]); h != "" {
-			return h
-		}
-	}
+	text := c.text
 	if strings.Contains(message, "cannot start any token") && bytes.Contains(text, []byte{'\t'}) {
 		return "indent with spaces, not tabs"
 	}

@@ -1,4 +1,4 @@
-package strict
+package decode
 
 import (
 	"reflect"
@@ -10,9 +10,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	kjson "sigs.k8s.io/json"
-
-	"github.com/runonce/runonce/manifests/decode"
 )
 
 func TestInto(t *testing.T) {
@@ -35,7 +34,7 @@ func TestInto(t *testing.T) {
 			"f:5: spec.containers[0].args[0]: got an object, want a string (quote a text that holds \": \")",
 		}},
 		{"invisible character", "  containers: []\n  \u00a0hostPID: true\n", []string{
-			"f:6: spec.\\u00a0hostPID: unknown field (holds the invisible character U+00A0: type it anew)",
+			"f:6: spec.\\u00a0hostPID: unknown field (holds the invisible character U+00A0: type it again)",
 		}},
 		{"far from any name", "  zzzzzz: true\n", []string{"f:5: spec.zzzzzz: unknown field"}},
 		{"several", "  a1: 1\n  b2: 2\n  hostNetwork: \"true\"\n", []string{
@@ -67,9 +66,9 @@ func TestInto(t *testing.T) {
 			if strings.HasPrefix(tt.in, "status") {
 				in = strings.TrimSuffix(head, "spec:\n") + tt.in
 			}
-			docs, faults := decode.Split("f", []byte(in), decode.Limits{})
+			docs, faults := Split("f", []byte(in), Limits{})
 			for _, d := range docs {
-				faults = append(faults, new(Decoder).Into(d, &v1.Pod{})...)
+				faults = append(faults, Into(d, &v1.Pod{})...)
 			}
 			var got []string
 			for _, f := range faults {
@@ -84,8 +83,8 @@ func TestInto(t *testing.T) {
 
 func TestSecretData(t *testing.T) {
 	t.Parallel()
-	docs, _ := decode.Split("f", []byte("data:\n  good: aGk=\n  bad: hi there\n"), decode.Limits{})
-	faults := new(Decoder).Into(docs[0], &v1.Secret{})
+	docs, _ := Split("f", []byte("data:\n  good: aGk=\n  bad: hi there\n"), Limits{})
+	faults := Into(docs[0], &v1.Secret{})
 	if d := cmp.Diff("f:3: data[bad]: not valid base64 (put plain text under stringData)", faults.Error()); d != "" {
 		t.Error(d)
 	}
@@ -125,9 +124,9 @@ func TestQuantities(t *testing.T) {
 	} {
 		t.Run(tt.in[:min(len(tt.in), 30)], func(t *testing.T) {
 			t.Parallel()
-			docs, _ := decode.Split("f", []byte("spec: {containers: [{resources: {limits: {memory: "+tt.in+"}}}]}\n"), decode.Limits{})
+			docs, _ := Split("f", []byte("spec: {containers: [{resources: {limits: {memory: "+tt.in+"}}}]}\n"), Limits{})
 			var p v1.Pod
-			faults := new(Decoder).Into(docs[0], &p)
+			faults := Into(docs[0], &p)
 			want := tt.want
 			if want != "" {
 				want = "f:1: spec.containers[0].resources.limits[memory]: " + want
@@ -139,6 +138,44 @@ func TestQuantities(t *testing.T) {
 				t.Errorf("value %s, want %d", p.Spec.Containers[0].Resources.Limits.Memory(), tt.value)
 			}
 		})
+	}
+}
+
+// TestLargeQuantities: whatever is too much for Kubernetes' arithmetic is looked at first.
+func TestLargeQuantities(t *testing.T) {
+	t.Parallel()
+	most := resource.NewQuantity(maxQuantity, resource.BinarySI)
+	for _, digits := range []string{"1", "9", "99", "9007", "9008", "10000", "9007199", "9007200", "9007199254740993", ".9", "1.5", "000000001"} {
+		for _, unit := range []string{"", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "e15", "e16", "E20", "e+99", "e-99", "e100", "e-9999999"} {
+			for _, sign := range []string{"", "+", " "} {
+				s := sign + digits + unit
+				tooMuch := exponent(s) > maxExponent
+				if !tooMuch {
+					q, err := resource.ParseQuantity(strings.TrimSpace(s))
+					tooMuch = err == nil && q.Cmp(*most) > 0
+				}
+				if tooMuch && !isLarge(s) {
+					t.Errorf("%q is not looked at", s)
+				}
+			}
+		}
+	}
+	for _, s := range []string{"", "0", "8080", "100m", "128Mi", "16Gi", "busybox", "-", "true"} {
+		if isLarge(s) {
+			t.Errorf("%q is large", s)
+		}
+	}
+}
+
+// TestCappedAlias: a quantity is capped where it is one, and nowhere else.
+func TestCappedAlias(t *testing.T) {
+	t.Parallel()
+	docs, _ := Split("f", []byte("spec: {containers: [{env: [{name: A, value: &most 16Pi}], resources: {limits: {memory: *most}}}]}\n"), Limits{})
+	var p v1.Pod
+	faults := Into(docs[0], &p)
+	c := p.Spec.Containers[0]
+	if len(faults) != 1 || c.Resources.Limits.Memory().Value() != maxQuantity || c.Env[0].Value != "16Pi" {
+		t.Errorf("%v: memory is %s, the variable %s", faults, c.Resources.Limits.Memory(), c.Env[0].Value)
 	}
 }
 
@@ -166,20 +203,22 @@ func FuzzInto(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		docs, faults := decode.Split("f", in, decode.Limits{Bytes: 1 << 20})
-		if len(docs) != 1 || len(faults) > 0 || docs[0].Root.Kind != decode.Map {
+		docs, faults := Split("f", in, Limits{Bytes: 1 << 20})
+		if len(docs) != 1 || len(faults) > 0 || docs[0].Kind("") != Map {
 			return
 		}
-		dec := new(Decoder)
 		for _, object := range objects() {
 			got, want := object(), object()
-			faults := dec.Into(docs[0], got)
+			faults := Into(docs[0], got)
 			if strings.Contains(faults.Error(), "out of range") || strings.Contains(faults.Error(), "counts as 8Pi") {
 				continue // and Kubernetes' arithmetic might not come back
 			}
-			strictErrs, err := kjson.UnmarshalStrict(docs[0].Root.JSON(), want)
+			strictErrs, err := kjson.UnmarshalStrict(docs[0].JSON(), want)
 			if refused := err != nil || len(strictErrs) > 0; refused != (len(faults) > 0) {
 				t.Fatalf("%T: we say %v, Kubernetes says %v %v", got, faults, strictErrs, err)
+			}
+			if strings.Contains(faults.Error(), "json: ") || strings.Contains(faults.Error(), "unknown field \"") {
+				t.Fatalf("%T: %s has been found nowhere in the document", got, faults)
 			}
 			if len(faults) == 0 && !reflect.DeepEqual(got, want) {
 				t.Fatalf("%T: got %+v, Kubernetes makes it %+v", got, got, want)
@@ -189,12 +228,11 @@ func FuzzInto(f *testing.F) {
 }
 
 func BenchmarkInto(b *testing.B) {
-	docs, _ := decode.Split("f", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {a: b}}\nspec:\n  containers:\n"+
-		strings.Repeat("  - {name: c, image: i, args: [a, b], env: [{name: A, value: b}], resources: {limits: {cpu: 1, memory: 1Gi}}}\n", 5)), decode.Limits{})
-	dec := new(Decoder)
+	docs, _ := Split("f", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {a: b}}\nspec:\n  containers:\n"+
+		strings.Repeat("  - {name: c, image: i, args: [a, b], env: [{name: A, value: b}], resources: {limits: {cpu: 1, memory: 1Gi}}}\n", 5)), Limits{})
 	b.ReportAllocs()
 	for b.Loop() {
-		if faults := dec.Into(docs[0], &v1.Pod{}); len(faults) > 0 {
+		if faults := Into(docs[0], &v1.Pod{}); len(faults) > 0 {
 			b.Fatal(faults)
 		}
 	}

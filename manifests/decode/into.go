@@ -1,0 +1,174 @@
+package decode
+
+import (
+	"cmp"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/runonce/runonce/manifests/fault"
+)
+
+// Into decodes the document into obj, a pointer to a Kubernetes API type that is empty,
+// and returns every unknown field, wrong type and unusable quantity. obj is whole only
+// when no error is among them.
+//
+// sigs.k8s.io/json, the strict decoder of the API server, decodes. It stops at the first
+// wrong type and knows no lines, so when it refuses a document the values are held against
+// their types one by one.
+func Into(d Document, obj any) fault.List {
+	e := encoder{buf: make([]byte, 0, 2<<10)}
+	e.value(d.root)
+	w := walker{doc: d}
+	t := reflect.TypeOf(obj).Elem()
+	if e.large { // some are too much for Kubernetes' arithmetic
+		if w.value(d.root, t); len(w.faults.Of(fault.Error)) > 0 {
+			return w.faults
+		}
+		e.buf = e.buf[:0]
+		e.value(d.root)
+	}
+	unknown, err := kjson.UnmarshalStrict(e.buf, obj, kjson.DisallowUnknownFields)
+	if err = errors.Join(append(unknown, err)...); err == nil {
+		return w.faults
+	}
+	if w.value(d.root, t); len(w.faults.Of(fault.Error)) == 0 {
+		w.fail(d.root.line, err.Error(), "")
+	}
+	return w.faults
+}
+
+// walker walks a document along the type that it is decoded into.
+type walker struct {
+	doc    Document
+	path   []string
+	outer  []reflect.Type                           // objects, from the outermost to the one at hand
+	fields map[reflect.Type]map[string]reflect.Type // of structs, by JSON name
+	faults fault.List
+}
+
+// maxFaults bounds the errors of a document; a reader needs no more, and each costs a
+// search for what was meant.
+const maxFaults = 999
+
+func (w *walker) fail(line int, message, hint string) {
+	w.note(line, message, hint, fault.Error)
+}
+
+func (w *walker) note(line int, message, hint string, severity fault.Severity) {
+	switch {
+	case w.full():
+		return
+	case len(w.faults) == maxFaults: // what is left has not been looked at
+		message, hint, severity = "further faults are not shown", "", fault.Error
+	}
+	f := w.doc.Fault("", message, hint)
+	f.Line, f.Field, f.Severity = line, JoinPath(append([]string{w.doc.Prefix}, w.path...)), severity
+	w.faults = append(w.faults, f)
+}
+
+func (w *walker) full() bool { return len(w.faults) > maxFaults }
+
+// below holds what stands below seg against its type.
+func (w *walker) below(seg string, n *node, t reflect.Type) {
+	w.path = append(w.path, seg)
+	w.value(n, t)
+	w.path = w.path[:len(w.path)-1]
+}
+
+func (w *walker) value(n *node, t reflect.Type) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case n.kind == Null || w.full():
+	case t == reflect.TypeFor[resource.Quantity]():
+		w.quantity(n)
+	case n.kind == Map && w.fieldsOf(t) != nil:
+		w.object(n, t)
+	case n.kind == Map && t.Kind() == reflect.Map, n.kind == List && t.Kind() == reflect.Slice && !decodesItself(t):
+		for i, e := range n.entries {
+			if n.kind == List {
+				e.name = strconv.Itoa(i)
+			}
+			w.below("["+shorten(e.name)+"]", e.value, t.Elem())
+		}
+	default:
+		var e encoder
+		e.value(n)
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(e.buf, reflect.New(t).Interface()); err != nil {
+			message, hint := w.explain(n, t, err)
+			w.fail(n.line, message, hint)
+		}
+	}
+}
+
+func (w *walker) object(n *node, t reflect.Type) {
+	fields := w.fieldsOf(t)
+	w.outer = append(w.outer, t)
+	for _, e := range n.entries {
+		if field, ok := fields[e.name]; ok {
+			w.below(shorten(e.name), e.value, field)
+		} else if !w.full() {
+			w.path = append(w.path, shorten(e.name))
+			w.fail(e.line, "unknown field", w.unknownHint(e.name, t))
+			w.path = w.path[:len(w.path)-1]
+		}
+	}
+	w.outer = w.outer[:len(w.outer)-1]
+}
+
+// fieldsOf returns the types of the fields of a struct by their names in JSON, and nil for
+// all that is no struct or decodes itself.
+func (w *walker) fieldsOf(t reflect.Type) map[string]reflect.Type {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || decodesItself(t) {
+		return nil
+	}
+	fields, ok := w.fields[t]
+	if ok {
+		return fields
+	}
+	fields = make(map[string]reflect.Type, t.NumField())
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "":
+			maps.Copy(fields, w.fieldsOf(f.Type))
+		case f.IsExported() && name != "-":
+			fields[cmp.Or(name, f.Name)] = f.Type
+		}
+	}
+	if w.fields == nil {
+		w.fields = map[reflect.Type]map[string]reflect.Type{}
+	}
+	w.fields[t] = fields
+	return fields
+}
+
+// names returns the field names of an object, sorted.
+func (w *walker) names(t reflect.Type) []string { return slices.Sorted(maps.Keys(w.fieldsOf(t))) }
+
+func decodesItself(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+func shorten(s string) string {
+	const most = 60
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
