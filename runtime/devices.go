@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"fmt"
-	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
@@ -19,16 +18,8 @@ func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error
 	if known, err := p.o.Records.Load(pod.UID); err == nil && !known.Started.IsZero() {
 		return known, nil
 	}
-	start := func(r *record.Pod) error {
-		if r.Pod == nil || r.Removed {
-			r.Pod = pod.DeepCopy()
-			r.Pod.Status = v1.PodStatus{}
-		}
-		r.Removed, r.Started = false, time.Now()
-		return nil
-	}
 	if !p.wantsDevices(pod) {
-		return p.o.Records.Update(pod.UID, start)
+		return p.o.Records.Update(pod.UID, func(r *record.Pod) error { r.Start(pod); return nil })
 	}
 	ended, err := p.endedPods(ctx)
 	if err != nil {
@@ -38,7 +29,8 @@ func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error
 		if r.Devices, err = device.Allocate(pod, p.o.Devices.Kinds(), takenDevices(others, ended)); err != nil {
 			return fmt.Errorf("choosing devices: %w", err)
 		}
-		return start(r)
+		r.Start(pod)
+		return nil
 	})
 }
 

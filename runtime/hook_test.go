@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/record"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -29,9 +30,11 @@ func TestHTTPHookFromInside(t *testing.T) {
 // oneSandbox is that of every pod.
 type oneSandbox struct{ box engine.Sandbox }
 
-func (s oneSandbox) Ensure(context.Context, *v1.Pod) (engine.Sandbox, error) { return s.box, nil }
-func (s oneSandbox) Get(context.Context, *v1.Pod) (engine.Sandbox, error)    { return s.box, nil }
-func (s oneSandbox) Remove(context.Context, *v1.Pod) error                   { return nil }
+func (s oneSandbox) Ensure(context.Context, *v1.Pod, record.Lock) (engine.Sandbox, error) {
+	return s.box, nil
+}
+func (s oneSandbox) Get(context.Context, *v1.Pod) (engine.Sandbox, error) { return s.box, nil }
+func (s oneSandbox) Remove(context.Context, *v1.Pod, record.Lock) error   { return nil }
 
 func TestHookFaults(t *testing.T) {
 	t.Parallel()

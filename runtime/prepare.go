@@ -52,10 +52,10 @@ func (p *Pods) prepare(ctx context.Context, w *work) error {
 		{
 			name: "sandbox", reason: podstate.ReasonSandboxError,
 			do: func(ctx context.Context) (err error) {
-				w.sandbox, err = p.o.Sandboxes.Ensure(ctx, pod)
+				w.sandbox, err = p.o.Sandboxes.Ensure(ctx, pod, w.lock)
 				return err
 			},
-			undo: func(ctx context.Context) error { return p.o.Sandboxes.Remove(ctx, pod) },
+			undo: func(ctx context.Context) error { return p.o.Sandboxes.Remove(ctx, pod, w.lock) },
 		},
 	}
 	if podstate.SharesProcesses(pod) {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/record"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -14,14 +15,14 @@ import (
 // pod share.
 type Sandboxes interface {
 	// Ensure returns the pod's sandbox, made on the first call. On an error nothing of
-	// it is left: no namespace, address or port rule.
-	Ensure(ctx context.Context, pod *v1.Pod) (engine.Sandbox, error)
+	// it is left: no namespace, address or port rule. The caller holds the pod's lock.
+	Ensure(ctx context.Context, pod *v1.Pod, lock record.Lock) (engine.Sandbox, error)
 	// Get returns the pod's sandbox, or an error that wraps fs.ErrNotExist when it has
 	// none or its namespaces are gone.
 	Get(ctx context.Context, pod *v1.Pod) (engine.Sandbox, error)
 	// Remove releases the pod's addresses and rules and removes its namespaces. A pod
 	// without a sandbox is no error.
-	Remove(ctx context.Context, pod *v1.Pod) error
+	Remove(ctx context.Context, pod *v1.Pod, lock record.Lock) error
 }
 
 // Volumes makes the directories and files that a pod's containers mount.

@@ -27,7 +27,7 @@ func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 	if err != nil {
 		return err
 	}
-	if err := p.stop(ctx, pod); err != nil {
+	if err := p.stop(ctx, pod, lock); err != nil {
 		lock.Release()
 		return fmt.Errorf("stopping pod %q: %w", pod.Name, err)
 	}
@@ -35,7 +35,7 @@ func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-func (p *Pods) stop(ctx context.Context, pod *v1.Pod) error {
+func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 	if known, err := p.o.Records.Load(pod.UID); err == nil {
 		pod = known.Pod // hooks and grace of the pod as it was started
 	}
@@ -54,7 +54,7 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod) error {
 	err = errors.Join(
 		p.killAll(ctx, pod, running),
 		each(all, func(c engine.Container) error { return p.o.Engine.Remove(ctx, c.ID) }),
-		p.o.Sandboxes.Remove(ctx, pod),
+		p.o.Sandboxes.Remove(ctx, pod, lock),
 		p.o.Volumes.Teardown(ctx, pod),
 		p.releaseImages(ctx, pod),
 		p.o.Cgroups.Remove(ctx, pod),
@@ -95,7 +95,7 @@ func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) er
 	if err != nil {
 		return err
 	}
-	if err := p.act(ctx, obs, podstate.Decide(obs, time.Now())); err != nil {
+	if err := p.act(ctx, lock, obs, podstate.Decide(obs, time.Now())); err != nil {
 		return fmt.Errorf("ending pod %q: %w", pod.Name, err)
 	}
 	return nil

@@ -46,7 +46,7 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 		}
 		todo = podstate.Decide(obs, time.Now())
 	}
-	return p.act(ctx, obs, todo)
+	return p.act(ctx, lock, obs, todo)
 }
 
 // discard ends all containers of the pod, so that all start again: init containers, sidecars
@@ -79,6 +79,7 @@ func attemptsOf(obs *podstate.Observation) map[string]int {
 // work is a pod while its containers are started.
 type work struct {
 	pod     *v1.Pod
+	lock    record.Lock
 	sandbox engine.Sandbox
 	record  *record.Pod
 	memory  *memory
@@ -89,13 +90,16 @@ type work struct {
 }
 
 // act carries out what was decided.
-func (p *Pods) act(ctx context.Context, obs *podstate.Observation, todo podstate.Actions) error {
-	w := &work{pod: obs.Pod, record: obs.Record, memory: p.memoryOf(obs.Pod.UID), fresh: len(obs.Containers) == 0, running: map[string]engine.Container{}}
+func (p *Pods) act(ctx context.Context, lock record.Lock, obs *podstate.Observation, todo podstate.Actions) error {
+	w := &work{
+		pod: obs.Pod, lock: lock, record: obs.Record, memory: p.memoryOf(obs.Pod.UID),
+		fresh: len(obs.Containers) == 0, running: map[string]engine.Container{},
+	}
 	if obs.Sandbox != nil {
 		w.sandbox = *obs.Sandbox
 	}
 	w.memory.killing(obs, todo)
-	if err := p.clear(ctx, obs, todo); err != nil {
+	if err := p.clear(ctx, w, todo); err != nil {
 		return err
 	}
 	if todo.CreateSandbox && podstate.CountsInstances(w.pod) && !w.fresh {
@@ -131,8 +135,8 @@ func killed(todo podstate.Actions, c engine.Container) bool {
 
 // clear stops and removes what stands in the way of the next steps, and completes those by
 // how the containers ended that were stopped to be restarted.
-func (p *Pods) clear(ctx context.Context, obs *podstate.Observation, todo podstate.Actions) error {
-	pod := obs.Pod
+func (p *Pods) clear(ctx context.Context, w *work, todo podstate.Actions) error {
+	pod := w.pod
 	if todo.Fail != nil {
 		_, err := p.o.Records.Update(pod.UID, func(r *record.Pod) error {
 			r.Failed = todo.Fail
@@ -156,7 +160,7 @@ func (p *Pods) clear(ctx context.Context, obs *podstate.Observation, todo podsta
 	if err := p.removePause(ctx, pod); err != nil {
 		return fmt.Errorf("removing the process namespace of pod %q: %w", pod.Name, err)
 	}
-	if err := p.o.Sandboxes.Remove(ctx, pod); err != nil {
+	if err := p.o.Sandboxes.Remove(ctx, pod, w.lock); err != nil {
 		return fmt.Errorf("removing the sandbox of pod %q: %w", pod.Name, err)
 	}
 	return p.fillEnds(ctx, pod, todo)

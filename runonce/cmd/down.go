@@ -96,7 +96,7 @@ func (p *program) down(c *cli.Context) error {
 	})
 	err = p.stopAll(c.Context, s, pods)
 	if c.Bool("all") {
-		err = errors.Join(err, s.pods.Cleanup(c.Context))
+		err = errors.Join(err, s.run.Sweep(), s.pods.Cleanup(c.Context))
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,12 +13,12 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/bridge"
 	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/hostnet"
 	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // plan decides which networks the pod joins and checks that the machine has what they take.
@@ -90,8 +91,13 @@ func (m *Manager) joined(list *libcni.NetworkConfigList, iface string, asked cni
 
 // attach connects the pod. The record comes first: with it, Remove undoes whatever the
 // plugins did, also in another process.
-func (m *Manager) attach(ctx context.Context, a *attachment, lock podLock) ([]cni.Status, error) {
-	if err := writeJSON(m.files.attachment(a.UID), a); err != nil {
+func (m *Manager) attach(ctx context.Context, pod *v1.Pod, a *attachment, lock record.Lock) ([]cni.Status, error) {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the attachment: %w", err)
+	}
+	err = m.update(pod, func(r *record.Pod) error { r.Attachment = text; return nil })
+	if err != nil {
 		return nil, err
 	}
 	all := make([]cni.Status, 0, len(a.Networks))
@@ -109,8 +115,8 @@ func (m *Manager) attach(ctx context.Context, a *attachment, lock podLock) ([]cn
 }
 
 // plugins returns the CNI plugins for work on the pod whose lock is given.
-func (m *Manager) plugins(lock podLock) cni.Runner {
-	return cni.Runner{Dirs: m.o.CNIBinDirs, Cache: m.files.results(), Inherit: []*os.File{lock.dir}, Limit: m.o.PluginLimit}
+func (m *Manager) plugins(lock record.Lock) cni.Runner {
+	return cni.Runner{Dirs: m.o.CNIBinDirs, Cache: m.files.results(), Inherit: []*os.File{lock.File()}, Limit: m.o.PluginLimit}
 }
 
 // ports are those that we lead to the pod ourselves.
@@ -118,14 +124,13 @@ func (m *Manager) ports(a *attachment, ips []string) bridge.Ports {
 	return bridge.Ports{Path: m.o.Path, Bridge: a.Bridge, UID: a.UID, IPs: ips, Ports: a.Ports}
 }
 
-// detach disconnects the pod with the given UID, by the record of its attachment. Without
-// a record there is nothing to undo.
-func (m *Manager) detach(ctx context.Context, uid string, lock podLock) error {
-	record := m.files.attachment(uid)
-	a, err := readAttachment(record)
-	if errors.Is(err, fs.ErrNotExist) {
-		return atomicfile.Remove(record)
+// detach disconnects the pod, by the record of its attachment. Without one there is nothing
+// to undo.
+func (m *Manager) detach(ctx context.Context, r *record.Pod, lock record.Lock) error {
+	if len(r.Attachment) == 0 {
+		return nil
 	}
+	a, err := attachmentOf(r)
 	if err != nil {
 		return err
 	}
@@ -140,10 +145,7 @@ func (m *Manager) detach(ctx context.Context, uid string, lock podLock) error {
 			err = errors.Join(err, fmt.Errorf("network %q: %w", n.Name, e))
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return atomicfile.Remove(record)
+	return err
 }
 
 // collectOnce releases, at the first network pod of this process, what pods hold whose
@@ -162,29 +164,29 @@ func (m *Manager) collectOnce(ctx context.Context) error {
 }
 
 func (m *Manager) collect(ctx context.Context) error {
-	uids, err := m.files.attachedUIDs()
+	attached, err := m.attached()
 	if err != nil {
 		return err
 	}
-	for _, uid := range uids {
-		// A record is written after its namespace is pinned and removed before.
-		if netns.Alive(m.files.pin(uid, netns.Net)) {
+	for _, r := range attached {
+		// The attachment is recorded after its namespace is pinned, and removed before.
+		if netns.Alive(m.files.pin(string(r.Pod.UID), netns.Net)) {
 			continue
 		}
-		lock, ok, err := m.files.tryLock(uid)
+		lock, ok, err := m.o.Records.TryLock(r.Pod.UID)
 		if err != nil {
 			return err
 		}
 		if !ok {
 			continue // somebody is at work on it, and does the same
 		}
-		err = m.detach(ctx, uid, lock)
-		lock.release()
+		err = m.Remove(ctx, r.Pod, lock)
+		lock.Release()
 		if err != nil {
-			m.o.Log.Warn("cannot release the addresses of a pod that is gone", "uid", uid, "error", err)
+			m.o.Log.Warn("cannot release the addresses of a pod that is gone", "uid", r.Pod.UID, "error", err)
 			continue
 		}
-		m.o.Log.Info("released the addresses of a pod that is gone", "uid", uid)
+		m.o.Log.Info("released the addresses of a pod that is gone", "uid", r.Pod.UID)
 	}
 	return nil
 }
@@ -240,15 +242,15 @@ func (m *Manager) Cleanup(ctx context.Context) error {
 		return err
 	}
 	defer lock.Release()
-	uids, err := m.files.attachedUIDs()
-	if err != nil || len(uids) > 0 {
+	attached, err := m.attached()
+	if err != nil || len(attached) > 0 {
 		return err
 	}
 	m.bridge = nil
 	if err := bridge.Remove(ctx, m.o.StateDir, m.o.Path, lock, m.o.Log); err != nil {
 		return err
 	}
-	for _, dir := range []string{m.files.leases(), m.files.attachments(), m.files.results()} {
+	for _, dir := range []string{m.files.leases(), m.files.results()} {
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("removing network state: %w", err)
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // BenchmarkPods makes and removes the sandboxes of 30 pods, four at a time.
@@ -28,18 +30,18 @@ func BenchmarkPods(b *testing.B) {
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			dir := b.TempDir()
-			m := New(Options{StateDir: filepath.Join(dir, "s"), DataDir: filepath.Join(dir, "d"), CNIConfDir: filepath.Join(dir, "c")})
+			m := New(Options{Records: record.Open(dir, dir), StateDir: filepath.Join(dir, "s"), DataDir: filepath.Join(dir, "d"), CNIConfDir: filepath.Join(dir, "c")})
 			pods := make([]*v1.Pod, 0, 30)
 			for i := range 30 {
 				pods = append(pods, newPod(fmt.Sprintf("p%d", i), func(p *v1.Pod) { bb.edit(p, i) }))
 			}
 			for b.Loop() {
 				fourAtATime(b, pods, func(p *v1.Pod) error {
-					_, err := m.Ensure(b.Context(), p)
+					_, err := holding(m).Ensure(b.Context(), p)
 					return err
 				})
 				b.StopTimer()
-				fourAtATime(b, pods, func(p *v1.Pod) error { return m.Remove(b.Context(), p) })
+				fourAtATime(b, pods, func(p *v1.Pod) error { return holding(m).Remove(b.Context(), p) })
 				b.StartTimer()
 			}
 			if err := m.Cleanup(context.WithoutCancel(b.Context())); err != nil {

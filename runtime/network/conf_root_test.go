@@ -42,17 +42,17 @@ func TestOwnConf(t *testing.T) {
 	if !strings.HasPrefix(sb.IPs[0], "10.126.7.") {
 		t.Errorf("address %v", sb.IPs)
 	}
-	_, err := m.Ensure(t.Context(), withHostPort(t, "b"))
+	_, err := holding(m).Ensure(t.Context(), withHostPort(t, "b"))
 	wantPermanent(t, err, "portMappings")
 	other := New(m.o)
 	other.o.PodCIDRs = cidrs(t, "10.96.0.0/16")
-	_, err = other.Ensure(t.Context(), newPod("b"))
+	_, err = holding(other).Ensure(t.Context(), newPod("b"))
 	wantPermanent(t, err, `"own"`, "10.96.0.0/16")
 	// The configuration may go while pods are attached by it.
 	if err := os.RemoveAll(m.o.CNIConfDir); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Remove(t.Context(), newPod("a")); err != nil {
+	if err := holding(m).Remove(t.Context(), newPod("a")); err != nil {
 		t.Error(err)
 	}
 	if got := leases(t, m); len(got) != 0 {
@@ -94,7 +94,7 @@ func TestFailedAddIsUndone(t *testing.T) {
 	m.o.CNIBinDirs = append(m.o.CNIBinDirs, bin)
 	m = New(m.o)
 	writeConf(t, m, "10.conflist", ownBridgeConf(m, `,{"type":"failing"}`))
-	_, err := m.Ensure(t.Context(), newPod("a"))
+	_, err := holding(m).Ensure(t.Context(), newPod("a"))
 	if err == nil || !strings.Contains(err.Error(), "come again") || !strings.Contains(err.Error(), `"default/a"`) {
 		t.Errorf("error %v", err)
 	}
@@ -134,17 +134,17 @@ func TestWhatTheMachineLacks(t *testing.T) {
 	m := newManager(t)
 	m.o.CNIBinDirs = []string{t.TempDir()}
 	m = New(m.o)
-	_, err := m.Ensure(t.Context(), newPod("a"))
+	_, err := holding(m).Ensure(t.Context(), newPod("a"))
 	wantPermanent(t, err, "bridge", "host-local", "containernetworking-plugins", "spec.hostNetwork")
 	ensure(t, m, newPod("b", func(p *v1.Pod) { p.Spec.HostNetwork = true }))
 	writeConf(t, m, "10.conflist", "{")
-	_, err = m.Ensure(t.Context(), newPod("a"))
+	_, err = holding(m).Ensure(t.Context(), newPod("a"))
 	wantPermanent(t, err, "10.conflist")
 }
 
 func TestUnknownParameterIsUndone(t *testing.T) {
 	m := newManager(t)
-	_, err := m.Ensure(t.Context(), newPod("a", func(p *v1.Pod) {
+	_, err := holding(m).Ensure(t.Context(), newPod("a", func(p *v1.Pod) {
 		p.Spec.SecurityContext = &v1.PodSecurityContext{Sysctls: []v1.Sysctl{{Name: "net.ipv4.no_such", Value: "1"}}}
 	}))
 	wantPermanent(t, err, "net.ipv4.no_such")
@@ -157,7 +157,7 @@ func TestCanceledEnsureIsUndone(t *testing.T) {
 	m := newManager(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := m.Ensure(ctx, newPod("a")); !errors.Is(err, context.Canceled) {
+	if _, err := holding(m).Ensure(ctx, newPod("a")); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want context.Canceled", err)
 	}
 }

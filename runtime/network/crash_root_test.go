@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // leases returns the addresses that are reserved.
@@ -61,27 +63,20 @@ func TestCrash(t *testing.T) {
 			}
 		},
 		"recorded": func(t *testing.T, m *Manager, pod *v1.Pod) {
-			a := planned(t, m, pod)
-			if err := writeJSON(m.files.attachment(a.UID), a); err != nil {
+			text, err := json.Marshal(planned(t, m, pod))
+			if err != nil {
 				t.Fatal(err)
 			}
+			change(t, m, pod, func(r *record.Pod) { r.Attachment = text })
 		},
 		"attached": func(t *testing.T, m *Manager, pod *v1.Pod) {
 			if _, err := attached(t, m, pod); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"state file lost": func(t *testing.T, m *Manager, pod *v1.Pod) {
+		"not yet on record": func(t *testing.T, m *Manager, pod *v1.Pod) {
 			ensure(t, m, pod)
-			if err := os.Remove(m.files.sandbox(string(pod.UID))); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"state file torn": func(t *testing.T, m *Manager, pod *v1.Pod) {
-			ensure(t, m, pod)
-			if err := os.WriteFile(m.files.sandbox(string(pod.UID)), []byte("{"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			change(t, m, pod, func(r *record.Pod) { r.Sandbox = nil })
 		},
 		"pins lost": func(t *testing.T, m *Manager, pod *v1.Pod) {
 			ensure(t, m, pod)
@@ -100,36 +95,28 @@ func TestCrash(t *testing.T) {
 			// A plugin that fails stands for a crash in the middle of Remove.
 			broken := New(m.o)
 			broken.o.CNIBinDirs = []string{t.TempDir()}
-			if err := broken.Remove(t.Context(), pod); err == nil {
+			if err := holding(broken).Remove(t.Context(), pod); err == nil {
 				t.Fatal("Remove went well without plugins")
 			}
-			lock := locked(t, m, pod)
-			defer lock.release()
-			if err := m.detach(t.Context(), string(pod.UID), lock); err != nil {
+			lock := lockOf(t, m, pod)
+			defer lock.Release()
+			r, err := m.o.Records.Load(pod.UID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.detach(t.Context(), r, lock); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"state file in part": func(t *testing.T, m *Manager, pod *v1.Pod) {
+		"record in part": func(t *testing.T, m *Manager, pod *v1.Pod) {
 			if _, err := m.pinAll(pod, "x"); err != nil {
 				t.Fatal(err)
 			}
-			for _, path := range []string{m.files.sandbox("uid-a"), m.files.attachment("uid-a")} {
-				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path+".tmp", []byte("{"), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-		},
-		"record torn": func(t *testing.T, m *Manager, pod *v1.Pod) {
-			if _, err := m.pinAll(pod, "x"); err != nil {
+			dir := m.o.Records.Dir(pod.UID)
+			if err := os.MkdirAll(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.MkdirAll(m.files.attachments(), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(m.files.attachment(string(pod.UID)), nil, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "pod.json.tmp"), []byte("{"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -154,7 +141,7 @@ func TestCrash(t *testing.T) {
 			m := newManager(t)
 			pod := withHostPort(t, "a")
 			crash(t, m, pod)
-			if err := New(m.o).Remove(context.Background(), pod); err != nil {
+			if err := holding(New(m.o)).Remove(context.Background(), pod); err != nil {
 				t.Fatal(err)
 			}
 			if got := leases(t, m); len(got) != 0 {
@@ -164,9 +151,17 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-func locked(t *testing.T, m *Manager, pod *v1.Pod) podLock {
+// change changes the pod's record behind the Manager's back.
+func change(t *testing.T, m *Manager, pod *v1.Pod, f func(*record.Pod)) {
 	t.Helper()
-	lock, err := m.files.lock(t.Context(), string(pod.UID))
+	if err := m.update(pod, func(r *record.Pod) error { f(r); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func lockOf(t *testing.T, m *Manager, pod *v1.Pod) record.Lock {
+	t.Helper()
+	lock, err := m.o.Records.Lock(t.Context(), pod.UID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,9 +170,9 @@ func locked(t *testing.T, m *Manager, pod *v1.Pod) podLock {
 
 func attached(t *testing.T, m *Manager, pod *v1.Pod) ([]cni.Status, error) {
 	t.Helper()
-	lock := locked(t, m, pod)
-	defer lock.release()
-	return m.attach(t.Context(), planned(t, m, pod), lock)
+	lock := lockOf(t, m, pod)
+	defer lock.Release()
+	return m.attach(t.Context(), pod, planned(t, m, pod), lock)
 }
 
 // planned pins the pod's namespaces and returns what it would be attached by.
@@ -220,9 +215,13 @@ func TestReboot(t *testing.T) {
 			if got := leases(t, m); len(got) != 1 {
 				t.Errorf("leases %q, want one", got)
 			}
-			uids, err := m.files.attachedUIDs()
+			records, err := m.attached()
 			if err != nil {
 				t.Fatal(err)
+			}
+			var uids []string
+			for _, r := range records {
+				uids = append(uids, string(r.Pod.UID))
 			}
 			if diff := cmp.Diff([]string{"uid-back"}, uids); diff != "" {
 				t.Error(diff)
@@ -282,11 +281,11 @@ func TestManyManagers(t *testing.T) {
 			}
 		}
 	}
-	run(func(mm *Manager, p *v1.Pod) error { _, err := mm.Ensure(t.Context(), p); return err })
+	run(func(mm *Manager, p *v1.Pod) error { _, err := holding(mm).Ensure(t.Context(), p); return err })
 	if got := len(leases(t, m)); got != 3*each {
 		t.Errorf("%d leases, want %d", got, 3*each)
 	}
-	run(func(mm *Manager, p *v1.Pod) error { return mm.Remove(t.Context(), p) })
+	run(func(mm *Manager, p *v1.Pod) error { return holding(mm).Remove(t.Context(), p) })
 	for _, mm := range managers {
 		if err := mm.Cleanup(t.Context()); err != nil {
 			t.Error(err)

@@ -57,7 +57,7 @@ func TestDualStack(t *testing.T) {
 		}
 		other := New(m.o)
 		other.o.PodCIDRs = cidrs(t, "10.98.0.0/24")
-		_, err := other.Ensure(t.Context(), newPod("d"))
+		_, err := holding(other).Ensure(t.Context(), newPod("d"))
 		wantPermanent(t, err, "10.98.0.0/24", "down --all")
 	})
 }
@@ -72,7 +72,7 @@ func TestOnlyIPv6(t *testing.T) {
 		}
 		serve(t, a, "a")
 		wantAnswer(t, another(t), fmt.Sprintf("[%s]:%d", hostIP6, port), "a")
-		_, err := m.Ensure(t.Context(), withPorts("b", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port), HostIP: hostIP}))
+		_, err := holding(m).Ensure(t.Context(), withPorts("b", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port), HostIP: hostIP}))
 		wantPermanent(t, err, hostIP, "fd98::/64")
 	})
 }
@@ -90,13 +90,13 @@ func TestIPv6Disabled(t *testing.T) {
 		}
 	})
 	m.o.PodCIDRs = cidrs(t, "10.97.0.0/24", "fd97::/64")
-	_, err := m.Ensure(t.Context(), newPod("a"))
+	_, err := holding(m).Ensure(t.Context(), newPod("a"))
 	wantPermanent(t, err, "IPv6 is disabled")
 }
 
 func TestTakenCIDR(t *testing.T) {
 	m := newManager(t)
 	m.o.PodCIDRs = cidrs(t, "192.0.0.0/16")
-	_, err := m.Ensure(t.Context(), newPod("a"))
+	_, err := holding(m).Ensure(t.Context(), newPod("a"))
 	wantPermanent(t, err, "192.0.0.0/16", "192.0.2.0/24")
 }

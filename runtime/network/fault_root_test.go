@@ -61,7 +61,7 @@ func TestHangingAdd(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	if _, err := m.Ensure(ctx, newPod("a")); err == nil || !strings.Contains(err.Error(), "context canceled") {
+	if _, err := holding(m).Ensure(ctx, newPod("a")); err == nil || !strings.Contains(err.Error(), "context canceled") {
 		t.Errorf("error %v, want that of the context", err)
 	}
 	wantNothing(t, m)
@@ -73,18 +73,18 @@ func TestHangingPluginLimit(t *testing.T) {
 	edit := flaky(t, m, "ADD) exec sleep 600;;")
 	// Long enough for the plugins that do not hang, also on a machine that is busy.
 	m.o.PluginLimit = 20 * time.Second
-	if _, err := m.Ensure(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), `network "own" has not answered for 20s`) {
+	if _, err := holding(m).Ensure(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), `network "own" has not answered for 20s`) {
 		t.Errorf("Ensure: %v, want the limit", err)
 	}
 	edit("DEL) exec sleep 600;;")
 	ensure(t, m, newPod("a"))
 	m.o.PluginLimit = 100 * time.Millisecond
-	if err := m.Remove(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), "has not answered for 100ms") {
+	if err := holding(m).Remove(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), "has not answered for 100ms") {
 		t.Errorf("Remove: %v, want the limit", err)
 	}
 	edit("")
 	m.o.PluginLimit = time.Minute
-	if err := m.Remove(t.Context(), newPod("a")); err != nil {
+	if err := holding(m).Remove(t.Context(), newPod("a")); err != nil {
 		t.Fatal(err)
 	}
 	wantNothing(t, m)
@@ -98,14 +98,14 @@ func TestFailingDel(t *testing.T) {
 	pod := newPod("a")
 	ensure(t, m, pod)
 	edit("DEL) " + failing)
-	if err := m.Remove(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "come again") {
+	if err := holding(m).Remove(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "come again") {
 		t.Errorf("Remove: %v, want the plugin's words", err)
 	}
-	if _, err := m.Ensure(t.Context(), pod); err == nil {
+	if _, err := holding(m).Ensure(t.Context(), pod); err == nil {
 		t.Error("Ensure went well, although what was there before could not be removed")
 	}
 	edit("")
-	if err := New(m.o).Remove(t.Context(), pod); err != nil {
+	if err := holding(New(m.o)).Remove(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	wantNothing(t, m)
@@ -116,12 +116,12 @@ func TestFailingAddAndDel(t *testing.T) {
 	m := newManager(t)
 	edit := flaky(t, m, "ADD|DEL) "+failing)
 	pod := newPod("a")
-	_, err := m.Ensure(t.Context(), pod)
+	_, err := holding(m).Ensure(t.Context(), pod)
 	if err == nil || strings.Count(err.Error(), "come again") < 2 {
 		t.Errorf("error %v, want that of ADD and that of DEL", err)
 	}
 	edit("")
-	if err := New(m.o).Remove(t.Context(), pod); err != nil {
+	if err := holding(New(m.o)).Remove(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	wantNothing(t, m)
@@ -136,11 +136,11 @@ func TestHangingDel(t *testing.T) {
 	edit("DEL) exec sleep 600;;")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := m.Remove(ctx, pod); err == nil || !strings.Contains(err.Error(), "deadline exceeded") {
+	if err := holding(m).Remove(ctx, pod); err == nil || !strings.Contains(err.Error(), "deadline exceeded") {
 		t.Errorf("Remove: %v, want the deadline", err)
 	}
 	edit("")
-	if err := m.Remove(t.Context(), pod); err != nil {
+	if err := holding(m).Remove(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	wantNothing(t, m)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/record"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -39,7 +40,7 @@ func TestHostPort(t *testing.T) {
 			wantAnswer(t, from, everywhere, "a")
 		}
 		wantAnswer(t, "", fmt.Sprintf("127.0.0.1:%d", port), "a")
-		if err := m.Remove(t.Context(), pod); err != nil {
+		if err := holding(m).Remove(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := get(t, "", everywhere); err == nil {
@@ -244,7 +245,7 @@ func TestNoFirewall(t *testing.T) {
 	m := newManager(t)
 	m.o.Path = t.TempDir()
 	before := traces(t, m)
-	_, err := m.Ensure(t.Context(), newPod("a"))
+	_, err := holding(m).Ensure(t.Context(), newPod("a"))
 	wantPermanent(t, err, "neither iptables nor nft", "spec.hostNetwork")
 	after := slices.DeleteFunc(traces(t, m), func(line string) bool { return strings.HasPrefix(line, "file: ") })
 	if diff := cmp.Diff(before, after); diff != "" {
@@ -268,10 +269,10 @@ func TestForwardPolicy(t *testing.T) {
 	nft("table inet strict { chain way { type filter hook forward priority 0; policy drop; }; }\n")
 	t.Cleanup(func() { nft("delete table inet strict") })
 	dir := t.TempDir()
-	m := newManagerIn(t, Options{StateDir: dir + "/s", DataDir: dir + "/d", CNIConfDir: dir + "/c", Path: onlyNFT(t)})
+	m := newManagerIn(t, Options{Records: record.Open(dir, dir), StateDir: dir + "/s", DataDir: dir + "/d", CNIConfDir: dir + "/c", Path: onlyNFT(t)})
 	port := freePort()
 	pod := withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)})
-	sb, err := m.Ensure(t.Context(), pod)
+	sb, err := holding(m).Ensure(t.Context(), pod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +291,7 @@ func TestForwardPolicy(t *testing.T) {
 		t.Errorf("%d rules, want 2: %s", got, list())
 	}
 	for _, p := range []*v1.Pod{pod, newPod("b")} {
-		if err := m.Remove(t.Context(), p); err != nil {
+		if err := holding(m).Remove(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // victimVariable makes the test binary a process that works on pods until it is killed;
@@ -24,6 +26,7 @@ const victimPathVariable = "RUNONCE_TEST_VICTIM_PATH"
 func victimOptions(dir string) Options {
 	return Options{
 		Path:       os.Getenv(victimPathVariable),
+		Records:    record.Open(dir, dir),
 		StateDir:   filepath.Join(dir, "state"),
 		DataDir:    filepath.Join(dir, "data"),
 		CNIConfDir: filepath.Join(dir, "net.d"),
@@ -49,10 +52,10 @@ func beVictim(dir string) {
 		var wg sync.WaitGroup
 		for _, p := range victimPods() {
 			wg.Go(func() {
-				if _, err := m.Ensure(context.Background(), p); err != nil {
+				if _, err := holding(m).Ensure(context.Background(), p); err != nil {
 					fmt.Fprintln(os.Stderr, "victim:", err)
 				}
-				if err := m.Remove(context.Background(), p); err != nil {
+				if err := holding(m).Remove(context.Background(), p); err != nil {
 					fmt.Fprintln(os.Stderr, "victim:", err)
 				}
 			})
@@ -88,7 +91,7 @@ func TestKill(t *testing.T) {
 				}
 			}
 			for _, p := range pods {
-				if err := m.Remove(t.Context(), p); err != nil {
+				if err := holding(m).Remove(t.Context(), p); err != nil {
 					t.Error(err)
 				}
 			}

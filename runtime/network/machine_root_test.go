@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/record"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
@@ -41,6 +42,7 @@ func newManager(t *testing.T) *Manager {
 	needRoot(t)
 	dir := t.TempDir()
 	return newManagerIn(t, Options{
+		Records:    record.Open(dir, dir),
 		StateDir:   filepath.Join(dir, "state"),
 		DataDir:    filepath.Join(dir, "data"),
 		CNIConfDir: filepath.Join(dir, "net.d"),
@@ -56,6 +58,7 @@ func eachFirewall(t *testing.T, test func(t *testing.T, m *Manager)) {
 		t.Run(program, func(t *testing.T) {
 			dir := t.TempDir()
 			o := Options{
+				Records:    record.Open(dir, dir),
 				StateDir:   filepath.Join(dir, "state"),
 				DataDir:    filepath.Join(dir, "data"),
 				CNIConfDir: filepath.Join(dir, "net.d"),
@@ -174,14 +177,42 @@ func newPod(name string, edit ...func(*v1.Pod)) *v1.Pod {
 	return pod
 }
 
+// locked is a Manager whose caller holds the lock of the pod that it works on.
+type locked struct{ *Manager }
+
+func holding(m *Manager) locked { return locked{m} }
+
+func (l locked) Ensure(ctx context.Context, pod *v1.Pod) (engine.Sandbox, error) {
+	lock, err := l.o.Records.Lock(ctx, pod.UID)
+	if err != nil {
+		return engine.Sandbox{}, err
+	}
+	defer lock.Release()
+	return l.Manager.Ensure(ctx, pod, lock)
+}
+
+// Remove forgets the pod as well.
+func (l locked) Remove(ctx context.Context, pod *v1.Pod) error {
+	lock, err := l.o.Records.Lock(ctx, pod.UID)
+	if err != nil {
+		return err
+	}
+	if err := l.Manager.Remove(ctx, pod, lock); err != nil {
+		lock.Release()
+		return err
+	}
+	lock.Discard()
+	return l.o.Records.Remove(pod.UID)
+}
+
 func ensure(t *testing.T, m *Manager, pod *v1.Pod) engine.Sandbox {
 	t.Helper()
-	sb, err := m.Ensure(t.Context(), pod)
+	sb, err := holding(m).Ensure(t.Context(), pod)
 	if err != nil {
 		t.Fatalf("Ensure(%s): %v", pod.Name, err)
 	}
 	t.Cleanup(func() {
-		if err := m.Remove(context.Background(), pod); err != nil {
+		if err := holding(m).Remove(context.Background(), pod); err != nil {
 			t.Errorf("Remove(%s): %v", pod.Name, err)
 		}
 	})

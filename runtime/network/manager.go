@@ -8,15 +8,15 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/record"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/bridge"
 	"github.com/runonce/runonce/runtime/network/cni"
@@ -31,7 +31,9 @@ const undoTime = 30 * time.Second
 
 // Options says where a Manager keeps its files and what it finds on the machine.
 type Options struct {
-	// StateDir is for what ends with a reboot: the pins of namespaces and the book of
+	// Records keeps what outlives a process.
+	Records *record.Store
+	// StateDir is for what ends with a reboot: the pins of namespaces and the leases of
 	// addresses. DataDir outlives it.
 	StateDir, DataDir string
 	// CNIConfDir holds the machine's own network configuration, default /etc/cni/net.d.
@@ -64,7 +66,6 @@ type Options struct {
 type Manager struct {
 	o     Options
 	files layout
-	users userns.Book
 
 	// mu guards the fields below: what is done once per process, at the first pod that
 	// needs a network. It is taken under a pod's lock, and no pod's lock is waited for
@@ -98,41 +99,26 @@ func New(o Options) *Manager {
 	if o.EtcDir == "" {
 		o.EtcDir = "/etc"
 	}
-	return &Manager{
-		o: o, files: layout{state: o.StateDir, data: o.DataDir},
-		users: userns.Book{Dir: filepath.Join(o.StateDir, "users"), Etc: o.EtcDir},
-	}
+	return &Manager{o: o, files: layout{state: o.StateDir, data: o.DataDir}}
 }
 
 // Ensure returns the pod's sandbox, made on the first call. On an error nothing of it is
-// left. An error that no retry mends has a method Permanent that returns true.
-func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod) (engine.Sandbox, error) {
+// left. An error that no retry can help has a method Permanent that returns true. lock is the
+// pod's, which the CNI plugins inherit.
+func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod, lock record.Lock) (engine.Sandbox, error) {
 	sb, err := m.Get(ctx, pod)
-	if err == nil {
-		return sb, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return engine.Sandbox{}, err
-	}
-	uid := string(pod.UID) // which Get has checked
-	lock, err := m.files.lock(ctx, uid)
-	if err != nil {
-		return engine.Sandbox{}, podError(pod, "making its sandbox", err)
-	}
-	defer lock.release()
-	// Somebody else may have made it while we waited.
-	if sb, err := m.Get(ctx, pod); err == nil {
-		return sb, nil
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return sb, err
 	}
 	// A process that was killed half-way, or a reboot, may have left something.
-	if err := m.remove(ctx, pod, lock); err != nil {
+	if err := m.Remove(ctx, pod, lock); err != nil {
 		return engine.Sandbox{}, err
 	}
 	sb, err = m.create(ctx, pod, lock)
 	if err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 		defer cancel()
-		return engine.Sandbox{}, errors.Join(err, m.remove(undo, pod, lock))
+		return engine.Sandbox{}, errors.Join(err, m.Remove(undo, pod, lock))
 	}
 	return sb, nil
 }
@@ -140,64 +126,73 @@ func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod) (engine.Sandbox, erro
 // Get returns the pod's sandbox, or an error that wraps fs.ErrNotExist when it has none
 // or one of its namespaces is gone.
 func (m *Manager) Get(_ context.Context, pod *v1.Pod) (engine.Sandbox, error) {
-	uid, err := podUID(pod)
-	if err != nil {
+	if _, err := podUID(pod); err != nil {
 		return engine.Sandbox{}, err
 	}
-	sb, err := readSandbox(m.files.sandbox(uid))
+	r, err := m.o.Records.Load(pod.UID)
+	if err == nil && (r.Sandbox == nil || r.Sandbox.BootID != bootID()) {
+		err = fmt.Errorf("it has none: %w", fs.ErrNotExist)
+	}
 	if err != nil {
 		return engine.Sandbox{}, podError(pod, "getting its sandbox", err)
 	}
-	for _, ns := range pins(sb) {
+	for _, ns := range pins(*r.Sandbox) {
 		if ns.Path != "" && !netns.Alive(ns) {
 			return engine.Sandbox{}, podError(pod, "getting its sandbox",
 				fmt.Errorf("its %s namespace is gone from %s: %w", ns.Kind, ns.Path, fs.ErrNotExist))
 		}
 	}
-	return sb, nil
+	return *r.Sandbox, nil
 }
 
+// bootID names this boot of the machine. Without it, a pod without namespaces of its own is
+// taken to have lived through a reboot.
+var bootID = sync.OnceValue(func() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+})
+
 // Remove releases the pod's addresses and ports and removes its namespaces, whatever a
-// crash or a reboot left of them. A pod without a sandbox is no error.
-func (m *Manager) Remove(ctx context.Context, pod *v1.Pod) error {
+// crash or a reboot left of them. A pod without a sandbox is no error. lock is the pod's.
+func (m *Manager) Remove(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 	uid, err := podUID(pod)
 	if err != nil {
 		return err
 	}
-	if m.files.absent(uid) {
-		return m.releaseUsers(pod)
-	}
-	lock, err := m.files.lock(ctx, uid)
-	if err != nil {
+	r, err := m.o.Records.Load(pod.UID)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		r = &record.Pod{}
+	case err != nil:
 		return podError(pod, "removing its sandbox", err)
 	}
-	defer lock.release()
-	return m.remove(ctx, pod, lock)
-}
-
-func (m *Manager) remove(ctx context.Context, pod *v1.Pod, lock podLock) error {
-	uid := string(pod.UID)
-	// First what says that the sandbox is whole: a crash after this makes it anew.
-	if err := atomicfile.Remove(m.files.sandbox(uid)); err != nil {
-		return podError(pod, "removing its sandbox", err)
+	if r.Sandbox != nil {
+		// First what says that the sandbox is whole: a crash after this makes it again.
+		if err := m.update(pod, func(r *record.Pod) error { r.Sandbox = nil; return nil }); err != nil {
+			return podError(pod, "removing its sandbox", err)
+		}
 	}
-	if err := m.detach(ctx, uid, lock); err != nil {
+	if err := m.detach(ctx, r, lock); err != nil {
 		return podError(pod, "releasing its addresses", err)
 	}
 	if err := netns.Remove(m.files.pins(uid)); err != nil {
 		return podError(pod, "removing its namespaces", err)
 	}
-	return m.releaseUsers(pod)
-}
-
-func (m *Manager) releaseUsers(pod *v1.Pod) error {
-	if err := m.users.Release(string(pod.UID)); err != nil {
-		return podError(pod, "removing its namespaces", err)
+	_ = os.Remove(m.files.pod(uid)) // which is empty
+	if len(r.Attachment) == 0 && r.FirstUserID == 0 {
+		return nil
+	}
+	err = m.update(pod, func(r *record.Pod) error { r.Attachment, r.FirstUserID = nil, 0; return nil })
+	if err != nil {
+		return podError(pod, "removing its sandbox", err)
 	}
 	return nil
 }
 
-func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock podLock) (engine.Sandbox, error) {
+func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock record.Lock) (engine.Sandbox, error) {
 	parameters, err := sysctl.Of(pod)
 	if err != nil {
 		return engine.Sandbox{}, podError(pod, "reading its spec", err)
@@ -220,7 +215,7 @@ func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock podLock) (engine
 	}
 	sb.IPs, sb.Domain = m.o.HostIPs, domain
 	if a != nil {
-		networks, err := m.attach(ctx, a, lock)
+		networks, err := m.attach(ctx, pod, a, lock)
 		if err != nil {
 			return engine.Sandbox{}, podError(pod, "attaching it", err)
 		}
@@ -229,7 +224,8 @@ func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock podLock) (engine
 	if err := sysctl.Apply(pins(sb), parameters, int(sb.FirstID)); err != nil {
 		return engine.Sandbox{}, podError(pod, "setting its kernel parameters", err)
 	}
-	if err := writeJSON(m.files.sandbox(string(pod.UID)), sb); err != nil {
+	sb.BootID = bootID()
+	if err := m.update(pod, func(r *record.Pod) error { r.Sandbox = &sb; return nil }); err != nil {
 		return engine.Sandbox{}, podError(pod, "recording its sandbox", err)
 	}
 	return sb, nil
@@ -279,11 +275,34 @@ func (m *Manager) pinAll(pod *v1.Pod, hostname string) (engine.Sandbox, error) {
 		return sb, netns.Make(m.files.pins(uid), kinds, hostname)
 	}
 	var err error
-	if sb.FirstID, err = m.users.Ensure(uid); err != nil {
+	if sb.FirstID, err = m.chooseUsers(pod); err != nil {
 		return sb, err
 	}
 	sb.UserNS = m.files.pin(uid, netns.User).Path
 	return sb, netns.MakeMapped(m.files.pins(uid), kinds, hostname, int(sb.FirstID), engine.UserIDs)
+}
+
+// chooseUsers gives the pod user IDs that no other pod has.
+func (m *Manager) chooseUsers(pod *v1.Pod) (uint32, error) {
+	ids, err := userns.Source(m.o.EtcDir)
+	if err != nil {
+		return 0, err
+	}
+	r, err := m.o.Records.UpdateAmong(pod.UID, func(r *record.Pod, others []*record.Pod) (err error) {
+		if r.Pod == nil {
+			r.Pod = pod
+		}
+		taken := map[uint32]bool{}
+		for _, o := range others {
+			taken[o.FirstUserID] = true
+		}
+		r.FirstUserID, err = ids.Choose(taken)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return r.FirstUserID, nil
 }
 
 // podUID returns the pod's UID if it can serve as the name of files and CNI containers.

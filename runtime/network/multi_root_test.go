@@ -87,7 +87,7 @@ func TestFurtherNetworks(t *testing.T) {
 	if got := leases(t, m); len(got) != 3 {
 		t.Errorf("leases %q, want 3", got)
 	}
-	if err := m.Remove(t.Context(), wanting("")); err != nil {
+	if err := holding(m).Remove(t.Context(), wanting("")); err != nil {
 		t.Fatal(err)
 	}
 	if got := leases(t, m); len(got) != 0 {
@@ -101,17 +101,17 @@ func TestFurtherNetworkBesideOurs(t *testing.T) {
 	if err := os.MkdirAll(m.o.CNIConfDir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, err := m.Ensure(t.Context(), wanting(`[{"name":"data"}]`))
+	_, err := holding(m).Ensure(t.Context(), wanting(`[{"name":"data"}]`))
 	wantPermanent(t, err, cni.NetworksAnnotation, `"data"`, m.o.CNIConfDir)
 	if links := traces(t, m); strings.Contains(strings.Join(links, "\n"), "link: runonce") {
 		t.Errorf("a refused pod made %q", links)
 	}
 	writeConf(t, m, "00-first.conflist", ownBridgeConf(m, ""))
 	writeConf(t, m, "10-torn.conflist", "{")
-	_, err = m.Ensure(t.Context(), wanting("data"))
+	_, err = holding(m).Ensure(t.Context(), wanting("data"))
 	wantPermanent(t, err, `"data"`, "10-torn.conflist")
 	writeConf(t, m, "20-data.conflist", dataConf(m))
-	_, err = m.Ensure(t.Context(), wanting(`[{"name":"data","mac":"02:00:00:00:00:01"}]`))
+	_, err = holding(m).Ensure(t.Context(), wanting(`[{"name":"data","mac":"02:00:00:00:00:01"}]`))
 	wantPermanent(t, err, `"data"`, "mac", cni.NetworksAnnotation)
 	ensure(t, m, wanting("data"))
 }
@@ -129,7 +129,7 @@ func TestFurtherNetworkFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := traces(t, m)
-	_, err := m.Ensure(t.Context(), wanting("data,bad"))
+	_, err := holding(m).Ensure(t.Context(), wanting("data,bad"))
 	if err == nil || !strings.Contains(err.Error(), `network "bad"`) || !strings.Contains(err.Error(), "come again") {
 		t.Errorf("error %v", err)
 	}

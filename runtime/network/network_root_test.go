@@ -79,12 +79,12 @@ func TestHostNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := engine.Sandbox{IPCNS: m.files.pin("uid-a", netns.IPC).Path, Hostname: host, IPs: []string{"192.0.2.99"}}
+	want := engine.Sandbox{IPCNS: m.files.pin("uid-a", netns.IPC).Path, Hostname: host, IPs: []string{"192.0.2.99"}, BootID: bootID()}
 	if diff := cmp.Diff(want, sb); diff != "" {
 		t.Error(diff)
 	}
 	all := ensure(t, m, newPod("b", func(p *v1.Pod) { p.Spec.HostNetwork, p.Spec.HostIPC = true, true }))
-	if diff := cmp.Diff(engine.Sandbox{Hostname: host, IPs: []string{"192.0.2.99"}}, all); diff != "" {
+	if diff := cmp.Diff(engine.Sandbox{Hostname: host, IPs: []string{"192.0.2.99"}, BootID: bootID()}, all); diff != "" {
 		t.Error(diff)
 	}
 	for _, line := range traces(t, m) {
@@ -167,7 +167,7 @@ func TestOwnUsers(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := m.Remove(t.Context(), newPod("a", mapped)); err != nil {
+	if err := holding(m).Remove(t.Context(), newPod("a", mapped)); err != nil {
 		t.Fatal(err)
 	}
 	if again := ensure(t, m, newPod("c", mapped)); again.FirstID != first.FirstID {
@@ -211,7 +211,7 @@ func manyPodsAtOnce(t *testing.T, m *Manager) {
 	}
 	for _, p := range pods {
 		go func() {
-			sb, err := m.Ensure(t.Context(), p)
+			sb, err := holding(m).Ensure(t.Context(), p)
 			answers <- answer{sb, err}
 		}()
 	}
@@ -230,7 +230,7 @@ func manyPodsAtOnce(t *testing.T, m *Manager) {
 	}
 	removed := make(chan error, n)
 	for _, p := range pods {
-		go func() { removed <- m.Remove(context.Background(), p) }()
+		go func() { removed <- holding(m).Remove(context.Background(), p) }()
 	}
 	for range n {
 		if err := <-removed; err != nil {
@@ -244,7 +244,7 @@ func TestGetWithoutSandbox(t *testing.T) {
 	if _, err := m.Get(t.Context(), newPod("a")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %v, want fs.ErrNotExist", err)
 	}
-	if err := m.Remove(t.Context(), newPod("a")); err != nil {
+	if err := holding(m).Remove(t.Context(), newPod("a")); err != nil {
 		t.Error(err)
 	}
 }

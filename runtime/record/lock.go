@@ -36,6 +36,23 @@ func (s *Store) lockPath(uid types.UID) (string, error) {
 	return filepath.Join(dir, string(uid)+".lock"), nil
 }
 
+// TryLock takes the pod's lock and reports whether it was free.
+func (s *Store) TryLock(uid types.UID) (lock Lock, ok bool, err error) {
+	path, err := s.lockPath(uid)
+	if err != nil {
+		return Lock{}, false, err
+	}
+	f, err := flock.Try(path)
+	if err != nil {
+		return Lock{}, false, fmt.Errorf("locking pod %s: %w", uid, err)
+	}
+	return Lock{f}, f != nil, nil
+}
+
+// File is what a process has to inherit that works on the pod for the holder: when that is
+// killed, the next one waits for it.
+func (l Lock) File() *os.File { return l.file }
+
 // Release gives the lock back.
 func (l Lock) Release() { _ = l.file.Close() }
 

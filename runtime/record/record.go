@@ -4,6 +4,7 @@
 package record
 
 import (
+	"encoding/json"
 	"maps"
 	"time"
 
@@ -48,6 +49,14 @@ type Pod struct {
 	FailedStarts map[string]engine.Container `json:"failedStarts,omitempty"`
 	// Devices are the names of those that each container has.
 	Devices map[string][]string `json:"devices,omitempty"`
+	// Attachment is what undoing the work of CNI plugins takes, in the terms of package
+	// network. It is written before the first plugin runs and removed after the last has
+	// undone its work, so that a crash or a reboot in between leaks nothing.
+	Attachment json.RawMessage `json:"attachment,omitempty"`
+	// FirstUserID is the first of the engine.UserIDs that are the pod's own, 0 for none.
+	FirstUserID uint32 `json:"firstUserID,omitempty"`
+	// Sandbox is what the containers share, once all of it is there.
+	Sandbox *engine.Sandbox `json:"sandbox,omitempty"`
 }
 
 // PodFailure is the key in Failures of what concerns all containers. No container has this
@@ -67,6 +76,20 @@ type Owner struct {
 	// again. By is the pod that preempted it, if one did.
 	Lost bool                 `json:"lost,omitempty"`
 	By   types.NamespacedName `json:"by,omitzero"`
+}
+
+// Start records that the pod is started now, for the first time.
+func (p *Pod) Start(pod *v1.Pod) {
+	p.admit(pod)
+	p.Started = time.Now()
+}
+
+// admit makes it the record of the pod, unless it is that already.
+func (p *Pod) admit(pod *v1.Pod) {
+	if p.Pod == nil || p.Removed {
+		p.Pod, p.Removed = pod.DeepCopy(), false
+		p.Pod.Status = v1.PodStatus{}
+	}
 }
 
 // StartTime is Started in the form of a pod's status.

@@ -50,6 +50,18 @@ func (r *Run) Enter(ctx context.Context) error {
 	return nil
 }
 
+// Sweep removes what killed runs have left, unless a run is planning, which has done so.
+func (r *Run) Sweep() error {
+	f, err := flock.Try(filepath.Join(r.store.runs(), planLock))
+	if errors.Is(err, fs.ErrNotExist) || (err == nil && f == nil) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cleaning up after other runs: %w", err)
+	}
+	return errors.Join(r.store.sweep(), f.Close())
+}
+
 // Leave lets the next run plan.
 func (r *Run) Leave() error {
 	if r.plan == nil {
@@ -79,10 +91,7 @@ func (r *Run) Book(pods []*v1.Pod) (err error) {
 	for _, pod := range pods {
 		r.pods = append(r.pods, pod.UID)
 		_, err = r.store.Update(pod.UID, func(p *Pod) error {
-			if p.Pod == nil || p.Removed {
-				p.Pod, p.Removed = pod.DeepCopy(), false
-				p.Pod.Status = v1.PodStatus{}
-			}
+			p.admit(pod)
 			r.store.own(p, owner)
 			return nil
 		})

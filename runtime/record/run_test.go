@@ -185,6 +185,14 @@ func TestKilledRun(t *testing.T) {
 			if got := booked(t, root); got != nil {
 				t.Errorf("it has booked %v", got)
 			}
+			if name == "in its turn, booked" {
+				if err := Open(root, root).NewRun().Sweep(); err != nil {
+					t.Fatal(err)
+				}
+				if got := recorded(t, root); got != nil {
+					t.Errorf("on record after a sweep: %v", got)
+				}
+			}
 			next := enter(t, root, "b")
 			if got := booked(t, root); !slices.Equal(got, []string{"b"}) {
 				t.Errorf("then is booked: %v", got)

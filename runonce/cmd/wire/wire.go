@@ -96,6 +96,7 @@ func (e *engine) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods,
 		return nil, fmt.Errorf("finding the machine's addresses: %w", err)
 	}
 	net := network.New(network.Options{
+		Records:  o.Records,
 		StateDir: filepath.Join(e.place.State, "network"), DataDir: filepath.Join(e.place.Root, "network"), HostIPs: ips, Log: e.log,
 		CNIConfDir: o.Network.ConfDir, CNIBinDirs: o.Network.BinDirs, PodCIDRs: o.Network.PodCIDRs, ClusterDomain: o.Network.ClusterDomain,
 	})

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/record"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,7 +29,7 @@ type Sandboxes struct {
 }
 
 // Ensure gives the pod an address of 192.0.2.0/24, a range kept for examples.
-func (s *Sandboxes) Ensure(_ context.Context, pod *v1.Pod) (engine.Sandbox, error) {
+func (s *Sandboxes) Ensure(_ context.Context, pod *v1.Pod, _ record.Lock) (engine.Sandbox, error) {
 	if s.Err != nil {
 		if err := s.Err(pod); err != nil {
 			return engine.Sandbox{}, err
@@ -64,7 +65,7 @@ func (s *Sandboxes) Get(_ context.Context, pod *v1.Pod) (engine.Sandbox, error) 
 }
 
 // Remove forgets the sandbox.
-func (s *Sandboxes) Remove(_ context.Context, pod *v1.Pod) error {
+func (s *Sandboxes) Remove(_ context.Context, pod *v1.Pod, _ record.Lock) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.boxes, pod.UID)

@@ -22,142 +22,31 @@ type Range struct {
 	Pods  uint32 // for how many pods there are IDs
 }
 
-// Book records which pod has which IDs: a file for each pod, named after its first ID, so
-// that several processes can use it at once, and later ones find what is taken.
-type Book struct {
-	// Dir holds the files. It is made when it is needed.
-	Dir string
-	// Etc holds the machine's subuid and subgid files.
-	Etc string
-}
-
-// Ensure returns the first of the pod's IDs, which it gives out on the first call.
-func (b Book) Ensure(uid string) (uint32, error) {
-	taken, err := b.taken()
-	if err != nil {
-		return 0, err
-	}
-	for first, owner := range taken {
-		if owner == uid {
-			return first, nil
-		}
-	}
-	r, err := b.source()
-	if err != nil {
-		return 0, err
-	}
-	note, err := b.note(uid)
-	if err != nil {
-		return 0, fmt.Errorf("recording user IDs: %w", err)
-	}
-	defer func() { _ = os.Remove(note) }()
+// Choose returns the first of the IDs for another pod; taken are the first IDs of the pods
+// that have some.
+func (r Range) Choose(taken map[uint32]bool) (uint32, error) {
 	for i := range r.Pods {
-		first := r.First + i*engine.UserIDs
-		if _, ok := taken[first]; ok {
-			continue
-		}
-		// It appears with its content, or not at all when another process was faster.
-		err := os.Link(note, filepath.Join(b.Dir, strconv.FormatUint(uint64(first), 10)))
-		if err == nil {
+		if first := r.First + i*engine.UserIDs; !taken[first] {
 			return first, nil
-		}
-		if !errors.Is(err, fs.ErrExist) {
-			return 0, fmt.Errorf("recording user IDs: %w", err)
 		}
 	}
 	return 0, fmt.Errorf("could not find an empty slot to allocate a user namespace: the IDs from %d are for %d pods", r.First, r.Pods)
 }
 
-// Release gives the pod's IDs back. A pod without any is no error.
-func (b Book) Release(uid string) error {
-	if err := os.Remove(b.notePath(uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("releasing user IDs: %w", err)
-	}
-	taken, err := b.taken()
-	if err != nil {
-		return err
-	}
-	for first, owner := range taken {
-		if owner != uid {
-			continue
-		}
-		err := os.Remove(filepath.Join(b.Dir, strconv.FormatUint(uint64(first), 10)))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("releasing user IDs: %w", err)
-		}
-	}
-	_ = os.Remove(b.Dir) // when it is empty
-	return nil
-}
-
-// taken returns the owners of ranges by their first ID.
-func (b Book) taken() (map[uint32]string, error) {
-	entries, err := os.ReadDir(b.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading which user IDs are taken: %w", err)
-	}
-	taken := map[uint32]string{}
-	for _, e := range entries {
-		first, err := strconv.ParseUint(e.Name(), 10, 32)
-		if err != nil {
-			continue // not finished
-		}
-		owner, err := os.ReadFile(filepath.Join(b.Dir, e.Name()))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading which user IDs are taken: %w", err)
-		}
-		taken[uint32(first)] = string(owner)
-	}
-	return taken, nil
-}
-
-func (b Book) notePath(uid string) string { return filepath.Join(b.Dir, ".note-"+uid) }
-
-// note writes the pod's UID to a file with a name that is no number. Nobody else works on
-// the same pod.
-func (b Book) note(uid string) (string, error) {
-	f, err := b.open(uid)
-	if err != nil {
-		return "", err
-	}
-	_, err = f.WriteString(uid)
-	// A power cut must not leave a range that belongs to nobody.
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return "", errors.Join(err, os.Remove(f.Name()))
-	}
-	return f.Name(), nil
-}
-
-// open opens the pod's note. The last pod of all takes the directory away with it.
-func (b Book) open(uid string) (*os.File, error) {
-	for range 10 {
-		if err := os.MkdirAll(b.Dir, 0o700); err != nil {
-			return nil, err
-		}
-		f, err := os.OpenFile(b.notePath(uid), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-		if !errors.Is(err, fs.ErrNotExist) {
-			return f, err
-		}
-	}
-	return nil, fmt.Errorf("directory %s comes and goes", b.Dir)
-}
-
-// source returns the IDs that the machine keeps for the user kubelet, as the kubelet has
-// it, else all above those of the machine's own users.
-func (b Book) source() (Range, error) {
-	users, err := subordinate(filepath.Join(b.Etc, "subuid"))
+// Source returns the IDs that the machine keeps for the user kubelet, as the kubelet has
+// it, else all above those of the machine's own users. etc is the directory of the subuid and
+// subgid files.
+func Source(etc string) (Range, error) {
+	users, err := subordinate(filepath.Join(etc, "subuid"))
 	if err != nil {
 		return Range{}, err
 	}
-	groups, err := subordinate(filepath.Join(b.Etc, "subgid"))
+	groups, err := subordinate(filepath.Join(etc, "subgid"))
 	switch {
 	case err != nil:
 		return Range{}, err
 	case users != groups:
-		return Range{}, fmt.Errorf("the IDs of user kubelet in %s/subuid and %s/subgid must be the same", b.Etc, b.Etc)
+		return Range{}, fmt.Errorf("the IDs of user kubelet in %s/subuid and %s/subgid must be the same", etc, etc)
 	case users == (Range{}):
 		return Range{First: engine.UserIDs, Pods: math.MaxUint32/engine.UserIDs - 1}, nil
 	}
