@@ -13,8 +13,8 @@ const module = "github.com/runonce/runonce"
 // ban says that no package of the room may reach a package that begins with one of the
 // prefixes.
 type ban struct {
-	room     string
-	except   []string // sub-rooms that may
+	pkg      string // and those below it
+	except   []string // packages below it that may
 	prefixes []string
 	why      string
 }
@@ -22,42 +22,47 @@ type ban struct {
 func bans() []ban {
 	return []ban{
 		{
-			room: "", except: []string{"/runtime/ctrd", "/runtime/shim", "/runonce/cmd", "/hack", ""},
+			pkg: "", except: []string{"/runtime/ctrd", "/runtime/shim", "/runonce/cmd", "/hack", ""},
 			prefixes: []string{"github.com/containerd/containerd"},
 			why:      "only runtime/ctrd and runtime/shim speak to containerd, and runonce/cmd wires them",
 		},
 		{
-			room: "", except: []string{"/manifests", "/runonce/cmd", "/hack", ""},
+			pkg: "", except: []string{"/manifests", "/runonce/cmd", "/hack", ""},
 			prefixes: []string{"k8s.io/kubernetes"},
 			why:      "only manifests knows the API server's rules, and runonce/cmd reads manifests",
 		},
 		{
-			room:     "/internal",
+			pkg:     "/internal",
 			prefixes: []string{module},
 			why:      "internal is what all may import",
 		},
 		{
-			room:     "/manifests",
+			pkg: "/runtime/engine", except: []string{"/runtime/engine/enginetest"},
+			prefixes: []string{module},
+			why:      "engine is the vocabulary of whoever speaks of containers",
+		},
+		{
+			pkg:     "/manifests",
 			prefixes: []string{module + "/admit", module + "/runonce", module + "/runtime", "github.com/vishvananda"},
 			why:      "manifests turns files into objects and knows no node",
 		},
 		{
-			room:     "/admit",
+			pkg:     "/admit",
 			prefixes: []string{module + "/manifests", module + "/runonce", module + "/runtime", "os/exec"},
 			why:      "admit is pure",
 		},
 		{
-			room: "/runonce", except: []string{"/runonce/cmd"},
+			pkg: "/runonce", except: []string{"/runonce/cmd"},
 			prefixes: []string{module + "/manifests", module + "/runtime"},
 			why:      "runonce owns the interface that runtime satisfies",
 		},
 		{
-			room:     "/runtime",
+			pkg:     "/runtime",
 			prefixes: []string{module + "/manifests", module + "/admit", module + "/runonce", "github.com/urfave/cli"},
 			why:      "runtime runs the pod that it is given",
 		},
 		{
-			room:     "/runtime/shim/runonce-shim",
+			pkg:     "/runtime/shim/runonce-shim",
 			prefixes: []string{"k8s.io", "github.com/containerd/containerd/v2/client", module + "/runtime/ctrd"},
 			why:      "a shim is started twice for each container, so it must stay slim",
 		},
@@ -81,7 +86,7 @@ func TestImports(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("no package in room %q", b.room)
+			t.Errorf("no package %q", b.pkg)
 		}
 	}
 }
@@ -89,8 +94,8 @@ func TestImports(t *testing.T) {
 // holds tells whether the ban is for the package. The program's own package, which sees
 // all through runonce/cmd, is the exception "".
 func (b ban) holds(pkg string) bool {
-	return below(pkg, module+b.room) && !slices.ContainsFunc(b.except, func(room string) bool {
-		return pkg == module+room || room != "" && below(pkg, module+room)
+	return below(pkg, module+b.pkg) && !slices.ContainsFunc(b.except, func(path string) bool {
+		return pkg == module+path || path != "" && below(pkg, module+path)
 	})
 }
 
