@@ -1,4 +1,4 @@
-// Package imports_test holds the table of which room may reach which, through all that its
+// Package imports_test holds the table of which package may reach which, through all that its
 // imports import in turn.
 package imports_test
 
@@ -10,10 +10,10 @@ import (
 
 const module = "github.com/runonce/runonce"
 
-// ban says that no package of the room may reach a package that begins with one of the
+// ban says that no package below it may reach a package that begins with one of the
 // prefixes.
 type ban struct {
-	pkg      string // and those below it
+	pkg      string   // and those below it
 	except   []string // packages below it that may
 	prefixes []string
 	why      string
@@ -32,7 +32,7 @@ func bans() []ban {
 			why:      "only manifests knows the API server's rules, and runonce/cmd reads manifests",
 		},
 		{
-			pkg:     "/internal",
+			pkg:      "/internal",
 			prefixes: []string{module},
 			why:      "internal is what all may import",
 		},
@@ -42,12 +42,12 @@ func bans() []ban {
 			why:      "engine is the vocabulary of whoever speaks of containers",
 		},
 		{
-			pkg:     "/manifests",
+			pkg:      "/manifests",
 			prefixes: []string{module + "/admit", module + "/runonce", module + "/runtime", "github.com/vishvananda"},
 			why:      "manifests turns files into objects and knows no node",
 		},
 		{
-			pkg:     "/admit",
+			pkg:      "/admit",
 			prefixes: []string{module + "/manifests", module + "/runonce", module + "/runtime", "os/exec"},
 			why:      "admit is pure",
 		},
@@ -57,12 +57,12 @@ func bans() []ban {
 			why:      "runonce owns the interface that runtime satisfies",
 		},
 		{
-			pkg:     "/runtime",
+			pkg:      "/runtime",
 			prefixes: []string{module + "/manifests", module + "/admit", module + "/runonce", "github.com/urfave/cli"},
 			why:      "runtime runs the pod that it is given",
 		},
 		{
-			pkg:     "/runtime/shim/runonce-shim",
+			pkg:      "/runtime/shim/runonce-shim",
 			prefixes: []string{"k8s.io", "github.com/containerd/containerd/v2/client", module + "/runtime/ctrd"},
 			why:      "a shim is started twice for each container, so it must stay slim",
 		},
