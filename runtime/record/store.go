@@ -76,8 +76,11 @@ func (s *Store) load(uid types.UID) (*Pod, error) {
 	if err := json.Unmarshal(data, p); err != nil {
 		return nil, fmt.Errorf("decoding pod %s: %w", path, err)
 	}
-	if p.Version != Version || p.Pod == nil {
+	switch {
+	case p.Version != Version:
 		return nil, fmt.Errorf("decoding pod %s: version %d of the record is not supported, %d is", path, p.Version, Version)
+	case p.Pod == nil:
+		return nil, fmt.Errorf("decoding pod %s: the record has no pod", path)
 	}
 	s.cache[uid] = cached{p, now}
 	return p, nil

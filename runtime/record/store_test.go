@@ -156,7 +156,7 @@ func TestUpdateAmong(t *testing.T) {
 func TestUnreadableRecord(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`{"version":2,"pod":{}}`: "version 2 of the record is not supported", `{"version":1}`: "is not supported", `{"ver`: "unexpected end of JSON input",
+		`{"version":2,"pod":{}}`: "version 2 of the record is not supported", `{"version":1}`: "the record has no pod", `{"ver`: "unexpected end of JSON input",
 	} {
 		root := t.TempDir()
 		s := record.Open(root, root)
