@@ -224,12 +224,12 @@ func TestContainers(t *testing.T) {
 		st := with(v1.PodFailed, ended(3), named(ended(4), "silent"), named(waiting("PodInitializing"), "waits"), again)
 		st.InitContainerStatuses = []v1.ContainerStatus{named(ended(0), "init")}
 		rt := &fake{scripts: map[string]script{"web": {life: []moment{{0, st}}}}}
-		phases := &runonce.Phases{}
+		trace := &runonce.Trace{}
 		begin := time.Now()
-		phases.Record(pod.UID, "network", begin.Add(2*time.Second), time.Second)
-		phases.Record(pod.UID, "volumes", begin.Add(time.Second), time.Second)
-		phases.Record("other", "volumes", begin, time.Second)
-		got := runonce.Run(t.Context(), rt, admitted(pod), runonce.Options{Logs: logBook{}, Phases: phases})[0]
+		trace.Record(pod.UID, "network", begin.Add(2*time.Second), time.Second)
+		trace.Record(pod.UID, "volumes", begin.Add(time.Second), time.Second)
+		trace.Record("other", "volumes", begin, time.Second)
+		got := runonce.Run(t.Context(), rt, admitted(pod), runonce.Options{Logs: logBook{}, Trace: trace})[0]
 		code := func(n int32) *int32 { return &n }
 		want := []runonce.Container{
 			{Name: "init", Image: "app:1", State: "Terminated", ExitCode: code(0), LogPath: "/logs/web/init/0.log"},

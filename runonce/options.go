@@ -1,7 +1,6 @@
 package runonce
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,10 +27,8 @@ type Options struct {
 	Remove bool
 	// Logs finds the logs of containers; nil leaves them out of the results.
 	Logs Logs
-	// Phases holds the steps that the runtime reports; nil leaves them out.
-	Phases *Phases
-	// Annotations, when set, returns what the runtime notes on a pod, for the results.
-	Annotations func(ctx context.Context, pod *v1.Pod) map[string]string
+	// Trace holds the steps that the runtime reports; nil leaves them out.
+	Trace *Trace
 	// Cleared, when set, is called once all that has to go has gone, before the first pod
 	// is started.
 	Cleared func()
@@ -60,7 +57,7 @@ type Progress struct {
 	Total   int
 }
 
-// Validate returns every fault of the options, joined.
+// Validate returns every error in the options, joined.
 func (o Options) Validate() error {
 	var errs []error
 	if o.Until != "" && !o.Until.Valid() {

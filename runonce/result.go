@@ -34,8 +34,8 @@ func (r *run) finish(ctx, work context.Context) {
 			p.stopRetries()
 			p.fill(cause)
 			p.containers(ctx)
-			if note := r.o.Annotations; note != nil && (p.begun || p.kept) {
-				p.res.Annotations = note(context.WithoutCancel(ctx), p.pod)
+			if rt, ok := r.rt.(Annotator); ok && (p.begun || p.kept) {
+				p.res.Annotations = rt.Annotations(context.WithoutCancel(ctx), p.pod)
 			}
 		})
 	}
@@ -69,7 +69,7 @@ func (p *pod) fill(cause error) {
 	res.Status.Phase = cmp.Or(res.Status.Phase, v1.PodPending)
 	res.Outcome, res.Reason, res.Message = Outcome(p.view.Standing), p.view.Reason, p.view.Message
 	res.Restarts = p.restarted()
-	res.Phases = p.r.o.Phases.of(p.pod.UID, p.r.o.Start)
+	res.Phases = p.r.o.Trace.of(p.pod.UID, p.r.o.Start)
 	if p.begun {
 		res.Attempts = 1 + p.retries + p.tries + res.Restarts
 	}

@@ -33,6 +33,12 @@ type Runtime interface {
 	Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error)
 }
 
+// Annotator is a Runtime that annotates pods: with the network status of Multus, say. The
+// annotations go into the results.
+type Annotator interface {
+	Annotations(ctx context.Context, pod *v1.Pod) map[string]string
+}
+
 // Outcome is what became of a pod.
 type Outcome string
 

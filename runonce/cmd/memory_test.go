@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/hack/testimages"
-	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
 	"github.com/runonce/runonce/runtime/host"
@@ -57,11 +57,11 @@ func newMemory(t *testing.T) *memory {
 	}
 }
 
-func (m *memory) open(_ context.Context, p backend.Place) (backend.Backend, error) {
-	if p.Address == "dead" {
+func (m *memory) open(_ context.Context, o cmd.EngineOptions) (cmd.Engine, error) {
+	if o.Address == "dead" {
 		return nil, errors.New("connecting to containerd: no such socket")
 	}
-	return &memoryBackend{m, p}, nil
+	return m, nil
 }
 
 // kill ends the newest instance of a container from outside.
@@ -79,54 +79,41 @@ func (m *memory) kill(ctx context.Context, pod, container string, code int32) er
 	return fmt.Errorf("no container %q of pod %q", container, pod)
 }
 
-type memoryBackend struct {
-	*memory
-	place backend.Place
-}
+func (m *memory) Close() error { return nil }
 
-func (b *memoryBackend) Close() error { return nil }
-
-func (b *memoryBackend) Import(_ context.Context, path string) ([]string, error) {
+func (m *memory) Import(_ context.Context, path string) ([]string, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("looking for images: %w", err)
 	}
 	return []string{"localhost/box:1"}, nil
 }
 
-func (b *memoryBackend) Images(context.Context) ([]backend.Image, error) {
-	return []backend.Image{{Name: "localhost/box:1", Digest: "sha256:box", Size: 2_900_000}}, nil
+func (m *memory) Images(context.Context) ([]cmd.Image, error) {
+	return []cmd.Image{{Ref: "localhost/box:1", Digest: "sha256:box", Size: 2_900_000}}, nil
 }
 
-func (b *memoryBackend) Pods(ctx context.Context, o backend.PodsOptions) (backend.Pods, error) {
-	hosts := filepath.Join(b.root, "hosts")
+func (m *memory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runtime.Pods, error) {
+	hosts := filepath.Join(m.root, "hosts")
 	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"), 0o600); err != nil {
 		return nil, err
 	}
-	p, err := runtime.New(ctx, runtime.Options{
-		Engine: b.engine, Sandboxes: b.sandboxes, Cgroups: b.cgroups, Objects: o.Objects, Devices: o.Devices,
-		Volumes: &volume.Manager{Root: b.root, Objects: o.Objects, ClaimsDir: filepath.Join(b.root, "claims"), Allocatable: o.Node.Status.Allocatable, Mounter: enginetest.Mounts{}},
-		Records: o.Records, LogDir: b.place.LogDir, LocalImages: o.LocalImages, Log: b.place.Log, Trace: o.Trace,
-		Node: spec.Node{Name: o.Node.Name, IPs: []string{"192.0.2.1"}, MemoryCapacity: 4 << 30, Allocatable: o.Node.Status.Allocatable},
-		Host: runtime.Host{Host: host.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(b.root, "none")},
-	})
-	return memoryPods{p, b.memory}, err
-}
-
-type memoryPods struct {
-	*runtime.Pods
-	machine *memory
+	o.Engine, o.Sandboxes, o.Cgroups = m.engine, m.sandboxes, m.cgroups
+	o.Volumes = &volume.Manager{Root: m.root, Objects: o.Objects, ClaimsDir: filepath.Join(m.root, "claims"), Allocatable: n.Status.Allocatable, Mounter: enginetest.Mounts{}}
+	o.Node = spec.Node{Name: n.Name, IPs: []string{"192.0.2.1"}, MemoryCapacity: 4 << 30, Allocatable: n.Status.Allocatable}
+	o.Host = runtime.Host{Host: host.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(m.root, "none")}
+	return runtime.New(ctx, o)
 }
 
 // Unable finds that nothing is lacking.
-func (memoryPods) Unable(context.Context, []*v1.Pod) map[types.UID]string { return nil }
+func (*memory) Unable(context.Context, []*v1.Pod) map[types.UID]string { return nil }
 
-// Cleanup finds fault with whatever a pod has left behind.
-func (p memoryPods) Cleanup(ctx context.Context) error {
-	cs, err := p.machine.engine.Containers(ctx, "")
+// Cleanup is an error when a pod has left something behind.
+func (m *memory) Cleanup(ctx context.Context) error {
+	cs, err := m.engine.Containers(ctx, "")
 	if err != nil {
 		return err
 	}
-	if n := len(cs) + len(p.machine.sandboxes.Left()) + len(p.machine.cgroups.Left()); n > 0 {
+	if n := len(cs) + len(m.sandboxes.Left()) + len(m.cgroups.Left()); n > 0 {
 		return fmt.Errorf("%d things left", n)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package exitcode_test
+package report_test
 
 import (
 	"strings"
@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runonce/runonce/runonce"
-	"github.com/runonce/runonce/runonce/exitcode"
+	"github.com/runonce/runonce/runonce/report"
 )
 
-func TestOf(t *testing.T) {
+func TestExitCode(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
@@ -42,14 +42,14 @@ func TestOf(t *testing.T) {
 			for _, o := range c.outcomes {
 				results = append(results, runonce.Result{Outcome: o, RemoveError: c.remove})
 			}
-			if got := exitcode.Of(results, c.signal); got != c.want {
+			if got := report.ExitCode(results, c.signal); got != c.want {
 				t.Errorf("got %d, want %d", got, c.want)
 			}
 		})
 	}
 }
 
-func TestFrom(t *testing.T) {
+func TestExitCodeFrom(t *testing.T) {
 	t.Parallel()
 	code := func(n int32) *int32 { return &n }
 	pod := func(namespace, name string, containers ...string) *v1.Pod {
@@ -86,7 +86,7 @@ func TestFrom(t *testing.T) {
 	} {
 		t.Run(c.ref, func(t *testing.T) {
 			t.Parallel()
-			got, err := exitcode.From(results, c.ref)
+			got, err := report.ExitCodeFrom(results, c.ref)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("got error %v, want %q in it", err, c.err)

@@ -1,8 +1,8 @@
-// Package exitcode maps what became of the pods to the exit code of the program.
-package exitcode
+package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -13,52 +13,52 @@ import (
 
 // The exit codes of the program. They are a promise to scripts.
 const (
-	OK         = 0 // every pod reached its goal
-	Failed     = 1 // at least one pod failed, timed out or was invalid, or could not be removed
-	Usage      = 2 // bad usage, bad manifests or no pod: nothing was started
-	Rejected   = 3 // nothing failed, but a pod was rejected or preempted
-	Engine     = 4 // the node or the container engine cannot be used
-	signalBase = 128
+	ExitOK       = 0 // every pod reached its goal
+	ExitFailed   = 1 // at least one pod failed, timed out or was invalid, or could not be removed
+	ExitUsage    = 2 // bad usage, bad manifests or no pod: nothing was started
+	ExitRejected = 3 // nothing failed, but a pod was rejected or preempted
+	ExitEngine   = 4 // the node or the container engine cannot be used
+	exitSignal   = 128
 )
 
-// Signal returns the exit code of a run that the signal interrupted: 130 for SIGINT,
+// ExitSignal returns the exit code of a run that the signal interrupted: 130 for SIGINT,
 // 143 for SIGTERM.
-func Signal(sig syscall.Signal) int { return signalBase + int(sig) }
+func ExitSignal(sig syscall.Signal) int { return exitSignal + int(sig) }
 
-// Of returns the exit code for the results. A pod that was canceled makes it that
+// ExitCode returns the exit code for the results. A pod that was canceled makes it that
 // of the signal, SIGINT when there was none; a failure counts for more than a rejection.
 // An invalid pod, which is a row only because the user asked to go on without it, counts
 // as a failure: it did not come to its goal.
-func Of(results []runonce.Result, sig syscall.Signal) int {
+func ExitCode(results []runonce.Result, sig syscall.Signal) int {
 	if sig == 0 {
 		sig = syscall.SIGINT
 	}
-	code := OK
+	code := ExitOK
 	for _, r := range results {
 		switch r.Outcome {
 		case runonce.Canceled:
-			return Signal(sig)
+			return ExitSignal(sig)
 		case runonce.Failed, runonce.TimedOut, runonce.Invalid:
-			code = Failed
+			code = ExitFailed
 		case runonce.Rejected, runonce.Preempted:
-			if code == OK {
-				code = Rejected
+			if code == ExitOK {
+				code = ExitRejected
 			}
 		case runonce.Running, runonce.Ready, runonce.Succeeded:
 		}
 		if r.RemoveError != "" {
-			code = Failed
+			code = ExitFailed
 		}
 	}
 	return code
 }
 
-// From returns the exit code of one container of a finished run. ref is
+// ExitCodeFrom returns the exit code of one container of a finished run. ref is
 // [NAMESPACE/]POD[/CONTAINER]: two parts are a pod and its container when there is such
 // a pod, and else a namespace and a pod. Without a container it is the pod's first that
 // failed, or its first. It is an error when there is no such container, or when it has
 // not ended.
-func From(results []runonce.Result, ref string) (int, error) {
+func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
 	r, container, err := resolve(results, ref)
 	if err != nil {
 		return 0, err
@@ -66,7 +66,7 @@ func From(results []runonce.Result, ref string) (int, error) {
 	var found *runonce.Container
 	for i := range r.Containers {
 		c := &r.Containers[i]
-		regular := containerIn(r.Pod.Spec.Containers, c.Name)
+		regular := slices.ContainsFunc(r.Pod.Spec.Containers, func(s v1.Container) bool { return s.Name == c.Name })
 		switch {
 		case container != "" && c.Name == container:
 			found = c
@@ -116,13 +116,4 @@ func resolve(results []runonce.Result, ref string) (*runonce.Result, string, err
 		}
 	}
 	return nil, "", fmt.Errorf("exit code from %q: no such pod in this run", ref)
-}
-
-func containerIn(cs []v1.Container, name string) bool {
-	for i := range cs {
-		if cs[i].Name == name {
-			return true
-		}
-	}
-	return false
 }

@@ -1,5 +1,4 @@
-// Package args puts the arguments of a command line in order.
-package args
+package cmd
 
 import (
 	"slices"
@@ -11,10 +10,10 @@ import (
 // completionFlag ends the arguments of a shell that asks for completions.
 const completionFlag = "--generate-bash-completion"
 
-// Arrange puts the arguments in the order that the command line library understands:
+// arrange puts the arguments in the order that the command line library understands:
 // the command, its flags, its arguments. Users may put flags anywhere, before the
 // command or after its arguments, and leave the command out: then it is run.
-func Arrange(args []string, commands []*cli.Command) []string {
+func arrange(args []string, commands []*cli.Command) []string {
 	if len(args) < 2 || args[len(args)-1] == completionFlag {
 		return args
 	}

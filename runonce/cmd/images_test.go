@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
-	"github.com/runonce/runonce/runonce/cmd/backend"
 )
 
 func TestPulls(t *testing.T) {
@@ -30,7 +29,7 @@ func TestPulls(t *testing.T) {
 		{Verdict: admit.Admitted, Running: true, Pod: pod(v1.PullAlways, "kept:1")},
 		{Verdict: admit.Rejected, Pod: pod(v1.PullAlways, "rejected:1")},
 	}}
-	present := []backend.Image{{Name: "docker.io/library/here:1"}, {Name: "docker.io/library/here:2"}}
+	present := []Image{{Ref: "docker.io/library/here:1"}, {Ref: "docker.io/library/here:2"}}
 	want := []string{"docker.io/library/gone:1", "docker.io/library/here:2", "docker.io/library/model:1"}
 	if diff := cmp.Diff(want, pulls(plan, present)); diff != "" {
 		t.Errorf("pulls (-want +got):\n%s", diff)
