@@ -8,14 +8,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/runonce/runonce/runonce/goal"
 )
 
 // Options say how a plan is carried out. The zero value is what a run does by default.
 type Options struct {
-	Until goal.Until // goal.UntilRunning when empty
-	Retry Backoff    // DefaultBackoff when zero
+	Until Until   // UntilRunning when empty
+	Retry Backoff // DefaultBackoff when zero
 	// Timeout is one deadline for the whole run, counted from Start; 0 for none.
 	Timeout time.Duration
 	// Parallel bounds how many pods are synced at once, 0 for twice the processors. A
@@ -60,7 +58,7 @@ type Progress struct {
 // Validate returns every error in the options, joined.
 func (o Options) Validate() error {
 	var errs []error
-	if o.Until != "" && !o.Until.Valid() {
+	if o.Until != "" && !o.Until.valid() {
 		errs = append(errs, fmt.Errorf("goal %q is none of running, ready, completed", o.Until))
 	}
 	if o.Timeout < 0 || o.Settle < 0 {
@@ -75,7 +73,7 @@ func (o Options) Validate() error {
 // withDefaults fills in what was left out.
 func (o Options) withDefaults() Options {
 	if o.Until == "" {
-		o.Until = goal.UntilRunning
+		o.Until = UntilRunning
 	}
 	if o.Retry == (Backoff{}) {
 		o.Retry = DefaultBackoff()

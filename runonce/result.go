@@ -24,17 +24,16 @@ func (r *run) finish(ctx, work context.Context) {
 	var wg sync.WaitGroup
 	for _, p := range r.pods {
 		wg.Go(func() {
-			if cause != nil && !p.over && (p.begun || p.kept) {
+			if cause != nil && !p.cond.ended && p.started() {
 				look, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
 				defer cancel()
 				if err := p.look(look); err != nil {
 					r.o.Logger.WarnContext(ctx, "state of the pod unknown", "pod", p.name(), "error", err)
 				}
 			}
-			p.stopRetries()
 			p.fill(cause)
 			p.containers(ctx)
-			if rt, ok := r.rt.(Annotator); ok && (p.begun || p.kept) {
+			if rt, ok := r.rt.(Annotator); ok && p.started() {
 				p.res.Annotations = rt.Annotations(context.WithoutCancel(ctx), p.pod)
 			}
 		})
@@ -67,7 +66,7 @@ func (p *pod) fill(cause error) {
 	res := p.res
 	res.Status = p.status
 	res.Status.Phase = cmp.Or(res.Status.Phase, v1.PodPending)
-	res.Outcome, res.Reason, res.Message = Outcome(p.view.Standing), p.view.Reason, p.view.Message
+	res.Outcome, res.Reason, res.Message = p.cond.outcome, p.cond.reason, p.cond.message
 	res.Restarts = p.restarted()
 	res.Phases = p.r.o.Trace.of(p.pod.UID, p.r.o.Start)
 	if p.begun {
@@ -83,7 +82,7 @@ func (p *pod) fill(cause error) {
 	res.Outcome = cutOff(cause)
 	res.Elapsed = p.r.since()
 	switch {
-	case !p.begun && !p.kept:
+	case !p.started():
 		res.Reason, res.Message = "NotStarted", "the run ended before the pod was started"
 	case p.err != nil && failure.RetryAfter(p.err) == 0:
 		res.Reason, res.Message = reasonOf(p.err), p.err.Error()

@@ -46,7 +46,7 @@ func (r *run) clear(ctx context.Context, plan admit.Plan, results []Result) map[
 	for _, h := range halts {
 		h.settle(ctx, ds, results, blocked)
 	}
-	keepRoom(plan, halts, blocked)
+	preventOvercommit(plan, halts, blocked)
 	return blocked
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
-	"github.com/runonce/runonce/runonce/goal"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/cgroup"
 )
@@ -117,7 +116,7 @@ func formatOf(c *cli.Context, formats ...string) (string, error) {
 // runOptions reads the flags that say how a plan is carried out.
 func runOptions(c *cli.Context) (runonce.Options, error) {
 	o := runonce.Options{
-		Until:    goal.Until(c.String("until")),
+		Until:    runonce.Until(c.String("until")),
 		Retry:    runonce.Backoff{Delay: c.Duration("retry-delay"), Factor: c.Float64("retry-factor"), Retries: c.Int("max-retries")},
 		Timeout:  c.Duration("timeout"),
 		Parallel: c.Int("parallel"),

@@ -1,4 +1,4 @@
-package job
+package runonce
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// match returns what the first rule that matches the failed pod asks for: matchPodFailurePolicy
+// matchFailurePolicy returns what the first rule that matches the failed pod asks for: matchPodFailurePolicy
 // of pkg/controller/job/pod_failure_policy.go. Without one the failure counts.
-func match(policy *batchv1.PodFailurePolicy, pod *v1.Pod, st v1.PodStatus) (batchv1.PodFailurePolicyAction, string) {
+func matchFailurePolicy(policy *batchv1.PodFailurePolicy, pod *v1.Pod, st v1.PodStatus) (batchv1.PodFailurePolicyAction, string) {
 	if policy == nil {
 		return batchv1.PodFailurePolicyActionCount, ""
 	}

@@ -1,4 +1,4 @@
-package goal_test
+package runonce
 
 import (
 	"testing"
@@ -7,8 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/runonce/runonce/runonce/goal"
 )
 
 var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -47,7 +45,7 @@ func newPod(policy v1.RestartPolicy, inits []v1.Container, names ...string) *v1.
 	return pod
 }
 
-func TestLook(t *testing.T) {
+func TestCondition(t *testing.T) {
 	t.Parallel()
 	always, never := v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyNever
 	plain, sidecar := v1.Container{Name: "i"}, v1.Container{Name: "s", RestartPolicy: &always}
@@ -58,177 +56,177 @@ func TestLook(t *testing.T) {
 	late.State.Terminated.FinishedAt, early.State.Terminated.FinishedAt = metav1.NewTime(now), metav1.NewTime(now.Add(-time.Second))
 	for _, c := range []struct {
 		name   string
-		until  goal.Until
+		until  Until
 		settle time.Duration
 		pod    *v1.Pod
 		status v1.PodStatus
-		want   goal.View
+		want   condition
 	}{
 		{
-			name: "running", until: goal.UntilRunning, pod: newPod("", nil, "a", "b"),
+			name: "running", until: UntilRunning, pod: newPod("", nil, "a", "b"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", false, 0), running("b", false, 0)}},
-			want:   goal.View{Standing: goal.Running},
+			want:   condition{outcome: Running},
 		},
 		{
-			name: "an init container with a policy of its own has failed", until: goal.UntilRunning,
+			name: "an init container with a policy of its own has failed", until: UntilRunning,
 			pod:    newPod(v1.RestartPolicyAlways, []v1.Container{{Name: "i", RestartPolicy: &never}}, "a"),
 			status: v1.PodStatus{Phase: v1.PodFailed, InitContainerStatuses: []v1.ContainerStatus{ended("i", 5)}, ContainerStatuses: []v1.ContainerStatus{waiting("a", "PodInitializing", "")}},
-			want:   goal.View{Standing: goal.Failed, Ended: true, Reason: "Error", Message: `init container "i" exited with code 5`},
+			want:   condition{outcome: Failed, ended: true, reason: "Error", message: `init container "i" exited with code 5`},
 		},
 		{
-			name: "only a sidecar is left to end", until: goal.UntilRunning, pod: newPod(v1.RestartPolicyNever, []v1.Container{sidecar}, "a"),
+			name: "only a sidecar is left to end", until: UntilRunning, pod: newPod(v1.RestartPolicyNever, []v1.Container{sidecar}, "a"),
 			status: v1.PodStatus{
 				Phase: v1.PodRunning, InitContainerStatuses: []v1.ContainerStatus{running("s", true, time.Minute)},
 				ContainerStatuses: []v1.ContainerStatus{ended("a", 3)},
 			},
-			want: goal.View{Reason: "Error", Message: `container "a" exited with code 3`},
+			want: condition{reason: "Error", message: `container "a" exited with code 3`},
 		},
 		{
-			name: "one of two", until: goal.UntilRunning, pod: newPod("", nil, "a", "b"),
+			name: "one of two", until: UntilRunning, pod: newPod("", nil, "a", "b"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", false, 0), waiting("b", "ImagePullBackOff", "no route")}},
-			want:   goal.View{Reason: "ImagePullBackOff", Message: `container "b" waits: ImagePullBackOff: no route`},
+			want:   condition{reason: "ImagePullBackOff", message: `container "b" waits: ImagePullBackOff: no route`},
 		},
 		{
-			name: "no status yet", until: goal.UntilRunning, pod: newPod("", nil, "a"), status: v1.PodStatus{Phase: v1.PodPending},
-			want: goal.View{Reason: "ContainerCreating", Message: `container "a" has not been started`},
+			name: "no status yet", until: UntilRunning, pod: newPod("", nil, "a"), status: v1.PodStatus{Phase: v1.PodPending},
+			want: condition{reason: "ContainerCreating", message: `container "a" has not been started`},
 		},
 		{
-			name: "crash loop", until: goal.UntilRunning, pod: newPod("", nil, "a"),
+			name: "crash loop", until: UntilRunning, pod: newPod("", nil, "a"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{backOff}},
-			want: goal.View{
-				Reason:  "CrashLoopBackOff",
-				Message: `container "a" waits: CrashLoopBackOff: back-off 20s; before that it exited with code 137 (OOMKilled): out of memory`,
+			want: condition{
+				reason:  "CrashLoopBackOff",
+				message: `container "a" waits: CrashLoopBackOff: back-off 20s; before that it exited with code 137 (OOMKilled): out of memory`,
 			},
 		},
 		{
-			name: "exited 0 under Always runs again", until: goal.UntilRunning, pod: newPod(v1.RestartPolicyAlways, nil, "a"),
+			name: "exited 0 under Always runs again", until: UntilRunning, pod: newPod(v1.RestartPolicyAlways, nil, "a"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{ended("a", 0)}},
-			want:   goal.View{Reason: "Error", Message: `container "a" exited with code 0`},
+			want:   condition{reason: "Error", message: `container "a" exited with code 0`},
 		},
 		{
-			name: "exited 0 under Never beside one that runs", until: goal.UntilRunning, pod: newPod(v1.RestartPolicyNever, nil, "a", "b"),
+			name: "exited 0 under Never beside one that runs", until: UntilRunning, pod: newPod(v1.RestartPolicyNever, nil, "a", "b"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{ended("a", 0), running("b", true, 0)}},
-			want:   goal.View{Standing: goal.Running},
+			want:   condition{outcome: Running},
 		},
 		{
-			name: "ready beside one that has exited 0", until: goal.UntilReady, pod: newPod(v1.RestartPolicyNever, nil, "a", "b"),
+			name: "ready beside one that has exited 0", until: UntilReady, pod: newPod(v1.RestartPolicyNever, nil, "a", "b"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{ended("a", 0), running("b", true, 0)}},
-			want:   goal.View{Standing: goal.Ready},
+			want:   condition{outcome: Ready},
 		},
 		{
-			name: "failed under Never beside one that runs", until: goal.UntilRunning, pod: newPod(v1.RestartPolicyNever, nil, "a", "b"),
+			name: "failed under Never beside one that runs", until: UntilRunning, pod: newPod(v1.RestartPolicyNever, nil, "a", "b"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{ended("a", 3), running("b", true, 0)}},
-			want:   goal.View{Standing: goal.Failed, Ended: true, Reason: "Error", Message: `container "a" exited with code 3`},
+			want:   condition{outcome: Failed, ended: true, reason: "Error", message: `container "a" exited with code 3`},
 		},
 		{
-			name: "failed under Never, the run waits for the others", until: goal.UntilCompleted, pod: newPod(v1.RestartPolicyNever, nil, "a", "b"),
+			name: "failed under Never, the run waits for the others", until: UntilCompleted, pod: newPod(v1.RestartPolicyNever, nil, "a", "b"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{ended("a", 3), running("b", true, 0)}},
-			want:   goal.View{Reason: "Error", Message: `container "a" exited with code 3`},
+			want:   condition{reason: "Error", message: `container "a" exited with code 3`},
 		},
 		{
-			name: "completed waits for the end", until: goal.UntilCompleted, pod: newPod(v1.RestartPolicyOnFailure, nil, "a"),
+			name: "completed waits for the end", until: UntilCompleted, pod: newPod(v1.RestartPolicyOnFailure, nil, "a"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", true, 0)}},
-			want:   goal.View{Reason: "PodNotCompleted", Message: `still running: "a"`},
+			want:   condition{reason: "PodNotCompleted", message: `still running: "a"`},
 		},
 		{
-			name: "completed under Always is ready", until: goal.UntilCompleted, pod: newPod(v1.RestartPolicyAlways, nil, "a"),
+			name: "completed under Always is ready", until: UntilCompleted, pod: newPod(v1.RestartPolicyAlways, nil, "a"),
 			status: v1.PodStatus{
 				Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", true, 0)},
 				Conditions: podReady(v1.ConditionTrue, "", ""),
 			},
-			want: goal.View{Standing: goal.Ready},
+			want: condition{outcome: Ready},
 		},
 		{
-			name: "not ready", until: goal.UntilReady, pod: newPod("", nil, "a"),
+			name: "not ready", until: UntilReady, pod: newPod("", nil, "a"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", false, 0)}},
-			want:   goal.View{Reason: "ContainersNotReady", Message: `container "a" runs but is not ready`},
+			want:   condition{reason: "ContainersNotReady", message: `container "a" runs but is not ready`},
 		},
 		{
-			name: "not ready, and why", until: goal.UntilReady, pod: newPod("", nil, "a"),
+			name: "not ready, and why", until: UntilReady, pod: newPod("", nil, "a"),
 			status: v1.PodStatus{
 				Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", false, 0)},
 				Conditions: []v1.PodCondition{{Type: v1.ContainersReady, Message: "the kubelet's words; the probe's"}},
 			},
-			want: goal.View{Reason: "ContainersNotReady", Message: `container "a" runs but is not ready: the probe's`},
+			want: condition{reason: "ContainersNotReady", message: `container "a" runs but is not ready: the probe's`},
 		},
 		{
-			name: "containers ready, the pod not", until: goal.UntilReady, pod: newPod("", nil, "a"),
+			name: "containers ready, the pod not", until: UntilReady, pod: newPod("", nil, "a"),
 			status: v1.PodStatus{
 				Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", true, 0)},
 				Conditions: podReady(v1.ConditionFalse, "ReadinessGatesNotReady", "gate missing"),
 			},
-			want: goal.View{Reason: "ReadinessGatesNotReady", Message: "gate missing"},
+			want: condition{reason: "ReadinessGatesNotReady", message: "gate missing"},
 		},
 		{
-			name: "settling", until: goal.UntilRunning, settle: time.Second, pod: newPod("", nil, "a"),
+			name: "settling", until: UntilRunning, settle: time.Second, pod: newPod("", nil, "a"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", true, 300*time.Millisecond)}},
-			want:   goal.View{Reason: "Settling", Message: `container "a" has run for less than 1s`, Again: 700 * time.Millisecond},
+			want:   condition{reason: "Settling", message: `container "a" has run for less than 1s`, again: 700 * time.Millisecond},
 		},
 		{
-			name: "settling with a clock that runs ahead", until: goal.UntilRunning, settle: time.Second, pod: newPod("", nil, "a"),
+			name: "settling with a clock that runs ahead", until: UntilRunning, settle: time.Second, pod: newPod("", nil, "a"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", true, -time.Hour)}},
-			want:   goal.View{Reason: "Settling", Message: `container "a" has run for less than 1s`, Again: time.Second},
+			want:   condition{reason: "Settling", message: `container "a" has run for less than 1s`, again: time.Second},
 		},
 		{
-			name: "succeeded", until: goal.UntilRunning, pod: newPod(v1.RestartPolicyNever, nil, "a"),
+			name: "succeeded", until: UntilRunning, pod: newPod(v1.RestartPolicyNever, nil, "a"),
 			status: v1.PodStatus{Phase: v1.PodSucceeded, ContainerStatuses: []v1.ContainerStatus{ended("a", 0)}},
-			want:   goal.View{Standing: goal.Succeeded, Ended: true},
+			want:   condition{outcome: Succeeded, ended: true},
 		},
 		{
-			name: "failed: the one that ended first is named", until: goal.UntilRunning, pod: newPod(v1.RestartPolicyNever, nil, "b", "a"),
+			name: "failed: the one that ended first is named", until: UntilRunning, pod: newPod(v1.RestartPolicyNever, nil, "b", "a"),
 			status: v1.PodStatus{Phase: v1.PodFailed, ContainerStatuses: []v1.ContainerStatus{late, early}},
-			want:   goal.View{Standing: goal.Failed, Ended: true, Reason: "Error", Message: `container "a" exited with code 5`},
+			want:   condition{outcome: Failed, ended: true, reason: "Error", message: `container "a" exited with code 5`},
 		},
 		{
-			name: "failed for the pod's own reason", until: goal.UntilRunning, pod: newPod("", nil, "a"),
+			name: "failed for the pod's own reason", until: UntilRunning, pod: newPod("", nil, "a"),
 			status: v1.PodStatus{Phase: v1.PodFailed, Reason: "DeadlineExceeded", Message: "too long", ContainerStatuses: []v1.ContainerStatus{ended("a", 137)}},
-			want: goal.View{
-				Standing: goal.Failed, Ended: true, Reason: "DeadlineExceeded", Message: `too long; container "a" exited with code 137`,
+			want: condition{
+				outcome: Failed, ended: true, reason: "DeadlineExceeded", message: `too long; container "a" exited with code 137`,
 			},
 		},
 		{
-			name: "init container fails", until: goal.UntilRunning, pod: newPod(v1.RestartPolicyNever, both, "a"),
+			name: "init container fails", until: UntilRunning, pod: newPod(v1.RestartPolicyNever, both, "a"),
 			status: v1.PodStatus{Phase: v1.PodFailed, InitContainerStatuses: []v1.ContainerStatus{ended("i", 9)}},
-			want:   goal.View{Standing: goal.Failed, Ended: true, Reason: "Error", Message: `init container "i" exited with code 9`},
+			want:   condition{outcome: Failed, ended: true, reason: "Error", message: `init container "i" exited with code 9`},
 		},
 		{
-			name: "init container runs", until: goal.UntilRunning, pod: newPod("", both, "a"),
+			name: "init container runs", until: UntilRunning, pod: newPod("", both, "a"),
 			status: v1.PodStatus{Phase: v1.PodPending, InitContainerStatuses: []v1.ContainerStatus{running("i", false, 0)}},
-			want:   goal.View{Reason: "PodInitializing", Message: `init container "i" has not ended yet`},
+			want:   condition{reason: "PodInitializing", message: `init container "i" has not ended yet`},
 		},
 		{
-			name: "sidecar has not started up", until: goal.UntilRunning, pod: newPod("", both, "a"),
+			name: "sidecar has not started up", until: UntilRunning, pod: newPod("", both, "a"),
 			status: v1.PodStatus{
 				Phase: v1.PodPending, InitContainerStatuses: []v1.ContainerStatus{ended("i", 0), starting("s")},
 			},
-			want: goal.View{Reason: "PodInitializing", Message: `init container "s" has not started up`},
+			want: condition{reason: "PodInitializing", message: `init container "s" has not started up`},
 		},
 		{
-			name: "sidecar has died", until: goal.UntilRunning, pod: newPod("", both, "a"),
+			name: "sidecar has died", until: UntilRunning, pod: newPod("", both, "a"),
 			status: v1.PodStatus{
 				Phase: v1.PodRunning, InitContainerStatuses: []v1.ContainerStatus{ended("i", 0), ended("s", 1)},
 				ContainerStatuses: []v1.ContainerStatus{running("a", true, 0)},
 			},
-			want: goal.View{Reason: "Error", Message: `init container "s" exited with code 1`},
+			want: condition{reason: "Error", message: `init container "s" exited with code 1`},
 		},
 		{
-			name: "the record of an init container is gone", until: goal.UntilRunning, pod: newPod("", both, "a"),
+			name: "the record of an init container is gone", until: UntilRunning, pod: newPod("", both, "a"),
 			status: v1.PodStatus{
 				Phase: v1.PodRunning, InitContainerStatuses: []v1.ContainerStatus{running("s", true, 0)},
 				ContainerStatuses: []v1.ContainerStatus{running("a", true, 0)},
 			},
-			want: goal.View{Standing: goal.Running},
+			want: condition{outcome: Running},
 		},
 		{
-			name: "all have exited 0 but the phase has not followed", until: goal.UntilRunning, pod: newPod(v1.RestartPolicyNever, nil, "a"),
+			name: "all have exited 0 but the phase has not followed", until: UntilRunning, pod: newPod(v1.RestartPolicyNever, nil, "a"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{ended("a", 0)}},
-			want:   goal.View{Reason: "PodNotCompleted", Message: "every container has exited with code 0; the pod has not ended yet"},
+			want:   condition{reason: "PodNotCompleted", message: "every container has exited with code 0; the pod has not ended yet"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := goal.Goal{Until: c.until, Settle: c.settle}.Look(c.pod, c.status, now)
-			if diff := cmp.Diff(c.want, got); diff != "" {
+			got := goal{until: c.until, settle: c.settle}.judge(c.pod, c.status, now)
+			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(condition{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -11,10 +11,10 @@ import (
 	"github.com/runonce/runonce/admit"
 )
 
-// keepRoom blocks pods that were to start in the room of pods that could not be stopped:
-// the least important first, until what is left fits the node. The plan counted on room
-// that is not there, and the node must not be overcommitted.
-func keepRoom(plan admit.Plan, halts []halt, blocked map[int]error) {
+// preventOvercommit blocks pods that were to start in place of pods that could not be
+// stopped, the least important first, until what is left fits the node: the plan counted
+// on resources that are still in use.
+func preventOvercommit(plan admit.Plan, halts []halt, blocked map[int]error) {
 	failed := slices.IndexFunc(halts, func(h halt) bool { return h.err != nil })
 	if failed < 0 || plan.Node == nil {
 		return
@@ -33,8 +33,8 @@ func keepRoom(plan admit.Plan, halts []halt, blocked map[int]error) {
 	for i := range blocked {
 		change(left, plan.Decisions[i].Pod, (*resource.Quantity).Add)
 	}
-	for _, i := range dispensable(plan.Decisions, blocked) {
-		if !overfull(left) {
+	for _, i := range unstarted(plan.Decisions, blocked) {
+		if !overcommitted(left) {
 			return
 		}
 		blocked[i] = fmt.Errorf("its room is not free: %w", halts[failed].err)
@@ -52,7 +52,7 @@ func change(left v1.ResourceList, pod *v1.Pod, by func(*resource.Quantity, resou
 	}
 }
 
-func overfull(left v1.ResourceList) bool {
+func overcommitted(left v1.ResourceList) bool {
 	for _, q := range left {
 		if q.Sign() < 0 {
 			return true
@@ -61,9 +61,9 @@ func overfull(left v1.ResourceList) bool {
 	return false
 }
 
-// dispensable are the rows of pods that have not started yet, the last to be started
+// unstarted returns the indexes of pods that have not started yet, the last to be started
 // first.
-func dispensable(ds []admit.Decision, blocked map[int]error) []int {
+func unstarted(ds []admit.Decision, blocked map[int]error) []int {
 	var rows []int
 	for i, d := range ds {
 		if d.Verdict == admit.Admitted && !d.Running && !d.Prune && blocked[i] == nil {

@@ -10,12 +10,11 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/runonce"
-	"github.com/runonce/runonce/runonce/goal"
 )
 
 // taken is the error of a runtime whose pod another run has preempted.
 type taken struct {
-	fault
+	syncError
 	by *v1.Pod
 }
 
@@ -46,12 +45,12 @@ func TestPreemptedByAnotherRun(t *testing.T) {
 					life: []moment{{0, running()}, {time.Minute, c.then}},
 					sync: func(n int) error {
 						if n > 1 {
-							return taken{fault{"stopped by another process", "Stopped", true, 0}, c.by}
+							return taken{syncError{"stopped by another process", "Stopped", true, 0}, c.by}
 						}
 						return nil
 					},
 				}}}
-				got := runonce.Run(t.Context(), rt, admitted(pod), runonce.Options{Retry: runonce.Backoff{Factor: 1}, Until: goal.UntilCompleted})
+				got := runonce.Run(t.Context(), rt, admitted(pod), runonce.Options{Retry: runonce.Backoff{Factor: 1}, Until: runonce.UntilCompleted})
 				want(t, "outcome", outcomes(got)[0], c.want)
 				want(t, "by", got[0].By, c.by)
 				want(t, "syncs", rt.pods[pod.UID].syncs, c.syncs)

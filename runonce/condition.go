@@ -1,6 +1,4 @@
-// Package goal judges by a pod's status whether the pod has come to where a run wants it.
-// It is pure.
-package goal
+package runonce
 
 import (
 	"cmp"
@@ -26,58 +24,47 @@ const (
 	UntilCompleted Until = "completed"
 )
 
-// Valid says whether the goal is one of the three.
-func (u Until) Valid() bool {
+// valid says whether the goal is one of the three.
+func (u Until) valid() bool {
 	return u == UntilRunning || u == UntilReady || u == UntilCompleted
 }
 
-// Standing is where a pod has come to.
-type Standing string
-
-// The standings: the first while a pod is on its way, the others at its goal or end.
-const (
-	Underway  Standing = ""
-	Running   Standing = "Running"
-	Ready     Standing = "Ready"
-	Succeeded Standing = "Succeeded"
-	Failed    Standing = "Failed"
-)
-
-// Goal is what pods have to come to.
-type Goal struct {
-	Until Until
-	// Settle is how long a container must have run to count as running.
-	Settle time.Duration
+// goal is what pods have to come to.
+type goal struct {
+	until Until
+	// settle is how long a container must have run to count as running.
+	settle time.Duration
 }
 
-// View is what a status says about the goal.
-type View struct {
-	Standing Standing
-	// Ended says that nothing will change the standing any more.
-	Ended bool
-	// Reason and Message tell what failed or, on the way, what is waited for.
-	Reason  string
-	Message string
-	// Again is when to look again although nothing changes; 0 for never.
-	Again time.Duration
+// condition is what a pod's status says about its goal.
+type condition struct {
+	// outcome is Running, Ready, Succeeded or Failed; empty while the pod is on its way.
+	outcome Outcome
+	// ended says that nothing will change the outcome any more.
+	ended bool
+	// reason and message tell what failed or, on the way, what is waited for.
+	reason  string
+	message string
+	// again is when to look again although nothing changes; 0 for never.
+	again time.Duration
 }
 
 // of returns the goal of one pod: a completed run waits for the end of the pods that can
 // end, and for the others to be ready.
-func (g Goal) of(pod *v1.Pod) Until {
-	if g.Until == UntilCompleted && cmp.Or(pod.Spec.RestartPolicy, v1.RestartPolicyAlways) == v1.RestartPolicyAlways {
+func (g goal) of(pod *v1.Pod) Until {
+	if g.until == UntilCompleted && cmp.Or(pod.Spec.RestartPolicy, v1.RestartPolicyAlways) == v1.RestartPolicyAlways {
 		return UntilReady
 	}
-	return g.Until
+	return g.until
 }
 
-// Look judges a pod by its status.
-func (g Goal) Look(pod *v1.Pod, st v1.PodStatus, now time.Time) View {
+// judge judges a pod by its status.
+func (g goal) judge(pod *v1.Pod, st v1.PodStatus, now time.Time) condition {
 	switch st.Phase {
 	case v1.PodSucceeded:
-		return View{Standing: Succeeded, Ended: true, Reason: st.Reason, Message: st.Message}
+		return condition{outcome: Succeeded, ended: true, reason: st.Reason, message: st.Message}
 	case v1.PodFailed:
-		return failure(pod, st)
+		return failedCondition(pod, st)
 	case v1.PodPending, v1.PodRunning, v1.PodUnknown:
 	}
 	if v, dead := deadEnd(pod, st); dead && g.of(pod) != UntilCompleted {
@@ -91,7 +78,7 @@ func (g Goal) Look(pod *v1.Pod, st v1.PodStatus, now time.Time) View {
 
 // containers judges the regular containers of a pod that has neither ended nor to be
 // initialized.
-func (g Goal) containers(pod *v1.Pod, st v1.PodStatus, now time.Time) View {
+func (g goal) containers(pod *v1.Pod, st v1.PodStatus, now time.Time) condition {
 	until := g.of(pod)
 	done := 0
 	for i := range pod.Spec.Containers {
@@ -107,19 +94,19 @@ func (g Goal) containers(pod *v1.Pod, st v1.PodStatus, now time.Time) View {
 	}
 	switch {
 	case until == UntilCompleted:
-		return View{Reason: "PodNotCompleted", Message: runningMessage(st)}
+		return condition{reason: "PodNotCompleted", message: runningMessage(st)}
 	case done == len(pod.Spec.Containers):
-		return View{Reason: "PodNotCompleted", Message: "every container has exited with code 0; the pod has not ended yet"}
+		return condition{reason: "PodNotCompleted", message: "every container has exited with code 0; the pod has not ended yet"}
 	case until == UntilReady && done == 0 && !ready(st):
 		return notReady(st)
 	case until == UntilReady:
-		return View{Standing: Ready}
+		return condition{outcome: Ready}
 	}
-	return View{Standing: Running}
+	return condition{outcome: Running}
 }
 
 // heldByInit finds the first init container that has not done its part.
-func heldByInit(pod *v1.Pod, st v1.PodStatus) (View, bool) {
+func heldByInit(pod *v1.Pod, st v1.PodStatus) (condition, bool) {
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		cs := statusOf(st.InitContainerStatuses, c.Name)
@@ -136,9 +123,9 @@ func heldByInit(pod *v1.Pod, st v1.PodStatus) (View, bool) {
 		if sidecar {
 			otherwise = "has not started up"
 		}
-		return waitingFor("init container", cs, otherwise, Said(st)), true
+		return waitingFor("init container", cs, otherwise, probeMessage(st)), true
 	}
-	return View{}, false
+	return condition{}, false
 }
 
 // laterInitSeen says whether anything that starts after the i-th init container has.
@@ -151,25 +138,25 @@ func laterInitSeen(pod *v1.Pod, st v1.PodStatus, i int) bool {
 }
 
 // heldBy says whether the container keeps its pod from the goal.
-func (g Goal) heldBy(st v1.PodStatus, cs v1.ContainerStatus, until Until, now time.Time) (View, bool) {
+func (g goal) heldBy(st v1.PodStatus, cs v1.ContainerStatus, until Until, now time.Time) (condition, bool) {
 	if cs.State.Running == nil {
-		return waitingFor("container", cs, "", Said(st)), true
+		return waitingFor("container", cs, "", probeMessage(st)), true
 	}
-	if left := g.Settle - now.Sub(cs.State.Running.StartedAt.Time); left > 0 {
-		return View{
-			Reason: "Settling", Message: fmt.Sprintf("container %q has run for less than %s", cs.Name, g.Settle),
-			Again: min(left, g.Settle),
+	if left := g.settle - now.Sub(cs.State.Running.StartedAt.Time); left > 0 {
+		return condition{
+			reason: "Settling", message: fmt.Sprintf("container %q has run for less than %s", cs.Name, g.settle),
+			again: min(left, g.settle),
 		}, true
 	}
 	if until == UntilReady && !cs.Ready {
-		return waitingFor("container", cs, "runs but is not ready", Said(st)), true
+		return waitingFor("container", cs, "runs but is not ready", probeMessage(st)), true
 	}
-	return View{}, false
+	return condition{}, false
 }
 
-// Said is what the probes last said, with ": " before it, or empty: it follows the kubelet's
+// probeMessage is what the probes last said, with ": " before it, or empty: it follows the kubelet's
 // words in the message of the condition, or is all of it where the kubelet has none.
-func Said(st v1.PodStatus) string {
+func probeMessage(st v1.PodStatus) string {
 	for _, c := range st.Conditions {
 		if c.Type != v1.ContainersReady || c.Message == "" {
 			continue
@@ -186,7 +173,7 @@ func Said(st v1.PodStatus) string {
 
 // waitingFor tells what a container that is not yet where it should be does instead, and
 // what the probes said, if that can be why.
-func waitingFor(kind string, cs v1.ContainerStatus, otherwise, said string) View {
+func waitingFor(kind string, cs v1.ContainerStatus, otherwise, said string) condition {
 	reason := "ContainersNotReady"
 	if kind == "init container" {
 		reason = "PodInitializing"
@@ -194,10 +181,10 @@ func waitingFor(kind string, cs v1.ContainerStatus, otherwise, said string) View
 	name := fmt.Sprintf("%s %q", kind, cs.Name)
 	switch {
 	case cs.State.Running != nil && otherwise != "":
-		return View{Reason: reason, Message: name + " " + otherwise + said}
+		return condition{reason: reason, message: name + " " + otherwise + said}
 	case cs.State.Terminated != nil:
 		t := cs.State.Terminated
-		return View{Reason: cmp.Or(t.Reason, "Error"), Message: name + " " + Ending(t)}
+		return condition{reason: cmp.Or(t.Reason, "Error"), message: name + " " + ending(t)}
 	case cs.State.Waiting != nil && cs.State.Waiting.Reason != "":
 		w := cs.State.Waiting
 		text := fmt.Sprintf("%s waits: %s", name, w.Reason)
@@ -205,28 +192,28 @@ func waitingFor(kind string, cs v1.ContainerStatus, otherwise, said string) View
 			text += ": " + w.Message
 		}
 		if last := cs.LastTerminationState.Terminated; last != nil {
-			text += "; before that it " + Ending(last) + said
+			text += "; before that it " + ending(last) + said
 		}
-		return View{Reason: w.Reason, Message: text}
+		return condition{reason: w.Reason, message: text}
 	}
-	return View{Reason: "ContainerCreating", Message: name + " has not been started"}
+	return condition{reason: "ContainerCreating", message: name + " has not been started"}
 }
 
-// failure describes a pod that has failed by the container that failed it.
-func failure(pod *v1.Pod, st v1.PodStatus) View {
-	v := View{Standing: Failed, Ended: true, Reason: st.Reason, Message: st.Message}
+// failedCondition describes a pod that has failed by the container that failed it.
+func failedCondition(pod *v1.Pod, st v1.PodStatus) condition {
+	v := condition{outcome: Failed, ended: true, reason: st.Reason, message: st.Message}
 	kind, cs := culprit(pod, st)
 	if cs == nil {
-		v.Reason = cmp.Or(v.Reason, "Error")
+		v.reason = cmp.Or(v.reason, "Error")
 		return v
 	}
 	t := cs.State.Terminated
-	v.Reason = cmp.Or(v.Reason, t.Reason, "Error")
-	text := fmt.Sprintf("%s %q %s%s", kind, cs.Name, Ending(t), Said(st))
-	if v.Message != "" {
-		text = v.Message + "; " + text
+	v.reason = cmp.Or(v.reason, t.Reason, "Error")
+	text := fmt.Sprintf("%s %q %s%s", kind, cs.Name, ending(t), probeMessage(st))
+	if v.message != "" {
+		text = v.message + "; " + text
 	}
-	v.Message = text
+	v.message = text
 	return v
 }
 
@@ -254,18 +241,18 @@ func culprit(pod *v1.Pod, st v1.PodStatus) (kind string, cs *v1.ContainerStatus)
 // deadEnd finds a container that has failed for good while others of its pod still run:
 // the pod cannot come to run as a whole any more. Where only its sidecars do, it is about to
 // end by itself.
-func deadEnd(pod *v1.Pod, st v1.PodStatus) (View, bool) {
+func deadEnd(pod *v1.Pod, st v1.PodStatus) (condition, bool) {
 	if !slices.ContainsFunc(st.ContainerStatuses, func(cs v1.ContainerStatus) bool { return cs.State.Terminated == nil }) {
-		return View{}, false
+		return condition{}, false
 	}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		t := statusOf(st.ContainerStatuses, c.Name).State.Terminated
 		if t != nil && t.ExitCode != 0 && !podspec.Restarts(pod, c, t.ExitCode) {
-			return failure(pod, st), true
+			return failedCondition(pod, st), true
 		}
 	}
-	return View{}, false
+	return condition{}, false
 }
 
 // finished says whether the container has exited 0 and stays so by its policy.
@@ -274,8 +261,8 @@ func finished(pod *v1.Pod, c *v1.Container, cs v1.ContainerStatus) bool {
 	return t != nil && t.ExitCode == 0 && !podspec.Restarts(pod, c, 0)
 }
 
-// Ending says how an instance of a container ended.
-func Ending(t *v1.ContainerStateTerminated) string {
+// ending says how an instance of a container ended.
+func ending(t *v1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("exited with code %d", t.ExitCode)
 	if t.Reason == "StartError" {
 		return "could not be started: " + strings.TrimSpace(t.Message)
@@ -303,12 +290,12 @@ func runningMessage(st v1.PodStatus) string {
 }
 
 // notReady is for a pod all of whose containers are ready, but which is not.
-func notReady(st v1.PodStatus) View {
-	v := View{Reason: "PodNotReady", Message: "the pod is not ready"}
+func notReady(st v1.PodStatus) condition {
+	v := condition{reason: "PodNotReady", message: "the pod is not ready"}
 	for _, c := range st.Conditions {
 		if c.Type == v1.PodReady {
-			v.Reason = cmp.Or(c.Reason, v.Reason)
-			v.Message = cmp.Or(c.Message, v.Message)
+			v.reason = cmp.Or(c.Reason, v.reason)
+			v.message = cmp.Or(c.Message, v.message)
 		}
 	}
 	return v

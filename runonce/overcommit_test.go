@@ -23,9 +23,9 @@ func sized(name string, prio int32, memory string) *v1.Pod {
 	return pod
 }
 
-// TestKeepRoom: what could not be stopped still has its room, and the least important of
+// TestPreventOvercommit: what could not be stopped still holds its resources, and the least important of
 // those that were to start there has to wait.
-func TestKeepRoom(t *testing.T) {
+func TestPreventOvercommit(t *testing.T) {
 	t.Parallel()
 	stuck := errors.New("stuck")
 	victim, critical := sized("victim", 0, "600Mi"), sized("critical", 2e9, "200Mi")
@@ -59,7 +59,7 @@ func TestKeepRoom(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			blocked := maps.Clone(tt.blocked)
-			keepRoom(plan, tt.halts, blocked)
+			preventOvercommit(plan, tt.halts, blocked)
 			got := slices.Sorted(maps.Keys(blocked))
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("blocked rows (-want +got):\n%s", diff)
