@@ -27,7 +27,7 @@ func preventOvercommit(plan admit.Plan, halts []halt, blocked map[int]error) {
 	}
 	for _, h := range halts {
 		if h.err != nil {
-			change(left, h.pod, (*resource.Quantity).Sub)
+			change(left, h.Pod, (*resource.Quantity).Sub)
 		}
 	}
 	for i := range blocked {

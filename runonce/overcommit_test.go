@@ -49,11 +49,11 @@ func TestPreventOvercommit(t *testing.T) {
 		blocked map[int]error
 		want    []int
 	}{
-		{name: "all stopped", halts: []halt{{pod: victim, row: 4}}, want: nil},
+		{name: "all stopped", halts: []halt{{Departure: admit.Departure{Pod: victim, Row: 4}}}, want: nil},
 		// 400 of the critical pod and the others do not fit beside the victim's 600.
-		{name: "not stopped", halts: []halt{{pod: victim, row: 4, err: stuck}}, blocked: map[int]error{0: stuck}, want: []int{0, 2, 3}},
+		{name: "not stopped", halts: []halt{{Departure: admit.Departure{Pod: victim, Row: 4}, err: stuck}}, blocked: map[int]error{0: stuck}, want: []int{0, 2, 3}},
 		// A small one that stays leaves room for the more important pod.
-		{name: "a small one", halts: []halt{{pod: sized("small", 0, "250Mi"), row: 4, err: stuck}}, blocked: map[int]error{0: stuck}, want: []int{0, 2}},
+		{name: "a small one", halts: []halt{{Departure: admit.Departure{Pod: sized("small", 0, "250Mi"), Row: 4}, err: stuck}}, blocked: map[int]error{0: stuck}, want: []int{0, 2}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package runonce_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/runonce"
 )
 
@@ -24,6 +26,26 @@ func (b logBook) Tail(pod *v1.Pod, container string, restart, n int) ([]string, 
 		return nil, errBroken
 	}
 	return []string{fmt.Sprintf("%d lines of %s", n, b.Path(pod, container, restart))}, nil
+}
+
+// annotating is a runtime that annotates pods.
+type annotating struct{ *fake }
+
+func (annotating) Annotations(_ context.Context, pod *v1.Pod) map[string]string {
+	return map[string]string{"of": pod.Name}
+}
+
+// TestAnnotations: what the runtime notes on a pod is in its result, if it was started.
+func TestAnnotations(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rt := annotating{&fake{scripts: map[string]script{"web": runs()}}}
+		plan := admitted(newPod("web", ""))
+		plan.Decisions = append(plan.Decisions, admit.Decision{Pod: newPod("no", ""), Verdict: admit.Rejected})
+		got := runonce.Run(t.Context(), rt, plan, runonce.Options{})
+		want(t, "annotation", got[0].Annotations["of"], "web")
+		want(t, "annotations of a rejected pod", len(got[1].Annotations), 0)
+	})
 }
 
 func TestContainers(t *testing.T) {

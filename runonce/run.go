@@ -48,10 +48,12 @@ func Run(ctx context.Context, rt Runtime, plan admit.Plan, o Options) []Result {
 		results[i] = decided(d)
 	}
 	work, cancel := context.WithCancel(ctx)
-	if o.Timeout > 0 {
-		work, cancel = context.WithDeadlineCause(ctx, o.Start.Add(o.Timeout), errTimeout)
-	}
 	defer cancel()
+	if o.Timeout > 0 {
+		var stop context.CancelFunc
+		work, stop = context.WithDeadlineCause(work, o.Start.Add(o.Timeout), errTimeout)
+		defer stop()
+	}
 	blocked := r.clear(work, plan, results)
 	o.Cleared()
 	r.pods = r.queue(work, plan.Decisions, results, blocked)

@@ -18,6 +18,8 @@ import (
 	"github.com/runonce/runonce/runtime/record"
 )
 
+var _ runonce.Annotator = (*runtime.Pods)(nil)
+
 // EngineOptions say which engine is meant, where things live and how the engine's pods are
 // set up. Directories are absolute; what is empty has its package's default.
 type EngineOptions struct {

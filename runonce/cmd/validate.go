@@ -36,7 +36,7 @@ func (p *program) validate(c *cli.Context) error {
 		return cause
 	}
 	v := manifests.NewValidation(set, err, c.Bool("strict"))
-	err = p.write(format, v, func(report.Style) error { return p.faults(v, len(set.Pods)) })
+	err = p.write(format, v, func(report.Style) error { return p.findings(v, len(set.Pods)) })
 	switch {
 	case err != nil:
 		return err
@@ -48,8 +48,8 @@ func (p *program) validate(c *cli.Context) error {
 	return nil
 }
 
-// faults writes what was found, a line each, as a run would.
-func (p *program) faults(v manifests.Validation, pods int) error {
+// findings writes what was found, a line each, as a run would.
+func (p *program) findings(v manifests.Validation, pods int) error {
 	for _, f := range v.Faults {
 		text := f.String()
 		if f.Severity == manifests.SeverityWarning {
@@ -60,11 +60,7 @@ func (p *program) faults(v manifests.Validation, pods int) error {
 		}
 	}
 	if v.Err() == nil {
-		what := "pods"
-		if pods == 1 {
-			what = "pod"
-		}
-		_, err := fmt.Fprintf(p.io.Stdout, "%d %s, no error\n", pods, what)
+		_, err := fmt.Fprintf(p.io.Stdout, "%d %s, no error\n", pods, plural(pods, "pod"))
 		return err
 	}
 	return nil

@@ -14,9 +14,9 @@ import (
 	"github.com/runonce/runonce/runtime/record"
 )
 
-// TestTurn: a run waits until the one before it has stopped what has to go, but not beyond
+// TestConcurrentRuns: a run waits until the one before it has stopped what has to go, but not beyond
 // its own timeout.
-func TestTurn(t *testing.T) {
+func TestConcurrentRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(t)
