@@ -52,7 +52,7 @@ func TestPreventOvercommit(t *testing.T) {
 		{name: "all stopped", halts: []halt{{Departure: admit.Departure{Pod: victim, Row: 4}}}, want: nil},
 		// 400 of the critical pod and the others do not fit beside the victim's 600.
 		{name: "not stopped", halts: []halt{{Departure: admit.Departure{Pod: victim, Row: 4}, err: stuck}}, blocked: map[int]error{0: stuck}, want: []int{0, 2, 3}},
-		// A small one that stays leaves room for the more important pod.
+		// A small one that stays leaves enough for the more important pod.
 		{name: "a small one", halts: []halt{{Departure: admit.Departure{Pod: sized("small", 0, "250Mi"), Row: 4}, err: stuck}}, blocked: map[int]error{0: stuck}, want: []int{0, 2}},
 	}
 	for _, tt := range tests {

@@ -104,7 +104,7 @@ func (p *pod) needsSync(ctx context.Context) bool {
 	case p.toBeRetried():
 		return !time.Now().Before(p.due)
 	case !p.begun:
-		return true // a pod of an earlier run is synced once, whatever it looks like
+		return true // a pod of an earlier run is synced once in any case
 	case p.there() || p.cond.again > 0:
 		p.resetRetries()
 		return hasUnready(p.status)

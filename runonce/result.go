@@ -89,7 +89,7 @@ func (p *pod) fill(cause error) {
 	}
 }
 
-// fillPreempted tells of a pod that another run has preempted, whatever it ended with.
+// fillPreempted tells of a pod that another run has preempted, however it ended.
 func (p *pod) fillPreempted() {
 	d := admit.PreemptedBy(p.pod, p.by)
 	p.res.Outcome, p.res.Reason, p.res.Message, p.res.By = Preempted, d.Reason, d.Message, d.By
@@ -98,7 +98,7 @@ func (p *pod) fillPreempted() {
 	p.res.Status.Conditions = append(p.res.Status.Conditions, st.Conditions...)
 }
 
-// containers tells what became of each container, with the last words of those that
+// containers fills in the state of each container, and the last lines of those that
 // failed.
 func (p *pod) containers(ctx context.Context) {
 	seen := map[string]v1.ContainerStatus{}

@@ -30,10 +30,10 @@ func failFirst(n int, err error) func(int) error {
 	}
 }
 
-// hopeless is an error that is not worth ten retries.
-type hopeless struct{ error }
+// fiveRetries is an error that is not worth ten retries.
+type fiveRetries struct{ error }
 
-func (hopeless) Retries() int { return 5 }
+func (fiveRetries) Retries() int { return 5 }
 
 // TestOnePod tells what becomes of a single pod.
 func TestOnePod(t *testing.T) {
@@ -75,7 +75,7 @@ func TestOnePod(t *testing.T) {
 			attempts: 11, syncs: 11, elapsed: 1023 * time.Second,
 		},
 		{
-			name: "an error that says that five retries will do", script: script{sync: always(hopeless{errBroken})},
+			name: "an error that says that five retries will do", script: script{sync: always(fiveRetries{errBroken})},
 			outcome: runonce.Failed, reason: "SyncError", message: "broken (gave up after 5 retries)",
 			attempts: 6, syncs: 6, elapsed: 31 * time.Second,
 		},

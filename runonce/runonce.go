@@ -39,7 +39,7 @@ type Annotator interface {
 	Annotations(ctx context.Context, pod *v1.Pod) map[string]string
 }
 
-// Outcome is what became of a pod.
+// Outcome is how a pod has ended, or where it stands at the end of a run.
 type Outcome string
 
 // The outcomes of a pod.
@@ -55,7 +55,7 @@ const (
 	Canceled  Outcome = "Canceled"
 )
 
-// Result is what became of one pod.
+// Result is the outcome for one pod.
 type Result struct {
 	Pod        *v1.Pod
 	Outcome    Outcome
@@ -82,7 +82,7 @@ type Phase struct {
 	Elapsed time.Duration
 }
 
-// Container is what became of one container of a pod.
+// Container is the state of one container of a pod.
 type Container struct {
 	Name     string
 	Image    string

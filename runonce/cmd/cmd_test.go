@@ -107,7 +107,7 @@ func TestEngineUnusable(t *testing.T) {
 	}
 }
 
-// TestLogs reads what containers have written, whatever became of them.
+// TestLogs reads what containers have written, those that are gone included.
 func TestLogs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestDownByFaultyManifest: a fault in its file does not make a pod impossible to stop.
+// TestDownByFaultyManifest: an error in its file does not make a pod impossible to stop.
 func TestDownByFaultyManifest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
