@@ -3,7 +3,6 @@ package runonce
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"time"
 )
@@ -21,7 +20,7 @@ func DefaultBackoff() Backoff {
 	return Backoff{Delay: time.Second, Factor: 2, Retries: 10}
 }
 
-// Validate returns every fault of the schedule, joined.
+// Validate returns every error in the schedule, joined.
 func (b Backoff) Validate() error {
 	if b == (Backoff{}) {
 		return nil
@@ -39,20 +38,18 @@ func (b Backoff) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Delays yields the time to wait before each retry. A delay that would be longer than
-// time.Duration can say stays at its longest.
-func (b Backoff) Delays() iter.Seq[time.Duration] {
-	return func(yield func(time.Duration) bool) {
-		d := float64(b.Delay)
-		for range b.Retries {
-			wait := time.Duration(math.MaxInt64)
-			if d < math.MaxInt64 {
-				wait = time.Duration(d)
-			}
-			if !yield(wait) {
-				return
-			}
-			d *= b.Factor
+// At returns the time to wait before the n-th retry, from 0; false when there are no more. A
+// delay that would be longer than time.Duration can say stays at its longest.
+func (b Backoff) At(n int) (time.Duration, bool) {
+	d := float64(b.Delay)
+	for range n {
+		if d >= math.MaxInt64 {
+			break
 		}
+		d *= b.Factor
 	}
+	if d >= math.MaxInt64 {
+		return math.MaxInt64, n < b.Retries
+	}
+	return time.Duration(d), n < b.Retries
 }

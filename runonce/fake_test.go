@@ -20,7 +20,7 @@ type script struct {
 	sync      func(n int) error // the n-th Sync, from 1
 	syncTakes time.Duration
 	life      []moment // after the first Sync without an error
-	anew      []moment // its life after a Stop, if not the same
+	retried   []moment // its life after a Stop, if not the same
 	before    *v1.PodStatus
 	status    func(n int) error // the n-th Status, from 1
 	stop      func(n int) error
@@ -128,8 +128,8 @@ func (f *fake) Status(_ context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 	defer f.mu.Unlock()
 	p, s := f.of(pod)
 	life := s.life
-	if p.stops > 0 && s.anew != nil {
-		life = s.anew
+	if p.stops > 0 && s.retried != nil {
+		life = s.retried
 	}
 	p.looks++
 	if s.status != nil {
@@ -225,18 +225,18 @@ func (f *fake) Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error
 	return ch, nil
 }
 
-// fault is an error with every behaviour that a Runtime's errors may have.
-type fault struct {
+// syncError is an error with every behaviour that a Runtime's errors may have.
+type syncError struct {
 	text   string
 	reason string
 	perm   bool
 	after  time.Duration
 }
 
-func (e fault) Error() string             { return e.text }
-func (e fault) Permanent() bool           { return e.perm }
-func (e fault) RetryAfter() time.Duration { return e.after }
-func (e fault) Reason() string            { return e.reason }
+func (e syncError) Error() string             { return e.text }
+func (e syncError) Permanent() bool           { return e.perm }
+func (e syncError) RetryAfter() time.Duration { return e.after }
+func (e syncError) Reason() string            { return e.reason }
 
 // newPod returns a pod with one container "c" and the given policy.
 func newPod(name string, policy v1.RestartPolicy) *v1.Pod {

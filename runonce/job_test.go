@@ -1,229 +1,88 @@
-package runonce_test
+package runonce
 
 import (
-	"context"
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runonce/runonce/admit"
-	"github.com/runonce/runonce/runonce"
-	"github.com/runonce/runonce/runonce/goal"
+	"github.com/runonce/runonce/internal/podspec"
 )
 
-// jobPod is a pod of the Job "j" with the given rules.
-func jobPod(name string, policy v1.RestartPolicy, rules string) *v1.Pod {
-	p := newPod(name, policy)
-	p.Annotations = map[string]string{"runonce/job": `{"name": "j", ` + rules + `}`}
-	return p
-}
-
-func failing(after time.Duration) script {
-	return script{life: []moment{{0, running()}, {after, with(v1.PodFailed, ended(3))}}}
-}
-
-func succeeding(after time.Duration) script {
-	return script{life: []moment{{0, running()}, {after, with(v1.PodSucceeded, ended(0))}}}
-}
-
-// fates runs the pods to completion and tells what became of each, as "name outcome
-// reason", with the attempts if there were several.
-func fates(ctx context.Context, f *fake, plan admit.Plan, o runonce.Options) []string {
-	o.Until = goal.UntilCompleted
-	var got []string
-	for _, r := range runonce.Run(ctx, f, plan, o) {
-		text := []string{r.Pod.Name, string(r.Outcome)}
-		if r.Reason != "" {
-			text = append(text, r.Reason)
-		}
-		if r.Attempts > 1 {
-			text = append(text, fmt.Sprint(r.Attempts))
-		}
-		got = append(got, strings.Join(text, " "))
-	}
-	return got
-}
-
-func TestJob(t *testing.T) {
+func TestJobBackOff(t *testing.T) {
 	t.Parallel()
-	flaky := failing(time.Second)
-	flaky.anew = succeeding(time.Second).life
-	crashing := func(n int32) script {
-		return script{life: []moment{{0, running()}, {time.Second, with(v1.PodRunning, crashed(n))}}}
+	for failures, want := range map[int]time.Duration{
+		1: 10 * time.Second, 2: 20 * time.Second, 6: 320 * time.Second, 7: 10 * time.Minute, 1 << 30: 10 * time.Minute,
+	} {
+		if got := jobBackOff(failures); got != want {
+			t.Errorf("after %d failures %s, want %s", failures, got, want)
+		}
 	}
-	for _, c := range []struct {
-		name    string
-		policy  v1.RestartPolicy
-		rules   string
-		scripts map[string]script
-		options runonce.Options
-		want    []string
-		elapsed time.Duration
+}
+
+func TestJobOf(t *testing.T) {
+	t.Parallel()
+	js := jobs{}
+	pod := func(namespace, text string) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Annotations: map[string]string{podspec.AnnotationJob: text}}}
+	}
+	a := js.of(pod("x", `{"name": "j", "backoffLimit": 3}`))
+	if a == nil || a.limit() != 3 || js.of(pod("x", `{"name": "j"}`)) != a {
+		t.Errorf("pods of one Job: %+v", a)
+	}
+	if b := js.of(pod("y", `{"name": "j"}`)); b == nil || b == a {
+		t.Errorf("a Job of the same name in another namespace: %p %p", a, b)
+	}
+	for _, text := range []string{"", "{", "6"} {
+		if j := js.of(pod("x", text)); j != nil {
+			t.Errorf("%q is a Job", text)
+		}
+	}
+}
+
+func TestMatchFailurePolicy(t *testing.T) {
+	t.Parallel()
+	name := "b"
+	policy := &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
+		{Action: "FailIndex", OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: "Moved", Status: "True"}}},
+		{Action: "FailJob", OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{ContainerName: &name, Operator: "In", Values: []int32{1, 2}}},
+		{Action: "Ignore", OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: "NotIn", Values: []int32{1, 2}}},
+	}}
+	exit := func(name string, code int32) v1.ContainerStatus {
+		return v1.ContainerStatus{Name: name, State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code}}}
+	}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
+	for _, tt := range []struct {
+		name, action, message string
+		st                    v1.PodStatus
 	}{
 		{
-			name: "tried again until the limit is reached", rules: `"backoffLimit": 2`,
-			scripts: map[string]script{"a": failing(time.Second)},
-			want:    []string{"a Failed BackoffLimitExceeded 3"},
-			elapsed: 3*time.Second + 10*time.Second + 20*time.Second,
+			name: "code", action: "FailJob", message: "Container b for pod ns/p failed with exit code 2 matching FailJob rule at index 1",
+			st: v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{exit("a", 0), exit("b", 2)}},
 		},
 		{
-			name: "a limit of 0", rules: `"backoffLimit": 0`,
-			scripts: map[string]script{"a": failing(time.Second)},
-			want:    []string{"a Failed BackoffLimitExceeded"}, elapsed: time.Second,
+			name: "init container", action: "FailJob", message: "Container b for pod ns/p failed with exit code 1 matching FailJob rule at index 1",
+			st: v1.PodStatus{InitContainerStatuses: []v1.ContainerStatus{exit("b", 1)}},
+		},
+		{name: "code of another container", action: "Count", st: v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{exit("a", 1), exit("b", 0)}}},
+		{
+			name: "another code", action: "Ignore", message: "Container a for pod ns/p failed with exit code 9 matching Ignore rule at index 2",
+			st: v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{exit("a", 9)}},
 		},
 		{
-			name: "succeeds at the second try", rules: `"backoffLimit": 6`,
-			scripts: map[string]script{"a": flaky},
-			want:    []string{"a Succeeded 2"}, elapsed: 12 * time.Second,
+			name: "condition", action: "FailIndex", message: "Pod ns/p has condition Moved matching FailIndex rule at index 0",
+			st: v1.PodStatus{Conditions: []v1.PodCondition{{Type: "Moved", Status: "True"}}},
 		},
-		{
-			name: "the run's retries bound it, too", rules: `"backoffLimit": 6`,
-			scripts: map[string]script{"a": failing(time.Second)}, options: runonce.Options{Retry: runonce.Backoff{Factor: 1}},
-			want: []string{"a Failed Error"}, elapsed: time.Second,
-		},
-		{
-			name: "all pods count, and those that run are ended", rules: `"backoffLimit": 1`,
-			scripts: map[string]script{"a": failing(time.Second), "b": succeeding(2 * time.Second), "c": succeeding(time.Hour)},
-			want:    []string{"a Failed BackoffLimitExceeded 2", "b Succeeded", "c Failed BackoffLimitExceeded"},
-			elapsed: 12 * time.Second,
-		},
-		{
-			name: "an index has a limit of its own", rules: `"backoffLimit": 100, "backoffLimitPerIndex": 1`,
-			scripts: map[string]script{"a": failing(time.Second), "b": succeeding(time.Minute)},
-			want:    []string{"a Failed FailedIndexes 2", "b Succeeded"}, elapsed: time.Minute,
-		},
-		{
-			name: "too many indexes", rules: `"backoffLimitPerIndex": 0, "maxFailedIndexes": 1`,
-			scripts: map[string]script{"a": failing(time.Second), "b": failing(2 * time.Second), "c": succeeding(time.Hour)},
-			want:    []string{"a Failed FailedIndexes", "b Failed MaxFailedIndexesExceeded", "c Failed MaxFailedIndexesExceeded"},
-			elapsed: 2 * time.Second,
-		},
-		{
-			name:    "failure policy fails the Job",
-			rules:   `"backoffLimit": 6, "podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [3]}}]}`,
-			scripts: map[string]script{"a": failing(time.Second), "b": succeeding(time.Hour)},
-			want:    []string{"a Failed PodFailurePolicy", "b Failed PodFailurePolicy"}, elapsed: time.Second,
-		},
-		{
-			name:    "failure policy ignores",
-			rules:   `"backoffLimit": 0, "podFailurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "NotIn", "values": [4]}}]}`,
-			scripts: map[string]script{"a": flaky},
-			want:    []string{"a Succeeded 2"}, elapsed: 12 * time.Second,
-		},
-		{
-			name: "one at a time", rules: `"backoffLimit": 6, "parallelism": 1`,
-			scripts: map[string]script{"a": succeeding(time.Minute), "b": flaky, "c": succeeding(time.Minute)},
-			want:    []string{"a Succeeded", "b Succeeded 2", "c Succeeded"}, elapsed: 2*time.Minute + 12*time.Second,
-		},
-		{
-			name: "those that wait for their turn fail with the Job", rules: `"backoffLimit": 0, "parallelism": 1`,
-			scripts: map[string]script{"a": failing(time.Minute), "b": succeeding(time.Minute)},
-			want:    []string{"a Failed BackoffLimitExceeded", "b Failed BackoffLimitExceeded"}, elapsed: time.Minute,
-		},
-		{
-			name: "deadline", rules: `"backoffLimit": 6, "activeDeadlineSeconds": 15`,
-			scripts: map[string]script{"a": failing(time.Second), "b": succeeding(5 * time.Second)},
-			want:    []string{"a Failed DeadlineExceeded 2", "b Succeeded"}, elapsed: 15 * time.Second,
-		},
-		{
-			name: "restarts within the limit", policy: v1.RestartPolicyOnFailure, rules: `"backoffLimit": 3`,
-			scripts: map[string]script{"a": {life: []moment{
-				{0, with(v1.PodRunning, crashed(2))}, {time.Second, with(v1.PodSucceeded, restarted(ended(0), 3))},
-			}}},
-			want: []string{"a Succeeded 4"}, elapsed: time.Second,
-		},
-		{
-			name: "restarts beyond the limit", policy: v1.RestartPolicyOnFailure, rules: `"backoffLimit": 2`,
-			scripts: map[string]script{"a": crashing(2), "b": succeeding(time.Hour)},
-			want:    []string{"a Failed BackoffLimitExceeded 3", "b Failed BackoffLimitExceeded"}, elapsed: time.Second,
-		},
-		{
-			name: "restarts of all pods together", policy: v1.RestartPolicyOnFailure, rules: `"backoffLimit": 4`,
-			scripts: map[string]script{"a": crashing(2), "b": crashing(2)},
-			want:    []string{"a Failed BackoffLimitExceeded 3", "b Failed BackoffLimitExceeded 3"},
-			elapsed: time.Second,
-		},
+		{name: "nothing", action: "Count"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				policy := c.policy
-				if policy == "" {
-					policy = v1.RestartPolicyNever
-				}
-				f := &fake{scripts: c.scripts}
-				var pods []*v1.Pod
-				for _, name := range []string{"a", "b", "c"} {
-					if _, ok := c.scripts[name]; ok {
-						pods = append(pods, jobPod(name, policy, c.rules))
-					}
-				}
-				begin := time.Now()
-				if d := cmp.Diff(c.want, fates(t.Context(), f, admitted(pods...), c.options)); d != "" {
-					t.Error(d)
-				}
-				want(t, "elapsed", time.Since(begin), c.elapsed)
-			})
+			action, message := matchFailurePolicy(policy, pod, tt.st)
+			if string(action) != tt.action || message != tt.message {
+				t.Errorf("%s %q, want %s %q", action, message, tt.action, tt.message)
+			}
 		})
 	}
-}
-
-// TestJobOfEarlierRun: what failed before counts, and a verdict stands.
-func TestJobOfEarlierRun(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name     string
-		failures string
-		status   v1.PodStatus
-		want     []string
-	}{
-		{"in its back-off", "1", with(v1.PodFailed, ended(3)), []string{"a Succeeded 2", "b Succeeded"}},
-		{"at its limit", "2", with(v1.PodFailed, ended(3)), []string{"a Failed BackoffLimitExceeded", "b Failed BackoffLimitExceeded"}},
-		{
-			"failed for good", "",
-			v1.PodStatus{Phase: v1.PodFailed, Reason: "BackoffLimitExceeded", Message: "Job has reached the specified backoff limit"},
-			[]string{"a Failed BackoffLimitExceeded", "b Failed BackoffLimitExceeded"},
-		},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				const rules = `"backoffLimit": 2, "parallelism": 1`
-				a, b := jobPod("a", v1.RestartPolicyNever, rules), jobPod("b", v1.RestartPolicyNever, rules)
-				was := a.DeepCopy()
-				was.Annotations["runonce/job-failures"] = c.failures
-				was.Status = c.status
-				f := &fake{
-					scripts: map[string]script{"a": {before: &c.status, life: []moment{{0, c.status}}, anew: succeeding(time.Second).life}, "b": succeeding(time.Second)},
-					earlier: []*v1.Pod{was},
-				}
-				plan := admitted(a, b)
-				plan.Decisions[0].Running = true
-				if d := cmp.Diff(c.want, fates(t.Context(), f, plan, runonce.Options{})); d != "" {
-					t.Error(d)
-				}
-				if c.want[1] != "b Succeeded" && slices.Contains(f.calls, "sync b") {
-					t.Error("b was started")
-				}
-			})
-		})
-	}
-}
-
-// TestJobInterrupted: a run that is cut off in a back-off says what it waited for.
-func TestJobInterrupted(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := &fake{scripts: map[string]script{"a": failing(time.Second)}}
-		o := runonce.Options{Until: goal.UntilCompleted, Timeout: 5 * time.Second}
-		r := runonce.Run(t.Context(), f, admitted(jobPod("a", v1.RestartPolicyNever, `"backoffLimit": 2`)), o)[0]
-		want(t, "outcome", r.Outcome, runonce.TimedOut)
-		want(t, "message", r.Message, `to be tried again in 10s: container "c" exited with code 3`)
-	})
 }

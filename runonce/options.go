@@ -1,7 +1,6 @@
 package runonce
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,14 +8,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/runonce/runonce/runonce/goal"
 )
 
 // Options say how a plan is carried out. The zero value is what a run does by default.
 type Options struct {
-	Until goal.Until // goal.UntilRunning when empty
-	Retry Backoff    // DefaultBackoff when zero
+	Until Until   // UntilRunning when empty
+	Retry Backoff // DefaultBackoff when zero
 	// Timeout is one deadline for the whole run, counted from Start; 0 for none.
 	Timeout time.Duration
 	// Parallel bounds how many pods are synced at once, 0 for twice the processors. A
@@ -28,10 +25,8 @@ type Options struct {
 	Remove bool
 	// Logs finds the logs of containers; nil leaves them out of the results.
 	Logs Logs
-	// Phases holds the steps that the runtime reports; nil leaves them out.
-	Phases *Phases
-	// Annotations, when set, returns what the runtime notes on a pod, for the results.
-	Annotations func(ctx context.Context, pod *v1.Pod) map[string]string
+	// Trace holds the steps that the runtime reports; nil leaves them out.
+	Trace *Trace
 	// Cleared, when set, is called once all that has to go has gone, before the first pod
 	// is started.
 	Cleared func()
@@ -60,10 +55,10 @@ type Progress struct {
 	Total   int
 }
 
-// Validate returns every fault of the options, joined.
+// Validate returns every error in the options, joined.
 func (o Options) Validate() error {
 	var errs []error
-	if o.Until != "" && !o.Until.Valid() {
+	if o.Until != "" && !o.Until.valid() {
 		errs = append(errs, fmt.Errorf("goal %q is none of running, ready, completed", o.Until))
 	}
 	if o.Timeout < 0 || o.Settle < 0 {
@@ -78,7 +73,7 @@ func (o Options) Validate() error {
 // withDefaults fills in what was left out.
 func (o Options) withDefaults() Options {
 	if o.Until == "" {
-		o.Until = goal.UntilRunning
+		o.Until = UntilRunning
 	}
 	if o.Retry == (Backoff{}) {
 		o.Retry = DefaultBackoff()

@@ -1,6 +1,7 @@
 package runonce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runonce/goal"
 )
 
 // poll is how often a pod is looked at though no event came: an engine that was
@@ -22,28 +22,30 @@ const poll = 10 * time.Second
 type pod struct {
 	r       *run
 	pod     *v1.Pod
-	kept    bool // it runs from an earlier run
 	res     *Result
 	rank    int
-	ticket  *ticket
+	slot    *waiter // for its next Sync; nil when it does not queue
 	changes <-chan struct{}
 
-	begun    bool           // Sync was called
-	over     bool           // the outcome stands
-	there    bool           // counted as being at its goal
+	kept     bool           // it runs from an earlier run
+	begun    bool           // Sync was called in this run
 	status   v1.PodStatus   // as last seen
-	view     goal.View      // of that status
+	cond     condition      // of that status, or of what failed
 	err      error          // of the last Sync
 	by       *v1.Pod        // has preempted it, in another run
-	retries  int            // after an error
-	row      int            // of them in a row
 	restarts map[string]int // of each container, before this run
-	next     func() (time.Duration, bool)
-	stop     func()    // ends next
-	retryAt  time.Time // when the next try is due, zero when none is
+	retries  int            // after an error
+	streak   int            // retries since something went well
+	retryAt  time.Time      // when the next try is due, zero when none is
 
-	part // in its Job
+	jobMember
 }
+
+// there says whether the pod is at its goal or at its end.
+func (p *pod) there() bool { return p.cond.outcome != "" }
+
+// started says whether the pod runs or has run, in this run or in an earlier one.
+func (p *pod) started() bool { return p.begun || p.kept }
 
 // subscribe asks to be woken by changes of the pod. Without events there is still poll.
 func (p *pod) subscribe(ctx context.Context) {
@@ -59,100 +61,85 @@ func (p *pod) name() string { return p.pod.Namespace + "/" + p.pod.Name }
 
 // drive works on the pod until its outcome stands, or all pods are at their goal, or ctx
 // is done. A pod at its goal goes on being watched and healed.
-func (p *pod) drive(ctx context.Context, all *assembly) {
-	if p.over {
-		return
-	}
-	arrived := false
-	for ctx.Err() == nil && !p.over {
+func (p *pod) drive(ctx context.Context, all *barrier) {
+	for ctx.Err() == nil && !p.cond.ended {
 		if !p.awaitTurn(ctx) {
-			continue
+			return
 		}
-		p.step(ctx)
-		switch {
-		case p.over || ctx.Err() != nil:
-			continue
-		case p.view.Standing != goal.Underway && !arrived:
-			all.arrive()
-			arrived = true
-		case p.view.Standing == goal.Underway && arrived:
-			if !all.depart() {
-				return // the look at all pods that follows will see it
-			}
-			arrived = false
+		p.converge(ctx)
+		if ctx.Err() != nil && !p.cond.ended {
+			return
 		}
-		if !p.wait(ctx, all.full) {
+		// When a pod leaves after all were there, the look at all pods that follows sees it.
+		if !all.set(p, p.there()) || p.cond.ended || !p.wait(ctx, all.full) {
 			return
 		}
 	}
-	if p.over && !arrived {
-		all.arrive()
-	}
 }
 
-// step looks at the pod, syncs it unless it is where it should be, and looks again.
-func (p *pod) step(ctx context.Context) {
+// converge looks at the pod, syncs it unless it is where it should be, and looks again.
+func (p *pod) converge(ctx context.Context) {
 	if p.jobOver() {
 		p.failWithJob(ctx)
 		return
 	}
-	if (p.begun || p.kept) && !p.wanting(ctx) {
+	if p.started() && !p.needsSync(ctx) {
 		return
 	}
-	if p.sync(ctx) && !p.over && p.view.Standing == goal.Underway {
-		p.fault(ctx, p.err)
+	if p.sync(ctx) && !p.there() {
+		p.handle(ctx, p.err)
 	}
 }
 
-// wanting looks at a pod that was begun and says whether it is to be synced now.
-func (p *pod) wanting(ctx context.Context) bool {
+// needsSync looks at a pod that was started and says whether it is to be synced now.
+func (p *pod) needsSync(ctx context.Context) bool {
 	before := p.status
 	if err := p.look(ctx); err != nil {
-		p.fault(ctx, err)
+		p.handle(ctx, err)
 		return false
 	}
 	switch {
-	case p.over:
+	case p.cond.ended:
 		return false
-	case p.again:
+	case p.toBeRetried():
 		return !time.Now().Before(p.due)
 	case !p.begun:
-		return true // a pod of an earlier run is synced once, whatever it looks like
-	case p.view.Standing != goal.Underway || p.view.Again > 0:
-		p.stopRetries()
-		return ailing(p.status)
+		return true // a pod of an earlier run is synced once in any case
+	case p.there() || p.cond.again > 0:
+		p.resetRetries()
+		return hasUnready(p.status)
 	case p.crashLoop(ctx):
 		return false
 	}
 	return !time.Now().Before(p.retryAt) || !reflect.DeepEqual(before, p.status)
 }
 
-// ailing says whether a container runs that is not ready. A liveness or startup probe may
-// want it restarted, and Sync knows; that holds, too, for a run that only wants it to run.
-func ailing(st v1.PodStatus) bool {
+// hasUnready says whether a container runs that is not ready. Its liveness or startup probe
+// may ask for a restart, and Sync knows; so a run that only waits for it to run syncs it, too.
+func hasUnready(st v1.PodStatus) bool {
 	return slices.ContainsFunc(podspec.Statuses(st), func(cs v1.ContainerStatus) bool {
 		return cs.State.Running != nil && !cs.Ready
 	})
 }
 
-// sync works on the pod within the gate and reports whether there is a new status or
-// error to act on.
+// sync works on the pod in a slot and reports whether there is a new status or error to
+// act on.
 func (p *pod) sync(ctx context.Context) bool {
-	if p.ticket == nil {
-		p.ticket = p.r.gate.queue(p.rank)
+	if p.slot == nil {
+		p.slot = p.r.slots.reserve(p.rank)
 	}
-	err := p.r.gate.enter(ctx, p.ticket)
-	p.ticket = nil
+	err := p.r.slots.acquire(ctx, p.slot)
+	p.slot = nil
 	if err != nil {
 		return false
 	}
-	defer p.r.gate.leave()
+	defer p.r.slots.release()
 	if !p.begun {
 		p.begun = true
-		p.job.Begin()
+		p.job.begin()
 		p.r.progress(p.pod, "Starting", "", 0)
 	}
-	if err = p.anew(ctx); err == nil {
+	if err = p.clearFailed(ctx); err == nil {
 		err = p.r.rt.Sync(ctx, p.pod)
 	}
 	if ctx.Err() != nil {
@@ -167,13 +154,30 @@ func (p *pod) sync(ctx context.Context) bool {
 
 // look takes the pod's status and judges it.
 func (p *pod) look(ctx context.Context) error {
-	old := p.view
+	if err := p.refresh(ctx); err != nil {
+		p.become(condition{reason: "StatusUnknown", message: err.Error()})
+		return err
+	}
+	if p.toBeRetried() {
+		return nil
+	}
+	c := p.r.goal.judge(p.pod, p.status, time.Now())
+	if c.ended {
+		c = p.retryInJob(ctx, c)
+	}
+	if c.ended {
+		p.end(ctx, c)
+	} else {
+		p.become(c)
+	}
+	return nil
+}
+
+// refresh takes the pod's status.
+func (p *pod) refresh(ctx context.Context) error {
 	st, err := p.r.rt.Status(ctx, p.pod)
 	if err != nil {
-		err = fmt.Errorf("looking at pod %q: %w", p.pod.Name, err)
-		p.view = goal.View{Reason: "StatusUnknown", Message: err.Error()}
-		p.moved(old)
-		return err
+		return fmt.Errorf("looking at pod %q: %w", p.pod.Name, err)
 	}
 	if p.restarts == nil {
 		p.restarts = map[string]int{}
@@ -184,17 +188,6 @@ func (p *pod) look(ctx context.Context) error {
 		}
 	}
 	p.setStatus(st)
-	if p.again {
-		return nil
-	}
-	p.view = p.r.goal.Look(p.pod, st, time.Now())
-	if p.view.Ended && !p.tryAgain(ctx) {
-		p.end(ctx)
-	}
-	if p.over {
-		return nil
-	}
-	p.moved(old)
 	return nil
 }
 
@@ -207,22 +200,20 @@ func (p *pod) setStatus(st v1.PodStatus) {
 	p.status = st
 }
 
-// moved reports where the pod has come to, when that is new.
-func (p *pod) moved(old goal.View) {
-	state, step := string(p.view.Standing), 0
-	switch at := p.view.Standing != goal.Underway; {
-	case at && !p.there:
+// become notes where the pod has come to, and reports what is new.
+func (p *pod) become(c condition) {
+	old, was := p.cond, p.there()
+	p.cond = c
+	step := 0
+	switch at := p.there(); {
+	case at && !was:
 		step = 1
 		p.res.Elapsed = p.r.since()
-	case !at && p.there:
+	case !at && was:
 		step = -1
 	}
-	p.there = p.view.Standing != goal.Underway
-	if p.view.Standing == goal.Underway {
-		state = "Waiting"
-	}
-	if step != 0 || old.Reason != p.view.Reason || old.Standing != p.view.Standing {
-		p.r.progress(p.pod, state, p.view.Message, step)
+	if old.reason != c.reason || old.outcome != c.outcome {
+		p.r.progress(p.pod, cmp.Or(string(c.outcome), "Waiting"), c.message, step)
 	}
 }
 
@@ -240,7 +231,7 @@ func (p *pod) wait(ctx context.Context, full <-chan struct{}) bool {
 			p.changes = nil
 		case <-timer.C:
 			return true
-		case <-p.job.Over():
+		case <-p.job.done():
 			return true
 		case <-full:
 			return false
@@ -253,8 +244,8 @@ func (p *pod) wait(ctx context.Context, full <-chan struct{}) bool {
 // nextLook is how long a pod may go unwatched.
 func (p *pod) nextLook(now time.Time) time.Duration {
 	d := poll
-	if p.view.Again > 0 {
-		d = min(d, p.view.Again)
+	if p.cond.again > 0 {
+		d = min(d, p.cond.again)
 	}
 	for _, at := range []time.Time{p.retryAt, p.due} {
 		if due := at.Sub(now); due > 0 {

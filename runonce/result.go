@@ -24,18 +24,17 @@ func (r *run) finish(ctx, work context.Context) {
 	var wg sync.WaitGroup
 	for _, p := range r.pods {
 		wg.Go(func() {
-			if cause != nil && !p.over && (p.begun || p.kept) {
+			if cause != nil && !p.cond.ended && p.started() {
 				look, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
 				defer cancel()
 				if err := p.look(look); err != nil {
 					r.o.Logger.WarnContext(ctx, "state of the pod unknown", "pod", p.name(), "error", err)
 				}
 			}
-			p.stopRetries()
 			p.fill(cause)
 			p.containers(ctx)
-			if note := r.o.Annotations; note != nil && (p.begun || p.kept) {
-				p.res.Annotations = note(context.WithoutCancel(ctx), p.pod)
+			if rt, ok := r.rt.(Annotator); ok && p.started() {
+				p.res.Annotations = rt.Annotations(context.WithoutCancel(ctx), p.pod)
 			}
 		})
 	}
@@ -67,9 +66,9 @@ func (p *pod) fill(cause error) {
 	res := p.res
 	res.Status = p.status
 	res.Status.Phase = cmp.Or(res.Status.Phase, v1.PodPending)
-	res.Outcome, res.Reason, res.Message = Outcome(p.view.Standing), p.view.Reason, p.view.Message
+	res.Outcome, res.Reason, res.Message = p.cond.outcome, p.cond.reason, p.cond.message
 	res.Restarts = p.restarted()
-	res.Phases = p.r.o.Phases.of(p.pod.UID, p.r.o.Start)
+	res.Phases = p.r.o.Trace.of(p.pod.UID, p.r.o.Start)
 	if p.begun {
 		res.Attempts = 1 + p.retries + p.tries + res.Restarts
 	}
@@ -83,14 +82,14 @@ func (p *pod) fill(cause error) {
 	res.Outcome = cutOff(cause)
 	res.Elapsed = p.r.since()
 	switch {
-	case !p.begun && !p.kept:
+	case !p.started():
 		res.Reason, res.Message = "NotStarted", "the run ended before the pod was started"
 	case p.err != nil && failure.RetryAfter(p.err) == 0:
 		res.Reason, res.Message = reasonOf(p.err), p.err.Error()
 	}
 }
 
-// fillPreempted tells of a pod that another run has preempted, whatever it ended with.
+// fillPreempted tells of a pod that another run has preempted, however it ended.
 func (p *pod) fillPreempted() {
 	d := admit.PreemptedBy(p.pod, p.by)
 	p.res.Outcome, p.res.Reason, p.res.Message, p.res.By = Preempted, d.Reason, d.Message, d.By
@@ -99,7 +98,7 @@ func (p *pod) fillPreempted() {
 	p.res.Status.Conditions = append(p.res.Status.Conditions, st.Conditions...)
 }
 
-// containers tells what became of each container, with the last words of those that
+// containers fills in the state of each container, and the last lines of those that
 // failed.
 func (p *pod) containers(ctx context.Context) {
 	seen := map[string]v1.ContainerStatus{}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -12,24 +11,13 @@ import (
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runonce/goal"
 )
 
 // end makes the outcome stand.
-func (p *pod) end(ctx context.Context) {
-	if p.over {
-		return
-	}
-	p.over = true
-	p.stopRetries()
-	p.job.Leave(p.pod.UID, p.view.Standing == goal.Succeeded)
-	if p.there {
-		p.r.progress(p.pod, string(p.view.Standing), p.view.Message, 0)
-	} else {
-		p.res.Elapsed = p.r.since()
-		p.r.progress(p.pod, string(p.view.Standing), p.view.Message, 1)
-	}
-	p.there = true
+func (p *pod) end(ctx context.Context, c condition) {
+	p.resetRetries()
+	p.job.leave(p.pod.UID, c.outcome == Succeeded)
+	p.become(c)
 	if p.status.Phase != v1.PodSucceeded && p.status.Phase != v1.PodFailed || !p.begun {
 		return
 	}
@@ -54,23 +42,22 @@ func (p *pod) lookBack(ctx context.Context) {
 	}
 }
 
-// giveUp ends the pod as failed.
-func (p *pod) giveUp(ctx context.Context, reason, message string) {
-	p.view = goal.View{Standing: goal.Failed, Ended: true, Reason: reason, Message: message}
-	p.end(ctx)
+// failed is the condition of a pod that is given up.
+func failed(reason, message string) condition {
+	return condition{outcome: Failed, ended: true, reason: reason, message: message}
 }
 
-// fault acts on what the last Sync or Status returned: it gives up or plans the next try.
-func (p *pod) fault(ctx context.Context, err error) {
+// handle acts on what the last Sync or Status returned: it gives up or plans the next try.
+func (p *pod) handle(ctx context.Context, err error) {
 	now := time.Now()
 	after := failure.RetryAfter(err)
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
-		p.stopRetries()
+		p.resetRetries()
 	case failure.IsPermanent(err):
 		p.by = preemptor(err)
-		p.giveUp(ctx, reasonOf(err), err.Error())
+		p.end(ctx, failed(reasonOf(err), err.Error()))
 	case after > 0:
 		p.retryAt = now.Add(after)
 	case now.Before(p.retryAt):
@@ -82,28 +69,20 @@ func (p *pod) fault(ctx context.Context, err error) {
 
 // planRetry takes the next delay of the schedule, and gives up when there is none left.
 func (p *pod) planRetry(ctx context.Context, err error, now time.Time) {
-	if p.next == nil {
-		p.next, p.stop = iter.Pull(p.r.o.Retry.Delays())
-	}
-	delay, ok := p.next()
-	if most, bounded := worthRetries(err); !ok || (bounded && p.row >= most) {
-		p.giveUp(ctx, reasonOf(err), fmt.Sprintf("%s (gave up after %d retries)", err, p.row))
+	delay, ok := p.r.o.Retry.At(p.streak)
+	if most, bounded := worthRetries(err); !ok || (bounded && p.streak >= most) {
+		p.end(ctx, failed(reasonOf(err), fmt.Sprintf("%s (gave up after %d retries)", err, p.streak)))
 		return
 	}
 	p.retries++
-	p.row++
+	p.streak++
 	p.retryAt = now.Add(delay)
 	p.r.progress(p.pod, "Retrying", fmt.Sprintf("in %s: %s", delay, err), 0)
 	p.r.o.Logger.DebugContext(ctx, "retrying", "pod", p.name(), "delay", delay, "error", err)
 }
 
-// stopRetries forgets the schedule; the next error starts it anew.
-func (p *pod) stopRetries() {
-	if p.stop != nil {
-		p.stop()
-	}
-	p.next, p.stop, p.retryAt, p.row = nil, nil, time.Time{}, 0
-}
+// resetRetries begins the schedule again for the next error.
+func (p *pod) resetRetries() { p.streak, p.retryAt = 0, time.Time{} }
 
 // crashLoop gives up when a container is down again after as many restarts in this run
 // as there are retries, or as its Job allows.
@@ -126,7 +105,7 @@ func (p *pod) crashLoop(ctx context.Context) bool {
 		if int(cs.RestartCount)-p.restarts[cs.Name] < limit {
 			continue
 		}
-		p.giveUp(ctx, "CrashLoopBackOff", fmt.Sprintf("container %q %s; gave up after %d restarts%s", cs.Name, goal.Ending(t), limit, goal.Said(p.status)))
+		p.end(ctx, failed("CrashLoopBackOff", fmt.Sprintf("container %q %s; gave up after %d restarts%s", cs.Name, ending(t), limit, probeMessage(p.status))))
 		return true
 	}
 	return false

@@ -12,8 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
-	"github.com/runonce/runonce/runonce/goal"
-	"github.com/runonce/runonce/runonce/job"
 )
 
 // errTimeout is the cause of a run that came to its deadline.
@@ -26,11 +24,14 @@ const lastLook = 10 * time.Second
 type run struct {
 	rt    Runtime
 	o     Options
-	goal  goal.Goal
-	gate  gate
+	goal  goal
+	slots semaphore
 	pods  []*pod
-	jobs  job.Jobs
-	tally tally
+	jobs  jobs
+
+	mu    sync.Mutex // keeps reports of progress apart
+	done  int        // pods at their goal or at their end
+	total int
 }
 
 // Run carries the plan out and returns one result for each decision, in plan order.
@@ -40,22 +41,23 @@ type run struct {
 // back early when ctx is done or the timeout has passed. The options must be valid.
 func Run(ctx context.Context, rt Runtime, plan admit.Plan, o Options) []Result {
 	o = o.withDefaults()
-	r := &run{rt: rt, o: o, goal: goal.Goal{Until: o.Until, Settle: o.Settle}, jobs: job.Jobs{}}
-	defer r.jobs.Stop()
-	r.gate.free = o.Parallel
+	r := &run{rt: rt, o: o, goal: goal{until: o.Until, settle: o.Settle}, slots: semaphore{free: o.Parallel}, jobs: jobs{}}
+	defer r.jobs.stop()
 	results := make([]Result, len(plan.Decisions))
 	for i, d := range plan.Decisions {
 		results[i] = decided(d)
 	}
 	work, cancel := context.WithCancel(ctx)
-	if o.Timeout > 0 {
-		work, cancel = context.WithDeadlineCause(ctx, o.Start.Add(o.Timeout), errTimeout)
-	}
 	defer cancel()
+	if o.Timeout > 0 {
+		var stop context.CancelFunc
+		work, stop = context.WithDeadlineCause(work, o.Start.Add(o.Timeout), errTimeout)
+		defer stop()
+	}
 	blocked := r.clear(work, plan, results)
 	o.Cleared()
-	r.pods = r.line(work, plan.Decisions, results, blocked)
-	r.tally.total = len(r.pods)
+	r.pods = r.queue(work, plan.Decisions, results, blocked)
+	r.total = len(r.pods)
 	r.converge(work)
 	r.finish(ctx, work)
 	if o.Remove {
@@ -80,9 +82,9 @@ func decided(d admit.Decision) Result {
 	return res
 }
 
-// line puts the pods that are to run in the order of their start: by priority, then as
-// in the plan. Each takes its place at the gate now, so that the order holds.
-func (r *run) line(ctx context.Context, ds []admit.Decision, results []Result, blocked map[int]error) []*pod {
+// queue puts the pods that are to run in the order of their start: by priority, then as
+// in the plan. Each queues for a slot now, so that the order holds.
+func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, blocked map[int]error) []*pod {
 	var pods []*pod
 	for i, d := range ds {
 		if d.Verdict != admit.Admitted || d.Prune {
@@ -95,11 +97,11 @@ func (r *run) line(ctx context.Context, ds []admit.Decision, results []Result, b
 		pods = append(pods, &pod{r: r, pod: d.Pod, kept: d.Running, res: &results[i]})
 	}
 	slices.SortStableFunc(pods, func(a, b *pod) int { return cmp.Compare(priority(b.pod), priority(a.pod)) })
-	r.enlist(ctx, pods)
+	r.joinJobs(ctx, pods)
 	for rank, p := range pods {
 		p.rank = rank
 		if p.turn == nil {
-			p.ticket = r.gate.queue(rank)
+			p.slot = r.slots.reserve(rank)
 		}
 	}
 	return pods
@@ -121,7 +123,7 @@ func (r *run) converge(ctx context.Context) {
 	}
 	wg.Wait()
 	for {
-		all := newAssembly(r.pods)
+		all := newBarrier(r.pods)
 		for _, p := range r.pods {
 			wg.Go(func() { p.drive(ctx, all) })
 		}
@@ -132,7 +134,7 @@ func (r *run) converge(ctx context.Context) {
 		var gone atomic.Bool
 		for _, p := range r.pods {
 			wg.Go(func() {
-				if !p.over && (p.look(ctx) != nil || p.view.Standing == goal.Underway) {
+				if !p.cond.ended && (p.look(ctx) != nil || !p.there()) {
 					gone.Store(true)
 				}
 			})
@@ -144,60 +146,51 @@ func (r *run) converge(ctx context.Context) {
 	}
 }
 
-// assembly tells when every pod is at its goal or at its end.
-type assembly struct {
+// barrier tells when every pod is at its goal or at its end.
+type barrier struct {
 	mu      sync.Mutex
-	missing int
-	full    chan struct{}
+	missing map[*pod]bool
+	full    chan struct{} // closed when none is missing
 }
 
-func newAssembly(pods []*pod) *assembly {
-	a := &assembly{full: make(chan struct{})}
+func newBarrier(pods []*pod) *barrier {
+	b := &barrier{missing: map[*pod]bool{}, full: make(chan struct{})}
 	for _, p := range pods {
-		if !p.over {
-			a.missing++
+		if !p.cond.ended {
+			b.missing[p] = true
 		}
 	}
-	if a.missing == 0 {
-		close(a.full)
+	if len(b.missing) == 0 {
+		close(b.full)
 	}
-	return a
+	return b
 }
 
-// arrive says that one more pod is there.
-func (a *assembly) arrive() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.missing--; a.missing == 0 {
-		close(a.full)
+// set says whether the pod is there. It is false when a pod leaves after all had come
+// together.
+func (b *barrier) set(p *pod, there bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.missing) == 0 {
+		return there
 	}
-}
-
-// depart takes arrive back. It is false when all had come together before.
-func (a *assembly) depart() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.missing == 0 {
-		return false
+	if !there {
+		b.missing[p] = true
+		return true
 	}
-	a.missing++
+	if delete(b.missing, p); len(b.missing) == 0 {
+		close(b.full)
+	}
 	return true
-}
-
-// tally counts the pods that are done, and keeps reports of progress apart.
-type tally struct {
-	mu    sync.Mutex
-	done  int
-	total int
 }
 
 // progress reports what happened to a pod; step is +1 when it has come to its goal or
 // end, and -1 when it has left it.
 func (r *run) progress(pod *v1.Pod, state, message string, step int) {
-	r.tally.mu.Lock()
-	defer r.tally.mu.Unlock()
-	r.tally.done += step
-	r.o.Progress(Progress{Pod: pod, State: state, Message: message, Done: r.tally.done, Total: r.tally.total})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done += step
+	r.o.Progress(Progress{Pod: pod, State: state, Message: message, Done: r.done, Total: r.total})
 }
 
 // since is the time since the run began.

@@ -12,12 +12,11 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/runonce"
-	"github.com/runonce/runonce/runonce/goal"
 )
 
 var (
 	errBroken  = errors.New("broken")
-	errBadName = fault{text: "invalid reference", reason: "InvalidImageName", perm: true}
+	errBadName = syncError{text: "invalid reference", reason: "InvalidImageName", perm: true}
 )
 
 func always(err error) func(int) error { return func(int) error { return err } }
@@ -31,10 +30,10 @@ func failFirst(n int, err error) func(int) error {
 	}
 }
 
-// hopeless is an error that is not worth ten retries.
-type hopeless struct{ error }
+// fiveRetries is an error that is not worth ten retries.
+type fiveRetries struct{ error }
 
-func (hopeless) Retries() int { return 5 }
+func (fiveRetries) Retries() int { return 5 }
 
 // TestOnePod tells what becomes of a single pod.
 func TestOnePod(t *testing.T) {
@@ -76,12 +75,12 @@ func TestOnePod(t *testing.T) {
 			attempts: 11, syncs: 11, elapsed: 1023 * time.Second,
 		},
 		{
-			name: "an error that says that five retries will do", script: script{sync: always(hopeless{errBroken})},
+			name: "an error that says that five retries will do", script: script{sync: always(fiveRetries{errBroken})},
 			outcome: runonce.Failed, reason: "SyncError", message: "broken (gave up after 5 retries)",
 			attempts: 6, syncs: 6, elapsed: 31 * time.Second,
 		},
 		{
-			name: "reason of the last error", script: script{sync: always(fault{text: "pulling: 503", reason: "ErrImagePull"})},
+			name: "reason of the last error", script: script{sync: always(syncError{text: "pulling: 503", reason: "ErrImagePull"})},
 			options: runonce.Options{Retry: runonce.Backoff{Delay: time.Second, Factor: 1, Retries: 2}},
 			outcome: runonce.Failed, reason: "ErrImagePull", message: "pulling: 503",
 			attempts: 3, syncs: 3, elapsed: 2 * time.Second,
@@ -92,7 +91,7 @@ func TestOnePod(t *testing.T) {
 		},
 		{
 			name:    "an error that asks for time gets it and uses no retry",
-			script:  script{sync: failFirst(20, fault{text: "busy", after: time.Minute}), life: runs().life},
+			script:  script{sync: failFirst(20, syncError{text: "busy", after: time.Minute}), life: runs().life},
 			outcome: runonce.Running, attempts: 1, syncs: 21, elapsed: 20 * time.Minute,
 		},
 		{
@@ -110,19 +109,19 @@ func TestOnePod(t *testing.T) {
 		{
 			name:    "long job uses up no schedule",
 			policy:  v1.RestartPolicyNever,
-			options: runonce.Options{Until: goal.UntilCompleted},
+			options: runonce.Options{Until: runonce.UntilCompleted},
 			script:  script{life: []moment{{0, running()}, {5 * time.Hour, with(v1.PodSucceeded, ended(0))}}},
 			outcome: runonce.Succeeded, attempts: 1, syncs: 1801, elapsed: 5 * time.Hour,
 		},
 		{
 			name:    "completed: an Always pod must be ready",
-			options: runonce.Options{Until: goal.UntilCompleted},
+			options: runonce.Options{Until: runonce.UntilCompleted},
 			script:  script{life: []moment{{0, with(v1.PodRunning, unready())}, {9 * time.Second, running()}}},
 			outcome: runonce.Ready, attempts: 1, syncs: 1, elapsed: 9 * time.Second,
 		},
 		{
 			name:    "ready waits for the probe",
-			options: runonce.Options{Until: goal.UntilReady},
+			options: runonce.Options{Until: runonce.UntilReady},
 			script:  script{life: []moment{{0, with(v1.PodRunning, unready())}, {3 * time.Second, running()}}},
 			outcome: runonce.Ready, attempts: 1, syncs: 1, elapsed: 3 * time.Second,
 		},
@@ -144,7 +143,7 @@ func TestOnePod(t *testing.T) {
 			script: script{
 				sync: func(n int) error {
 					if n == 2 {
-						return fault{text: "back-off 10s", reason: "CrashLoopBackOff", after: 10 * time.Second}
+						return syncError{text: "back-off 10s", reason: "CrashLoopBackOff", after: 10 * time.Second}
 					}
 					return nil
 				},
@@ -174,7 +173,7 @@ func TestOnePod(t *testing.T) {
 			attempts: 1, syncs: 4, elapsed: 35 * time.Second,
 		},
 		{
-			name: "timeout in the middle of a retry says why", script: script{sync: always(fault{text: "pulling: 503", reason: "ErrImagePull"})},
+			name: "timeout in the middle of a retry says why", script: script{sync: always(syncError{text: "pulling: 503", reason: "ErrImagePull"})},
 			options: runonce.Options{Timeout: 2 * time.Second},
 			outcome: runonce.TimedOut, reason: "ErrImagePull", message: "pulling: 503",
 			attempts: 3, syncs: 2, elapsed: 2 * time.Second,

@@ -33,7 +33,13 @@ type Runtime interface {
 	Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error)
 }
 
-// Outcome is what became of a pod.
+// Annotator is a Runtime that annotates pods: with the network status of Multus, say. The
+// annotations go into the results.
+type Annotator interface {
+	Annotations(ctx context.Context, pod *v1.Pod) map[string]string
+}
+
+// Outcome is how a pod has ended, or where it stands at the end of a run.
 type Outcome string
 
 // The outcomes of a pod.
@@ -49,7 +55,7 @@ const (
 	Canceled  Outcome = "Canceled"
 )
 
-// Result is what became of one pod.
+// Result is the outcome for one pod.
 type Result struct {
 	Pod        *v1.Pod
 	Outcome    Outcome
@@ -76,7 +82,7 @@ type Phase struct {
 	Elapsed time.Duration
 }
 
-// Container is what became of one container of a pod.
+// Container is the state of one container of a pod.
 type Container struct {
 	Name     string
 	Image    string

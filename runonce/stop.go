@@ -17,9 +17,7 @@ const removeSlack = time.Minute
 
 // halt is a pod that has to go before anything starts.
 type halt struct {
-	pod *v1.Pod
-	row int // of the decision that asks for it
-	why string
+	admit.Departure
 	err error
 }
 
@@ -29,16 +27,18 @@ type halt struct {
 // started.
 func (r *run) clear(ctx context.Context, plan admit.Plan, results []Result) map[int]error {
 	ds := plan.Decisions
-	halts := haltsOf(plan)
+	departures := plan.Departures()
+	halts := make([]halt, len(departures))
 	var wg sync.WaitGroup
 	for i := range halts {
 		h := &halts[i]
+		h.Departure = departures[i]
 		wg.Go(func() {
-			r.progress(h.pod, "Stopping", h.why, 0)
-			if h.err = r.rt.Stop(ctx, h.pod); h.err != nil {
-				h.err = fmt.Errorf("stopping pod %q, which is %s: %w", h.pod.Name, h.why, h.err)
+			r.progress(h.Pod, "Stopping", h.Why, 0)
+			if h.err = r.rt.Stop(ctx, h.Pod); h.err != nil {
+				h.err = fmt.Errorf("stopping pod %q, which is %s: %w", h.Pod.Name, h.Why, h.err)
 			}
-			results[h.row].Elapsed = r.since()
+			results[h.Row].Elapsed = r.since()
 		})
 	}
 	wg.Wait()
@@ -46,25 +46,16 @@ func (r *run) clear(ctx context.Context, plan admit.Plan, results []Result) map[
 	for _, h := range halts {
 		h.settle(ctx, ds, results, blocked)
 	}
-	keepRoom(plan, halts, blocked)
+	preventOvercommit(plan, halts, blocked)
 	return blocked
-}
-
-func haltsOf(plan admit.Plan) []halt {
-	departures := plan.Departures()
-	halts := make([]halt, 0, len(departures))
-	for _, d := range departures {
-		halts = append(halts, halt{pod: d.Pod, row: d.Row, why: d.Why})
-	}
-	return halts
 }
 
 // settle writes down what came of stopping the pod.
 func (h halt) settle(ctx context.Context, ds []admit.Decision, results []Result, blocked map[int]error) {
-	d, res := ds[h.row], &results[h.row]
+	d, res := ds[h.Row], &results[h.Row]
 	switch {
 	case h.err != nil && d.Replaces != nil && d.Verdict == admit.Admitted:
-		blocked[h.row] = h.err
+		blocked[h.Row] = h.err
 	case h.err != nil:
 		res.Outcome, res.Reason, res.Message = unstopped(ctx), "StopFailed", h.err.Error()
 	case d.Prune:

@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/runonce/runonce/runonce/cmd/args"
 )
 
 func TestArrange(t *testing.T) {
@@ -46,7 +44,7 @@ func TestArrange(t *testing.T) {
 		t.Run(c.in, func(t *testing.T) {
 			t.Parallel()
 			p := &program{}
-			got := args.Arrange(strings.Fields(c.in), p.app().Commands)
+			got := arrange(strings.Fields(c.in), p.app().Commands)
 			if diff := cmp.Diff(strings.Fields(c.want), got); diff != "" {
 				t.Error(diff)
 			}
@@ -63,7 +61,7 @@ func FuzzArrange(f *testing.F) {
 	commands := p.app().Commands
 	f.Fuzz(func(t *testing.T, line string) {
 		in := append([]string{"runonce"}, strings.Fields(line)...)
-		out := args.Arrange(in, commands)
+		out := arrange(in, commands)
 		count := func(list []string) map[string]int {
 			n := map[string]int{}
 			for _, a := range list {

@@ -23,7 +23,7 @@ import (
 	"github.com/runonce/runonce/runonce/cmd"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // casesDir holds one directory for each story. Its file "story" has a line for each step:
 //

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 
 	"github.com/runonce/runonce/runonce/cmd"
-	"github.com/runonce/runonce/runonce/cmd/backend"
 )
 
 // invocation is one command and what comes of it.
@@ -57,7 +56,7 @@ func nodeFile() string { return filepath.Join(casesDir, "node.yaml") }
 
 // noEngine fails the test when a command opens the engine.
 func noEngine(t *testing.T) cmd.IO {
-	return cmd.IO{Open: func(context.Context, backend.Place) (backend.Backend, error) {
+	return cmd.IO{Open: func(context.Context, cmd.EngineOptions) (cmd.Engine, error) {
 		t.Error("the engine was opened")
 		return nil, errors.New("no engine")
 	}}
@@ -108,7 +107,7 @@ func TestEngineUnusable(t *testing.T) {
 	}
 }
 
-// TestLogs reads what containers have written, whatever became of them.
+// TestLogs reads what containers have written, those that are gone included.
 func TestLogs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -258,7 +257,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestDownByFaultyManifest: a fault in its file does not make a pod impossible to stop.
+// TestDownByFaultyManifest: an error in its file does not make a pod impossible to stop.
 func TestDownByFaultyManifest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,12 +1,18 @@
 package cmd
 
 import (
+	_ "embed" // the scripts
 	"fmt"
 
 	"github.com/urfave/cli/v2"
+)
 
-	"github.com/runonce/runonce/runonce/cmd/completion"
-	"github.com/runonce/runonce/runonce/exitcode"
+// The scripts that make shells complete the command line.
+var (
+	//go:embed completion.bash
+	bashCompletion string
+	//go:embed completion.zsh
+	zshCompletion string
 )
 
 func (p *program) completionCommand() *cli.Command {
@@ -20,16 +26,16 @@ func (p *program) completion(c *cli.Context) error {
 	script := ""
 	switch shell := c.Args().First(); shell {
 	case "bash":
-		script = completion.Bash
+		script = bashCompletion
 	case "zsh":
-		script = completion.Zsh
+		script = zshCompletion
 	case "fish":
 		var err error
 		if script, err = c.App.ToFishCompletion(); err != nil {
 			return fmt.Errorf("writing completions: %w", err)
 		}
 	default:
-		return exitcode.Usagef("completion takes a shell: bash, zsh or fish")
+		return usagef("completion takes a shell: bash, zsh or fish")
 	}
 	if _, err := fmt.Fprint(p.io.Stdout, script); err != nil {
 		return fmt.Errorf("writing completions: %w", err)

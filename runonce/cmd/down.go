@@ -6,74 +6,27 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/manifests"
-	"github.com/runonce/runonce/runonce/cmd/backend"
-	"github.com/runonce/runonce/runonce/cmd/network"
-	"github.com/runonce/runonce/runonce/exitcode"
-	"github.com/runonce/runonce/runonce/report"
 )
-
-func (p *program) psCommand() *cli.Command {
-	return &cli.Command{
-		Name: "ps", Usage: "list the pods of earlier runs, as they are now",
-		Before: p.before, Action: p.ps,
-		Flags: slices.Concat([]cli.Flag{outputFlag("table, wide, json or yaml")}, engineFlags()),
-	}
-}
-
-func (p *program) ps(c *cli.Context) error {
-	format, err := formatOf(c, "table", "wide", "json", "yaml")
-	if err != nil {
-		return err
-	}
-	if c.Args().Len() > 0 {
-		return exitcode.Usagef("ps takes no argument")
-	}
-	s, err := p.connect(c, backend.PodsOptions{Objects: noObjects{}, Node: &v1.Node{}})
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	if err := s.pods.Probe(c.Context); err != nil {
-		return exitcode.Unusable(fmt.Errorf("probing pods: %w", err))
-	}
-	pods, err := s.pods.List(c.Context)
-	if err != nil {
-		return exitcode.Unusable(fmt.Errorf("listing pods: %w", err))
-	}
-	document := report.NewPods(pods)
-	return p.write(format, document, func(s report.Style) error { return document.Table(p.io.Stdout, s, time.Now()) })
-}
-
-// noObjects are the ConfigMaps and Secrets of commands that start nothing.
-type noObjects struct{}
-
-func (noObjects) ConfigMap(string, string) (*v1.ConfigMap, bool) { return nil, false }
-func (noObjects) Secret(string, string) (*v1.Secret, bool)       { return nil, false }
-
-func (noObjects) Claim(string, string) (*v1.PersistentVolumeClaim, bool) { return nil, false }
-
-func (noObjects) PersistentVolume(string) (*v1.PersistentVolume, bool) { return nil, false }
 
 func (p *program) downCommand() *cli.Command {
 	return &cli.Command{
 		Name: "down", Usage: "stop pods gracefully and remove all that belongs to them but their logs",
-		ArgsUsage: "PATH... | --all", Before: p.before, Action: p.down,
+		ArgsUsage: "PATH... | --all", Action: p.withLogger(p.down),
 		Flags: slices.Concat([]cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "every pod of earlier runs, and what pods that are gone have left behind"},
-		}, inputFlags(), network.PluginFlags(), engineFlags()),
+		}, inputFlags(), pluginFlags(), engineFlags()),
 	}
 }
 
 func (p *program) down(c *cli.Context) error {
 	if c.Bool("all") == (c.Args().Len() > 0) {
-		return exitcode.Usagef("down takes either PATH... or --all")
+		return usagef("down takes either PATH... or --all")
 	}
 	var wanted map[types.NamespacedName]bool
 	if !c.Bool("all") {
@@ -82,27 +35,27 @@ func (p *program) down(c *cli.Context) error {
 			return err
 		}
 	}
-	s, err := p.connect(c, backend.PodsOptions{Objects: noObjects{}, Node: &v1.Node{}})
+	s, err := p.connect(c)
 	if err != nil {
 		return err
 	}
 	defer s.close()
 	pods, err := s.pods.List(c.Context)
 	if err != nil {
-		return exitcode.Unusable(fmt.Errorf("listing pods: %w", err))
+		return unusable(fmt.Errorf("listing pods: %w", err))
 	}
 	pods = slices.DeleteFunc(pods, func(pod *v1.Pod) bool {
 		return wanted != nil && !wanted[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
 	})
 	err = p.stopAll(c.Context, s, pods)
 	if c.Bool("all") {
-		err = errors.Join(err, s.run.Sweep(), s.pods.Cleanup(c.Context))
+		err = errors.Join(err, s.run.Sweep(), s.engine.Cleanup(c.Context))
 	}
 	return err
 }
 
 // names returns the pods that the manifests name. Those that cannot be used name some,
-// too: a pod must not become impossible to stop by a fault in its file.
+// too: a pod must not become impossible to stop by an error in its file.
 func (p *program) names(c *cli.Context) (map[types.NamespacedName]bool, error) {
 	set, err := manifests.ReadPaths(c.Context, c.Args().Slice(), p.inputOptions(c))
 	names := map[types.NamespacedName]bool{}
@@ -121,16 +74,16 @@ func (p *program) names(c *cli.Context) (map[types.NamespacedName]bool, error) {
 	}
 	switch {
 	case len(names) == 0 && err != nil:
-		return nil, exitcode.BadInput(err)
+		return nil, badInput(err)
 	case len(names) == 0:
-		return nil, exitcode.Usagef("no pod in %s", list(c.Args().Slice()))
+		return nil, usagef("no pod in %s", list(c.Args().Slice()))
 	case err != nil:
 		p.log.Warn("some manifests cannot be used", "error", err)
 	}
 	return names, nil
 }
 
-// stopAll stops the pods at once and says of each what became of it, in order.
+// stopAll stops the pods at once and names those that are gone, in order.
 func (p *program) stopAll(ctx context.Context, s *session, pods []*v1.Pod) error {
 	errs := make([]error, len(pods))
 	var wg sync.WaitGroup

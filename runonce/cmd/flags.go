@@ -3,7 +3,6 @@ package cmd
 import (
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -11,20 +10,18 @@ import (
 
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
-	"github.com/runonce/runonce/runonce/cmd/backend"
-	"github.com/runonce/runonce/runonce/cmd/node"
-	"github.com/runonce/runonce/runonce/exitcode"
-	"github.com/runonce/runonce/runonce/goal"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/cgroup"
 )
 
 // The categories of flags in the help.
 const (
-	categoryEngine = "Engine"
-	categoryInput  = "Input"
-	categoryRun    = "Run"
-	categoryReport = "Report"
+	categoryEngine  = "Engine"
+	categoryInput   = "Input"
+	categoryRun     = "Run"
+	categoryReport  = "Report"
+	categoryNode    = "Node"
+	categoryNetwork = "Network"
 )
 
 // engineFlags say where things live; every command takes them.
@@ -78,49 +75,21 @@ func planFlags() []cli.Flag {
 	}
 }
 
-// place reads the flags of engineFlags.
-func (p *program) place(c *cli.Context) (backend.Place, error) {
-	handlers, err := node.Handlers(c)
-	if err != nil {
-		return backend.Place{}, err
-	}
-	address := c.String("address")
-	if address == "" {
-		address = p.io.Getenv("CONTAINERD_ADDRESS")
-	}
-	place := backend.Place{
-		Address: address, Root: c.String("root"), State: c.String("state"), LogDir: c.String("log-dir"), ClaimsDir: c.String("claims-dir"),
-		Namespace: c.String("namespace"), Handlers: handlers, Log: p.log,
-	}
-	if place.ClaimsDir == "" {
-		place.ClaimsDir = filepath.Join(place.Root, "claims")
-	}
-	for _, dir := range []*string{&place.Root, &place.State, &place.LogDir, &place.ClaimsDir} {
-		if *dir, err = filepath.Abs(*dir); err != nil {
-			return place, fmt.Errorf("finding %q: %w", *dir, err)
+// withLogger sets up the logger before the action.
+func (p *program) withLogger(action cli.ActionFunc) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if err := p.setLogger(c); err != nil {
+			return err
 		}
+		return action(c)
 	}
-	return place, nil
 }
 
-// engine opens the container engine.
-func (p *program) engine(c *cli.Context) (backend.Backend, backend.Place, error) {
-	place, err := p.place(c)
-	if err != nil {
-		return nil, place, err
-	}
-	b, err := p.io.Open(c.Context, place)
-	if err != nil {
-		return nil, place, exitcode.Unusable(fmt.Errorf("container engine: %w", err))
-	}
-	return b, place, nil
-}
-
-// before sets up the logger.
-func (p *program) before(c *cli.Context) error {
+// setLogger sets up the logger by the flags of engineFlags.
+func (p *program) setLogger(c *cli.Context) error {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
-		return exitcode.Usagef("--log-level %q: must be debug, info, warn or error", c.String("log-level"))
+		return usagef("--log-level %q: must be debug, info, warn or error", c.String("log-level"))
 	}
 	o := &slog.HandlerOptions{Level: level}
 	switch c.String("log-format") {
@@ -129,7 +98,7 @@ func (p *program) before(c *cli.Context) error {
 	case "json":
 		p.log, p.json = slog.New(slog.NewJSONHandler(p.io.Stderr, o)), true
 	default:
-		return exitcode.Usagef("--log-format %q: must be text or json", c.String("log-format"))
+		return usagef("--log-format %q: must be text or json", c.String("log-format"))
 	}
 	return nil
 }
@@ -139,7 +108,7 @@ func (p *program) before(c *cli.Context) error {
 func formatOf(c *cli.Context, formats ...string) (string, error) {
 	f := c.String("output")
 	if !slices.Contains(formats, f) {
-		return "", exitcode.Usagef("--output %q: must be one of %s", f, strings.Join(formats, ", "))
+		return "", usagef("--output %q: must be one of %s", f, strings.Join(formats, ", "))
 	}
 	return f, nil
 }
@@ -147,7 +116,7 @@ func formatOf(c *cli.Context, formats ...string) (string, error) {
 // runOptions reads the flags that say how a plan is carried out.
 func runOptions(c *cli.Context) (runonce.Options, error) {
 	o := runonce.Options{
-		Until:    goal.Until(c.String("until")),
+		Until:    runonce.Until(c.String("until")),
 		Retry:    runonce.Backoff{Delay: c.Duration("retry-delay"), Factor: c.Float64("retry-factor"), Retries: c.Int("max-retries")},
 		Timeout:  c.Duration("timeout"),
 		Parallel: c.Int("parallel"),
@@ -155,13 +124,13 @@ func runOptions(c *cli.Context) (runonce.Options, error) {
 		Remove:   c.Bool("rm"),
 	}
 	if err := o.Validate(); err != nil {
-		return o, exitcode.Usagef("%w", err)
+		return o, usagef("%w", err)
 	}
 	if d := c.String("cgroup-driver"); d != cgroup.DriverFiles && d != cgroup.DriverSystemd {
-		return o, exitcode.Usagef("--cgroup-driver %q: must be %s or %s", d, cgroup.DriverFiles, cgroup.DriverSystemd)
+		return o, usagef("--cgroup-driver %q: must be %s or %s", d, cgroup.DriverFiles, cgroup.DriverSystemd)
 	}
 	if n := c.Int64("pod-pids-limit"); n == 0 || n < -1 {
-		return o, exitcode.Usagef("--pod-pids-limit %d: must be a number of processes, or -1 for no limit", n)
+		return o, usagef("--pod-pids-limit %d: must be a number of processes, or -1 for no limit", n)
 	}
 	return o, nil
 }

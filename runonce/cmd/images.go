@@ -1,51 +1,52 @@
 package cmd
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/urfave/cli/v2"
+	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runonce/cmd/backend"
-	"github.com/runonce/runonce/runonce/exitcode"
+	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce/report"
+	"github.com/runonce/runonce/runtime/image"
 )
+
+// Image is an image in the store.
+type Image struct {
+	Ref    string `json:"name"`
+	Digest string `json:"digest"`
+	Size   int64  `json:"size"` // bytes, packed
+}
 
 // imageList is the document that "images list" writes.
 type imageList struct {
-	APIVersion string          `json:"apiVersion"`
-	Kind       string          `json:"kind"` // Images
-	Images     []backend.Image `json:"images"`
+	APIVersion string  `json:"apiVersion"`
+	Kind       string  `json:"kind"` // Images
+	Images     []Image `json:"images"`
 }
 
 func (p *program) imagesCommand() *cli.Command {
 	return &cli.Command{
 		Name: "images", Usage: "list or import images",
-		Action: func(*cli.Context) error { return exitcode.Usagef("images takes a command: list or import") },
+		Action: func(*cli.Context) error { return usagef("images takes a command: list or import") },
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list the images that are there", Before: p.before, Action: p.listImages,
+				Name: "list", Usage: "list the images that are there", Action: p.withLogger(p.listImages),
 				Flags: slices.Concat([]cli.Flag{outputFlag("table, json or yaml")}, engineFlags()),
 			},
 			{
 				Name: "import", Usage: "import archives (tar, gz, zst) and OCI layouts", ArgsUsage: "PATH...",
-				Before: p.before, Action: p.importImages, Flags: engineFlags(),
+				Action: p.withLogger(p.importImages), Flags: engineFlags(),
 			},
 		},
 	}
-}
-
-// store opens the engine for its images alone.
-func (p *program) store(c *cli.Context) (backend.Backend, func(), error) {
-	b, _, err := p.engine(c)
-	if err != nil {
-		return nil, nil, err
-	}
-	return b, func() {
-		if err := b.Close(); err != nil {
-			p.log.Warn("closing the engine", "error", err)
-		}
-	}, nil
 }
 
 func (p *program) listImages(c *cli.Context) error {
@@ -53,20 +54,20 @@ func (p *program) listImages(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	b, done, err := p.store(c)
+	e, _, err := p.openEngine(c)
 	if err != nil {
 		return err
 	}
-	defer done()
-	images, err := b.Images(c.Context)
+	defer p.closeEngine(e)
+	images, err := e.Images(c.Context)
 	if err != nil {
-		return exitcode.Unusable(fmt.Errorf("listing images: %w", err))
+		return unusable(fmt.Errorf("listing images: %w", err))
 	}
-	document := imageList{APIVersion: report.APIVersion, Kind: "Images", Images: slices.Concat([]backend.Image{}, images)}
+	document := imageList{APIVersion: report.APIVersion, Kind: "Images", Images: slices.Concat([]Image{}, images)}
 	return p.write(format, document, func(report.Style) error {
 		rows := make([][]string, 0, len(images))
 		for _, i := range images {
-			rows = append(rows, []string{i.Name, i.Digest, fmt.Sprintf("%.1f MB", float64(i.Size)/1e6)})
+			rows = append(rows, []string{i.Ref, i.Digest, fmt.Sprintf("%.1f MB", float64(i.Size)/1e6)})
 		}
 		return report.Rows(p.io.Stdout, []string{"IMAGE", "DIGEST", "SIZE"}, rows)
 	})
@@ -74,23 +75,148 @@ func (p *program) listImages(c *cli.Context) error {
 
 func (p *program) importImages(c *cli.Context) error {
 	if c.Args().Len() == 0 {
-		return exitcode.Usagef("no PATH given: name an archive, an OCI layout, or a directory of them")
+		return usagef("no PATH given: name an archive, an OCI layout, or a directory of them")
 	}
-	b, done, err := p.store(c)
+	e, _, err := p.openEngine(c)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer p.closeEngine(e)
 	for _, path := range c.Args().Slice() {
-		names, err := b.Import(c.Context, path)
+		names, err := e.Import(c.Context, path)
 		for _, name := range names {
 			if _, err := fmt.Fprintf(p.io.Stdout, "%s imported\n", name); err != nil {
 				return fmt.Errorf("writing the result: %w", err)
 			}
 		}
 		if err != nil {
-			return exitcode.BadInput(err)
+			return badInput(err)
 		}
 	}
 	return nil
+}
+
+// Images returns the images of the store.
+func (e *containerd) Images(ctx context.Context) ([]Image, error) {
+	records, err := e.Engine.ListImages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	images := make([]Image, 0, len(records))
+	for _, r := range records {
+		images = append(images, Image(r))
+	}
+	return images, nil
+}
+
+// Import imports an archive, an OCI layout, or all of those in a directory. What is there
+// already is not imported again.
+func (e *containerd) Import(ctx context.Context, path string) ([]string, error) {
+	archives, err := e.archives(path)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, a := range archives {
+		refs, err := a.Refs()
+		if err != nil {
+			return nil, err
+		}
+		if !e.has(ctx, refs) {
+			if err := e.importOne(ctx, a); err != nil {
+				return nil, err
+			}
+		}
+		for ref := range refs {
+			names[ref] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}
+
+// archives finds out what the path is.
+func (e *containerd) archives(path string) ([]image.Archive, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("looking for images: %w", err)
+	}
+	_, err = os.Stat(filepath.Join(path, "oci-layout"))
+	single := !info.IsDir() || err == nil
+	dir := path
+	if single {
+		dir = filepath.Dir(path)
+	}
+	found, unknown, err := image.Archives(dir)
+	if single {
+		found = slices.DeleteFunc(found, func(a image.Archive) bool { return a.Path != filepath.Clean(path) })
+		if len(found) == 0 && err == nil {
+			err = fmt.Errorf("%s: neither an image archive nor an OCI layout", path)
+		}
+		return found, err
+	}
+	for _, u := range unknown {
+		e.o.Log.Warn("not an image: " + u)
+	}
+	return found, err
+}
+
+// has says whether every image is in the store as it is in the archive.
+func (e *containerd) has(ctx context.Context, refs map[string]string) bool {
+	for ref, digest := range refs {
+		img, err := e.Engine.Image(ctx, ref)
+		if err != nil || digest == "" || (img.Digest != digest && img.ID != digest) {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *containerd) importOne(ctx context.Context, a image.Archive) error {
+	r, err := a.Open()
+	if err != nil {
+		return err
+	}
+	_, err = e.Engine.ImportArchive(ctx, r)
+	if err := errors.Join(err, r.Close()); err != nil {
+		return fmt.Errorf("importing %s: %w", a.Path, err)
+	}
+	return nil
+}
+
+// pulls names the images that a run of the plan would pull, each once and in order.
+// Images that may not be pulled, or cannot be named, fail the run, not the plan.
+func pulls(plan admit.Plan, present []Image) []string {
+	there := map[string]bool{}
+	for _, i := range present {
+		there[i.Ref] = true
+	}
+	wanted := map[string]bool{}
+	for _, d := range plan.Decisions {
+		if d.Verdict != admit.Admitted || d.Running || d.Prune {
+			continue
+		}
+		for _, c := range podspec.Containers(d.Pod) {
+			if ref, ok := pulled(c.Image, c.ImagePullPolicy, there); ok {
+				wanted[ref] = true
+			}
+		}
+		for _, v := range d.Pod.Spec.Volumes {
+			if v.Image == nil {
+				continue
+			}
+			if ref, ok := pulled(v.Image.Reference, v.Image.PullPolicy, there); ok {
+				wanted[ref] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(wanted))
+}
+
+func pulled(name string, policy v1.PullPolicy, there map[string]bool) (string, bool) {
+	ref, err := image.Normalize(name)
+	if err != nil {
+		return "", false
+	}
+	pull, err := image.Decide(image.Policy{Ref: name, Pull: policy, Present: there[ref]})
+	return ref, err == nil && pull
 }

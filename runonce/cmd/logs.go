@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,16 +15,14 @@ import (
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runonce/cmd/backend"
-	"github.com/runonce/runonce/runonce/cmd/logdir"
-	"github.com/runonce/runonce/runonce/exitcode"
+	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runtime/logs"
 )
 
 func (p *program) logsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "print what a container of a pod has written",
-		ArgsUsage: "[NAMESPACE/]POD", Before: p.before, Action: p.logs,
+		ArgsUsage: "[NAMESPACE/]POD", Action: p.withLogger(p.logs),
 		Description: "The logs of pods that are gone can be read, too.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Usage: "`NAME` of the container (default: the pod's first)"},
@@ -38,12 +37,12 @@ func (p *program) logsCommand() *cli.Command {
 
 func (p *program) logs(c *cli.Context) error {
 	if c.Args().Len() != 1 {
-		return exitcode.Usagef("logs takes one POD, not %d", c.Args().Len())
+		return usagef("logs takes one POD, not %d", c.Args().Len())
 	}
 	if c.Int("tail") < 0 {
-		return exitcode.Usagef("--tail %d: must not be negative", c.Int("tail"))
+		return usagef("--tail %d: must not be negative", c.Int("tail"))
 	}
-	dir, err := logdir.Dir(c.String("log-dir")).Find(c.Args().First())
+	dir, err := logDir(c.String("log-dir")).find(c.Args().First())
 	if err != nil {
 		return err
 	}
@@ -57,7 +56,7 @@ func (p *program) logs(c *cli.Context) error {
 	}
 	if c.Bool("previous") {
 		if last == 0 {
-			return exitcode.Usagef("--previous: container %q of pod %q has not been restarted", container, c.Args().First())
+			return usagef("--previous: container %q of pod %q has not been restarted", container, c.Args().First())
 		}
 		last--
 	}
@@ -102,7 +101,7 @@ func (p *program) follow(c *cli.Context, path string, sinks logs.Sinks, o logs.O
 }
 
 // awaitEnd waits until the pod has ended or is gone.
-func awaitEnd(ctx context.Context, pods backend.Pods, pod *v1.Pod) error {
+func awaitEnd(ctx context.Context, pods runonce.Runtime, pod *v1.Pod) error {
 	changes, err := pods.Changes(ctx, pod)
 	if err != nil {
 		return err
@@ -123,7 +122,7 @@ func awaitEnd(ctx context.Context, pods backend.Pods, pod *v1.Pod) error {
 
 // podOf asks the engine for the pod whose logs are at path.
 func (p *program) podOf(c *cli.Context, path string) (*session, *v1.Pod, error) {
-	s, err := p.connect(c, backend.PodsOptions{Objects: noObjects{}, Node: &v1.Node{}})
+	s, err := p.connect(c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -156,19 +155,77 @@ func (p *program) pickContainer(c *cli.Context, dir string) (string, error) {
 	}
 	switch {
 	case name != "" && !slices.Contains(names, name):
-		return "", exitcode.Usagef("no logs of a container %q of pod %q; there are: %s", name, pod, list(names))
+		return "", usagef("no logs of a container %q of pod %q; there are: %s", name, pod, list(names))
 	case name != "":
 		return name, nil
 	case len(names) == 0:
-		return "", exitcode.Usagef("no container of pod %q has been started", pod)
+		return "", usagef("no container of pod %q has been started", pod)
 	case len(names) == 1:
 		return names[0], nil
 	}
 	s, known, err := p.podOf(c, dir)
 	if err != nil {
 		p.log.Info("asking which container comes first", "error", err)
-		return "", exitcode.Usagef("pod %q has several containers: choose one with -c: %s", pod, list(names))
+		return "", usagef("pod %q has several containers: choose one with -c: %s", pod, list(names))
 	}
 	s.close()
 	return known.Spec.Containers[0].Name, nil
+}
+
+// maxTail bounds the last lines of one container in a report, in bytes.
+const maxTail = 16 << 10
+
+// logDir is the directory of all logs. It finds those of containers for results.
+type logDir string
+
+// Path returns the log file of one instance of a container.
+func (l logDir) Path(pod *v1.Pod, container string, restart int) string {
+	return logs.Path(string(l), logs.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, container, restart)
+}
+
+// Tail returns the last lines of one instance of a container; one that wrote nothing has
+// none.
+func (l logDir) Tail(pod *v1.Pod, container string, restart, n int) ([]string, error) {
+	lines, err := logs.Tail(l.Path(pod, container, restart), n, maxTail)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return lines, err
+}
+
+// find returns the directory of the pod's logs, the newest when several pods of that
+// name have left some.
+func (l logDir) find(ref string) (string, error) {
+	namespace, name, ok := strings.Cut(ref, "/")
+	if !ok {
+		namespace, name = "", ref
+	}
+	dir := string(l)
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("looking for logs: %w", err)
+	}
+	newest, found, where := time.Time{}, "", map[string]bool{}
+	for _, e := range entries {
+		// NAMESPACE_NAME_UID; neither of them can hold an underscore.
+		parts := strings.Split(e.Name(), "_")
+		if len(parts) != 3 || parts[1] != name || (namespace != "" && parts[0] != namespace) {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			continue // it was removed this moment
+		}
+		where[parts[0]] = true
+		if found == "" || info.ModTime().After(newest) {
+			newest, found = info.ModTime(), filepath.Join(dir, e.Name())
+		}
+	}
+	switch {
+	case found == "":
+		return "", usagef("no logs of a pod %q in %s; %q lists the pods", ref, dir, "runonce ps")
+	case len(where) > 1:
+		return "", usagef("pod %q is in several namespaces: name one as NAMESPACE/%s", name, name)
+	}
+	return found, nil
 }

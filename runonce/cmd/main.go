@@ -1,5 +1,5 @@
-// Package cmd is the command line: it reads flags, wires the rooms together and maps what
-// became of a command to its exit code. Standard output carries results and nothing else;
+// Package cmd is the command line: it reads flags, puts the packages together and maps the
+// result of a command to its exit code. Standard output carries results and nothing else;
 // progress and logs go to standard error.
 package cmd
 
@@ -17,9 +17,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/runonce/runonce/manifests"
-	"github.com/runonce/runonce/runonce/cmd/args"
-	"github.com/runonce/runonce/runonce/cmd/backend"
-	"github.com/runonce/runonce/runonce/exitcode"
+	"github.com/runonce/runonce/runonce/report"
+	"github.com/runonce/runonce/runtime/ctrd"
 )
 
 // IO is the world as a command sees it.
@@ -35,10 +34,11 @@ type IO struct {
 	Getenv func(string) string
 	// Machine is the root of the machine's files, where the node is detected.
 	Machine fs.FS
-	// Open opens the container engine.
-	Open backend.Opener
-	// Versions tells of the programs outside this one; nil for nothing.
-	Versions backend.Teller
+	// Open opens the container engine. Its errors mean that the engine cannot be used.
+	Open func(ctx context.Context, o EngineOptions) (Engine, error)
+	// Versions asks a daemon and the OCI runtime for theirs, without opening the engine; nil
+	// asks nobody. Its errors mean that the engine cannot be used.
+	Versions func(ctx context.Context, o ctrd.Options) (ctrd.Versions, error)
 }
 
 // Interrupt is the cause of a context that a signal has ended.
@@ -51,7 +51,7 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 func Main(ctx context.Context, arguments []string, world IO) int {
 	p := &program{io: world}
 	app := p.app()
-	err := app.RunContext(ctx, args.Arrange(arguments, app.Commands))
+	err := app.RunContext(ctx, arrange(arguments, app.Commands))
 	return p.conclude(ctx, err)
 }
 
@@ -82,7 +82,7 @@ func (p *program) app() *cli.App {
 		ExitErrHandler:       func(*cli.Context, error) {}, // conclude does it
 		OnUsageError:         onUsageError,
 		Action: func(*cli.Context) error {
-			return exitcode.Usagef("no PATH given: name a directory of pod manifests, or see %q", "runonce help")
+			return usagef("no PATH given: name a directory of pod manifests, or see %q", "runonce help")
 		},
 	}
 	prepare(app.Commands)
@@ -112,7 +112,7 @@ func (p *program) helpCommand() *cli.Command {
 				return cli.ShowAppHelp(c)
 			}
 			if c.App.Command(name) == nil {
-				return exitcode.Usagef("no command %q; see %q", name, "runonce help")
+				return usagef("no command %q; see %q", name, "runonce help")
 			}
 			return cli.ShowCommandHelp(c, name)
 		},
@@ -121,7 +121,7 @@ func (p *program) helpCommand() *cli.Command {
 
 func onUsageError(c *cli.Context, err error, _ bool) error {
 	name := strings.TrimSpace("runonce " + strings.TrimPrefix(c.Command.HelpName, "runonce "))
-	return exitcode.Usagef("%w; see %q", err, name+" --help")
+	return usagef("%w; see %q", err, name+" --help")
 }
 
 func (p *program) commands() []*cli.Command {
@@ -134,23 +134,23 @@ func (p *program) commands() []*cli.Command {
 // conclude says what went wrong, in one line where it can, and returns the exit code.
 func (p *program) conclude(ctx context.Context, err error) int {
 	if err == nil {
-		return exitcode.OK
+		return report.ExitOK
 	}
-	var f exitcode.Error
+	var f exitError
 	known := errors.As(err, &f)
 	var interrupt Interrupt
-	if errors.As(context.Cause(ctx), &interrupt) && !(known && f.Err == nil) {
+	if errors.As(context.Cause(ctx), &interrupt) && !(known && f.err == nil) {
 		p.say(interrupt)
-		return exitcode.Signal(interrupt.Signal)
+		return report.ExitSignal(interrupt.Signal)
 	}
 	switch {
 	case !known:
 		p.say(err)
-		return exitcode.Failed
-	case f.Err != nil:
-		p.say(f.Err)
+		return report.ExitFailed
+	case f.err != nil:
+		p.say(f.err)
 	}
-	return f.Code
+	return f.code
 }
 
 // say writes an error for a person, or for a program that asked for JSON.
@@ -194,7 +194,7 @@ func Watch(signals <-chan os.Signal, cancel context.CancelCauseFunc, exit func(i
 		case !open:
 			return
 		case ok && n > 1:
-			exit(exitcode.Signal(sig))
+			exit(report.ExitSignal(sig))
 		case ok:
 			cancel(Interrupt{sig})
 		}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/runonce/runonce/runonce/cmd"
-	"github.com/runonce/runonce/runonce/cmd/wire"
 	"github.com/runonce/runonce/runtime/shim"
 )
 
@@ -30,7 +29,7 @@ func TestMain(m *testing.M) {
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go cmd.Watch(signals, cancel, os.Exit)
 	os.Exit(cmd.Main(ctx, os.Args, cmd.IO{
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Machine: os.DirFS("/"), Open: wire.Open,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Machine: os.DirFS("/"), Open: cmd.OpenContainerd,
 	}))
 }
 

@@ -9,21 +9,19 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/manifests"
-	"github.com/runonce/runonce/runonce/cmd/node"
-	"github.com/runonce/runonce/runonce/exitcode"
 	"github.com/runonce/runonce/runonce/report"
 )
 
 func (p *program) planCommand() *cli.Command {
 	return &cli.Command{
 		Name: "plan", Usage: "say what a run would do, and do nothing",
-		ArgsUsage: "PATH...", Before: p.before, Action: p.plan,
+		ArgsUsage: "PATH...", Action: p.withLogger(p.plan),
 		Description: "With --running, --capacity or --node it asks no engine and needs no root.",
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "running", Category: "Node", Usage: "take the pods that already run from the manifests at `PATH`"},
+			&cli.StringFlag{Name: "running", Category: categoryNode, Usage: "take the pods that already run from the manifests at `PATH`"},
 			securityFlag(),
 			outputFlag("table, wide, json or yaml"),
-		}, node.Flags(), planFlags(), inputFlags(), engineFlags()),
+		}, nodeFlags(), planFlags(), inputFlags(), engineFlags()),
 	}
 }
 
@@ -50,19 +48,19 @@ func (p *program) plan(c *cli.Context) error {
 	document.Pulls = images
 	code := document.ExitCode()
 	if len(set.Invalid) > 0 {
-		code = exitcode.Failed
+		code = report.ExitFailed
 	}
 	err = p.write(format, document, func(s report.Style) error { return document.Table(p.io.Stdout, s) })
 	if err != nil {
 		return err
 	}
-	return exitcode.As(code, nil)
+	return exitWith(code, nil)
 }
 
 // planHere plans for this machine and the pods that run on it, and names the images that
 // would be pulled.
 func (p *program) planHere(c *cli.Context, set *manifests.Set) (admit.Plan, []string, error) {
-	s, err := p.open(c, set)
+	s, err := p.setUp(c, set)
 	if err != nil {
 		return admit.Plan{}, nil, err
 	}
@@ -71,21 +69,20 @@ func (p *program) planHere(c *cli.Context, set *manifests.Set) (admit.Plan, []st
 	if err != nil {
 		return plan, nil, err
 	}
-	present, err := s.backend.Images(c.Context)
+	present, err := s.engine.Images(c.Context)
 	if err != nil {
-		return plan, nil, exitcode.Unusable(fmt.Errorf("listing images: %w", err))
+		return plan, nil, unusable(fmt.Errorf("listing images: %w", err))
 	}
 	return plan, pulls(plan, present), nil
 }
 
 // planOffline plans for a node that need not be this machine.
 func (p *program) planOffline(c *cli.Context, set *manifests.Set) (admit.Plan, error) {
-	machine := p.machine(c)
-	node, err := machine.Node(c, set)
+	node, err := p.node(c, set, p.devices(c))
 	if err != nil {
 		return admit.Plan{}, err
 	}
-	o, err := machine.AdmitOptions(c, set, false)
+	o, err := p.admitOptions(c, set, false)
 	if err != nil {
 		return admit.Plan{}, err
 	}
@@ -93,7 +90,7 @@ func (p *program) planOffline(c *cli.Context, set *manifests.Set) (admit.Plan, e
 	if path := c.String("running"); path != "" {
 		earlier, err := manifests.ReadPaths(c.Context, []string{path}, p.inputOptions(c))
 		if err != nil {
-			return admit.Plan{}, exitcode.BadInput(err)
+			return admit.Plan{}, badInput(err)
 		}
 		running = earlier.Pods
 	}

@@ -40,7 +40,7 @@ spec:
 `
 
 // TestSharedProcesses: the containers see each other's processes below one that outlives
-// us, and the pod is made anew when that one dies.
+// us, and the pod is made again when that one dies.
 func TestSharedProcesses(t *testing.T) {
 	everywhere(t, func(t *testing.T, m machine) {
 		out := t.TempDir()
@@ -67,8 +67,8 @@ func TestSharedProcesses(t *testing.T) {
 				t.Errorf("container %s after its pause process was killed: %+v", c.Name, c)
 			}
 		}
-		anew := m.facts(t, "shared", "main")
-		fresh := pauseProcess(t, anew.Namespaces["pid"])
+		later := m.facts(t, "shared", "main")
+		fresh := pauseProcess(t, later.Namespaces["pid"])
 		if fresh == pause {
 			t.Errorf("the process namespace is the old one: process %d", fresh)
 		}

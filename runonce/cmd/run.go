@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"syscall"
 	"time"
@@ -16,11 +15,6 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
-	"github.com/runonce/runonce/runonce/cmd/backend"
-	"github.com/runonce/runonce/runonce/cmd/logdir"
-	"github.com/runonce/runonce/runonce/cmd/network"
-	"github.com/runonce/runonce/runonce/cmd/node"
-	"github.com/runonce/runonce/runonce/exitcode"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/record"
@@ -52,13 +46,13 @@ func (p *program) runCommand() *cli.Command {
 	}
 	return &cli.Command{
 		Name: "run", Usage: "run the pods of manifests, and wait until they are at their goal",
-		ArgsUsage: "PATH...", Before: p.before, Action: p.run,
+		ArgsUsage: "PATH...", Action: p.withLogger(p.run),
 		Description: "PATH is a directory, a file, or - for standard input.",
-		Flags:       slices.Concat(flags, node.Flags(), network.Flags(), planFlags(), inputFlags(), engineFlags()),
+		Flags:       slices.Concat(flags, nodeFlags(), networkFlags(), planFlags(), inputFlags(), engineFlags()),
 	}
 }
 
-// run is the way through the house: read, decide, run, report.
+// run reads, decides, runs and reports.
 func (p *program) run(c *cli.Context) error {
 	start := time.Now()
 	o, err := runOptions(c)
@@ -72,14 +66,14 @@ func (p *program) run(c *cli.Context) error {
 	}
 	for _, flag := range []string{"junit", "timeline"} {
 		if err := report.Writable(c.String(flag)); err != nil {
-			return exitcode.Usagef("--%s: %w", flag, err)
+			return usagef("--%s: %w", flag, err)
 		}
 	}
 	set, err := p.read(c)
 	if err != nil {
 		return err
 	}
-	s, err := p.open(c, set)
+	s, err := p.setUp(c, set)
 	if err != nil {
 		return err
 	}
@@ -92,14 +86,14 @@ func (p *program) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Phases, o.Logs, o.Annotations = s.phases, logdir.Dir(c.String("log-dir")), s.pods.Annotations
+	o.Trace, o.Logs = &s.trace, logDir(c.String("log-dir"))
 	o.Cleared = func() { s.note(s.run.Leave()) }
 	results := runonce.Run(c.Context, s.pods, plan, o)
 	results = append(results, invalid(set)...)
 	return p.report(c, format, results, time.Since(start))
 }
 
-// claim waits for this run's turn to plan, makes the plan, and books the room of its pods.
+// claim waits for this run's turn to plan, makes the plan, and books the resources of its pods.
 // Its turn lasts until what has to go has gone.
 func (p *program) claim(c *cli.Context, set *manifests.Set, s *session, start time.Time) (admit.Plan, error) {
 	if err := enter(c, s.run, start); err != nil {
@@ -110,11 +104,11 @@ func (p *program) claim(c *cli.Context, set *manifests.Set, s *session, start ti
 		return plan, err
 	}
 	if err := s.run.Book(plan.Admitted()); err != nil {
-		return plan, exitcode.Unusable(err)
+		return plan, unusable(err)
 	}
 	for _, d := range plan.Departures() {
 		if err := s.run.Take(d.Pod, d.By); err != nil {
-			return plan, exitcode.Unusable(err)
+			return plan, unusable(err)
 		}
 	}
 	return plan, nil
@@ -144,7 +138,7 @@ func enter(c *cli.Context, run *record.Run, start time.Time) error {
 	case err != nil && c.Context.Err() != nil:
 		return &turnError{err, runonce.Canceled}
 	case err != nil:
-		return exitcode.Unusable(err)
+		return unusable(err)
 	}
 	return nil
 }
@@ -153,14 +147,14 @@ func enter(c *cli.Context, run *record.Run, start time.Time) error {
 func (p *program) report(c *cli.Context, format string, results []runonce.Result, elapsed time.Duration) error {
 	var interrupt Interrupt
 	errors.As(context.Cause(c.Context), &interrupt)
-	code := exitcode.Of(results, interrupt.Signal)
+	code := report.ExitCode(results, interrupt.Signal)
 	var asked error
-	if from := c.String("exit-code-from"); from != "" && code < exitcode.Signal(syscall.SIGHUP) {
-		own, err := exitcode.From(results, from)
+	if from := c.String("exit-code-from"); from != "" && code < report.ExitSignal(syscall.SIGHUP) {
+		own, err := report.ExitCodeFrom(results, from)
 		if err == nil {
 			code = own
-		} else if code == exitcode.OK {
-			code, asked = exitcode.Failed, err
+		} else if code == report.ExitOK {
+			code, asked = report.ExitFailed, err
 		}
 	}
 	r := report.New(results, code, elapsed)
@@ -170,16 +164,16 @@ func (p *program) report(c *cli.Context, format string, results []runonce.Result
 		report.WriteFile(c.String("timeline"), r.Timeline),
 		asked,
 	)
-	if err != nil && code == exitcode.OK {
-		code = exitcode.Failed
+	if err != nil && code == report.ExitOK {
+		code = report.ExitFailed
 	}
-	return exitcode.As(code, err)
+	return exitWith(code, err)
 }
 
 // read reads the manifests that the arguments name.
 func (p *program) read(c *cli.Context) (*manifests.Set, error) {
 	if c.Args().Len() == 0 {
-		return nil, exitcode.Usagef("no PATH given: name a directory of pod manifests, a file, or - for standard input")
+		return nil, usagef("no PATH given: name a directory of pod manifests, a file, or - for standard input")
 	}
 	set, err := manifests.ReadPaths(c.Context, c.Args().Slice(), p.inputOptions(c))
 	for _, w := range set.Warnings {
@@ -189,9 +183,9 @@ func (p *program) read(c *cli.Context) (*manifests.Set, error) {
 	case context.Cause(c.Context) != nil:
 		return nil, context.Cause(c.Context)
 	case err != nil && (!c.Bool("skip-invalid") || len(set.Pods) == 0):
-		return nil, exitcode.BadInput(err)
+		return nil, badInput(err)
 	case len(set.Pods) == 0:
-		return nil, exitcode.Usagef("no pod in %s", list(c.Args().Slice()))
+		return nil, usagef("no pod in %s", list(c.Args().Slice()))
 	}
 	return set, nil
 }
@@ -211,107 +205,36 @@ func invalid(set *manifests.Set) []runonce.Result {
 	return rows
 }
 
-// machine is where the node is read from.
-func (p *program) machine(c *cli.Context) node.Source {
-	devices, faults, err := node.Devices(c)
-	for _, fault := range append(faults, err) {
-		if fault != nil {
-			p.log.Warn("devices that cannot be used", "error", fault)
-		}
-	}
-	return node.Source{Machine: p.io.Machine, Stdin: p.io.Stdin, Devices: devices}
-}
-
-// session is an engine at work for one command.
-type session struct {
-	backend backend.Backend
-	pods    backend.Pods
-	node    *v1.Node
-	phases  *runonce.Phases
-	run     *record.Run
-	cancel  context.CancelFunc // ends the work of pods
-	log     *slog.Logger
-}
-
-// open opens the engine for a run: it imports images and detects the node.
-func (p *program) open(c *cli.Context, set *manifests.Set) (*session, error) {
-	machine := p.machine(c)
-	node, err := machine.Node(c, set)
-	if err != nil {
-		return nil, err
-	}
-	s, err := p.connect(c, backend.PodsOptions{
-		Objects: set, Node: node, Devices: machine.Devices, PodPidsLimit: c.Int64("pod-pids-limit"), CgroupDriver: c.String("cgroup-driver"),
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.node = node
-	return s, nil
-}
-
-// connect opens the engine and the runtime on it, with the images of --images-dir.
-func (p *program) connect(c *cli.Context, o backend.PodsOptions) (*session, error) {
-	var err error
-	if o.Network, err = network.Options(c); err != nil {
-		return nil, err
-	}
-	b, place, err := p.engine(c)
-	if err != nil {
-		return nil, err
-	}
-	// What the runtime does in the background has to outlast an interruption, since pods
-	// may have to be removed then.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
-	o.Records = record.Open(place.Root, place.State)
-	s := &session{backend: b, phases: &runonce.Phases{}, run: o.Records.NewRun(), cancel: cancel, log: p.log}
-	o.Trace = s.phases.Record
-	if dir := c.String("images-dir"); dir != "" {
-		begin := time.Now()
-		if o.LocalImages, err = b.Import(c.Context, dir); err != nil {
-			s.close()
-			return nil, exitcode.BadInput(fmt.Errorf("--images-dir: %w", err))
-		}
-		p.log.Info("images are there", "images", o.LocalImages, "elapsed", time.Since(begin))
-	}
-	if s.pods, err = b.Pods(ctx, o); err != nil {
-		s.close()
-		return nil, exitcode.Unusable(fmt.Errorf("container engine: %w", err))
-	}
-	return s, nil
-}
-
-func (s *session) close() {
-	s.note(s.run.Close())
-	s.cancel()
-	if err := s.backend.Close(); err != nil {
-		s.log.Warn("closing the engine", "error", err)
-	}
-}
-
-// note tells of an error that keeps nothing from going on.
-func (s *session) note(err error) {
-	if err != nil {
-		s.log.Warn("telling other runs", "error", err)
-	}
-}
-
 // decide makes the plan.
 func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.Plan, error) {
 	// First the bookings: what is started meanwhile is found among the running pods.
 	booked, err := s.run.Booked()
 	if err != nil {
-		return admit.Plan{}, exitcode.Unusable(err)
+		return admit.Plan{}, unusable(err)
 	}
 	running, err := s.pods.List(c.Context)
 	if err != nil {
-		return admit.Plan{}, exitcode.Unusable(fmt.Errorf("looking for pods of earlier runs: %w", err))
+		return admit.Plan{}, unusable(fmt.Errorf("looking for pods of earlier runs: %w", err))
 	}
-	o, err := node.Source{Machine: p.io.Machine}.AdmitOptions(c, set, true)
+	o, err := p.admitOptions(c, set, true)
 	if err != nil {
 		return admit.Plan{}, err
 	}
 	o.Booked = booked
-	o.Unable = s.pods.Unable(c.Context, set.Pods)
+	o.Unable = s.engine.Unable(c.Context, set.Pods)
 	return admit.Decide(s.node, running, set.Pods, o), nil
+}
+
+// progress tells somebody who looks at a terminal what happens, and the log in any case.
+func (p *program) progress(e runonce.Progress) {
+	name := e.Pod.Namespace + "/" + e.Pod.Name
+	p.log.Info(e.State, "pod", name, "message", e.Message, "done", e.Done, "total", e.Total)
+	if !p.io.StderrTerminal || p.json {
+		return
+	}
+	line := fmt.Sprintf("[%d/%d] %s: %s", e.Done, e.Total, name, e.State)
+	if e.Message != "" {
+		line += ": " + e.Message
+	}
+	p.tell(line)
 }

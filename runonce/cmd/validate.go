@@ -8,14 +8,13 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/runonce/runonce/manifests"
-	"github.com/runonce/runonce/runonce/exitcode"
 	"github.com/runonce/runonce/runonce/report"
 )
 
 func (p *program) validateCommand() *cli.Command {
 	return &cli.Command{
 		Name: "validate", Usage: "check manifests and name every fault; needs no root",
-		ArgsUsage: "PATH...", Before: p.before, Action: p.validate,
+		ArgsUsage: "PATH...", Action: p.withLogger(p.validate),
 		Flags: slices.Concat([]cli.Flag{
 			securityFlag(),
 			outputFlag("table, json or yaml"),
@@ -30,27 +29,27 @@ func (p *program) validate(c *cli.Context) error {
 		return err
 	}
 	if c.Args().Len() == 0 {
-		return exitcode.Usagef("no PATH given: name a directory of pod manifests, a file, or - for standard input")
+		return usagef("no PATH given: name a directory of pod manifests, a file, or - for standard input")
 	}
 	set, err := manifests.ReadPaths(c.Context, c.Args().Slice(), p.inputOptions(c))
 	if cause := context.Cause(c.Context); cause != nil {
 		return cause
 	}
 	v := manifests.NewValidation(set, err, c.Bool("strict"))
-	err = p.write(format, v, func(report.Style) error { return p.faults(v, len(set.Pods)) })
+	err = p.write(format, v, func(report.Style) error { return p.findings(v, len(set.Pods)) })
 	switch {
 	case err != nil:
 		return err
 	case v.Err() != nil:
-		return exitcode.Error{Code: exitcode.Usage}
+		return exitError{code: report.ExitUsage}
 	case len(set.Pods) == 0:
-		return exitcode.Usagef("no pod in %s", list(c.Args().Slice()))
+		return usagef("no pod in %s", list(c.Args().Slice()))
 	}
 	return nil
 }
 
-// faults writes what was found, a line each, as a run would.
-func (p *program) faults(v manifests.Validation, pods int) error {
+// findings writes what was found, a line each, as a run would.
+func (p *program) findings(v manifests.Validation, pods int) error {
 	for _, f := range v.Faults {
 		text := f.String()
 		if f.Severity == manifests.SeverityWarning {
@@ -61,11 +60,7 @@ func (p *program) faults(v manifests.Validation, pods int) error {
 		}
 	}
 	if v.Err() == nil {
-		what := "pods"
-		if pods == 1 {
-			what = "pod"
-		}
-		_, err := fmt.Fprintf(p.io.Stdout, "%d %s, no error\n", pods, what)
+		_, err := fmt.Fprintf(p.io.Stdout, "%d %s, no error\n", pods, plural(pods, "pod"))
 		return err
 	}
 	return nil

@@ -2,12 +2,13 @@ package cmd
 
 import (
 	"fmt"
+	"io"
+	goruntime "runtime"
+	"runtime/debug"
 	"slices"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/runonce/runonce/runonce/cmd/build"
-	"github.com/runonce/runonce/runonce/exitcode"
 	"github.com/runonce/runonce/runonce/report"
 )
 
@@ -20,7 +21,7 @@ var (
 
 func (p *program) versionCommand() *cli.Command {
 	return &cli.Command{
-		Name: "version", Usage: "print the version, and those of the daemon and the OCI runtime", Before: p.before, Action: p.version,
+		Name: "version", Usage: "print the version, and those of the daemon and the OCI runtime", Action: p.withLogger(p.version),
 		Flags: slices.Concat([]cli.Flag{outputFlag("table, json or yaml")}, engineFlags()),
 	}
 }
@@ -30,31 +31,110 @@ func (p *program) version(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	v := build.Describe(version, commit, date)
+	v := ownVersions()
 	if err := p.outside(c, &v); err != nil {
 		return err
 	}
-	return p.write(format, v, func(report.Style) error { return v.Table(p.io.Stdout) })
+	return p.write(format, v, func(report.Style) error { return v.table(p.io.Stdout) })
 }
 
 // outside adds the versions of programs outside this one.
-func (p *program) outside(c *cli.Context, v *build.Versions) error {
+func (p *program) outside(c *cli.Context, v *versions) error {
 	if p.io.Versions == nil {
 		return nil
 	}
-	place, err := p.place(c)
+	o, err := p.engineOptions(c)
 	if err != nil {
 		return err
 	}
-	found, err := p.io.Versions(c.Context, place)
+	found, err := p.io.Versions(c.Context, o.Options)
 	if err != nil {
-		return exitcode.Unusable(fmt.Errorf("container engine: %w", err))
+		return unusable(fmt.Errorf("container engine: %w", err))
 	}
-	if place.Address != "" {
-		v.Daemon = &build.Program{Path: place.Address, Version: found.Daemon}
+	if o.Address != "" {
+		v.Daemon = &otherProgram{Path: o.Address, Version: found.Daemon}
 	}
 	if found.RuntimePath != "" {
-		v.Runtime = &build.Program{Path: found.RuntimePath, Version: found.Runtime}
+		v.Runtime = &otherProgram{Path: found.RuntimePath, Version: found.Runtime}
 	}
 	return nil
+}
+
+// versions is the document that version writes.
+type versions struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"` // Version
+	Version    string `json:"version"`
+	Commit     string `json:"commit"`
+	Date       string `json:"date"`
+	Go         string `json:"go"`
+	Platform   string `json:"platform"`
+	Kubernetes string `json:"kubernetes"` // whose rules are built in
+	Containerd string `json:"containerd"` // that is built in
+
+	Daemon  *otherProgram `json:"daemon,omitempty"`  // containerd's, with --address
+	Runtime *otherProgram `json:"runtime,omitempty"` // that containers run in
+}
+
+// otherProgram is one outside this one.
+type otherProgram struct {
+	Path    string `json:"path"` // of the program, or of its socket
+	Version string `json:"version"`
+}
+
+// table writes one row for each version.
+func (v versions) table(w io.Writer) error {
+	rows := [][]string{
+		{"runonce", v.Version},
+		{"commit", v.Commit},
+		{"date", v.Date},
+		{"go", v.Go},
+		{"platform", v.Platform},
+		{"kubernetes", v.Kubernetes},
+		{"containerd", v.Containerd},
+	}
+	if v.Daemon != nil {
+		rows = append(rows, []string{"daemon", v.Daemon.Version + " at " + v.Daemon.Path})
+	}
+	if v.Runtime != nil {
+		rows = append(rows, []string{"runtime", v.Runtime.Version + " at " + v.Runtime.Path})
+	}
+	return report.Rows(w, nil, rows)
+}
+
+// ownVersions returns the versions of this program and of what is built into it.
+func ownVersions() versions {
+	v := versions{
+		APIVersion: report.APIVersion, Kind: "Version", Version: version, Commit: commit, Date: date,
+		Go: goruntime.Version(), Platform: goruntime.GOOS + "/" + goruntime.GOARCH,
+		Kubernetes: "unknown", Containerd: "unknown",
+	}
+	info, ok := debug.ReadBuildInfo()
+	if ok {
+		if v.Version == "" {
+			v.Version = info.Main.Version
+		}
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision" && v.Commit == "":
+				v.Commit = s.Value
+			case s.Key == "vcs.time" && v.Date == "":
+				v.Date = s.Value
+			}
+		}
+		for _, m := range info.Deps {
+			switch m.Path {
+			case "k8s.io/kubernetes":
+				v.Kubernetes = m.Version
+			case "github.com/containerd/containerd/v2":
+				v.Containerd = m.Version
+			}
+		}
+	}
+	for _, s := range []*string{&v.Version, &v.Commit, &v.Date} {
+		if *s == "" {
+			*s = "unknown"
+		}
+	}
+	return v
 }

@@ -106,14 +106,14 @@ func action(d admit.Decision) string {
 // notProven is said of a plan that is not optimal.
 const notProven = "The search for the fewest victims was cut off: a smaller set may do."
 
-// ExitCode is 3 when a pod is rejected or preempted, else 0.
+// ExitCode is ExitRejected when a pod is rejected or preempted, else ExitOK.
 func (p Plan) ExitCode() int {
 	for _, d := range p.Decisions {
 		if d.Verdict != admit.Admitted {
-			return 3
+			return ExitRejected
 		}
 	}
-	return 0
+	return ExitOK
 }
 
 // Table writes one row for each decision, and below what the node has and what is left.

@@ -21,7 +21,7 @@ import (
 	"github.com/runonce/runonce/runonce/report"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()

@@ -1,0 +1,41 @@
+package cmd
+
+import (
+	"fmt"
+
+	"github.com/runonce/runonce/runonce/report"
+)
+
+// exitError is an error that means a certain exit code.
+type exitError struct {
+	code int
+	err  error // nil when all has been said
+}
+
+func (e exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e exitError) Unwrap() error { return e.err }
+
+// usagef returns an error for bad usage or bad input.
+func usagef(format string, args ...any) error {
+	return exitError{report.ExitUsage, fmt.Errorf(format, args...)}
+}
+
+// badInput returns an error for manifests and archives that cannot be used.
+func badInput(err error) error { return exitError{report.ExitUsage, err} }
+
+// unusable returns an error for a node or an engine that cannot be used.
+func unusable(err error) error { return exitError{report.ExitEngine, err} }
+
+// exitWith returns the error that stands for an exit code, which is nil for success.
+func exitWith(code int, err error) error {
+	if code == report.ExitOK {
+		return nil
+	}
+	return exitError{code, err}
+}

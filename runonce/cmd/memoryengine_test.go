@@ -1,0 +1,123 @@
+package cmd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/fstest"
+
+	"github.com/runonce/runonce/runtime/engine"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/runonce/cmd"
+	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/engine/enginetest"
+	"github.com/runonce/runonce/runtime/host"
+	"github.com/runonce/runonce/runtime/spec"
+	"github.com/runonce/runonce/runtime/volume"
+)
+
+// memory is a machine in memory: what one command leaves, the next one finds.
+type memory struct {
+	root      string
+	engine    *enginetest.Engine
+	sandboxes *enginetest.Sandboxes
+	cgroups   *enginetest.Cgroups
+}
+
+func newMemory(t *testing.T) *memory {
+	t.Helper()
+	root, err := testimages.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := testimages.List(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := map[string]engine.Image{}
+	for _, i := range images {
+		store[i.Ref] = engine.Image{
+			Ref: i.Ref, ID: "sha256:" + i.Name, Entrypoint: i.Config.Entrypoint, Cmd: i.Config.Cmd, Env: i.Config.Env,
+			User: i.Config.User, WorkingDir: i.Config.WorkingDir, StopSignal: i.Config.StopSignal,
+		}
+	}
+	return &memory{
+		root:      t.TempDir(),
+		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: store},
+		sandboxes: &enginetest.Sandboxes{},
+		cgroups:   &enginetest.Cgroups{},
+	}
+}
+
+func (m *memory) open(_ context.Context, o cmd.EngineOptions) (cmd.Engine, error) {
+	if o.Address == "dead" {
+		return nil, errors.New("connecting to containerd: no such socket")
+	}
+	return m, nil
+}
+
+// kill ends the newest instance of a container from outside.
+func (m *memory) kill(ctx context.Context, pod, container string, code int32) error {
+	all, err := m.engine.Containers(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, c := range slices.Backward(all) {
+		if c.Name == container && c.Labels[engine.LabelPodNamespace]+"/"+c.Labels[engine.LabelPodName] == pod {
+			m.engine.Kill(c.ID, code)
+			return nil
+		}
+	}
+	return fmt.Errorf("no container %q of pod %q", container, pod)
+}
+
+func (m *memory) Close() error { return nil }
+
+func (m *memory) Import(_ context.Context, path string) ([]string, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("looking for images: %w", err)
+	}
+	return []string{"localhost/box:1"}, nil
+}
+
+func (m *memory) Images(context.Context) ([]cmd.Image, error) {
+	return []cmd.Image{{Ref: "localhost/box:1", Digest: "sha256:box", Size: 2_900_000}}, nil
+}
+
+func (m *memory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runtime.Pods, error) {
+	hosts := filepath.Join(m.root, "hosts")
+	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"), 0o600); err != nil {
+		return nil, err
+	}
+	o.Engine, o.Sandboxes, o.Cgroups = m.engine, m.sandboxes, m.cgroups
+	o.Volumes = &volume.Manager{Root: m.root, Objects: o.Objects, ClaimsDir: filepath.Join(m.root, "claims"), Allocatable: n.Status.Allocatable, Mounter: enginetest.Mounts{}}
+	o.Node = spec.Node{Name: n.Name, IPs: []string{"192.0.2.1"}, MemoryCapacity: 4 << 30, Allocatable: n.Status.Allocatable}
+	o.Host = runtime.Host{Host: host.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(m.root, "none")}
+	return runtime.New(ctx, o)
+}
+
+// Unable finds that nothing is lacking.
+func (*memory) Unable(context.Context, []*v1.Pod) map[types.UID]string { return nil }
+
+// Cleanup is an error when a pod has left something behind.
+func (m *memory) Cleanup(ctx context.Context) error {
+	cs, err := m.engine.Containers(ctx, "")
+	if err != nil {
+		return err
+	}
+	if n := len(cs) + len(m.sandboxes.Left()) + len(m.cgroups.Left()); n > 0 {
+		return fmt.Errorf("%d things left", n)
+	}
+	return nil
+}
+
+// bareMachine has no sockets that listen.
+func bareMachine() fstest.MapFS { return fstest.MapFS{} }

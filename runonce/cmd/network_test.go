@@ -1,0 +1,65 @@
+package cmd
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/urfave/cli/v2"
+
+	"github.com/runonce/runonce/runtime/network"
+)
+
+func parseNetwork(t *testing.T, args ...string) (o EngineOptions, err error) {
+	t.Helper()
+	// The library's own help is shared by all apps.
+	app := &cli.App{HideHelp: true, Flags: networkFlags(), Action: func(c *cli.Context) error {
+		err = o.networkOptions(c)
+		return nil
+	}}
+	if e := app.RunContext(t.Context(), append([]string{"x"}, args...)); e != nil {
+		t.Fatal(e)
+	}
+	return o, err
+}
+
+func TestNetworkOptions(t *testing.T) {
+	t.Parallel()
+	o, err := parseNetwork(t, "--pod-cidr", "fd00:88::/64", "--pod-cidr", "10.88.0.0/16", "--cluster-dns", "10.96.0.10,fd00::a", "--cluster-domain", ".example.", "--cni-bin-dir", "/a", "--cni-conf-dir", "/b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(o.Network.PodCIDRs); got != "[10.88.0.0/16 fd00:88::/64]" {
+		t.Errorf("networks %s", got)
+	}
+	o.Network.PodCIDRs = nil
+	want := EngineOptions{
+		Network: network.Options{CNIConfDir: "/b", CNIBinDirs: []string{"/a"}, ClusterDomain: "example"}, ClusterDNS: []string{"10.96.0.10", "fd00::a"},
+	}
+	if diff := cmp.Diff(want, o); diff != "" {
+		t.Error(diff)
+	}
+	o, err = parseNetwork(t)
+	if diff := cmp.Diff(EngineOptions{Network: network.Options{CNIConfDir: "/etc/cni/net.d", ClusterDomain: "cluster.local"}}, o); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+}
+
+func TestNetworkErrors(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		args  []string
+		words string
+	}{
+		{[]string{"--pod-cidr", "10.88.0.0"}, `--pod-cidr "10.88.0.0": must be a network`},
+		{[]string{"--pod-cidr", "10.88.0.1/16"}, "must be a network"},
+		{[]string{"--pod-cidr", "10.88.0.0/31"}, "no room"},
+		{[]string{"--pod-cidr", "10.88.0.0/16,10.89.0.0/16"}, "at most one"},
+		{[]string{"--cluster-dns", "dns.example"}, `--cluster-dns "dns.example": must be an IP address`},
+	} {
+		if _, err := parseNetwork(t, tt.args...); err == nil || !strings.Contains(err.Error(), tt.words) {
+			t.Errorf("%v: %v, want %q", tt.args, err, tt.words)
+		}
+	}
+}

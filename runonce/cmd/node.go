@@ -1,0 +1,212 @@
+package cmd
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/admit/host"
+	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runtime/device"
+	"github.com/runonce/runonce/runtime/handler"
+	"github.com/runonce/runonce/runtime/volume/mount"
+)
+
+// nodeFlags describe the node and how it admits pods.
+func nodeFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "capacity", Category: categoryNode, Usage: "`LIST` of resources instead of the detected ones: cpu=4,memory=8Gi,example.com/gpu=1"},
+		&cli.StringFlag{Name: "reserve", Category: categoryNode, Usage: "`LIST` of resources kept from pods"},
+		&cli.StringSliceFlag{Name: "cdi-spec-dir", Category: categoryNode, Usage: "`DIR` of CDI specifications, whose devices pods can ask for; may be repeated (default: /etc/cdi, /var/run/cdi)"},
+		&cli.StringFlag{Name: "node", Category: categoryNode, Usage: "`FILE` with a document of kind Node: labels, taints, allocatable"},
+		&cli.StringFlag{Name: "node-name", Category: categoryNode, Usage: "`NAME` of the node (default: the host name)"},
+		&cli.StringSliceFlag{Name: "node-label", Category: categoryNode, Usage: "`KEY=VALUE` label of the node; may be repeated"},
+		&cli.StringFlag{Name: "admission-order", Category: categoryNode, Value: "priority", Usage: "priority (highest first) or manifest (the kubelet's way)"},
+		&cli.StringSliceFlag{Name: "runtime-handler", Category: categoryNode, Usage: "`NAME=TYPE[,OPTION=VALUE]` of a container runtime for RuntimeClasses: a runtime type of containerd's, or an OCI runtime's path; may be repeated (built in: runc)"},
+		&cli.StringSliceFlag{Name: "allow-unsafe-sysctls", Category: categoryNode, Usage: "`SYSCTL` allowed beside the safe ones; a trailing * stands for any"},
+	}
+}
+
+// node returns the node that pods are admitted to: that of --node, that of the input, or
+// this machine.
+func (p *program) node(c *cli.Context, set *manifests.Set, devices *device.Registry) (*v1.Node, error) {
+	capacity, err := resources(c, "capacity")
+	if err != nil {
+		return nil, err
+	}
+	reserved, err := resources(c, "reserve")
+	if err != nil {
+		return nil, err
+	}
+	labels, err := nodeLabels(c.StringSlice("node-label"))
+	if err != nil {
+		return nil, err
+	}
+	document := set.Node
+	if path := c.String("node"); path != "" {
+		if document, err = p.nodeDocument(c, path); err != nil {
+			return nil, err
+		}
+	}
+	if document != nil {
+		return admit.FromNodeFile(document, admit.NodeFileOptions{
+			Name: c.String("node-name"), Labels: labels, Capacity: capacity, Reserved: reserved, SupplementalGroupsPolicy: true,
+		}), nil
+	}
+	name := c.String("node-name")
+	if name == "" {
+		if name, err = os.Hostname(); err != nil {
+			return nil, unusable(fmt.Errorf("naming the node: %w", err))
+		}
+		name = strings.ToLower(name)
+	}
+	return p.detect(c, devices, admit.DetectOptions{Name: name, Labels: labels, Capacity: capacity, Reserved: reserved, SupplementalGroupsPolicy: true})
+}
+
+// devices reads the machine's specifications of devices, as far as they can be used.
+func (p *program) devices(c *cli.Context) *device.Registry {
+	dirs := c.StringSlice("cdi-spec-dir")
+	if len(dirs) == 0 {
+		dirs = device.Dirs()
+	}
+	devices, broken, err := device.Open(dirs)
+	for _, err := range append(broken, err) {
+		if err != nil {
+			p.log.Warn("devices that cannot be used", "error", err)
+		}
+	}
+	return devices
+}
+
+// detect looks at this machine.
+func (p *program) detect(c *cli.Context, devices *device.Registry, o admit.DetectOptions) (*v1.Node, error) {
+	size, err := filesystem(c.String("root"))
+	if err != nil {
+		return nil, unusable(err)
+	}
+	o.NodeFS, o.ImageFS = size, size
+	o.Devices = map[string]int64{}
+	for kind, names := range devices.Kinds() {
+		o.Devices[kind] = int64(len(names))
+	}
+	node, err := admit.Detect(p.io.Machine, o)
+	if err != nil {
+		return nil, unusable(err)
+	}
+	return node, nil
+}
+
+// filesystem measures the file system that will hold the directory, which need not exist
+// yet.
+func filesystem(dir string) (host.Filesystem, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return host.Filesystem{}, fmt.Errorf("measuring the filesystem: %w", err)
+	}
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == "/" {
+			return host.Statfs(dir)
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// nodeDocument reads a document of kind Node.
+func (p *program) nodeDocument(c *cli.Context, path string) (*v1.Node, error) {
+	set, err := manifests.ReadPaths(c.Context, []string{path}, manifests.Options{Stdin: p.io.Stdin})
+	if err != nil {
+		return nil, badInput(err)
+	}
+	if set.Node == nil {
+		return nil, usagef("--node %s: no document of kind Node in it", path)
+	}
+	return set.Node, nil
+}
+
+func resources(c *cli.Context, flag string) (v1.ResourceList, error) {
+	list, err := admit.ParseResources(c.String(flag))
+	if err != nil {
+		return nil, usagef("--%s: %w", flag, err)
+	}
+	return list, nil
+}
+
+func nodeLabels(pairs []string) (map[string]string, error) {
+	labels := map[string]string{}
+	for _, pair := range pairs {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return nil, usagef("--node-label %q: must be KEY=VALUE", pair)
+		}
+		labels[key] = value
+	}
+	return labels, nil
+}
+
+// handlers reads the container runtimes that the flags name.
+func handlers(c *cli.Context) ([]handler.Handler, error) {
+	all, err := handler.ParseAll(c.StringSlice("runtime-handler"))
+	if err != nil {
+		return nil, usagef("--runtime-handler %w", err)
+	}
+	return all, nil
+}
+
+// admitOptions reads the flags of admission; here says that the pods are to run on this
+// machine, whose listening sockets then count.
+func (p *program) admitOptions(c *cli.Context, set *manifests.Set, here bool) (admit.Options, error) {
+	order := admit.Order(c.String("admission-order"))
+	if order != admit.ByPriority && order != admit.ByManifest {
+		return admit.Options{}, usagef("--admission-order %q: must be priority or manifest", order)
+	}
+	o := admit.Options{
+		Order: order, AllowUnsafeSysctls: c.StringSlice("allow-unsafe-sysctls"),
+		Prune: c.Bool("prune"), Rerun: c.Bool("rerun"), Claims: claims(set),
+	}
+	if err := admit.ValidateSysctls(o.AllowUnsafeSysctls); err != nil {
+		return o, usagef("--allow-unsafe-sysctls: %w", err)
+	}
+	runtimes, err := handlers(c)
+	if err != nil {
+		return o, err
+	}
+	if here || len(runtimes) > 0 {
+		o.RuntimeHandlers = handler.Names(runtimes)
+	}
+	if !here {
+		return o, nil
+	}
+	if o.Listening, err = admit.ListeningPorts(p.io.Machine); err != nil {
+		return o, unusable(err)
+	}
+	o.NoNFS = !mount.HasHelper("nfs")
+	enabled, err := fs.ReadFile(p.io.Machine, "sys/module/apparmor/parameters/enabled")
+	o.AppArmor = err == nil && strings.TrimSpace(string(enabled)) == "Y"
+	return o, nil
+}
+
+// claims tells the admission what the claims of the input and their volumes ask for.
+func claims(set *manifests.Set) map[types.NamespacedName]admit.Claim {
+	all := map[types.NamespacedName]admit.Claim{}
+	for _, c := range set.Claims() {
+		one := admit.Claim{OnePod: slices.Contains(c.Spec.AccessModes, v1.ReadWriteOncePod)}
+		if pv, ok := set.PersistentVolume(c.Spec.VolumeName); ok {
+			one.NFS = pv.Spec.NFS != nil
+			if pv.Spec.NodeAffinity != nil {
+				one.Nodes = pv.Spec.NodeAffinity.Required
+			}
+		}
+		if one.OnePod || one.Nodes != nil || one.NFS {
+			all[types.NamespacedName{Namespace: c.Namespace, Name: c.Name}] = one
+		}
+	}
+	return all
+}

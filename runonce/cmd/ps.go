@@ -1,0 +1,43 @@
+package cmd
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/runonce/runonce/runonce/report"
+)
+
+func (p *program) psCommand() *cli.Command {
+	return &cli.Command{
+		Name: "ps", Usage: "list the pods of earlier runs, as they are now",
+		Action: p.withLogger(p.ps),
+		Flags:  slices.Concat([]cli.Flag{outputFlag("table, wide, json or yaml")}, engineFlags()),
+	}
+}
+
+func (p *program) ps(c *cli.Context) error {
+	format, err := formatOf(c, "table", "wide", "json", "yaml")
+	if err != nil {
+		return err
+	}
+	if c.Args().Len() > 0 {
+		return usagef("ps takes no argument")
+	}
+	s, err := p.connect(c)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := s.pods.Probe(c.Context); err != nil {
+		return unusable(fmt.Errorf("probing pods: %w", err))
+	}
+	pods, err := s.pods.List(c.Context)
+	if err != nil {
+		return unusable(fmt.Errorf("listing pods: %w", err))
+	}
+	document := report.NewPods(pods)
+	return p.write(format, document, func(s report.Style) error { return document.Table(p.io.Stdout, s, time.Now()) })
+}

@@ -1,0 +1,142 @@
+package cmd
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/able"
+	"github.com/runonce/runonce/runtime/cgroup"
+	"github.com/runonce/runonce/runtime/ctrd"
+	"github.com/runonce/runonce/runtime/host"
+	"github.com/runonce/runonce/runtime/network"
+	"github.com/runonce/runonce/runtime/spec"
+	"github.com/runonce/runonce/runtime/volume"
+)
+
+// defaultRoot is the value of --root when none is given.
+const defaultRoot = "/var/lib/runonce"
+
+// The machine's files that containers get copies of.
+const (
+	hostsFile    = "/etc/hosts"
+	resolvConf   = "/etc/resolv.conf"
+	resolvedConf = "/run/systemd/resolve/resolv.conf"
+)
+
+// OpenContainerd opens containerd: the embedded one, or the daemon at the address.
+func OpenContainerd(ctx context.Context, o EngineOptions) (Engine, error) {
+	e, err := ctrd.Open(ctx, o.Options)
+	if err != nil {
+		return nil, err
+	}
+	return &containerd{Engine: e, o: o, machine: &able.Machine{
+		Files: os.DirFS("/"), CanMapUsers: e.CanMapUsers, AppArmor: ctrd.HasAppArmor(), Runtime: e.RuntimeFeatures,
+	}}, nil
+}
+
+// containerd is the engine of this machine, with its network, volumes and cgroups.
+type containerd struct {
+	*ctrd.Engine
+	o       EngineOptions
+	machine *able.Machine
+	network *network.Manager // set by Pods
+}
+
+// Unable says what the machine lacks, by the UID of the pod that needs it.
+func (e *containerd) Unable(ctx context.Context, pods []*v1.Pod) map[types.UID]string {
+	for _, pod := range pods {
+		if able.WantsSELinux(pod) && !hasSELinux() {
+			e.o.Log.WarnContext(ctx, "seLinuxOptions have no effect, since the machine has no SELinux", "pod", pod.Namespace+"/"+pod.Name)
+		}
+	}
+	return e.machine.Refuse(ctx, pods)
+}
+
+// Cleanup removes what pods that are gone have left behind.
+func (e *containerd) Cleanup(ctx context.Context) error { return e.network.Cleanup(ctx) }
+
+// Pods completes the options with the engine, and the network, volumes and cgroups of this
+// machine.
+func (e *containerd) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runtime.Pods, error) {
+	tree, err := cgroup.Detect(cgroup.Root)
+	if err != nil {
+		return nil, err
+	}
+	tree.Parent = cgroupParent(e.o.Root)
+	if err := errors.Join(tree.LimitPids(e.o.PodPidsLimit), tree.Drive(e.o.CgroupDriver)); err != nil {
+		return nil, err
+	}
+	machine, err := host.Detect(os.DirFS("/"), tree.V2)
+	if err != nil {
+		return nil, err
+	}
+	net := e.o.Network
+	if net.HostIPs, err = network.HostIPs(); err != nil {
+		return nil, fmt.Errorf("finding the machine's addresses: %w", err)
+	}
+	net.Records, net.Log = o.Records, e.o.Log
+	net.StateDir, net.DataDir = filepath.Join(e.o.State, "network"), filepath.Join(e.o.Root, "network")
+	e.network = network.New(net)
+	o.Engine, o.Sandboxes, o.Cgroups = e.Engine, e.network, tree
+	o.RecursiveReadOnly = func(pod *v1.Pod) bool { return e.machine.Features(ctx, pod).RecursiveReadOnly }
+	o.Volumes = &volume.Manager{
+		Root: e.o.Root, Objects: o.Objects, ClaimsDir: e.o.ClaimsDir, Allocatable: n.Status.Allocatable, RecursiveReadOnly: o.RecursiveReadOnly,
+	}
+	o.Node = specNode(n, net.HostIPs)
+	o.Host = runtime.Host{
+		Host: machine, CgroupV2: tree.V2, CgroupOptions: tree.Options, ResolvConf: resolvConfOf(os.ReadFile), HostsFile: hostsFile,
+		SeccompDir: filepath.Join(e.o.Root, "seccomp"), AppArmor: ctrd.HasAppArmor(), SELinux: hasSELinux(),
+		ClusterDNS: e.o.ClusterDNS, ClusterDomain: net.ClusterDomain,
+	}
+	return runtime.New(ctx, o)
+}
+
+// hasSELinux says whether the kernel has a policy of SELinux loaded.
+func hasSELinux() bool {
+	_, err := os.Stat("/sys/fs/selinux/enforce")
+	return err == nil
+}
+
+// cgroupParent returns the cgroup for the pods of a root. The same manifests give the same
+// pods in every root, which must not share their cgroups.
+func cgroupParent(root string) string {
+	if root == defaultRoot {
+		return cgroup.DefaultParent
+	}
+	sum := sha256.Sum256([]byte(root))
+	return cgroup.DefaultParent + "-" + hex.EncodeToString(sum[:4])
+}
+
+func specNode(n *v1.Node, ips []string) spec.Node {
+	memory := n.Status.Capacity[v1.ResourceMemory]
+	return spec.Node{Name: n.Name, IPs: ips, MemoryCapacity: memory.Value(), Allocatable: n.Status.Allocatable}
+}
+
+// resolvConfOf returns the resolver configuration that holds in other network namespaces,
+// too: not the one of systemd-resolved's stub, which listens on the machine's loopback.
+func resolvConfOf(read func(string) ([]byte, error)) string {
+	text, err := read(resolvConf)
+	if err != nil {
+		return resolvConf
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) > 1 && f[0] == "nameserver" && !strings.HasPrefix(f[1], "127.0.0.53") {
+			return resolvConf
+		}
+	}
+	if _, err := read(resolvedConf); err != nil {
+		return resolvConf
+	}
+	return resolvedConf
+}

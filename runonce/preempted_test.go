@@ -1,0 +1,80 @@
+package runonce_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/runonce"
+)
+
+// taken is the error of a runtime whose pod another run has preempted.
+type taken struct {
+	syncError
+	by *v1.Pod
+}
+
+func (e taken) PreemptedBy() *v1.Pod { return e.by }
+
+// TestPreemptedByAnotherRun: it is told as such, whatever the pod ended with, and the pod
+// is not started again.
+func TestPreemptedByAnotherRun(t *testing.T) {
+	t.Parallel()
+	boss := newPod("boss", v1.RestartPolicyAlways)
+	for _, c := range []struct {
+		name  string
+		then  v1.PodStatus // after a minute
+		by    *v1.Pod
+		want  string
+		syncs int
+	}{
+		{"gone", v1.PodStatus{Phase: v1.PodPending}, boss, "Preempted Preempting", 2},
+		{"ended with 0", with(v1.PodSucceeded, ended(0)), boss, "Preempted Preempting", 2},
+		{"ended with 143", with(v1.PodFailed, ended(143)), boss, "Preempted Preempting", 2},
+		{"stopped for another reason", v1.PodStatus{Phase: v1.PodPending}, nil, "Failed Stopped", 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				pod := newPod("web", v1.RestartPolicyNever)
+				rt := &fake{scripts: map[string]script{"web": {
+					life: []moment{{0, running()}, {time.Minute, c.then}},
+					sync: func(n int) error {
+						if n > 1 {
+							return taken{syncError{"stopped by another process", "Stopped", true, 0}, c.by}
+						}
+						return nil
+					},
+				}}}
+				got := runonce.Run(t.Context(), rt, admitted(pod), runonce.Options{Retry: runonce.Backoff{Factor: 1}, Until: runonce.UntilCompleted})
+				want(t, "outcome", outcomes(got)[0], c.want)
+				want(t, "by", got[0].By, c.by)
+				want(t, "syncs", rt.pods[pod.UID].syncs, c.syncs)
+				disrupted := slices.ContainsFunc(got[0].Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget })
+				want(t, "condition DisruptionTarget", disrupted, c.by != nil)
+			})
+		})
+	}
+}
+
+// TestCleared: it is told when the last pod that has to go has gone, and nothing has
+// started by then.
+func TestCleared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rt := &fake{scripts: map[string]script{"web": runs(), "old": {stopTakes: time.Minute}}}
+		web, old := newPod("web", v1.RestartPolicyAlways), newPod("old", v1.RestartPolicyAlways)
+		plan := admit.Plan{Decisions: []admit.Decision{
+			{Pod: web, Verdict: admit.Admitted}, {Pod: old, Verdict: admit.Preempted, Running: true, By: web},
+		}}
+		var then []string
+		runonce.Run(t.Context(), rt, plan, runonce.Options{Retry: runonce.Backoff{Factor: 1}, Cleared: func() { then = slices.Clone(rt.calls) }})
+		if !slices.Equal(then, []string{"stop old", "stopped old"}) {
+			t.Errorf("by then: %v", then)
+		}
+	})
+}

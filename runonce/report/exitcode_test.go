@@ -1,0 +1,101 @@
+package report_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/report"
+)
+
+func TestExitCode(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		outcomes []runonce.Outcome
+		remove   string
+		signal   syscall.Signal
+		want     int
+	}{
+		{"nothing", nil, "", 0, 0},
+		{"all well", []runonce.Outcome{runonce.Running, runonce.Ready, runonce.Succeeded}, "", 0, 0},
+		{"all well just before the signal", []runonce.Outcome{runonce.Running}, "", syscall.SIGTERM, 0},
+		{"failed", []runonce.Outcome{runonce.Running, runonce.Failed}, "", 0, 1},
+		{"timed out", []runonce.Outcome{runonce.TimedOut}, "", 0, 1},
+		{"invalid", []runonce.Outcome{runonce.Invalid}, "", 0, 1},
+		{"rejected", []runonce.Outcome{runonce.Running, runonce.Rejected}, "", 0, 3},
+		{"preempted", []runonce.Outcome{runonce.Preempted, runonce.Running}, "", 0, 3},
+		{"failed beats rejected", []runonce.Outcome{runonce.Failed, runonce.Rejected}, "", 0, 1},
+		{"whatever the order", []runonce.Outcome{runonce.Rejected, runonce.Failed, runonce.Rejected}, "", 0, 1},
+		{"not removed", []runonce.Outcome{runonce.Succeeded}, "busy", 0, 1},
+		{"SIGINT", []runonce.Outcome{runonce.Failed, runonce.Canceled}, "", syscall.SIGINT, 130},
+		{"SIGTERM", []runonce.Outcome{runonce.Canceled, runonce.Rejected}, "", syscall.SIGTERM, 143},
+		{"canceled by nobody known", []runonce.Outcome{runonce.Canceled}, "", 0, 130},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			results := make([]runonce.Result, 0, len(c.outcomes))
+			for _, o := range c.outcomes {
+				results = append(results, runonce.Result{Outcome: o, RemoveError: c.remove})
+			}
+			if got := report.ExitCode(results, c.signal); got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+func TestExitCodeFrom(t *testing.T) {
+	t.Parallel()
+	code := func(n int32) *int32 { return &n }
+	pod := func(namespace, name string, containers ...string) *v1.Pod {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		for _, c := range containers {
+			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: c})
+		}
+		return p
+	}
+	results := []runonce.Result{
+		{Pod: pod("default", "test", "unit", "lint"), Containers: []runonce.Container{
+			{Name: "prepare", ExitCode: code(9)}, {Name: "unit", ExitCode: code(0)}, {Name: "lint", ExitCode: code(7)},
+		}},
+		{Pod: pod("default", "web", "app"), Containers: []runonce.Container{{Name: "app"}}},
+		{Pod: pod("ci", "build", "make"), Containers: []runonce.Container{{Name: "make", ExitCode: code(4)}}},
+		{Pod: pod("default", "big", "x"), Outcome: runonce.Rejected},
+	}
+	for _, c := range []struct {
+		ref  string
+		want int
+		err  string
+	}{
+		{"test", 7, ""},
+		{"test/unit", 0, ""},
+		{"test/prepare", 9, ""},
+		{"ci/build", 4, ""},
+		{"ci/build/make", 4, ""},
+		{"default/test/lint", 7, ""},
+		{"web", 0, `container "app" has not ended`},
+		{"test/none", 0, `has no container "none"`},
+		{"big", 0, "was not started (Rejected)"},
+		{"none", 0, "no such pod"},
+		{"a/b/c/d", 0, "no such pod"},
+	} {
+		t.Run(c.ref, func(t *testing.T) {
+			t.Parallel()
+			got, err := report.ExitCodeFrom(results, c.ref)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("got error %v, want %q in it", err, c.err)
+				}
+				return
+			}
+			if err != nil || got != c.want {
+				t.Errorf("got %d, %v, want %d", got, err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,90 @@
+package runonce_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/runonce"
+)
+
+// logBook is a Logs whose lines name the instance that wrote them.
+type logBook struct{}
+
+func (logBook) Path(pod *v1.Pod, container string, restart int) string {
+	return fmt.Sprintf("/logs/%s/%s/%d.log", pod.Name, container, restart)
+}
+
+func (b logBook) Tail(pod *v1.Pod, container string, restart, n int) ([]string, error) {
+	if container == "silent" {
+		return nil, errBroken
+	}
+	return []string{fmt.Sprintf("%d lines of %s", n, b.Path(pod, container, restart))}, nil
+}
+
+// annotating is a runtime that annotates pods.
+type annotating struct{ *fake }
+
+func (annotating) Annotations(_ context.Context, pod *v1.Pod) map[string]string {
+	return map[string]string{"of": pod.Name}
+}
+
+// TestAnnotations: what the runtime notes on a pod is in its result, if it was started.
+func TestAnnotations(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rt := annotating{&fake{scripts: map[string]script{"web": runs()}}}
+		plan := admitted(newPod("web", ""))
+		plan.Decisions = append(plan.Decisions, admit.Decision{Pod: newPod("no", ""), Verdict: admit.Rejected})
+		got := runonce.Run(t.Context(), rt, plan, runonce.Options{})
+		want(t, "annotation", got[0].Annotations["of"], "web")
+		want(t, "annotations of a rejected pod", len(got[1].Annotations), 0)
+	})
+}
+
+func TestContainers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pod := newPod("web", v1.RestartPolicyNever)
+		pod.Spec.InitContainers = []v1.Container{{Name: "init", Image: "app:1"}}
+		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: "silent", Image: "app:2"}, v1.Container{Name: "waits", Image: "app:3"}, v1.Container{Name: "again", Image: "app:4"})
+		named := func(cs v1.ContainerStatus, name string) v1.ContainerStatus {
+			cs.Name = name
+			return cs
+		}
+		again := named(restarted(up(), 2), "again")
+		again.LastTerminationState.Terminated = &v1.ContainerStateTerminated{ExitCode: 6}
+		st := with(v1.PodFailed, ended(3), named(ended(4), "silent"), named(waiting("PodInitializing"), "waits"), again)
+		st.InitContainerStatuses = []v1.ContainerStatus{named(ended(0), "init")}
+		rt := &fake{scripts: map[string]script{"web": {life: []moment{{0, st}}}}}
+		trace := &runonce.Trace{}
+		begin := time.Now()
+		trace.Record(pod.UID, "network", begin.Add(2*time.Second), time.Second)
+		trace.Record(pod.UID, "volumes", begin.Add(time.Second), time.Second)
+		trace.Record("other", "volumes", begin, time.Second)
+		got := runonce.Run(t.Context(), rt, admitted(pod), runonce.Options{Logs: logBook{}, Trace: trace})[0]
+		code := func(n int32) *int32 { return &n }
+		want := []runonce.Container{
+			{Name: "init", Image: "app:1", State: "Terminated", ExitCode: code(0), LogPath: "/logs/web/init/0.log"},
+			{Name: "c", Image: "app:1", State: "Terminated", ExitCode: code(3), LogPath: "/logs/web/c/0.log", LogTail: []string{"10 lines of /logs/web/c/0.log"}},
+			{Name: "silent", Image: "app:2", State: "Terminated", ExitCode: code(4), LogPath: "/logs/web/silent/0.log"},
+			{Name: "waits", Image: "app:3", State: "Waiting"},
+			{
+				Name: "again", Image: "app:4", State: "Running", ExitCode: code(6), Restarts: 2,
+				LogPath: "/logs/web/again/2.log", LogTail: []string{"10 lines of /logs/web/again/1.log"},
+			},
+		}
+		if diff := cmp.Diff(want, got.Containers); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]runonce.Phase{{"volumes", time.Second, time.Second}, {"network", 2 * time.Second, time.Second}}, got.Phases); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
