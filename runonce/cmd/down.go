@@ -102,7 +102,7 @@ func (p *program) down(c *cli.Context) error {
 }
 
 // names returns the pods that the manifests name. Those that cannot be used name some,
-// too: a pod must not become impossible to stop by a fault in its file.
+// too: a pod must not become impossible to stop by an error in its file.
 func (p *program) names(c *cli.Context) (map[types.NamespacedName]bool, error) {
 	set, err := manifests.ReadPaths(c.Context, c.Args().Slice(), p.inputOptions(c))
 	names := map[types.NamespacedName]bool{}
