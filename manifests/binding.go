@@ -3,6 +3,7 @@ package manifests
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,39 +17,30 @@ type claimProblem struct{ message, hint string }
 
 // bindClaims gives each claim the volume that it names, that names it, or the smallest that
 // matches it, and writes that down in both (spec.volumeName, spec.claimRef). A claim that
-// is left without one and has no problem is to be provisioned: it gets a directory. The
-// result holds the claims that cannot be, by "namespace/name".
-func bindClaims(claims []*v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) map[string]claimProblem {
-	claims, volumes = slices.Clone(claims), slices.Clone(volumes)
-	slices.SortFunc(claims, func(a, b *v1.PersistentVolumeClaim) int { return cmp.Compare(claimKey(a), claimKey(b)) })
-	slices.SortFunc(volumes, func(a, b *v1.PersistentVolume) int {
+// is left without one and has no problem is to be provisioned: it gets a directory.
+func (s *Set) bindClaims() map[key]*claimProblem {
+	claims := slices.SortedFunc(maps.Values(s.claims), func(a, b *v1.PersistentVolumeClaim) int {
+		return cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	volumes := slices.SortedFunc(maps.Values(s.volumes), func(a, b *v1.PersistentVolume) int {
 		return cmp.Or(storageSize(a.Spec.Capacity).Cmp(*storageSize(b.Spec.Capacity)), cmp.Compare(a.Name, b.Name))
 	})
-	problems := map[string]claimProblem{}
+	problems := map[key]*claimProblem{}
 	// First those that were bound by hand, which no other claim may have.
-	for _, step := range []func(*v1.PersistentVolumeClaim, []*v1.PersistentVolume) (claimProblem, bool){named, reserved, matching} {
+	for _, step := range []func(*v1.PersistentVolumeClaim, []*v1.PersistentVolume) *claimProblem{named, reserved, matching} {
 		for _, c := range claims {
-			if _, done := problems[claimKey(c)]; done || bound(c, volumes) {
-				continue
-			}
-			if p, bad := step(c, volumes); bad {
-				problems[claimKey(c)] = p
+			k := key{c.Namespace, c.Name}
+			if v := s.volumes[c.Spec.VolumeName]; problems[k] == nil && (v == nil || !isFor(v, c)) {
+				problems[k] = step(c, volumes)
 			}
 		}
 	}
 	return problems
 }
 
-func claimKey(c *v1.PersistentVolumeClaim) string { return c.Namespace + "/" + c.Name }
-
 func storageSize(list v1.ResourceList) *resource.Quantity {
 	q := list[v1.ResourceStorage]
 	return &q
-}
-
-// bound says whether the claim has its volume.
-func bound(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) bool {
-	return slices.ContainsFunc(volumes, func(v *v1.PersistentVolume) bool { return v.Name == c.Spec.VolumeName && isFor(v, c) })
 }
 
 // isFor says whether the volume is kept for the claim.
@@ -57,41 +49,37 @@ func isFor(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) bool {
 	return ref != nil && ref.Name == c.Name && ref.Namespace == c.Namespace
 }
 
-func bind(c *v1.PersistentVolumeClaim, v *v1.PersistentVolume) {
-	c.Spec.VolumeName = v.Name
-	v.Spec.ClaimRef = &v1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: c.Name}
-}
-
 // named binds a claim to the volume that it names
 // (pkg/controller/volume/persistentvolume.syncUnboundClaim).
-func named(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) (claimProblem, bool) {
+func named(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *claimProblem {
 	if c.Spec.VolumeName == "" {
-		return claimProblem{}, false
+		return nil
 	}
 	i := slices.IndexFunc(volumes, func(v *v1.PersistentVolume) bool { return v.Name == c.Spec.VolumeName })
 	if i < 0 {
-		return claimProblem{fmt.Sprintf("PersistentVolume %q is not in the input", c.Spec.VolumeName), "add it to the input, or leave out spec.volumeName"}, true
+		return &claimProblem{fmt.Sprintf("PersistentVolume %q is not in the input", c.Spec.VolumeName), "add it to the input, or leave out spec.volumeName"}
 	}
 	v := volumes[i]
 	if v.Spec.ClaimRef != nil && !isFor(v, c) {
-		return claimProblem{fmt.Sprintf("volume %q already bound to a different claim.", v.Name), ""}, true
+		return &claimProblem{fmt.Sprintf("volume %q already bound to a different claim.", v.Name), ""}
 	}
 	if why := mismatch(c, v); why != "" {
-		return claimProblem{fmt.Sprintf("Cannot bind to requested volume %q: %s", v.Name, why), ""}, true
+		return &claimProblem{fmt.Sprintf("Cannot bind to requested volume %q: %s", v.Name, why), ""}
 	}
 	return take(c, v)
 }
 
 // take binds the two, unless the volume is of a kind that cannot be used here.
-func take(c *v1.PersistentVolumeClaim, v *v1.PersistentVolume) (claimProblem, bool) {
+func take(c *v1.PersistentVolumeClaim, v *v1.PersistentVolume) *claimProblem {
 	if v.Spec.HostPath == nil && v.Spec.Local == nil && v.Spec.NFS == nil {
-		return claimProblem{
+		return &claimProblem{
 			fmt.Sprintf("PersistentVolume %q needs a storage service's driver", v.Name),
 			"mount it on the host and make it a hostPath or local volume",
-		}, true
+		}
 	}
-	bind(c, v)
-	return claimProblem{}, false
+	c.Spec.VolumeName = v.Name
+	v.Spec.ClaimRef = &v1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: c.Name}
+	return nil
 }
 
 // mismatch says what of the volume is not as the claim wants it (checkVolumeSatisfyClaim).
@@ -110,22 +98,22 @@ func mismatch(c *v1.PersistentVolumeClaim, v *v1.PersistentVolume) string {
 }
 
 // reserved binds a claim to the volume whose claimRef names it.
-func reserved(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) (claimProblem, bool) {
+func reserved(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *claimProblem {
 	for _, v := range volumes {
 		if isFor(v, c) && storageSize(v.Spec.Capacity).Cmp(*storageSize(c.Spec.Resources.Requests)) >= 0 && volumeMode(v.Spec.VolumeMode) == volumeMode(c.Spec.VolumeMode) {
 			return take(c, v)
 		}
 	}
-	return claimProblem{}, false
+	return nil
 }
 
 // matching binds a claim to the smallest volume that it could use
 // (component-helpers/storage/volume.FindMatchingVolume), and says which claims cannot do
 // without one.
-func matching(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) (claimProblem, bool) {
+func matching(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *claimProblem {
 	selector, err := metav1.LabelSelectorAsSelector(c.Spec.Selector)
 	if err != nil {
-		return claimProblem{err.Error(), ""}, true
+		return &claimProblem{err.Error(), ""}
 	}
 	for _, v := range volumes {
 		selected := c.Spec.Selector == nil || selector.Matches(labels.Set(v.Labels))
@@ -135,11 +123,11 @@ func matching(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) (clai
 	}
 	switch class, given := givenClass(c); {
 	case given && class == "":
-		return claimProblem{`no PersistentVolume of the input matches, and storageClassName "" lets none be made`, "add one, or leave out storageClassName"}, true
+		return &claimProblem{`no PersistentVolume of the input matches, and storageClassName "" lets none be made`, "add one, or leave out storageClassName"}
 	case c.Spec.Selector != nil:
-		return claimProblem{"no PersistentVolume of the input matches, and none is made for a selector", "add one, or leave out the selector"}, true
+		return &claimProblem{"no PersistentVolume of the input matches, and none is made for a selector", "add one, or leave out the selector"}
 	}
-	return claimProblem{}, false
+	return nil
 }
 
 // allows says whether the volume has every access mode of the claim.

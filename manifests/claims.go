@@ -70,7 +70,7 @@ func (r *reader) addClaims() {
 			}
 		}
 	}
-	r.problems = bindClaims(slices.Collect(maps.Values(r.set.claims)), slices.Collect(maps.Values(r.set.volumes)))
+	r.problems = r.set.bindClaims()
 }
 
 // addEphemeral makes the claim of an ephemeral volume (pkg/controller/volume/ephemeral).
@@ -96,8 +96,8 @@ func (r *reader) addEphemeral(e *entry, pe podEntry, index int) {
 // checkClaims refuses the pod's claims that no volume can be had for.
 func (r *reader) checkClaims(e *entry, pe podEntry) {
 	for _, ref := range references(pe.pod) {
-		problem, bad := r.problems[pe.pod.Namespace+"/"+ref.name]
-		if ref.kind == kindClaim && bad {
+		problem := r.problems[key{pe.pod.Namespace, ref.name}]
+		if ref.kind == kindClaim && problem != nil {
 			e.fail(pe.prefix+ref.field, fmt.Sprintf("PersistentVolumeClaim %q: %s", ref.name, problem.message), problem.hint)
 		}
 	}

@@ -61,10 +61,10 @@ func (r *reader) resolve(e *entry, p podEntry) {
 		p.pod.Annotations = map[string]string{}
 	}
 	p.pod.UID = uid
-	p.pod.Annotations[AnnotationHash] = string(uid)
-	p.pod.Annotations[AnnotationConfigSource] = "file"
+	p.pod.Annotations[annotationHash] = string(uid)
+	p.pod.Annotations[annotationConfigSource] = "file"
 	if e.remote {
-		p.pod.Annotations[AnnotationConfigSource] = "http"
+		p.pod.Annotations[annotationConfigSource] = "http"
 	}
 	p.pod.Annotations[podspec.AnnotationSource] = e.place()
 	p.pod.Status = v1.PodStatus{Phase: v1.PodPending}

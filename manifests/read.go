@@ -85,10 +85,9 @@ type reader struct {
 	skipped map[string]bool // "apiVersion kind" that has been warned about
 	defined map[string]bool // "group kind" of the input's CustomResourceDefinitions
 	unknown []*entry
-	// templated are the claims of workloads' templates, problems what is the matter with
-	// claims, by "namespace/name".
+	// templated are the claims of workloads' templates, problems those of claims.
 	templated []*v1.PersistentVolumeClaim
-	problems  map[string]claimProblem
+	problems  map[key]*claimProblem
 
 	generated map[string]int // names asked for by documents of this content
 }
@@ -187,8 +186,7 @@ func (r *reader) result() error {
 			line = e.doc.Line("")
 		}
 		r.set.Invalid = append(r.set.Invalid, Invalid{
-			File: e.doc.File, Document: e.doc.Index, Line: line, Kind: e.kind,
-			Namespace: e.namespace, Name: e.name, Problems: errs.Sort(),
+			File: e.doc.File, Line: line, Kind: e.kind, Namespace: e.namespace, Name: e.name, Problems: errs.Sort(),
 		})
 	}
 	all = all.Sort()

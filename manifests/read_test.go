@@ -70,8 +70,8 @@ func TestReadOrderAndDefaults(t *testing.T) {
 	if got := p.Annotations[podspec.AnnotationSource]; got != "b.yaml:9" {
 		t.Errorf("source is %q", got)
 	}
-	if p.Annotations[AnnotationHash] != string(p.UID) || len(p.UID) != 36 {
-		t.Errorf("uid %q, hash %q", p.UID, p.Annotations[AnnotationHash])
+	if p.Annotations[annotationHash] != string(p.UID) || len(p.UID) != 36 {
+		t.Errorf("uid %q, hash %q", p.UID, p.Annotations[annotationHash])
 	}
 	if p.Spec.NodeName != "" {
 		t.Errorf("nodeName became %q", p.Spec.NodeName)

@@ -26,11 +26,11 @@ const (
 
 // The kubelet's annotations that every pod gets. None of them counts for its UID.
 const (
-	// AnnotationHash holds the pod's UID (pkg/kubelet/types.ConfigHashAnnotationKey).
-	AnnotationHash = "kubernetes.io/config.hash"
-	// AnnotationConfigSource holds "file" or "http"
+	// annotationHash holds the pod's UID (pkg/kubelet/types.ConfigHashAnnotationKey).
+	annotationHash = "kubernetes.io/config.hash"
+	// annotationConfigSource holds "file" or "http"
 	// (pkg/kubelet/types.ConfigSourceAnnotationKey).
-	AnnotationConfigSource = "kubernetes.io/config.source"
+	annotationConfigSource = "kubernetes.io/config.source"
 )
 
 // Set is what the input holds. The objects belong to the caller, but those that pods
@@ -58,7 +58,6 @@ type Set struct {
 // Invalid is a document with errors.
 type Invalid struct {
 	File      string
-	Document  int
 	Line      int
 	Kind      string
 	Namespace string

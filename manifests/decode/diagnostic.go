@@ -89,9 +89,6 @@ func (l Diagnostics) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Permanent says that reading the same input again cannot help.
-func (l Diagnostics) Permanent() bool { return true }
-
 // Sort orders the problems by file, line, document, field and message, and drops repeats.
 func (l Diagnostics) Sort() Diagnostics {
 	slices.SortStableFunc(l, func(a, b Diagnostic) int {
