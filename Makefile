@@ -75,7 +75,7 @@ cover: root tools build ## coverage of all tests by package; needs root
 	$(GO) tool cover -func=$(CACHE)/cover.out | tail -1
 
 docs: build ## regenerate the documents that are generated
-	$(GO) test -count=1 ./manifests/fields -update
+	$(GO) test -count=1 ./manifests/fieldsupport -update
 	$(GO) run ./hack/gendocs bin/runonce docs/commands.md
 
 verify: ## fail when something generated is stale, unformatted or untidy

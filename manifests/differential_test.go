@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runonce/runonce/manifests/decode"
-	"github.com/runonce/runonce/manifests/kube"
+	"github.com/runonce/runonce/manifests/validation"
 )
 
 // kubernetes returns what Kubernetes' strict decoder and validators say of an object.
@@ -45,7 +45,11 @@ func kubernetes(t *testing.T, doc []byte, o any, validate func() field.ErrorList
 
 // judges returns, for each kind, Kubernetes' verdict on a document.
 func judges(t *testing.T) map[string]func([]byte) []string {
-	rules := kube.New()
+	t.Helper()
+	rules, err := validation.New("")
+	if err != nil {
+		t.Fatal(err)
+	}
 	return map[string]func([]byte) []string{
 		"Pod": func(doc []byte) []string {
 			o := &v1.Pod{}
@@ -53,36 +57,36 @@ func judges(t *testing.T) map[string]func([]byte) []string {
 		},
 		"Deployment": func(doc []byte) []string {
 			o := &appsv1.Deployment{}
-			return kubernetes(t, doc, o, func() field.ErrorList { return rules.Deployment(o) })
+			return kubernetes(t, doc, o, func() field.ErrorList { return rules.Object(o) })
 		},
 		"StatefulSet": func(doc []byte) []string {
 			o := &appsv1.StatefulSet{}
-			return kubernetes(t, doc, o, func() field.ErrorList { return rules.StatefulSet(o) })
+			return kubernetes(t, doc, o, func() field.ErrorList { return rules.Object(o) })
 		},
 		"Job": func(doc []byte) []string {
 			o := &batchv1.Job{}
-			return kubernetes(t, doc, o, func() field.ErrorList { return rules.Job(o, "u") })
+			return kubernetes(t, doc, o, func() field.ErrorList { o.UID = "u"; return rules.Object(o) })
 		},
 		"CronJob": func(doc []byte) []string {
 			o := &batchv1.CronJob{}
-			return kubernetes(t, doc, o, func() field.ErrorList { return rules.CronJob(o) })
+			return kubernetes(t, doc, o, func() field.ErrorList { return rules.Object(o) })
 		},
 		"Secret": func(doc []byte) []string {
 			o := &v1.Secret{}
-			return kubernetes(t, doc, o, func() field.ErrorList { return rules.Secret(o) })
+			return kubernetes(t, doc, o, func() field.ErrorList { return rules.Object(o) })
 		},
 		"Node": func(doc []byte) []string {
 			o := &v1.Node{}
-			return kubernetes(t, doc, o, func() field.ErrorList { return rules.Node(o) })
+			return kubernetes(t, doc, o, func() field.ErrorList { return rules.Object(o) })
 		},
 		"PersistentVolumeClaim": func(doc []byte) []string {
 			o := &v1.PersistentVolumeClaim{}
-			return kubernetes(t, doc, o, func() field.ErrorList { return rules.PersistentVolumeClaim(o) })
+			return kubernetes(t, doc, o, func() field.ErrorList { return rules.Object(o) })
 		},
 	}
 }
 
-// ours are the messages of faults that only we find: what Kubernetes accepts and we
+// ours are the messages of errors that only we find: what Kubernetes accepts and we
 // refuse all the same.
 var ours = []string{
 	"refused: ", "is not in the input", "has no key", "invalid reference format", "there is no capability",
@@ -91,8 +95,8 @@ var ours = []string{
 	"is no absolute path", "more than the 1000",
 }
 
-func onlyOurs(f Fault) bool {
-	return slices.ContainsFunc(ours, func(m string) bool { return strings.Contains(f.Message, m) })
+func onlyOurs(d Diagnostic) bool {
+	return slices.ContainsFunc(ours, func(m string) bool { return strings.Contains(d.Message, m) })
 }
 
 // TestDifferential changes objects at random and holds our verdict against Kubernetes'.
@@ -152,9 +156,9 @@ func differ(t *testing.T, seed string, judge func([]byte) []string, rounds int) 
 			continue
 		}
 		accepted++
-		var faults Faults
-		errors.As(err, &faults)
-		for _, f := range faults {
+		var problems Diagnostics
+		errors.As(err, &problems)
+		for _, f := range problems {
 			if !onlyOurs(f) {
 				t.Fatalf("refused, but Kubernetes accepts it: %s\n%s", f, doc)
 			}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/manifests/kube"
+	"github.com/runonce/runonce/manifests/validation"
 )
 
 // FuzzRead reads any file: it must not crash, and what it lets pass must be sound in
@@ -25,6 +25,10 @@ func FuzzRead(f *testing.F) {
 	} {
 		f.Add(s)
 	}
+	rules, err := validation.New("")
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, in string) {
 		o := Options{RunCronJobs: true, NodeName: "here", Stdin: strings.NewReader(in)}
 		set, err := ReadPaths(t.Context(), []string{"-"}, o)
@@ -32,9 +36,9 @@ func FuzzRead(f *testing.F) {
 		if (err != nil) != (v.Err() != nil) {
 			t.Fatalf("error %v, validation %v", err, v)
 		}
-		for _, fault := range v.Faults {
-			if fault.Message == "" || fault.Severity == "" || fault.Line < 0 || strings.Count(fault.String(), "\n") > strings.Count(fault.Message, "\n") {
-				t.Fatalf("fault %+v", fault)
+		for _, p := range v.Problems {
+			if p.Message == "" || p.Severity == "" || p.Line < 0 || strings.Count(p.String(), "\n") > strings.Count(p.Message, "\n") {
+				t.Fatalf("problem %+v", p)
 			}
 		}
 		o.Stdin = strings.NewReader(in)
@@ -48,7 +52,7 @@ func FuzzRead(f *testing.F) {
 			if again.Pods[i].UID != p.UID {
 				t.Fatalf("uid %s, then %s", p.UID, again.Pods[i].UID)
 			}
-			if errs, _ := kube.New().Pod(p.DeepCopy()); len(errs) > 0 {
+			if errs, _ := rules.Pod(p.DeepCopy()); len(errs) > 0 {
 				t.Fatalf("let pass, but Kubernetes says %v", errs)
 			}
 		}

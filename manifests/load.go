@@ -10,22 +10,19 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/runonce/runonce/manifests/check"
 	"github.com/runonce/runonce/manifests/decode"
-	"github.com/runonce/runonce/manifests/kinds"
 )
 
 // load turns a document into the object that it says it is.
 func (r *reader) load(e *entry) {
 	if e.doc.Kind("") != decode.Map {
-		e.faults = append(e.faults, kinds.NotAnObject(e.doc))
+		e.problems = append(e.problems, notAnObject(e.doc))
 		return
 	}
 	apiVersion, kind := e.doc.APIVersion(), e.doc.ObjectKind()
 	if apiVersion == "" || kind == "" {
-		e.faults = append(e.faults, kinds.Untyped(e.doc)...)
+		e.problems = append(e.problems, untyped(e.doc)...)
 		return
 	}
 	if load, ok := loaders()[apiVersion+" "+kind]; ok {
@@ -59,39 +56,39 @@ func loaders() map[string]func(*reader, *entry) {
 
 func (r *reader) configMap(e *entry) {
 	o := &v1.ConfigMap{}
-	if r.keep(e, o, &o.ObjectMeta, func() field.ErrorList { return r.rules.ConfigMap(o) }) {
+	if r.keep(e, o) {
 		r.set.configMaps[key{o.Namespace, o.Name}] = o
 	}
 }
 
 func (r *reader) secret(e *entry) {
 	o := &v1.Secret{}
-	if r.keep(e, o, &o.ObjectMeta, func() field.ErrorList { return r.rules.Secret(o) }) {
+	if r.keep(e, o) {
 		r.set.secrets[key{o.Namespace, o.Name}] = o
 	}
 }
 
 func (r *reader) priorityClass(e *entry) {
 	o := &schedulingv1.PriorityClass{}
-	if r.keep(e, o, &o.ObjectMeta, func() field.ErrorList { return r.rules.PriorityClass(o) }) {
+	if r.keep(e, o) {
 		r.set.priorityClasses[o.Name] = o
 	}
 }
 
 func (r *reader) runtimeClass(e *entry) {
 	o := &nodev1.RuntimeClass{}
-	if r.keep(e, o, &o.ObjectMeta, func() field.ErrorList { return r.rules.RuntimeClass(o) }) {
+	if r.keep(e, o) {
 		r.set.runtimeClasses[o.Name] = o
 	}
 }
 
 func (r *reader) node(e *entry) {
 	o := &v1.Node{}
-	if !r.keep(e, o, &o.ObjectMeta, func() field.ErrorList { return r.rules.Node(o) }) {
+	if !r.keep(e, o) {
 		return
 	}
 	if r.set.Node != nil {
-		e.fault("kind", fmt.Sprintf("a second Node; the first is %q", r.set.Node.Name), "pods run on one node: keep one")
+		e.fail("kind", fmt.Sprintf("a second Node; the first is %q", r.set.Node.Name), "pods run on one node: keep one")
 		return
 	}
 	r.set.Node = o
@@ -104,22 +101,22 @@ func (r *reader) namespace(e *entry) {
 	if !r.decodeInto(e, o) {
 		return
 	}
-	found, errs := r.levels.Namespace(o)
-	e.invalid(errs, "")
+	found, errs := r.rules.Namespace(o)
+	e.invalid(errs)
 	if !found {
 		r.skip(e)
 		return
 	}
-	r.register(e, e.kind, &o.ObjectMeta)
+	r.register(e, e.kind, o)
 }
 
 // keep decodes and validates a supporting object; false means that it cannot be used,
 // and neither can what refers to it.
-func (r *reader) keep(e *entry, o any, meta *metav1.ObjectMeta, validate func() field.ErrorList) bool {
+func (r *reader) keep(e *entry, o metav1.Object) bool {
 	if r.decodeInto(e, o) {
-		r.generateName(e, meta)
-		e.invalid(validate(), "")
-		if r.register(e, e.kind, meta) && !e.failed() {
+		r.generateName(e, o)
+		e.invalid(r.rules.Object(o))
+		if r.register(e, e.kind, o) && !e.failed() {
 			return true
 		}
 	}
@@ -127,70 +124,31 @@ func (r *reader) keep(e *entry, o any, meta *metav1.ObjectMeta, validate func() 
 	return false
 }
 
-func (r *reader) pod(e *entry) {
-	p := &v1.Pod{}
-	if !r.decodeInto(e, p) {
-		return
-	}
-	r.generateName(e, &p.ObjectMeta)
-	check.ProfileFromAnnotations(p)
-	r.fieldUses(e, r.classes.Uses(p), "")
-	dropAssigned(p)
-	r.addPod(e, p, "", true)
-}
-
-// addPod holds a pod against Kubernetes' rules and ours. Its fields stand below prefix in
-// the document; first is false for further pods of the same template.
-func (r *reader) addPod(e *entry, p *v1.Pod, prefix string, first bool) {
-	errs, warnings := r.rules.Pod(p)
-	e.invalid(check.PodErrors(errs, p), prefix)
-	if first {
-		for _, w := range warnings {
-			if strings.Contains(w.Field, ".resources.requests[") && !e.doc.Has(prefix+w.Field) {
-				continue // made from the limit, of which the same was said
-			}
-			e.warn(prefix+w.Field, w.Message, check.WarningHint(w.Message))
-		}
-		e.faults = append(e.faults, check.Pod(e.doc, p, prefix)...)
-	}
-	r.register(e, "Pod", &p.ObjectMeta)
-	e.pods = append(e.pods, podEntry{p, prefix, first})
-}
-
 // generateName gives an object that asks for it a name, as an API server does
 // (k8s.io/apiserver/pkg/storage/names). The end of the name is a hash of the document
 // instead of chance, so that a second run finds what the first has started.
-func (r *reader) generateName(e *entry, meta *metav1.ObjectMeta) {
+func (r *reader) generateName(e *entry, o metav1.Object) {
 	const most, suffix = 63, 5
-	if meta.Name != "" || meta.GenerateName == "" {
+	if o.GetName() != "" || o.GetGenerateName() == "" {
 		return
 	}
-	base := meta.GenerateName[:min(len(meta.GenerateName), most-suffix)]
+	base := o.GetGenerateName()[:min(len(o.GetGenerateName()), most-suffix)]
 	content := string(e.doc.JSON())
 	r.generated[content]++
 	sum := sha256.Sum256(fmt.Append(nil, r.generated[content], content))
-	meta.Name = base + hex.EncodeToString(sum[:])[:suffix]
-}
-
-// dropAssigned clears what only an API server assigns, which has been warned about.
-func dropAssigned(p *v1.Pod) {
-	p.ObjectMeta = metav1.ObjectMeta{
-		Name: p.Name, Namespace: p.Namespace,
-		Labels: p.Labels, Annotations: p.Annotations,
-	}
-	p.Status = v1.PodStatus{}
+	o.SetName(base + hex.EncodeToString(sum[:])[:suffix])
 }
 
 // other skips a known kind, with one warning for the whole input. What is left may be
 // known to a CustomResourceDefinition that is still to come.
 func (r *reader) other(e *entry) {
 	apiVersion, kind := e.doc.APIVersion(), e.doc.ObjectKind()
-	if !kinds.Skipped(apiVersion, kind) {
+	if !isSkipped(apiVersion, kind) {
 		r.unknown = append(r.unknown, e)
 		return
 	}
 	r.skip(e)
-	if group, kind, ok := kinds.Defined(e.doc); ok {
+	if group, kind, ok := definedKind(e.doc); ok {
 		r.defined[group+" "+kind] = true
 	}
 }
@@ -203,7 +161,7 @@ func (r *reader) skip(e *entry) {
 	r.skipped[id] = true
 }
 
-// rest skips the custom resources of the input and faults the kinds that are left.
+// rest skips the custom resources of the input and refuses the kinds that are left.
 func (r *reader) rest() {
 	known := map[string]string{}
 	for id := range loaders() {
@@ -216,6 +174,6 @@ func (r *reader) rest() {
 			r.skip(e)
 			continue
 		}
-		e.faults = append(e.faults, kinds.Unknown(e.doc, known))
+		e.problems = append(e.problems, unknownKind(e.doc, known))
 	}
 }

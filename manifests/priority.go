@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
@@ -30,7 +31,7 @@ func (r *reader) setPriority(e *entry, pe podEntry) {
 	}
 	value, ok := r.priorityOf(name)
 	if !ok && r.broken[object{"PriorityClass", orDefault(""), name}] {
-		e.fault(pe.prefix+"spec.priorityClassName", fmt.Sprintf("PriorityClass %q has errors of its own", name), "")
+		e.fail(pe.prefix+"spec.priorityClassName", fmt.Sprintf("PriorityClass %q has errors of its own", name), "")
 		return
 	}
 	if !ok {
@@ -38,15 +39,12 @@ func (r *reader) setPriority(e *entry, pe podEntry) {
 		for n := range r.set.priorityClasses {
 			names = append(names, n)
 		}
-		hint := "add a PriorityClass document"
-		if near := decode.Nearest(name, names); near != "" {
-			hint = "did you mean " + near + "?"
-		}
-		e.fault(pe.prefix+"spec.priorityClassName", fmt.Sprintf("no PriorityClass named %q is in the input", name), hint)
+		hint := cmp.Or(decode.DidYouMean(name, names), "add a PriorityClass document")
+		e.fail(pe.prefix+"spec.priorityClassName", fmt.Sprintf("no PriorityClass named %q is in the input", name), hint)
 		return
 	}
 	if p.Spec.Priority != nil && *p.Spec.Priority != value {
-		e.fault(pe.prefix+"spec.priority", fmt.Sprintf("is %d, but class %q says %d", *p.Spec.Priority, name, value), "leave it out")
+		e.fail(pe.prefix+"spec.priority", fmt.Sprintf("is %d, but class %q says %d", *p.Spec.Priority, name, value), "leave it out")
 	}
 	p.Spec.Priority = &value
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -14,14 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/runonce/runonce/manifests/check"
-	"github.com/runonce/runonce/manifests/claims"
 	"github.com/runonce/runonce/manifests/decode"
-	"github.com/runonce/runonce/manifests/fault"
-	"github.com/runonce/runonce/manifests/fields"
-	"github.com/runonce/runonce/manifests/kube"
-	"github.com/runonce/runonce/manifests/podsecurity"
-	"github.com/runonce/runonce/manifests/source"
+	"github.com/runonce/runonce/manifests/fieldsupport"
+	"github.com/runonce/runonce/manifests/validation"
 )
 
 // Options say how manifests are read. The zero value reads files and directories with
@@ -44,26 +40,20 @@ type Options struct {
 	PodSecurity string
 	// Limits bound what a file may cost.
 	Limits decode.Limits
+
+	client *http.Client // fetches URLs; nil is http.DefaultClient
 }
 
 // Read reads every manifest of a directory, in byte order of the file names. The Set is
-// never nil: it holds what is sound, also when the error, of type Faults, names what is not.
+// never nil: it holds what is sound, also when the error, of type Diagnostics, names what is not.
 func Read(fsys fs.FS) (*Set, error) {
-	o := Options{}
-	return read(source.FS(context.Background(), fsys, o.source()), o)
+	return read(Options{}, func(o Options) iter.Seq[inputFile] { return inputFS(context.Background(), fsys, o) })
 }
 
 // ReadPaths reads every manifest of the files, directories and URLs given, in the given
 // order; "-" is standard input. It returns like Read.
 func ReadPaths(ctx context.Context, paths []string, o Options) (*Set, error) {
-	return read(source.Paths(ctx, paths, o.source()), o)
-}
-
-func (o Options) source() source.Options {
-	return source.Options{
-		Recursive: o.Recursive, Stdin: o.Stdin, SHA256: o.SHA256,
-		Limit: int64(o.Limits.WithDefaults().Bytes),
-	}
+	return read(o, func(o Options) iter.Seq[inputFile] { return inputPaths(ctx, paths, o) })
 }
 
 // entry is one document of the input, and what it became.
@@ -73,7 +63,7 @@ type entry struct {
 	namespace, name string
 	remote          bool // from a URL
 	pods            []podEntry
-	faults          Faults
+	problems        Diagnostics
 }
 
 // podEntry is a pod of a document, whose fields stand below prefix there.
@@ -86,9 +76,8 @@ type podEntry struct {
 
 type reader struct {
 	options Options
-	rules   kube.Rules
-	levels  *podsecurity.Rules
-	classes *fields.Classes
+	rules   *validation.Rules
+	fields  *fieldsupport.Table
 	set     *Set
 	entries []*entry
 	seen    map[object]*entry
@@ -96,10 +85,9 @@ type reader struct {
 	skipped map[string]bool // "apiVersion kind" that has been warned about
 	defined map[string]bool // "group kind" of the input's CustomResourceDefinitions
 	unknown []*entry
-	// templated are the claims of workloads' templates, problems what is the matter with
-	// claims, by "namespace/name".
+	// templated are the claims of workloads' templates, problems those of claims.
 	templated []*v1.PersistentVolumeClaim
-	problems  map[string]claims.Problem
+	problems  map[key]*claimProblem
 
 	generated map[string]int // names asked for by documents of this content
 }
@@ -107,61 +95,62 @@ type reader struct {
 // object identifies an object of the input.
 type object struct{ kind, namespace, name string }
 
-func read(files iter.Seq[source.File], o Options) (*Set, error) {
-	floor, err := podsecurity.Parse(o.PodSecurity)
+func read(o Options, input func(Options) iter.Seq[inputFile]) (*Set, error) {
+	o.Limits = o.Limits.WithDefaults()
+	rules, err := validation.New(o.PodSecurity)
 	if err != nil {
-		return newSet(), Faults{{Message: err.Error(), Severity: fault.Error}}
+		return newSet(), Diagnostics{{Message: err.Error(), Severity: SeverityError}}
 	}
 	r := &reader{
-		options: o, rules: kube.New(), levels: podsecurity.New(floor), classes: fields.New(), set: newSet(),
+		options: o, rules: rules, fields: fieldsupport.New(), set: newSet(),
 		seen: map[object]*entry{}, skipped: map[string]bool{}, defined: map[string]bool{},
 		generated: map[string]int{},
 		broken:    map[object]bool{},
 	}
-	for f := range files {
+	for f := range input(o) {
 		r.file(f)
 	}
 	r.rest()
-	r.bindClaims()
+	r.addClaims()
 	for _, e := range r.entries {
 		for _, p := range e.pods {
-			r.finish(e, p)
+			r.resolve(e, p)
 		}
 	}
 	return r.set, r.result()
 }
 
 // file decodes the documents of a file and loads them one by one.
-func (r *reader) file(f source.File) {
-	if len(f.Faults) > 0 {
-		r.entries = append(r.entries, &entry{doc: decode.Document{File: f.Name}, faults: f.Faults})
+func (r *reader) file(f inputFile) {
+	if len(f.problems) > 0 {
+		r.entries = append(r.entries, &entry{doc: decode.Document{File: f.name}, problems: f.problems})
 		return
 	}
-	docs, faults := decode.Split(f.Name, f.Data, r.options.Limits)
+	docs, problems := decode.Split(f.name, f.data, r.options.Limits)
 	first := len(r.entries)
 	at := make(map[place]*entry, len(docs))
 	for _, doc := range docs {
-		e := &entry{doc: doc, kind: doc.ObjectKind(), remote: f.Remote}
+		e := &entry{doc: doc, kind: doc.ObjectKind(), remote: f.remote}
 		e.namespace, e.name = doc.Text("metadata.namespace"), doc.Text("metadata.name")
 		at[place{doc.Index, doc.Prefix}] = e
 		r.entries = append(r.entries, e)
 	}
 	var others []*entry
-	for _, f := range faults {
-		if e := owner(at, f); e != nil {
-			e.faults = append(e.faults, f)
+	for _, p := range problems {
+		if e := owner(at, p); e != nil {
+			e.problems = append(e.problems, p)
 			continue
 		}
-		doc := decode.Document{File: f.File, Index: f.Document, Start: f.Line}
-		others = append(others, &entry{doc: doc, faults: Faults{f}})
+		doc := decode.Document{File: p.File, Index: p.Document, Start: p.Line}
+		others = append(others, &entry{doc: doc, problems: Diagnostics{p}})
 	}
 	for _, e := range r.entries[first:] {
 		r.load(e)
 	}
 	r.entries = append(r.entries, others...)
 	if len(r.entries) == first {
-		e := &entry{doc: decode.Document{File: f.Name}}
-		e.faults = Faults{{File: f.Name, Message: "holds no document", Severity: fault.Warning}}
+		e := &entry{doc: decode.Document{File: f.name}}
+		e.problems = Diagnostics{{File: f.name, Message: "holds no document", Severity: SeverityWarning}}
 		r.entries = append(r.entries, e)
 	}
 	slices.SortStableFunc(r.entries[first:], func(a, b *entry) int { return cmp.Compare(a.doc.Index, b.doc.Index) })
@@ -174,21 +163,21 @@ type place struct {
 }
 
 // owner returns the entry inside which an error lies, nil for one of the file.
-func owner(at map[place]*entry, f Fault) *entry {
-	path := f.Field
-	for path != "" && at[place{f.Document, path}] == nil {
+func owner(at map[place]*entry, p Diagnostic) *entry {
+	path := p.Field
+	for path != "" && at[place{p.Document, path}] == nil {
 		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
 	}
-	return at[place{f.Document, path}]
+	return at[place{p.Document, path}]
 }
 
-// result sorts all faults out into warnings and errors.
+// result sorts all problems out into warnings and errors.
 func (r *reader) result() error {
-	var all Faults
+	var all Diagnostics
 	for _, e := range r.entries {
-		e.faults = bounded(e.faults)
-		all = append(all, e.faults...)
-		errs := e.faults.Of(fault.Error)
+		e.problems = bounded(e.problems)
+		all = append(all, e.problems...)
+		errs := e.problems.Of(SeverityError)
 		if len(errs) == 0 {
 			continue
 		}
@@ -197,59 +186,58 @@ func (r *reader) result() error {
 			line = e.doc.Line("")
 		}
 		r.set.Invalid = append(r.set.Invalid, Invalid{
-			File: e.doc.File, Document: e.doc.Index, Line: line, Kind: e.kind,
-			Namespace: e.namespace, Name: e.name, Faults: errs.Sort(),
+			File: e.doc.File, Line: line, Kind: e.kind, Namespace: e.namespace, Name: e.name, Problems: errs.Sort(),
 		})
 	}
 	all = all.Sort()
-	r.set.Warnings = all.Of(fault.Warning)
-	return all.Of(fault.Error).Err()
+	r.set.Warnings = all.Of(SeverityWarning)
+	return all.Of(SeverityError).Err()
 }
 
 // bounded leaves out what nobody would read: a document that is no manifest can have a
-// fault in every line.
-func bounded(faults Faults) Faults {
+// problem in every line.
+func bounded(problems Diagnostics) Diagnostics {
 	const most = 1_000
-	if len(faults) <= most {
-		return faults
+	if len(problems) <= most {
+		return problems
 	}
-	last, severity := faults[len(faults)-1], fault.Warning
-	if len(faults.Of(fault.Error)) > 0 {
-		severity = fault.Error
+	last, severity := problems[len(problems)-1], SeverityWarning
+	if len(problems.Of(SeverityError)) > 0 {
+		severity = SeverityError
 	}
-	return append(faults[:most:most], Fault{
+	return append(problems[:most:most], Diagnostic{
 		File: last.File, Document: last.Document, Line: last.Line, Severity: severity,
-		Message: fmt.Sprintf("%d more faults are not shown", len(faults)-most),
+		Message: fmt.Sprintf("%d more faults are not shown", len(problems)-most),
 	})
 }
 
-func (e *entry) fault(field, message, hint string) {
-	e.faults = append(e.faults, e.doc.Fault(field, message, hint))
+func (e *entry) fail(field, message, hint string) {
+	e.problems = append(e.problems, e.doc.Error(field, message, hint))
 }
 
 func (e *entry) warn(field, message, hint string) {
-	e.faults = append(e.faults, e.doc.Warning(field, message, hint))
+	e.problems = append(e.problems, e.doc.Warning(field, message, hint))
 }
 
-// invalid notes what Kubernetes' validation says of an object below prefix.
-func (e *entry) invalid(errs field.ErrorList, prefix string) {
-	e.faults = append(e.faults, check.Errors(e.doc, errs, prefix)...)
+// invalid notes what Kubernetes' validation says of an object.
+func (e *entry) invalid(errs field.ErrorList) {
+	e.problems = append(e.problems, validation.Diagnose(e.doc, errs, "")...)
 }
 
-func (e *entry) failed() bool { return len(e.faults.Of(fault.Error)) > 0 }
+func (e *entry) failed() bool { return len(e.problems.Of(SeverityError)) > 0 }
 
 // decodeInto decodes the document strictly; false means that o cannot be used.
 func (r *reader) decodeInto(e *entry, o any) bool {
-	e.faults = append(e.faults, decode.Into(e.doc, o)...)
+	e.problems = append(e.problems, decode.Into(e.doc, o)...)
 	return !e.failed()
 }
 
-// register notes where an object is and faults a second one of the same name.
-func (r *reader) register(e *entry, kind string, meta *metav1.ObjectMeta) bool {
+// register notes where an object is and refuses a second one of the same name.
+func (r *reader) register(e *entry, kind string, o metav1.Object) bool {
 	if kind == e.kind {
-		e.namespace, e.name = meta.Namespace, meta.Name
+		e.namespace, e.name = o.GetNamespace(), o.GetName()
 	}
-	id := object{kind, meta.Namespace, meta.Name}
+	id := object{kind, o.GetNamespace(), o.GetName()}
 	if id.name == "" {
 		return true // Kubernetes' rules have said so
 	}
@@ -258,7 +246,7 @@ func (r *reader) register(e *entry, kind string, meta *metav1.ObjectMeta) bool {
 		r.seen[id] = e
 		return true
 	}
-	e.fault("metadata.name", fmt.Sprintf("%s %q is already at %s", kind, displayName(meta), first.place()), "rename one or drop one")
+	e.fail("metadata.name", fmt.Sprintf("%s %q is already at %s", kind, displayName(o), first.place()), "rename one or drop one")
 	return false
 }
 
@@ -266,9 +254,9 @@ func (e *entry) place() string {
 	return fmt.Sprintf("%s:%d", e.doc.File, e.doc.Line(""))
 }
 
-func displayName(meta *metav1.ObjectMeta) string {
-	if meta.Namespace == "" {
-		return meta.Name
+func displayName(o metav1.Object) string {
+	if o.GetNamespace() == "" {
+		return o.GetName()
 	}
-	return meta.Namespace + "/" + meta.Name
+	return o.GetNamespace() + "/" + o.GetName()
 }

@@ -70,22 +70,22 @@ func TestReadOrderAndDefaults(t *testing.T) {
 	if got := p.Annotations[podspec.AnnotationSource]; got != "b.yaml:9" {
 		t.Errorf("source is %q", got)
 	}
-	if p.Annotations[AnnotationHash] != string(p.UID) || len(p.UID) != 36 {
-		t.Errorf("uid %q, hash %q", p.UID, p.Annotations[AnnotationHash])
+	if p.Annotations[annotationHash] != string(p.UID) || len(p.UID) != 36 {
+		t.Errorf("uid %q, hash %q", p.UID, p.Annotations[annotationHash])
 	}
 	if p.Spec.NodeName != "" {
 		t.Errorf("nodeName became %q", p.Spec.NodeName)
 	}
 }
 
-func TestReadFaults(t *testing.T) {
+func TestReadErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		in   string
 		want []string
 	}{
-		{"every fault at once", pod("p", "  restartPolicy: never\n  schedulingGates: [{name: g}]\n  nodeNam: x\n"), []string{
+		{"every error at once", pod("p", "  restartPolicy: never\n  schedulingGates: [{name: g}]\n  nodeNam: x\n"), []string{
 			"f:7: spec.nodeNam: unknown field (did you mean nodeName?)",
 		}},
 		{"rules and table together", pod("p", "  restartPolicy: never\n  schedulingGates: [{name: g}]\n"), []string{
@@ -139,16 +139,16 @@ func TestReadFaults(t *testing.T) {
 			if d := cmp.Diff(tt.want, lines(err)); d != "" {
 				t.Error(d)
 			}
-			var faults Faults
-			if !errors.As(err, &faults) || len(set.Invalid) == 0 {
+			var problems Diagnostics
+			if !errors.As(err, &problems) || len(set.Invalid) == 0 {
 				t.Errorf("error %T with %d invalid documents", err, len(set.Invalid))
 			}
 		})
 	}
 }
 
-// TestFaultsAreBounded: documents with a fault in every line cost little more than others.
-func TestFaultsAreBounded(t *testing.T) {
+// TestErrorsAreBounded: documents with an error in every line cost little more than others.
+func TestErrorsAreBounded(t *testing.T) {
 	t.Parallel()
 	const n = 50_000
 	var keys, fields strings.Builder
@@ -172,18 +172,18 @@ func TestFaultsAreBounded(t *testing.T) {
 			t.Parallel()
 			_, err := Read(dir("f", tt.in))
 			if err == nil || !strings.Contains(err.Error(), tt.last) {
-				t.Fatalf("no fault, or none that says that there are more: %.300v", err)
+				t.Fatalf("no error, or none that says that there are more: %.300v", err)
 			}
 			if got := lines(err); len(got) > 1_010 || len(err.Error()) > 1<<20 {
-				t.Errorf("%d faults, %d bytes", len(got), len(err.Error()))
+				t.Errorf("%d problems, %d bytes", len(got), len(err.Error()))
 			}
 		})
 	}
 }
 
-// TestFaultsOfManyDocuments: what an error costs does not grow with the documents around
+// TestErrorsOfManyDocuments: what an error costs does not grow with the documents around
 // it. It runs alone, since it counts what the process allocates.
-func TestFaultsOfManyDocuments(t *testing.T) {
+func TestErrorsOfManyDocuments(t *testing.T) {
 	const n, mebibytes = 5_000, 250
 	docs, items := "", "apiVersion: v1\nkind: List\nitems:\n"
 	var b, l strings.Builder
@@ -199,7 +199,7 @@ func TestFaultsOfManyDocuments(t *testing.T) {
 			goruntime.ReadMemStats(&before)
 			set, err := Read(dir("f", in))
 			goruntime.ReadMemStats(&after)
-			if got := lines(err); len(got) != n || len(set.Invalid) != n || len(set.Invalid[n-1].Faults) != 1 {
+			if got := lines(err); len(got) != n || len(set.Invalid) != n || len(set.Invalid[n-1].Problems) != 1 {
 				t.Errorf("%d errors of %d documents", len(got), len(set.Invalid))
 			}
 			if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > mebibytes {
@@ -209,8 +209,8 @@ func TestFaultsOfManyDocuments(t *testing.T) {
 	}
 }
 
-// TestFaultOfAnItem: items[10] is not within items[1].
-func TestFaultOfAnItem(t *testing.T) {
+// TestErrorOfAnItem: items[10] is not within items[1].
+func TestErrorOfAnItem(t *testing.T) {
 	t.Parallel()
 	in := "apiVersion: v1\nkind: PodList\nitems:\n"
 	for i := range 11 {
@@ -311,7 +311,7 @@ items:
 	}
 }
 
-func TestSoundPodsOfAFaultyInput(t *testing.T) {
+func TestSoundPodsOfABadInput(t *testing.T) {
 	t.Parallel()
 	set, err := Read(dir("a", pod("good"), "b", pod("bad", "  typo: 1\n"), "c", "{"))
 	if err == nil {

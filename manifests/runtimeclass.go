@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests/decode"
+	"github.com/runonce/runonce/manifests/validation"
 )
 
 // setRuntimeClass does what the RuntimeClass admission plugin does
@@ -34,19 +36,18 @@ func (r *reader) setRuntimeClass(e *entry, pe podEntry) {
 	}
 }
 
-// runtimeClassOf returns the class of that name, or faults the pod and returns nil.
+// runtimeClassOf returns the class of that name, or refuses the pod and returns nil.
 func (r *reader) runtimeClassOf(e *entry, pe podEntry, name string) *nodev1.RuntimeClass {
 	if class := r.set.runtimeClasses[name]; class != nil {
 		return class
 	}
-	message, hint := fmt.Sprintf("pod rejected: RuntimeClass %q not found", name), "add a RuntimeClass document"
-	if near := decode.Nearest(name, slices.Sorted(maps.Keys(r.set.runtimeClasses))); near != "" {
-		hint = "did you mean " + near + "?"
-	}
+	path := pe.prefix + "spec.runtimeClassName"
 	if r.broken[object{"RuntimeClass", orDefault(""), name}] {
-		message, hint = fmt.Sprintf("RuntimeClass %q has errors of its own", name), ""
+		e.fail(path, fmt.Sprintf("RuntimeClass %q has errors of its own", name), "")
+		return nil
 	}
-	e.fault(pe.prefix+"spec.runtimeClassName", message, hint)
+	near := decode.DidYouMean(name, slices.Sorted(maps.Keys(r.set.runtimeClasses)))
+	e.fail(path, fmt.Sprintf("pod rejected: RuntimeClass %q not found", name), cmp.Or(near, "add a RuntimeClass document"))
 	return nil
 }
 
@@ -54,12 +55,12 @@ func setOverhead(e *entry, pe podEntry, class *nodev1.RuntimeClass) {
 	spec, field := &pe.pod.Spec, pe.prefix+"spec.overhead"
 	if class == nil || class.Overhead == nil {
 		if spec.Overhead != nil {
-			e.fault(field, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead", "leave it out, or give the RuntimeClass an overhead")
+			e.fail(field, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead", "leave it out, or give the RuntimeClass an overhead")
 		}
 		return
 	}
 	if len(spec.Overhead) > 0 && !apiequality.Semantic.DeepEqual(class.Overhead.PodFixed, spec.Overhead) {
-		e.fault(field, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead", "leave it out")
+		e.fail(field, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead", "leave it out")
 		return
 	}
 	spec.Overhead = class.Overhead.PodFixed.DeepCopy()
@@ -69,7 +70,7 @@ func (r *reader) setScheduling(e *entry, pe podEntry, s *nodev1.Scheduling) {
 	spec := &pe.pod.Spec
 	for _, k := range slices.Sorted(maps.Keys(s.NodeSelector)) {
 		if have, ok := spec.NodeSelector[k]; ok && have != s.NodeSelector[k] {
-			e.fault(pe.prefix+"spec.nodeSelector", fmt.Sprintf("conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s",
+			e.fail(pe.prefix+"spec.nodeSelector", fmt.Sprintf("conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s",
 				k, s.NodeSelector[k], k, have), "")
 		}
 	}
@@ -79,9 +80,9 @@ func (r *reader) setScheduling(e *entry, pe podEntry, s *nodev1.Scheduling) {
 	}
 	maps.Copy(selector, spec.NodeSelector)
 	spec.NodeSelector = selector
-	merged, err := r.rules.MergeTolerations(spec.Tolerations, slices.Clone(s.Tolerations))
+	merged, err := validation.MergeTolerations(spec.Tolerations, slices.Clone(s.Tolerations))
 	if err != nil {
-		e.fault(pe.prefix+"spec.tolerations", err.Error(), "")
+		e.fail(pe.prefix+"spec.tolerations", err.Error(), "")
 		return
 	}
 	spec.Tolerations = merged

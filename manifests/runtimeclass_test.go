@@ -54,7 +54,7 @@ func TestRuntimeClass(t *testing.T) {
 	}
 }
 
-func TestRuntimeClassFaults(t *testing.T) {
+func TestRuntimeClassErrors(t *testing.T) {
 	t.Parallel()
 	light := "---\napiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: light}\nhandler: crun\n"
 	for _, tt := range []struct{ name, in, want string }{

@@ -1,5 +1,5 @@
 // Package manifests reads Kubernetes manifests: it splits and decodes files strictly,
-// sets defaults, validates, resolves priorities and references, and names every fault of
+// sets defaults, validates, resolves priorities and references, and names every problem of
 // every file at once.
 package manifests
 
@@ -8,32 +8,29 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
-	"github.com/runonce/runonce/manifests/fault"
+	"github.com/runonce/runonce/manifests/decode"
 )
 
-// Fault is one thing wrong with one document of one file.
-type Fault = fault.Fault
+// Diagnostic is one thing wrong with one document of one file.
+type Diagnostic = decode.Diagnostic
 
-// Faults are all that was found, sorted by file and line. They are an error, one fault
-// to a line: "file:line: field: message (hint)".
-type Faults = fault.List
+// Diagnostics are all that was found, sorted by file and line. They are an error, one
+// problem to a line: "file:line: field: message (hint)".
+type Diagnostics = decode.Diagnostics
 
-// Severity says whether a fault stops the run.
-type Severity = fault.Severity
-
-// The severities.
+// The severities of a Diagnostic.
 const (
-	SeverityError   = fault.Error
-	SeverityWarning = fault.Warning
+	SeverityError   = decode.SeverityError
+	SeverityWarning = decode.SeverityWarning
 )
 
 // The kubelet's annotations that every pod gets. None of them counts for its UID.
 const (
-	// AnnotationHash holds the pod's UID (pkg/kubelet/types.ConfigHashAnnotationKey).
-	AnnotationHash = "kubernetes.io/config.hash"
-	// AnnotationConfigSource holds "file" or "http"
+	// annotationHash holds the pod's UID (pkg/kubelet/types.ConfigHashAnnotationKey).
+	annotationHash = "kubernetes.io/config.hash"
+	// annotationConfigSource holds "file" or "http"
 	// (pkg/kubelet/types.ConfigSourceAnnotationKey).
-	AnnotationConfigSource = "kubernetes.io/config.source"
+	annotationConfigSource = "kubernetes.io/config.source"
 )
 
 // Set is what the input holds. The objects belong to the caller, but those that pods
@@ -44,8 +41,8 @@ type Set struct {
 	Pods []*v1.Pod
 	// Node is the input's Node document, or nil.
 	Node *v1.Node
-	// Warnings are the faults that do not stop the run, sorted.
-	Warnings Faults
+	// Warnings are the problems that do not stop the run, sorted.
+	Warnings Diagnostics
 	// Invalid are the documents that cannot be used, in input order.
 	Invalid []Invalid
 
@@ -61,12 +58,11 @@ type Set struct {
 // Invalid is a document with errors.
 type Invalid struct {
 	File      string
-	Document  int
 	Line      int
 	Kind      string
 	Namespace string
 	Name      string
-	Faults    Faults
+	Problems  Diagnostics
 }
 
 type key struct{ namespace, name string }

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/manifests/refs"
 )
 
 // identity is what the UID of a pod is made from: all that decides what runs, and
@@ -60,19 +60,19 @@ func (s *Set) uid(p *v1.Pod) (types.UID, error) {
 		}
 	}
 	seen := map[string]bool{}
-	for _, r := range refs.Of(p) {
-		if seen[r.Kind+"/"+r.Name] {
+	for _, r := range references(p) {
+		if seen[r.kind+"/"+r.name] {
 			continue
 		}
-		seen[r.Kind+"/"+r.Name] = true
-		c := content{Kind: r.Kind, Name: r.Name}
-		if o, ok := s.configMaps[key{p.Namespace, r.Name}]; ok && r.Kind == refs.ConfigMap {
+		seen[r.kind+"/"+r.name] = true
+		c := content{Kind: r.kind, Name: r.name}
+		if o, ok := s.configMaps[key{p.Namespace, r.name}]; ok && r.kind == kindConfigMap {
 			c.Text, c.Binary = o.Data, o.BinaryData
 		}
-		if o, ok := s.secrets[key{p.Namespace, r.Name}]; ok && r.Kind == refs.Secret {
+		if o, ok := s.secrets[key{p.Namespace, r.name}]; ok && r.kind == kindSecret {
 			c.Binary = o.Data
 		}
-		if o, ok := s.claims[key{p.Namespace, r.Name}]; ok && r.Kind == refs.Claim {
+		if o, ok := s.claims[key{p.Namespace, r.name}]; ok && r.kind == kindClaim {
 			c.Claim = s.storage(o)
 		}
 		id.Refs = append(id.Refs, c)
@@ -89,12 +89,7 @@ func nameUID(kind, namespace, name string) types.UID {
 	return uuid([]byte(kind + "/" + orDefault(namespace) + "/" + name))
 }
 
-func orDefault(namespace string) string {
-	if namespace == "" {
-		return v1.NamespaceDefault
-	}
-	return namespace
-}
+func orDefault(namespace string) string { return cmp.Or(namespace, v1.NamespaceDefault) }
 
 // uuid makes a UUID of the shape of version 5 from the content.
 func uuid(content []byte) types.UID {

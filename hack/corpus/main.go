@@ -98,7 +98,7 @@ func totals(ctx context.Context, dir string) error {
 		got := verdict(set, err)
 		counts[got]++
 		for _, i := range set.Invalid {
-			for _, f := range i.Faults {
+			for _, f := range i.Problems {
 				reasons[reason(f)]++
 			}
 		}
@@ -119,8 +119,8 @@ func totals(ctx context.Context, dir string) error {
 	return nil
 }
 
-// reason is a fault without what differs from file to file.
-func reason(f manifests.Fault) string {
+// reason is a problem without what differs from file to file.
+func reason(f manifests.Diagnostic) string {
 	var field strings.Builder
 	depth := 0
 	for _, c := range f.Field {

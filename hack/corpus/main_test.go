@@ -37,7 +37,7 @@ func TestCases(t *testing.T) {
 
 func TestReason(t *testing.T) {
 	t.Parallel()
-	got := reason(manifests.Fault{Field: "spec.containers[12].resources.limits[a.b/c]", Message: "Invalid value: x"})
+	got := reason(manifests.Diagnostic{Field: "spec.containers[12].resources.limits[a.b/c]", Message: "Invalid value: x"})
 	if want := "spec.containers[].resources.limits[]: Invalid value"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -47,6 +47,16 @@ func bans() []ban {
 			why:      "manifests turns files into objects and knows no node",
 		},
 		{
+			pkg:      "/manifests/decode",
+			prefixes: []string{module + "/internal", "k8s.io/kubernetes"},
+			why:      "decode knows documents and no rules",
+		},
+		{
+			pkg:      "/manifests/fieldsupport",
+			prefixes: []string{module + "/internal", module + "/manifests/validation", "k8s.io/kubernetes"},
+			why:      "a table of fields knows no rules",
+		},
+		{
 			pkg:      "/admit",
 			prefixes: []string{module + "/manifests", module + "/runonce", module + "/runtime", "os/exec"},
 			why:      "admit is pure",

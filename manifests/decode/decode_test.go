@@ -12,25 +12,25 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// split returns the documents of a file as JSON, then its faults as text.
-func split(in string, l Limits) (docs, faults []string) {
+// split returns the documents of a file as JSON, then its problems as text.
+func split(in string, l Limits) (docs, problems []string) {
 	ds, fs := Split("f", []byte(in), l)
 	for _, d := range ds {
 		docs = append(docs, string(d.JSON()))
 	}
 	for _, f := range fs {
-		faults = append(faults, f.String())
+		problems = append(problems, f.String())
 	}
-	return docs, faults
+	return docs, problems
 }
 
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name   string
-		in     string
-		docs   []string
-		faults []string
+		name     string
+		in       string
+		docs     []string
+		problems []string
 	}{
 		{"empty", "", nil, nil},
 		{"comments only", "# a\n---\n# b\n", nil, nil},
@@ -52,7 +52,7 @@ func TestSplit(t *testing.T) {
 		{"typed list", "apiVersion: v1\nkind: PodList\nitems: [{metadata: {name: a}}]\n", []string{`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}`}, nil},
 		{"list with another field", "kind: List\nitem: []\n", nil, []string{"f:2: item: unknown field"}},
 		{"twice", "a: 1\nb: 2\na: 3\n", []string{`{"a":1,"b":2,"a":3}`}, []string{"f:3: a: given twice; first on line 1 (keep one of the two)"}},
-		{"begins anew", "apiVersion: a\nkind: b\napiVersion: c\nkind: d\n", []string{`{"apiVersion":"a","kind":"b","apiVersion":"c","kind":"d"}`}, []string{
+		{"begins again", "apiVersion: a\nkind: b\napiVersion: c\nkind: d\n", []string{`{"apiVersion":"a","kind":"b","apiVersion":"c","kind":"d"}`}, []string{
 			"f:3: apiVersion: given twice; first on line 1 (is a line with --- missing above it?)",
 		}},
 		{"invisible", "a: 1\n\u00a0 b: 2: 3\n", nil, []string{
@@ -84,12 +84,12 @@ func TestSplit(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			docs, faults := split(tt.in, Limits{})
+			docs, problems := split(tt.in, Limits{})
 			if d := cmp.Diff(tt.docs, docs); d != "" {
 				t.Error("documents:", d)
 			}
-			if d := cmp.Diff(tt.faults, faults); d != "" {
-				t.Error("faults:", d)
+			if d := cmp.Diff(tt.problems, problems); d != "" {
+				t.Error("problems:", d)
 			}
 		})
 	}
@@ -102,8 +102,8 @@ func TestBrokenJSON(t *testing.T) {
 		"{\n\"a\": 1 \"b\": 2}": "f.json:2: not valid JSON: ",
 		"{\"a\": 1,}":           "",
 	} {
-		_, faults := Split("f.json", []byte(in), Limits{})
-		if got := faults.Error(); !strings.HasPrefix(got, want) || (want == "") != (got == "") {
+		_, problems := Split("f.json", []byte(in), Limits{})
+		if got := problems.Error(); !strings.HasPrefix(got, want) || (want == "") != (got == "") {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}
@@ -125,8 +125,8 @@ func TestLimits(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, faults := split(tt.in, Limits{Bytes: 2000, Documents: 10, Depth: 10, Marks: 500})
-			if d := cmp.Diff([]string{tt.want}, faults); d != "" {
+			_, problems := split(tt.in, Limits{Bytes: 2000, Documents: 10, Depth: 10, Marks: 500})
+			if d := cmp.Diff([]string{tt.want}, problems); d != "" {
 				t.Error(d)
 			}
 		})
@@ -162,9 +162,9 @@ func TestBombs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var before, after goruntime.MemStats
 			goruntime.ReadMemStats(&before)
-			_, faults := split(tt.in, Limits{})
+			_, problems := split(tt.in, Limits{})
 			goruntime.ReadMemStats(&after)
-			if got := strings.Join(faults, "\n"); tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
+			if got := strings.Join(problems, "\n"); tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 				t.Errorf("got %q, want %q", got[:min(len(got), 100)], tt.want)
 			}
 			if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > tt.mebibytes {
@@ -205,15 +205,15 @@ func TestScalars(t *testing.T) {
 	} {
 		doc := "a: " + in + "\n"
 		want, wantErr := sigsyaml.YAMLToJSON([]byte(doc))
-		docs, faults := split(doc, Limits{})
+		docs, problems := split(doc, Limits{})
 		if wantErr != nil {
-			if len(faults) == 0 {
+			if len(problems) == 0 {
 				t.Errorf("%q: read as %s, but Kubernetes says %v", in, docs, wantErr)
 			}
 			continue
 		}
-		if len(faults) > 0 || docs[0] != strings.TrimSpace(string(want)) {
-			t.Errorf("%q: read as %s %s, want %s", in, docs, faults, want)
+		if len(problems) > 0 || docs[0] != strings.TrimSpace(string(want)) {
+			t.Errorf("%q: read as %s %s, want %s", in, docs, problems, want)
 		}
 	}
 }
@@ -227,9 +227,9 @@ func TestKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		docs, faults := split(doc, Limits{})
-		if len(faults) > 0 || docs[0] != strings.TrimSpace(string(want)) {
-			t.Errorf("key %q: read as %s %s, want %s", in, docs, faults, want)
+		docs, problems := split(doc, Limits{})
+		if len(problems) > 0 || docs[0] != strings.TrimSpace(string(want)) {
+			t.Errorf("key %q: read as %s %s, want %s", in, docs, problems, want)
 		}
 	}
 }
@@ -280,7 +280,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		docs, faults := Split("f", in, Limits{Bytes: 1 << 20})
+		docs, problems := Split("f", in, Limits{Bytes: 1 << 20})
 		for _, d := range docs {
 			b := d.JSON()
 			if !json.Valid(b) {
@@ -288,7 +288,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			d.Line("a.b[0].c")
 		}
-		if len(docs) != 1 || len(faults) > 0 || len(splitYAML(in)) > 1 {
+		if len(docs) != 1 || len(problems) > 0 || len(splitYAML(in)) > 1 {
 			return
 		}
 		want, err := sigsyaml.YAMLToJSON(in)

@@ -3,8 +3,6 @@ package decode
 import (
 	"strconv"
 	"strings"
-
-	"github.com/runonce/runonce/manifests/fault"
 )
 
 // Kind is the JSON type of a value.
@@ -85,15 +83,15 @@ func (d Document) Keys() []string {
 	return names
 }
 
-// maxField bounds the path in a fault: a key can be megabytes long.
+// maxField bounds the path in a Diagnostic: a key can be megabytes long.
 const maxField = 1_000
 
-// Fault returns an error about a field of the document, with the line of the field or of
+// Error returns an error about a field of the document, with the line of the field or of
 // the nearest thing above it that is written down.
-func (d Document) Fault(field, message, hint string) fault.Fault {
-	f := fault.Fault{
+func (d Document) Error(field, message, hint string) Diagnostic {
+	f := Diagnostic{
 		File: d.File, Document: d.Index, Line: d.Line(field),
-		Field: field[:min(len(field), maxField)], Message: message, Hint: hint, Severity: fault.Error,
+		Field: field[:min(len(field), maxField)], Message: message, Hint: hint, Severity: SeverityError,
 	}
 	if d.Prefix != "" {
 		f.Field = d.Prefix
@@ -104,10 +102,10 @@ func (d Document) Fault(field, message, hint string) fault.Fault {
 	return f
 }
 
-// Warning is like Fault, but does not stop the run.
-func (d Document) Warning(field, message, hint string) fault.Fault {
-	f := d.Fault(field, message, hint)
-	f.Severity = fault.Warning
+// Warning is like Error, but does not stop the run.
+func (d Document) Warning(field, message, hint string) Diagnostic {
+	f := d.Error(field, message, hint)
+	f.Severity = SeverityWarning
 	return f
 }
 
@@ -217,5 +215,5 @@ func (d Document) TemplateHint(field string) string {
 	if field == "" || d.source.template == "" {
 		return d.source.template
 	}
-	return Template(d.source.lineAt(d.Line(field)))
+	return template(d.source.lineAt(d.Line(field)))
 }

@@ -69,20 +69,16 @@ func (w *walker) wrongKind(n *node, want Kind, words string) (message, hint stri
 }
 
 func (w *walker) unknownHint(name string, t reflect.Type) string {
-	if h := cmp.Or(Template([]byte(name)), invisible([]byte(name))); h != "" {
+	if h := cmp.Or(template([]byte(name)), invisible([]byte(name))); h != "" {
 		return h
 	}
 	names := w.names(t)
-	near := Nearest(name, names)
-	if !strings.EqualFold(near, name) || near == "" {
+	if near := Nearest(name, names); near == "" || !strings.EqualFold(near, name) {
 		if h := w.placeHint(name, t); h != "" {
 			return h
 		}
 	}
-	if near != "" {
-		return "did you mean " + near + "?"
-	}
-	return ""
+	return DidYouMean(name, names)
 }
 
 // placeHint looks for the object that the field belongs in: one below, or one above,
@@ -103,7 +99,7 @@ func (w *walker) placeHint(name string, t reflect.Type) string {
 
 // kindHint says how to write n so that it is of the kind wanted.
 func (w *walker) kindHint(n *node, want Kind) string {
-	if h := Template([]byte(n.text)); h != "" {
+	if h := template([]byte(n.text)); h != "" {
 		return h
 	}
 	switch want {
@@ -153,7 +149,7 @@ func (w *walker) listHint(n *node) string {
 }
 
 func quantityHint(text string) string {
-	if h := Template([]byte(text)); h != "" {
+	if h := template([]byte(text)); h != "" {
 		return h
 	}
 	s := strings.TrimSpace(text)

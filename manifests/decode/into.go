@@ -13,8 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	kjson "sigs.k8s.io/json"
-
-	"github.com/runonce/runonce/manifests/fault"
 )
 
 // Into decodes the document into obj, a pointer to a Kubernetes API type that is empty,
@@ -24,58 +22,58 @@ import (
 // sigs.k8s.io/json, the strict decoder of the API server, decodes. It stops at the first
 // wrong type and knows no lines, so when it refuses a document the values are held against
 // their types one by one.
-func Into(d Document, obj any) fault.List {
+func Into(d Document, obj any) Diagnostics {
 	e := encoder{buf: make([]byte, 0, 2<<10)}
 	e.value(d.root)
 	w := walker{doc: d}
 	t := reflect.TypeOf(obj).Elem()
 	if e.large { // some are too much for Kubernetes' arithmetic
-		if w.value(d.root, t); len(w.faults.Of(fault.Error)) > 0 {
-			return w.faults
+		if w.value(d.root, t); len(w.problems.Of(SeverityError)) > 0 {
+			return w.problems
 		}
 		e.buf = e.buf[:0]
 		e.value(d.root)
 	}
 	unknown, err := kjson.UnmarshalStrict(e.buf, obj, kjson.DisallowUnknownFields)
 	if err = errors.Join(append(unknown, err)...); err == nil {
-		return w.faults
+		return w.problems
 	}
-	if w.value(d.root, t); len(w.faults.Of(fault.Error)) == 0 {
+	if w.value(d.root, t); len(w.problems.Of(SeverityError)) == 0 {
 		w.fail(d.root.line, err.Error(), "")
 	}
-	return w.faults
+	return w.problems
 }
 
 // walker walks a document along the type that it is decoded into.
 type walker struct {
-	doc    Document
-	path   []string
-	outer  []reflect.Type                           // objects, from the outermost to the one at hand
-	fields map[reflect.Type]map[string]reflect.Type // of structs, by JSON name
-	faults fault.List
+	doc      Document
+	path     []string
+	outer    []reflect.Type                           // objects, from the outermost to the one at hand
+	fields   map[reflect.Type]map[string]reflect.Type // of structs, by JSON name
+	problems Diagnostics
 }
 
-// maxFaults bounds the errors of a document; a reader needs no more, and each costs a
+// maxProblems bounds the errors of a document; a reader needs no more, and each costs a
 // search for what was meant.
-const maxFaults = 999
+const maxProblems = 999
 
 func (w *walker) fail(line int, message, hint string) {
-	w.note(line, message, hint, fault.Error)
+	w.note(line, message, hint, SeverityError)
 }
 
-func (w *walker) note(line int, message, hint string, severity fault.Severity) {
+func (w *walker) note(line int, message, hint string, severity Severity) {
 	switch {
 	case w.full():
 		return
-	case len(w.faults) == maxFaults: // what is left has not been looked at
-		message, hint, severity = "further faults are not shown", "", fault.Error
+	case len(w.problems) == maxProblems: // what is left has not been looked at
+		message, hint, severity = "further faults are not shown", "", SeverityError
 	}
-	f := w.doc.Fault("", message, hint)
+	f := w.doc.Error("", message, hint)
 	f.Line, f.Field, f.Severity = line, JoinPath(append([]string{w.doc.Prefix}, w.path...)), severity
-	w.faults = append(w.faults, f)
+	w.problems = append(w.problems, f)
 }
 
-func (w *walker) full() bool { return len(w.faults) > maxFaults }
+func (w *walker) full() bool { return len(w.problems) > maxProblems }
 
 // below holds what stands below seg against its type.
 func (w *walker) below(seg string, n *node, t reflect.Type) {
@@ -94,7 +92,7 @@ func (w *walker) value(n *node, t reflect.Type) {
 		w.quantity(n)
 	case n.kind == Map && w.fieldsOf(t) != nil:
 		w.object(n, t)
-	case n.kind == Map && t.Kind() == reflect.Map, n.kind == List && t.Kind() == reflect.Slice && !decodesItself(t):
+	case n.kind == Map && t.Kind() == reflect.Map, n.kind == List && t.Kind() == reflect.Slice && !DecodesItself(t):
 		for i, e := range n.entries {
 			if n.kind == List {
 				e.name = strconv.Itoa(i)
@@ -132,7 +130,7 @@ func (w *walker) fieldsOf(t reflect.Type) map[string]reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct || decodesItself(t) {
+	if t.Kind() != reflect.Struct || DecodesItself(t) {
 		return nil
 	}
 	fields, ok := w.fields[t]
@@ -160,7 +158,8 @@ func (w *walker) fieldsOf(t reflect.Type) map[string]reflect.Type {
 // names returns the field names of an object, sorted.
 func (w *walker) names(t reflect.Type) []string { return slices.Sorted(maps.Keys(w.fieldsOf(t))) }
 
-func decodesItself(t reflect.Type) bool {
+// DecodesItself says whether a type has a form of its own in JSON.
+func DecodesItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }

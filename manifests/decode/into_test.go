@@ -66,12 +66,12 @@ func TestInto(t *testing.T) {
 			if strings.HasPrefix(tt.in, "status") {
 				in = strings.TrimSuffix(head, "spec:\n") + tt.in
 			}
-			docs, faults := Split("f", []byte(in), Limits{})
+			docs, problems := Split("f", []byte(in), Limits{})
 			for _, d := range docs {
-				faults = append(faults, Into(d, &v1.Pod{})...)
+				problems = append(problems, Into(d, &v1.Pod{})...)
 			}
 			var got []string
-			for _, f := range faults {
+			for _, f := range problems {
 				got = append(got, f.String())
 			}
 			if d := cmp.Diff(tt.want, got); d != "" {
@@ -84,8 +84,8 @@ func TestInto(t *testing.T) {
 func TestSecretData(t *testing.T) {
 	t.Parallel()
 	docs, _ := Split("f", []byte("data:\n  good: aGk=\n  bad: hi there\n"), Limits{})
-	faults := Into(docs[0], &v1.Secret{})
-	if d := cmp.Diff("f:3: data[bad]: not valid base64 (put plain text under stringData)", faults.Error()); d != "" {
+	problems := Into(docs[0], &v1.Secret{})
+	if d := cmp.Diff("f:3: data[bad]: not valid base64 (put plain text under stringData)", problems.Error()); d != "" {
 		t.Error(d)
 	}
 }
@@ -94,7 +94,7 @@ func TestQuantities(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		in    string
-		want  string // fault, or the quantity
+		want  string // problem, or the quantity
 		value int64
 	}{
 		{"100m", "", 1},
@@ -126,12 +126,12 @@ func TestQuantities(t *testing.T) {
 			t.Parallel()
 			docs, _ := Split("f", []byte("spec: {containers: [{resources: {limits: {memory: "+tt.in+"}}}]}\n"), Limits{})
 			var p v1.Pod
-			faults := Into(docs[0], &p)
+			problems := Into(docs[0], &p)
 			want := tt.want
 			if want != "" {
 				want = "f:1: spec.containers[0].resources.limits[memory]: " + want
 			}
-			if d := cmp.Diff(want, faults.Error()); d != "" {
+			if d := cmp.Diff(want, problems.Error()); d != "" {
 				t.Error(d)
 			}
 			if tt.value > 0 && p.Spec.Containers[0].Resources.Limits.Memory().Value() != tt.value {
@@ -172,10 +172,10 @@ func TestCappedAlias(t *testing.T) {
 	t.Parallel()
 	docs, _ := Split("f", []byte("spec: {containers: [{env: [{name: A, value: &most 16Pi}], resources: {limits: {memory: *most}}}]}\n"), Limits{})
 	var p v1.Pod
-	faults := Into(docs[0], &p)
+	problems := Into(docs[0], &p)
 	c := p.Spec.Containers[0]
-	if len(faults) != 1 || c.Resources.Limits.Memory().Value() != maxQuantity || c.Env[0].Value != "16Pi" {
-		t.Errorf("%v: memory is %s, the variable %s", faults, c.Resources.Limits.Memory(), c.Env[0].Value)
+	if len(problems) != 1 || c.Resources.Limits.Memory().Value() != maxQuantity || c.Env[0].Value != "16Pi" {
+		t.Errorf("%v: memory is %s, the variable %s", problems, c.Resources.Limits.Memory(), c.Env[0].Value)
 	}
 }
 
@@ -203,24 +203,24 @@ func FuzzInto(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		docs, faults := Split("f", in, Limits{Bytes: 1 << 20})
-		if len(docs) != 1 || len(faults) > 0 || docs[0].Kind("") != Map {
+		docs, problems := Split("f", in, Limits{Bytes: 1 << 20})
+		if len(docs) != 1 || len(problems) > 0 || docs[0].Kind("") != Map {
 			return
 		}
 		for _, object := range objects() {
 			got, want := object(), object()
-			faults := Into(docs[0], got)
-			if strings.Contains(faults.Error(), "out of range") || strings.Contains(faults.Error(), "counts as 8Pi") {
+			problems := Into(docs[0], got)
+			if strings.Contains(problems.Error(), "out of range") || strings.Contains(problems.Error(), "counts as 8Pi") {
 				continue // and Kubernetes' arithmetic might not come back
 			}
 			strictErrs, err := kjson.UnmarshalStrict(docs[0].JSON(), want)
-			if refused := err != nil || len(strictErrs) > 0; refused != (len(faults) > 0) {
-				t.Fatalf("%T: we say %v, Kubernetes says %v %v", got, faults, strictErrs, err)
+			if refused := err != nil || len(strictErrs) > 0; refused != (len(problems) > 0) {
+				t.Fatalf("%T: we say %v, Kubernetes says %v %v", got, problems, strictErrs, err)
 			}
-			if strings.Contains(faults.Error(), "json: ") || strings.Contains(faults.Error(), "unknown field \"") {
-				t.Fatalf("%T: %s has been found nowhere in the document", got, faults)
+			if strings.Contains(problems.Error(), "json: ") || strings.Contains(problems.Error(), "unknown field \"") {
+				t.Fatalf("%T: %s has been found nowhere in the document", got, problems)
 			}
-			if len(faults) == 0 && !reflect.DeepEqual(got, want) {
+			if len(problems) == 0 && !reflect.DeepEqual(got, want) {
 				t.Fatalf("%T: got %+v, Kubernetes makes it %+v", got, got, want)
 			}
 		}
@@ -232,8 +232,8 @@ func BenchmarkInto(b *testing.B) {
 		strings.Repeat("  - {name: c, image: i, args: [a, b], env: [{name: A, value: b}], resources: {limits: {cpu: 1, memory: 1Gi}}}\n", 5)), Limits{})
 	b.ReportAllocs()
 	for b.Loop() {
-		if faults := Into(docs[0], &v1.Pod{}); len(faults) > 0 {
-			b.Fatal(faults)
+		if problems := Into(docs[0], &v1.Pod{}); len(problems) > 0 {
+			b.Fatal(problems)
 		}
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	yaml "go.yaml.in/yaml/v3"
-
-	"github.com/runonce/runonce/manifests/fault"
 )
 
 // jsonReader builds trees from a stream of JSON values. YAML covers most of JSON, but not
@@ -31,7 +29,7 @@ var errDepth = errors.New("nested too deep")
 
 // readJSON reads the whole file as a stream of JSON values. An error means that it is
 // something else, perhaps YAML, and nothing was kept of it.
-func (r *reader) readJSON(data []byte) *fault.Fault {
+func (r *reader) readJSON(data []byte) *Diagnostic {
 	j := &jsonReader{data: data, dec: json.NewDecoder(bytes.NewReader(data)), lines: 1}
 	j.dec.UseNumber()
 	for {
@@ -42,12 +40,12 @@ func (r *reader) readJSON(data []byte) *fault.Fault {
 		}
 		root, err := j.value(r.limits.Depth)
 		if err != nil && !errors.Is(err, errDepth) {
-			r.docs, r.faults, r.documents = nil, nil, 0
+			r.docs, r.problems, r.documents = nil, nil, 0
 			if errors.Is(err, io.EOF) {
 				err = errors.New("it ends in the middle of a value")
 			}
-			return &fault.Fault{
-				File: r.file, Line: j.line(), Severity: fault.Error,
+			return &Diagnostic{
+				File: r.file, Line: j.line(), Severity: SeverityError,
 				Message: "not valid JSON: " + strings.TrimPrefix(err.Error(), "json: "),
 			}
 		}

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"github.com/runonce/runonce/manifests/fault"
 )
 
 // maxQuantity bounds a quantity: 8 Pi, more than any node has. Beyond 2^63 the
@@ -43,7 +41,7 @@ func (w *walker) quantity(n *node) {
 		return
 	}
 	if q.Cmp(*resource.NewQuantity(maxQuantity, resource.BinarySI)) > 0 {
-		w.note(n.line, n.text+" is more than any node has; it counts as 8Pi", "", fault.Warning)
+		w.note(n.line, n.text+" is more than any node has; it counts as 8Pi", "", SeverityWarning)
 		n.kind, n.text = String, "8Pi"
 	}
 }

@@ -11,8 +11,6 @@ import (
 	"unicode/utf8"
 
 	yaml "go.yaml.in/yaml/v3"
-
-	"github.com/runonce/runonce/manifests/fault"
 )
 
 // Limits bound what one file may cost. A zero field means the default.
@@ -39,26 +37,29 @@ func (l Limits) WithDefaults() Limits {
 	}
 }
 
+// TooLarge says that a file is larger than the limits allow.
+func (l Limits) TooLarge() string { return "larger than " + mebibytes(l.Bytes) }
+
 type reader struct {
 	file      string
 	limits    Limits
 	documents int
 	docs      []Document
-	faults    fault.List
+	problems  Diagnostics
 }
 
 // Split reads every document of a file, JSON or YAML, and opens Lists. Empty documents
-// are left out. Documents that can be read are returned along with the faults of others.
-func Split(file string, data []byte, l Limits) ([]Document, fault.List) {
+// are left out. Documents that can be read are returned along with the problems of others.
+func Split(file string, data []byte, l Limits) ([]Document, Diagnostics) {
 	r := &reader{file: file, limits: l.WithDefaults()}
 	if f, ok := r.unreadable(data); ok {
-		return nil, fault.List{f}
+		return nil, Diagnostics{f}
 	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	var notJSON *fault.Fault
+	var notJSON *Diagnostic
 	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
 		if notJSON = r.readJSON(data); notJSON == nil {
-			return r.docs, r.faults
+			return r.docs, r.problems
 		}
 	}
 	for _, c := range splitYAML(data) {
@@ -68,28 +69,28 @@ func Split(file string, data []byte, l Limits) ([]Document, fault.List) {
 		}
 	}
 	if notJSON != nil && len(r.docs) == 0 && strings.HasSuffix(file, ".json") {
-		return nil, fault.List{*notJSON}
+		return nil, Diagnostics{*notJSON}
 	}
 	// What a writer that was interrupted leaves behind can be a sound manifest that says
 	// something else.
 	if len(r.docs) > 0 && bytes.IndexByte([]byte("\n\r}]\"'"), data[len(data)-1]) < 0 {
-		r.faults = append(r.faults, fault.Fault{
-			File: r.file, Line: lineOf(data, len(data)), Severity: fault.Warning,
+		r.problems = append(r.problems, Diagnostic{
+			File: r.file, Line: lineOf(data, len(data)), Severity: SeverityWarning,
 			Message: "the last line has no end", Hint: "the file may have been cut short",
 		})
 	}
-	return r.docs, r.faults
+	return r.docs, r.problems
 }
 
 // lineOf returns the line of the byte at i.
 func lineOf(data []byte, i int) int { return 1 + bytes.Count(data[:i], []byte{'\n'}) }
 
 // unreadable finds what makes a file unfit to be parsed at all.
-func (r *reader) unreadable(data []byte) (fault.Fault, bool) {
-	f := fault.Fault{File: r.file, Severity: fault.Error}
+func (r *reader) unreadable(data []byte) (Diagnostic, bool) {
+	f := Diagnostic{File: r.file, Severity: SeverityError}
 	switch {
 	case len(data) > r.limits.Bytes:
-		f.Message = "larger than " + mebibytes(r.limits.Bytes)
+		f.Message = r.limits.TooLarge()
 	case bytes.HasPrefix(data, []byte("\x1f\x8b")):
 		f.Message, f.Hint = "compressed data", "unpack it first"
 	case bytes.HasPrefix(bytes.TrimSpace(data), []byte("<")):
@@ -131,8 +132,8 @@ func firstInvalid(data []byte) int {
 
 // fail notes an error in the document that is being read.
 func (r *reader) fail(line int, message, hint string) {
-	r.faults = append(r.faults, fault.Fault{
-		File: r.file, Document: r.documents, Line: line, Message: message, Hint: hint, Severity: fault.Error,
+	r.problems = append(r.problems, Diagnostic{
+		File: r.file, Document: r.documents, Line: line, Message: message, Hint: hint, Severity: SeverityError,
 	})
 }
 
@@ -173,7 +174,7 @@ func (r *reader) open(d Document) {
 				r.open(sub)
 			}
 		default:
-			r.faults = append(r.faults, d.Fault(e.name, "unknown field", ""))
+			r.problems = append(r.problems, d.Error(e.name, "unknown field", ""))
 		}
 	}
 }
@@ -218,12 +219,12 @@ type chunk struct {
 	text []byte
 	line int // of the file, counted from 1
 
-	template string   // Template of the text
+	template string   // template of the text
 	lines    [][]byte // once asked for
 }
 
 func newChunk(text []byte, line int) *chunk {
-	return &chunk{text: text, line: line, template: Template(text)}
+	return &chunk{text: text, line: line, template: template(text)}
 }
 
 // lineAt returns the text of a line of the file, nil when the chunk does not hold it.
@@ -237,9 +238,9 @@ func (c *chunk) lineAt(line int) []byte {
 	return nil
 }
 
-// templateNear is Template of a line, or else of the whole chunk.
+// templateNear is template of a line, or else of the whole chunk.
 func (c *chunk) templateNear(line int) string {
-	return cmp.Or(Template(c.lineAt(line)), c.template)
+	return cmp.Or(template(c.lineAt(line)), c.template)
 }
 
 // splitYAML cuts a file at its "---" lines, so that an error in one document does not hide

@@ -89,7 +89,7 @@ func (c *converter) line(n *yaml.Node) int { return c.chunk.line + max(n.Line, 1
 // note records an error at the path.
 func (c *converter) note(line int, message, hint string) {
 	c.fail(line, message, hint)
-	c.faults[len(c.faults)-1].Field = JoinPath(c.path)
+	c.problems[len(c.problems)-1].Field = JoinPath(c.path)
 }
 
 // convert returns the node for n; none after an error.

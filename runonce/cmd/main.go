@@ -159,12 +159,12 @@ func (p *program) say(err error) {
 		p.log.Error(err.Error())
 		return
 	}
-	var faults manifests.Faults
-	if errors.As(err, &faults) {
-		for _, f := range faults {
+	var problems manifests.Diagnostics
+	if errors.As(err, &problems) {
+		for _, f := range problems {
 			p.tell(f.String())
 		}
-		err = fmt.Errorf("the input has %d %s: nothing was started", len(faults), plural(len(faults), "fault"))
+		err = fmt.Errorf("the input has %d %s: nothing was started", len(problems), plural(len(problems), "fault"))
 	}
 	p.tell("runonce: " + err.Error())
 }

@@ -198,7 +198,7 @@ func invalid(set *manifests.Set) []runonce.Result {
 		pod.Namespace, pod.Name = in.Namespace, in.Name
 		pod.Annotations = map[string]string{podspec.AnnotationSource: fmt.Sprintf("%s:%d", in.File, in.Line)}
 		rows = append(rows, runonce.Result{
-			Pod: pod, Outcome: runonce.Invalid, Reason: "Invalid", Message: in.Faults.Error(),
+			Pod: pod, Outcome: runonce.Invalid, Reason: "Invalid", Message: in.Problems.Error(),
 			Status: v1.PodStatus{Phase: v1.PodPending},
 		})
 	}

@@ -36,7 +36,7 @@ func (p *program) validate(c *cli.Context) error {
 		return cause
 	}
 	v := manifests.NewValidation(set, err, c.Bool("strict"))
-	err = p.write(format, v, func(report.Style) error { return p.findings(v, len(set.Pods)) })
+	err = p.write(format, v, func(report.Style) error { return p.problems(v, len(set.Pods)) })
 	switch {
 	case err != nil:
 		return err
@@ -48,9 +48,9 @@ func (p *program) validate(c *cli.Context) error {
 	return nil
 }
 
-// findings writes what was found, a line each, as a run would.
-func (p *program) findings(v manifests.Validation, pods int) error {
-	for _, f := range v.Faults {
+// problems writes what was found, a line each, as a run would.
+func (p *program) problems(v manifests.Validation, pods int) error {
+	for _, f := range v.Problems {
 		text := f.String()
 		if f.Severity == manifests.SeverityWarning {
 			text = "warning: " + text

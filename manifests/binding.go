@@ -1,0 +1,167 @@
+package manifests
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// claimProblem is why a claim has no volume.
+type claimProblem struct{ message, hint string }
+
+// bindClaims gives each claim the volume that it names, that names it, or the smallest that
+// matches it, and writes that down in both (spec.volumeName, spec.claimRef). A claim that
+// is left without one and has no problem is to be provisioned: it gets a directory.
+func (s *Set) bindClaims() map[key]*claimProblem {
+	claims := slices.SortedFunc(maps.Values(s.claims), func(a, b *v1.PersistentVolumeClaim) int {
+		return cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	volumes := slices.SortedFunc(maps.Values(s.volumes), func(a, b *v1.PersistentVolume) int {
+		return cmp.Or(storageSize(a.Spec.Capacity).Cmp(*storageSize(b.Spec.Capacity)), cmp.Compare(a.Name, b.Name))
+	})
+	problems := map[key]*claimProblem{}
+	// First those that were bound by hand, which no other claim may have.
+	for _, step := range []func(*v1.PersistentVolumeClaim, []*v1.PersistentVolume) *claimProblem{named, reserved, matching} {
+		for _, c := range claims {
+			k := key{c.Namespace, c.Name}
+			if v := s.volumes[c.Spec.VolumeName]; problems[k] == nil && (v == nil || !isFor(v, c)) {
+				problems[k] = step(c, volumes)
+			}
+		}
+	}
+	return problems
+}
+
+func storageSize(list v1.ResourceList) *resource.Quantity {
+	q := list[v1.ResourceStorage]
+	return &q
+}
+
+// isFor says whether the volume is kept for the claim.
+func isFor(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) bool {
+	ref := v.Spec.ClaimRef
+	return ref != nil && ref.Name == c.Name && ref.Namespace == c.Namespace
+}
+
+// named binds a claim to the volume that it names
+// (pkg/controller/volume/persistentvolume.syncUnboundClaim).
+func named(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *claimProblem {
+	if c.Spec.VolumeName == "" {
+		return nil
+	}
+	i := slices.IndexFunc(volumes, func(v *v1.PersistentVolume) bool { return v.Name == c.Spec.VolumeName })
+	if i < 0 {
+		return &claimProblem{fmt.Sprintf("PersistentVolume %q is not in the input", c.Spec.VolumeName), "add it to the input, or leave out spec.volumeName"}
+	}
+	v := volumes[i]
+	if v.Spec.ClaimRef != nil && !isFor(v, c) {
+		return &claimProblem{fmt.Sprintf("volume %q already bound to a different claim.", v.Name), ""}
+	}
+	if why := mismatch(c, v); why != "" {
+		return &claimProblem{fmt.Sprintf("Cannot bind to requested volume %q: %s", v.Name, why), ""}
+	}
+	return take(c, v)
+}
+
+// take binds the two, unless the volume is of a kind that cannot be used here.
+func take(c *v1.PersistentVolumeClaim, v *v1.PersistentVolume) *claimProblem {
+	if v.Spec.HostPath == nil && v.Spec.Local == nil && v.Spec.NFS == nil {
+		return &claimProblem{
+			fmt.Sprintf("PersistentVolume %q needs a storage service's driver", v.Name),
+			"mount it on the host and make it a hostPath or local volume",
+		}
+	}
+	c.Spec.VolumeName = v.Name
+	v.Spec.ClaimRef = &v1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: c.Name}
+	return nil
+}
+
+// mismatch says what of the volume is not as the claim wants it (checkVolumeSatisfyClaim).
+func mismatch(c *v1.PersistentVolumeClaim, v *v1.PersistentVolume) string {
+	switch {
+	case storageSize(v.Spec.Capacity).Cmp(*storageSize(c.Spec.Resources.Requests)) < 0:
+		return "requested PV is too small"
+	case volumeClass(v) != claimClass(c):
+		return "storageClassName does not match"
+	case volumeMode(v.Spec.VolumeMode) != volumeMode(c.Spec.VolumeMode):
+		return "incompatible volumeMode"
+	case !allows(v, c):
+		return "incompatible accessMode"
+	}
+	return ""
+}
+
+// reserved binds a claim to the volume whose claimRef names it.
+func reserved(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *claimProblem {
+	for _, v := range volumes {
+		if isFor(v, c) && storageSize(v.Spec.Capacity).Cmp(*storageSize(c.Spec.Resources.Requests)) >= 0 && volumeMode(v.Spec.VolumeMode) == volumeMode(c.Spec.VolumeMode) {
+			return take(c, v)
+		}
+	}
+	return nil
+}
+
+// matching binds a claim to the smallest volume that it could use
+// (component-helpers/storage/volume.FindMatchingVolume), and says which claims cannot do
+// without one.
+func matching(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *claimProblem {
+	selector, err := metav1.LabelSelectorAsSelector(c.Spec.Selector)
+	if err != nil {
+		return &claimProblem{err.Error(), ""}
+	}
+	for _, v := range volumes {
+		selected := c.Spec.Selector == nil || selector.Matches(labels.Set(v.Labels))
+		if v.Spec.ClaimRef == nil && selected && mismatch(c, v) == "" {
+			return take(c, v)
+		}
+	}
+	switch class, given := givenClass(c); {
+	case given && class == "":
+		return &claimProblem{`no PersistentVolume of the input matches, and storageClassName "" lets none be made`, "add one, or leave out storageClassName"}
+	case c.Spec.Selector != nil:
+		return &claimProblem{"no PersistentVolume of the input matches, and none is made for a selector", "add one, or leave out the selector"}
+	}
+	return nil
+}
+
+// allows says whether the volume has every access mode of the claim.
+func allows(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) bool {
+	return !slices.ContainsFunc(c.Spec.AccessModes, func(m v1.PersistentVolumeAccessMode) bool { return !slices.Contains(v.Spec.AccessModes, m) })
+}
+
+func volumeMode(m *v1.PersistentVolumeMode) v1.PersistentVolumeMode {
+	if m == nil {
+		return v1.PersistentVolumeFilesystem
+	}
+	return *m
+}
+
+// givenClass is the storage class of a claim; the annotation is older than the field and
+// counts more.
+func givenClass(c *v1.PersistentVolumeClaim) (string, bool) {
+	if class, ok := c.Annotations[v1.BetaStorageClassAnnotation]; ok {
+		return class, true
+	}
+	if c.Spec.StorageClassName != nil {
+		return *c.Spec.StorageClassName, true
+	}
+	return "", false
+}
+
+func claimClass(c *v1.PersistentVolumeClaim) string {
+	class, _ := givenClass(c)
+	return class
+}
+
+func volumeClass(v *v1.PersistentVolume) string {
+	if class, ok := v.Annotations[v1.BetaStorageClassAnnotation]; ok {
+		return class
+	}
+	return v.Spec.StorageClassName
+}

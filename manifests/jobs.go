@@ -1,0 +1,95 @@
+package manifests
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
+)
+
+// jobRules are what podspec.AnnotationJob holds. The names are those of the Job's spec.
+type jobRules struct {
+	Name                  string                    `json:"name"`
+	Parallelism           *int32                    `json:"parallelism,omitempty"`
+	ActiveDeadlineSeconds *int64                    `json:"activeDeadlineSeconds,omitempty"`
+	PodFailurePolicy      *batchv1.PodFailurePolicy `json:"podFailurePolicy,omitempty"`
+	BackoffLimit          *int32                    `json:"backoffLimit,omitempty"`
+	BackoffLimitPerIndex  *int32                    `json:"backoffLimitPerIndex,omitempty"`
+	MaxFailedIndexes      *int32                    `json:"maxFailedIndexes,omitempty"`
+}
+
+// jobPods returns one pod for each completion of a Job that has its defaults, or one for each
+// worker where it has no number of completions
+// (pkg/controller/job/job_controller.go). A suspended Job has none.
+func jobPods(o *batchv1.Job) ([]*v1.Pod, error) {
+	n := *o.Spec.Parallelism
+	if o.Spec.Completions != nil && n > 0 {
+		n = *o.Spec.Completions
+	}
+	if o.Spec.Suspend != nil && *o.Spec.Suspend {
+		n = 0
+	}
+	out, err := podsOf(o, &o.Spec.Template, n)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(jobRules{
+		Name: o.Name, Parallelism: o.Spec.Parallelism, ActiveDeadlineSeconds: o.Spec.ActiveDeadlineSeconds,
+		PodFailurePolicy: o.Spec.PodFailurePolicy, BackoffLimit: o.Spec.BackoffLimit,
+		BackoffLimitPerIndex: o.Spec.BackoffLimitPerIndex, MaxFailedIndexes: o.Spec.MaxFailedIndexes,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the rules of Job %q: %w", o.Name, err)
+	}
+	for i, p := range out {
+		if p.Annotations == nil {
+			p.Annotations = map[string]string{}
+		}
+		p.Annotations[podspec.AnnotationJob] = string(text)
+		if o.Spec.ActiveDeadlineSeconds != nil && p.Spec.ActiveDeadlineSeconds == nil {
+			seconds := *o.Spec.ActiveDeadlineSeconds
+			p.Spec.ActiveDeadlineSeconds = &seconds
+		}
+		if o.Spec.CompletionMode != nil && *o.Spec.CompletionMode == batchv1.IndexedCompletion {
+			setIndex(p, i)
+		}
+	}
+	return out, nil
+}
+
+// setIndex tells a pod of an Indexed Job its number (pkg/controller/job/indexed_job_utils.go).
+func setIndex(p *v1.Pod, i int) {
+	p.Annotations[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(i)
+	setLabel(p, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
+	for _, c := range podspec.Containers(p) {
+		addIndexEnv(c)
+	}
+}
+
+func addIndexEnv(c *v1.Container) {
+	const name = "JOB_COMPLETION_INDEX"
+	for _, e := range c.Env {
+		if e.Name == name {
+			return
+		}
+	}
+	c.Env = append(c.Env, v1.EnvVar{Name: name, ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{
+		APIVersion: "v1", FieldPath: fmt.Sprintf("metadata.labels['%s']", batchv1.JobCompletionIndexAnnotation),
+	}}})
+}
+
+// nextJob returns the Job that a CronJob would create next, under the CronJob's name.
+func nextJob(o *batchv1.CronJob) *batchv1.Job {
+	meta := *o.Spec.JobTemplate.ObjectMeta.DeepCopy()
+	meta.Namespace, meta.Name = o.Namespace, o.Name
+	return &batchv1.Job{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
+		ObjectMeta: meta,
+		Spec:       *o.Spec.JobTemplate.Spec.DeepCopy(),
+	}
+}

@@ -1,0 +1,95 @@
+package manifests
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/manifests/validation"
+)
+
+func (r *reader) pod(e *entry) {
+	p := &v1.Pod{}
+	if !r.decodeInto(e, p) {
+		return
+	}
+	r.generateName(e, p)
+	validation.SetAppArmorProfiles(p)
+	e.checkFields(r.fields.Uses(p), "")
+	dropAssigned(p)
+	r.addPod(e, podEntry{pod: p, first: true})
+}
+
+// addPod validates a pod of the document and keeps it.
+func (r *reader) addPod(e *entry, pe podEntry) {
+	e.problems = append(e.problems, r.rules.CheckPod(e.doc, pe.pod, pe.prefix, pe.first)...)
+	r.register(e, "Pod", pe.pod)
+	e.pods = append(e.pods, pe)
+}
+
+// dropAssigned clears what only an API server assigns, which has been warned about.
+func dropAssigned(p *v1.Pod) {
+	p.ObjectMeta = metav1.ObjectMeta{
+		Name: p.Name, Namespace: p.Namespace,
+		Labels: p.Labels, Annotations: p.Annotations,
+	}
+	p.Status = v1.PodStatus{}
+}
+
+// resolve sets what a pod gets from the rest of the input, and gives it its UID.
+func (r *reader) resolve(e *entry, p podEntry) {
+	r.setPriority(e, p)
+	r.setRuntimeClass(e, p)
+	r.checkClaims(e, p)
+	if p.first {
+		r.checkRefs(e, p)
+		r.checkPullSecrets(e, p)
+		r.checkNode(e, p)
+		r.checkSecurity(e, p)
+	}
+	if e.failed() {
+		return
+	}
+	uid, err := r.set.uid(p.pod)
+	if err != nil {
+		e.fail(p.prefix, err.Error(), "")
+		return
+	}
+	if p.pod.Annotations == nil {
+		p.pod.Annotations = map[string]string{}
+	}
+	p.pod.UID = uid
+	p.pod.Annotations[annotationHash] = string(uid)
+	p.pod.Annotations[annotationConfigSource] = "file"
+	if e.remote {
+		p.pod.Annotations[annotationConfigSource] = "http"
+	}
+	p.pod.Annotations[podspec.AnnotationSource] = e.place()
+	p.pod.Status = v1.PodStatus{Phase: v1.PodPending}
+	r.set.Pods = append(r.set.Pods, p.pod)
+}
+
+// checkNode warns about a pod that is for another node; whether it runs is the
+// admission's to say.
+func (r *reader) checkNode(e *entry, pe podEntry) {
+	here := r.options.NodeName
+	if r.set.Node != nil {
+		here = r.set.Node.Name
+	}
+	if name := pe.pod.Spec.NodeName; name != "" && here != "" && name != here {
+		e.warn(pe.prefix+"spec.nodeName", fmt.Sprintf("is %q, but this node is %q: the pod will be rejected", name, here), "")
+	}
+}
+
+// checkSecurity holds the pod to the Pod Security Standards.
+func (r *reader) checkSecurity(e *entry, pe podEntry) {
+	refused, warned := r.rules.PodSecurity(pe.pod)
+	if refused != "" {
+		e.fail(pe.prefix+"spec", refused, "")
+	}
+	if warned != "" {
+		e.warn(pe.prefix+"spec", warned, "")
+	}
+}

@@ -1,0 +1,127 @@
+package manifests
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/runonce/runonce/manifests/decode"
+)
+
+// otherKinds are the kinds of Kubernetes that mean nothing on a single node without an
+// API server, by API group.
+func otherKinds() map[string]string {
+	return map[string]string{
+		"":                             "Service ServiceAccount Endpoints Event LimitRange ResourceQuota PodTemplate Binding ComponentStatus",
+		"admissionregistration.k8s.io": "ValidatingWebhookConfiguration MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding MutatingAdmissionPolicy MutatingAdmissionPolicyBinding",
+		"apiextensions.k8s.io":         "CustomResourceDefinition",
+		"apiregistration.k8s.io":       "APIService",
+		"apps":                         "ControllerRevision",
+		"autoscaling":                  "HorizontalPodAutoscaler",
+		"certificates.k8s.io":          "CertificateSigningRequest ClusterTrustBundle PodCertificateRequest",
+		"coordination.k8s.io":          "Lease LeaseCandidate",
+		"discovery.k8s.io":             "EndpointSlice",
+		"events.k8s.io":                "Event",
+		"extensions":                   "Ingress NetworkPolicy PodSecurityPolicy",
+		"flowcontrol.apiserver.k8s.io": "FlowSchema PriorityLevelConfiguration",
+		"gateway.networking.k8s.io":    "Gateway GatewayClass HTTPRoute GRPCRoute TCPRoute TLSRoute UDPRoute ReferenceGrant",
+		"networking.k8s.io":            "Ingress IngressClass NetworkPolicy IPAddress ServiceCIDR",
+		"policy":                       "PodDisruptionBudget PodSecurityPolicy",
+		"rbac.authorization.k8s.io":    "Role ClusterRole RoleBinding ClusterRoleBinding",
+		"resource.k8s.io":              "ResourceClaim ResourceClaimTemplate ResourceSlice DeviceClass DeviceTaintRule",
+		"scheduling.k8s.io":            "PodGroup CompositePodGroup Workload",
+		"storage.k8s.io":               "StorageClass CSIDriver CSINode CSIStorageCapacity VolumeAttachment VolumeAttributesClass",
+	}
+}
+
+// isSkipped says whether Kubernetes has this kind and it means nothing here.
+func isSkipped(apiVersion, kind string) bool {
+	group, _, grouped := strings.Cut(apiVersion, "/")
+	if !grouped {
+		return apiVersion == "v1" && slices.Contains(strings.Fields(otherKinds()[""]), kind)
+	}
+	return slices.Contains(strings.Fields(otherKinds()[group]), kind)
+}
+
+// definedKind returns the kind that a CustomResourceDefinition defines.
+func definedKind(doc decode.Document) (group, kind string, ok bool) {
+	group, kind = doc.Text("spec.group"), doc.Text("spec.names.kind")
+	return group, kind, doc.ObjectKind() == "CustomResourceDefinition" && group != "" && kind != ""
+}
+
+// unknownKind explains a document of a kind that is neither skipped nor in known, which
+// holds the API version of each kind that means something here.
+func unknownKind(doc decode.Document, known map[string]string) Diagnostic {
+	apiVersion, kind := doc.APIVersion(), doc.ObjectKind()
+	if want, ok := known[kind]; ok {
+		return doc.Error("apiVersion", fmt.Sprintf("there is no kind %s in %s", kind, apiVersion), "use apiVersion: "+want)
+	}
+	names := []string{"List"}
+	for name := range known {
+		names = append(names, name)
+	}
+	for _, kinds := range otherKinds() {
+		names = append(names, strings.Fields(kinds)...)
+	}
+	slices.Sort(names)
+	hint := doc.TemplateHint("")
+	if group, _, ok := strings.Cut(apiVersion, "/"); hint == "" && ok && strings.Contains(group, ".") && otherKinds()[group] == "" {
+		hint = "a custom resource is skipped when its CustomResourceDefinition is in the input"
+	}
+	return doc.Error("kind", fmt.Sprintf("unknown kind %s in %s", kind, apiVersion), cmp.Or(decode.DidYouMean(kind, names), hint))
+}
+
+// notAnObject is the error of a document that is a list or a single value.
+func notAnObject(doc decode.Document) Diagnostic {
+	hint := decode.Foreign(doc.File)
+	if hint == "" {
+		hint = "a manifest begins with apiVersion and kind"
+		if h := doc.TemplateHint(""); h != "" {
+			hint += "; " + h
+		}
+	}
+	return doc.Error("", "not an object", hint)
+}
+
+// untyped explains a document without apiVersion or kind.
+func untyped(doc decode.Document) Diagnostics {
+	hint := cmp.Or(otherFormat(doc), doc.TemplateHint(""))
+	var out Diagnostics
+	for _, name := range []string{"apiVersion", "kind"} {
+		switch kind := doc.Kind(name); {
+		case kind > decode.Null && kind != decode.String:
+			out = append(out, doc.Error(name, "not a string", hint))
+		case doc.Text(name) == "":
+			out = append(out, doc.Error(name, "Required value", hint))
+		}
+	}
+	return out
+}
+
+// otherFormat recognizes the files that are often found beside manifests.
+func otherFormat(doc decode.Document) string {
+	has := func(names ...string) bool {
+		return !slices.ContainsFunc(names, func(n string) bool { return !doc.Has(n) })
+	}
+	file := strings.ToLower(path.Base(doc.File))
+	comment := func(key string) bool { return strings.HasPrefix(key, "//") || strings.HasPrefix(key, "/*") }
+	switch {
+	case slices.ContainsFunc(doc.Keys(), comment):
+		return "JSON has no comments"
+	case decode.Foreign(file) != "":
+		return decode.Foreign(file)
+	case strings.HasPrefix(file, "kustomization."), has("resources", "namePrefix"), has("configMapGenerator"), has("patches"):
+		return "this is a kustomization: run kubectl kustomize and use its output"
+	case doc.Kind("services") == decode.Map:
+		return "this looks like a compose file, not a Kubernetes manifest"
+	case doc.APIVersion() == "v2" && has("name", "version"):
+		return "this is a Helm chart: run helm template and use its output"
+	case strings.HasPrefix(file, "values"), has("replicaCount"):
+		return "this looks like Helm values: run helm template and use its output"
+	case has("spec"), has("containers"):
+		return "a pod begins with apiVersion: v1 and kind: Pod"
+	}
+	return ""
+}

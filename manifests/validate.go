@@ -1,0 +1,35 @@
+package manifests
+
+import "errors"
+
+// Validation is what the validate command says of an input, in the form that it prints
+// as JSON or YAML.
+type Validation struct {
+	APIVersion string      `json:"apiVersion"`
+	Kind       string      `json:"kind"`
+	Problems   Diagnostics `json:"faults"`
+}
+
+// NewValidation returns all that reading found: the warnings of the set and the
+// problems of the error, in the order of files and lines. With strict, warnings are errors.
+func NewValidation(set *Set, err error, strict bool) Validation {
+	v := Validation{APIVersion: "runonce/v1", Kind: "Validation", Problems: Diagnostics{}}
+	v.Problems = append(v.Problems, set.Warnings...)
+	if strict {
+		for i := range v.Problems {
+			v.Problems[i].Severity = SeverityError
+		}
+	}
+	var problems Diagnostics
+	switch {
+	case errors.As(err, &problems):
+		v.Problems = append(v.Problems, problems...)
+	case err != nil:
+		v.Problems = append(v.Problems, Diagnostic{Message: err.Error(), Severity: SeverityError})
+	}
+	v.Problems = v.Problems.Sort()
+	return v
+}
+
+// Err returns the problems that stop a run, of type Diagnostics, or nil.
+func (v Validation) Err() error { return v.Problems.Of(SeverityError).Err() }

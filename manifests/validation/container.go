@@ -1,0 +1,101 @@
+package validation
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/manifests/decode"
+)
+
+// variable is a reference to a variable, or an escaped dollar.
+var variable = regexp.MustCompile(`\$\$|\$\(([^)]*)\)`)
+
+// checkSubPaths expands each subPathExpr as far as the manifest alone says what it comes
+// to: the kubelet finds out only when it starts the container
+// (ExpandContainerVolumeMounts of pkg/kubelet/container/helpers.go).
+func (f *finder) checkSubPaths(at string, c *v1.Container) {
+	vars := map[string]string{}
+	unknown := len(c.EnvFrom) > 0 // whose keys may be any
+	names := make([]string, 0, len(c.Env))
+	var computed []string
+	for _, v := range c.Env {
+		names = append(names, v.Name)
+		vars[v.Name] = v.Value
+		if v.ValueFrom != nil || strings.Contains(v.Value, "$(") {
+			computed = append(computed, v.Name)
+		}
+	}
+	for i, m := range c.VolumeMounts {
+		field := fmt.Sprintf("%s.volumeMounts[%d].subPathExpr", at, i)
+		whole := true
+		got := variable.ReplaceAllStringFunc(m.SubPathExpr, func(ref string) string {
+			name := strings.Trim(ref, "$()")
+			value, ok := vars[name]
+			switch {
+			case ref == "$$":
+				return "$"
+			case slices.Contains(computed, name), !ok && unknown:
+				whole = false
+			case !ok:
+				f.fail(field, fmt.Sprintf("the container has no variable %q", name), cmp.Or(decode.DidYouMean(name, names), "add it to env"))
+				whole = false
+			case value == "":
+				f.fail(field, fmt.Sprintf("the variable %q is empty", name), "")
+				whole = false
+			}
+			return value
+		})
+		if whole {
+			f.checkSubPath(field, got)
+		}
+	}
+}
+
+// checkSubPath holds an expanded path to the rules of a subPath
+// (validateLocalNonReservedPath of pkg/apis/core/validation).
+func (f *finder) checkSubPath(field, got string) {
+	switch {
+	case path.IsAbs(got):
+		f.fail(field, fmt.Sprintf("comes to %q, which must be a relative path", got), "")
+	case slices.Contains(strings.Split(got, "/"), ".."):
+		f.fail(field, fmt.Sprintf("comes to %q, which must not contain '..'", got), "")
+	}
+}
+
+// checkPorts finds probes and hooks that ask a port by a name that the container does not
+// have: an API server lets them pass, and they fail for ever.
+func (f *finder) checkPorts(at string, c *v1.Container) {
+	names := make([]string, 0, len(c.Ports))
+	for _, p := range c.Ports {
+		names = append(names, p.Name)
+	}
+	ask := func(field, port string) {
+		if port == "" || slices.Contains(names, port) {
+			return
+		}
+		hint := cmp.Or(decode.DidYouMean(port, names), "name one of its ports so, or give the number")
+		f.problems = append(f.problems, f.doc.Warning(at+"."+field, fmt.Sprintf("the container has no port named %q", port), hint))
+	}
+	for name, p := range map[string]*v1.Probe{"livenessProbe": c.LivenessProbe, "readinessProbe": c.ReadinessProbe, "startupProbe": c.StartupProbe} {
+		if p != nil && p.HTTPGet != nil {
+			ask(name+".httpGet.port", p.HTTPGet.Port.StrVal)
+		}
+		if p != nil && p.TCPSocket != nil {
+			ask(name+".tcpSocket.port", p.TCPSocket.Port.StrVal)
+		}
+	}
+	if c.Lifecycle == nil {
+		return
+	}
+	for name, h := range map[string]*v1.LifecycleHandler{"postStart": c.Lifecycle.PostStart, "preStop": c.Lifecycle.PreStop} {
+		if h != nil && h.HTTPGet != nil {
+			ask("lifecycle."+name+".httpGet.port", h.HTTPGet.Port.StrVal)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package validation
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/runonce/runonce/manifests/decode"
+)
+
+// maxErrors bounds the errors of one object: a ConfigMap can have 100,000 bad keys.
+const maxErrors = 999
+
+// Diagnose words what Kubernetes' validation says of an object whose fields stand below
+// prefix in the document.
+func Diagnose(doc decode.Document, errs field.ErrorList, prefix string) decode.Diagnostics {
+	out := make(decode.Diagnostics, 0, len(errs))
+	said := map[string]bool{}
+	for _, err := range errs {
+		said[err.Field+err.Detail] = true
+	}
+	for i, err := range errs {
+		if i == maxErrors {
+			out = append(out, doc.Error("", fmt.Sprintf("%d more faults are not shown", len(errs)-i), ""))
+			break
+		}
+		path := prefix + err.Field
+		switch {
+		case err.Field == "<nil>":
+			path = strings.TrimSuffix(prefix, ".")
+		case err.Field == "metadata.name" || err.Field == "metadata.namespace":
+			path = err.Field // of the workload, whose pods take it over
+		case !doc.Has(path) && said[limitOf(err.Field)+err.Detail]:
+			continue // a request made from the limit, which has the same error
+		}
+		out = append(out, doc.Error(path, body(err), cmp.Or(doc.TemplateHint(path), valueHint(err))))
+	}
+	return out
+}
+
+// limitOf returns the path of the limit from which a request gets its default, or the
+// path itself with a mark when it is not that of a request.
+func limitOf(path string) string {
+	limit := strings.Replace(path, ".resources.requests[", ".resources.limits[", 1)
+	if limit == path {
+		return "no request: " + path
+	}
+	return limit
+}
+
+// body returns the text of Kubernetes' error, without values that are whole objects or
+// pages long.
+func body(err *field.Error) string {
+	v := reflect.ValueOf(err.BadValue)
+	for v.Kind() == reflect.Pointer && !v.IsNil() {
+		v = v.Elem()
+	}
+	const most = 300
+	large := v.Kind() == reflect.Struct || v.Kind() == reflect.Pointer || (v.Kind() == reflect.String && v.Len() > most)
+	if !large || err.Type == field.ErrorTypeRequired || err.Type == field.ErrorTypeForbidden {
+		return err.ErrorBody()
+	}
+	if err.Detail == "" {
+		return err.Type.String()
+	}
+	return fmt.Sprintf("%s: %s", err.Type, err.Detail)
+}
+
+// valueHint suggests the value that was probably meant.
+func valueHint(err *field.Error) string {
+	if strings.HasSuffix(strings.ToLower(err.Field), "mode") {
+		return modeHint(err.BadValue)
+	}
+	value, ok := plainText(err.BadValue)
+	if !ok || err.Type != field.ErrorTypeNotSupported {
+		return ""
+	}
+	var values []string
+	for _, m := range regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(err.Detail, -1) {
+		values = append(values, m[1])
+	}
+	if value != "" && slices.Contains(values, value) {
+		return "Kubernetes knows it, but has it switched off by default"
+	}
+	return decode.DidYouMean(value, values)
+}
+
+// modeHint explains file modes such as 644, which YAML reads as a decimal number.
+func modeHint(value any) string {
+	digits := fmt.Sprint(value)
+	if n, err := strconv.ParseInt(digits, 8, 32); err == nil && n <= 0o777 {
+		return "modes are octal: write 0" + digits
+	}
+	return ""
+}
+
+// plainText returns the text of any kind of string, such as v1.RestartPolicy.
+func plainText(value any) (string, bool) {
+	v := reflect.ValueOf(value)
+	for v.Kind() == reflect.Pointer && !v.IsNil() {
+		v = v.Elem()
+	}
+	return v.String(), v.Kind() == reflect.String
+}
+
+// podErrors drops what only follows from another error: a volume with an error is not
+// found by its mounts.
+func podErrors(errs field.ErrorList, p *v1.Pod) field.ErrorList {
+	names := make([]string, 0, len(p.Spec.Volumes))
+	for _, v := range p.Spec.Volumes {
+		names = append(names, v.Name)
+	}
+	out := make(field.ErrorList, 0, len(errs))
+	for _, err := range errs {
+		value, _ := plainText(err.BadValue)
+		mount := err.Type == field.ErrorTypeNotFound && strings.Contains(err.Field, ".volumeMounts[")
+		switch near := decode.Nearest(value, names); {
+		case mount && slices.Contains(names, value):
+			continue
+		case mount && near != "":
+			err.Detail = fmt.Sprintf("there is a volume %q", near)
+		}
+		out = append(out, err)
+	}
+	return out
+}
+
+// warningHint explains the commonest warning of an API server, fractional bytes.
+func warningHint(message string) string {
+	if strings.Contains(message, "fractional byte value") {
+		return "m is a thousandth of a byte; Mi is a mebibyte"
+	}
+	return ""
+}

@@ -1,0 +1,95 @@
+package validation
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+// podSecurity holds pods to the Pod Security Standards, with the evaluator and in the words
+// of Kubernetes' own admission plugin.
+type podSecurity struct {
+	minimum    api.LevelVersion // of all pods, which no namespace can lower
+	namespaces map[string]api.Policy
+	evaluator  policy.Evaluator
+}
+
+// privileged is the level that allows everything.
+func privileged() api.LevelVersion {
+	return api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
+}
+
+// parseLevel reads privileged, baseline or restricted, with or without a version. No text
+// is privileged.
+func parseLevel(text string) (api.LevelVersion, error) {
+	l := privileged()
+	if text == "" {
+		return l, nil
+	}
+	name, version, versioned := strings.Cut(text, ":")
+	var err error
+	if l.Level, err = api.ParseLevel(name); err != nil {
+		return l, fmt.Errorf("pod security %q: %w", text, err)
+	}
+	if versioned {
+		if l.Version, err = api.ParseVersion(version); err != nil {
+			return l, fmt.Errorf("pod security %q: version %w", text, err)
+		}
+	}
+	return l, nil
+}
+
+// Namespace takes over the labels of a namespace. It is false for one that has no label
+// of pod security; the errors are an API server's.
+func (r *Rules) Namespace(ns *v1.Namespace) (bool, field.ErrorList) {
+	found := false
+	for label := range ns.Labels {
+		found = found || strings.HasPrefix(label, "pod-security.kubernetes.io/")
+	}
+	if !found {
+		return false, nil
+	}
+	all := api.Policy{Enforce: privileged(), Audit: privileged(), Warn: privileged()}
+	p, errs := api.PolicyToEvaluate(ns.Labels, all)
+	r.security.namespaces[ns.Name] = p
+	return true, errs
+}
+
+// PodSecurity says in which way the pod violates its levels: what is refused, and what is
+// only warned about. The pod has its defaults.
+func (r *Rules) PodSecurity(pod *v1.Pod) (refused, warned string) {
+	p, ok := r.security.namespaces[pod.Namespace]
+	if !ok {
+		p.Enforce, p.Warn = privileged(), privileged()
+	}
+	if refused = r.security.violation(r.security.minimum, pod); refused == "" {
+		refused = r.security.violation(p.Enforce, pod)
+	}
+	if refused == "" {
+		warned = strings.Replace(r.security.violation(p.Warn, pod), "violates", "would violate", 1)
+	}
+	return refused, warned
+}
+
+// violation is in the words of EvaluatePod of k8s.io/pod-security-admission/admission.
+func (s *podSecurity) violation(l api.LevelVersion, pod *v1.Pod) string {
+	if l.Level == api.LevelPrivileged {
+		return ""
+	}
+	if s.evaluator == nil {
+		e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+		if err != nil {
+			return err.Error() // Kubernetes' own checks are sound
+		}
+		s.evaluator = e
+	}
+	result := policy.AggregateCheckResults(s.evaluator.EvaluatePod(l, &pod.ObjectMeta, &pod.Spec))
+	if result.Allowed {
+		return ""
+	}
+	return fmt.Sprintf("violates PodSecurity %q: %s", l.String(), result.ForbiddenDetail())
+}

@@ -1,0 +1,144 @@
+package manifests
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/manifests/fieldsupport"
+	"github.com/runonce/runonce/manifests/validation"
+)
+
+// Where workloads keep their pod template, and a CronJob the template of its Job.
+const (
+	templatePath    = "spec.template."
+	jobTemplatePath = "spec.jobTemplate."
+)
+
+// workload is a workload to decode, and what to do with it then.
+type workload struct {
+	object   metav1.Object
+	template *v1.PodTemplateSpec
+	// prefix is the path of template in the document.
+	prefix string
+	pods   func() ([]*v1.Pod, error)
+}
+
+func (r *reader) deployment(e *entry) {
+	o := &appsv1.Deployment{}
+	r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) {
+		return podsOf(o, &o.Spec.Template, *o.Spec.Replicas)
+	}})
+}
+
+func (r *reader) replicaSet(e *entry) {
+	o := &appsv1.ReplicaSet{}
+	r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) {
+		return podsOf(o, &o.Spec.Template, *o.Spec.Replicas)
+	}})
+}
+
+func (r *reader) replicationController(e *entry) {
+	o := &v1.ReplicationController{Spec: v1.ReplicationControllerSpec{Template: &v1.PodTemplateSpec{}}}
+	r.workload(e, workload{o, o.Spec.Template, templatePath, func() ([]*v1.Pod, error) {
+		return podsOf(o, o.Spec.Template, *o.Spec.Replicas)
+	}})
+}
+
+func (r *reader) daemonSet(e *entry) {
+	o := &appsv1.DaemonSet{}
+	r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) { return daemonSetPods(o) }})
+}
+
+func (r *reader) statefulSet(e *entry) {
+	o := &appsv1.StatefulSet{}
+	r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) {
+		for i := range o.Spec.VolumeClaimTemplates {
+			e.checkClaim(&o.Spec.VolumeClaimTemplates[i].Spec, fmt.Sprintf("spec.volumeClaimTemplates[%d].spec.", i))
+		}
+		pods, templated, err := statefulSetPods(o)
+		r.templated = append(r.templated, templated...)
+		return pods, err
+	}})
+}
+
+func (r *reader) job(e *entry) {
+	o := &batchv1.Job{}
+	r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) { return e.jobPods(o, "") }})
+}
+
+func (r *reader) cronJob(e *entry) {
+	o := &batchv1.CronJob{}
+	r.workload(e, workload{o, &o.Spec.JobTemplate.Spec.Template, jobTemplatePath + templatePath, func() ([]*v1.Pod, error) {
+		switch {
+		case !r.options.RunCronJobs:
+			e.warn("kind", "a CronJob is not run", "use --run-cronjobs to run its job once")
+			return nil, nil
+		case o.Spec.Suspend != nil && *o.Spec.Suspend:
+			e.warn("spec.suspend", "the CronJob is suspended, so it has no pods", "")
+			return nil, nil
+		}
+		job := nextJob(o)
+		job.UID = nameUID("Job", job.Namespace, job.Name)
+		e.invalid(r.rules.Object(job))
+		return e.jobPods(job, jobTemplatePath)
+	}})
+}
+
+func (e *entry) jobPods(o *batchv1.Job, prefix string) ([]*v1.Pod, error) {
+	pods, err := jobPods(o)
+	if o.Spec.Completions != nil && int(*o.Spec.Parallelism) < len(pods) {
+		e.warn(prefix+"spec.parallelism", fmt.Sprintf("pods start %d at a time, but the node has to have room for all %d", *o.Spec.Parallelism, len(pods)), "")
+	}
+	return pods, err
+}
+
+// workload decodes a workload and adds its pods.
+func (r *reader) workload(e *entry, w workload) {
+	if !r.decodeInto(e, w.object) {
+		return
+	}
+	r.generateName(e, w.object)
+	e.checkFields(r.fields.UsesOf(e.kind, w.object), "")
+	if o, ok := w.object.(*batchv1.CronJob); ok {
+		e.checkFields(r.fields.UsesOf("Job", nextJob(o)), jobTemplatePath)
+	}
+	written := v1.Pod{Spec: *w.template.Spec.DeepCopy()}
+	written.Annotations = w.template.Annotations
+	validation.SetAppArmorProfiles(&written)
+	e.checkFields(r.fields.Uses(&written), w.prefix)
+	w.object.SetUID(nameUID(e.kind, w.object.GetNamespace(), w.object.GetName()))
+	e.invalid(r.rules.Object(w.object))
+	r.register(e, e.kind, w.object)
+	if e.failed() {
+		return
+	}
+	pods, err := w.pods()
+	if err != nil {
+		e.fail("spec", err.Error(), "")
+		return
+	}
+	if len(pods) == 0 && len(e.problems) == 0 {
+		e.warn("spec", "asks for no pod", "")
+	}
+	for i, p := range pods {
+		r.addPod(e, podEntry{p, w.prefix, i == 0})
+	}
+}
+
+// checkFields refuses refused fields, and warns once of each field without meaning.
+func (e *entry) checkFields(uses []fieldsupport.Use, prefix string) {
+	warned := map[string]bool{}
+	for _, u := range uses {
+		switch {
+		case u.Refused:
+			e.fail(prefix+u.Field, u.Message, "")
+		case !warned[u.Row]:
+			e.warn(prefix+u.Field, u.Message, "")
+			warned[u.Row] = true
+		}
+	}
+}
