@@ -195,8 +195,7 @@ func (p *Pods) leaveSandbox(obs *podstate.Observation) error {
 
 // wakeAtDeadline wakes the waiters once the pod has been active for as long as it may.
 func (p *Pods) wakeAtDeadline(w *work) {
-	o := podstate.Observation{Pod: w.pod, Record: w.record}
-	if at, limited := o.Deadline(); limited && w.memory.once(func(m *memory) *bool { return &m.timed }) {
+	if at, limited := podstate.Deadline(w.pod, w.record); limited && w.memory.once(func(m *memory) *bool { return &m.timed }) {
 		time.AfterFunc(time.Until(at), func() { p.watch.notify(string(w.pod.UID)) })
 	}
 }

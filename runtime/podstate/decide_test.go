@@ -183,7 +183,7 @@ func TestCrashDelay(t *testing.T) {
 func TestNewestPicksLastInstance(t *testing.T) {
 	t.Parallel()
 	pod := aPod(v1.RestartPolicyAlways, ";a")
-	got, stale := Newest(pod, []engine.Container{
+	got, stale := newest(pod, []engine.Container{
 		{ID: "a-1", Name: "a", Attempt: 1}, {ID: "a-0", Name: "a"}, {ID: "gone-0", Name: "gone"},
 	})
 	if got["a"].ID != "a-1" || len(got) != 1 {

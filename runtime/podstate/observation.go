@@ -61,7 +61,7 @@ func SharesProcesses(pod *v1.Pod) bool {
 // its processes and has no pause process that runs has lost its sandbox: the kernel has ended
 // every process with it.
 func (o *Observation) Take(all []engine.Container) {
-	o.Containers, o.Stale = Newest(o.Pod, all)
+	o.Containers, o.Stale = newest(o.Pod, all)
 	for name, failed := range o.Record.FailedStarts {
 		c, ok := o.Containers[name]
 		if ok && c.Attempt >= failed.Attempt {
@@ -82,16 +82,16 @@ func (o *Observation) Take(all []engine.Container) {
 	}
 }
 
-// Newest picks the last instance of each container of the pod, and of the pause process; the
+// newest picks the last instance of each container of the pod, and of the pause process; the
 // IDs of all others are stale.
-func Newest(pod *v1.Pod, all []engine.Container) (newest map[string]engine.Container, stale []string) {
-	newest = make(map[string]engine.Container, len(all))
+func newest(pod *v1.Pod, all []engine.Container) (byName map[string]engine.Container, stale []string) {
+	byName = make(map[string]engine.Container, len(all))
 	known := map[string]bool{PauseName: SharesProcesses(pod)}
 	for _, def := range podspec.Containers(pod) {
 		known[def.Name] = true
 	}
 	for _, c := range all {
-		old, seen := newest[c.Name]
+		old, seen := byName[c.Name]
 		switch {
 		case !known[c.Name]:
 			stale = append(stale, c.ID)
@@ -101,24 +101,24 @@ func Newest(pod *v1.Pod, all []engine.Container) (newest map[string]engine.Conta
 			if seen {
 				stale = append(stale, old.ID)
 			}
-			newest[c.Name] = c
+			byName[c.Name] = c
 		}
 	}
-	return newest, stale
+	return byName, stale
 }
 
 // Deadline returns when the pod has been active for as long as its activeDeadlineSeconds
 // allows (pkg/kubelet/active_deadline.go). A pod that was never started has none yet.
-func (o *Observation) Deadline() (time.Time, bool) {
-	limit := o.Pod.Spec.ActiveDeadlineSeconds
-	if limit == nil || o.Record.Started.IsZero() {
+func Deadline(pod *v1.Pod, r *record.Pod) (time.Time, bool) {
+	limit := pod.Spec.ActiveDeadlineSeconds
+	if limit == nil || r.Started.IsZero() {
 		return time.Time{}, false
 	}
-	return o.Record.Started.Add(time.Duration(*limit) * time.Second), true
+	return r.Started.Add(time.Duration(*limit) * time.Second), true
 }
 
 // overdue reports whether the deadline has passed.
 func (o *Observation) overdue(now time.Time) bool {
-	deadline, limited := o.Deadline()
+	deadline, limited := Deadline(o.Pod, o.Record)
 	return limited && !now.Before(deadline)
 }

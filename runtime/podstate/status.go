@@ -66,7 +66,7 @@ func (o *Observation) failedByDeadline(s *v1.PodStatus, now time.Time) bool {
 	if s.Phase != v1.PodSucceeded && s.Phase != v1.PodFailed {
 		return true
 	}
-	deadline, _ := o.Deadline()
+	deadline, _ := Deadline(o.Pod, o.Record)
 	return slices.ContainsFunc(s.ContainerStatuses, func(cs v1.ContainerStatus) bool {
 		return cs.State.Terminated != nil && !cs.State.Terminated.FinishedAt.Time.Before(deadline)
 	})
