@@ -90,7 +90,7 @@ images: ## the OCI archives of the tests and the demo, into bin/images
 	$(GO) run ./hack/mkimages bin/images
 
 clean: ## remove what make has made, the tools as well
-	rm -rf bin .cache runtime/ctrd/payload/files/runonce-shim.*
+	rm -rf bin .cache runtime/containerd/payload/files/runonce-shim.*
 
 # Without root the tests that start containers would be skipped, and nobody would know.
 root:

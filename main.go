@@ -9,7 +9,7 @@ import (
 	"syscall"
 
 	"github.com/runonce/runonce/runonce/cmd"
-	"github.com/runonce/runonce/runtime/ctrd"
+	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/shim"
 )
 
@@ -25,6 +25,6 @@ func main() {
 	os.Exit(cmd.Main(ctx, os.Args, cmd.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		StdoutTerminal: cmd.Terminal(os.Stdout), StderrTerminal: cmd.Terminal(os.Stderr),
-		Getenv: os.Getenv, Machine: os.DirFS("/"), Open: cmd.OpenContainerd, Versions: ctrd.LookUp,
+		Getenv: os.Getenv, Machine: os.DirFS("/"), Open: cmd.OpenContainerd, Versions: containerd.LookUp,
 	}))
 }

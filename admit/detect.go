@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/runonce/runonce/admit/host"
+	"github.com/runonce/runonce/admit/nodeinfo"
 	"github.com/runonce/runonce/admit/quantity"
 )
 
@@ -32,13 +32,13 @@ const hugePages = v1.ResourceHugePagesPrefix
 
 // DetectOptions say what is known of the machine beside its /proc and /sys.
 type DetectOptions struct {
-	Name     string            // of the node
-	Labels   map[string]string // beside kubernetes.io/{hostname,os,arch}; these win
-	Capacity v1.ResourceList   // overrides what is found, and adds extended resources
-	Reserved v1.ResourceList   // kept from pods
-	NodeFS   host.Filesystem   // where volumes and logs live; without it there is no ephemeral-storage
-	ImageFS  host.Filesystem   // where images live; not looked at when zero
-	MaxPods  int64             // DefaultMaxPods when 0
+	Name     string              // of the node
+	Labels   map[string]string   // beside kubernetes.io/{hostname,os,arch}; these win
+	Capacity v1.ResourceList     // overrides what is found, and adds extended resources
+	Reserved v1.ResourceList     // kept from pods
+	NodeFS   nodeinfo.Filesystem // where volumes and logs live; without it there is no ephemeral-storage
+	ImageFS  nodeinfo.Filesystem // where images live; not looked at when zero
+	MaxPods  int64               // DefaultMaxPods when 0
 	// Devices counts the devices of each kind that the runtime can give pods, which are
 	// extended resources.
 	Devices map[string]int64
@@ -51,7 +51,7 @@ type DetectOptions struct {
 // (pkg/kubelet/nodestatus/setters.go): its capacity, what of it pods may have, and
 // whether it is short of memory or disk.
 func Detect(fsys fs.FS, o DetectOptions) (*v1.Node, error) {
-	facts, err := host.Read(fsys)
+	facts, err := nodeinfo.Read(fsys)
 	if err != nil {
 		return nil, fmt.Errorf("describing node %q: %w", o.Name, err)
 	}
@@ -143,7 +143,7 @@ func share(whole int64, part float32) int64 { return int64(float64(whole) * floa
 
 // conditions says whether the node is short of memory or disk, by the kubelet's
 // thresholds.
-func conditions(facts host.Facts, o DetectOptions) []v1.NodeCondition {
+func conditions(facts nodeinfo.Facts, o DetectOptions) []v1.NodeCondition {
 	memory := v1.NodeCondition{
 		Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse,
 		Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available",
@@ -162,14 +162,14 @@ func conditions(facts host.Facts, o DetectOptions) []v1.NodeCondition {
 }
 
 // full says whether less is free than the given parts of a filesystem.
-func full(f host.Filesystem, available, inodes float32) bool {
+func full(f nodeinfo.Filesystem, available, inodes float32) bool {
 	return f.Available < share(f.Capacity, available) || f.InodesFree < share(f.Inodes, inodes)
 }
 
 // ListeningPorts returns the ports of the machine whose root is fsys that sockets listen
 // on, for Options.Listening.
 func ListeningPorts(fsys fs.FS) ([]HostPort, error) {
-	sockets, err := host.Listening(fsys)
+	sockets, err := nodeinfo.Listening(fsys)
 	if err != nil {
 		return nil, err
 	}

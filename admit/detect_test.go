@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/admit/host"
+	"github.com/runonce/runonce/admit/nodeinfo"
 )
 
 // machine is one of 4 processors, 8 GiB and 16 huge pages of 2 MiB.
@@ -44,7 +44,7 @@ func parse(t *testing.T, list string) v1.ResourceList {
 
 func TestDetect(t *testing.T) {
 	t.Parallel()
-	disk := host.Filesystem{Capacity: 100 << 30, Available: 50 << 30, Inodes: 1000, InodesFree: 500}
+	disk := nodeinfo.Filesystem{Capacity: 100 << 30, Available: 50 << 30, Inodes: 1000, InodesFree: 500}
 	tests := []struct {
 		name        string
 		options     DetectOptions
@@ -66,7 +66,7 @@ func TestDetect(t *testing.T) {
 		},
 		{
 			name: "short of everything", available: "102399",
-			options:     DetectOptions{NodeFS: host.Filesystem{Capacity: 1000, Available: 99, Inodes: 100, InodesFree: 50}, Capacity: parse(t, "memory=1Mi")},
+			options:     DetectOptions{NodeFS: nodeinfo.Filesystem{Capacity: 1000, Available: 99, Inodes: 100, InodesFree: 50}, Capacity: parse(t, "memory=1Mi")},
 			capacity:    map[string]string{"cpu": "4", "memory": "1Mi", "ephemeral-storage": "1k", "hugepages-2Mi": "32Mi", "hugepages-1Gi": "0", "pods": "110"},
 			allocatable: map[string]string{"cpu": "4", "memory": "0", "ephemeral-storage": "900", "hugepages-2Mi": "32Mi", "hugepages-1Gi": "0", "pods": "110"},
 			pressures:   []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure},
@@ -103,16 +103,16 @@ func TestDetectPressureOfFilesystems(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name          string
-		nodeFS, image host.Filesystem
+		nodeFS, image nodeinfo.Filesystem
 		want          v1.ConditionStatus
 	}{
-		{"room", host.Filesystem{Capacity: 100, Available: 10, Inodes: 100, InodesFree: 5}, host.Filesystem{Capacity: 100, Available: 15, Inodes: 100, InodesFree: 5}, v1.ConditionFalse},
-		{"nothing known", host.Filesystem{}, host.Filesystem{}, v1.ConditionFalse},
-		{"no count of inodes", host.Filesystem{Capacity: 100, Available: 10}, host.Filesystem{}, v1.ConditionFalse},
-		{"bytes", host.Filesystem{Capacity: 100, Available: 9}, host.Filesystem{}, v1.ConditionTrue},
-		{"inodes", host.Filesystem{Capacity: 100, Available: 50, Inodes: 100, InodesFree: 4}, host.Filesystem{}, v1.ConditionTrue},
-		{"bytes for images", host.Filesystem{}, host.Filesystem{Capacity: 100, Available: 14}, v1.ConditionTrue},
-		{"inodes for images", host.Filesystem{}, host.Filesystem{Capacity: 100, Available: 50, Inodes: 100, InodesFree: 4}, v1.ConditionTrue},
+		{"room", nodeinfo.Filesystem{Capacity: 100, Available: 10, Inodes: 100, InodesFree: 5}, nodeinfo.Filesystem{Capacity: 100, Available: 15, Inodes: 100, InodesFree: 5}, v1.ConditionFalse},
+		{"nothing known", nodeinfo.Filesystem{}, nodeinfo.Filesystem{}, v1.ConditionFalse},
+		{"no count of inodes", nodeinfo.Filesystem{Capacity: 100, Available: 10}, nodeinfo.Filesystem{}, v1.ConditionFalse},
+		{"bytes", nodeinfo.Filesystem{Capacity: 100, Available: 9}, nodeinfo.Filesystem{}, v1.ConditionTrue},
+		{"inodes", nodeinfo.Filesystem{Capacity: 100, Available: 50, Inodes: 100, InodesFree: 4}, nodeinfo.Filesystem{}, v1.ConditionTrue},
+		{"bytes for images", nodeinfo.Filesystem{}, nodeinfo.Filesystem{Capacity: 100, Available: 14}, v1.ConditionTrue},
+		{"inodes for images", nodeinfo.Filesystem{}, nodeinfo.Filesystem{Capacity: 100, Available: 50, Inodes: 100, InodesFree: 4}, v1.ConditionTrue},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

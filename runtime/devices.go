@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/runtime/device"
+	"github.com/runonce/runonce/runtime/cdi"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -26,7 +26,7 @@ func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error
 		return nil, fmt.Errorf("choosing devices: %w", err)
 	}
 	return p.o.Records.UpdateAmong(pod.UID, func(r *record.Pod, others []*record.Pod) (err error) {
-		if r.Devices, err = device.Allocate(pod, p.o.Devices.Kinds(), takenDevices(others, ended)); err != nil {
+		if r.Devices, err = cdi.Allocate(pod, p.o.Devices.Kinds(), takenDevices(others, ended)); err != nil {
 			return fmt.Errorf("choosing devices: %w", err)
 		}
 		r.Start(pod)
@@ -35,7 +35,7 @@ func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error
 }
 
 func (p *Pods) wantsDevices(pod *v1.Pod) bool {
-	return p.o.Devices != nil && device.Wanted(pod, p.o.Devices.Kinds())
+	return p.o.Devices != nil && cdi.Wanted(pod, p.o.Devices.Kinds())
 }
 
 // endedPods returns the pods with devices that have ended. They need them no longer.

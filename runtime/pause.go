@@ -10,8 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/spec"
-	"github.com/runonce/runonce/runtime/spec/profile"
+	"github.com/runonce/runonce/runtime/ocispec"
+	"github.com/runonce/runonce/runtime/ocispec/profile"
 )
 
 // pidNamespace is the path of the process namespace that the pause process holds, empty
@@ -40,10 +40,10 @@ func (p *Pods) startPause(ctx context.Context, w *work) (engine.Container, error
 		return engine.Container{}, err
 	}
 	id := engine.ContainerID(string(w.pod.UID), podstate.PauseName, 0)
-	in := p.machine(spec.Context{Pod: w.pod, Sandbox: w.sandbox, Node: p.o.Node})
-	in.CgroupsPath = spec.CgroupsPath(cgroup, id)
+	in := p.machine(ocispec.Context{Pod: w.pod, Sandbox: w.sandbox, Node: p.o.Node})
+	in.CgroupsPath = ocispec.CgroupsPath(cgroup, id)
 	in.AppArmor = profile.AppArmorName(w.pod, &v1.Container{}, p.o.Host.AppArmor)
-	oci, err := spec.Pause(in)
+	oci, err := ocispec.Pause(in)
 	if err != nil {
 		return engine.Container{}, err
 	}

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/host"
-	"github.com/runonce/runonce/runtime/spec"
+	"github.com/runonce/runonce/runtime/ocispec"
 )
 
 // Options are the parts that Pods works with. All but Log and Trace must be set.
@@ -30,7 +30,7 @@ type Options struct {
 	Objects   podspec.Objects
 	// Devices may be nil.
 	Devices Devices
-	Node    spec.Node
+	Node    ocispec.Node
 	Host    Host
 	// Records keeps what outlives a run.
 	Records *record.Store

@@ -15,7 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/spec/etc"
+	"github.com/runonce/runonce/runtime/ocispec/etc"
 )
 
 // step is one part of what a pod needs before its containers. undo is called when a later step fails; it may be

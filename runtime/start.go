@@ -21,8 +21,8 @@ import (
 
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/logs"
-	"github.com/runonce/runonce/runtime/spec"
-	"github.com/runonce/runonce/runtime/spec/profile"
+	"github.com/runonce/runonce/runtime/ocispec"
+	"github.com/runonce/runonce/runtime/ocispec/profile"
 )
 
 // terminationLogMode lets any user of the container write its termination message.
@@ -88,9 +88,9 @@ func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engi
 // containerConfig works out all that the engine needs to start the container.
 func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start, img engine.Image) (engine.ContainerConfig, error) {
 	pod, c := w.pod, next.Container
-	in := spec.Context{Pod: pod, Image: img, Sandbox: w.sandbox, Objects: p.o.Objects, Node: p.o.Node}
+	in := ocispec.Context{Pod: pod, Image: img, Sandbox: w.sandbox, Objects: p.o.Objects, Node: p.o.Node}
 	in.File = func(volume, path string) ([]byte, error) { return p.o.Volumes.ReadFile(pod, volume, path) }
-	env, err := spec.Environment(in, c)
+	env, err := ocispec.Environment(in, c)
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
@@ -117,8 +117,8 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 			return engine.ContainerConfig{}, err
 		}
 	}
-	input.CgroupsPath = spec.CgroupsPath(cgroup, id)
-	oci, err := spec.Build(input)
+	input.CgroupsPath = ocispec.CgroupsPath(cgroup, id)
+	oci, err := ocispec.Build(input)
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
@@ -144,7 +144,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 }
 
 // input fills in what the container's spec takes from this machine.
-func (p *Pods) input(in spec.Context, c *v1.Container) (spec.Input, error) {
+func (p *Pods) input(in ocispec.Context, c *v1.Container) (ocispec.Input, error) {
 	input := p.machine(in)
 	input.Container = c
 	input.AppArmor = profile.AppArmorName(in.Pod, c, p.o.Host.AppArmor)
@@ -169,9 +169,9 @@ func (p *Pods) input(in spec.Context, c *v1.Container) (spec.Input, error) {
 }
 
 // machine fills in what every spec takes from this machine.
-func (p *Pods) machine(in spec.Context) spec.Input {
+func (p *Pods) machine(in ocispec.Context) ocispec.Input {
 	h := p.o.Host
-	return spec.Input{
+	return ocispec.Input{
 		Context: in, CgroupV2: h.CgroupV2, SwapLimit: h.SwapLimit, HugePages: h.HugePages,
 		MinOOMScoreAdj: h.MinOOMScoreAdj, Capabilities: h.Capabilities, CPUs: h.CPUs,
 		CgroupOptions: h.CgroupOptions,

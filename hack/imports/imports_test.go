@@ -22,9 +22,9 @@ type ban struct {
 func bans() []ban {
 	return []ban{
 		{
-			pkg: "", except: []string{"/runtime/ctrd", "/runtime/shim", "/runonce/cmd", "/hack", ""},
+			pkg: "", except: []string{"/runtime/containerd", "/runtime/shim", "/runonce/cmd", "/hack", ""},
 			prefixes: []string{"github.com/containerd/containerd"},
-			why:      "only runtime/ctrd and runtime/shim speak to containerd, and runonce/cmd wires them",
+			why:      "only runtime/containerd and runtime/shim speak to containerd, and runonce/cmd wires them",
 		},
 		{
 			pkg: "", except: []string{"/manifests", "/runonce/cmd", "/hack", ""},
@@ -73,7 +73,7 @@ func bans() []ban {
 		},
 		{
 			pkg:      "/runtime/shim/runonce-shim",
-			prefixes: []string{"k8s.io", "github.com/containerd/containerd/v2/client", module + "/runtime/ctrd"},
+			prefixes: []string{"k8s.io", "github.com/containerd/containerd/v2/client", module + "/runtime/containerd"},
 			why:      "a shim is started twice for each container, so it must stay slim",
 		},
 	}

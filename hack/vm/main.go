@@ -45,8 +45,8 @@ func suites() []suite {
 	return []suite{
 		{"./hack/vm", "^TestMachine$", every},
 		{"./runtime/cgroup", ".", every},
-		{"./runtime/spec", "TestRunc", plain},
-		{"./runtime/ctrd", "^(TestEmbeddedConforms|TestOutOfMemory|TestExitWhileNobodyWatches)$/" +
+		{"./runtime/ocispec", "TestRunc", plain},
+		{"./runtime/containerd", "^(TestEmbeddedConforms|TestOutOfMemory|TestExitWhileNobodyWatches)$/" +
 			"^(start_and_exit_code|stop_with_grace|stop_of_a_deaf_process_kills|remove_kills_and_forgets|" +
 			"containers_of_one_pod|exec|a_later_process_finds_what_runs|orderly)$", plain},
 		{"./runtime/volume", ".", plain},

@@ -19,7 +19,7 @@ import (
 	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/runonce/cmd"
-	"github.com/runonce/runonce/runtime/ctrd"
+	"github.com/runonce/runonce/runtime/containerd"
 )
 
 // machine is a place for an engine of its own, which is empty again after the test.
@@ -53,7 +53,7 @@ func newMachine(t *testing.T, images string, flags ...string) machine {
 		t.Fatal(err)
 	}
 	m := machine{
-		world: cmd.IO{Getenv: func(string) string { return "" }, Machine: os.DirFS("/"), Open: cmd.OpenContainerd, Versions: ctrd.LookUp},
+		world: cmd.IO{Getenv: func(string) string { return "" }, Machine: os.DirFS("/"), Open: cmd.OpenContainerd, Versions: containerd.LookUp},
 		dir:   dir,
 		flags: append([]string{"--root", filepath.Join(dir, "root"), "--state", filepath.Join(dir, "state"), "--log-dir", filepath.Join(dir, "log")}, flags...),
 	}

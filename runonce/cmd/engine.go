@@ -13,7 +13,7 @@ import (
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runtime"
-	"github.com/runonce/runonce/runtime/ctrd"
+	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/record"
 )
@@ -23,7 +23,7 @@ var _ runonce.Annotator = (*runtime.Pods)(nil)
 // EngineOptions say which engine is meant, where things live and how the engine's pods are
 // set up. Directories are absolute; what is empty has its package's default.
 type EngineOptions struct {
-	ctrd.Options
+	containerd.Options
 	LogDir    string
 	ClaimsDir string // for the data of claims
 	// Network says how pods are connected, ClusterDNS and its ClusterDomain what they resolve.

@@ -97,7 +97,7 @@ func (p *program) importImages(c *cli.Context) error {
 }
 
 // Images returns the images of the store.
-func (e *containerd) Images(ctx context.Context) ([]Image, error) {
+func (e *machineEngine) Images(ctx context.Context) ([]Image, error) {
 	records, err := e.Engine.ListImages(ctx)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (e *containerd) Images(ctx context.Context) ([]Image, error) {
 
 // Import imports an archive, an OCI layout, or all of those in a directory. What is there
 // already is not imported again.
-func (e *containerd) Import(ctx context.Context, path string) ([]string, error) {
+func (e *machineEngine) Import(ctx context.Context, path string) ([]string, error) {
 	archives, err := e.archives(path)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (e *containerd) Import(ctx context.Context, path string) ([]string, error) 
 }
 
 // archives finds out what the path is.
-func (e *containerd) archives(path string) ([]image.Archive, error) {
+func (e *machineEngine) archives(path string) ([]image.Archive, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("looking for images: %w", err)
@@ -161,7 +161,7 @@ func (e *containerd) archives(path string) ([]image.Archive, error) {
 }
 
 // has says whether every image is in the store as it is in the archive.
-func (e *containerd) has(ctx context.Context, refs map[string]string) bool {
+func (e *machineEngine) has(ctx context.Context, refs map[string]string) bool {
 	for ref, digest := range refs {
 		img, err := e.Engine.Image(ctx, ref)
 		if err != nil || digest == "" || (img.Digest != digest && img.ID != digest) {
@@ -171,7 +171,7 @@ func (e *containerd) has(ctx context.Context, refs map[string]string) bool {
 	return true
 }
 
-func (e *containerd) importOne(ctx context.Context, a image.Archive) error {
+func (e *machineEngine) importOne(ctx context.Context, a image.Archive) error {
 	r, err := a.Open()
 	if err != nil {
 		return err

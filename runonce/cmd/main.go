@@ -18,7 +18,7 @@ import (
 
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/report"
-	"github.com/runonce/runonce/runtime/ctrd"
+	"github.com/runonce/runonce/runtime/containerd"
 )
 
 // IO is the world as a command sees it.
@@ -38,7 +38,7 @@ type IO struct {
 	Open func(ctx context.Context, o EngineOptions) (Engine, error)
 	// Versions asks a daemon and the OCI runtime for theirs, without opening the engine; nil
 	// asks nobody. Its errors mean that the engine cannot be used.
-	Versions func(ctx context.Context, o ctrd.Options) (ctrd.Versions, error)
+	Versions func(ctx context.Context, o containerd.Options) (containerd.Versions, error)
 }
 
 // Interrupt is the cause of a context that a signal has ended.

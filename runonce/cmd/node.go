@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/admit"
-	"github.com/runonce/runonce/admit/host"
+	"github.com/runonce/runonce/admit/nodeinfo"
 	"github.com/runonce/runonce/manifests"
-	"github.com/runonce/runonce/runtime/device"
-	"github.com/runonce/runonce/runtime/handler"
+	"github.com/runonce/runonce/runtime/cdi"
+	"github.com/runonce/runonce/runtime/runtimeclass"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
@@ -37,7 +37,7 @@ func nodeFlags() []cli.Flag {
 
 // node returns the node that pods are admitted to: that of --node, that of the input, or
 // this machine.
-func (p *program) node(c *cli.Context, set *manifests.Set, devices *device.Registry) (*v1.Node, error) {
+func (p *program) node(c *cli.Context, set *manifests.Set, devices *cdi.Registry) (*v1.Node, error) {
 	capacity, err := resources(c, "capacity")
 	if err != nil {
 		return nil, err
@@ -72,12 +72,12 @@ func (p *program) node(c *cli.Context, set *manifests.Set, devices *device.Regis
 }
 
 // devices reads the machine's specifications of devices, as far as they can be used.
-func (p *program) devices(c *cli.Context) *device.Registry {
+func (p *program) devices(c *cli.Context) *cdi.Registry {
 	dirs := c.StringSlice("cdi-spec-dir")
 	if len(dirs) == 0 {
-		dirs = device.Dirs()
+		dirs = cdi.Dirs()
 	}
-	devices, broken, err := device.Open(dirs)
+	devices, broken, err := cdi.Open(dirs)
 	for _, err := range append(broken, err) {
 		if err != nil {
 			p.log.Warn("devices that cannot be used", "error", err)
@@ -87,7 +87,7 @@ func (p *program) devices(c *cli.Context) *device.Registry {
 }
 
 // detect looks at this machine.
-func (p *program) detect(c *cli.Context, devices *device.Registry, o admit.DetectOptions) (*v1.Node, error) {
+func (p *program) detect(c *cli.Context, devices *cdi.Registry, o admit.DetectOptions) (*v1.Node, error) {
 	size, err := filesystem(c.String("root"))
 	if err != nil {
 		return nil, unusable(err)
@@ -106,14 +106,14 @@ func (p *program) detect(c *cli.Context, devices *device.Registry, o admit.Detec
 
 // filesystem measures the file system that will hold the directory, which need not exist
 // yet.
-func filesystem(dir string) (host.Filesystem, error) {
+func filesystem(dir string) (nodeinfo.Filesystem, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return host.Filesystem{}, fmt.Errorf("measuring the filesystem: %w", err)
+		return nodeinfo.Filesystem{}, fmt.Errorf("measuring the filesystem: %w", err)
 	}
 	for {
 		if _, err := os.Stat(dir); err == nil || dir == "/" {
-			return host.Statfs(dir)
+			return nodeinfo.Statfs(dir)
 		}
 		dir = filepath.Dir(dir)
 	}
@@ -152,8 +152,8 @@ func nodeLabels(pairs []string) (map[string]string, error) {
 }
 
 // handlers reads the container runtimes that the flags name.
-func handlers(c *cli.Context) ([]handler.Handler, error) {
-	all, err := handler.ParseAll(c.StringSlice("runtime-handler"))
+func handlers(c *cli.Context) ([]runtimeclass.Handler, error) {
+	all, err := runtimeclass.ParseAll(c.StringSlice("runtime-handler"))
 	if err != nil {
 		return nil, usagef("--runtime-handler %w", err)
 	}
@@ -179,7 +179,7 @@ func (p *program) admitOptions(c *cli.Context, set *manifests.Set, here bool) (a
 		return o, err
 	}
 	if here || len(runtimes) > 0 {
-		o.RuntimeHandlers = handler.Names(runtimes)
+		o.RuntimeHandlers = runtimeclass.Names(runtimes)
 	}
 	if !here {
 		return o, nil

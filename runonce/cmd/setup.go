@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime"
-	"github.com/runonce/runonce/runtime/able"
 	"github.com/runonce/runonce/runtime/cgroup"
-	"github.com/runonce/runonce/runtime/ctrd"
+	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/network"
-	"github.com/runonce/runonce/runtime/spec"
+	"github.com/runonce/runonce/runtime/ocispec"
+	"github.com/runonce/runonce/runtime/preflight"
 	"github.com/runonce/runonce/runtime/volume"
 )
 
@@ -35,27 +35,27 @@ const (
 
 // OpenContainerd opens containerd: the embedded one, or the daemon at the address.
 func OpenContainerd(ctx context.Context, o EngineOptions) (Engine, error) {
-	e, err := ctrd.Open(ctx, o.Options)
+	e, err := containerd.Open(ctx, o.Options)
 	if err != nil {
 		return nil, err
 	}
-	return &containerd{Engine: e, o: o, machine: &able.Machine{
-		Files: os.DirFS("/"), CanMapUsers: e.CanMapUsers, AppArmor: ctrd.HasAppArmor(), Runtime: e.RuntimeFeatures,
+	return &machineEngine{Engine: e, o: o, machine: &preflight.Machine{
+		Files: os.DirFS("/"), CanMapUsers: e.CanMapUsers, AppArmor: containerd.HasAppArmor(), Runtime: e.RuntimeFeatures,
 	}}, nil
 }
 
-// containerd is the engine of this machine, with its network, volumes and cgroups.
-type containerd struct {
-	*ctrd.Engine
+// machineEngine is the engine of this machine, with its network, volumes and cgroups.
+type machineEngine struct {
+	*containerd.Engine
 	o       EngineOptions
-	machine *able.Machine
+	machine *preflight.Machine
 	network *network.Manager // set by Pods
 }
 
 // Unable says what the machine lacks, by the UID of the pod that needs it.
-func (e *containerd) Unable(ctx context.Context, pods []*v1.Pod) map[types.UID]string {
+func (e *machineEngine) Unable(ctx context.Context, pods []*v1.Pod) map[types.UID]string {
 	for _, pod := range pods {
-		if able.WantsSELinux(pod) && !hasSELinux() {
+		if preflight.WantsSELinux(pod) && !hasSELinux() {
 			e.o.Log.WarnContext(ctx, "seLinuxOptions have no effect, since the machine has no SELinux", "pod", pod.Namespace+"/"+pod.Name)
 		}
 	}
@@ -63,11 +63,11 @@ func (e *containerd) Unable(ctx context.Context, pods []*v1.Pod) map[types.UID]s
 }
 
 // Cleanup removes what pods that are gone have left behind.
-func (e *containerd) Cleanup(ctx context.Context) error { return e.network.Cleanup(ctx) }
+func (e *machineEngine) Cleanup(ctx context.Context) error { return e.network.Cleanup(ctx) }
 
 // Pods completes the options with the engine, and the network, volumes and cgroups of this
 // machine.
-func (e *containerd) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runtime.Pods, error) {
+func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runtime.Pods, error) {
 	tree, err := cgroup.Detect(cgroup.Root)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (e *containerd) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*
 	o.Node = specNode(n, net.HostIPs)
 	o.Host = runtime.Host{
 		Host: machine, CgroupV2: tree.V2, CgroupOptions: tree.Options, ResolvConf: resolvConfOf(os.ReadFile), HostsFile: hostsFile,
-		SeccompDir: filepath.Join(e.o.Root, "seccomp"), AppArmor: ctrd.HasAppArmor(), SELinux: hasSELinux(),
+		SeccompDir: filepath.Join(e.o.Root, "seccomp"), AppArmor: containerd.HasAppArmor(), SELinux: hasSELinux(),
 		ClusterDNS: e.o.ClusterDNS, ClusterDomain: net.ClusterDomain,
 	}
 	return runtime.New(ctx, o)
@@ -117,9 +117,9 @@ func cgroupParent(root string) string {
 	return cgroup.DefaultParent + "-" + hex.EncodeToString(sum[:4])
 }
 
-func specNode(n *v1.Node, ips []string) spec.Node {
+func specNode(n *v1.Node, ips []string) ocispec.Node {
 	memory := n.Status.Capacity[v1.ResourceMemory]
-	return spec.Node{Name: n.Name, IPs: ips, MemoryCapacity: memory.Value(), Allocatable: n.Status.Allocatable}
+	return ocispec.Node{Name: n.Name, IPs: ips, MemoryCapacity: memory.Value(), Allocatable: n.Status.Allocatable}
 }
 
 // resolvConfOf returns the resolver configuration that holds in other network namespaces,

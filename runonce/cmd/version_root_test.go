@@ -8,12 +8,12 @@ import (
 
 	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/runonce/cmd"
-	"github.com/runonce/runonce/runtime/ctrd"
+	"github.com/runonce/runonce/runtime/containerd"
 )
 
 func TestVersionOfDaemon(t *testing.T) {
 	needRoot(t)
-	world := cmd.IO{Versions: ctrd.LookUp, Getenv: func(string) string { return "" }}
+	world := cmd.IO{Versions: containerd.LookUp, Getenv: func(string) string { return "" }}
 	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
 		t.Run(string(version), func(t *testing.T) {
 			d := daemon.Serve(t, version)
@@ -37,7 +37,7 @@ func TestVersionOfDaemon(t *testing.T) {
 
 func TestVersionWithoutDaemon(t *testing.T) {
 	t.Parallel()
-	world := cmd.IO{Versions: ctrd.LookUp, Getenv: func(string) string { return "" }}
+	world := cmd.IO{Versions: containerd.LookUp, Getenv: func(string) string { return "" }}
 	got := invokeWith(t, world, "version", "--address", filepath.Join(t.TempDir(), "none"))
 	if got.code != 4 || !strings.Contains(got.stderr, "looking for containerd's socket") {
 		t.Errorf("exit code %d, %q; want 4", got.code, got.stderr)

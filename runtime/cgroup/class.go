@@ -13,7 +13,7 @@ import (
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/cgroup/systemd"
-	"github.com/runonce/runonce/runtime/spec/resources"
+	"github.com/runonce/runonce/runtime/ocispec/resources"
 )
 
 // weighClass gives the cgroup of the pod's class its share of the CPU: the least for

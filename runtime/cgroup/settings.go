@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/spec/resources"
+	"github.com/runonce/runonce/runtime/ocispec/resources"
 )
 
 // setting is a value to be written to a file of a cgroup.

@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/cgroup/systemd"
-	"github.com/runonce/runonce/runtime/spec/resources"
+	"github.com/runonce/runonce/runtime/ocispec/resources"
 )
 
 // Drivers that make cgroups, by the kubelet's names.

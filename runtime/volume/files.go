@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/spec/downward"
+	"github.com/runonce/runonce/runtime/ocispec/downward"
 	"github.com/runonce/runonce/runtime/volume/emptydir"
 	"github.com/runonce/runonce/runtime/volume/fsgroup"
 	"github.com/runonce/runonce/runtime/volume/nested"

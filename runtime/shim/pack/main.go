@@ -16,12 +16,12 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/runonce/runonce/runtime/ctrd/payload"
+	"github.com/runonce/runonce/runtime/containerd/payload"
 )
 
 func main() {
 	arch := flag.String("goarch", goruntime.GOARCH, "architecture to build for")
-	out := flag.String("o", "runtime/ctrd/payload/files", "directory to write to")
+	out := flag.String("o", "runtime/containerd/payload/files", "directory to write to")
 	flag.Parse()
 	if err := pack(context.Background(), *arch, *out); err != nil {
 		fmt.Fprintln(os.Stderr, err)

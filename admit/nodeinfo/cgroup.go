@@ -1,0 +1,194 @@
+package nodeinfo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// limits are what the cgroups of this process allow it; the largest int64 where they set
+// no limit.
+type limits struct {
+	milliCPU  int64
+	memory    int64
+	available int64
+}
+
+// hierarchy is one mounted tree of cgroups and the place of this process in it.
+type hierarchy struct {
+	mount string // path of the mount point, without the leading slash
+	own   string // path below it, beginning with a slash
+	v2    bool
+}
+
+// readLimits returns the tightest limits of the process's cgroups and of all above them
+// that can be seen, in either version of cgroups.
+func readLimits(fsys fs.FS) (limits, error) {
+	l := limits{math.MaxInt64, math.MaxInt64, math.MaxInt64}
+	own, err := ownCgroups(fsys)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil
+	}
+	if err != nil {
+		return l, err
+	}
+	cpu, memory, err := hierarchies(fsys, own)
+	if err != nil {
+		return l, err
+	}
+	for dir := range cpu.upwards() {
+		l.milliCPU = min(l.milliCPU, cpuLimit(fsys, dir, cpu.v2))
+	}
+	for dir := range memory.upwards() {
+		limit, free := memoryLimit(fsys, dir, memory.v2)
+		l.memory, l.available = min(l.memory, limit), min(l.available, free)
+	}
+	return l, nil
+}
+
+// ownCgroups returns the process's cgroup by controller; that of version 2 has no name.
+func ownCgroups(fsys fs.FS) (map[string]string, error) {
+	data, err := fs.ReadFile(fsys, "proc/self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("reading the limits of this process: %w", err)
+	}
+	own := map[string]string{}
+	for l := range bytes.Lines(data) {
+		_, rest, ok := strings.Cut(strings.TrimSuffix(string(l), "\n"), ":")
+		controllers, dir, ok2 := strings.Cut(rest, ":")
+		if !ok || !ok2 || !strings.HasPrefix(dir, "/") {
+			continue
+		}
+		for name := range strings.SplitSeq(controllers, ",") {
+			own[name] = dir
+		}
+	}
+	return own, nil
+}
+
+// hierarchies finds where the cpu and the memory controller are mounted. A controller of
+// version 1 goes first: a machine with both versions has no other in version 2.
+func hierarchies(fsys fs.FS, own map[string]string) (cpu, memory *hierarchy, err error) {
+	data, err := fs.ReadFile(fsys, "proc/self/mountinfo")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the limits of this process: %w", err)
+	}
+	mounts := map[string]*hierarchy{}
+	for l := range bytes.Lines(data) {
+		mount, options, v2, ok := cgroupMount(string(l))
+		if v2 {
+			options = []string{""}
+		}
+		for _, controller := range options {
+			dir, member := own[controller]
+			if ok && member && mounts[controller] == nil {
+				mounts[controller] = mount.at(dir, v2)
+			}
+		}
+	}
+	cpu, memory = mounts["cpu"], mounts["memory"]
+	if cpu == nil {
+		cpu = mounts[""]
+	}
+	if memory == nil {
+		memory = mounts[""]
+	}
+	return cpu, memory, nil
+}
+
+// mountedAt is the mount of a part of a tree: which part, and where.
+type mountedAt struct{ root, point string }
+
+// cgroupMount reads a line of mountinfo, and says whether it is of a tree of cgroups.
+func cgroupMount(l string) (m mountedAt, options []string, v2, ok bool) {
+	front, back, found := strings.Cut(l, " - ")
+	f, b := strings.Fields(front), strings.Fields(back)
+	if !found || len(f) < 6 || len(b) < 3 || b[0] != "cgroup" && b[0] != "cgroup2" {
+		return mountedAt{}, nil, false, false
+	}
+	return mountedAt{root: f[3], point: unescape(f[4])}, strings.Split(b[2], ","), b[0] == "cgroup2", true
+}
+
+// unescape undoes what mountinfo does to spaces and the like.
+func unescape(s string) string {
+	for _, c := range []string{" ", "\t", "\n", "\\"} {
+		s = strings.ReplaceAll(s, fmt.Sprintf("\\%03o", c[0]), c)
+	}
+	return s
+}
+
+// at returns the place of a cgroup below the mount. One that lies outside of what is
+// mounted, as in a container without a cgroup namespace of its own, is taken for its root.
+func (m mountedAt) at(dir string, v2 bool) *hierarchy {
+	own, inside := strings.CutPrefix(dir, strings.TrimSuffix(m.root, "/"))
+	if !inside || own != "" && !strings.HasPrefix(own, "/") || strings.HasPrefix(own, "/..") {
+		own = "/"
+	}
+	return &hierarchy{mount: strings.TrimPrefix(path.Clean(m.point), "/"), own: path.Clean("/" + own), v2: v2}
+}
+
+// upwards yields the directory of the cgroup and those of all above it.
+func (h *hierarchy) upwards() func(func(string) bool) {
+	return func(yield func(string) bool) {
+		if h == nil {
+			return
+		}
+		for dir := h.own; ; dir = path.Dir(dir) {
+			if !yield(path.Join(h.mount, dir)) || dir == "/" {
+				return
+			}
+		}
+	}
+}
+
+// cpuLimit returns the processor time that a cgroup allows, in thousandths.
+func cpuLimit(fsys fs.FS, dir string, v2 bool) int64 {
+	quota, period := line(fsys, dir+"/cpu.cfs_quota_us"), line(fsys, dir+"/cpu.cfs_period_us")
+	if v2 {
+		quota, period, _ = strings.Cut(line(fsys, dir+"/cpu.max"), " ")
+	}
+	q, err := strconv.ParseInt(quota, 10, 64)
+	if err != nil || q <= 0 || q > math.MaxInt64/1000 {
+		return math.MaxInt64 // "max", -1 or no such file
+	}
+	p, err := strconv.ParseInt(period, 10, 64)
+	if err != nil || p <= 0 {
+		return math.MaxInt64
+	}
+	return max(q*1000/p, 1)
+}
+
+// memoryLimit returns the memory that a cgroup allows, and how much of it can still be
+// had: what is not in its working set, as the kubelet counts it.
+func memoryLimit(fsys fs.FS, dir string, v2 bool) (limit, free int64) {
+	limitFile, usageFile, inactive := "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file "
+	if v2 {
+		limitFile, usageFile, inactive = "/memory.max", "/memory.current", "inactive_file "
+	}
+	limit, err := strconv.ParseInt(line(fsys, dir+limitFile), 10, 64)
+	if err != nil || limit <= 0 {
+		return math.MaxInt64, math.MaxInt64
+	}
+	usage, err := strconv.ParseInt(line(fsys, dir+usageFile), 10, 64)
+	if err != nil || usage < 0 {
+		return limit, limit
+	}
+	if data, err := fs.ReadFile(fsys, dir+"/memory.stat"); err == nil {
+		for l := range bytes.Lines(data) {
+			if rest, ok := strings.CutPrefix(string(l), inactive); ok {
+				if n, err := strconv.ParseInt(strings.TrimSpace(rest), 10, 64); err == nil && n > 0 {
+					usage = max(usage-n, 0)
+				}
+			}
+		}
+	}
+	return limit, max(limit-usage, 0)
+}

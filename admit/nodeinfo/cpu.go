@@ -1,0 +1,110 @@
+package nodeinfo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+)
+
+// maxCPU bounds the numbers of processors; Linux has room for 8,192.
+const maxCPU = 1 << 16
+
+// processors returns how many processors are online that this process may run on. Its
+// affinity as /proc tells it is what sched_getaffinity returns, cpusets included.
+func processors(fsys fs.FS) (int, error) {
+	online, err := onlineCPUs(fsys)
+	if err != nil {
+		return 0, err
+	}
+	allowed := affinity(fsys)
+	if allowed == nil {
+		return len(online), nil
+	}
+	n := 0
+	for cpu := range online {
+		if allowed[cpu] {
+			n++
+		}
+	}
+	if n == 0 {
+		return 0, errors.New("counting processors: none that is online may be used")
+	}
+	return n, nil
+}
+
+// onlineCPUs returns the numbers of the processors that are online.
+func onlineCPUs(fsys fs.FS) (map[int]bool, error) {
+	if list := line(fsys, "sys/devices/system/cpu/online"); list != "" {
+		cpus, err := parseCPUs(list)
+		if err != nil {
+			return nil, fmt.Errorf("counting processors: /sys/devices/system/cpu/online: %w", err)
+		}
+		return cpus, nil
+	}
+	data, err := fs.ReadFile(fsys, "proc/cpuinfo")
+	if err != nil {
+		return nil, fmt.Errorf("counting processors: %w", err)
+	}
+	cpus := map[int]bool{}
+	for l := range bytes.Lines(data) {
+		name, value, _ := strings.Cut(string(l), ":")
+		if strings.TrimSpace(name) != "processor" {
+			continue
+		}
+		if n, err := strconv.Atoi(strings.TrimSpace(value)); err == nil {
+			cpus[n] = true
+		}
+	}
+	if len(cpus) == 0 {
+		return nil, errors.New("counting processors: /proc/cpuinfo names none")
+	}
+	return cpus, nil
+}
+
+// affinity returns the processors that this process may run on, nil if it is not known.
+func affinity(fsys fs.FS) map[int]bool {
+	data, err := fs.ReadFile(fsys, "proc/self/status")
+	if err != nil {
+		return nil
+	}
+	for l := range bytes.Lines(data) {
+		list, ok := strings.CutPrefix(string(l), "Cpus_allowed_list:")
+		if !ok {
+			continue
+		}
+		cpus, err := parseCPUs(strings.TrimSpace(list))
+		if err != nil {
+			return nil
+		}
+		return cpus
+	}
+	return nil
+}
+
+// parseCPUs reads a list like 0-3,8 as the kernel writes it.
+func parseCPUs(list string) (map[int]bool, error) {
+	cpus := map[int]bool{}
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		from, err := strconv.Atoi(first)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no list of processors", list)
+		}
+		to := from
+		if isRange {
+			if to, err = strconv.Atoi(last); err != nil {
+				return nil, fmt.Errorf("%q is no list of processors", list)
+			}
+		}
+		if from < 0 || to < from || to > maxCPU {
+			return nil, fmt.Errorf("%q is no list of processors", list)
+		}
+		for n := from; n <= to; n++ {
+			cpus[n] = true
+		}
+	}
+	return cpus, nil
+}

@@ -1,0 +1,114 @@
+// Package nodeinfo reads what a machine has from its /proc and /sys, given as an fs.FS.
+package nodeinfo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/runonce/runonce/internal/hugepages"
+)
+
+// Facts are what a machine has, as far as this process may use it.
+type Facts struct {
+	MilliCPU  int64           // thousandths of a processor
+	Memory    int64           // bytes
+	Available int64           // bytes of Memory that new processes can have
+	HugePages map[int64]int64 // pages by their size in bytes
+	Kernel    string          // release, for example 6.1.0-18-amd64; empty if it is not known
+	AppArmor  bool            // enabled
+}
+
+// Read returns the facts of the machine whose root is fsys. Processors are those online
+// that the process may run on, processors and memory no more than its cgroups allow.
+func Read(fsys fs.FS) (Facts, error) {
+	memory, err := readMeminfo(fsys)
+	if err != nil {
+		return Facts{}, err
+	}
+	cpus, err := processors(fsys)
+	if err != nil {
+		return Facts{}, err
+	}
+	limits, err := readLimits(fsys)
+	if err != nil {
+		return Facts{}, err
+	}
+	pages, err := hugePages(fsys)
+	if err != nil {
+		return Facts{}, err
+	}
+	return Facts{
+		MilliCPU:  min(int64(cpus)*1000, limits.milliCPU),
+		Memory:    min(memory["MemTotal"], limits.memory),
+		Available: min(available(memory), limits.available),
+		HugePages: pages,
+		Kernel:    line(fsys, "proc/sys/kernel/osrelease"),
+		AppArmor:  line(fsys, "sys/module/apparmor/parameters/enabled") == "Y",
+	}, nil
+}
+
+// line returns a file's first line, empty if there is none.
+func line(fsys fs.FS, name string) string {
+	data, err := fs.ReadFile(fsys, name)
+	if err != nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(string(data), "\n")
+	return strings.TrimSpace(first)
+}
+
+// readMeminfo returns the fields of /proc/meminfo in bytes.
+func readMeminfo(fsys fs.FS) (map[string]int64, error) {
+	data, err := fs.ReadFile(fsys, "proc/meminfo")
+	if err != nil {
+		return nil, fmt.Errorf("reading the machine's memory: %w", err)
+	}
+	fields := map[string]int64{}
+	for l := range bytes.Lines(data) {
+		name, rest, ok := strings.Cut(string(l), ":")
+		words := strings.Fields(rest)
+		if !ok || len(words) != 2 || words[1] != "kB" {
+			continue
+		}
+		n, err := strconv.ParseInt(words[0], 10, 64)
+		if err != nil || n < 0 || n > 1<<50 {
+			return nil, fmt.Errorf("reading the machine's memory: /proc/meminfo: %s: %q is no size", name, strings.TrimSpace(rest))
+		}
+		fields[name] = n << 10
+	}
+	if fields["MemTotal"] == 0 {
+		return nil, errors.New("reading the machine's memory: /proc/meminfo has no MemTotal")
+	}
+	return fields, nil
+}
+
+// available returns the memory that new processes can have; kernels before 3.14 do not
+// say it themselves.
+func available(memory map[string]int64) int64 {
+	if n, ok := memory["MemAvailable"]; ok {
+		return n
+	}
+	return memory["MemFree"] + memory["Buffers"] + memory["Cached"]
+}
+
+// hugePages returns the number of pages of each size that the machine has set aside.
+func hugePages(fsys fs.FS) (map[int64]int64, error) {
+	sizes, err := hugepages.Sizes(fsys)
+	if err != nil {
+		return nil, fmt.Errorf("reading the machine's huge pages: %w", err)
+	}
+	pages := map[int64]int64{}
+	for _, size := range sizes {
+		n, err := strconv.ParseInt(line(fsys, hugepages.File(size, "nr_hugepages")), 10, 64)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("reading the machine's huge pages: /%s: no count", path.Dir(hugepages.File(size, "nr_hugepages")))
+		}
+		pages[size] = n
+	}
+	return pages, nil
+}

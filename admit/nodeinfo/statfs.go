@@ -1,0 +1,33 @@
+package nodeinfo
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// Filesystem is how much room a filesystem has.
+type Filesystem struct {
+	Capacity   int64 // bytes
+	Available  int64 // bytes, for processes without privileges
+	Inodes     int64 // 0 when the filesystem does not count them
+	InodesFree int64
+}
+
+// Statfs returns the room of the filesystem that holds path. It is the one call of this
+// package that an fs.FS cannot answer.
+func Statfs(path string) (Filesystem, error) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(path, &s); err != nil {
+		return Filesystem{}, fmt.Errorf("measuring the filesystem of %q: %w", path, err)
+	}
+	unit := s.Frsize
+	if unit == 0 {
+		unit = s.Bsize
+	}
+	return Filesystem{
+		Capacity:   int64(s.Blocks) * unit,
+		Available:  int64(s.Bavail) * unit,
+		Inodes:     int64(s.Files),
+		InodesFree: int64(s.Ffree),
+	}, nil
+}

@@ -1,0 +1,29 @@
+package containerd
+
+import (
+	"fmt"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/engine"
+
+	"github.com/containerd/containerd/v2/contrib/apparmor"
+	hostapparmor "github.com/containerd/containerd/v2/pkg/apparmor"
+
+	"github.com/runonce/runonce/runtime/ocispec/profile"
+)
+
+// HasAppArmor says whether containers can be confined by AppArmor: the kernel has it and
+// the program that loads profiles is there.
+func HasAppArmor() bool { return hostapparmor.HostSupports() }
+
+// confine loads the default AppArmor profile for a container that asks for it, unless it
+// is loaded.
+func confine(c engine.ContainerConfig) error {
+	if c.Spec.Process == nil || c.Spec.Process.ApparmorProfile != profile.DefaultAppArmor {
+		return nil
+	}
+	if err := apparmor.LoadDefaultProfile(profile.DefaultAppArmor); err != nil {
+		return &failure.Error{Why: failure.ReasonCreateError, Err: fmt.Errorf("loading the default AppArmor profile: %w", err)}
+	}
+	return nil
+}

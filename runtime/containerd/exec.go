@@ -1,0 +1,87 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/engine"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/typeurl/v2"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/runonce/runonce/runtime/containerd/command"
+	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/containerd/link"
+)
+
+// execDrain bounds the wait for the end of a command's output after its own end: a child
+// that it left may hold the pipe.
+const execDrain = 5 * time.Second
+
+// Exec runs a command inside the container.
+func (e *Engine) Exec(ctx context.Context, id string, args []string) (engine.ExecResult, error) {
+	var res engine.ExecResult
+	if len(args) == 0 {
+		return res, fmt.Errorf("running a command in container %q: there is none", id)
+	}
+	err := e.do(ctx, func(ctx context.Context, s *link.Session) (err error) {
+		res, err = e.exec(ctx, s, id, args)
+		return err
+	})
+	if err != nil {
+		return res, fmt.Errorf("running %q in container %q: %w", args[0], id, err)
+	}
+	return res, nil
+}
+
+func (e *Engine) exec(ctx context.Context, s *link.Session, id string, args []string) (engine.ExecResult, error) {
+	process, err := execProcess(ctx, s, id, args)
+	if ctx.Err() != nil {
+		return engine.ExecResult{}, ctx.Err()
+	}
+	if err != nil {
+		return engine.ExecResult{}, err
+	}
+	out, err := command.NewCapture(filepath.Join(e.o.State, "exec"))
+	if err != nil {
+		return engine.ExecResult{}, err
+	}
+	defer out.Close()
+	x := command.Command{Tasks: s.Tasks(), Container: id, ID: "exec-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
+	code, err := x.Run(ctx, process, out)
+	if err != nil {
+		if !errdefs.IsUnavailable(err) && !errdefs.IsNotFound(err) && ctx.Err() == nil {
+			err = failure.WithMessage(errs.RuncMessage(err), err)
+		}
+		return engine.ExecResult{}, err
+	}
+	return engine.ExecResult{ExitCode: code, Output: out.Wait(execDrain)}, nil
+}
+
+// execProcess is the container's own process with another command.
+func execProcess(ctx context.Context, s *link.Session, id string, args []string) (typeurl.Any, error) {
+	c, err := s.ContainerService().Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var spec specs.Spec
+	if err := typeurl.UnmarshalTo(c.Spec, &spec); err != nil {
+		return nil, fmt.Errorf("reading its spec: %w", err)
+	}
+	if spec.Process == nil {
+		return nil, errors.New("reading its spec: it has no process")
+	}
+	spec.Process.Terminal = false
+	spec.Process.Args = args
+	packed, err := typeurl.MarshalAny(spec.Process)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the process: %w", err)
+	}
+	return packed, nil
+}

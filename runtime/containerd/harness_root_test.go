@@ -1,0 +1,240 @@
+package containerd_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/runonce/runonce/runtime/engine"
+
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/containerd/v2/pkg/oci"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/runtime/containerd"
+)
+
+const boxRef = "localhost/box:1"
+
+// boxArchive is the box image, built once.
+var boxArchive = sync.OnceValues(func() ([]byte, error) {
+	root, err := testimages.Root()
+	if err != nil {
+		return nil, err
+	}
+	program, err := testimages.Program(context.Background(), root, "box")
+	if err != nil {
+		return nil, err
+	}
+	all, err := testimages.List(root)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	for _, img := range all {
+		if img.Name == "box" {
+			err = ociimage.Build(&b, img.Contents(program))
+		}
+	}
+	return b.Bytes(), err
+})
+
+// needRoot skips what cannot run here.
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	if testing.Short() {
+		t.Skip("starts containers")
+	}
+}
+
+// place is where a test's engine keeps its files. The same place can be opened again.
+type place struct {
+	dir     string
+	address string
+	logs    string
+}
+
+func newPlace(t testing.TB) place {
+	t.Helper()
+	needRoot(t)
+	dir, err := os.MkdirTemp("/run", "rt-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := place{dir: dir, logs: t.TempDir()}
+	t.Cleanup(func() {
+		e := p.open(t, context.Background())
+		all, err := e.Containers(context.Background(), "")
+		if err != nil {
+			t.Error(err)
+		}
+		for _, c := range all {
+			if err := e.Remove(context.Background(), c.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func (p place) options() containerd.Options {
+	level := slog.LevelInfo
+	if os.Getenv("CTRD_DEBUG") != "" {
+		level = slog.LevelDebug
+	}
+	return containerd.Options{
+		Root:    filepath.Join(p.dir, "root"),
+		State:   filepath.Join(p.dir, "state"),
+		Address: p.address,
+		Log:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+	}
+}
+
+func (p place) open(t testing.TB, ctx context.Context) *containerd.Engine {
+	t.Helper()
+	e, err := containerd.Open(ctx, p.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// openWithBox opens an engine that has the box image and is closed with the test.
+func (p place) openWithBox(t testing.TB) *containerd.Engine {
+	t.Helper()
+	e := p.open(t, t.Context())
+	t.Cleanup(func() { _ = e.Close() })
+	archive, err := boxArchive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	refs, err := e.ImportArchive(t.Context(), bytes.NewReader(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(refs) != 1 || refs[0] != boxRef {
+		t.Fatalf("imported %q", refs)
+	}
+	return e
+}
+
+// box returns a container that runs applets of the box.
+func (p place) box(t testing.TB, id string, args ...string) engine.ContainerConfig {
+	t.Helper()
+	return engine.ContainerConfig{
+		ID: id, PodUID: "pod-" + id, Name: "main", Image: boxRef,
+		Spec:    testSpec(t, id, append([]string{"/bin/box"}, args...)),
+		LogPath: filepath.Join(p.logs, id+".log"),
+		Labels:  map[string]string{"io.kubernetes.pod.uid": "pod-" + id},
+	}
+}
+
+func testSpec(t testing.TB, id string, args []string) *specs.Spec {
+	t.Helper()
+	ctx := namespaces.WithNamespace(t.Context(), "test")
+	s, err := oci.GenerateSpec(ctx, nil, &containers.Container{ID: id}, oci.WithProcessArgs(args...), oci.WithEnv([]string{"PATH=/bin"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Linux.CgroupsPath = "/runonce-test/" + id
+	return s
+}
+
+// eventually waits until the container is as wanted.
+func eventually(t testing.TB, e *containerd.Engine, id string, want engine.State) engine.Container {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		c, ok := find(t, e, id)
+		if ok && c.State == want {
+			return c
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("container %s is %q, want %q", id, c.State, want)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func find(t testing.TB, e *containerd.Engine, id string) (engine.Container, bool) {
+	t.Helper()
+	all, err := e.Containers(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		if c.ID == id {
+			return c, true
+		}
+	}
+	return engine.Container{}, false
+}
+
+// awaitEnd waits until no process has the arguments in its command line.
+func awaitEnd(t *testing.T, args string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); running(t, args); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%q does not end", args)
+		}
+	}
+}
+
+// running reports whether a process has the arguments in its command line.
+func running(t *testing.T, args string) bool {
+	t.Helper()
+	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range procs {
+		if line, err := os.ReadFile(path); err == nil && bytes.Contains(line, []byte(args)) {
+			return true
+		}
+	}
+	return false
+}
+
+func memoryLimit(bytes int64) *specs.LinuxMemory {
+	return &specs.LinuxMemory{Limit: &bytes, Swap: &bytes}
+}
+
+// patience bounds the wait for what comes at once on a machine that has nothing else to do.
+const patience = 2 * time.Minute
+
+// startUp starts the container and waits until its program has said that it is ready for
+// signals, or deaf to them.
+func startUp(t *testing.T, e *containerd.Engine, c engine.ContainerConfig) {
+	t.Helper()
+	if err := e.Start(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(patience)
+	for {
+		log, err := os.ReadFile(c.LogPath)
+		if err == nil && (bytes.Contains(log, []byte(" ready\n")) || bytes.Contains(log, []byte(" deaf from now on\n"))) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("log %q, %v", log, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

@@ -1,0 +1,103 @@
+package containerd_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+
+	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/runtime/containerd/lease"
+)
+
+// What a process that was killed held of a daemon's images is let go by the next one; what
+// others hold stays, and so does what this one is fetching.
+func TestLeasesOfTheDead(t *testing.T) {
+	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
+		t.Run(string(version), func(t *testing.T) {
+			p := servedPlace(t, version)
+			cl, err := client.New(p.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = cl.Close() })
+			ctx := namespaces.WithNamespace(t.Context(), "runonce")
+			self, err := lease.Self()
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := strings.Fields(self)
+			dead := strings.Join([]string{f[0], f[1], "4194305", f[3]}, " ") // more than the kernel gives
+			for id, holder := range map[string]string{"dead": dead, "alive": self, "foreign": ""} {
+				options := []leases.Opt{leases.WithID(id)}
+				if holder != "" {
+					options = append(options, leases.WithLabel(lease.Label, holder))
+				}
+				if _, err := cl.LeasesService().Create(ctx, options...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e := p.open(t, t.Context())
+			if got := slices.Sorted(maps.Keys(held(ctx, t, cl))); !slices.Equal(got, []string{"alive", "foreign"}) {
+				t.Errorf("leases %q, want only those of who lives", got)
+			}
+			archive, err := boxArchive()
+			if err != nil {
+				t.Fatal(err)
+			}
+			during := map[string]string{}
+			look := func() { maps.Copy(during, held(ctx, t, cl)) }
+			if _, err := e.ImportArchive(t.Context(), &watched{bytes.NewReader(archive), look}); err != nil {
+				t.Fatal(err)
+			}
+			delete(during, "alive")
+			delete(during, "foreign")
+			if all := slices.Collect(maps.Values(during)); !slices.Equal(all, []string{self}) {
+				t.Errorf("held by %q during an import, want %q", all, self)
+			}
+			if got := held(ctx, t, cl); len(got) != 2 {
+				t.Errorf("leases %v, want those of before", got)
+			}
+			for _, id := range []string{"alive", "foreign"} {
+				if err := cl.LeasesService().Delete(ctx, leases.Lease{ID: id}); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// held returns the holders of all leases.
+func held(ctx context.Context, t *testing.T, cl *client.Client) map[string]string {
+	t.Helper()
+	all, err := cl.LeasesService().List(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holders := map[string]string{}
+	for _, l := range all {
+		holders[l.ID] = l.Labels[lease.Label]
+	}
+	return holders
+}
+
+// watched calls look at every read.
+type watched struct {
+	io.Reader
+	look func()
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	w.look()
+	return w.Reader.Read(p)
+}

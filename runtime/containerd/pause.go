@@ -1,0 +1,52 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/runonce/runonce/runtime/engine"
+
+	"github.com/containerd/containerd/v2/core/mount"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/runonce/runonce/runtime/containerd/imagestore"
+	"github.com/runonce/runonce/runtime/containerd/link"
+	"github.com/runonce/runonce/runtime/shim/handoff"
+)
+
+// pausePath is where a pause container sees the program.
+const pausePath = "/pause"
+
+// imageOf returns the image of the container, nothing for one that needs none.
+func (e *Engine) imageOf(ctx context.Context, s *link.Session, c engine.ContainerConfig) (*imagestore.Image, error) {
+	if c.Pause {
+		return &imagestore.Image{}, nil
+	}
+	return e.images.Get(ctx, s, c.Image)
+}
+
+// pauseSpec makes the shim's binary the program of the container.
+func pauseSpec(spec specs.Spec, shim string) specs.Spec {
+	process := specs.Process{}
+	if spec.Process != nil {
+		process = *spec.Process
+	}
+	process.Args = []string{pausePath, handoff.PauseArg}
+	spec.Process = &process
+	spec.Mounts = append(slices.Clone(spec.Mounts), specs.Mount{
+		Destination: pausePath, Type: "bind", Source: shim, Options: []string{"bind", "rprivate", "ro"},
+	})
+	return spec
+}
+
+// pauseRootfs is a file system that has room for the mount points alone. It belongs to the
+// root of the container's user namespace, who makes them.
+func pauseRootfs(spec *specs.Spec) []mount.Mount {
+	options := []string{"nosuid", "nodev", "mode=755", "size=64k"}
+	if spec.Linux != nil && len(spec.Linux.UIDMappings) > 0 {
+		root := spec.Linux.UIDMappings[0].HostID
+		options = append(options, fmt.Sprintf("uid=%d,gid=%d", root, root))
+	}
+	return []mount.Mount{{Type: "tmpfs", Source: "tmpfs", Options: options}}
+}

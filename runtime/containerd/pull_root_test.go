@@ -1,0 +1,190 @@
+package containerd_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runonce/runonce/runtime/engine"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/image"
+)
+
+// startRegistry runs a registry with the user "me" and the password "pw", and returns its
+// host and port.
+func startRegistry(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	// Below the range from which the kernel gives ports to others meanwhile.
+	host := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// htpasswd of me:pw, bcrypt.
+	users := "me:$2a$05$ckZ41KHXKMqcTR.mDka6petLm11u4OtzAniBdSeyi55ciIK6ZOJhu\n"
+	if err := os.WriteFile(filepath.Join(dir, "users"), []byte(users), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf(`version: 0.1
+log: {level: error}
+storage: {filesystem: {rootdirectory: %s}}
+http: {addr: %s}
+auth: {htpasswd: {realm: test, path: %s}}
+`, filepath.Join(dir, "data"), host, filepath.Join(dir, "users"))
+	if err := os.WriteFile(filepath.Join(dir, "config.yml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "docker-registry", "serve", filepath.Join(dir, "config.yml"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	deadline := time.Now().Add(patience)
+	for {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", host)
+		if err == nil {
+			_ = conn.Close()
+			return host
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the registry does not serve:", err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// push uploads the box image through the socket that the engine serves.
+func push(t *testing.T, p place, ref string) {
+	t.Helper()
+	c, err := client.New(filepath.Join(p.dir, "state", "containerd.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	ctx := namespaces.WithNamespace(t.Context(), "runonce")
+	img, err := c.ImageService().Get(ctx, boxRef)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolver := docker.NewResolver(docker.ResolverOptions{Hosts: docker.ConfigureDefaultRegistries(
+		docker.WithPlainHTTP(docker.MatchAllHosts),
+		docker.WithAuthorizer(docker.NewDockerAuthorizer(docker.WithAuthCreds(func(string) (string, string, error) { return "me", "pw", nil }))),
+	)})
+	if err := c.Push(ctx, ref, img.Target, client.WithResolver(resolver)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPull(t *testing.T) {
+	p := newPlace(t)
+	e := p.openWithBox(t)
+	host := startRegistry(t)
+	ref := host + "/team/box:1"
+	push(t, p, ref)
+
+	config := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", config)
+	login := func(user, password string) {
+		t.Helper()
+		auth := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+		text := fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, host, auth)
+		if err := os.WriteFile(filepath.Join(config, "config.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	permanent := func(err error) bool {
+		var p interface{ Permanent() bool }
+		return errors.As(err, &p) && p.Permanent()
+	}
+
+	login("me", "wrong")
+	if _, err := e.Pull(t.Context(), ref); !permanent(err) {
+		t.Errorf("wrong password: %v", err)
+	}
+	login("me", "pw")
+	img, err := e.Pull(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if img.Ref != ref || !bytes.Contains(img.Passwd, []byte("app:x:1000")) {
+		t.Errorf("%+v", img)
+	}
+	if again, err := e.Image(t.Context(), ref); err != nil || again.ID != img.ID {
+		t.Errorf("%+v %v", again, err)
+	}
+	if _, err := e.Pull(t.Context(), host+"/team/none:1"); !permanent(err) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("absent: %v", err)
+	}
+	if _, err := e.Pull(t.Context(), "localhost:1/none:1"); err == nil || permanent(err) || errors.Is(err, engine.ErrNotFound) {
+		t.Errorf("no registry: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(config, "config.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Pull(t.Context(), ref); err == nil || !strings.Contains(err.Error(), "config.json") {
+		t.Errorf("broken configuration: %v", err)
+	}
+}
+
+// TestPullWithSecrets: the credentials of pull secrets are tried in order, before those
+// of this machine.
+func TestPullWithSecrets(t *testing.T) {
+	p := newPlace(t)
+	e := p.openWithBox(t)
+	host := startRegistry(t)
+	ref := host + "/team/box:1"
+	push(t, p, ref)
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	secret := func(password string) *v1.Secret {
+		auth := base64.StdEncoding.EncodeToString([]byte("me:" + password))
+		return &v1.Secret{
+			Type: v1.SecretTypeDockerConfigJson,
+			Data: map[string][]byte{v1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths": {%q: {"auth": %q}}}`, host+"/team", auth)},
+		}
+	}
+	for _, tc := range []struct {
+		name    string
+		secrets []*v1.Secret
+		ref     string
+		works   bool
+	}{
+		{"without", nil, ref, false},
+		{"wrong", []*v1.Secret{secret("no")}, ref, false},
+		{"for another path", []*v1.Secret{secret("pw")}, host + "/other/box:1", false},
+		{"the second is right", []*v1.Secret{secret("no"), secret("pw")}, ref, true},
+	} {
+		credentials, err := image.Credentials(tc.secrets, tc.ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = e.Pull(t.Context(), tc.ref, credentials...)
+		var final interface{ Permanent() bool }
+		if tc.works != (err == nil) || !tc.works && (!errors.As(err, &final) || !final.Permanent()) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package containerd_test
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	versionapi "github.com/containerd/containerd/api/services/version/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/runonce/runonce/runtime/containerd/embed"
+)
+
+// The process that serves may end between the moment that another one finds it and the
+// moment that the other one has its events.
+func TestWhoeverServesEndsWhileAnotherProcessOpens(t *testing.T) {
+	needRoot(t)
+	p := newPlace(t)
+	if err := p.open(t, t.Context()).Close(); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := embed.TryLock(p.options().Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", embed.Socket(p.options().State))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var server *grpc.Server
+	server = grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
+		switch method, _ := grpc.MethodFromServerStream(s); filepath.Base(method) {
+		case "Version":
+			if err := s.RecvMsg(&emptypb.Empty{}); err != nil {
+				return err
+			}
+			return s.SendMsg(&versionapi.VersionResponse{Version: "2.4.2"})
+		case "Publish": // the first that is said of events
+			if err := unlock(); err != nil {
+				t.Error(err)
+			}
+			go server.Stop()
+			<-s.Context().Done()
+		}
+		return status.Error(codes.Unimplemented, "")
+	}))
+	served := make(chan error)
+	go func() { served <- server.Serve(l) }()
+	e := p.open(t, t.Context())
+	defer func() { _ = e.Close() }()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Containers(t.Context(), ""); err != nil {
+		t.Error(err)
+	}
+}
+
+// fatal is an archive whose first reader kills.
+type fatal struct {
+	io.ReadSeeker
+	kill func()
+}
+
+func (f fatal) Read(p []byte) (int, error) {
+	f.kill()
+	return f.ReadSeeker.Read(p)
+}
+
+func TestWhoeverServesIsKilledDuringAnImport(t *testing.T) {
+	needRoot(t)
+	p := newPlace(t)
+	archive, err := boxArchive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, kill := p.other(t, "")
+	e := p.open(t, t.Context())
+	defer func() { _ = e.Close() }()
+	refs, err := e.ImportArchive(t.Context(), fatal{bytes.NewReader(archive), sync.OnceFunc(kill)})
+	if err != nil || len(refs) != 1 || refs[0] != boxRef {
+		t.Errorf("%v, %v", refs, err)
+	}
+	startUp(t, e, p.box(t, "later", "trap"))
+}

@@ -1,0 +1,58 @@
+package containerd
+
+import (
+	"context"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runonce/runonce/runtime/containerd/link"
+	"github.com/runonce/runonce/runtime/runtimeclass"
+)
+
+// versionTimeout bounds the wait for a runtime that is asked for its version.
+const versionTimeout = 20 * time.Second
+
+// Versions are those of the programs that an engine would work with.
+type Versions struct {
+	Daemon      string // of the containerd daemon; empty without one
+	RuntimePath string // of the OCI runtime of pods without a class; empty when there is none
+	Runtime     string // its version; empty when it does not tell
+}
+
+// LookUp asks a daemon and the OCI runtime for their versions, and starts nothing. Only a
+// daemon that does not answer is an error, which wraps ErrUnusable.
+func LookUp(ctx context.Context, o Options) (Versions, error) {
+	var v Versions
+	name := o.RuncPath
+	if i := slices.IndexFunc(o.Handlers, func(h runtimeclass.Handler) bool { return h.Name == runtimeclass.Default }); i >= 0 {
+		name = o.Handlers[i].Binary
+	}
+	if path, err := findProgram(name); err == nil {
+		v.RuntimePath, v.Runtime = path, programVersion(ctx, path)
+	}
+	if o.Address == "" {
+		return v, nil
+	}
+	var err error
+	v.Daemon, err = link.Version(ctx, strings.TrimPrefix(o.Address, "unix://"))
+	return v, err
+}
+
+// programVersion is the last word of "runc version 1.2.3", the first line that OCI runtimes
+// write.
+func programVersion(ctx context.Context, path string) string {
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	words := strings.Fields(line)
+	if len(words) == 0 {
+		return ""
+	}
+	return words[len(words)-1]
+}

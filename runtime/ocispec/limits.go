@@ -1,0 +1,53 @@
+package ocispec
+
+import (
+	"slices"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/runonce/runonce/runtime/ocispec/resources"
+)
+
+// linuxResources returns the limits of the container's cgroup. Devices are denied except
+// those that every OCI runtime allows by itself.
+func linuxResources(in Input) *specs.LinuxResources {
+	limits := resources.ForContainer(in.Pod, in.Container)
+	period := uint64(resources.QuotaPeriod)
+	r := &specs.LinuxResources{
+		Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}},
+		CPU:     &specs.LinuxCPU{Shares: &limits.Shares, Period: &period},
+		Memory:  &specs.LinuxMemory{},
+	}
+	if limits.Quota > 0 {
+		r.CPU.Quota = &limits.Quota
+	}
+	if limits.Memory > 0 {
+		r.Memory.Limit = &limits.Memory
+	}
+	if in.CgroupV2 {
+		// The kernel kills a container as a whole, not one process of it at random.
+		r.Unified = map[string]string{"memory.oom.group": "1"}
+	}
+	switch {
+	// The kubelet's NoSwap (kuberuntime.ConfigureNoSwap).
+	case in.SwapLimit && in.CgroupV2:
+		r.Unified["memory.swap.max"] = "0"
+	case in.SwapLimit && limits.Memory > 0:
+		// Memory and swap together may not exceed the memory limit. Without one, nothing
+		// can keep a container of version 1 from swapping.
+		r.Memory.Swap = &limits.Memory
+	}
+	r.HugepageLimits = hugePageLimits(in.HugePages, limits.HugePages)
+	return r
+}
+
+// hugePageLimits limits each page size that cgroups can limit, to 0 where the container asks
+// for none (kuberuntime.GetHugepageLimitsFromResources). The limits of other sizes are left
+// out, as by containerd's tolerate_missing_hugetlb_controller: OCI runtimes fail on them.
+func hugePageLimits(sizes []int64, limits map[int64]int64) []specs.LinuxHugepageLimit {
+	list := make([]specs.LinuxHugepageLimit, 0, len(sizes))
+	for _, size := range slices.Sorted(slices.Values(sizes)) {
+		list = append(list, specs.LinuxHugepageLimit{Pagesize: resources.PageSizeName(size), Limit: uint64(limits[size])})
+	}
+	return list
+}

@@ -1,0 +1,79 @@
+package ocispec
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// defaultMounts are the file systems of the kernel that every container gets (containerd's
+// defaultMounts without /run, as its CRI plugin has it).
+func defaultMounts(privileged bool) []specs.Mount {
+	access := "ro"
+	if privileged {
+		access = "rw"
+	}
+	return []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
+		{
+			Destination: "/dev/pts", Type: "devpts", Source: "devpts",
+			Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"},
+		},
+		{
+			Destination: "/dev/shm", Type: "tmpfs", Source: "shm",
+			Options: []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"},
+		},
+		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", access}},
+		{
+			Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup",
+			Options: []string{"nosuid", "noexec", "nodev", "relatime", access},
+		},
+	}
+}
+
+// mergeMounts puts the container's mounts over the default ones: each replaces a default
+// one at the same place, a mount at /dev all below it, and parents come before children
+// (containerd's withMounts). Their order is otherwise kept.
+func mergeMounts(defaults, own []specs.Mount) []specs.Mount {
+	taken := map[string]bool{}
+	for _, m := range own {
+		taken[path.Clean(m.Destination)] = true
+	}
+	merged := make([]specs.Mount, 0, len(defaults)+len(own))
+	for _, m := range defaults {
+		if taken[m.Destination] || (taken["/dev"] && strings.HasPrefix(m.Destination, "/dev/")) {
+			continue
+		}
+		merged = append(merged, m)
+	}
+	sorted := slices.Clone(own)
+	slices.SortStableFunc(sorted, func(a, b specs.Mount) int { return depth(a.Destination) - depth(b.Destination) })
+	return append(merged, sorted...)
+}
+
+func depth(p string) int {
+	p = path.Clean(p)
+	if p == "/" {
+		return 0
+	}
+	return strings.Count(p, "/")
+}
+
+// rootPropagation is what the root of the container needs so that the propagation of its
+// mounts works: the strongest that any of them asks for.
+func rootPropagation(mounts []specs.Mount) string {
+	propagation := ""
+	for _, m := range mounts {
+		if slices.Contains(m.Options, "rshared") || slices.Contains(m.Options, "shared") {
+			return "rshared"
+		}
+		if slices.Contains(m.Options, "rslave") || slices.Contains(m.Options, "slave") {
+			propagation = "rslave"
+		}
+	}
+	return propagation
+}

@@ -1,0 +1,167 @@
+package ocispec
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/engine"
+
+	"github.com/moby/sys/user"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	v1 "k8s.io/api/core/v1"
+)
+
+// identity is who the image or the manifest says that the process is: a number, or a name
+// still to be looked up in the image's files.
+type identity struct {
+	uid  int64
+	name string // when not empty, uid means nothing
+}
+
+// processUser returns the user and groups of the container's process. The user is
+// runAsUser, else the image's (whose ":group" Kubernetes ignores), else root; the group is
+// runAsGroup, else the user's own in the image's passwd file, else 0. Supplementary groups
+// are the user's in the image's group file unless the policy is Strict, then fsGroup and
+// supplementalGroups.
+func processUser(c Context, container *v1.Container, s *v1.SecurityContext) (specs.User, error) {
+	id, err := who(c.Image, s)
+	if err != nil {
+		return specs.User{}, err
+	}
+	if err := verifyNonRoot(c.Pod, container, s, id); err != nil {
+		return specs.User{}, err
+	}
+	entry, found, err := lookUp(c.Image, id)
+	if err != nil {
+		return specs.User{}, err
+	}
+	u := specs.User{UID: uint32(entry.Uid), GID: uint32(entry.Gid)}
+	if s.RunAsGroup != nil {
+		if err := checkID("runAsGroup", *s.RunAsGroup); err != nil {
+			return specs.User{}, err
+		}
+		u.GID = uint32(*s.RunAsGroup)
+	}
+	u.AdditionalGids = []uint32{u.GID}
+	if pod := c.Pod.Spec.SecurityContext; pod == nil || pod.SupplementalGroupsPolicy == nil ||
+		*pod.SupplementalGroupsPolicy != v1.SupplementalGroupsPolicyStrict {
+		if found {
+			if err := addImageGroups(&u, c.Image, entry.Name); err != nil {
+				return specs.User{}, err
+			}
+		}
+	}
+	return u, addPodGroups(&u, c.Pod)
+}
+
+func who(image engine.Image, s *v1.SecurityContext) (identity, error) {
+	if s.RunAsUser != nil {
+		return identity{uid: *s.RunAsUser}, checkID("runAsUser", *s.RunAsUser)
+	}
+	name, _, _ := strings.Cut(image.User, ":")
+	if name == "" {
+		return identity{}, nil
+	}
+	// A number too big for an id is no name either.
+	if uid, err := strconv.ParseInt(name, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return identity{uid: uid}, checkID("the user of image "+image.Ref, uid)
+	}
+	return identity{name: name}, nil
+}
+
+// checkID holds an id to what runtimes take (containerd's WithUser).
+func checkID(what string, id int64) error {
+	if id < 0 || id > math.MaxInt32 {
+		return failure.CreateErrorf("%s: id %d is out of range 0-%d", what, id, math.MaxInt32)
+	}
+	return nil
+}
+
+// verifyNonRoot refuses root where the manifest does (kuberuntime.verifyRunAsNonRoot).
+func verifyNonRoot(pod *v1.Pod, c *v1.Container, s *v1.SecurityContext, id identity) error {
+	if !isTrue(s.RunAsNonRoot) {
+		return nil
+	}
+	who := pod.Name + "_" + pod.Namespace + "(" + string(pod.UID) + ")"
+	switch {
+	case id.name != "":
+		return failure.ConfigErrorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root (pod: %q, container: %s)",
+			id.name, who, c.Name)
+	case id.uid != 0:
+		return nil
+	case s.RunAsUser != nil:
+		return failure.ConfigErrorf("container's runAsUser breaks non-root policy (pod: %q, container: %s)", who, c.Name)
+	}
+	return failure.ConfigErrorf("container has runAsNonRoot and image will run as root (pod: %q, container: %s)", who, c.Name)
+}
+
+// lookUp finds the user in the image's passwd file. A number need not be there, a name
+// must.
+func lookUp(image engine.Image, id identity) (user.User, bool, error) {
+	entries, err := user.ParsePasswdFilter(bytes.NewReader(image.Passwd), func(u user.User) bool {
+		if id.name != "" {
+			return u.Name == id.name
+		}
+		return int64(u.Uid) == id.uid
+	})
+	switch {
+	case err != nil:
+		return user.User{}, false, failure.CreateErrorf("reading /etc/passwd of image %q: %w", image.Ref, err)
+	case len(entries) > 0:
+		if err := checkID("group of user "+entries[0].Name, int64(entries[0].Gid)); err != nil {
+			return user.User{}, false, err
+		}
+		return entries[0], true, checkID("user "+entries[0].Name, int64(entries[0].Uid))
+	case id.name != "":
+		return user.User{}, false, failure.CreateErrorf("no user %q in /etc/passwd of image %q", id.name, image.Ref)
+	}
+	return user.User{Uid: int(id.uid)}, false, nil
+}
+
+// addImageGroups adds the groups that list the user as a member, except the one of its own
+// name (containerd's WithAdditionalGIDs).
+func addImageGroups(u *specs.User, image engine.Image, name string) error {
+	groups, err := user.ParseGroupFilter(bytes.NewReader(image.Group), func(g user.Group) bool {
+		return g.Name != name && slices.Contains(g.List, name)
+	})
+	if err != nil {
+		return failure.CreateErrorf("reading /etc/group of image %q: %w", image.Ref, err)
+	}
+	for _, g := range groups {
+		if err := checkID("group "+g.Name, int64(g.Gid)); err != nil {
+			return err
+		}
+		addGroup(u, uint32(g.Gid))
+	}
+	return nil
+}
+
+// addPodGroups adds fsGroup and supplementalGroups.
+func addPodGroups(u *specs.User, pod *v1.Pod) error {
+	s := pod.Spec.SecurityContext
+	if s == nil {
+		return nil
+	}
+	groups := s.SupplementalGroups
+	if s.FSGroup != nil {
+		groups = append([]int64{*s.FSGroup}, groups...)
+	}
+	for _, g := range groups {
+		if err := checkID("supplementalGroups", g); err != nil {
+			return err
+		}
+		addGroup(u, uint32(g))
+	}
+	return nil
+}
+
+func addGroup(u *specs.User, gid uint32) {
+	if !slices.Contains(u.AdditionalGids, gid) {
+		u.AdditionalGids = append(u.AdditionalGids, gid)
+	}
+}
