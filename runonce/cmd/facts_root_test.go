@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/internal/roottest"
 )
 
 // inside is what the facts applet prints, as far as these tests look at it.
@@ -37,7 +38,7 @@ type inside struct {
 // everywhere runs the test on the embedded engine and on both daemons.
 func everywhere(t *testing.T, test func(t *testing.T, m machine)) {
 	t.Helper()
-	needRoot(t)
+	roottest.Require(t)
 	images := boxImages(t)
 	t.Run("embedded", func(t *testing.T) { test(t, newMachine(t, images)) })
 	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
