@@ -1,21 +1,19 @@
 package e2e
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/internal/roottest"
 )
 
 // served runs a containerd daemon for the test and returns its socket.
 func served(t *testing.T, version daemon.Version) *daemon.Daemon {
 	t.Helper()
-	if os.Geteuid() != 0 || testing.Short() {
-		t.Skip("starts containers, needs root")
-	}
+	roottest.Require(t)
 	return daemon.Serve(t, version)
 }
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/runonce/runonce/hack/daemon"
@@ -33,7 +34,7 @@ func TestDaemonConforms(t *testing.T) {
 // servedPlace is a place at a daemon that runs as long as the test.
 func servedPlace(t *testing.T, version daemon.Version) place {
 	t.Helper()
-	needRoot(t)
+	roottest.Require(t)
 	d := daemon.Serve(t, version)
 	return place{dir: d.Dir(), address: d.Socket}
 }

@@ -14,13 +14,14 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/containerd/embed"
 )
 
 // The process that serves may end between the moment that another one finds it and the
 // moment that the other one has its events.
 func TestWhoeverServesEndsWhileAnotherProcessOpens(t *testing.T) {
-	needRoot(t)
+	roottest.Require(t)
 	p := newPlace(t)
 	if err := p.open(t, t.Context()).Close(); err != nil {
 		t.Fatal(err)
@@ -74,7 +75,7 @@ func (f fatal) Read(p []byte) (int, error) {
 }
 
 func TestWhoeverServesIsKilledDuringAnImport(t *testing.T) {
-	needRoot(t)
+	roottest.Require(t)
 	p := newPlace(t)
 	archive, err := boxArchive()
 	if err != nil {

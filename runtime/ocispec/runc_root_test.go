@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/google/go-cmp/cmp"
@@ -98,9 +99,7 @@ func shellPod(uid, script string) *v1.Pod {
 }
 
 func TestRunc(t *testing.T) {
-	if os.Geteuid() != 0 || testing.Short() {
-		t.Skip("needs root")
-	}
+	roottest.Require(t)
 	limits := v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m"), v1.ResourceMemory: resource.MustParse("64Mi")}
 	tests := []struct {
 		name   string
@@ -192,9 +191,7 @@ func hostNamespaces(t *testing.T, kinds ...string) []string {
 
 // A read-only mount leaves what is mounted below it writable, a recursive one does not.
 func TestRuncRecursiveReadOnly(t *testing.T) {
-	if os.Geteuid() != 0 || testing.Short() {
-		t.Skip("needs root")
-	}
+	roottest.Require(t)
 	host := t.TempDir()
 	if err := os.Mkdir(filepath.Join(host, "sub"), 0o755); err != nil {
 		t.Fatal(err)
