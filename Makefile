@@ -25,10 +25,10 @@ ROUNDS ?= 5
 # Where setup unpacks what the tests need and the machine lacks.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build demo test test-unit test-root test-vm lint fmt vet race fuzz bench cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
+.PHONY: help build demo test test-unit test-embedded test-root test-vm lint fmt vet race fuzz bench cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 build: payload ## bin/runonce: one static binary, the same bytes for the same commit
 	@mkdir -p bin
@@ -45,6 +45,10 @@ test: root setup-test vet test-unit lint race build verify demo test-root test-v
 
 test-unit: ## the tests that need neither root nor network
 	$(GO) test -short -timeout 20m ./...
+
+test-embedded: root setup-run payload ## unit tests, and the stories and the conformance suite on the embedded engine; needs root; three minutes
+	$(GO) test -short -timeout 20m ./...
+	$(GO) test -count=1 -p 1 -timeout 20m -run '^(TestEmbeddedConforms|TestStoriesOnEmbedded)$$' ./runtime/containerd ./runonce/cmd
 
 test-root: root tools build ## all tests, on real containers too; needs root
 	$(GO) test -count=1 -p 1 -timeout 60m ./...
