@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// Require skips a test that needs root where there is none, and with -short one that would
-// start containers or change the machine. In CI a test that is skipped for want of root would
-// not be missed, so there it fails.
+// Require skips the test unless it runs as root, and with -short, which leaves out whatever
+// starts containers or changes the machine. With CI=true a test that is not run as root
+// fails instead: nobody would notice that it was skipped.
 func Require(t testing.TB) {
 	t.Helper()
 	switch {
 	case testing.Short():
-		t.Skip("needs root, and -short leaves such tests out")
+		t.Skip("needs root, and -short leaves out such tests")
 	case os.Geteuid() == 0:
 	case os.Getenv("CI") == "true":
 		t.Fatal("needs root")

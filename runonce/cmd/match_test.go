@@ -25,7 +25,7 @@ type unknowns map[string]any
 // patience bounds the wait for what takes a moment on a machine that is not busy.
 const patience = 3 * time.Minute
 
-// facts reads what a container has printed of itself from its log and compares it.
+// facts compares what the applet facts has written to a container's log.
 func (s *story) facts(ts *testscript.TestScript, args []string) {
 	pod, container, _ := strings.Cut(args[0], "/")
 	if name, inner, ok := strings.Cut(container, "/"); ok {
@@ -71,7 +71,7 @@ func lastObject(text string) string {
 	return ""
 }
 
-// like fails where the JSON text does not have the facts of the file.
+// like fails where the JSON text does not match the file.
 func (s *story) like(ts *testscript.TestScript, file, text string) {
 	var want, got any
 	err := errors.Join(yaml.UnmarshalStrict([]byte(ts.ReadFile(file)), &want), json.Unmarshal([]byte(text), &got))
@@ -99,10 +99,9 @@ func nameNamespaces(seen any) {
 	}
 }
 
-// mismatches says where got is not what is wanted. Facts are written in YAML, as a part of
-// what they are held against: objects match when the wanted keys do;
-// lists and other values have to be equal. An object whose keys begin with $ demands
-// something of the value:
+// mismatches says where got is not what is wanted, which is YAML in the story. Objects match
+// when the wanted keys do; lists and other values have to be equal. An object whose keys begin
+// with $ demands something of the value:
 //
 //	$absent: true   it is not there
 //	$regexp: TEXT   as text it matches

@@ -28,7 +28,7 @@ func TestStoriesOnDaemons(t *testing.T) {
 		both.Go(func() {
 			t.Run(string(version), func(t *testing.T) {
 				runOnMachines(t, []string{"daemon", "containerd-" + string(version)}, func(t *testing.T) machine {
-					// Daemons of one machine share the directory in which runc keeps containers by namespace and ID.
+					// All daemons share the directory in which runc keeps containers by namespace and ID.
 					return newMachine(t, images, "--address", daemon.Serve(t, version).Socket, "--namespace", "runonce-"+string(version))
 				})
 			})
@@ -39,9 +39,9 @@ func TestStoriesOnDaemons(t *testing.T) {
 // oneAtATime is held by the stories that run one after the other.
 var oneAtATime sync.Mutex
 
-// runOnMachines runs the stories one after the other on one machine, and those that wait
-// beside them, each on a machine of its own. Where the processor is emulated nothing runs
-// side by side.
+// runOnMachines runs the stories one after the other on one machine, and at the same time
+// those that mostly wait, each on a machine of its own. On an emulated machine, which is
+// slow, nothing runs at the same time.
 func runOnMachines(t *testing.T, conditions []string, newMachine func(t *testing.T) machine) {
 	t.Helper()
 	var waits, rest []string
@@ -67,7 +67,7 @@ func runOnMachines(t *testing.T, conditions []string, newMachine func(t *testing
 
 var waitLine = regexp.MustCompile(`(?m)^waits$`)
 
-// target is the machine as what a story runs on, which it leaves empty.
+// target is this machine for a story to run on.
 func (m machine) target() target {
 	return target{world: m.world, flags: m.flags, logs: filepath.Join(m.dir, "log"), clear: m.clear}
 }

@@ -25,32 +25,33 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// casesDir holds the stories: scripts of github.com/rogpeppe/go-internal/testscript, one file
-// for each, NAME.txtar, with the script first and then its files. Besides testscript's own
-// words ("cmp stdout FILE", "stderr PATTERN", "! COMMAND", "[CONDITION] skip", ...) they have:
+// casesDir holds the stories: scripts of github.com/rogpeppe/go-internal/testscript, each in
+// one file NAME.txtar, with the script first and its files after it. Besides testscript's own
+// commands ("cmp stdout FILE", "stderr PATTERN", "! COMMAND", "[CONDITION] skip", ...) there are:
 //
 //	runonce ARGS...              run runonce; arguments that are files of the story may be relative
-//	exitcode N                   the "! runonce" just before ended with this exit code
-//	cmpout FILE                  standard output is FILE, a .table or a .json, but for what
+//	exitcode N                   the "! runonce" on the line before ended with this exit code
+//	cmpout FILE                  standard output is FILE, a .table or a .json, except for what
 //	                             differs from run to run (see canonical)
-//	match FILE                   standard output is JSON and has the facts of FILE (see mismatches)
-//	facts [NS/]POD[/CONTAINER] FILE  what the applet facts of testdata/images/box has printed
-//	                             in the container: what that sees from inside has these facts
-//	interrupt DURATION SIGNAL    send the next runonce the signal (INT, TERM) after that time
+//	match FILE                   standard output is JSON that matches FILE (see mismatches)
+//	facts [NS/]POD[/CONTAINER] FILE  what the container sees from inside, as printed by the
+//	                             applet facts of testdata/images/box, matches FILE
+//	interrupt DURATION SIGNAL    send the next runonce the signal (INT or TERM) after that time
 //	killcontainer NS/POD CONTAINER CODE  end a container from outside; in memory only
 //	scratch PATH                 remove PATH of this machine, now and after the story
 //	waits                        the story spends its time waiting: on a real engine it runs
-//	                             beside the others, on an engine of its own
+//	                             at the same time as the others, with an engine of its own
 //
 // The conditions are [memory], the engine in memory, [daemon], a containerd daemon, and
 // [containerd-1.6], a daemon of that version.
 //
-// "run" and "plan" get the node of node.yaml unless they name another, and the networks of a
-// story are those in its directory net.d, whatever the machine has; without one its pods get
-// a bridge of their own. What runonce prints names the story's files by their relative paths,
-// and the directory of logs is always /var/log/pods.
+// "run" and "plan" get the node of node.yaml unless they name another. The networks are those
+// in the story's directory net.d, whatever the machine has; without it the pods get a bridge
+// of their own. In the output of runonce the paths of the story's files are relative, and the
+// directory of logs is /var/log/pods.
 const casesDir = "../../testdata/cases"
 
+// words are the commands above.
 func words() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"runonce":       func(ts *testscript.TestScript, neg bool, args []string) { storyOf(ts).runonce(ts, neg, args) },
@@ -65,7 +66,7 @@ func words() map[string]func(*testscript.TestScript, bool, []string) {
 	}
 }
 
-// word is a word with so many arguments, which cannot be negated.
+// word is a command with n arguments, which cannot be negated.
 func word(n int, f func(*story, *testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg || len(args) != n {
@@ -77,10 +78,10 @@ func word(n int, f func(*story, *testscript.TestScript, []string)) func(*testscr
 
 // engineUnderTest is where stories run.
 type engineUnderTest struct {
-	conditions []string // that hold
-	// open makes what one story runs on.
+	conditions []string // those that hold
+	// open returns what one story runs on.
 	open func(t *testing.T) target
-	// within runs a story in surroundings of its own.
+	// within, if set, is called to run each story.
 	within func(t *testing.T, run func(t *testing.T))
 }
 
@@ -93,7 +94,7 @@ type target struct {
 	kill func(ctx context.Context, pod, container string, code int32) error
 	// exact says that times and messages are the same in every run.
 	exact bool
-	// clear takes down what a story has left, while its files are still there.
+	// clear, if set, takes down what a story has left, while its files are still there.
 	clear func(t *testing.T)
 }
 
@@ -120,7 +121,8 @@ func storyOf(ts *testscript.TestScript) *story {
 	return s
 }
 
-// storyT is a *testing.T as testscript wants it. It leaves to the engine how stories run.
+// storyT makes a testscript.T of a *testing.T. Whether stories run in parallel is up to the
+// engine.
 type storyT struct {
 	*testing.T
 	within func(t *testing.T, run func(t *testing.T))
@@ -310,8 +312,7 @@ func (s *story) cmpout(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// end takes down what the story has left, and writes the golden files again that were to be
-// updated.
+// end takes down what the story has left, and with -update writes its file again.
 func (s *story) end() {
 	if s.clear != nil {
 		s.clear(s.t)
