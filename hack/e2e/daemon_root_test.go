@@ -10,8 +10,8 @@ import (
 	"github.com/runonce/runonce/hack/daemon"
 )
 
-// served runs a containerd daemon for the test and returns its socket.
-func served(t *testing.T, version daemon.Version) *daemon.Daemon {
+// startDaemon runs a containerd daemon for the test.
+func startDaemon(t *testing.T, version daemon.Version) *daemon.Daemon {
 	t.Helper()
 	if os.Geteuid() != 0 || testing.Short() {
 		t.Skip("starts containers, needs root")
@@ -22,7 +22,7 @@ func served(t *testing.T, version daemon.Version) *daemon.Daemon {
 func TestDaemon(t *testing.T) {
 	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
 		t.Run(string(version), func(t *testing.T) {
-			d := served(t, version)
+			d := startDaemon(t, version)
 			b := newBox(t, d.Socket)
 			bridged := strings.Replace(pod("bridged", "Always", "sleep"), "hostNetwork: true", "hostNetwork: false", 1)
 			dir := directory(t, bridged, pod("job", "Never", "exit", "0", "done"), pod("bad", "Never", "exit", "3", "oh no"))
@@ -47,7 +47,7 @@ func TestDaemon(t *testing.T) {
 func TestDaemonEndsWhileNobodyWatches(t *testing.T) {
 	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
 		t.Run(string(version), func(t *testing.T) {
-			b := newBox(t, served(t, version).Socket)
+			b := newBox(t, startDaemon(t, version).Socket)
 			b.endUnseen(t)
 			b.awaitExit(t, 0, 7)
 		})

@@ -10,20 +10,19 @@ import (
 	"github.com/runonce/runonce/hack/daemon"
 )
 
-// everywhere runs the test on the embedded containerd and on both daemons.
+// everywhere runs the test with the embedded containerd and with both daemons.
 func everywhere(t *testing.T, test func(t *testing.T, b *box)) {
-	places := map[string]func(t *testing.T) string{
+	addresses := map[string]func(t *testing.T) string{
 		"embedded": func(*testing.T) string { return "" },
-		"2.4":      func(t *testing.T) string { return served(t, daemon.Current).Socket },
-		"1.6":      func(t *testing.T) string { return served(t, daemon.Debian).Socket },
+		"2.4":      func(t *testing.T) string { return startDaemon(t, daemon.Current).Socket },
+		"1.6":      func(t *testing.T) string { return startDaemon(t, daemon.Debian).Socket },
 	}
-	for name, address := range places {
+	for name, address := range addresses {
 		t.Run(name, func(t *testing.T) { test(t, newBox(t, address(t))) })
 	}
 }
 
-// logOf returns what the first instance of the pod's container has written, in the CRI
-// format.
+// logOf returns the log of the first instance of the pod's container, in the CRI format.
 func (b *box) logOf(t *testing.T, pod, container string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(b.dir, "logs", "*_"+pod+"_*", container, "0.log"))
@@ -45,7 +44,7 @@ func (b *box) awaitLog(t *testing.T, pod, container, text string) {
 			return
 		}
 	}
-	t.Fatalf("%s/%s did not write %q but %q", pod, container, text, b.logOf(t, pod, container))
+	t.Fatalf("%s/%s wrote %[4]q, which does not contain %[3]q", pod, container, text, b.logOf(t, pod, container))
 }
 
 const signaled = `apiVersion: v1
@@ -75,7 +74,7 @@ func TestStopSignal(t *testing.T) {
 			if s := got.report.Results[0].Status.ContainerStatuses[i].StopSignal; s != w.status {
 				t.Errorf("status of %s: stop signal %q, want %q", w.container, s, w.status)
 			}
-			// The first process of a PID namespace is deaf to what it has no handler for.
+			// Until its handler is installed, the first process of a PID namespace ignores a signal.
 			b.awaitLog(t, "signaled", w.container, "ready")
 		}
 		if r := b.run(t, "down", dir); r.code != 0 {
@@ -83,7 +82,7 @@ func TestStopSignal(t *testing.T) {
 		}
 		for _, w := range want {
 			if text := b.logOf(t, "signaled", w.container); !strings.Contains(text, w.log) {
-				t.Errorf("%s was not told %q:\n%s", w.container, w.log, text)
+				t.Errorf("the log of %s does not contain %q:\n%s", w.container, w.log, text)
 			}
 		}
 	})

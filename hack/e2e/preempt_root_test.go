@@ -16,8 +16,8 @@ import (
 	"github.com/runonce/runonce/hack/daemon"
 )
 
-// diarist is a pod whose container notes in the directory when it starts, gets SIGTERM,
-// and ends half a second later.
+// diarist returns the manifest of a pod whose container writes a diary into the directory: when
+// it starts, when it gets SIGTERM, and when it exits half a second later.
 func diarist(name, dir, spec, resources string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
@@ -36,7 +36,7 @@ spec:
 `, name, dir, spec, resources)
 }
 
-// diary reads what a pod has noted: what happened, in order, and when.
+// diary reads a pod's diary: the events in order, and the time of each.
 func diary(t *testing.T, dir, name string) (happened []string, at map[string]int64) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, name))
@@ -54,7 +54,7 @@ func diary(t *testing.T, dir, name string) (happened []string, at map[string]int
 	return happened, at
 }
 
-// preempted is what a report says of a victim.
+// preempted is a victim in the report.
 type preempted struct {
 	Name        string `json:"name"`
 	Outcome     string `json:"outcome"`
@@ -74,7 +74,7 @@ type preempted struct {
 	} `json:"status"`
 }
 
-// wantVictim is what the kubelet would say (pkg/kubelet/preemption).
+// wantVictim returns the status that the kubelet would set (pkg/kubelet/preemption).
 func wantVictim(name string) preempted {
 	p := preempted{Name: name, Outcome: "Preempted", Reason: "Preempting", Message: "Preempted in order to admit critical pod", PreemptedBy: "default/critical"}
 	p.Status.Phase, p.Status.Reason, p.Status.Message = "Failed", p.Reason, p.Message
@@ -87,9 +87,9 @@ func wantVictim(name string) preempted {
 	return p
 }
 
-// smallPods are ten pods of which a critical one needs the room of three. Of the five that
-// have the lowest priority, small1 is Guaranteed, and small8 asks for more memory than is
-// needed: small2, small5 and small7 have to go.
+// smallPods returns ten pods. A critical pod needs the memory of three of them. Of the five with
+// the lowest priority, small1 is Guaranteed and small8 requests more memory than needed, so
+// small2, small5 and small7 are preempted.
 func smallPods(dir string) []string {
 	all := []string{"{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: better}, value: 1000}"}
 	for i := range 10 {
@@ -109,11 +109,11 @@ func smallPods(dir string) []string {
 }
 
 func TestCriticalPodPreempts(t *testing.T) {
-	places := map[string]func(t *testing.T) string{
+	addresses := map[string]func(t *testing.T) string{
 		"embedded": func(*testing.T) string { return "" },
-		"daemon":   func(t *testing.T) string { return served(t, daemon.Current).Socket },
+		"daemon":   func(t *testing.T) string { return startDaemon(t, daemon.Current).Socket },
 	}
-	for name, address := range places {
+	for name, address := range addresses {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t, address(t))
 			dir := t.TempDir()
@@ -140,7 +140,7 @@ func TestCriticalPodPreempts(t *testing.T) {
 	}
 }
 
-// awaitDiaries waits until so many pods have begun theirs.
+// awaitDiaries waits until n pods have begun their diaries.
 func awaitDiaries(t *testing.T, dir string, n int) {
 	t.Helper()
 	var begun int
@@ -158,8 +158,8 @@ func awaitDiaries(t *testing.T, dir string, n int) {
 	t.Fatalf("%d pods have begun their diary, want %d", begun, n)
 }
 
-// checkDiaries wants the victims to have been stopped gracefully, and fully before the
-// critical pod started, and nobody else to have been disturbed.
+// checkDiaries checks that the victims were stopped gracefully and had exited before the
+// critical pod started, and that the other pods were not affected.
 func (b *box) checkDiaries(t *testing.T, dir string) {
 	t.Helper()
 	awaitDiaries(t, dir, 11)

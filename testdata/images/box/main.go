@@ -1,5 +1,5 @@
-// Command box is what the test images run: one static program with several applets. The
-// applet is the name that the program was called by or, when that is none, its first
+// Command box is the program of the test images: one static binary with several applets. The
+// applet is the name that the program is called by or, if that is not an applet, its first
 // argument.
 package main
 
@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// exitCode is an error that asks for a certain exit code and says nothing.
+// exitCode is an error that sets the exit code and prints nothing.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountAt mounts a file system in memory.
+// mountAt mounts a tmpfs.
 func mountAt(args []string) error {
 	if len(args) != 1 {
 		return errors.New("want DIR")
@@ -22,8 +22,8 @@ func mountAt(args []string) error {
 	return unix.Mount("box", args[0], "tmpfs", 0, "")
 }
 
-// swap makes PATH by turns a directory and a link to TARGET, as fast as it can: who looks
-// at PATH and then uses it may find something else there.
+// swap replaces PATH by a directory and by a link to TARGET in turns, as fast as it can, to
+// provoke races between checking PATH and using it.
 func swap(args []string) error {
 	if len(args) != 2 {
 		return errors.New("want PATH TARGET")
@@ -45,7 +45,7 @@ func swap(args []string) error {
 	}
 }
 
-// link puts a link to TARGET in the place of PATH.
+// link replaces PATH by a link to TARGET.
 func link(args []string) error {
 	if len(args) != 2 {
 		return errors.New("want PATH TARGET")
@@ -53,7 +53,7 @@ func link(args []string) error {
 	return errors.Join(os.RemoveAll(args[0]), os.Symlink(args[1], args[0]))
 }
 
-// fill writes so many mebibytes that they take room on the disk.
+// fill writes the given number of mebibytes, in a way that takes up disk space.
 func fill(args []string) error {
 	if len(args) != 2 {
 		return errors.New("want FILE MIB")
