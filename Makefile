@@ -33,7 +33,7 @@ build: payload ## build bin/runonce: one static binary, reproducible
 	@mkdir -p bin
 	$(STATIC) -ldflags '$(LDFLAGS)' -o bin/runonce .
 
-# The shim, a second program that the binary embeds.
+# The shim, a small second program that the first embeds.
 payload:
 	@$(GO) run ./runtime/shim/pack
 

@@ -35,16 +35,16 @@ func document() string {
 	var b strings.Builder
 	b.WriteString(`# Supported fields
 
-Look up here how runonce handles each field of a Pod, and of the workloads it creates pods from.
-This page is generated from the table in ` + "`manifests/fieldsupport`" + `. A test compares that table
-with Kubernetes' API types, so no field is missing.
+What runonce does with each field of a Pod, and of the workloads that it turns into pods.
+This page is generated from the table that the reader of manifests works by
+(` + "`manifests/fieldsupport`" + `); a test holds that table to Kubernetes' API types, so no field is missing.
 
-- **supported**: works as in Kubernetes.
-- **refused**: using it is an error, reported with file and line before anything starts.
-- **meaningless**: has no effect on a single node without an API server, and causes a warning.
+- **supported**: does what it does in Kubernetes.
+- **refused**: a manifest that uses it is refused, with file and line, before anything starts.
+- **meaningless**: has no effect on a single node without an API server; one warning says so.
 
-` + "`initContainers`" + ` have the same fields as ` + "`containers`" + `; all three probes have the same fields, and so do
-both lifecycle hooks. The fields below a refused or meaningless field are treated the same way.
+The fields of ` + "`initContainers`" + ` are those of ` + "`containers`" + `; those of the three probes are alike, and
+so are those of the two lifecycle hooks. What lies below a refused or meaningless field shares its fate.
 `)
 	title := "\x00"
 	counts := map[class]int{}
