@@ -54,7 +54,7 @@ type view struct {
 
 func facts(args []string) error {
 	set := flag.NewFlagSet("facts", flag.ContinueOnError)
-	out := set.String("out", "", "write here as well")
+	out := set.String("out", "", "also write to this file")
 	stat := set.String("stat", "", "paths to describe, comma-separated")
 	sysctl := set.String("sysctl", "", "sysctls to read, comma-separated")
 	hold := set.Bool("hold", false, "sleep afterwards")

@@ -23,7 +23,7 @@ import (
 // HTTPS on 8443, gRPC health on 9000 and with TLS on 9443.
 func probed(args []string) error {
 	set := flag.NewFlagSet("probed", flag.ContinueOnError)
-	lives := set.String("lives", "", "file that counts the starts; /alive answers 200 from the second on")
+	lives := set.String("lives", "", "file that counts the starts; /alive returns 200 from the second start on")
 	delay := set.Duration("delay", 0, "wait before listening")
 	if err := set.Parse(args); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 // mountAt mounts a tmpfs.
 func mountAt(args []string) error {
 	if len(args) != 1 {
-		return errors.New("want DIR")
+		return errors.New("usage: mount DIR")
 	}
 	if err := os.MkdirAll(args[0], 0o755); err != nil {
 		return err
@@ -26,7 +26,7 @@ func mountAt(args []string) error {
 // provoke races between checking PATH and using it.
 func swap(args []string) error {
 	if len(args) != 2 {
-		return errors.New("want PATH TARGET")
+		return errors.New("usage: swap PATH TARGET")
 	}
 	path, link := args[0], filepath.Join(filepath.Dir(args[0]), ".link")
 	if err := errors.Join(os.MkdirAll(path, 0o777), os.Symlink(args[1], link)); err != nil {
@@ -48,7 +48,7 @@ func swap(args []string) error {
 // link replaces PATH by a link to TARGET.
 func link(args []string) error {
 	if len(args) != 2 {
-		return errors.New("want PATH TARGET")
+		return errors.New("usage: link PATH TARGET")
 	}
 	return errors.Join(os.RemoveAll(args[0]), os.Symlink(args[1], args[0]))
 }
@@ -56,7 +56,7 @@ func link(args []string) error {
 // fill writes the given number of mebibytes, in a way that takes up disk space.
 func fill(args []string) error {
 	if len(args) != 2 {
-		return errors.New("want FILE MIB")
+		return errors.New("usage: fill FILE MIB")
 	}
 	n, err := strconv.Atoi(args[1])
 	if err != nil {
