@@ -156,20 +156,12 @@ func (r report) restarts(pod string) int {
 }
 
 func TestEtcd(t *testing.T) {
-	addresses := map[string]func(t *testing.T) string{
-		"embedded": func(*testing.T) string { return "" },
-		"2.4":      func(t *testing.T) string { return startDaemon(t, daemon.Current).Socket },
-	}
-	for name, address := range addresses {
-		t.Run(name, func(t *testing.T) {
-			b := newBox(t, address(t))
-			playEtcd(t, b, newEtcd(t, b))
-		})
-	}
+	embedded(t, testEtcd)
+	daemons(t, testEtcd, daemon.Current)
 }
 
-func playEtcd(t *testing.T, b *box, e etcd) {
-	t.Helper()
+func testEtcd(t *testing.T, b *box) {
+	e := newEtcd(t, b)
 	dir := directory(t, e.manifest)
 	up := func() report { return b.up(t, dir, 0, "--until", "ready", "--timeout", limit.String()).report }
 	if diff := cmp.Diff([]string{"etcd=Ready"}, up().outcomes()); diff != "" {

@@ -12,14 +12,36 @@ import (
 
 // everywhere runs the test with the embedded containerd and with both daemons.
 func everywhere(t *testing.T, test func(t *testing.T, b *box)) {
-	addresses := map[string]func(t *testing.T) string{
-		"embedded": func(*testing.T) string { return "" },
-		"2.4":      func(t *testing.T) string { return startDaemon(t, daemon.Current).Socket },
-		"1.6":      func(t *testing.T) string { return startDaemon(t, daemon.Debian).Socket },
+	t.Helper()
+	embedded(t, test)
+	daemons(t, test, daemon.Current, daemon.Debian)
+}
+
+func embedded(t *testing.T, test func(t *testing.T, b *box)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { test(t, newBox(t, "")) })
+}
+
+func daemons(t *testing.T, test func(t *testing.T, b *box), versions ...daemon.Version) {
+	t.Helper()
+	for _, v := range versions {
+		t.Run(string(v), func(t *testing.T) {
+			if os.Geteuid() != 0 || testing.Short() {
+				t.Skip("starts containers, needs root")
+			}
+			test(t, newBox(t, daemon.Serve(t, v).Socket))
+		})
 	}
-	for name, address := range addresses {
-		t.Run(name, func(t *testing.T) { test(t, newBox(t, address(t))) })
+}
+
+// eventually waits until the condition is true, and returns false if that takes too long.
+func eventually(condition func() bool) bool {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if condition() {
+			return true
+		}
 	}
+	return false
 }
 
 // logOf returns the log of the first instance of the pod's container, in the CRI format.
@@ -39,12 +61,9 @@ func (b *box) logOf(t *testing.T, pod, container string) string {
 // awaitLog waits until the container has written the text.
 func (b *box) awaitLog(t *testing.T, pod, container, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if strings.Contains(b.logOf(t, pod, container), text) {
-			return
-		}
+	if !eventually(func() bool { return strings.Contains(b.logOf(t, pod, container), text) }) {
+		t.Fatalf("%s/%s wrote %q, which does not contain %q", pod, container, b.logOf(t, pod, container), text)
 	}
-	t.Fatalf("%s/%s wrote %[4]q, which does not contain %[3]q", pod, container, text, b.logOf(t, pod, container))
 }
 
 const signaled = `apiVersion: v1

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -52,14 +51,9 @@ func (m machine) since(before machine) machine {
 // files of a pod. Processes may take a moment to be reaped.
 func (b *box) unchanged(t *testing.T) {
 	t.Helper()
-	var diff string
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if diff = cmp.Diff(machine{}, b.inspect(t).since(b.before)); diff == "" {
-			break
-		}
-	}
-	if diff != "" {
-		t.Errorf("left on the machine:\n%s", diff)
+	diff := func() string { return cmp.Diff(machine{}, b.inspect(t).since(b.before)) }
+	if !eventually(func() bool { return diff() == "" }) {
+		t.Errorf("left on the machine:\n%s", diff())
 	}
 	for _, dir := range []string{"root/pods", "state/pods", "state/runc"} {
 		if left := files(t, filepath.Join(b.dir, dir)); len(left) > 0 {

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -109,53 +108,46 @@ func smallPods(dir string) []string {
 }
 
 func TestCriticalPodPreempts(t *testing.T) {
-	addresses := map[string]func(t *testing.T) string{
-		"embedded": func(*testing.T) string { return "" },
-		"daemon":   func(t *testing.T) string { return startDaemon(t, daemon.Current).Socket },
+	test := func(t *testing.T, b *box) {
+		dir := t.TempDir()
+		capacity := []string{"--capacity", "cpu=4,memory=1150Mi,pods=20"}
+		b.up(t, directory(t, smallPods(dir)...), 0, capacity...)
+		awaitDiaries(t, dir, 10)
+		critical := diarist("critical", dir, "priorityClassName: system-node-critical", "{requests: {memory: 300Mi}}")
+		got := b.up(t, directory(t, critical), 3, capacity...)
+		if diff := cmp.Diff([]string{"critical=Running", "small2=Preempted", "small5=Preempted", "small7=Preempted"}, got.report.outcomes()); diff != "" {
+			t.Fatalf("outcomes (-want +got):\n%s", diff)
+		}
+		var report struct {
+			Results []preempted `json:"results"`
+		}
+		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
+			t.Fatal(err)
+		}
+		want := []preempted{wantVictim("small2"), wantVictim("small5"), wantVictim("small7")}
+		if diff := cmp.Diff(want, report.Results[1:]); diff != "" {
+			t.Errorf("the victims (-want +got):\n%s", diff)
+		}
+		b.checkDiaries(t, dir)
 	}
-	for name, address := range addresses {
-		t.Run(name, func(t *testing.T) {
-			b := newBox(t, address(t))
-			dir := t.TempDir()
-			capacity := []string{"--capacity", "cpu=4,memory=1150Mi,pods=20"}
-			b.up(t, directory(t, smallPods(dir)...), 0, capacity...)
-			awaitDiaries(t, dir, 10)
-			critical := diarist("critical", dir, "priorityClassName: system-node-critical", "{requests: {memory: 300Mi}}")
-			got := b.up(t, directory(t, critical), 3, capacity...)
-			if diff := cmp.Diff([]string{"critical=Running", "small2=Preempted", "small5=Preempted", "small7=Preempted"}, got.report.outcomes()); diff != "" {
-				t.Fatalf("outcomes (-want +got):\n%s", diff)
-			}
-			var report struct {
-				Results []preempted `json:"results"`
-			}
-			if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
-				t.Fatal(err)
-			}
-			want := []preempted{wantVictim("small2"), wantVictim("small5"), wantVictim("small7")}
-			if diff := cmp.Diff(want, report.Results[1:]); diff != "" {
-				t.Errorf("the victims (-want +got):\n%s", diff)
-			}
-			b.checkDiaries(t, dir)
-		})
-	}
+	embedded(t, test)
+	daemons(t, test, daemon.Current)
 }
 
 // awaitDiaries waits until n pods have begun their diaries.
 func awaitDiaries(t *testing.T, dir string, n int) {
 	t.Helper()
-	var begun int
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		begun = 0
+	begun := func() (count int) {
 		for _, name := range names(t, dir) {
 			if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil && strings.HasSuffix(string(text), "\n") {
-				begun++
+				count++
 			}
 		}
-		if begun == n {
-			return
-		}
+		return count
 	}
-	t.Fatalf("%d pods have begun their diary, want %d", begun, n)
+	if !eventually(func() bool { return begun() == n }) {
+		t.Fatalf("%d pods have begun their diary, want %d", begun(), n)
+	}
 }
 
 // checkDiaries checks that the victims were stopped gracefully and had exited before the

@@ -88,8 +88,11 @@ func TestRuntimeClassCrun(t *testing.T) {
 
 // TestRuntimeClassShim: a handler can use another shim than ours.
 func TestRuntimeClassShim(t *testing.T) {
-	t.Run("embedded", func(t *testing.T) { newBox(t, "").lifeOfClass(t, otherShim(t)) })
-	t.Run("2.4", func(t *testing.T) { newBox(t, startDaemon(t, daemon.Current).Socket).lifeOfClass(t, otherShim(t)) })
+	test := func(t *testing.T, b *box) {
+		b.lifeOfClass(t, otherShim(t))
+	}
+	embedded(t, test)
+	daemons(t, test, daemon.Current)
 }
 
 // otherShim returns the flag for a handler "other" with the shim of containerd 2.4.

@@ -131,34 +131,26 @@ func signalOnce(t *testing.T, p *os.Process, sig os.Signal, log io.Reader, words
 // awaitProcess waits for a process with the command line.
 func (b *box) awaitProcess(t *testing.T, command string) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if slices.ContainsFunc(b.processes(t), func(p string) bool { return strings.HasSuffix(p, " "+command) }) {
-			return
-		}
+	runs := func(p string) bool { return strings.HasSuffix(p, " "+command) }
+	if !eventually(func() bool { return slices.ContainsFunc(b.processes(t), runs) }) {
+		t.Fatalf("no process %q", command)
 	}
-	t.Fatalf("no process %q", command)
 }
 
 // awaitPods waits until there are a shim and a container for each pod, and no other process: a
 // container that has just started may not run its program yet.
 func (b *box) awaitPods(t *testing.T, pods int) {
 	t.Helper()
-	var got []string
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if got = b.processes(t); len(got) == 2*pods {
-			return
-		}
+	if !eventually(func() bool { return len(b.processes(t)) == 2*pods }) {
+		t.Fatalf("want a shim and a container for each of %d pods:\n%s", pods, strings.Join(b.processes(t), "\n"))
 	}
-	t.Fatalf("want a shim and a container for each of %d pods:\n%s", pods, strings.Join(got, "\n"))
 }
 
 // awaitEnd waits until all processes of the box's containers have exited.
 func (b *box) awaitEnd(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); len(b.containers(t)) > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("still running: %v", b.containers(t))
-		}
+	if !eventually(func() bool { return len(b.containers(t)) == 0 }) {
+		t.Fatalf("still running: %v", b.containers(t))
 	}
 }
 
