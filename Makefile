@@ -77,7 +77,7 @@ docs: build ## write the generated documents
 	$(GO) test -count=1 ./manifests/fieldsupport -update
 	$(GO) run ./hack/gendocs bin/runonce docs/commands.md
 
-verify: ## check that generated documents and go.mod are up to date
+verify: ## check generated documents, go.mod and links
 	@hack/verify.sh
 
 tools: setup-test $(TOOLS)/golangci-lint $(TOOLS)/containerd ## install what the tests and the linters need

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails if the generated documents or go.mod are out of date.
+# Fails if the generated documents or go.mod are out of date, or a link in a document is broken.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 before=$(mktemp -d)
@@ -13,4 +13,7 @@ if ! diff -ru "$before/docs" docs; then
 fi
 go mod verify >/dev/null || { echo "verify: modules do not match go.sum" >&2; exit 1; }
 go mod tidy -diff || { echo "verify: go.mod is not tidy" >&2; exit 1; }
+while IFS=: read -r file link; do
+	[[ $link == http* || -e "$(dirname "$file")/$link" ]] || { echo "verify: $file: broken link $link" >&2; exit 1; }
+done < <(git grep -oE '\]\([^)#]+' -- '*.md' | sed 's/\](//')
 echo "verify: everything is up to date"
