@@ -16,7 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -46,7 +46,7 @@ func withHostPort(t *testing.T, name string) *v1.Pod {
 func TestCrash(t *testing.T) {
 	stages := map[string]func(t *testing.T, m *Manager, pod *v1.Pod){
 		"pins only": func(t *testing.T, m *Manager, pod *v1.Pod) {
-			if _, err := m.pinAll(pod, "x"); err != nil {
+			if _, err := m.makeNamespaces(pod, "x"); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -55,7 +55,7 @@ func TestCrash(t *testing.T) {
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := netns.Make(dir, []netns.Kind{netns.IPC}, ""); err != nil {
+			if err := namespaces.Make(dir, []namespaces.Kind{namespaces.IPC}, ""); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(filepath.Join(dir, "net"), nil, 0o600); err != nil {
@@ -80,7 +80,7 @@ func TestCrash(t *testing.T) {
 		},
 		"pins lost": func(t *testing.T, m *Manager, pod *v1.Pod) {
 			ensure(t, m, pod)
-			if err := netns.Remove(m.files.pins(string(pod.UID))); err != nil {
+			if err := namespaces.Remove(m.files.pins(string(pod.UID))); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -109,7 +109,7 @@ func TestCrash(t *testing.T) {
 			}
 		},
 		"record in part": func(t *testing.T, m *Manager, pod *v1.Pod) {
-			if _, err := m.pinAll(pod, "x"); err != nil {
+			if _, err := m.makeNamespaces(pod, "x"); err != nil {
 				t.Fatal(err)
 			}
 			dir := m.o.Records.Dir(pod.UID)
@@ -182,7 +182,7 @@ func planned(t *testing.T, m *Manager, pod *v1.Pod) *attachment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.pinAll(pod, "x"); err != nil {
+	if _, err := m.makeNamespaces(pod, "x"); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -237,7 +237,7 @@ func reboot(t *testing.T, m *Manager, stateStays bool) {
 		t.Fatal(err)
 	}
 	for _, p := range pods {
-		if err := netns.Remove(m.files.pins(p.Name())); err != nil {
+		if err := namespaces.Remove(m.files.pins(p.Name())); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -72,18 +72,18 @@ func TestHangingPluginLimit(t *testing.T) {
 	m := newManager(t)
 	edit := flaky(t, m, "ADD) exec sleep 600;;")
 	// Long enough for the plugins that do not hang, also on a machine that is busy.
-	m.o.PluginLimit = 20 * time.Second
-	if _, err := holding(m).Ensure(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), `network "own" has not answered for 20s`) {
+	m.pluginLimit = 20 * time.Second
+	if _, err := holding(m).Ensure(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), `the plugins of network "own" did not finish within 20s`) {
 		t.Errorf("Ensure: %v, want the limit", err)
 	}
 	edit("DEL) exec sleep 600;;")
 	ensure(t, m, newPod("a"))
-	m.o.PluginLimit = 100 * time.Millisecond
-	if err := holding(m).Remove(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), "has not answered for 100ms") {
+	m.pluginLimit = 100 * time.Millisecond
+	if err := holding(m).Remove(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), "did not finish within 100ms") {
 		t.Errorf("Remove: %v, want the limit", err)
 	}
 	edit("")
-	m.o.PluginLimit = time.Minute
+	m.pluginLimit = time.Minute
 	if err := holding(m).Remove(t.Context(), newPod("a")); err != nil {
 		t.Fatal(err)
 	}

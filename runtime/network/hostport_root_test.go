@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
 func withPorts(name string, ports ...v1.ContainerPort) *v1.Pod {
@@ -85,7 +85,7 @@ func TestHostPortUDP(t *testing.T) {
 func dialUDP(t *testing.T, from, addr string) net.Conn {
 	t.Helper()
 	var c net.Conn
-	err := netns.Inside([]netns.Pin{{Kind: netns.Net, Path: from}}, func() (err error) {
+	err := namespaces.Inside([]namespaces.Pin{{Kind: namespaces.Net, Path: from}}, func() (err error) {
 		c, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", addr)
 		return err
 	})
@@ -100,7 +100,7 @@ func dialUDP(t *testing.T, from, addr string) net.Conn {
 func echoUDP(t *testing.T, sb engine.Sandbox) {
 	t.Helper()
 	var server net.PacketConn
-	err := netns.Inside(pins(sb)[:1], func() (err error) {
+	err := namespaces.Inside(pins(sb)[:1], func() (err error) {
 		server, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", "0.0.0.0:53")
 		return err
 	})
@@ -182,7 +182,7 @@ func TestHostPortSCTP(t *testing.T) {
 // sctpSocket makes a socket in a network namespace, which gives up after a while.
 func sctpSocket(path string) (*os.File, error) {
 	fd := -1
-	err := netns.Inside([]netns.Pin{{Kind: netns.Net, Path: path}}, func() (err error) {
+	err := namespaces.Inside([]namespaces.Pin{{Kind: namespaces.Net, Path: path}}, func() (err error) {
 		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
 		return err
 	})
@@ -363,7 +363,7 @@ func wantNoWay(t *testing.T, sb engine.Sandbox, port int) {
 	t.Helper()
 	gateway := net.ParseIP(sb.IPs[0]).Mask(net.CIDRMask(20, 32))
 	gateway[3]++
-	err := netns.Inside(pins(sb)[:1], func() error {
+	err := namespaces.Inside(pins(sb)[:1], func() error {
 		for _, args := range []string{"addr del 127.0.0.1/8 dev lo", "route add 127.0.0.0/8 via " + gateway.String() + " dev eth0"} {
 			if out, err := exec.CommandContext(t.Context(), "ip", strings.Fields(args)...).CombinedOutput(); err != nil {
 				return fmt.Errorf("ip %s: %w: %s", args, err, out)

@@ -15,7 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
 // insideVariable says that the tests already run in a network namespace of their own.
@@ -80,13 +80,13 @@ func makeHost() error {
 	if err != nil {
 		return err
 	}
-	if err := netns.Make(dir, []netns.Kind{netns.Net}, ""); err != nil {
+	if err := namespaces.Make(dir, []namespaces.Kind{namespaces.Net}, ""); err != nil {
 		return err
 	}
 	if neighbour, err = os.Open(filepath.Join(dir, "net")); err != nil {
 		return err
 	}
-	if err := netns.Remove(dir); err != nil { // the open file holds it
+	if err := namespaces.Remove(dir); err != nil { // the open file holds it
 		return err
 	}
 	attrs := netlink.NewLinkAttrs()
@@ -95,7 +95,7 @@ func makeHost() error {
 	if err := netlink.LinkAdd(wire); err != nil {
 		return err
 	}
-	err = netns.Inside([]netns.Pin{{Kind: netns.Net, Path: fmt.Sprintf("/proc/self/fd/%d", neighbour.Fd())}}, func() error {
+	err = namespaces.Inside([]namespaces.Pin{{Kind: namespaces.Net, Path: fmt.Sprintf("/proc/self/fd/%d", neighbour.Fd())}}, func() error {
 		return bringUp("wire0", "192.0.2.1/24", "2001:db8::1/64")
 	})
 	if err != nil {

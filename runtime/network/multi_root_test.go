@@ -9,12 +9,13 @@ import (
 
 	"github.com/runonce/runonce/runtime/engine"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
 // dataConf is a network beside the machine's own, which knows no hardware addresses.
@@ -31,7 +32,7 @@ func wanting(networks string) *v1.Pod {
 func interfaces(t *testing.T, sb engine.Sandbox) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	err := netns.Inside(pins(sb)[:1], func() error {
+	err := namespaces.Inside(pins(sb)[:1], func() error {
 		links, err := netlink.LinkList()
 		if err != nil {
 			return err
@@ -75,7 +76,7 @@ func TestFurtherNetworks(t *testing.T) {
 		}
 		got[i].MAC = ""
 	}
-	dns := &cni.StatusDNS{Nameservers: []string{"10.77.0.1"}, Search: []string{"data.example"}}
+	dns := &types.DNS{Nameservers: []string{"10.77.0.1"}, Search: []string{"data.example"}}
 	want := []cni.Status{
 		{Name: "own", Interface: "eth0", IPs: sb.IPs, Default: true},
 		{Name: "data", Interface: "net1", IPs: []string{in["net1"]}, DNS: dns},

@@ -19,7 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
 func TestPodsReachEachOther(t *testing.T) {
@@ -79,7 +79,7 @@ func TestHostNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := engine.Sandbox{IPCNS: m.files.pin("uid-a", netns.IPC).Path, Hostname: host, IPs: []string{"192.0.2.99"}, BootID: bootID()}
+	want := engine.Sandbox{IPCNS: m.files.pin("uid-a", namespaces.IPC).Path, Hostname: host, IPs: []string{"192.0.2.99"}, BootID: bootID()}
 	if diff := cmp.Diff(want, sb); diff != "" {
 		t.Error(diff)
 	}
@@ -105,7 +105,7 @@ func TestNamespacesHoldNameAndParameters(t *testing.T) {
 		}}
 	}))
 	got := map[string]string{}
-	err := netns.Inside(pins(sb), func() error {
+	err := namespaces.Inside(pins(sb), func() error {
 		for _, f := range []string{
 			"net/ipv4/ip_unprivileged_port_start", "net/ipv4/conf/eth0/forwarding", "kernel/shm_rmid_forced", "kernel/hostname",
 		} {

@@ -24,15 +24,15 @@ func linkByName(name string) (link netlink.Link, found bool, err error) {
 	return link, true, nil
 }
 
-// findLink returns the subnets of the bridge, IPv4's first; none when it has none yet or
-// does not exist.
+// findLink returns the subnets of the bridge, IPv4's first; none when it does not exist or
+// has none yet.
 func findLink(name string) ([]*net.IPNet, error) {
 	link, found, err := linkByName(name)
 	if err != nil || !found {
 		return nil, err
 	}
 	if link.Type() != "bridge" {
-		return nil, failure.Permanentf("interface %q exists and is no bridge but a %s", name, link.Type())
+		return nil, failure.Permanentf("interface %q exists and is not a bridge but a %s", name, link.Type())
 	}
 	var subnets []*net.IPNet
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
@@ -49,8 +49,8 @@ func findLink(name string) ([]*net.IPNet, error) {
 	return subnets, nil
 }
 
-// makeLink makes the bridge with the first address of each subnet. A bridge of the name
-// that a crash left without an address is completed.
+// makeLink creates the bridge with the first address of each subnet. A bridge that a crash
+// left without addresses is completed.
 func makeLink(name string, subnets []*net.IPNet, mtu int) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = name, mtu
@@ -62,16 +62,16 @@ func makeLink(name string, subnets []*net.IPNet, mtu int) error {
 	if err != nil {
 		return fmt.Errorf("looking for bridge %q: %w", name, err)
 	}
-	// An address of its own: without, it takes its ports' lowest, and the pods lose their
-	// gateway each time that changes.
+	// Otherwise its address is the lowest of its ports', and the pods lose their gateway each
+	// time that changes.
 	if err := netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr); err != nil {
 		return fmt.Errorf("fixing the hardware address of bridge %q: %w", name, err)
 	}
-	// The first subnet last: a bridge that has its address has them all.
+	// The first subnet comes last: a bridge with its address is complete.
 	for _, subnet := range slices.Backward(subnets) {
 		gateway := &netlink.Addr{IPNet: &net.IPNet{IP: firstAddress(subnet), Mask: subnet.Mask}}
 		if subnet.IP.To4() == nil {
-			gateway.Flags = unix.IFA_F_NODAD // nobody else can have it: pods need it at once
+			gateway.Flags = unix.IFA_F_NODAD // nobody else can have it, and pods need it at once
 		}
 		err := netlink.AddrReplace(link, gateway)
 		if gateway.Flags != 0 && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP)) {

@@ -1,4 +1,4 @@
-package netns
+package namespaces
 
 import (
 	"errors"
@@ -28,7 +28,7 @@ func TestMakeAndRemove(t *testing.T) {
 	}
 	pins := make([]Pin, 0, len(kinds))
 	for _, k := range kinds {
-		p := Pin{k, filepath.Join(dir, k.String())}
+		p := Pin{k, filepath.Join(dir, string(k))}
 		if !Alive(p) {
 			t.Errorf("%s is not alive", p.Path)
 		}
