@@ -9,10 +9,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coreos/go-systemd/v22/dbus"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/runonce/runonce/runtime/cgroup/systemd"
 )
 
 // sliceTree returns the machine's tree with slices below a parent of the test's own. Where
@@ -20,11 +19,11 @@ import (
 func sliceTree(t *testing.T, parent string) Tree {
 	t.Helper()
 	tree := hostTree(t, parent)
-	if err := tree.Drive(DriverSystemd); err != nil {
+	if err := tree.SetDriver(DriverSystemd); err != nil {
 		t.Logf("a stand-in for systemd: %v", err)
-		tree.Units = &standIn{tree: tree}
+		tree.units = &standIn{tree: tree}
 	}
-	leaveNothing(t, tree, systemd.Path(systemd.Slice(strings.TrimPrefix(parent, "/"))))
+	leaveNothing(t, tree, slicePath(sliceName(strings.TrimPrefix(parent, "/"))))
 	return tree
 }
 
@@ -34,19 +33,19 @@ type standIn struct {
 	tree Tree
 }
 
-func (s *standIn) Start(_ context.Context, slice, _ string, _ []systemd.Property) error {
-	return errors.Join(s.tree.makeIn(s.tree.dirs["cpu"], systemd.Path(slice)), s.tree.makeIn(s.tree.dirs["memory"], systemd.Path(slice)))
+func (s *standIn) Start(_ context.Context, slice, _ string, _ []dbus.Property) error {
+	return errors.Join(s.tree.createAll(s.tree.dirs["cpu"], slicePath(slice)), s.tree.createAll(s.tree.dirs["memory"], slicePath(slice)))
 }
 
-func (s *standIn) Set(_ context.Context, slice string, _ []systemd.Property) error {
-	if !s.tree.exists(systemd.Path(slice)) {
+func (s *standIn) Set(_ context.Context, slice string, _ []dbus.Property) error {
+	if !s.tree.exists(slicePath(slice)) {
 		return errors.New("no such unit")
 	}
 	return nil
 }
 
 func (s *standIn) Stop(_ context.Context, slice string) error {
-	return errors.Join(removeAll(filepath.Join(s.tree.dirs["cpu"], systemd.Path(slice))), removeAll(filepath.Join(s.tree.dirs["memory"], systemd.Path(slice))))
+	return errors.Join(removeAll(filepath.Join(s.tree.dirs["cpu"], slicePath(slice))), removeAll(filepath.Join(s.tree.dirs["memory"], slicePath(slice))))
 }
 
 func TestSliceOfAPod(t *testing.T) {
@@ -58,7 +57,7 @@ func TestSliceOfAPod(t *testing.T) {
 			t.Fatalf("Ensure = %q, %v, want %q", got, err, want)
 		}
 	}
-	at := tree.place(pod)
+	at := tree.locate(pod)
 	want := map[string]string{"cpu/cpu.cfs_quota_us": "15000", "memory/memory.limit_in_bytes": "67108864"}
 	if tree.V2 {
 		want = map[string]string{"cpu/cpu.max": "15000 100000", "memory/memory.max": "67108864"}
@@ -115,7 +114,7 @@ func TestSlicesOfPods(t *testing.T) {
 	wg.Wait()
 	for i, pod := range pods {
 		for _, p := range pods[i:] {
-			if !tree.exists(tree.place(p).path) {
+			if !tree.exists(tree.locate(p).path) {
 				t.Errorf("the slice of pod %s is gone", p.Name)
 			}
 		}
@@ -133,7 +132,7 @@ func TestSliceWithAProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := sleeper(t)
-	dir := filepath.Join(tree.dirs["cpu"], tree.place(pod).path, "container")
+	dir := filepath.Join(tree.dirs["cpu"], tree.locate(pod).path, "container")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
