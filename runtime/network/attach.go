@@ -26,7 +26,7 @@ func (m *Manager) plan(ctx context.Context, pod *v1.Pod) (*attachment, error) {
 		return nil, err
 	}
 	uid := string(pod.UID)
-	a := &attachment{UID: uid, Namespace: pod.Namespace, Name: pod.Name, NetNS: m.files.pin(uid, namespaces.Net).Path}
+	a := &attachment{Pod: cni.Pod{UID: uid, Namespace: pod.Namespace, Name: pod.Name, NetNS: m.files.pin(uid, namespaces.Net).Path}}
 	// The additional networks come first: finding them changes nothing on the machine.
 	additional, err := m.additional(pod)
 	if err != nil {
@@ -95,13 +95,12 @@ func (m *Manager) attach(ctx context.Context, pod *v1.Pod, a *attachment, lock r
 	if err != nil {
 		return nil, fmt.Errorf("encoding the attachment: %w", err)
 	}
-	err = m.update(pod, func(r *record.Pod) error { r.Attachment = text; return nil })
-	if err != nil {
+	if err := m.update(pod, func(r *record.Pod) { r.Attachment = text }); err != nil {
 		return nil, err
 	}
 	all := make([]cni.Status, 0, len(a.Networks))
 	for _, n := range a.Networks {
-		status, err := m.plugins(lock).Add(ctx, a.pod(), n)
+		status, err := m.plugins(lock).Add(ctx, a.Pod, n)
 		if err != nil {
 			return nil, fmt.Errorf("network %q: %w", n.Name, err)
 		}
@@ -129,18 +128,17 @@ func (m *Manager) detach(ctx context.Context, r *record.Pod, lock record.Lock) e
 	if len(r.Attachment) == 0 {
 		return nil
 	}
-	a, err := attachmentOf(r)
-	if err != nil {
-		return err
+	var a attachment
+	if err := json.Unmarshal(r.Attachment, &a); err != nil {
+		return fmt.Errorf("reading the record of a network attachment: %w", err)
 	}
-	pod := a.pod()
 	if !namespaces.Alive(namespaces.Pin{Kind: namespaces.Net, Path: a.NetNS}) {
-		pod.NetNS = ""
+		a.NetNS = ""
 	}
-	err = m.ports(a, nil).Remove(ctx)
+	err := m.ports(&a, nil).Remove(ctx)
 	// An error of one network must not keep the pod in the others.
 	for _, n := range slices.Backward(a.Networks) {
-		if e := m.plugins(lock).Del(ctx, pod, n); e != nil {
+		if e := m.plugins(lock).Del(ctx, a.Pod, n); e != nil {
 			err = errors.Join(err, fmt.Errorf("network %q: %w", n.Name, e))
 		}
 	}

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 
@@ -15,10 +14,7 @@ import (
 // attachment is the part of a pod's record about the networks that CNI has connected it to, or
 // was about to.
 type attachment struct {
-	UID       string `json:"uid"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	NetNS     string `json:"netns"`
+	cni.Pod
 	// Networks are those that the pod joins, first the one that gives it its addresses.
 	Networks []cni.Network `json:"networks"`
 	// Ports are host ports that we map to the pod without a CNI plugin, by rules of the bridge.
@@ -26,27 +22,14 @@ type attachment struct {
 	Bridge string            `json:"bridge,omitempty"`
 }
 
-// pod is what CNI is told about it.
-func (a *attachment) pod() cni.Pod {
-	return cni.Pod{UID: a.UID, Namespace: a.Namespace, Name: a.Name, NetNS: a.NetNS}
-}
-
-// attachmentOf returns the recorded attachment.
-func attachmentOf(r *record.Pod) (*attachment, error) {
-	a := &attachment{}
-	if err := json.Unmarshal(r.Attachment, a); err != nil {
-		return nil, fmt.Errorf("reading the record of a network attachment: %w", err)
-	}
-	return a, nil
-}
-
 // update changes the pod's record.
-func (m *Manager) update(pod *v1.Pod, change func(*record.Pod) error) error {
+func (m *Manager) update(pod *v1.Pod, change func(*record.Pod)) error {
 	_, err := m.o.Records.Update(pod.UID, func(r *record.Pod) error {
 		if r.Pod == nil {
 			r.Pod = pod
 		}
-		return change(r)
+		change(r)
+		return nil
 	})
 	return err
 }

@@ -154,7 +154,7 @@ func TestCrash(t *testing.T) {
 // change changes the pod's record behind the Manager's back.
 func change(t *testing.T, m *Manager, pod *v1.Pod, f func(*record.Pod)) {
 	t.Helper()
-	if err := m.update(pod, func(r *record.Pod) error { f(r); return nil }); err != nil {
+	if err := m.update(pod, func(r *record.Pod) { f(r) }); err != nil {
 		t.Fatal(err)
 	}
 }

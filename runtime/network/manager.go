@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/utils"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
@@ -90,135 +91,134 @@ func New(o Options) *Manager {
 // left. An error that no retry can fix has a method Permanent that returns true. lock is the
 // pod's, and the CNI plugins inherit it.
 func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod, lock record.Lock) (engine.Sandbox, error) {
-	sb, err := m.Get(ctx, pod)
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return sb, err
+	sb, err := m.get(pod)
+	if errors.Is(err, fs.ErrNotExist) {
+		sb, err = m.replace(ctx, pod, lock)
 	}
-	// A killed process or a reboot may have left something.
-	if err := m.Remove(ctx, pod, lock); err != nil {
-		return engine.Sandbox{}, err
-	}
-	sb, err = m.create(ctx, pod, lock)
-	if err != nil {
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
-		defer cancel()
-		return engine.Sandbox{}, errors.Join(err, m.Remove(undo, pod, lock))
-	}
-	return sb, nil
+	return sb, podError(pod, err)
 }
 
 // Get returns the pod's sandbox, or an error that wraps fs.ErrNotExist when it has none
 // or one of its namespaces is gone.
 func (m *Manager) Get(_ context.Context, pod *v1.Pod) (engine.Sandbox, error) {
-	if _, err := podUID(pod); err != nil {
-		return engine.Sandbox{}, err
-	}
-	r, err := m.o.Records.Load(pod.UID)
-	if err == nil && (r.Sandbox == nil || r.Sandbox.BootID != bootID()) {
-		err = fs.ErrNotExist
-	}
-	if err != nil {
-		return engine.Sandbox{}, podError(pod, "getting its sandbox", err)
-	}
-	for _, ns := range pins(*r.Sandbox) {
-		if ns.Path != "" && !namespaces.Alive(ns) {
-			return engine.Sandbox{}, podError(pod, "getting its sandbox",
-				fmt.Errorf("its %s namespace is gone from %s: %w", ns.Kind, ns.Path, fs.ErrNotExist))
-		}
-	}
-	return *r.Sandbox, nil
+	sb, err := m.get(pod)
+	return sb, podError(pod, err)
 }
 
 // Remove releases the pod's addresses and ports and removes its namespaces, or what a crash
 // or a reboot left of them. A pod without a sandbox is no error. lock is the pod's.
 func (m *Manager) Remove(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
-	uid, err := podUID(pod)
+	return podError(pod, m.remove(ctx, pod, lock))
+}
+
+func podError(pod *v1.Pod, err error) error {
 	if err != nil {
-		return err
-	}
-	r, err := m.o.Records.Load(pod.UID)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		r = &record.Pod{}
-	case err != nil:
-		return podError(pod, "removing its sandbox", err)
-	}
-	if r.Sandbox != nil {
-		// First the record that the sandbox is complete: after a crash it is created again.
-		if err := m.update(pod, func(r *record.Pod) error { r.Sandbox = nil; return nil }); err != nil {
-			return podError(pod, "removing its sandbox", err)
-		}
-	}
-	if err := m.detach(ctx, r, lock); err != nil {
-		return podError(pod, "releasing its addresses", err)
-	}
-	if err := namespaces.Remove(m.files.pins(uid)); err != nil {
-		return podError(pod, "removing its namespaces", err)
-	}
-	_ = os.Remove(m.files.pod(uid)) // which is empty
-	if len(r.Attachment) == 0 && r.FirstUserID == 0 {
-		return nil
-	}
-	err = m.update(pod, func(r *record.Pod) error { r.Attachment, r.FirstUserID = nil, 0; return nil })
-	if err != nil {
-		return podError(pod, "removing its sandbox", err)
+		return fmt.Errorf("network of pod %q: %w", pod.Namespace+"/"+pod.Name, err)
 	}
 	return nil
 }
 
-func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock record.Lock) (engine.Sandbox, error) {
+func (m *Manager) get(pod *v1.Pod) (engine.Sandbox, error) {
+	if err := checkUID(pod); err != nil {
+		return engine.Sandbox{}, err
+	}
+	r, err := m.o.Records.Load(pod.UID)
+	if err != nil {
+		return engine.Sandbox{}, err
+	}
+	if r.Sandbox == nil || r.Sandbox.BootID != bootID() {
+		return engine.Sandbox{}, fmt.Errorf("getting its sandbox: %w", fs.ErrNotExist)
+	}
+	for _, ns := range pins(*r.Sandbox) {
+		if ns.Path != "" && !namespaces.Alive(ns) {
+			return engine.Sandbox{}, fmt.Errorf("its %s namespace is gone from %s: %w", ns.Kind, ns.Path, fs.ErrNotExist)
+		}
+	}
+	return *r.Sandbox, nil
+}
+
+// checkUID returns an error when the pod's UID cannot be the name of files and CNI containers.
+func checkUID(pod *v1.Pod) error {
+	if utils.ValidateContainerID(string(pod.UID)) != nil {
+		return failure.Permanentf("metadata.uid %q: must be letters, digits, '.', '_' and '-', and start with a letter or digit", pod.UID)
+	}
+	return nil
+}
+
+// replace creates the sandbox after removing what a killed process or a reboot may have left.
+func (m *Manager) replace(ctx context.Context, pod *v1.Pod, lock record.Lock) (engine.Sandbox, error) {
+	if err := m.remove(ctx, pod, lock); err != nil {
+		return engine.Sandbox{}, err
+	}
+	sb, err := m.create(ctx, pod, lock)
+	if err != nil {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		defer cancel()
+		return engine.Sandbox{}, errors.Join(err, m.remove(undo, pod, lock))
+	}
+	return sb, nil
+}
+
+func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock record.Lock) (sb engine.Sandbox, err error) {
 	parameters, err := kernelParameters(pod)
 	if err != nil {
-		return engine.Sandbox{}, podError(pod, "reading its spec", err)
+		return sb, err
 	}
 	hostname, domain, err := m.hostname(pod)
 	if err != nil {
-		return engine.Sandbox{}, podError(pod, "naming it", err)
+		return sb, err
 	}
 	var a *attachment
 	if pod.Spec.HostNetwork {
 		m.warnHostNetwork(pod)
 	} else if a, err = m.plan(ctx, pod); err != nil {
-		return engine.Sandbox{}, podError(pod, "preparing its network", err)
+		return sb, err
 	}
-	sb, err := m.makeNamespaces(pod, hostname)
-	if err != nil {
-		return engine.Sandbox{}, podError(pod, "making its namespaces", err)
+	if sb, err = m.makeNamespaces(pod, hostname); err != nil {
+		return sb, err
 	}
 	sb.IPs, sb.Domain = m.o.HostIPs, domain
 	if a != nil {
 		networks, err := m.attach(ctx, pod, a, lock)
 		if err != nil {
-			return engine.Sandbox{}, podError(pod, "attaching it", err)
+			return sb, err
 		}
 		sb.IPs, sb.Annotations = networks[0].IPs, annotations(networks)
 	}
 	if err := setKernelParameters(pins(sb), parameters, int(sb.FirstID)); err != nil {
-		return engine.Sandbox{}, podError(pod, "setting its kernel parameters", err)
+		return sb, err
 	}
 	sb.BootID = bootID()
-	if err := m.update(pod, func(r *record.Pod) error { r.Sandbox = &sb; return nil }); err != nil {
-		return engine.Sandbox{}, podError(pod, "recording its sandbox", err)
-	}
-	return sb, nil
+	return sb, m.update(pod, func(r *record.Pod) { r.Sandbox = &sb })
 }
 
-// podUID returns the pod's UID if it can serve as the name of files and CNI containers.
-func podUID(pod *v1.Pod) (string, error) {
-	uid := string(pod.UID)
-	for i := range len(uid) {
-		c := uid[i]
-		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !alnum && (i == 0 || c != '.' && c != '_' && c != '-') {
-			return "", podError(pod, "reading its spec", failure.Permanentf("metadata.uid %q: must be letters, digits, '.', '_' and '-'", uid))
+func (m *Manager) remove(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
+	if err := checkUID(pod); err != nil {
+		return err
+	}
+	r, err := m.o.Records.Load(pod.UID)
+	if errors.Is(err, fs.ErrNotExist) {
+		r, err = &record.Pod{}, nil
+	}
+	if err != nil {
+		return err
+	}
+	if r.Sandbox != nil {
+		// First the record that the sandbox is complete: after a crash it is created again.
+		if err := m.update(pod, func(r *record.Pod) { r.Sandbox = nil }); err != nil {
+			return err
 		}
 	}
-	if uid == "" {
-		return "", podError(pod, "reading its spec", failure.Permanentf("metadata.uid is empty"))
+	if err := m.detach(ctx, r, lock); err != nil {
+		return err
 	}
-	return uid, nil
-}
-
-func podError(pod *v1.Pod, op string, err error) error {
-	return fmt.Errorf("network of pod %q: %s: %w", pod.Namespace+"/"+pod.Name, op, err)
+	uid := string(pod.UID)
+	if err := namespaces.Remove(m.files.pins(uid)); err != nil {
+		return err
+	}
+	_ = os.Remove(m.files.pod(uid)) // which is empty
+	if len(r.Attachment) == 0 && r.FirstUserID == 0 {
+		return nil
+	}
+	return m.update(pod, func(r *record.Pod) { r.Attachment, r.FirstUserID = nil, 0 })
 }

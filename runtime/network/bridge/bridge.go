@@ -5,6 +5,7 @@ package bridge
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -12,6 +13,8 @@ import (
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/cni"
@@ -112,7 +115,7 @@ func Open(ctx context.Context, o Options) (*Bridge, error) {
 
 // openLink returns the subnets of the bridge, which it creates if needed.
 func openLink(name string, wanted []*net.IPNet, mtu int) ([]*net.IPNet, error) {
-	subnets, err := findLink(name)
+	_, subnets, err := findLink(name)
 	if err != nil {
 		return nil, err
 	}
@@ -166,24 +169,24 @@ func checkFree(subnets, used []*net.IPNet) error {
 // us. The caller holds the lock and has made sure that no pod is attached. It is not an error
 // if there is no bridge.
 func Remove(ctx context.Context, stateDir, path string, lock Lock, log *slog.Logger) error {
-	b := Bridge{Name: Name(stateDir)}
-	if _, exists, err := linkByName(b.Name); err != nil || !exists {
+	name := Name(stateDir)
+	link, subnets, err := findLink(name)
+	if err != nil || link == nil {
 		return err // the bridge is created first and removed last
-	}
-	var err error
-	if b.Subnets, err = findLink(b.Name); err != nil {
-		return err
 	}
 	all, err := firewalls(path)
 	if err != nil {
 		return err
 	}
 	for _, fw := range all {
-		if err := fw.remove(ctx, b, lock, log); err != nil {
+		if err := fw.remove(ctx, Bridge{Name: name, Subnets: subnets}, lock, log); err != nil {
 			return err
 		}
 	}
-	return removeLink(b.Name)
+	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("removing bridge %q: %w", name, err)
+	}
+	return nil
 }
 
 // Conf returns the network's CNI configuration with the given CNI capabilities. Masquerading

@@ -61,8 +61,9 @@ func dirOf(program, path string) string {
 }
 
 // run runs a program, which inherits the lock, and returns its output.
-func run(ctx context.Context, cmd *exec.Cmd, stdin string, lock Lock) (string, error) {
+func run(ctx context.Context, lock Lock, stdin, program string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "PATH="+cni.SystemPath(os.Getenv("PATH")))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
 	cmd.ExtraFiles = lock.files()
@@ -71,9 +72,9 @@ func run(ctx context.Context, cmd *exec.Cmd, stdin string, lock Lock) (string, e
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
 		case errors.Is(err, fs.ErrNotExist):
-			return "", failure.Permanentf("running %s: %w", strings.Join(cmd.Args, " "), err)
+			return "", failure.Permanentf("running %s: %w", cmd, err)
 		}
-		return "", fmt.Errorf("running %s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
+		return "", fmt.Errorf("running %s: %w: %s", cmd, err, strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -67,7 +66,7 @@ func (t iptables) run(ctx context.Context, stdin, name string, args ...string) (
 	if t.v6 {
 		name = "ip6" + strings.TrimPrefix(name, "ip")
 	}
-	return run(ctx, exec.CommandContext(ctx, filepath.Join(t.dir, name), args...), stdin, t.lock)
+	return run(ctx, t.lock, stdin, filepath.Join(t.dir, name), args...)
 }
 
 // ruleset holds lines in the format of iptables-save by their table.

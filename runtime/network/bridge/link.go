@@ -12,33 +12,23 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 )
 
-// linkByName returns the interface, or found false.
-func linkByName(name string) (link netlink.Link, found bool, err error) {
-	link, err = netlink.LinkByName(name)
+// findLink returns the bridge, nil when it does not exist, and its subnets, IPv4's first.
+func findLink(name string) (netlink.Link, []*net.IPNet, error) {
+	link, err := netlink.LinkByName(name)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
-		return nil, false, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("looking for bridge %q: %w", name, err)
-	}
-	return link, true, nil
-}
-
-// findLink returns the subnets of the bridge, IPv4's first; none when it does not exist or
-// has none yet.
-func findLink(name string) ([]*net.IPNet, error) {
-	link, found, err := linkByName(name)
-	if err != nil || !found {
-		return nil, err
+		return nil, nil, fmt.Errorf("looking for bridge %q: %w", name, err)
 	}
 	if link.Type() != "bridge" {
-		return nil, failure.Permanentf("interface %q exists and is not a bridge but a %s", name, link.Type())
+		return nil, nil, failure.Permanentf("interface %q exists and is not a bridge but a %s", name, link.Type())
 	}
 	var subnets []*net.IPNet
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		addrs, err := netlink.AddrList(link, family)
 		if err != nil {
-			return nil, fmt.Errorf("listing the addresses of bridge %q: %w", name, err)
+			return nil, nil, fmt.Errorf("listing the addresses of bridge %q: %w", name, err)
 		}
 		for _, a := range addrs {
 			if !a.IP.IsLinkLocalUnicast() {
@@ -46,7 +36,7 @@ func findLink(name string) ([]*net.IPNet, error) {
 			}
 		}
 	}
-	return subnets, nil
+	return link, subnets, nil
 }
 
 // makeLink creates the bridge with the first address of each subnet. A bridge that a crash
@@ -83,17 +73,6 @@ func makeLink(name string, subnets []*net.IPNet, mtu int) error {
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("bringing up bridge %q: %w", name, err)
-	}
-	return nil
-}
-
-func removeLink(name string) error {
-	link, found, err := linkByName(name)
-	if err != nil || !found {
-		return err
-	}
-	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("removing bridge %q: %w", name, err)
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,7 +28,7 @@ type nft struct{ dir string }
 const portsChain = "hostports"
 
 func (n nft) run(ctx context.Context, stdin string, lock Lock, args ...string) (string, error) {
-	return run(ctx, exec.CommandContext(ctx, filepath.Join(n.dir, "nft"), args...), stdin, lock)
+	return run(ctx, lock, stdin, filepath.Join(n.dir, "nft"), args...)
 }
 
 // open adds the table, and rules that accept the bridge's packets to all forward chains.

@@ -73,8 +73,10 @@ func (e *pluginExec) FindInPath(plugin string, dirs []string) (string, error) {
 
 // Pod is what the plugins are told about a pod.
 type Pod struct {
-	UID, Namespace, Name string
-	NetNS                string // empty when it is gone: then they release what is outside of it
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	NetNS     string `json:"netns"` // empty when it is gone: then they release what is outside of it
 }
 
 // Network is a network that a pod joins.
@@ -98,26 +100,15 @@ type Runner struct {
 	Limit time.Duration
 }
 
-// bound returns a context that ends after the limit.
-func (r Runner) bound(ctx context.Context, n Network) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, r.Limit, fmt.Errorf("the plugins of network %q did not finish within %s", n.Name, r.Limit))
-}
-
-func (r Runner) cni() *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(r.Dirs, r.Cache, &pluginExec{inherit: r.Inherit})
-}
-
 // Add connects the pod. After an error the caller undoes with Del what was done.
 func (r Runner) Add(ctx context.Context, p Pod, n Network) (Status, error) {
-	list, rt, err := arguments(p, n)
+	var raw types.Result
+	err := r.run(ctx, p, n, func(ctx context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) (err error) {
+		raw, err = c.AddNetworkList(ctx, list, rt)
+		return err
+	})
 	if err != nil {
 		return Status{}, err
-	}
-	ctx, cancel := r.bound(ctx, n)
-	defer cancel()
-	raw, err := r.cni().AddNetworkList(ctx, list, rt)
-	if err != nil {
-		return Status{}, classify(err)
 	}
 	result, err := types100.NewResultFromResult(raw)
 	if err != nil {
@@ -135,26 +126,22 @@ func (r Runner) Add(ctx context.Context, p Pod, n Network) (Status, error) {
 
 // Del disconnects the pod. It may be repeated.
 func (r Runner) Del(ctx context.Context, p Pod, n Network) error {
-	list, rt, err := arguments(p, n)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := r.bound(ctx, n)
-	defer cancel()
-	if err := r.cni().DelNetworkList(ctx, list, rt); err != nil {
-		return classify(err)
-	}
-	return nil
+	return r.run(ctx, p, n, func(ctx context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+		return c.DelNetworkList(ctx, list, rt)
+	})
 }
 
-// arguments returns the network and the pod for libcni, by the conventions of Kubernetes'
-// container runtimes.
-func arguments(p Pod, n Network) (*libcni.NetworkConfigList, *libcni.RuntimeConf, error) {
+// run calls libcni with the network and the pod, by the conventions of Kubernetes' container
+// runtimes.
+func (r Runner) run(ctx context.Context, p Pod, n Network, call func(context.Context, libcni.CNI, *libcni.NetworkConfigList, *libcni.RuntimeConf) error) error {
 	list, err := libcni.ConfListFromBytes(n.Config)
 	if err != nil {
-		return nil, nil, failure.Permanentf("reading the configuration of network %q: %w", n.Name, err)
+		return failure.Permanentf("reading the configuration of network %q: %w", n.Name, err)
 	}
-	rt := &libcni.RuntimeConf{
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Limit, fmt.Errorf("the plugins of network %q did not finish within %s", n.Name, r.Limit))
+	defer cancel()
+	c := libcni.NewCNIConfigWithCacheDir(r.Dirs, r.Cache, &pluginExec{inherit: r.Inherit})
+	return classify(call(ctx, c, list, &libcni.RuntimeConf{
 		ContainerID: p.UID,
 		NetNS:       p.NetNS,
 		IfName:      n.Interface,
@@ -166,8 +153,7 @@ func arguments(p Pod, n Network) (*libcni.NetworkConfigList, *libcni.RuntimeConf
 			{"K8S_POD_UID", p.UID},
 		},
 		CapabilityArgs: n.Asked.arguments(),
-	}
-	return list, rt, nil
+	}))
 }
 
 // podMAC returns the hardware address of the pod's interface, "" when the plugins do not

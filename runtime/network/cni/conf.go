@@ -55,7 +55,7 @@ func Named(dir, name string) (*libcni.NetworkConfigList, error) {
 // confFiles returns the network configurations of a directory by name.
 func confFiles(dir string) ([]string, error) {
 	files, err := libcni.ConfFiles(dir, []string{".conflist", ".conf", ".json"})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return nil, fmt.Errorf("looking for network configurations in %s: %w", dir, err)
 	}
 	slices.Sort(files)

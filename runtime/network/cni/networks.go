@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/utils"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
@@ -18,9 +19,6 @@ const (
 	NetworksAnnotation = "k8s.v1.cni.cncf.io/networks"
 	StatusAnnotation   = "k8s.v1.cni.cncf.io/network-status"
 )
-
-// maxInterface is the kernel's limit for the name of an interface, in bytes.
-const maxInterface = 15
 
 // Selection is an additional network that a pod asks for.
 type Selection struct {
@@ -107,7 +105,7 @@ func nameInterfaces(all []Selection) error {
 		if s.Interface == "" {
 			s.Interface = fmt.Sprintf("net%d", i+1)
 		}
-		if len(s.Interface) > maxInterface || strings.ContainsAny(s.Interface, "/: \t\n") {
+		if utils.ValidateInterfaceName(s.Interface) != nil {
 			return fmt.Errorf("network %q: %q is not a valid interface name", s.Name, s.Interface)
 		}
 		if used[s.Interface] {
