@@ -24,9 +24,6 @@ import (
 // with a chain for its pods' host ports, where each rule has the pod's UID as a comment.
 type nft struct{ dir string }
 
-// portsChain is the chain of host ports.
-const portsChain = "hostports"
-
 func (n nft) run(ctx context.Context, stdin string, lock Lock, args ...string) (string, error) {
 	return run(ctx, lock, stdin, filepath.Join(n.dir, "nft"), args...)
 }
@@ -40,7 +37,7 @@ func (n nft) open(ctx context.Context, b Bridge, lock Lock) error {
 	if err != nil {
 		return err
 	}
-	if _, err := n.run(ctx, tableScript(b)+forwardScript(b.Name, parseChains(listing)), lock, "-f", "-"); err != nil {
+	if _, err := n.run(ctx, bridgeScript(b)+forwardScript(b.Name, parseChains(listing)), lock, "-f", "-"); err != nil {
 		return fmt.Errorf("adding the rules of bridge %q: %w", b.Name, err)
 	}
 	return nil
@@ -76,38 +73,42 @@ func routeLocalnet(b Bridge) error {
 	return nil
 }
 
-// tableScript creates the bridge's table, or updates it and keeps its host ports.
-func tableScript(b Bridge) string {
-	var s strings.Builder
-	line := func(format string, args ...any) {
-		s.WriteString(strings.ReplaceAll(fmt.Sprintf(format, args...), "TABLE", "inet "+b.Name) + "\n")
-	}
-	line("add table TABLE")
-	line("add chain TABLE %s", portsChain)
-	for _, c := range [][2]string{
-		{"prerouting", "type nat hook prerouting priority -100;"},
-		{"output", "type nat hook output priority -100;"},
-		{"postrouting", "type nat hook postrouting priority 100;"},
-		{"input", "type filter hook input priority 0;"},
-	} {
-		line("add chain TABLE %s { %s }", c[0], c[1])
-		line("flush chain TABLE %s", c[0])
-	}
-	line("add rule TABLE prerouting fib daddr type local jump %s", portsChain)
-	line("add rule TABLE output fib daddr type local ip6 daddr != ::1 jump %s", portsChain)
-	line("add rule TABLE output fib daddr type local meta nfproto ipv4 jump %s", portsChain)
+// The scripts for a bridge's table: one for the table, which keeps its host ports, and one for
+// each subnet.
+const (
+	tableScript = `add table inet BRIDGE
+add chain inet BRIDGE hostports
+add chain inet BRIDGE prerouting { type nat hook prerouting priority -100; }
+add chain inet BRIDGE output { type nat hook output priority -100; }
+add chain inet BRIDGE postrouting { type nat hook postrouting priority 100; }
+add chain inet BRIDGE input { type filter hook input priority 0; }
+flush chain inet BRIDGE prerouting
+flush chain inet BRIDGE output
+flush chain inet BRIDGE postrouting
+flush chain inet BRIDGE input
+add rule inet BRIDGE prerouting fib daddr type local jump hostports
+add rule inet BRIDGE output fib daddr type local ip6 daddr != ::1 jump hostports
+add rule inet BRIDGE output fib daddr type local meta nfproto ipv4 jump hostports
+add rule inet BRIDGE postrouting ip saddr 127.0.0.0/8 oifname "BRIDGE" masquerade
+add rule inet BRIDGE input iifname "BRIDGE" ip daddr 127.0.0.0/8 ct state new drop
+`
+	subnetScript = `add rule inet BRIDGE postrouting IP saddr SUBNET IP daddr != MULTICAST oifname != "BRIDGE" masquerade
+# A pod's reply to another pod must return through the host.
+add rule inet BRIDGE postrouting IP saddr SUBNET oifname "BRIDGE" ct status dnat masquerade
+`
+)
+
+// bridgeScript creates or updates the bridge's table.
+func bridgeScript(b Bridge) string {
+	script := tableScript
 	for _, subnet := range b.Subnets {
 		ip, multicast := "ip", "224.0.0.0/4"
 		if subnet.IP.To4() == nil {
 			ip, multicast = "ip6", "ff00::/8"
 		}
-		line("add rule TABLE postrouting %s saddr %s %s daddr != %s oifname != %q masquerade", ip, subnet, ip, multicast, b.Name)
-		// A pod's reply to another pod must return through the host.
-		line("add rule TABLE postrouting %s saddr %s oifname %q ct status dnat masquerade", ip, subnet, b.Name)
+		script += strings.NewReplacer("IP", ip, "SUBNET", subnet.String(), "MULTICAST", multicast).Replace(subnetScript)
 	}
-	line("add rule TABLE postrouting ip saddr 127.0.0.0/8 oifname %q masquerade", b.Name)
-	line("add rule TABLE input iifname %q ip daddr 127.0.0.0/8 ct state new drop", b.Name)
-	return s.String()
+	return strings.ReplaceAll(script, "BRIDGE", b.Name)
 }
 
 // chain is a chain with its rules as nft lists them.
@@ -252,8 +253,8 @@ func (p Ports) script() string {
 					match = family + " daddr " + host.String()
 				}
 			}
-			fmt.Fprintf(&s, "add rule inet %s %s %s %s dport %d dnat %s to %s:%d comment %q\n",
-				p.Bridge, portsChain, match, m.Protocol, m.HostPort, family, target, m.ContainerPort, p.comment())
+			fmt.Fprintf(&s, "add rule inet %s hostports %s %s dport %d dnat %s to %s:%d comment %q\n",
+				p.Bridge, match, m.Protocol, m.HostPort, family, target, m.ContainerPort, p.comment())
 		}
 	}
 	return s.String()
