@@ -48,7 +48,7 @@ func (n nft) remove(ctx context.Context, b Bridge, lock Lock, _ *slog.Logger) er
 	if err != nil {
 		return err
 	}
-	script := strings.Join(deletions(parseChains(listing), ruleComment(b.Name)), "")
+	script := deletions(parseChains(listing), ruleComment(b.Name))
 	if strings.Contains(listing, "table inet "+b.Name+" {") {
 		script += "delete table inet " + b.Name + "\n"
 	}
@@ -160,16 +160,16 @@ func forwardScript(bridge string, chains []chain) string {
 }
 
 // deletions returns the commands that delete the rules with the comment.
-func deletions(chains []chain, comment string) []string {
-	var lines []string
+func deletions(chains []chain, comment string) string {
+	var s strings.Builder
 	for _, c := range chains {
 		for _, rule := range c.rules {
 			if _, handle, ok := strings.Cut(rule, fmt.Sprintf("comment %q # handle ", comment)); ok {
-				lines = append(lines, fmt.Sprintf("delete rule %s %s %s handle %s\n", c.family, c.table, c.name, handle))
+				fmt.Fprintf(&s, "delete rule %s %s %s handle %s\n", c.family, c.table, c.name, handle)
 			}
 		}
 	}
-	return lines
+	return s.String()
 }
 
 // Ports are the host ports of a pod, in the table of its bridge.
@@ -209,11 +209,11 @@ func (p Ports) Remove(ctx context.Context) error {
 		return err
 	}
 	own := slices.DeleteFunc(parseChains(listing), func(c chain) bool { return c.table != p.Bridge })
-	lines := deletions(own, p.comment())
-	if len(lines) == 0 {
+	script := deletions(own, p.comment())
+	if script == "" {
 		return nil
 	}
-	if _, err := n.run(ctx, strings.Join(lines, ""), Lock{}, "-f", "-"); err != nil {
+	if _, err := n.run(ctx, script, Lock{}, "-f", "-"); err != nil {
 		return fmt.Errorf("unmapping host ports: %w", err)
 	}
 	return p.forget()
