@@ -15,20 +15,20 @@ import (
 )
 
 // sliceTree returns the machine's tree with slices below a parent of the test's own. Where
-// systemd is not the first process there is a stand-in for it.
+// systemd is not the first process, standIn replaces it.
 func sliceTree(t *testing.T, parent string) Tree {
 	t.Helper()
 	tree := hostTree(t, parent)
 	if err := tree.SetDriver(DriverSystemd); err != nil {
-		t.Logf("a stand-in for systemd: %v", err)
+		t.Logf("systemd is replaced: %v", err)
 		tree.units = &standIn{tree: tree}
 	}
 	leaveNothing(t, tree, slicePath(sliceName(strings.TrimPrefix(parent, "/"))))
 	return tree
 }
 
-// standIn does with cgroups what systemd does for slices, in the hierarchies that it knows,
-// but for limits.
+// standIn creates and removes the cgroups of slices as systemd does, in the hierarchies that
+// it knows, but sets no limits.
 type standIn struct {
 	tree Tree
 }
@@ -69,7 +69,7 @@ func TestSliceOfAPod(t *testing.T) {
 			t.Errorf("%s = %q, %v, want %q", file, got, err, value)
 		}
 	}
-	// The class weighs what its pods do.
+	// The class has the shares of its pods.
 	own, err := tree.readSharesAt(at.path)
 	above, errAbove := tree.readSharesAt(at.above().path)
 	if err != nil || errAbove != nil || own != above {
@@ -91,7 +91,8 @@ func (t Tree) readSharesAt(p string) (uint64, error) {
 	return t.readShares(int(d.Fd()), filepath.Base(p))
 }
 
-// The slices above the pods stay as long as one is in them, however pods come and go.
+// The slices above the pods exist as long as a pod is in them, while pods are added and
+// removed.
 func TestSlicesOfPods(t *testing.T) {
 	tree := sliceTree(t, "/runonce-test-pods")
 	pods := []*v1.Pod{testPod("one", list("1", ""), nil), testPod("two", list("2", ""), nil), testPod("best", nil, nil)}
@@ -124,7 +125,7 @@ func TestSlicesOfPods(t *testing.T) {
 	}
 }
 
-// Systemd would kill what is in a slice that it stops; a cgroup with processes is an error.
+// systemd would kill the processes of a slice that it stops; they are an error instead.
 func TestSliceWithAProcess(t *testing.T) {
 	tree := sliceTree(t, "/runonce-test-busy")
 	pod := testPod("busy", nil, nil)

@@ -34,6 +34,6 @@ func TestNamed(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("asking: %w", godbus.Error{Name: "org.freedesktop.systemd1.UnitExists"})
 	if !isSystemdError(err, "UnitExists") || isSystemdError(err, "NoSuchUnit") || isSystemdError(errors.New("UnitExists"), "UnitExists") {
-		t.Error("an error of systemd is not known by its name")
+		t.Error("an error of systemd is not recognized by its name")
 	}
 }

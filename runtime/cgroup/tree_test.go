@@ -164,7 +164,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// On v2 a controller works in a cgroup only when every one above hands it down.
+// On v2 a cgroup has a controller only when it is enabled in every one above.
 func TestDelegate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -182,8 +182,8 @@ func TestDelegate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A plain file keeps the last of the writes from its start: enough to see that it was
-	// written to, one controller a time.
+	// A plain file keeps the last write: enough to see that it was written to, one controller at
+	// a time.
 	if got := string(data); !strings.HasPrefix(got, "+") {
 		t.Errorf("subtree_control = %q", got)
 	}

@@ -42,7 +42,7 @@ func withHostPort(t *testing.T, name string) *v1.Pod {
 	})
 }
 
-// Whatever the instant of a crash, Ensure makes the sandbox, and Remove leaves nothing.
+// After a crash at any time Ensure makes the sandbox, and Remove leaves nothing.
 func TestCrash(t *testing.T) {
 	stages := map[string]func(t *testing.T, m *Manager, pod *v1.Pod){
 		"pins only": func(t *testing.T, m *Manager, pod *v1.Pod) {
@@ -92,11 +92,11 @@ func TestCrash(t *testing.T) {
 		},
 		"removed in part": func(t *testing.T, m *Manager, pod *v1.Pod) {
 			ensure(t, m, pod)
-			// A plugin that fails stands for a crash in the middle of Remove.
+			// A failing plugin simulates a crash in the middle of Remove.
 			broken := New(m.o)
 			broken.o.CNIBinDirs = []string{t.TempDir()}
 			if err := holding(broken).Remove(t.Context(), pod); err == nil {
-				t.Fatal("Remove went well without plugins")
+				t.Fatal("Remove succeeded without plugins")
 			}
 			lock := lockOf(t, m, pod)
 			defer lock.Release()
@@ -151,7 +151,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// change changes the pod's record behind the Manager's back.
+// change changes the pod's record without the Manager.
 func change(t *testing.T, m *Manager, pod *v1.Pod, f func(*record.Pod)) {
 	t.Helper()
 	if err := m.update(pod, func(r *record.Pod) { f(r) }); err != nil {
@@ -175,7 +175,7 @@ func attached(t *testing.T, m *Manager, pod *v1.Pod) ([]cni.Status, error) {
 	return m.attach(t.Context(), pod, planned(t, m, pod), lock)
 }
 
-// planned pins the pod's namespaces and returns what it would be attached by.
+// planned pins the pod's namespaces and returns its planned attachment.
 func planned(t *testing.T, m *Manager, pod *v1.Pod) *attachment {
 	t.Helper()
 	a, err := m.plan(t.Context(), pod)
@@ -188,8 +188,8 @@ func planned(t *testing.T, m *Manager, pod *v1.Pod) *attachment {
 	return a
 }
 
-// A reboot takes the namespaces, the bridge and the rules. The state directory may or may
-// not survive it. Nothing that the pods of before held may stay reserved.
+// A reboot removes the namespaces, the bridge and the rules, and maybe the state directory.
+// Nothing of the pods before it may stay reserved.
 func TestReboot(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
@@ -256,7 +256,7 @@ func reboot(t *testing.T, m *Manager, stateStays bool) {
 	}
 }
 
-// Two processes on one state directory, and others beside it.
+// Two processes share a state directory, and others have one of their own.
 func TestManyManagers(t *testing.T) {
 	m, other := newManager(t), newManager(t)
 	managers := []*Manager{m, New(m.o), New(m.o), other, New(other.o)}

@@ -131,7 +131,7 @@ func traces(t *testing.T, m *Manager) []string {
 		rules = append(rules, out...)
 	}
 	for line := range strings.SplitSeq(string(rules), "\n") {
-		// A built-in chain comes with its table, at the first look.
+		// A built-in chain exists from the first time that its table is listed.
 		if strings.HasPrefix(line, "-") || strings.HasPrefix(line, ":") && !strings.Contains(line, " ACCEPT [") {
 			found = append(found, "rule: "+regexp.MustCompile(`\[.*\]`).ReplaceAllString(line, ""))
 		}

@@ -21,8 +21,8 @@ import (
 // insideVariable says that the tests already run in a network namespace of their own.
 const insideVariable = "RUNONCE_TEST_NETNS"
 
-// TestMain runs the tests in a network namespace of their own, as far as root may: what
-// they leave on the machine can be seen to the last rule then, whatever runs beside them.
+// TestMain runs the tests that need root in a network namespace of their own: every rule that
+// they leave can be seen there, whatever else runs on the machine.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	switch {
@@ -64,7 +64,7 @@ const (
 	hostIP6 = "2001:db8::2"
 )
 
-// neighbour is the network namespace of a machine beside the test host.
+// neighbour is the network namespace of a machine next to the test host.
 var neighbour *os.File
 
 // another returns the path of neighbour's namespace.
@@ -74,7 +74,7 @@ func another(t *testing.T) string {
 }
 
 // makeHost gives the namespace what a host has: a loopback, an interface with addresses,
-// default routes, and a machine at the other end of its wire.
+// default routes, and a machine at the other end of the link.
 func makeHost() error {
 	dir, err := os.MkdirTemp("", "neighbour")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
-// dataConf is a network beside the machine's own, which knows no hardware addresses.
+// dataConf is a network besides the machine's own; its plugin cannot set hardware addresses.
 func dataConf(m *Manager) string {
 	return `{"cniVersion":"1.0.0","name":"data","plugins":[{"type":"macvlan","master":"host0","capabilities":{"ips":true},"dns":{"nameservers":["10.77.0.1"],"search":["data.example"]},` +
 		`"ipam":{"type":"host-local","dataDir":"` + m.files.leases() + `","ranges":[[{"subnet":"10.77.0.0/24"}]]}}]}`
@@ -54,7 +54,7 @@ func interfaces(t *testing.T, sb engine.Sandbox) map[string]string {
 	return found
 }
 
-func TestFurtherNetworks(t *testing.T) {
+func TestAdditionalNetworks(t *testing.T) {
 	m := newManager(t)
 	writeConf(t, m, "00-first.conflist", ownBridgeConf(m, ""))
 	writeConf(t, m, "10-data.conflist", dataConf(m))
@@ -96,8 +96,8 @@ func TestFurtherNetworks(t *testing.T) {
 	}
 }
 
-// Further networks also go with the first one that we bring along.
-func TestFurtherNetworkBesideOurs(t *testing.T) {
+// Additional networks also work with our own bridge.
+func TestAdditionalNetworkWithBridge(t *testing.T) {
 	m := newManager(t)
 	if err := os.MkdirAll(m.o.CNIConfDir, 0o755); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestFurtherNetworkBesideOurs(t *testing.T) {
 	ensure(t, m, wanting("data"))
 }
 
-// When a further network fails, the ones before it are left again.
+// When an additional network fails, the pod is disconnected from those before it.
 func TestFurtherNetworkFails(t *testing.T) {
 	m := newManager(t)
 	bin := t.TempDir()

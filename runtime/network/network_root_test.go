@@ -41,8 +41,7 @@ func TestBandwidthLimit(t *testing.T) {
 	}))
 	serve(t, sb, "a")
 	wantAnswer(t, "", sb.IPs[0]+":80", "a")
-	// What goes into the pod is limited where it leaves its end of the wire on the host;
-	// what comes out, on an interface of its own.
+	// Ingress is limited on the host's end of the veth pair, egress on an interface of its own.
 	links, err := netlink.LinkList()
 	if err != nil {
 		t.Fatal(err)
@@ -65,11 +64,11 @@ func TestBandwidthLimit(t *testing.T) {
 	}
 }
 
-// ports are those that freePort has given.
+// ports are those that freePort has returned.
 var ports atomic.Int32
 
-// freePort returns a port that is free, as the next one is: the tests have the machine for
-// themselves, and its kernel gives none so low.
+// freePort returns a port that is free, like the next one: nothing else uses the machine, and
+// its kernel assigns higher ones.
 func freePort() int { return int(20000 + ports.Add(2)) }
 
 func TestHostNetwork(t *testing.T) {

@@ -99,8 +99,8 @@ func TestAliveNeedsANamespace(t *testing.T) {
 	}
 }
 
-// The process's own namespaces, which /proc/self shows as those of its main thread, must
-// stay what they are.
+// The process's own namespaces, which /proc/self shows as those of its main thread, must not
+// change.
 func TestOwnNamespacesStay(t *testing.T) {
 	needRoot(t)
 	dir := filepath.Join(t.TempDir(), "ns")
