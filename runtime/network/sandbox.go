@@ -53,7 +53,7 @@ func (m *Manager) makeNamespaces(pod *v1.Pod, hostname string) (engine.Sandbox, 
 		return sb, nil
 	}
 	if err := os.MkdirAll(m.files.pins(uid), 0o711); err != nil {
-		return sb, fmt.Errorf("making the directory of namespaces: %w", err)
+		return sb, fmt.Errorf("creating the directory of namespaces: %w", err)
 	}
 	if pod.Spec.HostUsers == nil || *pod.Spec.HostUsers {
 		return sb, namespaces.Make(m.files.pins(uid), kinds, hostname)

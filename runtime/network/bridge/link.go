@@ -46,7 +46,7 @@ func makeLink(name string, subnets []*net.IPNet, mtu int) error {
 	attrs.Name, attrs.MTU = name, mtu
 	err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs})
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("making bridge %q: %w", name, err)
+		return fmt.Errorf("creating bridge %q: %w", name, err)
 	}
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -65,10 +65,10 @@ func makeLink(name string, subnets []*net.IPNet, mtu int) error {
 		}
 		err := netlink.AddrReplace(link, gateway)
 		if gateway.Flags != 0 && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP)) {
-			return failure.Permanentf("giving bridge %q the address %s: IPv6 is disabled on this machine: %w", name, gateway.IPNet, err)
+			return failure.Permanentf("adding address %s to bridge %q: IPv6 is disabled on this machine: %w", gateway.IPNet, name, err)
 		}
 		if err != nil {
-			return fmt.Errorf("giving bridge %q the address %s: %w", name, gateway.IPNet, err)
+			return fmt.Errorf("adding address %s to bridge %q: %w", gateway.IPNet, name, err)
 		}
 	}
 	if err := netlink.LinkSetUp(link); err != nil {

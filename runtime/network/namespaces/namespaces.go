@@ -102,7 +102,7 @@ func onOwnThread(f func() error) error {
 func Make(dir string, kinds []Kind, hostname string) error {
 	return onOwnThread(func() error {
 		if err := unix.Unshare(flags(kinds)); err != nil {
-			return fmt.Errorf("making namespaces: %w", err)
+			return fmt.Errorf("creating namespaces: %w", err)
 		}
 		for _, k := range kinds {
 			if err := initialize(k, hostname); err != nil {

@@ -23,7 +23,7 @@ func MakeMapped(dir string, kinds []Kind, hostname string, first, length int) er
 			Ptrace: true, Pdeathsig: syscall.SIGKILL,
 		}})
 		if err != nil {
-			return fmt.Errorf("making a user namespace: %w", err)
+			return fmt.Errorf("creating a user namespace: %w", err)
 		}
 		defer func() {
 			err = errors.Join(err, holder.Kill())
