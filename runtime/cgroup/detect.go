@@ -32,8 +32,10 @@ func Detect(root string) (Tree, error) {
 		return Tree{}, fmt.Errorf("looking for cgroups below %s: %w", root, err)
 	}
 	t.made, t.units = &sync.Map{}, &systemdBus{}
-	if t.HugePages, err = hugepages.Sizes(os.DirFS("/")); err != nil {
-		return Tree{}, fmt.Errorf("reading the huge page sizes: %w", err)
+	if t.dirs["hugetlb"] != "" {
+		if t.HugePages, err = hugepages.Sizes(os.DirFS("/")); err != nil {
+			return Tree{}, fmt.Errorf("reading the huge page sizes: %w", err)
+		}
 	}
 	return t, nil
 }

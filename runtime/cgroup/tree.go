@@ -51,7 +51,7 @@ type Tree struct {
 	// Options are those of the v2 mount that a mount of it in a container must repeat, since
 	// the kernel has one set for all.
 	Options []string
-	// HugePages are the kernel's huge page sizes in bytes.
+	// HugePages are the page sizes in bytes that the kernel can limit.
 	HugePages []int64
 
 	pidsLimit int64 // of a pod's processes, 0 for none
