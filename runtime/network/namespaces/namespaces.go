@@ -5,7 +5,6 @@ package namespaces
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -166,9 +165,6 @@ func Alive(ns Pin) bool {
 
 // Remove removes the pins in dir, and dir. It may be repeated.
 func Remove(dir string) error {
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	var errs []error
 	for _, k := range []Kind{Net, IPC, UTS, User} {
 		path := filepath.Join(dir, string(k))
@@ -176,16 +172,12 @@ func Remove(dir string) error {
 		// EINVAL: a file that nothing is mounted on.
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 			errs = append(errs, fmt.Errorf("unmounting namespace %s: %w", path, err))
-			continue
-		}
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("removing the pin of a namespace: %w", err))
 		}
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("removing the directory of namespaces: %w", err)
 	}
 	return nil
