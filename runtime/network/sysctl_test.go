@@ -49,6 +49,7 @@ func TestKernelParametersRefused(t *testing.T) {
 	}{
 		{"host's", "vm.swappiness", "not namespaced", v1.PodSpec{}},
 		{"looks like ipc", "kernel.semaphores", "not namespaced", v1.PodSpec{}},
+		{"unknown to Kubernetes", "kernel.msg_next_id", "not namespaced", v1.PodSpec{}},
 		{"host network", "net.ipv4.tcp_syncookies", "spec.hostNetwork", v1.PodSpec{HostNetwork: true}},
 		{"host ipc", "kernel.shmmax", "spec.hostIPC", v1.PodSpec{HostIPC: true}},
 		{"way out", "net/../kernel/core_pattern", "not the name", v1.PodSpec{}},
