@@ -19,9 +19,8 @@ type setting struct {
 // settings returns what the pod's cgroup is told, in the order to write it.
 func (t Tree) settings(pod *v1.Pod, at place) []setting {
 	limits := resources.ForPod(pod)
-	if limits.Quota != nil && at.slice != "" {
-		quota := wholePercents(*limits.Quota)
-		limits.Quota = &quota
+	if at.slice != "" {
+		limits.Quota = wholePercents(limits.Quota)
 	}
 	var list []setting
 	if t.V2 {
@@ -49,26 +48,26 @@ func (t *Tree) LimitPids(n int64) error {
 	return nil
 }
 
-func settingsV1(p resources.Pod) []setting {
+func settingsV1(p resources.Limits) []setting {
 	list := []setting{{"cpu", "cpu.shares", strconv.FormatUint(p.Shares, 10)}}
-	if p.Quota != nil && *p.Quota > 0 {
+	if p.Quota > 0 {
 		list = append(list,
 			setting{"cpu", "cpu.cfs_period_us", strconv.Itoa(resources.QuotaPeriod)},
-			setting{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(*p.Quota, 10)})
+			setting{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(p.Quota, 10)})
 	}
-	if p.Memory != nil && *p.Memory > 0 {
-		list = append(list, setting{"memory", "memory.limit_in_bytes", strconv.FormatInt(*p.Memory, 10)})
+	if p.Memory > 0 {
+		list = append(list, setting{"memory", "memory.limit_in_bytes", strconv.FormatInt(p.Memory, 10)})
 	}
 	return list
 }
 
-func settingsV2(p resources.Pod) []setting {
+func settingsV2(p resources.Limits) []setting {
 	list := []setting{{"cpu", "cpu.weight", strconv.FormatUint(resources.SharesToWeight(p.Shares), 10)}}
-	if p.Quota != nil && *p.Quota > 0 {
-		list = append(list, setting{"cpu", "cpu.max", fmt.Sprintf("%d %d", *p.Quota, resources.QuotaPeriod)})
+	if p.Quota > 0 {
+		list = append(list, setting{"cpu", "cpu.max", fmt.Sprintf("%d %d", p.Quota, resources.QuotaPeriod)})
 	}
-	if p.Memory != nil && *p.Memory > 0 {
-		list = append(list, setting{"memory", "memory.max", strconv.FormatInt(*p.Memory, 10)})
+	if p.Memory > 0 {
+		list = append(list, setting{"memory", "memory.max", strconv.FormatInt(p.Memory, 10)})
 	}
 	return list
 }

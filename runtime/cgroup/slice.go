@@ -179,12 +179,12 @@ func (t Tree) properties(pod *v1.Pod) []systemd.Property {
 		{Name: io, Value: true},
 		t.weight(limits.Shares),
 	}
-	if limits.Quota != nil && *limits.Quota > 0 {
+	if limits.Quota > 0 {
 		const usec = 1_000_000 / resources.QuotaPeriod
-		list = append(list, systemd.Property{Name: "CPUQuotaPerSecUSec", Value: uint64(wholePercents(*limits.Quota)) * usec})
+		list = append(list, systemd.Property{Name: "CPUQuotaPerSecUSec", Value: uint64(wholePercents(limits.Quota)) * usec})
 	}
-	if limits.Memory != nil && *limits.Memory > 0 {
-		list = append(list, systemd.Property{Name: memory, Value: uint64(*limits.Memory)})
+	if limits.Memory > 0 {
+		list = append(list, systemd.Property{Name: memory, Value: uint64(limits.Memory)})
 	}
 	if t.PidsLimit > 0 {
 		list = append(list, systemd.Property{Name: "TasksMax", Value: uint64(t.PidsLimit)})

@@ -4,14 +4,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/ocispec/expand"
 )
 
-// Command returns what the container's process is started with. The container's command
+// command returns the arguments of the container's process. The container's command
 // replaces the image's ENTRYPOINT and drops its CMD, the args replace CMD (containerd's
 // WithProcessArgs). $(NAME) in either is replaced by a variable that the manifest
 // declares, with its value in env, the container's final environment.
-func Command(c Context, container *v1.Container, env []string) ([]string, error) {
+func command(c Context, container *v1.Container, env []string) ([]string, error) {
 	lookup, err := references(c, container, env)
 	if err != nil {
 		return nil, err
@@ -30,14 +29,14 @@ func Command(c Context, container *v1.Container, env []string) ([]string, error)
 	return append(append(all, command...), args...), nil
 }
 
-// references returns a lookup that knows only what the manifest declares: the kubelet
-// leaves $(PATH) alone when PATH comes from the image.
+// references returns a lookup of the variables that the manifest declares: the kubelet does
+// not expand $(PATH) when PATH comes from the image.
 func references(c Context, container *v1.Container, env []string) (func(string) (string, bool), error) {
 	own, err := declared(c, container)
 	if err != nil {
 		return nil, err
 	}
-	final := expand.Env(env)
+	final := LookupEnv(env)
 	return func(name string) (string, bool) {
 		if _, ok := own.get(name); !ok {
 			return "", false
@@ -49,7 +48,7 @@ func references(c Context, container *v1.Container, env []string) (func(string) 
 func expandAll(list []string, lookup func(string) (string, bool)) []string {
 	out := make([]string, 0, len(list))
 	for _, s := range list {
-		out = append(out, expand.Expand(s, lookup))
+		out = append(out, Expand(s, lookup))
 	}
 	return out
 }

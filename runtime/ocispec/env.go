@@ -1,7 +1,7 @@
 package ocispec
 
 import (
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -9,8 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/ocispec/envfile"
-	"github.com/runonce/runonce/runtime/ocispec/expand"
 )
 
 // defaultPath is the PATH of a container whose image sets none (containerd's
@@ -80,8 +78,8 @@ func (v *vars) list() []string {
 	return l
 }
 
-// declared returns the variables that the manifest gives the container: only these may be
-// referred to by $(NAME), not those of the image.
+// declared returns the variables that the manifest declares for the container: only these
+// may be referred to by $(NAME), not those of the image.
 func declared(c Context, container *v1.Container) (*vars, error) {
 	own := &vars{}
 	for i := range container.EnvFrom {
@@ -101,7 +99,7 @@ func declared(c Context, container *v1.Container) (*vars, error) {
 	}
 	for _, name := range own.names {
 		if strings.ContainsRune(name, 0) || strings.ContainsRune(own.values[name], 0) {
-			return nil, failure.ConfigErrorf("environment variable %q of container %q holds a NUL byte", name, container.Name)
+			return nil, failure.ConfigErrorf("environment variable %q of container %q contains a NUL byte", name, container.Name)
 		}
 	}
 	return own, nil
@@ -133,13 +131,13 @@ func envFrom(c Context, from *v1.EnvFromSource, own *vars) error {
 // envValue returns the value of one variable; ok is false when it is optional and absent.
 func envValue(c Context, container *v1.Container, e *v1.EnvVar, own *vars) (value string, ok bool, err error) {
 	if e.Value != "" || e.ValueFrom == nil {
-		return expand.Expand(e.Value, own.get), true, nil
+		return Expand(e.Value, own.get), true, nil
 	}
 	switch from := e.ValueFrom; {
 	case from.FieldRef != nil:
-		value, err = c.downward().Field(from.FieldRef.FieldPath)
+		value, err = c.fieldValue(from.FieldRef.FieldPath)
 	case from.ResourceFieldRef != nil:
-		value, err = c.downward().Resource(from.ResourceFieldRef, container)
+		value, err = c.ResourceField(from.ResourceFieldRef, container)
 	case from.ConfigMapKeyRef != nil:
 		return c.configMapKey(from.ConfigMapKeyRef)
 	case from.SecretKeyRef != nil:
@@ -147,7 +145,7 @@ func envValue(c Context, container *v1.Container, e *v1.EnvVar, own *vars) (valu
 	case from.FileKeyRef != nil && c.File != nil:
 		return c.fileKey(from.FileKeyRef)
 	default:
-		err = fmt.Errorf("this kind of valueFrom is not supported")
+		err = errors.New("this kind of valueFrom is not supported")
 	}
 	if err != nil {
 		return "", false, failure.ConfigErrorf("environment variable %q of container %q: %w", e.Name, container.Name, err)
@@ -179,11 +177,11 @@ func (c Context) secretKey(ref *v1.SecretKeySelector) (value string, ok bool, er
 	return string(data), ok, nil
 }
 
-// fileKey looks into an environment file, which an init container has written.
+// fileKey reads a variable from an environment file that an init container has written.
 func (c Context) fileKey(ref *v1.FileKeySelector) (value string, ok bool, err error) {
 	data, err := c.File(ref.VolumeName, ref.Path)
 	if err == nil {
-		value, ok, err = envfile.Lookup(string(data), ref.Key)
+		value, ok, err = envFileValue(string(data), ref.Key)
 	}
 	if err != nil {
 		return "", false, failure.ConfigErrorf("couldn't parse env file %q of volume %q: %w", ref.Path, ref.VolumeName, err)
@@ -194,13 +192,10 @@ func (c Context) fileKey(ref *v1.FileKeySelector) (value string, ok bool, err er
 	return value, ok, nil
 }
 
-// configMap returns the pod's ConfigMap of that name; an optional one that is
-// absent is empty.
+// configMap returns the ConfigMap of that name, an empty one when it is optional and absent.
 func (c Context) configMap(name string, optional *bool) (*v1.ConfigMap, error) {
-	if c.Objects != nil {
-		if m, ok := c.Objects.ConfigMap(c.Pod.Namespace, name); ok {
-			return m, nil
-		}
+	if m, ok := c.Objects.ConfigMap(c.Pod.Namespace, name); ok {
+		return m, nil
 	}
 	if isTrue(optional) {
 		return &v1.ConfigMap{}, nil
@@ -208,13 +203,10 @@ func (c Context) configMap(name string, optional *bool) (*v1.ConfigMap, error) {
 	return nil, failure.ConfigErrorf("configmap %q not found", name)
 }
 
-// secret returns the pod's Secret of that name; an optional one that is
-// absent is empty.
+// secret returns the Secret of that name, an empty one when it is optional and absent.
 func (c Context) secret(name string, optional *bool) (*v1.Secret, error) {
-	if c.Objects != nil {
-		if s, ok := c.Objects.Secret(c.Pod.Namespace, name); ok {
-			return s, nil
-		}
+	if s, ok := c.Objects.Secret(c.Pod.Namespace, name); ok {
+		return s, nil
 	}
 	if isTrue(optional) {
 		return &v1.Secret{}, nil

@@ -249,7 +249,7 @@ func TestEnvironment(t *testing.T) {
 		},
 		{
 			name: "NUL", env: []v1.EnvVar{{Name: "A", Value: "x\x00y"}},
-			wantErr: `environment variable "A" of container "c" holds a NUL byte`,
+			wantErr: `environment variable "A" of container "c" contains a NUL byte`,
 		},
 	}
 	for _, tt := range tests {
@@ -340,7 +340,7 @@ func TestCommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := Command(ctx, &container, env)
+			got, err := command(ctx, &container, env)
 			if tt.wantErr != "" {
 				wantConfigError(t, err, failure.ReasonCreateError, tt.wantErr)
 				return

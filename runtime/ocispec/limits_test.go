@@ -17,7 +17,7 @@ func TestHugePageLimits(t *testing.T) {
 	}{
 		{"no controller", nil, []specs.LinuxHugepageLimit{}},
 		{
-			"what is not asked for is forbidden, what cannot be limited left out",
+			"sizes without a limit are forbidden, those without a controller left out",
 			[]int64{1 << 30, 2 << 20},
 			[]specs.LinuxHugepageLimit{{Pagesize: "2MB", Limit: 4 << 20}, {Pagesize: "1GB"}},
 		},

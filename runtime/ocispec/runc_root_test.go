@@ -57,11 +57,10 @@ func runc(t *testing.T, pod *v1.Pod, image engine.Image) (string, error) {
 	c := &pod.Spec.Containers[0]
 	in := ocispec.Input{
 		Context:   ocispec.Context{Pod: pod, Image: image, Sandbox: engine.Sandbox{Hostname: "box"}, Node: ocispec.Node{MemoryCapacity: 8 << 30}},
-		Container: c, CgroupsPath: path + "/c", CgroupV2: tree.V2, HugePages: tree.HugePages,
+		Container: c, CgroupsPath: path + "/c",
 	}
-	machine, err := host.Detect(os.DirFS("/"), tree.V2)
+	in.Host, err = host.Detect(os.DirFS("/"), tree.V2)
 	must(err)
-	in.Capabilities, in.MinOOMScoreAdj, in.CPUs, in.SwapLimit = machine.Capabilities, machine.MinOOMScoreAdj, machine.CPUs, machine.SwapLimit
 	in.Env, err = ocispec.Environment(in.Context, c)
 	must(err)
 	mounts, err := volumes.Mounts(pod, c, in.Env)

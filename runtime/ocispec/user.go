@@ -16,11 +16,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// identity is who the image or the manifest says that the process is: a number, or a name
-// still to be looked up in the image's files.
+// identity is the user that the manifest or the image names: a number, or a name to be
+// looked up in the image's passwd file.
 type identity struct {
-	uid  int64
-	name string // when not empty, uid means nothing
+	uid  int64 // ignored with a name
+	name string
 }
 
 // processUser returns the user and groups of the container's process. The user is
@@ -29,7 +29,7 @@ type identity struct {
 // are the user's in the image's group file unless the policy is Strict, then fsGroup and
 // supplementalGroups.
 func processUser(c Context, container *v1.Container, s *v1.SecurityContext) (specs.User, error) {
-	id, err := who(c.Image, s)
+	id, err := userOf(c.Image, s)
 	if err != nil {
 		return specs.User{}, err
 	}
@@ -48,18 +48,21 @@ func processUser(c Context, container *v1.Container, s *v1.SecurityContext) (spe
 		u.GID = uint32(*s.RunAsGroup)
 	}
 	u.AdditionalGids = []uint32{u.GID}
-	if pod := c.Pod.Spec.SecurityContext; pod == nil || pod.SupplementalGroupsPolicy == nil ||
-		*pod.SupplementalGroupsPolicy != v1.SupplementalGroupsPolicyStrict {
-		if found {
-			if err := addImageGroups(&u, c.Image, entry.Name); err != nil {
-				return specs.User{}, err
-			}
+	if found && !strictGroups(c.Pod) {
+		if err := addImageGroups(&u, c.Image, entry.Name); err != nil {
+			return specs.User{}, err
 		}
 	}
 	return u, addPodGroups(&u, c.Pod)
 }
 
-func who(image engine.Image, s *v1.SecurityContext) (identity, error) {
+// strictGroups reports whether the pod ignores the groups of its images.
+func strictGroups(pod *v1.Pod) bool {
+	s := pod.Spec.SecurityContext
+	return s != nil && s.SupplementalGroupsPolicy != nil && *s.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict
+}
+
+func userOf(image engine.Image, s *v1.SecurityContext) (identity, error) {
 	if s.RunAsUser != nil {
 		return identity{uid: *s.RunAsUser}, checkID("runAsUser", *s.RunAsUser)
 	}
@@ -67,14 +70,14 @@ func who(image engine.Image, s *v1.SecurityContext) (identity, error) {
 	if name == "" {
 		return identity{}, nil
 	}
-	// A number too big for an id is no name either.
+	// A number that is too large is not a name either.
 	if uid, err := strconv.ParseInt(name, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
 		return identity{uid: uid}, checkID("the user of image "+image.Ref, uid)
 	}
 	return identity{name: name}, nil
 }
 
-// checkID holds an id to what runtimes take (containerd's WithUser).
+// checkID checks an id against what runtimes accept (containerd's WithUser).
 func checkID(what string, id int64) error {
 	if id < 0 || id > math.MaxInt32 {
 		return failure.CreateErrorf("%s: id %d is out of range 0-%d", what, id, math.MaxInt32)
@@ -82,7 +85,7 @@ func checkID(what string, id int64) error {
 	return nil
 }
 
-// verifyNonRoot refuses root where the manifest does (kuberuntime.verifyRunAsNonRoot).
+// verifyNonRoot enforces runAsNonRoot (kuberuntime.verifyRunAsNonRoot).
 func verifyNonRoot(pod *v1.Pod, c *v1.Container, s *v1.SecurityContext, id identity) error {
 	if !isTrue(s.RunAsNonRoot) {
 		return nil
@@ -100,8 +103,8 @@ func verifyNonRoot(pod *v1.Pod, c *v1.Container, s *v1.SecurityContext, id ident
 	return failure.ConfigErrorf("container has runAsNonRoot and image will run as root (pod: %q, container: %s)", who, c.Name)
 }
 
-// lookUp finds the user in the image's passwd file. A number need not be there, a name
-// must.
+// lookUp finds the user in the image's passwd file, which need not have a number but must
+// have a name.
 func lookUp(image engine.Image, id identity) (user.User, bool, error) {
 	entries, err := user.ParsePasswdFilter(bytes.NewReader(image.Passwd), func(u user.User) bool {
 		if id.name != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
-// nfs mounts an NFS export, which fsGroup leaves alone as the kubelet does.
+// nfs mounts an NFS export. As in the kubelet, fsGroup does not change it.
 func (m *Manager) nfs(ctx context.Context, from source) error {
 	if err := makeDir(from.path, podDirMode); err != nil {
 		return err

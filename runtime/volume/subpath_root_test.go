@@ -8,8 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/runonce/runonce/runtime/volume/subpath"
 )
 
 func subPathPod(host, sub string) (*v1.Pod, *v1.Container) {
@@ -99,8 +97,8 @@ func TestSubPathCannotEscape(t *testing.T) {
 			pod, c := subPathPod(host, tt.sub)
 			setUp(t, m, pod)
 			_, err := m.Mounts(pod, c, nil)
-			if !errors.Is(err, subpath.ErrEscape) {
-				t.Fatalf("error %v, want %v", err, subpath.ErrEscape)
+			if !errors.Is(err, errEscape) {
+				t.Fatalf("error %v, want %v", err, errEscape)
 			}
 			if want := `failed to prepare subPath for volumeMount "host" of container "c"`; err.Error() != want {
 				t.Errorf("error %q, want %q", err, want)
