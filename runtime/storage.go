@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/podstate"
-
 	"github.com/runonce/runonce/runtime/ephemeralstorage"
 	"github.com/runonce/runonce/runtime/logs"
+	"github.com/runonce/runonce/runtime/podstate"
 )
 
 const (

@@ -6,12 +6,11 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/runonce/runonce/runtime/engine"
-
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/ocispec/resources"
 )
 
@@ -84,7 +83,7 @@ func supported(in Input) error {
 }
 
 func process(in Input, s *v1.SecurityContext) (*specs.Process, error) {
-	args, err := command(in.Context, in.Container, in.Env)
+	args, err := command(in.Context, in.Container)
 	if err != nil {
 		return nil, err
 	}

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/engine"
-
 	"github.com/google/go-cmp/cmp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

@@ -5,14 +5,14 @@ import (
 	"io/fs"
 	"testing"
 
-	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/engine"
-
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // objects are ConfigMaps and Secrets by namespace/name.
@@ -336,11 +336,7 @@ func TestCommand(t *testing.T) {
 			container := v1.Container{Name: "c", Command: tt.command, Args: tt.args, Env: []v1.EnvVar{{Name: "NAME", Value: "joe"}}}
 			ctx := testContext(container)
 			ctx.Image.Entrypoint, ctx.Image.Cmd, ctx.Image.Env = tt.entrypoint, tt.cmd, []string{"LANG=C"}
-			env, err := Environment(ctx, &container)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := command(ctx, &container, env)
+			got, err := command(ctx, &container)
 			if tt.wantErr != "" {
 				wantConfigError(t, err, failure.ReasonCreateError, tt.wantErr)
 				return

@@ -8,12 +8,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/engine"
-
 	"github.com/moby/sys/user"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // identity is the user that the manifest or the image names: a number, or a name to be

@@ -48,8 +48,8 @@ func checkHostPath(s *v1.HostPathVolumeSource) error {
 
 // hostPathKind is what a type of hostPath requires of its path.
 type hostPathKind struct {
-	name   string // with its article
-	mode   fs.FileMode // its type bits
+	name   string                  // with its article
+	mode   fs.FileMode             // its type bits
 	create func(path string) error // nil when the path must exist
 }
 
