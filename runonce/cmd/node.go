@@ -187,7 +187,7 @@ func (p *program) admitOptions(c *cli.Context, set *manifests.Set, here bool) (a
 	if o.Listening, err = admit.ListeningPorts(p.io.Machine); err != nil {
 		return o, unusable(err)
 	}
-	o.NoNFS = !mount.HasHelper("nfs")
+	o.NoNFS = !mount.HasNFS()
 	o.AppArmor = host.AppArmorEnabled(p.io.Machine)
 	return o, nil
 }

@@ -126,7 +126,7 @@ func (m *Manager) makeShared(vm volumeMount, from source) error {
 	if from.EmptyDir == nil || vm.propagation() == v1.MountPropagationNone {
 		return nil
 	}
-	point, err := m.mounter().Around(from.path)
+	point, err := m.mounter().Lookup(from.path)
 	if err != nil || point.Shared {
 		return err
 	}
@@ -147,7 +147,7 @@ func (m *Manager) checkPropagation(vm volumeMount, path string) error {
 	if p == v1.MountPropagationNone {
 		return nil
 	}
-	point, err := m.mounter().Around(path)
+	point, err := m.mounter().Lookup(path)
 	switch {
 	case err != nil:
 		return err

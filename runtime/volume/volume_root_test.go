@@ -191,7 +191,7 @@ func TestAround(t *testing.T) {
 		if err := h.Mount("", dir, "", flag, ""); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := h.Around(filepath.Join(dir, "b")); err != nil || got != want {
+		if got, err := h.Lookup(filepath.Join(dir, "b")); err != nil || got != want {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
 	}

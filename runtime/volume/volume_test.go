@@ -23,13 +23,13 @@ import (
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
-// recorder is a Mounter that mounts nothing and remembers what it was asked for.
+// recorder is a Mounter that mounts nothing and records the calls.
 type recorder struct {
 	mu      sync.Mutex
 	calls   []string
 	mounted []string
 	private bool // nothing is a shared mount
-	old     bool // the kernel does not know the option noswap, and there are no helpers
+	old     bool // the kernel does not know the option noswap, and there is no mount.nfs
 }
 
 func (r *recorder) Mount(source, target, fstype string, flags uintptr, data string) error {
@@ -68,18 +68,18 @@ func (r *recorder) Mounted(target string) (bool, error) {
 	return slices.Contains(r.mounted, target), nil
 }
 
-func (r *recorder) MountRemote(_ context.Context, m mount.Remote) error {
+func (r *recorder) MountNFS(_ context.Context, source, target string, options []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.old {
-		return mount.ErrNoHelper
+		return mount.ErrNoNFS
 	}
-	r.calls = append(r.calls, fmt.Sprintf("%s %s %v", m.Kind, m.Source, m.Options))
-	r.mounted = append(r.mounted, m.Target)
+	r.calls = append(r.calls, fmt.Sprintf("nfs %s %v", source, options))
+	r.mounted = append(r.mounted, target)
 	return nil
 }
 
-func (r *recorder) Around(path string) (mount.Point, error) {
+func (r *recorder) Lookup(path string) (mount.Point, error) {
 	return mount.Point{Target: path, Shared: !r.private}, nil
 }
 
