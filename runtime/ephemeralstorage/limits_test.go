@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-func limited(volume, main, beside string) *v1.Pod {
+func limited(volume, main, second string) *v1.Pod {
 	limits := func(s string) v1.ResourceRequirements {
 		if s == "" {
 			return v1.ResourceRequirements{}
@@ -19,7 +19,7 @@ func limited(volume, main, beside string) *v1.Pod {
 	}
 	p := &v1.Pod{Spec: v1.PodSpec{
 		Volumes:    []v1.Volume{{Name: "mem", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}}},
-		Containers: []v1.Container{{Name: "main", Resources: limits(main)}, {Name: "beside", Resources: limits(beside)}},
+		Containers: []v1.Container{{Name: "main", Resources: limits(main)}, {Name: "second", Resources: limits(second)}},
 	}}
 	work := v1.Volume{Name: "work", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}
 	if volume != "" {
@@ -34,8 +34,8 @@ func limited(volume, main, beside string) *v1.Pod {
 func TestExceeded(t *testing.T) {
 	t.Parallel()
 	const mi = 1 << 20
-	use := func(work, main, beside int64) Usage {
-		return Usage{Volumes: map[string]int64{"work": work}, Containers: map[string]int64{"main": main, "beside": beside}}
+	use := func(work, main, second int64) Usage {
+		return Usage{Volumes: map[string]int64{"work": work}, Containers: map[string]int64{"main": main, "second": second}}
 	}
 	critical := limited("1Mi", "", "")
 	priority := int32(2_000_000_000)

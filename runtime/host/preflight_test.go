@@ -59,10 +59,10 @@ func TestPreflight(t *testing.T) {
 		runtime string
 		users   error
 		want    string
-		// unconfined says that the engine cannot confine by AppArmor.
+		// unconfined says that the engine cannot apply AppArmor profiles.
 		unconfined bool
 	}{
-		{name: "asks for nothing", pod: pod(func(*v1.PodSpec) {}), runtime: "none"},
+		{name: "needs nothing", pod: pod(func(*v1.PodSpec) {}), runtime: "none"},
 		{name: "users of the host", pod: pod(func(s *v1.PodSpec) { s.HostUsers = &yes }), users: errors.New("cannot")},
 		{name: "users", pod: users, files: namespaces("100")},
 		{name: "users, no namespaces", pod: users, want: "spec.hostUsers: false: the kernel has no user namespaces"},
@@ -123,16 +123,16 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-func TestFeaturesAreAskedForOnce(t *testing.T) {
+func TestFeaturesAreReadOnce(t *testing.T) {
 	t.Parallel()
-	asked := 0
-	p := &Preflight{RuntimeFeatures: func(context.Context, string) ([]byte, error) { asked++; return []byte("no JSON"), nil }}
+	calls := 0
+	p := &Preflight{RuntimeFeatures: func(context.Context, string) ([]byte, error) { calls++; return []byte("no JSON"), nil }}
 	for range 3 {
 		if f := p.Features(t.Context(), &v1.Pod{}); !f.Seccomp || f.RecursiveReadOnly {
 			t.Errorf("%+v", f)
 		}
 	}
-	if asked != 1 {
-		t.Errorf("asked %d times", asked)
+	if calls != 1 {
+		t.Errorf("the features were read %d times", calls)
 	}
 }

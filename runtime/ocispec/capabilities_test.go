@@ -31,7 +31,7 @@ func TestCapabilities(t *testing.T) {
 		want      []string
 		wantErr   string
 	}{
-		{name: "none asked for", want: defaults},
+		{name: "unset", want: defaults},
 		{name: "added in either spelling", add: caps("NET_ADMIN", "CAP_SYS_TIME", "sys_nice"), want: append(slices.Clone(defaults), "CAP_NET_ADMIN", "CAP_SYS_TIME", "CAP_SYS_NICE")},
 		{name: "added twice", add: caps("CHOWN", "CAP_CHOWN"), want: defaults},
 		{name: "dropped", drop: caps("MKNOD", "CAP_KILL"), want: without(defaults, "CAP_MKNOD", "CAP_KILL")},

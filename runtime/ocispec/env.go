@@ -19,7 +19,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // in order of first definition: a default PATH, HOSTNAME, the image's variables, those of
 // envFrom (sorted within an object) and of env. Of equal names the last value counts. It
 // follows the kubelet's makeEnvironmentVariables, whose order is random. A reference to
-// what is not there is an error unless it is optional.
+// something that does not exist is an error unless it is optional.
 func Environment(c Context, container *v1.Container) ([]string, error) {
 	own, err := declared(c, container)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 func TestHugePageLimits(t *testing.T) {
 	t.Parallel()
-	asked := map[int64]int64{2 << 20: 4 << 20, 64 << 10: 1 << 20}
+	limits := map[int64]int64{2 << 20: 4 << 20, 64 << 10: 1 << 20}
 	tests := []struct {
 		name  string
 		sizes []int64
@@ -23,7 +23,7 @@ func TestHugePageLimits(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		if d := cmp.Diff(tt.want, hugePageLimits(tt.sizes, asked)); d != "" {
+		if d := cmp.Diff(tt.want, hugePageLimits(tt.sizes, limits)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, d)
 		}
 	}

@@ -122,8 +122,8 @@ func TestResolvConf(t *testing.T) {
 	}
 }
 
-// With a cluster's DNS it comes first, unless the pod is on the host's network or does not
-// want it.
+// The cluster's DNS comes first, unless the pod is on the host network or its policy excludes
+// it.
 func TestResolvConfOfCluster(t *testing.T) {
 	t.Parallel()
 	d := DNS{Host: []byte("search corp.example cluster.local\nnameserver 10.0.0.1\noptions rotate\n"), Servers: []string{"10.96.0.10", "fd00::a"}, Domain: "cluster.local"}
@@ -156,7 +156,7 @@ func TestResolvConfOfCluster(t *testing.T) {
 func TestResolvConfErrors(t *testing.T) {
 	t.Parallel()
 	if _, _, err := ResolvConf(&v1.Pod{}, DNS{Host: []byte("nameserver\n")}); err == nil {
-		t.Error("a nameserver line without one is no error")
+		t.Error("a nameserver line without an address is accepted")
 	}
 	lines := []string{strings.Repeat("z", 200)}
 	for i := range 20 {

@@ -24,8 +24,8 @@ import (
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
-// runc runs the container with the machine's runc on a root file system that borrows the
-// host's programs, with its volumes and in its cgroup, and returns what it printed.
+// runc runs the container with the machine's runc on a root file system with the host's
+// programs, with its volumes and in its cgroup, and returns its output.
 func runc(t *testing.T, pod *v1.Pod, image engine.Image) (string, error) {
 	t.Helper()
 	tree, err := cgroup.Detect(cgroup.Root)
@@ -188,7 +188,7 @@ func hostNamespaces(t *testing.T, kinds ...string) []string {
 	return list
 }
 
-// A read-only mount leaves what is mounted below it writable, a recursive one does not.
+// Mounts below a read-only mount stay writable, those below a recursive one do not.
 func TestRuncRecursiveReadOnly(t *testing.T) {
 	if os.Geteuid() != 0 || testing.Short() {
 		t.Skip("needs root")

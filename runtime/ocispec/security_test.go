@@ -41,7 +41,7 @@ func TestSeccompProfile(t *testing.T) {
 func TestAppArmorName(t *testing.T) {
 	t.Parallel()
 	yes, name := true, "own"
-	asks := func(kind v1.AppArmorProfileType) *v1.AppArmorProfile { return &v1.AppArmorProfile{Type: kind} }
+	profile := func(kind v1.AppArmorProfileType) *v1.AppArmorProfile { return &v1.AppArmorProfile{Type: kind} }
 	local := &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
 	tests := []struct {
 		name    string
@@ -53,13 +53,13 @@ func TestAppArmorName(t *testing.T) {
 		{name: "unset", want: DefaultAppArmor},
 		{name: "unset without AppArmor", without: true},
 		{name: "unset and privileged", own: &v1.SecurityContext{Privileged: &yes}},
-		{name: "default", pod: asks(v1.AppArmorProfileTypeRuntimeDefault), want: DefaultAppArmor},
-		{name: "default and privileged", pod: asks(v1.AppArmorProfileTypeRuntimeDefault), own: &v1.SecurityContext{Privileged: &yes}},
-		{name: "unconfined", pod: asks(v1.AppArmorProfileTypeUnconfined)},
+		{name: "default", pod: profile(v1.AppArmorProfileTypeRuntimeDefault), want: DefaultAppArmor},
+		{name: "default and privileged", pod: profile(v1.AppArmorProfileTypeRuntimeDefault), own: &v1.SecurityContext{Privileged: &yes}},
+		{name: "unconfined", pod: profile(v1.AppArmorProfileTypeUnconfined)},
 		{name: "localhost", pod: local, want: "own"},
 		{name: "localhost and privileged", pod: local, own: &v1.SecurityContext{Privileged: &yes}, want: "own"},
 		{
-			name: "container over pod", pod: local, own: &v1.SecurityContext{AppArmorProfile: asks(v1.AppArmorProfileTypeRuntimeDefault)},
+			name: "container over pod", pod: local, own: &v1.SecurityContext{AppArmorProfile: profile(v1.AppArmorProfileTypeRuntimeDefault)},
 			want: DefaultAppArmor,
 		},
 	}

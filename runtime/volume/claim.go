@@ -19,7 +19,7 @@ func (m *Manager) claimDir(pod *v1.Pod, s source) error {
 	name := s.claim.Name
 	if s.Ephemeral == nil {
 		if m.ClaimsDir == "" {
-			return failure.FailedMountf("persistentVolumeClaim %q: there is no directory for claims", name)
+			return failure.FailedMountf("persistentVolumeClaim %q: no directory for claims is set", name)
 		}
 		for _, part := range []string{pod.Namespace, name} {
 			if !filepath.IsLocal(part) || part != filepath.Base(part) || part == "." {

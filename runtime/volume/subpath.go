@@ -101,7 +101,7 @@ func (m *Manager) bind(f *os.File, target string, p v1.MountPropagationMode) err
 // openSubPath returns a handle (O_PATH) of sub, a relative path in the directory root.
 // Missing directories can be created, with the mode of root. Links are followed as long as
 // they stay in the volume; one that leaves it, also an absolute one, is errEscape. The handle
-// keeps its target whatever becomes of the path.
+// keeps its target when the path changes.
 func openSubPath(root, sub string, create bool) (*os.File, error) {
 	base, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

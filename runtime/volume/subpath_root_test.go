@@ -64,8 +64,8 @@ func TestSubPathIsMounted(t *testing.T) {
 	}
 }
 
-// A container that can write to a volume plants links in it; at its next start the
-// sub-path must not lead it to the host.
+// A container that can write to a volume creates links in it; at its next start the sub-path
+// must not lead to the host.
 func TestSubPathCannotEscape(t *testing.T) {
 	secret := t.TempDir()
 	if err := os.WriteFile(filepath.Join(secret, "shadow"), []byte("secret"), 0o600); err != nil {
@@ -113,8 +113,8 @@ func TestSubPathCannotEscape(t *testing.T) {
 	}
 }
 
-// While runonce prepares the mount, a container swaps a directory for a link to the host,
-// over and over. What is bound must never be the host's.
+// While the mount is being prepared, a container keeps replacing a directory by a link to the
+// host. The host's directory must never be mounted.
 func TestSubPathRace(t *testing.T) {
 	m := hostManager(t)
 	host, secret := t.TempDir(), t.TempDir()

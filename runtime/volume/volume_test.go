@@ -113,7 +113,7 @@ func (o objects) PersistentVolume(name string) (*v1.PersistentVolume, bool) {
 	return v, ok
 }
 
-// add adds a claim, bound to the volume unless that has no name.
+// add adds a claim, bound to the volume if that has a name.
 func (o objects) add(name string, mode v1.PersistentVolumeAccessMode, pv *v1.PersistentVolume) {
 	c := &v1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
@@ -360,7 +360,7 @@ func TestHostPath(t *testing.T) {
 	}
 }
 
-// A pod without a uid would own the directories of all pods.
+// The directory of a pod without a uid would contain those of all pods.
 func TestPodsWithoutUsableUID(t *testing.T) {
 	t.Parallel()
 	m, _ := testManager(t)
@@ -372,10 +372,10 @@ func TestPodsWithoutUsableUID(t *testing.T) {
 		pod := testPod()
 		pod.UID = types.UID(uid)
 		if err := m.Setup(t.Context(), pod); err == nil {
-			t.Errorf("Setup with uid %q is no error", uid)
+			t.Errorf("Setup accepts the uid %q", uid)
 		}
 		if err := m.Teardown(t.Context(), pod); err == nil {
-			t.Errorf("Teardown with uid %q is no error", uid)
+			t.Errorf("Teardown accepts the uid %q", uid)
 		}
 	}
 	if _, err := os.Stat(m.dir(other, shmDir)); err != nil {

@@ -146,7 +146,7 @@ func TestOOMScoreAdj(t *testing.T) {
 		{"an eighth", podOf(container(list("", "1Gi"), nil)), container(list("", "1Gi"), nil), capacity, 875},
 		{"no memory request", podOf(container(list("1", ""), nil)), container(list("1", ""), nil), capacity, 999},
 		{"everything", podOf(container(list("", "8Gi"), nil)), container(list("", "8Gi"), nil), capacity, 3},
-		{"more than there is", podOf(container(list("", "80Gi"), nil)), container(list("", "80Gi"), nil), capacity, 3},
+		{"more than the capacity", podOf(container(list("", "80Gi"), nil)), container(list("", "80Gi"), nil), capacity, 3},
 		{"absurd", podOf(container(list("", "8Ei"), nil)), container(list("", "7Ei"), nil), capacity, 3},
 		{"unknown capacity", podOf(container(list("", "1Gi"), nil)), container(list("", "1Gi"), nil), 0, 999},
 		{"a sidecar is as safe as the containers", withInit(podOf(container(list("", "1Gi"), nil)), sidecar), sidecar, capacity, 875},

@@ -53,8 +53,8 @@ func nodeCritical(pod *v1.Pod) bool {
 	return pod.Spec.PriorityClassName == nodeCriticalClass || (p != nil && *p >= nodeCriticalPriority)
 }
 
-// podShare returns each container's share of the pod-level memory request that no container
-// asks for.
+// podShare returns each container's share of the rest of the pod-level memory request, which
+// no container requests.
 func podShare(pod *v1.Pod) int64 {
 	if !resource.IsPodLevelRequestsSet(pod) {
 		return 0
