@@ -20,6 +20,7 @@ import (
 	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/volume"
+	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 // defaultRoot is the value of --root when none is given.
@@ -91,6 +92,7 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	o.RecursiveReadOnly = func(pod *v1.Pod) bool { return e.preflight.Features(ctx, pod).RecursiveReadOnly }
 	o.Volumes = &volume.Manager{
 		Root: e.o.Root, Objects: o.Objects, ClaimsDir: e.o.ClaimsDir, Allocatable: n.Status.Allocatable, RecursiveReadOnly: o.RecursiveReadOnly,
+		Mounter: mount.Host{},
 	}
 	o.Node = specNode(n, net.HostIPs)
 	o.Host = runtime.Host{

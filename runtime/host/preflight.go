@@ -84,7 +84,7 @@ func (p *Preflight) checkContainer(ctx context.Context, pod *v1.Pod, c *v1.Conta
 			return fmt.Errorf("container %q: volume %q requested recursive read-only mode, but it is not supported by the runtime", c.Name, vm.Name)
 		}
 	}
-	if profile := ocispec.AppArmorProfile(pod, c); profile != nil && profile.Type != v1.AppArmorProfileTypeUnconfined {
+	if profile := ocispec.SecurityContext(pod, c).AppArmorProfile; profile != nil && profile.Type != v1.AppArmorProfileTypeUnconfined {
 		if err := p.checkAppArmor(profile); err != nil {
 			return fmt.Errorf("container %q: %w", c.Name, err)
 		}
@@ -125,7 +125,7 @@ func AppArmorEnabled(root fs.FS) bool {
 // HasSELinuxOptions reports whether a container of the pod has SELinux options.
 func HasSELinuxOptions(pod *v1.Pod) bool {
 	for _, c := range podspec.Containers(pod) {
-		if ocispec.SELinuxOptions(pod, c) != nil {
+		if ocispec.SecurityContext(pod, c).SELinuxOptions != nil {
 			return true
 		}
 	}

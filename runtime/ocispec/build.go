@@ -47,7 +47,7 @@ func Build(in Input) (*specs.Spec, error) {
 	if err := supported(in); err != nil {
 		return nil, err
 	}
-	s := securityContext(in.Pod, in.Container)
+	s := SecurityContext(in.Pod, in.Container)
 	process, err := process(in, &s)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package ocispec
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -14,11 +15,15 @@ const blanks = " \t"
 // comments are skipped. As in a shell, NAME= followed by a blank is empty. Any other line
 // before the variable is an error.
 func envFileValue(text, name string) (string, bool, error) {
-	r := envFileReader{rest: text}
-	for r.next() {
-		got, value, err := r.assignment()
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSuffix(lines[i], "\r")
+	}
+	for i := 0; i < len(lines); i++ {
+		got, value, extra, err := assignment(lines[i:])
+		i += extra
 		if err != nil {
-			return "", false, fmt.Errorf("line %d: %w", r.line, err)
+			return "", false, fmt.Errorf("line %d: %w", i+1, err)
 		}
 		if got == name && got != "" {
 			return value, value != "", nil
@@ -27,67 +32,38 @@ func envFileValue(text, name string) (string, bool, error) {
 	return "", false, nil
 }
 
-// envFileReader reads a text line by line.
-type envFileReader struct {
-	rest    string
-	current string
-	line    int // of current, from 1
-}
-
-// next reads the next line and reports whether there was one.
-func (r *envFileReader) next() bool {
-	if r.rest == "" {
-		return false
-	}
-	r.current, r.rest, _ = strings.Cut(r.rest, "\n")
-	r.current = strings.TrimSuffix(r.current, "\r")
-	r.line++
-	return true
-}
-
-// assignment reads the variable that begins on the current line, and its value. The name is
-// empty for a line without a variable.
-func (r *envFileReader) assignment() (name, value string, err error) {
-	line := strings.TrimLeft(r.current, blanks)
+// assignment parses the variable on the first line, and returns how many more lines its value
+// spans. The name is empty for a line without a variable.
+func assignment(lines []string) (name, value string, extra int, err error) {
+	line := strings.TrimLeft(lines[0], blanks)
 	if line == "" || line[0] == '#' {
-		return "", "", nil
+		return "", "", 0, nil
 	}
 	name, value, ok := strings.Cut(line, "=")
 	switch {
 	case !ok:
-		return "", "", errors.New("missing '='")
+		return "", "", 0, errors.New("missing '='")
 	case strings.Trim(name, blanks) == "":
-		return "", "", errors.New("empty variable name")
+		return "", "", 0, errors.New("empty variable name")
 	case strings.TrimRight(name, blanks) != name:
-		return "", "", errors.New("whitespace before '=' is not allowed")
+		return "", "", 0, errors.New("whitespace before '=' is not allowed")
 	case strings.TrimLeft(value, blanks) != value:
-		return name, "", nil
+		return name, "", 0, nil
 	}
 	value, ok = strings.CutPrefix(value, "'")
 	if !ok {
-		return "", "", errors.New("value must be enclosed in single quotes")
+		return "", "", 0, errors.New("value must be enclosed in single quotes")
 	}
-	value, err = r.quoted(value)
-	return name, value, err
-}
-
-// quoted reads on to the closing quote of a value that begins with head.
-func (r *envFileReader) quoted(head string) (string, error) {
-	var value strings.Builder
-	for {
-		before, after, closed := strings.Cut(head, "'")
-		value.WriteString(before)
-		if closed {
-			after = strings.TrimLeft(after, blanks)
-			if after != "" && after[0] != '#' {
-				return "", errors.New("unexpected content after the closing quote")
-			}
-			return value.String(), nil
+	if !strings.Contains(value, "'") {
+		extra = 1 + slices.IndexFunc(lines[1:], func(l string) bool { return strings.Contains(l, "'") })
+		if extra == 0 {
+			return "", "", len(lines) - 1, errors.New("unclosed single quote")
 		}
-		value.WriteByte('\n')
-		if !r.next() {
-			return "", errors.New("unclosed single quote")
-		}
-		head = r.current
+		value += "\n" + strings.Join(lines[1:extra+1], "\n")
 	}
+	value, after, _ := strings.Cut(value, "'")
+	if after = strings.TrimLeft(after, blanks); after != "" && after[0] != '#' {
+		return "", "", extra, errors.New("unexpected content after the closing quote")
+	}
+	return name, value, extra, nil
 }

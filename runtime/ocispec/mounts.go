@@ -55,13 +55,7 @@ func mergeMounts(defaults, extra []specs.Mount) []specs.Mount {
 	return append(merged, sorted...)
 }
 
-func depth(p string) int {
-	p = path.Clean(p)
-	if p == "/" {
-		return 0
-	}
-	return strings.Count(p, "/")
-}
+func depth(p string) int { return strings.Count(strings.TrimSuffix(path.Clean(p), "/"), "/") }
 
 // rootPropagation returns the mount propagation that the container's root file system needs:
 // the strongest that any of its mounts has.

@@ -33,7 +33,7 @@ func runc(t *testing.T, pod *v1.Pod, image engine.Image) (string, error) {
 		t.Fatal(err)
 	}
 	tree.Parent = "/runonce-test-spec"
-	volumes := &volume.Manager{Root: t.TempDir(), RecursiveReadOnly: func(*v1.Pod) bool { return true }}
+	volumes := &volume.Manager{Root: t.TempDir(), Mounter: mount.Host{}, RecursiveReadOnly: func(*v1.Pod) bool { return true }}
 	bundle := t.TempDir()
 	must := func(err error) {
 		t.Helper()

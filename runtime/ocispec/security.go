@@ -11,9 +11,10 @@ import (
 // same as under containerd's CRI plugin.
 const DefaultAppArmor = "cri-containerd.apparmor.d"
 
-// securityContext returns the container's security context, completed by the pod's
-// (pkg/securitycontext.DetermineEffectiveSecurityContext).
-func securityContext(pod *v1.Pod, c *v1.Container) v1.SecurityContext {
+// SecurityContext returns the container's security context, completed by the pod's
+// (pkg/securitycontext.DetermineEffectiveSecurityContext). The deprecated annotations for
+// AppArmor were turned into fields when the manifests were read.
+func SecurityContext(pod *v1.Pod, c *v1.Container) v1.SecurityContext {
 	var s v1.SecurityContext
 	if c.SecurityContext != nil {
 		s = *c.SecurityContext
@@ -37,18 +38,11 @@ func Privileged(c *v1.Container) bool {
 // SeccompProfile returns the container's seccomp profile, Unconfined when it has none; a
 // privileged container never has one (pkg/kubelet/kuberuntime getSeccompProfile).
 func SeccompProfile(pod *v1.Pod, c *v1.Container) v1.SeccompProfile {
-	s := securityContext(pod, c)
+	s := SecurityContext(pod, c)
 	if s.SeccompProfile == nil || isTrue(s.Privileged) {
 		return v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined}
 	}
 	return *s.SeccompProfile
-}
-
-// AppArmorProfile returns the container's AppArmor profile, nil when neither it nor the pod
-// names one (pkg/kubelet/kuberuntime getAppArmorProfile). The deprecated annotations were
-// turned into fields when the manifests were read.
-func AppArmorProfile(pod *v1.Pod, c *v1.Container) *v1.AppArmorProfile {
-	return securityContext(pod, c).AppArmorProfile
 }
 
 // AppArmorName returns the name of the AppArmor profile for the spec, "" for none. enabled
@@ -56,7 +50,7 @@ func AppArmorProfile(pod *v1.Pod, c *v1.Container) *v1.AppArmorProfile {
 // that name none and are not privileged (containerd's generateApparmorSpecOpts).
 func AppArmorName(pod *v1.Pod, c *v1.Container, enabled bool) string {
 	profile := v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}
-	if p := AppArmorProfile(pod, c); p != nil {
+	if p := SecurityContext(pod, c).AppArmorProfile; p != nil {
 		profile = *p
 	}
 	switch {
@@ -68,18 +62,12 @@ func AppArmorName(pod *v1.Pod, c *v1.Container, enabled bool) string {
 	return ""
 }
 
-// SELinuxOptions returns the container's SELinux options, nil when neither it nor the pod
-// has any.
-func SELinuxOptions(pod *v1.Pod, c *v1.Container) *v1.SELinuxOptions {
-	return securityContext(pod, c).SELinuxOptions
-}
-
 // SELinuxLabels returns the label of the container's process and that of its files, both
 // empty without options. What the options leave out is as in the policy for containers
 // (selinux.InitLabels of github.com/opencontainers/selinux); for files only the level can be
 // set.
 func SELinuxLabels(pod *v1.Pod, c *v1.Container) (process, file string) {
-	o := SELinuxOptions(pod, c)
+	o := SecurityContext(pod, c).SELinuxOptions
 	if o == nil {
 		return "", ""
 	}

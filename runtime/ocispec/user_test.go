@@ -104,7 +104,7 @@ func TestProcessUser(t *testing.T) {
 			if !tt.bare {
 				c.Image.Passwd, c.Image.Group = []byte(testPasswd), []byte(testGroup)
 			}
-			s := securityContext(c.Pod, &c.Pod.Spec.Containers[0])
+			s := SecurityContext(c.Pod, &c.Pod.Spec.Containers[0])
 			got, err := processUser(c, &c.Pod.Spec.Containers[0], &s)
 			if tt.wantErr != "" {
 				wantConfigError(t, err, tt.reason, tt.wantErr)

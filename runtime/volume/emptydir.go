@@ -118,7 +118,7 @@ type filesystem struct {
 
 // mountOnce mounts a new file system at dir unless one is mounted already.
 func (m *Manager) mountOnce(dir string, f filesystem) error {
-	mounted, err := m.mounter().Mounted(dir)
+	mounted, err := m.Mounter.Mounted(dir)
 	if err != nil || mounted {
 		return err
 	}
@@ -126,10 +126,10 @@ func (m *Manager) mountOnce(dir string, f filesystem) error {
 	err = unix.EINVAL
 	if f.kind == "tmpfs" {
 		// Memory should not be swapped to a disk. Linux before 6.4 does not know the option.
-		err = m.mounter().Mount(f.kind, dir, f.kind, flags, strings.TrimPrefix(f.options+",noswap", ","))
+		err = m.Mounter.Mount(f.kind, dir, f.kind, flags, strings.TrimPrefix(f.options+",noswap", ","))
 	}
 	if errors.Is(err, unix.EINVAL) {
-		err = m.mounter().Mount(f.kind, dir, f.kind, flags, f.options)
+		err = m.Mounter.Mount(f.kind, dir, f.kind, flags, f.options)
 	}
 	if err != nil {
 		return fmt.Errorf("mounting %s: %w", f.kind, err)

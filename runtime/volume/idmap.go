@@ -45,7 +45,7 @@ func (m *Manager) mapUsers(bind *specs.Mount, target string, ns *os.File) error 
 	if err := m.prepareTarget(target, info.IsDir()); err != nil {
 		return err
 	}
-	flags, err := m.mounter().MapUsers(bind.Source, target, ns, propagation(bind.Options))
+	flags, err := m.Mounter.MapUsers(bind.Source, target, ns, propagation(bind.Options))
 	if errors.Is(err, mount.ErrNotMappable) {
 		return failure.FailedMountf("%w", err)
 	}

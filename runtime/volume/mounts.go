@@ -126,18 +126,18 @@ func (m *Manager) makeShared(vm volumeMount, from source) error {
 	if from.EmptyDir == nil || vm.propagation() == v1.MountPropagationNone {
 		return nil
 	}
-	point, err := m.mounter().Lookup(from.path)
+	point, err := m.Mounter.Lookup(from.path)
 	if err != nil || point.Shared {
 		return err
 	}
-	mounted, err := m.mounter().Mounted(from.path)
+	mounted, err := m.Mounter.Mounted(from.path)
 	if err == nil && !mounted {
-		err = m.mounter().Mount(from.path, from.path, "", unix.MS_BIND, "")
+		err = m.Mounter.Mount(from.path, from.path, "", unix.MS_BIND, "")
 	}
 	if err != nil {
 		return err
 	}
-	return m.mounter().Mount("", from.path, "", unix.MS_SHARED, "")
+	return m.Mounter.Mount("", from.path, "", unix.MS_SHARED, "")
 }
 
 // checkPropagation refuses a propagation that would silently not work: mount events pass
@@ -147,7 +147,7 @@ func (m *Manager) checkPropagation(vm volumeMount, path string) error {
 	if p == v1.MountPropagationNone {
 		return nil
 	}
-	point, err := m.mounter().Lookup(path)
+	point, err := m.Mounter.Lookup(path)
 	switch {
 	case err != nil:
 		return err
@@ -182,7 +182,7 @@ func (m *Manager) recursiveReadOnly(vm volumeMount) (bool, error) {
 // prepareTarget makes an empty directory or file to mount on. It replaces the one of an
 // earlier instance of the container.
 func (m *Manager) prepareTarget(target string, dir bool) error {
-	if err := m.mounter().Unmount(target); err != nil {
+	if err := m.Mounter.Unmount(target); err != nil {
 		return err
 	}
 	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {

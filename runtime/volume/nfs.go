@@ -15,7 +15,7 @@ func (m *Manager) nfs(ctx context.Context, s source) error {
 	if err := makeDir(s.path, podDirMode); err != nil {
 		return err
 	}
-	mounted, err := m.mounter().Mounted(s.path)
+	mounted, err := m.Mounter.Mounted(s.path)
 	if err != nil || mounted {
 		return err
 	}
@@ -27,7 +27,7 @@ func (m *Manager) nfs(ctx context.Context, s source) error {
 	if s.readOnly {
 		options = append([]string{"ro"}, options...)
 	}
-	err = m.mounter().MountNFS(ctx, server+":"+s.NFS.Path, s.path, options)
+	err = m.Mounter.MountNFS(ctx, server+":"+s.NFS.Path, s.path, options)
 	if errors.Is(err, mount.ErrNoNFS) {
 		return failure.FailedMountf("%w", err)
 	}

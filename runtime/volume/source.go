@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/storage/ephemeral"
 
 	"github.com/runonce/runonce/internal/failure"
 )
@@ -40,8 +41,9 @@ func (m *Manager) source(pod *v1.Pod, v *v1.Volume) (source, error) {
 // claimSource resolves the volume's claim and the PersistentVolume that it is bound to.
 func (m *Manager) claimSource(pod *v1.Pod, v *v1.Volume) (source, error) {
 	s := source{VolumeSource: v.VolumeSource, path: m.path(pod, v)}
-	name := claimName(pod, v)
+	name := ephemeral.VolumeClaimName(pod, v)
 	if c := v.PersistentVolumeClaim; c != nil {
+		name = c.ClaimName
 		s.path, s.readOnly = filepath.Join(m.ClaimsDir, pod.Namespace, name), c.ReadOnly
 	}
 	var ok bool
@@ -80,15 +82,6 @@ func (m *Manager) persistentVolume(pod *v1.Pod, s source, pv *v1.PersistentVolum
 		return s, failure.FailedMountf("persistentvolume %q: unsupported volume type", pv.Name)
 	}
 	return s, nil
-}
-
-// claimName returns the name of the volume's claim. That of an ephemeral volume consists of
-// the names of pod and volume (component-helpers/storage/ephemeral).
-func claimName(pod *v1.Pod, v *v1.Volume) string {
-	if v.PersistentVolumeClaim != nil {
-		return v.PersistentVolumeClaim.ClaimName
-	}
-	return pod.Name + "-" + v.Name
 }
 
 // path returns the path of a volume in the pod's directory.

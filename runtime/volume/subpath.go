@@ -88,14 +88,14 @@ func subPathError(vm volumeMount, sub string, err error) error {
 // a bidirectional one stays there.
 func (m *Manager) bind(f *os.File, target string, p v1.MountPropagationMode) error {
 	source := "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
-	err := m.mounter().Mount(source, target, "", unix.MS_BIND, "")
+	err := m.Mounter.Mount(source, target, "", unix.MS_BIND, "")
 	switch {
 	case err != nil || p == v1.MountPropagationBidirectional:
 		return err
 	case p == v1.MountPropagationHostToContainer:
-		return m.mounter().Mount("", target, "", unix.MS_SLAVE, "")
+		return m.Mounter.Mount("", target, "", unix.MS_SLAVE, "")
 	}
-	return m.mounter().Mount("", target, "", unix.MS_PRIVATE, "")
+	return m.Mounter.Mount("", target, "", unix.MS_PRIVATE, "")
 }
 
 // openSubPath returns a handle (O_PATH) of sub, a relative path in the directory root.

@@ -32,8 +32,7 @@ type Manager struct {
 	// Allocatable is what pods can use on the node: it limits emptyDir volumes in memory, and
 	// is the default of limits in a downwardAPI volume.
 	Allocatable v1.ResourceList
-	// Mounter makes the mounts; nil is the host's.
-	Mounter mount.Mounter
+	Mounter     mount.Mounter
 	// RecursiveReadOnly reports whether the pod's OCI runtime supports the mount option rro;
 	// nil is no. It is called only when a volumeMount depends on it.
 	RecursiveReadOnly func(pod *v1.Pod) bool
@@ -111,7 +110,7 @@ func (m *Manager) Teardown(_ context.Context, pod *v1.Pod) error {
 		return err
 	}
 	dirs := []string{m.dir(pod, idmapDir), m.dir(pod, subpathsDir), m.dir(pod, volumesDir), m.dir(pod, shmDir)}
-	if err := mount.UnmountBelow(m.mounter(), dirs...); err != nil {
+	if err := mount.UnmountBelow(m.Mounter, dirs...); err != nil {
 		return fmt.Errorf("unmounting the volumes of pod %q: %w", pod.Name, err)
 	}
 	var errs []error
@@ -129,13 +128,6 @@ func checkUID(pod *v1.Pod) error {
 		return failure.FailedMountf("pod %q has no usable uid: %q", pod.Name, uid)
 	}
 	return nil
-}
-
-func (m *Manager) mounter() mount.Mounter {
-	if m.Mounter == nil {
-		return mount.Host{}
-	}
-	return m.Mounter
 }
 
 // dir returns a path below the pod's directory.

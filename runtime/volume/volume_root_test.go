@@ -22,7 +22,7 @@ func hostManager(t *testing.T) *Manager {
 	if os.Geteuid() != 0 || testing.Short() {
 		t.Skip("needs root")
 	}
-	m := &Manager{Root: t.TempDir(), Objects: testObjects()}
+	m := &Manager{Root: t.TempDir(), Objects: testObjects(), Mounter: mount.Host{}}
 	t.Cleanup(func() {
 		left, err := mount.Host{}.Below(m.Root)
 		if err != nil || len(left) > 0 {
@@ -346,7 +346,7 @@ func BenchmarkPod(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root")
 	}
-	m := &Manager{Root: b.TempDir(), Objects: testObjects()}
+	m := &Manager{Root: b.TempDir(), Objects: testObjects(), Mounter: mount.Host{}}
 	pod := testPod(
 		volume("work", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}),
 		volume("conf", v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "conf"}}}),
