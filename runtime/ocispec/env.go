@@ -59,7 +59,8 @@ func (v *variables) set(name, value string) {
 func (v *variables) unset(name string) { *v = slices.DeleteFunc(*v, hasName(name)) }
 
 func hasName(name string) func(kv string) bool {
-	return func(kv string) bool { return strings.HasPrefix(kv, name+"=") }
+	prefix := name + "="
+	return func(kv string) bool { return strings.HasPrefix(kv, prefix) }
 }
 
 // declared returns the variables that the manifest declares for the container: only these
