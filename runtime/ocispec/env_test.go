@@ -11,26 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/engine/enginetest"
 )
-
-// objects are ConfigMaps and Secrets by namespace/name.
-type objects struct {
-	podspec.Objects
-	configMaps map[string]*v1.ConfigMap
-	secrets    map[string]*v1.Secret
-}
-
-func (o objects) ConfigMap(namespace, name string) (*v1.ConfigMap, bool) {
-	m, ok := o.configMaps[namespace+"/"+name]
-	return m, ok
-}
-
-func (o objects) Secret(namespace, name string) (*v1.Secret, bool) {
-	s, ok := o.secrets[namespace+"/"+name]
-	return s, ok
-}
 
 // testContext is that of a pod "web" with the given container alone.
 func testContext(c v1.Container) Context {
@@ -44,9 +27,9 @@ func testContext(c v1.Container) Context {
 		},
 		Image:   engine.Image{Ref: "docker.io/library/web:1", Entrypoint: []string{"/web"}, Cmd: []string{"serve"}},
 		Sandbox: engine.Sandbox{NetNS: "/ns/net", IPCNS: "/ns/ipc", UTSNS: "/ns/uts", Hostname: "web", IPs: []string{"10.0.0.5", "fd00::5"}},
-		Objects: objects{
-			configMaps: map[string]*v1.ConfigMap{"shop/conf": {Data: map[string]string{"B": "conf-b", "A": "conf-a"}}},
-			secrets:    map[string]*v1.Secret{"shop/key": {Data: map[string][]byte{"A": []byte("key-a"), "odd name": []byte("x")}}},
+		Objects: enginetest.Objects{
+			ConfigMaps: map[string]*v1.ConfigMap{"shop/conf": {Data: map[string]string{"B": "conf-b", "A": "conf-a"}}},
+			Secrets:    map[string]*v1.Secret{"shop/key": {Data: map[string][]byte{"A": []byte("key-a"), "odd name": []byte("x")}}},
 		},
 		Node: Node{
 			Name: "n1", IPs: []string{"192.0.2.1", "2001:db8::1"}, MemoryCapacity: 8 << 30,

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/runtime/engine/enginetest"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
@@ -95,17 +96,10 @@ func (r *recorder) Below(dirs ...string) ([]mount.Point, error) {
 	return found, nil
 }
 
-// objects are ConfigMaps and Secrets by name.
+// objects are objects with PersistentVolumes.
 type objects struct {
-	configMaps map[string]*v1.ConfigMap
-	secrets    map[string]*v1.Secret
-	claims     map[string]*v1.PersistentVolumeClaim
-	volumes    map[string]*v1.PersistentVolume
-}
-
-func (o objects) Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool) {
-	c, ok := o.claims[namespace+"/"+name]
-	return c, ok
+	enginetest.Objects
+	volumes map[string]*v1.PersistentVolume
 }
 
 func (o objects) PersistentVolume(name string) (*v1.PersistentVolume, bool) {
@@ -119,27 +113,20 @@ func (o objects) add(name string, mode v1.PersistentVolumeAccessMode, pv *v1.Per
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec:       v1.PersistentVolumeClaimSpec{AccessModes: []v1.PersistentVolumeAccessMode{mode}, VolumeName: pv.Name},
 	}
-	o.claims["default/"+name] = c
+	o.Claims["default/"+name] = c
 	o.volumes[pv.Name] = pv
-}
-
-func (o objects) ConfigMap(namespace, name string) (*v1.ConfigMap, bool) {
-	m, ok := o.configMaps[namespace+"/"+name]
-	return m, ok
-}
-
-func (o objects) Secret(namespace, name string) (*v1.Secret, bool) {
-	s, ok := o.secrets[namespace+"/"+name]
-	return s, ok
 }
 
 func testObjects() objects {
 	o := objects{
-		claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{},
-		configMaps: map[string]*v1.ConfigMap{"default/conf": {
-			Data: map[string]string{"a": "one", "b": "two"}, BinaryData: map[string][]byte{"bin": {0, 1, 2}},
-		}},
-		secrets: map[string]*v1.Secret{"default/key": {Data: map[string][]byte{"password": []byte("s3cret"), "user": []byte("me")}}},
+		Objects: enginetest.Objects{
+			Claims: map[string]*v1.PersistentVolumeClaim{},
+			ConfigMaps: map[string]*v1.ConfigMap{"default/conf": {
+				Data: map[string]string{"a": "one", "b": "two"}, BinaryData: map[string][]byte{"bin": {0, 1, 2}},
+			}},
+			Secrets: map[string]*v1.Secret{"default/key": {Data: map[string][]byte{"password": []byte("s3cret"), "user": []byte("me")}}},
+		},
+		volumes: map[string]*v1.PersistentVolume{},
 	}
 	for _, name := range []string{"data", "ro"} {
 		o.add(name, v1.ReadWriteOnce, &v1.PersistentVolume{})
