@@ -40,20 +40,34 @@ func processUser(c Context, container *v1.Container, s *v1.SecurityContext) (spe
 	if err != nil {
 		return specs.User{}, err
 	}
-	u := specs.User{UID: uint32(entry.Uid), GID: uint32(entry.Gid)}
+	gid := int64(entry.Gid)
 	if s.RunAsGroup != nil {
-		if err := checkID("runAsGroup", *s.RunAsGroup); err != nil {
-			return specs.User{}, err
-		}
-		u.GID = uint32(*s.RunAsGroup)
+		gid = *s.RunAsGroup
 	}
-	u.AdditionalGids = []uint32{u.GID}
+	groups := []int64{gid}
 	if found && !strictGroups(c.Pod) {
-		if err := addImageGroups(&u, c.Image, entry.Name); err != nil {
+		members, err := imageGroups(c.Image, entry.Name)
+		if err != nil {
 			return specs.User{}, err
 		}
+		groups = append(groups, members...)
 	}
-	return u, addPodGroups(&u, c.Pod)
+	if pod := c.Pod.Spec.SecurityContext; pod != nil {
+		if pod.FSGroup != nil {
+			groups = append(groups, *pod.FSGroup)
+		}
+		groups = append(groups, pod.SupplementalGroups...)
+	}
+	u := specs.User{UID: uint32(entry.Uid), GID: uint32(gid)}
+	for _, g := range groups {
+		if err := checkID("group", g); err != nil {
+			return specs.User{}, err
+		}
+		if !slices.Contains(u.AdditionalGids, uint32(g)) {
+			u.AdditionalGids = append(u.AdditionalGids, uint32(g))
+		}
+	}
+	return u, nil
 }
 
 // strictGroups reports whether the pod ignores the groups of its images.
@@ -126,45 +140,18 @@ func lookUp(image engine.Image, id identity) (user.User, bool, error) {
 	return user.User{Uid: int(id.uid)}, false, nil
 }
 
-// addImageGroups adds the groups that list the user as a member, except the one of its own
+// imageGroups returns the groups that list the user as a member, except the one of its own
 // name (containerd's WithAdditionalGIDs).
-func addImageGroups(u *specs.User, image engine.Image, name string) error {
+func imageGroups(image engine.Image, name string) ([]int64, error) {
 	groups, err := user.ParseGroupFilter(bytes.NewReader(image.Group), func(g user.Group) bool {
 		return g.Name != name && slices.Contains(g.List, name)
 	})
 	if err != nil {
-		return failure.CreateErrorf("reading /etc/group of image %q: %w", image.Ref, err)
+		return nil, failure.CreateErrorf("reading /etc/group of image %q: %w", image.Ref, err)
 	}
+	gids := make([]int64, 0, len(groups))
 	for _, g := range groups {
-		if err := checkID("group "+g.Name, int64(g.Gid)); err != nil {
-			return err
-		}
-		addGroup(u, uint32(g.Gid))
+		gids = append(gids, int64(g.Gid))
 	}
-	return nil
-}
-
-// addPodGroups adds fsGroup and supplementalGroups.
-func addPodGroups(u *specs.User, pod *v1.Pod) error {
-	s := pod.Spec.SecurityContext
-	if s == nil {
-		return nil
-	}
-	groups := s.SupplementalGroups
-	if s.FSGroup != nil {
-		groups = append([]int64{*s.FSGroup}, groups...)
-	}
-	for _, g := range groups {
-		if err := checkID("supplementalGroups", g); err != nil {
-			return err
-		}
-		addGroup(u, uint32(g))
-	}
-	return nil
-}
-
-func addGroup(u *specs.User, gid uint32) {
-	if !slices.Contains(u.AdditionalGids, gid) {
-		u.AdditionalGids = append(u.AdditionalGids, gid)
-	}
+	return gids, nil
 }
