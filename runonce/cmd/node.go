@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/runonce/runonce/admit/nodeinfo"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runtime/cdi"
+	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/runtimeclass"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
@@ -187,9 +187,8 @@ func (p *program) admitOptions(c *cli.Context, set *manifests.Set, here bool) (a
 	if o.Listening, err = admit.ListeningPorts(p.io.Machine); err != nil {
 		return o, unusable(err)
 	}
-	o.NoNFS = !mount.HasHelper("nfs")
-	enabled, err := fs.ReadFile(p.io.Machine, "sys/module/apparmor/parameters/enabled")
-	o.AppArmor = err == nil && strings.TrimSpace(string(enabled)) == "Y"
+	o.NoNFS = !mount.HasNFS()
+	o.AppArmor = host.AppArmorEnabled(p.io.Machine)
 	return o, nil
 }
 
