@@ -34,9 +34,9 @@ build: payload ## bin/runonce: one static binary, the same bytes for the same co
 	@mkdir -p bin
 	$(STATIC) -ldflags '$(LDFLAGS)' -o bin/runonce .
 
-# The slim second program, which the first embeds.
+# The shim, a small second program that the first embeds.
 payload:
-	@$(GO) run ./runtime/shim/pack
+	@$(GO) run ./hack/packshim
 
 demo: setup-run build ## run testdata/demo in real containers and check what comes out
 	@$(GO) run ./hack/demo
@@ -90,7 +90,7 @@ images: ## the OCI archives of the tests and the demo, into bin/images
 	$(GO) run ./hack/mkimages bin/images
 
 clean: ## remove what make has made, the tools as well
-	rm -rf bin .cache runtime/containerd/payload/files/runonce-shim.*
+	rm -rf bin .cache runtime/containerd/shimbinary/files/runonce-shim.*
 
 # Without root the tests that start containers would be skipped, and nobody would know.
 root:

@@ -8,9 +8,9 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// labelled has all files of a root file system bear the SELinux label that the spec asks
-// for. Layers are shared, so their files cannot bear it themselves; what is no overlay is
-// the container's own copy, which keeps the label of its directory.
+// labelled gives all files of a root file system the SELinux label that the spec asks for.
+// Layers are shared, so their files cannot have it themselves. A root file system that is not
+// an overlay is the container's own copy, which keeps the label of its directory.
 func labelled(mounts []mount.Mount, spec *specs.Spec) []mount.Mount {
 	if spec.Linux == nil || spec.Linux.MountLabel == "" {
 		return mounts

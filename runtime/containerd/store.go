@@ -11,20 +11,19 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"github.com/runonce/runonce/runtime/containerd/errs"
-	"github.com/runonce/runonce/runtime/containerd/imagestore"
-	"github.com/runonce/runonce/runtime/containerd/link"
+	"github.com/runonce/runonce/runtime/containerd/images"
 )
 
 // ImageRecord is one image of the local store.
-type ImageRecord = imagestore.Record
+type ImageRecord = images.Record
 
-// ImportArchive adds the images of an OCI or docker archive, plain or compressed, and
-// returns their references. An archive without a name for an image is an error. The archive
-// is read again when the process that serves containerd goes, if r can seek.
+// ImportArchive adds the images of an OCI or docker archive, plain or compressed, and returns
+// their references. An image without a name is an error. The archive is read again when the
+// process that serves containerd ends, if r can seek.
 func (e *Engine) ImportArchive(ctx context.Context, r io.Reader) ([]string, error) {
 	var refs []string
-	load := func(ctx context.Context, s *link.Session) (err error) {
-		refs, err = imagestore.Import(ctx, s, r)
+	load := func(ctx context.Context, s *session) (err error) {
+		refs, err = images.Import(ctx, s.Conn, r)
 		return err
 	}
 	if err := e.readAgain(ctx, r, load); err != nil {
@@ -36,25 +35,25 @@ func (e *Engine) ImportArchive(ctx context.Context, r io.Reader) ([]string, erro
 	return refs, nil
 }
 
-// readAgain is do for an op that reads r: where r cannot go back, op is called once.
-func (e *Engine) readAgain(ctx context.Context, r io.Reader, op func(context.Context, *link.Session) error) error {
+// readAgain is do for an op that reads r: when r cannot seek, op is called once.
+func (e *Engine) readAgain(ctx context.Context, r io.Reader, op func(context.Context, *session) error) error {
 	file, ok := r.(io.Seeker)
 	var start int64
 	if ok {
 		var err error
 		start, err = file.Seek(0, io.SeekCurrent)
-		ok = err == nil // a pipe's end is an *os.File, too
+		ok = err == nil // a pipe is an *os.File, too
 	}
 	if !ok {
-		s, err := e.session()
+		s, err := e.currentSession()
 		if err != nil {
 			return err
 		}
 		return op(namespaces.WithNamespace(ctx, e.o.Namespace), s)
 	}
-	return e.do(ctx, func(ctx context.Context, s *link.Session) error {
+	return e.do(ctx, func(ctx context.Context, s *session) error {
 		if _, err := file.Seek(start, io.SeekStart); err != nil {
-			return fmt.Errorf("going back to where it begins: %w", err)
+			return fmt.Errorf("going back to its start: %w", err)
 		}
 		return op(ctx, s)
 	})
@@ -63,8 +62,8 @@ func (e *Engine) readAgain(ctx context.Context, r io.Reader, op func(context.Con
 // ListImages returns the images of the local store in order of their references.
 func (e *Engine) ListImages(ctx context.Context) ([]ImageRecord, error) {
 	var found []ImageRecord
-	err := e.do(ctx, func(ctx context.Context, s *link.Session) (err error) {
-		found, err = imagestore.List(ctx, s)
+	err := e.do(ctx, func(ctx context.Context, s *session) (err error) {
+		found, err = images.List(ctx, s.Conn)
 		return err
 	})
 	if err != nil {
@@ -79,12 +78,10 @@ func (e *Engine) Image(ctx context.Context, ref string) (engine.Image, error) {
 	if err != nil {
 		return engine.Image{}, err
 	}
-	var img *imagestore.Image
-	err = e.do(ctx, func(ctx context.Context, s *link.Session) error {
-		if img, err = e.images.Get(ctx, s, name); err != nil {
-			return err
-		}
-		return e.images.ReadUsers(ctx, s, img)
+	var img *images.Image
+	err = e.do(ctx, func(ctx context.Context, s *session) error {
+		img, err = e.images.WithUsers(ctx, s.Conn, name)
+		return err
 	})
 	if err != nil {
 		return engine.Image{}, fmt.Errorf("looking for image %q: %w", ref, err)

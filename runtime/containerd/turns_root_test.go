@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/runonce/runonce/runtime/containerd/embed"
+	"github.com/runonce/runonce/runtime/containerd/server"
 )
 
 // The process that serves may end between the moment that another one finds it and the
@@ -25,11 +25,11 @@ func TestWhoeverServesEndsWhileAnotherProcessOpens(t *testing.T) {
 	if err := p.open(t, t.Context()).Close(); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := embed.TryLock(p.options().Root)
+	unlock, err := server.TryLock(p.options().Root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", embed.Socket(p.options().State))
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", server.Socket(p.options().State))
 	if err != nil {
 		t.Fatal(err)
 	}

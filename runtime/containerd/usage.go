@@ -5,14 +5,13 @@ import (
 	"fmt"
 
 	"github.com/runonce/runonce/runtime/containerd/errs"
-	"github.com/runonce/runonce/runtime/containerd/link"
 )
 
-// Usage returns the size of the layer that the container writes to, in bytes. One that is
-// gone has none.
+// Usage returns the size of the layer that the container writes to, in bytes. One that
+// does not exist has size 0.
 func (e *Engine) Usage(ctx context.Context, id string) (int64, error) {
 	var size int64
-	err := e.do(ctx, func(ctx context.Context, s *link.Session) error {
+	err := e.do(ctx, func(ctx context.Context, s *session) error {
 		used, err := s.Snapshots().Usage(ctx, id)
 		size = used.Size
 		return errs.IgnoreNotFound(err)

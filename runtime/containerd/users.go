@@ -12,12 +12,11 @@ import (
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/containerd/errs"
-	"github.com/runonce/runonce/runtime/containerd/link"
 	"github.com/runonce/runonce/runtime/runtimeclass"
 )
 
-// remapIDs is what a snapshotter says of itself when it can show the layers of an image
-// with other users (plugins/snapshots/overlay/plugin).
+// remapIDs is the capability of a snapshotter to map the users of an image's layers
+// (plugins/snapshots/overlay/plugin).
 const remapIDs = "remap-ids"
 
 var errNoRemap = errors.New("the snapshotter cannot map user IDs: it takes overlayfs, Linux 5.19 and containerd 2.0")
@@ -28,8 +27,8 @@ func (e *Engine) CanMapUsers(ctx context.Context) error {
 	return e.do(ctx, canMapUsers)
 }
 
-// RuntimeFeatures returns what the OCI runtime of a handler prints when it is asked for its
-// features. The empty name is the default handler's.
+// RuntimeFeatures returns the output of the command "features" of a handler's OCI runtime. An
+// empty name means the default handler.
 func (e *Engine) RuntimeFeatures(ctx context.Context, name string) ([]byte, error) {
 	if name == "" {
 		name = runtimeclass.Default
@@ -42,7 +41,7 @@ func (e *Engine) RuntimeFeatures(ctx context.Context, name string) ([]byte, erro
 	return nil, fmt.Errorf("runtime handler %q has no program to ask", name)
 }
 
-func canMapUsers(ctx context.Context, s *link.Session) error {
+func canMapUsers(ctx context.Context, s *session) error {
 	all, err := s.GetSnapshotterCapabilities(ctx, s.Snapshotter)
 	if err != nil {
 		return fmt.Errorf("asking snapshotter %q what it can do: %w", s.Snapshotter, errs.Native(err))
@@ -54,7 +53,7 @@ func canMapUsers(ctx context.Context, s *link.Session) error {
 }
 
 // mapped returns the options of a snapshot for a container in a user namespace.
-func mapped(ctx context.Context, s *link.Session, spec *specs.Spec) ([]snapshots.Opt, error) {
+func mapped(ctx context.Context, s *session, spec *specs.Spec) ([]snapshots.Opt, error) {
 	if spec.Linux == nil || len(spec.Linux.UIDMappings) == 0 {
 		return nil, nil
 	}
@@ -67,7 +66,7 @@ func mapped(ctx context.Context, s *link.Session, spec *specs.Spec) ([]snapshots
 	})}, nil
 }
 
-// label writes a mapping as snapshotters read it.
+// label formats a mapping for snapshotters.
 func label(ids []specs.LinuxIDMapping) string {
 	return fmt.Sprintf("%d:%d:%d", ids[0].ContainerID, ids[0].HostID, ids[0].Size)
 }
