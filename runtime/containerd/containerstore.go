@@ -24,7 +24,8 @@ type containerStore struct {
 type containerEntry struct {
 	engine.Container
 	oom   bool
-	ended chan struct{} // closed when the container has exited or is gone
+	ended chan struct{} // closed by end when the container has exited or is gone
+	end   func()
 }
 
 func newContainerStore() *containerStore {
@@ -66,8 +67,9 @@ func (c *containerStore) put(one engine.Container) {
 	defer c.mu.Unlock()
 	c.drop(one.ID)
 	e := &containerEntry{Container: one, ended: make(chan struct{})}
+	e.end = sync.OnceFunc(func() { close(e.ended) })
 	if one.State == engine.StateExited || one.State == engine.StateUnknown {
-		close(e.ended)
+		e.end()
 	}
 	c.byID[one.ID] = e
 }
@@ -91,9 +93,7 @@ func (c *containerStore) drop(id string) {
 	if !ok {
 		return
 	}
-	if e.State == engine.StateCreated || e.State == engine.StateRunning {
-		close(e.ended)
-	}
+	e.end()
 	delete(c.byID, id)
 }
 
@@ -124,8 +124,8 @@ func (c *containerStore) outOfMemory(id string) {
 	c.tell(engine.EventOOM, e)
 }
 
-// exited records the end of the process. It returns false when that was known already, or when
-// the container is unknown.
+// exited records the end of the process. It returns false when that was known already, when the
+// container is unknown, and when it was created but never started: then it has not exited.
 func (c *containerStore) exited(r exitrecord.Record) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,14 +133,13 @@ func (c *containerStore) exited(r exitrecord.Record) bool {
 	if !ok || e.State == engine.StateExited {
 		return false
 	}
-	if e.State != engine.StateUnknown {
-		close(e.ended)
+	e.end()
+	if e.State == engine.StateCreated && r.StartedAt.IsZero() {
+		// It was killed before it ran. Whoever did that starts it again or removes it.
+		return false
 	}
 	if !r.StartedAt.IsZero() {
 		e.StartedAt = r.StartedAt
-	}
-	if e.StartedAt.IsZero() {
-		e.StartedAt = e.CreatedAt
 	}
 	if r.FinishedAt.Before(e.StartedAt) {
 		// The times are those of two processes: the exit was faster than the event of the start.
@@ -167,7 +166,7 @@ func (c *containerStore) lost(id string, startedAt time.Time) {
 	if !ok || e.State == engine.StateExited || e.State == engine.StateUnknown {
 		return
 	}
-	close(e.ended)
+	e.end()
 	e.State, e.PID = engine.StateUnknown, 0
 	if !startedAt.IsZero() {
 		e.StartedAt = startedAt

@@ -60,10 +60,35 @@ func TestContainerStoreOutOfMemoryAfterTheExit(t *testing.T) {
 	t.Parallel()
 	c := newContainerStore()
 	c.put(engine.Container{ID: "a", State: engine.StateCreated})
+	c.started("a", time.Now(), 7)
 	c.exited(exitrecord.Record{ContainerID: "a", ExitCode: 137, FinishedAt: time.Now()})
 	c.outOfMemory("a")
 	if got, _, _ := c.get("a"); !got.Exit.OOMKilled {
 		t.Errorf("%+v", got.Exit)
+	}
+}
+
+// TestContainerStoreKilledBeforeStart: a container that another process creates, kills and
+// creates again has not exited, but nobody waits for it any longer.
+func TestContainerStoreKilledBeforeStart(t *testing.T) {
+	t.Parallel()
+	c := newContainerStore()
+	s := newSubscriber()
+	c.subscribe(s)
+	c.put(engine.Container{ID: "a", State: engine.StateCreated, CreatedAt: time.Now()})
+	for range 2 {
+		if c.exited(exitrecord.Record{ContainerID: "a", ExitCode: 137, FinishedAt: time.Now()}) {
+			t.Error("it has exited")
+		}
+	}
+	got, ended, _ := c.get("a")
+	if told := s.take(); got.State != engine.StateCreated || len(told) != 0 {
+		t.Errorf("%+v, told %v", got, told)
+	}
+	select {
+	case <-ended:
+	default:
+		t.Error("the end is not told")
 	}
 }
 

@@ -67,20 +67,19 @@ func (e *Engine) reconcile(ctx context.Context, s *session, id string, t *taskty
 // startedElsewhere reports whether the container runs although e.containers does not know that,
 // since another process of ours has started it meanwhile. If so, e.containers knows it from now
 // on: Start must not take it for a leftover, nor be tried again and again.
-func (e *Engine) startedElsewhere(ctx context.Context, s *session, id string) bool {
+func (e *Engine) startedElsewhere(ctx context.Context, s *session, id string) (bool, error) {
 	t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
 	if err != nil || t.Process.Status != tasktypes.Status_RUNNING {
-		return false
+		return false, errs.IgnoreNotFound(err)
 	}
 	rec, err := s.ContainerService().Get(ctx, id)
 	if err != nil {
-		return false
+		return false, errs.IgnoreNotFound(err)
 	}
 	one, ok := containerOf(rec)
-	if !ok {
-		return false
+	if ok {
+		e.containers.put(one)
+		e.reconcile(ctx, s, id, t.Process)
 	}
-	e.containers.put(one)
-	e.reconcile(ctx, s, id, t.Process)
-	return true
+	return ok, nil
 }

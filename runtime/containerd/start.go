@@ -34,48 +34,71 @@ var errRunning = errors.New("it is running")
 
 // Start creates the container and returns once its process runs.
 func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
-	tries := 0
+	tries, created := 0, false
 	err := e.do(ctx, func(ctx context.Context, s *session) error {
 		tries++
-		err := e.start(ctx, s, c)
+		img, err := e.prepare(ctx, s, c)
+		if err == nil {
+			created = true
+			err = e.start(ctx, s, c, img)
+		}
 		if tries > 1 && errors.Is(err, errRunning) {
 			// The first try started it, and the server ended before it could say so.
 			return nil
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("starting container %q: %w", c.Name, err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if created && !errors.Is(err, errRunning) {
+		e.undoStart(ctx, c)
+	}
+	return fmt.Errorf("starting container %q: %w", c.Name, err)
 }
 
-func (e *Engine) start(ctx context.Context, s *session, c engine.ContainerConfig) (err error) {
+// undoStart removes what a failed start has left. It is called after the last try, with the
+// session of that time: a lost session may have connected to the next server, on which the
+// container may run.
+func (e *Engine) undoStart(ctx context.Context, c engine.ContainerConfig) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	err := e.do(ctx, func(ctx context.Context, s *session) error { return e.remove(ctx, s, c.ID, c.PodUID) })
+	if err != nil {
+		e.o.Log.Warn("a container that did not start is not completely removed", "container", c.ID, "error", err)
+	}
+}
+
+// prepare removes a leftover of the container and returns its image.
+func (e *Engine) prepare(ctx context.Context, s *session, c engine.ContainerConfig) (*images.Image, error) {
 	if known, _, ok := e.containers.get(c.ID); ok {
-		if known.State == engine.StateRunning || e.startedElsewhere(ctx, s, c.ID) {
-			return errRunning
+		if known.State == engine.StateRunning {
+			return nil, errRunning
 		}
-		if err := e.remove(ctx, s, c.ID, c.PodUID); err != nil {
-			return err
+		if err := e.removeLeftover(ctx, s, c); err != nil {
+			return nil, err
 		}
 	}
 	img, err := e.imageOf(ctx, s, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := confine(c); err != nil {
-		return err
+	return img, confine(c)
+}
+
+// removeLeftover removes the container unless it runs, which is errRunning.
+func (e *Engine) removeLeftover(ctx context.Context, s *session, c engine.ContainerConfig) error {
+	runs, err := e.startedElsewhere(ctx, s, c.ID)
+	if err != nil {
+		return fmt.Errorf("looking for a leftover: %w", err)
 	}
-	defer func() {
-		if err == nil || errors.Is(err, errRunning) {
-			return
-		}
-		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-		defer cancel()
-		if perr := e.remove(cleanup, s, c.ID, c.PodUID); perr != nil {
-			e.o.Log.Warn("a container that did not start is not completely removed", "container", c.ID, "error", perr)
-		}
-	}()
+	if runs {
+		return errRunning
+	}
+	return e.remove(ctx, s, c.ID, c.PodUID)
+}
+
+func (e *Engine) start(ctx context.Context, s *session, c engine.ContainerConfig, img *images.Image) error {
 	// Before the snapshot, which the record protects from the garbage collector.
 	if err := e.createRecord(ctx, s, c, img); err != nil {
 		return err
@@ -108,10 +131,7 @@ func (e *Engine) createRecord(ctx context.Context, s *session, c engine.Containe
 	}
 	made, err := s.ContainerService().Create(ctx, rec)
 	if errdefs.IsAlreadyExists(errs.Native(err)) {
-		if e.startedElsewhere(ctx, s, c.ID) {
-			return errRunning
-		}
-		if err := e.remove(ctx, s, c.ID, c.PodUID); err != nil {
+		if err := e.removeLeftover(ctx, s, c); err != nil {
 			return err
 		}
 		made, err = s.ContainerService().Create(ctx, rec)

@@ -186,7 +186,10 @@ func (e *Engine) exited(ctx context.Context, s *session, reported exitrecord.Rec
 		return
 	}
 	path := e.recordPath(id)
-	reported.StartedAt = known.StartedAt
+	// Only a record of our shim says that a container was never started.
+	if reported.StartedAt = known.StartedAt; reported.StartedAt.IsZero() {
+		reported.StartedAt = known.CreatedAt
+	}
 	r, err := e.updateRecord(path, reported)
 	if err != nil {
 		e.o.Log.Warn("a container's exit code is known to this process only", "error", err)

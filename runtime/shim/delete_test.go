@@ -62,12 +62,12 @@ func TestDeleteEndingContainer(t *testing.T) {
 	t.Parallel()
 	const never = time.Hour
 	for _, tc := range []struct {
-		name    string
-		pids    int
-		exit    time.Duration
+		name     string
+		pids     int
+		exit     time.Duration
 		noBundle bool // the bundle is gone
-		want    error
-		after   time.Duration
+		want     error
+		after    time.Duration
 	}{
 		{name: "ended", exit: 0},
 		{name: "ended, its bundle gone", exit: 0, noBundle: true},

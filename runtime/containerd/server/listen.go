@@ -57,6 +57,8 @@ type listeners struct {
 // serve serves the plugins' services at the socket.
 func serve(ctx context.Context, set *plugin.Set, socket string) (*listeners, error) {
 	l := &listeners{grpc: grpc.NewServer(
+		// So that no call of a client is still at work when the next server starts.
+		grpc.WaitForHandlers(true),
 		grpc.MaxRecvMsgSize(defaults.DefaultMaxRecvMsgSize),
 		grpc.MaxSendMsgSize(defaults.DefaultMaxSendMsgSize),
 	)}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/runonce/runonce/runtime/containerd/server"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // The process that serves may end between the moment that another one finds it and the
@@ -88,4 +89,28 @@ func TestWhoeverServesIsKilledDuringAnImport(t *testing.T) {
 		t.Errorf("%v, %v", refs, err)
 	}
 	startUp(t, e, p.box(t, "later", "trap"))
+}
+
+// TestServerEndsWhileStarting: a container that was started by a server that ended before it
+// could say so runs on. Other processes may wait for it, and must not see it killed.
+func TestServerEndsWhileStarting(t *testing.T) {
+	const tasks = "/containerd.services.tasks.v1.Tasks/"
+	p := newPlace(t)
+	if err := p.openWithBox(t).Close(); err != nil {
+		t.Fatal(err)
+	}
+	stop, _ := p.other(t, "")
+	x := startProxy(t, p, tasks+"Start")
+	e := p.open(t, t.Context())
+	startUp(t, e, p.box(t, "a", "trap"))
+	if c, ok := find(t, e, "a"); !ok || c.State != engine.StateRunning {
+		t.Errorf("container %+v", c)
+	}
+	if created, killed := x.count(tasks+"Create"), x.count(tasks+"Kill"); created != 1 || killed != 0 {
+		t.Errorf("the container was created %d times and killed %d times", created, killed)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	stop()
 }
