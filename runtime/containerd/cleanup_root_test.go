@@ -20,23 +20,23 @@ import (
 func TestRemoveWhatContainerdForgot(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		lose func(t *testing.T, p place)
+		lose func(t *testing.T, p testDirs)
 	}{
 		{"its bundle is gone", loseBundle},
-		{"its bundle and its shim are gone", func(t *testing.T, p place) {
+		{"its bundle and its shim are gone", func(t *testing.T, p testDirs) {
 			t.Helper()
 			if err := syscall.Kill(shimProcess(t, p), syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 			loseBundle(t, p)
 		}},
-		{"its shim does not answer", func(t *testing.T, p place) {
+		{"its shim does not answer", func(t *testing.T, p testDirs) {
 			t.Helper()
 			halt(t, shimProcess(t, p))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := newPlace(t)
+			p := newTestDirs(t)
 			e := p.openWithBox(t)
 			startUp(t, e, p.box(t, "a", "trap"))
 			if err := e.Close(); err != nil {
@@ -62,9 +62,9 @@ func TestRemoveWhatContainerdForgot(t *testing.T) {
 }
 
 // TestBundleLeft: a container is started and removed where a runc that was cut off has left
-// directories in the bundle's place.
+// directories where the bundle goes.
 func TestBundleLeft(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	e := p.openWithBox(t)
 	mess := filepath.Join(p.dir, "state/io.containerd.runtime.v2.task/runonce/a/rootfs/dev")
 	for _, when := range []string{"before", "after"} {
@@ -125,7 +125,7 @@ func halt(t *testing.T, pid int) {
 	t.Fatalf("process %d does not stop", pid)
 }
 
-func loseBundle(t *testing.T, p place) {
+func loseBundle(t *testing.T, p testDirs) {
 	t.Helper()
 	bundle := filepath.Join(p.dir, "state/io.containerd.runtime.v2.task/runonce/a")
 	if err := errors.Join(syscall.Unmount(filepath.Join(bundle, "rootfs"), syscall.MNT_DETACH), os.RemoveAll(bundle)); err != nil {
@@ -133,8 +133,8 @@ func loseBundle(t *testing.T, p place) {
 	}
 }
 
-// shimProcess returns the ID of the one shim of a place.
-func shimProcess(t *testing.T, p place) int {
+// shimProcess returns the process ID of the only shim.
+func shimProcess(t *testing.T, p testDirs) int {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {

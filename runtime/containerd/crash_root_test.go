@@ -16,7 +16,7 @@ import (
 // TestKilledWhileStarting kills a process at many moments of its starts, and wants the
 // next one to clean up and to be able to start the same containers.
 func TestKilledWhileStarting(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	if err := p.openWithBox(t).Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -158,10 +158,11 @@ func (o *Options) complete() error {
 	}
 	o.Address = strings.TrimPrefix(o.Address, "unix://")
 	if o.Address != "" {
-		var err error
-		if o.Address, err = filepath.Abs(o.Address); err != nil {
+		abs, err := filepath.Abs(o.Address)
+		if err != nil {
 			return errs.Unusablef("finding %q: %w", o.Address, err)
 		}
+		o.Address = abs
 	}
 	if !filepath.IsAbs(o.Root) || !filepath.IsAbs(o.State) || o.Root == o.State {
 		return errs.Unusablef("the root and the state directory must be absolute and differ")

@@ -16,7 +16,7 @@ import (
 )
 
 func TestStartFailureLeavesNothing(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	e := p.openWithBox(t)
 	for _, tc := range []struct {
 		name      string
@@ -105,7 +105,7 @@ func TestStartFailureLeavesNothing(t *testing.T) {
 
 // leftovers says what there is of containers on disk and in the process table, after some
 // time for what goes by itself.
-func leftovers(t *testing.T, p place) string {
+func leftovers(t *testing.T, p testDirs) string {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
@@ -128,7 +128,7 @@ func onlySnapshots(left string) bool {
 	return true
 }
 
-func look(t *testing.T, p place) string {
+func look(t *testing.T, p testDirs) string {
 	t.Helper()
 	var found []string
 	for _, pattern := range []string{

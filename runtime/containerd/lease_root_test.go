@@ -22,7 +22,7 @@ import (
 func TestLeasesOfTheDead(t *testing.T) {
 	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
 		t.Run(string(version), func(t *testing.T) {
-			p := servedPlace(t, version)
+			p := servedDirs(t, version)
 			cl, err := client.New(p.address)
 			if err != nil {
 				t.Fatal(err)

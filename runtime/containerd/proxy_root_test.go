@@ -20,7 +20,7 @@ import (
 	"github.com/runonce/runonce/runtime/containerd/server"
 )
 
-// proxy forwards all calls between the clients of a place and the process that serves it.
+// proxy forwards all calls between clients and the process that serves them.
 type proxy struct {
 	server *grpc.ClientConn
 	// lose is a method whose first answer is lost, as if the server had ended.
@@ -50,8 +50,8 @@ func (raw) Unmarshal(data []byte, v any) error {
 
 func (raw) Name() string { return "proto" }
 
-// startProxy puts a proxy between the process that serves the place and those that join later.
-func startProxy(t *testing.T, p place, lose string) *proxy {
+// startProxy puts a proxy between the process that serves and those that join later.
+func startProxy(t *testing.T, p testDirs, lose string) *proxy {
 	t.Helper()
 	socket := server.Socket(p.options().State)
 	if err := os.Rename(socket, socket+".real"); err != nil {

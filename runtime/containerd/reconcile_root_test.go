@@ -9,7 +9,7 @@ import (
 // TestStartedElsewhere: two engines of one containerd, as two processes have them; what one
 // starts after the other has looked is neither replaced by it nor unknown to it.
 func TestStartedElsewhere(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	first, second := p.openWithBox(t), p.open(t, t.Context())
 	t.Cleanup(func() { _ = second.Close() })
 	c := p.box(t, "both", "sleep")

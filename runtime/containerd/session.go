@@ -149,7 +149,7 @@ func (s *session) dial(ctx context.Context, socket string) (string, error) {
 	defer cancel()
 	v, err := c.Version(ctx)
 	if err != nil {
-		return "", errors.Join(fmt.Errorf("whatever serves %q does not answer as containerd: %w", socket, errs.Native(err)), c.Close())
+		return "", errors.Join(fmt.Errorf("%q does not answer as containerd: %w", socket, errs.Native(err)), c.Close())
 	}
 	s.Client = c
 	return v.Version, nil

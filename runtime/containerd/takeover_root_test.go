@@ -22,7 +22,7 @@ import (
 // moment that the other one has its events.
 func TestWhoeverServesEndsWhileAnotherProcessOpens(t *testing.T) {
 	needRoot(t)
-	p := newPlace(t)
+	p := newTestDirs(t)
 	if err := p.open(t, t.Context()).Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func (f fatal) Read(p []byte) (int, error) {
 
 func TestWhoeverServesIsKilledDuringAnImport(t *testing.T) {
 	needRoot(t)
-	p := newPlace(t)
+	p := newTestDirs(t)
 	archive, err := boxArchive()
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestWhoeverServesIsKilledDuringAnImport(t *testing.T) {
 // could say so runs on. Other processes may wait for it, and must not see it killed.
 func TestServerEndsWhileStarting(t *testing.T) {
 	const tasks = "/containerd.services.tasks.v1.Tasks/"
-	p := newPlace(t)
+	p := newTestDirs(t)
 	if err := p.openWithBox(t).Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -21,19 +21,18 @@ import (
 
 // newClient makes a client whose calls are function calls into the plugins.
 func newClient(set *plugin.Set) (*client.Client, error) {
-	f := finder{set: set}
-	service := func(id string) any { return f.find(plugins.ServicePlugin, id) }
+	f := &finder{set: set}
 	opts := []client.ServicesOpt{
-		client.WithEventService(as[client.EventService](&f, f.find(plugins.EventPlugin, "exchange"))),
-		client.WithLeasesService(as[leases.Manager](&f, f.find(plugins.LeasePlugin, "manager"))),
-		client.WithContentStore(as[content.Store](&f, service(services.ContentService))),
-		client.WithImageClient(as[imagesapi.ImagesClient](&f, service(services.ImagesService))),
-		client.WithSnapshotters(as[map[string]snapshots.Snapshotter](&f, service(services.SnapshotsService))),
-		client.WithContainerClient(as[containersapi.ContainersClient](&f, service(services.ContainersService))),
-		client.WithTaskClient(as[tasksapi.TasksClient](&f, service(services.TasksService))),
-		client.WithDiffClient(as[diffapi.DiffClient](&f, service(services.DiffService))),
-		client.WithNamespaceClient(as[namespacesapi.NamespacesClient](&f, service(services.NamespacesService))),
-		client.WithIntrospectionService(as[introspection.Service](&f, service(services.IntrospectionService))),
+		client.WithEventService(collect[client.EventService](f, plugins.EventPlugin, "exchange")),
+		client.WithLeasesService(collect[leases.Manager](f, plugins.LeasePlugin, "manager")),
+		client.WithContentStore(collect[content.Store](f, plugins.ServicePlugin, services.ContentService)),
+		client.WithImageClient(collect[imagesapi.ImagesClient](f, plugins.ServicePlugin, services.ImagesService)),
+		client.WithSnapshotters(collect[map[string]snapshots.Snapshotter](f, plugins.ServicePlugin, services.SnapshotsService)),
+		client.WithContainerClient(collect[containersapi.ContainersClient](f, plugins.ServicePlugin, services.ContainersService)),
+		client.WithTaskClient(collect[tasksapi.TasksClient](f, plugins.ServicePlugin, services.TasksService)),
+		client.WithDiffClient(collect[diffapi.DiffClient](f, plugins.ServicePlugin, services.DiffService)),
+		client.WithNamespaceClient(collect[namespacesapi.NamespacesClient](f, plugins.ServicePlugin, services.NamespacesService)),
+		client.WithIntrospectionService(collect[introspection.Service](f, plugins.ServicePlugin, services.IntrospectionService)),
 	}
 	if err := errors.Join(f.errs...); err != nil {
 		return nil, err
@@ -45,31 +44,34 @@ func newClient(set *plugin.Set) (*client.Client, error) {
 	return c, nil
 }
 
-// finder looks plugins up and collects the errors.
+// finder finds plugins and collects the errors.
 type finder struct {
 	set  *plugin.Set
 	errs []error
 }
 
-func (f *finder) find(t plugin.Type, id string) any {
-	p := f.set.Get(t, id)
+func collect[T any](f *finder, t plugin.Type, id string) T {
+	v, err := find[T](f.set, t, id)
+	if err != nil {
+		f.errs = append(f.errs, err)
+	}
+	return v
+}
+
+// find returns the instance of a plugin.
+func find[T any](set *plugin.Set, t plugin.Type, id string) (T, error) {
+	var none T
+	p := set.Get(t, id)
 	if p == nil {
-		f.errs = append(f.errs, fmt.Errorf("embedding containerd: plugin %s.%s is missing", t, id))
-		return nil
+		return none, fmt.Errorf("finding containerd's %s.%s: it is missing", t, id)
 	}
 	instance, err := p.Instance()
 	if err != nil {
-		f.errs = append(f.errs, fmt.Errorf("embedding containerd: plugin %s.%s: %w", t, id, err))
-		return nil
+		return none, fmt.Errorf("finding containerd's %s.%s: %w", t, id, err)
 	}
-	return instance
-}
-
-// as converts a plugin to the interface that the client takes.
-func as[T any](f *finder, instance any) T {
 	v, ok := instance.(T)
-	if !ok && instance != nil {
-		f.errs = append(f.errs, fmt.Errorf("embedding containerd: a plugin is a %T", instance))
+	if !ok {
+		return none, fmt.Errorf("finding containerd's %s.%s: it is a %T", t, id, instance)
 	}
-	return v
+	return v, nil
 }

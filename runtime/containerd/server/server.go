@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/metadata"
 	shims "github.com/containerd/containerd/v2/core/runtime/v2"
+	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/gc"
 	"github.com/containerd/containerd/v2/pkg/timeout"
 	"github.com/containerd/containerd/v2/plugins"
@@ -132,19 +133,11 @@ func (s *Server) load(ctx context.Context, o Options) error {
 // Collect runs the garbage collector, which removes the files of deleted snapshots and
 // images.
 func (s *Server) Collect(ctx context.Context) error {
-	p := s.set.Get(plugins.GCPlugin, "scheduler")
-	if p == nil {
-		return nil
-	}
-	instance, err := p.Instance()
-	if err != nil {
-		return fmt.Errorf("collecting garbage: %w", err)
-	}
-	collector, ok := instance.(interface {
+	collector, err := find[interface {
 		ScheduleAndWait(context.Context) (gc.Stats, error)
-	})
-	if !ok {
-		return fmt.Errorf("collecting garbage: the collector is a %T", instance)
+	}](s.set, plugins.GCPlugin, "scheduler")
+	if err != nil {
+		return err
 	}
 	if _, err := collector.ScheduleAndWait(ctx); err != nil {
 		return fmt.Errorf("collecting garbage: %w", err)
@@ -201,28 +194,12 @@ func (w lineLogger) Write(line []byte) (int, error) {
 
 // HasSnapshotter reports whether the kernel and the file system support the snapshotter.
 func (s *Server) HasSnapshotter(name string) bool {
-	p := s.set.Get(plugins.SnapshotPlugin, name)
-	if p == nil {
-		return false
-	}
-	_, err := p.Instance()
+	_, err := find[snapshots.Snapshotter](s.set, plugins.SnapshotPlugin, name)
 	return err == nil
 }
 
 func (s *Server) metadata() (*metadata.DB, error) {
-	p := s.set.Get(plugins.MetadataPlugin, "bolt")
-	if p == nil {
-		return nil, errors.New("opening the metadata store: it is missing")
-	}
-	instance, err := p.Instance()
-	if err != nil {
-		return nil, fmt.Errorf("opening the metadata store: %w", err)
-	}
-	db, ok := instance.(*metadata.DB)
-	if !ok {
-		return nil, fmt.Errorf("opening the metadata store: it is a %T", instance)
-	}
-	return db, nil
+	return find[*metadata.DB](s.set, plugins.MetadataPlugin, "bolt")
 }
 
 func (s *Server) createSandbox(ctx context.Context, namespace string) error {

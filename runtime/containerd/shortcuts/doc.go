@@ -3,9 +3,9 @@
 // shim's side (runtime/shim/shortcuts.go).
 //
 //   - Shims.Ensure and Release start and end shims. Containerd would run the shim's binary
-//     twice, once to start the other: 6 % of the CPU time of 30 pods (docs/benchmarks.md).
-//     When containerd is killed in between, the first goes on without it
-//     (TestKilledWhileStarting).
+//     twice, once to start the other. With a daemon, where it does, 30 pods cost 6 % more CPU
+//     time than the floor (docs/benchmarks.md). And a containerd that is killed meanwhile leaves
+//     the first one running (TestKilledWhileStarting).
 //   - CreateSandbox: containerd connects to a shim that it did not start only for a container
 //     of a sandbox. Ensure needs it.
 //   - Sweep ends shims without containers after a crash, which containerd does not know of

@@ -22,11 +22,11 @@ import (
 // helperEnv makes the test's program start a container and wait, as a process of its own.
 const helperEnv = "CTRD_TEST_HELPER"
 
-// helper is the other process: it opens the place, starts box with the given arguments and
+// helper is the other process: it opens an engine, starts box with the given arguments and
 // says so, then waits to be killed or for the end of its input.
 func helper() int {
 	ctx := context.Background()
-	p := place{dir: os.Getenv(helperEnv), logs: os.Getenv(helperEnv), address: os.Getenv(helperEnv + "_ADDRESS")}
+	p := testDirs{dir: os.Getenv(helperEnv), logs: os.Getenv(helperEnv), address: os.Getenv(helperEnv + "_ADDRESS")}
 	e, err := containerd.Open(ctx, p.options())
 	if err != nil {
 		println(err.Error())
@@ -68,7 +68,7 @@ func (*failer) Context() context.Context { return context.Background() }
 func (*failer) Fatal(args ...any)        { panic(args) }
 
 // other starts helper. stop ends it in an orderly way, kill does not.
-func (p place) other(t *testing.T, id string, args ...string) (stop, kill func()) {
+func (p testDirs) other(t *testing.T, id string, args ...string) (stop, kill func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), helperEnv+"="+p.dir, helperEnv+"_ID="+id, helperEnv+"_ADDRESS="+p.address)
@@ -109,7 +109,7 @@ func (p place) other(t *testing.T, id string, args ...string) (stop, kill func()
 }
 
 func TestContainersOutliveTheProcess(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	e := p.openWithBox(t)
 	startUp(t, e, p.box(t, "a", "trap"))
 	before, _ := find(t, e, "a")
@@ -137,7 +137,7 @@ func TestContainersOutliveTheProcess(t *testing.T) {
 func TestExitWhileNobodyWatches(t *testing.T) {
 	for _, end := range []string{"orderly", "killed"} {
 		t.Run(end, func(t *testing.T) {
-			p := newPlace(t)
+			p := newTestDirs(t)
 			if err := p.openWithBox(t).Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -165,7 +165,7 @@ func TestExitWhileNobodyWatches(t *testing.T) {
 }
 
 func TestNoShimStaysForAnEndedContainer(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	if err := p.openWithBox(t).Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestNoShimStaysForAnEndedContainer(t *testing.T) {
 }
 
 func TestSecondProcessIsAClientAndTakesOver(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	if err := p.openWithBox(t).Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func awaitEvent(t *testing.T, events <-chan engine.Event, want engine.Event) {
 	}
 }
 
-// shims lists the living shims of a place. Those that end do so a moment after their last
+// shims lists the running shims. Those that end do so a moment after their last
 // container.
 func shims(t *testing.T, dir string) string {
 	t.Helper()
