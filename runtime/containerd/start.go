@@ -304,11 +304,16 @@ func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req 
 		if _, err = s.Tasks().Create(ctx, req); err == nil {
 			return nil
 		}
+		native := errs.Native(err)
+		if e.lost(s, native) {
+			// Start is repeated with the next session. The next server may know the task already.
+			return native
+		}
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		s.shims.Release(cleanup, podUID)
 		cancel()
 		// A shim that was running may have been about to end.
-		if fresh || !errdefs.IsUnavailable(errs.Native(err)) && !strings.Contains(err.Error(), "ttrpc") {
+		if fresh || !errdefs.IsUnavailable(native) && !strings.Contains(err.Error(), "ttrpc") {
 			return err
 		}
 	}

@@ -91,23 +91,51 @@ func TestWhoeverServesIsKilledDuringAnImport(t *testing.T) {
 	startUp(t, e, p.box(t, "later", "trap"))
 }
 
+const tasksService = "/containerd.services.tasks.v1.Tasks/"
+
 // TestServerEndsWhileStarting: a container that was started by a server that ended before it
 // could say so runs on. Other processes may wait for it, and must not see it killed.
 func TestServerEndsWhileStarting(t *testing.T) {
-	const tasks = "/containerd.services.tasks.v1.Tasks/"
 	p := newTestDirs(t)
 	if err := p.openWithBox(t).Close(); err != nil {
 		t.Fatal(err)
 	}
 	stop, _ := p.other(t, "")
-	x := startProxy(t, p, tasks+"Start")
+	x := startProxy(t, p, tasksService+"Start")
 	e := p.open(t, t.Context())
 	startUp(t, e, p.box(t, "a", "trap"))
 	if c, ok := find(t, e, "a"); !ok || c.State != engine.StateRunning {
 		t.Errorf("container %+v", c)
 	}
-	if created, killed := x.count(tasks+"Create"), x.count(tasks+"Kill"); created != 1 || killed != 0 {
+	if created, killed := x.count(tasksService+"Create"), x.count(tasksService+"Kill"); created != 1 || killed != 0 {
 		t.Errorf("the container was created %d times and killed %d times", created, killed)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	stop()
+}
+
+// TestServerEndsWhileCreating: a container whose creation was lost with the server is created
+// again, in the shim that its pod has.
+func TestServerEndsWhileCreating(t *testing.T) {
+	p := newTestDirs(t)
+	if err := p.openWithBox(t).Close(); err != nil {
+		t.Fatal(err)
+	}
+	stop, _ := p.other(t, "a", "trap")
+	x := startProxy(t, p, tasksService+"Create")
+	e := p.open(t, t.Context())
+	c := p.box(t, "b", "trap")
+	c.PodUID = "pod-a"
+	startUp(t, e, c)
+	for _, id := range []string{"a", "b"} {
+		if c, ok := find(t, e, id); !ok || c.State != engine.StateRunning {
+			t.Errorf("container %+v", c)
+		}
+	}
+	if created := x.count(tasksService + "Create"); created != 2 {
+		t.Errorf("the container was created %d times", created)
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)
