@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -158,4 +159,18 @@ func findProgram(name string) (string, error) {
 		return "", errs.Unusablef("finding the OCI runtime %q: %w", name, err)
 	}
 	return path, nil
+}
+
+// RuntimeFeatures returns the output of the command "features" of a handler's OCI runtime. An
+// empty name means the default handler.
+func (e *Engine) RuntimeFeatures(ctx context.Context, name string) ([]byte, error) {
+	if name == "" {
+		name = runtimeclass.Default
+	}
+	for _, h := range e.o.Handlers {
+		if h.Name == name && h.Binary != "" {
+			return exec.CommandContext(ctx, h.Binary, "features").Output()
+		}
+	}
+	return nil, fmt.Errorf("runtime handler %q has no program to ask", name)
 }

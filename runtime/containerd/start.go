@@ -226,38 +226,6 @@ func (e *Engine) thirdParty(id string) bool {
 	return c.Labels[labelThirdParty] != ""
 }
 
-// rootfs prepares the container's own layer.
-func (e *Engine) rootfs(ctx context.Context, s *session, c engine.ContainerConfig, img *images.Image) ([]mount.Mount, error) {
-	if c.Pause {
-		return pauseRootfs(c.Spec), nil
-	}
-	opts, err := mapped(ctx, s, c.Spec)
-	if err != nil {
-		return nil, err
-	}
-	mounts, err := s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
-	switch {
-	case errdefs.IsAlreadyExists(err):
-		if err := s.Snapshots().Remove(ctx, c.ID); err != nil {
-			return nil, fmt.Errorf("removing an old root file system: %w", err)
-		}
-		mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
-	case errdefs.IsNotFound(err):
-		// The image was removed and pulled again since it was read.
-		e.images.Forget(c.Image)
-		if img, err = e.images.Get(ctx, s.Conn, c.Image); err == nil {
-			mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
-		}
-	case err != nil && ctx.Err() == nil:
-		// A directory that a crash left is in the way once: the failure removes it.
-		mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
-	}
-	if err != nil {
-		return nil, &failure.Error{Why: failure.ReasonCreateError, Err: fmt.Errorf("preparing its root file system: %w", err)}
-	}
-	return labelled(mounts, c.Spec), nil
-}
-
 // run creates and starts the process, and returns its ID on the host.
 func (e *Engine) run(ctx context.Context, s *session, c engine.ContainerConfig, mounts []mount.Mount) (int, error) {
 	thirdParty := e.thirdParty(c.ID)

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/image"
-
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/images"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image"
 )
 
 // ImageRecord is one image of the local store.
@@ -87,4 +87,62 @@ func (e *Engine) Image(ctx context.Context, ref string) (engine.Image, error) {
 		return engine.Image{}, fmt.Errorf("looking for image %q: %w", ref, err)
 	}
 	return img.Image, nil
+}
+
+// Pull fetches the image from its registry and unpacks it. As long as the registry denies
+// access, it tries the credentials one after the other, then those of docker's configuration.
+func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Credential) (engine.Image, error) {
+	name, err := image.Normalize(ref)
+	if err != nil {
+		return engine.Image{}, err
+	}
+	defer e.pullLocks.Lock(name)()
+	config, err := images.LoadConfig()
+	if err != nil {
+		return engine.Image{}, &failure.Error{Why: failure.ReasonErrImagePull, Final: true, Err: err}
+	}
+	var img *images.Image
+	for _, login := range config.Logins(ctx, name, credentials) {
+		err = e.do(ctx, func(ctx context.Context, s *session) (err error) {
+			img, err = e.images.Pull(ctx, s.Conn, name, images.Resolver(ctx, e.o.CertsDir, login))
+			return err
+		})
+		if err == nil || !images.IsPermanent(err) {
+			break
+		}
+	}
+	if err != nil {
+		return engine.Image{}, fmt.Errorf("pulling image %q: %w", ref, err)
+	}
+	return img.Image, nil
+}
+
+// Mount mounts an image of the local store read-only on the directory, and keeps it under the
+// key.
+func (e *Engine) Mount(ctx context.Context, ref, key, dir string) error {
+	name, err := image.Normalize(ref)
+	if err != nil {
+		return err
+	}
+	err = e.do(ctx, func(ctx context.Context, s *session) error {
+		img, err := e.images.Get(ctx, s.Conn, name)
+		if err != nil {
+			return err
+		}
+		return e.images.MountView(ctx, s.Conn, img, key, dir)
+	})
+	if err != nil {
+		return fmt.Errorf("mounting image %q: %w", ref, err)
+	}
+	return nil
+}
+
+// Release removes what Mount keeps under the key.
+func (e *Engine) Release(ctx context.Context, key string) error {
+	err := e.do(ctx, func(ctx context.Context, s *session) error { return images.RemoveView(ctx, s.Conn, key) })
+	if err != nil {
+		return fmt.Errorf("releasing image volume %q: %w", key, err)
+	}
+	e.deleted.Store(true)
+	return nil
 }
