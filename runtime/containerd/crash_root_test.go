@@ -40,8 +40,8 @@ func TestKilledWhileStarting(t *testing.T) {
 			t.Fatal(err)
 		}
 		if round%2 == 0 {
-			// What does not run can be started, if not at the first try: what the process has
-			// asked for before its end may go on for a moment.
+			// What does not run can be started, though perhaps not at the first try: calls of the
+			// killed process may still be at work.
 			for i := range n {
 				id := fmt.Sprintf("many-%d", i)
 				if c, ok := find(t, e, id); ok && c.State == "Running" {

@@ -103,8 +103,8 @@ func TestStartFailureLeavesNothing(t *testing.T) {
 	}
 }
 
-// leftovers says what there is of containers on disk and in the process table, after some
-// time for what goes by itself.
+// leftovers lists what is left of containers on disk and in the process table, after waiting
+// for what is removed in the background.
 func leftovers(t *testing.T, p testDirs) string {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -117,8 +117,8 @@ func leftovers(t *testing.T, p testDirs) string {
 	}
 }
 
-// onlySnapshots reports whether all that is left are the files of snapshots, which go with
-// the garbage collector: in its own time, and at the latest when the engine is closed.
+// onlySnapshots reports whether only files of snapshots are left, which the garbage collector
+// removes in its own time, and at the latest when the engine is closed.
 func onlySnapshots(left string) bool {
 	for line := range strings.Lines(left) {
 		if !strings.Contains(line, "/snapshots/") {

@@ -216,7 +216,7 @@ func memoryLimit(bytes int64) *specs.LinuxMemory {
 	return &specs.LinuxMemory{Limit: &bytes, Swap: &bytes}
 }
 
-// patience bounds the wait for what comes at once on a machine that has nothing else to do.
+// patience is a generous limit for what is quick on an idle machine.
 const patience = 2 * time.Minute
 
 // startUp starts the container and waits until its program has said that it is ready for

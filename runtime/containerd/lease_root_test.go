@@ -17,8 +17,8 @@ import (
 	"github.com/runonce/runonce/runtime/containerd/images"
 )
 
-// What a process that was killed held of a daemon's images is let go by the next one; what
-// others hold stays, and so does what this one is fetching.
+// TestLeasesOfTheDead: the next process ends the leases of a killed one, but neither those of
+// others nor its own.
 func TestLeasesOfTheDead(t *testing.T) {
 	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
 		t.Run(string(version), func(t *testing.T) {

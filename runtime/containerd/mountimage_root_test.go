@@ -13,8 +13,8 @@ import (
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
-// TestMountImage: an image is mounted so that nobody can write to it, once for its key,
-// and again after what was mounted is gone; Release leaves nothing of it.
+// TestMountImage: an image is mounted read-only, once for each key, and again after a reboot;
+// Release removes everything.
 func TestMountImage(t *testing.T) {
 	p := newTestDirs(t)
 	e := p.openWithBox(t)
@@ -75,8 +75,8 @@ func snapshots(t *testing.T, p testDirs) int {
 	return len(all)
 }
 
-// TestUsage: what a container writes to its own root is measured, and one that is gone has
-// written nothing.
+// TestUsage: what a container writes to its own root is measured, and a removed container has
+// size 0.
 func TestUsage(t *testing.T) {
 	p := newTestDirs(t)
 	e := p.openWithBox(t)

@@ -6,8 +6,9 @@ import (
 	"github.com/runonce/runonce/runtime/engine"
 )
 
-// TestStartedElsewhere: two engines of one containerd, as two processes have them; what one
-// starts after the other has looked is neither replaced by it nor unknown to it.
+// TestStartedElsewhere: two engines of one containerd, as two processes have them; a
+// container that one starts after the other has listed them is neither replaced by the other
+// nor unknown to it.
 func TestStartedElsewhere(t *testing.T) {
 	p := newTestDirs(t)
 	first, second := p.openWithBox(t), p.open(t, t.Context())

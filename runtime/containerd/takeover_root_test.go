@@ -42,7 +42,7 @@ func TestWhoeverServesEndsWhileAnotherProcessOpens(t *testing.T) {
 				return err
 			}
 			return s.SendMsg(&versionapi.VersionResponse{Version: "2.4.2"})
-		case "Publish": // the first that is said of events
+		case "Publish": // the first call that is about events
 			if err := unlock(); err != nil {
 				t.Error(err)
 			}
@@ -63,7 +63,7 @@ func TestWhoeverServesEndsWhileAnotherProcessOpens(t *testing.T) {
 	}
 }
 
-// fatal is an archive whose first reader kills.
+// fatal is an archive whose first read kills the server.
 type fatal struct {
 	io.ReadSeeker
 	kill func()

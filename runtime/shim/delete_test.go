@@ -57,7 +57,7 @@ func (e *ending) Wait(ctx context.Context, _ *taskAPI.WaitRequest) (*taskAPI.Wai
 }
 
 // TestDeleteEndingContainer: a container whose processes are gone is deleted once its exit is
-// known, within the time that containerd has for it; one that runs is not, at once.
+// known, within the time limit of containerd; a running one is refused at once.
 func TestDeleteEndingContainer(t *testing.T) {
 	t.Parallel()
 	const never = time.Hour

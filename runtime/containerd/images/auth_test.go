@@ -57,7 +57,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestLogins: what is given comes first, then the configuration, if it knows the registry.
+// TestLogins: the credentials given come first, then the configuration, if it has the registry.
 func TestLogins(t *testing.T) {
 	t.Parallel()
 	config := Config{Auths: map[string]Auth{"known.example": {Username: "node", Password: "p"}}}

@@ -9,13 +9,13 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 )
 
-// TestSweep: what a process that is gone has left mounted goes, and nothing else.
+// TestSweep: the mounts of dead processes are removed, and nothing else.
 func TestSweep(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
 	c := New(t.TempDir())
-	// A process ID that no process can have, and that of one that lives.
+	// A PID that no process can have, and that of a running one.
 	gone, here := filepath.Join(c.users, "mount-4194305-1"), filepath.Join(c.users, fmt.Sprintf("mount-%d-1", os.Getpid()))
 	for _, path := range []string{gone, here} {
 		if err := os.Mkdir(path, 0o700); err != nil {

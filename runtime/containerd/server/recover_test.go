@@ -11,7 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// scripted is a snapshotter that fails as it is told, call by call.
+// scripted is a snapshotter whose calls fail in a given order.
 type scripted struct {
 	snapshots.Snapshotter
 	prepares []error

@@ -67,7 +67,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestStay is the process that runs an old program until its input ends.
+// TestStay runs in another process, an old program, until its input ends.
 func TestStay(t *testing.T) {
 	if os.Getenv("PAYLOAD_TEST_STAY") == "" {
 		t.Skip("no other test has started it")
@@ -77,7 +77,7 @@ func TestStay(t *testing.T) {
 	}
 }
 
-// TestHoldAfterSweep: what is swept while somebody is about to hold it is unpacked again.
+// TestHoldAfterSweep: a program that is swept just before it is held is unpacked again.
 func TestHoldAfterSweep(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()

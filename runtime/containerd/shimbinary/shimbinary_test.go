@@ -54,7 +54,7 @@ func TestUnpack(t *testing.T) {
 	}
 	check()
 
-	// What is there is used as it is, and what a crash cut short is replaced.
+	// A complete program is used as it is, and one that a crash left incomplete is replaced.
 	before, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,11 @@
 //     container (TestFIFOStarter).
 //   - In the shim, quickDeleter shortens the command "delete", which containerd runs after each
 //     container, and saves another run of runc.
-//   - In the shim, Shutdown removes the socket, which containerd's start helper would do.
+//   - In the shim, Shutdown removes the socket that Ensure made before the shim ends, so that
+//     the pod's next container does not connect to an ending shim.
 //   - In the shim, ensureBundle makes a bundle again for runc's log, since RemoveBundle or a
 //     containerd that forgot the container may have removed it (TestDeleteEndingContainer).
+//
+// The rest of what the shim changes stays within containerd's task API: see deleteTask,
+// cleanupOrphan and Pids there.
 package shortcuts
