@@ -25,6 +25,8 @@ type proxy struct {
 	server *grpc.ClientConn
 	// lose is a method whose first answer is lost, as if the server had ended.
 	lose string
+	// lost is called before.
+	lost func()
 
 	mu    sync.Mutex
 	calls map[string]int // by method
@@ -51,7 +53,7 @@ func (raw) Unmarshal(data []byte, v any) error {
 func (raw) Name() string { return "proto" }
 
 // startProxy puts a proxy between the process that serves and those that join later.
-func startProxy(t *testing.T, p testDirs, lose string) *proxy {
+func startProxy(t *testing.T, p testDirs, lose string, lost func()) *proxy {
 	t.Helper()
 	socket := server.Socket(p.options().State)
 	if err := os.Rename(socket, socket+".real"); err != nil {
@@ -62,7 +64,7 @@ func startProxy(t *testing.T, p testDirs, lose string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &proxy{server: conn, lose: lose, calls: map[string]int{}}
+	x := &proxy{server: conn, lose: lose, lost: lost, calls: map[string]int{}}
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -110,6 +112,7 @@ func (x *proxy) forward(_ any, client grpc.ServerStream) error {
 			return err
 		}
 		if lost {
+			x.lost()
 			return status.Error(codes.Unavailable, "the server has ended")
 		}
 		if err := client.SendMsg(&m); err != nil {

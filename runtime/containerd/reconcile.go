@@ -3,6 +3,7 @@ package containerd
 import (
 	"context"
 	"fmt"
+	"time"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	tasktypes "github.com/containerd/containerd/api/types/task"
@@ -62,6 +63,21 @@ func (e *Engine) reconcile(ctx context.Context, s *session, id string, t *taskty
 	default:
 		e.containers.lost(id, r.StartedAt)
 	}
+}
+
+// startedSince reports whether the container was started after the given time by a call whose
+// answer was lost. It may have ended already, and must not run twice.
+func (e *Engine) startedSince(ctx context.Context, s *session, id string, begin time.Time) (bool, error) {
+	t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
+	if err := errs.IgnoreNotFound(err); err != nil {
+		return false, fmt.Errorf("looking for its task: %w", err)
+	}
+	r, err := exitrecord.Read(e.recordPath(id))
+	if err != nil || r.StartedAt.Before(begin) {
+		return false, nil
+	}
+	e.reconcile(ctx, s, id, t.GetProcess())
+	return true, nil
 }
 
 // startedElsewhere reports whether the container runs although e.containers does not know that,

@@ -34,16 +34,21 @@ var errRunning = errors.New("it is running")
 
 // Start creates the container and returns once its process runs.
 func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
-	tries, created := 0, false
+	tries, created, begin := 0, false, time.Now()
 	err := e.do(ctx, func(ctx context.Context, s *session) error {
 		tries++
+		if created {
+			if started, err := e.startedSince(ctx, s, c.ID, begin); started || err != nil {
+				return err
+			}
+		}
 		img, err := e.prepare(ctx, s, c)
 		if err == nil {
 			created = true
 			err = e.start(ctx, s, c, img)
 		}
 		if tries > 1 && errors.Is(err, errRunning) {
-			// The first try started it, and the server ended before it could say so.
+			// An earlier try started it, and the server ended before it could say so.
 			return nil
 		}
 		return err

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	versionapi "github.com/containerd/containerd/api/services/version/v1"
 	"google.golang.org/grpc"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/shim/exitrecord"
 )
 
 // The process that serves may end between the moment that another one finds it and the
@@ -94,26 +96,55 @@ func TestWhoeverServesIsKilledDuringAnImport(t *testing.T) {
 const tasksService = "/containerd.services.tasks.v1.Tasks/"
 
 // TestServerEndsWhileStarting: a container that was started by a server that ended before it
-// could say so runs on. Other processes may wait for it, and must not see it killed.
+// could say so runs on, or has run and does not run again. Other processes may wait for it, and
+// must not see it killed.
 func TestServerEndsWhileStarting(t *testing.T) {
-	p := newTestDirs(t)
-	if err := p.openWithBox(t).Close(); err != nil {
-		t.Fatal(err)
+	for _, tc := range []struct {
+		args []string
+		want engine.State
+	}{
+		{[]string{"trap"}, engine.StateRunning},
+		{[]string{"exit", "3"}, engine.StateExited},
+	} {
+		t.Run(tc.args[0], func(t *testing.T) {
+			p := newTestDirs(t)
+			if err := p.openWithBox(t).Close(); err != nil {
+				t.Fatal(err)
+			}
+			stop, _ := p.other(t, "")
+			x := startProxy(t, p, tasksService+"Start", func() {
+				if tc.want == engine.StateExited {
+					awaitExitRecord(t, p, "a")
+				}
+			})
+			e := p.open(t, t.Context())
+			if err := e.Start(t.Context(), p.box(t, "a", tc.args...)); err != nil {
+				t.Fatal(err)
+			}
+			if c, ok := find(t, e, "a"); !ok || c.State != tc.want || tc.want == engine.StateExited && c.Exit.ExitCode != 3 {
+				t.Errorf("container %+v", c)
+			}
+			if created, killed := x.count(tasksService+"Create"), x.count(tasksService+"Kill"); created != 1 || killed != 0 {
+				t.Errorf("the container was created %d times and killed %d times", created, killed)
+			}
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+			stop()
+		})
 	}
-	stop, _ := p.other(t, "")
-	x := startProxy(t, p, tasksService+"Start")
-	e := p.open(t, t.Context())
-	startUp(t, e, p.box(t, "a", "trap"))
-	if c, ok := find(t, e, "a"); !ok || c.State != engine.StateRunning {
-		t.Errorf("container %+v", c)
+}
+
+// awaitExitRecord waits until the shim has recorded the end of the container.
+func awaitExitRecord(t *testing.T, p testDirs, id string) {
+	t.Helper()
+	path := filepath.Join(p.options().Root, "containers", id+".json")
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if r, err := exitrecord.Read(path); err == nil && r.Ended() {
+			return
+		}
 	}
-	if created, killed := x.count(tasksService+"Create"), x.count(tasksService+"Kill"); created != 1 || killed != 0 {
-		t.Errorf("the container was created %d times and killed %d times", created, killed)
-	}
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
-	stop()
+	t.Error("the container has not ended")
 }
 
 // TestServerEndsWhileCreating: a container whose creation was lost with the server is created
@@ -124,7 +155,7 @@ func TestServerEndsWhileCreating(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop, _ := p.other(t, "a", "trap")
-	x := startProxy(t, p, tasksService+"Create")
+	x := startProxy(t, p, tasksService+"Create", func() {})
 	e := p.open(t, t.Context())
 	c := p.box(t, "b", "trap")
 	c.PodUID = "pod-a"
