@@ -72,12 +72,11 @@ func (e *Engine) startedSince(ctx context.Context, s *session, id string, begin 
 	if err := errs.IgnoreNotFound(err); err != nil {
 		return false, fmt.Errorf("looking for its task: %w", err)
 	}
-	r, err := exitrecord.Read(e.recordPath(id))
-	if err != nil || r.StartedAt.Before(begin) {
-		return false, nil
+	if r, err := exitrecord.Read(e.recordPath(id)); err == nil && !r.StartedAt.Before(begin) {
+		e.reconcile(ctx, s, id, t.GetProcess())
+		return true, nil
 	}
-	e.reconcile(ctx, s, id, t.GetProcess())
-	return true, nil
+	return false, nil
 }
 
 // startedElsewhere reports whether the container runs although e.containers does not know that,
