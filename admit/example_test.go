@@ -30,7 +30,7 @@ func ExampleDecide() {
 	if err != nil {
 		panic(err)
 	}
-	node := admit.FromNodeFile(&v1.Node{}, admit.NodeFileOptions{Name: "here", Capacity: capacity})
+	node := admit.FromNodeFile(&v1.Node{}, admit.NodeOptions{Name: "here", Capacity: capacity})
 	running := []*v1.Pod{pod("web", "cpu=1500m", 100), pod("batch-1", "cpu=1", 0), pod("batch-2", "cpu=1", 0)}
 
 	plan := admit.Decide(node, running, []*v1.Pod{pod("dns", "cpu=2", admit.SystemCritical), pod("more", "cpu=1", 0)}, admit.Options{})

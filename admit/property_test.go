@@ -50,7 +50,7 @@ func randomWorld(rng *rand.Rand) world {
 		case 2: // other content in this run
 			w.pods = append(w.pods, randomPod(rng, b.Name, func(q *v1.Pod) { q.UID = "new-" + q.UID }))
 		}
-		w.options.Booked = append(w.options.Booked, b)
+		w.options.Reserved = append(w.options.Reserved, b)
 	}
 	for i := range 1 + rng.IntN(5) {
 		w.pods = append(w.pods, randomPod(rng, fmt.Sprintf("p%d", i)))
@@ -88,8 +88,8 @@ func TestDecideProperties(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(7, 8))
 	for n := range worlds {
-		if fault := faultOf(randomWorld(rng), rng); fault != "" {
-			t.Fatalf("world %d: %s", n, fault)
+		if problem := problemWith(randomWorld(rng), rng); problem != "" {
+			t.Fatalf("world %d: %s", n, problem)
 		}
 	}
 }
@@ -100,14 +100,14 @@ func FuzzDecide(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, a, b uint64) {
 		rng := rand.New(rand.NewPCG(a, b))
-		if fault := faultOf(randomWorld(rng), rng); fault != "" {
-			t.Fatal(fault)
+		if problem := problemWith(randomWorld(rng), rng); problem != "" {
+			t.Fatal(problem)
 		}
 	})
 }
 
-// faultOf decides, and returns what is wrong with the plan.
-func faultOf(w world, rng *rand.Rand) string {
+// problemWith decides, and returns what is wrong with the plan.
+func problemWith(w world, rng *rand.Rand) string {
 	nodeBefore, podsBefore, runningBefore := w.node.DeepCopy(), copies(w.pods), copies(w.running)
 	plan := Decide(w.node, w.running, w.pods, w.options)
 	if !reflect.DeepEqual(w.node, nodeBefore) || !reflect.DeepEqual(w.pods, podsBefore) || !reflect.DeepEqual(w.running, runningBefore) {
@@ -115,8 +115,8 @@ func faultOf(w world, rng *rand.Rand) string {
 	}
 	shuffled := copies(w.running)
 	rng.Shuffle(len(shuffled), func(i, k int) { shuffled[i], shuffled[k] = shuffled[k], shuffled[i] })
-	rng.Shuffle(len(w.options.Booked), func(i, k int) {
-		w.options.Booked[i], w.options.Booked[k] = w.options.Booked[k], w.options.Booked[i]
+	rng.Shuffle(len(w.options.Reserved), func(i, k int) {
+		w.options.Reserved[i], w.options.Reserved[k] = w.options.Reserved[k], w.options.Reserved[i]
 	})
 	if again := Decide(w.node, shuffled, w.pods, w.options); !reflect.DeepEqual(rows(again), rows(plan)) {
 		return fmt.Sprintf("in another order of the running pods: %+v, not %+v", rows(again), rows(plan))
@@ -130,8 +130,8 @@ func faultOf(w world, rng *rand.Rand) string {
 		}
 	}
 	stays, starts := standing(w, plan)
-	if fault := overcommitted(w.node, stays, starts); fault != "" {
-		return fault
+	if problem := overcommitted(w.node, stays, starts); problem != "" {
+		return problem
 	}
 	return badVictim(w, plan, stays, starts)
 }
@@ -166,7 +166,7 @@ func standing(w world, plan Plan) (stays, starts []*v1.Pod) {
 			stays = append(stays, p)
 		}
 	}
-	for _, p := range w.options.Booked {
+	for _, p := range w.options.Reserved {
 		if !runs[string(p.UID)] {
 			stays = append(stays, p)
 		}

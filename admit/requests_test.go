@@ -8,8 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"github.com/runonce/runonce/admit/quantity"
 )
 
 // requests makes the first container request a quantity that may be out of all bounds.
@@ -61,7 +59,7 @@ func TestRequests(t *testing.T) {
 			t.Parallel()
 			got := map[v1.ResourceName]int64{}
 			for name, q := range Requests(test.pod) {
-				got[name] = quantity.Amount(name, q)
+				got[name] = amount(name, q)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -107,7 +105,7 @@ func TestRequestsLeavesPodAlone(t *testing.T) {
 	t.Parallel()
 	p := pod("p", 0, "", requests("memory", "1e2000000000"))
 	Requests(p)
-	if q := p.Spec.Containers[0].Resources.Requests[v1.ResourceMemory]; quantity.Countable(q) {
+	if q := p.Spec.Containers[0].Resources.Requests[v1.ResourceMemory]; countable(q) {
 		t.Error("the pod's own quantity was changed")
 	}
 }

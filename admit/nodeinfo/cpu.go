@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// maxCPU bounds the numbers of processors; Linux has room for 8,192.
+// maxCPU bounds the numbers of processors; Linux supports 8,192.
 const maxCPU = 1 << 16
 
-// processors returns how many processors are online that this process may run on. Its
-// affinity as /proc tells it is what sched_getaffinity returns, cpusets included.
+// processors returns the number of online processors that this process may run on. Its
+// affinity in /proc is what sched_getaffinity returns, cpusets included.
 func processors(fsys fs.FS) (int, error) {
 	online, err := onlineCPUs(fsys)
 	if err != nil {
@@ -30,7 +30,7 @@ func processors(fsys fs.FS) (int, error) {
 		}
 	}
 	if n == 0 {
-		return 0, errors.New("counting processors: none that is online may be used")
+		return 0, errors.New("counting processors: this process may use none of those online")
 	}
 	return n, nil
 }
@@ -59,7 +59,7 @@ func onlineCPUs(fsys fs.FS) (map[int]bool, error) {
 		}
 	}
 	if len(cpus) == 0 {
-		return nil, errors.New("counting processors: /proc/cpuinfo names none")
+		return nil, errors.New("counting processors: none in /proc/cpuinfo")
 	}
 	return cpus, nil
 }
@@ -89,18 +89,13 @@ func parseCPUs(list string) (map[int]bool, error) {
 	cpus := map[int]bool{}
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
 		from, err := strconv.Atoi(first)
-		if err != nil {
-			return nil, fmt.Errorf("%q is no list of processors", list)
-		}
-		to := from
-		if isRange {
-			if to, err = strconv.Atoi(last); err != nil {
-				return nil, fmt.Errorf("%q is no list of processors", list)
-			}
-		}
-		if from < 0 || to < from || to > maxCPU {
-			return nil, fmt.Errorf("%q is no list of processors", list)
+		to, lastErr := strconv.Atoi(last)
+		if err != nil || lastErr != nil || from < 0 || to < from || to > maxCPU {
+			return nil, fmt.Errorf("%q is not a list of processors", list)
 		}
 		for n := from; n <= to; n++ {
 			cpus[n] = true

@@ -114,7 +114,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestReadFaults(t *testing.T) {
+func TestReadErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
@@ -123,12 +123,12 @@ func TestReadFaults(t *testing.T) {
 	}{
 		{"no meminfo", map[string]string{"proc/meminfo": ""}, "reading the machine's memory: open proc/meminfo: file does not exist"},
 		{"no total", map[string]string{"proc/meminfo": "MemFree: 1 kB\n"}, "reading the machine's memory: /proc/meminfo has no MemTotal"},
-		{"no size", map[string]string{"proc/meminfo": "MemTotal: x kB\n"}, `reading the machine's memory: /proc/meminfo: MemTotal: "x kB" is no size`},
+		{"not a size", map[string]string{"proc/meminfo": "MemTotal: x kB\n"}, `reading the machine's memory: /proc/meminfo: MemTotal: "x kB" is not a size`},
 		{"no processors", map[string]string{"sys/devices/system/cpu/online": ""}, "counting processors: open proc/cpuinfo: file does not exist"},
-		{"no list", map[string]string{"sys/devices/system/cpu/online": "3-1\n"}, `counting processors: /sys/devices/system/cpu/online: "3-1" is no list of processors`},
-		{"endless list", map[string]string{"sys/devices/system/cpu/online": "0-999999999999\n"}, `counting processors: /sys/devices/system/cpu/online: "0-999999999999" is no list of processors`},
-		{"affinity to none", map[string]string{"proc/self/status": "Cpus_allowed_list:\t7\n"}, "counting processors: none that is online may be used"},
-		{"huge pages", map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "x\n"}, "reading the machine's huge pages: /sys/kernel/mm/hugepages/hugepages-2048kB: no count"},
+		{"not a list", map[string]string{"sys/devices/system/cpu/online": "3-1\n"}, `counting processors: /sys/devices/system/cpu/online: "3-1" is not a list of processors`},
+		{"endless list", map[string]string{"sys/devices/system/cpu/online": "0-999999999999\n"}, `counting processors: /sys/devices/system/cpu/online: "0-999999999999" is not a list of processors`},
+		{"affinity to none", map[string]string{"proc/self/status": "Cpus_allowed_list:\t7\n"}, "counting processors: this process may use none of those online"},
+		{"huge pages", map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "x\n"}, "reading the machine's huge pages: /sys/kernel/mm/hugepages/hugepages-2048kB: nr_hugepages is not a number"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

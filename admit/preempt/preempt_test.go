@@ -170,7 +170,7 @@ func FuzzSolve(f *testing.F) {
 }
 
 // errorOf says what is wrong with an answer, proven or not.
-func errorOf(p Problem, got Answer) string {
+func errorOf(p Problem, got Solution) string {
 	if !frees(p, got.Victims, p.Need) {
 		return "the victims do not free enough"
 	}
