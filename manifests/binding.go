@@ -73,7 +73,7 @@ func named(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *claimPr
 func take(c *v1.PersistentVolumeClaim, v *v1.PersistentVolume) *claimProblem {
 	if v.Spec.HostPath == nil && v.Spec.Local == nil && v.Spec.NFS == nil {
 		return &claimProblem{
-			fmt.Sprintf("PersistentVolume %q needs a storage service's driver", v.Name),
+			fmt.Sprintf("PersistentVolume %q needs a storage driver", v.Name),
 			"mount it on the host and make it a hostPath or local volume",
 		}
 	}
@@ -123,9 +123,9 @@ func matching(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *clai
 	}
 	switch class, given := givenClass(c); {
 	case given && class == "":
-		return &claimProblem{`no PersistentVolume of the input matches, and storageClassName "" lets none be made`, "add one, or leave out storageClassName"}
+		return &claimProblem{`no PersistentVolume in the input matches, and storageClassName "" prevents provisioning one`, "add one, or leave out storageClassName"}
 	case c.Spec.Selector != nil:
-		return &claimProblem{"no PersistentVolume of the input matches, and none is made for a selector", "add one, or leave out the selector"}
+		return &claimProblem{"no PersistentVolume in the input matches, and a claim with a selector is not provisioned", "add one, or leave out the selector"}
 	}
 	return nil
 }

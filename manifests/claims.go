@@ -29,7 +29,7 @@ func (r *reader) persistentVolume(e *entry) {
 // without a cluster's storage.
 func (e *entry) checkClaim(s *v1.PersistentVolumeClaimSpec, prefix string) {
 	e.checkVolumeMode(s.VolumeMode, prefix)
-	const noSource, hint = "refused: nothing here copies a claim or restores a snapshot", "fill the claim's directory, or use an init container"
+	const noSource, hint = "not supported: nothing here copies a claim or restores a snapshot", "fill the claim's directory, or use an init container"
 	if s.DataSource != nil {
 		e.fail(prefix+"dataSource", noSource, hint)
 	}
@@ -42,16 +42,16 @@ func (e *entry) checkClaim(s *v1.PersistentVolumeClaimSpec, prefix string) {
 func (e *entry) checkVolume(s *v1.PersistentVolumeSpec) {
 	e.checkVolumeMode(s.VolumeMode, "spec.")
 	if len(s.MountOptions) > 0 && s.NFS == nil {
-		e.fail("spec.mountOptions", "refused: Mount options are not supported for volume type", "only nfs is mounted here")
+		e.fail("spec.mountOptions", "Mount options are not supported for volume type", "only nfs is mounted here")
 	}
 	if s.Local != nil && s.Local.FSType != nil {
-		e.fail("spec.local.fsType", "refused: a local volume is a directory here", "mount the device and name the directory")
+		e.fail("spec.local.fsType", "not supported: a local volume is a directory here", "mount the device and name the directory")
 	}
 }
 
 func (e *entry) checkVolumeMode(mode *v1.PersistentVolumeMode, prefix string) {
 	if volumeMode(mode) == v1.PersistentVolumeBlock {
-		e.fail(prefix+"volumeMode", `"Block" refused: no driver here attaches raw devices`, "use Filesystem")
+		e.fail(prefix+"volumeMode", `"Block" is not supported: no storage driver here attaches raw devices`, "use Filesystem")
 	}
 }
 

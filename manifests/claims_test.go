@@ -65,24 +65,24 @@ func TestClaims(t *testing.T) {
 		},
 		{
 			name: "none may be made", in: claimOf(`, storageClassName: ""`),
-			bad: field + `no PersistentVolume of the input matches, and storageClassName "" lets none be made (add one, or leave out storageClassName)`,
+			bad: field + `no PersistentVolume in the input matches, and storageClassName "" prevents provisioning one (add one, or leave out storageClassName)`,
 		},
 		{
 			name: "no labels", in: claimOf(", selector: {matchLabels: {tier: lead}}") + persistentVolume("fits", fits),
-			bad: field + `no PersistentVolume of the input matches, and none is made for a selector (add one, or leave out the selector)`,
+			bad: field + `no PersistentVolume in the input matches, and a claim with a selector is not provisioned (add one, or leave out the selector)`,
 		},
 		{
 			name: "by a driver", in: claimOf("") + persistentVolume("cloud", strings.Replace(fits, "hostPath: {path: /srv}", "csi: {driver: d.example.com, volumeHandle: h}", 1)),
-			bad: field + `PersistentVolume "cloud" needs a storage service's driver (mount it on the host and make it a hostPath or local volume)`,
+			bad: field + `PersistentVolume "cloud" needs a storage driver (mount it on the host and make it a hostPath or local volume)`,
 		},
-		{name: "block", in: claimOf(", volumeMode: Block"), bad: `f:13: spec.volumeMode: "Block" refused: no driver here attaches raw devices (use Filesystem)`},
+		{name: "block", in: claimOf(", volumeMode: Block"), bad: `f:13: spec.volumeMode: "Block" is not supported: no storage driver here attaches raw devices (use Filesystem)`},
 		{
 			name: "copy", in: claimOf(", dataSource: {kind: PersistentVolumeClaim, name: other}"),
-			bad: "f:13: spec.dataSource: refused: nothing here copies a claim or restores a snapshot (fill the claim's directory, or use an init container)",
+			bad: "f:13: spec.dataSource: not supported: nothing here copies a claim or restores a snapshot (fill the claim's directory, or use an init container)",
 		},
 		{
 			name: "options of a hostPath volume", in: claimOf("") + persistentVolume("fits", fits+", mountOptions: [ro]"),
-			bad: "f:18: spec.mountOptions: refused: Mount options are not supported for volume type (only nfs is mounted here)",
+			bad: "f:18: spec.mountOptions: Mount options are not supported for volume type (only nfs is mounted here)",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -108,7 +108,7 @@ func setLabel(p *v1.Pod, key, value string) {
 // that a second run finds them again.
 func podsOf(o metav1.Object, template *v1.PodTemplateSpec, n int32) ([]*v1.Pod, error) {
 	if n > maxPods {
-		return nil, fmt.Errorf("%d pods are more than the %d that one workload may have here", n, maxPods)
+		return nil, fmt.Errorf("%d pods are more than the %d that a workload may have here", n, maxPods)
 	}
 	out := make([]*v1.Pod, 0, n)
 	for i := range n {

@@ -89,10 +89,10 @@ func judges(t *testing.T) map[string]func([]byte) []string {
 // ours are the messages of errors that only we find: what Kubernetes accepts and we
 // refuse all the same.
 var ours = []string{
-	"refused: ", "is not in the input", "has no key", "invalid reference format", "there is no capability",
-	"holds a NUL byte", "must not contain ':'", "is out of range", "no PriorityClass named", "but class",
+	"not supported: ", "Mount options are not supported", "is not in the input", "has no key", "invalid reference format", "unknown capability",
+	"contains a NUL byte", "must not contain ':'", "is out of range", "no PriorityClass named", "but PriorityClass",
 	"invalid checksum", "cannot specify 64-byte", "must be lowercase", "pod rejected: ",
-	"is no absolute path", "more than the 1000",
+	"must be an absolute path", "more than the 1000",
 }
 
 func onlyOurs(d Diagnostic) bool {

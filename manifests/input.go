@@ -31,7 +31,7 @@ type inputFile struct {
 func inputPaths(ctx context.Context, paths []string, o Options) iter.Seq[inputFile] {
 	return func(yield func(inputFile) bool) {
 		if urls := countURLs(paths); o.SHA256 != "" && urls != 1 {
-			yield(failed("sha256 "+o.SHA256, fmt.Sprintf("pins one URL, but %d are given", urls), ""))
+			yield(failed("sha256 "+o.SHA256, fmt.Sprintf("is the digest of one URL, but %d are given", urls), ""))
 			return
 		}
 		for _, p := range paths {
@@ -81,7 +81,7 @@ func inputPath(ctx context.Context, p string, o Options, yield func(inputFile) b
 		defer func() { _ = f.Close() }()
 		return yield(stream(p, f, o.Limits))
 	}
-	return yield(failed(p, "is "+fileKind(info.Mode())+", not a file or directory", "pipe it in and give - as the path"))
+	return yield(failed(p, "is "+fileKind(info.Mode())+", not a file or directory", "pass it on standard input, with - as the path"))
 }
 
 // inputFS reads the files of a directory.
@@ -126,7 +126,7 @@ func (d *dirReader) entry(ctx context.Context, p string, e fs.DirEntry) bool {
 	}
 	info, err := fs.Stat(d.fsys, p)
 	if errors.Is(err, fs.ErrNotExist) && e.Type()&fs.ModeSymlink != 0 {
-		return d.yield(failed(name, "is a link that leads nowhere", ""))
+		return d.yield(failed(name, "is a broken symbolic link", ""))
 	}
 	if err != nil {
 		return d.yield(failed(name, reason(err), ""))
@@ -137,7 +137,7 @@ func (d *dirReader) entry(ctx context.Context, p string, e fs.DirEntry) bool {
 	case info.IsDir() && d.o.Recursive:
 		return d.yield(skipped(name, "link to a directory is not followed", ""))
 	case info.IsDir():
-		return d.yield(skipped(name, "directory is not read", "use -R to read directories in directories"))
+		return d.yield(skipped(name, "directory is not read", "use -R to read subdirectories"))
 	case !info.Mode().IsRegular():
 		return d.yield(skipped(name, fileKind(info.Mode())+" is not read", ""))
 	}
@@ -249,11 +249,11 @@ func reason(err error) string {
 	}
 	switch {
 	case errors.Is(p.Err, syscall.ELOOP):
-		return "is a link that leads in a circle"
+		return "is a circular symbolic link"
 	case errors.Is(p.Err, fs.ErrNotExist):
 		return "does not exist"
 	case errors.Is(p.Err, fs.ErrPermission):
-		return "may not be read"
+		return "permission denied"
 	}
 	return p.Op + ": " + p.Err.Error()
 }
@@ -269,5 +269,5 @@ func fileKind(m fs.FileMode) string {
 	case m.IsDir():
 		return "a directory"
 	}
-	return "no regular file"
+	return "a special file"
 }

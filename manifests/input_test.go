@@ -71,11 +71,11 @@ func TestDirectory(t *testing.T) {
 		"D/a.yaml: a.yaml",
 		"D/b.yaml: b.yaml",
 		"warning D/fifo: a named pipe is not read",
-		"error D/gone: is a link that leads nowhere",
+		"error D/gone: is a broken symbolic link",
 		"D/link: a.yaml",
-		"error D/loop: is a link that leads in a circle",
-		"warning D/sub: directory is not read (use -R to read directories in directories)",
-		"warning D/sublink: directory is not read (use -R to read directories in directories)",
+		"error D/loop: is a circular symbolic link",
+		"warning D/sub: directory is not read (use -R to read subdirectories)",
+		"warning D/sublink: directory is not read (use -R to read subdirectories)",
 		"warning D/x.bak: backup file is not read",
 		"warning D/x.yaml~: backup file is not read",
 		"warning D/zero: a device is not read",
@@ -130,7 +130,7 @@ func TestPaths(t *testing.T) {
 		{"backup file by its name", dir + "/new\nline", `"` + dir + `/new\nline": two`},
 		{"missing", dir + "/none", "error " + dir + "/none: does not exist"},
 		{"too large", dir + "/large", "error " + dir + "/large: larger than 1000 bytes"},
-		{"named pipe", fifo, "error " + fifo + ": is a named pipe, not a file or directory (pipe it in and give - as the path)"},
+		{"named pipe", fifo, "error " + fifo + ": is a named pipe, not a file or directory (pass it on standard input, with - as the path)"},
 		{"standard input", "-", "<stdin>: in"},
 		{"not a directory", dir + "/a/b", "error " + dir + "/a/b: stat: not a directory"},
 	} {
@@ -176,7 +176,7 @@ func TestURL(t *testing.T) {
 		want string
 	}{
 		{"fetched", "/pod", "", s.URL + "/pod: pod"},
-		{"missing", "/none", "", "error " + s.URL + "/none: the server answered 404 Not Found"},
+		{"missing", "/none", "", "error " + s.URL + "/none: the server responded with 404 Not Found"},
 		{"too large", "/large", "", "error " + s.URL + "/large: larger than 1000 bytes"},
 		{"other digest", "/pod", sum, "error " + s.URL + "/pod: has sha256 "},
 	} {
@@ -193,7 +193,7 @@ func TestURL(t *testing.T) {
 func TestDigestPinsOneURL(t *testing.T) {
 	t.Parallel()
 	got := input(t, Options{SHA256: "ab"}, "http://a", "http://b")
-	if d := cmp.Diff([]string{"error sha256 ab: pins one URL, but 2 are given"}, got); d != "" {
+	if d := cmp.Diff([]string{"error sha256 ab: is the digest of one URL, but 2 are given"}, got); d != "" {
 		t.Error(d)
 	}
 }

@@ -156,7 +156,7 @@ func (r *reader) other(e *entry) {
 func (r *reader) skip(e *entry) {
 	id := e.doc.APIVersion() + " " + e.doc.ObjectKind()
 	if !r.skipped[id] {
-		e.warn("kind", e.doc.ObjectKind()+" has no meaning here, and is skipped", "")
+		e.warn("kind", e.doc.ObjectKind()+" is not supported and was ignored", "")
 	}
 	r.skipped[id] = true
 }

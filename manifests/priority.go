@@ -31,7 +31,7 @@ func (r *reader) setPriority(e *entry, pe podEntry) {
 	}
 	value, ok := r.priorityOf(name)
 	if !ok && r.broken[object{"PriorityClass", orDefault(""), name}] {
-		e.fail(pe.prefix+"spec.priorityClassName", fmt.Sprintf("PriorityClass %q has errors of its own", name), "")
+		e.fail(pe.prefix+"spec.priorityClassName", fmt.Sprintf("PriorityClass %q has errors", name), "")
 		return
 	}
 	if !ok {
@@ -44,7 +44,7 @@ func (r *reader) setPriority(e *entry, pe podEntry) {
 		return
 	}
 	if p.Spec.Priority != nil && *p.Spec.Priority != value {
-		e.fail(pe.prefix+"spec.priority", fmt.Sprintf("is %d, but class %q says %d", *p.Spec.Priority, name, value), "leave it out")
+		e.fail(pe.prefix+"spec.priority", fmt.Sprintf("is %d, but PriorityClass %q has the value %d", *p.Spec.Priority, name, value), "leave it out")
 	}
 	p.Spec.Priority = &value
 }

@@ -150,7 +150,7 @@ func (r *reader) file(f inputFile) {
 	r.entries = append(r.entries, others...)
 	if len(r.entries) == first {
 		e := &entry{doc: decode.Document{File: f.name}}
-		e.problems = Diagnostics{{File: f.name, Message: "holds no document", Severity: SeverityWarning}}
+		e.problems = Diagnostics{{File: f.name, Message: "has no documents", Severity: SeverityWarning}}
 		r.entries = append(r.entries, e)
 	}
 	slices.SortStableFunc(r.entries[first:], func(a, b *entry) int { return cmp.Compare(a.doc.Index, b.doc.Index) })
@@ -207,7 +207,7 @@ func bounded(problems Diagnostics) Diagnostics {
 	}
 	return append(problems[:most:most], Diagnostic{
 		File: last.File, Document: last.Document, Line: last.Line, Severity: severity,
-		Message: fmt.Sprintf("%d more faults are not shown", len(problems)-most),
+		Message: fmt.Sprintf("%d more problems are not shown", len(problems)-most),
 	})
 }
 
@@ -246,7 +246,7 @@ func (r *reader) register(e *entry, kind string, o metav1.Object) bool {
 		r.seen[id] = e
 		return true
 	}
-	e.fail("metadata.name", fmt.Sprintf("%s %q is already at %s", kind, displayName(o), first.place()), "rename one or drop one")
+	e.fail("metadata.name", fmt.Sprintf("%s %q is already defined at %s", kind, displayName(o), first.place()), "rename or remove one")
 	return false
 }
 

@@ -119,7 +119,7 @@ func (r *reader) checkRefs(e *entry, pe podEntry) {
 		switch {
 		case ref.name == "", said[ref.kind+"/"+ref.name]:
 		case !ok && r.broken[id]:
-			e.fail(pe.prefix+ref.field, fmt.Sprintf("%s %q has errors of its own", ref.kind, ref.name), "")
+			e.fail(pe.prefix+ref.field, fmt.Sprintf("%s %q has errors", ref.kind, ref.name), "")
 			said[ref.kind+"/"+ref.name] = true
 		case ref.optional:
 		case !ok:
@@ -141,12 +141,12 @@ func (r *reader) checkPullSecrets(e *entry, pe podEntry) {
 		switch {
 		case ref.Name == "":
 		case r.broken[object{kindSecret, id.namespace, id.name}]:
-			e.fail(path, fmt.Sprintf("Secret %q has errors of its own", ref.Name), "")
+			e.fail(path, fmt.Sprintf("Secret %q has errors", ref.Name), "")
 		case !ok:
 			hint := r.set.elsewhere(reference{kind: kindSecret, name: ref.Name, optional: true}, id.namespace)
 			e.warn(path, fmt.Sprintf("Secret %q is not in the input: images are pulled without it", ref.Name), hint)
 		case s.Type != v1.SecretTypeDockerConfigJson && s.Type != v1.SecretTypeDockercfg:
-			e.warn(path, fmt.Sprintf("Secret %q is of type %s, which holds no registry credentials", ref.Name, s.Type), "make it one of type "+string(v1.SecretTypeDockerConfigJson))
+			e.warn(path, fmt.Sprintf("Secret %q is of type %s, which has no registry credentials", ref.Name, s.Type), "use type "+string(v1.SecretTypeDockerConfigJson))
 		}
 	}
 }

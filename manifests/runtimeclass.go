@@ -43,7 +43,7 @@ func (r *reader) runtimeClassOf(e *entry, pe podEntry, name string) *nodev1.Runt
 	}
 	path := pe.prefix + "spec.runtimeClassName"
 	if r.broken[object{"RuntimeClass", orDefault(""), name}] {
-		e.fail(path, fmt.Sprintf("RuntimeClass %q has errors of its own", name), "")
+		e.fail(path, fmt.Sprintf("RuntimeClass %q has errors", name), "")
 		return nil
 	}
 	near := decode.DidYouMean(name, slices.Sorted(maps.Keys(r.set.runtimeClasses)))

@@ -68,7 +68,7 @@ func unknownKind(doc decode.Document, known map[string]string) Diagnostic {
 	slices.Sort(names)
 	hint := doc.TemplateHint("")
 	if group, _, ok := strings.Cut(apiVersion, "/"); hint == "" && ok && strings.Contains(group, ".") && otherKinds()[group] == "" {
-		hint = "a custom resource is skipped when its CustomResourceDefinition is in the input"
+		hint = "a custom resource is ignored if its CustomResourceDefinition is in the input"
 	}
 	return doc.Error("kind", fmt.Sprintf("unknown kind %s in %s", kind, apiVersion), cmp.Or(decode.DidYouMean(kind, names), hint))
 }

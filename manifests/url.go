@@ -81,7 +81,7 @@ func get(ctx context.Context, u *url.URL, o Options) ([]byte, error) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		err := fmt.Errorf("the server answered %s", resp.Status)
+		err := fmt.Errorf("the server responded with %s", resp.Status)
 		if resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests {
 			return nil, &permanentError{err}
 		}
@@ -89,7 +89,7 @@ func get(ctx context.Context, u *url.URL, o Options) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(o.Limits.Bytes)+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading the answer: %w", err)
+		return nil, fmt.Errorf("reading the response: %w", err)
 	}
 	if len(data) > o.Limits.Bytes {
 		return nil, &permanentError{errors.New(o.Limits.TooLarge())}

@@ -91,7 +91,7 @@ func (r *reader) cronJob(e *entry) {
 func (e *entry) jobPods(o *batchv1.Job, prefix string) ([]*v1.Pod, error) {
 	pods, err := jobPods(o)
 	if o.Spec.Completions != nil && int(*o.Spec.Parallelism) < len(pods) {
-		e.warn(prefix+"spec.parallelism", fmt.Sprintf("pods start %d at a time, but the node has to have room for all %d", *o.Spec.Parallelism, len(pods)), "")
+		e.warn(prefix+"spec.parallelism", fmt.Sprintf("%d pods run at a time, but the node needs enough resources for all %d", *o.Spec.Parallelism, len(pods)), "")
 	}
 	return pods, err
 }
@@ -122,7 +122,7 @@ func (r *reader) workload(e *entry, w workload) {
 		return
 	}
 	if len(pods) == 0 && len(e.problems) == 0 {
-		e.warn("spec", "asks for no pod", "")
+		e.warn("spec", "has no pods", "")
 	}
 	for i, p := range pods {
 		r.addPod(e, podEntry{p, w.prefix, i == 0})

@@ -56,30 +56,30 @@ func TestSplit(t *testing.T) {
 			"f:3: apiVersion: given twice; first on line 1 (is a line with --- missing above it?)",
 		}},
 		{"invisible", "a: 1\n\u00a0 b: 2: 3\n", nil, []string{
-			"f:2: not valid YAML: mapping values are not allowed in this context (holds the invisible character U+00A0: type it again)",
+			"f:2: not valid YAML: mapping values are not allowed in this context (contains the invisible character U+00A0: retype the text)",
 		}},
 		{"twice in JSON", "{\"a\":1,\n\"a\":2}", []string{`{"a":1,"a":2}`}, []string{"f:2: a: given twice; first on line 1 (keep one of the two)"}},
 		{"second of three is broken", "a: 1\n---\nb: [\n---\nc: 3\n", []string{`{"a":1}`, `{"c":3}`}, []string{"f:3: not valid YAML: did not find expected node content"}},
 		{"tab", "a:\n\tb: 1\n", nil, []string{"f:2: not valid YAML: found character that cannot start any token (indent with spaces, not tabs)"}},
-		{"colon", "a: b: c\n", nil, []string{"f:1: not valid YAML: mapping values are not allowed in this context (quote a value that holds \": \", and check the indentation)"}},
+		{"colon", "a: b: c\n", nil, []string{"f:1: not valid YAML: mapping values are not allowed in this context (quote a value that contains \": \", and check the indentation)"}},
 		{"template block", "a: 1\n{% if x %}\nb: 2\n", nil, []string{"f:2: not valid YAML: found character that cannot start any token (looks like an unrendered template: {% %})"}},
 		{"null key", "~: 1\n", nil, []string{"f:1: ~ cannot be a key (quote it)"}},
-		{"conflict", "a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> x\n", nil, []string{"f:2: not valid YAML: could not find expected ':' (holds the marks of a merge conflict)"}},
-		{"no colon", "a: 1\nb\nc: 2\n", nil, []string{"f:2: not valid YAML: could not find expected ':' (a key needs a colon and a space after it; look at the line above, too)"}},
+		{"conflict", "a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> x\n", nil, []string{"f:2: not valid YAML: could not find expected ':' (contains merge conflict markers)"}},
+		{"no colon", "a: 1\nb\nc: 2\n", nil, []string{"f:2: not valid YAML: could not find expected ':' (a key needs a colon and a space after it; check the line above, too)"}},
 		{"open quote", "a: \"b\nc: d\n", nil, []string{"f:3: not valid YAML: found unexpected end of stream (a quote or a bracket is not closed)"}},
 		{"indentation", "a:\n  b: 1\n c: 2\n", nil, []string{"f:2: not valid YAML: did not find expected key (check the indentation of this line and those around it)"}},
-		{"outdented", "  a: 1\nb: 2\n", []string{`{"a":1}`}, []string{"f:1: not valid YAML: did not find expected <document start> (a document begins with ---; check the indentation, and what follows the end of the one above)"}},
+		{"outdented", "  a: 1\nb: 2\n", []string{`{"a":1}`}, []string{"f:1: not valid YAML: did not find expected <document start> (a document begins with ---; check the indentation and the end of the document above)"}},
 		{"dash", "a:\n-name: c\n image: x\n", nil, []string{"f:3: not valid YAML: mapping values are not allowed in this context (an item needs a space after its dash: \"- name\")"}},
 		{"binary", "\x89PNG\x00", nil, []string{"f: binary data, not a manifest"}},
 		{"unknown anchor", "b: 1\na: *x\n", nil, []string{"f:2: not valid YAML: unknown anchor 'x' referenced"}},
 		{"anchor in itself", "a: &x [*x]\n", nil, []string{`f:1: a[0]: anchor "x" contains itself`}},
-		{"infinity", "a: .inf\n", nil, []string{"f:1: a: .inf is not a number that JSON knows (quote it if text is meant)"}},
+		{"infinity", "a: .inf\n", nil, []string{"f:1: a: .inf is not a number in JSON (quote it if it is text)"}},
 		{"web page", "\n<!DOCTYPE html>\n", nil, []string{"f: an HTML or XML page, not a manifest"}},
-		{"gzip", "\x1f\x8b\x08\x00", nil, []string{"f: compressed data (unpack it first)"}},
+		{"gzip", "\x1f\x8b\x08\x00", nil, []string{"f: compressed data (decompress it first)"}},
 		{"UTF-16", "\xff\xfea\x00", nil, []string{"f: UTF-16 text (save it as UTF-8)"}},
 		{"Latin 1", "a: 1\nb: \xe9\n", nil, []string{"f:2: not UTF-8 text (save it as UTF-8)"}},
-		{"NUL", "a: 1\nb: \x00\n", nil, []string{"f:2: holds a NUL byte, so it is no text"}},
-		{"cut short", "a: 1\nb: busy", []string{`{"a":1,"b":"busy"}`}, []string{"f:2: the last line has no end (the file may have been cut short)"}},
+		{"NUL", "a: 1\nb: \x00\n", nil, []string{"f:2: contains a NUL byte, so it is not text"}},
+		{"cut short", "a: 1\nb: busy", []string{`{"a":1,"b":"busy"}`}, []string{"f:2: the last line does not end with a newline (the file may be truncated)"}},
 		{"merge of a string", "a: {<<: x}\n", nil, []string{"f:1: a: a merge key (<<) needs a map or a list of maps"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestSplit(t *testing.T) {
 func TestBrokenJSON(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"{\n\"a\": [1,\n":       "f.json:2: not valid JSON: it ends in the middle of a value",
+		"{\n\"a\": [1,\n":       "f.json:2: not valid JSON: the file ends in the middle of a value",
 		"{\n\"a\": 1 \"b\": 2}": "f.json:2: not valid JSON: ",
 		"{\"a\": 1,}":           "",
 	} {
@@ -117,9 +117,9 @@ func TestLimits(t *testing.T) {
 		want string
 	}{
 		{"bytes", strings.Repeat("a", 2001), "f: larger than 2000 bytes"},
-		{"documents", strings.Repeat("a: 1\n---\n", 11), "f: holds more than 10 documents"},
-		{"documents in JSON", strings.Repeat("{}", 11), "f: holds more than 10 documents"},
-		{"values", "a: [" + strings.Repeat(",", 501) + "]\n", "f: holds more than 500 values"},
+		{"documents", strings.Repeat("a: 1\n---\n", 11), "f: has more than 10 documents"},
+		{"documents in JSON", strings.Repeat("{}", 11), "f: has more than 10 documents"},
+		{"values", "a: [" + strings.Repeat(",", 501) + "]\n", "f: has more than 500 values"},
 		{"depth", "a: " + strings.Repeat("[", 20) + strings.Repeat("]", 20) + "\n", "f:1: a[0][0][0][0][0][0][0][0][0]: nested deeper than 10 levels"},
 		{"depth in JSON", strings.Repeat(`{"a":`, 20) + "1" + strings.Repeat("}", 20), "f:1: nested deeper than 10 levels"},
 	} {
@@ -156,7 +156,7 @@ func TestBombs(t *testing.T) {
 		{"braces", strings.Repeat("{", 100_000), "not valid YAML: exceeded max depth of 10000", 100},
 		{"indents", indents(3_000), "nested deeper than 100 levels", 100},
 		{"merges", "a0: &a0 {k: 1}\n" + merges(2_000), "merge keys copy more than 100000 entries", 50},
-		{"commas", "a: [" + strings.Repeat(",", 1_000_001) + "]", "holds more than 1000000 values", 5},
+		{"commas", "a: [" + strings.Repeat(",", 1_000_001) + "]", "has more than 1000000 values", 5},
 		{"items", "a: [" + strings.Repeat("b,", 200_000) + "]\n", "", 110},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

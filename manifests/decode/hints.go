@@ -45,7 +45,7 @@ func (w *walker) explain(n *node, t reflect.Type, err error) (message, hint stri
 	integer := n.kind == Number && (words == "a whole number" || words == "a number or a string")
 	switch {
 	case integer && strings.ContainsAny(n.literal, ".eE"):
-		return n.text + " is no whole number", ""
+		return n.text + " is not a whole number", ""
 	case integer && t.Kind() == reflect.Struct:
 		return n.text + " does not fit into 32 bits", ""
 	case integer:
@@ -55,7 +55,7 @@ func (w *walker) explain(n *node, t reflect.Type, err error) (message, hint stri
 	case words == "base64 text":
 		return "not valid base64", "put plain text under stringData"
 	case words == "a time":
-		return fmt.Sprintf("%q is no time", n.text), "write it like 2006-01-02T15:04:05Z"
+		return fmt.Sprintf("%q is not a valid time", n.text), "write it like 2006-01-02T15:04:05Z"
 	}
 	return strings.TrimPrefix(err.Error(), "json: "), ""
 }
@@ -91,7 +91,7 @@ func (w *walker) placeHint(name string, t reflect.Type) string {
 	}
 	for _, outer := range w.outer[:len(w.outer)-1] {
 		if _, ok := w.fieldsOf(outer)[name]; ok {
-			return "it belongs further out: check the indentation"
+			return "it belongs in an outer object: check the indentation"
 		}
 	}
 	return ""
@@ -111,13 +111,13 @@ func (w *walker) kindHint(n *node, want Kind) string {
 		}
 		plain, err := resolve(&yaml.Node{Kind: yaml.ScalarNode, Value: strings.TrimSpace(n.text)})
 		if n.kind == String && err == nil && kindOf(plain) == want {
-			return "drop the quotes"
+			return "remove the quotes"
 		}
 	case List:
 		return w.listHint(n)
 	case Map:
 		if n.kind == List {
-			return "leave out the \"- \""
+			return "remove the \"- \""
 		}
 	default:
 	}
@@ -131,7 +131,7 @@ func quoteHint(n *node) string {
 	case Number:
 		return "quote it: " + strconv.Quote(n.text)
 	case Map:
-		return "quote a text that holds \": \""
+		return "quote a string that contains \": \""
 	default:
 		return ""
 	}
@@ -156,7 +156,7 @@ func quantityHint(text string) string {
 	lower := strings.ToLower(s)
 	switch {
 	case strings.ContainsAny(s, " _,"):
-		return "write digits and unit without anything between them"
+		return "write number and unit without anything in between"
 	case strings.HasSuffix(lower, "b"):
 		return bytesHint(strings.TrimSuffix(lower, "b"))
 	case strings.HasSuffix(s, "KI"), strings.HasSuffix(s, "K"):

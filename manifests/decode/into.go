@@ -66,7 +66,7 @@ func (w *walker) note(line int, message, hint string, severity Severity) {
 	case w.full():
 		return
 	case len(w.problems) == maxProblems: // what is left has not been looked at
-		message, hint, severity = "further faults are not shown", "", SeverityError
+		message, hint, severity = "further errors are not shown", "", SeverityError
 	}
 	f := w.doc.Error("", message, hint)
 	f.Line, f.Field, f.Severity = line, JoinPath(append([]string{w.doc.Prefix}, w.path...)), severity

@@ -42,7 +42,7 @@ func (r *reader) readJSON(data []byte) *Diagnostic {
 		if err != nil && !errors.Is(err, errDepth) {
 			r.docs, r.problems, r.documents = nil, nil, 0
 			if errors.Is(err, io.EOF) {
-				err = errors.New("it ends in the middle of a value")
+				err = errors.New("the file ends in the middle of a value")
 			}
 			return &Diagnostic{
 				File: r.file, Line: j.line(), Severity: SeverityError,

@@ -37,11 +37,11 @@ func (w *walker) quantity(n *node) {
 	}
 	q, err := resource.ParseQuantity(s)
 	if err != nil {
-		w.fail(n.line, fmt.Sprintf("%q is no quantity", shorten(n.text)), quantityHint(n.text))
+		w.fail(n.line, fmt.Sprintf("%q is not a valid quantity", shorten(n.text)), quantityHint(n.text))
 		return
 	}
 	if q.Cmp(*resource.NewQuantity(maxQuantity, resource.BinarySI)) > 0 {
-		w.note(n.line, n.text+" is more than any node has; it counts as 8Pi", "", SeverityWarning)
+		w.note(n.line, n.text+" is more than any node has and counts as 8Pi", "", SeverityWarning)
 		n.kind, n.text = String, "8Pi"
 	}
 }

@@ -76,7 +76,7 @@ func Split(file string, data []byte, l Limits) ([]Document, Diagnostics) {
 	if len(r.docs) > 0 && bytes.IndexByte([]byte("\n\r}]\"'"), data[len(data)-1]) < 0 {
 		r.problems = append(r.problems, Diagnostic{
 			File: r.file, Line: lineOf(data, len(data)), Severity: SeverityWarning,
-			Message: "the last line has no end", Hint: "the file may have been cut short",
+			Message: "the last line does not end with a newline", Hint: "the file may be truncated",
 		})
 	}
 	return r.docs, r.problems
@@ -92,7 +92,7 @@ func (r *reader) unreadable(data []byte) (Diagnostic, bool) {
 	case len(data) > r.limits.Bytes:
 		f.Message = r.limits.TooLarge()
 	case bytes.HasPrefix(data, []byte("\x1f\x8b")):
-		f.Message, f.Hint = "compressed data", "unpack it first"
+		f.Message, f.Hint = "compressed data", "decompress it first"
 	case bytes.HasPrefix(bytes.TrimSpace(data), []byte("<")):
 		f.Message = "an HTML or XML page, not a manifest"
 	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
@@ -104,9 +104,9 @@ func (r *reader) unreadable(data []byte) (Diagnostic, bool) {
 		f.Message, f.Hint = "not UTF-8 text", "save it as UTF-8"
 	case bytes.IndexByte(data, 0) >= 0:
 		f.Line = lineOf(data, bytes.IndexByte(data, 0))
-		f.Message = "holds a NUL byte, so it is no text"
+		f.Message = "contains a NUL byte, so it is not text"
 	case marks(data) > r.limits.Marks:
-		f.Message = fmt.Sprintf("holds more than %d values", r.limits.Marks)
+		f.Message = fmt.Sprintf("has more than %d values", r.limits.Marks)
 	}
 	return f, f.Message != ""
 }
@@ -139,7 +139,7 @@ func (r *reader) fail(line int, message, hint string) {
 
 func (r *reader) tooMany() bool {
 	if r.documents == r.limits.Documents+1 {
-		r.fail(0, fmt.Sprintf("holds more than %d documents", r.limits.Documents), "")
+		r.fail(0, fmt.Sprintf("has more than %d documents", r.limits.Documents), "")
 	}
 	return r.documents > r.limits.Documents
 }

@@ -24,7 +24,7 @@ func invisible(text []byte) string {
 	for _, r := range string(text) {
 		switch r {
 		case '\u00a0', '\u2007', '\u202f', '\u200b', '\u200c', '\u200d', '\u2060', '\ufeff', '\u00ad', '\u3000':
-			return fmt.Sprintf("holds the invisible character %U: type it again", r)
+			return fmt.Sprintf("contains the invisible character %U: retype the text", r)
 		}
 	}
 	return ""

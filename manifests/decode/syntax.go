@@ -19,7 +19,7 @@ func syntaxHint(c *chunk, line int, message string) string {
 		return "indent with spaces, not tabs"
 	}
 	if bytes.Contains(text, []byte("\n<<<<<<< ")) || bytes.HasPrefix(text, []byte("<<<<<<< ")) {
-		return "holds the marks of a merge conflict"
+		return "contains merge conflict markers"
 	}
 	if gluedDash.Match(text) {
 		return "an item needs a space after its dash: \"- name\""
@@ -37,13 +37,13 @@ var gluedDash = regexp.MustCompile(`(?m)^ *-[A-Za-z]+:( |$)`)
 
 // syntaxHints explains what the YAML parser says.
 var syntaxHints = [][2]string{
-	{"mapping values are not allowed", `quote a value that holds ": ", and check the indentation`},
+	{"mapping values are not allowed", `quote a value that contains ": ", and check the indentation`},
 	{"unexpected end of stream", "a quote or a bracket is not closed"},
-	{"could not find expected ':'", "a key needs a colon and a space after it; look at the line above, too"},
+	{"could not find expected ':'", "a key needs a colon and a space after it; check the line above, too"},
 	{"did not find expected key", "check the indentation of this line and those around it"},
 	{"did not find expected '-' indicator", "check the indentation of this line and those around it"},
 	{"did not find expected ',' or", "a comma or a closing bracket is missing"},
-	{"did not find expected <document start>", "a document begins with ---; check the indentation, and what follows the end of the one above"},
+	{"did not find expected <document start>", "a document begins with ---; check the indentation and the end of the document above"},
 	{"unknown escape character", `write \\ for a backslash, or use single quotes`},
 }
 
@@ -56,7 +56,7 @@ func Foreign(file string) string {
 		".mk", ".xml", ".html", ".csv", ".log", ".orig", ".rej", ".patch", ".diff",
 	}
 	if slices.Contains(foreign, ext) || ext == "" && slices.Contains([]string{"readme", "license", "licence", "makefile", "dockerfile", "notice", "changelog", "owners"}, base) {
-		return "every file of a directory is read: move out what is no manifest"
+		return "every file in a directory is read: move files that are not manifests elsewhere"
 	}
 	return ""
 }

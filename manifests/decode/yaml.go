@@ -282,7 +282,7 @@ func (c *converter) scalar(out *node, n *yaml.Node) bool {
 	} else if b, jsonErr := json.Marshal(v); jsonErr == nil {
 		out.literal = string(b)
 	} else {
-		c.note(out.line, n.Value+" is not a number that JSON knows", "quote it if text is meant")
+		c.note(out.line, n.Value+" is not a number in JSON", "quote it if it is text")
 		return false
 	}
 	if err != nil {

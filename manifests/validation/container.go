@@ -62,9 +62,9 @@ func (f *finder) checkSubPaths(at string, c *v1.Container) {
 func (f *finder) checkSubPath(field, got string) {
 	switch {
 	case path.IsAbs(got):
-		f.fail(field, fmt.Sprintf("comes to %q, which must be a relative path", got), "")
+		f.fail(field, fmt.Sprintf("expands to %q, which must be a relative path", got), "")
 	case slices.Contains(strings.Split(got, "/"), ".."):
-		f.fail(field, fmt.Sprintf("comes to %q, which must not contain '..'", got), "")
+		f.fail(field, fmt.Sprintf("expands to %q, which must not contain '..'", got), "")
 	}
 }
 
@@ -79,7 +79,7 @@ func (f *finder) checkPorts(at string, c *v1.Container) {
 		if port == "" || slices.Contains(names, port) {
 			return
 		}
-		hint := cmp.Or(decode.DidYouMean(port, names), "name one of its ports so, or give the number")
+		hint := cmp.Or(decode.DidYouMean(port, names), "give one of its ports this name, or use the number")
 		f.problems = append(f.problems, f.doc.Warning(at+"."+field, fmt.Sprintf("the container has no port named %q", port), hint))
 	}
 	for name, p := range map[string]*v1.Probe{"livenessProbe": c.LivenessProbe, "readinessProbe": c.ReadinessProbe, "startupProbe": c.StartupProbe} {

@@ -28,7 +28,7 @@ func Diagnose(doc decode.Document, errs field.ErrorList, prefix string) decode.D
 	}
 	for i, err := range errs {
 		if i == maxErrors {
-			out = append(out, doc.Error("", fmt.Sprintf("%d more faults are not shown", len(errs)-i), ""))
+			out = append(out, doc.Error("", fmt.Sprintf("%d more problems are not shown", len(errs)-i), ""))
 			break
 		}
 		path := prefix + err.Field
@@ -87,7 +87,7 @@ func valueHint(err *field.Error) string {
 		values = append(values, m[1])
 	}
 	if value != "" && slices.Contains(values, value) {
-		return "Kubernetes knows it, but has it switched off by default"
+		return "Kubernetes disables it by default"
 	}
 	return decode.DidYouMean(value, values)
 }

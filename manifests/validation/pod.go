@@ -67,7 +67,7 @@ func (r *Rules) CheckPod(doc decode.Document, p *v1.Pod, prefix string, first bo
 func findProblems(doc decode.Document, p *v1.Pod, prefix string) decode.Diagnostics {
 	f := &finder{doc: doc}
 	for _, path := range doc.NULs(prefix + "spec") {
-		f.fail(path, "holds a NUL byte, which no program can be given", "")
+		f.fail(path, "contains a NUL byte, which cannot be passed to a program", "")
 	}
 	for i := range p.Spec.InitContainers {
 		f.checkContainer(fmt.Sprintf("%sspec.initContainers[%d]", prefix, i), &p.Spec.InitContainers[i])
@@ -77,7 +77,7 @@ func findProblems(doc decode.Document, p *v1.Pod, prefix string) decode.Diagnost
 	}
 	for i, v := range p.Spec.Volumes {
 		if v.HostPath != nil && v.HostPath.Path != "" && !strings.HasPrefix(v.HostPath.Path, "/") {
-			f.fail(fmt.Sprintf("%sspec.volumes[%d].hostPath.path", prefix, i), "is no absolute path", "begin it with /")
+			f.fail(fmt.Sprintf("%sspec.volumes[%d].hostPath.path", prefix, i), "must be an absolute path", "begin it with /")
 		}
 		if v.Image != nil {
 			f.checkImage(fmt.Sprintf("%sspec.volumes[%d].image.reference", prefix, i), v.Image.Reference)
@@ -140,7 +140,7 @@ func (f *finder) checkCapabilities(path string, list []v1.Capability) {
 		if slices.Contains(known, name) {
 			continue
 		}
-		f.fail(fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("there is no capability %q", string(c)), decode.DidYouMean(name, known))
+		f.fail(fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("unknown capability %q", string(c)), decode.DidYouMean(name, known))
 	}
 }
 
