@@ -128,7 +128,7 @@ func TestDecodedAlike(t *testing.T) {
 	}
 	for range rounds {
 		doc := mutate(t, rng, seedPod)
-		docs, _ := decode.Split("f", doc, decode.Limits{})
+		docs, _ := decode.Split("f", doc)
 		var got, want v1.Pod
 		if len(docs) != 1 || len(decode.Into(docs[0], &got)) > 0 {
 			continue

@@ -17,20 +17,26 @@ import (
 	"github.com/runonce/runonce/manifests/decode"
 )
 
-// inputFile is one file of the input, or what keeps it from being read.
+// inputFile is one file of the input, or why it is not read.
 type inputFile struct {
-	name   string // the path as the user would write it
+	name   string // the path as the user wrote it, or below that
 	data   []byte
 	remote bool // fetched from a URL
-	// problems say why the file is not read, as errors, or that it is left out, as
-	// warnings. data is nil then.
+	// problems say why the file cannot be read, as errors, or is left out, as warnings. data
+	// is nil then.
 	problems Diagnostics
 }
 
 // inputPaths reads files, directories, http and https URLs and "-" in the given order.
 func inputPaths(ctx context.Context, paths []string, o Options) iter.Seq[inputFile] {
 	return func(yield func(inputFile) bool) {
-		if urls := countURLs(paths); o.SHA256 != "" && urls != 1 {
+		urls := 0
+		for _, p := range paths {
+			if isURL(p) {
+				urls++
+			}
+		}
+		if o.SHA256 != "" && urls != 1 {
 			yield(failed("sha256 "+o.SHA256, fmt.Sprintf("is the digest of one URL, but %d are given", urls), ""))
 			return
 		}
@@ -42,19 +48,9 @@ func inputPaths(ctx context.Context, paths []string, o Options) iter.Seq[inputFi
 	}
 }
 
-func countURLs(paths []string) int {
-	n := 0
-	for _, p := range paths {
-		if isURL(p) {
-			n++
-		}
-	}
-	return n
-}
-
 func inputPath(ctx context.Context, p string, o Options, yield func(inputFile) bool) bool {
 	if p == "-" {
-		return yield(stream("<stdin>", o.Stdin, o.Limits))
+		return yield(stream("<stdin>", o.Stdin))
 	}
 	if isURL(p) {
 		return yield(fetch(ctx, p, o))
@@ -71,15 +67,15 @@ func inputPath(ctx context.Context, p string, o Options, yield func(inputFile) b
 		}
 		return d.dir(ctx, ".")
 	case info.Mode().IsRegular():
-		return yield(readFile(fileFS{}, p, p, o.Limits))
+		return yield(readFile(fileFS{}, p, p))
 	case strings.HasPrefix(p, "/dev/fd/"), p == "/dev/stdin":
-		// What the shell's <(command) hands over: a pipe with a writer at its end.
+		// A pipe, such as that of the shell's <(command).
 		f, err := os.Open(p)
 		if err != nil {
 			return yield(failed(p, reason(err), ""))
 		}
 		defer func() { _ = f.Close() }()
-		return yield(stream(p, f, o.Limits))
+		return yield(stream(p, f))
 	}
 	return yield(failed(p, "is "+fileKind(info.Mode())+", not a file or directory", "pass it on standard input, with - as the path"))
 }
@@ -119,7 +115,7 @@ func (d *dirReader) dir(ctx context.Context, dir string) bool {
 func (d *dirReader) entry(ctx context.Context, p string, e fs.DirEntry) bool {
 	name := d.name(p)
 	if strings.HasPrefix(e.Name(), "..") {
-		return true // a mounted ConfigMap keeps its versions behind such names
+		return true // the versions of a mounted ConfigMap have such names
 	}
 	if why := leftOut(e.Name()); why != "" {
 		return d.yield(skipped(name, why, ""))
@@ -141,10 +137,10 @@ func (d *dirReader) entry(ctx context.Context, p string, e fs.DirEntry) bool {
 	case !info.Mode().IsRegular():
 		return d.yield(skipped(name, fileKind(info.Mode())+" is not read", ""))
 	}
-	return d.yield(readFile(d.fsys, p, name, d.o.Limits))
+	return d.yield(readFile(d.fsys, p, name))
 }
 
-// leftOut says why a directory's entry of this name is no manifest.
+// leftOut says why a directory entry of this name is not read as a manifest.
 func leftOut(name string) string {
 	if strings.HasPrefix(name, ".") {
 		return "hidden file is not read"
@@ -164,7 +160,7 @@ func (d *dirReader) name(p string) string {
 	return p
 }
 
-func readFile(fsys fs.FS, p, name string, limits decode.Limits) inputFile {
+func readFile(fsys fs.FS, p, name string) inputFile {
 	f, err := fsys.Open(p)
 	if err != nil {
 		return failed(name, reason(err), "")
@@ -177,20 +173,20 @@ func readFile(fsys fs.FS, p, name string, limits decode.Limits) inputFile {
 	if !info.Mode().IsRegular() {
 		return failed(name, fileKind(info.Mode())+" is not read", "")
 	}
-	return stream(name, f, limits)
+	return stream(name, f)
 }
 
-// stream reads to the end, but never more than the limit.
-func stream(name string, r io.Reader, limits decode.Limits) inputFile {
+// stream reads to the end, but no more than the limit.
+func stream(name string, r io.Reader) inputFile {
 	if r == nil {
 		return failed(name, "there is no standard input", "")
 	}
-	data, err := io.ReadAll(io.LimitReader(r, int64(limits.Bytes)+1))
+	data, err := io.ReadAll(io.LimitReader(r, decode.MaxBytes+1))
 	if err != nil {
 		return failed(name, reason(err), "")
 	}
-	if len(data) > limits.Bytes {
-		return failed(name, limits.TooLarge(), "")
+	if len(data) > decode.MaxBytes {
+		return failed(name, decode.TooLarge, "")
 	}
 	return inputFile{name: quoteOdd(name), data: data}
 }
@@ -206,7 +202,7 @@ func skipped(name, message, hint string) inputFile {
 	return f
 }
 
-// quoteOdd quotes a name that would disturb a line of text.
+// quoteOdd quotes a name with characters that cannot be printed.
 func quoteOdd(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(name)
@@ -214,8 +210,8 @@ func quoteOdd(name string) string {
 	return name
 }
 
-// dirFS is a directory of the machine. Unlike os.DirFS it opens without blocking, for
-// the case that a file is replaced by a FIFO between being looked at and being opened.
+// dirFS is a directory of the machine. Unlike os.DirFS it opens without blocking, in case a
+// file is replaced by a FIFO before it is opened.
 type dirFS string
 
 // Open opens a file for reading.
@@ -241,7 +237,7 @@ func (fileFS) Open(name string) (fs.File, error) {
 	return os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// reason drops the path from a file system error, since a Diagnostic names it already.
+// reason returns the text of a file system error without the path, which a Diagnostic has.
 func reason(err error) string {
 	var p *fs.PathError
 	if !errors.As(err, &p) {

@@ -14,12 +14,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/runonce/runonce/manifests/decode"
 )
 
 // input collects what inputPaths yields as "name: content" or as the text of the problem.
 func input(t *testing.T, o Options, paths ...string) []string {
 	t.Helper()
-	o.Limits.Bytes = 1000
 	var out []string
 	for f := range inputPaths(t.Context(), paths, o) {
 		if len(f.problems) > 0 {
@@ -117,7 +118,7 @@ func TestPaths(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "a", "one")
-	write(t, dir, "large", strings.Repeat("x", 1001))
+	write(t, dir, "large", strings.Repeat("x", decode.MaxBytes+1))
 	write(t, dir, "new\nline", "two")
 	fifo := filepath.Join(dir, "fifo")
 	must(t, syscall.Mkfifo(fifo, 0o644))
@@ -129,7 +130,7 @@ func TestPaths(t *testing.T) {
 		{"file", dir + "/a", dir + "/a: one"},
 		{"backup file by its name", dir + "/new\nline", `"` + dir + `/new\nline": two`},
 		{"missing", dir + "/none", "error " + dir + "/none: does not exist"},
-		{"too large", dir + "/large", "error " + dir + "/large: larger than 1000 bytes"},
+		{"too large", dir + "/large", "error " + dir + "/large: larger than 10 MiB"},
 		{"named pipe", fifo, "error " + fifo + ": is a named pipe, not a file or directory (pass it on standard input, with - as the path)"},
 		{"standard input", "-", "<stdin>: in"},
 		{"not a directory", dir + "/a/b", "error " + dir + "/a/b: stat: not a directory"},
@@ -146,7 +147,7 @@ func TestPaths(t *testing.T) {
 func TestEndlessStandardInput(t *testing.T) {
 	t.Parallel()
 	got := input(t, Options{Stdin: endless{}}, "-")
-	if d := cmp.Diff([]string{"error <stdin>: larger than 1000 bytes"}, got); d != "" {
+	if d := cmp.Diff([]string{"error <stdin>: larger than 10 MiB"}, got); d != "" {
 		t.Error(d)
 	}
 }
@@ -162,7 +163,7 @@ func TestURL(t *testing.T) {
 		case "/pod":
 			_, _ = w.Write([]byte("pod"))
 		case "/large":
-			_, _ = w.Write(make([]byte, 1001))
+			_, _ = w.Write(make([]byte, decode.MaxBytes+1))
 		default:
 			http.NotFound(w, r)
 		}
@@ -177,7 +178,7 @@ func TestURL(t *testing.T) {
 	}{
 		{"fetched", "/pod", "", s.URL + "/pod: pod"},
 		{"missing", "/none", "", "error " + s.URL + "/none: the server responded with 404 Not Found"},
-		{"too large", "/large", "", "error " + s.URL + "/large: larger than 1000 bytes"},
+		{"too large", "/large", "", "error " + s.URL + "/large: larger than 10 MiB"},
 		{"other digest", "/pod", sum, "error " + s.URL + "/pod: has sha256 "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

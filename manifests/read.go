@@ -38,8 +38,6 @@ type Options struct {
 	// to: "" or privileged for none, baseline, restricted, each with or without a version
 	// ("baseline:v1.30"). Namespaces of the input can only ask for more.
 	PodSecurity string
-	// Limits bound what a file may cost.
-	Limits decode.Limits
 
 	client *http.Client // fetches URLs; nil is http.DefaultClient
 }
@@ -96,7 +94,6 @@ type reader struct {
 type object struct{ kind, namespace, name string }
 
 func read(o Options, input func(Options) iter.Seq[inputFile]) (*Set, error) {
-	o.Limits = o.Limits.WithDefaults()
 	rules, err := validation.New(o.PodSecurity)
 	if err != nil {
 		return newSet(), Diagnostics{{Message: err.Error(), Severity: SeverityError}}
@@ -126,7 +123,7 @@ func (r *reader) file(f inputFile) {
 		r.entries = append(r.entries, &entry{doc: decode.Document{File: f.name}, problems: f.problems})
 		return
 	}
-	docs, problems := decode.Split(f.name, f.data, r.options.Limits)
+	docs, problems := decode.Split(f.name, f.data)
 	first := len(r.entries)
 	at := make(map[place]*entry, len(docs))
 	for _, doc := range docs {

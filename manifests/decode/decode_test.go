@@ -13,8 +13,8 @@ import (
 )
 
 // split returns the documents of a file as JSON, then its problems as text.
-func split(in string, l Limits) (docs, problems []string) {
-	ds, fs := Split("f", []byte(in), l)
+func split(in string) (docs, problems []string) {
+	ds, fs := Split("f", []byte(in))
 	for _, d := range ds {
 		docs = append(docs, string(d.JSON()))
 	}
@@ -84,7 +84,7 @@ func TestSplit(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			docs, problems := split(tt.in, Limits{})
+			docs, problems := split(tt.in)
 			if d := cmp.Diff(tt.docs, docs); d != "" {
 				t.Error("documents:", d)
 			}
@@ -102,7 +102,7 @@ func TestBrokenJSON(t *testing.T) {
 		"{\n\"a\": 1 \"b\": 2}": "f.json:2: not valid JSON: ",
 		"{\"a\": 1,}":           "",
 	} {
-		_, problems := Split("f.json", []byte(in), Limits{})
+		_, problems := Split("f.json", []byte(in))
 		if got := problems.Error(); !strings.HasPrefix(got, want) || (want == "") != (got == "") {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
@@ -116,16 +116,16 @@ func TestLimits(t *testing.T) {
 		in   string
 		want string
 	}{
-		{"bytes", strings.Repeat("a", 2001), "f: larger than 2000 bytes"},
-		{"documents", strings.Repeat("a: 1\n---\n", 11), "f: has more than 10 documents"},
-		{"documents in JSON", strings.Repeat("{}", 11), "f: has more than 10 documents"},
-		{"values", "a: [" + strings.Repeat(",", 501) + "]\n", "f: has more than 500 values"},
-		{"depth", "a: " + strings.Repeat("[", 20) + strings.Repeat("]", 20) + "\n", "f:1: a[0][0][0][0][0][0][0][0][0]: nested deeper than 10 levels"},
-		{"depth in JSON", strings.Repeat(`{"a":`, 20) + "1" + strings.Repeat("}", 20), "f:1: nested deeper than 10 levels"},
+		{"bytes", strings.Repeat("a", 10<<20+1), "f: larger than 10 MiB"},
+		{"documents", strings.Repeat("a: 1\n---\n", 10_001), "f: has more than 10000 documents"},
+		{"documents in JSON", strings.Repeat("{}", 10_001), "f: has more than 10000 documents"},
+		{"values", "a: [" + strings.Repeat(",", 1_000_001) + "]\n", "f: has more than 1000000 values"},
+		{"depth", "a: " + strings.Repeat("[", 120) + strings.Repeat("]", 120) + "\n", "f:1: a" + strings.Repeat("[0]", 99) + ": nested deeper than 100 levels"},
+		{"depth in JSON", strings.Repeat(`{"a":`, 120) + "1" + strings.Repeat("}", 120), "f:1: nested deeper than 100 levels"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, problems := split(tt.in, Limits{Bytes: 2000, Documents: 10, Depth: 10, Marks: 500})
+			_, problems := split(tt.in)
 			if d := cmp.Diff([]string{tt.want}, problems); d != "" {
 				t.Error(d)
 			}
@@ -162,7 +162,7 @@ func TestBombs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var before, after goruntime.MemStats
 			goruntime.ReadMemStats(&before)
-			_, problems := split(tt.in, Limits{})
+			_, problems := split(tt.in)
 			goruntime.ReadMemStats(&after)
 			if got := strings.Join(problems, "\n"); tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 				t.Errorf("got %q, want %q", got[:min(len(got), 100)], tt.want)
@@ -205,7 +205,7 @@ func TestScalars(t *testing.T) {
 	} {
 		doc := "a: " + in + "\n"
 		want, wantErr := sigsyaml.YAMLToJSON([]byte(doc))
-		docs, problems := split(doc, Limits{})
+		docs, problems := split(doc)
 		if wantErr != nil {
 			if len(problems) == 0 {
 				t.Errorf("%q: read as %s, but Kubernetes says %v", in, docs, wantErr)
@@ -227,7 +227,7 @@ func TestKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		docs, problems := split(doc, Limits{})
+		docs, problems := split(doc)
 		if len(problems) > 0 || docs[0] != strings.TrimSpace(string(want)) {
 			t.Errorf("key %q: read as %s %s, want %s", in, docs, problems, want)
 		}
@@ -236,7 +236,7 @@ func TestKeys(t *testing.T) {
 
 func TestLine(t *testing.T) {
 	t.Parallel()
-	docs, _ := Split("f", []byte("a:\n  b:\n  - x\n  - c: 1\n    d.e/f: 2\n"), Limits{})
+	docs, _ := Split("f", []byte("a:\n  b:\n  - x\n  - c: 1\n    d.e/f: 2\n"))
 	for path, want := range map[string]int{
 		"": 1, "a": 1, "a.b": 2, "a.b[0]": 3, "a.b[1].c": 4, "a.b[1].d.e/f": 5, "a.b[1][d.e/f]": 5,
 		"a.b[7]": 2, "a.b[1].none.deeper": 4, "a.b[-1]": 2, "a.b[x]": 2, "none": 1, "a.b[1].c.below": 4, "[": 1, "a..b": 1,
@@ -249,7 +249,7 @@ func TestLine(t *testing.T) {
 
 func TestHas(t *testing.T) {
 	t.Parallel()
-	docs, _ := Split("f", []byte("a: {b: [x], c.d: 1}\n"), Limits{})
+	docs, _ := Split("f", []byte("a: {b: [x], c.d: 1}\n"))
 	for path, want := range map[string]bool{
 		"": true, "a": true, "a.b": true, "a.b[0]": true, "a[c.d]": true, "a.c.d": true, "a.b[1]": false, "a.x": false, "x": false, "a.b[0].y": false,
 	} {
@@ -280,7 +280,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		docs, problems := Split("f", in, Limits{Bytes: 1 << 20})
+		docs, problems := Split("f", in)
 		for _, d := range docs {
 			b := d.JSON()
 			if !json.Valid(b) {

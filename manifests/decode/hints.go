@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// expected says what a type is written as: its JSON kind, and words for it.
+// expected returns the JSON kind of a type, and words for it.
 func expected(t reflect.Type) (Kind, string) {
 	switch t {
 	case reflect.TypeFor[intstr.IntOrString]():
@@ -39,7 +39,7 @@ func expected(t reflect.Type) (Kind, string) {
 	return Map, "an object"
 }
 
-// explain words why the library does not decode a value into its type.
+// explain says why the library does not decode a value into its type.
 func (w *walker) explain(n *node, t reflect.Type, err error) (message, hint string) {
 	want, words := expected(t)
 	integer := n.kind == Number && (words == "a whole number" || words == "a number or a string")
@@ -69,7 +69,7 @@ func (w *walker) wrongKind(n *node, want Kind, words string) (message, hint stri
 }
 
 func (w *walker) unknownHint(name string, t reflect.Type) string {
-	if h := cmp.Or(template([]byte(name)), invisible([]byte(name))); h != "" {
+	if h := cmp.Or(templateHint([]byte(name)), invisible([]byte(name))); h != "" {
 		return h
 	}
 	names := w.names(t)
@@ -81,8 +81,8 @@ func (w *walker) unknownHint(name string, t reflect.Type) string {
 	return DidYouMean(name, names)
 }
 
-// placeHint looks for the object that the field belongs in: one below, or one above,
-// which is where a slip of the indentation comes from.
+// placeHint looks for the object that the field belongs in: one below, or one above, after a
+// mistake in the indentation.
 func (w *walker) placeHint(name string, t reflect.Type) string {
 	for _, sub := range w.names(t) {
 		if _, ok := w.fieldsOf(w.fieldsOf(t)[sub])[name]; ok {
@@ -97,9 +97,9 @@ func (w *walker) placeHint(name string, t reflect.Type) string {
 	return ""
 }
 
-// kindHint says how to write n so that it is of the kind wanted.
+// kindHint says how to write n so that it has the wanted kind.
 func (w *walker) kindHint(n *node, want Kind) string {
-	if h := template([]byte(n.text)); h != "" {
+	if h := templateHint([]byte(n.text)); h != "" {
 		return h
 	}
 	switch want {
@@ -149,7 +149,7 @@ func (w *walker) listHint(n *node) string {
 }
 
 func quantityHint(text string) string {
-	if h := template([]byte(text)); h != "" {
+	if h := templateHint([]byte(text)); h != "" {
 		return h
 	}
 	s := strings.TrimSpace(text)
@@ -165,8 +165,8 @@ func quantityHint(text string) string {
 	return "units are m, k, M, G, T, P, E and Ki, Mi, Gi, Ti, Pi, Ei"
 }
 
-// bytesHint writes a number of bytes, such as the 128m of 128mb, as quantities: m alone
-// would be thousandths.
+// bytesHint writes a number of bytes, such as the 128m of 128mb, as quantities. A lone m would
+// mean thousandths.
 func bytesHint(s string) string {
 	s = strings.TrimSuffix(s, "i")
 	digits := strings.TrimRight(s, "kmgtpe")

@@ -66,7 +66,7 @@ func TestInto(t *testing.T) {
 			if strings.HasPrefix(tt.in, "status") {
 				in = strings.TrimSuffix(head, "spec:\n") + tt.in
 			}
-			docs, problems := Split("f", []byte(in), Limits{})
+			docs, problems := Split("f", []byte(in))
 			for _, d := range docs {
 				problems = append(problems, Into(d, &v1.Pod{})...)
 			}
@@ -83,7 +83,7 @@ func TestInto(t *testing.T) {
 
 func TestSecretData(t *testing.T) {
 	t.Parallel()
-	docs, _ := Split("f", []byte("data:\n  good: aGk=\n  bad: hi there\n"), Limits{})
+	docs, _ := Split("f", []byte("data:\n  good: aGk=\n  bad: hi there\n"))
 	problems := Into(docs[0], &v1.Secret{})
 	if d := cmp.Diff("f:3: data[bad]: not valid base64 (put plain text under stringData)", problems.Error()); d != "" {
 		t.Error(d)
@@ -124,7 +124,7 @@ func TestQuantities(t *testing.T) {
 	} {
 		t.Run(tt.in[:min(len(tt.in), 30)], func(t *testing.T) {
 			t.Parallel()
-			docs, _ := Split("f", []byte("spec: {containers: [{resources: {limits: {memory: "+tt.in+"}}}]}\n"), Limits{})
+			docs, _ := Split("f", []byte("spec: {containers: [{resources: {limits: {memory: "+tt.in+"}}}]}\n"))
 			var p v1.Pod
 			problems := Into(docs[0], &p)
 			want := tt.want
@@ -170,7 +170,7 @@ func TestLargeQuantities(t *testing.T) {
 // TestCappedAlias: a quantity is capped where it is one, and nowhere else.
 func TestCappedAlias(t *testing.T) {
 	t.Parallel()
-	docs, _ := Split("f", []byte("spec: {containers: [{env: [{name: A, value: &most 16Pi}], resources: {limits: {memory: *most}}}]}\n"), Limits{})
+	docs, _ := Split("f", []byte("spec: {containers: [{env: [{name: A, value: &most 16Pi}], resources: {limits: {memory: *most}}}]}\n"))
 	var p v1.Pod
 	problems := Into(docs[0], &p)
 	c := p.Spec.Containers[0]
@@ -203,7 +203,7 @@ func FuzzInto(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		docs, problems := Split("f", in, Limits{Bytes: 1 << 20})
+		docs, problems := Split("f", in)
 		if len(docs) != 1 || len(problems) > 0 || docs[0].Kind("") != Map {
 			return
 		}
@@ -229,7 +229,7 @@ func FuzzInto(f *testing.F) {
 
 func BenchmarkInto(b *testing.B) {
 	docs, _ := Split("f", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {a: b}}\nspec:\n  containers:\n"+
-		strings.Repeat("  - {name: c, image: i, args: [a, b], env: [{name: A, value: b}], resources: {limits: {cpu: 1, memory: 1Gi}}}\n", 5)), Limits{})
+		strings.Repeat("  - {name: c, image: i, args: [a, b], env: [{name: A, value: b}], resources: {limits: {cpu: 1, memory: 1Gi}}}\n", 5)))
 	b.ReportAllocs()
 	for b.Loop() {
 		if problems := Into(docs[0], &v1.Pod{}); len(problems) > 0 {
