@@ -19,13 +19,6 @@ type reference struct {
 	optional bool   // the pod runs without
 }
 
-// The kinds that pods refer to.
-const (
-	kindConfigMap = "ConfigMap"
-	kindSecret    = "Secret"
-	kindClaim     = "PersistentVolumeClaim"
-)
-
 // references returns the references of a pod in the order in which they are written.
 func references(p *v1.Pod) []reference {
 	out := make([]reference, 0, len(p.Spec.Volumes))
@@ -94,8 +87,7 @@ func volumeRefs(path, pod string, v *v1.Volume) []reference {
 	return out
 }
 
-// itemRefs returns one reference for each key that a volume asks for, or one for the
-// object when it takes all.
+// itemRefs returns a reference for the object, and one for each key that a volume lists.
 func itemRefs(path string, whole reference, items []v1.KeyToPath) []reference {
 	whole.field = path
 	out := append(make([]reference, 0, 1+len(items)), whole)
@@ -109,97 +101,85 @@ func itemRefs(path string, whole reference, items []v1.KeyToPath) []reference {
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// checkRefs refuses references to what is not in the input, or is there with errors. An
-// API server might still create it later; here nobody will.
+// checkRefs rejects references to what is not in the input or has errors. An API server might
+// still get it later; here nobody will create it.
 func (r *reader) checkRefs(e *entry, pe podEntry) {
-	said := map[string]bool{}
+	seen := map[object]bool{} // missing or with errors
 	for _, ref := range references(pe.pod) {
-		id := object{ref.kind, pe.pod.Namespace, ref.name}
-		keys, ok := r.set.keysOf(ref.kind, key{id.namespace, id.name})
+		id, field := object{ref.kind, pe.pod.Namespace, ref.name}, pe.prefix+ref.field
+		keys, ok := r.set.keysOf(id)
 		switch {
-		case ref.name == "", said[ref.kind+"/"+ref.name]:
-		case !ok && r.broken[id]:
-			e.fail(pe.prefix+ref.field, fmt.Sprintf("%s %q has errors", ref.kind, ref.name), "")
-			said[ref.kind+"/"+ref.name] = true
+		case ref.name == "", seen[id]:
+		case !ok && r.checkBroken(e, field, id):
+			seen[id] = true
 		case ref.optional:
 		case !ok:
-			e.fail(pe.prefix+ref.field, fmt.Sprintf("%s %q is not in the input", ref.kind, ref.name), r.set.elsewhere(ref, id.namespace))
-			said[ref.kind+"/"+ref.name] = true
+			e.fail(field, fmt.Sprintf("%s %q is not in the input", id.kind, id.name), r.set.similar(id, ref.kind != kindClaim))
+			seen[id] = true
 		case ref.key != "" && !slices.Contains(keys, ref.key):
-			e.fail(pe.prefix+ref.field, fmt.Sprintf("%s %q has no key %q", ref.kind, ref.name, ref.key), decode.DidYouMean(ref.key, keys))
+			e.fail(field, fmt.Sprintf("%s %q has no key %q", id.kind, id.name, ref.key), decode.DidYouMean(ref.key, keys))
 		}
 	}
 }
 
-// checkPullSecrets warns of pull secrets that give no credentials: the kubelet pulls
-// without them (getPullSecretsForPod of pkg/kubelet), and the image may be there anyway.
+// checkPullSecrets warns of pull secrets without credentials: the kubelet pulls without them
+// (getPullSecretsForPod of pkg/kubelet), and the image may be present anyway.
 func (r *reader) checkPullSecrets(e *entry, pe podEntry) {
 	for i, ref := range pe.pod.Spec.ImagePullSecrets {
-		path := fmt.Sprintf("%sspec.imagePullSecrets[%d].name", pe.prefix, i)
-		id := key{pe.pod.Namespace, ref.Name}
-		s, ok := r.set.secrets[id]
+		field := fmt.Sprintf("%sspec.imagePullSecrets[%d].name", pe.prefix, i)
+		id := object{kindSecret, pe.pod.Namespace, ref.Name}
+		s, ok := r.set.Secret(id.namespace, id.name)
 		switch {
-		case ref.Name == "":
-		case r.broken[object{kindSecret, id.namespace, id.name}]:
-			e.fail(path, fmt.Sprintf("Secret %q has errors", ref.Name), "")
+		case ref.Name == "", r.checkBroken(e, field, id):
 		case !ok:
-			hint := r.set.elsewhere(reference{kind: kindSecret, name: ref.Name, optional: true}, id.namespace)
-			e.warn(path, fmt.Sprintf("Secret %q is not in the input: images are pulled without it", ref.Name), hint)
+			e.warn(field, fmt.Sprintf("Secret %q is not in the input: images are pulled without it", ref.Name), r.set.similar(id, false))
 		case s.Type != v1.SecretTypeDockerConfigJson && s.Type != v1.SecretTypeDockercfg:
-			e.warn(path, fmt.Sprintf("Secret %q is of type %s, which has no registry credentials", ref.Name, s.Type), "use type "+string(v1.SecretTypeDockerConfigJson))
+			e.warn(field, fmt.Sprintf("Secret %q is of type %s, which has no registry credentials", ref.Name, s.Type), "use type "+string(v1.SecretTypeDockerConfigJson))
 		}
 	}
 }
 
 // keysOf returns the keys of an object, and whether it is in the input.
-func (s *Set) keysOf(kind string, k key) ([]string, bool) {
-	switch kind {
-	case kindConfigMap:
-		if o, ok := s.configMaps[k]; ok {
-			return append(slices.Sorted(maps.Keys(o.Data)), slices.Sorted(maps.Keys(o.BinaryData))...), true
-		}
-	case kindSecret:
-		if o, ok := s.secrets[k]; ok {
-			return slices.Sorted(maps.Keys(o.Data)), true
-		}
-	case kindClaim:
-		_, ok := s.claims[k]
-		return nil, ok
+func (s *Set) keysOf(id object) ([]string, bool) {
+	switch o := s.objects[id].(type) {
+	case *v1.ConfigMap:
+		return append(slices.Sorted(maps.Keys(o.Data)), slices.Sorted(maps.Keys(o.BinaryData))...), true
+	case *v1.Secret:
+		return slices.Sorted(maps.Keys(o.Data)), true
+	default:
+		return nil, o != nil
 	}
-	return nil, false
 }
 
-// all returns where the objects of a kind are.
-func (s *Set) all(kind string) []key {
-	switch kind {
-	case kindConfigMap:
-		return slices.Collect(maps.Keys(s.configMaps))
-	case kindSecret:
-		return slices.Collect(maps.Keys(s.secrets))
+// names returns the names of the objects of a kind in a namespace.
+func (s *Set) names(kind, namespace string) []string {
+	var names []string
+	for id := range s.objects {
+		if id.kind == kind && id.namespace == namespace {
+			names = append(names, id.name)
+		}
 	}
-	return slices.Collect(maps.Keys(s.claims))
+	slices.Sort(names)
+	return names
 }
 
-// elsewhere hints at an object of the same kind that may be the one meant.
-func (s *Set) elsewhere(r reference, namespace string) string {
-	var names, namespaces []string
-	for _, k := range s.all(r.kind) {
-		if k.namespace == namespace {
-			names = append(names, k.name)
-		}
-		if k.name == r.name {
-			namespaces = append(namespaces, k.namespace)
+// similar returns a hint about an object that is not in the input: another one that may be
+// meant, or else what to do.
+func (s *Set) similar(missing object, canBeOptional bool) string {
+	var namespaces []string
+	for id := range s.objects {
+		if id.kind == missing.kind && id.name == missing.name {
+			namespaces = append(namespaces, id.namespace)
 		}
 	}
 	if len(namespaces) > 0 {
-		return fmt.Sprintf("there is one in namespace %s, this pod is in %s", slices.Min(namespaces), namespace)
+		return fmt.Sprintf("there is one in namespace %s, this pod is in %s", slices.Min(namespaces), missing.namespace)
 	}
-	slices.Sort(names)
-	if hint := decode.DidYouMean(r.name, names); hint != "" {
+	if hint := decode.DidYouMean(missing.name, s.names(missing.kind, missing.namespace)); hint != "" {
 		return hint
 	}
-	if r.kind == kindClaim || r.optional {
-		return "add it to the input"
+	if canBeOptional {
+		return "add it to the input, or mark the reference optional"
 	}
-	return "add it to the input, or mark the reference optional"
+	return "add it to the input"
 }
