@@ -57,16 +57,14 @@ func (r *reader) resolve(e *entry, p podEntry) {
 		e.fail(p.prefix, err.Error(), "")
 		return
 	}
-	if p.pod.Annotations == nil {
-		p.pod.Annotations = map[string]string{}
+	configSource := "file"
+	if e.remote {
+		configSource = "http"
 	}
 	p.pod.UID = uid
-	p.pod.Annotations[annotationHash] = string(uid)
-	p.pod.Annotations[annotationConfigSource] = "file"
-	if e.remote {
-		p.pod.Annotations[annotationConfigSource] = "http"
-	}
-	p.pod.Annotations[podspec.AnnotationSource] = e.source()
+	setAnnotation(p.pod, annotationHash, string(uid))
+	setAnnotation(p.pod, annotationConfigSource, configSource)
+	setAnnotation(p.pod, podspec.AnnotationSource, e.source())
 	p.pod.Status = v1.PodStatus{Phase: v1.PodPending}
 	r.set.Pods = append(r.set.Pods, p.pod)
 }

@@ -19,7 +19,7 @@ type reference struct {
 	optional bool   // the pod runs without
 }
 
-// references returns the references of a pod in the order in which they are written.
+// references returns the references of a pod, in the order of its fields.
 func references(p *v1.Pod) []reference {
 	out := make([]reference, 0, len(p.Spec.Volumes))
 	for i := range p.Spec.InitContainers {

@@ -25,10 +25,7 @@ func (r *reader) setRuntimeClass(e *entry, pe podEntry) {
 		if class = r.runtimeClassOf(e, pe, *name); class == nil {
 			return
 		}
-		if pe.pod.Annotations == nil {
-			pe.pod.Annotations = map[string]string{}
-		}
-		pe.pod.Annotations[podspec.AnnotationRuntimeHandler] = class.Handler
+		setAnnotation(pe.pod, podspec.AnnotationRuntimeHandler, class.Handler)
 	}
 	setOverhead(e, pe, class)
 	if class != nil && class.Scheduling != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/runonce/runonce/manifests/validation"
 )
 
-// Where workloads keep their pod template, and a CronJob the template of its Job.
+// The paths of a workload's pod template and of a CronJob's Job template.
 const (
 	templatePath    = "spec.template."
 	jobTemplatePath = "spec.jobTemplate."
 )
 
-// workload is a workload to decode, and what to do with it then.
+// workload is a workload to decode, and the function that returns its pods then.
 type workload struct {
 	object   metav1.Object
 	template *v1.PodTemplateSpec
@@ -129,7 +129,7 @@ func (r *reader) workload(e *entry, w workload) {
 	}
 }
 
-// checkFields refuses refused fields, and warns once of each field without meaning.
+// checkFields rejects refused fields, and warns once about each ignored field.
 func (e *entry) checkFields(uses []fieldsupport.Use, prefix string) {
 	warned := map[string]bool{}
 	for _, u := range uses {
