@@ -23,7 +23,7 @@ func machine(available string) fstest.MapFS {
 	}
 }
 
-// texts writes a list of resources out.
+// texts returns a list of resources as text.
 func texts(list v1.ResourceList) map[string]string {
 	all := map[string]string{}
 	for name, q := range list {
@@ -32,7 +32,7 @@ func texts(list v1.ResourceList) map[string]string {
 	return all
 }
 
-// parse reads resources that are known to be right.
+// parse reads resources that are known to be valid.
 func parse(t *testing.T, list string) v1.ResourceList {
 	t.Helper()
 	resources, err := ParseResources(list)
@@ -106,7 +106,7 @@ func TestDetectPressureOfFilesystems(t *testing.T) {
 		nodeFS, image nodeinfo.Filesystem
 		want          v1.ConditionStatus
 	}{
-		{"room", nodeinfo.Filesystem{Capacity: 100, Available: 10, Inodes: 100, InodesFree: 5}, nodeinfo.Filesystem{Capacity: 100, Available: 15, Inodes: 100, InodesFree: 5}, v1.ConditionFalse},
+		{"enough space", nodeinfo.Filesystem{Capacity: 100, Available: 10, Inodes: 100, InodesFree: 5}, nodeinfo.Filesystem{Capacity: 100, Available: 15, Inodes: 100, InodesFree: 5}, v1.ConditionFalse},
 		{"nothing known", nodeinfo.Filesystem{}, nodeinfo.Filesystem{}, v1.ConditionFalse},
 		{"no count of inodes", nodeinfo.Filesystem{Capacity: 100, Available: 10}, nodeinfo.Filesystem{}, v1.ConditionFalse},
 		{"bytes", nodeinfo.Filesystem{Capacity: 100, Available: 9}, nodeinfo.Filesystem{}, v1.ConditionTrue},

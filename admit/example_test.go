@@ -10,8 +10,8 @@ import (
 	"github.com/runonce/runonce/admit"
 )
 
-// Would a critical pod of two processors run on a node whose four are taken, and who
-// would have to go?
+// Does a critical pod with two processors fit on a node whose four processors are in use, and
+// which pods are preempted?
 func ExampleDecide() {
 	pod := func(name, requests string, priority int32) *v1.Pod {
 		list, err := admit.ParseResources(requests)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// world is a random question to Decide.
+// world is a random input of Decide.
 type world struct {
 	node    *v1.Node
 	running []*v1.Pod
@@ -18,7 +18,7 @@ type world struct {
 	options Options
 }
 
-// randomWorld makes up a small node that is full or nearly so, so that pods compete.
+// randomWorld returns a small node that is full or nearly full, so that pods compete.
 func randomWorld(rng *rand.Rand) world {
 	w := world{node: node(fmt.Sprintf("cpu=%d,memory=%dMi,pods=%d,example.com/gpu=%d", 1+rng.IntN(4), 256*(1+rng.IntN(8)), 2+rng.IntN(12), rng.IntN(3)))}
 	if rng.IntN(2) == 0 {
@@ -144,8 +144,8 @@ func copies(pods []*v1.Pod) []*v1.Pod {
 	return all
 }
 
-// standing returns all pods that run, or are to run, when the plan is carried out, and
-// those of them that start.
+// standing returns all pods that run once the plan is carried out, and those of them that are
+// started.
 func standing(w world, plan Plan) (stays, starts []*v1.Pod) {
 	gone := map[string]bool{}
 	for _, d := range plan.Decisions {
@@ -174,7 +174,7 @@ func standing(w world, plan Plan) (stays, starts []*v1.Pod) {
 	return stays, starts
 }
 
-// overcommitted says which resource or port the pods that start have no right to.
+// overcommitted says which resource or port the started pods overcommit.
 func overcommitted(n *v1.Node, stays, starts []*v1.Pod) string {
 	used := v1.ResourceList{v1.ResourcePods: *resource.NewQuantity(int64(len(stays)), resource.DecimalSI)}
 	for _, p := range stays {
@@ -205,7 +205,7 @@ func overcommitted(n *v1.Node, stays, starts []*v1.Pod) string {
 	return ""
 }
 
-// badVictim says which victim should not be one.
+// badVictim says which pod should not be a victim.
 func badVictim(w world, plan Plan, stays, starts []*v1.Pod) string {
 	verdicts := map[*v1.Pod]Verdict{}
 	for _, d := range plan.Decisions {
@@ -232,7 +232,7 @@ func badVictim(w world, plan Plan, stays, starts []*v1.Pod) string {
 		case !Critical(d.By):
 			return fmt.Sprintf("%s is preempted by %s, which is not critical", d.Pod.Name, d.By.Name)
 		case Priority(d.Pod) >= Priority(d.By) && (i < len(w.pods) || !replaced[d.Pod.Name]):
-			return fmt.Sprintf("%s is preempted by %s, which is no more important", d.Pod.Name, d.By.Name)
+			return fmt.Sprintf("%s is preempted by %s, which has no higher priority", d.Pod.Name, d.By.Name)
 		case verdicts[d.By] != Admitted:
 			return fmt.Sprintf("%s is preempted by %s, which is %s", d.Pod.Name, d.By.Name, verdicts[d.By])
 		case i >= len(w.pods) && replaced[d.Pod.Name]:

@@ -21,7 +21,7 @@ func claimPod() string {
 	return pod("p", "  volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]\n")
 }
 
-// TestClaims: which volume a claim gets, "" for a directory, or why it gets none.
+// TestClaims tests which volume a claim gets, "" for a directory, or why it gets none.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	const (
@@ -42,12 +42,12 @@ func TestClaims(t *testing.T) {
 		{name: "none is large enough", in: claimOf("") + persistentVolume("small", small)},
 		{name: "of another class", in: claimOf("") + persistentVolume("fits", fits+", storageClassName: fast")},
 		{name: "of the same class", in: claimOf(", storageClassName: fast") + persistentVolume("plain", fits) + persistentVolume("quick", big+", storageClassName: fast"), want: "quick"},
-		{name: "kept for another claim", in: claimOf("") + persistentVolume("fits", fits+", claimRef: {namespace: other, name: data}")},
-		{name: "kept for this claim", in: claimOf("") + persistentVolume("fits", fits) + persistentVolume("mine", big+", storageClassName: x, claimRef: {namespace: default, name: data}"), want: "mine"},
+		{name: "reserved for another claim", in: claimOf("") + persistentVolume("fits", fits+", claimRef: {namespace: other, name: data}")},
+		{name: "reserved for this claim", in: claimOf("") + persistentVolume("fits", fits) + persistentVolume("mine", big+", storageClassName: x, claimRef: {namespace: default, name: data}"), want: "mine"},
 		{name: "with the labels", in: claimOf(", selector: {matchLabels: {tier: gold}}") + persistentVolume("fits", fits), want: "fits"},
 		{name: "by name", in: claimOf(", volumeName: big") + persistentVolume("fits", fits) + persistentVolume("big", big), want: "big"},
 		{
-			name: "by a name that is not there", in: claimOf(", volumeName: gone"),
+			name: "by the name of a missing one", in: claimOf(", volumeName: gone"),
 			bad: field + `PersistentVolume "gone" is not in the input (add it to the input, or leave out spec.volumeName)`,
 		},
 		{name: "by name, too small", in: claimOf(", volumeName: small") + persistentVolume("small", small), bad: field + `Cannot bind to requested volume "small": requested PV is too small`},
@@ -60,11 +60,11 @@ func TestClaims(t *testing.T) {
 			bad: field + `Cannot bind to requested volume "v": incompatible accessMode`,
 		},
 		{
-			name: "by name, kept for another", in: claimOf(", volumeName: fits") + persistentVolume("fits", fits+", claimRef: {namespace: other, name: data}"),
+			name: "by name, reserved for another", in: claimOf(", volumeName: fits") + persistentVolume("fits", fits+", claimRef: {namespace: other, name: data}"),
 			bad: field + `volume "fits" already bound to a different claim.`,
 		},
 		{
-			name: "none may be made", in: claimOf(`, storageClassName: ""`),
+			name: "none may be provisioned", in: claimOf(`, storageClassName: ""`),
 			bad: field + `no PersistentVolume in the input matches, and storageClassName "" prevents provisioning one (add one, or leave out storageClassName)`,
 		},
 		{
@@ -103,7 +103,7 @@ func TestClaims(t *testing.T) {
 }
 
 // TestClaimTemplates: a claim for each pod of a StatefulSet, and one for each pod with an
-// ephemeral volume; those of the input are taken, but not for an ephemeral volume.
+// ephemeral volume; those of the input are used, but not for an ephemeral volume.
 func TestClaimTemplates(t *testing.T) {
 	t.Parallel()
 	set := mustRead(t, "f", workloadDoc("apps/v1", "StatefulSet", "  replicas: 2\n  serviceName: s\n  selector: {matchLabels: {app: x}}\n"+
@@ -131,7 +131,7 @@ func TestClaimTemplates(t *testing.T) {
 	}
 }
 
-// TestClaimsCountForTheUID: a pod whose data is elsewhere is another pod.
+// TestClaimsCountForTheUID: a pod with other storage is another pod.
 func TestClaimsCountForTheUID(t *testing.T) {
 	t.Parallel()
 	plain := mustRead(t, "f", claimPod()+claimOf("")).Pods[0].UID

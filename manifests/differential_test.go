@@ -86,8 +86,7 @@ func judges(t *testing.T) map[string]func([]byte) []string {
 	}
 }
 
-// ours are the messages of errors that only we find: what Kubernetes accepts and we
-// refuse all the same.
+// ours are the messages of errors that only we find: Kubernetes accepts such objects.
 var ours = []string{
 	"not supported: ", "Mount options are not supported", "is not in the input", "has no key", "invalid reference format", "unknown capability",
 	"contains a NUL byte", "must not contain ':'", "is out of range", "no PriorityClass named", "but PriorityClass",
@@ -99,7 +98,7 @@ func onlyOurs(d Diagnostic) bool {
 	return slices.ContainsFunc(ours, func(m string) bool { return strings.Contains(d.Message, m) })
 }
 
-// TestDifferential changes objects at random and holds our verdict against Kubernetes'.
+// TestDifferential changes objects at random and compares our verdict with that of Kubernetes.
 func TestDifferential(t *testing.T) {
 	t.Parallel()
 	judges := judges(t)

@@ -8,7 +8,7 @@ import (
 )
 
 // TestPodSecurity: pods are refused with file, line and the words of the API server, also
-// those of a workload, and a Namespace of the input counts wherever it stands.
+// those of a workload, and a Namespace of the input counts wherever it is.
 func TestPodSecurity(t *testing.T) {
 	t.Parallel()
 	namespace := func(labels string) string {

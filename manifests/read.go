@@ -63,7 +63,7 @@ type entry struct {
 	problems        Diagnostics
 }
 
-// podEntry is a pod of a document, whose fields stand below prefix there.
+// podEntry is a pod of a document, with its fields below prefix there.
 type podEntry struct {
 	pod    *v1.Pod
 	prefix string

@@ -14,7 +14,7 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// pod returns a small sound pod, with more lines below its spec.
+// pod returns a small valid pod, with more lines below its spec.
 func pod(name string, more ...string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n" + strings.Join(more, "") +
 		"  containers:\n  - name: c\n    image: busybox:1\n"
@@ -182,7 +182,7 @@ func TestErrorsAreBounded(t *testing.T) {
 }
 
 // TestErrorsOfManyDocuments: what an error costs does not grow with the documents around
-// it. It runs alone, since it counts what the process allocates.
+// it. It does not run in parallel, since it counts the process's allocations.
 func TestErrorsOfManyDocuments(t *testing.T) {
 	const n, mebibytes = 5_000, 250
 	docs, items := "", "apiVersion: v1\nkind: List\nitems:\n"

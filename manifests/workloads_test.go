@@ -150,8 +150,8 @@ func TestDaemonSetTolerations(t *testing.T) {
 	}
 }
 
-// TestJobRules: how often a pod is tried is no part of what runs, so it does not make
-// another pod of it.
+// TestJobRules: how often a pod is retried is not part of what runs, so it does not change the
+// UID.
 func TestJobRules(t *testing.T) {
 	t.Parallel()
 	read := func(spec string) *v1.Pod {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// machine returns a file system with the given files beside those that any machine has.
+// machine returns a file system with the given files and those of any machine.
 func machine(files map[string]string) fstest.MapFS {
 	m := fstest.MapFS{}
 	for name, text := range map[string]string{

@@ -133,8 +133,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestBombs bounds what small files that expand to gigabytes cost. It runs alone, since
-// it counts what the process allocates.
+// TestBombs bounds the cost of small files that expand to gigabytes. It does not run in
+// parallel, since it counts the allocations of the process.
 func TestBombs(t *testing.T) {
 	laughs := "a0: &a0 [" + strings.Repeat("x, ", 9) + "]\n"
 	for i := 1; i < 12; i++ {
@@ -190,7 +190,7 @@ func merges(n int) string {
 	return b.String()
 }
 
-// TestScalars holds the types of plain scalars against Kubernetes' own YAML library.
+// TestScalars compares the types of plain scalars with those of Kubernetes' own YAML library.
 func TestScalars(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{
@@ -269,8 +269,8 @@ func TestStringsInJSON(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds the reader against Kubernetes' own: what both take must mean the
-// same, and what Kubernetes refuses must not be taken.
+// FuzzDecode compares the reader with Kubernetes' own: what both accept must mean the same, and
+// what Kubernetes rejects must not be accepted.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		"a: 1\nb: [x, yes, ~]\n", "---\na: &x {k: 1}\nb: *x\n", "{\"a\": 1}", "a: |\n  x\n  y\n", "a: {<<: {b: 1}}\n",
@@ -296,7 +296,7 @@ func FuzzDecode(f *testing.F) {
 			if exception(in) {
 				return
 			}
-			t.Fatalf("taken, but Kubernetes says: %v", err)
+			t.Fatalf("accepted, but Kubernetes says: %v", err)
 		}
 		if got := compact(t, docs[0].JSON()); !exception(in) && got != compact(t, want) {
 			t.Fatalf("read as %s, Kubernetes reads %s", got, want)

@@ -22,7 +22,7 @@ func TestInto(t *testing.T) {
 		in   string
 		want []string
 	}{
-		{"sound", "  containers: [{name: c, image: i}]\n", nil},
+		{"valid", "  containers: [{name: c, image: i}]\n", nil},
 		{"null", "  containers: null\n  restartPolicy:\n", nil},
 		{"typo", "  containers: [{name: c, imge: i}]\n", []string{"f:5: spec.containers[0].imge: unknown field (did you mean image?)"}},
 		{"case", "  hostnetwork: true\n", []string{"f:5: spec.hostnetwork: unknown field (did you mean hostNetwork?)"}},
@@ -141,7 +141,7 @@ func TestQuantities(t *testing.T) {
 	}
 }
 
-// TestLargeQuantities: whatever is too much for Kubernetes' arithmetic is looked at first.
+// TestLargeQuantities: what is too large for Kubernetes' arithmetic is found first.
 func TestLargeQuantities(t *testing.T) {
 	t.Parallel()
 	most := resource.NewQuantity(maxQuantity, resource.BinarySI)
@@ -187,8 +187,8 @@ func objects() []func() any {
 	}
 }
 
-// FuzzInto holds the decoder against Kubernetes' strict one: both accept the same, and
-// what they make of it is the same.
+// FuzzInto compares the decoder with Kubernetes' strict one: both accept the same, and
+// decode the same objects.
 func FuzzInto(f *testing.F) {
 	for _, s := range []string{
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: p, creationTimestamp: \"2020-01-01T00:00:00Z\", labels: {a: b}, managedFields: [{fieldsV1: {f: {}}}]}\n" +

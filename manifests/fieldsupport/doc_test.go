@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/supported-fields.md")
 
-// TestDocument holds the documentation to the table. To rewrite it:
+// TestDocument compares the documentation with the table. To rewrite it:
 //
 //	go test ./manifests/fieldsupport -run TestDocument -update
 func TestDocument(t *testing.T) {

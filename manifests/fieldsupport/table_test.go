@@ -14,8 +14,8 @@ import (
 	"github.com/runonce/runonce/manifests/decode"
 )
 
-// TestEveryFieldIsClassed walks the API types, so that a field of a new Kubernetes cannot
-// be ignored in silence.
+// TestEveryFieldIsClassed walks the API types, so that a field of a new Kubernetes cannot be
+// ignored silently.
 func TestEveryFieldIsClassed(t *testing.T) {
 	t.Parallel()
 	seen := map[*node]bool{}
