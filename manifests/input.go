@@ -1,12 +1,12 @@
 package manifests
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"path"
 	"path/filepath"
@@ -28,116 +28,101 @@ type inputFile struct {
 }
 
 // inputPaths reads files, directories, http and https URLs and "-" in the given order.
-func inputPaths(ctx context.Context, paths []string, o Options) iter.Seq[inputFile] {
-	return func(yield func(inputFile) bool) {
-		urls := 0
-		for _, p := range paths {
-			if isURL(p) {
-				urls++
-			}
+func inputPaths(ctx context.Context, paths []string, o Options, visit func(inputFile)) {
+	urls := 0
+	for _, p := range paths {
+		if isURL(p) {
+			urls++
 		}
-		if o.SHA256 != "" && urls != 1 {
-			yield(failed("sha256 "+o.SHA256, fmt.Sprintf("is the digest of one URL, but %d are given", urls), ""))
-			return
-		}
-		for _, p := range paths {
-			if !inputPath(ctx, p, o, yield) {
-				return
-			}
+	}
+	if o.SHA256 != "" && urls != 1 {
+		visit(failed("sha256 "+o.SHA256, fmt.Sprintf("is the digest of one URL, but %d are given", urls), ""))
+		return
+	}
+	for _, p := range paths {
+		switch {
+		case p == "-":
+			visit(stream("<stdin>", o.Stdin))
+		case isURL(p):
+			visit(fetch(ctx, p, o))
+		default:
+			inputPath(ctx, p, o, visit)
 		}
 	}
 }
 
-func inputPath(ctx context.Context, p string, o Options, yield func(inputFile) bool) bool {
-	if p == "-" {
-		return yield(stream("<stdin>", o.Stdin))
-	}
-	if isURL(p) {
-		return yield(fetch(ctx, p, o))
-	}
+func inputPath(ctx context.Context, p string, o Options, visit func(inputFile)) {
 	info, err := os.Stat(p)
-	if err != nil {
-		return yield(failed(p, reason(err), ""))
-	}
 	switch {
+	case err != nil:
+		visit(failed(p, reason(err), ""))
 	case info.IsDir():
-		d := dirReader{fsys: dirFS(p), root: strings.TrimRight(p, "/"), o: o, yield: yield}
-		if d.root == "" {
-			d.root = "/"
-		}
-		return d.dir(ctx, ".")
+		d := dirReader{fsys: dirFS(p), root: cmp.Or(strings.TrimRight(p, "/"), "/"), recursive: o.Recursive, visit: visit}
+		d.dir(ctx, ".")
 	case info.Mode().IsRegular():
-		return yield(readFile(fileFS{}, p, p))
+		visit(readFile(fileFS{}, p, p))
 	case strings.HasPrefix(p, "/dev/fd/"), p == "/dev/stdin":
 		// A pipe, such as that of the shell's <(command).
 		f, err := os.Open(p)
 		if err != nil {
-			return yield(failed(p, reason(err), ""))
+			visit(failed(p, reason(err), ""))
+			return
 		}
 		defer func() { _ = f.Close() }()
-		return yield(stream(p, f))
-	}
-	return yield(failed(p, "is "+fileKind(info.Mode())+", not a file or directory", "pass it on standard input, with - as the path"))
-}
-
-// inputFS reads the files of a directory.
-func inputFS(ctx context.Context, fsys fs.FS, o Options) iter.Seq[inputFile] {
-	return func(yield func(inputFile) bool) {
-		d := dirReader{fsys: fsys, o: o, yield: yield}
-		d.dir(ctx, ".")
+		visit(stream(p, f))
+	default:
+		visit(failed(p, "is "+fileKind(info.Mode())+", not a file or directory", "pass it on standard input, with - as the path"))
 	}
 }
 
 // dirReader reads the files of a directory in byte order of their names.
 type dirReader struct {
-	fsys  fs.FS
-	root  string
-	o     Options
-	yield func(inputFile) bool
+	fsys      fs.FS
+	root      string
+	recursive bool
+	visit     func(inputFile)
 }
 
-func (d *dirReader) dir(ctx context.Context, dir string) bool {
+func (d *dirReader) dir(ctx context.Context, dir string) {
 	entries, err := fs.ReadDir(d.fsys, dir)
-	if err != nil && !d.yield(failed(d.name(dir), reason(err), "")) {
-		return false
+	if err != nil {
+		d.visit(failed(path.Join(d.root, dir), reason(err), ""))
 	}
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
-			return d.yield(failed(d.name(dir), err.Error(), ""))
+			d.visit(failed(path.Join(d.root, dir), err.Error(), ""))
+			return
 		}
-		if !d.entry(ctx, path.Join(dir, e.Name()), e) {
-			return false
-		}
+		d.entry(ctx, path.Join(dir, e.Name()), e)
 	}
-	return true
 }
 
-func (d *dirReader) entry(ctx context.Context, p string, e fs.DirEntry) bool {
-	name := d.name(p)
+func (d *dirReader) entry(ctx context.Context, p string, e fs.DirEntry) {
+	name := path.Join(d.root, p)
 	if strings.HasPrefix(e.Name(), "..") {
-		return true // the versions of a mounted ConfigMap have such names
+		return // the versions of a mounted ConfigMap have such names
 	}
 	if why := leftOut(e.Name()); why != "" {
-		return d.yield(skipped(name, why, ""))
+		d.visit(skipped(name, why, ""))
+		return
 	}
 	info, err := fs.Stat(d.fsys, p)
-	if errors.Is(err, fs.ErrNotExist) && e.Type()&fs.ModeSymlink != 0 {
-		return d.yield(failed(name, "is a broken symbolic link", ""))
-	}
-	if err != nil {
-		return d.yield(failed(name, reason(err), ""))
-	}
 	switch {
-	case info.IsDir() && e.IsDir() && d.o.Recursive:
-		return d.dir(ctx, p)
-	case info.IsDir() && d.o.Recursive:
-		return d.yield(skipped(name, "link to a directory is not followed", ""))
+	case errors.Is(err, fs.ErrNotExist) && e.Type()&fs.ModeSymlink != 0:
+		d.visit(failed(name, "is a broken symbolic link", ""))
+	case err != nil:
+		d.visit(failed(name, reason(err), ""))
+	case info.IsDir() && e.IsDir() && d.recursive:
+		d.dir(ctx, p)
+	case info.IsDir() && d.recursive:
+		d.visit(skipped(name, "link to a directory is not followed", ""))
 	case info.IsDir():
-		return d.yield(skipped(name, "directory is not read", "use -R to read subdirectories"))
+		d.visit(skipped(name, "directory is not read", "use -R to read subdirectories"))
 	case !info.Mode().IsRegular():
-		return d.yield(skipped(name, fileKind(info.Mode())+" is not read", ""))
+		d.visit(skipped(name, fileKind(info.Mode())+" is not read", ""))
+	default:
+		d.visit(readFile(d.fsys, p, name))
 	}
-	return d.yield(readFile(d.fsys, p, name))
 }
 
 // leftOut says why a directory entry of this name is not read as a manifest.
@@ -151,13 +136,6 @@ func leftOut(name string) string {
 		}
 	}
 	return ""
-}
-
-func (d *dirReader) name(p string) string {
-	if d.root != "" {
-		p = path.Join(d.root, p)
-	}
-	return p
 }
 
 func readFile(fsys fs.FS, p, name string) inputFile {

@@ -18,17 +18,17 @@ import (
 	"github.com/runonce/runonce/manifests/decode"
 )
 
-// input collects what inputPaths yields as "name: content" or as the text of the problem.
+// input collects what inputPaths reads as "name: content" or as the text of the problem.
 func input(t *testing.T, o Options, paths ...string) []string {
 	t.Helper()
 	var out []string
-	for f := range inputPaths(t.Context(), paths, o) {
+	inputPaths(t.Context(), paths, o, func(f inputFile) {
 		if len(f.problems) > 0 {
 			out = append(out, string(f.problems[0].Severity)+" "+f.problems[0].String())
-			continue
+			return
 		}
 		out = append(out, f.name+": "+string(f.data))
-	}
+	})
 	return out
 }
 

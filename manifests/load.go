@@ -43,19 +43,19 @@ func loaders() map[string]func(*reader, *entry) {
 		"apps/v1 DaemonSet":                  (*reader).daemonSet,
 		"batch/v1 Job":                       (*reader).job,
 		"batch/v1 CronJob":                   (*reader).cronJob,
-		"v1 ConfigMap":                       load[v1.ConfigMap],
-		"v1 Secret":                          load[v1.Secret],
+		"v1 ConfigMap":                       loadObject[v1.ConfigMap],
+		"v1 Secret":                          loadObject[v1.Secret],
 		"v1 PersistentVolumeClaim":           (*reader).claim,
 		"v1 PersistentVolume":                (*reader).persistentVolume,
 		"v1 Node":                            (*reader).node,
 		"v1 Namespace":                       (*reader).namespace,
-		"scheduling.k8s.io/v1 PriorityClass": load[schedulingv1.PriorityClass],
-		"node.k8s.io/v1 RuntimeClass":        load[nodev1.RuntimeClass],
+		"scheduling.k8s.io/v1 PriorityClass": loadObject[schedulingv1.PriorityClass],
+		"node.k8s.io/v1 RuntimeClass":        loadObject[nodev1.RuntimeClass],
 	}
 }
 
-// load decodes an object that pods refer to.
-func load[T any, P interface {
+// loadObject decodes an object that pods refer to.
+func loadObject[T any, P interface {
 	*T
 	metav1.Object
 }](r *reader, e *entry) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -44,13 +43,16 @@ type Options struct {
 // Read reads every manifest of a directory, in byte order of the file names. The Set is never
 // nil: it has the valid objects even when there is an error, of type Diagnostics.
 func Read(fsys fs.FS) (*Set, error) {
-	return read(Options{}, func(o Options) iter.Seq[inputFile] { return inputFS(context.Background(), fsys, o) })
+	return read(Options{}, func(visit func(inputFile)) {
+		d := dirReader{fsys: fsys, visit: visit}
+		d.dir(context.Background(), ".")
+	})
 }
 
 // ReadPaths reads every manifest of the files, directories and URLs given, in the given
 // order; "-" is standard input. It returns like Read.
 func ReadPaths(ctx context.Context, paths []string, o Options) (*Set, error) {
-	return read(o, func(o Options) iter.Seq[inputFile] { return inputPaths(ctx, paths, o) })
+	return read(o, func(visit func(inputFile)) { inputPaths(ctx, paths, o, visit) })
 }
 
 // entry is one document of the input with its pods and problems.
@@ -77,34 +79,30 @@ type reader struct {
 	fields  *fieldsupport.Table
 	set     *Set
 	entries []*entry
-	seen    map[object]*entry
-	broken  map[object]bool // objects with errors, those of the cluster under namespace default
-	ignored map[string]bool // "apiVersion kind" that has been warned about
-	defined map[string]bool // "group kind" of the input's CustomResourceDefinitions
-	unknown []*entry
-	// templated are the claims of workloads' templates.
-	templated []*v1.PersistentVolumeClaim
-	unbound   map[*v1.PersistentVolumeClaim]*claimProblem
+	unknown []*entry // of kinds that are neither supported nor known
 
+	seen      map[object]*entry
+	broken    map[object]bool // objects with errors, those of the cluster in namespace default
+	ignored   map[string]bool // "apiVersion kind" that has been warned about
+	defined   map[string]bool // "group kind" of the input's CustomResourceDefinitions
+	generated map[string]int  // how many names were generated, by content of the document
+
+	templated  []*v1.PersistentVolumeClaim // of the templates of workloads
+	unbound    map[*v1.PersistentVolumeClaim]*claimProblem
 	priorities priorities
-
-	generated map[string]int // generated names by the content of the document
 }
 
-func read(o Options, input func(Options) iter.Seq[inputFile]) (*Set, error) {
+func read(o Options, input func(visit func(inputFile))) (*Set, error) {
 	rules, err := validation.New(o.PodSecurity)
 	if err != nil {
 		return &Set{}, Diagnostics{{Message: err.Error(), Severity: SeverityError}}
 	}
 	r := &reader{
 		options: o, rules: rules, fields: fieldsupport.New(), set: &Set{objects: map[object]metav1.Object{}},
-		seen: map[object]*entry{}, ignored: map[string]bool{}, defined: map[string]bool{},
+		seen: map[object]*entry{}, broken: map[object]bool{}, ignored: map[string]bool{}, defined: map[string]bool{},
 		generated: map[string]int{},
-		broken:    map[object]bool{},
 	}
-	for f := range input(o) {
-		r.file(f)
-	}
+	input(r.file)
 	r.checkUnknown()
 	r.addClaims()
 	r.priorities = r.set.priorities()

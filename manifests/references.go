@@ -21,85 +21,86 @@ type reference struct {
 
 // references returns the references of a pod, in the order of its fields.
 func references(p *v1.Pod) []reference {
-	out := make([]reference, 0, len(p.Spec.Volumes))
+	l := make(referenceList, 0, len(p.Spec.Volumes))
 	for i := range p.Spec.InitContainers {
-		out = append(out, envRefs(fmt.Sprintf("spec.initContainers[%d]", i), &p.Spec.InitContainers[i])...)
+		l.addEnv(fmt.Sprintf("spec.initContainers[%d]", i), &p.Spec.InitContainers[i])
 	}
 	for i := range p.Spec.Containers {
-		out = append(out, envRefs(fmt.Sprintf("spec.containers[%d]", i), &p.Spec.Containers[i])...)
+		l.addEnv(fmt.Sprintf("spec.containers[%d]", i), &p.Spec.Containers[i])
 	}
 	for i := range p.Spec.Volumes {
-		out = append(out, volumeRefs(fmt.Sprintf("spec.volumes[%d]", i), p.Name, &p.Spec.Volumes[i])...)
+		l.addVolume(fmt.Sprintf("spec.volumes[%d]", i), p.Name, &p.Spec.Volumes[i])
 	}
-	return out
+	return l
 }
 
-func envRefs(path string, c *v1.Container) []reference {
-	var out []reference
+type referenceList []reference
+
+func (l *referenceList) add(r reference, optional *bool) {
+	r.optional = optional != nil && *optional
+	*l = append(*l, r)
+}
+
+// addItems adds a reference to the object, and one to each key that a volume lists.
+func (l *referenceList) addItems(r reference, optional *bool, items []v1.KeyToPath) {
+	l.add(r, optional)
+	path := r.field
+	for i, item := range items {
+		r.field, r.key = fmt.Sprintf("%s.items[%d].key", path, i), item.Key
+		l.add(r, optional)
+	}
+}
+
+func (l *referenceList) addEnv(path string, c *v1.Container) {
 	for i, e := range c.EnvFrom {
+		path := fmt.Sprintf("%s.envFrom[%d]", path, i)
 		if r := e.ConfigMapRef; r != nil {
-			out = append(out, reference{fmt.Sprintf("%s.envFrom[%d].configMapRef.name", path, i), kindConfigMap, r.Name, "", isTrue(r.Optional)})
+			l.add(reference{field: path + ".configMapRef.name", kind: kindConfigMap, name: r.Name}, r.Optional)
 		}
 		if r := e.SecretRef; r != nil {
-			out = append(out, reference{fmt.Sprintf("%s.envFrom[%d].secretRef.name", path, i), kindSecret, r.Name, "", isTrue(r.Optional)})
+			l.add(reference{field: path + ".secretRef.name", kind: kindSecret, name: r.Name}, r.Optional)
 		}
 	}
 	for i, e := range c.Env {
 		if e.ValueFrom == nil {
 			continue
 		}
+		path := fmt.Sprintf("%s.env[%d].valueFrom", path, i)
 		if r := e.ValueFrom.ConfigMapKeyRef; r != nil {
-			out = append(out, reference{fmt.Sprintf("%s.env[%d].valueFrom.configMapKeyRef", path, i), kindConfigMap, r.Name, r.Key, isTrue(r.Optional)})
+			l.add(reference{field: path + ".configMapKeyRef", kind: kindConfigMap, name: r.Name, key: r.Key}, r.Optional)
 		}
 		if r := e.ValueFrom.SecretKeyRef; r != nil {
-			out = append(out, reference{fmt.Sprintf("%s.env[%d].valueFrom.secretKeyRef", path, i), kindSecret, r.Name, r.Key, isTrue(r.Optional)})
+			l.add(reference{field: path + ".secretKeyRef", kind: kindSecret, name: r.Name, key: r.Key}, r.Optional)
 		}
 	}
-	return out
 }
 
-func volumeRefs(path, pod string, v *v1.Volume) []reference {
-	var out []reference
+func (l *referenceList) addVolume(path, pod string, v *v1.Volume) {
 	if s := v.ConfigMap; s != nil {
-		out = append(out, itemRefs(path+".configMap", reference{kind: kindConfigMap, name: s.Name, optional: isTrue(s.Optional)}, s.Items)...)
+		l.addItems(reference{field: path + ".configMap", kind: kindConfigMap, name: s.Name}, s.Optional, s.Items)
 	}
 	if s := v.Secret; s != nil {
-		out = append(out, itemRefs(path+".secret", reference{kind: kindSecret, name: s.SecretName, optional: isTrue(s.Optional)}, s.Items)...)
+		l.addItems(reference{field: path + ".secret", kind: kindSecret, name: s.SecretName}, s.Optional, s.Items)
 	}
 	if s := v.PersistentVolumeClaim; s != nil {
-		out = append(out, reference{field: path + ".persistentVolumeClaim.claimName", kind: kindClaim, name: s.ClaimName})
+		l.add(reference{field: path + ".persistentVolumeClaim.claimName", kind: kindClaim, name: s.ClaimName}, nil)
 	}
 	if v.Ephemeral != nil {
-		out = append(out, reference{field: path + ".ephemeral", kind: kindClaim, name: pod + "-" + v.Name})
+		l.add(reference{field: path + ".ephemeral", kind: kindClaim, name: pod + "-" + v.Name}, nil)
 	}
 	if v.Projected == nil {
-		return out
+		return
 	}
 	for i, s := range v.Projected.Sources {
 		path := fmt.Sprintf("%s.projected.sources[%d]", path, i)
 		if s := s.ConfigMap; s != nil {
-			out = append(out, itemRefs(path+".configMap", reference{kind: kindConfigMap, name: s.Name, optional: isTrue(s.Optional)}, s.Items)...)
+			l.addItems(reference{field: path + ".configMap", kind: kindConfigMap, name: s.Name}, s.Optional, s.Items)
 		}
 		if s := s.Secret; s != nil {
-			out = append(out, itemRefs(path+".secret", reference{kind: kindSecret, name: s.Name, optional: isTrue(s.Optional)}, s.Items)...)
+			l.addItems(reference{field: path + ".secret", kind: kindSecret, name: s.Name}, s.Optional, s.Items)
 		}
 	}
-	return out
 }
-
-// itemRefs returns a reference for the object, and one for each key that a volume lists.
-func itemRefs(path string, whole reference, items []v1.KeyToPath) []reference {
-	whole.field = path
-	out := append(make([]reference, 0, 1+len(items)), whole)
-	for i, item := range items {
-		r := whole
-		r.field, r.key = fmt.Sprintf("%s.items[%d].key", path, i), item.Key
-		out = append(out, r)
-	}
-	return out
-}
-
-func isTrue(b *bool) bool { return b != nil && *b }
 
 // checkRefs rejects references to what is not in the input or has errors. An API server might
 // still get it later; here nobody will create it.

@@ -87,7 +87,7 @@ func (r *reader) unreadable(data []byte) (Diagnostic, bool) {
 	case !utf8.Valid(data) && bytes.IndexByte(data, 0) >= 0:
 		d.Message, d.Hint = "binary data, not a manifest", Foreign(r.file)
 	case !utf8.Valid(data):
-		d.Line = lineOf(data, firstInvalid(data))
+		d.Line = invalidLine(data)
 		d.Message, d.Hint = "not UTF-8 text", "save it as UTF-8"
 	case bytes.IndexByte(data, 0) >= 0:
 		d.Line = lineOf(data, bytes.IndexByte(data, 0))
@@ -107,15 +107,16 @@ func countValues(data []byte) int {
 	return n
 }
 
-func firstInvalid(data []byte) int {
-	for i := 0; i < len(data); {
-		c, n := utf8.DecodeRune(data[i:])
-		if c == utf8.RuneError && n == 1 {
-			return i
+// invalidLine returns the first line that is not UTF-8.
+func invalidLine(data []byte) int {
+	line := 0
+	for text := range bytes.Lines(data) {
+		line++
+		if !utf8.Valid(text) {
+			break
 		}
-		i += n
 	}
-	return len(data)
+	return line
 }
 
 // fail notes an error in the document that is being read.

@@ -65,11 +65,11 @@ func (r *reader) syntax(c *chunk, err error) {
 // expanding it.
 type converter struct {
 	*reader
-	chunk   *chunk
-	path    []string
-	done    map[*yaml.Node]measured // anchored nodes
-	merged  int                     // entries copied by merge keys
-	merging bool                    // apiVersion is given twice, so two documents are run together
+	chunk  *chunk
+	path   []string
+	done   map[*yaml.Node]measured // anchored nodes
+	merged int                     // entries copied by merge keys
+	joined bool                    // apiVersion is given twice: a line with --- is missing
 }
 
 // measured is a node with its size in JSON and its depth, aliases expanded.
@@ -168,7 +168,7 @@ func (c *converter) mapping(m *measured, n *yaml.Node) bool {
 			return false
 		}
 		if first, twice := seen[name]; twice {
-			c.twice(name, c.line(k), first)
+			c.repeated(name, c.line(k), first)
 		}
 		seen[name] = c.line(k)
 		below := c.below(v, name)
@@ -185,14 +185,14 @@ func (c *converter) mapping(m *measured, n *yaml.Node) bool {
 	return true
 }
 
-// twice notes a repeated key. Where a second document begins, it notes only the first one.
-func (c *converter) twice(name string, line, first int) {
+// repeated notes a repeated key. Where a second document begins, it notes only the first one.
+func (c *converter) repeated(name string, line, first int) {
 	hint := "keep one of the two"
 	if len(c.path) == 0 {
-		if c.merging {
+		if c.joined {
 			return
 		}
-		if c.merging = name == "apiVersion"; c.merging {
+		if c.joined = name == "apiVersion"; c.joined {
 			hint = "is a line with --- missing above it?"
 		}
 	}
