@@ -49,12 +49,8 @@ func onlineCPUs(fsys fs.FS) (map[int]bool, error) {
 		return nil, fmt.Errorf("counting processors: %w", err)
 	}
 	cpus := map[int]bool{}
-	for l := range bytes.Lines(data) {
-		name, value, _ := strings.Cut(string(l), ":")
-		if strings.TrimSpace(name) != "processor" {
-			continue
-		}
-		if n, err := strconv.Atoi(strings.TrimSpace(value)); err == nil {
+	for _, value := range values(data, "processor") {
+		if n, err := strconv.Atoi(value); err == nil {
 			cpus[n] = true
 		}
 	}
@@ -70,18 +66,23 @@ func affinity(fsys fs.FS) map[int]bool {
 	if err != nil {
 		return nil
 	}
-	for l := range bytes.Lines(data) {
-		list, ok := strings.CutPrefix(string(l), "Cpus_allowed_list:")
-		if !ok {
-			continue
+	for _, list := range values(data, "Cpus_allowed_list") {
+		if cpus, err := parseCPUs(list); err == nil {
+			return cpus
 		}
-		cpus, err := parseCPUs(strings.TrimSpace(list))
-		if err != nil {
-			return nil
-		}
-		return cpus
 	}
 	return nil
+}
+
+// values returns the values of the lines "name: value".
+func values(data []byte, name string) []string {
+	var found []string
+	for l := range bytes.Lines(data) {
+		if key, value, ok := strings.Cut(string(l), ":"); ok && strings.TrimSpace(key) == name {
+			found = append(found, strings.TrimSpace(value))
+		}
+	}
+	return found
 }
 
 // parseCPUs reads a list like 0-3,8 as the kernel writes it.

@@ -20,7 +20,6 @@ type Facts struct {
 	Available int64           // bytes of Memory that new processes can use
 	HugePages map[int64]int64 // pages by their size in bytes
 	Kernel    string          // release, for example 6.1.0-18-amd64; empty if it is not known
-	AppArmor  bool            // enabled
 }
 
 // Read describes the machine whose root is fsys. It counts the online processors that this
@@ -48,9 +47,11 @@ func Read(fsys fs.FS) (Facts, error) {
 		Available: min(available(memory), limits.available),
 		HugePages: pages,
 		Kernel:    line(fsys, "proc/sys/kernel/osrelease"),
-		AppArmor:  line(fsys, "sys/module/apparmor/parameters/enabled") == "Y",
 	}, nil
 }
+
+// AppArmor says whether the kernel enforces AppArmor profiles.
+func AppArmor(fsys fs.FS) bool { return line(fsys, "sys/module/apparmor/parameters/enabled") == "Y" }
 
 // line returns a file's first line, empty if there is none.
 func line(fsys fs.FS, name string) string {

@@ -58,8 +58,6 @@ func TestRead(t *testing.T) {
 		{"offline processors", map[string]string{"sys/devices/system/cpu/online": "0,2-3\n"}, with(func(f *Facts) { f.MilliCPU = 3000 })},
 		{"no /sys", map[string]string{"sys/devices/system/cpu/online": "", "proc/cpuinfo": "processor\t: 0\nmodel name\t: x\n\nprocessor\t: 1\n"}, with(func(f *Facts) { f.MilliCPU = 2000 })},
 		{"an old kernel", map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemFree: 1024 kB\nBuffers: 1024 kB\nCached: 2048 kB\n"}, with(func(f *Facts) { f.Available = 4096 << 10 })},
-		{"AppArmor", map[string]string{"sys/module/apparmor/parameters/enabled": "Y\n"}, with(func(f *Facts) { f.AppArmor = true })},
-		{"AppArmor off", map[string]string{"sys/module/apparmor/parameters/enabled": "N\n"}, plain},
 		{"huge pages", map[string]string{
 			"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":    "3\n",
 			"sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages": "0\n",
@@ -217,4 +215,16 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%+v", facts)
 		}
 	})
+}
+
+func TestAppArmor(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]bool{"Y\n": true, "N\n": false} {
+		if got := AppArmor(machine(map[string]string{"sys/module/apparmor/parameters/enabled": content})); got != want {
+			t.Errorf("%q: %t", content, got)
+		}
+	}
+	if AppArmor(machine(nil)) {
+		t.Error("enabled on a machine without it")
+	}
 }

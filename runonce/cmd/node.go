@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -186,8 +185,7 @@ func (p *program) admitOptions(c *cli.Context, set *manifests.Set, here bool) (a
 		return o, unusable(err)
 	}
 	o.NoNFS = !mount.HasHelper("nfs")
-	enabled, err := fs.ReadFile(p.io.Machine, "sys/module/apparmor/parameters/enabled")
-	o.AppArmor = err == nil && strings.TrimSpace(string(enabled)) == "Y"
+	o.AppArmor = nodeinfo.AppArmor(p.io.Machine)
 	return o, nil
 }
 
