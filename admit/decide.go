@@ -73,12 +73,12 @@ func newPlanner(node *v1.Node, running, pods []*v1.Pod, o Options) *planner {
 		p.input = append(p.input, p.newEntry(pod, row))
 		requests = append(requests, Requests(pod))
 	}
-	others := p.match(p.present(running))
-	for _, e := range others {
+	p.match(p.present(running))
+	for _, e := range p.earlier {
 		requests = append(requests, Requests(e.pod))
 	}
 	p.allocated = newAllocated(node, requests)
-	for i, e := range append(slices.Clone(p.input), others...) {
+	for i, e := range slices.Concat(p.input, p.earlier) {
 		e.requests = p.allocated.requests(requests[i])
 	}
 	return p
@@ -107,39 +107,37 @@ func byAge(a, b *v1.Pod) int {
 // present returns the pods that use the node: the running ones by age, then the reserved ones
 // that do not run yet.
 func (p *planner) present(running []*v1.Pod) []*entry {
-	running = slices.Clone(running)
-	slices.SortStableFunc(running, byAge)
-	reserved := slices.Clone(p.o.Reserved)
-	slices.SortStableFunc(reserved, byAge)
 	seen := map[types.UID]bool{}
-	all := make([]*entry, 0, len(running)+len(reserved))
-	for _, pod := range running {
+	all := make([]*entry, 0, len(running)+len(p.o.Reserved))
+	for _, pod := range slices.SortedStableFunc(slices.Values(running), byAge) {
 		seen[pod.UID] = true
 		all = append(all, p.newEntry(pod, -1))
 	}
-	for _, pod := range reserved {
-		if seen[pod.UID] {
-			continue
+	for _, pod := range slices.SortedStableFunc(slices.Values(p.o.Reserved), byAge) {
+		if !seen[pod.UID] {
+			seen[pod.UID] = true
+			e := p.newEntry(pod, -1)
+			e.fixed = true
+			all = append(all, e)
 		}
-		seen[pod.UID] = true
-		e := p.newEntry(pod, -1)
-		e.fixed = true
-		all = append(all, e)
 	}
 	return all
 }
 
-// match finds the input pods that already run and those that replace a pod, and returns the
-// entries of all present pods that are not in the input unchanged.
-func (p *planner) match(present []*entry) []*entry {
+func nameOf(pod *v1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+}
+
+// match finds the input pods that already run and those that replace a pod. All other present
+// pods, and those that are replaced, are pods of earlier runs.
+func (p *planner) match(present []*entry) {
 	uids := map[types.UID]*entry{}
 	names := map[types.NamespacedName]*entry{}
 	for _, e := range slices.Backward(p.input) {
 		uids[e.pod.UID] = e
-		names[types.NamespacedName{Namespace: e.pod.Namespace, Name: e.pod.Name}] = e
+		names[nameOf(e.pod)] = e
 	}
 	delete(uids, "")
-	var others []*entry
 	for rank, e := range present {
 		done := ended(e.pod) && !e.fixed
 		if in := uids[e.pod.UID]; in != nil && !(done && p.o.Rerun) {
@@ -147,8 +145,8 @@ func (p *planner) match(present []*entry) []*entry {
 			continue
 		}
 		e.running, e.holds, e.rank = true, !done, rank
-		others = append(others, e)
-		if n := names[types.NamespacedName{Namespace: e.pod.Namespace, Name: e.pod.Name}]; n != nil {
+		p.earlier = append(p.earlier, e)
+		if n := names[nameOf(e.pod)]; n != nil {
 			switch {
 			case n.running:
 			case e.fixed:
@@ -161,8 +159,6 @@ func (p *planner) match(present []*entry) []*entry {
 			p.pruned = append(p.pruned, e)
 		}
 	}
-	p.earlier = others
-	return others
 }
 
 // ended says whether the pod has succeeded or failed.
@@ -181,13 +177,9 @@ func (p *planner) admitAll(stays map[int]bool) {
 	for _, e := range p.holding() {
 		p.hold(e)
 	}
-	var ours []*entry
-	for _, e := range append(slices.Clone(p.input), p.earlier...) {
-		if e.running && !ended(e.pod) {
-			ours = append(ours, e)
-		}
-	}
-	p.ports.addListening(p.o.Listening, ours)
+	p.ports.addListening(p.o.Listening, slices.DeleteFunc(slices.Concat(p.input, p.earlier), func(e *entry) bool {
+		return !e.running || ended(e.pod)
+	}))
 	queue := slices.Clone(p.input)
 	if p.o.Order != ByManifest {
 		slices.SortStableFunc(queue, func(a, b *entry) int { return cmp.Compare(b.priority, a.priority) })
