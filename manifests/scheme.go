@@ -39,13 +39,10 @@ func ignoredKinds() map[string]string {
 // isIgnored says whether Kubernetes has this kind and it has no effect here.
 func isIgnored(apiVersion, kind string) bool {
 	group, _, grouped := strings.Cut(apiVersion, "/")
-	if !grouped {
-		group = ""
+	if apiVersion == "v1" {
+		group, grouped = "", true
 	}
-	if !grouped && apiVersion != "v1" {
-		return false
-	}
-	return slices.Contains(strings.Fields(ignoredKinds()[group]), kind)
+	return grouped && slices.Contains(strings.Fields(ignoredKinds()[group]), kind)
 }
 
 // definedKind returns the kind that a CustomResourceDefinition defines.

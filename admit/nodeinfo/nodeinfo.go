@@ -50,9 +50,6 @@ func Read(fsys fs.FS) (Facts, error) {
 	}, nil
 }
 
-// AppArmor says whether the kernel enforces AppArmor profiles.
-func AppArmor(fsys fs.FS) bool { return line(fsys, "sys/module/apparmor/parameters/enabled") == "Y" }
-
 // line returns a file's first line, empty if there is none.
 func line(fsys fs.FS, name string) string {
 	data, err := fs.ReadFile(fsys, name)

@@ -216,15 +216,3 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
-
-func TestAppArmor(t *testing.T) {
-	t.Parallel()
-	for content, want := range map[string]bool{"Y\n": true, "N\n": false} {
-		if got := AppArmor(machine(map[string]string{"sys/module/apparmor/parameters/enabled": content})); got != want {
-			t.Errorf("%q: %t", content, got)
-		}
-	}
-	if AppArmor(machine(nil)) {
-		t.Error("enabled on a machine without it")
-	}
-}

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -185,7 +186,8 @@ func (p *program) admitOptions(c *cli.Context, set *manifests.Set, here bool) (a
 		return o, unusable(err)
 	}
 	o.NoNFS = !mount.HasHelper("nfs")
-	o.AppArmor = nodeinfo.AppArmor(p.io.Machine)
+	enabled, err := fs.ReadFile(p.io.Machine, "sys/module/apparmor/parameters/enabled")
+	o.AppArmor = err == nil && strings.TrimSpace(string(enabled)) == "Y"
 	return o, nil
 }
 
