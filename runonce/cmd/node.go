@@ -56,19 +56,17 @@ func (p *program) node(c *cli.Context, set *manifests.Set, devices *cdi.Registry
 			return nil, err
 		}
 	}
+	o := admit.NodeOptions{Name: c.String("node-name"), Labels: labels, Capacity: capacity, Reserved: reserved}
 	if document != nil {
-		return admit.FromNodeFile(document, admit.NodeFileOptions{
-			Name: c.String("node-name"), Labels: labels, Capacity: capacity, Reserved: reserved, SupplementalGroupsPolicy: true,
-		}), nil
+		return admit.FromNodeFile(document, o), nil
 	}
-	name := c.String("node-name")
-	if name == "" {
-		if name, err = os.Hostname(); err != nil {
+	if o.Name == "" {
+		if o.Name, err = os.Hostname(); err != nil {
 			return nil, unusable(fmt.Errorf("naming the node: %w", err))
 		}
-		name = strings.ToLower(name)
+		o.Name = strings.ToLower(o.Name)
 	}
-	return p.detect(c, devices, admit.DetectOptions{Name: name, Labels: labels, Capacity: capacity, Reserved: reserved, SupplementalGroupsPolicy: true})
+	return p.detect(c, devices, admit.DetectOptions{NodeOptions: o})
 }
 
 // devices reads the machine's specifications of devices, as far as they can be used.

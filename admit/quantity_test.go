@@ -1,4 +1,4 @@
-package quantity
+package admit
 
 import (
 	"math"
@@ -30,14 +30,14 @@ func TestAmount(t *testing.T) {
 	} {
 		t.Run(string(test.name)+"="+test.in, func(t *testing.T) {
 			t.Parallel()
-			if got := Amount(test.name, resource.MustParse(test.in)); got != test.want {
+			if got := amount(test.name, resource.MustParse(test.in)); got != test.want {
 				t.Errorf("%d, want %d", got, test.want)
 			}
 		})
 	}
 }
 
-func TestLess(t *testing.T) {
+func TestSubtract(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
@@ -53,7 +53,7 @@ func TestLess(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			q := resource.MustParse(test.q)
-			got := Less(q, resource.MustParse(test.by))
+			got := subtract(q, resource.MustParse(test.by))
 			if got.String() != test.wants || got.Format != resource.BinarySI || q.String() != test.q {
 				t.Errorf("%s, want %s", got.String(), test.wants)
 			}
@@ -61,9 +61,9 @@ func TestLess(t *testing.T) {
 	}
 }
 
-func TestParse(t *testing.T) {
+func TestParseResources(t *testing.T) {
 	t.Parallel()
-	got, err := Parse("cpu=2, memory=4Gi,example.com/gpu=1")
+	got, err := ParseResources("cpu=2, memory=4Gi,example.com/gpu=1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(test.in, func(t *testing.T) {
 			t.Parallel()
-			if _, err := Parse(test.in); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+			if _, err := ParseResources(test.in); err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 		})
@@ -105,11 +105,11 @@ func FuzzAmount(f *testing.F) {
 			return
 		}
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-			got := Amount(name, q)
+			got := amount(name, q)
 			if got < 0 || got == 0 != (q.Sign() <= 0) {
 				t.Fatalf("%s: %d", s, got)
 			}
-			if _, ok := q.AsInt64(); !ok && !Countable(q) || got > math.MaxInt64/2000 {
+			if _, ok := q.AsInt64(); !ok && !countable(q) || got > math.MaxInt64/2000 {
 				continue
 			}
 			want := q.Value()
@@ -123,20 +123,20 @@ func FuzzAmount(f *testing.F) {
 	})
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParseResources(f *testing.F) {
 	for _, s := range []string{"cpu=2,memory=4Gi", "cpu=1e9", "a/b=1", "=", ",", "cpu=9223372036854775807"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		list, err := Parse(s)
+		list, err := ParseResources(s)
 		if err != nil {
 			return
 		}
 		for name, q := range list {
-			if n := Amount(name, q); n < 0 {
+			if n := amount(name, q); n < 0 {
 				t.Errorf("%s: %d", s, n)
 			}
-			Less(q, q) // whatever is read can be counted with
+			subtract(q, q) // whatever is read can be counted with
 		}
 	})
 }

@@ -17,79 +17,18 @@ type Use struct {
 	Field string
 	// Row is the path in the table, the same for all items of a list.
 	Row string
-	// Refused fields are errors, the others have no meaning here.
+	// Refused fields are errors, the others are ignored.
 	Refused bool
-	// Message says what is the matter with the field and why.
+	// Message says that the field is not supported or ignored, and why.
 	Message string
 }
 
-// Table knows what is supported. It is safe for concurrent use.
-type Table struct{ kinds map[string]*node }
-
-// node is one field of the table, with the fields below it.
-type node struct {
-	row  *row
-	down map[string]*node
-}
-
-// New returns the table.
-func New() *Table {
-	t := &Table{kinds: map[string]*node{}}
-	for _, r := range rows() {
-		t.at(r.kind, r.path).row = &r
-	}
-	for _, pair := range alike {
-		t.at("", pair[0]).copyFrom(t.at("", pair[1]))
-	}
-	for kind, n := range t.kinds {
-		for _, shared := range []string{"apiVersion", "kind", "metadata", "status"} {
-			if kind != "" {
-				n.down[shared] = t.kinds[""].down[shared]
-			}
-		}
-	}
-	return t
-}
-
-// at returns the node of a path, which it makes where there is none.
-func (t *Table) at(kind, path string) *node {
-	n := t.kinds[kind]
-	if n == nil {
-		n = &node{}
-		t.kinds[kind] = n
-	}
-	for seg := range strings.SplitSeq(path, ".") {
-		n = n.field(strings.TrimRight(seg, "[]{}"))
-	}
-	return n
-}
-
-// field returns the node of a field, which it makes where there is none.
-func (n *node) field(name string) *node {
-	if n.down == nil {
-		n.down = map[string]*node{}
-	}
-	if n.down[name] == nil {
-		n.down[name] = &node{}
-	}
-	return n.down[name]
-}
-
-func (n *node) copyFrom(other *node) {
-	if n.row == nil {
-		n.row = other.row
-	}
-	for name, sub := range other.down {
-		n.field(name).copyFrom(sub)
-	}
-}
-
-// Uses returns the fields of the pod that are refused or meaningless, in the order of
-// the type's fields. The pod must be as it was written, without defaults.
+// Uses returns the fields of the pod that are refused or ignored, in the order of the type's
+// fields. The pod must be as it was written, without defaults.
 func (t *Table) Uses(pod *v1.Pod) []Use { return t.UsesOf("", pod) }
 
-// UsesOf is like Uses for a workload, whose pod template is left out. obj is a pointer to
-// the type of that kind.
+// UsesOf is like Uses for a workload without its pod template. obj is a pointer to the type of
+// that kind.
 func (t *Table) UsesOf(kind string, obj any) []Use {
 	w := walker{}
 	w.object(reflect.ValueOf(obj).Elem(), t.kinds[kind])
@@ -101,7 +40,7 @@ type walker struct {
 	uses []Use
 }
 
-// value looks at a value that is not empty.
+// value checks a value that is not empty.
 func (w *walker) value(v reflect.Value, n *node) {
 	if n == nil || n.row == nil {
 		w.use(v, &row{class: refused, note: "not known to this version"})
@@ -153,17 +92,17 @@ func (w *walker) object(v reflect.Value, n *node) {
 }
 
 func (w *walker) use(v reflect.Value, r *row) {
-	what := "refused"
-	if r.class == meaningless {
-		what = "has no meaning here"
+	what := "not supported"
+	if r.class == ignored {
+		what = "ignored"
 	}
 	if value := scalar(v); len(r.except) > 0 && value != "" {
-		what = strconv.Quote(value) + " " + what
+		what = strconv.Quote(value) + " is " + what
 	}
 	w.uses = append(w.uses, Use{Field: decode.JoinPath(w.path), Row: r.path, Refused: r.class == refused, Message: what + ": " + r.note})
 }
 
-// scalar returns the text of a single value, or "" when v is something larger.
+// scalar returns the text of a single value, or "" for an object, a list or a map.
 func scalar(v reflect.Value) string {
 	for v.Kind() == reflect.Pointer {
 		v = v.Elem()
