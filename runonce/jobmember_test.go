@@ -223,6 +223,6 @@ func TestJobInterrupted(t *testing.T) {
 		o := runonce.Options{Until: runonce.UntilCompleted, Timeout: 5 * time.Second}
 		r := runonce.Run(t.Context(), f, admitted(jobPod("a", v1.RestartPolicyNever, `"backoffLimit": 2`)), o)[0]
 		want(t, "outcome", r.Outcome, runonce.TimedOut)
-		want(t, "message", r.Message, `to be tried again in 10s: container "c" exited with code 3`)
+		want(t, "message", r.Message, `retrying in 10s: container "c" exited with code 3`)
 	})
 }

@@ -61,9 +61,9 @@ func TestPreemptedByAnotherRun(t *testing.T) {
 	}
 }
 
-// TestCleared: it is told when the last pod that has to go has gone, and nothing has
+// TestAfterStops: it is called when the last pod that the plan stops has stopped, and nothing has
 // started by then.
-func TestCleared(t *testing.T) {
+func TestAfterStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rt := &fake{scripts: map[string]script{"web": runs(), "old": {stopTakes: time.Minute}}}
@@ -72,7 +72,7 @@ func TestCleared(t *testing.T) {
 			{Pod: web, Verdict: admit.Admitted}, {Pod: old, Verdict: admit.Preempted, Running: true, By: web},
 		}}
 		var then []string
-		runonce.Run(t.Context(), rt, plan, runonce.Options{Retry: runonce.Backoff{Factor: 1}, Cleared: func() { then = slices.Clone(rt.calls) }})
+		runonce.Run(t.Context(), rt, plan, runonce.Options{Retry: runonce.Backoff{Factor: 1}, AfterStops: func() { then = slices.Clone(rt.calls) }})
 		if !slices.Equal(then, []string{"stop old", "stopped old"}) {
 			t.Errorf("by then: %v", then)
 		}

@@ -169,7 +169,7 @@ func TestOnePod(t *testing.T) {
 		{
 			name: "timeout says what is waited for", script: script{life: []moment{{0, with(v1.PodPending, waiting("ContainerCreating"))}}},
 			options: runonce.Options{Timeout: 35 * time.Second},
-			outcome: runonce.TimedOut, reason: "ContainerCreating", message: `container "c" waits: ContainerCreating`,
+			outcome: runonce.TimedOut, reason: "ContainerCreating", message: `container "c" is waiting: ContainerCreating`,
 			attempts: 1, syncs: 4, elapsed: 35 * time.Second,
 		},
 		{

@@ -22,7 +22,7 @@ import (
 type Image struct {
 	Ref    string `json:"name"`
 	Digest string `json:"digest"`
-	Size   int64  `json:"size"` // bytes, packed
+	Size   int64  `json:"size"` // bytes, compressed
 }
 
 // imageList is the document that "images list" writes.
@@ -35,14 +35,14 @@ type imageList struct {
 func (p *program) imagesCommand() *cli.Command {
 	return &cli.Command{
 		Name: "images", Usage: "list or import images",
-		Action: func(*cli.Context) error { return usagef("images takes a command: list or import") },
+		Action: func(*cli.Context) error { return usagef("images needs a command: list or import") },
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list the images that are there", Action: p.withLogger(p.listImages),
-				Flags: slices.Concat([]cli.Flag{outputFlag("table, json or yaml")}, engineFlags()),
+				Name: "list", Usage: "list images", Action: p.withLogger(p.listImages),
+				Flags: slices.Concat([]cli.Flag{outputFlag("table", "json", "yaml")}, engineFlags()),
 			},
 			{
-				Name: "import", Usage: "import archives (tar, gz, zst) and OCI layouts", ArgsUsage: "PATH...",
+				Name: "import", Usage: "import image archives (tar, gz, zst) and OCI layouts", ArgsUsage: "PATH...",
 				Action: p.withLogger(p.importImages), Flags: engineFlags(),
 			},
 		},
@@ -50,10 +50,6 @@ func (p *program) imagesCommand() *cli.Command {
 }
 
 func (p *program) listImages(c *cli.Context) error {
-	format, err := formatOf(c, "table", "json", "yaml")
-	if err != nil {
-		return err
-	}
 	e, _, err := p.openEngine(c)
 	if err != nil {
 		return err
@@ -64,7 +60,7 @@ func (p *program) listImages(c *cli.Context) error {
 		return unusable(fmt.Errorf("listing images: %w", err))
 	}
 	document := imageList{APIVersion: report.APIVersion, Kind: "Images", Images: slices.Concat([]Image{}, images)}
-	return p.write(format, document, func(report.Style) error {
+	return p.write(c, document, func(report.Style) error {
 		rows := make([][]string, 0, len(images))
 		for _, i := range images {
 			rows = append(rows, []string{i.Ref, i.Digest, fmt.Sprintf("%.1f MB", float64(i.Size)/1e6)})
@@ -109,8 +105,8 @@ func (e *machineEngine) Images(ctx context.Context) ([]Image, error) {
 	return images, nil
 }
 
-// Import imports an archive, an OCI layout, or all of those in a directory. What is there
-// already is not imported again.
+// Import imports an archive, an OCI layout, or all of those in a directory, except those whose
+// images are in the store already.
 func (e *machineEngine) Import(ctx context.Context, path string) ([]string, error) {
 	archives, err := e.archives(path)
 	if err != nil {
@@ -134,11 +130,11 @@ func (e *machineEngine) Import(ctx context.Context, path string) ([]string, erro
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// archives finds out what the path is.
+// archives returns the archives and OCI layouts at the path.
 func (e *machineEngine) archives(path string) ([]image.Archive, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("looking for images: %w", err)
+		return nil, fmt.Errorf("finding images: %w", err)
 	}
 	_, err = os.Stat(filepath.Join(path, "oci-layout"))
 	single := !info.IsDir() || err == nil
@@ -155,12 +151,12 @@ func (e *machineEngine) archives(path string) ([]image.Archive, error) {
 		return found, err
 	}
 	for _, u := range unknown {
-		e.o.Log.Warn("not an image: " + u)
+		e.o.Log.Warn("not an image archive: " + u)
 	}
 	return found, err
 }
 
-// has says whether every image is in the store as it is in the archive.
+// has says whether the store has all these images, by reference and digest.
 func (e *machineEngine) has(ctx context.Context, refs map[string]string) bool {
 	for ref, digest := range refs {
 		img, err := e.Engine.Image(ctx, ref)
@@ -183,40 +179,35 @@ func (e *machineEngine) importOne(ctx context.Context, a image.Archive) error {
 	return nil
 }
 
-// pulls names the images that a run of the plan would pull, each once and in order.
-// Images that may not be pulled, or cannot be named, fail the run, not the plan.
-func pulls(plan admit.Plan, present []Image) []string {
-	there := map[string]bool{}
-	for _, i := range present {
-		there[i.Ref] = true
+// imagesToPull returns the images that a run of the plan would pull, sorted. An image that must
+// not be pulled, or has an invalid name, fails its pod in the run, not the plan.
+func imagesToPull(plan admit.Plan, stored []Image) []string {
+	present := map[string]bool{}
+	for _, i := range stored {
+		present[i.Ref] = true
 	}
-	wanted := map[string]bool{}
+	pull := map[string]bool{}
+	add := func(name string, policy v1.PullPolicy) {
+		ref, err := image.Normalize(name)
+		if err != nil {
+			return
+		}
+		if ok, err := image.Decide(image.Policy{Ref: name, Pull: policy, Present: present[ref]}); err == nil && ok {
+			pull[ref] = true
+		}
+	}
 	for _, d := range plan.Decisions {
 		if d.Verdict != admit.Admitted || d.Running || d.Prune {
 			continue
 		}
 		for _, c := range podspec.Containers(d.Pod) {
-			if ref, ok := pulled(c.Image, c.ImagePullPolicy, there); ok {
-				wanted[ref] = true
-			}
+			add(c.Image, c.ImagePullPolicy)
 		}
 		for _, v := range d.Pod.Spec.Volumes {
-			if v.Image == nil {
-				continue
-			}
-			if ref, ok := pulled(v.Image.Reference, v.Image.PullPolicy, there); ok {
-				wanted[ref] = true
+			if v.Image != nil {
+				add(v.Image.Reference, v.Image.PullPolicy)
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(wanted))
-}
-
-func pulled(name string, policy v1.PullPolicy, there map[string]bool) (string, bool) {
-	ref, err := image.Normalize(name)
-	if err != nil {
-		return "", false
-	}
-	pull, err := image.Decide(image.Policy{Ref: name, Pull: policy, Present: there[ref]})
-	return ref, err == nil && pull
+	return slices.Sorted(maps.Keys(pull))
 }
