@@ -87,12 +87,14 @@ func (g goal) judgeContainers(pod *v1.Pod, st v1.PodStatus, now time.Time) condi
 		return condition{reason: "PodNotCompleted", message: runningMessage(st)}
 	case done == len(pod.Spec.Containers):
 		return condition{reason: "PodNotCompleted", message: "every container has exited with code 0; the pod has not ended yet"}
-	case until == UntilReady && done == 0 && !ready(st):
-		return notReady(st)
-	case until == UntilReady:
-		return condition{outcome: Ready}
+	case until == UntilRunning:
+		return condition{outcome: Running}
 	}
-	return condition{outcome: Running}
+	// A pod may be not ready although all its containers are.
+	if ready := podCondition(st, v1.PodReady); done == 0 && ready.Status != v1.ConditionTrue {
+		return condition{reason: cmp.Or(ready.Reason, "PodNotReady"), message: cmp.Or(ready.Message, "the pod is not ready")}
+	}
+	return condition{outcome: Ready}
 }
 
 // initializing finds the first init container that is not done.
@@ -147,18 +149,15 @@ func (g goal) waitsFor(st v1.PodStatus, cs v1.ContainerStatus, until Until, now 
 // probeMessage returns the last message of the probes, after ": ", or "". In the condition it
 // follows the kubelet's message, if there is one.
 func probeMessage(st v1.PodStatus) string {
-	for _, c := range st.Conditions {
-		if c.Type != v1.ContainersReady || c.Message == "" {
-			continue
-		}
-		if c.Reason == "PodFailed" {
-			return ": " + c.Message
-		}
-		if _, message, ok := strings.Cut(c.Message, "; "); ok {
-			return ": " + message
-		}
+	c := podCondition(st, v1.ContainersReady)
+	message := c.Message
+	if c.Reason != "PodFailed" {
+		_, message, _ = strings.Cut(c.Message, "; ")
 	}
-	return ""
+	if message != "" {
+		message = ": " + message
+	}
+	return message
 }
 
 // waitingFor describes a container that the pod waits for. state is what to say of one that is
@@ -274,21 +273,14 @@ func runningMessage(st v1.PodStatus) string {
 	return "still running: " + strings.Join(names, ", ")
 }
 
-// notReady is for a pod that is not ready although all its containers are.
-func notReady(st v1.PodStatus) condition {
-	var ready v1.PodCondition
+// podCondition returns a condition of the pod, zero if it has none of that type.
+func podCondition(st v1.PodStatus, kind v1.PodConditionType) v1.PodCondition {
 	for _, c := range st.Conditions {
-		if c.Type == v1.PodReady {
-			ready = c
+		if c.Type == kind {
+			return c
 		}
 	}
-	return condition{reason: cmp.Or(ready.Reason, "PodNotReady"), message: cmp.Or(ready.Message, "the pod is not ready")}
-}
-
-func ready(st v1.PodStatus) bool {
-	return slices.ContainsFunc(st.Conditions, func(c v1.PodCondition) bool {
-		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
-	})
+	return v1.PodCondition{}
 }
 
 // statusOf returns the status of a container, with only its name if it has none.

@@ -62,20 +62,15 @@ func (p *pod) warn(ctx context.Context, message string, err error) {
 	p.r.o.Logger.WarnContext(ctx, message, "pod", p.name(), "error", err)
 }
 
-// drive works on the pod until it has ended, or all pods have reached their goal, or ctx is
-// done. Until then a pod at its goal is watched and kept there.
-func (p *pod) drive(ctx context.Context, all *barrier) {
-	for ctx.Err() == nil && !p.cond.ended {
+// drive works on the pod until it has ended or the round is over, because all pods are done or
+// ctx is. Until then a pod at its goal is watched and kept there.
+func (p *pod) drive(ctx, round context.Context) {
+	for round.Err() == nil && !p.cond.ended {
 		if !p.awaitJob(ctx) {
 			return
 		}
-		p.converge(ctx)
-		if ctx.Err() != nil && !p.cond.ended {
-			return
-		}
-		// A pod that leaves its goal after all had arrived is found by the final check.
-		if !all.set(p, p.done()) || p.cond.ended || !p.wait(ctx, all.full) {
-			return
+		if p.converge(ctx); !p.cond.ended {
+			p.wait(round)
 		}
 	}
 }
@@ -238,26 +233,23 @@ func (p *pod) end(ctx context.Context, c condition) {
 	}
 }
 
-// wait returns true when the pod has to be observed again, and false when all pods have
-// reached their goal.
-func (p *pod) wait(ctx context.Context, full <-chan struct{}) bool {
+// wait waits until the pod has to be observed again, or the round is over.
+func (p *pod) wait(round context.Context) {
 	timer := time.NewTimer(p.nextPoll(time.Now()))
 	defer timer.Stop()
 	for {
 		select {
 		case _, open := <-p.changes:
 			if open {
-				return true
+				return
 			}
 			p.changes = nil
 		case <-timer.C:
-			return true
+			return
 		case <-p.job.done():
-			return true
-		case <-full:
-			return false
-		case <-ctx.Done():
-			return true
+			return
+		case <-round.Done():
+			return
 		}
 	}
 }

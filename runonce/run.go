@@ -25,9 +25,10 @@ type run struct {
 	pods  []*pod
 	jobs  jobs
 
-	mu    sync.Mutex // serializes progress reports
-	done  int        // pods that have reached their goal or have ended
-	total int
+	mu       sync.Mutex // serializes progress reports
+	done     int        // pods that have reached their goal or have ended
+	total    int
+	endRound context.CancelFunc
 }
 
 // Run carries the plan out and returns one result for each decision, in plan order.
@@ -92,12 +93,14 @@ func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, 
 }
 
 // converge drives all pods to their goal or end. When all have arrived, it checks each once
-// more, and starts over if one has left its goal.
+// more, and starts another round if one has left its goal.
 func (r *run) converge(ctx context.Context) {
 	r.each(func(p *pod) { p.subscribe(ctx) })
 	for {
-		all := newBarrier(r.pods)
-		r.each(func(p *pod) { p.drive(ctx, all) })
+		round, end := context.WithCancel(ctx)
+		r.startRound(end)
+		r.each(func(p *pod) { p.drive(ctx, round) })
+		end()
 		if ctx.Err() != nil {
 			return
 		}
@@ -113,6 +116,16 @@ func (r *run) converge(ctx context.Context) {
 	}
 }
 
+// startRound makes end be called when all pods are done.
+func (r *run) startRound(end context.CancelFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.endRound = end
+	if r.done == r.total {
+		end()
+	}
+}
+
 // each calls f for all pods at once.
 func (r *run) each(f func(p *pod)) {
 	var wg sync.WaitGroup
@@ -122,49 +135,13 @@ func (r *run) each(f func(p *pod)) {
 	wg.Wait()
 }
 
-// barrier tells when every pod has reached its goal or has ended.
-type barrier struct {
-	mu      sync.Mutex
-	missing map[*pod]bool
-	full    chan struct{} // closed when none is missing
-}
-
-func newBarrier(pods []*pod) *barrier {
-	b := &barrier{missing: map[*pod]bool{}, full: make(chan struct{})}
-	for _, p := range pods {
-		if !p.cond.ended {
-			b.missing[p] = true
-		}
-	}
-	if len(b.missing) == 0 {
-		close(b.full)
-	}
-	return b
-}
-
-// set notes whether the pod is done. It returns false for a pod that leaves its goal after
-// all had arrived.
-func (b *barrier) set(p *pod, done bool) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.missing) == 0 {
-		return done
-	}
-	if !done {
-		b.missing[p] = true
-		return true
-	}
-	if delete(b.missing, p); len(b.missing) == 0 {
-		close(b.full)
-	}
-	return true
-}
-
 // progress reports an event of a pod; step is +1 when the pod has reached its goal or has
 // ended, and -1 when it has left its goal.
 func (r *run) progress(pod *v1.Pod, state, message string, step int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.done += step
+	if r.done += step; step > 0 && r.done == r.total {
+		r.endRound()
+	}
 	r.o.Progress(Progress{Pod: pod, State: state, Message: message, Done: r.done, Total: r.total})
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -108,7 +106,10 @@ func (e *machineEngine) Images(ctx context.Context) ([]Image, error) {
 // Import imports an archive, an OCI layout, or all of those in a directory, except those whose
 // images are in the store already.
 func (e *machineEngine) Import(ctx context.Context, path string) ([]string, error) {
-	archives, err := e.archives(path)
+	archives, unknown, err := image.Archives(path)
+	for _, u := range unknown {
+		e.o.Log.Warn("not an image archive: " + u)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +120,7 @@ func (e *machineEngine) Import(ctx context.Context, path string) ([]string, erro
 			return nil, err
 		}
 		if !e.has(ctx, refs) {
-			if err := e.importOne(ctx, a); err != nil {
+			if err := e.importArchive(ctx, a); err != nil {
 				return nil, err
 			}
 		}
@@ -128,32 +129,6 @@ func (e *machineEngine) Import(ctx context.Context, path string) ([]string, erro
 		}
 	}
 	return slices.Sorted(maps.Keys(names)), nil
-}
-
-// archives returns the archives and OCI layouts at the path.
-func (e *machineEngine) archives(path string) ([]image.Archive, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("finding images: %w", err)
-	}
-	_, err = os.Stat(filepath.Join(path, "oci-layout"))
-	single := !info.IsDir() || err == nil
-	dir := path
-	if single {
-		dir = filepath.Dir(path)
-	}
-	found, unknown, err := image.Archives(dir)
-	if single {
-		found = slices.DeleteFunc(found, func(a image.Archive) bool { return a.Path != filepath.Clean(path) })
-		if len(found) == 0 && err == nil {
-			err = fmt.Errorf("%s: neither an image archive nor an OCI layout", path)
-		}
-		return found, err
-	}
-	for _, u := range unknown {
-		e.o.Log.Warn("not an image archive: " + u)
-	}
-	return found, err
 }
 
 // has says whether the store has all these images, by reference and digest.
@@ -167,7 +142,7 @@ func (e *machineEngine) has(ctx context.Context, refs map[string]string) bool {
 	return true
 }
 
-func (e *machineEngine) importOne(ctx context.Context, a image.Archive) error {
+func (e *machineEngine) importArchive(ctx context.Context, a image.Archive) error {
 	r, err := a.Open()
 	if err != nil {
 		return err
