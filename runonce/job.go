@@ -3,7 +3,6 @@ package runonce
 import (
 	"encoding/json"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -40,25 +39,18 @@ var (
 // job is the controller of a Job: it decides how many of its pods are active at once, whether
 // and when a failed one is retried, and when the Job has failed. It is safe for concurrent use.
 type job struct {
-	spec jobSpec
+	spec   jobSpec
+	active semaphore // of the active pods
 
 	mu            sync.Mutex
-	active        int
-	waiting       []jobWaiter // for an active pod to end
-	failures      int         // of all pods, that count towards the limit
-	streak        int         // failures since a pod succeeded
+	failures      int // of all pods, that count towards the limit
+	streak        int // failures since a pod succeeded
 	podFailures   map[types.UID]int
 	podRestarts   map[types.UID]int
 	failedIndexes int
 	timer         *time.Timer
 	failure       jobFailure
 	failed        chan struct{} // closed when the Job has failed
-}
-
-// jobWaiter is a pod that waits to become active.
-type jobWaiter struct {
-	uid   types.UID
-	start chan struct{}
 }
 
 // jobs are the Jobs of a run, by namespace and name.
@@ -72,7 +64,14 @@ func (js jobs) of(pod *v1.Pod) *job {
 	}
 	key := pod.Namespace + "/" + spec.Name
 	if js[key] == nil {
-		js[key] = &job{spec: spec, podFailures: map[types.UID]int{}, podRestarts: map[types.UID]int{}, failed: make(chan struct{})}
+		parallelism := math.MaxInt
+		if spec.Parallelism != nil {
+			parallelism = int(*spec.Parallelism)
+		}
+		js[key] = &job{
+			spec: spec, active: semaphore{free: parallelism}, failed: make(chan struct{}),
+			podFailures: map[types.UID]int{}, podRestarts: map[types.UID]int{},
+		}
 	}
 	return js[key]
 }
@@ -133,51 +132,29 @@ func failedWithJob(st v1.PodStatus) bool {
 	return false
 }
 
-// enter asks for the pod to become active. The channel is closed when it is.
-func (j *job) enter(uid types.UID) <-chan struct{} {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	w := jobWaiter{uid, make(chan struct{})}
-	if j.spec.Parallelism == nil || j.active < int(*j.spec.Parallelism) {
-		j.active++
-		close(w.start)
-	} else {
-		j.waiting = append(j.waiting, w)
-	}
-	return w.start
-}
-
-// resume counts a pod that is active from an earlier run, with its failures there.
+// resume counts a pod that is active from an earlier run, with its failures there, before any
+// other becomes active.
 func (j *job) resume(uid types.UID, failures int) {
+	j.active.free-- // below 0 if more are active than may be
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.active++
 	j.podFailures[uid] = failures
 	j.failures += failures
 	j.streak += failures
 }
 
-// leave lets the next pod become active after this one has ended.
-func (j *job) leave(uid types.UID, succeeded bool) {
+// leave counts a pod that has ended, which lets the next one become active.
+func (j *job) leave(uid types.UID, slot *waiter, succeeded bool) {
 	if j == nil {
 		return
 	}
 	j.mu.Lock()
-	defer j.mu.Unlock()
 	delete(j.podRestarts, uid) // only active pods count, as in the controller
 	if succeeded {
 		j.streak = 0
 	}
-	if at := slices.IndexFunc(j.waiting, func(w jobWaiter) bool { return w.uid == uid }); at >= 0 {
-		j.waiting = slices.Delete(j.waiting, at, at+1)
-		return
-	}
-	if len(j.waiting) == 0 {
-		j.active--
-		return
-	}
-	close(j.waiting[0].start)
-	j.waiting = j.waiting[1:]
+	j.mu.Unlock()
+	j.active.leave(slot)
 }
 
 // startDeadline starts the Job's deadline when its first pod starts.

@@ -14,11 +14,11 @@ import (
 
 // jobMember is the part of a pod that belongs to its Job.
 type jobMember struct {
-	job         *job            // nil for a pod of no Job
-	mayStart    <-chan struct{} // closed when the Job lets the pod start; nil once it has
-	jobRetryAt  time.Time       // when the failed pod is retried, zero if it is not
-	jobRetries  int             // in this run
-	jobFailures int             // in earlier runs as well
+	job         *job      // nil for a pod of no Job
+	jobSlot     *waiter   // held by an active pod; nil for one of an earlier run
+	jobRetryAt  time.Time // when the failed pod is retried, zero if it is not
+	jobRetries  int       // in this run
+	jobFailures int       // in earlier runs as well
 }
 
 // willRetry says whether the pod has failed and its Job retries it.
@@ -55,25 +55,22 @@ func (r *run) joinJobs(ctx context.Context, pods []*pod) {
 		}
 		p.job.resume(p.pod.UID, p.jobFailures)
 	}
-	for _, p := range added {
-		p.mayStart = p.job.enter(p.pod.UID)
-		select {
-		case <-p.mayStart:
-			p.mayStart = nil
-		default: // it reserves a slot when its Job lets it start
-		}
+	for i, p := range added {
+		p.jobSlot = p.job.active.reserve(i)
 	}
 }
+
+// active says whether the pod's Job, if it has one, lets it start.
+func (p *pod) active() bool { return p.jobSlot == nil || p.jobSlot.holds() }
 
 // awaitJob waits until the pod's Job lets it start, or has failed. It returns false when ctx
 // is done.
 func (p *pod) awaitJob(ctx context.Context) bool {
-	if p.mayStart == nil {
+	if p.active() {
 		return true
 	}
 	select {
-	case <-p.mayStart:
-		p.mayStart = nil
+	case <-p.jobSlot.ready:
 	case <-p.job.done():
 	case <-ctx.Done():
 		return false
@@ -82,14 +79,7 @@ func (p *pod) awaitJob(ctx context.Context) bool {
 }
 
 // jobFailed says whether the pod's Job has failed.
-func (p *pod) jobFailed() bool {
-	select {
-	case <-p.job.done():
-		return true
-	default:
-		return false
-	}
-}
+func (p *pod) jobFailed() bool { return p.job != nil && p.job.why() != (jobFailure{}) }
 
 // failWithJob ends a pod whose Job has failed, unless it has ended by itself.
 func (p *pod) failWithJob(ctx context.Context) {

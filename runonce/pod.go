@@ -214,7 +214,7 @@ func (p *pod) setCondition(c condition) {
 // end makes the outcome final.
 func (p *pod) end(ctx context.Context, c condition) {
 	p.resetRetries()
-	p.job.leave(p.pod.UID, c.outcome == Succeeded)
+	p.job.leave(p.pod.UID, p.jobSlot, c.outcome == Succeeded)
 	p.setCondition(c)
 	if p.status.Phase != v1.PodSucceeded && p.status.Phase != v1.PodFailed || !p.synced {
 		return

@@ -67,8 +67,8 @@ func plannedResult(d admit.Decision) Result {
 	return res
 }
 
-// queue sorts the pods to be run by priority, then as in the plan. Each reserves a slot
-// now, so that they start in this order.
+// queue sorts the pods to be run by priority, then as in the plan. Those that may start reserve
+// a slot now, so that they start in this order.
 func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, blocked map[int]error) []*pod {
 	var pods []*pod
 	for i, d := range ds {
@@ -84,8 +84,7 @@ func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, 
 	slices.SortStableFunc(pods, func(a, b *pod) int { return cmp.Compare(admit.Priority(b.pod), admit.Priority(a.pod)) })
 	r.joinJobs(ctx, pods)
 	for rank, p := range pods {
-		p.rank = rank
-		if p.mayStart == nil {
+		if p.rank = rank; p.active() {
 			p.slot = r.slots.reserve(rank)
 		}
 	}

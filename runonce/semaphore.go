@@ -34,13 +34,29 @@ func (s *semaphore) reserve(rank int) *waiter {
 	return w
 }
 
+// holds says whether the waiter holds a slot.
+func (w *waiter) holds() bool {
+	select {
+	case <-w.ready:
+		return true
+	default:
+		return false
+	}
+}
+
 // acquire waits for the slot. After success the caller has to release it.
 func (s *semaphore) acquire(ctx context.Context, w *waiter) error {
 	select {
 	case <-w.ready:
 		return nil
 	case <-ctx.Done():
+		s.leave(w)
+		return context.Cause(ctx)
 	}
+}
+
+// leave releases the slot of the waiter, or removes the waiter from the queue.
+func (s *semaphore) leave(w *waiter) {
 	s.mu.Lock()
 	at := slices.Index(s.queue, w)
 	if at >= 0 {
@@ -50,7 +66,6 @@ func (s *semaphore) acquire(ctx context.Context, w *waiter) error {
 	if at < 0 {
 		s.release()
 	}
-	return context.Cause(ctx)
 }
 
 // release passes the slot on to the next waiter.

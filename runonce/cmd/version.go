@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	goruntime "runtime"
@@ -99,37 +100,25 @@ func (v versions) table(w io.Writer) error {
 
 // ownVersions returns the versions of this program and its modules.
 func ownVersions() versions {
-	v := versions{
-		APIVersion: report.APIVersion, Kind: "Version", Version: version, Commit: commit, Date: date,
-		Go: goruntime.Version(), Platform: goruntime.GOOS + "/" + goruntime.GOARCH,
-		Kubernetes: "unknown", Containerd: "unknown",
-	}
 	info, ok := debug.ReadBuildInfo()
-	if ok {
-		if v.Version == "" {
-			v.Version = info.Main.Version
-		}
-		for _, s := range info.Settings {
-			switch {
-			case s.Key == "vcs.revision" && v.Commit == "":
-				v.Commit = s.Value
-			case s.Key == "vcs.time" && v.Date == "":
-				v.Date = s.Value
-			}
-		}
-		for _, m := range info.Deps {
-			switch m.Path {
-			case "k8s.io/kubernetes":
-				v.Kubernetes = m.Version
-			case "github.com/containerd/containerd/v2":
-				v.Containerd = m.Version
-			}
-		}
+	if !ok {
+		info = &debug.BuildInfo{}
 	}
-	for _, s := range []*string{&v.Version, &v.Commit, &v.Date} {
-		if *s == "" {
-			*s = "unknown"
-		}
+	build := map[string]string{}
+	for _, s := range info.Settings {
+		build[s.Key] = s.Value
 	}
-	return v
+	for _, m := range info.Deps {
+		build[m.Path] = m.Version
+	}
+	return versions{
+		APIVersion: report.APIVersion, Kind: "Version",
+		Version:    cmp.Or(version, info.Main.Version, "unknown"),
+		Commit:     cmp.Or(commit, build["vcs.revision"], "unknown"),
+		Date:       cmp.Or(date, build["vcs.time"], "unknown"),
+		Go:         goruntime.Version(),
+		Platform:   goruntime.GOOS + "/" + goruntime.GOARCH,
+		Kubernetes: cmp.Or(build["k8s.io/kubernetes"], "unknown"),
+		Containerd: cmp.Or(build["github.com/containerd/containerd/v2"], "unknown"),
+	}
 }
