@@ -64,7 +64,7 @@ func (p *program) node(c *cli.Context, set *manifests.Set, devices *cdi.Registry
 	name := c.String("node-name")
 	if name == "" {
 		if name, err = os.Hostname(); err != nil {
-			return nil, unusable(err)
+			return nil, unusable(fmt.Errorf("naming the node: %w", err))
 		}
 		name = strings.ToLower(name)
 	}
