@@ -23,8 +23,8 @@ func sized(name string, prio int32, memory string) *v1.Pod {
 	return pod
 }
 
-// TestPreventOvercommit: what could not be stopped still holds its resources, and the least important of
-// those that were to start there has to wait.
+// TestPreventOvercommit: pods that could not be stopped still use their resources, and the pods of
+// the lowest priority have to wait.
 func TestPreventOvercommit(t *testing.T) {
 	t.Parallel()
 	stuck := errors.New("stuck")

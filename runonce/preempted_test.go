@@ -12,16 +12,16 @@ import (
 	"github.com/runonce/runonce/runonce"
 )
 
-// taken is the error of a runtime whose pod another run has preempted.
-type taken struct {
+// preemptedError is the error of a runtime for a pod that another run has preempted.
+type preemptedError struct {
 	syncError
 	by *v1.Pod
 }
 
-func (e taken) PreemptedBy() *v1.Pod { return e.by }
+func (e preemptedError) PreemptedBy() *v1.Pod { return e.by }
 
-// TestPreemptedByAnotherRun: it is told as such, whatever the pod ended with, and the pod
-// is not started again.
+// TestPreemptedByAnotherRun: the pod is reported as preempted, however it ended, and is not started
+// again.
 func TestPreemptedByAnotherRun(t *testing.T) {
 	t.Parallel()
 	boss := newPod("boss", v1.RestartPolicyAlways)
@@ -42,10 +42,10 @@ func TestPreemptedByAnotherRun(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pod := newPod("web", v1.RestartPolicyNever)
 				rt := &fake{scripts: map[string]script{"web": {
-					life: []moment{{0, running()}, {time.Minute, c.then}},
+					timeline: []moment{{0, running()}, {time.Minute, c.then}},
 					sync: func(n int) error {
 						if n > 1 {
-							return taken{syncError{"stopped by another process", "Stopped", true, 0}, c.by}
+							return preemptedError{syncError{"stopped by another process", "Stopped", true, 0}, c.by}
 						}
 						return nil
 					},
