@@ -39,7 +39,7 @@ func (p *program) runCommand() *cli.Command {
 		&cli.StringFlag{Name: "exit-code-from", Category: categoryReport, Usage: "exit with the exit code of `POD[/CONTAINER]`"},
 		&cli.StringFlag{Name: "junit", Category: categoryReport, Usage: "write a JUnit report to `FILE`"},
 		&cli.StringFlag{Name: "timeline", Category: categoryReport, Usage: "write an SVG timeline to `FILE`"},
-		&cli.StringFlag{Name: "cgroup-driver", Category: categoryRun, Value: cgroup.DriverFiles, Usage: "create cgroups with this `DRIVER`: cgroupfs or systemd"},
+		&cli.StringFlag{Name: "cgroup-driver", Category: categoryRun, Value: cgroup.DriverCgroupfs, Usage: "create cgroups with this `DRIVER`: cgroupfs or systemd"},
 		&cli.Int64Flag{Name: "pod-pids-limit", Category: categoryRun, Value: -1, Usage: "limit each pod to `N` processes, -1 for no limit"},
 		securityFlag(),
 		outputFlag("table", "wide", "json", "yaml"),
