@@ -116,7 +116,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestNoNulls: a script may walk every list without asking whether it is there.
+// TestNoNulls: lists in documents are never null.
 func TestNoNulls(t *testing.T) {
 	t.Parallel()
 	in := results()
@@ -252,7 +252,7 @@ func TestElapsed(t *testing.T) {
 	}
 }
 
-// TestPlanNamesPulls: what a run would pull is said only when there is something.
+// TestPlanNamesPulls: the images to pull are shown only if there are some.
 func TestPlanNamesPulls(t *testing.T) {
 	t.Parallel()
 	for want, pulls := range map[string][]string{"": nil, "\nIMAGES TO PULL\nlocalhost/a:1\n": {"localhost/a:1"}} {
