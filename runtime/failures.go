@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"time"
@@ -13,39 +14,27 @@ import (
 	"github.com/runonce/runonce/runtime/record"
 )
 
-// recordFailures records what could not be started, and forgets what now has been: tried
-// names the containers. What was cut off says nothing about the pod.
-func (p *Pods) recordFailures(ctx context.Context, w *work, tried []string, failed map[string]record.Failure) {
-	if ctx.Err() != nil {
+// recordFailures records why the pod's containers wait. What was cut off says nothing about
+// the pod.
+func (p *Pods) recordFailures(ctx context.Context, w *work, failures map[string]record.Failure) {
+	if ctx.Err() != nil || maps.Equal(w.record.Failures, failures) {
 		return
 	}
-	now := maps.Clone(w.record.Failures)
-	if now == nil {
-		now = map[string]record.Failure{}
-	}
-	for _, name := range tried {
-		delete(now, name)
-	}
-	maps.Copy(now, failed)
-	if maps.Equal(w.record.Failures, now) {
-		return
-	}
-	_, err := p.o.Records.Update(w.pod.UID, func(r *record.Pod) error {
-		r.Failures = now
-		return nil
-	})
+	err := p.update(w.pod, func(r *record.Pod) { r.Failures = failures })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		p.o.Log.WarnContext(ctx, "other processes will not know why the pod waits", "pod", w.pod.Namespace+"/"+w.pod.Name, "error", err)
+		p.o.Log.WarnContext(ctx, "why the pod waits is not recorded", "pod", w.pod.Namespace+"/"+w.pod.Name, "error", err)
 	}
 }
 
-// recordPodFailure records that the pod could not be prepared for its containers.
-func (p *Pods) recordPodFailure(ctx context.Context, w *work, err error) {
-	var failed *SyncError
-	if errors.As(err, &failed) {
-		lead := failed.lead()
-		p.recordFailures(ctx, w, nil, map[string]record.Failure{record.PodFailure: {Reason: lead.Why, Message: lead.Err.Error()}})
-	}
+// prepareError records that the pod could not be prepared for its containers, and returns
+// that as the error of a Sync.
+func (p *Pods) prepareError(ctx context.Context, w *work, err error) error {
+	reason := failure.Reason(err, podstate.ReasonSandboxError)
+	failures := map[string]record.Failure{}
+	maps.Copy(failures, w.record.Failures)
+	failures[record.PodFailure] = record.Failure{Reason: reason, Message: err.Error()}
+	p.recordFailures(ctx, w, failures)
+	return &SyncError{[]*failure.Error{{Why: reason, Err: fmt.Errorf("%s: %w", reason, err)}}}
 }
 
 // recordFailedStart records that the instance could not be started, when no retry can change
@@ -55,7 +44,7 @@ func (p *Pods) recordFailedStart(w *work, next podstate.Start, cfg engine.Contai
 		return nil
 	}
 	now := time.Now()
-	_, err := p.o.Records.Update(w.pod.UID, func(r *record.Pod) error {
+	return p.update(w.pod, func(r *record.Pod) {
 		if r.FailedStarts == nil {
 			r.FailedStarts = map[string]engine.Container{}
 		}
@@ -66,7 +55,5 @@ func (p *Pods) recordFailedStart(w *work, next podstate.Start, cfg engine.Contai
 				ExitCode: podstate.StartErrorExitCode, Reason: podstate.ReasonStartError, Message: cause.Error(), StartedAt: now, FinishedAt: now,
 			},
 		}
-		return nil
 	})
-	return err
 }

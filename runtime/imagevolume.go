@@ -21,7 +21,7 @@ func (p *Pods) mountImages(ctx context.Context, pod *v1.Pod, c *v1.Container) er
 			continue
 		}
 		if err := p.mountImage(ctx, pod, v); err != nil {
-			return &ContainerError{Container: c.Name, Why: failure.Reason(err, failure.ReasonErrImagePull), Err: fmt.Errorf("volume %q: %w", v.Name, err)}
+			return fmt.Errorf("volume %q: %w", v.Name, err)
 		}
 	}
 	return nil
@@ -29,24 +29,24 @@ func (p *Pods) mountImages(ctx context.Context, pod *v1.Pod, c *v1.Container) er
 
 // pullUnmounted pulls, once, the images of volumes that no container mounts, as the kubelet
 // does: one that is not to be had keeps no container from starting.
-func (p *Pods) pullUnmounted(ctx context.Context, w *work) {
-	if !w.memory.once(func(m *memory) *bool { return &m.pulled }) {
+func (p *Pods) pullUnmounted(ctx context.Context, pod *v1.Pod) {
+	if !p.once(pod.UID, func(m *memory) *bool { return &m.pulled }) {
 		return
 	}
-	for i := range w.pod.Spec.Volumes {
-		v := &w.pod.Spec.Volumes[i]
-		mounted := slices.ContainsFunc(podspec.Containers(w.pod), func(c *v1.Container) bool { return mounts(c, v.Name) })
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		mounted := slices.ContainsFunc(podspec.Containers(pod), func(c *v1.Container) bool { return mounts(c, v.Name) })
 		if v.Image == nil || mounted {
 			continue
 		}
-		if _, err := p.pulls.get(ctx, v.Image.Reference, v.Image.PullPolicy, p.pullSecrets(w.pod)); err != nil {
-			p.o.Log.WarnContext(ctx, "no image of a volume that no container mounts", "pod", w.pod.Name, "volume", v.Name, "error", err)
+		if _, err := p.ensureImage(ctx, pod, v.Image.Reference, v.Image.PullPolicy); err != nil {
+			p.o.Log.WarnContext(ctx, "pulling the image of a volume that no container mounts", "pod", pod.Name, "volume", v.Name, "error", err)
 		}
 	}
 }
 
 func (p *Pods) mountImage(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
-	img, err := p.pulls.get(ctx, v.Image.Reference, v.Image.PullPolicy, p.pullSecrets(pod))
+	img, err := p.ensureImage(ctx, pod, v.Image.Reference, v.Image.PullPolicy)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -29,8 +30,8 @@ func TestImageVolumes(t *testing.T) {
 		pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "here", MountPath: "/here"}}
 		pod.Spec.Containers[1].VolumeMounts = []v1.VolumeMount{{Name: "here", MountPath: "/here"}, {Name: "gone", MountPath: "/gone"}}
 		err := p.Sync(t.Context(), pod)
-		var fault *runtime.ContainerError
-		if !errors.As(err, &fault) || fault.Container != "c1" || fault.Why != "ErrImageNeverPull" || !fault.Permanent() {
+		var sync *runtime.SyncError
+		if !errors.As(err, &sync) || !strings.HasPrefix(err.Error(), `container "c1": ErrImageNeverPull: `) || !sync.Permanent() || len(sync.Errors) != 1 {
 			t.Errorf("a missing image: %v", err)
 		}
 		if d := cmp.Diff([]string{boxImage}, n.engine.Mounted()); d != "" {

@@ -44,11 +44,10 @@ func (p *Pods) observe(ctx context.Context, pod *v1.Pod) (*podstate.Observation,
 		o.Sandbox.PIDNS = pidNamespace(o.Pause)
 	}
 	p.readMessages(o)
-	m := p.memoryOf(pod.UID)
-	if err := p.measure(ctx, o, m); err != nil {
+	if err := p.measure(ctx, o); err != nil {
 		return nil, err
 	}
-	m.recall(o)
+	p.remember(pod.UID, func(m *memory) { m.recall(o) })
 	return o, nil
 }
 

@@ -73,12 +73,12 @@ type Host struct {
 // one root: calls for one pod wait for each other.
 type Pods struct {
 	o      Options
-	pulls  pulls
 	watch  watch
 	probes probes
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the rest
 	memories map[types.UID]*memory
+	pulls    map[string]*pull // by normalised reference
 }
 
 // New returns Pods on the given parts and starts to listen for the engine's events until
@@ -90,12 +90,7 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 	if o.Trace == nil {
 		o.Trace = func(types.UID, string, time.Time, time.Duration) {}
 	}
-	p := &Pods{o: o, memories: map[types.UID]*memory{}}
-	p.pulls.images = o.Engine
-	p.pulls.local = make(map[string]bool, len(o.LocalImages))
-	for _, ref := range o.LocalImages {
-		p.pulls.local[ref] = true
-	}
+	p := &Pods{o: o, memories: map[types.UID]*memory{}, pulls: map[string]*pull{}}
 	events, err := o.Engine.Events(ctx)
 	if err != nil {
 		return nil, err
@@ -143,7 +138,7 @@ func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
 		if f, failed := podstate.PodFailure(obs, pod.Status); failed {
 			pod.Status.Reason, pod.Status.Message = f.Reason, f.Message
 		}
-		if added := p.Annotations(ctx, r.Pod); len(added) > 0 {
+		if added := p.annotations(r.Pod, obs.Sandbox); len(added) > 0 {
 			pod.Annotations = maps.Clone(added)
 			maps.Copy(pod.Annotations, r.Pod.Annotations)
 		}
@@ -171,13 +166,19 @@ func (p *Pods) Update(_ context.Context, pod *v1.Pod) error {
 // status, where it has joined several networks. A pod without a sandbox has none,
 // unless this process has seen it.
 func (p *Pods) Annotations(ctx context.Context, pod *v1.Pod) map[string]string {
-	if box, err := p.o.Sandboxes.Get(ctx, pod); err == nil {
-		return box.Annotations
+	var sandbox *engine.Sandbox
+	if s, err := p.o.Sandboxes.Get(ctx, pod); err == nil {
+		sandbox = &s
 	}
-	m := p.memoryOf(pod.UID)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.annotations
+	return p.annotations(pod, sandbox)
+}
+
+func (p *Pods) annotations(pod *v1.Pod, sandbox *engine.Sandbox) (all map[string]string) {
+	if sandbox != nil {
+		return sandbox.Annotations
+	}
+	p.remember(pod.UID, func(m *memory) { all = m.annotations })
+	return all
 }
 
 // Changes returns a channel that gets a value when a container of the pod starts, exits

@@ -214,6 +214,10 @@ func TestSyncRestartsWithBackOff(t *testing.T) {
 			t.Errorf("back-off of %s, want 10s less the time since the end", wait)
 		}
 		got := wantStates(t.Context(), t, p, pod, "c0=waiting CrashLoopBackOff")
+		later := n.listed(t).Status.ContainerStatuses[0].State.Waiting
+		if later == nil || *later != *got.ContainerStatuses[0].State.Waiting || !strings.HasPrefix(later.Message, "back-off 10s restarting failed container=c0 pod=") {
+			t.Errorf("a later process sees %+v", later)
+		}
 		if last := got.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 4 {
 			t.Errorf("last termination = %+v", last)
 		}

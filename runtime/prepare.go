@@ -72,7 +72,7 @@ func (p *Pods) prepare(ctx context.Context, w *work) error {
 	if err := p.run(ctx, w, steps); err != nil {
 		return err
 	}
-	w.memory.update(func(m *memory) { m.prepared, m.annotations = true, w.sandbox.Annotations })
+	p.remember(pod.UID, func(m *memory) { m.prepared, m.annotations = true, w.sandbox.Annotations })
 	return nil
 }
 
@@ -88,8 +88,7 @@ func (p *Pods) run(ctx context.Context, w *work, steps []step) error {
 		if w.fresh {
 			err = errors.Join(err, undo(ctx, steps[:i+1]))
 		}
-		err = fmt.Errorf("preparing the %s of pod %q: %w", s.name, w.pod.Name, err)
-		return newSyncError([]*ContainerError{{Why: failure.Reason(err, s.reason), Err: err}})
+		return &failure.Error{Why: failure.Reason(err, s.reason), Err: fmt.Errorf("preparing the %s of pod %q: %w", s.name, w.pod.Name, err)}
 	}
 	return nil
 }

@@ -35,18 +35,18 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 	c := next.Container
 	var img engine.Image
 	err := p.step(w.pod.UID, "image "+c.Name, func() (err error) {
-		img, err = p.pulls.get(ctx, c.Image, c.ImagePullPolicy, p.pullSecrets(w.pod))
+		img, err = p.ensureImage(ctx, w.pod, c.Image, c.ImagePullPolicy)
 		return err
 	})
 	if err != nil {
-		return &ContainerError{Container: c.Name, Why: failure.Reason(err, failure.ReasonErrImagePull), Err: err}
+		return &failure.Error{Why: failure.Reason(err, failure.ReasonErrImagePull), Err: err}
 	}
 	if err := p.mountImages(ctx, w.pod, c); err != nil {
-		return err
+		return &failure.Error{Why: failure.Reason(err, failure.ReasonErrImagePull), Err: err}
 	}
 	cfg, err := p.containerConfig(ctx, w, next, img)
 	if err != nil {
-		return &ContainerError{Container: c.Name, Why: failure.Reason(err, failure.ReasonConfigError), Err: err}
+		return &failure.Error{Why: failure.Reason(err, failure.ReasonConfigError), Err: err}
 	}
 	err = p.step(w.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) })
 	if err != nil {
@@ -82,7 +82,7 @@ func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engi
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), podspec.GracePeriod(w.pod)+cleanupTimeout)
 	defer cancel()
 	err = errors.Join(err, p.killAll(cleanup, w.pod, []podstate.Kill{{Container: c, Grace: podspec.GracePeriod(w.pod)}}))
-	return &ContainerError{Container: def.Name, Why: podstate.ReasonPostStartHook, Err: err}
+	return &failure.Error{Why: podstate.ReasonPostStartHook, Err: err}
 }
 
 // containerConfig works out all that the engine needs to start the container.

@@ -84,10 +84,7 @@ func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) er
 	if _, err := p.recordStart(ctx, pod); err != nil {
 		return err
 	}
-	_, err = p.o.Records.Update(pod.UID, func(r *record.Pod) error {
-		r.Failed = &record.Failure{Reason: reason, Message: message}
-		return nil
-	})
+	err = p.update(pod, func(r *record.Pod) { r.Failed = &record.Failure{Reason: reason, Message: message} })
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,8 @@ type Start struct {
 	Attempt   int
 	Last      *engine.Exit
 	Old       string // ID of the instance that this one follows
-	Delay     time.Duration
+	BackOff   time.Duration
+	Delay     time.Duration // what is left of BackOff
 }
 
 // evictionGrace is what the kubelet leaves a pod that has to go at once
@@ -202,7 +203,7 @@ func (o *Observation) restartAfterProbe(c *v1.Container, a *Actions, now time.Ti
 	next, before := o.next(c), o.Containers[c.Name].Last
 	delay := crashDelay(o.Crashes[c.Name])
 	if before != nil && now.Before(before.FinishedAt.Add(delay)) {
-		next.Delay = delay
+		next.BackOff, next.Delay = delay, delay
 		a.Wait = append(a.Wait, next)
 		return
 	}
@@ -213,8 +214,8 @@ func (o *Observation) restartAfterProbe(c *v1.Container, a *Actions, now time.Ti
 func (o *Observation) schedule(c *v1.Container, a *Actions, now time.Time) {
 	next := o.next(c)
 	if next.Last != nil && !o.Record.IsDiscarded(o.Containers[c.Name]) {
-		ready := next.Last.FinishedAt.Add(crashDelay(o.Crashes[c.Name]))
-		next.Delay = max(0, ready.Sub(now))
+		next.BackOff = crashDelay(o.Crashes[c.Name])
+		next.Delay = max(0, next.Last.FinishedAt.Add(next.BackOff).Sub(now))
 	}
 	if next.Delay > 0 {
 		a.Wait = append(a.Wait, next)

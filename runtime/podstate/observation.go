@@ -30,9 +30,8 @@ type Observation struct {
 	Probes map[string]probe.Status
 
 	// What the observing process remembers.
-	Crashes map[string]int     // by name: how often it ended since it last ran for crashReset
-	Waiting map[string]Waiting // by name: why a container does not run
-	Killed  map[string]string  // by container ID: the probe's message for which it was killed
+	Crashes map[string]int    // by name: how often it ended since it last ran for CrashReset
+	Killed  map[string]string // by container ID: the probe's message for which it was killed
 	// Exceeded says which limit on local storage the pod exceeds, empty for none.
 	Exceeded string
 
@@ -40,12 +39,6 @@ type Observation struct {
 	// RecursiveReadOnly says whether mounts of this pod can be read-only with all below them;
 	// nil is no. It is asked only when a volumeMount wants to know.
 	RecursiveReadOnly func(*v1.Pod) bool
-}
-
-// Waiting is why a container does not run.
-type Waiting struct {
-	Reason  string
-	Message string
 }
 
 // PauseName is the name of the container whose process is the first of a pod's shared

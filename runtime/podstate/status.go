@@ -89,16 +89,18 @@ func PodFailure(o *Observation, s v1.PodStatus) (record.Failure, bool) {
 	return f, ok
 }
 
-// waiting returns why the container waits: what this process knows, else what it or another
-// one has recorded, unless the container has been started since.
-func (o *Observation) waiting(name string) (Waiting, bool) {
-	if w, ok := o.Waiting[name]; ok {
-		return w, true
-	}
+// waiting returns why the container waits, as it was recorded, unless the container has been
+// started since.
+func (o *Observation) waiting(name string) (record.Failure, bool) {
 	f, failed := o.Record.Failures[name]
 	c, ok := o.Containers[name]
-	unstarted := !ok || c.Attempt < f.Attempt || (c.Attempt == f.Attempt && c.Exit.Reason == ReasonStartError)
-	return Waiting{f.Reason, f.Message}, failed && unstarted
+	switch {
+	case !failed, !ok:
+		return f, failed
+	case c.Attempt == f.Attempt:
+		return f, c.State == engine.StateCreated || c.Exit.Reason == ReasonStartError || f.Reason == ReasonPostStartHook
+	}
+	return f, c.Attempt < f.Attempt
 }
 
 func hostIPs(ips []string) []v1.HostIP {
@@ -122,7 +124,7 @@ func (o *Observation) containerStatus(c *v1.Container, otherwise string) v1.Cont
 	s := v1.ContainerStatus{Name: c.Name, Image: c.Image, VolumeMounts: volumeMounts(o.Pod, c, o.RecursiveReadOnly)}
 	w, waits := o.waiting(c.Name)
 	if !waits {
-		w = Waiting{Reason: otherwise}
+		w = record.Failure{Reason: otherwise}
 	}
 	toWait := v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: w.Reason, Message: w.Message}}
 	got, ok := o.Containers[c.Name]
