@@ -96,7 +96,7 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 		return nil, err
 	}
 	go p.watch.pump(events)
-	context.AfterFunc(ctx, p.probes.stop)
+	context.AfterFunc(ctx, p.probes.stopAll)
 	return p, nil
 }
 

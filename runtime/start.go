@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -54,10 +55,7 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 	}
 	started := engine.Container{ID: cfg.ID, Name: c.Name, Labels: cfg.Labels, State: engine.StateRunning, StartedAt: time.Now()}
 	w.running[c.Name] = started
-	if hasProbes(c) {
-		// Not only when the other containers have been started, too, which may take long.
-		p.watchContainer(ctx, w, c, started)
-	}
+	p.startProbes(ctx, w, c, started) // now, since starting the other containers may take long
 	if next.Old != "" {
 		if err := p.o.Engine.Remove(ctx, next.Old); err != nil {
 			return err
@@ -67,13 +65,13 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 }
 
 // postStart runs the container's hook, which has no time limit but ctx, as in the kubelet.
-// A container whose hook fails is killed; its policy decides what comes then.
+// A container whose hook fails is killed; its restart policy decides what comes then.
 func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engine.Container) error {
 	if def.Lifecycle == nil || def.Lifecycle.PostStart == nil {
 		return nil
 	}
 	err := p.step(w.pod.UID, "postStart "+def.Name, func() error {
-		return p.runHook(ctx, hookCall{pod: w.pod, c: c, hook: def.Lifecycle.PostStart})
+		return p.runHook(ctx, w.pod, c, def.Lifecycle.PostStart)
 	})
 	if err == nil {
 		return nil
@@ -141,6 +139,19 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 		RuntimeHandler: pod.Annotations[podspec.AnnotationRuntimeHandler], Stdin: c.Stdin,
 		DefaultSeccomp: profile.SeccompType(pod, c) == v1.SeccompProfileTypeRuntimeDefault,
 	}, nil
+}
+
+// userLabel tells podstate as whom the container's first process runs.
+func userLabel(oci *specs.Spec) (string, error) {
+	own := v1.LinuxContainerUser{UID: int64(oci.Process.User.UID), GID: int64(oci.Process.User.GID)}
+	for _, gid := range oci.Process.User.AdditionalGids {
+		own.SupplementalGroups = append(own.SupplementalGroups, int64(gid))
+	}
+	text, err := json.Marshal(own)
+	if err != nil {
+		return "", fmt.Errorf("encoding the user of the container: %w", err)
+	}
+	return string(text), nil
 }
 
 // input fills in what the container's spec takes from this machine.

@@ -39,7 +39,7 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 	if known, err := p.o.Records.Load(pod.UID); err == nil {
 		pod = known.Pod // hooks and grace of the pod as it was started
 	}
-	p.probes.keep(pod.UID, nil)
+	p.probes.keepOnly(pod.UID, nil)
 	all, err := p.o.Engine.Containers(ctx, string(pod.UID))
 	if err != nil {
 		return fmt.Errorf("listing its containers: %w", err)
@@ -141,8 +141,11 @@ func awaitAll(ctx context.Context, grace time.Duration, all []ending, names []st
 func (p *Pods) kill(ctx context.Context, pod *v1.Pod, k podstate.Kill, turn func(grace time.Duration)) error {
 	c, grace := k.Container, k.Grace
 	begin := time.Now()
-	if hook := preStop(pod, c.Name); hook != nil && grace > 0 {
-		if err := p.runHook(ctx, hookCall{pod, c, hook, grace}); err != nil {
+	if def := podspec.Container(pod, c.Name); grace > 0 && def != nil && def.Lifecycle != nil && def.Lifecycle.PreStop != nil {
+		limited, cancel := context.WithTimeout(ctx, grace)
+		err := p.runHook(limited, pod, c, def.Lifecycle.PreStop)
+		cancel()
+		if err != nil {
 			p.o.Log.WarnContext(ctx, "preStop hook failed", "pod", pod.Name, "container", c.Name, "error", err)
 		}
 	}
