@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/runonce/runonce/internal/failure"
@@ -29,13 +29,12 @@ import (
 // terminationLogMode lets any user of the container write its termination message.
 const terminationLogMode = 0o666
 
-// startContainer starts one instance of a container: image, environment, mounts, spec,
-// process. The instance before it is removed when the new one runs, not earlier, so that
-// how it ended is never lost.
+// startContainer starts one instance of a container. The instance before it is removed only
+// when the new one runs, so that its exit is never lost.
 func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start) error {
 	c := next.Container
 	var img engine.Image
-	err := p.step(w.pod.UID, "image "+c.Name, func() (err error) {
+	err := p.traced(w.pod.UID, "image "+c.Name, func() (err error) {
 		img, err = p.ensureImage(ctx, w.pod, c.Image, c.ImagePullPolicy)
 		return err
 	})
@@ -49,7 +48,7 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 	if err != nil {
 		return &failure.Error{Why: failure.Reason(err, failure.ReasonConfigError), Err: err}
 	}
-	err = p.step(w.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) })
+	err = p.traced(w.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) })
 	if err != nil {
 		return errors.Join(err, p.recordFailedStart(w, next, cfg, err))
 	}
@@ -70,7 +69,7 @@ func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engi
 	if def.Lifecycle == nil || def.Lifecycle.PostStart == nil {
 		return nil
 	}
-	err := p.step(w.pod.UID, "postStart "+def.Name, func() error {
+	err := p.traced(w.pod.UID, "postStart "+def.Name, func() error {
 		return p.runHook(ctx, w.pod, c, def.Lifecycle.PostStart)
 	})
 	if err == nil {
@@ -83,7 +82,7 @@ func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engi
 	return &failure.Error{Why: podstate.ReasonPostStartHook, Err: err}
 }
 
-// containerConfig works out all that the engine needs to start the container.
+// containerConfig makes all that the engine needs to start the container.
 func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start, img engine.Image) (engine.ContainerConfig, error) {
 	pod, c := w.pod, next.Container
 	in := ocispec.Context{Pod: pod, Image: img, Sandbox: w.sandbox, Objects: p.o.Objects, Node: p.o.Node}
@@ -154,7 +153,7 @@ func userLabel(oci *specs.Spec) (string, error) {
 	return string(text), nil
 }
 
-// input fills in what the container's spec takes from this machine.
+// input makes the input of the container's spec, but for what depends on the pod's state.
 func (p *Pods) input(in ocispec.Context, c *v1.Container) (ocispec.Input, error) {
 	input := p.machine(in)
 	input.Container = c
@@ -179,7 +178,7 @@ func (p *Pods) input(in ocispec.Context, c *v1.Container) (ocispec.Input, error)
 	return input, err
 }
 
-// machine fills in what every spec takes from this machine.
+// machine is the part of every spec's input that depends on this machine.
 func (p *Pods) machine(in ocispec.Context) ocispec.Input {
 	h := p.o.Host
 	return ocispec.Input{
@@ -199,7 +198,7 @@ func labels(pod *v1.Pod, c *v1.Container, img engine.Image) map[string]string {
 	return l
 }
 
-// ownMounts returns the mounts of the files that the kubelet gives each container.
+// ownMounts returns the mounts of the files that the kubelet adds to each container.
 func (p *Pods) ownMounts(pod *v1.Pod, c *v1.Container, attempt int) ([]specs.Mount, error) {
 	dir := p.o.Records.Dir(pod.UID)
 	files := map[string]string{
@@ -227,9 +226,10 @@ func (p *Pods) ownMounts(pod *v1.Pod, c *v1.Container, attempt int) ([]specs.Mou
 	return mounts, nil
 }
 
-// rootAccess is how a container sees its root, and the files there that CRI runtimes add:
-// they go by the root, while the kubelet's own files, hosts and the termination log, can be
-// written to (internal/cri/server/container_create_linux.go, pkg/kubelet/kubelet_pods.go).
+// rootAccess is "ro" for a container with a read-only root, and "rw" for others. The files that
+// CRI runtimes add are mounted in the same way, while those that the kubelet adds, hosts and
+// the termination log, are writable (internal/cri/server/container_create_linux.go,
+// pkg/kubelet/kubelet_pods.go).
 func rootAccess(c *v1.Container) string {
 	if s := c.SecurityContext; s != nil && s.ReadOnlyRootFilesystem != nil && *s.ReadOnlyRootFilesystem {
 		return "ro"
@@ -237,38 +237,32 @@ func rootAccess(c *v1.Container) string {
 	return "rw"
 }
 
-// terminationLog is where the container's termination message is found on the host.
+// terminationLog is the path of the container's termination message on the host.
 func (p *Pods) terminationLog(pod *v1.Pod, name string, attempt int) string {
 	return filepath.Join(p.o.Records.Dir(pod.UID), "containers", name, strconv.Itoa(attempt))
 }
 
 // createFile makes an empty file with exactly the given mode, whatever the umask is.
 func createFile(path string, mode os.FileMode) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return fmt.Errorf("making the directory of %s: %w", path, err)
+	err := os.MkdirAll(filepath.Dir(path), 0o750)
+	if err == nil {
+		err = os.WriteFile(path, nil, mode)
 	}
-	if err := os.WriteFile(path, nil, mode); err != nil {
-		return fmt.Errorf("making %s: %w", path, err)
+	if err == nil {
+		err = os.Chmod(path, mode)
 	}
-	if err := os.Chmod(path, mode); err != nil {
+	if err != nil {
 		return fmt.Errorf("making %s: %w", path, err)
 	}
 	return nil
 }
 
-// withDefaults adds to the pod's mounts those of ours whose place is still free.
+// withDefaults adds to the pod's mounts those of ours with other targets. Ours come first: a
+// volume on /etc hides them, as it does in the kubelet.
 func withDefaults(mounts, own []specs.Mount) []specs.Mount {
-	byTarget := make(map[string]specs.Mount, len(own))
-	for _, m := range own {
-		byTarget[m.Destination] = m
-	}
-	for _, m := range mounts {
-		delete(byTarget, filepath.Clean(m.Destination))
-	}
-	all := make([]specs.Mount, 0, len(mounts)+len(byTarget))
-	// Files first: a volume on /etc would hide them, and so it does in the kubelet.
-	for _, target := range slices.Sorted(maps.Keys(byTarget)) {
-		all = append(all, byTarget[target])
-	}
-	return append(all, mounts...)
+	own = slices.DeleteFunc(own, func(o specs.Mount) bool {
+		return slices.ContainsFunc(mounts, func(m specs.Mount) bool { return filepath.Clean(m.Destination) == o.Destination })
+	})
+	slices.SortFunc(own, func(a, b specs.Mount) int { return strings.Compare(a.Destination, b.Destination) })
+	return append(own, mounts...)
 }

@@ -14,16 +14,15 @@ import (
 )
 
 const (
-	// measureEvery bounds how often the storage of a pod is measured: whoever watches a
-	// pod looks every ten seconds, like the kubelet's eviction manager, but events may wake
-	// him far more often.
+	// measureEvery bounds how often the storage of a pod is measured: a pod is observed every
+	// ten seconds, as by the kubelet's eviction manager, but with events far more often.
 	measureEvery = time.Second
-	// measurePause is how many times longer than a measurement the pause after it is.
+	// measurePause is how many times as long as a measurement the pause after it is.
 	measurePause = 5
 )
 
 // measure finds out whether the pod uses more local storage than it may, if that is due.
-// Only what this process has synced is held to its limits: to look is not to watch.
+// Limits are only enforced on what this process has synced, not on what it lists.
 func (p *Pods) measure(ctx context.Context, o *podstate.Observation) error {
 	if !storage.Limited(o.Pod) || !running(o) || o.Record.Failed != nil {
 		return nil

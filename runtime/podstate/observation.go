@@ -53,7 +53,7 @@ func SharesProcesses(pod *v1.Pod) bool {
 // Take fills in the containers among all that the engine has of the pod. A pod that shares
 // its processes and has no pause process that runs has lost its sandbox: the kernel has ended
 // every process with it.
-func (o *Observation) Take(all []engine.Container) {
+func (o *Observation) SetContainers(all []engine.Container) {
 	o.Containers, o.Stale = newest(o.Pod, all)
 	for name, failed := range o.Record.FailedStarts {
 		c, ok := o.Containers[name]
