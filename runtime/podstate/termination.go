@@ -25,8 +25,8 @@ func StopsAfter(pod *v1.Pod, name string) []string {
 	return names
 }
 
-// probeGrace gives a container that a probe has failed the grace period of that probe, if it
-// has one, and else the pod's (pkg/kubelet/kuberuntime.setTerminationGracePeriod).
+// probeGrace is the grace period of the probe that the container has failed, if it has one,
+// else the pod's (pkg/kubelet/kuberuntime.setTerminationGracePeriod).
 func (o *Observation) probeGrace(def *v1.Container, c engine.Container) time.Duration {
 	by := map[probe.Kind]*v1.Probe{probe.Liveness: def.LivenessProbe, probe.Startup: def.StartupProbe}
 	if p := by[o.Probes[c.ID].Failed]; p != nil && p.TerminationGracePeriodSeconds != nil {

@@ -96,14 +96,14 @@ func TestDecideRestartAll(t *testing.T) {
 	}
 }
 
-func TestShorten(t *testing.T) {
+func TestTruncateMessages(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 4096)
 	statuses := make([]v1.ContainerStatus, 4)
 	statuses[0].State.Terminated = &v1.ContainerStateTerminated{Message: long}
 	statuses[1].LastTerminationState.Terminated = &v1.ContainerStateTerminated{Message: "y" + long}
 	statuses[2].State.Terminated = &v1.ContainerStateTerminated{Message: "short"}
-	shorten(statuses[:1], statuses[1:])
+	truncateMessages(statuses)
 	for i, want := range []int{3072, 3072, 5} {
 		end := podspec.LastTermination(statuses[i])
 		if len(end.Message) != want {
