@@ -12,10 +12,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/runonce/runonce/runtime/engine"
-
 	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // Credentials returns those of the pull secrets that fit the image, in the order in which

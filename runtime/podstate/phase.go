@@ -1,10 +1,10 @@
 package podstate
 
 import (
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
-
-	v1 "k8s.io/api/core/v1"
 )
 
 // counts are of containers by what they mean for the pod's phase.

@@ -3,11 +3,11 @@ package podstate
 import (
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/record"
-
-	v1 "k8s.io/api/core/v1"
 )
 
 func TestPhase(t *testing.T) {

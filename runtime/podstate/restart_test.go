@@ -86,7 +86,7 @@ func TestDecideRestartAll(t *testing.T) {
 			pod := withRestartAll(withSidecars(aPod(tt.policy, tt.pod), "s"), "a")
 			o := observed(pod, !tt.lost, tt.states...)
 			o.Record, o.Crashes = &tt.record, map[string]int{"a": tt.crashes, "b": tt.crashes, "i": tt.crashes}
-			if got := said(Decide(o, epoch)); got != tt.want {
+			if got := describe(Decide(o, epoch)); got != tt.want {
 				t.Errorf("decide = %q, want %q", got, tt.want)
 			}
 			if got := Status(o, epoch).Phase; got != tt.phase {

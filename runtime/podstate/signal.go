@@ -5,10 +5,10 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/runonce/runonce/runtime/engine"
-
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // The real-time signals, as C libraries number them: they reserve the kernel's first two.

@@ -4,9 +4,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/runonce/runonce/runtime/engine"
-
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 func TestStopSignal(t *testing.T) {
