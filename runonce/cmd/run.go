@@ -103,11 +103,11 @@ func (p *program) claim(c *cli.Context, set *manifests.Set, s *session, start ti
 	if err != nil {
 		return plan, err
 	}
-	if err := s.run.Book(plan.Admitted()); err != nil {
+	if err := s.run.Reserve(plan.Admitted()); err != nil {
 		return plan, unusable(err)
 	}
 	for _, d := range plan.Departures() {
-		if err := s.run.Take(d.Pod, d.By); err != nil {
+		if err := s.run.Revoke(d.Pod, d.By); err != nil {
 			return plan, unusable(err)
 		}
 	}
@@ -208,7 +208,7 @@ func invalid(set *manifests.Set) []runonce.Result {
 // decide makes the plan.
 func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.Plan, error) {
 	// First the bookings: what is started meanwhile is found among the running pods.
-	booked, err := s.run.Booked()
+	booked, err := s.run.Reserved()
 	if err != nil {
 		return admit.Plan{}, unusable(err)
 	}
