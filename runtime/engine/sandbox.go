@@ -7,7 +7,7 @@ type Sandbox struct {
 	IPCNS string `json:"ipcns,omitempty"`
 	UTSNS string `json:"utsns,omitempty"`
 	// PIDNS is the pid namespace of a pod with shareProcessNamespace. It ends with its first
-	// process, and so is not on record.
+	// process, and so is not recorded.
 	PIDNS string `json:"-"`
 	// UserNS is the user namespace of a pod with hostUsers: false, which owns the others. Its
 	// users and groups from 0 on are the host's from FirstID on, UserIDs of them.
@@ -20,10 +20,10 @@ type Sandbox struct {
 	// IPs are the pod's addresses, the primary one first. A pod on the host network has
 	// the host's.
 	IPs []string `json:"ips,omitempty"`
-	// Annotations are what a cluster would have put on the pod: its network status, where it
+	// Annotations are what a cluster would have added to the pod: its network status, if it
 	// has joined several networks.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// BootID is the boot of the machine that it was made in, after which it is gone.
+	// BootID identifies the boot of the machine in which it was made. A reboot ends it.
 	BootID string `json:"bootID,omitempty"`
 }
 

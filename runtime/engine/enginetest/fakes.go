@@ -20,7 +20,7 @@ import (
 
 // Sandboxes hands out addresses without touching the machine.
 type Sandboxes struct {
-	// Err, when set, may refuse a pod its sandbox.
+	// Err, when set, may return an error for a pod.
 	Err func(pod *v1.Pod) error
 
 	mu    sync.Mutex
@@ -146,7 +146,7 @@ func (o Objects) Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool)
 // PersistentVolume finds none: claims are directories.
 func (o Objects) PersistentVolume(string) (*v1.PersistentVolume, bool) { return nil, false }
 
-// Mounts mounts nothing, for tests that have no root.
+// Mounts mounts nothing, for tests without root.
 type Mounts struct{ mount.Host }
 
 // Mount does nothing.
