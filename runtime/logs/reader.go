@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// Read passes on the log at path, the rotated files before it included. The error wraps
+// Read copies the log at path, with the rotated files before it. The error wraps
 // fs.ErrNotExist when there is no log.
 func Read(ctx context.Context, path string, to Sinks, o Options) error {
 	s, err := takeSnapshot(path)
@@ -23,7 +23,7 @@ func Read(ctx context.Context, path string, to Sinks, o Options) error {
 			return err
 		}
 		if _, err := p.Write(raw); err != nil {
-			return fmt.Errorf("passing on log %s: %w", path, err)
+			return fmt.Errorf("copying log %s: %w", path, err)
 		}
 		return p.flush()
 	}
@@ -35,7 +35,7 @@ func Read(ctx context.Context, path string, to Sinks, o Options) error {
 	return p.flush()
 }
 
-// drain passes on what is left of the file.
+// drain copies what is left of the file.
 func drain(ctx context.Context, p *printer, f *os.File) error {
 	buf := make([]byte, 64<<10)
 	for {
@@ -45,7 +45,7 @@ func drain(ctx context.Context, p *printer, f *os.File) error {
 		n, err := f.Read(buf)
 		if n > 0 {
 			if _, err := p.Write(buf[:n]); err != nil {
-				return fmt.Errorf("passing on log %s: %w", f.Name(), err)
+				return fmt.Errorf("copying log %s: %w", f.Name(), err)
 			}
 		}
 		if errors.Is(err, io.EOF) {

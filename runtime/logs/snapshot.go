@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// snapshot is a log with its rotated files as they were at one moment.
+// snapshot is a log with its rotated files as they were at one time.
 type snapshot struct {
 	files []*os.File // the oldest first
 	sizes []int64
@@ -20,8 +20,8 @@ type snapshot struct {
 // takeSnapshot opens the log at path. The error wraps fs.ErrNotExist when there is none.
 func takeSnapshot(path string) (*snapshot, error) {
 	s := &snapshot{}
-	// The current file first: if it is rotated meanwhile, it turns up among the others
-	// and all after it are newer than the moment.
+	// The current file first: if it is rotated meanwhile, it appears among the others, and
+	// those after it are too new.
 	current, err := os.Open(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading log: %w", err)
@@ -30,7 +30,7 @@ func takeSnapshot(path string) (*snapshot, error) {
 	for _, p := range paths {
 		f, err := os.Open(p)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // the oldest goes when a new one is begun
+			continue // the oldest is removed when a new one is made
 		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("reading log: %w", err), s.close())

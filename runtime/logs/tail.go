@@ -7,16 +7,15 @@ import (
 )
 
 const (
-	// firstTail is how much of a log's end is looked at first for its last lines, bytes.
+	// firstTail is how much of a log's end is searched first for its last lines, in bytes.
 	firstTail = 16 << 10
-	// entryOverhead is more than an entry has beyond its text, in bytes.
+	// entryOverhead is more than an entry has besides its text, in bytes.
 	entryOverhead = 64
 )
 
-// Tail returns the last lines of the log at path, of both streams in the order of the
-// file, without line ends: at most the given number, and of them the last maxBytes. It
-// reads no more than it needs, into the rotated files if need be. The error wraps
-// fs.ErrNotExist when there is no log.
+// Tail returns the last lines of the log at path, of both streams, without line ends: at most
+// the given number, and of them the last maxBytes. It reads no more than it needs, if necessary
+// of the rotated files too. The error wraps fs.ErrNotExist when there is no log.
 func Tail(path string, lines, maxBytes int) ([]string, error) {
 	text, err := readTail(path, lines, maxBytes)
 	if err != nil || text == "" {
@@ -27,7 +26,7 @@ func Tail(path string, lines, maxBytes int) ([]string, error) {
 	return all[max(0, len(all)-lines):], nil
 }
 
-// TailText is Tail as the text that was written, line ends among its bytes.
+// TailText is Tail as one text, with line ends.
 func TailText(path string, lines, maxBytes int) (string, error) {
 	text, err := readTail(path, lines, maxBytes)
 	return lastBytes(text, maxBytes), err
@@ -58,8 +57,8 @@ func readTail(path string, lines, maxBytes int) (string, error) {
 	return out.String(), err
 }
 
-// lastEntries returns the bytes of the entries that make up the last lines, no more than
-// their text of maxBytes needs (0: no bound).
+// lastEntries returns the bytes of the entries of the last lines, as many as maxBytes of text
+// need (0: all).
 func (s *snapshot) lastEntries(lines, maxBytes int) ([]byte, error) {
 	enough := int64(math.MaxInt64 / 8)
 	if maxBytes > 0 {
@@ -71,21 +70,21 @@ func (s *snapshot) lastEntries(lines, maxBytes int) ([]byte, error) {
 			return nil, err
 		}
 		cut, ok := cutLines(raw, lines)
-		// A foreign writer's entry may be longer than all that was looked at.
+		// An entry of another writer may be longer than all that was searched.
 		if ok || all || size >= enough && len(cut) > 0 {
 			return cut, nil
 		}
 	}
 }
 
-// cutLines returns the entries of the last lines, and whether a line before them was seen:
+// cutLines returns the entries of the last lines, and whether there is a line before them:
 // without one the first line may lack its beginning.
 func cutLines(raw []byte, lines int) ([]byte, bool) {
 	end := len(raw)
 	for found := 0; end > 0; {
 		start := bytes.LastIndexByte(raw[:end-1], '\n') + 1
 		e, err := ParseEntry(raw[start:end])
-		// What ends the log counts as a line, also when the line goes on.
+		// The end of the log counts as a line, also when that is not complete.
 		if err != nil || !e.Partial || end == len(raw) {
 			found++
 		}

@@ -120,7 +120,7 @@ func writeLog(path string, lines []string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("writing the log: %w", err)
 	}
-	w, err := logs.OpenWriter(path, 0, 0)
+	w, err := logs.OpenWriter(path)
 	if err != nil {
 		return err
 	}
