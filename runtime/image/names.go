@@ -11,18 +11,18 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// named passes on a tar stream and gives the images in its OCI index their full names. It
-// takes the stream over.
-func (a Archive) named(in io.ReadCloser) io.ReadCloser {
+// renamed copies a tar stream, which it closes, with the full names of the images in its OCI
+// index.
+func (a Archive) renamed(in io.ReadCloser) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
-		err := a.copyNamed(tar.NewWriter(w), tar.NewReader(in))
+		err := a.copyRenamed(tar.NewWriter(w), tar.NewReader(in))
 		_ = w.CloseWithError(errors.Join(err, in.Close())) // always nil
 	}()
 	return r
 }
 
-func (a Archive) copyNamed(out *tar.Writer, in *tar.Reader) error {
+func (a Archive) copyRenamed(out *tar.Writer, in *tar.Reader) error {
 	for {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -31,7 +31,7 @@ func (a Archive) copyNamed(out *tar.Writer, in *tar.Reader) error {
 		if err != nil {
 			return fmt.Errorf("reading images %s: %w", a.Path, err)
 		}
-		// Only what an importer looks at: what else a header holds need not be writable.
+		// Only what an importer needs: other parts of a header may not be writable.
 		plain := &tar.Header{Typeflag: h.Typeflag, Name: h.Name, Linkname: h.Linkname, Size: h.Size, Mode: 0o644}
 		if h.Typeflag == tar.TypeReg && path.Clean(h.Name) == indexFile {
 			err = a.writeIndex(out, in)
@@ -39,12 +39,12 @@ func (a Archive) copyNamed(out *tar.Writer, in *tar.Reader) error {
 			_, err = io.Copy(out, in)
 		}
 		if err != nil {
-			return fmt.Errorf("passing on %s of images %s: %w", h.Name, a.Path, err)
+			return fmt.Errorf("copying %s of images %s: %w", h.Name, a.Path, err)
 		}
 	}
 }
 
-// writeIndex passes on an OCI index with full names.
+// writeIndex copies an OCI index with full names.
 func (a Archive) writeIndex(out *tar.Writer, in io.Reader) error {
 	data, err := readIndex(in)
 	if err != nil {
@@ -60,8 +60,8 @@ func (a Archive) writeIndex(out *tar.Writer, in io.Reader) error {
 	return err
 }
 
-// nameImages adds to each entry of an OCI index that has a name the annotation that an
-// importer takes as it is, with the name that Refs gives.
+// nameImages adds the annotation with the full name to each named entry of an OCI index.
+// Importers take that as it is.
 func (a Archive) nameImages(index []byte) ([]byte, error) {
 	type object map[string]json.RawMessage
 	var top object
@@ -109,7 +109,7 @@ func (a Archive) entryName(annotations map[string]string) (string, error) {
 	if tag == "" {
 		return "", nil
 	}
-	name := a.RefName(tag)
+	name := a.refName(tag)
 	if name == "" {
 		return "", invalidName(tag, errors.New("neither a reference nor a tag"))
 	}

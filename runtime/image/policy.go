@@ -8,19 +8,18 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 )
 
-// Policy is what decides whether an image is pulled.
+// Policy is what determines whether an image is pulled.
 type Policy struct {
 	Ref     string        // as in the manifest
 	Pull    v1.PullPolicy // as defaulted
 	Present bool          // the local store has the image
-	// Local says that the user gave the image along, in a directory of archives. Then it
-	// is never pulled while it is there: such a machine may have no registry to ask.
+	// Local says that the user supplied the image in an archive. While it is present it is
+	// never pulled: the machine may have no registry.
 	Local bool
 }
 
-// Decide reports whether the image is to be pulled. The error says that the
-// policy forbids to pull an image that is not there (pkg/kubelet/images
-// imageManager.imageNotPresentOnNeverPolicyError, shouldPullImage).
+// Decide reports whether to pull the image. The error says that an absent image must not be
+// pulled (pkg/kubelet/images imageManager.imageNotPresentOnNeverPolicyError, shouldPullImage).
 func Decide(p Policy) (pull bool, err error) {
 	switch {
 	case p.Present && p.Local:

@@ -1,5 +1,5 @@
-// Package image names images, decides when one is pulled, and finds the archives of
-// images that a machine without a registry is given.
+// Package image normalises the names of images, decides when one is pulled, and reads archives
+// of images, for machines without a registry.
 package image
 
 import (
@@ -10,9 +10,9 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 )
 
-// Normalize returns the full form of an image reference as image stores know it:
-// "busybox" is "docker.io/library/busybox:latest". A reference with a tag and a digest
-// keeps only the digest, since the tag says nothing then. Errors are permanent.
+// Normalize returns the full form of an image reference, as in image stores: "busybox" is
+// "docker.io/library/busybox:latest". Of a tag and a digest only the digest is kept. Errors are
+// permanent.
 func Normalize(ref string) (string, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {

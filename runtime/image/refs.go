@@ -18,8 +18,8 @@ const (
 	layoutFile   = ocispec.ImageLayoutFile
 	indexFile    = ocispec.ImageIndexFile
 	manifestFile = "manifest.json" // of a Docker archive
-	// containerdName is the annotation of an index entry with the image's full name, which
-	// containerd and Docker write.
+	// containerdName is the annotation with the image's full name that containerd and Docker
+	// write to an index.
 	containerdName = "io.containerd.image.name"
 	// maxIndex bounds the size of an archive's index, in bytes.
 	maxIndex = 16 << 20
@@ -31,20 +31,19 @@ type dockerImage struct {
 	RepoTags []string
 }
 
-// tables are the tables of contents that an archive may have.
-type tables struct {
+// contents are the indexes that an archive may have.
+type contents struct {
 	layout bool
 	index  *ocispec.Index
 	docker []dockerImage
 }
 
-// Refs returns the images in the archive by their normalised references. With each goes
-// the digest of its manifest or index, or in a Docker archive that of its configuration
-// (an image's ID), empty when the archive does not tell: whoever has an image of that
-// name and digest need not import the archive. An archive whose images have no names is
-// an error, for nothing could refer to them.
+// Refs returns the images in the archive by their normalised references, each with the digest
+// of its manifest or index, or in a Docker archive of its configuration (an image's ID), empty
+// when that is not known: who has an image of that name and digest need not import the archive.
+// An archive whose images have no names is an error, since nothing could refer to them.
 func (a Archive) Refs() (map[string]string, error) {
-	t, err := a.tables()
+	t, err := a.contents()
 	if err != nil {
 		return nil, fmt.Errorf("reading the index of images %s: %w", a.Path, err)
 	}
@@ -68,11 +67,11 @@ func (a Archive) Refs() (map[string]string, error) {
 	return refs, nil
 }
 
-// RefName turns the name of an image in the archive's index, the annotation
-// org.opencontainers.image.ref.name, into a full reference. The annotation may be a
-// reference or a mere tag; to a tag the name of the archive's file is the repository. It
-// returns "" when neither makes a reference.
-func (a Archive) RefName(annotation string) string {
+// refName turns the name of an image in the archive's index, the annotation
+// org.opencontainers.image.ref.name, into a full reference. The annotation may be a reference
+// or only a tag, whose repository is the name of the archive's file. It returns "" when that is
+// not a reference.
+func (a Archive) refName(annotation string) string {
 	ref := annotation
 	if !strings.ContainsAny(ref, "/:@") {
 		ref = a.repository() + ":" + annotation
@@ -84,7 +83,7 @@ func (a Archive) RefName(annotation string) string {
 	return full
 }
 
-// repository returns the archive's file name without what tells its format.
+// repository returns the archive's file name without the extensions of its format.
 func (a Archive) repository() string {
 	name := filepath.Base(a.Path)
 	for _, ext := range []string{".zst", ".zstd", ".gz", ".tgz", ".tar", ".oci", ".docker"} {
@@ -119,8 +118,8 @@ func dockerRefs(images []dockerImage, refs map[string]string) error {
 	return nil
 }
 
-// configDigest returns the digest that the name of a Docker archive's configuration file
-// tells: HEX.json, sha256:HEX or blobs/sha256/HEX.
+// configDigest returns the digest in the name of a Docker archive's configuration file:
+// HEX.json, sha256:HEX or blobs/sha256/HEX.
 func configDigest(file string) string {
 	name := strings.TrimPrefix(strings.TrimSuffix(path.Base(file), ".json"), "sha256:")
 	const hexDigits = "0123456789abcdef"
@@ -130,29 +129,29 @@ func configDigest(file string) string {
 	return "sha256:" + name
 }
 
-func (a Archive) tables() (tables, error) {
+func (a Archive) contents() (contents, error) {
 	if a.layout {
 		f, err := os.Open(filepath.Join(a.Path, indexFile))
 		if err != nil {
-			return tables{}, err
+			return contents{}, err
 		}
 		defer func() { _ = f.Close() }()
-		t := tables{layout: true}
+		t := contents{layout: true}
 		err = decodeJSON(f, &t.index)
 		return t, err
 	}
 	r, err := a.unpack()
 	if err != nil {
-		return tables{}, err
+		return contents{}, err
 	}
 	defer func() { _ = r.Close() }()
-	return readTables(tar.NewReader(r))
+	return readContents(tar.NewReader(r))
 }
 
-// readTables looks for the tables of contents. It stops at an OCI index, which has
-// precedence, but has to see all of an archive that is only Docker's.
-func readTables(in *tar.Reader) (tables, error) {
-	var t tables
+// readContents reads the indexes. It stops at an OCI index, which has precedence, but has to
+// read all of an archive that has only Docker's.
+func readContents(in *tar.Reader) (contents, error) {
+	var t contents
 	for !t.layout || t.index == nil {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -187,7 +186,7 @@ func decodeJSON(r io.Reader, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// readIndex reads a table of contents, if it is not too large to be one.
+// readIndex reads an index, if it is not too large to be one.
 func readIndex(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxIndex+1))
 	if err != nil {
