@@ -79,7 +79,7 @@ func (m *memory) countCrashes(o *podstate.Observation) {
 func (m *memory) beforeKill(o *podstate.Observation, a podstate.Actions) {
 	for id, p := range o.Probes {
 		if p.Failed != "" {
-			m.killed[id] = podstate.ProbeMessage(p.Failed, p.Answers[p.Failed])
+			m.killed[id] = podstate.ProbeMessage(p.Failed, p.Last[p.Failed])
 		}
 	}
 	for _, next := range a.Wait {

@@ -57,7 +57,7 @@ func (o *Observation) probeMessages() string {
 func failedProbes(p probe.Status) []string {
 	var messages []string
 	for _, kind := range []probe.Kind{probe.Startup, probe.Readiness, probe.Liveness} {
-		if a, ok := p.Answers[kind]; ok && a.Result != probe.Success {
+		if a, ok := p.Last[kind]; ok && a.Result != probe.Success {
 			messages = append(messages, ProbeMessage(kind, a))
 		}
 	}
@@ -65,6 +65,6 @@ func failedProbes(p probe.Status) []string {
 }
 
 // ProbeMessage is the message of a probe that did not succeed.
-func ProbeMessage(kind probe.Kind, a probe.Answer) string {
+func ProbeMessage(kind probe.Kind, a probe.Outcome) string {
 	return fmt.Sprintf("%s probe: %s", kind, cmp.Or(strings.TrimSpace(a.Output), "failed"))
 }

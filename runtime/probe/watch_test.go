@@ -178,11 +178,11 @@ func TestWatchTellsTheLastAnswer(t *testing.T) {
 		c := v1.Container{ReadinessProbe: execProbe("r", nil)}
 		ctx, cancel := context.WithTimeout(t.Context(), 35*time.Second)
 		defer cancel()
-		var answers []Answer
+		var answers []Outcome
 		Watch(ctx, Target{Container: &c, Exec: s.exec}, time.Now(), func(st Status) {
-			answers = append(answers, st.Answers[Readiness])
+			answers = append(answers, st.Last[Readiness])
 		})
-		want := []Answer{{}, {Failure, "4"}, {Failure, "5"}}
+		want := []Outcome{{}, {Failure, "4"}, {Failure, "5"}}
 		if diff := cmp.Diff(want, answers); diff != "" {
 			t.Error(diff)
 		}
