@@ -325,8 +325,8 @@ func TestLaterProcess(t *testing.T) {
 	})
 }
 
-// TestFaults: errors are known by their behaviour.
-func TestFaults(t *testing.T) {
+// TestErrors: virtual-kubelet's errdefs recognise errors by their methods.
+func TestErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newNode(t).provider(t.Context(), t)
@@ -346,11 +346,11 @@ func TestFaults(t *testing.T) {
 			"update":             {p.UpdatePod(t.Context(), web), true},
 			"create without UID": {p.CreatePod(t.Context(), &v1.Pod{}), false},
 		} {
-			var known interface {
-				NotFound() bool
-				InvalidInput() bool
-			}
-			if !errors.As(c.err, &known) || known.NotFound() != c.notFound || known.InvalidInput() == c.notFound {
+			var notFound interface{ NotFound() bool }
+			var invalid interface{ InvalidInput() bool }
+			isNotFound := errors.As(c.err, &notFound) && notFound.NotFound()
+			isInvalid := errors.As(c.err, &invalid) && invalid.InvalidInput()
+			if isNotFound != c.notFound || isInvalid == c.notFound {
 				t.Errorf("%s: %v", name, c.err)
 			}
 		}
