@@ -76,7 +76,7 @@ func identify(path string) (Archive, error) {
 	case !info.Mode().IsRegular():
 		return Archive{}, fmt.Errorf("%s: neither a file nor a directory", path)
 	}
-	r, err := a.unpack()
+	r, err := a.stream()
 	if err != nil {
 		return Archive{}, err
 	}
@@ -90,18 +90,20 @@ func identify(path string) (Archive, error) {
 // Open returns the archive as an uncompressed tar stream, which the caller closes. The images
 // in it have the names that Refs returns.
 func (a Archive) Open() (io.ReadCloser, error) {
-	if a.layout {
-		return a.openLayout(), nil
-	}
-	r, err := a.unpack()
+	r, err := a.stream()
 	if err != nil {
 		return nil, err
 	}
 	return a.renamed(r), nil
 }
 
-// unpack opens the file and decompresses it.
-func (a Archive) unpack() (io.ReadCloser, error) {
+// stream returns the archive as an uncompressed tar stream.
+func (a Archive) stream() (io.ReadCloser, error) {
+	if a.layout {
+		r, w := io.Pipe()
+		go func() { _ = w.CloseWithError(a.writeLayout(w)) }() // always nil
+		return r, nil
+	}
 	f, err := os.Open(a.Path)
 	if err != nil {
 		return nil, fmt.Errorf("opening images: %w", err)
@@ -160,27 +162,15 @@ func (u unpacked) Close() error {
 	return errors.Join(u.ReadCloser.Close(), u.file.Close())
 }
 
-// openLayout returns an OCI layout as a tar stream, the index first, then the blobs.
-func (a Archive) openLayout() io.ReadCloser {
-	r, w := io.Pipe()
-	go func() { _ = w.CloseWithError(a.writeLayout(w)) }() // always nil
-	return r
-}
-
+// writeLayout writes an OCI layout as a tar stream, the index first, then the blobs.
 func (a Archive) writeLayout(w io.Writer) error {
 	out, dir := tar.NewWriter(w), a.Path
-	if err := writeFile(out, dir, layoutFile); err != nil {
-		return err
+	for _, name := range []string{layoutFile, indexFile} {
+		if err := writeFile(out, dir, name); err != nil {
+			return err
+		}
 	}
-	index, err := os.Open(filepath.Join(dir, indexFile))
-	if err != nil {
-		return fmt.Errorf("reading OCI layout: %w", err)
-	}
-	err = errors.Join(a.writeIndex(out, index), index.Close())
-	if err != nil {
-		return fmt.Errorf("reading OCI layout %s: %s: %w", dir, indexFile, err)
-	}
-	err = fs.WalkDir(os.DirFS(dir), "blobs", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(dir), "blobs", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("reading OCI layout: %w", err)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -129,29 +128,16 @@ func configDigest(file string) string {
 	return "sha256:" + name
 }
 
+// contents reads the indexes. It stops at an OCI index, which has precedence, but has to read
+// all of an archive that has only Docker's.
 func (a Archive) contents() (contents, error) {
-	if a.layout {
-		f, err := os.Open(filepath.Join(a.Path, indexFile))
-		if err != nil {
-			return contents{}, err
-		}
-		defer func() { _ = f.Close() }()
-		t := contents{layout: true}
-		err = decodeJSON(f, &t.index)
+	var t contents
+	r, err := a.stream()
+	if err != nil {
 		return t, err
 	}
-	r, err := a.unpack()
-	if err != nil {
-		return contents{}, err
-	}
 	defer func() { _ = r.Close() }()
-	return readContents(tar.NewReader(r))
-}
-
-// readContents reads the indexes. It stops at an OCI index, which has precedence, but has to
-// read all of an archive that has only Docker's.
-func readContents(in *tar.Reader) (contents, error) {
-	var t contents
+	in := tar.NewReader(r)
 	for !t.layout || t.index == nil {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
