@@ -86,7 +86,7 @@ func (r *Run) Reserve(pods []*v1.Pod) (err error) {
 		return err
 	}
 	owner := filepath.Base(r.alive.Name())
-	r.store.setOwner(owner)
+	r.store.owner = owner
 	for _, pod := range pods {
 		r.pods = append(r.pods, pod.UID)
 		_, err = r.store.Update(pod.UID, func(p *Pod) error {
@@ -122,7 +122,7 @@ func (r *Run) Reserved() ([]*v1.Pod, error) {
 	var pods []*v1.Pod
 	for _, p := range all {
 		for name, o := range p.Owners {
-			if !o.Lost && name != r.store.ownerName() && r.store.lives(name) {
+			if !o.Lost && name != r.store.owner && r.store.lives(name) {
 				pods = append(pods, p.Pod)
 				break
 			}
@@ -138,10 +138,9 @@ func (r *Run) Revoke(pod, by *v1.Pod) error {
 	if by != nil {
 		lost.By = types.NamespacedName{Namespace: by.Namespace, Name: by.Name}
 	}
-	own := r.store.ownerName()
 	_, err := r.store.Update(pod.UID, func(p *Pod) error {
 		for name := range p.Owners {
-			if name != own {
+			if name != r.store.owner {
 				p.Owners[name] = lost
 			}
 		}
@@ -199,25 +198,13 @@ func (e *LostError) PreemptedBy() *v1.Pod {
 // Owned returns a *LostError when another process has stopped a pod of this one's run. The
 // caller holds the pod's lock.
 func (s *Store) Owned(p *Pod) error {
-	if o, ok := p.Owners[s.ownerName()]; ok && o.Lost {
+	if o, ok := p.Owners[s.owner]; ok && o.Lost {
 		return &LostError{Pod: p.Pod.Name, By: o.By}
 	}
 	return nil
 }
 
 func (s *Store) runs() string { return filepath.Join(s.root, runsDir) }
-
-func (s *Store) setOwner(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.owner = name
-}
-
-func (s *Store) ownerName() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.owner
-}
 
 // lives reports whether the process of a run has not ended.
 func (s *Store) lives(owner string) bool {

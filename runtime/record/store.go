@@ -30,9 +30,10 @@ type Store struct {
 	root  string
 	state string
 
-	mu    sync.Mutex // guards cache and owner; held while a record is changed
+	owner string // the name of this process's run, set by Reserve before any pod is started
+
+	mu    sync.Mutex // guards cache; held while a record is changed
 	cache map[types.UID]cached
-	owner string // the name of this process's run, once it has reserved pods
 }
 
 // cached is a record with the file that it was read from.

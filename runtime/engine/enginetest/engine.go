@@ -35,8 +35,6 @@ type Behavior struct {
 	OOM   bool
 	// IgnoresTerm makes the process ignore all signals but SIGKILL.
 	IgnoresTerm bool
-	// TermCode is the exit code after SIGTERM; 0 stands for 143.
-	TermCode int32
 	// Log is what the process writes to stdout, by line.
 	Log []string
 	// Exec answers commands run inside the container; nil makes every one exit 0.
@@ -193,11 +191,7 @@ func (e *Engine) Stop(ctx context.Context, id string, sig syscall.Signal, grace 
 		return nil
 	}
 	if sig == syscall.SIGKILL || !p.life.IgnoresTerm {
-		code := p.life.TermCode
-		if code == 0 {
-			code = 128 + int32(sig)
-		}
-		e.end(p, code)
+		e.end(p, 128+int32(sig))
 		return nil
 	}
 	select {
