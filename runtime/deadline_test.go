@@ -8,8 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestOverdue: whether a pod failed by its deadline is told by when its containers ended,
-// also when one ends well because it is stopped.
+// TestOverdue: whether a pod has failed by its deadline depends on when its containers ended,
+// even if one succeeds when it is stopped.
 func TestOverdue(t *testing.T) {
 	for name, want := range map[string]string{
 		"exit 0": "Succeeded ", "exit 1": "Failed ", "sleep 59s": "Succeeded ", "sleep 2m": "Failed DeadlineExceeded", "sleep": "Failed DeadlineExceeded",
@@ -35,8 +35,8 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// TestDeadlineNeverEarly: the deadline counts from the very moment of the pod's start, also in
-// a later process; the API's times have whole seconds.
+// TestDeadlineNeverEarly: the deadline counts from the exact start of the pod, also in a later
+// process, although the API's times have whole seconds.
 func TestDeadlineNeverEarly(t *testing.T) {
 	for _, process := range []string{"the same", "a later"} {
 		t.Run(process+" process", func(t *testing.T) {
@@ -70,4 +70,34 @@ func TestDeadlineNeverEarly(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestActiveDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyAlways, "sleep")
+		deadline := int64(60)
+		pod.Spec.ActiveDeadlineSeconds = &deadline
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // for the event of the start, which nothing waits for
+		changes, err := p.Changes(t.Context(), pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		<-changes
+		if waited := time.Since(begin); waited != time.Minute {
+			t.Errorf("woken after %s, want the deadline of 1m", waited)
+		}
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		s := wantStates(t.Context(), t, p, pod, "c0=exit143")
+		if s.Phase != v1.PodFailed || s.Reason != "DeadlineExceeded" {
+			t.Errorf("phase %s, reason %s", s.Phase, s.Reason)
+		}
+	})
 }

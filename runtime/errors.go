@@ -60,7 +60,7 @@ func (e *SyncError) lead() *failure.Error {
 // Reason returns the reason of the error that speaks for all.
 func (e *SyncError) Reason() string { return e.lead().Reason() }
 
-// Permanent says whether no retry can help one of the errors.
+// Permanent says whether there is an error that no retry can help.
 func (e *SyncError) Permanent() bool { return e.lead().Permanent() }
 
 // RetryAfter returns the shortest wait when every error asks for one, else 0: an error

@@ -16,7 +16,7 @@ func onePod() *v1.Pod {
 	return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "a"}}}}
 }
 
-// A hook goes out from inside the pod's network namespace.
+// An HTTP hook is sent from inside the pod's network namespace.
 func TestHTTPHookFromInside(t *testing.T) {
 	t.Parallel()
 	hook := &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromInt32(80)}}

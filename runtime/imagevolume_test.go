@@ -12,8 +12,8 @@ import (
 	"github.com/runonce/runonce/runtime"
 )
 
-// TestImageVolumes: an image is mounted when a container that mounts it is
-// started, its faults are that container's, and Stop lets go of it.
+// TestImageVolumes: an image is mounted when a container that mounts it is started, its errors
+// are that container's, and Stop releases it.
 func TestImageVolumes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestImageVolumes(t *testing.T) {
 			t.Error(d)
 		}
 		wantStates(t.Context(), t, p, pod, "c0=running", "c1=waiting ErrImageNeverPull")
-		// What nobody mounts is pulled, too, and missed by nobody.
+		// What no container mounts is pulled, too, and an error does not matter.
 		if _, err := n.engine.Image(t.Context(), "localhost/far:1"); err != nil {
 			t.Errorf("an image that no container mounts: %v", err)
 		}

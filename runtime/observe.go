@@ -77,7 +77,7 @@ func (p *Pods) terminationMessage(pod *v1.Pod, def *v1.Container, c engine.Conta
 	}
 	text, err := logs.TailText(c.LogPath, fallbackLines, fallbackBytes)
 	if err != nil {
-		return "" // whoever needs the log itself reports that it cannot be read
+		return "" // reading the log itself will report that
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")
 }

@@ -232,7 +232,7 @@ func TestSyncRestartsWithBackOff(t *testing.T) {
 	})
 }
 
-func TestSyncFaults(t *testing.T) {
+func TestSyncErrors(t *testing.T) {
 	tests := []struct {
 		name      string
 		change    func(n *node, pod *v1.Pod)
@@ -317,7 +317,7 @@ func TestSyncFaults(t *testing.T) {
 	}
 }
 
-func TestSyncMendsWhatWasTransient(t *testing.T) {
+func TestSyncRetriesTransientErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		p := n.pods(t.Context(), t)
@@ -334,7 +334,7 @@ func TestSyncMendsWhatWasTransient(t *testing.T) {
 	})
 }
 
-func TestPullAlwaysPullsOnceARun(t *testing.T) {
+func TestPullAlwaysPullsOncePerRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		p := n.pods(t.Context(), t)

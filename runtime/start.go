@@ -140,7 +140,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	}, nil
 }
 
-// userLabel tells podstate as whom the container's first process runs.
+// userLabel is the user of the container's first process, for its status.
 func userLabel(oci *specs.Spec) (string, error) {
 	own := v1.LinuxContainerUser{UID: int64(oci.Process.User.UID), GID: int64(oci.Process.User.GID)}
 	for _, gid := range oci.Process.User.AdditionalGids {

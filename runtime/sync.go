@@ -75,7 +75,7 @@ func (p *Pods) act(ctx context.Context, lock record.Lock, obs *podstate.Observat
 		return err
 	}
 	if todo.CreateSandbox && podstate.CountsInstances(w.pod) && !w.fresh {
-		// The instances so far tell nothing of what is done in the next sandbox.
+		// The instances so far did not run in the next sandbox.
 		if err := p.update(w.pod, func(r *record.Pod) { r.Sandboxed = attemptsOf(obs) }); err != nil {
 			return err
 		}

@@ -29,8 +29,8 @@ type Engine interface {
 	// process first. A container that is absent is no error. Log files stay.
 	Remove(ctx context.Context, id string) error
 	// Containers returns the containers of one pod in order of creation, or of all pods
-	// when podUID is empty. Exit codes are right also for containers that ended while nobody
-	// watched.
+	// when podUID is empty. Exit codes are right also for containers that ended while no
+	// process of ours ran.
 	Containers(ctx context.Context, podUID string) ([]Container, error)
 	// Exec runs a command inside a running container and returns its exit code and the
 	// first MaxExecOutput bytes of its output.
@@ -153,7 +153,7 @@ const (
 type Event struct {
 	Type        EventType
 	ContainerID string
-	PodUID      string // empty when the engine cannot tell
+	PodUID      string // empty when it is not known
 }
 
 // Credential is a user of a registry.

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// at is the time that the tests' writers tell.
+// at is the time of the tests' writers.
 const at = "2026-01-02T03:04:05.6Z"
 
 func testWriter(t *testing.T, limit int64, keep int) *Writer {
@@ -103,7 +103,7 @@ func TestWriterReportsAFailedRead(t *testing.T) {
 	}
 }
 
-func TestWriterReadsOnWhenItCannotWrite(t *testing.T) {
+func TestWriterKeepsReadingWhenItCannotWrite(t *testing.T) {
 	t.Parallel()
 	w := testWriter(t, 0, 0)
 	if err := w.file.Close(); err != nil {
@@ -152,7 +152,7 @@ func TestWriterRotates(t *testing.T) {
 	}
 }
 
-func TestWriterGoesOnWithAnOldFile(t *testing.T) {
+func TestWriterAppendsToAnOldFile(t *testing.T) {
 	t.Parallel()
 	w := testWriter(t, 0, 0)
 	for _, text := range []string{"a\n", "b\n"} {

@@ -47,7 +47,7 @@ func TestDecideSidecars(t *testing.T) {
 		},
 		{name: "pod follows the last sidecar", policy: always, pod: "i,s;a", states: []string{"i=exit0", "s=running"}, want: "start a/0"},
 		{
-			name: "liveness failed, the sequence goes on", policy: always, pod: "i,s;a", states: []string{"s=running"},
+			name: "liveness failed, the sequence continues", policy: always, pod: "i,s;a", states: []string{"s=running"},
 			probe: probe.Status{Started: true, Failed: probe.Liveness}, want: "kill s, start s/1, start a/0",
 		},
 		{name: "an ended sidecar is restarted with the pod running", policy: never, pod: "s;a", states: []string{"s=exit1", "a=running"}, want: "start s/1"},

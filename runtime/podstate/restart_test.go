@@ -52,7 +52,7 @@ func TestDecideRestartAll(t *testing.T) {
 		{name: "of an init container", policy: never, pod: "a,i;b", states: []string{"a=exit42"}, want: "restart-all", phase: v1.PodPending},
 		{name: "another code", policy: never, pod: ";a,b", states: []string{"a=exit1", "b=running"}, want: "", phase: v1.PodRunning},
 		{
-			name: "all start anew, the init container first", policy: never, pod: "i;a,b", states: []string{"i=exit0", "a=exit42", "b=exit3"},
+			name: "all start again, the init container first", policy: never, pod: "i;a,b", states: []string{"i=exit0", "a=exit42", "b=exit3"},
 			record: record.Pod{Sandboxed: zero("i", "a", "b"), Discarded: zero("i", "a", "b")}, crashes: 5, want: "start i/1", phase: v1.PodRunning,
 		},
 		{

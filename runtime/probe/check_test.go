@@ -222,7 +222,7 @@ func TestHTTPTimeout(t *testing.T) {
 	}
 }
 
-// closedPort is a port at which nobody listens, nor can while the test runs: it is taken.
+// closedPort is a port on which nothing can listen while the test runs.
 func closedPort(t *testing.T) (string, int) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -322,7 +322,7 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// certificate is one that nobody has reason to trust.
+// certificate is self-signed.
 func certificate(t *testing.T) *tls.Certificate {
 	t.Helper()
 	server := httptest.NewTLSServer(nil)

@@ -171,7 +171,7 @@ func stateLine(s Status) string {
 	return line
 }
 
-func TestWatchTellsTheLastAnswer(t *testing.T) {
+func TestWatchReportsLastOutcomes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{start: time.Now(), codes: map[string]map[int]int32{"r": {0: 4, 15: 5}}}

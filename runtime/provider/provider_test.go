@@ -108,7 +108,7 @@ func newPod(name string, policy v1.RestartPolicy, command string) *v1.Pod {
 	}
 }
 
-// notified keeps what a notifier is told, as "name phase state".
+// notified keeps the notifications, as "name phase state".
 type notified struct {
 	mu   sync.Mutex
 	told []string
@@ -156,7 +156,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestLife: created, seen, changed, deleted, and told of all the time.
+// TestLife: a pod is created, read, updated and deleted, with notifications all the time.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -183,10 +183,10 @@ func TestLife(t *testing.T) {
 		want(t, "image", all[0].Spec.Containers[0].Image, otherImage)
 		must(t, p.DeletePod(t.Context(), changed))
 		told := r.lines()
-		want(t, "told at first", told[0], "web Running running 0")
-		want(t, "told at last", told[len(told)-1], "web Failed exit 137")
+		want(t, "notified first", told[0], "web Running running 0")
+		want(t, "notified last", told[len(told)-1], "web Failed exit 137")
 		if len(told) != len(slices.Compact(slices.Clone(told))) {
-			t.Errorf("told twice: %v", told)
+			t.Errorf("notified twice: %v", told)
 		}
 		if left := n.sandboxes.Left(); len(left) > 0 {
 			t.Errorf("left: %v", left)
@@ -197,7 +197,7 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestEnds: a pod that ends by itself is told of as it ended, and stays until deleted.
+// TestEnds: the notification of a pod that ends has its exit, and it stays until deleted.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	for command, last := range map[string][2]string{
@@ -218,7 +218,7 @@ func TestEnds(t *testing.T) {
 				want(t, "ended", line(&v1.Pod{ObjectMeta: job.ObjectMeta, Status: *st}), last[0])
 				must(t, p.DeletePod(t.Context(), job))
 				told := r.lines()
-				want(t, "told at last", told[len(told)-1], last[1])
+				want(t, "notified last", told[len(told)-1], last[1])
 			})
 		})
 	}
@@ -265,7 +265,7 @@ func TestGraceOfDeletion(t *testing.T) {
 }
 
 // TestHeals: what crashes is started again, and what could not be started is tried again.
-func TestHeals(t *testing.T) {
+func TestRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

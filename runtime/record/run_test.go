@@ -18,7 +18,7 @@ func newPod(name string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
 }
 
-// kill lets go of the run's files as a killed process does.
+// kill closes the run's files as a killed process does.
 func (r *Run) kill(t *testing.T) {
 	t.Helper()
 	for _, f := range []*os.File{r.plan, r.alive} {
@@ -60,7 +60,7 @@ func (r *Run) begin(t *testing.T, name string) {
 	}
 }
 
-// reserved names what a process without a run counts.
+// reserved are the names of the pods that runs have reserved.
 func reserved(t *testing.T, root string) []string {
 	t.Helper()
 	pods, err := Open(root, root).NewRun().Reserved()
@@ -112,7 +112,7 @@ func TestTurns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := late.Enter(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("beside a run whose turn it is: %v", err)
+		t.Errorf("while another run plans: %v", err)
 	}
 	if err := a.Leave(); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestKilledRun: whatever the instant, a killed run reserves nothing, and the next one finds its
+// TestKilledRun: a run that is killed at any time reserves nothing, and the next one finds its
 // turn and cleans up after it.
 func TestKilledRun(t *testing.T) {
 	t.Parallel()
@@ -201,7 +201,7 @@ func TestKilledRun(t *testing.T) {
 				t.Errorf("on record: %v", got)
 			}
 			if got := runFiles(t, root); len(got) != 2 {
-				t.Errorf("left beside the next one's: %v", got)
+				t.Errorf("left besides the next one's: %v", got)
 			}
 			if err := next.Close(); err != nil {
 				t.Error(err)
@@ -210,9 +210,9 @@ func TestKilledRun(t *testing.T) {
 	}
 }
 
-// TestTake: a run learns that a pod of its own was stopped by another process, and for whom,
+// TestRevoke: a run learns that a pod of its own was stopped by another process, and for whom,
 // also when nothing of the pod is left, and also when that other process has started it again.
-func TestTake(t *testing.T) {
+func TestRevoke(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	a := enter(t, root, "a", "b", "c")
@@ -256,7 +256,7 @@ func TestTake(t *testing.T) {
 	}
 	for _, r := range []*Run{a, b, Open(root, root).NewRun()} {
 		if err := owned(r, "c"); err != nil {
-			t.Errorf("a pod that nobody took: %v", err)
+			t.Errorf("a pod that was not revoked: %v", err)
 		}
 	}
 	if err := owned(c, "a"); err != nil {

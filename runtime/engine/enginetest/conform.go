@@ -313,7 +313,7 @@ func conformEvents(t *testing.T, s Subject) {
 			t.Errorf("event %+v does not name the pod", e)
 		}
 		if want = want[1:]; len(want) == 0 {
-			// Whoever is woken by an exit must see it.
+			// After the event of an exit, the exit must be visible.
 			if got, _ := find(t, s.Engine, c.ID); got.State != engine.StateExited {
 				t.Errorf("container is %q after its exit event", got.State)
 			}
