@@ -1,4 +1,4 @@
-# The whole of the project's house-keeping. `make help` lists the targets.
+# Builds, tests and checks the project. `make help` lists the targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
@@ -10,8 +10,7 @@ export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 CACHE := $(CURDIR)/.cache
 TOOLS := $(CACHE)/bin
 
-# Everything that goes into the binary comes from the commit, so that the same commit
-# gives the same bytes.
+# Version information comes from the commit, so that builds are reproducible.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 DATE := $(shell TZ=UTC0 git show -s --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ HEAD 2>/dev/null || echo unknown)
@@ -22,7 +21,7 @@ STATIC := CGO_ENABLED=0 $(GO) build -trimpath
 FUZZTIME ?= 20000x
 ROUNDS ?= 5
 
-# Where setup unpacks what the tests need and the machine lacks.
+# hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
 .PHONY: help build demo test test-unit test-root test-vm lint fmt vet race fuzz bench cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
@@ -30,71 +29,71 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-build: payload ## bin/runonce: one static binary, the same bytes for the same commit
+build: payload ## build bin/runonce: one static binary, reproducible
 	@mkdir -p bin
 	$(STATIC) -ldflags '$(LDFLAGS)' -o bin/runonce .
 
-# The slim second program, which the first embeds.
+# The shim, a small second program that the first embeds.
 payload:
 	@$(GO) run ./runtime/shim/pack
 
-demo: setup-run build ## run testdata/demo in real containers and check what comes out
+demo: setup-run build ## run testdata/demo in real containers and check the output
 	@$(GO) run ./hack/demo
 
-test: root setup-test vet test-unit lint race build verify demo test-root test-vm ## everything: vet, unit, lint, race, verify, demo, all tests as root, and some with other cgroups
+test: root setup-test vet test-unit lint race build verify demo test-root test-vm ## run all checks and tests; needs root
 
-test-unit: ## the tests that need neither root nor network
+test-unit: ## run the tests that need neither root nor network
 	$(GO) test -short -timeout 20m ./...
 
-test-root: root tools build ## all tests, on real containers too; needs root
+test-root: root tools build ## run all tests, including those with real containers; needs root
 	$(GO) test -count=1 -p 1 -timeout 60m ./...
 
-test-vm: root setup-vm payload ## tests in emulated machines: cgroup v2, systemd; SUITES="./runtime/cgroup=. ..." MACHINE=plain,systemd,systemd-v1
+test-vm: root setup-vm payload ## run tests in emulated machines; SUITES="./runtime/cgroup=. ..." MACHINE=plain,systemd,systemd-v1
 	$(GO) run ./hack/vm $(if $(MACHINE),-machine $(MACHINE)) $(SUITES)
 
-lint: $(TOOLS)/golangci-lint ## the linters of .golangci.yml
+lint: $(TOOLS)/golangci-lint ## run golangci-lint
 	$(TOOLS)/golangci-lint run ./... ./testdata/images/...
 
 fmt: $(TOOLS)/golangci-lint ## format the source
 	$(TOOLS)/golangci-lint fmt ./...
 
-vet: ## go vet
+vet: ## run go vet
 	$(GO) vet ./... ./testdata/images/...
 
-race: ## the unit tests under the race detector
+race: ## run the unit tests with the race detector
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m ./...
 
-fuzz: ## each fuzz target, FUZZTIME=20000x
+fuzz: ## run each fuzz target; FUZZTIME=20000x
 	@hack/fuzz.sh $(FUZZTIME)
 
-bench: tools build ## start pods beside a bare containerd client, ROUNDS=5
+bench: tools build ## compare pod start-up with a plain containerd client; ROUNDS=5
 	$(GO) run ./hack/bench -rounds $(ROUNDS) $(BENCHFLAGS)
 
-cover: root tools build ## coverage of all tests by package; needs root
+cover: root tools build ## print the coverage of all tests; needs root
 	$(GO) test -count=1 -p 1 -timeout 60m -coverpkg=./... -coverprofile=$(CACHE)/cover.out ./...
 	$(GO) tool cover -func=$(CACHE)/cover.out | tail -1
 
-docs: build ## regenerate the documents that are generated
+docs: build ## write the generated documents
 	$(GO) test -count=1 ./manifests/fieldsupport -update
 	$(GO) run ./hack/gendocs bin/runonce docs/commands.md
 
-verify: ## fail when something generated is stale, unformatted or untidy
+verify: ## check generated documents, go.mod and links
 	@hack/verify.sh
 
-tools: setup-test $(TOOLS)/golangci-lint $(TOOLS)/containerd ## what the tests and the linters need
+tools: setup-test $(TOOLS)/golangci-lint $(TOOLS)/containerd ## install what the tests and the linters need
 
-corpus: ## read manifests kept outside the project: CORPUS="DIR..."
+corpus: ## read manifests from outside the repository; CORPUS="DIR..."
 	$(GO) run ./hack/corpus $(CORPUS)
 
-images: ## the OCI archives of the tests and the demo, into bin/images
+images: ## write the images of the tests and the demo to bin/images
 	$(GO) run ./hack/mkimages bin/images
 
-clean: ## remove what make has made, the tools as well
+clean: ## remove everything that make has built, including the tools
 	rm -rf bin .cache runtime/containerd/payload/files/runonce-shim.*
 
-# Without root the tests that start containers would be skipped, and nobody would know.
+# Without root, the tests that start containers would be silently skipped.
 root:
-	@[ "$$(id -u)" = 0 ] || { echo "this starts containers: run it as root" >&2; exit 1; }
+	@[ "$$(id -u)" = 0 ] || { echo "this starts containers and needs root" >&2; exit 1; }
 
 setup-run:
 	@hack/setup.sh run
@@ -105,14 +104,14 @@ setup-test:
 setup-vm:
 	@hack/setup.sh vm
 
-# Tools have modules of their own, so that their dependencies are not the program's.
+# The tools have their own modules, to keep their dependencies out of go.mod.
 $(TOOLS)/golangci-lint: hack/tools/go.mod hack/tools/go.sum
-	@echo "building golangci-lint from its module (once, about a minute)"
+	@echo "building golangci-lint (only once, takes about a minute)"
 	@mkdir -p $(TOOLS)
 	cd hack/tools && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 $(TOOLS)/containerd: hack/containerd/go.mod hack/containerd/go.sum
-	@echo "building containerd 2.4 for the tests from its module (once, about a minute)"
+	@echo "building containerd 2.4 for the tests (only once, takes about a minute)"
 	@mkdir -p $(TOOLS)
 	cd hack/containerd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -tags no_cri,no_btrfs,no_devmapper,no_zfs,no_tracing \
 		-o $(TOOLS)/ github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: hack/fuzz.sh COUNT   (for example 20000x or 30s)
 #
-# Runs every fuzz target of the project, one after the other, each so many times.
+# Runs every fuzz target of the project, COUNT executions (or that long) each.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 count=${1:?usage: hack/fuzz.sh COUNT}

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Usage: hack/setup.sh run|test|vm
 #
-# Looks for what this machine lacks to run pods (run), to run the tests as well (test) or to
-# run them in an emulated machine too (vm).
-# On Debian it installs that and says so; elsewhere it names it and stops. Programs that
-# only the tests need and whose packages would start a service or replace another one
-# (containerd, docker-registry, etcd) are unpacked below .cache/debian and not installed,
-# the emulator, a kernel for it and systemd below .cache/vm.
+# Installs what this machine lacks to run pods (run), to also run the tests (test), or to
+# also run tests in an emulated machine (vm). On distributions other than Debian, it lists
+# the missing packages and stops.
+# Packages that only the tests need and that would start a service or replace another
+# package (containerd, docker-registry, etcd) are unpacked into .cache/debian and not
+# installed; QEMU, a kernel and systemd are unpacked into .cache/vm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,10 +24,10 @@ die() { echo "setup: $*" >&2; exit 1; }
 has() { command -v "$1" >/dev/null 2>&1; }
 need() { has "$1" || missing+=("$2"); }
 
-# The release of Debian, or nothing.
+# Prints the Debian release, or nothing on other distributions.
 debian() { (. /etc/os-release 2>/dev/null && [ "${ID:-}" = debian ] && echo "${VERSION_ID:-testing}") || true; }
 
-# Whether the CNI plugins are in one of the directories where they are looked for.
+# Succeeds if the CNI plugins are in one of the usual directories.
 has_cni() {
 	local dir
 	for dir in ${CNI_PATH:-} /opt/cni/bin /usr/lib/cni /usr/libexec/cni; do
@@ -41,7 +41,7 @@ apt() {
 		-o Acquire::Retries=3 -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30 "$@" </dev/null
 }
 
-# apt-get update, at most once, and only when something has to be fetched.
+# Runs apt-get update, at most once, and only when something has to be downloaded.
 update() {
 	[ -n "$updated" ] && return
 	updated=yes
@@ -51,8 +51,8 @@ update() {
 
 install_missing() {
 	say "installing ${missing[*]}"
-	# A package that is known already needs no update of the lists; --no-remove lets
-	# nothing be replaced that somebody else relies on.
+	# Try without updating the package lists first. --no-remove keeps packages that
+	# something else may depend on.
 	local flags=(-y --no-install-recommends --no-remove)
 	if ! apt install "${flags[@]}" "${missing[@]}" >.cache/apt.log 2>&1; then
 		update
@@ -70,7 +70,7 @@ unpack_one() {
 	chmod 755 "$dir"
 	(cd "$dir" && apt download "$package" >/dev/null 2>&1) || {
 		update
-		(cd "$dir" && apt download "$package" >/dev/null) || die "cannot fetch $package"
+		(cd "$dir" && apt download "$package" >/dev/null) || die "cannot download $package"
 	}
 	mkdir -p "$unpacked"
 	dpkg-deb -x "$dir"/"$package"_*.deb "$unpacked"
@@ -78,24 +78,24 @@ unpack_one() {
 	say "unpacked $package into .cache/debian"
 }
 
-# The emulator with the libraries that this machine lacks, and the parts of Debian's kernel
-# that the tests need: together the machine of hack/vm.
+# Unpacks QEMU with the libraries that this machine lacks, and the parts of Debian's kernel
+# that hack/vm needs.
 unpack_vm() {
 	local tmp=.cache/vm.new kernel deb
 	rm -rf "$tmp"
 	mkdir -p "$tmp/debs/partial"
-	say "fetching an emulator and a kernel for it"
+	say "downloading QEMU and a kernel"
 	update
 	apt -y --no-install-recommends --download-only -o Dir::Cache::archives="$PWD/$tmp/debs" install qemu-system-x86 \
 		>.cache/apt.log 2>&1 || {
 		cat .cache/apt.log >&2
-		die "cannot fetch qemu-system-x86"
+		die "cannot download qemu-system-x86"
 	}
 	kernel=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image-/ { print $2; exit }')
-	(cd "$tmp" && apt download "$kernel" >/dev/null 2>&1) || die "cannot fetch ${kernel:-linux-image-amd64}"
+	(cd "$tmp" && apt download "$kernel" >/dev/null 2>&1) || die "cannot download ${kernel:-linux-image-amd64}"
 	for deb in "$tmp"/debs/*.deb; do
 		case ${deb##*/} in
-		# The machine's own C library goes with its own loader.
+		# QEMU runs with this machine's loader, which needs this machine's C library.
 		libc6_* | libc-bin_*) ;;
 		*.deb) [ ! -e "$deb" ] || dpkg-deb -x "$deb" "$tmp" ;;
 		esac
@@ -107,22 +107,22 @@ unpack_vm() {
 	say "unpacked qemu-system-x86 and $kernel into .cache/vm"
 }
 
-# systemd with its libraries, as a layer that machines of hack/vm have above the files of
-# this one: with the directories of a merged /usr only, for the links to them are there, and
-# without settings, which would start services.
+# Unpacks systemd with its libraries, as an overlay layer that the machines of hack/vm mount
+# above the files of this machine. Everything is below /usr, since /bin, /sbin and /lib are
+# links there. Settings are left out, because they would start services.
 unpack_systemd() {
 	local tmp=.cache/systemd.new packages dir deb
 	rm -rf "$tmp"
 	mkdir -p "$tmp/debs" "$tmp/tree/usr/"{bin,sbin,lib}
-	say "fetching systemd for the emulated machine"
+	say "downloading systemd"
 	update
-	# All that it depends on and not only what is missing here: what is here may be older.
+	# Download all dependencies: those installed here may be older.
 	packages=$(apt-cache depends --recurse --important systemd | grep -E '^(systemd|lib[^:]*)$' | grep -vx libc6 | sort -u) ||
-		die "cannot find out what systemd depends on"
+		die "cannot list the dependencies of systemd"
 	# shellcheck disable=SC2086
 	(cd "$tmp/debs" && apt download $packages) >.cache/apt.log 2>&1 || {
 		cat .cache/apt.log >&2
-		die "cannot fetch systemd"
+		die "cannot download systemd"
 	}
 	for dir in bin sbin lib; do ln -s "usr/$dir" "$tmp/tree/$dir"; done
 	for deb in "$tmp"/debs/*.deb; do
@@ -136,19 +136,19 @@ unpack_systemd() {
 	say "unpacked systemd into .cache/vm"
 }
 
-has go || die "Go is missing: install the version that go.mod names"
+has go || die "Go is missing: install the version in go.mod"
 has git || missing+=(git)
 need runc runc
 need iptables iptables
 has_cni || missing+=(containernetworking-plugins)
 if [ "$mode" != run ]; then
 	need gcc gcc
-	# Without the headers cgo, and with it the race detector, does not work.
+	# cgo, and so the race detector, needs the C headers.
 	[ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
 	need ip iproute2
 	need nft nftables
 	need crun crun
-	# The daemon must be Debian's, not one that is here for another reason.
+	# The tests need Debian's version of containerd, whatever else is installed.
 	for p in "$unpacked/usr/bin" /usr/bin; do
 		[[ $("$p/containerd" --version 2>/dev/null) == *" 1.6."* ]] && old_containerd=yes
 	done
@@ -165,11 +165,11 @@ fi
 [ "${#missing[@]}${#unpack[@]}$vm$systemd" = 00 ] && exit 0
 mkdir -p .cache
 if [ -z "$(debian)" ]; then
-	die "this machine lacks: ${missing[*]} ${unpack[*]} (names of Debian packages); install them and try again"
+	die "missing Debian packages: ${missing[*]} ${unpack[*]}; install their equivalents and try again"
 fi
-[ "${#missing[@]}" = 0 ] || [ "$(id -u)" = 0 ] || die "this machine lacks: ${missing[*]}; run as root to have them installed"
+[ "${#missing[@]}" = 0 ] || [ "$(id -u)" = 0 ] || die "missing packages: ${missing[*]}; run as root to install them"
 [ "${#missing[@]}" = 0 ] || install_missing
 for p in "${unpack[@]}"; do unpack_one "$p"; done
 [ -z "$vm" ] || unpack_vm
-# The emulator's directory is made anew as a whole.
+# unpack_vm replaces all of .cache/vm, including systemd.
 [ -z "$vm$systemd" ] || unpack_systemd

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails when something generated differs from what the source would generate now.
+# Fails if the generated documents or go.mod are out of date, or a link in a document is broken.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 before=$(mktemp -d)
@@ -8,9 +8,12 @@ trap 'rm -rf "$before"' EXIT
 cp -r docs "$before"
 make docs >/dev/null
 if ! diff -ru "$before/docs" docs; then
-	echo "verify: stale; make docs has just renewed it, commit the result" >&2
+	echo "verify: docs were out of date; make docs has just updated them, commit the result" >&2
 	exit 1
 fi
-go mod verify >/dev/null || { echo "verify: modules differ from go.sum" >&2; exit 1; }
+go mod verify >/dev/null || { echo "verify: modules do not match go.sum" >&2; exit 1; }
 go mod tidy -diff || { echo "verify: go.mod is not tidy" >&2; exit 1; }
-echo "verify: all is current"
+while IFS=: read -r file link; do
+	[[ $link == http* || -e "$(dirname "$file")/$link" ]] || { echo "verify: $file: broken link $link" >&2; exit 1; }
+done < <(git grep -oE '\]\([^)#]+' -- '*.md' | sed 's/\](//')
+echo "verify: everything is up to date"

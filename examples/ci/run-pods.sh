@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# In a CI job: bring up what the tests need from the same manifests as in production, run
-# the tests, keep the logs, take everything down.
+# Starts the pods that the tests of a CI job need, from the same manifests as in production.
+# Then runs the tests, saves the logs and removes the pods.
 set -euo pipefail
 
 finish() {
 	mkdir -p artifacts
 	cp -r /var/log/pods artifacts/ 2>/dev/null || true
-	runonce down --all
+	runonce down deploy/test/
 }
 trap finish EXIT
 
-runonce run --timeout 5m deploy/test/
+runonce run --until ready --timeout 5m deploy/test/
 go test ./integration/...

@@ -1,7 +1,7 @@
-// Command bench measures what starting pods costs: runonce on its own engine and on a
-// containerd daemon, beside a floor of bare containerd client calls on the same daemon
-// and, where it is installed, podman kube play. All run the same image, interleaved round
-// by round. It needs root; `make bench` builds what it runs.
+// Command bench measures what starting pods costs: with runonce on its embedded engine and
+// on a containerd daemon, with plain containerd client calls on the same daemon (the floor)
+// and, if it is installed, with podman kube play. All run the same image and take turns in
+// each round. It needs root; `make bench` builds the programs it runs.
 package main
 
 import (
@@ -19,28 +19,28 @@ import (
 	"github.com/runonce/runonce/hack/testimages"
 )
 
-// image is what every contender starts: the smallest of the test images, so that what is
-// measured is the way to the process and not the process.
+// image is the smallest of the test images, so that starting the process is measured and
+// not the process itself.
 const image = "localhost/pause:1"
 
-// state is where sockets and whatever must not outlive a boot are.
+// state is the directory for sockets and other files that must not survive a reboot.
 const state = "/run/runonce-bench"
 
 type options struct {
 	sizes  []int
 	rounds int
 	only   string
-	work   string // directory of everything that the benchmark writes
+	work   string // directory for the benchmark's files
 }
 
 func main() {
 	o := options{work: "/var/lib/runonce-bench"}
 	sizes := flag.String("n", "1,10,30,100", "numbers of pods")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds")
-	flag.StringVar(&o.only, "only", "", "contenders to run, comma-separated; all without it")
+	flag.StringVar(&o.only, "only", "", "names of the variants to run, comma-separated (default all)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := errors.Join(o.parseSizes(*sizes))
+	err := o.parseSizes(*sizes)
 	if err == nil {
 		err = bench(ctx, o)
 	}
@@ -55,7 +55,7 @@ func (o *options) parseSizes(s string) error {
 	for f := range strings.SplitSeq(s, ",") {
 		n, err := strconv.Atoi(f)
 		if err != nil || n < 1 {
-			return fmt.Errorf("reading -n: %q is no number of pods", f)
+			return fmt.Errorf("reading -n: %q is not a valid number of pods", f)
 		}
 		o.sizes = append(o.sizes, n)
 	}
@@ -84,7 +84,7 @@ func bench(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	all, closeAll, err := contenders(ctx, o, meter, images)
+	all, closeAll, err := variants(ctx, o, meter, images)
 	defer func() { err = errors.Join(err, closeAll(), meter.close(), removeTree(o.work), removeTree(state)) }()
 	if err != nil {
 		return err
@@ -92,16 +92,16 @@ func bench(ctx context.Context, o options) (err error) {
 	if all, err = warm(ctx, o, meter, all); err != nil {
 		return err
 	}
-	results, err := race(ctx, o, meter, all)
+	results, err := measureAll(ctx, o, meter, all)
 	if err != nil {
 		return err
 	}
 	return report(os.Stdout, o, all, results)
 }
 
-// warm runs every contender once, to fill the caches, and returns those that work.
-func warm(ctx context.Context, o options, m *meter, all []contender) ([]contender, error) {
-	var work []contender
+// warm runs every variant once, to fill the caches, and returns those that work.
+func warm(ctx context.Context, o options, m *meter, all []variant) ([]variant, error) {
+	var work []variant
 	for _, c := range all {
 		_, err := m.measure(ctx, c, o.sizes[0])
 		switch {
@@ -110,14 +110,14 @@ func warm(ctx context.Context, o options, m *meter, all []contender) ([]contende
 		case !c.optional:
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		default:
-			fmt.Fprintf(os.Stderr, "without %s, which does not work here: %v\n", c.name, err)
+			fmt.Fprintf(os.Stderr, "skipping %s, which does not work here: %v\n", c.name, err)
 		}
 	}
 	return work, nil
 }
 
-// race runs every contender at every size, round by round, the order turned each time.
-func race(ctx context.Context, o options, m *meter, all []contender) (samples, error) {
+// measureAll runs every variant at every size in every round, and rotates their order.
+func measureAll(ctx context.Context, o options, m *meter, all []variant) (samples, error) {
 	results := samples{}
 	for round := range o.rounds {
 		for _, n := range o.sizes {

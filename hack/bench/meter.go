@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The benchmark's cgroups: one for the daemon, one for whatever is being measured.
+// The benchmark's cgroups: one for the daemon, one for the program that is measured.
 const (
 	ownGroup    = "runonce-bench"
 	daemonGroup = ownGroup + "/daemon"
@@ -25,13 +25,13 @@ const (
 type sample struct {
 	wall time.Duration // process start to exit
 	cpu  time.Duration // of the client, the daemon, shims, runc and containers
-	// other is how many cores everything else on the machine kept busy meanwhile.
-	other float64
-	rss   int64 // peak of the client process, bytes
-	left  int64 // PSS of the processes left behind that are not containers, bytes
+	// other is how many cores all other processes used meanwhile.
+	other    float64
+	rss      int64 // peak of the client process, bytes
+	residual int64 // PSS of the remaining processes that are not containers, bytes
 }
 
-// meter accounts CPU time by cgroup, so that other work on the machine is not in it.
+// meter measures CPU time by cgroup, so that other work on the machine does not count.
 type meter struct {
 	root    string // where cgroups with CPU accounting are
 	v2      bool
@@ -54,7 +54,7 @@ func newMeter() (*meter, error) {
 	return m, m.enter(clientGroup)
 }
 
-// ignore leaves a process out of what is left behind.
+// ignore excludes a process from the residual memory.
 func (m *meter) ignore(pid int) { m.ignored[pid] = true }
 
 func (m *meter) enter(group string) error {
@@ -65,13 +65,13 @@ func (m *meter) enter(group string) error {
 	return nil
 }
 
-// inGroup runs f, whose child processes then are in the cgroup.
+// inGroup runs f, so that its child processes are in the cgroup.
 func (m *meter) inGroup(group string, f func() error) error {
 	return errors.Join(m.enter(group), f(), m.enter(clientGroup))
 }
 
-// close removes the cgroups, also those that the floor leaves in other hierarchies: a
-// container's own cgroup goes with it, but not the one above.
+// close removes the cgroups, including those that the floor leaves in other hierarchies: a
+// container's own cgroup is removed with it, but not its parent.
 func (m *meter) close() error {
 	left, err := filepath.Glob("/sys/fs/cgroup/*/floor")
 	errs := []error{err, m.enter(""), m.remove(daemonGroup), m.remove(clientGroup), m.remove(ownGroup)}
@@ -92,7 +92,7 @@ func (m *meter) remove(group string) error {
 	return err
 }
 
-// usage returns the CPU time of cgroups and all below them; an absent one has none.
+// usage returns the CPU time of cgroups, including those below them. A missing one counts as 0.
 func (m *meter) usage(groups []string) (time.Duration, error) {
 	var sum time.Duration
 	for _, g := range groups {
@@ -117,8 +117,8 @@ func (m *meter) usage(groups []string) (time.Duration, error) {
 	return sum, nil
 }
 
-// measure starts n pods, looks at what that took and what is left, and removes them.
-func (m *meter) measure(ctx context.Context, c contender, n int) (sample, error) {
+// measure starts n pods, measures the cost and the residual memory, and removes the pods.
+func (m *meter) measure(ctx context.Context, c variant, n int) (sample, error) {
 	groups := append([]string{clientGroup}, c.cgroups...)
 	before, err := m.usage(groups)
 	if err != nil {
@@ -143,18 +143,18 @@ func (m *meter) measure(ctx context.Context, c contender, n int) (sample, error)
 		s.rss = u.Maxrss << 10
 	}
 	if err == nil {
-		s.left, err = m.settle(groups, n)
+		s.residual, err = m.settle(groups, n)
 	}
 	return s, errors.Join(err, m.down(ctx, c))
 }
 
-// settle waits until n containers run what they are for: a moment before, their process is
-// still the OCI runtime's. It returns the memory of what is left behind beside them.
+// settle waits until n containers run their own program: just after the start, their process
+// is still the OCI runtime. It returns the residual memory.
 func (m *meter) settle(groups []string, n int) (int64, error) {
 	for i := 0; ; i++ {
-		running, left, err := m.leftBehind(groups)
+		running, bytes, err := m.residual(groups)
 		if err != nil || running == n {
-			return left, err
+			return bytes, err
 		}
 		if i == 100 {
 			return 0, fmt.Errorf("%d containers run, want %d", running, n)
@@ -163,7 +163,7 @@ func (m *meter) settle(groups []string, n int) (int64, error) {
 	}
 }
 
-// busyTime is the CPU time that all processes together have taken since boot.
+// busyTime is the CPU time of all processes since boot.
 func busyTime() time.Duration {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -185,7 +185,7 @@ func busyTime() time.Duration {
 	return time.Duration(ticks) * time.Second / 100
 }
 
-func (m *meter) down(ctx context.Context, c contender) error {
+func (m *meter) down(ctx context.Context, c variant) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 	defer cancel()
 	errs := make([]error, 0, len(c.down))

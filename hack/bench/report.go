@@ -19,12 +19,11 @@ type key struct {
 
 type samples map[key][]sample
 
-// report prints medians, their spread, and the ratios to the floor of the same round.
-func report(w io.Writer, o options, all []contender, results samples) error {
+// report prints medians, ranges, and the ratios to the floor in the same round.
+func report(w io.Writer, o options, all []variant, results samples) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s; %d rounds, interleaved; wall is process start to exit; CPU is that of client, daemon, shims, runc and containers;\n", machine(), o.rounds)
-	fmt.Fprintf(&b, "left is the memory (PSS) per pod of what stays behind beside the containers.\n\n")
-	fmt.Fprintln(&b, "| pods\t| contender\t| wall s\t| min - max\t| CPU s\t| wall / floor\t| CPU / floor\t| peak RSS MiB\t| left MiB\t|")
+	fmt.Fprintf(&b, "%s; %d interleaved rounds.\n\n", machine(), o.rounds)
+	fmt.Fprintln(&b, "| pods\t| variant\t| wall s\t| min - max\t| CPU s\t| wall / floor\t| CPU / floor\t| peak RSS MiB\t| residual MiB\t|")
 	fmt.Fprintln(&b, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
 	for _, n := range o.sizes {
 		floor := results[key{"floor", n}]
@@ -37,14 +36,14 @@ func report(w io.Writer, o options, all []contender, results samples) error {
 				ratio(s, floor, func(s sample) time.Duration { return s.wall }),
 				ratio(s, floor, func(s sample) time.Duration { return s.cpu }),
 				median(each(s, func(s sample) float64 { return float64(s.rss) / (1 << 20) })),
-				median(each(s, func(s sample) float64 { return float64(s.left) / (1 << 20) / float64(n) })))
+				median(each(s, func(s sample) float64 { return float64(s.residual) / (1 << 20) / float64(n) })))
 		}
 	}
 	other := make([]float64, 0, len(results)*o.rounds)
 	for _, s := range results {
 		other = append(other, each(s, func(s sample) float64 { return s.other })...)
 	}
-	fmt.Fprintf(&b, "\nOther work on the machine kept %.2f cores busy (median of all runs; at most %.2f).\n", median(other), slices.Max(other))
+	fmt.Fprintf(&b, "\nOther work on the machine used %.2f cores (median of all runs; at most %.2f).\n", median(other), slices.Max(other))
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
 	if _, err := io.WriteString(t, b.String()); err != nil {
 		return fmt.Errorf("printing the table: %w", err)

@@ -1,6 +1,6 @@
-// Corpus reads manifests that are kept outside the project and says what becomes of
-// them. A directory with a cases.tsv holds one directory a case, and each must get the
-// verdict that the table wants; of any other directory the totals are printed.
+// Command corpus reads manifests from outside the repository and prints the verdict on each.
+// If a directory has a cases.tsv, it has one directory per case, and each case must get the
+// verdict in that table. For any other directory, corpus prints totals.
 package main
 
 import (
@@ -38,8 +38,8 @@ func main() {
 	}
 }
 
-// cases compares the verdict on each case with the one wanted: accept, reject, warn (a
-// warning or a rejection, but not silence) or survive (any).
+// cases compares the verdict on each case with the expected one: accept, reject, warn (a
+// warning or a rejection) or survive (any).
 func cases(ctx context.Context, dir string) error {
 	f, err := os.Open(filepath.Join(dir, "cases.tsv"))
 	if err != nil {
@@ -87,7 +87,7 @@ func show(set *manifests.Set, err error) {
 	}
 }
 
-// totals reads every file below dir by itself and counts the answers.
+// totals reads every file below dir separately and counts the verdicts.
 func totals(ctx context.Context, dir string) error {
 	counts, reasons := map[string]int{}, map[string]int{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -119,7 +119,7 @@ func totals(ctx context.Context, dir string) error {
 	return nil
 }
 
-// reason is a problem without what differs from file to file.
+// reason is a problem without the parts that differ from file to file.
 func reason(f manifests.Diagnostic) string {
 	var field strings.Builder
 	depth := 0

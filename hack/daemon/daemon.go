@@ -1,5 +1,5 @@
-// Package daemon runs a containerd daemon of the tests' own, of one of the versions that
-// runonce is tested with, in directories of its own.
+// Package daemon runs containerd daemons for tests, in their own directories and in the
+// versions that runonce is tested with.
 package daemon
 
 import (
@@ -15,32 +15,31 @@ import (
 	"time"
 )
 
-// Version is a release of containerd, as far as it matters.
+// Version is a minor release of containerd.
 type Version string
 
-// The versions: the current one, built from its module below hack/containerd, and that of
-// Debian 12.
+// The versions: the current one, built from the module hack/containerd, and Debian 12's.
 const (
 	Current Version = "2.4"
 	Debian  Version = "1.6"
 )
 
-// patience bounds the wait for what takes a moment on a machine that is not busy.
-const patience = 2 * time.Minute
+// timeout is for starting and stopping a daemon, which only take long on a busy machine.
+const timeout = 2 * time.Minute
 
-// Daemon is a containerd that runs.
+// Daemon is a running containerd.
 type Daemon struct {
-	// Socket is its address.
+	// Socket is the path of its socket.
 	Socket string
-	// Pid is its process.
+	// Pid is its process ID.
 	Pid int
 
 	cmd    *exec.Cmd
 	exited chan error
 }
 
-// Find returns the directory that holds containerd and its shim in the version asked for.
-// root is the project's directory. `make tools` puts both there where they are missing.
+// Find returns the directory with containerd and its shim in the given version. root is the
+// project's directory. `make tools` installs both.
 func Find(ctx context.Context, root string, v Version) (string, error) {
 	dirs := []string{filepath.Join(root, ".cache", "bin")}
 	if v == Debian {
@@ -55,9 +54,9 @@ func Find(ctx context.Context, root string, v Version) (string, error) {
 	return "", fmt.Errorf("finding containerd %s in %s: run make tools", v, strings.Join(dirs, ", "))
 }
 
-// Start runs the containerd of the directory bin, with everything of its own below dir, and
-// returns once it answers. dir must be short, for a socket's path has 107 bytes at most.
-// The daemon lives until Stop, whatever becomes of ctx.
+// Start runs the containerd in the directory bin, with all its files below dir, and returns
+// once it accepts connections. dir must be short: a socket path has at most 107 bytes. The
+// daemon runs until Stop, even if ctx is canceled.
 func Start(ctx context.Context, bin, dir string) (*Daemon, error) {
 	d := &Daemon{Socket: filepath.Join(dir, "containerd.sock"), exited: make(chan error, 1)}
 	log, err := d.prepare(dir)
@@ -75,18 +74,18 @@ func Start(ctx context.Context, bin, dir string) (*Daemon, error) {
 	}
 	d.Pid = d.cmd.Process.Pid
 	go func() { d.exited <- d.cmd.Wait() }()
-	if err := d.await(ctx); err != nil {
+	if err := d.waitReady(ctx); err != nil {
 		return nil, fmt.Errorf("starting containerd in %q: %w", dir, errors.Join(err, d.Stop()))
 	}
 	return d, nil
 }
 
-// prepare writes the configuration and opens the log. CRI is off where there is one.
+// prepare writes the configuration, which disables CRI, and opens the log.
 func (d *Daemon) prepare(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, err
 	}
-	// As the daemon's own: root of a user namespace has to reach its root directory.
+	// As containerd does: root in a user namespace needs access to the root directory.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return nil, err
 	}
@@ -97,9 +96,9 @@ func (d *Daemon) prepare(dir string) (*os.File, error) {
 	return os.Create(filepath.Join(dir, "containerd.log"))
 }
 
-// await returns once the socket accepts.
-func (d *Daemon) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// waitReady returns once the socket accepts connections.
+func (d *Daemon) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var dialer net.Dialer
 	for {
@@ -110,7 +109,7 @@ func (d *Daemon) await(ctx context.Context) error {
 		select {
 		case exit := <-d.exited:
 			d.exited <- exit
-			return errors.Join(errors.New("it ended"), exit)
+			return errors.Join(errors.New("it exited"), exit)
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
 		case <-time.After(20 * time.Millisecond):
@@ -118,7 +117,7 @@ func (d *Daemon) await(ctx context.Context) error {
 	}
 }
 
-// Stop ends the daemon and waits for it. Containers and their shims run on.
+// Stop stops the daemon and waits for it. Containers and their shims keep running.
 func (d *Daemon) Stop() error {
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stopping containerd: %w", err)
@@ -129,18 +128,18 @@ func (d *Daemon) Stop() error {
 			return fmt.Errorf("stopping containerd: %w", err)
 		}
 		return nil
-	case <-time.After(patience):
-		return errors.Join(errors.New("stopping containerd: it does not end"), d.cmd.Process.Kill())
+	case <-time.After(timeout):
+		return errors.Join(errors.New("stopping containerd: it did not exit in time"), d.cmd.Process.Kill())
 	}
 }
 
-// Kill ends the daemon without a warning, as a crash would.
+// Kill kills the daemon, to simulate a crash.
 func (d *Daemon) Kill() error {
 	if err := d.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("killing containerd: %w", err)
 	}
 	if err := <-d.exited; err == nil {
-		return errors.New("killing containerd: it had ended before")
+		return errors.New("killing containerd: it had already exited")
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/runonce/runonce/hack/testimages"
 )
 
-// Serve runs a daemon of the version for as long as the test, with everything of its own in
+// Serve runs a daemon of the given version until the end of the test, with all its files in
 // a directory with a short path.
 func Serve(t testing.TB, v Version) *Daemon {
 	t.Helper()

@@ -1,6 +1,6 @@
-// Command demo shows runonce at work and checks every exit code and answer on the way. It
-// keeps to directories of its own and leaves nothing behind. It needs root; `make demo`
-// builds what it runs.
+// Command demo runs runonce on testdata/demo and checks every exit code and output. It uses its
+// own directories and removes them at the end. It needs root; `make demo` builds the
+// program it runs.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
 		os.Exit(1)
 	}
-	fmt.Println("# Everything came out as it should.")
+	fmt.Println("# The demo has passed.")
 }
 
 func demo(ctx context.Context) (err error) {
@@ -51,9 +51,9 @@ func demo(ctx context.Context) (err error) {
 		defer cancel()
 		err = errors.Join(err, s.close(end))
 	}()
-	fmt.Printf("# Every command below also has %s,\n# so that nothing else on this machine is touched.\n\n", strings.Join(s.dirs, " "))
-	for _, st := range story() {
-		if err := s.tell(ctx, st); err != nil {
+	fmt.Printf("# Every command below also gets %s,\n# so that nothing else on this machine is affected.\n\n", strings.Join(s.dirs, " "))
+	for _, st := range steps() {
+		if err := s.play(ctx, st); err != nil {
 			return err
 		}
 	}
@@ -61,7 +61,7 @@ func demo(ctx context.Context) (err error) {
 }
 
 func makeImages(ctx context.Context) error {
-	fmt.Println("# The images are made here, from the programs in testdata/images:")
+	fmt.Println("# Building the images from the programs in testdata/images:")
 	dir := filepath.Join("bin", "demo-images")
 	images, err := testimages.Write(ctx, dir, "box", "web")
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// patience bounds how long a step that may be retried is.
-const patience = 2 * time.Minute
+// retryTimeout is how long a step may be retried.
+const retryTimeout = 2 * time.Minute
 
-// session runs the steps with directories of their own.
+// session runs the steps in the demo's own directories.
 type session struct {
 	program string
 	dirs    []string // flag, directory, flag, directory, ...
@@ -37,9 +37,9 @@ func newSession() (*session, error) {
 	return s, nil
 }
 
-// tell runs a step, prints it as one would see it in a terminal and checks it.
-func (s *session) tell(ctx context.Context, st step) error {
-	fmt.Printf("# %s\n$ %s\n", st.say, st.command())
+// play runs a step, prints it as it would look in a terminal, and checks it.
+func (s *session) play(ctx context.Context, st step) error {
+	fmt.Printf("# %s\n$ %s\n", st.title, st.command())
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	var code int
@@ -47,9 +47,8 @@ func (s *session) tell(ctx context.Context, st step) error {
 	var err error
 	for start := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		code, out, err = s.run(ctx, st)
-		fault := errors.Join(err, st.check(code, out))
-		if fault == nil || !st.retry || time.Since(start) > patience || ctx.Err() != nil {
-			err = fault
+		err = errors.Join(err, st.check(code, out))
+		if err == nil || !st.retry || time.Since(start) > retryTimeout || ctx.Err() != nil {
 			break
 		}
 	}
@@ -112,8 +111,8 @@ func shorten(out string) string {
 	return strings.Join(lines[:most], "") + "...\n"
 }
 
-// close takes down what an interrupted or failed demo has left and removes its
-// directories. One that still has something mounted in it is left alone and named.
+// close removes the pods of an interrupted or failed demo, and the demo's directories. A
+// directory in which something is still mounted is an error and is kept.
 func (s *session) close(ctx context.Context) error {
 	code, _, err := s.run(ctx, step{args: []string{"down", "--all"}})
 	if err == nil && code != 0 {

@@ -17,10 +17,10 @@ import (
 	"github.com/runonce/runonce/hack/testimages"
 )
 
-// limit bounds each command. It is generous: one that meets it hangs.
+// limit is the timeout of each command. It is generous: a command that reaches it hangs.
 const limit = 5 * time.Minute
 
-// program builds the program once, from the source as it is.
+// program builds the program once.
 var program = sync.OnceValues(func() (string, error) {
 	if dir := os.Getenv(testimages.Compiled); dir != "" {
 		return filepath.Join(dir, testimages.Main), nil
@@ -50,15 +50,15 @@ var images = sync.OnceValues(func() (string, error) {
 	return dir, err
 })
 
-// box is a place for runonce of a test's own: nothing of it touches another's.
+// box is an installation of runonce for one test, separate from those of other tests.
 type box struct {
 	dir     string
 	address string // of a daemon; empty for the embedded engine
 	before  machine
 }
 
-// newBox makes a place. When the test ends everything is taken down, and the machine must
-// be as it was before.
+// newBox creates a box. At the end of the test, everything in it is removed, and the test fails
+// unless the machine is as it was before.
 func newBox(t *testing.T, address string) *box {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -73,7 +73,7 @@ func newBox(t *testing.T, address string) *box {
 		t.Fatal(err)
 	}
 	b := &box{dir: dir, address: address}
-	b.before = b.look(t)
+	b.before = b.inspect(t)
 	t.Cleanup(func() {
 		if r := b.run(t, "down", "--all"); r.code != 0 {
 			t.Errorf("down --all: exit code %d\n%s", r.code, r.stderr)
@@ -86,7 +86,7 @@ func newBox(t *testing.T, address string) *box {
 	return b
 }
 
-// flags are those that every command gets.
+// flags are the flags of every command.
 func (b *box) flags() []string {
 	f := []string{"--root", b.dir + "/root", "--state", b.dir + "/state", "--log-dir", b.dir + "/logs"}
 	if b.address != "" {
@@ -95,7 +95,7 @@ func (b *box) flags() []string {
 	return f
 }
 
-// result is what a command left.
+// result is the result of a command.
 type result struct {
 	code   int
 	stdout string
@@ -103,7 +103,7 @@ type result struct {
 	report report
 }
 
-// report is the part of a report, or of the list of ps, that the tests look at.
+// report is the part of a report, or of the output of ps, that the tests check.
 type report struct {
 	ExitCode int `json:"exitCode"`
 	Pods     []struct {
@@ -150,23 +150,23 @@ func (r report) outcomes() []string {
 	return out
 }
 
-// command makes a runonce command with the flags of the box.
+// command returns a runonce command with the flags of the box.
 func (b *box) command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The clean-up runs when the test's own context is done.
+	// The test's own context is already canceled when the cleanup runs.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, path, append(append([]string{name}, b.flags()...), args...)...)
-	// The engine and node come from the flags alone.
+	// No variable of the environment may select an engine.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir}
 	return cmd
 }
 
-// run runs a command to its end.
+// run runs a command and waits for it.
 func (b *box) run(t *testing.T, name string, args ...string) result {
 	t.Helper()
 	cmd := b.command(t, name, args...)
@@ -191,7 +191,7 @@ func finished(t *testing.T, cmd *exec.Cmd, stdout, stderr string) result {
 	return r
 }
 
-// up runs the pods of the directory and wants the exit code.
+// up runs the pods of a directory and checks the exit code.
 func (b *box) up(t *testing.T, dir string, code int, args ...string) result {
 	t.Helper()
 	r := b.run(t, "run", b.upArgs(t, dir, args...)...)
@@ -213,7 +213,7 @@ func (b *box) upArgs(t *testing.T, dir string, args ...string) []string {
 	return append(append([]string{"-o", "json", "--images-dir", archives, "--capacity", "cpu=8,memory=16Gi,pods=200"}, args...), dir)
 }
 
-// pod is a manifest on the host network with one container of the box image.
+// pod returns the manifest of a pod on the host network with one container of the box image.
 func pod(name, policy string, args ...string) string {
 	quoted, err := json.Marshal(args)
 	if err != nil {
@@ -231,7 +231,7 @@ spec:
 `, name, policy, quoted)
 }
 
-// directory writes manifests into a directory of their own.
+// directory writes manifests into a new directory.
 func directory(t *testing.T, manifests ...string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -27,8 +27,7 @@ spec:
     readinessProbe: {exec: {command: [/bin/box, echo, here]}, periodSeconds: 1, timeoutSeconds: 100}
 `
 
-// scopes returns the processes of the containers that are in scopes of systemd, by the
-// scope's path.
+// scopes returns the processes of the containers in systemd scopes, by the scope's path.
 func scopes(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
@@ -41,8 +40,8 @@ func scopes(t *testing.T) map[string][]string {
 	return found
 }
 
-// TestCgroupDriver: with --cgroup-driver systemd pods are slices, where systemd is the first
-// process, and stay slices in later runs; elsewhere nothing is started.
+// TestCgroupDriver: with --cgroup-driver systemd, if systemd is the init system, pods are
+// slices and stay slices in later runs; otherwise nothing is started.
 func TestCgroupDriver(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *box) {
 		dir := directory(t, sliced)
@@ -56,7 +55,7 @@ func TestCgroupDriver(t *testing.T) {
 		}
 		b.up(t, dir, 0, "--cgroup-driver", "systemd", "--until", "ready")
 		wantScopes(t)
-		// What runs is kept; what has ended comes back where it was.
+		// A running container is kept; a killed one is restarted in the same cgroup.
 		b.up(t, dir, 0)
 		killMain(t)
 		b.up(t, dir, 0)
@@ -70,8 +69,8 @@ func TestCgroupDriver(t *testing.T) {
 	})
 }
 
-// wantScopes wants the pod's two containers, of which one is the pause process, in scopes of
-// one slice in every hierarchy that has any.
+// wantScopes checks that the pod's two containers, one of which is the pause process, are in
+// scopes of one slice in every hierarchy that has any.
 func wantScopes(t *testing.T) {
 	t.Helper()
 	count := map[string]int{}

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -10,46 +9,30 @@ import (
 	"github.com/runonce/runonce/hack/daemon"
 )
 
-// served runs a containerd daemon for the test and returns its socket.
-func served(t *testing.T, version daemon.Version) *daemon.Daemon {
-	t.Helper()
-	if os.Geteuid() != 0 || testing.Short() {
-		t.Skip("starts containers, needs root")
-	}
-	return daemon.Serve(t, version)
-}
-
 func TestDaemon(t *testing.T) {
-	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
-		t.Run(string(version), func(t *testing.T) {
-			d := served(t, version)
-			b := newBox(t, d.Socket)
-			bridged := strings.Replace(pod("bridged", "Always", "sleep"), "hostNetwork: true", "hostNetwork: false", 1)
-			dir := directory(t, bridged, pod("job", "Never", "exit", "0", "done"), pod("bad", "Never", "exit", "3", "oh no"))
-			want := []string{"bridged=Ready", "job=Succeeded", "bad=Failed"}
-			for range 2 {
-				got := b.up(t, dir, 1, "--until", "completed")
-				if diff := cmp.Diff(want, got.report.outcomes()); diff != "" {
-					t.Fatalf("outcomes (-want +got):\n%s\n%s", diff, got.stdout)
-				}
-				bad := got.report.Results[2].Containers[0]
-				if bad.ExitCode == nil || *bad.ExitCode != 3 || !cmp.Equal(bad.LogTail, []string{"oh no"}) {
-					t.Errorf("the failed container is shown as %+v", bad)
-				}
+	daemons(t, func(t *testing.T, b *box) {
+		bridged := strings.Replace(pod("bridged", "Always", "sleep"), "hostNetwork: true", "hostNetwork: false", 1)
+		dir := directory(t, bridged, pod("job", "Never", "exit", "0", "done"), pod("bad", "Never", "exit", "3", "oh no"))
+		want := []string{"bridged=Ready", "job=Succeeded", "bad=Failed"}
+		for range 2 {
+			got := b.up(t, dir, 1, "--until", "completed")
+			if diff := cmp.Diff(want, got.report.outcomes()); diff != "" {
+				t.Fatalf("outcomes (-want +got):\n%s\n%s", diff, got.stdout)
 			}
-			if r := b.run(t, "logs", "job"); r.code != 0 || r.stdout != "done\n" {
-				t.Errorf("logs: exit code %d, %q\n%s", r.code, r.stdout, r.stderr)
+			bad := got.report.Results[2].Containers[0]
+			if bad.ExitCode == nil || *bad.ExitCode != 3 || !cmp.Equal(bad.LogTail, []string{"oh no"}) {
+				t.Errorf("the failed container is shown as %+v", bad)
 			}
-		})
-	}
+		}
+		if r := b.run(t, "logs", "job"); r.code != 0 || r.stdout != "done\n" {
+			t.Errorf("logs: exit code %d, %q\n%s", r.code, r.stdout, r.stderr)
+		}
+	}, daemon.Current, daemon.Debian)
 }
 
 func TestDaemonEndsWhileNobodyWatches(t *testing.T) {
-	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
-		t.Run(string(version), func(t *testing.T) {
-			b := newBox(t, served(t, version).Socket)
-			b.endUnseen(t)
-			b.awaitExit(t, 0, 7)
-		})
-	}
+	daemons(t, func(t *testing.T, b *box) {
+		b.endUnseen(t)
+		b.awaitExit(t, 0, 7)
+	}, daemon.Current, daemon.Debian)
 }

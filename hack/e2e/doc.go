@@ -1,3 +1,3 @@
-// Package e2e tests the program as it is built, on real containers: what only shows when
-// processes are interrupted, killed, run again or run beside each other.
+// Package e2e tests the built program with real containers: what only shows when processes
+// are interrupted, killed, run again or run concurrently.
 package e2e

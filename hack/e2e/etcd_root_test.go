@@ -23,19 +23,19 @@ import (
 	"github.com/runonce/runonce/hack/daemon"
 )
 
-// patience is a bit less than limit, so that a run that comes to its end reports.
-const patience = "280s"
+// runTimeout is a bit less than limit, so that a run still reports when it times out.
+const runTimeout = "280s"
 
-// etcd is one that runs from a static pod's manifest.
+// etcd is an etcd server that runs from a static pod manifest.
 type etcd struct {
 	manifest string
 	client   *http.Client
-	url      string // of its clients
+	url      string // for clients
 	health   string
 	data     string
 }
 
-// newEtcd writes what the manifest refers to and returns it for ports that are free.
+// newEtcd imports the image, writes the files that the manifest refers to, and chooses ports.
 func newEtcd(t *testing.T, b *box) etcd {
 	t.Helper()
 	archive, err := etcdArchive()
@@ -67,7 +67,7 @@ func newEtcd(t *testing.T, b *box) etcd {
 	}
 }
 
-// freePorts returns ports that nobody has, outside the range from which the kernel gives.
+// freePorts returns unused ports outside the kernel's ephemeral range.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var ports []string
@@ -85,7 +85,7 @@ func freePorts(t *testing.T, n int) []string {
 	return ports
 }
 
-// call asks etcd by its JSON gateway.
+// call calls etcd's JSON gateway.
 func (e etcd) call(t *testing.T, path string, in any) map[string]any {
 	t.Helper()
 	body, err := json.Marshal(in)
@@ -156,20 +156,12 @@ func (r report) restarts(pod string) int {
 }
 
 func TestEtcd(t *testing.T) {
-	places := map[string]func(t *testing.T) string{
-		"embedded": func(*testing.T) string { return "" },
-		"2.4":      func(t *testing.T) string { return served(t, daemon.Current).Socket },
-	}
-	for name, address := range places {
-		t.Run(name, func(t *testing.T) {
-			b := newBox(t, address(t))
-			playEtcd(t, b, newEtcd(t, b))
-		})
-	}
+	embedded(t, testEtcd)
+	daemons(t, testEtcd, daemon.Current)
 }
 
-func playEtcd(t *testing.T, b *box, e etcd) {
-	t.Helper()
+func testEtcd(t *testing.T, b *box) {
+	e := newEtcd(t, b)
 	dir := directory(t, e.manifest)
 	up := func() report { return b.up(t, dir, 0, "--until", "ready", "--timeout", limit.String()).report }
 	if diff := cmp.Diff([]string{"etcd=Ready"}, up().outcomes()); diff != "" {
@@ -181,7 +173,7 @@ func playEtcd(t *testing.T, b *box, e etcd) {
 		t.Errorf("ps: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 
-	// It dies while nobody watches, and the next run starts it again.
+	// It is killed while no run is watching, and the next run restarts it.
 	if err := syscall.Kill(b.pid(t), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +188,7 @@ func playEtcd(t *testing.T, b *box, e etcd) {
 	e.holds(t, "first", "kept")
 	e.holds(t, "second", "kept too")
 
-	// Its data outlive the pod.
+	// Its data survives the pod.
 	if r := b.run(t, "down", dir); r.code != 0 {
 		t.Fatalf("down: exit code %d\n%s", r.code, r.stderr)
 	}
@@ -207,15 +199,15 @@ func playEtcd(t *testing.T, b *box, e etcd) {
 	e.holds(t, "second", "kept too")
 }
 
-// heal freezes etcd while a run watches it and returns the run's report: the liveness probe
-// has it started again. Another pod keeps the run watching until etcd answers after that.
+// heal freezes etcd while a run is watching it, so that the liveness probe restarts it, and
+// returns the run's report. Another pod keeps the run going until etcd responds again.
 func (e etcd) heal(t *testing.T, b *box) report {
 	t.Helper()
 	signal := filepath.Join(b.dir, "signal")
 	witness := strings.Replace(pod("witness", "OnFailure", "do", "await /signal/frozen", "get -timeout 4m "+e.health), "args:", "volumeMounts: [{name: signal, mountPath: /signal}], args:", 1) +
 		fmt.Sprintf("  volumes: [{name: signal, hostPath: {path: %s, type: DirectoryOrCreate}}]\n", signal)
 	dir := directory(t, e.manifest, witness)
-	cmd := b.command(t, "run", b.upArgs(t, dir, "--until", "completed", "--timeout", patience)...)
+	cmd := b.command(t, "run", b.upArgs(t, dir, "--until", "completed", "--timeout", runTimeout)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Start(); err != nil {

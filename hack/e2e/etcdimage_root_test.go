@@ -26,7 +26,7 @@ import (
 	"github.com/runonce/runonce/hack/testimages"
 )
 
-// etcdArchive is an image of Debian's etcd, which hack/setup.sh unpacked.
+// etcdArchive is an image of Debian's etcd, which hack/setup.sh unpacks.
 var etcdArchive = sync.OnceValues(func() ([]byte, error) {
 	root, err := testimages.Root()
 	if err != nil {
@@ -51,7 +51,8 @@ var etcdArchive = sync.OnceValues(func() ([]byte, error) {
 	return b.Bytes(), err
 })
 
-// libraries are the loader and the libraries of this machine that a program asks for.
+// libraries returns the dynamic loader and the libraries that a program needs, from this
+// machine.
 func libraries(program string) ([]ociimage.File, error) {
 	f, err := elf.Open(program)
 	if err != nil {
@@ -88,8 +89,8 @@ func libraries(program string) ([]ociimage.File, error) {
 	return files, nil
 }
 
-// pki writes ca.crt, server.crt and server.key into the directory and returns what a client
-// needs.
+// pki writes ca.crt, server.crt and server.key into the directory and returns the TLS
+// configuration for a client.
 func pki(t *testing.T, dir string) *tls.Config {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -10,20 +10,41 @@ import (
 	"github.com/runonce/runonce/hack/daemon"
 )
 
-// everywhere runs the test on the embedded containerd and on both daemons.
+// everywhere runs the test with the embedded containerd and with both daemons.
 func everywhere(t *testing.T, test func(t *testing.T, b *box)) {
-	places := map[string]func(t *testing.T) string{
-		"embedded": func(*testing.T) string { return "" },
-		"2.4":      func(t *testing.T) string { return served(t, daemon.Current).Socket },
-		"1.6":      func(t *testing.T) string { return served(t, daemon.Debian).Socket },
-	}
-	for name, address := range places {
-		t.Run(name, func(t *testing.T) { test(t, newBox(t, address(t))) })
+	t.Helper()
+	embedded(t, test)
+	daemons(t, test, daemon.Current, daemon.Debian)
+}
+
+func embedded(t *testing.T, test func(t *testing.T, b *box)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { test(t, newBox(t, "")) })
+}
+
+func daemons(t *testing.T, test func(t *testing.T, b *box), versions ...daemon.Version) {
+	t.Helper()
+	for _, v := range versions {
+		t.Run(string(v), func(t *testing.T) {
+			if os.Geteuid() != 0 || testing.Short() {
+				t.Skip("starts containers, needs root")
+			}
+			test(t, newBox(t, daemon.Serve(t, v).Socket))
+		})
 	}
 }
 
-// logOf returns what the first instance of the pod's container has written, in the CRI
-// format.
+// eventually waits until the condition is true, and returns false if that takes too long.
+func eventually(condition func() bool) bool {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if condition() {
+			return true
+		}
+	}
+	return false
+}
+
+// logOf returns the log of the first instance of the pod's container, in the CRI format.
 func (b *box) logOf(t *testing.T, pod, container string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(b.dir, "logs", "*_"+pod+"_*", container, "0.log"))
@@ -40,12 +61,9 @@ func (b *box) logOf(t *testing.T, pod, container string) string {
 // awaitLog waits until the container has written the text.
 func (b *box) awaitLog(t *testing.T, pod, container, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if strings.Contains(b.logOf(t, pod, container), text) {
-			return
-		}
+	if !eventually(func() bool { return strings.Contains(b.logOf(t, pod, container), text) }) {
+		t.Fatalf("%s/%s wrote %q, which does not contain %q", pod, container, b.logOf(t, pod, container), text)
 	}
-	t.Fatalf("%s/%s did not write %q but %q", pod, container, text, b.logOf(t, pod, container))
 }
 
 const signaled = `apiVersion: v1
@@ -75,7 +93,7 @@ func TestStopSignal(t *testing.T) {
 			if s := got.report.Results[0].Status.ContainerStatuses[i].StopSignal; s != w.status {
 				t.Errorf("status of %s: stop signal %q, want %q", w.container, s, w.status)
 			}
-			// The first process of a PID namespace is deaf to what it has no handler for.
+			// Until its handler is installed, the first process of a PID namespace ignores a signal.
 			b.awaitLog(t, "signaled", w.container, "ready")
 		}
 		if r := b.run(t, "down", dir); r.code != 0 {
@@ -83,7 +101,7 @@ func TestStopSignal(t *testing.T) {
 		}
 		for _, w := range want {
 			if text := b.logOf(t, "signaled", w.container); !strings.Contains(text, w.log) {
-				t.Errorf("%s was not told %q:\n%s", w.container, w.log, text)
+				t.Errorf("the log of %s does not contain %q:\n%s", w.container, w.log, text)
 			}
 		}
 	})

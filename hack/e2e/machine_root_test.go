@@ -9,12 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// machine is what pods could leave behind on it.
+// machine is everything that pods could leave behind on the machine.
 type machine struct {
 	Mounts    []string
 	Links     []string
@@ -24,8 +23,8 @@ type machine struct {
 	Rules     []string
 }
 
-// look takes stock of the machine.
-func (b *box) look(t *testing.T) machine {
+// inspect returns the current state of the machine.
+func (b *box) inspect(t *testing.T) machine {
 	t.Helper()
 	return machine{
 		Mounts: b.mounts(t), Links: names(t, "/sys/class/net"), Netns: names(t, "/run/netns"), Processes: b.processes(t),
@@ -33,8 +32,7 @@ func (b *box) look(t *testing.T) machine {
 	}
 }
 
-// since is what the machine has that it had not before. What went away meanwhile was
-// somebody else's.
+// since returns what is new on the machine. What has gone meanwhile was not this test's.
 func (m machine) since(before machine) machine {
 	added := func(now, then []string) []string {
 		left := slices.DeleteFunc(slices.Clone(now), func(s string) bool { return slices.Contains(then, s) })
@@ -49,22 +47,17 @@ func (m machine) since(before machine) machine {
 	}
 }
 
-// unchanged fails the test when the machine has more than before, or when the box keeps
-// anything of a pod. Processes may take a moment to be reaped.
+// unchanged fails the test if there is something new on the machine, or if the box still has
+// files of a pod. Processes may take a moment to be reaped.
 func (b *box) unchanged(t *testing.T) {
 	t.Helper()
-	var diff string
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if diff = cmp.Diff(machine{}, b.look(t).since(b.before)); diff == "" {
-			break
-		}
+	diff := func() string { return cmp.Diff(machine{}, b.inspect(t).since(b.before)) }
+	if !eventually(func() bool { return diff() == "" }) {
+		t.Errorf("left on the machine:\n%s", diff())
 	}
-	if diff != "" {
-		t.Errorf("the machine has what it had not before:\n%s", diff)
-	}
-	for _, place := range []string{"root/pods", "state/pods", "state/runc"} {
-		if left := files(t, filepath.Join(b.dir, place)); len(left) > 0 {
-			t.Errorf("left in %s: %v", place, left)
+	for _, dir := range []string{"root/pods", "state/pods", "state/runc"} {
+		if left := files(t, filepath.Join(b.dir, dir)); len(left) > 0 {
+			t.Errorf("left in %s: %v", dir, left)
 		}
 	}
 }
@@ -84,7 +77,7 @@ func files(t *testing.T, dir string) []string {
 	return found
 }
 
-// mounts lists the mount points below the box.
+// mounts lists the mount points below the box's directory.
 func (b *box) mounts(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/mountinfo")
@@ -114,9 +107,9 @@ func names(t *testing.T, dir string) []string {
 	return all
 }
 
-// processes lists the shims of the box and the processes of its containers. Those are
-// known by what is mounted in them, whatever became of their shim. A zombie waits for its
-// parent and is nobody's leftover.
+// processes lists the shims of the box and the processes of its containers. Containers are
+// recognized by their mounts, so that they are found even without their shim. Zombies do not
+// count.
 func (b *box) processes(t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -147,17 +140,17 @@ func (b *box) containers(t *testing.T) []string {
 	})
 }
 
-// isContainer says whether a command is one of those that the tests' containers run.
+// isContainer tells whether a command line is that of a container of these tests.
 func isContainer(command string) bool {
 	return strings.HasPrefix(command, "/bin/box") || strings.HasPrefix(command, "etcd ")
 }
 
-// cgroups lists the directories of pods below every hierarchy.
+// cgroups lists the cgroups of pods in every hierarchy.
 func cgroups(t *testing.T) []string {
 	t.Helper()
 	var found []string
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
-		// What went away meanwhile is no leftover.
+		// A cgroup that has gone meanwhile does not count.
 		if err == nil && e.IsDir() && strings.Contains(path, "/runonce") {
 			found = append(found, path)
 		}
@@ -169,7 +162,7 @@ func cgroups(t *testing.T) []string {
 	return found
 }
 
-// rules lists the rules of the NAT table but for counters.
+// rules lists the rules of the NAT table.
 func rules(t *testing.T) []string {
 	t.Helper()
 	out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "iptables-save", "-t", "nat").Output()

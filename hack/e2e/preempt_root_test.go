@@ -9,15 +9,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/runonce/runonce/hack/daemon"
 )
 
-// diarist is a pod whose container notes in the directory when it starts, gets SIGTERM,
-// and ends half a second later.
+// diarist returns the manifest of a pod whose container writes a diary into the directory: when
+// it starts, when it gets SIGTERM, and when it exits half a second later.
 func diarist(name, dir, spec, resources string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
@@ -36,7 +35,7 @@ spec:
 `, name, dir, spec, resources)
 }
 
-// diary reads what a pod has noted: what happened, in order, and when.
+// diary reads a pod's diary: the events in order, and the time of each.
 func diary(t *testing.T, dir, name string) (happened []string, at map[string]int64) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, name))
@@ -54,7 +53,7 @@ func diary(t *testing.T, dir, name string) (happened []string, at map[string]int
 	return happened, at
 }
 
-// preempted is what a report says of a victim.
+// preempted is a victim in the report.
 type preempted struct {
 	Name        string `json:"name"`
 	Outcome     string `json:"outcome"`
@@ -74,7 +73,7 @@ type preempted struct {
 	} `json:"status"`
 }
 
-// wantVictim is what the kubelet would say (pkg/kubelet/preemption).
+// wantVictim returns the status that the kubelet would set (pkg/kubelet/preemption).
 func wantVictim(name string) preempted {
 	p := preempted{Name: name, Outcome: "Preempted", Reason: "Preempting", Message: "Preempted in order to admit critical pod", PreemptedBy: "default/critical"}
 	p.Status.Phase, p.Status.Reason, p.Status.Message = "Failed", p.Reason, p.Message
@@ -87,9 +86,9 @@ func wantVictim(name string) preempted {
 	return p
 }
 
-// smallPods are ten pods of which a critical one needs the room of three. Of the five that
-// have the lowest priority, small1 is Guaranteed, and small8 asks for more memory than is
-// needed: small2, small5 and small7 have to go.
+// smallPods returns ten pods. A critical pod needs the memory of three of them. Of the five with
+// the lowest priority, small1 is Guaranteed and small8 requests more memory than needed, so
+// small2, small5 and small7 are preempted.
 func smallPods(dir string) []string {
 	all := []string{"{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: better}, value: 1000}"}
 	for i := range 10 {
@@ -109,57 +108,50 @@ func smallPods(dir string) []string {
 }
 
 func TestCriticalPodPreempts(t *testing.T) {
-	places := map[string]func(t *testing.T) string{
-		"embedded": func(*testing.T) string { return "" },
-		"daemon":   func(t *testing.T) string { return served(t, daemon.Current).Socket },
+	test := func(t *testing.T, b *box) {
+		dir := t.TempDir()
+		capacity := []string{"--capacity", "cpu=4,memory=1150Mi,pods=20"}
+		b.up(t, directory(t, smallPods(dir)...), 0, capacity...)
+		awaitDiaries(t, dir, 10)
+		critical := diarist("critical", dir, "priorityClassName: system-node-critical", "{requests: {memory: 300Mi}}")
+		got := b.up(t, directory(t, critical), 3, capacity...)
+		if diff := cmp.Diff([]string{"critical=Running", "small2=Preempted", "small5=Preempted", "small7=Preempted"}, got.report.outcomes()); diff != "" {
+			t.Fatalf("outcomes (-want +got):\n%s", diff)
+		}
+		var report struct {
+			Results []preempted `json:"results"`
+		}
+		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
+			t.Fatal(err)
+		}
+		want := []preempted{wantVictim("small2"), wantVictim("small5"), wantVictim("small7")}
+		if diff := cmp.Diff(want, report.Results[1:]); diff != "" {
+			t.Errorf("the victims (-want +got):\n%s", diff)
+		}
+		b.checkDiaries(t, dir)
 	}
-	for name, address := range places {
-		t.Run(name, func(t *testing.T) {
-			b := newBox(t, address(t))
-			dir := t.TempDir()
-			capacity := []string{"--capacity", "cpu=4,memory=1150Mi,pods=20"}
-			b.up(t, directory(t, smallPods(dir)...), 0, capacity...)
-			awaitDiaries(t, dir, 10)
-			critical := diarist("critical", dir, "priorityClassName: system-node-critical", "{requests: {memory: 300Mi}}")
-			got := b.up(t, directory(t, critical), 3, capacity...)
-			if diff := cmp.Diff([]string{"critical=Running", "small2=Preempted", "small5=Preempted", "small7=Preempted"}, got.report.outcomes()); diff != "" {
-				t.Fatalf("outcomes (-want +got):\n%s", diff)
-			}
-			var report struct {
-				Results []preempted `json:"results"`
-			}
-			if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
-				t.Fatal(err)
-			}
-			want := []preempted{wantVictim("small2"), wantVictim("small5"), wantVictim("small7")}
-			if diff := cmp.Diff(want, report.Results[1:]); diff != "" {
-				t.Errorf("the victims (-want +got):\n%s", diff)
-			}
-			b.checkDiaries(t, dir)
-		})
-	}
+	embedded(t, test)
+	daemons(t, test, daemon.Current)
 }
 
-// awaitDiaries waits until so many pods have begun theirs.
+// awaitDiaries waits until n pods have begun their diaries.
 func awaitDiaries(t *testing.T, dir string, n int) {
 	t.Helper()
-	var begun int
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		begun = 0
+	begun := func() (count int) {
 		for _, name := range names(t, dir) {
 			if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil && strings.HasSuffix(string(text), "\n") {
-				begun++
+				count++
 			}
 		}
-		if begun == n {
-			return
-		}
+		return count
 	}
-	t.Fatalf("%d pods have begun their diary, want %d", begun, n)
+	if !eventually(func() bool { return begun() == n }) {
+		t.Fatalf("%d pods have begun their diary, want %d", begun(), n)
+	}
 }
 
-// checkDiaries wants the victims to have been stopped gracefully, and fully before the
-// critical pod started, and nobody else to have been disturbed.
+// checkDiaries checks that the victims were stopped gracefully and had exited before the
+// critical pod started, and that the other pods were not affected.
 func (b *box) checkDiaries(t *testing.T, dir string) {
 	t.Helper()
 	awaitDiaries(t, dir, 11)

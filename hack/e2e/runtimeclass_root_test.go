@@ -50,8 +50,8 @@ spec:
   containers: [{name: main, image: localhost/box:1, args: [trap]}]
 `
 
-// crun writes a script that runs the machine's crun, and notes so. Machines where cgroup v1
-// and v2 share the controllers are too much for crun; in its own mounts it sees v1 alone.
+// crun writes a script that runs the machine's crun and logs the call. crun does not support
+// machines where cgroup v1 and v2 share the controllers, so the script hides v2 from it.
 func crun(t *testing.T) (path, calls string) {
 	t.Helper()
 	program, err := exec.LookPath("crun")
@@ -70,8 +70,8 @@ exec unshare --mount --propagation slave sh -c 'umount /sys/fs/cgroup/unified 2>
 	return path, calls
 }
 
-// TestRuntimeClassCrun: a pod of a class runs in the OCI runtime that its handler names, and
-// others do not.
+// TestRuntimeClassCrun: a pod with a RuntimeClass runs in the OCI runtime of its handler, and
+// other pods do not.
 func TestRuntimeClassCrun(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *box) {
 		path, calls := crun(t)
@@ -86,14 +86,17 @@ func TestRuntimeClassCrun(t *testing.T) {
 	})
 }
 
-// TestRuntimeClassShim: the shim of a handler need not be ours.
+// TestRuntimeClassShim: a handler can use another shim than ours.
 func TestRuntimeClassShim(t *testing.T) {
-	t.Run("embedded", func(t *testing.T) { newBox(t, "").lifeOfClass(t, foreignShim(t)) })
-	t.Run("2.4", func(t *testing.T) { newBox(t, served(t, daemon.Current).Socket).lifeOfClass(t, foreignShim(t)) })
+	test := func(t *testing.T, b *box) {
+		b.lifeOfClass(t, otherShim(t))
+	}
+	embedded(t, test)
+	daemons(t, test, daemon.Current)
 }
 
-// foreignShim is the handler "other" with the shim of containerd 2.4.
-func foreignShim(t *testing.T) string {
+// otherShim returns the flag for a handler "other" with the shim of containerd 2.4.
+func otherShim(t *testing.T) string {
 	t.Helper()
 	root, err := testimages.Root()
 	if err != nil {
@@ -106,7 +109,7 @@ func foreignShim(t *testing.T) string {
 	return "other=" + filepath.Join(bin, "containerd-shim-runc-v2")
 }
 
-// lifeOfClass starts, watches and stops the pods of the class in the handler given.
+// lifeOfClass starts, watches and stops the pods with the given handler.
 func (b *box) lifeOfClass(t *testing.T, handler string) {
 	t.Helper()
 	dir := directory(t, classed)
@@ -127,11 +130,11 @@ func (b *box) lifeOfClass(t *testing.T, handler string) {
 		t.Fatalf("down: exit code %d\n%s", r.code, r.stderr)
 	}
 	if text := b.logOf(t, "classed", "main"); !strings.Contains(text, "got signal 15") {
-		t.Errorf("main was not stopped but ended by force:\n%s", text)
+		t.Errorf("main was killed without a stop signal:\n%s", text)
 	}
 }
 
-// awaitExit waits until ps tells that a container of the first pod has ended, and wants its
+// awaitExit waits until ps shows that a container of the first pod has exited, and checks its
 // exit code.
 func (b *box) awaitExit(t *testing.T, container, code int) {
 	t.Helper()
@@ -142,19 +145,19 @@ func (b *box) awaitExit(t *testing.T, container, code int) {
 		}
 		if c := r.report.Pods[0].Containers[container]; c.ExitCode != nil {
 			if *c.ExitCode != code || c.State != "Terminated" {
-				t.Errorf("ps shows %s with %d, want it to have ended with %d", c.State, *c.ExitCode, code)
+				t.Errorf("ps shows %s with exit code %d, want Terminated with %d", c.State, *c.ExitCode, code)
 			}
 			return
 		}
 	}
-	t.Error("it did not end")
+	t.Error("the container did not exit")
 }
 
-// TestRuntimeClassExitUnseen: how a container of a foreign shim ended is known also when
-// nobody watched.
+// TestRuntimeClassExitUnseen: the exit code of a container with another shim is known even if
+// no run was watching.
 func TestRuntimeClassExitUnseen(t *testing.T) {
 	b := newBox(t, "")
-	handler := foreignShim(t)
+	handler := otherShim(t)
 	mark := filepath.Join(t.TempDir(), "go")
 	dir := directory(t, fmt.Sprintf(`apiVersion: node.k8s.io/v1
 kind: RuntimeClass

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// ids are the container IDs and start times of a report, by pod.
+// ids returns the container IDs and start times in a report, by pod.
 func (r report) ids() map[string]string {
 	ids := map[string]string{}
 	for _, p := range r.Results {
@@ -37,7 +37,7 @@ func TestRunTwiceAndChange(t *testing.T) {
 	first := b.up(t, directory(t, a, old, gone), 0, "--until", "completed")
 	again := b.up(t, directory(t, a, old, gone), 0, "--until", "completed")
 	if diff := cmp.Diff(first.report.ids(), again.report.ids()); diff != "" {
-		t.Errorf("running the same again changed containers (-first +again):\n%s", diff)
+		t.Errorf("running the same pods again changed containers (-first +again):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"a=Ready", "b=Ready", "job=Succeeded"}, again.report.outcomes()); diff != "" {
 		t.Errorf("outcomes (-want +got):\n%s", diff)
@@ -63,7 +63,7 @@ func TestKilledHalfWayThenRunAgain(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// Anywhere from the first instant to the last container.
+		// At any time from the very start to the last container.
 		time.Sleep(time.Duration(20+rand.IntN(500)) * time.Millisecond)
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -111,7 +111,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// signalOnce sends the signal when all the words have come in the log, and returns the log.
+// signalOnce sends the signal once all words have appeared in the log, and returns the log.
 func signalOnce(t *testing.T, p *os.Process, sig os.Signal, log io.Reader, words ...string) string {
 	t.Helper()
 	var text strings.Builder
@@ -128,41 +128,33 @@ func signalOnce(t *testing.T, p *os.Process, sig os.Signal, log io.Reader, words
 	return text.String()
 }
 
-// awaitProcess waits until a process with the command line runs.
+// awaitProcess waits for a process with the command line.
 func (b *box) awaitProcess(t *testing.T, command string) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if slices.ContainsFunc(b.processes(t), func(p string) bool { return strings.HasSuffix(p, " "+command) }) {
-			return
-		}
+	runs := func(p string) bool { return strings.HasSuffix(p, " "+command) }
+	if !eventually(func() bool { return slices.ContainsFunc(b.processes(t), runs) }) {
+		t.Fatalf("no process %q", command)
 	}
-	t.Fatalf("no process %q", command)
 }
 
-// awaitPods waits until there is a shim and a container for each of so many pods, and
-// nothing else: a container that has just started may not have become its program yet.
+// awaitPods waits until there are a shim and a container for each pod, and no other process: a
+// container that has just started may not run its program yet.
 func (b *box) awaitPods(t *testing.T, pods int) {
 	t.Helper()
-	var got []string
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if got = b.processes(t); len(got) == 2*pods {
-			return
-		}
+	if !eventually(func() bool { return len(b.processes(t)) == 2*pods }) {
+		t.Fatalf("want a shim and a container for each of %d pods:\n%s", pods, strings.Join(b.processes(t), "\n"))
 	}
-	t.Fatalf("want a shim and a container for each of %d pods:\n%s", pods, strings.Join(got, "\n"))
 }
 
-// awaitEnd waits until no process of the box's containers is left.
+// awaitEnd waits until all processes of the box's containers have exited.
 func (b *box) awaitEnd(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); len(b.containers(t)) > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("they do not end: %v", b.containers(t))
-		}
+	if !eventually(func() bool { return len(b.containers(t)) == 0 }) {
+		t.Fatalf("still running: %v", b.containers(t))
 	}
 }
 
-func TestSecondBesideFirst(t *testing.T) {
+func TestConcurrentRuns(t *testing.T) {
 	b := newBox(t, "")
 	first := b.command(t, "run", b.upArgs(t, directory(t, pod("long", "Never", "sleep", "4s")), "--until", "completed")...)
 	var stdout, stderr bytes.Buffer
@@ -171,11 +163,11 @@ func TestSecondBesideFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.awaitProcess(t, "/bin/box sleep 4s")
-	b.up(t, directory(t, pod("beside", "Always", "sleep")), 0)
-	if r := b.run(t, "ps", "-o", "json"); r.code != 0 || !strings.Contains(r.stdout, `"long"`) || !strings.Contains(r.stdout, `"beside"`) {
-		t.Errorf("ps beside a run: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	b.up(t, directory(t, pod("other", "Always", "sleep")), 0)
+	if r := b.run(t, "ps", "-o", "json"); r.code != 0 || !strings.Contains(r.stdout, `"long"`) || !strings.Contains(r.stdout, `"other"`) {
+		t.Errorf("ps during a run: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	// This one is served by the first, and has to go on alone when that ends.
+	// This one uses the engine of the first run, and has to continue on its own when that exits.
 	second := b.up(t, directory(t, pod("outlives", "Never", "sleep", "6s")), 0, "--until", "completed")
 	if diff := cmp.Diff([]string{"outlives=Succeeded"}, second.report.outcomes()); diff != "" {
 		t.Errorf("outcomes of the second (-want +got):\n%s", diff)
@@ -195,7 +187,7 @@ func TestEndsWhileNobodyWatches(t *testing.T) {
 	b.awaitExit(t, 0, 7)
 }
 
-// endUnseen starts a pod whose container ends with 7 after the run.
+// endUnseen starts a pod whose container exits with 7 after the run.
 func (b *box) endUnseen(t *testing.T) {
 	t.Helper()
 	mark := filepath.Join(t.TempDir(), "go")

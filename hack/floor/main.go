@@ -1,6 +1,5 @@
-// Command floor starts containers on a containerd daemon with nothing but the client's
-// own calls: no sandbox, no log, no network of its own. It is the yardstick of hack/bench,
-// what starting so many containers costs before anybody adds anything.
+// Command floor starts containers on a containerd daemon with plain client calls: no
+// sandbox, no log, no network. It is the baseline of hack/bench.
 //
 //	floor -address SOCKET -namespace NS import FILE...
 //	floor -address SOCKET -namespace NS -image REF [-n 30] [-parallel 4] start
@@ -37,7 +36,7 @@ func main() {
 	flag.StringVar(&o.namespace, "namespace", "floor", "containerd namespace")
 	flag.StringVar(&o.image, "image", "", "image to start, present in the namespace")
 	flag.IntVar(&o.n, "n", 1, "containers to start")
-	flag.IntVar(&o.parallel, "parallel", 4, "containers in flight")
+	flag.IntVar(&o.parallel, "parallel", 4, "containers to start or stop at a time")
 	flag.Parse()
 	if err := run(context.Background(), o, flag.Args()); err != nil {
 		fmt.Fprintf(os.Stderr, "floor: %v\n", err)
@@ -89,7 +88,7 @@ func importImages(ctx context.Context, c *client.Client, files []string) error {
 func start(ctx context.Context, c *client.Client, o options) error {
 	ctx, done, err := c.WithLease(ctx)
 	if err != nil {
-		return fmt.Errorf("taking a lease: %w", err)
+		return fmt.Errorf("creating a lease: %w", err)
 	}
 	img, err := c.GetImage(ctx, o.image)
 	if err != nil {
@@ -110,18 +109,18 @@ func startOne(ctx context.Context, c *client.Client, img client.Image, id string
 		client.WithNewSpec(oci.WithImageConfig(img), oci.WithHostNamespace(specs.NetworkNamespace)),
 	)
 	if err != nil {
-		return fmt.Errorf("making container %q: %w", id, err)
+		return fmt.Errorf("creating container %q: %w", id, err)
 	}
 	task, err := container.NewTask(ctx, cio.NullIO)
 	if err != nil {
-		return fmt.Errorf("making task %q: %w", id, err)
+		return fmt.Errorf("creating task %q: %w", id, err)
 	}
 	if err := task.Start(ctx); err != nil {
 		return fmt.Errorf("starting task %q: %w", id, err)
 	}
 	status, err := task.Status(ctx)
 	if err != nil {
-		return fmt.Errorf("asking for task %q: %w", id, err)
+		return fmt.Errorf("getting the status of task %q: %w", id, err)
 	}
 	if status.Status != client.Running {
 		return fmt.Errorf("task %q is %s", id, status.Status)

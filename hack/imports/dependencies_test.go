@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDependenciesAreExplained holds docs/dependencies.md to what the packages import.
+// TestDependenciesAreExplained: docs/dependencies.md lists exactly the modules that are imported
+// directly.
 func TestDependenciesAreExplained(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../docs/dependencies.md")
@@ -28,11 +29,11 @@ func TestDependenciesAreExplained(t *testing.T) {
 	}
 	slices.Sort(explained)
 	if diff := cmp.Diff(direct(t), explained); diff != "" {
-		t.Errorf("what is imported (-) and what docs/dependencies.md explains (+):\n%s", diff)
+		t.Errorf("imported (-) and in docs/dependencies.md (+):\n%s", diff)
 	}
 }
 
-// direct returns the modules that packages of this one import themselves, tests included.
+// direct returns the modules that packages of this module import directly, including in tests.
 func direct(t *testing.T) []string {
 	t.Helper()
 	imports := golist(t, "-f", "{{range .Imports}}{{.}} {{end}}{{range .TestImports}}{{.}} {{end}}{{range .XTestImports}}{{.}} {{end}}", module+"/...")

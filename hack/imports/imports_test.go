@@ -1,5 +1,4 @@
-// Package imports_test holds the table of which package may reach which, through all that its
-// imports import in turn.
+// Package imports_test checks which packages may depend on which, directly or transitively.
 package imports_test
 
 import (
@@ -10,11 +9,10 @@ import (
 
 const module = "github.com/runonce/runonce"
 
-// ban says that no package below it may reach a package that begins with one of the
-// prefixes.
+// ban forbids a package, and those below it, to depend on packages with one of the prefixes.
 type ban struct {
-	pkg      string   // and those below it
-	except   []string // packages below it that may
+	pkg      string
+	except   []string // packages that may, and those below them
 	prefixes []string
 	why      string
 }
@@ -24,37 +22,37 @@ func bans() []ban {
 		{
 			pkg: "", except: []string{"/runtime/containerd", "/runtime/shim", "/runonce/cmd", "/hack", ""},
 			prefixes: []string{"github.com/containerd/containerd"},
-			why:      "only runtime/containerd and runtime/shim speak to containerd, and runonce/cmd wires them",
+			why:      "only runtime/containerd and runtime/shim use containerd, and runonce/cmd uses them",
 		},
 		{
 			pkg: "", except: []string{"/manifests", "/runonce/cmd", "/hack", ""},
 			prefixes: []string{"k8s.io/kubernetes"},
-			why:      "only manifests knows the API server's rules, and runonce/cmd reads manifests",
+			why:      "only manifests uses the API server's rules, and runonce/cmd uses manifests",
 		},
 		{
 			pkg:      "/internal",
 			prefixes: []string{module},
-			why:      "internal is what all may import",
+			why:      "every package may import internal",
 		},
 		{
 			pkg: "/runtime/engine", except: []string{"/runtime/engine/enginetest"},
 			prefixes: []string{module},
-			why:      "engine is the vocabulary of whoever speaks of containers",
+			why:      "engine only has the types that all engines share",
 		},
 		{
 			pkg:      "/manifests",
 			prefixes: []string{module + "/admit", module + "/runonce", module + "/runtime", "github.com/vishvananda"},
-			why:      "manifests turns files into objects and knows no node",
+			why:      "manifests turns files into objects and must not depend on the node",
 		},
 		{
 			pkg:      "/manifests/decode",
 			prefixes: []string{module + "/internal", "k8s.io/kubernetes"},
-			why:      "decode knows documents and no rules",
+			why:      "decode must not depend on validation rules",
 		},
 		{
 			pkg:      "/manifests/fieldsupport",
 			prefixes: []string{module + "/internal", module + "/manifests/validation", "k8s.io/kubernetes"},
-			why:      "a table of fields knows no rules",
+			why:      "the table of fields must not depend on validation rules",
 		},
 		{
 			pkg:      "/admit",
@@ -64,17 +62,17 @@ func bans() []ban {
 		{
 			pkg: "/runonce", except: []string{"/runonce/cmd"},
 			prefixes: []string{module + "/manifests", module + "/runtime"},
-			why:      "runonce owns the interface that runtime satisfies",
+			why:      "runonce owns the Runtime interface and must not import its implementation",
 		},
 		{
 			pkg:      "/runtime",
 			prefixes: []string{module + "/manifests", module + "/admit", module + "/runonce", "github.com/urfave/cli"},
-			why:      "runtime runs the pod that it is given",
+			why:      "runtime only runs the pods it is given",
 		},
 		{
 			pkg:      "/runtime/shim/runonce-shim",
 			prefixes: []string{"k8s.io", "github.com/containerd/containerd/v2/client", module + "/runtime/containerd"},
-			why:      "a shim is started twice for each container, so it must stay slim",
+			why:      "a shim is started twice for each container, so it must stay small",
 		},
 	}
 }
@@ -85,13 +83,13 @@ func TestImports(t *testing.T) {
 	for _, b := range bans() {
 		found := false
 		for pkg, reached := range deps {
-			if !b.holds(pkg) {
+			if !b.covers(pkg) {
 				continue
 			}
 			found = true
 			for _, dep := range reached {
 				if slices.ContainsFunc(b.prefixes, func(p string) bool { return below(dep, p) }) {
-					t.Errorf("%s reaches %s: %s", pkg, dep, b.why)
+					t.Errorf("%s depends on %s: %s", pkg, dep, b.why)
 				}
 			}
 		}
@@ -101,9 +99,9 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// holds tells whether the ban is for the package. The program's own package, which sees
-// all through runonce/cmd, is the exception "".
-func (b ban) holds(pkg string) bool {
+// covers tells whether the ban is for the package. The exception "" is the main package, which
+// depends on everything through runonce/cmd.
+func (b ban) covers(pkg string) bool {
 	return below(pkg, module+b.pkg) && !slices.ContainsFunc(b.except, func(path string) bool {
 		return pkg == module+path || path != "" && below(pkg, module+path)
 	})
@@ -113,7 +111,7 @@ func below(pkg, dir string) bool {
 	return pkg == dir || strings.HasPrefix(pkg, dir+"/")
 }
 
-// dependencies returns, for each package of the module, all that it reaches.
+// dependencies returns, for each package of the module, its direct and transitive imports.
 func dependencies(t *testing.T) map[string][]string {
 	t.Helper()
 	out := golist(t, "-f", "{{.ImportPath}} {{join .Deps \" \"}}", module+"/...")

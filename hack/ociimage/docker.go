@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// dockerManifest is one entry of manifest.json in an archive of docker save.
+// dockerManifest is an entry of manifest.json in an archive of docker save.
 type dockerManifest struct {
 	Config   string
 	RepoTags []string

@@ -15,7 +15,7 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// layer is a layer as it goes into the archive.
+// layer is a packed layer.
 type layer struct {
 	mediaType string
 	diffID    digest.Digest
@@ -76,7 +76,7 @@ func compress(raw []byte, open func(io.Writer) (io.WriteCloser, error)) ([]byte,
 	return out.Bytes(), nil
 }
 
-// withParents cleans the paths and puts the directories before what is in them.
+// withParents cleans the paths and adds missing parent directories.
 func withParents(files []File) []File {
 	out := make([]File, 0, 2*len(files))
 	seen := map[string]bool{".": true, "": true}

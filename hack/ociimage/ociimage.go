@@ -1,5 +1,5 @@
-// Package ociimage makes OCI image archives without a container engine, for tests and for
-// the demo. The same input gives the same bytes on every machine.
+// Package ociimage builds OCI image archives without a container engine, for tests and the
+// demo. Builds are reproducible.
 package ociimage
 
 import (
@@ -18,14 +18,14 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// annotationImageName holds the full reference for containerd; the ref.name annotation of
-// the OCI specification alone may be a mere tag.
+// annotationImageName is containerd's annotation for the full reference; the OCI annotation
+// ref.name may be only a tag.
 const annotationImageName = "io.containerd.image.name"
 
 // Compression is how a layer is compressed.
 type Compression string
 
-// The compressions of layers.
+// The supported compressions.
 const (
 	Gzip Compression = "gzip"
 	Zstd Compression = "zstd"
@@ -34,11 +34,11 @@ const (
 
 // File is one entry of an image's layer.
 type File struct {
-	// Path is where the file is in the image; a leading slash is optional. Parents that
-	// are not listed are made with mode 0755.
+	// Path is the path in the image; a leading slash is optional. Missing parent
+	// directories are created with mode 0755.
 	Path string
-	// Mode holds the permissions and the type: a directory, a symbolic link (whose target
-	// is Link) or a regular file. Zero is a regular file of mode 0644.
+	// Mode has the permissions and the type: a directory, a symbolic link (to Link) or a
+	// regular file. Zero is a regular file with mode 0644.
 	Mode fs.FileMode
 	Body []byte
 	Link string
@@ -46,51 +46,40 @@ type File struct {
 	GID  int
 }
 
-// Image is everything that goes into an archive.
+// Image is an image to build.
 type Image struct {
 	// Ref is the full reference under which the image is imported.
 	Ref string
-	// Architecture is a GOARCH; empty is the one of this program.
-	Architecture string
-	// Layers are applied in order. Files, when there are any, are one layer on top.
+	// Layers are applied in order. Files, if any, are one more layer on top.
 	Layers [][]File
 	Files  []File
 	// Config is the image's part of the configuration: user, entrypoint, env and so on.
 	Config v1.ImageConfig
-	// Created is written into the configuration; zero leaves it out.
-	Created time.Time
 	// Compression of the layers; empty is Gzip.
 	Compression Compression
 }
 
 // Build writes the image as a tar archive in the OCI layout. It does not close w.
 func Build(w io.Writer, img Image) error {
-	return BuildAll(w, img)
-}
-
-// BuildAll writes one archive that holds all the images.
-func BuildAll(w io.Writer, images ...Image) error {
 	l := layout{blobs: map[digest.Digest][]byte{}}
-	for _, img := range images {
-		if err := l.add(img); err != nil {
-			return fmt.Errorf("building image %q: %w", img.Ref, err)
-		}
+	if err := l.add(img); err != nil {
+		return fmt.Errorf("building image %q: %w", img.Ref, err)
 	}
 	return l.write(w)
 }
 
-// sum computes the digest without go-digest's registry of hashes, which knows only those
-// that something else imports.
+// sum computes the digest without go-digest's registry, which only has the hash functions that
+// the program imports.
 func sum(body []byte) digest.Digest {
 	h := sha256.Sum256(body)
 	return digest.NewDigestFromBytes(digest.SHA256, h[:])
 }
 
-// layout collects the blobs of an OCI layout in order of their making.
+// layout collects the blobs of an OCI layout.
 type layout struct {
-	blobs     map[digest.Digest][]byte
-	order     []digest.Digest
-	manifests []v1.Descriptor
+	blobs    map[digest.Digest][]byte
+	order    []digest.Digest
+	manifest v1.Descriptor
 }
 
 func (l *layout) blob(mediaType string, body []byte) v1.Descriptor {
@@ -110,20 +99,16 @@ func (l *layout) blobJSON(mediaType string, v any) (v1.Descriptor, error) {
 	return l.blob(mediaType, body), nil
 }
 
-// pack makes the image's configuration and its layers.
+// pack builds the image's configuration and layers.
 func (img Image) pack() (v1.Image, []layer, error) {
 	files := img.Layers
 	if len(img.Files) > 0 {
 		files = append(files[:len(files):len(files)], img.Files)
 	}
 	config := v1.Image{
-		Platform: v1.Platform{Architecture: img.arch(), OS: "linux"},
+		Platform: v1.Platform{Architecture: goruntime.GOARCH, OS: "linux"},
 		Config:   img.Config,
 		RootFS:   v1.RootFS{Type: "layers"},
-	}
-	if !img.Created.IsZero() {
-		created := img.Created.UTC()
-		config.Created = &created
 	}
 	layers := make([]layer, 0, len(files))
 	for _, f := range files {
@@ -135,13 +120,6 @@ func (img Image) pack() (v1.Image, []layer, error) {
 		layers = append(layers, packed)
 	}
 	return config, layers, nil
-}
-
-func (img Image) arch() string {
-	if img.Architecture == "" {
-		return goruntime.GOARCH
-	}
-	return img.Architecture
 }
 
 func (l *layout) add(img Image) error {
@@ -163,12 +141,12 @@ func (l *layout) add(img Image) error {
 	if err != nil {
 		return err
 	}
-	desc.Platform = &v1.Platform{Architecture: img.arch(), OS: "linux"}
+	desc.Platform = &v1.Platform{Architecture: goruntime.GOARCH, OS: "linux"}
 	desc.Annotations = map[string]string{
 		annotationImageName:  img.Ref,
 		v1.AnnotationRefName: img.Ref,
 	}
-	l.manifests = append(l.manifests, desc)
+	l.manifest = desc
 	return nil
 }
 
@@ -176,7 +154,7 @@ func (l *layout) write(w io.Writer) error {
 	index, err := json.Marshal(v1.Index{
 		Versioned: imagespec.Versioned{SchemaVersion: 2},
 		MediaType: v1.MediaTypeImageIndex,
-		Manifests: l.manifests,
+		Manifests: []v1.Descriptor{l.manifest},
 	})
 	if err != nil {
 		return fmt.Errorf("encoding the index: %w", err)
@@ -206,7 +184,7 @@ func (l *layout) write(w io.Writer) error {
 	return nil
 }
 
-// writeEntry writes one file with nothing in its header that differs between machines.
+// writeEntry writes one file, with a header that does not depend on the machine.
 func writeEntry(t *tar.Writer, f File) error {
 	h := &tar.Header{
 		Name:    f.Path,

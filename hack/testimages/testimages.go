@@ -1,5 +1,5 @@
-// Package testimages makes the images of the tests and of the demo from the programs under
-// testdata/images, as OCI archives. Nothing is fetched: the Go tool compiles them.
+// Package testimages builds the images of the tests and the demo, as OCI archives, from the
+// programs in testdata/images. Nothing is downloaded.
 package testimages
 
 import (
@@ -22,22 +22,22 @@ import (
 
 // Image is one entry of testdata/images/images.yaml.
 type Image struct {
-	// Name is the archive's file name without its .tar.
+	// Name is the archive's file name without .tar.
 	Name string `json:"name"`
-	// Ref is what manifests call the image.
+	// Ref is the image reference used in manifests.
 	Ref string `json:"ref"`
-	// Program is the directory under testdata/images that holds the main package.
+	// Program is the directory in testdata/images with the main package.
 	Program string `json:"program"`
-	// Links are further names of the program in /bin.
+	// Links are additional names of the program in /bin.
 	Links []string `json:"links"`
-	// Files are further files: path to content.
+	// Files maps the paths of additional files to their content.
 	Files map[string]string `json:"files"`
 	// Config is the image's configuration.
 	Config v1.ImageConfig `json:"config"`
 }
 
-// Write compiles the programs and writes the archives of the named images, or of all of
-// them, into dir as NAME.tar. It returns the images that it wrote.
+// Write compiles the programs and writes the archives of the named images (default all) into
+// dir as NAME.tar. It returns the images it has written.
 func Write(ctx context.Context, dir string, names ...string) ([]Image, error) {
 	root, err := Root()
 	if err != nil {
@@ -49,11 +49,11 @@ func Write(ctx context.Context, dir string, names ...string) ([]Image, error) {
 	}
 	for _, n := range names {
 		if !slices.ContainsFunc(all, func(i Image) bool { return i.Name == n }) {
-			return nil, fmt.Errorf("writing test images: no image named %q", n)
+			return nil, fmt.Errorf("writing test images: unknown image %q", n)
 		}
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("making the images' directory: %w", err)
+		return nil, fmt.Errorf("creating the directory of the images: %w", err)
 	}
 	programs := map[string][]byte{}
 	var written []Image
@@ -74,7 +74,7 @@ func Write(ctx context.Context, dir string, names ...string) ([]Image, error) {
 	return written, nil
 }
 
-// List reads testdata/images/images.yaml of the project in root.
+// List reads testdata/images/images.yaml. root is the project's directory.
 func List(root string) ([]Image, error) {
 	b, err := os.ReadFile(filepath.Join(root, "testdata", "images", "images.yaml"))
 	if err != nil {
@@ -89,7 +89,7 @@ func List(root string) ([]Image, error) {
 	return list.Images, nil
 }
 
-// Root returns the project's directory: the nearest one upwards that has a go.mod.
+// Root returns the project's directory: the nearest parent directory with a go.mod.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -101,21 +101,21 @@ func Root() (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", errors.New("finding the project's directory: no go.mod upwards from here")
+			return "", errors.New("finding the project's directory: no go.mod in any parent directory")
 		}
 		dir = parent
 	}
 }
 
-// Compiled names the variable that holds a directory of programs which are compiled
-// already: where there is no Go, or compiling would take too long.
+// Compiled is the environment variable for a directory of compiled programs, for machines
+// without Go.
 const Compiled = "RUNONCE_TEST_PROGRAMS"
 
-// Main is what runonce itself is called in that directory.
+// Main is the name of runonce in that directory.
 const Main = "runonce"
 
-// Program compiles a program of testdata/images, static and without debug information,
-// and returns the executable.
+// Program compiles a program of testdata/images, statically linked and without debug
+// information, and returns the executable.
 func Program(ctx context.Context, root, name string) ([]byte, error) {
 	if dir := os.Getenv(Compiled); dir != "" {
 		return os.ReadFile(filepath.Join(dir, name))
@@ -136,8 +136,8 @@ func Program(ctx context.Context, root, name string) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-// Contents returns the image for the program's executable: a layer that all images of the
-// program share, and one with what is the image's own.
+// Contents returns the image with the given executable: one layer that all images of the
+// program share, and one for this image.
 func (i Image) Contents(program []byte) ociimage.Image {
 	base := []ociimage.File{
 		{Path: "/bin/" + i.Program, Mode: 0o755, Body: program},
@@ -158,8 +158,7 @@ func (i Image) Contents(program []byte) ociimage.Image {
 	return ociimage.Image{Ref: i.Ref, Layers: [][]ociimage.File{base}, Files: own, Config: i.Config}
 }
 
-// writeArchive writes the archive under another name first, so that nobody ever reads
-// half of it.
+// writeArchive replaces the archive atomically.
 func writeArchive(dir string, img Image, program []byte) error {
 	tmp, err := os.CreateTemp(dir, "."+img.Name+"-")
 	if err != nil {

@@ -5,14 +5,14 @@ import (
 	"io"
 )
 
-// The types of files, as in stat(2).
+// File types, as in stat(2).
 const (
 	typeDirectory = 0o040000
 	typeDevice    = 0o020000
 	typeFile      = 0o100000
 )
 
-// cpio writes the archive ("newc") from which Linux makes its first file system.
+// cpio writes an initramfs archive in the "newc" format.
 type cpio struct {
 	w     io.Writer
 	files int
@@ -33,7 +33,7 @@ func (c *cpio) end() error { return c.entry("TRAILER!!!", 0, [2]int{}, nil) }
 func (c *cpio) entry(name string, mode int, device [2]int, body []byte) error {
 	c.files++
 	// Inode, mode, owner, group, links, time, size, device, device of a special file, length
-	// of the name with its end, checksum. Header with name, and body, are padded to four bytes.
+	// of the name with its NUL, checksum. Header with name, and body, are padded to four bytes.
 	header := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%s\x00",
 		c.files, mode, 0, 0, 1, 0, len(body), 0, 0, device[0], device[1], len(name)+1, 0, name)
 	for _, part := range [][]byte{[]byte(header), body} {

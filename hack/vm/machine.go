@@ -15,14 +15,14 @@ import (
 	"github.com/runonce/runonce/hack/vm/job"
 )
 
-// kind is a kind of machine.
+// kind is a kind of virtual machine.
 type kind struct {
-	name    string // as -machine calls it
+	name    string // for the flag -machine
 	systemd bool
-	kernel  string // what the kernel is told
+	kernel  string // kernel parameters
 }
 
-// kinds are the machines there are.
+// kinds returns all kinds of machines.
 func kinds() []kind {
 	return []kind{
 		{job.Plain, false, "cgroup_no_v1=all"},
@@ -31,16 +31,16 @@ func kinds() []kind {
 	}
 }
 
-// machine is one that QEMU emulates.
+// machine is a virtual machine that QEMU emulates.
 type machine struct {
 	kind    kind
-	vm      string // where hack/setup.sh unpacked QEMU, the kernel and systemd
+	vm      string // where hack/setup.sh unpacks QEMU, the kernel and systemd
 	initrd  string
 	memory  int    // MiB
-	console string // gets what the kernel and systemd say
+	console string // file for the output of the kernel and systemd
 }
 
-// run runs the machine until it is switched off; output reads what the tests write.
+// run runs the machine until it is switched off. output reads the output of the tests.
 func (m machine) run(ctx context.Context, output func(io.Reader) error) error {
 	qemu, err := m.emulator()
 	if err != nil {
@@ -52,19 +52,19 @@ func (m machine) run(ctx context.Context, output func(io.Reader) error) error {
 	}
 	args := []string{
 		"-L", filepath.Join(m.vm, "usr/share/qemu"), "-L", filepath.Join(m.vm, "usr/share/seabios"),
-		// Debian's kernels do not start under every host's KVM; the emulation always works.
+		// Debian's kernels do not boot on every host's KVM; emulation always works.
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(m.memory),
 		"-nodefaults", "-nographic", "-no-reboot", "-kernel", kernel, "-initrd", m.initrd,
 		"-append", "console=ttyS0 quiet panic=-1 random.trust_cpu=on no_timer_check nowatchdog mitigations=off " + m.kind.kernel,
 		"-serial", "file:" + m.console, "-serial", "stdio",
-		"-virtfs", files(job.Tag, "/"),
+		"-virtfs", virtfs(job.HostTag, "/"),
 	}
 	if m.kind.systemd {
 		layer := filepath.Join(m.vm, "systemd")
 		if _, err := os.Stat(filepath.Join(layer, job.Init)); err != nil {
 			return fmt.Errorf("finding systemd for the machine (make test-vm unpacks it): %w", err)
 		}
-		args = append(args, "-virtfs", files(job.Systemd, layer))
+		args = append(args, "-virtfs", virtfs(job.SystemdTag, layer))
 	}
 	cmd := exec.CommandContext(ctx, qemu, args...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(m.vm, "usr/lib/x86_64-linux-gnu")+":"+filepath.Join(m.vm, "lib/x86_64-linux-gnu"))
@@ -80,8 +80,8 @@ func (m machine) run(ctx context.Context, output func(io.Reader) error) error {
 	return errors.Join(output(stdout), cmd.Wait())
 }
 
-// files offers a directory to the machine by a name, to be read.
-func files(tag, dir string) string {
+// virtfs returns the option that shares a directory with the machine, read-only.
+func virtfs(tag, dir string) string {
 	return "local,path=" + strings.ReplaceAll(dir, ",", ",,") + ",mount_tag=" + tag + ",security_model=none,readonly=on,multidevs=remap"
 }
 
@@ -97,21 +97,21 @@ func (m machine) emulator() (string, error) {
 	return path, nil
 }
 
-// lastWords is an error that says what the kernel and systemd said last.
-func (m machine) lastWords() error {
+// consoleError returns an error with the last lines of the console.
+func (m machine) consoleError() error {
 	text, err := os.ReadFile(m.console)
 	if err != nil {
-		return fmt.Errorf("reading what the machine said: %w", err)
+		return fmt.Errorf("reading the console of the machine: %w", err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return fmt.Errorf("the last words of its kernel and its first process:\n%s", strings.Join(lines[max(0, len(lines)-25):], "\n"))
+	return fmt.Errorf("the end of its console:\n%s", strings.Join(lines[max(0, len(lines)-25):], "\n"))
 }
 
-// one returns the only file of a pattern.
+// one returns the only file that matches the pattern.
 func one(pattern string) (string, error) {
 	found, err := filepath.Glob(pattern)
 	if err == nil && len(found) == 1 {
 		return found[0], nil
 	}
-	return "", errors.Join(err, fmt.Errorf("%d files %s, want one: run hack/setup.sh vm", len(found), pattern))
+	return "", errors.Join(err, fmt.Errorf("%d files match %s, want one: run hack/setup.sh vm", len(found), pattern))
 }

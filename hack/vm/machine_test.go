@@ -14,7 +14,8 @@ import (
 	"github.com/runonce/runonce/hack/vm/job"
 )
 
-// TestMachine runs in the machines and says whether they are what they are called.
+// TestMachine runs in the machines and checks that each has the init system and the cgroups of
+// its kind.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	name := os.Getenv(job.Machine)
@@ -23,15 +24,15 @@ func TestMachine(t *testing.T) {
 	}
 	i := slices.IndexFunc(kinds(), func(k kind) bool { return k.name == name })
 	if i < 0 {
-		t.Fatalf("no machine %q", name)
+		t.Fatalf("unknown machine %q", name)
 	}
 	memory := cgroups(t, name)
 	if first, err := os.ReadFile("/proc/1/comm"); err != nil || (string(first) == "systemd\n") != kinds()[i].systemd {
-		t.Errorf("the first process is %q, %v", first, err)
+		t.Errorf("the init process is %q, %v", first, err)
 	}
 	if !kinds()[i].systemd {
 		if _, err := os.Stat("/run/systemd/system"); err == nil {
-			t.Error("/run/systemd/system, by which programs know systemd, is there")
+			t.Error("/run/systemd/system exists, by which programs detect systemd")
 		}
 		return
 	}
@@ -41,8 +42,8 @@ func TestMachine(t *testing.T) {
 	systemdLimitsMemory(t, memory)
 }
 
-// cgroups fails the test unless the machine has the cgroups that it should have, and
-// returns the files that say what memory a cgroup may have, with %s for its path.
+// cgroups checks the machine's cgroup mounts and returns the path of a cgroup's memory limit,
+// with %s for the cgroup.
 func cgroups(t *testing.T, name string) string {
 	t.Helper()
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter("/sys/fs/cgroup"))
@@ -69,7 +70,7 @@ func cgroups(t *testing.T, name string) string {
 	return "/sys/fs/cgroup/memory/%s/memory.limit_in_bytes"
 }
 
-// systemdLimitsMemory asks systemd for a slice as runtimes do, by its private bus.
+// systemdLimitsMemory creates a slice over systemd's private bus, as runtimes do.
 func systemdLimitsMemory(t *testing.T, file string) {
 	t.Helper()
 	bus, err := systemd.NewSystemdConnectionContext(t.Context())

@@ -1,12 +1,12 @@
-// Command vm runs the tests that start real containers in machines which QEMU emulates: no
-// KVM is needed, and nothing but memory is written to. A machine has Debian's kernel
-// (hack/setup.sh vm) and the files of this one, read-only. There is one with cgroup v2 and a
-// first process of ours, and there are two with systemd as the first process: with cgroup
-// v2 and, hybrid as systemd calls it, v1.
+// Command vm runs tests that start real containers in virtual machines. QEMU emulates them, so
+// KVM is not needed. A machine runs Debian's kernel (see hack/setup.sh) and sees the files of
+// the host, read-only; what it writes stays in memory. There are three kinds: plain has cgroup
+// v2 and an init program of ours, systemd has cgroup v2 and systemd, and systemd-v1 has
+// systemd's hybrid mode of cgroup v1.
 //
-// The arguments are suites, PACKAGE=REGEXP as for go test -run, to run in the plain machine
-// or in those of -machine; without any it runs those that depend on what the machines
-// differ in.
+// The arguments are suites, PACKAGE=REGEXP as for go test -run, to run in the plain machine or
+// in those of -machine. Without arguments, vm runs the suites that depend on cgroups or
+// systemd.
 package main
 
 import (
@@ -30,15 +30,13 @@ import (
 	"github.com/runonce/runonce/hack/vm/job"
 )
 
-// suite is a package of which the tests that match are run in some kinds of machines.
+// suite selects tests of a package and the kinds of machines to run them in.
 type suite struct {
 	dir, run string
 	in       []string
 }
 
-// suites are those that depend on the version of cgroups: how limits and processes get
-// there, how containers are stopped, counted and told apart, and the stories of the program;
-// and those that depend on systemd.
+// suites returns the suites that depend on the cgroup version or on systemd.
 func suites() []suite {
 	plain, booted := []string{job.Plain}, []string{job.SystemdV2, job.SystemdV1}
 	every := slices.Concat(plain, booted)
@@ -55,15 +53,15 @@ func suites() []suite {
 		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal)$/^(embedded)?$", plain},
 		{"./hack/e2e", "^TestCgroupDriver$/^embedded$", booted},
 		{"./runtime/network", "^TestHostPortSCTP$", plain},
-		// All but own-users: the machine's file systems are memory, whose users Linux 6.1 cannot map.
+		// All but own-users: the machine's root is a tmpfs, which Linux 6.1 cannot mount with mapped users.
 		{"./runonce/cmd", "^TestCasesOnContainerd$/^([^o]|o[^w])", plain},
 	}
 }
 
 func main() {
-	limit := flag.Duration("timeout", 90*time.Minute, "the time for all of it")
-	memory := flag.Int("memory", 3072, "a machine's memory in MiB")
-	machines := flag.String("machine", "", "the machines to run in, of "+strings.Join(names(kinds()), ",")+"; all for the choice of suites, else plain")
+	limit := flag.Duration("timeout", 90*time.Minute, "time limit for everything")
+	memory := flag.Int("memory", 3072, "memory of each machine in MiB")
+	machines := flag.String("machine", "", "comma-separated machines to run in: "+strings.Join(names(kinds()), ",")+" (default all, or plain if suites are given)")
 	flag.Parse()
 	todo, err := choose(*machines, flag.Args())
 	if err != nil {
@@ -71,7 +69,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
-	ctx, cancel := context.WithTimeoutCause(ctx, *limit, fmt.Errorf("the tests did not end within %s", *limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, *limit, fmt.Errorf("the tests did not finish within %s", *limit))
 	code, err := run(ctx, todo, *memory)
 	cancel()
 	stop()
@@ -82,14 +80,14 @@ func main() {
 	os.Exit(code)
 }
 
-// work is what is to be run in one machine.
+// work is the suites to run in one machine.
 type work struct {
 	kind   kind
 	suites []suite
 }
 
-// choose returns what to run where: machines is a list of names with commas between them,
-// and args are suites; either may be empty.
+// choose returns the work for each machine. machines is a comma-separated list of names and
+// args are suites; either may be empty.
 func choose(machines string, args []string) ([]work, error) {
 	in := names(kinds())
 	if len(args) > 0 {
@@ -100,7 +98,7 @@ func choose(machines string, args []string) ([]work, error) {
 	}
 	for _, name := range in {
 		if !slices.Contains(names(kinds()), name) {
-			return nil, fmt.Errorf("no machine %q: there are %s", name, strings.Join(names(kinds()), ", "))
+			return nil, fmt.Errorf("unknown machine %q: must be one of %s", name, strings.Join(names(kinds()), ", "))
 		}
 	}
 	chosen := suites()
@@ -135,8 +133,8 @@ func names(kinds []kind) []string {
 	return list
 }
 
-// run runs the suites in one machine after the other, each with so many MiB, and returns
-// the exit code: 0 when all of them passed in all machines.
+// run runs the suites in one machine after the other, each with that much memory in MiB, and
+// returns the exit code: 0 if all tests passed in all machines.
 func run(ctx context.Context, todo []work, memory int) (int, error) {
 	root, err := testimages.Root()
 	if err != nil {
@@ -147,11 +145,11 @@ func run(ctx context.Context, todo []work, memory int) (int, error) {
 		return 0, fmt.Errorf("making a directory for the test programs: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
-	w := workshop{root: root, tmp: tmp, vm: filepath.Join(root, ".cache", "vm")}
+	b := builder{root: root, tmp: tmp, vm: filepath.Join(root, ".cache", "vm")}
 	code := 0
 	var errs []error
 	for _, t := range todo {
-		c, err := w.runIn(ctx, t, memory)
+		c, err := b.runIn(ctx, t, memory)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("running the tests in machine %s: %w", t.kind.name, err))
 		}
@@ -163,13 +161,13 @@ func run(ctx context.Context, todo []work, memory int) (int, error) {
 	return code, errors.Join(errs...)
 }
 
-// runIn runs suites in one machine and returns its exit code.
-func (w workshop) runIn(ctx context.Context, t work, memory int) (int, error) {
-	initrd, err := w.initrd(ctx, t.kind, t.suites)
+// runIn runs the suites of one machine and returns its exit code.
+func (b builder) runIn(ctx context.Context, t work, memory int) (int, error) {
+	initrd, err := b.initrd(ctx, t.kind, t.suites)
 	if err != nil {
 		return 0, err
 	}
-	m := machine{kind: t.kind, vm: w.vm, initrd: initrd, memory: memory, console: filepath.Join(w.tmp, "console-"+t.kind.name)}
+	m := machine{kind: t.kind, vm: b.vm, initrd: initrd, memory: memory, console: filepath.Join(b.tmp, "console-"+t.kind.name)}
 	fmt.Println("vm: starting machine", t.kind.name)
 	start := time.Now()
 	var code *int
@@ -179,7 +177,7 @@ func (w workshop) runIn(ctx context.Context, t work, memory int) (int, error) {
 		return err
 	})
 	if code == nil {
-		err = errors.Join(context.Cause(ctx), err, errors.New("the machine ended without a result"), m.lastWords())
+		err = errors.Join(context.Cause(ctx), err, errors.New("the machine ended without a result"), m.consoleError())
 	}
 	if err != nil || code == nil {
 		return 0, err
@@ -188,11 +186,11 @@ func (w workshop) runIn(ctx context.Context, t work, memory int) (int, error) {
 	return *code, nil
 }
 
-// nothing is what a test program says when none of its tests match.
-const nothing = "testing: warning: no tests to run"
+// noTests is the message of a test program without matching tests.
+const noTests = "testing: warning: no tests to run"
 
-// relay copies the machine's output and returns the exit code that it ends with; nil when
-// it ends without. A suite without tests is a failure: its tests have other names by now.
+// relay copies the machine's output and returns the exit code at its end, or nil if there is
+// none. A suite without matching tests is a failure, since they must have been renamed.
 func relay(r io.Reader, w io.Writer) (*int, error) {
 	var code *int
 	empty := false
@@ -200,7 +198,7 @@ func relay(r io.Reader, w io.Writer) (*int, error) {
 	for {
 		line, err := lines.ReadString('\n')
 		line = strings.TrimRight(line, "\r\n")
-		empty = empty || line == nothing
+		empty = empty || line == noTests
 		if n, ok := strings.CutPrefix(line, job.Exit); ok {
 			c, err := strconv.Atoi(n)
 			if err != nil {

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// wanted are the modules of the kernel that the machine, the engine and the network plugins
-// need; those that they depend on come with them.
-func wanted() []string {
+// required returns the kernel modules that the machine, the engine and the network plugins
+// need, without their dependencies.
+func required() []string {
 	return strings.Fields(`
 		virtio_pci 9p 9pnet_virtio overlay crc32c_generic
 		veth bridge macvlan br_netfilter dummy ifb sch_tbf sch_ingress cls_u32 act_mirred
@@ -19,8 +19,8 @@ func wanted() []string {
 		xt_sctp sctp nft_fib_inet nft_masq nft_ct nft_nat`)
 }
 
-// findModules returns the files of the wanted modules and of what they depend on, in an
-// order in which they can be loaded.
+// findModules returns the files of the required modules and of their dependencies, in loading
+// order.
 func findModules(dir string) ([]string, error) {
 	files := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -51,16 +51,16 @@ func findModules(dir string) ([]string, error) {
 		order = append(order, path)
 		return err
 	}
-	for _, name := range wanted() {
+	for _, name := range required() {
 		err = errors.Join(err, add(name))
 	}
 	return order, err
 }
 
-// moduleName is a module's name as the kernel spells it.
+// moduleName returns a module's name in the kernel's spelling.
 func moduleName(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// dependencies reads the modules that a module needs loaded before it.
+// dependencies returns the modules that must be loaded before a module.
 func dependencies(path string) ([]string, error) {
 	f, err := elf.Open(path)
 	if err != nil {

@@ -18,7 +18,7 @@ func TestRelay(t *testing.T) {
 	}{
 		{"passed", "PASS\r\nok\t./a\t1.0s\r\nvm: exit code 0\r\n", "PASS\nok\t./a\t1.0s\n", 0},
 		{"failed", "FAIL\r\nvm: exit code 1\r\n", "FAIL\n", 1},
-		{"nothing ran", nothing + "\r\nPASS\r\nvm: exit code 0\r\n", nothing + "\nPASS\n", 1},
+		{"nothing ran", noTests + "\r\nPASS\r\nvm: exit code 0\r\n", noTests + "\nPASS\n", 1},
 		{"ended early", "=== RUN   TestA\r\n", "=== RUN   TestA\n", -1},
 		{"no last line", "half", "half\n", -1},
 	} {
@@ -91,7 +91,7 @@ func TestChoose(t *testing.T) {
 				n++
 			}
 		}
-		return fmt.Sprintf("%s: %d suites of ours", machine, n)
+		return fmt.Sprintf("%s: %d default suites", machine, n)
 	}
 	for _, c := range []struct {
 		name, machines string
@@ -99,14 +99,14 @@ func TestChoose(t *testing.T) {
 		want           []string
 		wantErr        string
 	}{
-		{name: "our choice in all machines", want: []string{own("plain"), own("systemd"), own("systemd-v1")}},
-		{name: "our choice in one", machines: "systemd", want: []string{own("systemd")}},
+		{name: "default suites in all machines", want: []string{own("plain"), own("systemd"), own("systemd-v1")}},
+		{name: "default suites in one", machines: "systemd", want: []string{own("systemd")}},
 		{name: "suites in the plain machine", args: []string{"./a=^TestA$", "./b"}, want: []string{"plain: ./a ^TestA$, ./b "}},
 		{
 			name: "suites in two", machines: "systemd-v1,systemd", args: []string{"./a=x=y"},
 			want: []string{"systemd: ./a x=y", "systemd-v1: ./a x=y"},
 		},
-		{name: "no such machine", machines: "systemd,v1", wantErr: `no machine "v1": there are plain, systemd, systemd-v1`},
+		{name: "unknown machine", machines: "systemd,v1", wantErr: `unknown machine "v1": must be one of plain, systemd, systemd-v1`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -116,7 +116,7 @@ func TestChoose(t *testing.T) {
 			}
 			var got []string
 			for _, w := range todo {
-				line := fmt.Sprintf("%s: %d suites of ours", w.kind.name, len(w.suites))
+				line := fmt.Sprintf("%s: %d default suites", w.kind.name, len(w.suites))
 				if len(c.args) > 0 {
 					var list []string
 					for _, s := range w.suites {
@@ -133,7 +133,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A suite that names a machine which is not there would never run.
+// A suite for an unknown machine would never run.
 func TestSuitesRunSomewhere(t *testing.T) {
 	t.Parallel()
 	for _, s := range suites() {

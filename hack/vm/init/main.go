@@ -1,8 +1,7 @@
-// Command init is the first process of a machine of hack/vm. It sees the files of the
-// machine outside, read-only below a layer of memory, with the same paths. It runs the test
-// programs of its job with a cgroup v2 hierarchy and switches the machine off. Where
-// systemd is asked for, it makes systemd the first process and does the rest as its
-// service.
+// Command init is the init program of the machines of hack/vm. It mounts the files of the host
+// at the same paths, read-only below a tmpfs layer. Then it runs the test programs of its job
+// with cgroup v2 and switches the machine off. If the job asks for systemd, it makes systemd the
+// init process and runs the tests as a service.
 package main
 
 import (
@@ -21,26 +20,26 @@ import (
 	"github.com/runonce/runonce/hack/vm/job"
 )
 
-// output is the terminal that the tests write to; the kernel has another.
+// output is the terminal for the output of the tests; the kernel uses another one.
 const output = "/dev/ttyS1"
 
 const hostname = "vm"
 
-// What outlives the first file system: this program, and its job.
+// Copies of this program and its job, which outlive the initial file system.
 const (
 	kept     = "/run/vm"
 	self     = kept + "/init"
 	keptFile = kept + "/job.json"
 )
 
-// The processes that this program is besides the first: as it is told by its argument.
+// The arguments with which this program runs the tests instead of booting the machine.
 const (
 	asTests   = "tests"
 	asService = "service"
 )
 
 func main() {
-	// Where Debian has what the tests call.
+	// The directories of Debian's programs.
 	_ = os.Setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	what := ""
 	if len(os.Args) > 1 {
@@ -60,17 +59,17 @@ func main() {
 	}
 }
 
-// switchOff ends the machine after a line that says how its tests have ended.
+// switchOff prints the exit code and switches the machine off.
 func switchOff(code int) {
 	fmt.Println(job.Exit + strconv.Itoa(code))
 	unix.Sync()
-	// The last line is on its way through the terminal.
+	// Let the terminal transmit the last line.
 	time.Sleep(200 * time.Millisecond)
 	fmt.Println("vm:", unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF))
 }
 
-// boot sets the machine up and runs the job in a process of its own, for the first process
-// has to reap everybody's children.
+// boot sets up the machine and runs the job in a child process, since the init process has to
+// reap all orphans.
 func boot(code *int) error {
 	if err := errors.Join(mount("proc", "/proc", ""), mount("sysfs", "/sys", ""), mount("devtmpfs", "/dev", "")); err != nil {
 		return err
@@ -90,7 +89,7 @@ func boot(code *int) error {
 	if err := loadModules(); err != nil {
 		return err
 	}
-	if err := enterOutside(j.Systemd); err != nil {
+	if err := enterHostFiles(j.Systemd); err != nil {
 		return err
 	}
 	if err := terminal(); err != nil {
@@ -136,17 +135,16 @@ func loadModules() error {
 	return nil
 }
 
-// enterOutside makes the files of the machine outside, with systemd where it is asked for
-// and a layer of memory above, the root. The programs of containers are not started from
-// there: what is below /run is memory.
-func enterOutside(systemd bool) error {
+// enterHostFiles makes the host's files the root, below a tmpfs layer and, if asked for, the
+// layer with systemd. /run is a separate tmpfs, so containers do not run from the shared files.
+func enterHostFiles(systemd bool) error {
 	const upper, root = "/memory", "/root"
-	lower, err := mountOutside(job.Tag)
+	lower, err := mountShared(job.HostTag)
 	if err != nil {
 		return err
 	}
 	if systemd {
-		layer, err := mountOutside(job.Systemd)
+		layer, err := mountShared(job.SystemdTag)
 		if err != nil {
 			return err
 		}
@@ -162,9 +160,9 @@ func enterOutside(systemd bool) error {
 		return err
 	}
 	if err := unix.Mount("overlay", root, "overlay", 0, "lowerdir="+lower+",upperdir="+upper+"/files,workdir="+upper+"/work"); err != nil {
-		return fmt.Errorf("mounting a layer of memory above them: %w", err)
+		return fmt.Errorf("mounting a tmpfs layer above them: %w", err)
 	}
-	// As switch_root does, for the first file system cannot be pivoted away.
+	// As switch_root does: pivot_root does not work on the initial file system.
 	if err := unix.Chdir(root); err != nil {
 		return err
 	}
@@ -178,24 +176,24 @@ func enterOutside(systemd bool) error {
 		mount("devpts", "/dev/pts", "ptmxmode=0666"), mount("tmpfs", "/dev/shm", ""), mount("tmpfs", "/run", "mode=0755,size=90%"),
 		os.MkdirAll(job.TempDir, 0o777))
 	if systemd {
-		return err // It mounts the cgroups itself.
+		return err // systemd mounts the cgroups itself
 	}
 	return errors.Join(err, mount("cgroup2", "/sys/fs/cgroup", ""))
 }
 
-// mountOutside mounts the files that the emulator offers by that name and returns where.
-func mountOutside(tag string) (string, error) {
+// mountShared mounts a directory that QEMU shares and returns its path.
+func mountShared(tag string) (string, error) {
 	dir := "/" + tag
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	if err := unix.Mount(tag, dir, "9p", unix.MS_RDONLY, "trans=virtio,version=9p2000.L,cache=loose,msize=512000"); err != nil {
-		return "", fmt.Errorf("mounting the files %q of the machine outside: %w", tag, err)
+		return "", fmt.Errorf("mounting the shared directory %q: %w", tag, err)
 	}
 	return dir, nil
 }
 
-// terminal makes the output's terminal the standard output.
+// terminal makes the terminal for the tests standard input, output and error.
 func terminal() error {
 	tty, err := os.OpenFile(output, os.O_RDWR, 0)
 	if err != nil {
@@ -209,7 +207,7 @@ func terminal() error {
 	return nil
 }
 
-// network gives the machine what every machine has: a loopback and an address.
+// network sets up the loopback interface, an address and a default route.
 func network() error {
 	for _, args := range [][]string{
 		{"link", "set", "lo", "up"},
@@ -226,7 +224,7 @@ func network() error {
 	return unix.Sethostname([]byte(hostname))
 }
 
-// runAndReap runs the job in a second process and reaps all that end until it does.
+// runAndReap runs the job in a child process and reaps all children until that exits.
 func runAndReap() (int, error) {
 	p, err := os.StartProcess(self, []string{"vm-tests", asTests}, &os.ProcAttr{
 		Env: []string{}, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
@@ -247,7 +245,7 @@ func runAndReap() (int, error) {
 	}
 }
 
-// run runs the steps of the job and returns the exit code: 0 when all of them passed.
+// run runs the steps of the job and returns the exit code: 0 if all of them passed.
 func run() int {
 	text, err := os.ReadFile(keptFile)
 	var j job.Job

@@ -11,19 +11,19 @@ import (
 	"github.com/runonce/runonce/hack/vm/job"
 )
 
-// unitDir is where systemd looks for the units of this boot. It is to start the unit of the
-// tests, and what that requires.
+// unitDir is the directory for systemd units of the current boot. systemd starts the unit of
+// the tests and the one it requires.
 const (
 	unitDir    = "/run/systemd/system"
 	unit       = "vm-tests.service"
 	deviceUnit = "vm-devices.service"
 )
 
-// service is a service as those that start containers are: nobody else moves its
-// processes, bounds their number or ends it for one that ran out of memory. However it
-// ends, so does the machine.
+// service has the settings of a container engine's service: systemd does not move its
+// processes, limit their number, or stop it if one of them runs out of memory. The machine is
+// switched off when it stops.
 const service = `[Unit]
-Description=the tests of the machine
+Description=Tests
 DefaultDependencies=no
 Requires=` + deviceUnit + `
 After=` + deviceUnit + `
@@ -43,11 +43,11 @@ TasksMax=infinity
 OOMPolicy=continue
 `
 
-// devices is a service that systemd bounds the devices of, as it does systemd-journald on
-// real machines. When the first one of these comes, systemd moves all processes of a
-// machine with cgroup v1, containers as well, to the root of that hierarchy.
+// devices is a service with a device policy, like systemd-journald on real machines. With
+// cgroup v1, when systemd starts the first such service, it moves all processes of the machine,
+// including containers, to the root of the devices hierarchy.
 const devices = `[Unit]
-Description=a service with devices of its own
+Description=A service with a device policy
 DefaultDependencies=no
 
 [Service]
@@ -59,33 +59,33 @@ StandardOutput=null
 DeviceAllow=char-* rw
 `
 
-// becomeSystemd makes systemd the first process; it returns only if that fails. Of the
-// machine outside systemd sees neither units nor settings, and no generator of either; nor
-// that it may be a container, for in one systemd does not read what the kernel is told.
+// becomeSystemd replaces this process with systemd; it returns only if that fails. It hides the
+// host's units, settings and generators from systemd, and also that the host may be a container,
+// because there systemd ignores the kernel's command line.
 func becomeSystemd() error {
 	for _, path := range []string{
 		"/etc/systemd", "/usr/local/lib/systemd", "/.dockerenv",
 		"/usr/lib/systemd/system-generators", "/usr/lib/systemd/system-environment-generators",
 	} {
 		if err := os.RemoveAll(path); err != nil {
-			return fmt.Errorf("hiding what is the outside's from systemd: %w", err)
+			return fmt.Errorf("hiding the host's files from systemd: %w", err)
 		}
 	}
 	if err := os.MkdirAll(unitDir, 0o755); err != nil {
-		return fmt.Errorf("writing the unit of the tests: %w", err)
+		return fmt.Errorf("creating the directory of the units: %w", err)
 	}
 	err := errors.Join(
 		os.WriteFile(unitDir+"/"+unit, []byte(service), 0o644),
 		os.WriteFile(unitDir+"/"+deviceUnit, []byte(devices), 0o644),
-		// systemd names the machine anew, and takes one without an ID for one that boots for
-		// the first time, with more to do.
+		// systemd sets the host name again, and treats a machine without an ID as booting for the
+		// first time.
 		os.WriteFile("/etc/hostname", []byte(hostname+"\n"), 0o644),
 		os.WriteFile("/etc/machine-id", []byte(strings.Repeat("5", 32)+"\n"), 0o444),
 	)
 	if err != nil {
 		return fmt.Errorf("writing the files of systemd: %w", err)
 	}
-	// A systemd that cannot go on ends the machine; what it says is on the kernel's terminal.
+	// If systemd crashes, the machine is switched off. Its messages go to the kernel's terminal.
 	args := []string{job.Init, "--unit=" + unit, "--crash-reboot=yes", "--show-status=no", "--log-target=console", "--log-color=no"}
 	if err := unix.Exec(job.Init, args, os.Environ()); err != nil {
 		return fmt.Errorf("starting %s: %w", job.Init, err)

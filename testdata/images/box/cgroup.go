@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// cgroup holds the limits of this container's cgroup, where /sys/fs/cgroup shows them.
-// Limits are numbers or "max"; what the kernel does not offer is absent.
+// cgroup holds the limits of this container's cgroup, as far as /sys/fs/cgroup shows them.
+// Limits are numbers or "max"; those the kernel does not support are absent.
 type cgroup struct {
 	Version           int            `json:"version"`
 	Paths             []string       `json:"paths"`                       // /proc/self/cgroup
@@ -20,7 +20,7 @@ type cgroup struct {
 	CPUMillis         any            `json:"cpuMillis,omitempty"`         // thousandths of a CPU that the quota allows
 	CPUPeriod         any            `json:"cpuPeriod,omitempty"`         // microseconds
 	CPUShares         any            `json:"cpuShares,omitempty"`         // version 1
-	CPUWeight         any            `json:"cpuWeight,omitempty"`         // on version 1 what its shares are worth by the kubelet's formula
+	CPUWeight         any            `json:"cpuWeight,omitempty"`         // on version 1 converted from shares with the kubelet's formula
 	Pids              any            `json:"pids,omitempty"`
 	CPUs              string         `json:"cpus,omitempty"` // of cpuset
 	Hugepages         map[string]any `json:"hugepages,omitempty"`
@@ -80,7 +80,7 @@ func (c *cgroup) hugepages(pattern string) {
 
 func limit(name string) any { return number(read(filepath.Join(cgroupRoot, name))) }
 
-// number is nil for nothing, "max" for what is no limit in either version, and otherwise
+// number returns nil for an empty text, "max" for no limit (in either version), and otherwise
 // an int64.
 func number(text string) any {
 	n, err := strconv.ParseInt(text, 10, 64)

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// view is what a container sees from inside, in a form that does not depend on the
-// machine's version of cgroups.
+// view is what a container sees from inside, in a form that does not depend on the cgroup
+// version.
 type view struct {
 	Args       []string            `json:"args"`
 	Env        map[string]string   `json:"env"`
@@ -36,25 +36,25 @@ type view struct {
 	UIDMap     []string            `json:"uidMap"`
 	GIDMap     []string            `json:"gidMap"`
 	Namespaces map[string]string   `json:"namespaces"` // name to "net:[4026531840]"
-	Mounts     map[string]mount    `json:"mounts"`     // by mount point; of several the last
+	Mounts     map[string]mount    `json:"mounts"`     // by mount point; the last if there are several
 	Cgroup     cgroup              `json:"cgroup"`
-	Rlimits    map[string][]string `json:"rlimits"` // name of setrlimit(2) to soft and hard limit, as /proc/self/limits tells
-	Hosts      []string            `json:"hosts"`   // lines of /etc/hosts, fields by one space, no comments
+	Rlimits    map[string][]string `json:"rlimits"` // name as in setrlimit(2) to soft and hard limit, from /proc/self/limits
+	Hosts      []string            `json:"hosts"`   // lines of /etc/hosts, fields separated by one space, no comments
 	Resolv     []string            `json:"resolvConf"`
 	Interfaces map[string][]string `json:"interfaces"`
 	Sysctls    map[string]string   `json:"sysctls,omitempty"`
 	Files      map[string]file     `json:"files,omitempty"`
-	Processes  []string            `json:"processes"` // command lines of all that /proc shows, by PID
-	Devices    []string            `json:"devices"`   // nodes in /dev and below
+	Processes  []string            `json:"processes"` // command lines of all processes in /proc, by PID
+	Devices    []string            `json:"devices"`   // device nodes below /dev
 	Stdin      string              `json:"stdin"`     // null, pipe, tty, file, socket, closed
 	Stdout     string              `json:"stdout"`
 	Stderr     string              `json:"stderr"`
-	TTYSize    []int               `json:"ttySize,omitempty"` // rows and columns, where there is one
+	TTYSize    []int               `json:"ttySize,omitempty"` // rows and columns, if there is a terminal
 }
 
 func facts(args []string) error {
 	set := flag.NewFlagSet("facts", flag.ContinueOnError)
-	out := set.String("out", "", "write here as well")
+	out := set.String("out", "", "also write to this file")
 	stat := set.String("stat", "", "paths to describe, comma-separated")
 	sysctl := set.String("sysctl", "", "sysctls to read, comma-separated")
 	hold := set.Bool("hold", false, "sleep afterwards")
@@ -195,7 +195,7 @@ func devices(dir string) []string {
 	return out
 }
 
-// stream says what a file descriptor is.
+// stream returns the type of a file descriptor.
 func stream(fd int) string {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil {

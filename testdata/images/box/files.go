@@ -127,7 +127,7 @@ func flaky(args []string) error {
 func flood(args []string) error {
 	set := flag.NewFlagSet("flood", flag.ContinueOnError)
 	n := set.Int("n", 1000, "lines")
-	size := set.Int("size", 80, "bytes of a line, its end not counted")
+	size := set.Int("size", 80, "bytes in a line, without the newline")
 	toStderr := set.Bool("stderr", false, "print to stderr")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -158,7 +158,7 @@ func ended() <-chan os.Signal {
 func produce(args []string) error {
 	set := flag.NewFlagSet("produce", flag.ContinueOnError)
 	every := set.Duration("every", time.Second, "interval")
-	n := set.Int("n", 0, "stop after so many lines; 0 never")
+	n := set.Int("n", 0, "stop after this many lines; 0 for never")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func produce(args []string) error {
 
 func consume(args []string) error {
 	set := flag.NewFlagSet("consume", flag.ContinueOnError)
-	n := set.Int("n", 0, "stop after so many lines; 0 never")
+	n := set.Int("n", 0, "stop after this many lines; 0 for never")
 	if err := set.Parse(args); err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Command box is what the test images run: one static program with several applets. The
-// applet is the name that the program was called by or, when that is none, its first
+// Command box is the program of the test images: one static binary with several applets. The
+// applet is the name that the program is called by or, if that is not an applet, its first
 // argument.
 package main
 
@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// exitCode is an error that asks for a certain exit code and says nothing.
+// exitCode is an error that sets the exit code and prints nothing.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
@@ -23,38 +23,38 @@ type applet struct {
 func applets() map[string]applet {
 	return map[string]applet{
 		"web":     {"[-addr :8080] [-dir /www] [-ready FILE] [-delay D] [-tls]  serve DIR, /healthz, /livez and /readyz over HTTP or HTTPS", web},
-		"get":     {"[-timeout 5s] [-again] [-status 200] URL  print what an HTTP GET answers", get},
-		"probed":  {"[-lives FILE] [-delay D]  serve what probes and hooks ask for", probed},
-		"tcp":     {"ADDRESS  connect to an address and say so", tcp},
+		"get":     {"[-timeout 5s] [-again] [-status 200] URL  print the response to an HTTP GET", get},
+		"probed":  {"[-lives FILE] [-delay D]  serve everything that probes and hooks can use", probed},
+		"tcp":     {"ADDRESS  connect to an address and print it", tcp},
 		"exit":    {"CODE [TEXT...]  print TEXT and exit with CODE", exit},
 		"crash":   {"[TEXT...]  panic with a stack trace", crash},
-		"kill":    {"SIGNUM  end by a signal", kill},
-		"orphan":  {"leave a child behind that ends at once", orphan},
-		"sleep":   {"[DURATION]  sleep, for ever without one; SIGTERM ends it with 0", sleep},
+		"kill":    {"SIGNUM  send itself a signal", kill},
+		"orphan":  {"leave a child behind that exits at once", orphan},
+		"sleep":   {"[DURATION]  sleep, forever without DURATION; exit with 0 on SIGTERM", sleep},
 		"stay":    {"[DURATION]  sleep and ignore SIGTERM", stay},
-		"trap":    {"  say \"ready\", then end by saying which signal came", trap},
-		"diary":   {"FILE [DURATION]  note start, SIGTERM and, DURATION after it, the end, each with the time since boot in ns", diary},
-		"huge":    {"FILE MIB  map so much of FILE, of a hugetlbfs, and write to it", huge},
-		"listen":  {"  read standard input, say what came, and \"end\" when it ends", listen},
+		"trap":    {"  print \"ready\", then print the first signal and exit", trap},
+		"diary":   {"FILE [DURATION]  log the start, SIGTERM and, DURATION later, the end, with the time since boot in ns", diary},
+		"huge":    {"FILE MIB  map FILE, in a hugetlbfs, and write to it", huge},
+		"listen":  {"  print standard input, and \"end\" at its end", listen},
 		"echo":    {"TEXT...  print TEXT", echo},
 		"error":   {"TEXT...  print TEXT to stderr", stderr},
 		"cat":     {"FILE...  print files", cat},
-		"write":   {"FILE TEXT...  write TEXT into FILE, making its directory", write},
+		"write":   {"FILE TEXT...  write TEXT into FILE, creating its directory", write},
 		"append":  {"FILE TEXT...  append TEXT to FILE", appendTo},
 		"render":  {"FROM TO  copy a file and replace $NAME by environment variables", render},
 		"await":   {"FILE  wait until FILE exists", await},
-		"gone":    {"FILE  fail when FILE exists", gone},
+		"gone":    {"FILE  fail if FILE exists", gone},
 		"produce": {"[-every 1s] [-n 0] FILE  append numbered lines to FILE", produce},
 		"consume": {"[-n 0] FILE  print lines as they are appended to FILE", consume},
 		"flaky":   {"FILE N  fail until called N times, counting in FILE", flaky},
 		"flood":   {"[-n 1000] [-size 80] [-stderr]  print many lines", flood},
-		"alloc":   {"MIB  take so much memory, then sleep", alloc},
+		"alloc":   {"MIB  allocate memory, then sleep", alloc},
 		"burn":    {"[DURATION]  keep one core busy", burn},
-		"facts":   {"[-out FILE] [-stat PATHS] [-sysctl NAMES] [-hold]  print as JSON what is seen from inside", facts},
+		"facts":   {"[-out FILE] [-stat PATHS] [-sysctl NAMES] [-hold]  print what the container sees, as JSON", facts},
 		"mount":   {"DIR  mount a tmpfs on DIR", mountAt},
-		"swap":    {"PATH TARGET  make PATH by turns a directory and a link to TARGET, until SIGTERM", swap},
-		"link":    {"PATH TARGET  put a link to TARGET in the place of PATH", link},
-		"fill":    {"FILE MIB  write so much into FILE", fill},
+		"swap":    {"PATH TARGET  replace PATH by a directory and by a link to TARGET in turns, until SIGTERM", swap},
+		"link":    {"PATH TARGET  replace PATH by a link to TARGET", link},
+		"fill":    {"FILE MIB  write MIB mebibytes to FILE", fill},
 		"do":      {"\"APPLET ARGS\"...  run applets one after the other", do},
 	}
 }
@@ -77,7 +77,7 @@ func main() {
 func run(all map[string]applet, name string, args []string) int {
 	a, ok := all[name]
 	if !ok {
-		fmt.Fprintf(os.Stderr, "box: no applet %q\n", name)
+		fmt.Fprintf(os.Stderr, "box: unknown applet %q\n", name)
 		return 2
 	}
 	err := a.run(args)

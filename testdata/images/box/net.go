@@ -19,9 +19,9 @@ func web(args []string) error {
 	set := flag.NewFlagSet("web", flag.ContinueOnError)
 	addr := set.String("addr", ":8080", "listen address")
 	dir := set.String("dir", "/www", "directory to serve")
-	ready := set.String("ready", "", "file that must exist for /readyz to answer 200")
+	ready := set.String("ready", "", "file that must exist for /readyz to return 200")
 	delay := set.Duration("delay", 0, "wait before listening")
-	secure := set.Bool("tls", false, "serve HTTPS, with a certificate that nobody has reason to trust")
+	secure := set.Bool("tls", false, "serve HTTPS with a self-signed certificate")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -78,9 +78,9 @@ func logged(h http.Handler) http.Handler {
 
 func get(args []string) error {
 	set := flag.NewFlagSet("get", flag.ContinueOnError)
-	timeout := set.Duration("timeout", 5*time.Second, "for all of it")
-	again := set.Bool("again", false, "try until it succeeds")
-	want := set.Int("status", http.StatusOK, "status that is a success")
+	timeout := set.Duration("timeout", 5*time.Second, "for all attempts")
+	again := set.Bool("again", false, "retry until it succeeds")
+	want := set.Int("status", http.StatusOK, "expected status")
 	if err := set.Parse(args); err != nil {
 		return err
 	}

@@ -19,11 +19,11 @@ import (
 	"time"
 )
 
-// probed serves what probes and hooks can ask for: HTTP and HTTP/2 in the clear on 8080,
+// probed serves everything that probes and hooks can use: HTTP and cleartext HTTP/2 on 8080,
 // HTTPS on 8443, gRPC health on 9000 and with TLS on 9443.
 func probed(args []string) error {
 	set := flag.NewFlagSet("probed", flag.ContinueOnError)
-	lives := set.String("lives", "", "file that counts the starts; /alive answers 200 from the second on")
+	lives := set.String("lives", "", "file that counts the starts; /alive returns 200 from the second start on")
 	delay := set.Duration("delay", 0, "wait before listening")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -81,7 +81,7 @@ func probed(args []string) error {
 	}
 }
 
-// answers are what HTTP probes meet.
+// answers are the HTTP handlers for probes.
 func answers(life int) http.Handler {
 	var greeted atomic.Bool
 	status := func(ok bool) func(http.ResponseWriter, *http.Request) {
@@ -108,8 +108,8 @@ func answers(life int) http.Handler {
 	return mux
 }
 
-// grpcHealth answers grpc.health.v1.Health/Check of the service "well", and of none, with
-// SERVING, of others with NOT_SERVING. That little of gRPC is a page of HTTP/2.
+// grpcHealth implements grpc.health.v1.Health/Check: SERVING for the service "well" and the
+// empty name, NOT_SERVING for others. This subset of gRPC is simple HTTP/2.
 func grpcHealth(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/grpc")
 	w.Header().Set("Trailer", "Grpc-Status")
@@ -123,7 +123,7 @@ func grpcHealth(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Grpc-Status", "0")
 }
 
-// selfSigned makes a certificate that nobody has reason to trust.
+// selfSigned creates a certificate that no client trusts.
 func selfSigned() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -94,7 +94,7 @@ func mounts() map[string]mount {
 	return out
 }
 
-// propagation names what the optional fields shared:N and master:N mean.
+// propagation names the meaning of the optional fields shared:N and master:N.
 func propagation(tags []string) string {
 	var out []string
 	for _, t := range tags {
@@ -131,7 +131,7 @@ func rlimits() map[string][]string {
 	return m
 }
 
-// processes lists the command lines of all processes that /proc shows.
+// processes lists the command lines of all processes in /proc.
 func processes() []string {
 	out := []string{}
 	entries, _ := os.ReadDir("/proc")

@@ -44,8 +44,8 @@ func kill(args []string) error {
 	if err != nil {
 		return err
 	}
-	// The first process of a PID namespace is deaf to its own signals that have no
-	// handler, so a child does the dying when we are it.
+	// The first process of a PID namespace ignores signals from inside it that have no
+	// handler, so a child has to receive the signal.
 	if os.Getpid() == 1 {
 		return exitCode(128 + n)
 	}
@@ -56,7 +56,7 @@ func kill(args []string) error {
 	return errors.New("survived")
 }
 
-// orphan starts a child and ends without waiting for it: whoever adopts it has to.
+// orphan starts a child and exits without waiting for it: its new parent has to.
 func orphan([]string) error {
 	return exec.CommandContext(context.Background(), "/proc/self/exe", "exit", "0").Start()
 }
@@ -71,7 +71,7 @@ func duration(args []string) (time.Duration, error) {
 	return time.ParseDuration(args[0])
 }
 
-// wait returns after d, or never when d is 0, or when a signal comes.
+// wait returns after d (never if d is 0) or when a signal arrives.
 func wait(d time.Duration, signals ...os.Signal) {
 	var after <-chan time.Time
 	if d > 0 {
@@ -111,8 +111,8 @@ func stay(args []string) error {
 	return nil
 }
 
-// trap ends with the first signal, whichever it is; those that Go itself uses, and those of
-// children and terminals, do not count.
+// trap exits at the first signal, except those that Go itself uses and those of children and
+// terminals.
 func trap([]string) error {
 	c := make(chan os.Signal, 16)
 	signal.Notify(c)
@@ -127,7 +127,7 @@ func trap([]string) error {
 	return nil
 }
 
-// huge ends by SIGBUS where the kernel gives no more pages.
+// huge is killed by SIGBUS when the kernel has no more pages.
 func huge(args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: huge FILE MIB")

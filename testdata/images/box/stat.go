@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file describes what is at a path; all but link is about what a link leads to.
+// file describes the file at a path; everything except Link is about a link's target.
 type file struct {
 	Type     string   `json:"type,omitempty"` // file, dir, fifo, socket, char, block
 	Mode     string   `json:"mode,omitempty"` // octal, with setuid, setgid and sticky bits: 2775
@@ -47,7 +47,7 @@ func describe(p string) file {
 		entries, err := os.ReadDir(p)
 		f.Error = reason(err)
 		for _, e := range entries {
-			// The directory and link behind which the files of a volume are swapped.
+			// The directory and link used to replace the files of a volume atomically.
 			if !strings.HasPrefix(e.Name(), "..") {
 				f.Entries = append(f.Entries, e.Name())
 			}
@@ -72,7 +72,7 @@ func kind(m fs.FileMode) string {
 	return "file"
 }
 
-// reason is the cause of an error without the path.
+// reason returns an error's cause without the path.
 func reason(err error) string {
 	var cause syscall.Errno
 	switch {

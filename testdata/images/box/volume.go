@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountAt mounts a file system in memory.
+// mountAt mounts a tmpfs.
 func mountAt(args []string) error {
 	if len(args) != 1 {
-		return errors.New("want DIR")
+		return errors.New("usage: mount DIR")
 	}
 	if err := os.MkdirAll(args[0], 0o755); err != nil {
 		return err
@@ -22,11 +22,11 @@ func mountAt(args []string) error {
 	return unix.Mount("box", args[0], "tmpfs", 0, "")
 }
 
-// swap makes PATH by turns a directory and a link to TARGET, as fast as it can: who looks
-// at PATH and then uses it may find something else there.
+// swap replaces PATH by a directory and by a link to TARGET in turns, as fast as it can, to
+// provoke races between checking PATH and using it.
 func swap(args []string) error {
 	if len(args) != 2 {
-		return errors.New("want PATH TARGET")
+		return errors.New("usage: swap PATH TARGET")
 	}
 	path, link := args[0], filepath.Join(filepath.Dir(args[0]), ".link")
 	if err := errors.Join(os.MkdirAll(path, 0o777), os.Symlink(args[1], link)); err != nil {
@@ -45,18 +45,18 @@ func swap(args []string) error {
 	}
 }
 
-// link puts a link to TARGET in the place of PATH.
+// link replaces PATH by a link to TARGET.
 func link(args []string) error {
 	if len(args) != 2 {
-		return errors.New("want PATH TARGET")
+		return errors.New("usage: link PATH TARGET")
 	}
 	return errors.Join(os.RemoveAll(args[0]), os.Symlink(args[1], args[0]))
 }
 
-// fill writes so many mebibytes that they take room on the disk.
+// fill writes the given number of mebibytes, in a way that takes up disk space.
 func fill(args []string) error {
 	if len(args) != 2 {
-		return errors.New("want FILE MIB")
+		return errors.New("usage: fill FILE MIB")
 	}
 	n, err := strconv.Atoi(args[1])
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command pause does nothing until it gets SIGTERM or SIGINT, then exits with 0. It is the
-// whole of the smallest test image.
+// Command pause waits for SIGTERM or SIGINT and exits with 0. It is the only content of the
+// smallest test image.
 package main
 
 import (

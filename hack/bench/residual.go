@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// leftBehind counts the containers that run in the cgroups and adds up the memory of all
-// other processes there: shims, loggers, monitors.
-func (m *meter) leftBehind(groups []string) (running int, bytes int64, err error) {
+// residual counts the running containers in the cgroups and adds up the memory of all other
+// processes there: shims, loggers, monitors.
+func (m *meter) residual(groups []string) (running int, bytes int64, err error) {
 	for _, g := range groups {
 		pids, err := m.processes(g)
 		if err != nil {
@@ -20,7 +20,7 @@ func (m *meter) leftBehind(groups []string) (running int, bytes int64, err error
 		for _, pid := range pids {
 			exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 			if err != nil || pid == os.Getpid() || m.ignored[pid] {
-				continue // it has ended, or is no part of what is measured
+				continue // it has exited, or is not part of the measurement
 			}
 			if filepath.Base(exe) == "pause" {
 				running++
@@ -32,12 +32,12 @@ func (m *meter) leftBehind(groups []string) (running int, bytes int64, err error
 	return running, bytes, nil
 }
 
-// processes returns the processes of a cgroup and of all below it.
+// processes returns the processes in a cgroup and in all cgroups below it.
 func (m *meter) processes(group string) ([]int, error) {
 	var pids []int
 	err := filepath.WalkDir(filepath.Join(m.root, group), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
-			return nil // a cgroup may go while we look
+			return nil // the cgroup may have been removed meanwhile
 		}
 		b, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
 		if err != nil {
@@ -55,7 +55,7 @@ func (m *meter) processes(group string) ([]int, error) {
 	return pids, err
 }
 
-// pss returns a process's share of memory in bytes, 0 when it has ended.
+// pss returns the proportional set size of a process in bytes, or 0 if it has exited.
 func pss(pid int) int64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {

@@ -16,22 +16,22 @@ import (
 	"github.com/runonce/runonce/hack/daemon"
 )
 
-// contender is one way to start pods.
-type contender struct {
+// variant is one way to start pods.
+type variant struct {
 	name string
-	// start returns the command that starts n pods.
+	// start returns the command line that starts n pods.
 	start func(n int) []string
-	// down returns the commands that remove everything.
+	// down are the command lines that remove everything.
 	down [][]string
-	// optional says that the race goes on without it when it does not work here.
+	// optional variants are left out if they do not work on this machine.
 	optional bool
-	// cgroups, beside the contender's own, hold processes that work for it.
+	// cgroups of other processes that work for the variant.
 	cgroups []string
 }
 
-// contenders prepares everything that is not measured: the daemon, the images, the
-// manifests. The function that it returns undoes it, also after an error.
-func contenders(ctx context.Context, o options, m *meter, images string) ([]contender, func() error, error) {
+// variants prepares everything that is not measured: the daemon, the images, the
+// manifests. The function it returns undoes that; call it even after an error.
+func variants(ctx context.Context, o options, m *meter, images string) ([]variant, func() error, error) {
 	undo := func() error { return nil }
 	floor := filepath.Join(o.work, "floor")
 	if err := command(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", floor, "./hack/floor"); err != nil {
@@ -58,7 +58,7 @@ func contenders(ctx context.Context, o options, m *meter, images string) ([]cont
 	if err := command(ctx, append(onDaemon, "import", archive)...); err != nil {
 		return nil, undo, err
 	}
-	all := []contender{{
+	all := []variant{{
 		name: "floor",
 		start: func(n int) []string {
 			return append(onDaemon, "-image", image, "-n", strconv.Itoa(n), "start")
@@ -79,28 +79,22 @@ func contenders(ctx context.Context, o options, m *meter, images string) ([]cont
 	return pick(all, o.only), undo, nil
 }
 
-func pick(all []contender, only string) []contender {
+// pick returns the variants that the -only flag names, or all.
+func pick(all []variant, only string) []variant {
 	if only == "" {
 		return all
 	}
-	var some []contender
-	for _, c := range all {
-		for name := range strings.SplitSeq(only, ",") {
-			if c.name == name {
-				some = append(some, c)
-			}
-		}
-	}
-	return some
+	names := strings.Split(only, ",")
+	return slices.DeleteFunc(all, func(v variant) bool { return !slices.Contains(names, v.name) })
 }
 
-func runonce(o options, name, images string, flags ...string) contender {
+func runonce(o options, name, images string, flags ...string) variant {
 	dir := filepath.Join(o.work, name)
 	command := func(verb string, args ...string) []string {
 		where := []string{"bin/runonce", verb, "--root", filepath.Join(dir, "root"), "--state", filepath.Join(state, name), "--log-dir", filepath.Join(dir, "log")}
 		return slices.Concat(where, flags, args)
 	}
-	return contender{
+	return variant{
 		name:    "runonce " + name,
 		start:   func(n int) []string { return command("run", "--images-dir", images, manifest(o, n)) },
 		down:    [][]string{command("down", "--all")},
@@ -108,14 +102,14 @@ func runonce(o options, name, images string, flags ...string) contender {
 	}
 }
 
-// podsGroup is the cgroup of the pods of a --root that is not the default.
+// podsGroup is the parent cgroup of the pods of a --root other than the default.
 func podsGroup(root string) string {
 	sum := sha256.Sum256([]byte(root))
 	return "runonce-" + hex.EncodeToString(sum[:4])
 }
 
-func podman(o options, path string) contender {
-	return contender{
+func podman(o options, path string) variant {
+	return variant{
 		name:     "podman kube play",
 		optional: true,
 		start: func(n int) []string {
@@ -130,8 +124,8 @@ func manifest(o options, n int) string {
 	return filepath.Join(o.work, "pods-"+strconv.Itoa(n)+".yaml")
 }
 
-// manifests writes one file of n documents for each size. The pods use the host's network
-// as the floor's containers do.
+// manifests writes one file with n pods for each size. Like the floor's containers, the
+// pods use the host network.
 func manifests(o options) error {
 	for _, n := range o.sizes {
 		var b strings.Builder
@@ -157,7 +151,7 @@ spec:
 	return nil
 }
 
-// command runs a program that is not measured.
+// command runs a program without measuring it.
 func command(ctx context.Context, args ...string) error {
 	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
 	if err != nil {
@@ -171,7 +165,7 @@ func tail(b []byte) string {
 	return strings.TrimSpace(string(b[max(0, len(b)-2000):]))
 }
 
-// removeTree removes the benchmark's directory once nothing is mounted in it.
+// removeTree removes a directory of the benchmark, unless something is mounted in it.
 func removeTree(dir string) error {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

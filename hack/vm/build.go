@@ -16,49 +16,48 @@ import (
 	"github.com/runonce/runonce/hack/vm/job"
 )
 
-// workshop makes what machines are started with.
-type workshop struct {
-	root string // the project
+// builder compiles the tests and builds the machines' initial file systems.
+type builder struct {
+	root string // the project's directory
 	tmp  string
-	vm   string // where hack/setup.sh unpacked QEMU, the kernel and systemd
+	vm   string // where hack/setup.sh unpacks QEMU, the kernel and systemd
 }
 
-// initrd compiles the suites and everything that they would compile themselves, and writes
-// the first file system of such a machine: the first process, the job, and the kernel's
-// modules. What was compiled for another machine is not compiled again.
-func (w workshop) initrd(ctx context.Context, k kind, suites []suite) (string, error) {
-	modules, err := findModules(filepath.Join(w.vm, "lib", "modules"))
+// initrd compiles the suites and all programs that they would compile themselves, and writes
+// the initial file system of a machine: the init program, the job and the kernel modules.
+func (b builder) initrd(ctx context.Context, k kind, suites []suite) (string, error) {
+	modules, err := findModules(filepath.Join(b.vm, "lib", "modules"))
 	if err != nil {
 		return "", fmt.Errorf("finding the kernel's modules (hack/setup.sh vm unpacks them): %w", err)
 	}
-	first, err := w.compile(ctx, "init", "build", "./hack/vm/init")
+	initProgram, err := b.compile(ctx, "init", "build", "./hack/vm/init")
 	if err != nil {
 		return "", err
 	}
-	todo, err := w.job(ctx, k, suites)
+	todo, err := b.job(ctx, k, suites)
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(w.tmp, "initrd-"+k.name)
+	path := filepath.Join(b.tmp, "initrd-"+k.name)
 	f, err := os.Create(path)
 	if err != nil {
-		return "", fmt.Errorf("writing the machine's first files: %w", err)
+		return "", fmt.Errorf("writing the initial file system: %w", err)
 	}
 	buffer := bufio.NewWriter(f)
-	err = errors.Join(writeInitrd(buffer, first, todo, modules), buffer.Flush(), f.Close())
+	err = errors.Join(writeInitrd(buffer, initProgram, todo, modules), buffer.Flush(), f.Close())
 	if err != nil {
-		return "", fmt.Errorf("writing the machine's first files: %w", err)
+		return "", fmt.Errorf("writing the initial file system: %w", err)
 	}
 	return path, nil
 }
 
-func writeInitrd(out io.Writer, first string, todo []byte, modules []string) error {
-	program, err := os.ReadFile(first)
+func writeInitrd(out io.Writer, initProgram string, todo []byte, modules []string) error {
+	program, err := os.ReadFile(initProgram)
 	if err != nil {
 		return err
 	}
 	c := cpio{w: out}
-	// The kernel opens the console for its first process.
+	// The kernel opens the console for the init process.
 	err = errors.Join(c.directory("dev"), c.device("dev/console", 5, 1), c.file("init", 0o755, program),
 		c.file(job.Path[1:], 0o644, todo), c.directory(job.Modules[1:]))
 	for i, m := range modules {
@@ -68,14 +67,14 @@ func writeInitrd(out io.Writer, first string, todo []byte, modules []string) err
 	return errors.Join(err, c.end())
 }
 
-// job compiles the suites and writes down what is to be run.
-func (w workshop) job(ctx context.Context, k kind, suites []suite) ([]byte, error) {
-	programs := filepath.Join(w.tmp, "programs")
+// job compiles the suites and returns the job that runs them.
+func (b builder) job(ctx context.Context, k kind, suites []suite) ([]byte, error) {
+	programs := filepath.Join(b.tmp, "programs")
 	if err := os.MkdirAll(programs, 0o755); err != nil {
 		return nil, err
 	}
 	j := job.Job{Systemd: k.systemd, Env: []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + filepath.Join(w.root, ".cache/debian/usr/bin"),
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + filepath.Join(b.root, ".cache/debian/usr/bin"),
 		"HOME=/root", "TMPDIR=" + job.TempDir, testimages.Compiled + "=" + programs, job.Machine + "=" + k.name,
 	}}
 	for _, main := range []string{".", "./testdata/images/box"} {
@@ -83,28 +82,27 @@ func (w workshop) job(ctx context.Context, k kind, suites []suite) ([]byte, erro
 		if main == "." {
 			name = testimages.Main
 		}
-		if _, err := w.compile(ctx, filepath.Join("programs", name), "build", main); err != nil {
+		if _, err := b.compile(ctx, filepath.Join("programs", name), "build", main); err != nil {
 			return nil, err
 		}
 	}
 	for _, s := range suites {
-		program, err := w.compile(ctx, strings.ReplaceAll(strings.Trim(s.dir, "./"), "/", "-")+".test", "test", s.dir)
+		program, err := b.compile(ctx, strings.ReplaceAll(strings.Trim(s.dir, "./"), "/", "-")+".test", "test", s.dir)
 		if err != nil {
 			return nil, err
 		}
 		j.Steps = append(j.Steps, job.Step{
-			Name: s.dir, Dir: filepath.Join(w.root, s.dir), Program: program,
+			Name: s.dir, Dir: filepath.Join(b.root, s.dir), Program: program,
 			Args: []string{"-test.run=" + s.run, "-test.v", "-test.timeout=30m", "-test.failfast=false"},
 		})
 	}
 	return json.Marshal(j)
 }
 
-// compile compiles a package, or its tests, and returns the program; at once when it has
-// done so before. The flags are those of make build and go test, so that little has to be
-// compiled anew.
-func (w workshop) compile(ctx context.Context, name, what, dir string) (string, error) {
-	path := filepath.Join(w.tmp, name)
+// compile compiles a package or its tests, unless it already has, and returns the path of the
+// program. The flags are those of make build and go test, to make use of the build cache.
+func (b builder) compile(ctx context.Context, name, what, dir string) (string, error) {
+	path := filepath.Join(b.tmp, name)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
@@ -113,7 +111,7 @@ func (w workshop) compile(ctx context.Context, name, what, dir string) (string, 
 		args = []string{"test", "-c", "-buildvcs=false", "-ldflags=-s -w", "-o", path, dir}
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = w.root
+	cmd.Dir = b.root
 	if what == "build" {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
