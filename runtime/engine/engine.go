@@ -158,3 +158,53 @@ type Event struct {
 
 // Credential is a user of a registry.
 type Credential struct{ User, Password string }
+
+// Image is what the spec of a container needs to know of its image.
+type Image struct {
+	Ref        string // normalised reference, as the image store knows it
+	ID         string // digest of the image configuration, "sha256:..."
+	Digest     string // digest of the manifest or index that Ref names
+	Size       int64  // bytes, unpacked layers not counted
+	Created    time.Time
+	Entrypoint []string
+	Cmd        []string
+	Env        []string
+	User       string // "", "uid", "name", "uid:gid", ...
+	WorkingDir string
+	StopSignal string
+	// Passwd and Group are the image's /etc/passwd and /etc/group, nil when it has none.
+	// They turn names into ids without a mounted root filesystem.
+	Passwd []byte
+	Group  []byte
+}
+
+// Sandbox is what the containers of a pod share. A namespace path is empty when the pod uses
+// the host's.
+type Sandbox struct {
+	NetNS string `json:"netns,omitempty"`
+	IPCNS string `json:"ipcns,omitempty"`
+	UTSNS string `json:"utsns,omitempty"`
+	// PIDNS is the pid namespace of a pod with shareProcessNamespace. It ends with its first
+	// process, and so is not recorded.
+	PIDNS string `json:"-"`
+	// UserNS is the user namespace of a pod with hostUsers: false, which owns the others. Its
+	// users and groups from 0 on are the host's from FirstID on, UserIDs of them.
+	UserNS  string `json:"userns,omitempty"`
+	FirstID uint32 `json:"firstID,omitempty"`
+	// Hostname is the name that the containers see.
+	Hostname string `json:"hostname"`
+	// Domain is that of a pod with a subdomain.
+	Domain string `json:"domain,omitempty"`
+	// IPs are the pod's addresses, the primary one first. A pod on the host network has
+	// the host's.
+	IPs []string `json:"ips,omitempty"`
+	// Annotations are what a cluster would have added to the pod: its network status, if it
+	// has joined several networks.
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// BootID identifies the boot of the machine in which it was made. A reboot ends it.
+	BootID string `json:"bootID,omitempty"`
+}
+
+// UserIDs is how many user IDs, and group IDs, a pod with a user namespace of its own has
+// (kubeletconfig.DefaultKubeletUserNamespacesIDsPerPod).
+const UserIDs = 65536
