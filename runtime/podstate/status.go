@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/record"
@@ -14,7 +15,10 @@ import (
 // Status returns the pod's status, as the kubelet computes it (pkg/kubelet/kubelet_pods.go,
 // generateAPIPodStatus). A pod that is absent is Pending.
 func Status(o *Observation, now time.Time) v1.PodStatus {
-	s := v1.PodStatus{QOSClass: podspec.QOS(o.Pod), StartTime: o.Record.StartTime()}
+	s := v1.PodStatus{QOSClass: podspec.QOS(o.Pod)}
+	if !o.Record.Started.IsZero() {
+		s.StartTime = &metav1.Time{Time: o.Record.Started}
+	}
 	o.setIPs(&s)
 	initialized := o.initialized()
 	for i := range o.Pod.Spec.InitContainers {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/engine"
@@ -19,7 +18,7 @@ import (
 const Version = 1
 
 // Pod is the record of one pod. What Store returns is shared: only the function passed to
-// Update may change it, and maps have to be replaced.
+// Update may change it, of the maps only those that clone copies.
 type Pod struct {
 	Version int     `json:"version"`
 	Pod     *v1.Pod `json:"pod,omitempty"` // as it was admitted, without a status
@@ -90,15 +89,6 @@ func (p *Pod) admit(pod *v1.Pod) {
 		p.Pod, p.Removed = pod.DeepCopy(), false
 		p.Pod.Status = v1.PodStatus{}
 	}
-}
-
-// StartTime is Started in the form of a pod's status.
-func (p *Pod) StartTime() *metav1.Time {
-	if p.Started.IsZero() {
-		return nil
-	}
-	t := metav1.NewTime(p.Started)
-	return &t
 }
 
 // IsSandboxed reports whether the instance ran in an earlier sandbox.

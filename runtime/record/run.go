@@ -91,7 +91,11 @@ func (r *Run) Reserve(pods []*v1.Pod) (err error) {
 		r.pods = append(r.pods, pod.UID)
 		_, err = r.store.Update(pod.UID, func(p *Pod) error {
 			p.admit(pod)
-			p.Owners = r.store.owners(p, owner)
+			maps.DeleteFunc(p.Owners, func(name string, _ Owner) bool { return !r.store.lives(name) })
+			if p.Owners == nil {
+				p.Owners = map[string]Owner{}
+			}
+			p.Owners[owner] = Owner{}
 			return nil
 		})
 		if err != nil {
@@ -99,17 +103,6 @@ func (r *Run) Reserve(pods []*v1.Pod) (err error) {
 		}
 	}
 	return nil
-}
-
-// owners are the pod's living owners and the given one.
-func (s *Store) owners(p *Pod, owner string) map[string]Owner {
-	owners := maps.Clone(p.Owners)
-	maps.DeleteFunc(owners, func(name string, _ Owner) bool { return !s.lives(name) })
-	if owners == nil {
-		owners = map[string]Owner{}
-	}
-	owners[owner] = Owner{}
-	return owners
 }
 
 // Reserved returns the pods that other living runs own, in the order of List. Some of them may
