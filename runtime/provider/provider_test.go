@@ -264,7 +264,7 @@ func TestGraceOfDeletion(t *testing.T) {
 	}
 }
 
-// TestHeals: what crashes is started again, and what could not be started is tried again.
+// TestRetries: a container that crashes is restarted, and one that could not be started is retried.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
