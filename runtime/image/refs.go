@@ -66,22 +66,6 @@ func (a Archive) Refs() (map[string]string, error) {
 	return refs, nil
 }
 
-// refName turns the name of an image in the archive's index, the annotation
-// org.opencontainers.image.ref.name, into a full reference. The annotation may be a reference
-// or only a tag, whose repository is the name of the archive's file. It returns "" when that is
-// not a reference.
-func (a Archive) refName(annotation string) string {
-	ref := annotation
-	if !strings.ContainsAny(ref, "/:@") {
-		ref = a.repository() + ":" + annotation
-	}
-	full, err := Normalize(ref)
-	if err != nil {
-		return ""
-	}
-	return full
-}
-
 // repository returns the archive's file name without the extensions of its format.
 func (a Archive) repository() string {
 	name := filepath.Base(a.Path)
@@ -233,26 +217,32 @@ func (a Archive) writeIndex(out *tar.Writer, in io.Reader) error {
 	return err
 }
 
+// object is a JSON object of which only some fields are decoded.
+type object map[string]json.RawMessage
+
+// get decodes a field, if the object has it.
+func (o object) get(field string, v any) error {
+	if data, ok := o[field]; ok {
+		return json.Unmarshal(data, v)
+	}
+	return nil
+}
+
 // nameImages adds the annotation with the full name to each named entry of an OCI index.
 // Importers take that as it is.
 func (a Archive) nameImages(index []byte) ([]byte, error) {
-	type object map[string]json.RawMessage
 	var top object
 	if err := json.Unmarshal(index, &top); err != nil {
 		return nil, err
 	}
 	var entries []object
-	if m, ok := top["manifests"]; ok {
-		if err := json.Unmarshal(m, &entries); err != nil {
-			return nil, err
-		}
+	if err := top.get("manifests", &entries); err != nil {
+		return nil, err
 	}
 	for _, e := range entries {
 		annotations := map[string]string{}
-		if m, ok := e["annotations"]; ok {
-			if err := json.Unmarshal(m, &annotations); err != nil {
-				return nil, err
-			}
+		if err := e.get("annotations", &annotations); err != nil {
+			return nil, err
 		}
 		name, err := a.entryName(annotations)
 		if err != nil {
@@ -273,7 +263,9 @@ func (a Archive) nameImages(index []byte) ([]byte, error) {
 	return json.Marshal(top)
 }
 
-// entryName returns the full name of an image in an OCI index, empty when it has none.
+// entryName returns the full name of an image in an OCI index, empty when it has none. The
+// annotation org.opencontainers.image.ref.name may be a reference or only a tag, whose repository
+// is then the name of the archive's file.
 func (a Archive) entryName(annotations map[string]string) (string, error) {
 	if name := annotations[containerdName]; name != "" {
 		return Normalize(name)
@@ -282,8 +274,12 @@ func (a Archive) entryName(annotations map[string]string) (string, error) {
 	if tag == "" {
 		return "", nil
 	}
-	name := a.refName(tag)
-	if name == "" {
+	ref := tag
+	if !strings.ContainsAny(tag, "/:@") {
+		ref = a.repository() + ":" + tag
+	}
+	name, err := Normalize(ref)
+	if err != nil {
 		return "", invalidName(tag, errors.New("neither a reference nor a tag"))
 	}
 	return name, nil
