@@ -83,8 +83,8 @@ func (n *node) left(t *testing.T) {
 	if err != nil || len(cs) > 0 {
 		t.Errorf("containers left: %v, %v", cs, err)
 	}
-	if boxes := n.sandboxes.Left(); len(boxes) > 0 {
-		t.Errorf("sandboxes left: %v", boxes)
+	if sandboxes := n.sandboxes.Left(); len(sandboxes) > 0 {
+		t.Errorf("sandboxes left: %v", sandboxes)
 	}
 	if groups := n.cgroups.Left(); len(groups) > 0 {
 		t.Errorf("cgroups left: %v", groups)

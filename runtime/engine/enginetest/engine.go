@@ -164,10 +164,9 @@ func (e *Engine) exit(p *process, code int32) {
 // Kill ends a running container from outside, as the kernel or an operator would.
 func (e *Engine) Kill(id string, code int32) {
 	e.mu.Lock()
-	p := e.find(id)
-	e.mu.Unlock()
-	if p != nil {
-		e.end(p, code)
+	defer e.mu.Unlock()
+	if p := e.find(id); p != nil {
+		e.exit(p, code)
 	}
 }
 
