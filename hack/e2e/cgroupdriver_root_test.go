@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/runonce/runonce/runtime/cgroup/systemd"
+	"github.com/runonce/runonce/runtime/cgroup"
 )
 
 const sliced = `apiVersion: v1
@@ -45,7 +45,7 @@ func scopes(t *testing.T) map[string][]string {
 func TestCgroupDriver(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *box) {
 		dir := directory(t, sliced)
-		if systemd.Booted() != nil {
+		if cgroup.SystemdBooted() != nil {
 			r := b.run(t, "run", b.upArgs(t, dir, "--cgroup-driver", "systemd")...)
 			want := "cgroup driver systemd: systemd is not the first process of this machine: lstat /run/systemd/system: no such file or directory"
 			if r.code != 4 || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, want) {

@@ -126,8 +126,8 @@ func runOptions(c *cli.Context) (runonce.Options, error) {
 	if err := o.Validate(); err != nil {
 		return o, usagef("%w", err)
 	}
-	if d := c.String("cgroup-driver"); d != cgroup.DriverFiles && d != cgroup.DriverSystemd {
-		return o, usagef("--cgroup-driver %q: must be %s or %s", d, cgroup.DriverFiles, cgroup.DriverSystemd)
+	if d := c.String("cgroup-driver"); d != cgroup.DriverCgroupfs && d != cgroup.DriverSystemd {
+		return o, usagef("--cgroup-driver %q: must be %s or %s", d, cgroup.DriverCgroupfs, cgroup.DriverSystemd)
 	}
 	if n := c.Int64("pod-pids-limit"); n == 0 || n < -1 {
 		return o, usagef("--pod-pids-limit %d: must be a number of processes, or -1 for no limit", n)

@@ -39,7 +39,7 @@ func (p *program) runCommand() *cli.Command {
 		&cli.StringFlag{Name: "exit-code-from", Category: categoryReport, Usage: "pass on the exit code of `POD[/CONTAINER]`"},
 		&cli.StringFlag{Name: "junit", Category: categoryReport, Usage: "`FILE` for a JUnit report"},
 		&cli.StringFlag{Name: "timeline", Category: categoryReport, Usage: "`FILE` for a timeline (SVG)"},
-		&cli.StringFlag{Name: "cgroup-driver", Category: categoryRun, Value: cgroup.DriverFiles, Usage: "what makes the cgroups of new pods: `cgroupfs|systemd`"},
+		&cli.StringFlag{Name: "cgroup-driver", Category: categoryRun, Value: cgroup.DriverCgroupfs, Usage: "what makes the cgroups of new pods: `cgroupfs|systemd`"},
 		&cli.Int64Flag{Name: "pod-pids-limit", Category: categoryRun, Value: -1, Usage: "`N` processes in a pod at most (-1: no limit)"},
 		securityFlag(),
 		outputFlag("table, wide, json or yaml"),

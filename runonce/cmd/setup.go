@@ -73,7 +73,7 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 		return nil, err
 	}
 	tree.Parent = cgroupParent(e.o.Root)
-	if err := errors.Join(tree.LimitPids(e.o.PodPidsLimit), tree.Drive(e.o.CgroupDriver)); err != nil {
+	if err := errors.Join(tree.LimitPids(e.o.PodPidsLimit), tree.SetDriver(e.o.CgroupDriver)); err != nil {
 		return nil, err
 	}
 	machine, err := host.Detect(os.DirFS("/"), tree.V2)

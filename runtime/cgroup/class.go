@@ -2,51 +2,46 @@ package cgroup
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"github.com/coreos/go-systemd/v22/dbus"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/cgroup/systemd"
 	"github.com/runonce/runonce/runtime/ocispec/resources"
 )
 
-// weighClass gives the cgroup of the pod's class its share of the CPU: the least for
-// best-effort pods, for burstable ones what they ask for together
+// setClassShares gives the cgroup of the pod's QoS class its share of the CPU: the least for
+// best-effort pods, for burstable ones the sum of their requests
 // (pkg/kubelet/cm.qosContainerManagerImpl). Guaranteed pods have no such cgroup.
-func (t Tree) weighClass(ctx context.Context, pod *v1.Pod, at place) error {
+func (t Tree) setClassShares(ctx context.Context, pod *v1.Pod, at location) error {
 	class := podspec.QOS(pod)
 	if class == v1.PodQOSGuaranteed {
 		return nil
 	}
 	if at.slice != "" {
-		release, err := t.lock(unix.LOCK_SH)
+		root, err := lockDir(t.dirs["cpu"], unix.LOCK_SH)
 		if err != nil {
 			return err
 		}
-		defer release()
+		defer func() { _ = root.Close() }()
 	}
 	up := at.above()
-	dir := filepath.Join(t.dirs["cpu"], up.path)
 	if class == v1.PodQOSBestEffort {
 		return t.writeShares(ctx, up, resources.MinShares)
 	}
-	// Pods come and go at the same time, also by other processes: one after the other, so
-	// that the last has seen them all.
-	d, err := os.Open(dir)
+	// Other processes add and remove pods at the same time: one after the other, so that the
+	// last one counts them all.
+	dir, err := lockDir(filepath.Join(t.dirs["cpu"], up.path), unix.LOCK_EX)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = d.Close() }()
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("locking %s: %w", dir, err)
-	}
-	sum, err := t.sumShares(d)
+	defer func() { _ = dir.Close() }()
+	sum, err := t.sumShares(dir)
 	if err != nil {
 		return err
 	}
@@ -76,16 +71,8 @@ func (t Tree) sumShares(d *os.File) (uint64, error) {
 	return min(max(sum, resources.MinShares), resources.MaxShares), nil
 }
 
-// sharesFile returns the file that holds a cgroup's share of the CPU.
-func (t Tree) sharesFile() string {
-	if t.V2 {
-		return "cpu.weight"
-	}
-	return "cpu.shares"
-}
-
-// readShares reads the shares of the cgroup name in the directory dirfd. There may be a
-// hundred of them, so it makes no more system calls than it must.
+// readShares reads the shares of the cgroup name in the directory dirfd. It makes as few system
+// calls as possible, since there may be a hundred pods.
 func (t Tree) readShares(dirfd int, name string) (uint64, error) {
 	fd, err := unix.Openat(dirfd, name+"/"+t.sharesFile(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -104,19 +91,16 @@ func (t Tree) readShares(dirfd int, name string) (uint64, error) {
 	return resources.WeightToShares(n), nil
 }
 
-func (t Tree) writeShares(ctx context.Context, at place, shares uint64) error {
-	weight := t.weight(shares)
-	if t.V2 {
-		shares = resources.SharesToWeight(shares)
-	}
+// writeShares sets the share of the CPU of a QoS class, unless it is the same.
+func (t Tree) writeShares(ctx context.Context, at location, shares uint64) error {
 	path := filepath.Join(t.dirs["cpu"], at.path, t.sharesFile())
-	value := strconv.FormatUint(shares, 10)
+	value := strconv.FormatUint(t.fileShares(shares), 10)
 	now, err := os.ReadFile(path)
 	if err != nil || strings.TrimSpace(string(now)) == value {
 		return err
 	}
 	if at.slice != "" {
-		if err := t.Units.Set(ctx, at.slice, []systemd.Property{weight}); err != nil {
+		if err := t.units.Set(ctx, at.slice, []dbus.Property{t.sharesProperty(shares)}); err != nil {
 			return err
 		}
 	}

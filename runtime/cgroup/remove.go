@@ -9,18 +9,15 @@ import (
 	"path"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 )
 
 // Remove removes the pod's cgroup with what its containers left below it, and the cgroups
-// above it that are empty then. It kills nothing: a cgroup with processes is an error, and
-// an absent one is not.
+// above it that are empty then. It kills nothing: a cgroup with processes is an error. If the
+// cgroup does not exist, that is no error.
 func (t Tree) Remove(ctx context.Context, pod *v1.Pod) error {
-	at := t.place(pod)
-	if t.made != nil {
-		t.made.Delete(pod.UID)
-	}
+	at := t.locate(pod)
+	t.made.Delete(pod.UID)
 	if at.slice != "" {
 		if err := t.stopSlice(ctx, at); err != nil {
 			return fmt.Errorf("removing cgroup %s: %w", at.path, err)
@@ -34,12 +31,12 @@ func (t Tree) Remove(ctx context.Context, pod *v1.Pod) error {
 		}
 		for up := at.above(); at.slice == "" && up.path != "/"; up = up.above() {
 			if err := os.Remove(filepath.Join(root, up.path)); err != nil {
-				break // Other pods are in it.
+				break // It contains other pods.
 			}
 		}
 	}
-	if err := t.weighClass(ctx, pod, at); err != nil && !gone(err) {
-		errs = append(errs, fmt.Errorf("weighing cgroup %s: %w", path.Dir(at.path), err))
+	if err := t.setClassShares(ctx, pod, at); err != nil && !gone(err) {
+		errs = append(errs, fmt.Errorf("setting the CPU shares of cgroup %s: %w", path.Dir(at.path), err))
 	}
 	if at.slice != "" {
 		if err := t.stopEmpty(ctx, at); err != nil {
@@ -64,8 +61,8 @@ func removeAll(dir string) error {
 			return err
 		}
 	}
-	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return &fs.PathError{Op: "rmdir", Path: dir, Err: err}
+	if err := os.Remove(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }

@@ -6,82 +6,143 @@ import (
 	"os"
 	"strconv"
 
+	godbus "github.com/godbus/dbus/v5"
+
+	"github.com/coreos/go-systemd/v22/dbus"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/ocispec/resources"
 )
 
-// setting is a value to be written to a file of a cgroup.
+// percent is the quota for a hundredth of a CPU, the finest that systemd has.
+const percent = resources.QuotaPeriod / 100
+
+// LimitPids limits the processes of each pod; a limit that is not positive means none.
+func (t *Tree) LimitPids(n int64) error {
+	if n > 0 && t.dirs["pids"] == "" {
+		return errors.New("limiting the processes of pods: controller pids is not mounted")
+	}
+	t.pidsLimit = max(n, 0)
+	return nil
+}
+
+// limits are those of a pod's cgroup: 0 where nothing is to be set.
+type limits struct {
+	resources.Pod
+	quota, memory int64
+}
+
+func (t Tree) limitsOf(pod *v1.Pod, at location) limits {
+	l := limits{Pod: resources.ForPod(pod)}
+	if l.Memory != nil {
+		l.memory = *l.Memory
+	}
+	if l.Quota != nil {
+		l.quota = *l.Quota
+	}
+	if at.slice != "" {
+		// Rounded up to what systemd can express, as runc does for containers.
+		l.quota = (l.quota + percent - 1) / percent * percent
+	}
+	return l
+}
+
+// setting is a value for a file of a cgroup.
 type setting struct {
 	controller, file, value string
 }
 
-// settings returns what the pod's cgroup is told, in the order to write it.
-func (t Tree) settings(pod *v1.Pod, at place) []setting {
-	limits := resources.ForPod(pod)
-	if limits.Quota != nil && at.slice != "" {
-		quota := wholePercents(*limits.Quota)
-		limits.Quota = &quota
+// settings returns the limits of the pod's cgroup, in the order to write them.
+func (t Tree) settings(pod *v1.Pod, at location) []setting {
+	l := t.limitsOf(pod, at)
+	list := []setting{{"cpu", t.sharesFile(), strconv.FormatUint(t.fileShares(l.Shares), 10)}}
+	switch {
+	case l.quota > 0 && t.V2:
+		list = append(list, setting{"cpu", "cpu.max", fmt.Sprintf("%d %d", l.quota, resources.QuotaPeriod)})
+	case l.quota > 0:
+		list = append(list,
+			setting{"cpu", "cpu.cfs_period_us", strconv.Itoa(resources.QuotaPeriod)},
+			setting{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(l.quota, 10)})
 	}
-	var list []setting
+	memoryFile, hugePagesFile := "memory.limit_in_bytes", "hugetlb.%s.limit_in_bytes"
 	if t.V2 {
-		list = settingsV2(limits)
-	} else {
-		list = settingsV1(limits)
+		memoryFile, hugePagesFile = "memory.max", "hugetlb.%s.max"
 	}
-	if t.PidsLimit > 0 && t.dirs["pids"] != "" {
-		list = append(list, setting{"pids", "pids.max", strconv.FormatInt(t.PidsLimit, 10)})
+	if l.memory > 0 {
+		list = append(list, setting{"memory", memoryFile, strconv.FormatInt(l.memory, 10)})
+	}
+	if t.pidsLimit > 0 && t.dirs["pids"] != "" {
+		list = append(list, setting{"pids", "pids.max", strconv.FormatInt(t.pidsLimit, 10)})
 	}
 	if t.dirs["hugetlb"] != "" {
 		for _, size := range t.HugePages {
-			list = append(list, setting{"hugetlb", hugePageFile(size, t.V2), strconv.FormatInt(limits.HugePages[size], 10)})
+			file := fmt.Sprintf(hugePagesFile, resources.PageSizeName(size))
+			list = append(list, setting{"hugetlb", file, strconv.FormatInt(l.HugePages[size], 10)})
 		}
 	}
 	return list
 }
 
-// LimitPids bounds the processes of each pod; a limit that is not positive is none.
-func (t *Tree) LimitPids(n int64) error {
-	if n > 0 && t.dirs["pids"] == "" {
-		return errors.New("limiting the processes of pods: controller pids is not mounted")
+// properties returns the limits of the pod's slice: the same as settings, since systemd sets
+// them again when it reloads its units.
+func (t Tree) properties(pod *v1.Pod, at location) []dbus.Property {
+	l := t.limitsOf(pod, at)
+	io, memory := "BlockIOAccounting", "MemoryLimit"
+	if t.V2 {
+		io, memory = "IOAccounting", "MemoryMax"
 	}
-	t.PidsLimit = max(n, 0)
-	return nil
-}
-
-func settingsV1(p resources.Pod) []setting {
-	list := []setting{{"cpu", "cpu.shares", strconv.FormatUint(p.Shares, 10)}}
-	if p.Quota != nil && *p.Quota > 0 {
-		list = append(list,
-			setting{"cpu", "cpu.cfs_period_us", strconv.Itoa(resources.QuotaPeriod)},
-			setting{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(*p.Quota, 10)})
+	list := []dbus.Property{
+		// The controllers must be enabled before the first process starts.
+		property("CPUAccounting", true),
+		property("MemoryAccounting", true),
+		property("TasksAccounting", true),
+		property(io, true),
+		t.sharesProperty(l.Shares),
 	}
-	if p.Memory != nil && *p.Memory > 0 {
-		list = append(list, setting{"memory", "memory.limit_in_bytes", strconv.FormatInt(*p.Memory, 10)})
+	if l.quota > 0 {
+		const usec = 1_000_000 / resources.QuotaPeriod
+		list = append(list, property("CPUQuotaPerSecUSec", uint64(l.quota)*usec))
 	}
-	return list
-}
-
-func settingsV2(p resources.Pod) []setting {
-	list := []setting{{"cpu", "cpu.weight", strconv.FormatUint(resources.SharesToWeight(p.Shares), 10)}}
-	if p.Quota != nil && *p.Quota > 0 {
-		list = append(list, setting{"cpu", "cpu.max", fmt.Sprintf("%d %d", *p.Quota, resources.QuotaPeriod)})
+	if l.memory > 0 {
+		list = append(list, property(memory, uint64(l.memory)))
 	}
-	if p.Memory != nil && *p.Memory > 0 {
-		list = append(list, setting{"memory", "memory.max", strconv.FormatInt(*p.Memory, 10)})
+	if t.pidsLimit > 0 {
+		list = append(list, property("TasksMax", uint64(t.pidsLimit)))
 	}
 	return list
 }
 
-func hugePageFile(size int64, v2 bool) string {
-	if v2 {
-		return "hugetlb." + resources.PageSizeName(size) + ".max"
-	}
-	return "hugetlb." + resources.PageSizeName(size) + ".limit_in_bytes"
+// property is a setting of a unit: see systemd.resource-control(5) and its names on D-Bus.
+func property(name string, value any) dbus.Property {
+	return dbus.Property{Name: name, Value: godbus.MakeVariant(value)}
 }
 
-// writeFile writes to a file that must exist: those of cgroups come and go with the
-// kernel's configuration.
+// sharesFile returns the file with a cgroup's share of the CPU.
+func (t Tree) sharesFile() string {
+	if t.V2 {
+		return "cpu.weight"
+	}
+	return "cpu.shares"
+}
+
+// sharesProperty returns the property of a slice that stands for sharesFile.
+func (t Tree) sharesProperty(shares uint64) dbus.Property {
+	if t.V2 {
+		return property("CPUWeight", t.fileShares(shares))
+	}
+	return property("CPUShares", shares)
+}
+
+// fileShares converts cpu.shares to what is in sharesFile.
+func (t Tree) fileShares(shares uint64) uint64 {
+	if t.V2 {
+		return resources.SharesToWeight(shares)
+	}
+	return shares
+}
+
+// writeFile writes to a file that must exist: which ones a cgroup has depends on the kernel's
+// configuration.
 func writeFile(name, value string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {

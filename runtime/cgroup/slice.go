@@ -8,72 +8,85 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/coreos/go-systemd/v22/dbus"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/runonce/runonce/runtime/cgroup/systemd"
-	"github.com/runonce/runonce/runtime/ocispec/resources"
 )
 
-// Drivers that make cgroups, by the kubelet's names.
+// The cgroup drivers, by the kubelet's names.
 const (
-	DriverFiles   = "cgroupfs"
-	DriverSystemd = "systemd"
+	DriverCgroupfs = "cgroupfs"
+	DriverSystemd  = "systemd"
 )
 
-// Units starts and stops slices of systemd, with those that they are in.
-type Units interface {
-	// Start starts the slice with its limits. One that is there gets the limits.
-	Start(ctx context.Context, slice, description string, limits []systemd.Property) error
-	// Set gives limits to a slice that is there.
-	Set(ctx context.Context, slice string, limits []systemd.Property) error
-	// Stop stops the slice and all that is in it. One that is not there is no error.
-	Stop(ctx context.Context, slice string) error
-}
-
-// Drive chooses the driver of new pods. An error says why the machine does not have it.
-func (t *Tree) Drive(driver string) error {
-	t.Slices = driver == DriverSystemd
-	if !t.Slices {
+// SetDriver chooses the driver for new pods. A pod that exists keeps the one it has. An error
+// says why the machine does not have the driver.
+func (t *Tree) SetDriver(driver string) error {
+	t.systemd = driver == DriverSystemd
+	if !t.systemd {
 		return nil
 	}
-	if err := systemd.Booted(); err != nil {
-		return fmt.Errorf("cgroup driver %s: %w (driver %s needs none)", driver, err, DriverFiles)
+	if err := SystemdBooted(); err != nil {
+		return fmt.Errorf("cgroup driver %s: %w (driver %s does not need it)", driver, err, DriverCgroupfs)
 	}
 	return nil
 }
 
-// startSlice starts the pod's slice. Until it is released no slice above it is taken for an
-// empty one.
-func (t Tree) startSlice(ctx context.Context, pod *v1.Pod, at place) (release func(), err error) {
-	release, err = t.lock(unix.LOCK_SH)
+// suffix ends the name of a slice.
+const suffix = ".slice"
+
+// sliceName returns the name of the slice for a cgroup whose path has these elements: a slice
+// a-b.slice is in a.slice, so a hyphen in an element becomes an underscore
+// (pkg/kubelet/cm.CgroupName.ToSystemd).
+func sliceName(elements ...string) string {
+	escaped := make([]string, len(elements))
+	for i, e := range elements {
+		escaped[i] = strings.ReplaceAll(e, "-", "_")
+	}
+	return strings.Join(escaped, "-") + suffix
+}
+
+// slicePath returns the path of the slice's cgroup below the cgroup root.
+func slicePath(slice string) string {
+	var path strings.Builder
+	name := strings.TrimSuffix(slice, suffix)
+	for i := range len(name) {
+		if name[i] == '-' {
+			path.WriteString("/" + name[:i] + suffix)
+		}
+	}
+	return path.String() + "/" + slice
+}
+
+// startSlice starts the pod's slice. Until the lock that it returns is closed, nobody stops
+// the slices above it for being empty.
+func (t Tree) startSlice(ctx context.Context, pod *v1.Pod, at location) (*os.File, error) {
+	lock, err := lockDir(t.dirs["cpu"], unix.LOCK_SH)
 	if err != nil {
 		return nil, err
 	}
 	description := fmt.Sprintf("runonce: pod %s/%s", pod.Namespace, pod.Name)
-	err = t.Units.Start(ctx, at.slice, description, t.properties(pod))
+	err = t.units.Start(ctx, at.slice, description, t.properties(pod, at))
 	if err == nil && !t.V2 {
-		err = t.Units.Start(ctx, withDevices(at.slice), description+": its devices", []systemd.Property{{Name: "DevicePolicy", Value: "strict"}})
+		err = t.units.Start(ctx, deviceSlice(at.slice), description+": its devices", []dbus.Property{property("DevicePolicy", "strict")})
 	}
 	if err != nil {
-		release()
-		return nil, err
+		return nil, errors.Join(err, lock.Close())
 	}
-	return release, nil
+	return lock, nil
 }
 
-// withDevices is a slice without processes in the pod's. It has a device policy, so that the
-// slices above it have the v1 controller of devices before the first container comes: when a
-// slice gets it, systemd moves all processes below out of their devices cgroups, and nothing
-// would keep a container from the machine's devices. It is stopped with the pod's.
-func withDevices(slice string) string {
-	return strings.TrimSuffix(slice, systemd.Suffix) + "-devices" + systemd.Suffix
+// deviceSlice is a slice without processes in the pod's, which stops with it. It has a device
+// policy, so that the slices above it have the v1 controller devices before the first container
+// starts: when a slice gets that, systemd moves all processes below out of their devices
+// cgroups, and nothing would keep a container from the machine's devices.
+func deviceSlice(slice string) string {
+	return strings.TrimSuffix(slice, suffix) + "-devices" + suffix
 }
 
-// stopSlice stops the pod's slice, which must have no process: systemd would kill it.
-func (t Tree) stopSlice(ctx context.Context, at place) error {
-	dir := filepath.Join(t.dirs["cpu"], at.path)
-	busy, err := populated(dir)
+// stopSlice stops the pod's slice, which must have no processes: systemd would kill them.
+func (t Tree) stopSlice(ctx context.Context, at location) error {
+	busy, err := populated(filepath.Join(t.dirs["cpu"], at.path))
 	if gone(err) {
 		return nil
 	}
@@ -83,16 +96,16 @@ func (t Tree) stopSlice(ctx context.Context, at place) error {
 	if err != nil {
 		return err
 	}
-	return t.Units.Stop(ctx, at.slice)
+	return t.units.Stop(ctx, at.slice)
 }
 
-// stopEmpty stops the slices above the place as far as no pod is in them.
-func (t Tree) stopEmpty(ctx context.Context, at place) error {
-	release, err := t.lock(unix.LOCK_EX)
+// stopEmpty stops the slices above the location that have no pods.
+func (t Tree) stopEmpty(ctx context.Context, at location) error {
+	lock, err := lockDir(t.dirs["cpu"], unix.LOCK_EX)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer func() { _ = lock.Close() }()
 	for up := at.above(); up.slice != ""; up = up.above() {
 		below, err := children(filepath.Join(t.dirs["cpu"], up.path))
 		if err != nil && !gone(err) {
@@ -101,7 +114,7 @@ func (t Tree) stopEmpty(ctx context.Context, at place) error {
 		if len(below) > 0 {
 			return nil
 		}
-		if err := t.Units.Stop(ctx, up.slice); err != nil {
+		if err := t.units.Stop(ctx, up.slice); err != nil {
 			return err
 		}
 		for _, root := range t.hierarchies() {
@@ -112,10 +125,10 @@ func (t Tree) stopEmpty(ctx context.Context, at place) error {
 	return nil
 }
 
-// lock holds back, or is held back by, those that stop slices without pods: others start pods
-// in them or weigh them.
-func (t Tree) lock(how int) (release func(), err error) {
-	dir := t.dirs["cpu"]
+// lockDir locks a cgroup until it is closed. Those who stop slices without pods lock the root
+// of the cpu hierarchy exclusively, those who start pods in slices or set their shares lock
+// it shared.
+func lockDir(dir string, how int) (*os.File, error) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, err
@@ -123,7 +136,7 @@ func (t Tree) lock(how int) (release func(), err error) {
 	if err := unix.Flock(int(d.Fd()), how); err != nil {
 		return nil, errors.Join(fmt.Errorf("locking %s: %w", dir, err), d.Close())
 	}
-	return func() { _ = d.Close() }, nil // which unlocks it
+	return d, nil
 }
 
 // populated reports whether the cgroup dir, or one below it, has a process.
@@ -158,50 +171,4 @@ func children(dir string) ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// percent is the quota that stands for a hundredth of a CPU. Systemd knows no finer one.
-const percent = resources.QuotaPeriod / 100
-
-// properties returns what systemd is told of the pod's slice: the same as settings, for it
-// sets them anew when it reloads its units.
-func (t Tree) properties(pod *v1.Pod) []systemd.Property {
-	limits := resources.ForPod(pod)
-	io, memory := "BlockIOAccounting", "MemoryLimit"
-	if t.V2 {
-		io, memory = "IOAccounting", "MemoryMax"
-	}
-	list := []systemd.Property{
-		// The controllers must be there before the first process is.
-		{Name: "CPUAccounting", Value: true},
-		{Name: "MemoryAccounting", Value: true},
-		{Name: "TasksAccounting", Value: true},
-		{Name: io, Value: true},
-		t.weight(limits.Shares),
-	}
-	if limits.Quota != nil && *limits.Quota > 0 {
-		const usec = 1_000_000 / resources.QuotaPeriod
-		list = append(list, systemd.Property{Name: "CPUQuotaPerSecUSec", Value: uint64(wholePercents(*limits.Quota)) * usec})
-	}
-	if limits.Memory != nil && *limits.Memory > 0 {
-		list = append(list, systemd.Property{Name: memory, Value: uint64(*limits.Memory)})
-	}
-	if t.PidsLimit > 0 {
-		list = append(list, systemd.Property{Name: "TasksMax", Value: uint64(t.PidsLimit)})
-	}
-	return list
-}
-
-// weight returns the property that gives a slice its share of the CPU.
-func (t Tree) weight(shares uint64) systemd.Property {
-	if t.V2 {
-		return systemd.Property{Name: "CPUWeight", Value: resources.SharesToWeight(shares)}
-	}
-	return systemd.Property{Name: "CPUShares", Value: shares}
-}
-
-// wholePercents rounds a quota up to what systemd can express, as runc does, so that the
-// quotas of the containers fit into it.
-func wholePercents(quota int64) int64 {
-	return (quota + percent - 1) / percent * percent
 }

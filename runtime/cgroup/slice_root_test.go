@@ -9,44 +9,43 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coreos/go-systemd/v22/dbus"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/runonce/runonce/runtime/cgroup/systemd"
 )
 
 // sliceTree returns the machine's tree with slices below a parent of the test's own. Where
-// systemd is not the first process there is a stand-in for it.
+// systemd is not the first process, standIn replaces it.
 func sliceTree(t *testing.T, parent string) Tree {
 	t.Helper()
 	tree := hostTree(t, parent)
-	if err := tree.Drive(DriverSystemd); err != nil {
-		t.Logf("a stand-in for systemd: %v", err)
-		tree.Units = &standIn{tree: tree}
+	if err := tree.SetDriver(DriverSystemd); err != nil {
+		t.Logf("systemd is replaced: %v", err)
+		tree.units = &standIn{tree: tree}
 	}
-	leaveNothing(t, tree, systemd.Path(systemd.Slice(strings.TrimPrefix(parent, "/"))))
+	leaveNothing(t, tree, slicePath(sliceName(strings.TrimPrefix(parent, "/"))))
 	return tree
 }
 
-// standIn does with cgroups what systemd does for slices, in the hierarchies that it knows,
-// but for limits.
+// standIn creates and removes the cgroups of slices as systemd does, in the hierarchies that
+// it knows, but sets no limits.
 type standIn struct {
 	tree Tree
 }
 
-func (s *standIn) Start(_ context.Context, slice, _ string, _ []systemd.Property) error {
-	return errors.Join(s.tree.makeIn(s.tree.dirs["cpu"], systemd.Path(slice)), s.tree.makeIn(s.tree.dirs["memory"], systemd.Path(slice)))
+func (s *standIn) Start(_ context.Context, slice, _ string, _ []dbus.Property) error {
+	return errors.Join(s.tree.createAll(s.tree.dirs["cpu"], slicePath(slice)), s.tree.createAll(s.tree.dirs["memory"], slicePath(slice)))
 }
 
-func (s *standIn) Set(_ context.Context, slice string, _ []systemd.Property) error {
-	if !s.tree.exists(systemd.Path(slice)) {
+func (s *standIn) Set(_ context.Context, slice string, _ []dbus.Property) error {
+	if !s.tree.exists(slicePath(slice)) {
 		return errors.New("no such unit")
 	}
 	return nil
 }
 
 func (s *standIn) Stop(_ context.Context, slice string) error {
-	return errors.Join(removeAll(filepath.Join(s.tree.dirs["cpu"], systemd.Path(slice))), removeAll(filepath.Join(s.tree.dirs["memory"], systemd.Path(slice))))
+	return errors.Join(removeAll(filepath.Join(s.tree.dirs["cpu"], slicePath(slice))), removeAll(filepath.Join(s.tree.dirs["memory"], slicePath(slice))))
 }
 
 func TestSliceOfAPod(t *testing.T) {
@@ -58,7 +57,7 @@ func TestSliceOfAPod(t *testing.T) {
 			t.Fatalf("Ensure = %q, %v, want %q", got, err, want)
 		}
 	}
-	at := tree.place(pod)
+	at := tree.locate(pod)
 	want := map[string]string{"cpu/cpu.cfs_quota_us": "15000", "memory/memory.limit_in_bytes": "67108864"}
 	if tree.V2 {
 		want = map[string]string{"cpu/cpu.max": "15000 100000", "memory/memory.max": "67108864"}
@@ -70,7 +69,7 @@ func TestSliceOfAPod(t *testing.T) {
 			t.Errorf("%s = %q, %v, want %q", file, got, err, value)
 		}
 	}
-	// The class weighs what its pods do.
+	// The class has the shares of its pods.
 	own, err := tree.readSharesAt(at.path)
 	above, errAbove := tree.readSharesAt(at.above().path)
 	if err != nil || errAbove != nil || own != above {
@@ -92,7 +91,8 @@ func (t Tree) readSharesAt(p string) (uint64, error) {
 	return t.readShares(int(d.Fd()), filepath.Base(p))
 }
 
-// The slices above the pods stay as long as one is in them, however pods come and go.
+// The slices above the pods exist as long as a pod is in them, while pods are added and
+// removed.
 func TestSlicesOfPods(t *testing.T) {
 	tree := sliceTree(t, "/runonce-test-pods")
 	pods := []*v1.Pod{testPod("one", list("1", ""), nil), testPod("two", list("2", ""), nil), testPod("best", nil, nil)}
@@ -115,7 +115,7 @@ func TestSlicesOfPods(t *testing.T) {
 	wg.Wait()
 	for i, pod := range pods {
 		for _, p := range pods[i:] {
-			if !tree.exists(tree.place(p).path) {
+			if !tree.exists(tree.locate(p).path) {
 				t.Errorf("the slice of pod %s is gone", p.Name)
 			}
 		}
@@ -125,7 +125,7 @@ func TestSlicesOfPods(t *testing.T) {
 	}
 }
 
-// Systemd would kill what is in a slice that it stops; a cgroup with processes is an error.
+// systemd would kill the processes of a slice that it stops; they are an error instead.
 func TestSliceWithAProcess(t *testing.T) {
 	tree := sliceTree(t, "/runonce-test-busy")
 	pod := testPod("busy", nil, nil)
@@ -133,7 +133,7 @@ func TestSliceWithAProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := sleeper(t)
-	dir := filepath.Join(tree.dirs["cpu"], tree.place(pod).path, "container")
+	dir := filepath.Join(tree.dirs["cpu"], tree.locate(pod).path, "container")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -5,17 +5,17 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/runonce/runonce/runtime/cgroup/systemd"
 )
 
-func TestPlace(t *testing.T) {
+func TestLocate(t *testing.T) {
 	t.Parallel()
 	const uid = "6f1f0d0c-1"
-	files := place{path: "/runonce-1a2b/burstable/pod" + uid}
-	slice := place{
+	files := location{path: "/runonce-1a2b/burstable/pod" + uid}
+	slice := location{
 		path:  "/runonce_1a2b.slice/runonce_1a2b-burstable.slice/runonce_1a2b-burstable-pod6f1f0d0c_1.slice",
 		slice: "runonce_1a2b-burstable-pod6f1f0d0c_1.slice",
 	}
@@ -23,7 +23,7 @@ func TestPlace(t *testing.T) {
 		name   string
 		slices bool
 		there  string
-		want   place
+		want   location
 		parent string
 	}{
 		{name: "cgroupfs", want: files, parent: files.path},
@@ -34,56 +34,56 @@ func TestPlace(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			tree := Tree{Parent: "/runonce-1a2b", Slices: tt.slices, dirs: map[string]string{"cpu": t.TempDir()}}
+			tree := Tree{Parent: "/runonce-1a2b", systemd: tt.slices, dirs: map[string]string{"cpu": t.TempDir()}}
 			if err := os.MkdirAll(filepath.Join(tree.dirs["cpu"], tt.there), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			got := tree.place(testPod(uid, list("1", ""), nil))
+			got := tree.locate(testPod(uid, list("1", ""), nil))
 			if got != tt.want || got.parent() != tt.parent {
-				t.Errorf("place %+v with parent %s, want %+v with %s", got, got.parent(), tt.want, tt.parent)
+				t.Errorf("location %+v with parent %s, want %+v with %s", got, got.parent(), tt.want, tt.parent)
 			}
 		})
 	}
 	up := slice.above()
-	if want := (place{"/runonce_1a2b.slice/runonce_1a2b-burstable.slice", "runonce_1a2b-burstable.slice"}); up != want {
+	if want := (location{"/runonce_1a2b.slice/runonce_1a2b-burstable.slice", "runonce_1a2b-burstable.slice"}); up != want {
 		t.Errorf("above it is %+v, want %+v", up, want)
 	}
-	if top := up.above().above(); top != (place{path: "/"}) {
+	if top := up.above().above(); top != (location{path: "/"}) {
 		t.Errorf("above all is %+v", top)
 	}
 }
 
 func TestProperties(t *testing.T) {
 	t.Parallel()
-	accounting := func(io string) []systemd.Property {
-		return []systemd.Property{{Name: "CPUAccounting", Value: true}, {Name: "MemoryAccounting", Value: true}, {Name: "TasksAccounting", Value: true}, {Name: io, Value: true}}
+	accounting := func(io string) []dbus.Property {
+		return []dbus.Property{property("CPUAccounting", true), property("MemoryAccounting", true), property("TasksAccounting", true), property(io, true)}
 	}
 	limited := testPod("g", list("1500m", "1Gi"), list("1501m", "1Gi"))
 	tests := []struct {
 		name string
 		tree Tree
 		pod  *v1.Pod
-		want []systemd.Property
+		want []dbus.Property
 	}{
-		{"v1", Tree{PidsLimit: 100}, limited, append(accounting("BlockIOAccounting"),
-			systemd.Property{Name: "CPUShares", Value: uint64(1536)},
-			systemd.Property{Name: "CPUQuotaPerSecUSec", Value: uint64(1_510_000)}, // whole percents
-			systemd.Property{Name: "MemoryLimit", Value: uint64(1 << 30)},
-			systemd.Property{Name: "TasksMax", Value: uint64(100)},
+		{"v1", Tree{pidsLimit: 100}, limited, append(accounting("BlockIOAccounting"),
+			property("CPUShares", uint64(1536)),
+			property("CPUQuotaPerSecUSec", uint64(1_510_000)), // whole percents
+			property("MemoryLimit", uint64(1<<30)),
+			property("TasksMax", uint64(100)),
 		)},
 		{"v2", Tree{V2: true}, limited, append(accounting("IOAccounting"),
-			systemd.Property{Name: "CPUWeight", Value: uint64(138)},
-			systemd.Property{Name: "CPUQuotaPerSecUSec", Value: uint64(1_510_000)},
-			systemd.Property{Name: "MemoryMax", Value: uint64(1 << 30)},
+			property("CPUWeight", uint64(138)),
+			property("CPUQuotaPerSecUSec", uint64(1_510_000)),
+			property("MemoryMax", uint64(1<<30)),
 		)},
 		{"without limits", Tree{V2: true}, testPod("e", nil, nil), append(accounting("IOAccounting"),
-			systemd.Property{Name: "CPUWeight", Value: uint64(1)},
+			property("CPUWeight", uint64(1)),
 		)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tt.want, tt.tree.properties(tt.pod)); diff != "" {
+			if diff := cmp.Diff(tt.want, tt.tree.properties(tt.pod, location{slice: "p.slice"}), cmp.AllowUnexported(godbus.Variant{}, godbus.Signature{})); diff != "" {
 				t.Error(diff)
 			}
 		})

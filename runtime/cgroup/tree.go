@@ -1,5 +1,5 @@
-// Package cgroup makes the cgroups of pods, the parents of their containers' cgroups, as
-// the kubelet's drivers cgroupfs and systemd do, on cgroup v1 and v2.
+// Package cgroup creates the cgroups of pods, the parents of their containers' cgroups, as the
+// kubelet's drivers cgroupfs and systemd do, on cgroup v1 and v2.
 package cgroup
 
 import (
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,8 +19,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// DefaultParent is the cgroup that holds those of the pods. It is not the kubelet's
-// "/kubepods": a kubelet on the same machine removes the pod cgroups there that it does
+// DefaultParent is the cgroup that contains those of the pods. It is not the kubelet's
+// "/kubepods": a kubelet on the same machine would remove pod cgroups there that it does
 // not know.
 const DefaultParent = "/runonce"
 
@@ -32,139 +33,127 @@ const raceTries = 10
 // errIncomplete says that a cgroup cannot have children yet.
 var errIncomplete = errors.New("the cgroup is not set up")
 
-// required are the controllers without which requests and limits would be ignored.
-func required() []string { return []string{"cpu", "memory"} }
+var (
+	// required are the controllers without which requests and limits would be ignored.
+	required = []string{"cpu", "memory"}
+	// used are all controllers that OCI runtimes put containers into, so that we have to
+	// create and remove their parents.
+	used = []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "devices", "freezer", "blkio", "io", "rdma", "misc", "perf_event", "net_cls", "net_prio"}
+)
 
-// used are the controllers, besides the required ones, that runtimes put containers into
-// and whose parents are therefore ours to make and remove.
-func used() []string {
-	return []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "devices", "freezer", "blkio", "io", "rdma", "misc", "perf_event", "net_cls", "net_prio"}
-}
-
-// Tree is the part of the cgroup hierarchy that belongs to pods. Its methods are safe for
-// concurrent use on different pods.
+// Tree is the part of the cgroup hierarchy that belongs to pods; Detect returns it. Its
+// methods are safe for concurrent use on different pods.
 type Tree struct {
 	// V2 says that the controllers are in the unified hierarchy.
 	V2 bool
-	// Parent is the cgroup that holds those of the pods, DefaultParent when empty.
+	// Parent is the cgroup that contains those of the pods, DefaultParent when empty.
 	Parent string
-	// PidsLimit bounds the processes of a pod, 0 for no bound.
-	PidsLimit int64
 	// Options are those of the v2 mount that a mount of it in a container must repeat, since
 	// the kernel has one set for all.
 	Options []string
 	// HugePages are the page sizes in bytes that the kernel can limit.
 	HugePages []int64
-	// Slices says that new pods are slices of systemd (the driver "systemd"). A pod that is
-	// there already stays what it is.
-	Slices bool
-	// Units starts and stops slices.
-	Units Units
 
+	pidsLimit int64 // of a pod's processes, 0 for none
+	systemd   bool  // new pods are slices
+	units     units
 	// dirs maps a controller to the directory that its hierarchy is mounted at. In v2 all
 	// are the same; in v1 there are also name=systemd and, on a hybrid machine, unified.
 	dirs map[string]string
-	// made remembers the places that this process has made, by the pod's UID; nil to not
-	// remember.
+	// made remembers the locations that this process has created, by the pod's UID.
 	made *sync.Map
 }
 
-// Ensure makes the pod's cgroup in every hierarchy, with the kubelet's limits, and returns
-// what containers have for a parent: its path below the cgroup root, such as
-// /runonce/burstable/podUID, or the name of its slice, as in the CRI's cgroup_parent. It is
+// Ensure creates the pod's cgroup in every hierarchy, with the kubelet's limits, and returns
+// the parent for the cgroups of its containers: the path below the cgroup root, such as
+// /runonce/burstable/podUID, or the name of the slice, as in the CRI's cgroup_parent. It is
 // safe to repeat, and cheap then.
 func (t Tree) Ensure(ctx context.Context, pod *v1.Pod) (string, error) {
-	if at, ok := t.known(pod); ok {
+	v, _ := t.made.Load(pod.UID)
+	if at, ok := v.(location); ok && t.exists(at.path) {
 		return at.parent(), nil
 	}
-	at := t.place(pod)
-	if err := t.make(ctx, pod, at); err != nil {
-		return "", fmt.Errorf("making cgroup %s: %w", at.path, err)
+	at := t.locate(pod)
+	if err := t.create(ctx, pod, at); err != nil {
+		return "", fmt.Errorf("creating cgroup %s: %w", at.path, err)
 	}
 	for _, s := range t.settings(pod, at) {
 		if err := writeFile(filepath.Join(t.dirs[s.controller], at.path, s.file), s.value); err != nil {
 			return "", fmt.Errorf("limiting cgroup %s: %w", at.path, err)
 		}
 	}
-	if err := t.weighClass(ctx, pod, at); err != nil {
-		return "", fmt.Errorf("weighing cgroup %s: %w", path.Dir(at.path), err)
+	if err := t.setClassShares(ctx, pod, at); err != nil {
+		return "", fmt.Errorf("setting the CPU shares of cgroup %s: %w", path.Dir(at.path), err)
 	}
-	if t.made != nil {
-		t.made.Store(pod.UID, at)
-	}
+	t.made.Store(pod.UID, at)
 	return at.parent(), nil
 }
 
-// known reports whether this process has made the cgroup and it is still there.
-func (t Tree) known(pod *v1.Pod) (place, bool) {
-	if t.made == nil {
-		return place{}, false
-	}
-	v, ok := t.made.Load(pod.UID)
-	if !ok {
-		return place{}, false
-	}
-	at, ok := v.(place)
-	return at, ok && t.exists(at.path)
-}
-
-// make makes the cgroup in every hierarchy.
-func (t Tree) make(ctx context.Context, pod *v1.Pod, at place) error {
+// create creates the cgroup in every hierarchy.
+func (t Tree) create(ctx context.Context, pod *v1.Pod, at location) error {
 	if at.slice != "" {
-		release, err := t.startSlice(ctx, pod, at)
+		lock, err := t.startSlice(ctx, pod, at)
 		if err != nil {
 			return err
 		}
-		defer release()
+		defer func() { _ = lock.Close() }()
 	}
-	for _, dir := range t.hierarchies() {
-		var err error
-		if at.slice != "" {
-			// Systemd has made what it knows: neither all hierarchies nor, in v2, all controllers.
-			err = t.makeAll(dir, at.path)
-		} else {
-			err = t.makeIn(dir, at.path)
-		}
-		if err != nil {
+	for _, root := range t.hierarchies() {
+		if err := t.createIn(root, at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makeIn makes the cgroup in one hierarchy: at once where those above it are complete, as
-// for all pods but the first of a class.
-func (t Tree) makeIn(root, p string) error {
-	dir := filepath.Join(root, p)
-	err := os.Mkdir(dir, 0o755)
-	if err == nil || errors.Is(err, fs.ErrExist) {
-		if err = t.complete(dir); err == nil {
-			return nil
+// createIn creates the cgroup in one hierarchy: first without those above it, which are
+// complete for all pods but the first of a class. Those above a slice may not be: systemd
+// makes only the hierarchies, and in v2 the controllers, that it knows.
+func (t Tree) createIn(root string, at location) (err error) {
+	for try := range raceTries {
+		if try == 0 && at.slice == "" {
+			err = t.createOne(filepath.Join(root, at.path))
+		} else {
+			err = t.createAll(root, at.path)
 		}
-	}
-	return t.makeAll(root, p)
-}
-
-// makeAll makes the cgroup in one hierarchy after those above it.
-func (t Tree) makeAll(root, p string) (err error) {
-	// Another pod's Remove may take away an empty parent under our feet.
-	for range raceTries {
-		if err = t.makeEach(root, p); !gone(err) && !errors.Is(err, errIncomplete) {
+		// Another pod's Remove may remove an empty parent at the same time.
+		if !gone(err) && !errors.Is(err, errIncomplete) {
 			return err
 		}
 	}
 	return err
 }
 
-// complete makes a new cgroup fit for the cgroups of containers.
-func (t Tree) complete(dir string) error {
+// createAll creates the cgroup p and those above it in one hierarchy. In v2 each gets the
+// controllers of the one above.
+func (t Tree) createAll(root, p string) error {
+	dir := root
+	if t.V2 {
+		if err := t.delegate(dir); err != nil {
+			return err
+		}
+	}
+	for name := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
+		dir = filepath.Join(dir, name)
+		if err := t.createOne(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// createOne creates a cgroup, if needed, and makes it ready for the cgroups of containers.
+func (t Tree) createOne(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
 	if t.V2 {
 		return t.delegate(dir)
 	}
-	if set, ok := t.dirs["cpuset"]; !ok || !strings.HasPrefix(dir, set+"/") {
-		return nil
+	if set, ok := t.dirs["cpuset"]; ok && strings.HasPrefix(dir, set+"/") {
+		return inheritCPUSet(dir)
 	}
-	return inheritCPUSet(dir)
+	return nil
 }
 
 // gone reports whether err says that a cgroup was removed while it was worked on.
@@ -174,58 +163,30 @@ func gone(err error) bool {
 
 // hierarchies returns the mount points, each once, in order.
 func (t Tree) hierarchies() []string {
-	dirs := make([]string, 0, len(t.dirs))
-	for _, d := range t.dirs {
-		dirs = append(dirs, d)
-	}
-	slices.Sort(dirs)
-	return slices.Compact(dirs)
+	return slices.Compact(slices.Sorted(maps.Values(t.dirs)))
 }
 
-// makeEach makes the cgroup p and those above it in one hierarchy. In v2 each gets the
-// controllers of the one above.
-func (t Tree) makeEach(root, p string) error {
-	dir := root
-	if t.V2 {
-		if err := t.delegate(dir); err != nil {
-			return err
-		}
-	}
-	for name := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
-		dir = filepath.Join(dir, name)
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		if err := t.complete(dir); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// delegate hands the controllers of a v2 cgroup on to its children.
+// delegate enables the controllers of a v2 cgroup for its children.
 func (t Tree) delegate(dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
 		return err
 	}
 	controllers := strings.Fields(string(data))
-	if !has(controllers, required()) {
+	if !containsAll(controllers, required) {
 		return fmt.Errorf("%s has only the controllers %q: %w", dir, controllers, errIncomplete)
 	}
 	have, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
 	if err != nil {
 		return err
 	}
-	var missing []string
+	enabled := strings.Fields(string(have))
 	for _, c := range controllers {
-		if slices.Contains(used(), c) && !slices.Contains(strings.Fields(string(have)), c) {
-			missing = append(missing, c)
+		if !slices.Contains(used, c) || slices.Contains(enabled, c) {
+			continue
 		}
-	}
-	for _, c := range missing {
 		err := writeFile(filepath.Join(dir, "cgroup.subtree_control"), "+"+c)
-		if err != nil && slices.Contains(required(), c) {
+		if err != nil && slices.Contains(required, c) {
 			return fmt.Errorf("enabling controller %s: %w", c, err)
 		}
 	}
@@ -247,14 +208,11 @@ func inheritCPUSet(dir string) error {
 			continue
 		}
 		above, err := os.ReadFile(filepath.Join(filepath.Dir(dir), name))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
 		if err != nil {
 			return err
 		}
 		if strings.TrimSpace(string(above)) == "" {
-			return fmt.Errorf("%s of the cgroup above %s is empty: %w", name, dir, errIncomplete)
+			return fmt.Errorf("%s in the cgroup above %s is empty: %w", name, dir, errIncomplete)
 		}
 		if err := writeFile(filepath.Join(dir, name), string(above)); err != nil {
 			return err

@@ -158,7 +158,7 @@ func TestEnsureAndRemoveOnThisMachine(t *testing.T) {
 		}
 	}
 	for _, tt := range tests {
-		// What a container left behind must not hold us up.
+		// Cgroups that a container left behind must be no problem.
 		for _, root := range tree.hierarchies() {
 			if err := os.MkdirAll(filepath.Join(root, tt.path, "left/over"), 0o755); err != nil {
 				t.Fatal(err)
@@ -172,8 +172,8 @@ func TestEnsureAndRemoveOnThisMachine(t *testing.T) {
 	}
 }
 
-// A process can enter a container's cgroup below the pod's in every hierarchy: on v1 that
-// needs CPUs in the cpuset.
+// A process can enter a container's cgroup below the pod's in every hierarchy: on v1 the
+// cpuset needs CPUs for that.
 func TestProcessEntersBelowThePod(t *testing.T) {
 	tree := hostTree(t, "/runonce-test-enter")
 	pod := testPod("enter", list("100m", "64Mi"), list("100m", "64Mi"))
@@ -225,8 +225,8 @@ func TestPodsComeAndGoAtTheSameTime(t *testing.T) {
 	wg.Wait()
 }
 
-// The class of burstable pods has the weight of its pods together, while they are there.
-func TestBurstableClassWeighsWhatItsPodsAskFor(t *testing.T) {
+// The class of burstable pods has the sum of its pods' shares.
+func TestBurstableClassHasSumOfShares(t *testing.T) {
 	tree := hostTree(t, "/runonce-test-class")
 	one, two := testPod("one", list("1", ""), nil), testPod("two", list("500m", ""), nil)
 	effort := testPod("effort", nil, nil)
@@ -235,7 +235,7 @@ func TestBurstableClassWeighsWhatItsPodsAskFor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// near, since a weight of v2 stands for several numbers of shares.
+	// Not exact, since several numbers of shares have the same weight in v2.
 	near := func(class string, want uint64) {
 		t.Helper()
 		n, err := tree.readShares(unix.AT_FDCWD, filepath.Join(tree.dirs["cpu"], "runonce-test-class", class))

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -126,26 +127,26 @@ func TestSettings(t *testing.T) {
 		name string
 		tree Tree
 		pod  *v1.Pod
-		at   place
+		at   location
 		want []string
 	}{
-		{"v1", Tree{dirs: all}, guaranteed, place{}, []string{
+		{"v1", Tree{dirs: all}, guaranteed, location{}, []string{
 			"cpu.shares=1536", "cpu.cfs_period_us=100000", "cpu.cfs_quota_us=150000", "memory.limit_in_bytes=1073741824",
 		}},
-		{"v2", Tree{V2: true, dirs: all, PidsLimit: 100}, guaranteed, place{}, []string{
+		{"v2", Tree{V2: true, dirs: all, pidsLimit: 100}, guaranteed, location{}, []string{
 			"cpu.weight=138", "cpu.max=150000 100000", "memory.max=1073741824", "pids.max=100",
 		}},
-		{"huge pages v1", Tree{dirs: all, HugePages: []int64{2 << 20, 1 << 30}}, huge, place{}, []string{
+		{"huge pages v1", Tree{dirs: all, HugePages: []int64{2 << 20, 1 << 30}}, huge, location{}, []string{
 			"cpu.shares=1024", "cpu.cfs_period_us=100000", "cpu.cfs_quota_us=100000", "memory.limit_in_bytes=1073741824",
 			"hugetlb.2MB.limit_in_bytes=10485760", "hugetlb.1GB.limit_in_bytes=0",
 		}},
-		{"huge pages v2 without the controller", Tree{V2: true, dirs: map[string]string{}, HugePages: []int64{2 << 20}}, huge, place{}, []string{
+		{"huge pages v2 without the controller", Tree{V2: true, dirs: map[string]string{}, HugePages: []int64{2 << 20}}, huge, location{}, []string{
 			"cpu.weight=100", "cpu.max=100000 100000", "memory.max=1073741824",
 		}},
-		{"overhead", Tree{dirs: all}, overhead, place{}, []string{
+		{"overhead", Tree{dirs: all}, overhead, location{}, []string{
 			"cpu.shares=1126", "cpu.cfs_period_us=100000", "cpu.cfs_quota_us=110000", "memory.limit_in_bytes=1098907648",
 		}},
-		{"slices have quotas of whole percents", Tree{dirs: all}, testPod("p", list("15m", ""), list("15m", "")), place{slice: "p.slice"}, []string{
+		{"slices have quotas of whole percents", Tree{dirs: all}, testPod("p", list("15m", ""), list("15m", "")), location{slice: "p.slice"}, []string{
 			"cpu.shares=15", "cpu.cfs_period_us=100000", "cpu.cfs_quota_us=2000",
 		}},
 	}
@@ -163,7 +164,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// On v2 a controller works in a cgroup only when every one above hands it down.
+// On v2 a cgroup has a controller only when it is enabled in every one above.
 func TestDelegate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -181,8 +182,8 @@ func TestDelegate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A plain file keeps the last of the writes from its start: enough to see that it was
-	// written to, one controller a time.
+	// A plain file keeps the last write: enough to see that it was written to, one controller at
+	// a time.
 	if got := string(data); !strings.HasPrefix(got, "+") {
 		t.Errorf("subtree_control = %q", got)
 	}
@@ -190,9 +191,9 @@ func TestDelegate(t *testing.T) {
 
 func TestEnsureSaysWhichHierarchyIsMissing(t *testing.T) {
 	t.Parallel()
-	tree := Tree{dirs: map[string]string{"cpu": filepath.Join(t.TempDir(), "gone"), "memory": t.TempDir()}}
+	tree := Tree{made: &sync.Map{}, dirs: map[string]string{"cpu": filepath.Join(t.TempDir(), "gone"), "memory": t.TempDir()}}
 	_, err := tree.Ensure(t.Context(), testPod("x", nil, nil))
-	want := fmt.Sprintf("making cgroup /runonce/besteffort/podx: mkdir %s/runonce: no such file or directory", tree.dirs["cpu"])
+	want := fmt.Sprintf("creating cgroup /runonce/besteffort/podx: mkdir %s/runonce: no such file or directory", tree.dirs["cpu"])
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -202,7 +203,7 @@ func TestParent(t *testing.T) {
 	t.Parallel()
 	for parent, want := range map[string]string{"": "/runonce/podx", "kubepods": "/kubepods/podx", "/a/b/": "/a/b/podx"} {
 		tree := Tree{Parent: parent, dirs: map[string]string{"cpu": t.TempDir()}}
-		got := tree.place(testPod("x", list("1", "1Gi"), list("1", "1Gi"))).path
+		got := tree.locate(testPod("x", list("1", "1Gi"), list("1", "1Gi"))).path
 		if got != want {
 			t.Errorf("parent %q: %s, want %s", parent, got, want)
 		}

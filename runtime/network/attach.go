@@ -16,20 +16,19 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/bridge"
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/hostnet"
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 	"github.com/runonce/runonce/runtime/record"
 )
 
-// plan decides which networks the pod joins and checks that the machine has what they take.
+// plan decides which networks the pod joins and checks that the machine has what they need.
 func (m *Manager) plan(ctx context.Context, pod *v1.Pod) (*attachment, error) {
 	if err := m.collectOnce(ctx); err != nil {
 		return nil, err
 	}
 	uid := string(pod.UID)
-	a := &attachment{UID: uid, Namespace: pod.Namespace, Name: pod.Name, NetNS: m.files.pin(uid, netns.Net).Path}
-	// The further networks first: looking for them makes nothing on the machine.
-	further, err := m.further(pod)
+	a := &attachment{Pod: cni.Pod{UID: uid, Namespace: pod.Namespace, Name: pod.Name, NetNS: m.files.pin(uid, namespaces.Net).Path}}
+	// The additional networks come first: finding them changes nothing on the machine.
+	additional, err := m.additional(pod)
 	if err != nil {
 		return nil, err
 	}
@@ -40,24 +39,24 @@ func (m *Manager) plan(ctx context.Context, pod *v1.Pod) (*attachment, error) {
 	list, err := cni.Default(m.o.CNIConfDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		list, err = m.ownConf(ctx, a, &asked)
+		list, err = m.bridgeConf(ctx, a, &asked)
 	case err == nil && len(m.o.PodCIDRs) > 0:
-		err = failure.Permanentf("network %q in %s gives pods their addresses: they cannot come from the networks %v",
+		err = failure.Permanentf("network %q in %s assigns the pods' addresses: they cannot be of the networks %v",
 			list.Name, m.o.CNIConfDir, m.o.PodCIDRs)
 	}
 	if err != nil {
 		return nil, err
 	}
-	first, err := m.joined(list, cni.PodInterface, asked)
+	first, err := m.network(list, cni.PodInterface, asked)
 	if err != nil {
 		return nil, err
 	}
-	a.Networks = append([]cni.Network{first}, further...)
+	a.Networks = append([]cni.Network{first}, additional...)
 	return a, nil
 }
 
-// further returns the networks of the pod's annotation.
-func (m *Manager) further(pod *v1.Pod) ([]cni.Network, error) {
+// additional returns the networks of the pod's annotation.
+func (m *Manager) additional(pod *v1.Pod) ([]cni.Network, error) {
 	selections, err := cni.Selections(pod)
 	if err != nil {
 		return nil, err
@@ -68,7 +67,7 @@ func (m *Manager) further(pod *v1.Pod) ([]cni.Network, error) {
 		if err != nil {
 			return nil, failure.Permanentf("annotation %s: %w", cni.NetworksAnnotation, err)
 		}
-		n, err := m.joined(list, s.Interface, cni.Capabilities{IPs: s.IPs, MAC: s.MAC})
+		n, err := m.network(list, s.Interface, cni.Capabilities{IPs: s.IPs, MAC: s.MAC})
 		if err != nil {
 			return nil, fmt.Errorf("annotation %s: %w", cni.NetworksAnnotation, err)
 		}
@@ -78,8 +77,8 @@ func (m *Manager) further(pod *v1.Pod) ([]cni.Network, error) {
 	return all, nil
 }
 
-// joined returns the network for a pod, once it is clear that it can do what is asked.
-func (m *Manager) joined(list *libcni.NetworkConfigList, iface string, asked cni.Capabilities) (cni.Network, error) {
+// network returns the network for a pod after checking that it can do what is asked.
+func (m *Manager) network(list *libcni.NetworkConfigList, iface string, asked cni.Capabilities) (cni.Network, error) {
 	if err := cni.CheckCapabilities(list, asked, m.o.CNIConfDir); err != nil {
 		return cni.Network{}, err
 	}
@@ -89,24 +88,23 @@ func (m *Manager) joined(list *libcni.NetworkConfigList, iface string, asked cni
 	return cni.Network{Name: list.Name, Config: list.Bytes, Interface: iface, Asked: asked}, nil
 }
 
-// attach connects the pod. The record comes first: with it, Remove undoes whatever the
-// plugins did, also in another process.
+// attach connects the pod. The record is written first: with it Remove, also in another
+// process, undoes whatever the plugins did.
 func (m *Manager) attach(ctx context.Context, pod *v1.Pod, a *attachment, lock record.Lock) ([]cni.Status, error) {
 	text, err := json.Marshal(a)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the attachment: %w", err)
 	}
-	err = m.update(pod, func(r *record.Pod) error { r.Attachment = text; return nil })
-	if err != nil {
+	if err := m.update(pod, func(r *record.Pod) { r.Attachment = text }); err != nil {
 		return nil, err
 	}
 	all := make([]cni.Status, 0, len(a.Networks))
 	for _, n := range a.Networks {
-		result, err := m.plugins(lock).Add(ctx, a.pod(), n)
+		status, err := m.plugins(lock).Add(ctx, a.Pod, n)
 		if err != nil {
 			return nil, fmt.Errorf("network %q: %w", n.Name, err)
 		}
-		all = append(all, cni.StatusOf(n, result))
+		all = append(all, status)
 	}
 	if len(all[0].IPs) == 0 {
 		return nil, fmt.Errorf("network %q gave the pod no address", a.Networks[0].Name)
@@ -114,42 +112,40 @@ func (m *Manager) attach(ctx context.Context, pod *v1.Pod, a *attachment, lock r
 	return all, m.ports(a, all[0].IPs).Add(ctx)
 }
 
-// plugins returns the CNI plugins for work on the pod whose lock is given.
+// plugins returns the CNI plugins, which inherit the lock of the pod.
 func (m *Manager) plugins(lock record.Lock) cni.Runner {
-	return cni.Runner{Dirs: m.o.CNIBinDirs, Cache: m.files.results(), Inherit: []*os.File{lock.File()}, Limit: m.o.PluginLimit}
+	return cni.Runner{Dirs: m.o.CNIBinDirs, Cache: m.files.results(), Inherit: []*os.File{lock.File()}, Limit: m.pluginLimit}
 }
 
-// ports are those that we lead to the pod ourselves.
+// ports are the host ports that we map to the pod without a CNI plugin.
 func (m *Manager) ports(a *attachment, ips []string) bridge.Ports {
 	return bridge.Ports{Path: m.o.Path, Bridge: a.Bridge, UID: a.UID, IPs: ips, Ports: a.Ports}
 }
 
-// detach disconnects the pod, by the record of its attachment. Without one there is nothing
-// to undo.
+// detach disconnects the pod, as its attachment was recorded. Without a record there is
+// nothing to undo.
 func (m *Manager) detach(ctx context.Context, r *record.Pod, lock record.Lock) error {
 	if len(r.Attachment) == 0 {
 		return nil
 	}
-	a, err := attachmentOf(r)
-	if err != nil {
-		return err
+	var a attachment
+	if err := json.Unmarshal(r.Attachment, &a); err != nil {
+		return fmt.Errorf("reading the record of a network attachment: %w", err)
 	}
-	pod := a.pod()
-	if !netns.Alive(netns.Pin{Kind: netns.Net, Path: a.NetNS}) {
-		pod.NetNS = ""
+	if !namespaces.Alive(namespaces.Pin{Kind: namespaces.Net, Path: a.NetNS}) {
+		a.NetNS = ""
 	}
-	err = m.ports(a, nil).Remove(ctx)
-	// One network that cannot be left must not hold the others.
+	err := m.ports(&a, nil).Remove(ctx)
+	// An error of one network must not keep the pod in the others.
 	for _, n := range slices.Backward(a.Networks) {
-		if e := m.plugins(lock).Del(ctx, pod, n); e != nil {
+		if e := m.plugins(lock).Del(ctx, a.Pod, n); e != nil {
 			err = errors.Join(err, fmt.Errorf("network %q: %w", n.Name, e))
 		}
 	}
 	return err
 }
 
-// collectOnce releases, at the first network pod of this process, what pods hold whose
-// namespace is gone: the machine was rebooted, or somebody unmounted it.
+// collectOnce runs collect before the first pod with a network in this process.
 func (m *Manager) collectOnce(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -163,14 +159,16 @@ func (m *Manager) collectOnce(ctx context.Context) error {
 	return nil
 }
 
+// collect releases the addresses of pods whose network namespace is gone: the machine was
+// rebooted, or somebody unmounted it.
 func (m *Manager) collect(ctx context.Context) error {
 	attached, err := m.attached()
 	if err != nil {
 		return err
 	}
 	for _, r := range attached {
-		// The attachment is recorded after its namespace is pinned, and removed before.
-		if netns.Alive(m.files.pin(string(r.Pod.UID), netns.Net)) {
+		// The attachment is recorded after the namespace is pinned, and removed before it.
+		if namespaces.Alive(m.files.pin(string(r.Pod.UID), namespaces.Net)) {
 			continue
 		}
 		lock, ok, err := m.o.Records.TryLock(r.Pod.UID)
@@ -178,66 +176,53 @@ func (m *Manager) collect(ctx context.Context) error {
 			return err
 		}
 		if !ok {
-			continue // somebody is at work on it, and does the same
+			continue // somebody is working on the pod, and does the same
 		}
 		err = m.Remove(ctx, r.Pod, lock)
 		lock.Release()
 		if err != nil {
-			m.o.Log.Warn("cannot release the addresses of a pod that is gone", "uid", r.Pod.UID, "error", err)
+			m.o.Log.Warn("cannot release the addresses of a pod whose network namespace is gone", "uid", r.Pod.UID, "error", err)
 			continue
 		}
-		m.o.Log.Info("released the addresses of a pod that is gone", "uid", r.Pod.UID)
+		m.o.Log.Info("released the addresses of a pod whose network namespace is gone", "uid", r.Pod.UID)
 	}
 	return nil
 }
 
-// ownConf returns the configuration of the network that we bring along, whose bridge and
-// rules are ready then. The plugins are looked for before anything is made. Host ports that
-// no plugin can lead to the pod it takes over from what is asked of CNI.
-func (m *Manager) ownConf(ctx context.Context, a *attachment, asked *cni.Capabilities) (*libcni.NetworkConfigList, error) {
+// bridgeConf returns the configuration of our own network, and makes sure that its bridge and
+// rules exist. Host ports that no plugin can map move from what is asked of CNI to the
+// attachment.
+func (m *Manager) bridgeConf(ctx context.Context, a *attachment, asked *cni.Capabilities) (*libcni.NetworkConfigList, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.bridge == nil {
-		found, err := bridge.Firewalls(m.o.Path)
+		b, err := bridge.Open(ctx, bridge.Options{
+			StateDir: m.o.StateDir, Leases: m.files.leases(), Subnets: m.o.PodCIDRs, Path: m.o.Path, PluginDirs: m.o.CNIBinDirs,
+		})
 		if err != nil {
 			return nil, err
 		}
-		if err := cni.CheckPlugins(found[0].Plugins, m.o.CNIBinDirs); err != nil {
-			return nil, err
-		}
-		b, err := bridge.Open(ctx, found[0], bridge.Options{StateDir: m.o.StateDir, Leases: m.files.leases(), Subnets: m.o.PodCIDRs})
-		if err != nil {
-			return nil, err
-		}
-		m.bridge, m.ownPorts = &b, found[0].OwnPorts
+		m.bridge = b
 	}
 	if err := m.bridge.CheckPorts(asked.Ports); err != nil {
 		return nil, err
 	}
-	if m.ownPorts && len(asked.Ports) > 0 {
+	if m.bridge.OwnPorts && len(asked.Ports) > 0 {
 		a.Bridge, a.Ports, asked.Ports = m.bridge.Name, asked.Ports, nil
 	}
-	conf, err := m.bridge.Conf(asked.Names())
-	if err != nil {
-		return nil, err
-	}
-	list, err := libcni.ConfListFromBytes(conf)
-	if err != nil {
-		return nil, fmt.Errorf("reading the configuration of network %q: %w", m.bridge.Name, err)
-	}
-	return list, nil
+	return m.bridge.Conf(asked.Names())
 }
 
-// Cleanup removes what the network that we bring along leaves on the machine when no pod
-// is attached to any more: its bridge, its rules, and the port mapping plugin's empty
-// chains if they would not be there without us. With pods attached it does nothing.
+// Cleanup removes our own network from the machine when no pod is attached any more: its
+// bridge, its rules, and the portmap plugin's chains if they exist only for us. While pods are
+// attached it does nothing.
 func (m *Manager) Cleanup(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.collect(ctx); err != nil {
 		return err
 	}
-	lock, err := hostnet.TakeLock(ctx)
+	lock, err := bridge.LockHost(ctx)
 	if err != nil {
 		return err
 	}
@@ -255,7 +240,7 @@ func (m *Manager) Cleanup(ctx context.Context) error {
 			return fmt.Errorf("removing network state: %w", err)
 		}
 	}
-	// Our directories too, unless they hold something else.
+	// Our directories too, unless they contain something else.
 	for _, dir := range []string{m.files.pods(), m.o.StateDir, m.o.DataDir} {
 		_ = os.Remove(dir)
 	}

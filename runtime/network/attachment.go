@@ -1,52 +1,35 @@
 package network
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 	"github.com/runonce/runonce/runtime/record"
 )
 
-// attachment is what the record of a pod says of the networks that CNI was, or was about to
-// be, asked to connect it to.
+// attachment is the part of a pod's record about the networks that CNI has connected it to, or
+// was about to.
 type attachment struct {
-	UID       string `json:"uid"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	NetNS     string `json:"netns"`
-	// Networks are those that the pod joins, the one of its addresses first.
+	cni.Pod
+	// Networks are those that the pod joins, first the one that gives it its addresses.
 	Networks []cni.Network `json:"networks"`
-	// Ports are the host's that we lead to the pod ourselves, by the rules of the bridge.
+	// Ports are host ports that we map to the pod without a CNI plugin, by rules of the bridge.
 	Ports  []cni.PortMapping `json:"ports,omitempty"`
 	Bridge string            `json:"bridge,omitempty"`
 }
 
-// pod is what CNI is told of it.
-func (a *attachment) pod() cni.Pod {
-	return cni.Pod{UID: a.UID, Namespace: a.Namespace, Name: a.Name, NetNS: a.NetNS}
-}
-
-// attachmentOf returns the attachment that is on record.
-func attachmentOf(r *record.Pod) (*attachment, error) {
-	a := &attachment{}
-	if err := json.Unmarshal(r.Attachment, a); err != nil {
-		return nil, fmt.Errorf("reading the record of a network attachment: %w", err)
-	}
-	return a, nil
-}
-
 // update changes the pod's record.
-func (m *Manager) update(pod *v1.Pod, change func(*record.Pod) error) error {
+func (m *Manager) update(pod *v1.Pod, change func(*record.Pod)) error {
 	_, err := m.o.Records.Update(pod.UID, func(r *record.Pod) error {
 		if r.Pod == nil {
 			r.Pod = pod
 		}
-		return change(r)
+		change(r)
+		return nil
 	})
 	return err
 }
@@ -66,7 +49,7 @@ func (m *Manager) attached() ([]*record.Pod, error) {
 	return attached, nil
 }
 
-// layout says where the files of this package are: those in state end with a reboot.
+// layout says where the files of this package are: a reboot removes those in state.
 type layout struct{ state, data string }
 
 func (l layout) pods() string           { return filepath.Join(l.state, "pods") }
@@ -74,6 +57,6 @@ func (l layout) pod(uid string) string  { return filepath.Join(l.pods(), uid) }
 func (l layout) pins(uid string) string { return filepath.Join(l.pod(uid), "ns") }
 func (l layout) leases() string         { return filepath.Join(l.state, "ipam") }
 func (l layout) results() string        { return filepath.Join(l.data, "cni") }
-func (l layout) pin(uid string, k netns.Kind) netns.Pin {
-	return netns.Pin{Kind: k, Path: filepath.Join(l.pins(uid), k.String())}
+func (l layout) pin(uid string, k namespaces.Kind) namespaces.Pin {
+	return namespaces.Pin{Kind: k, Path: filepath.Join(l.pins(uid), string(k))}
 }

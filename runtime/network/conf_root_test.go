@@ -26,8 +26,8 @@ func writeConf(t *testing.T, m *Manager, name, text string) {
 	}
 }
 
-// ownBridgeConf is a conflist that uses the manager's bridge name and lease directory, so
-// that the test sees what is left of it; extra goes behind the bridge plugin.
+// ownBridgeConf is a conflist with the manager's bridge name and lease directory, so that the
+// test sees what is left; extra follows the bridge plugin.
 func ownBridgeConf(m *Manager, extra string) string {
 	return `{"cniVersion":"1.0.0","name":"own","plugins":[{"type":"bridge","bridge":"` + bridge.Name(m.o.StateDir) +
 		`","isGateway":true,"ipam":{"type":"host-local","dataDir":"` + m.files.leases() +
@@ -48,7 +48,7 @@ func TestOwnConf(t *testing.T) {
 	other.o.PodCIDRs = cidrs(t, "10.96.0.0/16")
 	_, err = holding(other).Ensure(t.Context(), newPod("b"))
 	wantPermanent(t, err, `"own"`, "10.96.0.0/16")
-	// The configuration may go while pods are attached by it.
+	// The configuration may be removed while pods are attached.
 	if err := os.RemoveAll(m.o.CNIConfDir); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestOwnConf(t *testing.T) {
 	}
 }
 
-// A single plugin's configuration, as they were before conflists.
+// The configuration of a single plugin, the format before conflists.
 func TestOwnConfOfOnePlugin(t *testing.T) {
 	m := newManager(t)
 	writeConf(t, m, "10-own.conf", `{"cniVersion":"0.3.1","name":"own","type":"bridge","bridge":"`+bridge.Name(m.o.StateDir)+
@@ -109,7 +109,7 @@ func TestFailedAddIsUndone(t *testing.T) {
 			t.Errorf("left: %s", line)
 		}
 	}
-	// Interfaces in the namespace are gone with it; those outside must be too.
+	// Interfaces in the namespace are removed with it; those outside must be removed too.
 	links, err := netlink.LinkList()
 	if err != nil {
 		t.Fatal(err)

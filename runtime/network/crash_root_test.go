@@ -16,7 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -42,11 +42,11 @@ func withHostPort(t *testing.T, name string) *v1.Pod {
 	})
 }
 
-// Whatever the instant of a crash, Ensure makes the sandbox, and Remove leaves nothing.
+// After a crash at any time Ensure makes the sandbox, and Remove leaves nothing.
 func TestCrash(t *testing.T) {
 	stages := map[string]func(t *testing.T, m *Manager, pod *v1.Pod){
 		"pins only": func(t *testing.T, m *Manager, pod *v1.Pod) {
-			if _, err := m.pinAll(pod, "x"); err != nil {
+			if _, err := m.makeNamespaces(pod, "x"); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -55,7 +55,7 @@ func TestCrash(t *testing.T) {
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := netns.Make(dir, []netns.Kind{netns.IPC}, ""); err != nil {
+			if err := namespaces.Make(dir, []namespaces.Kind{namespaces.IPC}, ""); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(filepath.Join(dir, "net"), nil, 0o600); err != nil {
@@ -80,7 +80,7 @@ func TestCrash(t *testing.T) {
 		},
 		"pins lost": func(t *testing.T, m *Manager, pod *v1.Pod) {
 			ensure(t, m, pod)
-			if err := netns.Remove(m.files.pins(string(pod.UID))); err != nil {
+			if err := namespaces.Remove(m.files.pins(string(pod.UID))); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -92,11 +92,11 @@ func TestCrash(t *testing.T) {
 		},
 		"removed in part": func(t *testing.T, m *Manager, pod *v1.Pod) {
 			ensure(t, m, pod)
-			// A plugin that fails stands for a crash in the middle of Remove.
+			// A failing plugin simulates a crash in the middle of Remove.
 			broken := New(m.o)
 			broken.o.CNIBinDirs = []string{t.TempDir()}
 			if err := holding(broken).Remove(t.Context(), pod); err == nil {
-				t.Fatal("Remove went well without plugins")
+				t.Fatal("Remove succeeded without plugins")
 			}
 			lock := lockOf(t, m, pod)
 			defer lock.Release()
@@ -109,7 +109,7 @@ func TestCrash(t *testing.T) {
 			}
 		},
 		"record in part": func(t *testing.T, m *Manager, pod *v1.Pod) {
-			if _, err := m.pinAll(pod, "x"); err != nil {
+			if _, err := m.makeNamespaces(pod, "x"); err != nil {
 				t.Fatal(err)
 			}
 			dir := m.o.Records.Dir(pod.UID)
@@ -151,10 +151,10 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// change changes the pod's record behind the Manager's back.
+// change changes the pod's record without the Manager.
 func change(t *testing.T, m *Manager, pod *v1.Pod, f func(*record.Pod)) {
 	t.Helper()
-	if err := m.update(pod, func(r *record.Pod) error { f(r); return nil }); err != nil {
+	if err := m.update(pod, func(r *record.Pod) { f(r) }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -175,21 +175,21 @@ func attached(t *testing.T, m *Manager, pod *v1.Pod) ([]cni.Status, error) {
 	return m.attach(t.Context(), pod, planned(t, m, pod), lock)
 }
 
-// planned pins the pod's namespaces and returns what it would be attached by.
+// planned pins the pod's namespaces and returns its planned attachment.
 func planned(t *testing.T, m *Manager, pod *v1.Pod) *attachment {
 	t.Helper()
 	a, err := m.plan(t.Context(), pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.pinAll(pod, "x"); err != nil {
+	if _, err := m.makeNamespaces(pod, "x"); err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-// A reboot takes the namespaces, the bridge and the rules. The state directory may or may
-// not survive it. Nothing that the pods of before held may stay reserved.
+// A reboot removes the namespaces, the bridge and the rules, and maybe the state directory.
+// Nothing of the pods before it may stay reserved.
 func TestReboot(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
@@ -237,7 +237,7 @@ func reboot(t *testing.T, m *Manager, stateStays bool) {
 		t.Fatal(err)
 	}
 	for _, p := range pods {
-		if err := netns.Remove(m.files.pins(p.Name())); err != nil {
+		if err := namespaces.Remove(m.files.pins(p.Name())); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -256,7 +256,7 @@ func reboot(t *testing.T, m *Manager, stateStays bool) {
 	}
 }
 
-// Two processes on one state directory, and others beside it.
+// Two processes share a state directory, and others have one of their own.
 func TestManyManagers(t *testing.T) {
 	m, other := newManager(t), newManager(t)
 	managers := []*Manager{m, New(m.o), New(m.o), other, New(other.o)}

@@ -23,8 +23,8 @@ func cidrs(t *testing.T, all ...string) []*net.IPNet {
 	return nets
 }
 
-// With networks of both families a pod has an address of each, and its host port leads to
-// it by both.
+// With networks of both families a pod has an address of each, and its host port works with
+// both.
 func TestDualStack(t *testing.T) {
 	eachFirewall(t, func(t *testing.T, m *Manager) {
 		m.o.PodCIDRs = cidrs(t, "10.99.0.0/24", "fd99::/64")
@@ -43,12 +43,12 @@ func TestDualStack(t *testing.T) {
 			wantAnswer(t, from, fmt.Sprintf("%s:%d", hostIP, port), "a")
 			wantAnswer(t, from, fmt.Sprintf("[%s]:%d", hostIP6, port), "a")
 		}
-		// What leaves has the machine's address: the neighbour knows no way to the pods.
+		// Packets leave with the machine's address: the neighbour has no route to the pods.
 		serveIn(t, another(t), 8099, "neighbour")
 		for _, addr := range []string{"192.0.2.1:8099", "[2001:db8::1]:8099"} {
 			wantAnswer(t, b.NetNS, addr, "neighbour")
 		}
-		// The next process takes the bridge up as it is.
+		// The next process uses the bridge as it is.
 		next := New(m.o)
 		next.o.PodCIDRs = nil
 		c := ensure(t, next, newPod("c"))
@@ -77,7 +77,7 @@ func TestOnlyIPv6(t *testing.T) {
 	})
 }
 
-// A machine without IPv6 says so, and nothing stays.
+// On a machine without IPv6 the error says so, and nothing is left.
 func TestIPv6Disabled(t *testing.T) {
 	m := newManager(t)
 	const path = "/proc/sys/net/ipv6/conf/default/disable_ipv6"

@@ -9,17 +9,17 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 )
 
-// The lengths that the kubelet holds a pod's names to: a DNS label, and the kernel's
-// limit for a host name, in bytes.
+// The kubelet's limits for a pod's names, in bytes: a DNS label, and the kernel's limit for
+// a host name.
 const (
 	maxHostname       = 63
 	maxKernelHostname = 64
 )
 
-// Hostname returns the host name of the pod and its domain, which is empty unless the pod
+// podHostname returns the host name of the pod and its domain, which is empty unless the pod
 // has a subdomain. It follows the kubelet's GeneratePodHostNameAndDomain: the override,
 // else spec.hostname, else the pod's name cut to 63 bytes.
-func Hostname(pod *v1.Pod, clusterDomain string) (host, domain string, err error) {
+func podHostname(pod *v1.Pod, clusterDomain string) (host, domain string, err error) {
 	if o := pod.Spec.HostnameOverride; o != nil {
 		if *o == "" || len(*o) > maxKernelHostname {
 			return "", "", failure.Permanentf("spec.hostnameOverride %q: must have 1 to %d characters", *o, maxKernelHostname)
@@ -45,7 +45,7 @@ func Hostname(pod *v1.Pod, clusterDomain string) (host, domain string, err error
 // kernelHostname returns the name that uname(2) gives inside the pod: the short one, or
 // the full one with setHostnameAsFQDN; and the pod's domain.
 func kernelHostname(pod *v1.Pod, clusterDomain string) (name, domain string, err error) {
-	host, domain, err := Hostname(pod, clusterDomain)
+	host, domain, err := podHostname(pod, clusterDomain)
 	if err != nil {
 		return "", "", err
 	}

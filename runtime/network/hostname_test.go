@@ -44,9 +44,9 @@ func TestHostname(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: tt.pod}, Spec: tt.spec}
-			host, domain, err := Hostname(pod, "cluster.local")
+			host, domain, err := podHostname(pod, "cluster.local")
 			if host != tt.host || domain != tt.domain || (err != nil) != tt.hostErr {
-				t.Errorf("Hostname = %q, %q, %v", host, domain, err)
+				t.Errorf("podHostname = %q, %q, %v", host, domain, err)
 			}
 			uts, domain, err := kernelHostname(pod, "cluster.local")
 			if uts != tt.uts || err == nil && domain != tt.domain || (err != nil) != tt.kernelErr {

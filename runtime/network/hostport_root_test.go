@@ -21,14 +21,14 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
 func withPorts(name string, ports ...v1.ContainerPort) *v1.Pod {
 	return newPod(name, func(p *v1.Pod) { p.Spec.Containers[0].Ports = ports })
 }
 
-// A host port leads to its pod from the machine itself, from its pods, and from others.
+// A host port works from the machine itself, from its pods, and from other machines.
 func TestHostPort(t *testing.T) {
 	eachFirewall(t, func(t *testing.T, m *Manager) {
 		port := freePort()
@@ -49,7 +49,7 @@ func TestHostPort(t *testing.T) {
 	})
 }
 
-// A host port with an address is there and nowhere else, and two pods may share its number.
+// A host port with a host IP works only there, and two pods may use the same number.
 func TestHostPortOfAddress(t *testing.T) {
 	eachFirewall(t, func(t *testing.T, m *Manager) {
 		port := int32(freePort())
@@ -69,7 +69,7 @@ func TestHostPortOfAddress(t *testing.T) {
 
 func TestHostPortUDP(t *testing.T) {
 	eachFirewall(t, func(t *testing.T, m *Manager) {
-		// Somebody asks before the pod is there: the kernel must not go on sending that way.
+		// A datagram comes before the pod exists: the kernel must not keep sending them there.
 		early := dialUDP(t, "", hostIP+":21530")
 		if _, err := early.Write([]byte("too early")); err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func TestHostPortUDP(t *testing.T) {
 func dialUDP(t *testing.T, from, addr string) net.Conn {
 	t.Helper()
 	var c net.Conn
-	err := netns.Inside([]netns.Pin{{Kind: netns.Net, Path: from}}, func() (err error) {
+	err := namespaces.Inside([]namespaces.Pin{{Kind: namespaces.Net, Path: from}}, func() (err error) {
 		c, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", addr)
 		return err
 	})
@@ -96,11 +96,11 @@ func dialUDP(t *testing.T, from, addr string) net.Conn {
 	return c
 }
 
-// echoUDP answers each datagram to port 53 of the sandbox.
+// echoUDP returns each datagram to port 53 of the sandbox.
 func echoUDP(t *testing.T, sb engine.Sandbox) {
 	t.Helper()
 	var server net.PacketConn
-	err := netns.Inside(pins(sb)[:1], func() (err error) {
+	err := namespaces.Inside(pins(sb)[:1], func() (err error) {
 		server, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", "0.0.0.0:53")
 		return err
 	})
@@ -126,7 +126,7 @@ func wantEcho(t *testing.T, client net.Conn) {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 100)
-	// What an earlier datagram found may be told now: nobody was there.
+	// This may report the error of an earlier datagram.
 	for tries := 0; ; tries++ {
 		_, err := client.Write([]byte("hello"))
 		n := 0
@@ -143,7 +143,7 @@ func wantEcho(t *testing.T, client net.Conn) {
 	}
 }
 
-// Kernels without SCTP have no sockets for it; the rules are there all the same.
+// Kernels without SCTP have no sockets for it, but the rules can be added.
 func TestHostPortSCTP(t *testing.T) {
 	const port = 21009
 	eachFirewall(t, func(t *testing.T, m *Manager) {
@@ -179,10 +179,10 @@ func TestHostPortSCTP(t *testing.T) {
 	})
 }
 
-// sctpSocket makes a socket in a network namespace, which gives up after a while.
+// sctpSocket makes a socket with a timeout in a network namespace.
 func sctpSocket(path string) (*os.File, error) {
 	fd := -1
-	err := netns.Inside([]netns.Pin{{Kind: netns.Net, Path: path}}, func() (err error) {
+	err := namespaces.Inside([]namespaces.Pin{{Kind: namespaces.Net, Path: path}}, func() (err error) {
 		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
 		return err
 	})
@@ -195,7 +195,7 @@ func sctpSocket(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "sctp"), err
 }
 
-// greetSCTP greets the first n who connect to port 9 of the listener's namespace.
+// greetSCTP greets the first n clients that connect to port 9 of the listener's namespace.
 func greetSCTP(t *testing.T, listener *os.File, n int) {
 	t.Helper()
 	fd := int(listener.Fd())
@@ -255,7 +255,7 @@ func TestNoFirewall(t *testing.T) {
 	m.o.Path = onlyNFT(t)
 }
 
-// A machine whose rules drop what it forwards lets pods out, and what others made stays.
+// Pods have a network even if the machine's rules drop forwarded packets, and those rules stay.
 func TestForwardPolicy(t *testing.T) {
 	needRoot(t)
 	nft := func(script string) {
@@ -278,7 +278,7 @@ func TestForwardPolicy(t *testing.T) {
 	}
 	serve(t, sb, "a")
 	wantAnswer(t, another(t), fmt.Sprintf("%s:%d", hostIP, port), "a")
-	// A process that comes later does not add its rules again.
+	// A later process does not add its rules again.
 	ensure(t, New(m.o), newPod("b"))
 	list := func() string {
 		out, err := exec.CommandContext(t.Context(), "nft", "list", "table", "inet", "strict").Output()
@@ -303,9 +303,9 @@ func TestForwardPolicy(t *testing.T) {
 	}
 }
 
-// With a policy to drop what is forwarded, as Docker sets it, host ports lead to pods from other
-// machines and pods reach those; a process that comes later leaves the rules as they are: what
-// the machine's owner has put before them stays there.
+// With a policy to drop forwarded packets, as Docker sets it, host ports work from other
+// machines and pods reach those. A later process leaves the rules as they are, and so those that
+// the machine's owner has inserted before them.
 func TestForwardPolicyOfIptables(t *testing.T) {
 	m := newManager(t)
 	iptables := func(args ...string) string {
@@ -334,7 +334,7 @@ func TestForwardPolicyOfIptables(t *testing.T) {
 	}
 }
 
-// A program that listens on the machine's loopback is none of the pods' business.
+// Pods cannot reach programs that listen on the machine's loopback.
 func TestLoopbackIsClosed(t *testing.T) {
 	eachFirewall(t, func(t *testing.T, m *Manager) {
 		port := freePort()
@@ -343,7 +343,7 @@ func TestLoopbackIsClosed(t *testing.T) {
 		wantAnswer(t, "", fmt.Sprintf("127.0.0.1:%d", port), "a")
 		out, err := exec.CommandContext(t.Context(), "cat", "/proc/sys/net/ipv4/conf/"+bridgeOf(t, m).Attrs().Name+"/route_localnet").Output()
 		if err != nil || strings.TrimSpace(string(out)) != "1" {
-			t.Fatalf("the bridge does not route to the loopback (%s, %v): the test is void", out, err)
+			t.Fatalf("the bridge does not route to the loopback (%s, %v): the test is meaningless", out, err)
 		}
 		server, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 		if err != nil {
@@ -354,16 +354,16 @@ func TestLoopbackIsClosed(t *testing.T) {
 		if !ok {
 			t.Fatal(server.Addr())
 		}
-		wantNoWay(t, a, addr.Port)
+		wantUnreachable(t, a, addr.Port)
 	})
 }
 
-// wantNoWay tries hard to reach a port of the machine's loopback from a pod.
-func wantNoWay(t *testing.T, sb engine.Sandbox, port int) {
+// wantUnreachable tries hard to reach a port of the machine's loopback from a pod.
+func wantUnreachable(t *testing.T, sb engine.Sandbox, port int) {
 	t.Helper()
 	gateway := net.ParseIP(sb.IPs[0]).Mask(net.CIDRMask(20, 32))
 	gateway[3]++
-	err := netns.Inside(pins(sb)[:1], func() error {
+	err := namespaces.Inside(pins(sb)[:1], func() error {
 		for _, args := range []string{"addr del 127.0.0.1/8 dev lo", "route add 127.0.0.0/8 via " + gateway.String() + " dev eth0"} {
 			if out, err := exec.CommandContext(t.Context(), "ip", strings.Fields(args)...).CombinedOutput(); err != nil {
 				return fmt.Errorf("ip %s: %w: %s", args, err, out)

@@ -16,8 +16,8 @@ import (
 	"github.com/runonce/runonce/runtime/record"
 )
 
-// victimVariable makes the test binary a process that works on pods until it is killed;
-// its value is the directory of its state.
+// victimVariable makes the test binary a process that works on pods until it is killed. The
+// value is its state directory.
 const victimVariable = "RUNONCE_TEST_VICTIM"
 
 // victimPathVariable is where its firewall is, empty for the machine's.
@@ -45,7 +45,7 @@ func victimPods() []*v1.Pod {
 	return pods
 }
 
-// beVictim makes and removes sandboxes for ever.
+// beVictim makes and removes sandboxes forever.
 func beVictim(dir string) {
 	m := New(victimOptions(dir))
 	for {
@@ -67,8 +67,8 @@ func beVictim(dir string) {
 	}
 }
 
-// Killed at any instant, its plugins left to themselves, the next process makes all
-// sandboxes whole, and removes them to the last trace.
+// After a process is killed at any time, while its plugins go on, the next one completes all
+// sandboxes, and removes them without a trace.
 func TestKill(t *testing.T) {
 	for round := range 12 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
 func needRoot(t *testing.T) {
@@ -131,7 +131,7 @@ func traces(t *testing.T, m *Manager) []string {
 		rules = append(rules, out...)
 	}
 	for line := range strings.SplitSeq(string(rules), "\n") {
-		// A built-in chain comes with its table, at the first look.
+		// A built-in chain exists from the first time that its table is listed.
 		if strings.HasPrefix(line, "-") || strings.HasPrefix(line, ":") && !strings.Contains(line, " ACCEPT [") {
 			found = append(found, "rule: "+regexp.MustCompile(`\[.*\]`).ReplaceAllString(line, ""))
 		}
@@ -229,7 +229,7 @@ func serve(t *testing.T, sb engine.Sandbox, text string) {
 func serveIn(t *testing.T, path string, port int, text string) {
 	t.Helper()
 	var l net.Listener
-	err := netns.Inside([]netns.Pin{{Kind: netns.Net, Path: path}}, func() (err error) {
+	err := namespaces.Inside([]namespaces.Pin{{Kind: namespaces.Net, Path: path}}, func() (err error) {
 		l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf(":%d", port))
 		return err
 	})
@@ -252,7 +252,7 @@ func get(t *testing.T, from, addr string) (string, error) {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, addr string) (c net.Conn, err error) {
-			err = netns.Inside([]netns.Pin{{Kind: netns.Net, Path: from}}, func() error {
+			err = namespaces.Inside([]namespaces.Pin{{Kind: namespaces.Net, Path: from}}, func() error {
 				c, err = (&net.Dialer{}).DialContext(ctx, network, addr)
 				return err
 			})

@@ -15,14 +15,14 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
 // insideVariable says that the tests already run in a network namespace of their own.
 const insideVariable = "RUNONCE_TEST_NETNS"
 
-// TestMain runs the tests in a network namespace of their own, as far as root may: what
-// they leave on the machine can be seen to the last rule then, whatever runs beside them.
+// TestMain runs the tests that need root in a network namespace of their own: every rule that
+// they leave can be seen there, whatever else runs on the machine.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	switch {
@@ -64,7 +64,7 @@ const (
 	hostIP6 = "2001:db8::2"
 )
 
-// neighbour is the network namespace of a machine beside the test host.
+// neighbour is the network namespace of a machine next to the test host.
 var neighbour *os.File
 
 // another returns the path of neighbour's namespace.
@@ -74,19 +74,19 @@ func another(t *testing.T) string {
 }
 
 // makeHost gives the namespace what a host has: a loopback, an interface with addresses,
-// default routes, and a machine at the other end of its wire.
+// default routes, and a machine at the other end of the link.
 func makeHost() error {
 	dir, err := os.MkdirTemp("", "neighbour")
 	if err != nil {
 		return err
 	}
-	if err := netns.Make(dir, []netns.Kind{netns.Net}, ""); err != nil {
+	if err := namespaces.Make(dir, []namespaces.Kind{namespaces.Net}, ""); err != nil {
 		return err
 	}
 	if neighbour, err = os.Open(filepath.Join(dir, "net")); err != nil {
 		return err
 	}
-	if err := netns.Remove(dir); err != nil { // the open file holds it
+	if err := namespaces.Remove(dir); err != nil { // the open file holds it
 		return err
 	}
 	attrs := netlink.NewLinkAttrs()
@@ -95,7 +95,7 @@ func makeHost() error {
 	if err := netlink.LinkAdd(wire); err != nil {
 		return err
 	}
-	err = netns.Inside([]netns.Pin{{Kind: netns.Net, Path: fmt.Sprintf("/proc/self/fd/%d", neighbour.Fd())}}, func() error {
+	err = namespaces.Inside([]namespaces.Pin{{Kind: namespaces.Net, Path: fmt.Sprintf("/proc/self/fd/%d", neighbour.Fd())}}, func() error {
 		return bringUp("wire0", "192.0.2.1/24", "2001:db8::1/64")
 	})
 	if err != nil {

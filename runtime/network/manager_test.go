@@ -9,7 +9,7 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 )
 
-func TestPodUID(t *testing.T) {
+func TestCheckUID(t *testing.T) {
 	t.Parallel()
 	for in, ok := range map[string]bool{
 		"0a-b_c.D": true, "": false, "../x": false, "a/b": false, ".a": false, "-a": false, "a b": false, "a\x00": false,
@@ -17,9 +17,9 @@ func TestPodUID(t *testing.T) {
 	} {
 		pod := newPod("a")
 		pod.UID = apitypes.UID(in)
-		_, err := podUID(pod)
+		err := checkUID(pod)
 		if (err == nil) != ok || err != nil && !failure.IsPermanent(err) {
-			t.Errorf("podUID(%q): error %v", in, err)
+			t.Errorf("checkUID(%q): error %v", in, err)
 		}
 	}
 }

@@ -9,15 +9,16 @@ import (
 
 	"github.com/runonce/runonce/runtime/engine"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
-// dataConf is a network beside the machine's own, which knows no hardware addresses.
+// dataConf is a network besides the machine's own; its plugin cannot set hardware addresses.
 func dataConf(m *Manager) string {
 	return `{"cniVersion":"1.0.0","name":"data","plugins":[{"type":"macvlan","master":"host0","capabilities":{"ips":true},"dns":{"nameservers":["10.77.0.1"],"search":["data.example"]},` +
 		`"ipam":{"type":"host-local","dataDir":"` + m.files.leases() + `","ranges":[[{"subnet":"10.77.0.0/24"}]]}}]}`
@@ -31,7 +32,7 @@ func wanting(networks string) *v1.Pod {
 func interfaces(t *testing.T, sb engine.Sandbox) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	err := netns.Inside(pins(sb)[:1], func() error {
+	err := namespaces.Inside(pins(sb)[:1], func() error {
 		links, err := netlink.LinkList()
 		if err != nil {
 			return err
@@ -53,7 +54,7 @@ func interfaces(t *testing.T, sb engine.Sandbox) map[string]string {
 	return found
 }
 
-func TestFurtherNetworks(t *testing.T) {
+func TestAdditionalNetworks(t *testing.T) {
 	m := newManager(t)
 	writeConf(t, m, "00-first.conflist", ownBridgeConf(m, ""))
 	writeConf(t, m, "10-data.conflist", dataConf(m))
@@ -75,7 +76,7 @@ func TestFurtherNetworks(t *testing.T) {
 		}
 		got[i].MAC = ""
 	}
-	dns := &cni.StatusDNS{Nameservers: []string{"10.77.0.1"}, Search: []string{"data.example"}}
+	dns := &types.DNS{Nameservers: []string{"10.77.0.1"}, Search: []string{"data.example"}}
 	want := []cni.Status{
 		{Name: "own", Interface: "eth0", IPs: sb.IPs, Default: true},
 		{Name: "data", Interface: "net1", IPs: []string{in["net1"]}, DNS: dns},
@@ -95,8 +96,8 @@ func TestFurtherNetworks(t *testing.T) {
 	}
 }
 
-// Further networks also go with the first one that we bring along.
-func TestFurtherNetworkBesideOurs(t *testing.T) {
+// Additional networks also work with our own bridge.
+func TestAdditionalNetworkWithBridge(t *testing.T) {
 	m := newManager(t)
 	if err := os.MkdirAll(m.o.CNIConfDir, 0o755); err != nil {
 		t.Fatal(err)
@@ -116,7 +117,7 @@ func TestFurtherNetworkBesideOurs(t *testing.T) {
 	ensure(t, m, wanting("data"))
 }
 
-// When a further network fails, the ones before it are left again.
+// When an additional network fails, the pod is disconnected from those before it.
 func TestFurtherNetworkFails(t *testing.T) {
 	m := newManager(t)
 	bin := t.TempDir()

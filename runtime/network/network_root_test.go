@@ -19,7 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
 func TestPodsReachEachOther(t *testing.T) {
@@ -41,8 +41,7 @@ func TestBandwidthLimit(t *testing.T) {
 	}))
 	serve(t, sb, "a")
 	wantAnswer(t, "", sb.IPs[0]+":80", "a")
-	// What goes into the pod is limited where it leaves its end of the wire on the host;
-	// what comes out, on an interface of its own.
+	// Ingress is limited on the host's end of the veth pair, egress on an interface of its own.
 	links, err := netlink.LinkList()
 	if err != nil {
 		t.Fatal(err)
@@ -65,11 +64,11 @@ func TestBandwidthLimit(t *testing.T) {
 	}
 }
 
-// ports are those that freePort has given.
+// ports are those that freePort has returned.
 var ports atomic.Int32
 
-// freePort returns a port that is free, as the next one is: the tests have the machine for
-// themselves, and its kernel gives none so low.
+// freePort returns a port that is free, like the next one: nothing else uses the machine, and
+// its kernel assigns higher ones.
 func freePort() int { return int(20000 + ports.Add(2)) }
 
 func TestHostNetwork(t *testing.T) {
@@ -79,7 +78,7 @@ func TestHostNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := engine.Sandbox{IPCNS: m.files.pin("uid-a", netns.IPC).Path, Hostname: host, IPs: []string{"192.0.2.99"}, BootID: bootID()}
+	want := engine.Sandbox{IPCNS: m.files.pin("uid-a", namespaces.IPC).Path, Hostname: host, IPs: []string{"192.0.2.99"}, BootID: bootID()}
 	if diff := cmp.Diff(want, sb); diff != "" {
 		t.Error(diff)
 	}
@@ -105,7 +104,7 @@ func TestNamespacesHoldNameAndParameters(t *testing.T) {
 		}}
 	}))
 	got := map[string]string{}
-	err := netns.Inside(pins(sb), func() error {
+	err := namespaces.Inside(pins(sb), func() error {
 		for _, f := range []string{
 			"net/ipv4/ip_unprivileged_port_start", "net/ipv4/conf/eth0/forwarding", "kernel/shm_rmid_forced", "kernel/hostname",
 		} {

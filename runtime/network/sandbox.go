@@ -1,35 +1,124 @@
-// Package network gives each pod its namespaces and its network: net, ipc and uts
-// namespaces pinned to files, so that no process has to hold them, and addresses and
-// host ports by CNI.
 package network
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
+	"github.com/runonce/runonce/runtime/record"
 )
 
-// annotations returns the network status as Multus writes it on a pod, nothing for one that
-// has joined no network besides its first: there its status tells all.
+// warnHostNetwork warns of annotations without effect on a pod on the host's network.
+func (m *Manager) warnHostNetwork(pod *v1.Pod) {
+	for _, name := range []string{cni.IngressAnnotation, cni.EgressAnnotation, cni.NetworksAnnotation} {
+		if _, ok := pod.Annotations[name]; ok {
+			m.o.Log.Warn("annotation has no effect with spec.hostNetwork", "pod", pod.Namespace+"/"+pod.Name, "annotation", name)
+		}
+	}
+}
+
+// hostname returns the name inside the pod and the pod's domain. A pod on the host's
+// network has the host's name, as with the kubelet's runtimes.
+func (m *Manager) hostname(pod *v1.Pod) (name, domain string, err error) {
+	if !pod.Spec.HostNetwork {
+		return kernelHostname(pod, m.o.ClusterDomain)
+	}
+	if name, err = os.Hostname(); err != nil {
+		return "", "", fmt.Errorf("reading the host's name: %w", err)
+	}
+	return name, "", nil
+}
+
+// makeNamespaces makes the namespaces that the pod does not share with the host.
+func (m *Manager) makeNamespaces(pod *v1.Pod, hostname string) (engine.Sandbox, error) {
+	sb := engine.Sandbox{Hostname: hostname}
+	uid := string(pod.UID)
+	var kinds []namespaces.Kind
+	if !pod.Spec.HostNetwork {
+		sb.NetNS, sb.UTSNS = m.files.pin(uid, namespaces.Net).Path, m.files.pin(uid, namespaces.UTS).Path
+		kinds = append(kinds, namespaces.Net, namespaces.UTS)
+	}
+	if !pod.Spec.HostIPC {
+		sb.IPCNS = m.files.pin(uid, namespaces.IPC).Path
+		kinds = append(kinds, namespaces.IPC)
+	}
+	if len(kinds) == 0 {
+		return sb, nil
+	}
+	if err := os.MkdirAll(m.files.pins(uid), 0o711); err != nil {
+		return sb, fmt.Errorf("creating the directory of namespaces: %w", err)
+	}
+	if pod.Spec.HostUsers == nil || *pod.Spec.HostUsers {
+		return sb, namespaces.Make(m.files.pins(uid), kinds, hostname)
+	}
+	var err error
+	if sb.FirstID, err = m.allocateIDs(pod); err != nil {
+		return sb, err
+	}
+	sb.UserNS = m.files.pin(uid, namespaces.User).Path
+	return sb, namespaces.MakeMapped(m.files.pins(uid), kinds, hostname, int(sb.FirstID), engine.UserIDs)
+}
+
+// allocateIDs records a range of user and group IDs for the pod that no other pod has, and
+// returns its first ID.
+func (m *Manager) allocateIDs(pod *v1.Pod) (uint32, error) {
+	ids, err := readIDRange("/etc")
+	if err != nil {
+		return 0, err
+	}
+	r, err := m.o.Records.UpdateAmong(pod.UID, func(r *record.Pod, others []*record.Pod) (err error) {
+		if r.Pod == nil {
+			r.Pod = pod
+		}
+		used := map[uint32]bool{}
+		for _, o := range others {
+			used[o.FirstUserID] = true
+		}
+		r.FirstUserID, err = ids.allocate(used)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return r.FirstUserID, nil
+}
+
+// annotations returns the network status as Multus writes it on a pod, nothing for a pod in a
+// single network: its status says everything.
 func annotations(networks []cni.Status) map[string]string {
 	if len(networks) < 2 {
 		return nil
 	}
 	text, err := json.MarshalIndent(networks, "", "    ")
 	if err != nil {
-		return nil // text and lists of it always have a form in JSON
+		return nil // cannot happen: they are strings and lists of strings
 	}
 	return map[string]string{cni.StatusAnnotation: string(text)}
 }
 
 // pins returns the sandbox's namespaces.
-func pins(s engine.Sandbox) []netns.Pin {
-	return []netns.Pin{
-		{Kind: netns.Net, Path: s.NetNS},
-		{Kind: netns.IPC, Path: s.IPCNS},
-		{Kind: netns.UTS, Path: s.UTSNS},
-		{Kind: netns.User, Path: s.UserNS},
+func pins(s engine.Sandbox) []namespaces.Pin {
+	return []namespaces.Pin{
+		{Kind: namespaces.Net, Path: s.NetNS},
+		{Kind: namespaces.IPC, Path: s.IPCNS},
+		{Kind: namespaces.UTS, Path: s.UTSNS},
+		{Kind: namespaces.User, Path: s.UserNS},
 	}
 }
+
+// bootID identifies this boot of the machine. Without it, a pod without namespaces of its own
+// would seem to have survived a reboot.
+var bootID = sync.OnceValue(func() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+})

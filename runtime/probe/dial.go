@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
 // dial connects to an address from inside the pod's network namespace.
@@ -24,7 +24,7 @@ func (t Target) dial(ctx context.Context, network, address string) (net.Conn, er
 		}
 	}
 	var conn net.Conn
-	err = netns.Inside([]netns.Pin{{Kind: netns.Net, Path: t.NetNS}}, func() error {
+	err = namespaces.Inside([]namespaces.Pin{{Kind: namespaces.Net, Path: t.NetNS}}, func() error {
 		var errs []error
 		for _, ip := range ips {
 			c, err := (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(ip, port))

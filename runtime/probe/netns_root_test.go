@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/runonce/runonce/runtime/network/netns"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
 // A pod's loopback is its own: only from inside does a server on it answer.
@@ -24,16 +24,16 @@ func TestFromInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := netns.Remove(dir); err != nil {
+		if err := namespaces.Remove(dir); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := netns.Make(dir, []netns.Kind{netns.Net}, ""); err != nil {
+	if err := namespaces.Make(dir, []namespaces.Kind{namespaces.Net}, ""); err != nil {
 		t.Fatal(err)
 	}
-	pin := netns.Pin{Kind: netns.Net, Path: filepath.Join(dir, "net")}
+	pin := namespaces.Pin{Kind: namespaces.Net, Path: filepath.Join(dir, "net")}
 	var l net.Listener
-	err := netns.Inside([]netns.Pin{pin}, func() (err error) {
+	err := namespaces.Inside([]namespaces.Pin{pin}, func() (err error) {
 		l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		return err
 	})

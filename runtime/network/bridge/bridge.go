@@ -1,24 +1,27 @@
-// Package bridge is the network for pods on a machine that has none of its own: a bridge
-// with a free subnet, the rules that let its pods out, and its CNI configuration.
+// Package bridge is the network for pods on a machine without a CNI configuration: a bridge
+// with a free subnet, its firewall rules, and a CNI configuration for it.
 package bridge
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"net"
 	"slices"
 
+	"github.com/containernetworking/cni/libcni"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/hostnet"
 )
 
 const (
-	// mainState is the state directory of a machine's ordinary runonce, whose bridge has
-	// the plain name.
+	// mainState is the default state directory, whose bridge has the plain name.
 	mainState  = "/run/runonce/network"
 	mainBridge = "runonce0"
 	// The networks to choose from are 10.62.0.0/20 to 10.125.0.0/20, every second byte.
@@ -29,8 +32,10 @@ const (
 type Bridge struct {
 	Name    string       // of the interface and of the CNI network
 	Subnets []*net.IPNet // one of IPv4, one of IPv6, or both
-	MTU     int          // the pods' MTU, that of the host's way out
-	Leases  string       // directory of the addresses that are taken
+	MTU     int          // of the pods' interfaces, that of the host's default route
+	Leases  string       // directory of the leased addresses
+	// OwnPorts says that host ports are mapped by Ports and not by a CNI plugin.
+	OwnPorts bool
 }
 
 // subnet returns the bridge's subnet of IPv6 or of IPv4, nil when it has none.
@@ -43,8 +48,8 @@ func (b Bridge) subnet(v6 bool) *net.IPNet {
 	return nil
 }
 
-// Name returns the name of the bridge that belongs to the state directory. Each
-// directory has a bridge of its own, since each has its own book of addresses.
+// Name returns the name of the bridge that belongs to the state directory. Each directory has
+// a bridge of its own, since each has its own leases of addresses.
 func Name(stateDir string) string {
 	if stateDir == mainState {
 		return mainBridge
@@ -58,8 +63,8 @@ func hashOf(s string) uint32 {
 	return h.Sum32()
 }
 
-// CheckPorts returns a permanent error when a host port is one of an address of which family
-// the pods have none: nothing could lead from there to them.
+// CheckPorts returns a permanent error when the pods have no address of the family of a host
+// port's address: nothing could be forwarded from there to them.
 func (b Bridge) CheckPorts(ports []cni.PortMapping) error {
 	for _, p := range ports {
 		if ip := net.ParseIP(p.HostIP); ip != nil && b.subnet(ip.To4() == nil) == nil {
@@ -70,35 +75,47 @@ func (b Bridge) CheckPorts(ports []cni.PortMapping) error {
 	return nil
 }
 
-// Options say which bridge is meant.
+// Options say what bridge to open.
 type Options struct {
-	StateDir string // it belongs to
-	Leases   string // directory of the addresses that are taken
-	// Subnets are those that it is to have. Without, a new one gets a free one of IPv4.
+	StateDir string // that it belongs to
+	Leases   string // directory of the leased addresses
+	// Subnets are those of the bridge. By default a new one gets a free one of IPv4.
 	Subnets []*net.IPNet
+	// Path holds the directories of iptables and nft, separated by colons.
+	Path       string
+	PluginDirs []string // of the CNI plugins
 }
 
-// Open makes the bridge with its rules, or takes up that of an earlier process. An error
-// that no retry mends is permanent.
-func Open(ctx context.Context, fw Firewall, o Options) (Bridge, error) {
-	b := Bridge{Name: Name(o.StateDir), Leases: o.Leases}
-	lock, err := hostnet.TakeLock(ctx)
+// Open creates the bridge with its rules, or continues to use that of an earlier process. It
+// first checks that the programs it needs are installed. An error that no retry can fix is
+// permanent.
+func Open(ctx context.Context, o Options) (*Bridge, error) {
+	found, err := firewalls(o.Path)
 	if err != nil {
-		return b, err
+		return nil, err
+	}
+	fw := found[0]
+	if err := cni.CheckPlugins(fw.plugins, o.PluginDirs); err != nil {
+		return nil, err
+	}
+	lock, err := LockHost(ctx)
+	if err != nil {
+		return nil, err
 	}
 	defer lock.Release()
-	if b.MTU, err = hostnet.MTU(); err != nil {
-		return b, err
+	b := &Bridge{Name: Name(o.StateDir), Leases: o.Leases, OwnPorts: fw.ownPorts}
+	if b.MTU, err = hostMTU(); err != nil {
+		return nil, err
 	}
 	if b.Subnets, err = openLink(b.Name, o.Subnets, b.MTU); err != nil {
-		return b, err
+		return nil, err
 	}
-	return b, fw.open(ctx, b, lock)
+	return b, fw.open(ctx, *b, lock)
 }
 
-// openLink returns the subnets of the bridge, which it makes if need be.
+// openLink returns the subnets of the bridge, which it creates if needed.
 func openLink(name string, wanted []*net.IPNet, mtu int) ([]*net.IPNet, error) {
-	subnets, err := findLink(name)
+	_, subnets, err := findLink(name)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +126,7 @@ func openLink(name string, wanted []*net.IPNet, mtu int) ([]*net.IPNet, error) {
 		}
 		return subnets, nil
 	}
-	used, err := hostnet.Networks()
+	used, err := routedNetworks()
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +142,8 @@ func openLink(name string, wanted []*net.IPNet, mtu int) ([]*net.IPNet, error) {
 	return wanted, makeLink(name, wanted, mtu)
 }
 
-// complete reports whether the bridge has its addresses. One that was not finished has
-// some of them, and lacks the first.
+// complete reports whether the bridge has its addresses. An unfinished one has some of them,
+// but not the first.
 func complete(subnets, wanted []*net.IPNet) bool {
 	return len(subnets) > 0 && (len(wanted) == 0 || isOneOf(wanted[0], subnets) || !isOneOf(subnets[0], wanted))
 }
@@ -140,42 +157,42 @@ func checkFree(subnets, used []*net.IPNet) error {
 	for _, s := range subnets {
 		for _, u := range used {
 			if u.Contains(s.IP) || s.Contains(u.IP) {
-				return failure.Permanentf("the network %s cannot be the pods': the machine routes to %s", s, u)
+				return failure.Permanentf("the network %s cannot be used for pods: the machine has a route to %s", s, u)
 			}
 		}
 	}
 	return nil
 }
 
-// Remove removes the state directory's bridge and its rules by the firewalls in the
-// directories of path, and the port mapping plugin's empty chains if they would not be there
-// without us. Under the lock the caller has made sure that no pod is attached. An absent
-// bridge is no error.
-func Remove(ctx context.Context, stateDir, path string, lock hostnet.Lock, log *slog.Logger) error {
-	b := Bridge{Name: Name(stateDir)}
-	if _, exists, err := linkByName(b.Name); err != nil || !exists {
-		return err // the bridge is the first to come and the last to go
+// Remove removes the state directory's bridge and its rules with the firewalls in the
+// directories of path, and the portmap plugin's chains if they are empty and exist only for
+// us. The caller holds the lock and has made sure that no pod is attached. It is not an error
+// if there is no bridge.
+func Remove(ctx context.Context, stateDir, path string, lock Lock, log *slog.Logger) error {
+	name := Name(stateDir)
+	link, subnets, err := findLink(name)
+	if err != nil || link == nil {
+		return err // the bridge is created first and removed last
 	}
-	var err error
-	if b.Subnets, err = findLink(b.Name); err != nil {
-		return err
-	}
-	all, err := Firewalls(path)
+	all, err := firewalls(path)
 	if err != nil {
 		return err
 	}
 	for _, fw := range all {
-		if err := fw.remove(ctx, b, lock, log); err != nil {
+		if err := fw.remove(ctx, Bridge{Name: name, Subnets: subnets}, lock, log); err != nil {
 			return err
 		}
 	}
-	return removeLink(b.Name)
+	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("removing bridge %q: %w", name, err)
+	}
+	return nil
 }
 
-// Conf returns the network's CNI configuration with the given CNI capabilities.
-// Masquerading is ours, one rule for the whole subnet: the bridge plugin's own costs a
-// chain, and 40 ms to remove it, per pod.
-func (b Bridge) Conf(capabilities []string) ([]byte, error) {
+// Conf returns the network's CNI configuration with the given CNI capabilities. Masquerading
+// is one rule of ours for the whole subnet: the bridge plugin's costs a chain per pod, and
+// 40 ms to remove it.
+func (b Bridge) Conf(capabilities []string) (*libcni.NetworkConfigList, error) {
 	type object map[string]any
 	ranges, routes := make([][]object, 0, 2), make([]object, 0, 2)
 	for _, subnet := range b.Subnets {
@@ -203,12 +220,16 @@ func (b Bridge) Conf(capabilities []string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the configuration of network %q: %w", b.Name, err)
 	}
-	return data, nil
+	list, err := libcni.ConfListFromBytes(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration of network %q: %w", b.Name, err)
+	}
+	return list, nil
 }
 
-// chooseSubnet returns the first free network, counted from a place that depends on the
-// bridge's name, so that instances beside each other seldom meet.
-func chooseSubnet(bridge string, taken []*net.IPNet) (*net.IPNet, error) {
+// chooseSubnet returns the first free network, starting with one that depends on the bridge's
+// name, so that several instances seldom choose the same.
+func chooseSubnet(bridge string, used []*net.IPNet) (*net.IPNet, error) {
 	start := uint32(0)
 	if bridge != mainBridge {
 		start = hashOf(bridge)
@@ -216,10 +237,10 @@ func chooseSubnet(bridge string, taken []*net.IPNet) (*net.IPNet, error) {
 	for i := range uint32(netCount) {
 		second := byte(firstNet + (start+i)%netCount)
 		subnet := &net.IPNet{IP: net.IPv4(10, second, 0, 0).To4(), Mask: net.CIDRMask(netBits, 32)}
-		if checkFree([]*net.IPNet{subnet}, taken) == nil {
+		if checkFree([]*net.IPNet{subnet}, used) == nil {
 			return subnet, nil
 		}
 	}
-	return nil, failure.Permanentf("no network is free for the pods: the machine routes to all of 10.%d.0.0/%d to 10.%d.0.0/%d; "+
+	return nil, failure.Permanentf("no network is free for the pods: the machine has routes to all of 10.%d.0.0/%d to 10.%d.0.0/%d; "+
 		"configure one in a CNI conflist", firstNet, netBits, firstNet+netCount-1, netBits)
 }

@@ -23,22 +23,22 @@ func TestChooseSubnet(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, bridge string
-		taken        []string
+		used         []string
 		want         string
 	}{
 		{"first", "runonce0", nil, "10.62.0.0/20"},
-		{"first is taken", "runonce0", []string{"10.62.3.0/24"}, "10.63.0.0/20"},
-		{"taken by a larger one", "runonce0", []string{"10.60.0.0/14"}, "10.64.0.0/20"},
+		{"first is used", "runonce0", []string{"10.62.3.0/24"}, "10.63.0.0/20"},
+		{"used by a larger one", "runonce0", []string{"10.60.0.0/14"}, "10.64.0.0/20"},
 		{"others do not matter", "runonce0", []string{"10.62.16.0/20", "172.17.0.0/16"}, "10.62.0.0/20"},
-		{"all taken", "runonce0", []string{"10.0.0.0/8"}, ""},
+		{"all used", "runonce0", []string{"10.0.0.0/8"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			taken := make([]*net.IPNet, 0, len(tt.taken))
-			for _, n := range tt.taken {
-				taken = append(taken, mustSubnet(t, n))
+			used := make([]*net.IPNet, 0, len(tt.used))
+			for _, n := range tt.used {
+				used = append(used, mustSubnet(t, n))
 			}
-			got, err := chooseSubnet(tt.bridge, taken)
+			got, err := chooseSubnet(tt.bridge, used)
 			if tt.want == "" {
 				if err == nil {
 					t.Errorf("got %v, want an error", got)

@@ -13,36 +13,34 @@ import (
 	"strings"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/network/hostnet"
+	"github.com/runonce/runonce/runtime/network/cni"
 )
 
-// firewall keeps the rules of bridges in the kernel.
-type firewall interface {
+// backend keeps the rules of bridges in the kernel.
+type backend interface {
 	// open adds the bridge's rules, in place of older ones.
-	open(ctx context.Context, b Bridge, lock hostnet.Lock) error
+	open(ctx context.Context, b Bridge, lock Lock) error
 	// remove removes them, and what was made for host ports. Absent ones are no error.
-	remove(ctx context.Context, b Bridge, lock hostnet.Lock, log *slog.Logger) error
+	remove(ctx context.Context, b Bridge, lock Lock, log *slog.Logger) error
 }
 
-// Firewall is the program of this machine that rules are made with.
-type Firewall struct {
-	firewall
-	// Plugins are the CNI plugins that bridges need for pods without a bandwidth limit.
-	Plugins []string
-	// OwnPorts says that host ports are led to pods by Ports and not by a CNI plugin.
-	OwnPorts bool
+// firewall is a program of this machine that makes rules.
+type firewall struct {
+	backend
+	plugins  []string // CNI plugins that bridges need for pods without a bandwidth limit
+	ownPorts bool     // host ports are mapped by Ports and not by a CNI plugin
 }
 
-// Firewalls returns what is installed in the directories of path, separated by colons, the
-// preferred first. iptables comes before nft, since the CNI plugins of most machines know
-// nothing else. When there is none it returns a permanent error that says what to install.
-func Firewalls(path string) ([]Firewall, error) {
-	var found []Firewall
+// firewalls returns the programs in the directories of path, separated by colons, the
+// preferred first. iptables comes before nft, since most machines' CNI plugins can use nothing
+// else. When there is none it returns a permanent error that says what to install.
+func firewalls(path string) ([]firewall, error) {
+	var found []firewall
 	if dir := dirOf("iptables-restore", path); dir != "" {
-		found = append(found, Firewall{iptables{dir: dir}, []string{"bridge", "host-local", "portmap"}, false})
+		found = append(found, firewall{iptables{dir: dir}, []string{"bridge", "host-local", "portmap"}, false})
 	}
 	if dir := dirOf("nft", path); dir != "" {
-		found = append(found, Firewall{nft{dir}, []string{"bridge", "host-local"}, true})
+		found = append(found, firewall{nft{dir}, []string{"bridge", "host-local"}, true})
 	}
 	if len(found) == 0 {
 		return nil, failure.Permanentf("neither iptables nor nft found in %s: install the package iptables or nftables, "+
@@ -62,19 +60,21 @@ func dirOf(program, path string) string {
 	return ""
 }
 
-// run runs a program, which inherits the files, and returns its output.
-func run(ctx context.Context, cmd *exec.Cmd, stdin string, inherit []*os.File) (string, error) {
+// run runs a program, which inherits the lock, and returns its output.
+func run(ctx context.Context, lock Lock, stdin, program string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = hostnet.SystemEnv(os.Environ()), strings.NewReader(stdin), &stdout, &stderr
-	cmd.ExtraFiles = inherit
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "PATH="+cni.SystemPath(os.Getenv("PATH")))
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	cmd.ExtraFiles = lock.files()
 	if err := cmd.Run(); err != nil {
 		switch {
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
 		case errors.Is(err, fs.ErrNotExist):
-			return "", failure.Permanentf("running %s: %w", strings.Join(cmd.Args, " "), err)
+			return "", failure.Permanentf("running %s: %w", cmd, err)
 		}
-		return "", fmt.Errorf("running %s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
+		return "", fmt.Errorf("running %s: %w: %s", cmd, err, strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
 }

@@ -6,25 +6,22 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/runonce/runonce/runtime/network/hostnet"
 )
 
-// iptables runs the machine's iptables programs, which may be of the legacy or of the
-// nftables kind: the CNI plugins use the same.
+// iptables runs the machine's iptables programs, legacy or nftables: the CNI plugins use the
+// same.
 type iptables struct {
-	dir  string // that holds them
+	dir  string // of the programs
 	v6   bool   // for ip6tables
-	lock hostnet.Lock
+	lock Lock
 }
 
-// open adds the bridge's rules, in place of those of another subnet that a bridge of this
-// name had. It marks the port mapping plugin's chains if they will be of our making.
-func (t iptables) open(ctx context.Context, b Bridge, lock hostnet.Lock) error {
+// open adds the bridge's rules, in place of those for another subnet that a bridge of this
+// name had. It marks the portmap plugin's chains if they do not exist yet.
+func (t iptables) open(ctx context.Context, b Bridge, lock Lock) error {
 	t.lock = lock
 	for _, subnet := range b.Subnets {
 		t.v6 = subnet.IP.To4() == nil
@@ -43,7 +40,7 @@ func (t iptables) open(ctx context.Context, b Bridge, lock hostnet.Lock) error {
 	return nil
 }
 
-func (t iptables) remove(ctx context.Context, b Bridge, lock hostnet.Lock, log *slog.Logger) error {
+func (t iptables) remove(ctx context.Context, b Bridge, lock Lock, log *slog.Logger) error {
 	t.lock = lock
 	families := []bool{false}
 	if b.subnet(true) != nil {
@@ -58,7 +55,7 @@ func (t iptables) remove(ctx context.Context, b Bridge, lock hostnet.Lock, log *
 			return fmt.Errorf("removing the rules of bridge %q: %w", b.Name, err)
 		}
 		if err := t.apply(ctx, rules.portChainDeletion()); err != nil {
-			// Somebody else's plugin has just begun to use them.
+			// Somebody else's plugin has just started to use them.
 			log.Warn("cannot remove the port mapping chains", "error", err)
 		}
 	}
@@ -69,7 +66,7 @@ func (t iptables) run(ctx context.Context, stdin, name string, args ...string) (
 	if t.v6 {
 		name = "ip6" + strings.TrimPrefix(name, "ip")
 	}
-	return run(ctx, exec.CommandContext(ctx, filepath.Join(t.dir, name), args...), stdin, t.lock.Files())
+	return run(ctx, t.lock, stdin, filepath.Join(t.dir, name), args...)
 }
 
 // ruleset holds lines in the format of iptables-save by their table.
@@ -123,10 +120,10 @@ func (t iptables) apply(ctx context.Context, changes ...ruleset) error {
 	return err
 }
 
-// bridgeRules returns the rules of a bridge: what leaves its subnet gets the host's
-// address, and the host forwards it also where its policy is to drop, as Docker sets it.
-// For host ports the portmap plugin lets the bridge route to the host's loopback; only the
-// host's own connections may use that.
+// bridgeRules returns the rules of a bridge: what leaves its subnet gets the host's address,
+// and the host forwards it even if the chain's policy is to drop, as Docker sets it. For host
+// ports the portmap plugin lets the bridge route to the host's loopback; only connections
+// from the host may use that.
 func bridgeRules(bridge string, subnet *net.IPNet) ruleset {
 	mark := ` -m comment --comment "` + ruleComment(bridge) + `" -j `
 	multicast := "ff00::/8"
@@ -182,19 +179,19 @@ func (r ruleset) deletion() ruleset {
 	return lines
 }
 
-// The chains that the portmap plugin makes once and leaves behind.
+// The chains that the portmap plugin creates once and leaves behind.
 const (
 	portChainDNAT = "CNI-HOSTPORT-DNAT"
 	portChainMasq = "CNI-HOSTPORT-MASQ"
 	portChainMark = "CNI-HOSTPORT-SETMARK"
 )
 
-// portChainNote marks chains that would not be there without us. It is a rule that does
-// nothing, so that it is seen by all instances and goes with the chains.
+// portChainNote marks chains that exist only for us. It is a rule that does nothing, so that
+// all instances see it and it is removed with the chains.
 const portChainNote = `-A ` + portChainMark + ` -m comment --comment "made for runonce"`
 
-// portChainSetup returns the lines that make the mark, none when the portmap plugin has
-// been at work on this machine before.
+// portChainSetup returns the lines that add the mark, none when the portmap plugin has been
+// used on this machine before.
 func (r ruleset) portChainSetup() ruleset {
 	for _, line := range r["nat"] {
 		if strings.HasPrefix(line, ":"+portChainDNAT+" ") || strings.HasPrefix(line, ":"+portChainMark+" ") {
@@ -204,9 +201,9 @@ func (r ruleset) portChainSetup() ruleset {
 	return ruleset{"nat": {":" + portChainMark + " - [0:0]", portChainNote}}
 }
 
-// portChainDeletion returns the lines that delete the portmap plugin's base chains, none
-// when they do not bear our mark or some pod, anybody's, still has a port mapped. The
-// chain of ports is not flushed: if a port comes in between, nothing is deleted.
+// portChainDeletion returns the lines that delete the portmap plugin's base chains, none when
+// they do not have our mark or some pod, anybody's, still has a port mapped. The chain of
+// ports is not flushed: if a port is added in between, nothing is deleted.
 func (r ruleset) portChainDeletion() ruleset {
 	if !slices.Contains(r["nat"], portChainNote) {
 		return nil

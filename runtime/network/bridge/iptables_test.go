@@ -128,23 +128,23 @@ func TestFirewalls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for path, want := range map[string][]firewall{
+	for path, want := range map[string][]backend{
 		":" + empty + ":relative:" + both: {iptables{dir: both}, nft{both}},
 		lone + ":" + both:                 {iptables{dir: both}, nft{lone}},
 		lone:                              {nft{lone}},
 	} {
-		found, err := Firewalls(path)
+		found, err := firewalls(path)
 		if err != nil || len(found) != len(want) {
 			t.Errorf("%s: %v, %v", path, found, err)
 			continue
 		}
 		for i, f := range found {
-			if f.firewall != want[i] {
-				t.Errorf("%s: %d: %v, want %v", path, i, f.firewall, want[i])
+			if f.backend != want[i] {
+				t.Errorf("%s: %d: %v, want %v", path, i, f.backend, want[i])
 			}
 		}
 	}
-	_, err := Firewalls(empty)
+	_, err := firewalls(empty)
 	if !failure.IsPermanent(err) || !strings.Contains(err.Error(), "install the package iptables or nftables") || !strings.Contains(err.Error(), "spec.hostNetwork") {
 		t.Errorf("error %v, want a permanent one that says what to install", err)
 	}

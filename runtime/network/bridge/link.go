@@ -12,33 +12,23 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 )
 
-// linkByName returns the interface, or found false.
-func linkByName(name string) (link netlink.Link, found bool, err error) {
-	link, err = netlink.LinkByName(name)
+// findLink returns the bridge, nil when it does not exist, and its subnets, IPv4's first.
+func findLink(name string) (netlink.Link, []*net.IPNet, error) {
+	link, err := netlink.LinkByName(name)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
-		return nil, false, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("looking for bridge %q: %w", name, err)
-	}
-	return link, true, nil
-}
-
-// findLink returns the subnets of the bridge, IPv4's first; none when it has none yet or
-// does not exist.
-func findLink(name string) ([]*net.IPNet, error) {
-	link, found, err := linkByName(name)
-	if err != nil || !found {
-		return nil, err
+		return nil, nil, fmt.Errorf("looking for bridge %q: %w", name, err)
 	}
 	if link.Type() != "bridge" {
-		return nil, failure.Permanentf("interface %q exists and is no bridge but a %s", name, link.Type())
+		return nil, nil, failure.Permanentf("interface %q exists and is not a bridge but a %s", name, link.Type())
 	}
 	var subnets []*net.IPNet
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		addrs, err := netlink.AddrList(link, family)
 		if err != nil {
-			return nil, fmt.Errorf("listing the addresses of bridge %q: %w", name, err)
+			return nil, nil, fmt.Errorf("listing the addresses of bridge %q: %w", name, err)
 		}
 		for _, a := range addrs {
 			if !a.IP.IsLinkLocalUnicast() {
@@ -46,54 +36,43 @@ func findLink(name string) ([]*net.IPNet, error) {
 			}
 		}
 	}
-	return subnets, nil
+	return link, subnets, nil
 }
 
-// makeLink makes the bridge with the first address of each subnet. A bridge of the name
-// that a crash left without an address is completed.
+// makeLink creates the bridge with the first address of each subnet. A bridge that a crash
+// left without addresses is completed.
 func makeLink(name string, subnets []*net.IPNet, mtu int) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = name, mtu
 	err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs})
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("making bridge %q: %w", name, err)
+		return fmt.Errorf("creating bridge %q: %w", name, err)
 	}
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("looking for bridge %q: %w", name, err)
 	}
-	// An address of its own: without, it takes its ports' lowest, and the pods lose their
-	// gateway each time that changes.
+	// Otherwise its address is the lowest of its ports', and the pods lose their gateway each
+	// time that changes.
 	if err := netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr); err != nil {
 		return fmt.Errorf("fixing the hardware address of bridge %q: %w", name, err)
 	}
-	// The first subnet last: a bridge that has its address has them all.
+	// The first subnet comes last: a bridge with its address is complete.
 	for _, subnet := range slices.Backward(subnets) {
 		gateway := &netlink.Addr{IPNet: &net.IPNet{IP: firstAddress(subnet), Mask: subnet.Mask}}
 		if subnet.IP.To4() == nil {
-			gateway.Flags = unix.IFA_F_NODAD // nobody else can have it: pods need it at once
+			gateway.Flags = unix.IFA_F_NODAD // nobody else can have it, and pods need it at once
 		}
 		err := netlink.AddrReplace(link, gateway)
 		if gateway.Flags != 0 && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP)) {
-			return failure.Permanentf("giving bridge %q the address %s: IPv6 is disabled on this machine: %w", name, gateway.IPNet, err)
+			return failure.Permanentf("adding address %s to bridge %q: IPv6 is disabled on this machine: %w", gateway.IPNet, name, err)
 		}
 		if err != nil {
-			return fmt.Errorf("giving bridge %q the address %s: %w", name, gateway.IPNet, err)
+			return fmt.Errorf("adding address %s to bridge %q: %w", gateway.IPNet, name, err)
 		}
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("bringing up bridge %q: %w", name, err)
-	}
-	return nil
-}
-
-func removeLink(name string) error {
-	link, found, err := linkByName(name)
-	if err != nil || !found {
-		return err
-	}
-	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("removing bridge %q: %w", name, err)
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,42 +18,38 @@ import (
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/cni"
-	"github.com/runonce/runonce/runtime/network/hostnet"
 )
 
 // nft makes rules on machines without iptables. Each bridge has a table of its own name,
-// with the ports of its pods in a chain, where each rule bears its pod's name.
+// with a chain for its pods' host ports, where each rule has the pod's UID as a comment.
 type nft struct{ dir string }
 
-// portsChain is the chain of host ports.
-const portsChain = "hostports"
-
-func (n nft) run(ctx context.Context, stdin string, lock hostnet.Lock, args ...string) (string, error) {
-	return run(ctx, exec.CommandContext(ctx, filepath.Join(n.dir, "nft"), args...), stdin, lock.Files())
+func (n nft) run(ctx context.Context, stdin string, lock Lock, args ...string) (string, error) {
+	return run(ctx, lock, stdin, filepath.Join(n.dir, "nft"), args...)
 }
 
-// open adds the table, and the bridge's right of way to the chains of others that forward.
-func (n nft) open(ctx context.Context, b Bridge, lock hostnet.Lock) error {
+// open adds the table, and rules that accept the bridge's packets to all forward chains.
+func (n nft) open(ctx context.Context, b Bridge, lock Lock) error {
 	if err := routeLocalnet(b); err != nil {
 		return err
 	}
-	rules, err := n.run(ctx, "", lock, "-a", "list", "ruleset")
+	listing, err := n.run(ctx, "", lock, "-a", "list", "ruleset")
 	if err != nil {
 		return err
 	}
-	if _, err := n.run(ctx, tableScript(b)+forwardScript(b.Name, parseChains(rules)), lock, "-f", "-"); err != nil {
+	if _, err := n.run(ctx, bridgeScript(b)+forwardScript(b.Name, parseChains(listing)), lock, "-f", "-"); err != nil {
 		return fmt.Errorf("adding the rules of bridge %q: %w", b.Name, err)
 	}
 	return nil
 }
 
-func (n nft) remove(ctx context.Context, b Bridge, lock hostnet.Lock, _ *slog.Logger) error {
-	rules, err := n.run(ctx, "", lock, "-a", "list", "ruleset")
+func (n nft) remove(ctx context.Context, b Bridge, lock Lock, _ *slog.Logger) error {
+	listing, err := n.run(ctx, "", lock, "-a", "list", "ruleset")
 	if err != nil {
 		return err
 	}
-	script := strings.Join(deletions(parseChains(rules), ruleComment(b.Name)), "")
-	if strings.Contains(rules, "table inet "+b.Name+" {") {
+	script := deletions(parseChains(listing), ruleComment(b.Name))
+	if strings.Contains(listing, "table inet "+b.Name+" {") {
 		script += "delete table inet " + b.Name + "\n"
 	}
 	if script == "" {
@@ -78,38 +73,42 @@ func routeLocalnet(b Bridge) error {
 	return nil
 }
 
-// tableScript makes the bridge's table, whose ports it keeps.
-func tableScript(b Bridge) string {
-	var s strings.Builder
-	line := func(format string, args ...any) {
-		s.WriteString(strings.ReplaceAll(fmt.Sprintf(format, args...), "TABLE", "inet "+b.Name) + "\n")
-	}
-	line("add table TABLE")
-	line("add chain TABLE %s", portsChain)
-	for _, c := range [][2]string{
-		{"prerouting", "type nat hook prerouting priority -100;"},
-		{"output", "type nat hook output priority -100;"},
-		{"postrouting", "type nat hook postrouting priority 100;"},
-		{"input", "type filter hook input priority 0;"},
-	} {
-		line("add chain TABLE %s { %s }", c[0], c[1])
-		line("flush chain TABLE %s", c[0])
-	}
-	line("add rule TABLE prerouting fib daddr type local jump %s", portsChain)
-	line("add rule TABLE output fib daddr type local ip6 daddr != ::1 jump %s", portsChain)
-	line("add rule TABLE output fib daddr type local meta nfproto ipv4 jump %s", portsChain)
+// The scripts for a bridge's table: one for the table, which keeps its host ports, and one for
+// each subnet.
+const (
+	tableScript = `add table inet BRIDGE
+add chain inet BRIDGE hostports
+add chain inet BRIDGE prerouting { type nat hook prerouting priority -100; }
+add chain inet BRIDGE output { type nat hook output priority -100; }
+add chain inet BRIDGE postrouting { type nat hook postrouting priority 100; }
+add chain inet BRIDGE input { type filter hook input priority 0; }
+flush chain inet BRIDGE prerouting
+flush chain inet BRIDGE output
+flush chain inet BRIDGE postrouting
+flush chain inet BRIDGE input
+add rule inet BRIDGE prerouting fib daddr type local jump hostports
+add rule inet BRIDGE output fib daddr type local ip6 daddr != ::1 jump hostports
+add rule inet BRIDGE output fib daddr type local meta nfproto ipv4 jump hostports
+add rule inet BRIDGE postrouting ip saddr 127.0.0.0/8 oifname "BRIDGE" masquerade
+add rule inet BRIDGE input iifname "BRIDGE" ip daddr 127.0.0.0/8 ct state new drop
+`
+	subnetScript = `add rule inet BRIDGE postrouting IP saddr SUBNET IP daddr != MULTICAST oifname != "BRIDGE" masquerade
+# A pod's reply to another pod must return through the host.
+add rule inet BRIDGE postrouting IP saddr SUBNET oifname "BRIDGE" ct status dnat masquerade
+`
+)
+
+// bridgeScript creates or updates the bridge's table.
+func bridgeScript(b Bridge) string {
+	script := tableScript
 	for _, subnet := range b.Subnets {
 		ip, multicast := "ip", "224.0.0.0/4"
 		if subnet.IP.To4() == nil {
 			ip, multicast = "ip6", "ff00::/8"
 		}
-		line("add rule TABLE postrouting %s saddr %s %s daddr != %s oifname != %q masquerade", ip, subnet, ip, multicast, b.Name)
-		// A pod's answer to another one must take the way back through the host.
-		line("add rule TABLE postrouting %s saddr %s oifname %q ct status dnat masquerade", ip, subnet, b.Name)
+		script += strings.NewReplacer("IP", ip, "SUBNET", subnet.String(), "MULTICAST", multicast).Replace(subnetScript)
 	}
-	line("add rule TABLE postrouting ip saddr 127.0.0.0/8 oifname %q masquerade", b.Name)
-	line("add rule TABLE input iifname %q ip daddr 127.0.0.0/8 ct state new drop", b.Name)
-	return s.String()
+	return strings.ReplaceAll(script, "BRIDGE", b.Name)
 }
 
 // chain is a chain with its rules as nft lists them.
@@ -143,8 +142,8 @@ func parseChains(listing string) []chain {
 	return all
 }
 
-// forwardScript gives the bridge its right of way in each chain that forwards, whose policy
-// may be to drop.
+// forwardScript accepts the bridge's packets in each forward chain, since its policy may be
+// to drop.
 func forwardScript(bridge string, chains []chain) string {
 	var s strings.Builder
 	comment := fmt.Sprintf("comment %q", ruleComment(bridge))
@@ -161,16 +160,16 @@ func forwardScript(bridge string, chains []chain) string {
 }
 
 // deletions returns the commands that delete the rules with the comment.
-func deletions(chains []chain, comment string) []string {
-	var lines []string
+func deletions(chains []chain, comment string) string {
+	var s strings.Builder
 	for _, c := range chains {
 		for _, rule := range c.rules {
 			if _, handle, ok := strings.Cut(rule, fmt.Sprintf("comment %q # handle ", comment)); ok {
-				lines = append(lines, fmt.Sprintf("delete rule %s %s %s handle %s\n", c.family, c.table, c.name, handle))
+				fmt.Fprintf(&s, "delete rule %s %s %s handle %s\n", c.family, c.table, c.name, handle)
 			}
 		}
 	}
-	return lines
+	return s.String()
 }
 
 // Ports are the host ports of a pod, in the table of its bridge.
@@ -181,7 +180,7 @@ type Ports struct {
 	Ports       []cni.PortMapping
 }
 
-// Add leads the ports to the pod.
+// Add maps the ports to the pod.
 func (p Ports) Add(ctx context.Context) error {
 	if len(p.Ports) == 0 {
 		return nil
@@ -190,13 +189,13 @@ func (p Ports) Add(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := n.run(ctx, p.script(), hostnet.Lock{}, "-f", "-"); err != nil {
+	if _, err := n.run(ctx, p.script(), Lock{}, "-f", "-"); err != nil {
 		return fmt.Errorf("mapping host ports: %w", err)
 	}
 	return p.forget()
 }
 
-// Remove takes the ports back. Absent ones are no error.
+// Remove unmaps the ports. Absent ones are no error.
 func (p Ports) Remove(ctx context.Context) error {
 	if len(p.Ports) == 0 {
 		return nil
@@ -205,16 +204,16 @@ func (p Ports) Remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rules, err := n.run(ctx, "", hostnet.Lock{}, "-a", "list", "ruleset", "inet")
+	listing, err := n.run(ctx, "", Lock{}, "-a", "list", "ruleset", "inet")
 	if err != nil {
 		return err
 	}
-	own := slices.DeleteFunc(parseChains(rules), func(c chain) bool { return c.table != p.Bridge })
-	lines := deletions(own, p.comment())
-	if len(lines) == 0 {
+	own := slices.DeleteFunc(parseChains(listing), func(c chain) bool { return c.table != p.Bridge })
+	script := deletions(own, p.comment())
+	if script == "" {
 		return nil
 	}
-	if _, err := n.run(ctx, strings.Join(lines, ""), hostnet.Lock{}, "-f", "-"); err != nil {
+	if _, err := n.run(ctx, script, Lock{}, "-f", "-"); err != nil {
 		return fmt.Errorf("unmapping host ports: %w", err)
 	}
 	return p.forget()
@@ -227,7 +226,7 @@ func findNFT(path string) (nft, error) {
 	return nft{}, failure.Permanentf("nft not found in %s: install the package nftables", path)
 }
 
-// comment names the pod; nft takes 128 bytes.
+// comment names the pod; nft allows 128 bytes.
 func (p Ports) comment() string {
 	if len(p.UID) <= 100 {
 		return "pod " + p.UID
@@ -254,15 +253,15 @@ func (p Ports) script() string {
 					match = family + " daddr " + host.String()
 				}
 			}
-			fmt.Fprintf(&s, "add rule inet %s %s %s %s dport %d dnat %s to %s:%d comment %q\n",
-				p.Bridge, portsChain, match, m.Protocol, m.HostPort, family, target, m.ContainerPort, p.comment())
+			fmt.Fprintf(&s, "add rule inet %s hostports %s %s dport %d dnat %s to %s:%d comment %q\n",
+				p.Bridge, match, m.Protocol, m.HostPort, family, target, m.ContainerPort, p.comment())
 		}
 	}
 	return s.String()
 }
 
-// forget drops what the kernel remembers of datagrams to the ports: they would go on the
-// way that the first of them took. A kernel that does not tell what it remembers goes on.
+// forget removes connection tracking entries of UDP ports: later datagrams would still go
+// where the first one went. A kernel that cannot list its entries is no error.
 func (p Ports) forget() error {
 	for _, m := range p.Ports {
 		if m.Protocol != "udp" {
@@ -279,7 +278,7 @@ func (p Ports) forget() error {
 			}
 		}
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) {
-			return fmt.Errorf("forgetting connections to UDP port %d: %w", m.HostPort, err)
+			return fmt.Errorf("removing connection tracking entries of UDP port %d: %w", m.HostPort, err)
 		}
 	}
 	return nil

@@ -49,11 +49,11 @@ insert rule ip6 other forward oifname "runonce0" accept comment "runonce runonce
 	if diff := cmp.Diff(want, forwardScript("runonce0", chains)); diff != "" {
 		t.Error(diff)
 	}
-	deleted := []string{"delete rule inet strict way handle 7\n", "delete rule inet strict way handle 8\n"}
+	const deleted = "delete rule inet strict way handle 7\ndelete rule inet strict way handle 8\n"
 	if diff := cmp.Diff(deleted, deletions(chains, "runonce runonce0")); diff != "" {
 		t.Error(diff)
 	}
-	if got := deletions(chains, ruleComment("other")); len(got) > 0 {
+	if got := deletions(chains, ruleComment("other")); got != "" {
 		t.Errorf("the rules of another bridge: %q", got)
 	}
 }
@@ -112,7 +112,7 @@ func FuzzParseChains(f *testing.F) {
 	f.Add(listed)
 	f.Add("chain a {\n}\ntype filter hook forward\ntable inet x {\nchain y {\ntype nat hook z\n")
 	f.Fuzz(func(t *testing.T, listing string) {
-		for _, line := range deletions(parseChains(listing), "c") {
+		for line := range strings.Lines(deletions(parseChains(listing), "c")) {
 			if !strings.HasPrefix(line, "delete rule ") {
 				t.Errorf("%q", line)
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// The CNI conventions for what is asked of a network beyond an address.
+// The names of capabilities by CNI's conventions.
 const (
 	capabilityPorts     = "portMappings"
 	capabilityBandwidth = "bandwidth"
@@ -37,7 +37,7 @@ type PortMapping struct {
 	HostIP        string `json:"hostIP,omitempty"`
 }
 
-// Bandwidth limits the pod's traffic, in bits per second and bits; 0 is no limit.
+// Bandwidth limits the pod's traffic: rates in bits per second, bursts in bits; 0 is no limit.
 type Bandwidth struct {
 	IngressRate  uint64 `json:"ingressRate,omitempty"`
 	IngressBurst uint64 `json:"ingressBurst,omitempty"`
@@ -55,8 +55,8 @@ type Capabilities struct {
 
 // CapabilitiesOf returns what the pod's spec and annotations ask of its first network.
 func CapabilitiesOf(pod *v1.Pod) (Capabilities, error) {
-	limits, err := BandwidthOf(pod)
-	return Capabilities{Ports: HostPorts(pod), Bandwidth: limits}, err
+	limits, err := bandwidth(pod)
+	return Capabilities{Ports: hostPorts(pod), Bandwidth: limits}, err
 }
 
 // arguments returns the capabilities by their CNI names.
@@ -80,7 +80,7 @@ func (c Capabilities) arguments() map[string]any {
 // Names returns the CNI names of the capabilities, in order.
 func (c Capabilities) Names() []string { return slices.Sorted(maps.Keys(c.arguments())) }
 
-// asksFor says in the words of a manifest what a capability is for.
+// asksFor returns what in a manifest asks for the capability.
 func asksFor(name string) string {
 	switch name {
 	case capabilityPorts:
@@ -92,8 +92,8 @@ func asksFor(name string) string {
 	}
 }
 
-// BandwidthOf returns the limits of the pod's annotations, nil when there are none.
-func BandwidthOf(pod *v1.Pod) (*Bandwidth, error) {
+// bandwidth returns the limits of the pod's annotations, nil when there are none.
+func bandwidth(pod *v1.Pod) (*Bandwidth, error) {
 	in, err := bitRate(pod, IngressAnnotation)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func BandwidthOf(pod *v1.Pod) (*Bandwidth, error) {
 		return nil, err
 	}
 	b := &Bandwidth{IngressRate: in, EgressRate: out}
-	// The burst that containerd's CRI plugin gives: as much as the plugin takes.
+	// The burst that containerd's CRI plugin sets: the most that the plugin accepts.
 	if in > 0 {
 		b.IngressBurst = math.MaxUint32
 	}
@@ -128,8 +128,8 @@ func bitRate(pod *v1.Pod, annotation string) (uint64, error) {
 	return uint64(q.Value()), nil
 }
 
-// HostPorts returns the ports of the host that lead to the pod, without repetition.
-func HostPorts(pod *v1.Pod) []PortMapping {
+// hostPorts returns the ports of the host that lead to the pod, each once.
+func hostPorts(pod *v1.Pod) []PortMapping {
 	var all []PortMapping
 	for _, p := range podspec.HostPorts(pod) {
 		m := PortMapping{

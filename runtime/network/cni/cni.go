@@ -1,9 +1,10 @@
-// Package cni connects pods to networks by the CNI plugins of the machine: it reads their
-// configurations, works out what pods ask of them, and runs the plugins.
+// Package cni connects pods to networks with the machine's CNI plugins: it reads their
+// configurations, finds out what pods ask of them, and runs the plugins.
 package cni
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,14 +20,12 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/network/hostnet"
 )
 
 // PodInterface is the name of a pod's first interface, as in Kubernetes.
 const PodInterface = "eth0"
 
-// pluginExec runs CNI plugins with a PATH that holds iptables also where ours lacks the
-// sbin directories, as at boot or from cron.
+// pluginExec runs CNI plugins. Their PATH has the sbin directories, for iptables.
 type pluginExec struct {
 	version.PluginDecoder
 	inherit []*os.File
@@ -36,7 +35,8 @@ type pluginExec struct {
 func (e *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, path)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = hostnet.SystemEnv(environ), bytes.NewReader(stdin), &stdout, &stderr
+	cmd.Env = append(environ, "PATH="+SystemPath(os.Getenv("PATH"))) // the last of several entries counts
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
 	cmd.ExtraFiles = e.inherit
 	// A plugin that was killed may leave a child behind that holds its output.
 	cmd.WaitDelay = time.Second
@@ -49,12 +49,12 @@ func (e *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 	return stdout.Bytes(), nil
 }
 
-// pluginError returns what the plugin says of its failure: its answer in JSON, else what
-// it wrote to stderr.
+// pluginError returns the plugin's own error, which it prints as JSON, else whatever it
+// printed.
 func pluginError(err error, stdout, stderr []byte) error {
-	said := &types.Error{}
-	if json.Unmarshal(stdout, said) == nil && (said.Msg != "" || said.Code != 0) {
-		return said
+	reported := &types.Error{}
+	if json.Unmarshal(stdout, reported) == nil && (reported.Msg != "" || reported.Code != 0) {
+		return reported
 	}
 	if text := bytes.TrimSpace(append(stdout, stderr...)); len(text) > 0 {
 		return fmt.Errorf("%w: %.1000s", err, text)
@@ -71,10 +71,12 @@ func (e *pluginExec) FindInPath(plugin string, dirs []string) (string, error) {
 	return path, nil
 }
 
-// Pod is what the plugins are told of a pod.
+// Pod is what the plugins are told about a pod.
 type Pod struct {
-	UID, Namespace, Name string
-	NetNS                string // empty when it is gone: then they release what they hold outside of it
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	NetNS     string `json:"netns"` // empty when it is gone: then they release what is outside of it
 }
 
 // Network is a network that a pod joins.
@@ -82,80 +84,64 @@ type Network struct {
 	Name      string `json:"name"`
 	Config    []byte `json:"config"` // its conflist
 	Interface string `json:"interface"`
-	// Alias is what the pod calls it, where that is not its name.
-	Alias string `json:"alias,omitempty"`
-	// Asked is what the pod wants of it.
-	Asked Capabilities `json:"asked"`
+	// Alias is its name in the pod's annotation and network status.
+	Alias string       `json:"alias,omitempty"`
+	Asked Capabilities `json:"asked"` // what the pod asks of it
 }
 
 // Runner runs the plugins.
 type Runner struct {
-	Dirs  []string // that hold them
+	Dirs  []string // of the plugins
 	Cache string   // directory of libcni's results
-	// Inherit are files that the plugins get, with the locks that lie on them: should we be
-	// killed, the next process waits for the plugins.
+	// Inherit are locked files that the plugins inherit: if this process is killed, the next
+	// one waits for the plugins.
 	Inherit []*os.File
-	// Limit bounds the work of all plugins of a network: who takes longer hangs.
+	// Limit bounds the time that all plugins of a network take.
 	Limit time.Duration
 }
 
-// bounded returns a context that ends after the limit.
-func (r Runner) bounded(ctx context.Context, n Network) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, r.Limit, fmt.Errorf("network %q has not answered for %s", n.Name, r.Limit))
-}
-
-func (r Runner) cni() *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(r.Dirs, r.Cache, &pluginExec{inherit: r.Inherit})
-}
-
-// Result is how a pod is connected to a network.
-type Result struct {
-	IPs []string // the pod's addresses, the primary one first
-	MAC string   // the pod's interface's, empty when the plugins do not tell
-	DNS types.DNS
-}
-
 // Add connects the pod. After an error the caller undoes with Del what was done.
-func (r Runner) Add(ctx context.Context, p Pod, n Network) (Result, error) {
-	list, rt, err := arguments(p, n)
+func (r Runner) Add(ctx context.Context, p Pod, n Network) (Status, error) {
+	var raw types.Result
+	err := r.run(ctx, p, n, func(ctx context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) (err error) {
+		raw, err = c.AddNetworkList(ctx, list, rt)
+		return err
+	})
 	if err != nil {
-		return Result{}, err
-	}
-	ctx, cancel := r.bounded(ctx, n)
-	defer cancel()
-	raw, err := r.cni().AddNetworkList(ctx, list, rt)
-	if err != nil {
-		return Result{}, classify(err)
+		return Status{}, err
 	}
 	result, err := types100.NewResultFromResult(raw)
 	if err != nil {
-		return Result{}, fmt.Errorf("reading the answer of network %q: %w", n.Name, err)
+		return Status{}, fmt.Errorf("reading the result of network %q: %w", n.Name, err)
 	}
-	return Result{IPs: podIPs(result), MAC: podMAC(result, n.Interface), DNS: result.DNS}, nil
+	s := Status{
+		Name: cmp.Or(n.Alias, n.Name), Interface: n.Interface, IPs: podIPs(result), MAC: podMAC(result, n.Interface),
+		Default: n.Interface == PodInterface,
+	}
+	if !result.DNS.IsEmpty() {
+		s.DNS = &result.DNS
+	}
+	return s, nil
 }
 
 // Del disconnects the pod. It may be repeated.
 func (r Runner) Del(ctx context.Context, p Pod, n Network) error {
-	list, rt, err := arguments(p, n)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := r.bounded(ctx, n)
-	defer cancel()
-	if err := r.cni().DelNetworkList(ctx, list, rt); err != nil {
-		return classify(err)
-	}
-	return nil
+	return r.run(ctx, p, n, func(ctx context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+		return c.DelNetworkList(ctx, list, rt)
+	})
 }
 
-// arguments returns the network and what CNI is to know of the pod, in the conventions of
-// the container runtimes of Kubernetes.
-func arguments(p Pod, n Network) (*libcni.NetworkConfigList, *libcni.RuntimeConf, error) {
+// run calls libcni with the network and the pod, by the conventions of Kubernetes' container
+// runtimes.
+func (r Runner) run(ctx context.Context, p Pod, n Network, call func(context.Context, libcni.CNI, *libcni.NetworkConfigList, *libcni.RuntimeConf) error) error {
 	list, err := libcni.ConfListFromBytes(n.Config)
 	if err != nil {
-		return nil, nil, failure.Permanentf("reading the configuration of network %q: %w", n.Name, err)
+		return failure.Permanentf("reading the configuration of network %q: %w", n.Name, err)
 	}
-	rt := &libcni.RuntimeConf{
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Limit, fmt.Errorf("the plugins of network %q did not finish within %s", n.Name, r.Limit))
+	defer cancel()
+	c := libcni.NewCNIConfigWithCacheDir(r.Dirs, r.Cache, &pluginExec{inherit: r.Inherit})
+	return classify(call(ctx, c, list, &libcni.RuntimeConf{
 		ContainerID: p.UID,
 		NetNS:       p.NetNS,
 		IfName:      n.Interface,
@@ -167,11 +153,11 @@ func arguments(p Pod, n Network) (*libcni.NetworkConfigList, *libcni.RuntimeConf
 			{"K8S_POD_UID", p.UID},
 		},
 		CapabilityArgs: n.Asked.arguments(),
-	}
-	return list, rt, nil
+	}))
 }
 
-// podMAC returns the hardware address of the pod's interface.
+// podMAC returns the hardware address of the pod's interface, "" when the plugins do not
+// report it.
 func podMAC(result *types100.Result, name string) string {
 	for _, i := range result.Interfaces {
 		if i.Name == name && i.Sandbox != "" {
@@ -193,8 +179,8 @@ func podIPs(result *types100.Result) []string {
 	return ips
 }
 
-// classify marks the plugin's errors that no retry mends: those that the CNI
-// specification reserves for a configuration or an environment that does not fit.
+// classify marks the plugins' errors that no retry can fix: those that the CNI specification
+// reserves for an invalid configuration or environment.
 func classify(err error) error {
 	var e *types.Error
 	if !errors.As(err, &e) {

@@ -63,7 +63,7 @@ func TestHostPorts(t *testing.T) {
 		},
 	}}
 	want := []PortMapping{{53, 5353, "udp", ""}, {80, 8080, "tcp", "127.0.0.1"}, {9, 9, "sctp", ""}}
-	if diff := cmp.Diff(want, HostPorts(pod)); diff != "" {
+	if diff := cmp.Diff(want, hostPorts(pod)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -73,14 +73,14 @@ func TestBandwidth(t *testing.T) {
 	for _, tt := range []struct {
 		name, in, out string
 		want          *Bandwidth
-		fault         string
+		wantErr       string
 	}{
 		{name: "none"},
 		{name: "in", in: "1M", want: &Bandwidth{IngressRate: 1e6, IngressBurst: 1<<32 - 1}},
 		{name: "both", in: "10k", out: "1Gi", want: &Bandwidth{IngressRate: 1e4, IngressBurst: 1<<32 - 1, EgressRate: 1 << 30, EgressBurst: 1<<32 - 1}},
-		{name: "too small", out: "10", fault: "between 1k and 1P"},
-		{name: "too large", out: "2P", fault: "between 1k and 1P"},
-		{name: "not a number", in: "fast", fault: "kubernetes.io/ingress-bandwidth"},
+		{name: "too small", out: "10", wantErr: "between 1k and 1P"},
+		{name: "too large", out: "2P", wantErr: "between 1k and 1P"},
+		{name: "not a number", in: "fast", wantErr: "kubernetes.io/ingress-bandwidth"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -92,9 +92,9 @@ func TestBandwidth(t *testing.T) {
 				pod.Annotations[EgressAnnotation] = tt.out
 			}
 			got, err := CapabilitiesOf(pod)
-			if tt.fault != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.fault) {
-					t.Errorf("error %v, want one with %q", err, tt.fault)
+			if tt.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+					t.Errorf("error %v, want one with %q", err, tt.wantErr)
 				}
 				return
 			}
@@ -113,7 +113,7 @@ func TestSelections(t *testing.T) {
 	for _, tt := range []struct {
 		name, in string
 		want     []Selection
-		fault    string
+		wantErr  string
 	}{
 		{name: "none"},
 		{name: "space", in: " "},
@@ -125,23 +125,23 @@ func TestSelections(t *testing.T) {
 		}},
 		{name: "twice", in: "a,a", want: []Selection{{Name: "a", Interface: "net1"}, {Name: "a", Interface: "net2"}}},
 		{name: "empty list", in: "[]", want: []Selection{}},
-		{name: "unknown key", in: `[{"name":"a","default-route":["10.0.0.1"]}]`, fault: `unknown field "default-route"`},
-		{name: "no list", in: `[{"name":"a"}`, fault: "unexpected EOF"},
-		{name: "two lists", in: `[{"name":"a"}][]`, fault: "something follows"},
-		{name: "no name", in: "a,,b", fault: "network 2 has no name"},
-		{name: "no interface", in: "a@", fault: "no interface"},
-		{name: "many slashes", in: "a/b/c", fault: "NAMESPACE"},
-		{name: "long interface", in: "a@interface-of-sixteen", fault: "cannot be the name of an interface"},
-		{name: "the first interface", in: "a@eth0", fault: `"eth0" is taken`},
-		{name: "same interface", in: "a@x,b@x", fault: `"x" is taken`},
-		{name: "same as a default", in: "a@net2,b", fault: `"net2" is taken`},
+		{name: "unknown key", in: `[{"name":"a","default-route":["10.0.0.1"]}]`, wantErr: `unknown field "default-route"`},
+		{name: "no list", in: `[{"name":"a"}`, wantErr: "unexpected EOF"},
+		{name: "two lists", in: `[{"name":"a"}][]`, wantErr: "text after the list"},
+		{name: "no name", in: "a,,b", wantErr: "network 2 has no name"},
+		{name: "no interface", in: "a@", wantErr: "no interface"},
+		{name: "many slashes", in: "a/b/c", wantErr: "NAMESPACE"},
+		{name: "long interface", in: "a@interface-of-sixteen", wantErr: "is not a valid interface name"},
+		{name: "the first interface", in: "a@eth0", wantErr: `"eth0" is already used`},
+		{name: "same interface", in: "a@x,b@x", wantErr: `"x" is already used`},
+		{name: "same as a default", in: "a@net2,b", wantErr: `"net2" is already used`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got, err := Selections(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{NetworksAnnotation: tt.in}}})
-			if tt.fault != "" {
-				if !failure.IsPermanent(err) || !strings.Contains(err.Error(), tt.fault) || !strings.Contains(err.Error(), NetworksAnnotation) {
-					t.Errorf("error %v, want a permanent one with %q", err, tt.fault)
+			if tt.wantErr != "" {
+				if !failure.IsPermanent(err) || !strings.Contains(err.Error(), tt.wantErr) || !strings.Contains(err.Error(), NetworksAnnotation) {
+					t.Errorf("error %v, want a permanent one with %q", err, tt.wantErr)
 				}
 				return
 			}
@@ -165,7 +165,7 @@ func FuzzSelections(f *testing.F) {
 		}
 		seen := map[string]bool{PodInterface: true}
 		for _, s := range all {
-			if s.Name == "" || s.Interface == "" || len(s.Interface) > maxInterface || seen[s.Interface] {
+			if s.Name == "" || s.Interface == "" || len(s.Interface) > 15 || seen[s.Interface] {
 				t.Errorf("%q: %+v", in, all)
 			}
 			seen[s.Interface] = true

@@ -6,21 +6,20 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
 
 	"github.com/runonce/runonce/internal/failure"
 )
 
-// pluginsPackage holds the CNI plugins, by the name that most distributions give it.
+// pluginsPackage is the name of the CNI plugins' package in most distributions.
 const pluginsPackage = "containernetworking-plugins"
 
-// Default returns the machine's own network configuration: the first file of dir by
-// name, as the container runtimes of Kubernetes choose it. When there is none the error
-// wraps fs.ErrNotExist.
+// Default returns the machine's own network configuration: the first file of dir by name,
+// as Kubernetes' container runtimes choose it. Without one the error wraps fs.ErrNotExist.
 func Default(dir string) (*libcni.NetworkConfigList, error) {
 	files, err := confFiles(dir)
 	if err != nil {
@@ -32,31 +31,31 @@ func Default(dir string) (*libcni.NetworkConfigList, error) {
 	return readConf(files[0])
 }
 
-// Named returns the network of that name that a file of dir configures. When there is
-// none the error wraps fs.ErrNotExist.
+// Named returns the network of that name that a file of dir configures. Without one the
+// error wraps fs.ErrNotExist.
 func Named(dir, name string) (*libcni.NetworkConfigList, error) {
 	files, err := confFiles(dir)
 	if err != nil {
 		return nil, err
 	}
-	var faults []error
+	var errs []error
 	for _, path := range files {
 		list, err := readConf(path)
 		if err != nil {
-			faults = append(faults, err) // it may be the one that is meant
+			errs = append(errs, err) // it may be the one that is meant
 			continue
 		}
 		if list.Name == name {
 			return list, nil
 		}
 	}
-	return nil, errors.Join(fmt.Errorf("no file in %s configures network %q: %w", dir, name, fs.ErrNotExist), errors.Join(faults...))
+	return nil, errors.Join(fmt.Errorf("no file in %s configures network %q: %w", dir, name, fs.ErrNotExist), errors.Join(errs...))
 }
 
 // confFiles returns the network configurations of a directory by name.
 func confFiles(dir string) ([]string, error) {
 	files, err := libcni.ConfFiles(dir, []string{".conflist", ".conf", ".json"})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return nil, fmt.Errorf("looking for network configurations in %s: %w", dir, err)
 	}
 	slices.Sort(files)
@@ -74,30 +73,27 @@ func readConf(path string) (*libcni.NetworkConfigList, error) {
 		}
 	}
 	list, err := libcni.ConfListFromBytes(data)
+	if err == nil && len(list.Plugins) == 0 {
+		err = errors.New("it has no plugins")
+	}
 	if err != nil {
 		return nil, failure.Permanentf("reading network configuration %s: %w", path, err)
 	}
 	return list, nil
 }
 
-// listOf turns the configuration of a single plugin, as they were before conflists, into
-// a list of one.
+// listOf turns the configuration of a single plugin, the format before conflists, into a
+// list of one.
 func listOf(conf []byte) ([]byte, error) {
-	type object map[string]json.RawMessage
-	var single object
-	if err := json.Unmarshal(conf, &single); err != nil {
+	var list struct {
+		Name       string            `json:"name,omitempty"`
+		CNIVersion string            `json:"cniVersion,omitempty"`
+		Plugins    []json.RawMessage `json:"plugins"`
+	}
+	if err := json.Unmarshal(conf, &list); err != nil {
 		return nil, err
 	}
-	plugins, err := json.Marshal([]object{single})
-	if err != nil {
-		return nil, err
-	}
-	list := object{"plugins": plugins}
-	for _, key := range []string{"name", "cniVersion"} {
-		if v, ok := single[key]; ok {
-			list[key] = v
-		}
-	}
+	list.Plugins = []json.RawMessage{conf}
 	return json.Marshal(list)
 }
 
@@ -126,12 +122,12 @@ func PluginsOf(list *libcni.NetworkConfigList) []string {
 	return kinds
 }
 
-// CheckPlugins returns a permanent error that says what to install when one of the plugins
-// is in none of the directories.
+// CheckPlugins returns a permanent error that says what to install when some of the plugins
+// are not in any of the directories.
 func CheckPlugins(plugins, dirs []string) error {
 	missing := make([]string, 0, len(plugins))
 	for _, p := range plugins {
-		if !slices.Contains(missing, p) && !inDirs(p, dirs) {
+		if _, err := invoke.FindInPath(p, dirs); err != nil && !slices.Contains(missing, p) {
 			missing = append(missing, p)
 		}
 	}
@@ -140,11 +136,4 @@ func CheckPlugins(plugins, dirs []string) error {
 	}
 	return failure.Permanentf("no CNI plugin %s in %s: install the package %s, or give the pod spec.hostNetwork",
 		strings.Join(missing, ", "), strings.Join(dirs, ", "), pluginsPackage)
-}
-
-func inDirs(name string, dirs []string) bool {
-	return slices.ContainsFunc(dirs, func(dir string) bool {
-		info, err := os.Stat(filepath.Join(dir, name))
-		return err == nil && info.Mode().IsRegular()
-	})
 }

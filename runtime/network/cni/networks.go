@@ -1,33 +1,30 @@
 package cni
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/utils"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
 )
 
 // The annotations of the Kubernetes Network Custom Resource Definition de facto standard,
-// which Multus made: the networks that a pod joins besides its first one, and how it is
-// connected to all of them.
+// which comes from Multus: the networks that a pod joins besides its first one, and how it
+// is connected to all of them.
 const (
 	NetworksAnnotation = "k8s.v1.cni.cncf.io/networks"
 	StatusAnnotation   = "k8s.v1.cni.cncf.io/network-status"
 )
 
-// maxInterface is the kernel's limit for the name of an interface, in bytes.
-const maxInterface = 15
-
-// Selection is a further network that a pod asks for.
+// Selection is an additional network that a pod asks for.
 type Selection struct {
 	Name string `json:"name"`
-	// Namespace is where a cluster would have the network's definition. Here one
-	// directory has all of them.
+	// Namespace is that of the network's definition in a cluster. Here one directory has all
+	// of them.
 	Namespace string   `json:"namespace,omitempty"`
 	Interface string   `json:"interface,omitempty"`
 	IPs       []string `json:"ips,omitempty"`
@@ -42,8 +39,8 @@ func (s Selection) String() string {
 	return s.Namespace + "/" + s.Name
 }
 
-// Selections reads the networks annotation, names or JSON. Interfaces without a name are
-// net1, net2 and so on. Its errors are permanent.
+// Selections reads the networks annotation: names or JSON. Interfaces without a name become
+// net1, net2 and so on. Errors are permanent.
 func Selections(pod *v1.Pod) ([]Selection, error) {
 	text := strings.TrimSpace(pod.Annotations[NetworksAnnotation])
 	if text == "" {
@@ -65,13 +62,13 @@ func Selections(pod *v1.Pod) ([]Selection, error) {
 
 func parseJSON(text string) ([]Selection, error) {
 	var all []Selection
-	d := json.NewDecoder(bytes.NewReader([]byte(text)))
-	d.DisallowUnknownFields() // what is not understood must not be ignored
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
 	if err := d.Decode(&all); err != nil {
 		return nil, fmt.Errorf("%q: %w", text, err)
 	}
 	if d.More() {
-		return nil, fmt.Errorf("%q: something follows the list", text)
+		return nil, fmt.Errorf("%q: there is text after the list", text)
 	}
 	return all, nil
 }
@@ -97,9 +94,9 @@ func parseNames(text string) ([]Selection, error) {
 	return all, nil
 }
 
-// nameInterfaces checks the names and gives one to each interface that has none.
+// nameInterfaces checks the names and sets those of interfaces that have none.
 func nameInterfaces(all []Selection) error {
-	taken := map[string]bool{PodInterface: true, "lo": true}
+	used := map[string]bool{PodInterface: true, "lo": true}
 	for i := range all {
 		s := &all[i]
 		if s.Name == "" {
@@ -108,13 +105,13 @@ func nameInterfaces(all []Selection) error {
 		if s.Interface == "" {
 			s.Interface = fmt.Sprintf("net%d", i+1)
 		}
-		if len(s.Interface) > maxInterface || strings.ContainsAny(s.Interface, "/: \t\n") {
-			return fmt.Errorf("network %q: %q cannot be the name of an interface", s.Name, s.Interface)
+		if utils.ValidateInterfaceName(s.Interface) != nil {
+			return fmt.Errorf("network %q: %q is not a valid interface name", s.Name, s.Interface)
 		}
-		if taken[s.Interface] {
-			return fmt.Errorf("network %q: interface %q is taken", s.Name, s.Interface)
+		if used[s.Interface] {
+			return fmt.Errorf("network %q: interface %q is already used", s.Name, s.Interface)
 		}
-		taken[s.Interface] = true
+		used[s.Interface] = true
 	}
 	return nil
 }
@@ -123,24 +120,8 @@ func nameInterfaces(all []Selection) error {
 type Status struct {
 	Name      string     `json:"name"`
 	Interface string     `json:"interface"`
-	IPs       []string   `json:"ips,omitempty"`
+	IPs       []string   `json:"ips,omitempty"` // the pod's, the primary one first
 	MAC       string     `json:"mac,omitempty"`
 	Default   bool       `json:"default,omitempty"`
-	DNS       *StatusDNS `json:"dns,omitempty"`
-}
-
-// StatusDNS is what a network says of name resolution.
-type StatusDNS struct {
-	Nameservers []string `json:"nameservers,omitempty"`
-	Domain      string   `json:"domain,omitempty"`
-	Search      []string `json:"search,omitempty"`
-}
-
-// StatusOf returns the entry of a network that the pod has joined.
-func StatusOf(n Network, r Result) Status {
-	s := Status{Name: cmp.Or(n.Alias, n.Name), Interface: n.Interface, IPs: r.IPs, MAC: r.MAC, Default: n.Interface == PodInterface}
-	if d := r.DNS; len(d.Nameservers) > 0 || d.Domain != "" || len(d.Search) > 0 {
-		s.DNS = &StatusDNS{Nameservers: d.Nameservers, Domain: d.Domain, Search: d.Search}
-	}
-	return s
+	DNS       *types.DNS `json:"dns,omitempty"`
 }

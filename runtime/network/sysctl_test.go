@@ -1,4 +1,4 @@
-package sysctl
+package network
 
 import (
 	"strings"
@@ -17,9 +17,9 @@ func withSysctls(spec v1.PodSpec, names ...string) *v1.Pod {
 	return pod
 }
 
-func TestOf(t *testing.T) {
+func TestKernelParameters(t *testing.T) {
 	t.Parallel()
-	got, err := Of(withSysctls(v1.PodSpec{},
+	got, err := kernelParameters(withSysctls(v1.PodSpec{},
 		"net.ipv4.tcp_syncookies", "net/ipv4/conf/eth0.1/forwarding", "net.ipv4.conf.eth0/1.forwarding",
 		"kernel.shm_rmid_forced", "kernel.sem", "kernel.msgmax", "fs.mqueue.msg_max"))
 	if err != nil {
@@ -36,12 +36,12 @@ func TestOf(t *testing.T) {
 	if diff := cmp.Diff(want, paths); diff != "" {
 		t.Error(diff)
 	}
-	if none, err := Of(&v1.Pod{}); none != nil || err != nil {
+	if none, err := kernelParameters(&v1.Pod{}); none != nil || err != nil {
 		t.Errorf("without a security context: %v, %v", none, err)
 	}
 }
 
-func TestOfRefuses(t *testing.T) {
+func TestKernelParametersRefused(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, sysctl, want string
@@ -49,6 +49,7 @@ func TestOfRefuses(t *testing.T) {
 	}{
 		{"host's", "vm.swappiness", "not namespaced", v1.PodSpec{}},
 		{"looks like ipc", "kernel.semaphores", "not namespaced", v1.PodSpec{}},
+		{"unknown to Kubernetes", "kernel.msg_next_id", "not namespaced", v1.PodSpec{}},
 		{"host network", "net.ipv4.tcp_syncookies", "spec.hostNetwork", v1.PodSpec{HostNetwork: true}},
 		{"host ipc", "kernel.shmmax", "spec.hostIPC", v1.PodSpec{HostIPC: true}},
 		{"way out", "net/../kernel/core_pattern", "not the name", v1.PodSpec{}},
@@ -58,7 +59,7 @@ func TestOfRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Of(withSysctls(tt.spec, tt.sysctl))
+			_, err := kernelParameters(withSysctls(tt.spec, tt.sysctl))
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "spec.securityContext.sysctls[0]") {
 				t.Errorf("error %v, want one with %q and the field", err, tt.want)
 			}

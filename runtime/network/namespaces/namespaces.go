@@ -1,43 +1,28 @@
-// Package netns makes the namespaces of a pod, net, ipc and uts, and pins them to files, so
-// that no process has to hold them.
-package netns
+// Package namespaces makes the namespaces of a pod, net, ipc, uts and user, and pins them to
+// files, so that no process has to keep them alive.
+package namespaces
 
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// Kind is a kind of namespace that can be pinned to a file.
-type Kind int
+// Kind is a kind of namespace: its name in /proc/PID/ns, and that of the file it is pinned to.
+type Kind string
 
 // The kinds of namespaces that pods have of their own.
 const (
-	Net Kind = iota
-	IPC
-	UTS
-	User
+	Net  Kind = "net"
+	IPC  Kind = "ipc"
+	UTS  Kind = "uts"
+	User Kind = "user"
 )
-
-// String returns the kind's name in /proc/PID/ns, also that of its pin.
-func (k Kind) String() string {
-	switch k {
-	case Net:
-		return "net"
-	case IPC:
-		return "ipc"
-	case UTS:
-		return "uts"
-	case User:
-		return "user"
-	}
-	return ""
-}
 
 // flag returns the kind's clone(2) flag.
 func (k Kind) flag() int {
@@ -54,15 +39,16 @@ func (k Kind) flag() int {
 	return 0
 }
 
-// Pin is a namespace that a file holds. An empty path stands for the host's.
+// Pin is a namespace that a file keeps alive. An empty path stands for the host's.
 type Pin struct {
 	Kind Kind
 	Path string
 }
 
-// Inside runs f on a thread in the namespaces, but in no user namespace: a process with
-// several threads cannot enter one, and root of the host may do all in it. Sockets that f makes belong to them and may
-// be used outside of f; goroutines that f starts are not in them.
+// Inside runs f on a thread in the namespaces. It does not enter user namespaces: a process
+// with several threads cannot, and the host's root has all rights in them. Sockets that f
+// creates belong to the namespaces and can be used outside of f; goroutines that f starts are
+// not in them.
 func Inside(namespaces []Pin, f func() error) error {
 	return onOwnThread(func() error {
 		for _, ns := range namespaces {
@@ -100,7 +86,7 @@ func onOwnThread(f func() error) error {
 			done <- f()
 			return // without unlocking: the thread ends
 		}
-		// The main thread never ends: it would hold f's namespaces for the life of the
+		// The main thread never ends: it would stay in f's namespaces for the life of the
 		// process, and /proc/self would show them. While it is locked here, the next
 		// goroutine gets another one.
 		defer goruntime.UnlockOSThread()
@@ -110,18 +96,18 @@ func onOwnThread(f func() error) error {
 }
 
 // Make makes new namespaces and pins them to files named after their kind in dir, which
-// must exist. hostname is set when there is a uts namespace. On an error the caller
-// removes what is there with Remove.
+// must exist. A new uts namespace gets the host name. After an error the caller removes
+// what was made with Remove.
 func Make(dir string, kinds []Kind, hostname string) error {
 	return onOwnThread(func() error {
 		if err := unix.Unshare(flags(kinds)); err != nil {
-			return fmt.Errorf("making namespaces: %w", err)
+			return fmt.Errorf("creating namespaces: %w", err)
 		}
 		for _, k := range kinds {
-			if err := initNamespace(k, hostname); err != nil {
+			if err := initialize(k, hostname); err != nil {
 				return err
 			}
-			if err := bindNamespace(unix.Gettid(), k, dir); err != nil {
+			if err := pin(unix.Gettid(), k, dir); err != nil {
 				return err
 			}
 		}
@@ -137,10 +123,11 @@ func flags(kinds []Kind) int {
 	return all
 }
 
-func initNamespace(k Kind, hostname string) error {
+// initialize sets up the thread's new namespace.
+func initialize(k Kind, hostname string) error {
 	switch k {
 	case Net:
-		if err := loopbackUp(); err != nil {
+		if err := netlink.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "lo"}}); err != nil {
 			return fmt.Errorf("bringing up the loopback interface: %w", err)
 		}
 	case UTS:
@@ -152,35 +139,16 @@ func initNamespace(k Kind, hostname string) error {
 	return nil
 }
 
-// bindNamespace pins the namespace that the thread, or process, is in.
-func bindNamespace(id int, k Kind, dir string) error {
-	path := filepath.Join(dir, k.String())
-	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o400)
-	if err != nil {
-		return fmt.Errorf("making the pin of a namespace: %w", err)
+// pin pins a namespace of the thread or process to a new file.
+func pin(id int, k Kind, dir string) error {
+	path := filepath.Join(dir, string(k))
+	if err := unix.Mknod(path, unix.S_IFREG|0o400, 0); err != nil {
+		return fmt.Errorf("creating %s: %w", path, err)
 	}
-	if err := f.Close(); err != nil {
-		return fmt.Errorf("making the pin of a namespace: %w", err)
-	}
-	from := fmt.Sprintf("/proc/%d/ns/%s", id, k.String())
-	if err := unix.Mount(from, path, "", unix.MS_BIND, ""); err != nil {
+	if err := unix.Mount(fmt.Sprintf("/proc/%d/ns/%s", id, k), path, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("pinning a namespace to %s: %w", path, err)
 	}
 	return nil
-}
-
-func loopbackUp() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	ifr, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
 }
 
 // Alive reports whether the file holds a namespace of its kind. After a reboot
@@ -195,28 +163,21 @@ func Alive(ns Pin) bool {
 	return err == nil && kind == ns.Kind.flag()
 }
 
-// Remove removes the pins in dir, and dir. What is absent is no error.
+// Remove removes the pins in dir, and dir. It may be repeated.
 func Remove(dir string) error {
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	var errs []error
 	for _, k := range []Kind{Net, IPC, UTS, User} {
-		path := filepath.Join(dir, k.String())
+		path := filepath.Join(dir, string(k))
 		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		// EINVAL: a file that nothing is mounted on.
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-			errs = append(errs, fmt.Errorf("releasing namespace %s: %w", path, err))
-			continue
-		}
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("removing the pin of a namespace: %w", err))
+			errs = append(errs, fmt.Errorf("unmounting namespace %s: %w", path, err))
 		}
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("removing the directory of namespaces: %w", err)
 	}
 	return nil

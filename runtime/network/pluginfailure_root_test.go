@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// flaky puts a plugin behind the bridge plugin that does what its file says: per CNI
-// command a shell fragment.
+// flaky adds a plugin after the bridge plugin that runs a script: a shell fragment for each
+// CNI command.
 func flaky(t *testing.T, m *Manager, script string) (edit func(script string)) {
 	t.Helper()
 	bin := t.TempDir()
@@ -18,7 +18,7 @@ func flaky(t *testing.T, m *Manager, script string) (edit func(script string)) {
 		t.Helper()
 		text := "#!/bin/sh\ncat >/dev/null\ncase $CNI_COMMAND in\n" + script + "\nesac\n" +
 			`[ "$CNI_COMMAND" = ADD ] && echo '{"cniVersion":"1.0.0","ips":[{"address":"10.126.7.250/24"}]}'; exit 0` + "\n"
-		// A script that runs cannot be written to.
+		// A running script cannot be written to.
 		if err := os.WriteFile(filepath.Join(bin, "new"), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func flaky(t *testing.T, m *Manager, script string) (edit func(script string)) {
 
 const failing = `echo '{"cniVersion":"1.0.0","code":11,"msg":"come again"}'; exit 1;;`
 
-// wantNothing fails the test when anything of a pod is left but the bridge of its network.
+// wantNothing fails the test when anything of a pod is left, except the bridge.
 func wantNothing(t *testing.T, m *Manager) {
 	t.Helper()
 	if got := leases(t, m); len(got) != 0 {
@@ -67,30 +67,30 @@ func TestHangingAdd(t *testing.T) {
 	wantNothing(t, m)
 }
 
-// Nobody waits for ever for a plugin that hangs, also where the run has no deadline.
+// A plugin that hangs is killed after the limit, even if the run has no deadline.
 func TestHangingPluginLimit(t *testing.T) {
 	m := newManager(t)
 	edit := flaky(t, m, "ADD) exec sleep 600;;")
-	// Long enough for the plugins that do not hang, also on a machine that is busy.
-	m.o.PluginLimit = 20 * time.Second
-	if _, err := holding(m).Ensure(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), `network "own" has not answered for 20s`) {
+	// Long enough for the plugins that do not hang, even on a busy machine.
+	m.pluginLimit = 20 * time.Second
+	if _, err := holding(m).Ensure(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), `the plugins of network "own" did not finish within 20s`) {
 		t.Errorf("Ensure: %v, want the limit", err)
 	}
 	edit("DEL) exec sleep 600;;")
 	ensure(t, m, newPod("a"))
-	m.o.PluginLimit = 100 * time.Millisecond
-	if err := holding(m).Remove(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), "has not answered for 100ms") {
+	m.pluginLimit = 100 * time.Millisecond
+	if err := holding(m).Remove(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), "did not finish within 100ms") {
 		t.Errorf("Remove: %v, want the limit", err)
 	}
 	edit("")
-	m.o.PluginLimit = time.Minute
+	m.pluginLimit = time.Minute
 	if err := holding(m).Remove(t.Context(), newPod("a")); err != nil {
 		t.Fatal(err)
 	}
 	wantNothing(t, m)
 }
 
-// A plugin that cannot undo its work is asked again, by the next Ensure or Remove, also of
+// A plugin that cannot undo its work is called again by the next Ensure or Remove, also in
 // another process.
 func TestFailingDel(t *testing.T) {
 	m := newManager(t)
@@ -102,7 +102,7 @@ func TestFailingDel(t *testing.T) {
 		t.Errorf("Remove: %v, want the plugin's words", err)
 	}
 	if _, err := holding(m).Ensure(t.Context(), pod); err == nil {
-		t.Error("Ensure went well, although what was there before could not be removed")
+		t.Error("Ensure succeeded although what was there before could not be removed")
 	}
 	edit("")
 	if err := holding(New(m.o)).Remove(t.Context(), pod); err != nil {
@@ -111,7 +111,7 @@ func TestFailingDel(t *testing.T) {
 	wantNothing(t, m)
 }
 
-// Neither ADD nor DEL works: the error tells of both, and the record stays for later.
+// Neither ADD nor DEL works: the error has both errors, and the record is kept for later.
 func TestFailingAddAndDel(t *testing.T) {
 	m := newManager(t)
 	edit := flaky(t, m, "ADD|DEL) "+failing)
@@ -127,7 +127,7 @@ func TestFailingAddAndDel(t *testing.T) {
 	wantNothing(t, m)
 }
 
-// A plugin that hangs in DEL holds nobody longer than the caller wants to wait.
+// A plugin that hangs in DEL is killed when the caller's deadline has passed.
 func TestHangingDel(t *testing.T) {
 	m := newManager(t)
 	edit := flaky(t, m, "")

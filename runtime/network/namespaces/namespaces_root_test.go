@@ -1,4 +1,4 @@
-package netns
+package namespaces
 
 import (
 	"errors"
@@ -28,7 +28,7 @@ func TestMakeAndRemove(t *testing.T) {
 	}
 	pins := make([]Pin, 0, len(kinds))
 	for _, k := range kinds {
-		p := Pin{k, filepath.Join(dir, k.String())}
+		p := Pin{k, filepath.Join(dir, string(k))}
 		if !Alive(p) {
 			t.Errorf("%s is not alive", p.Path)
 		}
@@ -99,8 +99,8 @@ func TestAliveNeedsANamespace(t *testing.T) {
 	}
 }
 
-// The process's own namespaces, which /proc/self shows as those of its main thread, must
-// stay what they are.
+// The process's own namespaces, which /proc/self shows as those of its main thread, must not
+// change.
 func TestOwnNamespacesStay(t *testing.T) {
 	needRoot(t)
 	dir := filepath.Join(t.TempDir(), "ns")

@@ -1,4 +1,4 @@
-package systemd
+package cgroup
 
 import (
 	"errors"
@@ -23,8 +23,8 @@ func TestSliceAndPath(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		slice := Slice(tt.elements...)
-		if path := Path(slice); slice != tt.slice || path != tt.path {
+		slice := sliceName(tt.elements...)
+		if path := slicePath(slice); slice != tt.slice || path != tt.path {
 			t.Errorf("%q is %s in %s, want %s in %s", tt.elements, slice, path, tt.slice, tt.path)
 		}
 	}
@@ -33,7 +33,7 @@ func TestSliceAndPath(t *testing.T) {
 func TestNamed(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("asking: %w", godbus.Error{Name: "org.freedesktop.systemd1.UnitExists"})
-	if !named(err, "UnitExists") || named(err, "NoSuchUnit") || named(errors.New("UnitExists"), "UnitExists") {
-		t.Error("an error of systemd is not known by its name")
+	if !isSystemdError(err, "UnitExists") || isSystemdError(err, "NoSuchUnit") || isSystemdError(errors.New("UnitExists"), "UnitExists") {
+		t.Error("an error of systemd is not recognized by its name")
 	}
 }

@@ -1,4 +1,4 @@
-package hostnet
+package cni
 
 import (
 	"slices"
@@ -15,16 +15,4 @@ func SystemPath(path string) string {
 		}
 	}
 	return strings.TrimPrefix(strings.Join(dirs, ":"), ":")
-}
-
-// SystemEnv returns an environment whose PATH is its SystemPath.
-func SystemEnv(environ []string) []string {
-	path := ""
-	for _, e := range environ {
-		if p, ok := strings.CutPrefix(e, "PATH="); ok {
-			path = p
-		}
-	}
-	// A program takes the last of several entries of one name.
-	return append(slices.Clip(environ), "PATH="+SystemPath(path))
 }

@@ -1,4 +1,4 @@
-package netns
+package namespaces
 
 import (
 	"errors"
@@ -16,25 +16,24 @@ func MakeMapped(dir string, kinds []Kind, hostname string, first, length int) er
 	var pins []Pin
 	err := onOwnThread(func() (err error) {
 		ids := []syscall.SysProcIDMap{{HostID: first, Size: length}}
-		// Being traced, and its tracer waiting for no signal, it stops before it does
-		// anything.
+		// It is traced, and nobody continues it: it stops before it executes anything.
 		holder, err := os.StartProcess("/proc/self/exe", []string{"runonce[namespaces]"}, &os.ProcAttr{Sys: &syscall.SysProcAttr{
 			Cloneflags: unix.CLONE_NEWUSER, Unshareflags: uintptr(flags(kinds)),
 			UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true,
 			Ptrace: true, Pdeathsig: syscall.SIGKILL,
 		}})
 		if err != nil {
-			return fmt.Errorf("making a user namespace: %w", err)
+			return fmt.Errorf("creating a user namespace: %w", err)
 		}
 		defer func() {
 			err = errors.Join(err, holder.Kill())
-			_, _ = holder.Wait() // its end is the kill
+			_, _ = holder.Wait() // says that it was killed
 		}()
 		for _, k := range append([]Kind{User}, kinds...) {
-			if err := bindNamespace(holder.Pid, k, dir); err != nil {
+			if err := pin(holder.Pid, k, dir); err != nil {
 				return err
 			}
-			pins = append(pins, Pin{Kind: k, Path: filepath.Join(dir, k.String())})
+			pins = append(pins, Pin{Kind: k, Path: filepath.Join(dir, string(k))})
 		}
 		return nil
 	})
@@ -43,7 +42,7 @@ func MakeMapped(dir string, kinds []Kind, hostname string, first, length int) er
 	}
 	return Inside(pins, func() error {
 		for _, k := range kinds {
-			if err := initNamespace(k, hostname); err != nil {
+			if err := initialize(k, hostname); err != nil {
 				return err
 			}
 		}

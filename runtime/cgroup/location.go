@@ -1,0 +1,65 @@
+package cgroup
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
+)
+
+// location is where a cgroup is.
+type location struct {
+	path  string // below the cgroup root
+	slice string // the name of the systemd slice; empty for a cgroup that is not a unit
+}
+
+// parent returns what the pod's containers have as cgroup parent.
+func (l location) parent() string {
+	if l.slice != "" {
+		return l.slice
+	}
+	return l.path
+}
+
+// above returns the location of the cgroup that this one is in.
+func (l location) above() location {
+	up := location{path: path.Dir(l.path)}
+	if l.slice != "" && up.path != "/" {
+		up.slice = path.Base(up.path)
+	}
+	return up
+}
+
+// locate returns where the pod's cgroup is, or will be. Guaranteed pods are directly below the
+// parent, others below the cgroup of their QoS class.
+func (t Tree) locate(pod *v1.Pod) location {
+	elements := strings.Split(strings.Trim(t.parent(), "/"), "/")
+	if class := podspec.QOS(pod); class != v1.PodQOSGuaranteed {
+		elements = append(elements, strings.ToLower(string(class)))
+	}
+	elements = append(elements, "pod"+string(pod.UID))
+	slice := sliceName(elements...)
+	asFiles := location{path: "/" + path.Join(elements...)}
+	asSlice := location{path: slicePath(slice), slice: slice}
+	if !t.exists(asFiles.path) && (t.systemd || t.exists(asSlice.path)) {
+		return asSlice
+	}
+	return asFiles
+}
+
+// exists reports whether the cgroup exists.
+func (t Tree) exists(p string) bool {
+	_, err := os.Stat(filepath.Join(t.dirs["cpu"], p))
+	return err == nil
+}
+
+func (t Tree) parent() string {
+	if t.Parent == "" {
+		return DefaultParent
+	}
+	return path.Join("/", t.Parent)
+}

@@ -1,0 +1,66 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestHostMTU(t *testing.T) {
+	t.Parallel()
+	mtu, err := hostMTU()
+	if err != nil || mtu < 576 || mtu > 1500 {
+		t.Errorf("MTU = %d, %v", mtu, err)
+	}
+}
+
+func TestRoutedNetworks(t *testing.T) {
+	t.Parallel()
+	nets, err := routedNetworks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nets {
+		if ones, _ := n.Mask.Size(); ones == 0 {
+			t.Errorf("the default route is among %v", nets)
+		}
+	}
+}
+
+func TestLock(t *testing.T) {
+	t.Parallel()
+	first, err := LockHost(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	cancel(why)
+	if _, err := LockHost(ctx); !errors.Is(err, why) {
+		t.Errorf("error %v, want %v", err, why)
+	}
+	first.Release()
+	second, err := LockHost(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.Release()
+}
+
+func TestAwaitGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		err := await(t.Context(), func() (bool, error) { return false, nil })
+		if took := time.Since(start); err == nil || took != maxWait {
+			t.Errorf("gave up after %v with %v", took, err)
+		}
+		tries := 0
+		err = await(t.Context(), func() (bool, error) { tries++; return tries == 5, nil })
+		if err != nil || tries != 5 {
+			t.Errorf("%d tries, error %v", tries, err)
+		}
+	})
+}
