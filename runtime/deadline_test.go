@@ -71,33 +71,3 @@ func TestDeadlineNeverEarly(t *testing.T) {
 		})
 	}
 }
-
-func TestActiveDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
-		p := n.pods(t.Context(), t)
-		pod := testPod(v1.RestartPolicyAlways, "sleep")
-		deadline := int64(60)
-		pod.Spec.ActiveDeadlineSeconds = &deadline
-		if err := p.Sync(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait() // for the event of the start, which nothing waits for
-		changes, err := p.Changes(t.Context(), pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		begin := time.Now()
-		<-changes
-		if waited := time.Since(begin); waited != time.Minute {
-			t.Errorf("woken after %s, want the deadline of 1m", waited)
-		}
-		if err := p.Sync(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
-		s := wantStates(t.Context(), t, p, pod, "c0=exit143")
-		if s.Phase != v1.PodFailed || s.Reason != "DeadlineExceeded" {
-			t.Errorf("phase %s, reason %s", s.Phase, s.Reason)
-		}
-	})
-}
