@@ -178,7 +178,7 @@ func (p *Pods) input(in ocispec.Context, c *v1.Container) (ocispec.Input, error)
 	return input, err
 }
 
-// machine is the part of every spec's input that depends on this machine.
+// machine fills in what every spec takes from this machine.
 func (p *Pods) machine(in ocispec.Context) ocispec.Input {
 	h := p.o.Host
 	return ocispec.Input{
