@@ -85,7 +85,7 @@ func (p *program) stopAll(ctx context.Context, s *session, pods []*v1.Pod) error
 	var wg sync.WaitGroup
 	for i, pod := range pods {
 		wg.Go(func() {
-			if errs[i] = s.run.Take(pod, nil); errs[i] == nil {
+			if errs[i] = s.run.Revoke(pod, nil); errs[i] == nil {
 				errs[i] = s.pods.Stop(ctx, pod)
 			}
 		})

@@ -100,11 +100,11 @@ func (p *program) reserve(c *cli.Context, set *manifests.Set, s *session) (admit
 	if err != nil {
 		return plan, err
 	}
-	if err := s.run.Book(plan.Admitted()); err != nil {
+	if err := s.run.Reserve(plan.Admitted()); err != nil {
 		return plan, unusable(err)
 	}
 	for _, d := range plan.Departures() {
-		if err := s.run.Take(d.Pod, d.By); err != nil {
+		if err := s.run.Revoke(d.Pod, d.By); err != nil {
 			return plan, unusable(err)
 		}
 	}
@@ -179,7 +179,7 @@ func invalidResults(set *manifests.Set) []runonce.Result {
 // decide makes the plan.
 func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.Plan, error) {
 	// The reservations come first: pods that start meanwhile are among the running ones.
-	booked, err := s.run.Booked()
+	reserved, err := s.run.Reserved()
 	if err != nil {
 		return admit.Plan{}, unusable(err)
 	}
@@ -191,7 +191,7 @@ func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.
 	if err != nil {
 		return admit.Plan{}, err
 	}
-	o.Reserved = booked
+	o.Reserved = reserved
 	o.MissingFeatures = s.engine.Unsupported(c.Context, set.Pods)
 	return admit.Decide(s.node, running, set.Pods, o), nil
 }

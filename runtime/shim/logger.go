@@ -29,7 +29,7 @@ func runLogger() {
 }
 
 func copyLog(out exitrecord.Output, c *logging.Config, ready func() error) error {
-	w, err := logs.OpenWriter(out.LogPath, 0, 0)
+	w, err := logs.OpenWriter(out.LogPath)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func newOutput(bundle, path string, terminal bool) (*output, error) {
 		close(o.done)
 		return o, nil
 	}
-	w, err := logs.OpenWriter(path, 0, 0)
+	w, err := logs.OpenWriter(path)
 	if err != nil {
 		return nil, err
 	}

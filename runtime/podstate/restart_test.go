@@ -52,7 +52,7 @@ func TestDecideRestartAll(t *testing.T) {
 		{name: "of an init container", policy: never, pod: "a,i;b", states: []string{"a=exit42"}, want: "restart-all", phase: v1.PodPending},
 		{name: "another code", policy: never, pod: ";a,b", states: []string{"a=exit1", "b=running"}, want: "", phase: v1.PodRunning},
 		{
-			name: "all start anew, the init container first", policy: never, pod: "i;a,b", states: []string{"i=exit0", "a=exit42", "b=exit3"},
+			name: "all start again, the init container first", policy: never, pod: "i;a,b", states: []string{"i=exit0", "a=exit42", "b=exit3"},
 			record: record.Pod{Sandboxed: zero("i", "a", "b"), Discarded: zero("i", "a", "b")}, crashes: 5, want: "start i/1", phase: v1.PodRunning,
 		},
 		{
@@ -86,7 +86,7 @@ func TestDecideRestartAll(t *testing.T) {
 			pod := withRestartAll(withSidecars(aPod(tt.policy, tt.pod), "s"), "a")
 			o := observed(pod, !tt.lost, tt.states...)
 			o.Record, o.Crashes = &tt.record, map[string]int{"a": tt.crashes, "b": tt.crashes, "i": tt.crashes}
-			if got := said(Decide(o, epoch)); got != tt.want {
+			if got := describe(Decide(o, epoch)); got != tt.want {
 				t.Errorf("decide = %q, want %q", got, tt.want)
 			}
 			if got := Status(o, epoch).Phase; got != tt.phase {
@@ -96,14 +96,14 @@ func TestDecideRestartAll(t *testing.T) {
 	}
 }
 
-func TestShorten(t *testing.T) {
+func TestTruncateMessages(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 4096)
 	statuses := make([]v1.ContainerStatus, 4)
 	statuses[0].State.Terminated = &v1.ContainerStateTerminated{Message: long}
 	statuses[1].LastTerminationState.Terminated = &v1.ContainerStateTerminated{Message: "y" + long}
 	statuses[2].State.Terminated = &v1.ContainerStateTerminated{Message: "short"}
-	shorten(statuses[:1], statuses[1:])
+	truncateMessages(statuses)
 	for i, want := range []int{3072, 3072, 5} {
 		end := podspec.LastTermination(statuses[i])
 		if len(end.Message) != want {

@@ -20,12 +20,12 @@ import (
 
 // Sandboxes hands out addresses without touching the machine.
 type Sandboxes struct {
-	// Err, when set, may refuse a pod its sandbox.
+	// Err, when set, may return an error for a pod.
 	Err func(pod *v1.Pod) error
 
-	mu    sync.Mutex
-	boxes map[types.UID]engine.Sandbox
-	next  int
+	mu   sync.Mutex
+	pods map[types.UID]engine.Sandbox
+	next int
 }
 
 // Ensure gives the pod an address of 192.0.2.0/24, a range kept for examples.
@@ -37,38 +37,38 @@ func (s *Sandboxes) Ensure(_ context.Context, pod *v1.Pod, _ record.Lock) (engin
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if box, ok := s.boxes[pod.UID]; ok {
-		return box, nil
+	if sandbox, ok := s.pods[pod.UID]; ok {
+		return sandbox, nil
 	}
-	if s.boxes == nil {
-		s.boxes = map[types.UID]engine.Sandbox{}
+	if s.pods == nil {
+		s.pods = map[types.UID]engine.Sandbox{}
 	}
-	box := engine.Sandbox{Hostname: pod.Name, IPs: []string{"192.0.2.1"}}
+	sandbox := engine.Sandbox{Hostname: pod.Name, IPs: []string{"192.0.2.1"}}
 	if !pod.Spec.HostNetwork {
 		s.next++
-		box.IPs = []string{fmt.Sprintf("192.0.2.%d", 1+s.next)}
-		box.NetNS = "/run/ns/" + string(pod.UID) + "/net"
+		sandbox.IPs = []string{fmt.Sprintf("192.0.2.%d", 1+s.next)}
+		sandbox.NetNS = "/run/ns/" + string(pod.UID) + "/net"
 	}
-	s.boxes[pod.UID] = box
-	return box, nil
+	s.pods[pod.UID] = sandbox
+	return sandbox, nil
 }
 
 // Get returns the sandbox that Ensure made.
 func (s *Sandboxes) Get(_ context.Context, pod *v1.Pod) (engine.Sandbox, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	box, ok := s.boxes[pod.UID]
+	sandbox, ok := s.pods[pod.UID]
 	if !ok {
-		return box, fmt.Errorf("sandbox of pod %q: %w", pod.Name, fs.ErrNotExist)
+		return sandbox, fmt.Errorf("sandbox of pod %q: %w", pod.Name, fs.ErrNotExist)
 	}
-	return box, nil
+	return sandbox, nil
 }
 
 // Remove forgets the sandbox.
 func (s *Sandboxes) Remove(_ context.Context, pod *v1.Pod, _ record.Lock) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.boxes, pod.UID)
+	delete(s.pods, pod.UID)
 	return nil
 }
 
@@ -76,14 +76,14 @@ func (s *Sandboxes) Remove(_ context.Context, pod *v1.Pod, _ record.Lock) error 
 func (s *Sandboxes) Lose() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.boxes = nil
+	s.pods = nil
 }
 
 // Left returns the pods that still have a sandbox.
 func (s *Sandboxes) Left() []types.UID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Sorted(maps.Keys(s.boxes))
+	return slices.Sorted(maps.Keys(s.pods))
 }
 
 // Cgroups remembers which pods have a cgroup.
@@ -146,7 +146,7 @@ func (o Objects) Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool)
 // PersistentVolume finds none: claims are directories.
 func (o Objects) PersistentVolume(string) (*v1.PersistentVolume, bool) { return nil, false }
 
-// Mounts mounts nothing, for tests that have no root.
+// Mounts mounts nothing, for tests without root.
 type Mounts struct{ mount.Host }
 
 // Mount does nothing.
