@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Backoff is a schedule of retries that wait ever longer.
+// Backoff is an exponential retry schedule.
 type Backoff struct {
 	Delay   time.Duration // before the first retry
-	Factor  float64       // by which each delay is longer than the one before; at least 1
-	Retries int           // how many; also how often a container may crash
+	Factor  float64       // each delay is this many times the one before; at least 1
+	Retries int           // at most; also how often a container may be restarted after a crash
 }
 
 // DefaultBackoff returns the schedule of the kubelet's run-once mode
@@ -33,23 +33,19 @@ func (b Backoff) Validate() error {
 		errs = append(errs, fmt.Errorf("retry factor %g: must be a number of at least 1", b.Factor))
 	}
 	if b.Retries < 0 {
-		errs = append(errs, fmt.Errorf("%d retries: must not be negative", b.Retries))
+		errs = append(errs, fmt.Errorf("max retries %d: must not be negative", b.Retries))
 	}
 	return errors.Join(errs...)
 }
 
-// At returns the time to wait before the n-th retry, from 0; false when there are no more. A
-// delay that would be longer than time.Duration can say stays at its longest.
+// At returns the delay before the n-th retry, from 0, and whether there is such a retry. A
+// delay that overflows time.Duration is cut to its maximum.
 func (b Backoff) At(n int) (time.Duration, bool) {
 	d := float64(b.Delay)
 	for range n {
-		if d >= math.MaxInt64 {
-			break
+		if d *= b.Factor; d >= math.MaxInt64 {
+			return math.MaxInt64, n < b.Retries
 		}
-		d *= b.Factor
-	}
-	if d >= math.MaxInt64 {
-		return math.MaxInt64, n < b.Retries
 	}
 	return time.Duration(d), n < b.Retries
 }

@@ -12,45 +12,36 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// Until says what counts as done.
+// Until is the goal of a run.
 type Until string
 
-// The goals. UntilRunning: every container runs, or has exited 0 where its policy lets
-// it. UntilReady: its probes have passed, too. UntilCompleted: Never and OnFailure pods
-// have ended, Always pods are ready.
+// The goals. UntilRunning: every container is running, or has exited with code 0 and is not
+// restarted. UntilReady: its probes have passed as well. UntilCompleted: Never and OnFailure
+// pods have ended, Always pods are ready.
 const (
 	UntilRunning   Until = "running"
 	UntilReady     Until = "ready"
 	UntilCompleted Until = "completed"
 )
 
-// valid says whether the goal is one of the three.
-func (u Until) valid() bool {
-	return u == UntilRunning || u == UntilReady || u == UntilCompleted
-}
-
-// goal is what pods have to come to.
+// goal is what the run waits for.
 type goal struct {
 	until Until
 	// settle is how long a container must have run to count as running.
 	settle time.Duration
 }
 
-// condition is what a pod's status says about its goal.
+// condition is how far a pod is from its goal, by its status.
 type condition struct {
-	// outcome is Running, Ready, Succeeded or Failed; empty while the pod is on its way.
-	outcome Outcome
-	// ended says that nothing will change the outcome any more.
-	ended bool
-	// reason and message tell what failed or, on the way, what is waited for.
-	reason  string
+	outcome Outcome // Running, Ready, Succeeded or Failed; empty before the goal is reached
+	ended   bool    // the outcome is final
+	reason  string  // of a failure, or of waiting
 	message string
-	// again is when to look again although nothing changes; 0 for never.
-	again time.Duration
+	recheck time.Duration // when to judge again although nothing changes; 0 for never
 }
 
-// of returns the goal of one pod: a completed run waits for the end of the pods that can
-// end, and for the others to be ready.
+// of returns the goal of one pod: UntilCompleted waits for the end of the pods that can end,
+// and for the others to be ready.
 func (g goal) of(pod *v1.Pod) Until {
 	if g.until == UntilCompleted && cmp.Or(pod.Spec.RestartPolicy, v1.RestartPolicyAlways) == v1.RestartPolicyAlways {
 		return UntilReady
@@ -58,7 +49,7 @@ func (g goal) of(pod *v1.Pod) Until {
 	return g.until
 }
 
-// judge judges a pod by its status.
+// judge returns the condition of a pod.
 func (g goal) judge(pod *v1.Pod, st v1.PodStatus, now time.Time) condition {
 	switch st.Phase {
 	case v1.PodSucceeded:
@@ -67,18 +58,17 @@ func (g goal) judge(pod *v1.Pod, st v1.PodStatus, now time.Time) condition {
 		return failedCondition(pod, st)
 	case v1.PodPending, v1.PodRunning, v1.PodUnknown:
 	}
-	if v, dead := deadEnd(pod, st); dead && g.of(pod) != UntilCompleted {
-		return v
+	if c, ok := failedForGood(pod, st); ok && g.of(pod) != UntilCompleted {
+		return c
 	}
-	if v, held := heldByInit(pod, st); held {
-		return v
+	if c, ok := initializing(pod, st); ok {
+		return c
 	}
-	return g.containers(pod, st, now)
+	return g.judgeContainers(pod, st, now)
 }
 
-// containers judges the regular containers of a pod that has neither ended nor to be
-// initialized.
-func (g goal) containers(pod *v1.Pod, st v1.PodStatus, now time.Time) condition {
+// judgeContainers judges an initialized pod by its regular containers.
+func (g goal) judgeContainers(pod *v1.Pod, st v1.PodStatus, now time.Time) condition {
 	until := g.of(pod)
 	done := 0
 	for i := range pod.Spec.Containers {
@@ -88,8 +78,8 @@ func (g goal) containers(pod *v1.Pod, st v1.PodStatus, now time.Time) condition 
 			done++
 			continue
 		}
-		if v, held := g.heldBy(st, cs, until, now); held {
-			return v
+		if waiting, ok := g.waitsFor(st, cs, until, now); ok {
+			return waiting
 		}
 	}
 	switch {
@@ -97,16 +87,18 @@ func (g goal) containers(pod *v1.Pod, st v1.PodStatus, now time.Time) condition 
 		return condition{reason: "PodNotCompleted", message: runningMessage(st)}
 	case done == len(pod.Spec.Containers):
 		return condition{reason: "PodNotCompleted", message: "every container has exited with code 0; the pod has not ended yet"}
-	case until == UntilReady && done == 0 && !ready(st):
-		return notReady(st)
-	case until == UntilReady:
-		return condition{outcome: Ready}
+	case until == UntilRunning:
+		return condition{outcome: Running}
 	}
-	return condition{outcome: Running}
+	// A pod may be not ready although all its containers are.
+	if ready := podCondition(st, v1.PodReady); done == 0 && ready.Status != v1.ConditionTrue {
+		return condition{reason: cmp.Or(ready.Reason, "PodNotReady"), message: cmp.Or(ready.Message, "the pod is not ready")}
+	}
+	return condition{outcome: Ready}
 }
 
-// heldByInit finds the first init container that has not done its part.
-func heldByInit(pod *v1.Pod, st v1.PodStatus) (condition, bool) {
+// initializing finds the first init container that is not done.
+func initializing(pod *v1.Pod, st v1.PodStatus) (condition, bool) {
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		cs := statusOf(st.InitContainerStatuses, c.Name)
@@ -116,109 +108,102 @@ func heldByInit(pod *v1.Pod, st v1.PodStatus) (condition, bool) {
 			continue
 		case !sidecar && cs.State.Terminated != nil && cs.State.Terminated.ExitCode == 0:
 			continue
-		case !sidecar && laterInitSeen(pod, st, i):
-			continue // its record may be gone once the next one has begun
+		case !sidecar && laterStarted(pod, st, i):
+			continue // its record may have been removed after the next one started
 		}
-		otherwise := "has not ended yet"
+		state := "has not ended yet"
 		if sidecar {
-			otherwise = "has not started up"
+			state = "has not started up"
 		}
-		return waitingFor("init container", cs, otherwise, probeMessage(st)), true
+		return waitingFor("init container", cs, state, probeMessage(st)), true
 	}
 	return condition{}, false
 }
 
-// laterInitSeen says whether anything that starts after the i-th init container has.
-func laterInitSeen(pod *v1.Pod, st v1.PodStatus, i int) bool {
-	begun := func(cs v1.ContainerStatus) bool { return cs.State.Running != nil || cs.State.Terminated != nil }
-	return slices.ContainsFunc(st.ContainerStatuses, begun) ||
+// laterStarted says whether a container that comes after the i-th init container was started.
+func laterStarted(pod *v1.Pod, st v1.PodStatus, i int) bool {
+	started := func(cs v1.ContainerStatus) bool { return cs.State.Running != nil || cs.State.Terminated != nil }
+	return slices.ContainsFunc(st.ContainerStatuses, started) ||
 		slices.ContainsFunc(pod.Spec.InitContainers[i+1:], func(c v1.Container) bool {
-			return begun(statusOf(st.InitContainerStatuses, c.Name))
+			return started(statusOf(st.InitContainerStatuses, c.Name))
 		})
 }
 
-// heldBy says whether the container keeps its pod from the goal.
-func (g goal) heldBy(st v1.PodStatus, cs v1.ContainerStatus, until Until, now time.Time) (condition, bool) {
+// waitsFor says whether the container keeps its pod from the goal.
+func (g goal) waitsFor(st v1.PodStatus, cs v1.ContainerStatus, until Until, now time.Time) (condition, bool) {
 	if cs.State.Running == nil {
 		return waitingFor("container", cs, "", probeMessage(st)), true
 	}
 	if left := g.settle - now.Sub(cs.State.Running.StartedAt.Time); left > 0 {
 		return condition{
-			reason: "Settling", message: fmt.Sprintf("container %q has run for less than %s", cs.Name, g.settle),
-			again: min(left, g.settle),
+			reason: "Settling", message: fmt.Sprintf("container %q has started, settling for %s", cs.Name, g.settle),
+			recheck: min(left, g.settle),
 		}, true
 	}
 	if until == UntilReady && !cs.Ready {
-		return waitingFor("container", cs, "runs but is not ready", probeMessage(st)), true
+		return waitingFor("container", cs, "is running but not ready", probeMessage(st)), true
 	}
 	return condition{}, false
 }
 
-// probeMessage is what the probes last said, with ": " before it, or empty: it follows the kubelet's
-// words in the message of the condition, or is all of it where the kubelet has none.
+// probeMessage returns the last message of the probes, after ": ", or "". In the condition it
+// follows the kubelet's message, if there is one.
 func probeMessage(st v1.PodStatus) string {
-	for _, c := range st.Conditions {
-		if c.Type != v1.ContainersReady || c.Message == "" {
-			continue
-		}
-		if c.Reason == "PodFailed" {
-			return ": " + c.Message
-		}
-		if _, said, ok := strings.Cut(c.Message, "; "); ok {
-			return ": " + said
-		}
+	c := podCondition(st, v1.ContainersReady)
+	message := c.Message
+	if c.Reason != "PodFailed" {
+		_, message, _ = strings.Cut(c.Message, "; ")
 	}
-	return ""
+	if message != "" {
+		message = ": " + message
+	}
+	return message
 }
 
-// waitingFor tells what a container that is not yet where it should be does instead, and
-// what the probes said, if that can be why.
-func waitingFor(kind string, cs v1.ContainerStatus, otherwise, said string) condition {
+// waitingFor describes a container that the pod waits for. state is what to say of one that is
+// running, and probe is the message of its probes.
+func waitingFor(kind string, cs v1.ContainerStatus, state, probe string) condition {
 	reason := "ContainersNotReady"
 	if kind == "init container" {
 		reason = "PodInitializing"
 	}
 	name := fmt.Sprintf("%s %q", kind, cs.Name)
 	switch {
-	case cs.State.Running != nil && otherwise != "":
-		return condition{reason: reason, message: name + " " + otherwise + said}
+	case cs.State.Running != nil && state != "":
+		return condition{reason: reason, message: name + " " + state + probe}
 	case cs.State.Terminated != nil:
 		t := cs.State.Terminated
 		return condition{reason: cmp.Or(t.Reason, "Error"), message: name + " " + ending(t)}
 	case cs.State.Waiting != nil && cs.State.Waiting.Reason != "":
 		w := cs.State.Waiting
-		text := fmt.Sprintf("%s waits: %s", name, w.Reason)
+		text := fmt.Sprintf("%s is waiting: %s", name, w.Reason)
 		if w.Message != "" {
 			text += ": " + w.Message
 		}
 		if last := cs.LastTerminationState.Terminated; last != nil {
-			text += "; before that it " + ending(last) + said
+			text += "; before that it " + ending(last) + probe
 		}
 		return condition{reason: w.Reason, message: text}
 	}
 	return condition{reason: "ContainerCreating", message: name + " has not been started"}
 }
 
-// failedCondition describes a pod that has failed by the container that failed it.
+// failedCondition describes a failed pod by the container that failed first.
 func failedCondition(pod *v1.Pod, st v1.PodStatus) condition {
-	v := condition{outcome: Failed, ended: true, reason: st.Reason, message: st.Message}
-	kind, cs := culprit(pod, st)
-	if cs == nil {
-		v.reason = cmp.Or(v.reason, "Error")
-		return v
+	reason, message := st.Reason, st.Message
+	if kind, cs := firstFailed(pod, st); cs != nil {
+		t := cs.State.Terminated
+		reason = cmp.Or(reason, t.Reason)
+		if message != "" {
+			message += "; "
+		}
+		message += fmt.Sprintf("%s %q %s%s", kind, cs.Name, ending(t), probeMessage(st))
 	}
-	t := cs.State.Terminated
-	v.reason = cmp.Or(v.reason, t.Reason, "Error")
-	text := fmt.Sprintf("%s %q %s%s", kind, cs.Name, ending(t), probeMessage(st))
-	if v.message != "" {
-		text = v.message + "; " + text
-	}
-	v.message = text
-	return v
+	return failed(cmp.Or(reason, "Error"), message)
 }
 
-// culprit returns the failed container that ended first, init containers before others.
-func culprit(pod *v1.Pod, st v1.PodStatus) (kind string, cs *v1.ContainerStatus) {
+// firstFailed returns the failed container that ended first, init containers before others.
+func firstFailed(pod *v1.Pod, st v1.PodStatus) (kind string, cs *v1.ContainerStatus) {
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		s := statusOf(st.InitContainerStatuses, c.Name)
@@ -238,10 +223,9 @@ func culprit(pod *v1.Pod, st v1.PodStatus) (kind string, cs *v1.ContainerStatus)
 	return "container", cs
 }
 
-// deadEnd finds a container that has failed for good while others of its pod still run:
-// the pod cannot come to run as a whole any more. Where only its sidecars do, it is about to
-// end by itself.
-func deadEnd(pod *v1.Pod, st v1.PodStatus) (condition, bool) {
+// failedForGood finds a container that has failed and is not restarted while others of its pod
+// still run. A pod of which only sidecars run is about to end by itself.
+func failedForGood(pod *v1.Pod, st v1.PodStatus) (condition, bool) {
 	if !slices.ContainsFunc(st.ContainerStatuses, func(cs v1.ContainerStatus) bool { return cs.State.Terminated == nil }) {
 		return condition{}, false
 	}
@@ -255,18 +239,18 @@ func deadEnd(pod *v1.Pod, st v1.PodStatus) (condition, bool) {
 	return condition{}, false
 }
 
-// finished says whether the container has exited 0 and stays so by its policy.
+// finished says whether the container has exited with code 0 and is not restarted.
 func finished(pod *v1.Pod, c *v1.Container, cs v1.ContainerStatus) bool {
 	t := cs.State.Terminated
 	return t != nil && t.ExitCode == 0 && !podspec.Restarts(pod, c, 0)
 }
 
-// ending says how an instance of a container ended.
+// ending describes how a container ended.
 func ending(t *v1.ContainerStateTerminated) string {
-	text := fmt.Sprintf("exited with code %d", t.ExitCode)
 	if t.Reason == "StartError" {
 		return "could not be started: " + strings.TrimSpace(t.Message)
 	}
+	text := fmt.Sprintf("exited with code %d", t.ExitCode)
 	if t.Reason != "" && t.Reason != "Error" && t.Reason != "Completed" {
 		text += " (" + t.Reason + ")"
 	}
@@ -289,25 +273,17 @@ func runningMessage(st v1.PodStatus) string {
 	return "still running: " + strings.Join(names, ", ")
 }
 
-// notReady is for a pod all of whose containers are ready, but which is not.
-func notReady(st v1.PodStatus) condition {
-	v := condition{reason: "PodNotReady", message: "the pod is not ready"}
+// podCondition returns a condition of the pod, zero if it has none of that type.
+func podCondition(st v1.PodStatus, kind v1.PodConditionType) v1.PodCondition {
 	for _, c := range st.Conditions {
-		if c.Type == v1.PodReady {
-			v.reason = cmp.Or(c.Reason, v.reason)
-			v.message = cmp.Or(c.Message, v.message)
+		if c.Type == kind {
+			return c
 		}
 	}
-	return v
+	return v1.PodCondition{}
 }
 
-func ready(st v1.PodStatus) bool {
-	return slices.ContainsFunc(st.Conditions, func(c v1.PodCondition) bool {
-		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
-	})
-}
-
-// statusOf finds the status of a container; one that has none is named and nothing else.
+// statusOf returns the status of a container, with only its name if it has none.
 func statusOf(all []v1.ContainerStatus, name string) v1.ContainerStatus {
 	for _, cs := range all {
 		if cs.Name == name {

@@ -84,7 +84,7 @@ func TestCondition(t *testing.T) {
 		{
 			name: "one of two", until: UntilRunning, pod: newPod("", nil, "a", "b"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", false, 0), waiting("b", "ImagePullBackOff", "no route")}},
-			want:   condition{reason: "ImagePullBackOff", message: `container "b" waits: ImagePullBackOff: no route`},
+			want:   condition{reason: "ImagePullBackOff", message: `container "b" is waiting: ImagePullBackOff: no route`},
 		},
 		{
 			name: "no status yet", until: UntilRunning, pod: newPod("", nil, "a"), status: v1.PodStatus{Phase: v1.PodPending},
@@ -95,7 +95,7 @@ func TestCondition(t *testing.T) {
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{backOff}},
 			want: condition{
 				reason:  "CrashLoopBackOff",
-				message: `container "a" waits: CrashLoopBackOff: back-off 20s; before that it exited with code 137 (OOMKilled): out of memory`,
+				message: `container "a" is waiting: CrashLoopBackOff: back-off 20s; before that it exited with code 137 (OOMKilled): out of memory`,
 			},
 		},
 		{
@@ -139,7 +139,7 @@ func TestCondition(t *testing.T) {
 		{
 			name: "not ready", until: UntilReady, pod: newPod("", nil, "a"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", false, 0)}},
-			want:   condition{reason: "ContainersNotReady", message: `container "a" runs but is not ready`},
+			want:   condition{reason: "ContainersNotReady", message: `container "a" is running but not ready`},
 		},
 		{
 			name: "not ready, and why", until: UntilReady, pod: newPod("", nil, "a"),
@@ -147,7 +147,7 @@ func TestCondition(t *testing.T) {
 				Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", false, 0)},
 				Conditions: []v1.PodCondition{{Type: v1.ContainersReady, Message: "the kubelet's words; the probe's"}},
 			},
-			want: condition{reason: "ContainersNotReady", message: `container "a" runs but is not ready: the probe's`},
+			want: condition{reason: "ContainersNotReady", message: `container "a" is running but not ready: the probe's`},
 		},
 		{
 			name: "containers ready, the pod not", until: UntilReady, pod: newPod("", nil, "a"),
@@ -160,12 +160,12 @@ func TestCondition(t *testing.T) {
 		{
 			name: "settling", until: UntilRunning, settle: time.Second, pod: newPod("", nil, "a"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", true, 300*time.Millisecond)}},
-			want:   condition{reason: "Settling", message: `container "a" has run for less than 1s`, again: 700 * time.Millisecond},
+			want:   condition{reason: "Settling", message: `container "a" has started, settling for 1s`, recheck: 700 * time.Millisecond},
 		},
 		{
 			name: "settling with a clock that runs ahead", until: UntilRunning, settle: time.Second, pod: newPod("", nil, "a"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", true, -time.Hour)}},
-			want:   condition{reason: "Settling", message: `container "a" has run for less than 1s`, again: time.Second},
+			want:   condition{reason: "Settling", message: `container "a" has started, settling for 1s`, recheck: time.Second},
 		},
 		{
 			name: "succeeded", until: UntilRunning, pod: newPod(v1.RestartPolicyNever, nil, "a"),

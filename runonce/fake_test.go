@@ -15,20 +15,20 @@ import (
 	"github.com/runonce/runonce/admit"
 )
 
-// script is how one pod of the fake runtime behaves.
+// script is the behavior of one pod of the fake runtime.
 type script struct {
 	sync      func(n int) error // the n-th Sync, from 1
 	syncTakes time.Duration
-	life      []moment // after the first Sync without an error
-	retried   []moment // its life after a Stop, if not the same
+	timeline  []moment // after the first Sync without an error
+	afterStop []moment // its timeline after a Stop, if not the same
 	before    *v1.PodStatus
 	status    func(n int) error // the n-th Status, from 1
 	stop      func(n int) error
 	stopTakes time.Duration
-	deaf      bool // Changes fails
+	noEvents  bool // Changes fails
 }
 
-// moment is a status that the pod takes on, and when.
+// moment is a status of the pod, from a time on.
 type moment struct {
 	at     time.Duration
 	status v1.PodStatus
@@ -47,10 +47,10 @@ type fake struct {
 }
 
 type fakePod struct {
-	syncs, looks, stops int
-	born                time.Time
-	verdict             *v1.PodStatus
-	subs                []chan struct{}
+	syncs, statusCalls, stops int
+	startedAt                 time.Time
+	failed                    *v1.PodStatus
+	subs                      []chan struct{}
 }
 
 func (f *fake) of(pod *v1.Pod) (*fakePod, script) {
@@ -101,9 +101,9 @@ func (f *fake) Sync(ctx context.Context, pod *v1.Pod) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if p.born.IsZero() {
-		p.born = time.Now()
-		for _, m := range s.life {
+	if p.startedAt.IsZero() {
+		p.startedAt = time.Now()
+		for _, m := range s.timeline {
 			if m.at > 0 {
 				time.AfterFunc(m.at, func() { f.notify(p) })
 			}
@@ -127,13 +127,13 @@ func (f *fake) Status(_ context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p, s := f.of(pod)
-	life := s.life
-	if p.stops > 0 && s.retried != nil {
-		life = s.retried
+	timeline := s.timeline
+	if p.stops > 0 && s.afterStop != nil {
+		timeline = s.afterStop
 	}
-	p.looks++
+	p.statusCalls++
 	if s.status != nil {
-		if err := s.status(p.looks); err != nil {
+		if err := s.status(p.statusCalls); err != nil {
 			return v1.PodStatus{}, err
 		}
 	}
@@ -141,30 +141,30 @@ func (f *fake) Status(_ context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 	if s.before != nil {
 		st = *s.before
 	}
-	if p.born.IsZero() {
-		if p.verdict != nil {
-			return *p.verdict, nil
+	if p.startedAt.IsZero() {
+		if p.failed != nil {
+			return *p.failed, nil
 		}
 		return st, nil
 	}
-	for _, m := range life {
-		if time.Since(p.born) >= m.at {
+	for _, m := range timeline {
+		if time.Since(p.startedAt) >= m.at {
 			st = m.status
 		}
 	}
-	if p.verdict != nil {
-		st.Phase, st.Reason, st.Message = p.verdict.Phase, p.verdict.Reason, p.verdict.Message
+	if p.failed != nil {
+		st.Phase, st.Reason, st.Message = p.failed.Phase, p.failed.Reason, p.failed.Message
 	}
-	stamp(&st, p.born)
+	stamp(&st, p.startedAt)
 	return st, nil
 }
 
-// stamp dates the containers that run.
-func stamp(st *v1.PodStatus, born time.Time) {
+// stamp sets the start of running containers.
+func stamp(st *v1.PodStatus, startedAt time.Time) {
 	st.ContainerStatuses = slices.Clone(st.ContainerStatuses)
 	for i := range st.ContainerStatuses {
 		if run := st.ContainerStatuses[i].State.Running; run != nil && run.StartedAt.IsZero() {
-			st.ContainerStatuses[i].State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(born)}
+			st.ContainerStatuses[i].State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(startedAt)}
 		}
 	}
 }
@@ -190,18 +190,18 @@ func (f *fake) Stop(ctx context.Context, pod *v1.Pod) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p.born, p.verdict = time.Time{}, nil
+	p.startedAt, p.failed = time.Time{}, nil
 	f.note("stopped %s", pod.Name)
 	return nil
 }
 
-// Fail makes the last moment of the pod's life the one that is asked for.
+// Fail makes the pod Failed.
 func (f *fake) Fail(_ context.Context, pod *v1.Pod, reason, message string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p, _ := f.of(pod)
 	f.note("fail %s", pod.Name)
-	p.verdict = &v1.PodStatus{Phase: v1.PodFailed, Reason: reason, Message: message}
+	p.failed = &v1.PodStatus{Phase: v1.PodFailed, Reason: reason, Message: message}
 	return nil
 }
 
@@ -211,7 +211,7 @@ func (f *fake) Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p, s := f.of(pod)
-	if s.deaf {
+	if s.noEvents {
 		return nil, fmt.Errorf("no events")
 	}
 	ch := make(chan struct{}, 1)
@@ -225,7 +225,7 @@ func (f *fake) Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error
 	return ch, nil
 }
 
-// syncError is an error with every behaviour that a Runtime's errors may have.
+// syncError is an error with all methods that a Runtime's errors may have.
 type syncError struct {
 	text   string
 	reason string
@@ -299,7 +299,7 @@ func restarted(cs v1.ContainerStatus, n int32) v1.ContainerStatus {
 
 func running() v1.PodStatus { return with(v1.PodRunning, up()) }
 
-func runs() script { return script{life: []moment{{0, running()}}} }
+func runs() script { return script{timeline: []moment{{0, running()}}} }
 
 func want[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()

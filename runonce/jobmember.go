@@ -12,20 +12,20 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// jobMember is what a pod has to do with its Job.
+// jobMember is the part of a pod that belongs to its Job.
 type jobMember struct {
-	job      *job            // nil for a pod of no Job
-	turn     <-chan struct{} // closed when the Job lets the pod start; nil once it has
-	due      time.Time       // when the pod, which has failed, is tried again; else zero
-	tries    int             // after the first, in this run
-	failures int             // in earlier runs, too
+	job         *job      // nil for a pod of no Job
+	jobSlot     *waiter   // held by an active pod; nil for one of an earlier run
+	jobRetryAt  time.Time // when the failed pod is retried, zero if it is not
+	jobRetries  int       // in this run
+	jobFailures int       // in earlier runs as well
 }
 
-// toBeRetried says whether the pod has failed and is to be tried again.
-func (m *jobMember) toBeRetried() bool { return !m.due.IsZero() }
+// willRetry says whether the pod has failed and its Job retries it.
+func (m *jobMember) willRetry() bool { return !m.jobRetryAt.IsZero() }
 
-// joinJobs finds the Jobs of the pods. Those of earlier runs are active already, and their
-// failures count; the others take their places after them.
+// joinJobs finds the Jobs of the pods. Those of earlier runs are active already, with their
+// failures; the others come after them.
 func (r *run) joinJobs(ctx context.Context, pods []*pod) {
 	var old, added []*pod
 	for _, p := range pods {
@@ -41,7 +41,7 @@ func (r *run) joinJobs(ctx context.Context, pods []*pod) {
 	if len(old) > 0 {
 		list, err := r.rt.List(ctx)
 		if err != nil {
-			r.o.Logger.WarnContext(ctx, "failures of earlier runs do not count", "error", err)
+			r.o.Logger.WarnContext(ctx, "failures of Jobs in earlier runs are not counted", "error", err)
 		}
 		for _, pod := range list {
 			earlier[pod.UID] = pod
@@ -49,31 +49,28 @@ func (r *run) joinJobs(ctx context.Context, pods []*pod) {
 	}
 	for _, p := range old {
 		if pod := earlier[p.pod.UID]; pod != nil {
-			// Absent or broken counts as none.
-			p.failures, _ = strconv.Atoi(pod.Annotations[podspec.AnnotationJobFailures])
-			p.job.recall(pod.Status)
+			// A missing or invalid number counts as 0.
+			p.jobFailures, _ = strconv.Atoi(pod.Annotations[podspec.AnnotationJobFailures])
+			p.job.restore(pod.Status)
 		}
-		p.job.resume(p.pod.UID, p.failures)
+		p.job.resume(p.pod.UID, p.jobFailures)
 	}
-	for _, p := range added {
-		p.turn = p.job.enter(p.pod.UID)
-		select {
-		case <-p.turn:
-			p.turn = nil
-		default: // it queues for a slot when its turn has come
-		}
+	for i, p := range added {
+		p.jobSlot = p.job.active.reserve(i)
 	}
 }
 
-// awaitTurn waits until the pod's Job lets it start, or has failed; false means that ctx
+// active says whether the pod's Job, if it has one, lets it start.
+func (p *pod) active() bool { return p.jobSlot == nil || p.jobSlot.holds() }
+
+// awaitJob waits until the pod's Job lets it start, or has failed. It returns false when ctx
 // is done.
-func (p *pod) awaitTurn(ctx context.Context) bool {
-	if p.turn == nil {
+func (p *pod) awaitJob(ctx context.Context) bool {
+	if p.active() {
 		return true
 	}
 	select {
-	case <-p.turn:
-		p.turn = nil
+	case <-p.jobSlot.ready:
 	case <-p.job.done():
 	case <-ctx.Done():
 		return false
@@ -81,21 +78,14 @@ func (p *pod) awaitTurn(ctx context.Context) bool {
 	return true
 }
 
-// jobOver says whether the pod's Job has failed.
-func (p *pod) jobOver() bool {
-	select {
-	case <-p.job.done():
-		return true
-	default:
-		return false
-	}
-}
+// jobFailed says whether the pod's Job has failed.
+func (p *pod) jobFailed() bool { return p.job != nil && p.job.why() != (jobFailure{}) }
 
-// failWithJob ends a pod whose Job has failed. One that has ended by itself stays as it is.
+// failWithJob ends a pod whose Job has failed, unless it has ended by itself.
 func (p *pod) failWithJob(ctx context.Context) {
 	if p.started() {
-		p.due = time.Time{}
-		if err := p.look(ctx); err != nil {
+		p.jobRetryAt = time.Time{}
+		if err := p.observe(ctx); err != nil {
 			p.handle(ctx, err)
 			return
 		}
@@ -105,18 +95,18 @@ func (p *pod) failWithJob(ctx context.Context) {
 	}
 }
 
-// fail makes the runtime end the pod by its Job's verdict, so that later runs know of it.
-func (p *pod) fail(ctx context.Context, v verdict) condition {
-	c := failed(v.reason, v.message)
+// fail makes the runtime fail the pod because of its Job, so that later runs know of it.
+func (p *pod) fail(ctx context.Context, f jobFailure) condition {
+	c := failed(f.reason, f.message)
 	if !p.started() {
 		return c
 	}
-	err := p.r.rt.Fail(ctx, p.pod, v.reason, v.message)
+	err := p.r.rt.Fail(ctx, p.pod, f.reason, f.message)
 	if err == nil {
 		err = p.refresh(ctx)
 	}
 	if err != nil {
-		p.r.o.Logger.WarnContext(ctx, "pod of a failed Job goes on", "pod", p.name(), "error", err)
+		p.warn(ctx, "cannot end a pod of a failed Job", err)
 		return c
 	}
 	if own := p.r.goal.judge(p.pod, p.status, time.Now()); own.ended {
@@ -125,53 +115,53 @@ func (p *pod) fail(ctx context.Context, v verdict) condition {
 	return c
 }
 
-// retryInJob returns the condition of a pod that has ended: its own, or that it is tried
-// again, as the pod that its Job's controller would put in its place, or its Job's verdict.
+// retryInJob returns the condition of a pod that has ended: its own, or that its Job retries
+// it (a controller would create another pod), or that its Job has failed.
 func (p *pod) retryInJob(ctx context.Context, c condition) condition {
-	if p.job == nil || p.status.Phase != v1.PodFailed || p.job.final(p.status) {
+	if p.job == nil || p.status.Phase != v1.PodFailed || failedWithJob(p.status) {
 		return c
 	}
-	next := p.job.failed(p.pod, p.status)
-	if !next.again {
-		return p.fail(ctx, next.verdict)
+	decision := p.job.podFailed(p.pod, p.status)
+	if decision.failure != (jobFailure{}) {
+		return p.fail(ctx, decision.failure)
 	}
-	if most := p.r.o.Retry.Retries; p.tries >= most {
-		c.message += fmt.Sprintf(" (gave up after %d retries)", most)
+	if limit := p.r.o.Retry.Retries; p.jobRetries >= limit {
+		c.message += fmt.Sprintf(" (gave up after %d retries)", limit)
 		return c
 	}
-	p.failures = next.failures
-	p.due = time.Now().Add(next.after)
-	text := fmt.Sprintf("in %s: %s", next.after, c.message)
+	p.jobFailures = decision.failures
+	p.jobRetryAt = time.Now().Add(decision.after)
+	text := fmt.Sprintf("in %s: %s", decision.after, c.message)
 	p.r.progress(p.pod, "Retrying", text, 0)
-	return condition{reason: c.reason, message: "to be tried again " + text}
+	return condition{reason: c.reason, message: "retrying " + text}
 }
 
-// clearFailed removes a pod that is to be tried again, so that the next Sync starts it with
-// volumes, namespaces and containers of its own.
-func (p *pod) clearFailed(ctx context.Context) error {
-	if !p.toBeRetried() {
+// removeForRetry removes a failed pod that its Job retries, so that the next Sync starts it
+// with new volumes, namespaces and containers.
+func (p *pod) removeForRetry(ctx context.Context) error {
+	if !p.willRetry() {
 		return nil
 	}
 	if err := p.r.rt.Stop(ctx, p.pod); err != nil {
-		return fmt.Errorf("clearing pod %q to try it again: %w", p.pod.Name, err)
+		return fmt.Errorf("removing pod %q for a retry: %w", p.pod.Name, err)
 	}
-	next := p.pod.DeepCopy()
-	next.Annotations[podspec.AnnotationJobFailures] = strconv.Itoa(p.failures)
-	p.tries++
-	p.pod, p.due = next, time.Time{}
-	p.restarts, p.status = map[string]int{}, v1.PodStatus{}
+	p.pod = p.pod.DeepCopy()
+	p.pod.Annotations[podspec.AnnotationJobFailures] = strconv.Itoa(p.jobFailures)
+	p.jobRetries++
+	p.jobRetryAt = time.Time{}
+	p.earlierRestarts, p.status = map[string]int{}, v1.PodStatus{}
 	return nil
 }
 
-// tooManyRestarts ends a pod whose Job allows no further restart of a container.
+// tooManyRestarts ends a pod whose Job allows no more restarts of a container.
 func (p *pod) tooManyRestarts(ctx context.Context) bool {
 	n := 0
 	for _, cs := range podspec.Statuses(p.status) {
 		n += int(cs.RestartCount)
 	}
-	v, more := p.job.restarts(p.pod.UID, n)
-	if !more {
-		p.end(ctx, p.fail(ctx, v))
+	failure, ok := p.job.mayRestart(p.pod.UID, n)
+	if !ok {
+		p.end(ctx, p.fail(ctx, failure))
 	}
-	return !more
+	return !ok
 }

@@ -24,16 +24,16 @@ func jobPod(name string, policy v1.RestartPolicy, rules string) *v1.Pod {
 }
 
 func failing(after time.Duration) script {
-	return script{life: []moment{{0, running()}, {after, with(v1.PodFailed, ended(3))}}}
+	return script{timeline: []moment{{0, running()}, {after, with(v1.PodFailed, ended(3))}}}
 }
 
 func succeeding(after time.Duration) script {
-	return script{life: []moment{{0, running()}, {after, with(v1.PodSucceeded, ended(0))}}}
+	return script{timeline: []moment{{0, running()}, {after, with(v1.PodSucceeded, ended(0))}}}
 }
 
-// fates runs the pods to completion and tells what became of each, as "name outcome
-// reason", with the attempts if there were several.
-func fates(ctx context.Context, f *fake, plan admit.Plan, o runonce.Options) []string {
+// runJobs runs the pods to completion and returns the results as "name outcome reason", with the
+// attempts if there were several.
+func runJobs(ctx context.Context, f *fake, plan admit.Plan, o runonce.Options) []string {
 	o.Until = runonce.UntilCompleted
 	var got []string
 	for _, r := range runonce.Run(ctx, f, plan, o) {
@@ -52,9 +52,9 @@ func fates(ctx context.Context, f *fake, plan admit.Plan, o runonce.Options) []s
 func TestJob(t *testing.T) {
 	t.Parallel()
 	flaky := failing(time.Second)
-	flaky.retried = succeeding(time.Second).life
+	flaky.afterStop = succeeding(time.Second).timeline
 	crashing := func(n int32) script {
-		return script{life: []moment{{0, running()}, {time.Second, with(v1.PodRunning, crashed(n))}}}
+		return script{timeline: []moment{{0, running()}, {time.Second, with(v1.PodRunning, crashed(n))}}}
 	}
 	for _, c := range []struct {
 		name    string
@@ -132,7 +132,7 @@ func TestJob(t *testing.T) {
 		},
 		{
 			name: "restarts within the limit", policy: v1.RestartPolicyOnFailure, rules: `"backoffLimit": 3`,
-			scripts: map[string]script{"a": {life: []moment{
+			scripts: map[string]script{"a": {timeline: []moment{
 				{0, with(v1.PodRunning, crashed(2))}, {time.Second, with(v1.PodSucceeded, restarted(ended(0), 3))},
 			}}},
 			want: []string{"a Succeeded 4"}, elapsed: time.Second,
@@ -164,7 +164,7 @@ func TestJob(t *testing.T) {
 					}
 				}
 				begin := time.Now()
-				if d := cmp.Diff(c.want, fates(t.Context(), f, admitted(pods...), c.options)); d != "" {
+				if d := cmp.Diff(c.want, runJobs(t.Context(), f, admitted(pods...), c.options)); d != "" {
 					t.Error(d)
 				}
 				want(t, "elapsed", time.Since(begin), c.elapsed)
@@ -173,7 +173,7 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// TestJobOfEarlierRun: what failed before counts, and a verdict stands.
+// TestJobOfEarlierRun: failures of earlier runs count, and a failed Job remains failed.
 func TestJobOfEarlierRun(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -199,12 +199,12 @@ func TestJobOfEarlierRun(t *testing.T) {
 				was.Annotations["runonce/job-failures"] = c.failures
 				was.Status = c.status
 				f := &fake{
-					scripts: map[string]script{"a": {before: &c.status, life: []moment{{0, c.status}}, retried: succeeding(time.Second).life}, "b": succeeding(time.Second)},
+					scripts: map[string]script{"a": {before: &c.status, timeline: []moment{{0, c.status}}, afterStop: succeeding(time.Second).timeline}, "b": succeeding(time.Second)},
 					earlier: []*v1.Pod{was},
 				}
 				plan := admitted(a, b)
 				plan.Decisions[0].Running = true
-				if d := cmp.Diff(c.want, fates(t.Context(), f, plan, runonce.Options{})); d != "" {
+				if d := cmp.Diff(c.want, runJobs(t.Context(), f, plan, runonce.Options{})); d != "" {
 					t.Error(d)
 				}
 				if c.want[1] != "b Succeeded" && slices.Contains(f.calls, "sync b") {
@@ -215,7 +215,7 @@ func TestJobOfEarlierRun(t *testing.T) {
 	}
 }
 
-// TestJobInterrupted: a run that is cut off in a back-off says what it waited for.
+// TestJobInterrupted: a run that is interrupted in a back-off reports what it waited for.
 func TestJobInterrupted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -223,6 +223,6 @@ func TestJobInterrupted(t *testing.T) {
 		o := runonce.Options{Until: runonce.UntilCompleted, Timeout: 5 * time.Second}
 		r := runonce.Run(t.Context(), f, admitted(jobPod("a", v1.RestartPolicyNever, `"backoffLimit": 2`)), o)[0]
 		want(t, "outcome", r.Outcome, runonce.TimedOut)
-		want(t, "message", r.Message, `to be tried again in 10s: container "c" exited with code 3`)
+		want(t, "message", r.Message, `retrying in 10s: container "c" exited with code 3`)
 	})
 }

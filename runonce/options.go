@@ -1,73 +1,86 @@
 package runonce
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	goruntime "runtime"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
 
-// Options say how a plan is carried out. The zero value is what a run does by default.
+// Options say how a plan is carried out. The zero value is the default.
 type Options struct {
-	Until Until   // UntilRunning when empty
-	Retry Backoff // DefaultBackoff when zero
-	// Timeout is one deadline for the whole run, counted from Start; 0 for none.
+	Until Until   // UntilRunning if empty
+	Retry Backoff // DefaultBackoff if zero
+	// Timeout is the deadline of the whole run, counted from Start; 0 for none.
 	Timeout time.Duration
-	// Parallel bounds how many pods are synced at once, 0 for twice the processors. A
-	// pod that only waits takes no place.
+	// Parallel limits how many pods are synced at once; 0 means twice the number of
+	// processors. A pod that only waits does not count.
 	Parallel int
 	// Settle is how long a container must have run to count as running.
 	Settle time.Duration
-	// Remove stops and removes what this run has started, once the result is known.
+	// Remove stops and removes what this run has started when the results are known.
 	Remove bool
 	// Logs finds the logs of containers; nil leaves them out of the results.
 	Logs Logs
-	// Trace holds the steps that the runtime reports; nil leaves them out.
+	// Trace has the steps that the runtime reports; nil leaves them out of the results.
 	Trace *Trace
-	// Cleared, when set, is called once all that has to go has gone, before the first pod
-	// is started.
-	Cleared func()
-	// Progress, when set, is told what happens; calls do not overlap.
+	// AfterStops, if set, is called once, when all pods that the plan stops have stopped and
+	// before the first pod is started.
+	AfterStops func()
+	// Progress, if set, is called with every event; calls do not overlap.
 	Progress func(Progress)
 	Logger   *slog.Logger
-	// Start is when the run began, now when zero; elapsed times count from it.
+	// Start is when the run began, now if zero; elapsed times count from it.
 	Start time.Time
 }
 
-// Logs finds what containers have written.
+// Logs finds the logs of containers.
 type Logs interface {
 	// Path returns the log file of one instance of a container, which need not exist.
 	Path(pod *v1.Pod, container string, restart int) string
-	// Tail returns the last lines of one instance of a container, at most n.
+	// Tail returns the last lines, at most n, of one instance of a container.
 	Tail(pod *v1.Pod, container string, restart, n int) ([]string, error)
 }
 
-// Progress is something that happened to a pod.
+// Progress is an event of a pod.
 type Progress struct {
 	Pod *v1.Pod
 	// State is one word: Stopping, Starting, Waiting, Retrying or an Outcome.
 	State   string
 	Message string
-	Done    int // pods at their goal or at their end
+	Done    int // pods that have reached their goal or have ended
 	Total   int
 }
 
 // Validate returns every error in the options, joined.
 func (o Options) Validate() error {
 	var errs []error
-	if o.Until != "" && !o.Until.valid() {
-		errs = append(errs, fmt.Errorf("goal %q is none of running, ready, completed", o.Until))
+	if !slices.Contains([]Until{"", UntilRunning, UntilReady, UntilCompleted}, o.Until) {
+		errs = append(errs, fmt.Errorf("until %q: must be one of running, ready, completed", o.Until))
 	}
-	if o.Timeout < 0 || o.Settle < 0 {
-		errs = append(errs, errors.New("a time must not be negative"))
+	if o.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("timeout %s: must not be negative", o.Timeout))
+	}
+	if o.Settle < 0 {
+		errs = append(errs, fmt.Errorf("settle %s: must not be negative", o.Settle))
 	}
 	if o.Parallel < 0 {
-		errs = append(errs, fmt.Errorf("%d pods at once: must not be negative", o.Parallel))
+		errs = append(errs, fmt.Errorf("parallel %d: must not be negative", o.Parallel))
 	}
 	return errors.Join(append(errs, o.Retry.Validate())...)
+}
+
+// WithTimeout returns a context that is done when the run times out.
+func (o Options) WithTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.Timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadlineCause(ctx, o.Start.Add(o.Timeout), errTimeout)
 }
 
 // withDefaults fills in what was left out.
@@ -81,8 +94,8 @@ func (o Options) withDefaults() Options {
 	if o.Parallel == 0 {
 		o.Parallel = 2 * goruntime.NumCPU()
 	}
-	if o.Cleared == nil {
-		o.Cleared = func() {}
+	if o.AfterStops == nil {
+		o.AfterStops = func() {}
 	}
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}

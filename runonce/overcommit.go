@@ -11,49 +11,48 @@ import (
 	"github.com/runonce/runonce/admit"
 )
 
-// preventOvercommit blocks pods that were to start in place of pods that could not be
-// stopped, the least important first, until what is left fits the node: the plan counted
-// on resources that are still in use.
-func preventOvercommit(plan admit.Plan, halts []halt, blocked map[int]error) {
-	failed := slices.IndexFunc(halts, func(h halt) bool { return h.err != nil })
+// preventOvercommit blocks pods that count on the resources of pods that could not be
+// stopped, the lowest priority first, until the rest fits the node.
+func preventOvercommit(plan admit.Plan, departures []*departure, blocked map[int]error) {
+	failed := slices.IndexFunc(departures, func(d *departure) bool { return d.err != nil })
 	if failed < 0 || plan.Node == nil {
 		return
 	}
-	left := v1.ResourceList{}
+	free := v1.ResourceList{}
 	for name, q := range plan.Node.Status.Allocatable {
 		q = q.DeepCopy()
 		q.Sub(plan.Used[name])
-		left[name] = q
+		free[name] = q
 	}
-	for _, h := range halts {
-		if h.err != nil {
-			change(left, h.Pod, (*resource.Quantity).Sub)
+	for _, d := range departures {
+		if d.err != nil {
+			addRequests(free, d.Pod, (*resource.Quantity).Sub)
 		}
 	}
 	for i := range blocked {
-		change(left, plan.Decisions[i].Pod, (*resource.Quantity).Add)
+		addRequests(free, plan.Decisions[i].Pod, (*resource.Quantity).Add)
 	}
-	for _, i := range unstarted(plan.Decisions, blocked) {
-		if !overcommitted(left) {
+	for _, i := range lastToStart(plan.Decisions, blocked) {
+		if !overcommitted(free) {
 			return
 		}
-		blocked[i] = fmt.Errorf("its room is not free: %w", halts[failed].err)
-		change(left, plan.Decisions[i].Pod, (*resource.Quantity).Add)
+		blocked[i] = fmt.Errorf("its resources are still in use: %w", departures[failed].err)
+		addRequests(free, plan.Decisions[i].Pod, (*resource.Quantity).Add)
 	}
 }
 
-// change adds or subtracts what the pod asks for.
-func change(left v1.ResourceList, pod *v1.Pod, by func(*resource.Quantity, resource.Quantity)) {
-	asked := admit.Requests(pod)
-	asked[v1.ResourcePods] = resource.MustParse("1")
-	for name, q := range left {
-		by(&q, asked[name])
-		left[name] = q
+// addRequests adds the pod's requests to the list, or subtracts them, with the given operation.
+func addRequests(list v1.ResourceList, pod *v1.Pod, operation func(*resource.Quantity, resource.Quantity)) {
+	requests := admit.Requests(pod)
+	requests[v1.ResourcePods] = resource.MustParse("1")
+	for name, q := range list {
+		operation(&q, requests[name])
+		list[name] = q
 	}
 }
 
-func overcommitted(left v1.ResourceList) bool {
-	for _, q := range left {
+func overcommitted(free v1.ResourceList) bool {
+	for _, q := range free {
 		if q.Sign() < 0 {
 			return true
 		}
@@ -61,16 +60,15 @@ func overcommitted(left v1.ResourceList) bool {
 	return false
 }
 
-// unstarted returns the indexes of pods that have not started yet, the last to be started
-// first.
-func unstarted(ds []admit.Decision, blocked map[int]error) []int {
+// lastToStart returns the rows of the pods to be started, the last one first.
+func lastToStart(ds []admit.Decision, blocked map[int]error) []int {
 	var rows []int
 	for i, d := range ds {
 		if d.Verdict == admit.Admitted && !d.Running && !d.Prune && blocked[i] == nil {
 			rows = append(rows, i)
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(priority(ds[b].Pod), priority(ds[a].Pod)) })
+	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(admit.Priority(ds[b].Pod), admit.Priority(ds[a].Pod)) })
 	slices.Reverse(rows)
 	return rows
 }

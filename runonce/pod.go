@@ -14,98 +14,96 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// poll is how often a pod is looked at though no event came: an engine that was
+// pollInterval is how often a pod's status is checked without an event: an engine that was
 // restarted may have lost some.
-const poll = 10 * time.Second
+const pollInterval = 10 * time.Second
 
-// pod is one pod on its way to its goal. Only one goroutine at a time works on it.
+// pod drives one pod to its goal. Only one goroutine at a time works on it.
 type pod struct {
 	r       *run
 	pod     *v1.Pod
 	res     *Result
 	rank    int
-	slot    *waiter // for its next Sync; nil when it does not queue
+	slot    *waiter // for its next Sync; nil when it is not queued
 	changes <-chan struct{}
 
-	kept     bool           // it runs from an earlier run
-	begun    bool           // Sync was called in this run
-	status   v1.PodStatus   // as last seen
-	cond     condition      // of that status, or of what failed
-	err      error          // of the last Sync
-	by       *v1.Pod        // has preempted it, in another run
-	restarts map[string]int // of each container, before this run
-	retries  int            // after an error
-	streak   int            // retries since something went well
-	retryAt  time.Time      // when the next try is due, zero when none is
+	kept   bool         // it already runs, from an earlier run
+	synced bool         // Sync was called in this run
+	status v1.PodStatus // the last one
+	cond   condition    // of that status, or of an error
+
+	err             error          // of the last Sync
+	retries         int            // after errors
+	streak          int            // retries since the last success
+	retryAt         time.Time      // when the next retry is due, zero if none is
+	earlierRestarts map[string]int // of each container, before this run
+	preemptor       *v1.Pod        // of another run
 
 	jobMember
 }
 
-// there says whether the pod is at its goal or at its end.
-func (p *pod) there() bool { return p.cond.outcome != "" }
+// done says whether the pod has reached its goal or has ended.
+func (p *pod) done() bool { return p.cond.outcome != "" }
 
-// started says whether the pod runs or has run, in this run or in an earlier one.
-func (p *pod) started() bool { return p.begun || p.kept }
-
-// subscribe asks to be woken by changes of the pod. Without events there is still poll.
-func (p *pod) subscribe(ctx context.Context) {
-	changes, err := p.r.rt.Changes(ctx, p.pod)
-	if err != nil {
-		p.r.o.Logger.WarnContext(ctx, "no events of the pod", "pod", p.name(), "error", err)
-		return
-	}
-	p.changes = changes
-}
+// started says whether the pod was started, in this run or in an earlier one.
+func (p *pod) started() bool { return p.synced || p.kept }
 
 func (p *pod) name() string { return p.pod.Namespace + "/" + p.pod.Name }
 
-// drive works on the pod until its outcome stands, or all pods are at their goal, or ctx
-// is done. A pod at its goal goes on being watched and healed.
-func (p *pod) drive(ctx context.Context, all *barrier) {
-	for ctx.Err() == nil && !p.cond.ended {
-		if !p.awaitTurn(ctx) {
+// subscribe asks for events of the pod. Without them it is polled.
+func (p *pod) subscribe(ctx context.Context) {
+	var err error
+	if p.changes, err = p.r.rt.Changes(ctx, p.pod); err != nil {
+		p.warn(ctx, "cannot watch the pod, polling it instead", err)
+	}
+}
+
+func (p *pod) warn(ctx context.Context, message string, err error) {
+	p.r.o.Logger.WarnContext(ctx, message, "pod", p.name(), "error", err)
+}
+
+// drive works on the pod until it has ended or the round is over, because all pods are done or
+// ctx is. Until then a pod at its goal is watched and kept there.
+func (p *pod) drive(ctx, round context.Context) {
+	for round.Err() == nil && !p.cond.ended {
+		if !p.awaitJob(ctx) {
 			return
 		}
-		p.converge(ctx)
-		if ctx.Err() != nil && !p.cond.ended {
-			return
-		}
-		// When a pod leaves after all were there, the look at all pods that follows sees it.
-		if !all.set(p, p.there()) || p.cond.ended || !p.wait(ctx, all.full) {
-			return
+		if p.converge(ctx); !p.cond.ended {
+			p.wait(round)
 		}
 	}
 }
 
-// converge looks at the pod, syncs it unless it is where it should be, and looks again.
+// converge observes the pod, syncs it if it needs that, and handles the result.
 func (p *pod) converge(ctx context.Context) {
-	if p.jobOver() {
+	if p.jobFailed() {
 		p.failWithJob(ctx)
 		return
 	}
 	if p.started() && !p.needsSync(ctx) {
 		return
 	}
-	if p.sync(ctx) && !p.there() {
+	if p.sync(ctx) && !p.done() {
 		p.handle(ctx, p.err)
 	}
 }
 
-// needsSync looks at a pod that was started and says whether it is to be synced now.
+// needsSync observes a started pod and says whether it has to be synced now.
 func (p *pod) needsSync(ctx context.Context) bool {
 	before := p.status
-	if err := p.look(ctx); err != nil {
+	if err := p.observe(ctx); err != nil {
 		p.handle(ctx, err)
 		return false
 	}
 	switch {
 	case p.cond.ended:
 		return false
-	case p.toBeRetried():
-		return !time.Now().Before(p.due)
-	case !p.begun:
-		return true // a pod of an earlier run is synced once in any case
-	case p.there() || p.cond.again > 0:
+	case p.willRetry():
+		return !time.Now().Before(p.jobRetryAt)
+	case !p.synced:
+		return true // a pod of an earlier run is synced at least once
+	case p.done() || p.cond.recheck > 0:
 		p.resetRetries()
 		return hasUnready(p.status)
 	case p.crashLoop(ctx):
@@ -114,16 +112,15 @@ func (p *pod) needsSync(ctx context.Context) bool {
 	return !time.Now().Before(p.retryAt) || !reflect.DeepEqual(before, p.status)
 }
 
-// hasUnready says whether a container runs that is not ready. Its liveness or startup probe
-// may ask for a restart, and Sync knows; so a run that only waits for it to run syncs it, too.
+// hasUnready says whether a running container is not ready. Its liveness or startup probe may
+// ask for a restart, which Sync carries out, also when the run only waits for running.
 func hasUnready(st v1.PodStatus) bool {
 	return slices.ContainsFunc(podspec.Statuses(st), func(cs v1.ContainerStatus) bool {
 		return cs.State.Running != nil && !cs.Ready
 	})
 }
 
-// sync works on the pod in a slot and reports whether there is a new status or error to
-// act on.
+// sync syncs the pod in a slot and says whether there is a new status or error to handle.
 func (p *pod) sync(ctx context.Context) bool {
 	if p.slot == nil {
 		p.slot = p.r.slots.reserve(p.rank)
@@ -134,31 +131,28 @@ func (p *pod) sync(ctx context.Context) bool {
 		return false
 	}
 	defer p.r.slots.release()
-	if !p.begun {
-		p.begun = true
-		p.job.begin()
+	if !p.synced {
+		p.synced = true
+		p.job.startDeadline()
 		p.r.progress(p.pod, "Starting", "", 0)
 	}
-	if err = p.clearFailed(ctx); err == nil {
+	if err = p.removeForRetry(ctx); err == nil {
 		err = p.r.rt.Sync(ctx, p.pod)
 	}
 	if ctx.Err() != nil {
-		return false // what was cut off says nothing about the pod
+		return false // an interrupted Sync says nothing about the pod
 	}
-	p.err = err
-	if err := p.look(ctx); err != nil {
-		p.err = errors.Join(p.err, err)
-	}
+	p.err = errors.Join(err, p.observe(ctx))
 	return true
 }
 
-// look takes the pod's status and judges it.
-func (p *pod) look(ctx context.Context) error {
+// observe gets the pod's status and judges it.
+func (p *pod) observe(ctx context.Context) error {
 	if err := p.refresh(ctx); err != nil {
-		p.become(condition{reason: "StatusUnknown", message: err.Error()})
+		p.setCondition(condition{reason: "StatusUnknown", message: err.Error()})
 		return err
 	}
-	if p.toBeRetried() {
+	if p.willRetry() {
 		return nil
 	}
 	c := p.r.goal.judge(p.pod, p.status, time.Now())
@@ -168,22 +162,22 @@ func (p *pod) look(ctx context.Context) error {
 	if c.ended {
 		p.end(ctx, c)
 	} else {
-		p.become(c)
+		p.setCondition(c)
 	}
 	return nil
 }
 
-// refresh takes the pod's status.
+// refresh gets the pod's status.
 func (p *pod) refresh(ctx context.Context) error {
 	st, err := p.r.rt.Status(ctx, p.pod)
 	if err != nil {
-		return fmt.Errorf("looking at pod %q: %w", p.pod.Name, err)
+		return fmt.Errorf("getting the status of pod %q: %w", p.pod.Name, err)
 	}
-	if p.restarts == nil {
-		p.restarts = map[string]int{}
+	if p.earlierRestarts == nil {
+		p.earlierRestarts = map[string]int{}
 		if p.kept {
 			for _, cs := range podspec.Statuses(st) {
-				p.restarts[cs.Name] = int(cs.RestartCount)
+				p.earlierRestarts[cs.Name] = int(cs.RestartCount)
 			}
 		}
 	}
@@ -191,8 +185,8 @@ func (p *pod) refresh(ctx context.Context) error {
 	return nil
 }
 
-// setStatus keeps the status. A pod that has ended lets go of its addresses, now or a moment
-// later, but whoever asks wants to know which it had.
+// setStatus keeps the status. A pod that has ended gives up its addresses; the result still
+// has them.
 func (p *pod) setStatus(st v1.PodStatus) {
 	if st.PodIP == "" {
 		st.PodIP, st.PodIPs = p.status.PodIP, p.status.PodIPs
@@ -200,16 +194,16 @@ func (p *pod) setStatus(st v1.PodStatus) {
 	p.status = st
 }
 
-// become notes where the pod has come to, and reports what is new.
-func (p *pod) become(c condition) {
-	old, was := p.cond, p.there()
+// setCondition keeps the condition and reports a new one.
+func (p *pod) setCondition(c condition) {
+	old, wasDone := p.cond, p.done()
 	p.cond = c
 	step := 0
-	switch at := p.there(); {
-	case at && !was:
+	switch done := p.done(); {
+	case done && !wasDone:
 		step = 1
-		p.res.Elapsed = p.r.since()
-	case !at && was:
+		p.res.Elapsed = time.Since(p.r.o.Start)
+	case !done && wasDone:
 		step = -1
 	}
 	if old.reason != c.reason || old.outcome != c.outcome {
@@ -217,37 +211,56 @@ func (p *pod) become(c condition) {
 	}
 }
 
-// wait returns true when there is reason to look at the pod again, and false when all
-// pods are at their goal.
-func (p *pod) wait(ctx context.Context, full <-chan struct{}) bool {
-	timer := time.NewTimer(p.nextLook(time.Now()))
+// end makes the outcome final.
+func (p *pod) end(ctx context.Context, c condition) {
+	p.resetRetries()
+	p.job.leave(p.pod.UID, p.jobSlot, c.outcome == Succeeded)
+	p.setCondition(c)
+	if p.status.Phase != v1.PodSucceeded && p.status.Phase != v1.PodFailed || !p.synced {
+		return
+	}
+	// Sync releases the namespaces and addresses of a pod that has ended.
+	err := p.r.rt.Sync(ctx, p.pod)
+	if p.preemptor = preemptedBy(err); p.preemptor == nil && err != nil {
+		p.warn(ctx, "cannot clean up the ended pod", err)
+	}
+	// It has also stopped what still ran at the end: sidecars, or containers past a deadline.
+	runs := func(cs v1.ContainerStatus) bool { return cs.State.Running != nil }
+	if slices.ContainsFunc(podspec.Statuses(p.status), runs) {
+		if st, err := p.r.rt.Status(ctx, p.pod); err == nil && st.Phase == p.status.Phase {
+			p.setStatus(st)
+		}
+	}
+}
+
+// wait waits until the pod has to be observed again, or the round is over.
+func (p *pod) wait(round context.Context) {
+	timer := time.NewTimer(p.nextPoll(time.Now()))
 	defer timer.Stop()
 	for {
 		select {
 		case _, open := <-p.changes:
 			if open {
-				return true
+				return
 			}
 			p.changes = nil
 		case <-timer.C:
-			return true
+			return
 		case <-p.job.done():
-			return true
-		case <-full:
-			return false
-		case <-ctx.Done():
-			return true
+			return
+		case <-round.Done():
+			return
 		}
 	}
 }
 
-// nextLook is how long a pod may go unwatched.
-func (p *pod) nextLook(now time.Time) time.Duration {
-	d := poll
-	if p.cond.again > 0 {
-		d = min(d, p.cond.again)
+// nextPoll is when the pod is observed again without an event.
+func (p *pod) nextPoll(now time.Time) time.Duration {
+	d := pollInterval
+	if p.cond.recheck > 0 {
+		d = min(d, p.cond.recheck)
 	}
-	for _, at := range []time.Time{p.retryAt, p.due} {
+	for _, at := range []time.Time{p.retryAt, p.jobRetryAt} {
 		if due := at.Sub(now); due > 0 {
 			d = min(d, due)
 		}

@@ -21,7 +21,7 @@ func TestKept(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		before   v1.PodStatus
-		life     []moment
+		timeline []moment
 		want     string
 		restarts int
 		syncs    int
@@ -35,7 +35,7 @@ func TestKept(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				pod := newPod("web", v1.RestartPolicyAlways)
-				rt := &fake{scripts: map[string]script{"web": {before: &c.before, life: c.life}}}
+				rt := &fake{scripts: map[string]script{"web": {before: &c.before, timeline: c.timeline}}}
 				plan := admit.Plan{Decisions: []admit.Decision{{Pod: pod, Verdict: admit.Admitted, Running: true}}}
 				got := runonce.Run(t.Context(), rt, plan, runonce.Options{Retry: runonce.Backoff{Factor: 1}, Remove: true})
 				want(t, "outcome", outcomes(got)[0], c.want)
@@ -47,11 +47,11 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestUnreadyIsSynced: a pod at its goal of which a container is not ready any more is
-// synced, for it may have to be restarted; one whose status is as it was is left alone.
+// TestUnreadyIsSynced: a pod at its goal that has a container which is no longer ready is synced,
+// since the container may have to be restarted; a pod without a change is not.
 func TestUnreadyIsSynced(t *testing.T) {
 	t.Parallel()
-	slow := script{life: []moment{{0, with(v1.PodPending)}, {time.Minute, running()}}}
+	slow := script{timeline: []moment{{0, with(v1.PodPending)}, {time.Minute, running()}}}
 	for _, c := range []struct {
 		name   string
 		at     v1.PodStatus
@@ -63,8 +63,8 @@ func TestUnreadyIsSynced(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				life := []moment{{0, running()}, {55 * time.Second, c.at}}
-				rt := &fake{scripts: map[string]script{"a": {life: life}, "b": slow}}
+				timeline := []moment{{0, running()}, {55 * time.Second, c.at}}
+				rt := &fake{scripts: map[string]script{"a": {timeline: timeline}, "b": slow}}
 				got := runonce.Run(t.Context(), rt, admitted(newPod("a", ""), newPod("b", "")), runonce.Options{Timeout: time.Hour})
 				want(t, "outcome", got[0].Outcome, runonce.Running)
 				want(t, "synced again", rt.pods["uid-a"].syncs > 1, c.synced)
@@ -73,14 +73,13 @@ func TestUnreadyIsSynced(t *testing.T) {
 	}
 }
 
-// TestKeepsAddresses: the result has the addresses that the pod had, though it has let go of
-// them at its end.
+// TestKeepsAddresses: the result has the addresses of a pod that has ended and released them.
 func TestKeepsAddresses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		running := with(v1.PodRunning, up())
 		running.PodIP, running.PodIPs = "192.0.2.7", []v1.PodIP{{IP: "192.0.2.7"}}
-		rt := &fake{scripts: map[string]script{"job": {life: []moment{{0, running}, {time.Second, with(v1.PodFailed, ended(3))}}}}}
+		rt := &fake{scripts: map[string]script{"job": {timeline: []moment{{0, running}, {time.Second, with(v1.PodFailed, ended(3))}}}}}
 		plan := admit.Plan{Decisions: []admit.Decision{{Pod: newPod("job", v1.RestartPolicyNever), Verdict: admit.Admitted}}}
 		got := runonce.Run(t.Context(), rt, plan, runonce.Options{Retry: runonce.Backoff{Factor: 1}, Until: runonce.UntilCompleted})
 		want(t, "outcome", outcomes(got)[0], "Failed Error")

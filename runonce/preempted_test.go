@@ -12,16 +12,16 @@ import (
 	"github.com/runonce/runonce/runonce"
 )
 
-// taken is the error of a runtime whose pod another run has preempted.
-type taken struct {
+// preemptedError is the error of a runtime for a pod that another run has preempted.
+type preemptedError struct {
 	syncError
 	by *v1.Pod
 }
 
-func (e taken) PreemptedBy() *v1.Pod { return e.by }
+func (e preemptedError) PreemptedBy() *v1.Pod { return e.by }
 
-// TestPreemptedByAnotherRun: it is told as such, whatever the pod ended with, and the pod
-// is not started again.
+// TestPreemptedByAnotherRun: the pod is reported as preempted, however it ended, and is not started
+// again.
 func TestPreemptedByAnotherRun(t *testing.T) {
 	t.Parallel()
 	boss := newPod("boss", v1.RestartPolicyAlways)
@@ -42,10 +42,10 @@ func TestPreemptedByAnotherRun(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pod := newPod("web", v1.RestartPolicyNever)
 				rt := &fake{scripts: map[string]script{"web": {
-					life: []moment{{0, running()}, {time.Minute, c.then}},
+					timeline: []moment{{0, running()}, {time.Minute, c.then}},
 					sync: func(n int) error {
 						if n > 1 {
-							return taken{syncError{"stopped by another process", "Stopped", true, 0}, c.by}
+							return preemptedError{syncError{"stopped by another process", "Stopped", true, 0}, c.by}
 						}
 						return nil
 					},
@@ -61,9 +61,9 @@ func TestPreemptedByAnotherRun(t *testing.T) {
 	}
 }
 
-// TestCleared: it is told when the last pod that has to go has gone, and nothing has
+// TestAfterStops: it is called when the last pod that the plan stops has stopped, and nothing has
 // started by then.
-func TestCleared(t *testing.T) {
+func TestAfterStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rt := &fake{scripts: map[string]script{"web": runs(), "old": {stopTakes: time.Minute}}}
@@ -72,7 +72,7 @@ func TestCleared(t *testing.T) {
 			{Pod: web, Verdict: admit.Admitted}, {Pod: old, Verdict: admit.Preempted, Running: true, By: web},
 		}}
 		var then []string
-		runonce.Run(t.Context(), rt, plan, runonce.Options{Retry: runonce.Backoff{Factor: 1}, Cleared: func() { then = slices.Clone(rt.calls) }})
+		runonce.Run(t.Context(), rt, plan, runonce.Options{Retry: runonce.Backoff{Factor: 1}, AfterStops: func() { then = slices.Clone(rt.calls) }})
 		if !slices.Equal(then, []string{"stop old", "stopped old"}) {
 			t.Errorf("by then: %v", then)
 		}

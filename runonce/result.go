@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,48 +14,48 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// tailLines is how many of a failed container's last lines go into the result.
-const tailLines = 10
+const (
+	// tailLines is how many of a failed container's last lines go into the result.
+	tailLines = 10
+	// lastStatusTimeout limits getting the status of a pod after the run was interrupted.
+	lastStatusTimeout = 10 * time.Second
+)
 
-// finish fills in the results. A pod that was still on its way when the run was cut off
-// is looked at once more, so that what is known is told.
-func (r *run) finish(ctx, work context.Context) {
-	cause := context.Cause(work)
-	var wg sync.WaitGroup
-	for _, p := range r.pods {
-		wg.Go(func() {
-			if cause != nil && !p.cond.ended && p.started() {
-				look, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
-				defer cancel()
-				if err := p.look(look); err != nil {
-					r.o.Logger.WarnContext(ctx, "state of the pod unknown", "pod", p.name(), "error", err)
-				}
+// finish fills in the results. cause is why the run was interrupted, nil if it was not; then
+// the pods that have not ended are observed once more.
+func (r *run) finish(ctx context.Context, cause error) {
+	ctx = context.WithoutCancel(ctx)
+	r.each(func(p *pod) {
+		if cause != nil && !p.cond.ended && p.started() {
+			limited, cancel := context.WithTimeout(ctx, lastStatusTimeout)
+			defer cancel()
+			if err := p.observe(limited); err != nil {
+				p.warn(ctx, "unknown state of the pod", err)
 			}
-			p.fill(cause)
-			p.containers(ctx)
-			if rt, ok := r.rt.(Annotator); ok && p.started() {
-				p.res.Annotations = rt.Annotations(context.WithoutCancel(ctx), p.pod)
-			}
-		})
-	}
-	wg.Wait()
+		}
+		p.fill(cause)
+		p.fillContainers(ctx)
+		if rt, ok := r.rt.(Annotator); ok && p.started() {
+			p.res.Annotations = rt.Annotations(ctx, p.pod)
+		}
+	})
 }
 
-// Unplanned are the results of a run that ended before it was decided which of the pods may
-// run: nothing was started.
-func Unplanned(pods []*v1.Pod, outcome Outcome, why string, elapsed time.Duration) []Result {
+// NotStarted returns the results of a run that ended, for the given cause, before there was
+// a plan.
+func NotStarted(pods []*v1.Pod, cause error, elapsed time.Duration) []Result {
 	results := make([]Result, 0, len(pods))
 	for _, pod := range pods {
 		results = append(results, Result{
-			Pod: pod, Outcome: outcome, Reason: "NotStarted", Message: why, Elapsed: elapsed,
+			Pod: pod, Outcome: interrupted(cause), Reason: "NotStarted", Message: cause.Error(), Elapsed: elapsed,
 			Status: v1.PodStatus{Phase: v1.PodPending},
 		})
 	}
 	return results
 }
 
-// cutOff is the outcome of what was not finished when the run ended for the given cause.
-func cutOff(cause error) Outcome {
+// interrupted is the outcome of a pod that was not done when the run ended for the given cause.
+func interrupted(cause error) Outcome {
 	if errors.Is(cause, errTimeout) || errors.Is(cause, context.DeadlineExceeded) {
 		return TimedOut
 	}
@@ -67,46 +67,42 @@ func (p *pod) fill(cause error) {
 	res.Status = p.status
 	res.Status.Phase = cmp.Or(res.Status.Phase, v1.PodPending)
 	res.Outcome, res.Reason, res.Message = p.cond.outcome, p.cond.reason, p.cond.message
-	res.Restarts = p.restarted()
+	res.Restarts = p.restarts()
 	res.Phases = p.r.o.Trace.of(p.pod.UID, p.r.o.Start)
-	if p.begun {
-		res.Attempts = 1 + p.retries + p.tries + res.Restarts
+	if p.synced {
+		res.Attempts = 1 + p.retries + p.jobRetries + res.Restarts
 	}
-	if p.by != nil {
+	if p.preemptor != nil {
 		p.fillPreempted()
 		return
 	}
 	if res.Outcome != "" {
 		return
 	}
-	res.Outcome = cutOff(cause)
-	res.Elapsed = p.r.since()
+	res.Outcome = interrupted(cause)
+	res.Elapsed = time.Since(p.r.o.Start)
 	switch {
 	case !p.started():
 		res.Reason, res.Message = "NotStarted", "the run ended before the pod was started"
 	case p.err != nil && failure.RetryAfter(p.err) == 0:
-		res.Reason, res.Message = reasonOf(p.err), p.err.Error()
+		res.Reason, res.Message = failure.Reason(p.err, reasonSyncError), p.err.Error()
 	}
 }
 
-// fillPreempted tells of a pod that another run has preempted, however it ended.
+// fillPreempted fills in the result of a pod that another run has preempted.
 func (p *pod) fillPreempted() {
-	d := admit.PreemptedBy(p.pod, p.by)
+	d := admit.PreemptedBy(p.pod, p.preemptor)
 	p.res.Outcome, p.res.Reason, p.res.Message, p.res.By = Preempted, d.Reason, d.Message, d.By
 	st := d.Status()
 	p.res.Status.Phase, p.res.Status.Reason, p.res.Status.Message = st.Phase, st.Reason, st.Message
 	p.res.Status.Conditions = append(p.res.Status.Conditions, st.Conditions...)
 }
 
-// containers fills in the state of each container, and the last lines of those that
-// failed.
-func (p *pod) containers(ctx context.Context) {
-	seen := map[string]v1.ContainerStatus{}
-	for _, cs := range podspec.Statuses(p.status) {
-		seen[cs.Name] = cs
-	}
+// fillContainers fills in the state of each container.
+func (p *pod) fillContainers(ctx context.Context) {
+	statuses := podspec.Statuses(p.status)
 	for _, c := range podspec.Containers(p.pod) {
-		cs := seen[c.Name]
+		cs := statusOf(statuses, c.Name)
 		out := Container{Name: c.Name, Image: c.Image, State: "Waiting", Restarts: int(cs.RestartCount)}
 		switch {
 		case cs.State.Running != nil:
@@ -114,34 +110,30 @@ func (p *pod) containers(ctx context.Context) {
 		case cs.State.Terminated != nil:
 			out.State = "Terminated"
 		}
-		t := podspec.LastTermination(cs)
-		if t != nil {
+		if t := podspec.LastTermination(cs); t != nil {
 			out.ExitCode = &t.ExitCode
 		}
-		begun := cs.State.Running != nil || t != nil
-		if p.r.o.Logs != nil && begun {
-			instance := int(cs.RestartCount)
-			out.LogPath = p.r.o.Logs.Path(p.pod, c.Name, instance)
-			if t != nil && t.ExitCode != 0 && !p.success() {
-				if cs.State.Running != nil {
-					instance--
-				}
-				out.LogTail = p.tail(ctx, c.Name, instance)
-			}
+		if p.r.o.Logs != nil && (cs.State.Running != nil || out.ExitCode != nil) {
+			p.fillLog(ctx, &out, cs)
 		}
 		p.res.Containers = append(p.res.Containers, out)
 	}
 }
 
-func (p *pod) success() bool {
-	return p.res.Outcome == Running || p.res.Outcome == Ready || p.res.Outcome == Succeeded
-}
-
-func (p *pod) tail(ctx context.Context, container string, instance int) []string {
-	lines, err := p.r.o.Logs.Tail(p.pod, container, max(0, instance), tailLines)
-	if err != nil {
-		p.r.o.Logger.WarnContext(ctx, "no log of the container", "pod", p.name(), "container", container, "error", err)
-		return nil
+// fillLog fills in where the container's log is, and its last lines if the container has
+// failed its pod.
+func (p *pod) fillLog(ctx context.Context, c *Container, cs v1.ContainerStatus) {
+	logs, instance := p.r.o.Logs, int(cs.RestartCount)
+	c.LogPath = logs.Path(p.pod, c.Name, instance)
+	succeeded := p.res.Outcome == Running || p.res.Outcome == Ready || p.res.Outcome == Succeeded
+	if c.ExitCode == nil || *c.ExitCode == 0 || succeeded {
+		return
 	}
-	return lines
+	if cs.State.Running != nil {
+		instance = max(0, instance-1)
+	}
+	var err error
+	if c.LogTail, err = logs.Tail(p.pod, c.Name, instance, tailLines); err != nil {
+		p.warn(ctx, fmt.Sprintf("cannot read the log of container %q", c.Name), err)
+	}
 }

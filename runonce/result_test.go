@@ -14,7 +14,7 @@ import (
 	"github.com/runonce/runonce/runonce"
 )
 
-// logBook is a Logs whose lines name the instance that wrote them.
+// logBook is a Logs whose lines have the name of the instance that wrote them.
 type logBook struct{}
 
 func (logBook) Path(pod *v1.Pod, container string, restart int) string {
@@ -35,7 +35,7 @@ func (annotating) Annotations(_ context.Context, pod *v1.Pod) map[string]string 
 	return map[string]string{"of": pod.Name}
 }
 
-// TestAnnotations: what the runtime notes on a pod is in its result, if it was started.
+// TestAnnotations: the annotations of the runtime are in the result of a pod that was started.
 func TestAnnotations(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestContainers(t *testing.T) {
 		again.LastTerminationState.Terminated = &v1.ContainerStateTerminated{ExitCode: 6}
 		st := with(v1.PodFailed, ended(3), named(ended(4), "silent"), named(waiting("PodInitializing"), "waits"), again)
 		st.InitContainerStatuses = []v1.ContainerStatus{named(ended(0), "init")}
-		rt := &fake{scripts: map[string]script{"web": {life: []moment{{0, st}}}}}
+		rt := &fake{scripts: map[string]script{"web": {timeline: []moment{{0, st}}}}}
 		trace := &runonce.Trace{}
 		begin := time.Now()
 		trace.Record(pod.UID, "network", begin.Add(2*time.Second), time.Second)

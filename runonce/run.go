@@ -7,18 +7,14 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
 )
 
-// errTimeout is the cause of a run that came to its deadline.
+// errTimeout is the cause of a context that has reached the deadline of the run.
 var errTimeout = errors.New("the timeout of the run has passed")
-
-// lastLook bounds the look at a pod once the run is over.
-const lastLook = 10 * time.Second
 
 // run is one run of a plan.
 type run struct {
@@ -29,61 +25,50 @@ type run struct {
 	pods  []*pod
 	jobs  jobs
 
-	mu    sync.Mutex // keeps reports of progress apart
-	done  int        // pods at their goal or at their end
-	total int
+	mu       sync.Mutex // serializes progress reports
+	done     int        // pods that have reached their goal or have ended
+	total    int
+	endRound context.CancelFunc
 }
 
 // Run carries the plan out and returns one result for each decision, in plan order.
-// First it stops what has to go; then it starts the admitted pods, the most important
-// first, and brings each to its goal; once all are there, or at their end, it looks at
-// each once more, so that no pod counts as running that has died meanwhile. It comes
-// back early when ctx is done or the timeout has passed. The options must be valid.
+// It first stops the pods that the plan stops. It then starts the admitted pods, by
+// priority, and waits until each has reached its goal or has ended. Then it checks each
+// once more, so that a pod that has died meanwhile does not count as running. It returns
+// early when ctx is done or the timeout has passed. The options must be valid.
 func Run(ctx context.Context, rt Runtime, plan admit.Plan, o Options) []Result {
 	o = o.withDefaults()
 	r := &run{rt: rt, o: o, goal: goal{until: o.Until, settle: o.Settle}, slots: semaphore{free: o.Parallel}, jobs: jobs{}}
-	defer r.jobs.stop()
+	defer r.jobs.close()
 	results := make([]Result, len(plan.Decisions))
 	for i, d := range plan.Decisions {
-		results[i] = decided(d)
+		results[i] = plannedResult(d)
 	}
-	work, cancel := context.WithCancel(ctx)
+	work, cancel := o.WithTimeout(ctx)
 	defer cancel()
-	if o.Timeout > 0 {
-		var stop context.CancelFunc
-		work, stop = context.WithDeadlineCause(work, o.Start.Add(o.Timeout), errTimeout)
-		defer stop()
-	}
-	blocked := r.clear(work, plan, results)
-	o.Cleared()
+	blocked := r.stopDepartures(work, plan, results)
+	o.AfterStops()
 	r.pods = r.queue(work, plan.Decisions, results, blocked)
 	r.total = len(r.pods)
 	r.converge(work)
-	r.finish(ctx, work)
+	r.finish(ctx, context.Cause(work))
 	if o.Remove {
 		r.removeAll(ctx)
 	}
 	return results
 }
 
-// decided is the result of a pod for which nothing has to be done.
-func decided(d admit.Decision) Result {
-	res := Result{Pod: d.Pod, Reason: d.Reason, Message: d.Message, By: d.By, Status: v1.PodStatus{Phase: v1.PodPending}}
-	switch d.Verdict {
-	case admit.Rejected:
-		res.Outcome = Rejected
-		res.Status = d.Status()
-	case admit.Preempted:
-		res.Outcome = Preempted
-		res.Status = d.Status()
-	case admit.Admitted:
-		res.Reason, res.Message = "", ""
+// plannedResult is the result of a pod that is not started.
+func plannedResult(d admit.Decision) Result {
+	res := Result{Pod: d.Pod, By: d.By, Status: v1.PodStatus{Phase: v1.PodPending}}
+	if d.Verdict != admit.Admitted {
+		res.Outcome, res.Reason, res.Message, res.Status = Outcome(d.Verdict), d.Reason, d.Message, d.Status()
 	}
 	return res
 }
 
-// queue puts the pods that are to run in the order of their start: by priority, then as
-// in the plan. Each queues for a slot now, so that the order holds.
+// queue sorts the pods to be run by priority, then as in the plan. Those that may start reserve
+// a slot now, so that they start in this order.
 func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, blocked map[int]error) []*pod {
 	var pods []*pod
 	for i, d := range ds {
@@ -91,107 +76,71 @@ func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, 
 			continue
 		}
 		if err := blocked[i]; err != nil {
-			results[i].Outcome, results[i].Reason, results[i].Message = unstopped(ctx), "StopFailed", err.Error()
+			results[i].stopFailed(ctx, err)
 			continue
 		}
 		pods = append(pods, &pod{r: r, pod: d.Pod, kept: d.Running, res: &results[i]})
 	}
-	slices.SortStableFunc(pods, func(a, b *pod) int { return cmp.Compare(priority(b.pod), priority(a.pod)) })
+	slices.SortStableFunc(pods, func(a, b *pod) int { return cmp.Compare(admit.Priority(b.pod), admit.Priority(a.pod)) })
 	r.joinJobs(ctx, pods)
 	for rank, p := range pods {
-		p.rank = rank
-		if p.turn == nil {
+		if p.rank = rank; p.active() {
 			p.slot = r.slots.reserve(rank)
 		}
 	}
 	return pods
 }
 
-func priority(pod *v1.Pod) int32 {
-	if pod.Spec.Priority == nil {
-		return 0
-	}
-	return *pod.Spec.Priority
-}
-
-// converge brings all pods to their goal or end. When all are there it looks at each
-// once more, and starts over for those that are not there any more.
+// converge drives all pods to their goal or end. When all have arrived, it checks each once
+// more, and starts another round if one has left its goal.
 func (r *run) converge(ctx context.Context) {
-	var wg sync.WaitGroup
-	for _, p := range r.pods {
-		wg.Go(func() { p.subscribe(ctx) })
-	}
-	wg.Wait()
+	r.each(func(p *pod) { p.subscribe(ctx) })
 	for {
-		all := newBarrier(r.pods)
-		for _, p := range r.pods {
-			wg.Go(func() { p.drive(ctx, all) })
-		}
-		wg.Wait()
+		round, end := context.WithCancel(ctx)
+		r.startRound(end)
+		r.each(func(p *pod) { p.drive(ctx, round) })
+		end()
 		if ctx.Err() != nil {
 			return
 		}
-		var gone atomic.Bool
-		for _, p := range r.pods {
-			wg.Go(func() {
-				if !p.cond.ended && (p.look(ctx) != nil || !p.there()) {
-					gone.Store(true)
-				}
-			})
-		}
-		wg.Wait()
-		if !gone.Load() {
+		var left atomic.Bool
+		r.each(func(p *pod) {
+			if !p.cond.ended && (p.observe(ctx) != nil || !p.done()) {
+				left.Store(true)
+			}
+		})
+		if !left.Load() {
 			return
 		}
 	}
 }
 
-// barrier tells when every pod is at its goal or at its end.
-type barrier struct {
-	mu      sync.Mutex
-	missing map[*pod]bool
-	full    chan struct{} // closed when none is missing
+// startRound makes end be called when all pods are done.
+func (r *run) startRound(end context.CancelFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.endRound = end
+	if r.done == r.total {
+		end()
+	}
 }
 
-func newBarrier(pods []*pod) *barrier {
-	b := &barrier{missing: map[*pod]bool{}, full: make(chan struct{})}
-	for _, p := range pods {
-		if !p.cond.ended {
-			b.missing[p] = true
-		}
+// each calls f for all pods at once.
+func (r *run) each(f func(p *pod)) {
+	var wg sync.WaitGroup
+	for _, p := range r.pods {
+		wg.Go(func() { f(p) })
 	}
-	if len(b.missing) == 0 {
-		close(b.full)
-	}
-	return b
+	wg.Wait()
 }
 
-// set says whether the pod is there. It is false when a pod leaves after all had come
-// together.
-func (b *barrier) set(p *pod, there bool) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.missing) == 0 {
-		return there
-	}
-	if !there {
-		b.missing[p] = true
-		return true
-	}
-	if delete(b.missing, p); len(b.missing) == 0 {
-		close(b.full)
-	}
-	return true
-}
-
-// progress reports what happened to a pod; step is +1 when it has come to its goal or
-// end, and -1 when it has left it.
+// progress reports an event of a pod; step is +1 when the pod has reached its goal or has
+// ended, and -1 when it has left its goal.
 func (r *run) progress(pod *v1.Pod, state, message string, step int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.done += step
+	if r.done += step; step > 0 && r.done == r.total {
+		r.endRound()
+	}
 	r.o.Progress(Progress{Pod: pod, State: state, Message: message, Done: r.done, Total: r.total})
 }
-
-// since is the time since the run began.
-func (r *run) since() time.Duration { return time.Since(r.o.Start) }

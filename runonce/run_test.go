@@ -31,12 +31,12 @@ func failFirst(n int, err error) func(int) error {
 	}
 }
 
-// fiveRetries is an error that is not worth ten retries.
+// fiveRetries is an error that allows five retries.
 type fiveRetries struct{ error }
 
 func (fiveRetries) Retries() int { return 5 }
 
-// TestOnePod tells what becomes of a single pod.
+// TestOnePod tests the result of a single pod.
 func TestOnePod(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -58,16 +58,16 @@ func TestOnePod(t *testing.T) {
 		},
 		{
 			name:    "seen by its event, not at the next poll",
-			script:  script{life: []moment{{0, with(v1.PodPending, waiting("ContainerCreating"))}, {300 * time.Millisecond, running()}}},
+			script:  script{timeline: []moment{{0, with(v1.PodPending, waiting("ContainerCreating"))}, {300 * time.Millisecond, running()}}},
 			outcome: runonce.Running, attempts: 1, syncs: 1, elapsed: 300 * time.Millisecond,
 		},
 		{
 			name:    "without events the poll sees it",
-			script:  script{deaf: true, life: []moment{{0, with(v1.PodPending)}, {300 * time.Millisecond, running()}}},
+			script:  script{noEvents: true, timeline: []moment{{0, with(v1.PodPending)}, {300 * time.Millisecond, running()}}},
 			outcome: runonce.Running, attempts: 1, syncs: 1, elapsed: 10 * time.Second,
 		},
 		{
-			name: "transient errors follow the schedule", script: script{sync: failFirst(3, errBroken), life: runs().life},
+			name: "transient errors follow the schedule", script: script{sync: failFirst(3, errBroken), timeline: runs().timeline},
 			outcome: runonce.Running, attempts: 4, syncs: 4, elapsed: 7 * time.Second,
 		},
 		{
@@ -92,38 +92,38 @@ func TestOnePod(t *testing.T) {
 		},
 		{
 			name:    "an error that asks for time gets it and uses no retry",
-			script:  script{sync: failFirst(20, syncError{text: "busy", after: time.Minute}), life: runs().life},
+			script:  script{sync: failFirst(20, syncError{text: "busy", after: time.Minute}), timeline: runs().timeline},
 			outcome: runonce.Running, attempts: 1, syncs: 21, elapsed: 20 * time.Minute,
 		},
 		{
 			name:    "job ends with 0",
 			policy:  v1.RestartPolicyNever,
-			script:  script{life: []moment{{0, with(v1.PodSucceeded, ended(0))}}},
+			script:  script{timeline: []moment{{0, with(v1.PodSucceeded, ended(0))}}},
 			outcome: runonce.Succeeded, attempts: 1, syncs: 2, // the second lets go of the sandbox
 		},
 		{
 			name:    "job fails",
 			policy:  v1.RestartPolicyNever,
-			script:  script{life: []moment{{0, with(v1.PodFailed, ended(3))}}},
+			script:  script{timeline: []moment{{0, with(v1.PodFailed, ended(3))}}},
 			outcome: runonce.Failed, reason: "Error", message: `container "c" exited with code 3`, attempts: 1, syncs: 2,
 		},
 		{
 			name:    "long job uses up no schedule",
 			policy:  v1.RestartPolicyNever,
 			options: runonce.Options{Until: runonce.UntilCompleted},
-			script:  script{life: []moment{{0, running()}, {5 * time.Hour, with(v1.PodSucceeded, ended(0))}}},
+			script:  script{timeline: []moment{{0, running()}, {5 * time.Hour, with(v1.PodSucceeded, ended(0))}}},
 			outcome: runonce.Succeeded, attempts: 1, syncs: 1801, elapsed: 5 * time.Hour,
 		},
 		{
 			name:    "completed: an Always pod must be ready",
 			options: runonce.Options{Until: runonce.UntilCompleted},
-			script:  script{life: []moment{{0, with(v1.PodRunning, unready())}, {9 * time.Second, running()}}},
+			script:  script{timeline: []moment{{0, with(v1.PodRunning, unready())}, {9 * time.Second, running()}}},
 			outcome: runonce.Ready, attempts: 1, syncs: 1, elapsed: 9 * time.Second,
 		},
 		{
 			name:    "ready waits for the probe",
 			options: runonce.Options{Until: runonce.UntilReady},
-			script:  script{life: []moment{{0, with(v1.PodRunning, unready())}, {3 * time.Second, running()}}},
+			script:  script{timeline: []moment{{0, with(v1.PodRunning, unready())}, {3 * time.Second, running()}}},
 			outcome: runonce.Ready, attempts: 1, syncs: 1, elapsed: 3 * time.Second,
 		},
 		{
@@ -135,7 +135,7 @@ func TestOnePod(t *testing.T) {
 			name:    "settle sees the crash",
 			policy:  v1.RestartPolicyNever,
 			options: runonce.Options{Settle: 2 * time.Second},
-			script:  script{life: []moment{{0, running()}, {time.Second, with(v1.PodFailed, ended(1))}}},
+			script:  script{timeline: []moment{{0, running()}, {time.Second, with(v1.PodFailed, ended(1))}}},
 			outcome: runonce.Failed, reason: "Error", message: "exited with code 1",
 			attempts: 1, syncs: 2, elapsed: time.Second,
 		},
@@ -148,14 +148,14 @@ func TestOnePod(t *testing.T) {
 					}
 					return nil
 				},
-				life: []moment{{0, with(v1.PodPending, waiting("ContainerCreating"))}, {time.Second, with(v1.PodRunning, crashed(0))}, {11 * time.Second, with(v1.PodRunning, restarted(up(), 1))}},
+				timeline: []moment{{0, with(v1.PodPending, waiting("ContainerCreating"))}, {time.Second, with(v1.PodRunning, crashed(0))}, {11 * time.Second, with(v1.PodRunning, restarted(up(), 1))}},
 			},
 			outcome: runonce.Running, attempts: 2, restarts: 1, syncs: 2, elapsed: 11 * time.Second,
 		},
 		{
 			name:    "crashes once more than there are retries",
 			options: runonce.Options{Retry: runonce.Backoff{Delay: time.Second, Factor: 1, Retries: 2}},
-			script: script{life: []moment{
+			script: script{timeline: []moment{
 				{0, with(v1.PodRunning, crashed(0))},
 				{time.Second, with(v1.PodRunning, crashed(1))},
 				{2 * time.Second, with(v1.PodRunning, crashed(2))},
@@ -164,13 +164,13 @@ func TestOnePod(t *testing.T) {
 			attempts: 3, restarts: 2, syncs: 2, elapsed: 2 * time.Second,
 		},
 		{
-			name: "status unknown is retried", script: script{status: failFirst(2, errBroken), life: runs().life},
+			name: "status unknown is afterStop", script: script{status: failFirst(2, errBroken), timeline: runs().timeline},
 			outcome: runonce.Running, attempts: 3, syncs: 1, elapsed: 3 * time.Second,
 		},
 		{
-			name: "timeout says what is waited for", script: script{life: []moment{{0, with(v1.PodPending, waiting("ContainerCreating"))}}},
+			name: "timeout says what is waited for", script: script{timeline: []moment{{0, with(v1.PodPending, waiting("ContainerCreating"))}}},
 			options: runonce.Options{Timeout: 35 * time.Second},
-			outcome: runonce.TimedOut, reason: "ContainerCreating", message: `container "c" waits: ContainerCreating`,
+			outcome: runonce.TimedOut, reason: "ContainerCreating", message: `container "c" is waiting: ContainerCreating`,
 			attempts: 1, syncs: 4, elapsed: 35 * time.Second,
 		},
 		{
@@ -206,16 +206,16 @@ func TestOnePod(t *testing.T) {
 	}
 }
 
-// TestNeverLies: a pod at its goal that dies while the run still waits for others is no
-// success, and one that is healed in time is.
-func TestNeverLies(t *testing.T) {
+// TestDiesWhileOthersStart: a pod at its goal that dies while the run waits for others does not
+// succeed, unless it recovers in time.
+func TestDiesWhileOthersStart(t *testing.T) {
 	t.Parallel()
-	slow := script{life: []moment{{0, with(v1.PodPending)}, {time.Minute, running()}}}
+	slow := script{timeline: []moment{{0, with(v1.PodPending)}, {time.Minute, running()}}}
 	for _, c := range []struct {
-		name   string
-		policy v1.RestartPolicy
-		life   []moment
-		want   runonce.Outcome
+		name     string
+		policy   v1.RestartPolicy
+		timeline []moment
+		want     runonce.Outcome
 	}{
 		{"dies for good", v1.RestartPolicyNever, []moment{{0, running()}, {30 * time.Second, with(v1.PodFailed, ended(1))}}, runonce.Failed},
 		{"dies as the last one arrives", v1.RestartPolicyNever, []moment{{0, running()}, {time.Minute, with(v1.PodFailed, ended(1))}}, runonce.Failed},
@@ -227,7 +227,7 @@ func TestNeverLies(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				rt := &fake{scripts: map[string]script{"a": {life: c.life}, "b": slow}}
+				rt := &fake{scripts: map[string]script{"a": {timeline: c.timeline}, "b": slow}}
 				got := runonce.Run(t.Context(), rt, admitted(newPod("a", c.policy), newPod("b", "")), runonce.Options{Timeout: time.Hour})
 				want(t, "a", got[0].Outcome, c.want)
 				want(t, "b", got[1].Outcome, runonce.Running)
@@ -242,7 +242,7 @@ func critical(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// TestStopsFirst: nothing starts before all that has to go is gone.
+// TestStopsFirst: nothing starts before the pods that the plan stops have stopped.
 func TestStopsFirst(t *testing.T) {
 	t.Parallel()
 	victim, boss, old, changed, gone, other := newPod("victim", ""), critical(newPod("boss", "")), newPod("web", ""), newPod("web", ""), newPod("gone", ""), newPod("other", "")
@@ -287,7 +287,7 @@ func TestStopsFirst(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s := scripts(script{})
-			s["web"] = script{stop: always(errBroken), life: runs().life}
+			s["web"] = script{stop: always(errBroken), timeline: runs().timeline}
 			got := outcomes(runonce.Run(t.Context(), &fake{scripts: s}, plan, runonce.Options{}))
 			want(t, "web", got[0], "Failed StopFailed")
 			want(t, "boss", got[2], "Running")
@@ -323,7 +323,7 @@ func TestNothingToDo(t *testing.T) {
 	})
 }
 
-// BenchmarkRun is the cost of the loop itself for a node full of pods.
+// BenchmarkRun measures the loop itself for a node full of pods.
 func BenchmarkRun(b *testing.B) {
 	scripts := map[string]script{}
 	pods := make([]*v1.Pod, 0, 110)

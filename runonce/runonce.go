@@ -1,5 +1,5 @@
-// Package runonce turns a plan into results: order, concurrency, retry and back-off,
-// deadlines. It decides when a pod is done; how a pod is run is its Runtime's business.
+// Package runonce carries a plan out: order, concurrency, retries and back-off, deadlines.
+// It decides when a pod is done; its Runtime runs the pods.
 package runonce
 
 import (
@@ -11,35 +11,36 @@ import (
 
 // Runtime runs pods on this node. It is safe for concurrent use by different pods.
 //
-// Errors speak by behaviour: one with Permanent() bool that returns true ends the pod at
-// once; one with RetryAfter() time.Duration asks not to be called again before then
-// (a container's crash back-off, say); one with PreemptedBy() *v1.Pod that is not nil says
-// that another run has stopped the pod for that one; all others are transient.
+// Its errors are told apart by their methods: Permanent() bool ends the pod at once if it
+// returns true; RetryAfter() time.Duration asks not to be called again before then (because
+// of a container's crash back-off, for example); Retries() int limits the number of retries;
+// PreemptedBy() *v1.Pod, if not nil, names the pod of another run that this one was stopped
+// for. All other errors are transient.
 type Runtime interface {
-	// Sync brings the pod nearer to what its spec asks for; it is safe to repeat.
+	// Sync brings the pod closer to what its spec asks for. It is idempotent.
 	Sync(ctx context.Context, pod *v1.Pod) error
-	// Status returns the pod's status. A pod that is absent is Pending, nil.
+	// Status returns the pod's status. A pod that does not exist is Pending, without an error.
 	Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error)
-	// Stop ends the pod gracefully and removes all that belongs to it but its logs. A pod
-	// that is absent is no error.
+	// Stop ends the pod gracefully and removes everything of it except its logs. A pod that
+	// does not exist is not an error.
 	Stop(ctx context.Context, pod *v1.Pod) error
 	// Fail ends the pod's containers gracefully and for good: its status is Failed from
-	// now on, with the reason and message given. Stop removes what is left.
+	// now on, with the given reason and message. Stop removes the rest.
 	Fail(ctx context.Context, pod *v1.Pod, reason, message string) error
-	// List returns the pods of earlier runs, with their status filled in.
+	// List returns the pods of earlier runs, with their status.
 	List(ctx context.Context) ([]*v1.Pod, error)
-	// Changes returns a channel that gets a value when a container of the pod starts,
-	// exits or turns ready; values coalesce. It is closed when ctx is done.
+	// Changes returns a channel that gets a value when a container of the pod starts, exits
+	// or becomes ready; values coalesce. It is closed when ctx is done.
 	Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error)
 }
 
-// Annotator is a Runtime that annotates pods: with the network status of Multus, say. The
-// annotations go into the results.
+// Annotator is a Runtime that annotates pods, with the network status of Multus for example.
+// The annotations are part of the results.
 type Annotator interface {
 	Annotations(ctx context.Context, pod *v1.Pod) map[string]string
 }
 
-// Outcome is how a pod has ended, or where it stands at the end of a run.
+// Outcome is how a pod has ended, or its state at the end of a run.
 type Outcome string
 
 // The outcomes of a pod.
@@ -57,22 +58,19 @@ const (
 
 // Result is the outcome for one pod.
 type Result struct {
-	Pod        *v1.Pod
-	Outcome    Outcome
-	Reason     string
-	Message    string
-	Attempts   int           // tries to bring the pod up: the first, retries after an error, restarts
-	Restarts   int           // container restarts, all containers together
-	Elapsed    time.Duration // since the start of the run, until the outcome stood
-	Phases     []Phase
-	Containers []Container
-	Status     v1.PodStatus
-	// Annotations are what the runtime has noted on the pod.
-	Annotations map[string]string
-	// By is the pod that preempted this one.
-	By *v1.Pod
-	// RemoveError says why the pod could not be removed although that was asked for.
-	RemoveError string
+	Pod         *v1.Pod
+	Outcome     Outcome
+	Reason      string
+	Message     string
+	Attempts    int           // to start the pod: the first one, retries after errors, restarts
+	Restarts    int           // of all containers together
+	Elapsed     time.Duration // from the start of the run to the outcome
+	Phases      []Phase
+	Containers  []Container
+	Status      v1.PodStatus
+	Annotations map[string]string // added by the runtime
+	By          *v1.Pod           // the pod that preempted this one
+	RemoveError string            // why the pod could not be removed at the end of the run
 }
 
 // Phase is one step of a pod's start, for the timeline.
@@ -82,13 +80,13 @@ type Phase struct {
 	Elapsed time.Duration
 }
 
-// Container is the state of one container of a pod.
+// Container is the state of one container of a pod. Its JSON is part of reports.
 type Container struct {
-	Name     string
-	Image    string
-	State    string // Waiting, Running or Terminated
-	ExitCode *int32 // of the current or last termination; nil when it never ended
-	Restarts int
-	LogPath  string
-	LogTail  []string // last lines of a failed container's log
+	Name     string   `json:"name"`
+	Image    string   `json:"image"`
+	State    string   `json:"state"`    // Waiting, Running or Terminated
+	ExitCode *int32   `json:"exitCode"` // of the current or last termination; null if it never ended
+	Restarts int      `json:"restarts"`
+	LogPath  string   `json:"logPath"`
+	LogTail  []string `json:"logTail"` // last lines of a failed container's log
 }

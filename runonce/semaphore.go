@@ -7,20 +7,19 @@ import (
 	"sync"
 )
 
-// semaphore bounds how many pods are worked on at once and serves those of low rank first.
+// semaphore limits how many pods are worked on at once, and serves low ranks first.
 type semaphore struct {
 	mu    sync.Mutex
 	free  int
-	queue []*waiter // in order of rank
+	queue []*waiter // by rank
 }
 
-// waiter has a place in the queue.
 type waiter struct {
 	rank  int
-	ready chan struct{} // closed when it may go on
+	ready chan struct{} // closed when it holds a slot
 }
 
-// reserve takes a place in the queue, or what is free at once.
+// reserve queues for a slot; a free one is held at once.
 func (s *semaphore) reserve(rank int) *waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,13 +34,29 @@ func (s *semaphore) reserve(rank int) *waiter {
 	return w
 }
 
-// acquire waits for the waiter's turn. Who has acquired has to release.
+// holds says whether the waiter holds a slot.
+func (w *waiter) holds() bool {
+	select {
+	case <-w.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// acquire waits for the slot. After success the caller has to release it.
 func (s *semaphore) acquire(ctx context.Context, w *waiter) error {
 	select {
 	case <-w.ready:
 		return nil
 	case <-ctx.Done():
+		s.leave(w)
+		return context.Cause(ctx)
 	}
+}
+
+// leave releases the slot of the waiter, or removes the waiter from the queue.
+func (s *semaphore) leave(w *waiter) {
 	s.mu.Lock()
 	at := slices.Index(s.queue, w)
 	if at >= 0 {
@@ -51,10 +66,9 @@ func (s *semaphore) acquire(ctx context.Context, w *waiter) error {
 	if at < 0 {
 		s.release()
 	}
-	return context.Cause(ctx)
 }
 
-// release serves the next one.
+// release passes the slot on to the next waiter.
 func (s *semaphore) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +76,6 @@ func (s *semaphore) release() {
 		s.free++
 		return
 	}
-	next := s.queue[0]
+	close(s.queue[0].ready)
 	s.queue = s.queue[1:]
-	close(next.ready)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/runonce/runonce/runonce"
 )
 
-// TestOrder: at most Parallel pods are synced at once, the most important first; a pod
-// that waits takes no place.
+// TestOrder: at most Parallel pods are synced at once, the highest priority first; a pod that
+// waits holds no slot.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestOrder(t *testing.T) {
 			s := runs()
 			s.syncTakes = time.Second
 			if i == 8 {
-				s = script{sync: failFirst(3, errBroken), syncTakes: time.Second, life: runs().life}
+				s = script{sync: failFirst(3, errBroken), syncTakes: time.Second, timeline: runs().timeline}
 			}
 			rt.scripts[p.Name] = s
 			pods = append(pods, p)

@@ -12,92 +12,86 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// removeSlack is what removing a pod may take beyond its grace period.
+// removeSlack is how long removing a pod may take beyond its grace period.
 const removeSlack = time.Minute
 
-// halt is a pod that has to go before anything starts.
-type halt struct {
+// departure is a pod that the plan stops, and why that failed.
+type departure struct {
 	admit.Departure
 	err error
 }
 
-// clear stops what has to go: pods that are preempted, replaced or pruned. Nothing is
-// started before all of them have stopped, since the plan counts on everything that they
-// hold: memory, ports, and names. It returns, by row of the plan, why a pod cannot be
-// started.
-func (r *run) clear(ctx context.Context, plan admit.Plan, results []Result) map[int]error {
-	ds := plan.Decisions
-	departures := plan.Departures()
-	halts := make([]halt, len(departures))
+// stopDepartures stops the pods that are preempted, replaced or pruned. Nothing is started
+// before all of them have stopped, since the plan counts on what they hold: memory, ports,
+// names. It returns, by row of the plan, why a pod cannot be started.
+func (r *run) stopDepartures(ctx context.Context, plan admit.Plan, results []Result) map[int]error {
+	all := plan.Departures()
+	departures := make([]*departure, len(all))
 	var wg sync.WaitGroup
-	for i := range halts {
-		h := &halts[i]
-		h.Departure = departures[i]
+	for i := range all {
+		d := &departure{Departure: all[i]}
+		departures[i] = d
 		wg.Go(func() {
-			r.progress(h.Pod, "Stopping", h.Why, 0)
-			if h.err = r.rt.Stop(ctx, h.Pod); h.err != nil {
-				h.err = fmt.Errorf("stopping pod %q, which is %s: %w", h.Pod.Name, h.Why, h.err)
+			r.progress(d.Pod, "Stopping", d.Why, 0)
+			if d.err = r.rt.Stop(ctx, d.Pod); d.err != nil {
+				d.err = fmt.Errorf("stopping pod %q, which is %s: %w", d.Pod.Name, d.Why, d.err)
 			}
-			results[h.Row].Elapsed = r.since()
+			results[d.Row].Elapsed = time.Since(r.o.Start)
 		})
 	}
 	wg.Wait()
 	blocked := map[int]error{}
-	for _, h := range halts {
-		h.settle(ctx, ds, results, blocked)
+	for _, d := range departures {
+		d.conclude(ctx, plan.Decisions, results, blocked)
 	}
-	preventOvercommit(plan, halts, blocked)
+	preventOvercommit(plan, departures, blocked)
 	return blocked
 }
 
-// settle writes down what came of stopping the pod.
-func (h halt) settle(ctx context.Context, ds []admit.Decision, results []Result, blocked map[int]error) {
-	d, res := ds[h.Row], &results[h.Row]
+// conclude sets the pod's result and blocks the pods that cannot start while it runs.
+func (d *departure) conclude(ctx context.Context, ds []admit.Decision, results []Result, blocked map[int]error) {
+	decision, res := ds[d.Row], &results[d.Row]
 	switch {
-	case h.err != nil && d.Replaces != nil && d.Verdict == admit.Admitted:
-		blocked[h.Row] = h.err
-	case h.err != nil:
-		res.Outcome, res.Reason, res.Message = unstopped(ctx), "StopFailed", h.err.Error()
-	case d.Prune:
+	case d.err != nil && decision.Replaces != nil && decision.Verdict == admit.Admitted:
+		blocked[d.Row] = d.err
+	case d.err != nil:
+		res.stopFailed(ctx, d.err)
+	case decision.Prune:
 		res.Outcome, res.Reason, res.Message = Succeeded, "Pruned", "stopped: the pod is no longer in the input"
 	}
-	if h.err == nil || d.Verdict != admit.Preempted {
+	if d.err == nil || decision.Verdict != admit.Preempted {
 		return
 	}
 	for i := range ds {
-		if same(ds[i].Pod, d.By) {
-			blocked[i] = h.err
+		if samePod(ds[i].Pod, decision.By) {
+			blocked[i] = d.err
 		}
 	}
 }
 
-// unstopped is the outcome of what could not go on since a pod could not be stopped.
-func unstopped(ctx context.Context) Outcome {
+// stopFailed is for a pod that was not stopped, or was not started because of one.
+func (res *Result) stopFailed(ctx context.Context, err error) {
+	res.Outcome, res.Reason, res.Message = Failed, "StopFailed", err.Error()
 	if ctx.Err() != nil {
-		return cutOff(context.Cause(ctx))
+		res.Outcome = interrupted(context.Cause(ctx))
 	}
-	return Failed
 }
 
-func same(a, b *v1.Pod) bool {
+func samePod(a, b *v1.Pod) bool {
 	return a != nil && b != nil && a.UID == b.UID && a.Name == b.Name && a.Namespace == b.Namespace
 }
 
-// removeAll removes what this run has started, also when it was interrupted.
+// removeAll removes what this run has started, even if the run was interrupted.
 func (r *run) removeAll(ctx context.Context) {
-	var wg sync.WaitGroup
-	for _, p := range r.pods {
-		if !p.begun || p.kept {
-			continue
+	r.each(func(p *pod) {
+		if !p.synced || p.kept {
+			return
 		}
-		wg.Go(func() {
-			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), podspec.GracePeriod(p.pod)+removeSlack)
-			defer cancel()
-			r.progress(p.pod, "Stopping", "asked to be removed", 0)
-			if err := r.rt.Stop(stop, p.pod); err != nil {
-				p.res.RemoveError = err.Error()
-			}
-		})
-	}
-	wg.Wait()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), podspec.GracePeriod(p.pod)+removeSlack)
+		defer cancel()
+		r.progress(p.pod, "Stopping", "the run removes its pods", 0)
+		if err := r.rt.Stop(ctx, p.pod); err != nil {
+			p.res.RemoveError = err.Error()
+		}
+	})
 }

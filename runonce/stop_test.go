@@ -15,7 +15,7 @@ import (
 	"github.com/runonce/runonce/runonce"
 )
 
-// TestInterrupted: what is known is told, and what is to be removed is removed.
+// TestInterrupted: an interrupted run reports what is known, and removes its pods if asked to.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -23,7 +23,7 @@ func TestInterrupted(t *testing.T) {
 		time.AfterFunc(time.Minute, func() { cancel(errInterrupt) })
 		rt := &fake{scripts: map[string]script{
 			"up": runs(), "down": {sync: always(errBadName)}, "slow": {syncTakes: time.Hour}, "late": runs(),
-			"waits": {life: []moment{{0, with(v1.PodPending, waiting("ContainerCreating"))}}},
+			"waits": {timeline: []moment{{0, with(v1.PodPending, waiting("ContainerCreating"))}}},
 		}}
 		plan := admitted(newPod("up", ""), newPod("down", ""), newPod("waits", ""), newPod("slow", ""), newPod("late", ""))
 		got := runonce.Run(ctx, rt, plan, runonce.Options{Parallel: 1, Remove: true})
@@ -45,7 +45,7 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
-// TestRemove: --rm removes what was started, and says so when it could not.
+// TestRemove: the run removes what it has started, and reports what it could not remove.
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

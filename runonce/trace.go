@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Trace records the steps of every pod's start. Its zero value is ready for use, and
-// it is safe for concurrent use.
+// Trace records the steps of every pod's start. Its zero value is ready for use, and it is
+// safe for concurrent use.
 type Trace struct {
 	mu    sync.Mutex
 	steps map[types.UID][]step
@@ -24,9 +24,6 @@ type step struct {
 
 // Record adds one step of the pod.
 func (t *Trace) Record(uid types.UID, name string, start time.Time, elapsed time.Duration) {
-	if t == nil {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.steps == nil {
@@ -35,7 +32,7 @@ func (t *Trace) Record(uid types.UID, name string, start time.Time, elapsed time
 	t.steps[uid] = append(t.steps[uid], step{name, start, elapsed})
 }
 
-// of returns the pod's steps in order of their start, with times since begin.
+// of returns the pod's steps by their start, with times since begin.
 func (t *Trace) of(uid types.UID, begin time.Time) []Phase {
 	if t == nil {
 		return nil

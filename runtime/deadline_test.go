@@ -8,8 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestOverdue: whether a pod failed by its deadline is told by when its containers ended,
-// also when one ends well because it is stopped.
+// TestOverdue: whether a pod has failed by its deadline depends on when its containers ended,
+// even if one succeeds when it is stopped.
 func TestOverdue(t *testing.T) {
 	for name, want := range map[string]string{
 		"exit 0": "Succeeded ", "exit 1": "Failed ", "sleep 59s": "Succeeded ", "sleep 2m": "Failed DeadlineExceeded", "sleep": "Failed DeadlineExceeded",
@@ -35,8 +35,8 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// TestDeadlineNeverEarly: the deadline counts from the very moment of the pod's start, also in
-// a later process; the API's times have whole seconds.
+// TestDeadlineNeverEarly: the deadline counts from the exact start of the pod, also in a later
+// process, although the API's times have whole seconds.
 func TestDeadlineNeverEarly(t *testing.T) {
 	for _, process := range []string{"the same", "a later"} {
 		t.Run(process+" process", func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 )
 
 // recordStart records when the pod was first started, before anything of it exists, and the
-// devices that its containers are going to have: none that a pod has that has not ended.
+// devices that its containers will have, of which no other pod that has not ended has any.
 func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error) {
 	if known, err := p.o.Records.Load(pod.UID); err == nil && !known.Started.IsZero() {
 		return known, nil
@@ -26,7 +26,7 @@ func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error
 		return nil, fmt.Errorf("choosing devices: %w", err)
 	}
 	return p.o.Records.UpdateAmong(pod.UID, func(r *record.Pod, others []*record.Pod) (err error) {
-		if r.Devices, err = cdi.Allocate(pod, p.o.Devices.Kinds(), takenDevices(others, ended)); err != nil {
+		if r.Devices, err = cdi.Allocate(pod, p.o.Devices.Kinds(), devicesInUse(others, ended)); err != nil {
 			return fmt.Errorf("choosing devices: %w", err)
 		}
 		r.Start(pod)
@@ -38,7 +38,7 @@ func (p *Pods) wantsDevices(pod *v1.Pod) bool {
 	return p.o.Devices != nil && cdi.Requested(pod, p.o.Devices.Kinds())
 }
 
-// endedPods returns the pods with devices that have ended. They need them no longer.
+// endedPods returns which of the pods with devices have ended and so no longer need them.
 func (p *Pods) endedPods(ctx context.Context) (map[types.UID]bool, error) {
 	known, err := p.o.Records.List()
 	if err != nil {
@@ -58,19 +58,19 @@ func (p *Pods) endedPods(ctx context.Context) (map[types.UID]bool, error) {
 	return ended, nil
 }
 
-func takenDevices(pods []*record.Pod, ended map[types.UID]bool) map[string]bool {
-	taken := map[string]bool{}
+func devicesInUse(pods []*record.Pod, ended map[types.UID]bool) map[string]bool {
+	used := map[string]bool{}
 	for _, r := range pods {
 		for _, names := range r.Devices {
 			for _, name := range names {
-				taken[name] = taken[name] || !ended[r.Pod.UID]
+				used[name] = used[name] || !ended[r.Pod.UID]
 			}
 		}
 	}
-	return taken
+	return used
 }
 
-// inject gives the container the devices that the pod's record has for it.
+// inject adds the devices to the spec that the pod's record has for the container.
 func (p *Pods) inject(w *work, c *v1.Container, spec *specs.Spec) error {
 	if !p.wantsDevices(w.pod) {
 		return nil

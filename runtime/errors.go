@@ -1,99 +1,118 @@
 package runtime
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"strings"
 	"time"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/runtime/record"
 )
 
-// ContainerError says why a container, or what its pod needs before it, could not be
-// brought up.
-type ContainerError struct {
-	Container string // empty when it concerns the pod: a volume, the network
-	Why       string // one of podstate's, or the engine's own reason
-	Err       error
-	Wait      time.Duration // time until the next try makes sense; 0 leaves it to the caller
-}
-
-func (e *ContainerError) Error() string {
-	if e.Container == "" {
-		return fmt.Sprintf("%s: %v", e.Why, e.Err)
-	}
-	return fmt.Sprintf("container %q: %s: %v", e.Container, e.Why, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *ContainerError) Unwrap() error { return e.Err }
-
-// Reason returns the reason, a single word in CamelCase.
-func (e *ContainerError) Reason() string { return e.Why }
-
-// Permanent says whether no retry can mend the cause.
-func (e *ContainerError) Permanent() bool { return failure.IsPermanent(e.Err) }
-
-// RetryAfter returns how long to wait before the next try, 0 when the caller's own
-// schedule decides.
-func (e *ContainerError) RetryAfter() time.Duration { return e.Wait }
-
-// SyncError holds what went wrong in one Sync, in spec order. Its first permanent fault
-// speaks for it, else its first fault.
+// SyncError holds what went wrong in one Sync, in the order of the spec. Its first permanent
+// error speaks for it, else its first error.
 type SyncError struct {
-	Faults []*ContainerError
+	Errors []*failure.Error
 }
 
-// newSyncError returns nil when there are no faults.
-func newSyncError(faults []*ContainerError) error {
-	if len(faults) == 0 {
-		return nil
-	}
-	return &SyncError{Faults: faults}
+// containerError is what SyncError holds for a container.
+func containerError(name, reason string, err error) *failure.Error {
+	return &failure.Error{Why: reason, Err: fmt.Errorf("container %q: %s: %w", name, reason, err)}
 }
 
 func (e *SyncError) Error() string {
-	texts := make([]string, 0, len(e.Faults))
-	for _, f := range e.Faults {
-		texts = append(texts, f.Error())
+	texts := make([]string, 0, len(e.Errors))
+	for _, err := range e.Errors {
+		texts = append(texts, err.Error())
 	}
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap returns the faults.
+// Unwrap returns the errors.
 func (e *SyncError) Unwrap() []error {
-	errs := make([]error, 0, len(e.Faults))
-	for _, f := range e.Faults {
-		errs = append(errs, f)
+	errs := make([]error, 0, len(e.Errors))
+	for _, err := range e.Errors {
+		errs = append(errs, err)
 	}
 	return errs
 }
 
-func (e *SyncError) lead() *ContainerError {
-	for _, f := range e.Faults {
-		if f.Permanent() {
-			return f
+func (e *SyncError) lead() *failure.Error {
+	for _, err := range e.Errors {
+		if err.Permanent() {
+			return err
 		}
 	}
-	for _, f := range e.Faults {
-		if f.Wait == 0 {
-			return f
+	for _, err := range e.Errors {
+		if err.RetryAfter() == 0 {
+			return err
 		}
 	}
-	return e.Faults[0]
+	return e.Errors[0]
 }
 
-// Reason returns the reason of the fault that speaks for all.
-func (e *SyncError) Reason() string { return e.lead().Why }
+// Reason returns the reason of the error that speaks for all.
+func (e *SyncError) Reason() string { return e.lead().Reason() }
 
-// Permanent says whether any fault is one that no retry can mend.
+// Permanent says whether there is an error that no retry can help.
 func (e *SyncError) Permanent() bool { return e.lead().Permanent() }
 
-// RetryAfter returns the shortest wait when every fault asks for one, else 0: a fault
+// RetryAfter returns the shortest wait when every error asks for one, else 0: an error
 // without a wait of its own is retried on the caller's schedule.
 func (e *SyncError) RetryAfter() time.Duration {
-	shortest := e.Faults[0].Wait
-	for _, f := range e.Faults[1:] {
-		shortest = min(shortest, f.Wait)
+	shortest := e.Errors[0].RetryAfter()
+	for _, err := range e.Errors[1:] {
+		shortest = min(shortest, err.RetryAfter())
 	}
 	return shortest
+}
+
+// recordFailures records why the pod's containers wait. What was cut off says nothing about
+// the pod.
+func (p *Pods) recordFailures(ctx context.Context, w *work, failures map[string]record.Failure) {
+	if ctx.Err() != nil || maps.Equal(w.record.Failures, failures) {
+		return
+	}
+	err := p.update(w.pod, func(r *record.Pod) { r.Failures = failures })
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		p.o.Log.WarnContext(ctx, "why the pod waits is not recorded", "pod", w.pod.Namespace+"/"+w.pod.Name, "error", err)
+	}
+}
+
+// prepareError records that the pod could not be prepared for its containers, and returns
+// that as the error of a Sync.
+func (p *Pods) prepareError(ctx context.Context, w *work, err error) error {
+	reason := failure.Reason(err, podstate.ReasonSandboxError)
+	failures := map[string]record.Failure{}
+	maps.Copy(failures, w.record.Failures)
+	failures[record.PodFailure] = record.Failure{Reason: reason, Message: err.Error()}
+	p.recordFailures(ctx, w, failures)
+	return &SyncError{[]*failure.Error{{Why: reason, Err: fmt.Errorf("%s: %w", reason, err)}}}
+}
+
+// recordFailedStart records that the instance could not be started, when no retry can change
+// that.
+func (p *Pods) recordFailedStart(w *work, next podstate.Start, cfg engine.ContainerConfig, cause error) error {
+	if !failure.IsPermanent(cause) || failure.Reason(cause, "") != failure.ReasonRunError {
+		return nil
+	}
+	now := time.Now()
+	return p.update(w.pod, func(r *record.Pod) {
+		if r.FailedStarts == nil {
+			r.FailedStarts = map[string]engine.Container{}
+		}
+		r.FailedStarts[cfg.Name] = engine.Container{
+			ID: cfg.ID, PodUID: cfg.PodUID, Name: cfg.Name, Attempt: cfg.Attempt, Image: cfg.Image,
+			Labels: cfg.Labels, State: engine.StateExited, CreatedAt: now, StartedAt: now, Last: next.Last,
+			Exit: engine.Exit{
+				ExitCode: podstate.StartErrorExitCode, Reason: podstate.ReasonStartError, Message: cause.Error(), StartedAt: now, FinishedAt: now,
+			},
+		}
+	})
 }

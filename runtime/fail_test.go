@@ -36,8 +36,8 @@ func TestFail(t *testing.T) {
 				}
 			}
 		}
-		if boxes := n.sandboxes.Left(); len(boxes) > 0 {
-			t.Errorf("sandboxes left: %v", boxes)
+		if sandboxes := n.sandboxes.Left(); len(sandboxes) > 0 {
+			t.Errorf("sandboxes left: %v", sandboxes)
 		}
 		if err := p.Stop(t.Context(), pod); err != nil {
 			t.Fatal(err)

@@ -20,9 +20,9 @@ func (n *node) listed(t *testing.T) *v1.Pod {
 	return pods[0]
 }
 
-// TestFailedStartIsTold: a later process knows why a container waits, as long as it has not
-// been started since.
-func TestFailedStartIsTold(t *testing.T) {
+// TestWaitingReasonIsRecorded: a later process knows why a container waits, as long as it has
+// not been started since.
+func TestWaitingReasonIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		want := func(state, message string) {
@@ -68,8 +68,8 @@ func TestFailedStartIsTold(t *testing.T) {
 	})
 }
 
-// TestFailedGroundIsTold: so does it why a pod has no containers at all.
-func TestFailedGroundIsTold(t *testing.T) {
+// TestPodFailureIsRecorded: a later process also knows why a pod has no containers at all.
+func TestPodFailureIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		pod := testPod(v1.RestartPolicyAlways, "sleep")

@@ -12,8 +12,8 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// mountImages pulls and mounts the images that the container mounts as volumes. Errors are
-// the container's, as in the kubelet (kuberuntime.getImageVolumes).
+// mountImages pulls and mounts the images that the container mounts as volumes
+// (kuberuntime.getImageVolumes).
 func (p *Pods) mountImages(ctx context.Context, pod *v1.Pod, c *v1.Container) error {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -21,32 +21,32 @@ func (p *Pods) mountImages(ctx context.Context, pod *v1.Pod, c *v1.Container) er
 			continue
 		}
 		if err := p.mountImage(ctx, pod, v); err != nil {
-			return &ContainerError{Container: c.Name, Why: failure.Reason(err, failure.ReasonErrImagePull), Err: fmt.Errorf("volume %q: %w", v.Name, err)}
+			return fmt.Errorf("volume %q: %w", v.Name, err)
 		}
 	}
 	return nil
 }
 
 // pullUnmounted pulls, once, the images of volumes that no container mounts, as the kubelet
-// does: one that is not to be had keeps no container from starting.
-func (p *Pods) pullUnmounted(ctx context.Context, w *work) {
-	if !w.memory.once(func(m *memory) *bool { return &m.pulled }) {
+// does. One that cannot be pulled keeps no container from starting.
+func (p *Pods) pullUnmounted(ctx context.Context, pod *v1.Pod) {
+	if !p.once(pod.UID, func(m *memory) *bool { return &m.pulled }) {
 		return
 	}
-	for i := range w.pod.Spec.Volumes {
-		v := &w.pod.Spec.Volumes[i]
-		mounted := slices.ContainsFunc(podspec.Containers(w.pod), func(c *v1.Container) bool { return mounts(c, v.Name) })
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		mounted := slices.ContainsFunc(podspec.Containers(pod), func(c *v1.Container) bool { return mounts(c, v.Name) })
 		if v.Image == nil || mounted {
 			continue
 		}
-		if _, err := p.pulls.get(ctx, v.Image.Reference, v.Image.PullPolicy, p.pullSecrets(w.pod)); err != nil {
-			p.o.Log.WarnContext(ctx, "no image of a volume that no container mounts", "pod", w.pod.Name, "volume", v.Name, "error", err)
+		if _, err := p.ensureImage(ctx, pod, v.Image.Reference, v.Image.PullPolicy); err != nil {
+			p.o.Log.WarnContext(ctx, "pulling the image of a volume that no container mounts", "pod", pod.Name, "volume", v.Name, "error", err)
 		}
 	}
 }
 
 func (p *Pods) mountImage(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
-	img, err := p.pulls.get(ctx, v.Image.Reference, v.Image.PullPolicy, p.pullSecrets(pod))
+	img, err := p.ensureImage(ctx, pod, v.Image.Reference, v.Image.PullPolicy)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (p *Pods) mountImage(ctx context.Context, pod *v1.Pod, v *v1.Volume) error 
 	return nil
 }
 
-// releaseImages lets go of the images of the pod's volumes, which are unmounted.
+// releaseImages releases the images of the pod's volumes, which are unmounted by then.
 func (p *Pods) releaseImages(ctx context.Context, pod *v1.Pod) error {
 	var errs []error
 	for i := range pod.Spec.Volumes {
@@ -75,10 +75,5 @@ func (p *Pods) releaseImages(ctx context.Context, pod *v1.Pod) error {
 func imageKey(pod *v1.Pod, v *v1.Volume) string { return "volume-" + string(pod.UID) + "-" + v.Name }
 
 func mounts(c *v1.Container, volume string) bool {
-	for i := range c.VolumeMounts {
-		if c.VolumeMounts[i].Name == volume {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == volume })
 }

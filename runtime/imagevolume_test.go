@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -11,8 +12,8 @@ import (
 	"github.com/runonce/runonce/runtime"
 )
 
-// TestImageVolumes: an image is mounted when a container that mounts it is
-// started, its faults are that container's, and Stop lets go of it.
+// TestImageVolumes: an image is mounted when a container that mounts it is started, its errors
+// are that container's, and Stop releases it.
 func TestImageVolumes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -29,15 +30,15 @@ func TestImageVolumes(t *testing.T) {
 		pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "here", MountPath: "/here"}}
 		pod.Spec.Containers[1].VolumeMounts = []v1.VolumeMount{{Name: "here", MountPath: "/here"}, {Name: "gone", MountPath: "/gone"}}
 		err := p.Sync(t.Context(), pod)
-		var fault *runtime.ContainerError
-		if !errors.As(err, &fault) || fault.Container != "c1" || fault.Why != "ErrImageNeverPull" || !fault.Permanent() {
+		var sync *runtime.SyncError
+		if !errors.As(err, &sync) || !strings.HasPrefix(err.Error(), `container "c1": ErrImageNeverPull: `) || !sync.Permanent() || len(sync.Errors) != 1 {
 			t.Errorf("a missing image: %v", err)
 		}
 		if d := cmp.Diff([]string{boxImage}, n.engine.Mounted()); d != "" {
 			t.Error(d)
 		}
 		wantStates(t.Context(), t, p, pod, "c0=running", "c1=waiting ErrImageNeverPull")
-		// What nobody mounts is pulled, too, and missed by nobody.
+		// What no container mounts is pulled, too, and an error does not matter.
 		if _, err := n.engine.Image(t.Context(), "localhost/far:1"); err != nil {
 			t.Errorf("an image that no container mounts: %v", err)
 		}

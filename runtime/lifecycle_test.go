@@ -18,7 +18,7 @@ import (
 	"github.com/runonce/runonce/runtime"
 )
 
-func TestLaterProcessGoesOn(t *testing.T) {
+func TestLaterProcessContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		pod := testPod(v1.RestartPolicyAlways, "sleep", "sleep")
@@ -45,7 +45,7 @@ func TestLaterProcessGoesOn(t *testing.T) {
 	})
 }
 
-func TestRebootIsHealed(t *testing.T) {
+func TestReboot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		pod := testPod(v1.RestartPolicyAlways, "sleep")
@@ -71,7 +71,7 @@ func TestRebootIsHealed(t *testing.T) {
 	})
 }
 
-// After a reboot the init containers do their work again, in order, before the others.
+// After a reboot the init containers run again, in order, before the others.
 func TestRebootRunsInitContainersAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -212,7 +212,7 @@ func TestProbesDecideOnReadiness(t *testing.T) {
 	})
 }
 
-// A container is asked as soon as it runs, whatever the start of the others waits for.
+// A container is probed as soon as it runs, even while others are being started.
 func TestProbesDoNotWaitForOtherContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -238,7 +238,7 @@ func TestProbesDoNotWaitForOtherContainers(t *testing.T) {
 	})
 }
 
-// What a probe said is told also when it had the container killed.
+// The message of a probe stays after the container was killed for it.
 func TestProbeThatKilledIsNamed(t *testing.T) {
 	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyAlways} {
 		synctest.Test(t, func(t *testing.T) {
@@ -350,7 +350,7 @@ func TestActiveDeadline(t *testing.T) {
 		if err := p.Sync(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait() // the event of the start is for nobody
+		synctest.Wait() // for the event of the start, which nothing waits for
 		changes, err := p.Changes(t.Context(), pod)
 		if err != nil {
 			t.Fatal(err)

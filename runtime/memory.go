@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"maps"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -11,21 +10,18 @@ import (
 	"github.com/runonce/runonce/runtime/podstate"
 )
 
-// memory is what this process remembers of a pod between two calls. All else is in the pod's
-// record.
+// memory is what this process remembers of a pod between two calls, guarded by Pods.mu. All
+// else is in the pod's record.
 type memory struct {
-	mu       sync.Mutex
-	prepared bool      // volumes, cgroup and files are there
-	synced   bool      // this process works on the pod
-	pulled   bool      // images were asked for that no container mounts
-	timed    bool      // the deadline will wake the waiters
-	measure  time.Time // when its storage may be measured again
-	exceeded string    // the limit on storage that it was found to exceed
-	waiting  map[string]podstate.Waiting
-	crashes  map[string]crash
-	killed   map[string]string // by container ID: the probe's message for which it was killed
-	// annotations outlive the sandbox that they tell of.
-	annotations map[string]string
+	prepared    bool      // volumes, cgroup and files are there
+	synced      bool      // this process works on the pod
+	pulled      bool      // images were asked for that no container mounts
+	timed       bool      // the deadline will wake the waiters
+	nextMeasure time.Time // when its storage may be measured again
+	exceeded    string    // the limit on storage that it was found to exceed
+	crashes     map[string]crash
+	killed      map[string]string // by container ID: the probe's message for which it was killed
+	annotations map[string]string // of its last sandbox
 }
 
 // crash counts how often a container ended soon after its start.
@@ -34,24 +30,31 @@ type crash struct {
 	lastID string
 }
 
-// memoryOf returns what is remembered of the pod.
-func (p *Pods) memoryOf(uid types.UID) *memory {
+// remember calls f with what is remembered of the pod.
+func (p *Pods) remember(uid types.UID, f func(*memory)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m, ok := p.memories[uid]
 	if !ok {
-		m = &memory{waiting: map[string]podstate.Waiting{}, crashes: map[string]crash{}, killed: map[string]string{}}
+		m = &memory{crashes: map[string]crash{}, killed: map[string]string{}}
 		p.memories[uid] = m
 	}
-	return m
+	f(m)
+}
+
+// once sets a field of the pod's memory and reports whether it was not set before.
+func (p *Pods) once(uid types.UID, field func(*memory) *bool) (first bool) {
+	p.remember(uid, func(m *memory) {
+		first = !*field(m)
+		*field(m) = true
+	})
+	return first
 }
 
 // recall completes the observation by what is remembered.
 func (m *memory) recall(o *podstate.Observation) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.countCrashes(o)
-	o.Waiting, o.Killed, o.Exceeded = maps.Clone(m.waiting), maps.Clone(m.killed), m.exceeded
+	o.Killed, o.Exceeded = maps.Clone(m.killed), m.exceeded
 }
 
 // countCrashes updates the crash counters from the newest instances. A container that ran
@@ -71,14 +74,12 @@ func (m *memory) countCrashes(o *podstate.Observation) {
 	}
 }
 
-// killing remembers for what probe's sake containers are about to be killed, and keeps the
-// end of those that wait from making their back-off longer.
-func (m *memory) killing(o *podstate.Observation, a podstate.Actions) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// beforeKill remembers which probe a container is killed for, and keeps the exit of one that
+// will be in back-off from making that longer.
+func (m *memory) beforeKill(o *podstate.Observation, a podstate.Actions) {
 	for id, p := range o.Probes {
 		if p.Failed != "" {
-			m.killed[id] = podstate.ProbeMessage(p.Failed, p.Answers[p.Failed])
+			m.killed[id] = podstate.ProbeMessage(p.Failed, p.Last[p.Failed])
 		}
 	}
 	for _, next := range a.Wait {
@@ -88,30 +89,4 @@ func (m *memory) killing(o *podstate.Observation, a podstate.Actions) {
 			}
 		}
 	}
-}
-
-// update changes what is remembered.
-func (m *memory) update(change func(*memory)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	change(m)
-}
-
-// once returns true the first time that it is called with the field.
-func (m *memory) once(field func(*memory) *bool) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	was := *field(m)
-	*field(m) = true
-	return !was
-}
-
-func (m *memory) setWaiting(container string, w podstate.Waiting) {
-	m.update(func(m *memory) { m.waiting[container] = w })
-}
-
-func (m *memory) isPrepared() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.prepared
 }

@@ -15,7 +15,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestCountCrashes(t *testing.T) {
 	t.Parallel()
-	m := (&Pods{memories: map[types.UID]*memory{}}).memoryOf("uid")
+	p := &Pods{memories: map[types.UID]*memory{}}
 	exited := func(id string, ran time.Duration) map[string]engine.Container {
 		return map[string]engine.Container{"a": {ID: id, Name: "a", State: engine.StateExited, Exit: engine.Exit{
 			StartedAt: epoch, FinishedAt: epoch.Add(ran),
@@ -34,7 +34,7 @@ func TestCountCrashes(t *testing.T) {
 	}
 	for _, s := range steps {
 		o := &podstate.Observation{Containers: exited(s.id, s.ran), Record: &record.Pod{}}
-		m.recall(o)
+		p.remember("uid", func(m *memory) { m.recall(o) })
 		if got := o.Crashes["a"]; got != s.want {
 			t.Errorf("after %s ran %s: %d crashes, want %d", s.id, s.ran, got, s.want)
 		}

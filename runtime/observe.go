@@ -17,7 +17,8 @@ import (
 	"github.com/runonce/runonce/runtime/record"
 )
 
-// observe looks at the pod as it is, once, and completes that by what this process remembers.
+// observe collects all that is known of the pod: on the machine, in its record, and in this
+// process's memory.
 func (p *Pods) observe(ctx context.Context, pod *v1.Pod) (*podstate.Observation, error) {
 	o := &podstate.Observation{
 		Pod: pod, Record: &record.Pod{}, Probes: p.probes.of(pod.UID),
@@ -29,30 +30,29 @@ func (p *Pods) observe(ctx context.Context, pod *v1.Pod) (*podstate.Observation,
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	switch box, err := p.o.Sandboxes.Get(ctx, pod); {
+	switch sandbox, err := p.o.Sandboxes.Get(ctx, pod); {
 	case err == nil:
-		o.Sandbox, o.IPs = &box, box.IPs
+		o.Sandbox, o.IPs = &sandbox, sandbox.IPs
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("looking at the sandbox of pod %q: %w", pod.Name, err)
+		return nil, fmt.Errorf("reading the sandbox of pod %q: %w", pod.Name, err)
 	}
 	all, err := p.o.Engine.Containers(ctx, string(pod.UID))
 	if err != nil {
 		return nil, fmt.Errorf("listing containers of pod %q: %w", pod.Name, err)
 	}
-	o.Take(all)
+	o.SetContainers(all)
 	if o.Sandbox != nil {
 		o.Sandbox.PIDNS = pidNamespace(o.Pause)
 	}
 	p.readMessages(o)
-	m := p.memoryOf(pod.UID)
-	if err := p.measure(ctx, o, m); err != nil {
+	if err := p.measure(ctx, o); err != nil {
 		return nil, err
 	}
-	m.recall(o)
+	p.remember(pod.UID, func(m *memory) { m.recall(o) })
 	return o, nil
 }
 
-// What of a log stands in for a termination message (pkg/kubelet/container).
+// How much of a log stands in for a termination message (pkg/kubelet/container).
 const (
 	fallbackLines = 80
 	fallbackBytes = 2048
@@ -68,8 +68,8 @@ func (p *Pods) readMessages(o *podstate.Observation) {
 	}
 }
 
-// terminationMessage is what the container left at its terminationMessagePath or, by its
-// policy, the end of its log when it failed without a word.
+// terminationMessage is what the container wrote to its terminationMessagePath or, if its
+// policy says so, the end of its log when it failed and wrote nothing.
 func (p *Pods) terminationMessage(pod *v1.Pod, def *v1.Container, c engine.Container) string {
 	message := readTerminationLog(p.terminationLog(pod, def.Name, c.Attempt))
 	if message != "" || c.Exit.ExitCode == 0 || def.TerminationMessagePolicy != v1.TerminationMessageFallbackToLogsOnError {
@@ -77,8 +77,7 @@ func (p *Pods) terminationMessage(pod *v1.Pod, def *v1.Container, c engine.Conta
 	}
 	text, err := logs.TailText(c.LogPath, fallbackLines, fallbackBytes)
 	if err != nil {
-		// The message is a courtesy; the log itself is reported where it is missed.
-		return ""
+		return "" // reading the log itself will report that
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
@@ -86,7 +85,7 @@ func (p *Pods) terminationMessage(pod *v1.Pod, def *v1.Container, c engine.Conta
 // maxTerminationMessage bounds a termination message, in bytes (pkg/kubelet/container).
 const maxTerminationMessage = 4096
 
-// readTerminationLog returns the message that the container left, "" when it left none.
+// readTerminationLog returns the message that the container wrote, "" when it wrote none.
 func readTerminationLog(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
@@ -13,8 +14,7 @@ import (
 	"github.com/runonce/runonce/runtime/ocispec"
 )
 
-// pidNamespace is the path of the process namespace that the pause process holds, empty
-// when there is none.
+// pidNamespace is the path of the pod's process namespace, empty when no pause process runs.
 func pidNamespace(pause engine.Container) string {
 	if pause.State != engine.StateRunning {
 		return ""
@@ -22,8 +22,8 @@ func pidNamespace(pause engine.Container) string {
 	return fmt.Sprintf("/proc/%d/ns/pid", pause.PID)
 }
 
-// ensurePause starts the pod's pause process unless it runs, and completes the sandbox by the
-// process namespace.
+// ensurePause starts the pod's pause process unless it runs, and adds its namespace to the
+// sandbox.
 func (p *Pods) ensurePause(ctx context.Context, w *work) error {
 	pause, err := p.pause(ctx, w.pod)
 	if err == nil && pause.State != engine.StateRunning {
@@ -61,21 +61,20 @@ func (p *Pods) startPause(ctx context.Context, w *work) (engine.Container, error
 	return pause, err
 }
 
-// pause returns the pod's pause process as the engine sees it.
+// pause returns the pod's pause process, a zero one when it has none.
 func (p *Pods) pause(ctx context.Context, pod *v1.Pod) (engine.Container, error) {
 	all, err := p.o.Engine.Containers(ctx, string(pod.UID))
 	if err != nil {
 		return engine.Container{}, fmt.Errorf("looking for the pause process: %w", err)
 	}
-	for _, c := range all {
-		if c.Name == podstate.PauseName {
-			return c, nil
-		}
+	if i := slices.IndexFunc(all, func(c engine.Container) bool { return c.Name == podstate.PauseName }); i >= 0 {
+		return all[i], nil
 	}
 	return engine.Container{}, nil
 }
 
-// removePause ends the pod's process namespace. A pod without one is no error.
+// removePause removes the pod's pause process, and with it the process namespace. A pod without
+// one is no error.
 func (p *Pods) removePause(ctx context.Context, pod *v1.Pod) error {
 	if !podstate.SharesProcesses(pod) {
 		return nil

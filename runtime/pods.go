@@ -1,5 +1,5 @@
-// Package runtime runs pods on this node. It looks at a pod once, package podstate decides
-// on that, and the steps that carry the decision out are here.
+// Package runtime runs pods on this node. It observes a pod, package podstate decides what to
+// do, and this package does it.
 package runtime
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/runonce/runonce/runtime/ocispec"
 )
 
-// Options are the parts that Pods works with. All but Log and Trace must be set.
+// Options are what Pods works with. All must be set but those that say otherwise.
 type Options struct {
 	Engine    engine.Engine
 	Sandboxes Sandboxes
@@ -35,14 +35,14 @@ type Options struct {
 	Records *record.Store
 	// LogDir holds the containers' logs in the kubelet's layout (/var/log/pods).
 	LogDir string
-	// LocalImages are the references, in full form, of images that the user gave along:
-	// they are not pulled, whatever the pull policy says.
+	// LocalImages are the normalised references of images that the user supplied: they are not
+	// pulled, whatever the pull policy says.
 	LocalImages []string
-	// RecursiveReadOnly says whether mounts can be read-only with all below them; nil is
-	// no. It is asked only when a volumeMount needs to know.
+	// RecursiveReadOnly says whether mounts of the pod can be recursively read-only; nil means
+	// no. It is called only when a volumeMount needs to know.
 	RecursiveReadOnly func(pod *v1.Pod) bool
-	Log               *slog.Logger
-	// Trace, when set, is told of each step of a pod's start, for a timeline.
+	Log               *slog.Logger // may be nil
+	// Trace, when set, is called after each step of a pod's start, for a timeline.
 	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
 }
 
@@ -52,29 +52,28 @@ type Host struct {
 	// ResolvConf and HostsFile are paths of the host's files.
 	ResolvConf string
 	HostsFile  string
-	// ClusterDNS are the addresses of a cluster's DNS, none where there is none, and
-	// ClusterDomain its domain.
+	// ClusterDNS are the addresses of a cluster's DNS servers, if there are any.
 	ClusterDNS    []string
 	ClusterDomain string
-	// AppArmor says that containers are to be confined by AppArmor.
+	// AppArmor says whether containers are confined by AppArmor.
 	AppArmor bool
-	// SELinux says that the kernel enforces SELinux, or would. Without it options for it
-	// have no effect, as under every CRI runtime.
+	// SELinux says whether the kernel has SELinux. Without it SELinux options have no effect,
+	// as under every CRI runtime.
 	SELinux bool
 	// SeccompDir holds the profiles of type Localhost.
 	SeccompDir string
 }
 
 // Pods runs pods on this node. It is safe for concurrent use, also by several processes on
-// one root: calls for one pod wait for each other.
+// one root: calls that change one pod wait for each other.
 type Pods struct {
 	o      Options
-	pulls  pulls
 	watch  watch
 	probes probes
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the rest
 	memories map[types.UID]*memory
+	pulls    map[string]*pull // by normalised reference
 }
 
 // New returns Pods on the given parts and starts to listen for the engine's events until
@@ -86,31 +85,26 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 	if o.Trace == nil {
 		o.Trace = func(types.UID, string, time.Time, time.Duration) {}
 	}
-	p := &Pods{o: o, memories: map[types.UID]*memory{}}
-	p.pulls.images = o.Engine
-	p.pulls.local = make(map[string]bool, len(o.LocalImages))
-	for _, ref := range o.LocalImages {
-		p.pulls.local[ref] = true
-	}
+	p := &Pods{o: o, memories: map[types.UID]*memory{}, pulls: map[string]*pull{}}
 	events, err := o.Engine.Events(ctx)
 	if err != nil {
 		return nil, err
 	}
 	go p.watch.pump(events)
-	context.AfterFunc(ctx, p.probes.stop)
+	context.AfterFunc(ctx, p.probes.stopAll)
 	return p, nil
 }
 
-// step runs f and reports it to the trace.
-func (p *Pods) step(uid types.UID, name string, f func() error) error {
+// traced runs f and reports it to the trace.
+func (p *Pods) traced(uid types.UID, name string, f func() error) error {
 	begin := time.Now()
 	err := f()
 	p.o.Trace(uid, name, begin, time.Since(begin))
 	return err
 }
 
-// Status returns the pod's status, computed from what the engine knows as the kubelet
-// computes it. It changes nothing. A pod that is absent is Pending.
+// Status returns the pod's status, as the kubelet computes it. It changes nothing. A pod that
+// is absent is Pending.
 func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 	obs, err := p.observe(ctx, pod)
 	if err != nil {
@@ -139,7 +133,7 @@ func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
 		if f, failed := podstate.PodFailure(obs, pod.Status); failed {
 			pod.Status.Reason, pod.Status.Message = f.Reason, f.Message
 		}
-		if added := p.Annotations(ctx, r.Pod); len(added) > 0 {
+		if added := p.annotations(r.Pod, obs.Sandbox); len(added) > 0 {
 			pod.Annotations = maps.Clone(added)
 			maps.Copy(pod.Annotations, r.Pod.Annotations)
 		}
@@ -148,32 +142,35 @@ func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
 	return pods, nil
 }
 
-// Update puts another definition of the pod, of the same UID, on record. The next Sync with
-// it restarts the containers whose image changed. What was decided at the first start
-// stays: when that was, and the devices. A pod that was never started is left alone.
+// Update records another definition of the pod, with the same UID. The next Sync restarts the
+// containers whose image has changed. The start time and the devices stay. A pod that was
+// never started is left alone.
 func (p *Pods) Update(_ context.Context, pod *v1.Pod) error {
-	_, err := p.o.Records.Update(pod.UID, func(r *record.Pod) error {
-		if r.Started.IsZero() {
-			return nil
+	return p.update(pod, func(r *record.Pod) {
+		if !r.Started.IsZero() {
+			r.Pod = pod.DeepCopy()
+			r.Pod.Status = v1.PodStatus{}
 		}
-		r.Pod = pod.DeepCopy()
-		r.Pod.Status = v1.PodStatus{}
-		return nil
 	})
-	return err
 }
 
-// Annotations returns what a cluster would have put on the pod while it ran: its network
-// status, where it has joined several networks. A pod without a sandbox has none,
-// unless this process has seen it.
+// Annotations returns what a cluster would have added to the pod while it ran: its network
+// status, if it has joined several networks. A pod without a sandbox has none, unless this
+// process has seen it.
 func (p *Pods) Annotations(ctx context.Context, pod *v1.Pod) map[string]string {
-	if box, err := p.o.Sandboxes.Get(ctx, pod); err == nil {
-		return box.Annotations
+	var sandbox *engine.Sandbox
+	if s, err := p.o.Sandboxes.Get(ctx, pod); err == nil {
+		sandbox = &s
 	}
-	m := p.memoryOf(pod.UID)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.annotations
+	return p.annotations(pod, sandbox)
+}
+
+func (p *Pods) annotations(pod *v1.Pod, sandbox *engine.Sandbox) (all map[string]string) {
+	if sandbox != nil {
+		return sandbox.Annotations
+	}
+	p.remember(pod.UID, func(m *memory) { all = m.annotations })
+	return all
 }
 
 // Changes returns a channel that gets a value when a container of the pod starts, exits

@@ -82,8 +82,8 @@ func (n *node) left(t *testing.T) {
 	if err != nil || len(cs) > 0 {
 		t.Errorf("containers left: %v, %v", cs, err)
 	}
-	if boxes := n.sandboxes.Left(); len(boxes) > 0 {
-		t.Errorf("sandboxes left: %v", boxes)
+	if sandboxes := n.sandboxes.Left(); len(sandboxes) > 0 {
+		t.Errorf("sandboxes left: %v", sandboxes)
 	}
 	if groups := n.cgroups.Left(); len(groups) > 0 {
 		t.Errorf("cgroups left: %v", groups)
@@ -213,6 +213,10 @@ func TestSyncRestartsWithBackOff(t *testing.T) {
 			t.Errorf("back-off of %s, want 10s less the time since the end", wait)
 		}
 		got := wantStates(t.Context(), t, p, pod, "c0=waiting CrashLoopBackOff")
+		later := n.listed(t).Status.ContainerStatuses[0].State.Waiting
+		if later == nil || *later != *got.ContainerStatuses[0].State.Waiting || !strings.HasPrefix(later.Message, "back-off 10s restarting failed container=c0 pod=") {
+			t.Errorf("a later process sees %+v", later)
+		}
 		if last := got.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 4 {
 			t.Errorf("last termination = %+v", last)
 		}
@@ -227,7 +231,7 @@ func TestSyncRestartsWithBackOff(t *testing.T) {
 	})
 }
 
-func TestSyncFaults(t *testing.T) {
+func TestSyncErrors(t *testing.T) {
 	tests := []struct {
 		name      string
 		change    func(n *node, pod *v1.Pod)
@@ -312,7 +316,7 @@ func TestSyncFaults(t *testing.T) {
 	}
 }
 
-func TestSyncMendsWhatWasTransient(t *testing.T) {
+func TestSyncRetriesTransientErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		p := n.pods(t.Context(), t)
@@ -329,7 +333,7 @@ func TestSyncMendsWhatWasTransient(t *testing.T) {
 	})
 }
 
-func TestPullAlwaysPullsOnceARun(t *testing.T) {
+func TestPullAlwaysPullsOncePerRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		p := n.pods(t.Context(), t)

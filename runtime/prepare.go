@@ -18,13 +18,12 @@ import (
 	"github.com/runonce/runonce/runtime/ocispec"
 )
 
-// step is one part of what a pod needs before its containers. undo is called when a later step fails; it may be
-// nil.
+// step is one part of what a pod needs before its containers.
 type step struct {
 	name   string
 	reason string
 	do     func(ctx context.Context) error
-	undo   func(ctx context.Context) error
+	undo   func(ctx context.Context) error // called when a later step fails; may be nil
 }
 
 // prepare makes what the containers need: record, volumes, cgroup, sandbox, and the files that
@@ -72,29 +71,28 @@ func (p *Pods) prepare(ctx context.Context, w *work) error {
 	if err := p.run(ctx, w, steps); err != nil {
 		return err
 	}
-	w.memory.update(func(m *memory) { m.prepared, m.annotations = true, w.sandbox.Annotations })
+	p.remember(pod.UID, func(m *memory) { m.prepared, m.annotations = true, w.sandbox.Annotations })
 	return nil
 }
 
-// run does the steps in order. After a failure it undoes them in reverse, also when ctx is
-// done; not so for a pod that has containers already, since they need what was made. The
-// record has no undo: by it the pod is found again.
+// run does the steps in order. After an error it undoes them in reverse, also when ctx is
+// done, unless the pod already has containers, since they need what was made. The record is
+// not undone: by it the pod is found again.
 func (p *Pods) run(ctx context.Context, w *work, steps []step) error {
 	for i, s := range steps {
-		err := p.step(w.pod.UID, s.name, func() error { return s.do(ctx) })
+		err := p.traced(w.pod.UID, s.name, func() error { return s.do(ctx) })
 		if err == nil {
 			continue
 		}
 		if w.fresh {
 			err = errors.Join(err, undo(ctx, steps[:i+1]))
 		}
-		err = fmt.Errorf("preparing the %s of pod %q: %w", s.name, w.pod.Name, err)
-		return newSyncError([]*ContainerError{{Why: failure.Reason(err, s.reason), Err: err}})
+		return &failure.Error{Why: failure.Reason(err, s.reason), Err: fmt.Errorf("preparing the %s of pod %q: %w", s.name, w.pod.Name, err)}
 	}
 	return nil
 }
 
-// undo takes the steps back, the last one first.
+// undo undoes the steps, the last one first.
 func undo(ctx context.Context, steps []step) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
@@ -130,7 +128,7 @@ func (p *Pods) writeFiles(pod *v1.Pod, sandbox engine.Sandbox) error {
 		return err
 	}
 	if pod.Spec.DNSPolicy == v1.DNSClusterFirst && !pod.Spec.HostNetwork && len(p.o.Host.ClusterDNS) == 0 {
-		// Most pods have this policy because they say nothing: that is not worth a warning.
+		// Most pods have this policy by default: that is not worth a warning.
 		p.o.Log.Info("dnsPolicy ClusterFirst without --cluster-dns: falling back to Default", "pod", pod.Namespace+"/"+pod.Name)
 	}
 	for _, w := range warnings {

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,116 +16,113 @@ import (
 	"github.com/runonce/runonce/runtime/probe"
 )
 
-// probes asks the containers that have probes. Its zero value is ready for use.
+// probes are the containers that are being probed, by ID. The zero value is ready for use.
 type probes struct {
-	mu   sync.Mutex
-	asks map[string]*ask // by container ID
+	mu      sync.Mutex
+	workers map[string]*probeWorker
 }
 
-// ask is one container that is asked.
-type ask struct {
+// probeWorker probes one container.
+type probeWorker struct {
 	pod    types.UID
 	status probe.Status
 	stop   context.CancelFunc
 }
 
-// of returns what is known of the pod's containers, by ID.
+// of returns the results for the pod's containers, by ID.
 func (p *probes) of(uid types.UID) map[string]probe.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var known map[string]probe.Status
-	for id, a := range p.asks {
-		if a.pod != uid {
-			continue
-		}
-		if known == nil {
-			known = map[string]probe.Status{}
-		}
-		known[id] = a.status
-	}
-	return known
-}
-
-// keep goes on with the containers of the pod that are named, and stops with the others.
-func (p *probes) keep(uid types.UID, ids []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for id, a := range p.asks {
-		if a.pod == uid && !slices.Contains(ids, id) {
-			a.stop()
-			delete(p.asks, id)
+	results := map[string]probe.Status{}
+	for id, w := range p.workers {
+		if w.pod == uid {
+			results[id] = w.status
 		}
 	}
+	return results
 }
 
-// stop stops with all containers.
-func (p *probes) stop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for id, a := range p.asks {
-		a.stop()
-		delete(p.asks, id)
-	}
+// keepOnly stops probing the pod's containers but for those with the given IDs.
+func (p *probes) keepOnly(uid types.UID, ids []string) {
+	p.remove(func(id string, w *probeWorker) bool { return w.pod == uid && !slices.Contains(ids, id) })
 }
 
-// begin returns false when the container is asked already.
-func (p *probes) begin(id string, a *ask) bool {
+func (p *probes) stopAll() { p.remove(func(string, *probeWorker) bool { return true }) }
+
+func (p *probes) remove(which func(id string, w *probeWorker) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, ok := p.asks[id]; ok {
+	maps.DeleteFunc(p.workers, func(id string, w *probeWorker) bool {
+		if !which(id, w) {
+			return false
+		}
+		w.stop()
+		return true
+	})
+}
+
+// add returns false when the container is being probed already.
+func (p *probes) add(id string, w *probeWorker) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.workers[id]; ok {
 		return false
 	}
-	if p.asks == nil {
-		p.asks = map[string]*ask{}
+	if p.workers == nil {
+		p.workers = map[string]*probeWorker{}
 	}
-	p.asks[id] = a
+	p.workers[id] = w
 	return true
 }
 
-func (p *probes) report(id string, s probe.Status) {
+func (p *probes) setStatus(id string, s probe.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a, ok := p.asks[id]; ok {
-		s.Since = a.status.Since
-		if s.Ready != a.status.Ready {
+	if w, ok := p.workers[id]; ok {
+		s.Since = w.status.Since
+		if s.Ready != w.status.Ready {
 			s.Since = time.Now()
 		}
-		a.status = s
+		w.status = s
 	}
 }
 
-// probeRunning sees to it that just the running containers of the pod are probed. That
-// outlives the call.
+// probeRunning makes sure that exactly the running containers of the pod are probed, also
+// after the call.
 func (p *Pods) probeRunning(ctx context.Context, w *work) {
 	var running []string
 	for _, def := range podspec.Containers(w.pod) {
-		if c, ok := w.running[def.Name]; ok && hasProbes(def) {
+		if c, ok := w.running[def.Name]; ok {
 			running = append(running, c.ID)
-			p.watchContainer(ctx, w, def, c)
+			p.startProbes(ctx, w, def, c)
 		}
 	}
-	p.probes.keep(w.pod.UID, running)
+	p.probes.keepOnly(w.pod.UID, running)
 }
 
-func (p *Pods) watchContainer(ctx context.Context, w *work, def *v1.Container, c engine.Container) {
+// startProbes probes the container until it is stopped, if it has probes.
+func (p *Pods) startProbes(ctx context.Context, w *work, def *v1.Container, c engine.Container) {
+	if def.StartupProbe == nil && def.ReadinessProbe == nil && def.LivenessProbe == nil {
+		return
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	if !p.probes.begin(c.ID, &ask{pod: w.pod.UID, stop: cancel}) {
+	if !p.probes.add(c.ID, &probeWorker{pod: w.pod.UID, stop: cancel}) {
 		cancel()
 		return
 	}
 	uid := string(w.pod.UID)
 	go probe.Watch(ctx, p.target(def, c, w.sandbox), c.StartedAt, func(s probe.Status) {
-		p.probes.report(c.ID, s)
+		p.probes.setStatus(c.ID, s)
 		p.watch.notify(uid)
 	})
 }
 
-// maxAsked is how many containers are asked at once by Probe.
-const maxAsked = 32
+// maxProbes is how many containers Probe probes at once.
+const maxProbes = 32
 
-// Probe asks each running container of earlier runs that has a startup or a readiness probe,
-// once, so that List tells whether it is ready now. Containers that this process watches are
-// not asked again. It takes as long as the slowest probe may take.
+// Probe probes each running container of earlier runs that has a startup or a readiness probe,
+// once, so that List tells whether it is ready now. Containers that this process probes anyway
+// are left out. It takes as long as the slowest probe may take.
 func (p *Pods) Probe(ctx context.Context) error {
 	known, err := p.o.Records.List()
 	if err != nil {
@@ -132,41 +130,27 @@ func (p *Pods) Probe(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	turn := make(chan struct{}, maxAsked)
+	slots := make(chan struct{}, maxProbes)
 	for _, r := range known {
 		o, err := p.observe(ctx, r.Pod)
 		if err != nil {
 			return err
 		}
 		if o.Sandbox == nil {
-			continue // nobody can be reached there
+			continue // its containers cannot be reached
 		}
 		for _, def := range podspec.Containers(r.Pod) {
 			c := o.Containers[def.Name]
-			asked := def.StartupProbe != nil || def.ReadinessProbe != nil
-			if c.State != engine.StateRunning || !asked || !p.probes.begin(c.ID, &ask{pod: r.Pod.UID, stop: func() {}}) {
+			hasProbes := def.StartupProbe != nil || def.ReadinessProbe != nil
+			if c.State != engine.StateRunning || !hasProbes || !p.probes.add(c.ID, &probeWorker{pod: r.Pod.UID, stop: func() {}}) {
 				continue
 			}
 			wg.Go(func() {
-				turn <- struct{}{}
-				p.probes.report(c.ID, probe.Once(ctx, p.target(def, c, *o.Sandbox), c.StartedAt))
-				<-turn
+				slots <- struct{}{}
+				p.probes.setStatus(c.ID, probe.Once(ctx, p.target(def, c, *o.Sandbox), c.StartedAt))
+				<-slots
 			})
 		}
 	}
 	return nil
-}
-
-// target is the container as its probes reach it.
-func (p *Pods) target(def *v1.Container, c engine.Container, box engine.Sandbox) probe.Target {
-	t := target(def, box)
-	t.Exec = func(ctx context.Context, command []string) (int32, []byte, error) {
-		res, err := p.o.Engine.Exec(ctx, c.ID, command)
-		return res.ExitCode, res.Output, err
-	}
-	return t
-}
-
-func hasProbes(c *v1.Container) bool {
-	return c.StartupProbe != nil || c.ReadinessProbe != nil || c.LivenessProbe != nil
 }

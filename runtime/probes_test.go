@@ -10,8 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// A process that watches nothing asks once and tells which containers are ready now; without
-// asking it would not know.
+// A process that syncs nothing has to probe to know which containers are ready.
 func TestProbeOfEarlierRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

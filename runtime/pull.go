@@ -3,7 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
-	"sync"
+	"slices"
 
 	"github.com/runonce/runonce/runtime/engine"
 
@@ -12,86 +12,58 @@ import (
 	"github.com/runonce/runonce/runtime/image"
 )
 
-// pulls fetches each image once for all the pods that want it.
-type pulls struct {
-	images engine.Images
-	local  map[string]bool // references that the user gave along
-
-	mu   sync.Mutex
-	done map[string]engine.Image
-	busy map[string]chan struct{}
+// pull is an image as far as this process has pulled it, once for all pods that want it.
+type pull struct {
+	turn chan struct{} // holds a value while somebody looks for the image
+	img  *engine.Image // nil until it was pulled
 }
 
-// get returns the image by the pull policy (pkg/kubelet/images/image_manager.go). secrets
-// are the pull secrets of the pod that wants it.
-func (p *pulls) get(ctx context.Context, name string, policy v1.PullPolicy, secrets []*v1.Secret) (engine.Image, error) {
+// ensureImage returns the image, pulled if its pull policy says so
+// (pkg/kubelet/images/image_manager.go, EnsureImageExists).
+func (p *Pods) ensureImage(ctx context.Context, pod *v1.Pod, name string, policy v1.PullPolicy) (engine.Image, error) {
 	ref, err := image.Normalize(name)
 	if err != nil {
 		return engine.Image{}, err
 	}
-	release, err := p.lock(ctx, ref)
-	if err != nil {
-		return engine.Image{}, err
+	known := p.pullOf(ref)
+	select {
+	case known.turn <- struct{}{}:
+		defer func() { <-known.turn }()
+	case <-ctx.Done():
+		return engine.Image{}, context.Cause(ctx)
 	}
-	defer release()
-	if img, ok := p.pulled(ref); ok {
-		return img, nil
+	if known.img != nil {
+		return *known.img, nil
 	}
-	img, err := p.images.Image(ctx, ref)
+	img, err := p.o.Engine.Image(ctx, ref)
 	if err != nil && !errors.Is(err, engine.ErrNotFound) {
 		return engine.Image{}, err
 	}
-	pull, err := image.Decide(image.Policy{Ref: name, Pull: policy, Present: err == nil, Local: p.local[ref]})
-	if err != nil || !pull {
+	local := slices.Contains(p.o.LocalImages, ref)
+	wanted, err := image.Decide(image.Policy{Ref: name, Pull: policy, Present: err == nil, Local: local})
+	if err != nil || !wanted {
 		return img, err
 	}
-	credentials, err := image.Credentials(secrets, ref)
+	credentials, err := image.Credentials(p.pullSecrets(pod), ref)
 	if err != nil {
 		return engine.Image{}, err
 	}
-	img, err = p.images.Pull(ctx, ref, credentials...)
-	if err != nil {
+	if img, err = p.o.Engine.Pull(ctx, ref, credentials...); err != nil {
 		return engine.Image{}, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.done[ref] = img
+	known.img = &img
 	return img, nil
 }
 
-func (p *pulls) pulled(ref string) (engine.Image, bool) {
+func (p *Pods) pullOf(ref string) *pull {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	img, ok := p.done[ref]
-	return img, ok
-}
-
-// lock waits until nobody else looks for the same image.
-func (p *pulls) lock(ctx context.Context, ref string) (release func(), err error) {
-	for {
-		p.mu.Lock()
-		if p.busy == nil {
-			p.busy, p.done = map[string]chan struct{}{}, map[string]engine.Image{}
-		}
-		wait, taken := p.busy[ref]
-		if !taken {
-			mine := make(chan struct{})
-			p.busy[ref] = mine
-			p.mu.Unlock()
-			return func() {
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				delete(p.busy, ref)
-				close(mine)
-			}, nil
-		}
-		p.mu.Unlock()
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	known, ok := p.pulls[ref]
+	if !ok {
+		known = &pull{turn: make(chan struct{}, 1)}
+		p.pulls[ref] = known
 	}
+	return known
 }
 
 // pullSecrets returns the pod's pull secrets that came with the pods; an absent one was

@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestPullSecrets: a pod's pull secrets that came with it give the credentials for its
-// images, and an absent one keeps nothing from being tried.
+// TestPullSecrets: a pod's pull secrets have the credentials for its images, and an absent one
+// is no error.
 func TestPullSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

@@ -2,13 +2,14 @@ package runtime
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/runonce/runonce/internal/failure"
@@ -27,36 +28,32 @@ import (
 // terminationLogMode lets any user of the container write its termination message.
 const terminationLogMode = 0o666
 
-// startContainer starts one instance of a container: image, environment, mounts, spec,
-// process. The instance before it is removed when the new one runs, not earlier, so that
-// how it ended is never lost.
+// startContainer starts one instance of a container. The instance before it is removed only
+// when the new one runs, so that its exit is never lost.
 func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start) error {
 	c := next.Container
 	var img engine.Image
-	err := p.step(w.pod.UID, "image "+c.Name, func() (err error) {
-		img, err = p.pulls.get(ctx, c.Image, c.ImagePullPolicy, p.pullSecrets(w.pod))
+	err := p.traced(w.pod.UID, "image "+c.Name, func() (err error) {
+		img, err = p.ensureImage(ctx, w.pod, c.Image, c.ImagePullPolicy)
 		return err
 	})
 	if err != nil {
-		return &ContainerError{Container: c.Name, Why: failure.Reason(err, failure.ReasonErrImagePull), Err: err}
+		return &failure.Error{Why: failure.Reason(err, failure.ReasonErrImagePull), Err: err}
 	}
 	if err := p.mountImages(ctx, w.pod, c); err != nil {
-		return err
+		return &failure.Error{Why: failure.Reason(err, failure.ReasonErrImagePull), Err: err}
 	}
 	cfg, err := p.containerConfig(ctx, w, next, img)
 	if err != nil {
-		return &ContainerError{Container: c.Name, Why: failure.Reason(err, failure.ReasonConfigError), Err: err}
+		return &failure.Error{Why: failure.Reason(err, failure.ReasonConfigError), Err: err}
 	}
-	err = p.step(w.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) })
+	err = p.traced(w.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) })
 	if err != nil {
 		return errors.Join(err, p.recordFailedStart(w, next, cfg, err))
 	}
 	started := engine.Container{ID: cfg.ID, Name: c.Name, Labels: cfg.Labels, State: engine.StateRunning, StartedAt: time.Now()}
 	w.running[c.Name] = started
-	if hasProbes(c) {
-		// Not only when the other containers have been started, too, which may take long.
-		p.watchContainer(ctx, w, c, started)
-	}
+	p.startProbes(ctx, w, c, started) // now, since starting the other containers may take long
 	if next.Old != "" {
 		if err := p.o.Engine.Remove(ctx, next.Old); err != nil {
 			return err
@@ -66,13 +63,13 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 }
 
 // postStart runs the container's hook, which has no time limit but ctx, as in the kubelet.
-// A container whose hook fails is killed; its policy decides what comes then.
+// A container whose hook fails is killed; its restart policy decides what comes then.
 func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engine.Container) error {
 	if def.Lifecycle == nil || def.Lifecycle.PostStart == nil {
 		return nil
 	}
-	err := p.step(w.pod.UID, "postStart "+def.Name, func() error {
-		return p.runHook(ctx, hookCall{pod: w.pod, c: c, hook: def.Lifecycle.PostStart})
+	err := p.traced(w.pod.UID, "postStart "+def.Name, func() error {
+		return p.runHook(ctx, w.pod, c, def.Lifecycle.PostStart)
 	})
 	if err == nil {
 		return nil
@@ -81,10 +78,10 @@ func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engi
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), podspec.GracePeriod(w.pod)+cleanupTimeout)
 	defer cancel()
 	err = errors.Join(err, p.killAll(cleanup, w.pod, []podstate.Kill{{Container: c, Grace: podspec.GracePeriod(w.pod)}}))
-	return &ContainerError{Container: def.Name, Why: podstate.ReasonPostStartHook, Err: err}
+	return &failure.Error{Why: podstate.ReasonPostStartHook, Err: err}
 }
 
-// containerConfig works out all that the engine needs to start the container.
+// containerConfig makes all that the engine needs to start the container.
 func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start, img engine.Image) (engine.ContainerConfig, error) {
 	pod, c := w.pod, next.Container
 	in := ocispec.Context{Pod: pod, Image: img, Sandbox: w.sandbox, Objects: p.o.Objects, Node: p.o.Node}
@@ -142,7 +139,20 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	}, nil
 }
 
-// input fills in what the container's spec takes from this machine.
+// userLabel is the user of the container's first process, for its status.
+func userLabel(oci *specs.Spec) (string, error) {
+	own := v1.LinuxContainerUser{UID: int64(oci.Process.User.UID), GID: int64(oci.Process.User.GID)}
+	for _, gid := range oci.Process.User.AdditionalGids {
+		own.SupplementalGroups = append(own.SupplementalGroups, int64(gid))
+	}
+	text, err := json.Marshal(own)
+	if err != nil {
+		return "", fmt.Errorf("encoding the user of the container: %w", err)
+	}
+	return string(text), nil
+}
+
+// input makes the input of the container's spec, but for what depends on the pod's state.
 func (p *Pods) input(in ocispec.Context, c *v1.Container) (ocispec.Input, error) {
 	input := ocispec.Input{Context: in, Host: p.o.Host.Host, Container: c}
 	input.AppArmor = ocispec.AppArmorName(in.Pod, c, p.o.Host.AppArmor)
@@ -176,7 +186,7 @@ func labels(pod *v1.Pod, c *v1.Container, img engine.Image) map[string]string {
 	return l
 }
 
-// ownMounts returns the mounts of the files that the kubelet gives each container.
+// ownMounts returns the mounts of the files that the kubelet adds to each container.
 func (p *Pods) ownMounts(pod *v1.Pod, c *v1.Container, attempt int) ([]specs.Mount, error) {
 	dir := p.o.Records.Dir(pod.UID)
 	files := map[string]string{
@@ -204,9 +214,10 @@ func (p *Pods) ownMounts(pod *v1.Pod, c *v1.Container, attempt int) ([]specs.Mou
 	return mounts, nil
 }
 
-// rootAccess is how a container sees its root, and the files there that CRI runtimes add:
-// they go by the root, while the kubelet's own files, hosts and the termination log, can be
-// written to (internal/cri/server/container_create_linux.go, pkg/kubelet/kubelet_pods.go).
+// rootAccess is "ro" for a container with a read-only root, and "rw" for others. The files that
+// CRI runtimes add are mounted in the same way, while those that the kubelet adds, hosts and
+// the termination log, are writable (internal/cri/server/container_create_linux.go,
+// pkg/kubelet/kubelet_pods.go).
 func rootAccess(c *v1.Container) string {
 	if s := c.SecurityContext; s != nil && s.ReadOnlyRootFilesystem != nil && *s.ReadOnlyRootFilesystem {
 		return "ro"
@@ -214,38 +225,32 @@ func rootAccess(c *v1.Container) string {
 	return "rw"
 }
 
-// terminationLog is where the container's termination message is found on the host.
+// terminationLog is the path of the container's termination message on the host.
 func (p *Pods) terminationLog(pod *v1.Pod, name string, attempt int) string {
 	return filepath.Join(p.o.Records.Dir(pod.UID), "containers", name, strconv.Itoa(attempt))
 }
 
 // createFile makes an empty file with exactly the given mode, whatever the umask is.
 func createFile(path string, mode os.FileMode) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return fmt.Errorf("making the directory of %s: %w", path, err)
+	err := os.MkdirAll(filepath.Dir(path), 0o750)
+	if err == nil {
+		err = os.WriteFile(path, nil, mode)
 	}
-	if err := os.WriteFile(path, nil, mode); err != nil {
-		return fmt.Errorf("making %s: %w", path, err)
+	if err == nil {
+		err = os.Chmod(path, mode)
 	}
-	if err := os.Chmod(path, mode); err != nil {
+	if err != nil {
 		return fmt.Errorf("making %s: %w", path, err)
 	}
 	return nil
 }
 
-// withDefaults adds to the pod's mounts those of ours whose place is still free.
+// withDefaults adds to the pod's mounts those of ours with other targets. Ours come first: a
+// volume on /etc hides them, as it does in the kubelet.
 func withDefaults(mounts, own []specs.Mount) []specs.Mount {
-	byTarget := make(map[string]specs.Mount, len(own))
-	for _, m := range own {
-		byTarget[m.Destination] = m
-	}
-	for _, m := range mounts {
-		delete(byTarget, filepath.Clean(m.Destination))
-	}
-	all := make([]specs.Mount, 0, len(mounts)+len(byTarget))
-	// Files first: a volume on /etc would hide them, and so it does in the kubelet.
-	for _, target := range slices.Sorted(maps.Keys(byTarget)) {
-		all = append(all, byTarget[target])
-	}
-	return append(all, mounts...)
+	own = slices.DeleteFunc(own, func(o specs.Mount) bool {
+		return slices.ContainsFunc(mounts, func(m specs.Mount) bool { return filepath.Clean(m.Destination) == o.Destination })
+	})
+	slices.SortFunc(own, func(a, b specs.Mount) int { return strings.Compare(a.Destination, b.Destination) })
+	return append(own, mounts...)
 }

@@ -8,8 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestFailedStart: a container whose program is not there has ended, with the code and the
-// reason of CRI runtimes, also for the next process. Its policy says what comes then.
+// TestFailedStart: a container whose program does not exist has ended, with the code and the
+// reason of CRI runtimes, also for the next process. Its restart policy applies.
 func TestFailedStart(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -19,9 +19,9 @@ import (
 // SIGKILL (minimumGracePeriodInSeconds of pkg/kubelet/kuberuntime).
 const minimumGrace = 2 * time.Second
 
-// Stop ends the pod's containers gracefully, then removes all that belongs to the pod:
-// containers, network, volumes, cgroup and record. Its logs stay. It goes on after an
-// error, so that as little as possible is left, and returns all errors.
+// Stop stops the pod's containers gracefully, then removes all that belongs to the pod:
+// containers, network, volumes, cgroup and record. Its logs stay. After an error it continues,
+// so that as little as possible is left, and returns all errors.
 func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 	lock, err := p.o.Records.Lock(ctx, pod.UID)
 	if err != nil {
@@ -37,16 +37,16 @@ func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 
 func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 	if known, err := p.o.Records.Load(pod.UID); err == nil {
-		pod = known.Pod // hooks and grace of the pod as it was started
+		pod = known.Pod // with the hooks and the grace period that it was started with
 	}
-	p.probes.keep(pod.UID, nil)
+	p.probes.keepOnly(pod.UID, nil)
 	all, err := p.o.Engine.Containers(ctx, string(pod.UID))
 	if err != nil {
 		return fmt.Errorf("listing its containers: %w", err)
 	}
 	var running []podstate.Kill
 	for _, c := range all {
-		// The processes of the pod would all end with the pause process.
+		// All processes of the pod would end with the pause process.
 		if c.State == engine.StateRunning && c.Name != podstate.PauseName {
 			running = append(running, podstate.Kill{Container: c, Grace: podspec.GracePeriod(pod)})
 		}
@@ -71,10 +71,10 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 	return nil
 }
 
-// Fail ends the pod as failed for good, whatever its restart policy says: its containers
-// are stopped gracefully and not started again, and from now on its status is Failed with
-// the given reason and message, in later processes too. What belongs to the pod stays,
-// but for its namespaces, until Stop.
+// Fail makes the pod fail for good, whatever its restart policy says: its containers are
+// stopped gracefully and not started again, and from now on its status is Failed with the
+// given reason and message, in later processes too. What belongs to the pod stays until Stop,
+// except for its namespaces.
 func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) error {
 	lock, err := p.o.Records.Lock(ctx, pod.UID)
 	if err != nil {
@@ -84,10 +84,7 @@ func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) er
 	if _, err := p.recordStart(ctx, pod); err != nil {
 		return err
 	}
-	_, err = p.o.Records.Update(pod.UID, func(r *record.Pod) error {
-		r.Failed = &record.Failure{Reason: reason, Message: message}
-		return nil
-	})
+	err = p.update(pod, func(r *record.Pod) { r.Failed = &record.Failure{Reason: reason, Message: message} })
 	if err != nil {
 		return err
 	}
@@ -101,8 +98,8 @@ func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) er
 	return nil
 }
 
-// killAll stops running containers, all at once; only the sidecars wait for the containers
-// of the pod, and for the sidecars after them, to have stopped
+// killAll stops running containers in parallel, except that a sidecar waits until the
+// containers of the pod, and the sidecars after it, have stopped
 // (pkg/kubelet/kuberuntime/kuberuntime_termination_order.go).
 func (p *Pods) killAll(ctx context.Context, pod *v1.Pod, kills []podstate.Kill) error {
 	all := make([]ending, 0, len(kills))
@@ -122,7 +119,7 @@ type ending struct {
 	done chan struct{} // closed when it has stopped
 }
 
-// awaitAll waits for those of the names that are to stop, for the grace period at most.
+// awaitAll waits, for the grace period at most, until the named containers have stopped.
 func awaitAll(ctx context.Context, grace time.Duration, all []ending, names []string) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -139,17 +136,20 @@ func awaitAll(ctx context.Context, grace time.Duration, all []ending, names []st
 }
 
 // kill stops one container as killContainer of pkg/kubelet/kuberuntime does: the preStop
-// hook, and turn, which waits for the container's turn, use up the grace period, of which
-// two seconds are left in any case.
-func (p *Pods) kill(ctx context.Context, pod *v1.Pod, k podstate.Kill, turn func(grace time.Duration)) error {
+// hook, and awaitTurn, which waits for other containers to stop, use up the grace period, of
+// which two seconds are left in any case.
+func (p *Pods) kill(ctx context.Context, pod *v1.Pod, k podstate.Kill, awaitTurn func(grace time.Duration)) error {
 	c, grace := k.Container, k.Grace
 	begin := time.Now()
-	if hook := preStop(pod, c.Name); hook != nil && grace > 0 {
-		if err := p.runHook(ctx, hookCall{pod, c, hook, grace}); err != nil {
+	if def := podspec.Container(pod, c.Name); grace > 0 && def != nil && def.Lifecycle != nil && def.Lifecycle.PreStop != nil {
+		limited, cancel := context.WithTimeout(ctx, grace)
+		err := p.runHook(limited, pod, c, def.Lifecycle.PreStop)
+		cancel()
+		if err != nil {
 			p.o.Log.WarnContext(ctx, "preStop hook failed", "pod", pod.Name, "container", c.Name, "error", err)
 		}
 	}
-	turn(grace - time.Since(begin))
+	awaitTurn(grace - time.Since(begin))
 	grace -= time.Since(begin).Truncate(time.Second)
 	if err := p.o.Engine.Stop(ctx, c.ID, podstate.StopSignal(c), max(grace, minimumGrace)); err != nil {
 		return fmt.Errorf("stopping container %q: %w", c.Name, err)

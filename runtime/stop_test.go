@@ -33,8 +33,8 @@ func TestStopRunsPreStopWithinTheGrace(t *testing.T) {
 	})
 }
 
-// TestPreStopIsCutOff: a hook that needs more than the grace period ends with it, and the
-// container has two seconds left.
+// TestPreStopIsCutOff: a hook is interrupted at the end of the grace period, and the container
+// has two seconds left.
 func TestPreStopIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -74,8 +74,8 @@ func TestStopGivesTwoSecondsAtLeast(t *testing.T) {
 	})
 }
 
-// TestProbeGrace: a probe's own grace period goes before the pod's when that probe has the
-// container killed, and only then.
+// TestProbeGrace: a probe's own grace period overrides the pod's when the container is killed for
+// that probe, and only then.
 func TestProbeGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -116,7 +116,7 @@ func TestPostStartFailureKills(t *testing.T) {
 		const want = `Exec lifecycle hook ([/bin/box exit 5 no]) for Container "c0" in Pod "web_default(uid-1)" failed - error: ` +
 			`command '/bin/box exit 5 no' exited with 5: no, message: "no"`
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Sync: %v, want it to tell of the hook", err)
+			t.Errorf("Sync: %v, want the error of the hook", err)
 		}
 		// It is not started again, so it does not wait.
 		if s := wantStates(t.Context(), t, p, pod, "c0=exit143"); s.Phase != v1.PodFailed {
@@ -129,8 +129,8 @@ func TestPostStartFailureKills(t *testing.T) {
 	})
 }
 
-// TestStopSignalOfKilledContainer: one that is killed without being stopped for good gets
-// its own signal, too.
+// TestStopSignalOfKilledContainer: a container that is killed to be restarted gets its own signal,
+// too.
 func TestStopSignalOfKilledContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

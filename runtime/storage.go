@@ -13,18 +13,26 @@ import (
 )
 
 const (
-	// measureEvery bounds how often the storage of a pod is measured: whoever watches a
-	// pod looks every ten seconds, like the kubelet's eviction manager, but events may wake
-	// him far more often.
+	// measureEvery bounds how often the storage of a pod is measured: a pod is observed every
+	// ten seconds, as by the kubelet's eviction manager, but with events far more often.
 	measureEvery = time.Second
-	// measurePause is how many times longer than a measurement the pause after it is.
+	// measurePause is how many times as long as a measurement the pause after it is.
 	measurePause = 5
 )
 
 // measure finds out whether the pod uses more local storage than it may, if that is due.
-// Only what this process has synced is held to its limits: to look is not to watch.
-func (p *Pods) measure(ctx context.Context, o *podstate.Observation, m *memory) error {
-	if !ephemeralstorage.Limited(o.Pod) || !running(o) || o.Record.Failed != nil || !m.measureNow() {
+// Limits are only enforced on what this process has synced, not on what it lists.
+func (p *Pods) measure(ctx context.Context, o *podstate.Observation) error {
+	if !ephemeralstorage.Limited(o.Pod) || !running(o) || o.Record.Failed != nil {
+		return nil
+	}
+	due := false
+	p.remember(o.Pod.UID, func(m *memory) {
+		if due = m.synced && !time.Now().Before(m.nextMeasure); due {
+			m.nextMeasure = time.Now().Add(measureEvery)
+		}
+	})
+	if !due {
 		return nil
 	}
 	begin := time.Now()
@@ -32,24 +40,12 @@ func (p *Pods) measure(ctx context.Context, o *podstate.Observation, m *memory) 
 	if err != nil {
 		return fmt.Errorf("measuring the storage of pod %q: %w", o.Pod.Name, err)
 	}
-	m.update(func(m *memory) {
+	p.remember(o.Pod.UID, func(m *memory) {
 		m.exceeded = ephemeralstorage.Exceeded(o.Pod, used)
-		// Where it takes long, it must not become what the machine does.
-		m.measure = time.Now().Add(max(measureEvery, measurePause*time.Since(begin)))
+		// Where a measurement takes long, the machine must not do much else.
+		m.nextMeasure = time.Now().Add(max(measureEvery, measurePause*time.Since(begin)))
 	})
 	return nil
-}
-
-// measureNow reports whether a measurement is due, and puts off the next one.
-func (m *memory) measureNow() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := time.Now()
-	if !m.synced || now.Before(m.measure) {
-		return false
-	}
-	m.measure = now.Add(measureEvery)
-	return true
 }
 
 func running(o *podstate.Observation) bool {

@@ -14,8 +14,8 @@ import (
 	"github.com/runonce/runonce/runtime"
 )
 
-// TestEviction: a pod whose storage grows beyond its limit has failed in the next look of who
-// runs it, and his next Sync ends it for good; one who only asks for its status sees nothing.
+// TestEviction: a pod whose storage exceeds its limit has failed in the next status of the process
+// that syncs it, and the next Sync ends it for good; a process that only lists it does not see that.
 func TestEviction(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -57,9 +57,9 @@ func TestEviction(t *testing.T) {
 	})
 }
 
-// TestEvictionBesideAnother: of two processes that watch a pod one ends it, and the other does
+// TestEvictionByAnotherProcess: of two processes that sync a pod one ends it, and the other does
 // not start it again.
-func TestEvictionBesideAnother(t *testing.T) {
+func TestEvictionByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -101,7 +101,7 @@ func TestEvictionBesideAnother(t *testing.T) {
 	})
 }
 
-// TestEvictionByLayer: what a container writes to its own root counts as well.
+// TestEvictionByLayer: what a container writes to its own layer counts as well.
 func TestEvictionByLayer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

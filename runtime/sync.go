@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,13 +17,13 @@ import (
 	"github.com/runonce/runonce/runtime/record"
 )
 
-// cleanupTimeout bounds what is undone after a failure or an interruption.
+// cleanupTimeout bounds what is undone after an error or an interruption.
 const cleanupTimeout = 30 * time.Second
 
 // Sync brings the pod nearer to its spec and returns when the containers that can be
 // started now have been. It is safe to repeat, after a crash of the process too. Its
-// error is a *SyncError when containers, or what the pod needs before them, are at fault; it
-// wraps a *record.LostError when another process has stopped the pod.
+// error is a *SyncError when containers, or what the pod needs before them, cannot be
+// started; it wraps a *record.LostError when another process has stopped the pod.
 func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 	lock, err := p.o.Records.Lock(ctx, pod.UID)
 	if err != nil {
@@ -35,54 +37,17 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 	if err := p.o.Records.Owned(obs.Record); err != nil {
 		return err
 	}
-	p.memoryOf(pod.UID).update(func(m *memory) { m.synced = true })
+	p.remember(pod.UID, func(m *memory) { m.synced = true })
 	todo := podstate.Decide(obs, time.Now())
-	if todo.Discard {
-		if err := p.discard(ctx, obs, todo); err != nil {
-			return err
-		}
-		if obs, err = p.observe(ctx, pod); err != nil {
-			return err
-		}
-		todo = podstate.Decide(obs, time.Now())
-	}
 	return p.act(ctx, lock, obs, todo)
 }
 
-// discard ends all containers of the pod, so that all start again: init containers, sidecars
-// and the others. Volumes and the sandbox stay.
-func (p *Pods) discard(ctx context.Context, obs *podstate.Observation, todo podstate.Actions) error {
-	if err := p.killAll(ctx, obs.Pod, todo.Kill); err != nil {
-		return err
-	}
-	attempts := attemptsOf(obs)
-	_, err := p.o.Records.Update(obs.Pod.UID, func(r *record.Pod) error {
-		r.Sandboxed, r.Discarded = attempts, attempts
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("restarting all containers of pod %q: %w", obs.Pod.Name, err)
-	}
-	p.memoryOf(obs.Pod.UID).update(func(m *memory) { clear(m.waiting) })
-	return nil
-}
-
-// attemptsOf returns the newest instance of each container.
-func attemptsOf(obs *podstate.Observation) map[string]int {
-	attempts := make(map[string]int, len(obs.Containers))
-	for name, c := range obs.Containers {
-		attempts[name] = c.Attempt
-	}
-	return attempts
-}
-
-// work is a pod while its containers are started.
+// work is a pod while what was decided for it is carried out.
 type work struct {
 	pod     *v1.Pod
 	lock    record.Lock
 	sandbox engine.Sandbox
 	record  *record.Pod
-	memory  *memory
 	// fresh says that the pod has no containers yet, so that what was prepared may be undone.
 	fresh bool
 	// running are the containers, by name, that run or have been started.
@@ -91,26 +56,33 @@ type work struct {
 
 // act carries out what was decided.
 func (p *Pods) act(ctx context.Context, lock record.Lock, obs *podstate.Observation, todo podstate.Actions) error {
+	if todo.Discard {
+		return p.restartAll(ctx, lock, obs, todo.Kill)
+	}
 	w := &work{
-		pod: obs.Pod, lock: lock, record: obs.Record, memory: p.memoryOf(obs.Pod.UID),
+		pod: obs.Pod, lock: lock, record: obs.Record,
 		fresh: len(obs.Containers) == 0, running: map[string]engine.Container{},
 	}
 	if obs.Sandbox != nil {
 		w.sandbox = *obs.Sandbox
 	}
-	w.memory.killing(obs, todo)
+	prepared := false
+	p.remember(w.pod.UID, func(m *memory) {
+		m.beforeKill(obs, todo)
+		prepared = m.prepared
+	})
 	if err := p.clear(ctx, w, todo); err != nil {
 		return err
 	}
 	if todo.CreateSandbox && podstate.CountsInstances(w.pod) && !w.fresh {
-		if err := p.leaveSandbox(obs); err != nil {
+		// The instances so far did not run in the next sandbox.
+		if err := p.update(w.pod, func(r *record.Pod) { r.Sandboxed = attemptsOf(obs) }); err != nil {
 			return err
 		}
 	}
-	if todo.CreateSandbox || (len(todo.Start) > 0 && !w.memory.isPrepared()) {
+	if todo.CreateSandbox || (len(todo.Start) > 0 && !prepared) {
 		if err := p.prepare(ctx, w); err != nil {
-			p.recordPodFailure(ctx, w, err)
-			return err
+			return p.prepareError(ctx, w, err)
 		}
 	}
 	for name, c := range obs.Containers {
@@ -124,13 +96,43 @@ func (p *Pods) act(ctx context.Context, lock record.Lock, obs *podstate.Observat
 	return err
 }
 
-func killed(todo podstate.Actions, c engine.Container) bool {
-	for _, k := range todo.Kill {
-		if k.ID == c.ID {
-			return true
-		}
+// update changes the pod's record.
+func (p *Pods) update(pod *v1.Pod, change func(*record.Pod)) error {
+	_, err := p.o.Records.Update(pod.UID, func(r *record.Pod) error {
+		change(r)
+		return nil
+	})
+	return err
+}
+
+// restartAll ends all containers of the pod, so that all start again: init containers, sidecars
+// and the others. Volumes and the sandbox stay.
+func (p *Pods) restartAll(ctx context.Context, lock record.Lock, obs *podstate.Observation, kills []podstate.Kill) error {
+	if err := p.killAll(ctx, obs.Pod, kills); err != nil {
+		return err
 	}
-	return false
+	attempts := attemptsOf(obs)
+	err := p.update(obs.Pod, func(r *record.Pod) { r.Sandboxed, r.Discarded = attempts, attempts })
+	if err != nil {
+		return fmt.Errorf("restarting all containers of pod %q: %w", obs.Pod.Name, err)
+	}
+	if obs, err = p.observe(ctx, obs.Pod); err != nil {
+		return err
+	}
+	return p.act(ctx, lock, obs, podstate.Decide(obs, time.Now()))
+}
+
+// attemptsOf returns the newest instance of each container.
+func attemptsOf(obs *podstate.Observation) map[string]int {
+	attempts := make(map[string]int, len(obs.Containers))
+	for name, c := range obs.Containers {
+		attempts[name] = c.Attempt
+	}
+	return attempts
+}
+
+func killed(todo podstate.Actions, c engine.Container) bool {
+	return slices.ContainsFunc(todo.Kill, func(k podstate.Kill) bool { return k.ID == c.ID })
 }
 
 // clear stops and removes what stands in the way of the next steps, and completes those by
@@ -138,11 +140,7 @@ func killed(todo podstate.Actions, c engine.Container) bool {
 func (p *Pods) clear(ctx context.Context, w *work, todo podstate.Actions) error {
 	pod := w.pod
 	if todo.Fail != nil {
-		_, err := p.o.Records.Update(pod.UID, func(r *record.Pod) error {
-			r.Failed = todo.Fail
-			return nil
-		})
-		if err != nil {
+		if err := p.update(pod, func(r *record.Pod) { r.Failed = todo.Fail }); err != nil {
 			return err
 		}
 	}
@@ -154,20 +152,14 @@ func (p *Pods) clear(ctx context.Context, w *work, todo podstate.Actions) error 
 			return fmt.Errorf("removing old container %q: %w", id, err)
 		}
 	}
-	if !todo.KillPod {
-		return p.fillEnds(ctx, pod, todo)
+	if todo.KillPod {
+		if err := p.removePause(ctx, pod); err != nil {
+			return fmt.Errorf("removing the process namespace of pod %q: %w", pod.Name, err)
+		}
+		if err := p.o.Sandboxes.Remove(ctx, pod, w.lock); err != nil {
+			return fmt.Errorf("removing the sandbox of pod %q: %w", pod.Name, err)
+		}
 	}
-	if err := p.removePause(ctx, pod); err != nil {
-		return fmt.Errorf("removing the process namespace of pod %q: %w", pod.Name, err)
-	}
-	if err := p.o.Sandboxes.Remove(ctx, pod, w.lock); err != nil {
-		return fmt.Errorf("removing the sandbox of pod %q: %w", pod.Name, err)
-	}
-	return p.fillEnds(ctx, pod, todo)
-}
-
-// fillEnds fills in how the containers ended that were killed to be restarted.
-func (p *Pods) fillEnds(ctx context.Context, pod *v1.Pod, todo podstate.Actions) error {
 	if len(todo.Kill) == 0 || len(todo.Start) == 0 {
 		return nil
 	}
@@ -183,71 +175,50 @@ func (p *Pods) fillEnds(ctx context.Context, pod *v1.Pod, todo podstate.Actions)
 	return nil
 }
 
-// leaveSandbox records that the instances of now tell nothing of what is done in the sandbox
-// that is about to be made.
-func (p *Pods) leaveSandbox(obs *podstate.Observation) error {
-	_, err := p.o.Records.Update(obs.Pod.UID, func(r *record.Pod) error {
-		r.Sandboxed = attemptsOf(obs)
-		return nil
-	})
-	return err
-}
-
 // wakeAtDeadline wakes the waiters once the pod has been active for as long as it may.
 func (p *Pods) wakeAtDeadline(w *work) {
-	if at, limited := podstate.Deadline(w.pod, w.record); limited && w.memory.once(func(m *memory) *bool { return &m.timed }) {
+	if at, limited := podstate.Deadline(w.pod, w.record); limited && p.once(w.pod.UID, func(m *memory) *bool { return &m.timed }) {
 		time.AfterFunc(time.Until(at), func() { p.watch.notify(string(w.pod.UID)) })
 	}
 }
 
-// startAll starts the containers in spec order. One that fails does not keep the others
-// from starting, as in kuberuntime's SyncPod.
+// startAll starts the containers in spec order, and records why those wait that do not run
+// then. One that fails does not keep the others from starting, as in kuberuntime's SyncPod.
 func (p *Pods) startAll(ctx context.Context, w *work, todo podstate.Actions) error {
-	var errs []*ContainerError
+	var errs []*failure.Error
+	failures := map[string]record.Failure{}
+	maps.Copy(failures, w.record.Failures)
+	delete(failures, record.PodFailure)
 	if len(todo.Start) > 0 {
-		p.pullUnmounted(ctx, w)
+		p.pullUnmounted(ctx, w.pod)
 	}
-	tried, failed := []string{record.PodFailure}, map[string]record.Failure{}
 	for _, next := range todo.Start {
 		name := next.Container.Name
-		tried = append(tried, name)
+		delete(failures, name)
 		err := p.startContainer(ctx, w, next)
 		if err == nil {
-			w.memory.update(func(m *memory) { delete(m.waiting, name) })
 			continue
 		}
-		e := containerError(name, err)
-		w.memory.setWaiting(name, podstate.Waiting{Reason: e.Why, Message: e.Err.Error()})
-		errs = append(errs, e)
+		reason := failure.Reason(err, failure.ReasonCreateError)
+		failures[name] = record.Failure{Reason: reason, Message: err.Error(), Attempt: next.Attempt}
+		errs = append(errs, containerError(name, reason, err))
 		if ctx.Err() != nil {
 			break
 		}
-		failed[name] = record.Failure{Reason: e.Why, Message: e.Err.Error(), Attempt: next.Attempt}
-	}
-	if len(todo.Start) > 0 {
-		p.recordFailures(ctx, w, tried, failed)
 	}
 	for _, next := range todo.Wait {
-		errs = append(errs, backOff(w, next))
+		name := next.Container.Name
+		message := fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", next.BackOff, name, w.pod.Name, w.pod.Namespace, w.pod.UID)
+		failures[name] = record.Failure{Reason: podstate.ReasonCrashLoopBackOff, Message: message, Attempt: next.Attempt}
+		e := containerError(name, podstate.ReasonCrashLoopBackOff, errors.New(message))
+		e.Wait = next.Delay
+		errs = append(errs, e)
 	}
-	return newSyncError(errs)
-}
-
-// containerError makes err an error of the container, if it is none yet.
-func containerError(name string, err error) *ContainerError {
-	var known *ContainerError
-	if errors.As(err, &known) {
-		return known
+	p.recordFailures(ctx, w, failures)
+	if len(errs) == 0 {
+		return nil
 	}
-	return &ContainerError{Container: name, Why: failure.Reason(err, failure.ReasonCreateError), Err: err}
-}
-
-func backOff(w *work, next podstate.Start) *ContainerError {
-	name := next.Container.Name
-	err := fmt.Errorf("back-off %s restarting failed container=%s pod=%s_%s(%s)", next.Delay.Round(time.Second),
-		name, w.pod.Name, w.pod.Namespace, w.pod.UID)
-	w.memory.setWaiting(name, podstate.Waiting{Reason: podstate.ReasonCrashLoopBackOff, Message: err.Error()})
-	return &ContainerError{Container: name, Why: podstate.ReasonCrashLoopBackOff, Err: err, Wait: next.Delay}
+	return &SyncError{errs}
 }
 
 // each runs f for every element at once and returns all errors.

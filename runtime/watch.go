@@ -7,7 +7,7 @@ import (
 	"github.com/runonce/runonce/runtime/engine"
 )
 
-// watch hands the engine's events on to those who wait for a change of one pod. Its zero
+// watch fans the engine's events out to those who wait for a change of one pod. The zero
 // value is ready for use.
 type watch struct {
 	mu   sync.Mutex

@@ -7,78 +7,91 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// completionFlag ends the arguments of a shell that asks for completions.
+// completionFlag is the last argument when a shell asks for completions.
 const completionFlag = "--generate-bash-completion"
 
-// arrange puts the arguments in the order that the command line library understands:
-// the command, its flags, its arguments. Users may put flags anywhere, before the
-// command or after its arguments, and leave the command out: then it is run.
-func arrange(args []string, commands []*cli.Command) []string {
+// reorder puts the arguments in the order that the command line library needs: the command,
+// its flags, its arguments. Users may put flags anywhere, before the command or after its
+// arguments, and may leave out "run".
+func reorder(args []string, commands []*cli.Command) []string {
 	if len(args) < 2 || args[len(args)-1] == completionFlag {
 		return args
 	}
-	rest := args[1:]
-	at := firstArgument(rest, allFlags(commands))
-	if at < 0 {
-		switch {
-		case has(rest, "-h", "--help", "-help"):
-			return []string{args[0], "--help"}
-		case has(rest, "-v", "--version", "-version"):
-			return []string{args[0], "version"}
-		}
-		at = 0
-		rest = append([]string{"run"}, rest...)
-	}
-	command := named(commands, rest[at])
+	command, rest := cutCommand(args[1:], commands)
 	if command == nil {
-		command = named(commands, "run")
-		rest = append([]string{"run"}, rest...)
-		at = 0
-	}
-	out := []string{args[0], command.Name}
-	rest = slices.Concat(rest[:at], rest[at+1:])
-	for len(command.Subcommands) > 0 {
-		at := firstArgument(rest, allFlags(command.Subcommands))
-		if at < 0 || named(command.Subcommands, rest[at]) == nil {
-			break
+		if firstArgument(rest, valueFlags(commands)) < 0 {
+			switch {
+			case containsAny(rest, "-h", "--help", "-help"):
+				return []string{args[0], "--help"}
+			case containsAny(rest, "-v", "--version", "-version"):
+				return []string{args[0], "version"}
+			}
 		}
-		command = named(command.Subcommands, rest[at])
-		out = append(out, command.Name)
-		rest = slices.Concat(rest[:at], rest[at+1:])
+		command = findCommand(commands, "run")
 	}
-	flags, arguments := split(rest, takesValue(command.Flags))
+	out := []string{args[0]}
+	var last *cli.Command
+	for command != nil {
+		out, last = append(out, command.Name), command
+		command, rest = cutCommand(rest, command.Subcommands)
+	}
+	flags, arguments := splitFlags(rest, valueFlags([]*cli.Command{last}))
 	return slices.Concat(out, flags, arguments)
 }
 
-func has(args []string, names ...string) bool {
+// cutCommand returns the command that the first argument names, nil if there is none, and the
+// other arguments.
+func cutCommand(args []string, commands []*cli.Command) (*cli.Command, []string) {
+	at := firstArgument(args, valueFlags(commands))
+	if at < 0 {
+		return nil, args
+	}
+	command := findCommand(commands, args[at])
+	if command == nil {
+		return nil, args
+	}
+	return command, slices.Concat(args[:at], args[at+1:])
+}
+
+func findCommand(commands []*cli.Command, name string) *cli.Command {
+	for _, c := range commands {
+		if c.HasName(name) {
+			return c
+		}
+	}
+	return nil
+}
+
+func containsAny(args []string, names ...string) bool {
 	return slices.ContainsFunc(args, func(a string) bool { return slices.Contains(names, a) })
 }
 
-// firstArgument returns the index of what is neither a flag nor a flag's value, or -1.
-func firstArgument(args []string, valued map[string]bool) int {
+// firstArgument returns the index of the first argument that is neither a flag nor the value of
+// one, or -1.
+func firstArgument(args []string, takesValue map[string]bool) int {
 	for i := 0; i < len(args); i++ {
 		switch name, isFlag := flagName(args[i]); {
 		case args[i] == "--":
 			return -1
 		case !isFlag:
 			return i
-		case valued[name]:
+		case takesValue[name]:
 			i++
 		}
 	}
 	return -1
 }
 
-// split separates flags, with their values, from arguments. What follows "--" is an
+// splitFlags separates flags, with their values, from arguments. Everything after "--" is an
 // argument.
-func split(args []string, valued map[string]bool) (flags, arguments []string) {
+func splitFlags(args []string, takesValue map[string]bool) (flags, arguments []string) {
 	for i := 0; i < len(args); i++ {
 		switch name, isFlag := flagName(args[i]); {
 		case args[i] == "--":
 			return flags, slices.Concat([]string{"--"}, arguments, args[i+1:])
 		case !isFlag:
 			arguments = append(arguments, args[i])
-		case valued[name] && i+1 < len(args):
+		case takesValue[name] && i+1 < len(args):
 			flags = append(flags, args[i], args[i+1])
 			i++
 		default:
@@ -88,7 +101,7 @@ func split(args []string, valued map[string]bool) (flags, arguments []string) {
 	return flags, arguments
 }
 
-// flagName returns the name of a flag, empty when its value is part of it.
+// flagName returns the name of a flag, "" if its value follows after "=".
 func flagName(arg string) (name string, isFlag bool) {
 	if len(arg) < 2 || arg[0] != '-' {
 		return "", false
@@ -100,36 +113,19 @@ func flagName(arg string) (name string, isFlag bool) {
 	return name, true
 }
 
-// allFlags returns which flags of any of the commands take a value.
-func allFlags(commands []*cli.Command) map[string]bool {
-	valued := map[string]bool{}
+// valueFlags returns which flags of the commands, and of their subcommands, take a value.
+func valueFlags(commands []*cli.Command) map[string]bool {
+	takesValue := map[string]bool{}
 	for _, c := range commands {
-		for name, takes := range takesValue(c.Flags) {
-			valued[name] = valued[name] || takes
+		for _, f := range c.Flags {
+			_, isBool := f.(*cli.BoolFlag)
+			for _, name := range f.Names() {
+				takesValue[name] = takesValue[name] || !isBool
+			}
 		}
-		for name, takes := range allFlags(c.Subcommands) {
-			valued[name] = valued[name] || takes
-		}
-	}
-	return valued
-}
-
-func takesValue(flags []cli.Flag) map[string]bool {
-	valued := map[string]bool{}
-	for _, f := range flags {
-		_, isBool := f.(*cli.BoolFlag)
-		for _, name := range f.Names() {
-			valued[name] = !isBool
+		for name, takes := range valueFlags(c.Subcommands) {
+			takesValue[name] = takesValue[name] || takes
 		}
 	}
-	return valued
-}
-
-func named(commands []*cli.Command, name string) *cli.Command {
-	for _, c := range commands {
-		if c.HasName(name) {
-			return c
-		}
-	}
-	return nil
+	return takesValue
 }

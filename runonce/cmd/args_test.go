@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestArrange(t *testing.T) {
+func TestReorder(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ in, want string }{
 		{"runonce", "runonce"},
@@ -44,7 +44,7 @@ func TestArrange(t *testing.T) {
 		t.Run(c.in, func(t *testing.T) {
 			t.Parallel()
 			p := &program{}
-			got := arrange(strings.Fields(c.in), p.app().Commands)
+			got := reorder(strings.Fields(c.in), p.app().Commands)
 			if diff := cmp.Diff(strings.Fields(c.want), got); diff != "" {
 				t.Error(diff)
 			}
@@ -52,8 +52,8 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// FuzzArrange: no argument is lost or made up, but for the command.
-func FuzzArrange(f *testing.F) {
+// FuzzReorder: no argument is lost or made up, but for the command.
+func FuzzReorder(f *testing.F) {
 	for _, s := range []string{"run a -o json", "--root", "images list -- x", "-- -", "- -o", "=", "--=", "-"} {
 		f.Add(s)
 	}
@@ -61,7 +61,7 @@ func FuzzArrange(f *testing.F) {
 	commands := p.app().Commands
 	f.Fuzz(func(t *testing.T, line string) {
 		in := append([]string{"runonce"}, strings.Fields(line)...)
-		out := arrange(in, commands)
+		out := reorder(in, commands)
 		count := func(list []string) map[string]int {
 			n := map[string]int{}
 			for _, a := range list {

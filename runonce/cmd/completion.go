@@ -7,7 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// The scripts that make shells complete the command line.
+// The completion scripts of shells.
 var (
 	//go:embed completion.bash
 	bashCompletion string
@@ -17,7 +17,7 @@ var (
 
 func (p *program) completionCommand() *cli.Command {
 	return &cli.Command{
-		Name: "completion", Usage: "print the completion script of a shell", ArgsUsage: "bash|zsh|fish", Action: p.completion,
+		Name: "completion", Usage: "print a shell completion script", ArgsUsage: "bash|zsh|fish", Action: p.completion,
 		Description: "For bash: source <(runonce completion bash)",
 	}
 }
@@ -35,7 +35,7 @@ func (p *program) completion(c *cli.Context) error {
 			return fmt.Errorf("writing completions: %w", err)
 		}
 	default:
-		return usagef("completion takes a shell: bash, zsh or fish")
+		return usagef("completion needs a shell: bash, zsh or fish")
 	}
 	if _, err := fmt.Fprint(p.io.Stdout, script); err != nil {
 		return fmt.Errorf("writing completions: %w", err)

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,17 +17,17 @@ import (
 
 func (p *program) downCommand() *cli.Command {
 	return &cli.Command{
-		Name: "down", Usage: "stop pods gracefully and remove all that belongs to them but their logs",
+		Name: "down", Usage: "stop pods gracefully and remove everything of them except their logs",
 		ArgsUsage: "PATH... | --all", Action: p.withLogger(p.down),
 		Flags: slices.Concat([]cli.Flag{
-			&cli.BoolFlag{Name: "all", Usage: "every pod of earlier runs, and what pods that are gone have left behind"},
+			boolFlag("", "all pods of earlier runs, and what removed pods have left", "all"),
 		}, inputFlags(), pluginFlags(), engineFlags()),
 	}
 }
 
 func (p *program) down(c *cli.Context) error {
 	if c.Bool("all") == (c.Args().Len() > 0) {
-		return usagef("down takes either PATH... or --all")
+		return usagef("down needs either PATH... or --all")
 	}
 	var wanted map[types.NamespacedName]bool
 	if !c.Bool("all") {
@@ -40,9 +41,9 @@ func (p *program) down(c *cli.Context) error {
 		return err
 	}
 	defer s.close()
-	pods, err := s.pods.List(c.Context)
+	pods, err := s.list(c.Context)
 	if err != nil {
-		return unusable(fmt.Errorf("listing pods: %w", err))
+		return err
 	}
 	pods = slices.DeleteFunc(pods, func(pod *v1.Pod) bool {
 		return wanted != nil && !wanted[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
@@ -54,8 +55,8 @@ func (p *program) down(c *cli.Context) error {
 	return err
 }
 
-// names returns the pods that the manifests name. Those that cannot be used name some,
-// too: a pod must not become impossible to stop by an error in its file.
+// names returns the names of the pods in the manifests, also of invalid ones: an error in its
+// file must not keep a pod from being stopped.
 func (p *program) names(c *cli.Context) (map[types.NamespacedName]bool, error) {
 	set, err := manifests.ReadPaths(c.Context, c.Args().Slice(), p.inputOptions(c))
 	names := map[types.NamespacedName]bool{}
@@ -63,33 +64,28 @@ func (p *program) names(c *cli.Context) (map[types.NamespacedName]bool, error) {
 		names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = true
 	}
 	for _, in := range set.Invalid {
-		if in.Kind != "Pod" || in.Name == "" {
-			continue
+		if in.Kind == "Pod" && in.Name != "" {
+			names[types.NamespacedName{Namespace: cmp.Or(in.Namespace, v1.NamespaceDefault), Name: in.Name}] = true
 		}
-		namespace := in.Namespace
-		if namespace == "" {
-			namespace = v1.NamespaceDefault
-		}
-		names[types.NamespacedName{Namespace: namespace, Name: in.Name}] = true
 	}
 	switch {
 	case len(names) == 0 && err != nil:
 		return nil, badInput(err)
 	case len(names) == 0:
-		return nil, usagef("no pod in %s", list(c.Args().Slice()))
+		return nil, noPod(c)
 	case err != nil:
-		p.log.Warn("some manifests cannot be used", "error", err)
+		p.log.Warn("some manifests are invalid", "error", err)
 	}
 	return names, nil
 }
 
-// stopAll stops the pods at once and names those that are gone, in order.
+// stopAll stops the pods in parallel and prints those that are removed, in order.
 func (p *program) stopAll(ctx context.Context, s *session, pods []*v1.Pod) error {
 	errs := make([]error, len(pods))
 	var wg sync.WaitGroup
 	for i, pod := range pods {
 		wg.Go(func() {
-			if errs[i] = s.run.Take(pod, nil); errs[i] == nil {
+			if errs[i] = s.run.Revoke(pod, nil); errs[i] == nil {
 				errs[i] = s.pods.Stop(ctx, pod)
 			}
 		})

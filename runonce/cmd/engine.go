@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -20,56 +21,49 @@ import (
 
 var _ runonce.Annotator = (*runtime.Pods)(nil)
 
-// EngineOptions say which engine is meant, where things live and how the engine's pods are
-// set up. Directories are absolute; what is empty has its package's default.
+// EngineOptions select the engine and its directories, and how its pods are set up. Directories
+// are absolute; an empty field has the default of its package.
 type EngineOptions struct {
 	containerd.Options
-	LogDir    string
-	ClaimsDir string // for the data of claims
-	// Network says how pods are connected, ClusterDNS and its ClusterDomain what they resolve.
-	Network    network.Options
-	ClusterDNS []string
-	// CgroupDriver makes the cgroups of new pods: cgroupfs or systemd.
-	CgroupDriver string
-	// PodPidsLimit bounds the processes of a pod, -1 for no bound.
-	PodPidsLimit int64
+	LogDir       string
+	ClaimsDir    string // for the data of PersistentVolumeClaims
+	Network      network.Options
+	ClusterDNS   []string
+	CgroupDriver string // cgroupfs or systemd
+	PodPidsLimit int64  // processes in a pod, -1 for no limit
 }
 
 // Engine is an open container engine.
 type Engine interface {
-	// Pods returns the runtime on the engine for the pods of a node. The options are
-	// complete but for what the engine and the machine give. It works until ctx is done.
+	// Pods returns the runtime for the pods of a node. It completes the options with the engine
+	// and the machine. The runtime works until ctx is done.
 	Pods(ctx context.Context, node *v1.Node, o runtime.Options) (*runtime.Pods, error)
-	// Unable says what the machine lacks, by the UID of the pod that needs it.
-	Unable(ctx context.Context, pods []*v1.Pod) map[types.UID]string
-	// Cleanup removes what pods that are gone have left behind. Pods comes first.
+	// Unsupported returns, by UID, why the machine cannot run some of the pods.
+	Unsupported(ctx context.Context, pods []*v1.Pod) map[types.UID]string
+	// Cleanup removes what removed pods have left. It must be called after Pods.
 	Cleanup(ctx context.Context) error
-	// Import puts the images of archives and OCI layouts into the store and returns
-	// their names. path is such an archive, or a directory of them, or a layout.
+	// Import imports an image archive, an OCI layout or a directory of them, and returns the
+	// names of the images.
 	Import(ctx context.Context, path string) ([]string, error)
-	// Images returns the images that are there, by name.
+	// Images returns the images of the store, by name.
 	Images(ctx context.Context) ([]Image, error)
-	// Close releases the engine; containers run on.
+	// Close releases the engine; containers keep running.
 	Close() error
 }
 
-// engineOptions reads the flags of engineFlags and networkFlags, and those of run.
+// engineOptions reads the flags of engineFlags and networkFlags, and some of run.
 func (p *program) engineOptions(c *cli.Context) (EngineOptions, error) {
 	o := EngineOptions{
 		LogDir: c.String("log-dir"), ClaimsDir: c.String("claims-dir"),
 		CgroupDriver: c.String("cgroup-driver"), PodPidsLimit: c.Int64("pod-pids-limit"),
 	}
-	o.Address, o.Root, o.State, o.Namespace, o.Log = c.String("address"), c.String("root"), c.String("state"), c.String("namespace"), p.log
-	if o.Address == "" {
-		o.Address = p.io.Getenv("CONTAINERD_ADDRESS")
-	}
-	if o.ClaimsDir == "" {
-		o.ClaimsDir = filepath.Join(o.Root, "claims")
-	}
+	o.Root, o.State, o.Namespace, o.Log = c.String("root"), c.String("state"), c.String("namespace"), p.log
+	o.Address = cmp.Or(c.String("address"), p.io.Getenv("CONTAINERD_ADDRESS"))
+	o.ClaimsDir = cmp.Or(o.ClaimsDir, filepath.Join(o.Root, "claims"))
 	var err error
 	for _, dir := range []*string{&o.Root, &o.State, &o.LogDir, &o.ClaimsDir} {
 		if *dir, err = filepath.Abs(*dir); err != nil {
-			return o, fmt.Errorf("finding %q: %w", *dir, err)
+			return o, fmt.Errorf("resolving directory %q: %w", *dir, err)
 		}
 	}
 	if o.Handlers, err = handlers(c); err != nil {
@@ -97,7 +91,7 @@ func (p *program) closeEngine(e Engine) {
 	}
 }
 
-// session is an engine at work for one command.
+// session is the open engine of one command.
 type session struct {
 	p      *program
 	engine Engine
@@ -108,8 +102,8 @@ type session struct {
 	cancel context.CancelFunc // ends the work of pods
 }
 
-// setUp opens the engine for a run: it imports images and detects the node.
-func (p *program) setUp(c *cli.Context, set *manifests.Set) (*session, error) {
+// openNode opens the engine for a run or a plan, on the node that the flags describe.
+func (p *program) openNode(c *cli.Context, set *manifests.Set) (*session, error) {
 	devices := p.devices(c)
 	node, err := p.node(c, set, devices)
 	if err != nil {
@@ -123,16 +117,15 @@ func (p *program) connect(c *cli.Context) (*session, error) {
 	return p.open(c, &v1.Node{}, runtime.Options{Objects: &manifests.Set{}})
 }
 
-// open opens the engine and the runtime on it, with the images of --images-dir.
+// open opens the engine and its runtime, and imports the images of --images-dir.
 func (p *program) open(c *cli.Context, node *v1.Node, o runtime.Options) (*session, error) {
-	e, place, err := p.openEngine(c)
+	e, engine, err := p.openEngine(c)
 	if err != nil {
 		return nil, err
 	}
-	// What the runtime does in the background has to outlast an interruption, since pods
-	// may have to be removed then.
+	// The runtime keeps working after an interrupt, since pods may have to be removed then.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
-	o.Records, o.LogDir, o.Log = record.Open(place.Root, place.State), place.LogDir, p.log
+	o.Records, o.LogDir, o.Log = record.Open(engine.Root, engine.State), engine.LogDir, p.log
 	s := &session{p: p, engine: e, node: node, run: o.Records.NewRun(), cancel: cancel}
 	o.Trace = s.trace.Record
 	if dir := c.String("images-dir"); dir != "" {
@@ -141,7 +134,7 @@ func (p *program) open(c *cli.Context, node *v1.Node, o runtime.Options) (*sessi
 			s.close()
 			return nil, badInput(fmt.Errorf("--images-dir: %w", err))
 		}
-		p.log.Info("images are there", "images", o.LocalImages, "elapsed", time.Since(begin))
+		p.log.Info("imported images", "images", o.LocalImages, "elapsed", time.Since(begin))
 	}
 	if s.pods, err = e.Pods(ctx, node, o); err != nil {
 		s.close()
@@ -150,15 +143,24 @@ func (p *program) open(c *cli.Context, node *v1.Node, o runtime.Options) (*sessi
 	return s, nil
 }
 
+// list returns the pods of earlier runs.
+func (s *session) list(ctx context.Context) ([]*v1.Pod, error) {
+	pods, err := s.pods.List(ctx)
+	if err != nil {
+		return nil, unusable(fmt.Errorf("listing pods: %w", err))
+	}
+	return pods, nil
+}
+
 func (s *session) close() {
-	s.note(s.run.Close())
+	s.warn(s.run.Close())
 	s.cancel()
 	s.p.closeEngine(s.engine)
 }
 
-// note tells of an error that keeps nothing from going on.
-func (s *session) note(err error) {
+// warn logs an error of the coordination with other runs.
+func (s *session) warn(err error) {
 	if err != nil {
-		s.p.log.Warn("telling other runs", "error", err)
+		s.p.log.Warn("cannot inform other runs", "error", err)
 	}
 }

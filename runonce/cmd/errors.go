@@ -6,10 +6,10 @@ import (
 	"github.com/runonce/runonce/runonce/report"
 )
 
-// exitError is an error that means a certain exit code.
+// exitError is an error with an exit code.
 type exitError struct {
 	code int
-	err  error // nil when all has been said
+	err  error // nil if there is nothing more to print
 }
 
 func (e exitError) Error() string {
@@ -21,10 +21,8 @@ func (e exitError) Error() string {
 
 func (e exitError) Unwrap() error { return e.err }
 
-// usagef returns an error for bad usage or bad input.
-func usagef(format string, args ...any) error {
-	return exitError{report.ExitUsage, fmt.Errorf(format, args...)}
-}
+// usagef returns an error for invalid usage or input.
+func usagef(format string, args ...any) error { return badInput(fmt.Errorf(format, args...)) }
 
 // badInput returns an error for manifests and archives that cannot be used.
 func badInput(err error) error { return exitError{report.ExitUsage, err} }
@@ -32,7 +30,7 @@ func badInput(err error) error { return exitError{report.ExitUsage, err} }
 // unusable returns an error for a node or an engine that cannot be used.
 func unusable(err error) error { return exitError{report.ExitEngine, err} }
 
-// exitWith returns the error that stands for an exit code, which is nil for success.
+// exitWith returns the error for an exit code, which is nil for success.
 func exitWith(code int, err error) error {
 	if code == report.ExitOK {
 		return nil

@@ -24,38 +24,74 @@ const (
 	categoryNetwork = "Network"
 )
 
-// engineFlags say where things live; every command takes them.
+// engineFlags select the engine and its directories, and the log messages.
 func engineFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "address", Category: categoryEngine, Usage: "socket of a containerd `DAEMON` (default: $CONTAINERD_ADDRESS, else the embedded one)"},
-		&cli.StringFlag{Name: "root", Category: categoryEngine, Value: "/var/lib/runonce", Usage: "`DIR` for what outlives a reboot"},
-		&cli.StringFlag{Name: "state", Category: categoryEngine, Value: "/run/runonce", Usage: "`DIR` for what does not"},
-		&cli.StringFlag{Name: "log-dir", Category: categoryEngine, Value: "/var/log/pods", Usage: "`DIR` for the containers' logs"},
+		&cli.StringFlag{Name: "address", Category: categoryEngine, Usage: "use the containerd daemon at `SOCKET`", DefaultText: "$CONTAINERD_ADDRESS, else embedded"},
+		&cli.StringFlag{Name: "root", Category: categoryEngine, Value: defaultRoot, Usage: "keep persistent data in `DIR`"},
+		&cli.StringFlag{Name: "state", Category: categoryEngine, Value: "/run/runonce", Usage: "keep data that a reboot may delete in `DIR`"},
+		&cli.StringFlag{Name: "log-dir", Category: categoryEngine, Value: "/var/log/pods", Usage: "write container logs to `DIR`"},
 		&cli.StringFlag{Name: "namespace", Category: categoryEngine, Value: "runonce", Usage: "containerd `NAMESPACE` of images and containers"},
-		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "of what goes to standard error: text or json"},
-		&cli.StringFlag{Name: "log-level", Value: "warn", Usage: "debug, info, warn or error"},
+		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORMAT` of log messages: text or json"},
+		&cli.StringFlag{Name: "log-level", Value: "warn", Usage: "lowest `LEVEL` to log: debug, info, warn or error"},
 	}
 }
 
-func outputFlag(formats string) cli.Flag {
-	return &cli.StringFlag{Name: "output", Aliases: []string{"o"}, Category: categoryReport, Value: "table", Usage: formats}
+// outputFlag selects one of the formats, of which the first is the default.
+func outputFlag(formats ...string) cli.Flag {
+	last := len(formats) - 1
+	return &cli.StringFlag{
+		Name: "output", Aliases: []string{"o"}, Category: categoryReport, Value: formats[0],
+		Usage: "output `FORMAT`: " + strings.Join(formats[:last], ", ") + " or " + formats[last],
+		Action: func(_ *cli.Context, format string) error {
+			if !slices.Contains(formats, format) {
+				return usagef("--output %q: must be one of %s", format, strings.Join(formats, ", "))
+			}
+			return nil
+		},
+	}
 }
 
 // inputFlags say how manifests are read.
 func inputFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "recursive", Aliases: []string{"R"}, Category: categoryInput, Usage: "read the directories below, too"},
-		&cli.StringFlag{Name: "sha256", Category: categoryInput, Usage: "hex `DIGEST` that the one URL among the paths must have"},
-		&cli.BoolFlag{Name: "run-cronjobs", Category: categoryInput, Usage: "run the job of each CronJob, once"},
+		boolFlag(categoryInput, "read subdirectories as well", "recursive", "R"),
+		&cli.StringFlag{Name: "sha256", Category: categoryInput, Usage: "require this `DIGEST` of the one URL among the paths"},
+		boolFlag(categoryInput, "run the Job of each CronJob once", "run-cronjobs"),
 	}
 }
 
-// securityFlag refuses pods by what they may do on the machine.
+// securityFlag refuses pods by the Pod Security Standards.
 func securityFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name: "pod-security", Category: categoryInput,
-		Usage: "refuse pods that violate the `LEVEL` of the Pod Security Standards: privileged, baseline or restricted, as in baseline:v1.30 (default: privileged)",
+		Usage: "enforce Pod Security `LEVEL`: privileged, baseline or restricted[:VERSION]",
 	}
+}
+
+// planFlags say how the input and earlier runs are planned.
+func planFlags() []cli.Flag {
+	return []cli.Flag{
+		boolFlag(categoryRun, "run pods again that have ended in an earlier run", "rerun"),
+		boolFlag(categoryRun, "stop pods of earlier runs that are no longer in the input", "prune"),
+		boolFlag(categoryRun, "report invalid manifests and run the others", "skip-invalid"),
+	}
+}
+
+// boolFlag returns a flag whose help does not mention that it is off by default.
+func boolFlag(category, usage, name string, aliases ...string) *cli.BoolFlag {
+	return &cli.BoolFlag{Name: name, Aliases: aliases, Category: category, Usage: usage, DisableDefaultText: true}
+}
+
+// listFlag is a flag that may be repeated. Its help has the name only once.
+type listFlag struct{ *cli.StringSliceFlag }
+
+func (listFlag) IsSliceFlag() bool { return false }
+
+func (f listFlag) String() string { return cli.FlagStringer(f) }
+
+func newListFlag(category, name, usage, defaults string) cli.Flag {
+	return listFlag{&cli.StringSliceFlag{Name: name, Category: category, Usage: usage + "; repeatable", DefaultText: defaults}}
 }
 
 // inputOptions reads the flags of inputFlags and securityFlag.
@@ -66,51 +102,32 @@ func (p *program) inputOptions(c *cli.Context) manifests.Options {
 	}
 }
 
-// planFlags say what of the input and of earlier runs counts.
-func planFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.BoolFlag{Name: "rerun", Category: categoryRun, Usage: "run pods of earlier runs that have ended again"},
-		&cli.BoolFlag{Name: "prune", Category: categoryRun, Usage: "stop pods of earlier runs that are no longer in the input"},
-		&cli.BoolFlag{Name: "skip-invalid", Category: categoryRun, Usage: "make an invalid manifest a row instead of the end of the run"},
+// paths returns the arguments of a command that reads manifests.
+func paths(c *cli.Context) ([]string, error) {
+	if c.Args().Len() == 0 {
+		return nil, usagef("no PATH given: name a directory of pod manifests, a file, or - for standard input")
 	}
+	return c.Args().Slice(), nil
 }
 
 // withLogger sets up the logger before the action.
 func (p *program) withLogger(action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		if err := p.setLogger(c); err != nil {
-			return err
+		var level slog.Level
+		if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
+			return usagef("--log-level %q: must be debug, info, warn or error", c.String("log-level"))
+		}
+		o := &slog.HandlerOptions{Level: level}
+		switch c.String("log-format") {
+		case "text":
+			p.log = slog.New(slog.NewTextHandler(p.io.Stderr, o))
+		case "json":
+			p.log, p.json = slog.New(slog.NewJSONHandler(p.io.Stderr, o)), true
+		default:
+			return usagef("--log-format %q: must be text or json", c.String("log-format"))
 		}
 		return action(c)
 	}
-}
-
-// setLogger sets up the logger by the flags of engineFlags.
-func (p *program) setLogger(c *cli.Context) error {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
-		return usagef("--log-level %q: must be debug, info, warn or error", c.String("log-level"))
-	}
-	o := &slog.HandlerOptions{Level: level}
-	switch c.String("log-format") {
-	case "text":
-		p.log = slog.New(slog.NewTextHandler(p.io.Stderr, o))
-	case "json":
-		p.log, p.json = slog.New(slog.NewJSONHandler(p.io.Stderr, o)), true
-	default:
-		return usagef("--log-format %q: must be text or json", c.String("log-format"))
-	}
-	return nil
-}
-
-// formatOf returns the format of the output, which must be one of those that the command
-// has.
-func formatOf(c *cli.Context, formats ...string) (string, error) {
-	f := c.String("output")
-	if !slices.Contains(formats, f) {
-		return "", usagef("--output %q: must be one of %s", f, strings.Join(formats, ", "))
-	}
-	return f, nil
 }
 
 // runOptions reads the flags that say how a plan is carried out.
@@ -124,7 +141,7 @@ func runOptions(c *cli.Context) (runonce.Options, error) {
 		Remove:   c.Bool("rm"),
 	}
 	if err := o.Validate(); err != nil {
-		return o, usagef("%w", err)
+		return o, badInput(err)
 	}
 	if d := c.String("cgroup-driver"); d != cgroup.DriverCgroupfs && d != cgroup.DriverSystemd {
 		return o, usagef("--cgroup-driver %q: must be %s or %s", d, cgroup.DriverCgroupfs, cgroup.DriverSystemd)
@@ -135,28 +152,20 @@ func runOptions(c *cli.Context) (runonce.Options, error) {
 	return o, nil
 }
 
-// style says how tables look: colors only for somebody who looks, and not against their
-// wish (no-color.org).
-func (p *program) style(format string) report.Style {
-	return report.Style{Wide: format == "wide", Color: p.io.StdoutTerminal && p.io.Getenv("NO_COLOR") == ""}
-}
-
-// write writes a document in the format asked for.
-func (p *program) write(format string, document any, table func(report.Style) error) error {
+// write writes a document in the format that --output asks for. Colors are only for terminals,
+// and not against the user's wish (no-color.org).
+func (p *program) write(c *cli.Context, document any, table func(report.Style) error) error {
 	var err error
-	switch format {
+	switch format := c.String("output"); format {
 	case "json":
 		err = report.JSON(p.io.Stdout, document)
 	case "yaml":
 		err = report.YAML(p.io.Stdout, document)
 	default:
-		err = table(p.style(format))
+		err = table(report.Style{Wide: format == "wide", Color: p.io.StdoutTerminal && p.io.Getenv("NO_COLOR") == ""})
 	}
 	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}
 	return nil
 }
-
-// list names a few paths.
-func list(paths []string) string { return strings.Join(paths, ", ") }

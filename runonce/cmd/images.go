@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -22,7 +20,7 @@ import (
 type Image struct {
 	Ref    string `json:"name"`
 	Digest string `json:"digest"`
-	Size   int64  `json:"size"` // bytes, packed
+	Size   int64  `json:"size"` // bytes, compressed
 }
 
 // imageList is the document that "images list" writes.
@@ -35,14 +33,14 @@ type imageList struct {
 func (p *program) imagesCommand() *cli.Command {
 	return &cli.Command{
 		Name: "images", Usage: "list or import images",
-		Action: func(*cli.Context) error { return usagef("images takes a command: list or import") },
+		Action: func(*cli.Context) error { return usagef("images needs a command: list or import") },
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list the images that are there", Action: p.withLogger(p.listImages),
-				Flags: slices.Concat([]cli.Flag{outputFlag("table, json or yaml")}, engineFlags()),
+				Name: "list", Usage: "list images", Action: p.withLogger(p.listImages),
+				Flags: slices.Concat([]cli.Flag{outputFlag("table", "json", "yaml")}, engineFlags()),
 			},
 			{
-				Name: "import", Usage: "import archives (tar, gz, zst) and OCI layouts", ArgsUsage: "PATH...",
+				Name: "import", Usage: "import image archives (tar, gz, zst) and OCI layouts", ArgsUsage: "PATH...",
 				Action: p.withLogger(p.importImages), Flags: engineFlags(),
 			},
 		},
@@ -50,10 +48,6 @@ func (p *program) imagesCommand() *cli.Command {
 }
 
 func (p *program) listImages(c *cli.Context) error {
-	format, err := formatOf(c, "table", "json", "yaml")
-	if err != nil {
-		return err
-	}
 	e, _, err := p.openEngine(c)
 	if err != nil {
 		return err
@@ -64,7 +58,7 @@ func (p *program) listImages(c *cli.Context) error {
 		return unusable(fmt.Errorf("listing images: %w", err))
 	}
 	document := imageList{APIVersion: report.APIVersion, Kind: "Images", Images: slices.Concat([]Image{}, images)}
-	return p.write(format, document, func(report.Style) error {
+	return p.write(c, document, func(report.Style) error {
 		rows := make([][]string, 0, len(images))
 		for _, i := range images {
 			rows = append(rows, []string{i.Ref, i.Digest, fmt.Sprintf("%.1f MB", float64(i.Size)/1e6)})
@@ -109,10 +103,13 @@ func (e *machineEngine) Images(ctx context.Context) ([]Image, error) {
 	return images, nil
 }
 
-// Import imports an archive, an OCI layout, or all of those in a directory. What is there
-// already is not imported again.
+// Import imports an archive, an OCI layout, or all of those in a directory, except those whose
+// images are in the store already.
 func (e *machineEngine) Import(ctx context.Context, path string) ([]string, error) {
-	archives, err := e.archives(path)
+	archives, unknown, err := image.Archives(path)
+	for _, u := range unknown {
+		e.o.Log.Warn("not an image archive: " + u)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +120,7 @@ func (e *machineEngine) Import(ctx context.Context, path string) ([]string, erro
 			return nil, err
 		}
 		if !e.has(ctx, refs) {
-			if err := e.importOne(ctx, a); err != nil {
+			if err := e.importArchive(ctx, a); err != nil {
 				return nil, err
 			}
 		}
@@ -134,33 +131,7 @@ func (e *machineEngine) Import(ctx context.Context, path string) ([]string, erro
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// archives finds out what the path is.
-func (e *machineEngine) archives(path string) ([]image.Archive, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("looking for images: %w", err)
-	}
-	_, err = os.Stat(filepath.Join(path, "oci-layout"))
-	single := !info.IsDir() || err == nil
-	dir := path
-	if single {
-		dir = filepath.Dir(path)
-	}
-	found, unknown, err := image.Archives(dir)
-	if single {
-		found = slices.DeleteFunc(found, func(a image.Archive) bool { return a.Path != filepath.Clean(path) })
-		if len(found) == 0 && err == nil {
-			err = fmt.Errorf("%s: neither an image archive nor an OCI layout", path)
-		}
-		return found, err
-	}
-	for _, u := range unknown {
-		e.o.Log.Warn("not an image: " + u)
-	}
-	return found, err
-}
-
-// has says whether every image is in the store as it is in the archive.
+// has says whether the store has all these images, by reference and digest.
 func (e *machineEngine) has(ctx context.Context, refs map[string]string) bool {
 	for ref, digest := range refs {
 		img, err := e.Engine.Image(ctx, ref)
@@ -171,7 +142,7 @@ func (e *machineEngine) has(ctx context.Context, refs map[string]string) bool {
 	return true
 }
 
-func (e *machineEngine) importOne(ctx context.Context, a image.Archive) error {
+func (e *machineEngine) importArchive(ctx context.Context, a image.Archive) error {
 	r, err := a.Open()
 	if err != nil {
 		return err
@@ -183,40 +154,35 @@ func (e *machineEngine) importOne(ctx context.Context, a image.Archive) error {
 	return nil
 }
 
-// pulls names the images that a run of the plan would pull, each once and in order.
-// Images that may not be pulled, or cannot be named, fail the run, not the plan.
-func pulls(plan admit.Plan, present []Image) []string {
-	there := map[string]bool{}
-	for _, i := range present {
-		there[i.Ref] = true
+// imagesToPull returns the images that a run of the plan would pull, sorted. An image that must
+// not be pulled, or has an invalid name, fails its pod in the run, not the plan.
+func imagesToPull(plan admit.Plan, stored []Image) []string {
+	present := map[string]bool{}
+	for _, i := range stored {
+		present[i.Ref] = true
 	}
-	wanted := map[string]bool{}
+	pull := map[string]bool{}
+	add := func(name string, policy v1.PullPolicy) {
+		ref, err := image.Normalize(name)
+		if err != nil {
+			return
+		}
+		if ok, err := image.Decide(image.Policy{Ref: name, Pull: policy, Present: present[ref]}); err == nil && ok {
+			pull[ref] = true
+		}
+	}
 	for _, d := range plan.Decisions {
 		if d.Verdict != admit.Admitted || d.Running || d.Prune {
 			continue
 		}
 		for _, c := range podspec.Containers(d.Pod) {
-			if ref, ok := pulled(c.Image, c.ImagePullPolicy, there); ok {
-				wanted[ref] = true
-			}
+			add(c.Image, c.ImagePullPolicy)
 		}
 		for _, v := range d.Pod.Spec.Volumes {
-			if v.Image == nil {
-				continue
-			}
-			if ref, ok := pulled(v.Image.Reference, v.Image.PullPolicy, there); ok {
-				wanted[ref] = true
+			if v.Image != nil {
+				add(v.Image.Reference, v.Image.PullPolicy)
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(wanted))
-}
-
-func pulled(name string, policy v1.PullPolicy, there map[string]bool) (string, bool) {
-	ref, err := image.Normalize(name)
-	if err != nil {
-		return "", false
-	}
-	pull, err := image.Decide(image.Policy{Ref: name, Pull: policy, Present: there[ref]})
-	return ref, err == nil && pull
+	return slices.Sorted(maps.Keys(pull))
 }

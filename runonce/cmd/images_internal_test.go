@@ -9,7 +9,7 @@ import (
 	"github.com/runonce/runonce/admit"
 )
 
-func TestPulls(t *testing.T) {
+func TestImagesToPull(t *testing.T) {
 	t.Parallel()
 	pod := func(policy v1.PullPolicy, images ...string) *v1.Pod {
 		p := &v1.Pod{}
@@ -31,7 +31,7 @@ func TestPulls(t *testing.T) {
 	}}
 	present := []Image{{Ref: "docker.io/library/here:1"}, {Ref: "docker.io/library/here:2"}}
 	want := []string{"docker.io/library/gone:1", "docker.io/library/here:2", "docker.io/library/model:1"}
-	if diff := cmp.Diff(want, pulls(plan, present)); diff != "" {
-		t.Errorf("pulls (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, imagesToPull(plan, present)); diff != "" {
+		t.Errorf("images (-want +got):\n%s", diff)
 	}
 }

@@ -21,23 +21,23 @@ import (
 
 func (p *program) logsCommand() *cli.Command {
 	return &cli.Command{
-		Name: "logs", Usage: "print what a container of a pod has written",
+		Name: "logs", Usage: "print the log of a container",
 		ArgsUsage: "[NAMESPACE/]POD", Action: p.withLogger(p.logs),
-		Description: "The logs of pods that are gone can be read, too.",
+		Description: "The logs of removed pods are available as well.",
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Usage: "`NAME` of the container (default: the pod's first)"},
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what comes, until interrupted"},
-			&cli.BoolFlag{Name: "previous", Usage: "the instance before the last restart"},
-			&cli.IntFlag{Name: "tail", Usage: "only the last `N` lines (default: all)"},
-			&cli.DurationFlag{Name: "since", Usage: "only lines that are no older than this"},
-			&cli.BoolFlag{Name: "timestamps", Usage: "begin each line with its time"},
+			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Usage: "`NAME` of the container", DefaultText: "the first one of the pod"},
+			boolFlag("", "follow the log until the pod ends", "follow", "f"),
+			boolFlag("", "print the log of the instance before the last restart", "previous"),
+			&cli.IntFlag{Name: "tail", Usage: "print only the last `N` lines", DefaultText: "all"},
+			&cli.DurationFlag{Name: "since", Usage: "print only lines newer than this `DURATION`, such as 5m", DefaultText: "all"},
+			boolFlag("", "print the time of each line", "timestamps"),
 		}, engineFlags()),
 	}
 }
 
 func (p *program) logs(c *cli.Context) error {
 	if c.Args().Len() != 1 {
-		return usagef("logs takes one POD, not %d", c.Args().Len())
+		return usagef("logs needs exactly one POD, got %d", c.Args().Len())
 	}
 	if c.Int("tail") < 0 {
 		return usagef("--tail %d: must not be negative", c.Int("tail"))
@@ -77,11 +77,11 @@ func (p *program) logs(c *cli.Context) error {
 	return err
 }
 
-// follow passes on a log until the pod has ended, as far as there is an engine to tell.
+// follow follows a log until the pod ends, if an engine can tell, or until interrupted.
 func (p *program) follow(c *cli.Context, path string, sinks logs.Sinks, o logs.Options) error {
 	s, pod, err := p.podOf(c, path)
 	if err != nil {
-		p.log.Info("following until interrupted", "error", err)
+		p.log.Info("cannot watch the pod, following until interrupted", "error", err)
 		return logs.Follow(c.Context, path, sinks, o, nil)
 	}
 	defer s.close()
@@ -92,7 +92,7 @@ func (p *program) follow(c *cli.Context, path string, sinks logs.Sinks, o logs.O
 	defer cancel()
 	watch.Go(func() {
 		if err := awaitEnd(ctx, s.pods, pod); err != nil {
-			p.log.Info("following until interrupted", "error", err)
+			p.log.Info("cannot watch the pod, following until interrupted", "error", err)
 			return
 		}
 		close(ended)
@@ -100,7 +100,7 @@ func (p *program) follow(c *cli.Context, path string, sinks logs.Sinks, o logs.O
 	return logs.Follow(ctx, path, sinks, o, ended)
 }
 
-// awaitEnd waits until the pod has ended or is gone.
+// awaitEnd waits until the pod has ended or is removed.
 func awaitEnd(ctx context.Context, pods runonce.Runtime, pod *v1.Pod) error {
 	changes, err := pods.Changes(ctx, pod)
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *program) podOf(c *cli.Context, path string) (*session, *v1.Pod, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	pods, err := s.pods.List(c.Context)
+	pods, err := s.list(c.Context)
 	if err != nil {
 		s.close()
 		return nil, nil, err
@@ -137,15 +137,15 @@ func (p *program) podOf(c *cli.Context, path string) (*session, *v1.Pod, error) 
 		}
 	}
 	s.close()
-	return nil, nil, errors.New("the pod is gone")
+	return nil, nil, errors.New("the pod has been removed")
 }
 
-// pickContainer returns the container asked for, the only one, or the pod's first.
+// pickContainer returns the container of --container, the only one, or the pod's first.
 func (p *program) pickContainer(c *cli.Context, dir string) (string, error) {
 	pod, name := c.Args().First(), c.String("container")
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return "", fmt.Errorf("looking for logs: %w", err)
+		return "", fmt.Errorf("finding logs: %w", err)
 	}
 	var names []string
 	for _, e := range entries {
@@ -155,7 +155,7 @@ func (p *program) pickContainer(c *cli.Context, dir string) (string, error) {
 	}
 	switch {
 	case name != "" && !slices.Contains(names, name):
-		return "", usagef("no logs of a container %q of pod %q; there are: %s", name, pod, list(names))
+		return "", usagef("pod %q has no logs of container %q; it has: %s", pod, name, strings.Join(names, ", "))
 	case name != "":
 		return name, nil
 	case len(names) == 0:
@@ -165,17 +165,17 @@ func (p *program) pickContainer(c *cli.Context, dir string) (string, error) {
 	}
 	s, known, err := p.podOf(c, dir)
 	if err != nil {
-		p.log.Info("asking which container comes first", "error", err)
-		return "", usagef("pod %q has several containers: choose one with -c: %s", pod, list(names))
+		p.log.Info("cannot get the first container", "error", err)
+		return "", usagef("pod %q has several containers, choose one with -c: %s", pod, strings.Join(names, ", "))
 	}
 	s.close()
 	return known.Spec.Containers[0].Name, nil
 }
 
-// maxTail bounds the last lines of one container in a report, in bytes.
+// maxTail limits the last lines of one container in a report, in bytes.
 const maxTail = 16 << 10
 
-// logDir is the directory of all logs. It finds those of containers for results.
+// logDir is the directory of all logs.
 type logDir string
 
 // Path returns the log file of one instance of a container.
@@ -183,8 +183,7 @@ func (l logDir) Path(pod *v1.Pod, container string, restart int) string {
 	return logs.Path(string(l), logs.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, container, restart)
 }
 
-// Tail returns the last lines of one instance of a container; one that wrote nothing has
-// none.
+// Tail returns the last lines of one instance of a container; one without a log has none.
 func (l logDir) Tail(pod *v1.Pod, container string, restart, n int) ([]string, error) {
 	lines, err := logs.Tail(l.Path(pod, container, restart), n, maxTail)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -193,39 +192,38 @@ func (l logDir) Tail(pod *v1.Pod, container string, restart, n int) ([]string, e
 	return lines, err
 }
 
-// find returns the directory of the pod's logs, the newest when several pods of that
-// name have left some.
+// find returns the directory of the pod's logs, the newest if there were several pods of that
+// name.
 func (l logDir) find(ref string) (string, error) {
 	namespace, name, ok := strings.Cut(ref, "/")
 	if !ok {
 		namespace, name = "", ref
 	}
-	dir := string(l)
-	entries, err := os.ReadDir(dir)
+	entries, err := os.ReadDir(string(l))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("looking for logs: %w", err)
+		return "", fmt.Errorf("finding logs: %w", err)
 	}
-	newest, found, where := time.Time{}, "", map[string]bool{}
+	newest, found, namespaces := time.Time{}, "", map[string]bool{}
 	for _, e := range entries {
-		// NAMESPACE_NAME_UID; neither of them can hold an underscore.
+		// NAMESPACE_NAME_UID, none of which can contain an underscore.
 		parts := strings.Split(e.Name(), "_")
 		if len(parts) != 3 || parts[1] != name || (namespace != "" && parts[0] != namespace) {
 			continue
 		}
 		info, err := e.Info()
 		if err != nil {
-			continue // it was removed this moment
+			continue // it has just been removed
 		}
-		where[parts[0]] = true
+		namespaces[parts[0]] = true
 		if found == "" || info.ModTime().After(newest) {
-			newest, found = info.ModTime(), filepath.Join(dir, e.Name())
+			newest, found = info.ModTime(), filepath.Join(string(l), e.Name())
 		}
 	}
 	switch {
 	case found == "":
-		return "", usagef("no logs of a pod %q in %s; %q lists the pods", ref, dir, "runonce ps")
-	case len(where) > 1:
-		return "", usagef("pod %q is in several namespaces: name one as NAMESPACE/%s", name, name)
+		return "", usagef("no logs of pod %q in %s; see %q", ref, l, "runonce ps")
+	case len(namespaces) > 1:
+		return "", usagef("pod %q is in several namespaces, use NAMESPACE/%s", name, name)
 	}
 	return found, nil
 }

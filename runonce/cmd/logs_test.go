@@ -24,10 +24,10 @@ func TestLogs(t *testing.T) {
 			{[]string{"logs", "job", "-f"}, 0, "one\ntwo\nthree\n", ""},
 			{[]string{"logs", "flaky", "--previous"}, 0, "call 1 of 2\n", ""},
 			{[]string{"logs", "job", "--previous"}, 2, "", "has not been restarted"},
-			{[]string{"logs", "nobody"}, 2, "", `no logs of a pod "nobody"`},
-			{[]string{"logs", "other/job"}, 2, "", `no logs of a pod "other/job"`},
-			{[]string{"logs", "job", "-c", "none"}, 2, "", "there are: main"},
-			{[]string{"logs"}, 2, "", "takes one POD"},
+			{[]string{"logs", "nobody"}, 2, "", `no logs of pod "nobody"`},
+			{[]string{"logs", "other/job"}, 2, "", `no logs of pod "other/job"`},
+			{[]string{"logs", "job", "-c", "none"}, 2, "", "it has: main"},
+			{[]string{"logs"}, 2, "", "needs exactly one POD"},
 			{[]string{"logs", "job", "--tail", "-1"}, 2, "", "must not be negative"},
 		} {
 			got := invoke(t, m, c.args...)

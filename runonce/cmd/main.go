@@ -1,6 +1,6 @@
-// Package cmd is the command line: it reads flags, puts the packages together and maps the
-// result of a command to its exit code. Standard output carries results and nothing else;
-// progress and logs go to standard error.
+// Package cmd is the command line: it reads flags, connects the packages and maps the result of
+// a command to its exit code. Results go to standard output, progress and log messages to
+// standard error.
 package cmd
 
 import (
@@ -21,49 +21,46 @@ import (
 	"github.com/runonce/runonce/runtime/containerd"
 )
 
-// IO is the world as a command sees it.
+// IO is what a command uses of its process and of the machine.
 type IO struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
-	// StdoutTerminal and StderrTerminal say whether somebody looks at them: then there
-	// are colors and progress.
+	// StdoutTerminal and StderrTerminal turn on colors and progress.
 	StdoutTerminal bool
 	StderrTerminal bool
-	// Getenv looks up an environment variable.
+	// Getenv returns an environment variable.
 	Getenv func(string) string
-	// Machine is the root of the machine's files, where the node is detected.
+	// Machine is the root file system, from which the node is detected.
 	Machine fs.FS
-	// Open opens the container engine. Its errors mean that the engine cannot be used.
+	// Open opens the container engine.
 	Open func(ctx context.Context, o EngineOptions) (Engine, error)
-	// Versions asks a daemon and the OCI runtime for theirs, without opening the engine; nil
-	// asks nobody. Its errors mean that the engine cannot be used.
+	// Versions returns the versions of the daemon and the OCI runtime without opening the
+	// engine; nil leaves them out.
 	Versions func(ctx context.Context, o containerd.Options) (containerd.Versions, error)
 }
 
-// Interrupt is the cause of a context that a signal has ended.
+// Interrupt is the cause of a context that was canceled by a signal.
 type Interrupt struct{ Signal syscall.Signal }
 
 func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 
-// Main runs the command that arguments, which begin with the program's name, ask for and
-// returns the exit code of the program.
-func Main(ctx context.Context, arguments []string, world IO) int {
-	p := &program{io: world}
+// Main runs a command and returns its exit code. The first argument is the program's name.
+func Main(ctx context.Context, arguments []string, process IO) int {
+	p := &program{io: process}
 	app := p.app()
-	err := app.RunContext(ctx, arrange(arguments, app.Commands))
-	return p.conclude(ctx, err)
+	err := app.RunContext(ctx, reorder(arguments, app.Commands))
+	return p.exitCode(ctx, err)
 }
 
 // program is one invocation.
 type program struct {
-	io  IO
-	log *slog.Logger
-	// json says that messages go out as JSON, too.
-	json bool
+	io   IO
+	log  *slog.Logger
+	json bool // messages are JSON as well
 }
 
-// app describes the command line. Nothing in it is shared between invocations.
+// app describes the command line. Invocations share nothing of it.
 func (p *program) app() *cli.App {
 	app := &cli.App{
 		Name:                 "runonce",
@@ -76,43 +73,44 @@ func (p *program) app() *cli.App {
 		Reader:               p.io.Stdin,
 		EnableBashCompletion: true,
 		HideVersion:          true,
-		HideHelp:             true, // the library's own help is shared by all invocations
+		HideHelp:             true, // invocations would share the help flag of the library
 		Flags:                []cli.Flag{helpFlag()},
-		Commands:             p.commands(),
-		ExitErrHandler:       func(*cli.Context, error) {}, // conclude does it
+		ExitErrHandler:       func(*cli.Context, error) {}, // Main returns the exit code
 		OnUsageError:         onUsageError,
 		Action: func(*cli.Context) error {
 			return usagef("no PATH given: name a directory of pod manifests, or see %q", "runonce help")
 		},
+		Commands: []*cli.Command{
+			p.runCommand(), p.planCommand(), p.validateCommand(), p.psCommand(), p.logsCommand(),
+			p.downCommand(), p.imagesCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
+		},
 	}
-	prepare(app.Commands)
+	addDefaults(app.Commands)
 	return app
 }
 
-// prepare gives every command what all have.
-func prepare(commands []*cli.Command) {
+// addDefaults adds what all commands have.
+func addDefaults(commands []*cli.Command) {
 	for _, c := range commands {
 		c.OnUsageError = onUsageError
 		c.HideHelp = true
 		c.Flags = append(c.Flags, helpFlag())
-		prepare(c.Subcommands)
+		addDefaults(c.Subcommands)
 	}
 }
 
-func helpFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show this help"}
-}
+func helpFlag() cli.Flag { return boolFlag("", "show this help", "help", "h") }
 
 func (p *program) helpCommand() *cli.Command {
 	return &cli.Command{
-		Name: "help", Usage: "show the help of a command", ArgsUsage: "[COMMAND]",
+		Name: "help", Usage: "show help for a command", ArgsUsage: "[COMMAND]",
 		Action: func(c *cli.Context) error {
 			name := c.Args().First()
 			if name == "" {
 				return cli.ShowAppHelp(c)
 			}
 			if c.App.Command(name) == nil {
-				return usagef("no command %q; see %q", name, "runonce help")
+				return usagef("unknown command %q; see %q", name, "runonce help")
 			}
 			return cli.ShowCommandHelp(c, name)
 		},
@@ -124,15 +122,8 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	return usagef("%w; see %q", err, name+" --help")
 }
 
-func (p *program) commands() []*cli.Command {
-	return []*cli.Command{
-		p.runCommand(), p.planCommand(), p.validateCommand(), p.psCommand(), p.logsCommand(),
-		p.downCommand(), p.imagesCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
-	}
-}
-
-// conclude says what went wrong, in one line where it can, and returns the exit code.
-func (p *program) conclude(ctx context.Context, err error) int {
+// exitCode prints the error and returns the exit code.
+func (p *program) exitCode(ctx context.Context, err error) int {
 	if err == nil {
 		return report.ExitOK
 	}
@@ -140,52 +131,53 @@ func (p *program) conclude(ctx context.Context, err error) int {
 	known := errors.As(err, &f)
 	var interrupt Interrupt
 	if errors.As(context.Cause(ctx), &interrupt) && !(known && f.err == nil) {
-		p.say(interrupt)
+		p.printError(interrupt)
 		return report.ExitSignal(interrupt.Signal)
 	}
 	switch {
 	case !known:
-		p.say(err)
+		p.printError(err)
 		return report.ExitFailed
 	case f.err != nil:
-		p.say(f.err)
+		p.printError(f.err)
 	}
 	return f.code
 }
 
-// say writes an error for a person, or for a program that asked for JSON.
-func (p *program) say(err error) {
+// printError prints an error, in one line if possible, or as JSON if the log messages are.
+func (p *program) printError(err error) {
 	if p.json {
 		p.log.Error(err.Error())
 		return
 	}
 	var problems manifests.Diagnostics
 	if errors.As(err, &problems) {
-		for _, f := range problems {
-			p.tell(f.String())
+		for _, problem := range problems {
+			p.println(problem.String())
 		}
-		err = fmt.Errorf("the input has %d %s: nothing was started", len(problems), plural(len(problems), "fault"))
+		err = fmt.Errorf("the input has %s: nothing was started", count(len(problems), "error"))
 	}
-	p.tell("runonce: " + err.Error())
+	p.println("runonce: " + err.Error())
 }
 
-// tell writes a line for a person. When that fails there is nobody left to tell.
-func (p *program) tell(line string) { _, _ = fmt.Fprintln(p.io.Stderr, line) }
+// println prints a line to standard error. If that fails there is nowhere to report it.
+func (p *program) println(line string) { _, _ = fmt.Fprintln(p.io.Stderr, line) }
 
-func plural(n int, word string) string {
-	if n == 1 {
-		return word
+// count returns "1 pod", "2 pods".
+func count(n int, word string) string {
+	if n != 1 {
+		word += "s"
 	}
-	return word + "s"
+	return fmt.Sprintf("%d %s", n, word)
 }
 
-// Terminal tells whether the file is a terminal.
+// Terminal says whether the file is a terminal.
 func Terminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// Watch ends the context at the first signal, and the program at the second.
+// Watch cancels the context on the first signal, and exits on the second.
 func Watch(signals <-chan os.Signal, cancel context.CancelCauseFunc, exit func(int)) {
 	for n := 1; ; n++ {
 		got, open := <-signals

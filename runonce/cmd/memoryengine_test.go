@@ -104,8 +104,8 @@ func (m *memory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runt
 	return runtime.New(ctx, o)
 }
 
-// Unable finds that nothing is lacking.
-func (*memory) Unable(context.Context, []*v1.Pod) map[types.UID]string { return nil }
+// Unsupported finds that the machine can run all pods.
+func (*memory) Unsupported(context.Context, []*v1.Pod) map[types.UID]string { return nil }
 
 // Cleanup is an error when a pod has left something behind.
 func (m *memory) Cleanup(ctx context.Context) error {

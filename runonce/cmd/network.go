@@ -9,20 +9,18 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// pluginFlags say where the CNI plugins are, also for commands that only disconnect pods.
+// pluginFlags are for all commands that use CNI plugins, also only to disconnect pods.
 func pluginFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "cni-bin-dir", Category: categoryNetwork, Usage: "`DIR` of CNI plugins; may be repeated (default: /opt/cni/bin, /usr/lib/cni, /usr/libexec/cni)"},
-	}
+	return []cli.Flag{newListFlag(categoryNetwork, "cni-bin-dir", "`DIR` of CNI plugins", "/opt/cni/bin, /usr/lib/cni, /usr/libexec/cni")}
 }
 
-// networkFlags say how pods are connected and what they resolve.
+// networkFlags are for the networks of pods.
 func networkFlags() []cli.Flag {
 	return append(pluginFlags(),
-		&cli.StringFlag{Name: "cni-conf-dir", Category: categoryNetwork, Value: "/etc/cni/net.d", Usage: "`DIR` of CNI network configurations; without one there pods get a bridge of their own"},
-		&cli.StringSliceFlag{Name: "pod-cidr", Category: categoryNetwork, Usage: "`NETWORK` of that bridge (default: a free one of IPv4); one of IPv4 and one of IPv6 make pods dual-stack"},
-		&cli.StringSliceFlag{Name: "cluster-dns", Category: categoryNetwork, Usage: "`ADDRESS` of a DNS server for pods whose dnsPolicy is ClusterFirst; may be repeated"},
-		&cli.StringFlag{Name: "cluster-domain", Category: categoryNetwork, Value: "cluster.local", Usage: "`DOMAIN` of pods with a subdomain, and what they search with --cluster-dns"},
+		&cli.StringFlag{Name: "cni-conf-dir", Category: categoryNetwork, Value: "/etc/cni/net.d", Usage: "CNI configuration `DIR`, overrides the default bridge"},
+		newListFlag(categoryNetwork, "pod-cidr", "IPv4 or IPv6 `CIDR` of the default bridge", "free IPv4"),
+		newListFlag(categoryNetwork, "cluster-dns", "`IP` address of a DNS server for dnsPolicy ClusterFirst", ""),
+		&cli.StringFlag{Name: "cluster-domain", Category: categoryNetwork, Value: "cluster.local", Usage: "cluster `DOMAIN` in the DNS names of pods"},
 	)
 }
 
@@ -44,7 +42,7 @@ func (o *EngineOptions) networkOptions(c *cli.Context) error {
 	return nil
 }
 
-// podCIDRs returns the networks, that of IPv4 first.
+// podCIDRs parses the networks. The result has IPv4 first.
 func podCIDRs(values []string) ([]*net.IPNet, error) {
 	var families [2]*net.IPNet
 	for _, s := range values {
@@ -56,12 +54,12 @@ func podCIDRs(values []string) ([]*net.IPNet, error) {
 		if n.IP.To4() == nil {
 			family = 1
 		}
-		// The network itself, the bridge, and two pods.
+		// For the network itself, the bridge, and two pods.
 		if ones, bits := n.Mask.Size(); bits-ones < 2 {
-			return nil, fmt.Errorf("%q: has no room for pods", s)
+			return nil, fmt.Errorf("%q: is too small for pods", s)
 		}
 		if families[family] != nil {
-			return nil, fmt.Errorf("%q: at most one network of IPv4 and one of IPv6 can be given", s)
+			return nil, fmt.Errorf("%q: there can be only one IPv4 and one IPv6 network", s)
 		}
 		families[family] = n
 	}

@@ -54,8 +54,8 @@ func TestNetworkErrors(t *testing.T) {
 	}{
 		{[]string{"--pod-cidr", "10.88.0.0"}, `--pod-cidr "10.88.0.0": must be a network`},
 		{[]string{"--pod-cidr", "10.88.0.1/16"}, "must be a network"},
-		{[]string{"--pod-cidr", "10.88.0.0/31"}, "no room"},
-		{[]string{"--pod-cidr", "10.88.0.0/16,10.89.0.0/16"}, "at most one"},
+		{[]string{"--pod-cidr", "10.88.0.0/31"}, "too small"},
+		{[]string{"--pod-cidr", "10.88.0.0/16,10.89.0.0/16"}, "only one IPv4"},
 		{[]string{"--cluster-dns", "dns.example"}, `--cluster-dns "dns.example": must be an IP address`},
 	} {
 		if _, err := parseNetwork(t, tt.args...); err == nil || !strings.Contains(err.Error(), tt.words) {

@@ -23,20 +23,20 @@ import (
 // nodeFlags describe the node and how it admits pods.
 func nodeFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "capacity", Category: categoryNode, Usage: "`LIST` of resources instead of the detected ones: cpu=4,memory=8Gi,example.com/gpu=1"},
-		&cli.StringFlag{Name: "reserve", Category: categoryNode, Usage: "`LIST` of resources kept from pods"},
-		&cli.StringSliceFlag{Name: "cdi-spec-dir", Category: categoryNode, Usage: "`DIR` of CDI specifications, whose devices pods can ask for; may be repeated (default: /etc/cdi, /var/run/cdi)"},
-		&cli.StringFlag{Name: "node", Category: categoryNode, Usage: "`FILE` with a document of kind Node: labels, taints, allocatable"},
-		&cli.StringFlag{Name: "node-name", Category: categoryNode, Usage: "`NAME` of the node (default: the host name)"},
-		&cli.StringSliceFlag{Name: "node-label", Category: categoryNode, Usage: "`KEY=VALUE` label of the node; may be repeated"},
-		&cli.StringFlag{Name: "admission-order", Category: categoryNode, Value: "priority", Usage: "priority (highest first) or manifest (the kubelet's way)"},
-		&cli.StringSliceFlag{Name: "runtime-handler", Category: categoryNode, Usage: "`NAME=TYPE[,OPTION=VALUE]` of a container runtime for RuntimeClasses: a runtime type of containerd's, or an OCI runtime's path; may be repeated (built in: runc)"},
-		&cli.StringSliceFlag{Name: "allow-unsafe-sysctls", Category: categoryNode, Usage: "`SYSCTL` allowed beside the safe ones; a trailing * stands for any"},
+		&cli.StringFlag{Name: "capacity", Category: categoryNode, Usage: "`LIST` of resources, such as cpu=4,memory=8Gi", DefaultText: "detected"},
+		&cli.StringFlag{Name: "reserve", Category: categoryNode, Usage: "`LIST` of resources reserved for the system"},
+		newListFlag(categoryNode, "cdi-spec-dir", "`DIR` of CDI device specifications", "/etc/cdi, /var/run/cdi"),
+		&cli.StringFlag{Name: "node", Category: categoryNode, Usage: "`FILE` with a Node object: labels, taints, allocatable"},
+		&cli.StringFlag{Name: "node-name", Category: categoryNode, Usage: "`NAME` of the node", DefaultText: "the host name"},
+		newListFlag(categoryNode, "node-label", "node label `KEY=VALUE`", ""),
+		&cli.StringFlag{Name: "admission-order", Category: categoryNode, Value: "priority", Usage: "`ORDER` of admission: priority or manifest"},
+		newListFlag(categoryNode, "runtime-handler", "RuntimeClass `HANDLER` as NAME=TYPE[,OPTION=VALUE]", ""),
+		newListFlag(categoryNode, "allow-unsafe-sysctls", "allow this unsafe `SYSCTL`, which may end in *", ""),
 	}
 }
 
-// node returns the node that pods are admitted to: that of --node, that of the input, or
-// this machine.
+// node returns the node that pods are admitted to: from --node, from the input, or this
+// machine.
 func (p *program) node(c *cli.Context, set *manifests.Set, devices *cdi.Registry) (*v1.Node, error) {
 	capacity, err := resources(c, "capacity")
 	if err != nil {
@@ -52,26 +52,24 @@ func (p *program) node(c *cli.Context, set *manifests.Set, devices *cdi.Registry
 	}
 	document := set.Node
 	if path := c.String("node"); path != "" {
-		if document, err = p.nodeDocument(c, path); err != nil {
+		if document, err = p.readNode(c, path); err != nil {
 			return nil, err
 		}
 	}
+	o := admit.NodeOptions{Name: c.String("node-name"), Labels: labels, Capacity: capacity, Reserved: reserved}
 	if document != nil {
-		return admit.FromNodeFile(document, admit.NodeFileOptions{
-			Name: c.String("node-name"), Labels: labels, Capacity: capacity, Reserved: reserved, SupplementalGroupsPolicy: true,
-		}), nil
+		return admit.FromNodeFile(document, o), nil
 	}
-	name := c.String("node-name")
-	if name == "" {
-		if name, err = os.Hostname(); err != nil {
+	if o.Name == "" {
+		if o.Name, err = os.Hostname(); err != nil {
 			return nil, unusable(fmt.Errorf("naming the node: %w", err))
 		}
-		name = strings.ToLower(name)
+		o.Name = strings.ToLower(o.Name)
 	}
-	return p.detect(c, devices, admit.DetectOptions{Name: name, Labels: labels, Capacity: capacity, Reserved: reserved, SupplementalGroupsPolicy: true})
+	return p.detect(c, devices, admit.DetectOptions{NodeOptions: o})
 }
 
-// devices reads the machine's specifications of devices, as far as they can be used.
+// devices reads the CDI specifications. Invalid ones are ignored.
 func (p *program) devices(c *cli.Context) *cdi.Registry {
 	dirs := c.StringSlice("cdi-spec-dir")
 	if len(dirs) == 0 {
@@ -80,13 +78,13 @@ func (p *program) devices(c *cli.Context) *cdi.Registry {
 	devices, broken, err := cdi.Open(dirs)
 	for _, err := range append(broken, err) {
 		if err != nil {
-			p.log.Warn("devices that cannot be used", "error", err)
+			p.log.Warn("ignoring devices", "error", err)
 		}
 	}
 	return devices
 }
 
-// detect looks at this machine.
+// detect returns this machine as a node.
 func (p *program) detect(c *cli.Context, devices *cdi.Registry, o admit.DetectOptions) (*v1.Node, error) {
 	size, err := filesystem(c.String("root"))
 	if err != nil {
@@ -104,12 +102,12 @@ func (p *program) detect(c *cli.Context, devices *cdi.Registry, o admit.DetectOp
 	return node, nil
 }
 
-// filesystem measures the file system that will hold the directory, which need not exist
+// filesystem returns the size of the file system that has the directory, which need not exist
 // yet.
 func filesystem(dir string) (nodeinfo.Filesystem, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return nodeinfo.Filesystem{}, fmt.Errorf("measuring the filesystem: %w", err)
+		return nodeinfo.Filesystem{}, fmt.Errorf("getting the size of the filesystem: %w", err)
 	}
 	for {
 		if _, err := os.Stat(dir); err == nil || dir == "/" {
@@ -119,14 +117,14 @@ func filesystem(dir string) (nodeinfo.Filesystem, error) {
 	}
 }
 
-// nodeDocument reads a document of kind Node.
-func (p *program) nodeDocument(c *cli.Context, path string) (*v1.Node, error) {
+// readNode reads a document of kind Node.
+func (p *program) readNode(c *cli.Context, path string) (*v1.Node, error) {
 	set, err := manifests.ReadPaths(c.Context, []string{path}, manifests.Options{Stdin: p.io.Stdin})
 	if err != nil {
 		return nil, badInput(err)
 	}
 	if set.Node == nil {
-		return nil, usagef("--node %s: no document of kind Node in it", path)
+		return nil, usagef("--node %s: has no document of kind Node", path)
 	}
 	return set.Node, nil
 }
@@ -151,7 +149,7 @@ func nodeLabels(pairs []string) (map[string]string, error) {
 	return labels, nil
 }
 
-// handlers reads the container runtimes that the flags name.
+// handlers reads --runtime-handler.
 func handlers(c *cli.Context) ([]runtimeclass.Handler, error) {
 	all, err := runtimeclass.ParseAll(c.StringSlice("runtime-handler"))
 	if err != nil {
@@ -160,9 +158,9 @@ func handlers(c *cli.Context) ([]runtimeclass.Handler, error) {
 	return all, nil
 }
 
-// admitOptions reads the flags of admission; here says that the pods are to run on this
-// machine, whose listening sockets then count.
-func (p *program) admitOptions(c *cli.Context, set *manifests.Set, here bool) (admit.Options, error) {
+// admitOptions reads the flags of admission. On this machine, what it has and its listening
+// sockets count as well.
+func (p *program) admitOptions(c *cli.Context, set *manifests.Set, local bool) (admit.Options, error) {
 	order := admit.Order(c.String("admission-order"))
 	if order != admit.ByPriority && order != admit.ByManifest {
 		return admit.Options{}, usagef("--admission-order %q: must be priority or manifest", order)
@@ -178,10 +176,10 @@ func (p *program) admitOptions(c *cli.Context, set *manifests.Set, here bool) (a
 	if err != nil {
 		return o, err
 	}
-	if here || len(runtimes) > 0 {
+	if local || len(runtimes) > 0 {
 		o.RuntimeHandlers = runtimeclass.Names(runtimes)
 	}
-	if !here {
+	if !local {
 		return o, nil
 	}
 	if o.Listening, err = admit.ListeningPorts(p.io.Machine); err != nil {
@@ -192,20 +190,18 @@ func (p *program) admitOptions(c *cli.Context, set *manifests.Set, here bool) (a
 	return o, nil
 }
 
-// claims tells the admission what the claims of the input and their volumes ask for.
+// claims returns what the claims of the input and their volumes ask for.
 func claims(set *manifests.Set) map[types.NamespacedName]admit.Claim {
 	all := map[types.NamespacedName]admit.Claim{}
 	for _, c := range set.Claims() {
-		one := admit.Claim{OnePod: slices.Contains(c.Spec.AccessModes, v1.ReadWriteOncePod)}
+		claim := admit.Claim{OnePod: slices.Contains(c.Spec.AccessModes, v1.ReadWriteOncePod)}
 		if pv, ok := set.PersistentVolume(c.Spec.VolumeName); ok {
-			one.NFS = pv.Spec.NFS != nil
+			claim.NFS = pv.Spec.NFS != nil
 			if pv.Spec.NodeAffinity != nil {
-				one.Nodes = pv.Spec.NodeAffinity.Required
+				claim.Nodes = pv.Spec.NodeAffinity.Required
 			}
 		}
-		if one.OnePod || one.Nodes != nil || one.NFS {
-			all[types.NamespacedName{Namespace: c.Namespace, Name: c.Name}] = one
-		}
+		all[types.NamespacedName{Namespace: c.Namespace, Name: c.Name}] = claim
 	}
 	return all
 }

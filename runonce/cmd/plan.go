@@ -14,22 +14,18 @@ import (
 
 func (p *program) planCommand() *cli.Command {
 	return &cli.Command{
-		Name: "plan", Usage: "say what a run would do, and do nothing",
+		Name: "plan", Usage: "show what a run would do",
 		ArgsUsage: "PATH...", Action: p.withLogger(p.plan),
-		Description: "With --running, --capacity or --node it asks no engine and needs no root.",
+		Description: "With --running, --capacity or --node it uses no engine and needs no root.",
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "running", Category: categoryNode, Usage: "take the pods that already run from the manifests at `PATH`"},
+			&cli.StringFlag{Name: "running", Category: categoryNode, Usage: "assume that the pods of the manifests at `PATH` run"},
 			securityFlag(),
-			outputFlag("table, wide, json or yaml"),
+			outputFlag("table", "wide", "json", "yaml"),
 		}, nodeFlags(), planFlags(), inputFlags(), engineFlags()),
 	}
 }
 
 func (p *program) plan(c *cli.Context) error {
-	format, err := formatOf(c, "table", "wide", "json", "yaml")
-	if err != nil {
-		return err
-	}
 	set, err := p.read(c)
 	if err != nil {
 		return err
@@ -39,7 +35,7 @@ func (p *program) plan(c *cli.Context) error {
 	if c.IsSet("running") || c.IsSet("capacity") || c.IsSet("node") {
 		plan, err = p.planOffline(c, set)
 	} else {
-		plan, images, err = p.planHere(c, set)
+		plan, images, err = p.planLocal(c, set)
 	}
 	if err != nil {
 		return err
@@ -50,17 +46,17 @@ func (p *program) plan(c *cli.Context) error {
 	if len(set.Invalid) > 0 {
 		code = report.ExitFailed
 	}
-	err = p.write(format, document, func(s report.Style) error { return document.Table(p.io.Stdout, s) })
+	err = p.write(c, document, func(s report.Style) error { return document.Table(p.io.Stdout, s) })
 	if err != nil {
 		return err
 	}
 	return exitWith(code, nil)
 }
 
-// planHere plans for this machine and the pods that run on it, and names the images that
+// planLocal plans for this machine and the pods that run on it, and returns the images that
 // would be pulled.
-func (p *program) planHere(c *cli.Context, set *manifests.Set) (admit.Plan, []string, error) {
-	s, err := p.setUp(c, set)
+func (p *program) planLocal(c *cli.Context, set *manifests.Set) (admit.Plan, []string, error) {
+	s, err := p.openNode(c, set)
 	if err != nil {
 		return admit.Plan{}, nil, err
 	}
@@ -69,14 +65,14 @@ func (p *program) planHere(c *cli.Context, set *manifests.Set) (admit.Plan, []st
 	if err != nil {
 		return plan, nil, err
 	}
-	present, err := s.engine.Images(c.Context)
+	stored, err := s.engine.Images(c.Context)
 	if err != nil {
 		return plan, nil, unusable(fmt.Errorf("listing images: %w", err))
 	}
-	return plan, pulls(plan, present), nil
+	return plan, imagesToPull(plan, stored), nil
 }
 
-// planOffline plans for a node that need not be this machine.
+// planOffline plans for a node that may be another machine.
 func (p *program) planOffline(c *cli.Context, set *manifests.Set) (admit.Plan, error) {
 	node, err := p.node(c, set, p.devices(c))
 	if err != nil {

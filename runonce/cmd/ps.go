@@ -12,19 +12,15 @@ import (
 
 func (p *program) psCommand() *cli.Command {
 	return &cli.Command{
-		Name: "ps", Usage: "list the pods of earlier runs, as they are now",
+		Name: "ps", Usage: "list the pods of earlier runs and their current state",
 		Action: p.withLogger(p.ps),
-		Flags:  slices.Concat([]cli.Flag{outputFlag("table, wide, json or yaml")}, engineFlags()),
+		Flags:  slices.Concat([]cli.Flag{outputFlag("table", "wide", "json", "yaml")}, engineFlags()),
 	}
 }
 
 func (p *program) ps(c *cli.Context) error {
-	format, err := formatOf(c, "table", "wide", "json", "yaml")
-	if err != nil {
-		return err
-	}
 	if c.Args().Len() > 0 {
-		return usagef("ps takes no argument")
+		return usagef("ps takes no arguments")
 	}
 	s, err := p.connect(c)
 	if err != nil {
@@ -34,10 +30,10 @@ func (p *program) ps(c *cli.Context) error {
 	if err := s.pods.Probe(c.Context); err != nil {
 		return unusable(fmt.Errorf("probing pods: %w", err))
 	}
-	pods, err := s.pods.List(c.Context)
+	pods, err := s.list(c.Context)
 	if err != nil {
-		return unusable(fmt.Errorf("listing pods: %w", err))
+		return err
 	}
 	document := report.NewPods(pods)
-	return p.write(format, document, func(s report.Style) error { return document.Table(p.io.Stdout, s, time.Now()) })
+	return p.write(c, document, func(s report.Style) error { return document.Table(p.io.Stdout, s, time.Now()) })
 }

@@ -38,7 +38,7 @@ func TestRunFlags(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--cgroup-driver=cgroups": `--cgroup-driver "cgroups": must be cgroupfs or systemd`,
 		"--pod-pids-limit=0":      "--pod-pids-limit 0: must be a number of processes, or -1 for no limit",
-		"--until=done":            `goal "done" is none of running, ready, completed`,
+		"--until=done":            `until "done": must be one of running, ready, completed`,
 	} {
 		got := invokeWith(t, noEngine(t), "run", pod, flag)
 		if got.code != 2 || !strings.Contains(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 {

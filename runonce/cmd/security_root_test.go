@@ -49,7 +49,7 @@ func TestSecured(t *testing.T) {
 		mountTmpfs(t, filepath.Join(host, "below"))
 		dir := podDir(t, strings.ReplaceAll(secured, "HOST", host))
 		_, out := m.try(t, "run", "--max-retries", "1", dir)
-		if _, err := os.Stat("/sys/fs/selinux/enforce"); err != nil && !strings.Contains(out, "seLinuxOptions have no effect, since the machine has no SELinux") {
+		if _, err := os.Stat("/sys/fs/selinux/enforce"); err != nil && !strings.Contains(out, "seLinuxOptions are ignored: the machine has no SELinux") {
 			t.Errorf("no word of SELinux:\n%s", out)
 		}
 		v, root := m.facts(t, "secured", "main"), m.facts(t, "secured", "root")

@@ -23,17 +23,17 @@ import (
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
-// defaultRoot is the value of --root when none is given.
+// defaultRoot is the default of --root.
 const defaultRoot = "/var/lib/runonce"
 
-// The machine's files that containers get copies of.
+// Files of the machine that are copied into containers.
 const (
 	hostsFile    = "/etc/hosts"
 	resolvConf   = "/etc/resolv.conf"
 	resolvedConf = "/run/systemd/resolve/resolv.conf"
 )
 
-// OpenContainerd opens containerd: the embedded one, or the daemon at the address.
+// OpenContainerd opens the embedded containerd, or the daemon at the address.
 func OpenContainerd(ctx context.Context, o EngineOptions) (Engine, error) {
 	e, err := containerd.Open(ctx, o.Options)
 	if err != nil {
@@ -44,7 +44,7 @@ func OpenContainerd(ctx context.Context, o EngineOptions) (Engine, error) {
 	}}, nil
 }
 
-// machineEngine is the engine of this machine, with its network, volumes and cgroups.
+// machineEngine is containerd with the network, volumes and cgroups of this machine.
 type machineEngine struct {
 	*containerd.Engine
 	o         EngineOptions
@@ -52,20 +52,20 @@ type machineEngine struct {
 	network   *network.Manager // set by Pods
 }
 
-// Unable says what the machine lacks, by the UID of the pod that needs it.
-func (e *machineEngine) Unable(ctx context.Context, pods []*v1.Pod) map[types.UID]string {
+// Unsupported returns, by UID, why the machine cannot run some of the pods.
+func (e *machineEngine) Unsupported(ctx context.Context, pods []*v1.Pod) map[types.UID]string {
 	for _, pod := range pods {
 		if host.HasSELinuxOptions(pod) && !hasSELinux() {
-			e.o.Log.WarnContext(ctx, "seLinuxOptions have no effect, since the machine has no SELinux", "pod", pod.Namespace+"/"+pod.Name)
+			e.o.Log.WarnContext(ctx, "seLinuxOptions are ignored: the machine has no SELinux", "pod", pod.Namespace+"/"+pod.Name)
 		}
 	}
 	return e.preflight.Check(ctx, pods)
 }
 
-// Cleanup removes what pods that are gone have left behind.
+// Cleanup removes what removed pods have left.
 func (e *machineEngine) Cleanup(ctx context.Context) error { return e.network.Cleanup(ctx) }
 
-// Pods completes the options with the engine, and the network, volumes and cgroups of this
+// Pods completes the options with the engine and with the network, volumes and cgroups of this
 // machine.
 func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runtime.Pods, error) {
 	tree, err := cgroup.Detect(cgroup.Root)
@@ -83,7 +83,7 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	detected.CgroupOptions = tree.Options
 	net := e.o.Network
 	if net.HostIPs, err = network.HostIPs(); err != nil {
-		return nil, fmt.Errorf("finding the machine's addresses: %w", err)
+		return nil, fmt.Errorf("getting the addresses of the machine: %w", err)
 	}
 	net.Records, net.Log = o.Records, e.o.Log
 	net.StateDir, net.DataDir = filepath.Join(e.o.State, "network"), filepath.Join(e.o.Root, "network")
@@ -96,21 +96,21 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	}
 	o.Node = specNode(n, net.HostIPs)
 	o.Host = runtime.Host{
-		Host: detected, ResolvConf: resolvConfOf(os.ReadFile), HostsFile: hostsFile,
+		Host: detected, ResolvConf: findResolvConf(os.ReadFile), HostsFile: hostsFile,
 		SeccompDir: filepath.Join(e.o.Root, "seccomp"), AppArmor: containerd.HasAppArmor(), SELinux: hasSELinux(),
 		ClusterDNS: e.o.ClusterDNS, ClusterDomain: net.ClusterDomain,
 	}
 	return runtime.New(ctx, o)
 }
 
-// hasSELinux says whether the kernel has a policy of SELinux loaded.
+// hasSELinux says whether an SELinux policy is loaded.
 func hasSELinux() bool {
 	_, err := os.Stat("/sys/fs/selinux/enforce")
 	return err == nil
 }
 
-// cgroupParent returns the cgroup for the pods of a root. The same manifests give the same
-// pods in every root, which must not share their cgroups.
+// cgroupParent returns the parent cgroup for the pods of a root. Pods of the same manifests have
+// the same names in every root, but must not share cgroups.
 func cgroupParent(root string) string {
 	if root == defaultRoot {
 		return cgroup.DefaultParent
@@ -124,9 +124,9 @@ func specNode(n *v1.Node, ips []string) ocispec.Node {
 	return ocispec.Node{Name: n.Name, IPs: ips, MemoryCapacity: memory.Value(), Allocatable: n.Status.Allocatable}
 }
 
-// resolvConfOf returns the resolver configuration that holds in other network namespaces,
-// too: not the one of systemd-resolved's stub, which listens on the machine's loopback.
-func resolvConfOf(read func(string) ([]byte, error)) string {
+// findResolvConf returns the resolver configuration for other network namespaces: not that of the
+// stub resolver of systemd-resolved, which listens on the loopback interface of the machine.
+func findResolvConf(read func(string) ([]byte, error)) string {
 	text, err := read(resolvConf)
 	if err != nil {
 		return resolvConf

@@ -19,7 +19,7 @@ func TestResolvConf(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := resolvConfOf(func(path string) ([]byte, error) {
+			got := findResolvConf(func(path string) ([]byte, error) {
 				text := map[string]string{resolvConf: c.stub, resolvedConf: c.real}[path]
 				if text == "" {
 					return nil, os.ErrNotExist

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	goruntime "runtime"
@@ -12,7 +13,7 @@ import (
 	"github.com/runonce/runonce/runonce/report"
 )
 
-// The linker sets these (-X); a build without them is described by what Go knows of it.
+// The linker sets these (-X). The defaults come from the build information.
 var (
 	version = ""
 	commit  = ""
@@ -21,25 +22,21 @@ var (
 
 func (p *program) versionCommand() *cli.Command {
 	return &cli.Command{
-		Name: "version", Usage: "print the version, and those of the daemon and the OCI runtime", Action: p.withLogger(p.version),
-		Flags: slices.Concat([]cli.Flag{outputFlag("table, json or yaml")}, engineFlags()),
+		Name: "version", Usage: "print the versions of runonce, its components and the OCI runtime", Action: p.withLogger(p.version),
+		Flags: slices.Concat([]cli.Flag{outputFlag("table", "json", "yaml")}, engineFlags()),
 	}
 }
 
 func (p *program) version(c *cli.Context) error {
-	format, err := formatOf(c, "table", "json", "yaml")
-	if err != nil {
-		return err
-	}
 	v := ownVersions()
-	if err := p.outside(c, &v); err != nil {
+	if err := p.addExternal(c, &v); err != nil {
 		return err
 	}
-	return p.write(format, v, func(report.Style) error { return v.table(p.io.Stdout) })
+	return p.write(c, v, func(report.Style) error { return v.table(p.io.Stdout) })
 }
 
-// outside adds the versions of programs outside this one.
-func (p *program) outside(c *cli.Context, v *versions) error {
+// addExternal adds the versions of other programs.
+func (p *program) addExternal(c *cli.Context, v *versions) error {
 	if p.io.Versions == nil {
 		return nil
 	}
@@ -52,10 +49,10 @@ func (p *program) outside(c *cli.Context, v *versions) error {
 		return unusable(fmt.Errorf("container engine: %w", err))
 	}
 	if o.Address != "" {
-		v.Daemon = &otherProgram{Path: o.Address, Version: found.Daemon}
+		v.Daemon = &externalProgram{Path: o.Address, Version: found.Daemon}
 	}
 	if found.RuntimePath != "" {
-		v.Runtime = &otherProgram{Path: found.RuntimePath, Version: found.Runtime}
+		v.Runtime = &externalProgram{Path: found.RuntimePath, Version: found.Runtime}
 	}
 	return nil
 }
@@ -69,15 +66,14 @@ type versions struct {
 	Date       string `json:"date"`
 	Go         string `json:"go"`
 	Platform   string `json:"platform"`
-	Kubernetes string `json:"kubernetes"` // whose rules are built in
-	Containerd string `json:"containerd"` // that is built in
+	Kubernetes string `json:"kubernetes"` // whose validation is built in
+	Containerd string `json:"containerd"` // the built-in one
 
-	Daemon  *otherProgram `json:"daemon,omitempty"`  // containerd's, with --address
-	Runtime *otherProgram `json:"runtime,omitempty"` // that containers run in
+	Daemon  *externalProgram `json:"daemon,omitempty"`  // containerd, with --address
+	Runtime *externalProgram `json:"runtime,omitempty"` // the OCI runtime
 }
 
-// otherProgram is one outside this one.
-type otherProgram struct {
+type externalProgram struct {
 	Path    string `json:"path"` // of the program, or of its socket
 	Version string `json:"version"`
 }
@@ -102,39 +98,27 @@ func (v versions) table(w io.Writer) error {
 	return report.Rows(w, nil, rows)
 }
 
-// ownVersions returns the versions of this program and of what is built into it.
+// ownVersions returns the versions of this program and its modules.
 func ownVersions() versions {
-	v := versions{
-		APIVersion: report.APIVersion, Kind: "Version", Version: version, Commit: commit, Date: date,
-		Go: goruntime.Version(), Platform: goruntime.GOOS + "/" + goruntime.GOARCH,
-		Kubernetes: "unknown", Containerd: "unknown",
-	}
 	info, ok := debug.ReadBuildInfo()
-	if ok {
-		if v.Version == "" {
-			v.Version = info.Main.Version
-		}
-		for _, s := range info.Settings {
-			switch {
-			case s.Key == "vcs.revision" && v.Commit == "":
-				v.Commit = s.Value
-			case s.Key == "vcs.time" && v.Date == "":
-				v.Date = s.Value
-			}
-		}
-		for _, m := range info.Deps {
-			switch m.Path {
-			case "k8s.io/kubernetes":
-				v.Kubernetes = m.Version
-			case "github.com/containerd/containerd/v2":
-				v.Containerd = m.Version
-			}
-		}
+	if !ok {
+		info = &debug.BuildInfo{}
 	}
-	for _, s := range []*string{&v.Version, &v.Commit, &v.Date} {
-		if *s == "" {
-			*s = "unknown"
-		}
+	build := map[string]string{}
+	for _, s := range info.Settings {
+		build[s.Key] = s.Value
 	}
-	return v
+	for _, m := range info.Deps {
+		build[m.Path] = m.Version
+	}
+	return versions{
+		APIVersion: report.APIVersion, Kind: "Version",
+		Version:    cmp.Or(version, info.Main.Version, "unknown"),
+		Commit:     cmp.Or(commit, build["vcs.revision"], "unknown"),
+		Date:       cmp.Or(date, build["vcs.time"], "unknown"),
+		Go:         goruntime.Version(),
+		Platform:   goruntime.GOOS + "/" + goruntime.GOARCH,
+		Kubernetes: cmp.Or(build["k8s.io/kubernetes"], "unknown"),
+		Containerd: cmp.Or(build["github.com/containerd/containerd/v2"], "unknown"),
+	}
 }

@@ -11,24 +11,23 @@ import (
 	"github.com/runonce/runonce/runonce"
 )
 
-// The exit codes of the program. They are a promise to scripts.
+// The exit codes of the program. Scripts rely on them.
 const (
 	ExitOK       = 0 // every pod reached its goal
-	ExitFailed   = 1 // at least one pod failed, timed out or was invalid, or could not be removed
-	ExitUsage    = 2 // bad usage, bad manifests or no pod: nothing was started
+	ExitFailed   = 1 // a pod failed, timed out, was invalid or could not be removed
+	ExitUsage    = 2 // invalid usage, invalid manifests or no pod: nothing was started
 	ExitRejected = 3 // nothing failed, but a pod was rejected or preempted
 	ExitEngine   = 4 // the node or the container engine cannot be used
 	exitSignal   = 128
 )
 
-// ExitSignal returns the exit code of a run that the signal interrupted: 130 for SIGINT,
+// ExitSignal returns the exit code of a run that was interrupted by the signal: 130 for SIGINT,
 // 143 for SIGTERM.
 func ExitSignal(sig syscall.Signal) int { return exitSignal + int(sig) }
 
-// ExitCode returns the exit code for the results. A pod that was canceled makes it that
-// of the signal, SIGINT when there was none; a failure counts for more than a rejection.
-// An invalid pod, which is a row only because the user asked to go on without it, counts
-// as a failure: it did not come to its goal.
+// ExitCode returns the exit code for the results. A canceled pod makes it that of the signal,
+// SIGINT if there was none; a failure takes precedence over a rejection. An invalid pod, which
+// is a result only if the user asked to continue without it, counts as a failure.
 func ExitCode(results []runonce.Result, sig syscall.Signal) int {
 	if sig == 0 {
 		sig = syscall.SIGINT
@@ -54,14 +53,13 @@ func ExitCode(results []runonce.Result, sig syscall.Signal) int {
 }
 
 // ExitCodeFrom returns the exit code of one container of a finished run. ref is
-// [NAMESPACE/]POD[/CONTAINER]: two parts are a pod and its container when there is such
-// a pod, and else a namespace and a pod. Without a container it is the pod's first that
-// failed, or its first. It is an error when there is no such container, or when it has
-// not ended.
+// [NAMESPACE/]POD[/CONTAINER]; of two parts the first is a pod if there is one of that name, else
+// a namespace. Without a container it is the pod's first one that failed, or else its first. It
+// is an error if there is no such container, or if it has not ended.
 func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
-	r, container, err := resolve(results, ref)
-	if err != nil {
-		return 0, err
+	r, container := find(results, ref)
+	if r == nil {
+		return 0, fmt.Errorf("exit code from %q: no such pod in this run", ref)
 	}
 	var found *runonce.Container
 	for i := range r.Containers {
@@ -86,34 +84,25 @@ func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
 	return int(*found.ExitCode), nil
 }
 
-// resolve finds the pod, and the container's name, that ref speaks of.
-func resolve(results []runonce.Result, ref string) (*runonce.Result, string, error) {
-	parts := strings.Split(ref, "/")
-	find := func(namespace, name string) *runonce.Result {
+// find returns the pod that ref names, and the name of the container if it has one.
+func find(results []runonce.Result, ref string) (*runonce.Result, string) {
+	type target struct{ namespace, pod, container string }
+	var targets []target
+	switch parts := strings.Split(ref, "/"); len(parts) {
+	case 1:
+		targets = []target{{"", parts[0], ""}}
+	case 2:
+		targets = []target{{"", parts[0], parts[1]}, {parts[0], parts[1], ""}}
+	case 3:
+		targets = []target{{parts[0], parts[1], parts[2]}}
+	}
+	for _, t := range targets {
 		for i := range results {
 			p := results[i].Pod
-			if p != nil && p.Name == name && (namespace == "" || p.Namespace == namespace) {
-				return &results[i]
+			if p != nil && p.Name == t.pod && (t.namespace == "" || p.Namespace == t.namespace) {
+				return &results[i], t.container
 			}
 		}
-		return nil
 	}
-	switch len(parts) {
-	case 1:
-		if r := find("", parts[0]); r != nil {
-			return r, "", nil
-		}
-	case 2:
-		if r := find("", parts[0]); r != nil {
-			return r, parts[1], nil
-		}
-		if r := find(parts[0], parts[1]); r != nil {
-			return r, "", nil
-		}
-	case 3:
-		if r := find(parts[0], parts[1]); r != nil {
-			return r, parts[2], nil
-		}
-	}
-	return nil, "", fmt.Errorf("exit code from %q: no such pod in this run", ref)
+	return nil, ""
 }

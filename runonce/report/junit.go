@@ -40,9 +40,9 @@ type junitSkipped struct {
 	Message string `xml:"message,attr"`
 }
 
-// JUnit writes the report as a JUnit test suite: one test case for each pod, named after
-// it, in a class named after its namespace. What did not come to its goal is a failure,
-// rejected and preempted pods included; what was canceled is skipped.
+// JUnit writes the report as a JUnit test suite: one test case for each pod, in a class named
+// after its namespace. A pod that did not reach its goal is a failure, also a rejected or
+// preempted one; a canceled one is skipped.
 func (r Report) JUnit(w io.Writer) error {
 	suite := junitSuite{Name: "runonce", Tests: len(r.Results), Time: fmt.Sprintf("%.3f", r.ElapsedSeconds)}
 	for i := range r.Results {
@@ -57,21 +57,19 @@ func (r Report) JUnit(w io.Writer) error {
 	}
 	data, err := xml.MarshalIndent(suite, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encoding JUnit: %w", err)
+		return err
 	}
-	if _, err := io.WriteString(w, xml.Header+string(data)+"\n"); err != nil {
-		return fmt.Errorf("writing JUnit: %w", err)
-	}
-	return nil
+	_, err = io.WriteString(w, xml.Header+string(data)+"\n")
+	return err
 }
 
 func (r *Result) junit() junitCase {
 	c := junitCase{Class: r.Namespace, Name: r.Name, File: r.Source, Time: fmt.Sprintf("%.3f", r.ElapsedSeconds)}
-	why := legal(strings.Trim(r.Reason+": "+r.Message, ": "))
+	why := validXML(strings.Trim(r.Reason+": "+r.Message, ": "))
 	switch r.Outcome {
 	case runonce.Running, runonce.Ready, runonce.Succeeded:
 		if r.RemoveError != "" {
-			c.Failure = &junitFailure{Type: "NotRemoved", Message: legal(r.RemoveError)}
+			c.Failure = &junitFailure{Type: "NotRemoved", Message: validXML(r.RemoveError)}
 		}
 	case runonce.Failed, runonce.TimedOut, runonce.Invalid, runonce.Rejected, runonce.Preempted:
 		c.Failure = &junitFailure{Type: string(r.Outcome), Message: why, Text: why}
@@ -79,17 +77,17 @@ func (r *Result) junit() junitCase {
 		c.Skipped = &junitSkipped{Message: why}
 	}
 	var out strings.Builder
-	for _, box := range r.Containers {
-		for _, line := range box.LogTail {
-			out.WriteString(legal(box.Name+": "+line) + "\n")
+	for _, container := range r.Containers {
+		for _, line := range container.LogTail {
+			out.WriteString(validXML(container.Name+": "+line) + "\n")
 		}
 	}
 	c.Output = out.String()
 	return c
 }
 
-// legal takes out what XML cannot hold.
-func legal(s string) string {
+// validXML replaces the characters that XML does not allow.
+func validXML(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' || (r >= 0x20 && r != utf8.RuneError && r != 0xFFFE && r != 0xFFFF) {
 			return r

@@ -85,7 +85,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanNamesPulls: what a run would pull is said only when there is something.
+// TestPlanNamesPulls: the images to pull are shown only if there are some.
 func TestPlanNamesPulls(t *testing.T) {
 	t.Parallel()
 	for want, pulls := range map[string][]string{"": nil, "\nIMAGES TO PULL\nlocalhost/a:1\n": {"localhost/a:1"}} {

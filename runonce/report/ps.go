@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -11,10 +12,10 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// networkStatus is the annotation that tells how a pod is connected to several networks.
+// networkStatus is the annotation with the pod's networks (see runtime/network/cni).
 const networkStatus = "k8s.v1.cni.cncf.io/network-status"
 
-// Pods is what there is of earlier runs.
+// Pods is the document for the pods of earlier runs.
 type Pods struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"` // Pods
@@ -23,16 +24,13 @@ type Pods struct {
 
 // Pod is one pod of an earlier run.
 type Pod struct {
-	Namespace  string         `json:"namespace"`
-	Name       string         `json:"name"`
-	UID        string         `json:"uid"`
-	Source     string         `json:"source"`
+	PodID
 	Phase      v1.PodPhase    `json:"phase"`
 	Reason     string         `json:"reason"`
 	PodIPs     []string       `json:"podIPs"`
 	Containers []PodContainer `json:"containers"`
-	// Annotations are those that a cluster would have put on the pod while it runs: its
-	// network status, where it has joined several networks.
+	// Annotations are those that a cluster would have set: the network status of a pod that is
+	// connected to several networks.
 	Annotations map[string]string `json:"annotations,omitempty"`
 	Status      v1.PodStatus      `json:"status"`
 }
@@ -42,118 +40,111 @@ type PodContainer struct {
 	Name     string `json:"name"`
 	Init     bool   `json:"init"`
 	State    string `json:"state"`    // Waiting, Running or Terminated
-	Ready    bool   `json:"ready"`    // asked just now, if it has a readiness probe
+	Ready    bool   `json:"ready"`    // probed just now, if it has a readiness probe
 	Reason   string `json:"reason"`   // why it waits, or how it ended
-	ExitCode *int32 `json:"exitCode"` // of the current or last end; null when it never ended
+	ExitCode *int32 `json:"exitCode"` // of the current or last termination; null if it never ended
 	Restarts int    `json:"restarts"`
 }
 
-// NewPods returns the document for pods whose status is filled in.
+// NewPods returns the document for pods with their status.
 func NewPods(pods []*v1.Pod) Pods {
 	out := Pods{APIVersion: APIVersion, Kind: "Pods", Pods: make([]Pod, 0, len(pods))}
 	for _, pod := range pods {
 		p := Pod{
-			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Source: pod.Annotations[podspec.AnnotationSource],
-			Phase: pod.Status.Phase, Reason: pod.Status.Reason, PodIPs: []string{}, Containers: []PodContainer{}, Status: pod.Status,
+			PodID: podID(pod), Phase: pod.Status.Phase, Reason: pod.Status.Reason, PodIPs: podIPs(pod.Status),
+			Containers: []PodContainer{}, Status: pod.Status,
 		}
 		if status, ok := pod.Annotations[networkStatus]; ok {
 			p.Annotations = map[string]string{networkStatus: status}
 		}
-		for _, ip := range pod.Status.PodIPs {
-			p.PodIPs = append(p.PodIPs, ip.IP)
-		}
 		for _, cs := range pod.Status.InitContainerStatuses {
-			p.Containers = append(p.Containers, containerOf(cs, true))
+			p.Containers = append(p.Containers, newPodContainer(cs, true))
 		}
 		for _, cs := range pod.Status.ContainerStatuses {
-			p.Containers = append(p.Containers, containerOf(cs, false))
+			p.Containers = append(p.Containers, newPodContainer(cs, false))
 		}
 		out.Pods = append(out.Pods, p)
 	}
 	return out
 }
 
-func containerOf(cs v1.ContainerStatus, init bool) PodContainer {
+func newPodContainer(cs v1.ContainerStatus, init bool) PodContainer {
 	c := PodContainer{Name: cs.Name, Init: init, State: "Waiting", Ready: cs.Ready, Restarts: int(cs.RestartCount)}
-	end := cs.LastTerminationState.Terminated
+	last := podspec.LastTermination(cs)
 	switch {
 	case cs.State.Running != nil:
 		c.State = "Running"
 	case cs.State.Terminated != nil:
-		c.State, end = "Terminated", cs.State.Terminated
-		c.Reason = end.Reason
+		c.State, c.Reason = "Terminated", cs.State.Terminated.Reason
 	case cs.State.Waiting != nil:
 		c.Reason = cs.State.Waiting.Reason
 	}
-	if end != nil {
-		code := end.ExitCode
-		c.ExitCode = &code
+	if last != nil {
+		c.ExitCode = &last.ExitCode
 	}
 	return c
 }
 
-// Table writes one row for each pod, or in the wide style one for each container. now
-// dates the ages.
+// Table writes one row for each pod, or in the wide style one for each container, with ages
+// at now.
 func (p Pods) Table(w io.Writer, s Style, now time.Time) error {
-	t := table{color: s.Color, paint: 2}
+	t := table{}
+	if s.Color {
+		t.colored = 2
+	}
 	if s.Wide {
-		t.head("NAMESPACE", "POD", "PHASE", "CONTAINER", "STATE", "EXIT CODE", "RESTARTS", "AGE", "IP", "REASON")
+		t.add("NAMESPACE", "POD", "PHASE", "CONTAINER", "STATE", "EXIT CODE", "RESTARTS", "AGE", "IP", "REASON")
 	} else {
-		t.head("NAMESPACE", "POD", "PHASE", "READY", "RESTARTS", "EXIT CODES", "AGE", "IP", "REASON")
+		t.add("NAMESPACE", "POD", "PHASE", "READY", "RESTARTS", "EXIT CODES", "AGE", "IP", "REASON")
 	}
 	for i := range p.Pods {
 		if s.Wide {
-			p.Pods[i].wide(&t, now)
-			continue
+			p.Pods[i].addContainers(&t, now)
+		} else {
+			t.add(p.Pods[i].cells(now)...)
 		}
-		t.add(p.Pods[i].cells(now)...)
 	}
-	return t.write(w)
+	_, err := io.WriteString(w, t.text())
+	return err
 }
 
 func (p *Pod) cells(now time.Time) []string {
-	ready, restarts := 0, 0
-	for _, cs := range p.Status.ContainerStatuses {
-		if cs.Ready {
-			ready++
-		}
-	}
+	restarts, reason := 0, p.Reason
 	var codes []string
-	why := p.Reason
 	for _, c := range p.Containers {
 		restarts += c.Restarts
 		if c.Init && (c.ExitCode == nil || *c.ExitCode == 0) {
 			continue
 		}
 		if c.ExitCode != nil {
-			codes = append(codes, c.Name+"="+strconv.Itoa(int(*c.ExitCode)))
+			codes = append(codes, fmt.Sprintf("%s=%d", c.Name, *c.ExitCode))
 		}
-		if why == "" && c.State != "Running" && c.Reason != "Completed" {
-			why = c.Reason
+		if reason == "" && c.State != "Running" && c.Reason != "Completed" {
+			reason = c.Reason
 		}
 	}
+	ready := fmt.Sprintf("%d/%d", countReady(p.Status), len(p.Status.ContainerStatuses))
 	return []string{
-		dash(p.Namespace), dash(p.Name), dash(string(p.Phase)),
-		strconv.Itoa(ready) + "/" + strconv.Itoa(len(p.Status.ContainerStatuses)), strconv.Itoa(restarts),
-		dash(strings.Join(codes, ",")), p.age(now), dash(strings.Join(p.PodIPs, ",")), dash(why),
+		p.Namespace, p.Name, string(p.Phase), ready, strconv.Itoa(restarts), strings.Join(codes, ","), p.age(now),
+		strings.Join(p.PodIPs, ","), reason,
 	}
 }
 
-func (p *Pod) wide(t *table, now time.Time) {
+func (p *Pod) addContainers(t *table, now time.Time) {
 	for _, c := range p.Containers {
-		code := "-"
+		code := ""
 		if c.ExitCode != nil {
-			code = strconv.Itoa(int(*c.ExitCode))
+			code = fmt.Sprint(*c.ExitCode)
 		}
-		t.add(dash(p.Namespace), dash(p.Name), dash(string(p.Phase)), c.Name, c.State, code,
-			strconv.Itoa(c.Restarts), p.age(now), dash(strings.Join(p.PodIPs, ",")), dash(c.Reason))
+		t.add(p.Namespace, p.Name, string(p.Phase), c.Name, c.State, code, strconv.Itoa(c.Restarts), p.age(now),
+			strings.Join(p.PodIPs, ","), c.Reason)
 	}
 }
 
 // age is the time since the pod's start, to the second.
 func (p *Pod) age(now time.Time) string {
 	if p.Status.StartTime == nil {
-		return "-"
+		return ""
 	}
 	return max(0, now.Sub(p.Status.StartTime.Time)).Round(time.Second).String()
 }

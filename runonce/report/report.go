@@ -1,13 +1,14 @@
-// Package report writes what became of the pods: as a table for people, as JSON, YAML
-// and JUnit for programs. The field names are a promise to scripts: fields may be added,
-// never renamed.
+// Package report writes the results of a run: as a table for people, as JSON, YAML and JUnit
+// for programs. The field names are stable: fields may be added, never renamed.
 package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -20,7 +21,7 @@ import (
 // APIVersion is the version of every document that this package writes.
 const APIVersion = "runonce/v1"
 
-// Report is what became of a run.
+// Report is the document for the results of a run.
 type Report struct {
 	APIVersion     string   `json:"apiVersion"`
 	Kind           string   `json:"kind"` // Report
@@ -29,31 +30,34 @@ type Report struct {
 	Results        []Result `json:"results"`
 }
 
-// Result is what became of one pod.
-type Result struct {
-	Namespace      string          `json:"namespace"`
-	Name           string          `json:"name"`
-	UID            string          `json:"uid"`
-	Source         string          `json:"source"` // file:line
-	Outcome        runonce.Outcome `json:"outcome"`
-	Reason         string          `json:"reason"`
-	Message        string          `json:"message"`
-	Attempts       int             `json:"attempts"`
-	Restarts       int             `json:"restarts"`
-	ElapsedSeconds float64         `json:"elapsedSeconds"`
-	PodIPs         []string        `json:"podIPs"`
-	Phases         []Phase         `json:"phases"`
-	Containers     []Container     `json:"containers"`
-	// Annotations are those that a cluster would have put on the pod while it ran: its
-	// network status, where it has joined several networks.
-	Annotations map[string]string `json:"annotations,omitempty"`
-	// PreemptedBy is the "namespace/name" of the pod that took this one's place.
-	PreemptedBy string `json:"preemptedBy,omitempty"`
-	// RemoveError says why the pod could not be removed although that was asked for.
-	RemoveError string       `json:"removeError,omitempty"`
-	Status      v1.PodStatus `json:"status"`
+// PodID identifies a pod in every document.
+type PodID struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	Source    string `json:"source"` // file:line
+}
 
-	wanted int // containers of the spec
+// Result is the result of one pod.
+type Result struct {
+	PodID
+	Outcome        runonce.Outcome     `json:"outcome"`
+	Reason         string              `json:"reason"`
+	Message        string              `json:"message"`
+	Attempts       int                 `json:"attempts"`
+	Restarts       int                 `json:"restarts"`
+	ElapsedSeconds float64             `json:"elapsedSeconds"`
+	PodIPs         []string            `json:"podIPs"`
+	Phases         []Phase             `json:"phases"`
+	Containers     []runonce.Container `json:"containers"`
+	// Annotations are those that a cluster would have set while the pod ran: its network
+	// status, if it is connected to several networks.
+	Annotations map[string]string `json:"annotations,omitempty"`
+	PreemptedBy string            `json:"preemptedBy,omitempty"` // namespace/name
+	RemoveError string            `json:"removeError,omitempty"` // why the pod could not be removed
+	Status      v1.PodStatus      `json:"status"`
+
+	total int // containers of the spec
 }
 
 // Phase is one step of a pod's start.
@@ -63,62 +67,68 @@ type Phase struct {
 	Seconds      float64 `json:"seconds"`
 }
 
-// Container is what became of one container.
-type Container struct {
-	Name     string   `json:"name"`
-	Image    string   `json:"image"`
-	State    string   `json:"state"`    // Waiting, Running or Terminated
-	ExitCode *int32   `json:"exitCode"` // null when it never ended
-	Restarts int      `json:"restarts"`
-	LogPath  string   `json:"logPath"`
-	LogTail  []string `json:"logTail"`
-}
-
-// New returns the report on results, in their order. elapsed is that of the whole run.
+// New returns the report on the results, in their order. elapsed is the time of the whole run.
 func New(results []runonce.Result, exitCode int, elapsed time.Duration) Report {
 	r := Report{
 		APIVersion: APIVersion, Kind: "Report", ExitCode: exitCode,
 		ElapsedSeconds: seconds(elapsed), Results: make([]Result, 0, len(results)),
 	}
 	for i := range results {
-		r.Results = append(r.Results, resultOf(&results[i]))
+		r.Results = append(r.Results, newResult(&results[i]))
 	}
 	return r
 }
 
-func resultOf(in *runonce.Result) Result {
+func newResult(in *runonce.Result) Result {
 	out := Result{
-		Outcome: in.Outcome, Reason: in.Reason, Message: in.Message,
+		PodID: podID(in.Pod), Outcome: in.Outcome, Reason: in.Reason, Message: in.Message,
 		Attempts: in.Attempts, Restarts: in.Restarts, ElapsedSeconds: seconds(in.Elapsed),
-		PodIPs: []string{}, Phases: []Phase{}, Containers: []Container{},
+		PodIPs: podIPs(in.Status), Phases: []Phase{}, Containers: append([]runonce.Container{}, in.Containers...),
 		PreemptedBy: fullName(in.By), RemoveError: in.RemoveError, Status: in.Status,
 		Annotations: in.Annotations,
 	}
 	if in.Pod != nil {
-		out.Namespace, out.Name, out.UID = in.Pod.Namespace, in.Pod.Name, string(in.Pod.UID)
-		out.Source = in.Pod.Annotations[podspec.AnnotationSource]
-		out.wanted = len(in.Pod.Spec.Containers)
-	}
-	for _, ip := range in.Status.PodIPs {
-		out.PodIPs = append(out.PodIPs, ip.IP)
+		out.total = len(in.Pod.Spec.Containers)
 	}
 	for _, p := range in.Phases {
 		out.Phases = append(out.Phases, Phase{Name: p.Name, StartSeconds: seconds(p.Start), Seconds: seconds(p.Elapsed)})
 	}
-	for _, c := range in.Containers {
-		tail := c.LogTail
-		if tail == nil {
-			tail = []string{}
+	for i := range out.Containers {
+		if c := &out.Containers[i]; c.LogTail == nil {
+			c.LogTail = []string{}
 		}
-		out.Containers = append(out.Containers, Container{
-			Name: c.Name, Image: c.Image, State: c.State, ExitCode: c.ExitCode,
-			Restarts: c.Restarts, LogPath: c.LogPath, LogTail: tail,
-		})
 	}
 	return out
 }
 
-// fullName returns "namespace/name", empty for no pod.
+// podID returns the identity of the pod, which may be nil.
+func podID(pod *v1.Pod) PodID {
+	if pod == nil {
+		return PodID{}
+	}
+	return PodID{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Source: pod.Annotations[podspec.AnnotationSource]}
+}
+
+func podIPs(st v1.PodStatus) []string {
+	ips := make([]string, 0, len(st.PodIPs))
+	for _, ip := range st.PodIPs {
+		ips = append(ips, ip.IP)
+	}
+	return ips
+}
+
+// countReady returns how many of the pod's containers are ready.
+func countReady(st v1.PodStatus) int {
+	n := 0
+	for _, cs := range st.ContainerStatuses {
+		if cs.Ready {
+			n++
+		}
+	}
+	return n
+}
+
+// fullName returns "namespace/name", or "" for no pod.
 func fullName(pod *v1.Pod) string {
 	if pod == nil {
 		return ""
@@ -126,7 +136,7 @@ func fullName(pod *v1.Pod) string {
 	return pod.Namespace + "/" + pod.Name
 }
 
-// seconds rounds to the millisecond: more would be noise.
+// seconds rounds to the millisecond.
 func seconds(d time.Duration) float64 {
 	return math.Round(d.Seconds()*1000) / 1000
 }
@@ -136,20 +146,42 @@ func JSON(w io.Writer, document any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	if err := e.Encode(document); err != nil {
-		return fmt.Errorf("writing JSON: %w", err)
-	}
-	return nil
+	return e.Encode(document)
 }
 
 // YAML writes the document with the field names of its JSON.
 func YAML(w io.Writer, document any) error {
 	data, err := yaml.Marshal(document)
 	if err != nil {
-		return fmt.Errorf("encoding YAML: %w", err)
+		return err
 	}
-	if _, err := w.Write(data); err != nil {
-		return fmt.Errorf("writing YAML: %w", err)
+	_, err = w.Write(data)
+	return err
+}
+
+// Writable returns an error if a report could not be written to the file, "" for none.
+func Writable(path string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// WriteFile writes a report to a file, "" for none.
+func WriteFile(path string, write func(io.Writer) error) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("writing report: %w", err)
+	}
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return fmt.Errorf("writing report %s: %w", path, err)
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestNoNulls: a script may walk every list without asking whether it is there.
+// TestNoNulls: lists in documents are never null.
 func TestNoNulls(t *testing.T) {
 	t.Parallel()
 	in := results()

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,81 +13,47 @@ import (
 	"github.com/runonce/runonce/runonce"
 )
 
-// Style says how tables look.
+// Style is how tables look.
 type Style struct {
-	// Wide adds columns, whole messages and the last lines of failed containers.
-	Wide bool
-	// Color marks outcomes by terminal escape sequences.
-	Color bool
+	Wide  bool // more columns, whole messages, and the last log lines of failed containers
+	Color bool // outcomes are colored with terminal escape sequences
 }
 
-// maxReason is how long the last column of a table that is not wide may be, in runes.
+// maxReason is the width of the last column of a table that is not wide, in characters.
 const maxReason = 90
 
-// Table writes one row for each pod, and in the wide style the last lines that failed
-// containers have written below.
+// Table writes one row for each pod. The wide style adds the last log lines of failed
+// containers.
 func (r Report) Table(w io.Writer, s Style) error {
-	t := table{color: s.Color, paint: 2}
-	t.headOf(s, "NAMESPACE", "POD", "OUTCOME", "READY", "RESTARTS", "ATTEMPTS", "TIME", "IP")
+	t := podTable(s, "NAMESPACE", "POD", "OUTCOME", "READY", "RESTARTS", "ATTEMPTS", "TIME", "IP")
 	for i := range r.Results {
 		t.add(r.Results[i].cells(s)...)
 	}
-	if err := t.write(w); err != nil {
-		return err
+	text := t.text()
+	if s.Wide {
+		text += r.tails()
 	}
-	if !s.Wide {
-		return nil
-	}
-	return r.tails(w)
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 func (r *Result) cells(s Style) []string {
-	elapsed := "-"
+	elapsed := ""
 	if r.ElapsedSeconds > 0 || r.Attempts > 0 {
 		elapsed = Elapsed(time.Duration(r.ElapsedSeconds * float64(time.Second)))
-	}
-	cells := []string{
-		dash(r.Namespace), dash(r.Name), string(r.Outcome), r.ready(), strconv.Itoa(r.Restarts),
-		strconv.Itoa(r.Attempts), elapsed, dash(strings.Join(r.PodIPs, ",")),
 	}
 	message := r.Message
 	if r.RemoveError != "" {
 		message = strings.TrimPrefix(message+"; not removed: "+r.RemoveError, "; ")
 	}
-	if s.Wide {
-		return append(cells, dash(r.Source), dash(r.Reason), dash(message))
-	}
-	return append(cells, reason(r.Reason, message))
+	return slices.Concat([]string{
+		r.Namespace, r.Name, string(r.Outcome), fmt.Sprintf("%d/%d", countReady(r.Status), r.total),
+		strconv.Itoa(r.Restarts), strconv.Itoa(r.Attempts), elapsed, strings.Join(r.PodIPs, ","),
+	}, reasonCells(s, r.Source, r.Reason, message))
 }
 
-// reason puts reason and message into the one cell that a narrow table has for them.
-func reason(reason, message string) string {
-	switch {
-	case reason == "":
-		reason = message
-	case message != "":
-		reason += ": " + strings.ReplaceAll(message, reason+": ", "")
-	}
-	reason = plain(reason)
-	if utf8.RuneCountInString(reason) > maxReason {
-		reason = string([]rune(reason)[:maxReason-1]) + "…"
-	}
-	return dash(reason)
-}
-
-// ready returns how many of the pod's containers are ready, as "1/2".
-func (r *Result) ready() string {
-	n := 0
-	for _, c := range r.Status.ContainerStatuses {
-		if c.Ready {
-			n++
-		}
-	}
-	return fmt.Sprintf("%d/%d", n, r.wanted)
-}
-
-// tails writes the last lines of failed containers.
-func (r Report) tails(w io.Writer) error {
+// tails returns the last log lines of failed containers.
+func (r Report) tails() string {
 	var b strings.Builder
 	for i := range r.Results {
 		res := &r.Results[i]
@@ -100,17 +67,14 @@ func (r Report) tails(w io.Writer) error {
 			}
 			fmt.Fprintf(&b, ", last lines of %s:\n", c.LogPath)
 			for _, line := range c.LogTail {
-				b.WriteString("    " + plain(line) + "\n")
+				b.WriteString("    " + printable(line) + "\n")
 			}
 		}
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("writing log lines: %w", err)
-	}
-	return nil
+	return b.String()
 }
 
-// Elapsed writes a time the way that people read it: 0.35s, 12.3s, 4m5s.
+// Elapsed formats a duration for people: 0.35s, 12.3s, 4m5s.
 func Elapsed(d time.Duration) string {
 	switch {
 	case d < 10*time.Second:
@@ -121,40 +85,70 @@ func Elapsed(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// table lines columns up. Its cells may hold anything; what would disturb a terminal is
-// taken out.
+// Rows writes a table with the given titles, which may be nil.
+func Rows(w io.Writer, titles []string, rows [][]string) error {
+	t := table{}
+	if titles != nil {
+		t.add(titles...)
+	}
+	for _, row := range rows {
+		t.add(row...)
+	}
+	_, err := io.WriteString(w, t.text())
+	return err
+}
+
+// table aligns columns. Cells may hold any text; an empty one becomes "-".
 type table struct {
-	rows  [][]string
-	color bool
-	paint int // the column that color is for
+	rows    [][]string
+	colored int // the column with colors, 0 for none; the row of titles has none
 }
 
-func (t *table) head(titles ...string) {
-	if len(t.rows) == 0 {
-		t.rows = append(t.rows, nil)
+// podTable returns a table of pods with the given columns and those of reasonCells.
+func podTable(s Style, titles ...string) *table {
+	t := &table{}
+	if s.Color {
+		t.colored = 2
 	}
-	t.rows[0] = append(t.rows[0], titles...)
+	if s.Wide {
+		t.add(append(titles, "SOURCE", "REASON", "MESSAGE")...)
+	} else {
+		t.add(append(titles, "REASON")...)
+	}
+	return t
 }
 
-// headOf names the columns of a table of pods: those given, and the last ones that all have.
-func (t *table) headOf(s Style, titles ...string) {
-	t.head(titles...)
+// reasonCells returns the last cells of a table of pods: a wide one has several, any other
+// puts reason and message into one.
+func reasonCells(s Style, source, reason, message string) []string {
 	if s.Wide {
-		t.head("SOURCE")
+		return []string{source, reason, message}
 	}
-	t.head("REASON")
-	if s.Wide {
-		t.head("MESSAGE")
+	switch {
+	case reason == "":
+		reason = message
+	case message != "":
+		reason += ": " + strings.ReplaceAll(message, reason+": ", "")
 	}
+	reason = printable(reason)
+	if utf8.RuneCountInString(reason) > maxReason {
+		reason = string([]rune(reason)[:maxReason-1]) + "…"
+	}
+	return []string{reason}
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-func (t *table) write(w io.Writer) error {
+func (t *table) text() string {
+	if len(t.rows) == 0 {
+		return ""
+	}
 	widths := make([]int, len(t.rows[0]))
 	for _, row := range t.rows {
 		for i, cell := range row {
-			row[i] = plain(cell)
+			if row[i] = printable(cell); cell == "" {
+				row[i] = "-"
+			}
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
 		}
 	}
@@ -162,8 +156,8 @@ func (t *table) write(w io.Writer) error {
 	for n, row := range t.rows {
 		for i, cell := range row {
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
-			if t.color && n > 0 && i == t.paint {
-				cell = painted(cell)
+			if t.colored > 0 && n > 0 && i == t.colored {
+				cell = colored(cell)
 			}
 			b.WriteString(cell)
 			if i < len(row)-1 {
@@ -172,14 +166,11 @@ func (t *table) write(w io.Writer) error {
 		}
 		b.WriteByte('\n')
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("writing table: %w", err)
-	}
-	return nil
+	return b.String()
 }
 
-// painted gives an outcome or verdict its color.
-func painted(word string) string {
+// colored gives an outcome or verdict its color.
+func colored(word string) string {
 	color := 31 // red
 	switch runonce.Outcome(word) {
 	case runonce.Running, runonce.Ready, runonce.Succeeded, "Admitted":
@@ -191,8 +182,8 @@ func painted(word string) string {
 	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", color, word)
 }
 
-// plain takes out what would break a line or change the state of a terminal.
-func plain(s string) string {
+// printable replaces what would break a line or change the state of a terminal.
+func printable(s string) string {
 	return strings.TrimRight(strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t' || r == '\r':
@@ -202,26 +193,4 @@ func plain(s string) string {
 		}
 		return r
 	}, s), " ")
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-// Rows writes plain rows below titles, of which there may be none.
-func Rows(w io.Writer, titles []string, rows [][]string) error {
-	t := table{}
-	if len(titles) > 0 {
-		t.head(titles...)
-	}
-	for _, row := range rows {
-		t.add(row...)
-	}
-	if len(t.rows) == 0 {
-		return nil
-	}
-	return t.write(w)
 }

@@ -6,9 +6,11 @@ import (
 	"io"
 	"math"
 	"strings"
+
+	"github.com/runonce/runonce/runonce"
 )
 
-// The measures of a timeline, in pixels.
+// The sizes of a timeline, in pixels.
 const (
 	timelineNames = 260 // width of the names
 	timelineWidth = 900 // width of the bars
@@ -16,8 +18,8 @@ const (
 	timelineTop   = 34
 )
 
-// Timeline writes the report as an SVG image: a row for each pod, and in it a bar from
-// the start of the run to its outcome, with the steps of its start on top.
+// Timeline writes the report as an SVG image: a row for each pod, with a bar from the start of
+// the run to its outcome, and on it the steps of its start.
 func (r Report) Timeline(w io.Writer) error {
 	total := max(r.ElapsedSeconds, 0.001)
 	for _, res := range r.Results {
@@ -37,38 +39,31 @@ func (r Report) Timeline(w io.Writer) error {
 		r.Results[i].bars(&b, timelineTop+timelineRow*i, scale)
 	}
 	b.WriteString("</svg>\n")
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("writing timeline: %w", err)
-	}
-	return nil
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // bars draws one pod at height y.
 func (r *Result) bars(b *strings.Builder, y int, scale func(float64) float64) {
-	colors := map[string]string{"Running": "#b7e1b5", "Ready": "#b7e1b5", "Succeeded": "#b7e1b5", "Rejected": "#f4dca0", "Preempted": "#f4dca0", "Canceled": "#f4dca0"}
-	color, ok := colors[string(r.Outcome)]
-	if !ok {
-		color = "#f2b3b0"
+	color := "#f2b3b0"
+	switch r.Outcome {
+	case runonce.Running, runonce.Ready, runonce.Succeeded:
+		color = "#b7e1b5"
+	case runonce.Rejected, runonce.Preempted, runonce.Canceled:
+		color = "#f4dca0"
+	case runonce.Failed, runonce.TimedOut, runonce.Invalid:
 	}
 	name := r.Namespace + "/" + r.Name
-	fmt.Fprintf(b, `<text x="4" y="%d">%s</text>`+"\n", y+14, html.EscapeString(legal(name)))
-	x, width := scale(0), scale(r.ElapsedSeconds)-scale(0)
-	title := fmt.Sprintf("%s: %s after %gs", name, r.Outcome, r.ElapsedSeconds)
-	bar(b, box{x, float64(y), width, timelineRow - 4, color}, title)
-	for _, p := range r.Phases {
-		x, width := scale(p.StartSeconds), scale(p.StartSeconds+p.Seconds)-scale(p.StartSeconds)
-		bar(b, box{x, float64(y + 4), width, timelineRow - 12, "#5b8def"}, fmt.Sprintf("%s: %s, %gs", name, p.Name, p.Seconds))
+	fmt.Fprintf(b, `<text x="4" y="%d">%s</text>`+"\n", y+14, html.EscapeString(validXML(name)))
+	bar := func(from, elapsed float64, inset int, color, title string) {
+		x := scale(from)
+		fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" stroke="#fff"><title>%s</title></rect>`+"\n",
+			x, float64(y+inset), max(scale(from+elapsed)-x, 1), float64(timelineRow-4-2*inset), color, html.EscapeString(validXML(title)))
 	}
-}
-
-type box struct {
-	x, y, width, height float64
-	color               string
-}
-
-func bar(b *strings.Builder, at box, title string) {
-	fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" stroke="#fff"><title>%s</title></rect>`+"\n",
-		at.x, at.y, max(at.width, 1), at.height, at.color, html.EscapeString(legal(title)))
+	bar(0, r.ElapsedSeconds, 0, color, fmt.Sprintf("%s: %s after %gs", name, r.Outcome, r.ElapsedSeconds))
+	for _, p := range r.Phases {
+		bar(p.StartSeconds, p.Seconds, 4, "#5b8def", fmt.Sprintf("%s: %s, %gs", name, p.Name, p.Seconds))
+	}
 }
 
 // ticks returns about six round numbers between 0 and total.

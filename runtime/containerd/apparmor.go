@@ -12,12 +12,12 @@ import (
 	"github.com/runonce/runonce/runtime/ocispec"
 )
 
-// HasAppArmor says whether containers can be confined by AppArmor: the kernel has it and
-// the program that loads profiles is there.
+// HasAppArmor reports whether AppArmor can confine containers: the kernel has it, and the
+// program that loads profiles is installed.
 func HasAppArmor() bool { return hostapparmor.HostSupports() }
 
-// confine loads the default AppArmor profile for a container that asks for it, unless it
-// is loaded.
+// confine loads the default AppArmor profile for a container that asks for it, unless it is
+// already loaded.
 func confine(c engine.ContainerConfig) error {
 	if c.Spec.Process == nil || c.Spec.Process.ApparmorProfile != ocispec.DefaultAppArmor {
 		return nil

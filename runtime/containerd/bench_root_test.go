@@ -14,7 +14,7 @@ import (
 // with the image there.
 func BenchmarkStart(b *testing.B) {
 	roottest.Require(b)
-	p := newPlace(b)
+	p := newTestDirs(b)
 	if err := p.openWithBox(b).Close(); err != nil {
 		b.Fatal(err)
 	}

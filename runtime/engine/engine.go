@@ -1,5 +1,4 @@
-// Package engine is the vocabulary of container engines: what every one of them does, and the
-// containers, images and events that they speak of. It imports nothing of this module.
+// Package engine defines what a container engine does, and its containers, images and events.
 package engine
 
 import (
@@ -11,54 +10,51 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// ErrNotFound says that the image or container asked for does not exist.
-// Engines wrap it, so that callers branch with errors.Is.
+// ErrNotFound says that an image or container does not exist. Engines wrap it.
 var ErrNotFound = errors.New("not found")
 
-// Engine starts, watches and removes containers. It knows containers, not pods: the
-// pod's rules are in Pods. Every method is safe for concurrent use and safe to repeat
-// after an error or after a crash of the process. An error that no retry can mend has a
-// method Permanent() bool that returns true.
+// Engine starts, watches and removes containers. It knows nothing of pods. Every method is
+// safe for concurrent use and safe to repeat after an error or after a crash of the process.
+// An error that no retry can help has a method Permanent() bool that returns true.
 type Engine interface {
-	// Start creates the container and returns once its process runs. A leftover with the
-	// same ID that does not run is replaced; one that runs is an error. When Start
-	// returns an error nothing of the container is left behind.
+	// Start creates the container and returns once its process runs. A container with the
+	// same ID that does not run is replaced; one that runs is an error. After an error nothing
+	// of the container is left.
 	Start(ctx context.Context, c ContainerConfig) error
-	// Stop sends the signal, waits until the process has exited or the grace period is
-	// over, then sends SIGKILL and waits for the exit. It leaves the container's record,
-	// with its exit code. A container that is absent or has exited is no error.
+	// Stop sends the signal, waits for the exit for the grace period, then sends SIGKILL and
+	// waits for the exit. The container's record stays, with its exit code. A container that
+	// is absent or has exited is no error.
 	Stop(ctx context.Context, id string, sig syscall.Signal, grace time.Duration) error
-	// Remove deletes the container with its snapshot and its exit record, killing its
+	// Remove removes the container with its snapshot and its exit record, and kills its
 	// process first. A container that is absent is no error. Log files stay.
 	Remove(ctx context.Context, id string) error
 	// Containers returns the containers of one pod in order of creation, or of all pods
-	// when podUID is empty. Exit codes are true also for containers that ended while no
-	// process of ours was running.
+	// when podUID is empty. Exit codes are right also for containers that ended while no
+	// process of ours ran.
 	Containers(ctx context.Context, podUID string) ([]Container, error)
 	// Exec runs a command inside a running container and returns its exit code and the
 	// first MaxExecOutput bytes of its output.
 	Exec(ctx context.Context, id string, command []string) (ExecResult, error)
 	// Events sends an event for each container that starts, exits or runs out of memory,
-	// until ctx is done; then the channel is closed. The receiver must keep reading.
+	// until ctx is done; then the channel is closed. The receiver must not stop reading.
 	Events(ctx context.Context) (<-chan Event, error)
-	// Usage returns the size of what the container has written to its own layer, in bytes.
+	// Usage returns how many bytes the container has written to its own layer.
 	Usage(ctx context.Context, id string) (int64, error)
 	Images
 }
 
 // Images finds and fetches images.
 type Images interface {
-	// Image returns the image in the local store that ref names, or ErrNotFound.
+	// Image returns the image with that name in the local store, or ErrNotFound.
 	Image(ctx context.Context, ref string) (Image, error)
 	// Pull fetches the image from its registry and unpacks it. The credentials are tried
-	// in order, before those that the engine has of its own.
+	// in order, before the engine's own.
 	Pull(ctx context.Context, ref string, credentials ...Credential) (Image, error)
-	// Mount mounts the content of an image of the local store, which cannot be written,
-	// on the directory. It is kept under a key until Release; what is mounted under that
-	// key already stays as it is.
+	// Mount mounts the content of an image of the local store read-only on the directory. It
+	// is kept under a key until Release; what is already mounted under that key stays.
 	Mount(ctx context.Context, ref, key, dir string) error
-	// Release lets go of what Mount has kept, which is unmounted by then. An unknown key
-	// is no error.
+	// Release releases what Mount has kept, after it was unmounted. An unknown key is no
+	// error.
 	Release(ctx context.Context, key string) error
 }
 
@@ -68,13 +64,13 @@ type ContainerConfig struct {
 	PodUID  string // groups the containers of a pod
 	Name    string // the container's name in the pod
 	Attempt int    // 0 for the first instance, then one more for each restart
-	Image   string // image reference as Images resolved it
+	Image   string // image reference as Images returned it
 	Spec    *specs.Spec
-	// Pause asks for the process that holds a pod's shared process namespace. It has no
-	// image and no log: the engine runs a program of its own.
+	// Pause asks for the process that holds a pod's shared process namespace, a program of the
+	// engine without an image and a log.
 	Pause bool
-	// Stdin asks for an input that stays open, although nobody writes to it; without it the
-	// process reads the end at once.
+	// Stdin asks for an input that stays open, although nothing is written to it; without it
+	// the process reads EOF at once.
 	Stdin bool
 	// RuntimeHandler is the handler of the pod's RuntimeClass, empty for the default.
 	RuntimeHandler string
@@ -84,8 +80,8 @@ type ContainerConfig struct {
 
 	LogPath string // CRI-format log file; its directory exists
 	Labels  map[string]string
-	// Last is the termination of the instance before this one, nil for the first. The
-	// engine keeps it with the container, so that it outlives the process.
+	// Last is the exit of the instance before this one, nil for the first. The engine keeps it
+	// with the container, so that it outlives this process.
 	Last *Exit
 }
 
@@ -119,14 +115,14 @@ type Container struct {
 	Last      *Exit
 }
 
-// Exit is the end of one instance of a container. It is stored as JSON in the
-// engine's records, so fields may be added but not renamed.
+// Exit is how one instance of a container has exited. It is stored as JSON in the engine's
+// records, so fields may be added but not renamed.
 type Exit struct {
 	ContainerID string `json:"containerID"`
 	Attempt     int    `json:"attempt"`
 	ExitCode    int32  `json:"exitCode"`
 	OOMKilled   bool   `json:"oomKilled,omitempty"`
-	// Reason is the status's reason where the rest does not tell it.
+	// Reason is the status's reason if it does not follow from the rest.
 	Reason     string    `json:"reason,omitempty"`
 	StartedAt  time.Time `json:"startedAt"`
 	FinishedAt time.Time `json:"finishedAt"`
@@ -157,8 +153,58 @@ const (
 type Event struct {
 	Type        EventType
 	ContainerID string
-	PodUID      string // empty when the engine cannot tell
+	PodUID      string // empty when it is not known
 }
 
 // Credential is a user of a registry.
 type Credential struct{ User, Password string }
+
+// Image is what the spec of a container needs to know of its image.
+type Image struct {
+	Ref        string // normalised reference, as the image store knows it
+	ID         string // digest of the image configuration, "sha256:..."
+	Digest     string // digest of the manifest or index that Ref names
+	Size       int64  // bytes, unpacked layers not counted
+	Created    time.Time
+	Entrypoint []string
+	Cmd        []string
+	Env        []string
+	User       string // "", "uid", "name", "uid:gid", ...
+	WorkingDir string
+	StopSignal string
+	// Passwd and Group are the image's /etc/passwd and /etc/group, nil when it has none.
+	// They turn names into ids without a mounted root filesystem.
+	Passwd []byte
+	Group  []byte
+}
+
+// Sandbox is what the containers of a pod share. A namespace path is empty when the pod uses
+// the host's.
+type Sandbox struct {
+	NetNS string `json:"netns,omitempty"`
+	IPCNS string `json:"ipcns,omitempty"`
+	UTSNS string `json:"utsns,omitempty"`
+	// PIDNS is the pid namespace of a pod with shareProcessNamespace. It ends with its first
+	// process, and so is not recorded.
+	PIDNS string `json:"-"`
+	// UserNS is the user namespace of a pod with hostUsers: false, which owns the others. Its
+	// users and groups from 0 on are the host's from FirstID on, UserIDs of them.
+	UserNS  string `json:"userns,omitempty"`
+	FirstID uint32 `json:"firstID,omitempty"`
+	// Hostname is the name that the containers see.
+	Hostname string `json:"hostname"`
+	// Domain is that of a pod with a subdomain.
+	Domain string `json:"domain,omitempty"`
+	// IPs are the pod's addresses, the primary one first. A pod on the host network has
+	// the host's.
+	IPs []string `json:"ips,omitempty"`
+	// Annotations are what a cluster would have added to the pod: its network status, if it
+	// has joined several networks.
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// BootID identifies the boot of the machine in which it was made. A reboot ends it.
+	BootID string `json:"bootID,omitempty"`
+}
+
+// UserIDs is how many user IDs, and group IDs, a pod with a user namespace of its own has
+// (kubeletconfig.DefaultKubeletUserNamespacesIDsPerPod).
+const UserIDs = 65536

@@ -6,7 +6,7 @@ import (
 )
 
 // Labels that every container carries. The io.kubernetes ones are those of kuberuntime
-// (pkg/kubelet/types/labels.go), so that the tools of the field understand them.
+// (pkg/kubelet/types/labels.go), so that other tools understand them.
 const (
 	LabelPodName       = "io.kubernetes.pod.name"
 	LabelPodNamespace  = "io.kubernetes.pod.namespace"

@@ -16,8 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// maxWindow bounds the memory that unpacking takes, in bytes; it is the zstd program's
-// own limit.
+// maxWindow bounds the memory for decompression, in bytes, as the zstd program does.
 const maxWindow = 128 << 20
 
 // Archive is a file or directory that holds images: an OCI or Docker archive, plain or
@@ -27,10 +26,10 @@ type Archive struct {
 	layout bool // a directory
 }
 
-// Archives returns the archives at a path: the file or OCI layout that it is, else those
-// in the directory, by name. What they are is told by their content. What in a directory
-// is none is returned in unknown, a line with its path and the reason each; files whose
-// name begins with a dot are passed over.
+// Archives returns the archives at a path: the file or OCI layout that it is, else those in the
+// directory, by name. They are recognised by their content. unknown has a line with the path
+// and the reason for everything else in the directory, except for files whose names begin with
+// a dot.
 func Archives(path string) (found []Archive, unknown []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -77,7 +76,7 @@ func identify(path string) (Archive, error) {
 	case !info.Mode().IsRegular():
 		return Archive{}, fmt.Errorf("%s: neither a file nor a directory", path)
 	}
-	r, err := a.unpack()
+	r, err := a.stream()
 	if err != nil {
 		return Archive{}, err
 	}
@@ -88,21 +87,23 @@ func identify(path string) (Archive, error) {
 	return a, nil
 }
 
-// Open returns the archive as an uncompressed tar stream, which the caller closes. The
-// images in it have the names that Refs tells, whatever names the archive gave them.
+// Open returns the archive as an uncompressed tar stream, which the caller closes. The images
+// in it have the names that Refs returns.
 func (a Archive) Open() (io.ReadCloser, error) {
-	if a.layout {
-		return a.openLayout(), nil
-	}
-	r, err := a.unpack()
+	r, err := a.stream()
 	if err != nil {
 		return nil, err
 	}
-	return a.named(r), nil
+	return a.renamed(r), nil
 }
 
-// unpack returns the file as it is, but for its compression.
-func (a Archive) unpack() (io.ReadCloser, error) {
+// stream returns the archive as an uncompressed tar stream.
+func (a Archive) stream() (io.ReadCloser, error) {
+	if a.layout {
+		r, w := io.Pipe()
+		go func() { _ = w.CloseWithError(a.writeLayout(w)) }() // always nil
+		return r, nil
+	}
 	f, err := os.Open(a.Path)
 	if err != nil {
 		return nil, fmt.Errorf("opening images: %w", err)
@@ -114,9 +115,8 @@ func (a Archive) unpack() (io.ReadCloser, error) {
 	return r, nil
 }
 
-// decompress returns the file's content, unpacked if its first bytes say that it is
-// compressed, and takes over the file. A plain file is returned itself, so that a tar
-// reader can skip by seeking.
+// decompress returns the file's content, decompressed if its first bytes say so. Closing it
+// closes the file. A plain file is returned itself, so that a tar reader can seek.
 func decompress(f *os.File) (io.ReadCloser, error) {
 	magic := make([]byte, 4)
 	n, err := io.ReadFull(f, magic)
@@ -144,8 +144,8 @@ func decompress(f *os.File) (io.ReadCloser, error) {
 	}
 }
 
-// isZstd reports whether a file begins as one of zstd: with a frame, or with one that is
-// to be skipped (RFC 8878, section 3.1).
+// isZstd reports whether a file begins with a frame, or a skippable frame, of zstd (RFC 8878,
+// section 3.1).
 func isZstd(magic []byte) bool {
 	return bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}) ||
 		len(magic) == 4 && magic[0]&0xf0 == 0x50 && bytes.Equal(magic[1:], []byte{0x2a, 0x4d, 0x18})
@@ -162,27 +162,15 @@ func (u unpacked) Close() error {
 	return errors.Join(u.ReadCloser.Close(), u.file.Close())
 }
 
-// openLayout returns an OCI layout as a tar stream. Its index comes first, then its blobs.
-func (a Archive) openLayout() io.ReadCloser {
-	r, w := io.Pipe()
-	go func() { _ = w.CloseWithError(a.writeLayout(w)) }() // always nil
-	return r
-}
-
+// writeLayout writes an OCI layout as a tar stream, the index first, then the blobs.
 func (a Archive) writeLayout(w io.Writer) error {
 	out, dir := tar.NewWriter(w), a.Path
-	if err := writeFile(out, dir, layoutFile); err != nil {
-		return err
+	for _, name := range []string{layoutFile, indexFile} {
+		if err := writeFile(out, dir, name); err != nil {
+			return err
+		}
 	}
-	index, err := os.Open(filepath.Join(dir, indexFile))
-	if err != nil {
-		return fmt.Errorf("reading OCI layout: %w", err)
-	}
-	err = errors.Join(a.writeIndex(out, index), index.Close())
-	if err != nil {
-		return fmt.Errorf("reading OCI layout %s: %s: %w", dir, indexFile, err)
-	}
-	err = fs.WalkDir(os.DirFS(dir), "blobs", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(dir), "blobs", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("reading OCI layout: %w", err)
 		}

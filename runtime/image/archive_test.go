@@ -314,7 +314,7 @@ func TestArchivesOfOne(t *testing.T) {
 	}
 }
 
-// What an importer reads must have the names that Refs tells.
+// What an importer reads must have the names that Refs returns.
 func TestOpenNamesImages(t *testing.T) {
 	t.Parallel()
 	const kept = `"platform":{"os":"linux","architecture":"arm64"}`
@@ -379,7 +379,7 @@ func readMember(t *testing.T, a Archive, name string) string {
 	}
 }
 
-func TestOpenPassesFaultsOn(t *testing.T) {
+func TestOpenReturnsErrors(t *testing.T) {
 	t.Parallel()
 	whole := gzipped(t, tarOf(t, member{"blob", strings.Repeat("0123456789", 10000)}, layout(), index("")))
 	for name, data := range map[string][]byte{

@@ -12,16 +12,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/runonce/runonce/runtime/engine"
-
 	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/engine"
 )
 
-// Credentials returns those of the pull secrets that fit the image, in the order in which
-// the kubelet tries them: the entries with the longest names first, and for one name the
-// secrets in the order given (pkg/credentialprovider/keyring.go). Secrets that are not of
-// a docker type count for nothing.
+// Credentials returns those of the pull secrets that match the image, in the order in which
+// the kubelet tries them: the entries with the longest names first, and for one name in the
+// order of the secrets (pkg/credentialprovider/keyring.go). Secrets of other types are ignored.
 func Credentials(secrets []*v1.Secret, name string) ([]engine.Credential, error) {
 	named, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
@@ -39,19 +38,19 @@ func Credentials(secrets []*v1.Secret, name string) ([]engine.Credential, error)
 			}
 		}
 	}
-	var fitting []engine.Credential
+	var matching []engine.Credential
 	for _, key := range slices.Backward(slices.Sorted(maps.Keys(ring))) {
-		if fits(key, named.Name()) {
-			fitting = append(fitting, ring[key]...)
+		if matches(key, named.Name()) {
+			matching = append(matching, ring[key]...)
 		}
 	}
-	if len(fitting) == 0 && reference.Domain(named) == "docker.io" {
-		fitting = ring["index.docker.io"]
+	if len(matching) == 0 && reference.Domain(named) == "docker.io" {
+		matching = ring["index.docker.io"]
 	}
-	return fitting, nil
+	return matching, nil
 }
 
-// entry is what a docker configuration says of one address.
+// entry is an entry of a docker configuration.
 type entry struct{ engine.Credential }
 
 // UnmarshalJSON reads user and password, or base64 of both.
@@ -95,7 +94,7 @@ func entriesOf(s *v1.Secret) (map[string]entry, error) {
 	return file.Auths, nil
 }
 
-// keyOf returns host and path of an address; /v1/ and /v2/ stand for the host alone.
+// keyOf returns the host and the path of an address, without /v1/ or /v2/.
 func keyOf(address string) (string, bool) {
 	if !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
 		address = "https://" + address
@@ -114,9 +113,9 @@ func keyOf(address string) (string, bool) {
 	return u.Host + p, true
 }
 
-// fits says whether a key is for the image: the parts of its host are patterns, its path
+// matches says whether a key is for the image: the parts of its host are patterns, its path
 // is a prefix (URLsMatch).
-func fits(key, image string) bool {
+func matches(key, image string) bool {
 	wantHost, wantPath, _ := strings.Cut(key, "/")
 	host, name, _ := strings.Cut(image, "/")
 	want, wantPort := splitHost(wantHost)

@@ -36,7 +36,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestNeverPullSpeaksAsTheKubelet(t *testing.T) {
+func TestNeverPullMessage(t *testing.T) {
 	t.Parallel()
 	_, err := Decide(Policy{Ref: "app:1", Pull: v1.PullNever})
 	const want = `Container image "app:1" is not present with pull policy of Never`

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -18,8 +17,8 @@ const (
 	layoutFile   = ocispec.ImageLayoutFile
 	indexFile    = ocispec.ImageIndexFile
 	manifestFile = "manifest.json" // of a Docker archive
-	// containerdName is the annotation of an index entry with the image's full name, which
-	// containerd and Docker write.
+	// containerdName is the annotation with the image's full name that containerd and Docker
+	// write to an index.
 	containerdName = "io.containerd.image.name"
 	// maxIndex bounds the size of an archive's index, in bytes.
 	maxIndex = 16 << 20
@@ -31,20 +30,19 @@ type dockerImage struct {
 	RepoTags []string
 }
 
-// tables are the tables of contents that an archive may have.
-type tables struct {
+// contents are the indexes that an archive may have.
+type contents struct {
 	layout bool
 	index  *ocispec.Index
 	docker []dockerImage
 }
 
-// Refs returns the images in the archive by their normalised references. With each goes
-// the digest of its manifest or index, or in a Docker archive that of its configuration
-// (an image's ID), empty when the archive does not tell: whoever has an image of that
-// name and digest need not import the archive. An archive whose images have no names is
-// an error, for nothing could refer to them.
+// Refs returns the images in the archive by their normalised references, each with the digest
+// of its manifest or index, or in a Docker archive of its configuration (an image's ID), empty
+// when that is not known: who has an image of that name and digest need not import the archive.
+// An archive whose images have no names is an error, since nothing could refer to them.
 func (a Archive) Refs() (map[string]string, error) {
-	t, err := a.tables()
+	t, err := a.contents()
 	if err != nil {
 		return nil, fmt.Errorf("reading the index of images %s: %w", a.Path, err)
 	}
@@ -68,23 +66,7 @@ func (a Archive) Refs() (map[string]string, error) {
 	return refs, nil
 }
 
-// RefName turns the name of an image in the archive's index, the annotation
-// org.opencontainers.image.ref.name, into a full reference. The annotation may be a
-// reference or a mere tag; to a tag the name of the archive's file is the repository. It
-// returns "" when neither makes a reference.
-func (a Archive) RefName(annotation string) string {
-	ref := annotation
-	if !strings.ContainsAny(ref, "/:@") {
-		ref = a.repository() + ":" + annotation
-	}
-	full, err := Normalize(ref)
-	if err != nil {
-		return ""
-	}
-	return full
-}
-
-// repository returns the archive's file name without what tells its format.
+// repository returns the archive's file name without the extensions of its format.
 func (a Archive) repository() string {
 	name := filepath.Base(a.Path)
 	for _, ext := range []string{".zst", ".zstd", ".gz", ".tgz", ".tar", ".oci", ".docker"} {
@@ -119,8 +101,8 @@ func dockerRefs(images []dockerImage, refs map[string]string) error {
 	return nil
 }
 
-// configDigest returns the digest that the name of a Docker archive's configuration file
-// tells: HEX.json, sha256:HEX or blobs/sha256/HEX.
+// configDigest returns the digest in the name of a Docker archive's configuration file:
+// HEX.json, sha256:HEX or blobs/sha256/HEX.
 func configDigest(file string) string {
 	name := strings.TrimPrefix(strings.TrimSuffix(path.Base(file), ".json"), "sha256:")
 	const hexDigits = "0123456789abcdef"
@@ -130,29 +112,16 @@ func configDigest(file string) string {
 	return "sha256:" + name
 }
 
-func (a Archive) tables() (tables, error) {
-	if a.layout {
-		f, err := os.Open(filepath.Join(a.Path, indexFile))
-		if err != nil {
-			return tables{}, err
-		}
-		defer func() { _ = f.Close() }()
-		t := tables{layout: true}
-		err = decodeJSON(f, &t.index)
+// contents reads the indexes. It stops at an OCI index, which has precedence, but has to read
+// all of an archive that has only Docker's.
+func (a Archive) contents() (contents, error) {
+	var t contents
+	r, err := a.stream()
+	if err != nil {
 		return t, err
 	}
-	r, err := a.unpack()
-	if err != nil {
-		return tables{}, err
-	}
 	defer func() { _ = r.Close() }()
-	return readTables(tar.NewReader(r))
-}
-
-// readTables looks for the tables of contents. It stops at an OCI index, which has
-// precedence, but has to see all of an archive that is only Docker's.
-func readTables(in *tar.Reader) (tables, error) {
-	var t tables
+	in := tar.NewReader(r)
 	for !t.layout || t.index == nil {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -187,7 +156,7 @@ func decodeJSON(r io.Reader, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// readIndex reads a table of contents, if it is not too large to be one.
+// readIndex reads an index, if it is not too large to be one.
 func readIndex(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxIndex+1))
 	if err != nil {
@@ -197,4 +166,121 @@ func readIndex(r io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("larger than %d bytes", maxIndex)
 	}
 	return data, nil
+}
+
+// renamed copies a tar stream, which it closes, with the full names of the images in its OCI
+// index.
+func (a Archive) renamed(in io.ReadCloser) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() {
+		err := a.copyRenamed(tar.NewWriter(w), tar.NewReader(in))
+		_ = w.CloseWithError(errors.Join(err, in.Close())) // always nil
+	}()
+	return r
+}
+
+func (a Archive) copyRenamed(out *tar.Writer, in *tar.Reader) error {
+	for {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return out.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("reading images %s: %w", a.Path, err)
+		}
+		// Only what an importer needs: other parts of a header may not be writable.
+		plain := &tar.Header{Typeflag: h.Typeflag, Name: h.Name, Linkname: h.Linkname, Size: h.Size, Mode: 0o644}
+		if h.Typeflag == tar.TypeReg && path.Clean(h.Name) == indexFile {
+			err = a.writeIndex(out, in)
+		} else if err = out.WriteHeader(plain); err == nil {
+			_, err = io.Copy(out, in)
+		}
+		if err != nil {
+			return fmt.Errorf("copying %s of images %s: %w", h.Name, a.Path, err)
+		}
+	}
+}
+
+// writeIndex copies an OCI index with full names.
+func (a Archive) writeIndex(out *tar.Writer, in io.Reader) error {
+	data, err := readIndex(in)
+	if err != nil {
+		return err
+	}
+	if data, err = a.nameImages(data); err != nil {
+		return err
+	}
+	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: indexFile, Size: int64(len(data)), Mode: 0o644}); err != nil {
+		return err
+	}
+	_, err = out.Write(data)
+	return err
+}
+
+// object is a JSON object of which only some fields are decoded.
+type object map[string]json.RawMessage
+
+// get decodes a field, if the object has it.
+func (o object) get(field string, v any) error {
+	if data, ok := o[field]; ok {
+		return json.Unmarshal(data, v)
+	}
+	return nil
+}
+
+// nameImages adds the annotation with the full name to each named entry of an OCI index.
+// Importers take that as it is.
+func (a Archive) nameImages(index []byte) ([]byte, error) {
+	var top object
+	if err := json.Unmarshal(index, &top); err != nil {
+		return nil, err
+	}
+	var entries []object
+	if err := top.get("manifests", &entries); err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		annotations := map[string]string{}
+		if err := e.get("annotations", &annotations); err != nil {
+			return nil, err
+		}
+		name, err := a.entryName(annotations)
+		if err != nil {
+			return nil, err
+		}
+		if name == "" {
+			continue
+		}
+		annotations[containerdName] = name
+		if e["annotations"], err = json.Marshal(annotations); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if top["manifests"], err = json.Marshal(entries); err != nil {
+		return nil, err
+	}
+	return json.Marshal(top)
+}
+
+// entryName returns the full name of an image in an OCI index, empty when it has none. The
+// annotation org.opencontainers.image.ref.name may be a reference or only a tag, whose repository
+// is then the name of the archive's file.
+func (a Archive) entryName(annotations map[string]string) (string, error) {
+	if name := annotations[containerdName]; name != "" {
+		return Normalize(name)
+	}
+	tag := annotations[ocispec.AnnotationRefName]
+	if tag == "" {
+		return "", nil
+	}
+	ref := tag
+	if !strings.ContainsAny(tag, "/:@") {
+		ref = a.repository() + ":" + tag
+	}
+	name, err := Normalize(ref)
+	if err != nil {
+		return "", invalidName(tag, errors.New("neither a reference nor a tag"))
+	}
+	return name, nil
 }

@@ -11,13 +11,12 @@ import (
 	"slices"
 )
 
-// Follow passes on the log at path as Read does and goes on with what is written after,
-// across rotations and into the logs of the instances that come after this one. It ends
-// without an error when ended is closed, which says that nothing more is written: what
-// was written until then is passed on. It ends with the context's cause when ctx is done.
-// The error wraps fs.ErrNotExist when there is no log to begin with.
+// Follow copies the log at path as Read does and continues with what is written after, across
+// rotations and into the logs of later instances. When ended is closed, nothing more is
+// written: Follow returns nil after it has copied the rest. It returns the context's cause when
+// ctx is done. The error wraps fs.ErrNotExist when there is no log to begin with.
 func Follow(ctx context.Context, path string, to Sinks, o Options, ended <-chan struct{}) error {
-	// Watching begins before the first read, so that no change falls in between.
+	// The watch starts before the first read, so that no change is lost in between.
 	watch := watchDir(filepath.Dir(path))
 	defer watch.close()
 	f := &follower{path: path, printer: newPrinter(to, o)}
@@ -38,11 +37,12 @@ func Follow(ctx context.Context, path string, to Sinks, o Options, ended <-chan 
 		case <-ended:
 			last = true // once more, for what was written before
 		case <-watch.changed:
+		case <-watch.tick:
 		}
 	}
 }
 
-// follower is a place in the logs of a container.
+// follower is a position in the logs of a container.
 type follower struct {
 	path    string // of the current instance's log
 	file    *os.File
@@ -55,8 +55,7 @@ func (f *follower) close() {
 	}
 }
 
-// begin takes its place at the log's beginning, or passes on the last lines and takes its
-// place after them.
+// begin starts at the beginning of the log, or copies the last lines and starts after them.
 func (f *follower) begin(tail int) error {
 	s, err := takeSnapshot(f.path)
 	if err != nil {
@@ -77,12 +76,12 @@ func (f *follower) begin(tail int) error {
 	}
 	f.file, s.files = s.files[last], s.files[:last]
 	if _, err := f.printer.Write(raw); err != nil {
-		return fmt.Errorf("passing on log %s: %w", f.path, err)
+		return fmt.Errorf("copying log %s: %w", f.path, err)
 	}
 	return nil
 }
 
-// catchUp passes on all that is there by now.
+// catchUp copies all that has been written so far.
 func (f *follower) catchUp(ctx context.Context) error {
 	for {
 		if err := drain(ctx, f.printer, f.file); err != nil {
@@ -100,7 +99,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 			return err
 		}
 		if next.log != f.path {
-			// The instance before has ended, and with it its last line.
+			// The last line of an instance ends with it.
 			f.path = next.log
 			if err := f.printer.endLines(); err != nil {
 				return err
@@ -109,25 +108,25 @@ func (f *follower) catchUp(ctx context.Context) error {
 	}
 }
 
-// place is a file of a container's logs.
-type place struct {
-	file string
+// logFile is a file of a container's logs.
+type logFile struct {
+	path string
 	log  string // the current log of the instance that wrote it
 }
 
 // openSuccessor opens the file that comes after the current one; nil when there is none yet.
-func (f *follower) openSuccessor() (place, *os.File, error) {
+func (f *follower) openSuccessor() (logFile, *os.File, error) {
 	for {
 		next, err := f.successor()
-		if err != nil || next.file == "" {
-			return place{}, nil, err
+		if err != nil || next.path == "" {
+			return logFile{}, nil, err
 		}
-		file, err := os.Open(next.file)
+		file, err := os.Open(next.path)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // rotated away or removed in between
+			continue // rotated or removed in between
 		}
 		if err != nil {
-			return place{}, nil, fmt.Errorf("reading log: %w", err)
+			return logFile{}, nil, fmt.Errorf("reading log: %w", err)
 		}
 		// A rotation in between gives a later file the name of the one that was found.
 		again, err := f.successor()
@@ -136,32 +135,32 @@ func (f *follower) openSuccessor() (place, *os.File, error) {
 		}
 		_ = file.Close() // nothing was read
 		if err != nil {
-			return place{}, nil, err
+			return logFile{}, nil, err
 		}
 	}
 }
 
 // successor finds the file that comes after the current one; none when there is none yet.
-func (f *follower) successor() (place, error) {
+func (f *follower) successor() (logFile, error) {
 	info, err := os.Stat(f.path)
 	if err == nil && f.holds(info) {
 		return f.nextAttempt()
 	}
 	exists := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return place{}, fmt.Errorf("reading log: %w", err)
+		return logFile{}, fmt.Errorf("reading log: %w", err)
 	}
 	paths, err := rotatedFiles(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return place{}, nil // the whole directory was removed
+		return logFile{}, nil // the whole directory was removed
 	}
 	if err != nil {
-		return place{}, err
+		return logFile{}, err
 	}
 	if exists {
 		paths = append(paths, f.path)
 	}
-	// The newest first: it is mostly among those.
+	// The newest first: it is mostly one of those.
 	for i, p := range slices.Backward(paths) {
 		if info, err := os.Stat(p); err == nil && f.holds(info) {
 			paths = paths[i+1:]
@@ -170,9 +169,9 @@ func (f *follower) successor() (place, error) {
 	}
 	// When the current file is not among them, it was the oldest and has been removed.
 	if len(paths) == 0 {
-		return place{}, nil
+		return logFile{}, nil
 	}
-	return place{paths[0], f.path}, nil
+	return logFile{paths[0], f.path}, nil
 }
 
 func (f *follower) holds(info fs.FileInfo) bool {
@@ -181,29 +180,29 @@ func (f *follower) holds(info fs.FileInfo) bool {
 }
 
 // nextAttempt finds the first file of the container's next instance, if there is one.
-func (f *follower) nextAttempt() (place, error) {
+func (f *follower) nextAttempt() (logFile, error) {
 	attempt, ok := attemptOf(f.path)
 	if !ok {
-		return place{}, nil
+		return logFile{}, nil
 	}
 	dir := filepath.Dir(f.path)
 	last, err := LastAttempt(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return place{}, err
+		return logFile{}, err
 	}
 	for n := attempt + 1; n <= last; n++ {
 		path := filepath.Join(dir, attemptName(n))
 		rotated, err := rotatedFiles(path)
 		if err != nil {
-			return place{}, err
+			return logFile{}, err
 		}
 		if len(rotated) > 0 {
-			return place{rotated[0], path}, nil
+			return logFile{rotated[0], path}, nil
 		}
 		if _, err := os.Stat(path); err == nil {
-			return place{path, path}, nil
+			return logFile{path, path}, nil
 		}
 		// This one's log was removed.
 	}
-	return place{}, nil
+	return logFile{}, nil
 }

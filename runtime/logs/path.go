@@ -1,6 +1,5 @@
-// Package logs holds the log files of containers: where they are, in the directory layout
-// of the kubelet; how they are written, in the format of the Container Runtime Interface;
-// and how they are read back.
+// Package logs writes and reads the log files of containers, in the kubelet's directory layout
+// and the format of the Container Runtime Interface.
 package logs
 
 import (
@@ -11,12 +10,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// Pod is what the place of a pod's logs depends on.
+// Pod is what the path of a pod's logs depends on.
 type Pod struct{ Namespace, Name, UID string }
 
-// Dir returns the directory of the pod's logs, a directory for each container in it
+// Dir returns the directory of the pod's logs, which has a directory for each container
 // (pkg/kubelet/kuberuntime BuildPodLogsDirectory).
 func (p Pod) Dir(logDir string) string {
 	return filepath.Join(logDir, p.Namespace+"_"+p.Name+"_"+p.UID)
@@ -37,9 +37,8 @@ func attemptOf(path string) (int, bool) {
 	return n, ok && err == nil && n >= 0 && attemptName(n) == filepath.Base(path)
 }
 
-// LastAttempt returns the highest attempt that has a log file in a container's directory,
-// which may be a rotated one alone while the next is being made. The error wraps
-// fs.ErrNotExist when there is none.
+// LastAttempt returns the highest attempt that has a log file in a container's directory, if
+// only a rotated one. The error wraps fs.ErrNotExist when there is none.
 func LastAttempt(dir string) (int, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -48,7 +47,7 @@ func LastAttempt(dir string) (int, error) {
 	last := -1
 	for _, e := range entries {
 		name := e.Name()
-		if i := len(name) - stampLength - 1; i > 0 && name[i] == '.' && isStamp(name[i+1:]) {
+		if i := strings.LastIndexByte(name, '.'); i > 0 && isStamp(name[i+1:]) {
 			name = name[:i]
 		}
 		if n, ok := attemptOf(name); ok {
@@ -61,8 +60,13 @@ func LastAttempt(dir string) (int, error) {
 	return last, nil
 }
 
-// stampLength is the length of the time in a rotated file's name, 20060102-150405.
-const stampLength = 15
+// rotatedStamp is the time at the end of a rotated file's name.
+const rotatedStamp = "20060102-150405"
+
+func isStamp(s string) bool {
+	_, err := time.Parse(rotatedStamp, s)
+	return err == nil
+}
 
 // rotatedFiles returns the rotated files that belong to the log file at path, the oldest
 // first.
@@ -80,16 +84,4 @@ func rotatedFiles(path string) ([]string, error) {
 	}
 	slices.Sort(found)
 	return found, nil
-}
-
-func isStamp(s string) bool {
-	if len(s) != stampLength {
-		return false
-	}
-	for i := range len(s) {
-		if i == 8 && s[i] != '-' || i != 8 && (s[i] < '0' || s[i] > '9') {
-			return false
-		}
-	}
-	return true
 }

@@ -6,41 +6,41 @@ import (
 	"time"
 )
 
-// maxHeld bounds what is held of a line whose end has not come, in bytes. A longer one is
-// passed on in pieces.
+// maxHeld bounds how much of an incomplete line is held, in bytes. A longer line is printed in
+// pieces.
 const maxHeld = 1 << 20
 
-// Sinks take what a container wrote. A nil one drops its stream.
+// Sinks are where the container's streams are copied to. A nil one drops its stream.
 type Sinks struct{ Stdout, Stderr io.Writer }
 
-// Options choose what of a log is passed on.
+// Options are what of a log is copied.
 type Options struct {
-	Since      time.Time // only lines begun at this time or later
+	Since      time.Time // only lines that begin at this time or later
 	Tail       int       // only so many last lines; 0 means all
 	Timestamps bool      // each line begins with its time and a space
 }
 
-// printer is a writer that takes a log file's bytes and passes on the container's lines,
-// whole ones wherever possible, so that the streams do not mix within a line.
+// printer is a writer of a log file's bytes that prints the container's lines, complete ones if
+// possible, so that the streams do not mix within a line.
 type printer struct {
 	o       Options
-	raw     []byte // the beginning of an entry whose end has not come
+	raw     []byte // of an incomplete entry
 	streams map[string]*stream
 }
 
 // stream is one of the container's outputs.
 type stream struct {
 	to   io.Writer
-	held []byte // pieces of the current line that have not been passed on
-	open bool   // some of the current line has come
-	skip bool   // the current line is not wanted
+	held []byte // what of the current line has not been printed
+	open bool   // the current line has begun
+	skip bool   // the current line is not printed
 }
 
 func newPrinter(to Sinks, o Options) *printer {
 	return &printer{o: o, streams: map[string]*stream{Stdout: {to: to.Stdout}, Stderr: {to: to.Stderr}}}
 }
 
-// Write takes the next bytes of the log.
+// Write prints the next bytes of the log.
 func (p *printer) Write(data []byte) (int, error) {
 	n := len(data)
 	for {
@@ -67,8 +67,8 @@ func (p *printer) Write(data []byte) (int, error) {
 	return n, nil
 }
 
-// line passes on an entry. What is no entry, after a power cut say, is passed on as it
-// is: it may be what the reader looks for.
+// line prints an entry. What is not an entry, for example after a power cut, is printed as it
+// is: it may be what the reader is looking for.
 func (p *printer) line(line []byte) error {
 	e, err := ParseEntry(line)
 	if err != nil {
@@ -97,11 +97,11 @@ func (p *printer) line(line []byte) error {
 			s.held = append(s.held, '\n')
 		}
 	}
-	return s.pass()
+	return s.print()
 }
 
-// pass writes what is held.
-func (s *stream) pass() error {
+// print writes what is held.
+func (s *stream) print() error {
 	if len(s.held) == 0 {
 		return nil
 	}
@@ -110,8 +110,7 @@ func (s *stream) pass() error {
 	return err
 }
 
-// flush passes on lines that have no end, as they are. It is for the end of an instance's
-// log: what comes after begins a new line.
+// flush prints incomplete lines as they are. It is for the end of a log.
 func (p *printer) flush() error { return p.finish("") }
 
 // endLines is flush for when another instance's log comes after.
@@ -121,7 +120,7 @@ func (p *printer) finish(end string) error {
 	if len(p.raw) > 0 {
 		raw := p.raw
 		p.raw = nil
-		// A whole entry but for its newline counts; a torn one says nothing.
+		// An entry that lacks only its newline counts; a torn one does not.
 		if _, err := ParseEntry(raw); err == nil {
 			if err := p.line(raw); err != nil {
 				return err
@@ -133,7 +132,7 @@ func (p *printer) finish(end string) error {
 		if s.open && !s.skip {
 			s.held = append(s.held, end...)
 		}
-		if err := s.pass(); err != nil {
+		if err := s.print(); err != nil {
 			return err
 		}
 		s.open = false

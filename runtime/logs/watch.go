@@ -7,17 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollPeriod is how often a log is looked at where the kernel does not tell of changes.
+// pollPeriod is how often a log is read where the kernel does not report changes.
 const pollPeriod = 200 * time.Millisecond
 
-// watcher tells of changes in a directory.
+// watcher reports changes in a directory, or that it is time to look for some.
 type watcher struct {
-	changed <-chan struct{} // holds at most one: changes that nobody waited for are one
+	changed <-chan struct{} // holds at most one value
+	tick    <-chan time.Time
 	close   func()
 }
 
-// watchDir watches the directory by inotify, or by the clock when the user's watches are
-// used up or the directory is on a file system without.
+// watchDir watches the directory by inotify. It polls when the user has no watches left or the
+// file system does not support them.
 func watchDir(dir string) watcher {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -36,32 +37,16 @@ func watchDir(dir string) watcher {
 			if _, err := f.Read(buf); err != nil {
 				return // closed
 			}
-			wake(changed)
-		}
-	}()
-	return watcher{changed, func() { _ = f.Close() }}
-}
-
-func pollDir() watcher {
-	ticker, stop := time.NewTicker(pollPeriod), make(chan struct{})
-	changed := make(chan struct{}, 1)
-	go func() {
-		defer ticker.Stop()
-		for {
 			select {
-			case <-stop:
-				return
-			case <-ticker.C:
-				wake(changed)
+			case changed <- struct{}{}:
+			default:
 			}
 		}
 	}()
-	return watcher{changed, func() { close(stop) }}
+	return watcher{changed: changed, close: func() { _ = f.Close() }}
 }
 
-func wake(changed chan<- struct{}) {
-	select {
-	case changed <- struct{}{}:
-	default:
-	}
+func pollDir() watcher {
+	ticker := time.NewTicker(pollPeriod)
+	return watcher{tick: ticker.C, close: ticker.Stop}
 }

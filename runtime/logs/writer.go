@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -18,14 +16,12 @@ const (
 	// MaxLine is the longest piece of a line in one entry, in bytes; a longer line is
 	// split into partial entries (containerd: max_container_log_line_size).
 	MaxLine = 16 << 10
-	// DefaultLimit is the size at which a log file is rotated, in bytes (kubelet:
+	// maxSize is the size at which a log file is rotated, in bytes (kubelet:
 	// containerLogMaxSize 10Mi).
-	DefaultLimit = 10 << 20
-	// DefaultKeep is how many files of one container are kept, the one being written
-	// included (kubelet: containerLogMaxFiles 5).
-	DefaultKeep = 5
-
-	rotatedStamp = "20060102-150405"
+	maxSize = 10 << 20
+	// maxFiles is how many files of one container are kept, with the one being written
+	// (kubelet: containerLogMaxFiles 5).
+	maxFiles = 5
 )
 
 // Writer writes the output of one container to a file in the CRI log format and rotates
@@ -33,8 +29,8 @@ const (
 // It is safe for concurrent use, so that both streams share it.
 type Writer struct {
 	path  string
-	limit int64
-	keep  int
+	limit int64 // maxSize but in tests
+	keep  int   // maxFiles but in tests
 	now   func() time.Time
 
 	mu   sync.Mutex
@@ -42,29 +38,21 @@ type Writer struct {
 	size int64
 }
 
-// OpenWriter opens the log file at path, whose directory exists, to append to it. It is
-// rotated when it would grow beyond limit bytes; keep files are kept in all. Zero values
-// mean DefaultLimit and DefaultKeep.
-func OpenWriter(path string, limit int64, keep int) (*Writer, error) {
-	w := &Writer{path: path, limit: limit, keep: keep, now: time.Now}
-	if w.limit <= 0 {
-		w.limit = DefaultLimit
-	}
-	if w.keep <= 0 {
-		w.keep = DefaultKeep
-	}
+// OpenWriter opens the log file at path, whose directory exists, to append to it.
+func OpenWriter(path string) (*Writer, error) {
+	w := &Writer{path: path, limit: maxSize, keep: maxFiles, now: time.Now}
 	if err := w.open(); err != nil {
 		return nil, err
 	}
 	return w, nil
 }
 
-// Copy reads one stream of the container, "stdout" or "stderr", until its end and writes
-// it as log entries. When the file cannot be written, it goes on reading, so that the
-// container never blocks, and returns the first error at the end.
+// Copy reads one stream of the container, Stdout or Stderr, until its end and writes it as log
+// entries. When the file cannot be written, it continues to read, so that the container never
+// blocks, and returns the first error at the end.
 func (w *Writer) Copy(stream string, r io.Reader) error {
 	e := encoder{stream: stream, now: w.now}
-	// Room for a line of exactly MaxLine bytes and its end.
+	// A line of exactly MaxLine bytes and its end have to fit.
 	in := make([]byte, MaxLine+2)
 	held := 0
 	var failed error
@@ -136,7 +124,7 @@ func (e *encoder) encode(in []byte) []byte {
 	return in
 }
 
-// end appends what is left when the stream has ended: a line that has no end is partial
+// end appends what is left at the end of the stream: an incomplete line is partial
 // (internal/cri/io.redirectLogs).
 func (e *encoder) end(rest []byte) {
 	for len(rest) > 0 {
@@ -190,7 +178,7 @@ func (w *Writer) open() error {
 	return nil
 }
 
-// rotate renames the file, removes the oldest ones and opens a new one.
+// rotate renames the file, removes the oldest files and opens a new one.
 func (w *Writer) rotate() error {
 	if err := os.Rename(w.path, w.rotatedName()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("rotating log: %w", err)
@@ -201,7 +189,7 @@ func (w *Writer) rotate() error {
 		}
 		w.file = nil
 	}
-	old, err := w.rotated()
+	old, err := rotatedFiles(w.path)
 	if err != nil {
 		return err
 	}
@@ -214,35 +202,13 @@ func (w *Writer) rotate() error {
 	return w.open()
 }
 
-// rotatedName returns a name that no file has yet and that sorts after all of them.
+// rotatedName returns a new name that sorts after those of all rotated files.
 func (w *Writer) rotatedName() string {
 	t := w.now().UTC()
-	if old, err := w.rotated(); err == nil && len(old) > 0 {
-		last := strings.TrimPrefix(old[len(old)-1], w.path+".")
-		if at, err := time.Parse(rotatedStamp, last); err == nil && !t.Truncate(time.Second).After(at) {
+	if old, err := rotatedFiles(w.path); err == nil && len(old) > 0 {
+		if at, err := time.Parse("."+rotatedStamp, filepath.Ext(old[len(old)-1])); err == nil && !t.Truncate(time.Second).After(at) {
 			t = at.Add(time.Second)
 		}
 	}
 	return w.path + "." + t.Format(rotatedStamp)
-}
-
-// rotated returns the paths of the rotated files, the oldest first.
-func (w *Writer) rotated() ([]string, error) {
-	dir, name := filepath.Split(w.path)
-	entries, err := os.ReadDir(filepath.Clean(dir))
-	if err != nil {
-		return nil, fmt.Errorf("listing rotated logs: %w", err)
-	}
-	var paths []string
-	for _, e := range entries {
-		stamp, ok := strings.CutPrefix(e.Name(), name+".")
-		if !ok {
-			continue
-		}
-		if _, err := time.Parse(rotatedStamp, stamp); err == nil {
-			paths = append(paths, dir+e.Name())
-		}
-	}
-	slices.Sort(paths)
-	return paths, nil
 }

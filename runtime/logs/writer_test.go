@@ -16,14 +16,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// at is the time that the tests' writers tell.
+// at is the time of the tests' writers.
 const at = "2026-01-02T03:04:05.6Z"
 
 func testWriter(t *testing.T, limit int64, keep int) *Writer {
 	t.Helper()
-	w, err := OpenWriter(filepath.Join(t.TempDir(), "0.log"), limit, keep)
+	w, err := OpenWriter(filepath.Join(t.TempDir(), "0.log"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if limit > 0 {
+		w.limit, w.keep = limit, keep
 	}
 	w.now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 6e8, time.UTC) }
 	t.Cleanup(func() { _ = w.Close() })
@@ -100,7 +103,7 @@ func TestWriterReportsAFailedRead(t *testing.T) {
 	}
 }
 
-func TestWriterReadsOnWhenItCannotWrite(t *testing.T) {
+func TestWriterKeepsReadingWhenItCannotWrite(t *testing.T) {
 	t.Parallel()
 	w := testWriter(t, 0, 0)
 	if err := w.file.Close(); err != nil {
@@ -125,7 +128,7 @@ func TestWriterRotates(t *testing.T) {
 		}
 		want = append(want, fmt.Sprintf("F line %d", i))
 	}
-	old, err := w.rotated()
+	old, err := rotatedFiles(w.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +152,7 @@ func TestWriterRotates(t *testing.T) {
 	}
 }
 
-func TestWriterGoesOnWithAnOldFile(t *testing.T) {
+func TestWriterAppendsToAnOldFile(t *testing.T) {
 	t.Parallel()
 	w := testWriter(t, 0, 0)
 	for _, text := range []string{"a\n", "b\n"} {
@@ -160,7 +163,7 @@ func TestWriterGoesOnWithAnOldFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	again, err := OpenWriter(w.path, 0, 0)
+	again, err := OpenWriter(w.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +188,7 @@ func TestWriterKeepsEntriesWholeBetweenStreams(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	old, err := w.rotated()
+	old, err := rotatedFiles(w.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +207,7 @@ func TestWriterKeepsEntriesWholeBetweenStreams(t *testing.T) {
 }
 
 func BenchmarkWriterCopy(b *testing.B) {
-	w, err := OpenWriter(filepath.Join(b.TempDir(), "0.log"), 0, 0)
+	w, err := OpenWriter(filepath.Join(b.TempDir(), "0.log"))
 	if err != nil {
 		b.Fatal(err)
 	}

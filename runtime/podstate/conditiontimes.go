@@ -7,10 +7,10 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// setTransitionTimes tells since when each condition is as it is. The kubelet keeps that with the status
-// that it wrote last (status_manager.go, updateLastTransitionTime); nobody keeps one here,
-// so it is found in what the condition follows from: when the pod was first started, when
-// containers began and ended, and when a probe changed its mind.
+// setTransitionTimes sets since when each condition has its value. The kubelet compares with
+// the status that it wrote last (status_manager.go, updateLastTransitionTime). No status is kept
+// here, so the time is derived from what the condition depends on: when the pod was first
+// started, when containers started and ended, and when readiness changed.
 func (o *Observation) setTransitionTimes(s *v1.PodStatus) {
 	if s.StartTime == nil {
 		return
@@ -18,7 +18,7 @@ func (o *Observation) setTransitionTimes(s *v1.PodStatus) {
 	for i := range s.Conditions {
 		c := &s.Conditions[i]
 		since := *s.StartTime
-		for _, at := range o.moments(c, s) {
+		for _, at := range o.transitions(c, s) {
 			if since.Before(&at) {
 				since = at
 			}
@@ -27,48 +27,38 @@ func (o *Observation) setTransitionTimes(s *v1.PodStatus) {
 	}
 }
 
-// moments are the times that can have made the condition what it is.
-func (o *Observation) moments(c *v1.PodCondition, s *v1.PodStatus) []metav1.Time {
-	yes := c.Status == v1.ConditionTrue
-	switch c.Type {
-	case v1.PodInitialized:
-		if yes {
-			return append(ends(o.plainInits(s)), begins(o.sidecars(s))...)
+// transitions are the times that can have given the condition its value.
+func (o *Observation) transitions(c *v1.PodCondition, s *v1.PodStatus) []metav1.Time {
+	isTrue := c.Status == v1.ConditionTrue
+	plainInits, sidecars := o.splitInits(s)
+	lasting := append(sidecars, s.ContainerStatuses...)
+	switch {
+	case c.Type == v1.PodInitialized && isTrue:
+		return append(ends(plainInits), starts(sidecars)...)
+	case c.Type == v1.ContainersReady || c.Type == v1.PodReady:
+		if isTrue {
+			return append(starts(lasting), o.readinessChanges(lasting)...)
 		}
-	case v1.ContainersReady, v1.PodReady:
-		all := append(o.sidecars(s), s.ContainerStatuses...)
-		if yes {
-			return append(begins(all), o.readinessChanges(all)...)
-		}
-		return append(ends(all), o.readinessChanges(all)...)
-	case v1.PodReadyToStartContainers:
-		if !yes {
-			return append(ends(s.InitContainerStatuses), ends(s.ContainerStatuses)...)
-		}
-	case v1.AllContainersRestarting:
-		if yes {
-			return append(ends(s.InitContainerStatuses), ends(s.ContainerStatuses)...)
-		}
-	case v1.PodScheduled, v1.DisruptionTarget, v1.PodResizePending, v1.PodResizeInProgress:
+		return append(ends(lasting), o.readinessChanges(lasting)...)
+	case c.Type == v1.PodReadyToStartContainers && !isTrue, c.Type == v1.AllContainersRestarting && isTrue:
+		return append(ends(s.InitContainerStatuses), ends(s.ContainerStatuses)...)
 	}
 	return nil
 }
 
-func (o *Observation) plainInits(s *v1.PodStatus) []v1.ContainerStatus { return o.inits(s, false) }
-
-func (o *Observation) sidecars(s *v1.PodStatus) []v1.ContainerStatus { return o.inits(s, true) }
-
-func (o *Observation) inits(s *v1.PodStatus, sidecars bool) []v1.ContainerStatus {
-	var some []v1.ContainerStatus
+// splitInits returns the statuses of the init containers that have to end, and of the sidecars.
+func (o *Observation) splitInits(s *v1.PodStatus) (plain, sidecars []v1.ContainerStatus) {
 	for i, cs := range s.InitContainerStatuses {
-		if podspec.IsSidecar(&o.Pod.Spec.InitContainers[i]) == sidecars {
-			some = append(some, cs)
+		if podspec.IsSidecar(&o.Pod.Spec.InitContainers[i]) {
+			sidecars = append(sidecars, cs)
+		} else {
+			plain = append(plain, cs)
 		}
 	}
-	return some
+	return plain, sidecars
 }
 
-// readinessChanges are when the probes of the containers last changed their minds on readiness.
+// readinessChanges are when probes last changed the readiness of the containers.
 func (o *Observation) readinessChanges(all []v1.ContainerStatus) []metav1.Time {
 	var times []metav1.Time
 	for _, cs := range all {
@@ -79,7 +69,7 @@ func (o *Observation) readinessChanges(all []v1.ContainerStatus) []metav1.Time {
 	return times
 }
 
-func begins(all []v1.ContainerStatus) []metav1.Time {
+func starts(all []v1.ContainerStatus) []metav1.Time {
 	var times []metav1.Time
 	for _, cs := range all {
 		if cs.State.Running != nil {

@@ -9,20 +9,21 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
+	"github.com/runonce/runonce/runtime/probe"
 	"github.com/runonce/runonce/runtime/record"
 )
 
-// Actions is what has to be done to bring a pod nearer to its spec, in the order of the
-// fields. It mirrors podActions of kuberuntime_manager.go.
+// Actions are what has to be done to bring a pod nearer to its spec, in the order of the
+// fields (podActions of kuberuntime_manager.go).
 type Actions struct {
 	// Fail is to be recorded first: the pod has ended for good.
 	Fail *record.Failure
 	Kill []Kill
-	// Discard says that what Kill has ended does not count any more: all containers of the
-	// pod start again, as the next decision says.
+	// Discard says that after Kill no instance counts any more: all containers of the pod start
+	// again, by the next decision.
 	Discard bool
 	Remove  []string // IDs of containers
-	// KillPod says that the sandbox goes too.
+	// KillPod says that the sandbox is removed too.
 	KillPod       bool
 	CreateSandbox bool
 	Start         []Start
@@ -41,10 +42,11 @@ type Start struct {
 	Attempt   int
 	Last      *engine.Exit
 	Old       string // ID of the instance that this one follows
-	Delay     time.Duration
+	BackOff   time.Duration
+	Delay     time.Duration // what is left of BackOff
 }
 
-// evictionGrace is what the kubelet leaves a pod that has to go at once
+// evictionGrace is the kubelet's grace period for a pod that is evicted for a limit of its own
 // (eviction.immediateEvictionGracePeriodSeconds).
 const evictionGrace = time.Second
 
@@ -60,7 +62,7 @@ func Decide(o *Observation, now time.Time) Actions {
 		a.Fail = &record.Failure{Reason: ReasonEvicted, Message: o.Exceeded}
 		return a
 	case o.restartsAll():
-		// Without hooks, and at once but for the least grace. Volumes and the sandbox stay.
+		// No grace period: without hooks. Volumes and the sandbox stay.
 		return Actions{Kill: o.running(0), Discard: true}
 	}
 	a := Actions{Remove: o.Stale}
@@ -94,7 +96,7 @@ func (o *Observation) killPod(grace time.Duration) Actions {
 	return Actions{Kill: o.running(grace), Remove: o.Stale, KillPod: true}
 }
 
-// running returns the containers that run, in the order of the spec.
+// running returns the containers that run, in spec order.
 func (o *Observation) running(grace time.Duration) []Kill {
 	var all []Kill
 	for _, def := range podspec.Containers(o.Pod) {
@@ -105,8 +107,8 @@ func (o *Observation) running(grace time.Duration) []Kill {
 	return all
 }
 
-// decideWithoutSandbox handles a pod that is new, or that lost its namespaces: after a
-// reboot, say. What still runs then runs in namespaces that nobody can reach any more.
+// decideWithoutSandbox handles a pod that is new, or that has lost its namespaces, for example
+// in a reboot. What still runs is in namespaces that nothing can reach any more.
 func (o *Observation) decideWithoutSandbox(a *Actions) {
 	if len(o.Containers) > 0 {
 		a.KillPod, a.Kill = true, o.running(podspec.GracePeriod(o.Pod))
@@ -144,7 +146,7 @@ func (o *Observation) onlyCreated() bool {
 	return true
 }
 
-// active returns the newest instance of a container that the present sandbox has seen.
+// active returns the newest instance of a container if it ran in this sandbox.
 func (o *Observation) active(name string) (engine.Container, bool) {
 	c, ok := o.Containers[name]
 	return c, ok && !o.Record.IsSandboxed(c)
@@ -158,15 +160,14 @@ func (o *Observation) anyActive(cs []v1.Container) bool {
 	})
 }
 
-// decideContainer decides on a regular container and reports whether it stays as it is
-// and runs.
+// decideContainer decides on a regular container and reports whether it keeps running.
 func (o *Observation) decideContainer(c *v1.Container, a *Actions, now time.Time) bool {
 	old, ok := o.Containers[c.Name]
 	switch {
 	case !ok, old.State == engine.StateCreated, o.Record.IsDiscarded(old):
 		o.schedule(c, a, now)
 	case old.State == engine.StateRunning && changed(old, c):
-		// A changed definition is replaced whatever the restart policy says.
+		// A container with another image is replaced whatever its restart policy says.
 		o.restart(c, a, old)
 	case old.State == engine.StateRunning && o.Probes[old.ID].Failed != "":
 		a.Kill = append(a.Kill, Kill{old, o.probeGrace(c, old)})
@@ -181,8 +182,8 @@ func (o *Observation) decideContainer(c *v1.Container, a *Actions, now time.Time
 	return false
 }
 
-// changed says whether the container is another one than that of the spec, of which the
-// kubelet compares the image (pkg/kubelet/container.HashContainer).
+// changed says whether the spec has changed, of which the kubelet compares the image
+// (pkg/kubelet/container.HashContainer).
 func changed(old engine.Container, c *v1.Container) bool {
 	ref, err := image.Normalize(c.Image)
 	return err == nil && old.Image != "" && old.Image != ref
@@ -194,27 +195,26 @@ func (o *Observation) restart(c *v1.Container, a *Actions, old engine.Container)
 	a.Start = append(a.Start, o.next(c))
 }
 
-// restartAfterProbe starts the next instance of a container that a probe had killed, at once
-// when it has run for longer than the back-off since the end of the instance before it, and
-// else after that back-off: kuberuntime's doBackOff knows only that instance when the probe
-// has failed.
+// restartAfterProbe starts the next instance of a container that a probe has failed: at once if
+// its back-off since the end of the instance before has passed, else after it. When a probe has
+// failed, kuberuntime's doBackOff knows only that instance.
 func (o *Observation) restartAfterProbe(c *v1.Container, a *Actions, now time.Time) {
 	next, before := o.next(c), o.Containers[c.Name].Last
 	delay := crashDelay(o.Crashes[c.Name])
 	if before != nil && now.Before(before.FinishedAt.Add(delay)) {
-		next.Delay = delay
+		next.BackOff, next.Delay = delay, delay
 		a.Wait = append(a.Wait, next)
 		return
 	}
 	a.Start = append(a.Start, next)
 }
 
-// schedule puts the container in Start, or in Wait while its crash back-off lasts.
+// schedule adds the container to Start, or to Wait while it is in back-off.
 func (o *Observation) schedule(c *v1.Container, a *Actions, now time.Time) {
 	next := o.next(c)
 	if next.Last != nil && !o.Record.IsDiscarded(o.Containers[c.Name]) {
-		ready := next.Last.FinishedAt.Add(crashDelay(o.Crashes[c.Name]))
-		next.Delay = max(0, ready.Sub(now))
+		next.BackOff = crashDelay(o.Crashes[c.Name])
+		next.Delay = max(0, next.Last.FinishedAt.Add(next.BackOff).Sub(now))
 	}
 	if next.Delay > 0 {
 		a.Wait = append(a.Wait, next)
@@ -235,8 +235,8 @@ func (o *Observation) next(c *v1.Container) Start {
 	return Start{Container: c, Attempt: old.Attempt + 1, Last: Ended(old), Old: old.ID}
 }
 
-// unknownExitCode is reported for a process whose exit nobody saw, as the kubelet does
-// (reason ContainerStatusUnknown).
+// unknownExitCode is the kubelet's for a process whose exit was not observed (reason
+// ContainerStatusUnknown).
 const unknownExitCode = 137
 
 // Ended returns how the instance ended.
@@ -250,4 +250,28 @@ func Ended(c engine.Container) *engine.Exit {
 		ContainerID: c.ID, Attempt: c.Attempt, ExitCode: unknownExitCode, StartedAt: c.StartedAt,
 		Message: "The container could not be located when the pod was synced",
 	}
+}
+
+// StopsAfter names the containers that stop before the given one: none, unless it is a
+// sidecar (pkg/kubelet/kuberuntime/kuberuntime_termination_order.go).
+func StopsAfter(pod *v1.Pod, name string) []string {
+	i := slices.IndexFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name && podspec.IsSidecar(&c) })
+	if i < 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range podspec.Containers(pod)[i+1:] {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// probeGrace is the grace period of the probe that the container has failed, if it has one,
+// else the pod's (pkg/kubelet/kuberuntime.setTerminationGracePeriod).
+func (o *Observation) probeGrace(def *v1.Container, c engine.Container) time.Duration {
+	by := map[probe.Kind]*v1.Probe{probe.Liveness: def.LivenessProbe, probe.Startup: def.StartupProbe}
+	if p := by[o.Probes[c.ID].Failed]; p != nil && p.TerminationGracePeriodSeconds != nil {
+		return time.Duration(*p.TerminationGracePeriodSeconds) * time.Second
+	}
+	return podspec.GracePeriod(o.Pod)
 }

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/record"
-
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -67,8 +67,8 @@ func observed(pod *v1.Pod, sandbox bool, states ...string) *Observation {
 	return o
 }
 
-// said turns actions into one line.
-func said(a Actions) string {
+// describe turns actions into one line.
+func describe(a Actions) string {
 	var out []string
 	if a.Discard {
 		out = append(out, "restart-all")
@@ -147,7 +147,7 @@ func TestDecide(t *testing.T) {
 			for name := range o.Containers {
 				o.Crashes[name] = tt.crashes
 			}
-			if got := said(Decide(o, epoch)); got != tt.want {
+			if got := describe(Decide(o, epoch)); got != tt.want {
 				t.Errorf("decide = %q, want %q", got, tt.want)
 			}
 		})
@@ -163,7 +163,7 @@ func TestDecideReplacesChangedContainer(t *testing.T) {
 		o.Containers[name] = c
 	}
 	pod.Spec.Containers[0].Image, pod.Spec.Containers[1].Image = "other", "box"
-	if got, want := said(Decide(o, epoch)), "kill a, start a/1"; got != want {
+	if got, want := describe(Decide(o, epoch)), "kill a, start a/1"; got != want {
 		t.Errorf("decide = %q, want %q", got, want)
 	}
 }

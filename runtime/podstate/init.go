@@ -8,9 +8,9 @@ import (
 	"github.com/runonce/runonce/runtime/engine"
 )
 
-// decideInit looks at the init containers from last to first: the newest one that has an
-// instance in this sandbox tells where the pod stands, since earlier ones may have been removed. Of those
-// before it only sidecars matter: they are kept running.
+// decideInit goes through the init containers from last to first: the last one that has an
+// instance in this sandbox determines how far the pod is, since earlier ones may have been
+// removed. Of those before it only sidecars matter: they are kept running.
 func (o *Observation) decideInit(a *Actions, now time.Time) (initialized, failed bool) {
 	inits := o.Pod.Spec.InitContainers
 	w := initWalk{o: o, a: a, now: now, past: o.anyActive(o.Pod.Spec.Containers)}
@@ -37,7 +37,7 @@ func (o *Observation) decideInit(a *Actions, now time.Time) (initialized, failed
 	return w.done, w.failed
 }
 
-// initWalk goes through the init containers of a pod, the last one first.
+// initWalk is the state of decideInit.
 type initWalk struct {
 	o      *Observation
 	a      *Actions
@@ -49,7 +49,7 @@ type initWalk struct {
 
 func (w *initWalk) schedule(i int) { w.o.schedule(&w.o.Pod.Spec.InitContainers[i], w.a, w.now) }
 
-// next goes on to what follows the init container, unless that was reached before.
+// next schedules what follows the init container, unless that was reached before.
 func (w *initWalk) next(i int) {
 	switch {
 	case w.past:
@@ -74,8 +74,8 @@ func (w *initWalk) plain(i int, c engine.Container) {
 	}
 }
 
-// sidecar handles an init container with restartPolicy Always: it counts as done as soon
-// as it has started, and is restarted however it ends.
+// sidecar handles an init container with restartPolicy Always: it is done as soon as it has
+// started, and is always restarted.
 func (w *initWalk) sidecar(i int, c engine.Container) {
 	def := &w.o.Pod.Spec.InitContainers[i]
 	if c.State != engine.StateRunning {

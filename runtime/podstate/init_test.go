@@ -3,10 +3,9 @@ package podstate
 import (
 	"testing"
 
-	"github.com/runonce/runonce/runtime/engine"
-
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/probe"
 )
 
@@ -48,7 +47,7 @@ func TestDecideSidecars(t *testing.T) {
 		},
 		{name: "pod follows the last sidecar", policy: always, pod: "i,s;a", states: []string{"i=exit0", "s=running"}, want: "start a/0"},
 		{
-			name: "liveness failed, the sequence goes on", policy: always, pod: "i,s;a", states: []string{"s=running"},
+			name: "liveness failed, the sequence continues", policy: always, pod: "i,s;a", states: []string{"s=running"},
 			probe: probe.Status{Started: true, Failed: probe.Liveness}, want: "kill s, start s/1, start a/0",
 		},
 		{name: "an ended sidecar is restarted with the pod running", policy: never, pod: "s;a", states: []string{"s=exit1", "a=running"}, want: "start s/1"},
@@ -69,7 +68,7 @@ func TestDecideSidecars(t *testing.T) {
 			}
 			o := observed(pod, true, tt.states...)
 			o.Probes = map[string]probe.Status{"s-0": tt.probe}
-			if got := said(Decide(o, epoch)); got != tt.want {
+			if got := describe(Decide(o, epoch)); got != tt.want {
 				t.Errorf("decide = %q, want %q", got, tt.want)
 			}
 		})
@@ -95,7 +94,7 @@ func TestDecideProbes(t *testing.T) {
 			pod := aPod(tt.policy, ";a,b")
 			o := observed(pod, true, "a=running", "b=running")
 			o.Probes = map[string]probe.Status{"a-0": {Started: true, Failed: tt.failed}}
-			if got := said(Decide(o, epoch)); got != tt.want {
+			if got := describe(Decide(o, epoch)); got != tt.want {
 				t.Errorf("decide = %q, want %q", got, tt.want)
 			}
 		})

@@ -1,5 +1,5 @@
-// Package podstate decides, from one observation of a pod, what is to be done for it and what
-// its status is. It is pure: it looks at nothing and changes nothing.
+// Package podstate decides, from one observation of a pod, what to do and what its status is.
+// It is pure: it reads nothing else and changes nothing.
 package podstate
 
 import (
@@ -16,13 +16,13 @@ import (
 // Observation is all that is known of a pod at one instant.
 type Observation struct {
 	Pod *v1.Pod
-	// Containers are the newest instance of each container of the pod, by name. Of one that
-	// could not be started for good that is the failed start, as an instance that has ended.
+	// Containers are the newest instance of each container of the pod, by name. A start that
+	// failed for good is an instance that has ended.
 	Containers map[string]engine.Container
-	Stale      []string         // IDs of older instances and of containers that the pod has not
-	Pause      engine.Container // of a pod that shares its processes
-	// Sandbox is nil for a pod that has none, or has lost it. IPs are the addresses that the
-	// pod holds, until its sandbox is removed.
+	Stale      []string         // IDs of older instances and of containers that are not the pod's
+	Pause      engine.Container // of a pod with a shared process namespace
+	// Sandbox is nil for a pod that has none, or has lost it. IPs are the pod's addresses until
+	// its sandbox is removed.
 	Sandbox *engine.Sandbox
 	IPs     []string
 	Record  *record.Pod // empty for a pod that was never admitted
@@ -30,37 +30,30 @@ type Observation struct {
 	Probes map[string]probe.Status
 
 	// What the observing process remembers.
-	Crashes map[string]int     // by name: how often it ended since it last ran for crashReset
-	Waiting map[string]Waiting // by name: why a container does not run
-	Killed  map[string]string  // by container ID: the probe's message for which it was killed
+	Crashes map[string]int    // by name: how often it ended since it last ran for CrashReset
+	Killed  map[string]string // by container ID: the probe's message for which it was killed
 	// Exceeded says which limit on local storage the pod exceeds, empty for none.
 	Exceeded string
 
 	HostIPs []string // the primary one first
-	// RecursiveReadOnly says whether mounts of this pod can be read-only with all below them;
-	// nil is no. It is asked only when a volumeMount wants to know.
+	// RecursiveReadOnly says whether mounts of this pod can be recursively read-only; nil means
+	// no. It is called only when a volumeMount needs to know.
 	RecursiveReadOnly func(*v1.Pod) bool
-}
-
-// Waiting is why a container does not run.
-type Waiting struct {
-	Reason  string
-	Message string
 }
 
 // PauseName is the name of the container whose process is the first of a pod's shared
 // process namespace. No container of a manifest can have it: those are DNS labels.
 const PauseName = "POD"
 
-// SharesProcesses says whether the containers of the pod have one process namespace.
+// SharesProcesses says whether the containers of the pod share one process namespace.
 func SharesProcesses(pod *v1.Pod) bool {
 	return pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace
 }
 
-// Take fills in the containers among all that the engine has of the pod. A pod that shares
-// its processes and has no pause process that runs has lost its sandbox: the kernel has ended
-// every process with it.
-func (o *Observation) Take(all []engine.Container) {
+// SetContainers sorts what the engine has of the pod. A pod with a shared process namespace
+// whose pause process does not run has lost its sandbox: the kernel has killed every process
+// with it.
+func (o *Observation) SetContainers(all []engine.Container) {
 	o.Containers, o.Stale = newest(o.Pod, all)
 	for name, failed := range o.Record.FailedStarts {
 		c, ok := o.Containers[name]
@@ -82,8 +75,8 @@ func (o *Observation) Take(all []engine.Container) {
 	}
 }
 
-// newest picks the last instance of each container of the pod, and of the pause process; the
-// IDs of all others are stale.
+// newest returns the last instance of each container of the pod, and of the pause process, and
+// the IDs of all others.
 func newest(pod *v1.Pod, all []engine.Container) (byName map[string]engine.Container, stale []string) {
 	byName = make(map[string]engine.Container, len(all))
 	known := map[string]bool{PauseName: SharesProcesses(pod)}
@@ -93,16 +86,13 @@ func newest(pod *v1.Pod, all []engine.Container) (byName map[string]engine.Conta
 	for _, c := range all {
 		old, seen := byName[c.Name]
 		switch {
-		case !known[c.Name]:
+		case !known[c.Name], seen && old.Attempt > c.Attempt:
 			stale = append(stale, c.ID)
-		case seen && old.Attempt > c.Attempt:
-			stale = append(stale, c.ID)
-		default:
-			if seen {
-				stale = append(stale, old.ID)
-			}
-			byName[c.Name] = c
+			continue
+		case seen:
+			stale = append(stale, old.ID)
 		}
+		byName[c.Name] = c
 	}
 	return byName, stale
 }

@@ -3,10 +3,11 @@ package podstate
 import (
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
-
-	v1 "k8s.io/api/core/v1"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 func TestPhase(t *testing.T) {
@@ -43,7 +44,7 @@ func TestPhase(t *testing.T) {
 			pod := aPod(tt.policy, tt.pod)
 			o := observed(pod, true, tt.states...)
 			if tt.waiting != "" {
-				o.Waiting = map[string]Waiting{tt.waiting: {Reason: ReasonCrashLoopBackOff}}
+				o.Record.Failures = map[string]record.Failure{tt.waiting: {Reason: ReasonCrashLoopBackOff, Attempt: 1}}
 			}
 			if got := Status(o, epoch).Phase; got != tt.want {
 				t.Errorf("phase = %s, want %s", got, tt.want)
@@ -115,12 +116,12 @@ func TestContainerStatus(t *testing.T) {
 	tests := []struct {
 		name    string
 		c       *engine.Container
-		waiting *Waiting
+		waiting *record.Failure
 		check   func(s v1.ContainerStatus) bool
 	}{
 		{name: "to be created", check: func(s v1.ContainerStatus) bool { return s.State.Waiting.Reason == ReasonCreating }},
 		{
-			name: "why it waits", waiting: &Waiting{failure.ReasonErrImagePull, "no"},
+			name: "why it waits", waiting: &record.Failure{Reason: failure.ReasonErrImagePull, Message: "no"},
 			check: func(s v1.ContainerStatus) bool {
 				return s.State.Waiting.Reason == failure.ReasonErrImagePull && s.State.Waiting.Message == "no"
 			},
@@ -132,10 +133,23 @@ func TestContainerStatus(t *testing.T) {
 			},
 		},
 		{
-			name: "back-off shows the last end", c: &engine.Container{ID: "a-0", State: engine.StateExited, Exit: *last}, waiting: &Waiting{ReasonCrashLoopBackOff, ""},
+			name: "back-off shows the last end", c: &engine.Container{ID: "a-0", State: engine.StateExited, Exit: *last},
+			waiting: &record.Failure{Reason: ReasonCrashLoopBackOff, Attempt: 1},
 			check: func(s v1.ContainerStatus) bool {
 				return s.State.Waiting.Reason == ReasonCrashLoopBackOff && s.LastTerminationState.Terminated.ExitCode == 3 && !s.Ready
 			},
+		},
+		{
+			name: "killed since its postStart hook failed", c: &engine.Container{ID: "a-0", State: engine.StateExited, Exit: *last},
+			waiting: &record.Failure{Reason: ReasonPostStartHook},
+			check: func(s v1.ContainerStatus) bool {
+				return s.State.Waiting.Reason == ReasonPostStartHook && s.LastTerminationState.Terminated.ExitCode == 3
+			},
+		},
+		{
+			name: "started since it failed to", c: &engine.Container{ID: "a-0", State: engine.StateExited, Exit: *last},
+			waiting: &record.Failure{Reason: failure.ReasonErrImagePull},
+			check:   func(s v1.ContainerStatus) bool { return s.State.Terminated.ExitCode == 3 },
 		},
 		{
 			name: "out of memory", c: &engine.Container{ID: "a-0", State: engine.StateExited, Exit: engine.Exit{ExitCode: 137, OOMKilled: true}},
@@ -160,7 +174,7 @@ func TestContainerStatus(t *testing.T) {
 				o.Containers["a"] = *tt.c
 			}
 			if tt.waiting != nil {
-				o.Waiting = map[string]Waiting{"a": *tt.waiting}
+				o.Record.Failures = map[string]record.Failure{"a": *tt.waiting}
 			}
 			if s := Status(o, epoch).ContainerStatuses[0]; !tt.check(s) {
 				t.Errorf("status = %+v", s)

@@ -1,8 +1,7 @@
 package podstate
 
-// The reasons of a pod and of containers that wait, in the kubelet's words
-// (pkg/kubelet/container/sync_result.go, pkg/kubelet/eviction), beside those of package
-// failure.
+// The kubelet's reasons of pods and waiting containers (pkg/kubelet/container/sync_result.go,
+// pkg/kubelet/eviction), besides those of package failure.
 const (
 	ReasonCreating         = "ContainerCreating"
 	ReasonInitializing     = "PodInitializing"
@@ -12,7 +11,7 @@ const (
 	ReasonEvicted          = "Evicted"
 )
 
-// What CRI runtimes say of a container that was created and could not be started
+// What CRI runtimes report for a container that was created and could not be started
 // (containerd's internal/cri/server, errorStartReason and errorStartExitCode).
 const (
 	ReasonStartError   = "StartError"

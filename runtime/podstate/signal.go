@@ -5,14 +5,13 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/runonce/runonce/runtime/engine"
-
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/engine"
 )
 
-// The real-time signals, as C libraries number them: they keep the first two of the
-// kernel's for themselves.
+// The real-time signals, as C libraries number them: they reserve the kernel's first two.
 const (
 	realtimeMin = 34
 	realtimeMax = 64
@@ -27,7 +26,7 @@ func StopSignalName(c *v1.Container, img engine.Image) string {
 	return img.StopSignal
 }
 
-// StopSignal is the one that the container was started with, SIGTERM when that is none.
+// StopSignal is the one that the container was started with, SIGTERM if it has none.
 func StopSignal(c engine.Container) syscall.Signal {
 	if sig := signalNumber(c.Labels[engine.LabelStopSignal]); sig != 0 {
 		return sig
@@ -35,7 +34,7 @@ func StopSignal(c engine.Container) syscall.Signal {
 	return syscall.SIGTERM
 }
 
-// effectiveStopSignal is StopSignal as the status of a container tells it.
+// effectiveStopSignal is StopSignal in the form of a container's status.
 func effectiveStopSignal(c engine.Container) *v1.Signal {
 	name := v1.Signal(signalName(StopSignal(c)))
 	return &name
@@ -65,8 +64,7 @@ func signalNumber(name string) syscall.Signal {
 	return unix.SignalNum("SIG" + name)
 }
 
-// realtime is the signal that lies so far from base as offset says, which begins with sign
-// or is empty.
+// realtime is the signal at an offset from base, which begins with sign or is empty.
 func realtime(base int, offset string, sign byte) syscall.Signal {
 	if offset == "" {
 		return syscall.Signal(base)
@@ -102,5 +100,5 @@ func signalName(sig syscall.Signal) string {
 	if name := unix.SignalName(sig); name != "" {
 		return name
 	}
-	return strconv.Itoa(n) // the C library's own
+	return strconv.Itoa(n) // one of the C library's
 }

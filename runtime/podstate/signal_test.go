@@ -4,9 +4,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/runonce/runonce/runtime/engine"
-
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 func TestStopSignal(t *testing.T) {
@@ -39,7 +39,7 @@ func TestStopSignal(t *testing.T) {
 			t.Errorf("stop signal %q = %d, want %d", tt.name, got, tt.want)
 		}
 		if got := effectiveStopSignal(c); *got != tt.says {
-			t.Errorf("stop signal %q is told as %q, want %q", tt.name, *got, tt.says)
+			t.Errorf("stop signal %q is reported as %q, want %q", tt.name, *got, tt.says)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func TestStopSignals(t *testing.T) {
 	}
 }
 
-func TestStopSignalOfContainerGoesFirst(t *testing.T) {
+func TestStopSignalOfContainerOverImage(t *testing.T) {
 	t.Parallel()
 	own := v1.SIGUSR1
 	c := &v1.Container{Lifecycle: &v1.Lifecycle{StopSignal: &own}}

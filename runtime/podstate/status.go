@@ -1,7 +1,7 @@
 package podstate
 
 import (
-	"encoding/json"
+	"cmp"
 	"slices"
 	"time"
 
@@ -9,28 +9,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/record"
 )
 
 // Status returns the pod's status, as the kubelet computes it (pkg/kubelet/kubelet_pods.go,
 // generateAPIPodStatus). A pod that is absent is Pending.
 func Status(o *Observation, now time.Time) v1.PodStatus {
-	s := v1.PodStatus{QOSClass: podspec.QOS(o.Pod), StartTime: o.Record.StartTime(), HostIPs: hostIPs(o.HostIPs)}
-	if len(o.HostIPs) > 0 {
-		s.HostIP = o.HostIPs[0]
+	s := v1.PodStatus{QOSClass: podspec.QOS(o.Pod)}
+	if !o.Record.Started.IsZero() {
+		s.StartTime = &metav1.Time{Time: o.Record.Started}
 	}
-	setPodIPs(&s, o.IPs)
+	o.setIPs(&s)
 	initialized := o.initialized()
 	for i := range o.Pod.Spec.InitContainers {
 		s.InitContainerStatuses = append(s.InitContainerStatuses, o.containerStatus(&o.Pod.Spec.InitContainers[i], ReasonInitializing))
 	}
-	otherwise := ReasonCreating
+	reason := ReasonCreating
 	if !initialized {
-		otherwise = ReasonInitializing
+		reason = ReasonInitializing
 	}
 	for i := range o.Pod.Spec.Containers {
-		s.ContainerStatuses = append(s.ContainerStatuses, o.containerStatus(&o.Pod.Spec.Containers[i], otherwise))
+		s.ContainerStatuses = append(s.ContainerStatuses, o.containerStatus(&o.Pod.Spec.Containers[i], reason))
 	}
 	s.Phase = phase(o.Pod, s, initialized)
 	o.failure(&s, now)
@@ -38,9 +37,9 @@ func Status(o *Observation, now time.Time) v1.PodStatus {
 	if couldRestartAll(o.Pod) {
 		s.Conditions = append(s.Conditions, restarting(o.restartsAll(), s.Phase))
 	}
-	o.explain(s.Conditions)
+	o.addProbeMessages(s.Conditions)
 	o.setTransitionTimes(&s)
-	shorten(s.InitContainerStatuses, s.ContainerStatuses)
+	truncateMessages(podspec.Statuses(s))
 	return s
 }
 
@@ -57,8 +56,8 @@ func (o *Observation) failure(s *v1.PodStatus, now time.Time) {
 	}
 }
 
-// failedByDeadline reports whether the pod was active past its deadline. One that had ended
-// before, well or not, was not, and one that ended well because it was stopped was.
+// failedByDeadline reports whether the pod was active past its deadline: it has not ended, or
+// a container ended only after the deadline, even if with success.
 func (o *Observation) failedByDeadline(s *v1.PodStatus, now time.Time) bool {
 	if !o.overdue(now) {
 		return false
@@ -72,145 +71,30 @@ func (o *Observation) failedByDeadline(s *v1.PodStatus, now time.Time) bool {
 	})
 }
 
-// initialized says whether every init container has done its work.
+// initialized says whether every init container has completed.
 func (o *Observation) initialized() bool {
 	done, _ := o.decideInit(&Actions{}, time.Time{})
 	return done
 }
 
 // PodFailure returns why a pod that has never had containers could not be prepared for them.
-// The kubelet tells that by events, which nobody keeps here.
+// The kubelet reports that as an event; there are none here.
 func PodFailure(o *Observation, s v1.PodStatus) (record.Failure, bool) {
-	begun := func(cs v1.ContainerStatus) bool { return cs.ContainerID != "" }
-	if s.Phase != v1.PodPending || slices.ContainsFunc(slices.Concat(s.InitContainerStatuses, s.ContainerStatuses), begun) {
+	created := func(cs v1.ContainerStatus) bool { return cs.ContainerID != "" }
+	if s.Phase != v1.PodPending || slices.ContainsFunc(podspec.Statuses(s), created) {
 		return record.Failure{}, false
 	}
 	f, ok := o.Record.Failures[record.PodFailure]
 	return f, ok
 }
 
-// waiting returns why the container waits: what this process knows, else what it or another
-// one has recorded, unless the container has been started since.
-func (o *Observation) waiting(name string) (Waiting, bool) {
-	if w, ok := o.Waiting[name]; ok {
-		return w, true
+func (o *Observation) setIPs(s *v1.PodStatus) {
+	for _, ip := range o.HostIPs {
+		s.HostIP = cmp.Or(s.HostIP, ip)
+		s.HostIPs = append(s.HostIPs, v1.HostIP{IP: ip})
 	}
-	f, failed := o.Record.Failures[name]
-	c, ok := o.Containers[name]
-	unstarted := !ok || c.Attempt < f.Attempt || (c.Attempt == f.Attempt && c.Exit.Reason == ReasonStartError)
-	return Waiting{f.Reason, f.Message}, failed && unstarted
-}
-
-func hostIPs(ips []string) []v1.HostIP {
-	all := make([]v1.HostIP, 0, len(ips))
-	for _, ip := range ips {
-		all = append(all, v1.HostIP{IP: ip})
+	for _, ip := range o.IPs {
+		s.PodIP = cmp.Or(s.PodIP, ip)
+		s.PodIPs = append(s.PodIPs, v1.PodIP{IP: ip})
 	}
-	return all
-}
-
-func setPodIPs(status *v1.PodStatus, ips []string) {
-	for i, ip := range ips {
-		if i == 0 {
-			status.PodIP = ip
-		}
-		status.PodIPs = append(status.PodIPs, v1.PodIP{IP: ip})
-	}
-}
-
-func (o *Observation) containerStatus(c *v1.Container, otherwise string) v1.ContainerStatus {
-	s := v1.ContainerStatus{Name: c.Name, Image: c.Image, VolumeMounts: volumeMounts(o.Pod, c, o.RecursiveReadOnly)}
-	w, waits := o.waiting(c.Name)
-	if !waits {
-		w = Waiting{Reason: otherwise}
-	}
-	toWait := v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: w.Reason, Message: w.Message}}
-	got, ok := o.Containers[c.Name]
-	if !ok {
-		s.State = toWait
-		return s
-	}
-	s.ContainerID = "containerd://" + got.ID
-	s.ImageID = got.ImageID
-	s.RestartCount = int32(got.Attempt)
-	s.StopSignal, s.User = effectiveStopSignal(got), statusUser(got)
-	s.Resources, s.AllocatedResources = c.Resources.DeepCopy(), c.Resources.Requests.DeepCopy()
-	if got.Last != nil {
-		s.LastTerminationState = v1.ContainerState{Terminated: terminated(got.Last)}
-	}
-	if o.Record.IsDiscarded(got) {
-		s.State, s.LastTerminationState = restartingState(), v1.ContainerState{Terminated: terminated(Ended(got))}
-		s.Started = new(bool)
-		return s
-	}
-	switch got.State {
-	case engine.StateRunning:
-		s.State = v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(got.StartedAt)}}
-		started, ready := o.probed(c, got)
-		s.Started, s.Ready = &started, ready && !isPlainInit(o.Pod, c.Name)
-		return s
-	case engine.StateCreated:
-		s.State = toWait
-	case engine.StateExited, engine.StateUnknown:
-		end := terminated(Ended(got))
-		if got.State == engine.StateUnknown {
-			end.Reason = "ContainerStatusUnknown"
-		}
-		s.State = v1.ContainerState{Terminated: end}
-		if waits && restarts(o.Pod, c, got) {
-			s.State, s.LastTerminationState = toWait, v1.ContainerState{Terminated: end}
-		}
-	}
-	s.Started = new(bool)
-	// An init container that has done its work is ready, for good.
-	s.Ready = got.State == engine.StateExited && got.Exit.ExitCode == 0 && isPlainInit(o.Pod, c.Name)
-	return s
-}
-
-// probed says what the probes make of a container that runs. One that nobody has asked
-// yet has neither started nor is it ready, if there is something to ask.
-func (o *Observation) probed(c *v1.Container, got engine.Container) (started, ready bool) {
-	if p, ok := o.Probes[got.ID]; ok {
-		return p.Started, p.Ready
-	}
-	started = c.StartupProbe == nil
-	return started, started && c.ReadinessProbe == nil
-}
-
-// isPlainInit says whether the name is that of an init container that has to end.
-func isPlainInit(pod *v1.Pod, name string) bool {
-	return slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name && !podspec.IsSidecar(&c) })
-}
-
-// terminated gives the reasons that the CRI gives.
-func terminated(t *engine.Exit) *v1.ContainerStateTerminated {
-	reason := "Error"
-	switch {
-	case t.Reason != "":
-		reason = t.Reason
-	case t.OOMKilled:
-		reason = "OOMKilled"
-	case t.ExitCode == 0:
-		reason = "Completed"
-	}
-	s := &v1.ContainerStateTerminated{
-		ExitCode: t.ExitCode, Reason: reason, Message: t.Message, ContainerID: "containerd://" + t.ContainerID,
-	}
-	// The zero time of the API is "null", not the year 1.
-	if !t.StartedAt.IsZero() {
-		s.StartedAt = metav1.NewTime(t.StartedAt)
-	}
-	if !t.FinishedAt.IsZero() {
-		s.FinishedAt = metav1.NewTime(t.FinishedAt)
-	}
-	return s
-}
-
-// statusUser is the user that the container was started with, nil when it is not known.
-func statusUser(c engine.Container) *v1.ContainerUser {
-	user := &v1.ContainerUser{Linux: &v1.LinuxContainerUser{}}
-	if json.Unmarshal([]byte(c.Labels[engine.LabelUser]), user.Linux) != nil {
-		return nil
-	}
-	return user
 }

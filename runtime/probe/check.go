@@ -1,9 +1,9 @@
-// Package probe asks containers whether they have started, are ready and are alive, by
-// the kubelet's rules (pkg/kubelet/prober, pkg/probe), from inside the pod's network
-// namespace.
+// Package probe runs the startup, readiness and liveness probes of containers by the kubelet's
+// rules (pkg/kubelet/prober, pkg/probe), from inside the pod's network namespace.
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// maxOutput bounds what is kept of an answer, in bytes.
+	// maxOutput bounds what is kept of an output, in bytes.
 	maxOutput = 10 << 10
-	// maxTries is how often a probe is tried that cannot be carried out.
+	// maxTries is how often a probe is tried that cannot be run.
 	maxTries = 3
-	// userAgent and hookAgent are how probes and lifecycle hooks introduce themselves.
+	// userAgent and hookAgent are the user agents of probes and of lifecycle hooks.
 	userAgent = "kube-probe/1.37"
 	hookAgent = "kube-lifecycle/1.37"
 )
@@ -28,52 +28,50 @@ const (
 // Result is what a probe found.
 type Result string
 
-// The results of a probe. Unknown: it could not be carried out, and says nothing.
+// The results of a probe. Unknown means that it could not be run.
 const (
 	Success Result = "Success"
 	Failure Result = "Failure"
 	Unknown Result = "Unknown"
 )
 
-// Answer is the outcome of one probe.
-type Answer struct {
+// Outcome is the outcome of one probe.
+type Outcome struct {
 	Result Result
-	Output string // what the container said, or why it failed
+	Output string // of the container, or why the probe failed
 }
-
-// ExecFunc runs a command inside a container and returns its exit code and its output. An
-// error says that it could not be run, or was not done when ctx was.
-type ExecFunc func(ctx context.Context, command []string) (exitCode int32, output []byte, err error)
 
 // Target is a container that is probed.
 type Target struct {
 	Container *v1.Container // for its named ports and its environment
 	NetNS     string        // path of the pod's network namespace, empty for the host's
 	IP        string        // the pod's
-	Exec      ExecFunc
+	// Exec runs a command inside the container. An error says that it could not be run, or was
+	// not done before ctx was.
+	Exec func(ctx context.Context, command []string) (exitCode int32, output []byte, err error)
 }
 
-// Check carries out the probe, within its timeout, and again when it could not be carried
-// out, up to three times.
-func Check(ctx context.Context, t Target, p *v1.Probe) Answer {
+// Check runs the probe, within its timeout, and again when it could not be run, up to three
+// times.
+func Check(ctx context.Context, t Target, p *v1.Probe) Outcome {
 	var err error
 	for range maxTries {
-		var a Answer
-		a, err = t.once(ctx, p)
+		var o Outcome
+		o, err = t.check(ctx, p)
 		if ctx.Err() != nil {
-			// Not the container failed, but the asking was given up.
-			return Answer{Unknown, context.Cause(ctx).Error()}
+			// The container has not failed: the probe was interrupted.
+			return Outcome{Unknown, context.Cause(ctx).Error()}
 		}
 		if err == nil {
-			return a
+			return o
 		}
 	}
-	return Answer{Unknown, err.Error()}
+	return Outcome{Unknown, err.Error()}
 }
 
-// once carries out the probe. An error says that this was not possible.
-func (t Target) once(ctx context.Context, p *v1.Probe) (Answer, error) {
-	timeout := Timeout(p)
+// check runs the probe. An error says that it could not be run.
+func (t Target) check(ctx context.Context, p *v1.Probe) (Outcome, error) {
+	timeout := time.Duration(cmp.Or(p.TimeoutSeconds, 1)) * time.Second
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	switch {
@@ -86,47 +84,39 @@ func (t Target) once(ctx context.Context, p *v1.Probe) (Answer, error) {
 	case p.GRPC != nil:
 		return t.grpc(ctx, p.GRPC, timeout)
 	}
-	return Answer{}, errors.New("the probe has no handler")
+	return Outcome{}, errors.New("the probe has no handler")
 }
 
-// Timeout returns how long the probe may take, 1 s unless it says otherwise.
-func Timeout(p *v1.Probe) time.Duration {
-	return time.Duration(max(1, p.TimeoutSeconds)) * time.Second
-}
-
-func (t Target) exec(ctx context.Context, command []string, timeout time.Duration) (Answer, error) {
+func (t Target) exec(ctx context.Context, command []string, timeout time.Duration) (Outcome, error) {
 	command = expandStatic(command, t.Container.Env)
 	code, output, err := t.Exec(ctx, command)
+	output = output[:min(len(output), maxOutput)]
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return Answer{Failure, fmt.Sprintf("command %q timed out after %s", command, timeout)}, nil
+		return Outcome{Failure, fmt.Sprintf("command %q timed out after %s", command, timeout)}, nil
 	case err != nil:
-		return Answer{}, err
+		return Outcome{}, err
 	case code != 0:
-		return Answer{Failure, cut(output)}, nil
+		return Outcome{Failure, string(output)}, nil
 	}
-	return Answer{Success, cut(output)}, nil
+	return Outcome{Success, string(output)}, nil
 }
 
-func cut(output []byte) string {
-	return string(output[:min(len(output), maxOutput)])
-}
-
-func (t Target) tcpSocket(ctx context.Context, a *v1.TCPSocketAction) (Answer, error) {
+func (t Target) tcpSocket(ctx context.Context, a *v1.TCPSocketAction) (Outcome, error) {
 	addr, err := t.address(a.Host, a.Port)
 	if err != nil {
-		return Answer{}, err
+		return Outcome{}, err
 	}
 	conn, err := t.dial(ctx, "tcp", addr)
 	if err != nil {
 		return failed(err), nil
 	}
-	_ = conn.Close() // it was only to be opened
-	return Answer{Result: Success}, nil
+	_ = conn.Close()
+	return Outcome{Result: Success}, nil
 }
 
-// failed is the answer of a container that cannot be reached: that is its own fault.
-func failed(err error) Answer { return Answer{Failure, err.Error()} }
+// failed is the outcome for a container that cannot be reached.
+func failed(err error) Outcome { return Outcome{Failure, err.Error()} }
 
 // address returns host:port, the host the pod's IP by default, the port by number or by
 // the name that a container port has.

@@ -39,7 +39,7 @@ func portOf(t *testing.T, addr string) (string, int) {
 	return host, n
 }
 
-func wantAnswer(t *testing.T, got Answer, result Result, words string) {
+func wantOutcome(t *testing.T, got Outcome, result Result, words string) {
 	t.Helper()
 	if got.Result != result || !strings.Contains(got.Output, words) {
 		t.Errorf("got %s %q, want %s with %q", got.Result, got.Output, result, words)
@@ -53,12 +53,12 @@ func TestExec(t *testing.T) {
 		code   int32
 		output string
 		err    error
-		want   Answer
+		want   Outcome
 	}{
-		{"success", 0, "fine", nil, Answer{Success, "fine"}},
-		{"failure", 3, "not fine", nil, Answer{Failure, "not fine"}},
-		{"cannot", 0, "", errors.New("no such file"), Answer{Unknown, "no such file"}},
-		{"much output", 0, strings.Repeat("x", 20<<10), nil, Answer{Success, strings.Repeat("x", 10<<10)}},
+		{"success", 0, "fine", nil, Outcome{Success, "fine"}},
+		{"failure", 3, "not fine", nil, Outcome{Failure, "not fine"}},
+		{"cannot", 0, "", errors.New("no such file"), Outcome{Unknown, "no such file"}},
+		{"much output", 0, strings.Repeat("x", 20<<10), nil, Outcome{Success, strings.Repeat("x", 10<<10)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -94,11 +94,11 @@ func TestExecTimeout(t *testing.T) {
 		if took := time.Since(start); took != 2*time.Second {
 			t.Errorf("took %v", took)
 		}
-		wantAnswer(t, got, Failure, `command ["x"] timed out after 2s`)
+		wantOutcome(t, got, Failure, `command ["x"] timed out after 2s`)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		wantAnswer(t, Check(ctx, target, p), Unknown, "deadline")
+		wantOutcome(t, Check(ctx, target, p), Unknown, "deadline")
 	})
 }
 
@@ -150,7 +150,7 @@ func TestHTTP(t *testing.T) {
 				got := Check(t.Context(), target, &v1.Probe{TimeoutSeconds: 20, ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{
 					Path: tt.path, Port: intstr.FromString("web"), Scheme: v1.URIScheme(scheme), HTTPHeaders: tt.headers,
 				}}})
-				wantAnswer(t, got, tt.result, tt.words)
+				wantOutcome(t, got, tt.result, tt.words)
 				if len(got.Output) > 11<<10 {
 					t.Errorf("%d bytes of output", len(got.Output))
 				}
@@ -189,7 +189,7 @@ func TestHTTPProtocol(t *testing.T) {
 			got := Check(t.Context(), Target{IP: host, Container: &v1.Container{}}, &v1.Probe{
 				TimeoutSeconds: 20, ProbeHandler: v1.ProbeHandler{HTTPGet: action},
 			})
-			wantAnswer(t, got, Success, tt.words)
+			wantOutcome(t, got, Success, tt.words)
 		})
 	}
 	// A server of HTTP/1.1 alone does not answer.
@@ -199,7 +199,7 @@ func TestHTTPProtocol(t *testing.T) {
 	got := Check(t.Context(), Target{IP: host, Container: &v1.Container{}}, &v1.Probe{TimeoutSeconds: 20, ProbeHandler: v1.ProbeHandler{
 		HTTPGet: &v1.HTTPGetAction{Port: intstr.FromInt32(int32(port)), Protocol: &http2},
 	}})
-	wantAnswer(t, got, Failure, "http2")
+	wantOutcome(t, got, Failure, "http2")
 }
 
 func TestHTTPTimeout(t *testing.T) {
@@ -218,11 +218,11 @@ func TestHTTPTimeout(t *testing.T) {
 		got := Check(t.Context(), Target{IP: host, Container: &v1.Container{}}, &v1.Probe{ProbeHandler: v1.ProbeHandler{
 			HTTPGet: &v1.HTTPGetAction{Path: path, Port: intstr.FromInt32(int32(port))},
 		}})
-		wantAnswer(t, got, Failure, "deadline exceeded")
+		wantOutcome(t, got, Failure, "deadline exceeded")
 	}
 }
 
-// closedPort is a port at which nobody listens, nor can while the test runs: it is taken.
+// closedPort is a port on which nothing can listen while the test runs.
 func closedPort(t *testing.T) (string, int) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -268,7 +268,7 @@ func TestTCP(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got := Check(t.Context(), target, &v1.Probe{TimeoutSeconds: 20, ProbeHandler: v1.ProbeHandler{TCPSocket: &tt.in}})
-			wantAnswer(t, got, tt.result, tt.words)
+			wantOutcome(t, got, tt.result, tt.words)
 		})
 	}
 }
@@ -317,12 +317,12 @@ func TestGRPC(t *testing.T) {
 			got := Check(t.Context(), Target{IP: host, Container: &v1.Container{}}, &v1.Probe{
 				TimeoutSeconds: 20, ProbeHandler: v1.ProbeHandler{GRPC: &tt.in},
 			})
-			wantAnswer(t, got, tt.result, tt.words)
+			wantOutcome(t, got, tt.result, tt.words)
 		})
 	}
 }
 
-// certificate is one that nobody has reason to trust.
+// certificate is self-signed.
 func certificate(t *testing.T) *tls.Certificate {
 	t.Helper()
 	server := httptest.NewTLSServer(nil)
@@ -332,7 +332,7 @@ func certificate(t *testing.T) *tls.Certificate {
 
 func TestNoHandler(t *testing.T) {
 	t.Parallel()
-	wantAnswer(t, Check(t.Context(), Target{Container: &v1.Container{}}, &v1.Probe{}), Unknown, "no handler")
+	wantOutcome(t, Check(t.Context(), Target{Container: &v1.Container{}}, &v1.Probe{}), Unknown, "no handler")
 }
 
 func TestExpand(t *testing.T) {

@@ -40,7 +40,7 @@ func (t Target) dial(ctx context.Context, network, address string) (net.Conn, er
 		return nil, err
 	}
 	if c, ok := conn.(*net.TCPConn); ok {
-		// Many probes must not leave their sockets waiting (pkg/probe/dialer_others.go).
+		// Frequent probes must not leave sockets in TIME_WAIT (pkg/probe/dialer_others.go).
 		if err := c.SetLinger(1); err != nil {
 			return nil, errors.Join(fmt.Errorf("setting linger: %w", err), c.Close())
 		}

@@ -6,9 +6,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// expandStatic replaces $(NAME) in a command by the values that the container's env gives
-// literally; the kubelet knows no others for probes (ExpandContainerCommandOnlyStatic).
-// $$ stands for $, and what cannot be resolved stays.
+// expandStatic replaces $(NAME) in a command by the literal values of the container's env, as
+// the kubelet does for probes (ExpandContainerCommandOnlyStatic). $$ stands for $, and what
+// cannot be resolved stays.
 func expandStatic(command []string, env []v1.EnvVar) []string {
 	values := make(map[string]string, len(env))
 	for _, e := range env {

@@ -17,7 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// credentialsOf follows the action's mode: a plain connection, or TLS with any certificate.
+// credentialsOf are those of the action's mode: none, or TLS with any certificate.
 func credentialsOf(a *v1.GRPCAction) credentials.TransportCredentials {
 	if a.Mode != nil && *a.Mode == v1.GRPCProbeModeTLS {
 		return credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
@@ -25,8 +25,8 @@ func credentialsOf(a *v1.GRPCAction) credentials.TransportCredentials {
 	return insecure.NewCredentials()
 }
 
-// grpc asks the health service of the pod (pkg/probe/grpc). Only SERVING is a success.
-func (t Target) grpc(ctx context.Context, a *v1.GRPCAction, timeout time.Duration) (Answer, error) {
+// grpc calls the health service of the pod (pkg/probe/grpc). Only SERVING is a success.
+func (t Target) grpc(ctx context.Context, a *v1.GRPCAction, timeout time.Duration) (Outcome, error) {
 	addr := net.JoinHostPort(t.IP, strconv.Itoa(int(a.Port)))
 	conn, err := grpc.NewClient("passthrough:///"+addr,
 		grpc.WithUserAgent(userAgent),
@@ -36,7 +36,7 @@ func (t Target) grpc(ctx context.Context, a *v1.GRPCAction, timeout time.Duratio
 			return t.dial(ctx, "tcp", addr)
 		}))
 	if err != nil {
-		return Answer{}, fmt.Errorf("making a client of %s: %w", addr, err)
+		return Outcome{}, fmt.Errorf("making a client of %s: %w", addr, err)
 	}
 	defer func() { _ = conn.Close() }()
 	service := ""
@@ -47,16 +47,16 @@ func (t Target) grpc(ctx context.Context, a *v1.GRPCAction, timeout time.Duratio
 	switch status.Code(err) {
 	case codes.OK:
 	case codes.Unimplemented:
-		return Answer{Failure, fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %v", err)}, nil
+		return Outcome{Failure, fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %v", err)}, nil
 	case codes.DeadlineExceeded:
-		return Answer{Failure, fmt.Sprintf("timeout: health rpc did not complete within %v", timeout)}, nil
+		return Outcome{Failure, fmt.Sprintf("timeout: health rpc did not complete within %v", timeout)}, nil
 	case codes.Unavailable:
-		return Answer{Failure, fmt.Sprintf("error: failed to connect service at %q: %v", addr, err)}, nil
+		return Outcome{Failure, fmt.Sprintf("error: failed to connect service at %q: %v", addr, err)}, nil
 	default:
-		return Answer{Failure, fmt.Sprintf("error: health rpc probe failed: %v", err)}, nil
+		return Outcome{Failure, fmt.Sprintf("error: health rpc probe failed: %v", err)}, nil
 	}
 	if s := resp.GetStatus(); s != health.HealthCheckResponse_SERVING {
-		return Answer{Failure, fmt.Sprintf("service unhealthy (responded with %q)", s)}, nil
+		return Outcome{Failure, fmt.Sprintf("service unhealthy (responded with %q)", s)}, nil
 	}
-	return Answer{Success, "service healthy"}, nil
+	return Outcome{Success, "service healthy"}, nil
 }

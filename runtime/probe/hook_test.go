@@ -68,7 +68,7 @@ func start(t *testing.T, server *httptest.Server, secure bool) {
 	server.Start()
 }
 
-func TestHookFaults(t *testing.T) {
+func TestHookErrors(t *testing.T) {
 	t.Parallel()
 	host, closed := closedPort(t)
 	for _, tt := range []struct {

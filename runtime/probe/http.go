@@ -17,11 +17,11 @@ import (
 const maxRedirects = 10
 
 // httpGet follows pkg/probe/http: 200 to 399 is a success; certificates are not verified;
-// redirects are followed on the same host only, another one counts as answered.
-func (t Target) httpGet(ctx context.Context, a *v1.HTTPGetAction) (Answer, error) {
+// redirects are followed on the same host only, and those to another one are a success.
+func (t Target) httpGet(ctx context.Context, a *v1.HTTPGetAction) (Outcome, error) {
 	req, err := t.request(ctx, a, userAgent)
 	if err != nil {
-		return Answer{}, err
+		return Outcome{}, err
 	}
 	resp, err := t.client(a).Do(req)
 	if err != nil {
@@ -31,23 +31,22 @@ func (t Target) httpGet(ctx context.Context, a *v1.HTTPGetAction) (Answer, error
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxOutput))
 	if err != nil {
 		if ctx.Err() != nil {
-			return Answer{Failure, fmt.Sprintf("reading the answer: %v", err)}, nil
+			return Outcome{Failure, fmt.Sprintf("reading the response: %v", err)}, nil
 		}
-		return Answer{}, fmt.Errorf("reading the answer: %w", err)
+		return Outcome{}, fmt.Errorf("reading the response: %w", err)
 	}
 	switch code := resp.StatusCode; {
 	case code >= http.StatusOK && code < http.StatusMultipleChoices:
-		return Answer{Success, string(body)}, nil
+		return Outcome{Success, string(body)}, nil
 	case code >= http.StatusMultipleChoices && code < http.StatusBadRequest:
-		return Answer{Success, "Probe terminated redirects, Response body: " + string(body)}, nil
+		return Outcome{Success, "Probe terminated redirects, Response body: " + string(body)}, nil
 	default:
-		return Answer{Failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", code)}, nil
+		return Outcome{Failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", code)}, nil
 	}
 }
 
-// Hook carries out an HTTP lifecycle hook (pkg/kubelet/lifecycle/handlers.go): any status
-// is a success, and one over HTTPS that a server of HTTP answers is repeated over HTTP,
-// without credentials.
+// Hook runs an HTTP lifecycle hook (pkg/kubelet/lifecycle/handlers.go): any status is a
+// success, and an HTTPS request to an HTTP server is repeated over HTTP, without credentials.
 func (t Target) Hook(ctx context.Context, a *v1.HTTPGetAction) error {
 	req, err := t.request(ctx, a, hookAgent)
 	if err != nil {
@@ -64,27 +63,27 @@ func (t Target) Hook(ctx context.Context, a *v1.HTTPGetAction) error {
 	return send(client, plain)
 }
 
-// send sends the request and lets its answer go.
+// send sends the request and discards the response.
 func send(client *http.Client, req *http.Request) error {
 	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	// The status was what mattered: an answer cut short is no fault of the hook's.
+	// Any response is a success, also an incomplete one.
 	_, _ = io.CopyN(io.Discard, resp.Body, maxOutput)
 	return nil
 }
 
-// client speaks HTTP from inside the pod's network namespace as pkg/probe/http does: over
-// HTTPS the newest version that both know, over HTTP that of the action. It does not verify
-// certificates, since a container's own rarely names the pod's address.
+// client returns an HTTP client inside the pod's network namespace, like that of pkg/probe/http:
+// for HTTPS with the newest version that both support, for HTTP with that of the action. It does
+// not verify certificates, which rarely name the pod's address.
 func (t Target) client(a *v1.HTTPGetAction) *http.Client {
 	transport := &http.Transport{
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true},
 		DisableKeepAlives:  true,
 		DisableCompression: true,
-		ForceAttemptHTTP2:  true, // DialContext would turn it off
+		ForceAttemptHTTP2:  true, // DialContext turns it off
 		Proxy:              nil,
 		DialContext:        t.dial,
 	}
@@ -102,7 +101,7 @@ func (t Target) request(ctx context.Context, a *v1.HTTPGetAction, agent string) 
 	}
 	u, err := url.Parse(a.Path)
 	if err != nil {
-		// The path of a manifest need not be a URL's.
+		// The path need not be valid in a URL.
 		u = &url.URL{Path: a.Path}
 	}
 	u.Scheme, u.Host = "http", addr
@@ -122,7 +121,7 @@ func (t Target) request(ctx context.Context, a *v1.HTTPGetAction, agent string) 
 	if _, ok := req.Header["Accept"]; !ok {
 		req.Header.Set("Accept", "*/*")
 	} else if req.Header.Get("Accept") == "" {
-		req.Header.Del("Accept") // an empty one takes it away
+		req.Header.Del("Accept") // an empty one means none
 	}
 	req.Host = req.Header.Get("Host")
 	return req, nil

@@ -43,8 +43,8 @@ func TestFromInside(t *testing.T) {
 	host, port := portOf(t, l.Addr().String())
 	for _, name := range []string{"", "localhost"} {
 		p := &v1.Probe{TimeoutSeconds: 20, ProbeHandler: v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Host: name, Port: intstr.FromInt32(int32(port))}}}
-		wantAnswer(t, Check(t.Context(), Target{IP: host, NetNS: pin.Path, Container: &v1.Container{}}, p), Success, "")
-		wantAnswer(t, Check(t.Context(), Target{IP: host, Container: &v1.Container{}}, p), Failure, "connection refused")
+		wantOutcome(t, Check(t.Context(), Target{IP: host, NetNS: pin.Path, Container: &v1.Container{}}, p), Success, "")
+		wantOutcome(t, Check(t.Context(), Target{IP: host, Container: &v1.Container{}}, p), Failure, "connection refused")
 	}
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.NotFoundHandler()}
 	go func() { _ = server.Serve(l) }()

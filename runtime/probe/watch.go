@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"sync"
@@ -19,29 +20,49 @@ const (
 	Liveness  Kind = "liveness"
 )
 
-// Status is what the probes say of a container that runs.
+// Status is the state of a running container by its probes.
 type Status struct {
 	Started bool
 	Ready   bool
-	// Failed is Startup or Liveness when that probe wants the container restarted.
+	// Failed is Startup or Liveness when the container has to be restarted for that probe.
 	Failed Kind
-	// Since is when Ready last changed, for whoever keeps the status.
+	// Since is when Ready last changed. Callers of Watch set it.
 	Since time.Time
-	// Answers are the last of each probe.
-	Answers map[Kind]Answer
+	// Last are the last outcomes of each probe.
+	Last map[Kind]Outcome
+}
+
+// Once runs the startup and the readiness probe of a container, which started at the given time,
+// one time each. Thresholds do not count. A probe whose initial delay has not passed has not
+// succeeded, as in the kubelet.
+func Once(ctx context.Context, t Target, startedAt time.Time) Status {
+	s := Status{Last: map[Kind]Outcome{}}
+	succeeds := func(k Kind, p *v1.Probe) bool {
+		if p == nil {
+			return true
+		}
+		if time.Since(startedAt) < initialDelay(p) {
+			return false
+		}
+		s.Last[k] = Check(ctx, t, p)
+		return s.Last[k].Result == Success
+	}
+	s.Started = succeeds(Startup, t.Container.StartupProbe)
+	s.Ready = s.Started && succeeds(Readiness, t.Container.ReadinessProbe)
+	return s
 }
 
 // Watch probes one instance of a container, which started at the given time, until ctx is
-// done, a probe wants it restarted, or nothing is left to ask. It calls report with the
-// status at the beginning and whenever that changes, one call at a time; report must not
-// block. Until a startup probe succeeds no other runs; a container without one has
-// started. It is ready when it has started and its readiness probe, if any, says so
+// done, the container has to be restarted, or it has no more probes to run. It calls report
+// with the status at the beginning and whenever that changes, one call at a time; report must
+// not block. No other probe runs until the startup probe, if any, succeeds; then the container
+// has started. It is ready when it has started and its readiness probe, if any, succeeds
 // (pkg/kubelet/prober worker.doProbe).
 func Watch(ctx context.Context, t Target, startedAt time.Time, report func(Status)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := t.Container
-	w := &watch{target: t, startedAt: startedAt, report: report, status: Status{Answers: map[Kind]Answer{}}}
+	w := &watch{target: t, startedAt: startedAt, report: report, status: Status{Last: map[Kind]Outcome{}}}
 	w.change(func(s *Status) {
 		s.Started = c.StartupProbe == nil
 		s.Ready = s.Started && c.ReadinessProbe == nil
@@ -79,24 +100,24 @@ func (w *watch) change(f func(*Status)) {
 	defer w.mu.Unlock()
 	f(&w.status)
 	s := w.status
-	s.Answers = maps.Clone(s.Answers)
+	s.Last = maps.Clone(s.Last)
 	w.report(s)
 }
 
-// answer notes a probe's answer, if it is a new one.
-func (w *watch) answer(k Kind, a Answer) {
+// setLast sets a probe's last outcome, if it has changed.
+func (w *watch) setLast(k Kind, o Outcome) {
 	w.mu.Lock()
-	known := w.status.Answers[k] == a
+	known := w.status.Last[k] == o
 	w.mu.Unlock()
 	if !known {
-		w.change(func(s *Status) { s.Answers[k] = a })
+		w.change(func(s *Status) { s.Last[k] = o })
 	}
 }
 
-// startup reports whether the container has started in the end.
+// startup runs the startup probe and reports whether the container has started.
 func (w *watch) startup(ctx context.Context, p *v1.Probe) bool {
 	started := false
-	w.ask(ctx, Startup, p, func(r Result) bool {
+	w.run(ctx, Startup, p, func(r Result) bool {
 		started = r == Success
 		w.change(func(s *Status) {
 			s.Started = started
@@ -110,10 +131,10 @@ func (w *watch) startup(ctx context.Context, p *v1.Probe) bool {
 	return started
 }
 
-// readiness keeps the container's readiness up to date.
+// readiness runs the readiness probe.
 func (w *watch) readiness(ctx context.Context, p *v1.Probe) {
 	ready := false
-	w.ask(ctx, Readiness, p, func(r Result) bool {
+	w.run(ctx, Readiness, p, func(r Result) bool {
 		if now := r == Success; now != ready {
 			ready = now
 			w.change(func(s *Status) { s.Ready = now })
@@ -122,12 +143,12 @@ func (w *watch) readiness(ctx context.Context, p *v1.Probe) {
 	})
 }
 
-// liveness reports whether the container was found not to be alive.
+// liveness runs the liveness probe and reports whether the container has to be restarted.
 func (w *watch) liveness(ctx context.Context, p *v1.Probe) bool {
 	dead := false
-	w.ask(ctx, Liveness, p, func(r Result) bool {
+	w.run(ctx, Liveness, p, func(r Result) bool {
 		if dead = r == Failure; dead {
-			// What is about to be killed serves nobody.
+			// What is about to be killed is not ready.
 			w.change(func(s *Status) { s.Failed, s.Ready = Liveness, false })
 		}
 		return !dead
@@ -135,23 +156,24 @@ func (w *watch) liveness(ctx context.Context, p *v1.Probe) bool {
 	return dead
 }
 
-// ask carries out a probe, first when the container is as old as its initial delay and
-// then once a period, and tells decided each result that has come as many times in a row
-// as its threshold wants. It goes on as long as decided returns true.
-func (w *watch) ask(ctx context.Context, k Kind, p *v1.Probe, decided func(Result) bool) {
-	if !wait(ctx, time.Until(w.startedAt.Add(time.Duration(p.InitialDelaySeconds)*time.Second))) {
+// run runs a probe after its initial delay and then once a period, and calls decided with each
+// result that has reached its threshold. It continues as long as decided returns true.
+func (w *watch) run(ctx context.Context, k Kind, p *v1.Probe, decided func(Result) bool) {
+	select {
+	case <-time.After(time.Until(w.startedAt.Add(initialDelay(p)))):
+	case <-ctx.Done():
 		return
 	}
-	ticker := time.NewTicker(Period(p))
+	ticker := time.NewTicker(time.Duration(cmp.Or(p.PeriodSeconds, 10)) * time.Second)
 	defer ticker.Stop()
-	count := counter{success: int(max(1, p.SuccessThreshold)), failure: failureThreshold(p)}
+	count := counter{success: cmp.Or(p.SuccessThreshold, 1), failure: cmp.Or(p.FailureThreshold, 3)}
 	for {
-		a := Check(ctx, w.target, p)
+		o := Check(ctx, w.target, p)
 		if ctx.Err() != nil {
 			return
 		}
-		w.answer(k, a)
-		if count.reached(a.Result) && !decided(a.Result) {
+		w.setLast(k, o)
+		if count.reached(o.Result) && !decided(o.Result) {
 			return
 		}
 		select {
@@ -164,13 +186,13 @@ func (w *watch) ask(ctx context.Context, k Kind, p *v1.Probe, decided func(Resul
 
 // counter counts equal results in a row.
 type counter struct {
-	success, failure int // thresholds
+	success, failure int32 // thresholds
 	last             Result
-	run              int
+	run              int32
 }
 
-// reached reports whether the result is one too many or enough. What could not be found
-// out leaves the count as it is.
+// reached reports whether the result has reached its threshold. Unknown leaves the count as it
+// is.
 func (c *counter) reached(r Result) bool {
 	if r == Unknown {
 		return false
@@ -185,29 +207,6 @@ func (c *counter) reached(r Result) bool {
 	return c.run >= c.failure
 }
 
-// Period returns the time from one probe to the next, 10 s unless it says otherwise.
-func Period(p *v1.Probe) time.Duration {
-	if p.PeriodSeconds <= 0 {
-		return 10 * time.Second
-	}
-	return time.Duration(p.PeriodSeconds) * time.Second
-}
-
-func failureThreshold(p *v1.Probe) int {
-	if p.FailureThreshold <= 0 {
-		return 3
-	}
-	return int(p.FailureThreshold)
-}
-
-// wait returns false when ctx is done first.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+func initialDelay(p *v1.Probe) time.Duration {
+	return time.Duration(p.InitialDelaySeconds) * time.Second
 }

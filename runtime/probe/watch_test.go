@@ -171,18 +171,18 @@ func stateLine(s Status) string {
 	return line
 }
 
-func TestWatchTellsTheLastAnswer(t *testing.T) {
+func TestWatchReportsLastOutcomes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{start: time.Now(), codes: map[string]map[int]int32{"r": {0: 4, 15: 5}}}
 		c := v1.Container{ReadinessProbe: execProbe("r", nil)}
 		ctx, cancel := context.WithTimeout(t.Context(), 35*time.Second)
 		defer cancel()
-		var answers []Answer
+		var answers []Outcome
 		Watch(ctx, Target{Container: &c, Exec: s.exec}, time.Now(), func(st Status) {
-			answers = append(answers, st.Answers[Readiness])
+			answers = append(answers, st.Last[Readiness])
 		})
-		want := []Answer{{}, {Failure, "4"}, {Failure, "5"}}
+		want := []Outcome{{}, {Failure, "4"}, {Failure, "5"}}
 		if diff := cmp.Diff(want, answers); diff != "" {
 			t.Error(diff)
 		}

@@ -107,7 +107,7 @@ func newPod(name string, policy v1.RestartPolicy, command string) *v1.Pod {
 	}
 }
 
-// notified keeps what a notifier is told, as "name phase state".
+// notified keeps the notifications, as "name phase state".
 type notified struct {
 	mu   sync.Mutex
 	told []string
@@ -155,7 +155,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestLife: created, seen, changed, deleted, and told of all the time.
+// TestLife: a pod is created, read, updated and deleted, with notifications all the time.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,10 +182,10 @@ func TestLife(t *testing.T) {
 		want(t, "image", all[0].Spec.Containers[0].Image, otherImage)
 		must(t, p.DeletePod(t.Context(), changed))
 		told := r.lines()
-		want(t, "told at first", told[0], "web Running running 0")
-		want(t, "told at last", told[len(told)-1], "web Failed exit 137")
+		want(t, "notified first", told[0], "web Running running 0")
+		want(t, "notified last", told[len(told)-1], "web Failed exit 137")
 		if len(told) != len(slices.Compact(slices.Clone(told))) {
-			t.Errorf("told twice: %v", told)
+			t.Errorf("notified twice: %v", told)
 		}
 		if left := n.sandboxes.Left(); len(left) > 0 {
 			t.Errorf("left: %v", left)
@@ -196,7 +196,7 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestEnds: a pod that ends by itself is told of as it ended, and stays until deleted.
+// TestEnds: the notification of a pod that ends has its exit, and it stays until deleted.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	for command, last := range map[string][2]string{
@@ -217,7 +217,7 @@ func TestEnds(t *testing.T) {
 				want(t, "ended", line(&v1.Pod{ObjectMeta: job.ObjectMeta, Status: *st}), last[0])
 				must(t, p.DeletePod(t.Context(), job))
 				told := r.lines()
-				want(t, "told at last", told[len(told)-1], last[1])
+				want(t, "notified last", told[len(told)-1], last[1])
 			})
 		})
 	}
@@ -263,8 +263,8 @@ func TestGraceOfDeletion(t *testing.T) {
 	}
 }
 
-// TestHeals: what crashes is started again, and what could not be started is tried again.
-func TestHeals(t *testing.T) {
+// TestRetries: a container that crashes is restarted, and one that could not be started is retried.
+func TestRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -324,8 +324,8 @@ func TestLaterProcess(t *testing.T) {
 	})
 }
 
-// TestFaults: errors are known by their behaviour.
-func TestFaults(t *testing.T) {
+// TestErrors: virtual-kubelet's errdefs recognise errors by their methods.
+func TestErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newNode(t).provider(t.Context(), t)
@@ -345,11 +345,11 @@ func TestFaults(t *testing.T) {
 			"update":             {p.UpdatePod(t.Context(), web), true},
 			"create without UID": {p.CreatePod(t.Context(), &v1.Pod{}), false},
 		} {
-			var known interface {
-				NotFound() bool
-				InvalidInput() bool
-			}
-			if !errors.As(c.err, &known) || known.NotFound() != c.notFound || known.InvalidInput() == c.notFound {
+			var notFound interface{ NotFound() bool }
+			var invalid interface{ InvalidInput() bool }
+			isNotFound := errors.As(c.err, &notFound) && notFound.NotFound()
+			isInvalid := errors.As(c.err, &invalid) && invalid.InvalidInput()
+			if isNotFound != c.notFound || isInvalid == c.notFound {
 				t.Errorf("%s: %v", name, c.err)
 			}
 		}

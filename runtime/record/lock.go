@@ -11,8 +11,8 @@ import (
 	"github.com/runonce/runonce/internal/flock"
 )
 
-// Lock is held by whoever works on a pod: one process at a time starts or stops its
-// containers, and the next one finds them as they are.
+// Lock is held by whoever works on a pod: only one process at a time starts or stops its
+// containers.
 type Lock struct{ file *os.File }
 
 // Lock waits for the pod's lock.
@@ -36,7 +36,7 @@ func (s *Store) lockPath(uid types.UID) (string, error) {
 	return filepath.Join(dir, string(uid)+".lock"), nil
 }
 
-// TryLock takes the pod's lock and reports whether it was free.
+// TryLock locks the pod unless somebody else has, and reports whether it did.
 func (s *Store) TryLock(uid types.UID) (lock Lock, ok bool, err error) {
 	path, err := s.lockPath(uid)
 	if err != nil {
@@ -49,14 +49,14 @@ func (s *Store) TryLock(uid types.UID) (lock Lock, ok bool, err error) {
 	return Lock{f}, f != nil, nil
 }
 
-// File is what a process has to inherit that works on the pod for the holder: when that is
-// killed, the next one waits for it.
+// File is to be inherited by a process that works on the pod for the holder: if the holder is
+// killed, the next one waits for that process.
 func (l Lock) File() *os.File { return l.file }
 
-// Release gives the lock back.
+// Release releases the lock.
 func (l Lock) Release() { _ = l.file.Close() }
 
-// Discard gives the lock of a pod that is gone back, and removes its file.
+// Discard releases the lock of a pod that was removed, and removes its file.
 func (l Lock) Discard() {
 	_ = os.Remove(l.file.Name()) // at worst an empty file stays
 	l.Release()

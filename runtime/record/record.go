@@ -1,6 +1,6 @@
 // Package record keeps what runonce itself knows of each pod: one versioned file, written
-// before the step that it describes, so that a later process goes on where a killed one
-// stopped. Beside it lies only what other programs write.
+// before the step that it describes, so that a later process continues where a killed one
+// stopped. Other programs write the rest.
 package record
 
 import (
@@ -9,53 +9,52 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/engine"
 )
 
-// Version is that of the file's format. A record of another version is an error.
+// Version is the version of the file's format. A record with another one is an error.
 const Version = 1
 
-// Pod is the record of one pod. What Store returns is shared: only the function given to
-// Update may change it, and its maps by replacing them.
+// Pod is the record of one pod. What Store returns is shared: only the function passed to
+// Update may change it, of the maps only those that clone copies.
 type Pod struct {
 	Version int     `json:"version"`
 	Pod     *v1.Pod `json:"pod,omitempty"` // as it was admitted, without a status
-	// Owners are the runs that have admitted the pod. Those whose process has ended count for
-	// nothing.
+	// Owners are the runs that have admitted the pod. Those whose process has ended do not
+	// count.
 	Owners map[string]Owner `json:"owners,omitempty"`
 	// Removed says that nothing of the pod is left on the machine; the record stays until
-	// the runs that own it have read that.
+	// the runs that own the pod have read that.
 	Removed bool `json:"removed,omitempty"`
-	// Started is when the pod was first started, zero for one that is only admitted. The
-	// API's times have whole seconds: a deadline that counts from those comes early.
+	// Started is when the pod was first started, zero for one that is only admitted. It is more
+	// precise than a v1.Time, which would make deadlines come early.
 	Started time.Time `json:"started,omitzero"`
 	// Failed says that the pod has ended for good, whatever its restart policy says.
 	Failed *Failure `json:"failed,omitempty"`
-	// Sandboxed and Discarded name the last instance of each container that does not count
-	// any more: Sandboxed since it ran in an earlier sandbox, so that init containers run
-	// again; Discarded since all containers of the pod were restarted in place. The kubelet
-	// finds the former by their sandbox and removes the latter; here both stay until the next
-	// instance runs, so that how they ended is known.
+	// Sandboxed and Discarded are the last instance of each container that does not count any
+	// more: Sandboxed because it ran in an earlier sandbox, so that init containers run again;
+	// Discarded because all containers of the pod were restarted in place. The kubelet finds the
+	// former by their sandbox and removes the latter; here both stay until the next instance
+	// runs, so that their exit is not lost.
 	Sandboxed map[string]int `json:"sandboxed,omitempty"`
 	Discarded map[string]int `json:"discarded,omitempty"`
-	// Failures are why containers could not be started, and under PodFailure why the pod could
-	// not be prepared for them.
+	// Failures are why containers wait: they could not be started, or are in back-off. PodFailure
+	// is the key for why the pod could not be prepared for them.
 	Failures map[string]Failure `json:"failures,omitempty"`
 	// FailedStarts are the newest instances of containers that can never be started. An
 	// engine keeps nothing of them, but for the pod they have ended.
 	FailedStarts map[string]engine.Container `json:"failedStarts,omitempty"`
-	// Devices are the names of those that each container has.
+	// Devices are the names of the devices of each container.
 	Devices map[string][]string `json:"devices,omitempty"`
-	// Attachment is what undoing the work of CNI plugins takes, in the terms of package
-	// network. It is written before the first plugin runs and removed after the last has
-	// undone its work, so that a crash or a reboot in between leaks nothing.
+	// Attachment is what package network needs to undo the work of CNI plugins. It is written
+	// before the first plugin adds anything and removed after the last has deleted that, so that
+	// a crash or a reboot in between leaks nothing.
 	Attachment json.RawMessage `json:"attachment,omitempty"`
-	// FirstUserID is the first of the engine.UserIDs that are the pod's own, 0 for none.
+	// FirstUserID is the first of the pod's own engine.UserIDs user IDs, 0 for none.
 	FirstUserID uint32 `json:"firstUserID,omitempty"`
-	// Sandbox is what the containers share, once all of it is there.
+	// Sandbox is what the containers share, once all of it has been made.
 	Sandbox *engine.Sandbox `json:"sandbox,omitempty"`
 }
 
@@ -72,8 +71,8 @@ type Failure struct {
 
 // Owner is what the record keeps of a run that has admitted the pod.
 type Owner struct {
-	// Lost says that somebody else has stopped the pod since, and the run must not start it
-	// again. By is the pod that preempted it, if one did.
+	// Lost says that another process has stopped the pod since, and the run must not start it
+	// again. By is the pod that preempted it, if any.
 	Lost bool                 `json:"lost,omitempty"`
 	By   types.NamespacedName `json:"by,omitzero"`
 }
@@ -90,15 +89,6 @@ func (p *Pod) admit(pod *v1.Pod) {
 		p.Pod, p.Removed = pod.DeepCopy(), false
 		p.Pod.Status = v1.PodStatus{}
 	}
-}
-
-// StartTime is Started in the form of a pod's status.
-func (p *Pod) StartTime() *metav1.Time {
-	if p.Started.IsZero() {
-		return nil
-	}
-	t := metav1.NewTime(p.Started)
-	return &t
 }
 
 // IsSandboxed reports whether the instance ran in an earlier sandbox.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -14,16 +15,15 @@ import (
 	"github.com/runonce/runonce/internal/flock"
 )
 
-// Files of runs, below the root: the lock of whoever plans, and one for each run that lives,
-// which it keeps locked. What a killed run leaves is unlocked and counts for nothing.
+// Files of runs, below the root: the lock for planning, and a file for each run, which it keeps
+// locked while it lives. What a killed run leaves is unlocked and does not count.
 const (
 	runsDir  = "runs"
 	planLock = "plan.lock"
 )
 
-// Run is one run of the root, a process of its own. Runs plan one at a time: a record that
-// names a living run as an owner is a promise, which the next one counts. Its methods are
-// not safe for concurrent use.
+// Run is one run of the root, a process of its own. Runs plan one at a time, and count the pods
+// that other living runs own. The methods of Run are not safe for concurrent use.
 type Run struct {
 	store *Store
 	plan  *os.File // locked while it is this run's turn to plan
@@ -36,21 +36,20 @@ func (s *Store) NewRun() *Run { return &Run{store: s} }
 
 // Enter waits for this run's turn to plan, and removes what killed runs have left.
 func (r *Run) Enter(ctx context.Context) error {
-	if err := os.MkdirAll(r.store.runs(), 0o700); err != nil {
-		return fmt.Errorf("waiting for the turn to plan: %w", err)
+	err := os.MkdirAll(r.store.runs(), 0o700)
+	if err == nil {
+		r.plan, err = flock.Acquire(ctx, filepath.Join(r.store.runs(), planLock))
 	}
-	f, err := flock.Acquire(ctx, filepath.Join(r.store.runs(), planLock))
 	if err != nil {
 		return fmt.Errorf("waiting for the turn to plan: %w", err)
 	}
-	r.plan = f
 	if err := r.store.sweep(); err != nil {
 		return errors.Join(fmt.Errorf("cleaning up after other runs: %w", err), r.Leave())
 	}
 	return nil
 }
 
-// Sweep removes what killed runs have left, unless a run is planning, which has done so.
+// Sweep removes what killed runs have left, unless a run is planning and so has done that.
 func (r *Run) Sweep() error {
 	f, err := flock.Try(filepath.Join(r.store.runs(), planLock))
 	if errors.Is(err, fs.ErrNotExist) || (err == nil && f == nil) {
@@ -72,9 +71,9 @@ func (r *Run) Leave() error {
 	return err
 }
 
-// Book makes this run an owner of the pods until Close: of those that it starts, and of
-// those that run already and that it watches. It must be this run's turn to plan.
-func (r *Run) Book(pods []*v1.Pod) (err error) {
+// Reserve makes this run an owner of the pods until Close: of those that it starts, and of
+// those that run already. It must be this run's turn to plan.
+func (r *Run) Reserve(pods []*v1.Pod) (err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("recording the admitted pods: %w", err), r.Close())
@@ -87,12 +86,16 @@ func (r *Run) Book(pods []*v1.Pod) (err error) {
 		return err
 	}
 	owner := filepath.Base(r.alive.Name())
-	r.store.setOwner(owner)
+	r.store.owner = owner
 	for _, pod := range pods {
 		r.pods = append(r.pods, pod.UID)
 		_, err = r.store.Update(pod.UID, func(p *Pod) error {
 			p.admit(pod)
-			r.store.own(p, owner)
+			maps.DeleteFunc(p.Owners, func(name string, _ Owner) bool { return !r.store.lives(name) })
+			if p.Owners == nil {
+				p.Owners = map[string]Owner{}
+			}
+			p.Owners[owner] = Owner{}
 			return nil
 		})
 		if err != nil {
@@ -102,20 +105,9 @@ func (r *Run) Book(pods []*v1.Pod) (err error) {
 	return nil
 }
 
-// own adds the owner, and drops those that have ended.
-func (s *Store) own(p *Pod, owner string) {
-	owners := map[string]Owner{owner: {}}
-	for name, o := range p.Owners {
-		if name != owner && s.lives(name) {
-			owners[name] = o
-		}
-	}
-	p.Owners = owners
-}
-
-// Booked returns the pods that other living runs own, in the order of List. Those that run
-// already are among them. Outside this run's turn to plan the answer is advice.
-func (r *Run) Booked() ([]*v1.Pod, error) {
+// Reserved returns the pods that other living runs own, in the order of List. Some of them may
+// run already. The result can change unless it is this run's turn to plan.
+func (r *Run) Reserved() ([]*v1.Pod, error) {
 	all, err := r.store.List()
 	if err != nil {
 		return nil, fmt.Errorf("reading which pods other runs have admitted: %w", err)
@@ -123,7 +115,7 @@ func (r *Run) Booked() ([]*v1.Pod, error) {
 	var pods []*v1.Pod
 	for _, p := range all {
 		for name, o := range p.Owners {
-			if !o.Lost && name != r.store.ownerName() && r.store.lives(name) {
+			if !o.Lost && name != r.store.owner && r.store.lives(name) {
 				pods = append(pods, p.Pod)
 				break
 			}
@@ -132,18 +124,16 @@ func (r *Run) Booked() ([]*v1.Pod, error) {
 	return pods, nil
 }
 
-// Take tells the other runs that own the pod that it is theirs no longer, so that they do
-// not start it again. It must come before the pod is stopped. by is the pod that preempts
-// it, nil when none does.
-func (r *Run) Take(pod, by *v1.Pod) error {
+// Revoke tells the other runs that own the pod that they must not start it again. It must be
+// called before the pod is stopped. by is the pod that preempts it, nil when none does.
+func (r *Run) Revoke(pod, by *v1.Pod) error {
 	lost := Owner{Lost: true}
 	if by != nil {
 		lost.By = types.NamespacedName{Namespace: by.Namespace, Name: by.Name}
 	}
-	own := r.store.ownerName()
 	_, err := r.store.Update(pod.UID, func(p *Pod) error {
 		for name := range p.Owners {
-			if name != own {
+			if name != r.store.owner {
 				p.Owners[name] = lost
 			}
 		}
@@ -155,7 +145,7 @@ func (r *Run) Take(pod, by *v1.Pod) error {
 	return nil
 }
 
-// Close ends the run: it leaves, and what it has admitted and not started is forgotten.
+// Close ends the run: it leaves, and removes the records of what it has not started.
 func (r *Run) Close() error {
 	errs := []error{r.Leave()}
 	if r.alive != nil {
@@ -198,10 +188,10 @@ func (e *LostError) PreemptedBy() *v1.Pod {
 	return by
 }
 
-// Owned returns a *LostError when another process has taken the pod from this one's run.
-// Whoever starts the pod asks under its lock.
+// Owned returns a *LostError when another process has stopped a pod of this one's run. The
+// caller holds the pod's lock.
 func (s *Store) Owned(p *Pod) error {
-	if o, ok := p.Owners[s.ownerName()]; ok && o.Lost {
+	if o, ok := p.Owners[s.owner]; ok && o.Lost {
 		return &LostError{Pod: p.Pod.Name, By: o.By}
 	}
 	return nil
@@ -209,26 +199,13 @@ func (s *Store) Owned(p *Pod) error {
 
 func (s *Store) runs() string { return filepath.Join(s.root, runsDir) }
 
-func (s *Store) setOwner(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.owner = name
-}
-
-func (s *Store) ownerName() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.owner
-}
-
 // lives reports whether the process of a run has not ended.
 func (s *Store) lives(owner string) bool {
 	held, err := isLocked(filepath.Join(s.runs(), owner))
 	return err == nil && held
 }
 
-// ownedByOthers reports whether runs of other processes have still to learn what became of
-// the pod.
+// ownedByOthers reports whether living runs of other processes own the pod.
 func (s *Store) ownedByOthers(p *Pod) bool {
 	for name := range p.Owners {
 		if name != s.owner && s.lives(name) {
@@ -238,8 +215,8 @@ func (s *Store) ownedByOthers(p *Pod) bool {
 	return false
 }
 
-// sweep removes what killed runs have left: their locks, and records of pods that they have
-// admitted and not started. Nobody else plans meanwhile.
+// sweep removes what killed runs have left: their locks, and the records of pods that they have
+// not started. The caller holds the lock for planning.
 func (s *Store) sweep() error {
 	entries, err := os.ReadDir(s.runs())
 	if err != nil {
@@ -268,32 +245,24 @@ func (s *Store) sweep() error {
 
 // sweepPod removes the record of a pod that is not on the machine and that no run owns.
 func (s *Store) sweepPod(uid types.UID) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	unlock, err := s.lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	p, err := s.load(uid)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	}
-	for name := range p.Owners {
-		if s.lives(name) {
+	return s.locked(func() error {
+		p, err := s.load(uid)
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-	}
-	if !p.Removed && !p.Started.IsZero() {
-		return nil
-	}
-	return s.forget(uid)
+		if err != nil || !p.Removed && !p.Started.IsZero() {
+			return err
+		}
+		for name := range p.Owners {
+			if s.lives(name) {
+				return nil
+			}
+		}
+		return s.forget(uid)
+	})
 }
 
-// isLocked reports whether a process keeps the file locked. One that is gone is not.
+// isLocked reports whether a process keeps the file locked. One that does not exist is not.
 func isLocked(path string) (held bool, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,7 +18,7 @@ func newPod(name string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
 }
 
-// kill lets go of the run's files as a killed process does.
+// kill closes the run's files as a killed process does.
 func (r *Run) kill(t *testing.T) {
 	t.Helper()
 	for _, f := range []*os.File{r.plan, r.alive} {
@@ -31,7 +31,7 @@ func (r *Run) kill(t *testing.T) {
 	r.plan, r.alive = nil, nil
 }
 
-// enter is a process whose run has booked the pods, in its turn to plan.
+// enter is a process whose run has reserved the pods, in its turn to plan.
 func enter(t *testing.T, root string, names ...string) *Run {
 	t.Helper()
 	r := Open(root, root).NewRun()
@@ -42,7 +42,7 @@ func enter(t *testing.T, root string, names ...string) *Run {
 	for _, name := range names {
 		pods = append(pods, newPod(name))
 	}
-	if err := r.Book(pods); err != nil {
+	if err := r.Reserve(pods); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -60,10 +60,10 @@ func (r *Run) begin(t *testing.T, name string) {
 	}
 }
 
-// booked names what a process without a run counts.
-func booked(t *testing.T, root string) []string {
+// reserved are the names of the pods that runs have reserved.
+func reserved(t *testing.T, root string) []string {
 	t.Helper()
-	pods, err := Open(root, root).NewRun().Booked()
+	pods, err := Open(root, root).NewRun().Reserved()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func runFiles(t *testing.T, root string) []string {
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	if got := booked(t, root); got != nil {
+	if got := reserved(t, root); got != nil {
 		t.Errorf("before any run: %v", got)
 	}
 	a := enter(t, root, "a")
@@ -112,16 +112,16 @@ func TestTurns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := late.Enter(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("beside a run whose turn it is: %v", err)
+		t.Errorf("while another run plans: %v", err)
 	}
 	if err := a.Leave(); err != nil {
 		t.Fatal(err)
 	}
 	b := enter(t, root, "b", "c")
-	if got := booked(t, root); !slices.Equal(got, []string{"a", "b", "c"}) {
-		t.Errorf("two runs have booked %v", got)
+	if got := reserved(t, root); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("two runs have reserved %v", got)
 	}
-	if others, err := b.Booked(); err != nil || len(others) != 1 || others[0].Name != "a" {
+	if others, err := b.Reserved(); err != nil || len(others) != 1 || others[0].Name != "a" {
 		t.Errorf("one run sees of the other: %v, %v", others, err)
 	}
 	a.begin(t, "a")
@@ -130,7 +130,7 @@ func TestTurns(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := booked(t, root); got != nil {
+	if got := reserved(t, root); got != nil {
 		t.Errorf("after all runs: %v", got)
 	}
 	if got := runFiles(t, root); !slices.Equal(got, []string{planLock}) {
@@ -141,7 +141,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestKilledRun: whatever the instant, a killed run books nothing, and the next one finds its
+// TestKilledRun: a run that is killed at any time reserves nothing, and the next one finds its
 // turn and cleans up after it.
 func TestKilledRun(t *testing.T) {
 	t.Parallel()
@@ -153,10 +153,10 @@ func TestKilledRun(t *testing.T) {
 			}
 			return r
 		},
-		"in its turn, booked": func(t *testing.T, root string) *Run { return enter(t, root, "a") },
+		"in its turn, reserved": func(t *testing.T, root string) *Run { return enter(t, root, "a") },
 		"at work": func(t *testing.T, root string) *Run {
 			r := enter(t, root, "a")
-			if err := errors.Join(Open(root, root).NewRun().Take(newPod("a"), newPod("boss")), r.Leave()); err != nil {
+			if err := errors.Join(Open(root, root).NewRun().Revoke(newPod("a"), newPod("boss")), r.Leave()); err != nil {
 				t.Fatal(err)
 			}
 			return r
@@ -182,10 +182,10 @@ func TestKilledRun(t *testing.T) {
 			t.Parallel()
 			root := t.TempDir()
 			step(t, root).kill(t)
-			if got := booked(t, root); got != nil {
-				t.Errorf("it has booked %v", got)
+			if got := reserved(t, root); got != nil {
+				t.Errorf("it has reserved %v", got)
 			}
-			if name == "in its turn, booked" {
+			if name == "in its turn, reserved" {
 				if err := Open(root, root).NewRun().Sweep(); err != nil {
 					t.Fatal(err)
 				}
@@ -194,14 +194,14 @@ func TestKilledRun(t *testing.T) {
 				}
 			}
 			next := enter(t, root, "b")
-			if got := booked(t, root); !slices.Equal(got, []string{"b"}) {
-				t.Errorf("then is booked: %v", got)
+			if got := reserved(t, root); !slices.Equal(got, []string{"b"}) {
+				t.Errorf("then is reserved: %v", got)
 			}
 			if got := recorded(t, root); !slices.Equal(got, []string{"b"}) {
 				t.Errorf("on record: %v", got)
 			}
 			if got := runFiles(t, root); len(got) != 2 {
-				t.Errorf("left beside the next one's: %v", got)
+				t.Errorf("left besides the next one's: %v", got)
 			}
 			if err := next.Close(); err != nil {
 				t.Error(err)
@@ -210,9 +210,9 @@ func TestKilledRun(t *testing.T) {
 	}
 }
 
-// TestTake: a run learns that a pod of its own was stopped by another process, and for whom,
+// TestRevoke: a run learns that a pod of its own was stopped by another process, and for whom,
 // also when nothing of the pod is left, and also when that other process has started it again.
-func TestTake(t *testing.T) {
+func TestRevoke(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	a := enter(t, root, "a", "b", "c")
@@ -223,13 +223,13 @@ func TestTake(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := enter(t, root, "boss")
-	for taken, by := range map[string]*v1.Pod{"a": newPod("boss"), "b": nil, "unknown": newPod("boss")} {
-		if err := errors.Join(b.Take(newPod(taken), by), b.store.Remove(newPod(taken).UID)); err != nil {
+	for name, by := range map[string]*v1.Pod{"a": newPod("boss"), "b": nil, "unknown": newPod("boss")} {
+		if err := errors.Join(b.Revoke(newPod(name), by), b.store.Remove(newPod(name).UID)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := booked(t, root); !slices.Equal(got, []string{"boss", "c"}) {
-		t.Errorf("booked: %v", got)
+	if got := reserved(t, root); !slices.Equal(got, []string{"boss", "c"}) {
+		t.Errorf("reserved: %v", got)
 	}
 	owned := func(r *Run, name string) error {
 		t.Helper()
@@ -256,13 +256,13 @@ func TestTake(t *testing.T) {
 	}
 	for _, r := range []*Run{a, b, Open(root, root).NewRun()} {
 		if err := owned(r, "c"); err != nil {
-			t.Errorf("a pod that nobody took: %v", err)
+			t.Errorf("a pod that was not revoked: %v", err)
 		}
 	}
 	if err := owned(c, "a"); err != nil {
 		t.Errorf("who takes a pod may start it: %v", err)
 	}
-	if err := errors.Join(a.Close(), b.Take(newPod("c"), nil), b.Close(), c.Close()); err != nil {
+	if err := errors.Join(a.Close(), b.Revoke(newPod("c"), nil), b.Close(), c.Close()); err != nil {
 		t.Error(err)
 	}
 	if got := recorded(t, root); !slices.Equal(got, []string{"a", "c"}) {

@@ -30,9 +30,10 @@ type Store struct {
 	root  string
 	state string
 
-	mu    sync.Mutex // guards cache, and Update
+	owner string // the name of this process's run, set by Reserve before any pod is started
+
+	mu    sync.Mutex // guards cache; held while a record is changed
 	cache map[types.UID]cached
-	owner string // the name of this process's run, once it has booked pods
 }
 
 // cached is a record with the file that it was read from.
@@ -41,8 +42,8 @@ type cached struct {
 	file fs.FileInfo
 }
 
-// Open returns the store of a root. state is the directory for what ends with a reboot. It
-// touches nothing yet.
+// Open returns the store of a root. state is the directory for what does not outlive a reboot.
+// It creates nothing yet.
 func Open(root, state string) *Store {
 	return &Store{root: root, state: state, cache: map[types.UID]cached{}}
 }
@@ -57,7 +58,7 @@ func (s *Store) Load(uid types.UID) (*Pod, error) {
 	return s.load(uid)
 }
 
-// load reads the file only when it is another one than at the last call.
+// load reads the file only if it has changed since the last call.
 func (s *Store) load(uid types.UID) (*Pod, error) {
 	path := filepath.Join(s.Dir(uid), recordFile)
 	now, err := os.Stat(path)
@@ -86,39 +87,33 @@ func (s *Store) load(uid types.UID) (*Pod, error) {
 	return p, nil
 }
 
-// Update changes the pod's record, in one step also for other processes, and returns it as
-// it is then. A pod without a record has an empty one, which is not written while its Pod is
-// nil. change must not call the store.
-func (s *Store) Update(uid types.UID, change func(*Pod) error) (*Pod, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	unlock, err := s.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	return s.update(uid, change)
+// Update changes the pod's record, atomically also for other processes, and returns the new
+// record. A pod without a record has an empty one, which is not written while its Pod is nil.
+// change must not call the store.
+func (s *Store) Update(uid types.UID, change func(*Pod) error) (p *Pod, err error) {
+	err = s.locked(func() error {
+		p, err = s.update(uid, change)
+		return err
+	})
+	return p, err
 }
 
-// UpdateAmong is Update for what has to be chosen among what other pods have: no record
-// changes meanwhile. others are all records but the pod's own.
-func (s *Store) UpdateAmong(uid types.UID, change func(p *Pod, others []*Pod) error) (*Pod, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	unlock, err := s.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	others, err := s.list()
-	if err != nil {
-		return nil, err
-	}
-	others = slices.DeleteFunc(others, func(p *Pod) bool { return p.Pod.UID == uid })
-	return s.update(uid, func(p *Pod) error { return change(p, others) })
+// UpdateAmong is Update for what depends on the records of other pods, none of which changes
+// meanwhile.
+func (s *Store) UpdateAmong(uid types.UID, change func(p *Pod, others []*Pod) error) (p *Pod, err error) {
+	err = s.locked(func() error {
+		others, err := s.list()
+		if err != nil {
+			return err
+		}
+		others = slices.DeleteFunc(others, func(p *Pod) bool { return p.Pod.UID == uid })
+		p, err = s.update(uid, func(p *Pod) error { return change(p, others) })
+		return err
+	})
+	return p, err
 }
 
-// update is Update for who holds both locks.
+// update is Update under the lock.
 func (s *Store) update(uid types.UID, change func(*Pod) error) (*Pod, error) {
 	old, err := s.load(uid)
 	switch {
@@ -134,26 +129,25 @@ func (s *Store) update(uid types.UID, change func(*Pod) error) (*Pod, error) {
 	return now, s.write(uid, now)
 }
 
-// lock waits until no other process changes a record.
-func (s *Store) lock() (unlock func(), err error) {
-	path := filepath.Join(s.root, writeLock)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(s.root, 0o711); err != nil {
-			return nil, fmt.Errorf("making the directory of pods: %w", err)
-		}
-		f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+// locked calls f while nothing else changes a record, in this process or in another one.
+func (s *Store) locked(f func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := os.MkdirAll(s.root, 0o711); err != nil {
+		return fmt.Errorf("making the directory of pods: %w", err)
 	}
+	file, err := os.OpenFile(filepath.Join(s.root, writeLock), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("locking the records of pods: %w", err)
+		return fmt.Errorf("locking the records of pods: %w", err)
 	}
-	if err := flock.Wait(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("locking the records of pods: %w", err), f.Close())
+	defer func() { _ = file.Close() }()
+	if err := flock.Wait(file); err != nil {
+		return fmt.Errorf("locking the records of pods: %w", err)
 	}
-	return func() { _ = f.Close() }, nil
+	return f()
 }
 
-// write replaces the record in one step: it is complete or absent, also after a crash.
+// write replaces the record atomically: it is complete or absent, also after a crash.
 func (s *Store) write(uid types.UID, p *Pod) error {
 	p.Version = Version
 	data, err := json.Marshal(p)
@@ -176,8 +170,8 @@ func (s *Store) write(uid types.UID, p *Pod) error {
 	return nil
 }
 
-// List returns all records, in order of namespace, name and UID. A directory without one
-// belongs to a pod whose start was cut off before anything of it ran.
+// List returns all records, in order of namespace, name and UID. A directory without a record
+// belongs to a pod whose start was interrupted before anything of it ran.
 func (s *Store) List() ([]*Pod, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +200,7 @@ func (s *Store) list() ([]*Pod, error) {
 
 func key(p *Pod) string { return p.Pod.Namespace + "/" + p.Pod.Name + "/" + string(p.Pod.UID) }
 
-// Remove deletes the pod's directory, the record last: as long as anything is left, a later
+// Remove removes the pod's directory, the record last: as long as anything is left, a later
 // process finds the pod and can finish the work. While other runs own the pod, the record
 // stays and says that it was removed.
 func (s *Store) Remove(uid types.UID) error {
@@ -225,21 +219,16 @@ func (s *Store) Remove(uid types.UID) error {
 			return fmt.Errorf("removing pod directory: %w", err)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	unlock, err := s.lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	p, err := s.load(uid)
-	if err == nil && s.ownedByOthers(p) {
-		return s.write(uid, &Pod{Pod: p.Pod, Owners: p.Owners, Removed: true})
-	}
-	return s.forget(uid)
+	return s.locked(func() error {
+		p, err := s.load(uid)
+		if err == nil && s.ownedByOthers(p) {
+			return s.write(uid, &Pod{Pod: p.Pod, Owners: p.Owners, Removed: true})
+		}
+		return s.forget(uid)
+	})
 }
 
-// forget deletes what is left of the pod's directory.
+// forget removes what is left of the pod's directory.
 func (s *Store) forget(uid types.UID) error {
 	delete(s.cache, uid)
 	if err := os.RemoveAll(s.Dir(uid)); err != nil {

@@ -152,7 +152,7 @@ func TestUpdateAmong(t *testing.T) {
 }
 
 // TestUnreadableRecord: one that a later version has written, or that is torn, is an error
-// and not a pod that nobody knows.
+// and not an unknown pod.
 func TestUnreadableRecord(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -170,7 +170,7 @@ func TestUnreadableRecord(t *testing.T) {
 	}
 }
 
-// TestLock: one at a time works on a pod, also when the lock's file goes away in between.
+// TestLock: one at a time works on a pod, also when the lock's file is removed in between.
 func TestLock(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -12,15 +12,15 @@ import (
 	"github.com/runonce/runonce/runtime/engine"
 )
 
-// Box plays the program of the test images (testdata/images/box): what a container's
-// process does follows from its arguments. Applets that serve, or wait for something
-// outside, run until they are stopped.
+// Box imitates the program of the test images (testdata/images/box): what a container's
+// process does depends on its arguments. Applets that serve, or wait for something outside,
+// run until they are stopped.
 type Box struct {
 	mu    sync.Mutex
 	calls map[string]int // calls of flaky by pod and file
 }
 
-// applets are the names that Box knows.
+// applets are the names of the programs in a box.
 var applets = map[string]bool{
 	"web": true, "exit": true, "crash": true, "kill": true, "sleep": true, "stay": true, "trap": true, "echo": true, "error": true,
 	"write": true, "append": true, "await": true, "produce": true, "consume": true, "flaky": true, "facts": true, "do": true, "pause": true,
@@ -81,8 +81,8 @@ func (b *Box) applet(c engine.ContainerConfig, name string, args []string) Behav
 	return Behavior{Runs: true}
 }
 
-// do runs applets one after the other, each given as one argument, up to the first that
-// fails or does not end.
+// do runs applets one after the other, each of them one argument, up to the first that fails
+// or does not end.
 func (b *Box) do(c engine.ContainerConfig, args []string) Behavior {
 	var all Behavior
 	for _, arg := range args {

@@ -15,7 +15,6 @@ import (
 // Subject is an engine under test.
 type Subject struct {
 	Engine engine.Engine
-	Images engine.Images
 	// Present is the reference of an image in the store that holds the test program.
 	Present string
 	// Absent is a reference that no store and no registry knows.
@@ -23,17 +22,16 @@ type Subject struct {
 	// Config describes a container of the pod that runs the test program with the
 	// arguments. Its LogPath is in a directory of the test.
 	Config func(t *testing.T, podUID, name string, args ...string) engine.ContainerConfig
-	// Reopen lets go of the engine without stopping anything, as the end of a process
-	// does, and returns what a later process would see. While nobody watches it calls
-	// between.
+	// Reopen leaves the engine without stopping anything, as the end of a process does, and
+	// opens it like a later process. It calls between while nothing watches.
 	Reopen func(t *testing.T, between func()) engine.Engine
 }
 
-// limit bounds each wait of the suite. It is generous: a test that meets it has failed.
+// limit bounds each wait. It is generous: a test that reaches it has failed.
 const limit = 3 * time.Minute
 
-// Conform checks everything that engine.Engine and engine.Images promise. open makes a
-// fresh subject for each test; the suite removes what it starts.
+// Conform tests everything that engine.Engine promises. open makes a new subject for each
+// test; what the test starts is removed after it.
 func Conform(t *testing.T, open func(t *testing.T) Subject) {
 	t.Helper()
 	tests := []struct {
@@ -44,8 +42,8 @@ func Conform(t *testing.T, open func(t *testing.T) Subject) {
 		{"a running container is listed", conformRunning},
 		{"output is in the log", conformLog},
 		{"stop with grace", conformStop},
-		{"stop of a deaf process kills", conformKill},
-		{"absent things are no error", conformAbsent},
+		{"stop of a process that ignores the signal", conformKill},
+		{"absent containers", conformAbsent},
 		{"start twice", conformTwice},
 		{"start that fails leaves nothing", conformFailedStart},
 		{"remove kills and forgets", conformRemove},
@@ -161,7 +159,7 @@ func conformRunning(t *testing.T, s Subject) {
 func conformLog(t *testing.T, s Subject) {
 	c := start(t, s, "pod1", "talk", "exit", "0", "hello", "log")
 	awaitExit(t, s.Engine, c.ID)
-	// The exit is known only once the log is complete: no wait here.
+	// The exit is reported only once the log is complete: no wait here.
 	text, err := os.ReadFile(c.LogPath)
 	if err != nil {
 		t.Fatal(err)
@@ -315,7 +313,7 @@ func conformEvents(t *testing.T, s Subject) {
 			t.Errorf("event %+v does not name the pod", e)
 		}
 		if want = want[1:]; len(want) == 0 {
-			// Whoever was woken by an exit must see it.
+			// After the event of an exit, the exit must be visible.
 			if got, _ := find(t, s.Engine, c.ID); got.State != engine.StateExited {
 				t.Errorf("container is %q after its exit event", got.State)
 			}
@@ -328,17 +326,17 @@ func conformEvents(t *testing.T, s Subject) {
 }
 
 func conformImages(t *testing.T, s Subject) {
-	img, err := s.Images.Image(t.Context(), s.Present)
+	img, err := s.Engine.Image(t.Context(), s.Present)
 	if err != nil {
 		t.Fatalf("Image: %v", err)
 	}
 	if img.Ref == "" || img.ID == "" || len(img.Passwd) == 0 {
 		t.Errorf("image = %+v", img)
 	}
-	if _, err := s.Images.Image(t.Context(), s.Absent); !errors.Is(err, engine.ErrNotFound) {
+	if _, err := s.Engine.Image(t.Context(), s.Absent); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("absent image: %v, want ErrNotFound", err)
 	}
-	if _, err := s.Images.Pull(t.Context(), s.Absent); err == nil {
+	if _, err := s.Engine.Pull(t.Context(), s.Absent); err == nil {
 		t.Error("pulling an image that no registry has succeeded")
 	}
 }

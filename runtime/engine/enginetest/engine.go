@@ -1,5 +1,5 @@
-// Package enginetest holds an in-memory engine whose programs are scripted, and the suite
-// of tests that every engine has to pass.
+// Package enginetest has an in-memory engine that runs scripted programs, other fakes, and the
+// tests that every engine has to pass.
 package enginetest
 
 import (
@@ -10,12 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/logs"
 )
 
 // Program says what the process of a container does.
@@ -31,25 +33,23 @@ type Behavior struct {
 	After time.Duration
 	Code  int32
 	OOM   bool
-	// IgnoresTerm makes the process die of nothing but SIGKILL.
+	// IgnoresTerm makes the process ignore all signals but SIGKILL.
 	IgnoresTerm bool
-	// TermCode is the exit code after SIGTERM; 0 stands for 143.
-	TermCode int32
 	// Log is what the process writes to stdout, by line.
 	Log []string
 	// Exec answers commands run inside the container; nil makes every one exit 0.
 	Exec func(command []string) engine.ExecResult
 }
 
-// Engine is an in-memory engine. It keeps its containers when the process that uses it
-// "dies": a second runtime.Pods on the same Engine finds them.
+// Engine is an in-memory engine. A second runtime.Pods on the same Engine is a later process,
+// which finds the containers of the first.
 type Engine struct {
 	Program Program
 	// Store are the images that are present, by reference.
 	Store map[string]engine.Image
 	// Registry are the images that can be pulled, by reference.
 	Registry map[string]engine.Image
-	// Users are who may pull a private image, by reference.
+	// Users are the credentials that private images need, by reference.
 	Users map[string]engine.Credential
 	// PullErrors are returned, one a call, before a pull succeeds.
 	PullErrors map[string][]error
@@ -115,23 +115,18 @@ func writeLog(path string, lines []string) error {
 	if path == "" {
 		return nil
 	}
-	var text []byte
-	for _, l := range lines {
-		text = fmt.Appendf(text, "%s stdout F %s\n", time.Now().UTC().Format(time.RFC3339Nano), l)
-	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("writing the log: %w", err)
 	}
-	// Like the shim: what an earlier pod of the same content has written stays.
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640)
+	w, err := logs.OpenWriter(path)
 	if err != nil {
-		return fmt.Errorf("writing the log: %w", err)
+		return err
 	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("writing the log: %w", err)
+	var text strings.Builder
+	for _, l := range lines {
+		text.WriteString(l + "\n")
 	}
-	return nil
+	return errors.Join(w.Copy(logs.Stdout, strings.NewReader(text.String())), w.Close())
 }
 
 // end records the exit of a process, once.
@@ -141,7 +136,7 @@ func (e *Engine) end(p *process, code int32) {
 	e.exit(p, code)
 }
 
-// exit is end for those who hold the lock.
+// exit is end under the lock.
 func (e *Engine) exit(p *process, code int32) {
 	if p.State != engine.StateRunning {
 		return
@@ -169,10 +164,9 @@ func (e *Engine) exit(p *process, code int32) {
 // Kill ends a running container from outside, as the kernel or an operator would.
 func (e *Engine) Kill(id string, code int32) {
 	e.mu.Lock()
-	p := e.find(id)
-	e.mu.Unlock()
-	if p != nil {
-		e.end(p, code)
+	defer e.mu.Unlock()
+	if p := e.find(id); p != nil {
+		e.exit(p, code)
 	}
 }
 
@@ -187,7 +181,7 @@ func (e *Engine) Lose() {
 	}
 }
 
-// Stop signals the process, then kills it when the grace period is over.
+// Stop signals the process, and kills it after the grace period.
 func (e *Engine) Stop(ctx context.Context, id string, sig syscall.Signal, grace time.Duration) error {
 	e.mu.Lock()
 	p := e.find(id)
@@ -196,11 +190,7 @@ func (e *Engine) Stop(ctx context.Context, id string, sig syscall.Signal, grace 
 		return nil
 	}
 	if sig == syscall.SIGKILL || !p.life.IgnoresTerm {
-		code := p.life.TermCode
-		if code == 0 {
-			code = 128 + int32(sig)
-		}
-		e.end(p, code)
+		e.end(p, 128+int32(sig))
 		return nil
 	}
 	select {
@@ -244,7 +234,7 @@ func (e *Engine) Exec(_ context.Context, id string, command []string) (engine.Ex
 	case p == nil:
 		return engine.ExecResult{}, fmt.Errorf("running %q in container %q: %w", command, id, engine.ErrNotFound)
 	case p.State != engine.StateRunning:
-		return engine.ExecResult{}, fmt.Errorf("running %q in container %q: it does not run", command, id)
+		return engine.ExecResult{}, fmt.Errorf("running %q in container %q: it is not running", command, id)
 	case p.life.Exec == nil:
 		return engine.ExecResult{}, nil
 	}
@@ -269,7 +259,7 @@ func (e *Engine) Events(ctx context.Context) (<-chan engine.Event, error) {
 	return ch, nil
 }
 
-// Image looks into Store.
+// Image returns the image of Store.
 func (e *Engine) Image(_ context.Context, ref string) (engine.Image, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -283,7 +273,7 @@ func noPull(ref, message string) error {
 	return &failure.Error{Why: failure.ReasonErrImagePull, Final: true, Err: fmt.Errorf("pulling %q: %s", ref, message)}
 }
 
-// Pull copies the image from Registry to Store, for those that Users lets in.
+// Pull copies the image from Registry to Store, if Users allows it.
 func (e *Engine) Pull(_ context.Context, ref string, credentials ...engine.Credential) (engine.Image, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -316,7 +306,7 @@ func (e *Engine) Usage(_ context.Context, id string) (int64, error) {
 	return 0, nil
 }
 
-// Mount notes that the image is mounted under the key.
+// Mount records that the image is mounted under the key.
 func (e *Engine) Mount(_ context.Context, ref, key, _ string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -4,10 +4,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/runonce/runonce/runtime/engine"
-
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
 )
 
@@ -21,7 +20,7 @@ func TestEngineConforms(t *testing.T) {
 			},
 		}
 		return enginetest.Subject{
-			Engine: e, Images: e, Present: "localhost/box:1", Absent: "localhost/none:1",
+			Engine: e, Present: "localhost/box:1", Absent: "localhost/none:1",
 			Config: func(t *testing.T, podUID, name string, args ...string) engine.ContainerConfig {
 				return engine.ContainerConfig{
 					ID: engine.ContainerID(podUID, name, 0), PodUID: podUID, Name: name, Image: "localhost/box:1",

@@ -1,0 +1,162 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/record"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/runtime/volume/mount"
+)
+
+// Sandboxes hands out addresses without touching the machine.
+type Sandboxes struct {
+	// Err, when set, may return an error for a pod.
+	Err func(pod *v1.Pod) error
+
+	mu   sync.Mutex
+	pods map[types.UID]engine.Sandbox
+	next int
+}
+
+// Ensure gives the pod an address of 192.0.2.0/24, a range kept for examples.
+func (s *Sandboxes) Ensure(_ context.Context, pod *v1.Pod, _ record.Lock) (engine.Sandbox, error) {
+	if s.Err != nil {
+		if err := s.Err(pod); err != nil {
+			return engine.Sandbox{}, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sandbox, ok := s.pods[pod.UID]; ok {
+		return sandbox, nil
+	}
+	if s.pods == nil {
+		s.pods = map[types.UID]engine.Sandbox{}
+	}
+	sandbox := engine.Sandbox{Hostname: pod.Name, IPs: []string{"192.0.2.1"}}
+	if !pod.Spec.HostNetwork {
+		s.next++
+		sandbox.IPs = []string{fmt.Sprintf("192.0.2.%d", 1+s.next)}
+		sandbox.NetNS = "/run/ns/" + string(pod.UID) + "/net"
+	}
+	s.pods[pod.UID] = sandbox
+	return sandbox, nil
+}
+
+// Get returns the sandbox that Ensure made.
+func (s *Sandboxes) Get(_ context.Context, pod *v1.Pod) (engine.Sandbox, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sandbox, ok := s.pods[pod.UID]
+	if !ok {
+		return sandbox, fmt.Errorf("sandbox of pod %q: %w", pod.Name, fs.ErrNotExist)
+	}
+	return sandbox, nil
+}
+
+// Remove forgets the sandbox.
+func (s *Sandboxes) Remove(_ context.Context, pod *v1.Pod, _ record.Lock) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pods, pod.UID)
+	return nil
+}
+
+// Lose forgets every sandbox, as a reboot does.
+func (s *Sandboxes) Lose() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pods = nil
+}
+
+// Left returns the pods that still have a sandbox.
+func (s *Sandboxes) Left() []types.UID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.pods))
+}
+
+// Cgroups remembers which pods have a cgroup.
+type Cgroups struct {
+	mu   sync.Mutex
+	pods map[types.UID]bool
+}
+
+// Ensure returns the path that the pod's cgroup would have.
+func (c *Cgroups) Ensure(_ context.Context, pod *v1.Pod) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pods == nil {
+		c.pods = map[types.UID]bool{}
+	}
+	c.pods[pod.UID] = true
+	return "/kubepods/pod" + string(pod.UID), nil
+}
+
+// Remove forgets the pod's cgroup.
+func (c *Cgroups) Remove(_ context.Context, pod *v1.Pod) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pods, pod.UID)
+	return nil
+}
+
+// Left returns the pods that still have a cgroup.
+func (c *Cgroups) Left() []types.UID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.pods))
+}
+
+// Objects are ConfigMaps and Secrets by "namespace/name".
+type Objects struct {
+	ConfigMaps map[string]*v1.ConfigMap
+	Secrets    map[string]*v1.Secret
+	Claims     map[string]*v1.PersistentVolumeClaim
+}
+
+// ConfigMap finds a ConfigMap.
+func (o Objects) ConfigMap(namespace, name string) (*v1.ConfigMap, bool) {
+	c, ok := o.ConfigMaps[namespace+"/"+name]
+	return c, ok
+}
+
+// Secret finds a Secret.
+func (o Objects) Secret(namespace, name string) (*v1.Secret, bool) {
+	s, ok := o.Secrets[namespace+"/"+name]
+	return s, ok
+}
+
+// Claim finds a PersistentVolumeClaim.
+func (o Objects) Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool) {
+	c, ok := o.Claims[namespace+"/"+name]
+	return c, ok
+}
+
+// PersistentVolume finds none: claims are directories.
+func (o Objects) PersistentVolume(string) (*v1.PersistentVolume, bool) { return nil, false }
+
+// Mounts mounts nothing, for tests without root.
+type Mounts struct{ mount.Host }
+
+// Mount does nothing.
+func (Mounts) Mount(_, _, _ string, _ uintptr, _ string) error { return nil }
+
+// MapUsers does nothing.
+func (Mounts) MapUsers(string, string, *os.File, uint64) ([]string, error) { return nil, nil }
+
+// Unmount does nothing.
+func (Mounts) Unmount(string) error { return nil }
+
+// Mounted says that nothing is mounted.
+func (Mounts) Mounted(string) (bool, error) { return false, nil }

@@ -1,0 +1,162 @@
+package podstate
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/record"
+)
+
+func (o *Observation) containerStatus(c *v1.Container, otherwise string) v1.ContainerStatus {
+	s := v1.ContainerStatus{Name: c.Name, Image: c.Image, VolumeMounts: volumeMounts(o.Pod, c, o.RecursiveReadOnly)}
+	w, waits := o.waiting(c.Name)
+	if !waits {
+		w = record.Failure{Reason: otherwise}
+	}
+	toWait := v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: w.Reason, Message: w.Message}}
+	got, ok := o.Containers[c.Name]
+	if !ok {
+		s.State = toWait
+		return s
+	}
+	s.ContainerID = "containerd://" + got.ID
+	s.ImageID = got.ImageID
+	s.RestartCount = int32(got.Attempt)
+	s.StopSignal, s.User = effectiveStopSignal(got), statusUser(got)
+	s.Resources, s.AllocatedResources = c.Resources.DeepCopy(), c.Resources.Requests.DeepCopy()
+	if got.Last != nil {
+		s.LastTerminationState.Terminated = terminated(got.Last)
+	}
+	if o.Record.IsDiscarded(got) {
+		s.State.Waiting = &v1.ContainerStateWaiting{Reason: reasonRestarting, Message: messageRestarting}
+		s.LastTerminationState.Terminated = terminated(Ended(got))
+		s.Started = new(bool)
+		return s
+	}
+	switch got.State {
+	case engine.StateRunning:
+		s.State = v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(got.StartedAt)}}
+		started, ready := o.probed(c, got)
+		s.Started, s.Ready = &started, ready && !isPlainInit(o.Pod, c.Name)
+		return s
+	case engine.StateCreated:
+		s.State = toWait
+	case engine.StateExited, engine.StateUnknown:
+		end := terminated(Ended(got))
+		if got.State == engine.StateUnknown {
+			end.Reason = "ContainerStatusUnknown"
+		}
+		s.State = v1.ContainerState{Terminated: end}
+		if waits && restarts(o.Pod, c, got) {
+			s.State, s.LastTerminationState = toWait, v1.ContainerState{Terminated: end}
+		}
+	}
+	s.Started = new(bool)
+	// An init container that has completed is ready.
+	s.Ready = got.State == engine.StateExited && got.Exit.ExitCode == 0 && isPlainInit(o.Pod, c.Name)
+	return s
+}
+
+// probed says whether a container that runs has started and is ready by its probes. One that
+// has probes and was not probed yet is neither.
+func (o *Observation) probed(c *v1.Container, got engine.Container) (started, ready bool) {
+	if p, ok := o.Probes[got.ID]; ok {
+		return p.Started, p.Ready
+	}
+	started = c.StartupProbe == nil
+	return started, started && c.ReadinessProbe == nil
+}
+
+// isPlainInit says whether the name is that of an init container and not of a sidecar.
+func isPlainInit(pod *v1.Pod, name string) bool {
+	return slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name && !podspec.IsSidecar(&c) })
+}
+
+// terminated has the reasons of CRI runtimes.
+func terminated(t *engine.Exit) *v1.ContainerStateTerminated {
+	reason := "Error"
+	switch {
+	case t.Reason != "":
+		reason = t.Reason
+	case t.OOMKilled:
+		reason = "OOMKilled"
+	case t.ExitCode == 0:
+		reason = "Completed"
+	}
+	s := &v1.ContainerStateTerminated{
+		ExitCode: t.ExitCode, Reason: reason, Message: t.Message, ContainerID: "containerd://" + t.ContainerID,
+	}
+	// The API's zero time is null, not the year 1.
+	if !t.StartedAt.IsZero() {
+		s.StartedAt = metav1.NewTime(t.StartedAt)
+	}
+	if !t.FinishedAt.IsZero() {
+		s.FinishedAt = metav1.NewTime(t.FinishedAt)
+	}
+	return s
+}
+
+// statusUser is the user that the container was started as, nil when it is not known.
+func statusUser(c engine.Container) *v1.ContainerUser {
+	user := &v1.ContainerUser{Linux: &v1.LinuxContainerUser{}}
+	if json.Unmarshal([]byte(c.Labels[engine.LabelUser]), user.Linux) != nil {
+		return nil
+	}
+	return user
+}
+
+// waiting returns the recorded reason why the container waits, unless the container has been
+// started since.
+func (o *Observation) waiting(name string) (record.Failure, bool) {
+	f, failed := o.Record.Failures[name]
+	c, ok := o.Containers[name]
+	switch {
+	case !failed, !ok:
+		return f, failed
+	case c.Attempt == f.Attempt:
+		return f, c.State == engine.StateCreated || c.Exit.Reason == ReasonStartError || f.Reason == ReasonPostStartHook
+	}
+	return f, c.Attempt < f.Attempt
+}
+
+// volumeMounts are the container's in the form of its status, with the resolved modes of
+// read-only mounts (pkg/kubelet/kubelet_pods.go, resolveRecursiveReadOnly). recursive says
+// whether the machine has recursively read-only mounts.
+func volumeMounts(pod *v1.Pod, c *v1.Container, recursive func(*v1.Pod) bool) []v1.VolumeMountStatus {
+	all := make([]v1.VolumeMountStatus, 0, len(c.VolumeMounts))
+	for _, vm := range c.VolumeMounts {
+		s := v1.VolumeMountStatus{Name: vm.Name, MountPath: vm.MountPath, ReadOnly: vm.ReadOnly}
+		if vm.ReadOnly {
+			mode := v1.RecursiveReadOnlyDisabled
+			asked := vm.RecursiveReadOnly != nil && *vm.RecursiveReadOnly != v1.RecursiveReadOnlyDisabled
+			if asked && recursive != nil && recursive(pod) {
+				mode = v1.RecursiveReadOnlyEnabled
+			}
+			s.RecursiveReadOnly = &mode
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// maxMessages bounds the termination messages of a pod together, in bytes
+// (MaxPodTerminationMessageLogLength of pkg/kubelet/container).
+const maxMessages = 12 << 10
+
+// truncateMessages gives the messages of each container an equal share of maxMessages
+// (normalizeStatus of pkg/kubelet/status).
+func truncateMessages(all []v1.ContainerStatus) {
+	for _, cs := range all {
+		for _, t := range []*v1.ContainerStateTerminated{cs.State.Terminated, cs.LastTerminationState.Terminated} {
+			if most := maxMessages / len(all); t != nil && len(t.Message) > most {
+				t.Message = strings.ToValidUTF8(t.Message[:most], "")
+			}
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package runtime
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/failure"
+)
+
+// relabel gives the pod's own files an SELinux label, as CRI runtimes do for the mounts that
+// the kubelet asks them to relabel. hostPath volumes and claims are elsewhere and keep theirs.
+// A file system without labels is left as it is.
+func (p *Pods) relabel(uid types.UID, label string) error {
+	for _, name := range []string{"volumes", "shm", "containers", hostsFile, resolvFile, hostnameFile} {
+		err := filepath.WalkDir(filepath.Join(p.o.Records.Dir(uid), name), func(path string, _ fs.DirEntry, err error) error {
+			if err == nil {
+				err = unix.Lsetxattr(path, "security.selinux", []byte(label+"\x00"), 0)
+			}
+			if errors.Is(err, unix.ENOTSUP) || errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("labelling the volumes of the pod with %q: %w", label, err)
+		}
+	}
+	return nil
+}
+
+// readSeccomp reads a profile below dir.
+func readSeccomp(dir, name string) (*specs.LinuxSeccomp, error) {
+	path := filepath.Join(dir, filepath.Join("/", name))
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, failure.CreateErrorf("reading seccomp profile: %w", err)
+	}
+	parsed := &specs.LinuxSeccomp{}
+	if err := json.Unmarshal(data, parsed); err != nil {
+		return nil, failure.CreateErrorf("decoding seccomp profile %s: %w", path, err)
+	}
+	return parsed, nil
+}
