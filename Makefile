@@ -24,10 +24,10 @@ ROUNDS ?= 5
 # hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build demo test test-unit test-root test-vm lint fmt vet race fuzz bench cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
+.PHONY: help build demo test test-unit test-embedded test-root test-vm lint fmt vet race fuzz bench cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 build: payload ## build bin/runonce: one static binary, reproducible
 	@mkdir -p bin
@@ -44,6 +44,10 @@ test: root setup-test vet test-unit lint race build verify demo test-root test-v
 
 test-unit: ## run the tests that need neither root nor network
 	$(GO) test -short -timeout 20m ./...
+
+test-embedded: root setup-run payload ## run the unit tests, and those of the embedded engine, in about three minutes; needs root
+	$(GO) test -short -timeout 20m ./...
+	$(GO) test -count=1 -p 1 -timeout 20m -run '^(TestEmbeddedConforms|TestStoriesOnEmbedded)$$' ./runtime/containerd ./runonce/cmd
 
 test-root: root tools build ## run all tests, including those with real containers; needs root
 	$(GO) test -count=1 -p 1 -timeout 60m ./...

@@ -2,6 +2,7 @@ package runonce_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -310,4 +311,29 @@ func outcomes(rs []runonce.Result) []string {
 		out = append(out, strings.TrimSpace(string(r.Outcome)+" "+r.Reason))
 	}
 	return out
+}
+
+// TestNothingToDo: a plan without pods has no results.
+func TestNothingToDo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		if got := runonce.Run(t.Context(), &fake{}, admit.Plan{}, runonce.Options{}); len(got) != 0 {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+// BenchmarkRun measures the loop itself for a node full of pods.
+func BenchmarkRun(b *testing.B) {
+	scripts := map[string]script{}
+	pods := make([]*v1.Pod, 0, 110)
+	for i := range 110 {
+		p := newPod(fmt.Sprintf("p%d", i), "")
+		pods = append(pods, p)
+		scripts[p.Name] = runs()
+	}
+	plan := admitted(pods...)
+	for b.Loop() {
+		runonce.Run(b.Context(), &fake{scripts: scripts}, plan, runonce.Options{})
+	}
 }

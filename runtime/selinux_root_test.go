@@ -7,13 +7,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/record"
 )
 
 func TestRelabel(t *testing.T) {
-	if os.Geteuid() != 0 || testing.Short() {
-		t.Skip("needs root")
-	}
+	roottest.Require(t)
 	records := record.Open(t.TempDir(), t.TempDir())
 	p := &Pods{o: Options{Records: records}}
 	dir := records.Dir("uid")

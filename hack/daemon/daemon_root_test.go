@@ -7,13 +7,12 @@ import (
 
 	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/roottest"
 )
 
 func TestStart(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 || testing.Short() {
-		t.Skip("needs root")
-	}
+	roottest.Require(t)
 	root, err := testimages.Root()
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/roottest"
 )
 
 // limit is the timeout of each command. It is generous: a command that reaches it hangs.
@@ -61,12 +62,7 @@ type box struct {
 // unless the machine is as it was before.
 func newBox(t *testing.T, address string) *box {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	if testing.Short() {
-		t.Skip("starts containers")
-	}
+	roottest.Require(t)
 	// The paths of sockets must be short.
 	dir, err := os.MkdirTemp("/run", "ro-")
 	if err != nil {

@@ -48,13 +48,13 @@ func suites() []suite {
 			"^(start_and_exit_code|stop_with_grace|stop_of_a_deaf_process_kills|remove_kills_and_forgets|" +
 			"containers_of_one_pod|exec|a_later_process_finds_what_runs|orderly)$", plain},
 		{"./runtime/volume", ".", plain},
-		{"./runonce/cmd", "^TestCasesOnContainerd$/^(happy|critical-preempts|limits)$", booted},
+		{"./runonce/cmd", "^TestStoriesOnEmbedded$/^(happy|critical-preempts|limits)$", booted},
 		{"./runonce/cmd", "^TestHugePages$", plain},
 		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal)$/^(embedded)?$", plain},
 		{"./hack/e2e", "^TestCgroupDriver$/^embedded$", booted},
 		{"./runtime/network", "^TestHostPortSCTP$", plain},
 		// All but own-users: the machine's root is a tmpfs, which Linux 6.1 cannot mount with mapped users.
-		{"./runonce/cmd", "^TestCasesOnContainerd$/^([^o]|o[^w])", plain},
+		{"./runonce/cmd", "^TestStoriesOnEmbedded$/^([^o]|o[^w])", plain},
 	}
 }
 

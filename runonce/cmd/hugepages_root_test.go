@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/runonce/runonce/internal/roottest"
 )
 
 const pagesFile = "/proc/sys/vm/nr_hugepages"
@@ -58,7 +60,7 @@ func limitsPages() bool {
 
 // TestHugePages: huge pages are counted, given by an emptyDir, and no more than the limit.
 func TestHugePages(t *testing.T) {
-	needRoot(t)
+	roottest.Require(t)
 	m := newMachine(t, boxImages(t))
 	reservePages(t, 8)
 	manifest := filepath.Join(podDir(t, `apiVersion: v1

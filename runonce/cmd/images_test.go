@@ -1,37 +1,29 @@
-package cmd
+package cmd_test
 
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	v1 "k8s.io/api/core/v1"
-
-	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/runonce/cmd"
 )
 
-func TestImagesToPull(t *testing.T) {
+// TestImages lists and imports.
+func TestImages(t *testing.T) {
 	t.Parallel()
-	pod := func(policy v1.PullPolicy, images ...string) *v1.Pod {
-		p := &v1.Pod{}
-		for _, i := range images {
-			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Image: i, ImagePullPolicy: policy})
+	m := newMemory(t)
+	for _, c := range []struct {
+		args   []string
+		code   int
+		stdout string
+	}{
+		{[]string{"images", "list"}, 0, "IMAGE            DIGEST      SIZE\nlocalhost/box:1  sha256:box  2.9 MB\n"},
+		{[]string{"images", "import", m.root}, 0, "localhost/box:1 imported\n"},
+		{[]string{"images", "import", "/none"}, 2, ""},
+		{[]string{"images", "import"}, 2, ""},
+		{[]string{"images"}, 2, ""},
+	} {
+		got := invokeWith(t, cmd.IO{Open: m.open}, c.args...)
+		if got.code != c.code || got.stdout != c.stdout {
+			t.Errorf("%v: %+v", c.args, got)
 		}
-		return p
-	}
-	plan := admit.Plan{Decisions: []admit.Decision{
-		{Verdict: admit.Admitted, Pod: pod(v1.PullIfNotPresent, "here:1", "gone:1", "gone:1")},
-		{Verdict: admit.Admitted, Pod: pod(v1.PullAlways, "here:2")},
-		{Verdict: admit.Admitted, Pod: &v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{
-			{VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "here:1", PullPolicy: v1.PullIfNotPresent}}},
-			{VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "model:1", PullPolicy: v1.PullIfNotPresent}}},
-		}}}},
-		{Verdict: admit.Admitted, Pod: pod(v1.PullNever, "never:1")},
-		{Verdict: admit.Admitted, Running: true, Pod: pod(v1.PullAlways, "kept:1")},
-		{Verdict: admit.Rejected, Pod: pod(v1.PullAlways, "rejected:1")},
-	}}
-	present := []Image{{Ref: "docker.io/library/here:1"}, {Ref: "docker.io/library/here:2"}}
-	want := []string{"docker.io/library/gone:1", "docker.io/library/here:2", "docker.io/library/model:1"}
-	if diff := cmp.Diff(want, imagesToPull(plan, present)); diff != "" {
-		t.Errorf("images (-want +got):\n%s", diff)
 	}
 }

@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -120,3 +121,42 @@ func (m *memory) Cleanup(ctx context.Context) error {
 
 // bareMachine has no sockets that listen.
 func bareMachine() fstest.MapFS { return fstest.MapFS{} }
+
+// invocation is one command and what comes of it.
+type invocation struct {
+	code           int
+	stdout, stderr string
+}
+
+// invoke runs a command on the machine in memory.
+func invoke(t *testing.T, m *memory, args ...string) invocation {
+	t.Helper()
+	return invokeWith(t, cmd.IO{Open: m.open}, append(args, "--root", m.root, "--state", m.root, "--log-dir", filepath.Join(m.root, "log"))...)
+}
+
+func invokeWith(t *testing.T, world cmd.IO, args ...string) invocation {
+	t.Helper()
+	var out, errs bytes.Buffer
+	world.Stdout, world.Stderr, world.Machine = &out, &errs, bareMachine()
+	if world.Getenv == nil {
+		world.Getenv = func(string) string { return "" }
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	code := cmd.Main(ctx, append([]string{"runonce"}, args...), world)
+	return invocation{code, out.String(), errs.String()}
+}
+
+// manifest writes a pod with one container and returns the file's path.
+func manifest(t *testing.T, name, policy, args string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name+".yaml")
+	text := "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n  restartPolicy: " + policy +
+		"\n  containers:\n  - {name: main, image: \"localhost/box:1\", args: " + args + "}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func nodeFile() string { return filepath.Join(casesDir, "node.yaml") }

@@ -15,6 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/report"
 )
@@ -42,6 +43,7 @@ spec:
 // TestSharedProcesses: the containers see each other's processes below one that outlives
 // us, and the pod is made again when that one dies.
 func TestSharedProcesses(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(t *testing.T, m machine) {
 		out := t.TempDir()
 		if err := os.Chmod(out, 0o777); err != nil {
@@ -83,7 +85,8 @@ func TestSharedProcesses(t *testing.T) {
 
 // TestSharedProcessesNever: a pod that is not to be restarted ends with its pause process.
 func TestSharedProcessesNever(t *testing.T) {
-	needRoot(t)
+	roottest.Require(t)
+	t.Parallel()
 	m := newMachine(t, boxImages(t))
 	dir := podDir(t, strings.Replace(strings.ReplaceAll(sharedProcesses, "OUT", t.TempDir()), "spec:", "spec:\n  restartPolicy: Never", 1))
 	m.once(t, "run", "--max-retries", "1", dir)
@@ -101,7 +104,7 @@ func TestSharedProcessesNever(t *testing.T) {
 // TestKilledJustBefore: a process that ends while the next run connects to its shim leaves
 // nothing behind. What that run sees of the pod is a matter of moments.
 func TestKilledJustBefore(t *testing.T) {
-	needRoot(t)
+	roottest.Require(t)
 	m := newMachine(t, boxImages(t))
 	dir := podDir(t, strings.Replace(strings.ReplaceAll(sharedProcesses, "OUT", t.TempDir()), "spec:", "spec:\n  restartPolicy: Never", 1))
 	m.once(t, "run", dir)

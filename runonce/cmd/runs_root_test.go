@@ -1,8 +1,10 @@
 package cmd_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,12 +15,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/internal/roottest"
 )
 
 // process is a run in a process of its own.
@@ -122,7 +126,7 @@ func awaitFile(t *testing.T, path string) {
 
 // onEngines runs the test on the embedded engine and on a daemon.
 func onEngines(t *testing.T, test func(t *testing.T, m machine)) {
-	needRoot(t)
+	roottest.Require(t)
 	images := boxImages(t)
 	t.Run("embedded", func(t *testing.T) { test(t, newMachine(t, images)) })
 	t.Run("daemon", func(t *testing.T) {
@@ -259,4 +263,100 @@ func TestPreemptsFromLiveRun(t *testing.T) {
 			m.once(t, "down", "--all")
 		}
 	})
+}
+
+// TestKilled: killed at any instant and run again, a run converges, and nothing is left
+// after down.
+func TestKilled(t *testing.T) {
+	roottest.Require(t)
+	images := boxImages(t)
+	manifests := filepath.Join(storyDir(t, "happy"), "manifests")
+	for _, after := range []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond, 120 * time.Millisecond, 200 * time.Millisecond, 350 * time.Millisecond} {
+		t.Run(after.String(), func(t *testing.T) {
+			m := newMachine(t, images)
+			args := append([]string{"run", manifests}, m.flags...)
+			program := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
+			program.Env = append(os.Environ(), asProgram+"=1")
+			if err := program.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(after)
+			if err := program.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				t.Fatal(err)
+			}
+			if err := program.Wait(); err == nil {
+				t.Log("the run was over before it was killed")
+			}
+			out := m.once(t, "run", "--until", "completed", "-o", "json", manifests)
+			var report struct {
+				Results []struct{ Name, Outcome string } `json:"results"`
+			}
+			if err := json.Unmarshal([]byte(out), &report); err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range []string{"Succeeded", "Ready", "Ready"} {
+				if report.Results[i].Outcome != want {
+					t.Errorf("%s: %s, want %s\n%s", report.Results[i].Name, report.Results[i].Outcome, want, out)
+				}
+			}
+		})
+	}
+}
+
+// TestSideBySide: a second run beside a first becomes its client, and both end well.
+func TestSideBySide(t *testing.T) {
+	roottest.Require(t)
+	m := newMachine(t, boxImages(t))
+	happy, twice := filepath.Join(storyDir(t, "happy"), "manifests"), filepath.Join(storyDir(t, "too-big"), "manifests", "web.yaml")
+	programs := make([]*exec.Cmd, 0, 4)
+	for _, manifests := range []string{happy, twice, happy, twice} {
+		p := exec.CommandContext(t.Context(), "/proc/self/exe", append([]string{"run", manifests}, m.flags...)...)
+		p.Env = append(os.Environ(), asProgram+"=1")
+		p.Stdout, p.Stderr = &bytes.Buffer{}, &bytes.Buffer{}
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		programs = append(programs, p)
+	}
+	for _, p := range programs {
+		if err := p.Wait(); err != nil {
+			t.Errorf("%v: %v\n%s%s", p.Args, err, p.Stdout, p.Stderr)
+		}
+	}
+}
+
+// TestSignals: the real program ends by a signal with the right code, and removes what
+// it was asked to remove.
+func TestSignals(t *testing.T) {
+	roottest.Require(t)
+	m := newMachine(t, boxImages(t))
+	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		args := append([]string{"run", "--rm", "--until", "completed", "--log-level", "info", filepath.Join(storyDir(t, "timeout"), "manifests")}, m.flags...)
+		p := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
+		p.Env = append(os.Environ(), asProgram+"=1")
+		var out bytes.Buffer
+		p.Stdout = &out
+		stderr, err := p.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), "still running") {
+				if err := p.Process.Signal(sig); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var exit *exec.ExitError
+		if err := p.Wait(); !errors.As(err, &exit) || exit.ExitCode() != want || !strings.Contains(out.String(), "Canceled") {
+			t.Errorf("%v: %v, want exit code %d\n%s", sig, err, want, &out)
+		}
+		if left := m.once(t, "ps"); strings.Count(left, "\n") > 1 {
+			t.Errorf("%v: pods left:\n%s", sig, left)
+		}
+	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/roottest"
 )
 
 const secured = `apiVersion: v1
@@ -73,7 +75,7 @@ func TestSecured(t *testing.T) {
 // TestWhatTheMachineLacks: a pod that needs it is rejected before anything starts, and no
 // other.
 func TestWhatTheMachineLacks(t *testing.T) {
-	needRoot(t)
+	roottest.Require(t)
 	lame := lameRunc(t)
 	t.Setenv("PATH", lame+":"+os.Getenv("PATH"))
 	m := newMachine(t, boxImages(t))

@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runtime/containerd"
 )
 
 func TestVersionOfDaemon(t *testing.T) {
-	needRoot(t)
+	roottest.Require(t)
 	world := cmd.IO{Versions: containerd.LookUp, Getenv: func(string) string { return "" }}
 	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
 		t.Run(string(version), func(t *testing.T) {

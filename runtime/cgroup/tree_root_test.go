@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/roottest"
 )
 
 // hostTree returns the machine's tree with a parent of the test's own.
 func hostTree(t *testing.T, parent string) Tree {
 	t.Helper()
-	if os.Geteuid() != 0 || testing.Short() {
-		t.Skip("needs root")
-	}
+	roottest.Require(t)
 	tree, err := Detect(Root)
 	if err != nil {
 		t.Fatal(err)
@@ -260,9 +260,7 @@ func TestBurstableClassHasSumOfShares(t *testing.T) {
 }
 
 func BenchmarkEnsure(b *testing.B) {
-	if os.Geteuid() != 0 {
-		b.Skip("needs root")
-	}
+	roottest.Require(b)
 	tree, err := Detect(Root)
 	if err != nil {
 		b.Fatal(err)

@@ -2,20 +2,18 @@ package containerd_test
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/containerd"
 )
 
 // BenchmarkStart measures opening the engine and starting 30 containers, four at a time,
 // with the image there.
 func BenchmarkStart(b *testing.B) {
-	if os.Geteuid() != 0 {
-		b.Skip("needs root")
-	}
+	roottest.Require(b)
 	p := newTestDirs(b)
 	if err := p.openWithBox(b).Close(); err != nil {
 		b.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/runonce/runonce/hack/daemon"
@@ -33,7 +34,7 @@ func TestDaemonConforms(t *testing.T) {
 // servedDirs are directories with a daemon that runs as long as the test.
 func servedDirs(t *testing.T, version daemon.Version) testDirs {
 	t.Helper()
-	needRoot(t)
+	roottest.Require(t)
 	d := daemon.Serve(t, version)
 	return testDirs{dir: d.Dir(), address: d.Socket}
 }

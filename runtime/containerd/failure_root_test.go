@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/runonce/runonce/runtime/containerd"
@@ -165,7 +166,7 @@ func look(t *testing.T, p testDirs) string {
 }
 
 func TestUnusable(t *testing.T) {
-	needRoot(t)
+	roottest.Require(t)
 	dir := t.TempDir()
 	mute, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(dir, "mute"))
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/containerd/containerd/v2/core/containers"
@@ -47,17 +48,6 @@ var boxArchive = sync.OnceValues(func() ([]byte, error) {
 	return b.Bytes(), err
 })
 
-// needRoot skips what cannot run here.
-func needRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	if testing.Short() {
-		t.Skip("starts containers")
-	}
-}
-
 // testDirs are the directories of a test's engine. They can be opened again.
 type testDirs struct {
 	dir     string
@@ -67,7 +57,7 @@ type testDirs struct {
 
 func newTestDirs(t testing.TB) testDirs {
 	t.Helper()
-	needRoot(t)
+	roottest.Require(t)
 	dir, err := os.MkdirTemp("/run", "rt-")
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
@@ -23,7 +24,7 @@ import (
 // The process that serves may end between the moment that another one finds it and the
 // moment that the other one has its events.
 func TestWhoeverServesEndsWhileAnotherProcessOpens(t *testing.T) {
-	needRoot(t)
+	roottest.Require(t)
 	p := newTestDirs(t)
 	if err := p.open(t, t.Context()).Close(); err != nil {
 		t.Fatal(err)
@@ -77,7 +78,7 @@ func (f fatal) Read(p []byte) (int, error) {
 }
 
 func TestWhoeverServesIsKilledDuringAnImport(t *testing.T) {
-	needRoot(t)
+	roottest.Require(t)
 	p := newTestDirs(t)
 	archive, err := boxArchive()
 	if err != nil {

@@ -3,21 +3,19 @@ package network
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/record"
 )
 
 // BenchmarkPods makes and removes the sandboxes of 30 pods, four at a time.
 func BenchmarkPods(b *testing.B) {
-	if os.Geteuid() != 0 || testing.Short() {
-		b.Skip("needs root")
-	}
+	roottest.Require(b)
 	for _, bb := range []struct {
 		name string
 		edit func(*v1.Pod, int)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/record"
 
@@ -257,7 +258,7 @@ func TestNoFirewall(t *testing.T) {
 
 // Pods have a network even if the machine's rules drop forwarded packets, and those rules stay.
 func TestForwardPolicy(t *testing.T) {
-	needRoot(t)
+	roottest.Require(t)
 	nft := func(script string) {
 		t.Helper()
 		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "nft", "-f", "-")

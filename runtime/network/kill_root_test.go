@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -72,7 +73,7 @@ func beVictim(dir string) {
 func TestKill(t *testing.T) {
 	for round := range 12 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
-			needRoot(t)
+			roottest.Require(t)
 			dir := t.TempDir()
 			if round >= 8 {
 				t.Setenv(victimPathVariable, onlyNFT(t))

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/record"
 
@@ -28,18 +29,11 @@ import (
 	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 || testing.Short() {
-		t.Skip("needs root")
-	}
-}
-
 // newManager returns a manager with directories of its own and checks at the end that the
 // machine is as it was before.
 func newManager(t *testing.T) *Manager {
 	t.Helper()
-	needRoot(t)
+	roottest.Require(t)
 	dir := t.TempDir()
 	return newManagerIn(t, Options{
 		Records:    record.Open(dir, dir),
@@ -53,7 +47,7 @@ func newManager(t *testing.T) *Manager {
 // eachFirewall runs a test on a machine with iptables and on one with nft alone.
 func eachFirewall(t *testing.T, test func(t *testing.T, m *Manager)) {
 	t.Helper()
-	needRoot(t)
+	roottest.Require(t)
 	for _, program := range []string{"iptables", "nft"} {
 		t.Run(program, func(t *testing.T) {
 			dir := t.TempDir()
@@ -87,7 +81,7 @@ func onlyNFT(t *testing.T) string {
 
 func newManagerIn(t *testing.T, o Options) *Manager {
 	t.Helper()
-	needRoot(t)
+	roottest.Require(t)
 	m := New(o)
 	before := traces(t, m)
 	t.Cleanup(func() {

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/host"
@@ -96,9 +97,7 @@ func shellPod(uid, script string) *v1.Pod {
 }
 
 func TestRunc(t *testing.T) {
-	if os.Geteuid() != 0 || testing.Short() {
-		t.Skip("needs root")
-	}
+	roottest.Require(t)
 	limits := v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m"), v1.ResourceMemory: resource.MustParse("64Mi")}
 	tests := []struct {
 		name   string
@@ -190,9 +189,7 @@ func hostNamespaces(t *testing.T, kinds ...string) []string {
 
 // Mounts below a read-only mount stay writable, those below a recursive one do not.
 func TestRuncRecursiveReadOnly(t *testing.T) {
-	if os.Geteuid() != 0 || testing.Short() {
-		t.Skip("needs root")
-	}
+	roottest.Require(t)
 	host := t.TempDir()
 	if err := os.Mkdir(filepath.Join(host, "sub"), 0o755); err != nil {
 		t.Fatal(err)

@@ -11,14 +11,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
 // A pod's loopback is its own: only from inside does a server on it answer.
 func TestFromInside(t *testing.T) {
-	if os.Geteuid() != 0 || testing.Short() {
-		t.Skip("needs root")
-	}
+	roottest.Require(t)
 	dir := filepath.Join(t.TempDir(), "ns")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)

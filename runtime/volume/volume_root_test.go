@@ -13,15 +13,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 // hostManager makes real mounts.
 func hostManager(t *testing.T) *Manager {
 	t.Helper()
-	if os.Geteuid() != 0 || testing.Short() {
-		t.Skip("needs root")
-	}
+	roottest.Require(t)
 	m := &Manager{Root: t.TempDir(), Objects: testObjects(), Mounter: mount.Host{}}
 	t.Cleanup(func() {
 		left, err := mount.Host{}.Below(m.Root)
@@ -343,9 +342,7 @@ func TestHugePages(t *testing.T) {
 }
 
 func BenchmarkPod(b *testing.B) {
-	if os.Geteuid() != 0 {
-		b.Skip("needs root")
-	}
+	roottest.Require(b)
 	m := &Manager{Root: b.TempDir(), Objects: testObjects(), Mounter: mount.Host{}}
 	pod := testPod(
 		volume("work", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}),

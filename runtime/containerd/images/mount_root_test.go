@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/mount"
+
+	"github.com/runonce/runonce/internal/roottest"
 )
 
 // TestSweep: the mounts of dead processes are removed, and nothing else.
 func TestSweep(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	roottest.Require(t)
 	c := New(t.TempDir())
 	// A PID that no process can have, and that of a running one.
 	gone, here := filepath.Join(c.users, "mount-4194305-1"), filepath.Join(c.users, fmt.Sprintf("mount-%d-1", os.Getpid()))
@@ -39,9 +39,7 @@ func TestSweep(t *testing.T) {
 }
 
 func TestMountedIsGoneAfterwards(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	roottest.Require(t)
 	c := New(filepath.Join(t.TempDir(), "users"))
 	var seen string
 	err := c.mounted([]mount.Mount{{Type: "tmpfs", Source: "tmpfs"}}, func(root string) error {

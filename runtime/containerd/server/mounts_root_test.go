@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/mount"
+
+	"github.com/runonce/runonce/internal/roottest"
 )
 
 func TestSweepMounts(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	roottest.Require(t)
 	dir := filepath.Join(t.TempDir(), "mounts")
 	left := filepath.Join(dir, "containerd-mount1")
 	if err := os.MkdirAll(left, 0o700); err != nil {

@@ -7,17 +7,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/runonce/runonce/internal/roottest"
 )
 
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 || testing.Short() {
-		t.Skip("needs root")
-	}
-}
-
 func TestMakeAndRemove(t *testing.T) {
-	needRoot(t)
+	roottest.Require(t)
 	dir := filepath.Join(t.TempDir(), "ns")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -102,7 +97,7 @@ func TestAliveNeedsANamespace(t *testing.T) {
 // The process's own namespaces, which /proc/self shows as those of its main thread, must not
 // change.
 func TestOwnNamespacesStay(t *testing.T) {
-	needRoot(t)
+	roottest.Require(t)
 	dir := filepath.Join(t.TempDir(), "ns")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,23 @@
+// Package roottest says which tests need root.
+package roottest
+
+import (
+	"os"
+	"testing"
+)
+
+// Require skips the test unless it runs as root, and with -short, which leaves out whatever
+// starts containers or changes the machine. With CI=true a test that is not run as root
+// fails instead: nobody would notice that it was skipped.
+func Require(t testing.TB) {
+	t.Helper()
+	switch {
+	case testing.Short():
+		t.Skip("needs root, and -short leaves out such tests")
+	case os.Geteuid() == 0:
+	case os.Getenv("CI") == "true":
+		t.Fatal("needs root")
+	default:
+		t.Skip("needs root")
+	}
+}

@@ -1,0 +1,37 @@
+package cmd
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/admit"
+)
+
+func TestImagesToPull(t *testing.T) {
+	t.Parallel()
+	pod := func(policy v1.PullPolicy, images ...string) *v1.Pod {
+		p := &v1.Pod{}
+		for _, i := range images {
+			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Image: i, ImagePullPolicy: policy})
+		}
+		return p
+	}
+	plan := admit.Plan{Decisions: []admit.Decision{
+		{Verdict: admit.Admitted, Pod: pod(v1.PullIfNotPresent, "here:1", "gone:1", "gone:1")},
+		{Verdict: admit.Admitted, Pod: pod(v1.PullAlways, "here:2")},
+		{Verdict: admit.Admitted, Pod: &v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{
+			{VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "here:1", PullPolicy: v1.PullIfNotPresent}}},
+			{VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "model:1", PullPolicy: v1.PullIfNotPresent}}},
+		}}}},
+		{Verdict: admit.Admitted, Pod: pod(v1.PullNever, "never:1")},
+		{Verdict: admit.Admitted, Running: true, Pod: pod(v1.PullAlways, "kept:1")},
+		{Verdict: admit.Rejected, Pod: pod(v1.PullAlways, "rejected:1")},
+	}}
+	present := []Image{{Ref: "docker.io/library/here:1"}, {Ref: "docker.io/library/here:2"}}
+	want := []string{"docker.io/library/gone:1", "docker.io/library/here:2", "docker.io/library/model:1"}
+	if diff := cmp.Diff(want, imagesToPull(plan, present)); diff != "" {
+		t.Errorf("images (-want +got):\n%s", diff)
+	}
+}

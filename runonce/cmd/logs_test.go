@@ -1,0 +1,43 @@
+package cmd_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// TestLogs reads what containers have written, those that are gone included.
+func TestLogs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t)
+		job := manifest(t, "job", "Never", `[do, "echo one", "echo two", "exit 3 three"]`)
+		flaky := manifest(t, "flaky", "OnFailure", `[flaky, /f, "2"]`)
+		invoke(t, m, "run", job, flaky, "--node", nodeFile(), "--until", "completed")
+		for _, c := range []struct {
+			args           []string
+			code           int
+			stdout, stderr string
+		}{
+			{[]string{"logs", "job"}, 0, "one\ntwo\nthree\n", ""},
+			{[]string{"logs", "default/job", "-c", "main", "--tail", "1"}, 0, "three\n", ""},
+			{[]string{"logs", "job", "-f"}, 0, "one\ntwo\nthree\n", ""},
+			{[]string{"logs", "flaky", "--previous"}, 0, "call 1 of 2\n", ""},
+			{[]string{"logs", "job", "--previous"}, 2, "", "has not been restarted"},
+			{[]string{"logs", "nobody"}, 2, "", `no logs of pod "nobody"`},
+			{[]string{"logs", "other/job"}, 2, "", `no logs of pod "other/job"`},
+			{[]string{"logs", "job", "-c", "none"}, 2, "", "it has: main"},
+			{[]string{"logs"}, 2, "", "needs exactly one POD"},
+			{[]string{"logs", "job", "--tail", "-1"}, 2, "", "must not be negative"},
+		} {
+			got := invoke(t, m, c.args...)
+			if got.code != c.code || got.stdout != c.stdout || !strings.Contains(got.stderr, c.stderr) {
+				t.Errorf("%v: exit code %d, stdout %q, stderr %q", c.args, got.code, got.stdout, got.stderr)
+			}
+		}
+		invoke(t, m, "down", "--all")
+		if got := invoke(t, m, "logs", "job"); got.stdout != "one\ntwo\nthree\n" {
+			t.Errorf("after down: %+v", got)
+		}
+	})
+}

@@ -1,0 +1,71 @@
+package cmd_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// TestReportFiles: --junit and --timeline are written, and refused before anything starts
+// when they cannot be.
+func TestReportFiles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, dir := newMemory(t), t.TempDir()
+		pod := manifest(t, "web", "Always", "[sleep]")
+		junit, timeline := filepath.Join(dir, "r.xml"), filepath.Join(dir, "t.svg")
+		if got := invoke(t, m, "run", pod, "--node", nodeFile(), "--junit", junit, "--timeline", timeline); got.code != 0 {
+			t.Errorf("%+v", got)
+		}
+		for path, want := range map[string]string{junit: `<testcase classname="default" name="web"`, timeline: "default/web"} {
+			if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), want) {
+				t.Errorf("%s: %v\n%s", path, err, text)
+			}
+		}
+		got := invokeWith(t, noEngine(t), "run", pod, "--node", nodeFile(), "--junit", filepath.Join(dir, "none", "r.xml"))
+		if got.code != 2 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestRunFlags: what a flag cannot mean is said before anything is opened.
+func TestRunFlags(t *testing.T) {
+	t.Parallel()
+	pod := manifest(t, "web", "Always", "[sleep]")
+	for flag, want := range map[string]string{
+		"--cgroup-driver=cgroups": `--cgroup-driver "cgroups": must be cgroupfs or systemd`,
+		"--pod-pids-limit=0":      "--pod-pids-limit 0: must be a number of processes, or -1 for no limit",
+		"--until=done":            `until "done": must be one of running, ready, completed`,
+	} {
+		got := invokeWith(t, noEngine(t), "run", pod, flag)
+		if got.code != 2 || !strings.Contains(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("%s: exit code %d, %q; want 2 and %q", flag, got.code, got.stderr, want)
+		}
+	}
+}
+
+// TestCronJobsRunWhenAsked: a CronJob is a pod only with the flag.
+func TestCronJobsRunWhenAsked(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "cron.yaml")
+	text := `apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec:
+  schedule: "0 3 * * *"
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"plan", path, "--node", nodeFile()}
+	if got := invokeWith(t, noEngine(t), args...); got.code != 2 {
+		t.Errorf("without the flag: exit code %d\n%s", got.code, got.stdout)
+	}
+	if got := invokeWith(t, noEngine(t), append(args, "--run-cronjobs")...); got.code != 0 || !strings.Contains(got.stdout, "nightly") {
+		t.Errorf("with the flag: exit code %d\n%s%s", got.code, got.stdout, got.stderr)
+	}
+}

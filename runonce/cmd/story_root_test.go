@@ -1,0 +1,73 @@
+package cmd_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+
+	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/internal/roottest"
+)
+
+// TestStoriesOnEmbedded runs the stories in real containers, on the embedded engine.
+func TestStoriesOnEmbedded(t *testing.T) {
+	roottest.Require(t)
+	images := boxImages(t)
+	runOnMachines(t, nil, func(t *testing.T) machine { return newMachine(t, images) })
+}
+
+// TestStoriesOnDaemons runs stories on containerd daemons of this machine.
+func TestStoriesOnDaemons(t *testing.T) {
+	roottest.Require(t)
+	images := boxImages(t)
+	var both sync.WaitGroup
+	defer both.Wait()
+	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
+		both.Go(func() {
+			t.Run(string(version), func(t *testing.T) {
+				runOnMachines(t, []string{"daemon", "containerd-" + string(version)}, func(t *testing.T) machine {
+					// All daemons share the directory in which runc keeps containers by namespace and ID.
+					return newMachine(t, images, "--address", daemon.Serve(t, version).Socket, "--namespace", "runonce-"+string(version))
+				})
+			})
+		})
+	}
+}
+
+// oneAtATime is held by the stories that run one after the other.
+var oneAtATime sync.Mutex
+
+// runOnMachines runs the stories one after the other on one machine, and at the same time
+// those that mostly wait, each on a machine of its own. On an emulated machine, which is
+// slow, nothing runs at the same time.
+func runOnMachines(t *testing.T, conditions []string, newMachine func(t *testing.T) machine) {
+	t.Helper()
+	var waits, rest []string
+	for _, path := range storyFiles(t) {
+		if waitLine.Match(parsed(t, path).Comment) && os.Getenv("RUNONCE_TEST_MACHINE") == "" {
+			waits = append(waits, path)
+		} else {
+			rest = append(rest, path)
+		}
+	}
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	for _, path := range waits {
+		waiting.Go(func() {
+			engineUnderTest{conditions: conditions, open: func(t *testing.T) target { return newMachine(t).target() }}.run(t, path)
+		})
+	}
+	oneAtATime.Lock()
+	defer oneAtATime.Unlock()
+	shared := newMachine(t)
+	engineUnderTest{conditions: conditions, open: func(*testing.T) target { return shared.target() }}.run(t, rest...)
+}
+
+var waitLine = regexp.MustCompile(`(?m)^waits$`)
+
+// target is this machine for a story to run on.
+func (m machine) target() target {
+	return target{world: m.world, flags: m.flags, logs: filepath.Join(m.dir, "log"), clear: m.clear}
+}

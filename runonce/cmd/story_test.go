@@ -1,0 +1,393 @@
+package cmd_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/runonce/runonce/runonce/cmd"
+)
+
+var update = flag.Bool("update", false, "write the golden files again")
+
+// casesDir holds the stories: scripts of github.com/rogpeppe/go-internal/testscript, each in
+// one file NAME.txtar, with the script first and its files after it. Besides testscript's own
+// commands ("cmp stdout FILE", "stderr PATTERN", "! COMMAND", "[CONDITION] skip", ...) there are:
+//
+//	runonce ARGS...              run runonce; arguments that are files of the story may be relative
+//	exitcode N                   the "! runonce" on the line before ended with this exit code
+//	cmpout FILE                  standard output is FILE, a .table or a .json, except for what
+//	                             differs from run to run (see canonical)
+//	match FILE                   standard output is JSON that matches FILE (see mismatches)
+//	facts [NS/]POD[/CONTAINER] FILE  what the container sees from inside, as printed by the
+//	                             applet facts of testdata/images/box, matches FILE
+//	interrupt DURATION SIGNAL    send the next runonce the signal (INT or TERM) after that time
+//	killcontainer NS/POD CONTAINER CODE  end a container from outside; in memory only
+//	scratch PATH                 remove PATH of this machine, now and after the story
+//	waits                        the story spends its time waiting: on a real engine it runs
+//	                             at the same time as the others, with an engine of its own
+//
+// The conditions are [memory], the engine in memory, [daemon], a containerd daemon, and
+// [containerd-1.6], a daemon of that version.
+//
+// "run" and "plan" get the node of node.yaml unless they name another. The networks are those
+// in the story's directory net.d, whatever the machine has; without it the pods get a bridge
+// of their own. In the output of runonce the paths of the story's files are relative, and the
+// directory of logs is /var/log/pods.
+const casesDir = "../../testdata/cases"
+
+// words are the commands above.
+func words() map[string]func(*testscript.TestScript, bool, []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"runonce":       func(ts *testscript.TestScript, neg bool, args []string) { storyOf(ts).runonce(ts, neg, args) },
+		"exitcode":      word(1, (*story).exitcode),
+		"cmpout":        word(1, (*story).cmpout),
+		"match":         word(1, (*story).match),
+		"facts":         word(2, (*story).facts),
+		"interrupt":     word(2, (*story).interrupt),
+		"killcontainer": word(3, (*story).killContainer),
+		"scratch":       word(1, (*story).scratch),
+		"waits":         word(0, func(*story, *testscript.TestScript, []string) {}),
+	}
+}
+
+// word is a command with n arguments, which cannot be negated.
+func word(n int, f func(*story, *testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg || len(args) != n {
+			ts.Fatalf("want %d arguments and no !", n)
+		}
+		f(storyOf(ts), ts, args)
+	}
+}
+
+// engineUnderTest is where stories run.
+type engineUnderTest struct {
+	conditions []string // those that hold
+	// open returns what one story runs on.
+	open func(t *testing.T) target
+	// within, if set, is called to run each story.
+	within func(t *testing.T, run func(t *testing.T))
+}
+
+// target is what one story runs on.
+type target struct {
+	world cmd.IO
+	flags []string // after those of the story
+	logs  string   // the directory of logs
+	// kill ends a container from outside.
+	kill func(ctx context.Context, pod, container string, code int32) error
+	// exact says that times and messages are the same in every run.
+	exact bool
+	// clear, if set, takes down what a story has left, while its files are still there.
+	clear func(t *testing.T)
+}
+
+// story is one that runs.
+type story struct {
+	target  // once a command needs it
+	open    func(t *testing.T) target
+	t       *testing.T
+	dir     string
+	code    int // of the last command
+	signal  syscall.Signal
+	after   time.Duration // until the signal
+	known   unknowns
+	updated map[string]string // golden files to write again
+}
+
+type storyKey struct{}
+
+func storyOf(ts *testscript.TestScript) *story {
+	s, ok := ts.Value(storyKey{}).(*story)
+	if !ok {
+		ts.Fatalf("the story was not set up")
+	}
+	return s
+}
+
+// storyT makes a testscript.T of a *testing.T. Whether stories run in parallel is up to the
+// engine.
+type storyT struct {
+	*testing.T
+	within func(t *testing.T, run func(t *testing.T))
+}
+
+func (t storyT) Run(name string, f func(testscript.T)) {
+	t.T.Run(name, func(sub *testing.T) {
+		if t.within == nil {
+			f(storyT{T: sub})
+			return
+		}
+		t.within(sub, func(sub *testing.T) { f(storyT{T: sub}) })
+	})
+}
+
+func (storyT) Parallel() {}
+
+func (storyT) Verbose() bool { return testing.Verbose() }
+
+// run runs the stories of the files.
+func (e engineUnderTest) run(t *testing.T, files ...string) {
+	t.Helper()
+	if len(files) == 0 {
+		return
+	}
+	testscript.RunT(storyT{T: t, within: e.within}, testscript.Params{
+		Files: files, Cmds: words(), ContinueOnError: true, RequireUniqueNames: true,
+		UpdateScripts: *update && slices.Contains(e.conditions, "memory"),
+		Condition: func(name string) (bool, error) {
+			if !slices.Contains([]string{"memory", "daemon", "containerd-1.6"}, name) {
+				return false, fmt.Errorf("no such condition")
+			}
+			return slices.Contains(e.conditions, name), nil
+		},
+		Setup: func(env *testscript.Env) error {
+			sub, ok := env.T().(storyT)
+			if !ok {
+				return fmt.Errorf("a story of %T", env.T())
+			}
+			s := &story{open: e.open, t: sub.T, dir: env.WorkDir, known: unknowns{}, updated: map[string]string{}}
+			env.Values[storyKey{}] = s
+			env.Defer(s.end)
+			return nil
+		},
+	})
+}
+
+// storyFiles returns the paths of all stories.
+func storyFiles(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(casesDir, "*.txtar"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no stories: %v", err)
+	}
+	return files
+}
+
+// storyDir writes the files of a story to a directory and returns it.
+func storyDir(t *testing.T, name string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, f := range parsed(t, filepath.Join(casesDir, name+".txtar")).Files {
+		path := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func parsed(t *testing.T, path string) *txtar.Archive {
+	t.Helper()
+	a, err := txtar.ParseFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (s *story) runonce(ts *testscript.TestScript, neg bool, args []string) {
+	s.code = s.main(ts.Stdout(), ts.Stderr(), args)
+	if (s.code != 0) != neg {
+		ts.Fatalf("exit code %d", s.code)
+	}
+}
+
+// main runs one command to its end.
+func (s *story) main(stdout, stderr io.Writer, args []string) int {
+	if s.world.Open == nil {
+		s.target = s.open(s.t)
+	}
+	all := []string{"runonce"}
+	for _, a := range args {
+		if path := filepath.Join(s.dir, a); fileExists(path) {
+			a = path
+		}
+		all = append(all, a)
+	}
+	var command string
+	if len(args) > 0 {
+		command = args[0]
+	}
+	if command != "completion" {
+		all = append(all, s.flags...)
+	}
+	if (command == "run" || command == "plan") && !slices.Contains(args, "--node") {
+		all = append(all, "--node", nodeFile())
+	}
+	if command == "run" {
+		all = append(all, "--cni-conf-dir", filepath.Join(s.dir, "net.d"))
+	}
+	ctx, cancel := context.WithCancelCause(s.t.Context())
+	defer cancel(nil)
+	if s.signal != 0 {
+		interrupt := cmd.Interrupt{Signal: s.signal}
+		defer time.AfterFunc(s.after, func() { cancel(interrupt) }).Stop()
+		s.signal = 0
+	}
+	var out, errs bytes.Buffer
+	world := s.world
+	world.Stdout, world.Stderr, world.Stdin = &out, &errs, strings.NewReader("")
+	code := cmd.Main(ctx, all, world)
+	clean := strings.NewReplacer(s.dir+"/", "", s.logs, "/var/log/pods")
+	for to, text := range map[io.Writer]string{stdout: out.String(), stderr: errs.String()} {
+		if _, err := clean.WriteString(to, text); err != nil {
+			s.t.Error(err)
+		}
+	}
+	return code
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func (s *story) exitcode(ts *testscript.TestScript, args []string) {
+	if want := args[0]; strconv.Itoa(s.code) != want {
+		ts.Fatalf("exit code %d, want %s", s.code, want)
+	}
+}
+
+func (s *story) interrupt(ts *testscript.TestScript, args []string) {
+	var err error
+	s.after, err = time.ParseDuration(args[0])
+	ts.Check(err)
+	s.signal = map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM}[args[1]]
+	if s.signal == 0 {
+		ts.Fatalf("signal %q: must be INT or TERM", args[1])
+	}
+}
+
+func (s *story) killContainer(ts *testscript.TestScript, args []string) {
+	code, err := strconv.ParseInt(args[2], 10, 32)
+	ts.Check(err)
+	ts.Check(s.kill(s.t.Context(), args[0], args[1], int32(code)))
+}
+
+func (s *story) scratch(ts *testscript.TestScript, args []string) {
+	ts.Check(os.RemoveAll(args[0]))
+	ts.Defer(func() {
+		if err := os.RemoveAll(args[0]); err != nil {
+			s.t.Error(err)
+		}
+	})
+}
+
+func (s *story) match(ts *testscript.TestScript, args []string) {
+	s.like(ts, args[0], ts.ReadFile("stdout"))
+}
+
+func (s *story) cmpout(ts *testscript.TestScript, args []string) {
+	file, got := args[0], ts.ReadFile("stdout")
+	canon := func(text string) string { return canonical(s.t, file, text, s.exact) }
+	if diff := cmp.Diff(canon(ts.ReadFile(file)), canon(got)); diff != "" {
+		if *update && s.exact {
+			if filepath.Ext(file) == ".json" {
+				got = canon(got)
+			}
+			s.updated[file] = got
+			return
+		}
+		ts.Fatalf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// end takes down what the story has left, and with -update writes its file again.
+func (s *story) end() {
+	if s.clear != nil {
+		s.clear(s.t)
+	}
+	if len(s.updated) == 0 {
+		return
+	}
+	path := filepath.Join(casesDir, filepath.Base(s.t.Name())+".txtar")
+	a := parsed(s.t, path)
+	for i, f := range a.Files {
+		if text, ok := s.updated[f.Name]; ok {
+			a.Files[i].Data = []byte(text)
+		}
+	}
+	if err := os.WriteFile(path, txtar.Format(a), 0o644); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// TestStories runs every story on a machine in memory, where time costs nothing.
+func TestStories(t *testing.T) {
+	t.Parallel()
+	engineUnderTest{
+		conditions: []string{"memory"},
+		open: func(t *testing.T) target {
+			m := newMemory(t)
+			logs := filepath.Join(m.root, "log")
+			return target{
+				world: cmd.IO{Getenv: func(string) string { return "" }, Machine: bareMachine(), Open: m.open},
+				flags: []string{"--root", m.root, "--state", m.root, "--log-dir", logs},
+				logs:  logs,
+				kill:  m.kill, exact: true,
+			}
+		},
+		within: func(t *testing.T, run func(t *testing.T)) {
+			t.Parallel()
+			skipped := false
+			synctest.Test(t, func(inner *testing.T) {
+				inner.Cleanup(func() { skipped = inner.Skipped() })
+				run(inner)
+			})
+			if skipped {
+				t.SkipNow()
+			}
+		},
+	}.run(t, storyFiles(t)...)
+}
+
+// TestStoriesAreWhole: every file of a story belongs to a line of its script, and a command
+// that fails says by which exit code.
+func TestStoriesAreWhole(t *testing.T) {
+	t.Parallel()
+	for _, path := range storyFiles(t) {
+		name, story := filepath.Base(path), parsed(t, path)
+		used := map[string]bool{"net.d": true}
+		failed := ""
+		for line := range strings.Lines(string(story.Comment)) {
+			f := strings.Fields(line)
+			if failed != "" && (len(f) == 0 || f[0] != "exitcode") {
+				t.Errorf("%s: %s: no exitcode in the next line", name, failed)
+			}
+			failed = ""
+			if len(f) > 1 && f[0] == "!" && f[1] == "runonce" {
+				failed = strings.TrimSpace(line)
+			}
+			if len(f) > 0 && f[0] != "#" {
+				for _, arg := range f[1:] {
+					used[arg] = true
+				}
+			}
+		}
+		for _, f := range story.Files {
+			if top, _, _ := strings.Cut(f.Name, "/"); !used[top] {
+				t.Errorf("%s: no line of the script names %s", name, top)
+			}
+		}
+	}
+}

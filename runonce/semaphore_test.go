@@ -1,0 +1,61 @@
+package runonce_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runonce"
+)
+
+// TestOrder: at most Parallel pods are synced at once, the highest priority first; a pod that
+// waits holds no slot.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rt := &fake{scripts: map[string]script{}}
+		pods := make([]*v1.Pod, 0, 9)
+		for i := range 9 {
+			p := newPod(fmt.Sprintf("p%d", i), "")
+			priority := int32(i / 3)
+			p.Spec.Priority = &priority
+			s := runs()
+			s.syncTakes = time.Second
+			if i == 8 {
+				s = script{sync: failFirst(3, errBroken), syncTakes: time.Second, timeline: runs().timeline}
+			}
+			rt.scripts[p.Name] = s
+			pods = append(pods, p)
+		}
+		var dones []int
+		got := runonce.Run(t.Context(), rt, admitted(pods...), runonce.Options{
+			Parallel: 2,
+			// p8 asks again at a moment at which no other pod comes or goes.
+			Retry:    runonce.Backoff{Delay: 1500 * time.Millisecond, Factor: 2, Retries: 3},
+			Progress: func(p runonce.Progress) { dones = append(dones, p.Done) },
+		})
+		for _, r := range got {
+			want(t, r.Pod.Name, r.Outcome, runonce.Running)
+		}
+		want(t, "syncs at once", rt.most, 2)
+		var lanes [][]string
+		for _, at := range slices.SortedFunc(maps.Keys(rt.began), time.Time.Compare) {
+			slices.Sort(rt.began[at])
+			lanes = append(lanes, rt.began[at])
+		}
+		wantLanes := [][]string{{"p6", "p7"}, {"p3", "p8"}, {"p4", "p5"}, {"p0", "p1"}, {"p2", "p8"}, {"p8"}, {"p8"}}
+		if diff := cmp.Diff(wantLanes, lanes); diff != "" {
+			t.Error(diff)
+		}
+		want(t, "progress ends with all done", dones[len(dones)-1], 9)
+		if !slices.IsSorted(dones) {
+			t.Errorf("pods done went back: %v", dones)
+		}
+	})
+}
