@@ -35,7 +35,7 @@ build: payload ## build bin/runonce: one static binary, reproducible
 
 # The shim, a small second program that the first embeds.
 payload:
-	@$(GO) run ./runtime/shim/pack
+	@$(GO) run ./hack/packshim
 
 demo: setup-run build ## run testdata/demo in real containers and check the output
 	@$(GO) run ./hack/demo
@@ -89,7 +89,7 @@ images: ## write the images of the tests and the demo to bin/images
 	$(GO) run ./hack/mkimages bin/images
 
 clean: ## remove everything that make has built, including the tools
-	rm -rf bin .cache runtime/containerd/payload/files/runonce-shim.*
+	rm -rf bin .cache runtime/containerd/shimbinary/files/runonce-shim.*
 
 # Without root, the tests that start containers would be silently skipped.
 root:

@@ -6,11 +6,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"github.com/runonce/runonce/admit/quantity"
 )
 
-// request is how much a pod asks of one resource, which is named by its index in allocated.
+// request is how much a pod asks for of one resource, given by its index in allocated.
 type request struct {
 	resource int
 	amount   int64
@@ -32,8 +30,8 @@ const (
 	storageIndex
 )
 
-// newAllocated counts nothing yet, of the node's resources and of those that the given
-// requests name.
+// newAllocated knows the node's resources and those that the given requests name, of which
+// nothing is used yet.
 func newAllocated(node *v1.Node, requests []v1.ResourceList) *allocated {
 	first := []v1.ResourceName{v1.ResourcePods, v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
 	a := &allocated{index: map[v1.ResourceName]int{}}
@@ -51,19 +49,18 @@ func newAllocated(node *v1.Node, requests []v1.ResourceList) *allocated {
 	a.used = make([]int64, len(a.names))
 	for i, name := range a.names {
 		a.index[name] = i
-		// A pod whose request does not fit in an int64 counts as its largest, and must
-		// not fit anywhere.
-		a.capacity[i] = min(quantity.Amount(name, node.Status.Allocatable[name]), math.MaxInt64-1)
+		// A request beyond an int64 counts as the largest one, and must not fit anywhere.
+		a.capacity[i] = min(amount(name, node.Status.Allocatable[name]), math.MaxInt64-1)
 	}
 	return a
 }
 
-// requests returns a list's amounts in order of their resources, one pod first.
+// requests returns a list's amounts in the order of their resources, one pod first.
 func (a *allocated) requests(list v1.ResourceList) []request {
 	requests := make([]request, 1, len(list)+1)
 	requests[0] = request{podsIndex, 1}
 	for name, q := range list {
-		if n := quantity.Amount(name, q); n > 0 && name != v1.ResourcePods {
+		if n := amount(name, q); n > 0 && name != v1.ResourcePods {
 			requests = append(requests, request{a.index[name], n})
 		}
 	}
@@ -74,12 +71,12 @@ func (a *allocated) requests(list v1.ResourceList) []request {
 // add counts the requests.
 func (a *allocated) add(requests []request) {
 	for _, r := range requests {
-		a.used[r.resource] = quantity.Add(a.used[r.resource], r.amount)
+		a.used[r.resource] = sum(a.used[r.resource], r.amount)
 	}
 }
 
-// recount counts the requests of the given pods and nothing else. What was cut off at the
-// largest number cannot be subtracted again.
+// recount counts the requests of the given pods and nothing else. They are not subtracted,
+// since a sum may have been cut off at the largest int64.
 func (a *allocated) recount(holding []*entry) {
 	clear(a.used)
 	for _, e := range holding {
@@ -87,7 +84,7 @@ func (a *allocated) recount(holding []*entry) {
 	}
 }
 
-// insufficient returns the requests that do not fit, as what is missing of each.
+// insufficient returns the requests that do not fit, with the amounts that are missing.
 func (a *allocated) insufficient(requests []request) []request {
 	var short []request
 	for _, r := range requests {
@@ -107,7 +104,7 @@ func missing(amount, free int64) int64 {
 	return amount - free
 }
 
-// list returns the amounts, one of each resource, as quantities.
+// list returns the amounts, one for each resource, as quantities.
 func (a *allocated) list(amounts []int64) v1.ResourceList {
 	list := v1.ResourceList{}
 	for i, name := range a.names {
@@ -123,12 +120,12 @@ func (a *allocated) list(amounts []int64) v1.ResourceList {
 	return list
 }
 
-// Remaining returns what is left of each of the node's allocatable resources when the
-// plan is carried out, never less than nothing.
+// Remaining returns how much of each of the node's allocatable resources is left once the
+// plan is carried out, at least 0.
 func Remaining(plan Plan) v1.ResourceList {
 	remaining := v1.ResourceList{}
 	for name, q := range plan.Node.Status.Allocatable {
-		remaining[name] = quantity.Less(q, plan.Used[name])
+		remaining[name] = subtract(q, plan.Used[name])
 	}
 	return remaining
 }

@@ -31,7 +31,7 @@ func sized(rng *rand.Rand, name string, priority int32, oneClass bool) *v1.Pod {
 	return p
 }
 
-// BenchmarkDecide decides on many pods, half of which find room. Its cost should grow
+// BenchmarkDecide decides on many pods, half of which fit. Its cost should grow
 // with their number alone.
 func BenchmarkDecide(b *testing.B) {
 	for _, pods := range []int{100, 1_000, 10_000} {

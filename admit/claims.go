@@ -9,13 +9,13 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// Claim is what a PersistentVolumeClaim asks of the node and of the pods that use it.
+// Claim is what a PersistentVolumeClaim demands of the node and of the pods that use it.
 type Claim struct {
 	// OnePod says that only one pod at a time may use it (ReadWriteOncePod).
 	OnePod bool
-	// Nodes are those that its volume can be used on; nil for all.
+	// Nodes selects the nodes that can use its volume; nil for all.
 	Nodes *v1.NodeSelector
-	// NFS says that its volume is mounted by NFS.
+	// NFS says that its volume is an NFS share.
 	NFS bool
 }
 
@@ -37,8 +37,8 @@ func claimsOf(pod *v1.Pod) []types.NamespacedName {
 	return names
 }
 
-// claimOf returns the name of the volume's claim, that of an ephemeral volume being made
-// of pod and volume.
+// claimOf returns the name of the volume's claim. That of an ephemeral volume consists of the
+// names of pod and volume.
 func claimOf(pod *v1.Pod, v *v1.Volume) (types.NamespacedName, bool) {
 	switch {
 	case v.PersistentVolumeClaim != nil:
@@ -49,8 +49,9 @@ func claimOf(pod *v1.Pod, v *v1.Volume) (types.NamespacedName, bool) {
 	return types.NamespacedName{}, false
 }
 
-// nfs returns a reason for each volume of the pod that this machine lacks the program for.
-func (o Options) nfs(pod *v1.Pod) []Reason {
+// missingMountHelper returns a reason for each NFS volume of the pod, where nothing on this
+// machine can mount it.
+func (o Options) missingMountHelper(pod *v1.Pod) []Reason {
 	if !o.NoNFS {
 		return nil
 	}
@@ -65,22 +66,22 @@ func (o Options) nfs(pod *v1.Pod) []Reason {
 	return reasons
 }
 
-// claimTable holds the pods that use claims of one pod.
+// claimTable holds the pods that use each claim that only one pod may use.
 type claimTable map[types.NamespacedName][]*entry
 
-func (t claimTable) take(e *entry) {
+func (t claimTable) add(e *entry) {
 	for _, name := range e.claims {
 		t[name] = append(t[name], e)
 	}
 }
 
-func (t claimTable) free(e *entry) {
+func (t claimTable) remove(e *entry) {
 	for _, name := range e.claims {
 		t[name] = slices.DeleteFunc(t[name], func(by *entry) bool { return by == e })
 	}
 }
 
-// conflicts returns who uses one of the pod's claims.
+// conflicts returns the pods that use one of the pod's claims.
 func (t claimTable) conflicts(e *entry) []holder {
 	var found []holder
 	for _, name := range e.claims {
@@ -96,8 +97,8 @@ func (o Options) onePodClaims(pod *v1.Pod) []types.NamespacedName {
 	return slices.DeleteFunc(claimsOf(pod), func(name types.NamespacedName) bool { return !o.Claims[name].OnePod })
 }
 
-// elsewhere says whether a volume of the pod cannot be used on the node.
-func (p *planner) elsewhere(pod *v1.Pod) bool {
+// volumeElsewhere says whether a volume of the pod cannot be used on the node.
+func (p *planner) volumeElsewhere(pod *v1.Pod) bool {
 	return slices.ContainsFunc(claimsOf(pod), func(name types.NamespacedName) bool {
 		nodes := p.o.Claims[name].Nodes
 		if nodes == nil {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// entry is a pod of the input or of an earlier run while it is decided upon.
+// entry is a pod of the input or of an earlier run about which a decision is made.
 type entry struct {
 	pod      *v1.Pod
 	row      int // in the input, -1 for a pod of an earlier run only
@@ -17,13 +17,13 @@ type entry struct {
 	requests []request
 	ports    []HostPort
 	claims   []types.NamespacedName // that only one pod may use
-	holds    bool                   // counts as used
-	running  bool                   // runs from an earlier run
-	fixed    bool                   // another run is about to start it: nobody can stop it yet
-	rank     int                    // place in the order of victims
-	old      *entry                 // what this one replaces
-	rival    *entry                 // what this one would have to replace, and cannot
-	by       *entry                 // what preempts this one
+	holds    bool                   // its requests count as used
+	running  bool                   // was started by an earlier run
+	fixed    bool                   // another run is about to start it, so it cannot be stopped yet
+	rank     int                    // position in the order of victims
+	old      *entry                 // the pod that this one replaces
+	rival    *entry                 // the pod that this one would have to replace, and cannot
+	by       *entry                 // the pod that preempts this one
 	reasons  []Reason
 }
 
@@ -40,15 +40,15 @@ type planner struct {
 	optimal   bool
 }
 
-// Decide says which pods may run on the node beside those that run already, and who has
-// to go for them. It is deterministic, does not depend on the order of running, and
-// changes none of its arguments. The node is never overcommitted by an admission.
+// Decide says which pods may run on the node next to those that already run, and which of
+// those have to be stopped for them. It is deterministic, does not depend on the order of
+// running, and changes none of its arguments. An admission never overcommits the node.
 //
-// A pod of running that has ended counts for nothing. One with the UID of an input pod is
-// that pod, unchanged; one with its namespace and name alone is replaced by it, and its
-// resources count as free if the new one is admitted. If it is not, the old one stays.
+// A running pod that has ended uses no resources. One with the UID of an input pod is that
+// pod, unchanged; one that only has its namespace and name is replaced by it, and its
+// resources count as free if the new one is admitted. Otherwise the old one stays.
 func Decide(node *v1.Node, running, pods []*v1.Pod, o Options) Plan {
-	stays := map[int]bool{} // rows whose pod is rejected, so that the one it replaces stays
+	stays := map[int]bool{} // rows of rejected pods: the pods that they would replace stay
 	for {
 		p := newPlanner(node, running, pods, o)
 		p.admitAll(stays)
@@ -65,7 +65,7 @@ func Decide(node *v1.Node, running, pods []*v1.Pod, o Options) Plan {
 	}
 }
 
-// newPlanner works out what each pod needs and which pods belong together.
+// newPlanner works out what each pod requests and which pods replace which.
 func newPlanner(node *v1.Node, running, pods []*v1.Pod, o Options) *planner {
 	p := &planner{node: node, o: o, ports: portTable{}, claims: claimTable{}, optimal: true}
 	requests := make([]v1.ResourceList, 0, len(pods)+len(running))
@@ -73,12 +73,12 @@ func newPlanner(node *v1.Node, running, pods []*v1.Pod, o Options) *planner {
 		p.input = append(p.input, p.newEntry(pod, row))
 		requests = append(requests, Requests(pod))
 	}
-	others := p.match(p.present(running))
-	for _, e := range others {
+	p.match(p.present(running))
+	for _, e := range p.earlier {
 		requests = append(requests, Requests(e.pod))
 	}
 	p.allocated = newAllocated(node, requests)
-	for i, e := range append(slices.Clone(p.input), others...) {
+	for i, e := range slices.Concat(p.input, p.earlier) {
 		e.requests = p.allocated.requests(requests[i])
 	}
 	return p
@@ -104,51 +104,49 @@ func byAge(a, b *v1.Pod) int {
 	)
 }
 
-// present returns the pods that count on the node, those of running in order of
-// their age, and then those that are booked but do not run yet.
+// present returns the pods that use the node: the running ones by age, then the reserved ones
+// that do not run yet.
 func (p *planner) present(running []*v1.Pod) []*entry {
-	running = slices.Clone(running)
-	slices.SortStableFunc(running, byAge)
-	booked := slices.Clone(p.o.Booked)
-	slices.SortStableFunc(booked, byAge)
 	seen := map[types.UID]bool{}
-	all := make([]*entry, 0, len(running)+len(booked))
-	for _, pod := range running {
+	all := make([]*entry, 0, len(running)+len(p.o.Reserved))
+	for _, pod := range slices.SortedStableFunc(slices.Values(running), byAge) {
 		seen[pod.UID] = true
 		all = append(all, p.newEntry(pod, -1))
 	}
-	for _, pod := range booked {
-		if seen[pod.UID] {
-			continue
+	for _, pod := range slices.SortedStableFunc(slices.Values(p.o.Reserved), byAge) {
+		if !seen[pod.UID] {
+			seen[pod.UID] = true
+			e := p.newEntry(pod, -1)
+			e.fixed = true
+			all = append(all, e)
 		}
-		seen[pod.UID] = true
-		e := p.newEntry(pod, -1)
-		e.fixed = true
-		all = append(all, e)
 	}
 	return all
 }
 
-// match finds the input pods that run already and those that replace one, and returns the
-// other entries: all pods that are present and not one of the input, unchanged.
-func (p *planner) match(present []*entry) []*entry {
+func nameOf(pod *v1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+}
+
+// match finds the input pods that already run and those that replace a pod. All other present
+// pods, and those that are replaced, are pods of earlier runs.
+func (p *planner) match(present []*entry) {
 	uids := map[types.UID]*entry{}
 	names := map[types.NamespacedName]*entry{}
 	for _, e := range slices.Backward(p.input) {
 		uids[e.pod.UID] = e
-		names[types.NamespacedName{Namespace: e.pod.Namespace, Name: e.pod.Name}] = e
+		names[nameOf(e.pod)] = e
 	}
 	delete(uids, "")
-	var others []*entry
 	for rank, e := range present {
-		over := ended(e.pod) && !e.fixed
-		if in := uids[e.pod.UID]; in != nil && !(over && p.o.Rerun) {
-			in.running, in.fixed, in.holds, in.rank = true, e.fixed, !over, rank
+		done := ended(e.pod) && !e.fixed
+		if in := uids[e.pod.UID]; in != nil && !(done && p.o.Rerun) {
+			in.running, in.fixed, in.holds, in.rank = true, e.fixed, !done, rank
 			continue
 		}
-		e.running, e.holds, e.rank = true, !over, rank
-		others = append(others, e)
-		if n := names[types.NamespacedName{Namespace: e.pod.Namespace, Name: e.pod.Name}]; n != nil {
+		e.running, e.holds, e.rank = true, !done, rank
+		p.earlier = append(p.earlier, e)
+		if n := names[nameOf(e.pod)]; n != nil {
 			switch {
 			case n.running:
 			case e.fixed:
@@ -161,36 +159,27 @@ func (p *planner) match(present []*entry) []*entry {
 			p.pruned = append(p.pruned, e)
 		}
 	}
-	p.earlier = others
-	return others
 }
 
-// ended says whether the pod has run to its end.
+// ended says whether the pod has succeeded or failed.
 func ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
-// admitAll decides on every input pod in the order asked for. Replaced pods count as free
-// from the beginning, but for those that are known to stay.
+// admitAll decides on every input pod in the order asked for. The resources of replaced pods
+// count as free from the beginning, except those of pods that are known to stay.
 func (p *planner) admitAll(stays map[int]bool) {
 	for _, e := range p.input {
 		if e.old != nil {
 			e.old.holds = e.old.holds && stays[e.row]
 		}
 	}
-	holding := p.holding()
-	for _, e := range holding {
-		p.allocated.add(e.requests)
-		p.ports.take(e)
-		p.claims.take(e)
+	for _, e := range p.holding() {
+		p.hold(e)
 	}
-	var ours []*entry
-	for _, e := range append(slices.Clone(p.input), p.earlier...) {
-		if e.running && !ended(e.pod) {
-			ours = append(ours, e)
-		}
-	}
-	p.ports.listen(p.o.Listening, ours)
+	p.ports.addListening(p.o.Listening, slices.DeleteFunc(slices.Concat(p.input, p.earlier), func(e *entry) bool {
+		return !e.running || ended(e.pod)
+	}))
 	queue := slices.Clone(p.input)
 	if p.o.Order != ByManifest {
 		slices.SortStableFunc(queue, func(a, b *entry) int { return cmp.Compare(b.priority, a.priority) })
@@ -205,7 +194,7 @@ func (p *planner) admitAll(stays map[int]bool) {
 	p.reprieve()
 }
 
-// holding returns the pods that count as used.
+// holding returns the pods whose requests count as used.
 func (p *planner) holding() []*entry {
 	return slices.DeleteFunc(slices.Concat(p.input, p.earlier), func(e *entry) bool { return !e.holds })
 }
@@ -225,20 +214,20 @@ func (p *planner) admit(e *entry) {
 	}
 }
 
-// hold counts the pod as used.
+// hold counts the pod's requests, ports and claims as used.
 func (p *planner) hold(e *entry) {
 	e.holds = true
 	p.allocated.add(e.requests)
-	p.ports.take(e)
-	p.claims.take(e)
+	p.ports.add(e)
+	p.claims.add(e)
 }
 
-// drop counts the pods as free.
+// drop counts what the pods hold as free.
 func (p *planner) drop(entries ...*entry) {
 	for _, e := range entries {
 		e.holds = false
-		p.ports.free(e)
-		p.claims.free(e)
+		p.ports.remove(e)
+		p.claims.remove(e)
 	}
 	p.allocated.recount(p.holding())
 }

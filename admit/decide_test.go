@@ -44,7 +44,7 @@ func node(allocatable string) *v1.Node {
 	}
 }
 
-// row is what matters of a decision.
+// row is the part of a decision that tests compare.
 type row struct {
 	Name     string
 	Verdict  Verdict
@@ -69,7 +69,7 @@ func rows(plan Plan) []row {
 	return all
 }
 
-// was returns a pod of an earlier run of the same name, but of other content.
+// was returns a pod of an earlier run with the same name but different content.
 func was(p *v1.Pod) *v1.Pod {
 	p.UID = "was-" + p.UID
 	return p
@@ -107,7 +107,7 @@ func TestDecide(t *testing.T) {
 			used: "cpu=1",
 		},
 		{
-			name: "in manifest order, a critical pod takes the place of one that has not started", node: "cpu=1", options: Options{Order: ByManifest},
+			name: "in manifest order, a critical pod preempts one that has not started", node: "cpu=1", options: Options{Order: ByManifest},
 			pods: []*v1.Pod{pod("low", 1, "cpu=1"), pod("critical", critical, "cpu=1")},
 			want: []row{{Name: "low", Verdict: Preempted, By: "critical"}, {Name: "critical", Verdict: Admitted}},
 			used: "cpu=1",

@@ -3,6 +3,7 @@ package admit
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	goruntime "runtime"
 	"strings"
 
@@ -10,15 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/runonce/runonce/admit/nodeinfo"
-	"github.com/runonce/runonce/admit/quantity"
 )
 
-// DefaultMaxPods is how many pods a node takes when nobody says otherwise (the kubelet's
-// maxPods).
-const DefaultMaxPods = 110
+// maxPods is how many pods a node takes by default (the kubelet's maxPods).
+const maxPods = 110
 
-// The kubelet's defaults of evictionHard. Percentages are single-precision numbers there,
-// and reckoned with as such.
+// The kubelet's defaults of evictionHard. It computes percentages in single precision.
 const (
 	evictMemoryAvailable   = 100 << 20
 	evictNodeFSAvailable   = float32(0.1)
@@ -27,28 +25,26 @@ const (
 	evictImageFSInodesFree = float32(0.05)
 )
 
-// hugePages begins the names of resources that are huge pages of one size.
-const hugePages = v1.ResourceHugePagesPrefix
+// NodeOptions change what a machine or a file says of a node.
+type NodeOptions struct {
+	Name     string            // overrides a file's, if not empty
+	Labels   map[string]string // override kubernetes.io/{hostname,os,arch} and a file's
+	Capacity v1.ResourceList   // overrides what is found, and adds extended resources
+	Reserved v1.ResourceList   // kept from pods
+}
 
-// DetectOptions say what is known of the machine beside its /proc and /sys.
+// DetectOptions say what is known of the machine besides its /proc and /sys.
 type DetectOptions struct {
-	Name     string              // of the node
-	Labels   map[string]string   // beside kubernetes.io/{hostname,os,arch}; these win
-	Capacity v1.ResourceList     // overrides what is found, and adds extended resources
-	Reserved v1.ResourceList     // kept from pods
-	NodeFS   nodeinfo.Filesystem // where volumes and logs live; without it there is no ephemeral-storage
-	ImageFS  nodeinfo.Filesystem // where images live; not looked at when zero
-	MaxPods  int64               // DefaultMaxPods when 0
+	NodeOptions
+	NodeFS  nodeinfo.Filesystem // holds volumes and logs; without it there is no ephemeral-storage
+	ImageFS nodeinfo.Filesystem // holds images; ignored when zero
 	// Devices counts the devices of each kind that the runtime can give pods, which are
 	// extended resources.
 	Devices map[string]int64
-	// SupplementalGroupsPolicy says that the runtime can hold a pod to
-	// supplementalGroupsPolicy: Strict.
-	SupplementalGroupsPolicy bool
 }
 
 // Detect describes the machine whose root is fsys as a node, the way the kubelet does
-// (pkg/kubelet/nodestatus/setters.go): its capacity, what of it pods may have, and
+// (pkg/kubelet/nodestatus/setters.go): its capacity, how much of it is allocatable, and
 // whether it is short of memory or disk.
 func Detect(fsys fs.FS, o DetectOptions) (*v1.Node, error) {
 	facts, err := nodeinfo.Read(fsys)
@@ -58,19 +54,19 @@ func Detect(fsys fs.FS, o DetectOptions) (*v1.Node, error) {
 	capacity := v1.ResourceList{
 		v1.ResourceCPU:    *resource.NewMilliQuantity(facts.MilliCPU, resource.DecimalSI),
 		v1.ResourceMemory: *resource.NewQuantity(facts.Memory, resource.BinarySI),
-		v1.ResourcePods:   *resource.NewQuantity(maxPods(o.MaxPods), resource.DecimalSI),
+		v1.ResourcePods:   *resource.NewQuantity(maxPods, resource.DecimalSI),
 	}
 	if o.NodeFS.Capacity > 0 {
 		capacity[v1.ResourceEphemeralStorage] = *resource.NewQuantity(o.NodeFS.Capacity, resource.BinarySI)
 	}
 	for size, pages := range facts.HugePages {
-		name := hugePages + resource.NewQuantity(size, resource.BinarySI).String()
+		name := v1.ResourceHugePagesPrefix + resource.NewQuantity(size, resource.BinarySI).String()
 		capacity[v1.ResourceName(name)] = *resource.NewQuantity(size*pages, resource.BinarySI)
 	}
 	for kind, n := range o.Devices {
 		capacity[v1.ResourceName(kind)] = *resource.NewQuantity(n, resource.DecimalSI)
 	}
-	override(capacity, o.Capacity)
+	maps.Copy(capacity, o.Capacity)
 
 	node := &v1.Node{}
 	node.Name = o.Name
@@ -81,56 +77,49 @@ func Detect(fsys fs.FS, o DetectOptions) (*v1.Node, error) {
 	node.Status.NodeInfo.KernelVersion = facts.Kernel
 	node.Status.NodeInfo.OperatingSystem = goruntime.GOOS
 	node.Status.NodeInfo.Architecture = goruntime.GOARCH
-	node.Status.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: &o.SupplementalGroupsPolicy}
+	node.Status.Features = runtimeFeatures()
 	return node, nil
 }
 
-func maxPods(n int64) int64 {
-	if n <= 0 {
-		return DefaultMaxPods
-	}
-	return n
+// runtimeFeatures are those of the container runtime, which can hold a pod to
+// supplementalGroupsPolicy: Strict.
+func runtimeFeatures() *v1.NodeFeatures {
+	return &v1.NodeFeatures{SupplementalGroupsPolicy: new(true)}
 }
 
-// override replaces and adds resources.
-func override(list, with v1.ResourceList) {
-	for name, q := range with {
-		list[name] = q.DeepCopy()
-	}
-}
-
-// nodeLabels returns the labels that the kubelet gives its node, and the given ones.
-func nodeLabels(name string, more map[string]string) map[string]string {
+// nodeLabels returns the labels that the kubelet gives its node, and the given ones, of which
+// the last win.
+func nodeLabels(name string, more ...map[string]string) map[string]string {
 	labels := map[string]string{
 		v1.LabelHostname:   name,
 		v1.LabelOSStable:   goruntime.GOOS,
 		v1.LabelArchStable: goruntime.GOARCH,
 	}
-	for key, value := range more {
-		labels[key] = value
+	for _, m := range more {
+		maps.Copy(labels, m)
 	}
 	return labels
 }
 
-// allocatable returns what pods may have: the capacity less what is reserved, less what
-// the kubelet keeps free by evicting; huge pages are no other memory besides.
+// allocatable returns what pods may have: the capacity less what is reserved and what the
+// kubelet keeps free by evicting. Huge pages are part of the memory.
 func allocatable(capacity, reserved v1.ResourceList) v1.ResourceList {
 	list := v1.ResourceList{}
 	for name, total := range capacity {
-		left := quantity.Less(total, reserved[name])
+		left := subtract(total, reserved[name])
 		switch name {
 		case v1.ResourceMemory:
-			left = quantity.Less(left, *resource.NewQuantity(evictMemoryAvailable, resource.BinarySI))
+			left = subtract(left, *resource.NewQuantity(evictMemoryAvailable, resource.BinarySI))
 		case v1.ResourceEphemeralStorage:
-			left = quantity.Less(left, *resource.NewQuantity(share(quantity.Amount(name, total), evictNodeFSAvailable), resource.BinarySI))
+			left = subtract(left, *resource.NewQuantity(share(amount(name, total), evictNodeFSAvailable), resource.BinarySI))
 		default:
 		}
 		list[name] = left
 	}
 	if memory, ok := list[v1.ResourceMemory]; ok {
 		for name, total := range capacity {
-			if strings.HasPrefix(string(name), hugePages) {
-				memory = quantity.Less(memory, total)
+			if strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+				memory = subtract(memory, total)
 			}
 		}
 		list[v1.ResourceMemory] = memory
@@ -138,7 +127,7 @@ func allocatable(capacity, reserved v1.ResourceList) v1.ResourceList {
 	return list
 }
 
-// share returns a part of the whole as the kubelet reckons it.
+// share returns a part of the whole as the kubelet computes it.
 func share(whole int64, part float32) int64 { return int64(float64(whole) * float64(part)) }
 
 // conditions says whether the node is short of memory or disk, by the kubelet's
@@ -166,8 +155,8 @@ func full(f nodeinfo.Filesystem, available, inodes float32) bool {
 	return f.Available < share(f.Capacity, available) || f.InodesFree < share(f.Inodes, inodes)
 }
 
-// ListeningPorts returns the ports of the machine whose root is fsys that sockets listen
-// on, for Options.Listening.
+// ListeningPorts returns the ports that sockets listen on, on the machine whose root is fsys,
+// for Options.Listening.
 func ListeningPorts(fsys fs.FS) ([]HostPort, error) {
 	sockets, err := nodeinfo.Listening(fsys)
 	if err != nil {

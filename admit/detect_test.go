@@ -23,7 +23,7 @@ func machine(available string) fstest.MapFS {
 	}
 }
 
-// texts writes a list of resources out.
+// texts returns a list of resources as text.
 func texts(list v1.ResourceList) map[string]string {
 	all := map[string]string{}
 	for name, q := range list {
@@ -32,7 +32,7 @@ func texts(list v1.ResourceList) map[string]string {
 	return all
 }
 
-// parse reads resources that are known to be right.
+// parse reads resources that are known to be valid.
 func parse(t *testing.T, list string) v1.ResourceList {
 	t.Helper()
 	resources, err := ParseResources(list)
@@ -60,13 +60,13 @@ func TestDetect(t *testing.T) {
 		},
 		{
 			name: "overridden and reserved", available: "4194304",
-			options:     DetectOptions{Capacity: parse(t, "cpu=2,memory=1Gi,example.com/gpu=4,hugepages-2Mi=0"), Reserved: parse(t, "cpu=500m,memory=100Mi,example.com/gpu=5"), MaxPods: 7},
+			options:     DetectOptions{NodeOptions: NodeOptions{Capacity: parse(t, "cpu=2,memory=1Gi,example.com/gpu=4,hugepages-2Mi=0,pods=7"), Reserved: parse(t, "cpu=500m,memory=100Mi,example.com/gpu=5")}},
 			capacity:    map[string]string{"cpu": "2", "memory": "1Gi", "example.com/gpu": "4", "hugepages-2Mi": "0", "hugepages-1Gi": "0", "pods": "7"},
 			allocatable: map[string]string{"cpu": "1500m", "memory": "824Mi", "example.com/gpu": "0", "hugepages-2Mi": "0", "hugepages-1Gi": "0", "pods": "7"},
 		},
 		{
 			name: "short of everything", available: "102399",
-			options:     DetectOptions{NodeFS: nodeinfo.Filesystem{Capacity: 1000, Available: 99, Inodes: 100, InodesFree: 50}, Capacity: parse(t, "memory=1Mi")},
+			options:     DetectOptions{NodeFS: nodeinfo.Filesystem{Capacity: 1000, Available: 99, Inodes: 100, InodesFree: 50}, NodeOptions: NodeOptions{Capacity: parse(t, "memory=1Mi")}},
 			capacity:    map[string]string{"cpu": "4", "memory": "1Mi", "ephemeral-storage": "1k", "hugepages-2Mi": "32Mi", "hugepages-1Gi": "0", "pods": "110"},
 			allocatable: map[string]string{"cpu": "4", "memory": "0", "ephemeral-storage": "900", "hugepages-2Mi": "32Mi", "hugepages-1Gi": "0", "pods": "110"},
 			pressures:   []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure},
@@ -106,7 +106,7 @@ func TestDetectPressureOfFilesystems(t *testing.T) {
 		nodeFS, image nodeinfo.Filesystem
 		want          v1.ConditionStatus
 	}{
-		{"room", nodeinfo.Filesystem{Capacity: 100, Available: 10, Inodes: 100, InodesFree: 5}, nodeinfo.Filesystem{Capacity: 100, Available: 15, Inodes: 100, InodesFree: 5}, v1.ConditionFalse},
+		{"enough space", nodeinfo.Filesystem{Capacity: 100, Available: 10, Inodes: 100, InodesFree: 5}, nodeinfo.Filesystem{Capacity: 100, Available: 15, Inodes: 100, InodesFree: 5}, v1.ConditionFalse},
 		{"nothing known", nodeinfo.Filesystem{}, nodeinfo.Filesystem{}, v1.ConditionFalse},
 		{"no count of inodes", nodeinfo.Filesystem{Capacity: 100, Available: 10}, nodeinfo.Filesystem{}, v1.ConditionFalse},
 		{"bytes", nodeinfo.Filesystem{Capacity: 100, Available: 9}, nodeinfo.Filesystem{}, v1.ConditionTrue},
@@ -117,7 +117,7 @@ func TestDetectPressureOfFilesystems(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			n, err := Detect(machine("4194304"), DetectOptions{Name: "here", NodeFS: test.nodeFS, ImageFS: test.image})
+			n, err := Detect(machine("4194304"), DetectOptions{NodeOptions: NodeOptions{Name: "here"}, NodeFS: test.nodeFS, ImageFS: test.image})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestDetectPressureOfFilesystems(t *testing.T) {
 
 func TestDetectNames(t *testing.T) {
 	t.Parallel()
-	n, err := Detect(machine("4194304"), DetectOptions{Name: "here", Labels: map[string]string{"disk": "ssd", v1.LabelArchStable: "other"}, SupplementalGroupsPolicy: true})
+	n, err := Detect(machine("4194304"), DetectOptions{NodeOptions: NodeOptions{Name: "here", Labels: map[string]string{"disk": "ssd", v1.LabelArchStable: "other"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestDetectNames(t *testing.T) {
 	if n.Name != "here" || n.Status.NodeInfo.KernelVersion != "6.1.0" || n.Status.NodeInfo.Architecture != goruntime.GOARCH || !*n.Status.Features.SupplementalGroupsPolicy {
 		t.Errorf("%+v", n)
 	}
-	if _, err := Detect(fstest.MapFS{}, DetectOptions{Name: "here"}); err == nil || !strings.HasPrefix(err.Error(), `describing node "here": reading the machine's memory: `) {
+	if _, err := Detect(fstest.MapFS{}, DetectOptions{NodeOptions: NodeOptions{Name: "here"}}); err == nil || !strings.HasPrefix(err.Error(), `describing node "here": reading the machine's memory: `) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -157,7 +157,7 @@ func TestDetectDevices(t *testing.T) {
 	}{
 		{"none", DetectOptions{}, "0"},
 		{"counted", DetectOptions{Devices: two}, "2"},
-		{"overridden", DetectOptions{Devices: two, Capacity: parse(t, "example.com/gpu=1")}, "1"},
+		{"overridden", DetectOptions{Devices: two, NodeOptions: NodeOptions{Capacity: parse(t, "example.com/gpu=1")}}, "1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -186,16 +186,16 @@ func TestFromNodeFile(t *testing.T) {
 	tests := []struct {
 		name     string
 		document *v1.Node
-		options  NodeFileOptions
+		options  NodeOptions
 		want     map[string]string
 	}{
-		{"capacity alone", document("cpu=4,memory=1Gi,ephemeral-storage=10Gi,hugepages-2Mi=100Mi", ""), NodeFileOptions{}, map[string]string{"cpu": "4", "memory": "824Mi", "ephemeral-storage": "9663676400", "hugepages-2Mi": "100Mi", "pods": "110"}},
-		{"allocatable", document("cpu=4,memory=1Gi,pods=20", "cpu=3,memory=1Gi,pods=10"), NodeFileOptions{}, map[string]string{"cpu": "3", "memory": "1Gi", "pods": "10"}},
-		{"allocatable in part", document("cpu=4,memory=1Gi,pods=20", "cpu=3"), NodeFileOptions{}, map[string]string{"cpu": "3", "memory": "924Mi", "pods": "20"}},
-		{"nothing but allocatable", document("", "cpu=3"), NodeFileOptions{MaxPods: 5}, map[string]string{"cpu": "3", "pods": "5"}},
+		{"capacity alone", document("cpu=4,memory=1Gi,ephemeral-storage=10Gi,hugepages-2Mi=100Mi", ""), NodeOptions{}, map[string]string{"cpu": "4", "memory": "824Mi", "ephemeral-storage": "9663676400", "hugepages-2Mi": "100Mi", "pods": "110"}},
+		{"allocatable", document("cpu=4,memory=1Gi,pods=20", "cpu=3,memory=1Gi,pods=10"), NodeOptions{}, map[string]string{"cpu": "3", "memory": "1Gi", "pods": "10"}},
+		{"allocatable in part", document("cpu=4,memory=1Gi,pods=20", "cpu=3"), NodeOptions{}, map[string]string{"cpu": "3", "memory": "924Mi", "pods": "20"}},
+		{"nothing but allocatable", document("", "cpu=3"), NodeOptions{Capacity: parse(t, "pods=5")}, map[string]string{"cpu": "3", "pods": "5"}},
 		{
 			"overridden and reserved", document("cpu=4,pods=20", "cpu=3,pods=20"),
-			NodeFileOptions{Capacity: parse(t, "cpu=8,example.com/gpu=2"), Reserved: parse(t, "cpu=1,pods=1")},
+			NodeOptions{Capacity: parse(t, "cpu=8,example.com/gpu=2"), Reserved: parse(t, "cpu=1,pods=1")},
 			map[string]string{"cpu": "7", "example.com/gpu": "2", "pods": "19"},
 		},
 	}
@@ -215,11 +215,11 @@ func TestFromNodeFile(t *testing.T) {
 			}
 		})
 	}
-	n := FromNodeFile(document("cpu=1", ""), NodeFileOptions{Name: "other", Labels: map[string]string{"zone": "b"}})
+	n := FromNodeFile(document("cpu=1", ""), NodeOptions{Name: "other", Labels: map[string]string{"zone": "b"}})
 	if n.Name != "other" || n.Labels["zone"] != "b" || n.Labels[v1.LabelHostname] != "other" {
 		t.Errorf("%+v", n.ObjectMeta)
 	}
-	if f := FromNodeFile(document("cpu=1", ""), NodeFileOptions{SupplementalGroupsPolicy: true}).Status.Features; f == nil || !*f.SupplementalGroupsPolicy {
+	if f := FromNodeFile(document("cpu=1", ""), NodeOptions{}).Status.Features; f == nil || !*f.SupplementalGroupsPolicy {
 		t.Errorf("a document without features has %+v, want those of the runtime", f)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/runonce/runonce/admit"
 )
 
-// Would a critical pod of two processors run on a node whose four are taken, and who
-// would have to go?
+// Does a critical pod with two processors fit on a node whose four processors are in use, and
+// which pods are preempted?
 func ExampleDecide() {
 	pod := func(name, requests string, priority int32) *v1.Pod {
 		list, err := admit.ParseResources(requests)
@@ -30,7 +30,7 @@ func ExampleDecide() {
 	if err != nil {
 		panic(err)
 	}
-	node := admit.FromNodeFile(&v1.Node{}, admit.NodeFileOptions{Name: "here", Capacity: capacity})
+	node := admit.FromNodeFile(&v1.Node{}, admit.NodeOptions{Name: "here", Capacity: capacity})
 	running := []*v1.Pod{pod("web", "cpu=1500m", 100), pod("batch-1", "cpu=1", 0), pod("batch-2", "cpu=1", 0)}
 
 	plan := admit.Decide(node, running, []*v1.Pod{pod("dns", "cpu=2", admit.SystemCritical), pod("more", "cpu=1", 0)}, admit.Options{})

@@ -1,5 +1,5 @@
-// Package admit answers "would these pods run on this node, and who would have to go?".
-// It is pure: no clock, and no I/O but reading the node's capacity from an fs.FS.
+// Package admit decides which pods may run on a node and which pods have to be preempted for
+// them, as the kubelet does. It is pure: it has no clock, and only reads from an fs.FS.
 package admit
 
 import (
@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Verdict is what was decided for a pod.
+// Verdict is what was decided about a pod.
 type Verdict string
 
 // The verdicts.
@@ -18,7 +18,7 @@ const (
 	Preempted Verdict = "Preempted"
 )
 
-// Reason is one of a rejection, in the kubelet's words.
+// Reason is why a pod is rejected, in the kubelet's words.
 type Reason struct {
 	Reason  string `json:"reason"`  // for example OutOfcpu
 	Message string `json:"message"` // for example "Node didn't have enough resource: cpu, ..."
@@ -34,17 +34,17 @@ type Decision struct {
 	Reasons []Reason
 	// By is the pod that preempts this one.
 	By *v1.Pod
-	// Running says that the pod runs already, unchanged, from an earlier run.
+	// Running says that an earlier run started the pod, which has not changed since.
 	Running bool
-	// Replaces is the pod of the same namespace and name, but of other content, that
-	// runs from an earlier run and must be stopped before this one starts.
+	// Replaces is the pod of an earlier run with the same namespace and name but different
+	// content, which must be stopped before this one starts.
 	Replaces *v1.Pod
-	// Prune says that the pod is of an earlier run, no longer in the input, and has to
-	// be stopped because pruning was asked for. Its verdict is Admitted.
+	// Prune says that the pod of an earlier run is no longer in the input and has to be
+	// stopped because pruning was asked for. Its verdict is Admitted.
 	Prune bool
 }
 
-// PreemptedBy returns the decision that the pod, which runs, has to go for another one.
+// PreemptedBy returns the decision that a running pod is preempted by another one.
 func PreemptedBy(pod, by *v1.Pod) Decision {
 	return Decision{
 		Pod: pod, Verdict: Preempted, Running: true, By: by, Reason: reasonPreempting, Message: messagePreempting,
@@ -52,28 +52,28 @@ func PreemptedBy(pod, by *v1.Pod) Decision {
 	}
 }
 
-// Plan is every decision, taken before anything is started or stopped.
+// Plan is all decisions, made before anything is started or stopped.
 type Plan struct {
 	Node *v1.Node
 	// Decisions holds one decision for each input pod in input order, then one for each
 	// running pod of an earlier run that the plan stops (preempted or pruned).
 	Decisions []Decision
-	// Optimal says that every preemption takes the best set of victims: no search was cut off.
+	// Optimal says that every preemption has the best set of victims: no search was cut off.
 	Optimal bool
-	// Used is what is asked for by all pods that run, or are to run, when the plan is
-	// carried out, those of earlier runs that are not in the input included.
+	// Used is what all pods request that run once the plan is carried out, including those of
+	// earlier runs that are not in the input.
 	Used v1.ResourceList
 }
 
-// Departure is a pod that runs and has to be stopped before anything is started.
+// Departure is a running pod that has to be stopped before anything is started.
 type Departure struct {
 	Pod *v1.Pod
-	Row int     // of the decision that asks for it
-	By  *v1.Pod // preempts it; nil when it goes for another reason
-	Why string  // in a word or a few
+	Row int     // of the decision that stops it
+	By  *v1.Pod // the pod that preempts it; nil when there is another reason
+	Why string  // in a few words
 }
 
-// Departures returns the pods that have to go, in the order of their decisions.
+// Departures returns the pods that have to be stopped, in the order of their decisions.
 func (p Plan) Departures() []Departure {
 	var all []Departure
 	for i, d := range p.Decisions {
@@ -89,7 +89,7 @@ func (p Plan) Departures() []Departure {
 	return all
 }
 
-// Admitted returns the pods of the input that are to run, those that run already included.
+// Admitted returns the pods of the input that are to run, including those that already do.
 func (p Plan) Admitted() []*v1.Pod {
 	var pods []*v1.Pod
 	for _, d := range p.Decisions {
@@ -100,9 +100,9 @@ func (p Plan) Admitted() []*v1.Pod {
 	return pods
 }
 
-// Status returns what the kubelet would make the status of a pod that is rejected
-// (pkg/kubelet.rejectPod) or preempted (pkg/kubelet/preemption); an empty one for a pod
-// that is admitted. The condition has no time: this package has no clock.
+// Status returns the status that the kubelet would give a pod that is rejected
+// (pkg/kubelet.rejectPod) or preempted (pkg/kubelet/preemption), and an empty one for an
+// admitted pod. The condition has no time, since this package has no clock.
 func (d Decision) Status() v1.PodStatus {
 	switch d.Verdict {
 	case Rejected:
@@ -120,7 +120,7 @@ func (d Decision) Status() v1.PodStatus {
 	}
 }
 
-// plan writes the decisions down.
+// plan returns the decisions.
 func (p *planner) plan() Plan {
 	plan := Plan{Node: p.node.DeepCopy(), Optimal: p.optimal, Used: p.allocated.list(p.allocated.used)}
 	var stopped []*entry

@@ -1,19 +1,21 @@
 package admit
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// HostPort is a port of this machine that a pod asks for or that a socket listens on.
+// HostPort is a port of this machine that a pod asks for or a socket listens on.
 type HostPort struct {
 	Protocol v1.Protocol // TCP when empty
-	IP       string      // every address of the machine when empty, 0.0.0.0 or ::
+	IP       string      // all addresses of the machine when empty, 0.0.0.0 or ::
 	Port     int32
 }
 
-// hostPorts returns the ports that the pod holds of its machine.
+// hostPorts returns the host ports of the pod.
 func hostPorts(pod *v1.Pod) []HostPort {
 	held := podspec.HostPorts(pod)
 	ports := make([]HostPort, 0, len(held))
@@ -23,7 +25,7 @@ func hostPorts(pod *v1.Pod) []HostPort {
 	return ports
 }
 
-// portKey is what two ports must share to be able to conflict.
+// portKey is what two ports that conflict have in common.
 type portKey struct {
 	protocol v1.Protocol
 	port     int32
@@ -36,49 +38,40 @@ func (p HostPort) key() portKey {
 	return portKey{p.Protocol, p.Port}
 }
 
-// overlaps says whether two ports of one key conflict.
+// overlaps says whether two ports of the same key conflict.
 func (p HostPort) overlaps(q HostPort) bool {
 	return p.IP == q.IP || wildcard(p.IP) || wildcard(q.IP)
 }
 
 func wildcard(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
 
-// holder is one port and who holds it; nil for a socket that is of no pod of ours.
+// holder is a port and the pod that holds it, nil for a socket of another program.
 type holder struct {
 	port HostPort
 	by   *entry
 }
 
-// portTable holds the ports that are taken.
+// portTable holds the ports in use.
 type portTable map[portKey][]holder
 
-// take gives the pod its ports.
-func (t portTable) take(e *entry) {
+func (t portTable) add(e *entry) {
 	for _, p := range e.ports {
 		t[p.key()] = append(t[p.key()], holder{p, e})
 	}
 }
 
-// free gives the pod's ports back.
-func (t portTable) free(e *entry) {
+func (t portTable) remove(e *entry) {
 	for _, p := range e.ports {
-		held := t[p.key()]
-		kept := held[:0]
-		for _, h := range held {
-			if h.by != e {
-				kept = append(kept, h)
-			}
-		}
-		t[p.key()] = kept
+		t[p.key()] = slices.DeleteFunc(t[p.key()], func(h holder) bool { return h.by == e })
 	}
 }
 
-// listen notes the sockets that listen already, but for those on a port that a pod of
-// ours holds: these are its own.
-func (t portTable) listen(sockets []HostPort, ours []*entry) {
+// addListening adds the sockets that already listen, except those on a host port of a pod of
+// ours, which are its own.
+func (t portTable) addListening(sockets []HostPort, ours []*entry) {
 	own := portTable{}
 	for _, e := range ours {
-		own.take(e)
+		own.add(e)
 	}
 	for _, s := range sockets {
 		if len(own.conflicts([]HostPort{s})) == 0 {
@@ -87,7 +80,7 @@ func (t portTable) listen(sockets []HostPort, ours []*entry) {
 	}
 }
 
-// conflicts returns who holds one of the wanted ports.
+// conflicts returns the holders of the wanted ports.
 func (t portTable) conflicts(wanted []HostPort) []holder {
 	var found []holder
 	for _, w := range wanted {

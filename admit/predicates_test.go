@@ -28,7 +28,7 @@ func hostPort(ip string, protocol v1.Protocol, ports ...int32) func(*v1.Pod) {
 	}
 }
 
-// condition makes a node be short of something.
+// condition sets conditions of a node.
 func condition(types ...v1.NodeConditionType) func(*v1.Node) {
 	return func(n *v1.Node) {
 		for _, t := range types {
@@ -46,7 +46,7 @@ func sysctls(names ...string) func(*v1.Pod) {
 	}
 }
 
-// runsIn asks for the runtime kata.
+// runsIn gives a pod the runtime kata.
 func runsIn(p *v1.Pod) { p.Annotations = map[string]string{podspec.AnnotationRuntimeHandler: "kata"} }
 
 // hasRuntimes makes a node list its container runtimes.
@@ -58,7 +58,7 @@ func hasRuntimes(names ...string) func(*v1.Node) {
 	}
 }
 
-// overhead is what the sandbox of a pod needs beside its containers.
+// overhead is what the sandbox of a pod needs in addition to its containers.
 func overhead(list string) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Spec.Overhead = pod("", 0, list).Spec.Containers[0].Resources.Requests }
 }
@@ -379,8 +379,8 @@ func claimOn(name, node string) Options {
 	}}}}
 }
 
-// TestClaimOfOnePod: a critical pod takes the claim over, and of two others the first one
-// has it.
+// TestClaimOfOnePod: a critical pod preempts the pod that uses the claim, and of two others the
+// first one may use it.
 func TestClaimOfOnePod(t *testing.T) {
 	t.Parallel()
 	holds, asks := pod("r", 0, "", claim("data")), pod("p", SystemCritical, "", claim("data"))

@@ -22,29 +22,29 @@ var classes = map[v1.PodQOSClass]preempt.Class{
 	v1.PodQOSGuaranteed: preempt.Guaranteed,
 }
 
-// preemptable says whether the pod may have to go for another one.
+// preemptable says whether the pod may be preempted for another one.
 func (e *entry) preemptable(by *entry) bool { return e.priority < by.priority && !e.fixed }
 
-// preempt takes the pods of lower priority that have to go for the pod: all blockers, and
-// the best set of others that frees what is short. It returns what no set could free, and
-// changes nothing then.
+// preempt chooses the victims of the pod, which have lower priorities: all blockers, and the
+// best set of others that frees what is short. It returns what no set could free; then it
+// has changed nothing.
 func (p *planner) preempt(e *entry, short []request, blockers []holder) []request {
 	if len(short)+len(blockers) == 0 {
 		return nil
 	}
 	candidates := slices.DeleteFunc(p.holding(), func(c *entry) bool { return !c.preemptable(e) })
 	slices.SortFunc(candidates, func(a, b *entry) int { return cmp.Compare(a.rank, b.rank) })
-	answer, ok := preempt.Solve(problem(candidates, short, blockers))
+	solution, ok := preempt.Solve(problem(candidates, short, blockers))
 	if !ok {
 		return unmet(short, candidates)
 	}
-	victims := make([]*entry, 0, len(answer.Victims))
-	for _, i := range answer.Victims {
+	victims := make([]*entry, 0, len(solution.Victims))
+	for _, i := range solution.Victims {
 		victims = append(victims, candidates[i])
 	}
 	p.drop(victims...)
 	if left := p.allocated.insufficient(e.requests); len(left) > 0 {
-		// Only sums beyond an int64 come here: they cannot be counted exactly.
+		// Only sums beyond an int64 get here: they cannot be counted exactly.
 		for _, v := range victims {
 			p.hold(v)
 		}
@@ -53,11 +53,11 @@ func (p *planner) preempt(e *entry, short []request, blockers []holder) []reques
 	for _, v := range victims {
 		v.by = e
 	}
-	p.optimal = p.optimal && answer.Optimal
+	p.optimal = p.optimal && solution.Optimal
 	return nil
 }
 
-// problem states which of the candidates may go for what is short, and which have to.
+// problem states which of the candidates may be preempted for what is short, and which must be.
 func problem(candidates []*entry, short []request, blockers []holder) preempt.Problem {
 	needs := []request{{resource: memoryIndex}, {resource: cpuIndex}}
 	for _, r := range short {
@@ -88,7 +88,7 @@ func problem(candidates []*entry, short []request, blockers []holder) preempt.Pr
 	return problem
 }
 
-// unmet returns what would still be missing if all candidates went.
+// unmet returns what would still be missing if all candidates were preempted.
 func unmet(short []request, candidates []*entry) []request {
 	var left []request
 	for _, r := range short {
@@ -102,8 +102,8 @@ func unmet(short []request, candidates []*entry) []request {
 	return left
 }
 
-// reprieve takes back the preemption of pods that fit after all: beside the victims of a
-// later pod, or once the pod that preempted them is preempted in turn.
+// reprieve undoes the preemption of pods that fit after all: because a later pod had more
+// victims, or because the pod that preempted them was preempted itself.
 func (p *planner) reprieve() {
 	victims := slices.DeleteFunc(slices.Concat(p.input, p.earlier), func(e *entry) bool { return e.by == nil })
 	slices.SortFunc(victims, func(a, b *entry) int {

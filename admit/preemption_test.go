@@ -22,8 +22,8 @@ func kubeletPods() map[string]*v1.Pod {
 	}
 }
 
-// TestKubeletPreemption holds the choice of victims to the kubelet's tables. What its
-// cases lack is put there as requests of the pod that asks, on a node that is full.
+// TestKubeletPreemption compares the choice of victims with the kubelet's tables. The
+// resources that are missing in its cases are requests of the preemptor here, on a full node.
 func TestKubeletPreemption(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -31,7 +31,7 @@ func TestKubeletPreemption(t *testing.T) {
 		preemptor string
 		running   []string
 		lacks     string // cpu and memory beyond the node that the running pods fill
-		pods      int    // pods beyond those that the node takes
+		pods      int    // pods beyond those that the node allows
 		want      []string
 		rejected  string
 	}{
@@ -86,7 +86,7 @@ func TestKubeletPreemption(t *testing.T) {
 	}
 }
 
-// victims returns the sorted names of those who are preempted, without "running-".
+// victims returns the sorted names of the preempted pods, without "running-".
 func victims(plan Plan) []string {
 	var names []string
 	for _, d := range plan.Decisions {
@@ -131,9 +131,9 @@ func TestPreemptsForPorts(t *testing.T) {
 		want    []string
 		verdict Verdict
 	}{
-		{"who holds the port", []*v1.Pod{pod("a", 0, "", web), pod("b", 0, "cpu=500m")}, []string{"a"}, Admitted},
-		{"who holds the port, and frees enough", []*v1.Pod{pod("a", 5, "cpu=500m", web), pod("b", 0, "cpu=500m")}, []string{"a"}, Admitted},
-		{"who holds the port, and what is short besides", []*v1.Pod{pod("a", 0, "cpu=100m", web), pod("b", 0, "cpu=900m")}, []string{"a", "b"}, Admitted},
+		{"the holder of the port", []*v1.Pod{pod("a", 0, "", web), pod("b", 0, "cpu=500m")}, []string{"a"}, Admitted},
+		{"the holder of the port, which frees enough", []*v1.Pod{pod("a", 5, "cpu=500m", web), pod("b", 0, "cpu=500m")}, []string{"a"}, Admitted},
+		{"the holder of the port, and one for the missing resources", []*v1.Pod{pod("a", 0, "cpu=100m", web), pod("b", 0, "cpu=900m")}, []string{"a", "b"}, Admitted},
 		{"all who hold it", []*v1.Pod{pod("a", 0, "", hostPort("10.0.0.1", "TCP", 80)), pod("b", 0, "", hostPort("10.0.0.2", "TCP", 80))}, []string{"a", "b"}, Admitted},
 		{"not one that is as critical", []*v1.Pod{pod("a", SystemCritical, "", web)}, nil, Rejected},
 	}

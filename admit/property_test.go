@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// world is a random question to Decide.
+// world is a random input of Decide.
 type world struct {
 	node    *v1.Node
 	running []*v1.Pod
@@ -18,7 +18,7 @@ type world struct {
 	options Options
 }
 
-// randomWorld makes up a small node that is full or nearly so, so that pods compete.
+// randomWorld returns a small node that is full or nearly full, so that pods compete.
 func randomWorld(rng *rand.Rand) world {
 	w := world{node: node(fmt.Sprintf("cpu=%d,memory=%dMi,pods=%d,example.com/gpu=%d", 1+rng.IntN(4), 256*(1+rng.IntN(8)), 2+rng.IntN(12), rng.IntN(3)))}
 	if rng.IntN(2) == 0 {
@@ -50,7 +50,7 @@ func randomWorld(rng *rand.Rand) world {
 		case 2: // other content in this run
 			w.pods = append(w.pods, randomPod(rng, b.Name, func(q *v1.Pod) { q.UID = "new-" + q.UID }))
 		}
-		w.options.Booked = append(w.options.Booked, b)
+		w.options.Reserved = append(w.options.Reserved, b)
 	}
 	for i := range 1 + rng.IntN(5) {
 		w.pods = append(w.pods, randomPod(rng, fmt.Sprintf("p%d", i)))
@@ -88,8 +88,8 @@ func TestDecideProperties(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(7, 8))
 	for n := range worlds {
-		if fault := faultOf(randomWorld(rng), rng); fault != "" {
-			t.Fatalf("world %d: %s", n, fault)
+		if problem := problemWith(randomWorld(rng), rng); problem != "" {
+			t.Fatalf("world %d: %s", n, problem)
 		}
 	}
 }
@@ -100,14 +100,14 @@ func FuzzDecide(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, a, b uint64) {
 		rng := rand.New(rand.NewPCG(a, b))
-		if fault := faultOf(randomWorld(rng), rng); fault != "" {
-			t.Fatal(fault)
+		if problem := problemWith(randomWorld(rng), rng); problem != "" {
+			t.Fatal(problem)
 		}
 	})
 }
 
-// faultOf decides, and returns what is wrong with the plan.
-func faultOf(w world, rng *rand.Rand) string {
+// problemWith decides, and returns what is wrong with the plan.
+func problemWith(w world, rng *rand.Rand) string {
 	nodeBefore, podsBefore, runningBefore := w.node.DeepCopy(), copies(w.pods), copies(w.running)
 	plan := Decide(w.node, w.running, w.pods, w.options)
 	if !reflect.DeepEqual(w.node, nodeBefore) || !reflect.DeepEqual(w.pods, podsBefore) || !reflect.DeepEqual(w.running, runningBefore) {
@@ -115,8 +115,8 @@ func faultOf(w world, rng *rand.Rand) string {
 	}
 	shuffled := copies(w.running)
 	rng.Shuffle(len(shuffled), func(i, k int) { shuffled[i], shuffled[k] = shuffled[k], shuffled[i] })
-	rng.Shuffle(len(w.options.Booked), func(i, k int) {
-		w.options.Booked[i], w.options.Booked[k] = w.options.Booked[k], w.options.Booked[i]
+	rng.Shuffle(len(w.options.Reserved), func(i, k int) {
+		w.options.Reserved[i], w.options.Reserved[k] = w.options.Reserved[k], w.options.Reserved[i]
 	})
 	if again := Decide(w.node, shuffled, w.pods, w.options); !reflect.DeepEqual(rows(again), rows(plan)) {
 		return fmt.Sprintf("in another order of the running pods: %+v, not %+v", rows(again), rows(plan))
@@ -130,8 +130,8 @@ func faultOf(w world, rng *rand.Rand) string {
 		}
 	}
 	stays, starts := standing(w, plan)
-	if fault := overcommitted(w.node, stays, starts); fault != "" {
-		return fault
+	if problem := overcommitted(w.node, stays, starts); problem != "" {
+		return problem
 	}
 	return badVictim(w, plan, stays, starts)
 }
@@ -144,8 +144,8 @@ func copies(pods []*v1.Pod) []*v1.Pod {
 	return all
 }
 
-// standing returns all pods that run, or are to run, when the plan is carried out, and
-// those of them that start.
+// standing returns all pods that run once the plan is carried out, and those of them that are
+// started.
 func standing(w world, plan Plan) (stays, starts []*v1.Pod) {
 	gone := map[string]bool{}
 	for _, d := range plan.Decisions {
@@ -166,7 +166,7 @@ func standing(w world, plan Plan) (stays, starts []*v1.Pod) {
 			stays = append(stays, p)
 		}
 	}
-	for _, p := range w.options.Booked {
+	for _, p := range w.options.Reserved {
 		if !runs[string(p.UID)] {
 			stays = append(stays, p)
 		}
@@ -174,7 +174,7 @@ func standing(w world, plan Plan) (stays, starts []*v1.Pod) {
 	return stays, starts
 }
 
-// overcommitted says which resource or port the pods that start have no right to.
+// overcommitted says which resource or port the started pods overcommit.
 func overcommitted(n *v1.Node, stays, starts []*v1.Pod) string {
 	used := v1.ResourceList{v1.ResourcePods: *resource.NewQuantity(int64(len(stays)), resource.DecimalSI)}
 	for _, p := range stays {
@@ -205,7 +205,7 @@ func overcommitted(n *v1.Node, stays, starts []*v1.Pod) string {
 	return ""
 }
 
-// badVictim says which victim should not be one.
+// badVictim says which pod should not be a victim.
 func badVictim(w world, plan Plan, stays, starts []*v1.Pod) string {
 	verdicts := map[*v1.Pod]Verdict{}
 	for _, d := range plan.Decisions {
@@ -232,7 +232,7 @@ func badVictim(w world, plan Plan, stays, starts []*v1.Pod) string {
 		case !Critical(d.By):
 			return fmt.Sprintf("%s is preempted by %s, which is not critical", d.Pod.Name, d.By.Name)
 		case Priority(d.Pod) >= Priority(d.By) && (i < len(w.pods) || !replaced[d.Pod.Name]):
-			return fmt.Sprintf("%s is preempted by %s, which is no more important", d.Pod.Name, d.By.Name)
+			return fmt.Sprintf("%s is preempted by %s, which has no higher priority", d.Pod.Name, d.By.Name)
 		case verdicts[d.By] != Admitted:
 			return fmt.Sprintf("%s is preempted by %s, which is %s", d.Pod.Name, d.By.Name, verdicts[d.By])
 		case i >= len(w.pods) && replaced[d.Pod.Name]:

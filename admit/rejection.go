@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/runonce/runonce/admit/predicates"
 )
 
 // What the kubelet says of a critical pod for which it finds no victims
-// (pkg/kubelet/preemption), and the API server of one that exists (metav1.StatusReasonConflict).
+// (pkg/kubelet/preemption), and the API server of a pod that exists already
+// (metav1.StatusReasonConflict).
 const (
 	reasonUnexpected  = "UnexpectedAdmissionError"
 	messageUnexpected = "Unexpected error while attempting to recover from admission failure: preemption: " +
@@ -18,10 +17,10 @@ const (
 	messageConflict = "another run is about to start a pod of this namespace and name with other content"
 )
 
-// rejection returns why the pod is rejected, the reason to report first in front; nothing
-// when it fits, or fits once the pods go that it preempts.
+// rejection returns why the pod is rejected, the most important reason first; nothing when it
+// fits, or fits once the pods that it preempts are stopped.
 func (p *planner) rejection(e *entry) []Reason {
-	early, place, late := p.predicates(e)
+	early, placement, late := p.early(e), p.placement(e.pod), p.late(e.pod)
 	short := p.allocated.insufficient(e.requests)
 	resources := make([]Reason, 0, len(short))
 	for _, r := range short {
@@ -37,48 +36,19 @@ func (p *planner) rejection(e *entry) []Reason {
 		blockers = append(blockers, users...)
 	}
 	if !Critical(e.pod) {
-		return slices.Concat(early, resources, place, conflicts, late)
+		return slices.Concat(early, resources, placement, conflicts, late)
 	}
 	// The kubelet names a critical pod's lack of resources after all other reasons, since
 	// preemption is to make up for it.
 	fixed := slices.ContainsFunc(blockers, func(h holder) bool { return h.by == nil || !h.by.preemptable(e) })
-	if fixed || len(early)+len(place)+len(late) > 0 {
-		return slices.Concat(early, place, conflicts, late, resources)
+	if fixed || len(early)+len(placement)+len(late) > 0 {
+		return slices.Concat(early, placement, conflicts, late, resources)
 	}
 	left := p.preempt(e, short, blockers)
 	if len(left) == 0 {
 		return nil
 	}
 	return slices.Concat([]Reason{{reasonUnexpected, messageUnexpected + p.list(left)}}, resources, conflicts)
-}
-
-// predicates returns the reasons that no preemption can remove: those that the kubelet
-// finds before it looks at resources, between resources and host ports, and after these.
-func (p *planner) predicates(e *entry) (early, place, late []Reason) {
-	subject := predicates.Subject{Pod: e.pod, QOS: e.qos, Critical: Critical(e.pod)}
-	limits := predicates.Options{
-		UnsafeSysctls: p.o.AllowUnsafeSysctls, AppArmor: p.o.AppArmor, RuntimeHandlers: p.o.RuntimeHandlers,
-		Unable: p.o.Unable[e.pod.UID],
-	}
-	early = converted(predicates.Early(subject, p.node, limits))
-	if e.rival != nil {
-		early = append(early, Reason{reasonConflict, messageConflict})
-	}
-	place = converted(predicates.Place(subject, p.node))
-	if p.elsewhere(e.pod) {
-		place = append(place, Reason{"VolumeBinding", "Predicate VolumeBinding failed: " + messageAffinity})
-	}
-	late = append(converted(predicates.Late(subject, p.node, limits)), p.o.nfs(e.pod)...)
-	return early, place, late
-}
-
-// converted returns the reasons as this package's.
-func converted(reasons []predicates.Reason) []Reason {
-	all := make([]Reason, 0, len(reasons))
-	for _, r := range reasons {
-		all = append(all, Reason(r))
-	}
-	return all
 }
 
 // outOf returns the kubelet's words for a resource of which too little is left.

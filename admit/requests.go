@@ -4,15 +4,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	helper "k8s.io/component-helpers/resource"
 
-	"github.com/runonce/runonce/admit/quantity"
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// Requests returns what the pod asks of a node, by the rule of the scheduler and the
-// kubelet (component-helpers/resource.PodRequests): the sum of its containers and
-// sidecars or the peak of its init containers, pod-level resources in their place, and
-// the overhead on top. The caller owns the result. A quantity beyond an int64 counts as
-// the largest one.
+// Requests returns what the pod requests, by the rule of the scheduler and the kubelet
+// (component-helpers/resource.PodRequests): the sum of its containers and sidecars or the
+// peak of its init containers, or else its pod-level resources, plus the overhead. The caller
+// owns the result. A quantity beyond an int64 counts as the largest one.
 func Requests(pod *v1.Pod) v1.ResourceList {
 	return helper.PodRequests(bounded(pod), helper.PodResourcesOptions{})
 }
@@ -21,12 +19,11 @@ func Requests(pod *v1.Pod) v1.ResourceList {
 func QOS(pod *v1.Pod) v1.PodQOSClass { return podspec.QOS(bounded(pod)) }
 
 // bounded returns the pod, or a copy in which no quantity is too large to count with.
-// Arithmetic on a quantity like 1e999999999 would take all memory there is.
 func bounded(pod *v1.Pod) *v1.Pod {
 	within := true
 	eachList(pod, func(list v1.ResourceList) {
 		for _, q := range list {
-			within = within && quantity.Countable(q)
+			within = within && countable(q)
 		}
 	})
 	if within {
@@ -35,13 +32,13 @@ func bounded(pod *v1.Pod) *v1.Pod {
 	pod = pod.DeepCopy()
 	eachList(pod, func(list v1.ResourceList) {
 		for name, q := range list {
-			list[name] = quantity.Bound(q)
+			list[name] = capped(q)
 		}
 	})
 	return pod
 }
 
-// eachList calls f for each list of resources that requests and classes depend on.
+// eachList calls f for each list of resources that the requests and the QoS class depend on.
 func eachList(pod *v1.Pod, f func(v1.ResourceList)) {
 	for _, c := range podspec.Containers(pod) {
 		f(c.Resources.Requests)

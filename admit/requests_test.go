@@ -8,8 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"github.com/runonce/runonce/admit/quantity"
 )
 
 // requests makes the first container request a quantity that may be out of all bounds.
@@ -45,8 +43,8 @@ func TestRequests(t *testing.T) {
 		{"rounded up", pod("p", 0, "", requests("cpu", "1n")), map[v1.ResourceName]int64{"cpu": 1}},
 		{"memory rounded up", pod("p", 0, "", requests("memory", "100m")), map[v1.ResourceName]int64{"memory": 1}},
 		{"an init container's peak", pod("p", 0, "cpu=2", asInit(false)), map[v1.ResourceName]int64{"cpu": 2000}},
-		{"a sidecar beside", pod("p", 0, "cpu=2", asInit(true), requests("cpu", "1")), map[v1.ResourceName]int64{"cpu": 3000}},
-		{"an init container beside the sidecar before it", pod("p", 0, "cpu=2", inits("cpu=1,sidecar", "cpu=3")), map[v1.ResourceName]int64{"cpu": 4000}},
+		{"a sidecar in addition", pod("p", 0, "cpu=2", asInit(true), requests("cpu", "1")), map[v1.ResourceName]int64{"cpu": 3000}},
+		{"an init container with the sidecar before it", pod("p", 0, "cpu=2", inits("cpu=1,sidecar", "cpu=3")), map[v1.ResourceName]int64{"cpu": 4000}},
 		{"an init container before a sidecar", pod("p", 0, "cpu=1", inits("cpu=3", "cpu=1,sidecar")), map[v1.ResourceName]int64{"cpu": 3000}},
 		{"overhead", pod("p", 0, "cpu=2", func(p *v1.Pod) { p.Spec.Overhead = v1.ResourceList{"cpu": resource.MustParse("250m")} }), map[v1.ResourceName]int64{"cpu": 2250}},
 		{"of the pod", pod("p", 0, "cpu=2", func(p *v1.Pod) {
@@ -61,7 +59,7 @@ func TestRequests(t *testing.T) {
 			t.Parallel()
 			got := map[v1.ResourceName]int64{}
 			for name, q := range Requests(test.pod) {
-				got[name] = quantity.Amount(name, q)
+				got[name] = amount(name, q)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -107,7 +105,7 @@ func TestRequestsLeavesPodAlone(t *testing.T) {
 	t.Parallel()
 	p := pod("p", 0, "", requests("memory", "1e2000000000"))
 	Requests(p)
-	if q := p.Spec.Containers[0].Resources.Requests[v1.ResourceMemory]; quantity.Countable(q) {
+	if q := p.Spec.Containers[0].Resources.Requests[v1.ResourceMemory]; countable(q) {
 		t.Error("the pod's own quantity was changed")
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing/fstest"
 )
 
-// realistic is a pod of the size that people write.
+// realistic is a pod of realistic size.
 const realistic = `apiVersion: v1
 kind: Pod
 metadata:

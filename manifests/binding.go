@@ -3,7 +3,6 @@ package manifests
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,23 +14,22 @@ import (
 // claimProblem is why a claim has no volume.
 type claimProblem struct{ message, hint string }
 
-// bindClaims gives each claim the volume that it names, that names it, or the smallest that
-// matches it, and writes that down in both (spec.volumeName, spec.claimRef). A claim that
-// is left without one and has no problem is to be provisioned: it gets a directory.
-func (s *Set) bindClaims() map[key]*claimProblem {
-	claims := slices.SortedFunc(maps.Values(s.claims), func(a, b *v1.PersistentVolumeClaim) int {
+// bindClaims binds each claim to the volume that it names, that names it, or the smallest one
+// that matches it (spec.volumeName, spec.claimRef). A claim without a volume and without a
+// problem is to be provisioned: it gets a directory.
+func (s *Set) bindClaims() map[*v1.PersistentVolumeClaim]*claimProblem {
+	claims := slices.SortedFunc(slices.Values(s.Claims()), func(a, b *v1.PersistentVolumeClaim) int {
 		return cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
-	volumes := slices.SortedFunc(maps.Values(s.volumes), func(a, b *v1.PersistentVolume) int {
+	volumes := slices.SortedFunc(slices.Values(all[*v1.PersistentVolume](s)), func(a, b *v1.PersistentVolume) int {
 		return cmp.Or(storageSize(a.Spec.Capacity).Cmp(*storageSize(b.Spec.Capacity)), cmp.Compare(a.Name, b.Name))
 	})
-	problems := map[key]*claimProblem{}
-	// First those that were bound by hand, which no other claim may have.
+	problems := map[*v1.PersistentVolumeClaim]*claimProblem{}
+	// Volumes that were bound by hand come first, since no other claim may have them.
 	for _, step := range []func(*v1.PersistentVolumeClaim, []*v1.PersistentVolume) *claimProblem{named, reserved, matching} {
 		for _, c := range claims {
-			k := key{c.Namespace, c.Name}
-			if v := s.volumes[c.Spec.VolumeName]; problems[k] == nil && (v == nil || !isFor(v, c)) {
-				problems[k] = step(c, volumes)
+			if v, ok := s.PersistentVolume(c.Spec.VolumeName); problems[c] == nil && (!ok || !isFor(v, c)) {
+				problems[c] = step(c, volumes)
 			}
 		}
 	}
@@ -43,7 +41,7 @@ func storageSize(list v1.ResourceList) *resource.Quantity {
 	return &q
 }
 
-// isFor says whether the volume is kept for the claim.
+// isFor says whether the volume is reserved for or bound to the claim.
 func isFor(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) bool {
 	ref := v.Spec.ClaimRef
 	return ref != nil && ref.Name == c.Name && ref.Namespace == c.Namespace
@@ -66,14 +64,14 @@ func named(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *claimPr
 	if why := mismatch(c, v); why != "" {
 		return &claimProblem{fmt.Sprintf("Cannot bind to requested volume %q: %s", v.Name, why), ""}
 	}
-	return take(c, v)
+	return bind(c, v)
 }
 
-// take binds the two, unless the volume is of a kind that cannot be used here.
-func take(c *v1.PersistentVolumeClaim, v *v1.PersistentVolume) *claimProblem {
+// bind binds the two, unless volumes of that type are not supported here.
+func bind(c *v1.PersistentVolumeClaim, v *v1.PersistentVolume) *claimProblem {
 	if v.Spec.HostPath == nil && v.Spec.Local == nil && v.Spec.NFS == nil {
 		return &claimProblem{
-			fmt.Sprintf("PersistentVolume %q needs a storage service's driver", v.Name),
+			fmt.Sprintf("PersistentVolume %q needs a storage driver", v.Name),
 			"mount it on the host and make it a hostPath or local volume",
 		}
 	}
@@ -82,7 +80,7 @@ func take(c *v1.PersistentVolumeClaim, v *v1.PersistentVolume) *claimProblem {
 	return nil
 }
 
-// mismatch says what of the volume is not as the claim wants it (checkVolumeSatisfyClaim).
+// mismatch says why the volume does not satisfy the claim (checkVolumeSatisfyClaim).
 func mismatch(c *v1.PersistentVolumeClaim, v *v1.PersistentVolume) string {
 	switch {
 	case storageSize(v.Spec.Capacity).Cmp(*storageSize(c.Spec.Resources.Requests)) < 0:
@@ -101,15 +99,15 @@ func mismatch(c *v1.PersistentVolumeClaim, v *v1.PersistentVolume) string {
 func reserved(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *claimProblem {
 	for _, v := range volumes {
 		if isFor(v, c) && storageSize(v.Spec.Capacity).Cmp(*storageSize(c.Spec.Resources.Requests)) >= 0 && volumeMode(v.Spec.VolumeMode) == volumeMode(c.Spec.VolumeMode) {
-			return take(c, v)
+			return bind(c, v)
 		}
 	}
 	return nil
 }
 
-// matching binds a claim to the smallest volume that it could use
-// (component-helpers/storage/volume.FindMatchingVolume), and says which claims cannot do
-// without one.
+// matching binds a claim to the smallest volume that satisfies it
+// (component-helpers/storage/volume.FindMatchingVolume), and rejects claims that need a volume
+// when there is none.
 func matching(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *claimProblem {
 	selector, err := metav1.LabelSelectorAsSelector(c.Spec.Selector)
 	if err != nil {
@@ -118,14 +116,14 @@ func matching(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *clai
 	for _, v := range volumes {
 		selected := c.Spec.Selector == nil || selector.Matches(labels.Set(v.Labels))
 		if v.Spec.ClaimRef == nil && selected && mismatch(c, v) == "" {
-			return take(c, v)
+			return bind(c, v)
 		}
 	}
 	switch class, given := givenClass(c); {
 	case given && class == "":
-		return &claimProblem{`no PersistentVolume of the input matches, and storageClassName "" lets none be made`, "add one, or leave out storageClassName"}
+		return &claimProblem{`no PersistentVolume in the input matches, and storageClassName "" prevents provisioning one`, "add one, or leave out storageClassName"}
 	case c.Spec.Selector != nil:
-		return &claimProblem{"no PersistentVolume of the input matches, and none is made for a selector", "add one, or leave out the selector"}
+		return &claimProblem{"no PersistentVolume in the input matches, and a claim with a selector is not provisioned", "add one, or leave out the selector"}
 	}
 	return nil
 }
@@ -142,8 +140,7 @@ func volumeMode(m *v1.PersistentVolumeMode) v1.PersistentVolumeMode {
 	return *m
 }
 
-// givenClass is the storage class of a claim; the annotation is older than the field and
-// counts more.
+// givenClass is the storage class of a claim; the older annotation overrides the field.
 func givenClass(c *v1.PersistentVolumeClaim) (string, bool) {
 	if class, ok := c.Annotations[v1.BetaStorageClassAnnotation]; ok {
 		return class, true

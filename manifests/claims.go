@@ -2,8 +2,6 @@ package manifests
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,7 +10,6 @@ import (
 func (r *reader) claim(e *entry) {
 	o := &v1.PersistentVolumeClaim{}
 	if r.keep(e, o) {
-		r.set.claims[key{o.Namespace, o.Name}] = o
 		e.checkClaim(&o.Spec, "spec.")
 	}
 }
@@ -20,16 +17,14 @@ func (r *reader) claim(e *entry) {
 func (r *reader) persistentVolume(e *entry) {
 	o := &v1.PersistentVolume{}
 	if r.keep(e, o) {
-		r.set.volumes[o.Name] = o
 		e.checkVolume(&o.Spec)
 	}
 }
 
-// checkClaim names what of a claim's spec, whose fields begin with prefix, cannot be had
-// without a cluster's storage.
+// checkClaim rejects what is not supported in a claim's spec, whose fields begin with prefix.
 func (e *entry) checkClaim(s *v1.PersistentVolumeClaimSpec, prefix string) {
 	e.checkVolumeMode(s.VolumeMode, prefix)
-	const noSource, hint = "refused: nothing here copies a claim or restores a snapshot", "fill the claim's directory, or use an init container"
+	const noSource, hint = "not supported: nothing here copies a claim or restores a snapshot", "fill the claim's directory, or use an init container"
 	if s.DataSource != nil {
 		e.fail(prefix+"dataSource", noSource, hint)
 	}
@@ -38,29 +33,29 @@ func (e *entry) checkClaim(s *v1.PersistentVolumeClaimSpec, prefix string) {
 	}
 }
 
-// checkVolume names what of a PersistentVolume cannot be had.
+// checkVolume rejects what is not supported in a PersistentVolume.
 func (e *entry) checkVolume(s *v1.PersistentVolumeSpec) {
 	e.checkVolumeMode(s.VolumeMode, "spec.")
 	if len(s.MountOptions) > 0 && s.NFS == nil {
-		e.fail("spec.mountOptions", "refused: Mount options are not supported for volume type", "only nfs is mounted here")
+		e.fail("spec.mountOptions", "Mount options are not supported for volume type", "only nfs is mounted here")
 	}
 	if s.Local != nil && s.Local.FSType != nil {
-		e.fail("spec.local.fsType", "refused: a local volume is a directory here", "mount the device and name the directory")
+		e.fail("spec.local.fsType", "not supported: a local volume is a directory here", "mount the device and name the directory")
 	}
 }
 
 func (e *entry) checkVolumeMode(mode *v1.PersistentVolumeMode, prefix string) {
 	if volumeMode(mode) == v1.PersistentVolumeBlock {
-		e.fail(prefix+"volumeMode", `"Block" refused: no driver here attaches raw devices`, "use Filesystem")
+		e.fail(prefix+"volumeMode", `"Block" is not supported: no storage driver here attaches raw devices`, "use Filesystem")
 	}
 }
 
-// addClaims adds the claims that workloads and pods have templates of, and binds all.
+// addClaims adds the claims of the templates of workloads and pods, and binds all claims.
 func (r *reader) addClaims() {
 	for _, c := range r.templated {
-		// A controller takes the one that is there already.
-		if k := (key{c.Namespace, c.Name}); r.set.claims[k] == nil {
-			r.set.claims[k] = c
+		// A controller uses a claim that exists already.
+		if _, ok := r.set.Claim(c.Namespace, c.Name); !ok {
+			r.set.objects[object{kindClaim, c.Namespace, c.Name}] = c
 		}
 	}
 	for _, e := range r.entries {
@@ -70,51 +65,38 @@ func (r *reader) addClaims() {
 			}
 		}
 	}
-	r.problems = r.set.bindClaims()
+	r.unbound = r.set.bindClaims()
 }
 
-// addEphemeral makes the claim of an ephemeral volume (pkg/controller/volume/ephemeral).
+// addEphemeral adds the claim of an ephemeral volume (pkg/controller/volume/ephemeral).
 func (r *reader) addEphemeral(e *entry, pe podEntry, index int) {
 	p, v := pe.pod, &pe.pod.Spec.Volumes[index]
 	if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
 		return
 	}
-	k := key{p.Namespace, p.Name + "-" + v.Name}
-	if _, taken := r.set.claims[k]; taken {
+	name := p.Name + "-" + v.Name
+	if _, exists := r.set.Claim(p.Namespace, name); exists {
 		e.fail(fmt.Sprintf("%sspec.volumes[%d].name", pe.prefix, index),
-			fmt.Sprintf("PVC %q was not created for pod %q (pod is not owner)", k.namespace+"/"+k.name, p.Namespace+"/"+p.Name),
+			fmt.Sprintf("PVC %q was not created for pod %q (pod is not owner)", p.Namespace+"/"+name, p.Namespace+"/"+p.Name),
 			"rename the volume or the claim")
 		return
 	}
 	template := v.Ephemeral.VolumeClaimTemplate.DeepCopy()
-	r.set.claims[k] = &v1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: k.name, Labels: template.Labels, Annotations: template.Annotations},
+	r.set.objects[object{kindClaim, p.Namespace, name}] = &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name, Labels: template.Labels, Annotations: template.Annotations},
 		Spec:       template.Spec,
 	}
 }
 
-// checkClaims refuses the pod's claims that no volume can be had for.
+// checkClaims rejects the pod's claims that cannot be bound.
 func (r *reader) checkClaims(e *entry, pe podEntry) {
 	for _, ref := range references(pe.pod) {
-		problem := r.problems[key{pe.pod.Namespace, ref.name}]
-		if ref.kind == kindClaim && problem != nil {
+		if ref.kind != kindClaim {
+			continue
+		}
+		claim, _ := r.set.Claim(pe.pod.Namespace, ref.name)
+		if problem := r.unbound[claim]; problem != nil {
 			e.fail(pe.prefix+ref.field, fmt.Sprintf("PersistentVolumeClaim %q: %s", ref.name, problem.message), problem.hint)
 		}
 	}
-}
-
-// Claim returns a PersistentVolumeClaim of the input, those of templates included. One
-// without a spec.volumeName is to be given a directory.
-func (s *Set) Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool) {
-	o, ok := s.claims[key{namespace, name}]
-	return o, ok
-}
-
-// Claims returns all of the input's PersistentVolumeClaims, in no particular order.
-func (s *Set) Claims() []*v1.PersistentVolumeClaim { return slices.Collect(maps.Values(s.claims)) }
-
-// PersistentVolume returns a PersistentVolume of the input.
-func (s *Set) PersistentVolume(name string) (*v1.PersistentVolume, bool) {
-	o, ok := s.volumes[name]
-	return o, ok
 }

@@ -21,7 +21,7 @@ func claimPod() string {
 	return pod("p", "  volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]\n")
 }
 
-// TestClaims: which volume a claim gets, "" for a directory, or why it gets none.
+// TestClaims tests which volume a claim gets, "" for a directory, or why it gets none.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	const (
@@ -42,12 +42,12 @@ func TestClaims(t *testing.T) {
 		{name: "none is large enough", in: claimOf("") + persistentVolume("small", small)},
 		{name: "of another class", in: claimOf("") + persistentVolume("fits", fits+", storageClassName: fast")},
 		{name: "of the same class", in: claimOf(", storageClassName: fast") + persistentVolume("plain", fits) + persistentVolume("quick", big+", storageClassName: fast"), want: "quick"},
-		{name: "kept for another claim", in: claimOf("") + persistentVolume("fits", fits+", claimRef: {namespace: other, name: data}")},
-		{name: "kept for this claim", in: claimOf("") + persistentVolume("fits", fits) + persistentVolume("mine", big+", storageClassName: x, claimRef: {namespace: default, name: data}"), want: "mine"},
+		{name: "reserved for another claim", in: claimOf("") + persistentVolume("fits", fits+", claimRef: {namespace: other, name: data}")},
+		{name: "reserved for this claim", in: claimOf("") + persistentVolume("fits", fits) + persistentVolume("mine", big+", storageClassName: x, claimRef: {namespace: default, name: data}"), want: "mine"},
 		{name: "with the labels", in: claimOf(", selector: {matchLabels: {tier: gold}}") + persistentVolume("fits", fits), want: "fits"},
 		{name: "by name", in: claimOf(", volumeName: big") + persistentVolume("fits", fits) + persistentVolume("big", big), want: "big"},
 		{
-			name: "by a name that is not there", in: claimOf(", volumeName: gone"),
+			name: "by the name of a missing one", in: claimOf(", volumeName: gone"),
 			bad: field + `PersistentVolume "gone" is not in the input (add it to the input, or leave out spec.volumeName)`,
 		},
 		{name: "by name, too small", in: claimOf(", volumeName: small") + persistentVolume("small", small), bad: field + `Cannot bind to requested volume "small": requested PV is too small`},
@@ -60,29 +60,29 @@ func TestClaims(t *testing.T) {
 			bad: field + `Cannot bind to requested volume "v": incompatible accessMode`,
 		},
 		{
-			name: "by name, kept for another", in: claimOf(", volumeName: fits") + persistentVolume("fits", fits+", claimRef: {namespace: other, name: data}"),
+			name: "by name, reserved for another", in: claimOf(", volumeName: fits") + persistentVolume("fits", fits+", claimRef: {namespace: other, name: data}"),
 			bad: field + `volume "fits" already bound to a different claim.`,
 		},
 		{
-			name: "none may be made", in: claimOf(`, storageClassName: ""`),
-			bad: field + `no PersistentVolume of the input matches, and storageClassName "" lets none be made (add one, or leave out storageClassName)`,
+			name: "none may be provisioned", in: claimOf(`, storageClassName: ""`),
+			bad: field + `no PersistentVolume in the input matches, and storageClassName "" prevents provisioning one (add one, or leave out storageClassName)`,
 		},
 		{
 			name: "no labels", in: claimOf(", selector: {matchLabels: {tier: lead}}") + persistentVolume("fits", fits),
-			bad: field + `no PersistentVolume of the input matches, and none is made for a selector (add one, or leave out the selector)`,
+			bad: field + `no PersistentVolume in the input matches, and a claim with a selector is not provisioned (add one, or leave out the selector)`,
 		},
 		{
 			name: "by a driver", in: claimOf("") + persistentVolume("cloud", strings.Replace(fits, "hostPath: {path: /srv}", "csi: {driver: d.example.com, volumeHandle: h}", 1)),
-			bad: field + `PersistentVolume "cloud" needs a storage service's driver (mount it on the host and make it a hostPath or local volume)`,
+			bad: field + `PersistentVolume "cloud" needs a storage driver (mount it on the host and make it a hostPath or local volume)`,
 		},
-		{name: "block", in: claimOf(", volumeMode: Block"), bad: `f:13: spec.volumeMode: "Block" refused: no driver here attaches raw devices (use Filesystem)`},
+		{name: "block", in: claimOf(", volumeMode: Block"), bad: `f:13: spec.volumeMode: "Block" is not supported: no storage driver here attaches raw devices (use Filesystem)`},
 		{
 			name: "copy", in: claimOf(", dataSource: {kind: PersistentVolumeClaim, name: other}"),
-			bad: "f:13: spec.dataSource: refused: nothing here copies a claim or restores a snapshot (fill the claim's directory, or use an init container)",
+			bad: "f:13: spec.dataSource: not supported: nothing here copies a claim or restores a snapshot (fill the claim's directory, or use an init container)",
 		},
 		{
 			name: "options of a hostPath volume", in: claimOf("") + persistentVolume("fits", fits+", mountOptions: [ro]"),
-			bad: "f:18: spec.mountOptions: refused: Mount options are not supported for volume type (only nfs is mounted here)",
+			bad: "f:18: spec.mountOptions: Mount options are not supported for volume type (only nfs is mounted here)",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestClaims(t *testing.T) {
 }
 
 // TestClaimTemplates: a claim for each pod of a StatefulSet, and one for each pod with an
-// ephemeral volume; those of the input are taken, but not for an ephemeral volume.
+// ephemeral volume; those of the input are used, but not for an ephemeral volume.
 func TestClaimTemplates(t *testing.T) {
 	t.Parallel()
 	set := mustRead(t, "f", workloadDoc("apps/v1", "StatefulSet", "  replicas: 2\n  serviceName: s\n  selector: {matchLabels: {app: x}}\n"+
@@ -131,7 +131,7 @@ func TestClaimTemplates(t *testing.T) {
 	}
 }
 
-// TestClaimsCountForTheUID: a pod whose data is elsewhere is another pod.
+// TestClaimsCountForTheUID: a pod with other storage is another pod.
 func TestClaimsCountForTheUID(t *testing.T) {
 	t.Parallel()
 	plain := mustRead(t, "f", claimPod()+claimOf("")).Pods[0].UID

@@ -3,6 +3,7 @@ package manifests
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -10,55 +11,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxPods bounds the pods of one workload: a node is not meant for more, and a slip of
-// the keyboard must not cost gigabytes.
+// maxPods bounds the pods of one workload: a node does not run more, and a typo must not cost
+// gigabytes.
 const maxPods = 1000
 
-// daemonSetPods returns the one pod that a DaemonSet has on this node, with the tolerations
-// that its controller adds (pkg/controller/daemon/util/daemonset_util.go).
+// daemonSetPods returns the pod of a DaemonSet on this node, with the tolerations that its
+// controller adds (pkg/controller/daemon/util/daemonset_util.go).
 func daemonSetPods(o *appsv1.DaemonSet) ([]*v1.Pod, error) {
-	out, err := podsOf(o, &o.Spec.Template, 1)
+	pods, err := podsOf(o, &o.Spec.Template, 1)
 	if err != nil {
 		return nil, err
 	}
-	spec := &out[0].Spec
-	for _, t := range daemonTolerations(spec.HostNetwork) {
-		if !tolerates(spec.Tolerations, t) {
-			spec.Tolerations = append(spec.Tolerations, t)
+	spec := &pods[0].Spec
+	tolerate := func(effect v1.TaintEffect, keys ...string) {
+		for _, key := range keys {
+			t := v1.Toleration{Key: key, Operator: v1.TolerationOpExists, Effect: effect}
+			if !slices.ContainsFunc(spec.Tolerations, func(have v1.Toleration) bool { return have.MatchToleration(&t) }) {
+				spec.Tolerations = append(spec.Tolerations, t)
+			}
 		}
 	}
-	return out, nil
+	tolerate(v1.TaintEffectNoExecute, v1.TaintNodeNotReady, v1.TaintNodeUnreachable)
+	tolerate(v1.TaintEffectNoSchedule, v1.TaintNodeDiskPressure, v1.TaintNodeMemoryPressure, v1.TaintNodePIDPressure, v1.TaintNodeUnschedulable)
+	if spec.HostNetwork {
+		tolerate(v1.TaintEffectNoSchedule, v1.TaintNodeNetworkUnavailable)
+	}
+	return pods, nil
 }
 
-func daemonTolerations(hostNetwork bool) []v1.Toleration {
-	out := []v1.Toleration{
-		{Key: v1.TaintNodeNotReady, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute},
-		{Key: v1.TaintNodeUnreachable, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute},
-		{Key: v1.TaintNodeDiskPressure, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule},
-		{Key: v1.TaintNodeMemoryPressure, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule},
-		{Key: v1.TaintNodePIDPressure, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule},
-		{Key: v1.TaintNodeUnschedulable, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule},
-	}
-	if hostNetwork {
-		out = append(out, v1.Toleration{Key: v1.TaintNodeNetworkUnavailable, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule})
-	}
-	return out
-}
-
-func tolerates(list []v1.Toleration, t v1.Toleration) bool {
-	for _, have := range list {
-		if have.MatchToleration(&t) {
-			return true
-		}
-	}
-	return false
-}
-
-// statefulSetPods returns the pods of a StatefulSet that has its defaults, with the labels
-// and claims of their ordinals (pkg/controller/statefulset/stateful_set_utils.go), and
-// the claims of its templates.
+// statefulSetPods returns the pods of a StatefulSet with its defaults, with the labels and
+// volumes of their ordinals (pkg/controller/statefulset/stateful_set_utils.go), and the claims
+// of its templates.
 func statefulSetPods(o *appsv1.StatefulSet) ([]*v1.Pod, []*v1.PersistentVolumeClaim, error) {
-	out, err := podsOf(o, &o.Spec.Template, *o.Spec.Replicas)
+	pods, err := podsOf(o, &o.Spec.Template, *o.Spec.Replicas)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -67,7 +52,7 @@ func statefulSetPods(o *appsv1.StatefulSet) ([]*v1.Pod, []*v1.PersistentVolumeCl
 		start = o.Spec.Ordinals.Start
 	}
 	var claims []*v1.PersistentVolumeClaim
-	for i, p := range out {
+	for i, p := range pods {
 		ordinal := int(start) + i
 		p.Name = fmt.Sprintf("%s-%d", o.Name, ordinal)
 		setLabel(p, appsv1.StatefulSetPodNameLabel, p.Name)
@@ -76,23 +61,21 @@ func statefulSetPods(o *appsv1.StatefulSet) ([]*v1.Pod, []*v1.PersistentVolumeCl
 			claim := t.DeepCopy()
 			claim.Namespace = o.Namespace
 			claim.Name = fmt.Sprintf("%s-%s", t.Name, p.Name)
-			mountClaim(p, t.Name, claim.Name)
+			addClaimVolume(p, t.Name, claim.Name)
 			claims = append(claims, claim)
 		}
 	}
-	return out, claims, nil
+	return pods, claims, nil
 }
 
-// mountClaim makes the volume name that of the claim, in the place of one of the same name.
-func mountClaim(p *v1.Pod, name, claim string) {
+// addClaimVolume adds a volume of the claim, or replaces the one of the same name.
+func addClaimVolume(p *v1.Pod, name, claim string) {
 	volume := v1.Volume{Name: name, VolumeSource: v1.VolumeSource{
 		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
 	}}
-	for i := range p.Spec.Volumes {
-		if p.Spec.Volumes[i].Name == name {
-			p.Spec.Volumes[i] = volume
-			return
-		}
+	if i := slices.IndexFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.Name == name }); i >= 0 {
+		p.Spec.Volumes[i] = volume
+		return
 	}
 	p.Spec.Volumes = append(p.Spec.Volumes, volume)
 }
@@ -104,23 +87,29 @@ func setLabel(p *v1.Pod, key, value string) {
 	p.Labels[key] = value
 }
 
-// podsOf returns n pods of a workload's template, named after the workload and a number, so
-// that a second run finds them again.
+func setAnnotation(p *v1.Pod, key, value string) {
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	p.Annotations[key] = value
+}
+
+// podsOf returns n pods of a workload's template. They are named after the workload and
+// numbered, so that a second run finds them again.
 func podsOf(o metav1.Object, template *v1.PodTemplateSpec, n int32) ([]*v1.Pod, error) {
 	if n > maxPods {
-		return nil, fmt.Errorf("%d pods are more than the %d that one workload may have here", n, maxPods)
+		return nil, fmt.Errorf("%d pods are more than the %d that a workload may have here", n, maxPods)
 	}
-	out := make([]*v1.Pod, 0, n)
+	pods := make([]*v1.Pod, 0, n)
 	for i := range n {
-		p := &v1.Pod{
+		pods = append(pods, &v1.Pod{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: o.GetNamespace(), Name: fmt.Sprintf("%s-%d", o.GetName(), i),
 				Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations),
 			},
 			Spec: *template.Spec.DeepCopy(),
-		}
-		out = append(out, p)
+		})
 	}
-	return out, nil
+	return pods, nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/runonce/runonce/manifests/validation"
 )
 
-// FuzzRead reads any file: it must not crash, and what it lets pass must be sound in
-// Kubernetes' eyes, named once, and the same when read again.
+// FuzzRead reads any file: it must not crash, and what it accepts must be valid for Kubernetes,
+// have unique names, and be the same when read again.
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{
 		pod("p"), pod("p") + "---\n" + pod("q", "  hostNetwork: true\n"), seedPod,
@@ -53,7 +53,7 @@ func FuzzRead(f *testing.F) {
 				t.Fatalf("uid %s, then %s", p.UID, again.Pods[i].UID)
 			}
 			if errs, _ := rules.Pod(p.DeepCopy()); len(errs) > 0 {
-				t.Fatalf("let pass, but Kubernetes says %v", errs)
+				t.Fatalf("accepted, but Kubernetes says %v", errs)
 			}
 		}
 	})

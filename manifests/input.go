@@ -1,12 +1,12 @@
 package manifests
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,134 +17,115 @@ import (
 	"github.com/runonce/runonce/manifests/decode"
 )
 
-// inputFile is one file of the input, or what keeps it from being read.
+// inputFile is one file of the input, or why it is not read.
 type inputFile struct {
-	name   string // the path as the user would write it
+	name   string // the path as the user wrote it, or below that
 	data   []byte
 	remote bool // fetched from a URL
-	// problems say why the file is not read, as errors, or that it is left out, as
-	// warnings. data is nil then.
+	// problems say why the file cannot be read, as errors, or is left out, as warnings. data
+	// is nil then.
 	problems Diagnostics
 }
 
 // inputPaths reads files, directories, http and https URLs and "-" in the given order.
-func inputPaths(ctx context.Context, paths []string, o Options) iter.Seq[inputFile] {
-	return func(yield func(inputFile) bool) {
-		if urls := countURLs(paths); o.SHA256 != "" && urls != 1 {
-			yield(failed("sha256 "+o.SHA256, fmt.Sprintf("pins one URL, but %d are given", urls), ""))
-			return
-		}
-		for _, p := range paths {
-			if !inputPath(ctx, p, o, yield) {
-				return
-			}
-		}
-	}
-}
-
-func countURLs(paths []string) int {
-	n := 0
+func inputPaths(ctx context.Context, paths []string, o Options, visit func(inputFile)) {
+	urls := 0
 	for _, p := range paths {
 		if isURL(p) {
-			n++
+			urls++
 		}
 	}
-	return n
+	if o.SHA256 != "" && urls != 1 {
+		visit(failed("sha256 "+o.SHA256, fmt.Sprintf("is the digest of one URL, but %d are given", urls), ""))
+		return
+	}
+	for _, p := range paths {
+		switch {
+		case p == "-":
+			visit(stream("<stdin>", o.Stdin))
+		case isURL(p):
+			visit(fetch(ctx, p, o))
+		default:
+			inputPath(ctx, p, o, visit)
+		}
+	}
 }
 
-func inputPath(ctx context.Context, p string, o Options, yield func(inputFile) bool) bool {
-	if p == "-" {
-		return yield(stream("<stdin>", o.Stdin, o.Limits))
-	}
-	if isURL(p) {
-		return yield(fetch(ctx, p, o))
-	}
+func inputPath(ctx context.Context, p string, o Options, visit func(inputFile)) {
 	info, err := os.Stat(p)
-	if err != nil {
-		return yield(failed(p, reason(err), ""))
-	}
 	switch {
+	case err != nil:
+		visit(failed(p, reason(err), ""))
 	case info.IsDir():
-		d := dirReader{fsys: dirFS(p), root: strings.TrimRight(p, "/"), o: o, yield: yield}
-		if d.root == "" {
-			d.root = "/"
-		}
-		return d.dir(ctx, ".")
+		d := dirReader{fsys: dirFS(p), root: cmp.Or(strings.TrimRight(p, "/"), "/"), recursive: o.Recursive, visit: visit}
+		d.dir(ctx, ".")
 	case info.Mode().IsRegular():
-		return yield(readFile(fileFS{}, p, p, o.Limits))
+		visit(readFile(fileFS{}, p, p))
 	case strings.HasPrefix(p, "/dev/fd/"), p == "/dev/stdin":
-		// What the shell's <(command) hands over: a pipe with a writer at its end.
+		// A pipe, such as that of the shell's <(command).
 		f, err := os.Open(p)
 		if err != nil {
-			return yield(failed(p, reason(err), ""))
+			visit(failed(p, reason(err), ""))
+			return
 		}
 		defer func() { _ = f.Close() }()
-		return yield(stream(p, f, o.Limits))
-	}
-	return yield(failed(p, "is "+fileKind(info.Mode())+", not a file or directory", "pipe it in and give - as the path"))
-}
-
-// inputFS reads the files of a directory.
-func inputFS(ctx context.Context, fsys fs.FS, o Options) iter.Seq[inputFile] {
-	return func(yield func(inputFile) bool) {
-		d := dirReader{fsys: fsys, o: o, yield: yield}
-		d.dir(ctx, ".")
+		visit(stream(p, f))
+	default:
+		visit(failed(p, "is "+fileKind(info.Mode())+", not a file or directory", "pass it on standard input, with - as the path"))
 	}
 }
 
 // dirReader reads the files of a directory in byte order of their names.
 type dirReader struct {
-	fsys  fs.FS
-	root  string
-	o     Options
-	yield func(inputFile) bool
+	fsys      fs.FS
+	root      string
+	recursive bool
+	visit     func(inputFile)
 }
 
-func (d *dirReader) dir(ctx context.Context, dir string) bool {
+func (d *dirReader) dir(ctx context.Context, dir string) {
 	entries, err := fs.ReadDir(d.fsys, dir)
-	if err != nil && !d.yield(failed(d.name(dir), reason(err), "")) {
-		return false
+	if err != nil {
+		d.visit(failed(path.Join(d.root, dir), reason(err), ""))
 	}
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
-			return d.yield(failed(d.name(dir), err.Error(), ""))
+			d.visit(failed(path.Join(d.root, dir), err.Error(), ""))
+			return
 		}
-		if !d.entry(ctx, path.Join(dir, e.Name()), e) {
-			return false
-		}
+		d.entry(ctx, path.Join(dir, e.Name()), e)
 	}
-	return true
 }
 
-func (d *dirReader) entry(ctx context.Context, p string, e fs.DirEntry) bool {
-	name := d.name(p)
+func (d *dirReader) entry(ctx context.Context, p string, e fs.DirEntry) {
+	name := path.Join(d.root, p)
 	if strings.HasPrefix(e.Name(), "..") {
-		return true // a mounted ConfigMap keeps its versions behind such names
+		return // the versions of a mounted ConfigMap have such names
 	}
 	if why := leftOut(e.Name()); why != "" {
-		return d.yield(skipped(name, why, ""))
+		d.visit(skipped(name, why, ""))
+		return
 	}
 	info, err := fs.Stat(d.fsys, p)
-	if errors.Is(err, fs.ErrNotExist) && e.Type()&fs.ModeSymlink != 0 {
-		return d.yield(failed(name, "is a link that leads nowhere", ""))
-	}
-	if err != nil {
-		return d.yield(failed(name, reason(err), ""))
-	}
 	switch {
-	case info.IsDir() && e.IsDir() && d.o.Recursive:
-		return d.dir(ctx, p)
-	case info.IsDir() && d.o.Recursive:
-		return d.yield(skipped(name, "link to a directory is not followed", ""))
+	case errors.Is(err, fs.ErrNotExist) && e.Type()&fs.ModeSymlink != 0:
+		d.visit(failed(name, "is a broken symbolic link", ""))
+	case err != nil:
+		d.visit(failed(name, reason(err), ""))
+	case info.IsDir() && e.IsDir() && d.recursive:
+		d.dir(ctx, p)
+	case info.IsDir() && d.recursive:
+		d.visit(skipped(name, "link to a directory is not followed", ""))
 	case info.IsDir():
-		return d.yield(skipped(name, "directory is not read", "use -R to read directories in directories"))
+		d.visit(skipped(name, "directory is not read", "use -R to read subdirectories"))
 	case !info.Mode().IsRegular():
-		return d.yield(skipped(name, fileKind(info.Mode())+" is not read", ""))
+		d.visit(skipped(name, fileKind(info.Mode())+" is not read", ""))
+	default:
+		d.visit(readFile(d.fsys, p, name))
 	}
-	return d.yield(readFile(d.fsys, p, name, d.o.Limits))
 }
 
-// leftOut says why a directory's entry of this name is no manifest.
+// leftOut says why a directory entry of this name is not read as a manifest.
 func leftOut(name string) string {
 	if strings.HasPrefix(name, ".") {
 		return "hidden file is not read"
@@ -157,14 +138,7 @@ func leftOut(name string) string {
 	return ""
 }
 
-func (d *dirReader) name(p string) string {
-	if d.root != "" {
-		p = path.Join(d.root, p)
-	}
-	return p
-}
-
-func readFile(fsys fs.FS, p, name string, limits decode.Limits) inputFile {
+func readFile(fsys fs.FS, p, name string) inputFile {
 	f, err := fsys.Open(p)
 	if err != nil {
 		return failed(name, reason(err), "")
@@ -177,20 +151,20 @@ func readFile(fsys fs.FS, p, name string, limits decode.Limits) inputFile {
 	if !info.Mode().IsRegular() {
 		return failed(name, fileKind(info.Mode())+" is not read", "")
 	}
-	return stream(name, f, limits)
+	return stream(name, f)
 }
 
-// stream reads to the end, but never more than the limit.
-func stream(name string, r io.Reader, limits decode.Limits) inputFile {
+// stream reads to the end, but no more than the limit.
+func stream(name string, r io.Reader) inputFile {
 	if r == nil {
 		return failed(name, "there is no standard input", "")
 	}
-	data, err := io.ReadAll(io.LimitReader(r, int64(limits.Bytes)+1))
+	data, err := io.ReadAll(io.LimitReader(r, decode.MaxBytes+1))
 	if err != nil {
 		return failed(name, reason(err), "")
 	}
-	if len(data) > limits.Bytes {
-		return failed(name, limits.TooLarge(), "")
+	if len(data) > decode.MaxBytes {
+		return failed(name, decode.TooLarge, "")
 	}
 	return inputFile{name: quoteOdd(name), data: data}
 }
@@ -206,7 +180,7 @@ func skipped(name, message, hint string) inputFile {
 	return f
 }
 
-// quoteOdd quotes a name that would disturb a line of text.
+// quoteOdd quotes a name with characters that cannot be printed.
 func quoteOdd(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(name)
@@ -214,8 +188,8 @@ func quoteOdd(name string) string {
 	return name
 }
 
-// dirFS is a directory of the machine. Unlike os.DirFS it opens without blocking, for
-// the case that a file is replaced by a FIFO between being looked at and being opened.
+// dirFS is a directory of the machine. Unlike os.DirFS it opens without blocking, in case a
+// file is replaced by a FIFO before it is opened.
 type dirFS string
 
 // Open opens a file for reading.
@@ -241,7 +215,7 @@ func (fileFS) Open(name string) (fs.File, error) {
 	return os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// reason drops the path from a file system error, since a Diagnostic names it already.
+// reason returns the text of a file system error without the path, which a Diagnostic has.
 func reason(err error) string {
 	var p *fs.PathError
 	if !errors.As(err, &p) {
@@ -249,11 +223,11 @@ func reason(err error) string {
 	}
 	switch {
 	case errors.Is(p.Err, syscall.ELOOP):
-		return "is a link that leads in a circle"
+		return "is a circular symbolic link"
 	case errors.Is(p.Err, fs.ErrNotExist):
 		return "does not exist"
 	case errors.Is(p.Err, fs.ErrPermission):
-		return "may not be read"
+		return "permission denied"
 	}
 	return p.Op + ": " + p.Err.Error()
 }
@@ -269,5 +243,5 @@ func fileKind(m fs.FileMode) string {
 	case m.IsDir():
 		return "a directory"
 	}
-	return "no regular file"
+	return "a special file"
 }

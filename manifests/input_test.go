@@ -14,20 +14,21 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/runonce/runonce/manifests/decode"
 )
 
-// input collects what inputPaths yields as "name: content" or as the text of the problem.
+// input collects what inputPaths reads as "name: content" or as the text of the problem.
 func input(t *testing.T, o Options, paths ...string) []string {
 	t.Helper()
-	o.Limits.Bytes = 1000
 	var out []string
-	for f := range inputPaths(t.Context(), paths, o) {
+	inputPaths(t.Context(), paths, o, func(f inputFile) {
 		if len(f.problems) > 0 {
 			out = append(out, string(f.problems[0].Severity)+" "+f.problems[0].String())
-			continue
+			return
 		}
 		out = append(out, f.name+": "+string(f.data))
-	}
+	})
 	return out
 }
 
@@ -71,11 +72,11 @@ func TestDirectory(t *testing.T) {
 		"D/a.yaml: a.yaml",
 		"D/b.yaml: b.yaml",
 		"warning D/fifo: a named pipe is not read",
-		"error D/gone: is a link that leads nowhere",
+		"error D/gone: is a broken symbolic link",
 		"D/link: a.yaml",
-		"error D/loop: is a link that leads in a circle",
-		"warning D/sub: directory is not read (use -R to read directories in directories)",
-		"warning D/sublink: directory is not read (use -R to read directories in directories)",
+		"error D/loop: is a circular symbolic link",
+		"warning D/sub: directory is not read (use -R to read subdirectories)",
+		"warning D/sublink: directory is not read (use -R to read subdirectories)",
 		"warning D/x.bak: backup file is not read",
 		"warning D/x.yaml~: backup file is not read",
 		"warning D/zero: a device is not read",
@@ -117,7 +118,7 @@ func TestPaths(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "a", "one")
-	write(t, dir, "large", strings.Repeat("x", 1001))
+	write(t, dir, "large", strings.Repeat("x", decode.MaxBytes+1))
 	write(t, dir, "new\nline", "two")
 	fifo := filepath.Join(dir, "fifo")
 	must(t, syscall.Mkfifo(fifo, 0o644))
@@ -129,8 +130,8 @@ func TestPaths(t *testing.T) {
 		{"file", dir + "/a", dir + "/a: one"},
 		{"backup file by its name", dir + "/new\nline", `"` + dir + `/new\nline": two`},
 		{"missing", dir + "/none", "error " + dir + "/none: does not exist"},
-		{"too large", dir + "/large", "error " + dir + "/large: larger than 1000 bytes"},
-		{"named pipe", fifo, "error " + fifo + ": is a named pipe, not a file or directory (pipe it in and give - as the path)"},
+		{"too large", dir + "/large", "error " + dir + "/large: larger than 10 MiB"},
+		{"named pipe", fifo, "error " + fifo + ": is a named pipe, not a file or directory (pass it on standard input, with - as the path)"},
 		{"standard input", "-", "<stdin>: in"},
 		{"not a directory", dir + "/a/b", "error " + dir + "/a/b: stat: not a directory"},
 	} {
@@ -146,7 +147,7 @@ func TestPaths(t *testing.T) {
 func TestEndlessStandardInput(t *testing.T) {
 	t.Parallel()
 	got := input(t, Options{Stdin: endless{}}, "-")
-	if d := cmp.Diff([]string{"error <stdin>: larger than 1000 bytes"}, got); d != "" {
+	if d := cmp.Diff([]string{"error <stdin>: larger than 10 MiB"}, got); d != "" {
 		t.Error(d)
 	}
 }
@@ -162,7 +163,7 @@ func TestURL(t *testing.T) {
 		case "/pod":
 			_, _ = w.Write([]byte("pod"))
 		case "/large":
-			_, _ = w.Write(make([]byte, 1001))
+			_, _ = w.Write(make([]byte, decode.MaxBytes+1))
 		default:
 			http.NotFound(w, r)
 		}
@@ -176,8 +177,8 @@ func TestURL(t *testing.T) {
 		want string
 	}{
 		{"fetched", "/pod", "", s.URL + "/pod: pod"},
-		{"missing", "/none", "", "error " + s.URL + "/none: the server answered 404 Not Found"},
-		{"too large", "/large", "", "error " + s.URL + "/large: larger than 1000 bytes"},
+		{"missing", "/none", "", "error " + s.URL + "/none: the server responded with 404 Not Found"},
+		{"too large", "/large", "", "error " + s.URL + "/large: larger than 10 MiB"},
 		{"other digest", "/pod", sum, "error " + s.URL + "/pod: has sha256 "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -193,7 +194,7 @@ func TestURL(t *testing.T) {
 func TestDigestPinsOneURL(t *testing.T) {
 	t.Parallel()
 	got := input(t, Options{SHA256: "ab"}, "http://a", "http://b")
-	if d := cmp.Diff([]string{"error sha256 ab: pins one URL, but 2 are given"}, got); d != "" {
+	if d := cmp.Diff([]string{"error sha256 ab: is the digest of one URL, but 2 are given"}, got); d != "" {
 		t.Error(d)
 	}
 }

@@ -3,6 +3,7 @@ package manifests
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,7 +13,7 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// jobRules are what podspec.AnnotationJob holds. The names are those of the Job's spec.
+// jobRules are the content of podspec.AnnotationJob. The names are those of the Job's spec.
 type jobRules struct {
 	Name                  string                    `json:"name"`
 	Parallelism           *int32                    `json:"parallelism,omitempty"`
@@ -23,9 +24,9 @@ type jobRules struct {
 	MaxFailedIndexes      *int32                    `json:"maxFailedIndexes,omitempty"`
 }
 
-// jobPods returns one pod for each completion of a Job that has its defaults, or one for each
-// worker where it has no number of completions
-// (pkg/controller/job/job_controller.go). A suspended Job has none.
+// jobPods returns a pod for each completion of a Job with its defaults, or for each worker where
+// it has no number of completions (pkg/controller/job/job_controller.go). A suspended Job has
+// no pods.
 func jobPods(o *batchv1.Job) ([]*v1.Pod, error) {
 	n := *o.Spec.Parallelism
 	if o.Spec.Completions != nil && n > 0 {
@@ -34,7 +35,7 @@ func jobPods(o *batchv1.Job) ([]*v1.Pod, error) {
 	if o.Spec.Suspend != nil && *o.Spec.Suspend {
 		n = 0
 	}
-	out, err := podsOf(o, &o.Spec.Template, n)
+	pods, err := podsOf(o, &o.Spec.Template, n)
 	if err != nil {
 		return nil, err
 	}
@@ -46,41 +47,31 @@ func jobPods(o *batchv1.Job) ([]*v1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the rules of Job %q: %w", o.Name, err)
 	}
-	for i, p := range out {
-		if p.Annotations == nil {
-			p.Annotations = map[string]string{}
-		}
-		p.Annotations[podspec.AnnotationJob] = string(text)
+	for i, p := range pods {
+		setAnnotation(p, podspec.AnnotationJob, string(text))
 		if o.Spec.ActiveDeadlineSeconds != nil && p.Spec.ActiveDeadlineSeconds == nil {
-			seconds := *o.Spec.ActiveDeadlineSeconds
-			p.Spec.ActiveDeadlineSeconds = &seconds
+			p.Spec.ActiveDeadlineSeconds = new(*o.Spec.ActiveDeadlineSeconds)
 		}
 		if o.Spec.CompletionMode != nil && *o.Spec.CompletionMode == batchv1.IndexedCompletion {
 			setIndex(p, i)
 		}
 	}
-	return out, nil
+	return pods, nil
 }
 
-// setIndex tells a pod of an Indexed Job its number (pkg/controller/job/indexed_job_utils.go).
+// setIndex sets the index of a pod of an Indexed Job (pkg/controller/job/indexed_job_utils.go).
 func setIndex(p *v1.Pod, i int) {
-	p.Annotations[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(i)
+	setAnnotation(p, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
 	setLabel(p, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
-	for _, c := range podspec.Containers(p) {
-		addIndexEnv(c)
-	}
-}
-
-func addIndexEnv(c *v1.Container) {
 	const name = "JOB_COMPLETION_INDEX"
-	for _, e := range c.Env {
-		if e.Name == name {
-			return
+	for _, c := range podspec.Containers(p) {
+		if slices.ContainsFunc(c.Env, func(e v1.EnvVar) bool { return e.Name == name }) {
+			continue
 		}
+		c.Env = append(c.Env, v1.EnvVar{Name: name, ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{
+			APIVersion: "v1", FieldPath: fmt.Sprintf("metadata.labels['%s']", batchv1.JobCompletionIndexAnnotation),
+		}}})
 	}
-	c.Env = append(c.Env, v1.EnvVar{Name: name, ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{
-		APIVersion: "v1", FieldPath: fmt.Sprintf("metadata.labels['%s']", batchv1.JobCompletionIndexAnnotation),
-	}}})
 }
 
 // nextJob returns the Job that a CronJob would create next, under the CronJob's name.

@@ -14,7 +14,7 @@ import (
 	"github.com/runonce/runonce/manifests/decode"
 )
 
-// load turns a document into the object that it says it is.
+// load decodes a document and adds it to the set.
 func (r *reader) load(e *entry) {
 	if e.doc.Kind("") != decode.Map {
 		e.problems = append(e.problems, notAnObject(e.doc))
@@ -32,7 +32,7 @@ func (r *reader) load(e *entry) {
 	r.other(e)
 }
 
-// loaders are the kinds that mean something here, by API version and kind.
+// loaders are the supported kinds, by API version and kind.
 func loaders() map[string]func(*reader, *entry) {
 	return map[string]func(*reader, *entry){
 		"v1 Pod":                             (*reader).pod,
@@ -43,43 +43,23 @@ func loaders() map[string]func(*reader, *entry) {
 		"apps/v1 DaemonSet":                  (*reader).daemonSet,
 		"batch/v1 Job":                       (*reader).job,
 		"batch/v1 CronJob":                   (*reader).cronJob,
-		"v1 ConfigMap":                       (*reader).configMap,
-		"v1 Secret":                          (*reader).secret,
+		"v1 ConfigMap":                       loadObject[v1.ConfigMap],
+		"v1 Secret":                          loadObject[v1.Secret],
 		"v1 PersistentVolumeClaim":           (*reader).claim,
 		"v1 PersistentVolume":                (*reader).persistentVolume,
 		"v1 Node":                            (*reader).node,
 		"v1 Namespace":                       (*reader).namespace,
-		"scheduling.k8s.io/v1 PriorityClass": (*reader).priorityClass,
-		"node.k8s.io/v1 RuntimeClass":        (*reader).runtimeClass,
+		"scheduling.k8s.io/v1 PriorityClass": loadObject[schedulingv1.PriorityClass],
+		"node.k8s.io/v1 RuntimeClass":        loadObject[nodev1.RuntimeClass],
 	}
 }
 
-func (r *reader) configMap(e *entry) {
-	o := &v1.ConfigMap{}
-	if r.keep(e, o) {
-		r.set.configMaps[key{o.Namespace, o.Name}] = o
-	}
-}
-
-func (r *reader) secret(e *entry) {
-	o := &v1.Secret{}
-	if r.keep(e, o) {
-		r.set.secrets[key{o.Namespace, o.Name}] = o
-	}
-}
-
-func (r *reader) priorityClass(e *entry) {
-	o := &schedulingv1.PriorityClass{}
-	if r.keep(e, o) {
-		r.set.priorityClasses[o.Name] = o
-	}
-}
-
-func (r *reader) runtimeClass(e *entry) {
-	o := &nodev1.RuntimeClass{}
-	if r.keep(e, o) {
-		r.set.runtimeClasses[o.Name] = o
-	}
+// loadObject decodes an object that pods refer to.
+func loadObject[T any, P interface {
+	*T
+	metav1.Object
+}](r *reader, e *entry) {
+	r.keep(e, P(new(T)))
 }
 
 func (r *reader) node(e *entry) {
@@ -94,8 +74,7 @@ func (r *reader) node(e *entry) {
 	r.set.Node = o
 }
 
-// namespace takes over the labels of pod security; all else of a Namespace means nothing
-// here.
+// namespace applies the labels of pod security; everything else in a Namespace is ignored.
 func (r *reader) namespace(e *entry) {
 	o := &v1.Namespace{}
 	if !r.decodeInto(e, o) {
@@ -104,19 +83,20 @@ func (r *reader) namespace(e *entry) {
 	found, errs := r.rules.Namespace(o)
 	e.invalid(errs)
 	if !found {
-		r.skip(e)
+		r.ignore(e)
 		return
 	}
 	r.register(e, e.kind, o)
 }
 
-// keep decodes and validates a supporting object; false means that it cannot be used,
-// and neither can what refers to it.
+// keep decodes and validates an object that pods refer to, and adds it to the set; false means
+// that it cannot be used, and neither can what refers to it.
 func (r *reader) keep(e *entry, o metav1.Object) bool {
 	if r.decodeInto(e, o) {
 		r.generateName(e, o)
 		e.invalid(r.rules.Object(o))
 		if r.register(e, e.kind, o) && !e.failed() {
+			r.set.objects[object{e.kind, o.GetNamespace(), o.GetName()}] = o
 			return true
 		}
 	}
@@ -124,9 +104,18 @@ func (r *reader) keep(e *entry, o metav1.Object) bool {
 	return false
 }
 
-// generateName gives an object that asks for it a name, as an API server does
-// (k8s.io/apiserver/pkg/storage/names). The end of the name is a hash of the document
-// instead of chance, so that a second run finds what the first has started.
+// checkBroken notes when an object that a pod refers to has errors of its own.
+func (r *reader) checkBroken(e *entry, field string, id object) bool {
+	id.namespace = orDefault(id.namespace)
+	if r.broken[id] {
+		e.fail(field, fmt.Sprintf("%s %q has errors", id.kind, id.name), "")
+	}
+	return r.broken[id]
+}
+
+// generateName names an object with a generateName, as an API server does
+// (k8s.io/apiserver/pkg/storage/names). The name ends in a hash of the document instead of
+// random letters, so that a second run finds what the first has started.
 func (r *reader) generateName(e *entry, o metav1.Object) {
 	const most, suffix = 63, 5
 	if o.GetName() != "" || o.GetGenerateName() == "" {
@@ -139,30 +128,30 @@ func (r *reader) generateName(e *entry, o metav1.Object) {
 	o.SetName(base + hex.EncodeToString(sum[:])[:suffix])
 }
 
-// other skips a known kind, with one warning for the whole input. What is left may be
-// known to a CustomResourceDefinition that is still to come.
+// other ignores a known kind, with one warning for the whole input. The other kinds may be
+// defined by a CustomResourceDefinition further down.
 func (r *reader) other(e *entry) {
 	apiVersion, kind := e.doc.APIVersion(), e.doc.ObjectKind()
-	if !isSkipped(apiVersion, kind) {
+	if !isIgnored(apiVersion, kind) {
 		r.unknown = append(r.unknown, e)
 		return
 	}
-	r.skip(e)
+	r.ignore(e)
 	if group, kind, ok := definedKind(e.doc); ok {
 		r.defined[group+" "+kind] = true
 	}
 }
 
-func (r *reader) skip(e *entry) {
+func (r *reader) ignore(e *entry) {
 	id := e.doc.APIVersion() + " " + e.doc.ObjectKind()
-	if !r.skipped[id] {
-		e.warn("kind", e.doc.ObjectKind()+" has no meaning here, and is skipped", "")
+	if !r.ignored[id] {
+		e.warn("kind", e.doc.ObjectKind()+" is not supported and was ignored", "")
 	}
-	r.skipped[id] = true
+	r.ignored[id] = true
 }
 
-// rest skips the custom resources of the input and refuses the kinds that are left.
-func (r *reader) rest() {
+// checkUnknown ignores the custom resources of the input and rejects the remaining unknown kinds.
+func (r *reader) checkUnknown() {
 	known := map[string]string{}
 	for id := range loaders() {
 		apiVersion, kind, _ := strings.Cut(id, " ")
@@ -171,7 +160,7 @@ func (r *reader) rest() {
 	for _, e := range r.unknown {
 		group, _, _ := strings.Cut(e.doc.APIVersion(), "/")
 		if r.defined[group+" "+e.doc.ObjectKind()] {
-			r.skip(e)
+			r.ignore(e)
 			continue
 		}
 		e.problems = append(e.problems, unknownKind(e.doc, known))

@@ -29,12 +29,12 @@ func TestWhatOnlyANodeKnows(t *testing.T) {
 		{"typographic quotes", strings.Replace(pod("p"), "busybox:1", "“busybox”", 1), []string{
 			`f:7: spec.containers[0].image: Invalid value: "“busybox”": invalid reference format (write plain quotes: ")`,
 		}},
-		{"NUL", pod("p") + "    args: [a, \"b\\0c\"]\n", []string{"f:8: spec.containers[0].args[1]: holds a NUL byte, which no program can be given"}},
+		{"NUL", pod("p") + "    args: [a, \"b\\0c\"]\n", []string{"f:8: spec.containers[0].args[1]: contains a NUL byte, which cannot be passed to a program"}},
 		{"colon", pod("p", "  volumes: [{name: v}]\n") + "    volumeMounts: [{name: v, mountPath: '/a:b'}]\n", []string{
 			"f:9: spec.containers[0].volumeMounts[0].mountPath: must not contain ':'",
 		}},
 		{"capability", pod("p") + "    securityContext: {capabilities: {add: [CAP_NET_ADMIN, sys_time, NET_ADMN], drop: [ALL]}}\n", []string{
-			`f:8: spec.containers[0].securityContext.capabilities.add[2]: there is no capability "NET_ADMN" (did you mean NET_ADMIN?)`,
+			`f:8: spec.containers[0].securityContext.capabilities.add[2]: unknown capability "NET_ADMN" (did you mean NET_ADMIN?)`,
 		}},
 		{"map of another namespace", pod("p") + "    envFrom: [{configMapRef: {name: settings}}]\n" + conf, []string{
 			`f:8: spec.containers[0].envFrom[0].configMapRef.name: ConfigMap "settings" is not in the input (there is one in namespace other, this pod is in default)`,
@@ -58,17 +58,17 @@ func TestWhatOnlyANodeKnows(t *testing.T) {
 		{"variable of a path", pod("p", "  volumes: [{name: v, emptyDir: {}}]\n") + "    env: [{name: UP, value: ../x}, {name: TOP, value: /x}, {name: NONE}, {name: SO, value: fine}, {name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]\n" +
 			"    volumeMounts:\n    - {name: v, mountPath: /a, subPathExpr: a/$(UP)}\n    - {name: v, mountPath: /b, subPathExpr: $(TOP)}\n" +
 			"    - {name: v, mountPath: /c, subPathExpr: $(NONE)}\n    - {name: v, mountPath: /d, subPathExpr: $(NO)}\n    - {name: v, mountPath: /e, subPathExpr: $(SO)/$(IP)/$$(NO)}\n", []string{
-			`f:11: spec.containers[0].volumeMounts[0].subPathExpr: comes to "a/../x", which must not contain '..'`,
-			`f:12: spec.containers[0].volumeMounts[1].subPathExpr: comes to "/x", which must be a relative path`,
+			`f:11: spec.containers[0].volumeMounts[0].subPathExpr: expands to "a/../x", which must not contain '..'`,
+			`f:12: spec.containers[0].volumeMounts[1].subPathExpr: expands to "/x", which must be a relative path`,
 			`f:13: spec.containers[0].volumeMounts[2].subPathExpr: the variable "NONE" is empty`,
 			`f:14: spec.containers[0].volumeMounts[3].subPathExpr: the container has no variable "NO" (did you mean SO?)`,
 		}},
 		{"variable that may come from a map", pod("p", "  volumes: [{name: v, emptyDir: {}}]\n") + "    envFrom: [{configMapRef: {name: here}}]\n    volumeMounts: [{name: v, mountPath: /a, subPathExpr: $(colour)}]\n" + conf, nil},
 		{"comparison that is switched off", pod("p", "  tolerations: [{key: a, operator: Gt, value: '1'}]\n"), []string{
-			`f:5: spec.tolerations[0].operator: Unsupported value: "Gt": supported values: "Equal", "Exists", "Lt", "Gt" (Kubernetes knows it, but has it switched off by default)`,
+			`f:5: spec.tolerations[0].operator: Unsupported value: "Gt": supported values: "Equal", "Exists", "Lt", "Gt" (Kubernetes disables it by default)`,
 		}},
 		{"relative host path", pod("p", "  volumes: [{name: v, hostPath: {path: data}}]\n"), []string{
-			"f:5: spec.volumes[0].hostPath.path: is no absolute path (begin it with /)",
+			"f:5: spec.volumes[0].hostPath.path: must be an absolute path (begin it with /)",
 		}},
 		{"decimal mode", pod("p", "  volumes: [{name: v, configMap: {name: here, defaultMode: 644}}]\n") + conf, []string{
 			"f:5: spec.volumes[0].configMap.defaultMode: Invalid value: 644: must be a number between 0 and 0777 (octal), both inclusive (modes are octal: write 0644)",
@@ -78,16 +78,16 @@ func TestWhatOnlyANodeKnows(t *testing.T) {
 		}},
 		{"optional", pod("p") + "    envFrom: [{configMapRef: {name: nope, optional: true}}]\n", nil},
 		{"reference to what is broken", pod("p") + "    envFrom: [{configMapRef: {name: b}}]\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: {a: 1}\n", []string{
-			`f:8: spec.containers[0].envFrom[0].configMapRef.name: ConfigMap "b" has errors of its own`,
+			`f:8: spec.containers[0].envFrom[0].configMapRef.name: ConfigMap "b" has errors`,
 			`f:13: data[a]: got a number (1), want a string (quote it: "1")`,
 		}},
 		{"reference to what is invalid", pod("p") + "    envFrom: [{configMapRef: {name: b, optional: true}}]\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: {../a: x}\n", []string{
-			`f:8: spec.containers[0].envFrom[0].configMapRef.name: ConfigMap "b" has errors of its own`,
+			`f:8: spec.containers[0].envFrom[0].configMapRef.name: ConfigMap "b" has errors`,
 			`f:13: data[../a]: Invalid value: "../a": a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')`,
 			`f:13: data[../a]: Invalid value: "../a": must not start with '..'`,
 		}},
 		{"class that is invalid", pod("p", "  priorityClassName: x\n") + "---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: x}\nvalue: 2000000000\n", []string{
-			`f:5: spec.priorityClassName: PriorityClass "x" has errors of its own`,
+			`f:5: spec.priorityClassName: PriorityClass "x" has errors`,
 			"f:13: value: Forbidden: maximum allowed value of a user defined priority is 1000000000",
 		}},
 		{"AppArmor of old", strings.Replace(pod("p"), "{name: p}", "{name: p, annotations: {container.apparmor.security.beta.kubernetes.io/c: localhost/x}}", 1), nil},
@@ -111,11 +111,11 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"none", pod("p"), nil},
 		{"meaningless", pod("p", "  serviceAccountName: x\n  enableServiceLinks: true\n"), []string{
-			"f:5: spec.serviceAccountName: \"x\" has no meaning here: there is no API server here to assign or use it",
-			"f:6: spec.enableServiceLinks: \"true\" has no meaning here: there are no Services here",
+			"f:5: spec.serviceAccountName: \"x\" is ignored: there is no API server here to assign or use it",
+			"f:6: spec.enableServiceLinks: \"true\" is ignored: there are no Services here",
 		}},
 		{"once for all containers", pod("p") + "    resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]\n  - {name: d, image: i, resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]}\n", []string{
-			"f:8: spec.containers[0].resizePolicy: has no meaning here: nothing resizes a pod here",
+			"f:8: spec.containers[0].resizePolicy: ignored: nothing resizes a pod here",
 		}},
 		{"thousandths of a byte", pod("p") + "    resources: {requests: {memory: 512m}}\n", []string{
 			`f:8: spec.containers[0].resources.requests[memory]: fractional byte value "512m" is invalid, must be an integer (m is a thousandth of a byte; Mi is a mebibyte)`,
@@ -125,7 +125,7 @@ func TestWarnings(t *testing.T) {
 		}},
 		{"port that is not there", pod("p") + "    ports: [{containerPort: 80, name: http}]\n    livenessProbe: {httpGet: {port: htp}}\n    readinessProbe: {tcpSocket: {port: http}}\n    lifecycle: {preStop: {httpGet: {port: halt}}}\n", []string{
 			`f:9: spec.containers[0].livenessProbe.httpGet.port: the container has no port named "htp" (did you mean http?)`,
-			`f:11: spec.containers[0].lifecycle.preStop.httpGet.port: the container has no port named "halt" (name one of its ports so, or give the number)`,
+			`f:11: spec.containers[0].lifecycle.preStop.httpGet.port: the container has no port named "halt" (give one of its ports this name, or use the number)`,
 		}},
 		{
 			"pull secrets", pod("p", "  imagePullSecrets: [{name: login}, {name: other}, {name: old}, {name: gone}]\n") +
@@ -133,7 +133,7 @@ func TestWarnings(t *testing.T) {
 				"---\napiVersion: v1\nkind: Secret\nmetadata: {name: old}\ntype: kubernetes.io/dockercfg\nstringData: {.dockercfg: '{}'}\n" +
 				"---\napiVersion: v1\nkind: Secret\nmetadata: {name: other}\n",
 			[]string{
-				`f:5: spec.imagePullSecrets[1].name: Secret "other" is of type Opaque, which holds no registry credentials (make it one of type kubernetes.io/dockerconfigjson)`,
+				`f:5: spec.imagePullSecrets[1].name: Secret "other" is of type Opaque, which has no registry credentials (use type kubernetes.io/dockerconfigjson)`,
 				`f:5: spec.imagePullSecrets[3].name: Secret "gone" is not in the input: images are pulled without it (add it to the input)`,
 			},
 		},
@@ -141,10 +141,10 @@ func TestWarnings(t *testing.T) {
 			`f:5: spec.nodeName: is "there", but this node is "here": the pod will be rejected`,
 		}},
 		{"exported", strings.Replace(pod("p"), "{name: p}", "{name: p, uid: x, creationTimestamp: null}", 1) + "status: {phase: Running}\n", []string{
-			`f:3: metadata.uid: has no meaning here: the UID comes from the content of the manifest`,
-			"f:8: status: has no meaning here: the status is what runonce finds out",
+			`f:3: metadata.uid: ignored: the UID comes from the content of the manifest`,
+			"f:8: status: ignored: runonce finds out the status itself",
 		}},
-		{"empty file", "# nothing\n", []string{"f: holds no document"}},
+		{"empty file", "# nothing\n", []string{"f: has no documents"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -218,8 +218,8 @@ func TestValidation(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"apiVersion":"runonce/v1","kind":"Validation","faults":[` +
-		`{"file":"f","document":1,"line":5,"field":"spec.schedulingGates","message":"refused: nothing here lifts a gate","severity":"error"},` +
-		`{"file":"f","document":1,"line":6,"field":"spec.serviceAccountName","message":"\"x\" has no meaning here: there is no API server here to assign or use it","severity":"warning"}]}`
+		`{"file":"f","document":1,"line":5,"field":"spec.schedulingGates","message":"not supported: nothing here removes a gate","severity":"error"},` +
+		`{"file":"f","document":1,"line":6,"field":"spec.serviceAccountName","message":"\"x\" is ignored: there is no API server here to assign or use it","severity":"warning"}]}`
 	if d := cmp.Diff(want, string(got)); d != "" {
 		t.Error(d)
 	}

@@ -29,7 +29,7 @@ func (r *reader) addPod(e *entry, pe podEntry) {
 	e.pods = append(e.pods, pe)
 }
 
-// dropAssigned clears what only an API server assigns, which has been warned about.
+// dropAssigned clears what only an API server assigns; there has been a warning about it.
 func dropAssigned(p *v1.Pod) {
 	p.ObjectMeta = metav1.ObjectMeta{
 		Name: p.Name, Namespace: p.Namespace,
@@ -38,7 +38,7 @@ func dropAssigned(p *v1.Pod) {
 	p.Status = v1.PodStatus{}
 }
 
-// resolve sets what a pod gets from the rest of the input, and gives it its UID.
+// resolve completes a pod with what it refers to in the input, and gives it its UID.
 func (r *reader) resolve(e *entry, p podEntry) {
 	r.setPriority(e, p)
 	r.setRuntimeClass(e, p)
@@ -57,22 +57,19 @@ func (r *reader) resolve(e *entry, p podEntry) {
 		e.fail(p.prefix, err.Error(), "")
 		return
 	}
-	if p.pod.Annotations == nil {
-		p.pod.Annotations = map[string]string{}
+	configSource := "file"
+	if e.remote {
+		configSource = "http"
 	}
 	p.pod.UID = uid
-	p.pod.Annotations[annotationHash] = string(uid)
-	p.pod.Annotations[annotationConfigSource] = "file"
-	if e.remote {
-		p.pod.Annotations[annotationConfigSource] = "http"
-	}
-	p.pod.Annotations[podspec.AnnotationSource] = e.place()
+	setAnnotation(p.pod, annotationHash, string(uid))
+	setAnnotation(p.pod, annotationConfigSource, configSource)
+	setAnnotation(p.pod, podspec.AnnotationSource, e.source())
 	p.pod.Status = v1.PodStatus{Phase: v1.PodPending}
 	r.set.Pods = append(r.set.Pods, p.pod)
 }
 
-// checkNode warns about a pod that is for another node; whether it runs is the
-// admission's to say.
+// checkNode warns about a pod of another node, which admission will reject.
 func (r *reader) checkNode(e *entry, pe podEntry) {
 	here := r.options.NodeName
 	if r.set.Node != nil {
@@ -83,7 +80,7 @@ func (r *reader) checkNode(e *entry, pe podEntry) {
 	}
 }
 
-// checkSecurity holds the pod to the Pod Security Standards.
+// checkSecurity checks the pod against the Pod Security Standards.
 func (r *reader) checkSecurity(e *entry, pe podEntry) {
 	refused, warned := r.rules.PodSecurity(pe.pod)
 	if refused != "" {

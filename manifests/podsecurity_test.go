@@ -8,7 +8,7 @@ import (
 )
 
 // TestPodSecurity: pods are refused with file, line and the words of the API server, also
-// those of a workload, and a Namespace of the input counts wherever it stands.
+// those of a workload, and a Namespace of the input counts wherever it is.
 func TestPodSecurity(t *testing.T) {
 	t.Parallel()
 	namespace := func(labels string) string {
@@ -40,7 +40,7 @@ func TestPodSecurity(t *testing.T) {
 		{"namespace with a wrong label", "", pod("p") + namespace("pod-security.kubernetes.io/warn: strict"), []string{
 			`f:11: metadata.labels[pod-security.kubernetes.io/warn]: Invalid value: "strict": must be one of privileged, baseline, restricted`,
 		}, nil},
-		{"namespace without labels", "", pod("p") + namespace("") + namespace("team: x"), nil, []string{"f:10: kind: Namespace has no meaning here, and is skipped"}},
+		{"namespace without labels", "", pod("p") + namespace("") + namespace("team: x"), nil, []string{"f:10: kind: Namespace is not supported and was ignored"}},
 		{"no such level", "strict", pod("p"), []string{`pod security "strict": must be one of privileged, baseline, restricted`}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -3,79 +3,56 @@ package manifests
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 
-	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
 	"github.com/runonce/runonce/manifests/decode"
 )
 
-// The priorities of the classes that every cluster has
-// (pkg/apis/scheduling/types.go).
-const (
-	systemNodeCritical    = 2000001000
-	systemClusterCritical = 2000000000
-)
+// priorities are the values of the priority classes, and the class of pods that name none.
+type priorities struct {
+	values       map[string]int32
+	defaultClass schedulingv1.PriorityClass
+}
+
+// priorities collects the classes that every cluster has (pkg/apis/scheduling/types.go) and
+// those of the input. Of several global defaults the lowest one counts.
+func (s *Set) priorities() priorities {
+	p := priorities{values: map[string]int32{"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}}
+	for _, c := range all[*schedulingv1.PriorityClass](s) {
+		p.values[c.Name] = c.Value
+		best := &p.defaultClass
+		if c.GlobalDefault && (best.Name == "" || cmp.Or(cmp.Compare(c.Value, best.Value), cmp.Compare(c.Name, best.Name)) < 0) {
+			p.defaultClass = *c
+		}
+	}
+	return p
+}
 
 // setPriority does what the Priority admission plugin does
-// (plugin/pkg/admission/priority/admission.go): the class decides, and the global default
-// where no class is given. A bare spec.priority stays, as the kubelet leaves it.
+// (plugin/pkg/admission/priority/admission.go): it sets the value of the class, or the global
+// default where there is no class. A bare spec.priority stays, as the kubelet leaves it.
 func (r *reader) setPriority(e *entry, pe podEntry) {
-	p := pe.pod
-	name := p.Spec.PriorityClassName
-	if name == "" {
-		if p.Spec.Priority == nil {
-			r.defaultPriority(p)
+	spec := &pe.pod.Spec
+	if spec.PriorityClassName == "" {
+		if spec.Priority == nil {
+			spec.PriorityClassName, spec.Priority = r.priorities.defaultClass.Name, new(r.priorities.defaultClass.Value)
 		}
 		return
 	}
-	value, ok := r.priorityOf(name)
-	if !ok && r.broken[object{"PriorityClass", orDefault(""), name}] {
-		e.fail(pe.prefix+"spec.priorityClassName", fmt.Sprintf("PriorityClass %q has errors of its own", name), "")
-		return
-	}
+	name := spec.PriorityClassName
+	value, ok := r.priorities.values[name]
 	if !ok {
-		names := []string{nodeCriticalClass, clusterCriticalClass}
-		for n := range r.set.priorityClasses {
-			names = append(names, n)
+		if field := pe.prefix + "spec.priorityClassName"; !r.checkBroken(e, field, object{kind: kindPriorityClass, name: name}) {
+			hint := cmp.Or(decode.DidYouMean(name, slices.Sorted(maps.Keys(r.priorities.values))), "add a PriorityClass document")
+			e.fail(field, fmt.Sprintf("no PriorityClass named %q is in the input", name), hint)
 		}
-		hint := cmp.Or(decode.DidYouMean(name, names), "add a PriorityClass document")
-		e.fail(pe.prefix+"spec.priorityClassName", fmt.Sprintf("no PriorityClass named %q is in the input", name), hint)
 		return
 	}
-	if p.Spec.Priority != nil && *p.Spec.Priority != value {
-		e.fail(pe.prefix+"spec.priority", fmt.Sprintf("is %d, but class %q says %d", *p.Spec.Priority, name, value), "leave it out")
+	if spec.Priority != nil && *spec.Priority != value {
+		e.fail(pe.prefix+"spec.priority", fmt.Sprintf("is %d, but PriorityClass %q has the value %d", *spec.Priority, name, value), "leave it out")
 	}
-	p.Spec.Priority = &value
-}
-
-const (
-	nodeCriticalClass    = "system-node-critical"
-	clusterCriticalClass = "system-cluster-critical"
-)
-
-func (r *reader) priorityOf(class string) (int32, bool) {
-	switch class {
-	case nodeCriticalClass:
-		return systemNodeCritical, true
-	case clusterCriticalClass:
-		return systemClusterCritical, true
-	}
-	if c := r.set.priorityClasses[class]; c != nil {
-		return c.Value, true
-	}
-	return 0, false
-}
-
-// defaultPriority is that of the global default class, the lowest one where several claim
-// to be it, or 0.
-func (r *reader) defaultPriority(p *v1.Pod) {
-	best := &schedulingv1.PriorityClass{}
-	for _, c := range r.set.priorityClasses {
-		if c.GlobalDefault && (best.Name == "" || c.Value < best.Value || (c.Value == best.Value && c.Name < best.Name)) {
-			best = c
-		}
-	}
-	value := best.Value
-	p.Spec.PriorityClassName, p.Spec.Priority = best.Name, &value
+	spec.Priority = &value
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,43 +19,43 @@ import (
 	"github.com/runonce/runonce/manifests/validation"
 )
 
-// Options say how manifests are read. The zero value reads files and directories with
-// the default limits.
+// Options say how manifests are read. The zero value reads files and directories.
 type Options struct {
 	// Recursive also reads the directories below a directory.
 	Recursive bool
 	// Stdin is what the path "-" reads.
 	Stdin io.Reader
-	// SHA256 is the digest, in hex, that what a URL holds must have; "" for any.
+	// SHA256 is the digest, in hex, that the content of the URL must have; "" for any.
 	SHA256 string
-	// RunCronJobs runs the job of each CronJob once; otherwise they are left out.
+	// RunCronJobs runs the job of each CronJob once; otherwise CronJobs have no pods.
 	RunCronJobs bool
-	// NodeName is the name of this node, for a warning about pods that are for another;
-	// "" when it is not known.
+	// NodeName is the name of this node, for a warning about pods of another one; "" when it
+	// is not known.
 	NodeName string
-	// PodSecurity is the level of the Pod Security Standards that every pod has to keep
-	// to: "" or privileged for none, baseline, restricted, each with or without a version
-	// ("baseline:v1.30"). Namespaces of the input can only ask for more.
+	// PodSecurity is the level of the Pod Security Standards that every pod has to meet: "" or
+	// privileged for none, baseline or restricted, with or without a version
+	// ("baseline:v1.30"). Namespaces of the input can only raise it.
 	PodSecurity string
-	// Limits bound what a file may cost.
-	Limits decode.Limits
 
 	client *http.Client // fetches URLs; nil is http.DefaultClient
 }
 
-// Read reads every manifest of a directory, in byte order of the file names. The Set is
-// never nil: it holds what is sound, also when the error, of type Diagnostics, names what is not.
+// Read reads every manifest of a directory, in byte order of the file names. The Set is never
+// nil: it has the valid objects even when there is an error, of type Diagnostics.
 func Read(fsys fs.FS) (*Set, error) {
-	return read(Options{}, func(o Options) iter.Seq[inputFile] { return inputFS(context.Background(), fsys, o) })
+	return read(Options{}, func(visit func(inputFile)) {
+		d := dirReader{fsys: fsys, visit: visit}
+		d.dir(context.Background(), ".")
+	})
 }
 
 // ReadPaths reads every manifest of the files, directories and URLs given, in the given
 // order; "-" is standard input. It returns like Read.
 func ReadPaths(ctx context.Context, paths []string, o Options) (*Set, error) {
-	return read(o, func(o Options) iter.Seq[inputFile] { return inputPaths(ctx, paths, o) })
+	return read(o, func(visit func(inputFile)) { inputPaths(ctx, paths, o, visit) })
 }
 
-// entry is one document of the input, and what it became.
+// entry is one document of the input with its pods and problems.
 type entry struct {
 	doc             decode.Document
 	kind            string
@@ -66,7 +65,7 @@ type entry struct {
 	problems        Diagnostics
 }
 
-// podEntry is a pod of a document, whose fields stand below prefix there.
+// podEntry is a pod of a document, with its fields below prefix there.
 type podEntry struct {
 	pod    *v1.Pod
 	prefix string
@@ -80,38 +79,33 @@ type reader struct {
 	fields  *fieldsupport.Table
 	set     *Set
 	entries []*entry
-	seen    map[object]*entry
-	broken  map[object]bool // supporting objects that do not decode
-	skipped map[string]bool // "apiVersion kind" that has been warned about
-	defined map[string]bool // "group kind" of the input's CustomResourceDefinitions
-	unknown []*entry
-	// templated are the claims of workloads' templates, problems those of claims.
-	templated []*v1.PersistentVolumeClaim
-	problems  map[key]*claimProblem
+	unknown []*entry // of kinds that are neither supported nor known
 
-	generated map[string]int // names asked for by documents of this content
+	seen      map[object]*entry
+	broken    map[object]bool // objects with errors, those of the cluster in namespace default
+	ignored   map[string]bool // "apiVersion kind" that has been warned about
+	defined   map[string]bool // "group kind" of the input's CustomResourceDefinitions
+	generated map[string]int  // how many names were generated, by content of the document
+
+	templated  []*v1.PersistentVolumeClaim // of the templates of workloads
+	unbound    map[*v1.PersistentVolumeClaim]*claimProblem
+	priorities priorities
 }
 
-// object identifies an object of the input.
-type object struct{ kind, namespace, name string }
-
-func read(o Options, input func(Options) iter.Seq[inputFile]) (*Set, error) {
-	o.Limits = o.Limits.WithDefaults()
+func read(o Options, input func(visit func(inputFile))) (*Set, error) {
 	rules, err := validation.New(o.PodSecurity)
 	if err != nil {
-		return newSet(), Diagnostics{{Message: err.Error(), Severity: SeverityError}}
+		return &Set{}, Diagnostics{{Message: err.Error(), Severity: SeverityError}}
 	}
 	r := &reader{
-		options: o, rules: rules, fields: fieldsupport.New(), set: newSet(),
-		seen: map[object]*entry{}, skipped: map[string]bool{}, defined: map[string]bool{},
+		options: o, rules: rules, fields: fieldsupport.New(), set: &Set{objects: map[object]metav1.Object{}},
+		seen: map[object]*entry{}, broken: map[object]bool{}, ignored: map[string]bool{}, defined: map[string]bool{},
 		generated: map[string]int{},
-		broken:    map[object]bool{},
 	}
-	for f := range input(o) {
-		r.file(f)
-	}
-	r.rest()
+	input(r.file)
+	r.checkUnknown()
 	r.addClaims()
+	r.priorities = r.set.priorities()
 	for _, e := range r.entries {
 		for _, p := range e.pods {
 			r.resolve(e, p)
@@ -126,13 +120,13 @@ func (r *reader) file(f inputFile) {
 		r.entries = append(r.entries, &entry{doc: decode.Document{File: f.name}, problems: f.problems})
 		return
 	}
-	docs, problems := decode.Split(f.name, f.data, r.options.Limits)
+	docs, problems := decode.Split(f.name, f.data)
 	first := len(r.entries)
-	at := make(map[place]*entry, len(docs))
+	at := make(map[position]*entry, len(docs))
 	for _, doc := range docs {
 		e := &entry{doc: doc, kind: doc.ObjectKind(), remote: f.remote}
 		e.namespace, e.name = doc.Text("metadata.namespace"), doc.Text("metadata.name")
-		at[place{doc.Index, doc.Prefix}] = e
+		at[position{doc.Index, doc.Prefix}] = e
 		r.entries = append(r.entries, e)
 	}
 	var others []*entry
@@ -150,28 +144,28 @@ func (r *reader) file(f inputFile) {
 	r.entries = append(r.entries, others...)
 	if len(r.entries) == first {
 		e := &entry{doc: decode.Document{File: f.name}}
-		e.problems = Diagnostics{{File: f.name, Message: "holds no document", Severity: SeverityWarning}}
+		e.problems = Diagnostics{{File: f.name, Message: "has no documents", Severity: SeverityWarning}}
 		r.entries = append(r.entries, e)
 	}
 	slices.SortStableFunc(r.entries[first:], func(a, b *entry) int { return cmp.Compare(a.doc.Index, b.doc.Index) })
 }
 
-// place is where an object stands in its file: in which document, and where in a List.
-type place struct {
+// position is where an object is in its file: in which document, and where in a List.
+type position struct {
 	document int
 	prefix   string
 }
 
-// owner returns the entry inside which an error lies, nil for one of the file.
-func owner(at map[place]*entry, p Diagnostic) *entry {
+// owner returns the entry that an error is about, nil for an error of the file.
+func owner(at map[position]*entry, p Diagnostic) *entry {
 	path := p.Field
-	for path != "" && at[place{p.Document, path}] == nil {
+	for path != "" && at[position{p.Document, path}] == nil {
 		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
 	}
-	return at[place{p.Document, path}]
+	return at[position{p.Document, path}]
 }
 
-// result sorts all problems out into warnings and errors.
+// result separates warnings and errors.
 func (r *reader) result() error {
 	var all Diagnostics
 	for _, e := range r.entries {
@@ -194,8 +188,8 @@ func (r *reader) result() error {
 	return all.Of(SeverityError).Err()
 }
 
-// bounded leaves out what nobody would read: a document that is no manifest can have a
-// problem in every line.
+// bounded drops problems that nobody would read: a file that is not a manifest can have one in
+// every line.
 func bounded(problems Diagnostics) Diagnostics {
 	const most = 1_000
 	if len(problems) <= most {
@@ -207,7 +201,7 @@ func bounded(problems Diagnostics) Diagnostics {
 	}
 	return append(problems[:most:most], Diagnostic{
 		File: last.File, Document: last.Document, Line: last.Line, Severity: severity,
-		Message: fmt.Sprintf("%d more faults are not shown", len(problems)-most),
+		Message: fmt.Sprintf("%d more problems are not shown", len(problems)-most),
 	})
 }
 
@@ -219,7 +213,7 @@ func (e *entry) warn(field, message, hint string) {
 	e.problems = append(e.problems, e.doc.Warning(field, message, hint))
 }
 
-// invalid notes what Kubernetes' validation says of an object.
+// invalid notes the errors that Kubernetes' validation finds in an object.
 func (e *entry) invalid(errs field.ErrorList) {
 	e.problems = append(e.problems, validation.Diagnose(e.doc, errs, "")...)
 }
@@ -232,31 +226,28 @@ func (r *reader) decodeInto(e *entry, o any) bool {
 	return !e.failed()
 }
 
-// register notes where an object is and refuses a second one of the same name.
+// register notes where an object is defined and rejects a second one of the same name.
 func (r *reader) register(e *entry, kind string, o metav1.Object) bool {
 	if kind == e.kind {
 		e.namespace, e.name = o.GetNamespace(), o.GetName()
 	}
 	id := object{kind, o.GetNamespace(), o.GetName()}
 	if id.name == "" {
-		return true // Kubernetes' rules have said so
+		return true // Kubernetes' validation has reported it
 	}
 	first, dup := r.seen[id]
 	if !dup {
 		r.seen[id] = e
 		return true
 	}
-	e.fail("metadata.name", fmt.Sprintf("%s %q is already at %s", kind, displayName(o), first.place()), "rename one or drop one")
+	e.fail("metadata.name", fmt.Sprintf("%s %q is already defined at %s", kind, displayName(o), first.source()), "rename or remove one")
 	return false
 }
 
-func (e *entry) place() string {
+func (e *entry) source() string {
 	return fmt.Sprintf("%s:%d", e.doc.File, e.doc.Line(""))
 }
 
 func displayName(o metav1.Object) string {
-	if o.GetNamespace() == "" {
-		return o.GetName()
-	}
-	return o.GetNamespace() + "/" + o.GetName()
+	return strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
 }

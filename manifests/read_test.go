@@ -14,7 +14,7 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// pod returns a small sound pod, with more lines below its spec.
+// pod returns a small valid pod, with more lines below its spec.
 func pod(name string, more ...string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n" + strings.Join(more, "") +
 		"  containers:\n  - name: c\n    image: busybox:1\n"
@@ -90,7 +90,7 @@ func TestReadErrors(t *testing.T) {
 		}},
 		{"rules and table together", pod("p", "  restartPolicy: never\n  schedulingGates: [{name: g}]\n"), []string{
 			`f:5: spec.restartPolicy: Unsupported value: "never": supported values: "Always", "OnFailure", "Never" (did you mean Never?)`,
-			`f:6: spec.schedulingGates: refused: nothing here lifts a gate`,
+			`f:6: spec.schedulingGates: not supported: nothing here removes a gate`,
 		}},
 		{"values that are whole objects", pod("p") + "    securityContext: {privileged: true, allowPrivilegeEscalation: false}\n", []string{
 			"f:8: spec.containers[0].securityContext: Invalid value: cannot set `allowPrivilegeEscalation` to false and `privileged` to true",
@@ -105,7 +105,7 @@ func TestReadErrors(t *testing.T) {
 			"f:13: spec.hostPid: unknown field (did you mean hostPID?)",
 		}},
 		{"duplicate pod", pod("p") + "---\n" + pod("p"), []string{
-			`f:11: metadata.name: Pod "default/p" is already at f:1 (rename one or drop one)`,
+			`f:11: metadata.name: Pod "default/p" is already defined at f:1 (rename or remove one)`,
 		}},
 		{"pods without a name", strings.Repeat("---\n"+strings.Replace(pod("p"), "{name: p}", "{}", 1), 2), []string{
 			"f:4: metadata.name: Required value: name or generateName is required",
@@ -130,7 +130,7 @@ func TestReadErrors(t *testing.T) {
 			`f:5: spec.priorityClassName: no PriorityClass named "system-node-crit" is in the input (did you mean system-node-critical?)`,
 		}},
 		{"class and another number", pod("p", "  priorityClassName: system-node-critical\n  priority: 5\n"), []string{
-			`f:6: spec.priority: is 5, but class "system-node-critical" says 2000001000 (leave it out)`,
+			`f:6: spec.priority: is 5, but PriorityClass "system-node-critical" has the value 2000001000 (leave it out)`,
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -158,13 +158,13 @@ func TestErrorsAreBounded(t *testing.T) {
 	}
 	long := strings.Repeat("k", 1<<20)
 	for _, tt := range []struct{ name, in, last string }{
-		{"wrong types", pod("p") + strings.Repeat("  - {typo: 1}\n", n), "further faults are not shown"},
-		{"unknown fields", pod("p", fields.String()), "further faults are not shown"},
-		{"invalid keys", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata:\n" + keys.String(), "more faults are not shown"},
-		{"given twice", "apiVersion: v1\nkind: Pod\na: {" + strings.Repeat("b: 1, ", n) + "}\n", "more faults are not shown"},
+		{"wrong types", pod("p") + strings.Repeat("  - {typo: 1}\n", n), "further errors are not shown"},
+		{"unknown fields", pod("p", fields.String()), "further errors are not shown"},
+		{"invalid keys", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata:\n" + keys.String(), "more problems are not shown"},
+		{"given twice", "apiVersion: v1\nkind: Pod\na: {" + strings.Repeat("b: 1, ", n) + "}\n", "more problems are not shown"},
 		{
 			"large quantities", pod("p") + "    resources: {limits: {" + strings.ReplaceAll(fields.String(), ": x\n", ": 1e30,\n") + "  cpu: 1e999999999}}\n",
-			"further faults are not shown",
+			"further errors are not shown",
 		},
 		{"long keys", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n" + long + ": {" + strings.Repeat("b: 1, ", n) + "}\n", ""},
 	} {
@@ -182,7 +182,7 @@ func TestErrorsAreBounded(t *testing.T) {
 }
 
 // TestErrorsOfManyDocuments: what an error costs does not grow with the documents around
-// it. It runs alone, since it counts what the process allocates.
+// it. It does not run in parallel, since it counts the process's allocations.
 func TestErrorsOfManyDocuments(t *testing.T) {
 	const n, mebibytes = 5_000, 250
 	docs, items := "", "apiVersion: v1\nkind: List\nitems:\n"
@@ -305,7 +305,7 @@ items:
 	if set.Node == nil || set.Node.Status.Allocatable.Cpu().Value() != 2 {
 		t.Errorf("node: %+v", set.Node)
 	}
-	want := []string{"f:12: items[3].kind: Service has no meaning here, and is skipped"}
+	want := []string{"f:12: items[3].kind: Service is not supported and was ignored"}
 	if d := cmp.Diff(want, lines(set.Warnings.Err())); d != "" {
 		t.Error(d)
 	}

@@ -19,187 +19,168 @@ type reference struct {
 	optional bool   // the pod runs without
 }
 
-// The kinds that pods refer to.
-const (
-	kindConfigMap = "ConfigMap"
-	kindSecret    = "Secret"
-	kindClaim     = "PersistentVolumeClaim"
-)
-
-// references returns the references of a pod in the order in which they are written.
+// references returns the references of a pod, in the order of its fields.
 func references(p *v1.Pod) []reference {
-	out := make([]reference, 0, len(p.Spec.Volumes))
+	l := make(referenceList, 0, len(p.Spec.Volumes))
 	for i := range p.Spec.InitContainers {
-		out = append(out, envRefs(fmt.Sprintf("spec.initContainers[%d]", i), &p.Spec.InitContainers[i])...)
+		l.addEnv(fmt.Sprintf("spec.initContainers[%d]", i), &p.Spec.InitContainers[i])
 	}
 	for i := range p.Spec.Containers {
-		out = append(out, envRefs(fmt.Sprintf("spec.containers[%d]", i), &p.Spec.Containers[i])...)
+		l.addEnv(fmt.Sprintf("spec.containers[%d]", i), &p.Spec.Containers[i])
 	}
 	for i := range p.Spec.Volumes {
-		out = append(out, volumeRefs(fmt.Sprintf("spec.volumes[%d]", i), p.Name, &p.Spec.Volumes[i])...)
+		l.addVolume(fmt.Sprintf("spec.volumes[%d]", i), p.Name, &p.Spec.Volumes[i])
 	}
-	return out
+	return l
 }
 
-func envRefs(path string, c *v1.Container) []reference {
-	var out []reference
+type referenceList []reference
+
+func (l *referenceList) add(r reference, optional *bool) {
+	r.optional = optional != nil && *optional
+	*l = append(*l, r)
+}
+
+// addItems adds a reference to the object, and one to each key that a volume lists.
+func (l *referenceList) addItems(r reference, optional *bool, items []v1.KeyToPath) {
+	l.add(r, optional)
+	path := r.field
+	for i, item := range items {
+		r.field, r.key = fmt.Sprintf("%s.items[%d].key", path, i), item.Key
+		l.add(r, optional)
+	}
+}
+
+func (l *referenceList) addEnv(path string, c *v1.Container) {
 	for i, e := range c.EnvFrom {
+		path := fmt.Sprintf("%s.envFrom[%d]", path, i)
 		if r := e.ConfigMapRef; r != nil {
-			out = append(out, reference{fmt.Sprintf("%s.envFrom[%d].configMapRef.name", path, i), kindConfigMap, r.Name, "", isTrue(r.Optional)})
+			l.add(reference{field: path + ".configMapRef.name", kind: kindConfigMap, name: r.Name}, r.Optional)
 		}
 		if r := e.SecretRef; r != nil {
-			out = append(out, reference{fmt.Sprintf("%s.envFrom[%d].secretRef.name", path, i), kindSecret, r.Name, "", isTrue(r.Optional)})
+			l.add(reference{field: path + ".secretRef.name", kind: kindSecret, name: r.Name}, r.Optional)
 		}
 	}
 	for i, e := range c.Env {
 		if e.ValueFrom == nil {
 			continue
 		}
+		path := fmt.Sprintf("%s.env[%d].valueFrom", path, i)
 		if r := e.ValueFrom.ConfigMapKeyRef; r != nil {
-			out = append(out, reference{fmt.Sprintf("%s.env[%d].valueFrom.configMapKeyRef", path, i), kindConfigMap, r.Name, r.Key, isTrue(r.Optional)})
+			l.add(reference{field: path + ".configMapKeyRef", kind: kindConfigMap, name: r.Name, key: r.Key}, r.Optional)
 		}
 		if r := e.ValueFrom.SecretKeyRef; r != nil {
-			out = append(out, reference{fmt.Sprintf("%s.env[%d].valueFrom.secretKeyRef", path, i), kindSecret, r.Name, r.Key, isTrue(r.Optional)})
+			l.add(reference{field: path + ".secretKeyRef", kind: kindSecret, name: r.Name, key: r.Key}, r.Optional)
 		}
 	}
-	return out
 }
 
-func volumeRefs(path, pod string, v *v1.Volume) []reference {
-	var out []reference
+func (l *referenceList) addVolume(path, pod string, v *v1.Volume) {
 	if s := v.ConfigMap; s != nil {
-		out = append(out, itemRefs(path+".configMap", reference{kind: kindConfigMap, name: s.Name, optional: isTrue(s.Optional)}, s.Items)...)
+		l.addItems(reference{field: path + ".configMap", kind: kindConfigMap, name: s.Name}, s.Optional, s.Items)
 	}
 	if s := v.Secret; s != nil {
-		out = append(out, itemRefs(path+".secret", reference{kind: kindSecret, name: s.SecretName, optional: isTrue(s.Optional)}, s.Items)...)
+		l.addItems(reference{field: path + ".secret", kind: kindSecret, name: s.SecretName}, s.Optional, s.Items)
 	}
 	if s := v.PersistentVolumeClaim; s != nil {
-		out = append(out, reference{field: path + ".persistentVolumeClaim.claimName", kind: kindClaim, name: s.ClaimName})
+		l.add(reference{field: path + ".persistentVolumeClaim.claimName", kind: kindClaim, name: s.ClaimName}, nil)
 	}
 	if v.Ephemeral != nil {
-		out = append(out, reference{field: path + ".ephemeral", kind: kindClaim, name: pod + "-" + v.Name})
+		l.add(reference{field: path + ".ephemeral", kind: kindClaim, name: pod + "-" + v.Name}, nil)
 	}
 	if v.Projected == nil {
-		return out
+		return
 	}
 	for i, s := range v.Projected.Sources {
 		path := fmt.Sprintf("%s.projected.sources[%d]", path, i)
 		if s := s.ConfigMap; s != nil {
-			out = append(out, itemRefs(path+".configMap", reference{kind: kindConfigMap, name: s.Name, optional: isTrue(s.Optional)}, s.Items)...)
+			l.addItems(reference{field: path + ".configMap", kind: kindConfigMap, name: s.Name}, s.Optional, s.Items)
 		}
 		if s := s.Secret; s != nil {
-			out = append(out, itemRefs(path+".secret", reference{kind: kindSecret, name: s.Name, optional: isTrue(s.Optional)}, s.Items)...)
+			l.addItems(reference{field: path + ".secret", kind: kindSecret, name: s.Name}, s.Optional, s.Items)
 		}
 	}
-	return out
 }
 
-// itemRefs returns one reference for each key that a volume asks for, or one for the
-// object when it takes all.
-func itemRefs(path string, whole reference, items []v1.KeyToPath) []reference {
-	whole.field = path
-	out := append(make([]reference, 0, 1+len(items)), whole)
-	for i, item := range items {
-		r := whole
-		r.field, r.key = fmt.Sprintf("%s.items[%d].key", path, i), item.Key
-		out = append(out, r)
-	}
-	return out
-}
-
-func isTrue(b *bool) bool { return b != nil && *b }
-
-// checkRefs refuses references to what is not in the input, or is there with errors. An
-// API server might still create it later; here nobody will.
+// checkRefs rejects references to what is not in the input or has errors. An API server might
+// still get it later; here nobody will create it.
 func (r *reader) checkRefs(e *entry, pe podEntry) {
-	said := map[string]bool{}
+	seen := map[object]bool{} // missing or with errors
 	for _, ref := range references(pe.pod) {
-		id := object{ref.kind, pe.pod.Namespace, ref.name}
-		keys, ok := r.set.keysOf(ref.kind, key{id.namespace, id.name})
+		id, field := object{ref.kind, pe.pod.Namespace, ref.name}, pe.prefix+ref.field
+		keys, ok := r.set.keysOf(id)
 		switch {
-		case ref.name == "", said[ref.kind+"/"+ref.name]:
-		case !ok && r.broken[id]:
-			e.fail(pe.prefix+ref.field, fmt.Sprintf("%s %q has errors of its own", ref.kind, ref.name), "")
-			said[ref.kind+"/"+ref.name] = true
+		case ref.name == "", seen[id]:
+		case !ok && r.checkBroken(e, field, id):
+			seen[id] = true
 		case ref.optional:
 		case !ok:
-			e.fail(pe.prefix+ref.field, fmt.Sprintf("%s %q is not in the input", ref.kind, ref.name), r.set.elsewhere(ref, id.namespace))
-			said[ref.kind+"/"+ref.name] = true
+			e.fail(field, fmt.Sprintf("%s %q is not in the input", id.kind, id.name), r.set.similar(id, ref.kind != kindClaim))
+			seen[id] = true
 		case ref.key != "" && !slices.Contains(keys, ref.key):
-			e.fail(pe.prefix+ref.field, fmt.Sprintf("%s %q has no key %q", ref.kind, ref.name, ref.key), decode.DidYouMean(ref.key, keys))
+			e.fail(field, fmt.Sprintf("%s %q has no key %q", id.kind, id.name, ref.key), decode.DidYouMean(ref.key, keys))
 		}
 	}
 }
 
-// checkPullSecrets warns of pull secrets that give no credentials: the kubelet pulls
-// without them (getPullSecretsForPod of pkg/kubelet), and the image may be there anyway.
+// checkPullSecrets warns of pull secrets without credentials: the kubelet pulls without them
+// (getPullSecretsForPod of pkg/kubelet), and the image may be present anyway.
 func (r *reader) checkPullSecrets(e *entry, pe podEntry) {
 	for i, ref := range pe.pod.Spec.ImagePullSecrets {
-		path := fmt.Sprintf("%sspec.imagePullSecrets[%d].name", pe.prefix, i)
-		id := key{pe.pod.Namespace, ref.Name}
-		s, ok := r.set.secrets[id]
+		field := fmt.Sprintf("%sspec.imagePullSecrets[%d].name", pe.prefix, i)
+		id := object{kindSecret, pe.pod.Namespace, ref.Name}
+		s, ok := r.set.Secret(id.namespace, id.name)
 		switch {
-		case ref.Name == "":
-		case r.broken[object{kindSecret, id.namespace, id.name}]:
-			e.fail(path, fmt.Sprintf("Secret %q has errors of its own", ref.Name), "")
+		case ref.Name == "", r.checkBroken(e, field, id):
 		case !ok:
-			hint := r.set.elsewhere(reference{kind: kindSecret, name: ref.Name, optional: true}, id.namespace)
-			e.warn(path, fmt.Sprintf("Secret %q is not in the input: images are pulled without it", ref.Name), hint)
+			e.warn(field, fmt.Sprintf("Secret %q is not in the input: images are pulled without it", ref.Name), r.set.similar(id, false))
 		case s.Type != v1.SecretTypeDockerConfigJson && s.Type != v1.SecretTypeDockercfg:
-			e.warn(path, fmt.Sprintf("Secret %q is of type %s, which holds no registry credentials", ref.Name, s.Type), "make it one of type "+string(v1.SecretTypeDockerConfigJson))
+			e.warn(field, fmt.Sprintf("Secret %q is of type %s, which has no registry credentials", ref.Name, s.Type), "use type "+string(v1.SecretTypeDockerConfigJson))
 		}
 	}
 }
 
 // keysOf returns the keys of an object, and whether it is in the input.
-func (s *Set) keysOf(kind string, k key) ([]string, bool) {
-	switch kind {
-	case kindConfigMap:
-		if o, ok := s.configMaps[k]; ok {
-			return append(slices.Sorted(maps.Keys(o.Data)), slices.Sorted(maps.Keys(o.BinaryData))...), true
-		}
-	case kindSecret:
-		if o, ok := s.secrets[k]; ok {
-			return slices.Sorted(maps.Keys(o.Data)), true
-		}
-	case kindClaim:
-		_, ok := s.claims[k]
-		return nil, ok
+func (s *Set) keysOf(id object) ([]string, bool) {
+	switch o := s.objects[id].(type) {
+	case *v1.ConfigMap:
+		return append(slices.Sorted(maps.Keys(o.Data)), slices.Sorted(maps.Keys(o.BinaryData))...), true
+	case *v1.Secret:
+		return slices.Sorted(maps.Keys(o.Data)), true
+	default:
+		return nil, o != nil
 	}
-	return nil, false
 }
 
-// all returns where the objects of a kind are.
-func (s *Set) all(kind string) []key {
-	switch kind {
-	case kindConfigMap:
-		return slices.Collect(maps.Keys(s.configMaps))
-	case kindSecret:
-		return slices.Collect(maps.Keys(s.secrets))
+// names returns the names of the objects of a kind in a namespace.
+func (s *Set) names(kind, namespace string) []string {
+	var names []string
+	for id := range s.objects {
+		if id.kind == kind && id.namespace == namespace {
+			names = append(names, id.name)
+		}
 	}
-	return slices.Collect(maps.Keys(s.claims))
+	slices.Sort(names)
+	return names
 }
 
-// elsewhere hints at an object of the same kind that may be the one meant.
-func (s *Set) elsewhere(r reference, namespace string) string {
-	var names, namespaces []string
-	for _, k := range s.all(r.kind) {
-		if k.namespace == namespace {
-			names = append(names, k.name)
-		}
-		if k.name == r.name {
-			namespaces = append(namespaces, k.namespace)
+// similar returns a hint about an object that is not in the input: another one that may be
+// meant, or else what to do.
+func (s *Set) similar(missing object, canBeOptional bool) string {
+	var namespaces []string
+	for id := range s.objects {
+		if id.kind == missing.kind && id.name == missing.name {
+			namespaces = append(namespaces, id.namespace)
 		}
 	}
 	if len(namespaces) > 0 {
-		return fmt.Sprintf("there is one in namespace %s, this pod is in %s", slices.Min(namespaces), namespace)
+		return fmt.Sprintf("there is one in namespace %s, this pod is in %s", slices.Min(namespaces), missing.namespace)
 	}
-	slices.Sort(names)
-	if hint := decode.DidYouMean(r.name, names); hint != "" {
+	if hint := decode.DidYouMean(missing.name, s.names(missing.kind, missing.namespace)); hint != "" {
 		return hint
 	}
-	if r.kind == kindClaim || r.optional {
-		return "add it to the input"
+	if canBeOptional {
+		return "add it to the input, or mark the reference optional"
 	}
-	return "add it to the input, or mark the reference optional"
+	return "add it to the input"
 }

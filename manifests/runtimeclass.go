@@ -15,9 +15,9 @@ import (
 )
 
 // setRuntimeClass does what the RuntimeClass admission plugin does
-// (plugin/pkg/admission/runtimeclass/admission.go): it takes over the overhead, the node
-// selector and the tolerations of the class. The class' handler goes into an annotation,
-// so that the pod is known by it when the class is not at hand.
+// (plugin/pkg/admission/runtimeclass/admission.go): the pod gets the overhead, the node selector
+// and the tolerations of the class. An annotation gets its handler, for those who see the pod
+// without the class.
 func (r *reader) setRuntimeClass(e *entry, pe podEntry) {
 	delete(pe.pod.Annotations, podspec.AnnotationRuntimeHandler)
 	var class *nodev1.RuntimeClass
@@ -25,10 +25,7 @@ func (r *reader) setRuntimeClass(e *entry, pe podEntry) {
 		if class = r.runtimeClassOf(e, pe, *name); class == nil {
 			return
 		}
-		if pe.pod.Annotations == nil {
-			pe.pod.Annotations = map[string]string{}
-		}
-		pe.pod.Annotations[podspec.AnnotationRuntimeHandler] = class.Handler
+		setAnnotation(pe.pod, podspec.AnnotationRuntimeHandler, class.Handler)
 	}
 	setOverhead(e, pe, class)
 	if class != nil && class.Scheduling != nil {
@@ -36,19 +33,14 @@ func (r *reader) setRuntimeClass(e *entry, pe podEntry) {
 	}
 }
 
-// runtimeClassOf returns the class of that name, or refuses the pod and returns nil.
+// runtimeClassOf returns the class of that name, or rejects the pod and returns nil.
 func (r *reader) runtimeClassOf(e *entry, pe podEntry, name string) *nodev1.RuntimeClass {
-	if class := r.set.runtimeClasses[name]; class != nil {
-		return class
+	class, ok := r.set.RuntimeClass(name)
+	if field := pe.prefix + "spec.runtimeClassName"; !ok && !r.checkBroken(e, field, object{kind: kindRuntimeClass, name: name}) {
+		hint := cmp.Or(decode.DidYouMean(name, r.set.names(kindRuntimeClass, "")), "add a RuntimeClass document")
+		e.fail(field, fmt.Sprintf("pod rejected: RuntimeClass %q not found", name), hint)
 	}
-	path := pe.prefix + "spec.runtimeClassName"
-	if r.broken[object{"RuntimeClass", orDefault(""), name}] {
-		e.fail(path, fmt.Sprintf("RuntimeClass %q has errors of its own", name), "")
-		return nil
-	}
-	near := decode.DidYouMean(name, slices.Sorted(maps.Keys(r.set.runtimeClasses)))
-	e.fail(path, fmt.Sprintf("pod rejected: RuntimeClass %q not found", name), cmp.Or(near, "add a RuntimeClass document"))
-	return nil
+	return class
 }
 
 func setOverhead(e *entry, pe podEntry, class *nodev1.RuntimeClass) {

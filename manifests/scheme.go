@@ -10,9 +10,9 @@ import (
 	"github.com/runonce/runonce/manifests/decode"
 )
 
-// otherKinds are the kinds of Kubernetes that mean nothing on a single node without an
-// API server, by API group.
-func otherKinds() map[string]string {
+// ignoredKinds are the kinds of Kubernetes that have no effect on a single node without an API
+// server, by API group.
+func ignoredKinds() map[string]string {
 	return map[string]string{
 		"":                             "Service ServiceAccount Endpoints Event LimitRange ResourceQuota PodTemplate Binding ComponentStatus",
 		"admissionregistration.k8s.io": "ValidatingWebhookConfiguration MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding MutatingAdmissionPolicy MutatingAdmissionPolicyBinding",
@@ -36,13 +36,13 @@ func otherKinds() map[string]string {
 	}
 }
 
-// isSkipped says whether Kubernetes has this kind and it means nothing here.
-func isSkipped(apiVersion, kind string) bool {
+// isIgnored says whether Kubernetes has this kind and it has no effect here.
+func isIgnored(apiVersion, kind string) bool {
 	group, _, grouped := strings.Cut(apiVersion, "/")
-	if !grouped {
-		return apiVersion == "v1" && slices.Contains(strings.Fields(otherKinds()[""]), kind)
+	if apiVersion == "v1" {
+		group, grouped = "", true
 	}
-	return slices.Contains(strings.Fields(otherKinds()[group]), kind)
+	return grouped && slices.Contains(strings.Fields(ignoredKinds()[group]), kind)
 }
 
 // definedKind returns the kind that a CustomResourceDefinition defines.
@@ -51,8 +51,8 @@ func definedKind(doc decode.Document) (group, kind string, ok bool) {
 	return group, kind, doc.ObjectKind() == "CustomResourceDefinition" && group != "" && kind != ""
 }
 
-// unknownKind explains a document of a kind that is neither skipped nor in known, which
-// holds the API version of each kind that means something here.
+// unknownKind explains a document of a kind that is neither ignored nor in known, which has the
+// API version of each supported kind.
 func unknownKind(doc decode.Document, known map[string]string) Diagnostic {
 	apiVersion, kind := doc.APIVersion(), doc.ObjectKind()
 	if want, ok := known[kind]; ok {
@@ -62,13 +62,13 @@ func unknownKind(doc decode.Document, known map[string]string) Diagnostic {
 	for name := range known {
 		names = append(names, name)
 	}
-	for _, kinds := range otherKinds() {
+	for _, kinds := range ignoredKinds() {
 		names = append(names, strings.Fields(kinds)...)
 	}
 	slices.Sort(names)
 	hint := doc.TemplateHint("")
-	if group, _, ok := strings.Cut(apiVersion, "/"); hint == "" && ok && strings.Contains(group, ".") && otherKinds()[group] == "" {
-		hint = "a custom resource is skipped when its CustomResourceDefinition is in the input"
+	if group, _, ok := strings.Cut(apiVersion, "/"); hint == "" && ok && strings.Contains(group, ".") && ignoredKinds()[group] == "" {
+		hint = "a custom resource is ignored if its CustomResourceDefinition is in the input"
 	}
 	return doc.Error("kind", fmt.Sprintf("unknown kind %s in %s", kind, apiVersion), cmp.Or(decode.DidYouMean(kind, names), hint))
 }
@@ -100,7 +100,7 @@ func untyped(doc decode.Document) Diagnostics {
 	return out
 }
 
-// otherFormat recognizes the files that are often found beside manifests.
+// otherFormat recognizes files that are often found next to manifests.
 func otherFormat(doc decode.Document) string {
 	has := func(names ...string) bool {
 		return !slices.ContainsFunc(names, func(n string) bool { return !doc.Has(n) })

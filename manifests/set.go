@@ -1,12 +1,12 @@
-// Package manifests reads Kubernetes manifests: it splits and decodes files strictly,
-// sets defaults, validates, resolves priorities and references, and names every problem of
-// every file at once.
+// Package manifests reads Kubernetes manifests: it decodes files strictly, sets defaults,
+// validates, resolves priorities and references, and reports all problems of all files at
+// once.
 package manifests
 
 import (
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runonce/runonce/manifests/decode"
 )
@@ -14,8 +14,8 @@ import (
 // Diagnostic is one thing wrong with one document of one file.
 type Diagnostic = decode.Diagnostic
 
-// Diagnostics are all that was found, sorted by file and line. They are an error, one
-// problem to a line: "file:line: field: message (hint)".
+// Diagnostics are all problems, sorted by file and line. They are an error, with one problem
+// per line: "file:line: field: message (hint)".
 type Diagnostics = decode.Diagnostics
 
 // The severities of a Diagnostic.
@@ -24,7 +24,7 @@ const (
 	SeverityWarning = decode.SeverityWarning
 )
 
-// The kubelet's annotations that every pod gets. None of them counts for its UID.
+// The kubelet's annotations, which every pod gets. They do not count for its UID.
 const (
 	// annotationHash holds the pod's UID (pkg/kubelet/types.ConfigHashAnnotationKey).
 	annotationHash = "kubernetes.io/config.hash"
@@ -33,26 +33,19 @@ const (
 	annotationConfigSource = "kubernetes.io/config.source"
 )
 
-// Set is what the input holds. The objects belong to the caller, but those that pods
-// refer to must not be changed while pods run.
+// Set is the content of the input. The objects belong to the caller, but those that pods refer
+// to must not be changed while pods run.
 type Set struct {
-	// Pods are sound, with defaults, priority and UID, in the order of files and
-	// documents.
+	// Pods are valid and have defaults, priority and UID, in the order of files and documents.
 	Pods []*v1.Pod
 	// Node is the input's Node document, or nil.
 	Node *v1.Node
-	// Warnings are the problems that do not stop the run, sorted.
+	// Warnings are the problems that do not prevent the run, sorted.
 	Warnings Diagnostics
-	// Invalid are the documents that cannot be used, in input order.
+	// Invalid are the documents with errors, in input order.
 	Invalid []Invalid
 
-	configMaps map[key]*v1.ConfigMap
-	secrets    map[key]*v1.Secret
-	claims     map[key]*v1.PersistentVolumeClaim
-	volumes    map[string]*v1.PersistentVolume
-
-	priorityClasses map[string]*schedulingv1.PriorityClass
-	runtimeClasses  map[string]*nodev1.RuntimeClass
+	objects map[object]metav1.Object // that pods refer to
 }
 
 // Invalid is a document with errors.
@@ -65,34 +58,60 @@ type Invalid struct {
 	Problems  Diagnostics
 }
 
-type key struct{ namespace, name string }
+// object identifies an object of the input.
+type object struct{ kind, namespace, name string }
 
-// ConfigMap returns a ConfigMap of the input.
-func (s *Set) ConfigMap(namespace, name string) (*v1.ConfigMap, bool) {
-	o, ok := s.configMaps[key{namespace, name}]
+// The kinds that pods refer to.
+const (
+	kindConfigMap     = "ConfigMap"
+	kindSecret        = "Secret"
+	kindClaim         = "PersistentVolumeClaim"
+	kindVolume        = "PersistentVolume"
+	kindPriorityClass = "PriorityClass"
+	kindRuntimeClass  = "RuntimeClass"
+)
+
+func find[T metav1.Object](s *Set, kind, namespace, name string) (T, bool) {
+	o, ok := s.objects[object{kind, namespace, name}].(T)
 	return o, ok
 }
 
-// Secret returns a Secret of the input, its stringData merged into its data.
+// all returns the objects of a type in no particular order.
+func all[T metav1.Object](s *Set) []T {
+	var list []T
+	for _, o := range s.objects {
+		if o, ok := o.(T); ok {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// ConfigMap returns a ConfigMap of the input.
+func (s *Set) ConfigMap(namespace, name string) (*v1.ConfigMap, bool) {
+	return find[*v1.ConfigMap](s, kindConfigMap, namespace, name)
+}
+
+// Secret returns a Secret of the input, with its stringData merged into its data.
 func (s *Set) Secret(namespace, name string) (*v1.Secret, bool) {
-	o, ok := s.secrets[key{namespace, name}]
-	return o, ok
+	return find[*v1.Secret](s, kindSecret, namespace, name)
 }
 
 // RuntimeClass returns a RuntimeClass of the input.
 func (s *Set) RuntimeClass(name string) (*nodev1.RuntimeClass, bool) {
-	o, ok := s.runtimeClasses[name]
-	return o, ok
+	return find[*nodev1.RuntimeClass](s, kindRuntimeClass, "", name)
 }
 
-func newSet() *Set {
-	return &Set{
-		configMaps: map[key]*v1.ConfigMap{},
-		secrets:    map[key]*v1.Secret{},
-		claims:     map[key]*v1.PersistentVolumeClaim{},
-		volumes:    map[string]*v1.PersistentVolume{},
+// Claim returns a PersistentVolumeClaim of the input, including those of templates. One without
+// a spec.volumeName gets a directory.
+func (s *Set) Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool) {
+	return find[*v1.PersistentVolumeClaim](s, kindClaim, namespace, name)
+}
 
-		priorityClasses: map[string]*schedulingv1.PriorityClass{},
-		runtimeClasses:  map[string]*nodev1.RuntimeClass{},
-	}
+// Claims returns all of the input's PersistentVolumeClaims, in no particular order.
+func (s *Set) Claims() []*v1.PersistentVolumeClaim { return all[*v1.PersistentVolumeClaim](s) }
+
+// PersistentVolume returns a PersistentVolume of the input.
+func (s *Set) PersistentVolume(name string) (*v1.PersistentVolume, bool) {
+	return find[*v1.PersistentVolume](s, kindVolume, "", name)
 }

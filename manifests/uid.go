@@ -13,8 +13,8 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// identity is what the UID of a pod is made from: all that decides what runs, and
-// nothing about where the manifest was found.
+// identity is what the UID of a pod is computed from: everything that determines what runs, but
+// not where the manifest was found.
 type identity struct {
 	Namespace   string            `json:"namespace"`
 	Name        string            `json:"name"`
@@ -24,7 +24,7 @@ type identity struct {
 	Refs        []content         `json:"refs,omitempty"`
 }
 
-// content is the data behind a reference; both maps are nil when it is absent.
+// content is the data of a reference, without any when it is absent.
 type content struct {
 	Kind   string            `json:"kind"`
 	Name   string            `json:"name"`
@@ -33,22 +33,31 @@ type content struct {
 	Claim  *storage          `json:"claim,omitempty"`
 }
 
-// storage is what a claim stands for.
+// storage is the storage of a claim.
 type storage struct {
 	AccessModes []v1.PersistentVolumeAccessMode `json:"accessModes,omitempty"`
 	Volume      *v1.PersistentVolumeSource      `json:"volume,omitempty"`
 }
 
-func (s *Set) storage(c *v1.PersistentVolumeClaim) *storage {
-	out := &storage{AccessModes: c.Spec.AccessModes}
-	if v, ok := s.volumes[c.Spec.VolumeName]; ok {
-		out.Volume = &v.Spec.PersistentVolumeSource
+// content returns the data of a reference in the namespace.
+func (s *Set) content(namespace string, r reference) content {
+	c := content{Kind: r.kind, Name: r.name}
+	switch o := s.objects[object{r.kind, namespace, r.name}].(type) {
+	case *v1.ConfigMap:
+		c.Text, c.Binary = o.Data, o.BinaryData
+	case *v1.Secret:
+		c.Binary = o.Data
+	case *v1.PersistentVolumeClaim:
+		c.Claim = &storage{AccessModes: o.Spec.AccessModes}
+		if v, ok := s.PersistentVolume(o.Spec.VolumeName); ok {
+			c.Claim.Volume = &v.Spec.PersistentVolumeSource
+		}
 	}
-	return out
+	return c
 }
 
-// uid returns a name-based UUID of the pod's content, of the ConfigMaps and Secrets that
-// it refers to, and of where its claims are kept. The pod has its defaults and its priority.
+// uid returns a UUID of the pod's content, of the ConfigMaps and Secrets that it refers to, and
+// of the storage of its claims. The pod has its defaults and its priority.
 func (s *Set) uid(p *v1.Pod) (types.UID, error) {
 	id := identity{
 		Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Spec: p.Spec,
@@ -65,17 +74,7 @@ func (s *Set) uid(p *v1.Pod) (types.UID, error) {
 			continue
 		}
 		seen[r.kind+"/"+r.name] = true
-		c := content{Kind: r.kind, Name: r.name}
-		if o, ok := s.configMaps[key{p.Namespace, r.name}]; ok && r.kind == kindConfigMap {
-			c.Text, c.Binary = o.Data, o.BinaryData
-		}
-		if o, ok := s.secrets[key{p.Namespace, r.name}]; ok && r.kind == kindSecret {
-			c.Binary = o.Data
-		}
-		if o, ok := s.claims[key{p.Namespace, r.name}]; ok && r.kind == kindClaim {
-			c.Claim = s.storage(o)
-		}
-		id.Refs = append(id.Refs, c)
+		id.Refs = append(id.Refs, s.content(p.Namespace, r))
 	}
 	b, err := json.Marshal(id)
 	if err != nil {
@@ -84,14 +83,14 @@ func (s *Set) uid(p *v1.Pod) (types.UID, error) {
 	return uuid(b), nil
 }
 
-// nameUID returns the UID of an object that is known by its name alone.
+// nameUID returns the UID of an object that is identified by its name.
 func nameUID(kind, namespace, name string) types.UID {
 	return uuid([]byte(kind + "/" + orDefault(namespace) + "/" + name))
 }
 
 func orDefault(namespace string) string { return cmp.Or(namespace, v1.NamespaceDefault) }
 
-// uuid makes a UUID of the shape of version 5 from the content.
+// uuid returns a UUID in the form of version 5, computed from the content.
 func uuid(content []byte) types.UID {
 	sum := sha256.Sum256(content)
 	u := sum[:16]

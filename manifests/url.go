@@ -11,10 +11,12 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/runonce/runonce/manifests/decode"
 )
 
-// The kubelet's HTTP source gives a request 10 s (pkg/kubelet/config/http.go). It polls
-// for ever; we try a few times.
+// The kubelet's HTTP source gives a request 10 s (pkg/kubelet/config/http.go). It polls for
+// ever; this package tries a few times.
 const (
 	requestTimeout = 10 * time.Second
 	tries          = 4
@@ -25,8 +27,8 @@ func isURL(p string) bool {
 	return strings.HasPrefix(p, "http://") || strings.HasPrefix(p, "https://")
 }
 
-// fetch reads a manifest from an http or https URL. Where another try may help (no
-// connection, 5xx, 429) there is one.
+// fetch reads a manifest from an http or https URL. It retries errors that may be transient (no
+// connection, 5xx, 429).
 func fetch(ctx context.Context, address string, o Options) inputFile {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -52,7 +54,7 @@ func fetch(ctx context.Context, address string, o Options) inputFile {
 	}
 }
 
-// nameOf leaves out of the address what may be secret: the password and the query.
+// nameOf returns the address without what may be secret: the password and the query.
 func nameOf(u *url.URL) string {
 	shown := *u
 	if shown.RawQuery != "" {
@@ -61,7 +63,7 @@ func nameOf(u *url.URL) string {
 	return shown.Redacted()
 }
 
-// permanentError is one that no further try can help.
+// permanentError is an error that a retry cannot fix.
 type permanentError struct{ error }
 
 func get(ctx context.Context, u *url.URL, o Options) ([]byte, error) {
@@ -81,23 +83,24 @@ func get(ctx context.Context, u *url.URL, o Options) ([]byte, error) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		err := fmt.Errorf("the server answered %s", resp.Status)
+		err := fmt.Errorf("the server responded with %s", resp.Status)
 		if resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests {
 			return nil, &permanentError{err}
 		}
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(o.Limits.Bytes)+1))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, decode.MaxBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading the answer: %w", err)
+		return nil, fmt.Errorf("reading the response: %w", err)
 	}
-	if len(data) > o.Limits.Bytes {
-		return nil, &permanentError{errors.New(o.Limits.TooLarge())}
+	if len(data) > decode.MaxBytes {
+		return nil, &permanentError{errors.New(decode.TooLarge)}
 	}
 	return data, nil
 }
 
-// withoutURL drops the address from an error, since a Diagnostic names it, without password.
+// withoutURL returns the error without the address, which a Diagnostic has without its
+// password.
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -106,13 +109,10 @@ func withoutURL(err error) error {
 	return err
 }
 
-// pinned holds what was fetched against the digest that the user wants.
+// pinned compares what was fetched with the digest that the user wants.
 func pinned(name string, data []byte, o Options) inputFile {
-	if o.SHA256 == "" {
-		return inputFile{name: name, data: data, remote: true}
-	}
 	sum := sha256.Sum256(data)
-	if got := hex.EncodeToString(sum[:]); !strings.EqualFold(got, o.SHA256) {
+	if got := hex.EncodeToString(sum[:]); o.SHA256 != "" && !strings.EqualFold(got, o.SHA256) {
 		return failed(name, fmt.Sprintf("has sha256 %s, want %s", got, o.SHA256), "")
 	}
 	return inputFile{name: name, data: data, remote: true}

@@ -2,16 +2,15 @@ package manifests
 
 import "errors"
 
-// Validation is what the validate command says of an input, in the form that it prints
-// as JSON or YAML.
+// Validation is the result of the validate command, in the form of its JSON and YAML output.
 type Validation struct {
 	APIVersion string      `json:"apiVersion"`
 	Kind       string      `json:"kind"`
 	Problems   Diagnostics `json:"faults"`
 }
 
-// NewValidation returns all that reading found: the warnings of the set and the
-// problems of the error, in the order of files and lines. With strict, warnings are errors.
+// NewValidation returns the warnings of the set and the problems of the error, in the order of
+// files and lines. If strict, warnings are errors.
 func NewValidation(set *Set, err error, strict bool) Validation {
 	v := Validation{APIVersion: "runonce/v1", Kind: "Validation", Problems: Diagnostics{}}
 	v.Problems = append(v.Problems, set.Warnings...)
@@ -31,5 +30,5 @@ func NewValidation(set *Set, err error, strict bool) Validation {
 	return v
 }
 
-// Err returns the problems that stop a run, of type Diagnostics, or nil.
+// Err returns the problems that prevent a run, of type Diagnostics, or nil.
 func (v Validation) Err() error { return v.Problems.Of(SeverityError).Err() }

@@ -12,13 +12,13 @@ import (
 	"github.com/runonce/runonce/manifests/validation"
 )
 
-// Where workloads keep their pod template, and a CronJob the template of its Job.
+// The paths of a workload's pod template and of a CronJob's Job template.
 const (
 	templatePath    = "spec.template."
 	jobTemplatePath = "spec.jobTemplate."
 )
 
-// workload is a workload to decode, and what to do with it then.
+// workload is a workload to decode, and the function that returns its pods then.
 type workload struct {
 	object   metav1.Object
 	template *v1.PodTemplateSpec
@@ -91,7 +91,7 @@ func (r *reader) cronJob(e *entry) {
 func (e *entry) jobPods(o *batchv1.Job, prefix string) ([]*v1.Pod, error) {
 	pods, err := jobPods(o)
 	if o.Spec.Completions != nil && int(*o.Spec.Parallelism) < len(pods) {
-		e.warn(prefix+"spec.parallelism", fmt.Sprintf("pods start %d at a time, but the node has to have room for all %d", *o.Spec.Parallelism, len(pods)), "")
+		e.warn(prefix+"spec.parallelism", fmt.Sprintf("%d pods run at a time, but the node needs enough resources for all %d", *o.Spec.Parallelism, len(pods)), "")
 	}
 	return pods, err
 }
@@ -122,14 +122,14 @@ func (r *reader) workload(e *entry, w workload) {
 		return
 	}
 	if len(pods) == 0 && len(e.problems) == 0 {
-		e.warn("spec", "asks for no pod", "")
+		e.warn("spec", "has no pods", "")
 	}
 	for i, p := range pods {
 		r.addPod(e, podEntry{p, w.prefix, i == 0})
 	}
 }
 
-// checkFields refuses refused fields, and warns once of each field without meaning.
+// checkFields rejects refused fields, and warns once about each ignored field.
 func (e *entry) checkFields(uses []fieldsupport.Use, prefix string) {
 	warned := map[string]bool{}
 	for _, u := range uses {

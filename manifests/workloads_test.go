@@ -35,7 +35,7 @@ func TestWorkloads(t *testing.T) {
 		{
 			"stateful set", workloadDoc("apps/v1", "StatefulSet", "  replicas: 2\n  ordinals: {start: 5}\n  serviceName: s\n"+selector+"  TEMPLATE\n"),
 			[]string{"ns/w-5", "ns/w-6"},
-			[]string{"f:7: spec.serviceName: has no meaning here: there are no Services here"},
+			[]string{"f:7: spec.serviceName: ignored: there are no Services here"},
 			nil,
 		},
 		{"job", workloadDoc("batch/v1", "Job", never), []string{"ns/w-0"}, nil, nil},
@@ -43,13 +43,13 @@ func TestWorkloads(t *testing.T) {
 			"job of three", workloadDoc("batch/v1", "Job", "  completions: 3\n  parallelism: 2\n  backoffLimit: 4\n"+never),
 			[]string{"ns/w-0", "ns/w-1", "ns/w-2"},
 			[]string{
-				"f:6: spec.parallelism: pods start 2 at a time, but the node has to have room for all 3",
+				"f:6: spec.parallelism: 2 pods run at a time, but the node needs enough resources for all 3",
 			},
 			nil,
 		},
 		{"job of workers", workloadDoc("batch/v1", "Job", "  parallelism: 2\n"+never), []string{"ns/w-0", "ns/w-1"}, nil, nil},
-		{"suspended", workloadDoc("batch/v1", "Job", "  suspend: true\n"+never), nil, []string{"f:4: spec: asks for no pod"}, nil},
-		{"no replicas", workloadDoc("apps/v1", "Deployment", "  replicas: 0\n"+selector+"  TEMPLATE\n"), nil, []string{"f:4: spec: asks for no pod"}, nil},
+		{"suspended", workloadDoc("batch/v1", "Job", "  suspend: true\n"+never), nil, []string{"f:4: spec: has no pods"}, nil},
+		{"no replicas", workloadDoc("apps/v1", "Deployment", "  replicas: 0\n"+selector+"  TEMPLATE\n"), nil, []string{"f:4: spec: has no pods"}, nil},
 		{
 			"job that always restarts", workloadDoc("batch/v1", "Job", "  TEMPLATE\n"), nil, nil,
 			[]string{`f:5: spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"`},
@@ -57,18 +57,18 @@ func TestWorkloads(t *testing.T) {
 		{
 			"policy of a job", workloadDoc("batch/v1", "Job", "  podReplacementPolicy: Failed\n  successPolicy: {rules: [{succeededCount: 1}]}\n  completionMode: Indexed\n  completions: 1\n"+never), nil,
 			nil,
-			[]string{"f:6: spec.successPolicy: refused: a run does not end the pods of a Job that has succeeded without them"},
+			[]string{"f:6: spec.successPolicy: not supported: a run does not stop the remaining pods of a Job that has succeeded"},
 		},
 		{
 			"selector that does not match", workloadDoc("apps/v1", "Deployment", "  selector: {matchLabels: {app: z}}\n  TEMPLATE\n"), nil, nil,
 			[]string{"f:6: spec.template.metadata.labels: Invalid value: {\"app\":\"x\"}: `selector` does not match template `labels`"},
 		},
 		{"too many", workloadDoc("apps/v1", "Deployment", "  replicas: 2000000\n"+selector+"  TEMPLATE\n"), nil, nil, []string{
-			"f:4: spec: 2000000 pods are more than the 1000 that one workload may have here",
+			"f:4: spec: 2000000 pods are more than the 1000 that a workload may have here",
 		}},
 		{
 			"refused field of a template", workloadDoc("apps/v1", "Deployment", "  replicas: 3\n"+selector+"  template:\n    metadata: {labels: {app: x}}\n    spec:\n      schedulingGates: [{name: g}]\n      containers: [{name: c, image: 'I'}]\n"), nil, nil,
-			[]string{`f:10: spec.template.spec.schedulingGates: refused: nothing here lifts a gate`},
+			[]string{`f:10: spec.template.spec.schedulingGates: not supported: nothing here removes a gate`},
 		},
 		{
 			"reference of a template", workloadDoc("apps/v1", "Deployment", "  replicas: 2\n"+selector+"  template:\n    metadata: {labels: {app: x}}\n    spec:\n      containers: [{name: c, image: i, envFrom: [{secretRef: {name: s}}]}]\n"), nil, nil,
@@ -76,7 +76,7 @@ func TestWorkloads(t *testing.T) {
 		},
 		{
 			"claims of blocks", workloadDoc("apps/v1", "StatefulSet", selector+"  volumeClaimTemplates: [{metadata: {name: d}, spec: {volumeMode: Block, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]\n  TEMPLATE\n"), nil, nil,
-			[]string{`f:6: spec.volumeClaimTemplates[0].spec.volumeMode: "Block" refused: no driver here attaches raw devices (use Filesystem)`},
+			[]string{`f:6: spec.volumeClaimTemplates[0].spec.volumeMode: "Block" is not supported: no storage driver here attaches raw devices (use Filesystem)`},
 		},
 		{
 			"old version", workloadDoc("extensions/v1beta1", "Deployment", "  TEMPLATE\n"), nil, nil,
@@ -86,7 +86,7 @@ func TestWorkloads(t *testing.T) {
 			"pod of the same name", workloadDoc("apps/v1", "DaemonSet", selector+"  TEMPLATE\n") + "---\n" + workloadDoc("batch/v1", "Job", never),
 			[]string{"ns/w-0"},
 			nil,
-			[]string{`f:10: metadata.name: Pod "ns/w-0" is already at f:1 (rename one or drop one)`},
+			[]string{`f:10: metadata.name: Pod "ns/w-0" is already defined at f:1 (rename or remove one)`},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -150,8 +150,8 @@ func TestDaemonSetTolerations(t *testing.T) {
 	}
 }
 
-// TestJobRules: how often a pod is tried is no part of what runs, so it does not make
-// another pod of it.
+// TestJobRules: how often a pod is retried is not part of what runs, so it does not change the
+// UID.
 func TestJobRules(t *testing.T) {
 	t.Parallel()
 	read := func(spec string) *v1.Pod {

@@ -35,7 +35,7 @@ func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error
 }
 
 func (p *Pods) wantsDevices(pod *v1.Pod) bool {
-	return p.o.Devices != nil && cdi.Wanted(pod, p.o.Devices.Kinds())
+	return p.o.Devices != nil && cdi.Requested(pod, p.o.Devices.Kinds())
 }
 
 // endedPods returns which of the pods with devices have ended and so no longer need them.

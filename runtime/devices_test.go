@@ -102,7 +102,7 @@ func TestDevicesAreExclusive(t *testing.T) {
 			t.Errorf("later: %v", given())
 		}
 		err := later.Sync(t.Context(), gadgetPod("four", 1, "sleep"))
-		if err == nil || !strings.Contains(err.Error(), "of which 0 are free") {
+		if err == nil || !strings.Contains(err.Error(), "but 0 are available") {
 			t.Errorf("no device is free: %v", err)
 		}
 	})

@@ -12,7 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/ocispec"
-	"github.com/runonce/runonce/runtime/ocispec/profile"
 )
 
 // pidNamespace is the path of the pod's process namespace, empty when no pause process runs.
@@ -40,9 +39,9 @@ func (p *Pods) startPause(ctx context.Context, w *work) (engine.Container, error
 		return engine.Container{}, err
 	}
 	id := engine.ContainerID(string(w.pod.UID), podstate.PauseName, 0)
-	in := p.machine(ocispec.Context{Pod: w.pod, Sandbox: w.sandbox, Node: p.o.Node})
+	in := ocispec.Input{Context: ocispec.Context{Pod: w.pod, Sandbox: w.sandbox, Node: p.o.Node}, Host: p.o.Host.Host}
 	in.CgroupsPath = ocispec.CgroupsPath(cgroup, id)
-	in.AppArmor = profile.AppArmorName(w.pod, &v1.Container{}, p.o.Host.AppArmor)
+	in.AppArmor = ocispec.AppArmorName(w.pod, &v1.Container{}, p.o.Host.AppArmor)
 	oci, err := ocispec.Pause(in)
 	if err != nil {
 		return engine.Container{}, err

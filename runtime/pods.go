@@ -17,7 +17,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/ocispec"
 )
 
@@ -49,10 +48,7 @@ type Options struct {
 
 // Host is what the specs of containers need to know of this machine.
 type Host struct {
-	host.Host
-	CgroupV2 bool
-	// CgroupOptions are those of the host's cgroup mount that a mount of it must keep.
-	CgroupOptions []string
+	ocispec.Host
 	// ResolvConf and HostsFile are paths of the host's files.
 	ResolvConf string
 	HostsFile  string

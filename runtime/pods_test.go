@@ -22,7 +22,6 @@ import (
 
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
-	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/volume"
 )
@@ -68,7 +67,7 @@ func (n *node) pods(ctx context.Context, t *testing.T) *runtime.Pods {
 		Engine: n.engine, Sandboxes: n.sandboxes, Volumes: n.volumes, Cgroups: n.cgroups,
 		Objects: n.objects, Devices: n.devices, Records: record.Open(n.root, n.root), LogDir: filepath.Join(n.root, "log"),
 		Node: ocispec.Node{Name: "node", IPs: []string{"192.0.2.1"}, MemoryCapacity: 1 << 30},
-		Host: runtime.Host{Host: host.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},
+		Host: runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},
 	})
 	if err != nil {
 		t.Fatal(err)

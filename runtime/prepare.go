@@ -15,7 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/ocispec/etc"
+	"github.com/runonce/runonce/runtime/ocispec"
 )
 
 // step is one part of what a pod needs before its containers.
@@ -123,7 +123,7 @@ func (p *Pods) writeFiles(pod *v1.Pod, sandbox engine.Sandbox) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("reading the host's resolv.conf: %w", err)
 	}
-	dns, warnings, err := etc.ResolvConf(pod, etc.DNS{Host: resolv, Servers: p.o.Host.ClusterDNS, Domain: p.o.Host.ClusterDomain})
+	dns, warnings, err := ocispec.ResolvConf(pod, ocispec.DNS{Host: resolv, Servers: p.o.Host.ClusterDNS, Domain: p.o.Host.ClusterDomain})
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (p *Pods) writeFiles(pod *v1.Pod, sandbox engine.Sandbox) error {
 		p.o.Log.Warn(w, "pod", pod.Namespace+"/"+pod.Name)
 	}
 	files := map[string][]byte{
-		hostsFile:    etc.HostsFile(pod, etc.Names{Hostname: sandbox.Hostname, Domain: sandbox.Domain, IPs: sandbox.IPs}, host),
+		hostsFile:    ocispec.HostsFile(pod, sandbox, host),
 		resolvFile:   dns,
 		hostnameFile: []byte(sandbox.Hostname + "\n"),
 	}

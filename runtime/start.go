@@ -23,7 +23,6 @@ import (
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/ocispec"
-	"github.com/runonce/runonce/runtime/ocispec/profile"
 )
 
 // terminationLogMode lets any user of the container write its termination message.
@@ -136,7 +135,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 		ID: id, PodUID: string(pod.UID), Name: c.Name, Attempt: next.Attempt, Image: img.Ref,
 		Spec: oci, LogPath: logPath, Labels: all, Last: next.Last,
 		RuntimeHandler: pod.Annotations[podspec.AnnotationRuntimeHandler], Stdin: c.Stdin,
-		DefaultSeccomp: profile.SeccompType(pod, c) == v1.SeccompProfileTypeRuntimeDefault,
+		DefaultSeccomp: ocispec.SeccompProfile(pod, c).Type == v1.SeccompProfileTypeRuntimeDefault,
 	}, nil
 }
 
@@ -155,37 +154,26 @@ func userLabel(oci *specs.Spec) (string, error) {
 
 // input makes the input of the container's spec, but for what depends on the pod's state.
 func (p *Pods) input(in ocispec.Context, c *v1.Container) (ocispec.Input, error) {
-	input := p.machine(in)
-	input.Container = c
-	input.AppArmor = profile.AppArmorName(in.Pod, c, p.o.Host.AppArmor)
+	input := ocispec.Input{Context: in, Host: p.o.Host.Host, Container: c}
+	input.AppArmor = ocispec.AppArmorName(in.Pod, c, p.o.Host.AppArmor)
 	var err error
 	if p.o.Host.SELinux {
-		input.SELinux, input.MountLabel = profile.SELinuxLabels(in.Pod, c)
+		input.SELinux, input.MountLabel = ocispec.SELinuxLabels(in.Pod, c)
 	}
 	if input.MountLabel != "" {
 		if err = p.relabel(in.Pod.UID, input.MountLabel); err != nil {
 			return input, err
 		}
 	}
-	if profile.Privileged(c) {
+	if ocispec.Privileged(c) {
 		if input.HostDevices, err = host.Devices("/dev"); err != nil {
 			return input, err
 		}
 	}
-	if name := profile.LocalSeccomp(in.Pod, c); name != "" {
-		input.Seccomp, err = readSeccomp(p.o.Host.SeccompDir, name)
+	if s := ocispec.SeccompProfile(in.Pod, c); s.Type == v1.SeccompProfileTypeLocalhost && s.LocalhostProfile != nil {
+		input.Seccomp, err = readSeccomp(p.o.Host.SeccompDir, *s.LocalhostProfile)
 	}
 	return input, err
-}
-
-// machine fills in what every spec takes from this machine.
-func (p *Pods) machine(in ocispec.Context) ocispec.Input {
-	h := p.o.Host
-	return ocispec.Input{
-		Context: in, CgroupV2: h.CgroupV2, SwapLimit: h.SwapLimit, HugePages: h.HugePages,
-		MinOOMScoreAdj: h.MinOOMScoreAdj, Capabilities: h.Capabilities, CPUs: h.CPUs,
-		CgroupOptions: h.CgroupOptions,
-	}
 }
 
 func labels(pod *v1.Pod, c *v1.Container, img engine.Image) map[string]string {

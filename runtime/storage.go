@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/podstate"
-
+	"github.com/runonce/runonce/runtime/ephemeralstorage"
 	"github.com/runonce/runonce/runtime/logs"
-	"github.com/runonce/runonce/runtime/storage"
+	"github.com/runonce/runonce/runtime/podstate"
 )
 
 const (
@@ -24,7 +23,7 @@ const (
 // measure finds out whether the pod uses more local storage than it may, if that is due.
 // Limits are only enforced on what this process has synced, not on what it lists.
 func (p *Pods) measure(ctx context.Context, o *podstate.Observation) error {
-	if !storage.Limited(o.Pod) || !running(o) || o.Record.Failed != nil {
+	if !ephemeralstorage.Limited(o.Pod) || !running(o) || o.Record.Failed != nil {
 		return nil
 	}
 	due := false
@@ -42,7 +41,7 @@ func (p *Pods) measure(ctx context.Context, o *podstate.Observation) error {
 		return fmt.Errorf("measuring the storage of pod %q: %w", o.Pod.Name, err)
 	}
 	p.remember(o.Pod.UID, func(m *memory) {
-		m.exceeded = storage.Exceeded(o.Pod, used)
+		m.exceeded = ephemeralstorage.Exceeded(o.Pod, used)
 		// Where a measurement takes long, the machine must not do much else.
 		m.nextMeasure = time.Now().Add(max(measureEvery, measurePause*time.Since(begin)))
 	})
@@ -59,8 +58,8 @@ func running(o *podstate.Observation) bool {
 }
 
 // storage measures what the pod uses.
-func (p *Pods) storage(ctx context.Context, o *podstate.Observation) (storage.Usage, error) {
-	used := storage.Usage{Containers: map[string]int64{}}
+func (p *Pods) storage(ctx context.Context, o *podstate.Observation) (ephemeralstorage.Usage, error) {
+	used := ephemeralstorage.Usage{Containers: map[string]int64{}}
 	pod := o.Pod
 	var err error
 	if used.Volumes, err = p.o.Volumes.Usage(ctx, pod); err != nil {
@@ -68,7 +67,7 @@ func (p *Pods) storage(ctx context.Context, o *podstate.Observation) (storage.Us
 	}
 	for name, c := range o.Containers {
 		path := logs.Path(p.o.LogDir, logs.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, name, c.Attempt)
-		written, err := storage.Bytes(ctx, filepath.Dir(path))
+		written, err := ephemeralstorage.DiskUsage(ctx, filepath.Dir(path))
 		if err != nil {
 			return used, err
 		}

@@ -11,23 +11,22 @@ import (
 	"strings"
 )
 
-// limits are what the cgroups of this process allow it; the largest int64 where they set
-// no limit.
+// limits are those that the cgroups of this process set; the largest int64 stands for none.
 type limits struct {
 	milliCPU  int64
 	memory    int64
 	available int64
 }
 
-// hierarchy is one mounted tree of cgroups and the place of this process in it.
+// hierarchy is a mounted hierarchy of cgroups and the position of this process in it.
 type hierarchy struct {
 	mount string // path of the mount point, without the leading slash
-	own   string // path below it, beginning with a slash
+	own   string // path of the process's cgroup below it, beginning with a slash
 	v2    bool
 }
 
-// readLimits returns the tightest limits of the process's cgroups and of all above them
-// that can be seen, in either version of cgroups.
+// readLimits returns the tightest limits of the process's cgroups and of all visible ones
+// above them, in either version of cgroups.
 func readLimits(fsys fs.FS) (limits, error) {
 	l := limits{math.MaxInt64, math.MaxInt64, math.MaxInt64}
 	own, err := ownCgroups(fsys)
@@ -51,7 +50,7 @@ func readLimits(fsys fs.FS) (limits, error) {
 	return l, nil
 }
 
-// ownCgroups returns the process's cgroup by controller; that of version 2 has no name.
+// ownCgroups returns the process's cgroup by controller; the name is empty for version 2.
 func ownCgroups(fsys fs.FS) (map[string]string, error) {
 	data, err := fs.ReadFile(fsys, "proc/self/cgroup")
 	if err != nil {
@@ -71,8 +70,8 @@ func ownCgroups(fsys fs.FS) (map[string]string, error) {
 	return own, nil
 }
 
-// hierarchies finds where the cpu and the memory controller are mounted. A controller of
-// version 1 goes first: a machine with both versions has no other in version 2.
+// hierarchies finds where the cpu and the memory controller are mounted. Version 1 wins: a
+// controller that is mounted there does not work in version 2.
 func hierarchies(fsys fs.FS, own map[string]string) (cpu, memory *hierarchy, err error) {
 	data, err := fs.ReadFile(fsys, "proc/self/mountinfo")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,10 +103,10 @@ func hierarchies(fsys fs.FS, own map[string]string) (cpu, memory *hierarchy, err
 	return cpu, memory, nil
 }
 
-// mountedAt is the mount of a part of a tree: which part, and where.
+// mountedAt is a mount: the part of the hierarchy that is mounted, and the mount point.
 type mountedAt struct{ root, point string }
 
-// cgroupMount reads a line of mountinfo, and says whether it is of a tree of cgroups.
+// cgroupMount reads a line of mountinfo and says whether it is about cgroups.
 func cgroupMount(l string) (m mountedAt, options []string, v2, ok bool) {
 	front, back, found := strings.Cut(l, " - ")
 	f, b := strings.Fields(front), strings.Fields(back)
@@ -117,7 +116,7 @@ func cgroupMount(l string) (m mountedAt, options []string, v2, ok bool) {
 	return mountedAt{root: f[3], point: unescape(f[4])}, strings.Split(b[2], ","), b[0] == "cgroup2", true
 }
 
-// unescape undoes what mountinfo does to spaces and the like.
+// unescape decodes the octal escapes of mountinfo.
 func unescape(s string) string {
 	for _, c := range []string{" ", "\t", "\n", "\\"} {
 		s = strings.ReplaceAll(s, fmt.Sprintf("\\%03o", c[0]), c)
@@ -125,8 +124,8 @@ func unescape(s string) string {
 	return s
 }
 
-// at returns the place of a cgroup below the mount. One that lies outside of what is
-// mounted, as in a container without a cgroup namespace of its own, is taken for its root.
+// at returns the position of a cgroup below the mount. One outside of what is mounted, as in a
+// container without its own cgroup namespace, counts as the root of the mount.
 func (m mountedAt) at(dir string, v2 bool) *hierarchy {
 	own, inside := strings.CutPrefix(dir, strings.TrimSuffix(m.root, "/"))
 	if !inside || own != "" && !strings.HasPrefix(own, "/") || strings.HasPrefix(own, "/..") {
@@ -135,7 +134,7 @@ func (m mountedAt) at(dir string, v2 bool) *hierarchy {
 	return &hierarchy{mount: strings.TrimPrefix(path.Clean(m.point), "/"), own: path.Clean("/" + own), v2: v2}
 }
 
-// upwards yields the directory of the cgroup and those of all above it.
+// upwards yields the directories of the cgroup and of all cgroups above it.
 func (h *hierarchy) upwards() func(func(string) bool) {
 	return func(yield func(string) bool) {
 		if h == nil {
@@ -166,8 +165,8 @@ func cpuLimit(fsys fs.FS, dir string, v2 bool) int64 {
 	return max(q*1000/p, 1)
 }
 
-// memoryLimit returns the memory that a cgroup allows, and how much of it can still be
-// had: what is not in its working set, as the kubelet counts it.
+// memoryLimit returns the memory that a cgroup allows, and how much of it is available: what
+// is not in its working set, as the kubelet counts it.
 func memoryLimit(fsys fs.FS, dir string, v2 bool) (limit, free int64) {
 	limitFile, usageFile, inactive := "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file "
 	if v2 {

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// maxCPU bounds the numbers of processors; Linux has room for 8,192.
+// maxCPU bounds the numbers of processors; Linux supports 8,192.
 const maxCPU = 1 << 16
 
-// processors returns how many processors are online that this process may run on. Its
-// affinity as /proc tells it is what sched_getaffinity returns, cpusets included.
+// processors returns the number of online processors that this process may run on. Its
+// affinity in /proc is what sched_getaffinity returns, cpusets included.
 func processors(fsys fs.FS) (int, error) {
 	online, err := onlineCPUs(fsys)
 	if err != nil {
@@ -30,7 +30,7 @@ func processors(fsys fs.FS) (int, error) {
 		}
 	}
 	if n == 0 {
-		return 0, errors.New("counting processors: none that is online may be used")
+		return 0, errors.New("counting processors: this process may use none of those online")
 	}
 	return n, nil
 }
@@ -49,17 +49,13 @@ func onlineCPUs(fsys fs.FS) (map[int]bool, error) {
 		return nil, fmt.Errorf("counting processors: %w", err)
 	}
 	cpus := map[int]bool{}
-	for l := range bytes.Lines(data) {
-		name, value, _ := strings.Cut(string(l), ":")
-		if strings.TrimSpace(name) != "processor" {
-			continue
-		}
-		if n, err := strconv.Atoi(strings.TrimSpace(value)); err == nil {
+	for _, value := range values(data, "processor") {
+		if n, err := strconv.Atoi(value); err == nil {
 			cpus[n] = true
 		}
 	}
 	if len(cpus) == 0 {
-		return nil, errors.New("counting processors: /proc/cpuinfo names none")
+		return nil, errors.New("counting processors: none in /proc/cpuinfo")
 	}
 	return cpus, nil
 }
@@ -70,18 +66,23 @@ func affinity(fsys fs.FS) map[int]bool {
 	if err != nil {
 		return nil
 	}
-	for l := range bytes.Lines(data) {
-		list, ok := strings.CutPrefix(string(l), "Cpus_allowed_list:")
-		if !ok {
-			continue
+	for _, list := range values(data, "Cpus_allowed_list") {
+		if cpus, err := parseCPUs(list); err == nil {
+			return cpus
 		}
-		cpus, err := parseCPUs(strings.TrimSpace(list))
-		if err != nil {
-			return nil
-		}
-		return cpus
 	}
 	return nil
+}
+
+// values returns the values of the lines "name: value".
+func values(data []byte, name string) []string {
+	var found []string
+	for l := range bytes.Lines(data) {
+		if key, value, ok := strings.Cut(string(l), ":"); ok && strings.TrimSpace(key) == name {
+			found = append(found, strings.TrimSpace(value))
+		}
+	}
+	return found
 }
 
 // parseCPUs reads a list like 0-3,8 as the kernel writes it.
@@ -89,18 +90,13 @@ func parseCPUs(list string) (map[int]bool, error) {
 	cpus := map[int]bool{}
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
 		from, err := strconv.Atoi(first)
-		if err != nil {
-			return nil, fmt.Errorf("%q is no list of processors", list)
-		}
-		to := from
-		if isRange {
-			if to, err = strconv.Atoi(last); err != nil {
-				return nil, fmt.Errorf("%q is no list of processors", list)
-			}
-		}
-		if from < 0 || to < from || to > maxCPU {
-			return nil, fmt.Errorf("%q is no list of processors", list)
+		to, lastErr := strconv.Atoi(last)
+		if err != nil || lastErr != nil || from < 0 || to < from || to > maxCPU {
+			return nil, fmt.Errorf("%q is not a list of processors", list)
 		}
 		for n := from; n <= to; n++ {
 			cpus[n] = true

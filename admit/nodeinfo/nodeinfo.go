@@ -13,18 +13,17 @@ import (
 	"github.com/runonce/runonce/internal/hugepages"
 )
 
-// Facts are what a machine has, as far as this process may use it.
+// Facts describe a machine, as far as this process may use it.
 type Facts struct {
 	MilliCPU  int64           // thousandths of a processor
 	Memory    int64           // bytes
-	Available int64           // bytes of Memory that new processes can have
+	Available int64           // bytes of Memory that new processes can use
 	HugePages map[int64]int64 // pages by their size in bytes
 	Kernel    string          // release, for example 6.1.0-18-amd64; empty if it is not known
-	AppArmor  bool            // enabled
 }
 
-// Read returns the facts of the machine whose root is fsys. Processors are those online
-// that the process may run on, processors and memory no more than its cgroups allow.
+// Read describes the machine whose root is fsys. It counts the online processors that this
+// process may run on, and neither processors nor memory beyond the limits of its cgroups.
 func Read(fsys fs.FS) (Facts, error) {
 	memory, err := readMeminfo(fsys)
 	if err != nil {
@@ -48,7 +47,6 @@ func Read(fsys fs.FS) (Facts, error) {
 		Available: min(available(memory), limits.available),
 		HugePages: pages,
 		Kernel:    line(fsys, "proc/sys/kernel/osrelease"),
-		AppArmor:  line(fsys, "sys/module/apparmor/parameters/enabled") == "Y",
 	}, nil
 }
 
@@ -77,7 +75,7 @@ func readMeminfo(fsys fs.FS) (map[string]int64, error) {
 		}
 		n, err := strconv.ParseInt(words[0], 10, 64)
 		if err != nil || n < 0 || n > 1<<50 {
-			return nil, fmt.Errorf("reading the machine's memory: /proc/meminfo: %s: %q is no size", name, strings.TrimSpace(rest))
+			return nil, fmt.Errorf("reading the machine's memory: /proc/meminfo: %s: %q is not a size", name, strings.TrimSpace(rest))
 		}
 		fields[name] = n << 10
 	}
@@ -87,8 +85,8 @@ func readMeminfo(fsys fs.FS) (map[string]int64, error) {
 	return fields, nil
 }
 
-// available returns the memory that new processes can have; kernels before 3.14 do not
-// say it themselves.
+// available returns the memory that new processes can use; kernels before 3.14 do not report
+// it.
 func available(memory map[string]int64) int64 {
 	if n, ok := memory["MemAvailable"]; ok {
 		return n
@@ -96,7 +94,7 @@ func available(memory map[string]int64) int64 {
 	return memory["MemFree"] + memory["Buffers"] + memory["Cached"]
 }
 
-// hugePages returns the number of pages of each size that the machine has set aside.
+// hugePages returns the number of allocated huge pages of each size.
 func hugePages(fsys fs.FS) (map[int64]int64, error) {
 	sizes, err := hugepages.Sizes(fsys)
 	if err != nil {
@@ -106,7 +104,7 @@ func hugePages(fsys fs.FS) (map[int64]int64, error) {
 	for _, size := range sizes {
 		n, err := strconv.ParseInt(line(fsys, hugepages.File(size, "nr_hugepages")), 10, 64)
 		if err != nil || n < 0 {
-			return nil, fmt.Errorf("reading the machine's huge pages: /%s: no count", path.Dir(hugepages.File(size, "nr_hugepages")))
+			return nil, fmt.Errorf("reading the machine's huge pages: /%s: nr_hugepages is not a number", path.Dir(hugepages.File(size, "nr_hugepages")))
 		}
 		pages[size] = n
 	}

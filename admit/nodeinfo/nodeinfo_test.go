@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// machine returns a file system with the given files beside those that any machine has.
+// machine returns a file system with the given files and those of any machine.
 func machine(files map[string]string) fstest.MapFS {
 	m := fstest.MapFS{}
 	for name, text := range map[string]string{
@@ -58,8 +58,6 @@ func TestRead(t *testing.T) {
 		{"offline processors", map[string]string{"sys/devices/system/cpu/online": "0,2-3\n"}, with(func(f *Facts) { f.MilliCPU = 3000 })},
 		{"no /sys", map[string]string{"sys/devices/system/cpu/online": "", "proc/cpuinfo": "processor\t: 0\nmodel name\t: x\n\nprocessor\t: 1\n"}, with(func(f *Facts) { f.MilliCPU = 2000 })},
 		{"an old kernel", map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemFree: 1024 kB\nBuffers: 1024 kB\nCached: 2048 kB\n"}, with(func(f *Facts) { f.Available = 4096 << 10 })},
-		{"AppArmor", map[string]string{"sys/module/apparmor/parameters/enabled": "Y\n"}, with(func(f *Facts) { f.AppArmor = true })},
-		{"AppArmor off", map[string]string{"sys/module/apparmor/parameters/enabled": "N\n"}, plain},
 		{"huge pages", map[string]string{
 			"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":    "3\n",
 			"sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages": "0\n",
@@ -114,7 +112,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestReadFaults(t *testing.T) {
+func TestReadErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
@@ -123,12 +121,12 @@ func TestReadFaults(t *testing.T) {
 	}{
 		{"no meminfo", map[string]string{"proc/meminfo": ""}, "reading the machine's memory: open proc/meminfo: file does not exist"},
 		{"no total", map[string]string{"proc/meminfo": "MemFree: 1 kB\n"}, "reading the machine's memory: /proc/meminfo has no MemTotal"},
-		{"no size", map[string]string{"proc/meminfo": "MemTotal: x kB\n"}, `reading the machine's memory: /proc/meminfo: MemTotal: "x kB" is no size`},
+		{"not a size", map[string]string{"proc/meminfo": "MemTotal: x kB\n"}, `reading the machine's memory: /proc/meminfo: MemTotal: "x kB" is not a size`},
 		{"no processors", map[string]string{"sys/devices/system/cpu/online": ""}, "counting processors: open proc/cpuinfo: file does not exist"},
-		{"no list", map[string]string{"sys/devices/system/cpu/online": "3-1\n"}, `counting processors: /sys/devices/system/cpu/online: "3-1" is no list of processors`},
-		{"endless list", map[string]string{"sys/devices/system/cpu/online": "0-999999999999\n"}, `counting processors: /sys/devices/system/cpu/online: "0-999999999999" is no list of processors`},
-		{"affinity to none", map[string]string{"proc/self/status": "Cpus_allowed_list:\t7\n"}, "counting processors: none that is online may be used"},
-		{"huge pages", map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "x\n"}, "reading the machine's huge pages: /sys/kernel/mm/hugepages/hugepages-2048kB: no count"},
+		{"not a list", map[string]string{"sys/devices/system/cpu/online": "3-1\n"}, `counting processors: /sys/devices/system/cpu/online: "3-1" is not a list of processors`},
+		{"endless list", map[string]string{"sys/devices/system/cpu/online": "0-999999999999\n"}, `counting processors: /sys/devices/system/cpu/online: "0-999999999999" is not a list of processors`},
+		{"affinity to none", map[string]string{"proc/self/status": "Cpus_allowed_list:\t7\n"}, "counting processors: this process may use none of those online"},
+		{"huge pages", map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "x\n"}, "reading the machine's huge pages: /sys/kernel/mm/hugepages/hugepages-2048kB: nr_hugepages is not a number"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

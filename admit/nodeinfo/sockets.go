@@ -2,6 +2,7 @@ package nodeinfo
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,21 +13,21 @@ import (
 	"strings"
 )
 
-// Socket is a port that something listens on.
+// Socket is a listening socket.
 type Socket struct {
 	Protocol string // TCP, UDP or SCTP
 	Addr     netip.Addr
 	Port     uint16
 }
 
-// The states of sockets that wait for whoever comes (include/net/tcp_states.h): a TCP
-// socket that listens, and a UDP socket that is bound and not connected.
+// The states of listening sockets (include/net/tcp_states.h): TCP_LISTEN, and TCP_CLOSE for a
+// UDP socket that is bound and not connected.
 const (
 	tcpListen = "0A"
 	udpBound  = "07"
 )
 
-// Listening returns the ports of this machine's network that sockets listen on, in order.
+// Listening returns the listening sockets of this machine's network namespace, sorted.
 func Listening(fsys fs.FS) ([]Socket, error) {
 	var sockets []Socket
 	for _, table := range []struct{ file, protocol, state string }{
@@ -47,30 +48,25 @@ func Listening(fsys fs.FS) ([]Socket, error) {
 	}
 	sockets = append(sockets, sctp...)
 	slices.SortFunc(sockets, func(a, b Socket) int {
-		return compareSockets(a, b)
+		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port), a.Addr.Compare(b.Addr))
 	})
 	return slices.Compact(sockets), nil
 }
 
-func compareSockets(a, b Socket) int {
-	if c := strings.Compare(a.Protocol, b.Protocol); c != 0 {
-		return c
+// readTable reads one of the kernel's tables of sockets; a missing one is empty.
+func readTable(fsys fs.FS, name string) ([]byte, error) {
+	data, err := fs.ReadFile(fsys, name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the listening sockets: %w", err)
 	}
-	if c := int(a.Port) - int(b.Port); c != 0 {
-		return c
-	}
-	return a.Addr.Compare(b.Addr)
+	return data, nil
 }
 
-// readSockets reads a table of sockets as the kernel writes it; one that the kernel does
-// not have is empty.
+// readSockets returns the sockets of a table that have the state.
 func readSockets(fsys fs.FS, name, protocol, state string) ([]Socket, error) {
-	data, err := fs.ReadFile(fsys, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	data, err := readTable(fsys, name)
 	if err != nil {
-		return nil, fmt.Errorf("reading the sockets that listen: %w", err)
+		return nil, err
 	}
 	var sockets []Socket
 	for l := range bytes.Lines(data) {
@@ -80,41 +76,38 @@ func readSockets(fsys fs.FS, name, protocol, state string) ([]Socket, error) {
 		}
 		addr, port, err := parseSocket(f[1])
 		if err != nil {
-			return nil, fmt.Errorf("reading the sockets that listen: /%s: %w", name, err)
+			return nil, fmt.Errorf("reading the listening sockets: /%s: %w", name, err)
 		}
 		sockets = append(sockets, Socket{protocol, addr, port})
 	}
 	return sockets, nil
 }
 
-// parseSocket reads an address like 0100007F:1F90: words of 32 bits in the machine's
+// parseSocket reads an address like 0100007F:1F90: words of 32 bits in the machine's byte
 // order, which is little-endian on all machines that this program is built for.
 func parseSocket(s string) (netip.Addr, uint16, error) {
 	host, rest, _ := strings.Cut(s, ":")
 	raw, err := hex.DecodeString(host)
 	if err != nil || len(raw) != 4 && len(raw) != 16 {
-		return netip.Addr{}, 0, fmt.Errorf("%q is no address", s)
+		return netip.Addr{}, 0, fmt.Errorf("%q is not an address", s)
 	}
 	for word := range slices.Chunk(raw, 4) {
 		slices.Reverse(word)
 	}
 	port, err := strconv.ParseUint(rest, 16, 16)
 	if err != nil {
-		return netip.Addr{}, 0, fmt.Errorf("%q is no address", s)
+		return netip.Addr{}, 0, fmt.Errorf("%q is not an address", s)
 	}
 	addr, _ := netip.AddrFromSlice(raw)
 	return addr.Unmap(), uint16(port), nil
 }
 
-// readSCTP reads the endpoints of SCTP, whose table is unlike the others: the columns
-// are ENDPT SOCK STY SST HBKT LPORT UID INODE LADDRS, and SST 10 listens.
+// readSCTP reads the endpoints of SCTP. The columns of their table are ENDPT SOCK STY SST HBKT
+// LPORT UID INODE LADDRS, and a socket of SST 10 listens.
 func readSCTP(fsys fs.FS) ([]Socket, error) {
-	data, err := fs.ReadFile(fsys, "proc/net/sctp/eps")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	data, err := readTable(fsys, "proc/net/sctp/eps")
 	if err != nil {
-		return nil, fmt.Errorf("reading the sockets that listen: %w", err)
+		return nil, err
 	}
 	var sockets []Socket
 	for l := range bytes.Lines(data) {
@@ -124,12 +117,12 @@ func readSCTP(fsys fs.FS) ([]Socket, error) {
 		}
 		port, err := strconv.ParseUint(f[5], 10, 16)
 		if err != nil {
-			return nil, fmt.Errorf("reading the sockets that listen: /proc/net/sctp/eps: %q is no port", f[5])
+			return nil, fmt.Errorf("reading the listening sockets: /proc/net/sctp/eps: %q is not a port", f[5])
 		}
 		for _, a := range f[8:] {
 			addr, err := netip.ParseAddr(a)
 			if err != nil {
-				return nil, fmt.Errorf("reading the sockets that listen: /proc/net/sctp/eps: %w", err)
+				return nil, fmt.Errorf("reading the listening sockets: /proc/net/sctp/eps: %w", err)
 			}
 			sockets = append(sockets, Socket{"SCTP", addr.Unmap(), uint16(port)})
 		}

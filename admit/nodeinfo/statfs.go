@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// Filesystem is how much room a filesystem has.
+// Filesystem is the size and the free space of a filesystem.
 type Filesystem struct {
 	Capacity   int64 // bytes
 	Available  int64 // bytes, for processes without privileges
@@ -13,8 +13,8 @@ type Filesystem struct {
 	InodesFree int64
 }
 
-// Statfs returns the room of the filesystem that holds path. It is the one call of this
-// package that an fs.FS cannot answer.
+// Statfs measures the filesystem that holds path. It is the only call of this package that
+// does not go through an fs.FS.
 func Statfs(path string) (Filesystem, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(path, &s); err != nil {

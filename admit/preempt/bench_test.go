@@ -9,7 +9,7 @@ import (
 )
 
 // BenchmarkSolve reports the median and the worst time of random problems, and the share
-// of them whose answer is proven. With -benchtime=1000x there are 1,000 of each kind.
+// of them whose solution is proven to be optimal. With -benchtime=1000x there are 1,000 of each kind.
 func BenchmarkSolve(b *testing.B) {
 	for _, pods := range []int{30, 110, 250} {
 		for _, m := range []mix{

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// subset is a set of pods with what it costs; a later pod is a higher bit.
+// subset is a set of pods with its cost; a later pod is a higher bit.
 type subset struct {
 	priority int64 // the highest
 	count    [3]int
@@ -122,7 +122,7 @@ func TestBudgetSuffices(t *testing.T) {
 	}
 }
 
-// spell writes a problem down to be looked into.
+// spell returns a problem as text.
 func spell(p Problem) string {
 	s := fmt.Sprintf("need %v\n", p.Need)
 	for i, pod := range p.Pods {

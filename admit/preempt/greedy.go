@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// greedy returns the kubelet's choice among candidates that free enough: the Guaranteed
-// pods that are needed even if all others went, then the Burstable ones needed beside them
-// and all BestEffort ones, then the BestEffort ones needed beside both
-// (pkg/kubelet/preemption, getPodsToPreempt).
+// greedy returns the kubelet's choice among candidates that free enough: the Guaranteed pods
+// that are needed even if all others are preempted, then the Burstable ones needed in
+// addition to them and to all BestEffort ones, then the BestEffort ones needed in addition to
+// both (pkg/kubelet/preemption, getPodsToPreempt).
 func (p Problem) greedy(candidates []int) []int {
 	var chosen []int
 	for class := Guaranteed; class >= BestEffort; class-- {
@@ -27,7 +27,7 @@ func (p Problem) greedy(candidates []int) []int {
 	return chosen
 }
 
-// nearest takes, until the need is met, the pod that leaves the least of it; of two that
+// nearest chooses, until the need is met, the pod that leaves the least of it; of two that
 // leave the same, the one that requests less memory, then less cpu, then the later one
 // (getPodsToPreemptByDistance).
 func (p Problem) nearest(pods []int, need []int64) []int {

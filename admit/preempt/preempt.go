@@ -1,8 +1,8 @@
-// Package preempt chooses the pods that have to go so that a critical pod fits.
+// Package preempt chooses the pods to preempt so that a critical pod fits.
 //
-// A set of victims is better than another, in this order: by the lower highest priority;
-// by fewer Guaranteed, then Burstable, then BestEffort pods; by less memory, then less cpu
-// that they request; by pods that come later in order.
+// Of two sets of victims, the better one has the lower highest priority; else fewer
+// Guaranteed, then Burstable, then BestEffort pods; else requests less memory, then less cpu;
+// else has the later pods.
 package preempt
 
 import (
@@ -14,14 +14,14 @@ import (
 // Class is a pod's QoS class.
 type Class int
 
-// The classes, the one to preempt first in front.
+// The classes, in the order in which they are preempted.
 const (
 	BestEffort Class = iota
 	Burstable
 	Guaranteed
 )
 
-// The resources that every Problem names first; cpu is in thousandths.
+// The first resources of every Problem; cpu is in thousandths.
 const (
 	memory = iota
 	cpu
@@ -32,22 +32,22 @@ type Pod struct {
 	Priority int32
 	Class    Class
 	Requests []int64 // of each resource, in the order of Problem.Need; not negative
-	Forced   bool    // has to go whatever it requests
+	Forced   bool    // must be preempted whatever it requests
 }
 
-// Problem is what is missing of each resource, and the pods that may go, in order.
+// Problem is what is missing of each resource, and the candidates, in order.
 type Problem struct {
 	Need   []int64 // of memory, of cpu, then of any other resources
 	Pods   []Pod
 	Budget int // of steps of the search; 0 for DefaultBudget
 }
 
-// DefaultBudget is more than the steps of any search among 14 pods, and ends one among
-// hundreds within a few milliseconds.
+// DefaultBudget is enough for any search among 14 pods, and ends one among hundreds within a
+// few milliseconds.
 const DefaultBudget = 200_000
 
-// Answer is a set of victims, of which none can be left out.
-type Answer struct {
+// Solution is a set of victims, of which none can be left out.
+type Solution struct {
 	Victims []int // indices of Problem.Pods, ascending
 	Optimal bool  // no set is better
 	Steps   int   // of the search
@@ -56,7 +56,7 @@ type Answer struct {
 // Solve returns the best set of victims, or the best that the budget lets it find, which
 // is never worse than the kubelet's choice. It returns false when all pods together do
 // not free enough.
-func Solve(p Problem) (Answer, bool) {
+func Solve(p Problem) (Solution, bool) {
 	limit := int32(math.MinInt32)
 	var forced, others []int
 	for i, pod := range p.Pods {
@@ -69,11 +69,11 @@ func Solve(p Problem) (Answer, bool) {
 	}
 	p.Need = p.left(forced)
 	if met(p.Need) {
-		return Answer{Victims: forced, Optimal: true}, true
+		return Solution{Victims: forced, Optimal: true}, true
 	}
 	limit, ok := p.limit(others, limit)
 	if !ok {
-		return Answer{}, false
+		return Solution{}, false
 	}
 	above := func(i int) bool { return p.Pods[i].Priority > limit }
 	seed := p.seed(others)
@@ -83,13 +83,13 @@ func Solve(p Problem) (Answer, bool) {
 	}
 	s := newSearch(p, others, seed)
 	s.descend(0, cost{}, p.Need)
-	answer := Answer{Victims: append(p.irreducible(s.best), forced...), Optimal: s.steps <= s.budget, Steps: s.steps}
-	slices.Sort(answer.Victims)
-	return answer, true
+	solution := Solution{Victims: append(p.irreducible(s.best), forced...), Optimal: s.steps <= s.budget, Steps: s.steps}
+	slices.Sort(solution.Victims)
+	return solution, true
 }
 
-// limit returns the lowest priority, from the given one on, up to which the candidates
-// free enough. It returns false when all of them do not.
+// limit returns the lowest priority, at least the given one, up to which the candidates free
+// enough. It returns false when even all of them do not.
 func (p Problem) limit(candidates []int, limit int32) (int32, bool) {
 	candidates = slices.SortedStableFunc(slices.Values(candidates), func(a, b int) int {
 		return cmp.Compare(p.Pods[a].Priority, p.Pods[b].Priority)
@@ -104,19 +104,19 @@ func (p Problem) limit(candidates []int, limit int32) (int32, bool) {
 	return limit, met(need)
 }
 
-// reduce subtracts what a pod frees from what is needed, down to nothing.
+// reduce subtracts what a pod frees from what is needed, down to 0.
 func reduce(need, requests []int64) {
 	for j := range need {
 		need[j] -= min(need[j], requests[j])
 	}
 }
 
-// met says whether nothing is needed any more.
+// met says whether nothing more is needed.
 func met(need []int64) bool {
 	return !slices.ContainsFunc(need, func(n int64) bool { return n > 0 })
 }
 
-// left returns what is still needed once the victims are gone.
+// left returns what is still needed once the victims are stopped.
 func (p Problem) left(victims []int) []int64 {
 	need := slices.Clone(p.Need)
 	for _, i := range victims {

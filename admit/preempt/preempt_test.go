@@ -30,9 +30,9 @@ func TestSolve(t *testing.T) {
 		{name: "not enough", in: Problem{Need: []int64{0, 3}, Pods: []Pod{one(1), one(1)}}, none: true},
 		{name: "one that is enough", in: Problem{Need: []int64{0, 3}, Pods: []Pod{one(2), one(4), one(3), one(2)}}, want: []int{2}},
 		{name: "the latest of two alike", in: Problem{Need: []int64{0, 3}, Pods: []Pod{one(3), one(3), one(2)}}, want: []int{1}},
-		{name: "two where greed takes three", in: Problem{Need: []int64{10, 10}, Pods: []Pod{two(Burstable, 7, 7), two(Burstable, 10, 0), two(Burstable, 0, 10)}}, want: []int{1, 2}},
+		{name: "two where the greedy choice has three", in: Problem{Need: []int64{10, 10}, Pods: []Pod{two(Burstable, 7, 7), two(Burstable, 10, 0), two(Burstable, 0, 10)}}, want: []int{1, 2}},
 		{name: "several of a lower class", in: Problem{Need: []int64{0, 10}, Pods: []Pod{two(Guaranteed, 10, 0), two(Burstable, 5, 0), two(BestEffort, 5, 0)}}, want: []int{1, 2}},
-		{name: "no more Burstable than needed beside the fewest Guaranteed", in: Problem{Need: []int64{0, 0, 4}, Pods: []Pod{
+		{name: "no more Burstable than needed with the fewest Guaranteed", in: Problem{Need: []int64{0, 0, 4}, Pods: []Pod{
 			of(Guaranteed, 0, 2), of(Guaranteed, 0, 3), of(Burstable, 0, 1), of(Burstable, 0, 1),
 		}}, want: []int{1, 3}},
 		{name: "the lowest priority whatever the class", in: Problem{Need: []int64{0, 0, 1}, Pods: []Pod{of(BestEffort, 1, 1), of(Guaranteed, 0, 1)}}, want: []int{1}},
@@ -99,7 +99,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestSolveProperties: no answer is worse than the kubelet's choice or has a victim that is
+// TestSolveProperties: no solution is worse than the kubelet's choice or has a victim that is
 // not needed, for problems too large to compare with all sets and whether the search ends or not.
 func TestSolveProperties(t *testing.T) {
 	t.Parallel()
@@ -169,8 +169,8 @@ func FuzzSolve(f *testing.F) {
 	})
 }
 
-// errorOf says what is wrong with an answer, proven or not.
-func errorOf(p Problem, got Answer) string {
+// errorOf says what is wrong with a solution, proven or not.
+func errorOf(p Problem, got Solution) string {
 	if !frees(p, got.Victims, p.Need) {
 		return "the victims do not free enough"
 	}
@@ -262,7 +262,7 @@ func latestFirst(a, b []int) int {
 	return slices.Compare(b, a)
 }
 
-// TestGreedyIsTheKubelets holds the seed to a case where the kubelet's choice is known
+// TestGreedyIsTheKubelets tests the greedy choice in a case where the kubelet's choice is known
 // not to be the smallest.
 func TestGreedyIsTheKubelets(t *testing.T) {
 	t.Parallel()

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// mostCounted is the memory or cpu beyond which a pod counts as no larger, so that sums
-// do not overflow: half a pebibyte, or as many thousandths of a processor.
+// mostCounted caps the memory and the cpu of a pod so that sums do not overflow: half a
+// pebibyte, and as many thousandths of a processor.
 const mostCounted = 1 << 49
 
-// cost is what victims cost, the most important first; pods are weighted by class.
+// cost is the cost of victims, the most important part first; pods are weighted by class.
 type cost struct{ pods, memory, cpu int64 }
 
 // costOf makes one pod of a class cost more than a million of those below it.
@@ -25,27 +25,27 @@ func (c cost) compare(d cost) int {
 
 // search looks for a better set of victims than the best one known, depth first.
 type search struct {
-	places []place
-	below  [Guaranteed + 1][]int64 // what all candidates of lower classes free
-	needs  [][]int64               // by depth, to work with
-	chosen []int
-	best   []int // the latest first
-	cost   cost  // of best
-	budget int
-	steps  int
+	candidates []candidate             // in the order in which they are tried
+	below      [Guaranteed + 1][]int64 // what all candidates of lower classes free
+	needs      [][]int64               // scratch space for each depth
+	chosen     []int
+	best       []int // the latest first
+	cost       cost  // of best
+	budget     int
+	steps      int
 }
 
-// place is one in the order in which candidates are tried.
-type place struct {
+// candidate is a pod with what the search knows of it and of the candidates after it.
+type candidate struct {
 	Pod
 	index int
 	cost  cost
-	again bool    // differs from the one before in nothing but its index
-	rest  []int64 // what the candidates from here on free, at most the need
-	most  []int64 // the most that one of this class from here on frees
+	equal bool    // to the candidate before, except for the index
+	rest  []int64 // what this candidate and all later ones free, at most the need
+	most  []int64 // the most that one of them of this class frees
 }
 
-// newSearch puts the candidates in order: the highest class first, in it those that leave
+// newSearch sorts the candidates: the highest class first, in a class those that leave the
 // least of the need, and of equal ones the latest.
 func newSearch(p Problem, candidates, best []int) *search {
 	s := &search{budget: cmp.Or(p.Budget, DefaultBudget)}
@@ -54,9 +54,9 @@ func newSearch(p Problem, candidates, best []int) *search {
 		s.cost = s.cost.plus(costOf(p.Pods[i]))
 	}
 	for _, i := range candidates {
-		s.places = append(s.places, place{Pod: p.Pods[i], index: i, cost: costOf(p.Pods[i])})
+		s.candidates = append(s.candidates, candidate{Pod: p.Pods[i], index: i, cost: costOf(p.Pods[i])})
 	}
-	slices.SortFunc(s.places, func(a, b place) int {
+	slices.SortFunc(s.candidates, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.Class, a.Class), cmp.Compare(distance(p.Need, a.Requests), distance(p.Need, b.Requests)),
 			slices.Compare(a.Requests, b.Requests), cmp.Compare(b.index, a.index))
 	})
@@ -64,67 +64,67 @@ func newSearch(p Problem, candidates, best []int) *search {
 	return s
 }
 
-// sum works out what there is from each place on.
+// sum computes rest and most of each candidate.
 func (s *search) sum(need []int64) {
 	rest, most := make([]int64, len(need)), make([]int64, len(need))
-	for k, pl := range slices.Backward(s.places) {
-		if k == len(s.places)-1 || s.places[k+1].Class != pl.Class {
-			s.below[pl.Class] = slices.Clone(rest)
+	for k, c := range slices.Backward(s.candidates) {
+		if k == len(s.candidates)-1 || s.candidates[k+1].Class != c.Class {
+			s.below[c.Class] = slices.Clone(rest)
 			clear(most)
 		}
 		for j, n := range need {
-			rest[j] += min(pl.Requests[j], n-rest[j])
-			most[j] = max(most[j], min(pl.Requests[j], n))
+			rest[j] += min(c.Requests[j], n-rest[j])
+			most[j] = max(most[j], min(c.Requests[j], n))
 		}
-		pl.rest, pl.most = slices.Clone(rest), slices.Clone(most)
-		pl.again = k > 0 && s.places[k-1].Class == pl.Class && slices.Equal(s.places[k-1].Requests, pl.Requests)
-		s.places[k] = pl
+		c.rest, c.most = slices.Clone(rest), slices.Clone(most)
+		c.equal = k > 0 && s.candidates[k-1].Class == c.Class && slices.Equal(s.candidates[k-1].Requests, c.Requests)
+		s.candidates[k] = c
 	}
 }
 
-// descend adds candidates from a place on to the chosen ones, which have a cost and leave
+// descend adds candidates, from an index on, to the chosen ones, which have a cost and leave
 // a need, as long as the set can become better than the best one.
-func (s *search) descend(from int, c cost, need []int64) {
+func (s *search) descend(from int, spent cost, need []int64) {
 	depth := len(s.chosen)
 	if depth == len(s.needs) {
 		s.needs = append(s.needs, make([]int64, len(need)))
 	}
 	next := s.needs[depth]
-	for k := from; k < len(s.places); k++ {
-		pl := &s.places[k]
-		if pl.again && k > from {
+	for k := from; k < len(s.candidates); k++ {
+		c := &s.candidates[k]
+		if c.equal && k > from {
 			continue
 		}
 		s.steps++
-		if s.steps > s.budget || s.prune(pl, c, need) {
+		if s.steps > s.budget || s.prune(c, spent, need) {
 			return
 		}
 		copy(next, need)
-		reduce(next, pl.Requests)
-		s.chosen = append(s.chosen, pl.index)
+		reduce(next, c.Requests)
+		s.chosen = append(s.chosen, c.index)
 		if met(next) {
-			s.found(c.plus(pl.cost))
+			s.found(spent.plus(c.cost))
 		} else {
-			s.descend(k+1, c.plus(pl.cost), next)
+			s.descend(k+1, spent.plus(c.cost), next)
 		}
 		s.chosen = s.chosen[:depth]
 	}
 }
 
-// prune says whether no set with candidates from the place on added can be better than the
-// best one: they do not free what is needed, or too many of them would have to go.
-func (s *search) prune(pl *place, c cost, need []int64) bool {
+// prune says whether adding the candidate and later ones cannot lead to a better set than the
+// best one: they do not free what is needed, or too many of them would be victims.
+func (s *search) prune(c *candidate, spent cost, need []int64) bool {
 	fewest := int64(0)
 	for j, n := range need {
-		if n > pl.rest[j] {
+		if n > c.rest[j] {
 			return true
 		}
-		if n -= min(n, s.below[pl.Class][j]); n > 0 {
-			fewest = max(fewest, (n-1)/pl.most[j]+1)
+		if n -= min(n, s.below[c.Class][j]); n > 0 {
+			fewest = max(fewest, (n-1)/c.most[j]+1)
 		}
 	}
-	least := cost{max(1, fewest*pl.cost.pods), min(need[memory], mostCounted), min(need[cpu], mostCounted)}
-	return c.plus(least).compare(s.cost) > 0
+	least := cost{max(1, fewest*c.cost.pods), min(need[memory], mostCounted), min(need[cpu], mostCounted)}
+	return spent.plus(least).compare(s.cost) > 0
 }
 
 // found keeps the chosen set if it is better than the best one.

@@ -1,4 +1,4 @@
-// Package atomicfile replaces files in one step, so that no reader sees half of one, also
+// Package atomicfile replaces files atomically, so that no reader sees a part of one, not even
 // after a crash.
 package atomicfile
 
@@ -9,25 +9,25 @@ import (
 	"os"
 )
 
-// draft is what the name of a file ends in that is being written.
-const draft = ".tmp"
+// tmp is the suffix of a file that is being written.
+const tmp = ".tmp"
 
 // Write makes the data the content of the file. Writers of one file must exclude each
 // other.
 func Write(path string, data []byte, mode fs.FileMode) error {
-	err := os.WriteFile(path+draft, data, mode)
+	err := os.WriteFile(path+tmp, data, mode)
 	if err == nil {
-		err = os.Rename(path+draft, path)
+		err = os.Rename(path+tmp, path)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("writing %s: %w", path, err), remove(path+draft))
+		return errors.Join(fmt.Errorf("writing %s: %w", path, err), remove(path+tmp))
 	}
 	return nil
 }
 
-// Remove removes the file and what a Write that was cut off has left. Absent ones are no
-// error.
-func Remove(path string) error { return errors.Join(remove(path), remove(path+draft)) }
+// Remove removes the file and the remains of an interrupted Write. It is not an error if they do
+// not exist.
+func Remove(path string) error { return errors.Join(remove(path), remove(path+tmp)) }
 
 func remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

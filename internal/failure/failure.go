@@ -1,6 +1,6 @@
-// Package failure is how the runtime says why something could not be done to a pod, and
-// how others read it. They ask for behaviour, so that an error of any type can answer:
-// Permanent() bool, Reason() string, RetryAfter() time.Duration.
+// Package failure has the errors with which the runtime says why something could not be done
+// to a pod, and functions to read them. These check for methods, so errors of other types may
+// have them too: Permanent() bool, Reason() string, RetryAfter() time.Duration.
 package failure
 
 import (
@@ -21,12 +21,12 @@ const (
 	ReasonFailedMount      = "FailedMount"
 )
 
-// Error adds to its cause what a caller has to know of it. What it leaves out, the cause
-// may say.
+// Error adds to its cause what a caller has to know about it. For zero fields the cause's own
+// values are used.
 type Error struct {
 	Why   string        // the reason, a single word in CamelCase
-	Final bool          // no retry can help
-	Wait  time.Duration // until the next try makes sense; 0 leaves it to the caller
+	Final bool          // a retry cannot help
+	Wait  time.Duration // before the next try; 0 leaves it to the caller
 	Err   error
 }
 
@@ -43,11 +43,10 @@ func (e *Error) Reason() string {
 	return Reason(e.Err, "")
 }
 
-// Permanent says whether no retry can help.
+// Permanent says whether a retry cannot help.
 func (e *Error) Permanent() bool { return e.Final || IsPermanent(e.Err) }
 
-// RetryAfter returns how long to wait before the next try, 0 when the caller's own
-// schedule decides.
+// RetryAfter returns how long to wait before the next try, 0 when the caller decides.
 func (e *Error) RetryAfter() time.Duration {
 	if e.Wait > 0 {
 		return e.Wait
@@ -55,13 +54,13 @@ func (e *Error) RetryAfter() time.Duration {
 	return RetryAfter(e.Err)
 }
 
-// Permanentf returns an error that no retry can help.
+// Permanentf returns an error that a retry cannot fix.
 func Permanentf(format string, args ...any) error {
 	return &Error{Final: true, Err: fmt.Errorf(format, args...)}
 }
 
-// ConfigErrorf returns a permanent error: the manifest asks for what is not there or not
-// allowed.
+// ConfigErrorf returns a permanent error: the manifest asks for something that does not exist or
+// is not allowed.
 func ConfigErrorf(format string, args ...any) error {
 	return &Error{Why: ReasonConfigError, Final: true, Err: fmt.Errorf(format, args...)}
 }
@@ -76,13 +75,13 @@ func FailedMountf(format string, args ...any) error {
 	return &Error{Why: ReasonFailedMount, Final: true, Err: fmt.Errorf(format, args...)}
 }
 
-// IsPermanent reports whether the error, or one that it wraps, says that no retry can help.
+// IsPermanent reports whether the error, or one that it wraps, is permanent.
 func IsPermanent(err error) bool {
 	var p interface{ Permanent() bool }
 	return errors.As(err, &p) && p.Permanent()
 }
 
-// Reason returns the reason that the error, or one that it wraps, gives; else the other one.
+// Reason returns the reason of the error, or of one that it wraps; else the given one.
 func Reason(err error, otherwise string) string {
 	var r interface{ Reason() string }
 	if errors.As(err, &r) && r.Reason() != "" {
@@ -91,7 +90,7 @@ func Reason(err error, otherwise string) string {
 	return otherwise
 }
 
-// RetryAfter returns the wait that the error, or one that it wraps, asks for, 0 for none.
+// RetryAfter returns the wait of the error, or of one that it wraps, 0 for none.
 func RetryAfter(err error) time.Duration {
 	var r interface{ RetryAfter() time.Duration }
 	if errors.As(err, &r) {
@@ -100,13 +99,13 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// WithMessage returns an error with another message than its cause's.
-func WithMessage(message string, cause error) error { return &told{message, cause} }
+// WithMessage returns an error with a different message than its cause.
+func WithMessage(message string, cause error) error { return &messageError{message, cause} }
 
-type told struct {
+type messageError struct {
 	message string
 	cause   error
 }
 
-func (t *told) Error() string { return t.message }
-func (t *told) Unwrap() error { return t.cause }
+func (e *messageError) Error() string { return e.message }
+func (e *messageError) Unwrap() error { return e.cause }

@@ -1,5 +1,5 @@
-// Package flock is advisory locks on files, by which processes take turns. A lock goes with
-// the process that holds it, however that ends.
+// Package flock has advisory locks on files, for mutual exclusion of processes. The kernel
+// releases a lock when the process that holds it ends.
 package flock
 
 import (
@@ -14,8 +14,8 @@ import (
 // pollInterval is how often a lock that another process holds is tried again.
 const pollInterval = 10 * time.Millisecond
 
-// Acquire waits for the lock of the file, which it creates when needed. Closing the file
-// unlocks it. Whoever removes the file must hold the lock.
+// Acquire waits for the lock of the file, which it creates if needed. Closing the file releases
+// the lock. Only the holder of the lock may remove the file.
 func Acquire(ctx context.Context, path string) (*os.File, error) {
 	for {
 		f, err := Try(path)
@@ -30,7 +30,8 @@ func Acquire(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// Try returns the locked file, or nil when another process has it or has just removed it.
+// Try returns the locked file, or nil when another process holds the lock or has just removed
+// the file.
 func Try(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -50,10 +51,10 @@ func Try(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Lock takes the lock of an open file and reports whether it was free.
+// Lock locks an open file and reports whether the lock was free.
 func Lock(f *os.File) (bool, error) { return flock(f, syscall.LOCK_EX|syscall.LOCK_NB) }
 
-// Wait takes the lock of an open file, however long another process keeps it.
+// Wait locks an open file, however long another process holds the lock.
 func Wait(f *os.File) error {
 	_, err := flock(f, syscall.LOCK_EX)
 	return err

@@ -1,4 +1,4 @@
-// Package hugepages lists the sizes of huge pages that a kernel knows.
+// Package hugepages lists the sizes of huge pages that a kernel supports.
 package hugepages
 
 import (
@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Dir holds a directory for each size, below the root of the file system.
+// Dir has a directory for each size; it is relative to the root of the file system.
 const Dir = "sys/kernel/mm/hugepages"
 
-// Sizes returns the sizes in bytes, in order: none when the kernel has no huge pages.
+// Sizes returns the sizes in bytes, sorted; none when the kernel has no huge pages.
 func Sizes(root fs.FS) ([]int64, error) {
 	entries, err := fs.ReadDir(root, Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -16,7 +16,7 @@ func TestSizes(t *testing.T) {
 		want []int64
 	}{
 		"none": {fstest.MapFS{}, nil},
-		"in order, without what is no size": {fstest.MapFS{
+		"sorted, without what is not a size": {fstest.MapFS{
 			hugepages.File(2<<20, "nr"): {}, hugepages.File(64<<10, "nr"): {}, hugepages.File(1<<30, "nr"): {},
 			hugepages.Dir + "/hugepages-x/nr": {}, hugepages.Dir + "/hugepages-0kB/nr": {},
 		}, []int64{64 << 10, 2 << 20, 1 << 30}},

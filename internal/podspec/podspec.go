@@ -1,5 +1,5 @@
-// Package podspec answers what many packages ask of a v1.Pod, and names the annotations
-// by which they tell each other about it. It is pure.
+// Package podspec has functions on a v1.Pod that many packages need, and the annotations that
+// they set and read. It is pure.
 package podspec
 
 import (
@@ -11,22 +11,22 @@ import (
 
 // The annotations of this program.
 const (
-	// AnnotationRuntimeHandler holds the handler of the pod's RuntimeClass; a pod without a
-	// class has none. It counts for the pod's UID, for another runtime makes another pod.
+	// AnnotationRuntimeHandler is the handler of the pod's RuntimeClass; a pod without a class
+	// has none. It is part of the pod's UID: with another runtime it is another pod.
 	AnnotationRuntimeHandler = "runonce/runtime-handler"
-	// AnnotationSource holds where the pod was read from, as "file:line". It does not count
-	// for the pod's UID.
+	// AnnotationSource is where the pod was read from, as "file:line". It is not part of the
+	// pod's UID.
 	AnnotationSource = "runonce/source"
-	// AnnotationJob holds, on each pod of a Job, the Job's name and the fields of its spec
-	// that say what to do when pods fail, as JSON. It does not count for the pod's UID.
+	// AnnotationJob is set on each pod of a Job: the Job's name and the fields of its spec
+	// that say what to do when pods fail, as JSON. It is not part of the pod's UID.
 	AnnotationJob = "runonce/job"
-	// AnnotationJobFailures holds how often a pod of a Job has failed before, so that a
-	// later run goes on counting.
+	// AnnotationJobFailures is how often a pod of a Job has failed before, so that a later run
+	// continues to count.
 	AnnotationJobFailures = "runonce/job-failures"
 )
 
-// Objects are what pods refer to. Claims are bound: a claim's volumeName is that of the
-// volume that it uses, or empty where it has to be given a directory.
+// Objects are what pods refer to. Claims are bound: a claim's volumeName is that of the volume
+// that it uses, or empty if it gets a directory.
 type Objects interface {
 	ConfigMap(namespace, name string) (*v1.ConfigMap, bool)
 	Secret(namespace, name string) (*v1.Secret, bool)
@@ -45,8 +45,8 @@ func Containers(pod *v1.Pod) []*v1.Container {
 	return all
 }
 
-// Lasting returns the containers that run for as long as the pod does: the sidecars, then
-// the containers.
+// Lasting returns the containers that run as long as the pod does: the sidecars, then the
+// containers.
 func Lasting(pod *v1.Pod) []*v1.Container {
 	inits := len(pod.Spec.InitContainers)
 	all := Containers(pod)
@@ -54,7 +54,7 @@ func Lasting(pod *v1.Pod) []*v1.Container {
 	return append(sidecars, all[inits:]...)
 }
 
-// Container returns the container or init container of the name, nil when there is none.
+// Container returns the container or init container with the name, nil when there is none.
 func Container(pod *v1.Pod, name string) *v1.Container {
 	for _, c := range Containers(pod) {
 		if c.Name == name {
@@ -64,14 +64,14 @@ func Container(pod *v1.Pod, name string) *v1.Container {
 	return nil
 }
 
-// IsSidecar says whether an init container runs beside the containers of the pod
+// IsSidecar says whether an init container runs along with the containers of the pod
 // (podutil.IsRestartableInitContainer).
 func IsSidecar(init *v1.Container) bool {
 	return init.RestartPolicy != nil && *init.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// GracePeriod is what the pod's containers have to stop in, 30 s when it does not say (the
-// API's default).
+// GracePeriod is how long the pod's containers may take to stop, 30 s by default (the API's
+// default).
 func GracePeriod(pod *v1.Pod) time.Duration {
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
 		return time.Duration(*s) * time.Second
@@ -79,8 +79,8 @@ func GracePeriod(pod *v1.Pod) time.Duration {
 	return v1.DefaultTerminationGracePeriodSeconds * time.Second
 }
 
-// HostPorts returns the ports with a hostPort, those of sidecars first. Other init
-// containers hold none (scheduler/util.GetHostPorts).
+// HostPorts returns the ports with a hostPort, those of sidecars first. Other init containers
+// have none (scheduler/util.GetHostPorts).
 func HostPorts(pod *v1.Pod) []v1.ContainerPort {
 	var ports []v1.ContainerPort
 	for _, c := range Lasting(pod) {

@@ -28,8 +28,8 @@ func QOS(pod *v1.Pod) v1.PodQOSClass {
 	return class
 }
 
-// requirementsQOS looks at cpu and memory alone: BestEffort when neither is asked for,
-// Guaranteed when each has a limit that equals the request.
+// requirementsQOS considers only cpu and memory: BestEffort when neither is requested,
+// Guaranteed when each has a limit equal to the request.
 func requirementsQOS(r *v1.ResourceRequirements) v1.PodQOSClass {
 	cpu := resourceQOS(r, v1.ResourceCPU)
 	if cpu != resourceQOS(r, v1.ResourceMemory) {
@@ -49,8 +49,7 @@ func resourceQOS(r *v1.ResourceRequirements, name v1.ResourceName) v1.PodQOSClas
 	return v1.PodQOSGuaranteed
 }
 
-// PageSize returns the page size in bytes that a resource name such as hugepages-2Mi
-// stands for.
+// PageSize returns the page size in bytes of a resource name such as hugepages-2Mi.
 func PageSize(name v1.ResourceName) (int64, bool) {
 	size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
 	if !ok {

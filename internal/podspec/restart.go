@@ -15,10 +15,10 @@ func RestartPolicy(pod *v1.Pod, c *v1.Container) v1.RestartPolicy {
 	return cmp.Or(pod.Spec.RestartPolicy, v1.RestartPolicyAlways)
 }
 
-// Restarts says whether the container is started again after it has ended with the exit
-// code: by its own rules, else by its policy (podutil.ContainerShouldRestart).
+// Restarts says whether the container is restarted after it has ended with the exit code: by
+// its own rules, else by its policy (podutil.ContainerShouldRestart).
 func Restarts(pod *v1.Pod, c *v1.Container, code int32) bool {
-	// Whatever its action, a rule starts the container again.
+	// A rule restarts the container, whatever its action.
 	if _, ok := RestartRule(c, code); ok {
 		return true
 	}

@@ -11,7 +11,7 @@ func Statuses(st v1.PodStatus) []v1.ContainerStatus {
 	return slices.Concat(st.InitContainerStatuses, st.ContainerStatuses)
 }
 
-// LastTermination is how the container, or else its instance before, ended; nil when none
+// LastTermination is how the container, or else its previous instance, ended; nil when neither
 // has.
 func LastTermination(cs v1.ContainerStatus) *v1.ContainerStateTerminated {
 	if cs.State.Terminated != nil {

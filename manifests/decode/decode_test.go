@@ -13,8 +13,8 @@ import (
 )
 
 // split returns the documents of a file as JSON, then its problems as text.
-func split(in string, l Limits) (docs, problems []string) {
-	ds, fs := Split("f", []byte(in), l)
+func split(in string) (docs, problems []string) {
+	ds, fs := Split("f", []byte(in))
 	for _, d := range ds {
 		docs = append(docs, string(d.JSON()))
 	}
@@ -56,35 +56,35 @@ func TestSplit(t *testing.T) {
 			"f:3: apiVersion: given twice; first on line 1 (is a line with --- missing above it?)",
 		}},
 		{"invisible", "a: 1\n\u00a0 b: 2: 3\n", nil, []string{
-			"f:2: not valid YAML: mapping values are not allowed in this context (holds the invisible character U+00A0: type it again)",
+			"f:2: not valid YAML: mapping values are not allowed in this context (contains the invisible character U+00A0: retype the text)",
 		}},
 		{"twice in JSON", "{\"a\":1,\n\"a\":2}", []string{`{"a":1,"a":2}`}, []string{"f:2: a: given twice; first on line 1 (keep one of the two)"}},
 		{"second of three is broken", "a: 1\n---\nb: [\n---\nc: 3\n", []string{`{"a":1}`, `{"c":3}`}, []string{"f:3: not valid YAML: did not find expected node content"}},
 		{"tab", "a:\n\tb: 1\n", nil, []string{"f:2: not valid YAML: found character that cannot start any token (indent with spaces, not tabs)"}},
-		{"colon", "a: b: c\n", nil, []string{"f:1: not valid YAML: mapping values are not allowed in this context (quote a value that holds \": \", and check the indentation)"}},
+		{"colon", "a: b: c\n", nil, []string{"f:1: not valid YAML: mapping values are not allowed in this context (quote a value that contains \": \", and check the indentation)"}},
 		{"template block", "a: 1\n{% if x %}\nb: 2\n", nil, []string{"f:2: not valid YAML: found character that cannot start any token (looks like an unrendered template: {% %})"}},
 		{"null key", "~: 1\n", nil, []string{"f:1: ~ cannot be a key (quote it)"}},
-		{"conflict", "a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> x\n", nil, []string{"f:2: not valid YAML: could not find expected ':' (holds the marks of a merge conflict)"}},
-		{"no colon", "a: 1\nb\nc: 2\n", nil, []string{"f:2: not valid YAML: could not find expected ':' (a key needs a colon and a space after it; look at the line above, too)"}},
+		{"conflict", "a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> x\n", nil, []string{"f:2: not valid YAML: could not find expected ':' (contains merge conflict markers)"}},
+		{"no colon", "a: 1\nb\nc: 2\n", nil, []string{"f:2: not valid YAML: could not find expected ':' (a key needs a colon and a space after it; check the line above, too)"}},
 		{"open quote", "a: \"b\nc: d\n", nil, []string{"f:3: not valid YAML: found unexpected end of stream (a quote or a bracket is not closed)"}},
 		{"indentation", "a:\n  b: 1\n c: 2\n", nil, []string{"f:2: not valid YAML: did not find expected key (check the indentation of this line and those around it)"}},
-		{"outdented", "  a: 1\nb: 2\n", []string{`{"a":1}`}, []string{"f:1: not valid YAML: did not find expected <document start> (a document begins with ---; check the indentation, and what follows the end of the one above)"}},
+		{"outdented", "  a: 1\nb: 2\n", []string{`{"a":1}`}, []string{"f:1: not valid YAML: did not find expected <document start> (a document begins with ---; check the indentation and the end of the document above)"}},
 		{"dash", "a:\n-name: c\n image: x\n", nil, []string{"f:3: not valid YAML: mapping values are not allowed in this context (an item needs a space after its dash: \"- name\")"}},
 		{"binary", "\x89PNG\x00", nil, []string{"f: binary data, not a manifest"}},
 		{"unknown anchor", "b: 1\na: *x\n", nil, []string{"f:2: not valid YAML: unknown anchor 'x' referenced"}},
 		{"anchor in itself", "a: &x [*x]\n", nil, []string{`f:1: a[0]: anchor "x" contains itself`}},
-		{"infinity", "a: .inf\n", nil, []string{"f:1: a: .inf is not a number that JSON knows (quote it if text is meant)"}},
+		{"infinity", "a: .inf\n", nil, []string{"f:1: a: .inf is not a number in JSON (quote it if it is text)"}},
 		{"web page", "\n<!DOCTYPE html>\n", nil, []string{"f: an HTML or XML page, not a manifest"}},
-		{"gzip", "\x1f\x8b\x08\x00", nil, []string{"f: compressed data (unpack it first)"}},
+		{"gzip", "\x1f\x8b\x08\x00", nil, []string{"f: compressed data (decompress it first)"}},
 		{"UTF-16", "\xff\xfea\x00", nil, []string{"f: UTF-16 text (save it as UTF-8)"}},
 		{"Latin 1", "a: 1\nb: \xe9\n", nil, []string{"f:2: not UTF-8 text (save it as UTF-8)"}},
-		{"NUL", "a: 1\nb: \x00\n", nil, []string{"f:2: holds a NUL byte, so it is no text"}},
-		{"cut short", "a: 1\nb: busy", []string{`{"a":1,"b":"busy"}`}, []string{"f:2: the last line has no end (the file may have been cut short)"}},
+		{"NUL", "a: 1\nb: \x00\n", nil, []string{"f:2: contains a NUL byte, so it is not text"}},
+		{"cut short", "a: 1\nb: busy", []string{`{"a":1,"b":"busy"}`}, []string{"f:2: the last line does not end with a newline (the file may be truncated)"}},
 		{"merge of a string", "a: {<<: x}\n", nil, []string{"f:1: a: a merge key (<<) needs a map or a list of maps"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			docs, problems := split(tt.in, Limits{})
+			docs, problems := split(tt.in)
 			if d := cmp.Diff(tt.docs, docs); d != "" {
 				t.Error("documents:", d)
 			}
@@ -98,11 +98,11 @@ func TestSplit(t *testing.T) {
 func TestBrokenJSON(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"{\n\"a\": [1,\n":       "f.json:2: not valid JSON: it ends in the middle of a value",
+		"{\n\"a\": [1,\n":       "f.json:2: not valid JSON: the file ends in the middle of a value",
 		"{\n\"a\": 1 \"b\": 2}": "f.json:2: not valid JSON: ",
 		"{\"a\": 1,}":           "",
 	} {
-		_, problems := Split("f.json", []byte(in), Limits{})
+		_, problems := Split("f.json", []byte(in))
 		if got := problems.Error(); !strings.HasPrefix(got, want) || (want == "") != (got == "") {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
@@ -116,16 +116,16 @@ func TestLimits(t *testing.T) {
 		in   string
 		want string
 	}{
-		{"bytes", strings.Repeat("a", 2001), "f: larger than 2000 bytes"},
-		{"documents", strings.Repeat("a: 1\n---\n", 11), "f: holds more than 10 documents"},
-		{"documents in JSON", strings.Repeat("{}", 11), "f: holds more than 10 documents"},
-		{"values", "a: [" + strings.Repeat(",", 501) + "]\n", "f: holds more than 500 values"},
-		{"depth", "a: " + strings.Repeat("[", 20) + strings.Repeat("]", 20) + "\n", "f:1: a[0][0][0][0][0][0][0][0][0]: nested deeper than 10 levels"},
-		{"depth in JSON", strings.Repeat(`{"a":`, 20) + "1" + strings.Repeat("}", 20), "f:1: nested deeper than 10 levels"},
+		{"bytes", strings.Repeat("a", 10<<20+1), "f: larger than 10 MiB"},
+		{"documents", strings.Repeat("a: 1\n---\n", 10_001), "f: has more than 10000 documents"},
+		{"documents in JSON", strings.Repeat("{}", 10_001), "f: has more than 10000 documents"},
+		{"values", "a: [" + strings.Repeat(",", 1_000_001) + "]\n", "f: has more than 1000000 values"},
+		{"depth", "a: " + strings.Repeat("[", 120) + strings.Repeat("]", 120) + "\n", "f:1: a" + strings.Repeat("[0]", 99) + ": nested deeper than 100 levels"},
+		{"depth in JSON", strings.Repeat(`{"a":`, 120) + "1" + strings.Repeat("}", 120), "f:1: nested deeper than 100 levels"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, problems := split(tt.in, Limits{Bytes: 2000, Documents: 10, Depth: 10, Marks: 500})
+			_, problems := split(tt.in)
 			if d := cmp.Diff([]string{tt.want}, problems); d != "" {
 				t.Error(d)
 			}
@@ -133,8 +133,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestBombs bounds what small files that expand to gigabytes cost. It runs alone, since
-// it counts what the process allocates.
+// TestBombs bounds the cost of small files that expand to gigabytes. It does not run in
+// parallel, since it counts the allocations of the process.
 func TestBombs(t *testing.T) {
 	laughs := "a0: &a0 [" + strings.Repeat("x, ", 9) + "]\n"
 	for i := 1; i < 12; i++ {
@@ -156,13 +156,13 @@ func TestBombs(t *testing.T) {
 		{"braces", strings.Repeat("{", 100_000), "not valid YAML: exceeded max depth of 10000", 100},
 		{"indents", indents(3_000), "nested deeper than 100 levels", 100},
 		{"merges", "a0: &a0 {k: 1}\n" + merges(2_000), "merge keys copy more than 100000 entries", 50},
-		{"commas", "a: [" + strings.Repeat(",", 1_000_001) + "]", "holds more than 1000000 values", 5},
+		{"commas", "a: [" + strings.Repeat(",", 1_000_001) + "]", "has more than 1000000 values", 5},
 		{"items", "a: [" + strings.Repeat("b,", 200_000) + "]\n", "", 110},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var before, after goruntime.MemStats
 			goruntime.ReadMemStats(&before)
-			_, problems := split(tt.in, Limits{})
+			_, problems := split(tt.in)
 			goruntime.ReadMemStats(&after)
 			if got := strings.Join(problems, "\n"); tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 				t.Errorf("got %q, want %q", got[:min(len(got), 100)], tt.want)
@@ -190,7 +190,7 @@ func merges(n int) string {
 	return b.String()
 }
 
-// TestScalars holds the types of plain scalars against Kubernetes' own YAML library.
+// TestScalars compares the types of plain scalars with those of Kubernetes' own YAML library.
 func TestScalars(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{
@@ -205,7 +205,7 @@ func TestScalars(t *testing.T) {
 	} {
 		doc := "a: " + in + "\n"
 		want, wantErr := sigsyaml.YAMLToJSON([]byte(doc))
-		docs, problems := split(doc, Limits{})
+		docs, problems := split(doc)
 		if wantErr != nil {
 			if len(problems) == 0 {
 				t.Errorf("%q: read as %s, but Kubernetes says %v", in, docs, wantErr)
@@ -227,7 +227,7 @@ func TestKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		docs, problems := split(doc, Limits{})
+		docs, problems := split(doc)
 		if len(problems) > 0 || docs[0] != strings.TrimSpace(string(want)) {
 			t.Errorf("key %q: read as %s %s, want %s", in, docs, problems, want)
 		}
@@ -236,7 +236,7 @@ func TestKeys(t *testing.T) {
 
 func TestLine(t *testing.T) {
 	t.Parallel()
-	docs, _ := Split("f", []byte("a:\n  b:\n  - x\n  - c: 1\n    d.e/f: 2\n"), Limits{})
+	docs, _ := Split("f", []byte("a:\n  b:\n  - x\n  - c: 1\n    d.e/f: 2\n"))
 	for path, want := range map[string]int{
 		"": 1, "a": 1, "a.b": 2, "a.b[0]": 3, "a.b[1].c": 4, "a.b[1].d.e/f": 5, "a.b[1][d.e/f]": 5,
 		"a.b[7]": 2, "a.b[1].none.deeper": 4, "a.b[-1]": 2, "a.b[x]": 2, "none": 1, "a.b[1].c.below": 4, "[": 1, "a..b": 1,
@@ -249,7 +249,7 @@ func TestLine(t *testing.T) {
 
 func TestHas(t *testing.T) {
 	t.Parallel()
-	docs, _ := Split("f", []byte("a: {b: [x], c.d: 1}\n"), Limits{})
+	docs, _ := Split("f", []byte("a: {b: [x], c.d: 1}\n"))
 	for path, want := range map[string]bool{
 		"": true, "a": true, "a.b": true, "a.b[0]": true, "a[c.d]": true, "a.c.d": true, "a.b[1]": false, "a.x": false, "x": false, "a.b[0].y": false,
 	} {
@@ -269,8 +269,8 @@ func TestStringsInJSON(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds the reader against Kubernetes' own: what both take must mean the
-// same, and what Kubernetes refuses must not be taken.
+// FuzzDecode compares the reader with Kubernetes' own: what both accept must mean the same, and
+// what Kubernetes rejects must not be accepted.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		"a: 1\nb: [x, yes, ~]\n", "---\na: &x {k: 1}\nb: *x\n", "{\"a\": 1}", "a: |\n  x\n  y\n", "a: {<<: {b: 1}}\n",
@@ -280,7 +280,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		docs, problems := Split("f", in, Limits{Bytes: 1 << 20})
+		docs, problems := Split("f", in)
 		for _, d := range docs {
 			b := d.JSON()
 			if !json.Valid(b) {
@@ -296,7 +296,7 @@ func FuzzDecode(f *testing.F) {
 			if exception(in) {
 				return
 			}
-			t.Fatalf("taken, but Kubernetes says: %v", err)
+			t.Fatalf("accepted, but Kubernetes says: %v", err)
 		}
 		if got := compact(t, docs[0].JSON()); !exception(in) && got != compact(t, want) {
 			t.Fatalf("read as %s, Kubernetes reads %s", got, want)

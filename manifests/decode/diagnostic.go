@@ -2,12 +2,13 @@ package decode
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Severity says whether a problem stops the run.
+// Severity says whether a problem prevents the run.
 type Severity string
 
 // The severities of a Diagnostic.
@@ -18,11 +19,11 @@ const (
 
 // Diagnostic is one thing wrong with one document of one file.
 type Diagnostic struct {
-	// File is the path as the user gave it, or as found below what the user gave.
+	// File is the path as the user gave it, or a path below that.
 	File string `json:"file"`
 	// Document counts the documents of the file from 1; 0 means the file as a whole.
 	Document int `json:"document"`
-	// Line counts the lines of the file from 1; 0 means that no line can be named.
+	// Line counts the lines of the file from 1; 0 means that no line is known.
 	Line int `json:"line"`
 	// Field is the full path of the field, for example spec.containers[0].image.
 	Field string `json:"field"`
@@ -34,62 +35,52 @@ type Diagnostic struct {
 	Severity Severity `json:"severity"`
 }
 
-// String returns "file:line: field: message (hint)" in one line, leaving out what is
-// unknown. What a terminal would obey is escaped.
-func (f Diagnostic) String() string {
-	var b strings.Builder
-	b.WriteString(f.File)
-	if f.Line > 0 {
-		b.WriteByte(':')
-		b.WriteString(strconv.Itoa(f.Line))
+// String returns "file:line: field: message (hint)" in one line, without the parts that are
+// empty. Control characters are escaped.
+func (d Diagnostic) String() string {
+	s := d.Message
+	if d.Hint != "" {
+		s += " (" + d.Hint + ")"
 	}
-	if b.Len() > 0 {
-		b.WriteString(": ")
+	if d.Field != "" {
+		s = d.Field + ": " + s
 	}
-	if f.Field != "" {
-		b.WriteString(f.Field)
-		b.WriteString(": ")
+	switch {
+	case d.Line > 0:
+		s = fmt.Sprintf("%s:%d: %s", d.File, d.Line, s)
+	case d.File != "":
+		s = d.File + ": " + s
 	}
-	b.WriteString(f.Message)
-	if f.Hint != "" {
-		b.WriteString(" (")
-		b.WriteString(f.Hint)
-		b.WriteByte(')')
-	}
-	return printable(b.String())
+	return printable(s)
 }
 
 func printable(s string) string {
-	odd := func(r rune) bool { return !strconv.IsPrint(r) }
-	if !strings.ContainsFunc(s, odd) {
-		return s
-	}
 	var b strings.Builder
 	for _, r := range s {
-		if odd(r) {
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
+		if strconv.IsPrint(r) {
+			b.WriteRune(r)
 			continue
 		}
-		b.WriteRune(r)
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
 	}
 	return b.String()
 }
 
-// Diagnostics is an ordered list of problems. A list that is not empty is an error, one
-// problem to a line.
+// Diagnostics is an ordered list of problems. A list that is not empty is an error, with one
+// problem per line.
 type Diagnostics []Diagnostic
 
-// Error returns the problems, one to a line.
+// Error returns the problems, one per line.
 func (l Diagnostics) Error() string {
 	lines := make([]string, len(l))
-	for i, f := range l {
-		lines[i] = f.String()
+	for i, d := range l {
+		lines[i] = d.String()
 	}
 	return strings.Join(lines, "\n")
 }
 
-// Sort orders the problems by file, line, document, field and message, and drops repeats.
+// Sort orders the problems by file, line, document, field and message, and removes duplicates.
 func (l Diagnostics) Sort() Diagnostics {
 	slices.SortStableFunc(l, func(a, b Diagnostic) int {
 		return cmp.Or(
@@ -106,9 +97,9 @@ func (l Diagnostics) Sort() Diagnostics {
 // Of returns the problems of one severity, in the same order.
 func (l Diagnostics) Of(s Severity) Diagnostics {
 	var out Diagnostics
-	for _, f := range l {
-		if f.Severity == s {
-			out = append(out, f)
+	for _, d := range l {
+		if d.Severity == s {
+			out = append(out, d)
 		}
 	}
 	return out

@@ -8,7 +8,7 @@ import (
 // Kind is the JSON type of a value.
 type Kind uint8
 
-// The JSON types; Missing is the kind of what is not written down.
+// The JSON types; Missing is the kind of an absent value.
 const (
 	Missing Kind = iota
 	Null
@@ -19,15 +19,13 @@ const (
 	Map
 )
 
-// node is a value of a document together with where it stands. Nodes that aliases refer to
-// are shared, so a document is a graph without cycles.
+// node is a value of a document with its line. Nodes that aliases refer to are shared, so a
+// document is an acyclic graph.
 type node struct {
-	kind Kind
-	line int // of the file
-	// text is the string, or what is written in its place.
-	text string
-	// literal is what is null, a boolean or a number in JSON.
-	literal string
+	kind    Kind
+	line    int    // of the file
+	text    string // the string, or another scalar as it is written
+	literal string // null, a boolean or a number in JSON
 	entries []entry
 }
 
@@ -83,47 +81,36 @@ func (d Document) Keys() []string {
 	return names
 }
 
-// maxField bounds the path in a Diagnostic: a key can be megabytes long.
+// maxField bounds a path in a Diagnostic: a key can be megabytes long.
 const maxField = 1_000
 
-// Error returns an error about a field of the document, with the line of the field or of
-// the nearest thing above it that is written down.
+// Error returns an error about a field of the document, with the line of the field or, if it is
+// absent, of the nearest object above it.
 func (d Document) Error(field, message, hint string) Diagnostic {
-	f := Diagnostic{
-		File: d.File, Document: d.Index, Line: d.Line(field),
-		Field: field[:min(len(field), maxField)], Message: message, Hint: hint, Severity: SeverityError,
-	}
-	if d.Prefix != "" {
-		f.Field = d.Prefix
-		if field != "" {
-			f.Field += "." + field[:min(len(field), maxField)]
-		}
-	}
-	return f
+	line := d.Line(field)
+	field = JoinPath([]string{d.Prefix, field[:min(len(field), maxField)]})
+	return Diagnostic{File: d.File, Document: d.Index, Line: line, Field: field, Message: message, Hint: hint, Severity: SeverityError}
 }
 
 // Warning is like Error, but does not stop the run.
 func (d Document) Warning(field, message, hint string) Diagnostic {
-	f := d.Error(field, message, hint)
-	f.Severity = SeverityWarning
-	return f
+	w := d.Error(field, message, hint)
+	w.Severity = SeverityWarning
+	return w
 }
 
-// Line returns the line of the field whose path is given in Kubernetes' way, for example
-// spec.containers[0].env[1].name or metadata.labels[app]. Where the path leads past what
-// is written, the line of the last part found is returned.
+// Line returns the line of the field at a path like spec.containers[0].env[1].name or
+// metadata.labels[app]. If it is absent, it returns the line of the last part found.
 func (d Document) Line(path string) int {
 	line, _ := d.find(path)
 	return line
 }
 
-// Has says whether the field is written down in the document.
-func (d Document) Has(path string) bool {
-	return d.Kind(path) != Missing
-}
+// Has says whether the document has the field.
+func (d Document) Has(path string) bool { return d.Kind(path) != Missing }
 
-// find returns the value at the path, nil when it is not written, and the line of what
-// was found of the path.
+// find returns the value at the path, nil when it is absent, and the line of the last part
+// found.
 func (d Document) find(path string) (line int, n *node) {
 	if d.root == nil {
 		return d.Start, nil
@@ -150,8 +137,8 @@ func (d Document) find(path string) (line int, n *node) {
 	return line, n
 }
 
-// entry returns the entry seg of a map. Keys may hold dots that the path does not quote,
-// so longer and longer keys are tried.
+// entry returns the entry seg of a map. Keys may contain dots that the path does not quote, so
+// it tries longer and longer keys.
 func (n *node) entry(seg, rest string) (found entry, after string) {
 	for n.kind == Map {
 		for _, e := range n.entries {
@@ -180,7 +167,7 @@ func cutSegment(path string) (seg, rest string, index bool) {
 	return path, "", false
 }
 
-// NULs returns the paths of the strings below a field that hold a NUL byte.
+// NULs returns the paths of the strings below a field that contain a NUL byte.
 func (d Document) NULs(field string) []string {
 	_, n := d.find(field)
 	if n == nil {
@@ -209,11 +196,11 @@ func (n *node) nuls() (paths []string) {
 	return paths
 }
 
-// TemplateHint says so when the value of a field, or the whole document when the field
-// is "", holds what a template engine should have replaced.
+// TemplateHint returns a hint when a template engine should have replaced something in the
+// line of a field, or in the whole document when the field is "".
 func (d Document) TemplateHint(field string) string {
 	if field == "" || d.source.template == "" {
 		return d.source.template
 	}
-	return template(d.source.lineAt(d.Line(field)))
+	return templateHint(d.source.lineAt(d.Line(field)))
 }

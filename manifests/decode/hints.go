@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// expected says what a type is written as: its JSON kind, and words for it.
+// expected returns the JSON kind of a type, and words for it.
 func expected(t reflect.Type) (Kind, string) {
 	switch t {
 	case reflect.TypeFor[intstr.IntOrString]():
@@ -39,13 +39,13 @@ func expected(t reflect.Type) (Kind, string) {
 	return Map, "an object"
 }
 
-// explain words why the library does not decode a value into its type.
+// explain says why the library does not decode a value into its type.
 func (w *walker) explain(n *node, t reflect.Type, err error) (message, hint string) {
 	want, words := expected(t)
 	integer := n.kind == Number && (words == "a whole number" || words == "a number or a string")
 	switch {
 	case integer && strings.ContainsAny(n.literal, ".eE"):
-		return n.text + " is no whole number", ""
+		return n.text + " is not a whole number", ""
 	case integer && t.Kind() == reflect.Struct:
 		return n.text + " does not fit into 32 bits", ""
 	case integer:
@@ -55,7 +55,7 @@ func (w *walker) explain(n *node, t reflect.Type, err error) (message, hint stri
 	case words == "base64 text":
 		return "not valid base64", "put plain text under stringData"
 	case words == "a time":
-		return fmt.Sprintf("%q is no time", n.text), "write it like 2006-01-02T15:04:05Z"
+		return fmt.Sprintf("%q is not a valid time", n.text), "write it like 2006-01-02T15:04:05Z"
 	}
 	return strings.TrimPrefix(err.Error(), "json: "), ""
 }
@@ -69,7 +69,7 @@ func (w *walker) wrongKind(n *node, want Kind, words string) (message, hint stri
 }
 
 func (w *walker) unknownHint(name string, t reflect.Type) string {
-	if h := cmp.Or(template([]byte(name)), invisible([]byte(name))); h != "" {
+	if h := cmp.Or(templateHint([]byte(name)), invisible([]byte(name))); h != "" {
 		return h
 	}
 	names := w.names(t)
@@ -81,8 +81,8 @@ func (w *walker) unknownHint(name string, t reflect.Type) string {
 	return DidYouMean(name, names)
 }
 
-// placeHint looks for the object that the field belongs in: one below, or one above,
-// which is where a slip of the indentation comes from.
+// placeHint looks for the object that the field belongs in: one below, or one above, after a
+// mistake in the indentation.
 func (w *walker) placeHint(name string, t reflect.Type) string {
 	for _, sub := range w.names(t) {
 		if _, ok := w.fieldsOf(w.fieldsOf(t)[sub])[name]; ok {
@@ -91,15 +91,15 @@ func (w *walker) placeHint(name string, t reflect.Type) string {
 	}
 	for _, outer := range w.outer[:len(w.outer)-1] {
 		if _, ok := w.fieldsOf(outer)[name]; ok {
-			return "it belongs further out: check the indentation"
+			return "it belongs in an outer object: check the indentation"
 		}
 	}
 	return ""
 }
 
-// kindHint says how to write n so that it is of the kind wanted.
+// kindHint says how to write n so that it has the wanted kind.
 func (w *walker) kindHint(n *node, want Kind) string {
-	if h := template([]byte(n.text)); h != "" {
+	if h := templateHint([]byte(n.text)); h != "" {
 		return h
 	}
 	switch want {
@@ -111,13 +111,13 @@ func (w *walker) kindHint(n *node, want Kind) string {
 		}
 		plain, err := resolve(&yaml.Node{Kind: yaml.ScalarNode, Value: strings.TrimSpace(n.text)})
 		if n.kind == String && err == nil && kindOf(plain) == want {
-			return "drop the quotes"
+			return "remove the quotes"
 		}
 	case List:
 		return w.listHint(n)
 	case Map:
 		if n.kind == List {
-			return "leave out the \"- \""
+			return "remove the \"- \""
 		}
 	default:
 	}
@@ -131,7 +131,7 @@ func quoteHint(n *node) string {
 	case Number:
 		return "quote it: " + strconv.Quote(n.text)
 	case Map:
-		return "quote a text that holds \": \""
+		return "quote a string that contains \": \""
 	default:
 		return ""
 	}
@@ -149,14 +149,14 @@ func (w *walker) listHint(n *node) string {
 }
 
 func quantityHint(text string) string {
-	if h := template([]byte(text)); h != "" {
+	if h := templateHint([]byte(text)); h != "" {
 		return h
 	}
 	s := strings.TrimSpace(text)
 	lower := strings.ToLower(s)
 	switch {
 	case strings.ContainsAny(s, " _,"):
-		return "write digits and unit without anything between them"
+		return "write number and unit without anything in between"
 	case strings.HasSuffix(lower, "b"):
 		return bytesHint(strings.TrimSuffix(lower, "b"))
 	case strings.HasSuffix(s, "KI"), strings.HasSuffix(s, "K"):
@@ -165,8 +165,8 @@ func quantityHint(text string) string {
 	return "units are m, k, M, G, T, P, E and Ki, Mi, Gi, Ti, Pi, Ei"
 }
 
-// bytesHint writes a number of bytes, such as the 128m of 128mb, as quantities: m alone
-// would be thousandths.
+// bytesHint writes a number of bytes, such as the 128m of 128mb, as quantities. A lone m would
+// mean thousandths.
 func bytesHint(s string) string {
 	s = strings.TrimSuffix(s, "i")
 	digits := strings.TrimRight(s, "kmgtpe")

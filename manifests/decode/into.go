@@ -15,19 +15,19 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Into decodes the document into obj, a pointer to a Kubernetes API type that is empty,
-// and returns every unknown field, wrong type and unusable quantity. obj is whole only
-// when no error is among them.
+// Into decodes the document into obj, a pointer to an empty Kubernetes API type, and returns
+// every unknown field, wrong type and unusable quantity. obj is complete only when there is no
+// error among them.
 //
-// sigs.k8s.io/json, the strict decoder of the API server, decodes. It stops at the first
-// wrong type and knows no lines, so when it refuses a document the values are held against
-// their types one by one.
+// It uses sigs.k8s.io/json, the strict decoder of the API server. That stops at the first wrong
+// type and knows no lines, so when it rejects a document, a walker checks each value against
+// its type.
 func Into(d Document, obj any) Diagnostics {
 	e := encoder{buf: make([]byte, 0, 2<<10)}
 	e.value(d.root)
 	w := walker{doc: d}
 	t := reflect.TypeOf(obj).Elem()
-	if e.large { // some are too much for Kubernetes' arithmetic
+	if e.large { // perhaps too large for Kubernetes' arithmetic
 		if w.value(d.root, t); len(w.problems.Of(SeverityError)) > 0 {
 			return w.problems
 		}
@@ -44,17 +44,17 @@ func Into(d Document, obj any) Diagnostics {
 	return w.problems
 }
 
-// walker walks a document along the type that it is decoded into.
+// walker checks the values of a document against the type that it is decoded into.
 type walker struct {
 	doc      Document
 	path     []string
-	outer    []reflect.Type                           // objects, from the outermost to the one at hand
+	outer    []reflect.Type                           // objects, from the outermost to the current one
 	fields   map[reflect.Type]map[string]reflect.Type // of structs, by JSON name
 	problems Diagnostics
 }
 
-// maxProblems bounds the errors of a document; a reader needs no more, and each costs a
-// search for what was meant.
+// maxProblems bounds the errors of a document; nobody needs more, and each costs a search for
+// the field that was meant.
 const maxProblems = 999
 
 func (w *walker) fail(line int, message, hint string) {
@@ -65,17 +65,17 @@ func (w *walker) note(line int, message, hint string, severity Severity) {
 	switch {
 	case w.full():
 		return
-	case len(w.problems) == maxProblems: // what is left has not been looked at
-		message, hint, severity = "further faults are not shown", "", SeverityError
+	case len(w.problems) == maxProblems: // the rest is not checked
+		message, hint, severity = "further errors are not shown", "", SeverityError
 	}
-	f := w.doc.Error("", message, hint)
-	f.Line, f.Field, f.Severity = line, JoinPath(append([]string{w.doc.Prefix}, w.path...)), severity
-	w.problems = append(w.problems, f)
+	d := w.doc.Error("", message, hint)
+	d.Line, d.Field, d.Severity = line, JoinPath(append([]string{w.doc.Prefix}, w.path...)), severity
+	w.problems = append(w.problems, d)
 }
 
 func (w *walker) full() bool { return len(w.problems) > maxProblems }
 
-// below holds what stands below seg against its type.
+// below checks the value at the next step of the path.
 func (w *walker) below(seg string, n *node, t reflect.Type) {
 	w.path = append(w.path, seg)
 	w.value(n, t)
@@ -125,7 +125,7 @@ func (w *walker) object(n *node, t reflect.Type) {
 }
 
 // fieldsOf returns the types of the fields of a struct by their names in JSON, and nil for
-// all that is no struct or decodes itself.
+// other types and for those with their own decoder.
 func (w *walker) fieldsOf(t reflect.Type) map[string]reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -158,7 +158,7 @@ func (w *walker) fieldsOf(t reflect.Type) map[string]reflect.Type {
 // names returns the field names of an object, sorted.
 func (w *walker) names(t reflect.Type) []string { return slices.Sorted(maps.Keys(w.fieldsOf(t))) }
 
-// DecodesItself says whether a type has a form of its own in JSON.
+// DecodesItself says whether a type has its own form in JSON.
 func DecodesItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())

@@ -12,8 +12,8 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// jsonReader builds trees from a stream of JSON values. YAML covers most of JSON, but not
-// surrogate pairs, long keys, numbers as written, and several values in a row.
+// jsonReader builds trees from a stream of JSON values. The YAML parser reads most of JSON, but
+// not surrogate pairs, long keys, numbers as written, and several values in a row.
 type jsonReader struct {
 	data   []byte
 	dec    *json.Decoder
@@ -22,13 +22,13 @@ type jsonReader struct {
 	start  int // the line at which the value begins
 }
 
-// asWritten is the tag of a number of a JSON file, which is handed on as it is written.
+// asWritten is the tag of a number in a JSON file, which is kept as it is written.
 const asWritten = "!json"
 
 var errDepth = errors.New("nested too deep")
 
-// readJSON reads the whole file as a stream of JSON values. An error means that it is
-// something else, perhaps YAML, and nothing was kept of it.
+// readJSON reads the whole file as a stream of JSON values. On an error, which means that it is
+// something else, perhaps YAML, it keeps nothing.
 func (r *reader) readJSON(data []byte) *Diagnostic {
 	j := &jsonReader{data: data, dec: json.NewDecoder(bytes.NewReader(data)), lines: 1}
 	j.dec.UseNumber()
@@ -38,11 +38,11 @@ func (r *reader) readJSON(data []byte) *Diagnostic {
 		if !j.dec.More() && len(bytes.TrimSpace(data[start:])) == 0 {
 			return nil
 		}
-		root, err := j.value(r.limits.Depth)
+		root, err := j.value(maxDepth)
 		if err != nil && !errors.Is(err, errDepth) {
 			r.docs, r.problems, r.documents = nil, nil, 0
 			if errors.Is(err, io.EOF) {
-				err = errors.New("it ends in the middle of a value")
+				err = errors.New("the file ends in the middle of a value")
 			}
 			return &Diagnostic{
 				File: r.file, Line: j.line(), Severity: SeverityError,
@@ -51,7 +51,7 @@ func (r *reader) readJSON(data []byte) *Diagnostic {
 		}
 		r.documents++
 		if err != nil {
-			r.fail(j.line(), fmt.Sprintf("nested deeper than %d levels", r.limits.Depth), "")
+			r.fail(j.line(), fmt.Sprintf("nested deeper than %d levels", maxDepth), "")
 			return nil
 		}
 		if r.tooMany() {
@@ -61,7 +61,7 @@ func (r *reader) readJSON(data []byte) *Diagnostic {
 	}
 }
 
-// line returns the line that the decoder has come to.
+// line returns the line that the decoder has reached.
 func (j *jsonReader) line() int {
 	now := int(j.dec.InputOffset())
 	j.lines += bytes.Count(j.data[j.offset:now], []byte{'\n'})
@@ -92,7 +92,7 @@ func (j *jsonReader) value(depth int) (*yaml.Node, error) {
 		if v == '{' {
 			n.Kind = yaml.MappingNode
 		}
-		for j.dec.More() { // names and values of an object take turns
+		for j.dec.More() { // names and values of an object alternate
 			child, err := j.value(depth - 1)
 			if err != nil {
 				return nil, err
@@ -107,7 +107,7 @@ func (j *jsonReader) value(depth int) (*yaml.Node, error) {
 // encoder writes a tree as JSON, aliases expanded.
 type encoder struct {
 	buf []byte
-	// large says that a value may be a quantity that is too large to be counted.
+	// large says that a value may be a quantity that is too large to count with.
 	large bool
 }
 
@@ -146,7 +146,7 @@ func (e *encoder) value(n *node) {
 	}
 }
 
-// string writes a JSON string; the library writes those that have to be escaped.
+// string writes a JSON string; the library writes those with characters to escape.
 func (e *encoder) string(s string) {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' {

@@ -9,16 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// maxQuantity bounds a quantity: 8 Pi, more than any node has. Beyond 2^63 the
-// arithmetic of Kubernetes' Quantity silently answers 0, in thousandths beyond 2^53.
+// maxQuantity bounds a quantity: 8Pi, more than any node has. Beyond 2^63, or 2^53 in
+// thousandths, the arithmetic of Kubernetes' Quantity silently returns 0.
 const maxQuantity = 1 << 53
 
-// maxExponent bounds a decimal exponent. Kubernetes' own parser takes a second for
-// 1e-9999999 and does not come back from comparing 1e999999999.
+// maxExponent bounds a decimal exponent. Kubernetes' own parser takes a second for 1e-9999999,
+// and a comparison with 1e999999999 does not return.
 const maxExponent = 99
 
-// quantity checks the text of a resource.Quantity before anything computes with it, and
-// caps what is too large to be counted.
+// quantity checks a resource.Quantity before anything computes with it, and replaces one that
+// is too large to count with.
 func (w *walker) quantity(n *node) {
 	s := n.text
 	switch n.kind {
@@ -37,17 +37,17 @@ func (w *walker) quantity(n *node) {
 	}
 	q, err := resource.ParseQuantity(s)
 	if err != nil {
-		w.fail(n.line, fmt.Sprintf("%q is no quantity", shorten(n.text)), quantityHint(n.text))
+		w.fail(n.line, fmt.Sprintf("%q is not a valid quantity", shorten(n.text)), quantityHint(n.text))
 		return
 	}
 	if q.Cmp(*resource.NewQuantity(maxQuantity, resource.BinarySI)) > 0 {
-		w.note(n.line, n.text+" is more than any node has; it counts as 8Pi", "", SeverityWarning)
+		w.note(n.line, n.text+" is more than any node has and counts as 8Pi", "", SeverityWarning)
 		n.kind, n.text = String, "8Pi"
 	}
 }
 
-// isLarge says whether a text may be a quantity that is more than maxQuantity, or too much
-// to be parsed. It is asked of every scalar, so it is quick and often wrong.
+// isLarge says whether a text may be a quantity above maxQuantity, or one that is too large to
+// parse. It is called for every scalar, so it is quick and says yes too often.
 func isLarge(s string) bool {
 	s = strings.TrimSpace(s)
 	if s == "" || s[0] > '9' {
@@ -58,8 +58,8 @@ func isLarge(s string) bool {
 	return digits > 9 || digits > 0 && rest != "" && (strings.IndexByte("eEP", rest[0]) >= 0 || digits > 3 && strings.IndexByte("TG", rest[0]) >= 0)
 }
 
-// exponent returns the size of the decimal exponent of a quantity, sign dropped. A
-// suffix such as E or Ei is no exponent.
+// exponent returns the absolute value of the decimal exponent of a quantity. A suffix such as E
+// or Ei is not an exponent.
 func exponent(s string) int {
 	i := strings.LastIndexAny(s, "eE")
 	if i < 0 {

@@ -13,47 +13,35 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// Limits bound what one file may cost. A zero field means the default.
-type Limits struct {
-	// Bytes bounds a file, and a document once its aliases are expanded; the kubelet's
-	// limit for a file, 10 MiB, is the default.
-	Bytes int
-	// Documents bounds the documents of a file; 10,000 by default.
-	Documents int
-	// Depth bounds the nesting of values; 100 by default.
-	Depth int
-	// Marks bounds the commas, colons, dashes and line ends of a file, which bound its
-	// values and so the memory to parse it; 1,000,000 by default.
-	Marks int
-	// Merged bounds the entries that the merge keys of a document copy; 100,000 by default.
-	Merged int
-}
+// What one file may cost.
+const (
+	// MaxBytes bounds a file, and a document with its aliases expanded. It is the kubelet's
+	// limit for a file.
+	MaxBytes = 10 << 20
+	// TooLarge is the message about a file with more bytes.
+	TooLarge = "larger than 10 MiB"
 
-// WithDefaults returns the limits with their zero fields filled in.
-func (l Limits) WithDefaults() Limits {
-	return Limits{
-		Bytes: cmp.Or(l.Bytes, 10<<20), Documents: cmp.Or(l.Documents, 10_000), Depth: cmp.Or(l.Depth, 100),
-		Marks: cmp.Or(l.Marks, 1_000_000), Merged: cmp.Or(l.Merged, 100_000),
-	}
-}
-
-// TooLarge says that a file is larger than the limits allow.
-func (l Limits) TooLarge() string { return "larger than " + mebibytes(l.Bytes) }
+	maxDocuments = 10_000
+	maxDepth     = 100 // of nested values
+	// maxValues bounds the commas, colons, dashes, brackets and lines of a file, which bound
+	// its values and so the memory to parse it.
+	maxValues = 1_000_000
+	maxMerged = 100_000 // entries that the merge keys of a document copy
+)
 
 type reader struct {
 	file      string
-	limits    Limits
 	documents int
 	docs      []Document
 	problems  Diagnostics
 }
 
-// Split reads every document of a file, JSON or YAML, and opens Lists. Empty documents
-// are left out. Documents that can be read are returned along with the problems of others.
-func Split(file string, data []byte, l Limits) ([]Document, Diagnostics) {
-	r := &reader{file: file, limits: l.WithDefaults()}
-	if f, ok := r.unreadable(data); ok {
-		return nil, Diagnostics{f}
+// Split reads every document of a file, JSON or YAML, and replaces Lists by their items. It
+// leaves out empty documents, and returns the readable ones along with the problems of others.
+func Split(file string, data []byte) ([]Document, Diagnostics) {
+	r := &reader{file: file}
+	if d, ok := r.unreadable(data); ok {
+		return nil, Diagnostics{d}
 	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	var notJSON *Diagnostic
@@ -64,19 +52,18 @@ func Split(file string, data []byte, l Limits) ([]Document, Diagnostics) {
 	}
 	for _, c := range splitYAML(data) {
 		r.parseYAML(c)
-		if r.documents > r.limits.Documents {
+		if r.documents > maxDocuments {
 			break
 		}
 	}
 	if notJSON != nil && len(r.docs) == 0 && strings.HasSuffix(file, ".json") {
 		return nil, Diagnostics{*notJSON}
 	}
-	// What a writer that was interrupted leaves behind can be a sound manifest that says
-	// something else.
+	// A truncated manifest can be valid and mean something else.
 	if len(r.docs) > 0 && bytes.IndexByte([]byte("\n\r}]\"'"), data[len(data)-1]) < 0 {
 		r.problems = append(r.problems, Diagnostic{
 			File: r.file, Line: lineOf(data, len(data)), Severity: SeverityWarning,
-			Message: "the last line has no end", Hint: "the file may have been cut short",
+			Message: "the last line does not end with a newline", Hint: "the file may be truncated",
 		})
 	}
 	return r.docs, r.problems
@@ -85,33 +72,34 @@ func Split(file string, data []byte, l Limits) ([]Document, Diagnostics) {
 // lineOf returns the line of the byte at i.
 func lineOf(data []byte, i int) int { return 1 + bytes.Count(data[:i], []byte{'\n'}) }
 
-// unreadable finds what makes a file unfit to be parsed at all.
+// unreadable says why a file cannot be parsed at all.
 func (r *reader) unreadable(data []byte) (Diagnostic, bool) {
-	f := Diagnostic{File: r.file, Severity: SeverityError}
+	d := Diagnostic{File: r.file, Severity: SeverityError}
 	switch {
-	case len(data) > r.limits.Bytes:
-		f.Message = r.limits.TooLarge()
+	case len(data) > MaxBytes:
+		d.Message = TooLarge
 	case bytes.HasPrefix(data, []byte("\x1f\x8b")):
-		f.Message, f.Hint = "compressed data", "unpack it first"
+		d.Message, d.Hint = "compressed data", "decompress it first"
 	case bytes.HasPrefix(bytes.TrimSpace(data), []byte("<")):
-		f.Message = "an HTML or XML page, not a manifest"
+		d.Message = "an HTML or XML page, not a manifest"
 	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
-		f.Message, f.Hint = "UTF-16 text", "save it as UTF-8"
+		d.Message, d.Hint = "UTF-16 text", "save it as UTF-8"
 	case !utf8.Valid(data) && bytes.IndexByte(data, 0) >= 0:
-		f.Message, f.Hint = "binary data, not a manifest", Foreign(r.file)
+		d.Message, d.Hint = "binary data, not a manifest", Foreign(r.file)
 	case !utf8.Valid(data):
-		f.Line = lineOf(data, firstInvalid(data))
-		f.Message, f.Hint = "not UTF-8 text", "save it as UTF-8"
+		d.Line = invalidLine(data)
+		d.Message, d.Hint = "not UTF-8 text", "save it as UTF-8"
 	case bytes.IndexByte(data, 0) >= 0:
-		f.Line = lineOf(data, bytes.IndexByte(data, 0))
-		f.Message = "holds a NUL byte, so it is no text"
-	case marks(data) > r.limits.Marks:
-		f.Message = fmt.Sprintf("holds more than %d values", r.limits.Marks)
+		d.Line = lineOf(data, bytes.IndexByte(data, 0))
+		d.Message = "contains a NUL byte, so it is not text"
+	case countValues(data) > maxValues:
+		d.Message = fmt.Sprintf("has more than %d values", maxValues)
 	}
-	return f, f.Message != ""
+	return d, d.Message != ""
 }
 
-func marks(data []byte) int {
+// countValues returns an upper bound.
+func countValues(data []byte) int {
 	n := 0
 	for _, mark := range []byte(",\n:-[{") {
 		n += bytes.Count(data, []byte{mark})
@@ -119,15 +107,16 @@ func marks(data []byte) int {
 	return n
 }
 
-func firstInvalid(data []byte) int {
-	for i := 0; i < len(data); {
-		c, n := utf8.DecodeRune(data[i:])
-		if c == utf8.RuneError && n == 1 {
-			return i
+// invalidLine returns the first line that is not UTF-8.
+func invalidLine(data []byte) int {
+	line := 0
+	for text := range bytes.Lines(data) {
+		line++
+		if !utf8.Valid(text) {
+			break
 		}
-		i += n
 	}
-	return len(data)
+	return line
 }
 
 // fail notes an error in the document that is being read.
@@ -138,14 +127,14 @@ func (r *reader) fail(line int, message, hint string) {
 }
 
 func (r *reader) tooMany() bool {
-	if r.documents == r.limits.Documents+1 {
-		r.fail(0, fmt.Sprintf("holds more than %d documents", r.limits.Documents), "")
+	if r.documents == maxDocuments+1 {
+		r.fail(0, fmt.Sprintf("has more than %d documents", maxDocuments), "")
 	}
-	return r.documents > r.limits.Documents
+	return r.documents > maxDocuments
 }
 
-// add keeps a document, or the items of a List in its place. What has errors that keep it
-// from being read is left out, and so is an empty one, which does not count either.
+// add keeps a document, or instead of a List its items. It leaves out unreadable documents,
+// and empty ones, which do not count either.
 func (r *reader) add(n *yaml.Node, c *chunk) {
 	conv := converter{reader: r, chunk: c, done: map[*yaml.Node]measured{}}
 	switch root := conv.convert(n).node; {
@@ -153,11 +142,12 @@ func (r *reader) add(n *yaml.Node, c *chunk) {
 	case root.kind == Null:
 		r.documents--
 	default:
-		r.open(Document{File: r.file, Index: r.documents, Start: c.line, root: root, source: c})
+		r.addItems(Document{File: r.file, Index: r.documents, Start: c.line, root: root, source: c})
 	}
 }
 
-func (r *reader) open(d Document) {
+// addItems keeps a document, or the items of a List and of Lists inside it.
+func (r *reader) addItems(d Document) {
 	items := d.Kind("items")
 	if d.Kind("") != Map || !strings.HasSuffix(d.ObjectKind(), "List") || items != Missing && items != Null && items != List {
 		r.docs = append(r.docs, d)
@@ -171,7 +161,7 @@ func (r *reader) open(d Document) {
 				sub := d
 				sub.root = typed(item.value, d)
 				sub.Prefix = JoinPath([]string{d.Prefix, "items", "[" + strconv.Itoa(i) + "]"})
-				r.open(sub)
+				r.addItems(sub)
 			}
 		default:
 			r.problems = append(r.problems, d.Error(e.name, "unknown field", ""))
@@ -179,7 +169,7 @@ func (r *reader) open(d Document) {
 	}
 }
 
-// typed gives an item of a typed list, such as PodList, the kind that it may leave out.
+// typed gives an item of a typed list, such as PodList, the kind that it may omit.
 func typed(item *node, list Document) *node {
 	kind := strings.TrimSuffix(list.ObjectKind(), "List")
 	d := Document{root: item}
@@ -206,28 +196,21 @@ func JoinPath(segments []string) string {
 	return b.String()
 }
 
-func mebibytes(n int) string {
-	if n%(1<<20) == 0 {
-		return strconv.Itoa(n>>20) + " MiB"
-	}
-	return strconv.Itoa(n) + " bytes"
-}
-
-// chunk is a piece of a file: what stands between two document markers of YAML, or one
-// JSON value.
+// chunk is a piece of a file: the text between two document markers of YAML, or one JSON
+// value.
 type chunk struct {
 	text []byte
 	line int // of the file, counted from 1
 
-	template string   // template of the text
-	lines    [][]byte // once asked for
+	template string   // the hint of templateHint for the whole text
+	lines    [][]byte // split when first needed
 }
 
 func newChunk(text []byte, line int) *chunk {
-	return &chunk{text: text, line: line, template: template(text)}
+	return &chunk{text: text, line: line, template: templateHint(text)}
 }
 
-// lineAt returns the text of a line of the file, nil when the chunk does not hold it.
+// lineAt returns the text of a line of the file, nil when it is not in the chunk.
 func (c *chunk) lineAt(line int) []byte {
 	if c.lines == nil {
 		c.lines = bytes.Split(c.text, []byte{'\n'})
@@ -238,13 +221,13 @@ func (c *chunk) lineAt(line int) []byte {
 	return nil
 }
 
-// templateNear is template of a line, or else of the whole chunk.
+// templateNear returns the hint of templateHint for a line, or else for the whole chunk.
 func (c *chunk) templateNear(line int) string {
-	return cmp.Or(template(c.lineAt(line)), c.template)
+	return cmp.Or(templateHint(c.lineAt(line)), c.template)
 }
 
-// splitYAML cuts a file at its "---" lines, so that an error in one document does not hide
-// the next. A piece that holds only comments and directives is kept with the piece after.
+// splitYAML splits a file at its "---" lines, so that an error in one document does not hide
+// the next. A piece with only comments and directives stays with the next one.
 func splitYAML(data []byte) []*chunk {
 	var chunks []*chunk
 	start, startLine, line := 0, 1, 0

@@ -2,13 +2,69 @@ package decode
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"path"
+	"regexp"
+	"slices"
 	"strings"
 )
 
-// template says so when the text holds what a template engine should have replaced, and
-// else returns "".
-func template(text []byte) string {
+// syntaxHint explains the most common errors in YAML.
+func syntaxHint(c *chunk, line int, message string) string {
+	if h := cmp.Or(c.templateNear(line), invisible(c.lineAt(line))); h != "" {
+		return h
+	}
+	text := c.text
+	if strings.Contains(message, "cannot start any token") && bytes.Contains(text, []byte{'\t'}) {
+		return "indent with spaces, not tabs"
+	}
+	if bytes.Contains(text, []byte("\n<<<<<<< ")) || bytes.HasPrefix(text, []byte("<<<<<<< ")) {
+		return "contains merge conflict markers"
+	}
+	if gluedDash.Match(text) {
+		return "an item needs a space after its dash: \"- name\""
+	}
+	for _, h := range syntaxHints {
+		if strings.Contains(message, h[0]) {
+			return h[1]
+		}
+	}
+	return ""
+}
+
+// gluedDash matches an item of a list without a space after its dash.
+var gluedDash = regexp.MustCompile(`(?m)^ *-[A-Za-z]+:( |$)`)
+
+// syntaxHints explain messages of the YAML parser.
+var syntaxHints = [][2]string{
+	{"mapping values are not allowed", `quote a value that contains ": ", and check the indentation`},
+	{"unexpected end of stream", "a quote or a bracket is not closed"},
+	{"could not find expected ':'", "a key needs a colon and a space after it; check the line above, too"},
+	{"did not find expected key", "check the indentation of this line and those around it"},
+	{"did not find expected '-' indicator", "check the indentation of this line and those around it"},
+	{"did not find expected ',' or", "a comma or a closing bracket is missing"},
+	{"did not find expected <document start>", "a document begins with ---; check the indentation and the end of the document above"},
+	{"unknown escape character", `write \\ for a backslash, or use single quotes`},
+}
+
+// Foreign returns a hint when a file's name says that it is not a manifest.
+func Foreign(file string) string {
+	base := strings.ToLower(path.Base(file))
+	ext := path.Ext(base)
+	foreign := []string{
+		".md", ".txt", ".rst", ".adoc", ".sh", ".py", ".go", ".env", ".toml", ".ini", ".conf", ".cfg", ".tf", ".tpl", ".lock", ".sum",
+		".mk", ".xml", ".html", ".csv", ".log", ".orig", ".rej", ".patch", ".diff",
+	}
+	if slices.Contains(foreign, ext) || ext == "" && slices.Contains([]string{"readme", "license", "licence", "makefile", "dockerfile", "notice", "changelog", "owners"}, base) {
+		return "every file in a directory is read: move files that are not manifests elsewhere"
+	}
+	return ""
+}
+
+// templateHint returns a hint when a template engine should have replaced something in the
+// text, or "".
+func templateHint(text []byte) string {
 	for _, mark := range [][2]string{{"{{", "}}"}, {"{%", "%}"}, {"${", "}"}, {"<%", "%>"}} {
 		i := bytes.Index(text, []byte(mark[0]))
 		if i >= 0 && bytes.Contains(text[i:], []byte(mark[1])) {
@@ -18,19 +74,19 @@ func template(text []byte) string {
 	return ""
 }
 
-// invisible names a character in the text that looks like a space or like nothing, and
-// that no manifest means, or returns "".
+// invisible returns a hint about a character in the text that looks like a space or cannot be
+// seen, or "".
 func invisible(text []byte) string {
 	for _, r := range string(text) {
 		switch r {
 		case '\u00a0', '\u2007', '\u202f', '\u200b', '\u200c', '\u200d', '\u2060', '\ufeff', '\u00ad', '\u3000':
-			return fmt.Sprintf("holds the invisible character %U: type it again", r)
+			return fmt.Sprintf("contains the invisible character %U: retype the text", r)
 		}
 	}
 	return ""
 }
 
-// Nearest returns the one of names that name was probably meant to be, or "".
+// Nearest returns the most similar of the names, or "" when none is similar enough.
 func Nearest(name string, names []string) string {
 	const longest = 64
 	if len(name) > longest {
@@ -48,7 +104,7 @@ func Nearest(name string, names []string) string {
 	return best
 }
 
-// DidYouMean suggests the one of names that name was probably meant to be, or returns "".
+// DidYouMean suggests the most similar of the names, or returns "".
 func DidYouMean(name string, names []string) string {
 	near := Nearest(name, names)
 	if near == "" || near == name {
@@ -57,7 +113,7 @@ func DidYouMean(name string, names []string) string {
 	return "did you mean " + near + "?"
 }
 
-// distance counts the letters to insert, drop, change or swap to get from a to b.
+// distance counts the letters to insert, remove, change or swap to turn a into b.
 func distance(a, b string) int {
 	prev2 := make([]int, len(b)+1)
 	prev := make([]int, len(b)+1)

@@ -25,7 +25,7 @@ func TestTemplate(t *testing.T) {
 		"echo $HOME {{":              "",
 		"plain":                      "",
 	} {
-		if got := template([]byte(in)); got != want {
+		if got := templateHint([]byte(in)); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}

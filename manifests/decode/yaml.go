@@ -38,7 +38,7 @@ func (r *reader) parseYAML(c *chunk) {
 	}
 }
 
-// syntax notes what the parser says, with the line of the file.
+// syntax notes the parser's error, with the line of the file.
 func (r *reader) syntax(c *chunk, err error) {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 1
@@ -59,17 +59,17 @@ func (r *reader) syntax(c *chunk, err error) {
 	r.fail(line, "not valid YAML: "+message, hint)
 }
 
-// converter turns a parsed tree into what Kubernetes reads: scalars have the types of YAML
+// converter converts a parsed tree to what Kubernetes reads: scalars have the types of YAML
 // 1.1, keys are strings, merge keys are merged, lines are those of the file. Aliases share
-// the node of their anchor, so that a document that expands to gigabytes is measured
-// without being expanded.
+// the node of their anchor, so a document that expands to gigabytes is measured without
+// expanding it.
 type converter struct {
 	*reader
 	chunk  *chunk
 	path   []string
 	done   map[*yaml.Node]measured // anchored nodes
 	merged int                     // entries copied by merge keys
-	again  bool                    // apiVersion is given twice
+	joined bool                    // apiVersion is given twice: a line with --- is missing
 }
 
 // measured is a node with its size in JSON and its depth, aliases expanded.
@@ -92,14 +92,14 @@ func (c *converter) note(line int, message, hint string) {
 	c.problems[len(c.problems)-1].Field = JoinPath(c.path)
 }
 
-// convert returns the node for n; none after an error.
+// convert returns the node for n, without a node after an error.
 func (c *converter) convert(n *yaml.Node) (m measured) {
 	if n.Kind == yaml.AliasNode {
 		m, ok := c.done[n.Alias]
 		switch {
 		case !ok:
 			c.note(c.line(n), fmt.Sprintf("anchor %q contains itself", n.Value), "")
-		case m.kind < List: // one place may change without the other
+		case m.kind < List: // one use may change without the other
 			scalar := *m.node
 			m.node = &scalar
 		}
@@ -110,8 +110,8 @@ func (c *converter) convert(n *yaml.Node) (m measured) {
 	switch {
 	case n.Kind == yaml.ScalarNode:
 		ok = c.scalar(m.node, n)
-	case len(c.path) >= c.limits.Depth:
-		c.note(m.line, fmt.Sprintf("nested deeper than %d levels", c.limits.Depth), "")
+	case len(c.path) >= maxDepth:
+		c.note(m.line, fmt.Sprintf("nested deeper than %d levels", maxDepth), "")
 		return measured{}
 	case n.Kind == yaml.SequenceNode:
 		ok = c.sequence(&m, n)
@@ -120,10 +120,10 @@ func (c *converter) convert(n *yaml.Node) (m measured) {
 	}
 	switch {
 	case !ok:
-	case m.size > c.limits.Bytes:
-		c.note(m.line, "aliases expand this to more than "+mebibytes(c.limits.Bytes), "")
-	case len(c.path)+m.depth > 2*c.limits.Depth:
-		c.note(m.line, fmt.Sprintf("aliases nest this deeper than %d levels", 2*c.limits.Depth), "")
+	case m.size > MaxBytes:
+		c.note(m.line, "aliases expand this to more than 10 MiB", "")
+	case len(c.path)+m.depth > 2*maxDepth:
+		c.note(m.line, fmt.Sprintf("aliases nest this deeper than %d levels", 2*maxDepth), "")
 	default:
 		if n.Anchor != "" {
 			c.done[n] = m
@@ -133,7 +133,7 @@ func (c *converter) convert(n *yaml.Node) (m measured) {
 	return measured{}
 }
 
-// below converts what stands at a step of the path.
+// below converts the value at the next step of the path.
 func (c *converter) below(n *yaml.Node, step string) measured {
 	c.path = append(c.path, step[:min(len(step), 100)])
 	m := c.convert(n)
@@ -168,7 +168,7 @@ func (c *converter) mapping(m *measured, n *yaml.Node) bool {
 			return false
 		}
 		if first, twice := seen[name]; twice {
-			c.twice(name, c.line(k), first)
+			c.repeated(name, c.line(k), first)
 		}
 		seen[name] = c.line(k)
 		below := c.below(v, name)
@@ -185,14 +185,14 @@ func (c *converter) mapping(m *measured, n *yaml.Node) bool {
 	return true
 }
 
-// twice notes a key that is there already. A document that begins again is said once.
-func (c *converter) twice(name string, line, first int) {
+// repeated notes a repeated key. Where a second document begins, it notes only the first one.
+func (c *converter) repeated(name string, line, first int) {
 	hint := "keep one of the two"
 	if len(c.path) == 0 {
-		if c.again {
+		if c.joined {
 			return
 		}
-		if c.again = name == "apiVersion"; c.again {
+		if c.joined = name == "apiVersion"; c.joined {
 			hint = "is a line with --- missing above it?"
 		}
 	}
@@ -201,8 +201,8 @@ func (c *converter) twice(name string, line, first int) {
 	c.path = c.path[:len(c.path)-1]
 }
 
-// merge adds the entries of a "<<" value: what the map itself says wins, and of several
-// merged maps the first one.
+// merge adds the entries of a "<<" value. The map's own entries take precedence, and of
+// several merged maps the first one.
 func (c *converter) merge(m *measured, seen map[string]int, from *yaml.Node) bool {
 	value := c.convert(from)
 	if value.node == nil {
@@ -219,8 +219,8 @@ func (c *converter) merge(m *measured, seen map[string]int, from *yaml.Node) boo
 			c.note(c.line(from), "a merge key (<<) needs a map or a list of maps", "")
 			return false
 		}
-		if c.merged += len(s.value.entries); c.merged > c.limits.Merged {
-			c.note(c.line(from), fmt.Sprintf("merge keys copy more than %d entries", c.limits.Merged), "")
+		if c.merged += len(s.value.entries); c.merged > maxMerged {
+			c.note(c.line(from), fmt.Sprintf("merge keys copy more than %d entries", maxMerged), "")
 			return false
 		}
 		for _, e := range s.value.entries {
@@ -282,7 +282,7 @@ func (c *converter) scalar(out *node, n *yaml.Node) bool {
 	} else if b, jsonErr := json.Marshal(v); jsonErr == nil {
 		out.literal = string(b)
 	} else {
-		c.note(out.line, n.Value+" is not a number that JSON knows", "quote it if text is meant")
+		c.note(out.line, n.Value+" is not a number in JSON", "quote it if it is text")
 		return false
 	}
 	if err != nil {
@@ -291,7 +291,7 @@ func (c *converter) scalar(out *node, n *yaml.Node) bool {
 	return err == nil
 }
 
-// isText says whether a scalar is a string, and one that needs no more looking at.
+// isText says whether a scalar is a string for certain.
 func isText(n *yaml.Node) bool {
 	_, isBool := boolean(n.Value)
 	return n.Tag == "!!str" && (n.Style != 0 || !isBool)
@@ -308,14 +308,14 @@ func boolean(s string) (value, ok bool) {
 	return false, false
 }
 
-// isPlain says whether a whole number of YAML is the same in JSON.
+// isPlain says whether a whole number is written the same in JSON.
 func isPlain(s string) bool {
 	return s == "0" || s[0] != '0' && len(s) < 19 && strings.Trim(s, "0123456789") == ""
 }
 
-// resolve returns the value of a scalar as Kubernetes' YAML library, go-yaml v2 behind
-// sigs.k8s.io/yaml, reads it. Unlike v3 it knows the booleans of YAML 1.1, and leaves
-// dates what they are.
+// resolve returns the value of a scalar as Kubernetes' YAML library reads it, which is go-yaml
+// v2 behind sigs.k8s.io/yaml. Unlike v3 it has the booleans of YAML 1.1, and keeps dates as
+// strings.
 func resolve(n *yaml.Node) (v any, err error) {
 	tag := n.ShortTag()
 	if v, ok := boolean(n.Value); ok && (tag == "!!bool" && n.Style|yaml.TaggedStyle == yaml.TaggedStyle || tag == "!!str" && n.Style == 0) {

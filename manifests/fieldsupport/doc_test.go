@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/supported-fields.md again")
+var update = flag.Bool("update", false, "rewrite docs/supported-fields.md")
 
-// TestDocument holds the documentation to the table. To write it again:
+// TestDocument compares the documentation with the table. To rewrite it:
 //
 //	go test ./manifests/fieldsupport -run TestDocument -update
 func TestDocument(t *testing.T) {
@@ -31,25 +31,35 @@ func TestDocument(t *testing.T) {
 	}
 }
 
+// expanded returns a row for each field.
+func expanded() []row {
+	var all []row
+	for _, r := range rows {
+		all = append(all, r.expand()...)
+	}
+	return all
+}
+
 func document() string {
 	var b strings.Builder
 	b.WriteString(`# Supported fields
 
 What runonce does with each field of a Pod, and of the workloads that it turns into pods.
-This page is generated from the table that the reader of manifests works by
-(` + "`manifests/fieldsupport`" + `); a test holds that table to Kubernetes' API types, so no field is missing.
+This page is generated from the table that manifests are checked against (` + "`manifests/fieldsupport`" + `).
+A test compares that table with Kubernetes' API types, so no field is missing.
 
 - **supported**: does what it does in Kubernetes.
 - **refused**: a manifest that uses it is refused, with file and line, before anything starts.
-- **meaningless**: has no effect on a single node without an API server; one warning says so.
+- **ignored**: has no effect on a single node without an API server; one warning says so.
 
-The fields of ` + "`initContainers`" + ` are those of ` + "`containers`" + `; those of the three probes are alike, and
-so are those of the two lifecycle hooks. What lies below a refused or meaningless field shares its fate.
+An object is supported if its fields are listed. The fields of ` + "`initContainers`" + ` are those of ` + "`containers`" + `,
+those of all probes are those of ` + "`livenessProbe`" + `, and those of both lifecycle hooks are those of ` + "`preStop`" + `.
+All fields below a refused or ignored field are refused or ignored, too.
 `)
 	title := "\x00"
 	counts := map[class]int{}
 	decided := map[string]bool{}
-	for _, r := range rows() {
+	for _, r := range expanded() {
 		if below(r, decided) {
 			continue
 		}
@@ -71,12 +81,12 @@ so are those of the two lifecycle hooks. What lies below a refused or meaningles
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.path, r.class, note)
 	}
-	fmt.Fprintf(&b, "\n%d rows: %d supported, %d refused, %d meaningless.\n",
-		counts[supported]+counts[refused]+counts[meaningless], counts[supported], counts[refused], counts[meaningless])
+	fmt.Fprintf(&b, "\n%d rows: %d supported, %d refused, %d ignored.\n",
+		counts[supported]+counts[refused]+counts[ignored], counts[supported], counts[refused], counts[ignored])
 	return b.String()
 }
 
-// below says whether a field above r is refused or meaningless, which decides r too.
+// below says whether a field above r is refused or ignored, and so r is, too.
 func below(r row, decided map[string]bool) bool {
 	for path := r.path; ; {
 		i := strings.LastIndex(path, ".")

@@ -14,8 +14,8 @@ import (
 	"github.com/runonce/runonce/manifests/decode"
 )
 
-// TestEveryFieldIsClassed walks the API types, so that a field of a new Kubernetes cannot
-// be ignored in silence.
+// TestEveryFieldIsClassed walks the API types, so that a field of a new Kubernetes cannot be
+// ignored silently.
 func TestEveryFieldIsClassed(t *testing.T) {
 	t.Parallel()
 	seen := map[*node]bool{}
@@ -94,7 +94,7 @@ func TestUses(t *testing.T) {
 		{"refused object", v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{{
 			Name: "v", VolumeSource: v1.VolumeSource{FC: &v1.FCVolumeSource{FSType: "s"}},
 		}}}}, []string{"spec.volumes[0].fc"}},
-		{"meaningless", v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: v1.PodSpec{ServiceAccountName: "x"}}, []string{
+		{"ignored", v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: v1.PodSpec{ServiceAccountName: "x"}}, []string{
 			"metadata.uid", "spec.serviceAccountName",
 		}},
 		{"empty status", v1.Pod{Status: v1.PodStatus{}}, nil},

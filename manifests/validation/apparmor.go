@@ -8,9 +8,8 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// SetAppArmorProfiles turns the AppArmor annotations of old into the fields that
-// replaced them, as the API server does
-// (pkg/registry/core/pod/strategy.go, applyAppArmorVersionSkew).
+// SetAppArmorProfiles sets the AppArmor fields of a pod that has the deprecated annotations, as
+// the API server does (pkg/registry/core/pod/strategy.go, applyAppArmorVersionSkew).
 func SetAppArmorProfiles(p *v1.Pod) {
 	for _, c := range podspec.Containers(p) {
 		profile := appArmorProfile(p.Annotations[v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name])

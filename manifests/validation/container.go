@@ -16,12 +16,12 @@ import (
 // variable is a reference to a variable, or an escaped dollar.
 var variable = regexp.MustCompile(`\$\$|\$\(([^)]*)\)`)
 
-// checkSubPaths expands each subPathExpr as far as the manifest alone says what it comes
-// to: the kubelet finds out only when it starts the container
-// (ExpandContainerVolumeMounts of pkg/kubelet/container/helpers.go).
+// checkSubPaths expands each subPathExpr as far as the manifest alone determines its value: the
+// kubelet does so only when it starts the container (ExpandContainerVolumeMounts of
+// pkg/kubelet/container/helpers.go).
 func (f *finder) checkSubPaths(at string, c *v1.Container) {
 	vars := map[string]string{}
-	unknown := len(c.EnvFrom) > 0 // whose keys may be any
+	unknown := len(c.EnvFrom) > 0 // its keys are not known
 	names := make([]string, 0, len(c.Env))
 	var computed []string
 	for _, v := range c.Env {
@@ -33,7 +33,7 @@ func (f *finder) checkSubPaths(at string, c *v1.Container) {
 	}
 	for i, m := range c.VolumeMounts {
 		field := fmt.Sprintf("%s.volumeMounts[%d].subPathExpr", at, i)
-		whole := true
+		complete := true
 		got := variable.ReplaceAllStringFunc(m.SubPathExpr, func(ref string) string {
 			name := strings.Trim(ref, "$()")
 			value, ok := vars[name]
@@ -41,53 +41,53 @@ func (f *finder) checkSubPaths(at string, c *v1.Container) {
 			case ref == "$$":
 				return "$"
 			case slices.Contains(computed, name), !ok && unknown:
-				whole = false
+				complete = false
 			case !ok:
 				f.fail(field, fmt.Sprintf("the container has no variable %q", name), cmp.Or(decode.DidYouMean(name, names), "add it to env"))
-				whole = false
+				complete = false
 			case value == "":
 				f.fail(field, fmt.Sprintf("the variable %q is empty", name), "")
-				whole = false
+				complete = false
 			}
 			return value
 		})
-		if whole {
+		if complete {
 			f.checkSubPath(field, got)
 		}
 	}
 }
 
-// checkSubPath holds an expanded path to the rules of a subPath
+// checkSubPath checks an expanded path by the rules of a subPath
 // (validateLocalNonReservedPath of pkg/apis/core/validation).
 func (f *finder) checkSubPath(field, got string) {
 	switch {
 	case path.IsAbs(got):
-		f.fail(field, fmt.Sprintf("comes to %q, which must be a relative path", got), "")
+		f.fail(field, fmt.Sprintf("expands to %q, which must be a relative path", got), "")
 	case slices.Contains(strings.Split(got, "/"), ".."):
-		f.fail(field, fmt.Sprintf("comes to %q, which must not contain '..'", got), "")
+		f.fail(field, fmt.Sprintf("expands to %q, which must not contain '..'", got), "")
 	}
 }
 
-// checkPorts finds probes and hooks that ask a port by a name that the container does not
-// have: an API server lets them pass, and they fail for ever.
+// checkPorts finds probes and hooks with the name of a port that the container does not have:
+// an API server accepts them, and they always fail.
 func (f *finder) checkPorts(at string, c *v1.Container) {
 	names := make([]string, 0, len(c.Ports))
 	for _, p := range c.Ports {
 		names = append(names, p.Name)
 	}
-	ask := func(field, port string) {
+	check := func(field, port string) {
 		if port == "" || slices.Contains(names, port) {
 			return
 		}
-		hint := cmp.Or(decode.DidYouMean(port, names), "name one of its ports so, or give the number")
+		hint := cmp.Or(decode.DidYouMean(port, names), "give one of its ports this name, or use the number")
 		f.problems = append(f.problems, f.doc.Warning(at+"."+field, fmt.Sprintf("the container has no port named %q", port), hint))
 	}
 	for name, p := range map[string]*v1.Probe{"livenessProbe": c.LivenessProbe, "readinessProbe": c.ReadinessProbe, "startupProbe": c.StartupProbe} {
 		if p != nil && p.HTTPGet != nil {
-			ask(name+".httpGet.port", p.HTTPGet.Port.StrVal)
+			check(name+".httpGet.port", p.HTTPGet.Port.StrVal)
 		}
 		if p != nil && p.TCPSocket != nil {
-			ask(name+".tcpSocket.port", p.TCPSocket.Port.StrVal)
+			check(name+".tcpSocket.port", p.TCPSocket.Port.StrVal)
 		}
 	}
 	if c.Lifecycle == nil {
@@ -95,7 +95,7 @@ func (f *finder) checkPorts(at string, c *v1.Container) {
 	}
 	for name, h := range map[string]*v1.LifecycleHandler{"postStart": c.Lifecycle.PostStart, "preStop": c.Lifecycle.PreStop} {
 		if h != nil && h.HTTPGet != nil {
-			ask("lifecycle."+name+".httpGet.port", h.HTTPGet.Port.StrVal)
+			check("lifecycle."+name+".httpGet.port", h.HTTPGet.Port.StrVal)
 		}
 	}
 }

@@ -18,17 +18,17 @@ import (
 // maxErrors bounds the errors of one object: a ConfigMap can have 100,000 bad keys.
 const maxErrors = 999
 
-// Diagnose words what Kubernetes' validation says of an object whose fields stand below
-// prefix in the document.
+// Diagnose returns the errors of Kubernetes' validation as diagnostics. The fields of the
+// object are below prefix in the document.
 func Diagnose(doc decode.Document, errs field.ErrorList, prefix string) decode.Diagnostics {
 	out := make(decode.Diagnostics, 0, len(errs))
-	said := map[string]bool{}
+	seen := map[string]bool{}
 	for _, err := range errs {
-		said[err.Field+err.Detail] = true
+		seen[err.Field+err.Detail] = true
 	}
 	for i, err := range errs {
 		if i == maxErrors {
-			out = append(out, doc.Error("", fmt.Sprintf("%d more faults are not shown", len(errs)-i), ""))
+			out = append(out, doc.Error("", fmt.Sprintf("%d more problems are not shown", len(errs)-i), ""))
 			break
 		}
 		path := prefix + err.Field
@@ -36,27 +36,24 @@ func Diagnose(doc decode.Document, errs field.ErrorList, prefix string) decode.D
 		case err.Field == "<nil>":
 			path = strings.TrimSuffix(prefix, ".")
 		case err.Field == "metadata.name" || err.Field == "metadata.namespace":
-			path = err.Field // of the workload, whose pods take it over
-		case !doc.Has(path) && said[limitOf(err.Field)+err.Detail]:
-			continue // a request made from the limit, which has the same error
+			path = err.Field // of the workload, from which its pods get it
+		case limitOf(err.Field) != "" && !doc.Has(path) && seen[limitOf(err.Field)+err.Detail]:
+			continue // a request that defaults to its limit, which has the same error
 		}
 		out = append(out, doc.Error(path, body(err), cmp.Or(doc.TemplateHint(path), valueHint(err))))
 	}
 	return out
 }
 
-// limitOf returns the path of the limit from which a request gets its default, or the
-// path itself with a mark when it is not that of a request.
+// limitOf returns the path of the limit that is the default of a request, "" for other paths.
 func limitOf(path string) string {
-	limit := strings.Replace(path, ".resources.requests[", ".resources.limits[", 1)
-	if limit == path {
-		return "no request: " + path
+	if limit := strings.Replace(path, ".resources.requests[", ".resources.limits[", 1); limit != path {
+		return limit
 	}
-	return limit
+	return ""
 }
 
-// body returns the text of Kubernetes' error, without values that are whole objects or
-// pages long.
+// body returns the text of Kubernetes' error, without values that are objects or very long.
 func body(err *field.Error) string {
 	v := reflect.ValueOf(err.BadValue)
 	for v.Kind() == reflect.Pointer && !v.IsNil() {
@@ -73,7 +70,7 @@ func body(err *field.Error) string {
 	return fmt.Sprintf("%s: %s", err.Type, err.Detail)
 }
 
-// valueHint suggests the value that was probably meant.
+// valueHint suggests a similar valid value.
 func valueHint(err *field.Error) string {
 	if strings.HasSuffix(strings.ToLower(err.Field), "mode") {
 		return modeHint(err.BadValue)
@@ -87,12 +84,12 @@ func valueHint(err *field.Error) string {
 		values = append(values, m[1])
 	}
 	if value != "" && slices.Contains(values, value) {
-		return "Kubernetes knows it, but has it switched off by default"
+		return "Kubernetes disables it by default"
 	}
 	return decode.DidYouMean(value, values)
 }
 
-// modeHint explains file modes such as 644, which YAML reads as a decimal number.
+// modeHint explains file modes such as 644, which is a decimal number in YAML.
 func modeHint(value any) string {
 	digits := fmt.Sprint(value)
 	if n, err := strconv.ParseInt(digits, 8, 32); err == nil && n <= 0o777 {
@@ -110,8 +107,8 @@ func plainText(value any) (string, bool) {
 	return v.String(), v.Kind() == reflect.String
 }
 
-// podErrors drops what only follows from another error: a volume with an error is not
-// found by its mounts.
+// podErrors removes errors that only follow from another one: the mounts of a volume with an
+// error do not find it.
 func podErrors(errs field.ErrorList, p *v1.Pod) field.ErrorList {
 	names := make([]string, 0, len(p.Spec.Volumes))
 	for _, v := range p.Spec.Volumes {
@@ -132,7 +129,7 @@ func podErrors(errs field.ErrorList, p *v1.Pod) field.ErrorList {
 	return out
 }
 
-// warningHint explains the commonest warning of an API server, fractional bytes.
+// warningHint explains the most common warning of an API server, fractional bytes.
 func warningHint(message string) string {
 	if strings.Contains(message, "fractional byte value") {
 		return "m is a thousandth of a byte; Mi is a mebibyte"

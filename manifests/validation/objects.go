@@ -1,6 +1,6 @@
-// Package validation gives objects the defaults of Kubernetes and holds them against its
-// rules, with Kubernetes' own code, and against what only a node would find. It is the only
-// package that imports k8s.io/kubernetes.
+// Package validation sets defaults and validates objects with Kubernetes' own code, and finds
+// errors that otherwise only a node would find. It is the only package that imports
+// k8s.io/kubernetes.
 package validation
 
 import (
@@ -25,13 +25,14 @@ import (
 	"k8s.io/pod-security-admission/api"
 )
 
-// Rules sets defaults and validates. Its methods change their argument, and return what
-// an API server would have said of it. Make one with New.
+// Rules sets defaults and validates. Its methods change their argument and return the errors of
+// an API server. New returns one.
 type Rules struct{ security podSecurity }
 
-// New returns the rules of an API server that allows privileged containers. Each pod has to
-// keep to a level of the Pod Security Standards, with or without a version, "baseline:v1.30"
-// for example; "" is privileged. It sets the process-wide capabilities of Kubernetes' libraries.
+// New returns the rules of an API server that allows privileged containers. Each pod has to meet
+// a level of the Pod Security Standards, with or without a version, for example
+// "baseline:v1.30"; "" is privileged. It sets the process-wide capabilities of Kubernetes'
+// libraries.
 func New(level string) (*Rules, error) {
 	minimum, err := parseLevel(level)
 	if err != nil {
@@ -41,8 +42,8 @@ func New(level string) (*Rules, error) {
 	return &Rules{podSecurity{minimum: minimum, namespaces: map[string]api.Policy{}}}, nil
 }
 
-// Object sets the defaults of an object of any kind but Pod and Namespace, and validates it
-// as new. Of a Job it needs the UID, which goes into its labels.
+// Object sets the defaults of an object of any kind except Pod and Namespace, and validates it
+// as new. A Job must have its UID, which its labels contain.
 func (*Rules) Object(object metav1.Object) field.ErrorList {
 	switch o := object.(type) {
 	case *v1.ConfigMap:
@@ -101,7 +102,7 @@ func mergeStringData(o *v1.Secret) {
 	o.StringData = nil
 }
 
-// MergeTolerations returns both lists without what another toleration covers.
+// MergeTolerations returns both lists without tolerations that another one covers.
 func MergeTolerations(first, second []v1.Toleration) ([]v1.Toleration, error) {
 	in := make([]core.Toleration, len(first)+len(second))
 	for i, t := range slices.Concat(first, second) {

@@ -41,9 +41,9 @@ func (*Rules) Pod(p *v1.Pod) (errs field.ErrorList, warnings []string) {
 	return nil, podutil.GetWarningsForPod(context.Background(), &in, nil)
 }
 
-// CheckPod sets the defaults of the pod, whose fields stand below prefix in the document,
-// and returns all that is wrong with it. first is false for further pods of the same
-// template, of which only errors are said that each of them may have alone.
+// CheckPod sets the defaults of the pod, whose fields are below prefix in the document, and
+// returns all problems with it. For further pods of the same template first is false, and only
+// errors that may differ between them are returned.
 func (r *Rules) CheckPod(doc decode.Document, p *v1.Pod, prefix string, first bool) decode.Diagnostics {
 	errs, warnings := r.Pod(p)
 	problems := Diagnose(doc, podErrors(errs, p), prefix)
@@ -56,18 +56,18 @@ func (r *Rules) CheckPod(doc decode.Document, p *v1.Pod, prefix string, first bo
 			path, message = "", w
 		}
 		if strings.Contains(path, ".resources.requests[") && !doc.Has(prefix+path) {
-			continue // made from the limit, of which the same was said
+			continue // the default from the limit, which has the same warning
 		}
 		problems = append(problems, doc.Warning(prefix+path, message, warningHint(message)))
 	}
 	return append(problems, findProblems(doc, p, prefix)...)
 }
 
-// findProblems finds what an API server lets pass and no node can run.
+// findProblems finds what an API server accepts and no node can run.
 func findProblems(doc decode.Document, p *v1.Pod, prefix string) decode.Diagnostics {
 	f := &finder{doc: doc}
 	for _, path := range doc.NULs(prefix + "spec") {
-		f.fail(path, "holds a NUL byte, which no program can be given", "")
+		f.fail(path, "contains a NUL byte, which cannot be passed to a program", "")
 	}
 	for i := range p.Spec.InitContainers {
 		f.checkContainer(fmt.Sprintf("%sspec.initContainers[%d]", prefix, i), &p.Spec.InitContainers[i])
@@ -77,7 +77,7 @@ func findProblems(doc decode.Document, p *v1.Pod, prefix string) decode.Diagnost
 	}
 	for i, v := range p.Spec.Volumes {
 		if v.HostPath != nil && v.HostPath.Path != "" && !strings.HasPrefix(v.HostPath.Path, "/") {
-			f.fail(fmt.Sprintf("%sspec.volumes[%d].hostPath.path", prefix, i), "is no absolute path", "begin it with /")
+			f.fail(fmt.Sprintf("%sspec.volumes[%d].hostPath.path", prefix, i), "must be an absolute path", "begin it with /")
 		}
 		if v.Image != nil {
 			f.checkImage(fmt.Sprintf("%sspec.volumes[%d].image.reference", prefix, i), v.Image.Reference)
@@ -112,11 +112,11 @@ func (f *finder) checkContainer(path string, c *v1.Container) {
 	f.checkCapabilities(path+".securityContext.capabilities.drop", caps.Drop)
 }
 
-// checkImage parses the reference as the kubelet does before it pulls
+// checkImage parses the reference as the kubelet does before a pull
 // (pkg/util/parsers/parsers.go).
 func (f *finder) checkImage(path, image string) {
 	if image == "" {
-		return // Kubernetes' rules have said so
+		return // Kubernetes' validation has reported it
 	}
 	_, err := reference.ParseNormalizedNamed(image)
 	if err == nil {
@@ -134,18 +134,18 @@ func (f *finder) checkImage(path, image string) {
 }
 
 func (f *finder) checkCapabilities(path string, list []v1.Capability) {
-	known := append(strings.Fields(linuxCapabilities), "ALL")
+	known := append(strings.Fields(capabilityNames), "ALL")
 	for i, c := range list {
 		name := strings.TrimPrefix(strings.ToUpper(string(c)), "CAP_")
 		if slices.Contains(known, name) {
 			continue
 		}
-		f.fail(fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("there is no capability %q", string(c)), decode.DidYouMean(name, known))
+		f.fail(fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("unknown capability %q", string(c)), decode.DidYouMean(name, known))
 	}
 }
 
-// linuxCapabilities are those of include/uapi/linux/capability.h.
-const linuxCapabilities = "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP " +
+// capabilityNames are those of include/uapi/linux/capability.h.
+const capabilityNames = "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP " +
 	"LINUX_IMMUTABLE NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE " +
 	"SYS_RAWIO SYS_CHROOT SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME " +
 	"SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG " +

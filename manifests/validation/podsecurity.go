@@ -10,10 +10,10 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// podSecurity holds pods to the Pod Security Standards, with the evaluator and in the words
-// of Kubernetes' own admission plugin.
+// podSecurity checks pods against the Pod Security Standards, with the evaluator and in the
+// words of Kubernetes' own admission plugin.
 type podSecurity struct {
-	minimum    api.LevelVersion // of all pods, which no namespace can lower
+	minimum    api.LevelVersion // for all pods; namespaces cannot lower it
 	namespaces map[string]api.Policy
 	evaluator  policy.Evaluator
 }
@@ -23,8 +23,8 @@ func privileged() api.LevelVersion {
 	return api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
 }
 
-// parseLevel reads privileged, baseline or restricted, with or without a version. No text
-// is privileged.
+// parseLevel reads privileged, baseline or restricted, with or without a version; "" is
+// privileged.
 func parseLevel(text string) (api.LevelVersion, error) {
 	l := privileged()
 	if text == "" {
@@ -43,8 +43,8 @@ func parseLevel(text string) (api.LevelVersion, error) {
 	return l, nil
 }
 
-// Namespace takes over the labels of a namespace. It is false for one that has no label
-// of pod security; the errors are an API server's.
+// Namespace applies the pod security labels of a namespace. It returns false when there are
+// none; the errors are those of an API server.
 func (r *Rules) Namespace(ns *v1.Namespace) (bool, field.ErrorList) {
 	found := false
 	for label := range ns.Labels {
@@ -59,7 +59,7 @@ func (r *Rules) Namespace(ns *v1.Namespace) (bool, field.ErrorList) {
 	return true, errs
 }
 
-// PodSecurity says in which way the pod violates its levels: what is refused, and what is
+// PodSecurity says how the pod violates the levels that are enforced, or else those that are
 // only warned about. The pod has its defaults.
 func (r *Rules) PodSecurity(pod *v1.Pod) (refused, warned string) {
 	p, ok := r.security.namespaces[pod.Namespace]
@@ -83,7 +83,7 @@ func (s *podSecurity) violation(l api.LevelVersion, pod *v1.Pod) string {
 	if s.evaluator == nil {
 		e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 		if err != nil {
-			return err.Error() // Kubernetes' own checks are sound
+			return err.Error() // Kubernetes' own checks are valid
 		}
 		s.evaluator = e
 	}

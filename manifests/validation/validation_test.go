@@ -27,8 +27,8 @@ func pod() *v1.Pod {
 	}
 }
 
-// TestDefaultsOnce: defaulting and validating a second time changes nothing, so pods of
-// workloads, whose template has its defaults, stay as they are.
+// TestDefaultsOnce: defaulting and validating a second time changes nothing, so the pods of
+// workloads, whose template has its defaults, stay the same.
 func TestDefaultsOnce(t *testing.T) {
 	t.Parallel()
 	p := pod()

@@ -67,7 +67,7 @@ func workload(object metav1.Object) field.ErrorList {
 	return internal(fmt.Errorf("no rules for %T", object))
 }
 
-// setJobDefaults also adds the selector and labels that an API server generates
+// setJobDefaults also sets the selector and labels that an API server generates
 // (pkg/registry/batch/job/strategy.go).
 func setJobDefaults(o *batchv1.Job) {
 	batchapi.SetObjectDefaults_Job(o)

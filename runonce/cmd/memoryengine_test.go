@@ -19,7 +19,6 @@ import (
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
-	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/volume"
 )
@@ -100,7 +99,7 @@ func (m *memory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runt
 	o.Engine, o.Sandboxes, o.Cgroups = m.engine, m.sandboxes, m.cgroups
 	o.Volumes = &volume.Manager{Root: m.root, Objects: o.Objects, ClaimsDir: filepath.Join(m.root, "claims"), Allocatable: n.Status.Allocatable, Mounter: enginetest.Mounts{}}
 	o.Node = ocispec.Node{Name: n.Name, IPs: []string{"192.0.2.1"}, MemoryCapacity: 4 << 30, Allocatable: n.Status.Allocatable}
-	o.Host = runtime.Host{Host: host.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(m.root, "none")}
+	o.Host = runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(m.root, "none")}
 	return runtime.New(ctx, o)
 }
 

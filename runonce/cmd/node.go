@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/runonce/runonce/admit/nodeinfo"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runtime/cdi"
+	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/runtimeclass"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
@@ -56,19 +56,17 @@ func (p *program) node(c *cli.Context, set *manifests.Set, devices *cdi.Registry
 			return nil, err
 		}
 	}
+	o := admit.NodeOptions{Name: c.String("node-name"), Labels: labels, Capacity: capacity, Reserved: reserved}
 	if document != nil {
-		return admit.FromNodeFile(document, admit.NodeFileOptions{
-			Name: c.String("node-name"), Labels: labels, Capacity: capacity, Reserved: reserved, SupplementalGroupsPolicy: true,
-		}), nil
+		return admit.FromNodeFile(document, o), nil
 	}
-	name := c.String("node-name")
-	if name == "" {
-		if name, err = os.Hostname(); err != nil {
+	if o.Name == "" {
+		if o.Name, err = os.Hostname(); err != nil {
 			return nil, unusable(fmt.Errorf("naming the node: %w", err))
 		}
-		name = strings.ToLower(name)
+		o.Name = strings.ToLower(o.Name)
 	}
-	return p.detect(c, devices, admit.DetectOptions{Name: name, Labels: labels, Capacity: capacity, Reserved: reserved, SupplementalGroupsPolicy: true})
+	return p.detect(c, devices, admit.DetectOptions{NodeOptions: o})
 }
 
 // devices reads the machine's specifications of devices, as far as they can be used.
@@ -187,9 +185,8 @@ func (p *program) admitOptions(c *cli.Context, set *manifests.Set, here bool) (a
 	if o.Listening, err = admit.ListeningPorts(p.io.Machine); err != nil {
 		return o, unusable(err)
 	}
-	o.NoNFS = !mount.HasHelper("nfs")
-	enabled, err := fs.ReadFile(p.io.Machine, "sys/module/apparmor/parameters/enabled")
-	o.AppArmor = err == nil && strings.TrimSpace(string(enabled)) == "Y"
+	o.NoNFS = !mount.HasNFS()
+	o.AppArmor = host.AppArmorEnabled(p.io.Machine)
 	return o, nil
 }
 

@@ -220,8 +220,8 @@ func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.
 	if err != nil {
 		return admit.Plan{}, err
 	}
-	o.Booked = booked
-	o.Unable = s.engine.Unable(c.Context, set.Pods)
+	o.Reserved = booked
+	o.MissingFeatures = s.engine.Unable(c.Context, set.Pods)
 	return admit.Decide(s.node, running, set.Pods, o), nil
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/ocispec"
-	"github.com/runonce/runonce/runtime/preflight"
 	"github.com/runonce/runonce/runtime/volume"
+	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 // defaultRoot is the value of --root when none is given.
@@ -39,27 +39,27 @@ func OpenContainerd(ctx context.Context, o EngineOptions) (Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &machineEngine{Engine: e, o: o, machine: &preflight.Machine{
-		Files: os.DirFS("/"), CanMapUsers: e.CanMapUsers, AppArmor: containerd.HasAppArmor(), Runtime: e.RuntimeFeatures,
+	return &machineEngine{Engine: e, o: o, preflight: &host.Preflight{
+		Files: os.DirFS("/"), CanMapUsers: e.CanMapUsers, AppArmor: containerd.HasAppArmor(), RuntimeFeatures: e.RuntimeFeatures,
 	}}, nil
 }
 
 // machineEngine is the engine of this machine, with its network, volumes and cgroups.
 type machineEngine struct {
 	*containerd.Engine
-	o       EngineOptions
-	machine *preflight.Machine
-	network *network.Manager // set by Pods
+	o         EngineOptions
+	preflight *host.Preflight
+	network   *network.Manager // set by Pods
 }
 
 // Unable says what the machine lacks, by the UID of the pod that needs it.
 func (e *machineEngine) Unable(ctx context.Context, pods []*v1.Pod) map[types.UID]string {
 	for _, pod := range pods {
-		if preflight.WantsSELinux(pod) && !hasSELinux() {
+		if host.HasSELinuxOptions(pod) && !hasSELinux() {
 			e.o.Log.WarnContext(ctx, "seLinuxOptions have no effect, since the machine has no SELinux", "pod", pod.Namespace+"/"+pod.Name)
 		}
 	}
-	return e.machine.Refuse(ctx, pods)
+	return e.preflight.Check(ctx, pods)
 }
 
 // Cleanup removes what pods that are gone have left behind.
@@ -76,10 +76,11 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	if err := errors.Join(tree.LimitPids(e.o.PodPidsLimit), tree.SetDriver(e.o.CgroupDriver)); err != nil {
 		return nil, err
 	}
-	machine, err := host.Detect(os.DirFS("/"), tree.V2)
+	detected, err := host.Detect(os.DirFS("/"), tree.V2)
 	if err != nil {
 		return nil, err
 	}
+	detected.CgroupOptions = tree.Options
 	net := e.o.Network
 	if net.HostIPs, err = network.HostIPs(); err != nil {
 		return nil, fmt.Errorf("finding the machine's addresses: %w", err)
@@ -88,13 +89,14 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	net.StateDir, net.DataDir = filepath.Join(e.o.State, "network"), filepath.Join(e.o.Root, "network")
 	e.network = network.New(net)
 	o.Engine, o.Sandboxes, o.Cgroups = e.Engine, e.network, tree
-	o.RecursiveReadOnly = func(pod *v1.Pod) bool { return e.machine.Features(ctx, pod).RecursiveReadOnly }
+	o.RecursiveReadOnly = func(pod *v1.Pod) bool { return e.preflight.Features(ctx, pod).RecursiveReadOnly }
 	o.Volumes = &volume.Manager{
 		Root: e.o.Root, Objects: o.Objects, ClaimsDir: e.o.ClaimsDir, Allocatable: n.Status.Allocatable, RecursiveReadOnly: o.RecursiveReadOnly,
+		Mounter: mount.Host{},
 	}
 	o.Node = specNode(n, net.HostIPs)
 	o.Host = runtime.Host{
-		Host: machine, CgroupV2: tree.V2, CgroupOptions: tree.Options, ResolvConf: resolvConfOf(os.ReadFile), HostsFile: hostsFile,
+		Host: detected, ResolvConf: resolvConfOf(os.ReadFile), HostsFile: hostsFile,
 		SeccompDir: filepath.Join(e.o.Root, "seccomp"), AppArmor: containerd.HasAppArmor(), SELinux: hasSELinux(),
 		ClusterDNS: e.o.ClusterDNS, ClusterDomain: net.ClusterDomain,
 	}

@@ -268,7 +268,7 @@ func TestNFS(t *testing.T) {
 			t.Fatal(err)
 		}
 		pods := written(t, netPods, "")
-		if !mount.HasHelper("nfs") {
+		if !mount.HasNFS() {
 			out := m.fails(t, 3, "run", pods)
 			if !strings.Contains(out, "MissingMountHelper") {
 				t.Errorf("without a helper:\n%s", out)

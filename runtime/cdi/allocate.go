@@ -10,8 +10,8 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// Wanted says whether the pod asks for devices of the kinds.
-func Wanted(pod *v1.Pod, kinds map[string][]string) bool {
+// Requested reports whether the pod requests devices of the kinds.
+func Requested(pod *v1.Pod, kinds map[string][]string) bool {
 	for kind := range kinds {
 		for _, c := range podspec.Containers(pod) {
 			if count(c, kind) > 0 {
@@ -22,20 +22,20 @@ func Wanted(pod *v1.Pod, kinds map[string][]string) bool {
 	return false
 }
 
-// Allocate chooses the devices of the pod's containers among those that are not taken, in
-// the order of their names. Containers and sidecars have theirs for themselves; an init
-// container uses those of containers that start after it, so that the pod needs as many as
-// it requests (component-helpers/resource.PodRequests; the kubelet's device manager
-// reuses them in the same way). It returns the names by container.
-func Allocate(pod *v1.Pod, kinds map[string][]string, taken map[string]bool) (map[string][]string, error) {
+// Allocate chooses devices for the pod's containers, of those that are not in use, in the
+// order of their names, and returns the names by container. Containers and sidecars do not
+// share devices; an init container uses those of containers that start after it, so that the
+// pod needs as many as it requests (component-helpers/resource.PodRequests; the kubelet's
+// device manager reuses them in the same way).
+func Allocate(pod *v1.Pod, kinds map[string][]string, inUse map[string]bool) (map[string][]string, error) {
 	a := map[string][]string{}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		free := slices.DeleteFunc(slices.Clone(kinds[kind]), func(name string) bool { return taken[name] })
-		used := 0 // of the free ones, by containers that go on running
+		free := slices.DeleteFunc(slices.Clone(kinds[kind]), func(name string) bool { return inUse[name] })
+		used := 0 // of the free ones, by containers that keep running
 		for i, c := range podspec.Containers(pod) {
 			n := count(c, kind)
 			if used+n > len(free) {
-				return nil, fmt.Errorf("container %q asks for %d devices of kind %s, of which %d are free", c.Name, n, kind, len(free)-used)
+				return nil, fmt.Errorf("container %q requests %d devices of kind %s, but %d are available", c.Name, n, kind, len(free)-used)
 			}
 			if n > 0 {
 				a[c.Name] = append(a[c.Name], free[used:used+n]...)

@@ -1,6 +1,6 @@
 // Package cdi gives containers the devices that the machine's specifications of the
 // Container Device Interface describe (https://github.com/cncf-tags/container-device-interface,
-// SPEC.md). To Kubernetes a kind of devices, vendor.com/class, is an extended resource.
+// SPEC.md). For Kubernetes a kind of devices, vendor.com/class, is an extended resource.
 package cdi
 
 import (
@@ -15,31 +15,29 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 )
 
-// Registry knows the devices of this machine as they were when it was opened. It is safe
+// Registry holds the devices that this machine had when the registry was opened. It is safe
 // for concurrent use.
 type Registry struct{ cache *cdi.Cache }
 
-// Dirs returns the directories in which specifications are looked for when nobody names
-// others, as containerd does.
+// Dirs returns the default directories of specifications, which are containerd's.
 func Dirs() []string { return slices.Clone(cdi.DefaultSpecDirs) }
 
-// Open reads the specifications in the directories, of which a later one takes precedence.
-// One that cannot be used is left out and is among the faults.
-func Open(dirs []string) (r *Registry, faults []error, err error) {
+// Open reads the specifications in the directories, of which later ones take precedence.
+// Invalid ones are left out and returned as errors.
+func Open(dirs []string) (r *Registry, invalid []error, err error) {
 	cache, err := cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading device specifications: %w", err)
 	}
 	found := cache.GetErrors()
 	for _, path := range slices.Sorted(maps.Keys(found)) {
-		faults = append(faults, fmt.Errorf("device specification %s: %w", path, errors.Join(found[path]...)))
+		invalid = append(invalid, fmt.Errorf("device specification %s: %w", path, errors.Join(found[path]...)))
 	}
-	return &Registry{cache}, faults, nil
+	return &Registry{cache}, invalid, nil
 }
 
-// Kinds returns the qualified names of the devices of each kind, sorted. One that goes by
-// several names is there once, and the name for all of them not at all. A nil Registry has
-// none.
+// Kinds returns the sorted qualified names of the devices of each kind. A device with several
+// names is listed once, and the name for all devices is left out. A nil Registry has none.
 func (r *Registry) Kinds() map[string][]string {
 	kinds := map[string][]string{}
 	if r == nil {
@@ -59,7 +57,7 @@ func (r *Registry) Kinds() map[string][]string {
 	return kinds
 }
 
-// identity tells devices apart: by their nodes, and by their name when they have none.
+// identity distinguishes devices by their nodes, or by their names when they have none.
 func (r *Registry) identity(name string) string {
 	d := r.cache.GetDevice(name)
 	if d == nil || len(d.ContainerEdits.DeviceNodes) == 0 {
@@ -73,14 +71,14 @@ func (r *Registry) identity(name string) string {
 	return strings.Join(nodes, "\n")
 }
 
-// Inject edits the spec of a container that gets the devices: their nodes, mounts,
-// variables and hooks.
+// Inject adds the devices to the spec of a container: their nodes, mounts, variables and
+// hooks.
 func (r *Registry) Inject(spec *specs.Spec, devices []string) error {
 	if len(devices) == 0 {
 		return nil
 	}
 	if _, err := r.cache.InjectDevices(spec, devices...); err != nil {
-		return fmt.Errorf("giving it the devices %s: %w", strings.Join(devices, ", "), err)
+		return fmt.Errorf("adding the devices %s: %w", strings.Join(devices, ", "), err)
 	}
 	return nil
 }

@@ -118,8 +118,8 @@ func TestInject(t *testing.T) {
 	}
 }
 
-// asking returns a container that asks for n devices of the kind.
-func asking(name, kind string, n int64) v1.Container {
+// requesting returns a container that requests n devices of the kind.
+func requesting(name, kind string, n int64) v1.Container {
 	return v1.Container{Name: name, Resources: v1.ResourceRequirements{
 		Requests: v1.ResourceList{v1.ResourceName(kind): *resource.NewQuantity(n, resource.DecimalSI)},
 	}}
@@ -129,51 +129,51 @@ func TestAllocate(t *testing.T) {
 	t.Parallel()
 	kinds := map[string][]string{"v/gpu": {"g0", "g1", "g2", "g3"}, "v/nic": {"n0"}}
 	always := v1.ContainerRestartPolicyAlways
-	sidecar := asking("side", "v/gpu", 1)
+	sidecar := requesting("side", "v/gpu", 1)
 	sidecar.RestartPolicy = &always
 	tests := []struct {
 		name             string
 		init, containers []v1.Container
-		taken            []string
+		inUse            []string
 		want             map[string][]string
-		fault            string
+		wantErr          string
 	}{
 		{
-			name: "each its own", containers: []v1.Container{asking("a", "v/gpu", 2), asking("b", "v/gpu", 1), asking("c", "v/nic", 1)},
+			name: "each its own", containers: []v1.Container{requesting("a", "v/gpu", 2), requesting("b", "v/gpu", 1), requesting("c", "v/nic", 1)},
 			want: map[string][]string{"a": {"g0", "g1"}, "b": {"g2"}, "c": {"n0"}},
 		},
 		{
-			name: "not what is taken", containers: []v1.Container{asking("a", "v/gpu", 2)}, taken: []string{"g0", "g2", "n0"},
+			name: "not those in use", containers: []v1.Container{requesting("a", "v/gpu", 2)}, inUse: []string{"g0", "g2", "n0"},
 			want: map[string][]string{"a": {"g1", "g3"}},
 		},
 		{
-			name: "too few", containers: []v1.Container{asking("a", "v/gpu", 2), asking("b", "v/gpu", 1)}, taken: []string{"g0", "g2"},
-			fault: `container "b" asks for 1 devices of kind v/gpu, of which 0 are free`,
+			name: "too few", containers: []v1.Container{requesting("a", "v/gpu", 2), requesting("b", "v/gpu", 1)}, inUse: []string{"g0", "g2"},
+			wantErr: `container "b" requests 1 devices of kind v/gpu, but 0 are available`,
 		},
 		{
-			name: "init containers hand theirs on", init: []v1.Container{asking("i", "v/gpu", 3), sidecar, asking("j", "v/gpu", 3)},
-			containers: []v1.Container{asking("a", "v/gpu", 1)},
+			name: "init containers hand theirs on", init: []v1.Container{requesting("i", "v/gpu", 3), sidecar, requesting("j", "v/gpu", 3)},
+			containers: []v1.Container{requesting("a", "v/gpu", 1)},
 			want:       map[string][]string{"i": {"g0", "g1", "g2"}, "side": {"g0"}, "j": {"g1", "g2", "g3"}, "a": {"g1"}},
 		},
-		{name: "of no kind", containers: []v1.Container{asking("a", "v/other", 2)}, want: map[string][]string{}},
+		{name: "of no kind", containers: []v1.Container{requesting("a", "v/other", 2)}, want: map[string][]string{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			pod := &v1.Pod{Spec: v1.PodSpec{InitContainers: tt.init, Containers: tt.containers}}
-			taken := map[string]bool{}
-			for _, name := range tt.taken {
-				taken[name] = true
+			inUse := map[string]bool{}
+			for _, name := range tt.inUse {
+				inUse[name] = true
 			}
-			got, err := cdi.Allocate(pod, kinds, taken)
-			if (err == nil) != (tt.fault == "") || err != nil && err.Error() != tt.fault {
-				t.Fatalf("error %v, want %q", err, tt.fault)
+			got, err := cdi.Allocate(pod, kinds, inUse)
+			if (err == nil) != (tt.wantErr == "") || err != nil && err.Error() != tt.wantErr {
+				t.Fatalf("error %v, want %q", err, tt.wantErr)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if want := len(tt.want) > 0 || tt.fault != ""; cdi.Wanted(pod, kinds) != want {
-				t.Errorf("wanted: %t", !want)
+			if want := len(tt.want) > 0 || tt.wantErr != ""; cdi.Requested(pod, kinds) != want {
+				t.Errorf("requested: %t", !want)
 			}
 		})
 	}

@@ -26,23 +26,12 @@ func (t *Tree) LimitPids(n int64) error {
 	return nil
 }
 
-// limits are those of a pod's cgroup: 0 where nothing is to be set.
-type limits struct {
-	resources.Pod
-	quota, memory int64
-}
-
-func (t Tree) limitsOf(pod *v1.Pod, at location) limits {
-	l := limits{Pod: resources.ForPod(pod)}
-	if l.Memory != nil {
-		l.memory = *l.Memory
-	}
-	if l.Quota != nil {
-		l.quota = *l.Quota
-	}
+// limits returns the limits of the pod's cgroup.
+func limits(pod *v1.Pod, at location) resources.Limits {
+	l := resources.ForPod(pod)
 	if at.slice != "" {
 		// Rounded up to what systemd can express, as runc does for containers.
-		l.quota = (l.quota + percent - 1) / percent * percent
+		l.Quota = (l.Quota + percent - 1) / percent * percent
 	}
 	return l
 }
@@ -54,22 +43,22 @@ type setting struct {
 
 // settings returns the limits of the pod's cgroup, in the order to write them.
 func (t Tree) settings(pod *v1.Pod, at location) []setting {
-	l := t.limitsOf(pod, at)
+	l := limits(pod, at)
 	list := []setting{{"cpu", t.sharesFile(), strconv.FormatUint(t.fileShares(l.Shares), 10)}}
 	switch {
-	case l.quota > 0 && t.V2:
-		list = append(list, setting{"cpu", "cpu.max", fmt.Sprintf("%d %d", l.quota, resources.QuotaPeriod)})
-	case l.quota > 0:
+	case l.Quota > 0 && t.V2:
+		list = append(list, setting{"cpu", "cpu.max", fmt.Sprintf("%d %d", l.Quota, resources.QuotaPeriod)})
+	case l.Quota > 0:
 		list = append(list,
 			setting{"cpu", "cpu.cfs_period_us", strconv.Itoa(resources.QuotaPeriod)},
-			setting{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(l.quota, 10)})
+			setting{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(l.Quota, 10)})
 	}
 	memoryFile, hugePagesFile := "memory.limit_in_bytes", "hugetlb.%s.limit_in_bytes"
 	if t.V2 {
 		memoryFile, hugePagesFile = "memory.max", "hugetlb.%s.max"
 	}
-	if l.memory > 0 {
-		list = append(list, setting{"memory", memoryFile, strconv.FormatInt(l.memory, 10)})
+	if l.Memory > 0 {
+		list = append(list, setting{"memory", memoryFile, strconv.FormatInt(l.Memory, 10)})
 	}
 	if t.pidsLimit > 0 && t.dirs["pids"] != "" {
 		list = append(list, setting{"pids", "pids.max", strconv.FormatInt(t.pidsLimit, 10)})
@@ -86,7 +75,7 @@ func (t Tree) settings(pod *v1.Pod, at location) []setting {
 // properties returns the limits of the pod's slice: the same as settings, since systemd sets
 // them again when it reloads its units.
 func (t Tree) properties(pod *v1.Pod, at location) []dbus.Property {
-	l := t.limitsOf(pod, at)
+	l := limits(pod, at)
 	io, memory := "BlockIOAccounting", "MemoryLimit"
 	if t.V2 {
 		io, memory = "IOAccounting", "MemoryMax"
@@ -99,12 +88,12 @@ func (t Tree) properties(pod *v1.Pod, at location) []dbus.Property {
 		property(io, true),
 		t.sharesProperty(l.Shares),
 	}
-	if l.quota > 0 {
+	if l.Quota > 0 {
 		const usec = 1_000_000 / resources.QuotaPeriod
-		list = append(list, property("CPUQuotaPerSecUSec", uint64(l.quota)*usec))
+		list = append(list, property("CPUQuotaPerSecUSec", uint64(l.Quota)*usec))
 	}
-	if l.memory > 0 {
-		list = append(list, property(memory, uint64(l.memory)))
+	if l.Memory > 0 {
+		list = append(list, property(memory, uint64(l.Memory)))
 	}
 	if t.pidsLimit > 0 {
 		list = append(list, property("TasksMax", uint64(t.pidsLimit)))

@@ -16,7 +16,7 @@ func BenchmarkStart(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root")
 	}
-	p := newPlace(b)
+	p := newTestDirs(b)
 	if err := p.openWithBox(b).Close(); err != nil {
 		b.Fatal(err)
 	}

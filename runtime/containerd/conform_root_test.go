@@ -14,13 +14,13 @@ import (
 )
 
 func TestEmbeddedConforms(t *testing.T) {
-	enginetest.Conform(t, func(t *testing.T) enginetest.Subject { return subject(t, newPlace(t)) })
+	enginetest.Conform(t, func(t *testing.T) enginetest.Subject { return subject(t, newTestDirs(t)) })
 }
 
 func TestDaemonConforms(t *testing.T) {
 	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
 		t.Run(string(version), func(t *testing.T) {
-			p := servedPlace(t, version)
+			p := servedDirs(t, version)
 			enginetest.Conform(t, func(t *testing.T) enginetest.Subject {
 				own := p
 				own.logs = t.TempDir()
@@ -30,15 +30,15 @@ func TestDaemonConforms(t *testing.T) {
 	}
 }
 
-// servedPlace is a place at a daemon that runs as long as the test.
-func servedPlace(t *testing.T, version daemon.Version) place {
+// servedDirs are directories with a daemon that runs as long as the test.
+func servedDirs(t *testing.T, version daemon.Version) testDirs {
 	t.Helper()
 	needRoot(t)
 	d := daemon.Serve(t, version)
-	return place{dir: d.Dir(), address: d.Socket}
+	return testDirs{dir: d.Dir(), address: d.Socket}
 }
 
-func subject(t *testing.T, p place) enginetest.Subject {
+func subject(t *testing.T, p testDirs) enginetest.Subject {
 	t.Helper()
 	archive, err := boxArchive()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // TestKilledWhileStarting kills a process at many moments of its starts, and wants the
 // next one to clean up and to be able to start the same containers.
 func TestKilledWhileStarting(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	if err := p.openWithBox(t).Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -40,8 +40,8 @@ func TestKilledWhileStarting(t *testing.T) {
 			t.Fatal(err)
 		}
 		if round%2 == 0 {
-			// What does not run can be started, if not at the first try: what the process has
-			// asked for before its end may go on for a moment.
+			// What does not run can be started, though perhaps not at the first try: calls of the
+			// killed process may still be at work.
 			for i := range n {
 				id := fmt.Sprintf("many-%d", i)
 				if c, ok := find(t, e, id); ok && c.State == "Running" {

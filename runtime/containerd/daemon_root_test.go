@@ -13,7 +13,7 @@ import (
 	"github.com/runonce/runonce/hack/daemon"
 )
 
-func removeAll(t *testing.T, p place) {
+func removeAll(t *testing.T, p testDirs) {
 	t.Helper()
 	e := p.open(t, context.Background())
 	all, err := e.Containers(context.Background(), "")
@@ -33,7 +33,7 @@ func removeAll(t *testing.T, p place) {
 func TestDaemon(t *testing.T) {
 	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
 		t.Run(string(version), func(t *testing.T) {
-			p := servedPlace(t, version)
+			p := servedDirs(t, version)
 			p.logs = t.TempDir()
 			e := p.openWithBox(t)
 

@@ -11,7 +11,7 @@ import (
 )
 
 func TestStartReportsTheExitAndKeepsTheLog(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	e := p.openWithBox(t)
 	c := p.box(t, "a", "exit", "7", "said", "so")
 	if err := e.Start(t.Context(), c); err != nil {
@@ -31,7 +31,7 @@ func TestStartReportsTheExitAndKeepsTheLog(t *testing.T) {
 }
 
 func TestStopSendsTheSignalAndKeepsTheRecord(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	e := p.openWithBox(t)
 	for _, tc := range []struct {
 		id, applet string

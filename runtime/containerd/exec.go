@@ -15,14 +15,8 @@ import (
 	"github.com/containerd/typeurl/v2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/runonce/runonce/runtime/containerd/command"
 	"github.com/runonce/runonce/runtime/containerd/errs"
-	"github.com/runonce/runonce/runtime/containerd/link"
 )
-
-// execDrain bounds the wait for the end of a command's output after its own end: a child
-// that it left may hold the pipe.
-const execDrain = 5 * time.Second
 
 // Exec runs a command inside the container.
 func (e *Engine) Exec(ctx context.Context, id string, args []string) (engine.ExecResult, error) {
@@ -30,7 +24,7 @@ func (e *Engine) Exec(ctx context.Context, id string, args []string) (engine.Exe
 	if len(args) == 0 {
 		return res, fmt.Errorf("running a command in container %q: there is none", id)
 	}
-	err := e.do(ctx, func(ctx context.Context, s *link.Session) (err error) {
+	err := e.do(ctx, func(ctx context.Context, s *session) (err error) {
 		res, err = e.exec(ctx, s, id, args)
 		return err
 	})
@@ -40,7 +34,7 @@ func (e *Engine) Exec(ctx context.Context, id string, args []string) (engine.Exe
 	return res, nil
 }
 
-func (e *Engine) exec(ctx context.Context, s *link.Session, id string, args []string) (engine.ExecResult, error) {
+func (e *Engine) exec(ctx context.Context, s *session, id string, args []string) (engine.ExecResult, error) {
 	process, err := execProcess(ctx, s, id, args)
 	if ctx.Err() != nil {
 		return engine.ExecResult{}, ctx.Err()
@@ -48,24 +42,24 @@ func (e *Engine) exec(ctx context.Context, s *link.Session, id string, args []st
 	if err != nil {
 		return engine.ExecResult{}, err
 	}
-	out, err := command.NewCapture(filepath.Join(e.o.State, "exec"))
+	out, err := newCapture(filepath.Join(e.o.State, "exec"))
 	if err != nil {
 		return engine.ExecResult{}, err
 	}
-	defer out.Close()
-	x := command.Command{Tasks: s.Tasks(), Container: id, ID: "exec-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
-	code, err := x.Run(ctx, process, out)
+	defer out.close()
+	x := command{tasks: s.Tasks(), container: id, id: "exec-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
+	code, err := x.run(ctx, process, out)
 	if err != nil {
 		if !errdefs.IsUnavailable(err) && !errdefs.IsNotFound(err) && ctx.Err() == nil {
 			err = failure.WithMessage(errs.RuncMessage(err), err)
 		}
 		return engine.ExecResult{}, err
 	}
-	return engine.ExecResult{ExitCode: code, Output: out.Wait(execDrain)}, nil
+	return engine.ExecResult{ExitCode: code, Output: out.wait(execDrain)}, nil
 }
 
-// execProcess is the container's own process with another command.
-func execProcess(ctx context.Context, s *link.Session, id string, args []string) (typeurl.Any, error) {
+// execProcess returns the container's own process with another command.
+func execProcess(ctx context.Context, s *session, id string, args []string) (typeurl.Any, error) {
 	c, err := s.ContainerService().Get(ctx, id)
 	if err != nil {
 		return nil, err

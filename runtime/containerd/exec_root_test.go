@@ -12,7 +12,7 @@ import (
 )
 
 func TestExec(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	e := p.openWithBox(t)
 	if err := e.Start(t.Context(), p.box(t, "a", "sleep")); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestExec(t *testing.T) {
 }
 
 func TestOutOfMemory(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	e := p.openWithBox(t)
 	c := p.box(t, "a", "alloc", "200")
 	limit := int64(32 << 20)
@@ -87,7 +87,7 @@ func TestOutOfMemory(t *testing.T) {
 }
 
 func TestImages(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	e := p.openWithBox(t)
 	img, err := e.Image(t.Context(), boxRef)
 	if err != nil {
@@ -117,7 +117,7 @@ func TestImages(t *testing.T) {
 }
 
 func TestImportRefusesRubbish(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	e := p.open(t, t.Context())
 	defer func() { _ = e.Close() }()
 	for _, in := range []string{"", "not an archive", "\x1f\x8b\x08 truncated"} {

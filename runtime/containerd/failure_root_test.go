@@ -16,7 +16,7 @@ import (
 )
 
 func TestStartFailureLeavesNothing(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	e := p.openWithBox(t)
 	for _, tc := range []struct {
 		name      string
@@ -103,9 +103,9 @@ func TestStartFailureLeavesNothing(t *testing.T) {
 	}
 }
 
-// leftovers says what there is of containers on disk and in the process table, after some
-// time for what goes by itself.
-func leftovers(t *testing.T, p place) string {
+// leftovers lists what is left of containers on disk and in the process table, after waiting
+// for what is removed in the background.
+func leftovers(t *testing.T, p testDirs) string {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
@@ -117,8 +117,8 @@ func leftovers(t *testing.T, p place) string {
 	}
 }
 
-// onlySnapshots reports whether all that is left are the files of snapshots, which go with
-// the garbage collector: in its own time, and at the latest when the engine is closed.
+// onlySnapshots reports whether only files of snapshots are left, which the garbage collector
+// removes in its own time, and at the latest when the engine is closed.
 func onlySnapshots(left string) bool {
 	for line := range strings.Lines(left) {
 		if !strings.Contains(line, "/snapshots/") {
@@ -128,7 +128,7 @@ func onlySnapshots(left string) bool {
 	return true
 }
 
-func look(t *testing.T, p place) string {
+func look(t *testing.T, p testDirs) string {
 	t.Helper()
 	var found []string
 	for _, pattern := range []string{

@@ -58,21 +58,21 @@ func needRoot(t testing.TB) {
 	}
 }
 
-// place is where a test's engine keeps its files. The same place can be opened again.
-type place struct {
+// testDirs are the directories of a test's engine. They can be opened again.
+type testDirs struct {
 	dir     string
 	address string
 	logs    string
 }
 
-func newPlace(t testing.TB) place {
+func newTestDirs(t testing.TB) testDirs {
 	t.Helper()
 	needRoot(t)
 	dir, err := os.MkdirTemp("/run", "rt-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := place{dir: dir, logs: t.TempDir()}
+	p := testDirs{dir: dir, logs: t.TempDir()}
 	t.Cleanup(func() {
 		e := p.open(t, context.Background())
 		all, err := e.Containers(context.Background(), "")
@@ -94,7 +94,7 @@ func newPlace(t testing.TB) place {
 	return p
 }
 
-func (p place) options() containerd.Options {
+func (p testDirs) options() containerd.Options {
 	level := slog.LevelInfo
 	if os.Getenv("CTRD_DEBUG") != "" {
 		level = slog.LevelDebug
@@ -107,7 +107,7 @@ func (p place) options() containerd.Options {
 	}
 }
 
-func (p place) open(t testing.TB, ctx context.Context) *containerd.Engine {
+func (p testDirs) open(t testing.TB, ctx context.Context) *containerd.Engine {
 	t.Helper()
 	e, err := containerd.Open(ctx, p.options())
 	if err != nil {
@@ -117,7 +117,7 @@ func (p place) open(t testing.TB, ctx context.Context) *containerd.Engine {
 }
 
 // openWithBox opens an engine that has the box image and is closed with the test.
-func (p place) openWithBox(t testing.TB) *containerd.Engine {
+func (p testDirs) openWithBox(t testing.TB) *containerd.Engine {
 	t.Helper()
 	e := p.open(t, t.Context())
 	t.Cleanup(func() { _ = e.Close() })
@@ -136,7 +136,7 @@ func (p place) openWithBox(t testing.TB) *containerd.Engine {
 }
 
 // box returns a container that runs applets of the box.
-func (p place) box(t testing.TB, id string, args ...string) engine.ContainerConfig {
+func (p testDirs) box(t testing.TB, id string, args ...string) engine.ContainerConfig {
 	t.Helper()
 	return engine.ContainerConfig{
 		ID: id, PodUID: "pod-" + id, Name: "main", Image: boxRef,
@@ -216,7 +216,7 @@ func memoryLimit(bytes int64) *specs.LinuxMemory {
 	return &specs.LinuxMemory{Limit: &bytes, Swap: &bytes}
 }
 
-// patience bounds the wait for what comes at once on a machine that has nothing else to do.
+// patience is a generous limit for what is quick on an idle machine.
 const patience = 2 * time.Minute
 
 // startUp starts the container and waits until its program has said that it is ready for

@@ -14,22 +14,22 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/runtime/containerd/lease"
+	"github.com/runonce/runonce/runtime/containerd/images"
 )
 
-// What a process that was killed held of a daemon's images is let go by the next one; what
-// others hold stays, and so does what this one is fetching.
+// TestLeasesOfTheDead: the next process ends the leases of a killed one, but neither those of
+// others nor its own.
 func TestLeasesOfTheDead(t *testing.T) {
 	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
 		t.Run(string(version), func(t *testing.T) {
-			p := servedPlace(t, version)
+			p := servedDirs(t, version)
 			cl, err := client.New(p.address)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = cl.Close() })
 			ctx := namespaces.WithNamespace(t.Context(), "runonce")
-			self, err := lease.Self()
+			self, err := images.LeaseHolder()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +38,7 @@ func TestLeasesOfTheDead(t *testing.T) {
 			for id, holder := range map[string]string{"dead": dead, "alive": self, "foreign": ""} {
 				options := []leases.Opt{leases.WithID(id)}
 				if holder != "" {
-					options = append(options, leases.WithLabel(lease.Label, holder))
+					options = append(options, leases.WithLabel(images.LeaseLabel, holder))
 				}
 				if _, err := cl.LeasesService().Create(ctx, options...); err != nil {
 					t.Fatal(err)
@@ -86,7 +86,7 @@ func held(ctx context.Context, t *testing.T, cl *client.Client) map[string]strin
 	}
 	holders := map[string]string{}
 	for _, l := range all {
-		holders[l.ID] = l.Labels[lease.Label]
+		holders[l.ID] = l.Labels[images.LeaseLabel]
 	}
 	return holders
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
-// TestMountImage: an image is mounted so that nobody can write to it, once for its key,
-// and again after what was mounted is gone; Release leaves nothing of it.
+// TestMountImage: an image is mounted read-only, once for each key, and again after a reboot;
+// Release removes everything.
 func TestMountImage(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	e := p.openWithBox(t)
 	if _, err := e.Image(t.Context(), boxRef); err != nil { // which unpacks it
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestMountImage(t *testing.T) {
 }
 
 // snapshots counts the directories of snapshots on disk.
-func snapshots(t *testing.T, p place) int {
+func snapshots(t *testing.T, p testDirs) int {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(p.dir, "root", "io.containerd.snapshotter.v1.*", "snapshots", "*"))
 	if err != nil || len(all) == 0 {
@@ -75,10 +75,10 @@ func snapshots(t *testing.T, p place) int {
 	return len(all)
 }
 
-// TestUsage: what a container writes to its own root is measured, and one that is gone has
-// written nothing.
+// TestUsage: what a container writes to its own root is measured, and a removed container has
+// size 0.
 func TestUsage(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	e := p.openWithBox(t)
 	c := p.box(t, "writes", "do", "fill /file 2", "echo ready", "sleep")
 	c.Spec.Root.Readonly = false

@@ -5,25 +5,24 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/containerd/containerd/v2/core/mount"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/runonce/runonce/runtime/containerd/imagestore"
-	"github.com/runonce/runonce/runtime/containerd/link"
-	"github.com/runonce/runonce/runtime/shim/handoff"
+	"github.com/runonce/runonce/runtime/shim/exitrecord"
 )
 
-// pausePath is where a pause container sees the program.
+// pausePath is the path of the program inside a pause container.
 const pausePath = "/pause"
 
-// imageOf returns the image of the container, nothing for one that needs none.
-func (e *Engine) imageOf(ctx context.Context, s *link.Session, c engine.ContainerConfig) (*imagestore.Image, error) {
+// imageOf returns the image of the container, an empty one for a pause container.
+func (e *Engine) imageOf(ctx context.Context, s *session, c engine.ContainerConfig) (*images.Image, error) {
 	if c.Pause {
-		return &imagestore.Image{}, nil
+		return &images.Image{}, nil
 	}
-	return e.images.Get(ctx, s, c.Image)
+	return e.images.Get(ctx, s.Conn, c.Image)
 }
 
 // pauseSpec makes the shim's binary the program of the container.
@@ -32,7 +31,7 @@ func pauseSpec(spec specs.Spec, shim string) specs.Spec {
 	if spec.Process != nil {
 		process = *spec.Process
 	}
-	process.Args = []string{pausePath, handoff.PauseArg}
+	process.Args = []string{pausePath, exitrecord.PauseArg}
 	spec.Process = &process
 	spec.Mounts = append(slices.Clone(spec.Mounts), specs.Mount{
 		Destination: pausePath, Type: "bind", Source: shim, Options: []string{"bind", "rprivate", "ro"},
@@ -40,8 +39,8 @@ func pauseSpec(spec specs.Spec, shim string) specs.Spec {
 	return spec
 }
 
-// pauseRootfs is a file system that has room for the mount points alone. It belongs to the
-// root of the container's user namespace, who makes them.
+// pauseRootfs is a file system for the mount points only. It belongs to the root user of the
+// container's user namespace, who makes them.
 func pauseRootfs(spec *specs.Spec) []mount.Mount {
 	options := []string{"nosuid", "nodev", "mode=755", "size=64k"}
 	if spec.Linux != nil && len(spec.Linux.UIDMappings) > 0 {

@@ -77,7 +77,7 @@ auth: {htpasswd: {realm: test, path: %s}}
 }
 
 // push uploads the box image through the socket that the engine serves.
-func push(t *testing.T, p place, ref string) {
+func push(t *testing.T, p testDirs, ref string) {
 	t.Helper()
 	c, err := client.New(filepath.Join(p.dir, "state", "containerd.sock"))
 	if err != nil {
@@ -99,7 +99,7 @@ func push(t *testing.T, p place, ref string) {
 }
 
 func TestPull(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	e := p.openWithBox(t)
 	host := startRegistry(t)
 	ref := host + "/team/box:1"
@@ -152,7 +152,7 @@ func TestPull(t *testing.T) {
 // TestPullWithSecrets: the credentials of pull secrets are tried in order, before those
 // of this machine.
 func TestPullWithSecrets(t *testing.T) {
-	p := newPlace(t)
+	p := newTestDirs(t)
 	e := p.openWithBox(t)
 	host := startRegistry(t)
 	ref := host + "/team/box:1"

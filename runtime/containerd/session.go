@@ -3,76 +3,237 @@ package containerd
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
 
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
-	"github.com/containerd/errdefs"
 
 	"github.com/runonce/runonce/runtime/containerd/errs"
-	"github.com/runonce/runonce/runtime/containerd/link"
+	"github.com/runonce/runonce/runtime/containerd/images"
+	"github.com/runonce/runonce/runtime/containerd/server"
+	"github.com/runonce/runonce/runtime/containerd/shimbinary"
+	"github.com/runonce/runonce/runtime/containerd/shortcuts"
 )
 
-// do calls op with the current session. When the process that serves it has gone, the
-// session is replaced and op is repeated, which it must bear: as often as processes that
-// serve for a moment take turns.
-func (e *Engine) do(ctx context.Context, op func(context.Context, *link.Session) error) error {
-	s, err := e.session()
+const (
+	// answerTimeout bounds the wait for a containerd that does not answer. A machine that
+	// boots may be busy.
+	answerTimeout = 10 * time.Second
+	// joinTimeout bounds the wait for another process of ours that is about to start
+	// serving, or to end.
+	joinTimeout = 30 * time.Second
+	// shimDir is the directory of the shim's binaries, below the root.
+	shimDir = "bin"
+)
+
+// session is one connection to one containerd: in this process, in another process of ours, or
+// a daemon.
+type session struct {
+	images.Conn
+	server   *server.Server // nil when another process serves
+	unlock   func() error
+	release  func() error             // lets go of the shim's binary
+	runtimes map[string]runtimeConfig // by handler
+	shim     string                   // path of the shim's binary
+	// onlyLogger says that the daemon is too old for our shim, which then only writes the logs.
+	onlyLogger bool
+	// shims starts the shims; nil leaves that to a daemon.
+	shims *shortcuts.Shims
+}
+
+// Tasks returns containerd's task service.
+func (s *session) Tasks() tasksapi.TasksClient { return s.TaskService() }
+
+// Close ends the connection, and the server if it is in this process.
+func (s *session) Close() error {
+	var errs []error
+	if s.Client != nil && s.server == nil {
+		errs = append(errs, s.Client.Close())
+	}
+	if s.server != nil {
+		errs = append(errs, s.server.Close())
+	}
+	if s.unlock != nil {
+		errs = append(errs, s.unlock())
+	}
+	if s.release != nil {
+		errs = append(errs, s.release())
+	}
+	return errors.Join(errs...)
+}
+
+// connect connects to the daemon, or serves, or joins the process of ours that serves. An error
+// wraps ErrUnusable.
+func connect(ctx context.Context, o Options) (*session, error) {
+	s := &session{Conn: images.Conn{Snapshotter: o.Snapshotter}}
+	var err error
+	if o.Address != "" {
+		err = s.dialDaemon(ctx, o.Address)
+	} else {
+		err = s.embedOrJoin(ctx, o)
+	}
+	if err == nil {
+		err = s.configure(o)
+	}
+	if err != nil {
+		return nil, errs.Unusable{Cause: errors.Join(err, s.Close())}
+	}
+	if err := s.sweep(ctx, o); err != nil {
+		o.Log.Warn("the shims of other versions are not removed", "error", err)
+	}
+	return s, nil
+}
+
+// sweep removes the shims of other versions that nobody needs.
+func (s *session) sweep(ctx context.Context, o Options) error {
+	var used map[string]bool // shims of known containers; read when it is needed
+	var failed error
+	err := shimbinary.Sweep(filepath.Join(o.Root, shimDir), func(path string) bool {
+		if used == nil {
+			used = map[string]bool{}
+			all, err := s.ContainerService().List(namespaces.WithNamespace(ctx, o.Namespace))
+			failed = err
+			for _, c := range all {
+				used[c.Runtime.Name] = true
+			}
+		}
+		return failed != nil || used[path]
+	})
+	return errors.Join(err, failed)
+}
+
+// daemonVersion returns the version of the daemon at the socket. An error wraps ErrUnusable.
+func daemonVersion(ctx context.Context, socket string) (string, error) {
+	s := &session{}
+	version, err := s.dial(ctx, socket)
+	if err := errors.Join(err, s.Close()); err != nil {
+		return "", errs.Unusable{Cause: err}
+	}
+	return version, nil
+}
+
+func (s *session) dialDaemon(ctx context.Context, socket string) error {
+	version, err := s.dial(ctx, socket)
 	if err != nil {
 		return err
 	}
-	ctx = namespaces.WithNamespace(ctx, e.o.Namespace)
+	major, minor, err := parseVersion(version)
+	if err != nil {
+		return fmt.Errorf("connecting to containerd at %q: %w", socket, err)
+	}
+	if major < 1 || major == 1 && minor < 6 {
+		return fmt.Errorf("connecting to containerd at %q: version %s is older than 1.6", socket, version)
+	}
+	// The protocol for starting a shim changed in 2.3.
+	s.onlyLogger = major < 2 || major == 2 && minor < 3
+	return nil
+}
+
+// dial connects and asks for the version, which is the first real call.
+func (s *session) dial(ctx context.Context, socket string) (string, error) {
+	if err := probe(ctx, socket); err != nil {
+		return "", err
+	}
+	c, err := client.New(socket, client.WithTimeout(answerTimeout))
+	if err != nil {
+		return "", fmt.Errorf("connecting to containerd: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	v, err := c.Version(ctx)
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("%q does not answer as containerd: %w", socket, errs.Native(err)), c.Close())
+	}
+	s.Client = c
+	return v.Version, nil
+}
+
+func parseVersion(v string) (major, minor int, err error) {
+	parts := strings.SplitN(strings.TrimPrefix(v, "v"), ".", 3)
+	if len(parts) >= 2 {
+		if major, err = strconv.Atoi(parts[0]); err == nil {
+			minor, err = strconv.Atoi(parts[1])
+		}
+	}
+	if err != nil || len(parts) < 2 {
+		return 0, 0, fmt.Errorf("it calls its version %q", v)
+	}
+	return major, minor, nil
+}
+
+// embedOrJoin takes the lock and serves, or becomes a client of the process that has it. That
+// process may be starting or ending, so both are tried for a while.
+func (s *session) embedOrJoin(ctx context.Context, o Options) error {
+	deadline := time.Now().Add(joinTimeout)
 	for {
-		err = errs.NotFound(errs.Native(op(ctx, s)))
-		if err == nil || ctx.Err() != nil {
+		unlock, err := server.TryLock(o.Root)
+		if err == nil {
+			s.unlock = unlock
+			s.server, err = server.Start(ctx, server.Options{Root: o.Root, State: o.State, Namespace: o.Namespace, Log: o.Log})
+			if err != nil {
+				return err
+			}
+			s.Client = s.server.Client
+			return nil
+		}
+		if !errors.Is(err, server.ErrLocked) {
 			return err
 		}
-		// When someone else replaced the session meanwhile, its closing may be the error.
-		next, serr := e.session()
-		if serr == nil && next == s && e.lost(s, err) {
-			next, serr = e.replace(ctx, s)
+		socket := server.Socket(o.State)
+		if _, derr := s.dial(ctx, socket); derr == nil {
+			return nil
+		} else if time.Now().After(deadline) {
+			return fmt.Errorf("%w, but not at %q: %w", err, socket, derr)
 		}
-		if serr != nil {
-			return serr
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
 		}
-		if next == s {
-			return err
-		}
-		s = next
 	}
 }
 
-// lost reports whether the error may mean that the process that served s is gone.
-func (e *Engine) lost(s *link.Session, err error) bool {
-	return e.o.Address == "" && s.Server == nil && errdefs.IsUnavailable(err)
+// configure chooses the snapshotter, unpacks the shim and configures the runtimes.
+func (s *session) configure(o Options) error {
+	if s.Snapshotter == "" {
+		s.Snapshotter = "overlayfs"
+		if s.server != nil && !s.server.HasSnapshotter(s.Snapshotter) {
+			s.Snapshotter = "native"
+		}
+	}
+	var err error
+	if s.shim, s.release, err = shimbinary.Hold(filepath.Join(o.Root, shimDir)); err != nil {
+		return err
+	}
+	if o.Address == "" {
+		s.shims = &shortcuts.Shims{
+			Program: s.shim, Dir: server.ShimDir(o.State), Address: server.Socket(o.State), Namespace: o.Namespace,
+			Bundles: server.TasksDir(o.State), RuntimeRoot: runtimeRoot(o.State),
+		}
+	}
+	return s.setRuntimes(o)
 }
 
-func (e *Engine) session() (*link.Session, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.current == nil {
-		return nil, errors.New("using the container engine: it is closed")
+// probe checks that something listens at the socket, which containerd's client does not.
+func probe(ctx context.Context, socket string) error {
+	info, err := os.Stat(socket)
+	if err != nil {
+		return fmt.Errorf("looking for containerd's socket: %w", err)
 	}
-	return e.current, nil
-}
-
-// replace returns the session after the lost one, made by this call or by another.
-func (e *Engine) replace(ctx context.Context, lost *link.Session) (*link.Session, error) {
-	e.opening.Lock()
-	defer e.opening.Unlock()
-	s, err := e.session()
-	if err != nil || s != lost {
-		return s, err
+	if info.Mode()&os.ModeSocket == 0 {
+		return fmt.Errorf("connecting to containerd: %q is not a socket", socket)
 	}
-	e.o.Log.Info("the process that served containerd is gone, taking over")
-	if s, err = link.Connect(ctx, e.o.link()); err != nil {
-		return nil, err
+	var d net.Dialer // a local connection needs no timeout
+	conn, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return fmt.Errorf("connecting to containerd: %w", err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.current == nil {
-		return nil, errors.Join(errors.New("using the container engine: it is closed"), s.Close())
-	}
-	e.current = s
-	// Its calls have failed already.
-	_ = lost.Close()
-	return s, nil
+	return conn.Close()
 }

@@ -1,42 +1,22 @@
 package containerd
 
 import (
-	"context"
+	"fmt"
 	"testing"
-
-	"github.com/containerd/errdefs"
-
-	"github.com/runonce/runonce/runtime/containerd/link"
 )
 
-// Processes that serve for a moment may take turns while a call is being repeated.
-func TestCallsAreRepeatedInEverySession(t *testing.T) {
+func TestParseVersion(t *testing.T) {
 	t.Parallel()
-	sessions := []*link.Session{{}, {}, {}}
-	e := &Engine{current: sessions[0]}
-	var used []*link.Session
-	err := e.do(t.Context(), func(_ context.Context, s *link.Session) error {
-		used = append(used, s)
-		if len(used) == len(sessions) {
-			return nil
+	for in, want := range map[string]string{
+		"v2.4.2": "2.4", "1.6.20~ds1": "1.6", "v2.0.0-rc.3": "2.0", "2.10": "2.10",
+		"": "error", "v2": "error", "unknown": "error", "a.b.c": "error",
+	} {
+		got := "error"
+		if major, minor, err := parseVersion(in); err == nil {
+			got = fmt.Sprintf("%d.%d", major, minor)
 		}
-		e.current = sessions[len(used)] // as another call does that has met the same
-		return errdefs.ErrUnavailable
-	})
-	if err != nil || len(used) != len(sessions) || used[2] != sessions[2] {
-		t.Errorf("%v after %d calls", err, len(used))
-	}
-}
-
-func TestCallsThatFailAreNotRepeatedInTheSameSession(t *testing.T) {
-	t.Parallel()
-	e := &Engine{current: &link.Session{}}
-	calls := 0
-	err := e.do(t.Context(), func(context.Context, *link.Session) error {
-		calls++
-		return errdefs.ErrInvalidArgument
-	})
-	if !errdefs.IsInvalidArgument(err) || calls != 1 {
-		t.Errorf("%v after %d calls", err, calls)
+		if got != want {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
 	}
 }

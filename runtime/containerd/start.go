@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"strings"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
-	tasktypes "github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/mount"
@@ -22,14 +20,11 @@ import (
 	"github.com/containerd/typeurl/v2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/runonce/runonce/runtime/containerd/embed"
 	"github.com/runonce/runonce/runtime/containerd/errs"
-	"github.com/runonce/runonce/runtime/containerd/imagestore"
-	"github.com/runonce/runonce/runtime/containerd/link"
-	"github.com/runonce/runonce/runtime/containerd/record"
-	"github.com/runonce/runonce/runtime/containerd/spawn"
+	"github.com/runonce/runonce/runtime/containerd/images"
+	"github.com/runonce/runonce/runtime/containerd/shortcuts"
 	"github.com/runonce/runonce/runtime/ocispec"
-	"github.com/runonce/runonce/runtime/shim/handoff"
+	"github.com/runonce/runonce/runtime/shim/exitrecord"
 )
 
 // groupAnnotation makes containers share a shim (cmd/containerd-shim-runc-v2/manager).
@@ -39,50 +34,78 @@ var errRunning = errors.New("it is running")
 
 // Start creates the container and returns once its process runs.
 func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
-	tries := 0
-	err := e.do(ctx, func(ctx context.Context, s *link.Session) error {
+	tries, created, begin := 0, false, time.Now()
+	err := e.do(ctx, func(ctx context.Context, s *session) error {
 		tries++
-		err := e.start(ctx, s, c)
+		if created {
+			if started, err := e.startedSince(ctx, s, c.ID, begin); started || err != nil {
+				return err
+			}
+		}
+		img, err := e.prepare(ctx, s, c)
+		if err == nil {
+			created = true
+			err = e.start(ctx, s, c, img)
+		}
 		if tries > 1 && errors.Is(err, errRunning) {
-			// The first try did it, and the server went before it could say so.
+			// An earlier try started it, and the server ended before it could say so.
 			return nil
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("starting container %q: %w", c.Name, err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if created && !errors.Is(err, errRunning) {
+		e.undoStart(ctx, c)
+	}
+	return fmt.Errorf("starting container %q: %w", c.Name, err)
 }
 
-func (e *Engine) start(ctx context.Context, s *link.Session, c engine.ContainerConfig) (err error) {
-	if known, _, ok := e.cache.Get(c.ID); ok {
-		if known.State == engine.StateRunning || e.adopt(ctx, s, c.ID) {
-			return errRunning
+// undoStart removes what a failed start has left. It is called after the last try, with the
+// session of that time: a lost session may have connected to the next server, on which the
+// container may run.
+func (e *Engine) undoStart(ctx context.Context, c engine.ContainerConfig) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	err := e.do(ctx, func(ctx context.Context, s *session) error { return e.remove(ctx, s, c.ID, c.PodUID) })
+	if err != nil {
+		e.o.Log.Warn("a container that did not start is not completely removed", "container", c.ID, "error", err)
+	}
+}
+
+// prepare removes a leftover of the container and returns its image.
+func (e *Engine) prepare(ctx context.Context, s *session, c engine.ContainerConfig) (*images.Image, error) {
+	if known, _, ok := e.containers.get(c.ID); ok {
+		if known.State == engine.StateRunning {
+			return nil, errRunning
 		}
-		if err := e.purge(ctx, s, c.ID, c.PodUID); err != nil {
-			return err
+		if err := e.removeLeftover(ctx, s, c); err != nil {
+			return nil, err
 		}
 	}
 	img, err := e.imageOf(ctx, s, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := confine(c); err != nil {
-		return err
+	return img, confine(c)
+}
+
+// removeLeftover removes the container unless it runs, which is errRunning.
+func (e *Engine) removeLeftover(ctx context.Context, s *session, c engine.ContainerConfig) error {
+	runs, err := e.startedElsewhere(ctx, s, c.ID)
+	if err != nil {
+		return fmt.Errorf("looking for a leftover: %w", err)
 	}
-	defer func() {
-		if err == nil || errors.Is(err, errRunning) {
-			return
-		}
-		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-		defer cancel()
-		if perr := e.purge(cleanup, s, c.ID, c.PodUID); perr != nil {
-			e.o.Log.Warn("a container that did not start is not wholly removed", "container", c.ID, "error", perr)
-		}
-	}()
+	if runs {
+		return errRunning
+	}
+	return e.remove(ctx, s, c.ID, c.PodUID)
+}
+
+func (e *Engine) start(ctx context.Context, s *session, c engine.ContainerConfig, img *images.Image) error {
 	// Before the snapshot, which the record protects from the garbage collector.
-	if err := e.record(ctx, s, c, img); err != nil {
+	if err := e.createRecord(ctx, s, c, img); err != nil {
 		return err
 	}
 	mounts, err := e.rootfs(ctx, s, c, img)
@@ -94,28 +117,26 @@ func (e *Engine) start(ctx context.Context, s *link.Session, c engine.ContainerC
 		return err
 	}
 	now := time.Now()
-	if e.foreign(c.ID) {
-		// Our own shim does it itself.
-		if _, err := e.note(e.recordPath(c.ID), handoff.Record{ContainerID: c.ID, StartedAt: now}); err != nil {
+	if e.thirdParty(c.ID) {
+		// Our own shim writes its record itself.
+		if _, err := e.updateRecord(e.recordPath(c.ID), exitrecord.Record{ContainerID: c.ID, StartedAt: now}); err != nil {
 			return err
 		}
 	}
-	e.cache.Started(c.ID, now, pid)
+	e.containers.started(c.ID, now, pid)
 	return nil
 }
 
-// record makes the container's record, in place of a leftover's, and room for its bundle.
-func (e *Engine) record(ctx context.Context, s *link.Session, c engine.ContainerConfig, img *imagestore.Image) error {
+// createRecord creates the container's record, replacing that of a leftover, and removes what is
+// left in the directory of its bundle.
+func (e *Engine) createRecord(ctx context.Context, s *session, c engine.ContainerConfig, img *images.Image) error {
 	rec, err := newRecord(s, c, img)
 	if err != nil {
 		return &failure.Error{Why: failure.ReasonCreateError, Final: true, Err: err}
 	}
 	made, err := s.ContainerService().Create(ctx, rec)
 	if errdefs.IsAlreadyExists(errs.Native(err)) {
-		if e.adopt(ctx, s, c.ID) {
-			return errRunning
-		}
-		if err := e.purge(ctx, s, c.ID, c.PodUID); err != nil {
+		if err := e.removeLeftover(ctx, s, c); err != nil {
 			return err
 		}
 		made, err = s.ContainerService().Create(ctx, rec)
@@ -124,17 +145,17 @@ func (e *Engine) record(ctx context.Context, s *link.Session, c engine.Container
 		err = errs.Native(err)
 		return &failure.Error{Why: failure.ReasonCreateError, Final: errdefs.IsInvalidArgument(err), Err: fmt.Errorf("creating its record: %w", err)}
 	}
-	if one, ok := record.Container(made); ok {
-		e.cache.Put(one)
+	if one, ok := containerOf(made); ok {
+		e.containers.put(one)
 	}
-	return e.removeBundle(ctx, s, c.ID)
+	return s.removeBundle(ctx, c.ID)
 }
 
-func newRecord(s *link.Session, c engine.ContainerConfig, img *imagestore.Image) (containers.Container, error) {
+func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (containers.Container, error) {
 	oci := *c.Spec
 	snapshotter, snapshot := s.Snapshotter, c.ID
 	if c.Pause {
-		oci = pauseSpec(oci, s.Shim)
+		oci = pauseSpec(oci, s.shim)
 		snapshotter, snapshot = "", ""
 	}
 	oci.Annotations = maps.Clone(oci.Annotations)
@@ -153,7 +174,7 @@ func newRecord(s *link.Session, c engine.ContainerConfig, img *imagestore.Image)
 		linux.Seccomp = seccomp.DefaultProfile(&oci)
 		oci.Linux = &linux
 	}
-	how, err := s.Runtime(c.RuntimeHandler, oci.Linux != nil && ocispec.InSlice(oci.Linux.CgroupsPath))
+	config, err := s.runtimeOf(c.RuntimeHandler, oci.Linux != nil && ocispec.InSlice(oci.Linux.CgroupsPath))
 	if err != nil {
 		return containers.Container{}, err
 	}
@@ -161,91 +182,59 @@ func newRecord(s *link.Session, c engine.ContainerConfig, img *imagestore.Image)
 	if err != nil {
 		return containers.Container{}, fmt.Errorf("encoding its spec: %w", err)
 	}
-	ext, err := record.Meta{
+	ext, err := extension{
 		PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, ImageID: img.ID, LogPath: c.LogPath, Last: c.Last,
-	}.Pack()
+	}.pack()
 	if err != nil {
 		return containers.Container{}, err
 	}
 	return containers.Container{
 		ID:          c.ID,
-		Labels:      withShim(c.Labels, how),
+		Labels:      withShimLabel(c.Labels, config),
 		Image:       c.Image,
-		Runtime:     how.RuntimeInfo,
+		Runtime:     config.RuntimeInfo,
 		Spec:        packed,
 		SnapshotKey: snapshot,
 		Snapshotter: snapshotter,
-		Extensions:  map[string]typeurl.Any{record.Extension: ext},
-		SandboxID:   sandboxID(s, how),
+		Extensions:  map[string]typeurl.Any{extensionKey: ext},
+		SandboxID:   sandboxID(s, config),
 	}, nil
 }
 
 // sandboxID lets containerd connect to a shim that we started.
-func sandboxID(s *link.Session, how link.Runtime) string {
-	if s.Spawn == nil || how.Foreign {
+func sandboxID(s *session, config runtimeConfig) string {
+	if s.shims == nil || config.thirdParty {
 		return ""
 	}
-	return embed.Sandbox
+	return shortcuts.Sandbox
 }
 
-// labelForeign marks the containers whose shim is not ours.
-const labelForeign = "runonce/foreign-shim"
+// labelThirdParty marks the containers with a third-party shim.
+const labelThirdParty = "runonce/foreign-shim"
 
-func withShim(labels map[string]string, how link.Runtime) map[string]string {
-	if !how.Foreign {
+func withShimLabel(labels map[string]string, config runtimeConfig) map[string]string {
+	if !config.thirdParty {
 		return labels
 	}
 	labels = maps.Clone(labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[labelForeign] = "true"
+	labels[labelThirdParty] = "true"
 	return labels
 }
 
-// foreign reports whether the container's shim is not ours, so that a process of ours
-// takes its logs and the engine writes its record.
-func (e *Engine) foreign(id string) bool {
-	c, _, _ := e.cache.Get(id)
-	return c.Labels[labelForeign] != ""
-}
-
-// rootfs prepares the container's own layer.
-func (e *Engine) rootfs(ctx context.Context, s *link.Session, c engine.ContainerConfig, img *imagestore.Image) ([]mount.Mount, error) {
-	if c.Pause {
-		return pauseRootfs(c.Spec), nil
-	}
-	opts, err := mapped(ctx, s, c.Spec)
-	if err != nil {
-		return nil, err
-	}
-	mounts, err := s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
-	switch {
-	case errdefs.IsAlreadyExists(err):
-		if err := s.Snapshots().Remove(ctx, c.ID); err != nil {
-			return nil, fmt.Errorf("removing an old root file system: %w", err)
-		}
-		mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
-	case errdefs.IsNotFound(err):
-		// The image was removed and came back since we looked.
-		e.images.Forget(c.Image)
-		if img, err = e.images.Get(ctx, s, c.Image); err == nil {
-			mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
-		}
-	case err != nil && ctx.Err() == nil:
-		// A directory that a crash left stands in the way once: the failure removes it.
-		mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
-	}
-	if err != nil {
-		return nil, &failure.Error{Why: failure.ReasonCreateError, Err: fmt.Errorf("preparing its root file system: %w", err)}
-	}
-	return labelled(mounts, c.Spec), nil
+// thirdParty reports whether the container's shim is not ours, so that a logger process writes
+// its logs and the engine writes its exit record.
+func (e *Engine) thirdParty(id string) bool {
+	c, _, _ := e.containers.get(id)
+	return c.Labels[labelThirdParty] != ""
 }
 
 // run creates and starts the process, and returns its ID on the host.
-func (e *Engine) run(ctx context.Context, s *link.Session, c engine.ContainerConfig, mounts []mount.Mount) (int, error) {
-	foreign := e.foreign(c.ID)
-	io, err := e.streams(ctx, s, c, foreign)
+func (e *Engine) run(ctx context.Context, s *session, c engine.ContainerConfig, mounts []mount.Mount) (int, error) {
+	thirdParty := e.thirdParty(c.ID)
+	io, err := e.streams(ctx, s, c, thirdParty)
 	if err != nil {
 		return 0, &failure.Error{Why: failure.ReasonRunError, Err: err}
 	}
@@ -255,7 +244,7 @@ func (e *Engine) run(ctx context.Context, s *link.Session, c engine.ContainerCon
 	for _, m := range mounts {
 		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
 	}
-	err = e.createTask(ctx, s, c.PodUID, req, foreign)
+	err = e.createTask(ctx, s, c.PodUID, req, thirdParty)
 	io.release()
 	var started *tasksapi.StartResponse
 	if err == nil {
@@ -272,91 +261,33 @@ func (e *Engine) run(ctx context.Context, s *link.Session, c engine.ContainerCon
 }
 
 // createTask creates the process, in the pod's shim.
-func (e *Engine) createTask(ctx context.Context, s *link.Session, podUID string, req *tasksapi.CreateTaskRequest, foreign bool) error {
-	// The first of a pod starts its shim, and the last one's end ends it.
-	defer e.pods.Lock(podUID)()
-	if s.Spawn == nil || foreign {
+func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req *tasksapi.CreateTaskRequest, thirdParty bool) error {
+	// A pod's first container starts the shim, and the end of its last one ends it.
+	defer e.podLocks.Lock(podUID)()
+	if s.shims == nil || thirdParty {
 		_, err := s.Tasks().Create(ctx, req)
 		return err
 	}
 	for {
-		address, fresh, err := s.Spawn.Ensure(ctx, podUID, req.ContainerID)
+		address, fresh, err := s.shims.Ensure(ctx, podUID, req.ContainerID)
 		if err != nil {
 			return err
 		}
-		req.TaskApiAddress, req.TaskApiVersion = address, spawn.Version
+		req.TaskApiAddress, req.TaskApiVersion = address, shortcuts.Version
 		if _, err = s.Tasks().Create(ctx, req); err == nil {
 			return nil
 		}
+		native := errs.Native(err)
+		if e.lost(s, native) {
+			// Start is repeated with the next session. The next server may know the task already.
+			return native
+		}
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-		s.Spawn.Release(cleanup, podUID)
+		s.shims.Release(cleanup, podUID)
 		cancel()
-		// One that was there may have been about to end.
-		if fresh || !errdefs.IsUnavailable(errs.Native(err)) && !strings.Contains(err.Error(), "ttrpc") {
+		// A shim that was running may have been about to end.
+		if fresh || !errdefs.IsUnavailable(native) && !strings.Contains(err.Error(), "ttrpc") {
 			return err
 		}
 	}
-}
-
-// Remove deletes the container with all that belongs to it but its logs.
-func (e *Engine) Remove(ctx context.Context, id string) error {
-	known, _, _ := e.cache.Get(id)
-	err := e.do(ctx, func(ctx context.Context, s *link.Session) error { return e.purge(ctx, s, id, known.PodUID) })
-	if err != nil {
-		return fmt.Errorf("removing container %q: %w", id, err)
-	}
-	return nil
-}
-
-// purge removes whatever there is of a container: process, shim, bundle, record, snapshot.
-func (e *Engine) purge(ctx context.Context, s *link.Session, id, podUID string) error {
-	if err := e.purgeTask(ctx, s, id, podUID); err != nil {
-		return err
-	}
-	if err := errs.IgnoreNotFound(s.ContainerService().Delete(ctx, id)); err != nil {
-		return fmt.Errorf("deleting its record: %w", err)
-	}
-	e.deleted.Store(true)
-	if err := errs.IgnoreNotFound(s.Snapshots().Remove(ctx, id)); err != nil {
-		return fmt.Errorf("deleting its root file system: %w", err)
-	}
-	for _, path := range []string{e.recordPath(id), handoff.Output{RecordPath: e.recordPath(id)}.LoggingPath()} {
-		if err := removeFile(path); err != nil {
-			return err
-		}
-	}
-	if err := os.RemoveAll(e.stdioDir(id)); err != nil {
-		return fmt.Errorf("removing its pipes: %w", err)
-	}
-	e.cache.Remove(id)
-	return nil
-}
-
-// purgeTask kills the process and deletes the task.
-func (e *Engine) purgeTask(ctx context.Context, s *link.Session, id, podUID string) error {
-	// Its exit would have the task deleted under our hands.
-	defer e.pods.Lock(podUID)()
-	resp, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
-	if err := errs.IgnoreNotFound(err); err != nil {
-		return fmt.Errorf("looking for its task: %w", err)
-	}
-	none := err != nil
-	// Also when it never ran: the shim would leave the kill to "runc delete", which polls.
-	// And also when it is gone: a daemon keeps the shim of a task that it has deleted but
-	// whose shim did not end in time, and ends it when asked again.
-	if !none && resp.Process.Status != tasktypes.Status_STOPPED {
-		if err := e.kill(ctx, s, id); err != nil {
-			return err
-		}
-	}
-	_, err = s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
-	if err := errs.IgnoreNotFound(err); err != nil {
-		return fmt.Errorf("deleting its task: %w", err)
-	}
-	if none {
-		if err := e.expel(ctx, s, id, podUID); err != nil {
-			return err
-		}
-	}
-	return e.removeBundle(ctx, s, id)
 }

@@ -7,36 +7,34 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/runonce/runonce/runtime/containerd/shimbinary"
 	"github.com/runonce/runonce/runtime/engine"
 
-	"github.com/runonce/runonce/runtime/containerd/link"
-	"github.com/runonce/runonce/runtime/containerd/spawn"
-	"github.com/runonce/runonce/runtime/shim/handoff"
+	"github.com/runonce/runonce/runtime/shim/exitrecord"
 )
 
-// streams are the addresses of a container's input and output, as a task is created with
-// them.
+// streams are the URIs of a container's input and output with which a task is created.
 type streams struct {
 	stdin, stdout, stderr string
-	// release is to be called once the task is created, or could not be.
+	// release must be called after the attempt to create the task.
 	release func()
 }
 
-// streams makes the container's streams. Our own shim makes pipes of its addresses. A
-// foreign one starts our logger, but knows neither input nor terminals then: for these the
-// logger is started here, at the other end of pipes.
-func (e *Engine) streams(ctx context.Context, s *link.Session, c engine.ContainerConfig, foreign bool) (streams, error) {
-	out := handoff.Output{LogPath: c.LogPath, RecordPath: e.recordPath(c.ID)}
+// streams makes the container's streams. Our own shim makes pipes for its URIs. A third-party
+// shim starts our logger, but then supports neither input nor terminals: for these the logger
+// is started here, at the other end of pipes.
+func (e *Engine) streams(ctx context.Context, s *session, c engine.ContainerConfig, thirdParty bool) (streams, error) {
+	out := exitrecord.Output{LogPath: c.LogPath, RecordPath: e.recordPath(c.ID)}
 	io := streams{release: func() {}}
 	switch {
-	case !foreign:
+	case !thirdParty:
 		io.stdout, io.stderr = out.URI(), out.URI()
 		if c.Stdin {
-			io.stdin = handoff.Stdin
+			io.stdin = exitrecord.Stdin
 		}
 	case c.LogPath == "":
 	case !c.Stdin && !terminal(c):
-		io.stdout = out.LoggerURI(s.Shim)
+		io.stdout = out.LoggerURI(s.shim)
 		io.stderr = io.stdout
 	default:
 		return e.pipes(ctx, s, c, out)
@@ -44,21 +42,21 @@ func (e *Engine) streams(ctx context.Context, s *link.Session, c engine.Containe
 	return io, nil
 }
 
-// pipes makes the streams of a container of a foreign shim, with a logger of our own.
-func (e *Engine) pipes(ctx context.Context, s *link.Session, c engine.ContainerConfig, out handoff.Output) (streams, error) {
-	l := spawn.Logger{
-		Program: s.Shim, Dir: e.stdioDir(c.ID), URI: out.URI(), ID: c.ID, Namespace: e.o.Namespace, Stdin: c.Stdin, Terminal: terminal(c),
+// pipes makes the streams of a container with a third-party shim, and starts their logger.
+func (e *Engine) pipes(ctx context.Context, s *session, c engine.ContainerConfig, out exitrecord.Output) (streams, error) {
+	l := shimbinary.Logger{
+		Program: s.shim, Dir: e.stdioDir(c.ID), URI: out.URI(), ID: c.ID, Namespace: e.o.Namespace, Stdin: c.Stdin, Terminal: terminal(c),
 	}
 	release, err := l.Start(ctx)
 	if err != nil {
 		return streams{}, errors.Join(fmt.Errorf("making the pipes for its streams: %w", err), os.RemoveAll(l.Dir))
 	}
-	io := streams{stdout: filepath.Join(l.Dir, spawn.Stdout), release: release}
+	io := streams{stdout: filepath.Join(l.Dir, shimbinary.Stdout), release: release}
 	if c.Stdin {
-		io.stdin = filepath.Join(l.Dir, spawn.Stdin)
+		io.stdin = filepath.Join(l.Dir, shimbinary.Stdin)
 	}
 	if !l.Terminal {
-		io.stderr = filepath.Join(l.Dir, spawn.Stderr)
+		io.stderr = filepath.Join(l.Dir, shimbinary.Stderr)
 	}
 	return io, nil
 }
@@ -67,5 +65,5 @@ func terminal(c engine.ContainerConfig) bool {
 	return c.Spec.Process != nil && c.Spec.Process.Terminal
 }
 
-// stdioDir holds the pipes of a container of a foreign shim.
+// stdioDir is the directory of the pipes of a container with a third-party shim.
 func (e *Engine) stdioDir(id string) string { return filepath.Join(e.o.State, "stdio", id) }

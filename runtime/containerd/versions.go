@@ -7,22 +7,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/runonce/runonce/runtime/containerd/link"
 	"github.com/runonce/runonce/runtime/runtimeclass"
 )
 
 // versionTimeout bounds the wait for a runtime that is asked for its version.
 const versionTimeout = 20 * time.Second
 
-// Versions are those of the programs that an engine would work with.
+// Versions are the versions of the programs that an engine would use.
 type Versions struct {
 	Daemon      string // of the containerd daemon; empty without one
 	RuntimePath string // of the OCI runtime of pods without a class; empty when there is none
 	Runtime     string // its version; empty when it does not tell
 }
 
-// LookUp asks a daemon and the OCI runtime for their versions, and starts nothing. Only a
-// daemon that does not answer is an error, which wraps ErrUnusable.
+// LookUp asks a daemon and the OCI runtime for their versions, without starting anything. Only
+// a daemon that does not answer is an error, which wraps ErrUnusable.
 func LookUp(ctx context.Context, o Options) (Versions, error) {
 	var v Versions
 	name := o.RuncPath
@@ -36,7 +35,7 @@ func LookUp(ctx context.Context, o Options) (Versions, error) {
 		return v, nil
 	}
 	var err error
-	v.Daemon, err = link.Version(ctx, strings.TrimPrefix(o.Address, "unix://"))
+	v.Daemon, err = daemonVersion(ctx, strings.TrimPrefix(o.Address, "unix://"))
 	return v, err
 }
 

@@ -10,15 +10,12 @@ import (
 
 	eventsapi "github.com/containerd/containerd/api/events"
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
-	tasktypes "github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/core/events"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/typeurl/v2"
 
 	"github.com/runonce/runonce/runtime/containerd/errs"
-	"github.com/runonce/runonce/runtime/containerd/link"
-	"github.com/runonce/runonce/runtime/containerd/record"
-	"github.com/runonce/runonce/runtime/shim/handoff"
+	"github.com/runonce/runonce/runtime/shim/exitrecord"
 )
 
 const (
@@ -27,20 +24,20 @@ const (
 	probeRetry   = 20 * time.Millisecond
 	probeTimeout = 20 * time.Second
 
-	// loggerTimeout bounds the wait for the end of an ended container's log.
+	// loggerTimeout bounds the wait for the complete log of an ended container.
 	loggerTimeout = 10 * time.Second
 )
 
 // Events sends what happens to containers until ctx is done.
 func (e *Engine) Events(ctx context.Context) (<-chan engine.Event, error) {
-	if _, err := e.session(); err != nil {
+	if _, err := e.currentSession(); err != nil {
 		return nil, err
 	}
-	return e.cache.Events(ctx), nil
+	return e.containers.events(ctx), nil
 }
 
-// watch keeps the cache current until ctx is done, over any number of sessions. The
-// first time that it is, or that it cannot be, goes to synced.
+// watch keeps e.containers current until ctx is done, over any number of sessions. synced gets
+// nil once they are current for the first time, or the error that prevents it.
 func (e *Engine) watch(ctx context.Context, synced chan<- error) {
 	tell := func(err error) {
 		if synced != nil {
@@ -49,7 +46,7 @@ func (e *Engine) watch(ctx context.Context, synced chan<- error) {
 		}
 	}
 	for ctx.Err() == nil {
-		s, err := e.session()
+		s, err := e.currentSession()
 		if err != nil {
 			tell(err)
 			return
@@ -71,7 +68,7 @@ func (e *Engine) watch(ctx context.Context, synced chan<- error) {
 			return
 		}
 		if lost {
-			e.o.Log.Warn("containerd is gone", "error", err)
+			e.o.Log.Warn("containerd has ended", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -80,9 +77,9 @@ func (e *Engine) watch(ctx context.Context, synced chan<- error) {
 	}
 }
 
-// follow subscribes, then lists, so that nothing falls between, and applies the events
+// follow subscribes, then lists, so that it misses nothing in between, and applies the events
 // until they end.
-func (e *Engine) follow(ctx context.Context, s *link.Session, synced func(error)) error {
+func (e *Engine) follow(ctx context.Context, s *session, synced func(error)) error {
 	ctx, cancel := context.WithCancel(namespaces.WithNamespace(ctx, e.o.Namespace))
 	defer cancel()
 	ns := "namespace==" + e.o.Namespace
@@ -91,7 +88,7 @@ func (e *Engine) follow(ctx context.Context, s *link.Session, synced func(error)
 		ns+`,topic~="^/containers/(create|delete)$"`,
 		ns+`,topic=="`+syncTopic+`"`,
 	)
-	if s.Server == nil {
+	if s.server == nil {
 		if err := e.probeEvents(ctx, s, received, broken); err != nil {
 			return err
 		}
@@ -113,9 +110,9 @@ func (e *Engine) follow(ctx context.Context, s *link.Session, synced func(error)
 	}
 }
 
-// probeEvents waits until the subscription is in force, which a remote containerd does not
-// say: it sends events of our own until one comes back.
-func (e *Engine) probeEvents(ctx context.Context, s *link.Session, received <-chan *events.Envelope, broken <-chan error) error {
+// probeEvents waits until the subscription is active, which a remote containerd does not tell:
+// it publishes events of our own until one is received.
+func (e *Engine) probeEvents(ctx context.Context, s *session, received <-chan *events.Envelope, broken <-chan error) error {
 	deadline := time.NewTimer(probeTimeout)
 	defer deadline.Stop()
 	again := time.NewTicker(probeRetry)
@@ -130,7 +127,7 @@ func (e *Engine) probeEvents(ctx context.Context, s *link.Session, received <-ch
 			if env.Topic == syncTopic {
 				return nil
 			}
-			// Whatever it is, the listing that follows has it.
+			// The listing that follows has it.
 		case err := <-broken:
 			return fmt.Errorf("watching containerd's events: %w", errs.Native(err))
 		case <-again.C:
@@ -140,134 +137,84 @@ func (e *Engine) probeEvents(ctx context.Context, s *link.Session, received <-ch
 	}
 }
 
-func (e *Engine) apply(ctx context.Context, s *link.Session, env *events.Envelope) {
+func (e *Engine) apply(ctx context.Context, s *session, env *events.Envelope) {
 	if env == nil || env.Event == nil || env.Topic == syncTopic {
 		return
 	}
 	v, err := typeurl.UnmarshalAny(env.Event)
 	if err != nil {
-		e.o.Log.Debug("an event of containerd's cannot be read", "topic", env.Topic, "error", err)
+		e.o.Log.Debug("an event of containerd cannot be decoded", "topic", env.Topic, "error", err)
 		return
 	}
 	switch ev := v.(type) {
 	case *eventsapi.TaskStart:
-		e.cache.Started(ev.ContainerID, env.Timestamp, int(ev.Pid))
+		e.containers.started(ev.ContainerID, env.Timestamp, int(ev.Pid))
 	case *eventsapi.TaskExit:
 		if ev.ID == ev.ContainerID {
-			r := handoff.Record{ContainerID: ev.ContainerID, ExitCode: int32(ev.ExitStatus), FinishedAt: ev.ExitedAt.AsTime()}
-			if e.foreign(ev.ContainerID) {
-				// It waits for the shim and the logger.
+			r := exitrecord.Record{ContainerID: ev.ContainerID, ExitCode: int32(ev.ExitStatus), FinishedAt: ev.ExitedAt.AsTime()}
+			if e.thirdParty(ev.ContainerID) {
+				// That waits for the shim and the logger.
 				e.work.Go(func() { e.exited(ctx, s, r) })
 				return
 			}
 			e.exited(ctx, s, r)
 		}
 	case *eventsapi.TaskOOM:
-		e.cache.OOM(ev.ContainerID)
+		e.containers.outOfMemory(ev.ContainerID)
 	case *eventsapi.ContainerCreate:
-		if _, _, ok := e.cache.Get(ev.ID); ok {
+		if _, _, ok := e.containers.get(ev.ID); ok {
 			return
 		}
 		c, err := s.ContainerService().Get(ctx, ev.ID)
 		if err != nil {
 			return
 		}
-		if one, ok := record.Container(c); ok {
-			e.cache.Add(one)
+		if one, ok := containerOf(c); ok {
+			e.containers.add(one)
 		}
 	case *eventsapi.ContainerDelete:
-		e.cache.Remove(ev.ID)
+		e.containers.remove(ev.ID)
 	}
 }
 
-// sync makes the cache agree with containerd.
-func (e *Engine) sync(ctx context.Context, s *link.Session) error {
-	before := e.cache.List("")
-	all, err := s.ContainerService().List(ctx)
-	if err != nil {
-		return fmt.Errorf("listing containers: %w", errs.Native(err))
-	}
-	resp, err := s.Tasks().List(ctx, &tasksapi.ListTasksRequest{})
-	if err != nil {
-		return fmt.Errorf("listing tasks: %w", errs.Native(err))
-	}
-	tasks := map[string]*tasktypes.Process{}
-	for _, t := range resp.Tasks {
-		tasks[t.ID] = t
-	}
-	there := map[string]bool{}
-	for _, c := range all {
-		one, ok := record.Container(c)
-		if !ok {
-			continue
-		}
-		there[one.ID] = true
-		e.cache.Add(one)
-		e.settle(ctx, s, one.ID, tasks[one.ID])
-	}
-	for _, old := range before {
-		if !there[old.ID] {
-			e.cache.Remove(old.ID)
-		}
-	}
-	return nil
-}
-
-// settle brings what is known of a container's process up to what containerd says of its
-// task, nil when there is none, and what its record says.
-func (e *Engine) settle(ctx context.Context, s *link.Session, id string, t *tasktypes.Process) {
-	r, err := handoff.ReadRecord(e.recordPath(id))
-	r.ContainerID = id
-	switch {
-	case t != nil && t.Status == tasktypes.Status_CREATED:
-	case t != nil && t.Status == tasktypes.Status_STOPPED:
-		e.exited(ctx, s, handoff.Record{ContainerID: id, ExitCode: int32(t.ExitStatus), FinishedAt: t.ExitedAt.AsTime()})
-	case t != nil && t.Status != tasktypes.Status_UNKNOWN:
-		e.cache.Started(id, r.StartedAt, int(t.Pid))
-	case err != nil:
-		// No record: it was never started.
-	case r.Ended():
-		e.cache.Exited(r)
-	default:
-		e.cache.Lost(id, r.StartedAt)
-	}
-}
-
-// exited notes an exit that containerd reports, completed by the container's record, and
-// has the task deleted, so that no shim stays for it.
-func (e *Engine) exited(ctx context.Context, s *link.Session, reported handoff.Record) {
+// exited handles an exit that containerd reports: it completes it from the container's exit
+// record, and deletes the task, so that its shim ends.
+func (e *Engine) exited(ctx context.Context, s *session, reported exitrecord.Record) {
 	id := reported.ContainerID
-	known, _, ok := e.cache.Get(id)
+	known, _, ok := e.containers.get(id)
 	if !ok {
 		return
 	}
 	path := e.recordPath(id)
-	reported.StartedAt = known.StartedAt
-	r, err := e.note(path, reported)
+	// Only a record of our shim says that a container was never started.
+	if reported.StartedAt = known.StartedAt; reported.StartedAt.IsZero() {
+		reported.StartedAt = known.CreatedAt
+	}
+	r, err := e.updateRecord(path, reported)
 	if err != nil {
 		e.o.Log.Warn("a container's exit code is known to this process only", "error", err)
 	}
-	if known.Labels[labelForeign] != "" {
+	if known.Labels[labelThirdParty] != "" {
 		// Its shim closes the logger's pipes with the task, not with the process.
 		e.deleteTask(ctx, s, id, known.PodUID)
-		handoff.Output{RecordPath: path}.AwaitLogger(loggerTimeout)
-		e.cache.Exited(r)
+		exitrecord.Output{RecordPath: path}.AwaitLogger(loggerTimeout)
+		e.containers.exited(r)
 		return
 	}
-	if e.cache.Exited(r) {
+	if e.containers.exited(r) {
 		e.work.Go(func() { e.deleteTask(ctx, s, id, known.PodUID) })
 	}
 }
 
 // deleteTask deletes an ended task.
-func (e *Engine) deleteTask(ctx context.Context, s *link.Session, id, podUID string) {
-	e.tidy <- struct{}{}
-	defer func() { <-e.tidy }()
+func (e *Engine) deleteTask(ctx context.Context, s *session, id, podUID string) {
+	e.deletions <- struct{}{}
+	defer func() { <-e.deletions }()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	defer e.pods.Lock(podUID)()
+	defer e.podLocks.Lock(podUID)()
 	_, err := s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
 	if err := errs.IgnoreNotFound(err); err != nil {
-		e.o.Log.Debug("an ended task stays", "container", id, "error", err)
+		e.o.Log.Debug("an ended task is not deleted", "container", id, "error", err)
 	}
 }

@@ -1,71 +1,53 @@
 package ocispec
 
 import (
-	"maps"
+	"cmp"
 	"path"
 	"slices"
 	"strconv"
-
-	"github.com/runonce/runonce/runtime/engine"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/ocispec/expand"
+	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/ocispec/resources"
 )
 
-// version is the OCI version that specs claim. Nothing newer is used, and older runc and
-// crun refuse what they do not know.
+// version is the OCI version of the specs. Nothing newer is used, and older versions of runc
+// and crun refuse a newer one.
 const version = "1.0.2"
 
-// Input is all that a container's spec is built from.
+// Input is what a container's spec is built from.
 type Input struct {
 	Context
+	Host
 	Container *v1.Container
 	// Env is what Environment returned.
 	Env []string
 	// Mounts are those of the container's volumes and of its own files such as /etc/hosts.
 	Mounts []specs.Mount
-	// CgroupsPath is the path of the container's cgroup below the cgroup root.
+	// CgroupsPath is what CgroupsPath returns.
 	CgroupsPath string
-	CgroupV2    bool
-	// CgroupOptions are those of the host's own cgroup mount that a privileged container's
-	// must keep.
-	CgroupOptions []string
-	// SwapLimit says that the kernel can limit swap, so that a memory limit must forbid it.
-	SwapLimit bool
-	// HugePages are the page sizes in bytes that the kernel has a hugetlb controller for.
-	HugePages []int64
-	// MinOOMScoreAdj is the lowest oom_score_adj that this process may give; 0 leaves the
-	// value as it is only where it is not negative.
-	MinOOMScoreAdj int
-	// Capabilities are those that this process may give, nil for all.
-	Capabilities []string
 	// HostDevices are the devices of the host, for privileged containers.
 	HostDevices []specs.LinuxDevice
-	// Seccomp is the profile that the container's seccompProfile stands for, nil for none.
+	// Seccomp is the container's seccomp profile, nil for none.
 	Seccomp *specs.LinuxSeccomp
-	// AppArmor is the name of the profile that the container is confined by, if any.
+	// AppArmor is the name of the container's AppArmor profile, empty for none.
 	AppArmor string
 	// SELinux is the label of the process, MountLabel that of its files; empty for none.
 	SELinux    string
 	MountLabel string
-	// CPUs is the number of CPUs whose thermal throttling is hidden from the container.
-	CPUs int
-	// Annotations of the spec, for the shim and the runtime.
-	Annotations map[string]string
 }
 
-// Build returns the OCI spec of a container: what the kubelet asks of a CRI runtime, and
-// what containerd's CRI plugin makes of it. The root file system is at "rootfs" in the
-// bundle. No rlimits are set: as in Kubernetes, they are inherited.
+// Build returns the OCI spec of a container as containerd's CRI plugin makes it from what
+// the kubelet asks for. The root file system is at "rootfs" in the bundle. No rlimits are
+// set: as in Kubernetes, they are inherited.
 func Build(in Input) (*specs.Spec, error) {
 	if err := supported(in); err != nil {
 		return nil, err
 	}
-	s := security(in.Pod, in.Container)
+	s := SecurityContext(in.Pod, in.Container)
 	process, err := process(in, &s)
 	if err != nil {
 		return nil, err
@@ -78,16 +60,15 @@ func Build(in Input) (*specs.Spec, error) {
 		last.Options = append(last.Options, in.CgroupOptions...)
 	}
 	return &specs.Spec{
-		Version:     version,
-		Process:     process,
-		Root:        &specs.Root{Path: "rootfs", Readonly: isTrue(s.ReadOnlyRootFilesystem)},
-		Mounts:      mergeMounts(defaults, in.Mounts),
-		Annotations: maps.Clone(in.Annotations),
-		Linux:       linux(in, &s),
+		Version: version,
+		Process: process,
+		Root:    &specs.Root{Path: "rootfs", Readonly: isTrue(s.ReadOnlyRootFilesystem)},
+		Mounts:  mergeMounts(defaults, in.Mounts),
+		Linux:   linux(in, &s),
 	}, nil
 }
 
-// supported refuses what the sandbox cannot give.
+// supported refuses what the sandbox does not have.
 func supported(in Input) error {
 	if isTrue(in.Pod.Spec.ShareProcessNamespace) && in.Sandbox.PIDNS == "" {
 		return failure.CreateErrorf("shareProcessNamespace: the pod has no shared process namespace")
@@ -102,7 +83,7 @@ func supported(in Input) error {
 }
 
 func process(in Input, s *v1.SecurityContext) (*specs.Process, error) {
-	args, err := Command(in.Context, in.Container, in.Env)
+	args, err := command(in.Context, in.Container)
 	if err != nil {
 		return nil, err
 	}
@@ -127,23 +108,17 @@ func process(in Input, s *v1.SecurityContext) (*specs.Process, error) {
 		ApparmorProfile: in.AppArmor,
 		SelinuxLabel:    in.SELinux,
 	}
-	if _, ok := expand.Env(p.Env)("TERM"); in.Container.TTY && !ok {
+	if _, ok := LookupEnv(p.Env)("TERM"); in.Container.TTY && !ok {
 		p.Env = append(p.Env, "TERM=xterm")
 	}
 	return p, nil
 }
 
 func workingDir(in Input) string {
-	switch {
-	case in.Container.WorkingDir != "":
-		return in.Container.WorkingDir
-	case in.Image.WorkingDir != "":
-		return in.Image.WorkingDir
-	}
-	return "/"
+	return cmp.Or(in.Container.WorkingDir, in.Image.WorkingDir, "/")
 }
 
-// idMappings are those of a pod with a user namespace of its own.
+// idMappings returns the mappings of a pod with a user namespace.
 func idMappings(sb engine.Sandbox) []specs.LinuxIDMapping {
 	if sb.UserNS == "" {
 		return nil
@@ -174,8 +149,8 @@ func linux(in Input, s *v1.SecurityContext) *specs.Linux {
 	return l
 }
 
-// namespaces returns those of the pod by their paths and the container's own. A host
-// namespace is one without an entry.
+// namespaces returns the pod's namespaces, by path, and the container's own. One without an
+// entry is the host's.
 func namespaces(in Input, privileged bool) []specs.LinuxNamespace {
 	pod, box := &in.Pod.Spec, in.Sandbox
 	list := []specs.LinuxNamespace{{Type: specs.MountNamespace}}
@@ -201,7 +176,7 @@ func namespaces(in Input, privileged bool) []specs.LinuxNamespace {
 	return list
 }
 
-// maskedPaths hide what leaks from the host (pkg/securitycontext defaultMaskedPaths).
+// maskedPaths hide information that leaks from the host (pkg/securitycontext defaultMaskedPaths).
 func maskedPaths(cpus int) []string {
 	paths := append(make([]string, 0, 12+cpus),
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",

@@ -10,7 +10,8 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 )
 
-// defaultCapabilities are those that containerd gives a container (pkg/oci/spec.go).
+// defaultCapabilities are the capabilities that containerd gives a container
+// (pkg/oci/spec.go).
 func defaultCapabilities() []string {
 	return []string{
 		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD", "CAP_NET_RAW", "CAP_SETGID",
@@ -18,8 +19,8 @@ func defaultCapabilities() []string {
 	}
 }
 
-// allCapabilities are those of the kernel in order of their numbers, up to Linux 6.
-func allCapabilities() []string {
+// AllCapabilities returns the kernel's capabilities in order of their numbers, up to Linux 6.
+func AllCapabilities() []string {
 	return []string{
 		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID",
 		"CAP_SETUID", "CAP_SETPCAP", "CAP_LINUX_IMMUTABLE", "CAP_NET_BIND_SERVICE", "CAP_NET_BROADCAST", "CAP_NET_ADMIN",
@@ -31,58 +32,57 @@ func allCapabilities() []string {
 	}
 }
 
-// capabilities returns the bounding, permitted and effective set of the container:
-// ALL in add, then ALL in drop, then single adds, then single drops (containerd's
-// WithCapabilities). Names are taken with and without CAP_, in any case. held is what may
-// be given at all; when it is nil that is everything.
-func capabilities(s *v1.SecurityContext, held []string) (*specs.LinuxCapabilities, error) {
-	if held == nil {
-		held = allCapabilities()
+// capabilities returns the container's bounding, permitted and effective set: ALL in add,
+// then ALL in drop, then single adds, then single drops (containerd's WithCapabilities).
+// Names may have the prefix CAP_ or not, in any case. available are the capabilities that
+// can be given; nil is all.
+func capabilities(s *v1.SecurityContext, available []string) (*specs.LinuxCapabilities, error) {
+	if available == nil {
+		available = AllCapabilities()
 	}
 	set := defaultCapabilities()
 	if isTrue(s.Privileged) {
-		set = held
-	}
-	if c := s.Capabilities; c != nil && !isTrue(s.Privileged) {
-		add, all, err := names(c.Add)
+		set = available
+	} else if c := s.Capabilities; c != nil {
+		add, addAll, err := capabilityNames(c.Add)
 		if err != nil {
 			return nil, err
 		}
-		drop, none, err := names(c.Drop)
+		drop, dropAll, err := capabilityNames(c.Drop)
 		if err != nil {
 			return nil, err
 		}
-		if all {
-			set = held
+		if addAll {
+			set = available
 		}
-		if none {
+		if dropAll {
 			set = nil
 		}
-		set = append(slices.Clone(set), add...)
-		set = slices.DeleteFunc(set, func(name string) bool { return slices.Contains(drop, name) })
+		set = slices.DeleteFunc(slices.Concat(set, add), func(name string) bool { return slices.Contains(drop, name) })
 	}
 	set = unique(set)
 	return &specs.LinuxCapabilities{Bounding: set, Permitted: slices.Clone(set), Effective: slices.Clone(set)}, nil
 }
 
-// names spells the capabilities as the kernel does and says whether ALL is among them.
-func names(list []v1.Capability) (out []string, all bool, err error) {
-	known := allCapabilities()
+// capabilityNames spells the capabilities as the kernel does and reports whether ALL is
+// among them.
+func capabilityNames(list []v1.Capability) (names []string, all bool, err error) {
+	known := AllCapabilities()
 	for _, c := range list {
-		name := strings.TrimPrefix(strings.ToUpper(string(c)), "CAP_")
-		if name == "ALL" {
+		name := "CAP_" + strings.TrimPrefix(strings.ToUpper(string(c)), "CAP_")
+		switch {
+		case name == "CAP_ALL":
 			all = true
-			continue
-		}
-		name = "CAP_" + name
-		if !slices.Contains(known, name) {
+		case slices.Contains(known, name):
+			names = append(names, name)
+		default:
 			return nil, false, failure.CreateErrorf("unknown capability %q", c)
 		}
-		out = append(out, name)
 	}
-	return out, all, nil
+	return names, all, nil
 }
 
+// unique returns the list without duplicates, in order of first appearance.
 func unique(list []string) []string {
 	var out []string
 	for _, s := range list {

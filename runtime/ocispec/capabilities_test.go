@@ -22,16 +22,16 @@ func TestCapabilities(t *testing.T) {
 		}
 		return list
 	}
-	defaults, all := defaultCapabilities(), allCapabilities()
+	defaults, all := defaultCapabilities(), AllCapabilities()
 	tests := []struct {
 		name      string
 		add, drop []v1.Capability
-		held      []string
+		available []string
 		root      bool // privileged
 		want      []string
 		wantErr   string
 	}{
-		{name: "none asked for", want: defaults},
+		{name: "unset", want: defaults},
 		{name: "added in either spelling", add: caps("NET_ADMIN", "CAP_SYS_TIME", "sys_nice"), want: append(slices.Clone(defaults), "CAP_NET_ADMIN", "CAP_SYS_TIME", "CAP_SYS_NICE")},
 		{name: "added twice", add: caps("CHOWN", "CAP_CHOWN"), want: defaults},
 		{name: "dropped", drop: caps("MKNOD", "CAP_KILL"), want: without(defaults, "CAP_MKNOD", "CAP_KILL")},
@@ -40,9 +40,9 @@ func TestCapabilities(t *testing.T) {
 		{name: "all added", add: caps("ALL"), want: all},
 		{name: "all added but one", add: caps("ALL"), drop: caps("SYS_ADMIN"), want: without(all, "CAP_SYS_ADMIN")},
 		{name: "added and dropped", add: caps("SYS_ADMIN"), drop: caps("SYS_ADMIN"), want: defaults},
-		{name: "all, of those we hold", add: caps("ALL"), held: []string{"CAP_CHOWN", "CAP_KILL"}, want: []string{"CAP_CHOWN", "CAP_KILL"}},
+		{name: "all, of those available", add: caps("ALL"), available: []string{"CAP_CHOWN", "CAP_KILL"}, want: []string{"CAP_CHOWN", "CAP_KILL"}},
 		{name: "privileged", root: true, drop: caps("ALL"), want: all},
-		{name: "privileged, of those we hold", root: true, held: []string{"CAP_CHOWN"}, want: []string{"CAP_CHOWN"}},
+		{name: "privileged, of those available", root: true, available: []string{"CAP_CHOWN"}, want: []string{"CAP_CHOWN"}},
 		{name: "unknown", add: caps("FLY"), wantErr: `unknown capability "FLY"`},
 		{name: "unknown dropped", drop: caps("CAP_FLY"), wantErr: `unknown capability "CAP_FLY"`},
 	}
@@ -50,7 +50,7 @@ func TestCapabilities(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := &v1.SecurityContext{Capabilities: &v1.Capabilities{Add: tt.add, Drop: tt.drop}, Privileged: &tt.root}
-			got, err := capabilities(s, tt.held)
+			got, err := capabilities(s, tt.available)
 			if tt.wantErr != "" {
 				wantConfigError(t, err, failure.ReasonCreateError, tt.wantErr)
 				return

@@ -7,10 +7,10 @@ import (
 
 const slice = ".slice"
 
-// CgroupsPath returns OCI's cgroupsPath of a container below the parent: the path of a
-// cgroup, or the name of a slice of systemd. In a slice it is SLICE:PREFIX:NAME, which means
-// the scope PREFIX-NAME.scope; scopes have names of the whole machine, so the prefix is the
-// slice that holds all.
+// CgroupsPath returns OCI's cgroupsPath of a container below the parent, which is the path of
+// a cgroup or the name of a systemd slice. In a slice it is SLICE:PREFIX:NAME, which means
+// the scope PREFIX-NAME.scope. Names of scopes are unique on the machine, so the prefix is
+// the topmost slice.
 func CgroupsPath(parent, id string) string {
 	name, ok := strings.CutSuffix(parent, slice)
 	if !ok {
@@ -20,7 +20,7 @@ func CgroupsPath(parent, id string) string {
 	return parent + ":" + prefix + ":" + id
 }
 
-// InSlice reports whether an OCI cgroupsPath means a scope of systemd.
+// InSlice reports whether an OCI cgroupsPath means a systemd scope.
 func InSlice(cgroupsPath string) bool {
 	return strings.Contains(cgroupsPath, slice+":")
 }

@@ -1,5 +1,6 @@
 // Package ocispec turns a pod's container, its image and its sandbox into an OCI runtime
-// spec and an environment. Everything here is pure: no clock, no file system, no engine.
+// spec and an environment, and makes the files in /etc that the containers of a pod share.
+// It is pure: it has no clock, no file system and no engine.
 package ocispec
 
 import (
@@ -7,8 +8,6 @@ import (
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
-
-	"github.com/runonce/runonce/runtime/ocispec/downward"
 )
 
 // Context is what the environment and the spec of a container depend on besides the
@@ -19,23 +18,36 @@ type Context struct {
 	Sandbox engine.Sandbox
 	Objects podspec.Objects
 	Node    Node
-	// File reads a file of the pod's volume, for variables that come from one. Nil refuses
-	// them.
+	// File reads a file of one of the pod's volumes, for variables with a fileKeyRef; nil
+	// refuses them.
 	File func(volume, path string) ([]byte, error)
 }
 
-// Node is what containers may learn of the machine.
+// Node is what containers can learn about the node.
 type Node struct {
 	Name string
 	IPs  []string // the primary one first
-	// MemoryCapacity is the machine's memory in bytes.
+	// MemoryCapacity is the node's memory in bytes.
 	MemoryCapacity int64
-	// Allocatable stands in for limits that a container does not set.
+	// Allocatable is the default of limits that a container does not set.
 	Allocatable v1.ResourceList
 }
 
-func (c Context) downward() downward.Source {
-	return downward.Source{
-		Pod: c.Pod, PodIPs: c.Sandbox.IPs, HostIPs: c.Node.IPs, NodeName: c.Node.Name, Allocatable: c.Node.Allocatable,
-	}
+// Host is what the machine and this process can give to containers.
+type Host struct {
+	CgroupV2 bool
+	// CgroupOptions are the options of the host's cgroup mount that the one of a privileged
+	// container must keep.
+	CgroupOptions []string
+	// SwapLimit says that the kernel can limit swap by cgroup, so that a memory limit must
+	// forbid it.
+	SwapLimit bool
+	// HugePages are the page sizes in bytes that the kernel's hugetlb controller can limit.
+	HugePages []int64
+	// MinOOMScoreAdj is the lowest oom_score_adj that this process may set.
+	MinOOMScoreAdj int
+	// Capabilities are those that this process may give to containers; nil is all.
+	Capabilities []string
+	// CPUs is the number of CPUs that the kernel knows, online or not.
+	CPUs int
 }

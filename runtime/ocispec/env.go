@@ -1,7 +1,7 @@
 package ocispec
 
 import (
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -9,8 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/ocispec/envfile"
-	"github.com/runonce/runonce/runtime/ocispec/expand"
 )
 
 // defaultPath is the PATH of a container whose image sets none (containerd's
@@ -21,14 +19,13 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // in order of first definition: a default PATH, HOSTNAME, the image's variables, those of
 // envFrom (sorted within an object) and of env. Of equal names the last value counts. It
 // follows the kubelet's makeEnvironmentVariables, whose order is random. A reference to
-// what is not there is an error unless it is optional.
+// something that does not exist is an error unless it is optional.
 func Environment(c Context, container *v1.Container) ([]string, error) {
 	own, err := declared(c, container)
 	if err != nil {
 		return nil, err
 	}
-	var all vars
-	all.set("PATH", defaultPath)
+	all := variables{"PATH=" + defaultPath}
 	if c.Sandbox.Hostname != "" {
 		all.set("HOSTNAME", c.Sandbox.Hostname)
 	}
@@ -40,57 +37,46 @@ func Environment(c Context, container *v1.Container) ([]string, error) {
 			all.unset(kv)
 		}
 	}
-	for _, k := range own.names {
-		all.set(k, own.values[k])
+	for _, kv := range own {
+		k, v, _ := strings.Cut(kv, "=")
+		all.set(k, v)
 	}
-	return all.list(), nil
+	return all, nil
 }
 
-// vars are variables in order of first definition.
-type vars struct {
-	names  []string
-	values map[string]string
-}
+// variables are KEY=VALUE strings with unique names, in order of first definition.
+type variables []string
 
-func (v *vars) set(name, value string) {
-	if v.values == nil {
-		v.values = map[string]string{}
+func (v *variables) set(name, value string) {
+	kv := name + "=" + value
+	if i := slices.IndexFunc(*v, hasName(name)); i >= 0 {
+		(*v)[i] = kv
+	} else {
+		*v = append(*v, kv)
 	}
-	if _, ok := v.values[name]; !ok {
-		v.names = append(v.names, name)
-	}
-	v.values[name] = value
 }
 
-func (v *vars) unset(name string) {
-	delete(v.values, name)
-	v.names = slices.DeleteFunc(v.names, func(n string) bool { return n == name })
+func (v *variables) unset(name string) { *v = slices.DeleteFunc(*v, hasName(name)) }
+
+func hasName(name string) func(kv string) bool {
+	prefix := name + "="
+	return func(kv string) bool { return strings.HasPrefix(kv, prefix) }
 }
 
-func (v *vars) get(name string) (string, bool) {
-	value, ok := v.values[name]
-	return value, ok
-}
-
-func (v *vars) list() []string {
-	l := make([]string, 0, len(v.names))
-	for _, n := range v.names {
-		l = append(l, n+"="+v.values[n])
-	}
-	return l
-}
-
-// declared returns the variables that the manifest gives the container: only these may be
-// referred to by $(NAME), not those of the image.
-func declared(c Context, container *v1.Container) (*vars, error) {
-	own := &vars{}
-	for i := range container.EnvFrom {
-		if err := envFrom(c, &container.EnvFrom[i], own); err != nil {
+// declared returns the variables that the manifest declares for the container: only these
+// may be referred to by $(NAME), not those of the image.
+func declared(c Context, container *v1.Container) (variables, error) {
+	var own variables
+	for _, from := range container.EnvFrom {
+		data, err := c.envFrom(from)
+		if err != nil {
 			return nil, err
 		}
+		for _, k := range slices.Sorted(maps.Keys(data)) {
+			own.set(from.Prefix+k, data[k])
+		}
 	}
-	for i := range container.Env {
-		e := &container.Env[i]
+	for _, e := range container.Env {
 		value, ok, err := envValue(c, container, e, own)
 		if err != nil {
 			return nil, err
@@ -99,47 +85,35 @@ func declared(c Context, container *v1.Container) (*vars, error) {
 			own.set(e.Name, value)
 		}
 	}
-	for _, name := range own.names {
-		if strings.ContainsRune(name, 0) || strings.ContainsRune(own.values[name], 0) {
-			return nil, failure.ConfigErrorf("environment variable %q of container %q holds a NUL byte", name, container.Name)
+	for _, kv := range own {
+		if name, _, _ := strings.Cut(kv, "="); strings.ContainsRune(kv, 0) {
+			return nil, failure.ConfigErrorf("environment variable %q of container %q contains a NUL byte", name, container.Name)
 		}
 	}
 	return own, nil
 }
 
-// envFrom adds every entry of a ConfigMap or Secret.
-func envFrom(c Context, from *v1.EnvFromSource, own *vars) error {
+// envFrom returns the data of the ConfigMap or Secret.
+func (c Context) envFrom(from v1.EnvFromSource) (map[string]string, error) {
 	switch {
 	case from.ConfigMapRef != nil:
-		m, err := c.configMap(from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
-		if err != nil {
-			return err
-		}
-		for _, k := range slices.Sorted(maps.Keys(m.Data)) {
-			own.set(from.Prefix+k, m.Data[k])
-		}
+		return c.configMap(from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
 	case from.SecretRef != nil:
-		s, err := c.secret(from.SecretRef.Name, from.SecretRef.Optional)
-		if err != nil {
-			return err
-		}
-		for _, k := range slices.Sorted(maps.Keys(s.Data)) {
-			own.set(from.Prefix+k, string(s.Data[k]))
-		}
+		return c.secret(from.SecretRef.Name, from.SecretRef.Optional)
 	}
-	return nil
+	return map[string]string{}, nil
 }
 
 // envValue returns the value of one variable; ok is false when it is optional and absent.
-func envValue(c Context, container *v1.Container, e *v1.EnvVar, own *vars) (value string, ok bool, err error) {
+func envValue(c Context, container *v1.Container, e v1.EnvVar, own variables) (value string, ok bool, err error) {
 	if e.Value != "" || e.ValueFrom == nil {
-		return expand.Expand(e.Value, own.get), true, nil
+		return Expand(e.Value, LookupEnv(own)), true, nil
 	}
 	switch from := e.ValueFrom; {
 	case from.FieldRef != nil:
-		value, err = c.downward().Field(from.FieldRef.FieldPath)
+		value, err = c.fieldValue(from.FieldRef.FieldPath)
 	case from.ResourceFieldRef != nil:
-		value, err = c.downward().Resource(from.ResourceFieldRef, container)
+		value, err = c.ResourceField(from.ResourceFieldRef, container)
 	case from.ConfigMapKeyRef != nil:
 		return c.configMapKey(from.ConfigMapKeyRef)
 	case from.SecretKeyRef != nil:
@@ -147,7 +121,7 @@ func envValue(c Context, container *v1.Container, e *v1.EnvVar, own *vars) (valu
 	case from.FileKeyRef != nil && c.File != nil:
 		return c.fileKey(from.FileKeyRef)
 	default:
-		err = fmt.Errorf("this kind of valueFrom is not supported")
+		err = errors.New("this kind of valueFrom is not supported")
 	}
 	if err != nil {
 		return "", false, failure.ConfigErrorf("environment variable %q of container %q: %w", e.Name, container.Name, err)
@@ -156,34 +130,28 @@ func envValue(c Context, container *v1.Container, e *v1.EnvVar, own *vars) (valu
 }
 
 func (c Context) configMapKey(ref *v1.ConfigMapKeySelector) (value string, ok bool, err error) {
-	m, err := c.configMap(ref.Name, ref.Optional)
-	if err != nil {
-		return "", false, err
+	data, err := c.configMap(ref.Name, ref.Optional)
+	value, ok = data[ref.Key]
+	if err == nil && !ok && !isTrue(ref.Optional) {
+		err = failure.ConfigErrorf("couldn't find key %v in ConfigMap %v/%v", ref.Key, c.Pod.Namespace, ref.Name)
 	}
-	value, ok = m.Data[ref.Key]
-	if !ok && !isTrue(ref.Optional) {
-		return "", false, failure.ConfigErrorf("couldn't find key %v in ConfigMap %v/%v", ref.Key, c.Pod.Namespace, ref.Name)
-	}
-	return value, ok, nil
+	return value, ok, err
 }
 
 func (c Context) secretKey(ref *v1.SecretKeySelector) (value string, ok bool, err error) {
-	s, err := c.secret(ref.Name, ref.Optional)
-	if err != nil {
-		return "", false, err
+	data, err := c.secret(ref.Name, ref.Optional)
+	value, ok = data[ref.Key]
+	if err == nil && !ok && !isTrue(ref.Optional) {
+		err = failure.ConfigErrorf("couldn't find key %v in Secret %v/%v", ref.Key, c.Pod.Namespace, ref.Name)
 	}
-	data, ok := s.Data[ref.Key]
-	if !ok && !isTrue(ref.Optional) {
-		return "", false, failure.ConfigErrorf("couldn't find key %v in Secret %v/%v", ref.Key, c.Pod.Namespace, ref.Name)
-	}
-	return string(data), ok, nil
+	return value, ok, err
 }
 
-// fileKey looks into an environment file, which an init container has written.
+// fileKey reads a variable from an environment file that an init container has written.
 func (c Context) fileKey(ref *v1.FileKeySelector) (value string, ok bool, err error) {
 	data, err := c.File(ref.VolumeName, ref.Path)
 	if err == nil {
-		value, ok, err = envfile.Lookup(string(data), ref.Key)
+		value, ok, err = envFileValue(string(data), ref.Key)
 	}
 	if err != nil {
 		return "", false, failure.ConfigErrorf("couldn't parse env file %q of volume %q: %w", ref.Path, ref.VolumeName, err)
@@ -194,32 +162,31 @@ func (c Context) fileKey(ref *v1.FileKeySelector) (value string, ok bool, err er
 	return value, ok, nil
 }
 
-// configMap returns the pod's ConfigMap of that name; an optional one that is
-// absent is empty.
-func (c Context) configMap(name string, optional *bool) (*v1.ConfigMap, error) {
-	if c.Objects != nil {
-		if m, ok := c.Objects.ConfigMap(c.Pod.Namespace, name); ok {
-			return m, nil
-		}
-	}
-	if isTrue(optional) {
-		return &v1.ConfigMap{}, nil
+// configMap returns the data of the ConfigMap, none when it is optional and absent.
+func (c Context) configMap(name string, optional *bool) (map[string]string, error) {
+	m, ok := c.Objects.ConfigMap(c.Pod.Namespace, name)
+	switch {
+	case ok:
+		return m.Data, nil
+	case isTrue(optional):
+		return map[string]string{}, nil
 	}
 	return nil, failure.ConfigErrorf("configmap %q not found", name)
 }
 
-// secret returns the pod's Secret of that name; an optional one that is
-// absent is empty.
-func (c Context) secret(name string, optional *bool) (*v1.Secret, error) {
-	if c.Objects != nil {
-		if s, ok := c.Objects.Secret(c.Pod.Namespace, name); ok {
-			return s, nil
+// secret returns the data of the Secret, none when it is optional and absent.
+func (c Context) secret(name string, optional *bool) (map[string]string, error) {
+	s, ok := c.Objects.Secret(c.Pod.Namespace, name)
+	if !ok && !isTrue(optional) {
+		return nil, failure.ConfigErrorf("secret %q not found", name)
+	}
+	data := map[string]string{}
+	if ok {
+		for k, v := range s.Data {
+			data[k] = string(v)
 		}
 	}
-	if isTrue(optional) {
-		return &v1.Secret{}, nil
-	}
-	return nil, failure.ConfigErrorf("secret %q not found", name)
+	return data, nil
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }

@@ -5,32 +5,15 @@ import (
 	"io/fs"
 	"testing"
 
-	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/engine"
-
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/engine/enginetest"
 )
-
-// objects are ConfigMaps and Secrets by namespace/name.
-type objects struct {
-	podspec.Objects
-	configMaps map[string]*v1.ConfigMap
-	secrets    map[string]*v1.Secret
-}
-
-func (o objects) ConfigMap(namespace, name string) (*v1.ConfigMap, bool) {
-	m, ok := o.configMaps[namespace+"/"+name]
-	return m, ok
-}
-
-func (o objects) Secret(namespace, name string) (*v1.Secret, bool) {
-	s, ok := o.secrets[namespace+"/"+name]
-	return s, ok
-}
 
 // testContext is that of a pod "web" with the given container alone.
 func testContext(c v1.Container) Context {
@@ -44,9 +27,9 @@ func testContext(c v1.Container) Context {
 		},
 		Image:   engine.Image{Ref: "docker.io/library/web:1", Entrypoint: []string{"/web"}, Cmd: []string{"serve"}},
 		Sandbox: engine.Sandbox{NetNS: "/ns/net", IPCNS: "/ns/ipc", UTSNS: "/ns/uts", Hostname: "web", IPs: []string{"10.0.0.5", "fd00::5"}},
-		Objects: objects{
-			configMaps: map[string]*v1.ConfigMap{"shop/conf": {Data: map[string]string{"B": "conf-b", "A": "conf-a"}}},
-			secrets:    map[string]*v1.Secret{"shop/key": {Data: map[string][]byte{"A": []byte("key-a"), "odd name": []byte("x")}}},
+		Objects: enginetest.Objects{
+			ConfigMaps: map[string]*v1.ConfigMap{"shop/conf": {Data: map[string]string{"B": "conf-b", "A": "conf-a"}}},
+			Secrets:    map[string]*v1.Secret{"shop/key": {Data: map[string][]byte{"A": []byte("key-a"), "odd name": []byte("x")}}},
 		},
 		Node: Node{
 			Name: "n1", IPs: []string{"192.0.2.1", "2001:db8::1"}, MemoryCapacity: 8 << 30,
@@ -249,7 +232,7 @@ func TestEnvironment(t *testing.T) {
 		},
 		{
 			name: "NUL", env: []v1.EnvVar{{Name: "A", Value: "x\x00y"}},
-			wantErr: `environment variable "A" of container "c" holds a NUL byte`,
+			wantErr: `environment variable "A" of container "c" contains a NUL byte`,
 		},
 	}
 	for _, tt := range tests {
@@ -336,11 +319,7 @@ func TestCommand(t *testing.T) {
 			container := v1.Container{Name: "c", Command: tt.command, Args: tt.args, Env: []v1.EnvVar{{Name: "NAME", Value: "joe"}}}
 			ctx := testContext(container)
 			ctx.Image.Entrypoint, ctx.Image.Cmd, ctx.Image.Env = tt.entrypoint, tt.cmd, []string{"LANG=C"}
-			env, err := Environment(ctx, &container)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := Command(ctx, &container, env)
+			got, err := command(ctx, &container)
 			if tt.wantErr != "" {
 				wantConfigError(t, err, failure.ReasonCreateError, tt.wantErr)
 				return

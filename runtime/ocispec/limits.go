@@ -9,7 +9,7 @@ import (
 )
 
 // linuxResources returns the limits of the container's cgroup. Devices are denied except
-// those that every OCI runtime allows by itself.
+// those that every OCI runtime allows by default.
 func linuxResources(in Input) *specs.LinuxResources {
 	limits := resources.ForContainer(in.Pod, in.Container)
 	period := uint64(resources.QuotaPeriod)
@@ -33,17 +33,17 @@ func linuxResources(in Input) *specs.LinuxResources {
 	case in.SwapLimit && in.CgroupV2:
 		r.Unified["memory.swap.max"] = "0"
 	case in.SwapLimit && limits.Memory > 0:
-		// Memory and swap together may not exceed the memory limit. Without one, nothing
-		// can keep a container of version 1 from swapping.
+		// Memory and swap together may not exceed the memory limit. Without a limit, cgroup
+		// v1 cannot keep the container from swapping.
 		r.Memory.Swap = &limits.Memory
 	}
 	r.HugepageLimits = hugePageLimits(in.HugePages, limits.HugePages)
 	return r
 }
 
-// hugePageLimits limits each page size that cgroups can limit, to 0 where the container asks
-// for none (kuberuntime.GetHugepageLimitsFromResources). The limits of other sizes are left
-// out, as by containerd's tolerate_missing_hugetlb_controller: OCI runtimes fail on them.
+// hugePageLimits limits each page size that cgroups can limit, to 0 where the container has
+// no limit (kuberuntime.GetHugepageLimitsFromResources). Other sizes are left out, as with
+// containerd's tolerate_missing_hugetlb_controller: OCI runtimes fail on them.
 func hugePageLimits(sizes []int64, limits map[int64]int64) []specs.LinuxHugepageLimit {
 	list := make([]specs.LinuxHugepageLimit, 0, len(sizes))
 	for _, size := range slices.Sorted(slices.Values(sizes)) {

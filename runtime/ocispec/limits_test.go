@@ -9,7 +9,7 @@ import (
 
 func TestHugePageLimits(t *testing.T) {
 	t.Parallel()
-	asked := map[int64]int64{2 << 20: 4 << 20, 64 << 10: 1 << 20}
+	limits := map[int64]int64{2 << 20: 4 << 20, 64 << 10: 1 << 20}
 	tests := []struct {
 		name  string
 		sizes []int64
@@ -17,13 +17,13 @@ func TestHugePageLimits(t *testing.T) {
 	}{
 		{"no controller", nil, []specs.LinuxHugepageLimit{}},
 		{
-			"what is not asked for is forbidden, what cannot be limited left out",
+			"sizes without a limit are forbidden, those without a controller left out",
 			[]int64{1 << 30, 2 << 20},
 			[]specs.LinuxHugepageLimit{{Pagesize: "2MB", Limit: 4 << 20}, {Pagesize: "1GB"}},
 		},
 	}
 	for _, tt := range tests {
-		if d := cmp.Diff(tt.want, hugePageLimits(tt.sizes, asked)); d != "" {
+		if d := cmp.Diff(tt.want, hugePageLimits(tt.sizes, limits)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, d)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// defaultMounts are the file systems of the kernel that every container gets (containerd's
-// defaultMounts without /run, as its CRI plugin has it).
+// defaultMounts are the kernel's file systems that every container gets (containerd's
+// defaultMounts without /run, as in its CRI plugin).
 func defaultMounts(privileged bool) []specs.Mount {
 	access := "ro"
 	if privileged {
@@ -35,36 +35,30 @@ func defaultMounts(privileged bool) []specs.Mount {
 	}
 }
 
-// mergeMounts puts the container's mounts over the default ones: each replaces a default
-// one at the same place, a mount at /dev all below it, and parents come before children
-// (containerd's withMounts). Their order is otherwise kept.
-func mergeMounts(defaults, own []specs.Mount) []specs.Mount {
-	taken := map[string]bool{}
-	for _, m := range own {
-		taken[path.Clean(m.Destination)] = true
+// mergeMounts adds the container's mounts to the default ones, parents before children
+// (containerd's withMounts). Each replaces a default one with the same destination, and a
+// mount at /dev all default ones below it.
+func mergeMounts(defaults, extra []specs.Mount) []specs.Mount {
+	own := map[string]bool{}
+	for _, m := range extra {
+		own[path.Clean(m.Destination)] = true
 	}
-	merged := make([]specs.Mount, 0, len(defaults)+len(own))
+	merged := make([]specs.Mount, 0, len(defaults)+len(extra))
 	for _, m := range defaults {
-		if taken[m.Destination] || (taken["/dev"] && strings.HasPrefix(m.Destination, "/dev/")) {
+		if own[m.Destination] || (own["/dev"] && strings.HasPrefix(m.Destination, "/dev/")) {
 			continue
 		}
 		merged = append(merged, m)
 	}
-	sorted := slices.Clone(own)
+	sorted := slices.Clone(extra)
 	slices.SortStableFunc(sorted, func(a, b specs.Mount) int { return depth(a.Destination) - depth(b.Destination) })
 	return append(merged, sorted...)
 }
 
-func depth(p string) int {
-	p = path.Clean(p)
-	if p == "/" {
-		return 0
-	}
-	return strings.Count(p, "/")
-}
+func depth(p string) int { return strings.Count(strings.TrimSuffix(path.Clean(p), "/"), "/") }
 
-// rootPropagation is what the root of the container needs so that the propagation of its
-// mounts works: the strongest that any of them asks for.
+// rootPropagation returns the mount propagation that the container's root file system needs:
+// the strongest that any of its mounts has.
 func rootPropagation(mounts []specs.Mount) string {
 	propagation := ""
 	for _, m := range mounts {

@@ -6,21 +6,20 @@ import (
 )
 
 // pauseScore is the oom_score_adj of a pod's sandbox (containerd's defaultSandboxOOMAdj):
-// with it the whole pod would end.
+// killing it would end the whole pod.
 const pauseScore = -998
 
-// Pause returns the spec of the process that holds the pod's process namespace. It is run
-// as the pod's user, as the sandbox of a CRI runtime is, and with no capability: it only
-// waits and reaps. Its program is the engine's. in.Container is not looked at.
+// Pause returns the spec of the pause process, which holds the pod's process namespace. Like
+// the sandbox of a CRI runtime it runs as the pod's user; it has no capability, since it only
+// waits and reaps. The engine supplies its program. in.Container is ignored.
 func Pause(in Input) (*specs.Spec, error) {
-	no, yes := false, true
 	pod := *in.Pod
-	pod.Spec.ShareProcessNamespace = nil // the namespace is its own
+	pod.Spec.ShareProcessNamespace = nil // it creates the namespace
 	in.Pod = &pod
 	in.Container = &v1.Container{
 		Command: []string{"/pause"},
 		SecurityContext: &v1.SecurityContext{
-			AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, RunAsNonRoot: &no,
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), RunAsNonRoot: new(false),
 			Capabilities: &v1.Capabilities{Drop: []v1.Capability{"ALL"}},
 		},
 	}

@@ -30,7 +30,7 @@ func TestPause(t *testing.T) {
 	if !*in.Pod.Spec.ShareProcessNamespace {
 		t.Error("it changed the pod")
 	}
-	// The image of a sandbox is nobody's to verify.
+	// The user of the sandbox's image is not verified.
 	in.Pod.Spec.SecurityContext.RunAsUser = nil
 	if _, err := Pause(in); err != nil {
 		t.Error(err)

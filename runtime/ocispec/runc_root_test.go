@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/runtime/engine"
-
 	"github.com/google/go-cmp/cmp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
@@ -19,14 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/cgroup"
+	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/volume"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
-// runc runs the container with the machine's runc on a root file system that borrows the
-// host's programs, with its volumes and in its cgroup, and returns what it printed.
+// runc runs the container with the machine's runc on a root file system with the host's
+// programs, with its volumes and in its cgroup, and returns its output.
 func runc(t *testing.T, pod *v1.Pod, image engine.Image) (string, error) {
 	t.Helper()
 	tree, err := cgroup.Detect(cgroup.Root)
@@ -34,7 +33,7 @@ func runc(t *testing.T, pod *v1.Pod, image engine.Image) (string, error) {
 		t.Fatal(err)
 	}
 	tree.Parent = "/runonce-test-spec"
-	volumes := &volume.Manager{Root: t.TempDir(), RecursiveReadOnly: func(*v1.Pod) bool { return true }}
+	volumes := &volume.Manager{Root: t.TempDir(), Mounter: mount.Host{}, RecursiveReadOnly: func(*v1.Pod) bool { return true }}
 	bundle := t.TempDir()
 	must := func(err error) {
 		t.Helper()
@@ -57,11 +56,10 @@ func runc(t *testing.T, pod *v1.Pod, image engine.Image) (string, error) {
 	c := &pod.Spec.Containers[0]
 	in := ocispec.Input{
 		Context:   ocispec.Context{Pod: pod, Image: image, Sandbox: engine.Sandbox{Hostname: "box"}, Node: ocispec.Node{MemoryCapacity: 8 << 30}},
-		Container: c, CgroupsPath: path + "/c", CgroupV2: tree.V2, HugePages: tree.HugePages,
+		Container: c, CgroupsPath: path + "/c",
 	}
-	machine, err := host.Detect(os.DirFS("/"), tree.V2)
+	in.Host, err = host.Detect(os.DirFS("/"), tree.V2)
 	must(err)
-	in.Capabilities, in.MinOOMScoreAdj, in.CPUs, in.SwapLimit = machine.Capabilities, machine.MinOOMScoreAdj, machine.CPUs, machine.SwapLimit
 	in.Env, err = ocispec.Environment(in.Context, c)
 	must(err)
 	mounts, err := volumes.Mounts(pod, c, in.Env)
@@ -190,7 +188,7 @@ func hostNamespaces(t *testing.T, kinds ...string) []string {
 	return list
 }
 
-// A read-only mount leaves what is mounted below it writable, a recursive one does not.
+// Mounts below a read-only mount stay writable, those below a recursive one do not.
 func TestRuncRecursiveReadOnly(t *testing.T) {
 	if os.Geteuid() != 0 || testing.Short() {
 		t.Skip("needs root")

@@ -8,19 +8,19 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/engine"
-
 	"github.com/moby/sys/user"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
-// identity is who the image or the manifest says that the process is: a number, or a name
-// still to be looked up in the image's files.
+// identity is the user that the manifest or the image names: a number, or a name to be
+// looked up in the image's passwd file.
 type identity struct {
-	uid  int64
-	name string // when not empty, uid means nothing
+	uid  int64 // ignored with a name
+	name string
 }
 
 // processUser returns the user and groups of the container's process. The user is
@@ -29,7 +29,7 @@ type identity struct {
 // are the user's in the image's group file unless the policy is Strict, then fsGroup and
 // supplementalGroups.
 func processUser(c Context, container *v1.Container, s *v1.SecurityContext) (specs.User, error) {
-	id, err := who(c.Image, s)
+	id, err := userOf(c.Image, s)
 	if err != nil {
 		return specs.User{}, err
 	}
@@ -40,26 +40,43 @@ func processUser(c Context, container *v1.Container, s *v1.SecurityContext) (spe
 	if err != nil {
 		return specs.User{}, err
 	}
-	u := specs.User{UID: uint32(entry.Uid), GID: uint32(entry.Gid)}
+	gid := int64(entry.Gid)
 	if s.RunAsGroup != nil {
-		if err := checkID("runAsGroup", *s.RunAsGroup); err != nil {
+		gid = *s.RunAsGroup
+	}
+	groups := []int64{gid}
+	if found && !strictGroups(c.Pod) {
+		members, err := imageGroups(c.Image, entry.Name)
+		if err != nil {
 			return specs.User{}, err
 		}
-		u.GID = uint32(*s.RunAsGroup)
+		groups = append(groups, members...)
 	}
-	u.AdditionalGids = []uint32{u.GID}
-	if pod := c.Pod.Spec.SecurityContext; pod == nil || pod.SupplementalGroupsPolicy == nil ||
-		*pod.SupplementalGroupsPolicy != v1.SupplementalGroupsPolicyStrict {
-		if found {
-			if err := addImageGroups(&u, c.Image, entry.Name); err != nil {
-				return specs.User{}, err
-			}
+	if pod := c.Pod.Spec.SecurityContext; pod != nil {
+		if pod.FSGroup != nil {
+			groups = append(groups, *pod.FSGroup)
+		}
+		groups = append(groups, pod.SupplementalGroups...)
+	}
+	u := specs.User{UID: uint32(entry.Uid), GID: uint32(gid)}
+	for _, g := range groups {
+		if err := checkID("group", g); err != nil {
+			return specs.User{}, err
+		}
+		if !slices.Contains(u.AdditionalGids, uint32(g)) {
+			u.AdditionalGids = append(u.AdditionalGids, uint32(g))
 		}
 	}
-	return u, addPodGroups(&u, c.Pod)
+	return u, nil
 }
 
-func who(image engine.Image, s *v1.SecurityContext) (identity, error) {
+// strictGroups reports whether the pod ignores the groups of its images.
+func strictGroups(pod *v1.Pod) bool {
+	s := pod.Spec.SecurityContext
+	return s != nil && s.SupplementalGroupsPolicy != nil && *s.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict
+}
+
+func userOf(image engine.Image, s *v1.SecurityContext) (identity, error) {
 	if s.RunAsUser != nil {
 		return identity{uid: *s.RunAsUser}, checkID("runAsUser", *s.RunAsUser)
 	}
@@ -67,14 +84,14 @@ func who(image engine.Image, s *v1.SecurityContext) (identity, error) {
 	if name == "" {
 		return identity{}, nil
 	}
-	// A number too big for an id is no name either.
+	// A number that is too large is not a name either.
 	if uid, err := strconv.ParseInt(name, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
 		return identity{uid: uid}, checkID("the user of image "+image.Ref, uid)
 	}
 	return identity{name: name}, nil
 }
 
-// checkID holds an id to what runtimes take (containerd's WithUser).
+// checkID checks an id against what runtimes accept (containerd's WithUser).
 func checkID(what string, id int64) error {
 	if id < 0 || id > math.MaxInt32 {
 		return failure.CreateErrorf("%s: id %d is out of range 0-%d", what, id, math.MaxInt32)
@@ -82,7 +99,7 @@ func checkID(what string, id int64) error {
 	return nil
 }
 
-// verifyNonRoot refuses root where the manifest does (kuberuntime.verifyRunAsNonRoot).
+// verifyNonRoot enforces runAsNonRoot (kuberuntime.verifyRunAsNonRoot).
 func verifyNonRoot(pod *v1.Pod, c *v1.Container, s *v1.SecurityContext, id identity) error {
 	if !isTrue(s.RunAsNonRoot) {
 		return nil
@@ -100,8 +117,8 @@ func verifyNonRoot(pod *v1.Pod, c *v1.Container, s *v1.SecurityContext, id ident
 	return failure.ConfigErrorf("container has runAsNonRoot and image will run as root (pod: %q, container: %s)", who, c.Name)
 }
 
-// lookUp finds the user in the image's passwd file. A number need not be there, a name
-// must.
+// lookUp finds the user in the image's passwd file, which need not have a number but must
+// have a name.
 func lookUp(image engine.Image, id identity) (user.User, bool, error) {
 	entries, err := user.ParsePasswdFilter(bytes.NewReader(image.Passwd), func(u user.User) bool {
 		if id.name != "" {
@@ -123,45 +140,18 @@ func lookUp(image engine.Image, id identity) (user.User, bool, error) {
 	return user.User{Uid: int(id.uid)}, false, nil
 }
 
-// addImageGroups adds the groups that list the user as a member, except the one of its own
+// imageGroups returns the groups that list the user as a member, except the one of its own
 // name (containerd's WithAdditionalGIDs).
-func addImageGroups(u *specs.User, image engine.Image, name string) error {
+func imageGroups(image engine.Image, name string) ([]int64, error) {
 	groups, err := user.ParseGroupFilter(bytes.NewReader(image.Group), func(g user.Group) bool {
 		return g.Name != name && slices.Contains(g.List, name)
 	})
 	if err != nil {
-		return failure.CreateErrorf("reading /etc/group of image %q: %w", image.Ref, err)
+		return nil, failure.CreateErrorf("reading /etc/group of image %q: %w", image.Ref, err)
 	}
+	gids := make([]int64, 0, len(groups))
 	for _, g := range groups {
-		if err := checkID("group "+g.Name, int64(g.Gid)); err != nil {
-			return err
-		}
-		addGroup(u, uint32(g.Gid))
+		gids = append(gids, int64(g.Gid))
 	}
-	return nil
-}
-
-// addPodGroups adds fsGroup and supplementalGroups.
-func addPodGroups(u *specs.User, pod *v1.Pod) error {
-	s := pod.Spec.SecurityContext
-	if s == nil {
-		return nil
-	}
-	groups := s.SupplementalGroups
-	if s.FSGroup != nil {
-		groups = append([]int64{*s.FSGroup}, groups...)
-	}
-	for _, g := range groups {
-		if err := checkID("supplementalGroups", g); err != nil {
-			return err
-		}
-		addGroup(u, uint32(g))
-	}
-	return nil
-}
-
-func addGroup(u *specs.User, gid uint32) {
-	if !slices.Contains(u.AdditionalGids, gid) {
-		u.AdditionalGids = append(u.AdditionalGids, gid)
-	}
+	return gids, nil
 }

@@ -29,14 +29,14 @@ func TestProcessUser(t *testing.T) {
 		reason  string
 		wantErr string
 	}{
-		{name: "nobody says anything", want: specs.User{AdditionalGids: []uint32{0, 10}}},
-		{name: "nobody says anything, no passwd", bare: true, want: specs.User{AdditionalGids: []uint32{0}}},
+		{name: "unset", want: specs.User{AdditionalGids: []uint32{0, 10}}},
+		{name: "unset, no passwd", bare: true, want: specs.User{AdditionalGids: []uint32{0}}},
 		{name: "the image's name", image: "app", want: specs.User{UID: 1000, GID: 1001, AdditionalGids: []uint32{1001, 10, 50}}},
 		{name: "the image's number", image: "1000", want: specs.User{UID: 1000, GID: 1001, AdditionalGids: []uint32{1001, 10, 50}}},
 		{name: "the image's number that passwd does not know", image: "77", want: specs.User{UID: 77, AdditionalGids: []uint32{0}}},
 		{name: "the image's group is not Kubernetes' business", image: "77:88", want: specs.User{UID: 77, AdditionalGids: []uint32{0}}},
 		{name: "the image's name with a group", image: "app:wheel", want: specs.User{UID: 1000, GID: 1001, AdditionalGids: []uint32{1001, 10, 50}}},
-		{name: "the group of the same name is no supplementary one", image: "odd", want: specs.User{UID: 2000, AdditionalGids: []uint32{0}}},
+		{name: "the group of the same name is not supplementary", image: "odd", want: specs.User{UID: 2000, AdditionalGids: []uint32{0}}},
 		{
 			name: "the pod's user", image: "app", pod: &v1.PodSecurityContext{RunAsUser: new(int64(500))},
 			want: specs.User{UID: 500, AdditionalGids: []uint32{0}},
@@ -70,7 +70,7 @@ func TestProcessUser(t *testing.T) {
 			wantErr: "user huge: id 4294967295 is out of range 0-2147483647",
 		},
 		{
-			name: "non-root as asked for", own: &v1.SecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(7))},
+			name: "non-root user", own: &v1.SecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(7))},
 			want: specs.User{UID: 7, AdditionalGids: []uint32{0}},
 		},
 		{name: "non-root by the image", image: "7", own: &v1.SecurityContext{RunAsNonRoot: new(true)}, want: specs.User{UID: 7, AdditionalGids: []uint32{0}}},
@@ -84,11 +84,11 @@ func TestProcessUser(t *testing.T) {
 			wantErr: "container's runAsUser breaks non-root policy " + who,
 		},
 		{
-			name: "an image that says nothing", own: &v1.SecurityContext{RunAsNonRoot: new(true)}, reason: failure.ReasonConfigError,
+			name: "an image without a user", own: &v1.SecurityContext{RunAsNonRoot: new(true)}, reason: failure.ReasonConfigError,
 			wantErr: "container has runAsNonRoot and image will run as root " + who,
 		},
 		{
-			name: "an image that says root", image: "0:0", own: &v1.SecurityContext{RunAsNonRoot: new(true)}, reason: failure.ReasonConfigError,
+			name: "an image with the user root", image: "0:0", own: &v1.SecurityContext{RunAsNonRoot: new(true)}, reason: failure.ReasonConfigError,
 			wantErr: "container has runAsNonRoot and image will run as root " + who,
 		},
 		{
@@ -104,7 +104,7 @@ func TestProcessUser(t *testing.T) {
 			if !tt.bare {
 				c.Image.Passwd, c.Image.Group = []byte(testPasswd), []byte(testGroup)
 			}
-			s := security(c.Pod, &c.Pod.Spec.Containers[0])
+			s := SecurityContext(c.Pod, &c.Pod.Spec.Containers[0])
 			got, err := processUser(c, &c.Pod.Spec.Containers[0], &s)
 			if tt.wantErr != "" {
 				wantConfigError(t, err, tt.reason, tt.wantErr)

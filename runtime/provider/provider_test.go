@@ -23,7 +23,6 @@ import (
 
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
-	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/provider"
 	"github.com/runonce/runonce/runtime/record"
@@ -87,7 +86,7 @@ func (n *node) provider(ctx context.Context, t *testing.T) *provider.Provider {
 		Engine: n.engine, Sandboxes: n.sandboxes, Cgroups: &enginetest.Cgroups{},
 		Volumes: &volume.Manager{Root: n.root, Objects: enginetest.Objects{}, Mounter: enginetest.Mounts{}},
 		Objects: enginetest.Objects{}, Records: record.Open(n.root, n.root), LogDir: filepath.Join(n.root, "log"), Node: ocispec.Node{Name: "node"},
-		Host: runtime.Host{Host: host.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},
+		Host: runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package runtimeclass knows the container runtimes that the handlers of RuntimeClasses stand
-// for.
+// Package runtimeclass parses the container runtimes that the handlers of RuntimeClasses
+// refer to.
 package runtimeclass
 
 import (
@@ -14,27 +14,20 @@ import (
 // Default is the handler of pods without a RuntimeClass.
 const Default = "runc"
 
-// The options of a handler, named as in containerd's configuration.
-const (
-	optionBinary = "BinaryName" // of runc's shim: the OCI runtime
-	optionConfig = "ConfigPath" // of other shims: their configuration file
-	optionType   = "TypeUrl"    // of other shims: the type of their options
-)
-
 const (
 	shimPrefix = "containerd-shim-"
-	// runcType is the type whose shim ours is.
+	// runcType is the runtime type of containerd that our own shim implements.
 	runcType = "io.containerd.runc.v2"
 )
 
-// Handler is one container runtime.
+// Handler is a container runtime.
 type Handler struct {
 	Name string
-	// Binary is the program of an OCI runtime with runc's command line, a path or a name to
-	// be looked up; it runs under our own shim. It is empty for other shims, and for runc's
-	// type without a program, which means runc.
+	// Binary is an OCI runtime with runc's command line, a path or a name to be looked up,
+	// which runs under our own shim. It is empty for other shims, and for runc's type without
+	// a program, which means runc.
 	Binary string
-	// Shim is a shim that is not ours: the path of its program, or a type such as
+	// Shim is a shim that is not ours: the path of its program, or a runtime type such as
 	// io.containerd.kata.v2 whose program containerd looks up.
 	Shim string
 	// ConfigPath and TypeURL are options of such a shim.
@@ -42,9 +35,10 @@ type Handler struct {
 	TypeURL    string
 }
 
-// Parse reads name=type[,option=value...]. The type is a type of containerd's, the path of a
-// program called containerd-shim-..., or an OCI runtime with runc's command line.
-func Parse(text string) (Handler, error) {
+// parse parses name=type[,option=value...]. The type is a runtime type of containerd, the path
+// of a program called containerd-shim-..., or an OCI runtime with runc's command line. The
+// options have the names that they have in containerd's configuration.
+func parse(text string) (Handler, error) {
 	name, rest, ok := strings.Cut(text, "=")
 	h := Handler{Name: name}
 	if !ok || name == "" {
@@ -65,30 +59,25 @@ func Parse(text string) (Handler, error) {
 	default:
 		h.Binary = typ
 	}
-	return h, h.setOptions(fields[1:], text)
-}
-
-func (h *Handler) setOptions(options []string, text string) error {
-	known := map[string]*string{optionBinary: &h.Binary}
+	options := map[string]*string{"BinaryName": &h.Binary}
 	if h.Shim != "" {
-		known = map[string]*string{optionConfig: &h.ConfigPath, optionType: &h.TypeURL}
+		options = map[string]*string{"ConfigPath": &h.ConfigPath, "TypeUrl": &h.TypeURL}
 	}
-	for _, o := range options {
+	for _, o := range fields[1:] {
 		key, value, ok := strings.Cut(o, "=")
-		into := known[key]
-		if !ok || into == nil {
-			return fmt.Errorf("%q: no option %q; this type has %s", text, o, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		if !ok || options[key] == nil {
+			return h, fmt.Errorf("%q: unknown option %q: must be one of %s", text, o, strings.Join(slices.Sorted(maps.Keys(options)), ", "))
 		}
-		*into = value
+		*options[key] = value
 	}
-	return nil
+	return h, nil
 }
 
-// ParseAll reads several, each with a name of its own.
+// ParseAll parses handlers with different names.
 func ParseAll(texts []string) ([]Handler, error) {
 	all := make([]Handler, 0, len(texts))
 	for _, text := range texts {
-		h, err := Parse(text)
+		h, err := parse(text)
 		if err != nil {
 			return nil, err
 		}
@@ -110,8 +99,8 @@ func Names(all []Handler) []string {
 	return slices.Compact(names)
 }
 
-// Program is the name of the program that serves a shim: that of its path, or the one that
-// containerd makes of a type (pkg/shim.BinaryName).
+// Program returns the path of the shim's program, or the name that containerd derives from
+// its runtime type (pkg/shim.BinaryName).
 func (h Handler) Program() string {
 	if filepath.IsAbs(h.Shim) {
 		return h.Shim

@@ -28,11 +28,11 @@ func TestParse(t *testing.T) {
 		{in: "crun", err: "must be NAME=TYPE"},
 		{in: "=runc", err: "must be NAME=TYPE"},
 		{in: "crun=", err: "the type is missing"},
-		{in: "crun=/usr/bin/crun,ConfigPath=/x", err: `no option "ConfigPath=/x"; this type has BinaryName`},
-		{in: "kata=io.containerd.kata.v2,BinaryName=/x", err: "this type has ConfigPath, TypeUrl"},
+		{in: "crun=/usr/bin/crun,ConfigPath=/x", err: `unknown option "ConfigPath=/x": must be one of BinaryName`},
+		{in: "kata=io.containerd.kata.v2,BinaryName=/x", err: "must be one of ConfigPath, TypeUrl"},
 	}
 	for _, tt := range tests {
-		got, err := Parse(tt.in)
+		got, err := parse(tt.in)
 		if tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("%s: error %v, want %q", tt.in, err, tt.err)

@@ -12,12 +12,13 @@ import (
 )
 
 // endingTimeout bounds the wait for the exit of a process that has left its cgroup. It is
-// shorter than what containerd gives to a deletion (core/runtime/v2, shim.cleanup).
+// shorter than containerd's own limit for a deletion (core/runtime/v2, cleanupTimeout).
 const endingTimeout = 4 * time.Second
 
-// deleteTask deletes the container also in the moment between its end and our hearing of
-// it. A containerd that connects to us then sees that no process is in the cgroup, takes us
-// for leaked, and forgets us when we refuse: nobody would delete the container any more.
+// deleteTask also deletes a container whose process has ended but whose exit the service has
+// not noticed yet. A containerd that connects at that moment sees no process in the cgroup,
+// takes the shim for a leaked one, and forgets it when it refuses: nobody would delete the
+// container any more.
 func (s *service) deleteTask(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAPI.DeleteResponse, error) {
 	resp, err := s.TTRPCTaskService.Delete(ctx, r)
 	if err == nil {
@@ -35,24 +36,15 @@ func (s *service) deleteTask(ctx context.Context, r *taskAPI.DeleteRequest) (*ta
 	return s.TTRPCTaskService.Delete(ctx, r)
 }
 
-// Kill signals a container's process also when the bundle is gone.
+// Kill also signals the process of a container whose bundle is gone.
 func (s *service) Kill(ctx context.Context, r *taskAPI.KillRequest) (*ptypes.Empty, error) {
 	if c := s.container(r.ID); c != nil {
-		defer housed(c.bundle)()
+		defer ensureBundle(c.bundle)()
 	}
 	return s.TTRPCTaskService.Kill(ctx, r)
 }
 
-// housed makes the bundle's directory anew when it is gone, until the function that it
-// returns is called: runc logs there and fails without it.
-func housed(bundle string) (leave func()) {
-	if !gone(bundle) || os.Mkdir(bundle, 0o700) != nil {
-		return func() {}
-	}
-	return func() { _ = removeBundle(bundle) }
-}
-
-func gone(path string) bool {
+func absent(path string) bool {
 	_, err := os.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist)
 }

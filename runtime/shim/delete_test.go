@@ -56,21 +56,21 @@ func (e *ending) Wait(ctx context.Context, _ *taskAPI.WaitRequest) (*taskAPI.Wai
 	}
 }
 
-// TestDeleteOfWhatIsEnding: a container whose processes are gone is deleted once its exit is
-// known, within the time that containerd has for it; one that runs is not, at once.
-func TestDeleteOfWhatIsEnding(t *testing.T) {
+// TestDeleteEndingContainer: a container whose processes are gone is deleted once its exit is
+// known, within the time limit of containerd; a running one is refused at once.
+func TestDeleteEndingContainer(t *testing.T) {
 	t.Parallel()
 	const never = time.Hour
 	for _, tc := range []struct {
-		name    string
-		pids    int
-		exit    time.Duration
-		noHouse bool // the bundle is gone
-		want    error
-		after   time.Duration
+		name     string
+		pids     int
+		exit     time.Duration
+		noBundle bool // the bundle is gone
+		want     error
+		after    time.Duration
 	}{
 		{name: "ended", exit: 0},
-		{name: "ended, its bundle gone", exit: 0, noHouse: true},
+		{name: "ended, its bundle gone", exit: 0, noBundle: true},
 		{name: "ending", exit: 3 * time.Second, after: 3 * time.Second},
 		{name: "never seen to end", exit: never, want: errRuns, after: endingTimeout},
 		{name: "running", pids: 1, exit: never, want: errRuns},
@@ -78,7 +78,7 @@ func TestDeleteOfWhatIsEnding(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			bundle := filepath.Join(t.TempDir(), "bundle")
-			if !tc.noHouse {
+			if !tc.noBundle {
 				if err := os.Mkdir(bundle, 0o700); err != nil {
 					t.Fatal(err)
 				}
@@ -100,7 +100,7 @@ func TestDeleteOfWhatIsEnding(t *testing.T) {
 					t.Error("it is known still, or no longer")
 				}
 			})
-			if gone(bundle) != tc.noHouse {
+			if absent(bundle) != tc.noBundle {
 				t.Error("the bundle came or went")
 			}
 		})

@@ -10,16 +10,15 @@ import (
 	ptypes "google.golang.org/protobuf/types/known/emptypb"
 )
 
-// execs remembers where the commands that run in containers write to, by container and ID.
-// Its zero value is ready for use.
+// execs remembers the output FIFO of each command that runs in a container. Its zero value is ready for use.
 type execs struct{ outputs sync.Map }
 
 func execKey(container, id string) string { return container + "/" + id }
 
-// hold opens the read end of a command's FIFO and returns what closes it again. Whoever
-// asked for the command may have been killed, and nobody would read any more: to open the
-// write end would then take the shim half a minute, in which it notices no exit and the
-// container cannot be stopped.
+// hold opens the read end of a command's FIFO and returns the function that closes it. The
+// process that asked for the command may have been killed. Then nobody reads any more, and
+// opening the write end would block the shim for half a minute, in which it notices no exit
+// and the container cannot be stopped.
 func (e *execs) hold(container, id string) (release func()) {
 	path, _ := e.outputs.LoadAndDelete(execKey(container, id))
 	name, ok := path.(string)

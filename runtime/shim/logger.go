@@ -10,25 +10,25 @@ import (
 	"github.com/containerd/containerd/v2/core/runtime/v2/logging"
 
 	"github.com/runonce/runonce/runtime/logs"
-	"github.com/runonce/runonce/runtime/shim/handoff"
+	"github.com/runonce/runonce/runtime/shim/exitrecord"
 )
 
-// runLogger copies the output of one container of a foreign shim, which started this
+// runLogger copies the output of one container of a third-party shim, which started this
 // process with the pipes as descriptors 3 and 4, to the log file named in the arguments.
 func runLogger() {
 	logging.Run(func(_ context.Context, c *logging.Config, ready func() error) error {
 		if len(os.Args) < 3 {
 			return errors.New("starting the logger: no output given")
 		}
-		out, ok := handoff.ParseOutput(os.Args[2])
+		out, ok := exitrecord.ParseOutput(os.Args[2])
 		if !ok {
-			return fmt.Errorf("starting the logger: %q is no output of ours", os.Args[2])
+			return fmt.Errorf("starting the logger: %q is not an output URI of runonce", os.Args[2])
 		}
 		return copyLog(out, c, ready)
 	})
 }
 
-func copyLog(out handoff.Output, c *logging.Config, ready func() error) error {
+func copyLog(out exitrecord.Output, c *logging.Config, ready func() error) error {
 	w, err := logs.OpenWriter(out.LogPath)
 	if err != nil {
 		return err

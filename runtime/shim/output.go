@@ -18,7 +18,7 @@ import (
 type output struct {
 	stdout, stderr string // paths of the FIFOs; no stderr with a terminal, none without a log
 	log            *logs.Writer
-	held           []*os.File // keep the FIFOs from ending before they are used
+	held           []*os.File // write ends, which keep the FIFOs open until the runtime opens them
 	done           chan struct{}
 }
 
@@ -79,8 +79,8 @@ func (o *output) release() {
 	o.held = nil
 }
 
-// makeStdin makes the pipe for a container's input. The runtime's side opens both of its ends,
-// so it stays open for as long as the container lives.
+// makeStdin makes the pipe for a container's input. The runtime's side opens both ends, so it
+// stays open while the container runs.
 func makeStdin(bundle string) (path string, err error) {
 	path = filepath.Join(bundle, "stdin")
 	if err := syscall.Mkfifo(path, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -8,7 +8,7 @@ import (
 )
 
 // pause is the first process of a shared PID namespace: it waits for SIGINT or SIGTERM and
-// reaps what is orphaned meanwhile. The exit code is 0 then, as of Kubernetes' pause.
+// reaps orphaned processes. Its exit code is 0, as that of Kubernetes' pause.
 func pause() {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD)

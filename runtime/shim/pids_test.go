@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobody is no process: Linux has no number as high.
+// nobody is a PID that no process can have.
 const nobody = 1 << 30
 
 // scattered is the service of a container whose processes may not be in its cgroup.
@@ -30,8 +30,8 @@ func (s scattered) State(context.Context, *taskAPI.StateRequest) (*taskAPI.State
 	return &taskAPI.StateResponse{Status: s.status, Pid: uint32(s.pid)}, nil
 }
 
-// TestPidsOutsideTheCgroup: the first process of a container counts wherever it is, for as
-// long as it lives.
+// TestPidsOutsideTheCgroup: the first process of a container counts in whatever cgroup it is,
+// while it runs.
 func TestPidsOutsideTheCgroup(t *testing.T) {
 	t.Parallel()
 	ended := exec.CommandContext(t.Context(), "true")

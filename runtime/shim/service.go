@@ -13,12 +13,12 @@ import (
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/ttrpc"
 
-	"github.com/runonce/runonce/runtime/shim/handoff"
+	"github.com/runonce/runonce/runtime/shim/exitrecord"
 )
 
 // drainTimeout bounds the wait for the end of an exited container's output: a process of
 // another container of the pod may hold the pipe when they share a PID namespace. A deletion
-// waits for it, to which containerd gives 5 s when it finds a leaked shim.
+// waits for it, and containerd gives a deletion 5 s when it finds a leaked shim.
 const drainTimeout = 4 * time.Second
 
 // service is containerd's task service with our log writer and exit records.
@@ -53,13 +53,13 @@ func (s *service) RegisterTTRPC(server *ttrpc.Server) error {
 	return nil
 }
 
-// Create makes the container's pipes when its stdout is an address of ours.
+// Create makes the container's pipes when its stdout is an output URI of ours.
 func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*taskAPI.CreateTaskResponse, error) {
-	where, ok := handoff.ParseOutput(r.Stdout)
+	where, ok := exitrecord.ParseOutput(r.Stdout)
 	if !ok {
 		return s.TTRPCTaskService.Create(ctx, r)
 	}
-	if r.Stdin == handoff.Stdin {
+	if r.Stdin == exitrecord.Stdin {
 		path, err := makeStdin(r.Bundle)
 		if err != nil {
 			return nil, errgrpc.ToGRPC(err)
@@ -71,13 +71,13 @@ func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*ta
 		return nil, errgrpc.ToGRPC(err)
 	}
 	r.Stdout, r.Stderr = out.stdout, out.stderr
-	// Known before it is created, for it may exit or run out of memory at once.
+	// Before it is created, since it may exit or run out of memory at once.
 	c := &container{out: out, bundle: r.Bundle, path: where.RecordPath, ended: make(chan struct{})}
 	s.mu.Lock()
 	s.containers[r.ID] = c
 	s.mu.Unlock()
 	resp, err := s.TTRPCTaskService.Create(ctx, r)
-	// From now on the runtime's side alone keeps the pipes open, so that they end with it.
+	// From now on only the runtime's side keeps the pipes open, so that they end with it.
 	out.release()
 	if err != nil {
 		s.forget(r.ID)
@@ -90,7 +90,7 @@ func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*ta
 }
 
 // Start returns once the start is recorded: a process that looks for the container right
-// afterwards must find when it was.
+// afterwards must find the time of its start.
 func (s *service) Start(ctx context.Context, r *taskAPI.StartRequest) (*taskAPI.StartResponse, error) {
 	defer s.execs.hold(r.ID, r.ExecID)()
 	resp, err := s.TTRPCTaskService.Start(ctx, r)
@@ -118,16 +118,16 @@ func (s *service) Wait(ctx context.Context, r *taskAPI.WaitRequest) (*taskAPI.Wa
 	return resp, err
 }
 
-// Delete forgets the container's pipes once it is gone. The exit record stays: it is the
-// engine's. It is written here when containerd deletes the task before the event of the
-// exit has come: nobody would know the code any more.
+// Delete forgets the container's pipes once it is gone. The exit record stays, since the
+// engine owns it. It is written here when containerd deletes the task before the exit event
+// has come: otherwise nobody would know the exit code any more.
 func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAPI.DeleteResponse, error) {
 	if r.ExecID != "" {
 		return s.TTRPCTaskService.Delete(ctx, r)
 	}
 	c := s.container(r.ID)
 	if c != nil {
-		defer housed(c.bundle)()
+		defer ensureBundle(c.bundle)()
 	}
 	resp, err := s.deleteTask(ctx, r)
 	if err != nil {
@@ -174,8 +174,8 @@ type publisher struct {
 	service *service
 }
 
-// Publish records exits before it lets them pass, so that whoever hears of an exit finds
-// the whole log and the record.
+// Publish records exits before it forwards them, so that whoever receives one finds the
+// whole log and the record.
 func (p publisher) Publish(ctx context.Context, topic string, event events.Event) error {
 	switch e := event.(type) {
 	case *eventstypes.TaskStart:
@@ -188,7 +188,7 @@ func (p publisher) Publish(ctx context.Context, topic string, event events.Event
 		}
 	case *eventstypes.TaskExit:
 		if c := p.service.container(e.ContainerID); c != nil && e.ID == e.ContainerID && c.exited(e) {
-			go p.service.outlive(context.WithoutCancel(ctx), e.ContainerID)
+			go p.service.cleanupOrphan(context.WithoutCancel(ctx), e.ContainerID)
 		}
 	}
 	return p.Publisher.Publish(ctx, topic, event)
@@ -198,12 +198,12 @@ func (c *container) started(id string, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.start.IsZero() {
-		return // its event was faster than the answer to the call, or the other way round
+		return // the event and the answer to the call come in any order
 	}
 	c.start = at
 	if c.path != "" && !c.closed {
-		// Without the record, whoever watches now still knows.
-		_ = handoff.Record{ContainerID: id, StartedAt: at}.Write(c.path)
+		// Without the record, those who watch now still get the event.
+		_ = exitrecord.Record{ContainerID: id, StartedAt: at}.Write(c.path)
 	}
 }
 
@@ -237,8 +237,8 @@ func (c *container) exited(e *eventstypes.TaskExit) bool {
 	if c.path == "" {
 		return false
 	}
-	// Without the record, the exit still reaches whoever listens now.
-	err := handoff.Record{
+	// Without the record, those who watch now still get the event.
+	err := exitrecord.Record{
 		ContainerID: e.ContainerID,
 		ExitCode:    int32(e.ExitStatus),
 		OOMKilled:   c.oom,

@@ -1,7 +1,7 @@
-// Package shim is the program that stays beside the containers of a pod: containerd's runc
+// Package shim is the program that runs next to the containers of a pod: containerd's runc
 // shim, with a task service that writes the containers' output to CRI log files and their
-// exits to files of our own, so that both outlive the program that started them. The same
-// binary is the logger process for foreign shims and the pause process.
+// exits to exit records, so that both outlive the program that started them. The same binary
+// is the logger process for third-party shims and the pause process.
 package shim
 
 import (
@@ -20,10 +20,10 @@ import (
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
 
-	"github.com/runonce/runonce/runtime/shim/handoff"
+	"github.com/runonce/runonce/runtime/shim/exitrecord"
 )
 
-// runtimeName is what the shim calls itself: it does what containerd's does.
+// runtimeName is the name of containerd's own shim, which this one extends.
 const runtimeName = "io.containerd.runc.v2"
 
 // Invoked reports whether the program was started as a shim, a logger or a pause process.
@@ -33,23 +33,23 @@ func Invoked(args []string) bool {
 		return false
 	}
 	switch args[1] {
-	case "-namespace", "-info", handoff.LoggerArg, handoff.PauseArg:
+	case "-namespace", "-info", exitrecord.LoggerArg, exitrecord.PauseArg:
 		return true
 	}
 	return false
 }
 
 // Main runs the shim, the logger or the pause process, as os.Args say. When it returns, or
-// before, the program is to end with 0.
+// before, the program ends with 0.
 func Main() {
 	mode := ""
 	if len(os.Args) > 1 {
 		mode = os.Args[1]
 	}
 	switch mode {
-	case handoff.LoggerArg:
+	case exitrecord.LoggerArg:
 		runLogger()
-	case handoff.PauseArg:
+	case exitrecord.PauseArg:
 		pause()
 	default:
 		runShim()
@@ -58,8 +58,8 @@ func Main() {
 
 // runShim ends the program itself only on errors.
 func runShim() {
-	// A program that also carries an embedded containerd has its plugins registered, and
-	// the shim would start every one of them.
+	// In a program that also embeds containerd all of its plugins are registered, and the
+	// shim would start every one of them.
 	registry.Reset()
 	// The start helper's output is parsed by containerd, stderr included.
 	log.L.Logger.SetOutput(io.Discard)
@@ -69,7 +69,7 @@ func runShim() {
 		Requires: []plugin.Type{plugins.EventPlugin, plugins.InternalPlugin},
 		InitFn:   newTaskPlugin,
 	})
-	m := reaper{Shim: manager.NewShimManager(runtimeName)}
+	m := quickDeleter{Shim: manager.NewShimManager(runtimeName)}
 	shim.RunShim(context.Background(), m, func(c *shim.Config) { c.NoSetupLogger = true })
 }
 
@@ -96,6 +96,6 @@ func newTaskPlugin(ic *plugin.InitContext) (any, error) {
 		return nil, fmt.Errorf("starting the task service: %w", err)
 	}
 	// It has just been set, and nothing runs yet.
-	runc.Monitor = releaser{ProcessMonitor: runc.Monitor}
+	runc.Monitor = fifoStarter{ProcessMonitor: runc.Monitor}
 	return s, nil
 }

@@ -10,19 +10,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/volume/emptydir"
-	"github.com/runonce/runonce/runtime/volume/fsgroup"
 )
 
-// claimed makes the directory of a claim that has no volume of its own. There is nothing
-// that could provision one here, so it is a directory that outlives its pods, the same for
-// all that name the claim; one of an ephemeral volume is in the pod's own directory and
-// goes with it.
-func (m *Manager) claimed(pod *v1.Pod, s source) error {
+// claimDir makes the directory of a claim without a PersistentVolume. Nothing provisions
+// volumes here, so the directory is shared by all pods that name the claim and outlives them;
+// that of an ephemeral volume is in the pod's own directory and is removed with it.
+func (m *Manager) claimDir(pod *v1.Pod, s source) error {
 	name := s.claim.Name
 	if s.Ephemeral == nil {
 		if m.ClaimsDir == "" {
-			return failure.FailedMountf("persistentVolumeClaim %q: there is no directory for claims", name)
+			return failure.FailedMountf("persistentVolumeClaim %q: no directory for claims is set", name)
 		}
 		for _, part := range []string{pod.Namespace, name} {
 			if !filepath.IsLocal(part) || part != filepath.Base(part) || part == "." {
@@ -33,28 +30,25 @@ func (m *Manager) claimed(pod *v1.Pod, s source) error {
 			return fmt.Errorf("making the directory for claims: %w", err)
 		}
 	}
-	if err := makeDir(s.path, emptydir.DefaultMode); err != nil {
+	if err := makeDir(s.path, volumeMode); err != nil {
 		return err
 	}
-	return fsgroup.Own(pod, s.path, s.readOnly, true)
+	return setVolumeOwnership(pod, s.path, s.readOnly, true)
 }
 
-// local checks the directory of a local PersistentVolume, which must be there
-// (pkg/volume/local). It may yet be mounted, so that a fault is not permanent.
+// local checks the directory of a local PersistentVolume, which must exist
+// (pkg/volume/local). It may be mounted later, so the error is not permanent.
 func (m *Manager) local(pod *v1.Pod, s source) error {
 	info, err := os.Stat(s.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return unusable("path %q does not exist", s.path)
+		err = fmt.Errorf("path %q does not exist", s.path)
 	case err != nil:
 		return err
 	case !info.IsDir():
-		return unusable("path %q is not a directory: mount the device and name the directory", s.path)
+		err = fmt.Errorf("path %q is not a directory: mount the device and name the directory", s.path)
+	default:
+		return setVolumeOwnership(pod, s.path, s.readOnly, true)
 	}
-	return fsgroup.Own(pod, s.path, s.readOnly, true)
-}
-
-// unusable says why the directory of a local volume cannot be used as it is now.
-func unusable(format string, args ...any) error {
-	return &failure.Error{Why: failure.ReasonFailedMount, Err: fmt.Errorf(format, args...)}
+	return &failure.Error{Why: failure.ReasonFailedMount, Err: err}
 }

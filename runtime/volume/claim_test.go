@@ -102,8 +102,8 @@ func TestLocalVolumes(t *testing.T) {
 	}
 }
 
-// TestOneMakesTheDirectory: pods that share a claim find the same directory, though they
-// begin at the same time.
+// TestOneMakesTheDirectory: pods that share a claim get the same directory, even when they
+// start at the same time.
 func TestOneMakesTheDirectory(t *testing.T) {
 	t.Parallel()
 	for round := range 50 {

@@ -43,14 +43,14 @@ func TestFileVolumes(t *testing.T) {
 			source: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: ref("none"), Optional: &yes}},
 		},
 		{
-			name: "configMap key that is not there",
+			name: "configMap key that does not exist",
 			source: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
 				LocalObjectReference: ref("conf"), Items: []v1.KeyToPath{{Key: "z", Path: "z"}},
 			}},
 			wantErr: `setting up volume "v": configmap references non-existent config key: z`,
 		},
 		{
-			name: "optional configMap key that is not there",
+			name: "optional configMap key that does not exist",
 			source: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
 				LocalObjectReference: ref("conf"), Items: []v1.KeyToPath{{Key: "z", Path: "z"}, {Key: "a", Path: "a"}}, Optional: &yes,
 			}},
@@ -62,7 +62,7 @@ func TestFileVolumes(t *testing.T) {
 			want:   []string{"password 0440 s3cret", "user 0440 me"},
 		},
 		{
-			name: "secret key that is not there",
+			name: "secret key that does not exist",
 			source: v1.VolumeSource{Secret: &v1.SecretVolumeSource{
 				SecretName: "key", Items: []v1.KeyToPath{{Key: "z", Path: "z"}},
 			}},
@@ -114,15 +114,15 @@ func TestFileVolumes(t *testing.T) {
 		{
 			name:    "claim without a directory for claims",
 			source:  v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}},
-			wantErr: `setting up volume "v": persistentVolumeClaim "data": there is no directory for claims`,
+			wantErr: `setting up volume "v": persistentVolumeClaim "data": no directory for claims is set`,
 		},
 		{
-			name:    "claim that is not there",
+			name:    "claim that does not exist",
 			source:  v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "gone"}},
 			wantErr: `setting up volume "v": persistentvolumeclaim "gone" not found`,
 		},
 		{
-			name:    "claim of an ephemeral volume that is not there",
+			name:    "claim of an ephemeral volume that does not exist",
 			source:  v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}},
 			wantErr: `setting up volume "v": persistentvolumeclaim "web-v" not found`,
 		},

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -16,13 +15,10 @@ import (
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
-// idmapDir holds what the containers of a pod with a user namespace mount.
-const idmapDir = "volume-idmaps"
-
-// MapUsers has the container see what it mounts from the host with the users of the pod's
-// user namespace, which userNS is the file of: what belongs to root on the host belongs to
-// root in the container, who is nobody of importance on the host. The OCI runtime could do
-// the same, but not before runc 1.2. It changes the sources of the mounts.
+// MapUsers makes idmapped mounts of the container's bind mounts, for the pod's user namespace,
+// whose file is userNS: what belongs to root on the host belongs to the container's root,
+// which is an unprivileged user of the host. The OCI runtime could do this itself, but runc
+// only since 1.2. The sources of the mounts become the idmapped ones.
 func (m *Manager) MapUsers(pod *v1.Pod, container, userNS string, mounts []specs.Mount) error {
 	ns, err := os.Open(userNS)
 	if err != nil {
@@ -30,41 +26,40 @@ func (m *Manager) MapUsers(pod *v1.Pod, container, userNS string, mounts []specs
 	}
 	defer func() { _ = ns.Close() }()
 	for i := range mounts {
-		one := &mounts[i]
-		if one.Type != "bind" {
+		if mounts[i].Type != "bind" {
 			continue
 		}
 		target := m.dir(pod, idmapDir, container, strconv.Itoa(i))
-		if err := m.mapUsers(one, target, ns); err != nil {
-			return fmt.Errorf("mapping the users of %s: %w", one.Destination, err)
+		if err := m.mapUsers(&mounts[i], target, ns); err != nil {
+			return fmt.Errorf("mapping the users of %s: %w", mounts[i].Destination, err)
 		}
 	}
 	return nil
 }
 
-func (m *Manager) mapUsers(one *specs.Mount, target string, ns *os.File) error {
-	info, err := os.Stat(one.Source)
+func (m *Manager) mapUsers(bind *specs.Mount, target string, ns *os.File) error {
+	info, err := os.Stat(bind.Source)
 	if err != nil {
 		return err
 	}
 	if err := m.prepareTarget(target, info.IsDir()); err != nil {
 		return err
 	}
-	flags, err := m.mounter().MapUsers(one.Source, target, ns, propagation(one.Options))
+	flags, err := m.Mounter.MapUsers(bind.Source, target, ns, propagation(bind.Options))
 	if errors.Is(err, mount.ErrNotMappable) {
 		return failure.FailedMountf("%w", err)
 	}
 	if err != nil {
 		return err
 	}
-	one.Source = target
-	// A user namespace may not take these away, so the runtime has to ask for them too.
-	one.Options = append(one.Options[:len(one.Options):len(one.Options)], flags...)
+	bind.Source = target
+	// A user namespace may not remove these, so the runtime has to keep them.
+	bind.Options = append(bind.Options[:len(bind.Options):len(bind.Options)], flags...)
 	return nil
 }
 
-// propagation is that of a copy of a mount, so that the mount in the container gets the
-// one that its options ask for.
+// propagation returns the propagation for the idmapped mount, which the mount in the
+// container is made from, so that the latter can have the one in its options.
 func propagation(options []string) uint64 {
 	switch {
 	case slices.Contains(options, "rshared"):
@@ -74,6 +69,3 @@ func propagation(options []string) uint64 {
 	}
 	return unix.MS_PRIVATE
 }
-
-// mappedDir is where MapUsers has put mounts of the pod.
-func (m *Manager) mappedDir(pod *v1.Pod) string { return filepath.Join(m.dir(pod), idmapDir) }

@@ -72,6 +72,6 @@ func TestMapUsersOfAnOldKernel(t *testing.T) {
 	err := m.MapUsers(testPod(), "main", "/proc/self/ns/user", mounts)
 	var refused *failure.Error
 	if !errors.As(err, &refused) || !refused.Permanent() || !errors.Is(err, mount.ErrNotMappable) || !strings.Contains(err.Error(), "mapping the users of /data") {
-		t.Errorf("error %v, want one that no retry mends", err)
+		t.Errorf("error %v, want a permanent one", err)
 	}
 }

@@ -37,12 +37,12 @@ func TestMounts(t *testing.T) {
 	}
 	work := m.path(pod, &pod.Spec.Volumes[1])
 	want := []specs.Mount{
+		bind("/data/etc/conf", m.path(pod, &pod.Spec.Volumes[2]), "rprivate", "ro"),
 		bind("/data", work, "rprivate", "rw"),
 		bind("/host", filepath.Join(host, "made"), "rslave", "ro"),
 		bind("/shared", filepath.Join(host, "made"), "rshared", "rw"),
 		bind("/ro", work, "rprivate", "ro"),
 		bind("/dev/shm", m.dir(pod, "shm"), "rprivate", "rw"),
-		bind("/data/etc/conf", m.path(pod, &pod.Spec.Volumes[2]), "rprivate", "ro"),
 	}
 	got, err := m.Mounts(pod, c, nil)
 	if err != nil {
@@ -52,15 +52,15 @@ func TestMounts(t *testing.T) {
 		t.Error(diff)
 	}
 	if info, err := os.Stat(filepath.Join(host, "made")); err != nil || !info.IsDir() {
-		t.Errorf("an unchecked hostPath that does not exist is not made: %v", err)
+		t.Errorf("an unchecked hostPath that does not exist is not created: %v", err)
 	}
 	m.RecursiveReadOnly = func(*v1.Pod) bool { return true }
-	if got, err = m.Mounts(pod, c, nil); err != nil || got[3].Options[2] != "rro" {
-		t.Errorf("recursive read-only: %v, %v", got[3], err)
+	if got, err = m.Mounts(pod, c, nil); err != nil || got[4].Options[2] != "rro" {
+		t.Errorf("recursive read-only: %v, %v", got[4], err)
 	}
 }
 
-func TestMountFaults(t *testing.T) {
+func TestMountErrors(t *testing.T) {
 	t.Parallel()
 	enabled, slave, shared := v1.RecursiveReadOnlyEnabled, v1.MountPropagationHostToContainer, v1.MountPropagationBidirectional
 	tests := []struct {

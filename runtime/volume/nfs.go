@@ -10,26 +10,25 @@ import (
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
-// nfs mounts an NFS export, which fsGroup leaves alone as the kubelet does.
-func (m *Manager) nfs(ctx context.Context, from source) error {
-	if err := makeDir(from.path, podDirMode); err != nil {
+// nfs mounts an NFS export. As in the kubelet, fsGroup does not change it.
+func (m *Manager) nfs(ctx context.Context, s source) error {
+	if err := makeDir(s.path, podDirMode); err != nil {
 		return err
 	}
-	mounted, err := m.mounter().Mounted(from.path)
+	mounted, err := m.Mounter.Mounted(s.path)
 	if err != nil || mounted {
 		return err
 	}
-	server := from.NFS.Server
+	server := s.NFS.Server
 	if strings.Contains(server, ":") && !strings.HasPrefix(server, "[") {
 		server = "[" + server + "]" // an IPv6 address
 	}
-	r := mount.Remote{Kind: "nfs", Source: server + ":" + from.NFS.Path, Target: from.path}
-	if from.readOnly {
-		r.Options = []string{"ro"}
+	options := s.mountOptions
+	if s.readOnly {
+		options = append([]string{"ro"}, options...)
 	}
-	r.Options = append(r.Options, from.mountOptions...)
-	err = m.mounter().MountRemote(ctx, r)
-	if errors.Is(err, mount.ErrNoHelper) {
+	err = m.Mounter.MountNFS(ctx, server+":"+s.NFS.Path, s.path, options)
+	if errors.Is(err, mount.ErrNoNFS) {
 		return failure.FailedMountf("%w", err)
 	}
 	if err != nil {

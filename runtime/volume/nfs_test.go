@@ -38,7 +38,7 @@ func TestNFS(t *testing.T) {
 	r.old = true
 	err = m.Setup(t.Context(), pod)
 	var permanent interface{ Permanent() bool }
-	if !errors.Is(err, mount.ErrNoHelper) || !errors.As(err, &permanent) || !permanent.Permanent() {
-		t.Errorf("without the helper: %v, want a permanent %v", err, mount.ErrNoHelper)
+	if !errors.Is(err, mount.ErrNoNFS) || !errors.As(err, &permanent) || !permanent.Permanent() {
+		t.Errorf("without the helper: %v, want a permanent %v", err, mount.ErrNoNFS)
 	}
 }

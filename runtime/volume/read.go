@@ -12,12 +12,12 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 )
 
-// maxReadFile bounds a file that ReadFile returns, in bytes.
+// maxReadFile is the size limit of ReadFile in bytes.
 const maxReadFile = 1 << 20
 
-// ReadFile returns the content of a file in one of the pod's volumes. Containers write
-// there: links cannot lead out of the volume, and what is no plain file, or longer than a
-// mebibyte, is an error.
+// ReadFile returns the content of a file in one of the pod's volumes. Containers can write
+// there: links cannot lead out of the volume, and anything but a regular file of at most a
+// mebibyte is an error.
 func (m *Manager) ReadFile(pod *v1.Pod, volume, path string) ([]byte, error) {
 	v := volumeNamed(pod, volume)
 	if v == nil {
@@ -32,7 +32,7 @@ func (m *Manager) ReadFile(pod *v1.Pod, volume, path string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	// Without the flag, to open a FIFO would wait for a writer.
+	// Without the flag, opening a FIFO would wait for a writer.
 	f, err := root.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

@@ -41,6 +41,6 @@ func TestReadFile(t *testing.T) {
 		}
 	}
 	if _, err := m.ReadFile(pod, "none", "x"); err == nil {
-		t.Error("a volume that is not there is read")
+		t.Error("a volume that does not exist is read")
 	}
 }

@@ -5,31 +5,31 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/storage/ephemeral"
 
 	"github.com/runonce/runonce/internal/failure"
 )
 
-// source is what a volume of a pod is made from, its claim resolved: that of a volume by
-// hostPath or NFS is as if the pod had named it itself.
+// source is the source of a pod's volume with its claim resolved: a PersistentVolume of type
+// hostPath or NFS is treated as if the pod had named it directly.
 type source struct {
 	v1.VolumeSource
 	path     string // of the content on the host
-	readOnly bool   // nobody may write
-	// claim is that of the volume, local says that its volume is a local directory.
-	claim *v1.PersistentVolumeClaim
-	local bool
+	readOnly bool
+	claim    *v1.PersistentVolumeClaim
+	local    bool // the claim is bound to a local PersistentVolume
 	// mountOptions are those of the PersistentVolume.
 	mountOptions []string
 }
 
-// source returns what the volume is made from.
+// source returns the volume's source.
 func (m *Manager) source(pod *v1.Pod, v *v1.Volume) (source, error) {
 	s := source{VolumeSource: v.VolumeSource, path: m.path(pod, v)}
 	switch {
 	case v.HostPath != nil:
 		s.path = v.HostPath.Path
 	case v.PersistentVolumeClaim != nil, v.Ephemeral != nil:
-		return m.ofClaim(pod, v)
+		return m.claimSource(pod, v)
 	case v.NFS != nil:
 		s.readOnly = v.NFS.ReadOnly
 	default:
@@ -38,21 +38,19 @@ func (m *Manager) source(pod *v1.Pod, v *v1.Volume) (source, error) {
 	return s, nil
 }
 
-// ofClaim resolves the volume's claim, and the PersistentVolume that it is bound to.
-func (m *Manager) ofClaim(pod *v1.Pod, v *v1.Volume) (source, error) {
+// claimSource resolves the volume's claim and the PersistentVolume that it is bound to.
+func (m *Manager) claimSource(pod *v1.Pod, v *v1.Volume) (source, error) {
 	s := source{VolumeSource: v.VolumeSource, path: m.path(pod, v)}
-	name := ClaimName(pod, v)
+	name := ephemeral.VolumeClaimName(pod, v)
 	if c := v.PersistentVolumeClaim; c != nil {
+		name = c.ClaimName
 		s.path, s.readOnly = filepath.Join(m.ClaimsDir, pod.Namespace, name), c.ReadOnly
 	}
 	var ok bool
-	if m.Objects != nil {
-		s.claim, ok = m.Objects.Claim(pod.Namespace, name)
-	}
-	if !ok {
+	if s.claim, ok = m.Objects.Claim(pod.Namespace, name); !ok {
 		return s, failure.FailedMountf("persistentvolumeclaim %q not found", name)
 	}
-	s.readOnly = s.readOnly || onlyRead(s.claim.Spec.AccessModes)
+	s.readOnly = s.readOnly || readOnlyMany(s.claim.Spec.AccessModes)
 	if s.claim.Spec.VolumeName == "" {
 		return s, nil
 	}
@@ -60,16 +58,16 @@ func (m *Manager) ofClaim(pod *v1.Pod, v *v1.Volume) (source, error) {
 	if !ok {
 		return s, failure.FailedMountf("persistentvolume %q not found", s.claim.Spec.VolumeName)
 	}
-	return m.ofVolume(pod, s, pv)
+	return m.persistentVolume(pod, s, pv)
 }
 
-// onlyRead says that a claim may be read, by many, and not be written.
-func onlyRead(modes []v1.PersistentVolumeAccessMode) bool {
+// readOnlyMany reports whether a claim may only be read.
+func readOnlyMany(modes []v1.PersistentVolumeAccessMode) bool {
 	return len(modes) > 0 && !slices.ContainsFunc(modes, func(m v1.PersistentVolumeAccessMode) bool { return m != v1.ReadOnlyMany })
 }
 
-// ofVolume takes the place of the content from the PersistentVolume.
-func (m *Manager) ofVolume(pod *v1.Pod, s source, pv *v1.PersistentVolume) (source, error) {
+// persistentVolume completes the source from the PersistentVolume.
+func (m *Manager) persistentVolume(pod *v1.Pod, s source, pv *v1.PersistentVolume) (source, error) {
 	s.mountOptions = pv.Spec.MountOptions
 	switch from := pv.Spec.PersistentVolumeSource; {
 	case from.HostPath != nil:
@@ -86,24 +84,12 @@ func (m *Manager) ofVolume(pod *v1.Pod, s source, pv *v1.PersistentVolume) (sour
 	return s, nil
 }
 
-// ClaimName returns the name of the volume's claim, that of an ephemeral volume being made
-// of pod and volume (component-helpers/storage/ephemeral), or "".
-func ClaimName(pod *v1.Pod, v *v1.Volume) string {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		return pod.Name + "-" + v.Name
-	}
-	return ""
-}
-
-// path returns where a volume of the pod's own has its place.
+// path returns the path of a volume in the pod's directory.
 func (m *Manager) path(pod *v1.Pod, v *v1.Volume) string {
 	return m.dir(pod, volumesDir, plugin(&v.VolumeSource), v.Name)
 }
 
-// plugin returns the name of the volume's kind in paths, as the kubelet escapes it.
+// plugin returns the volume plugin's name in paths, as the kubelet escapes it.
 func plugin(s *v1.VolumeSource) string {
 	switch {
 	case s.EmptyDir != nil:

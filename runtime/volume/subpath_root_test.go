@@ -8,8 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/runonce/runonce/runtime/volume/subpath"
 )
 
 func subPathPod(host, sub string) (*v1.Pod, *v1.Container) {
@@ -66,8 +64,8 @@ func TestSubPathIsMounted(t *testing.T) {
 	}
 }
 
-// A container that can write to a volume plants links in it; at its next start the
-// sub-path must not lead it to the host.
+// A container that can write to a volume creates links in it; at its next start the sub-path
+// must not lead to the host.
 func TestSubPathCannotEscape(t *testing.T) {
 	secret := t.TempDir()
 	if err := os.WriteFile(filepath.Join(secret, "shadow"), []byte("secret"), 0o600); err != nil {
@@ -99,8 +97,8 @@ func TestSubPathCannotEscape(t *testing.T) {
 			pod, c := subPathPod(host, tt.sub)
 			setUp(t, m, pod)
 			_, err := m.Mounts(pod, c, nil)
-			if !errors.Is(err, subpath.ErrEscape) {
-				t.Fatalf("error %v, want %v", err, subpath.ErrEscape)
+			if !errors.Is(err, errEscape) {
+				t.Fatalf("error %v, want %v", err, errEscape)
 			}
 			if want := `failed to prepare subPath for volumeMount "host" of container "c"`; err.Error() != want {
 				t.Errorf("error %q, want %q", err, want)
@@ -115,8 +113,8 @@ func TestSubPathCannotEscape(t *testing.T) {
 	}
 }
 
-// While runonce prepares the mount, a container swaps a directory for a link to the host,
-// over and over. What is bound must never be the host's.
+// While the mount is being prepared, a container keeps replacing a directory by a link to the
+// host. The host's directory must never be mounted.
 func TestSubPathRace(t *testing.T) {
 	m := hostManager(t)
 	host, secret := t.TempDir(), t.TempDir()

@@ -1,5 +1,5 @@
-// Package volume makes the directories, files and mounts behind a pod's volumes, and takes
-// them away again, in the kubelet's layout below Root/pods/UID.
+// Package volume makes and removes the directories, files and mounts of a pod's volumes, in
+// the kubelet's layout below Root/pods/UID.
 package volume
 
 import (
@@ -16,7 +16,6 @@ import (
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/volume/hostpath"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
@@ -25,18 +24,17 @@ import (
 type Manager struct {
 	// Root is the directory that holds pods/UID/volumes.
 	Root string
-	// Objects may be nil when there are none.
+	// Objects are those that volumes refer to.
 	Objects podspec.Objects
-	// ClaimsDir holds the data of persistent volume claims without a volume of their own,
-	// NAMESPACE/NAME, which outlive the pods. Empty refuses such claims.
+	// ClaimsDir holds the data of claims without a PersistentVolume as NAMESPACE/NAME, which
+	// outlives the pods. Empty refuses such claims.
 	ClaimsDir string
-	// Allocatable is what the node can give: it bounds emptyDir volumes in memory, and
-	// stands in for limits that a downwardAPI volume asks for.
+	// Allocatable is what pods can use on the node: it limits emptyDir volumes in memory, and
+	// is the default of limits in a downwardAPI volume.
 	Allocatable v1.ResourceList
-	// Mounter makes the mounts; nil is the host's.
-	Mounter mount.Mounter
-	// RecursiveReadOnly says whether the pod's OCI runtime knows the mount option rro; nil is no.
-	// It is asked only when a volumeMount needs to know.
+	Mounter     mount.Mounter
+	// RecursiveReadOnly reports whether the pod's OCI runtime supports the mount option rro;
+	// nil is no. It is called only when a volumeMount depends on it.
 	RecursiveReadOnly func(pod *v1.Pod) bool
 }
 
@@ -44,14 +42,15 @@ type Manager struct {
 const (
 	volumesDir  = "volumes"
 	subpathsDir = "volume-subpaths"
+	idmapDir    = "volume-idmaps" // mounts for pods with a user namespace
 	shmDir      = "shm"
-	// podDirMode keeps other users of the host out: volumes themselves are open to any.
+	// podDirMode keeps other users of the host out: volumes themselves are open to all.
 	podDirMode = 0o750
 )
 
 // Setup makes every volume of the pod, and the /dev/shm that its containers share. It is
-// safe to repeat: what a container wrote into an emptyDir stays, and so do the files of
-// ConfigMaps and Secrets.
+// safe to repeat: the content of an emptyDir is kept, and so are the files of ConfigMaps and
+// Secrets.
 func (m *Manager) Setup(ctx context.Context, pod *v1.Pod) error {
 	if err := checkUID(pod); err != nil {
 		return err
@@ -78,7 +77,7 @@ func (m *Manager) setup(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 	case err != nil:
 		return err
 	case s.HostPath != nil:
-		return hostpath.Check(s.HostPath)
+		return checkHostPath(s.HostPath)
 	case s.EmptyDir != nil:
 		return m.emptyDir(pod, v)
 	case s.ConfigMap != nil, s.Secret != nil, s.DownwardAPI != nil, s.Projected != nil:
@@ -90,13 +89,12 @@ func (m *Manager) setup(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 	case s.local:
 		return m.local(pod, s)
 	case s.claim != nil:
-		return m.claimed(pod, s)
+		return m.claimDir(pod, s)
 	}
 	return failure.FailedMountf("unsupported volume type")
 }
 
-// ImageDir returns the directory on which the image of an image volume is to be mounted,
-// which it makes.
+// ImageDir makes and returns the directory for mounting the image of an image volume.
 func (m *Manager) ImageDir(pod *v1.Pod, v *v1.Volume) (string, error) {
 	if err := checkUID(pod); err != nil {
 		return "", err
@@ -105,14 +103,14 @@ func (m *Manager) ImageDir(pod *v1.Pod, v *v1.Volume) (string, error) {
 	return dir, makeDir(dir, podDirMode)
 }
 
-// Teardown unmounts and removes the pod's volumes, but never what a hostPath volume shows.
-// Absent ones are no error.
+// Teardown unmounts and removes the pod's volumes, but never the content of a hostPath.
+// Absent volumes are not an error.
 func (m *Manager) Teardown(_ context.Context, pod *v1.Pod) error {
 	if err := checkUID(pod); err != nil {
 		return err
 	}
-	dirs := []string{m.mappedDir(pod), m.dir(pod, subpathsDir), m.dir(pod, volumesDir), m.dir(pod, shmDir)}
-	if err := mount.UnmountBelow(m.mounter(), dirs...); err != nil {
+	dirs := []string{m.dir(pod, idmapDir), m.dir(pod, subpathsDir), m.dir(pod, volumesDir), m.dir(pod, shmDir)}
+	if err := mount.UnmountBelow(m.Mounter, dirs...); err != nil {
 		return fmt.Errorf("unmounting the volumes of pod %q: %w", pod.Name, err)
 	}
 	var errs []error
@@ -124,7 +122,7 @@ func (m *Manager) Teardown(_ context.Context, pod *v1.Pod) error {
 	return errors.Join(errs...)
 }
 
-// checkUID refuses a pod whose directory would be that of others.
+// checkUID refuses a pod whose directory would contain those of others.
 func checkUID(pod *v1.Pod) error {
 	if uid := string(pod.UID); uid == "" || !filepath.IsLocal(uid) || strings.Contains(uid, "/") || uid == "." {
 		return failure.FailedMountf("pod %q has no usable uid: %q", pod.Name, uid)
@@ -132,21 +130,14 @@ func checkUID(pod *v1.Pod) error {
 	return nil
 }
 
-func (m *Manager) mounter() mount.Mounter {
-	if m.Mounter == nil {
-		return mount.Host{}
-	}
-	return m.Mounter
-}
-
 // dir returns a path below the pod's directory.
 func (m *Manager) dir(pod *v1.Pod, elems ...string) string {
 	return filepath.Join(append([]string{m.Root, "pods", string(pod.UID)}, elems...)...)
 }
 
-// makeDir makes the directory of a volume with exactly the given mode, in parents that
-// are closed to others. It appears complete: one that is there keeps the mode that the
-// containers may have given it. Of pods that share it, one makes it.
+// makeDir makes the directory of a volume with exactly the given mode, in parents that other
+// users cannot enter. It appears with its final mode, and an existing one keeps the mode that
+// containers may have given it. It is safe to call by several pods that share the directory.
 func makeDir(dir string, mode fs.FileMode) error {
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -156,7 +147,7 @@ func makeDir(dir string, mode fs.FileMode) error {
 	}
 	err := makeFresh(dir, mode)
 	if _, there := os.Lstat(dir); err != nil && there == nil {
-		return nil // another one was faster
+		return nil // another pod was faster
 	}
 	return err
 }
@@ -166,13 +157,13 @@ func makeFresh(dir string, mode fs.FileMode) error {
 	if err := os.Mkdir(fresh, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := os.Chmod(fresh, mode); err != nil { // whatever the umask took away
+	if err := os.Chmod(fresh, mode); err != nil { // the umask may have removed permissions
 		return err
 	}
-	// A plain rename would take the place of an empty directory that somebody has mounted.
+	// A plain rename would replace an empty directory, which may be mounted already.
 	err := unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE)
 	switch {
-	case errors.Is(err, unix.EINVAL): // file systems of networks do not know that
+	case errors.Is(err, unix.EINVAL): // not supported by network file systems
 		return os.Rename(fresh, dir)
 	case errors.Is(err, unix.EEXIST):
 		return os.Remove(fresh)

@@ -16,13 +16,13 @@ import (
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
-// hostManager mounts for real.
+// hostManager makes real mounts.
 func hostManager(t *testing.T) *Manager {
 	t.Helper()
 	if os.Geteuid() != 0 || testing.Short() {
 		t.Skip("needs root")
 	}
-	m := &Manager{Root: t.TempDir(), Objects: testObjects()}
+	m := &Manager{Root: t.TempDir(), Objects: testObjects(), Mounter: mount.Host{}}
 	t.Cleanup(func() {
 		left, err := mount.Host{}.Below(m.Root)
 		if err != nil || len(left) > 0 {
@@ -112,8 +112,8 @@ func TestFSGroup(t *testing.T) {
 	}
 }
 
-// A directory of the host that shares its mount events is mounted below: to unmount the
-// pod's copy must not unmount the host's.
+// A shared mount of the host is mounted below a volume: unmounting the pod's copy must not
+// unmount the host's.
 func TestTeardownLeavesTheHostsMounts(t *testing.T) {
 	m := hostManager(t)
 	host := t.TempDir()
@@ -143,8 +143,8 @@ func TestTeardownLeavesTheHostsMounts(t *testing.T) {
 	}
 }
 
-// What a container mounted into a volume so that the host sees it goes with the pod, and
-// what is mounted there is not emptied.
+// What a container has mounted into a volume with bidirectional propagation is unmounted with
+// the pod, and its content is kept.
 func TestTeardownUnmountsWhatContainersMounted(t *testing.T) {
 	m := hostManager(t)
 	precious := t.TempDir()
@@ -160,7 +160,7 @@ func TestTeardownUnmountsWhatContainersMounted(t *testing.T) {
 	if err := (mount.Host{}).Mount(precious, inside, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	// Without the unmounting, the removal refuses to go in.
+	// The removal does not enter a mount.
 	err := mount.RemoveAll(m.dir(pod, volumesDir))
 	if !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), "something is mounted there") {
 		t.Errorf("removing across a mount: %v, want EBUSY", err)
@@ -169,11 +169,11 @@ func TestTeardownUnmountsWhatContainersMounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(precious, "x")); err != nil {
-		t.Errorf("Teardown went into a mount: %v", err)
+		t.Errorf("Teardown entered a mount: %v", err)
 	}
 }
 
-func TestAround(t *testing.T) {
+func TestLookup(t *testing.T) {
 	m := hostManager(t)
 	h := mount.Host{}
 	dir := filepath.Join(m.Root, "a")
@@ -191,7 +191,7 @@ func TestAround(t *testing.T) {
 		if err := h.Mount("", dir, "", flag, ""); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := h.Around(filepath.Join(dir, "b")); err != nil || got != want {
+		if got, err := h.Lookup(filepath.Join(dir, "b")); err != nil || got != want {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
 	}
@@ -295,7 +295,7 @@ func TestOwnersAndModes(t *testing.T) {
 	}
 }
 
-// TestDevices: a device of the host is a volume of its kind only.
+// TestDevices: a device of the host is accepted only as a volume of its type.
 func TestDevices(t *testing.T) {
 	m := hostManager(t)
 	dir := t.TempDir()
@@ -325,7 +325,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestHugePages: the medium is a hugetlbfs of the size asked for.
+// TestHugePages: the medium is a hugetlbfs of the requested size.
 func TestHugePages(t *testing.T) {
 	m := hostManager(t)
 	if _, err := os.Stat("/sys/kernel/mm/hugepages/hugepages-2048kB"); err != nil {
@@ -346,7 +346,7 @@ func BenchmarkPod(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root")
 	}
-	m := &Manager{Root: b.TempDir(), Objects: testObjects()}
+	m := &Manager{Root: b.TempDir(), Objects: testObjects(), Mounter: mount.Host{}}
 	pod := testPod(
 		volume("work", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}),
 		volume("conf", v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "conf"}}}),

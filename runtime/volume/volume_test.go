@@ -20,16 +20,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/runtime/engine/enginetest"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
-// recorder is a Mounter that mounts nothing and remembers what it was asked for.
+// recorder is a Mounter that mounts nothing and records the calls.
 type recorder struct {
 	mu      sync.Mutex
 	calls   []string
 	mounted []string
 	private bool // nothing is a shared mount
-	old     bool // the kernel does not know the option noswap, and there are no helpers
+	old     bool // the kernel does not know the option noswap, and there is no mount.nfs
 }
 
 func (r *recorder) Mount(source, target, fstype string, flags uintptr, data string) error {
@@ -68,18 +69,18 @@ func (r *recorder) Mounted(target string) (bool, error) {
 	return slices.Contains(r.mounted, target), nil
 }
 
-func (r *recorder) MountRemote(_ context.Context, m mount.Remote) error {
+func (r *recorder) MountNFS(_ context.Context, source, target string, options []string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.old {
-		return mount.ErrNoHelper
+		return mount.ErrNoNFS
 	}
-	r.calls = append(r.calls, fmt.Sprintf("%s %s %v", m.Kind, m.Source, m.Options))
-	r.mounted = append(r.mounted, m.Target)
+	r.calls = append(r.calls, fmt.Sprintf("nfs %s %v", source, options))
+	r.mounted = append(r.mounted, target)
 	return nil
 }
 
-func (r *recorder) Around(path string) (mount.Point, error) {
+func (r *recorder) Lookup(path string) (mount.Point, error) {
 	return mount.Point{Target: path, Shared: !r.private}, nil
 }
 
@@ -95,17 +96,10 @@ func (r *recorder) Below(dirs ...string) ([]mount.Point, error) {
 	return found, nil
 }
 
-// objects are ConfigMaps and Secrets by name.
+// objects are objects with PersistentVolumes.
 type objects struct {
-	configMaps map[string]*v1.ConfigMap
-	secrets    map[string]*v1.Secret
-	claims     map[string]*v1.PersistentVolumeClaim
-	volumes    map[string]*v1.PersistentVolume
-}
-
-func (o objects) Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool) {
-	c, ok := o.claims[namespace+"/"+name]
-	return c, ok
+	enginetest.Objects
+	volumes map[string]*v1.PersistentVolume
 }
 
 func (o objects) PersistentVolume(name string) (*v1.PersistentVolume, bool) {
@@ -113,33 +107,26 @@ func (o objects) PersistentVolume(name string) (*v1.PersistentVolume, bool) {
 	return v, ok
 }
 
-// add adds a claim, bound to the volume unless that has no name.
+// add adds a claim, bound to the volume if that has a name.
 func (o objects) add(name string, mode v1.PersistentVolumeAccessMode, pv *v1.PersistentVolume) {
 	c := &v1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec:       v1.PersistentVolumeClaimSpec{AccessModes: []v1.PersistentVolumeAccessMode{mode}, VolumeName: pv.Name},
 	}
-	o.claims["default/"+name] = c
+	o.Claims["default/"+name] = c
 	o.volumes[pv.Name] = pv
-}
-
-func (o objects) ConfigMap(namespace, name string) (*v1.ConfigMap, bool) {
-	m, ok := o.configMaps[namespace+"/"+name]
-	return m, ok
-}
-
-func (o objects) Secret(namespace, name string) (*v1.Secret, bool) {
-	s, ok := o.secrets[namespace+"/"+name]
-	return s, ok
 }
 
 func testObjects() objects {
 	o := objects{
-		claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{},
-		configMaps: map[string]*v1.ConfigMap{"default/conf": {
-			Data: map[string]string{"a": "one", "b": "two"}, BinaryData: map[string][]byte{"bin": {0, 1, 2}},
-		}},
-		secrets: map[string]*v1.Secret{"default/key": {Data: map[string][]byte{"password": []byte("s3cret"), "user": []byte("me")}}},
+		Objects: enginetest.Objects{
+			Claims: map[string]*v1.PersistentVolumeClaim{},
+			ConfigMaps: map[string]*v1.ConfigMap{"default/conf": {
+				Data: map[string]string{"a": "one", "b": "two"}, BinaryData: map[string][]byte{"bin": {0, 1, 2}},
+			}},
+			Secrets: map[string]*v1.Secret{"default/key": {Data: map[string][]byte{"password": []byte("s3cret"), "user": []byte("me")}}},
+		},
+		volumes: map[string]*v1.PersistentVolume{},
 	}
 	for _, name := range []string{"data", "ro"} {
 		o.add(name, v1.ReadWriteOnce, &v1.PersistentVolume{})
@@ -360,7 +347,7 @@ func TestHostPath(t *testing.T) {
 	}
 }
 
-// A pod without a uid would own the directories of all pods.
+// The directory of a pod without a uid would contain those of all pods.
 func TestPodsWithoutUsableUID(t *testing.T) {
 	t.Parallel()
 	m, _ := testManager(t)
@@ -372,10 +359,10 @@ func TestPodsWithoutUsableUID(t *testing.T) {
 		pod := testPod()
 		pod.UID = types.UID(uid)
 		if err := m.Setup(t.Context(), pod); err == nil {
-			t.Errorf("Setup with uid %q is no error", uid)
+			t.Errorf("Setup accepts the uid %q", uid)
 		}
 		if err := m.Teardown(t.Context(), pod); err == nil {
-			t.Errorf("Teardown with uid %q is no error", uid)
+			t.Errorf("Teardown accepts the uid %q", uid)
 		}
 	}
 	if _, err := os.Stat(m.dir(other, shmDir)); err != nil {

@@ -1,4 +1,4 @@
-// Package errs puts the errors of containerd and runc into the terms of this program.
+// Package errs translates the errors of containerd and runc for the rest of this program.
 package errs
 
 import (
@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ErrUnusable says that the container engine cannot be used at all: there is no runc, the
-// socket is missing or dead, something else serves it.
+// ErrUnusable says that the container engine cannot be used at all: there is no runc, or the
+// socket is missing or dead or belongs to something else.
 var ErrUnusable = errors.New("the container engine cannot be used")
 
 // Unusable is an ErrUnusable with its cause in one line.
@@ -45,7 +45,7 @@ func Native(err error) error {
 	return errgrpc.ToNative(err)
 }
 
-// NotFound wraps ErrNotFound around an error that says so in containerd's way.
+// NotFound makes an error of containerd's class NotFound wrap engine.ErrNotFound.
 func NotFound(err error) error {
 	var ours *failure.Error
 	if !errdefs.IsNotFound(err) || errors.Is(err, engine.ErrNotFound) || errors.As(err, &ours) {
@@ -54,8 +54,7 @@ func NotFound(err error) error {
 	return failure.WithMessage(err.Error(), errors.Join(engine.ErrNotFound, err))
 }
 
-// IgnoreNotFound returns the error as Native does, nil when it says that something is not
-// there.
+// IgnoreNotFound returns the error as Native does, but nil when its class is NotFound.
 func IgnoreNotFound(err error) error {
 	if err = Native(err); errdefs.IsNotFound(err) {
 		return nil
@@ -63,8 +62,8 @@ func IgnoreNotFound(err error) error {
 	return err
 }
 
-// IsPermanentMessage reports whether a message of runc's is one that the same image and
-// command always give.
+// IsPermanentMessage reports whether a message of runc is about the image or the command, so
+// that another try fails too.
 func IsPermanentMessage(message string) bool {
 	for _, s := range []string{
 		"executable file not found in $PATH",
@@ -76,16 +75,16 @@ func IsPermanentMessage(message string) bool {
 			return true
 		}
 	}
-	// exec: "/x": no such file or directory, permission denied. The same words about a
-	// mount may be true only for now.
+	// exec: "/x": no such file or directory, permission denied. The same words about a mount
+	// may be temporary.
 	return strings.HasPrefix(message, "exec: ") || strings.HasPrefix(message, "exec ")
 }
 
-// noCause is what runc's message ends in when the container's first process was killed
-// before it could tell anything.
+// noCause is the end of runc's message when the container's first process was killed before it
+// could report a cause.
 const noCause = ": %!w(<nil>)"
 
-// RuncMessage cuts the layers that containerd, the shim and runc wrapped around a message.
+// RuncMessage removes what containerd, the shim and runc have put around a message.
 func RuncMessage(err error) string {
 	message := strings.TrimSuffix(Native(err).Error(), ": unknown")
 	message = strings.TrimSuffix(message, noCause)

@@ -75,7 +75,7 @@ func TestNative(t *testing.T) {
 	if err := NotFound(Native(remote)); !errdefs.IsNotFound(err) || strings.Count(err.Error(), "not found") != 1 {
 		t.Errorf("%v", err)
 	}
-	// What we know already is not lost.
+	// What is known already is kept.
 	ours := &failure.Error{Why: failure.ReasonRunError, Final: true, Err: remote}
 	var f *failure.Error
 	if err := Native(fmt.Errorf("starting: %w", ours)); !errors.As(err, &f) {

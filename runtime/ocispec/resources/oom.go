@@ -19,8 +19,8 @@ const (
 )
 
 // OOMScoreAdj returns the oom_score_adj of the container's processes
-// (qos.GetContainerOOMScoreAdjust). capacity is the node's memory in bytes; with 0, a
-// burstable container gets the highest score that is its due.
+// (qos.GetContainerOOMScoreAdjust). capacity is the node's memory in bytes; when it is 0, a
+// burstable container gets the highest score of its class.
 func OOMScoreAdj(pod *v1.Pod, c *v1.Container, capacity int64) int {
 	if nodeCritical(pod) {
 		return guaranteedOOMScoreAdj
@@ -35,13 +35,16 @@ func OOMScoreAdj(pod *v1.Pod, c *v1.Container, capacity int64) int {
 	if capacity <= 0 {
 		return bestEffortOOMScoreAdj - 1
 	}
-	request := c.Resources.Requests.Memory().Value()
-	share := podShare(pod)
-	score := score(request+share, capacity)
+	memory := c.Resources.Requests.Memory().Value()
 	if podspec.IsSidecar(c) && isInit(pod, c) {
-		score = min(score, scoreOf(pod, share, capacity))
+		// A sidecar is at least as safe as the container with the smallest request.
+		memory = max(memory, leastRequest(pod))
 	}
-	// Between the guaranteed and the best-effort pods, never level with either.
+	score := int64(0)
+	if memory += podShare(pod); memory <= math.MaxInt64/1000 {
+		score = 1000 - 1000*memory/capacity
+	}
+	// Strictly between the guaranteed and the best-effort pods.
 	return int(min(max(score, 1000+guaranteedOOMScoreAdj), bestEffortOOMScoreAdj-1))
 }
 
@@ -50,16 +53,8 @@ func nodeCritical(pod *v1.Pod) bool {
 	return pod.Spec.PriorityClassName == nodeCriticalClass || (p != nil && *p >= nodeCriticalPriority)
 }
 
-// score is 1000 less the share of the node's memory, in thousandths.
-func score(memory, capacity int64) int64 {
-	if memory > math.MaxInt64/1000 {
-		return 0
-	}
-	return 1000 - 1000*memory/capacity
-}
-
-// podShare is the part of a pod-level memory request that no container asks for, divided
-// among the containers.
+// podShare returns each container's share of the rest of the pod-level memory request, which
+// no container requests.
 func podShare(pod *v1.Pod) int64 {
 	if !resource.IsPodLevelRequestsSet(pod) {
 		return 0
@@ -73,16 +68,13 @@ func podShare(pod *v1.Pod) int64 {
 	return max(0, all.Memory().Value()-own.Memory().Value()) / n
 }
 
-// scoreOf returns the score of the regular container that asks for the least memory.
-func scoreOf(pod *v1.Pod, share, capacity int64) int64 {
-	if len(pod.Spec.Containers) == 0 {
-		return bestEffortOOMScoreAdj
-	}
-	least := pod.Spec.Containers[0].Resources.Requests.Memory().Value()
-	for _, c := range pod.Spec.Containers[1:] {
+// leastRequest returns the smallest memory request of the regular containers.
+func leastRequest(pod *v1.Pod) int64 {
+	least := int64(math.MaxInt64)
+	for _, c := range pod.Spec.Containers {
 		least = min(least, c.Resources.Requests.Memory().Value())
 	}
-	return score(least+share, capacity)
+	return least
 }
 
 func isInit(pod *v1.Pod, c *v1.Container) bool {

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotMappable says that the kernel cannot show a file system with other users.
+// ErrNotMappable says that the kernel cannot make idmapped mounts of a file system.
 var ErrNotMappable = errors.New("the kernel has no idmapped mounts of this file system")
 
-// MapUsers mounts at target what is at source, with all that is mounted below, and has the
-// IDs of its files, but not of those below, mapped by the user namespace. It returns the
-// mount options that it has from its source.
+// MapUsers mounts the tree at source at target, with the mounts below, and maps the IDs of its
+// files, but not those of the mounts below, by the user namespace. It returns the mount options
+// that it has inherited from its source.
 func (Host) MapUsers(source, target string, userns *os.File, propagation uint64) ([]string, error) {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
@@ -39,7 +39,7 @@ func (Host) MapUsers(source, target string, userns *os.File, propagation uint64)
 	return lockedOptions(st.Flags), nil
 }
 
-// lockedOptions are the options of a mount that a copy of it in a user namespace keeps.
+// lockedOptions returns the options of a mount that a copy in a user namespace must keep.
 func lockedOptions(flags int64) []string {
 	var options []string
 	for _, o := range []struct {

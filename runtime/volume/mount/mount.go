@@ -1,5 +1,5 @@
-// Package mount makes and removes mounts on the host, and removes directories without ever
-// leaving the file system that they are on.
+// Package mount makes and removes mounts on the host, and removes directories without
+// entering other file systems.
 package mount
 
 import (
@@ -21,29 +21,30 @@ import (
 type Mounter interface {
 	// Mount is mount(2).
 	Mount(source, target, fstype string, flags uintptr, data string) error
-	// MountRemote mounts by a helper program, and is ErrNoHelper when there is none.
-	MountRemote(ctx context.Context, r Remote) error
-	// MapUsers mounts the tree at source at target, as the user namespace sees it, with
-	// the propagation (MS_PRIVATE, MS_SLAVE, or 0 for that of the source), and returns the
-	// mount options that are not to be taken away. When the file system cannot be mapped
-	// the error wraps ErrNotMappable.
+	// MountNFS mounts an NFS export. The error is ErrNoNFS when the machine cannot.
+	MountNFS(ctx context.Context, source, target string, options []string) error
+	// MapUsers makes an idmapped mount of the tree at source at target for the user
+	// namespace, with the propagation (MS_PRIVATE, MS_SLAVE, or 0 for that of the source),
+	// and returns the mount options that must be kept. When the file system does not support
+	// it the error wraps ErrNotMappable.
 	MapUsers(source, target string, userns *os.File, propagation uint64) ([]string, error)
-	// Unmount takes the mount away at once, also while it is in use. A target that is
-	// not mounted is no error.
+	// Unmount detaches the mount, even while it is in use. A target that is not mounted is
+	// not an error.
 	Unmount(target string) error
 	// Mounted reports whether something is mounted at target, which must exist.
 	Mounted(target string) (bool, error)
-	// Around returns the mount that path is in, links followed.
-	Around(path string) (Point, error)
-	// Below returns all mounts at or below any of the directories, the ones to unmount
-	// first at the head. Directories that do not exist have none.
+	// Lookup returns the mount that contains path; it follows links.
+	Lookup(path string) (Point, error)
+	// Below returns all mounts at or below the directories, in the order in which they can be
+	// unmounted. Directories that do not exist are ignored.
 	Below(dirs ...string) ([]Point, error)
 }
 
-// Point is a mount and whom it shares its mount events with.
+// Point is a mount and its propagation.
 type Point struct {
 	Target string
-	// Shared mounts pass events on to their peers, slaves receive those of a shared one.
+	// A shared mount propagates mount events to its peers, a slave receives those of a shared
+	// one.
 	Shared, Slave bool
 }
 
@@ -60,7 +61,7 @@ func (Host) Mount(source, target, fstype string, flags uintptr, data string) err
 	return nil
 }
 
-// Unmount detaches the mount at target, never following a link there.
+// Unmount detaches the mount at target and does not follow a link there.
 func (Host) Unmount(target string) error {
 	err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err == nil || errors.Is(err, unix.EINVAL) || errors.Is(err, fs.ErrNotExist) {
@@ -69,21 +70,11 @@ func (Host) Unmount(target string) error {
 	return &fs.PathError{Op: "unmount", Path: target, Err: err}
 }
 
-// Mounted asks the kernel for the one directory, which is far cheaper than reading all
-// mounts.
-func (Host) Mounted(target string) (bool, error) {
-	var st unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, target, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_TYPE, &st); err != nil {
-		return false, &fs.PathError{Op: "statx", Path: target, Err: err}
-	}
-	if st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-		return mountinfo.Mounted(target)
-	}
-	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
-}
+// Mounted asks the kernel about the directory, which is far cheaper than reading all mounts.
+func (Host) Mounted(target string) (bool, error) { return mountinfo.Mounted(target) }
 
-// Around reads the mounts from /proc/self/mountinfo.
-func (Host) Around(path string) (Point, error) {
+// Lookup reads the mounts from /proc/self/mountinfo.
+func (Host) Lookup(path string) (Point, error) {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return Point{}, err
@@ -94,7 +85,7 @@ func (Host) Around(path string) (Point, error) {
 	}
 	var p Point
 	for _, i := range infos {
-		// Of two mounts on one place the later is on top.
+		// Of two mounts on one target the later one is on top.
 		if len(i.Mountpoint) >= len(p.Target) {
 			p = point(i)
 		}
@@ -124,7 +115,7 @@ func (Host) Below(dirs ...string) ([]Point, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the mounts: %w", err)
 	}
-	// Of two mounts on one place the later is on top.
+	// Of two mounts on one target the later one is on top.
 	slices.Reverse(infos)
 	slices.SortStableFunc(infos, func(a, b *mountinfo.Info) int { return cmp.Compare(len(b.Mountpoint), len(a.Mountpoint)) })
 	points := make([]Point, 0, len(infos))
@@ -145,9 +136,8 @@ func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, dir+"/")
 }
 
-// UnmountBelow removes every mount at or below the directories, and no other: mounts that
-// share their events with some elsewhere are made private first, or to unmount what is
-// below them would unmount it there too.
+// UnmountBelow unmounts every mount at or below the directories, and no other: shared mounts
+// are made private first, or unmounting what is below them would propagate to their peers.
 func UnmountBelow(m Mounter, dirs ...string) error {
 	points, err := m.Below(dirs...)
 	if err != nil {
@@ -170,9 +160,9 @@ func UnmountBelow(m Mounter, dirs ...string) error {
 	return nil
 }
 
-// RemoveAll removes dir and all that is in it. Unlike os.RemoveAll it never enters a mount:
-// a directory on which something is mounted is an error, and what is mounted there is left
-// alone. Links are removed and not followed. An absent dir is no error.
+// RemoveAll removes dir and its content. Unlike os.RemoveAll it never enters a mount: a
+// directory on which something is mounted is an error, and the mounted file system is not
+// touched. Links are removed and not followed. An absent dir is not an error.
 func RemoveAll(dir string) error {
 	parent, err := os.Open(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {

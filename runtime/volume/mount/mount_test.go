@@ -38,7 +38,7 @@ func TestRemoveAll(t *testing.T) {
 	}
 }
 
-func TestBelowSortsAndTakesNoNeighbours(t *testing.T) {
+func TestBelowSortsAndExcludesSiblings(t *testing.T) {
 	t.Parallel()
 	got, err := Host{}.Below("/proc", filepath.Join(t.TempDir(), "none"))
 	if err != nil {
@@ -50,6 +50,6 @@ func TestBelowSortsAndTakesNoNeighbours(t *testing.T) {
 		}
 	}
 	if within("/a/bc", "/a/b") || !within("/a/b", "/a/b") || !within("/a/b/c", "/a/b") {
-		t.Error("within takes a neighbour or refuses a child")
+		t.Error("within accepts a sibling or refuses a child")
 	}
 }

@@ -1,0 +1,74 @@
+// Packshim builds the shim and puts it, compressed, where package shimbinary embeds it. Run it
+// from the root of the module before building the main program.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	goruntime "runtime"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/runonce/runonce/runtime/containerd/shimbinary"
+)
+
+func main() {
+	arch := flag.String("goarch", goruntime.GOARCH, "architecture to build for")
+	out := flag.String("o", "runtime/containerd/shimbinary/files", "directory to write to")
+	flag.Parse()
+	if err := pack(context.Background(), *arch, *out); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func pack(ctx context.Context, arch, out string) error {
+	dir, err := os.MkdirTemp("", "pack-")
+	if err != nil {
+		return fmt.Errorf("making a temporary directory: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	built := filepath.Join(dir, shimbinary.Program)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w",
+		"-o", built, "./runtime/shim/runonce-shim")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("building the shim: %w", err)
+	}
+	program, err := os.ReadFile(built)
+	if err != nil {
+		return fmt.Errorf("reading the built shim: %w", err)
+	}
+	hash := sha256.Sum256(program)
+	sum := shimbinary.Sum{SHA256: hex.EncodeToString(hash[:]), Size: int64(len(program))}
+	if have, err := os.ReadFile(filepath.Join(out, shimbinary.SumName)); err == nil && string(have) == sum.String() {
+		return nil
+	}
+	var packed bytes.Buffer
+	w, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.SpeedBestCompression))
+	if err != nil {
+		return fmt.Errorf("compressing the shim: %w", err)
+	}
+	if _, err := w.Write(program); err != nil {
+		return fmt.Errorf("compressing the shim: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return fmt.Errorf("compressing the shim: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(out, shimbinary.PackedName), packed.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("writing the packed shim: %w", err)
+	}
+	// Last, since it says that the other file is complete.
+	if err := os.WriteFile(filepath.Join(out, shimbinary.SumName), []byte(sum.String()), 0o644); err != nil {
+		return fmt.Errorf("writing the shim's checksum: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package fieldsupport
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/manifests/decode"
+)
+
+// Use is a field that an object sets and that is not supported, or not with this value.
+type Use struct {
+	// Field is the path in the object, with the indices of its lists.
+	Field string
+	// Row is the path in the table, the same for all items of a list.
+	Row string
+	// Refused fields are errors, the others are ignored.
+	Refused bool
+	// Message says that the field is not supported or ignored, and why.
+	Message string
+}
+
+// Uses returns the fields of the pod that are refused or ignored, in the order of the type's
+// fields. The pod must be as it was written, without defaults.
+func (t *Table) Uses(pod *v1.Pod) []Use { return t.UsesOf("", pod) }
+
+// UsesOf is like Uses for a workload without its pod template. obj is a pointer to the type of
+// that kind.
+func (t *Table) UsesOf(kind string, obj any) []Use {
+	w := walker{}
+	w.object(reflect.ValueOf(obj).Elem(), t.kinds[kind])
+	return w.uses
+}
+
+type walker struct {
+	path []string
+	uses []Use
+}
+
+// value checks a value that is not empty.
+func (w *walker) value(v reflect.Value, n *node) {
+	if n == nil || n.row == nil {
+		w.use(v, &row{class: refused, note: "not known to this version"})
+		return
+	}
+	if n.row.class != supported {
+		if !slices.Contains(n.row.except, scalar(v)) {
+			w.use(v, n.row)
+		}
+		return
+	}
+	for v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	switch v.Kind() {
+	case reflect.Slice:
+		for i := range v.Len() {
+			w.path = append(w.path, "["+strconv.Itoa(i)+"]")
+			if v.Index(i).Kind() == reflect.Struct {
+				w.object(v.Index(i), n)
+			}
+			w.path = w.path[:len(w.path)-1]
+		}
+	case reflect.Struct:
+		w.object(v, n)
+	default:
+	}
+}
+
+func (w *walker) object(v reflect.Value, n *node) {
+	t := v.Type()
+	if len(n.down) == 0 || decode.DecodesItself(t) {
+		return
+	}
+	for i := range t.NumField() {
+		name, opts, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		f := v.Field(i)
+		if f.IsZero() || (f.Kind() == reflect.Slice && f.Len() == 0) || (f.Kind() == reflect.Map && f.Len() == 0) {
+			continue
+		}
+		if name == "" || strings.Contains(opts, "inline") {
+			w.object(f, n)
+			continue
+		}
+		w.path = append(w.path, name)
+		w.value(f, n.down[name])
+		w.path = w.path[:len(w.path)-1]
+	}
+}
+
+func (w *walker) use(v reflect.Value, r *row) {
+	what := "not supported"
+	if r.class == ignored {
+		what = "ignored"
+	}
+	if value := scalar(v); len(r.except) > 0 && value != "" {
+		what = strconv.Quote(value) + " is " + what
+	}
+	w.uses = append(w.uses, Use{Field: decode.JoinPath(w.path), Row: r.path, Refused: r.class == refused, Message: what + ": " + r.note})
+}
+
+// scalar returns the text of a single value, or "" for an object, a list or a map.
+func scalar(v reflect.Value) string {
+	for v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return v.String()
+	case reflect.Bool:
+		return strconv.FormatBool(v.Bool())
+	case reflect.Int32, reflect.Int64:
+		return strconv.FormatInt(v.Int(), 10)
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,177 @@
+// Package containerd is the engine on containerd: one that runs inside this process or inside
+// another process of ours, or a daemon. Only it, its sub-packages and the shim import
+// containerd.
+package containerd
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/runonce/runonce/runtime/engine"
+
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+
+	"github.com/runonce/runonce/internal/keymutex"
+	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/containerd/images"
+	"github.com/runonce/runonce/runtime/runtimeclass"
+)
+
+var _ engine.Engine = (*Engine)(nil)
+
+// ErrUnusable says that the container engine cannot be used at all: there is no runc, or the
+// socket is missing or dead or belongs to something else.
+var ErrUnusable = errs.ErrUnusable
+
+// cleanupTimeout bounds the cleanup after a failure or the end of a context.
+const cleanupTimeout = 20 * time.Second
+
+// Options say which containerd to use and where to keep files.
+type Options struct {
+	// Root keeps images, snapshots and records; it outlives a reboot. State need not.
+	// Both are absolute.
+	Root  string
+	State string
+	// Namespace is containerd's; empty means "runonce".
+	Namespace string
+	// Address is the socket of a containerd daemon. Empty means the embedded containerd.
+	Address string
+	// RuncPath is the OCI runtime; empty means runc, looked up in PATH and the usual places.
+	RuncPath string
+	// Handlers are the runtimes that pods may ask for, in addition to runc. One with the name
+	// runc is the runtime of all pods that ask for none.
+	Handlers []runtimeclass.Handler
+	// Snapshotter is containerd's; empty means overlayfs, or native where the embedded
+	// containerd finds no overlayfs.
+	Snapshotter string
+	// CertsDir holds a directory with a hosts.toml for each registry; empty means
+	// /etc/containerd/certs.d.
+	CertsDir string
+	// Log gets messages that are not errors of the caller; nil drops them.
+	Log *slog.Logger
+}
+
+// Engine starts, watches and removes containers with containerd. It implements engine.Engine
+// and engine.Images.
+type Engine struct {
+	o           Options
+	containers  *containerStore
+	images      *images.Store
+	podLocks    keymutex.Mutex // by pod UID: task creation and deletion, one at a time
+	pullLocks   keymutex.Mutex // by image reference
+	recordLocks keymutex.Mutex // by path of the exit record
+
+	opening sync.Mutex // held while a session is replaced
+	mu      sync.Mutex
+	current *session
+
+	cancel    context.CancelFunc
+	work      sync.WaitGroup // background work that Close waits for
+	deletions chan struct{}  // bounds the deletion of ended tasks
+
+	deleted atomic.Bool // something was deleted whose files the garbage collector removes
+}
+
+// Open connects to the daemon, or starts the embedded containerd, or becomes a client of the
+// process of ours that did. When the engine cannot be used the error wraps ErrUnusable, and
+// comes within ten seconds, or thirty when it has to wait for another process of ours. The
+// engine works until Close, even when ctx is done. A process may start the embedded containerd
+// for one engine at a time, since containerd has process-wide settings.
+func Open(ctx context.Context, o Options) (*Engine, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	e := &Engine{o: o, containers: newContainerStore(), images: images.New(filepath.Join(o.Root, "users")), deletions: make(chan struct{}, 2)}
+	if err := os.MkdirAll(e.recordDir(), 0o700); err != nil {
+		return nil, errs.Unusablef("making the directory of the exit records: %w", err)
+	}
+	if err := e.images.Sweep(); err != nil {
+		return nil, errs.Unusablef("%w", err)
+	}
+	s, err := connect(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	e.current = s
+	if n, err := images.SweepLeases(namespaces.WithNamespace(ctx, o.Namespace), s.LeasesService()); err != nil || n > 0 {
+		o.Log.Debug("ended the leases of dead processes", "count", n, "error", err)
+	}
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	e.cancel = cancel
+	synced := make(chan error, 1)
+	e.work.Go(func() { e.watch(background, synced) })
+	select {
+	case err = <-synced:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.close(context.WithoutCancel(ctx)))
+	}
+	return e, nil
+}
+
+// Close ends the engine's work, once the files of what was deleted are removed. Containers run
+// on. When this process serves containerd, one of its clients takes over.
+func (e *Engine) Close() error { return e.close(context.Background()) }
+
+func (e *Engine) close(ctx context.Context) error {
+	if e.cancel != nil {
+		e.cancel()
+	}
+	e.work.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.current == nil {
+		return nil
+	}
+	var errs []error
+	if e.current.server != nil && e.deleted.Load() {
+		ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+		defer cancel()
+		errs = append(errs, e.current.server.Collect(ctx))
+	}
+	errs = append(errs, e.current.Close())
+	e.current = nil
+	return errors.Join(errs...)
+}
+
+func (o *Options) complete() error {
+	if os.Geteuid() != 0 {
+		return errs.Unusablef("starting containers needs root")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Namespace == "" {
+		o.Namespace = "runonce"
+	}
+	if o.CertsDir == "" {
+		o.CertsDir = "/etc/containerd/certs.d"
+	}
+	o.Address = strings.TrimPrefix(o.Address, "unix://")
+	if o.Address != "" {
+		abs, err := filepath.Abs(o.Address)
+		if err != nil {
+			return errs.Unusablef("finding %q: %w", o.Address, err)
+		}
+		o.Address = abs
+	}
+	if !filepath.IsAbs(o.Root) || !filepath.IsAbs(o.State) || o.Root == o.State {
+		return errs.Unusablef("the root and the state directory must be absolute and differ")
+	}
+	return o.findRuntimes()
+}
+
+func (e *Engine) recordDir() string { return filepath.Join(e.o.Root, "containers") }
+
+func (e *Engine) recordPath(id string) string {
+	return filepath.Join(e.recordDir(), id+".json")
+}

@@ -1,0 +1,148 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/containerd/images"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image"
+)
+
+// ImageRecord is one image of the local store.
+type ImageRecord = images.Record
+
+// ImportArchive adds the images of an OCI or docker archive, plain or compressed, and returns
+// their references. An image without a name is an error. The archive is read again when the
+// process that serves containerd ends, if r can seek.
+func (e *Engine) ImportArchive(ctx context.Context, r io.Reader) ([]string, error) {
+	var refs []string
+	load := func(ctx context.Context, s *session) (err error) {
+		refs, err = images.Import(ctx, s.Conn, r)
+		return err
+	}
+	if err := e.readAgain(ctx, r, load); err != nil {
+		return nil, fmt.Errorf("importing an image archive: %w", errs.Native(err))
+	}
+	for _, ref := range refs {
+		e.images.Forget(ref)
+	}
+	return refs, nil
+}
+
+// readAgain is do for an op that reads r: when r cannot seek, op is called once.
+func (e *Engine) readAgain(ctx context.Context, r io.Reader, op func(context.Context, *session) error) error {
+	file, ok := r.(io.Seeker)
+	var start int64
+	if ok {
+		var err error
+		start, err = file.Seek(0, io.SeekCurrent)
+		ok = err == nil // a pipe is an *os.File, too
+	}
+	if !ok {
+		s, err := e.currentSession()
+		if err != nil {
+			return err
+		}
+		return op(namespaces.WithNamespace(ctx, e.o.Namespace), s)
+	}
+	return e.do(ctx, func(ctx context.Context, s *session) error {
+		if _, err := file.Seek(start, io.SeekStart); err != nil {
+			return fmt.Errorf("going back to its start: %w", err)
+		}
+		return op(ctx, s)
+	})
+}
+
+// ListImages returns the images of the local store in order of their references.
+func (e *Engine) ListImages(ctx context.Context) ([]ImageRecord, error) {
+	var found []ImageRecord
+	err := e.do(ctx, func(ctx context.Context, s *session) (err error) {
+		found, err = images.List(ctx, s.Conn)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing images: %w", err)
+	}
+	return found, nil
+}
+
+// Image returns the image in the local store that ref names, unpacked.
+func (e *Engine) Image(ctx context.Context, ref string) (engine.Image, error) {
+	name, err := image.Normalize(ref)
+	if err != nil {
+		return engine.Image{}, err
+	}
+	var img *images.Image
+	err = e.do(ctx, func(ctx context.Context, s *session) error {
+		img, err = e.images.WithUsers(ctx, s.Conn, name)
+		return err
+	})
+	if err != nil {
+		return engine.Image{}, fmt.Errorf("looking for image %q: %w", ref, err)
+	}
+	return img.Image, nil
+}
+
+// Pull fetches the image from its registry and unpacks it. As long as the registry denies
+// access, it tries the credentials one after the other, then those of docker's configuration.
+func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Credential) (engine.Image, error) {
+	name, err := image.Normalize(ref)
+	if err != nil {
+		return engine.Image{}, err
+	}
+	defer e.pullLocks.Lock(name)()
+	config, err := images.LoadConfig()
+	if err != nil {
+		return engine.Image{}, &failure.Error{Why: failure.ReasonErrImagePull, Final: true, Err: err}
+	}
+	var img *images.Image
+	for _, login := range config.Logins(ctx, name, credentials) {
+		err = e.do(ctx, func(ctx context.Context, s *session) (err error) {
+			img, err = e.images.Pull(ctx, s.Conn, name, images.Resolver(ctx, e.o.CertsDir, login))
+			return err
+		})
+		if err == nil || !images.IsPermanent(err) {
+			break
+		}
+	}
+	if err != nil {
+		return engine.Image{}, fmt.Errorf("pulling image %q: %w", ref, err)
+	}
+	return img.Image, nil
+}
+
+// Mount mounts an image of the local store read-only on the directory, and keeps it under the
+// key.
+func (e *Engine) Mount(ctx context.Context, ref, key, dir string) error {
+	name, err := image.Normalize(ref)
+	if err != nil {
+		return err
+	}
+	err = e.do(ctx, func(ctx context.Context, s *session) error {
+		img, err := e.images.Get(ctx, s.Conn, name)
+		if err != nil {
+			return err
+		}
+		return e.images.MountView(ctx, s.Conn, img, key, dir)
+	})
+	if err != nil {
+		return fmt.Errorf("mounting image %q: %w", ref, err)
+	}
+	return nil
+}
+
+// Release removes what Mount keeps under the key.
+func (e *Engine) Release(ctx context.Context, key string) error {
+	err := e.do(ctx, func(ctx context.Context, s *session) error { return images.RemoveView(ctx, s.Conn, key) })
+	if err != nil {
+		return fmt.Errorf("releasing image volume %q: %w", key, err)
+	}
+	e.deleted.Store(true)
+	return nil
+}

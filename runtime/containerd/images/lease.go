@@ -1,0 +1,120 @@
+package images
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/errdefs"
+
+	"github.com/runonce/runonce/internal/procstat"
+)
+
+// LeaseLabel names the process that holds a lease, see LeaseHolder. By it others can tell when
+// that has died: a daemon would keep what it left for a day.
+const LeaseLabel = "runonce/holder"
+
+const (
+	// expiration is containerd's own for leases of clients.
+	expiration = 24 * time.Hour
+	// releaseTimeout bounds the removal of a lease or a view.
+	releaseTimeout = 20 * time.Second
+)
+
+// HoldLease makes a lease for what is done with the returned context, unless ctx has one: it
+// protects what is fetched or read from containerd's garbage collector. release ends it, even
+// when ctx is done.
+func HoldLease(ctx context.Context, c *client.Client) (held context.Context, release func() error, err error) {
+	options := []leases.Opt{leases.WithRandomID(), leases.WithExpiration(expiration)}
+	// Without a holder the lease ends by itself after a day.
+	if self, err := LeaseHolder(); err == nil {
+		options = append(options, leases.WithLabel(LeaseLabel, self))
+	}
+	held, done, err := c.WithLease(ctx, options...)
+	if err != nil {
+		return ctx, nil, fmt.Errorf("making a lease: %w", err)
+	}
+	return held, func() error {
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(held), releaseTimeout)
+		defer cancel()
+		if err := done(cleanup); err != nil && !errdefs.IsNotFound(err) {
+			return fmt.Errorf("ending a lease: %w", err)
+		}
+		return nil
+	}, nil
+}
+
+// SweepLeases ends the leases of processes of this machine that have died, so that the garbage
+// collector removes what they left. It returns how many there were.
+func SweepLeases(ctx context.Context, m leases.Manager) (int, error) {
+	all, err := m.List(ctx, `labels."`+LeaseLabel+`"`)
+	if err != nil {
+		return 0, fmt.Errorf("listing old leases: %w", err)
+	}
+	ended := 0
+	for _, l := range all {
+		if !hasDied(l.Labels[LeaseLabel]) {
+			continue
+		}
+		if err := m.Delete(ctx, l); err != nil && !errdefs.IsNotFound(err) {
+			return ended, fmt.Errorf("deleting an old lease: %w", err)
+		}
+		ended++
+	}
+	return ended, nil
+}
+
+// LeaseHolder identifies this process: boot, PID namespace, PID and, since PIDs are reused, the
+// time of its start.
+func LeaseHolder() (string, error) {
+	space, err := pidSpace()
+	if err != nil {
+		return "", err
+	}
+	start, err := procstat.StartTime(os.Getpid())
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s %d %s", space, os.Getpid(), start), nil
+}
+
+// pidSpace identifies the boot and the PID namespace.
+func pidSpace() (string, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", err
+	}
+	space, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(boot)) + " " + space, nil
+}
+
+// hasDied reports whether a lease's holder has died: always when it is of an earlier boot, and
+// never when it is of another PID namespace, of which nothing is known.
+func hasDied(holder string) bool {
+	here, err := pidSpace()
+	f := strings.Fields(holder)
+	if err != nil || len(f) != 4 {
+		return false
+	}
+	boot, _, _ := strings.Cut(here, " ")
+	if f[0] != boot {
+		return true
+	}
+	if f[0]+" "+f[1] != here {
+		return false
+	}
+	pid, err := strconv.Atoi(f[2])
+	if err != nil {
+		return false
+	}
+	start, err := procstat.StartTime(pid)
+	return err != nil || start != f[3]
+}

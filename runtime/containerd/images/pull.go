@@ -1,0 +1,46 @@
+package images
+
+import (
+	"context"
+	"errors"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/platforms"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/containerd/errs"
+)
+
+// downloads is how many layers of an image are fetched at once (the kubelet's containerd: 3).
+const downloads = 3
+
+// Pull fetches the image with a normalized reference and unpacks it.
+func (c *Store) Pull(ctx context.Context, s Conn, ref string, resolver remotes.Resolver) (img *Image, err error) {
+	ctx, release, err := HoldLease(ctx, s.Client)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	_, err = s.Client.Pull(ctx, ref,
+		client.WithResolver(resolver),
+		client.WithPlatformMatcher(platforms.Default()),
+		client.WithPullUnpack,
+		client.WithPullSnapshotter(s.Snapshotter),
+		client.WithMaxConcurrentDownloads(downloads),
+	)
+	if err = errs.Native(err); err != nil {
+		return nil, &failure.Error{Why: failure.ReasonErrImagePull, Final: IsPermanent(err), Err: failure.WithMessage(pullMessage(err), err)}
+	}
+	return c.WithUsers(ctx, s, ref)
+}
+
+// WithUsers returns the image with a normalized reference, unpacked, with its passwd and group
+// files.
+func (c *Store) WithUsers(ctx context.Context, s Conn, ref string) (*Image, error) {
+	img, err := c.Get(ctx, s, ref)
+	if err != nil {
+		return nil, err
+	}
+	return img, c.readUsers(ctx, s, img)
+}

@@ -1,0 +1,218 @@
+// Package images pulls, imports and unpacks images with containerd, and reads what a container
+// needs to know of them. It finds registries by containerd's hosts files and credentials by
+// docker's configuration.
+package images
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/runonce/runonce/internal/atomicfile"
+	"github.com/runonce/runonce/runtime/engine"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
+	"github.com/distribution/reference"
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/identity"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/runonce/runonce/internal/keymutex"
+	"github.com/runonce/runonce/runtime/containerd/errs"
+)
+
+// Conn is a connection to containerd, with the snapshotter of all containers.
+type Conn struct {
+	*client.Client
+	Snapshotter string
+}
+
+// Snapshots returns the snapshotter of all containers.
+func (s Conn) Snapshots() snapshots.Snapshotter { return s.SnapshotService(s.Snapshotter) }
+
+// Image is an image that is unpacked and ready to run.
+type Image struct {
+	engine.Image
+	ChainID string // the snapshot that a container's own layer lies on
+}
+
+// Store caches what was read of images.
+type Store struct {
+	users string // directory of the cached passwd and group files
+	mu    sync.Mutex
+	byRef map[string]*Image
+	locks keymutex.Mutex // by reference, by chain ID and by the key of a view
+}
+
+// New returns a store that caches passwd and group files in the directory users.
+func New(users string) *Store { return &Store{users: users, byRef: map[string]*Image{}} }
+
+func (c *Store) lookup(ref string) *Image {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byRef[ref]
+}
+
+func (c *Store) keep(ref string, img *Image) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byRef[ref] = img
+}
+
+// Forget drops what is cached of a reference.
+func (c *Store) Forget(ref string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byRef, ref)
+}
+
+// Get returns the image with a normalized reference, unpacked.
+func (c *Store) Get(ctx context.Context, s Conn, ref string) (*Image, error) {
+	defer c.locks.Lock(ref)()
+	record, err := findImage(ctx, s, ref)
+	if err != nil {
+		return nil, err
+	}
+	if img := c.lookup(ref); img != nil && img.Digest == record.Target.Digest.String() {
+		return img, nil
+	}
+	img, err := load(ctx, s, record)
+	if err != nil {
+		return nil, err
+	}
+	img.Ref = ref
+	c.keep(ref, img)
+	return img, nil
+}
+
+// findImage finds the record of a reference. One with a digest also finds the image that
+// came with a tag.
+func findImage(ctx context.Context, s Conn, ref string) (images.Image, error) {
+	record, err := s.ImageService().Get(ctx, ref)
+	if err == nil || !errdefs.IsNotFound(err) {
+		return record, errs.Native(err)
+	}
+	named, perr := reference.ParseNormalizedNamed(ref)
+	if perr != nil {
+		return images.Image{}, err
+	}
+	digested, ok := named.(reference.Digested)
+	if !ok {
+		return images.Image{}, err
+	}
+	same, lerr := s.ImageService().List(ctx, "target.digest=="+digested.Digest().String())
+	if lerr != nil {
+		return images.Image{}, errs.Native(lerr)
+	}
+	for _, one := range same {
+		if other, err := reference.ParseNormalizedNamed(one.Name); err == nil && other.Name() == named.Name() {
+			return one, nil
+		}
+	}
+	return images.Image{}, err
+}
+
+func unpack(ctx context.Context, s Conn, record images.Image) error {
+	ctx, release, err := HoldLease(ctx, s.Client)
+	if err != nil {
+		return err
+	}
+	return errors.Join(client.NewImage(s.Client, record).Unpack(ctx, s.Snapshotter), release())
+}
+
+// load reads the image's configuration, and unpacks it unless that was done before.
+func load(ctx context.Context, s Conn, record images.Image) (*Image, error) {
+	store := s.ContentStore()
+	manifest, err := images.Manifest(ctx, store, record.Target, platforms.Default())
+	if err != nil {
+		return nil, fmt.Errorf("reading its manifest: %w", errs.Native(err))
+	}
+	blob, err := content.ReadBlob(ctx, store, manifest.Config)
+	if err != nil {
+		return nil, fmt.Errorf("reading its configuration: %w", errs.Native(err))
+	}
+	var config ocispec.Image
+	if err := json.Unmarshal(blob, &config); err != nil {
+		return nil, fmt.Errorf("reading its configuration: %w", err)
+	}
+	chain := identity.ChainID(config.RootFS.DiffIDs).String()
+	if _, err := s.Snapshots().Stat(ctx, chain); err != nil {
+		if !errdefs.IsNotFound(err) {
+			return nil, fmt.Errorf("looking for its snapshot: %w", errs.Native(err))
+		}
+		if err := unpack(ctx, s, record); err != nil {
+			return nil, fmt.Errorf("unpacking it: %w", errs.Native(err))
+		}
+	}
+	img := &Image{ChainID: chain, Image: engine.Image{
+		Ref:        record.Name,
+		ID:         manifest.Config.Digest.String(),
+		Digest:     record.Target.Digest.String(),
+		Entrypoint: config.Config.Entrypoint,
+		Cmd:        config.Config.Cmd,
+		Env:        config.Config.Env,
+		User:       config.Config.User,
+		WorkingDir: config.Config.WorkingDir,
+		StopSignal: config.Config.StopSignal,
+	}}
+	if config.Created != nil {
+		img.Created = *config.Created
+	}
+	for _, l := range manifest.Layers {
+		img.Size += l.Size
+	}
+	return img, nil
+}
+
+// users are the files with the users and groups of an image.
+type users struct {
+	Passwd []byte `json:"passwd"`
+	Group  []byte `json:"group"`
+}
+
+// readUsers fills in the image's passwd and group files. They are read from the mounted image
+// once, and then cached by the image's content.
+func (c *Store) readUsers(ctx context.Context, s Conn, img *Image) error {
+	defer c.locks.Lock(img.ChainID)()
+	if img.Passwd != nil || img.Group != nil {
+		return nil
+	}
+	path := filepath.Join(c.users, digest.Digest(img.ChainID).Encoded()+".json")
+	var u users
+	if data, err := os.ReadFile(path); err == nil && json.Unmarshal(data, &u) == nil {
+		img.Passwd, img.Group = u.Passwd, u.Group
+		return nil
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading its users: %w", err)
+	}
+	u, err := c.mountedUsers(ctx, s, img.ChainID)
+	if err != nil {
+		return fmt.Errorf("reading its users: %w", err)
+	}
+	img.Passwd, img.Group = u.Passwd, u.Group
+	return cacheUsers(path, u)
+}
+
+func cacheUsers(path string, u users) error {
+	data, err := json.Marshal(u)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = atomicfile.Write(path, data, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("caching the image's users: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	continuity "github.com/containerd/continuity/fs"
+
+	"github.com/runonce/runonce/runtime/containerd/errs"
+)
+
+// maxUsers bounds the passwd and the group file of an image each, in bytes.
+const maxUsers = 1 << 20
+
+// mountedUsers reads passwd and group from a view of the image.
+func (c *Store) mountedUsers(ctx context.Context, s Conn, chainID string) (u users, err error) {
+	ctx, release, err := HoldLease(ctx, s.Client)
+	if err != nil {
+		return users{}, fmt.Errorf("holding a view of the image: %w", errs.Native(err))
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+
+	key := "runonce-users-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	mounts, err := s.Snapshots().View(ctx, key, chainID)
+	if err != nil {
+		return users{}, fmt.Errorf("making a view of the image: %w", errs.Native(err))
+	}
+	defer func() {
+		if rerr := errs.IgnoreNotFound(s.Snapshots().Remove(cleanup, key)); rerr != nil {
+			err = errors.Join(err, fmt.Errorf("removing a view of the image: %w", rerr))
+		}
+	}()
+	err = c.mounted(mounts, func(root string) error {
+		if u.Passwd, err = readInside(root, "etc/passwd"); err == nil {
+			u.Group, err = readInside(root, "etc/group")
+		}
+		return err
+	})
+	return u, err
+}
+
+// readInside reads a file below root, following symbolic links as if root were the root.
+// An absent file, or one that is not a regular file, is nil.
+func readInside(root, name string) ([]byte, error) {
+	path, err := continuity.RootPath(root, name)
+	if err != nil {
+		return nil, fmt.Errorf("finding %s in the image: %w", name, err)
+	}
+	// So that a FIFO does not block it.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENXIO) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s of the image: %w", name, err)
+	}
+	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxUsers))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s of the image: %w", name, err)
+	}
+	return data, nil
+}

@@ -1,0 +1,47 @@
+package images
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	"github.com/moby/sys/mountinfo"
+
+	"github.com/runonce/runonce/runtime/containerd/errs"
+)
+
+// rootLabel protects a snapshot that belongs to no container from the garbage collector.
+const rootLabel = "containerd.io/gc.root"
+
+// MountView mounts a read-only view of the image, with the given key, on the directory. What is
+// already mounted there stays.
+func (c *Store) MountView(ctx context.Context, s Conn, img *Image, key, dir string) error {
+	defer c.locks.Lock(key)()
+	if mounted, err := mountinfo.Mounted(dir); err != nil || mounted {
+		return err
+	}
+	label := snapshots.WithLabels(map[string]string{rootLabel: time.Now().UTC().Format(time.RFC3339)})
+	mounts, err := s.Snapshots().View(ctx, key, img.ChainID, label)
+	if errdefs.IsAlreadyExists(err) {
+		// The machine was rebooted, or this program was killed.
+		mounts, err = s.Snapshots().Mounts(ctx, key)
+	}
+	if err != nil {
+		return fmt.Errorf("making a view of the image: %w", errs.Native(err))
+	}
+	if err := mount.All(mounts, dir); err != nil {
+		return fmt.Errorf("mounting the image: %w", err)
+	}
+	return nil
+}
+
+// RemoveView removes the view of the key, if there is one.
+func RemoveView(ctx context.Context, s Conn, key string) error {
+	if err := errs.IgnoreNotFound(s.Snapshots().Remove(ctx, key)); err != nil {
+		return fmt.Errorf("removing a view of an image: %w", err)
+	}
+	return nil
+}

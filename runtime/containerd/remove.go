@@ -1,0 +1,141 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	runcoptions "github.com/containerd/containerd/api/types/runc/options"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/typeurl/v2"
+
+	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/shim/exitrecord"
+)
+
+// Remove deletes the container with everything that belongs to it, except its logs.
+func (e *Engine) Remove(ctx context.Context, id string) error {
+	known, _, _ := e.containers.get(id)
+	err := e.do(ctx, func(ctx context.Context, s *session) error { return e.remove(ctx, s, id, known.PodUID) })
+	if err != nil {
+		return fmt.Errorf("removing container %q: %w", id, err)
+	}
+	return nil
+}
+
+// remove removes whatever exists of a container: task, bundle, record, snapshot and files.
+func (e *Engine) remove(ctx context.Context, s *session, id, podUID string) error {
+	if err := e.removeTask(ctx, s, id, podUID); err != nil {
+		return err
+	}
+	if err := errs.IgnoreNotFound(s.ContainerService().Delete(ctx, id)); err != nil {
+		return fmt.Errorf("deleting its record: %w", err)
+	}
+	e.deleted.Store(true)
+	if err := errs.IgnoreNotFound(s.Snapshots().Remove(ctx, id)); err != nil {
+		return fmt.Errorf("deleting its root file system: %w", err)
+	}
+	for _, path := range []string{e.recordPath(id), exitrecord.Output{RecordPath: e.recordPath(id)}.LoggingPath()} {
+		if err := removeFile(path); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(e.stdioDir(id)); err != nil {
+		return fmt.Errorf("removing its pipes: %w", err)
+	}
+	e.containers.remove(id)
+	return nil
+}
+
+// removeTask kills the process and deletes the task.
+func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) error {
+	// Otherwise its exit would make deleteTask delete the task at the same time.
+	defer e.podLocks.Lock(podUID)()
+	resp, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
+	if err := errs.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("looking for its task: %w", err)
+	}
+	absent := err != nil
+	// Also when it never ran: the shim would leave the kill to "runc delete", which polls.
+	if !absent && resp.Process.Status != tasktypes.Status_STOPPED {
+		if err := e.kill(ctx, s, id); err != nil {
+			return err
+		}
+	}
+	// Also when the task is absent: a daemon keeps the shim of a task that it has deleted when
+	// the shim did not end in time, and ends it when asked again.
+	_, err = s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
+	if err := errs.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("deleting its task: %w", err)
+	}
+	if absent {
+		if err := e.removeForgotten(ctx, s, id, podUID); err != nil {
+			return err
+		}
+	}
+	return s.removeBundle(ctx, id)
+}
+
+// removeForgotten removes what is left of a container of which containerd knows no task.
+func (e *Engine) removeForgotten(ctx context.Context, s *session, id, podUID string) error {
+	if s.shims == nil || podUID == "" || e.thirdParty(id) {
+		return nil
+	}
+	killed, err := s.shims.RemoveForgotten(ctx, podUID, id, func() (*runcoptions.Options, error) { return runcOptions(ctx, s, id) })
+	if killed {
+		e.o.Log.Warn("a shim that did not remove its container was killed", "container", id)
+	}
+	return err
+}
+
+// runcOptions returns the options of the container's OCI runtime, nil without a container.
+func runcOptions(ctx context.Context, s *session, id string) (*runcoptions.Options, error) {
+	rec, err := s.ContainerService().Get(ctx, id)
+	if err != nil {
+		if err = errs.IgnoreNotFound(err); err != nil {
+			err = fmt.Errorf("looking for its OCI runtime: %w", err)
+		}
+		return nil, err
+	}
+	var o runcoptions.Options
+	if err := typeurl.UnmarshalTo(rec.Runtime.Options, &o); err != nil {
+		return nil, fmt.Errorf("looking for its OCI runtime: %w", err)
+	}
+	return &o, nil
+}
+
+// removeBundle removes what is left of the bundle of a task that no longer exists.
+func (s *session) removeBundle(ctx context.Context, id string) error {
+	if s.shims == nil {
+		return nil
+	}
+	return s.shims.RemoveBundle(ctx, id)
+}
+
+// kill sends SIGKILL to all processes and waits for the end. It does not use e.containers, which
+// may not know the container.
+func (e *Engine) kill(ctx context.Context, s *session, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
+	_, err := s.Tasks().Kill(ctx, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL), All: true})
+	if err := errs.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("killing it: %w", err)
+	}
+	// A shim that dies meanwhile ends the wait with an error, but the process has ended too.
+	_, _ = s.Tasks().Wait(ctx, &tasksapi.WaitRequest{ContainerID: id})
+	if ctx.Err() != nil {
+		return fmt.Errorf("killing it: its process still runs %s after SIGKILL: %w", killTimeout, ctx.Err())
+	}
+	return nil
+}
+
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing a record: %w", err)
+	}
+	return nil
+}

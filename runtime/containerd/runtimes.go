@@ -1,0 +1,176 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	runcoptions "github.com/containerd/containerd/api/types/runc/options"
+	shimoptions "github.com/containerd/containerd/api/types/runtimeoptions/v1"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/typeurl/v2"
+
+	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/runtimeclass"
+)
+
+const (
+	stockRuntime = "io.containerd.runc.v2"
+	stockProgram = "containerd-shim-runc-v2"
+)
+
+// runtimeConfig is what the containers of a handler are created with.
+type runtimeConfig struct {
+	containers.RuntimeInfo
+	// inSlices are the options for containers whose cgroups are scopes of systemd.
+	inSlices typeurl.Any
+	// thirdParty says that the shim is not ours: it writes neither CRI logs nor exit records.
+	thirdParty bool
+}
+
+// runtimeOf returns the configuration of a handler, the default one when name is empty. inSlice
+// says that the container's cgroup is a scope of systemd. Without such a handler the error has
+// the words of containerd's CRI plugin.
+func (s *session) runtimeOf(name string, inSlice bool) (runtimeConfig, error) {
+	if name == "" {
+		name = runtimeclass.Default
+	}
+	r, ok := s.runtimes[name]
+	if !ok {
+		return r, fmt.Errorf("no runtime for %q is configured", name)
+	}
+	if inSlice {
+		r.Options = r.inSlices
+	}
+	return r, nil
+}
+
+// setRuntimes configures the runtimes of the handlers.
+func (s *session) setRuntimes(o Options) error {
+	s.runtimes = map[string]runtimeConfig{}
+	for _, h := range o.Handlers {
+		r, err := s.runtime(h, o)
+		if err != nil {
+			return fmt.Errorf("preparing runtime handler %q: %w", h.Name, err)
+		}
+		s.runtimes[h.Name] = r
+	}
+	return nil
+}
+
+// runtimeRoot is the directory in which the OCI runtimes of the embedded containerd keep their
+// state, below a directory for each namespace.
+func runtimeRoot(state string) string { return filepath.Join(state, "runc") }
+
+func (s *session) runtime(h runtimeclass.Handler, o Options) (runtimeConfig, error) {
+	if h.Shim != "" {
+		return s.thirdPartyRuntime(h)
+	}
+	opts := &runcoptions.Options{BinaryName: h.Binary}
+	if o.Address == "" {
+		// The system's containerd may use the same namespace and the same names.
+		opts.Root = runtimeRoot(o.State)
+	}
+	r := runtimeConfig{RuntimeInfo: containers.RuntimeInfo{Name: s.shim}}
+	if s.onlyLogger {
+		r.Name, r.thirdParty = stockRuntime, true
+	}
+	return r, r.setOptions(opts)
+}
+
+// thirdPartyRuntime leaves the start of the shim to containerd, which must find it: the embedded
+// one in our PATH, a daemon in its own.
+func (s *session) thirdPartyRuntime(h runtimeclass.Handler) (runtimeConfig, error) {
+	if s.shims != nil {
+		if _, err := exec.LookPath(h.Program()); err != nil {
+			return runtimeConfig{}, errs.Unusablef("looking for its shim: %w", err)
+		}
+	}
+	r := runtimeConfig{thirdParty: true, RuntimeInfo: containers.RuntimeInfo{Name: h.Shim}}
+	if h.ConfigPath != "" || h.TypeURL != "" {
+		packed, err := typeurl.MarshalAny(&shimoptions.Options{TypeUrl: h.TypeURL, ConfigPath: h.ConfigPath})
+		if err != nil {
+			return runtimeConfig{}, fmt.Errorf("encoding its options: %w", err)
+		}
+		// Such shims detect the form of a cgroupsPath by themselves.
+		r.Options, r.inSlices = packed, packed
+		return r, nil
+	}
+	if filepath.Base(h.Program()) != stockProgram {
+		return r, nil
+	}
+	return r, r.setOptions(&runcoptions.Options{})
+}
+
+// setOptions sets the options for a shim that takes those of containerd's runc shim.
+func (r *runtimeConfig) setOptions(o *runcoptions.Options) error {
+	packed, err := typeurl.MarshalAny(o)
+	if err != nil {
+		return fmt.Errorf("encoding its options: %w", err)
+	}
+	o.SystemdCgroup = true
+	inSlices, err := typeurl.MarshalAny(o)
+	if err != nil {
+		return fmt.Errorf("encoding its options: %w", err)
+	}
+	r.Options, r.inSlices = packed, inSlices
+	return nil
+}
+
+// findRuntimes makes the programs of the handlers absolute paths, and adds runc unless a
+// handler has its name.
+func (o *Options) findRuntimes() error {
+	o.Handlers = slices.Clone(o.Handlers)
+	if !slices.ContainsFunc(o.Handlers, func(h runtimeclass.Handler) bool { return h.Name == runtimeclass.Default }) {
+		o.Handlers = append(o.Handlers, runtimeclass.Handler{Name: runtimeclass.Default, Binary: o.RuncPath})
+	}
+	for i := range o.Handlers {
+		h := &o.Handlers[i]
+		if h.Shim != "" {
+			continue
+		}
+		var err error
+		if h.Binary, err = findProgram(h.Binary); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findProgram also looks in directories that a boot script's PATH may lack. An empty name means
+// runc.
+func findProgram(name string) (string, error) {
+	if name == "" {
+		name = "runc"
+	}
+	path, err := exec.LookPath(name)
+	for _, dir := range []string{"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin", "/sbin"} {
+		if err == nil || filepath.Base(name) != name {
+			break
+		}
+		path, err = exec.LookPath(filepath.Join(dir, name))
+	}
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return "", errs.Unusablef("finding the OCI runtime %q: %w", name, err)
+	}
+	return path, nil
+}
+
+// RuntimeFeatures returns the output of the command "features" of a handler's OCI runtime. An
+// empty name means the default handler.
+func (e *Engine) RuntimeFeatures(ctx context.Context, name string) ([]byte, error) {
+	if name == "" {
+		name = runtimeclass.Default
+	}
+	for _, h := range e.o.Handlers {
+		if h.Name == name && h.Binary != "" {
+			return exec.CommandContext(ctx, h.Binary, "features").Output()
+		}
+	}
+	return nil, fmt.Errorf("runtime handler %q has no program to ask", name)
+}

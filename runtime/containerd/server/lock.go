@@ -1,0 +1,34 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrLocked says that another process serves the root.
+var ErrLocked = errors.New("another process serves it")
+
+// TryLock takes the lock of the root directory, which it creates when needed. The process that
+// holds it may call Start. When another process does, the error wraps ErrLocked. The lock is
+// released by the returned function or the end of the process.
+func TryLock(root string) (unlock func() error, err error) {
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return nil, fmt.Errorf("making the root directory: %w", err)
+	}
+	path := filepath.Join(root, "lock")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrLocked
+		}
+		return nil, errors.Join(fmt.Errorf("locking %q: %w", path, err), f.Close())
+	}
+	return f.Close, nil
+}

@@ -1,0 +1,28 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/containerd/containerd/v2/core/mount"
+)
+
+// sweepMounts makes dir the directory for containerd's temporary mounts, with which it unpacks
+// layers, and removes those that a killed process has left. Only the holder of the lock may
+// call it.
+func sweepMounts(dir string, log *slog.Logger) error {
+	if err := mount.SetTempMountLocation(dir); err != nil {
+		return fmt.Errorf("making the directory for containerd's mounts: %w", err)
+	}
+	warnings, err := mount.CleanupTempMounts(0)
+	if err != nil {
+		return fmt.Errorf("looking for mounts of earlier runs: %w", err)
+	}
+	if log == nil {
+		return nil
+	}
+	for _, w := range warnings {
+		log.Warn("a mount of an earlier run is not removed", "error", w)
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containerd/errdefs"
+
+	"github.com/runonce/runonce/runtime/containerd/shortcuts"
+)
+
+// marker is a file in the root directory that exists while a server runs. A server that finds
+// it comes after one that was killed.
+const marker = "running"
+
+// recover removes what a killed server left and nothing else would find. There are no clients
+// yet.
+func (s *Server) recover(ctx context.Context, o Options) error {
+	path := filepath.Join(o.Root, marker)
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			return fmt.Errorf("marking the root directory: %w", err)
+		}
+		return nil
+	}
+	o.Log.Debug("the last containerd here was killed, cleaning up")
+	// Shims that it had started but not yet recorded.
+	shortcuts.Sweep(ctx, ShimDir(o.State))
+	ctx = namespaces.WithNamespace(ctx, o.Namespace)
+	if err := s.dropLeases(ctx); err != nil {
+		return err
+	}
+	s.cleanSnapshots(ctx, o.Log)
+	return s.Collect(ctx)
+}
+
+// unmark records an orderly end.
+func unmark(root string) error {
+	if err := os.Remove(filepath.Join(root, marker)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("unmarking the root directory: %w", err)
+	}
+	return nil
+}
+
+// cleanSnapshots has the garbage collector look for snapshots that only one of the two stores
+// had recorded, and for directories that neither had: it looks only at snapshotters in which
+// something was removed.
+func (s *Server) cleanSnapshots(ctx context.Context, log *slog.Logger) {
+	for _, p := range s.set.GetAll() {
+		if p.Registration.Type != plugins.SnapshotPlugin || p.Err() != nil {
+			continue
+		}
+		if err := touch(ctx, s.Client.SnapshotService(p.Registration.ID)); err != nil {
+			log.Warn("old snapshots are not cleaned up", "snapshotter", p.Registration.ID, "error", err)
+		}
+	}
+}
+
+// touch makes and removes a snapshot.
+func touch(ctx context.Context, s snapshots.Snapshotter) error {
+	const key = "runonce-recover"
+	_, err := s.Prepare(ctx, key, "")
+	if err != nil && !errdefs.IsAlreadyExists(err) {
+		// A directory that was not recorded has the name that is used next, and is in the
+		// way once: the failure removes it.
+		_, err = s.Prepare(ctx, key, "")
+	}
+	if err != nil && !errdefs.IsAlreadyExists(err) {
+		return err
+	}
+	// The garbage collector may be faster.
+	if err := s.Remove(ctx, key); err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	return nil
+}
+
+// dropLeases deletes the leases of processes that died while they fetched or unpacked an
+// image: they would keep the remains for a day.
+func (s *Server) dropLeases(ctx context.Context) error {
+	all, err := s.Client.LeasesService().List(ctx)
+	if err != nil {
+		return fmt.Errorf("listing old leases: %w", err)
+	}
+	for _, l := range all {
+		if err := s.Client.LeasesService().Delete(ctx, l); err != nil && !errdefs.IsNotFound(err) {
+			return fmt.Errorf("deleting an old lease: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+// Package server runs containerd inside this process: the plugins that a run needs, a client
+// that calls them directly, and the sockets for other processes and for the shims.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/metadata"
+	shims "github.com/containerd/containerd/v2/core/runtime/v2"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/pkg/gc"
+	"github.com/containerd/containerd/v2/pkg/timeout"
+	"github.com/containerd/containerd/v2/plugins"
+	overlay "github.com/containerd/containerd/v2/plugins/snapshots/overlay/plugin"
+	"github.com/containerd/log"
+	"github.com/containerd/plugin"
+	"github.com/containerd/plugin/registry"
+
+	"github.com/runonce/runonce/runtime/containerd/shortcuts"
+)
+
+// Options say where the server keeps its files. Root outlives a reboot, State need not.
+type Options struct {
+	Root      string
+	State     string
+	Namespace string // of the sandbox records
+	Log       *slog.Logger
+}
+
+// Server is a containerd inside this process.
+type Server struct {
+	// Client calls the server without a socket.
+	Client *client.Client
+
+	root      string
+	set       *plugin.Set
+	listeners *listeners
+}
+
+// Start starts the server. Only one may use a root at a time: see TryLock.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	for _, dir := range []struct {
+		path string
+		mode os.FileMode
+	}{{o.Root, 0o700}, {o.State, 0o711}, {socketDir(o.State), 0o711}} {
+		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
+			return nil, fmt.Errorf("making containerd's directory: %w", err)
+		}
+	}
+	if err := sweepMounts(filepath.Join(o.State, "mounts"), o.Log); err != nil {
+		return nil, err
+	}
+	// Otherwise the metadata store waits for its lock for ever.
+	timeout.Set("io.containerd.timeout.bolt.open", time.Minute)
+	redirectLog(ctx, o.Log)
+
+	s := &Server{root: o.Root, set: plugin.NewPluginSet()}
+	if err := s.load(context.WithoutCancel(ctx), o); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	var err error
+	if s.Client, err = newClient(s.set); err == nil {
+		err = s.createSandbox(ctx, o.Namespace)
+	}
+	if err == nil {
+		err = s.recover(ctx, o)
+	}
+	if err == nil {
+		s.listeners, err = serve(ctx, s.set, Socket(o.State))
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// load initialises the plugins in order of their dependencies.
+func (s *Server) load(ctx context.Context, o Options) error {
+	socket := Socket(o.State)
+	forget := func() error { return nil }
+	for _, r := range registry.Graph(nil) {
+		ic := plugin.NewContext(ctx, s.set, map[string]string{
+			plugins.PropertyRootDir:      filepath.Join(o.Root, r.URI()),
+			plugins.PropertyStateDir:     filepath.Join(o.State, r.URI()),
+			plugins.PropertyGRPCAddress:  socket,
+			plugins.PropertyTTRPCAddress: socket + ttrpcSuffix,
+		})
+		// Nothing waits for readiness: every plugin is ready when Init returns.
+		ic.RegisterReadiness = func() func() { return func() {} }
+		ic.Config = r.Config
+		switch c := r.Config.(type) {
+		case *shims.ShimConfig:
+			ic.Config = &shims.ShimConfig{SocketDir: ShimDir(o.State)}
+		case *overlay.Config:
+			// Remove files with the snapshot, not some time later.
+			sync := *c
+			sync.SyncRemove = true
+			ic.Config = &sync
+		case *shims.TaskConfig:
+			// It connects to the running shims.
+			db, err := s.metadata()
+			if err == nil {
+				forget, err = shortcuts.KeepThirdParty(ctx, db, TasksDir(o.State), o.Namespace)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		p := r.Init(ic)
+		if err := s.set.Add(p); err != nil {
+			return fmt.Errorf("starting containerd: %w", err)
+		}
+		if err := p.Err(); err != nil && !plugin.IsSkipPlugin(err) {
+			// The kernel may lack a snapshotter; everything else is needed.
+			if r.Type == plugins.SnapshotPlugin {
+				o.Log.Debug("snapshotter is not available", "name", r.ID, "error", err)
+				continue
+			}
+			return fmt.Errorf("starting containerd's %s: %w", r.URI(), err)
+		}
+	}
+	return forget()
+}
+
+// Collect runs the garbage collector, which removes the files of deleted snapshots and
+// images.
+func (s *Server) Collect(ctx context.Context) error {
+	collector, err := find[interface {
+		ScheduleAndWait(context.Context) (gc.Stats, error)
+	}](s.set, plugins.GCPlugin, "scheduler")
+	if err != nil {
+		return err
+	}
+	if _, err := collector.ScheduleAndWait(ctx); err != nil {
+		return fmt.Errorf("collecting garbage: %w", err)
+	}
+	return nil
+}
+
+// Close stops serving, which makes the clients look for another server, and closes the
+// stores. Containers run on.
+func (s *Server) Close() error {
+	var errs []error
+	if s.listeners != nil {
+		s.listeners.close()
+	}
+	all := s.set.GetAll()
+	for i := len(all) - 1; i >= 0; i-- {
+		instance, err := all[i].Instance()
+		if err != nil {
+			continue
+		}
+		if c, ok := instance.(io.Closer); ok {
+			if err := c.Close(); err != nil {
+				errs = append(errs, fmt.Errorf("closing containerd's %s: %w", all[i].Registration.URI(), err))
+			}
+		}
+	}
+	if s.listeners != nil {
+		errs = append(errs, unmark(s.root))
+	}
+	return errors.Join(errs...)
+}
+
+// redirectLog sends containerd's own messages to l at debug level, or nowhere: on stderr
+// they would hide the run's report.
+func redirectLog(ctx context.Context, l *slog.Logger) {
+	// Not debug: the shims would inherit it.
+	level := "panic"
+	log.L.Logger.SetOutput(io.Discard)
+	if l.Enabled(ctx, slog.LevelDebug) {
+		level = "info"
+		log.L.Logger.SetOutput(lineLogger{l})
+	}
+	// The level is one of containerd's own, so it cannot be wrong.
+	_ = log.SetLevel(level)
+}
+
+// lineLogger turns each written line into a debug record.
+type lineLogger struct{ log *slog.Logger }
+
+func (w lineLogger) Write(line []byte) (int, error) {
+	w.log.Debug("containerd", "line", string(line))
+	return len(line), nil
+}
+
+// HasSnapshotter reports whether the kernel and the file system support the snapshotter.
+func (s *Server) HasSnapshotter(name string) bool {
+	_, err := find[snapshots.Snapshotter](s.set, plugins.SnapshotPlugin, name)
+	return err == nil
+}
+
+func (s *Server) metadata() (*metadata.DB, error) {
+	return find[*metadata.DB](s.set, plugins.MetadataPlugin, "bolt")
+}
+
+func (s *Server) createSandbox(ctx context.Context, namespace string) error {
+	db, err := s.metadata()
+	if err != nil {
+		return err
+	}
+	return shortcuts.CreateSandbox(ctx, db, namespace)
+}

@@ -1,0 +1,127 @@
+package shimbinary
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"github.com/runonce/runonce/runtime/shim/exitrecord"
+)
+
+// SearchPath is the PATH of the shim and the logger.
+const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// The names of the pipes in a Logger's directory.
+const (
+	Stdin  = "stdin"
+	Stdout = "stdout"
+	Stderr = "stderr"
+)
+
+// Logger is the process that reads the output of a container of a third-party shim from
+// pipes, and holds its input open although nobody writes to it. It ends with the output.
+type Logger struct {
+	Program   string
+	Dir       string // of the pipes, which Start makes
+	URI       string // of the exitrecord.Output
+	ID        string
+	Namespace string
+	Stdin     bool
+	Terminal  bool // there is no stderr
+}
+
+// Start makes the pipes, starts the process and returns once it reads. The caller calls
+// release when the shim has opened the pipes.
+func (l Logger) Start(ctx context.Context) (release func(), err error) {
+	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	// What the process inherits, and the ends that keep the pipes open until the shim opens them.
+	var theirs, held []*os.File
+	defer func() { closeAll(theirs) }()
+	defer func() {
+		if err != nil {
+			closeAll(held)
+		}
+	}()
+	for _, name := range []string{Stdout, Stderr} {
+		r, w, err := l.open(name)
+		if err != nil {
+			return nil, err
+		}
+		theirs, held = append(theirs, r), append(held, w)
+	}
+	ready, tell, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = ready.Close() }()
+	theirs = append(theirs, tell)
+	if l.Stdin {
+		in, err := l.fifo(Stdin, os.O_RDWR)
+		if err != nil {
+			return nil, err
+		}
+		theirs = append(theirs, in)
+	}
+	if err := l.run(ctx, theirs); err != nil {
+		return nil, err
+	}
+	closeAll(theirs)
+	theirs = nil
+	if n, err := ready.Read(make([]byte, 1)); n == 0 {
+		return nil, fmt.Errorf("starting the logger: it has ended: %w", err)
+	}
+	return func() { closeAll(held) }, nil
+}
+
+// open makes a pipe for output. A terminal has no stderr, which then is empty.
+func (l Logger) open(name string) (r, w *os.File, err error) {
+	if name == Stderr && l.Terminal {
+		r, err = os.Open(os.DevNull)
+		return r, nil, err
+	}
+	if r, err = l.fifo(name, os.O_RDONLY|syscall.O_NONBLOCK); err != nil {
+		return nil, nil, err
+	}
+	if w, err = l.fifo(name, os.O_WRONLY); err != nil {
+		return nil, nil, errors.Join(err, r.Close())
+	}
+	return r, w, nil
+}
+
+func (l Logger) fifo(name string, flags int) (*os.File, error) {
+	path := filepath.Join(l.Dir, name)
+	if err := syscall.Mkfifo(path, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("making pipe %q: %w", path, err)
+	}
+	return os.OpenFile(path, flags, 0)
+}
+
+// run starts the process as a shim would (core/runtime/v2/logging). It outlives this
+// program.
+func (l Logger) run(ctx context.Context, files []*os.File) error {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), l.Program, exitrecord.LoggerArg, l.URI)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=" + SearchPath, "CONTAINER_ID=" + l.ID, "CONTAINER_NAMESPACE=" + l.Namespace}
+	cmd.ExtraFiles = files
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the logger: %w", err)
+	}
+	go func() { _ = cmd.Wait() }()
+	return nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}

@@ -1,0 +1,81 @@
+// Package ephemeralstorage measures the local ephemeral storage of pods and checks it
+// against their limits.
+package ephemeralstorage
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	podresource "k8s.io/component-helpers/resource"
+
+	"github.com/runonce/runonce/internal/podspec"
+)
+
+// systemCritical is the lowest priority of a critical pod, which is not evicted
+// (scheduling.SystemCriticalPriority).
+const systemCritical = 2_000_000_000
+
+// Usage is the ephemeral storage that a pod uses, in bytes.
+type Usage struct {
+	// Volumes is the disk usage of the emptyDir volumes, by name.
+	Volumes map[string]int64
+	// Containers is that of the containers' writable layers and logs, by name.
+	Containers map[string]int64
+}
+
+// Limited reports whether the pod has a limit that it could exceed.
+func Limited(pod *v1.Pod) bool {
+	if pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical {
+		return false
+	}
+	limits := func(c *v1.Container) bool { return !c.Resources.Limits.StorageEphemeral().IsZero() }
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return limitOf(&v) != nil }) ||
+		slices.ContainsFunc(podspec.Containers(pod), limits)
+}
+
+// Exceeded returns the kubelet's message about the limit that the pod exceeds, "" for none
+// (eviction manager, localStorageEviction).
+func Exceeded(pod *v1.Pod, u Usage) string {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if limit := limitOf(v); limit != nil && limit.CmpInt64(u.Volumes[v.Name]) < 0 {
+			return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, limit.String())
+		}
+	}
+	limit, ok := podresource.PodLimits(pod, podresource.PodResourcesOptions{})[v1.ResourceEphemeralStorage]
+	if ok && limit.CmpInt64(u.sum()) < 0 {
+		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", limit.String())
+	}
+	for _, c := range podspec.Lasting(pod) {
+		if limit := c.Resources.Limits.StorageEphemeral(); !limit.IsZero() && limit.CmpInt64(u.Containers[c.Name]) < 0 {
+			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, limit.String())
+		}
+	}
+	return ""
+}
+
+func (u Usage) sum() int64 {
+	sum := int64(0)
+	for _, n := range u.Volumes {
+		sum += n
+	}
+	for _, n := range u.Containers {
+		sum += n
+	}
+	return sum
+}
+
+// OnDisk reports whether the volume is an emptyDir on disk.
+func OnDisk(v *v1.Volume) bool {
+	return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
+}
+
+// limitOf returns the size limit of an emptyDir on disk; the kernel limits a tmpfs.
+func limitOf(v *v1.Volume) *resource.Quantity {
+	if !OnDisk(v) || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() <= 0 {
+		return nil
+	}
+	return v.EmptyDir.SizeLimit
+}

@@ -1,0 +1,71 @@
+package ephemeralstorage
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// blockSize is the unit of st_blocks, whatever the block size of the file system.
+const blockSize = 512
+
+// DiskUsage returns the disk usage of the directory in bytes, as du does: hard links count
+// once, and what is mounted below does not. Containers may write there at the same time:
+// links cannot lead out of the directory, and what changes during the walk is not counted.
+// An absent directory uses nothing.
+func DiskUsage(ctx context.Context, dir string) (int64, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = root.Close() }()
+	c := counter{linked: map[uint64]bool{}}
+	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var info fs.FileInfo
+		if err == nil {
+			info, err = d.Info()
+		}
+		switch {
+		case err == nil:
+			return c.add(path, info)
+		case path == ".":
+			return err
+		}
+		return nil // it has changed since
+	})
+	return c.bytes, err
+}
+
+// counter adds up the files on the device of the first one.
+type counter struct {
+	bytes  int64
+	device uint64
+	linked map[uint64]bool // inodes with several names that were counted
+}
+
+func (c *counter) add(path string, info fs.FileInfo) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return nil
+	case path == ".":
+		c.device = st.Dev
+	case st.Dev != c.device && info.IsDir():
+		return fs.SkipDir
+	case st.Dev != c.device || c.linked[st.Ino]:
+		return nil
+	}
+	if !info.IsDir() && st.Nlink > 1 {
+		c.linked[st.Ino] = true
+	}
+	c.bytes += st.Blocks * blockSize
+	return nil
+}

@@ -1,0 +1,128 @@
+package host
+
+import (
+	"os"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runonce/runonce/runtime/ocispec"
+)
+
+func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+
+func TestDetect(t *testing.T) {
+	t.Parallel()
+	const all = "Name:\tx\nCapEff:\t000001ffffffffff\nCapBnd:\t000001ffffffffff\n"
+	tests := []struct {
+		name  string
+		v2    bool
+		files fstest.MapFS
+		want  ocispec.Host
+	}{
+		{
+			name: "few rights, cgroup v1",
+			files: fstest.MapFS{
+				"proc/self/status":                                  file("CapEff:\t0000000000000003\nCapBnd:\t0000000000000401\n"),
+				"proc/self/oom_score_adj":                           file("-200\n"),
+				"sys/devices/system/cpu/cpu0/online":                file("1"),
+				"sys/devices/system/cpu/cpu1/online":                file("1"),
+				"sys/devices/system/cpu/cpufreq/x":                  file(""),
+				"sys/fs/cgroup/memory/memory.memsw.limit_in_bytes":  file("0"),
+				"sys/kernel/mm/hugepages/hugepages-2048kB/nr":       file("0"),
+				"sys/fs/cgroup/hugetlb/hugetlb.2MB.limit_in_bytes":  file("0"),
+				"sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hp": file("0"),
+			},
+			want: ocispec.Host{
+				Capabilities: []string{"CAP_CHOWN", "CAP_NET_BIND_SERVICE"}, MinOOMScoreAdj: -200, CPUs: 2,
+				SwapLimit: true, HugePages: []int64{2 << 20, 1 << 30},
+			},
+		},
+		{
+			name: "cgroup v2 without hugetlb", v2: true,
+			files: fstest.MapFS{
+				"proc/self/status":                             file(all),
+				"sys/fs/cgroup/cgroup.controllers":             file("cpu memory"),
+				"sys/fs/cgroup/system.slice/memory.swap.max":   file("max"),
+				"sys/kernel/mm/hugepages/hugepages-2048kB/nr":  file("0"),
+				"sys/devices/system/cpu/cpu0/topology/core_id": file("0"),
+			},
+			want: ocispec.Host{CgroupV2: true, Capabilities: ocispec.AllCapabilities(), MinOOMScoreAdj: -1000, CPUs: 1, SwapLimit: true},
+		},
+		{
+			name: "cgroup v2 with no cgroup yet", v2: true,
+			files: fstest.MapFS{
+				"proc/self/status":                 file(all),
+				"proc/swaps":                       file("Filename"),
+				"proc/cmdline":                     file("quiet"),
+				"sys/fs/cgroup/cgroup.controllers": file("cpu memory"),
+			},
+			want: ocispec.Host{CgroupV2: true, Capabilities: ocispec.AllCapabilities(), MinOOMScoreAdj: -1000, SwapLimit: true},
+		},
+		{
+			name: "cgroup v2 without swap accounting", v2: true,
+			files: fstest.MapFS{
+				"proc/self/status":                        file(all),
+				"proc/swaps":                              file("Filename"),
+				"sys/fs/cgroup/cgroup.controllers":        file("cpu memory"),
+				"sys/fs/cgroup/system.slice/memory.max":   file("max"),
+				"sys/fs/cgroup/system.slice/memory.stats": file(""),
+			},
+			want: ocispec.Host{CgroupV2: true, Capabilities: ocispec.AllCapabilities(), MinOOMScoreAdj: -1000},
+		},
+		{
+			name: "cgroup v2 with hugetlb", v2: true,
+			files: fstest.MapFS{
+				"proc/self/status":                            file(all),
+				"sys/fs/cgroup/cgroup.controllers":            file("cpu hugetlb memory"),
+				"sys/kernel/mm/hugepages/hugepages-2048kB/nr": file("0"),
+			},
+			want: ocispec.Host{CgroupV2: true, Capabilities: ocispec.AllCapabilities(), MinOOMScoreAdj: -1000, HugePages: []int64{2 << 20}},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := Detect(tt.files, tt.v2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("host (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDetectErrors(t *testing.T) {
+	t.Parallel()
+	for name, status := range map[string]string{
+		"no bounding set": "CapEff:\t0\n", "no number": "CapEff:\t0\nCapBnd:\tz\n", "no effective set": "CapBnd:\t0\n",
+	} {
+		if _, err := Detect(fstest.MapFS{"proc/self/status": file(status)}, false); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := Detect(fstest.MapFS{}, false); err == nil {
+		t.Error("without /proc: no error")
+	}
+}
+
+func TestDevices(t *testing.T) {
+	t.Parallel()
+	got, err := Devices("/dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range got {
+		if d.Path != "/dev/null" {
+			continue
+		}
+		if d.Type != "c" || d.Major != 1 || d.Minor != 3 || *d.FileMode&os.ModePerm != 0o666 {
+			t.Errorf("/dev/null is %+v", d)
+		}
+		return
+	}
+	t.Error("no /dev/null among the devices")
+}

@@ -1,0 +1,133 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/ocispec"
+)
+
+// loadedProfiles lists the AppArmor profiles in the kernel with their modes:
+// "name (enforce)".
+const loadedProfiles = "sys/kernel/security/apparmor/profiles"
+
+// Preflight finds the pods that this machine cannot run because its kernel, an OCI runtime or
+// the container engine lacks a feature, before anything starts. It checks each feature once,
+// and only when a pod needs it.
+type Preflight struct {
+	// Files is the machine's root file system.
+	Files fs.FS
+	// RuntimeFeatures returns the output of the features command of a handler's OCI
+	// runtime; the empty name is the default handler.
+	RuntimeFeatures func(ctx context.Context, handler string) ([]byte, error)
+	// CanMapUsers returns why the container engine does not support user namespaces, nil
+	// when it does.
+	CanMapUsers func(ctx context.Context) error
+	// AppArmor says that the engine can apply AppArmor profiles.
+	AppArmor bool
+
+	mu       sync.Mutex
+	features map[string]Features // by handler
+}
+
+// Check returns what the machine lacks, by the UID of the pod that needs it.
+func (p *Preflight) Check(ctx context.Context, pods []*v1.Pod) map[types.UID]string {
+	lacking := map[types.UID]string{}
+	userNamespaces := sync.OnceValue(func() error { return p.checkUserNamespaces(ctx) })
+	for _, pod := range pods {
+		var errs []error
+		if pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers {
+			errs = append(errs, userNamespaces())
+		}
+		for _, c := range podspec.Containers(pod) {
+			errs = append(errs, p.checkContainer(ctx, pod, c))
+		}
+		for _, err := range errs {
+			if err != nil {
+				lacking[pod.UID] = err.Error()
+				break
+			}
+		}
+	}
+	return lacking
+}
+
+func (p *Preflight) checkUserNamespaces(ctx context.Context) error {
+	limit, err := fs.ReadFile(p.Files, "proc/sys/user/max_user_namespaces")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("spec.hostUsers: false: the kernel has no user namespaces")
+	case err == nil && strings.TrimSpace(string(limit)) == "0":
+		return errors.New("spec.hostUsers: false: the kernel allows no user namespaces: sysctl user.max_user_namespaces is 0")
+	}
+	if err := p.CanMapUsers(ctx); err != nil {
+		return fmt.Errorf("spec.hostUsers: false: %w", err)
+	}
+	return nil
+}
+
+func (p *Preflight) checkContainer(ctx context.Context, pod *v1.Pod, c *v1.Container) error {
+	if kind := ocispec.SeccompProfile(pod, c).Type; kind != v1.SeccompProfileTypeUnconfined && !p.Features(ctx, pod).Seccomp {
+		return fmt.Errorf("container %q: seccomp profile %s: the OCI runtime was built without seccomp", c.Name, kind)
+	}
+	for _, vm := range c.VolumeMounts {
+		if vm.RecursiveReadOnly != nil && *vm.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled && !p.Features(ctx, pod).RecursiveReadOnly {
+			return fmt.Errorf("container %q: volume %q requested recursive read-only mode, but it is not supported by the runtime", c.Name, vm.Name)
+		}
+	}
+	if profile := ocispec.SecurityContext(pod, c).AppArmorProfile; profile != nil && profile.Type != v1.AppArmorProfileTypeUnconfined {
+		if err := p.checkAppArmor(profile); err != nil {
+			return fmt.Errorf("container %q: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// checkAppArmor accepts every profile on a machine without AppArmor: admission has rejected
+// such pods, as the kubelet does.
+func (p *Preflight) checkAppArmor(profile *v1.AppArmorProfile) error {
+	if !AppArmorEnabled(p.Files) {
+		return nil
+	}
+	if !p.AppArmor {
+		return fmt.Errorf("AppArmor profile %s: /sys/kernel/security/apparmor or the program apparmor_parser does not exist", profile.Type)
+	}
+	if profile.Type != v1.AppArmorProfileTypeLocalhost || profile.LocalhostProfile == nil {
+		return nil
+	}
+	loaded, err := fs.ReadFile(p.Files, loadedProfiles)
+	if err != nil {
+		return fmt.Errorf("reading the AppArmor profiles: %w", err)
+	}
+	for line := range bytes.Lines(loaded) {
+		if bytes.HasPrefix(line, []byte(*profile.LocalhostProfile+" (")) {
+			return nil
+		}
+	}
+	return fmt.Errorf("AppArmor profile %q is not loaded: load it with apparmor_parser", *profile.LocalhostProfile)
+}
+
+// AppArmorEnabled reports whether the kernel has AppArmor enabled.
+func AppArmorEnabled(root fs.FS) bool {
+	enabled, err := fs.ReadFile(root, "sys/module/apparmor/parameters/enabled")
+	return err == nil && strings.TrimSpace(string(enabled)) == "Y"
+}
+
+// HasSELinuxOptions reports whether a container of the pod has SELinux options.
+func HasSELinuxOptions(pod *v1.Pod) bool {
+	for _, c := range podspec.Containers(pod) {
+		if ocispec.SecurityContext(pod, c).SELinuxOptions != nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,53 @@
+package mount
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strings"
+)
+
+// ErrNoNFS says that the machine cannot mount NFS exports.
+var ErrNoNFS = errors.New("mount.nfs is not installed")
+
+// MountNFS runs the helper mount.nfs as mount(8) does.
+func (Host) MountNFS(ctx context.Context, source, target string, options []string) error {
+	helper, err := nfsHelper()
+	if err != nil {
+		return err
+	}
+	args := []string{source, target}
+	if len(options) > 0 {
+		args = append(args, "-o", strings.Join(options, ","))
+	}
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, helper, args...)
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("mount.nfs %s: %w: %s", source, err, strings.TrimSpace(stderr.String()))
+	}
+	return nil
+}
+
+// HasNFS reports whether the machine can mount NFS exports.
+func HasNFS() bool {
+	_, err := nfsHelper()
+	return err == nil
+}
+
+// nfsHelper finds the program, which need not be in the PATH.
+func nfsHelper() (string, error) {
+	for _, candidate := range []string{"mount.nfs", "/sbin/mount.nfs", "/usr/sbin/mount.nfs"} {
+		path, err := exec.LookPath(candidate)
+		if err == nil {
+			return path, nil
+		}
+		if !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return "", ErrNoNFS
+}

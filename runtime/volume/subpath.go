@@ -1,0 +1,185 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/ocispec"
+)
+
+// errEscape says that a sub-path leads out of its volume.
+var errEscape = errors.New("the path leads out of the volume")
+
+// subPath returns the path below the volume that is mounted, empty for the volume itself.
+func subPath(vm *v1.VolumeMount, env []string) (string, error) {
+	if vm.SubPathExpr == "" {
+		return vm.SubPath, nil
+	}
+	lookup, missing := ocispec.LookupEnv(env), ""
+	sub := ocispec.Expand(vm.SubPathExpr, func(name string) (string, bool) {
+		value, ok := lookup(name)
+		if value == "" && missing == "" {
+			missing = name
+		}
+		return value, ok
+	})
+	if missing != "" {
+		return "", failure.FailedMountf("missing value for %q", missing)
+	}
+	return sub, nil
+}
+
+// bindSubPath mounts the sub-path of the volume at root on a path of its own on the host,
+// and returns that. The mount is made from a handle: an OCI runtime would resolve a path
+// again, after a container may have replaced a part of it by a link.
+func (m *Manager) bindSubPath(vm volumeMount, root, sub string) (string, error) {
+	if filepath.IsAbs(sub) {
+		return "", failure.FailedMountf("subPath %q must not be an absolute path", sub)
+	}
+	if slices.Contains(strings.Split(sub, "/"), "..") {
+		return "", failure.FailedMountf("subPath %q must not contain '..'", sub)
+	}
+	f, err := openSubPath(root, sub, vm.volume.Image == nil)
+	if err != nil {
+		return "", subPathError(vm, sub, err)
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err == nil && vm.volume.Image != nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: sub, Err: unix.ENOTDIR}
+	}
+	if err != nil {
+		return "", subPathError(vm, sub, err)
+	}
+	target := m.dir(vm.pod, subpathsDir, vm.volume.Name, vm.container.Name, strconv.Itoa(vm.index))
+	if err := m.prepareTarget(target, info.IsDir()); err != nil {
+		return "", fmt.Errorf("making the mount point of volumeMount %q of container %q: %w", vm.Name, vm.container.Name, err)
+	}
+	if err := m.bind(f, target, vm.propagation()); err != nil {
+		return "", fmt.Errorf("binding volumeMount %q of container %q: %w", vm.Name, vm.container.Name, err)
+	}
+	return target, nil
+}
+
+// subPathError is as vague as the kubelet's error: a container must not learn from it what
+// is on the host. The cause can be unwrapped. An image is not secret, and does not change.
+func subPathError(vm volumeMount, sub string, err error) error {
+	if vm.volume.Image != nil {
+		return failure.CreateErrorf("ImageVolumeMountFailed: failed to ensure image subpath %q of volume %q: %w", sub, vm.Name, err)
+	}
+	message := fmt.Sprintf("failed to prepare subPath for volumeMount %q of container %q", vm.Name, vm.container.Name)
+	return &failure.Error{
+		Why: failure.ReasonConfigError, Final: errors.Is(err, errEscape), Err: failure.WithMessage(message, err),
+	}
+}
+
+// bind mounts the file or directory of the handle at target. Such a mount is in the peer
+// group of the one that it is a part of, and unmounting it could unmount the host's, so only
+// a bidirectional one stays there.
+func (m *Manager) bind(f *os.File, target string, p v1.MountPropagationMode) error {
+	source := "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
+	err := m.Mounter.Mount(source, target, "", unix.MS_BIND, "")
+	switch {
+	case err != nil || p == v1.MountPropagationBidirectional:
+		return err
+	case p == v1.MountPropagationHostToContainer:
+		return m.Mounter.Mount("", target, "", unix.MS_SLAVE, "")
+	}
+	return m.Mounter.Mount("", target, "", unix.MS_PRIVATE, "")
+}
+
+// openSubPath returns a handle (O_PATH) of sub, a relative path in the directory root.
+// Missing directories can be created, with the mode of root. Links are followed as long as
+// they stay in the volume; one that leaves it, also an absolute one, is errEscape. The handle
+// keeps its target when the path changes.
+func openSubPath(root, sub string, create bool) (*os.File, error) {
+	base, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: root, Err: err}
+	}
+	defer func() { _ = unix.Close(base) }()
+	fd, err := openAt(base, sub)
+	if create && errors.Is(err, unix.ENOENT) {
+		if err = mkdirAllAt(base, sub); err == nil {
+			fd, err = openAt(base, sub)
+		}
+	}
+	if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) {
+		err = errEscape
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: filepath.Join(root, sub), Err: err}
+	}
+	return os.NewFile(uintptr(fd), sub), nil
+}
+
+func openAt(base int, path string) (int, error) {
+	how := unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	for {
+		// EAGAIN: a rename raced with the walk; the kernel asks to try again.
+		fd, err := unix.Openat2(base, path, &how)
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
+}
+
+// mkdirAllAt creates the missing directories of path. Each is created in a handle of its
+// parent, so that it cannot be outside of base.
+func mkdirAllAt(base int, path string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(base, &st); err != nil {
+		return err
+	}
+	parent := "."
+	for name := range strings.SplitSeq(filepath.Clean(path), "/") {
+		next := filepath.Join(parent, name)
+		fd, err := openAt(base, next)
+		switch {
+		case err == nil:
+			_ = unix.Close(fd)
+		case errors.Is(err, unix.ENOENT):
+			if err := mkdirAt(base, parent, name, st.Mode&0o7777); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+		parent = next
+	}
+	return nil
+}
+
+func mkdirAt(base int, parent, name string, mode uint32) error {
+	dir, err := openAt(base, parent)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	if err := unix.Mkdirat(dir, name, mode); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	made, err := unix.Openat2(dir, name, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(made) }()
+	// The umask may have removed permissions.
+	return unix.Fchmod(made, mode)
+}
