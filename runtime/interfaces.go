@@ -3,12 +3,11 @@ package runtime
 import (
 	"context"
 
-	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/record"
-
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
-	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // Sandboxes makes and removes the namespaces and the network that a pod's containers share.

@@ -10,12 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/podstate"
-
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/podstate"
 )
 
 func TestLaterProcessContinues(t *testing.T) {

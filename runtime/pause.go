@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/podstate"
-
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/ocispec"
+	"github.com/runonce/runonce/runtime/podstate"
 )
 
 // pidNamespace is the path of the pod's process namespace, empty when no pause process runs.

@@ -8,14 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/podstate"
-
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/runonce/runonce/runtime/ocispec"
+	"github.com/runonce/runonce/runtime/podstate"
 )
 
 // step is one part of what a pod needs before its containers.

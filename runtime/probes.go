@@ -7,12 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/engine"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/probe"
 )
 

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/runonce/runonce/runtime/engine"
-
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
 )
 

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/runonce/runonce/runtime/engine"
-
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // TestPullSecrets: a pod's pull secrets have the credentials for its images, and an absent one

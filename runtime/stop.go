@@ -7,12 +7,12 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
-
-	v1 "k8s.io/api/core/v1"
 )
 
 // minimumGrace is the least time that a container gets between its stop signal and

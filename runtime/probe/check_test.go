@@ -337,13 +337,13 @@ func TestNoHandler(t *testing.T) {
 
 func TestExpand(t *testing.T) {
 	t.Parallel()
-	values := map[string]string{"A": "1", "B": "$(A)", "": "empty"}
+	env := []v1.EnvVar{{Name: "A", Value: "0"}, {Name: "A", Value: "1"}, {Name: "B", Value: "$(A)"}, {Name: "", Value: "empty"}}
 	for in, want := range map[string]string{
 		"": "", "x": "x", "$(A)": "1", "x$(A)y$(B)": "x1y$(A)", "$$(A)": "$(A)", "$$$(A)": "$1", "$(C)": "$(C)",
 		"$(A": "$(A", "$A": "$A", "$": "$", "$$": "$", "a$": "a$", "$()": "empty", "$($(A))": "$($(A))",
 	} {
-		if got := expand(in, values); got != want {
-			t.Errorf("expand(%q) = %q, want %q", in, got, want)
+		if got := expandStatic([]string{in}, env)[0]; got != want {
+			t.Errorf("expandStatic(%q) = %q, want %q", in, got, want)
 		}
 	}
 }
@@ -351,8 +351,8 @@ func TestExpand(t *testing.T) {
 func FuzzExpand(f *testing.F) {
 	f.Add("a$(A)$$(B)$(")
 	f.Fuzz(func(t *testing.T, in string) {
-		if got := expand(in, nil); len(got) > len(in) {
-			t.Errorf("expand(%q) = %q: longer without any value", in, got)
+		if got := expandStatic([]string{in}, nil)[0]; len(got) > len(in) {
+			t.Errorf("expandStatic(%q) = %q: longer without any value", in, got)
 		}
 	})
 }

@@ -9,12 +9,11 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/record"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/record"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
