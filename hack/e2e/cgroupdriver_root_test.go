@@ -28,10 +28,10 @@ spec:
 `
 
 // scopes returns the processes of the containers in systemd scopes, by the scope's path.
-func scopes(t *testing.T) map[string][]string {
+func (b *box) scopes(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
-	for _, path := range cgroups(t) {
+	for _, path := range b.cgroups(t) {
 		text, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
 		if pids := strings.Fields(string(text)); err == nil && len(pids) > 0 && strings.HasSuffix(path, ".scope") {
 			found[path] = pids
@@ -54,16 +54,16 @@ func TestCgroupDriver(t *testing.T) {
 			return
 		}
 		b.up(t, dir, 0, "--cgroup-driver", "systemd", "--until", "ready")
-		wantScopes(t)
+		b.wantScopes(t)
 		// A running container is kept; a killed one is restarted in the same cgroup.
 		b.up(t, dir, 0)
-		killMain(t)
+		b.killMain(t)
 		b.up(t, dir, 0)
-		wantScopes(t)
+		b.wantScopes(t)
 		if r := b.run(t, "down", "--all"); r.code != 0 {
 			t.Errorf("down: exit code %d\n%s", r.code, r.stderr)
 		}
-		if left := scopes(t); len(left) > 0 {
+		if left := b.scopes(t); len(left) > 0 {
 			t.Errorf("scopes left: %v", left)
 		}
 	})
@@ -71,10 +71,10 @@ func TestCgroupDriver(t *testing.T) {
 
 // wantScopes checks that the pod's two containers, one of which is the pause process, are in
 // scopes of one slice in every hierarchy that has any.
-func wantScopes(t *testing.T) {
+func (b *box) wantScopes(t *testing.T) {
 	t.Helper()
 	count := map[string]int{}
-	for path := range scopes(t) {
+	for path := range b.scopes(t) {
 		count[filepath.Dir(path)]++
 		limit, err := os.ReadFile(filepath.Join(path, "memory.max"))
 		if err == nil && strings.Contains(path, "-main-") && string(limit) != "67108864\n" {
@@ -82,7 +82,7 @@ func wantScopes(t *testing.T) {
 		}
 	}
 	if len(count) == 0 {
-		t.Errorf("no container is in a scope: %v", cgroups(t))
+		t.Errorf("no container is in a scope: %v", b.cgroups(t))
 	}
 	for slice, n := range count {
 		if n != 2 || !strings.Contains(slice, "-burstable.slice/") {
@@ -91,10 +91,10 @@ func wantScopes(t *testing.T) {
 	}
 }
 
-func killMain(t *testing.T) {
+func (b *box) killMain(t *testing.T) {
 	t.Helper()
 	killed := map[string]bool{}
-	for path, pids := range scopes(t) {
+	for path, pids := range b.scopes(t) {
 		if !strings.Contains(path, "-main-") || killed[pids[0]] {
 			continue
 		}

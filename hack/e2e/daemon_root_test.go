@@ -24,6 +24,7 @@ func TestDaemon(t *testing.T) {
 				t.Errorf("the failed container is shown as %+v", bad)
 			}
 		}
+		b.checkInspect(t)
 		if r := b.run(t, "logs", "job"); r.code != 0 || r.stdout != "done\n" {
 			t.Errorf("logs: exit code %d, %q\n%s", r.code, r.stdout, r.stderr)
 		}

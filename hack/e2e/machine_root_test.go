@@ -2,15 +2,20 @@ package e2e
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/runonce/runonce/runtime/network/bridge"
 )
 
 // machine is everything that pods could leave behind on the machine.
@@ -27,8 +32,8 @@ type machine struct {
 func (b *box) inspect(t *testing.T) machine {
 	t.Helper()
 	return machine{
-		Mounts: b.mounts(t), Links: names(t, "/sys/class/net"), Netns: names(t, "/run/netns"), Processes: b.processes(t),
-		Cgroups: cgroups(t), Rules: rules(t),
+		Mounts: b.mounts(t), Links: b.links(t), Netns: names(t, "/run/netns"), Processes: b.processes(t),
+		Cgroups: b.cgroups(t), Rules: b.rules(t),
 	}
 }
 
@@ -58,6 +63,20 @@ func (b *box) unchanged(t *testing.T) {
 	for _, dir := range []string{"root/pods", "state/pods", "state/runc"} {
 		if left := files(t, filepath.Join(b.dir, dir)); len(left) > 0 {
 			t.Errorf("left in %s: %v", dir, left)
+		}
+	}
+}
+
+// checkInspect fails the test unless inspect sees what a running pod on the box's bridge needs;
+// otherwise unchanged would be worth nothing.
+func (b *box) checkInspect(t *testing.T) {
+	t.Helper()
+	m := b.inspect(t).since(b.before)
+	for what, found := range map[string][]string{
+		"mounts": m.Mounts, "links": m.Links, "processes": m.Processes, "cgroups": m.Cgroups, "rules": m.Rules,
+	} {
+		if len(found) == 0 {
+			t.Errorf("no %s of the running pods found", what)
 		}
 	}
 }
@@ -145,13 +164,40 @@ func isContainer(command string) bool {
 	return strings.HasPrefix(command, "/bin/box") || strings.HasPrefix(command, "etcd ")
 }
 
-// cgroups lists the cgroups of pods in every hierarchy.
-func cgroups(t *testing.T) []string {
+// Other installations of runonce may be at work on this machine: their bridges and parent cgroups
+// have names like these.
+var (
+	anyBridge = regexp.MustCompile(`\brunonce-[0-9a-f]{6}\b`)
+	anyParent = regexp.MustCompile(`/runonce-[0-9a-f]{8}\b`)
+)
+
+// ownedByOther tells whether s names something of that kind, and only of other installations.
+func ownedByOther(s string, kind *regexp.Regexp, own string) bool {
+	found := kind.FindAllString(s, -1)
+	return len(found) > 0 && !slices.Contains(found, own)
+}
+
+// bridge is the name of the box's bridge.
+func (b *box) bridge() string { return bridge.Name(filepath.Join(b.dir, "state", "network")) }
+
+// links lists the network interfaces of the machine, but for other bridges and their ports.
+func (b *box) links(t *testing.T) []string {
 	t.Helper()
+	return slices.DeleteFunc(names(t, "/sys/class/net"), func(name string) bool {
+		master, err := os.Readlink(filepath.Join("/sys/class/net", name, "master"))
+		return ownedByOther(name, anyBridge, b.bridge()) || err == nil && filepath.Base(master) != b.bridge()
+	})
+}
+
+// cgroups lists the cgroups of pods in every hierarchy.
+func (b *box) cgroups(t *testing.T) []string {
+	t.Helper()
+	sum := sha256.Sum256([]byte(filepath.Join(b.dir, "root")))
+	own := "/runonce-" + hex.EncodeToString(sum[:4])
 	var found []string
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
 		// A cgroup that has gone meanwhile does not count.
-		if err == nil && e.IsDir() && strings.Contains(path, "/runonce") {
+		if err == nil && e.IsDir() && strings.Contains(path, "/runonce") && !ownedByOther(path, anyParent, own) {
 			found = append(found, path)
 		}
 		return nil
@@ -163,7 +209,7 @@ func cgroups(t *testing.T) []string {
 }
 
 // rules lists the rules of the NAT table.
-func rules(t *testing.T) []string {
+func (b *box) rules(t *testing.T) []string {
 	t.Helper()
 	out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "iptables-save", "-t", "nat").Output()
 	if err != nil {
@@ -171,7 +217,7 @@ func rules(t *testing.T) []string {
 	}
 	var found []string
 	for line := range strings.Lines(string(out)) {
-		if strings.HasPrefix(line, "-A") {
+		if strings.HasPrefix(line, "-A") && !ownedByOther(line, anyBridge, b.bridge()) {
 			found = append(found, strings.TrimSpace(line))
 		}
 	}
