@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/containerd/containerd/v2/defaults"
 	"github.com/containerd/containerd/v2/plugins"
@@ -22,6 +23,9 @@ import (
 const (
 	socketName  = "containerd.sock"
 	ttrpcSuffix = ".ttrpc"
+
+	// closeTimeout bounds the wait for the calls of clients when the server closes.
+	closeTimeout = 10 * time.Second
 
 	// maxDir is how long the directory of the sockets may be, in bytes: the kernel allows
 	// 107 for a path, and the shims' names take 67.
@@ -106,10 +110,25 @@ func (l *listeners) register(set *plugin.Set) error {
 	return nil
 }
 
-func (l *listeners) close() {
-	l.grpc.Stop()
+// close cuts the connections and waits until the calls of clients have returned, but not longer
+// than the timeout: a call may hang in an OCI runtime.
+func (l *listeners) close(timeout time.Duration) error {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		l.grpc.Stop()
+	}()
+	var err error
+	select {
+	case <-stopped:
+	case <-time.After(timeout):
+		err = fmt.Errorf("closing containerd's socket: a call of another process has not ended within %s", timeout)
+	}
 	_ = l.ttrpc.Close()
-	l.done.Wait()
+	if err == nil {
+		l.done.Wait()
+	}
+	return err
 }
 
 // listen replaces a socket that a dead process left. The caller holds the lock.

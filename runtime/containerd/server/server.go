@@ -150,7 +150,7 @@ func (s *Server) Collect(ctx context.Context) error {
 func (s *Server) Close() error {
 	var errs []error
 	if s.listeners != nil {
-		s.listeners.close()
+		errs = append(errs, s.listeners.close(closeTimeout))
 	}
 	all := s.set.GetAll()
 	for i := len(all) - 1; i >= 0; i-- {
