@@ -43,7 +43,6 @@ spec:
 // TestSharedProcesses: the containers see each other's processes below one that outlives
 // us, and the pod is made again when that one dies.
 func TestSharedProcesses(t *testing.T) {
-	t.Parallel()
 	everywhere(t, func(t *testing.T, m machine) {
 		out := t.TempDir()
 		if err := os.Chmod(out, 0o777); err != nil {
@@ -86,7 +85,6 @@ func TestSharedProcesses(t *testing.T) {
 // TestSharedProcessesNever: a pod that is not to be restarted ends with its pause process.
 func TestSharedProcessesNever(t *testing.T) {
 	roottest.Require(t)
-	t.Parallel()
 	m := newMachine(t, boxImages(t))
 	dir := podDir(t, strings.Replace(strings.ReplaceAll(sharedProcesses, "OUT", t.TempDir()), "spec:", "spec:\n  restartPolicy: Never", 1))
 	m.once(t, "run", "--max-retries", "1", dir)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sync"
 	"testing"
 
@@ -39,14 +40,16 @@ func TestStoriesOnDaemons(t *testing.T) {
 // oneAtATime is held by the stories that run one after the other.
 var oneAtATime sync.Mutex
 
-// runOnMachines runs the stories one after the other on one machine, and at the same time
-// those that mostly wait, each on a machine of its own. On an emulated machine, which is
-// slow, nothing runs at the same time.
+// runOnMachines runs the stories one after the other on one machine. On a daemon, those that
+// mostly wait run at the same time, each on a machine of its own. Not so on the embedded engine,
+// of which a process can have only one (containerd has global settings), nor on an emulated
+// machine, which is slow.
 func runOnMachines(t *testing.T, conditions []string, newMachine func(t *testing.T) machine) {
 	t.Helper()
+	concurrent := slices.Contains(conditions, "daemon") && os.Getenv("RUNONCE_TEST_MACHINE") == ""
 	var waits, rest []string
 	for _, path := range storyFiles(t) {
-		if waitLine.Match(parsed(t, path).Comment) && os.Getenv("RUNONCE_TEST_MACHINE") == "" {
+		if concurrent && waitLine.Match(parsed(t, path).Comment) {
 			waits = append(waits, path)
 		} else {
 			rest = append(rest, path)

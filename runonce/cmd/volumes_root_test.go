@@ -355,9 +355,7 @@ spec:
 // TestEviction: pods that use more local storage than they may are ended while a run
 // watches them, in the kubelet's words, and others are left alone.
 func TestEviction(t *testing.T) {
-	t.Parallel()
 	onEngines(t, func(t *testing.T, m machine) {
-		t.Parallel()
 		host := t.TempDir()
 		p := m.start(t, "--until", "completed", "--timeout", "5m", written(t, greedy, host))
 		waitFor(t, filepath.Join(host, "modest"))
