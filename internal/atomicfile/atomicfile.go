@@ -25,10 +25,6 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// Remove removes the file and the remains of an interrupted Write. It is not an error if they do
-// not exist.
-func Remove(path string) error { return errors.Join(remove(path), remove(path+tmp)) }
-
 func remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -35,23 +35,6 @@ func TestWriteLeavesNothingOnFailure(t *testing.T) {
 	wantFiles(t, dir, 1)
 }
 
-func TestRemove(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "a")
-	for _, p := range []string{path, path + ".tmp"} {
-		if err := os.WriteFile(p, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 2 {
-		if err := atomicfile.Remove(path); err != nil {
-			t.Error(err)
-		}
-	}
-	wantFiles(t, dir, 0)
-}
-
 func wantFiles(t *testing.T, dir string, n int) {
 	t.Helper()
 	if left, err := os.ReadDir(dir); err != nil || len(left) != n {
