@@ -1,7 +1,6 @@
 package containerd_test
 
 import (
-	"context"
 	"os"
 	"strings"
 	"syscall"
@@ -12,23 +11,6 @@ import (
 
 	"github.com/runonce/runonce/hack/daemon"
 )
-
-func removeAll(t *testing.T, p testDirs) {
-	t.Helper()
-	e := p.open(t, context.Background())
-	all, err := e.Containers(context.Background(), "")
-	if err != nil {
-		t.Error(err)
-	}
-	for _, c := range all {
-		if err := e.Remove(context.Background(), c.ID); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
-}
 
 func TestDaemon(t *testing.T) {
 	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {

@@ -64,24 +64,30 @@ func newTestDirs(t testing.TB) testDirs {
 	}
 	p := testDirs{dir: dir, logs: t.TempDir()}
 	t.Cleanup(func() {
-		e := p.open(t, context.Background())
-		all, err := e.Containers(context.Background(), "")
-		if err != nil {
-			t.Error(err)
-		}
-		for _, c := range all {
-			if err := e.Remove(context.Background(), c.ID); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
+		removeAll(t, p)
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	})
 	return p
+}
+
+// removeAll removes all containers.
+func removeAll(t testing.TB, p testDirs) {
+	t.Helper()
+	e := p.open(t, context.Background())
+	all, err := e.Containers(context.Background(), "")
+	if err != nil {
+		t.Error(err)
+	}
+	for _, c := range all {
+		if err := e.Remove(context.Background(), c.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 func (p testDirs) options() containerd.Options {
