@@ -109,7 +109,7 @@ func (m *Manager) attach(ctx context.Context, pod *v1.Pod, a *attachment, lock r
 	if len(all[0].IPs) == 0 {
 		return nil, fmt.Errorf("network %q gave the pod no address", a.Networks[0].Name)
 	}
-	return all, m.ports(a, all[0].IPs).Add(ctx)
+	return all, m.ports(a, all[0].IPs, lock).Add(ctx)
 }
 
 // plugins returns the CNI plugins, which inherit the lock of the pod.
@@ -118,8 +118,8 @@ func (m *Manager) plugins(lock record.Lock) cni.Runner {
 }
 
 // ports are the host ports that we map to the pod without a CNI plugin.
-func (m *Manager) ports(a *attachment, ips []string) bridge.Ports {
-	return bridge.Ports{Path: m.o.Path, Bridge: a.Bridge, UID: a.UID, IPs: ips, Ports: a.Ports}
+func (m *Manager) ports(a *attachment, ips []string, lock record.Lock) bridge.Ports {
+	return bridge.Ports{Path: m.o.Path, PodLock: lock.File(), Bridge: a.Bridge, UID: a.UID, IPs: ips, Ports: a.Ports}
 }
 
 // detach disconnects the pod, as its attachment was recorded. Without a record there is
@@ -135,7 +135,7 @@ func (m *Manager) detach(ctx context.Context, r *record.Pod, lock record.Lock) e
 	if !namespaces.Alive(namespaces.Pin{Kind: namespaces.Net, Path: a.NetNS}) {
 		a.NetNS = ""
 	}
-	err := m.ports(&a, nil).Remove(ctx)
+	err := m.ports(&a, nil, lock).Remove(ctx)
 	// An error of one network must not keep the pod in the others.
 	for _, n := range slices.Backward(a.Networks) {
 		if e := m.plugins(lock).Del(ctx, a.Pod, n); e != nil {

@@ -174,7 +174,8 @@ func deletions(chains []chain, comment string) string {
 
 // Ports are the host ports of a pod, in the table of its bridge.
 type Ports struct {
-	Path        string // directories of the program nft
+	Path        string   // directories of the program nft
+	PodLock     *os.File // nft inherits it: the pod stays locked if only this process is killed
 	Bridge, UID string
 	IPs         []string // the pod's
 	Ports       []cni.PortMapping
@@ -189,7 +190,7 @@ func (p Ports) Add(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := n.run(ctx, p.script(), Lock{}, "-f", "-"); err != nil {
+	if _, err := n.run(ctx, p.script(), Lock{p.PodLock}, "-f", "-"); err != nil {
 		return fmt.Errorf("mapping host ports: %w", err)
 	}
 	return p.forget()
@@ -204,7 +205,7 @@ func (p Ports) Remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listing, err := n.run(ctx, "", Lock{}, "-a", "list", "ruleset", "inet")
+	listing, err := n.run(ctx, "", Lock{p.PodLock}, "-a", "list", "ruleset", "inet")
 	if err != nil {
 		return err
 	}
@@ -213,7 +214,7 @@ func (p Ports) Remove(ctx context.Context) error {
 	if script == "" {
 		return nil
 	}
-	if _, err := n.run(ctx, script, Lock{}, "-f", "-"); err != nil {
+	if _, err := n.run(ctx, script, Lock{p.PodLock}, "-f", "-"); err != nil {
 		return fmt.Errorf("unmapping host ports: %w", err)
 	}
 	return p.forget()

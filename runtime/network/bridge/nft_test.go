@@ -2,6 +2,8 @@ package bridge
 
 import (
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -119,4 +121,33 @@ func FuzzParseChains(f *testing.F) {
 		}
 		_ = forwardScript("b", parseChains(listing))
 	})
+}
+
+// After its process is killed, nft still holds the pod's lock until it has ended: the next
+// process must not work with rules that are just being changed.
+func TestPortsInheritLock(t *testing.T) {
+	dir := t.TempDir()
+	held := filepath.Join(dir, "held")
+	script := "#!/bin/sh\ncat >/dev/null; readlink /proc/self/fd/3 >>" + held + "\n" +
+		`[ "$1" = -a ] && printf 'table inet b {\nchain hostports {\nx comment "pod u" # handle 3\n}\n}\n'; exit 0` + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "nft"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Create(filepath.Join(dir, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close() // nothing was written
+	p := Ports{Path: dir, PodLock: lock, Bridge: "b", UID: "u", IPs: []string{"10.62.0.2"},
+		Ports: []cni.PortMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}}}
+	if err := p.Add(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(held)
+	if want := strings.Repeat(lock.Name()+"\n", 3); err != nil || string(got) != want {
+		t.Errorf("nft inherited %q (%v), want %q", got, err, want)
+	}
 }
