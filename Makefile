@@ -19,12 +19,11 @@ LDFLAGS := -s -w -buildid= -X $(CMD).version=$(VERSION) -X $(CMD).commit=$(COMMI
 STATIC := CGO_ENABLED=0 $(GO) build -trimpath
 
 FUZZTIME ?= 20000x
-ROUNDS ?= 5
 
 # hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build demo test test-unit test-embedded test-root test-vm lint fmt vet race fuzz bench cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
+.PHONY: help build demo test test-unit test-embedded test-root test-vm lint fmt vet race fuzz bench chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,6 +54,9 @@ test-root: root tools build ## run all tests, including those with real containe
 test-vm: root setup-vm payload ## run tests in emulated machines; SUITES="./runtime/cgroup=. ..." MACHINE=plain,systemd,systemd-v1
 	$(GO) run ./hack/vm $(if $(MACHINE),-machine $(MACHINE)) $(SUITES)
 
+chaos: root tools build ## kill processes at random moments and check every result; ROUNDS=500 ENGINE=embedded|2.4|1.6
+	$(GO) run ./hack/chaos -rounds $(or $(ROUNDS),500) $(if $(ENGINE),-engine $(ENGINE)) $(if $(SEED),-seed $(SEED))
+
 lint: $(TOOLS)/golangci-lint ## run golangci-lint
 	$(TOOLS)/golangci-lint run ./... ./testdata/images/...
 
@@ -71,7 +73,7 @@ fuzz: ## run each fuzz target; FUZZTIME=20000x
 	@hack/fuzz.sh $(FUZZTIME)
 
 bench: tools build ## compare pod start-up with a plain containerd client; ROUNDS=5
-	$(GO) run ./hack/bench -rounds $(ROUNDS) $(BENCHFLAGS)
+	$(GO) run ./hack/bench -rounds $(or $(ROUNDS),5) $(BENCHFLAGS)
 
 cover: root tools build ## print the coverage of all tests; needs root
 	$(GO) test -count=1 -p 1 -timeout 60m -coverpkg=./... -coverprofile=$(CACHE)/cover.out ./...

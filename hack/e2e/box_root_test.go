@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/hack/machine"
 	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/internal/roottest"
 )
@@ -55,7 +56,7 @@ var images = sync.OnceValues(func() (string, error) {
 type box struct {
 	dir     string
 	address string // of a daemon; empty for the embedded engine
-	before  machine
+	before  machine.State
 }
 
 // newBox creates a box. At the end of the test, everything in it is removed, and the test fails

@@ -31,7 +31,7 @@ spec:
 func (b *box) scopes(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
-	for _, path := range b.cgroups(t) {
+	for _, path := range b.inspect(t).Cgroups {
 		text, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
 		if pids := strings.Fields(string(text)); err == nil && len(pids) > 0 && strings.HasSuffix(path, ".scope") {
 			found[path] = pids
@@ -82,7 +82,7 @@ func (b *box) wantScopes(t *testing.T) {
 		}
 	}
 	if len(count) == 0 {
-		t.Errorf("no container is in a scope: %v", b.cgroups(t))
+		t.Errorf("no container is in a scope: %v", b.inspect(t).Cgroups)
 	}
 	for slice, n := range count {
 		if n != 2 || !strings.Contains(slice, "-burstable.slice/") {

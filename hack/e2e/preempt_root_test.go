@@ -138,8 +138,12 @@ func TestCriticalPodPreempts(t *testing.T) {
 func awaitDiaries(t *testing.T, dir string, n int) {
 	t.Helper()
 	begun := func() (count int) {
-		for _, name := range names(t, dir) {
-			if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil && strings.HasSuffix(string(text), "\n") {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if text, err := os.ReadFile(filepath.Join(dir, e.Name())); err == nil && strings.HasSuffix(string(text), "\n") {
 				count++
 			}
 		}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/roottest"
+)
+
+// The rounds of a failed run can be repeated with its seed, which is in the error: the pods and
+// faults are the same, their moments not quite.
+func TestChaos(t *testing.T) {
+	roottest.Require(t)
+	root, err := testimages.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "runonce")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the program: %v\n%s", err, out)
+	}
+	for _, o := range []options{
+		{engine: embedded, rounds: 40, seed: 1},
+		{engine: string(daemon.Current), rounds: 10, seed: 2},
+		{engine: string(daemon.Debian), rounds: 10, seed: 3},
+	} {
+		t.Run(o.engine, func(t *testing.T) {
+			o.program, o.out = program, t.Output()
+			if err := run(context.WithoutCancel(t.Context()), o); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/hack/machine"
+)
+
+// limit is the timeout of each command. It is generous: a command that reaches it hangs.
+const limit = 3 * time.Minute
+
+// world is what all rounds share.
+type world struct {
+	*rand.Rand
+	dir      string
+	program  string
+	archives string
+	daemon   *daemon.Daemon // nil for the embedded engine
+	version  daemon.Version
+
+	pods, instances int
+	faults          map[string]int
+}
+
+func (w *world) installation() machine.Installation {
+	return machine.Installation{Dir: w.dir, Programs: []string{"/bin/box"}}
+}
+
+// round is one round: pods, and what was done to them.
+type round struct {
+	*world
+	pods     []*v1.Pod
+	dirs     []string // of manifests; the first runs serve the others
+	ledgers  string
+	broken   []string
+	killed   bool // containers may have been killed
+	commands []*command
+}
+
+// String describes the round.
+func (r *round) String() string {
+	words := make([]string, 0, len(r.pods))
+	for _, p := range r.pods {
+		words = append(words, describe(p))
+	}
+	return strings.Join(words, " ") + ": " + strings.Join(r.broken, ", ")
+}
+
+// newRound makes random pods, for one run or for two at the same time.
+func (w *world) newRound() *round {
+	r := &round{world: w, ledgers: filepath.Join(w.dir, "ledgers")}
+	for n := range 1 + w.IntN(6) {
+		r.pods = append(r.pods, newPod(w.Rand, n, r.ledgers))
+	}
+	r.dirs = []string{filepath.Join(w.dir, "a")}
+	if len(r.pods) > 1 && w.IntN(3) == 0 {
+		r.dirs = append(r.dirs, filepath.Join(w.dir, "b"))
+	}
+	return r
+}
+
+func (r *round) run(ctx context.Context) error {
+	if err := r.write(); err != nil {
+		return err
+	}
+	before, err := r.installation().Inspect(ctx)
+	if err != nil {
+		return err
+	}
+	for range 1 + r.IntN(3) {
+		if err := r.disturb(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.verify(ctx); err != nil {
+		return err
+	}
+	if out := r.do(ctx, "down", "--all"); out.code != 0 {
+		return fmt.Errorf("down --all: exit code %d: %s", out.code, out.stderr)
+	}
+	if err := r.verifyNothingLeft(ctx, before); err != nil {
+		return err
+	}
+	for _, dir := range append(r.dirs, r.ledgers, filepath.Join(r.dir, "logs")) {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write writes the manifests.
+func (r *round) write() error {
+	for _, dir := range append(r.dirs, r.ledgers) {
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return err
+		}
+	}
+	for i, p := range r.pods {
+		text, err := yaml.Marshal(p)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(r.dirs[i%len(r.dirs)], p.Name+".yaml"), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// disturb runs the pods, and breaks something while it does.
+func (r *round) disturb(ctx context.Context) error {
+	r.commands = nil
+	for _, dir := range r.dirs {
+		c, err := r.start(ctx, r.runArgs(dir)...)
+		if err != nil {
+			return err
+		}
+		r.commands = append(r.commands, c)
+	}
+	for range 1 + r.IntN(2) {
+		pause(ctx, time.Duration(r.IntN(900))*time.Millisecond)
+		if err := r.breakSomething(ctx); err != nil {
+			return err
+		}
+	}
+	for _, c := range r.commands {
+		if out := c.wait(); out.timedOut {
+			return fmt.Errorf("%s did not end within %s: %s", c.cmd, limit, out.stderr)
+		}
+	}
+	return nil
+}
+
+// breakSomething does the first of the faults, in random order, that is possible now.
+func (r *round) breakSomething(ctx context.Context) error {
+	for _, i := range r.Perm(len(faults)) {
+		f := faults[i]
+		done, err := f.do(ctx, r)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+		if done {
+			r.broken = append(r.broken, f.name)
+			r.faults[f.name]++
+			r.killed = r.killed || f.kills
+			return nil
+		}
+	}
+	return nil
+}
+
+func (r *round) runArgs(dir string) []string {
+	return []string{
+		"run", "-o", "json", "--images-dir", r.archives, "--capacity", "cpu=8,memory=16Gi,pods=200",
+		"--settle", "0", "--retry-delay", "200ms", "--until", "completed", dir,
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// command is a runonce at work.
+type command struct {
+	cmd      *exec.Cmd
+	done     chan struct{}
+	timedOut bool // valid when done
+	stdout   bytes.Buffer
+	stderr   bytes.Buffer
+}
+
+// output is what a command has printed.
+type output struct {
+	code           int
+	stdout, stderr string
+	timedOut       bool
+}
+
+// start starts a command with the installation's flags.
+func (r *round) start(ctx context.Context, args ...string) (*command, error) {
+	c := &command{done: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	args = append(args, "--root", r.dir+"/root", "--state", r.dir+"/state", "--log-dir", r.dir+"/logs")
+	if r.daemon != nil {
+		args = append(args, "--address", r.daemon.Socket)
+	}
+	c.cmd = exec.CommandContext(ctx, r.program, args...)
+	c.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir}
+	c.cmd.Stdout, c.cmd.Stderr = &c.stdout, &c.stderr
+	if err := c.cmd.Start(); err != nil {
+		cancel()
+		return nil, err
+	}
+	go func() {
+		defer close(c.done)
+		_ = c.cmd.Wait()
+		c.timedOut = ctx.Err() != nil
+		cancel()
+	}()
+	return c, nil
+}
+
+func (c *command) exited() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *command) signal(sig syscall.Signal) error {
+	if c == nil {
+		return nil
+	}
+	if err := c.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}
+
+// wait waits for the command, which is killed when it takes too long.
+func (c *command) wait() output {
+	<-c.done
+	return output{c.cmd.ProcessState.ExitCode(), c.stdout.String(), c.stderr.String(), c.timedOut}
+}
+
+// do runs a command.
+func (r *round) do(ctx context.Context, args ...string) output {
+	c, err := r.start(ctx, args...)
+	if err != nil {
+		return output{code: -1, stderr: err.Error()}
+	}
+	return c.wait()
+}
+
+// report is what a run reports, or ps.
+type report struct {
+	ExitCode int   `json:"exitCode"`
+	Results  []row `json:"results"`
+	Pods     []row `json:"pods"`
+}
+
+type row struct {
+	Name       string      `json:"name"`
+	Outcome    string      `json:"outcome"`
+	Reason     string      `json:"reason"`
+	Message    string      `json:"message"`
+	Containers []container `json:"containers"`
+}
+
+type container struct {
+	Name     string `json:"name"`
+	State    string `json:"state"`
+	ExitCode *int   `json:"exitCode"`
+	Restarts int    `json:"restarts"`
+}
+
+// ask runs a command that prints JSON.
+func (r *round) ask(ctx context.Context, args ...string) (report, output, error) {
+	out := r.do(ctx, args...)
+	var rep report
+	if err := json.Unmarshal([]byte(out.stdout), &rep); err != nil {
+		return rep, out, fmt.Errorf("%s: exit code %d, no JSON: %w: %s%s", strings.Join(args, " "), out.code, err, out.stdout, out.stderr)
+	}
+	return rep, out, nil
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/hack/machine"
+)
+
+// verify runs the pods once more, undisturbed, and compares what is reported with the ledgers.
+func (r *round) verify(ctx context.Context) error {
+	var errs []error
+	var all []row
+	for i, dir := range r.dirs {
+		rep, out, err := r.ask(ctx, r.runArgs(dir)...)
+		if err != nil {
+			return err
+		}
+		all = append(all, rep.Results...)
+		if rep.ExitCode != out.code {
+			errs = append(errs, fmt.Errorf("the exit code is %d, in the report %d", out.code, rep.ExitCode))
+		}
+		want := 0
+		for n, p := range r.pods {
+			if n%len(r.dirs) != i {
+				continue
+			}
+			res, err := find(rep.Results, p.Name)
+			if err != nil {
+				return err
+			}
+			if res.Outcome == "Failed" {
+				want = 1
+			}
+			errs = append(errs, r.verifyPod(ctx, p, res))
+		}
+		if out.code != want {
+			errs = append(errs, fmt.Errorf("the exit code is %d, want %d: %s", out.code, want, out.stderr))
+		}
+	}
+	return errors.Join(append(errs, r.verifyList(ctx, all))...)
+}
+
+func find(rows []row, name string) (row, error) {
+	for _, r := range rows {
+		if r.Name == name {
+			return r, nil
+		}
+	}
+	return row{}, fmt.Errorf("pod %s is missing in the report", name)
+}
+
+// verifyPod compares the result of a pod with the ledgers of its containers.
+func (r *round) verifyPod(ctx context.Context, p *v1.Pod, res row) error {
+	r.world.pods++
+	errs := []error{r.verifyOutcome(p, res)}
+	for _, c := range res.Containers {
+		ledger, err := readLedger(ledgerOf(r.ledgers, p, c.Name))
+		if err != nil {
+			return err
+		}
+		r.instances += len(ledger)
+		err = r.verifyState(c, ledger)
+		if n := len(ledger); err == nil && n > 0 && !r.killed && res.Outcome != "Failed" && n != c.Restarts+1 {
+			err = fmt.Errorf("%d restarts, but it ran %d times", c.Restarts, n)
+		}
+		if err == nil && len(ledger) > 0 {
+			err = r.verifyLog(ctx, p, c.Name, ledger)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("pod %s (%s: %s %s), container %s: %w; its ledger: %+v",
+				p.Name, res.Outcome, res.Reason, res.Message, c.Name, err, ledger))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// verifyState compares the state of a container with its ledger.
+func (r *round) verifyState(c container, ledger []instance) error {
+	if len(ledger) == 0 {
+		if c.State == "Running" || c.ExitCode != nil && !r.killed {
+			return fmt.Errorf("reported as %s, but it has never run", c.State)
+		}
+		return nil
+	}
+	last := ledger[len(ledger)-1]
+	switch {
+	case c.State == "Running" && last.ended:
+		return errors.New("reported as running, but it has ended")
+	case c.State == "Terminated" && !last.ended && !r.killed:
+		return errors.New("reported as terminated, but it has not ended")
+	case c.State == "Terminated" && last.ended && *c.ExitCode != last.code && !r.killed:
+		return fmt.Errorf("reported with exit code %d", *c.ExitCode)
+	}
+	return nil
+}
+
+// verifyOutcome checks the outcome by what the pod does, unless its containers were killed.
+func (r *round) verifyOutcome(p *v1.Pod, res row) error {
+	want := outcomes(p)
+	if res.Outcome == want || r.killed && res.Outcome == "Failed" {
+		return nil
+	}
+	return fmt.Errorf("pod %s is %s (%s: %s), want %s", p.Name, res.Outcome, res.Reason, res.Message, want)
+}
+
+// verifyLog checks that the log has the last instance's lines, and no other's.
+func (r *round) verifyLog(ctx context.Context, p *v1.Pod, container string, ledger []instance) error {
+	out := r.do(ctx, "logs", "default/"+p.Name, "-c", container)
+	last := "instance " + ledger[len(ledger)-1].name
+	lines := slices.DeleteFunc(strings.Split(out.stdout, "\n"), func(l string) bool { return l == "" })
+	switch {
+	case out.code != 0:
+		return fmt.Errorf("logs: exit code %d: %s", out.code, out.stderr)
+	case r.killed && len(lines) == 0:
+		return nil // it was killed before its line was copied
+	case len(lines) != 1 || lines[0] != last && !r.killed:
+		return fmt.Errorf("the log has %q, want %q", lines, last)
+	}
+	return nil
+}
+
+// verifyList checks that ps says the same of the pods as the reports.
+func (r *round) verifyList(ctx context.Context, reported []row) error {
+	rep, out, err := r.ask(ctx, "ps", "-o", "json")
+	if err != nil {
+		return err
+	}
+	if out.code != 0 || len(rep.Pods) != len(r.pods) {
+		return fmt.Errorf("ps: exit code %d, %d pods, want %d: %s", out.code, len(rep.Pods), len(r.pods), out.stderr)
+	}
+	for _, want := range reported {
+		got, err := find(rep.Pods, want.Name)
+		if err != nil {
+			return fmt.Errorf("ps: %w", err)
+		}
+		if diff := cmp.Diff(want.Containers, got.Containers); diff != "" && want.Outcome != "Failed" {
+			return fmt.Errorf("ps and the report differ on pod %s (-report +ps): %s", want.Name, diff)
+		}
+	}
+	return nil
+}
+
+// verifyNothingLeft checks that the machine is as it was before. What has just been killed may
+// take a moment to go.
+func (r *round) verifyNothingLeft(ctx context.Context, before machine.State) error {
+	var diff string
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		now, err := r.installation().Inspect(ctx)
+		if err != nil {
+			return err
+		}
+		if diff = cmp.Diff(machine.State{}, now.Since(before)); diff == "" || time.Now().After(deadline) {
+			break
+		}
+	}
+	files, err := r.installation().PodFiles()
+	if err != nil {
+		return err
+	}
+	if diff != "" || len(files) > 0 {
+		return fmt.Errorf("left on the machine: %s%s", diff, strings.Join(files, "\n"))
+	}
+	return nil
+}

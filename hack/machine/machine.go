@@ -1,0 +1,207 @@
+// Package machine tells what an installation of runonce has left on the machine: mounts,
+// interfaces, processes, cgroups, rules and files.
+package machine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/runonce/runonce/runtime/network/bridge"
+)
+
+// Installation is one installation of runonce. Others may be at work on the same machine.
+type Installation struct {
+	// Dir has the installation's directories root and state. Its path must be unique on the
+	// machine.
+	Dir string
+	// Programs are the first words of the command lines of processes in its containers.
+	Programs []string
+}
+
+// State is everything that pods could leave behind.
+type State struct {
+	Mounts    []string
+	Links     []string
+	Netns     []string
+	Processes []string
+	Cgroups   []string
+	Rules     []string
+}
+
+// Inspect returns the current state of the machine.
+func (i Installation) Inspect(ctx context.Context) (State, error) {
+	mounts, err1 := i.mounts()
+	links, err2 := i.links()
+	netns, err3 := names("/run/netns")
+	processes, err4 := i.Processes()
+	cgroups, err5 := i.cgroups()
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return State{}, fmt.Errorf("inspecting the machine: %w", err)
+	}
+	return State{mounts, links, netns, processes, cgroups, i.rules(ctx)}, nil
+}
+
+// Since returns what is new on the machine. What has gone meanwhile was not this
+// installation's.
+func (s State) Since(before State) State {
+	added := func(now, then []string) []string {
+		left := slices.DeleteFunc(slices.Clone(now), func(s string) bool { return slices.Contains(then, s) })
+		if len(left) == 0 {
+			return nil
+		}
+		return left
+	}
+	return State{
+		Mounts: added(s.Mounts, before.Mounts), Links: added(s.Links, before.Links), Netns: added(s.Netns, before.Netns),
+		Processes: added(s.Processes, before.Processes), Cgroups: added(s.Cgroups, before.Cgroups), Rules: added(s.Rules, before.Rules),
+	}
+}
+
+// PodFiles returns the files of pods that the installation has.
+func (i Installation) PodFiles() ([]string, error) {
+	var found []string
+	for _, dir := range []string{"root/pods", "state/pods", "state/runc"} {
+		err := filepath.WalkDir(filepath.Join(i.Dir, dir), func(path string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				found = append(found, path)
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("listing the files of pods: %w", err)
+		}
+	}
+	return found, nil
+}
+
+// mounts lists the mount points below the installation's directory.
+func (i Installation) mounts() ([]string, error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	var points []string
+	for line := range strings.Lines(string(text)) {
+		if point := strings.Fields(line)[4]; strings.HasPrefix(point, i.Dir) {
+			points = append(points, point)
+		}
+	}
+	slices.Sort(points)
+	return points, nil
+}
+
+func names(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	all := make([]string, 0, len(entries))
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all, nil
+}
+
+// Processes lists the installation's shims and the processes of its containers, each as its ID
+// and command line. Containers are recognized by their mounts, so that they are found even
+// without their shim. Zombies do not count.
+func (i Installation) Processes() ([]string, error) {
+	pids, err := names("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, pid := range pids {
+		line, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
+		if err != nil || len(line) == 0 {
+			continue
+		}
+		mounts, err := os.ReadFile(filepath.Join("/proc", pid, "mountinfo"))
+		if err != nil {
+			continue
+		}
+		command := strings.ReplaceAll(strings.TrimRight(string(line), "\x00"), "\x00", " ")
+		shim := strings.Contains(command, i.Dir) && strings.Contains(command, "shim")
+		if shim || i.isContainer(command) && strings.Contains(string(mounts), i.Dir) {
+			found = append(found, pid+" "+command)
+		}
+	}
+	return found, nil
+}
+
+// Containers lists the processes of the installation's containers, as Processes does.
+func (i Installation) Containers() ([]string, error) {
+	all, err := i.Processes()
+	return slices.DeleteFunc(all, func(p string) bool {
+		_, command, _ := strings.Cut(p, " ")
+		return !i.isContainer(command)
+	}), err
+}
+
+func (i Installation) isContainer(command string) bool {
+	return slices.ContainsFunc(i.Programs, func(p string) bool { return command == p || strings.HasPrefix(command, p+" ") })
+}
+
+// The bridges and parent cgroups of installations have names like these.
+var (
+	anyBridge = regexp.MustCompile(`\brunonce-[0-9a-f]{6}\b`)
+	anyParent = regexp.MustCompile(`/runonce-[0-9a-f]{8}\b`)
+)
+
+// ownedByOther tells whether s names something of that kind, and only of other installations.
+func ownedByOther(s string, kind *regexp.Regexp, own string) bool {
+	found := kind.FindAllString(s, -1)
+	return len(found) > 0 && !slices.Contains(found, own)
+}
+
+// bridge is the name of the installation's bridge.
+func (i Installation) bridge() string { return bridge.Name(filepath.Join(i.Dir, "state", "network")) }
+
+// links lists the network interfaces of the machine, but for other bridges and their ports.
+func (i Installation) links() ([]string, error) {
+	all, err := names("/sys/class/net")
+	return slices.DeleteFunc(all, func(name string) bool {
+		master, err := os.Readlink(filepath.Join("/sys/class/net", name, "master"))
+		return ownedByOther(name, anyBridge, i.bridge()) || err == nil && filepath.Base(master) != i.bridge()
+	}), err
+}
+
+// cgroups lists the cgroups of pods in every hierarchy.
+func (i Installation) cgroups() ([]string, error) {
+	sum := sha256.Sum256([]byte(filepath.Join(i.Dir, "root")))
+	own := "/runonce-" + hex.EncodeToString(sum[:4])
+	var found []string
+	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
+		// A cgroup that has gone meanwhile does not count.
+		if err == nil && e.IsDir() && strings.Contains(path, "/runonce") && !ownedByOther(path, anyParent, own) {
+			found = append(found, path)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// rules lists the rules of the NAT table.
+func (i Installation) rules(ctx context.Context) []string {
+	out, err := exec.CommandContext(ctx, "iptables-save", "-t", "nat").Output()
+	if err != nil {
+		return nil // no iptables, no rules
+	}
+	var found []string
+	for line := range strings.Lines(string(out)) {
+		if strings.HasPrefix(line, "-A") && !ownedByOther(line, anyBridge, i.bridge()) {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return found
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ledger keeps a record of this container outside the container's reach: a line when it starts
+// and one when it ends, with a name of its own that it also prints.
+func ledger(args []string) error {
+	if len(args) < 2 || len(args) > 3 {
+		return errors.New("usage: ledger FILE CODE [DURATION]")
+	}
+	code, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	var over <-chan time.Time
+	if len(args) == 3 {
+		d, err := time.ParseDuration(args[2])
+		if err != nil {
+			return err
+		}
+		over = time.After(d)
+	}
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	name := strings.ToLower(rand.Text()[:10])
+	if err := appendTo([]string{args[0], name, "start"}); err != nil {
+		return err
+	}
+	fmt.Println("instance", name)
+	select {
+	case <-over:
+	case <-term:
+	}
+	if err := appendTo([]string{args[0], name, "end", args[1]}); err != nil {
+		return err
+	}
+	return exitCode(code)
+}
