@@ -2,8 +2,10 @@ package manifests
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 )
 
 // realistic is a pod of realistic size.
@@ -70,5 +72,78 @@ func BenchmarkReadOne(b *testing.B) {
 		if _, err := Read(fsys); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// inputs are inputs of a number of items whose reading could take more than proportionally longer
+// for more items.
+var inputs = []struct {
+	name  string
+	of    func(n int) string
+	wrong bool
+}{
+	{"list", func(n int) string {
+		return listOf(n, func(i int) string { return pod(fmt.Sprintf("p-%d", i), "") })
+	}, false},
+	{"unknown-fields", func(n int) string {
+		return listOf(n, func(i int) string { return pod(fmt.Sprintf("p-%d", i), "  nope: 1\n") })
+	}, true},
+	{"untyped", func(n int) string { return listOf(n, func(int) string { return "kind: Pod\n" }) }, true},
+	{"same-name", func(n int) string { return listOf(n, func(int) string { return pod("p", "") }) }, true},
+	{"generated-names", func(n int) string {
+		return listOf(n, func(int) string { return "apiVersion: v1\nkind: Secret\nmetadata: {generateName: s-}\n" })
+	}, false},
+	{"missing-objects", func(n int) string {
+		return listOf(n/2, func(i int) string {
+			return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config-%d}\n", i)
+		}) + "---\n" + listOf(n/2, func(i int) string {
+			return pod(fmt.Sprintf("p-%d", i), fmt.Sprintf("  volumes: [{name: v, configMap: {name: other-%d}}]\n", i))
+		})
+	}, true},
+	{"missing-priorities", func(n int) string {
+		return listOf(n/2, func(i int) string {
+			return fmt.Sprintf("apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: class-%d}\nvalue: %d\n", i, i)
+		}) + "---\n" + listOf(n/2, func(i int) string {
+			return pod(fmt.Sprintf("p-%d", i), fmt.Sprintf("  priorityClassName: other-%d\n", i))
+		})
+	}, true},
+	{"unbound-claims", func(n int) string {
+		return listOf(n/2, func(i int) string {
+			return fmt.Sprintf("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c-%d}\nspec: {accessModes: [ReadWriteMany], storageClassName: x, resources: {requests: {storage: 1Gi}}}\n", i)
+		}) + "---\n" + listOf(n/2, func(i int) string {
+			return fmt.Sprintf("apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: v-%d}\nspec: {accessModes: [ReadWriteOnce], storageClassName: x, capacity: {storage: 1Gi}, hostPath: {path: /v}}\n", i)
+		})
+	}, false},
+}
+
+// listOf returns a List of n items.
+func listOf(n int, item func(i int) string) string {
+	var b strings.Builder
+	b.WriteString("apiVersion: v1\nkind: List\nitems:\n")
+	for i := range n {
+		b.WriteString("- " + strings.ReplaceAll(strings.TrimSpace(item(i)), "\n", "\n  ") + "\n")
+	}
+	return b.String()
+}
+
+// BenchmarkGrowth reports how many times longer eight times as many items take: 8 is linear.
+func BenchmarkGrowth(b *testing.B) {
+	for _, in := range inputs {
+		b.Run(in.name, func(b *testing.B) {
+			const few, times = 1_000, 8
+			var took [2]time.Duration
+			for b.Loop() {
+				for i, n := range []int{few, few * times} {
+					fsys := dir("f", in.of(n))
+					start := time.Now()
+					if _, err := Read(fsys); (err != nil) != in.wrong {
+						b.Fatal(err)
+					}
+					took[i] += time.Since(start)
+				}
+			}
+			b.ReportMetric(float64(took[1])/float64(took[0]), "growth")
+			b.ReportMetric(float64(took[1].Milliseconds())/float64(b.N), "large-ms")
+		})
 	}
 }

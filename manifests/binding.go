@@ -21,19 +21,36 @@ func (s *Set) bindClaims() map[*v1.PersistentVolumeClaim]*claimProblem {
 	claims := slices.SortedFunc(slices.Values(s.Claims()), func(a, b *v1.PersistentVolumeClaim) int {
 		return cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
-	volumes := slices.SortedFunc(slices.Values(all[*v1.PersistentVolume](s)), func(a, b *v1.PersistentVolume) int {
-		return cmp.Or(storageSize(a.Spec.Capacity).Cmp(*storageSize(b.Spec.Capacity)), cmp.Compare(a.Name, b.Name))
-	})
+	volumes := slices.SortedFunc(slices.Values(all[*v1.PersistentVolume](s)), bySize)
+	reserved, bySort := map[object][]*v1.PersistentVolume{}, map[volumeSort][]*v1.PersistentVolume{}
+	for _, v := range volumes {
+		if ref := v.Spec.ClaimRef; ref != nil {
+			id := object{kindClaim, ref.Namespace, ref.Name}
+			reserved[id] = append(reserved[id], v)
+			continue
+		}
+		bySort[sortOf(v)] = append(bySort[sortOf(v)], v)
+	}
 	problems := map[*v1.PersistentVolumeClaim]*claimProblem{}
 	// Volumes that were bound by hand come first, since no other claim may have them.
-	for _, step := range []func(*v1.PersistentVolumeClaim, []*v1.PersistentVolume) *claimProblem{named, reserved, matching} {
+	for _, step := range []func(*v1.PersistentVolumeClaim) *claimProblem{
+		s.named,
+		func(c *v1.PersistentVolumeClaim) *claimProblem {
+			return bindReserved(c, reserved[object{kindClaim, c.Namespace, c.Name}])
+		},
+		func(c *v1.PersistentVolumeClaim) *claimProblem { return bindMatching(c, bySort) },
+	} {
 		for _, c := range claims {
 			if v, ok := s.PersistentVolume(c.Spec.VolumeName); problems[c] == nil && (!ok || !isFor(v, c)) {
-				problems[c] = step(c, volumes)
+				problems[c] = step(c)
 			}
 		}
 	}
 	return problems
+}
+
+func bySize(a, b *v1.PersistentVolume) int {
+	return cmp.Or(storageSize(a.Spec.Capacity).Cmp(*storageSize(b.Spec.Capacity)), cmp.Compare(a.Name, b.Name))
 }
 
 func storageSize(list v1.ResourceList) *resource.Quantity {
@@ -49,15 +66,14 @@ func isFor(v *v1.PersistentVolume, c *v1.PersistentVolumeClaim) bool {
 
 // named binds a claim to the volume that it names
 // (pkg/controller/volume/persistentvolume.syncUnboundClaim).
-func named(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *claimProblem {
+func (s *Set) named(c *v1.PersistentVolumeClaim) *claimProblem {
 	if c.Spec.VolumeName == "" {
 		return nil
 	}
-	i := slices.IndexFunc(volumes, func(v *v1.PersistentVolume) bool { return v.Name == c.Spec.VolumeName })
-	if i < 0 {
+	v, ok := s.PersistentVolume(c.Spec.VolumeName)
+	if !ok {
 		return &claimProblem{fmt.Sprintf("PersistentVolume %q is not in the input", c.Spec.VolumeName), "add it to the input, or leave out spec.volumeName"}
 	}
-	v := volumes[i]
 	if v.Spec.ClaimRef != nil && !isFor(v, c) {
 		return &claimProblem{fmt.Sprintf("volume %q already bound to a different claim.", v.Name), ""}
 	}
@@ -95,29 +111,53 @@ func mismatch(c *v1.PersistentVolumeClaim, v *v1.PersistentVolume) string {
 	return ""
 }
 
-// reserved binds a claim to the volume whose claimRef names it.
-func reserved(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *claimProblem {
+// bindReserved binds a claim to one of the volumes whose claimRef names it.
+func bindReserved(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *claimProblem {
 	for _, v := range volumes {
-		if isFor(v, c) && storageSize(v.Spec.Capacity).Cmp(*storageSize(c.Spec.Resources.Requests)) >= 0 && volumeMode(v.Spec.VolumeMode) == volumeMode(c.Spec.VolumeMode) {
+		if storageSize(v.Spec.Capacity).Cmp(*storageSize(c.Spec.Resources.Requests)) >= 0 && volumeMode(v.Spec.VolumeMode) == volumeMode(c.Spec.VolumeMode) {
 			return bind(c, v)
 		}
 	}
 	return nil
 }
 
-// matching binds a claim to the smallest volume that satisfies it
+// volumeSort is what volumes have in common that satisfy the same claims, except for their size
+// and labels.
+type volumeSort struct {
+	class       string
+	mode        v1.PersistentVolumeMode
+	accessModes string
+}
+
+func sortOf(v *v1.PersistentVolume) volumeSort {
+	return volumeSort{volumeClass(v), volumeMode(v.Spec.VolumeMode), fmt.Sprint(v.Spec.AccessModes)}
+}
+
+// bindMatching binds a claim to the smallest volume that satisfies it
 // (component-helpers/storage/volume.FindMatchingVolume), and rejects claims that need a volume
-// when there is none.
-func matching(c *v1.PersistentVolumeClaim, volumes []*v1.PersistentVolume) *claimProblem {
+// when there is none. The volumes of a sort are ordered by size.
+func bindMatching(c *v1.PersistentVolumeClaim, bySort map[volumeSort][]*v1.PersistentVolume) *claimProblem {
 	selector, err := metav1.LabelSelectorAsSelector(c.Spec.Selector)
 	if err != nil {
 		return &claimProblem{err.Error(), ""}
 	}
-	for _, v := range volumes {
-		selected := c.Spec.Selector == nil || selector.Matches(labels.Set(v.Labels))
-		if v.Spec.ClaimRef == nil && selected && mismatch(c, v) == "" {
-			return bind(c, v)
+	var best *v1.PersistentVolume
+	for _, volumes := range bySort {
+		first, _ := slices.BinarySearchFunc(volumes, storageSize(c.Spec.Resources.Requests), func(v *v1.PersistentVolume, size *resource.Quantity) int {
+			return storageSize(v.Spec.Capacity).Cmp(*size)
+		})
+		if first == len(volumes) || mismatch(c, volumes[first]) != "" {
+			continue
 		}
+		i := slices.IndexFunc(volumes[first:], func(v *v1.PersistentVolume) bool {
+			return v.Spec.ClaimRef == nil && (c.Spec.Selector == nil || selector.Matches(labels.Set(v.Labels)))
+		})
+		if i >= 0 && (best == nil || bySize(volumes[first+i], best) < 0) {
+			best = volumes[first+i]
+		}
+	}
+	if best != nil {
+		return bind(c, best)
 	}
 	switch class, given := givenClass(c); {
 	case given && class == "":

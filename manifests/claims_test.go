@@ -39,6 +39,11 @@ func TestClaims(t *testing.T) {
 	}{
 		{name: "a directory", in: claimOf("")},
 		{name: "the smallest that fits", in: claimOf("") + persistentVolume("a-big", big) + persistentVolume("b-fits", fits) + persistentVolume("c-small", small), want: "b-fits"},
+		{
+			name: "the smallest, whatever else it can do",
+			in:   claimOf("") + persistentVolume("big", big) + persistentVolume("both", strings.Replace(fits, "ReadWriteOnce", "ReadWriteOnce, ReadOnlyMany", 1)),
+			want: "both",
+		},
 		{name: "none is large enough", in: claimOf("") + persistentVolume("small", small)},
 		{name: "of another class", in: claimOf("") + persistentVolume("fits", fits+", storageClassName: fast")},
 		{name: "of the same class", in: claimOf(", storageClassName: fast") + persistentVolume("plain", fits) + persistentVolume("quick", big+", storageClassName: fast"), want: "quick"},

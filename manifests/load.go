@@ -123,9 +123,14 @@ func (r *reader) generateName(e *entry, o metav1.Object) {
 	}
 	base := o.GetGenerateName()[:min(len(o.GetGenerateName()), most-suffix)]
 	content := string(e.doc.JSON())
-	r.generated[content]++
-	sum := sha256.Sum256(fmt.Append(nil, r.generated[content], content))
-	o.SetName(base + hex.EncodeToString(sum[:])[:suffix])
+	for range 100 {
+		r.generated[content]++
+		sum := sha256.Sum256(fmt.Append(nil, r.generated[content], content))
+		o.SetName(base + hex.EncodeToString(sum[:])[:suffix])
+		if r.seen[object{e.kind, orDefault(o.GetNamespace()), o.GetName()}] == nil && r.seen[object{kind: e.kind, name: o.GetName()}] == nil {
+			return
+		}
+	}
 }
 
 // other ignores a known kind, with one warning for the whole input. The other kinds may be

@@ -165,6 +165,11 @@ func TestUnknownDocuments(t *testing.T) {
 		want string
 	}{
 		{"custom kind", "f", "apiVersion: example.com/v1\nkind: Widget\n", "f:2: kind: unknown kind Widget in example.com/v1"},
+		{"custom kind like one of Kubernetes", "f", "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\n", "f:2: kind: unknown kind Workflow in argoproj.io/v1alpha1 (a custom resource is ignored if"},
+		{"custom kind with the name of a supported one", "f", "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\n", "f:2: kind: unknown kind Job in batch.volcano.sh/v1alpha1 (a custom resource is ignored if"},
+		{"typed kustomization", "f", "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n", "f:2: kind: unknown kind Kustomization in kustomize.config.k8s.io/v1beta1 (this is a kustomization: run kubectl kustomize and use its output)"},
+		{"configuration", "f", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n", "(this configures a component of Kubernetes: move it elsewhere)"},
+		{"misspelled, of another group", "f", "apiVersion: v1\nkind: Deploymnt\n", "f:2: kind: unknown kind Deploymnt in v1 (did you mean Deployment?)"},
 		{"plural", "f", "apiVersion: v1\nkind: Pods\n", "f:2: kind: unknown kind Pods in v1 (did you mean Pod?)"},
 		{"wrong version", "f", "apiVersion: v1beta1\nkind: Pod\n", "f:1: apiVersion: there is no kind Pod in v1beta1 (use apiVersion: v1)"},
 		{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	schedulingv1 "k8s.io/api/scheduling/v1"
 
@@ -14,6 +15,7 @@ import (
 // priorities are the values of the priority classes, and the class of pods that name none.
 type priorities struct {
 	values       map[string]int32
+	names        func() []string // sorted
 	defaultClass schedulingv1.PriorityClass
 }
 
@@ -28,6 +30,7 @@ func (s *Set) priorities() priorities {
 			p.defaultClass = *c
 		}
 	}
+	p.names = sync.OnceValue(func() []string { return slices.Sorted(maps.Keys(p.values)) })
 	return p
 }
 
@@ -46,7 +49,7 @@ func (r *reader) setPriority(e *entry, pe podEntry) {
 	value, ok := r.priorities.values[name]
 	if !ok {
 		if field := pe.prefix + "spec.priorityClassName"; !r.checkBroken(e, field, object{kind: kindPriorityClass, name: name}) {
-			hint := cmp.Or(decode.DidYouMean(name, slices.Sorted(maps.Keys(r.priorities.values))), "add a PriorityClass document")
+			hint := cmp.Or(decode.DidYouMean(name, r.priorities.names()), "add a PriorityClass document")
 			e.fail(field, fmt.Sprintf("no PriorityClass named %q is in the input", name), hint)
 		}
 		return

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,6 +91,7 @@ type reader struct {
 	templated  []*v1.PersistentVolumeClaim // of the templates of workloads
 	unbound    map[*v1.PersistentVolumeClaim]*claimProblem
 	priorities priorities
+	names      func() *nameIndex // once all objects are known
 }
 
 func read(o Options, input func(visit func(inputFile))) (*Set, error) {
@@ -105,7 +107,7 @@ func read(o Options, input func(visit func(inputFile))) (*Set, error) {
 	input(r.file)
 	r.checkUnknown()
 	r.addClaims()
-	r.priorities = r.set.priorities()
+	r.priorities, r.names = r.set.priorities(), sync.OnceValue(r.set.names)
 	for _, e := range r.entries {
 		for _, p := range e.pods {
 			r.resolve(e, p)

@@ -324,3 +324,12 @@ func TestSoundPodsOfABadInput(t *testing.T) {
 		t.Errorf("invalid: %+v", set.Invalid)
 	}
 }
+
+// TestGeneratedNames: five digits of a hash are the same for some of thousands of objects.
+func TestGeneratedNames(t *testing.T) {
+	t.Parallel()
+	set := mustRead(t, "f", listOf(5_000, func(int) string { return "apiVersion: v1\nkind: Secret\nmetadata: {generateName: s-}\n" }))
+	if n := len(set.objects); n != 5_000 {
+		t.Errorf("%d objects", n)
+	}
+}

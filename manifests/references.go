@@ -108,17 +108,17 @@ func (r *reader) checkRefs(e *entry, pe podEntry) {
 	seen := map[object]bool{} // missing or with errors
 	for _, ref := range references(pe.pod) {
 		id, field := object{ref.kind, pe.pod.Namespace, ref.name}, pe.prefix+ref.field
-		keys, ok := r.set.keysOf(id)
+		ok := r.set.objects[id] != nil
 		switch {
 		case ref.name == "", seen[id]:
 		case !ok && r.checkBroken(e, field, id):
 			seen[id] = true
 		case ref.optional:
 		case !ok:
-			e.fail(field, fmt.Sprintf("%s %q is not in the input", id.kind, id.name), r.set.similar(id, ref.kind != kindClaim))
+			e.fail(field, fmt.Sprintf("%s %q is not in the input", id.kind, id.name), r.similar(id, ref.kind != kindClaim))
 			seen[id] = true
-		case ref.key != "" && !slices.Contains(keys, ref.key):
-			e.fail(field, fmt.Sprintf("%s %q has no key %q", id.kind, id.name, ref.key), decode.DidYouMean(ref.key, keys))
+		case ref.key != "" && !r.set.hasKey(id, ref.key):
+			e.fail(field, fmt.Sprintf("%s %q has no key %q", id.kind, id.name, ref.key), decode.DidYouMean(ref.key, r.set.keysOf(id)))
 		}
 	}
 }
@@ -133,50 +133,67 @@ func (r *reader) checkPullSecrets(e *entry, pe podEntry) {
 		switch {
 		case ref.Name == "", r.checkBroken(e, field, id):
 		case !ok:
-			e.warn(field, fmt.Sprintf("Secret %q is not in the input: images are pulled without it", ref.Name), r.set.similar(id, false))
+			e.warn(field, fmt.Sprintf("Secret %q is not in the input: images are pulled without it", ref.Name), r.similar(id, false))
 		case s.Type != v1.SecretTypeDockerConfigJson && s.Type != v1.SecretTypeDockercfg:
 			e.warn(field, fmt.Sprintf("Secret %q is of type %s, which has no registry credentials", ref.Name, s.Type), "use type "+string(v1.SecretTypeDockerConfigJson))
 		}
 	}
 }
 
-// keysOf returns the keys of an object, and whether it is in the input.
-func (s *Set) keysOf(id object) ([]string, bool) {
+// hasKey says whether an object has the key.
+func (s *Set) hasKey(id object, key string) bool {
 	switch o := s.objects[id].(type) {
 	case *v1.ConfigMap:
-		return append(slices.Sorted(maps.Keys(o.Data)), slices.Sorted(maps.Keys(o.BinaryData))...), true
+		_, text := o.Data[key]
+		_, binary := o.BinaryData[key]
+		return text || binary
 	case *v1.Secret:
-		return slices.Sorted(maps.Keys(o.Data)), true
-	default:
-		return nil, o != nil
+		_, ok := o.Data[key]
+		return ok
 	}
+	return false
 }
 
-// names returns the names of the objects of a kind in a namespace.
-func (s *Set) names(kind, namespace string) []string {
-	var names []string
+// keysOf returns the keys of an object.
+func (s *Set) keysOf(id object) []string {
+	switch o := s.objects[id].(type) {
+	case *v1.ConfigMap:
+		return append(slices.Sorted(maps.Keys(o.Data)), slices.Sorted(maps.Keys(o.BinaryData))...)
+	case *v1.Secret:
+		return slices.Sorted(maps.Keys(o.Data))
+	}
+	return nil
+}
+
+// nameIndex has the names of the objects, for hints about those that are missing.
+type nameIndex struct {
+	of         map[object][]string // sorted, by kind and namespace
+	namespaces map[object]string   // the first one, by kind and name
+}
+
+func (s *Set) names() *nameIndex {
+	n := &nameIndex{map[object][]string{}, map[object]string{}}
 	for id := range s.objects {
-		if id.kind == kind && id.namespace == namespace {
-			names = append(names, id.name)
+		in := object{kind: id.kind, namespace: id.namespace}
+		n.of[in] = append(n.of[in], id.name)
+		called := object{kind: id.kind, name: id.name}
+		if first, ok := n.namespaces[called]; !ok || id.namespace < first {
+			n.namespaces[called] = id.namespace
 		}
 	}
-	slices.Sort(names)
-	return names
+	for _, list := range n.of {
+		slices.Sort(list)
+	}
+	return n
 }
 
 // similar returns a hint about an object that is not in the input: another one that may be
 // meant, or else what to do.
-func (s *Set) similar(missing object, canBeOptional bool) string {
-	var namespaces []string
-	for id := range s.objects {
-		if id.kind == missing.kind && id.name == missing.name {
-			namespaces = append(namespaces, id.namespace)
-		}
+func (r *reader) similar(missing object, canBeOptional bool) string {
+	if namespace, ok := r.names().namespaces[object{kind: missing.kind, name: missing.name}]; ok {
+		return fmt.Sprintf("there is one in namespace %s, this pod is in %s", namespace, missing.namespace)
 	}
-	if len(namespaces) > 0 {
-		return fmt.Sprintf("there is one in namespace %s, this pod is in %s", slices.Min(namespaces), missing.namespace)
-	}
-	if hint := decode.DidYouMean(missing.name, s.names(missing.kind, missing.namespace)); hint != "" {
+	if hint := decode.DidYouMean(missing.name, r.names().of[object{kind: missing.kind, namespace: missing.namespace}]); hint != "" {
 		return hint
 	}
 	if canBeOptional {

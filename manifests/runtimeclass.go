@@ -37,7 +37,7 @@ func (r *reader) setRuntimeClass(e *entry, pe podEntry) {
 func (r *reader) runtimeClassOf(e *entry, pe podEntry, name string) *nodev1.RuntimeClass {
 	class, ok := r.set.RuntimeClass(name)
 	if field := pe.prefix + "spec.runtimeClassName"; !ok && !r.checkBroken(e, field, object{kind: kindRuntimeClass, name: name}) {
-		hint := cmp.Or(decode.DidYouMean(name, r.set.names(kindRuntimeClass, "")), "add a RuntimeClass document")
+		hint := cmp.Or(decode.DidYouMean(name, r.names().of[object{kind: kindRuntimeClass}]), "add a RuntimeClass document")
 		e.fail(field, fmt.Sprintf("pod rejected: RuntimeClass %q not found", name), hint)
 	}
 	return class

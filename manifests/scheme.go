@@ -55,6 +55,9 @@ func definedKind(doc decode.Document) (group, kind string, ok bool) {
 // API version of each supported kind.
 func unknownKind(doc decode.Document, known map[string]string) Diagnostic {
 	apiVersion, kind := doc.APIVersion(), doc.ObjectKind()
+	if hint := otherAPI(apiVersion); hint != "" {
+		return doc.Error("kind", fmt.Sprintf("unknown kind %s in %s", kind, apiVersion), hint)
+	}
 	if want, ok := known[kind]; ok {
 		return doc.Error("apiVersion", fmt.Sprintf("there is no kind %s in %s", kind, apiVersion), "use apiVersion: "+want)
 	}
@@ -66,12 +69,26 @@ func unknownKind(doc decode.Document, known map[string]string) Diagnostic {
 		names = append(names, strings.Fields(kinds)...)
 	}
 	slices.Sort(names)
-	hint := doc.TemplateHint("")
-	if group, _, ok := strings.Cut(apiVersion, "/"); hint == "" && ok && strings.Contains(group, ".") && ignoredKinds()[group] == "" {
-		hint = "a custom resource is ignored if its CustomResourceDefinition is in the input"
-	}
-	return doc.Error("kind", fmt.Sprintf("unknown kind %s in %s", kind, apiVersion), cmp.Or(decode.DidYouMean(kind, names), hint))
+	hint := cmp.Or(decode.DidYouMean(kind, names), doc.TemplateHint(""))
+	return doc.Error("kind", fmt.Sprintf("unknown kind %s in %s", kind, apiVersion), hint)
 }
+
+// otherAPI returns a hint about an API group that is not one of Kubernetes', whose kinds may have
+// the names of other kinds: Job of Volcano, Service of Knative.
+func otherAPI(apiVersion string) string {
+	group, _, grouped := strings.Cut(apiVersion, "/")
+	switch {
+	case group == "kustomize.config.k8s.io":
+		return kustomization
+	case strings.HasSuffix(group, ".config.k8s.io"), group == "kubeadm.k8s.io":
+		return "this configures a component of Kubernetes: move it elsewhere"
+	case grouped && strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io"):
+		return "a custom resource is ignored if its CustomResourceDefinition is in the input"
+	}
+	return ""
+}
+
+const kustomization = "this is a kustomization: run kubectl kustomize and use its output"
 
 // notAnObject is the error of a document that is a list or a single value.
 func notAnObject(doc decode.Document) Diagnostic {
@@ -113,7 +130,7 @@ func otherFormat(doc decode.Document) string {
 	case decode.Foreign(file) != "":
 		return decode.Foreign(file)
 	case strings.HasPrefix(file, "kustomization."), has("resources", "namePrefix"), has("configMapGenerator"), has("patches"):
-		return "this is a kustomization: run kubectl kustomize and use its output"
+		return kustomization
 	case doc.Kind("services") == decode.Map:
 		return "this looks like a compose file, not a Kubernetes manifest"
 	case doc.APIVersion() == "v2" && has("name", "version"):

@@ -1,18 +1,13 @@
 package runtime
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/runonce/runonce/internal/failure"
 )
 
 // relabel gives the pod's own files an SELinux label, as CRI runtimes do for the mounts that
@@ -34,18 +29,4 @@ func (p *Pods) relabel(uid types.UID, label string) error {
 		}
 	}
 	return nil
-}
-
-// readSeccomp reads a profile below dir.
-func readSeccomp(dir, name string) (*specs.LinuxSeccomp, error) {
-	path := filepath.Join(dir, filepath.Join("/", name))
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, failure.CreateErrorf("reading seccomp profile: %w", err)
-	}
-	parsed := &specs.LinuxSeccomp{}
-	if err := json.Unmarshal(data, parsed); err != nil {
-		return nil, failure.CreateErrorf("decoding seccomp profile %s: %w", path, err)
-	}
-	return parsed, nil
 }

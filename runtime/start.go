@@ -170,7 +170,7 @@ func (p *Pods) input(in ocispec.Context, c *v1.Container) (ocispec.Input, error)
 		}
 	}
 	if s := ocispec.SeccompProfile(in.Pod, c); s.Type == v1.SeccompProfileTypeLocalhost && s.LocalhostProfile != nil {
-		input.Seccomp, err = readSeccomp(p.o.Host.SeccompDir, *s.LocalhostProfile)
+		input.Seccomp, err = host.ReadSeccomp(p.o.Host.SeccompDir, *s.LocalhostProfile)
 	}
 	return input, err
 }

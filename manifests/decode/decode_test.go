@@ -79,6 +79,12 @@ func TestSplit(t *testing.T) {
 		{"UTF-16", "\xff\xfea\x00", nil, []string{"f: UTF-16 text (save it as UTF-8)"}},
 		{"Latin 1", "a: 1\nb: \xe9\n", nil, []string{"f:2: not UTF-8 text (save it as UTF-8)"}},
 		{"NUL", "a: 1\nb: \x00\n", nil, []string{"f:2: contains a NUL byte, so it is not text"}},
+		{"version of YAML", "%YAML 1.1\n---\na: 1\n", []string{`{"a":1}`}, nil},
+		{
+			"other version of YAML", "%YAML 1.2\n---\na: 1\n", nil,
+			[]string{"f:1: Kubernetes only reads YAML 1.1, and the directive %YAML asks for another version (remove the directive)"},
+		},
+		{"byte order marks", "\ufeffa: 1\n---\n\ufeffb: 2\nc: 3\n\ufeff---\nd: 4\n", []string{`{"a":1}`, `{"b":2,"c":3}`, `{"d":4}`}, nil},
 		{"cut short", "a: 1\nb: busy", []string{`{"a":1,"b":"busy"}`}, []string{"f:2: the last line does not end with a newline (the file may be truncated)"}},
 		{"merge of a string", "a: {<<: x}\n", nil, []string{"f:1: a: a merge key (<<) needs a map or a list of maps"}},
 	} {

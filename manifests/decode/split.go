@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -29,6 +30,8 @@ const (
 	maxMerged = 100_000 // entries that the merge keys of a document copy
 )
 
+var byteOrderMark = []byte("\ufeff")
+
 type reader struct {
 	file      string
 	documents int
@@ -43,7 +46,7 @@ func Split(file string, data []byte) ([]Document, Diagnostics) {
 	if d, ok := r.unreadable(data); ok {
 		return nil, Diagnostics{d}
 	}
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	data = bytes.TrimPrefix(data, byteOrderMark)
 	var notJSON *Diagnostic
 	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
 		if notJSON = r.readJSON(data); notJSON == nil {
@@ -238,16 +241,27 @@ func splitYAML(data []byte) []*chunk {
 			end = pos + i + 1
 		}
 		if pos > start && isMarker(data[pos:end]) && !onlyDirectives(data[start:pos]) {
-			chunks = append(chunks, newChunk(data[start:pos], startLine))
+			chunks = append(chunks, newChunk(withoutMark(data[start:pos]), startLine))
 			start, startLine = pos, line
 		}
 		pos = end
 	}
-	return append(chunks, newChunk(data[start:], startLine))
+	return append(chunks, newChunk(withoutMark(data[start:]), startLine))
+}
+
+// withoutMark removes the byte order mark of a document, which is in the middle of a file that
+// was made of several ones: before or after the line with ---.
+func withoutMark(text []byte) []byte {
+	text = bytes.TrimPrefix(text, byteOrderMark)
+	marker, rest, _ := bytes.Cut(text, []byte{'\n'})
+	if isMarker(marker) && bytes.HasPrefix(rest, byteOrderMark) {
+		return slices.Concat(marker, []byte{'\n'}, rest[len(byteOrderMark):])
+	}
+	return text
 }
 
 func isMarker(line []byte) bool {
-	rest, ok := bytes.CutPrefix(line, []byte("---"))
+	rest, ok := bytes.CutPrefix(bytes.TrimPrefix(line, byteOrderMark), []byte("---"))
 	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
 }
 

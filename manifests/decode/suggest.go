@@ -86,16 +86,20 @@ func invisible(text []byte) string {
 	return ""
 }
 
-// Nearest returns the most similar of the names, or "" when none is similar enough.
+// Nearest returns the most similar of the names, or "" when none is similar enough. It does not
+// search long lists: with as many names to look for, that would take minutes.
 func Nearest(name string, names []string) string {
-	const longest = 64
-	if len(name) > longest {
+	const longest, most = 64, 200
+	if len(name) > longest || len(names) > most {
 		return ""
 	}
 	best, least := "", 1+len(name)/3
 	for _, n := range names {
 		if strings.EqualFold(n, name) {
 			return n
+		}
+		if d := len(n) - len(name); max(d, -d) > least {
+			continue
 		}
 		if d := distance(strings.ToLower(name), strings.ToLower(n)); d < least || (d == least && best == "") {
 			best, least = n, d

@@ -13,6 +13,9 @@ func TestNearest(t *testing.T) {
 			t.Errorf("nearest to %q is %q, want %q", in, got, want)
 		}
 	}
+	if got := Nearest("imge", append(make([]string, 200), names...)); got != "" {
+		t.Errorf("a long list is searched: %q", got)
+	}
 }
 
 func TestTemplate(t *testing.T) {

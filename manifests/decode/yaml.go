@@ -52,6 +52,10 @@ func (r *reader) syntax(c *chunk, err error) {
 			line = c.line + lineOf(c.text, at) - 1
 		}
 	}
+	if strings.Contains(message, "incompatible YAML document") {
+		r.fail(line, "Kubernetes only reads YAML 1.1, and the directive %YAML asks for another version", "remove the directive")
+		return
+	}
 	hint := Foreign(r.file)
 	if hint == "" {
 		hint = syntaxHint(c, line, message)

@@ -117,12 +117,13 @@ func podErrors(errs field.ErrorList, p *v1.Pod) field.ErrorList {
 	out := make(field.ErrorList, 0, len(errs))
 	for _, err := range errs {
 		value, _ := plainText(err.BadValue)
-		mount := err.Type == field.ErrorTypeNotFound && strings.Contains(err.Field, ".volumeMounts[")
-		switch near := decode.Nearest(value, names); {
-		case mount && slices.Contains(names, value):
-			continue
-		case mount && near != "":
-			err.Detail = fmt.Sprintf("there is a volume %q", near)
+		if err.Type == field.ErrorTypeNotFound && strings.Contains(err.Field, ".volumeMounts[") {
+			if slices.Contains(names, value) {
+				continue
+			}
+			if near := decode.Nearest(value, names); near != "" {
+				err.Detail = fmt.Sprintf("there is a volume %q", near)
+			}
 		}
 		out = append(out, err)
 	}

@@ -41,8 +41,11 @@ func OpenContainerd(ctx context.Context, o EngineOptions) (Engine, error) {
 	}
 	return &machineEngine{Engine: e, o: o, preflight: &host.Preflight{
 		Files: os.DirFS("/"), CanMapUsers: e.CanMapUsers, AppArmor: containerd.HasAppArmor(), RuntimeFeatures: e.RuntimeFeatures,
+		SeccompDir: seccompDir(o.Root),
 	}}, nil
 }
+
+func seccompDir(root string) string { return filepath.Join(root, "seccomp") }
 
 // machineEngine is containerd with the network, volumes and cgroups of this machine.
 type machineEngine struct {
@@ -97,7 +100,7 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	o.Node = specNode(n, net.HostIPs)
 	o.Host = runtime.Host{
 		Host: detected, ResolvConf: findResolvConf(os.ReadFile), HostsFile: hostsFile,
-		SeccompDir: filepath.Join(e.o.Root, "seccomp"), AppArmor: containerd.HasAppArmor(), SELinux: hasSELinux(),
+		SeccompDir: seccompDir(e.o.Root), AppArmor: containerd.HasAppArmor(), SELinux: hasSELinux(),
 		ClusterDNS: e.o.ClusterDNS, ClusterDomain: net.ClusterDomain,
 	}
 	return runtime.New(ctx, o)

@@ -21,7 +21,7 @@ import (
 const loadedProfiles = "sys/kernel/security/apparmor/profiles"
 
 // Preflight finds the pods that this machine cannot run because its kernel, an OCI runtime or
-// the container engine lacks a feature, before anything starts. It checks each feature once,
+// the container engine lacks a feature or a security profile, before anything starts. It checks each feature once,
 // and only when a pod needs it.
 type Preflight struct {
 	// Files is the machine's root file system.
@@ -34,6 +34,8 @@ type Preflight struct {
 	CanMapUsers func(ctx context.Context) error
 	// AppArmor says that the engine can apply AppArmor profiles.
 	AppArmor bool
+	// SeccompDir holds the seccomp profiles of type Localhost.
+	SeccompDir string
 
 	mu       sync.Mutex
 	features map[string]Features // by handler
@@ -76,8 +78,8 @@ func (p *Preflight) checkUserNamespaces(ctx context.Context) error {
 }
 
 func (p *Preflight) checkContainer(ctx context.Context, pod *v1.Pod, c *v1.Container) error {
-	if kind := ocispec.SeccompProfile(pod, c).Type; kind != v1.SeccompProfileTypeUnconfined && !p.Features(ctx, pod).Seccomp {
-		return fmt.Errorf("container %q: seccomp profile %s: the OCI runtime was built without seccomp", c.Name, kind)
+	if err := p.checkSeccomp(ctx, pod, c); err != nil {
+		return fmt.Errorf("container %q: %w", c.Name, err)
 	}
 	for _, vm := range c.VolumeMounts {
 		if vm.RecursiveReadOnly != nil && *vm.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled && !p.Features(ctx, pod).RecursiveReadOnly {
@@ -90,6 +92,18 @@ func (p *Preflight) checkContainer(ctx context.Context, pod *v1.Pod, c *v1.Conta
 		}
 	}
 	return nil
+}
+
+func (p *Preflight) checkSeccomp(ctx context.Context, pod *v1.Pod, c *v1.Container) error {
+	profile := ocispec.SeccompProfile(pod, c)
+	if profile.Type != v1.SeccompProfileTypeUnconfined && !p.Features(ctx, pod).Seccomp {
+		return fmt.Errorf("seccomp profile %s: the OCI runtime was built without seccomp", profile.Type)
+	}
+	if profile.Type != v1.SeccompProfileTypeLocalhost || profile.LocalhostProfile == nil {
+		return nil
+	}
+	_, err := ReadSeccomp(p.SeccompDir, *profile.LocalhostProfile)
+	return err
 }
 
 // checkAppArmor accepts every profile on a machine without AppArmor: admission has rejected

@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/fstest"
 
@@ -52,6 +54,15 @@ func TestPreflight(t *testing.T) {
 		"sys/module/apparmor/parameters/enabled": {Data: []byte("Y\n")},
 		loadedProfiles:                           {Data: []byte("own-2 (enforce)\nown (complain)\n")},
 	}
+	profile := func(name string) *v1.Pod {
+		return pod(func(s *v1.PodSpec) {
+			s.Containers[0].SecurityContext = &v1.SecurityContext{SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: &name}}
+		})
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "own.json"), []byte(`{"defaultAction": "SCMP_ACT_ALLOW"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		name    string
 		pod     *v1.Pod
@@ -81,6 +92,11 @@ func TestPreflight(t *testing.T) {
 			name: "no word of seccomp", pod: seccomp(v1.SeccompProfileTypeLocalhost), runtime: silent,
 			want: `container "main": seccomp profile Localhost: the OCI runtime was built without seccomp`,
 		},
+		{name: "seccomp profile", pod: profile("own.json"), runtime: withSeccomp},
+		{
+			name: "no such seccomp profile", pod: profile("sub/gone.json"), runtime: withSeccomp,
+			want: `container "main": reading seccomp profile: open ` + dir + `/sub/gone.json: no such file or directory`,
+		},
 		{name: "too old to say", pod: seccomp(v1.SeccompProfileTypeRuntimeDefault), runtime: "none"},
 		{name: "recursive", pod: recursive(enabled), runtime: withSeccomp},
 		{name: "recursive if possible", pod: recursive(possible), runtime: silent},
@@ -103,7 +119,7 @@ func TestPreflight(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := &Preflight{
-				Files: tt.files, AppArmor: !tt.unconfined,
+				Files: tt.files, AppArmor: !tt.unconfined, SeccompDir: dir,
 				CanMapUsers: func(context.Context) error { return tt.users },
 				RuntimeFeatures: func(_ context.Context, name string) ([]byte, error) {
 					if tt.runtime == "none" || name != "" {
