@@ -43,7 +43,7 @@ type Options struct {
 	Namespace string
 	// Address is the socket of a containerd daemon. Empty means the embedded containerd.
 	Address string
-	// RuncPath is the OCI runtime; empty means runc, looked up in PATH and the usual places.
+	// RuncPath is the OCI runtime; empty means runc, else crun, looked up in PATH and the usual places.
 	RuncPath string
 	// Handlers are the runtimes that pods may ask for, in addition to runc. One with the name
 	// runc is the runtime of all pods that ask for none.

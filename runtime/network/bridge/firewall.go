@@ -49,6 +49,16 @@ func firewalls(path string) ([]firewall, error) {
 	return found, nil
 }
 
+// Plugins returns the CNI plugins that a bridge needs on this machine for pods without a
+// bandwidth limit, and a permanent error like firewalls.
+func Plugins(path string) ([]string, error) {
+	found, err := firewalls(path)
+	if err != nil {
+		return nil, err
+	}
+	return found[0].plugins, nil
+}
+
 // dirOf returns the first directory of path with the program, or "".
 func dirOf(program, path string) string {
 	for dir := range strings.SplitSeq(path, ":") {
