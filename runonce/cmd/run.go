@@ -192,6 +192,9 @@ func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.
 	if err != nil {
 		return admit.Plan{}, err
 	}
+	if o.Listening, err = p.listeners(c, set.Pods, running); err != nil {
+		return admit.Plan{}, err
+	}
 	o.Reserved = reserved
 	o.MissingFeatures = s.engine.Unsupported(c.Context, set.Pods)
 	plan := admit.Decide(s.node, running, set.Pods, o)
@@ -203,13 +206,13 @@ func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.
 
 // toStart returns the pods that are to run, except those that have ended in an earlier run.
 func toStart(plan admit.Plan, running []*v1.Pod) []*v1.Pod {
-	ended := map[types.UID]bool{}
+	over := map[types.UID]bool{}
 	for _, pod := range running {
-		ended[pod.UID] = pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+		over[pod.UID] = ended(pod)
 	}
 	var pods []*v1.Pod
 	for _, d := range plan.Decisions {
-		if d.Verdict == admit.Admitted && !d.Prune && !(d.Running && ended[d.Pod.UID]) {
+		if d.Verdict == admit.Admitted && !d.Prune && !(d.Running && over[d.Pod.UID]) {
 			pods = append(pods, d.Pod)
 		}
 	}
