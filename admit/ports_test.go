@@ -85,12 +85,18 @@ func TestUndeclaredSocket(t *testing.T) {
 			"the replacement is rejected", old(0), []*v1.Pod{pod("old", 0, "cpu=9", web, named("new")), pod("p", 0, "", web)}, listening, inUse, nil,
 		},
 		{
-			"a pod of another root", nil, []*v1.Pod{pod("p", 0, "", web)}, listening,
-			[]Reason{{"NodePorts", noPorts + ": host port 80/TCP is in use by process etcd (pid 7)"}}, nil,
+			"a pod of another root", nil,
+			[]*v1.Pod{pod("p", 0, "", web)},
+			listening,
+			[]Reason{{"NodePorts", noPorts + ": host port 80/TCP is in use by process etcd (pid 7)"}},
+			nil,
 		},
 		{
-			"requested twice", nil, []*v1.Pod{pod("a", 0, "", web), pod("p", 0, "", web)}, Options{},
-			[]Reason{{"NodePorts", noPorts + ": host port 80/TCP is requested by pod default/a too"}}, nil,
+			"requested twice", nil,
+			[]*v1.Pod{pod("a", 0, "", web), pod("p", 0, "", web)},
+			Options{},
+			[]Reason{{"NodePorts", noPorts + ": host port 80/TCP is requested by pod default/a too"}},
+			nil,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

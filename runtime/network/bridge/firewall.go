@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/cni"
@@ -70,8 +71,13 @@ func dirOf(program, path string) string {
 	return ""
 }
 
+// programLimit bounds the time of a program: it may wait for the kernel's lock for ever.
+const programLimit = 20 * time.Second
+
 // run runs a program, which inherits the lock, and returns its output.
 func run(ctx context.Context, lock Lock, stdin, program string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, programLimit, fmt.Errorf("it did not finish within %s", programLimit))
+	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "PATH="+cni.SystemPath(os.Getenv("PATH")))
