@@ -129,6 +129,7 @@ func (p *program) open(c *cli.Context, node *v1.Node, o runtime.Options) (*sessi
 	// The runtime keeps working after an interrupt, since pods may have to be removed then.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
 	o.Records, o.LogDir, o.Log = record.Open(engine.Root, engine.State), engine.LogDir, p.log
+	o.Records.Notify = func(message string) { p.log.Warn(message) }
 	s := &session{p: p, engine: e, node: node, run: o.Records.NewRun(), cancel: cancel}
 	o.Trace = s.trace.Record
 	if dir := c.String("images-dir"); dir != "" {

@@ -137,7 +137,7 @@ func TestPortsInheritLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Close() // nothing was written
+	defer func() { _ = lock.Close() }() // nothing was written
 	p := Ports{
 		Path: dir, PodLock: lock, Bridge: "b", UID: "u", IPs: []string{"10.62.0.2"},
 		Ports: []cni.PortMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}},

@@ -36,7 +36,7 @@ func TestHangingPluginIsKilled(t *testing.T) {
 	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}
-	free, err := flock.Acquire(t.Context(), path)
+	free, err := flock.Acquire(t.Context(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
