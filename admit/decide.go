@@ -37,6 +37,7 @@ type planner struct {
 	input     []*entry
 	earlier   []*entry // pods of earlier runs that the input does not hold unchanged, in order
 	pruned    []*entry
+	sockets   []Listener // that belong to none of the running pods
 	optimal   bool
 }
 
@@ -74,6 +75,7 @@ func newPlanner(node *v1.Node, running, pods []*v1.Pod, o Options) *planner {
 		requests = append(requests, Requests(pod))
 	}
 	p.match(p.present(running))
+	p.sockets = p.assignSockets()
 	for _, e := range p.earlier {
 		requests = append(requests, Requests(e.pod))
 	}
@@ -177,7 +179,7 @@ func (p *planner) admitAll(stays map[int]bool) {
 	for _, e := range p.holding() {
 		p.hold(e)
 	}
-	p.ports.addListening(p.o.Listening, slices.DeleteFunc(slices.Concat(p.input, p.earlier), func(e *entry) bool {
+	p.ports.addListening(p.sockets, slices.DeleteFunc(slices.Concat(p.input, p.earlier), func(e *entry) bool {
 		return !e.running || ended(e.pod)
 	}))
 	queue := slices.Clone(p.input)

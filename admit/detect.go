@@ -154,17 +154,3 @@ func conditions(facts nodeinfo.Facts, o DetectOptions) []v1.NodeCondition {
 func full(f nodeinfo.Filesystem, available, inodes float32) bool {
 	return f.Available < share(f.Capacity, available) || f.InodesFree < share(f.Inodes, inodes)
 }
-
-// ListeningPorts returns the ports that sockets listen on, on the machine whose root is fsys,
-// for Options.Listening.
-func ListeningPorts(fsys fs.FS) ([]HostPort, error) {
-	sockets, err := nodeinfo.Listening(fsys)
-	if err != nil {
-		return nil, err
-	}
-	ports := make([]HostPort, 0, len(sockets))
-	for _, s := range sockets {
-		ports = append(ports, HostPort{Protocol: v1.Protocol(s.Protocol), IP: s.Addr.String(), Port: int32(s.Port)})
-	}
-	return ports, nil
-}

@@ -224,23 +224,6 @@ func TestFromNodeFile(t *testing.T) {
 	}
 }
 
-func TestListeningPorts(t *testing.T) {
-	t.Parallel()
-	m := machine("1")
-	m["proc/net/tcp"] = &fstest.MapFile{Data: []byte("0: 0100007F:0050 00000000:0000 0A\n")}
-	ports, err := ListeningPorts(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]HostPort{{Protocol: v1.ProtocolTCP, IP: "127.0.0.1", Port: 80}}, ports); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	m["proc/net/tcp"] = &fstest.MapFile{Data: []byte("0: x:0050 00000000:0000 0A\n")}
-	if _, err := ListeningPorts(m); err == nil {
-		t.Error("no error")
-	}
-}
-
 func TestValidateSysctls(t *testing.T) {
 	t.Parallel()
 	if err := ValidateSysctls([]string{"kernel.msg*", "net.core.somaxconn", "fs.mqueue.*"}); err != nil {

@@ -21,8 +21,9 @@ type Options struct {
 	Order Order // ByPriority when empty
 	// AllowUnsafeSysctls are sysctls, or prefixes that end in *, allowed besides the safe ones.
 	AllowUnsafeSysctls []string
-	// Listening are the ports that sockets on this machine already listen on.
-	Listening []HostPort
+	// Listening are the sockets on this machine that listen on host ports. One of a running pod
+	// counts as long as the pod stays.
+	Listening []Listener
 	// AppArmor says that the machine enforces AppArmor profiles.
 	AppArmor bool
 	// Reserved are pods that other runs start here or have started. The resources of one that

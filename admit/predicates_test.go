@@ -154,25 +154,25 @@ func TestDecideChecks(t *testing.T) {
 		},
 		{
 			name: "host port", node: "", running: []*v1.Pod{pod("r", 0, "", hostPort("", "TCP", 80))}, pod: pod("p", 0, "", hostPort("10.0.0.1", "", 80)),
-			want: []Reason{{"NodePorts", noPorts}},
+			want: []Reason{{"NodePorts", noPorts + ": host port 80/TCP is in use by pod default/r"}},
 		},
 		{name: "host port of another address", node: "", running: []*v1.Pod{pod("r", 0, "", hostPort("10.0.0.2", "TCP", 80))}, pod: pod("p", 0, "", hostPort("10.0.0.1", "TCP", 80))},
 		{name: "host port of another protocol", node: "", running: []*v1.Pod{pod("r", 0, "", hostPort("", "UDP", 80))}, pod: pod("p", 0, "", hostPort("", "TCP", 80))},
 		{
 			name: "host port of a sidecar", node: "", running: []*v1.Pod{pod("r", 0, "", hostPort("", "TCP", 80), asInit(true))}, pod: pod("p", 0, "", hostPort("", "TCP", 80)),
-			want: []Reason{{"NodePorts", noPorts}},
+			want: []Reason{{"NodePorts", noPorts + ": host port 80/TCP is in use by pod default/r"}},
 		},
 		{name: "host port of an init container", node: "", running: []*v1.Pod{pod("r", 0, "", hostPort("", "TCP", 80), asInit(false))}, pod: pod("p", 0, "", hostPort("", "TCP", 80))},
 		{
 			name: "host port that something listens on", node: "", pod: pod("p", 0, "", hostPort("", "TCP", 80)),
-			options: Options{Listening: []HostPort{{Protocol: "TCP", IP: "::", Port: 80}}},
-			want:    []Reason{{"NodePorts", noPorts}},
+			options: Options{Listening: []Listener{{HostPort: HostPort{Protocol: "TCP", IP: "::", Port: 80}}}},
+			want:    []Reason{{"NodePorts", noPorts + ": host port 80/TCP is in use"}},
 		},
 		{
 			name: "host port that something listens on, of a critical pod", node: "cpu=1", pod: pod("p", SystemCritical, "cpu=2", hostPort("", "TCP", 80)),
-			options: Options{Listening: []HostPort{{IP: "127.0.0.1", Port: 80}}},
+			options: Options{Listening: []Listener{{HostPort: HostPort{IP: "127.0.0.1", Port: 80}, PID: 7, Process: "httpd"}}},
 			want: []Reason{
-				{"NodePorts", noPorts},
+				{"NodePorts", noPorts + ": host port 80/TCP is in use on 127.0.0.1 by process httpd (pid 7)"},
 				{"OutOfcpu", "Node didn't have enough resource: cpu, requested: 2000, used: 0, capacity: 1000"},
 			},
 		},

@@ -141,7 +141,7 @@ func TestPreemptsForPorts(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			// The socket is the running pod's own.
-			listening := Options{Listening: []HostPort{{Protocol: v1.ProtocolTCP, Port: 80}}}
+			listening := Options{Listening: []Listener{{HostPort: HostPort{Protocol: v1.ProtocolTCP, Port: 80}}}}
 			plan := Decide(node("cpu=1"), test.running, []*v1.Pod{pod("p", SystemCritical, "cpu=500m", web)}, listening)
 			if diff := cmp.Diff(test.want, victims(plan)); diff != "" {
 				t.Errorf("victims (-want +got):\n%s", diff)

@@ -17,6 +17,9 @@ const (
 	messageConflict = "another run is about to start a pod of this namespace and name with other content"
 )
 
+// messageNoPorts is the scheduler's, as the kubelet wraps it. The ports follow.
+const messageNoPorts = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+
 // rejection returns why the pod is rejected, the most important reason first; nothing when it
 // fits, or fits once the pods that it preempts are stopped.
 func (p *planner) rejection(e *entry) []Reason {
@@ -29,7 +32,7 @@ func (p *planner) rejection(e *entry) []Reason {
 	blockers, users := p.ports.conflicts(e.ports), p.claims.conflicts(e)
 	var conflicts []Reason
 	if len(blockers) > 0 {
-		conflicts = append(conflicts, Reason{"NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"})
+		conflicts = append(conflicts, Reason{"NodePorts", messageNoPorts + describe(blockers)})
 	}
 	if len(users) > 0 {
 		conflicts = append(conflicts, Reason{"VolumeRestrictions", "Predicate VolumeRestrictions failed: " + messageOnePod})
@@ -49,6 +52,17 @@ func (p *planner) rejection(e *entry) []Reason {
 		return nil
 	}
 	return slices.Concat([]Reason{{reasonUnexpected, messageUnexpected + p.list(left)}}, resources, conflicts)
+}
+
+// describe says which ports are in use, and by whom.
+func describe(blockers []holder) string {
+	var all []string
+	for _, h := range blockers {
+		if text := h.String(); !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return ": " + strings.Join(all, ", ")
 }
 
 // outOf returns the kubelet's words for a resource of which too little is left.

@@ -12,8 +12,12 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// removeSlack is how long removing a pod may take beyond its grace period.
-const removeSlack = time.Minute
+// Removing a pod may take removeSlack beyond its grace period, and removeShare more for each pod
+// that is removed at the same time and may be served first.
+const (
+	removeSlack = time.Minute
+	removeShare = time.Second
+)
 
 // departure is a pod that the plan stops, and why that failed.
 type departure struct {
@@ -83,11 +87,12 @@ func samePod(a, b *v1.Pod) bool {
 
 // removeAll removes what this run has started, even if the run was interrupted.
 func (r *run) removeAll(ctx context.Context) {
+	slack := removeSlack + time.Duration(len(r.pods))*removeShare
 	r.each(func(p *pod) {
 		if !p.synced || p.kept {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), podspec.GracePeriod(p.pod)+removeSlack)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), podspec.GracePeriod(p.pod)+slack)
 		defer cancel()
 		r.progress(p.pod, "Stopping", "the run removes its pods", 0)
 		if err := r.rt.Stop(ctx, p.pod); err != nil {

@@ -90,3 +90,20 @@ func TestPodFailureIsRecorded(t *testing.T) {
 		}
 	})
 }
+
+// A sandbox that could not be made is not removed again: the plugin that hung would hang once
+// more.
+func TestFailedSandboxIsUndoneOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.sandboxes.Err = func(*v1.Pod) error { return errors.New("the plugin hangs") }
+		n.sandboxes.RemoveErr = func(*v1.Pod) error { return errors.New("the plugin hangs again") }
+		err := n.pods(t.Context(), t).Sync(t.Context(), testPod(v1.RestartPolicyAlways, "sleep"))
+		if err == nil || !strings.Contains(err.Error(), "the plugin hangs") || strings.Contains(err.Error(), "again") {
+			t.Errorf("error %v", err)
+		}
+		if left := n.cgroups.Left(); len(left) > 0 {
+			t.Errorf("cgroups left: %v", left)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	goruntime "runtime"
 	"sync"
 	"time"
 
@@ -69,6 +70,9 @@ type Pods struct {
 	o      Options
 	watch  watch
 	probes probes
+	// removals bounds how many pods are removed at once. All at once they would slow each other
+	// down until calls time out.
+	removals chan struct{}
 
 	mu       sync.Mutex // guards the rest
 	memories map[types.UID]*memory
@@ -84,7 +88,7 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 	if o.Trace == nil {
 		o.Trace = func(types.UID, string, time.Time, time.Duration) {}
 	}
-	p := &Pods{o: o, memories: map[types.UID]*memory{}, pulls: map[string]*pull{}}
+	p := &Pods{o: o, memories: map[types.UID]*memory{}, pulls: map[string]*pull{}, removals: make(chan struct{}, 8*goruntime.NumCPU())}
 	events, err := o.Engine.Events(ctx)
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ type step struct {
 // every container mounts. It is safe to repeat.
 func (p *Pods) prepare(ctx context.Context, w *work) error {
 	pod := w.pod
+	connected := false
 	steps := []step{
 		{name: "record", reason: podstate.ReasonSandboxError, do: func(ctx context.Context) (err error) {
 			w.record, err = p.recordStart(ctx, pod)
@@ -51,9 +52,15 @@ func (p *Pods) prepare(ctx context.Context, w *work) error {
 			name: "sandbox", reason: podstate.ReasonSandboxError,
 			do: func(ctx context.Context) (err error) {
 				w.sandbox, err = p.o.Sandboxes.Ensure(ctx, pod, w.lock)
+				connected = err == nil
 				return err
 			},
-			undo: func(ctx context.Context) error { return p.o.Sandboxes.Remove(ctx, pod, w.lock) },
+			undo: func(ctx context.Context) error {
+				if !connected {
+					return nil // Ensure has undone what it could: a plugin that hangs is not called again
+				}
+				return p.o.Sandboxes.Remove(ctx, pod, w.lock)
+			},
 		},
 	}
 	if podstate.SharesProcesses(pod) {

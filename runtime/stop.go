@@ -51,8 +51,17 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 			running = append(running, podstate.Kill{Container: c, Grace: podspec.GracePeriod(pod)})
 		}
 	}
+	killed := p.killAll(ctx, pod, running)
+	// Any number of pods may use up their grace periods at the same time, but not more than a
+	// few are removed: what that takes is bounded by deadlines.
+	select {
+	case p.removals <- struct{}{}:
+	case <-ctx.Done():
+		return errors.Join(killed, context.Cause(ctx))
+	}
+	defer func() { <-p.removals }()
 	err = errors.Join(
-		p.killAll(ctx, pod, running),
+		killed,
 		each(all, func(c engine.Container) error { return p.o.Engine.Remove(ctx, c.ID) }),
 		p.o.Sandboxes.Remove(ctx, pod, lock),
 		p.o.Volumes.Teardown(ctx, pod),

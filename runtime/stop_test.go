@@ -2,12 +2,17 @@ package runtime_test
 
 import (
 	"context"
+	"fmt"
+	goruntime "runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/engine"
 )
@@ -183,6 +188,47 @@ func TestSidecarsStopLast(t *testing.T) {
 		}
 		if got := strings.Join(order, " "); got != "c0 s1 s0" {
 			t.Errorf("stopped in order %s, want c0 s1 s0", got)
+		}
+		n.left(t)
+	})
+}
+
+// TestManyPodsAreStopped: pods wait for their containers at the same time, however many they are,
+// but only some are removed at once.
+func TestManyPodsAreStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		most := int64(8 * goruntime.NumCPU())
+		var active, peak atomic.Int64
+		n.sandboxes.RemoveErr = func(*v1.Pod) error {
+			peak.Store(max(peak.Load(), active.Add(1)))
+			time.Sleep(time.Second)
+			active.Add(-1)
+			return nil
+		}
+		var wg sync.WaitGroup
+		count := 3*int(most) + 1
+		begin := time.Now()
+		for i := range count {
+			pod := testPod(v1.RestartPolicyAlways, "stay")
+			pod.UID, pod.Name = types.UID(fmt.Sprintf("uid-%d", i)), fmt.Sprintf("p%d", i)
+			pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
+			if err := p.Sync(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() {
+				if err := p.Stop(t.Context(), pod); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if got := peak.Load(); got > most || got < 2 {
+			t.Errorf("%d pods were removed at once, want at most %d", got, most)
+		}
+		if took := time.Since(begin); took != 34*time.Second {
+			t.Errorf("took %s, want one grace period of 30 s and four rounds of 1 s", took)
 		}
 		n.left(t)
 	})

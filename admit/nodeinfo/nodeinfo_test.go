@@ -144,7 +144,7 @@ func TestListening(t *testing.T) {
 	const heading = "  sl  local_address rem_address   st tx_queue rx_queue\n"
 	got, err := Listening(machine(map[string]string{
 		"proc/net/tcp": heading +
-			"   0: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 190\n" +
+			"   0: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 190 1 ffff 100 0 0 10 0\n" +
 			"   1: 0100007F:1F90 0100007F:46A0 01 00000000:00000000 03:0000035F 00000000     0        0 0\n" +
 			"   2: 0100007F:1F91 00000000:0000 0A 00000000:00000000 03:0000035F 00000000     0        0 0\n",
 		"proc/net/tcp6": heading +
@@ -157,13 +157,13 @@ func TestListening(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Socket{
-		{"SCTP", netip.MustParseAddr("10.0.0.1"), 5000},
-		{"SCTP", netip.MustParseAddr("::1"), 5000},
-		{"TCP", netip.MustParseAddr("0.0.0.0"), 80},
-		{"TCP", netip.MustParseAddr("::"), 80},
-		{"TCP", netip.MustParseAddr("127.0.0.1"), 8081},
-		{"TCP", netip.MustParseAddr("127.0.0.1"), 8082},
-		{"UDP", netip.MustParseAddr("127.0.0.1"), 53},
+		{"SCTP", netip.MustParseAddr("10.0.0.1"), 5000, 1},
+		{"SCTP", netip.MustParseAddr("::1"), 5000, 1},
+		{"TCP", netip.MustParseAddr("0.0.0.0"), 80, 190},
+		{"TCP", netip.MustParseAddr("::"), 80, 0},
+		{"TCP", netip.MustParseAddr("127.0.0.1"), 8081, 0},
+		{"TCP", netip.MustParseAddr("127.0.0.1"), 8082, 0},
+		{"UDP", netip.MustParseAddr("127.0.0.1"), 53, 0},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

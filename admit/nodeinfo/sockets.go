@@ -18,6 +18,7 @@ type Socket struct {
 	Protocol string // TCP, UDP or SCTP
 	Addr     netip.Addr
 	Port     uint16
+	Inode    uint64 // by which Holders finds its processes, 0 if not known
 }
 
 // The states of listening sockets (include/net/tcp_states.h): TCP_LISTEN, and TCP_CLOSE for a
@@ -48,7 +49,7 @@ func Listening(fsys fs.FS) ([]Socket, error) {
 	}
 	sockets = append(sockets, sctp...)
 	slices.SortFunc(sockets, func(a, b Socket) int {
-		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port), a.Addr.Compare(b.Addr))
+		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port), a.Addr.Compare(b.Addr), cmp.Compare(a.Inode, b.Inode))
 	})
 	return slices.Compact(sockets), nil
 }
@@ -78,9 +79,21 @@ func readSockets(fsys fs.FS, name, protocol, state string) ([]Socket, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the listening sockets: /%s: %w", name, err)
 		}
-		sockets = append(sockets, Socket{protocol, addr, port})
+		sockets = append(sockets, Socket{protocol, addr, port, inode(f, 9)})
 	}
 	return sockets, nil
+}
+
+// inode returns the inode in a column of a table, 0 if there is none.
+func inode(fields []string, column int) uint64 {
+	if len(fields) <= column {
+		return 0
+	}
+	n, err := strconv.ParseUint(fields[column], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // parseSocket reads an address like 0100007F:1F90: words of 32 bits in the machine's byte
@@ -124,7 +137,7 @@ func readSCTP(fsys fs.FS) ([]Socket, error) {
 			if err != nil {
 				return nil, fmt.Errorf("reading the listening sockets: /proc/net/sctp/eps: %w", err)
 			}
-			sockets = append(sockets, Socket{"SCTP", addr.Unmap(), uint16(port)})
+			sockets = append(sockets, Socket{"SCTP", addr.Unmap(), uint16(port), inode(f, 7)})
 		}
 	}
 	return sockets, nil

@@ -11,16 +11,28 @@ import (
 	"time"
 )
 
-// pollInterval is how often a lock that another process holds is tried again.
-const pollInterval = 10 * time.Millisecond
+const (
+	// pollInterval is how often a lock that another process holds is tried again.
+	pollInterval = 10 * time.Millisecond
+	// noticeAfter is how long a lock is waited for in silence, and then how often its holder is
+	// looked at.
+	noticeAfter = 3 * time.Second
+	// stoppedLimit bounds the wait for a holder that is stopped by a signal.
+	stoppedLimit = 6 * time.Second
+)
 
 // Acquire waits for the lock of the file, which it creates if needed. Closing the file releases
-// the lock. Only the holder of the lock may remove the file.
-func Acquire(ctx context.Context, path string) (*os.File, error) {
+// the lock. Only the holder of the lock may remove the file. A wait that takes long is reported
+// to notify, once, if another process holds the lock, and is an error if the holder is stopped and so cannot go on.
+func Acquire(ctx context.Context, path string, notify func(Holder)) (*os.File, error) {
+	w := watch{notify: notify, checked: time.Now()}
 	for {
 		f, err := Try(path)
 		if f != nil || err != nil {
 			return f, err
+		}
+		if err := w.check(path); err != nil {
+			return nil, err
 		}
 		select {
 		case <-time.After(pollInterval):
@@ -54,10 +66,55 @@ func Try(path string) (*os.File, error) {
 // Lock locks an open file and reports whether the lock was free.
 func Lock(f *os.File) (bool, error) { return flock(f, syscall.LOCK_EX|syscall.LOCK_NB) }
 
-// Wait locks an open file, however long another process holds the lock.
-func Wait(f *os.File) error {
-	_, err := flock(f, syscall.LOCK_EX)
-	return err
+// Wait locks an open file, for which it waits until the limit. After an error the caller closes
+// the file.
+func Wait(f *os.File, limit time.Duration) error {
+	if ok, err := Lock(f); ok || err != nil {
+		return err
+	}
+	// The kernel serves those who block in turn. If this takes too long, the call goes on, and
+	// the kernel releases the lock of the closed file.
+	locked := make(chan error, 1)
+	go func() {
+		_, err := flock(f, syscall.LOCK_EX)
+		locked <- err
+	}()
+	select {
+	case err := <-locked:
+		return err
+	case <-time.After(limit):
+		return fmt.Errorf("waiting for %s: it has been held for %s by %s", f.Name(), limit, HolderOf(f.Name()))
+	}
+}
+
+// watch looks at the holder of a lock while somebody waits for it.
+type watch struct {
+	notify  func(Holder)
+	told    bool
+	checked time.Time
+	stopped time.Duration // how long the holder has been stopped, at least
+}
+
+// check returns an error if the wait makes no sense any more.
+func (w *watch) check(path string) error {
+	since := time.Since(w.checked)
+	if since < noticeAfter {
+		return nil
+	}
+	w.checked = time.Now()
+	h := HolderOf(path)
+	if !w.told && w.notify != nil && h.PID != os.Getpid() {
+		w.notify(h)
+		w.told = true
+	}
+	if !h.Stopped {
+		w.stopped = 0
+		return nil
+	}
+	if w.stopped += since; w.stopped > stoppedLimit {
+		return fmt.Errorf("waiting for %s", h)
+	}
+	return nil
 }
 
 // Held reports whether another process holds the lock of the open file.

@@ -40,6 +40,9 @@ type Engine interface {
 	Pods(ctx context.Context, node *v1.Node, o runtime.Options) (*runtime.Pods, error)
 	// Unsupported returns, by UID, why the machine cannot run some of the pods.
 	Unsupported(ctx context.Context, pods []*v1.Pod) map[types.UID]string
+	// Check returns what has to be installed on the machine before the pods can be started. It
+	// must be called after Pods.
+	Check(pods []*v1.Pod) error
 	// Cleanup removes what removed pods have left. It must be called after Pods.
 	Cleanup(ctx context.Context) error
 	// Import imports an image archive, an OCI layout or a directory of them, and returns the
@@ -126,6 +129,7 @@ func (p *program) open(c *cli.Context, node *v1.Node, o runtime.Options) (*sessi
 	// The runtime keeps working after an interrupt, since pods may have to be removed then.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
 	o.Records, o.LogDir, o.Log = record.Open(engine.Root, engine.State), engine.LogDir, p.log
+	o.Records.Notify = func(message string) { p.log.Warn(message) }
 	s := &session{p: p, engine: e, node: node, run: o.Records.NewRun(), cancel: cancel}
 	o.Trace = s.trace.Record
 	if dir := c.String("images-dir"); dir != "" {

@@ -107,6 +107,9 @@ func (m *memory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runt
 // Unsupported finds that the machine can run all pods.
 func (*memory) Unsupported(context.Context, []*v1.Pod) map[types.UID]string { return nil }
 
+// Check finds that nothing has to be installed.
+func (*memory) Check([]*v1.Pod) error { return nil }
+
 // Cleanup is an error when a pod has left something behind.
 func (m *memory) Cleanup(ctx context.Context) error {
 	cs, err := m.engine.Containers(ctx, "")
@@ -137,7 +140,10 @@ func invoke(t *testing.T, m *memory, args ...string) invocation {
 func invokeWith(t *testing.T, world cmd.IO, args ...string) invocation {
 	t.Helper()
 	var out, errs bytes.Buffer
-	world.Stdout, world.Stderr, world.Machine = &out, &errs, bareMachine()
+	world.Stdout, world.Stderr = &out, &errs
+	if world.Machine == nil {
+		world.Machine = bareMachine()
+	}
 	if world.Getenv == nil {
 		world.Getenv = func(string) string { return "" }
 	}

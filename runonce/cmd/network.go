@@ -14,11 +14,17 @@ func pluginFlags() []cli.Flag {
 	return []cli.Flag{newListFlag(categoryNetwork, "cni-bin-dir", "`DIR` of CNI plugins", "/opt/cni/bin, /usr/lib/cni, /usr/libexec/cni")}
 }
 
-// networkFlags are for the networks of pods.
-func networkFlags() []cli.Flag {
+// connectFlags are for commands that decide on the networks of pods.
+func connectFlags() []cli.Flag {
 	return append(pluginFlags(),
 		&cli.StringFlag{Name: "cni-conf-dir", Category: categoryNetwork, Value: "/etc/cni/net.d", Usage: "CNI configuration `DIR`, overrides the default bridge"},
 		newListFlag(categoryNetwork, "pod-cidr", "IPv4 or IPv6 `CIDR` of the default bridge", "free IPv4"),
+	)
+}
+
+// networkFlags are for the networks of pods.
+func networkFlags() []cli.Flag {
+	return append(connectFlags(),
 		newListFlag(categoryNetwork, "cluster-dns", "`IP` address of a DNS server for dnsPolicy ClusterFirst", ""),
 		&cli.StringFlag{Name: "cluster-domain", Category: categoryNetwork, Value: "cluster.local", Usage: "cluster `DOMAIN` in the DNS names of pods"},
 	)

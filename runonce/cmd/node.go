@@ -15,6 +15,7 @@ import (
 	"github.com/runonce/runonce/admit/nodeinfo"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runtime/cdi"
+	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/runtimeclass"
 	"github.com/runonce/runonce/runtime/volume/mount"
@@ -158,8 +159,7 @@ func handlers(c *cli.Context) ([]runtimeclass.Handler, error) {
 	return all, nil
 }
 
-// admitOptions reads the flags of admission. On this machine, what it has and its listening
-// sockets count as well.
+// admitOptions reads the flags of admission. On this machine, what it has counts as well.
 func (p *program) admitOptions(c *cli.Context, set *manifests.Set, local bool) (admit.Options, error) {
 	order := admit.Order(c.String("admission-order"))
 	if order != admit.ByPriority && order != admit.ByManifest {
@@ -182,12 +182,39 @@ func (p *program) admitOptions(c *cli.Context, set *manifests.Set, local bool) (
 	if !local {
 		return o, nil
 	}
-	if o.Listening, err = admit.ListeningPorts(p.io.Machine); err != nil {
-		return o, unusable(err)
-	}
 	o.NoNFS = !mount.HasNFS()
 	o.AppArmor = host.AppArmorEnabled(p.io.Machine)
 	return o, nil
+}
+
+// listeners returns the sockets that listen on host ports of pods that do not run yet.
+func (p *program) listeners(c *cli.Context, pods, running []*v1.Pod) ([]admit.Listener, error) {
+	root, err := filepath.Abs(c.String("root"))
+	if err != nil {
+		return nil, fmt.Errorf("resolving directory %q: %w", c.String("root"), err)
+	}
+	runs := map[types.UID]bool{}
+	for _, pod := range running {
+		runs[pod.UID] = !ended(pod)
+	}
+	pods = slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return runs[pod.UID] })
+	listeners, err := admit.Listeners(p.io.Machine, pods, func(process nodeinfo.Process) types.UID {
+		for _, pod := range running {
+			if slices.ContainsFunc(process.Cgroups, func(path string) bool { return cgroup.Holds(cgroupParent(root), pod, path) }) {
+				return pod.UID
+			}
+		}
+		return ""
+	})
+	if err != nil {
+		return nil, unusable(err)
+	}
+	return listeners, nil
+}
+
+// ended says whether the pod has succeeded or failed.
+func ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
 // claims returns what the claims of the input and their volumes ask for.

@@ -21,7 +21,7 @@ func (p *program) planCommand() *cli.Command {
 			&cli.StringFlag{Name: "running", Category: categoryNode, Usage: "assume that the pods of the manifests at `PATH` run"},
 			securityFlag(),
 			outputFlag("table", "wide", "json", "yaml"),
-		}, nodeFlags(), planFlags(), inputFlags(), engineFlags()),
+		}, nodeFlags(), connectFlags(), planFlags(), inputFlags(), engineFlags()),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
@@ -191,9 +192,31 @@ func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.
 	if err != nil {
 		return admit.Plan{}, err
 	}
+	if o.Listening, err = p.listeners(c, set.Pods, running); err != nil {
+		return admit.Plan{}, err
+	}
 	o.Reserved = reserved
 	o.MissingFeatures = s.engine.Unsupported(c.Context, set.Pods)
-	return admit.Decide(s.node, running, set.Pods, o), nil
+	plan := admit.Decide(s.node, running, set.Pods, o)
+	if err := s.engine.Check(toStart(plan, running)); err != nil {
+		return plan, unusable(err)
+	}
+	return plan, nil
+}
+
+// toStart returns the pods that are to run, except those that have ended in an earlier run.
+func toStart(plan admit.Plan, running []*v1.Pod) []*v1.Pod {
+	over := map[types.UID]bool{}
+	for _, pod := range running {
+		over[pod.UID] = ended(pod)
+	}
+	var pods []*v1.Pod
+	for _, d := range plan.Decisions {
+		if d.Verdict == admit.Admitted && !d.Prune && !(d.Running && over[d.Pod.UID]) {
+			pods = append(pods, d.Pod)
+		}
+	}
+	return pods
 }
 
 // progress logs an event, and prints it to a terminal.

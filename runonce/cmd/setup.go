@@ -65,6 +65,9 @@ func (e *machineEngine) Unsupported(ctx context.Context, pods []*v1.Pod) map[typ
 	return e.preflight.Check(ctx, pods)
 }
 
+// Check returns what has to be installed before the pods can be started.
+func (e *machineEngine) Check(pods []*v1.Pod) error { return e.network.Check(pods) }
+
 // Cleanup removes what removed pods have left.
 func (e *machineEngine) Cleanup(ctx context.Context) error { return e.network.Cleanup(ctx) }
 

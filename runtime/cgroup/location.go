@@ -37,18 +37,29 @@ func (l location) above() location {
 // locate returns where the pod's cgroup is, or will be. Guaranteed pods are directly below the
 // parent, others below the cgroup of their QoS class.
 func (t Tree) locate(pod *v1.Pod) location {
+	asFiles, asSlice := t.locations(pod)
+	if !t.exists(asFiles.path) && (t.systemd || t.exists(asSlice.path)) {
+		return asSlice
+	}
+	return asFiles
+}
+
+// locations returns the two places for the pod's cgroup: a directory and a slice of systemd.
+func (t Tree) locations(pod *v1.Pod) (asFiles, asSlice location) {
 	elements := strings.Split(strings.Trim(t.parent(), "/"), "/")
 	if class := podspec.QOS(pod); class != v1.PodQOSGuaranteed {
 		elements = append(elements, strings.ToLower(string(class)))
 	}
 	elements = append(elements, "pod"+string(pod.UID))
 	slice := sliceName(elements...)
-	asFiles := location{path: "/" + path.Join(elements...)}
-	asSlice := location{path: slicePath(slice), slice: slice}
-	if !t.exists(asFiles.path) && (t.systemd || t.exists(asSlice.path)) {
-		return asSlice
-	}
-	return asFiles
+	return location{path: "/" + path.Join(elements...)}, location{path: slicePath(slice), slice: slice}
+}
+
+// Holds reports whether a process whose cgroup has the path is in the pod, whose cgroup is below
+// the parent. The path may be below that of a container in which this program runs.
+func Holds(parent string, pod *v1.Pod, path string) bool {
+	asFiles, asSlice := Tree{Parent: parent}.locations(pod)
+	return strings.Contains(path+"/", asFiles.path+"/") || strings.Contains(path+"/", asSlice.path+"/")
 }
 
 // exists reports whether the cgroup exists.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,7 +44,7 @@ type Options struct {
 	Namespace string
 	// Address is the socket of a containerd daemon. Empty means the embedded containerd.
 	Address string
-	// RuncPath is the OCI runtime; empty means runc, looked up in PATH and the usual places.
+	// RuncPath is the OCI runtime; empty means runc, else crun, looked up in PATH and the usual places.
 	RuncPath string
 	// Handlers are the runtimes that pods may ask for, in addition to runc. One with the name
 	// runc is the runtime of all pods that ask for none.
@@ -75,6 +76,7 @@ type Engine struct {
 	cancel    context.CancelFunc
 	work      sync.WaitGroup // background work that Close waits for
 	deletions chan struct{}  // bounds the deletion of ended tasks
+	signals   chan struct{}  // bounds the calls that stop containers, which start processes
 
 	deleted atomic.Bool // something was deleted whose files the garbage collector removes
 }
@@ -88,7 +90,10 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	e := &Engine{o: o, containers: newContainerStore(), images: images.New(filepath.Join(o.Root, "users")), deletions: make(chan struct{}, 2)}
+	e := &Engine{
+		o: o, containers: newContainerStore(), images: images.New(filepath.Join(o.Root, "users")),
+		deletions: make(chan struct{}, 2), signals: make(chan struct{}, 8*goruntime.NumCPU()),
+	}
 	if err := os.MkdirAll(e.recordDir(), 0o700); err != nil {
 		return nil, errs.Unusablef("making the directory of the exit records: %w", err)
 	}

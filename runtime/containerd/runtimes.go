@@ -1,11 +1,15 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	shimoptions "github.com/containerd/containerd/api/types/runtimeoptions/v1"
@@ -132,33 +136,60 @@ func (o *Options) findRuntimes() error {
 			continue
 		}
 		var err error
-		if h.Binary, err = findProgram(h.Binary); err != nil {
+		if h.Binary, err = findProgram(h.Binary, programDirs); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// findProgram also looks in directories that a boot script's PATH may lack. An empty name means
-// runc.
-func findProgram(name string) (string, error) {
+// programDirs are directories that a boot script's PATH may lack.
+var programDirs = []string{"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin", "/sbin"}
+
+// findProgram returns the absolute path of an OCI runtime. An empty name means runc, or crun on a
+// machine without it.
+func findProgram(name string, dirs []string) (string, error) {
+	names := []string{name}
 	if name == "" {
-		name = "runc"
+		names = []string{"runc", "crun"}
 	}
+	var failed error
+	for _, n := range names {
+		path, err := lookPath(n, dirs)
+		if err == nil {
+			return path, nil
+		}
+		if failed == nil || !errors.Is(err, exec.ErrNotFound) {
+			failed = err
+		}
+	}
+	where := fmt.Sprintf("in PATH (%s) or in %s", os.Getenv("PATH"), strings.Join(dirs, ", "))
+	switch {
+	case !errors.Is(failed, exec.ErrNotFound):
+		return "", errs.Unusablef("finding the OCI runtime %q: %w", cmp.Or(name, "runc"), failed)
+	case name == "":
+		return "", errs.Unusablef("no OCI runtime: neither runc nor crun is %s: install the package runc", where)
+	default:
+		return "", errs.Unusablef("finding the OCI runtime %q: it is not %s", name, where)
+	}
+}
+
+// lookPath finds the program in PATH or, if it is not a path itself, in the other directories.
+// The error wraps exec.ErrNotFound if it is in none of them.
+func lookPath(name string, dirs []string) (string, error) {
 	path, err := exec.LookPath(name)
-	for _, dir := range []string{"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin", "/sbin"} {
-		if err == nil || filepath.Base(name) != name {
+	for _, dir := range dirs {
+		if !errors.Is(err, exec.ErrNotFound) {
 			break
 		}
-		path, err = exec.LookPath(filepath.Join(dir, name))
-	}
-	if err == nil {
-		path, err = filepath.Abs(path)
+		if other, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return filepath.Abs(other)
+		}
 	}
 	if err != nil {
-		return "", errs.Unusablef("finding the OCI runtime %q: %w", name, err)
+		return "", err
 	}
-	return path, nil
+	return filepath.Abs(path)
 }
 
 // RuntimeFeatures returns the output of the command "features" of a handler's OCI runtime. An

@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
+	"github.com/runonce/runonce/internal/flock"
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/containerd/server"
@@ -29,6 +30,8 @@ const (
 	// joinTimeout bounds the wait for another process of ours that is about to start
 	// serving, or to end.
 	joinTimeout = 30 * time.Second
+	// stoppedTimeout bounds the wait for such a process that a signal has stopped.
+	stoppedTimeout = 8 * time.Second
 	// shimDir is the directory of the shim's binaries, below the root.
 	shimDir = "bin"
 )
@@ -172,6 +175,7 @@ func parseVersion(v string) (major, minor int, err error) {
 // process may be starting or ending, so both are tried for a while.
 func (s *session) embedOrJoin(ctx context.Context, o Options) error {
 	deadline := time.Now().Add(joinTimeout)
+	runs := time.Now() // when the process that serves was last seen not to be stopped
 	for {
 		unlock, err := server.TryLock(o.Root)
 		if err == nil {
@@ -186,11 +190,15 @@ func (s *session) embedOrJoin(ctx context.Context, o Options) error {
 		if !errors.Is(err, server.ErrLocked) {
 			return err
 		}
-		socket := server.Socket(o.State)
-		if _, derr := s.dial(ctx, socket); derr == nil {
+		socket, holder := server.Socket(o.State), server.Holder(o.Root)
+		if holder.Stopped {
+			if time.Since(runs) > stoppedTimeout {
+				return notResponding(holder, o.Root)
+			}
+		} else if _, derr := s.dial(ctx, socket); derr == nil {
 			return nil
-		} else if time.Now().After(deadline) {
-			return fmt.Errorf("%w, but not at %q: %w", err, socket, derr)
+		} else if runs = time.Now(); runs.After(deadline) {
+			return fmt.Errorf("%w (%s), but not at %q: %w", err, holder, socket, derr)
 		}
 		select {
 		case <-ctx.Done():
@@ -198,6 +206,12 @@ func (s *session) embedOrJoin(ctx context.Context, o Options) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// notResponding is the error for a process of ours that serves the root and is stopped.
+func notResponding(h flock.Holder, root string) error {
+	return fmt.Errorf("%s (pid %d), which serves containerd for %s, does not respond: it is stopped; resume it with kill -CONT %d or end it with kill -9 %d",
+		h.Name, h.PID, root, h.PID, h.PID)
 }
 
 // configure chooses the snapshotter, unpacks the shim and configures the runtimes.

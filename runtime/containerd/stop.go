@@ -9,6 +9,7 @@ import (
 	"github.com/runonce/runonce/runtime/engine"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/errdefs"
 
 	"github.com/runonce/runonce/runtime/containerd/errs"
 )
@@ -43,8 +44,7 @@ func (e *Engine) stop(ctx context.Context, s *session, id string, sig syscall.Si
 		return nil
 	}
 	if grace > 0 {
-		_, err := s.Tasks().Kill(ctx, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(sig)})
-		if err := errs.IgnoreNotFound(err); err != nil {
+		if err := e.signal(ctx, s, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(sig)}); err != nil {
 			return fmt.Errorf("sending signal %d: %w", sig, err)
 		}
 		done, err := e.await(ctx, s, id, ended, grace)
@@ -52,8 +52,7 @@ func (e *Engine) stop(ctx context.Context, s *session, id string, sig syscall.Si
 			return err
 		}
 	}
-	_, err := s.Tasks().Kill(ctx, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL), All: true})
-	if err := errs.IgnoreNotFound(err); err != nil {
+	if err := e.signal(ctx, s, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL), All: true}); err != nil {
 		return fmt.Errorf("sending SIGKILL: %w", err)
 	}
 	done, err := e.await(ctx, s, id, ended, killTimeout)
@@ -61,6 +60,19 @@ func (e *Engine) stop(ctx context.Context, s *session, id string, sig syscall.Si
 		err = fmt.Errorf("its process still runs %s after SIGKILL", killTimeout)
 	}
 	return err
+}
+
+// signal sends a signal when its turn has come. The waits for the ends of the containers, and
+// their deadlines, begin after that.
+func (e *Engine) signal(ctx context.Context, s *session, r *tasksapi.KillRequest) error {
+	select {
+	case e.signals <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-e.signals }()
+	_, err := s.Tasks().Kill(ctx, r)
+	return errs.IgnoreNotFound(err)
 }
 
 // await waits at most for the time given, and reports whether the container has ended.
@@ -78,15 +90,32 @@ func (e *Engine) await(ctx context.Context, s *session, id string, ended <-chan 
 		case <-deadline.C:
 			return false, nil
 		case <-poll.C:
-			t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
-			if err := errs.IgnoreNotFound(err); err != nil {
-				return false, fmt.Errorf("waiting for its end: %w", err)
-			}
-			if err != nil {
-				e.reconcile(ctx, s, id, nil)
-			} else {
-				e.reconcile(ctx, s, id, t.Process)
+			if err := e.poll(ctx, s, id); err != nil {
+				return false, err
 			}
 		}
 	}
+}
+
+// poll asks containerd about the container, unless many calls are being made already.
+func (e *Engine) poll(ctx context.Context, s *session, id string) error {
+	select {
+	case e.signals <- struct{}{}:
+	default:
+		return nil
+	}
+	t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
+	<-e.signals
+	switch err := errs.IgnoreNotFound(err); {
+	case errdefs.IsDeadlineExceeded(err) && ctx.Err() == nil:
+		return nil // the shim is busy
+	case err != nil:
+		return fmt.Errorf("waiting for its end: %w", err)
+	}
+	if err != nil {
+		e.reconcile(ctx, s, id, nil)
+	} else {
+		e.reconcile(ctx, s, id, t.Process)
+	}
+	return nil
 }

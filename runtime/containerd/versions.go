@@ -28,7 +28,7 @@ func LookUp(ctx context.Context, o Options) (Versions, error) {
 	if i := slices.IndexFunc(o.Handlers, func(h runtimeclass.Handler) bool { return h.Name == runtimeclass.Default }); i >= 0 {
 		name = o.Handlers[i].Binary
 	}
-	if path, err := findProgram(name); err == nil {
+	if path, err := findProgram(name, programDirs); err == nil {
 		v.RuntimePath, v.Runtime = path, programVersion(ctx, path)
 	}
 	if o.Address == "" {

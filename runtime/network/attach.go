@@ -36,13 +36,9 @@ func (m *Manager) plan(ctx context.Context, pod *v1.Pod) (*attachment, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := cni.Default(m.o.CNIConfDir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	list, err := m.configured()
+	if errors.Is(err, fs.ErrNotExist) {
 		list, err = m.bridgeConf(ctx, a, &asked)
-	case err == nil && len(m.o.PodCIDRs) > 0:
-		err = failure.Permanentf("network %q in %s assigns the pods' addresses: they cannot be of the networks %v",
-			list.Name, m.o.CNIConfDir, m.o.PodCIDRs)
 	}
 	if err != nil {
 		return nil, err
@@ -53,6 +49,17 @@ func (m *Manager) plan(ctx context.Context, pod *v1.Pod) (*attachment, error) {
 	}
 	a.Networks = append([]cni.Network{first}, additional...)
 	return a, nil
+}
+
+// configured returns the machine's own network for pods. Without one the error wraps
+// fs.ErrNotExist.
+func (m *Manager) configured() (*libcni.NetworkConfigList, error) {
+	list, err := cni.Default(m.o.CNIConfDir)
+	if err == nil && len(m.o.PodCIDRs) > 0 {
+		return nil, failure.Permanentf("network %q in %s assigns the pods' addresses: they cannot be of the networks %v",
+			list.Name, m.o.CNIConfDir, m.o.PodCIDRs)
+	}
+	return list, err
 }
 
 // additional returns the networks of the pod's annotation.

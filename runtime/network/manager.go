@@ -27,10 +27,11 @@ import (
 )
 
 const (
-	// undoTimeout bounds the cleanup after a failed or canceled step.
-	undoTimeout = 30 * time.Second
-	// pluginLimit bounds the time of a network's CNI plugins: the kubelet's runtimeRequestTimeout.
-	pluginLimit = 2 * time.Minute
+	// undoTimeout bounds the cleanup after a failed or canceled step. What is not undone by then
+	// stays recorded, for the next Ensure or Remove.
+	undoTimeout = 10 * time.Second
+	// pluginLimit bounds the time of a CNI plugin.
+	pluginLimit = 20 * time.Second
 )
 
 // Options says where a Manager keeps its files and what it finds on the machine.
@@ -152,9 +153,12 @@ func (m *Manager) replace(ctx context.Context, pod *v1.Pod, lock record.Lock) (e
 	}
 	sb, err := m.create(ctx, pod, lock)
 	if err != nil {
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		undo, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), undoTimeout, fmt.Errorf("it did not finish within %s", undoTimeout))
 		defer cancel()
-		return engine.Sandbox{}, errors.Join(err, m.remove(undo, pod, lock))
+		if undone := m.remove(undo, pod, lock); undone != nil {
+			return engine.Sandbox{}, errors.Join(err, fmt.Errorf("undoing that, which the next attempt or runonce down does: %w", undone))
+		}
+		return engine.Sandbox{}, err
 	}
 	return sb, nil
 }

@@ -72,14 +72,14 @@ func TestHangingPluginLimit(t *testing.T) {
 	m := newManager(t)
 	edit := flaky(t, m, "ADD) exec sleep 600;;")
 	// Long enough for the plugins that do not hang, even on a busy machine.
-	m.pluginLimit = 20 * time.Second
-	if _, err := holding(m).Ensure(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), `the plugins of network "own" did not finish within 20s`) {
+	m.pluginLimit = 5 * time.Second
+	if _, err := holding(m).Ensure(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), `plugin type="flaky" failed (add): it did not finish within 5s`) {
 		t.Errorf("Ensure: %v, want the limit", err)
 	}
 	edit("DEL) exec sleep 600;;")
 	ensure(t, m, newPod("a"))
 	m.pluginLimit = 100 * time.Millisecond
-	if err := holding(m).Remove(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), "did not finish within 100ms") {
+	if err := holding(m).Remove(t.Context(), newPod("a")); err == nil || !strings.Contains(err.Error(), `plugin type="flaky" failed (delete): it did not finish within 100ms`) {
 		t.Errorf("Remove: %v, want the limit", err)
 	}
 	edit("")

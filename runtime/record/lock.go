@@ -21,11 +21,26 @@ func (s *Store) Lock(ctx context.Context, uid types.UID) (Lock, error) {
 	if err != nil {
 		return Lock{}, err
 	}
-	f, err := flock.Acquire(ctx, path)
+	f, err := flock.Acquire(ctx, path, func(h flock.Holder) { s.notify("waiting for %s, which works on pod %s", h, s.nameOf(uid)) })
 	if err != nil {
 		return Lock{}, fmt.Errorf("locking pod %s: %w", uid, err)
 	}
 	return Lock{f}, nil
+}
+
+// notify tells the user what a call waits for.
+func (s *Store) notify(format string, args ...any) {
+	if s.Notify != nil {
+		s.Notify(fmt.Sprintf(format, args...))
+	}
+}
+
+// nameOf returns the name of the pod if it has a record, else its UID.
+func (s *Store) nameOf(uid types.UID) string {
+	if p, err := s.Load(uid); err == nil {
+		return p.Pod.Namespace + "/" + p.Pod.Name
+	}
+	return string(uid)
 }
 
 func (s *Store) lockPath(uid types.UID) (string, error) {

@@ -38,7 +38,9 @@ func (s *Store) NewRun() *Run { return &Run{store: s} }
 func (r *Run) Enter(ctx context.Context) error {
 	err := os.MkdirAll(r.store.runs(), 0o700)
 	if err == nil {
-		r.plan, err = flock.Acquire(ctx, filepath.Join(r.store.runs(), planLock))
+		r.plan, err = flock.Acquire(ctx, filepath.Join(r.store.runs(), planLock), func(h flock.Holder) {
+			r.store.notify("waiting for the run of %s to plan and to stop pods", h)
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("waiting for the turn to plan: %w", err)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -24,9 +25,17 @@ const (
 	writeLock  = "pods.lock" // held while a record is changed
 )
 
+// writeTimeout bounds the wait for another process that changes a record, which takes
+// milliseconds.
+const writeTimeout = 20 * time.Second
+
 // Store keeps the records of all pods below one root. Its methods are safe for concurrent
 // use, by several processes too.
 type Store struct {
+	// Notify, if not nil, is told what a call waits for when that takes long. It must be set
+	// before the first call.
+	Notify func(message string)
+
 	root  string
 	state string
 
@@ -141,7 +150,7 @@ func (s *Store) locked(f func() error) error {
 		return fmt.Errorf("locking the records of pods: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	if err := flock.Wait(file); err != nil {
+	if err := flock.Wait(file, writeTimeout); err != nil {
 		return fmt.Errorf("locking the records of pods: %w", err)
 	}
 	return f()

@@ -7,10 +7,17 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/internal/flock"
 )
 
 // ErrLocked says that another process serves the root.
 var ErrLocked = errors.New("another process serves it")
+
+// Holder returns the process that has the lock of the root directory.
+func Holder(root string) flock.Holder { return flock.HolderOf(lockPath(root)) }
+
+func lockPath(root string) string { return filepath.Join(root, "lock") }
 
 // TryLock takes the lock of the root directory, which it creates when needed. The process that
 // holds it may call Start. When another process does, the error wraps ErrLocked. The lock is
@@ -19,7 +26,7 @@ func TryLock(root string) (unlock func() error, err error) {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return nil, fmt.Errorf("making the root directory: %w", err)
 	}
-	path := filepath.Join(root, "lock")
+	path := lockPath(root)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock: %w", err)

@@ -21,6 +21,8 @@ import (
 type Sandboxes struct {
 	// Err, when set, may return an error for a pod.
 	Err func(pod *v1.Pod) error
+	// RemoveErr, when set, may return an error when a pod's sandbox is removed.
+	RemoveErr func(pod *v1.Pod) error
 
 	mu   sync.Mutex
 	pods map[types.UID]engine.Sandbox
@@ -65,6 +67,11 @@ func (s *Sandboxes) Get(_ context.Context, pod *v1.Pod) (engine.Sandbox, error) 
 
 // Remove forgets the sandbox.
 func (s *Sandboxes) Remove(_ context.Context, pod *v1.Pod, _ record.Lock) error {
+	if s.RemoveErr != nil {
+		if err := s.RemoveErr(pod); err != nil {
+			return err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pods, pod.UID)

@@ -28,6 +28,9 @@ const (
 	firstNet, netCount, netBits = 62, 64, 20
 )
 
+// BandwidthPlugin is the CNI plugin for pods with a bandwidth limit.
+const BandwidthPlugin = "bandwidth"
+
 // Bridge is a network that is ready for pods.
 type Bridge struct {
 	Name    string       // of the interface and of the CNI network
@@ -211,7 +214,7 @@ func (b Bridge) Conf(capabilities []string) (*libcni.NetworkConfigList, error) {
 			"routes":  routes,
 		},
 	}}
-	for _, p := range []struct{ plugin, capability string }{{"portmap", "portMappings"}, {"bandwidth", "bandwidth"}} {
+	for _, p := range []struct{ plugin, capability string }{{"portmap", "portMappings"}, {BandwidthPlugin, "bandwidth"}} {
 		if slices.Contains(capabilities, p.capability) {
 			plugins = append(plugins, object{"type": p.plugin, "capabilities": object{p.capability: true}})
 		}

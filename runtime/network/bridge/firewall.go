@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/cni"
@@ -49,6 +50,16 @@ func firewalls(path string) ([]firewall, error) {
 	return found, nil
 }
 
+// Plugins returns the CNI plugins that a bridge needs on this machine for pods without a
+// bandwidth limit, and a permanent error like firewalls.
+func Plugins(path string) ([]string, error) {
+	found, err := firewalls(path)
+	if err != nil {
+		return nil, err
+	}
+	return found[0].plugins, nil
+}
+
 // dirOf returns the first directory of path with the program, or "".
 func dirOf(program, path string) string {
 	for dir := range strings.SplitSeq(path, ":") {
@@ -60,8 +71,13 @@ func dirOf(program, path string) string {
 	return ""
 }
 
+// programLimit bounds the time of a program: it may wait for the kernel's lock for ever.
+const programLimit = 20 * time.Second
+
 // run runs a program, which inherits the lock, and returns its output.
 func run(ctx context.Context, lock Lock, stdin, program string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, programLimit, fmt.Errorf("it did not finish within %s", programLimit))
+	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "PATH="+cni.SystemPath(os.Getenv("PATH")))

@@ -74,7 +74,7 @@ func hostMTU() (int, error) {
 type Lock struct{ file *os.File }
 
 // maxWait bounds the wait for a lock: a process that holds it longer hangs.
-const maxWait = 2 * time.Minute
+const maxWait = time.Minute
 
 // LockHost waits for the lock, at most maxWait.
 func LockHost(ctx context.Context) (Lock, error) {
@@ -83,8 +83,9 @@ func LockHost(ctx context.Context) (Lock, error) {
 		return Lock{}, fmt.Errorf("opening the host's network namespace: %w", err)
 	}
 	if err := await(ctx, func() (bool, error) { return flock.Lock(f) }); err != nil {
+		holder := flock.HolderOf(f.Name())
 		_ = f.Close()
-		return Lock{}, fmt.Errorf("locking the host's network: %w", err)
+		return Lock{}, fmt.Errorf("locking the host's network, which is held by %s: %w", holder, err)
 	}
 	return Lock{f}, nil
 }

@@ -137,9 +137,11 @@ func TestPortsInheritLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Close() // nothing was written
-	p := Ports{Path: dir, PodLock: lock, Bridge: "b", UID: "u", IPs: []string{"10.62.0.2"},
-		Ports: []cni.PortMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}}}
+	defer func() { _ = lock.Close() }() // nothing was written
+	p := Ports{
+		Path: dir, PodLock: lock, Bridge: "b", UID: "u", IPs: []string{"10.62.0.2"},
+		Ports: []cni.PortMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}},
+	}
 	if err := p.Add(t.Context()); err != nil {
 		t.Fatal(err)
 	}

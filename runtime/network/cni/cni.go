@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
@@ -29,20 +30,26 @@ const PodInterface = "eth0"
 type pluginExec struct {
 	version.PluginDecoder
 	inherit []*os.File
+	limit   time.Duration
 }
 
 // ExecPlugin implements invoke.Exec.
 func (e *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, e.limit, fmt.Errorf("it did not finish within %s", e.limit))
+	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Env = append(environ, "PATH="+SystemPath(os.Getenv("PATH"))) // the last of several entries counts
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
 	cmd.ExtraFiles = e.inherit
-	// A plugin that was killed may leave a child behind that holds its output.
-	cmd.WaitDelay = time.Second
+	// It is killed with the plugins and programs that it has started: they have inherited its
+	// output and the locks.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("running CNI plugin %s: %w", path, context.Cause(ctx))
+			return nil, context.Cause(ctx) // libcni names the plugin
 		}
 		return nil, pluginError(err, stdout.Bytes(), stderr.Bytes())
 	}
@@ -96,7 +103,7 @@ type Runner struct {
 	// Inherit are locked files that the plugins inherit: if this process is killed, the next
 	// one waits for the plugins.
 	Inherit []*os.File
-	// Limit bounds the time that all plugins of a network take.
+	// Limit bounds the time that each plugin takes.
 	Limit time.Duration
 }
 
@@ -138,9 +145,7 @@ func (r Runner) run(ctx context.Context, p Pod, n Network, call func(context.Con
 	if err != nil {
 		return failure.Permanentf("reading the configuration of network %q: %w", n.Name, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, r.Limit, fmt.Errorf("the plugins of network %q did not finish within %s", n.Name, r.Limit))
-	defer cancel()
-	c := libcni.NewCNIConfigWithCacheDir(r.Dirs, r.Cache, &pluginExec{inherit: r.Inherit})
+	c := libcni.NewCNIConfigWithCacheDir(r.Dirs, r.Cache, &pluginExec{inherit: r.Inherit, limit: r.Limit})
 	return classify(call(ctx, c, list, &libcni.RuntimeConf{
 		ContainerID: p.UID,
 		NetNS:       p.NetNS,

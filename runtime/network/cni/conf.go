@@ -18,6 +18,12 @@ import (
 // pluginsPackage is the name of the CNI plugins' package in most distributions.
 const pluginsPackage = "containernetworking-plugins"
 
+// packagedPlugins are those of that package.
+var packagedPlugins = []string{
+	"bandwidth", "bridge", "dhcp", "dummy", "firewall", "host-device", "host-local", "ipvlan", "loopback", "macvlan",
+	"portmap", "ptp", "sbr", "static", "tap", "tuning", "vlan", "vrf",
+}
+
 // Default returns the machine's own network configuration: the first file of dir by name,
 // as Kubernetes' container runtimes choose it. Without one the error wraps fs.ErrNotExist.
 func Default(dir string) (*libcni.NetworkConfigList, error) {
@@ -134,6 +140,10 @@ func CheckPlugins(plugins, dirs []string) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return failure.Permanentf("no CNI plugin %s in %s: install the package %s, or give the pod spec.hostNetwork",
-		strings.Join(missing, ", "), strings.Join(dirs, ", "), pluginsPackage)
+	advice := "install the plugins of this network there"
+	if slices.ContainsFunc(missing, func(p string) bool { return slices.Contains(packagedPlugins, p) }) {
+		advice = "install the package " + pluginsPackage
+	}
+	return failure.Permanentf("no CNI plugin %s in %s: %s, or give the pod spec.hostNetwork",
+		strings.Join(missing, ", "), strings.Join(dirs, ", "), advice)
 }

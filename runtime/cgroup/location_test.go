@@ -1,0 +1,31 @@
+package cgroup
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	pod := &v1.Pod{}
+	pod.UID = "1-2"
+	for path, want := range map[string]bool{
+		"/runonce/besteffort/pod1-2":                                                      true,
+		"/runonce/besteffort/pod1-2/c-0":                                                  true,
+		"/docker/0/runonce/besteffort/pod1-2/c-0":                                         true,
+		"/runonce.slice/runonce-besteffort.slice/runonce-besteffort-pod1_2.slice/x.scope": true,
+		"/runonce/besteffort/pod1-23":                                                     false,
+		"/runonce/pod1-2":                                                                 false,
+		"/runonce-0a0b0c0d/besteffort/pod1-2/c-0":                                         false,
+		"/":                         false,
+		"/system.slice/ssh.service": false,
+	} {
+		if got := Holds(DefaultParent, pod, path); got != want {
+			t.Errorf("%s: %t", path, got)
+		}
+	}
+	if !Holds("/runonce-0a0b0c0d", pod, "/runonce-0a0b0c0d/besteffort/pod1-2") {
+		t.Error("not in the pod of another root")
+	}
+}
