@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
@@ -47,8 +48,12 @@ func HoldLease(ctx context.Context, c *client.Client) (held context.Context, rel
 		return ctx, nil, fmt.Errorf("making a lease: %w", errs.Native(err))
 	}
 	return leases.WithLease(ctx, lease.ID), func(failed error) error {
+		failed = errs.Native(failed)
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
+		if errors.Is(failed, syscall.ENOSPC) {
+			failed = errors.Join(failed, freeSpace(leases.WithLease(cleanup, lease.ID), c, lease))
+		}
 		var options []leases.DeleteOpt
 		if failure.IsPermanent(failed) || isCorrupt(failed) {
 			options = append(options, leases.SynchronousDelete)
