@@ -30,7 +30,7 @@ func (p *pod) handle(ctx context.Context, err error) {
 		p.resetRetries()
 	case failure.IsPermanent(err):
 		p.preemptor = preemptedBy(err)
-		p.end(ctx, failed(failure.Reason(err, reasonSyncError), err.Error()))
+		p.end(ctx, failed(failure.Reason(err, reasonSyncError), failure.WithAdvice(err).Error()))
 	case after > 0:
 		p.retryAt = now.Add(after)
 	case now.Before(p.retryAt):
@@ -43,8 +43,8 @@ func (p *pod) handle(ctx context.Context, err error) {
 // planRetry uses the next delay of the schedule, and gives up when there is none left.
 func (p *pod) planRetry(ctx context.Context, err error, now time.Time) {
 	delay, ok := p.r.o.Retry.At(p.streak)
-	if limit, limited := retryLimit(err); !ok || (limited && p.streak >= limit) {
-		p.end(ctx, failed(failure.Reason(err, reasonSyncError), fmt.Sprintf("%s (gave up after %d retries)", err, p.streak)))
+	if limit, limited := failure.Retries(err); !ok || (limited && p.streak >= limit) {
+		p.end(ctx, failed(failure.Reason(err, reasonSyncError), fmt.Sprintf("%s (gave up after %d retries)", failure.WithAdvice(err), p.streak)))
 		return
 	}
 	p.retries++
@@ -96,13 +96,4 @@ func preemptedBy(err error) *v1.Pod {
 		return p.PreemptedBy()
 	}
 	return nil
-}
-
-// retryLimit returns the number of retries that the error allows, if it limits it.
-func retryLimit(err error) (int, bool) {
-	var r interface{ Retries() int }
-	if errors.As(err, &r) {
-		return r.Retries(), true
-	}
-	return 0, false
 }

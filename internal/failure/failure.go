@@ -1,6 +1,6 @@
 // Package failure has the errors with which the runtime says why something could not be done
 // to a pod, and functions to read them. These check for methods, so errors of other types may
-// have them too: Permanent() bool, Reason() string, RetryAfter() time.Duration.
+// have them too: Permanent() bool, Reason() string, RetryAfter() time.Duration, Retries() int.
 package failure
 
 import (
@@ -75,10 +75,11 @@ func FailedMountf(format string, args ...any) error {
 	return &Error{Why: ReasonFailedMount, Final: true, Err: fmt.Errorf(format, args...)}
 }
 
-// IsPermanent reports whether the error, or one that it wraps, is permanent.
+// IsPermanent reports whether the error, or one that it wraps, is permanent: it says so, or only
+// a person can change its cause, such as a full disk.
 func IsPermanent(err error) bool {
 	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
+	return errors.As(err, &p) && p.Permanent() || hopeless(err)
 }
 
 // Reason returns the reason of the error, or of one that it wraps; else the given one.

@@ -136,7 +136,7 @@ func (p *program) open(c *cli.Context, node *v1.Node, o runtime.Options) (*sessi
 		begin := time.Now()
 		if o.LocalImages, err = e.Import(c.Context, dir); err != nil {
 			s.close()
-			return nil, badInput(fmt.Errorf("--images-dir: %w", err))
+			return nil, importError(fmt.Errorf("--images-dir: %w", err))
 		}
 		p.log.Info("imported images", "images", o.LocalImages, "elapsed", time.Since(begin))
 	}

@@ -3,6 +3,7 @@ package cmd
 import (
 	"fmt"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runonce/report"
 )
 
@@ -28,7 +29,7 @@ func usagef(format string, args ...any) error { return badInput(fmt.Errorf(forma
 func badInput(err error) error { return exitError{report.ExitUsage, err} }
 
 // unusable returns an error for a node or an engine that cannot be used.
-func unusable(err error) error { return exitError{report.ExitEngine, err} }
+func unusable(err error) error { return exitError{report.ExitEngine, failure.WithAdvice(err)} }
 
 // exitWith returns the error for an exit code, which is nil for success.
 func exitWith(code int, err error) error {

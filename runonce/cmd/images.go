@@ -13,6 +13,7 @@ import (
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce/report"
+	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/image"
 )
 
@@ -84,10 +85,18 @@ func (p *program) importImages(c *cli.Context) error {
 			}
 		}
 		if err != nil {
-			return badInput(err)
+			return importError(err)
 		}
 	}
 	return nil
+}
+
+// importError returns the error for images that cannot be imported.
+func importError(err error) error {
+	if errors.Is(err, containerd.ErrUnusable) {
+		return unusable(err)
+	}
+	return badInput(err)
 }
 
 // Images returns the images of the store.

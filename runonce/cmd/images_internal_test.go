@@ -1,12 +1,17 @@
 package cmd
 
 import (
+	"errors"
+	"fmt"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/runonce/report"
+	"github.com/runonce/runonce/runtime/containerd"
 )
 
 func TestImagesToPull(t *testing.T) {
@@ -33,5 +38,21 @@ func TestImagesToPull(t *testing.T) {
 	want := []string{"docker.io/library/gone:1", "docker.io/library/here:2", "docker.io/library/model:1"}
 	if diff := cmp.Diff(want, imagesToPull(plan, present)); diff != "" {
 		t.Errorf("images (-want +got):\n%s", diff)
+	}
+}
+
+func TestImportError(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		code int
+	}{
+		{errors.New("blob x is missing or corrupt"), report.ExitUsage},
+		{fmt.Errorf("importing x: %w", errors.Join(containerd.ErrUnusable, syscall.ENOSPC)), report.ExitEngine},
+	} {
+		var coded exitError
+		if err := importError(tt.err); !errors.As(err, &coded) || coded.code != tt.code || !errors.Is(err, tt.err) {
+			t.Errorf("%v", err)
+		}
 	}
 }

@@ -66,7 +66,6 @@ type Engine struct {
 	containers  *containerStore
 	images      *images.Store
 	podLocks    keymutex.Mutex // by pod UID: task creation and deletion, one at a time
-	pullLocks   keymutex.Mutex // by image reference
 	recordLocks keymutex.Mutex // by path of the exit record
 
 	opening sync.Mutex // held while a session is replaced

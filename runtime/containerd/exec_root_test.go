@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -116,13 +118,31 @@ func TestImages(t *testing.T) {
 	}
 }
 
+// TestImportRefusesRubbish: nothing stays of an archive that is not one, or not complete.
 func TestImportRefusesRubbish(t *testing.T) {
 	p := newTestDirs(t)
 	e := p.open(t, t.Context())
-	defer func() { _ = e.Close() }()
-	for _, in := range []string{"", "not an archive", "\x1f\x8b\x08 truncated"} {
-		if refs, err := e.ImportArchive(t.Context(), strings.NewReader(in)); err == nil {
-			t.Errorf("imported %q from %q", refs, in)
+	archive, err := boxArchive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	corrupt := bytes.Clone(archive)
+	corrupt[len(corrupt)*2/3] ^= 1 // in the layer, which is nearly all of it
+	for _, in := range [][]byte{nil, []byte("not an archive"), []byte("\x1f\x8b\x08 truncated"), archive[:len(archive)/2], corrupt} {
+		refs, err := e.ImportArchive(t.Context(), bytes.NewReader(in))
+		if err == nil || errors.Is(err, containerd.ErrUnusable) {
+			t.Errorf("imported %q from %d bytes, %v", refs, len(in), err)
+		}
+	}
+	if all, err := e.ListImages(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("images %v, %v", all, err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"blobs/sha256", "ingest"} {
+		if left, err := filepath.Glob(filepath.Join(p.dir, "root/io.containerd.content.v1.content", dir, "*")); err != nil || len(left) > 0 {
+			t.Errorf("left: %q, %v", left, err)
 		}
 	}
 }

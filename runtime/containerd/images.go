@@ -19,7 +19,8 @@ type ImageRecord = images.Record
 
 // ImportArchive adds the images of an OCI or docker archive, plain or compressed, and returns
 // their references. An image without a name is an error. The archive is read again when the
-// process that serves containerd ends, if r can seek.
+// process that serves containerd ends, if r can seek. An error that is not about the archive
+// wraps ErrUnusable.
 func (e *Engine) ImportArchive(ctx context.Context, r io.Reader) ([]string, error) {
 	var refs []string
 	load := func(ctx context.Context, s *session) (err error) {
@@ -27,6 +28,7 @@ func (e *Engine) ImportArchive(ctx context.Context, r io.Reader) ([]string, erro
 		return err
 	}
 	if err := e.readAgain(ctx, r, load); err != nil {
+		e.deleted.Store(true) // what was read of it so far
 		return nil, fmt.Errorf("importing an image archive: %w", errs.Native(err))
 	}
 	for _, ref := range refs {
@@ -96,7 +98,6 @@ func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Cre
 	if err != nil {
 		return engine.Image{}, err
 	}
-	defer e.pullLocks.Lock(name)()
 	config, err := images.LoadConfig()
 	if err != nil {
 		return engine.Image{}, &failure.Error{Why: failure.ReasonErrImagePull, Final: true, Err: err}
@@ -112,6 +113,7 @@ func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Cre
 		}
 	}
 	if err != nil {
+		e.deleted.Store(true) // what was fetched of it so far
 		return engine.Image{}, fmt.Errorf("pulling image %q: %w", ref, err)
 	}
 	return img.Image, nil

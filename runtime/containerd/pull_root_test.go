@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/containerd/containerd/v2/client"
@@ -185,6 +189,39 @@ func TestPullWithSecrets(t *testing.T) {
 		var final interface{ Permanent() bool }
 		if tc.works != (err == nil) || !tc.works && (!errors.As(err, &final) || !final.Permanent()) {
 			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}
+
+// TestPullHopeless: a registry that nobody trusts, or that does not speak TLS, is not asked again.
+func TestPullHopeless(t *testing.T) {
+	p := newTestDirs(t)
+	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
+	defer untrusted.Close()
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	o := p.options()
+	o.CertsDir = t.TempDir()
+	e, err := containerd.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = e.Close() }()
+	for name, server := range map[string]*httptest.Server{"untrusted": untrusted, "plain": plain} {
+		host := name + ".example"
+		if err := os.Mkdir(filepath.Join(o.CertsDir, host), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		toml := fmt.Sprintf("server = %q\n", "https://"+server.Listener.Addr().String())
+		if err := os.WriteFile(filepath.Join(o.CertsDir, host, "hosts.toml"), []byte(toml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := e.Pull(t.Context(), host+"/a:1")
+		if !failure.IsPermanent(err) || failure.Reason(err, "") != failure.ReasonErrImagePull {
+			t.Errorf("%s: %v", name, err)
+		}
+		if advised := failure.WithAdvice(err).Error(); name == "untrusted" && !strings.Contains(advised, "CA certificate") {
+			t.Errorf("%s: %s", name, advised)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (e *Engine) rootfs(ctx context.Context, s *session, c engine.ContainerConfi
 	switch {
 	case errdefs.IsAlreadyExists(err):
 		if err := s.Snapshots().Remove(ctx, c.ID); err != nil {
-			return nil, fmt.Errorf("removing an old root file system: %w", err)
+			return nil, fmt.Errorf("removing an old root file system: %w", errs.Native(err))
 		}
 		mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
 	case errdefs.IsNotFound(err):
@@ -44,7 +44,7 @@ func (e *Engine) rootfs(ctx context.Context, s *session, c engine.ContainerConfi
 		mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
 	}
 	if err != nil {
-		return nil, &failure.Error{Why: failure.ReasonCreateError, Err: fmt.Errorf("preparing its root file system: %w", err)}
+		return nil, &failure.Error{Why: failure.ReasonCreateError, Err: fmt.Errorf("preparing its root file system: %w", errs.Native(err))}
 	}
 	return labelled(mounts, c.Spec), nil
 }

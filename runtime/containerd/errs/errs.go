@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
@@ -39,10 +40,36 @@ func Unusablef(format string, args ...any) error {
 func Native(err error) error {
 	var remote interface{ GRPCStatus() *status.Status }
 	var ours *failure.Error
-	if !errors.As(err, &remote) || errors.As(err, &ours) {
+	if err == nil || errors.As(err, &ours) {
 		return err
 	}
-	return errgrpc.ToNative(err)
+	if errors.As(err, &remote) {
+		err = errgrpc.ToNative(err)
+	}
+	return withErrno(err)
+}
+
+// errnos are the system's errors that matter to somebody here. Of an error that came over gRPC
+// only the text is left.
+var errnos = []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EMFILE}
+
+// unknown is the class of an error of which containerd knows none, as it ends its text.
+const unknown = ": unknown"
+
+// withErrno makes an error wrap the system's error with which a line of its text ends.
+func withErrno(err error) error {
+	for line := range strings.Lines(err.Error()) {
+		line = strings.TrimRight(line, "\n")
+		for strings.HasSuffix(line, unknown) {
+			line = strings.TrimSuffix(line, unknown)
+		}
+		for _, no := range errnos {
+			if strings.HasSuffix(line, ": "+no.Error()) && !errors.Is(err, no) {
+				return failure.WithMessage(err.Error(), errors.Join(err, no))
+			}
+		}
+	}
+	return err
 }
 
 // NotFound makes an error of containerd's class NotFound wrap engine.ErrNotFound.
@@ -86,7 +113,7 @@ const noCause = ": %!w(<nil>)"
 
 // RuncMessage removes what containerd, the shim and runc have put around a message.
 func RuncMessage(err error) string {
-	message := strings.TrimSuffix(Native(err).Error(), ": unknown")
+	message := strings.TrimSuffix(Native(err).Error(), unknown)
 	message = strings.TrimSuffix(message, noCause)
 	for _, layer := range []string{
 		"OCI runtime create failed: ", "OCI runtime start failed: ", "OCI runtime exec failed: ",
@@ -97,5 +124,5 @@ func RuncMessage(err error) string {
 			message = after
 		}
 	}
-	return strings.TrimSuffix(strings.TrimSpace(message), ": unknown")
+	return strings.TrimSuffix(strings.TrimSpace(message), unknown)
 }

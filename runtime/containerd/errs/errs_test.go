@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -83,6 +85,35 @@ func TestNative(t *testing.T) {
 	}
 	if err := Native(nil); err != nil {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestNativeErrno: of the system's errors only the text comes over gRPC.
+func TestNativeErrno(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		text string
+		want syscall.Errno
+	}{
+		{"write /a/b: no space left on device", syscall.ENOSPC},
+		{"failed to create task: write /a/b: no space left on device: unknown: unknown", syscall.ENOSPC},
+		{"one: write /a/b: disk quota exceeded\nanother", syscall.EDQUOT},
+		{"mkdir /a: read-only file system: unknown", syscall.EROFS},
+		{"open /a: too many open files", syscall.EMFILE},
+		{"open /a: too many open files in system", 0},
+		{"a file named no space left on device", 0},
+		{"connection refused", 0},
+	} {
+		for _, remote := range []error{status.Error(codes.Unknown, tc.text), errgrpc.ToNative(status.Error(codes.Unknown, tc.text))} {
+			err := Native(fmt.Errorf("doing it: %w", remote))
+			var got syscall.Errno
+			if errors.As(err, &got); got != tc.want {
+				t.Errorf("%q: %v", tc.text, got)
+			}
+			if !strings.Contains(err.Error(), tc.text) || failure.IsPermanent(err) != (tc.want != 0) {
+				t.Errorf("%q", err)
+			}
+		}
 	}
 }
 

@@ -1,82 +1,145 @@
 package images
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
-	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/images/archive"
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/image"
 )
 
 // Import adds the images of an OCI or docker archive, plain or compressed, and returns their
-// references.
+// references. It adds none when one of them is not complete: blobs in archives are found by
+// their digests, so a corrupt one is missing. An error that is not about the archive wraps
+// errs.ErrUnusable.
 func Import(ctx context.Context, s Conn, r io.Reader) (refs []string, err error) {
 	ctx, release, err := HoldLease(ctx, s.Client)
 	if err != nil {
-		return nil, err
+		return nil, errs.Unusable{Cause: err}
 	}
-	defer func() { err = errors.Join(err, release()) }()
+	defer func() { err = release(err) }()
 	plain, err := compression.DecompressStream(r)
 	if err != nil {
-		return nil, fmt.Errorf("decompressing it: %w", err)
+		return nil, failure.Permanentf("decompressing it: %w", err)
 	}
 	defer func() { _ = plain.Close() }()
-	imported, err := s.Import(ctx, plain,
-		client.WithImageRefTranslator(fullName), client.WithImportPlatform(platforms.Default()), client.WithSkipMissing())
+	store := &watchedStore{Store: s.ContentStore()}
+	named, err := read(ctx, store, plain)
+	if trouble := store.trouble(); trouble != nil {
+		return nil, errs.Unusable{Cause: errs.Native(trouble)}
+	}
 	if err != nil {
-		return nil, err
+		return nil, &failure.Error{Final: true, Err: err}
 	}
-	if len(imported) == 0 {
-		return nil, fmt.Errorf("it holds no image with a name for %s", platforms.DefaultString())
-	}
-	for _, img := range imported {
-		ref, err := rename(ctx, s, img)
-		if err != nil {
-			return nil, err
+	for _, img := range named {
+		if err := save(ctx, s, img); err != nil {
+			return nil, errs.Unusable{Cause: fmt.Errorf("recording image %q: %w", img.Name, errs.Native(err))}
 		}
-		refs = append(refs, ref)
+		refs = append(refs, img.Name)
 	}
 	slices.Sort(refs)
 	return slices.Compact(refs), nil
 }
 
-// fullName returns the normalized form of a name in an archive, empty when it is not valid.
-func fullName(name string) string {
-	full, err := image.Normalize(name)
+// read puts the content of an archive into the store, labelled for the garbage collector, and
+// returns the images that have names.
+func read(ctx context.Context, store content.Store, archived io.Reader) ([]images.Image, error) {
+	index, err := archive.ImportIndex(ctx, store, archived)
 	if err != nil {
-		return ""
+		return nil, err
 	}
-	return full
+	var named []images.Image
+	children := func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+		all, err := images.Children(ctx, store, desc)
+		if errdefs.IsNotFound(err) && desc.Digest != index.Digest {
+			return nil, images.ErrSkipDesc // of another platform, or see complete
+		}
+		if desc.Digest == index.Digest {
+			named = withNames(all)
+		}
+		return all, err
+	}
+	handler := images.SetChildrenLabels(store, images.FilterPlatforms(images.HandlerFunc(children), platforms.Default()))
+	if err := images.WalkNotEmpty(ctx, handler, index); err != nil {
+		return nil, err
+	}
+	if len(named) == 0 {
+		return nil, fmt.Errorf("it holds no image with a name for %s", platforms.DefaultString())
+	}
+	for _, img := range named {
+		if err := complete(ctx, store, img.Target); err != nil {
+			return nil, fmt.Errorf("image %q: %w", img.Name, err)
+		}
+	}
+	return named, nil
 }
 
-// rename gives an image that was imported under a short name its full one.
-func rename(ctx context.Context, s Conn, img images.Image) (string, error) {
-	name := fullName(img.Name)
-	if name == "" || name == img.Name {
-		return img.Name, nil
+// withNames returns the images whose names in an archive are valid, under their full names.
+func withNames(all []ocispec.Descriptor) []images.Image {
+	var named []images.Image
+	for _, target := range all {
+		name := cmp.Or(target.Annotations[images.AnnotationImageName], target.Annotations[ocispec.AnnotationRefName])
+		if full, err := image.Normalize(name); err == nil {
+			named = append(named, images.Image{Name: full, Target: target})
+		}
 	}
-	short := img.Name
-	img.Name = name
-	_, err := s.ImageService().Create(ctx, img)
-	if errdefs.IsAlreadyExists(err) {
-		_, err = s.ImageService().Update(ctx, img)
+	return named
+}
+
+// complete returns an error when a blob of the image for this platform is missing, or a layer
+// is not the one that the configuration names. What a compressed layer holds is checked when it
+// is unpacked. An image for other platforms only is complete.
+func complete(ctx context.Context, store content.Store, target ocispec.Descriptor) error {
+	manifest, err := images.Manifest(ctx, store, target, platforms.Default())
+	if err != nil && strings.Contains(err.Error(), noPlatform) {
+		return nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("naming image %q: %w", name, err)
+		return fmt.Errorf("its manifest is missing or corrupt: %w", err)
 	}
-	if err := errs.IgnoreNotFound(s.ImageService().Delete(ctx, short)); err != nil {
-		return "", fmt.Errorf("removing the short name %q: %w", short, err)
+	for _, blob := range append([]ocispec.Descriptor{manifest.Config}, manifest.Layers...) {
+		info, err := store.Info(ctx, blob.Digest)
+		if err == nil && info.Size != blob.Size {
+			err = fmt.Errorf("it has %d bytes, not %d", info.Size, blob.Size)
+		}
+		if err != nil {
+			return fmt.Errorf("blob %s is missing or corrupt: %w", blob.Digest, err)
+		}
 	}
-	return name, nil
+	config, err := readConfig(ctx, store, manifest.Config)
+	if err != nil {
+		return err
+	}
+	ids := config.RootFS.DiffIDs
+	for i, layer := range manifest.Layers {
+		plain := layer.MediaType == ocispec.MediaTypeImageLayer || layer.MediaType == images.MediaTypeDockerSchema2Layer
+		if i >= len(ids) || plain && layer.Digest != ids[i] {
+			return fmt.Errorf("layer %s is corrupt: it is not the one that the image's configuration names", layer.Digest)
+		}
+	}
+	return nil
+}
+
+// save creates the image's record, or replaces that of its name.
+func save(ctx context.Context, s Conn, img images.Image) error {
+	_, err := s.ImageService().Update(ctx, img, "target")
+	if errdefs.IsNotFound(errs.Native(err)) {
+		_, err = s.ImageService().Create(ctx, img)
+	}
+	return err
 }
 
 // Record is one image of the local store.

@@ -54,7 +54,7 @@ func LoadConfig() (Config, error) {
 		dirs = append(dirs, filepath.Join(home, ".docker"))
 	}
 	for _, dir := range append(dirs, "/root/.docker") {
-		c, err := readConfig(filepath.Join(dir, "config.json"))
+		c, err := readLogins(filepath.Join(dir, "config.json"))
 		if !errors.Is(err, fs.ErrNotExist) {
 			return c, err
 		}
@@ -62,7 +62,7 @@ func LoadConfig() (Config, error) {
 	return Config{}, nil
 }
 
-func readConfig(path string) (Config, error) {
+func readLogins(path string) (Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return Config{}, fmt.Errorf("reading registry credentials: %w", err)

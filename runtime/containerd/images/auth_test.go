@@ -39,7 +39,7 @@ func TestCredentials(t *testing.T) {
 			if err := os.WriteFile(path, []byte(tc.config), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c, err := readConfig(path)
+			c, err := readLogins(path)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,17 +2,21 @@ package images
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/procstat"
+	"github.com/runonce/runonce/runtime/containerd/errs"
 )
 
 // LeaseLabel names the process that holds a lease, see LeaseHolder. By it others can tell when
@@ -28,24 +32,37 @@ const (
 
 // HoldLease makes a lease for what is done with the returned context, unless ctx has one: it
 // protects what is fetched or read from containerd's garbage collector. release ends it, even
-// when ctx is done.
-func HoldLease(ctx context.Context, c *client.Client) (held context.Context, release func() error, err error) {
+// when ctx is done, and returns the error of the work, joined with its own. When a retry cannot
+// help, as on a full disk, it waits until what the work has left is removed.
+func HoldLease(ctx context.Context, c *client.Client) (held context.Context, release func(error) error, err error) {
+	if _, has := leases.FromContext(ctx); has {
+		return ctx, func(err error) error { return err }, nil
+	}
 	options := []leases.Opt{leases.WithRandomID(), leases.WithExpiration(expiration)}
 	// Without a holder the lease ends by itself after a day.
 	if self, err := LeaseHolder(); err == nil {
 		options = append(options, leases.WithLabel(LeaseLabel, self))
 	}
-	held, done, err := c.WithLease(ctx, options...)
+	lease, err := c.LeasesService().Create(ctx, options...)
 	if err != nil {
-		return ctx, nil, fmt.Errorf("making a lease: %w", err)
+		return ctx, nil, fmt.Errorf("making a lease: %w", errs.Native(err))
 	}
-	return held, func() error {
-		cleanup, cancel := context.WithTimeout(context.WithoutCancel(held), releaseTimeout)
+	return leases.WithLease(ctx, lease.ID), func(failed error) error {
+		failed = errs.Native(failed)
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
-		if err := done(cleanup); err != nil && !errdefs.IsNotFound(err) {
-			return fmt.Errorf("ending a lease: %w", err)
+		if errors.Is(failed, syscall.ENOSPC) {
+			failed = errors.Join(failed, freeSpace(leases.WithLease(cleanup, lease.ID), c, lease))
 		}
-		return nil
+		var options []leases.DeleteOpt
+		if failure.IsPermanent(failed) || isCorrupt(failed) {
+			options = append(options, leases.SynchronousDelete)
+		}
+		err := errs.IgnoreNotFound(c.LeasesService().Delete(cleanup, lease, options...))
+		if err != nil {
+			err = fmt.Errorf("ending a lease: %w", err)
+		}
+		return errors.Join(failed, err)
 	}, nil
 }
 

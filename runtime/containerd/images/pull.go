@@ -2,7 +2,6 @@ package images
 
 import (
 	"context"
-	"errors"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/remotes"
@@ -21,7 +20,7 @@ func (c *Store) Pull(ctx context.Context, s Conn, ref string, resolver remotes.R
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, release()) }()
+	defer func() { err = release(err) }()
 	_, err = s.Client.Pull(ctx, ref,
 		client.WithResolver(resolver),
 		client.WithPlatformMatcher(platforms.Default()),

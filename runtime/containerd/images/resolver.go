@@ -1,8 +1,11 @@
 package images
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -47,7 +50,7 @@ func loopback(host string) bool {
 }
 
 // IsPermanent reports whether the same pull would fail again: the registry does not have the
-// image for this platform, or denies access to it.
+// image for this platform, denies access to it, does not speak TLS, or has a corrupt image.
 func IsPermanent(err error) bool {
 	var status remoteerrors.ErrUnexpectedStatus
 	if errors.As(err, &status) {
@@ -58,8 +61,32 @@ func IsPermanent(err error) bool {
 		return false
 	}
 	return errdefs.IsNotFound(err) || errdefs.IsUnauthorized(err) || errdefs.IsPermissionDenied(err) ||
-		errdefs.IsInvalidArgument(err) || errors.Is(err, docker.ErrInvalidAuthorization)
+		errdefs.IsInvalidArgument(err) || errors.Is(err, docker.ErrInvalidAuthorization) || errors.Is(err, http.ErrSchemeMismatch) ||
+		isCorrupt(err)
 }
+
+// isCorrupt reports whether an image's content is not what its digests say, or cannot be
+// unpacked. Only the text is left of such an error: unpacking has none of its own, and a layer
+// may be unpacked by a daemon.
+func isCorrupt(err error) bool {
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	for _, s := range []string{
+		"wrong diff id ",                                           // core/unpack
+		"unexpected commit digest ", "read exceeds expected size ", // core/content, plugins/content/local
+		tar.ErrHeader.Error(), gzip.ErrHeader.Error(), gzip.ErrChecksum.Error(), "flate: corrupt input", "invalid input: magic number mismatch",
+	} {
+		if strings.Contains(text, s) {
+			return true
+		}
+	}
+	return strings.Contains(text, "failed to extract layer ") && strings.HasSuffix(strings.TrimSuffix(text, ": unknown"), io.ErrUnexpectedEOF.Error())
+}
+
+// noPlatform is in containerd's error for an image without a manifest for this platform.
+const noPlatform = "no match for platform"
 
 // pullMessage says in a few words why a pull failed.
 func pullMessage(err error) string {
@@ -68,7 +95,7 @@ func pullMessage(err error) string {
 	switch {
 	case errors.As(err, &status):
 		return "the registry answers " + status.Status
-	case strings.Contains(text, "no match for platform"):
+	case strings.Contains(text, noPlatform):
 		return "the registry has it, but not for " + platforms.DefaultString()
 	case errdefs.IsNotFound(err):
 		return "the registry does not have it"

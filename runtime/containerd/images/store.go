@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/runonce/runonce/internal/atomicfile"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/containerd/containerd/v2/client"
@@ -127,7 +128,7 @@ func unpack(ctx context.Context, s Conn, record images.Image) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(client.NewImage(s.Client, record).Unpack(ctx, s.Snapshotter), release())
+	return release(client.NewImage(s.Client, record).Unpack(ctx, s.Snapshotter))
 }
 
 // load reads the image's configuration, and unpacks it unless that was done before.
@@ -137,13 +138,9 @@ func load(ctx context.Context, s Conn, record images.Image) (*Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading its manifest: %w", errs.Native(err))
 	}
-	blob, err := content.ReadBlob(ctx, store, manifest.Config)
+	config, err := readConfig(ctx, store, manifest.Config)
 	if err != nil {
-		return nil, fmt.Errorf("reading its configuration: %w", errs.Native(err))
-	}
-	var config ocispec.Image
-	if err := json.Unmarshal(blob, &config); err != nil {
-		return nil, fmt.Errorf("reading its configuration: %w", err)
+		return nil, err
 	}
 	chain := identity.ChainID(config.RootFS.DiffIDs).String()
 	if _, err := s.Snapshots().Stat(ctx, chain); err != nil {
@@ -151,7 +148,8 @@ func load(ctx context.Context, s Conn, record images.Image) (*Image, error) {
 			return nil, fmt.Errorf("looking for its snapshot: %w", errs.Native(err))
 		}
 		if err := unpack(ctx, s, record); err != nil {
-			return nil, fmt.Errorf("unpacking it: %w", errs.Native(err))
+			err = errs.Native(err)
+			return nil, &failure.Error{Why: failure.ReasonErrImagePull, Final: isCorrupt(err), Err: fmt.Errorf("unpacking it: %w", err)}
 		}
 	}
 	img := &Image{ChainID: chain, Image: engine.Image{
@@ -172,6 +170,18 @@ func load(ctx context.Context, s Conn, record images.Image) (*Image, error) {
 		img.Size += l.Size
 	}
 	return img, nil
+}
+
+// readConfig reads the configuration of an image.
+func readConfig(ctx context.Context, store content.Store, d ocispec.Descriptor) (config ocispec.Image, err error) {
+	blob, err := content.ReadBlob(ctx, store, d)
+	if err == nil {
+		err = json.Unmarshal(blob, &config)
+	}
+	if err != nil {
+		return config, fmt.Errorf("reading its configuration: %w", errs.Native(err))
+	}
+	return config, nil
 }
 
 // users are the files with the users and groups of an image.

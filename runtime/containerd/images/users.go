@@ -25,7 +25,7 @@ func (c *Store) mountedUsers(ctx context.Context, s Conn, chainID string) (u use
 	if err != nil {
 		return users{}, fmt.Errorf("holding a view of the image: %w", errs.Native(err))
 	}
-	defer func() { err = errors.Join(err, release()) }()
+	defer func() { err = release(err) }()
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 

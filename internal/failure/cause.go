@@ -1,0 +1,174 @@
+package failure
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// dnsRetries is how often an unknown host is looked up again: a machine that has just booted
+// may not know its name servers yet.
+const dnsRetries = 3
+
+// Limited returns an error that is worth only so many retries.
+func Limited(retries int, err error) error { return &limitedError{retries, err} }
+
+type limitedError struct {
+	retries int
+	error
+}
+
+func (e *limitedError) Unwrap() error { return e.error }
+
+// Retries returns the number of retries.
+func (e *limitedError) Retries() int { return e.retries }
+
+// Retries returns how often a retry may help at most, false when nothing limits it.
+func Retries(err error) (int, bool) {
+	var r interface{ Retries() int }
+	if errors.As(err, &r) {
+		return r.Retries(), true
+	}
+	for _, c := range causes {
+		if c.retries > 0 && c.matches(err) {
+			return c.retries, true
+		}
+	}
+	return 0, false
+}
+
+// A cause is something that only a person can change.
+type cause struct {
+	matches func(error) bool
+	advice  func(error) string // what to do about it, empty when that is not clear; may be nil
+	retries int                // that are worth it nevertheless
+}
+
+// causes are all that are known, whichever part of the program meets them. Errors that came as
+// text from another process must have got their errno back (runtime/containerd/errs.Native).
+var causes = []cause{
+	{matches: isErrno(syscall.ENOSPC, syscall.EDQUOT), advice: atFileSystem("free space on the file system at %")},
+	{matches: isErrno(syscall.EROFS), advice: atFileSystem("the file system at % is mounted read-only")},
+	{matches: isErrno(syscall.EMFILE), advice: always("raise the limit of open files (ulimit -n)")},
+	{matches: isUntrusted, advice: always("add the registry's CA certificate to those of this machine or to the registry's hosts.toml")},
+	{matches: isCertificate},
+	{matches: isUnknownHost, advice: always("check the name and the name servers of this machine"), retries: dnsRetries},
+}
+
+// hopeless reports whether the error has a cause that does not go away by itself.
+func hopeless(err error) bool {
+	for _, c := range causes {
+		if c.retries == 0 && c.matches(err) {
+			return true
+		}
+	}
+	return false
+}
+
+// WithAdvice adds to the message of an error what to do about its cause, where that is clear.
+func WithAdvice(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, c := range causes {
+		if !c.matches(err) || c.advice == nil {
+			continue
+		}
+		if advice := c.advice(err); advice != "" && !strings.Contains(err.Error(), advice) {
+			return WithMessage(err.Error()+": "+advice, err)
+		}
+		break
+	}
+	return err
+}
+
+func isErrno(all ...syscall.Errno) func(error) bool {
+	return func(err error) bool {
+		for _, no := range all {
+			if errors.Is(err, no) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func isUntrusted(err error) bool {
+	var authority x509.UnknownAuthorityError
+	return errors.As(err, &authority)
+}
+
+// isCertificate reports whether a server's certificate is not valid. One that is not valid yet
+// may become so: the machine's clock may not be set yet.
+func isCertificate(err error) bool {
+	var invalid x509.CertificateInvalidError
+	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		return invalid.Cert == nil || !time.Now().Before(invalid.Cert.NotBefore)
+	}
+	var failed *tls.CertificateVerificationError
+	var host x509.HostnameError
+	return errors.As(err, &failed) || errors.As(err, &host) || errors.As(err, &invalid)
+}
+
+func isUnknownHost(err error) bool {
+	var dns *net.DNSError
+	return errors.As(err, &dns) && dns.IsNotFound
+}
+
+func always(advice string) func(error) string { return func(error) string { return advice } }
+
+// atFileSystem returns advice about the file system of the path that an error names.
+func atFileSystem(advice string) func(error) string {
+	return func(err error) string {
+		path := pathOf(err)
+		if path == "" {
+			return ""
+		}
+		return strings.ReplaceAll(advice, "%", mountPoint(path))
+	}
+}
+
+// failedCall matches an operation on a file in the text of an error.
+var failedCall = regexp.MustCompile(`\b(?:open|openat|create|mkdir|mkdirat|mknod|write|truncate|fallocate|sync|rename|link|symlink|copy_file_range|chmod|chown) (/[^\s:]+)`)
+
+// pathOf returns the path in an error of a file system on a disk, empty when there is none.
+func pathOf(err error) string {
+	path := ""
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		path = p.Path
+	} else if m := failedCall.FindStringSubmatch(err.Error()); m != nil {
+		path = m[1]
+	}
+	if !filepath.IsAbs(path) || strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/sys/") {
+		return ""
+	}
+	return path
+}
+
+// mountPoint returns the directory at which the file system of a path, which need not exist, is
+// mounted.
+func mountPoint(path string) string {
+	at, device := "/", uint64(0)
+	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err == nil {
+			st, ok := info.Sys().(*syscall.Stat_t)
+			if !ok || at != "/" && st.Dev != device {
+				return at
+			}
+			at, device = dir, st.Dev
+		}
+		if dir == "/" {
+			return at
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package images
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/plugins/content/local"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/runonce/runonce/hack/ociimage"
+)
+
+// labels is a label store in memory.
+type labels struct {
+	mu  sync.Mutex
+	all map[digest.Digest]map[string]string
+}
+
+func (l *labels) Get(d digest.Digest) (map[string]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.all[d]), nil
+}
+
+func (l *labels) Set(d digest.Digest, set map[string]string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all[d] = maps.Clone(set)
+	return nil
+}
+
+func (l *labels) Update(d digest.Digest, set map[string]string) (map[string]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all[d] == nil {
+		l.all[d] = map[string]string{}
+	}
+	maps.Copy(l.all[d], set)
+	return maps.Clone(l.all[d]), nil
+}
+
+// edited returns an archive with each file passed through edit, which returns nil to leave it out.
+func edited(t *testing.T, archive []byte, edit func(name string, body []byte) []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w, r := tar.NewWriter(&out), tar.NewReader(bytes.NewReader(archive))
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			if body = edit(h.Name, body); body == nil {
+				continue
+			}
+		}
+		h.Size = int64(len(body))
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// TestRead: an archive is complete or refused.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	image := ociimage.Image{
+		Ref: "localhost/a:1", Layers: [][]ociimage.File{{{Path: "big", Body: bytes.Repeat([]byte("x"), 1000)}}},
+		Files: []ociimage.File{{Path: "small", Body: []byte("y")}},
+	}
+	var plain, zipped, docker bytes.Buffer
+	uncompressed := image
+	uncompressed.Compression = ociimage.None
+	if err := errors.Join(ociimage.Build(&plain, uncompressed), ociimage.Build(&zipped, image), ociimage.BuildDocker(&docker, image)); err != nil {
+		t.Fatal(err)
+	}
+	// The blobs by what they hold.
+	flip := func(marker string) func(string, []byte) []byte {
+		return func(name string, body []byte) []byte {
+			if strings.Contains(name, "/") && bytes.Contains(body, []byte(marker)) {
+				body[bytes.LastIndex(body, []byte(marker))] ^= 1
+			}
+			return body
+		}
+	}
+	drop := func(marker string) func(string, []byte) []byte {
+		return func(name string, body []byte) []byte {
+			if strings.Contains(name, "/") && bytes.Contains(body, []byte(marker)) {
+				return nil
+			}
+			return body
+		}
+	}
+	const gzipMagic = "\x1f\x8b\x08"
+	same := func(_ string, body []byte) []byte { return body }
+	for _, tc := range []struct {
+		name    string
+		archive []byte
+		edit    func(string, []byte) []byte
+		want    string // in the error; empty for none
+	}{
+		{"plain", plain.Bytes(), same, ""},
+		{"compressed", zipped.Bytes(), same, ""},
+		{"docker", docker.Bytes(), same, ""},
+		{"corrupt layer", plain.Bytes(), flip("xxx"), "is missing or corrupt"},
+		{"missing layer", plain.Bytes(), drop("xxx"), "is missing or corrupt"},
+		{"corrupt compressed layer", zipped.Bytes(), flip(gzipMagic), "is missing or corrupt"},
+		{"corrupt configuration", plain.Bytes(), flip("diff_ids"), "is missing or corrupt"},
+		{"corrupt manifest", plain.Bytes(), flip(`"layers"`), "its manifest is missing or corrupt"},
+		{"corrupt layer of docker", docker.Bytes(), flip("xxx"), "it is not the one that the image's configuration names"},
+		{"truncated", plain.Bytes()[:len(plain.Bytes())/2], nil, "unexpected EOF"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			store, err := local.NewLabeledStore(t.TempDir(), &labels{all: map[digest.Digest]map[string]string{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			archive := tc.archive
+			if tc.edit != nil {
+				archive = edited(t, archive, tc.edit)
+			}
+			watched := &watchedStore{Store: store}
+			found, err := read(t.Context(), watched, bytes.NewReader(archive))
+			if watched.trouble() != nil {
+				t.Errorf("trouble with the store: %v", watched.trouble())
+			}
+			if tc.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.want) || found != nil {
+					t.Errorf("%v, %v", found, err)
+				}
+				return
+			}
+			if err != nil || len(found) != 1 || found[0].Name != "localhost/a:1" {
+				t.Errorf("%v, %v", found, err)
+			}
+		})
+	}
+}
+
+// full is a store on a full disk.
+type full struct{ content.Store }
+
+func (s full) Writer(ctx context.Context, o ...content.WriterOpt) (content.Writer, error) {
+	w, err := s.Store.Writer(ctx, o...)
+	return fullWriter{w}, err
+}
+
+type fullWriter struct{ content.Writer }
+
+func (fullWriter) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestTroubleWithTheStore: what is wrong with the store is not the archive's error.
+func TestTroubleWithTheStore(t *testing.T) {
+	t.Parallel()
+	store, err := local.NewStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if err := ociimage.Build(&archive, ociimage.Image{Ref: "localhost/a:1", Files: []ociimage.File{{Path: "a"}}}); err != nil {
+		t.Fatal(err)
+	}
+	watched := &watchedStore{Store: full{store}}
+	_, err = read(t.Context(), watched, &archive)
+	if !errors.Is(err, syscall.ENOSPC) || !errors.Is(watched.trouble(), syscall.ENOSPC) {
+		t.Errorf("%v, %v", err, watched.trouble())
+	}
+}
