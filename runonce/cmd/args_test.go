@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/urfave/cli/v2"
 )
 
 func TestReorder(t *testing.T) {
@@ -118,6 +119,9 @@ func TestEveryCommandHasHelp(t *testing.T) {
 			t.Errorf("%s: no usage", c.Name)
 		}
 		for _, f := range c.Flags {
+			if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
+				continue
+			}
 			if !strings.Contains(out.String(), "--"+f.Names()[0]) {
 				t.Errorf("%s: help lacks --%s", c.Name, f.Names()[0])
 			}

@@ -3,6 +3,7 @@ package cmd
 import (
 	"fmt"
 
+	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/report"
 )
 
@@ -37,3 +38,13 @@ func exitWith(code int, err error) error {
 	}
 	return exitError{code, err}
 }
+
+// inputError is the errors of the manifests and what they have led to.
+type inputError struct {
+	problems manifests.Diagnostics
+	result   string
+}
+
+func (e *inputError) Error() string { return e.result + ": " + e.problems.Error() }
+
+func (e *inputError) Unwrap() error { return e.problems }

@@ -73,7 +73,7 @@ func securityFlag() cli.Flag {
 func planFlags() []cli.Flag {
 	return []cli.Flag{
 		boolFlag(categoryRun, "run pods again that have ended in an earlier run", "rerun"),
-		boolFlag(categoryRun, "stop pods of earlier runs that are no longer in the input", "prune"),
+		boolFlag(categoryRun, "stop pods that came from the same paths and are no longer there", "prune"),
 		boolFlag(categoryRun, "report invalid manifests and run the others", "skip-invalid"),
 	}
 }
@@ -81,6 +81,17 @@ func planFlags() []cli.Flag {
 // boolFlag returns a flag whose help does not mention that it is off by default.
 func boolFlag(category, usage, name string, aliases ...string) *cli.BoolFlag {
 	return &cli.BoolFlag{Name: name, Aliases: aliases, Category: category, Usage: usage, DisableDefaultText: true}
+}
+
+// hidden returns the flag, left out of the help.
+func hidden(f cli.Flag) cli.Flag {
+	switch f := f.(type) {
+	case *cli.BoolFlag:
+		f.Hidden = true
+	case *cli.StringFlag:
+		f.Hidden = true
+	}
+	return f
 }
 
 // listFlag is a flag that may be repeated. Its help has the name only once.

@@ -155,9 +155,24 @@ func (p *program) printError(err error) {
 		for _, problem := range problems {
 			p.println(problem.String())
 		}
-		err = fmt.Errorf("the input has %s: nothing was started", count(len(problems), "error"))
+		result := "nothing was started"
+		if e := (*inputError)(nil); errors.As(err, &e) {
+			result = e.result
+		}
+		err = fmt.Errorf("the input has %s: %s", count(len(problems), "error"), result)
 	}
 	p.println("runonce: " + err.Error())
+}
+
+// notice prints what the user should know, if there is anything.
+func (p *program) notice(text string) {
+	switch {
+	case text == "":
+	case p.json:
+		p.log.Warn(text)
+	default:
+		p.println("runonce: " + text)
+	}
 }
 
 // println prints a line to standard error. If that fails there is nowhere to report it.

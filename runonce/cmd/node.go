@@ -167,7 +167,7 @@ func (p *program) admitOptions(c *cli.Context, set *manifests.Set, local bool) (
 	}
 	o := admit.Options{
 		Order: order, AllowUnsafeSysctls: c.StringSlice("allow-unsafe-sysctls"),
-		Prune: c.Bool("prune"), Rerun: c.Bool("rerun"), Claims: claims(set),
+		Prune: prune(c, set, local), Rerun: c.Bool("rerun"), Claims: claims(set),
 	}
 	if err := admit.ValidateSysctls(o.AllowUnsafeSysctls); err != nil {
 		return o, usagef("--allow-unsafe-sysctls: %w", err)
