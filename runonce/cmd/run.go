@@ -68,6 +68,10 @@ func (p *program) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	invalid := invalidResults(set)
+	if err := checkExitCodeFrom(c, set.Pods, invalid); err != nil {
+		return err
+	}
 	s, err := p.openNode(c, set)
 	if err != nil {
 		return err
@@ -91,7 +95,23 @@ func (p *program) run(c *cli.Context) error {
 		o.Trace, o.AfterStops = &s.trace, func() { s.warn(s.run.Leave()) }
 		results = runonce.Run(c.Context, s.pods, plan, o)
 	}
-	return p.report(c, append(results, invalidResults(set)...), time.Since(o.Start))
+	return p.report(c, append(results, invalid...), time.Since(o.Start))
+}
+
+// checkExitCodeFrom refuses an --exit-code-from that no result will have.
+func checkExitCodeFrom(c *cli.Context, pods []*v1.Pod, invalid []runonce.Result) error {
+	from := c.String("exit-code-from")
+	if from == "" {
+		return nil
+	}
+	pods = slices.Clone(pods)
+	for _, r := range invalid {
+		pods = append(pods, r.Pod)
+	}
+	if err := report.CheckExitCodeFrom(pods, from); err != nil {
+		return usagef("--exit-code-from: %w", err)
+	}
+	return nil
 }
 
 // reserve makes the plan and reserves the resources of its pods, while no other run plans.
