@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -50,7 +49,18 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 func Main(ctx context.Context, arguments []string, process IO) int {
 	p := &program{io: process}
 	app := p.app()
-	err := app.RunContext(ctx, reorder(arguments, app.Commands))
+	if isCompletion(arguments) {
+		p.complete(app.Commands, arguments[1:])
+		return report.ExitOK
+	}
+	err := checkCommand(arguments[1:], app.Commands)
+	ordered := reorder(arguments, app.Commands)
+	if err == nil {
+		err = checkRepeated(ordered[1:], app.Commands)
+	}
+	if err == nil {
+		err = app.RunContext(ctx, ordered)
+	}
 	return p.exitCode(ctx, err)
 }
 
@@ -64,20 +74,19 @@ type program struct {
 // app describes the command line. Invocations share nothing of it.
 func (p *program) app() *cli.App {
 	app := &cli.App{
-		Name:                 "runonce",
-		HelpName:             "runonce",
-		Usage:                "run a directory of Kubernetes pod manifests on this machine, once",
-		UsageText:            "runonce [run] [flags] PATH...\nrunonce COMMAND [flags] [arguments]",
-		Version:              version,
-		Writer:               p.io.Stdout,
-		ErrWriter:            p.io.Stderr,
-		Reader:               p.io.Stdin,
-		EnableBashCompletion: true,
-		HideVersion:          true,
-		HideHelp:             true, // invocations would share the help flag of the library
-		Flags:                []cli.Flag{helpFlag()},
-		ExitErrHandler:       func(*cli.Context, error) {}, // Main returns the exit code
-		OnUsageError:         onUsageError,
+		Name:           "runonce",
+		HelpName:       "runonce",
+		Usage:          "run a directory of Kubernetes pod manifests on this machine, once",
+		UsageText:      "runonce [run] [flags] PATH...\nrunonce COMMAND [flags] [arguments]",
+		Version:        version,
+		Writer:         p.io.Stdout,
+		ErrWriter:      p.io.Stderr,
+		Reader:         p.io.Stdin,
+		HideVersion:    true,
+		HideHelp:       true, // invocations would share the help flag of the library
+		Flags:          []cli.Flag{helpFlag()},
+		ExitErrHandler: func(*cli.Context, error) {}, // Main returns the exit code
+		OnUsageError:   onUsageError,
 		Action: func(*cli.Context) error {
 			return usagef("no PATH given: name a directory of pod manifests, or see %q", "runonce help")
 		},
@@ -116,11 +125,6 @@ func (p *program) helpCommand() *cli.Command {
 			return cli.ShowCommandHelp(c, name)
 		},
 	}
-}
-
-func onUsageError(c *cli.Context, err error, _ bool) error {
-	name := strings.TrimSpace("runonce " + strings.TrimPrefix(c.Command.HelpName, "runonce "))
-	return usagef("%w; see %q", err, name+" --help")
 }
 
 // exitCode prints the error and returns the exit code.

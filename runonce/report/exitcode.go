@@ -58,11 +58,7 @@ func ExitCode(results []runonce.Result, sig syscall.Signal) int {
 // a namespace. Without a container it is the pod's first one that failed, or else its first. It
 // is an error if there is no such container, or if it has not ended.
 func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
-	pods := make([]*v1.Pod, 0, len(results))
-	for _, r := range results {
-		pods = append(pods, r.Pod)
-	}
-	at, container := find(pods, ref)
+	at, container := find(podsOf(results), ref)
 	if at < 0 {
 		return 0, fmt.Errorf("exit code from %q: no such pod in this run", ref)
 	}
@@ -88,6 +84,14 @@ func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
 		return 0, fmt.Errorf("exit code from %q: container %q has not ended", ref, found.Name)
 	}
 	return int(*found.ExitCode), nil
+}
+
+func podsOf(results []runonce.Result) []*v1.Pod {
+	pods := make([]*v1.Pod, 0, len(results))
+	for _, r := range results {
+		pods = append(pods, r.Pod)
+	}
+	return pods
 }
 
 // CheckExitCodeFrom returns why ExitCodeFrom cannot work for a run of the pods. Those without
