@@ -11,9 +11,8 @@ import (
 )
 
 // TestBlockedInput: one signal ends the real program while it waits for its input, unless it is
-// one that nohup has made it ignore.
+// one that nohup has made it ignore. It does not run in parallel, like TestCompletionInShells.
 func TestBlockedInput(t *testing.T) {
-	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		shell   string
@@ -25,7 +24,6 @@ func TestBlockedInput(t *testing.T) {
 		{"SIGHUP under nohup", `trap "" HUP; exec "$@"`, []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}, 143},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			if c.want == 129 && signal.Ignored(syscall.SIGHUP) {
 				t.Skip("runs under nohup")
 			}
