@@ -6,7 +6,6 @@ import (
 	"context"
 	"os"
 	"os/signal"
-	"syscall"
 
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runtime/containerd"
@@ -20,7 +19,7 @@ func main() {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(signals, cmd.Signals()...)
 	go cmd.Watch(signals, cancel, os.Exit)
 	os.Exit(cmd.Main(ctx, os.Args, cmd.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,

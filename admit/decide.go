@@ -156,7 +156,7 @@ func (p *planner) match(present []*entry) {
 			case n.old == nil:
 				n.old = e
 			}
-		} else if p.o.Prune && !e.fixed {
+		} else if p.o.Prune != nil && !e.fixed && p.o.Prune(e.pod) {
 			e.holds = false
 			p.pruned = append(p.pruned, e)
 		}

@@ -11,6 +11,8 @@ import (
 )
 
 // pod returns a pod that requests the given resources.
+func everyPod(*v1.Pod) bool { return true }
+
 func pod(name string, priority int32, requests string, change ...func(*v1.Pod)) *v1.Pod {
 	list, err := ParseResources(requests)
 	if err != nil {
@@ -183,11 +185,20 @@ func TestDecide(t *testing.T) {
 			used: "cpu=1500m",
 		},
 		{
-			name: "other pods are pruned", node: "cpu=2", options: Options{Prune: true},
+			name: "other pods are pruned", node: "cpu=2", options: Options{Prune: everyPod},
 			running: []*v1.Pod{pod("x", 0, "cpu=1500m"), pod("y", 0, "", phase(v1.PodFailed)), was(pod("a", 0, "cpu=1"))}, pods: []*v1.Pod{pod("a", 0, "cpu=2")},
 			want: []row{
 				{Name: "a", Verdict: Admitted, Replaces: "was-uid-a"},
 				{Name: "x", Verdict: Admitted, Running: true, Prune: true},
+				{Name: "y", Verdict: Admitted, Running: true, Prune: true},
+			},
+			used: "cpu=2",
+		},
+		{
+			name: "only some other pods are pruned", node: "cpu=2", options: Options{Prune: func(p *v1.Pod) bool { return p.Name == "y" }},
+			running: []*v1.Pod{pod("x", 0, "cpu=1"), pod("y", 0, "cpu=1")}, pods: []*v1.Pod{pod("a", 0, "cpu=1")},
+			want: []row{
+				{Name: "a", Verdict: Admitted},
 				{Name: "y", Verdict: Admitted, Running: true, Prune: true},
 			},
 			used: "cpu=2",

@@ -39,8 +39,9 @@ type Options struct {
 	NoNFS bool
 	// MissingFeatures says what the machine lacks, by the UID of the pod that needs it.
 	MissingFeatures map[types.UID]string
-	// Prune stops pods of earlier runs that are no longer in the input.
-	Prune bool
+	// Prune says which pods of earlier runs are stopped unless the input has one of the same
+	// name; nil for none.
+	Prune func(*v1.Pod) bool
 	// Rerun treats pods that have ended in an earlier run as new.
 	Rerun bool
 }

@@ -65,7 +65,7 @@ func TestUndeclaredSocket(t *testing.T) {
 	old := func(priority int32) []*v1.Pod { return []*v1.Pod{pod("old", priority, "", named("uid-old"))} }
 	listening := Options{Listening: []Listener{{HostPort: HostPort{Protocol: v1.ProtocolTCP, IP: "::", Port: 80}, Pod: "uid-old", PID: 7, Process: "etcd"}}}
 	pruning := listening
-	pruning.Prune = true
+	pruning.Prune = func(*v1.Pod) bool { return true }
 	inUse := []Reason{{"NodePorts", noPorts + ": host port 80/TCP is in use by pod default/old"}}
 	for _, tt := range []struct {
 		name    string

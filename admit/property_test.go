@@ -24,7 +24,9 @@ func randomWorld(rng *rand.Rand) world {
 	if rng.IntN(2) == 0 {
 		w.options.Order = ByManifest
 	}
-	w.options.Prune = rng.IntN(4) == 0
+	if rng.IntN(4) == 0 {
+		w.options.Prune = everyPod
+	}
 	w.options.Rerun = rng.IntN(4) == 0
 	for i := range rng.IntN(10) {
 		p := randomPod(rng, fmt.Sprintf("r%d", i))

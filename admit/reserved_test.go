@@ -35,7 +35,7 @@ func TestReserved(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			plan := Decide(node("memory=1000Mi"), tt.running, []*v1.Pod{tt.pod}, Options{Reserved: tt.reserved, Prune: tt.prune})
+			plan := Decide(node("memory=1000Mi"), tt.running, []*v1.Pod{tt.pod}, Options{Reserved: tt.reserved, Prune: func(*v1.Pod) bool { return tt.prune }})
 			d := plan.Decisions[0]
 			if d.Verdict != tt.want || d.Reason != tt.reason || d.Running != tt.keeps {
 				t.Errorf("%s %q, running %t: %s", d.Verdict, d.Reason, d.Running, d.Message)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 // inputFile is one file of the input, or why it is not read.
 type inputFile struct {
 	name   string // the path as the user wrote it, or below that
+	path   string // for podspec.AnnotationPath, "" if unknown
 	data   []byte
 	remote bool // fetched from a URL
 	// problems say why the file cannot be read, as errors, or is left out, as warnings. data
@@ -35,6 +37,10 @@ func inputPaths(ctx context.Context, paths []string, o Options, visit func(input
 			urls++
 		}
 	}
+	located := func(f inputFile) {
+		f.path = Origin(f.path)
+		visit(f)
+	}
 	if o.SHA256 != "" && urls != 1 {
 		visit(failed("sha256 "+o.SHA256, fmt.Sprintf("is the digest of one URL, but %d are given", urls), ""))
 		return
@@ -42,14 +48,43 @@ func inputPaths(ctx context.Context, paths []string, o Options, visit func(input
 	for _, p := range paths {
 		switch {
 		case p == "-":
-			visit(stream("<stdin>", o.Stdin))
+			f := stream(ctx, "<stdin>", o.Stdin)
+			f.path = p
+			located(f)
 		case isURL(p):
-			visit(fetch(ctx, p, o))
+			f := fetch(ctx, p, o)
+			f.path = p
+			located(f)
 		default:
-			inputPath(ctx, p, o, visit)
+			inputPath(ctx, p, o, located)
 		}
 	}
 }
+
+// Origin returns what podspec.AnnotationPath says of the pods in a file of the input: its
+// absolute path, of a URL only what is not secret, and "-" for standard input or another pipe.
+// A symbolic link stays one, so that a release that it points to can replace the one before.
+func Origin(p string) string {
+	switch {
+	case p == "" || p == "-":
+		return p
+	case isURL(p):
+		if u, err := url.Parse(p); err == nil {
+			return nameOf(u)
+		}
+		return p
+	case isPipe(p):
+		return "-"
+	}
+	abs, err := filepath.Abs(p)
+	if err != nil {
+		return "" // the working directory is gone
+	}
+	return abs
+}
+
+// isPipe says whether it is the path of a descriptor, such as that of the shell's <(command).
+func isPipe(p string) bool { return strings.HasPrefix(p, "/dev/fd/") || p == "/dev/stdin" }
 
 func inputPath(ctx context.Context, p string, o Options, visit func(inputFile)) {
 	info, err := os.Stat(p)
@@ -60,16 +95,15 @@ func inputPath(ctx context.Context, p string, o Options, visit func(inputFile)) 
 		d := dirReader{fsys: dirFS(p), root: cmp.Or(strings.TrimRight(p, "/"), "/"), recursive: o.Recursive, visit: visit}
 		d.dir(ctx, ".")
 	case info.Mode().IsRegular():
-		visit(readFile(fileFS{}, p, p))
-	case strings.HasPrefix(p, "/dev/fd/"), p == "/dev/stdin":
-		// A pipe, such as that of the shell's <(command).
+		visit(readFile(ctx, fileFS{}, p, p))
+	case isPipe(p):
 		f, err := os.Open(p)
 		if err != nil {
 			visit(failed(p, reason(err), ""))
 			return
 		}
 		defer func() { _ = f.Close() }()
-		visit(stream(p, f))
+		visit(stream(ctx, p, f))
 	default:
 		visit(failed(p, "is "+fileKind(info.Mode())+", not a file or directory", "pass it on standard input, with - as the path"))
 	}
@@ -121,7 +155,7 @@ func (d *dirReader) entry(ctx context.Context, p string, e fs.DirEntry) {
 	case !info.Mode().IsRegular():
 		d.visit(skipped(name, fileKind(info.Mode())+" is not read", ""))
 	default:
-		d.visit(readFile(d.fsys, p, name))
+		d.visit(readFile(ctx, d.fsys, p, name))
 	}
 }
 
@@ -138,7 +172,7 @@ func leftOut(name string) string {
 	return ""
 }
 
-func readFile(fsys fs.FS, p, name string) inputFile {
+func readFile(ctx context.Context, fsys fs.FS, p, name string) inputFile {
 	f, err := fsys.Open(p)
 	if err != nil {
 		return failed(name, reason(err), "")
@@ -151,27 +185,42 @@ func readFile(fsys fs.FS, p, name string) inputFile {
 	if !info.Mode().IsRegular() {
 		return failed(name, fileKind(info.Mode())+" is not read", "")
 	}
-	return stream(name, f)
+	return stream(ctx, name, f)
 }
 
-// stream reads to the end, but no more than the limit.
-func stream(name string, r io.Reader) inputFile {
+// stream reads to the end, but no more than the limit. It returns when ctx is done, although
+// the read may go on until its file is closed or the process ends: one of a pipe or of a file
+// like /proc/kmsg may take for ever.
+func stream(ctx context.Context, name string, r io.Reader) inputFile {
 	if r == nil {
 		return failed(name, "there is no standard input", "")
 	}
-	data, err := io.ReadAll(io.LimitReader(r, decode.MaxBytes+1))
-	if err != nil {
-		return failed(name, reason(err), "")
+	type result struct {
+		data []byte
+		err  error
 	}
-	if len(data) > decode.MaxBytes {
-		return failed(name, decode.TooLarge, "")
+	done := make(chan result, 1)
+	go func() {
+		data, err := io.ReadAll(io.LimitReader(r, decode.MaxBytes+1))
+		done <- result{data, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return failed(name, context.Cause(ctx).Error(), "")
+	case got := <-done:
+		if got.err != nil {
+			return failed(name, reason(got.err), "")
+		}
+		if len(got.data) > decode.MaxBytes {
+			return failed(name, decode.TooLarge, "")
+		}
+		return inputFile{name: quoteOdd(name), path: name, data: got.data}
 	}
-	return inputFile{name: quoteOdd(name), data: data}
 }
 
-func failed(name, message, hint string) inputFile {
-	name = quoteOdd(name)
-	return inputFile{name: name, problems: Diagnostics{{File: name, Message: message, Hint: hint, Severity: SeverityError}}}
+func failed(path, message, hint string) inputFile {
+	name := quoteOdd(path)
+	return inputFile{name: name, path: path, problems: Diagnostics{{File: name, Message: message, Hint: hint, Severity: SeverityError}}}
 }
 
 func skipped(name, message, hint string) inputFile {

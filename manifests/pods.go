@@ -65,6 +65,11 @@ func (r *reader) resolve(e *entry, p podEntry) {
 	setAnnotation(p.pod, annotationHash, string(uid))
 	setAnnotation(p.pod, annotationConfigSource, configSource)
 	setAnnotation(p.pod, podspec.AnnotationSource, e.source())
+	if e.path != "" {
+		setAnnotation(p.pod, podspec.AnnotationPath, e.path)
+	} else {
+		delete(p.pod.Annotations, podspec.AnnotationPath)
+	}
 	p.pod.Status = v1.PodStatus{Phase: v1.PodPending}
 	r.set.Pods = append(r.set.Pods, p.pod)
 }

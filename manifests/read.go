@@ -45,7 +45,10 @@ type Options struct {
 // nil: it has the valid objects even when there is an error, of type Diagnostics.
 func Read(fsys fs.FS) (*Set, error) {
 	return read(Options{}, func(visit func(inputFile)) {
-		d := dirReader{fsys: fsys, visit: visit}
+		d := dirReader{fsys: fsys, visit: func(f inputFile) {
+			f.path = "" // below an unknown root
+			visit(f)
+		}}
 		d.dir(context.Background(), ".")
 	})
 }
@@ -61,7 +64,8 @@ type entry struct {
 	doc             decode.Document
 	kind            string
 	namespace, name string
-	remote          bool // from a URL
+	remote          bool   // from a URL
+	path            string // of the file, for podspec.AnnotationPath
 	pods            []podEntry
 	problems        Diagnostics
 }
@@ -119,14 +123,14 @@ func read(o Options, input func(visit func(inputFile))) (*Set, error) {
 // file decodes the documents of a file and loads them one by one.
 func (r *reader) file(f inputFile) {
 	if len(f.problems) > 0 {
-		r.entries = append(r.entries, &entry{doc: decode.Document{File: f.name}, problems: f.problems})
+		r.entries = append(r.entries, &entry{doc: decode.Document{File: f.name}, path: f.path, problems: f.problems})
 		return
 	}
 	docs, problems := decode.Split(f.name, f.data)
 	first := len(r.entries)
 	at := make(map[position]*entry, len(docs))
 	for _, doc := range docs {
-		e := &entry{doc: doc, kind: doc.ObjectKind(), remote: f.remote}
+		e := &entry{doc: doc, kind: doc.ObjectKind(), remote: f.remote, path: f.path}
 		e.namespace, e.name = doc.Text("metadata.namespace"), doc.Text("metadata.name")
 		at[position{doc.Index, doc.Prefix}] = e
 		r.entries = append(r.entries, e)
@@ -138,7 +142,7 @@ func (r *reader) file(f inputFile) {
 			continue
 		}
 		doc := decode.Document{File: p.File, Index: p.Document, Start: p.Line}
-		others = append(others, &entry{doc: doc, problems: Diagnostics{p}})
+		others = append(others, &entry{doc: doc, path: f.path, problems: Diagnostics{p}})
 	}
 	for _, e := range r.entries[first:] {
 		r.load(e)
@@ -182,7 +186,7 @@ func (r *reader) result() error {
 			line = e.doc.Line("")
 		}
 		r.set.Invalid = append(r.set.Invalid, Invalid{
-			File: e.doc.File, Line: line, Kind: e.kind, Namespace: e.namespace, Name: e.name, Problems: errs.Sort(),
+			File: e.doc.File, Path: e.path, Line: line, Kind: e.kind, Namespace: e.namespace, Name: e.name, Problems: errs.Sort(),
 		})
 	}
 	all = all.Sort()

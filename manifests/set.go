@@ -51,6 +51,7 @@ type Set struct {
 // Invalid is a document with errors.
 type Invalid struct {
 	File      string
+	Path      string // as in podspec.AnnotationPath, of the file or directory
 	Line      int
 	Kind      string
 	Namespace string

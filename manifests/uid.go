@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -59,12 +60,13 @@ func (s *Set) content(namespace string, r reference) content {
 // uid returns a UUID of the pod's content, of the ConfigMaps and Secrets that it refers to, and
 // of the storage of its claims. The pod has its defaults and its priority.
 func (s *Set) uid(p *v1.Pod) (types.UID, error) {
+	own := []string{podspec.AnnotationSource, podspec.AnnotationPath, podspec.AnnotationJob}
 	id := identity{
 		Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Spec: p.Spec,
 		Annotations: map[string]string{},
 	}
 	for k, v := range p.Annotations {
-		if !strings.HasPrefix(k, "kubernetes.io/config.") && k != podspec.AnnotationSource && k != podspec.AnnotationJob {
+		if !strings.HasPrefix(k, "kubernetes.io/config.") && !slices.Contains(own, k) {
 			id.Annotations[k] = v
 		}
 	}

@@ -17,6 +17,10 @@ const (
 	// AnnotationSource is where the pod was read from, as "file:line". It is not part of the
 	// pod's UID.
 	AnnotationSource = "runonce/source"
+	// AnnotationPath is the absolute path of the file that the pod was last read from, a URL
+	// without its secrets, or "-" for standard input. It says which later commands the pod
+	// belongs to, and is not part of its UID.
+	AnnotationPath = "runonce/path"
 	// AnnotationJob is set on each pod of a Job: the Job's name and the fields of its spec
 	// that say what to do when pods fail, as JSON. It is not part of the pod's UID.
 	AnnotationJob = "runonce/job"

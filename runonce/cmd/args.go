@@ -7,14 +7,11 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// completionFlag is the last argument when a shell asks for completions.
-const completionFlag = "--generate-bash-completion"
-
 // reorder puts the arguments in the order that the command line library needs: the command,
 // its flags, its arguments. Users may put flags anywhere, before the command or after its
 // arguments, and may leave out "run".
 func reorder(args []string, commands []*cli.Command) []string {
-	if len(args) < 2 || args[len(args)-1] == completionFlag {
+	if len(args) < 2 {
 		return args
 	}
 	command, rest := cutCommand(args[1:], commands)

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/urfave/cli/v2"
 )
 
 func TestReorder(t *testing.T) {
@@ -39,7 +41,6 @@ func TestReorder(t *testing.T) {
 		{"runonce help run", "runonce help run"},
 		{"runonce run --no-such pods", "runonce run --no-such pods"},
 		{"runonce run pods --timeout", "runonce run --timeout pods"},
-		{"runonce ru --generate-bash-completion", "runonce ru --generate-bash-completion"},
 	} {
 		t.Run(c.in, func(t *testing.T) {
 			t.Parallel()
@@ -104,20 +105,35 @@ func TestWatch(t *testing.T) {
 // TestEveryCommandHasHelp: help names every flag and says what it is for.
 func TestEveryCommandHasHelp(t *testing.T) {
 	t.Parallel()
-	p := &program{}
-	for _, c := range p.app().Commands {
+	all := []*cli.Command{{Usage: "no command", Flags: []cli.Flag{helpFlag()}}}
+	for _, c := range (&program{}).app().Commands {
 		if c.Name == "help" {
 			continue
 		}
+		all = append(all, c)
+		for _, sub := range c.Subcommands {
+			sub.Name = c.Name + " " + sub.Name
+			all = append(all, sub)
+		}
+	}
+	for _, c := range all {
 		var out, errs bytes.Buffer
-		code := Main(t.Context(), []string{"runonce", c.Name, "--help"}, IO{Stdout: &out, Stderr: &errs})
+		code := Main(t.Context(), slices.Concat([]string{"runonce"}, strings.Fields(c.Name), []string{"--help"}), IO{Stdout: &out, Stderr: &errs})
 		if code != 0 || errs.Len() > 0 {
 			t.Errorf("%s: exit code %d: %s", c.Name, code, &errs)
 		}
 		if c.Usage == "" {
 			t.Errorf("%s: no usage", c.Name)
 		}
+		for line := range strings.Lines(out.String()) {
+			if len(strings.TrimRight(line, "\n")) > 100 || strings.Contains(line, "(default: false)") || strings.Contains(line, "(default: 0)") {
+				t.Errorf("%s: %s", c.Name, line)
+			}
+		}
 		for _, f := range c.Flags {
+			if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
+				continue
+			}
 			if !strings.Contains(out.String(), "--"+f.Names()[0]) {
 				t.Errorf("%s: help lacks --%s", c.Name, f.Names()[0])
 			}

@@ -1,11 +1,23 @@
 # bash completion of runonce
 _runonce() {
-	local cur="${COMP_WORDS[COMP_CWORD]}" opts
-	local words=("${COMP_WORDS[@]:0:$COMP_CWORD}")
-	if [[ "$cur" == -* ]]; then
-		words+=("$cur")
+	local cur="${COMP_WORDS[COMP_CWORD]}" files= line
+	COMPREPLY=()
+	while IFS=$'\t' read -r line _; do
+		if [[ "$line" == :files ]]; then
+			files=1
+		else
+			COMPREPLY+=("$line")
+		fi
+	done < <("${COMP_WORDS[@]:0:COMP_CWORD+1}" --generate-bash-completion 2>/dev/null)
+	[[ -n "$files" ]] || return
+	if [[ "$cur" == = ]]; then
+		cur=
 	fi
-	opts=$("${words[@]}" --generate-bash-completion 2>/dev/null)
-	mapfile -t COMPREPLY < <(compgen -W "$opts" -- "$cur")
+	local paths
+	mapfile -t paths < <(compgen -f -- "$cur")
+	if [[ ${#paths[@]} -gt 0 ]]; then
+		compopt -o filenames 2>/dev/null
+		COMPREPLY+=("${paths[@]}")
+	fi
 }
-complete -o bashdefault -o default -F _runonce runonce
+complete -F _runonce runonce

@@ -13,28 +13,22 @@ var (
 	bashCompletion string
 	//go:embed completion.zsh
 	zshCompletion string
+	//go:embed completion.fish
+	fishCompletion string
 )
 
 func (p *program) completionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "completion", Usage: "print a shell completion script", ArgsUsage: "bash|zsh|fish", Action: p.completion,
-		Description: "For bash: source <(runonce completion bash)",
+		Description: "bash: source <(runonce completion bash)\n" +
+			"zsh: source <(runonce completion zsh)\n" +
+			"fish: runonce completion fish | source",
 	}
 }
 
 func (p *program) completion(c *cli.Context) error {
-	script := ""
-	switch shell := c.Args().First(); shell {
-	case "bash":
-		script = bashCompletion
-	case "zsh":
-		script = zshCompletion
-	case "fish":
-		var err error
-		if script, err = c.App.ToFishCompletion(); err != nil {
-			return fmt.Errorf("writing completions: %w", err)
-		}
-	default:
+	script, ok := map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[c.Args().First()]
+	if !ok {
 		return usagef("completion needs a shell: bash, zsh or fish")
 	}
 	if _, err := fmt.Fprint(p.io.Stdout, script); err != nil {

@@ -1,14 +1,18 @@
 #compdef runonce
 _runonce() {
-	local -a opts
-	if [[ "${words[-1]}" == -* ]]; then
-		opts=("${(@f)$(${words[@]} --generate-bash-completion 2>/dev/null)}")
-	else
-		opts=("${(@f)$(${words[@]:0:#words[@]-1} --generate-bash-completion 2>/dev/null)}")
+	local line files=
+	local -a found
+	for line in "${(@f)$("${(@)words[1,CURRENT]}" --generate-bash-completion 2>/dev/null)}"; do
+		if [[ "$line" == :files ]]; then
+			files=1
+		elif [[ -n "$line" ]]; then
+			found+=("${${line//:/\\:}/$'\t'/:}")
+		fi
+	done
+	if (( ${#found} )); then
+		_describe 'runonce' found
 	fi
-	if [[ -n "${opts[1]}" ]]; then
-		_describe 'values' opts
-	else
+	if [[ -n "$files" ]]; then
 		_files
 	fi
 }

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,31 +9,28 @@ import (
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/runonce/runonce/manifests"
 )
 
 func (p *program) downCommand() *cli.Command {
+	flags := slices.Concat([]cli.Flag{
+		boolFlag("", "all pods of earlier runs, and what removed pods have left", "all"),
+	}, pluginFlags(), engineFlags())
+	// It finds pods by where they came from, so it accepts the flags of run only for convenience.
+	for _, f := range inputFlags() {
+		flags = append(flags, hidden(f))
+	}
 	return &cli.Command{
 		Name: "down", Usage: "stop pods gracefully and remove everything of them except their logs",
-		ArgsUsage: "PATH... | --all", Action: p.withLogger(p.down),
-		Flags: slices.Concat([]cli.Flag{
-			boolFlag("", "all pods of earlier runs, and what removed pods have left", "all"),
-		}, inputFlags(), pluginFlags(), engineFlags()),
+		ArgsUsage: "PATH... | [NAMESPACE/]POD... | --all", Action: p.withLogger(p.down),
+		Description: "PATH stops the pods that were started from this file, directory or URL, also if it has\n" +
+			"been changed or deleted since. An argument that is no path is the name of a pod.",
+		Flags: flags,
 	}
 }
 
 func (p *program) down(c *cli.Context) error {
 	if c.Bool("all") == (c.Args().Len() > 0) {
-		return usagef("down needs either PATH... or --all")
-	}
-	var wanted map[types.NamespacedName]bool
-	if !c.Bool("all") {
-		var err error
-		if wanted, err = p.names(c); err != nil {
-			return err
-		}
+		return usagef("down needs PATH..., POD... or --all")
 	}
 	s, err := p.connect(c)
 	if err != nil {
@@ -45,38 +41,26 @@ func (p *program) down(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	pods = slices.DeleteFunc(pods, func(pod *v1.Pod) bool {
-		return wanted != nil && !wanted[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
-	})
-	err = p.stopAll(c.Context, s, pods)
 	if c.Bool("all") {
-		err = errors.Join(err, s.run.Sweep(), s.engine.Cleanup(c.Context))
+		err = p.stopAll(c.Context, s, pods)
+		return errors.Join(err, s.run.Sweep(), s.engine.Cleanup(c.Context))
+	}
+	selected, err := p.selectPods(c, pods)
+	if err != nil {
+		return err
+	}
+	var wanted []*v1.Pod
+	for _, one := range selected {
+		wanted = append(wanted, one.pods...)
+	}
+	pods = slices.DeleteFunc(pods, func(pod *v1.Pod) bool { return !slices.Contains(wanted, pod) })
+	err = p.stopAll(c.Context, s, pods)
+	for _, one := range selected {
+		p.notice(one.notice)
+		// Only once the others are stopped: one bad file must not keep them running.
+		err = errors.Join(err, one.err)
 	}
 	return err
-}
-
-// names returns the names of the pods in the manifests, also of invalid ones: an error in its
-// file must not keep a pod from being stopped.
-func (p *program) names(c *cli.Context) (map[types.NamespacedName]bool, error) {
-	set, err := manifests.ReadPaths(c.Context, c.Args().Slice(), p.inputOptions(c))
-	names := map[types.NamespacedName]bool{}
-	for _, pod := range set.Pods {
-		names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = true
-	}
-	for _, in := range set.Invalid {
-		if in.Kind == "Pod" && in.Name != "" {
-			names[types.NamespacedName{Namespace: cmp.Or(in.Namespace, v1.NamespaceDefault), Name: in.Name}] = true
-		}
-	}
-	switch {
-	case len(names) == 0 && err != nil:
-		return nil, badInput(err)
-	case len(names) == 0:
-		return nil, noPod(c)
-	case err != nil:
-		p.log.Warn("some manifests are invalid", "error", err)
-	}
-	return names, nil
 }
 
 // stopAll stops the pods in parallel and prints those that are removed, in order.

@@ -2,9 +2,12 @@ package cmd_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/runonce/runonce/runonce/cmd"
 )
 
 // TestDownByFaultyManifest: an error in its file does not make a pod impossible to stop.
@@ -24,10 +27,54 @@ func TestDownByFaultyManifest(t *testing.T) {
 		if got := invoke(t, m, "down", pod); got.code != 0 || got.stdout != "default/web removed\n" {
 			t.Errorf("%+v", got)
 		}
-		if got := invoke(t, m, "down", pod); got.code != 0 || got.stdout != "" {
+		got := invoke(t, m, "down", pod)
+		if got.code != 2 || got.stdout != "" || !strings.HasSuffix(got.stderr, "the input has 1 error: no pod was started from "+pod+"\n") {
 			t.Errorf("once more: %+v", got)
 		}
 		if got := invoke(t, m, "down", "--all"); got.code != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestDownByStandardInput: what came from standard input is found by the names on it.
+func TestDownByStandardInput(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t)
+		web, err := os.ReadFile(manifest(t, "web", "Always", "[sleep]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		db := manifest(t, "db", "Always", "[sleep]")
+		pipe := func(text string, args ...string) invocation {
+			args = append(args, "--root", m.root, "--state", m.root, "--log-dir", filepath.Join(m.root, "log"))
+			return invokeWith(t, cmd.IO{Open: m.open, Stdin: strings.NewReader(text)}, args...)
+		}
+		other := strings.Replace(string(web), "name: web", "name: other", 1)
+		both := string(web) + "---\n" + other
+		if got := pipe(both, "run", "-", db, "--node", nodeFile()); got.code != 0 {
+			t.Fatalf("%+v", got)
+		}
+		for _, step := range []struct {
+			in   string
+			want invocation
+		}{
+			{string(web), invocation{0, "default/web removed\n", ""}},
+			{string(web), invocation{0, "", "runonce: no pod of these manifests was started from standard input\n"}},
+			{"", invocation{0, "", "runonce: no pod of these manifests was started from standard input\n"}},
+			{other, invocation{0, "default/other removed\n", ""}},
+		} {
+			if got := pipe(step.in, "down", "-"); got != step.want {
+				t.Errorf("down - of %q: %+v", step.in, got)
+			}
+		}
+		text, err := os.ReadFile(db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := `runonce: no pod of these manifests was started from standard input (pod "db" was started from ` + db + ": runonce down default/db)\n"
+		if got := pipe(string(text), "down", "-"); got.code != 0 || got.stdout != "" || got.stderr != want {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -3,8 +3,10 @@ package cmd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -82,10 +84,25 @@ func (p *program) openEngine(c *cli.Context) (Engine, EngineOptions, error) {
 		return nil, o, err
 	}
 	e, err := p.io.Open(c.Context, o)
+	if errors.Is(err, ErrNotRoot) {
+		return nil, o, unusable(needsRoot(c))
+	}
 	if err != nil {
 		return nil, o, unusable(fmt.Errorf("container engine: %w", err))
 	}
 	return e, o, nil
+}
+
+// ErrNotRoot is the error of opening an engine without being root.
+var ErrNotRoot = errors.New("not root")
+
+// needsRoot says what a user who is not root can do.
+func needsRoot(c *cli.Context) error {
+	name := strings.TrimPrefix(c.Command.HelpName, "runonce ")
+	if name == "plan" {
+		return errors.New(`"plan" needs root to see this machine and its pods: use sudo, or describe a node, as in --capacity cpu=4,memory=8Gi`)
+	}
+	return fmt.Errorf("%q needs root: use sudo", name)
 }
 
 func (p *program) closeEngine(e Engine) {
@@ -132,13 +149,15 @@ func (p *program) open(c *cli.Context, node *v1.Node, o runtime.Options) (*sessi
 	o.Records.Notify = func(message string) { p.log.Warn(message) }
 	s := &session{p: p, engine: e, node: node, run: o.Records.NewRun(), cancel: cancel}
 	o.Trace = s.trace.Record
-	if dir := c.String("images-dir"); dir != "" {
+	for _, dir := range pathsOf(c, "images-dir") {
 		begin := time.Now()
-		if o.LocalImages, err = e.Import(c.Context, dir); err != nil {
+		images, err := e.Import(c.Context, dir)
+		if err != nil {
 			s.close()
 			return nil, importError(fmt.Errorf("--images-dir: %w", err))
 		}
-		p.log.Info("imported images", "images", o.LocalImages, "elapsed", time.Since(begin))
+		o.LocalImages = append(o.LocalImages, images...)
+		p.log.Info("imported images", "images", images, "elapsed", time.Since(begin))
 	}
 	if s.pods, err = e.Pods(ctx, node, o); err != nil {
 		s.close()

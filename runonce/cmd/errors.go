@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/report"
 )
 
@@ -38,3 +39,13 @@ func exitWith(code int, err error) error {
 	}
 	return exitError{code, err}
 }
+
+// inputError is the errors of the manifests and what they have led to.
+type inputError struct {
+	problems manifests.Diagnostics
+	result   string
+}
+
+func (e *inputError) Error() string { return e.result + ": " + e.problems.Error() }
+
+func (e *inputError) Unwrap() error { return e.problems }

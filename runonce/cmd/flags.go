@@ -27,11 +27,11 @@ const (
 // engineFlags select the engine and its directories, and the log messages.
 func engineFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "address", Category: categoryEngine, Usage: "use the containerd daemon at `SOCKET`", DefaultText: "$CONTAINERD_ADDRESS, else embedded"},
+		&cli.StringFlag{Name: "address", Category: categoryEngine, Usage: "use containerd at `SOCKET`", DefaultText: "$CONTAINERD_ADDRESS, else embedded"},
 		&cli.StringFlag{Name: "root", Category: categoryEngine, Value: defaultRoot, Usage: "keep persistent data in `DIR`"},
 		&cli.StringFlag{Name: "state", Category: categoryEngine, Value: "/run/runonce", Usage: "keep data that a reboot may delete in `DIR`"},
 		&cli.StringFlag{Name: "log-dir", Category: categoryEngine, Value: "/var/log/pods", Usage: "write container logs to `DIR`"},
-		&cli.StringFlag{Name: "namespace", Category: categoryEngine, Value: "runonce", Usage: "containerd `NAMESPACE` of images and containers"},
+		&cli.StringFlag{Name: "namespace", Category: categoryEngine, Value: "runonce", Usage: "containerd `NAMESPACE`, not that of pods"},
 		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORMAT` of log messages: text or json"},
 		&cli.StringFlag{Name: "log-level", Value: "warn", Usage: "lowest `LEVEL` to log: debug, info, warn or error"},
 	}
@@ -73,7 +73,7 @@ func securityFlag() cli.Flag {
 func planFlags() []cli.Flag {
 	return []cli.Flag{
 		boolFlag(categoryRun, "run pods again that have ended in an earlier run", "rerun"),
-		boolFlag(categoryRun, "stop pods of earlier runs that are no longer in the input", "prune"),
+		boolFlag(categoryRun, "stop pods that came from the same paths and are no longer there", "prune"),
 		boolFlag(categoryRun, "report invalid manifests and run the others", "skip-invalid"),
 	}
 }
@@ -83,12 +83,42 @@ func boolFlag(category, usage, name string, aliases ...string) *cli.BoolFlag {
 	return &cli.BoolFlag{Name: name, Aliases: aliases, Category: category, Usage: usage, DisableDefaultText: true}
 }
 
+// hidden returns the flag, left out of the help.
+func hidden(f cli.Flag) cli.Flag {
+	switch f := f.(type) {
+	case *cli.BoolFlag:
+		f.Hidden = true
+	case *cli.StringFlag:
+		f.Hidden = true
+	}
+	return f
+}
+
 // listFlag is a flag that may be repeated. Its help has the name only once.
 type listFlag struct{ *cli.StringSliceFlag }
 
 func (listFlag) IsSliceFlag() bool { return false }
 
 func (f listFlag) String() string { return cli.FlagStringer(f) }
+
+// pathList is the value of a flag that may be repeated and whose values may have commas.
+type pathList []string
+
+// Set adds a value.
+func (l *pathList) Set(path string) error {
+	*l = append(*l, path)
+	return nil
+}
+
+func (l *pathList) String() string { return strings.Join(*l, ", ") }
+
+// pathsOf returns the values of a flag of type pathList, none if the command does not have it.
+func pathsOf(c *cli.Context, name string) []string {
+	if l, ok := c.Generic(name).(*pathList); ok {
+		return *l
+	}
+	return nil
+}
 
 func newListFlag(category, name, usage, defaults string) cli.Flag {
 	return listFlag{&cli.StringSliceFlag{Name: name, Category: category, Usage: usage + "; repeatable", DefaultText: defaults}}
@@ -125,6 +155,9 @@ func (p *program) withLogger(action cli.ActionFunc) cli.ActionFunc {
 			p.log, p.json = slog.New(slog.NewJSONHandler(p.io.Stderr, o)), true
 		default:
 			return usagef("--log-format %q: must be text or json", c.String("log-format"))
+		}
+		if err := checkValues(c); err != nil {
+			return err
 		}
 		return action(c)
 	}

@@ -34,7 +34,12 @@ type imageList struct {
 func (p *program) imagesCommand() *cli.Command {
 	return &cli.Command{
 		Name: "images", Usage: "list or import images",
-		Action: func(*cli.Context) error { return usagef("images needs a command: list or import") },
+		Action: func(c *cli.Context) error {
+			if name := c.Args().First(); name != "" {
+				return usagef("unknown command %q: must be list or import", "images "+name)
+			}
+			return usagef("images needs a command: list or import")
+		},
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list images", Action: p.withLogger(p.listImages),
@@ -117,7 +122,10 @@ func (e *machineEngine) Images(ctx context.Context) ([]Image, error) {
 func (e *machineEngine) Import(ctx context.Context, path string) ([]string, error) {
 	archives, unknown, err := image.Archives(path)
 	for _, u := range unknown {
-		e.o.Log.Warn("not an image archive: " + u)
+		e.o.Log.Warn("ignored " + u)
+	}
+	if err == nil && len(archives) == 0 {
+		err = fmt.Errorf("%s: no image archive or OCI layout in this directory", path)
 	}
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"strings"
+	"os/signal"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -49,7 +49,18 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 func Main(ctx context.Context, arguments []string, process IO) int {
 	p := &program{io: process}
 	app := p.app()
-	err := app.RunContext(ctx, reorder(arguments, app.Commands))
+	if isCompletion(arguments) {
+		p.complete(app.Commands, arguments[1:])
+		return report.ExitOK
+	}
+	err := checkCommand(arguments[1:], app.Commands)
+	ordered := reorder(arguments, app.Commands)
+	if err == nil {
+		err = checkRepeated(ordered[1:], app.Commands)
+	}
+	if err == nil {
+		err = app.RunContext(ctx, ordered)
+	}
 	return p.exitCode(ctx, err)
 }
 
@@ -63,20 +74,19 @@ type program struct {
 // app describes the command line. Invocations share nothing of it.
 func (p *program) app() *cli.App {
 	app := &cli.App{
-		Name:                 "runonce",
-		HelpName:             "runonce",
-		Usage:                "run a directory of Kubernetes pod manifests on this machine, once",
-		UsageText:            "runonce [run] [flags] PATH...\nrunonce COMMAND [flags] [arguments]",
-		Version:              version,
-		Writer:               p.io.Stdout,
-		ErrWriter:            p.io.Stderr,
-		Reader:               p.io.Stdin,
-		EnableBashCompletion: true,
-		HideVersion:          true,
-		HideHelp:             true, // invocations would share the help flag of the library
-		Flags:                []cli.Flag{helpFlag()},
-		ExitErrHandler:       func(*cli.Context, error) {}, // Main returns the exit code
-		OnUsageError:         onUsageError,
+		Name:           "runonce",
+		HelpName:       "runonce",
+		Usage:          "run a directory of Kubernetes pod manifests on this machine, once",
+		UsageText:      "runonce [run] [flags] PATH...\nrunonce COMMAND [flags] [arguments]",
+		Version:        version,
+		Writer:         p.io.Stdout,
+		ErrWriter:      p.io.Stderr,
+		Reader:         p.io.Stdin,
+		HideVersion:    true,
+		HideHelp:       true, // invocations would share the help flag of the library
+		Flags:          []cli.Flag{helpFlag()},
+		ExitErrHandler: func(*cli.Context, error) {}, // Main returns the exit code
+		OnUsageError:   onUsageError,
 		Action: func(*cli.Context) error {
 			return usagef("no PATH given: name a directory of pod manifests, or see %q", "runonce help")
 		},
@@ -117,11 +127,6 @@ func (p *program) helpCommand() *cli.Command {
 	}
 }
 
-func onUsageError(c *cli.Context, err error, _ bool) error {
-	name := strings.TrimSpace("runonce " + strings.TrimPrefix(c.Command.HelpName, "runonce "))
-	return usagef("%w; see %q", err, name+" --help")
-}
-
 // exitCode prints the error and returns the exit code.
 func (p *program) exitCode(ctx context.Context, err error) int {
 	if err == nil {
@@ -155,9 +160,24 @@ func (p *program) printError(err error) {
 		for _, problem := range problems {
 			p.println(problem.String())
 		}
-		err = fmt.Errorf("the input has %s: nothing was started", count(len(problems), "error"))
+		result := "nothing was started"
+		if e := (*inputError)(nil); errors.As(err, &e) {
+			result = e.result
+		}
+		err = fmt.Errorf("the input has %s: %s", count(len(problems), "error"), result)
 	}
 	p.println("runonce: " + err.Error())
+}
+
+// notice prints what the user should know, if there is anything.
+func (p *program) notice(text string) {
+	switch {
+	case text == "":
+	case p.json:
+		p.log.Warn(text)
+	default:
+		p.println("runonce: " + text)
+	}
 }
 
 // println prints a line to standard error. If that fails there is nowhere to report it.
@@ -175,6 +195,16 @@ func count(n int, word string) string {
 func Terminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// Signals returns the signals that end a command. SIGHUP stays ignored if the process was started
+// so, as nohup does.
+func Signals() []os.Signal {
+	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
 }
 
 // Watch cancels the context on the first signal, and exits on the second.

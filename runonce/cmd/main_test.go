@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	}
 	ctx, cancel := context.WithCancelCause(testContext())
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(signals, cmd.Signals()...)
 	go cmd.Watch(signals, cancel, os.Exit)
 	os.Exit(cmd.Main(ctx, os.Args, cmd.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Machine: os.DirFS("/"), Open: cmd.OpenContainerd,

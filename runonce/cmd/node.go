@@ -26,7 +26,7 @@ func nodeFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "capacity", Category: categoryNode, Usage: "`LIST` of resources, such as cpu=4,memory=8Gi", DefaultText: "detected"},
 		&cli.StringFlag{Name: "reserve", Category: categoryNode, Usage: "`LIST` of resources reserved for the system"},
-		newListFlag(categoryNode, "cdi-spec-dir", "`DIR` of CDI device specifications", "/etc/cdi, /var/run/cdi"),
+		newListFlag(categoryNode, "cdi-spec-dir", "`DIR` of CDI files", "/etc/cdi, /var/run/cdi"),
 		&cli.StringFlag{Name: "node", Category: categoryNode, Usage: "`FILE` with a Node object: labels, taints, allocatable"},
 		&cli.StringFlag{Name: "node-name", Category: categoryNode, Usage: "`NAME` of the node", DefaultText: "the host name"},
 		newListFlag(categoryNode, "node-label", "node label `KEY=VALUE`", ""),
@@ -167,7 +167,7 @@ func (p *program) admitOptions(c *cli.Context, set *manifests.Set, local bool) (
 	}
 	o := admit.Options{
 		Order: order, AllowUnsafeSysctls: c.StringSlice("allow-unsafe-sysctls"),
-		Prune: c.Bool("prune"), Rerun: c.Bool("rerun"), Claims: claims(set),
+		Prune: prune(c, set, local), Rerun: c.Bool("rerun"), Claims: claims(set),
 	}
 	if err := admit.ValidateSysctls(o.AllowUnsafeSysctls); err != nil {
 		return o, usagef("--allow-unsafe-sysctls: %w", err)

@@ -36,11 +36,11 @@ func (p *program) runCommand() *cli.Command {
 		&cli.IntFlag{Name: "parallel", Category: categoryRun, Usage: "start up to `N` pods at once", DefaultText: "twice the processors"},
 		boolFlag(categoryRun, "remove the started pods at the end of the run", "rm"),
 		&cli.StringFlag{Name: "claims-dir", Category: categoryEngine, Usage: "keep the data of claims in `DIR`/NAMESPACE/CLAIM", DefaultText: "claims in --root"},
-		&cli.StringFlag{Name: "images-dir", Category: categoryEngine, Usage: "first import the image archives and OCI layouts in `DIR`"},
+		&cli.GenericFlag{Name: "images-dir", Category: categoryEngine, Value: &pathList{}, Usage: "first import the image archives and OCI layouts in `DIR`; repeatable"},
 		&cli.StringFlag{Name: "exit-code-from", Category: categoryReport, Usage: "exit with the exit code of `POD[/CONTAINER]`"},
 		&cli.StringFlag{Name: "junit", Category: categoryReport, Usage: "write a JUnit report to `FILE`"},
 		&cli.StringFlag{Name: "timeline", Category: categoryReport, Usage: "write an SVG timeline to `FILE`"},
-		&cli.StringFlag{Name: "cgroup-driver", Category: categoryRun, Value: cgroup.DriverCgroupfs, Usage: "create cgroups with this `DRIVER`: cgroupfs or systemd"},
+		&cli.StringFlag{Name: "cgroup-driver", Category: categoryRun, Value: cgroup.DriverCgroupfs, Usage: "manage cgroups with `DRIVER`: cgroupfs or systemd"},
 		&cli.Int64Flag{Name: "pod-pids-limit", Category: categoryRun, Value: -1, Usage: "limit each pod to `N` processes, -1 for no limit"},
 		securityFlag(),
 		outputFlag("table", "wide", "json", "yaml"),
@@ -69,6 +69,10 @@ func (p *program) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	invalid := invalidResults(set)
+	if err := checkExitCodeFrom(c, set.Pods, invalid); err != nil {
+		return err
+	}
 	s, err := p.openNode(c, set)
 	if err != nil {
 		return err
@@ -92,7 +96,23 @@ func (p *program) run(c *cli.Context) error {
 		o.Trace, o.AfterStops = &s.trace, func() { s.warn(s.run.Leave()) }
 		results = runonce.Run(c.Context, s.pods, plan, o)
 	}
-	return p.report(c, append(results, invalidResults(set)...), time.Since(o.Start))
+	return p.report(c, append(results, invalid...), time.Since(o.Start))
+}
+
+// checkExitCodeFrom refuses an --exit-code-from that no result will have.
+func checkExitCodeFrom(c *cli.Context, pods []*v1.Pod, invalid []runonce.Result) error {
+	from := c.String("exit-code-from")
+	if from == "" {
+		return nil
+	}
+	pods = slices.Clone(pods)
+	for _, r := range invalid {
+		pods = append(pods, r.Pod)
+	}
+	if err := report.CheckExitCodeFrom(pods, from); err != nil {
+		return usagef("--exit-code-from: %w", err)
+	}
+	return nil
 }
 
 // reserve makes the plan and reserves the resources of its pods, while no other run plans.

@@ -35,6 +35,9 @@ const (
 
 // OpenContainerd opens the embedded containerd, or the daemon at the address.
 func OpenContainerd(ctx context.Context, o EngineOptions) (Engine, error) {
+	if os.Geteuid() != 0 {
+		return nil, ErrNotRoot
+	}
 	e, err := containerd.Open(ctx, o.Options)
 	if err != nil {
 		return nil, err

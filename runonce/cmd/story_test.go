@@ -36,7 +36,7 @@ var update = flag.Bool("update", false, "write the golden files again")
 //	match FILE                   standard output is JSON that matches FILE (see mismatches)
 //	facts [NS/]POD[/CONTAINER] FILE  what the container sees from inside, as printed by the
 //	                             applet facts of testdata/images/box, matches FILE
-//	interrupt DURATION SIGNAL    send the next runonce the signal (INT or TERM) after that time
+//	interrupt DURATION SIGNAL    send the next runonce the signal (HUP, INT or TERM) after that time
 //	killcontainer NS/POD CONTAINER CODE  end a container from outside; in memory only
 //	scratch PATH                 remove PATH of this machine, now and after the story
 //	waits                        the story spends its time waiting: on a daemon it runs at the
@@ -272,9 +272,9 @@ func (s *story) interrupt(ts *testscript.TestScript, args []string) {
 	var err error
 	s.after, err = time.ParseDuration(args[0])
 	ts.Check(err)
-	s.signal = map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM}[args[1]]
+	s.signal = map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM}[args[1]]
 	if s.signal == 0 {
-		ts.Fatalf("signal %q: must be INT or TERM", args[1])
+		ts.Fatalf("signal %q: must be HUP, INT or TERM", args[1])
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce"
 )
 
@@ -21,8 +22,8 @@ const (
 	exitSignal   = 128
 )
 
-// ExitSignal returns the exit code of a run that was interrupted by the signal: 130 for SIGINT,
-// 143 for SIGTERM.
+// ExitSignal returns the exit code of a run that was interrupted by the signal: 129 for SIGHUP,
+// 130 for SIGINT, 143 for SIGTERM.
 func ExitSignal(sig syscall.Signal) int { return exitSignal + int(sig) }
 
 // ExitCode returns the exit code for the results. A canceled pod makes it that of the signal,
@@ -57,10 +58,11 @@ func ExitCode(results []runonce.Result, sig syscall.Signal) int {
 // a namespace. Without a container it is the pod's first one that failed, or else its first. It
 // is an error if there is no such container, or if it has not ended.
 func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
-	r, container := find(results, ref)
-	if r == nil {
+	at, container := find(podsOf(results), ref)
+	if at < 0 {
 		return 0, fmt.Errorf("exit code from %q: no such pod in this run", ref)
 	}
+	r := results[at]
 	var found *runonce.Container
 	for i := range r.Containers {
 		c := &r.Containers[i]
@@ -84,8 +86,31 @@ func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
 	return int(*found.ExitCode), nil
 }
 
-// find returns the pod that ref names, and the name of the container if it has one.
-func find(results []runonce.Result, ref string) (*runonce.Result, string) {
+func podsOf(results []runonce.Result) []*v1.Pod {
+	pods := make([]*v1.Pod, 0, len(results))
+	for _, r := range results {
+		pods = append(pods, r.Pod)
+	}
+	return pods
+}
+
+// CheckExitCodeFrom returns why ExitCodeFrom cannot work for a run of the pods. Those without
+// containers are invalid and may have any.
+func CheckExitCodeFrom(pods []*v1.Pod, ref string) error {
+	at, container := find(pods, ref)
+	if at < 0 {
+		return fmt.Errorf("no pod %q in the input", ref)
+	}
+	pod := pods[at]
+	if container != "" && len(pod.Spec.Containers) > 0 && podspec.Container(pod, container) == nil {
+		return fmt.Errorf("pod %q has no container %q", pod.Name, container)
+	}
+	return nil
+}
+
+// find returns the index of the pod that ref names, -1 for none, and the name of the container if
+// it has one.
+func find(pods []*v1.Pod, ref string) (int, string) {
 	type target struct{ namespace, pod, container string }
 	var targets []target
 	switch parts := strings.Split(ref, "/"); len(parts) {
@@ -97,12 +122,11 @@ func find(results []runonce.Result, ref string) (*runonce.Result, string) {
 		targets = []target{{parts[0], parts[1], parts[2]}}
 	}
 	for _, t := range targets {
-		for i := range results {
-			p := results[i].Pod
+		for i, p := range pods {
 			if p != nil && p.Name == t.pod && (t.namespace == "" || p.Namespace == t.namespace) {
-				return &results[i], t.container
+				return i, t.container
 			}
 		}
 	}
-	return nil, ""
+	return -1, ""
 }

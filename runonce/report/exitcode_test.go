@@ -99,3 +99,34 @@ func TestExitCodeFrom(t *testing.T) {
 		})
 	}
 }
+
+func TestCheckExitCodeFrom(t *testing.T) {
+	t.Parallel()
+	pod := func(namespace, name string, containers ...string) *v1.Pod {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		for _, c := range containers {
+			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: c})
+		}
+		return p
+	}
+	pods := []*v1.Pod{pod("default", "test", "unit"), pod("ci", "build", "make"), pod("", "invalid")}
+	pods[0].Spec.InitContainers = []v1.Container{{Name: "prepare"}}
+	for ref, want := range map[string]string{
+		"test": "", "test/unit": "", "test/prepare": "", "default/test": "", "default/test/unit": "", "ci/build/make": "",
+		"invalid": "", "invalid/any": "",
+		"tset":           `no pod "tset" in the input`,
+		"default/build":  `no pod "default/build" in the input`,
+		"test/make":      `pod "test" has no container "make"`,
+		"ci/build/unit":  `pod "build" has no container "unit"`,
+		"a/test/unit/no": `no pod "a/test/unit/no" in the input`,
+		"/":              `no pod "/" in the input`,
+	} {
+		got := ""
+		if err := report.CheckExitCodeFrom(pods, ref); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", ref, got, want)
+		}
+	}
+}

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -89,6 +91,18 @@ func (p *Pod) admit(pod *v1.Pod) {
 		p.Pod, p.Removed = pod.DeepCopy(), false
 		p.Pod.Status = v1.PodStatus{}
 	}
+}
+
+// adopt notes where the pod was read from this time: it belongs to the last run that wanted it.
+func (p *Pod) adopt(pod *v1.Pod) {
+	adopted := *p.Pod
+	adopted.Annotations = maps.Clone(p.Pod.Annotations)
+	for _, key := range []string{podspec.AnnotationPath, podspec.AnnotationSource} {
+		if value, ok := pod.Annotations[key]; ok {
+			metav1.SetMetaDataAnnotation(&adopted.ObjectMeta, key, value)
+		}
+	}
+	p.Pod = &adopted
 }
 
 // IsSandboxed reports whether the instance ran in an earlier sandbox.

@@ -93,6 +93,7 @@ func (r *Run) Reserve(pods []*v1.Pod) (err error) {
 		r.pods = append(r.pods, pod.UID)
 		_, err = r.store.Update(pod.UID, func(p *Pod) error {
 			p.admit(pod)
+			p.adopt(pod)
 			maps.DeleteFunc(p.Owners, func(name string, _ Owner) bool { return !r.store.lives(name) })
 			if p.Owners == nil {
 				p.Owners = map[string]Owner{}

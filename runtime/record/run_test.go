@@ -12,6 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 func newPod(name string) *v1.Pod {
@@ -267,5 +269,41 @@ func TestRevoke(t *testing.T) {
 	}
 	if got := recorded(t, root); !slices.Equal(got, []string{"a", "c"}) {
 		t.Errorf("on record in the end: %v, want what runs", got)
+	}
+}
+
+// TestAdopt: a pod belongs to the path from which it was last admitted, also one whose record
+// is older than paths.
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	store := Open(t.TempDir(), t.TempDir())
+	read := func(path string) *v1.Pod {
+		pod := newPod("web")
+		if path != "" {
+			pod.Annotations = map[string]string{podspec.AnnotationPath: path}
+		}
+		return pod
+	}
+	for _, step := range []struct{ from, want string }{{"", ""}, {"/a", "/a"}, {"/b", "/b"}, {"", "/b"}} {
+		run := store.NewRun()
+		if err := run.Enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := run.Reserve([]*v1.Pod{read(step.from)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Update(read("").UID, func(p *Pod) error { p.Start(read("")); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		all, err := store.List()
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%d records, %v", len(all), err)
+		}
+		if got := all[0].Pod.Annotations[podspec.AnnotationPath]; got != step.want {
+			t.Errorf("admitted from %q: recorded %q, want %q", step.from, got, step.want)
+		}
+		if err := run.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

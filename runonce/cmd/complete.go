@@ -1,0 +1,279 @@
+package cmd
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/runonce/runonce/runtime/record"
+)
+
+// completionFlag is the last argument when a shell asks for completions of the one before.
+const completionFlag = "--generate-bash-completion"
+
+func isCompletion(args []string) bool { return len(args) > 1 && args[len(args)-1] == completionFlag }
+
+// files is printed in place of the names of files, which the shell completes itself.
+const files = ":files"
+
+// choices are the values of flags that have only a few. Those of --output differ by command.
+var choices = map[string][]string{
+	"until":           {"running", "ready", "completed"},
+	"log-level":       {"debug", "info", "warn", "error"},
+	"log-format":      {"text", "json"},
+	"pod-security":    {"privileged", "baseline", "restricted"},
+	"cgroup-driver":   {"cgroupfs", "systemd"},
+	"admission-order": {"priority", "manifest"},
+}
+
+// complete prints the completions of the last of the words before completionFlag, one in each
+// line, some with a tab and a description. Nothing that goes wrong is worth a message.
+func (p *program) complete(commands []*cli.Command, words []string) {
+	words = joined(words[:len(words)-1])
+	if len(words) == 0 {
+		return
+	}
+	current, before := words[len(words)-1], words[:len(words)-1]
+	line := commandLine{commands: commands, global: valueFlags(commands)}
+	line.read(before)
+	prefix := ""
+	var found []string
+	flag, value, assigned := strings.Cut(current, "=")
+	switch {
+	case line.pending != "":
+		found = line.values(line.pending)
+	case strings.HasPrefix(current, "-") && assigned:
+		prefix = flag + "="
+		found = line.values(strings.TrimLeft(flag, "-"))
+		current = value
+	case strings.HasPrefix(current, "-") && !line.onlyArguments:
+		found = line.flags()
+	default:
+		found = line.arguments()
+	}
+	for _, f := range found {
+		if f == files || strings.HasPrefix(f, current) {
+			if f != files {
+				f = prefix + f
+			}
+			_, _ = fmt.Fprintln(p.io.Stdout, f)
+		}
+	}
+}
+
+// joined removes the "=" between a flag and its value, which is a word of its own in bash.
+func joined(words []string) []string {
+	n := len(words)
+	switch {
+	case n > 1 && words[n-1] == "=":
+		return append(words[:n-1:n-1], "")
+	case n > 2 && words[n-2] == "=":
+		return append(words[:n-2:n-2], words[n-1])
+	}
+	return words
+}
+
+// commandLine is what the words before the one to complete say.
+type commandLine struct {
+	commands      []*cli.Command // that may follow
+	global        map[string]bool
+	command       *cli.Command
+	given         map[string]string // values of flags
+	args          []string
+	pending       string // the flag whose value comes next
+	onlyArguments bool   // after "--"
+}
+
+func (l *commandLine) read(words []string) {
+	l.given = map[string]string{}
+	takesValue := l.global
+	for _, w := range words {
+		name, isFlag := flagName(w)
+		switch {
+		case l.pending != "":
+			l.given[l.pending], l.pending = w, ""
+		case w == "--":
+			l.onlyArguments = true
+		case isFlag && !l.onlyArguments:
+			if flag, value, ok := strings.Cut(strings.TrimLeft(w, "-"), "="); ok {
+				l.given[flag] = value
+			} else if takesValue[name] {
+				l.pending = name
+			}
+		default:
+			if next := findCommand(l.commands, w); next != nil && len(l.args) == 0 && !l.onlyArguments {
+				l.command, l.commands = next, next.Subcommands
+				takesValue = valueFlags([]*cli.Command{next})
+				continue
+			}
+			l.args = append(l.args, w)
+		}
+	}
+}
+
+// current returns the command whose flags and arguments follow: run, unless another is named.
+func (l *commandLine) current() *cli.Command {
+	if l.command == nil {
+		return findCommand(l.commands, "run")
+	}
+	return l.command
+}
+
+func (l *commandLine) flags() []string {
+	var all []string
+	for _, f := range l.current().Flags {
+		if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
+			continue
+		}
+		usage := ""
+		if d, ok := f.(cli.DocGenerationFlag); ok {
+			usage = "\t" + strings.ReplaceAll(d.GetUsage(), "`", "")
+		}
+		all = append(all, "--"+f.Names()[0]+usage)
+	}
+	return all
+}
+
+var (
+	filePlaceholder = regexp.MustCompile("`(FILE|DIR|PATH|SOCKET)`")
+	outputFormats   = regexp.MustCompile("^output `FORMAT`: (.*)$")
+)
+
+// values returns the values of a flag.
+func (l *commandLine) values(name string) []string {
+	for _, f := range l.current().Flags {
+		d, ok := f.(cli.DocGenerationFlag)
+		if !ok || !slices.Contains(f.Names(), name) {
+			continue
+		}
+		if m := outputFormats.FindStringSubmatch(d.GetUsage()); m != nil {
+			return strings.Split(strings.Replace(m[1], " or ", ", ", 1), ", ")
+		}
+		if filePlaceholder.MatchString(d.GetUsage()) {
+			return []string{files}
+		}
+		if l.current().Name == "logs" && f.Names()[0] == "container" {
+			return l.containers()
+		}
+		return choices[f.Names()[0]]
+	}
+	return nil
+}
+
+// arguments returns what may come next that is no flag.
+func (l *commandLine) arguments() []string {
+	if l.command == nil || len(l.command.Subcommands) > 0 {
+		all := make([]string, 0, len(l.commands)+1)
+		if len(l.args) == 0 {
+			for _, c := range l.commands {
+				all = append(all, c.Name+"\t"+c.Usage)
+			}
+		}
+		if l.command == nil {
+			all = append(all, files)
+		}
+		return all
+	}
+	switch l.command.Name {
+	case "completion":
+		return []string{"bash", "zsh", "fish"}
+	case "help":
+		var names []string
+		for _, c := range (&program{}).app().Commands {
+			names = append(names, c.Name)
+		}
+		return names
+	case "ps", "version", "list":
+		return nil
+	case "logs":
+		return podNames(l.logged())
+	case "down":
+		return append(podNames(l.recorded()), files)
+	}
+	return []string{files}
+}
+
+// directory returns the directory that a flag names, or its default.
+func (l *commandLine) directory(flag string) string {
+	if dir := l.given[flag]; dir != "" {
+		return dir
+	}
+	for _, f := range l.current().Flags {
+		if s, ok := f.(*cli.StringFlag); ok && s.Name == flag {
+			return s.Value
+		}
+	}
+	return ""
+}
+
+// recorded returns the pods of earlier runs, as NAMESPACE/POD. Without root, which alone may read
+// the records, it is those with logs.
+func (l *commandLine) recorded() []string {
+	all, err := record.Open(l.directory("root"), l.directory("state")).List()
+	if err != nil {
+		return l.logged()
+	}
+	var pods []string
+	for _, r := range all {
+		if r.Pod != nil {
+			pods = append(pods, fullName(r.Pod))
+		}
+	}
+	return pods
+}
+
+// logged returns the pods that have logs, as NAMESPACE/POD.
+func (l *commandLine) logged() []string {
+	entries, _ := os.ReadDir(l.directory("log-dir")) // nothing to complete
+	var pods []string
+	for _, e := range entries {
+		if parts := strings.Split(e.Name(), "_"); len(parts) == 3 {
+			pods = append(pods, parts[0]+"/"+parts[1])
+		}
+	}
+	return pods
+}
+
+// podNames returns the shortest name of each pod, and its full name.
+func podNames(pods []string) []string {
+	slices.Sort(pods)
+	pods = slices.Compact(pods)
+	count := map[string]int{}
+	for _, p := range pods {
+		_, name, _ := strings.Cut(p, "/")
+		count[name]++
+	}
+	var all []string
+	for name, n := range count {
+		if n == 1 {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return append(all, pods...)
+}
+
+// containers returns the containers that have logs, of the pod on the command line if there is
+// one.
+func (l *commandLine) containers() []string {
+	pod := "*"
+	if len(l.args) > 0 {
+		pod = l.args[0]
+	}
+	namespace, name, ok := strings.Cut(pod, "/")
+	if !ok {
+		namespace, name = "*", pod
+	}
+	dirs, _ := filepath.Glob(filepath.Join(l.directory("log-dir"), namespace+"_"+name+"_*", "*")) // nothing to complete
+	names := make([]string, 0, len(dirs))
+	for _, d := range dirs {
+		names = append(names, filepath.Base(d))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

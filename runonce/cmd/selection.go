@@ -1,0 +1,139 @@
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/manifests"
+)
+
+// selection is what one argument of down stands for.
+type selection struct {
+	pods   []*v1.Pod
+	notice string // why there are none
+	err    error  // for the end: the manifests have errors and there are no pods
+}
+
+// selectPods returns what each argument stands for among the pods.
+func (p *program) selectPods(c *cli.Context, pods []*v1.Pod) ([]selection, error) {
+	var all []selection
+	for _, arg := range c.Args().Slice() {
+		one, err := p.selectBy(c, arg, pods)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// selectBy returns what an argument stands for: the pods that came from this path, else those of
+// this name. An existing path is never a name.
+func (p *program) selectBy(c *cli.Context, arg string, pods []*v1.Pod) (selection, error) {
+	origin := manifests.Origin(arg)
+	from := only(pods, func(pod *v1.Pod) bool { return podspec.CameFrom(pod, origin) })
+	if origin == "-" {
+		return p.selectByManifests(c, arg, from, pods)
+	}
+	if len(from) > 0 {
+		return selection{pods: from}, nil
+	}
+	if isPath(arg) {
+		return p.selectByManifests(c, arg, nil, pods)
+	}
+	named := only(pods, func(pod *v1.Pod) bool { return arg == pod.Name || arg == fullName(pod) })
+	switch names := fullNames(named); {
+	case len(names) > 1:
+		return selection{}, usagef("pod %q is in several namespaces: give one of %s", arg, strings.Join(names, ", "))
+	case len(names) == 0:
+		return selection{}, usagef("%q is neither a path nor a pod that runs here; see %q", arg, "runonce ps")
+	}
+	return selection{pods: named}, nil
+}
+
+// isPath says whether the argument exists, or can only be a path.
+func isPath(arg string) bool {
+	if _, err := os.Lstat(arg); err == nil {
+		return true
+	}
+	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://")
+}
+
+// selectByManifests returns those of the candidates that the manifests name. When there are none
+// it says so, and which pods of the same names came from elsewhere. Invalid manifests name pods
+// as well: an error in its file must not keep a pod from being stopped.
+func (p *program) selectByManifests(c *cli.Context, arg string, candidates, pods []*v1.Pod) (selection, error) {
+	o := p.inputOptions(c)
+	o.RunCronJobs, o.SHA256 = true, ""
+	set, err := manifests.ReadPaths(c.Context, []string{arg}, o)
+	if cause := context.Cause(c.Context); cause != nil {
+		return selection{}, cause
+	}
+	names := namesOf(set)
+	has := func(pod *v1.Pod) bool {
+		return names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
+	}
+	if found := only(candidates, has); len(found) > 0 {
+		return selection{pods: found}, nil
+	}
+	notice := "no pod was started from " + arg
+	if arg == "-" {
+		notice = "no pod of these manifests was started from standard input"
+	}
+	var elsewhere []string
+	for _, pod := range only(pods, has) {
+		from := cmp.Or(podspec.Path(pod), pod.Annotations[podspec.AnnotationSource], "elsewhere")
+		if from == "-" {
+			from = "standard input"
+		}
+		elsewhere = append(elsewhere, fmt.Sprintf("pod %q was started from %s: runonce down %s", pod.Name, from, fullName(pod)))
+	}
+	if len(elsewhere) > 0 {
+		notice += " (" + strings.Join(elsewhere, "; ") + ")"
+	}
+	var problems manifests.Diagnostics
+	if errors.As(err, &problems) {
+		return selection{err: badInput(&inputError{problems: problems, result: notice})}, nil
+	}
+	return selection{notice: notice}, nil
+}
+
+// namesOf returns the names of the pods in the manifests.
+func namesOf(set *manifests.Set) map[types.NamespacedName]bool {
+	names := map[types.NamespacedName]bool{}
+	for _, pod := range set.Pods {
+		names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = true
+	}
+	for _, in := range set.Invalid {
+		if in.Kind == "Pod" && in.Name != "" {
+			names[types.NamespacedName{Namespace: cmp.Or(in.Namespace, v1.NamespaceDefault), Name: in.Name}] = true
+		}
+	}
+	return names
+}
+
+func only(pods []*v1.Pod, wanted func(*v1.Pod) bool) []*v1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !wanted(pod) })
+}
+
+func fullName(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
+
+// fullNames returns the names of the pods, sorted and each once.
+func fullNames(pods []*v1.Pod) []string {
+	names := make([]string, 0, len(pods))
+	for _, pod := range pods {
+		names = append(names, fullName(pod))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

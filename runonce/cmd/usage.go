@@ -1,0 +1,206 @@
+package cmd
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/runonce/runonce/manifests/decode"
+)
+
+// habits are the commands of kubectl and its like that users try, and what to do instead.
+var habits = map[string]string{
+	"apply": `use "runonce run PATH"`, "create": `use "runonce run PATH"`, "up": `use "runonce run PATH"`,
+	"start": `use "runonce run PATH"`, "play": `use "runonce run PATH"`, "restart": `use "runonce run --rerun PATH"`,
+	"delete": `use "runonce down PATH" or "runonce down POD"`, "rm": `use "runonce down PATH" or "runonce down POD"`,
+	"stop": `use "runonce down PATH" or "runonce down POD"`, "kill": `use "runonce down PATH" or "runonce down POD"`,
+	"get": `use "runonce ps"`, "ls": `use "runonce ps"`, "list": `use "runonce ps"`,
+	"describe": `use "runonce ps -o wide" or "runonce run -o wide PATH"`,
+	"diff":     `use "runonce plan PATH"`, "lint": `use "runonce validate PATH"`,
+	"load": `use "runonce images import PATH"`, "pull": `"runonce run" pulls images, and "runonce images import" reads them from files`,
+	"exec": attachHabit, "attach": attachHabit,
+}
+
+const attachHabit = `runonce cannot enter containers; "runonce logs POD" prints their output`
+
+// word is what a command looks like; paths mostly have a dot or a slash.
+var word = regexp.MustCompile(`^[a-z][a-z-]*$`)
+
+// checkCommand refuses a first argument that is meant as a command, as far as one can tell, and
+// not as a path; and a last flag without its value.
+func checkCommand(args []string, commands []*cli.Command) error {
+	takesValue := valueFlags(commands)
+	if n := len(args) - 1; n > 0 && !slices.Contains(args, "--") {
+		last, isFlag := flagName(args[n])
+		before, _ := flagName(args[n-1])
+		if isFlag && takesValue[last] && !takesValue[before] {
+			return usagef("%s: needs a value", dashed(last))
+		}
+	}
+	at := firstArgument(args, takesValue)
+	if at < 0 || !word.MatchString(args[at]) || findCommand(commands, args[at]) != nil {
+		return nil
+	}
+	name := args[at]
+	if _, err := os.Lstat(name); err == nil {
+		return nil
+	}
+	if hint := habits[name]; hint != "" {
+		return usagef("unknown command %q: %s", name, hint)
+	}
+	if near := nearestCommand(name, commands); near != "" {
+		return usagef("unknown command %q (did you mean %q?)", name, "runonce "+near)
+	}
+	return usagef("%q is neither a command nor an existing path; see %q", name, "runonce help")
+}
+
+func nearestCommand(name string, commands []*cli.Command) string {
+	names := make([]string, 0, len(commands))
+	for _, c := range commands {
+		names = append(names, c.Name)
+	}
+	return decode.Nearest(name, names)
+}
+
+// checkRepeated refuses a flag that takes one value and is given twice. The arguments are in the
+// order of reorder.
+func checkRepeated(args []string, commands []*cli.Command) error {
+	var command *cli.Command
+	for len(args) > 0 {
+		next := findCommand(commands, args[0])
+		if next == nil {
+			break
+		}
+		command, commands, args = next, next.Subcommands, args[1:]
+	}
+	if command == nil {
+		return nil
+	}
+	single := map[string]string{} // the flag's first name by each of its names
+	for _, f := range command.Flags {
+		switch f.(type) {
+		case *cli.BoolFlag, *cli.GenericFlag, listFlag:
+		default:
+			for _, name := range f.Names() {
+				single[name] = f.Names()[0]
+			}
+		}
+	}
+	flags, _ := splitFlags(args, valueFlags([]*cli.Command{command}))
+	given := map[string]bool{}
+	for i := 0; i < len(flags); i++ {
+		name, _, hasValue := strings.Cut(strings.TrimLeft(flags[i], "-"), "=")
+		first, ok := single[name]
+		switch {
+		case !ok:
+			continue
+		case given[first]:
+			return usagef("%s is given twice, and takes one value", dashed(first))
+		}
+		given[first] = true
+		if !hasValue {
+			i++
+		}
+	}
+	return nil
+}
+
+// checkValues refuses values that no command can use.
+func checkValues(c *cli.Context) error {
+	for _, f := range c.Command.Flags {
+		d, ok := f.(*cli.DurationFlag)
+		if ok && c.Duration(d.Name) < 0 {
+			return usagef("--%s %s: must not be negative", d.Name, c.Duration(d.Name))
+		}
+	}
+	if sum := c.String("sha256"); sum != "" && !sha256Digest.MatchString(sum) {
+		return usagef("--sha256 %q: must be 64 hex digits", sum)
+	}
+	return nil
+}
+
+var sha256Digest = regexp.MustCompile(`^[0-9A-Fa-f]{64}$`)
+
+// dashed returns a flag as users write it.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// onUsageError explains what is wrong with a flag.
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	name := strings.TrimSpace("runonce " + strings.TrimPrefix(c.Command.HelpName, "runonce "))
+	return usagef("%s; see %q", flagProblem(c.Command, err), name+" --help")
+}
+
+// The messages of package flag.
+var (
+	undefinedFlag = regexp.MustCompile(`^flag provided but not defined: -(.*)$`)
+	noValue       = regexp.MustCompile(`^flag needs an argument: -(.*)$`)
+	invalidValue  = regexp.MustCompile(`(?s)^invalid (?:boolean )?value "(.*)" for (?:flag )?-(\S+): (.*)$`)
+)
+
+func flagProblem(command *cli.Command, err error) string {
+	text := err.Error()
+	if m := undefinedFlag.FindStringSubmatch(text); m != nil {
+		return unknownFlag(command, m[1])
+	}
+	if m := noValue.FindStringSubmatch(text); m != nil {
+		return dashed(m[1]) + ": needs a value"
+	}
+	if m := invalidValue.FindStringSubmatch(text); m != nil {
+		// The value is quoted by package flag already.
+		return fmt.Sprintf("%s \"%s\": %s", dashed(m[2]), m[1], wantedValue(command, m[2], m[1], m[3]))
+	}
+	return text
+}
+
+// unknownFlag explains a flag that the command does not have.
+func unknownFlag(command *cli.Command, name string) string {
+	text := "unknown flag " + dashed(name)
+	switch name {
+	case "f", "filename", "file":
+		return fmt.Sprintf("%s: give the path without it, as in %q", text, "runonce "+command.Name+" PATH")
+	case "n":
+		return text + ": a manifest says its namespace, and [NAMESPACE/]POD names a pod (--namespace is that of containerd)"
+	case "A", "all-namespaces":
+		return text + ": all namespaces are always included"
+	}
+	var names []string
+	for _, f := range command.Flags {
+		names = append(names, f.Names()...)
+	}
+	if near := decode.Nearest(name, names); len(near) > 1 {
+		return fmt.Sprintf("%s (did you mean %s?)", text, dashed(near))
+	}
+	return text
+}
+
+// wantedValue says what a value of a flag must be, which package flag may not.
+func wantedValue(command *cli.Command, name, value, problem string) string {
+	i := slices.IndexFunc(command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+	if i < 0 {
+		return problem
+	}
+	switch command.Flags[i].(type) {
+	case *cli.DurationFlag:
+		if _, err := strconv.ParseFloat(value, 64); err == nil {
+			return fmt.Sprintf("a duration needs a unit, for example %ss", value)
+		}
+		return "must be a duration, for example 90s or 5m"
+	case *cli.IntFlag, *cli.Int64Flag:
+		return "must be a whole number"
+	case *cli.Float64Flag:
+		return "must be a number"
+	case *cli.BoolFlag:
+		return "takes no value, or true or false"
+	}
+	return problem
+}

@@ -1,0 +1,85 @@
+package cmd_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/runonce/runonce/runonce/cmd"
+)
+
+// TestUsage: one line says what to do.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	pod := manifest(t, "web", "Always", "[sleep]")
+	for _, c := range []struct{ args, want string }{
+		{"exec web sh", `unknown command "exec": runonce cannot enter containers; "runonce logs POD" prints their output`},
+		{"attach web", `unknown command "attach": runonce cannot enter`},
+		{"get pods", `unknown command "get": use "runonce ps"`},
+		{"describe pod web", `unknown command "describe": use "runonce ps -o wide" or "runonce run -o wide PATH"`},
+		{"apply -f x", `unknown command "apply": use "runonce run PATH"`},
+		{"delete web", `unknown command "delete": use "runonce down PATH" or "runonce down POD"`},
+		{"rnu x", `unknown command "rnu" (did you mean "runonce run"?)`},
+		{"--rm nosuch", `"nosuch" is neither a command nor an existing path; see "runonce help"`},
+		{"./nosuch --node NODE", "./nosuch: does not exist\nrunonce: the input has 1 error: nothing was started"},
+		{"images imprt x", `unknown command "images imprt": must be list or import`},
+		{"run -f x", `unknown flag -f: give the path without it, as in "runonce run PATH"; see "runonce run --help"`},
+		{"down -f x", `unknown flag -f: give the path without it, as in "runonce down PATH"; see`},
+		{"logs -n prod web", `unknown flag -n: a manifest says its namespace, and [NAMESPACE/]POD names a pod (--namespace is that of containerd)`},
+		{"ps -A", `unknown flag -A: all namespaces are always included`},
+		{"run --timeot 5s x", `unknown flag --timeot (did you mean --timeout?)`},
+		{"run --nothing-like-it x", `unknown flag --nothing-like-it; see "runonce run --help"`},
+		{"run x --timeout", `--timeout: needs a value`},
+		{"run --timeout 5 x", `--timeout "5": a duration needs a unit, for example 5s`},
+		{"run --timeout soon x", `--timeout "soon": must be a duration, for example 90s or 5m`},
+		{"run --parallel two x", `--parallel "two": must be a whole number`},
+		{"run --retry-factor two x", `--retry-factor "two": must be a number`},
+		{"run --rm=2 x", `--rm "2": takes no value, or true or false`},
+		{"run --settle -1s x", `--settle -1s: must not be negative`},
+		{"logs --since -5m x", `--since -5m0s: must not be negative`},
+		{"run --sha256 00 x", `--sha256 "00": must be 64 hex digits`},
+		{"run --until ready --until=running x", `--until is given twice, and takes one value`},
+		{"run -o json x --output yaml", `--output is given twice, and takes one value`},
+		{"images list --root a --root b", `--root is given twice, and takes one value`},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			t.Parallel()
+			got := invokeWith(t, noEngine(t), strings.Fields(strings.Replace(c.args, "NODE", nodeFile(), 1))...)
+			if got.code != 2 || got.stdout != "" || !strings.Contains("runonce: "+strings.TrimPrefix(got.stderr, "runonce: "), c.want) {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	got := invokeWith(t, noEngine(t), "plan", pod, "--node", nodeFile(), "--node-label", "a=b", "--node-label", "c=d")
+	if got.code != 0 {
+		t.Errorf("a flag that may be repeated: %+v", got)
+	}
+}
+
+// TestNeedsRoot: code 4, and what a user without root can do.
+func TestNeedsRoot(t *testing.T) {
+	t.Parallel()
+	pod := manifest(t, "web", "Always", "[sleep]")
+	invoke := func(args string) invocation {
+		var out, errs bytes.Buffer
+		code := cmd.Main(t.Context(), strings.Fields("runonce "+args), cmd.IO{
+			Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }, Machine: os.DirFS("/"),
+			Open: func(context.Context, cmd.EngineOptions) (cmd.Engine, error) { return nil, cmd.ErrNotRoot },
+		})
+		return invocation{code, out.String(), errs.String()}
+	}
+	for args, want := range map[string]string{
+		"ps": `runonce: "ps" needs root: use sudo`, "run " + pod: `runonce: "run" needs root: use sudo`,
+		"down web": `runonce: "down" needs root: use sudo`, "images list": `runonce: "images list" needs root: use sudo`,
+		"plan " + pod: `runonce: "plan" needs root to see this machine and its pods: use sudo, or describe a node, as in --capacity cpu=4,memory=8Gi`,
+	} {
+		if got := invoke(args); got.code != 4 || got.stderr != want+"\n" {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+	if got := invoke("plan --capacity cpu=4,memory=8Gi " + pod); got.code != 0 {
+		t.Errorf("%+v", got)
+	}
+}
