@@ -14,6 +14,7 @@ import (
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
@@ -67,6 +68,7 @@ type Host struct {
 // one root: calls that change one pod wait for each other.
 type Pods struct {
 	o      Options
+	logs   logs.Store
 	watch  watch
 	probes probes
 
@@ -85,6 +87,7 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 		o.Trace = func(types.UID, string, time.Time, time.Duration) {}
 	}
 	p := &Pods{o: o, memories: map[types.UID]*memory{}, pulls: map[string]*pull{}}
+	p.logs = logs.Store{Dir: o.LogDir, Root: o.Records.Root()}
 	events, err := o.Engine.Events(ctx)
 	if err != nil {
 		return nil, err

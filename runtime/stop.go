@@ -65,6 +65,9 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 	if err != nil {
 		return err
 	}
+	if err := p.logs.Removed(logsOf(pod)); err != nil {
+		p.o.Log.WarnContext(ctx, "when the pod was removed is not recorded", "pod", pod.Namespace+"/"+pod.Name, "error", err)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.memories, pod.UID)

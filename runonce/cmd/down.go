@@ -21,6 +21,7 @@ func (p *program) downCommand() *cli.Command {
 		ArgsUsage: "PATH... | --all", Action: p.withLogger(p.down),
 		Flags: slices.Concat([]cli.Flag{
 			boolFlag("", "all pods of earlier runs, and what removed pods have left", "all"),
+			boolFlag("", "delete their logs, with --all also those of pods removed before", "logs"),
 		}, inputFlags(), pluginFlags(), engineFlags()),
 	}
 }
@@ -51,6 +52,9 @@ func (p *program) down(c *cli.Context) error {
 	err = p.stopAll(c.Context, s, pods)
 	if c.Bool("all") {
 		err = errors.Join(err, s.run.Sweep(), s.engine.Cleanup(c.Context))
+	}
+	if c.Bool("logs") {
+		err = errors.Join(err, s.pods.RemoveLogs(pods, c.Bool("all")))
 	}
 	return err
 }
