@@ -22,7 +22,7 @@ func TestLogs(t *testing.T) {
 			{[]string{"logs", "job"}, 0, "one\ntwo\nthree\n", ""},
 			{[]string{"logs", "default/job", "-c", "main", "--tail", "1"}, 0, "three\n", ""},
 			{[]string{"logs", "job", "-f"}, 0, "one\ntwo\nthree\n", ""},
-			{[]string{"logs", "flaky", "--previous"}, 0, "call 1 of 2\n", ""},
+			{[]string{"logs", "flaky", "--previous"}, 0, "", "flaky: call 1 of 2 fails\n"},
 			{[]string{"logs", "job", "--previous"}, 2, "", `no log of an earlier instance of container "main"`},
 			{[]string{"logs", "nobody"}, 2, "", `no logs of pod "nobody"`},
 			{[]string{"logs", "other/job"}, 2, "", `no logs of pod "other/job"`},
