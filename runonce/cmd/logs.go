@@ -28,9 +28,9 @@ func (p *program) logsCommand() *cli.Command {
 		Name: "logs", Usage: "print the log of a container",
 		ArgsUsage: "[NAMESPACE/]POD", Action: p.withLogger(p.logs),
 		Description: "Each instance of a container has a log of its own, also when the pod is removed and run again.\n" +
-			"The logs of removed pods are available until 'down --logs' deletes them; see docs/containers.md.",
+			"The logs of removed pods are kept for 30 days, of the 100 that were removed last, unless 'down --logs' deletes them.",
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Usage: "`NAME` of the container", DefaultText: "as in kubectl"},
+			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Usage: "`NAME` of the container", DefaultText: "the one that kubectl chooses"},
 			boolFlag("", "follow the log until the container ends", "follow", "f"),
 			boolFlag("", "print the log of the instance before the newest one", "previous"),
 			&cli.IntFlag{Name: "tail", Usage: "print only the last `N` lines", DefaultText: "all"},

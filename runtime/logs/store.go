@@ -247,12 +247,8 @@ func Expired(removed []Found, now time.Time) []Found {
 // same pod stays, with all that is beside it.
 func (s Store) Remove(pod Pod) error {
 	dir := pod.Dir(s.Dir)
-	mark := s.markPath(dir)
-	if _, err := os.Lstat(mark); err != nil {
-		return nil
-	}
 	if !s.soleOwner(dir) {
-		if err := os.Remove(mark); err != nil {
+		if err := os.Remove(s.markPath(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing logs: %w", err)
 		}
 		return nil
@@ -262,15 +258,17 @@ func (s Store) Remove(pod Pod) error {
 		return fmt.Errorf("removing logs: %w", err)
 	}
 	// The mark last: what an interruption leaves is still known to be this root's.
+	entries = slices.DeleteFunc(entries, isMark)
 	for _, e := range entries {
-		if isMark(e) {
-			continue
-		}
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			return fmt.Errorf("removing logs: %w", err)
 		}
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	err = os.Remove(s.markPath(dir))
+	if err == nil {
+		err = os.Remove(dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) { // another root has just begun to use it
 		return fmt.Errorf("removing logs: %w", err)
 	}
 	return nil
