@@ -49,6 +49,17 @@ func (p *Pods) discardLog(ctx context.Context, pod *v1.Pod, c engine.ContainerCo
 	return p.logs.Discard(c.LogPath)
 }
 
+// closeLogs records that the pod was removed. Its containers that never ran leave no log.
+func (p *Pods) closeLogs(pod *v1.Pod, all []engine.Container) error {
+	errs := []error{p.logs.Removed(logsOf(pod))}
+	for _, c := range all {
+		if c.State == engine.StateCreated && c.LogPath != "" {
+			errs = append(errs, p.logs.Discard(c.LogPath))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // LogPath returns the log of an instance of a container, by the ID in the pod's status. It is
 // empty unless this process has seen the instance.
 func (p *Pods) LogPath(pod *v1.Pod, containerID string) (path string) {

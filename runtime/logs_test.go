@@ -112,7 +112,7 @@ func (k *killed) Containers(ctx context.Context, uid string) ([]engine.Container
 }
 
 // TestLogOfUnstartedInstance: an instance that was created but never ran leaves its log to the
-// next process, and one that could not be started leaves none.
+// next process, or none if it is removed, and one that could not be started leaves none.
 func TestLogOfUnstartedInstance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -141,6 +141,13 @@ func TestLogOfUnstartedInstance(t *testing.T) {
 			ID: engine.ContainerID(string(pod.UID), "c0", 0), PodUID: string(pod.UID), Name: "c0", State: engine.StateCreated, LogPath: path,
 		}}
 		p := n.podsOn(t.Context(), t, k)
+		if err := p.Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		wantLogs(t, n, pod, map[string]string{})
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		sync(p, false)
 		wantLogs(t, n, pod, map[string]string{"0.log": "done"})
 		// What has text in it is not used again.
