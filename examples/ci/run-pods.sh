@@ -6,7 +6,7 @@ set -euo pipefail
 finish() {
 	mkdir -p artifacts
 	cp -r /var/log/pods artifacts/ 2>/dev/null || true
-	runonce down deploy/test/
+	runonce down --logs deploy/test/
 }
 trap finish EXIT
 
