@@ -41,10 +41,11 @@ type Options struct {
 
 // Logs finds the logs of containers.
 type Logs interface {
-	// Path returns the log file of one instance of a container, which need not exist.
-	Path(pod *v1.Pod, container string, restart int) string
-	// Tail returns the last lines, at most n, of one instance of a container.
-	Tail(pod *v1.Pod, container string, restart, n int) ([]string, error)
+	// Path returns the log file of one instance of a container, by the ID in the pod's status;
+	// empty if it has none.
+	Path(pod *v1.Pod, containerID string) string
+	// Tail returns the last lines of a log file, at most n.
+	Tail(path string, n int) ([]string, error)
 }
 
 // Progress is an event of a pod.

@@ -123,17 +123,14 @@ func (p *pod) fillContainers(ctx context.Context) {
 // fillLog fills in where the container's log is, and its last lines if the container has
 // failed its pod.
 func (p *pod) fillLog(ctx context.Context, c *Container, cs v1.ContainerStatus) {
-	logs, instance := p.r.o.Logs, int(cs.RestartCount)
-	c.LogPath = logs.Path(p.pod, c.Name, instance)
+	logs := p.r.o.Logs
+	c.LogPath = logs.Path(p.pod, cs.ContainerID)
 	succeeded := p.res.Outcome == Running || p.res.Outcome == Ready || p.res.Outcome == Succeeded
 	if c.ExitCode == nil || *c.ExitCode == 0 || succeeded {
 		return
 	}
-	if cs.State.Running != nil {
-		instance = max(0, instance-1)
-	}
 	var err error
-	if c.LogTail, err = logs.Tail(p.pod, c.Name, instance, tailLines); err != nil {
+	if c.LogTail, err = logs.Tail(logs.Path(p.pod, podspec.LastTermination(cs).ContainerID), tailLines); err != nil {
 		p.warn(ctx, fmt.Sprintf("cannot read the log of container %q", c.Name), err)
 	}
 }

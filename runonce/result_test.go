@@ -3,6 +3,7 @@ package runonce_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,15 +18,15 @@ import (
 // logBook is a Logs whose lines have the name of the instance that wrote them.
 type logBook struct{}
 
-func (logBook) Path(pod *v1.Pod, container string, restart int) string {
-	return fmt.Sprintf("/logs/%s/%s/%d.log", pod.Name, container, restart)
+func (logBook) Path(pod *v1.Pod, containerID string) string {
+	return fmt.Sprintf("/logs/%s/%s.log", pod.Name, containerID)
 }
 
-func (b logBook) Tail(pod *v1.Pod, container string, restart, n int) ([]string, error) {
-	if container == "silent" {
+func (b logBook) Tail(path string, n int) ([]string, error) {
+	if strings.Contains(path, "silent") {
 		return nil, errBroken
 	}
-	return []string{fmt.Sprintf("%d lines of %s", n, b.Path(pod, container, restart))}, nil
+	return []string{fmt.Sprintf("%d lines of %s", n, path)}, nil
 }
 
 // annotating is a runtime that annotates pods.
@@ -55,12 +56,16 @@ func TestContainers(t *testing.T) {
 		pod.Spec.InitContainers = []v1.Container{{Name: "init", Image: "app:1"}}
 		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: "silent", Image: "app:2"}, v1.Container{Name: "waits", Image: "app:3"}, v1.Container{Name: "again", Image: "app:4"})
 		named := func(cs v1.ContainerStatus, name string) v1.ContainerStatus {
-			cs.Name = name
+			cs.Name, cs.ContainerID = name, name+"-0"
+			if t := cs.State.Terminated; t != nil {
+				t.ContainerID = cs.ContainerID
+			}
 			return cs
 		}
 		again := named(restarted(up(), 2), "again")
-		again.LastTerminationState.Terminated = &v1.ContainerStateTerminated{ExitCode: 6}
-		st := with(v1.PodFailed, ended(3), named(ended(4), "silent"), named(waiting("PodInitializing"), "waits"), again)
+		again.ContainerID = "again-2"
+		again.LastTerminationState.Terminated = &v1.ContainerStateTerminated{ExitCode: 6, ContainerID: "again-1"}
+		st := with(v1.PodFailed, named(ended(3), "c"), named(ended(4), "silent"), named(waiting("PodInitializing"), "waits"), again)
 		st.InitContainerStatuses = []v1.ContainerStatus{named(ended(0), "init")}
 		rt := &fake{scripts: map[string]script{"web": {timeline: []moment{{0, st}}}}}
 		trace := &runonce.Trace{}
@@ -71,13 +76,13 @@ func TestContainers(t *testing.T) {
 		got := runonce.Run(t.Context(), rt, admitted(pod), runonce.Options{Logs: logBook{}, Trace: trace})[0]
 		code := func(n int32) *int32 { return &n }
 		want := []runonce.Container{
-			{Name: "init", Image: "app:1", State: "Terminated", ExitCode: code(0), LogPath: "/logs/web/init/0.log"},
-			{Name: "c", Image: "app:1", State: "Terminated", ExitCode: code(3), LogPath: "/logs/web/c/0.log", LogTail: []string{"10 lines of /logs/web/c/0.log"}},
-			{Name: "silent", Image: "app:2", State: "Terminated", ExitCode: code(4), LogPath: "/logs/web/silent/0.log"},
+			{Name: "init", Image: "app:1", State: "Terminated", ExitCode: code(0), LogPath: "/logs/web/init-0.log"},
+			{Name: "c", Image: "app:1", State: "Terminated", ExitCode: code(3), LogPath: "/logs/web/c-0.log", LogTail: []string{"10 lines of /logs/web/c-0.log"}},
+			{Name: "silent", Image: "app:2", State: "Terminated", ExitCode: code(4), LogPath: "/logs/web/silent-0.log"},
 			{Name: "waits", Image: "app:3", State: "Waiting"},
 			{
 				Name: "again", Image: "app:4", State: "Running", ExitCode: code(6), Restarts: 2,
-				LogPath: "/logs/web/again/2.log", LogTail: []string{"10 lines of /logs/web/again/1.log"},
+				LogPath: "/logs/web/again-2.log", LogTail: []string{"10 lines of /logs/web/again-1.log"},
 			},
 		}
 		if diff := cmp.Diff(want, got.Containers); diff != "" {

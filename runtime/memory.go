@@ -22,6 +22,7 @@ type memory struct {
 	crashes     map[string]crash
 	killed      map[string]string // by container ID: the probe's message for which it was killed
 	annotations map[string]string // of its last sandbox
+	logPaths    map[string]string // by container ID: of the newest instances and those before
 }
 
 // crash counts how often a container ended soon after its start.
@@ -54,7 +55,23 @@ func (p *Pods) once(uid types.UID, field func(*memory) *bool) (first bool) {
 // recall completes the observation by what is remembered.
 func (m *memory) recall(o *podstate.Observation) {
 	m.countCrashes(o)
+	m.rememberLogs(o)
 	o.Killed, o.Exceeded = maps.Clone(m.killed), m.exceeded
+}
+
+// rememberLogs remembers the logs of the pod's containers, also when another process removes
+// them.
+func (m *memory) rememberLogs(o *podstate.Observation) {
+	if len(o.Containers) == 0 {
+		return
+	}
+	m.logPaths = make(map[string]string, len(o.Containers))
+	for _, c := range o.Containers {
+		m.logPaths[c.ID] = c.LogPath
+		if c.Last != nil {
+			m.logPaths[c.Last.ContainerID] = c.Last.LogPath
+		}
+	}
 }
 
 // countCrashes updates the crash counters from the newest instances. A container that ran

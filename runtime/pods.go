@@ -15,6 +15,7 @@ import (
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
@@ -68,6 +69,7 @@ type Host struct {
 // one root: calls that change one pod wait for each other.
 type Pods struct {
 	o      Options
+	logs   logs.Store
 	watch  watch
 	probes probes
 	// removals bounds how many pods are removed at once. All at once they would slow each other
@@ -89,6 +91,7 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 		o.Trace = func(types.UID, string, time.Time, time.Duration) {}
 	}
 	p := &Pods{o: o, memories: map[types.UID]*memory{}, pulls: map[string]*pull{}, removals: make(chan struct{}, 8*goruntime.NumCPU())}
+	p.logs = logs.Store{Dir: o.LogDir, Root: o.Records.Root()}
 	events, err := o.Engine.Events(ctx)
 	if err != nil {
 		return nil, err

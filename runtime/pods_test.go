@@ -58,12 +58,18 @@ func newNode(t *testing.T) *node {
 // pods is a process that works on the node until the test, or ctx, ends.
 func (n *node) pods(ctx context.Context, t *testing.T) *runtime.Pods {
 	t.Helper()
+	return n.podsOn(ctx, t, n.engine)
+}
+
+// podsOn is pods with another engine.
+func (n *node) podsOn(ctx context.Context, t *testing.T, e engine.Engine) *runtime.Pods {
+	t.Helper()
 	hosts := filepath.Join(n.root, "hosts")
 	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p, err := runtime.New(ctx, runtime.Options{
-		Engine: n.engine, Sandboxes: n.sandboxes, Volumes: n.volumes, Cgroups: n.cgroups,
+		Engine: e, Sandboxes: n.sandboxes, Volumes: n.volumes, Cgroups: n.cgroups,
 		Objects: n.objects, Devices: n.devices, Records: record.Open(n.root, n.root), LogDir: filepath.Join(n.root, "log"),
 		Node: ocispec.Node{Name: "node", IPs: []string{"192.0.2.1"}, MemoryCapacity: 1 << 30},
 		Host: runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},

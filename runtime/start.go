@@ -19,7 +19,6 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/host"
-	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/podstate"
 )
@@ -48,7 +47,7 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 	}
 	err = p.traced(w.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) })
 	if err != nil {
-		return errors.Join(err, p.recordFailedStart(w, next, cfg, err))
+		return errors.Join(err, p.recordFailedStart(w, next, cfg, err), p.discardLog(ctx, w.pod, cfg))
 	}
 	started := engine.Container{ID: cfg.ID, Name: c.Name, Labels: cfg.Labels, State: engine.StateRunning, StartedAt: time.Now()}
 	w.running[c.Name] = started
@@ -120,11 +119,12 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	if err := p.inject(w, c, oci); err != nil {
 		return engine.ContainerConfig{}, err
 	}
-	logPath := logs.Path(p.o.LogDir, logs.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, c.Name, next.Attempt)
-	if err := os.MkdirAll(filepath.Dir(logPath), 0o755); err != nil {
-		return engine.ContainerConfig{}, fmt.Errorf("making the log directory: %w", err)
-	}
 	user, err := userLabel(oci)
+	if err != nil {
+		return engine.ContainerConfig{}, err
+	}
+	// Last, since a number is not given back if a later step fails.
+	logPath, err := p.createLog(pod, next)
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}

@@ -74,6 +74,9 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 	if err != nil {
 		return err
 	}
+	if err := p.closeLogs(pod, all); err != nil {
+		p.o.Log.WarnContext(ctx, "cannot tidy the logs of the removed pod", "pod", pod.Namespace+"/"+pod.Name, "error", err)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.memories, pod.UID)

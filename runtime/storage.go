@@ -3,12 +3,10 @@ package runtime
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/ephemeralstorage"
-	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/podstate"
 )
 
@@ -66,8 +64,8 @@ func (p *Pods) storage(ctx context.Context, o *podstate.Observation) (ephemerals
 		return used, err
 	}
 	for name, c := range o.Containers {
-		path := logs.Path(p.o.LogDir, logs.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, name, c.Attempt)
-		written, err := ephemeralstorage.DiskUsage(ctx, filepath.Dir(path))
+		// Of older instances the kubelet keeps only the last.
+		written, err := logUsage(c)
 		if err != nil {
 			return used, err
 		}

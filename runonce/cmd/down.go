@@ -14,6 +14,7 @@ import (
 func (p *program) downCommand() *cli.Command {
 	flags := slices.Concat([]cli.Flag{
 		boolFlag("", "all pods of earlier runs, and what removed pods have left", "all"),
+		boolFlag("", "delete their logs, with --all also those of pods removed before", "logs"),
 	}, pluginFlags(), engineFlags())
 	// It finds pods by where they came from, so it accepts the flags of run only for convenience.
 	for _, f := range inputFlags() {
@@ -42,7 +43,7 @@ func (p *program) down(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("all") {
-		err = p.stopAll(c.Context, s, pods)
+		err = p.stopPods(c, s, pods)
 		return errors.Join(err, s.run.Sweep(), s.engine.Cleanup(c.Context))
 	}
 	selected, err := p.selectPods(c, pods)
@@ -54,11 +55,20 @@ func (p *program) down(c *cli.Context) error {
 		wanted = append(wanted, one.pods...)
 	}
 	pods = slices.DeleteFunc(pods, func(pod *v1.Pod) bool { return !slices.Contains(wanted, pod) })
-	err = p.stopAll(c.Context, s, pods)
+	err = p.stopPods(c, s, pods)
 	for _, one := range selected {
 		p.notice(one.notice)
 		// Only once the others are stopped: one bad file must not keep them running.
 		err = errors.Join(err, one.err)
+	}
+	return err
+}
+
+// stopPods stops the pods, and deletes their logs if --logs says so.
+func (p *program) stopPods(c *cli.Context, s *session, pods []*v1.Pod) error {
+	err := p.stopAll(c.Context, s, pods)
+	if c.Bool("logs") {
+		err = errors.Join(err, s.pods.RemoveLogs(pods, c.Bool("all")))
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,20 +15,24 @@ import (
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/logs"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 func (p *program) logsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "print the log of a container",
 		ArgsUsage: "[NAMESPACE/]POD", Action: p.withLogger(p.logs),
-		Description: "The logs of removed pods are available as well.",
+		Description: "Each instance of a container has a log of its own, also when the pod is removed and run again.\n" +
+			"The logs of removed pods are kept for 30 days, of the 100 that were removed last, unless 'down --logs' deletes them.",
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Usage: "`NAME` of the container", DefaultText: "the first one of the pod"},
-			boolFlag("", "follow the log until the pod ends", "follow", "f"),
-			boolFlag("", "print the log of the instance before the last restart", "previous"),
+			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Usage: "`NAME` of the container", DefaultText: "the one that kubectl chooses"},
+			boolFlag("", "follow the log until the container ends", "follow", "f"),
+			boolFlag("", "print the log of the instance before the newest one", "previous"),
 			&cli.IntFlag{Name: "tail", Usage: "print only the last `N` lines", DefaultText: "all"},
 			&cli.DurationFlag{Name: "since", Usage: "print only lines newer than this `DURATION`, such as 5m", DefaultText: "all"},
 			boolFlag("", "print the time of each line", "timestamps"),
@@ -42,32 +47,17 @@ func (p *program) logs(c *cli.Context) error {
 	if c.Int("tail") < 0 {
 		return usagef("--tail %d: must not be negative", c.Int("tail"))
 	}
-	dir, err := logDir(c.String("log-dir")).find(c.Args().First())
+	path, pod, err := p.findLog(c)
 	if err != nil {
 		return err
-	}
-	container, err := p.pickContainer(c, dir)
-	if err != nil {
-		return err
-	}
-	last, err := logs.LastAttempt(filepath.Join(dir, container))
-	if err != nil {
-		return err
-	}
-	if c.Bool("previous") {
-		if last == 0 {
-			return usagef("--previous: container %q of pod %q has not been restarted", container, c.Args().First())
-		}
-		last--
 	}
 	o := logs.Options{Tail: c.Int("tail"), Timestamps: c.Bool("timestamps")}
 	if since := c.Duration("since"); since > 0 {
 		o.Since = time.Now().Add(-since)
 	}
-	path := filepath.Join(dir, container, fmt.Sprintf("%d.log", last))
 	sinks := logs.Sinks{Stdout: p.io.Stdout, Stderr: p.io.Stderr}
 	if c.Bool("follow") {
-		err = p.follow(c, path, sinks, o)
+		err = p.follow(c, pod, path, sinks, o)
 	} else {
 		err = logs.Read(c.Context, path, sinks, o)
 	}
@@ -77,73 +67,67 @@ func (p *program) logs(c *cli.Context) error {
 	return err
 }
 
-// follow follows a log until the pod ends, if an engine can tell, or until interrupted.
-func (p *program) follow(c *cli.Context, path string, sinks logs.Sinks, o logs.Options) error {
-	s, pod, err := p.podOf(c, path)
+// findLog returns the path of the log that the arguments ask for, and its pod.
+func (p *program) findLog(c *cli.Context) (string, logs.Pod, error) {
+	o, err := p.engineOptions(c)
 	if err != nil {
-		p.log.Info("cannot watch the pod, following until interrupted", "error", err)
-		return logs.Follow(c.Context, path, sinks, o, nil)
+		return "", logs.Pod{}, err
 	}
-	defer s.close()
-	ended := make(chan struct{})
-	var watch sync.WaitGroup
-	ctx, cancel := context.WithCancel(c.Context)
-	defer watch.Wait()
-	defer cancel()
-	watch.Go(func() {
-		if err := awaitEnd(ctx, s.pods, pod); err != nil {
-			p.log.Info("cannot watch the pod, following until interrupted", "error", err)
-			return
+	store := logs.Store{Dir: o.LogDir, Root: o.Root}
+	found, err := p.findPod(store, record.Open(o.Root, o.State), c.Args().First())
+	if err != nil {
+		return "", found.Pod, err
+	}
+	container, err := p.pickContainer(c, found, store.Mark(found.Path))
+	if err != nil {
+		return "", found.Pod, err
+	}
+	path, err := logs.Newest(filepath.Join(found.Path, container), c.Bool("previous"))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = usagef("pod %q has no log of container %q", c.Args().First(), container)
+		if c.Bool("previous") {
+			err = usagef("--previous: pod %q has no log of an earlier instance of container %q", c.Args().First(), container)
 		}
-		close(ended)
-	})
-	return logs.Follow(ctx, path, sinks, o, ended)
+	}
+	return path, found.Pod, err
 }
 
-// awaitEnd waits until the pod has ended or is removed.
-func awaitEnd(ctx context.Context, pods runonce.Runtime, pod *v1.Pod) error {
-	changes, err := pods.Changes(ctx, pod)
+// findPod returns the logs of the named pod: of the one that exists, if there were several of
+// that name, else of the one that was last started or removed.
+func (p *program) findPod(store logs.Store, records *record.Store, ref string) (logs.Found, error) {
+	namespace, name, ok := strings.Cut(ref, "/")
+	if !ok {
+		namespace, name = "", ref
+	}
+	all, err := store.List()
 	if err != nil {
-		return err
+		return logs.Found{}, err
 	}
-	for {
-		st, err := pods.Status(ctx, pod)
-		if err != nil {
-			return err
+	all = slices.DeleteFunc(all, func(f logs.Found) bool { return f.Name != name || namespace != "" && f.Namespace != namespace })
+	if len(all) == 0 {
+		return logs.Found{}, usagef("no logs of pod %q in %s; see %q", ref, store.Dir, "runonce ps")
+	}
+	started := func(f logs.Found) bool {
+		r, err := records.Load(types.UID(f.UID))
+		return err == nil && !r.Started.IsZero()
+	}
+	best := all[0]
+	for _, f := range all[1:] {
+		if f.Namespace != best.Namespace {
+			return logs.Found{}, usagef("pod %q is in several namespaces, use NAMESPACE/%s", name, name)
 		}
-		if st.Phase == v1.PodSucceeded || st.Phase == v1.PodFailed || len(st.ContainerStatuses) == 0 {
-			return nil
-		}
-		if _, open := <-changes; !open {
-			return context.Cause(ctx)
+		if a, b := started(f), started(best); a && !b || a == b && f.Changed.After(best.Changed) {
+			best = f
 		}
 	}
+	return best, nil
 }
 
-// podOf asks the engine for the pod whose logs are at path.
-func (p *program) podOf(c *cli.Context, path string) (*session, *v1.Pod, error) {
-	s, err := p.connect(c)
-	if err != nil {
-		return nil, nil, err
-	}
-	pods, err := s.list(c.Context)
-	if err != nil {
-		s.close()
-		return nil, nil, err
-	}
-	for _, pod := range pods {
-		if strings.Contains(path, "_"+string(pod.UID)) {
-			return s, pod, nil
-		}
-	}
-	s.close()
-	return nil, nil, errors.New("the pod has been removed")
-}
-
-// pickContainer returns the container of --container, the only one, or the pod's first.
-func (p *program) pickContainer(c *cli.Context, dir string) (string, error) {
+// pickContainer returns the container of --container, or the one that kubectl chooses: that of
+// the pod's annotation, or its first one, which it says on standard error.
+func (p *program) pickContainer(c *cli.Context, found logs.Found, mark logs.Mark) (string, error) {
 	pod, name := c.Args().First(), c.String("container")
-	entries, err := os.ReadDir(dir)
+	entries, err := os.ReadDir(found.Path)
 	if err != nil {
 		return "", fmt.Errorf("finding logs: %w", err)
 	}
@@ -153,77 +137,88 @@ func (p *program) pickContainer(c *cli.Context, dir string) (string, error) {
 			names = append(names, e.Name())
 		}
 	}
-	switch {
-	case name != "" && !slices.Contains(names, name):
-		return "", usagef("pod %q has no logs of container %q; it has: %s", pod, name, strings.Join(names, ", "))
-	case name != "":
-		return name, nil
-	case len(names) == 0:
+	if len(names) == 0 {
 		return "", usagef("no container of pod %q has been started", pod)
-	case len(names) == 1:
-		return names[0], nil
 	}
-	s, known, err := p.podOf(c, dir)
+	if len(mark.Containers) == 0 {
+		mark = logs.Mark{Containers: names} // not a pod of this root
+	}
+	chosen := cmp.Or(name, mark.Choose(), mark.Containers[0])
+	if !slices.Contains(names, chosen) {
+		return "", usagef("pod %q has no logs of container %q; it has: %s", pod, chosen, strings.Join(names, ", "))
+	}
+	if others := mark.Names(); name == "" && mark.Choose() == "" && len(others) > 1 {
+		p.println(fmt.Sprintf("Defaulted container %q out of: %s", chosen, strings.Join(others, ", ")))
+	}
+	return chosen, nil
+}
+
+// follow follows a log until its instance ends, if an engine can tell, or until interrupted.
+func (p *program) follow(c *cli.Context, pod logs.Pod, path string, sinks logs.Sinks, o logs.Options) error {
+	s, err := p.connect(c)
 	if err != nil {
-		p.log.Info("cannot get the first container", "error", err)
-		return "", usagef("pod %q has several containers, choose one with -c: %s", pod, strings.Join(names, ", "))
+		p.log.Warn("cannot watch the container, following its log until interrupted", "error", err)
+		return logs.Follow(c.Context, path, sinks, o, nil)
 	}
-	s.close()
-	return known.Spec.Containers[0].Name, nil
+	defer s.close()
+	ended := make(chan struct{})
+	var watch sync.WaitGroup
+	ctx, cancel := context.WithCancel(c.Context)
+	defer watch.Wait()
+	defer cancel()
+	watch.Go(func() {
+		if err := awaitEnd(ctx, s.pods, pod, path); err != nil {
+			p.log.Info("cannot watch the container, following its log until interrupted", "error", err)
+			return
+		}
+		close(ended)
+	})
+	return logs.Follow(ctx, path, sinks, o, ended)
+}
+
+// watchInterval is how often the container is looked at without an event.
+const watchInterval = 10 * time.Second
+
+// awaitEnd waits until no container of the pod writes to the log.
+func awaitEnd(ctx context.Context, pods *runtime.Pods, of logs.Pod, path string) error {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: of.Name, UID: types.UID(of.UID)}}
+	changes, err := pods.Changes(ctx, pod)
+	if err != nil {
+		return err
+	}
+	for {
+		if used, err := pods.InUse(ctx, pod, path); err != nil || !used {
+			return err
+		}
+		select {
+		case _, open := <-changes:
+			if !open {
+				return context.Cause(ctx)
+			}
+		case <-time.After(watchInterval): // a start that fails is not an event
+		}
+	}
 }
 
 // maxTail limits the last lines of one container in a report, in bytes.
 const maxTail = 16 << 10
 
-// logDir is the directory of all logs.
-type logDir string
+// podLogs are the logs of a run's pods, for its results.
+type podLogs struct{ pods *runtime.Pods }
 
-// Path returns the log file of one instance of a container.
-func (l logDir) Path(pod *v1.Pod, container string, restart int) string {
-	return logs.Path(string(l), logs.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, container, restart)
+// Path returns the log file of an instance of a container.
+func (l podLogs) Path(pod *v1.Pod, containerID string) string {
+	return l.pods.LogPath(pod, containerID)
 }
 
-// Tail returns the last lines of one instance of a container; one without a log has none.
-func (l logDir) Tail(pod *v1.Pod, container string, restart, n int) ([]string, error) {
-	lines, err := logs.Tail(l.Path(pod, container, restart), n, maxTail)
+// Tail returns the last lines of a log; one that does not exist has none.
+func (podLogs) Tail(path string, n int) ([]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	lines, err := logs.Tail(path, n, maxTail)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	return lines, err
-}
-
-// find returns the directory of the pod's logs, the newest if there were several pods of that
-// name.
-func (l logDir) find(ref string) (string, error) {
-	namespace, name, ok := strings.Cut(ref, "/")
-	if !ok {
-		namespace, name = "", ref
-	}
-	entries, err := os.ReadDir(string(l))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("finding logs: %w", err)
-	}
-	newest, found, namespaces := time.Time{}, "", map[string]bool{}
-	for _, e := range entries {
-		// NAMESPACE_NAME_UID, none of which can contain an underscore.
-		parts := strings.Split(e.Name(), "_")
-		if len(parts) != 3 || parts[1] != name || (namespace != "" && parts[0] != namespace) {
-			continue
-		}
-		info, err := e.Info()
-		if err != nil {
-			continue // it has just been removed
-		}
-		namespaces[parts[0]] = true
-		if found == "" || info.ModTime().After(newest) {
-			newest, found = info.ModTime(), filepath.Join(string(l), e.Name())
-		}
-	}
-	switch {
-	case found == "":
-		return "", usagef("no logs of pod %q in %s; see %q", ref, l, "runonce ps")
-	case len(namespaces) > 1:
-		return "", usagef("pod %q is in several namespaces, use NAMESPACE/%s", name, name)
-	}
-	return found, nil
 }

@@ -1,6 +1,8 @@
 package cmd_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,8 +24,8 @@ func TestLogs(t *testing.T) {
 			{[]string{"logs", "job"}, 0, "one\ntwo\nthree\n", ""},
 			{[]string{"logs", "default/job", "-c", "main", "--tail", "1"}, 0, "three\n", ""},
 			{[]string{"logs", "job", "-f"}, 0, "one\ntwo\nthree\n", ""},
-			{[]string{"logs", "flaky", "--previous"}, 0, "call 1 of 2\n", ""},
-			{[]string{"logs", "job", "--previous"}, 2, "", "has not been restarted"},
+			{[]string{"logs", "flaky", "--previous"}, 0, "", "flaky: call 1 of 2 fails\n"},
+			{[]string{"logs", "job", "--previous"}, 2, "", `no log of an earlier instance of container "main"`},
 			{[]string{"logs", "nobody"}, 2, "", `no logs of pod "nobody"`},
 			{[]string{"logs", "other/job"}, 2, "", `no logs of pod "other/job"`},
 			{[]string{"logs", "job", "-c", "none"}, 2, "", "it has: main"},
@@ -38,6 +40,29 @@ func TestLogs(t *testing.T) {
 		invoke(t, m, "down", "--all")
 		if got := invoke(t, m, "logs", "job"); got.stdout != "one\ntwo\nthree\n" {
 			t.Errorf("after down: %+v", got)
+		}
+	})
+}
+
+// TestDownLogs: only the logs of this root's pods are deleted.
+func TestDownLogs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t)
+		kubelet := filepath.Join(m.root, "log", "default_web_123")
+		if err := os.MkdirAll(filepath.Join(kubelet, "main"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		invoke(t, m, "run", manifest(t, "job", "Never", `[echo, one]`), "--node", nodeFile(), "--until", "completed", "--rm")
+		if got := invoke(t, m, "logs", "job"); got.stdout != "one\n" {
+			t.Errorf("after run --rm: %+v", got)
+		}
+		if got := invoke(t, m, "down", "--all", "--logs"); got.code != 0 {
+			t.Errorf("down: %+v", got)
+		}
+		left, err := os.ReadDir(filepath.Dir(kubelet))
+		if err != nil || len(left) != 1 || left[0].Name() != filepath.Base(kubelet) {
+			t.Errorf("left are %v, %v", left, err)
 		}
 	})
 }

@@ -59,7 +59,7 @@ func (p *program) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Start, o.Logger, o.Progress, o.Logs = time.Now(), p.log, p.progress, logDir(c.String("log-dir"))
+	o.Start, o.Logger, o.Progress = time.Now(), p.log, p.progress
 	for _, flag := range []string{"junit", "timeline"} {
 		if err := report.Writable(c.String(flag)); err != nil {
 			return usagef("--%s: %w", flag, err)
@@ -93,7 +93,7 @@ func (p *program) run(c *cli.Context) error {
 			return err
 		}
 		// The next run may plan when the pods that this one stops have stopped.
-		o.Trace, o.AfterStops = &s.trace, func() { s.warn(s.run.Leave()) }
+		o.Logs, o.Trace, o.AfterStops = podLogs{s.pods}, &s.trace, func() { s.warn(s.run.Leave()) }
 		results = runonce.Run(c.Context, s.pods, plan, o)
 	}
 	return p.report(c, append(results, invalid...), time.Since(o.Start))
@@ -128,6 +128,10 @@ func (p *program) reserve(c *cli.Context, set *manifests.Set, s *session) (admit
 		if err := s.run.Revoke(d.Pod, d.By); err != nil {
 			return plan, unusable(err)
 		}
+	}
+	// Now, since no other run plans: what has no record is gone.
+	if err := s.pods.ExpireLogs(); err != nil {
+		p.log.Warn("cannot remove old logs", "error", err)
 	}
 	return plan, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
@@ -51,14 +52,18 @@ func (m machine) said(t *testing.T, path string) map[string]string {
 	return said
 }
 
-// log returns what a container wrote, to stderr too, and earlier runs' before it.
+// log returns what the newest instance of a container wrote, to stderr too.
 func (m machine) log(t *testing.T, pod, container string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(m.dir, "log", "*_"+pod+"_*", container, "*.log"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("logs of %s/%s: %v, %v", pod, container, files, err)
+	dirs, err := filepath.Glob(filepath.Join(m.dir, "log", "*_"+pod+"_*", container))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("logs of %s/%s: %v, %v", pod, container, dirs, err)
 	}
-	text, err := os.ReadFile(files[0])
+	path, err := logs.Newest(dirs[0], false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +145,7 @@ func TestClaims(t *testing.T) {
 			t.Errorf("the ephemeral volume: %v, %v", left, err)
 		}
 		m.once(t, "down", "--all")
-		if got := m.said(t, fine)["claims/writes"]; got != "one\ngiven\n"+strings.Repeat("one\n", 2)+"given" {
+		if got := m.said(t, fine)["claims/writes"]; got != strings.Repeat("one\n", 2)+"given" {
 			t.Errorf("the second run said %q", got)
 		}
 		data, err := os.ReadFile(filepath.Join(m.dir, "root", "claims", "default", "plain", "file"))

@@ -128,6 +128,7 @@ type Exit struct {
 	FinishedAt time.Time `json:"finishedAt"`
 	// Message is the container's termination message, at most 4096 bytes.
 	Message string `json:"message,omitempty"`
+	LogPath string `json:"logPath,omitempty"`
 }
 
 // MaxExecOutput bounds the output kept from Exec, in bytes (kubelet prober: 10 KiB).

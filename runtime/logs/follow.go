@@ -12,9 +12,9 @@ import (
 )
 
 // Follow copies the log at path as Read does and continues with what is written after, across
-// rotations and into the logs of later instances. When ended is closed, nothing more is
-// written: Follow returns nil after it has copied the rest. It returns the context's cause when
-// ctx is done. The error wraps fs.ErrNotExist when there is no log to begin with.
+// rotations. When ended is closed, nothing more is written: Follow returns nil after it has
+// copied the rest. It returns the context's cause when ctx is done. The error wraps
+// fs.ErrNotExist when there is no log to begin with.
 func Follow(ctx context.Context, path string, to Sinks, o Options, ended <-chan struct{}) error {
 	// The watch starts before the first read, so that no change is lost in between.
 	watch := watchDir(filepath.Dir(path))
@@ -42,9 +42,9 @@ func Follow(ctx context.Context, path string, to Sinks, o Options, ended <-chan 
 	}
 }
 
-// follower is a position in the logs of a container.
+// follower is a position in a log.
 type follower struct {
-	path    string // of the current instance's log
+	path    string
 	file    *os.File
 	printer *printer
 }
@@ -87,7 +87,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 		if err := drain(ctx, f.printer, f.file); err != nil {
 			return err
 		}
-		next, file, err := f.openSuccessor()
+		file, err := f.openSuccessor()
 		if err != nil || file == nil {
 			return err
 		}
@@ -98,64 +98,52 @@ func (f *follower) catchUp(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if next.log != f.path {
-			// The last line of an instance ends with it.
-			f.path = next.log
-			if err := f.printer.endLines(); err != nil {
-				return err
-			}
-		}
 	}
 }
 
-// logFile is a file of a container's logs.
-type logFile struct {
-	path string
-	log  string // the current log of the instance that wrote it
-}
-
 // openSuccessor opens the file that comes after the current one; nil when there is none yet.
-func (f *follower) openSuccessor() (logFile, *os.File, error) {
+func (f *follower) openSuccessor() (*os.File, error) {
 	for {
 		next, err := f.successor()
-		if err != nil || next.path == "" {
-			return logFile{}, nil, err
+		if err != nil || next == "" {
+			return nil, err
 		}
-		file, err := os.Open(next.path)
+		file, err := os.Open(next)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // rotated or removed in between
 		}
 		if err != nil {
-			return logFile{}, nil, fmt.Errorf("reading log: %w", err)
+			return nil, fmt.Errorf("reading log: %w", err)
 		}
 		// A rotation in between gives a later file the name of the one that was found.
 		again, err := f.successor()
 		if err == nil && again == next {
-			return next, file, nil
+			return file, nil
 		}
 		_ = file.Close() // nothing was read
 		if err != nil {
-			return logFile{}, nil, err
+			return nil, err
 		}
 	}
 }
 
-// successor finds the file that comes after the current one; none when there is none yet.
-func (f *follower) successor() (logFile, error) {
+// successor finds the path of the file that comes after the current one; empty when there is
+// none yet.
+func (f *follower) successor() (string, error) {
 	info, err := os.Stat(f.path)
 	if err == nil && f.holds(info) {
-		return f.nextAttempt()
+		return "", nil
 	}
 	exists := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return logFile{}, fmt.Errorf("reading log: %w", err)
+		return "", fmt.Errorf("reading log: %w", err)
 	}
 	paths, err := rotatedFiles(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return logFile{}, nil // the whole directory was removed
+		return "", nil // the whole directory was removed
 	}
 	if err != nil {
-		return logFile{}, err
+		return "", err
 	}
 	if exists {
 		paths = append(paths, f.path)
@@ -169,40 +157,12 @@ func (f *follower) successor() (logFile, error) {
 	}
 	// When the current file is not among them, it was the oldest and has been removed.
 	if len(paths) == 0 {
-		return logFile{}, nil
+		return "", nil
 	}
-	return logFile{paths[0], f.path}, nil
+	return paths[0], nil
 }
 
 func (f *follower) holds(info fs.FileInfo) bool {
 	own, err := f.file.Stat()
 	return err == nil && os.SameFile(own, info)
-}
-
-// nextAttempt finds the first file of the container's next instance, if there is one.
-func (f *follower) nextAttempt() (logFile, error) {
-	attempt, ok := attemptOf(f.path)
-	if !ok {
-		return logFile{}, nil
-	}
-	dir := filepath.Dir(f.path)
-	last, err := LastAttempt(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return logFile{}, err
-	}
-	for n := attempt + 1; n <= last; n++ {
-		path := filepath.Join(dir, attemptName(n))
-		rotated, err := rotatedFiles(path)
-		if err != nil {
-			return logFile{}, err
-		}
-		if len(rotated) > 0 {
-			return logFile{rotated[0], path}, nil
-		}
-		if _, err := os.Stat(path); err == nil {
-			return logFile{path, path}, nil
-		}
-		// This one's log was removed.
-	}
-	return logFile{}, nil
 }

@@ -13,9 +13,6 @@ import (
 func TestPath(t *testing.T) {
 	t.Parallel()
 	pod := Pod{Namespace: "ns", Name: "web", UID: "123"}
-	if got, want := Path("/var/log/pods", pod, "c", 2), "/var/log/pods/ns_web_123/c/2.log"; got != want {
-		t.Errorf("Path = %q, want %q", got, want)
-	}
 	if got, want := pod.Dir("/l"), "/l/ns_web_123"; got != want {
 		t.Errorf("Dir = %q, want %q", got, want)
 	}
@@ -31,26 +28,33 @@ func fill(t *testing.T, dir string, texts map[string]string) {
 	}
 }
 
-func TestLastAttempt(t *testing.T) {
+func TestNewest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := LastAttempt(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("empty directory: error %v, want fs.ErrNotExist", err)
+	want := func(previous bool, name string) {
+		t.Helper()
+		got, err := Newest(dir, previous)
+		if name == "" && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("error %v, want fs.ErrNotExist", err)
+		}
+		if name != "" && (err != nil || got != filepath.Join(dir, name)) {
+			t.Errorf("newest is %s, %v, want %s", got, err, name)
+		}
 	}
-	if _, err := LastAttempt(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+	want(false, "")
+	if _, err := Newest(filepath.Join(dir, "none"), false); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: error %v, want fs.ErrNotExist", err)
 	}
-	fill(t, dir, map[string]string{
-		"0.log": "", "9.log": "", "10.log": "", "10.log.20260102-030405": "", "x.log": "", "-1.log": "", "011.log": "", "12.txt": "",
-	})
-	got, err := LastAttempt(dir)
-	if err != nil || got != 10 {
-		t.Errorf("LastAttempt = %d, %v, want 10", got, err)
-	}
+	fill(t, dir, map[string]string{"9.log": "", "x.log": "", "-1.log": "", "011.log": "", "12.txt": "", "11": ""})
+	want(false, "9.log")
+	want(true, "")
+	fill(t, dir, map[string]string{"0.log": "", "10.log": "", "10.log.20260102-030405": ""})
+	want(false, "10.log")
+	want(true, "9.log")
+	// While it is rotated.
 	fill(t, dir, map[string]string{"12.log.20260102-030405": "", "13.log.tmp": "", "14.log.": ""})
-	if got, err := LastAttempt(dir); err != nil || got != 12 {
-		t.Errorf("while it is rotated: LastAttempt = %d, %v, want 12", got, err)
-	}
+	want(false, "12.log")
+	want(true, "10.log")
 }
 
 func TestRotatedFiles(t *testing.T) {

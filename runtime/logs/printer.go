@@ -111,12 +111,7 @@ func (s *stream) print() error {
 }
 
 // flush prints incomplete lines as they are. It is for the end of a log.
-func (p *printer) flush() error { return p.finish("") }
-
-// endLines is flush for when another instance's log comes after.
-func (p *printer) endLines() error { return p.finish("\n") }
-
-func (p *printer) finish(end string) error {
+func (p *printer) flush() error {
 	if len(p.raw) > 0 {
 		raw := p.raw
 		p.raw = nil
@@ -129,9 +124,6 @@ func (p *printer) finish(end string) error {
 	}
 	for _, name := range []string{Stdout, Stderr} {
 		s := p.streams[name]
-		if s.open && !s.skip {
-			s.held = append(s.held, end...)
-		}
 		if err := s.print(); err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ const (
 	// maxFiles is how many files of one container are kept, with the one being written
 	// (kubelet: containerLogMaxFiles 5).
 	maxFiles = 5
+	logMode  = 0o640
 )
 
 // Writer writes the output of one container to a file in the CRI log format and rotates
@@ -166,7 +167,7 @@ func (w *Writer) write(entries []byte) error {
 }
 
 func (w *Writer) open() error {
-	f, err := os.OpenFile(w.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	f, err := os.OpenFile(w.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, logMode)
 	if err != nil {
 		return fmt.Errorf("opening log: %w", err)
 	}

@@ -13,6 +13,9 @@ import (
 	"github.com/runonce/runonce/runtime/record"
 )
 
+// ContainerIDPrefix comes before the engine's ID of a container in its status.
+const ContainerIDPrefix = "containerd://"
+
 func (o *Observation) containerStatus(c *v1.Container, otherwise string) v1.ContainerStatus {
 	s := v1.ContainerStatus{Name: c.Name, Image: c.Image, VolumeMounts: volumeMounts(o.Pod, c, o.RecursiveReadOnly)}
 	w, waits := o.waiting(c.Name)
@@ -25,7 +28,7 @@ func (o *Observation) containerStatus(c *v1.Container, otherwise string) v1.Cont
 		s.State = toWait
 		return s
 	}
-	s.ContainerID = "containerd://" + got.ID
+	s.ContainerID = ContainerIDPrefix + got.ID
 	s.ImageID = got.ImageID
 	s.RestartCount = int32(got.Attempt)
 	s.StopSignal, s.User = effectiveStopSignal(got), statusUser(got)
@@ -90,7 +93,7 @@ func terminated(t *engine.Exit) *v1.ContainerStateTerminated {
 		reason = "Completed"
 	}
 	s := &v1.ContainerStateTerminated{
-		ExitCode: t.ExitCode, Reason: reason, Message: t.Message, ContainerID: "containerd://" + t.ContainerID,
+		ExitCode: t.ExitCode, Reason: reason, Message: t.Message, ContainerID: ContainerIDPrefix + t.ContainerID,
 	}
 	// The API's zero time is null, not the year 1.
 	if !t.StartedAt.IsZero() {

@@ -42,6 +42,7 @@ type Start struct {
 	Attempt   int
 	Last      *engine.Exit
 	Old       string // ID of the instance that this one follows
+	LogPath   string // of this instance if it was created but never ran; it may be used again
 	BackOff   time.Duration
 	Delay     time.Duration // what is left of BackOff
 }
@@ -230,7 +231,7 @@ func (o *Observation) next(c *v1.Container) Start {
 	case !ok:
 		return Start{Container: c}
 	case old.State == engine.StateCreated:
-		return Start{Container: c, Attempt: old.Attempt, Last: old.Last}
+		return Start{Container: c, Attempt: old.Attempt, Last: old.Last, LogPath: old.LogPath}
 	}
 	return Start{Container: c, Attempt: old.Attempt + 1, Last: Ended(old), Old: old.ID}
 }
@@ -243,11 +244,11 @@ const unknownExitCode = 137
 func Ended(c engine.Container) *engine.Exit {
 	if c.State == engine.StateExited {
 		t := c.Exit
-		t.ContainerID, t.Attempt = c.ID, c.Attempt
+		t.ContainerID, t.Attempt, t.LogPath = c.ID, c.Attempt, c.LogPath
 		return &t
 	}
 	return &engine.Exit{
-		ContainerID: c.ID, Attempt: c.Attempt, ExitCode: unknownExitCode, StartedAt: c.StartedAt,
+		ContainerID: c.ID, Attempt: c.Attempt, LogPath: c.LogPath, ExitCode: unknownExitCode, StartedAt: c.StartedAt,
 		Message: "The container could not be located when the pod was synced",
 	}
 }

@@ -57,6 +57,9 @@ func Open(root, state string) *Store {
 	return &Store{root: root, state: state, cache: map[types.UID]cached{}}
 }
 
+// Root returns the directory of the store.
+func (s *Store) Root() string { return s.root }
+
 // Dir returns the directory of the pod's record and of the files that belong to it.
 func (s *Store) Dir(uid types.UID) string { return filepath.Join(s.root, podsDir, string(uid)) }
 

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,7 +46,7 @@ func (b *Box) Program(c engine.ContainerConfig) Behavior {
 	life := b.applet(c, name, args[1:])
 	life.Exec = func(command []string) engine.ExecResult {
 		end := b.applet(c, command[1], command[2:])
-		return engine.ExecResult{ExitCode: end.Code, Output: []byte(strings.Join(end.Log, "\n"))}
+		return engine.ExecResult{ExitCode: end.Code, Output: []byte(strings.Join(slices.Concat(end.Log, end.Errors), "\n"))}
 	}
 	return life
 }
@@ -88,7 +89,7 @@ func (b *Box) do(c engine.ContainerConfig, args []string) Behavior {
 	for _, arg := range args {
 		words := strings.Fields(arg)
 		life := b.applet(c, words[0], words[1:])
-		all.Log = append(all.Log, life.Log...)
+		all.Log, all.Errors = append(all.Log, life.Log...), append(all.Errors, life.Errors...)
 		all.After += life.After
 		all.Runs, all.Code, all.IgnoresTerm = life.Runs, life.Code, life.IgnoresTerm
 		if life.Runs || life.Code != 0 {
@@ -130,7 +131,7 @@ func (b *Box) flaky(c engine.ContainerConfig, args []string) Behavior {
 	key := c.PodUID + args[0]
 	b.calls[key]++
 	if b.calls[key] < n {
-		return Behavior{Code: 1, Log: []string{fmt.Sprintf("call %d of %d", b.calls[key], n)}}
+		return Behavior{Code: 1, Errors: []string{fmt.Sprintf("flaky: call %d of %d fails", b.calls[key], n)}}
 	}
 	return Behavior{}
 }

@@ -35,8 +35,9 @@ type Behavior struct {
 	OOM   bool
 	// IgnoresTerm makes the process ignore all signals but SIGKILL.
 	IgnoresTerm bool
-	// Log is what the process writes to stdout, by line.
-	Log []string
+	// Log is what the process writes to stdout, by line, and Errors what it then writes to
+	// stderr.
+	Log, Errors []string
 	// Exec answers commands run inside the container; nil makes every one exit 0.
 	Exec func(command []string) engine.ExecResult
 }
@@ -100,7 +101,7 @@ func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 		ID: c.ID, PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, Image: c.Image, ImageID: img.ID,
 		LogPath: c.LogPath, Labels: c.Labels, Last: c.Last, State: engine.StateRunning, PID: e.lastPID, CreatedAt: now, StartedAt: now,
 	}}
-	if err := writeLog(c.LogPath, life.Log); err != nil {
+	if err := writeLog(c.LogPath, life); err != nil {
 		return err
 	}
 	e.containers = append(e.containers, p)
@@ -111,7 +112,7 @@ func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 	return nil
 }
 
-func writeLog(path string, lines []string) error {
+func writeLog(path string, life Behavior) error {
 	if path == "" {
 		return nil
 	}
@@ -122,11 +123,14 @@ func writeLog(path string, lines []string) error {
 	if err != nil {
 		return err
 	}
-	var text strings.Builder
-	for _, l := range lines {
-		text.WriteString(l + "\n")
+	copyTo := func(stream string, lines []string) error {
+		var text strings.Builder
+		for _, l := range lines {
+			text.WriteString(l + "\n")
+		}
+		return w.Copy(stream, strings.NewReader(text.String()))
 	}
-	return errors.Join(w.Copy(logs.Stdout, strings.NewReader(text.String())), w.Close())
+	return errors.Join(copyTo(logs.Stdout, life.Log), copyTo(logs.Stderr, life.Errors), w.Close())
 }
 
 // end records the exit of a process, once.

@@ -1,0 +1,141 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/logs"
+	"github.com/runonce/runonce/runtime/podstate"
+)
+
+// annotationDefaultContainer names the container that "kubectl logs" chooses.
+const annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
+
+func logsOf(pod *v1.Pod) logs.Pod {
+	return logs.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
+}
+
+// createLog makes the log of the next instance of a container. That of an instance which was
+// created by a process that was killed, and never ran, is used again.
+func (p *Pods) createLog(pod *v1.Pod, next podstate.Start) (string, error) {
+	if logs.Empty(next.LogPath) {
+		return next.LogPath, nil
+	}
+	about := logs.Mark{Default: pod.Annotations[annotationDefaultContainer]}
+	for _, c := range pod.Spec.Containers {
+		about.Containers = append(about.Containers, c.Name)
+	}
+	for _, c := range pod.Spec.InitContainers {
+		about.Init = append(about.Init, c.Name)
+	}
+	return p.logs.Create(logsOf(pod), next.Container.Name, about)
+}
+
+// discardLog removes the log of an instance that was not started, unless it is recorded as one
+// that has ended.
+func (p *Pods) discardLog(ctx context.Context, pod *v1.Pod, c engine.ContainerConfig) error {
+	obs, err := p.observe(context.WithoutCancel(ctx), pod)
+	if err != nil || obs.Containers[c.Name].LogPath == c.LogPath {
+		return err
+	}
+	return p.logs.Discard(c.LogPath)
+}
+
+// closeLogs records that the pod was removed. Its containers that never ran leave no log.
+func (p *Pods) closeLogs(pod *v1.Pod, all []engine.Container) error {
+	errs := []error{p.logs.Removed(logsOf(pod))}
+	for _, c := range all {
+		if c.State == engine.StateCreated && c.LogPath != "" {
+			errs = append(errs, p.logs.Discard(c.LogPath))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// LogPath returns the log of an instance of a container, by the ID in the pod's status. It is
+// empty unless this process has seen the instance.
+func (p *Pods) LogPath(pod *v1.Pod, containerID string) (path string) {
+	p.remember(pod.UID, func(m *memory) { path = m.logPaths[strings.TrimPrefix(containerID, podstate.ContainerIDPrefix)] })
+	return path
+}
+
+// InUse reports whether an instance of one of the pod's containers may still write to the log.
+func (p *Pods) InUse(ctx context.Context, pod *v1.Pod, logPath string) (bool, error) {
+	all, err := p.o.Engine.Containers(ctx, string(pod.UID))
+	return slices.ContainsFunc(all, func(c engine.Container) bool {
+		// The directory of logs may have several names.
+		same := c.Name == filepath.Base(filepath.Dir(logPath)) && filepath.Base(c.LogPath) == filepath.Base(logPath)
+		return same && (c.State == engine.StateRunning || c.State == engine.StateCreated)
+	}), err
+}
+
+// RemoveLogs removes the logs of those of the pods that do not exist any more; of all such pods
+// of this root if it is asked to.
+func (p *Pods) RemoveLogs(pods []*v1.Pod, all bool) error {
+	return p.removeOldLogs(func(found []logs.Found) []logs.Found {
+		return slices.DeleteFunc(found, func(f logs.Found) bool {
+			return !all && !slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return string(pod.UID) == f.UID })
+		})
+	})
+}
+
+// ExpireLogs removes the logs of removed pods that are too old or too many.
+func (p *Pods) ExpireLogs() error {
+	return p.removeOldLogs(func(all []logs.Found) []logs.Found { return logs.Expired(all, time.Now()) })
+}
+
+// removeOldLogs removes some of the logs of pods that this root has run and has no record of.
+func (p *Pods) removeOldLogs(choose func([]logs.Found) []logs.Found) error {
+	found, err := p.logs.List()
+	if err != nil {
+		return err
+	}
+	known, err := p.o.Records.List()
+	if err != nil {
+		return err
+	}
+	exists := map[string]bool{}
+	for _, r := range known {
+		exists[string(r.Pod.UID)] = !r.Removed
+	}
+	found = slices.DeleteFunc(found, func(f logs.Found) bool { return !f.Owned || exists[f.UID] })
+	var errs []error
+	for _, f := range choose(found) {
+		errs = append(errs, p.removeLogs(f.Pod))
+	}
+	return errors.Join(errs...)
+}
+
+// removeLogs removes the logs of a pod that does not exist and that nobody is about to start.
+func (p *Pods) removeLogs(pod logs.Pod) error {
+	uid := types.UID(pod.UID)
+	lock, ok, err := p.o.Records.TryLock(uid)
+	if err != nil || !ok {
+		return err
+	}
+	if r, err := p.o.Records.Load(uid); err == nil && !r.Removed {
+		lock.Release()
+		return nil
+	}
+	defer lock.Discard()
+	return p.logs.Remove(pod)
+}
+
+// logUsage is what the logs of a container use on disk: those of its newest instance and of the
+// one before.
+func logUsage(c engine.Container) (int64, error) {
+	used, err := logs.DiskUsage(c.LogPath)
+	if err != nil || c.Last == nil {
+		return used, err
+	}
+	before, err := logs.DiskUsage(c.Last.LogPath)
+	return used + before, err
+}
