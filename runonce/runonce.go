@@ -70,6 +70,7 @@ type Result struct {
 	Status      v1.PodStatus
 	Annotations map[string]string // added by the runtime
 	By          *v1.Pod           // the pod that preempted this one
+	EarlierRun  bool              // the pod has ended in an earlier run and was not run again
 	RemoveError string            // why the pod could not be removed at the end of the run
 }
 

@@ -20,6 +20,7 @@ type Pods struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"` // Pods
 	Pods       []Pod  `json:"pods"`
+	Failure
 }
 
 // Pod is one pod of an earlier run.
@@ -88,21 +89,23 @@ func newPodContainer(cs v1.ContainerStatus, init bool) PodContainer {
 // Table writes one row for each pod, or in the wide style one for each container, with ages
 // at now.
 func (p Pods) Table(w io.Writer, s Style, now time.Time) error {
-	t := table{}
-	if s.Color {
-		t.colored = 2
-	}
+	t := table{color: s.Color}
 	if s.Wide {
-		t.add("NAMESPACE", "POD", "PHASE", "CONTAINER", "STATE", "EXIT CODE", "RESTARTS", "AGE", "IP", "REASON")
-	} else {
-		t.add("NAMESPACE", "POD", "PHASE", "READY", "RESTARTS", "EXIT CODES", "AGE", "IP", "REASON")
-	}
-	for i := range p.Pods {
-		if s.Wide {
+		t.columns = columns("NAMESPACE", "POD", "PHASE", "CONTAINER", "STATE", "EXIT CODE", "RESTARTS", "AGE", "IP", "REASON")
+		t.columns[2].colored = true
+		for i := range p.Pods {
 			p.Pods[i].addContainers(&t, now)
-		} else {
+		}
+	} else {
+		t.columns = []column{
+			namespaceColumn(), {title: "POD"}, {title: "PHASE", colored: true}, {title: "READY"}, {title: "RESTARTS", optional: true, usual: []string{"0"}},
+			{title: "EXIT CODES", optional: true}, {title: "AGE"}, {title: "IP", optional: true, expendable: true},
+			{title: "REASON", optional: true},
+		}
+		for i := range p.Pods {
 			t.add(p.Pods[i].cells(now)...)
 		}
+		t.trim()
 	}
 	_, err := io.WriteString(w, t.text())
 	return err

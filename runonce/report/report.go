@@ -12,6 +12,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/runonce/runonce/internal/podspec"
@@ -28,6 +29,31 @@ type Report struct {
 	ExitCode       int      `json:"exitCode"`
 	ElapsedSeconds float64  `json:"elapsedSeconds"`
 	Results        []Result `json:"results"`
+	Failure
+}
+
+// Failure is why a command could not do its work. Its documents have no results then.
+type Failure struct {
+	Faults []Fault `json:"faults,omitempty"` // the errors of the manifests
+	Error  string  `json:"error,omitempty"`  // any other error
+}
+
+// Fault is one error or warning of the manifests.
+type Fault struct {
+	// File is the path as the user gave it, or a path below that.
+	File string `json:"file"`
+	// Document counts the documents of the file from 1; 0 means the file as a whole.
+	Document int `json:"document"`
+	// Line counts the lines of the file from 1; 0 means that no line is known.
+	Line int `json:"line"`
+	// Field is the full path of the field, for example spec.containers[0].image.
+	Field string `json:"field"`
+	// Message says what is wrong.
+	Message string `json:"message"`
+	// Hint says what to do about it.
+	Hint string `json:"hint,omitempty"`
+	// Severity is error or warning.
+	Severity string `json:"severity"`
 }
 
 // PodID identifies a pod in every document.
@@ -55,7 +81,11 @@ type Result struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 	PreemptedBy string            `json:"preemptedBy,omitempty"` // namespace/name
 	RemoveError string            `json:"removeError,omitempty"` // why the pod could not be removed
-	Status      v1.PodStatus      `json:"status"`
+	// EarlierRun says that the result is that of an earlier run: this run has not started the pod.
+	EarlierRun bool `json:"earlierRun,omitempty"`
+	// FinishedAt is when the pod ended in an earlier run.
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+	Status     v1.PodStatus `json:"status"`
 
 	total int // containers of the spec
 }
@@ -85,7 +115,10 @@ func newResult(in *runonce.Result) Result {
 		Attempts: in.Attempts, Restarts: in.Restarts, ElapsedSeconds: seconds(in.Elapsed),
 		PodIPs: podIPs(in.Status), Phases: []Phase{}, Containers: append([]runonce.Container{}, in.Containers...),
 		PreemptedBy: fullName(in.By), RemoveError: in.RemoveError, Status: in.Status,
-		Annotations: in.Annotations,
+		Annotations: in.Annotations, EarlierRun: in.EarlierRun,
+	}
+	if in.EarlierRun {
+		out.FinishedAt = finishedAt(in.Status)
 	}
 	if in.Pod != nil {
 		out.total = len(in.Pod.Spec.Containers)
@@ -126,6 +159,20 @@ func countReady(st v1.PodStatus) int {
 		}
 	}
 	return n
+}
+
+// finishedAt returns when the last container of a pod that has ended did so, nil if it has not.
+func finishedAt(st v1.PodStatus) *metav1.Time {
+	var last *metav1.Time
+	if st.Phase != v1.PodSucceeded && st.Phase != v1.PodFailed {
+		return nil
+	}
+	for _, cs := range podspec.Statuses(st) {
+		if end := podspec.LastTermination(cs); end != nil && !end.FinishedAt.IsZero() && (last == nil || last.Before(&end.FinishedAt)) {
+			last = &end.FinishedAt
+		}
+	}
+	return last
 }
 
 // fullName returns "namespace/name", or "" for no pod.
