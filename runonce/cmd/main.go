@@ -13,6 +13,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -47,17 +48,20 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 
 // Main runs a command and returns its exit code. The first argument is the program's name.
 func Main(ctx context.Context, arguments []string, process IO) int {
-	p := &program{io: process}
+	p := &program{io: process, start: time.Now()}
 	app := p.app()
-	err := app.RunContext(ctx, reorder(arguments, app.Commands))
-	return p.exitCode(ctx, err)
+	p.args = reorder(arguments, app.Commands)
+	return p.exitCode(ctx, app.RunContext(ctx, p.args))
 }
 
 // program is one invocation.
 type program struct {
-	io   IO
-	log  *slog.Logger
-	json bool // messages are JSON as well
+	io       IO
+	args     []string // in the order of reorder
+	start    time.Time
+	log      *slog.Logger
+	json     bool // messages are JSON as well
+	reported bool // the document of the command is written
 }
 
 // app describes the command line. Invocations share nothing of it.
@@ -122,26 +126,34 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	return usagef("%w; see %q", err, name+" --help")
 }
 
-// exitCode prints the error and returns the exit code.
+// exitCode prints the error and returns the exit code. A command that has not written its document
+// yet writes one about the error.
 func (p *program) exitCode(ctx context.Context, err error) int {
 	if err == nil {
 		return report.ExitOK
 	}
+	code, err := exitOf(ctx, err)
+	if err != nil {
+		p.printError(err)
+		if err := p.writeFailure(code, err); err != nil {
+			p.printError(err)
+		}
+	}
+	return code
+}
+
+// exitOf returns the exit code for an error, and the error to print, if any.
+func exitOf(ctx context.Context, err error) (int, error) {
 	var f exitError
 	known := errors.As(err, &f)
 	var interrupt Interrupt
-	if errors.As(context.Cause(ctx), &interrupt) && !(known && f.err == nil) {
-		p.printError(interrupt)
-		return report.ExitSignal(interrupt.Signal)
-	}
 	switch {
-	case !known:
-		p.printError(err)
-		return report.ExitFailed
-	case f.err != nil:
-		p.printError(f.err)
+	case errors.As(context.Cause(ctx), &interrupt) && !(known && f.err == nil):
+		return report.ExitSignal(interrupt.Signal), interrupt
+	case known:
+		return f.code, f.err
 	}
-	return f.code
+	return report.ExitFailed, err
 }
 
 // printError prints an error, in one line if possible, or as JSON if the log messages are.
@@ -152,12 +164,35 @@ func (p *program) printError(err error) {
 	}
 	var problems manifests.Diagnostics
 	if errors.As(err, &problems) {
-		for _, problem := range problems {
-			p.println(problem.String())
-		}
+		p.printProblems(problems)
 		err = fmt.Errorf("the input has %s: nothing was started", count(len(problems), "error"))
 	}
 	p.println("runonce: " + err.Error())
+}
+
+// printProblems prints one line for each error or warning of the manifests.
+func (p *program) printProblems(problems manifests.Diagnostics) {
+	for _, problem := range problems {
+		switch {
+		case problem.Severity == manifests.SeverityWarning:
+			p.log.Warn(problem.String())
+		case p.json:
+			p.log.Error(problem.String())
+		default:
+			p.println(problem.String())
+		}
+	}
+}
+
+// notice prints what the user should know, if there is anything.
+func (p *program) notice(text string) {
+	switch {
+	case text == "":
+	case p.json:
+		p.log.Warn(text)
+	default:
+		p.println("runonce: " + text)
+	}
 }
 
 // println prints a line to standard error. If that fails there is nowhere to report it.

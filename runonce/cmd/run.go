@@ -145,9 +145,7 @@ func (p *program) read(c *cli.Context) (*manifests.Set, error) {
 		return nil, err
 	}
 	set, err := manifests.ReadPaths(c.Context, args, p.inputOptions(c))
-	for _, w := range set.Warnings {
-		p.log.Warn(w.String())
-	}
+	p.printProblems(set.Warnings)
 	switch {
 	case context.Cause(c.Context) != nil:
 		return nil, context.Cause(c.Context)
