@@ -16,6 +16,9 @@ type row struct {
 	reason  string   // one word or a few
 	message string   // may be long, and have several lines
 	more    []string // further lines of the details
+	// note is what a short row says in place of a message that is not a problem's, and hint what
+	// it adds if there is room.
+	note, hint string
 
 	complete bool // the cells have the message
 }
@@ -35,7 +38,7 @@ func podTable(s Style, cols []column, rows []row) string {
 	} else {
 		t.columns = append(t.columns, column{title: "REASON"})
 		for i := range rows {
-			t.add(append(rows[i].cells, rows[i].reason)...)
+			t.add(append(rows[i].cells, join(", ", rows[i].reason, rows[i].note))...)
 		}
 		t.trim()
 		t.addMessages(rows)
@@ -55,15 +58,22 @@ func (t *table) addMessages(rows []row) {
 	room := maxWidth - t.width() + t.widths()[last]
 	for i := range rows {
 		r := &rows[i]
-		whole := strings.TrimPrefix(r.reason+": "+r.message, ": ")
-		switch {
-		case r.message == "":
-			r.complete = true
-		case !r.problem && utf8.RuneCountInString(printable(whole)) <= room:
-			t.rows[i][last], r.complete = whole, true
+		message := r.message
+		if r.note != "" && !r.problem {
+			message, r.complete = r.hint, true
 		}
+		cell := join(": ", t.rows[i][last], message)
+		if !r.problem && utf8.RuneCountInString(printable(cell)) <= room {
+			t.rows[i][last], r.complete = cell, true
+		}
+		r.complete = r.complete || message == ""
 	}
 	t.removeIf(func(i int) bool { return i == last && t.saysNothing(i) })
+}
+
+// join joins the texts that are not empty.
+func join(separator string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), separator)
 }
 
 // details writes what the row has no room for.

@@ -17,8 +17,8 @@ type Plan struct {
 	APIVersion string     `json:"apiVersion"`
 	Kind       string     `json:"kind"` // Plan
 	Node       Node       `json:"node"`
-	Decisions  []Decision `json:"decisions"`
-	Optimal    bool       `json:"optimal"`
+	Decisions  []Decision `json:"decisions"` // one for each pod
+	Optimal    bool       `json:"optimal"`   // no smaller set of pods could be preempted
 	// Pulls are the images that a run would pull, if an engine was asked.
 	Pulls []string `json:"pulls,omitempty"`
 	Failure
@@ -41,10 +41,10 @@ type Decision struct {
 	Verdict  admit.Verdict   `json:"verdict"`
 	// Action is what a run does with the pod: start, keep, replace, stop, prune or none.
 	Action      string         `json:"action"`
-	Running     bool           `json:"running"`
-	Reason      string         `json:"reason"`
-	Message     string         `json:"message"`
-	Reasons     []admit.Reason `json:"reasons"`
+	Running     bool           `json:"running"`               // already, from an earlier run
+	Reason      string         `json:"reason"`                // why the pod is not admitted, in one word
+	Message     string         `json:"message"`               // why the pod is not admitted, for people
+	Reasons     []admit.Reason `json:"reasons"`               // all of them
 	PreemptedBy string         `json:"preemptedBy,omitempty"` // namespace/name
 }
 

@@ -27,23 +27,24 @@ type Pods struct {
 type Pod struct {
 	PodID
 	Phase      v1.PodPhase    `json:"phase"`
-	Reason     string         `json:"reason"`
+	Reason     string         `json:"reason"` // of the phase, in one word; often empty
 	PodIPs     []string       `json:"podIPs"`
-	Containers []PodContainer `json:"containers"`
+	Containers []PodContainer `json:"containers"` // init containers first
 	// Annotations are those that a cluster would have set: the network status of a pod that is
 	// connected to several networks.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	Status      v1.PodStatus      `json:"status"`
+	// Status is the pod's status as in the Kubernetes API, version v1.
+	Status v1.PodStatus `json:"status"`
 }
 
 // PodContainer is the state of one container.
 type PodContainer struct {
 	Name     string `json:"name"`
 	Init     bool   `json:"init"`
-	State    string `json:"state"`    // Waiting, Running or Terminated
-	Ready    bool   `json:"ready"`    // probed just now, if it has a readiness probe
-	Reason   string `json:"reason"`   // why it waits, or how it ended
-	ExitCode *int32 `json:"exitCode"` // of the current or last termination; null if it never ended
+	State    string `json:"state"`                          // Waiting, Running or Terminated
+	Ready    bool   `json:"ready"`                          // probed just now, if it has a readiness probe
+	Reason   string `json:"reason"`                         // why it waits, or how it ended
+	ExitCode *int32 `json:"exitCode" jsonschema:"nullable"` // of the current or last termination; null if it never ended
 	Restarts int    `json:"restarts"`
 }
 

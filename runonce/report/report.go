@@ -25,10 +25,10 @@ const APIVersion = "runonce/v1"
 // Report is the document for the results of a run.
 type Report struct {
 	APIVersion     string   `json:"apiVersion"`
-	Kind           string   `json:"kind"` // Report
-	ExitCode       int      `json:"exitCode"`
-	ElapsedSeconds float64  `json:"elapsedSeconds"`
-	Results        []Result `json:"results"`
+	Kind           string   `json:"kind"`           // Report
+	ExitCode       int      `json:"exitCode"`       // of the program
+	ElapsedSeconds float64  `json:"elapsedSeconds"` // of the whole run
+	Results        []Result `json:"results"`        // one for each pod
 	Failure
 }
 
@@ -68,24 +68,25 @@ type PodID struct {
 type Result struct {
 	PodID
 	Outcome        runonce.Outcome     `json:"outcome"`
-	Reason         string              `json:"reason"`
-	Message        string              `json:"message"`
-	Attempts       int                 `json:"attempts"`
-	Restarts       int                 `json:"restarts"`
-	ElapsedSeconds float64             `json:"elapsedSeconds"`
+	Reason         string              `json:"reason"`         // of the outcome, in one word; often empty
+	Message        string              `json:"message"`        // of the outcome, for people
+	Attempts       int                 `json:"attempts"`       // to start the pod: the first one, retries after errors, restarts
+	Restarts       int                 `json:"restarts"`       // of all containers together
+	ElapsedSeconds float64             `json:"elapsedSeconds"` // from the start of the run to the outcome
 	PodIPs         []string            `json:"podIPs"`
-	Phases         []Phase             `json:"phases"`
-	Containers     []runonce.Container `json:"containers"`
+	Phases         []Phase             `json:"phases"`     // the steps of the pod's start
+	Containers     []runonce.Container `json:"containers"` // init containers first
 	// Annotations are those that a cluster would have set while the pod ran: its network
 	// status, if it is connected to several networks.
 	Annotations map[string]string `json:"annotations,omitempty"`
 	PreemptedBy string            `json:"preemptedBy,omitempty"` // namespace/name
 	RemoveError string            `json:"removeError,omitempty"` // why the pod could not be removed
-	// EarlierRun says that the result is that of an earlier run: this run has not started the pod.
+	// EarlierRun says that an earlier run has started all of the pod, and this one nothing.
 	EarlierRun bool `json:"earlierRun,omitempty"`
 	// FinishedAt is when the pod ended in an earlier run.
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
-	Status     v1.PodStatus `json:"status"`
+	// Status is the pod's status as in the Kubernetes API, version v1.
+	Status v1.PodStatus `json:"status"`
 
 	total int // containers of the spec
 }
@@ -117,8 +118,8 @@ func newResult(in *runonce.Result) Result {
 		PreemptedBy: fullName(in.By), RemoveError: in.RemoveError, Status: in.Status,
 		Annotations: in.Annotations, EarlierRun: in.EarlierRun,
 	}
-	if in.EarlierRun {
-		out.FinishedAt = finishedAt(in.Status)
+	if !in.Finished.IsZero() {
+		out.FinishedAt = &metav1.Time{Time: in.Finished}
 	}
 	if in.Pod != nil {
 		out.total = len(in.Pod.Spec.Containers)
@@ -159,20 +160,6 @@ func countReady(st v1.PodStatus) int {
 		}
 	}
 	return n
-}
-
-// finishedAt returns when the last container of a pod that has ended did so, nil if it has not.
-func finishedAt(st v1.PodStatus) *metav1.Time {
-	var last *metav1.Time
-	if st.Phase != v1.PodSucceeded && st.Phase != v1.PodFailed {
-		return nil
-	}
-	for _, cs := range podspec.Statuses(st) {
-		if end := podspec.LastTermination(cs); end != nil && !end.FinishedAt.IsZero() && (last == nil || last.Before(&end.FinishedAt)) {
-			last = &end.FinishedAt
-		}
-	}
-	return last
 }
 
 // fullName returns "namespace/name", or "" for no pod.

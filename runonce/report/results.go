@@ -46,7 +46,7 @@ func (r *Result) row() row {
 		out.message = strings.TrimPrefix(out.message+"; not removed: "+r.RemoveError, "; ")
 	}
 	if r.EarlierRun {
-		out.reason = strings.TrimPrefix(out.reason+", "+r.earlier(), ", ")
+		out.note, out.hint = r.earlier()
 	}
 	return out
 }
@@ -71,12 +71,16 @@ func (r *Result) problem() bool {
 	return true
 }
 
-// earlier says when the pod ended in an earlier run.
-func (r *Result) earlier() string {
-	if r.FinishedAt == nil {
-		return "earlier run"
+// earlier says in a few words when an earlier run ran the pod, and how to run it again.
+func (r *Result) earlier() (note, hint string) {
+	note, at := "earlier run", r.Status.StartTime
+	if r.FinishedAt != nil {
+		at, hint = r.FinishedAt, "--rerun runs it again"
 	}
-	return "earlier run " + duration.HumanDuration(max(0, time.Since(r.FinishedAt.Time))) + " ago"
+	if at != nil {
+		note += " " + duration.HumanDuration(max(0, time.Since(at.Time))) + " ago"
+	}
+	return note, hint
 }
 
 // logs returns the last lines of the logs of failed containers, with the paths.

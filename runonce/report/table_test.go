@@ -119,24 +119,23 @@ func TestTable(t *testing.T) {
 func TestEarlierRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ended := func(code int32, ago time.Duration) v1.PodStatus {
-			state := &v1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.NewTime(time.Now().Add(-ago))}
-			phase := v1.PodSucceeded
-			if code != 0 {
-				phase = v1.PodFailed
-			}
-			return v1.PodStatus{Phase: phase, ContainerStatuses: []v1.ContainerStatus{{State: v1.ContainerState{Terminated: state}}}}
-		}
+		ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
 		got := tableOf(t,
-			runonce.Result{Pod: pod("job", "a"), Outcome: runonce.Succeeded, EarlierRun: true, Message: "ran before", Status: ended(0, 5*time.Hour)},
-			runonce.Result{Pod: pod("bad", "a"), Outcome: runonce.Failed, EarlierRun: true, Reason: "Error", Message: "exit code 1", Status: ended(1, 90*time.Second)},
-			runonce.Result{Pod: pod("web", "a"), Outcome: runonce.Running, EarlierRun: true},
+			runonce.Result{Pod: pod("job", "a"), Outcome: runonce.Succeeded, EarlierRun: true, Finished: ago(5 * time.Hour), Message: "from an earlier run"},
+			runonce.Result{
+				Pod: pod("bad", "a"), Outcome: runonce.Failed, Reason: "Error",
+				EarlierRun: true, Finished: ago(90 * time.Second), Message: "exit code 1; from an earlier run",
+			},
+			runonce.Result{
+				Pod: pod("web", "a"), Outcome: runonce.Running, EarlierRun: true,
+				Status: v1.PodStatus{StartTime: &metav1.Time{Time: ago(10 * time.Minute)}},
+			},
 		)
 		want := "POD  OUTCOME    READY  TIME  REASON\n" +
-			"job  Succeeded  0/1    -     earlier run 5h ago: ran before\n" +
+			"job  Succeeded  0/1    -     earlier run 5h ago: --rerun runs it again\n" +
 			"bad  Failed     0/1    -     Error, earlier run 90s ago\n" +
-			"web  Running    0/1    -     earlier run\n" +
-			"\ndefault/bad: Failed, Error, earlier run 90s ago (pods/bad.yaml:1)\n  exit code 1\n"
+			"web  Running    0/1    -     earlier run 10m ago\n" +
+			"\ndefault/bad: Failed, Error (pods/bad.yaml:1)\n  exit code 1; from an earlier run\n"
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
