@@ -60,8 +60,9 @@ type program struct {
 	args     []string // in the order of reorder
 	start    time.Time
 	log      *slog.Logger
-	json     bool // messages are JSON as well
-	reported bool // the document of the command is written
+	json     bool   // messages are JSON as well
+	junit    string // file for a JUnit report
+	reported bool   // the results of the command are written
 }
 
 // app describes the command line. Invocations share nothing of it.

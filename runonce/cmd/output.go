@@ -3,6 +3,8 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -11,10 +13,15 @@ import (
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/report"
+	"github.com/runonce/runonce/runtime/logs"
 )
+
+// junitLines is how many of the last lines of each log are in a JUnit report.
+const junitLines = 10
 
 // write writes a document in the format that --output asks for.
 func (p *program) write(c *cli.Context, document any, table func(report.Style) error) error {
+	p.reported = true
 	format := c.String("output")
 	if format == "json" || format == "yaml" {
 		return p.writeDocument(format, document)
@@ -32,7 +39,6 @@ func (p *program) colors() bool {
 }
 
 func (p *program) writeDocument(format string, document any) error {
-	p.reported = true
 	write := report.JSON
 	if format == "yaml" {
 		write = report.YAML
@@ -43,18 +49,34 @@ func (p *program) writeDocument(format string, document any) error {
 	return nil
 }
 
-// writeFailure writes the document of a command that has failed before it had one, if it was to be
-// JSON or YAML: whoever reads it gets one in every case.
+// writeFailure writes the reports of a command that has failed before it had results. Whoever reads
+// JSON, YAML or JUnit gets a document in every case.
 func (p *program) writeFailure(code int, err error) error {
-	format := outputFormat(p.args)
-	if p.reported || format == "" {
+	if p.reported {
 		return nil
 	}
-	document := p.failureDocument(code, failure(err))
-	if document == nil {
-		return nil
+	r := report.New(nil, code, time.Since(p.start))
+	r.Failure = failure(err)
+	err = p.writeJUnit(r)
+	if format := outputFormat(p.args); format != "" {
+		if document := p.failureDocument(r); document != nil {
+			err = errors.Join(err, p.writeDocument(format, document))
+		}
 	}
-	return p.writeDocument(format, document)
+	return err
+}
+
+// writeJUnit writes the file of --junit. It has the end of every log.
+func (p *program) writeJUnit(r report.Report) error {
+	return report.WriteFile(p.junit, func(w io.Writer) error {
+		return r.JUnit(w, func(path string) []string {
+			lines, err := logs.Tail(path, junitLines, maxTail)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				p.log.Warn("cannot read a log for the JUnit report", "error", err)
+			}
+			return lines
+		})
+	})
 }
 
 // outputFormat returns json or yaml if the arguments ask for it, else "". They may be invalid.
@@ -79,31 +101,29 @@ func outputFormat(args []string) string {
 	return format
 }
 
-// failureDocument returns the document of the command for a failure, nil if it has none.
-func (p *program) failureDocument(code int, f report.Failure) any {
+// failureDocument returns the document of the command for the failure of r, nil if it has none.
+func (p *program) failureDocument(r report.Report) any {
 	command := strings.Join(p.args[min(1, len(p.args)):min(3, len(p.args))], " ")
 	name, _, _ := strings.Cut(command, " ")
 	switch {
 	case name == "run":
-		r := report.New(nil, code, time.Since(p.start))
-		r.Failure = f
 		return r
 	case name == "plan":
 		plan := report.NewPlan(admit.Plan{})
-		plan.Failure = f
+		plan.Failure = r.Failure
 		return plan
 	case name == "validate":
-		return manifests.Validation{APIVersion: report.APIVersion, Kind: "Validation", Problems: manifests.Diagnostics{}, Error: f.Error}
+		return manifests.Validation{APIVersion: report.APIVersion, Kind: "Validation", Problems: manifests.Diagnostics{}, Error: r.Error}
 	case name == "ps":
 		pods := report.NewPods(nil)
-		pods.Failure = f
+		pods.Failure = r.Failure
 		return pods
 	case name == "version":
 		v := ownVersions()
-		v.Failure = f
+		v.Failure = r.Failure
 		return v
 	case command == "images list":
-		return imageList{APIVersion: report.APIVersion, Kind: "Images", Images: []Image{}, Failure: f}
+		return imageList{APIVersion: report.APIVersion, Kind: "Images", Images: []Image{}, Failure: r.Failure}
 	}
 	return nil
 }

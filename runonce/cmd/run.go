@@ -64,6 +64,7 @@ func (p *program) run(c *cli.Context) error {
 			return usagef("--%s: %w", flag, err)
 		}
 	}
+	p.junit = c.String("junit")
 	set, err := p.read(c)
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func (p *program) report(c *cli.Context, results []runonce.Result, elapsed time.
 	r := report.New(results, code, elapsed)
 	err := errors.Join(
 		p.write(c, r, func(s report.Style) error { return r.Table(p.io.Stdout, s) }),
-		report.WriteFile(c.String("junit"), r.JUnit),
+		p.writeJUnit(r),
 		report.WriteFile(c.String("timeline"), r.Timeline),
 		fromErr,
 	)
