@@ -18,7 +18,7 @@ import (
 func (r Report) Table(w io.Writer, s Style) error {
 	cols := []column{
 		namespaceColumn(), {title: "POD"}, {title: "OUTCOME", colored: true}, {title: "READY"},
-		{title: "RESTARTS", optional: true, usual: []string{"0"}}, {title: "ATTEMPTS", optional: true, usual: []string{"0", "1"}}, {title: "TIME"},
+		{title: "RESTARTS", optional: true, usual: []string{"0"}}, {title: "ATTEMPTS", optional: true, usual: []string{"0", "1"}, expendable: true}, {title: "TIME"},
 		{title: "IP", optional: true, expendable: true},
 	}
 	rows := make([]row, 0, len(r.Results))
