@@ -109,9 +109,14 @@ const notOptimal = "\nThe search for the smallest set of victims was cut short: 
 // has and what is left of it, and the images to pull.
 func (p Plan) Table(w io.Writer, s Style) error {
 	cols := []column{
-		namespaceColumn(), {title: "POD"}, {title: "VERDICT", colored: true}, {title: "ACTION"},
-		{title: "PRIORITY", optional: true, usual: []string{"0"}}, {title: "QOS", expendable: true},
-		{title: "CPU", optional: true}, {title: "MEMORY", optional: true},
+		namespaceColumn(),
+		{title: "POD"},
+		{title: "VERDICT", colored: true},
+		{title: "ACTION"},
+		{title: "PRIORITY", optional: true, usual: []string{"0"}},
+		{title: "QOS", expendable: true},
+		{title: "CPU", optional: true},
+		{title: "MEMORY", optional: true},
 	}
 	rows := make([]row, 0, len(p.Decisions))
 	for i := range p.Decisions {
@@ -134,8 +139,9 @@ func (p Plan) Table(w io.Writer, s Style) error {
 }
 
 func (d *Decision) row() row {
-	var more []string
-	for _, r := range d.Reasons[min(1, len(d.Reasons)):] {
+	others := d.Reasons[min(1, len(d.Reasons)):] // the message is that of the first
+	more := make([]string, 0, len(others))
+	for _, r := range others {
 		more = append(more, r.Reason+": "+r.Message)
 	}
 	return row{

@@ -99,8 +99,14 @@ func (p Pods) Table(w io.Writer, s Style, now time.Time) error {
 		}
 	} else {
 		t.columns = []column{
-			namespaceColumn(), {title: "POD"}, {title: "PHASE", colored: true}, {title: "READY"}, {title: "RESTARTS", optional: true, usual: []string{"0"}},
-			{title: "EXIT CODES", optional: true}, {title: "AGE"}, {title: "IP", optional: true, expendable: true},
+			namespaceColumn(),
+			{title: "POD"},
+			{title: "PHASE", colored: true},
+			{title: "READY"},
+			{title: "RESTARTS", optional: true, usual: []string{"0"}},
+			{title: "EXIT CODES", optional: true},
+			{title: "AGE"},
+			{title: "IP", optional: true, expendable: true},
 			{title: "REASON", optional: true},
 		}
 		for i := range p.Pods {

@@ -17,8 +17,13 @@ import (
 // where it should be: the whole message, and the last lines of the logs of failed containers.
 func (r Report) Table(w io.Writer, s Style) error {
 	cols := []column{
-		namespaceColumn(), {title: "POD"}, {title: "OUTCOME", colored: true}, {title: "READY"},
-		{title: "RESTARTS", optional: true, usual: []string{"0"}}, {title: "ATTEMPTS", optional: true, usual: []string{"0", "1"}, expendable: true}, {title: "TIME"},
+		namespaceColumn(),
+		{title: "POD"},
+		{title: "OUTCOME", colored: true},
+		{title: "READY"},
+		{title: "RESTARTS", optional: true, usual: []string{"0"}},
+		{title: "ATTEMPTS", optional: true, usual: []string{"0", "1"}, expendable: true},
+		{title: "TIME"},
 		{title: "IP", optional: true, expendable: true},
 	}
 	rows := make([]row, 0, len(r.Results))

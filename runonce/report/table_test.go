@@ -92,9 +92,9 @@ func TestTable(t *testing.T) {
 		},
 		{
 			"the reason starts the message",
-			[]runonce.Result{{Pod: pod("web", "a"), Outcome: runonce.TimedOut, Reason: "ErrImagePull", Message: "ErrImagePull: ErrImagePull: no such host"}},
+			[]runonce.Result{{Pod: pod("web", "a"), Outcome: runonce.TimedOut, Reason: "ErrImagePull", Message: "ErrImagePull: pulling: ErrImagePull: no such host"}},
 			"POD  OUTCOME   READY  TIME  REASON\nweb  TimedOut  0/1    -     ErrImagePull\n\n" +
-				"default/web: TimedOut, ErrImagePull (pods/web.yaml:1)\n  ErrImagePull: no such host\n",
+				"default/web: TimedOut, ErrImagePull (pods/web.yaml:1)\n  pulling: ErrImagePull: no such host\n",
 		},
 		{
 			"a log that is empty",
