@@ -88,23 +88,23 @@ func (r *Result) earlier() (note, hint string) {
 	return note, hint
 }
 
-// logs returns the last lines of the logs of failed containers, with the paths.
+// logs returns the last lines of the logs of failed containers, with the paths, and the paths of
+// those that a pod still waits for.
 func (r *Result) logs() []string {
 	var lines []string
 	for _, c := range r.Containers {
-		failed := r.problem() && c.ExitCode != nil && *c.ExitCode != 0 && c.LogPath != ""
-		if !failed && len(c.LogTail) == 0 {
-			continue
-		}
+		failed := r.problem() && c.ExitCode != nil && *c.ExitCode != 0
+		late := r.Outcome == runonce.TimedOut && c.State == "Running"
 		line := fmt.Sprintf("container %q", c.Name)
 		if c.ExitCode != nil {
 			line += fmt.Sprintf(", exit code %d", *c.ExitCode)
 		}
-		if len(c.LogTail) == 0 {
+		switch {
+		case len(c.LogTail) > 0:
+			lines = append(lines, line+", last lines of "+c.LogPath+":")
+		case c.LogPath != "" && (failed || late):
 			lines = append(lines, line+", log: "+c.LogPath)
-			continue
 		}
-		lines = append(lines, line+", last lines of "+c.LogPath+":")
 		for _, text := range c.LogTail {
 			lines = append(lines, "    "+text)
 		}

@@ -105,6 +105,15 @@ func TestTable(t *testing.T) {
 			"POD  OUTCOME  READY  TIME  REASON\nweb  Failed   0/1    -     Error\n\ndefault/web: Failed, Error (pods/web.yaml:1)\n" +
 				"  exit code 1\n  container \"a\", exit code 1, log: /log/a/0.log\n",
 		},
+		{
+			"a container that is not ready in time",
+			[]runonce.Result{{
+				Pod: pod("web", "a"), Outcome: runonce.TimedOut, Reason: "ContainersNotReady", Message: "not ready",
+				Containers: []runonce.Container{{Name: "a", State: "Running", LogPath: "/log/a/0.log"}},
+			}},
+			"POD  OUTCOME   READY  TIME  REASON\nweb  TimedOut  0/1    -     ContainersNotReady\n\ndefault/web: TimedOut, ContainersNotReady (pods/web.yaml:1)\n" +
+				"  not ready\n  container \"a\", log: /log/a/0.log\n",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
