@@ -7,6 +7,7 @@ type Validation struct {
 	APIVersion string      `json:"apiVersion"`
 	Kind       string      `json:"kind"`
 	Problems   Diagnostics `json:"faults"`
+	Error      string      `json:"error,omitempty"` // why the manifests were not read
 }
 
 // NewValidation returns the warnings of the set and the problems of the error, in the order of

@@ -70,6 +70,8 @@ type Result struct {
 	Status      v1.PodStatus
 	Annotations map[string]string // added by the runtime
 	By          *v1.Pod           // the pod that preempted this one
+	EarlierRun  bool              // an earlier run has started all of the pod, this one nothing
+	Finished    time.Time         // when a pod of an earlier run ended, zero if it has not or that is unknown
 	RemoveError string            // why the pod could not be removed at the end of the run
 }
 
@@ -84,8 +86,8 @@ type Phase struct {
 type Container struct {
 	Name     string   `json:"name"`
 	Image    string   `json:"image"`
-	State    string   `json:"state"`    // Waiting, Running or Terminated
-	ExitCode *int32   `json:"exitCode"` // of the current or last termination; null if it never ended
+	State    string   `json:"state"`                          // Waiting, Running or Terminated
+	ExitCode *int32   `json:"exitCode" jsonschema:"nullable"` // of the current or last termination; null if it never ended
 	Restarts int      `json:"restarts"`
 	LogPath  string   `json:"logPath"`
 	LogTail  []string `json:"logTail"` // last lines of a failed container's log

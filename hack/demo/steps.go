@@ -57,9 +57,9 @@ func steps() []step {
 		},
 		{
 			title: "A pod that crashes has failed: exit code 1, and the report shows the end of its log.",
-			args:  []string{"run", "-o", "wide", "--until", "completed", "testdata/demo/crash"},
+			args:  []string{"run", "--until", "completed", "testdata/demo/crash"},
 			want:  1,
-			has:   []string{"broken", "Failed", "no such host: db.internal"},
+			has:   []string{"broken", "Failed", "exited with code 7", "no such host: db.internal"},
 		},
 		{
 			title: "Invalid manifests: exit code 2, and nothing is started.",

@@ -30,6 +30,11 @@ func bans() []ban {
 			why:      "only manifests uses the API server's rules, and runonce/cmd uses manifests",
 		},
 		{
+			pkg:      "",
+			prefixes: []string{"github.com/invopop/jsonschema", "github.com/santhosh-tekuri/jsonschema"},
+			why:      "only tests need schemas",
+		},
+		{
 			pkg:      "/internal",
 			prefixes: []string{module},
 			why:      "every package may import internal",

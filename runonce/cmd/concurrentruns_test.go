@@ -26,7 +26,7 @@ func TestConcurrentRuns(t *testing.T) {
 		}
 		web := manifest(t, "web", "Always", "[sleep]")
 		got := invoke(t, m, "run", web, "--node", nodeFile(), "--timeout", "5s")
-		if got.code != 1 || !strings.Contains(got.stdout, "TimedOut") || !strings.Contains(got.stdout, "NotStarted: waiting for the turn to plan") {
+		if got.code != 1 || !strings.Contains(got.stdout, "TimedOut") || !strings.Contains(got.stdout, "\n  waiting for the turn to plan") {
 			t.Errorf("beyond its timeout: %+v", got)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
-	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/cgroup"
 )
 
@@ -150,7 +148,7 @@ func (p *program) withLogger(action cli.ActionFunc) cli.ActionFunc {
 		o := &slog.HandlerOptions{Level: level}
 		switch c.String("log-format") {
 		case "text":
-			p.log = slog.New(slog.NewTextHandler(p.io.Stderr, o))
+			p.log = slog.New(newTextHandler(p.io.Stderr, o))
 		case "json":
 			p.log, p.json = slog.New(slog.NewJSONHandler(p.io.Stderr, o)), true
 		default:
@@ -183,22 +181,4 @@ func runOptions(c *cli.Context) (runonce.Options, error) {
 		return o, usagef("--pod-pids-limit %d: must be a number of processes, or -1 for no limit", n)
 	}
 	return o, nil
-}
-
-// write writes a document in the format that --output asks for. Colors are only for terminals,
-// and not against the user's wish (no-color.org).
-func (p *program) write(c *cli.Context, document any, table func(report.Style) error) error {
-	var err error
-	switch format := c.String("output"); format {
-	case "json":
-		err = report.JSON(p.io.Stdout, document)
-	case "yaml":
-		err = report.YAML(p.io.Stdout, document)
-	default:
-		err = table(report.Style{Wide: format == "wide", Color: p.io.StdoutTerminal && p.io.Getenv("NO_COLOR") == ""})
-	}
-	if err != nil {
-		return fmt.Errorf("writing the result: %w", err)
-	}
-	return nil
 }

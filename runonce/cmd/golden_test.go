@@ -32,31 +32,54 @@ func canonical(t *testing.T, path, text string, exact bool) string {
 
 var (
 	gap     = regexp.MustCompile(` {2,}`)
-	logFile = regexp.MustCompile(`last lines of \S+:`)
+	logFile = regexp.MustCompile(`(last lines of|log:) \S+?(:?)$`)
+	ago     = regexp.MustCompile(`\S+ ago`)
+	// fine is the first line of the details of a pod that only has a message too long for its row.
+	fine = regexp.MustCompile(`^\S+: (Running|Ready|Succeeded|Canceled)\b`)
 )
 
-// canonicalTable replaces the cells of some columns, whose new widths move the others.
+// canonicalTable replaces the cells of some columns, whose new widths move the others, and where
+// times are real also the messages below the table.
 func canonicalTable(text string, exact bool) string {
 	var out strings.Builder
-	var titles []string
-	for line := range strings.Lines(text) {
-		line = logFile.ReplaceAllString(strings.TrimRight(line, "\n"), "last lines of LOG:")
+	blocks := strings.Split(strings.TrimSuffix(text, "\n"), "\n\n")
+	for i, block := range blocks {
+		lines := strings.Split(block, "\n")
+		if len(lines) == 1 || !strings.HasPrefix(lines[1], " ") {
+			out.WriteString(canonicalRows(lines, exact))
+		} else if i > 0 && (exact || !fine.MatchString(block)) {
+			out.WriteString("\n" + canonicalDetails(lines, exact))
+		}
+	}
+	return out.String()
+}
+
+func canonicalRows(lines []string, exact bool) string {
+	var out strings.Builder
+	titles := gap.Split(lines[0], -1)
+	for _, line := range lines {
 		cells := gap.Split(line, -1)
-		switch {
-		case line == "" || strings.HasPrefix(line, " "):
-			titles = nil
-		case titles == nil:
-			titles = cells
-		case len(cells) == len(titles):
+		if len(cells) == len(titles) {
 			for i, title := range titles {
 				cells[i] = canonicalCell(title, cells[i], exact)
 			}
 		}
-		if titles == nil {
-			out.WriteString(line + "\n")
+		out.WriteString(strings.Join(cells, "  ") + "\n")
+	}
+	return out.String()
+}
+
+func canonicalDetails(lines []string, exact bool) string {
+	var out strings.Builder
+	for i, line := range lines {
+		if !exact {
+			line = ago.ReplaceAllString(line, "AGO")
+		}
+		logLine := logFile.MatchString(line) || strings.HasPrefix(line, "      ")
+		if i > 0 && !exact && !logLine {
 			continue
 		}
-		out.WriteString(strings.Join(cells, "  ") + "\n")
+		out.WriteString(logFile.ReplaceAllString(line, "$1 LOG$2") + "\n")
 	}
 	return out.String()
 }
@@ -70,6 +93,7 @@ func canonicalCell(title, cell string, exact bool) string {
 		return "TIME"
 	case title == "REASON":
 		cell, _, _ = strings.Cut(cell, ":")
+		return ago.ReplaceAllString(cell, "AGO")
 	case title == "MESSAGE":
 		return "MESSAGE"
 	}
@@ -97,7 +121,7 @@ func canonicalJSON(key string, value any, exact bool) any {
 		return v
 	}
 	switch key {
-	case "uid", "logPath":
+	case "uid", "logPath", "finishedAt":
 		return value != "" && value != false
 	case "elapsedSeconds":
 		return "TIME"

@@ -29,6 +29,7 @@ type imageList struct {
 	APIVersion string  `json:"apiVersion"`
 	Kind       string  `json:"kind"` // Images
 	Images     []Image `json:"images"`
+	report.Failure
 }
 
 func (p *program) imagesCommand() *cli.Command {

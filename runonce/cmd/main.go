@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -47,28 +48,32 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 
 // Main runs a command and returns its exit code. The first argument is the program's name.
 func Main(ctx context.Context, arguments []string, process IO) int {
-	p := &program{io: process}
+	p := &program{io: process, start: time.Now()}
 	app := p.app()
 	if isCompletion(arguments) {
 		p.complete(app.Commands, arguments[1:])
 		return report.ExitOK
 	}
+	p.args = reorder(arguments, app.Commands)
 	err := checkCommand(arguments[1:], app.Commands)
-	ordered := reorder(arguments, app.Commands)
 	if err == nil {
-		err = checkRepeated(ordered[1:], app.Commands)
+		err = checkRepeated(p.args[1:], app.Commands)
 	}
 	if err == nil {
-		err = app.RunContext(ctx, ordered)
+		err = app.RunContext(ctx, p.args)
 	}
 	return p.exitCode(ctx, err)
 }
 
 // program is one invocation.
 type program struct {
-	io   IO
-	log  *slog.Logger
-	json bool // messages are JSON as well
+	io       IO
+	args     []string // in the order of reorder
+	start    time.Time
+	log      *slog.Logger
+	json     bool   // messages are JSON as well
+	junit    string // file for a JUnit report
+	reported bool   // the results of the command are written
 }
 
 // app describes the command line. Invocations share nothing of it.
@@ -127,26 +132,34 @@ func (p *program) helpCommand() *cli.Command {
 	}
 }
 
-// exitCode prints the error and returns the exit code.
+// exitCode prints the error and returns the exit code. A command that has not written its document
+// yet writes one about the error.
 func (p *program) exitCode(ctx context.Context, err error) int {
 	if err == nil {
 		return report.ExitOK
 	}
+	code, err := exitOf(ctx, err)
+	if err != nil {
+		p.printError(err)
+		if err := p.writeFailure(code, err); err != nil {
+			p.printError(err)
+		}
+	}
+	return code
+}
+
+// exitOf returns the exit code for an error, and the error to print, if any.
+func exitOf(ctx context.Context, err error) (int, error) {
 	var f exitError
 	known := errors.As(err, &f)
 	var interrupt Interrupt
-	if errors.As(context.Cause(ctx), &interrupt) && !(known && f.err == nil) {
-		p.printError(interrupt)
-		return report.ExitSignal(interrupt.Signal)
-	}
 	switch {
-	case !known:
-		p.printError(err)
-		return report.ExitFailed
-	case f.err != nil:
-		p.printError(f.err)
+	case errors.As(context.Cause(ctx), &interrupt) && !(known && f.err == nil):
+		return report.ExitSignal(interrupt.Signal), interrupt
+	case known:
+		return f.code, f.err
 	}
-	return f.code
+	return report.ExitFailed, err
 }
 
 // printError prints an error, in one line if possible, or as JSON if the log messages are.
@@ -157,9 +170,7 @@ func (p *program) printError(err error) {
 	}
 	var problems manifests.Diagnostics
 	if errors.As(err, &problems) {
-		for _, problem := range problems {
-			p.println(problem.String())
-		}
+		p.printProblems(problems)
 		result := "nothing was started"
 		if e := (*inputError)(nil); errors.As(err, &e) {
 			result = e.result
@@ -167,6 +178,20 @@ func (p *program) printError(err error) {
 		err = fmt.Errorf("the input has %s: %s", count(len(problems), "error"), result)
 	}
 	p.println("runonce: " + err.Error())
+}
+
+// printProblems prints one line for each error or warning of the manifests.
+func (p *program) printProblems(problems manifests.Diagnostics) {
+	for _, problem := range problems {
+		switch {
+		case problem.Severity == manifests.SeverityWarning:
+			p.log.Warn(problem.String())
+		case p.json:
+			p.log.Error(problem.String())
+		default:
+			p.println(problem.String())
+		}
+	}
 }
 
 // notice prints what the user should know, if there is anything.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -89,6 +90,13 @@ func TestEngineUnusable(t *testing.T) {
 			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, got.code, got.stdout, got.stderr)
 		}
 	}
+	for _, args := range [][]string{{"run", pod, "--node", nodeFile()}, {"ps"}, {"images", "list"}} {
+		got := invoke(t, m, append(args, "--address", "dead", "-o", "json")...)
+		checkDocument(t, args, got.stdout)
+		if got.code != 4 || !strings.Contains(got.stdout, `"error": "container engine: `) || strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
 	got := invokeWith(t, cmd.IO{Open: m.open, Getenv: func(string) string { return "dead" }}, "ps")
 	if got.code != 4 {
 		t.Errorf("with CONTAINERD_ADDRESS: exit code %d", got.code)
@@ -106,10 +114,12 @@ func TestMessages(t *testing.T) {
 		if !strings.Contains(got.stderr, "[1/1] default/web: Running\n") || !strings.Contains(got.stdout, "\x1b[32mRunning") {
 			t.Errorf("%+v", got)
 		}
-		noColor := func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] }
-		got = invokeWith(t, cmd.IO{Open: m.open, StdoutTerminal: true, Getenv: noColor}, append([]string{"run", pod}, place...)...)
-		if strings.Contains(got.stdout, "\x1b") || got.stderr != "" {
-			t.Errorf("%+v", got)
+		for name, value := range map[string]string{"NO_COLOR": "1", "TERM": "dumb"} {
+			getenv := func(asked string) string { return map[string]string{name: value}[asked] }
+			got = invokeWith(t, cmd.IO{Open: m.open, StdoutTerminal: true, Getenv: getenv}, append([]string{"run", pod}, place...)...)
+			if strings.Contains(got.stdout, "\x1b") || got.stderr != "" {
+				t.Errorf("with %s: %+v", name, got)
+			}
 		}
 		got = invokeWith(t, cmd.IO{Open: m.open, StderrTerminal: true}, append([]string{"run", pod, "--log-format", "json", "--log-level", "info"}, place...)...)
 		for line := range strings.Lines(got.stderr) {
@@ -122,6 +132,22 @@ func TestMessages(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
+}
+
+// TestInterruptedEarly: an interrupted run reports, whatever it was doing.
+func TestInterruptedEarly(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cmd.Interrupt{Signal: syscall.SIGHUP})
+	var out bytes.Buffer
+	pod := manifest(t, "web", "Always", "[sleep]")
+	code := cmd.Main(ctx, []string{"runonce", pod, "-o", "json", "--node", nodeFile()}, cmd.IO{
+		Stdout: &out, Stderr: io.Discard, Open: newMemory(t).open, Getenv: func(string) string { return "" }, Machine: bareMachine(),
+	})
+	checkDocument(t, nil, out.String())
+	if code != 129 || !strings.Contains(out.String(), `"exitCode": 129`) || !strings.Contains(out.String(), `"error": "interrupted: hangup"`) {
+		t.Errorf("exit code %d, %s", code, &out)
+	}
 }
 
 // cancelWriter cancels when something is written.

@@ -43,8 +43,10 @@ func (p *program) plan(c *cli.Context) error {
 	document := report.NewPlan(plan)
 	document.Pulls = images
 	code := document.ExitCode()
-	if len(set.Invalid) > 0 {
+	for _, in := range set.Invalid {
 		code = report.ExitFailed
+		document.Faults = append(document.Faults, faults(in.Problems)...)
+		p.printProblems(in.Problems)
 	}
 	err = p.write(c, document, func(s report.Style) error { return document.Table(p.io.Stdout, s) })
 	if err != nil {

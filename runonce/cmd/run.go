@@ -65,6 +65,7 @@ func (p *program) run(c *cli.Context) error {
 			return usagef("--%s: %w", flag, err)
 		}
 	}
+	p.junit = c.String("junit")
 	set, err := p.read(c)
 	if err != nil {
 		return err
@@ -153,7 +154,7 @@ func (p *program) report(c *cli.Context, results []runonce.Result, elapsed time.
 	r := report.New(results, code, elapsed)
 	err := errors.Join(
 		p.write(c, r, func(s report.Style) error { return r.Table(p.io.Stdout, s) }),
-		report.WriteFile(c.String("junit"), r.JUnit),
+		p.writeJUnit(r),
 		report.WriteFile(c.String("timeline"), r.Timeline),
 		fromErr,
 	)
@@ -170,9 +171,7 @@ func (p *program) read(c *cli.Context) (*manifests.Set, error) {
 		return nil, err
 	}
 	set, err := manifests.ReadPaths(c.Context, args, p.inputOptions(c))
-	for _, w := range set.Warnings {
-		p.log.Warn(w.String())
-	}
+	p.printProblems(set.Warnings)
 	switch {
 	case context.Cause(c.Context) != nil:
 		return nil, context.Cause(c.Context)

@@ -14,16 +14,24 @@ func TestReportFiles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, dir := newMemory(t), t.TempDir()
-		pod := manifest(t, "web", "Always", "[sleep]")
+		pod := manifest(t, "web", "Always", `[do, "echo ready for JUnit", sleep]`)
 		junit, timeline := filepath.Join(dir, "r.xml"), filepath.Join(dir, "t.svg")
 		if got := invoke(t, m, "run", pod, "--node", nodeFile(), "--junit", junit, "--timeline", timeline); got.code != 0 {
 			t.Errorf("%+v", got)
 		}
-		for path, want := range map[string]string{junit: `<testcase classname="default" name="web"`, timeline: "default/web"} {
+		has := func(path, want string) {
+			t.Helper()
 			if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), want) {
 				t.Errorf("%s: %v\n%s", path, err, text)
 			}
 		}
+		has(junit, `<testcase classname="default" name="web"`)
+		has(junit, `<system-out>main: ready for JUnit&#xA;</system-out>`)
+		has(timeline, "default/web")
+		if got := invoke(t, m, "run", pod, "--node", nodeFile(), "--junit", junit, "--address", "dead"); got.code != 4 {
+			t.Errorf("%+v", got)
+		}
+		has(junit, `<error type="NotStarted" message="container engine: connecting to containerd: no such socket">`)
 		got := invokeWith(t, noEngine(t), "run", pod, "--node", nodeFile(), "--junit", filepath.Join(dir, "none", "r.xml"))
 		if got.code != 2 {
 			t.Errorf("%+v", got)

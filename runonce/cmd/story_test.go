@@ -47,7 +47,8 @@ var update = flag.Bool("update", false, "write the golden files again")
 //
 // "run" and "plan" get the node of node.yaml unless they name another. The networks are those
 // in the story's directory net.d, whatever the machine has; without it the pods get a bridge
-// of their own. In the output of runonce the paths of the story's files are relative, and the
+// of their own. With -o json, runonce must print a document that matches its schema, also when
+// it fails. In the output of runonce the paths of the story's files are relative, and the
 // directory of logs is /var/log/pods.
 const casesDir = "../../testdata/cases"
 
@@ -248,6 +249,9 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 	world := s.world
 	world.Stdout, world.Stderr, world.Stdin = &out, &errs, strings.NewReader("")
 	code := cmd.Main(ctx, all, world)
+	if strings.Contains(strings.Join(args, " ")+" ", "-o json ") {
+		checkDocument(s.t, args, out.String())
+	}
 	clean := strings.NewReplacer(s.dir+"/", "", s.logs, "/var/log/pods")
 	for to, text := range map[io.Writer]string{stdout: out.String(), stderr: errs.String()} {
 		if _, err := clean.WriteString(to, text); err != nil {

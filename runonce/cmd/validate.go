@@ -33,20 +33,20 @@ func (p *program) validate(c *cli.Context) error {
 		return cause
 	}
 	v := manifests.NewValidation(set, err, c.Bool("strict"))
-	err = p.write(c, v, func(report.Style) error { return p.printProblems(v, len(set.Pods)) })
+	err = p.write(c, v, func(report.Style) error { return p.printValidation(v, len(set.Pods)) })
 	switch {
 	case err != nil:
 		return err
 	case v.Err() != nil:
 		return exitError{code: report.ExitUsage}
 	case len(set.Pods) == 0:
-		return noPod(c)
+		p.notice(noPod(c).Error())
 	}
 	return nil
 }
 
-// printProblems prints one line for each problem.
-func (p *program) printProblems(v manifests.Validation, pods int) error {
+// printValidation prints one line for each problem.
+func (p *program) printValidation(v manifests.Validation, pods int) error {
 	for _, problem := range v.Problems {
 		text := problem.String()
 		if problem.Severity == manifests.SeverityWarning {

@@ -71,6 +71,7 @@ type versions struct {
 
 	Daemon  *externalProgram `json:"daemon,omitempty"`  // containerd, with --address
 	Runtime *externalProgram `json:"runtime,omitempty"` // the OCI runtime
+	report.Failure
 }
 
 type externalProgram struct {

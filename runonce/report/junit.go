@@ -10,14 +10,25 @@ import (
 	"github.com/runonce/runonce/runonce"
 )
 
+// junitReport has the root element that Jenkins, GitLab and others expect, with one suite.
+type junitReport struct {
+	XMLName xml.Name `xml:"testsuites"`
+	junitCounts
+	Suite junitSuite `xml:"testsuite"`
+}
+
 type junitSuite struct {
-	XMLName  xml.Name    `xml:"testsuite"`
-	Name     string      `xml:"name,attr"`
-	Tests    int         `xml:"tests,attr"`
-	Failures int         `xml:"failures,attr"`
-	Skipped  int         `xml:"skipped,attr"`
-	Time     string      `xml:"time,attr"`
-	Cases    []junitCase `xml:"testcase"`
+	Name string `xml:"name,attr"`
+	junitCounts
+	Skipped int         `xml:"skipped,attr"`
+	Cases   []junitCase `xml:"testcase"`
+}
+
+type junitCounts struct {
+	Tests    int    `xml:"tests,attr"`
+	Failures int    `xml:"failures,attr"`
+	Errors   int    `xml:"errors,attr"`
+	Time     string `xml:"time,attr"`
 }
 
 type junitCase struct {
@@ -26,6 +37,7 @@ type junitCase struct {
 	File    string        `xml:"file,attr,omitempty"`
 	Time    string        `xml:"time,attr"`
 	Failure *junitFailure `xml:"failure,omitempty"`
+	Error   *junitFailure `xml:"error,omitempty"`
 	Skipped *junitSkipped `xml:"skipped,omitempty"`
 	Output  string        `xml:"system-out,omitempty"`
 }
@@ -42,20 +54,27 @@ type junitSkipped struct {
 
 // JUnit writes the report as a JUnit test suite: one test case for each pod, in a class named
 // after its namespace. A pod that did not reach its goal is a failure, also a rejected or
-// preempted one; a canceled one is skipped.
-func (r Report) JUnit(w io.Writer) error {
-	suite := junitSuite{Name: "runonce", Tests: len(r.Results), Time: fmt.Sprintf("%.3f", r.ElapsedSeconds)}
+// preempted one; a canceled one is skipped. A run that could not start is one case with an error.
+// tail returns the last lines of a log, for containers that have none in the report.
+func (r Report) JUnit(w io.Writer, tail func(path string) []string) error {
+	suite := junitSuite{Name: "runonce"}
+	suite.Time = fmt.Sprintf("%.3f", r.ElapsedSeconds)
 	for i := range r.Results {
-		c := r.Results[i].junit()
-		if c.Failure != nil {
+		suite.Cases = append(suite.Cases, r.Results[i].junit(tail))
+	}
+	suite.Cases = append(suite.Cases, r.Failure.junit(suite.Time)...)
+	for _, c := range suite.Cases {
+		suite.Tests++
+		switch {
+		case c.Failure != nil:
 			suite.Failures++
-		}
-		if c.Skipped != nil {
+		case c.Error != nil:
+			suite.Errors++
+		case c.Skipped != nil:
 			suite.Skipped++
 		}
-		suite.Cases = append(suite.Cases, c)
 	}
-	data, err := xml.MarshalIndent(suite, "", "  ")
+	data, err := xml.MarshalIndent(junitReport{junitCounts: suite.junitCounts, Suite: suite}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -63,9 +82,29 @@ func (r Report) JUnit(w io.Writer) error {
 	return err
 }
 
-func (r *Result) junit() junitCase {
+// junit returns the test case of a run that could not start.
+func (f Failure) junit(elapsed string) []junitCase {
+	var lines []string
+	if f.Error != "" {
+		lines = append(lines, f.Error)
+	}
+	for _, fault := range f.Faults {
+		place := fault.File
+		if fault.Line > 0 {
+			place += fmt.Sprintf(":%d", fault.Line)
+		}
+		lines = append(lines, join(": ", place, fault.Field, fault.Message))
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	e := &junitFailure{Type: "NotStarted", Message: validXML(lines[0]), Text: validXML(strings.Join(lines, "\n"))}
+	return []junitCase{{Class: "runonce", Name: "run", Time: elapsed, Error: e}}
+}
+
+func (r *Result) junit(tail func(path string) []string) junitCase {
 	c := junitCase{Class: r.Namespace, Name: r.Name, File: r.Source, Time: fmt.Sprintf("%.3f", r.ElapsedSeconds)}
-	why := validXML(strings.Trim(r.Reason+": "+r.Message, ": "))
+	why := validXML(strings.Trim(r.Reason+": "+messageOf(r.Reason, r.Message, r.PreemptedBy), ": "))
 	switch r.Outcome {
 	case runonce.Running, runonce.Ready, runonce.Succeeded:
 		if r.RemoveError != "" {
@@ -78,7 +117,11 @@ func (r *Result) junit() junitCase {
 	}
 	var out strings.Builder
 	for _, container := range r.Containers {
-		for _, line := range container.LogTail {
+		lines := container.LogTail
+		if len(lines) == 0 && container.LogPath != "" {
+			lines = tail(container.LogPath)
+		}
+		for _, line := range lines {
 			out.WriteString(validXML(container.Name+": "+line) + "\n")
 		}
 	}

@@ -17,10 +17,11 @@ type Plan struct {
 	APIVersion string     `json:"apiVersion"`
 	Kind       string     `json:"kind"` // Plan
 	Node       Node       `json:"node"`
-	Decisions  []Decision `json:"decisions"`
-	Optimal    bool       `json:"optimal"`
+	Decisions  []Decision `json:"decisions"` // one for each pod
+	Optimal    bool       `json:"optimal"`   // no smaller set of pods could be preempted
 	// Pulls are the images that a run would pull, if an engine was asked.
 	Pulls []string `json:"pulls,omitempty"`
+	Failure
 }
 
 // Node is the node that pods are admitted to.
@@ -40,10 +41,10 @@ type Decision struct {
 	Verdict  admit.Verdict   `json:"verdict"`
 	// Action is what a run does with the pod: start, keep, replace, stop, prune or none.
 	Action      string         `json:"action"`
-	Running     bool           `json:"running"`
-	Reason      string         `json:"reason"`
-	Message     string         `json:"message"`
-	Reasons     []admit.Reason `json:"reasons"`
+	Running     bool           `json:"running"`               // already, from an earlier run
+	Reason      string         `json:"reason"`                // why the pod is not admitted, in one word
+	Message     string         `json:"message"`               // why the pod is not admitted, for people
+	Reasons     []admit.Reason `json:"reasons"`               // all of them
 	PreemptedBy string         `json:"preemptedBy,omitempty"` // namespace/name
 }
 
@@ -104,23 +105,32 @@ func (p Plan) ExitCode() int {
 // notOptimal is shown for a plan that is not optimal.
 const notOptimal = "\nThe search for the smallest set of victims was cut short: there may be a smaller one.\n"
 
-// Table writes one row for each decision, then what the node has and what is left of it, and
-// the images to pull.
+// Table writes one row for each decision, the details of pods that are not admitted, what the node
+// has and what is left of it, and the images to pull.
 func (p Plan) Table(w io.Writer, s Style) error {
-	t := podTable(s, "NAMESPACE", "POD", "VERDICT", "ACTION", "PRIORITY", "QOS", "CPU", "MEMORY")
-	for i := range p.Decisions {
-		t.add(p.Decisions[i].cells(s)...)
+	cols := []column{
+		namespaceColumn(),
+		{title: "POD"},
+		{title: "VERDICT", colored: true},
+		{title: "ACTION"},
+		{title: "PRIORITY", optional: true, usual: []string{"0"}},
+		{title: "QOS", expendable: true},
+		{title: "CPU", optional: true},
+		{title: "MEMORY", optional: true},
 	}
-	text := t.text()
+	rows := make([]row, 0, len(p.Decisions))
+	for i := range p.Decisions {
+		rows = append(rows, p.Decisions[i].row())
+	}
+	text := podTable(s, cols, rows)
 	if !p.Optimal {
 		text += notOptimal
 	}
-	t = &table{}
-	t.add("NODE", "RESOURCE", "ALLOCATABLE", "LEFT")
+	node := table{columns: columns("NODE", "RESOURCE", "ALLOCATABLE", "LEFT")}
 	for _, name := range p.Node.resources() {
-		t.add(p.Node.Name, string(name), quantity(p.Node.Allocatable, name), quantity(p.Node.Left, name))
+		node.add(p.Node.Name, string(name), quantity(p.Node.Allocatable, name), quantity(p.Node.Left, name))
 	}
-	text += "\n" + t.text()
+	text += "\n" + node.text()
 	if len(p.Pulls) > 0 {
 		text += "\nIMAGES TO PULL\n" + strings.Join(p.Pulls, "\n") + "\n"
 	}
@@ -128,15 +138,19 @@ func (p Plan) Table(w io.Writer, s Style) error {
 	return err
 }
 
-func (d *Decision) cells(s Style) []string {
-	message := d.Message
-	if d.PreemptedBy != "" && !strings.Contains(message, d.PreemptedBy) {
-		message = strings.TrimSuffix("by "+d.PreemptedBy+"; "+message, "; ")
+func (d *Decision) row() row {
+	others := d.Reasons[min(1, len(d.Reasons)):] // the message is that of the first
+	more := make([]string, 0, len(others))
+	for _, r := range others {
+		more = append(more, r.Reason+": "+r.Message)
 	}
-	return slices.Concat([]string{
-		d.Namespace, d.Name, string(d.Verdict), d.Action, fmt.Sprint(d.Priority), string(d.QOS),
-		quantity(d.Requests, v1.ResourceCPU), quantity(d.Requests, v1.ResourceMemory),
-	}, reasonCells(s, d.Source, d.Reason, message))
+	return row{
+		PodID: d.PodID, more: more, word: string(d.Verdict), problem: d.Verdict != admit.Admitted, reason: d.Reason, message: messageOf(d.Reason, d.Message, d.PreemptedBy),
+		cells: []string{
+			d.Namespace, d.Name, string(d.Verdict), d.Action, fmt.Sprint(d.Priority), string(d.QOS),
+			quantity(d.Requests, v1.ResourceCPU), quantity(d.Requests, v1.ResourceMemory),
+		},
+	}
 }
 
 func quantity(list v1.ResourceList, name v1.ResourceName) string {

@@ -20,29 +20,31 @@ type Pods struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"` // Pods
 	Pods       []Pod  `json:"pods"`
+	Failure
 }
 
 // Pod is one pod of an earlier run.
 type Pod struct {
 	PodID
 	Phase      v1.PodPhase    `json:"phase"`
-	Reason     string         `json:"reason"`
+	Reason     string         `json:"reason"` // of the phase, in one word; often empty
 	PodIPs     []string       `json:"podIPs"`
-	Containers []PodContainer `json:"containers"`
+	Containers []PodContainer `json:"containers"` // init containers first
 	// Annotations are those that a cluster would have set: the network status of a pod that is
 	// connected to several networks.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	Status      v1.PodStatus      `json:"status"`
+	// Status is the pod's status as in the Kubernetes API, version v1.
+	Status v1.PodStatus `json:"status"`
 }
 
 // PodContainer is the state of one container.
 type PodContainer struct {
 	Name     string `json:"name"`
 	Init     bool   `json:"init"`
-	State    string `json:"state"`    // Waiting, Running or Terminated
-	Ready    bool   `json:"ready"`    // probed just now, if it has a readiness probe
-	Reason   string `json:"reason"`   // why it waits, or how it ended
-	ExitCode *int32 `json:"exitCode"` // of the current or last termination; null if it never ended
+	State    string `json:"state"`                          // Waiting, Running or Terminated
+	Ready    bool   `json:"ready"`                          // probed just now, if it has a readiness probe
+	Reason   string `json:"reason"`                         // why it waits, or how it ended
+	ExitCode *int32 `json:"exitCode" jsonschema:"nullable"` // of the current or last termination; null if it never ended
 	Restarts int    `json:"restarts"`
 }
 
@@ -88,21 +90,29 @@ func newPodContainer(cs v1.ContainerStatus, init bool) PodContainer {
 // Table writes one row for each pod, or in the wide style one for each container, with ages
 // at now.
 func (p Pods) Table(w io.Writer, s Style, now time.Time) error {
-	t := table{}
-	if s.Color {
-		t.colored = 2
-	}
+	t := table{color: s.Color}
 	if s.Wide {
-		t.add("NAMESPACE", "POD", "PHASE", "CONTAINER", "STATE", "EXIT CODE", "RESTARTS", "AGE", "IP", "REASON")
-	} else {
-		t.add("NAMESPACE", "POD", "PHASE", "READY", "RESTARTS", "EXIT CODES", "AGE", "IP", "REASON")
-	}
-	for i := range p.Pods {
-		if s.Wide {
+		t.columns = columns("NAMESPACE", "POD", "PHASE", "CONTAINER", "STATE", "EXIT CODE", "RESTARTS", "AGE", "IP", "REASON")
+		t.columns[2].colored = true
+		for i := range p.Pods {
 			p.Pods[i].addContainers(&t, now)
-		} else {
+		}
+	} else {
+		t.columns = []column{
+			namespaceColumn(),
+			{title: "POD"},
+			{title: "PHASE", colored: true},
+			{title: "READY"},
+			{title: "RESTARTS", optional: true, usual: []string{"0"}},
+			{title: "EXIT CODES", optional: true},
+			{title: "AGE"},
+			{title: "IP", optional: true, expendable: true},
+			{title: "REASON", optional: true},
+		}
+		for i := range p.Pods {
 			t.add(p.Pods[i].cells(now)...)
 		}
+		t.trim()
 	}
 	_, err := io.WriteString(w, t.text())
 	return err

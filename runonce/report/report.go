@@ -12,6 +12,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/runonce/runonce/internal/podspec"
@@ -24,10 +25,35 @@ const APIVersion = "runonce/v1"
 // Report is the document for the results of a run.
 type Report struct {
 	APIVersion     string   `json:"apiVersion"`
-	Kind           string   `json:"kind"` // Report
-	ExitCode       int      `json:"exitCode"`
-	ElapsedSeconds float64  `json:"elapsedSeconds"`
-	Results        []Result `json:"results"`
+	Kind           string   `json:"kind"`           // Report
+	ExitCode       int      `json:"exitCode"`       // of the program
+	ElapsedSeconds float64  `json:"elapsedSeconds"` // of the whole run
+	Results        []Result `json:"results"`        // one for each pod
+	Failure
+}
+
+// Failure is why a command could not do its work. Its documents have no results then.
+type Failure struct {
+	Faults []Fault `json:"faults,omitempty"` // the errors of the manifests
+	Error  string  `json:"error,omitempty"`  // any other error
+}
+
+// Fault is one error or warning of the manifests.
+type Fault struct {
+	// File is the path as the user gave it, or a path below that.
+	File string `json:"file"`
+	// Document counts the documents of the file from 1; 0 means the file as a whole.
+	Document int `json:"document"`
+	// Line counts the lines of the file from 1; 0 means that no line is known.
+	Line int `json:"line"`
+	// Field is the full path of the field, for example spec.containers[0].image.
+	Field string `json:"field"`
+	// Message says what is wrong.
+	Message string `json:"message"`
+	// Hint says what to do about it.
+	Hint string `json:"hint,omitempty"`
+	// Severity is error or warning.
+	Severity string `json:"severity"`
 }
 
 // PodID identifies a pod in every document.
@@ -42,20 +68,25 @@ type PodID struct {
 type Result struct {
 	PodID
 	Outcome        runonce.Outcome     `json:"outcome"`
-	Reason         string              `json:"reason"`
-	Message        string              `json:"message"`
-	Attempts       int                 `json:"attempts"`
-	Restarts       int                 `json:"restarts"`
-	ElapsedSeconds float64             `json:"elapsedSeconds"`
+	Reason         string              `json:"reason"`         // of the outcome, in one word; often empty
+	Message        string              `json:"message"`        // of the outcome, for people
+	Attempts       int                 `json:"attempts"`       // to start the pod: the first one, retries after errors, restarts
+	Restarts       int                 `json:"restarts"`       // of all containers together
+	ElapsedSeconds float64             `json:"elapsedSeconds"` // from the start of the run to the outcome
 	PodIPs         []string            `json:"podIPs"`
-	Phases         []Phase             `json:"phases"`
-	Containers     []runonce.Container `json:"containers"`
+	Phases         []Phase             `json:"phases"`     // the steps of the pod's start
+	Containers     []runonce.Container `json:"containers"` // init containers first
 	// Annotations are those that a cluster would have set while the pod ran: its network
 	// status, if it is connected to several networks.
 	Annotations map[string]string `json:"annotations,omitempty"`
 	PreemptedBy string            `json:"preemptedBy,omitempty"` // namespace/name
 	RemoveError string            `json:"removeError,omitempty"` // why the pod could not be removed
-	Status      v1.PodStatus      `json:"status"`
+	// EarlierRun says that an earlier run has started all of the pod, and this one nothing.
+	EarlierRun bool `json:"earlierRun,omitempty"`
+	// FinishedAt is when the pod ended in an earlier run.
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+	// Status is the pod's status as in the Kubernetes API, version v1.
+	Status v1.PodStatus `json:"status"`
 
 	total int // containers of the spec
 }
@@ -85,7 +116,10 @@ func newResult(in *runonce.Result) Result {
 		Attempts: in.Attempts, Restarts: in.Restarts, ElapsedSeconds: seconds(in.Elapsed),
 		PodIPs: podIPs(in.Status), Phases: []Phase{}, Containers: append([]runonce.Container{}, in.Containers...),
 		PreemptedBy: fullName(in.By), RemoveError: in.RemoveError, Status: in.Status,
-		Annotations: in.Annotations,
+		Annotations: in.Annotations, EarlierRun: in.EarlierRun,
+	}
+	if !in.Finished.IsZero() {
+		out.FinishedAt = &metav1.Time{Time: in.Finished}
 	}
 	if in.Pod != nil {
 		out.total = len(in.Pod.Spec.Containers)

@@ -58,7 +58,11 @@ func results() []runonce.Result {
 	return []runonce.Result{
 		{
 			Pod: pod("web", "app", "proxy"), Outcome: runonce.Running, Attempts: 1, Elapsed: 350 * time.Millisecond,
-			Phases: []runonce.Phase{{Name: "sandbox", Start: 10 * time.Millisecond, Elapsed: 20 * time.Millisecond}},
+			Phases: []runonce.Phase{
+				{Name: "sandbox", Start: 10 * time.Millisecond, Elapsed: 20 * time.Millisecond},
+				{Name: "image app", Start: 30 * time.Millisecond, Elapsed: 120 * time.Millisecond},
+				{Name: "start app", Start: 150 * time.Millisecond, Elapsed: 60 * time.Millisecond},
+			},
 			Containers: []runonce.Container{
 				{Name: "app", Image: "app:1", State: "Running", LogPath: "/var/log/pods/default_web_uid-web/app/0.log"},
 				{Name: "proxy", Image: "app:1", State: "Running", Restarts: 1, ExitCode: code(2)},
@@ -93,6 +97,9 @@ func results() []runonce.Result {
 func TestReport(t *testing.T) {
 	t.Parallel()
 	r := report.New(results(), 1, 65432*time.Millisecond+900*time.Microsecond)
+	unreadable := report.New(nil, 2, time.Second)
+	unreadable.Faults = []report.Fault{{File: "a.yaml", Line: 3, Field: "spec", Message: "Required value"}, {File: "b.yaml", Line: 1, Field: "kind", Message: "unknown"}}
+	tail := func(path string) []string { return []string{"the end of " + filepath.Base(filepath.Dir(path))} }
 	for _, c := range []struct {
 		file  string
 		write func(*bytes.Buffer) error
@@ -102,7 +109,9 @@ func TestReport(t *testing.T) {
 		{"report.color", func(b *bytes.Buffer) error { return r.Table(b, report.Style{Color: true}) }},
 		{"report.json", func(b *bytes.Buffer) error { return report.JSON(b, r) }},
 		{"report.yaml", func(b *bytes.Buffer) error { return report.YAML(b, r) }},
-		{"report.xml", func(b *bytes.Buffer) error { return r.JUnit(b) }},
+		{"report.svg", func(b *bytes.Buffer) error { return r.Timeline(b) }},
+		{"report.xml", func(b *bytes.Buffer) error { return r.JUnit(b, tail) }},
+		{"failure.xml", func(b *bytes.Buffer) error { return unreadable.JUnit(b, tail) }},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			t.Parallel()

@@ -1,10 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -15,64 +15,15 @@ import (
 
 // Style is how tables look.
 type Style struct {
-	Wide  bool // more columns, whole messages, and the last log lines of failed containers
+	Wide  bool // all columns, and the whole message of each pod in its row
 	Color bool // outcomes are colored with terminal escape sequences
 }
 
-// maxReason is the width of the last column of a table that is not wide, in characters.
-const maxReason = 90
+// maxWidth is the width of a terminal. A table that is not wide stays within it if it can.
+const maxWidth = 80
 
-// Table writes one row for each pod. The wide style adds the last log lines of failed
-// containers.
-func (r Report) Table(w io.Writer, s Style) error {
-	t := podTable(s, "NAMESPACE", "POD", "OUTCOME", "READY", "RESTARTS", "ATTEMPTS", "TIME", "IP")
-	for i := range r.Results {
-		t.add(r.Results[i].cells(s)...)
-	}
-	text := t.text()
-	if s.Wide {
-		text += r.tails()
-	}
-	_, err := io.WriteString(w, text)
-	return err
-}
-
-func (r *Result) cells(s Style) []string {
-	elapsed := ""
-	if r.ElapsedSeconds > 0 || r.Attempts > 0 {
-		elapsed = Elapsed(time.Duration(r.ElapsedSeconds * float64(time.Second)))
-	}
-	message := r.Message
-	if r.RemoveError != "" {
-		message = strings.TrimPrefix(message+"; not removed: "+r.RemoveError, "; ")
-	}
-	return slices.Concat([]string{
-		r.Namespace, r.Name, string(r.Outcome), fmt.Sprintf("%d/%d", countReady(r.Status), r.total),
-		strconv.Itoa(r.Restarts), strconv.Itoa(r.Attempts), elapsed, strings.Join(r.PodIPs, ","),
-	}, reasonCells(s, r.Source, r.Reason, message))
-}
-
-// tails returns the last log lines of failed containers.
-func (r Report) tails() string {
-	var b strings.Builder
-	for i := range r.Results {
-		res := &r.Results[i]
-		for _, c := range res.Containers {
-			if len(c.LogTail) == 0 {
-				continue
-			}
-			fmt.Fprintf(&b, "\n%s/%s, container %q", res.Namespace, res.Name, c.Name)
-			if c.ExitCode != nil {
-				fmt.Fprintf(&b, ", exit code %d", *c.ExitCode)
-			}
-			fmt.Fprintf(&b, ", last lines of %s:\n", c.LogPath)
-			for _, line := range c.LogTail {
-				b.WriteString("    " + printable(line) + "\n")
-			}
-		}
-	}
-	return b.String()
-}
+// gap separates columns.
+const gap = "  "
 
 // Elapsed formats a duration for people: 0.35s, 12.3s, 4m5s.
 func Elapsed(d time.Duration) string {
@@ -87,84 +38,127 @@ func Elapsed(d time.Duration) string {
 
 // Rows writes a table with the given titles, which may be nil.
 func Rows(w io.Writer, titles []string, rows [][]string) error {
-	t := table{}
-	if titles != nil {
-		t.add(titles...)
-	}
-	for _, row := range rows {
-		t.add(row...)
+	t := table{rows: rows}
+	for _, title := range titles {
+		t.columns = append(t.columns, column{title: title})
 	}
 	_, err := io.WriteString(w, t.text())
 	return err
 }
 
+// column is one column of a table.
+type column struct {
+	title string
+	// optional leaves the column out if every cell is empty or has a usual value.
+	optional bool
+	usual    []string
+	// expendable leaves the column out if the table would be too wide.
+	expendable bool
+	colored    bool // by outcome
+}
+
+// columns returns columns that are always shown.
+func columns(titles ...string) []column {
+	list := make([]column, 0, len(titles))
+	for _, title := range titles {
+		list = append(list, column{title: title})
+	}
+	return list
+}
+
+// namespaceColumn is left out if all pods are in the default namespace.
+func namespaceColumn() column {
+	return column{title: "NAMESPACE", optional: true, usual: []string{"default"}}
+}
+
 // table aligns columns. Cells may hold any text; an empty one becomes "-".
 type table struct {
+	columns []column // none for a table without titles
 	rows    [][]string
-	colored int // the column with colors, 0 for none; the row of titles has none
-}
-
-// podTable returns a table of pods with the given columns and those of reasonCells.
-func podTable(s Style, titles ...string) *table {
-	t := &table{}
-	if s.Color {
-		t.colored = 2
-	}
-	if s.Wide {
-		t.add(append(titles, "SOURCE", "REASON", "MESSAGE")...)
-	} else {
-		t.add(append(titles, "REASON")...)
-	}
-	return t
-}
-
-// reasonCells returns the last cells of a table of pods: a wide one has several, any other
-// puts reason and message into one.
-func reasonCells(s Style, source, reason, message string) []string {
-	if s.Wide {
-		return []string{source, reason, message}
-	}
-	switch {
-	case reason == "":
-		reason = message
-	case message != "":
-		reason += ": " + strings.ReplaceAll(message, reason+": ", "")
-	}
-	reason = printable(reason)
-	if utf8.RuneCountInString(reason) > maxReason {
-		reason = string([]rune(reason)[:maxReason-1]) + "…"
-	}
-	return []string{reason}
+	color   bool
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-func (t *table) text() string {
-	if len(t.rows) == 0 {
-		return ""
-	}
-	widths := make([]int, len(t.rows[0]))
-	for _, row := range t.rows {
-		for i, cell := range row {
-			if row[i] = printable(cell); cell == "" {
-				row[i] = "-"
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+// trim leaves out the columns that the table can do without.
+func (t *table) trim() {
+	t.removeIf(func(i int) bool { return t.columns[i].optional && t.saysNothing(i) })
+	t.removeIf(func(i int) bool { return t.columns[i].expendable && t.width() > maxWidth })
+}
+
+// saysNothing tells whether every cell of the column is empty or usual.
+func (t *table) saysNothing(i int) bool {
+	return !slices.ContainsFunc(t.rows, func(row []string) bool { return row[i] != "" && !slices.Contains(t.columns[i].usual, row[i]) })
+}
+
+// removeIf removes columns, from the last to the first.
+func (t *table) removeIf(unwanted func(i int) bool) {
+	for i := len(t.columns) - 1; i >= 0; i-- {
+		if !unwanted(i) {
+			continue
+		}
+		t.columns = slices.Delete(t.columns, i, i+1)
+		for n := range t.rows {
+			t.rows[n] = slices.Delete(t.rows[n], i, i+1)
 		}
 	}
-	var b strings.Builder
-	for n, row := range t.rows {
+}
+
+// width is the length of the longest line, in characters.
+func (t *table) width() int {
+	total := -len(gap)
+	for _, w := range t.widths() {
+		total += w + len(gap)
+	}
+	return total
+}
+
+// widths returns the width of each column, in characters.
+func (t *table) widths() []int {
+	widths := make([]int, len(t.columns))
+	for i, c := range t.columns {
+		widths[i] = len(c.title)
+	}
+	for _, row := range t.rows {
 		for i, cell := range row {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
-			if t.colored > 0 && n > 0 && i == t.colored {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(shown(cell)))
+		}
+	}
+	return widths
+}
+
+// shown is the text of a cell.
+func shown(cell string) string { return cmp.Or(printable(cell), "-") }
+
+func (t *table) text() string {
+	var b strings.Builder
+	widths := t.widths()
+	line := func(cells []string, color bool) {
+		for i, cell := range cells {
+			cell = shown(cell)
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)) + gap
+			if color && t.columns[i].colored {
 				cell = colored(cell)
 			}
 			b.WriteString(cell)
-			if i < len(row)-1 {
+			if i < len(cells)-1 {
 				b.WriteString(pad)
 			}
 		}
 		b.WriteByte('\n')
+	}
+	if len(t.columns) > 0 {
+		titles := make([]string, 0, len(t.columns))
+		for _, c := range t.columns {
+			titles = append(titles, c.title)
+		}
+		line(titles, false)
+	}
+	for _, row := range t.rows {
+		line(row, t.color)
 	}
 	return b.String()
 }

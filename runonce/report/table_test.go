@@ -1,9 +1,16 @@
 package report_test
 
 import (
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/report"
 )
 
@@ -17,4 +24,129 @@ func TestElapsed(t *testing.T) {
 			t.Errorf("%v: got %q, want %q", d, got, want)
 		}
 	}
+}
+
+// tableOf returns the default table of the results.
+func tableOf(t *testing.T, results ...runonce.Result) string {
+	t.Helper()
+	var b strings.Builder
+	if err := report.New(results, 0, 0).Table(&b, report.Style{}); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("no route to the registry ", 10) + "and that is all"
+	running := func(name, ip string) runonce.Result {
+		return runonce.Result{
+			Pod: pod(name, "a"), Outcome: runonce.Running, Attempts: 1, Elapsed: time.Second,
+			Status: v1.PodStatus{PodIPs: []v1.PodIP{{IP: ip}}},
+		}
+	}
+	with := func(r runonce.Result, change func(*runonce.Result)) runonce.Result {
+		change(&r)
+		return r
+	}
+	elsewhere := running("web", "")
+	elsewhere.Pod.Namespace = "shop"
+	for _, c := range []struct {
+		name    string
+		results []runonce.Result
+		want    string
+	}{
+		{"nothing to say", []runonce.Result{running("web", "")}, "POD  OUTCOME  READY  TIME\nweb  Running  0/1    1.00s\n"},
+		{"no pods", nil, "POD  OUTCOME  READY  TIME\n"},
+		{"another namespace", []runonce.Result{elsewhere}, "NAMESPACE  POD  OUTCOME  READY  TIME\nshop       web  Running  0/1    1.00s\n"},
+		{
+			"restarts",
+			[]runonce.Result{with(running("web", ""), func(r *runonce.Result) { r.Restarts, r.Attempts = 2, 3 })},
+			"POD  OUTCOME  READY  RESTARTS  ATTEMPTS  TIME\nweb  Running  0/1    2         3         1.00s\n",
+		},
+		{
+			"no room for addresses",
+			[]runonce.Result{running("web-0123456789abcdef", "10.88.0.2,fd00:10:88::a05:8ff:fe00:2")},
+			"POD                   OUTCOME  READY  TIME\nweb-0123456789abcdef  Running  0/1    1.00s\n",
+		},
+		{
+			"room for a message",
+			[]runonce.Result{with(running("web", ""), func(r *runonce.Result) { r.Reason, r.Message = "Pruned", "no longer in the input" })},
+			"POD  OUTCOME  READY  TIME   REASON\nweb  Running  0/1    1.00s  Pruned: no longer in the input\n",
+		},
+		{
+			"a message only",
+			[]runonce.Result{with(running("web", ""), func(r *runonce.Result) { r.Message = "as before" })},
+			"POD  OUTCOME  READY  TIME   REASON\nweb  Running  0/1    1.00s  as before\n",
+		},
+		{
+			"no room for a message",
+			[]runonce.Result{with(running("web", ""), func(r *runonce.Result) { r.Reason, r.Message = "Odd", long })},
+			"POD  OUTCOME  READY  TIME   REASON\nweb  Running  0/1    1.00s  Odd\n\ndefault/web: Running, Odd (pods/web.yaml:1)\n  " + long + "\n",
+		},
+		{
+			"the reason is in the message",
+			[]runonce.Result{{Pod: pod("web", "a"), Outcome: runonce.Rejected, Reason: "AppArmor", Message: "Cannot enforce AppArmor: AppArmor is not enabled on the host"}},
+			"POD  OUTCOME   READY  TIME  REASON\nweb  Rejected  0/1    -     AppArmor\n\n" +
+				"default/web: Rejected, AppArmor (pods/web.yaml:1)\n  Cannot enforce AppArmor: AppArmor is not enabled on the host\n",
+		},
+		{
+			"the reason starts the message",
+			[]runonce.Result{{Pod: pod("web", "a"), Outcome: runonce.TimedOut, Reason: "ErrImagePull", Message: "ErrImagePull: pulling: ErrImagePull: no such host"}},
+			"POD  OUTCOME   READY  TIME  REASON\nweb  TimedOut  0/1    -     ErrImagePull\n\n" +
+				"default/web: TimedOut, ErrImagePull (pods/web.yaml:1)\n  pulling: ErrImagePull: no such host\n",
+		},
+		{
+			"a log that is empty",
+			[]runonce.Result{{
+				Pod: pod("web", "a"), Outcome: runonce.Failed, Reason: "Error", Message: "exit code 1",
+				Containers: []runonce.Container{{Name: "a", ExitCode: code(1), LogPath: "/log/a/0.log"}, {Name: "b", ExitCode: code(0), LogPath: "/log/b/0.log"}},
+			}},
+			"POD  OUTCOME  READY  TIME  REASON\nweb  Failed   0/1    -     Error\n\ndefault/web: Failed, Error (pods/web.yaml:1)\n" +
+				"  exit code 1\n  container \"a\", exit code 1, log: /log/a/0.log\n",
+		},
+		{
+			"a container that is not ready in time",
+			[]runonce.Result{{
+				Pod: pod("web", "a"), Outcome: runonce.TimedOut, Reason: "ContainersNotReady", Message: "not ready",
+				Containers: []runonce.Container{{Name: "a", State: "Running", LogPath: "/log/a/0.log"}},
+			}},
+			"POD  OUTCOME   READY  TIME  REASON\nweb  TimedOut  0/1    -     ContainersNotReady\n\ndefault/web: TimedOut, ContainersNotReady (pods/web.yaml:1)\n" +
+				"  not ready\n  container \"a\", log: /log/a/0.log\n",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(c.want, tableOf(t, c.results...)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEarlierRun: a result of an earlier run says so, and how long ago the pod ended.
+func TestEarlierRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+		got := tableOf(t,
+			runonce.Result{Pod: pod("job", "a"), Outcome: runonce.Succeeded, EarlierRun: true, Finished: ago(5 * time.Hour), Message: "from an earlier run"},
+			runonce.Result{
+				Pod: pod("bad", "a"), Outcome: runonce.Failed, Reason: "Error",
+				EarlierRun: true, Finished: ago(90 * time.Second), Message: "exit code 1; from an earlier run",
+			},
+			runonce.Result{
+				Pod: pod("web", "a"), Outcome: runonce.Running, EarlierRun: true,
+				Status: v1.PodStatus{StartTime: &metav1.Time{Time: ago(10 * time.Minute)}},
+			},
+		)
+		want := "POD  OUTCOME    READY  TIME  REASON\n" +
+			"job  Succeeded  0/1    -     earlier run 5h ago: --rerun runs it again\n" +
+			"bad  Failed     0/1    -     Error, earlier run 90s ago\n" +
+			"web  Running    0/1    -     earlier run 10m ago\n" +
+			"\ndefault/bad: Failed, Error (pods/bad.yaml:1)\n  exit code 1; from an earlier run\n"
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	})
 }

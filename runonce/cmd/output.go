@@ -1,0 +1,148 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce/report"
+	"github.com/runonce/runonce/runtime/logs"
+)
+
+// junitLines is how many of the last lines of each log are in a JUnit report.
+const junitLines = 10
+
+// write writes a document in the format that --output asks for.
+func (p *program) write(c *cli.Context, document any, table func(report.Style) error) error {
+	p.reported = true
+	format := c.String("output")
+	if format == "json" || format == "yaml" {
+		return p.writeDocument(format, document)
+	}
+	if err := table(report.Style{Wide: format == "wide", Color: p.colors()}); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	return nil
+}
+
+// colors tells whether the output is colored: only on a terminal that can do it, and not against
+// the user's wish (no-color.org).
+func (p *program) colors() bool {
+	return p.io.StdoutTerminal && p.io.Getenv("NO_COLOR") == "" && p.io.Getenv("TERM") != "dumb"
+}
+
+func (p *program) writeDocument(format string, document any) error {
+	write := report.JSON
+	if format == "yaml" {
+		write = report.YAML
+	}
+	if err := write(p.io.Stdout, document); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	return nil
+}
+
+// writeFailure writes the reports of a command that has failed before it had results. Whoever reads
+// JSON, YAML or JUnit gets a document in every case.
+func (p *program) writeFailure(code int, err error) error {
+	if p.reported {
+		return nil
+	}
+	r := report.New(nil, code, time.Since(p.start))
+	r.Failure = failureOf(err)
+	err = p.writeJUnit(r)
+	if format := outputFormat(p.args); format != "" {
+		if document := p.failureDocument(r); document != nil {
+			err = errors.Join(err, p.writeDocument(format, document))
+		}
+	}
+	return err
+}
+
+// writeJUnit writes the file of --junit. It has the end of every log.
+func (p *program) writeJUnit(r report.Report) error {
+	return report.WriteFile(p.junit, func(w io.Writer) error {
+		return r.JUnit(w, func(path string) []string {
+			lines, err := logs.Tail(path, junitLines, maxTail)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				p.log.Warn("cannot read a log for the JUnit report", "error", err)
+			}
+			return lines
+		})
+	})
+}
+
+// outputFormat returns json or yaml if the arguments ask for it, else "". They may be invalid.
+func outputFormat(args []string) string {
+	format := ""
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		name, value, given := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
+		if !strings.HasPrefix(arg, "-") || (name != "o" && name != "output") {
+			continue
+		}
+		if !given && i+1 < len(args) {
+			value = args[i+1]
+		}
+		format = value
+	}
+	if format != "json" && format != "yaml" {
+		return ""
+	}
+	return format
+}
+
+// failureDocument returns the document of the command for the failure of r, nil if it has none.
+func (p *program) failureDocument(r report.Report) any {
+	command := strings.Join(p.args[min(1, len(p.args)):min(3, len(p.args))], " ")
+	name, _, _ := strings.Cut(command, " ")
+	switch {
+	case name == "run":
+		return r
+	case name == "plan":
+		plan := report.NewPlan(admit.Plan{})
+		plan.Failure = r.Failure
+		return plan
+	case name == "validate":
+		return manifests.Validation{APIVersion: report.APIVersion, Kind: "Validation", Problems: manifests.Diagnostics{}, Error: r.Error}
+	case name == "ps":
+		pods := report.NewPods(nil)
+		pods.Failure = r.Failure
+		return pods
+	case name == "version":
+		v := ownVersions()
+		v.Failure = r.Failure
+		return v
+	case command == "images list":
+		return imageList{APIVersion: report.APIVersion, Kind: "Images", Images: []Image{}, Failure: r.Failure}
+	}
+	return nil
+}
+
+// failureOf returns the error as a part of a document.
+func failureOf(err error) report.Failure {
+	var problems manifests.Diagnostics
+	if !errors.As(err, &problems) {
+		return report.Failure{Error: err.Error()}
+	}
+	return report.Failure{Faults: faults(problems)}
+}
+
+func faults(problems manifests.Diagnostics) []report.Fault {
+	list := make([]report.Fault, 0, len(problems))
+	for _, d := range problems {
+		list = append(list, report.Fault{
+			File: d.File, Document: d.Document, Line: d.Line, Field: d.Field, Message: d.Message, Hint: d.Hint, Severity: string(d.Severity),
+		})
+	}
+	return list
+}

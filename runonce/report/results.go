@@ -1,0 +1,113 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/runonce/runonce/runonce"
+)
+
+// Table writes one row for each pod. Below the table are the details of every pod that is not
+// where it should be: the whole message, and the last lines of the logs of failed containers.
+func (r Report) Table(w io.Writer, s Style) error {
+	cols := []column{
+		namespaceColumn(),
+		{title: "POD"},
+		{title: "OUTCOME", colored: true},
+		{title: "READY"},
+		{title: "RESTARTS", optional: true, usual: []string{"0"}},
+		{title: "ATTEMPTS", optional: true, usual: []string{"0", "1"}, expendable: true},
+		{title: "TIME"},
+		{title: "IP", optional: true, expendable: true},
+	}
+	rows := make([]row, 0, len(r.Results))
+	for i := range r.Results {
+		rows = append(rows, r.Results[i].row())
+	}
+	_, err := io.WriteString(w, podTable(s, cols, rows))
+	return err
+}
+
+func (r *Result) row() row {
+	elapsed := ""
+	if r.ElapsedSeconds > 0 || r.Attempts > 0 {
+		elapsed = Elapsed(time.Duration(r.ElapsedSeconds * float64(time.Second)))
+	}
+	out := row{
+		PodID: r.PodID, word: string(r.Outcome), problem: r.problem(), reason: r.Reason, message: messageOf(r.Reason, r.Message, r.PreemptedBy), more: r.logs(),
+		cells: []string{
+			r.Namespace, r.Name, string(r.Outcome), fmt.Sprintf("%d/%d", countReady(r.Status), r.total),
+			strconv.Itoa(r.Restarts), strconv.Itoa(r.Attempts), elapsed, strings.Join(r.PodIPs, ","),
+		},
+	}
+	if r.RemoveError != "" {
+		out.reason = cmp.Or(r.Reason, "NotRemoved")
+		out.message = strings.TrimPrefix(out.message+"; not removed: "+r.RemoveError, "; ")
+	}
+	if r.EarlierRun {
+		out.note, out.hint = r.earlier()
+	}
+	return out
+}
+
+// messageOf returns the message without the reason before it, and with the pod that preempted this one,
+// which the kubelet's message does not name.
+func messageOf(reason, message, by string) string {
+	message = strings.TrimPrefix(message, reason+": ")
+	if by == "" || strings.Contains(message, by) {
+		return message
+	}
+	return strings.TrimPrefix(message+" ("+by+")", " ")
+}
+
+// problem tells whether the pod is not where it should be. A canceled one is where the user left it.
+func (r *Result) problem() bool {
+	switch r.Outcome {
+	case runonce.Running, runonce.Ready, runonce.Succeeded, runonce.Canceled:
+		return r.RemoveError != ""
+	case runonce.Failed, runonce.TimedOut, runonce.Rejected, runonce.Preempted, runonce.Invalid:
+	}
+	return true
+}
+
+// earlier says in a few words when an earlier run ran the pod, and how to run it again.
+func (r *Result) earlier() (note, hint string) {
+	note, at := "earlier run", r.Status.StartTime
+	if r.FinishedAt != nil {
+		at, hint = r.FinishedAt, "--rerun runs it again"
+	}
+	if at != nil {
+		note += " " + duration.HumanDuration(max(0, time.Since(at.Time))) + " ago"
+	}
+	return note, hint
+}
+
+// logs returns the last lines of the logs of failed containers, with the paths, and the paths of
+// those that a pod still waits for.
+func (r *Result) logs() []string {
+	var lines []string
+	for _, c := range r.Containers {
+		failed := r.problem() && c.ExitCode != nil && *c.ExitCode != 0
+		late := r.Outcome == runonce.TimedOut && c.State == "Running"
+		line := fmt.Sprintf("container %q", c.Name)
+		if c.ExitCode != nil {
+			line += fmt.Sprintf(", exit code %d", *c.ExitCode)
+		}
+		switch {
+		case len(c.LogTail) > 0:
+			lines = append(lines, line+", last lines of "+c.LogPath+":")
+		case c.LogPath != "" && (failed || late):
+			lines = append(lines, line+", log: "+c.LogPath)
+		}
+		for _, text := range c.LogTail {
+			lines = append(lines, "    "+text)
+		}
+	}
+	return lines
+}
