@@ -40,7 +40,8 @@ type Options struct {
 	MissingFeatures map[types.UID]string
 	// Prune stops pods of earlier runs that are no longer in the input.
 	Prune bool
-	// Rerun treats pods that have ended in an earlier run as new.
+	// Rerun treats pods that have succeeded in an earlier run as new, like those that have
+	// failed.
 	Rerun bool
 }
 

@@ -22,6 +22,7 @@ type memory struct {
 	crashes     map[string]crash
 	killed      map[string]string // by container ID: the probe's message for which it was killed
 	annotations map[string]string // of its last sandbox
+	images      map[imageRef]*foundImage
 }
 
 // crash counts how often a container ended soon after its start.
@@ -36,7 +37,7 @@ func (p *Pods) remember(uid types.UID, f func(*memory)) {
 	defer p.mu.Unlock()
 	m, ok := p.memories[uid]
 	if !ok {
-		m = &memory{crashes: map[string]crash{}, killed: map[string]string{}}
+		m = &memory{crashes: map[string]crash{}, killed: map[string]string{}, images: map[imageRef]*foundImage{}}
 		p.memories[uid] = m
 	}
 	f(m)

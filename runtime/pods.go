@@ -3,6 +3,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -41,6 +42,8 @@ type Options struct {
 	// no. It is called only when a volumeMount needs to know.
 	RecursiveReadOnly func(pod *v1.Pod) bool
 	Log               *slog.Logger // may be nil
+	// ParallelPulls limits how many images are pulled at once; 0 means 4.
+	ParallelPulls int
 	// Trace, when set, is called after each step of a pod's start, for a timeline.
 	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
 }
@@ -66,9 +69,10 @@ type Host struct {
 // Pods runs pods on this node. It is safe for concurrent use, also by several processes on
 // one root: calls that change one pod wait for each other.
 type Pods struct {
-	o      Options
-	watch  watch
-	probes probes
+	o         Options
+	watch     watch
+	probes    probes
+	pullSlots chan struct{} // holds a value for each image that is being pulled
 
 	mu       sync.Mutex // guards the rest
 	memories map[types.UID]*memory
@@ -84,7 +88,7 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 	if o.Trace == nil {
 		o.Trace = func(types.UID, string, time.Time, time.Duration) {}
 	}
-	p := &Pods{o: o, memories: map[types.UID]*memory{}, pulls: map[string]*pull{}}
+	p := &Pods{o: o, pullSlots: make(chan struct{}, cmp.Or(o.ParallelPulls, defaultPulls)), memories: map[types.UID]*memory{}, pulls: map[string]*pull{}}
 	events, err := o.Engine.Events(ctx)
 	if err != nil {
 		return nil, err

@@ -38,6 +38,7 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 		return err
 	}
 	p.remember(pod.UID, func(m *memory) { m.synced = true })
+	defer p.remember(pod.UID, (*memory).dropUsedImages)
 	todo := podstate.Decide(obs, time.Now())
 	return p.act(ctx, lock, obs, todo)
 }

@@ -127,7 +127,7 @@ func (p *program) open(c *cli.Context, node *v1.Node, o runtime.Options) (*sessi
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
 	o.Records, o.LogDir, o.Log = record.Open(engine.Root, engine.State), engine.LogDir, p.log
 	s := &session{p: p, engine: e, node: node, run: o.Records.NewRun(), cancel: cancel}
-	o.Trace = s.trace.Record
+	o.Trace, o.ParallelPulls = s.trace.Record, c.Int("parallel-pulls")
 	if dir := c.String("images-dir"); dir != "" {
 		begin := time.Now()
 		if o.LocalImages, err = e.Import(c.Context, dir); err != nil {

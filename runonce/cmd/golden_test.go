@@ -32,6 +32,7 @@ func canonical(t *testing.T, path, text string, exact bool) string {
 
 var (
 	gap     = regexp.MustCompile(` {2,}`)
+	age     = regexp.MustCompile(`\b\S+ ago\b`)
 	logFile = regexp.MustCompile(`last lines of \S+:`)
 )
 
@@ -70,6 +71,7 @@ func canonicalCell(title, cell string, exact bool) string {
 		return "TIME"
 	case title == "REASON":
 		cell, _, _ = strings.Cut(cell, ":")
+		cell = age.ReplaceAllString(cell, "AGE ago")
 	case title == "MESSAGE":
 		return "MESSAGE"
 	}
@@ -99,7 +101,7 @@ func canonicalJSON(key string, value any, exact bool) any {
 	switch key {
 	case "uid", "logPath":
 		return value != "" && value != false
-	case "elapsedSeconds":
+	case "elapsedSeconds", "finishedAt":
 		return "TIME"
 	case "message":
 		if !exact {

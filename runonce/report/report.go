@@ -47,6 +47,8 @@ type Result struct {
 	Attempts       int                 `json:"attempts"`
 	Restarts       int                 `json:"restarts"`
 	ElapsedSeconds float64             `json:"elapsedSeconds"`
+	EarlierRun     bool                `json:"earlierRun,omitempty"` // this run has started nothing of the pod
+	FinishedAt     time.Time           `json:"finishedAt,omitzero"`  // of a pod that ended in an earlier run
 	PodIPs         []string            `json:"podIPs"`
 	Phases         []Phase             `json:"phases"`
 	Containers     []runonce.Container `json:"containers"`
@@ -83,6 +85,7 @@ func newResult(in *runonce.Result) Result {
 	out := Result{
 		PodID: podID(in.Pod), Outcome: in.Outcome, Reason: in.Reason, Message: in.Message,
 		Attempts: in.Attempts, Restarts: in.Restarts, ElapsedSeconds: seconds(in.Elapsed),
+		EarlierRun: in.EarlierRun, FinishedAt: in.Finished,
 		PodIPs: podIPs(in.Status), Phases: []Phase{}, Containers: append([]runonce.Container{}, in.Containers...),
 		PreemptedBy: fullName(in.By), RemoveError: in.RemoveError, Status: in.Status,
 		Annotations: in.Annotations,
