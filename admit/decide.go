@@ -19,6 +19,7 @@ type entry struct {
 	claims   []types.NamespacedName // that only one pod may use
 	holds    bool                   // its requests count as used
 	running  bool                   // was started by an earlier run
+	earlier  *v1.Pod                // that run's pod, if this one is from the input
 	fixed    bool                   // another run is about to start it, so it cannot be stopped yet
 	rank     int                    // position in the order of victims
 	old      *entry                 // the pod that this one replaces
@@ -46,7 +47,7 @@ type planner struct {
 // running, and changes none of its arguments. An admission never overcommits the node.
 //
 // A running pod that has ended uses no resources. One with the UID of an input pod is that
-// pod, unchanged; one that only has its namespace and name is replaced by it, and its
+// pod, unchanged, unless it has failed and so is run again; one that only has its namespace and name is replaced by it, and its
 // resources count as free if the new one is admitted. Otherwise the old one stays.
 func Decide(node *v1.Node, running, pods []*v1.Pod, o Options) Plan {
 	stays := map[int]bool{} // rows of rejected pods: the pods that they would replace stay
@@ -142,8 +143,9 @@ func (p *planner) match(present []*entry) {
 	delete(uids, "")
 	for rank, e := range present {
 		done := ended(e.pod) && !e.fixed
-		if in := uids[e.pod.UID]; in != nil && !(done && p.o.Rerun) {
-			in.running, in.fixed, in.holds, in.rank = true, e.fixed, !done, rank
+		again := done && (p.o.Rerun || e.pod.Status.Phase == v1.PodFailed)
+		if in := uids[e.pod.UID]; in != nil && !again {
+			in.running, in.earlier, in.fixed, in.holds, in.rank = true, e.pod, e.fixed, !done, rank
 			continue
 		}
 		e.running, e.holds, e.rank = true, !done, rank

@@ -147,8 +147,20 @@ func TestDecide(t *testing.T) {
 			used: "cpu=1",
 		},
 		{
-			name: "ended, to run again", node: "cpu=1", options: Options{Rerun: true},
+			name: "failed", node: "cpu=1",
 			running: []*v1.Pod{pod("a", 0, "cpu=1", phase(v1.PodFailed))}, pods: []*v1.Pod{pod("a", 0, "cpu=1")},
+			want: []row{{Name: "a", Verdict: Admitted, Replaces: "uid-a"}},
+			used: "cpu=1",
+		},
+		{
+			name: "failed, and no longer fits", node: "cpu=1",
+			running: []*v1.Pod{pod("a", 0, "cpu=1", phase(v1.PodFailed)), pod("b", 0, "cpu=1")}, pods: []*v1.Pod{pod("a", 0, "cpu=1")},
+			want: []row{{Name: "a", Verdict: Rejected}},
+			used: "cpu=1",
+		},
+		{
+			name: "succeeded, to run again", node: "cpu=1", options: Options{Rerun: true},
+			running: []*v1.Pod{pod("a", 0, "cpu=1", phase(v1.PodSucceeded))}, pods: []*v1.Pod{pod("a", 0, "cpu=1")},
 			want: []row{{Name: "a", Verdict: Admitted, Replaces: "uid-a"}},
 			used: "cpu=1",
 		},

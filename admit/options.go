@@ -42,7 +42,8 @@ type Options struct {
 	// Prune says which pods of earlier runs are stopped unless the input has one of the same
 	// name; nil for none.
 	Prune func(*v1.Pod) bool
-	// Rerun treats pods that have ended in an earlier run as new.
+	// Rerun treats pods that have succeeded in an earlier run as new, like those that have
+	// failed.
 	Rerun bool
 }
 

@@ -34,10 +34,12 @@ type Decision struct {
 	Reasons []Reason
 	// By is the pod that preempts this one.
 	By *v1.Pod
-	// Running says that an earlier run started the pod, which has not changed since.
+	// Running says that an earlier run started the pod, which has not changed since. Earlier is
+	// the pod as that run has left it, with its status.
 	Running bool
-	// Replaces is the pod of an earlier run with the same namespace and name but different
-	// content, which must be stopped before this one starts.
+	Earlier *v1.Pod
+	// Replaces is the pod of an earlier run with the same namespace and name, which must be
+	// stopped before this one starts. It has different content, or has ended and is run again.
 	Replaces *v1.Pod
 	// Prune says that the pod of an earlier run is no longer in the input and has to be
 	// stopped because pruning was asked for. Its verdict is Admitted.
@@ -51,6 +53,9 @@ func PreemptedBy(pod, by *v1.Pod) Decision {
 		Reasons: []Reason{{reasonPreempting, messagePreempting}},
 	}
 }
+
+// Again says that the pod has ended in an earlier run and is run again.
+func (d Decision) Again() bool { return d.Replaces != nil && d.Replaces.UID == d.Pod.UID }
 
 // Plan is all decisions, made before anything is started or stopped.
 type Plan struct {
@@ -83,7 +88,11 @@ func (p Plan) Departures() []Departure {
 		case d.Verdict == Admitted && d.Prune:
 			all = append(all, Departure{d.Pod, i, nil, "no longer in the input"})
 		case d.Verdict == Admitted && d.Replaces != nil:
-			all = append(all, Departure{d.Replaces, i, nil, "replaced"})
+			why := "replaced"
+			if d.Again() {
+				why = "run again"
+			}
+			all = append(all, Departure{d.Replaces, i, nil, why})
 		}
 	}
 	return all
@@ -125,11 +134,11 @@ func (p *planner) plan() Plan {
 	plan := Plan{Node: p.node.DeepCopy(), Optimal: p.optimal, Used: p.allocated.list(p.allocated.used)}
 	var stopped []*entry
 	for _, e := range p.input {
-		d := Decision{Pod: e.pod, Verdict: Admitted, Running: e.running}
+		d := Decision{Pod: e.pod, Verdict: Admitted, Running: e.running, Earlier: e.earlier}
 		switch {
 		case e.by != nil:
 			d = PreemptedBy(e.pod, e.by.pod)
-			d.Running = e.running
+			d.Running, d.Earlier = e.running, e.earlier
 			if e.old != nil && !ended(e.old.pod) {
 				e.old.by = e.by
 				stopped = append(stopped, e.old)

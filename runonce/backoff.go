@@ -11,7 +11,7 @@ import (
 type Backoff struct {
 	Delay   time.Duration // before the first retry
 	Factor  float64       // each delay is this many times the one before; at least 1
-	Retries int           // at most; also how often a container may be restarted after a crash
+	Retries int           // at most
 }
 
 // DefaultBackoff returns the schedule of the kubelet's run-once mode

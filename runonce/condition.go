@@ -27,7 +27,7 @@ const (
 // goal is what the run waits for.
 type goal struct {
 	until Until
-	// settle is how long a container must have run to count as running.
+	// settle is how long a container must have run to count as running, 0 if it counts at once.
 	settle time.Duration
 }
 
@@ -50,7 +50,7 @@ func (g goal) of(pod *v1.Pod) Until {
 }
 
 // judge returns the condition of a pod.
-func (g goal) judge(pod *v1.Pod, st v1.PodStatus, now time.Time) condition {
+func (g goal) judge(pod *v1.Pod, st v1.PodStatus, h history, now time.Time) condition {
 	switch st.Phase {
 	case v1.PodSucceeded:
 		return condition{outcome: Succeeded, ended: true, reason: st.Reason, message: st.Message}
@@ -64,11 +64,50 @@ func (g goal) judge(pod *v1.Pod, st v1.PodStatus, now time.Time) condition {
 	if c, ok := initializing(pod, st); ok {
 		return c
 	}
-	return g.judgeContainers(pod, st, now)
+	c := g.judgeContainers(pod, st)
+	if c.outcome != "" {
+		if settling, ok := g.settling(pod, st, h, now); ok {
+			return settling
+		}
+	}
+	return c
+}
+
+// settling finds a container that has not run for long enough yet: for as long as the goal asks,
+// unless a probe proves that it works; if it has crashed in this run, for longer than any of its
+// instances has lived in it.
+func (g goal) settling(pod *v1.Pod, st v1.PodStatus, h history, now time.Time) (condition, bool) {
+	if g.settle == 0 {
+		return condition{}, false
+	}
+	for _, c := range podspec.Lasting(pod) {
+		cs := statusOf(podspec.Statuses(st), c.Name)
+		if cs.State.Running == nil {
+			continue
+		}
+		need, text := g.settle, "has started"
+		if h.crashes(cs) > 0 {
+			need, text = h[c.Name].longest+g.settle, "was restarted"
+		} else if proven(c, cs) {
+			continue
+		}
+		if left := need - now.Sub(cs.State.Running.StartedAt.Time); left > 0 {
+			return condition{
+				reason: "Settling", message: fmt.Sprintf("container %q %s, settling for %s", c.Name, text, need.Round(time.Millisecond)),
+				recheck: min(left, need),
+			}, true
+		}
+	}
+	return condition{}, false
+}
+
+// proven says whether a probe has shown that the running container works.
+func proven(c *v1.Container, cs v1.ContainerStatus) bool {
+	return c.StartupProbe != nil && cs.Started != nil && *cs.Started || c.ReadinessProbe != nil && cs.Ready
 }
 
 // judgeContainers judges an initialized pod by its regular containers.
-func (g goal) judgeContainers(pod *v1.Pod, st v1.PodStatus, now time.Time) condition {
+func (g goal) judgeContainers(pod *v1.Pod, st v1.PodStatus) condition {
 	until := g.of(pod)
 	done := 0
 	for i := range pod.Spec.Containers {
@@ -78,7 +117,7 @@ func (g goal) judgeContainers(pod *v1.Pod, st v1.PodStatus, now time.Time) condi
 			done++
 			continue
 		}
-		if waiting, ok := g.waitsFor(st, cs, until, now); ok {
+		if waiting, ok := waitsFor(st, cs, until); ok {
 			return waiting
 		}
 	}
@@ -130,15 +169,9 @@ func laterStarted(pod *v1.Pod, st v1.PodStatus, i int) bool {
 }
 
 // waitsFor says whether the container keeps its pod from the goal.
-func (g goal) waitsFor(st v1.PodStatus, cs v1.ContainerStatus, until Until, now time.Time) (condition, bool) {
+func waitsFor(st v1.PodStatus, cs v1.ContainerStatus, until Until) (condition, bool) {
 	if cs.State.Running == nil {
 		return waitingFor("container", cs, "", probeMessage(st)), true
-	}
-	if left := g.settle - now.Sub(cs.State.Running.StartedAt.Time); left > 0 {
-		return condition{
-			reason: "Settling", message: fmt.Sprintf("container %q has started, settling for %s", cs.Name, g.settle),
-			recheck: min(left, g.settle),
-		}, true
 	}
 	if until == UntilReady && !cs.Ready {
 		return waitingFor("container", cs, "is running but not ready", probeMessage(st)), true

@@ -55,12 +55,13 @@ func TestCondition(t *testing.T) {
 	late, early := ended("b", 4), ended("a", 5)
 	late.State.Terminated.FinishedAt, early.State.Terminated.FinishedAt = metav1.NewTime(now), metav1.NewTime(now.Add(-time.Second))
 	for _, c := range []struct {
-		name   string
-		until  Until
-		settle time.Duration
-		pod    *v1.Pod
-		status v1.PodStatus
-		want   condition
+		name    string
+		until   Until
+		settle  time.Duration
+		history history
+		pod     *v1.Pod
+		status  v1.PodStatus
+		want    condition
 	}{
 		{
 			name: "running", until: UntilRunning, pod: newPod("", nil, "a", "b"),
@@ -225,7 +226,7 @@ func TestCondition(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := goal{until: c.until, settle: c.settle}.judge(c.pod, c.status, now)
+			got := goal{until: c.until, settle: c.settle}.judge(c.pod, c.status, c.history, now)
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(condition{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

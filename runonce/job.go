@@ -111,15 +111,6 @@ func (j *job) fail(f jobFailure) jobFailure {
 	return j.failure
 }
 
-// restore makes the Job fail if it failed in an earlier run, by the status of one of its pods.
-func (j *job) restore(st v1.PodStatus) {
-	if failedWithJob(st) && st.Reason != batchv1.JobReasonFailedIndexes {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.fail(jobFailure{st.Reason, st.Message})
-	}
-}
-
 // failedWithJob says whether the pod was failed because of its Job, and not by itself.
 func failedWithJob(st v1.PodStatus) bool {
 	switch st.Reason {

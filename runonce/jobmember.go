@@ -51,7 +51,6 @@ func (r *run) joinJobs(ctx context.Context, pods []*pod) {
 		if pod := earlier[p.pod.UID]; pod != nil {
 			// A missing or invalid number counts as 0.
 			p.jobFailures, _ = strconv.Atoi(pod.Annotations[podspec.AnnotationJobFailures])
-			p.job.restore(pod.Status)
 		}
 		p.job.resume(p.pod.UID, p.jobFailures)
 	}
@@ -109,7 +108,7 @@ func (p *pod) fail(ctx context.Context, f jobFailure) condition {
 		p.warn(ctx, "cannot end a pod of a failed Job", err)
 		return c
 	}
-	if own := p.r.goal.judge(p.pod, p.status, time.Now()); own.ended {
+	if own := p.judge(); own.ended {
 		return own
 	}
 	return c
@@ -149,7 +148,7 @@ func (p *pod) removeForRetry(ctx context.Context) error {
 	p.pod.Annotations[podspec.AnnotationJobFailures] = strconv.Itoa(p.jobFailures)
 	p.jobRetries++
 	p.jobRetryAt = time.Time{}
-	p.earlierRestarts, p.status = map[string]int{}, v1.PodStatus{}
+	p.history, p.status = history{}, v1.PodStatus{}
 	return nil
 }
 

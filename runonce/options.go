@@ -12,6 +12,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
+// DefaultMaxRestarts is how often a container may be restarted unless the options say otherwise.
+const DefaultMaxRestarts = 3
+
 // Options say how a plan is carried out. The zero value is the default.
 type Options struct {
 	Until Until   // UntilRunning if empty
@@ -19,10 +22,17 @@ type Options struct {
 	// Timeout is the deadline of the whole run, counted from Start; 0 for none.
 	Timeout time.Duration
 	// Parallel limits how many pods are synced at once; 0 means twice the number of
-	// processors. A pod that only waits does not count.
+	// processors. A pod that only waits, for its images as well, does not count.
 	Parallel int
-	// Settle is how long a container must have run to count as running.
+	// Settle is how long a container must have run, counted from its own start, to count as
+	// running, unless a probe proves that it works. One that has crashed in this run must run
+	// for that much longer than any of its instances has lived. With 0 it counts at once.
 	Settle time.Duration
+	// MaxRestarts is how often a container may be restarted in this run after it has crashed;
+	// nil means DefaultMaxRestarts. For a Job's pods its backoffLimit counts instead.
+	MaxRestarts *int
+	// FailFast ends the run when the first pod has failed.
+	FailFast bool
 	// Remove stops and removes what this run has started when the results are known.
 	Remove bool
 	// Logs finds the logs of containers; nil leaves them out of the results.
@@ -51,7 +61,7 @@ type Logs interface {
 // Progress is an event of a pod.
 type Progress struct {
 	Pod *v1.Pod
-	// State is one word: Stopping, Starting, Waiting, Retrying or an Outcome.
+	// State is one word: Stopping, Pulling, Starting, Waiting, Retrying or an Outcome.
 	State   string
 	Message string
 	Done    int // pods that have reached their goal or have ended
@@ -73,6 +83,9 @@ func (o Options) Validate() error {
 	if o.Parallel < 0 {
 		errs = append(errs, fmt.Errorf("parallel %d: must not be negative", o.Parallel))
 	}
+	if n := o.MaxRestarts; n != nil && *n < 0 {
+		errs = append(errs, fmt.Errorf("max restarts %d: must not be negative", *n))
+	}
 	return errors.Join(append(errs, o.Retry.Validate())...)
 }
 
@@ -91,6 +104,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Retry == (Backoff{}) {
 		o.Retry = DefaultBackoff()
+	}
+	if o.MaxRestarts == nil {
+		o.MaxRestarts = new(DefaultMaxRestarts)
 	}
 	if o.Parallel == 0 {
 		o.Parallel = 2 * goruntime.NumCPU()

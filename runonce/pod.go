@@ -24,20 +24,23 @@ type pod struct {
 	pod     *v1.Pod
 	res     *Result
 	rank    int
-	slot    *waiter // for its next Sync; nil when it is not queued
+	slot    *waiter // for its next Sync, queued or held; nil while it waits for anything else
 	changes <-chan struct{}
 
-	kept   bool         // it already runs, from an earlier run
-	synced bool         // Sync was called in this run
-	status v1.PodStatus // the last one
-	cond   condition    // of that status, or of an error
+	kept      bool         // it already runs, from an earlier run
+	found     bool         // it had reached its goal or had ended when this run first observed it
+	synced    bool         // this run has begun to start it
+	announced bool         // that it is started
+	pulling   bool         // its images are being pulled
+	status    v1.PodStatus // the last one
+	history   history      // nil before the first status
+	cond      condition    // of that status, or of an error
 
-	err             error          // of the last Sync
-	retries         int            // after errors
-	streak          int            // retries since the last success
-	retryAt         time.Time      // when the next retry is due, zero if none is
-	earlierRestarts map[string]int // of each container, before this run
-	preemptor       *v1.Pod        // of another run
+	err       error     // of the last Sync
+	retries   int       // after errors
+	streak    int       // retries since the last success
+	retryAt   time.Time // when the next retry is due, zero if none is
+	preemptor *v1.Pod   // of another run
 
 	jobMember
 }
@@ -65,6 +68,7 @@ func (p *pod) warn(ctx context.Context, message string, err error) {
 // drive works on the pod until it has ended or the round is over, because all pods are done or
 // ctx is. Until then a pod at its goal is watched and kept there.
 func (p *pod) drive(ctx, round context.Context) {
+	defer p.leaveSlot()
 	for round.Err() == nil && !p.cond.ended {
 		if !p.awaitJob(ctx) {
 			return
@@ -75,9 +79,20 @@ func (p *pod) drive(ctx, round context.Context) {
 	}
 }
 
-// converge observes the pod, syncs it if it needs that, and handles the result.
+// leaveSlot gives up the pod's slot, whether it holds it or is queued for it.
+func (p *pod) leaveSlot() {
+	if p.slot != nil {
+		p.r.slots.leave(p.slot)
+		p.slot = nil
+	}
+}
+
+// converge observes the pod, syncs it if it needs that, and handles the result. The pod has no
+// slot afterwards, whatever it has found.
 func (p *pod) converge(ctx context.Context) {
+	defer p.leaveSlot()
 	if p.jobFailed() {
+		p.leaveSlot()
 		p.failWithJob(ctx)
 		return
 	}
@@ -103,11 +118,11 @@ func (p *pod) needsSync(ctx context.Context) bool {
 		return !time.Now().Before(p.jobRetryAt)
 	case !p.synced:
 		return true // a pod of an earlier run is synced at least once
+	case p.crashLoop(ctx):
+		return false
 	case p.done() || p.cond.recheck > 0:
 		p.resetRetries()
 		return hasUnready(p.status)
-	case p.crashLoop(ctx):
-		return false
 	}
 	return !time.Now().Before(p.retryAt) || !reflect.DeepEqual(before, p.status)
 }
@@ -122,21 +137,20 @@ func hasUnready(st v1.PodStatus) bool {
 
 // sync syncs the pod in a slot and says whether there is a new status or error to handle.
 func (p *pod) sync(ctx context.Context) bool {
+	p.pull(ctx)
 	if p.slot == nil {
 		p.slot = p.r.slots.reserve(p.rank)
 	}
-	err := p.r.slots.acquire(ctx, p.slot)
-	p.slot = nil
-	if err != nil {
+	if !p.slot.acquire(ctx) || p.jobFailed() {
 		return false
 	}
-	defer p.r.slots.release()
-	if !p.synced {
-		p.synced = true
-		p.job.startDeadline()
+	p.begin()
+	if !p.announced && !p.kept {
 		p.r.progress(p.pod, "Starting", "", 0)
 	}
-	if err = p.removeForRetry(ctx); err == nil {
+	p.announced = true
+	err := p.removeForRetry(ctx)
+	if err == nil {
 		err = p.r.rt.Sync(ctx, p.pod)
 	}
 	if ctx.Err() != nil {
@@ -146,8 +160,35 @@ func (p *pod) sync(ctx context.Context) bool {
 	return true
 }
 
+// pull pulls the images that the next Sync needs. The pod has no slot while it waits for them.
+func (p *pod) pull(ctx context.Context) {
+	rt, ok := p.r.rt.(Puller)
+	if !ok || p.willRetry() {
+		return
+	}
+	pull := rt.MissingImages(ctx, p.pod)
+	if pull == nil {
+		return
+	}
+	p.leaveSlot()
+	p.begin()
+	p.r.progress(p.pod, "Pulling", "", 0)
+	p.pulling = true
+	pull(ctx)
+	p.pulling = ctx.Err() != nil
+}
+
+// begin notes that this run starts the pod.
+func (p *pod) begin() {
+	if !p.synced {
+		p.synced = true
+		p.job.startDeadline()
+	}
+}
+
 // observe gets the pod's status and judges it.
 func (p *pod) observe(ctx context.Context) error {
+	first := p.history == nil
 	if err := p.refresh(ctx); err != nil {
 		p.setCondition(condition{reason: "StatusUnknown", message: err.Error()})
 		return err
@@ -155,7 +196,8 @@ func (p *pod) observe(ctx context.Context) error {
 	if p.willRetry() {
 		return nil
 	}
-	c := p.r.goal.judge(p.pod, p.status, time.Now())
+	c := p.judge()
+	p.found = p.found || first && c.outcome != ""
 	if c.ended {
 		c = p.retryInJob(ctx, c)
 	}
@@ -167,20 +209,22 @@ func (p *pod) observe(ctx context.Context) error {
 	return nil
 }
 
+// judge returns the condition of the pod by its last status.
+func (p *pod) judge() condition { return p.r.goal.judge(p.pod, p.status, p.history, time.Now()) }
+
 // refresh gets the pod's status.
 func (p *pod) refresh(ctx context.Context) error {
 	st, err := p.r.rt.Status(ctx, p.pod)
 	if err != nil {
 		return fmt.Errorf("getting the status of pod %q: %w", p.pod.Name, err)
 	}
-	if p.earlierRestarts == nil {
-		p.earlierRestarts = map[string]int{}
-		if p.kept {
-			for _, cs := range podspec.Statuses(st) {
-				p.earlierRestarts[cs.Name] = int(cs.RestartCount)
-			}
-		}
+	switch {
+	case p.history == nil && p.kept:
+		p.history = newHistory(st)
+	case p.history == nil:
+		p.history = history{}
 	}
+	p.history.add(st, p.r.o.Start)
 	p.setStatus(st)
 	return nil
 }
@@ -198,16 +242,16 @@ func (p *pod) setStatus(st v1.PodStatus) {
 func (p *pod) setCondition(c condition) {
 	old, wasDone := p.cond, p.done()
 	p.cond = c
-	step := 0
+	step, message := 0, c.message
 	switch done := p.done(); {
 	case done && !wasDone:
 		step = 1
 		p.res.Elapsed = time.Since(p.r.o.Start)
 	case !done && wasDone:
-		step = -1
+		step, message = -1, fmt.Sprintf("no longer %s: %s", old.outcome, c.message)
 	}
 	if old.reason != c.reason || old.outcome != c.outcome {
-		p.r.progress(p.pod, cmp.Or(string(c.outcome), "Waiting"), c.message, step)
+		p.r.progress(p.pod, cmp.Or(string(c.outcome), "Waiting"), message, step)
 	}
 }
 
@@ -216,6 +260,14 @@ func (p *pod) end(ctx context.Context, c condition) {
 	p.resetRetries()
 	p.job.leave(p.pod.UID, p.jobSlot, c.outcome == Succeeded)
 	p.setCondition(c)
+	p.cleanUp(ctx)
+	if c.outcome == Failed && p.preemptor == nil && p.r.o.FailFast {
+		p.r.abort(failFastError{p.name()})
+	}
+}
+
+// cleanUp releases what a pod no longer needs that has ended.
+func (p *pod) cleanUp(ctx context.Context) {
 	if p.status.Phase != v1.PodSucceeded && p.status.Phase != v1.PodFailed || !p.synced {
 		return
 	}

@@ -2,15 +2,22 @@ package runonce_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/runonce"
 )
+
+// bubbleStart is when a bubble of package synctest begins.
+var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // TestKept: pods of an earlier run that did not change.
 func TestKept(t *testing.T) {
@@ -18,18 +25,24 @@ func TestKept(t *testing.T) {
 	died := with(v1.PodRunning, restarted(crashed(5), 5))
 	up5 := with(v1.PodRunning, restarted(up(), 5))
 	failed, done := with(v1.PodFailed, ended(3)), with(v1.PodSucceeded, ended(0))
+	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(bubbleStart.Add(-d)) }
+	up5.StartTime = new(ago(3 * time.Minute))
+	done.ContainerStatuses[0].State.Terminated.FinishedAt = ago(2 * time.Minute)
 	for _, c := range []struct {
 		name     string
 		before   v1.PodStatus
 		timeline []moment
 		want     string
+		message  string
+		attempts int
 		restarts int
 		syncs    int
 	}{
-		{"runs", up5, []moment{{0, up5}}, "Running", 0, 1},
-		{"ended well", done, nil, "Succeeded", 0, 0},
-		{"ended badly", failed, nil, "Failed Error", 0, 0},
-		{"died and is healed", died, []moment{{0, with(v1.PodRunning, restarted(up(), 6))}}, "Running", 1, 1},
+		{"runs", up5, []moment{{0, up5}}, "Running", "from an earlier run, started 3m ago", 0, 0, 1},
+		{"ended well", done, nil, "Succeeded", "from an earlier run, finished 2m ago; --rerun runs it again", 0, 0, 0},
+		{"ended badly", failed, nil, "Failed Error", `container "c" exited with code 3; from an earlier run`, 0, 0, 0},
+		{"died and is healed", died, []moment{{0, with(v1.PodRunning, restarted(up(), 6))}}, "Running", "", 1, 1, 1},
+		{"was never started", with(v1.PodPending, waiting("ErrImagePull")), []moment{{0, running()}}, "Running", "", 1, 0, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -39,6 +52,10 @@ func TestKept(t *testing.T) {
 				plan := admit.Plan{Decisions: []admit.Decision{{Pod: pod, Verdict: admit.Admitted, Running: true}}}
 				got := runonce.Run(t.Context(), rt, plan, runonce.Options{Retry: runonce.Backoff{Factor: 1}, Remove: true})
 				want(t, "outcome", outcomes(got)[0], c.want)
+				want(t, "message", got[0].Message, c.message)
+				want(t, "earlier run", got[0].EarlierRun, c.message != "")
+				want(t, "elapsed", got[0].Elapsed, 0)
+				want(t, "attempts", got[0].Attempts, c.attempts)
 				want(t, "restarts", got[0].Restarts, c.restarts)
 				want(t, "syncs", rt.pods[pod.UID].syncs, c.syncs)
 				want(t, "stops, though asked to remove what was started", rt.pods[pod.UID].stops, 0)
@@ -109,4 +126,59 @@ func TestEventStorm(t *testing.T) {
 		want(t, "elapsed", got.Elapsed, 7*time.Second)
 		want(t, "syncs", rt.pods[pod.UID].syncs, 4)
 	})
+}
+
+// TestFinishedPodsHoldNoSlot: pods that need not be started leave the slots to the others.
+func TestFinishedPodsHoldNoSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		done := with(v1.PodSucceeded, ended(0))
+		plan := admitted(newPod("a", ""), newPod("b", ""), newPod("new", ""), newPod("other", ""))
+		plan.Decisions[0].Running, plan.Decisions[1].Running = true, true
+		rt := &fake{scripts: map[string]script{"a": {before: &done}, "b": {before: &done}, "new": runs(), "other": runs()}}
+		got := outcomes(runonce.Run(t.Context(), rt, plan, runonce.Options{Parallel: 1, Timeout: time.Hour}))
+		if diff := cmp.Diff([]string{"Succeeded", "Succeeded", "Running", "Running"}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestProgress: no event contradicts one before it.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	slow := script{timeline: []moment{{0, with(v1.PodPending)}, {time.Minute, running()}}}
+	before, down := running(), with(v1.PodRunning, crashed(0))
+	for _, c := range []struct {
+		name   string
+		kept   bool
+		script script
+		want   []string
+	}{
+		{"starts", false, runs(), []string{"Starting", "Running"}},
+		{"runs already", true, script{before: &before, timeline: runs().timeline}, []string{"Running"}},
+		{
+			"dies and comes back", false,
+			script{timeline: []moment{{0, running()}, {time.Second, down}, {2 * time.Second, with(v1.PodRunning, restarted(up(), 1))}}},
+			[]string{"Starting", "Running", `Waiting no longer Running: container "c" is waiting: CrashLoopBackOff; before that it exited with code 1`, "Running"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				plan := admitted(newPod("web", ""), newPod("slow", ""))
+				plan.Decisions[0].Running = c.kept
+				var got []string
+				runonce.Run(t.Context(), &fake{scripts: map[string]script{"web": c.script, "slow": slow}}, plan, runonce.Options{
+					Progress: func(p runonce.Progress) {
+						if p.Pod.Name == "web" {
+							got = append(got, strings.TrimSpace(p.State+" "+p.Message))
+						}
+					},
+				})
+				if diff := cmp.Diff(c.want, got); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/failure"
@@ -17,8 +18,8 @@ import (
 const (
 	// tailLines is how many of a failed container's last lines go into the result.
 	tailLines = 10
-	// lastStatusTimeout limits getting the status of a pod after the run was interrupted.
-	lastStatusTimeout = 10 * time.Second
+	// lastStatusTimeout limits what is asked about a pod after the run.
+	lastStatusTimeout = 5 * time.Second
 )
 
 // finish fills in the results. cause is why the run was interrupted, nil if it was not; then
@@ -26,10 +27,10 @@ const (
 func (r *run) finish(ctx context.Context, cause error) {
 	ctx = context.WithoutCancel(ctx)
 	r.each(func(p *pod) {
+		ctx, cancel := context.WithTimeout(ctx, lastStatusTimeout)
+		defer cancel()
 		if cause != nil && !p.cond.ended && p.started() {
-			limited, cancel := context.WithTimeout(ctx, lastStatusTimeout)
-			defer cancel()
-			if err := p.observe(limited); err != nil {
+			if err := p.observe(ctx); err != nil {
 				p.warn(ctx, "unknown state of the pod", err)
 			}
 		}
@@ -67,26 +68,91 @@ func (p *pod) fill(cause error) {
 	res.Status = p.status
 	res.Status.Phase = cmp.Or(res.Status.Phase, v1.PodPending)
 	res.Outcome, res.Reason, res.Message = p.cond.outcome, p.cond.reason, p.cond.message
-	res.Restarts = p.restarts()
+	res.Restarts = p.history.restarts(p.status)
 	res.Phases = p.r.o.Trace.of(p.pod.UID, p.r.o.Start)
 	if p.synced {
-		res.Attempts = 1 + p.retries + p.jobRetries + res.Restarts
+		res.Attempts = p.attempts()
 	}
-	if p.preemptor != nil {
+	switch {
+	case p.preemptor != nil:
 		p.fillPreempted()
-		return
+	case res.Outcome == "":
+		p.fillInterrupted(cause)
 	}
-	if res.Outcome != "" {
-		return
+	if p.ofEarlierRun() {
+		p.fillEarlier(time.Now())
 	}
+}
+
+// attempts is how often this run has tried to start the pod, or to start it again.
+func (p *pod) attempts() int {
+	n := p.retries + p.jobRetries + p.res.Restarts
+	switch {
+	case !p.kept:
+		return n + 1
+	case p.history.unchanged(p.status):
+		return n
+	}
+	return max(n, 1)
+}
+
+// fillInterrupted fills in the result of a pod that had not reached its goal when the run was
+// interrupted.
+func (p *pod) fillInterrupted(cause error) {
+	res := p.res
 	res.Outcome = interrupted(cause)
 	res.Elapsed = time.Since(p.r.o.Start)
 	switch {
+	case isFailFast(cause):
+		res.Reason, res.Message = ReasonFailFast, cause.Error()
 	case !p.started():
 		res.Reason, res.Message = "NotStarted", "the run ended before the pod was started"
+	case p.pulling:
+		res.Reason, res.Message = "Pulling", "the run ended while the images of the pod were being pulled"
 	case p.err != nil && failure.RetryAfter(p.err) == 0:
 		res.Reason, res.Message = failure.Reason(p.err, reasonSyncError), p.err.Error()
 	}
+}
+
+// ofEarlierRun says whether an earlier run has started all of the pod, and this one nothing.
+func (p *pod) ofEarlierRun() bool {
+	return p.kept && p.history != nil && p.attempts() == 0 && p.err == nil && p.preemptor == nil
+}
+
+// fillEarlier says so.
+func (p *pod) fillEarlier(now time.Time) {
+	res := p.res
+	res.EarlierRun = true
+	if p.found {
+		res.Elapsed = 0
+	}
+	text := "from an earlier run"
+	switch {
+	case p.cond.ended:
+		if res.Finished = lastEnd(p.status); !res.Finished.IsZero() {
+			text += ", finished " + duration.HumanDuration(now.Sub(res.Finished)) + " ago"
+		}
+		if res.Outcome == Succeeded {
+			text += "; --rerun runs it again"
+		}
+	case p.status.StartTime != nil:
+		text += ", started " + duration.HumanDuration(now.Sub(p.status.StartTime.Time)) + " ago"
+	}
+	if res.Message != "" {
+		text = res.Message + "; " + text
+	}
+	res.Message = text
+}
+
+// lastEnd is when the last container of the pod ended.
+func lastEnd(st v1.PodStatus) time.Time {
+	var last time.Time
+	for _, cs := range podspec.Statuses(st) {
+		if t := podspec.LastTermination(cs); t != nil && t.FinishedAt.After(last) {
+			last = t.FinishedAt.Time
+		}
+	}
+	return last
 }
 
 // fillPreempted fills in the result of a pod that another run has preempted.

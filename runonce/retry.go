@@ -56,37 +56,34 @@ func (p *pod) planRetry(ctx context.Context, err error, now time.Time) {
 // resetRetries restarts the schedule for the next error.
 func (p *pod) resetRetries() { p.streak, p.retryAt = 0, time.Time{} }
 
-// crashLoop gives up when a container has crashed after as many restarts in this run as there
-// are retries, or as its Job allows.
+// crashLoop gives up when a container has crashed more often in this run than it may be
+// restarted. How often the containers of a Job's pods are restarted is up to the Job.
 func (p *pod) crashLoop(ctx context.Context) bool {
-	limit := p.r.o.Retry.Retries
+	limit := *p.r.o.MaxRestarts
 	for _, cs := range podspec.Statuses(p.status) {
-		t := podspec.LastTermination(cs)
-		if cs.State.Running != nil || t == nil {
+		t, c := podspec.LastTermination(cs), podspec.Container(p.pod, cs.Name)
+		if t == nil || c == nil || !podspec.Restarts(p.pod, c, t.ExitCode) {
 			continue
 		}
-		if c := podspec.Container(p.pod, cs.Name); c == nil || !podspec.Restarts(p.pod, c, t.ExitCode) {
+		if p.job != nil {
+			if isDown(cs) && p.tooManyRestarts(ctx) {
+				return true
+			}
 			continue
 		}
-		if p.tooManyRestarts(ctx) {
+		if p.history.crashes(cs) > limit {
+			p.end(ctx, failed("CrashLoopBackOff", fmt.Sprintf("container %q %s; gave up after %s%s", cs.Name, ending(t), restarts(limit), probeMessage(p.status))))
 			return true
 		}
-		if int(cs.RestartCount)-p.earlierRestarts[cs.Name] < limit {
-			continue
-		}
-		p.end(ctx, failed("CrashLoopBackOff", fmt.Sprintf("container %q %s; gave up after %d restarts%s", cs.Name, ending(t), limit, probeMessage(p.status))))
-		return true
 	}
 	return false
 }
 
-// restarts is how often containers of the pod were restarted in this run.
-func (p *pod) restarts() int {
-	n := 0
-	for _, cs := range podspec.Statuses(p.status) {
-		n += max(0, int(cs.RestartCount)-p.earlierRestarts[cs.Name])
+func restarts(n int) string {
+	if n == 1 {
+		return "1 restart"
 	}
-	return n
+	return fmt.Sprintf("%d restarts", n)
 }
 
 // preemptedBy returns the pod that the error names as the preemptor, nil for none.

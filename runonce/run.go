@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,18 @@ import (
 // errTimeout is the cause of a context that has reached the deadline of the run.
 var errTimeout = errors.New("the timeout of the run has passed")
 
+// failFastError is the cause of a context that is done because a pod has failed.
+type failFastError struct{ pod string }
+
+func (e failFastError) Error() string {
+	return fmt.Sprintf("the run ended because pod %q failed", e.pod)
+}
+
+func isFailFast(cause error) bool {
+	var e failFastError
+	return errors.As(cause, &e)
+}
+
 // run is one run of a plan.
 type run struct {
 	rt    Runtime
@@ -24,6 +37,7 @@ type run struct {
 	slots semaphore
 	pods  []*pod
 	jobs  jobs
+	abort context.CancelCauseFunc // ends the run
 
 	mu       sync.Mutex // serializes progress reports
 	done     int        // pods that have reached their goal or have ended
@@ -44,16 +58,20 @@ func Run(ctx context.Context, rt Runtime, plan admit.Plan, o Options) []Result {
 	for i, d := range plan.Decisions {
 		results[i] = plannedResult(d)
 	}
-	work, cancel := o.WithTimeout(ctx)
+	limited, cancel := o.WithTimeout(ctx)
 	defer cancel()
+	work, abort := context.WithCancelCause(limited)
+	defer abort(nil)
+	r.abort = abort
 	blocked := r.stopDepartures(work, plan, results)
 	o.AfterStops()
 	r.pods = r.queue(work, plan.Decisions, results, blocked)
 	r.total = len(r.pods)
 	r.converge(work)
-	r.finish(ctx, context.Cause(work))
+	cause := context.Cause(work)
+	r.finish(ctx, cause)
 	if o.Remove {
-		r.removeAll(ctx)
+		r.removeAll(ctx, cause)
 	}
 	return results
 }
@@ -67,8 +85,9 @@ func plannedResult(d admit.Decision) Result {
 	return res
 }
 
-// queue sorts the pods to be run by priority, then as in the plan. Those that may start reserve
-// a slot now, so that they start in this order.
+// queue sorts the pods to be run by priority, then as in the plan. Those that may start queue
+// for a slot now, so that they start in this order. One that turns out not to need its slot, or
+// not yet, leaves the queue.
 func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, blocked map[int]error) []*pod {
 	var pods []*pod
 	for i, d := range ds {
@@ -77,6 +96,9 @@ func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, 
 		}
 		if err := blocked[i]; err != nil {
 			results[i].stopFailed(ctx, err)
+			if r.o.FailFast {
+				r.abort(failFastError{d.Pod.Namespace + "/" + d.Pod.Name})
+			}
 			continue
 		}
 		pods = append(pods, &pod{r: r, pod: d.Pod, kept: d.Running, res: &results[i]})

@@ -153,8 +153,8 @@ func TestOnePod(t *testing.T) {
 			outcome: runonce.Running, attempts: 2, restarts: 1, syncs: 2, elapsed: 11 * time.Second,
 		},
 		{
-			name:    "crashes once more than there are retries",
-			options: runonce.Options{Retry: runonce.Backoff{Delay: time.Second, Factor: 1, Retries: 2}},
+			name:    "crashes once more than it may be restarted",
+			options: runonce.Options{MaxRestarts: new(2)},
 			script: script{timeline: []moment{
 				{0, with(v1.PodRunning, crashed(0))},
 				{time.Second, with(v1.PodRunning, crashed(1))},

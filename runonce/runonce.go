@@ -34,6 +34,14 @@ type Runtime interface {
 	Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error)
 }
 
+// Puller is a Runtime that can pull the images of a pod ahead of Sync.
+type Puller interface {
+	// MissingImages returns a function that pulls the images which the next Sync would have to
+	// pull, nil if there are none. That Sync uses what the function has found, and its error
+	// is the one of the pull.
+	MissingImages(ctx context.Context, pod *v1.Pod) (pull func(ctx context.Context))
+}
+
 // Annotator is a Runtime that annotates pods, with the network status of Multus for example.
 // The annotations are part of the results.
 type Annotator interface {
@@ -56,22 +64,26 @@ const (
 	Canceled  Outcome = "Canceled"
 )
 
+// ReasonFailFast is the reason of pods that had not reached their goal when the failure of another
+// one ended the run.
+const ReasonFailFast = "FailFast"
+
 // Result is the outcome for one pod.
 type Result struct {
 	Pod         *v1.Pod
 	Outcome     Outcome
 	Reason      string
 	Message     string
-	Attempts    int           // to start the pod: the first one, retries after errors, restarts
+	Attempts    int           // to start the pod in this run: the first one, retries after errors, restarts
 	Restarts    int           // of all containers together
-	Elapsed     time.Duration // from the start of the run to the outcome
+	Elapsed     time.Duration // from the start of the run to the outcome; 0 if it was there before
+	EarlierRun  bool          // an earlier run has started all of the pod, this one nothing
+	Finished    time.Time     // when a pod of an earlier run ended, zero if it has not or that is unknown
 	Phases      []Phase
 	Containers  []Container
 	Status      v1.PodStatus
 	Annotations map[string]string // added by the runtime
 	By          *v1.Pod           // the pod that preempted this one
-	EarlierRun  bool              // an earlier run has started all of the pod, this one nothing
-	Finished    time.Time         // when a pod of an earlier run ended, zero if it has not or that is unknown
 	RemoveError string            // why the pod could not be removed at the end of the run
 }
 

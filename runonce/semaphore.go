@@ -44,18 +44,17 @@ func (w *waiter) holds() bool {
 	}
 }
 
-// acquire waits for the slot. After success the caller has to release it.
-func (s *semaphore) acquire(ctx context.Context, w *waiter) error {
+// acquire waits until the waiter holds a slot. It returns false when ctx is done.
+func (w *waiter) acquire(ctx context.Context) bool {
 	select {
 	case <-w.ready:
-		return nil
 	case <-ctx.Done():
-		s.leave(w)
-		return context.Cause(ctx)
 	}
+	return ctx.Err() == nil
 }
 
-// leave releases the slot of the waiter, or removes the waiter from the queue.
+// leave releases the slot of the waiter, or removes the waiter from the queue. It must be called
+// once for each waiter.
 func (s *semaphore) leave(w *waiter) {
 	s.mu.Lock()
 	at := slices.Index(s.queue, w)

@@ -1,6 +1,7 @@
 package runonce_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -56,6 +57,55 @@ func TestOrder(t *testing.T) {
 		want(t, "progress ends with all done", dones[len(dones)-1], 9)
 		if !slices.IsSorted(dones) {
 			t.Errorf("pods done went back: %v", dones)
+		}
+	})
+}
+
+// pulling is a runtime that has to pull the images of some pods.
+type pulling struct {
+	*fake
+	takes map[string]time.Duration
+}
+
+func (r pulling) MissingImages(_ context.Context, pod *v1.Pod) func(context.Context) {
+	takes, missing := r.takes[pod.Name]
+	if !missing {
+		return nil
+	}
+	return func(ctx context.Context) {
+		select {
+		case <-time.After(takes):
+			delete(r.takes, pod.Name)
+		case <-ctx.Done():
+		}
+	}
+}
+
+// TestPullsHoldNoSlot: pods whose images are present start at once, and the others, when their
+// images are there, by priority.
+func TestPullsHoldNoSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slow := runs()
+		slow.syncTakes = time.Minute
+		rt := pulling{
+			&fake{scripts: map[string]script{"far": runs(), "farther": runs(), "never": runs(), "near": slow, "next": slow}},
+			map[string]time.Duration{"far": 10 * time.Second, "farther": 20 * time.Second, "never": time.Hour},
+		}
+		var got []string
+		results := runonce.Run(t.Context(), rt, admitted(newPod("far", ""), newPod("farther", ""), newPod("never", ""), newPod("near", ""), newPod("next", "")), runonce.Options{
+			Parallel: 1, Timeout: 30 * time.Minute,
+			Progress: func(p runonce.Progress) {
+				if p.State == "Starting" {
+					got = append(got, fmt.Sprint(p.Pod.Name, " ", time.Since(bubbleStart)))
+				}
+			},
+		})
+		if diff := cmp.Diff([]string{"near 0s", "far 1m0s", "farther 1m0s", "next 1m0s"}, got); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]string{"Running", "Running", "TimedOut Pulling", "Running", "Running"}, outcomes(results)); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

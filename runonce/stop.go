@@ -13,10 +13,12 @@ import (
 )
 
 // Removing a pod may take removeSlack beyond its grace period, and removeShare more for each pod
-// that is removed at the same time and may be served first.
+// that is removed at the same time and may be served first; but only timeoutSlack beyond the
+// timeout of the run.
 const (
-	removeSlack = time.Minute
-	removeShare = time.Second
+	removeSlack  = time.Minute
+	removeShare  = time.Second
+	timeoutSlack = 10 * time.Second
 )
 
 // departure is a pod that the plan stops, and why that failed.
@@ -85,18 +87,28 @@ func samePod(a, b *v1.Pod) bool {
 	return a != nil && b != nil && a.UID == b.UID && a.Name == b.Name && a.Namespace == b.Namespace
 }
 
-// removeAll removes what this run has started, even if the run was interrupted.
-func (r *run) removeAll(ctx context.Context) {
-	slack := removeSlack + time.Duration(len(r.pods))*removeShare
+// removeAll removes what this run has started, even if the run was interrupted for the given
+// cause.
+func (r *run) removeAll(ctx context.Context, cause error) {
 	r.each(func(p *pod) {
 		if !p.synced || p.kept {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), podspec.GracePeriod(p.pod)+slack)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.removeLimit(p.pod, cause))
 		defer cancel()
 		r.progress(p.pod, "Stopping", "the run removes its pods", 0)
 		if err := r.rt.Stop(ctx, p.pod); err != nil {
 			p.res.RemoveError = err.Error()
 		}
 	})
+}
+
+// removeLimit is how long removing the pod may take: its grace period and a little more, but not
+// much longer than the timeout of the run. A user who has interrupted the run can do so again.
+func (r *run) removeLimit(pod *v1.Pod, cause error) time.Duration {
+	limit := podspec.GracePeriod(pod) + removeSlack + time.Duration(len(r.pods))*removeShare
+	if r.o.Timeout == 0 || cause != nil && interrupted(cause) == Canceled && !isFailFast(cause) {
+		return limit
+	}
+	return min(limit, max(0, time.Until(r.o.Start.Add(r.o.Timeout)))+timeoutSlack)
 }

@@ -63,3 +63,78 @@ func TestRemove(t *testing.T) {
 		want(t, "c was never touched", rt.pods["uid-c"] == nil, true)
 	})
 }
+
+// TestFailFast: the first pod that has failed ends the run.
+func TestFailFast(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		failFast bool
+		want     []string
+		elapsed  time.Duration
+	}{
+		{"off", false, []string{"Failed Error", "Succeeded", "Running", "Running"}, time.Hour + time.Second},
+		{"on", true, []string{"Failed Error", "Canceled FailFast", "Running", "Canceled FailFast"}, time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				slow := runs()
+				slow.syncTakes = time.Hour
+				bad, job := newPod("bad", v1.RestartPolicyNever), newPod("job", v1.RestartPolicyNever)
+				rt := &fake{scripts: map[string]script{
+					"bad": failing(time.Minute), "web": runs(), "slow": slow,
+					"job": {timeline: []moment{{0, with(v1.PodPending)}, {2 * time.Minute, with(v1.PodSucceeded, ended(0))}}},
+				}}
+				begin := time.Now()
+				got := runonce.Run(t.Context(), rt, admitted(bad, job, newPod("web", ""), newPod("slow", "")), runonce.Options{FailFast: c.failFast, Settle: time.Second})
+				if diff := cmp.Diff(c.want, outcomes(got)); diff != "" {
+					t.Error(diff)
+				}
+				if c.failFast {
+					want(t, "message", got[1].Message, `the run ended because pod "default/bad" failed`)
+				}
+				want(t, "elapsed", time.Since(begin), c.elapsed)
+			})
+		})
+	}
+}
+
+// TestRemoveInTime: the timeout of the run limits the removal of its pods, while a user who
+// interrupts it gets the whole grace period.
+func TestRemoveInTime(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		timeout   time.Duration
+		interrupt time.Duration
+		starts    time.Duration
+		want      string
+		elapsed   time.Duration
+	}{
+		{"timed out", time.Minute, 0, time.Hour, "TimedOut ContainerCreating", 70 * time.Second},
+		{"almost timed out", time.Minute, 0, 50 * time.Second, "Running", 70 * time.Second},
+		{"long before the timeout", time.Hour, 0, time.Second, "Running", time.Second + 90*time.Second},
+		{"no timeout", 0, 0, time.Second, "Running", time.Second + 90*time.Second},
+		{"interrupted", time.Hour, time.Minute, 2 * time.Hour, "Canceled ContainerCreating", time.Minute + 90*time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				if c.interrupt > 0 {
+					time.AfterFunc(c.interrupt, func() { cancel(errInterrupt) })
+				}
+				rt := &fake{scripts: map[string]script{"web": {
+					timeline:  []moment{{0, with(v1.PodPending, waiting("ContainerCreating"))}, {c.starts, running()}},
+					stopTakes: 24 * time.Hour,
+				}}}
+				begin := time.Now()
+				got := runonce.Run(ctx, rt, admitted(newPod("web", "")), runonce.Options{Timeout: c.timeout, Remove: true})
+				want(t, "outcome", outcomes(got)[0], c.want)
+				want(t, "elapsed", time.Since(begin), c.elapsed)
+			})
+		})
+	}
+}

@@ -23,6 +23,7 @@ type memory struct {
 	killed      map[string]string // by container ID: the probe's message for which it was killed
 	annotations map[string]string // of its last sandbox
 	logPaths    map[string]string // by container ID: of the newest instances and those before
+	images      map[imageRef]*foundImage
 }
 
 // crash counts how often a container ended soon after its start.
@@ -37,7 +38,7 @@ func (p *Pods) remember(uid types.UID, f func(*memory)) {
 	defer p.mu.Unlock()
 	m, ok := p.memories[uid]
 	if !ok {
-		m = &memory{crashes: map[string]crash{}, killed: map[string]string{}}
+		m = &memory{crashes: map[string]crash{}, killed: map[string]string{}, images: map[imageRef]*foundImage{}}
 		p.memories[uid] = m
 	}
 	f(m)

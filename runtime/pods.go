@@ -3,6 +3,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -43,6 +44,8 @@ type Options struct {
 	// no. It is called only when a volumeMount needs to know.
 	RecursiveReadOnly func(pod *v1.Pod) bool
 	Log               *slog.Logger // may be nil
+	// ParallelPulls limits how many images are pulled at once; 0 means 4.
+	ParallelPulls int
 	// Trace, when set, is called after each step of a pod's start, for a timeline.
 	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
 }
@@ -68,10 +71,11 @@ type Host struct {
 // Pods runs pods on this node. It is safe for concurrent use, also by several processes on
 // one root: calls that change one pod wait for each other.
 type Pods struct {
-	o      Options
-	logs   logs.Store
-	watch  watch
-	probes probes
+	o         Options
+	logs      logs.Store
+	watch     watch
+	probes    probes
+	pullSlots chan struct{} // holds a value for each image that is being pulled
 	// removals bounds how many pods are removed at once. All at once they would slow each other
 	// down until calls time out.
 	removals chan struct{}
@@ -90,8 +94,11 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 	if o.Trace == nil {
 		o.Trace = func(types.UID, string, time.Time, time.Duration) {}
 	}
-	p := &Pods{o: o, memories: map[types.UID]*memory{}, pulls: map[string]*pull{}, removals: make(chan struct{}, 8*goruntime.NumCPU())}
-	p.logs = logs.Store{Dir: o.LogDir, Root: o.Records.Root()}
+	p := &Pods{
+		o: o, logs: logs.Store{Dir: o.LogDir, Root: o.Records.Root()},
+		pullSlots: make(chan struct{}, cmp.Or(o.ParallelPulls, defaultPulls)), removals: make(chan struct{}, 8*goruntime.NumCPU()),
+		memories: map[types.UID]*memory{}, pulls: map[string]*pull{},
+	}
 	events, err := o.Engine.Events(ctx)
 	if err != nil {
 		return nil, err

@@ -1,12 +1,20 @@
 package runtime_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -31,5 +39,126 @@ func TestPullSecrets(t *testing.T) {
 			t.Error(err)
 		}
 		wantStates(t.Context(), t, p, pod, "c0=running")
+	})
+}
+
+// pullAhead pulls what the pod misses and says whether there was anything.
+func pullAhead(ctx context.Context, p *runtime.Pods, pod *v1.Pod) bool {
+	pull := p.MissingImages(ctx, pod)
+	if pull != nil {
+		pull(ctx)
+	}
+	return pull != nil
+}
+
+// farPod is a pod whose image has to be pulled.
+func farPod(name string) *v1.Pod {
+	pod := testPod(v1.RestartPolicyAlways, "sleep")
+	pod.Name, pod.UID = name, types.UID(name)
+	pod.Spec.Containers[0].Image = "localhost/far:1"
+	return pod
+}
+
+// TestPullAhead: the Sync after a pull uses what that has found, an error as well, and asks the
+// registry again only at the next attempt.
+func TestPullAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.engine.PullErrors = map[string][]error{"localhost/far:1": {errors.New("connection refused")}}
+		p, ctx := n.pods(t.Context(), t), t.Context()
+		pod := farPod("web")
+		pod.Spec.Containers = append(pod.Spec.Containers, pod.Spec.Containers[0])
+		pod.Spec.Containers[1].Name = "c1"
+		pod.Spec.InitContainers = []v1.Container{{Name: "init", Image: boxImage, Args: []string{"exit", "0"}, ImagePullPolicy: v1.PullIfNotPresent}}
+		if !pullAhead(ctx, p, pod) {
+			t.Error("no image was missing")
+		}
+		if err := p.Sync(ctx, pod); err != nil {
+			t.Errorf("the init container needs no other image: %v", err)
+		}
+		synctest.Wait()
+		if pullAhead(ctx, p, pod) {
+			t.Error("the registry was asked again before the error was reported")
+		}
+		if err := p.Sync(ctx, pod); err == nil || strings.Count(err.Error(), "ErrImagePull: connection refused") != 2 {
+			t.Errorf("the error of the pull: %v", err)
+		}
+		if !pullAhead(ctx, p, pod) {
+			t.Error("the registry was not asked again")
+		}
+		if err := p.Sync(ctx, pod); err != nil {
+			t.Error(err)
+		}
+		if pullAhead(ctx, p, pod) {
+			t.Error("an image was missing of a pod that runs")
+		}
+		if diff := cmp.Diff([]string{"localhost/far:1", "localhost/far:1"}, n.engine.Pulls()); diff != "" {
+			t.Errorf("pulls (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestPullsTogether: pods share a pull and its error, and no more images are pulled at once than
+// there may be.
+func TestPullsTogether(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		images  int
+		err     error
+		elapsed time.Duration
+		pulls   int
+	}{
+		{"one image", 1, nil, time.Minute, 1},
+		{"one image that cannot be pulled", 1, errors.New("connection refused"), time.Minute, 1},
+		{"more images than pulls at once", 5, nil, 2 * time.Minute, 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				n.engine.PullTakes = time.Minute
+				if c.err != nil {
+					n.engine.PullErrors = map[string][]error{"localhost/far:0": {c.err, c.err}}
+				}
+				p := n.pods(t.Context(), t)
+				begin := time.Now()
+				var all sync.WaitGroup
+				for i := range 5 {
+					pod := farPod(fmt.Sprint("p", i))
+					pod.Spec.Containers[0].Image = fmt.Sprintf("localhost/far:%d", i%c.images)
+					n.engine.Registry[pod.Spec.Containers[0].Image] = engine.Image{Ref: pod.Spec.Containers[0].Image, ID: "sha256:2", Entrypoint: []string{"/bin/box"}}
+					all.Go(func() {
+						pullAhead(t.Context(), p, pod)
+						if err := p.Sync(t.Context(), pod); !errors.Is(err, c.err) {
+							t.Errorf("%s: %v", pod.Name, err)
+						}
+					})
+				}
+				all.Wait()
+				if got := time.Since(begin); got != c.elapsed {
+					t.Errorf("after %s, want %s", got, c.elapsed)
+				}
+				if got := len(n.engine.Pulls()); got != c.pulls {
+					t.Errorf("%d pulls, want %d", got, c.pulls)
+				}
+			})
+		})
+	}
+}
+
+// TestPullCountsForTheDeadline: a pod is active while its images are pulled.
+func TestPullCountsForTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.engine.PullTakes = time.Minute
+		p, pod := n.pods(t.Context(), t), farPod("web")
+		pod.Spec.ActiveDeadlineSeconds = new(int64(30))
+		pullAhead(t.Context(), p, pod)
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Error(err)
+		}
+		st, err := p.Status(t.Context(), pod)
+		if err != nil || st.Reason != "DeadlineExceeded" {
+			t.Errorf("reason %q, %v", st.Reason, err)
+		}
 	})
 }

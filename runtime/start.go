@@ -26,6 +26,9 @@ import (
 // terminationLogMode lets any user of the container write its termination message.
 const terminationLogMode = 0o666
 
+// overdueCleanup bounds what is undone after a deadline that has passed.
+const overdueCleanup = 10 * time.Second
+
 // startContainer starts one instance of a container. The instance before it is removed only
 // when the new one runs, so that its exit is never lost.
 func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start) error {
@@ -73,7 +76,11 @@ func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engi
 		return nil
 	}
 	delete(w.running, def.Name)
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), podspec.GracePeriod(w.pod)+cleanupTimeout)
+	limit := podspec.GracePeriod(w.pod) + cleanupTimeout
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		limit = min(limit, overdueCleanup) // the time of the run is up
+	}
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	err = errors.Join(err, p.killAll(cleanup, w.pod, []podstate.Kill{{Container: c, Grace: podspec.GracePeriod(w.pod)}}))
 	return &failure.Error{Why: podstate.ReasonPostStartHook, Err: err}

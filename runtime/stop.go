@@ -19,9 +19,14 @@ import (
 // SIGKILL (minimumGracePeriodInSeconds of pkg/kubelet/kuberuntime).
 const minimumGrace = 2 * time.Second
 
+// stopReserve is what is left of a deadline, after the grace period, to kill containers and to
+// remove what belongs to the pod.
+const stopReserve = 5 * time.Second
+
 // Stop stops the pod's containers gracefully, then removes all that belongs to the pod:
 // containers, network, volumes, cgroup and record. Its logs stay. After an error it continues,
-// so that as little as possible is left, and returns all errors.
+// so that as little as possible is left, and returns all errors. A deadline of ctx shortens the
+// grace period.
 func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 	lock, err := p.o.Records.Lock(ctx, pod.UID)
 	if err != nil {
@@ -153,6 +158,9 @@ func awaitAll(ctx context.Context, grace time.Duration, all []ending, names []st
 func (p *Pods) kill(ctx context.Context, pod *v1.Pod, k podstate.Kill, awaitTurn func(grace time.Duration)) error {
 	c, grace := k.Container, k.Grace
 	begin := time.Now()
+	if deadline, ok := ctx.Deadline(); ok {
+		grace = max(0, min(grace, deadline.Sub(begin)-stopReserve))
+	}
 	if def := podspec.Container(pod, c.Name); grace > 0 && def != nil && def.Lifecycle != nil && def.Lifecycle.PreStop != nil {
 		limited, cancel := context.WithTimeout(ctx, grace)
 		err := p.runHook(limited, pod, c, def.Lifecycle.PreStop)

@@ -79,6 +79,29 @@ func TestStopGivesTwoSecondsAtLeast(t *testing.T) {
 	})
 }
 
+// TestStopWithinADeadline: the grace period ends before the deadline, so that there is time to kill
+// the containers and to remove the pod.
+func TestStopWithinADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyAlways, "stay")
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := p.Stop(ctx, pod); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took != 5*time.Second {
+			t.Errorf("Stop took %s, want 5s", took)
+		}
+		n.left(t)
+	})
+}
+
 // TestProbeGrace: a probe's own grace period overrides the pod's when the container is killed for
 // that probe, and only then.
 func TestProbeGrace(t *testing.T) {

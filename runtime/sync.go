@@ -38,6 +38,7 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 		return err
 	}
 	p.remember(pod.UID, func(m *memory) { m.synced = true })
+	defer p.remember(pod.UID, (*memory).dropUsedImages)
 	todo := podstate.Decide(obs, time.Now())
 	return p.act(ctx, lock, obs, todo)
 }
@@ -76,7 +77,7 @@ func (p *Pods) act(ctx context.Context, lock record.Lock, obs *podstate.Observat
 	}
 	if todo.CreateSandbox && podstate.CountsInstances(w.pod) && !w.fresh {
 		// The instances so far did not run in the next sandbox.
-		if err := p.update(w.pod, func(r *record.Pod) { r.Sandboxed = attemptsOf(obs) }); err != nil {
+		if err := p.update(w.pod, func(r *record.Pod) { r.Sandboxed = obs.LastRun() }); err != nil {
 			return err
 		}
 	}
@@ -111,7 +112,7 @@ func (p *Pods) restartAll(ctx context.Context, lock record.Lock, obs *podstate.O
 	if err := p.killAll(ctx, obs.Pod, kills); err != nil {
 		return err
 	}
-	attempts := attemptsOf(obs)
+	attempts := obs.LastRun()
 	err := p.update(obs.Pod, func(r *record.Pod) { r.Sandboxed, r.Discarded = attempts, attempts })
 	if err != nil {
 		return fmt.Errorf("restarting all containers of pod %q: %w", obs.Pod.Name, err)
@@ -120,15 +121,6 @@ func (p *Pods) restartAll(ctx context.Context, lock record.Lock, obs *podstate.O
 		return err
 	}
 	return p.act(ctx, lock, obs, podstate.Decide(obs, time.Now()))
-}
-
-// attemptsOf returns the newest instance of each container.
-func attemptsOf(obs *podstate.Observation) map[string]int {
-	attempts := make(map[string]int, len(obs.Containers))
-	for name, c := range obs.Containers {
-		attempts[name] = c.Attempt
-	}
-	return attempts
 }
 
 func killed(todo podstate.Actions, c engine.Container) bool {

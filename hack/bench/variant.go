@@ -96,7 +96,7 @@ func runonce(o options, name, images string, flags ...string) variant {
 	}
 	return variant{
 		name:    "runonce " + name,
-		start:   func(n int) []string { return command("run", "--images-dir", images, manifest(o, n)) },
+		start:   func(n int) []string { return command("run", "--settle", "0", "--images-dir", images, manifest(o, n)) },
 		down:    [][]string{command("down", "--all")},
 		cgroups: []string{podsGroup(filepath.Join(dir, "root"))},
 	}

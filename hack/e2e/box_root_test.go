@@ -207,7 +207,7 @@ func (b *box) upArgs(t *testing.T, dir string, args ...string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(append([]string{"-o", "json", "--images-dir", archives, "--capacity", "cpu=8,memory=16Gi,pods=200"}, args...), dir)
+	return append(append([]string{"-o", "json", "--settle", "100ms", "--images-dir", archives, "--capacity", "cpu=8,memory=16Gi,pods=200"}, args...), dir)
 }
 
 // pod returns the manifest of a pod on the host network with one container of the box image.

@@ -124,3 +124,23 @@ func TestRestarts(t *testing.T) {
 		})
 	}
 }
+
+// TestInitRestarts: an init container is restarted until it has ended well, a sidecar always.
+func TestInitRestarts(t *testing.T) {
+	t.Parallel()
+	pod := testPod()
+	for _, c := range []struct {
+		c    *v1.Container
+		code int32
+		want bool
+	}{
+		{&pod.Spec.InitContainers[0], 0, false},
+		{&pod.Spec.InitContainers[0], 1, true},
+		{&pod.Spec.InitContainers[1], 0, true},
+		{&pod.Spec.Containers[0], 0, true},
+	} {
+		if got := podspec.Restarts(pod, c.c, c.code); got != c.want {
+			t.Errorf("%s, exit code %d: got %v", c.c.Name, c.code, got)
+		}
+	}
+}

@@ -16,14 +16,23 @@ func RestartPolicy(pod *v1.Pod, c *v1.Container) v1.RestartPolicy {
 }
 
 // Restarts says whether the container is restarted after it has ended with the exit code: by
-// its own rules, else by its policy (podutil.ContainerShouldRestart).
+// its own rules, else by its policy (podutil.ContainerShouldRestart). An init container that has
+// ended well is not (computeInitContainerActions of pkg/kubelet/kuberuntime).
 func Restarts(pod *v1.Pod, c *v1.Container, code int32) bool {
+	if code == 0 && isPlainInit(pod, c) {
+		return false
+	}
 	// A rule restarts the container, whatever its action.
 	if _, ok := RestartRule(c, code); ok {
 		return true
 	}
 	policy := RestartPolicy(pod, c)
 	return policy == v1.RestartPolicyAlways || (policy == v1.RestartPolicyOnFailure && code != 0)
+}
+
+// isPlainInit says whether the container is an init container but no sidecar.
+func isPlainInit(pod *v1.Pod, c *v1.Container) bool {
+	return !IsSidecar(c) && slices.ContainsFunc(pod.Spec.InitContainers, func(i v1.Container) bool { return i.Name == c.Name })
 }
 
 // RestartRule returns the action of the container's first rule for the exit code

@@ -148,7 +148,7 @@ func (p *program) open(c *cli.Context, node *v1.Node, o runtime.Options) (*sessi
 	o.Records, o.LogDir, o.Log = record.Open(engine.Root, engine.State), engine.LogDir, p.log
 	o.Records.Notify = func(message string) { p.log.Warn(message) }
 	s := &session{p: p, engine: e, node: node, run: o.Records.NewRun(), cancel: cancel}
-	o.Trace = s.trace.Record
+	o.Trace, o.ParallelPulls = s.trace.Record, c.Int("parallel-pulls")
 	for _, dir := range pathsOf(c, "images-dir") {
 		begin := time.Now()
 		images, err := e.Import(c.Context, dir)

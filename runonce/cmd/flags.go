@@ -70,7 +70,7 @@ func securityFlag() cli.Flag {
 // planFlags say how the input and earlier runs are planned.
 func planFlags() []cli.Flag {
 	return []cli.Flag{
-		boolFlag(categoryRun, "run pods again that have ended in an earlier run", "rerun"),
+		boolFlag(categoryRun, "run pods again that have succeeded in an earlier run", "rerun"),
 		boolFlag(categoryRun, "stop pods that came from the same paths and are no longer there", "prune"),
 		boolFlag(categoryRun, "report invalid manifests and run the others", "skip-invalid"),
 	}
@@ -169,13 +169,18 @@ func runOptions(c *cli.Context) (runonce.Options, error) {
 		Timeout:  c.Duration("timeout"),
 		Parallel: c.Int("parallel"),
 		Settle:   c.Duration("settle"),
+		FailFast: c.Bool("fail-fast"),
 		Remove:   c.Bool("rm"),
 	}
+	o.MaxRestarts = new(c.Int("max-restarts"))
 	if err := o.Validate(); err != nil {
 		return o, badInput(err)
 	}
 	if d := c.String("cgroup-driver"); d != cgroup.DriverCgroupfs && d != cgroup.DriverSystemd {
 		return o, usagef("--cgroup-driver %q: must be %s or %s", d, cgroup.DriverCgroupfs, cgroup.DriverSystemd)
+	}
+	if n := c.Int("parallel-pulls"); n < 1 {
+		return o, usagef("--parallel-pulls %d: must be at least 1", n)
 	}
 	if n := c.Int64("pod-pids-limit"); n == 0 || n < -1 {
 		return o, usagef("--pod-pids-limit %d: must be a number of processes, or -1 for no limit", n)

@@ -21,8 +21,13 @@ import (
 	"github.com/runonce/runonce/runtime/cgroup"
 )
 
-// defaultSettle is long enough to notice a program that exits at once.
-const defaultSettle = 100 * time.Millisecond
+const (
+	// defaultSettle is long enough to notice most programs that cannot do their work.
+	defaultSettle = 3 * time.Second
+	// defaultPulls is how many images are pulled at once; containerd downloads several layers
+	// of each at the same time.
+	defaultPulls = 4
+)
 
 func (p *program) runCommand() *cli.Command {
 	d := runonce.DefaultBackoff()
@@ -30,10 +35,13 @@ func (p *program) runCommand() *cli.Command {
 		&cli.StringFlag{Name: "until", Category: categoryRun, Value: "running", Usage: "wait for this `GOAL`: running, ready or completed"},
 		&cli.DurationFlag{Name: "retry-delay", Category: categoryRun, Value: d.Delay, Usage: "`DURATION` before the first retry"},
 		&cli.Float64Flag{Name: "retry-factor", Category: categoryRun, Value: d.Factor, Usage: "multiply each further delay by `FACTOR`"},
-		&cli.IntFlag{Name: "max-retries", Category: categoryRun, Value: d.Retries, Usage: "up to `N` retries of a pod and restarts of a container"},
-		&cli.DurationFlag{Name: "timeout", Category: categoryRun, Usage: "end the run after this `DURATION`", DefaultText: "no limit"},
-		&cli.DurationFlag{Name: "settle", Category: categoryRun, Value: defaultSettle, Usage: "count a container as running after this `DURATION`"},
+		&cli.IntFlag{Name: "max-retries", Category: categoryRun, Value: d.Retries, Usage: "retry a pod up to `N` times after errors"},
+		&cli.IntFlag{Name: "max-restarts", Category: categoryRun, Value: runonce.DefaultMaxRestarts, Usage: "restart a container up to `N` times after crashes"},
+		&cli.DurationFlag{Name: "timeout", Category: categoryRun, Usage: "end the run, including --rm, after this `DURATION`", DefaultText: "no limit"},
+		&cli.DurationFlag{Name: "settle", Category: categoryRun, Value: defaultSettle, Usage: "count a container as running after this `DURATION`, 0 for at once"},
 		&cli.IntFlag{Name: "parallel", Category: categoryRun, Usage: "start up to `N` pods at once", DefaultText: "twice the processors"},
+		&cli.IntFlag{Name: "parallel-pulls", Category: categoryRun, Value: defaultPulls, Usage: "pull up to `N` images at once"},
+		boolFlag(categoryRun, "end the run when the first pod has failed", "fail-fast"),
 		boolFlag(categoryRun, "remove the started pods at the end of the run", "rm"),
 		&cli.StringFlag{Name: "claims-dir", Category: categoryEngine, Usage: "keep the data of claims in `DIR`/NAMESPACE/CLAIM", DefaultText: "claims in --root"},
 		&cli.GenericFlag{Name: "images-dir", Category: categoryEngine, Value: &pathList{}, Usage: "first import the image archives and OCI layouts in `DIR`; repeatable"},

@@ -45,7 +45,8 @@ var update = flag.Bool("update", false, "write the golden files again")
 // The conditions are [memory], the engine in memory, [daemon], a containerd daemon, and
 // [containerd-1.6], a daemon of that version.
 //
-// "run" and "plan" get the node of node.yaml unless they name another. The networks are those
+// "run" and "plan" get the node of node.yaml unless they name another, and "run" gets --settle
+// 100ms unless it says otherwise. The networks are those
 // in the story's directory net.d, whatever the machine has; without it the pods get a bridge
 // of their own. With -o json, runonce must print a document that matches its schema, also when
 // it fails. In the output of runonce the paths of the story's files are relative, and the
@@ -237,6 +238,9 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 	}
 	if command == "run" {
 		all = append(all, "--cni-conf-dir", filepath.Join(s.dir, "net.d"))
+		if !slices.Contains(args, "--settle") {
+			all = append(all, "--settle", "100ms")
+		}
 	}
 	ctx, cancel := context.WithCancelCause(s.t.Context())
 	defer cancel(nil)

@@ -49,6 +49,15 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
+// TestExitCodeOfFailFast: pods that were canceled because another one failed are no interrupt.
+func TestExitCodeOfFailFast(t *testing.T) {
+	t.Parallel()
+	results := []runonce.Result{{Outcome: runonce.Canceled, Reason: runonce.ReasonFailFast}, {Outcome: runonce.Failed}}
+	if got := report.ExitCode(results, 0); got != report.ExitFailed {
+		t.Errorf("got %d", got)
+	}
+}
+
 func TestExitCodeFrom(t *testing.T) {
 	t.Parallel()
 	code := func(n int32) *int32 { return &n }

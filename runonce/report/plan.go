@@ -39,7 +39,7 @@ type Decision struct {
 	QOS      v1.PodQOSClass  `json:"qos"`
 	Requests v1.ResourceList `json:"requests"`
 	Verdict  admit.Verdict   `json:"verdict"`
-	// Action is what a run does with the pod: start, keep, replace, stop, prune or none.
+	// Action is what a run does with the pod: start, keep, rerun, replace, stop, prune or none.
 	Action      string         `json:"action"`
 	Running     bool           `json:"running"`               // already, from an earlier run
 	Reason      string         `json:"reason"`                // why the pod is not admitted, in one word
@@ -69,6 +69,9 @@ func newDecision(d admit.Decision) Decision {
 		PodID: podID(d.Pod), Verdict: d.Verdict, Action: action(d), Running: d.Running, Reason: d.Reason, Message: d.Message,
 		Reasons: append([]admit.Reason{}, d.Reasons...), PreemptedBy: fullName(d.By), Requests: v1.ResourceList{},
 	}
+	if out.Message == "" {
+		out.Message = earlierRun(d)
+	}
 	if d.Pod != nil {
 		out.Priority, out.QOS, out.Requests = admit.Priority(d.Pod), admit.QOS(d.Pod), admit.Requests(d.Pod)
 	}
@@ -86,10 +89,26 @@ func action(d admit.Decision) string {
 		return "none"
 	case d.Running:
 		return "keep"
+	case d.Again():
+		return "rerun"
 	case d.Replaces != nil:
 		return "replace"
 	}
 	return "start"
+}
+
+// earlierRun says how the pod ended in an earlier run, if it did.
+func earlierRun(d admit.Decision) string {
+	const succeeded = "succeeded in an earlier run"
+	switch {
+	case d.Again() && d.Replaces.Status.Phase == v1.PodFailed:
+		return "failed in an earlier run"
+	case d.Again():
+		return succeeded
+	case d.Running && d.Earlier != nil && d.Earlier.Status.Phase == v1.PodSucceeded:
+		return succeeded + "; --rerun runs it again"
+	}
+	return ""
 }
 
 // ExitCode is ExitRejected if a pod is rejected or preempted, else ExitOK.

@@ -100,3 +100,33 @@ func TestPlanNamesPulls(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanOfEndedPods: a plan says what a run does with pods that ended in an earlier one.
+func TestPlanOfEndedPods(t *testing.T) {
+	t.Parallel()
+	p := pod("job", "main")
+	was := func(phase v1.PodPhase) *v1.Pod {
+		earlier := p.DeepCopy()
+		earlier.Status.Phase = phase
+		return earlier
+	}
+	for _, c := range []struct {
+		name            string
+		decision        admit.Decision
+		action, message string
+	}{
+		{"failed", admit.Decision{Replaces: was(v1.PodFailed)}, "rerun", "failed in an earlier run"},
+		{"succeeded", admit.Decision{Running: true, Earlier: was(v1.PodSucceeded)}, "keep", "succeeded in an earlier run; --rerun runs it again"},
+		{"succeeded, to run again", admit.Decision{Replaces: was(v1.PodSucceeded)}, "rerun", "succeeded in an earlier run"},
+		{"runs", admit.Decision{Running: true, Earlier: was(v1.PodRunning)}, "keep", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.decision.Pod, c.decision.Verdict = p, admit.Admitted
+			got := report.NewPlan(admit.Plan{Decisions: []admit.Decision{c.decision}}).Decisions[0]
+			if got.Action != c.action || got.Message != c.message {
+				t.Errorf("%s: %q", got.Action, got.Message)
+			}
+		})
+	}
+}

@@ -52,6 +52,8 @@ func (e *Engine) reconcile(ctx context.Context, s *session, id string, t *taskty
 	r.ContainerID = id
 	switch {
 	case t != nil && t.Status == tasktypes.Status_CREATED:
+	case t != nil && t.Status == tasktypes.Status_STOPPED && err != nil && !e.thirdParty(id):
+		// Our shim records a start before anything else: the process was created and never ran.
 	case t != nil && t.Status == tasktypes.Status_STOPPED:
 		e.exited(ctx, s, exitrecord.Record{ContainerID: id, ExitCode: int32(t.ExitStatus), FinishedAt: t.ExitedAt.AsTime()})
 	case t != nil && t.Status != tasktypes.Status_UNKNOWN:

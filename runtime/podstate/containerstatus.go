@@ -56,7 +56,7 @@ func (o *Observation) containerStatus(c *v1.Container, otherwise string) v1.Cont
 			end.Reason = "ContainerStatusUnknown"
 		}
 		s.State = v1.ContainerState{Terminated: end}
-		if waits && restarts(o.Pod, c, got) {
+		if waits && o.startsAgain(c, got) {
 			s.State, s.LastTerminationState = toWait, v1.ContainerState{Terminated: end}
 		}
 	}
@@ -114,14 +114,21 @@ func statusUser(c engine.Container) *v1.ContainerUser {
 	return user
 }
 
-// waiting returns the recorded reason why the container waits, unless the container has been
-// started since.
+// startsAgain says whether another instance follows one that has ended: by the restart policy, or
+// because an init container runs again in a new sandbox.
+func (o *Observation) startsAgain(c *v1.Container, ended engine.Container) bool {
+	return restarts(o.Pod, c, ended) || o.Record.IsSandboxed(ended)
+}
+
+// waiting returns the recorded reason why the container waits, unless it has been started since.
 func (o *Observation) waiting(name string) (record.Failure, bool) {
 	f, failed := o.Record.Failures[name]
 	c, ok := o.Containers[name]
 	switch {
 	case !failed, !ok:
 		return f, failed
+	case o.Record.Failed != nil:
+		return f, false // a pod that has failed starts nothing again
 	case c.Attempt == f.Attempt:
 		return f, c.State == engine.StateCreated || c.Exit.Reason == ReasonStartError || f.Reason == ReasonPostStartHook
 	}

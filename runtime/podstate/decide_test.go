@@ -193,3 +193,28 @@ func TestNewestPicksLastInstance(t *testing.T) {
 		t.Errorf("stale (-want +got):\n%s", diff)
 	}
 }
+
+// TestInterruptedStartIsNoRestart: an instance whose start was cut off is started with the same
+// number, in a new sandbox as well.
+func TestInterruptedStartIsNoRestart(t *testing.T) {
+	t.Parallel()
+	pod := &v1.Pod{Spec: v1.PodSpec{
+		InitContainers: []v1.Container{{Name: "init", Image: "app:1"}},
+		Containers:     []v1.Container{{Name: "main", Image: "app:1"}},
+	}}
+	o := &Observation{Pod: pod, Record: &record.Pod{}, Containers: map[string]engine.Container{
+		"init": {ID: "init-2", Name: "init", Attempt: 2, State: engine.StateCreated},
+		"main": {ID: "main-1", Name: "main", Attempt: 1, State: engine.StateExited},
+	}}
+	start := Decide(o, time.Time{}).Start
+	if len(start) != 1 || start[0].Attempt != 2 {
+		t.Fatalf("starts %+v", start)
+	}
+	// The instance has ended in the new sandbox.
+	o.Record.Sandboxed, o.Sandbox = o.LastRun(), &engine.Sandbox{}
+	o.Containers["init"] = engine.Container{ID: "init-2", Name: "init", Attempt: 2, State: engine.StateExited}
+	start = Decide(o, time.Time{}).Start
+	if len(start) != 1 || start[0].Container.Name != "main" || start[0].Attempt != 2 {
+		t.Errorf("then starts %+v", start)
+	}
+}

@@ -97,6 +97,19 @@ func newest(pod *v1.Pod, all []engine.Container) (byName map[string]engine.Conta
 	return byName, stale
 }
 
+// LastRun returns the number of the last instance of each container that ran. One that was created
+// and never ran is left out: the next start makes it again, with the same number.
+func (o *Observation) LastRun() map[string]int {
+	last := make(map[string]int, len(o.Containers))
+	for name, c := range o.Containers {
+		last[name] = c.Attempt
+		if c.State == engine.StateCreated {
+			last[name]--
+		}
+	}
+	return last
+}
+
 // Deadline returns when the pod has been active for as long as its activeDeadlineSeconds
 // allows (pkg/kubelet/active_deadline.go). A pod that was never started has none yet.
 func Deadline(pod *v1.Pod, r *record.Pod) (time.Time, bool) {

@@ -54,6 +54,8 @@ type Engine struct {
 	Users map[string]engine.Credential
 	// PullErrors are returned, one a call, before a pull succeeds.
 	PullErrors map[string][]error
+	// PullTakes is how long a pull takes.
+	PullTakes time.Duration
 	// Layers are the sizes of containers' own layers, by container name.
 	Layers map[string]int64
 
@@ -278,10 +280,19 @@ func noPull(ref, message string) error {
 }
 
 // Pull copies the image from Registry to Store, if Users allows it.
-func (e *Engine) Pull(_ context.Context, ref string, credentials ...engine.Credential) (engine.Image, error) {
+func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Credential) (engine.Image, error) {
+	e.mu.Lock()
+	e.pulls = append(e.pulls, ref)
+	e.mu.Unlock()
+	if e.PullTakes > 0 {
+		select {
+		case <-time.After(e.PullTakes):
+		case <-ctx.Done():
+			return engine.Image{}, context.Cause(ctx)
+		}
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.pulls = append(e.pulls, ref)
 	if user, private := e.Users[ref]; private && !slices.Contains(credentials, user) {
 		return engine.Image{}, noPull(ref, "the registry answers 401 Unauthorized")
 	}
