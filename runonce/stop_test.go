@@ -114,9 +114,9 @@ func TestRemoveInTime(t *testing.T) {
 	}{
 		{"timed out", time.Minute, 0, time.Hour, "TimedOut ContainerCreating", 70 * time.Second},
 		{"almost timed out", time.Minute, 0, 50 * time.Second, "Running", 70 * time.Second},
-		{"long before the timeout", time.Hour, 0, time.Second, "Running", time.Second + 90*time.Second},
-		{"no timeout", 0, 0, time.Second, "Running", time.Second + 90*time.Second},
-		{"interrupted", time.Hour, time.Minute, 2 * time.Hour, "Canceled ContainerCreating", time.Minute + 90*time.Second},
+		{"long before the timeout", time.Hour, 0, time.Second, "Running", time.Second + 91*time.Second},
+		{"no timeout", 0, 0, time.Second, "Running", time.Second + 91*time.Second},
+		{"interrupted", time.Hour, time.Minute, 2 * time.Hour, "Canceled ContainerCreating", time.Minute + 91*time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -28,7 +28,7 @@ func (p *program) logsCommand() *cli.Command {
 		Name: "logs", Usage: "print the log of a container",
 		ArgsUsage: "[NAMESPACE/]POD", Action: p.withLogger(p.logs),
 		Description: "Each instance of a container has a log of its own, also when the pod is removed and run again.\n" +
-			"The logs of the 100 pods that were removed last are kept for 30 days, unless 'down --logs' deletes them.",
+			"Those of the 100 pods that were removed last are kept for 30 days, or until 'down --logs'.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Usage: "`NAME` of the container", DefaultText: "the one that kubectl chooses"},
 			boolFlag("", "follow the log until the container ends", "follow", "f"),

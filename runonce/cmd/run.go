@@ -38,7 +38,7 @@ func (p *program) runCommand() *cli.Command {
 		&cli.IntFlag{Name: "max-retries", Category: categoryRun, Value: d.Retries, Usage: "retry a pod up to `N` times after errors"},
 		&cli.IntFlag{Name: "max-restarts", Category: categoryRun, Value: runonce.DefaultMaxRestarts, Usage: "restart a container up to `N` times after crashes"},
 		&cli.DurationFlag{Name: "timeout", Category: categoryRun, Usage: "end the run, including --rm, after this `DURATION`", DefaultText: "no limit"},
-		&cli.DurationFlag{Name: "settle", Category: categoryRun, Value: defaultSettle, Usage: "count a container as running after this `DURATION`, 0 for at once"},
+		&cli.DurationFlag{Name: "settle", Category: categoryRun, Value: defaultSettle, Usage: "count a container as running after this `DURATION`"},
 		&cli.IntFlag{Name: "parallel", Category: categoryRun, Usage: "start up to `N` pods at once", DefaultText: "twice the processors"},
 		&cli.IntFlag{Name: "parallel-pulls", Category: categoryRun, Value: defaultPulls, Usage: "pull up to `N` images at once"},
 		boolFlag(categoryRun, "end the run when the first pod has failed", "fail-fast"),
