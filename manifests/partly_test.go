@@ -49,6 +49,16 @@ func TestTypesAndRules(t *testing.T) {
 		{"misplaced", "apiVersion: v1\nkind: Pod\nname: p\nmetadata: {}\n" + spec, []string{
 			"f:3: name: unknown field (it belongs in metadata)",
 		}},
+		{"other case", "apiVersion: v1\nkind: Pod\nMetadata: {name: p}\n" + spec, []string{
+			"f:3: Metadata: unknown field (did you mean metadata?)",
+		}},
+		{"quantity beside an unknown one", pod("p") + "    resources: {limits: {cpu: 1,5, memory: 100MB}}\n", []string{
+			`f:8: spec.containers[0].resources.limits[memory]: "100MB" is not a valid quantity (write 100Mi or 100M)`,
+		}},
+		{"variable", pod("p") + "    stdin: 5\n  - name: d\n    image: $IMAGE\n", []string{
+			"f:8: spec.containers[0].stdin: got a number (5), want true or false",
+			`f:10: spec.containers[1].image: Invalid value: "$IMAGE": invalid reference format: repository name (library/$IMAGE) must be lowercase (looks like an unrendered template: $IMAGE)`,
+		}},
 		{"too deep", pod("p") + "    env:\n    - name: A\n      restartPolicy: Never\n      imagePullPolicy: Never\n", []string{
 			"f:10: spec.containers[0].env[0].restartPolicy: unknown field (it belongs in an outer object: check the indentation)",
 			"f:11: spec.containers[0].env[0].imagePullPolicy: unknown field (it belongs in an outer object: check the indentation)",

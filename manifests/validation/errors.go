@@ -21,12 +21,12 @@ const maxErrors = 999
 // Diagnose returns the errors of Kubernetes' validation as diagnostics. The fields of the
 // object are below prefix in the document.
 func Diagnose(doc decode.Document, errs field.ErrorList, prefix string) decode.Diagnostics {
-	errs = withoutFollowing(doc, errs, prefix)
-	out := make(decode.Diagnostics, 0, len(errs))
 	seen := map[string]bool{}
 	for _, err := range errs {
 		seen[err.Field+err.Detail] = true
 	}
+	errs = withoutFollowing(doc, errs, prefix)
+	out := make(decode.Diagnostics, 0, len(errs))
 	for i, err := range errs {
 		if i == maxErrors {
 			out = append(out, doc.Error("", fmt.Sprintf("%d more problems are not shown", len(errs)-i), ""))

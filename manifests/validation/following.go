@@ -32,7 +32,7 @@ func follows(doc decode.Document, err *field.Error, path string, wrong decode.Wr
 	parent, name := cutLast(wrong.Path)
 	above, last := cutLast(path)
 	switch {
-	case wrong.Unknown && !doc.Has(path) && (decode.Within(wrong.Path, above) || last == name):
+	case wrong.Unknown && !doc.Has(path) && (decode.Within(wrong.Path, present(doc, above)) || last == name):
 		return true // the missing field may be the one that was misspelled or misplaced
 	case above == parent && dependent(doc, parent):
 		return true
@@ -53,6 +53,14 @@ func dependent(doc decode.Document, path string) bool {
 		return last != "containers" && last != "initContainers"
 	}
 	return last != "" && last != "spec" && last != "metadata"
+}
+
+// present returns the innermost object at or above a path that the document has.
+func present(doc decode.Document, path string) string {
+	for path != "" && !doc.Has(path) {
+		path, _ = cutLast(path)
+	}
+	return path
 }
 
 // cutLast splits "a.b[0].c" into "a.b[0]" and "c", and "a.b[0]" into "a.b" and "[0]".

@@ -133,6 +133,8 @@ func (f *finder) checkImage(path, image string) {
 	hint := f.doc.TemplateHint(path)
 	switch {
 	case hint != "":
+	case strings.HasPrefix(image, "$"):
+		hint = "looks like an unrendered template: " + image
 	case strings.ContainsAny(image, "“”‘’"):
 		hint = `write plain quotes: "`
 	case strings.Contains(image, "://"):
