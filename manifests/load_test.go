@@ -170,6 +170,9 @@ func TestUnknownDocuments(t *testing.T) {
 		{"typed kustomization", "f", "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n", "f:2: kind: unknown kind Kustomization in kustomize.config.k8s.io/v1beta1 (this is a kustomization: run kubectl kustomize and use its output)"},
 		{"configuration", "f", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n", "(this configures a component of Kubernetes: move it elsewhere)"},
 		{"misspelled, of another group", "f", "apiVersion: v1\nkind: Deploymnt\n", "f:2: kind: unknown kind Deploymnt in v1 (did you mean Deployment?)"},
+		{"kubeconfig", "f", "apiVersion: v1\nkind: Config\n", "f:2: kind: unknown kind Config in v1 (this is a kubeconfig file, not a manifest)"},
+		{"comment before JSON", "f.json", "// a pod\n{\"kind\": \"Pod\"}\n", "(JSON has no comments)"},
+		{"comment before a value", "f.json", "// a pod\n[]\n", "f.json:1: not an object (JSON has no comments)"},
 		{"plural", "f", "apiVersion: v1\nkind: Pods\n", "f:2: kind: unknown kind Pods in v1 (did you mean Pod?)"},
 		{"wrong version", "f", "apiVersion: v1beta1\nkind: Pod\n", "f:1: apiVersion: there is no kind Pod in v1beta1 (use apiVersion: v1)"},
 		{

@@ -41,6 +41,12 @@ func dropAssigned(p *v1.Pod) {
 // resolve completes a pod with what it refers to in the input, and gives it its UID.
 func (r *reader) resolve(e *entry, p podEntry) {
 	r.setPriority(e, p)
+	if len(e.doc.Wrong()) > 0 {
+		if !e.nameless() {
+			r.checkRefs(e, p)
+		}
+		return
+	}
 	r.setRuntimeClass(e, p)
 	r.checkClaims(e, p)
 	if p.first {

@@ -212,6 +212,9 @@ func bounded(problems Diagnostics) Diagnostics {
 }
 
 func (e *entry) fail(field, message, hint string) {
+	if e.doc.IsWrong(field) {
+		return // there is an error about it
+	}
 	e.problems = append(e.problems, e.doc.Error(field, message, hint))
 }
 
@@ -226,10 +229,23 @@ func (e *entry) invalid(errs field.ErrorList) {
 
 func (e *entry) failed() bool { return len(e.problems.Of(SeverityError)) > 0 }
 
-// decodeInto decodes the document strictly; false means that o cannot be used.
+// decodeInto decodes the document strictly; false means that o cannot be used. With errors o has
+// what could be decoded, so that its validation finds the others.
 func (r *reader) decodeInto(e *entry, o any) bool {
 	e.problems = append(e.problems, decode.Into(e.doc, o)...)
-	return !e.failed()
+	ok := true
+	if e.failed() {
+		e.doc, ok = decode.Partly(e.doc, o, e.problems)
+	}
+	return ok
+}
+
+// nameless says that it is not known what the object is called, since part of its metadata is
+// wrong.
+func (e *entry) nameless() bool {
+	return slices.ContainsFunc(e.doc.Wrong(), func(w decode.Wrong) bool {
+		return strings.HasPrefix(w.Path, "metadata") && !strings.HasPrefix(w.Path, "metadata.labels") && !strings.HasPrefix(w.Path, "metadata.annotations")
+	})
 }
 
 // register notes where an object is defined and rejects a second one of the same name.
@@ -238,8 +254,8 @@ func (r *reader) register(e *entry, kind string, o metav1.Object) bool {
 		e.namespace, e.name = o.GetNamespace(), o.GetName()
 	}
 	id := object{kind, o.GetNamespace(), o.GetName()}
-	if id.name == "" {
-		return true // Kubernetes' validation has reported it
+	if id.name == "" || e.nameless() {
+		return true // there is an error about it
 	}
 	first, dup := r.seen[id]
 	if !dup {

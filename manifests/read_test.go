@@ -86,6 +86,8 @@ func TestReadErrors(t *testing.T) {
 		want []string
 	}{
 		{"every error at once", pod("p", "  restartPolicy: never\n  schedulingGates: [{name: g}]\n  nodeNam: x\n"), []string{
+			`f:5: spec.restartPolicy: Unsupported value: "never": supported values: "Always", "OnFailure", "Never" (did you mean Never?)`,
+			"f:6: spec.schedulingGates: not supported: nothing here removes a gate",
 			"f:7: spec.nodeNam: unknown field (did you mean nodeName?)",
 		}},
 		{"rules and table together", pod("p", "  restartPolicy: never\n  schedulingGates: [{name: g}]\n"), []string{

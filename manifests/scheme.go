@@ -55,7 +55,7 @@ func definedKind(doc decode.Document) (group, kind string, ok bool) {
 // API version of each supported kind.
 func unknownKind(doc decode.Document, known map[string]string) Diagnostic {
 	apiVersion, kind := doc.APIVersion(), doc.ObjectKind()
-	if hint := otherAPI(apiVersion); hint != "" {
+	if hint := otherAPI(apiVersion, kind); hint != "" {
 		return doc.Error("kind", fmt.Sprintf("unknown kind %s in %s", kind, apiVersion), hint)
 	}
 	if want, ok := known[kind]; ok {
@@ -75,9 +75,11 @@ func unknownKind(doc decode.Document, known map[string]string) Diagnostic {
 
 // otherAPI returns a hint about an API group that is not one of Kubernetes', whose kinds may have
 // the names of other kinds: Job of Volcano, Service of Knative.
-func otherAPI(apiVersion string) string {
+func otherAPI(apiVersion, kind string) string {
 	group, _, grouped := strings.Cut(apiVersion, "/")
 	switch {
+	case apiVersion == "v1" && kind == "Config":
+		return "this is a kubeconfig file, not a manifest"
 	case group == "kustomize.config.k8s.io":
 		return kustomization
 	case strings.HasSuffix(group, ".config.k8s.io"), group == "kubeadm.k8s.io":
@@ -95,6 +97,9 @@ func notAnObject(doc decode.Document) Diagnostic {
 	hint := decode.Foreign(doc.File)
 	if hint == "" {
 		hint = "a manifest begins with apiVersion and kind"
+		if isComment(doc.Text("")) {
+			hint = noComments
+		}
 		if h := doc.TemplateHint(""); h != "" {
 			hint += "; " + h
 		}
@@ -123,10 +128,9 @@ func otherFormat(doc decode.Document) string {
 		return !slices.ContainsFunc(names, func(n string) bool { return !doc.Has(n) })
 	}
 	file := strings.ToLower(path.Base(doc.File))
-	comment := func(key string) bool { return strings.HasPrefix(key, "//") || strings.HasPrefix(key, "/*") }
 	switch {
-	case slices.ContainsFunc(doc.Keys(), comment):
-		return "JSON has no comments"
+	case slices.ContainsFunc(doc.Keys(), isComment):
+		return noComments
 	case decode.Foreign(file) != "":
 		return decode.Foreign(file)
 	case strings.HasPrefix(file, "kustomization."), has("resources", "namePrefix"), has("configMapGenerator"), has("patches"):
@@ -141,4 +145,10 @@ func otherFormat(doc decode.Document) string {
 		return "a pod begins with apiVersion: v1 and kind: Pod"
 	}
 	return ""
+}
+
+const noComments = "JSON has no comments"
+
+func isComment(text string) bool {
+	return strings.HasPrefix(text, "//") || strings.HasPrefix(text, "/*")
 }

@@ -101,6 +101,9 @@ func (r *reader) workload(e *entry, w workload) {
 	if !r.decodeInto(e, w.object) {
 		return
 	}
+	if o, ok := w.object.(*v1.ReplicationController); ok && o.Spec.Template != nil {
+		w.template = o.Spec.Template // may be another one after errors
+	}
 	r.generateName(e, w.object)
 	e.checkFields(r.fields.UsesOf(e.kind, w.object), "")
 	if o, ok := w.object.(*batchv1.CronJob); ok {

@@ -42,8 +42,8 @@ type Problem struct {
 	Budget int // of steps of the search; 0 for DefaultBudget
 }
 
-// DefaultBudget is enough for any search among 14 pods, and ends one among hundreds within a
-// few milliseconds.
+// DefaultBudget is enough for any search among 14 pods, and usually ends one among hundreds within
+// ten milliseconds.
 const DefaultBudget = 200_000
 
 // Solution is a set of victims, of which none can be left out.

@@ -48,6 +48,7 @@ type Document struct {
 
 	root   *node
 	source *chunk
+	wrong  []Wrong
 }
 
 // APIVersion returns the document's apiVersion, or "".

@@ -53,12 +53,23 @@ type walker struct {
 	problems Diagnostics
 }
 
+const unknownField = "unknown field"
+
 // maxProblems bounds the errors of a document; nobody needs more, and each costs a search for
 // the field that was meant.
 const maxProblems = 999
 
 func (w *walker) fail(line int, message, hint string) {
 	w.note(line, message, hint, SeverityError)
+}
+
+// reject notes that a value cannot be decoded.
+func (w *walker) reject(n *node, message, hint string) {
+	w.fail(n.line, message, hint)
+	if w.doc.source.rejected == nil {
+		w.doc.source.rejected = map[*node]bool{}
+	}
+	w.doc.source.rejected[n] = true
 }
 
 func (w *walker) note(line int, message, hint string, severity Severity) {
@@ -104,7 +115,7 @@ func (w *walker) value(n *node, t reflect.Type) {
 		e.value(n)
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(e.buf, reflect.New(t).Interface()); err != nil {
 			message, hint := w.explain(n, t, err)
-			w.fail(n.line, message, hint)
+			w.reject(n, message, hint)
 		}
 	}
 }
@@ -117,7 +128,7 @@ func (w *walker) object(n *node, t reflect.Type) {
 			w.below(shorten(e.name), e.value, field)
 		} else if !w.full() {
 			w.path = append(w.path, shorten(e.name))
-			w.fail(e.line, "unknown field", w.unknownHint(e.name, t))
+			w.fail(e.line, unknownField, w.unknownHint(e.name, t))
 			w.path = w.path[:len(w.path)-1]
 		}
 	}

@@ -109,6 +109,8 @@ type encoder struct {
 	buf []byte
 	// large says that a value may be a quantity that is too large to count with.
 	large bool
+	// skip are values to leave out.
+	skip map[*node]bool
 }
 
 // JSON returns the document as JSON, aliases expanded.
@@ -120,23 +122,35 @@ func (d Document) JSON() []byte {
 
 func (e *encoder) value(n *node) {
 	switch n.kind {
-	case List, Map:
-		brackets := "[]"
-		if n.kind == Map {
-			brackets = "{}"
-		}
-		e.buf = append(e.buf, brackets[0])
+	case List:
+		e.buf = append(e.buf, '[')
 		for i, f := range n.entries {
 			if i > 0 {
 				e.buf = append(e.buf, ',')
 			}
-			if n.kind == Map {
-				e.string(f.name)
-				e.buf = append(e.buf, ':')
+			if e.skip[f.value] { // the items after it keep their places
+				e.buf = append(e.buf, "null"...)
+				continue
 			}
 			e.value(f.value)
 		}
-		e.buf = append(e.buf, brackets[1])
+		e.buf = append(e.buf, ']')
+	case Map:
+		e.buf = append(e.buf, '{')
+		first := true
+		for _, f := range n.entries {
+			if e.skip[f.value] {
+				continue
+			}
+			if !first {
+				e.buf = append(e.buf, ',')
+			}
+			first = false
+			e.string(f.name)
+			e.buf = append(e.buf, ':')
+			e.value(f.value)
+		}
+		e.buf = append(e.buf, '}')
 	case String:
 		e.string(n.text)
 		e.large = e.large || isLarge(n.text)

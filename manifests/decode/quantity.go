@@ -27,17 +27,17 @@ func (w *walker) quantity(n *node) {
 	case String:
 	default:
 		message, hint := w.wrongKind(n, String, "a quantity such as 500m or 128Mi")
-		w.fail(n.line, message, hint)
+		w.reject(n, message, hint)
 		return
 	}
 	s = strings.TrimSpace(s)
 	if len(s) > 2*maxExponent || exponent(s) > maxExponent {
-		w.fail(n.line, fmt.Sprintf("quantity %s is out of range", shorten(n.text)), "")
+		w.reject(n, fmt.Sprintf("quantity %s is out of range", shorten(n.text)), "")
 		return
 	}
 	q, err := resource.ParseQuantity(s)
 	if err != nil {
-		w.fail(n.line, fmt.Sprintf("%q is not a valid quantity", shorten(n.text)), quantityHint(n.text))
+		w.reject(n, fmt.Sprintf("%q is not a valid quantity", shorten(n.text)), quantityHint(n.text))
 		return
 	}
 	if q.Cmp(*resource.NewQuantity(maxQuantity, resource.BinarySI)) > 0 {

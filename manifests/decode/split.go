@@ -167,7 +167,7 @@ func (r *reader) addItems(d Document) {
 				r.addItems(sub)
 			}
 		default:
-			r.problems = append(r.problems, d.Error(e.name, "unknown field", ""))
+			r.problems = append(r.problems, d.Error(e.name, unknownField, ""))
 		}
 	}
 }
@@ -207,6 +207,8 @@ type chunk struct {
 
 	template string   // the hint of templateHint for the whole text
 	lines    [][]byte // split when first needed
+
+	rejected map[*node]bool // values that do not have the type of their field
 }
 
 func newChunk(text []byte, line int) *chunk {

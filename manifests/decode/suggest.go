@@ -16,6 +16,9 @@ func syntaxHint(c *chunk, line int, message string) string {
 		return h
 	}
 	text := c.text
+	if start := bytes.TrimSpace(text); bytes.HasPrefix(start, []byte("//")) || bytes.HasPrefix(start, []byte("/*")) {
+		return "JSON has no comments"
+	}
 	if strings.Contains(message, "cannot start any token") && bytes.Contains(text, []byte{'\t'}) {
 		return "indent with spaces, not tabs"
 	}

@@ -21,28 +21,35 @@ const maxErrors = 999
 // Diagnose returns the errors of Kubernetes' validation as diagnostics. The fields of the
 // object are below prefix in the document.
 func Diagnose(doc decode.Document, errs field.ErrorList, prefix string) decode.Diagnostics {
-	out := make(decode.Diagnostics, 0, len(errs))
 	seen := map[string]bool{}
 	for _, err := range errs {
 		seen[err.Field+err.Detail] = true
 	}
+	errs = withoutFollowing(doc, errs, prefix)
+	out := make(decode.Diagnostics, 0, len(errs))
 	for i, err := range errs {
 		if i == maxErrors {
 			out = append(out, doc.Error("", fmt.Sprintf("%d more problems are not shown", len(errs)-i), ""))
 			break
 		}
-		path := prefix + err.Field
-		switch {
-		case err.Field == "<nil>":
-			path = strings.TrimSuffix(prefix, ".")
-		case err.Field == "metadata.name" || err.Field == "metadata.namespace":
-			path = err.Field // of the workload, from which its pods get it
-		case limitOf(err.Field) != "" && !doc.Has(path) && seen[limitOf(err.Field)+err.Detail]:
+		path := pathOf(err, prefix)
+		if limitOf(err.Field) != "" && !doc.Has(path) && seen[limitOf(err.Field)+err.Detail] {
 			continue // a request that defaults to its limit, which has the same error
 		}
 		out = append(out, doc.Error(path, body(err), cmp.Or(doc.TemplateHint(path), valueHint(err))))
 	}
 	return out
+}
+
+// pathOf returns the path of an error in the document.
+func pathOf(err *field.Error, prefix string) string {
+	switch err.Field {
+	case "<nil>":
+		return strings.TrimSuffix(prefix, ".")
+	case "metadata.name", "metadata.namespace":
+		return err.Field // of the workload, from which its pods get it
+	}
+	return prefix + err.Field
 }
 
 // limitOf returns the path of the limit that is the default of a request, "" for other paths.

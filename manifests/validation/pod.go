@@ -50,6 +50,9 @@ func (r *Rules) CheckPod(doc decode.Document, p *v1.Pod, prefix string, first bo
 	if !first {
 		return problems
 	}
+	if len(doc.Wrong()) > 0 {
+		warnings = nil // they may be about what was not decoded
+	}
 	for _, w := range warnings {
 		path, message, ok := strings.Cut(w, ": ")
 		if !ok {
@@ -92,6 +95,9 @@ type finder struct {
 }
 
 func (f *finder) fail(field, message, hint string) {
+	if f.doc.IsWrong(field) {
+		return
+	}
 	f.problems = append(f.problems, f.doc.Error(field, message, hint))
 }
 
@@ -102,8 +108,10 @@ func (f *finder) checkContainer(path string, c *v1.Container) {
 			f.fail(fmt.Sprintf("%s.volumeMounts[%d].mountPath", path, i), "must not contain ':'", "")
 		}
 	}
-	f.checkSubPaths(path, c)
-	f.checkPorts(path, c)
+	if len(f.doc.Wrong()) == 0 { // the variable or the port may be among them
+		f.checkSubPaths(path, c)
+		f.checkPorts(path, c)
+	}
 	if c.SecurityContext == nil || c.SecurityContext.Capabilities == nil {
 		return
 	}
@@ -125,6 +133,8 @@ func (f *finder) checkImage(path, image string) {
 	hint := f.doc.TemplateHint(path)
 	switch {
 	case hint != "":
+	case strings.HasPrefix(image, "$"):
+		hint = "looks like an unrendered template: " + image
 	case strings.ContainsAny(image, "“”‘’"):
 		hint = `write plain quotes: "`
 	case strings.Contains(image, "://"):
