@@ -82,7 +82,7 @@ cover: root tools build ## print the coverage of all tests; needs root
 docs: build ## write the generated documents
 	$(GO) test -count=1 ./manifests/fieldsupport -update
 	$(GO) test -count=1 ./runonce/cmd -run '^TestSchemas$$' -update
-	$(GO) run ./hack/gendocs bin/runonce docs/commands.md
+	$(GO) run ./hack/gendocs bin/runonce docs
 
 verify: ## check generated documents, go.mod and links
 	@hack/verify.sh

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -207,7 +208,10 @@ func (b *box) upArgs(t *testing.T, dir string, args ...string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(append([]string{"-o", "json", "--settle", "100ms", "--images-dir", archives, "--capacity", "cpu=8,memory=16Gi,pods=200"}, args...), dir)
+	if !slices.Contains(args, "--capacity") {
+		args = append([]string{"--capacity", "cpu=8,memory=16Gi,pods=200"}, args...)
+	}
+	return append(append([]string{"-o", "json", "--settle", "100ms", "--images-dir", archives}, args...), dir)
 }
 
 // pod returns the manifest of a pod on the host network with one container of the box image.

@@ -84,21 +84,31 @@ func FuzzReorder(f *testing.F) {
 	})
 }
 
-// TestWatch: the first signal cancels, the second ends the program.
+// TestWatch: the first signal cancels, the second ends the program, unless it is SIGHUP again.
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	signals := make(chan os.Signal, 2)
-	signals <- syscall.SIGINT
-	signals <- syscall.SIGTERM
-	close(signals)
-	var codes []int
-	Watch(signals, cancel, func(code int) { codes = append(codes, code) })
-	if cause := context.Cause(ctx); !errors.Is(cause, Interrupt{syscall.SIGINT}) {
-		t.Errorf("cause %v", cause)
-	}
-	if diff := cmp.Diff([]int{143}, codes); diff != "" {
-		t.Error(diff)
+	for _, c := range []struct {
+		signals []syscall.Signal
+		want    []int
+	}{
+		{[]syscall.Signal{syscall.SIGINT, syscall.SIGTERM}, []int{143}},
+		{[]syscall.Signal{syscall.SIGHUP, syscall.SIGHUP}, nil},
+		{[]syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}, []int{130}},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		signals := make(chan os.Signal, len(c.signals))
+		for _, s := range c.signals {
+			signals <- s
+		}
+		close(signals)
+		var codes []int
+		Watch(signals, cancel, func(code int) { codes = append(codes, code) })
+		if cause := context.Cause(ctx); !errors.Is(cause, Interrupt{c.signals[0]}) {
+			t.Errorf("%v: cause %v", c.signals, cause)
+		}
+		if diff := cmp.Diff(c.want, codes); diff != "" {
+			t.Errorf("%v: %s", c.signals, diff)
+		}
 	}
 }
 

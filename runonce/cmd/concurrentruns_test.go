@@ -14,7 +14,7 @@ import (
 	"github.com/runonce/runonce/runtime/record"
 )
 
-// TestConcurrentRuns: a run waits until the one before it has stopped what has to go, but not beyond
+// TestConcurrentRuns: a run waits until the one before it has stopped its pods, but not beyond
 // its own timeout.
 func TestConcurrentRuns(t *testing.T) {
 	t.Parallel()

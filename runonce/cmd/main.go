@@ -232,7 +232,8 @@ func Signals() []os.Signal {
 	return all
 }
 
-// Watch cancels the context on the first signal, and exits on the second.
+// Watch cancels the context on the first signal, and exits on the second. A second SIGHUP is no
+// hurry: when a terminal goes away, the kernel sends one, and the shell another.
 func Watch(signals <-chan os.Signal, cancel context.CancelCauseFunc, exit func(int)) {
 	for n := 1; ; n++ {
 		got, open := <-signals
@@ -240,10 +241,10 @@ func Watch(signals <-chan os.Signal, cancel context.CancelCauseFunc, exit func(i
 		switch {
 		case !open:
 			return
-		case ok && n > 1:
-			exit(report.ExitSignal(sig))
-		case ok:
+		case ok && n == 1:
 			cancel(Interrupt{sig})
+		case ok && sig != syscall.SIGHUP:
+			exit(report.ExitSignal(sig))
 		}
 	}
 }
