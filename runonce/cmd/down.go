@@ -67,6 +67,10 @@ func (p *program) down(c *cli.Context) error {
 // stopPods stops the pods, and deletes their logs if --logs says so.
 func (p *program) stopPods(c *cli.Context, s *session, pods []*v1.Pod) error {
 	err := p.stopAll(c.Context, s, pods)
+	if s.readOnly {
+		err = errors.Join(err, fmt.Errorf("%s is read-only: the images, records and files of the pods are still there; "+
+			"run this command again when it is writable", c.String("root")))
+	}
 	if c.Bool("logs") {
 		err = errors.Join(err, s.pods.RemoveLogs(pods, c.Bool("all")))
 	}
@@ -82,14 +86,21 @@ func (p *program) stopAll(ctx context.Context, s *session, pods []*v1.Pod) error
 			if errs[i] = s.run.Revoke(pod, nil); errs[i] == nil {
 				errs[i] = s.pods.Stop(ctx, pod)
 			}
+			if s.readOnly && s.stopped(ctx, pod) {
+				errs[i] = nil // except for what is said of all
+			}
 		})
 	}
 	wg.Wait()
+	done := "removed"
+	if s.readOnly {
+		done = "stopped"
+	}
 	for i, pod := range pods {
 		if errs[i] != nil {
 			continue
 		}
-		if _, err := fmt.Fprintf(p.io.Stdout, "%s/%s removed\n", pod.Namespace, pod.Name); err != nil {
+		if _, err := fmt.Fprintf(p.io.Stdout, "%s/%s %s\n", pod.Namespace, pod.Name, done); err != nil {
 			return fmt.Errorf("writing the result: %w", err)
 		}
 	}

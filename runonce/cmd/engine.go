@@ -27,6 +27,9 @@ var _ runonce.Annotator = (*runtime.Pods)(nil)
 // are absolute; an empty field has the default of its package.
 type EngineOptions struct {
 	containerd.Options
+	// PodsRoot is the root that has the pods' volumes, and after which their cgroups are named.
+	// It is not Root if that is a copy.
+	PodsRoot     string
 	LogDir       string
 	ClaimsDir    string // for the data of PersistentVolumeClaims
 	Network      network.Options
@@ -71,6 +74,7 @@ func (p *program) engineOptions(c *cli.Context) (EngineOptions, error) {
 			return o, fmt.Errorf("resolving directory %q: %w", *dir, err)
 		}
 	}
+	o.PodsRoot = o.Root
 	if o.Handlers, err = handlers(c); err != nil {
 		return o, err
 	}
@@ -83,6 +87,10 @@ func (p *program) openEngine(c *cli.Context) (Engine, EngineOptions, error) {
 	if err != nil {
 		return nil, o, err
 	}
+	return p.openEngineWith(c, o)
+}
+
+func (p *program) openEngineWith(c *cli.Context, o EngineOptions) (Engine, EngineOptions, error) {
 	e, err := p.io.Open(c.Context, o)
 	if errors.Is(err, ErrNotRoot) {
 		return nil, o, unusable(needsRoot(c))
@@ -120,6 +128,10 @@ type session struct {
 	trace  runonce.Trace
 	run    *record.Run
 	cancel context.CancelFunc // ends the work of pods
+	// readOnly says that the root is read-only, so that the session works with a copy of the
+	// records in it.
+	readOnly bool
+	unlock   func() // called last, may be nil
 }
 
 // openNode opens the engine for a run or a plan, on the node that the flags describe.
@@ -129,20 +141,47 @@ func (p *program) openNode(c *cli.Context, set *manifests.Set) (*session, error)
 	if err != nil {
 		return nil, err
 	}
-	return p.open(c, node, runtime.Options{Objects: set, Devices: devices})
-}
-
-// connect opens the engine for a command that starts nothing.
-func (p *program) connect(c *cli.Context) (*session, error) {
-	return p.open(c, &v1.Node{}, runtime.Options{Objects: &manifests.Set{}})
-}
-
-// open opens the engine and its runtime, and imports the images of --images-dir.
-func (p *program) open(c *cli.Context, node *v1.Node, o runtime.Options) (*session, error) {
 	e, engine, err := p.openEngine(c)
 	if err != nil {
 		return nil, err
 	}
+	return p.open(c, opened{e, engine}, node, runtime.Options{Objects: set, Devices: devices})
+}
+
+// connect opens the engine for a command that starts nothing, also if the root is read-only.
+func (p *program) connect(c *cli.Context) (*session, error) {
+	o, err := p.engineOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	unlock, readOnly, err := p.copyRoot(&o)
+	if err != nil {
+		return nil, unusable(err)
+	}
+	e, o, err := p.openEngineWith(c, o)
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	s, err := p.open(c, opened{e, o}, &v1.Node{}, runtime.Options{Objects: &manifests.Set{}})
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	s.readOnly, s.unlock = readOnly, unlock
+	return s, nil
+}
+
+// opened is an open engine.
+type opened struct {
+	Engine
+	o EngineOptions
+}
+
+// open opens the runtime of an engine, and imports the images of --images-dir.
+func (p *program) open(c *cli.Context, on opened, node *v1.Node, o runtime.Options) (*session, error) {
+	e, engine := on.Engine, on.o
+	var err error
 	// The runtime keeps working after an interrupt, since pods may have to be removed then.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
 	o.Records, o.LogDir, o.Log = record.Open(engine.Root, engine.State), engine.LogDir, p.log
@@ -179,6 +218,9 @@ func (s *session) close() {
 	s.warn(s.run.Close())
 	s.cancel()
 	s.p.closeEngine(s.engine)
+	if s.unlock != nil {
+		s.unlock()
+	}
 }
 
 // warn logs an error of the coordination with other runs.

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,7 +25,7 @@ import (
 // nodeFlags describe the node and how it admits pods.
 func nodeFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "capacity", Category: categoryNode, Usage: "`LIST` of resources, such as cpu=4,memory=8Gi", DefaultText: "detected"},
+		&cli.StringFlag{Name: "capacity", Category: categoryNode, Usage: "`LIST` of resources, such as cpu=4,memory=8Gi (100Mi of which stay free)", DefaultText: "detected"},
 		&cli.StringFlag{Name: "reserve", Category: categoryNode, Usage: "`LIST` of resources reserved for the system"},
 		newListFlag(categoryNode, "cdi-spec-dir", "`DIR` of CDI files", "/etc/cdi, /var/run/cdi"),
 		&cli.StringFlag{Name: "node", Category: categoryNode, Usage: "`FILE` with a Node object: labels, taints, allocatable"},
@@ -43,6 +44,26 @@ func (p *program) node(c *cli.Context, set *manifests.Set, devices *cdi.Registry
 	if err != nil {
 		return nil, err
 	}
+	node, err := p.nodeOf(c, set, devices, capacity)
+	if err == nil {
+		p.warnExhausted(capacity, node)
+	}
+	return node, err
+}
+
+// warnExhausted warns of resources in --capacity of which nothing is left for pods.
+func (p *program) warnExhausted(capacity v1.ResourceList, node *v1.Node) {
+	for _, name := range slices.Sorted(maps.Keys(capacity)) {
+		has, left := capacity[name], node.Status.Allocatable[name]
+		if has.Sign() > 0 && left.Sign() <= 0 {
+			p.log.Warn(fmt.Sprintf("--capacity %s=%s leaves nothing for pods: like the kubelet, runonce keeps free what --reserve names, huge pages, "+
+				"100Mi of memory and 10%% of ephemeral-storage", name, has.String()))
+		}
+	}
+}
+
+// nodeOf is node with the capacity of the flag.
+func (p *program) nodeOf(c *cli.Context, set *manifests.Set, devices *cdi.Registry, capacity v1.ResourceList) (*v1.Node, error) {
 	reserved, err := resources(c, "reserve")
 	if err != nil {
 		return nil, err

@@ -72,3 +72,15 @@ func TestMachineLacksProgram(t *testing.T) {
 		t.Errorf("a pod that runs again: code %d: %s", got.code, got.stderr)
 	}
 }
+
+// A capacity of which nothing is left for pods is explained.
+func TestExhaustedCapacity(t *testing.T) {
+	t.Parallel()
+	m := newMemory(t)
+	for capacity, warns := range map[string]bool{"memory=100Mi": true, "memory=101Mi": false, "cpu=1,memory=0": false} {
+		got := invoke(t, m, "plan", "--node", nodeFile(), "--capacity", capacity, manifest(t, "web", "Always", "[sleep]"))
+		if got.code != 0 || strings.Contains(got.stderr, "memory=100Mi leaves nothing for pods: like the kubelet") != warns {
+			t.Errorf("%s: code %d, %q", capacity, got.code, got.stderr)
+		}
+	}
+}

@@ -81,7 +81,7 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	if err != nil {
 		return nil, err
 	}
-	tree.Parent = cgroupParent(e.o.Root)
+	tree.Parent = cgroupParent(e.o.PodsRoot)
 	if err := errors.Join(tree.LimitPids(e.o.PodPidsLimit), tree.SetDriver(e.o.CgroupDriver)); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	o.Engine, o.Sandboxes, o.Cgroups = e.Engine, e.network, tree
 	o.RecursiveReadOnly = func(pod *v1.Pod) bool { return e.preflight.Features(ctx, pod).RecursiveReadOnly }
 	o.Volumes = &volume.Manager{
-		Root: e.o.Root, Objects: o.Objects, ClaimsDir: e.o.ClaimsDir, Allocatable: n.Status.Allocatable, RecursiveReadOnly: o.RecursiveReadOnly,
+		Root: e.o.PodsRoot, Objects: o.Objects, ClaimsDir: e.o.ClaimsDir, Allocatable: n.Status.Allocatable, RecursiveReadOnly: o.RecursiveReadOnly,
 		Mounter: mount.Host{},
 	}
 	o.Node = specNode(n, net.HostIPs)

@@ -96,7 +96,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if err := os.MkdirAll(e.recordDir(), 0o700); err != nil {
 		return nil, errs.Unusablef("making the directory of the exit records: %w", err)
 	}
-	if err := e.images.Sweep(); err != nil {
+	if err := errors.Join(e.images.Sweep(), sweepCaptures(e.execDir())); err != nil {
 		return nil, errs.Unusablef("%w", err)
 	}
 	s, err := connect(ctx, o)

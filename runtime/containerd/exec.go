@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -42,7 +41,7 @@ func (e *Engine) exec(ctx context.Context, s *session, id string, args []string)
 	if err != nil {
 		return engine.ExecResult{}, err
 	}
-	out, err := newCapture(filepath.Join(e.o.State, "exec"))
+	out, err := newCapture(e.execDir())
 	if err != nil {
 		return engine.ExecResult{}, err
 	}

@@ -94,11 +94,16 @@ func newCapture(parent string) (*capture, error) {
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return nil, fmt.Errorf("making a pipe for its output: %w", err)
 	}
+	lock, err := lockDir(parent, syscall.LOCK_SH) // against sweepCaptures
+	if err != nil {
+		return nil, fmt.Errorf("making a pipe for its output: %w", err)
+	}
+	defer func() { _ = lock.Close() }()
 	dir, err := os.MkdirTemp(parent, "")
 	if err != nil {
 		return nil, fmt.Errorf("making a pipe for its output: %w", err)
 	}
-	c := &capture{dir: dir, path: filepath.Join(dir, "out"), done: make(chan struct{})}
+	c := &capture{dir: dir, path: filepath.Join(dir, captureName), done: make(chan struct{})}
 	if err = syscall.Mkfifo(c.path, 0o600); err == nil {
 		if c.read, err = os.OpenFile(c.path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err == nil {
 			c.held, err = os.OpenFile(c.path, os.O_WRONLY|syscall.O_NONBLOCK, 0)

@@ -26,8 +26,16 @@ func TryLock(root string) (unlock func() error, err error) {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return nil, fmt.Errorf("making the root directory: %w", err)
 	}
+	return lock(root, os.O_RDWR|os.O_CREATE)
+}
+
+// TryLockReadOnly is TryLock for a root directory on a read-only file system, which a process
+// has locked before.
+func TryLockReadOnly(root string) (unlock func() error, err error) { return lock(root, os.O_RDONLY) }
+
+func lock(root string, flags int) (unlock func() error, err error) {
 	path := lockPath(root)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, flags, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock: %w", err)
 	}

@@ -55,6 +55,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 			return nil, fmt.Errorf("making containerd's directory: %w", err)
 		}
 	}
+	if err := protect(o.Root); err != nil {
+		return nil, err
+	}
 	if err := sweepMounts(filepath.Join(o.State, "mounts"), o.Log); err != nil {
 		return nil, err
 	}
@@ -80,6 +83,20 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// protect keeps other users from the metadata store, which has the environment variables of
+// containers, even if they may enter the root. containerd's own modes let them read it.
+func protect(root string) error {
+	dir := filepath.Join(root, string(plugins.MetadataPlugin)+".bolt")
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = os.Chmod(dir, 0o700)
+	}
+	if err != nil {
+		return fmt.Errorf("protecting containerd's metadata: %w", err)
+	}
+	return nil
 }
 
 // load initialises the plugins in order of their dependencies.

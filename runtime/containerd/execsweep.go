@@ -1,0 +1,63 @@
+package containerd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// captureName is the FIFO in the directory of a command's output.
+const captureName = "out"
+
+// execDir has a directory for each command that runs in a container.
+func (e *Engine) execDir() string { return filepath.Join(e.o.State, "exec") }
+
+// lockDir locks a directory until it is closed.
+func lockDir(path string, how int) (*os.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), how)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// sweepCaptures removes the FIFOs of killed processes: those that nobody reads. It leaves that to
+// the next process while one is being made.
+func sweepCaptures(parent string) error {
+	lock, err := lockDir(parent, syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("removing the pipes of killed processes: %w", err)
+	}
+	defer func() { _ = lock.Close() }()
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return fmt.Errorf("removing the pipes of killed processes: %w", err)
+	}
+	for _, e := range entries {
+		dir := filepath.Join(parent, e.Name())
+		f, err := os.OpenFile(filepath.Join(dir, captureName), os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err == nil {
+			_ = f.Close()
+			continue
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("removing the pipes of killed processes: %w", err)
+		}
+	}
+	return nil
+}
