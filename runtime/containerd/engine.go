@@ -74,6 +74,7 @@ type Engine struct {
 	cancel    context.CancelFunc
 	work      sync.WaitGroup // background work that Close waits for
 	deletions chan struct{}  // bounds the deletion of ended tasks
+	timeouts  runtimeTimeouts
 
 	deleted atomic.Bool // something was deleted whose files the garbage collector removes
 }
@@ -87,7 +88,10 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	e := &Engine{o: o, containers: newContainerStore(), images: images.New(filepath.Join(o.Root, "users")), deletions: make(chan struct{}, 2)}
+	e := &Engine{
+		o: o, containers: newContainerStore(), images: images.New(filepath.Join(o.Root, "users")), deletions: make(chan struct{}, 2),
+		timeouts: defaultTimeouts,
+	}
 	if err := os.MkdirAll(e.recordDir(), 0o700); err != nil {
 		return nil, errs.Unusablef("making the directory of the exit records: %w", err)
 	}

@@ -43,8 +43,8 @@ func (e *Engine) stop(ctx context.Context, s *session, id string, sig syscall.Si
 		return nil
 	}
 	if grace > 0 {
-		_, err := s.Tasks().Kill(ctx, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(sig)})
-		if err := errs.IgnoreNotFound(err); err != nil {
+		err := e.signal(ctx, s, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(sig)})
+		if err != nil {
 			return fmt.Errorf("sending signal %d: %w", sig, err)
 		}
 		done, err := e.await(ctx, s, id, ended, grace)
@@ -52,8 +52,8 @@ func (e *Engine) stop(ctx context.Context, s *session, id string, sig syscall.Si
 			return err
 		}
 	}
-	_, err := s.Tasks().Kill(ctx, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL), All: true})
-	if err := errs.IgnoreNotFound(err); err != nil {
+	err := e.signal(ctx, s, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL), All: true})
+	if err != nil {
 		return fmt.Errorf("sending SIGKILL: %w", err)
 	}
 	done, err := e.await(ctx, s, id, ended, killTimeout)
@@ -61,6 +61,14 @@ func (e *Engine) stop(ctx context.Context, s *session, id string, sig syscall.Si
 		err = fmt.Errorf("its process still runs %s after SIGKILL", killTimeout)
 	}
 	return err
+}
+
+// signal sends a signal. A container that is gone is not an error.
+func (e *Engine) signal(ctx context.Context, s *session, r *tasksapi.KillRequest) error {
+	return errs.IgnoreNotFound(e.bounded(ctx, s, r.ContainerID, "kill", func(ctx context.Context) error {
+		_, err := s.Tasks().Kill(ctx, r)
+		return err
+	}))
 }
 
 // await waits at most for the time given, and reports whether the container has ended.
