@@ -76,6 +76,7 @@ type Engine struct {
 	work      sync.WaitGroup // background work that Close waits for
 	deletions chan struct{}  // bounds the deletion of ended tasks
 	signals   chan struct{}  // bounds the calls that stop containers, which start processes
+	timeouts  runtimeTimeouts
 
 	deleted atomic.Bool // something was deleted whose files the garbage collector removes
 }
@@ -90,7 +91,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		o: o, containers: newContainerStore(), images: images.New(filepath.Join(o.Root, "users")),
+		o: o, containers: newContainerStore(), images: images.New(filepath.Join(o.Root, "users")), timeouts: defaultTimeouts,
 		deletions: make(chan struct{}, 2), signals: make(chan struct{}, 8*goruntime.NumCPU()),
 	}
 	if err := os.MkdirAll(e.recordDir(), 0o700); err != nil {

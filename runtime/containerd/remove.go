@@ -57,6 +57,9 @@ func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) 
 	defer e.podLocks.Lock(podUID)()
 	resp, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
 	if err := errs.IgnoreNotFound(err); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			err = fmt.Errorf("its shim does not answer: %w", err)
+		}
 		return fmt.Errorf("looking for its task: %w", err)
 	}
 	absent := err != nil
@@ -68,8 +71,7 @@ func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) 
 	}
 	// Also when the task is absent: a daemon keeps the shim of a task that it has deleted when
 	// the shim did not end in time, and ends it when asked again.
-	_, err = s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
-	if err := errs.IgnoreNotFound(err); err != nil {
+	if err := e.deleteTask(ctx, s, id); err != nil {
 		return fmt.Errorf("deleting its task: %w", err)
 	}
 	if absent {
@@ -80,16 +82,26 @@ func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) 
 	return s.removeBundle(ctx, id)
 }
 
+// deleteTask deletes a task, if there is one.
+func (e *Engine) deleteTask(ctx context.Context, s *session, id string) error {
+	return errs.IgnoreNotFound(e.bounded(ctx, s, id, "delete", func(ctx context.Context) error {
+		_, err := s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
+		return err
+	}))
+}
+
 // removeForgotten removes what is left of a container of which containerd knows no task.
 func (e *Engine) removeForgotten(ctx context.Context, s *session, id, podUID string) error {
 	if s.shims == nil || podUID == "" || e.thirdParty(id) {
 		return nil
 	}
-	killed, err := s.shims.RemoveForgotten(ctx, podUID, id, func() (*runcoptions.Options, error) { return runcOptions(ctx, s, id) })
-	if killed {
-		e.o.Log.Warn("a shim that did not remove its container was killed", "container", id)
-	}
-	return err
+	return e.bounded(ctx, s, id, "delete", func(ctx context.Context) error {
+		killed, err := s.shims.RemoveForgotten(ctx, podUID, id, func() (*runcoptions.Options, error) { return runcOptions(ctx, s, id) })
+		if killed {
+			e.o.Log.Warn("a shim that did not remove its container was killed", "container", id)
+		}
+		return err
+	})
 }
 
 // runcOptions returns the options of the container's OCI runtime, nil without a container.
@@ -119,12 +131,12 @@ func (s *session) removeBundle(ctx context.Context, id string) error {
 // kill sends SIGKILL to all processes and waits for the end. It does not use e.containers, which
 // may not know the container.
 func (e *Engine) kill(ctx context.Context, s *session, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, killTimeout)
-	defer cancel()
-	_, err := s.Tasks().Kill(ctx, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL), All: true})
-	if err := errs.IgnoreNotFound(err); err != nil {
+	err := e.signal(ctx, s, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL), All: true})
+	if err != nil {
 		return fmt.Errorf("killing it: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
 	// A shim that dies meanwhile ends the wait with an error, but the process has ended too.
 	_, _ = s.Tasks().Wait(ctx, &tasksapi.WaitRequest{ContainerID: id})
 	if ctx.Err() != nil {

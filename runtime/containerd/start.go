@@ -248,7 +248,10 @@ func (e *Engine) run(ctx context.Context, s *session, c engine.ContainerConfig, 
 	io.release()
 	var started *tasksapi.StartResponse
 	if err == nil {
-		started, err = s.Tasks().Start(ctx, &tasksapi.StartRequest{ContainerID: c.ID})
+		err = e.bounded(ctx, s, c.ID, "start", func(ctx context.Context) error {
+			started, err = s.Tasks().Start(ctx, &tasksapi.StartRequest{ContainerID: c.ID})
+			return err
+		})
 	}
 	if err == nil {
 		return int(started.Pid), nil
@@ -264,9 +267,14 @@ func (e *Engine) run(ctx context.Context, s *session, c engine.ContainerConfig, 
 func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req *tasksapi.CreateTaskRequest, thirdParty bool) error {
 	// A pod's first container starts the shim, and the end of its last one ends it.
 	defer e.podLocks.Lock(podUID)()
+	create := func() error {
+		return e.bounded(ctx, s, req.ContainerID, "create", func(ctx context.Context) error {
+			_, err := s.Tasks().Create(ctx, req)
+			return err
+		})
+	}
 	if s.shims == nil || thirdParty {
-		_, err := s.Tasks().Create(ctx, req)
-		return err
+		return create()
 	}
 	for {
 		address, fresh, err := s.shims.Ensure(ctx, podUID, req.ContainerID)
@@ -274,7 +282,7 @@ func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req 
 			return err
 		}
 		req.TaskApiAddress, req.TaskApiVersion = address, shortcuts.Version
-		if _, err = s.Tasks().Create(ctx, req); err == nil {
+		if err = create(); err == nil {
 			return nil
 		}
 		native := errs.Native(err)

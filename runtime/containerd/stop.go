@@ -44,7 +44,8 @@ func (e *Engine) stop(ctx context.Context, s *session, id string, sig syscall.Si
 		return nil
 	}
 	if grace > 0 {
-		if err := e.signal(ctx, s, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(sig)}); err != nil {
+		err := e.signal(ctx, s, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(sig)})
+		if err != nil {
 			return fmt.Errorf("sending signal %d: %w", sig, err)
 		}
 		done, err := e.await(ctx, s, id, ended, grace)
@@ -52,7 +53,8 @@ func (e *Engine) stop(ctx context.Context, s *session, id string, sig syscall.Si
 			return err
 		}
 	}
-	if err := e.signal(ctx, s, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL), All: true}); err != nil {
+	err := e.signal(ctx, s, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(syscall.SIGKILL), All: true})
+	if err != nil {
 		return fmt.Errorf("sending SIGKILL: %w", err)
 	}
 	done, err := e.await(ctx, s, id, ended, killTimeout)
@@ -63,7 +65,7 @@ func (e *Engine) stop(ctx context.Context, s *session, id string, sig syscall.Si
 }
 
 // signal sends a signal when its turn has come. The waits for the ends of the containers, and
-// their deadlines, begin after that.
+// their deadlines, begin after that. A container that is gone is not an error.
 func (e *Engine) signal(ctx context.Context, s *session, r *tasksapi.KillRequest) error {
 	select {
 	case e.signals <- struct{}{}:
@@ -71,8 +73,10 @@ func (e *Engine) signal(ctx context.Context, s *session, r *tasksapi.KillRequest
 		return context.Cause(ctx)
 	}
 	defer func() { <-e.signals }()
-	_, err := s.Tasks().Kill(ctx, r)
-	return errs.IgnoreNotFound(err)
+	return errs.IgnoreNotFound(e.bounded(ctx, s, r.ContainerID, "kill", func(ctx context.Context) error {
+		_, err := s.Tasks().Kill(ctx, r)
+		return err
+	}))
 }
 
 // await waits at most for the time given, and reports whether the container has ended.

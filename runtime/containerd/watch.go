@@ -9,7 +9,6 @@ import (
 	"github.com/runonce/runonce/runtime/engine"
 
 	eventsapi "github.com/containerd/containerd/api/events"
-	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/core/events"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/typeurl/v2"
@@ -196,25 +195,24 @@ func (e *Engine) exited(ctx context.Context, s *session, reported exitrecord.Rec
 	}
 	if known.Labels[labelThirdParty] != "" {
 		// Its shim closes the logger's pipes with the task, not with the process.
-		e.deleteTask(ctx, s, id, known.PodUID)
+		e.deleteEnded(ctx, s, id, known.PodUID)
 		exitrecord.Output{RecordPath: path}.AwaitLogger(loggerTimeout)
 		e.containers.exited(r)
 		return
 	}
 	if e.containers.exited(r) {
-		e.work.Go(func() { e.deleteTask(ctx, s, id, known.PodUID) })
+		e.work.Go(func() { e.deleteEnded(ctx, s, id, known.PodUID) })
 	}
 }
 
-// deleteTask deletes an ended task.
-func (e *Engine) deleteTask(ctx context.Context, s *session, id, podUID string) {
+// deleteEnded deletes an ended task.
+func (e *Engine) deleteEnded(ctx context.Context, s *session, id, podUID string) {
 	e.deletions <- struct{}{}
 	defer func() { <-e.deletions }()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	defer e.podLocks.Lock(podUID)()
-	_, err := s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
-	if err := errs.IgnoreNotFound(err); err != nil {
+	if err := e.deleteTask(ctx, s, id); err != nil {
 		e.o.Log.Debug("an ended task is not deleted", "container", id, "error", err)
 	}
 }

@@ -96,6 +96,6 @@ func newTaskPlugin(ic *plugin.InitContext) (any, error) {
 		return nil, fmt.Errorf("starting the task service: %w", err)
 	}
 	// It has just been set, and nothing runs yet.
-	runc.Monitor = fifoStarter{ProcessMonitor: runc.Monitor}
+	runc.Monitor = fifoStarter{ProcessMonitor: &bounder{ProcessMonitor: runc.Monitor}}
 	return s, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,9 +56,12 @@ func emptySnapshot(ctx context.Context, s snapshots.Snapshotter, key string) err
 		return err
 	}
 	dir := layerDir(mounts)
+	if dir == "" {
+		return nil
+	}
 	entries, err := os.ReadDir(dir)
-	if dir == "" || err != nil {
-		return nil // not a directory, or already removed
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	failed := make([]error, 0, len(entries))
 	for _, e := range entries {
