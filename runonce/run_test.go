@@ -236,6 +236,21 @@ func TestDiesWhileOthersStart(t *testing.T) {
 	}
 }
 
+// TestUnreadyWhileOthersStart: a pod that was ready and is not at the end has not reached its goal.
+func TestUnreadyWhileOthersStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rt := &fake{scripts: map[string]script{
+			"a": {timeline: []moment{{0, running()}, {30 * time.Second, with(v1.PodRunning, unready())}}},
+			"b": {timeline: []moment{{0, with(v1.PodPending)}, {time.Minute, running()}}},
+		}}
+		got := outcomes(runonce.Run(t.Context(), rt, admitted(newPod("a", ""), newPod("b", "")), runonce.Options{Until: runonce.UntilReady, Timeout: time.Hour}))
+		if diff := cmp.Diff([]string{"TimedOut ContainersNotReady", "Ready"}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func critical(p *v1.Pod) *v1.Pod {
 	priority := int32(2_000_001_000)
 	p.Spec.Priority = &priority

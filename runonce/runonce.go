@@ -22,7 +22,7 @@ type Runtime interface {
 	// Status returns the pod's status. A pod that does not exist is Pending, without an error.
 	Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error)
 	// Stop ends the pod gracefully and removes everything of it except its logs. A pod that
-	// does not exist is not an error.
+	// does not exist is not an error. A deadline of ctx shortens the grace period.
 	Stop(ctx context.Context, pod *v1.Pod) error
 	// Fail ends the pod's containers gracefully and for good: its status is Failed from
 	// now on, with the given reason and message. Stop removes the rest.

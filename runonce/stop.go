@@ -33,13 +33,16 @@ type departure struct {
 func (r *run) stopDepartures(ctx context.Context, plan admit.Plan, results []Result) map[int]error {
 	all := plan.Departures()
 	departures := make([]*departure, len(all))
+	// They keep their grace period: a Stop with a deadline would shorten it.
+	stop, cancel := withoutDeadline(ctx)
+	defer cancel()
 	var wg sync.WaitGroup
 	for i := range all {
 		d := &departure{Departure: all[i]}
 		departures[i] = d
 		wg.Go(func() {
 			r.progress(d.Pod, "Stopping", d.Why, 0)
-			if d.err = r.rt.Stop(ctx, d.Pod); d.err != nil {
+			if d.err = r.rt.Stop(stop, d.Pod); d.err != nil {
 				d.err = fmt.Errorf("stopping pod %q, which is %s: %w", d.Pod.Name, d.Why, d.err)
 			}
 			results[d.Row].Elapsed = time.Since(r.o.Start)
@@ -52,6 +55,16 @@ func (r *run) stopDepartures(ctx context.Context, plan admit.Plan, results []Res
 	}
 	preventOvercommit(plan, departures, blocked)
 	return blocked
+}
+
+// withoutDeadline returns a context that is done when ctx is, but has no deadline.
+func withoutDeadline(ctx context.Context) (context.Context, func()) {
+	free, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	return free, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // conclude sets the pod's result and blocks the pods that cannot start while it runs.

@@ -138,3 +138,30 @@ func TestRemoveInTime(t *testing.T) {
 		})
 	}
 }
+
+// stopDeadlines notes which pods were stopped with a deadline.
+type stopDeadlines struct {
+	*fake
+	of map[string]bool
+}
+
+func (r stopDeadlines) Stop(ctx context.Context, pod *v1.Pod) error {
+	_, r.of[pod.Name] = ctx.Deadline()
+	return r.fake.Stop(ctx, pod)
+}
+
+// TestReplacedPodsKeepTheirGrace: the timeout of the run does not shorten the grace period of the
+// pods that it replaces, only of its own.
+func TestReplacedPodsKeepTheirGrace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		old := newPod("old", "")
+		plan := admitted(newPod("web", ""))
+		plan.Decisions[0].Replaces = old
+		rt := stopDeadlines{&fake{scripts: map[string]script{"web": runs()}}, map[string]bool{}}
+		runonce.Run(t.Context(), rt, plan, runonce.Options{Timeout: time.Minute, Remove: true})
+		if diff := cmp.Diff(map[string]bool{"old": false, "web": true}, rt.of); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

@@ -40,6 +40,15 @@ func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
+// graceWithin returns the pod's grace period, or what the deadline of ctx leaves of it.
+func graceWithin(ctx context.Context, pod *v1.Pod) time.Duration {
+	grace := podspec.GracePeriod(pod)
+	if deadline, ok := ctx.Deadline(); ok {
+		grace = max(0, min(grace, time.Until(deadline)-stopReserve))
+	}
+	return grace
+}
+
 func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 	if known, err := p.o.Records.Load(pod.UID); err == nil {
 		pod = known.Pod // with the hooks and the grace period that it was started with
@@ -53,7 +62,7 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 	for _, c := range all {
 		// All processes of the pod would end with the pause process.
 		if c.State == engine.StateRunning && c.Name != podstate.PauseName {
-			running = append(running, podstate.Kill{Container: c, Grace: podspec.GracePeriod(pod)})
+			running = append(running, podstate.Kill{Container: c, Grace: graceWithin(ctx, pod)})
 		}
 	}
 	killed := p.killAll(ctx, pod, running)
@@ -158,9 +167,6 @@ func awaitAll(ctx context.Context, grace time.Duration, all []ending, names []st
 func (p *Pods) kill(ctx context.Context, pod *v1.Pod, k podstate.Kill, awaitTurn func(grace time.Duration)) error {
 	c, grace := k.Container, k.Grace
 	begin := time.Now()
-	if deadline, ok := ctx.Deadline(); ok {
-		grace = max(0, min(grace, deadline.Sub(begin)-stopReserve))
-	}
 	if def := podspec.Container(pod, c.Name); grace > 0 && def != nil && def.Lifecycle != nil && def.Lifecycle.PreStop != nil {
 		limited, cancel := context.WithTimeout(ctx, grace)
 		err := p.runHook(limited, pod, c, def.Lifecycle.PreStop)

@@ -74,7 +74,7 @@ var rows = []row{
 	{path: "spec.containers[].resources.requests{}", class: supported, note: "cpu sets the CPU shares, a kind of CDI devices gives that many devices; all count for admission"},
 	{path: "spec.containers[].resources.claims[]", class: refused, note: "dynamic resource allocation needs an API server"},
 	{path: "spec.containers[].resizePolicy[]", class: ignored, note: "nothing resizes a pod here"},
-	{path: "spec.containers[].restartPolicyRules[].action", class: supported, note: "RestartAllContainers has no back-off, as in the kubelet, but is limited by --max-retries"},
+	{path: "spec.containers[].restartPolicyRules[].action", class: supported, note: "RestartAllContainers has no back-off, as in the kubelet, but is limited by --max-restarts"},
 	{path: "spec.containers[].restartPolicyRules[].exitCodes", fields: "operator values[]", class: supported},
 	{path: "spec.containers[].volumeMounts[]", fields: "name mountPath readOnly subPath subPathExpr mountPropagation bindMountOptions[]", class: supported},
 	{path: "spec.containers[].volumeMounts[].recursiveReadOnly", class: supported, note: "Enabled needs runc 1.1 and Linux 5.12"},

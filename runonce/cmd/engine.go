@@ -21,7 +21,10 @@ import (
 	"github.com/runonce/runonce/runtime/record"
 )
 
-var _ runonce.Annotator = (*runtime.Pods)(nil)
+var (
+	_ runonce.Annotator = (*runtime.Pods)(nil)
+	_ runonce.Puller    = (*runtime.Pods)(nil)
+)
 
 // EngineOptions select the engine and its directories, and how its pods are set up. Directories
 // are absolute; an empty field has the default of its package.
