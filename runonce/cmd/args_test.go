@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/urfave/cli/v2"
+
+	"github.com/runonce/runonce/runonce/cmd/cmdline"
 )
 
 func TestReorder(t *testing.T) {
@@ -45,7 +47,7 @@ func TestReorder(t *testing.T) {
 		t.Run(c.in, func(t *testing.T) {
 			t.Parallel()
 			p := &program{}
-			got := reorder(strings.Fields(c.in), p.app().Commands)
+			got := cmdline.Reorder(strings.Fields(c.in), p.app().Commands)
 			if diff := cmp.Diff(strings.Fields(c.want), got); diff != "" {
 				t.Error(diff)
 			}
@@ -62,7 +64,7 @@ func FuzzReorder(f *testing.F) {
 	commands := p.app().Commands
 	f.Fuzz(func(t *testing.T, line string) {
 		in := append([]string{"runonce"}, strings.Fields(line)...)
-		out := reorder(in, commands)
+		out := cmdline.Reorder(in, commands)
 		count := func(list []string) map[string]int {
 			n := map[string]int{}
 			for _, a := range list {

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -160,6 +161,22 @@ func (p *program) withLogger(action cli.ActionFunc) cli.ActionFunc {
 		return action(c)
 	}
 }
+
+// checkValues refuses values that no command can use.
+func checkValues(c *cli.Context) error {
+	for _, f := range c.Command.Flags {
+		d, ok := f.(*cli.DurationFlag)
+		if ok && c.Duration(d.Name) < 0 {
+			return usagef("--%s %s: must not be negative", d.Name, c.Duration(d.Name))
+		}
+	}
+	if sum := c.String("sha256"); sum != "" && !sha256Digest.MatchString(sum) {
+		return usagef("--sha256 %q: must be 64 hex digits", sum)
+	}
+	return nil
+}
+
+var sha256Digest = regexp.MustCompile(`^[0-9A-Fa-f]{64}$`)
 
 // runOptions reads the flags that say how a plan is carried out.
 func runOptions(c *cli.Context) (runonce.Options, error) {

@@ -12,12 +12,14 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/containerd"
 )
@@ -50,19 +52,15 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 func Main(ctx context.Context, arguments []string, process IO) int {
 	p := &program{io: process, start: time.Now()}
 	app := p.app()
-	if isCompletion(arguments) {
-		p.complete(app.Commands, arguments[1:])
+	if cmdline.IsCompletion(arguments) {
+		cmdline.Complete(process.Stdout, arguments, app.Commands)
 		return report.ExitOK
 	}
-	p.args = reorder(arguments, app.Commands)
-	err := checkCommand(arguments[1:], app.Commands)
-	if err == nil {
-		err = checkRepeated(p.args[1:], app.Commands)
+	p.args = cmdline.Reorder(arguments, app.Commands)
+	if err := cmdline.Check(arguments, app.Commands); err != nil {
+		return p.exitCode(ctx, badInput(err))
 	}
-	if err == nil {
-		err = app.RunContext(ctx, p.args)
-	}
-	return p.exitCode(ctx, err)
+	return p.exitCode(ctx, app.RunContext(ctx, p.args))
 }
 
 // program is one invocation.
@@ -130,6 +128,12 @@ func (p *program) helpCommand() *cli.Command {
 			return cli.ShowCommandHelp(c, name)
 		},
 	}
+}
+
+// onUsageError explains what is wrong with a flag.
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	name := strings.TrimSpace("runonce " + strings.TrimPrefix(c.Command.HelpName, "runonce "))
+	return usagef("%s; see %q", cmdline.FlagProblem(c.Command, err), name+" --help")
 }
 
 // exitCode prints the error and returns the exit code. A command that has not written its document

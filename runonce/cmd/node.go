@@ -25,7 +25,7 @@ import (
 // nodeFlags describe the node and how it admits pods.
 func nodeFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "capacity", Category: categoryNode, Usage: "`LIST` of resources, such as cpu=4,memory=8Gi (100Mi of which stay free)", DefaultText: "detected"},
+		&cli.StringFlag{Name: "capacity", Category: categoryNode, Usage: "`LIST` of resources, such as cpu=4,memory=8Gi", DefaultText: "detected"},
 		&cli.StringFlag{Name: "reserve", Category: categoryNode, Usage: "`LIST` of resources reserved for the system"},
 		newListFlag(categoryNode, "cdi-spec-dir", "`DIR` of CDI files", "/etc/cdi, /var/run/cdi"),
 		&cli.StringFlag{Name: "node", Category: categoryNode, Usage: "`FILE` with a Node object: labels, taints, allocatable"},

@@ -35,7 +35,7 @@ func TestPlanPrune(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, "sub", "below.yaml"), filepath.Join(dir, "sub", ".below")); err != nil {
 		t.Fatal(err)
 	}
-	row := regexp.MustCompile(`(?m)^default +(\w+) +Admitted +(\w+)`)
+	row := regexp.MustCompile(`(?m)^(\w+) +Admitted +(\w+)`)
 	for _, c := range []struct {
 		flags []string
 		want  map[string]string

@@ -1,4 +1,6 @@
-package cmd
+// Package cmdline reads the arguments of the program as people write them: it puts them in the
+// order that the command line library needs, explains wrong ones, and completes unfinished ones.
+package cmdline
 
 import (
 	"slices"
@@ -7,10 +9,10 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// reorder puts the arguments in the order that the command line library needs: the command,
+// Reorder puts the arguments in the order that the command line library needs: the command,
 // its flags, its arguments. Users may put flags anywhere, before the command or after its
 // arguments, and may leave out "run".
-func reorder(args []string, commands []*cli.Command) []string {
+func Reorder(args []string, commands []*cli.Command) []string {
 	if len(args) < 2 {
 		return args
 	}

@@ -1,4 +1,4 @@
-package cmd
+package cmdline
 
 import (
 	"fmt"
@@ -31,6 +31,18 @@ const attachHabit = `runonce cannot enter containers; "runonce logs POD" prints 
 // word is what a command looks like; paths mostly have a dot or a slash.
 var word = regexp.MustCompile(`^[a-z][a-z-]*$`)
 
+// Check returns what is wrong with the arguments, of which the first is the program's name, if the
+// command line library would misunderstand it.
+func Check(args []string, commands []*cli.Command) error {
+	if len(args) < 2 {
+		return nil
+	}
+	if err := checkCommand(args[1:], commands); err != nil {
+		return err
+	}
+	return checkRepeated(Reorder(args, commands)[1:], commands)
+}
+
 // checkCommand refuses a first argument that is meant as a command, as far as one can tell, and
 // not as a path; and a last flag without its value.
 func checkCommand(args []string, commands []*cli.Command) error {
@@ -39,7 +51,7 @@ func checkCommand(args []string, commands []*cli.Command) error {
 		last, isFlag := flagName(args[n])
 		before, _ := flagName(args[n-1])
 		if isFlag && takesValue[last] && !takesValue[before] {
-			return usagef("%s: needs a value", dashed(last))
+			return fmt.Errorf("%s: needs a value", dashed(last))
 		}
 	}
 	at := firstArgument(args, takesValue)
@@ -51,12 +63,12 @@ func checkCommand(args []string, commands []*cli.Command) error {
 		return nil
 	}
 	if hint := habits[name]; hint != "" {
-		return usagef("unknown command %q: %s", name, hint)
+		return fmt.Errorf("unknown command %q: %s", name, hint)
 	}
 	if near := nearestCommand(name, commands); near != "" {
-		return usagef("unknown command %q (did you mean %q?)", name, "runonce "+near)
+		return fmt.Errorf("unknown command %q (did you mean %q?)", name, "runonce "+near)
 	}
-	return usagef("%q is neither a command nor an existing path; see %q", name, "runonce help")
+	return fmt.Errorf("%q is neither a command nor an existing path; see %q", name, "runonce help")
 }
 
 func nearestCommand(name string, commands []*cli.Command) string {
@@ -84,8 +96,7 @@ func checkRepeated(args []string, commands []*cli.Command) error {
 	single := map[string]string{} // the flag's first name by each of its names
 	for _, f := range command.Flags {
 		switch f.(type) {
-		case *cli.BoolFlag, *cli.GenericFlag, listFlag:
-		default:
+		case *cli.StringFlag, *cli.IntFlag, *cli.Int64Flag, *cli.Float64Flag, *cli.DurationFlag:
 			for _, name := range f.Names() {
 				single[name] = f.Names()[0]
 			}
@@ -100,7 +111,7 @@ func checkRepeated(args []string, commands []*cli.Command) error {
 		case !ok:
 			continue
 		case given[first]:
-			return usagef("%s is given twice, and takes one value", dashed(first))
+			return fmt.Errorf("%s is given twice, and takes one value", dashed(first))
 		}
 		given[first] = true
 		if !hasValue {
@@ -110,34 +121,12 @@ func checkRepeated(args []string, commands []*cli.Command) error {
 	return nil
 }
 
-// checkValues refuses values that no command can use.
-func checkValues(c *cli.Context) error {
-	for _, f := range c.Command.Flags {
-		d, ok := f.(*cli.DurationFlag)
-		if ok && c.Duration(d.Name) < 0 {
-			return usagef("--%s %s: must not be negative", d.Name, c.Duration(d.Name))
-		}
-	}
-	if sum := c.String("sha256"); sum != "" && !sha256Digest.MatchString(sum) {
-		return usagef("--sha256 %q: must be 64 hex digits", sum)
-	}
-	return nil
-}
-
-var sha256Digest = regexp.MustCompile(`^[0-9A-Fa-f]{64}$`)
-
 // dashed returns a flag as users write it.
 func dashed(name string) string {
 	if len(name) == 1 {
 		return "-" + name
 	}
 	return "--" + name
-}
-
-// onUsageError explains what is wrong with a flag.
-func onUsageError(c *cli.Context, err error, _ bool) error {
-	name := strings.TrimSpace("runonce " + strings.TrimPrefix(c.Command.HelpName, "runonce "))
-	return usagef("%s; see %q", flagProblem(c.Command, err), name+" --help")
 }
 
 // The messages of package flag.
@@ -147,7 +136,8 @@ var (
 	invalidValue  = regexp.MustCompile(`(?s)^invalid (?:boolean )?value "(.*)" for (?:flag )?-(\S+): (.*)$`)
 )
 
-func flagProblem(command *cli.Command, err error) string {
+// FlagProblem explains an error of package flag.
+func FlagProblem(command *cli.Command, err error) string {
 	text := err.Error()
 	if m := undefinedFlag.FindStringSubmatch(text); m != nil {
 		return unknownFlag(command, m[1])

@@ -1,7 +1,8 @@
-package cmd
+package cmdline
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,7 +17,8 @@ import (
 // completionFlag is the last argument when a shell asks for completions of the one before.
 const completionFlag = "--generate-bash-completion"
 
-func isCompletion(args []string) bool { return len(args) > 1 && args[len(args)-1] == completionFlag }
+// IsCompletion says whether a shell asks for completions.
+func IsCompletion(args []string) bool { return len(args) > 1 && args[len(args)-1] == completionFlag }
 
 // files is printed in place of the names of files, which the shell completes itself.
 const files = ":files"
@@ -31,15 +33,15 @@ var choices = map[string][]string{
 	"admission-order": {"priority", "manifest"},
 }
 
-// complete prints the completions of the last of the words before completionFlag, one in each
+// Complete prints the completions of the last of the arguments before completionFlag, one in each
 // line, some with a tab and a description. Nothing that goes wrong is worth a message.
-func (p *program) complete(commands []*cli.Command, words []string) {
-	words = joined(words[:len(words)-1])
+func Complete(w io.Writer, args []string, commands []*cli.Command) {
+	words := joined(args[1 : len(args)-1])
 	if len(words) == 0 {
 		return
 	}
 	current, before := words[len(words)-1], words[:len(words)-1]
-	line := commandLine{commands: commands, global: valueFlags(commands)}
+	line := commandLine{all: commands, commands: commands}
 	line.read(before)
 	prefix := ""
 	var found []string
@@ -61,7 +63,7 @@ func (p *program) complete(commands []*cli.Command, words []string) {
 			if f != files {
 				f = prefix + f
 			}
-			_, _ = fmt.Fprintln(p.io.Stdout, f)
+			_, _ = fmt.Fprintln(w, f)
 		}
 	}
 }
@@ -80,8 +82,8 @@ func joined(words []string) []string {
 
 // commandLine is what the words before the one to complete say.
 type commandLine struct {
+	all           []*cli.Command
 	commands      []*cli.Command // that may follow
-	global        map[string]bool
 	command       *cli.Command
 	given         map[string]string // values of flags
 	args          []string
@@ -91,7 +93,7 @@ type commandLine struct {
 
 func (l *commandLine) read(words []string) {
 	l.given = map[string]string{}
-	takesValue := l.global
+	takesValue := valueFlags(l.all)
 	for _, w := range words {
 		name, isFlag := flagName(w)
 		switch {
@@ -184,7 +186,7 @@ func (l *commandLine) arguments() []string {
 		return []string{"bash", "zsh", "fish"}
 	case "help":
 		var names []string
-		for _, c := range (&program{}).app().Commands {
+		for _, c := range l.all {
 			names = append(names, c.Name)
 		}
 		return names
@@ -221,7 +223,7 @@ func (l *commandLine) recorded() []string {
 	var pods []string
 	for _, r := range all {
 		if r.Pod != nil {
-			pods = append(pods, fullName(r.Pod))
+			pods = append(pods, r.Pod.Namespace+"/"+r.Pod.Name)
 		}
 	}
 	return pods
