@@ -96,12 +96,14 @@ func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, 
 		}
 		if err := blocked[i]; err != nil {
 			results[i].stopFailed(ctx, err)
-			if r.o.FailFast {
-				r.abort(failFastError{d.Pod.Namespace + "/" + d.Pod.Name})
-			}
 			continue
 		}
 		pods = append(pods, &pod{r: r, pod: d.Pod, kept: d.Running, res: &results[i]})
+	}
+	for _, res := range results {
+		if res.Outcome == Failed && r.o.FailFast {
+			r.abort(failFastError{res.Pod.Namespace + "/" + res.Pod.Name})
+		}
 	}
 	slices.SortStableFunc(pods, func(a, b *pod) int { return cmp.Compare(admit.Priority(b.pod), admit.Priority(a.pod)) })
 	r.joinJobs(ctx, pods)

@@ -75,7 +75,6 @@ func (r pulling) MissingImages(_ context.Context, pod *v1.Pod) func(context.Cont
 	return func(ctx context.Context) {
 		select {
 		case <-time.After(takes):
-			delete(r.takes, pod.Name)
 		case <-ctx.Done():
 		}
 	}

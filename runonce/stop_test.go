@@ -100,6 +100,22 @@ func TestFailFast(t *testing.T) {
 	}
 }
 
+// TestFailFastWhileStopping: a pod that cannot start because another one could not be stopped has
+// failed, too.
+func TestFailFastWhileStopping(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stuck := script{stop: always(errBroken)}
+		plan := admitted(newPod("a", ""), newPod("b", ""), newPod("c", ""))
+		plan.Decisions[0].Replaces, plan.Decisions[1].Replaces = newPod("old-a", ""), newPod("old-b", "")
+		rt := &fake{scripts: map[string]script{"old-a": stuck, "old-b": stuck, "c": runs()}}
+		got := outcomes(runonce.Run(t.Context(), rt, plan, runonce.Options{FailFast: true}))
+		if diff := cmp.Diff([]string{"Failed StopFailed", "Failed StopFailed", "Canceled FailFast"}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 // TestRemoveInTime: the timeout of the run limits the removal of its pods, while a user who
 // interrupts it gets the whole grace period.
 func TestRemoveInTime(t *testing.T) {

@@ -94,8 +94,12 @@ func TestSharedProcessesNever(t *testing.T) {
 	}
 	awaitGone(t, pause)
 	m.awaitRecords(t)
-	if code, out := m.try(t, "run", "--max-retries", "1", dir); code != 1 || !strings.Contains(out, "Failed") {
-		t.Errorf("exit code %d\n%s", code, out)
+	if st := m.status(t, "shared"); st.Phase != v1.PodFailed {
+		t.Errorf("phase %s", st.Phase)
+	}
+	m.once(t, "run", "--max-retries", "1", dir) // runs it again
+	if st := m.status(t, "shared"); st.Phase != v1.PodRunning {
+		t.Errorf("phase %s in the next run", st.Phase)
 	}
 }
 
