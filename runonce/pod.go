@@ -134,7 +134,7 @@ func (p *pod) sync(ctx context.Context) bool {
 	if !p.synced {
 		p.synced = true
 		p.job.startDeadline()
-		p.r.progress(p.pod, "Starting", "", 0)
+		p.r.progress(Progress{Pod: p.pod, State: "Starting"}, 0)
 	}
 	if err = p.removeForRetry(ctx); err == nil {
 		err = p.r.rt.Sync(ctx, p.pod)
@@ -194,7 +194,7 @@ func (p *pod) setStatus(st v1.PodStatus) {
 	p.status = st
 }
 
-// setCondition keeps the condition and reports a new one.
+// setCondition keeps the condition and reports a new one, or a new message of it.
 func (p *pod) setCondition(c condition) {
 	old, wasDone := p.cond, p.done()
 	p.cond = c
@@ -206,8 +206,8 @@ func (p *pod) setCondition(c condition) {
 	case !done && wasDone:
 		step = -1
 	}
-	if old.reason != c.reason || old.outcome != c.outcome {
-		p.r.progress(p.pod, cmp.Or(string(c.outcome), "Waiting"), c.message, step)
+	if old.reason != c.reason || old.outcome != c.outcome || old.message != c.message {
+		p.r.progress(Progress{Pod: p.pod, State: cmp.Or(string(c.outcome), "Waiting"), Reason: c.reason, Message: c.message}, step)
 	}
 }
 

@@ -32,8 +32,7 @@ func (r *run) stopDepartures(ctx context.Context, plan admit.Plan, results []Res
 		d := &departure{Departure: all[i]}
 		departures[i] = d
 		wg.Go(func() {
-			r.progress(d.Pod, "Stopping", d.Why, 0)
-			if d.err = r.rt.Stop(ctx, d.Pod); d.err != nil {
+			if d.err = r.stop(ctx, d.Pod, d.Why); d.err != nil {
 				d.err = fmt.Errorf("stopping pod %q, which is %s: %w", d.Pod.Name, d.Why, d.err)
 			}
 			results[d.Row].Elapsed = time.Since(r.o.Start)
@@ -89,9 +88,20 @@ func (r *run) removeAll(ctx context.Context) {
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), podspec.GracePeriod(p.pod)+removeSlack)
 		defer cancel()
-		r.progress(p.pod, "Stopping", "the run removes its pods", 0)
-		if err := r.rt.Stop(ctx, p.pod); err != nil {
+		if err := r.stop(ctx, p.pod, "the run removes its pods"); err != nil {
 			p.res.RemoveError = err.Error()
 		}
 	})
+}
+
+// stop stops a pod, and reports that.
+func (r *run) stop(ctx context.Context, pod *v1.Pod, why string) error {
+	r.progress(Progress{Pod: pod, State: "Stopping", Message: why}, 0)
+	err := r.rt.Stop(ctx, pod)
+	if err != nil {
+		r.progress(Progress{Pod: pod, State: "StopFailed", Message: err.Error()}, 0)
+	} else {
+		r.progress(Progress{Pod: pod, State: "Stopped"}, 0)
+	}
+	return err
 }

@@ -2,11 +2,7 @@ package cmd
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"os"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -81,24 +77,6 @@ func FuzzReorder(f *testing.F) {
 			}
 		}
 	})
-}
-
-// TestWatch: the first signal cancels, the second ends the program.
-func TestWatch(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	signals := make(chan os.Signal, 2)
-	signals <- syscall.SIGINT
-	signals <- syscall.SIGTERM
-	close(signals)
-	var codes []int
-	Watch(signals, cancel, func(code int) { codes = append(codes, code) })
-	if cause := context.Cause(ctx); !errors.Is(cause, Interrupt{syscall.SIGINT}) {
-		t.Errorf("cause %v", cause)
-	}
-	if diff := cmp.Diff([]int{143}, codes); diff != "" {
-		t.Error(diff)
-	}
 }
 
 // TestEveryCommandHasHelp: help names every flag and says what it is for.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce"
 )
 
 func (p *program) downCommand() *cli.Command {
@@ -21,6 +22,7 @@ func (p *program) downCommand() *cli.Command {
 		ArgsUsage: "PATH... | --all", Action: p.withLogger(p.down),
 		Flags: slices.Concat([]cli.Flag{
 			boolFlag("", "all pods of earlier runs, and what removed pods have left", "all"),
+			quietFlag(),
 		}, inputFlags(), pluginFlags(), engineFlags()),
 	}
 }
@@ -50,6 +52,7 @@ func (p *program) down(c *cli.Context) error {
 	})
 	err = p.stopAll(c.Context, s, pods)
 	if c.Bool("all") {
+		defer p.display.wait("removing what pods have left")()
 		err = errors.Join(err, s.run.Sweep(), s.engine.Cleanup(c.Context))
 	}
 	return err
@@ -81,12 +84,19 @@ func (p *program) names(c *cli.Context) (map[types.NamespacedName]bool, error) {
 
 // stopAll stops the pods in parallel and prints those that are removed, in order.
 func (p *program) stopAll(ctx context.Context, s *session, pods []*v1.Pod) error {
+	p.display.onInterrupt(effectAbandon)
 	errs := make([]error, len(pods))
 	var wg sync.WaitGroup
 	for i, pod := range pods {
 		wg.Go(func() {
+			p.display.pod(runonce.Progress{Pod: pod, State: "Stopping"})
 			if errs[i] = s.run.Revoke(pod, nil); errs[i] == nil {
 				errs[i] = s.pods.Stop(ctx, pod)
+			}
+			if errs[i] != nil {
+				p.display.pod(runonce.Progress{Pod: pod, State: "StopFailed", Message: errs[i].Error()})
+			} else {
+				p.display.pod(runonce.Progress{Pod: pod, State: "Stopped"})
 			}
 		})
 	}

@@ -37,6 +37,9 @@ func engineFlags() []cli.Flag {
 	}
 }
 
+// quietFlag is for commands that show progress.
+func quietFlag() cli.Flag { return boolFlag("", "print no progress to standard error", "quiet", "q") }
+
 // outputFlag selects one of the formats, of which the first is the default.
 func outputFlag(formats ...string) cli.Flag {
 	last := len(formats) - 1
@@ -126,6 +129,7 @@ func (p *program) withLogger(action cli.ActionFunc) cli.ActionFunc {
 		default:
 			return usagef("--log-format %q: must be text or json", c.String("log-format"))
 		}
+		p.configureDisplay(c)
 		return action(c)
 	}
 }
@@ -162,7 +166,7 @@ func (p *program) write(c *cli.Context, document any, table func(report.Style) e
 	case "yaml":
 		err = report.YAML(p.io.Stdout, document)
 	default:
-		err = table(report.Style{Wide: format == "wide", Color: p.io.StdoutTerminal && p.io.Getenv("NO_COLOR") == ""})
+		err = table(report.Style{Wide: format == "wide", Color: p.io.StdoutTerminal && p.io.Getenv("NO_COLOR") == "" && !p.dumbTerminal()})
 	}
 	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)

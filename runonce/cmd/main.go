@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/report"
@@ -26,9 +27,13 @@ type IO struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
-	// StdoutTerminal and StderrTerminal turn on colors and progress.
+	// StdoutTerminal turns on colors, and StderrTerminal bars.
 	StdoutTerminal bool
 	StderrTerminal bool
+	// Signals interrupt the command, the first one, and end the process with Exit, the second
+	// one; nil for none.
+	Signals <-chan os.Signal
+	Exit    func(code int)
 	// Getenv returns an environment variable.
 	Getenv func(string) string
 	// Machine is the root file system, from which the node is detected.
@@ -47,17 +52,28 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 
 // Main runs a command and returns its exit code. The first argument is the program's name.
 func Main(ctx context.Context, arguments []string, process IO) int {
-	p := &program{io: process}
+	p := &program{io: process, display: newDisplay(process.Stderr)}
+	p.io.Stderr = p.display.screen
+	p.io.Stdout = belowBars{process.Stdout, p.display.screen}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if process.Signals != nil {
+		done := make(chan struct{})
+		defer close(done)
+		go p.watch(cancel, done)
+	}
 	app := p.app()
 	err := app.RunContext(ctx, reorder(arguments, app.Commands))
+	p.display.close()
 	return p.exitCode(ctx, err)
 }
 
 // program is one invocation.
 type program struct {
-	io   IO
-	log  *slog.Logger
-	json bool // messages are JSON as well
+	io      IO
+	display *display
+	log     *slog.Logger
+	json    bool // messages are JSON as well
 }
 
 // app describes the command line. Invocations share nothing of it.
@@ -173,22 +189,6 @@ func count(n int, word string) string {
 
 // Terminal says whether the file is a terminal.
 func Terminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// Watch cancels the context on the first signal, and exits on the second.
-func Watch(signals <-chan os.Signal, cancel context.CancelCauseFunc, exit func(int)) {
-	for n := 1; ; n++ {
-		got, open := <-signals
-		sig, ok := got.(syscall.Signal)
-		switch {
-		case !open:
-			return
-		case ok && n > 1:
-			exit(report.ExitSignal(sig))
-		case ok:
-			cancel(Interrupt{sig})
-		}
-	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
 }

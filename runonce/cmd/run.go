@@ -42,6 +42,7 @@ func (p *program) runCommand() *cli.Command {
 		&cli.StringFlag{Name: "cgroup-driver", Category: categoryRun, Value: cgroup.DriverCgroupfs, Usage: "create cgroups with this `DRIVER`: cgroupfs or systemd"},
 		&cli.Int64Flag{Name: "pod-pids-limit", Category: categoryRun, Value: -1, Usage: "limit each pod to `N` processes, -1 for no limit"},
 		securityFlag(),
+		quietFlag(),
 		outputFlag("table", "wide", "json", "yaml"),
 	}
 	return &cli.Command{
@@ -58,7 +59,7 @@ func (p *program) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Start, o.Logger, o.Progress, o.Logs = time.Now(), p.log, p.progress, logDir(c.String("log-dir"))
+	o.Start, o.Logger, o.Progress, o.Logs = time.Now(), p.log, p.display.pod, logDir(c.String("log-dir"))
 	for _, flag := range []string{"junit", "timeline"} {
 		if err := report.Writable(c.String(flag)); err != nil {
 			return usagef("--%s: %w", flag, err)
@@ -76,7 +77,9 @@ func (p *program) run(c *cli.Context) error {
 	var results []runonce.Result
 	ctx, cancel := o.WithTimeout(c.Context)
 	defer cancel()
+	entered := p.display.wait("waiting for another run that plans or stops pods")
 	err = s.run.Enter(ctx)
+	entered()
 	switch {
 	case err != nil && ctx.Err() != nil:
 		results = runonce.NotStarted(set.Pods, err, time.Since(o.Start))
@@ -89,7 +92,12 @@ func (p *program) run(c *cli.Context) error {
 		}
 		// The next run may plan when the pods that this one stops have stopped.
 		o.Trace, o.AfterStops = &s.trace, func() { s.warn(s.run.Leave()) }
+		p.display.onInterrupt(effectReport)
+		if o.Remove {
+			p.display.onInterrupt(effectRemove)
+		}
 		results = runonce.Run(c.Context, s.pods, plan, o)
+		p.display.endRun()
 	}
 	return p.report(c, append(results, invalidResults(set)...), time.Since(o.Start))
 }
@@ -194,18 +202,4 @@ func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.
 	o.Reserved = reserved
 	o.MissingFeatures = s.engine.Unsupported(c.Context, set.Pods)
 	return admit.Decide(s.node, running, set.Pods, o), nil
-}
-
-// progress logs an event, and prints it to a terminal.
-func (p *program) progress(e runonce.Progress) {
-	name := e.Pod.Namespace + "/" + e.Pod.Name
-	p.log.Info(e.State, "pod", name, "message", e.Message, "done", e.Done, "total", e.Total)
-	if !p.io.StderrTerminal || p.json {
-		return
-	}
-	line := fmt.Sprintf("[%d/%d] %s: %s", e.Done, e.Total, name, e.State)
-	if e.Message != "" {
-		line += ": " + e.Message
-	}
-	p.println(line)
 }

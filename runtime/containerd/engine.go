@@ -56,6 +56,9 @@ type Options struct {
 	CertsDir string
 	// Log gets messages that are not errors of the caller; nil drops them.
 	Log *slog.Logger
+	// Progress, if set, is called when images are pulled or unpacked, and while that lasts.
+	// Calls for different images may overlap.
+	Progress func(engine.Transfer)
 }
 
 // Engine starts, watches and removes containers with containerd. It implements engine.Engine
@@ -88,7 +91,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	e := &Engine{o: o, containers: newContainerStore(), images: images.New(filepath.Join(o.Root, "users")), deletions: make(chan struct{}, 2)}
+	e := &Engine{o: o, containers: newContainerStore(), images: images.New(filepath.Join(o.Root, "users"), o.Progress), deletions: make(chan struct{}, 2)}
 	if err := os.MkdirAll(e.recordDir(), 0o700); err != nil {
 		return nil, errs.Unusablef("making the directory of the exit records: %w", err)
 	}

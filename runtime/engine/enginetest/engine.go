@@ -53,6 +53,10 @@ type Engine struct {
 	Users map[string]engine.Credential
 	// PullErrors are returned, one a call, before a pull succeeds.
 	PullErrors map[string][]error
+	// PullTimes are how long pulls take, none if absent. Progress, if set, gets a report each
+	// second.
+	PullTimes map[string]time.Duration
+	Progress  func(engine.Transfer)
 	// Layers are the sizes of containers' own layers, by container name.
 	Layers map[string]int64
 
@@ -274,7 +278,36 @@ func noPull(ref, message string) error {
 }
 
 // Pull copies the image from Registry to Store, if Users allows it.
-func (e *Engine) Pull(_ context.Context, ref string, credentials ...engine.Credential) (engine.Image, error) {
+func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Credential) (img engine.Image, err error) {
+	if e.Progress != nil {
+		e.Progress(engine.Transfer{Step: engine.Pulling, Name: ref})
+		defer func() {
+			e.Progress(engine.Transfer{Step: engine.Pulling, Name: ref, Done: img.Size, Ended: true, Err: err})
+		}()
+	}
+	if err := e.download(ctx, ref); err != nil {
+		return engine.Image{}, err
+	}
+	return e.pull(ref, credentials)
+}
+
+// download takes the time of the pull.
+func (e *Engine) download(ctx context.Context, ref string) error {
+	size, end := e.Registry[ref].Size, e.PullTimes[ref]
+	for passed := time.Duration(0); passed < end; passed += time.Second {
+		if e.Progress != nil {
+			e.Progress(engine.Transfer{Step: engine.Pulling, Name: ref, Done: size * int64(passed) / int64(end), Total: size})
+		}
+		select {
+		case <-time.After(min(time.Second, end-passed)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (e *Engine) pull(ref string, credentials []engine.Credential) (engine.Image, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.pulls = append(e.pulls, ref)

@@ -1,0 +1,154 @@
+package cmd
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runonce"
+)
+
+// maxMessage is how much of each pod's message is in a line about all pods, in runes.
+const maxMessage = 160
+
+// podStates is what the pods of a command do.
+type podStates struct {
+	byUID   map[types.UID]*podState
+	order   []*podState // by their first event
+	pending int         // pods of a run that are waited for
+	total   int
+}
+
+// podState is the last event of a pod.
+type podState struct {
+	runonce.Progress
+	name    string
+	printed string    // the last state and reason of which there was a line
+	started bool      // by this command
+	due     time.Time // when it has stopped at the latest
+}
+
+// routine are reasons to wait that every pod may have on its way.
+var routine = []string{"Settling", "ContainerCreating", "PodInitializing", "ContainersNotReady", "PodNotCompleted", "PodNotReady"}
+
+// pod shows an event of a pod.
+func (d *display) pod(e runonce.Progress) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.pods.add(e)
+	wasDone := isOutcome(p.State)
+	p.Progress = e
+	line := p.name + ": " + e.State
+	switch e.State {
+	case "Stopping", "Stopped", "StopFailed":
+	default:
+		d.pods.pending, d.pods.total = e.Total-e.Done, e.Total
+	}
+	switch e.State {
+	case "Starting":
+		p.started = true
+	case "Stopping":
+		grace := podspec.GracePeriod(e.Pod)
+		p.due = time.Now().Add(grace)
+		line += fmt.Sprintf(" (up to %s)", grace)
+		if p.started {
+			d.pods.pending = 0 // the run has ended
+		}
+	case "Stopped":
+		return
+	case "Retrying":
+		line += fmt.Sprintf(" in %s", seconds(time.Until(e.RetryAt)))
+	case "Waiting":
+		if !wasDone && slices.Contains(routine, e.Reason) {
+			p.printed = ""
+			d.awake()
+			return
+		}
+	}
+	if e.Message != "" {
+		line += ": " + e.Message
+	}
+	if said := e.State + " " + e.Reason; said != p.printed || e.State == "Retrying" {
+		p.printed = said
+		d.event(line, e.State, "pod", p.name, "message", e.Message, "done", e.Done, "total", e.Total)
+	}
+	d.awake()
+}
+
+// endRun ends the wait for pods.
+func (d *display) endRun() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pods.pending = 0
+}
+
+func (s *podStates) add(e runonce.Progress) *podState {
+	if p := s.byUID[e.Pod.UID]; p != nil {
+		return p
+	}
+	if s.byUID == nil {
+		s.byUID = map[types.UID]*podState{}
+	}
+	p := &podState{name: podName(e.Pod)}
+	s.byUID[e.Pod.UID] = p
+	s.order = append(s.order, p)
+	return p
+}
+
+func podName(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
+
+func isOutcome(state string) bool {
+	return !slices.Contains([]string{"", "Stopping", "Stopped", "StopFailed", "Starting", "Waiting", "Retrying"}, state)
+}
+
+// texts says for which pods the command waits.
+func (s *podStates) texts(now time.Time) []string {
+	var waiting, stopping, parts []string
+	for _, p := range s.order {
+		switch p.State {
+		case "Stopping":
+			stopping = append(stopping, p.name+p.graceLeft(now))
+		case "Starting", "Waiting", "Retrying":
+			waiting = append(waiting, p.name+": "+p.waitsFor(now))
+		}
+	}
+	if s.pending > 0 {
+		if n := s.pending - len(waiting); n > 0 {
+			waiting = append(waiting[:min(2, len(waiting))], fmt.Sprintf("%d not started yet", s.pending-min(2, len(waiting))))
+		}
+		parts = append(parts, fmt.Sprintf("waiting for %d of %s: %s", s.pending, count(s.total, "pod"), list(waiting, "; ")))
+	}
+	if len(stopping) > 0 {
+		parts = append(parts, "stopping "+list(stopping, ", "))
+	}
+	return parts
+}
+
+// waitsFor says for what a pod waits that is not at its goal.
+func (p *podState) waitsFor(now time.Time) string {
+	text := p.Message
+	switch left := p.RetryAt.Sub(now); {
+	case p.State == "Starting" || text == "":
+		return "starting"
+	case p.State == "Retrying" && left > 0:
+		text = fmt.Sprintf("retrying in %s: %s", seconds(left), text)
+	case p.State == "Retrying":
+		text = "trying again: " + text
+	}
+	if r := []rune(text); len(r) > maxMessage {
+		text = string(r[:maxMessage]) + "…"
+	}
+	return text
+}
+
+// graceLeft says how much longer a pod may take to stop.
+func (p *podState) graceLeft(now time.Time) string {
+	if left := p.due.Sub(now); left > 0 {
+		return fmt.Sprintf(" (up to %s left)", seconds(left))
+	}
+	return " (its grace period has passed)"
+}
