@@ -98,10 +98,17 @@ func (r *run) removeAll(ctx context.Context) {
 func (r *run) stop(ctx context.Context, pod *v1.Pod, why string) error {
 	r.progress(Progress{Pod: pod, State: "Stopping", Message: why}, 0)
 	err := r.rt.Stop(ctx, pod)
-	if err != nil {
-		r.progress(Progress{Pod: pod, State: "StopFailed", Message: err.Error()}, 0)
-	} else {
-		r.progress(Progress{Pod: pod, State: "Stopped"}, 0)
-	}
+	r.progress(Stopped(ctx, pod, err), 0)
 	return err
+}
+
+// Stopped is the event of a pod that was stopped, or was not because of the error.
+func Stopped(ctx context.Context, pod *v1.Pod, err error) Progress {
+	switch {
+	case err == nil:
+		return Progress{Pod: pod, State: "Stopped"}
+	case ctx.Err() != nil: // which has caused all other errors
+		err = context.Cause(ctx)
+	}
+	return Progress{Pod: pod, State: "StopFailed", Message: err.Error()}
 }

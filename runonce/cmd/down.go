@@ -93,11 +93,7 @@ func (p *program) stopAll(ctx context.Context, s *session, pods []*v1.Pod) error
 			if errs[i] = s.run.Revoke(pod, nil); errs[i] == nil {
 				errs[i] = s.pods.Stop(ctx, pod)
 			}
-			if errs[i] != nil {
-				p.display.pod(runonce.Progress{Pod: pod, State: "StopFailed", Message: errs[i].Error()})
-			} else {
-				p.display.pod(runonce.Progress{Pod: pod, State: "Stopped"})
-			}
+			p.display.pod(runonce.Stopped(ctx, pod, errs[i]))
 		})
 	}
 	wg.Wait()

@@ -10,6 +10,10 @@ import (
 	"github.com/runonce/runonce/runonce/report"
 )
 
+// sameSignal is how long after the first signal others count as the same one: timeout(1) and
+// others signal the process and then its group.
+const sameSignal = 200 * time.Millisecond
+
 // lastLineTimeout bounds the time for the last line after the second signal: the terminal may
 // be stopped.
 const lastLineTimeout = time.Second
@@ -26,18 +30,19 @@ const (
 
 // watch cancels the context on the first signal and exits on the second, until done is closed.
 func (p *program) watch(cancel context.CancelCauseFunc, done <-chan struct{}) {
-	for interrupted := false; ; {
+	var first time.Time
+	for {
 		select {
 		case got := <-p.io.Signals:
 			sig, ok := got.(syscall.Signal)
 			switch {
-			case !ok:
-			case interrupted:
+			case !ok || !first.IsZero() && time.Since(first) < sameSignal:
+			case !first.IsZero():
 				p.display.exiting()
 				p.io.Exit(report.ExitSignal(sig))
 				return
 			default:
-				interrupted = true
+				first = time.Now()
 				p.display.interrupted()
 				cancel(Interrupt{sig})
 			}

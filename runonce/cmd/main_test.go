@@ -154,6 +154,7 @@ func TestSecondSignal(t *testing.T) {
 		m := newMemory(t)
 		signals := make(chan os.Signal, 1)
 		time.AfterFunc(time.Second, func() { signals <- syscall.SIGTERM })
+		time.AfterFunc(time.Second+time.Millisecond, func() { signals <- syscall.SIGTERM }) // as timeout(1) does
 		time.AfterFunc(3*time.Second, func() { signals <- syscall.SIGINT })
 		var code int
 		var stderr string

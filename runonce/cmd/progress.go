@@ -109,6 +109,9 @@ func (d *display) wait(what string) (end func()) {
 
 // event prints the line, or logs the message with its attributes. The caller holds the lock.
 func (d *display) event(line, message string, attributes ...any) {
+	if now := time.Now(); d.mode == modeBars && d.screen.hasBars() {
+		d.screen.show(d.rows(now, d.status(now)))
+	}
 	switch {
 	case d.log != nil:
 		d.log.Info(message, attributes...)

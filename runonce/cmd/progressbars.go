@@ -51,6 +51,13 @@ func (s *screen) Write(p []byte) (int, error) {
 	return s.out.Write(p)
 }
 
+// hasBars says whether bars are shown.
+func (s *screen) hasBars() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live != nil
+}
+
 // show replaces the bars.
 func (s *screen) show(rows []row) {
 	if len(rows) == 0 {

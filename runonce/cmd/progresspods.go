@@ -12,8 +12,11 @@ import (
 	"github.com/runonce/runonce/runonce"
 )
 
-// maxMessage is how much of each pod's message is in a line about all pods, in runes.
-const maxMessage = 160
+// How long the messages of pods may be in lines, in runes. The result has them whole.
+const (
+	maxEvent   = 500 // in a line about one pod
+	maxMessage = 160 // in a line about all pods
+)
 
 // podStates is what the pods of a command do.
 type podStates struct {
@@ -70,7 +73,7 @@ func (d *display) pod(e runonce.Progress) {
 		}
 	}
 	if e.Message != "" {
-		line += ": " + e.Message
+		line += ": " + shorten(e.Message, maxEvent)
 	}
 	if said := e.State + " " + e.Reason; said != p.printed || e.State == "Retrying" {
 		p.printed = said
@@ -139,8 +142,12 @@ func (p *podState) waitsFor(now time.Time) string {
 	case p.State == "Retrying":
 		text = "trying again: " + text
 	}
-	if r := []rune(text); len(r) > maxMessage {
-		text = string(r[:maxMessage]) + "…"
+	return shorten(text, maxMessage)
+}
+
+func shorten(text string, most int) string {
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "…"
 	}
 	return text
 }

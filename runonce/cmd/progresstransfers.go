@@ -34,11 +34,11 @@ func (d *display) transfer(now engine.Transfer) {
 		d.transfers = append(d.transfers, &transfer{begin: time.Now()})
 	}
 	t := d.transfers[i]
-	if t.Step != now.Step && !now.Ended {
+	begins := t.Step != now.Step && !now.Ended
+	if t.Transfer = now; begins {
 		t.samples = nil
 		d.transferBegins(now)
 	}
-	t.Transfer = now
 	t.record(time.Now())
 	if now.Ended {
 		d.transfers = slices.Delete(d.transfers, i, i+1)
@@ -59,7 +59,10 @@ func (d *display) transferBegins(t engine.Transfer) {
 
 // transferEnds reports success; an error is reported by who has asked for the transfer.
 func (d *display) transferEnds(t *transfer) {
-	elapsed := time.Since(t.begin).Round(100 * time.Millisecond)
+	elapsed := time.Since(t.begin)
+	if elapsed = elapsed.Round(time.Millisecond); elapsed > time.Second {
+		elapsed = elapsed.Round(100 * time.Millisecond)
+	}
 	what := fmt.Sprintf("%s (%s in %s)", t.Name, megabytes(t.Done, t.Done), elapsed)
 	switch {
 	case t.Err != nil:
@@ -81,17 +84,17 @@ func (t *transfer) record(now time.Time) {
 	t.samples = append(t.samples, sample{now, t.Done})
 }
 
-// rate returns the bytes per second.
-func (t *transfer) rate(now time.Time) float64 {
+// rate returns the bytes per second; known is false in the first second.
+func (t *transfer) rate(now time.Time) (rate float64, known bool) {
 	if len(t.samples) == 0 {
-		return 0
+		return 0, false
 	}
 	first := t.samples[0]
 	passed := now.Sub(first.at)
 	if passed < time.Second {
-		return 0
+		return 0, false
 	}
-	return float64(t.Done-first.done) / passed.Seconds()
+	return float64(t.Done-first.done) / passed.Seconds(), true
 }
 
 // text describes the transfer in a line.
@@ -117,8 +120,10 @@ func (t *transfer) numbers(now time.Time) string {
 	if t.Total > 0 {
 		text = megabytes(t.Done, t.Total)
 	}
-	rate := t.rate(now)
-	text += fmt.Sprintf(", %.1f MB/s", rate/1e6)
+	rate, known := t.rate(now)
+	if known {
+		text += fmt.Sprintf(", %.1f MB/s", rate/1e6)
+	}
 	if left := t.Total - t.Done; left > 0 && rate > 0 {
 		text += fmt.Sprintf(", %s left", seconds(time.Duration(float64(left)/rate*float64(time.Second))))
 	}
