@@ -192,7 +192,6 @@ pulling x (no data yet)
 		e.transfer(engine.Transfer{Step: engine.Importing, Name: "b.tar", Done: 4_350_000_000, Ended: true})
 	}, `
 reading a.tar
-importing b.tar
 imported b.tar (4.3 GB in 2s)
 `},
 	{"stopping says how much longer it may take", func(e *events) {

@@ -37,24 +37,16 @@ func (d *display) transfer(now engine.Transfer) {
 	begins := t.Step != now.Step && !now.Ended
 	if t.Transfer = now; begins {
 		t.samples = nil
-		d.transferBegins(now)
 	}
 	t.record(time.Now())
+	if begins && t.Step == engine.Pulling {
+		d.event("pulling image "+t.Name, "pulling image", "image", t.Name)
+	}
 	if now.Ended {
 		d.transfers = slices.Delete(d.transfers, i, i+1)
 		d.transferEnds(t)
 	}
 	d.awake()
-}
-
-func (d *display) transferBegins(t engine.Transfer) {
-	switch t.Step {
-	case engine.Pulling:
-		d.event("pulling image "+t.Name, "pulling image", "image", t.Name)
-	case engine.Importing:
-		d.event("importing "+t.Name, "importing images", "archive", t.Name)
-	case engine.Unpacking, engine.Reading:
-	}
 }
 
 // transferEnds reports success; an error is reported by who has asked for the transfer.

@@ -152,7 +152,9 @@ func (p *program) read(c *cli.Context) (*manifests.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	end := p.display.wait("reading the manifests")
 	set, err := manifests.ReadPaths(c.Context, args, p.inputOptions(c))
+	end()
 	for _, w := range set.Warnings {
 		p.log.Warn(w.String())
 	}
