@@ -134,6 +134,7 @@ waiting for 5 of 5 pods: default/a: starting; default/b: starting; default/c: st
 	{"a crash and a lost goal have lines, and retries", func(e *events) {
 		e.total = 1
 		e.on("a", "Starting", "", "")
+		e.on("a", "Waiting", "ErrImagePull", "no route")
 		e.on("a", "Retrying", "", "no route")
 		time.Sleep(3 * time.Second)
 		e.on("a", "Waiting", "Error", "exited with code 1")
@@ -264,15 +265,17 @@ func TestProgressLog(t *testing.T) {
 	got := shown(t, modeLines, log, func(e *events) {
 		e.total = 1
 		e.on("a", "Starting", "", "")
+		e.on("a", "Waiting", "ContainersNotReady", "not ready")
 		time.Sleep(time.Second)
 		e.pull("x", 2e6)
 		time.Sleep(11 * time.Second)
 		e.on("a", "Running", "", "")
 	})
 	want := `{"level":"INFO","msg":"Starting","pod":"default/a","message":"","done":0,"total":1}
+{"level":"INFO","msg":"Waiting","pod":"default/a","message":"not ready","done":0,"total":1}
 {"level":"INFO","msg":"pulling image","image":"x"}
 {"level":"INFO","msg":"pulled image","image":"x","bytes":2000000,"elapsed":9000000000}
-{"level":"INFO","msg":"waiting","for":"waiting for 1 of 1 pod: default/a: starting"}
+{"level":"INFO","msg":"waiting","for":"waiting for 1 of 1 pod: default/a: not ready"}
 {"level":"INFO","msg":"Running","pod":"default/a","message":"","done":1,"total":1}
 `
 	if diff := cmp.Diff(want, got); diff != "" {

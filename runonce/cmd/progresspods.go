@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce"
 )
@@ -35,8 +36,14 @@ type podState struct {
 	due     time.Time // when it has stopped at the latest
 }
 
-// routine are reasons to wait that every pod may have on its way.
-var routine = []string{"Settling", "ContainerCreating", "PodInitializing", "ContainersNotReady", "PodNotCompleted", "PodNotReady"}
+// unprinted are reasons to wait that have no line of their own; the log has them. Every pod may
+// have the first ones on its way; after the others, which are errors of the runtime, comes
+// another event with the same message.
+var unprinted = []string{
+	"Settling", "ContainerCreating", "PodInitializing", "ContainersNotReady", "PodNotCompleted", "PodNotReady",
+	failure.ReasonErrImagePull, failure.ReasonImageNeverPull, failure.ReasonInvalidImageName, failure.ReasonConfigError,
+	failure.ReasonCreateError, failure.ReasonRunError, failure.ReasonFailedMount,
+}
 
 // pod shows an event of a pod.
 func (d *display) pod(e runonce.Progress) {
@@ -46,6 +53,7 @@ func (d *display) pod(e runonce.Progress) {
 	wasDone := isOutcome(p.State)
 	p.Progress = e
 	line := p.name + ": " + e.State
+	attributes := []any{"pod", p.name, "message", e.Message, "done", e.Done, "total", e.Total}
 	switch e.State {
 	case "Stopping", "Stopped", "StopFailed":
 	default:
@@ -61,25 +69,24 @@ func (d *display) pod(e runonce.Progress) {
 		if p.started {
 			d.pods.pending = 0 // the run has ended
 		}
-	case "Stopped":
-		return
 	case "Retrying":
-		line += fmt.Sprintf(" in %s", seconds(time.Until(e.RetryAt)))
-	case "Waiting":
-		if !wasDone && slices.Contains(routine, e.Reason) {
-			p.printed = ""
-			d.awake()
-			return
-		}
+		after := seconds(time.Until(e.RetryAt))
+		line += fmt.Sprintf(" in %s", after)
+		attributes = append(attributes, "in", after)
+	}
+	defer d.awake()
+	onTheWay := e.State == "Stopped" || e.State == "Waiting" && !wasDone && slices.Contains(unprinted, e.Reason)
+	if onTheWay && d.log == nil {
+		p.printed = ""
+		return
 	}
 	if e.Message != "" {
 		line += ": " + shorten(e.Message, maxEvent)
 	}
 	if said := e.State + " " + e.Reason; said != p.printed || e.State == "Retrying" {
 		p.printed = said
-		d.event(line, e.State, "pod", p.name, "message", e.Message, "done", e.Done, "total", e.Total)
+		d.event(line, e.State, attributes...)
 	}
-	d.awake()
 }
 
 // endRun ends the wait for pods.
