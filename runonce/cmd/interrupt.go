@@ -29,6 +29,7 @@ const (
 )
 
 // watch cancels the context on the first signal and exits on the second, until done is closed.
+// SIGHUP is never the second one: it comes by itself when a terminal is closed.
 func (p *program) watch(cancel context.CancelCauseFunc, done <-chan struct{}) {
 	var first time.Time
 	for {
@@ -36,15 +37,16 @@ func (p *program) watch(cancel context.CancelCauseFunc, done <-chan struct{}) {
 		case got := <-p.io.Signals:
 			sig, ok := got.(syscall.Signal)
 			switch {
-			case !ok || !first.IsZero() && time.Since(first) < sameSignal:
-			case !first.IsZero():
-				p.display.exiting()
-				p.io.Exit(report.ExitSignal(sig))
-				return
-			default:
+			case !ok:
+			case first.IsZero():
 				first = time.Now()
 				p.display.interrupted()
 				cancel(Interrupt{sig})
+			case sig == syscall.SIGHUP || time.Since(first) < sameSignal:
+			default:
+				p.display.exiting()
+				p.io.Exit(report.ExitSignal(sig))
+				return
 			}
 		case <-done:
 			return

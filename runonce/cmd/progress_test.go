@@ -153,7 +153,7 @@ default/a: Running
 `},
 	{"a pull has bytes, a rate and the time left", func(e *events) {
 		e.total = 1
-		e.on("a", "Starting", "", "")
+		e.on("a", "Pulling", "", "")
 		time.Sleep(500 * time.Millisecond)
 		e.transfer(engine.Transfer{Step: engine.Pulling, Name: "docker.io/library/x"})
 		time.Sleep(300 * time.Millisecond)
@@ -165,14 +165,15 @@ default/a: Running
 		e.transfer(engine.Transfer{Step: engine.Unpacking, Name: "docker.io/library/x", Done: 1, Total: 3})
 		time.Sleep(9 * time.Second)
 		e.transfer(engine.Transfer{Step: engine.Pulling, Name: "docker.io/library/x", Done: 120_000_000, Total: 120_000_000, Ended: true})
+		e.on("a", "Starting", "", "")
 	}, `
-default/a: Starting
 pulling image docker.io/library/x
-waiting for 1 of 1 pod: default/a: starting; pulling docker.io/library/x 34 of 120 MB, 3.4 MB/s, 26s left
-waiting for 1 of 1 pod: default/a: starting; pulling docker.io/library/x 76 of 120 MB, 3.9 MB/s, 12s left
-waiting for 1 of 1 pod: default/a: starting; pulling docker.io/library/x 80 of 120 MB, 2.1 MB/s, 19s left
-waiting for 1 of 1 pod: default/a: starting; unpacking docker.io/library/x 1 of 3 layers
+waiting for 1 of 1 pod: default/a: waiting for its images; pulling docker.io/library/x 34 of 120 MB, 3.4 MB/s, 26s left
+waiting for 1 of 1 pod: default/a: waiting for its images; pulling docker.io/library/x 76 of 120 MB, 3.9 MB/s, 12s left
+waiting for 1 of 1 pod: default/a: waiting for its images; pulling docker.io/library/x 80 of 120 MB, 2.1 MB/s, 19s left
+waiting for 1 of 1 pod: default/a: waiting for its images; unpacking docker.io/library/x 1 of 3 layers
 pulled image docker.io/library/x (120 MB in 41.3s)
+default/a: Starting
 `},
 	{"a failed pull is left to its pod", func(e *events) {
 		e.transfer(engine.Transfer{Step: engine.Pulling, Name: "x"})

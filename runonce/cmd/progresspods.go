@@ -60,7 +60,7 @@ func (d *display) pod(e runonce.Progress) {
 		d.pods.pending, d.pods.total = e.Total-e.Done, e.Total
 	}
 	switch e.State {
-	case "Starting":
+	case "Pulling", "Starting":
 		p.started = true
 	case "Stopping":
 		grace := podspec.GracePeriod(e.Pod)
@@ -75,7 +75,7 @@ func (d *display) pod(e runonce.Progress) {
 		attributes = append(attributes, "in", after)
 	}
 	defer d.awake()
-	onTheWay := e.State == "Stopped" || e.State == "Waiting" && !wasDone && slices.Contains(unprinted, e.Reason)
+	onTheWay := e.State == "Stopped" || e.State == "Pulling" || e.State == "Waiting" && !wasDone && slices.Contains(unprinted, e.Reason)
 	if onTheWay && d.log == nil {
 		p.printed = ""
 		return
@@ -112,7 +112,7 @@ func (s *podStates) add(e runonce.Progress) *podState {
 func podName(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
 func isOutcome(state string) bool {
-	return !slices.Contains([]string{"", "Stopping", "Stopped", "StopFailed", "Starting", "Waiting", "Retrying"}, state)
+	return !slices.Contains([]string{"", "Stopping", "Stopped", "StopFailed", "Starting", "Waiting", "Retrying", "Pulling"}, state)
 }
 
 // texts says for which pods the command waits.
@@ -122,7 +122,7 @@ func (s *podStates) texts(now time.Time) []string {
 		switch p.State {
 		case "Stopping":
 			stopping = append(stopping, p.name+p.graceLeft(now))
-		case "Starting", "Waiting", "Retrying":
+		case "Starting", "Waiting", "Retrying", "Pulling":
 			waiting = append(waiting, p.name+": "+p.waitsFor(now))
 		}
 	}
@@ -142,6 +142,8 @@ func (s *podStates) texts(now time.Time) []string {
 func (p *podState) waitsFor(now time.Time) string {
 	text := p.Message
 	switch left := p.RetryAt.Sub(now); {
+	case p.State == "Pulling":
+		return "waiting for its images"
 	case p.State == "Starting" || text == "":
 		return "starting"
 	case p.State == "Retrying" && left > 0:
