@@ -49,44 +49,38 @@ var unprinted = []string{
 func (d *display) pod(e runonce.Progress) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p := d.pods.add(e)
-	wasDone := isOutcome(p.State)
-	p.Progress = e
-	line := p.name + ": " + e.State
-	attributes := []any{"pod", p.name, "message", e.Message, "done", e.Done, "total", e.Total}
-	switch e.State {
-	case "Stopping", "Stopped", "StopFailed":
-	default:
-		d.pods.pending, d.pods.total = e.Total-e.Done, e.Total
-	}
-	switch e.State {
-	case "Pulling", "Starting":
-		p.started = true
-	case "Stopping":
-		grace := podspec.GracePeriod(e.Pod)
-		p.due = time.Now().Add(grace)
-		line += fmt.Sprintf(" (up to %s)", grace)
-		if p.started {
-			d.pods.pending = 0 // the run has ended
-		}
-	case "Retrying":
-		after := seconds(time.Until(e.RetryAt))
-		line += fmt.Sprintf(" in %s", after)
-		attributes = append(attributes, "in", after)
-	}
 	defer d.awake()
+	p, wasDone := d.pods.add(e)
 	onTheWay := e.State == "Stopped" || e.State == "Pulling" || e.State == "Waiting" && !wasDone && slices.Contains(unprinted, e.Reason)
 	if onTheWay && d.log == nil {
 		p.printed = ""
 		return
 	}
-	if e.Message != "" {
-		line += ": " + shorten(e.Message, maxEvent)
+	said := e.State + " " + e.Reason
+	if said == p.printed && e.State != "Retrying" {
+		return
 	}
-	if said := e.State + " " + e.Reason; said != p.printed || e.State == "Retrying" {
-		p.printed = said
-		d.event(line, e.State, attributes...)
+	p.printed = said
+	attributes := []any{"pod", p.name, "message", e.Message, "done", e.Done, "total", e.Total}
+	if !e.RetryAt.IsZero() {
+		attributes = append(attributes, "in", seconds(time.Until(e.RetryAt)))
 	}
+	d.event(p.line(), e.State, attributes...)
+}
+
+// line describes the last event.
+func (p *podState) line() string {
+	line := p.name + ": " + p.State
+	switch p.State {
+	case "Stopping":
+		line += fmt.Sprintf(" (up to %s)", podspec.GracePeriod(p.Pod))
+	case "Retrying":
+		line += fmt.Sprintf(" in %s", seconds(time.Until(p.RetryAt)))
+	}
+	if p.Message != "" {
+		line += ": " + shorten(p.Message, maxEvent)
+	}
+	return line
 }
 
 // endRun ends the wait for pods.
@@ -96,17 +90,30 @@ func (d *display) endRun() {
 	d.pods.pending = 0
 }
 
-func (s *podStates) add(e runonce.Progress) *podState {
-	if p := s.byUID[e.Pod.UID]; p != nil {
-		return p
+// add adds an event to its pod, and says whether that was at its goal or had ended before.
+func (s *podStates) add(e runonce.Progress) (p *podState, wasDone bool) {
+	if p = s.byUID[e.Pod.UID]; p == nil {
+		if s.byUID == nil {
+			s.byUID = map[types.UID]*podState{}
+		}
+		p = &podState{name: podName(e.Pod)}
+		s.byUID[e.Pod.UID] = p
+		s.order = append(s.order, p)
 	}
-	if s.byUID == nil {
-		s.byUID = map[types.UID]*podState{}
+	wasDone = isOutcome(p.State)
+	p.Progress = e
+	p.started = p.started || e.State == "Pulling" || e.State == "Starting"
+	switch {
+	case e.State == "Stopped" || e.State == "StopFailed":
+	case e.State != "Stopping":
+		s.pending, s.total = e.Total-e.Done, e.Total
+	default:
+		p.due = time.Now().Add(podspec.GracePeriod(e.Pod))
+		if p.started {
+			s.pending = 0 // the run has ended
+		}
 	}
-	p := &podState{name: podName(e.Pod)}
-	s.byUID[e.Pod.UID] = p
-	s.order = append(s.order, p)
-	return p
+	return p, wasDone
 }
 
 func podName(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
