@@ -17,13 +17,12 @@ func main() {
 		shim.Main()
 		return
 	}
-	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, cmd.Signals()...)
-	go cmd.Watch(signals, cancel, os.Exit)
-	os.Exit(cmd.Main(ctx, os.Args, cmd.IO{
+	os.Exit(cmd.Main(context.Background(), os.Args, cmd.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		StdoutTerminal: cmd.Terminal(os.Stdout), StderrTerminal: cmd.Terminal(os.Stderr),
+		Signals: signals, Exit: os.Exit,
 		Getenv: os.Getenv, Machine: os.DirFS("/"), Open: cmd.OpenContainerd, Versions: containerd.LookUp,
 	}))
 }

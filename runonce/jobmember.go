@@ -130,9 +130,8 @@ func (p *pod) retryInJob(ctx context.Context, c condition) condition {
 	}
 	p.jobFailures = decision.failures
 	p.jobRetryAt = time.Now().Add(decision.after)
-	text := fmt.Sprintf("in %s: %s", decision.after, c.message)
-	p.r.progress(p.pod, "Retrying", text, 0)
-	return condition{reason: c.reason, message: "retrying " + text}
+	p.r.progress(Progress{Pod: p.pod, State: "Retrying", Message: c.message, RetryAt: p.jobRetryAt}, 0)
+	return condition{reason: c.reason, message: fmt.Sprintf("retrying in %s: %s", decision.after, c.message)}
 }
 
 // removeForRetry removes a failed pod that its Job retries, so that the next Sync starts it

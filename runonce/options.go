@@ -61,10 +61,13 @@ type Logs interface {
 // Progress is an event of a pod.
 type Progress struct {
 	Pod *v1.Pod
-	// State is one word: Stopping, Pulling, Starting, Waiting, Retrying or an Outcome.
+	// State is one word: Stopping, Stopped, StopFailed, Pulling, Starting, Waiting, Retrying or an
+	// Outcome.
 	State   string
+	Reason  string // of Waiting and of an Outcome
 	Message string
-	Done    int // pods that have reached their goal or have ended
+	RetryAt time.Time // when the next try is due, while Retrying
+	Done    int       // pods that have reached their goal or have ended
 	Total   int
 }
 

@@ -146,7 +146,7 @@ func (p *pod) sync(ctx context.Context) bool {
 	}
 	p.begin()
 	if !p.announced && !p.kept {
-		p.r.progress(p.pod, "Starting", "", 0)
+		p.r.progress(Progress{Pod: p.pod, State: "Starting"}, 0)
 	}
 	p.announced = true
 	err := p.removeForRetry(ctx)
@@ -172,7 +172,7 @@ func (p *pod) pull(ctx context.Context) {
 	}
 	p.leaveSlot()
 	p.begin()
-	p.r.progress(p.pod, "Pulling", "", 0)
+	p.r.progress(Progress{Pod: p.pod, State: "Pulling"}, 0)
 	p.pulling = true
 	pull(ctx)
 	p.pulling = ctx.Err() != nil
@@ -238,7 +238,7 @@ func (p *pod) setStatus(st v1.PodStatus) {
 	p.status = st
 }
 
-// setCondition keeps the condition and reports a new one.
+// setCondition keeps the condition and reports a new one, or a new message of it.
 func (p *pod) setCondition(c condition) {
 	old, wasDone := p.cond, p.done()
 	p.cond = c
@@ -250,8 +250,8 @@ func (p *pod) setCondition(c condition) {
 	case !done && wasDone:
 		step, message = -1, fmt.Sprintf("no longer %s: %s", old.outcome, c.message)
 	}
-	if old.reason != c.reason || old.outcome != c.outcome {
-		p.r.progress(p.pod, cmp.Or(string(c.outcome), "Waiting"), message, step)
+	if old.reason != c.reason || old.outcome != c.outcome || old.message != c.message {
+		p.r.progress(Progress{Pod: p.pod, State: cmp.Or(string(c.outcome), "Waiting"), Reason: c.reason, Message: message}, step)
 	}
 }
 

@@ -50,7 +50,7 @@ func (p *pod) planRetry(ctx context.Context, err error, now time.Time) {
 	p.retries++
 	p.streak++
 	p.retryAt = now.Add(delay)
-	p.r.progress(p.pod, "Retrying", fmt.Sprintf("in %s: %s", delay, err), 0)
+	p.r.progress(Progress{Pod: p.pod, State: "Retrying", Message: err.Error(), RetryAt: p.retryAt}, 0)
 }
 
 // resetRetries restarts the schedule for the next error.

@@ -160,11 +160,12 @@ func (r *run) each(f func(p *pod)) {
 
 // progress reports an event of a pod; step is +1 when the pod has reached its goal or has
 // ended, and -1 when it has left its goal.
-func (r *run) progress(pod *v1.Pod, state, message string, step int) {
+func (r *run) progress(e Progress, step int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done += step; step > 0 && r.done == r.total {
 		r.endRound()
 	}
-	r.o.Progress(Progress{Pod: pod, State: state, Message: message, Done: r.done, Total: r.total})
+	e.Done, e.Total = r.done, r.total
+	r.o.Progress(e)
 }

@@ -41,8 +41,7 @@ func (r *run) stopDepartures(ctx context.Context, plan admit.Plan, results []Res
 		d := &departure{Departure: all[i]}
 		departures[i] = d
 		wg.Go(func() {
-			r.progress(d.Pod, "Stopping", d.Why, 0)
-			if d.err = r.rt.Stop(stop, d.Pod); d.err != nil {
+			if d.err = r.stop(stop, d.Pod, d.Why); d.err != nil {
 				d.err = fmt.Errorf("stopping pod %q, which is %s: %w", d.Pod.Name, d.Why, d.err)
 			}
 			results[d.Row].Elapsed = time.Since(r.o.Start)
@@ -109,8 +108,7 @@ func (r *run) removeAll(ctx context.Context, cause error) {
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.removeLimit(p.pod, cause))
 		defer cancel()
-		r.progress(p.pod, "Stopping", "the run removes its pods", 0)
-		if err := r.rt.Stop(ctx, p.pod); err != nil {
+		if err := r.stop(ctx, p.pod, "the run removes its pods"); err != nil {
 			p.res.RemoveError = err.Error()
 		}
 	})
@@ -124,4 +122,23 @@ func (r *run) removeLimit(pod *v1.Pod, cause error) time.Duration {
 		return limit
 	}
 	return min(limit, max(0, time.Until(r.o.Start.Add(r.o.Timeout)))+timeoutSlack)
+}
+
+// stop stops a pod, and reports that.
+func (r *run) stop(ctx context.Context, pod *v1.Pod, why string) error {
+	r.progress(Progress{Pod: pod, State: "Stopping", Message: why}, 0)
+	err := r.rt.Stop(ctx, pod)
+	r.progress(Stopped(ctx, pod, err), 0)
+	return err
+}
+
+// Stopped is the event of a pod that was stopped, or was not because of the error.
+func Stopped(ctx context.Context, pod *v1.Pod, err error) Progress {
+	switch {
+	case err == nil:
+		return Progress{Pod: pod, State: "Stopped"}
+	case ctx.Err() != nil: // which has caused all other errors
+		err = context.Cause(ctx)
+	}
+	return Progress{Pod: pod, State: "StopFailed", Message: err.Error()}
 }

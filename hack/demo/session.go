@@ -68,13 +68,16 @@ func (s *session) run(ctx context.Context, st step) (int, string, error) {
 		out, err := fetch(ctx, st.get)
 		return 0, out, err
 	}
-	var out bytes.Buffer
+	var out, messages bytes.Buffer
 	args := slices.Concat(st.args[:1], s.dirs, st.args[1:])
 	cmd := exec.CommandContext(ctx, s.program, args...)
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Stdout, cmd.Stderr = &out, &messages
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
 	err := cmd.Run()
+	if out.Len() == 0 {
+		out = messages // without a result it says why
+	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return exit.ExitCode(), out.String(), nil

@@ -2,12 +2,8 @@ package cmd
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,34 +80,6 @@ func FuzzReorder(f *testing.F) {
 			}
 		}
 	})
-}
-
-// TestWatch: the first signal cancels, the second ends the program, unless it is SIGHUP again.
-func TestWatch(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		signals []syscall.Signal
-		want    []int
-	}{
-		{[]syscall.Signal{syscall.SIGINT, syscall.SIGTERM}, []int{143}},
-		{[]syscall.Signal{syscall.SIGHUP, syscall.SIGHUP}, nil},
-		{[]syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}, []int{130}},
-	} {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		signals := make(chan os.Signal, len(c.signals))
-		for _, s := range c.signals {
-			signals <- s
-		}
-		close(signals)
-		var codes []int
-		Watch(signals, cancel, func(code int) { codes = append(codes, code) })
-		if cause := context.Cause(ctx); !errors.Is(cause, Interrupt{c.signals[0]}) {
-			t.Errorf("%v: cause %v", c.signals, cause)
-		}
-		if diff := cmp.Diff(c.want, codes); diff != "" {
-			t.Errorf("%v: %s", c.signals, diff)
-		}
-	}
 }
 
 // TestEveryCommandHasHelp: help names every flag and says what it is for.

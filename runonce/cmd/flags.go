@@ -36,6 +36,9 @@ func engineFlags() []cli.Flag {
 	}
 }
 
+// quietFlag is for commands that show progress.
+func quietFlag() cli.Flag { return boolFlag("", "print no progress to standard error", "quiet", "q") }
+
 // outputFlag selects one of the formats, of which the first is the default.
 func outputFlag(formats ...string) cli.Flag {
 	last := len(formats) - 1
@@ -155,6 +158,7 @@ func (p *program) withLogger(action cli.ActionFunc) cli.ActionFunc {
 		default:
 			return usagef("--log-format %q: must be text or json", c.String("log-format"))
 		}
+		p.configureDisplay(c)
 		if err := checkValues(c); err != nil {
 			return err
 		}

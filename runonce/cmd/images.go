@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
@@ -14,6 +16,7 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/containerd"
+	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
 )
 
@@ -48,7 +51,7 @@ func (p *program) imagesCommand() *cli.Command {
 			},
 			{
 				Name: "import", Usage: "import image archives (tar, gz, zst) and OCI layouts", ArgsUsage: "PATH...",
-				Action: p.withLogger(p.importImages), Flags: engineFlags(),
+				Action: p.withLogger(p.importImages), Flags: slices.Concat([]cli.Flag{quietFlag()}, engineFlags()),
 			},
 		},
 	}
@@ -133,20 +136,46 @@ func (e *machineEngine) Import(ctx context.Context, path string) ([]string, erro
 	}
 	names := map[string]bool{}
 	for _, a := range archives {
-		refs, err := a.Refs()
+		refs, err := e.importMissing(ctx, a)
 		if err != nil {
 			return nil, err
-		}
-		if !e.has(ctx, refs) {
-			if err := e.importArchive(ctx, a); err != nil {
-				return nil, err
-			}
 		}
 		for ref := range refs {
 			names[ref] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(names)), nil
+}
+
+// importMissing imports an archive unless the store has its images, whose names it returns.
+func (e *machineEngine) importMissing(ctx context.Context, a image.Archive) (refs map[string]string, err error) {
+	report := e.o.Progress
+	if report == nil {
+		report = func(engine.Transfer) {}
+	}
+	last := engine.Transfer{Step: engine.Reading, Name: a.Path}
+	report(last)
+	defer func() {
+		last.Ended, last.Err = true, err
+		report(last)
+	}()
+	if refs, err = a.Refs(); err != nil || e.has(ctx, refs) {
+		return refs, err
+	}
+	last.Step = engine.Importing
+	report(last)
+	var read atomic.Int64
+	reported := time.Now()
+	a.OnRead = func(done, total int64) {
+		read.Store(done)
+		if time.Since(reported) > refresh {
+			reported = time.Now()
+			report(engine.Transfer{Step: engine.Importing, Name: a.Path, Done: done, Total: total})
+		}
+	}
+	err = e.importArchive(ctx, a)
+	last.Done = read.Load()
+	return refs, err
 }
 
 // has says whether the store has all these images, by reference and digest.

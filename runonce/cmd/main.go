@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
@@ -29,9 +30,13 @@ type IO struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
-	// StdoutTerminal and StderrTerminal turn on colors and progress.
+	// StdoutTerminal turns on colors, and StderrTerminal bars.
 	StdoutTerminal bool
 	StderrTerminal bool
+	// Signals interrupt the command, the first one, and end the process with Exit, the second
+	// one; nil for none.
+	Signals <-chan os.Signal
+	Exit    func(code int)
 	// Getenv returns an environment variable.
 	Getenv func(string) string
 	// Machine is the root file system, from which the node is detected.
@@ -50,22 +55,36 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 
 // Main runs a command and returns its exit code. The first argument is the program's name.
 func Main(ctx context.Context, arguments []string, process IO) int {
-	p := &program{io: process, start: time.Now()}
+	p := &program{io: process, start: time.Now(), display: newDisplay(process.Stderr)}
+	p.io.Stderr = p.display.screen
+	p.io.Stdout = belowBars{process.Stdout, p.display.screen}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if process.Signals != nil {
+		done := make(chan struct{})
+		defer close(done)
+		go p.watch(cancel, done)
+	}
 	app := p.app()
 	if cmdline.IsCompletion(arguments) {
 		cmdline.Complete(process.Stdout, arguments, app.Commands)
 		return report.ExitOK
 	}
 	p.args = cmdline.Reorder(arguments, app.Commands)
-	if err := cmdline.Check(arguments, app.Commands); err != nil {
-		return p.exitCode(ctx, badInput(err))
+	err := cmdline.Check(arguments, app.Commands)
+	if err != nil {
+		err = badInput(err)
+	} else {
+		err = app.RunContext(ctx, p.args)
 	}
-	return p.exitCode(ctx, app.RunContext(ctx, p.args))
+	p.display.close()
+	return p.exitCode(ctx, err)
 }
 
 // program is one invocation.
 type program struct {
 	io       IO
+	display  *display
 	args     []string // in the order of reorder
 	start    time.Time
 	log      *slog.Logger
@@ -222,8 +241,8 @@ func count(n int, word string) string {
 
 // Terminal says whether the file is a terminal.
 func Terminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
 }
 
 // Signals returns the signals that end a command. SIGHUP stays ignored if the process was started
@@ -234,21 +253,4 @@ func Signals() []os.Signal {
 		all = append(all, syscall.SIGHUP)
 	}
 	return all
-}
-
-// Watch cancels the context on the first signal, and exits on the second. A second SIGHUP is no
-// hurry: when a terminal goes away, the kernel sends one, and the shell another.
-func Watch(signals <-chan os.Signal, cancel context.CancelCauseFunc, exit func(int)) {
-	for n := 1; ; n++ {
-		got, open := <-signals
-		sig, ok := got.(syscall.Signal)
-		switch {
-		case !open:
-			return
-		case ok && n == 1:
-			cancel(Interrupt{sig})
-		case ok && sig != syscall.SIGHUP:
-			exit(report.ExitSignal(sig))
-		}
-	}
 }

@@ -9,10 +9,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runtime/shim"
@@ -31,12 +34,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) == "" {
 		os.Exit(m.Run())
 	}
-	ctx, cancel := context.WithCancelCause(testContext())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, cmd.Signals()...)
-	go cmd.Watch(signals, cancel, os.Exit)
-	os.Exit(cmd.Main(ctx, os.Args, cmd.IO{
+	os.Exit(cmd.Main(testContext(), os.Args, cmd.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Machine: os.DirFS("/"), Open: cmd.OpenContainerd,
+		Signals: signals, Exit: os.Exit,
 	}))
 }
 
@@ -111,14 +113,23 @@ func TestMessages(t *testing.T) {
 		pod := manifest(t, "web", "Always", "[sleep]")
 		place := []string{"--root", m.root, "--state", m.root, "--log-dir", filepath.Join(m.root, "log"), "--node", nodeFile()}
 		got := invokeWith(t, cmd.IO{Open: m.open, StderrTerminal: true, StdoutTerminal: true}, append([]string{"run", pod}, place...)...)
-		if !strings.Contains(got.stderr, "[1/1] default/web: Running\n") || !strings.Contains(got.stdout, "\x1b[32mRunning") {
+		if !strings.Contains(got.stderr, "default/web: Running\n") || !strings.Contains(got.stdout, "\x1b[32mRunning") {
 			t.Errorf("%+v", got)
 		}
-		for name, value := range map[string]string{"NO_COLOR": "1", "TERM": "dumb"} {
-			getenv := func(asked string) string { return map[string]string{name: value}[asked] }
-			got = invokeWith(t, cmd.IO{Open: m.open, StdoutTerminal: true, Getenv: getenv}, append([]string{"run", pod}, place...)...)
-			if strings.Contains(got.stdout, "\x1b") || got.stderr != "" {
-				t.Errorf("with %s: %+v", name, got)
+		noColor := func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] }
+		got = invokeWith(t, cmd.IO{Open: m.open, StdoutTerminal: true, Getenv: noColor}, append([]string{"run", pod}, place...)...)
+		if strings.Contains(got.stdout, "\x1b") || got.code != 0 {
+			t.Errorf("%+v", got)
+		}
+		dumb := func(name string) string { return map[string]string{"TERM": "dumb"}[name] }
+		got = invokeWith(t, cmd.IO{Open: m.open, StderrTerminal: true, StdoutTerminal: true, Getenv: dumb}, append([]string{"run", pod}, place...)...)
+		if strings.Contains(got.stdout+got.stderr, "\x1b") {
+			t.Errorf("%+v", got)
+		}
+		for _, silent := range [][]string{{"--quiet"}, {"--log-format", "json"}} {
+			got = invokeWith(t, cmd.IO{Open: m.open, StderrTerminal: true}, slices.Concat([]string{"run", pod}, silent, place)...)
+			if got.code != 0 || got.stderr != "" {
+				t.Errorf("%v: %+v", silent, got)
 			}
 		}
 		got = invokeWith(t, cmd.IO{Open: m.open, StderrTerminal: true}, append([]string{"run", pod, "--log-format", "json", "--log-level", "info"}, place...)...)
@@ -156,6 +167,55 @@ type cancelWriter struct{ cancel context.CancelCauseFunc }
 func (w cancelWriter) Write(p []byte) (int, error) {
 	w.cancel(cmd.Interrupt{Signal: syscall.SIGINT})
 	return len(p), nil
+}
+
+// TestSecondSignal: the first signal starts the removal of --rm and says how long that may
+// take, the second ends the process and says what is left.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t)
+		signals := make(chan os.Signal, 1)
+		time.AfterFunc(time.Second, func() { signals <- syscall.SIGTERM })
+		time.AfterFunc(time.Second+time.Millisecond, func() { signals <- syscall.SIGTERM }) // as timeout(1) does
+		time.AfterFunc(3*time.Second, func() { signals <- syscall.SIGINT })
+		var code int
+		var stderr string
+		var errs lockedBuffer
+		cmd.Main(t.Context(), []string{
+			"runonce", "run", "--rm", "--until", "completed", manifest(t, "deaf", "Never", "[stay]"),
+			"--root", m.root, "--state", m.root, "--log-dir", filepath.Join(m.root, "log"), "--node", nodeFile(),
+		}, cmd.IO{
+			Stdout: io.Discard, Stderr: &errs, Open: m.open, Machine: bareMachine(), Getenv: func(string) string { return "" },
+			Signals: signals, Exit: func(n int) { code, stderr = n, errs.String() },
+		})
+		want := `default/deaf: Starting
+interrupted: removing the pods of this run, which takes up to 30s; a second signal exits at once and leaves them as they are
+default/deaf: Stopping (up to 30s): the run removes its pods
+runonce: interrupted again: exiting at once, pods are left as they are: default/deaf; "runonce ps" shows them, "runonce down" removes them
+`
+		if stderr != want || code != 130 {
+			t.Errorf("exit code %d, stderr:\n%s", code, stderr)
+		}
+	})
+}
+
+// lockedBuffer is a buffer that may be read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // TestInterruptedAnywhere: a signal decides the exit code of every command.

@@ -51,6 +51,7 @@ func (p *program) runCommand() *cli.Command {
 		&cli.StringFlag{Name: "cgroup-driver", Category: categoryRun, Value: cgroup.DriverCgroupfs, Usage: "manage cgroups with `DRIVER`: cgroupfs or systemd"},
 		&cli.Int64Flag{Name: "pod-pids-limit", Category: categoryRun, Value: -1, Usage: "limit each pod to `N` processes, -1 for no limit"},
 		securityFlag(),
+		quietFlag(),
 		outputFlag("table", "wide", "json", "yaml"),
 	}
 	return &cli.Command{
@@ -67,7 +68,7 @@ func (p *program) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Start, o.Logger, o.Progress = time.Now(), p.log, p.progress
+	o.Start, o.Logger, o.Progress = time.Now(), p.log, p.display.pod
 	for _, flag := range []string{"junit", "timeline"} {
 		if err := report.Writable(c.String(flag)); err != nil {
 			return usagef("--%s: %w", flag, err)
@@ -90,7 +91,9 @@ func (p *program) run(c *cli.Context) error {
 	var results []runonce.Result
 	ctx, cancel := o.WithTimeout(c.Context)
 	defer cancel()
+	entered := p.display.wait("waiting for another run that plans or stops pods")
 	err = s.run.Enter(ctx)
+	entered()
 	switch {
 	case err != nil && ctx.Err() != nil:
 		results = runonce.NotStarted(set.Pods, err, time.Since(o.Start))
@@ -103,7 +106,12 @@ func (p *program) run(c *cli.Context) error {
 		}
 		// The next run may plan when the pods that this one stops have stopped.
 		o.Logs, o.Trace, o.AfterStops = podLogs{s.pods}, &s.trace, func() { s.warn(s.run.Leave()) }
+		p.display.onInterrupt(effectReport)
+		if o.Remove {
+			p.display.onInterrupt(effectRemove)
+		}
 		results = runonce.Run(c.Context, s.pods, plan, o)
+		p.display.endRun()
 	}
 	return p.report(c, append(results, invalid...), time.Since(o.Start))
 }
@@ -178,7 +186,9 @@ func (p *program) read(c *cli.Context) (*manifests.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	end := p.display.wait("reading the manifests")
 	set, err := manifests.ReadPaths(c.Context, args, p.inputOptions(c))
+	end()
 	p.printProblems(set.Warnings)
 	switch {
 	case context.Cause(c.Context) != nil:
@@ -248,18 +258,4 @@ func toStart(plan admit.Plan, running []*v1.Pod) []*v1.Pod {
 		}
 	}
 	return pods
-}
-
-// progress logs an event, and prints it to a terminal.
-func (p *program) progress(e runonce.Progress) {
-	name := e.Pod.Namespace + "/" + e.Pod.Name
-	p.log.Info(e.State, "pod", name, "message", e.Message, "done", e.Done, "total", e.Total)
-	if !p.io.StderrTerminal || p.json {
-		return
-	}
-	line := fmt.Sprintf("[%d/%d] %s: %s", e.Done, e.Total, name, e.State)
-	if e.Message != "" {
-		line += ": " + e.Message
-	}
-	p.println(line)
 }

@@ -242,17 +242,16 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 			all = append(all, "--settle", "100ms")
 		}
 	}
-	ctx, cancel := context.WithCancelCause(s.t.Context())
-	defer cancel(nil)
-	if s.signal != 0 {
-		interrupt := cmd.Interrupt{Signal: s.signal}
-		defer time.AfterFunc(s.after, func() { cancel(interrupt) }).Stop()
-		s.signal = 0
-	}
 	var out, errs bytes.Buffer
 	world := s.world
+	if sig := s.signal; sig != 0 {
+		signals := make(chan os.Signal, 1)
+		world.Signals = signals
+		defer time.AfterFunc(s.after, func() { signals <- sig }).Stop()
+		s.signal = 0
+	}
 	world.Stdout, world.Stderr, world.Stdin = &out, &errs, strings.NewReader("")
-	code := cmd.Main(ctx, all, world)
+	code := cmd.Main(s.t.Context(), all, world)
 	if strings.Contains(strings.Join(args, " ")+" ", "-o json ") {
 		checkDocument(s.t, args, out.String())
 	}

@@ -57,6 +57,9 @@ type Options struct {
 	CertsDir string
 	// Log gets messages that are not errors of the caller; nil drops them.
 	Log *slog.Logger
+	// Progress, if set, is called when images are pulled or unpacked, and while that lasts.
+	// Calls for different images may overlap.
+	Progress func(engine.Transfer)
 }
 
 // Engine starts, watches and removes containers with containerd. It implements engine.Engine
@@ -91,7 +94,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		o: o, containers: newContainerStore(), images: images.New(filepath.Join(o.Root, "users")), timeouts: defaultTimeouts,
+		o: o, containers: newContainerStore(), images: images.New(filepath.Join(o.Root, "users"), o.Progress), timeouts: defaultTimeouts,
 		deletions: make(chan struct{}, 2), signals: make(chan struct{}, 8*goruntime.NumCPU()),
 	}
 	if err := os.MkdirAll(e.recordDir(), 0o700); err != nil {

@@ -93,11 +93,13 @@ func (e *Engine) Image(ctx context.Context, ref string) (engine.Image, error) {
 
 // Pull fetches the image from its registry and unpacks it. As long as the registry denies
 // access, it tries the credentials one after the other, then those of docker's configuration.
-func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Credential) (engine.Image, error) {
+func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Credential) (_ engine.Image, err error) {
 	name, err := image.Normalize(ref)
 	if err != nil {
 		return engine.Image{}, err
 	}
+	t := e.images.Track(name, engine.Pulling)
+	defer func() { t.End(engine.Pulling, err) }()
 	config, err := images.LoadConfig()
 	if err != nil {
 		return engine.Image{}, &failure.Error{Why: failure.ReasonErrImagePull, Final: true, Err: err}
@@ -105,7 +107,7 @@ func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Cre
 	var img *images.Image
 	for _, login := range config.Logins(ctx, name, credentials) {
 		err = e.do(ctx, func(ctx context.Context, s *session) (err error) {
-			img, err = e.images.Pull(ctx, s.Conn, name, images.Resolver(ctx, e.o.CertsDir, login))
+			img, err = e.images.Pull(ctx, s.Conn, name, images.Resolver(ctx, e.o.CertsDir, login), t)
 			return err
 		})
 		if err == nil || !images.IsPermanent(err) {

@@ -22,7 +22,10 @@ const maxWindow = 128 << 20
 // Archive is a file or directory that holds images: an OCI or Docker archive, plain or
 // compressed by gzip or zstd, or an OCI layout.
 type Archive struct {
-	Path   string
+	Path string
+	// OnRead, if set, is called by the readers of Open when they have read more of the archive's
+	// files: so many bytes, of all.
+	OnRead func(done, total int64)
 	layout bool // a directory
 }
 
@@ -76,7 +79,7 @@ func identify(path string) (Archive, error) {
 	case !info.Mode().IsRegular():
 		return Archive{}, fmt.Errorf("%s: neither a file nor a directory", path)
 	}
-	r, err := a.stream()
+	r, err := a.stream(nil)
 	if err != nil {
 		return Archive{}, err
 	}
@@ -90,24 +93,29 @@ func identify(path string) (Archive, error) {
 // Open returns the archive as an uncompressed tar stream, which the caller closes. The images
 // in it have the names that Refs returns.
 func (a Archive) Open() (io.ReadCloser, error) {
-	r, err := a.stream()
+	m, err := a.meter()
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.stream(m)
 	if err != nil {
 		return nil, err
 	}
 	return a.renamed(r), nil
 }
 
-// stream returns the archive as an uncompressed tar stream.
-func (a Archive) stream() (io.ReadCloser, error) {
+// stream returns the archive as an uncompressed tar stream. m, if not nil, counts what is read.
+func (a Archive) stream(m *meter) (io.ReadCloser, error) {
 	if a.layout {
 		r, w := io.Pipe()
-		go func() { _ = w.CloseWithError(a.writeLayout(w)) }() // always nil
+		go func() { _ = w.CloseWithError(a.writeLayout(w, m)) }() // always nil
 		return r, nil
 	}
-	f, err := os.Open(a.Path)
+	opened, err := os.Open(a.Path)
 	if err != nil {
 		return nil, fmt.Errorf("opening images: %w", err)
 	}
+	f := m.file(opened)
 	r, err := decompress(f)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening images %s: %w", a.Path, err), f.Close())
@@ -117,7 +125,7 @@ func (a Archive) stream() (io.ReadCloser, error) {
 
 // decompress returns the file's content, decompressed if its first bytes say so. Closing it
 // closes the file. A plain file is returned itself, so that a tar reader can seek.
-func decompress(f *os.File) (io.ReadCloser, error) {
+func decompress(f io.ReadSeekCloser) (io.ReadCloser, error) {
 	magic := make([]byte, 4)
 	n, err := io.ReadFull(f, magic)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
@@ -154,7 +162,7 @@ func isZstd(magic []byte) bool {
 // unpacked is a decompressed file.
 type unpacked struct {
 	io.ReadCloser
-	file *os.File
+	file io.Closer
 }
 
 // Close closes the decompressor and the file.
@@ -163,10 +171,10 @@ func (u unpacked) Close() error {
 }
 
 // writeLayout writes an OCI layout as a tar stream, the index first, then the blobs.
-func (a Archive) writeLayout(w io.Writer) error {
+func (a Archive) writeLayout(w io.Writer, m *meter) error {
 	out, dir := tar.NewWriter(w), a.Path
 	for _, name := range []string{layoutFile, indexFile} {
-		if err := writeFile(out, dir, name); err != nil {
+		if err := writeFile(out, dir, name, m); err != nil {
 			return err
 		}
 	}
@@ -177,7 +185,7 @@ func (a Archive) writeLayout(w io.Writer) error {
 		if d.IsDir() {
 			return nil
 		}
-		return writeFile(out, dir, name)
+		return writeFile(out, dir, name, m)
 	})
 	if err != nil {
 		return err
@@ -185,7 +193,7 @@ func (a Archive) writeLayout(w io.Writer) error {
 	return out.Close()
 }
 
-func writeFile(out *tar.Writer, dir, name string) error {
+func writeFile(out *tar.Writer, dir, name string, m *meter) error {
 	path := filepath.Join(dir, name)
 	info, err := os.Stat(path)
 	if err != nil {
@@ -202,7 +210,7 @@ func writeFile(out *tar.Writer, dir, name string) error {
 	if err := out.WriteHeader(&tar.Header{Name: name, Size: info.Size(), Mode: 0o644, Typeflag: tar.TypeReg}); err != nil {
 		return err
 	}
-	if _, err := io.Copy(out, f); err != nil {
+	if _, err := io.Copy(out, m.file(f)); err != nil {
 		return fmt.Errorf("reading OCI layout file %s: %w", path, err)
 	}
 	return nil

@@ -116,7 +116,7 @@ func configDigest(file string) string {
 // all of an archive that has only Docker's.
 func (a Archive) contents() (contents, error) {
 	var t contents
-	r, err := a.stream()
+	r, err := a.stream(nil)
 	if err != nil {
 		return t, err
 	}

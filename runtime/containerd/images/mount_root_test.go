@@ -14,7 +14,7 @@ import (
 // TestSweep: the mounts of dead processes are removed, and nothing else.
 func TestSweep(t *testing.T) {
 	roottest.Require(t)
-	c := New(t.TempDir())
+	c := New(t.TempDir(), nil)
 	// A PID that no process can have, and that of a running one.
 	gone, here := filepath.Join(c.users, "mount-4194305-1"), filepath.Join(c.users, fmt.Sprintf("mount-%d-1", os.Getpid()))
 	for _, path := range []string{gone, here} {
@@ -40,7 +40,7 @@ func TestSweep(t *testing.T) {
 
 func TestMountedIsGoneAfterwards(t *testing.T) {
 	roottest.Require(t)
-	c := New(filepath.Join(t.TempDir(), "users"))
+	c := New(filepath.Join(t.TempDir(), "users"), nil)
 	var seen string
 	err := c.mounted([]mount.Mount{{Type: "tmpfs", Source: "tmpfs"}}, func(root string) error {
 		seen = root

@@ -14,20 +14,26 @@ import (
 // downloads is how many layers of an image are fetched at once (the kubelet's containerd: 3).
 const downloads = 3
 
-// Pull fetches the image with a normalized reference and unpacks it.
-func (c *Store) Pull(ctx context.Context, s Conn, ref string, resolver remotes.Resolver) (img *Image, err error) {
+// Pull fetches the image with a normalized reference and unpacks it. t, if not nil, reports how
+// far that is.
+func (c *Store) Pull(ctx context.Context, s Conn, ref string, resolver remotes.Resolver, t *Transfer) (img *Image, err error) {
 	ctx, release, err := HoldLease(ctx, s.Client)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = release(err) }()
-	_, err = s.Client.Pull(ctx, ref,
+	options := []client.RemoteOpt{
 		client.WithResolver(resolver),
 		client.WithPlatformMatcher(platforms.Default()),
 		client.WithPullUnpack,
 		client.WithPullSnapshotter(s.Snapshotter),
 		client.WithMaxConcurrentDownloads(downloads),
-	)
+	}
+	if t != nil {
+		options = append(options, client.WithImageHandlerWrapper(t.handler(s.ContentStore())))
+		defer t.watch(ctx, s)()
+	}
+	_, err = s.Client.Pull(ctx, ref, options...)
 	if err = errs.Native(err); err != nil {
 		return nil, &failure.Error{Why: failure.ReasonErrImagePull, Final: IsPermanent(err), Err: failure.WithMessage(pullMessage(err), err)}
 	}

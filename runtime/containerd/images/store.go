@@ -49,14 +49,18 @@ type Image struct {
 
 // Store caches what was read of images.
 type Store struct {
-	users string // directory of the cached passwd and group files
-	mu    sync.Mutex
-	byRef map[string]*Image
-	locks keymutex.Mutex // by reference, by chain ID and by the key of a view
+	users  string                // directory of the cached passwd and group files
+	report func(engine.Transfer) // nil for none
+	mu     sync.Mutex
+	byRef  map[string]*Image
+	locks  keymutex.Mutex // by reference, by chain ID and by the key of a view
 }
 
-// New returns a store that caches passwd and group files in the directory users.
-func New(users string) *Store { return &Store{users: users, byRef: map[string]*Image{}} }
+// New returns a store that caches passwd and group files in the directory users. It calls report,
+// unless that is nil, when images are pulled or unpacked, and while that lasts.
+func New(users string, report func(engine.Transfer)) *Store {
+	return &Store{users: users, report: report, byRef: map[string]*Image{}}
+}
 
 func (c *Store) lookup(ref string) *Image {
 	c.mu.Lock()
@@ -87,7 +91,7 @@ func (c *Store) Get(ctx context.Context, s Conn, ref string) (*Image, error) {
 	if img := c.lookup(ref); img != nil && img.Digest == record.Target.Digest.String() {
 		return img, nil
 	}
-	img, err := load(ctx, s, record)
+	img, err := c.load(ctx, s, record)
 	if err != nil {
 		return nil, err
 	}
@@ -123,16 +127,20 @@ func findImage(ctx context.Context, s Conn, ref string) (images.Image, error) {
 	return images.Image{}, err
 }
 
-func unpack(ctx context.Context, s Conn, record images.Image) error {
+func (c *Store) unpack(ctx context.Context, s Conn, record images.Image, layers []digest.Digest) (err error) {
 	ctx, release, err := HoldLease(ctx, s.Client)
 	if err != nil {
 		return err
+	}
+	if t := c.Track(record.Name, engine.Unpacking); t != nil {
+		defer func() { t.End(engine.Unpacking, err) }()
+		defer t.watchLayers(ctx, s, layers)()
 	}
 	return release(client.NewImage(s.Client, record).Unpack(ctx, s.Snapshotter))
 }
 
 // load reads the image's configuration, and unpacks it unless that was done before.
-func load(ctx context.Context, s Conn, record images.Image) (*Image, error) {
+func (c *Store) load(ctx context.Context, s Conn, record images.Image) (*Image, error) {
 	store := s.ContentStore()
 	manifest, err := images.Manifest(ctx, store, record.Target, platforms.Default())
 	if err != nil {
@@ -147,7 +155,7 @@ func load(ctx context.Context, s Conn, record images.Image) (*Image, error) {
 		if !errdefs.IsNotFound(err) {
 			return nil, fmt.Errorf("looking for its snapshot: %w", errs.Native(err))
 		}
-		if err := unpack(ctx, s, record); err != nil {
+		if err := c.unpack(ctx, s, record, config.RootFS.DiffIDs); err != nil {
 			err = errs.Native(err)
 			return nil, &failure.Error{Why: failure.ReasonErrImagePull, Final: isCorrupt(err), Err: fmt.Errorf("unpacking it: %w", err)}
 		}

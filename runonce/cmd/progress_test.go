@@ -1,0 +1,386 @@
+package cmd
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runtime/engine"
+)
+
+// events calls a display as a command does.
+type events struct {
+	*display
+	total, done int
+}
+
+func (e *events) on(name, state, reason, message string) {
+	pod := &v1.Pod{}
+	pod.Namespace, pod.Name, pod.UID = "default", name, types.UID(name)
+	p := runonce.Progress{Pod: pod, State: state, Reason: reason, Message: message}
+	if state == "Retrying" {
+		p.RetryAt = time.Now().Add(4 * time.Second)
+	}
+	if isOutcome(state) {
+		e.done++
+	}
+	p.Done, p.Total = e.done, e.total
+	e.pod(p)
+}
+
+// pull takes nine seconds.
+func (e *events) pull(name string, bytes int64) {
+	for i := range int64(10) {
+		e.transfer(engine.Transfer{Step: engine.Pulling, Name: name, Done: bytes * i / 10, Total: bytes})
+		time.Sleep(900 * time.Millisecond)
+	}
+	e.transfer(engine.Transfer{Step: engine.Pulling, Name: name, Done: bytes, Total: bytes, Ended: true})
+}
+
+// shown returns what is on standard error after the events.
+func shown(t *testing.T, mode displayMode, log func(*bytes.Buffer) *slog.Logger, script func(e *events)) string {
+	t.Helper()
+	var out bytes.Buffer
+	synctest.Test(t, func(*testing.T) {
+		d := newDisplay(&out)
+		d.mode = mode
+		if log != nil {
+			d.log = log(&out)
+		}
+		script(&events{display: d})
+		d.close()
+	})
+	return out.String()
+}
+
+var progressCases = []struct {
+	name   string
+	script func(e *events)
+	want   string
+}{
+	{"a short run has a line for each event", func(e *events) {
+		e.total = 2
+		e.on("a", "Starting", "", "")
+		e.on("b", "Starting", "", "")
+		e.on("a", "Waiting", "Settling", `container "main" has started`)
+		time.Sleep(9 * time.Second)
+		e.on("a", "Running", "", "")
+		e.on("b", "Failed", "Error", "container \"main\" exited with code 1:\n\x1b[31mno database")
+		time.Sleep(time.Hour)
+	}, `
+default/a: Starting
+default/b: Starting
+default/a: Running
+default/b: Failed: container "main" exited with code 1: [31mno database
+`},
+	{"ten seconds after the last line it says what is waited for", func(e *events) {
+		e.total = 4
+		e.on("a", "Starting", "", "")
+		e.on("b", "Starting", "", "")
+		e.on("a", "Waiting", "ContainersNotReady", `container "db" is running but not ready`)
+		time.Sleep(4 * time.Second)
+		e.on("c", "Starting", "", "")
+		e.on("c", "Running", "", "")
+		time.Sleep(5 * time.Second)
+		e.on("a", "Waiting", "ContainersNotReady", `container "db" is running but not ready: probe failed`)
+		time.Sleep(16 * time.Second)
+		e.on("d", "Starting", "", "")
+		e.on("a", "Ready", "", "")
+		e.on("b", "Ready", "", "")
+		e.on("d", "Ready", "", "")
+		time.Sleep(time.Hour)
+	}, `
+default/a: Starting
+default/b: Starting
+default/c: Starting
+default/c: Running
+waiting for 3 of 4 pods: default/a: container "db" is running but not ready: probe failed; default/b: starting; 1 not started yet
+waiting for 3 of 4 pods: default/a: container "db" is running but not ready: probe failed; default/b: starting; 1 not started yet
+default/d: Starting
+default/a: Ready
+default/b: Ready
+default/d: Ready
+`},
+	{"many pods are counted", func(e *events) {
+		e.total = 9
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			e.on(name, "Starting", "", "")
+		}
+		time.Sleep(11 * time.Second)
+		e.total = 5
+		e.on("e", "Waiting", "PodNotCompleted", "still running")
+		time.Sleep(11 * time.Second)
+	}, `
+default/a: Starting
+default/b: Starting
+default/c: Starting
+default/d: Starting
+default/e: Starting
+waiting for 9 of 9 pods: default/a: starting; default/b: starting; 7 not started yet
+waiting for 5 of 5 pods: default/a: starting; default/b: starting; default/c: starting and 2 more
+`},
+	{"a crash and a lost goal have lines, and retries", func(e *events) {
+		e.total = 1
+		e.on("a", "Starting", "", "")
+		e.on("a", "Waiting", "ErrImagePull", "no route")
+		e.on("a", "Retrying", "", "no route")
+		time.Sleep(3 * time.Second)
+		e.on("a", "Waiting", "Error", "exited with code 1")
+		e.on("a", "Waiting", "Error", "exited with code 1 again")
+		e.on("a", "Running", "", "")
+		e.on("a", "Waiting", "ContainersNotReady", "is not ready")
+		e.done = 0
+		e.on("a", "Running", "", "")
+	}, `
+default/a: Starting
+default/a: Retrying in 4s: no route
+default/a: Waiting: exited with code 1
+default/a: Running
+default/a: Waiting: is not ready
+default/a: Running
+`},
+	{"a pull has bytes, a rate and the time left", func(e *events) {
+		e.total = 1
+		e.on("a", "Pulling", "", "")
+		time.Sleep(500 * time.Millisecond)
+		e.transfer(engine.Transfer{Step: engine.Pulling, Name: "docker.io/library/x"})
+		time.Sleep(300 * time.Millisecond)
+		for i := range int64(20) {
+			time.Sleep(time.Second)
+			e.transfer(engine.Transfer{Step: engine.Pulling, Name: "docker.io/library/x", Done: i * 4_200_000, Total: 120_000_000})
+		}
+		time.Sleep(12 * time.Second)
+		e.transfer(engine.Transfer{Step: engine.Unpacking, Name: "docker.io/library/x", Done: 1, Total: 3})
+		time.Sleep(9 * time.Second)
+		e.transfer(engine.Transfer{Step: engine.Pulling, Name: "docker.io/library/x", Done: 120_000_000, Total: 120_000_000, Ended: true})
+		e.on("a", "Starting", "", "")
+	}, `
+pulling image docker.io/library/x
+waiting for 1 of 1 pod: default/a: waiting for its images; pulling docker.io/library/x 34 of 120 MB, 3.4 MB/s, 26s left
+waiting for 1 of 1 pod: default/a: waiting for its images; pulling docker.io/library/x 76 of 120 MB, 3.9 MB/s, 12s left
+waiting for 1 of 1 pod: default/a: waiting for its images; pulling docker.io/library/x 80 of 120 MB, 2.1 MB/s, 19s left
+waiting for 1 of 1 pod: default/a: waiting for its images; unpacking docker.io/library/x 1 of 3 layers
+pulled image docker.io/library/x (120 MB in 41.3s)
+default/a: Starting
+`},
+	{"a failed pull is left to its pod", func(e *events) {
+		e.transfer(engine.Transfer{Step: engine.Pulling, Name: "x"})
+		time.Sleep(11 * time.Second)
+		e.transfer(engine.Transfer{Step: engine.Pulling, Name: "x", Ended: true, Err: errors.New("no such host")})
+		time.Sleep(time.Hour)
+	}, `
+pulling image x
+pulling x (no data yet)
+`},
+	{"an archive that is imported, and one whose images are there", func(e *events) {
+		e.transfer(engine.Transfer{Step: engine.Reading, Name: "a.tar"})
+		time.Sleep(11 * time.Second)
+		e.transfer(engine.Transfer{Step: engine.Reading, Name: "a.tar", Ended: true})
+		e.transfer(engine.Transfer{Step: engine.Reading, Name: "b.tar"})
+		e.transfer(engine.Transfer{Step: engine.Importing, Name: "b.tar"})
+		time.Sleep(2 * time.Second)
+		e.transfer(engine.Transfer{Step: engine.Importing, Name: "b.tar", Done: 4_350_000_000, Ended: true})
+	}, `
+reading a.tar
+imported b.tar (4.3 GB in 2s)
+`},
+	{"stopping says how much longer it may take", func(e *events) {
+		e.on("a", "Stopping", "", "replaced")
+		e.on("b", "Stopping", "", "")
+		time.Sleep(11 * time.Second)
+		e.on("b", "Stopped", "", "")
+		time.Sleep(20 * time.Second)
+		e.on("a", "Stopped", "", "")
+		time.Sleep(time.Hour)
+	}, `
+default/a: Stopping (up to 30s): replaced
+default/b: Stopping (up to 30s)
+stopping default/a (up to 20s left), default/b (up to 20s left)
+stopping default/a (up to 10s left)
+stopping default/a (its grace period has passed)
+`},
+	{"a run that has ended waits only for its pods to stop", func(e *events) {
+		e.total = 2
+		e.on("a", "Starting", "", "")
+		e.on("b", "Starting", "", "")
+		e.on("a", "Stopping", "", "the run removes its pods")
+		e.on("b", "Stopping", "", "the run removes its pods")
+		e.on("a", "Stopped", "", "")
+		time.Sleep(11 * time.Second)
+	}, `
+default/a: Starting
+default/b: Starting
+default/a: Stopping (up to 30s): the run removes its pods
+default/b: Stopping (up to 30s): the run removes its pods
+stopping default/b (up to 20s left)
+`},
+	{"other waits", func(e *events) {
+		end := e.wait("waiting for another run")
+		time.Sleep(11 * time.Second)
+		end()
+		time.Sleep(time.Hour)
+	}, `
+waiting for another run
+`},
+}
+
+// TestProgressLines: every line is exact, and nothing is said before its time.
+func TestProgressLines(t *testing.T) {
+	t.Parallel()
+	for _, tc := range progressCases {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), shown(t, modeLines, nil, tc.script)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if got := shown(t, modeOff, nil, tc.script); got != "" {
+				t.Errorf("with --quiet: %s", got)
+			}
+		})
+	}
+}
+
+// TestProgressLog: a log of level info has the events, and no line is printed.
+func TestProgressLog(t *testing.T) {
+	t.Parallel()
+	log := func(out *bytes.Buffer) *slog.Logger {
+		return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+	}
+	got := shown(t, modeLines, log, func(e *events) {
+		e.total = 1
+		e.on("a", "Starting", "", "")
+		e.on("a", "Waiting", "ContainersNotReady", "not ready")
+		time.Sleep(time.Second)
+		e.pull("x", 2e6)
+		time.Sleep(11 * time.Second)
+		e.on("a", "Running", "", "")
+	})
+	want := `{"level":"INFO","msg":"Starting","pod":"default/a","message":"","done":0,"total":1}
+{"level":"INFO","msg":"Waiting","pod":"default/a","message":"not ready","done":0,"total":1}
+{"level":"INFO","msg":"pulling image","image":"x"}
+{"level":"INFO","msg":"pulled image","image":"x","bytes":2000000,"elapsed":9000000000}
+{"level":"INFO","msg":"waiting","for":"waiting for 1 of 1 pod: default/a: not ready"}
+{"level":"INFO","msg":"Running","pod":"default/a","message":"","done":1,"total":1}
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// terminal interprets what the bars use: lines, and going up with everything below erased.
+type terminal struct {
+	mu    sync.Mutex
+	lines []string // the last one is not finished
+}
+
+var up = regexp.MustCompile(`\x1b\[(\d+)A\x1b\[J`)
+
+func (tm *terminal) Write(p []byte) (int, error) {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	text := string(p)
+	for text != "" {
+		part := text
+		at := up.FindStringSubmatchIndex(text)
+		if at != nil {
+			part = text[:at[0]]
+		}
+		tm.lines = strings.Split(strings.Join(tm.lines, "\n")+part, "\n")
+		if at == nil {
+			break
+		}
+		n, err := strconv.Atoi(text[at[2]:at[3]])
+		if err != nil {
+			return 0, err
+		}
+		tm.lines = append(tm.lines[:max(0, len(tm.lines)-1-n)], "")
+		text = text[at[1]:]
+	}
+	return len(p), nil
+}
+
+func (tm *terminal) String() string {
+	tm.mu.Lock()
+	defer tm.mu.Unlock()
+	lines := make([]string, 0, len(tm.lines))
+	for _, l := range tm.lines {
+		lines = append(lines, strings.TrimRight(l, " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestBars: bars are below the lines while something lasts, and leave nothing behind.
+func TestBars(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var tm terminal
+		d := newDisplay(&tm)
+		d.mode = modeBars
+		e := &events{display: d, total: 2}
+		want := func(text string) {
+			t.Helper()
+			synctest.Wait()
+			if diff := cmp.Diff(text, tm.String()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		}
+		e.on("a", "Starting", "", "")
+		e.on("b", "Starting", "", "")
+		time.Sleep(10 * time.Millisecond) // between the frames
+		go e.pull("docker.io/library/x", 120e6)
+		time.Sleep(100 * time.Millisecond)
+		want("default/a: Starting\ndefault/b: Starting\npulling image docker.io/library/x\n")
+		time.Sleep(5 * time.Second)
+		want(`default/a: Starting
+default/b: Starting
+pulling image docker.io/library/x
+pulling docker.io/library/x [========>--------] 60 of 120 MB, 12.0 MB/s, 5s left
+waiting for 2 of 2 pods: default/a: starting; default/b: starting
+`)
+		e.on("b", "Running", "", "")
+		if _, err := d.screen.Write([]byte("level=WARN msg=careful\n")); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		want(`default/a: Starting
+default/b: Starting
+pulling image docker.io/library/x
+default/b: Running
+level=WARN msg=careful
+pulling docker.io/library/x [=========>-------] 72 of 120 MB, 12.0 MB/s, 4s left
+waiting for 1 of 2 pods: default/a: starting
+`)
+		if _, err := (belowBars{&tm, d.screen}).Write([]byte("a result\n")); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(5 * time.Second)
+		e.on("a", "Running", "", "")
+		d.close()
+		want(`default/a: Starting
+default/b: Starting
+pulling image docker.io/library/x
+default/b: Running
+level=WARN msg=careful
+a result
+pulled image docker.io/library/x (120 MB in 9s)
+default/a: Running
+`)
+	})
+}

@@ -1,0 +1,177 @@
+package cmd
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runonce"
+)
+
+// How long the messages of pods may be in lines, in runes. The result has them whole.
+const (
+	maxEvent   = 500 // in a line about one pod
+	maxMessage = 160 // in a line about all pods
+)
+
+// podStates is what the pods of a command do.
+type podStates struct {
+	byUID   map[types.UID]*podState
+	order   []*podState // by their first event
+	pending int         // pods of a run that are waited for
+	total   int
+}
+
+// podState is the last event of a pod.
+type podState struct {
+	runonce.Progress
+	name    string
+	printed string    // the last state and reason of which there was a line
+	started bool      // by this command
+	due     time.Time // when it has stopped at the latest
+}
+
+// unprinted are reasons to wait that have no line of their own; the log has them. Every pod may
+// have the first ones on its way; after the others, which are errors of the runtime, comes
+// another event with the same message.
+var unprinted = []string{
+	"Settling", "ContainerCreating", "PodInitializing", "ContainersNotReady", "PodNotCompleted", "PodNotReady",
+	failure.ReasonErrImagePull, failure.ReasonImageNeverPull, failure.ReasonInvalidImageName, failure.ReasonConfigError,
+	failure.ReasonCreateError, failure.ReasonRunError, failure.ReasonFailedMount,
+}
+
+// pod shows an event of a pod.
+func (d *display) pod(e runonce.Progress) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.awake()
+	p, wasDone := d.pods.add(e)
+	onTheWay := e.State == "Stopped" || e.State == "Pulling" || e.State == "Waiting" && !wasDone && slices.Contains(unprinted, e.Reason)
+	if onTheWay && d.log == nil {
+		p.printed = ""
+		return
+	}
+	said := e.State + " " + e.Reason
+	if said == p.printed && e.State != "Retrying" {
+		return
+	}
+	p.printed = said
+	attributes := []any{"pod", p.name, "message", e.Message, "done", e.Done, "total", e.Total}
+	if !e.RetryAt.IsZero() {
+		attributes = append(attributes, "in", seconds(time.Until(e.RetryAt)))
+	}
+	d.event(p.line(), e.State, attributes...)
+}
+
+// line describes the last event.
+func (p *podState) line() string {
+	line := p.name + ": " + p.State
+	switch p.State {
+	case "Stopping":
+		line += fmt.Sprintf(" (up to %s)", podspec.GracePeriod(p.Pod))
+	case "Retrying":
+		line += fmt.Sprintf(" in %s", seconds(time.Until(p.RetryAt)))
+	}
+	if p.Message != "" {
+		line += ": " + shorten(p.Message, maxEvent)
+	}
+	return line
+}
+
+// endRun ends the wait for pods.
+func (d *display) endRun() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pods.pending = 0
+}
+
+// add adds an event to its pod, and says whether that was at its goal or had ended before.
+func (s *podStates) add(e runonce.Progress) (p *podState, wasDone bool) {
+	if p = s.byUID[e.Pod.UID]; p == nil {
+		if s.byUID == nil {
+			s.byUID = map[types.UID]*podState{}
+		}
+		p = &podState{name: podName(e.Pod)}
+		s.byUID[e.Pod.UID] = p
+		s.order = append(s.order, p)
+	}
+	wasDone = isOutcome(p.State)
+	p.Progress = e
+	p.started = p.started || e.State == "Pulling" || e.State == "Starting"
+	switch {
+	case e.State == "Stopped" || e.State == "StopFailed":
+	case e.State != "Stopping":
+		s.pending, s.total = e.Total-e.Done, e.Total
+	default:
+		p.due = time.Now().Add(podspec.GracePeriod(e.Pod))
+		if p.started {
+			s.pending = 0 // the run has ended
+		}
+	}
+	return p, wasDone
+}
+
+func podName(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
+
+func isOutcome(state string) bool {
+	return !slices.Contains([]string{"", "Stopping", "Stopped", "StopFailed", "Starting", "Waiting", "Retrying", "Pulling"}, state)
+}
+
+// texts says for which pods the command waits.
+func (s *podStates) texts(now time.Time) []string {
+	var waiting, stopping, parts []string
+	for _, p := range s.order {
+		switch p.State {
+		case "Stopping":
+			stopping = append(stopping, p.name+p.graceLeft(now))
+		case "Starting", "Waiting", "Retrying", "Pulling":
+			waiting = append(waiting, p.name+": "+p.waitsFor(now))
+		}
+	}
+	if s.pending > 0 {
+		if n := s.pending - len(waiting); n > 0 {
+			waiting = append(waiting[:min(2, len(waiting))], fmt.Sprintf("%d not started yet", s.pending-min(2, len(waiting))))
+		}
+		parts = append(parts, fmt.Sprintf("waiting for %d of %s: %s", s.pending, count(s.total, "pod"), list(waiting, "; ")))
+	}
+	if len(stopping) > 0 {
+		parts = append(parts, "stopping "+list(stopping, ", "))
+	}
+	return parts
+}
+
+// waitsFor says for what a pod waits that is not at its goal.
+func (p *podState) waitsFor(now time.Time) string {
+	text := p.Message
+	switch left := p.RetryAt.Sub(now); {
+	case p.State == "Pulling":
+		return "waiting for its images"
+	case p.State == "Starting" || text == "":
+		return "starting"
+	case p.State == "Retrying" && left > 0:
+		text = fmt.Sprintf("retrying in %s: %s", seconds(left), text)
+	case p.State == "Retrying":
+		text = "trying again: " + text
+	}
+	return shorten(text, maxMessage)
+}
+
+func shorten(text string, most int) string {
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return text
+}
+
+// graceLeft says how much longer a pod may take to stop.
+func (p *podState) graceLeft(now time.Time) string {
+	if left := p.due.Sub(now); left > 0 {
+		return fmt.Sprintf(" (up to %s left)", seconds(left))
+	}
+	return " (its grace period has passed)"
+}
