@@ -65,7 +65,7 @@ func TestDownByStandardInput(t *testing.T) {
 			{"", invocation{0, "", "runonce: no pod of these manifests was started from standard input\n"}},
 			{other, invocation{0, "default/other removed\n", ""}},
 		} {
-			if got := pipe(step.in, "down", "-"); got != step.want {
+			if got := pipe(step.in, "down", "-q", "-"); got != step.want {
 				t.Errorf("down - of %q: %+v", step.in, got)
 			}
 		}
