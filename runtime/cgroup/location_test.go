@@ -12,10 +12,10 @@ func TestHolds(t *testing.T) {
 	pod.UID = "1-2"
 	const slice = "/runonce.slice/runonce-besteffort.slice/runonce-besteffort-pod1_2.slice"
 	for path, want := range map[string]bool{
-		"/":                                       false,
-		"/system.slice/ssh.service":               false,
-		"/runonce/pod1-2":                         false,
-		"/runonce/besteffort/pod1-23":             false,
+		"/":                           false,
+		"/system.slice/ssh.service":   false,
+		"/runonce/pod1-2":             false,
+		"/runonce/besteffort/pod1-23": false,
 		"/runonce-0a0b0c0d/besteffort/pod1-2/c-0": false,
 		"/runonce/besteffort/pod1-2":              true,
 		"/runonce/besteffort/pod1-2/c-0":          true,
