@@ -72,12 +72,16 @@ func Wait(f *os.File, limit time.Duration) error {
 	if ok, err := Lock(f); ok || err != nil {
 		return err
 	}
+	own, err := duplicate(f)
+	if err != nil {
+		return err
+	}
 	// The kernel serves those who block in turn. If this takes too long, the call goes on, and
-	// the kernel releases the lock of the closed file.
+	// the lock is released when both descriptors are closed.
 	locked := make(chan error, 1)
 	go func() {
-		_, err := flock(f, syscall.LOCK_EX)
-		locked <- err
+		_, err := flock(own, syscall.LOCK_EX)
+		locked <- errors.Join(err, own.Close())
 	}()
 	select {
 	case err := <-locked:
@@ -85,6 +89,18 @@ func Wait(f *os.File, limit time.Duration) error {
 	case <-time.After(limit):
 		return fmt.Errorf("waiting for %s: it has been held for %s by %s", f.Name(), limit, HolderOf(f.Name()))
 	}
+}
+
+// duplicate returns another descriptor of the open file, which shares its lock.
+func duplicate(f *os.File) (*os.File, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	fd, err := syscall.Dup(int(f.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
+	}
+	syscall.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // watch looks at the holder of a lock while somebody waits for it.

@@ -10,16 +10,17 @@ func TestHolds(t *testing.T) {
 	t.Parallel()
 	pod := &v1.Pod{}
 	pod.UID = "1-2"
+	const slice = "/runonce.slice/runonce-besteffort.slice/runonce-besteffort-pod1_2.slice"
 	for path, want := range map[string]bool{
-		"/runonce/besteffort/pod1-2":                                                      true,
-		"/runonce/besteffort/pod1-2/c-0":                                                  true,
-		"/docker/0/runonce/besteffort/pod1-2/c-0":                                         true,
-		"/runonce.slice/runonce-besteffort.slice/runonce-besteffort-pod1_2.slice/x.scope": true,
-		"/runonce/besteffort/pod1-23":                                                     false,
-		"/runonce/pod1-2":                                                                 false,
-		"/runonce-0a0b0c0d/besteffort/pod1-2/c-0":                                         false,
-		"/":                         false,
-		"/system.slice/ssh.service": false,
+		"/":                           false,
+		"/system.slice/ssh.service":   false,
+		"/runonce/pod1-2":             false,
+		"/runonce/besteffort/pod1-23": false,
+		"/runonce-0a0b0c0d/besteffort/pod1-2/c-0": false,
+		"/runonce/besteffort/pod1-2":              true,
+		"/runonce/besteffort/pod1-2/c-0":          true,
+		"/docker/0/runonce/besteffort/pod1-2/c-0": true,
+		slice + "/x.scope":                        true,
 	} {
 		if got := Holds(DefaultParent, pod, path); got != want {
 			t.Errorf("%s: %t", path, got)

@@ -140,11 +140,11 @@ func (s *session) dialDaemon(ctx context.Context, socket string) error {
 }
 
 // dial connects and asks for the version, which is the first real call.
-func (s *session) dial(ctx context.Context, socket string) (string, error) {
+func (s *session) dial(ctx context.Context, socket string, opts ...client.Opt) (string, error) {
 	if err := probe(ctx, socket); err != nil {
 		return "", err
 	}
-	c, err := client.New(socket, client.WithTimeout(answerTimeout))
+	c, err := client.New(socket, append(opts, client.WithTimeout(answerTimeout))...)
 	if err != nil {
 		return "", fmt.Errorf("connecting to containerd: %w", err)
 	}
@@ -195,7 +195,7 @@ func (s *session) embedOrJoin(ctx context.Context, o Options) error {
 			if time.Since(runs) > stoppedTimeout {
 				return notResponding(holder, o.Root)
 			}
-		} else if _, derr := s.dial(ctx, socket); derr == nil {
+		} else if _, derr := s.dial(ctx, socket, client.WithExtraDialOpts(server.DialOptions())); derr == nil {
 			return nil
 		} else if runs = time.Now(); runs.After(deadline) {
 			return fmt.Errorf("%w (%s), but not at %q: %w", err, holder, socket, derr)

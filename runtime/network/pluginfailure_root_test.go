@@ -1,7 +1,9 @@
 package network
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,7 +63,7 @@ func TestHangingAdd(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	if _, err := holding(m).Ensure(ctx, newPod("a")); err == nil || !strings.Contains(err.Error(), "context canceled") {
+	if _, err := holding(m).Ensure(ctx, newPod("a")); err == nil || !strings.Contains(err.Error(), `plugin type="flaky" failed (add): context canceled`) {
 		t.Errorf("error %v, want that of the context", err)
 	}
 	wantNothing(t, m)
@@ -141,6 +143,28 @@ func TestHangingDel(t *testing.T) {
 	}
 	edit("")
 	if err := holding(m).Remove(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	wantNothing(t, m)
+}
+
+// When a start is interrupted, a plugin that hangs in DEL too is named, and called again later.
+func TestHangingAddAndDel(t *testing.T) {
+	m := newManager(t)
+	var log bytes.Buffer
+	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	edit := flaky(t, m, "ADD|DEL) exec sleep 600;;")
+	m.pluginLimit = time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	_, err := holding(m).Ensure(ctx, newPod("a"))
+	const words = `plugin type=\"flaky\" failed (delete): it did not finish within 1s`
+	if err == nil || !strings.Contains(log.String(), words) {
+		t.Errorf("error %v, logged %s, want %s", err, &log, words)
+	}
+	edit("")
+	m.pluginLimit = time.Minute
+	if err := holding(New(m.o)).Remove(t.Context(), newPod("a")); err != nil {
 		t.Fatal(err)
 	}
 	wantNothing(t, m)

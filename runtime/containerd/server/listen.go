@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/plugin"
 	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 )
 
 const (
@@ -26,6 +27,11 @@ const (
 
 	// closeTimeout bounds the wait for the calls of clients when the server closes.
 	closeTimeout = 10 * time.Second
+
+	// pingInterval is how often a client asks whether the server still responds, and pingTimeout
+	// how long it waits for that: calls to a process that is stopped would hang for ever.
+	pingInterval = 10 * time.Second
+	pingTimeout  = 10 * time.Second
 
 	// maxDir is how long the directory of the sockets may be, in bytes: the kernel allows
 	// 107 for a path, and the shims' names take 67.
@@ -58,6 +64,11 @@ type listeners struct {
 	done  sync.WaitGroup
 }
 
+// DialOptions are for the clients of a Server.
+func DialOptions() []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout, PermitWithoutStream: true})}
+}
+
 // serve serves the plugins' services at the socket.
 func serve(ctx context.Context, set *plugin.Set, socket string) (*listeners, error) {
 	l := &listeners{grpc: grpc.NewServer(
@@ -65,6 +76,7 @@ func serve(ctx context.Context, set *plugin.Set, socket string) (*listeners, err
 		grpc.WaitForHandlers(true),
 		grpc.MaxRecvMsgSize(defaults.DefaultMaxRecvMsgSize),
 		grpc.MaxSendMsgSize(defaults.DefaultMaxSendMsgSize),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingInterval / 2, PermitWithoutStream: true}),
 	)}
 	var err error
 	if l.ttrpc, err = ttrpc.NewServer(ttrpc.WithServerHandshaker(ttrpc.UnixSocketRequireSameUser())); err != nil {

@@ -10,7 +10,9 @@ import (
 
 	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
@@ -72,4 +74,36 @@ func call(ctx context.Context, socket string) {
 	}
 	_ = conn.Invoke(ctx, "/service/Method", &emptypb.Empty{}, &emptypb.Empty{})
 	_ = conn.Close()
+}
+
+// TestStoppedServer: a call to a process that does not respond any more ends.
+func TestStoppedServer(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes as long as the keepalive")
+	}
+	socket := filepath.Join(t.TempDir(), "s")
+	on, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = on.Close() }()
+	go func() {
+		conn, err := on.Accept()
+		if err != nil {
+			return
+		}
+		// The preface of HTTP/2 with empty settings, and then nothing any more.
+		_, _ = conn.Write([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0})
+		<-t.Context().Done()
+		_ = conn.Close()
+	}()
+	conn, err := grpc.NewClient("unix://"+socket, append(DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.Invoke(t.Context(), "/service/Method", &emptypb.Empty{}, &emptypb.Empty{}); status.Code(err) != codes.Unavailable {
+		t.Errorf("error %v, want Unavailable", err)
+	}
 }
