@@ -174,6 +174,9 @@ func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (contain
 		linux.Seccomp = seccomp.DefaultProfile(&oci)
 		oci.Linux = &linux
 	}
+	if s.shims != nil {
+		limitFiles(&oci)
+	}
 	config, err := s.runtimeOf(c.RuntimeHandler, oci.Linux != nil && ocispec.InSlice(oci.Linux.CgroupsPath))
 	if err != nil {
 		return containers.Container{}, err
