@@ -76,6 +76,8 @@ type Engine struct {
 	deletions chan struct{}  // bounds the deletion of ended tasks
 	timeouts  runtimeTimeouts
 
+	unresolved sync.Map // IDs of containers that resolve waits for
+
 	deleted atomic.Bool // something was deleted whose files the garbage collector removes
 }
 
