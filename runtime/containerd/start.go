@@ -277,7 +277,11 @@ func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req 
 		})
 	}
 	if s.shims == nil || thirdParty {
-		return create()
+		err := create()
+		if err != nil && e.removeStaleBundle(ctx, s, req.ContainerID, err) {
+			err = create()
+		}
+		return err
 	}
 	for {
 		address, fresh, err := s.shims.Ensure(ctx, podUID, req.ContainerID)
