@@ -133,8 +133,14 @@ func loseBundle(t *testing.T, p testDirs) {
 	}
 }
 
-// shimProcess returns the process ID of the only shim.
+// shimProcess returns the process ID of the only shim of the embedded containerd.
 func shimProcess(t *testing.T, p testDirs) int {
+	t.Helper()
+	return shimAt(t, p.dir+"/state")
+}
+
+// shimAt returns the process ID of the only shim of the containerd at the address.
+func shimAt(t *testing.T, address string) int {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -142,7 +148,7 @@ func shimProcess(t *testing.T, p testDirs) int {
 	}
 	for _, path := range lines {
 		line, err := os.ReadFile(path)
-		if err != nil || !bytes.Contains(line, []byte("\x00-namespace\x00")) || !bytes.Contains(line, []byte(p.dir+"/state")) {
+		if err != nil || !bytes.Contains(line, []byte("\x00-namespace\x00")) || !bytes.Contains(line, []byte(address)) {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 
@@ -20,20 +23,8 @@ func TestKilledWhileStarting(t *testing.T) {
 	if err := p.openWithBox(t).Close(); err != nil {
 		t.Fatal(err)
 	}
-	const n = 4
 	for round := range 12 {
-		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "sleep")
-		cmd.Env = append(os.Environ(), helperEnv+"="+p.dir, helperEnv+"_MANY="+fmt.Sprint(n))
-		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Duration(20+round*15) * time.Millisecond)
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = cmd.Wait()
-
+		killStarts(t, p, time.Duration(20+round*15)*time.Millisecond)
 		e := p.open(t, t.Context())
 		all, err := e.Containers(t.Context(), "")
 		if err != nil {
@@ -42,7 +33,7 @@ func TestKilledWhileStarting(t *testing.T) {
 		if round%2 == 0 {
 			// What does not run can be started, though perhaps not at the first try: calls of the
 			// killed process may still be at work.
-			for i := range n {
+			for i := range manyStarts {
 				id := fmt.Sprintf("many-%d", i)
 				if c, ok := find(t, e, id); ok && c.State == "Running" {
 					continue
@@ -69,6 +60,25 @@ func TestKilledWhileStarting(t *testing.T) {
 	}
 }
 
+// manyStarts is how many containers killStarts starts.
+const manyStarts = 4
+
+// killStarts has another process start containers, and kills it after a while.
+func killStarts(t *testing.T, p testDirs, after time.Duration) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "sleep")
+	cmd.Env = append(os.Environ(), helperEnv+"="+p.dir, helperEnv+"_ADDRESS="+p.address, helperEnv+"_MANY="+fmt.Sprint(manyStarts))
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(after)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+}
+
 // startAtLast starts the container as the runtime does: again after an error that may pass.
 func startAtLast(t *testing.T, e *containerd.Engine, c engine.ContainerConfig) error {
 	t.Helper()
@@ -79,5 +89,79 @@ func startAtLast(t *testing.T, e *containerd.Engine, c engine.ContainerConfig) e
 		}
 		t.Logf("try %d: %v", tries, err)
 		time.Sleep(time.Second)
+	}
+}
+
+// TestKilledWhileStartingOnDaemon: the same on daemons, which live on and clean up in their own
+// way.
+func TestKilledWhileStartingOnDaemon(t *testing.T) {
+	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
+		t.Run(string(version), func(t *testing.T) {
+			p := servedDirs(t, version)
+			p.logs = t.TempDir()
+			if err := p.openWithBox(t).Close(); err != nil {
+				t.Fatal(err)
+			}
+			for round := range 12 {
+				killStarts(t, p, time.Duration(60+round*40)*time.Millisecond)
+				e := p.open(t, t.Context())
+				for i := range manyStarts {
+					id := fmt.Sprintf("many-%d", i)
+					if c, ok := find(t, e, id); ok && c.State == engine.StateRunning {
+						continue
+					}
+					if err := startAtLast(t, e, p.box(t, id, "sleep")); err != nil {
+						t.Errorf("round %d: %v", round, err)
+					}
+				}
+				for i := range manyStarts {
+					if err := e.Remove(t.Context(), fmt.Sprintf("many-%d", i)); err != nil {
+						t.Errorf("round %d: %v", round, err)
+					}
+				}
+				if err := e.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if left := shimsOf(t, p.address); left != "" {
+					t.Fatalf("round %d: left: %s", round, left)
+				}
+				left, err := filepath.Glob(filepath.Join(p.dir, "state/io.containerd.runtime.v2.task/runonce/*"))
+				if err != nil || len(left) > 0 {
+					t.Fatalf("round %d: left: %s, %v", round, left, err)
+				}
+			}
+		})
+	}
+}
+
+// TestStaleBundleOnDaemon: a bundle that a daemon has left of a task that it does not know does
+// not prevent the task for ever; a young one may be in use.
+func TestStaleBundleOnDaemon(t *testing.T) {
+	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
+		t.Run(string(version), func(t *testing.T) {
+			p := servedDirs(t, version)
+			p.logs = t.TempDir()
+			e := p.openWithBox(t)
+			bundle := filepath.Join(p.dir, "state/io.containerd.runtime.v2.task/runonce/a")
+			if err := os.MkdirAll(filepath.Join(bundle, "rootfs", "dev"), 0o711); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Start(t.Context(), p.box(t, "a", "exit", "3")); err == nil || !strings.Contains(err.Error(), "file exists") {
+				t.Fatalf("young bundle: %v", err)
+			}
+			old := time.Now().Add(-time.Minute)
+			if err := os.Chtimes(bundle, old, old); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Start(t.Context(), p.box(t, "a", "exit", "3")); err != nil {
+				t.Fatal(err)
+			}
+			if c := eventually(t, e, "a", engine.StateExited); c.Exit.ExitCode != 3 {
+				t.Errorf("%+v", c)
+			}
+			if err := e.Remove(t.Context(), "a"); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

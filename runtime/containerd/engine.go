@@ -81,6 +81,8 @@ type Engine struct {
 	signals   chan struct{}  // bounds the calls that stop containers, which start processes
 	timeouts  runtimeTimeouts
 
+	unresolved sync.Map // IDs of containers that resolve waits for
+
 	deleted atomic.Bool // something was deleted whose files the garbage collector removes
 }
 

@@ -150,6 +150,7 @@ func testSpec(t testing.TB, id string, args []string) *specs.Spec {
 		t.Fatal(err)
 	}
 	s.Linux.CgroupsPath = "/runonce-test/" + id
+	s.Process.Rlimits = nil // as runtime/ocispec makes it
 	return s
 }
 

@@ -7,8 +7,10 @@ import (
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/errdefs"
 
 	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
 )
 
@@ -63,8 +65,61 @@ func (e *Engine) reconcile(ctx context.Context, s *session, id string, t *taskty
 	case r.Ended():
 		e.containers.exited(r)
 	default:
-		e.containers.lost(id, r.StartedAt)
+		e.resolve(ctx, s, r)
 	}
+}
+
+const (
+	// askAgain is how long to wait before a shim that did not answer is asked again.
+	askAgain = time.Second
+	// lateExit bounds the wait for the exit of a container whose daemon was dead when it ended: a
+	// third-party shim sends the event again for about 15 seconds (containerd 1.6's pkg/shim).
+	lateExit = 20 * time.Second
+)
+
+// resolve finds out what has become of a container that was started and that containerd did not
+// list, or without its state. It may run: its shim may only have been too busy to answer.
+func (e *Engine) resolve(ctx context.Context, s *session, r exitrecord.Record) {
+	id := r.ContainerID
+	t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
+	switch err = errs.Native(err); {
+	case errdefs.IsNotFound(err):
+		if known, _, _ := e.containers.get(id); !e.thirdParty(id) || known.State != engine.StateRunning {
+			e.containers.lost(id, r.StartedAt)
+			return
+		}
+		e.later(ctx, id, lateExit, func() { e.containers.lost(id, r.StartedAt) })
+	case err != nil || t.Process.Status == tasktypes.Status_UNKNOWN:
+		e.containers.started(id, r.StartedAt, 0)
+		e.later(ctx, id, askAgain, func() { e.reconcile(ctx, s, id, nil) })
+	default:
+		e.reconcile(ctx, s, id, t.Process)
+	}
+}
+
+// later calls f after a while, unless the container has ended by then, or something is to be
+// called for it already.
+func (e *Engine) later(ctx context.Context, id string, wait time.Duration, f func()) {
+	_, ended, ok := e.containers.get(id)
+	if !ok {
+		return
+	}
+	if _, waits := e.unresolved.LoadOrStore(id, true); waits {
+		return
+	}
+	e.work.Go(func() {
+		t := time.NewTimer(wait)
+		defer t.Stop()
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		case <-t.C:
+		}
+		e.unresolved.Delete(id)
+		if ctx.Err() == nil {
+			f()
+		}
+	})
 }
 
 // startedSince reports whether the container was started after the given time by a call whose

@@ -174,6 +174,9 @@ func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (contain
 		linux.Seccomp = seccomp.DefaultProfile(&oci)
 		oci.Linux = &linux
 	}
+	if s.shims != nil {
+		limitFiles(&oci)
+	}
 	config, err := s.runtimeOf(c.RuntimeHandler, oci.Linux != nil && ocispec.InSlice(oci.Linux.CgroupsPath))
 	if err != nil {
 		return containers.Container{}, err
@@ -274,7 +277,11 @@ func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req 
 		})
 	}
 	if s.shims == nil || thirdParty {
-		return create()
+		err := create()
+		if err != nil && e.removeStaleBundle(ctx, s, req.ContainerID, err) {
+			err = create()
+		}
+		return err
 	}
 	for {
 		address, fresh, err := s.shims.Ensure(ctx, podUID, req.ContainerID)

@@ -42,7 +42,7 @@ type Input struct {
 
 // Build returns the OCI spec of a container as containerd's CRI plugin makes it from what
 // the kubelet asks for. The root file system is at "rootfs" in the bundle. No rlimits are
-// set: as in Kubernetes, they are inherited.
+// set: as in Kubernetes, the engine's are inherited.
 func Build(in Input) (*specs.Spec, error) {
 	if err := supported(in); err != nil {
 		return nil, err

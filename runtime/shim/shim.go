@@ -61,6 +61,7 @@ func runShim() {
 	// In a program that also embeds containerd all of its plugins are registered, and the
 	// shim would start every one of them.
 	registry.Reset()
+	raiseFileLimit()
 	// The start helper's output is parsed by containerd, stderr included.
 	log.L.Logger.SetOutput(io.Discard)
 	registry.Register(&plugin.Registration{

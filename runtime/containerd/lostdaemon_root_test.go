@@ -1,0 +1,106 @@
+package containerd_test
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/runtime/engine"
+)
+
+// TestExitWhileTheDaemonIsDead: a container that ends while its daemon is dead has the exit code
+// that it had, for the process that watches and for later ones.
+func TestExitWhileTheDaemonIsDead(t *testing.T) {
+	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
+		for _, pause := range []time.Duration{0, 3 * time.Second} {
+			t.Run(string(version)+" "+pause.String(), func(t *testing.T) {
+				p := smallDisk(t, "100m", "")
+				root, err := testimages.Root()
+				if err != nil {
+					t.Fatal(err)
+				}
+				bin, err := daemon.Find(t.Context(), root, version)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d, err := daemon.Start(t.Context(), bin, p.dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.address = d.Socket
+				t.Cleanup(func() { _ = d.Stop() })
+				e := p.openWithBox(t)
+				events, err := e.Events(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := e.Start(t.Context(), p.box(t, "a", "do", "sleep 500ms", "exit 5")); err != nil {
+					t.Fatal(err)
+				}
+				if err := d.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				awaitEnd(t, "sleep 500ms\x00exit 5")
+				time.Sleep(pause)
+				if d, err = daemon.Start(t.Context(), bin, p.dir); err != nil {
+					t.Fatal(err)
+				}
+				awaitEvent(t, events, engine.Event{Type: engine.EventExited, ContainerID: "a", PodUID: "pod-a"})
+				first, _ := find(t, e, "a")
+				other := p.open(t, context.WithoutCancel(t.Context()))
+				later, _ := find(t, other, "a")
+				if first.State != engine.StateExited || first.Exit != later.Exit || first.Exit.ExitCode != 5 {
+					t.Errorf("it saw %+v, a later process %+v", first, later)
+				}
+				if err := other.Close(); err != nil {
+					t.Error(err)
+				}
+				if err := e.Remove(t.Context(), "a"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// TestShimBusy: a container whose shim does not answer in time is not lost: containerd leaves it
+// out when it lists tasks, although its process runs, or ends as it likes.
+func TestShimBusy(t *testing.T) {
+	for _, version := range []daemon.Version{"", daemon.Current, daemon.Debian} {
+		t.Run("engine "+string(version), func(t *testing.T) {
+			p := newTestDirs(t)
+			address := p.dir + "/state"
+			if version != "" {
+				p = servedDirs(t, version)
+				p.logs, address = t.TempDir(), p.address
+			}
+			e := p.openWithBox(t)
+			startUp(t, e, p.box(t, "a", "trap"))
+			pid := shimAt(t, address)
+			halt(t, pid)
+			other := p.open(t, context.WithoutCancel(t.Context()))
+			for range 2 {
+				if c, ok := find(t, other, "a"); !ok || c.State != engine.StateRunning {
+					t.Errorf("%+v", c)
+				}
+				time.Sleep(1500 * time.Millisecond) // it asks again
+			}
+			if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			if err := other.Stop(t.Context(), "a", syscall.SIGTERM, time.Minute); err != nil {
+				t.Error(err)
+			}
+			if c := eventually(t, other, "a", engine.StateExited); c.Exit.ExitCode != 0 {
+				t.Errorf("%+v", c)
+			}
+			if err := errors.Join(other.Remove(t.Context(), "a"), other.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
