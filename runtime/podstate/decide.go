@@ -115,6 +115,10 @@ func (o *Observation) decideWithoutSandbox(a *Actions) {
 		a.KillPod, a.Kill = true, o.running(podspec.GracePeriod(o.Pod))
 	}
 	if o.Pod.Spec.RestartPolicy == v1.RestartPolicyNever && len(o.Containers) > 0 && !o.onlyCreated() {
+		// The kubelet leaves such a pod pending for ever if a container has not run yet.
+		if o.neverRan() {
+			a.Fail = &record.Failure{Reason: ReasonSandboxLost, Message: "the pod has lost its sandbox before all of its containers ran, and is not restarted"}
+		}
 		return
 	}
 	var wanted []*v1.Container
@@ -145,6 +149,14 @@ func (o *Observation) onlyCreated() bool {
 		}
 	}
 	return true
+}
+
+// neverRan says that a regular container of the pod has not run.
+func (o *Observation) neverRan() bool {
+	return slices.ContainsFunc(o.Pod.Spec.Containers, func(c v1.Container) bool {
+		known, ok := o.Containers[c.Name]
+		return !ok || known.State == engine.StateCreated
+	})
 }
 
 // active returns the newest instance of a container if it ran in this sandbox.

@@ -70,6 +70,9 @@ func observed(pod *v1.Pod, sandbox bool, states ...string) *Observation {
 // describe turns actions into one line.
 func describe(a Actions) string {
 	var out []string
+	if a.Fail != nil {
+		out = append(out, "fail "+a.Fail.Reason)
+	}
 	if a.Discard {
 		out = append(out, "restart-all")
 	}
@@ -136,6 +139,8 @@ func TestDecide(t *testing.T) {
 		{name: "after a reboot, never", policy: never, pod: ";a", states: []string{"a=unknown"}, want: "kill-pod"},
 		{name: "after a reboot, on failure", policy: onFailure, pod: ";a,b", states: []string{"a=exit0", "b=unknown"}, want: "kill-pod, sandbox, start b/1"},
 		{name: "cut off before the first start, never", policy: never, pod: ";a", states: []string{"a=created"}, want: "kill-pod, sandbox, start a/0"},
+		{name: "after a reboot, never, during init", policy: never, pod: "i,j;a", states: []string{"i=exit0", "j=unknown"}, want: "fail SandboxLost, kill-pod"},
+		{name: "after a reboot, never, one missing", policy: never, pod: ";a,b", states: []string{"a=exit0", "b=created"}, want: "fail SandboxLost, kill-pod"},
 		{name: "unknown in a sandbox", policy: always, pod: ";a", box: true, states: []string{"a=unknown"}, want: "start a/1"},
 	}
 	for _, tt := range tests {

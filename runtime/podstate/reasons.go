@@ -3,6 +3,7 @@ package podstate
 // The kubelet's reasons of pods and waiting containers (pkg/kubelet/container/sync_result.go,
 // pkg/kubelet/eviction), besides those of package failure.
 const (
+	ReasonSandboxLost      = "SandboxLost" // ours
 	ReasonCreating         = "ContainerCreating"
 	ReasonInitializing     = "PodInitializing"
 	ReasonCrashLoopBackOff = "CrashLoopBackOff"
