@@ -1,6 +1,6 @@
 // Package shortcuts is all that goes around the embedded containerd: what containerd or runc
 // would do, and this program does itself. With a daemon none of it is used, except for the
-// shim's side (runtime/shim/shortcuts.go).
+// shim's side (runtime/shim/shortcuts.go) and for RemoveBundle.
 //
 //   - Shims.Ensure and Release start and end shims. Containerd would run the shim's binary
 //     twice, once to start the other. With a daemon, where it does, 30 pods cost 6 % more CPU
