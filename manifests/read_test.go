@@ -186,7 +186,7 @@ func TestErrorsAreBounded(t *testing.T) {
 // TestErrorsOfManyDocuments: what an error costs does not grow with the documents around
 // it. It does not run in parallel, since it counts the process's allocations.
 func TestErrorsOfManyDocuments(t *testing.T) {
-	const n, mebibytes = 5_000, 250
+	const n, mebibytes = 5_000, 600 // quadratic would be gigabytes; the race detector needs more
 	docs, items := "", "apiVersion: v1\nkind: List\nitems:\n"
 	var b, l strings.Builder
 	for i := range n {

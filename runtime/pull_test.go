@@ -122,10 +122,13 @@ func TestPullsTogether(t *testing.T) {
 				p := n.pods(t.Context(), t)
 				begin := time.Now()
 				var all sync.WaitGroup
+				for i := range c.images {
+					ref := fmt.Sprintf("localhost/far:%d", i)
+					n.engine.Registry[ref] = engine.Image{Ref: ref, ID: "sha256:2", Entrypoint: []string{"/bin/box"}}
+				}
 				for i := range 5 {
 					pod := farPod(fmt.Sprint("p", i))
 					pod.Spec.Containers[0].Image = fmt.Sprintf("localhost/far:%d", i%c.images)
-					n.engine.Registry[pod.Spec.Containers[0].Image] = engine.Image{Ref: pod.Spec.Containers[0].Image, ID: "sha256:2", Entrypoint: []string{"/bin/box"}}
 					all.Go(func() {
 						pullAhead(t.Context(), p, pod)
 						if err := p.Sync(t.Context(), pod); !errors.Is(err, c.err) {

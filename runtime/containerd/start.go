@@ -123,7 +123,7 @@ func (e *Engine) start(ctx context.Context, s *session, c engine.ContainerConfig
 			return err
 		}
 	}
-	e.containers.started(c.ID, now, pid)
+	e.containers.started(c.ID, e.startTime(c.ID, now), pid)
 	return nil
 }
 
