@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -92,12 +93,7 @@ func WithAdvice(err error) error {
 
 func isErrno(all ...syscall.Errno) func(error) bool {
 	return func(err error) bool {
-		for _, no := range all {
-			if errors.Is(err, no) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(all, func(no syscall.Errno) bool { return errors.Is(err, no) })
 	}
 }
 

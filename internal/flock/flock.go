@@ -133,10 +133,17 @@ func (w *watch) check(path string) error {
 	return nil
 }
 
-// Held reports whether another process holds the lock of the open file.
-func Held(f *os.File) (bool, error) {
-	free, err := flock(f, syscall.LOCK_SH|syscall.LOCK_NB)
-	return !free, err
+// Open opens an existing file or directory and locks it, as the flags of flock(2) say, until it is
+// closed. With LOCK_NB it returns nil when others hold the lock.
+func Open(path string, how int) (*os.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if ok, err := flock(f, how); err != nil || !ok {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 func flock(f *os.File, how int) (bool, error) {

@@ -43,11 +43,11 @@ func (e *Engine) removeStaleBundle(ctx context.Context, s *session, id string, e
 	if _, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id}); !errdefs.IsNotFound(errs.Native(err)) {
 		return false
 	}
-	if err := e.deleteInDaemonRuntime(ctx, s, id); err != nil {
-		e.o.Log.Warn("what a killed process has left of a container is not removed", "container", id, "error", err)
-		return false
+	err = e.deleteInDaemonRuntime(ctx, s, id)
+	if err == nil {
+		err = shortcuts.Shims{Bundles: bundles}.RemoveBundle(ctx, id)
 	}
-	if err := (shortcuts.Shims{Bundles: bundles}).RemoveBundle(ctx, id); err != nil {
+	if err != nil {
 		e.o.Log.Warn("what a killed process has left of a container is not removed", "container", id, "error", err)
 		return false
 	}

@@ -128,7 +128,7 @@ func findImage(ctx context.Context, s Conn, ref string) (images.Image, error) {
 }
 
 func (c *Store) unpack(ctx context.Context, s Conn, record images.Image, layers []digest.Digest) (err error) {
-	ctx, release, err := HoldLease(ctx, s.Client)
+	ctx, release, err := holdLease(ctx, s.Client)
 	if err != nil {
 		return err
 	}
