@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 
@@ -138,10 +139,7 @@ func AppArmorEnabled(root fs.FS) bool {
 
 // HasSELinuxOptions reports whether a container of the pod has SELinux options.
 func HasSELinuxOptions(pod *v1.Pod) bool {
-	for _, c := range podspec.Containers(pod) {
-		if ocispec.SecurityContext(pod, c).SELinuxOptions != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(podspec.Containers(pod), func(c *v1.Container) bool {
+		return ocispec.SecurityContext(pod, c).SELinuxOptions != nil
+	})
 }

@@ -160,11 +160,6 @@ func (t *Transfer) layers(ctx context.Context, s Conn, all []digest.Digest) {
 	t.report(engine.Transfer{Step: engine.Unpacking, Name: t.ref, Done: int64(done), Total: int64(len(all))})
 }
 
-// watchLayers reports how many of the layers are unpacked until the returned function is called.
-func (t *Transfer) watchLayers(ctx context.Context, s Conn, all []digest.Digest) (end func()) {
-	return every(ctx, func(ctx context.Context) { t.layers(ctx, s, all) })
-}
-
 // every calls f at intervals until the returned function is called.
 func every(ctx context.Context, f func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
