@@ -23,7 +23,8 @@ const (
 
 // Acquire waits for the lock of the file, which it creates if needed. Closing the file releases
 // the lock. Only the holder of the lock may remove the file. A wait that takes long is reported
-// to notify, once, if another process holds the lock, and is an error if the holder is stopped and so cannot go on.
+// to notify, once, if another process holds the lock, and is an error if the holder is stopped and
+// so cannot go on.
 func Acquire(ctx context.Context, path string, notify func(Holder)) (*os.File, error) {
 	w := watch{notify: notify, checked: time.Now()}
 	for {

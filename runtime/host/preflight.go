@@ -22,8 +22,8 @@ import (
 const loadedProfiles = "sys/kernel/security/apparmor/profiles"
 
 // Preflight finds the pods that this machine cannot run because its kernel, an OCI runtime or
-// the container engine lacks a feature or a security profile, before anything starts. It checks each feature once,
-// and only when a pod needs it.
+// the container engine lacks a feature or a security profile, before anything starts. It checks
+// each feature once, and only when a pod needs it.
 type Preflight struct {
 	// Files is the machine's root file system.
 	Files fs.FS
