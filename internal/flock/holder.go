@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // Holder is the process that holds a lock. Its PID is 0 if that is not known: it may have ended
@@ -44,7 +42,7 @@ func HolderOf(path string) Holder {
 	}
 	// File systems of several devices show another number here: then the inode has to do.
 	for _, file := range []string{
-		fmt.Sprintf("%02x:%02x:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev), stat.Ino),
+		fmt.Sprintf("%02x:%02x:%d", major(uint64(stat.Dev)), minor(uint64(stat.Dev)), stat.Ino),
 		fmt.Sprintf(":%d", stat.Ino),
 	} {
 		if h := describe(lockedBy(locks, file)); h.PID != 0 {
@@ -83,3 +81,7 @@ func describe(pid int) Holder {
 	state := text[end+2]
 	return Holder{PID: pid, Name: string(text[open+1 : end]), Stopped: state == 'T' || state == 't'}
 }
+
+// major and minor split a device number as the C library does.
+func major(dev uint64) uint64 { return dev>>8&0xfff | dev>>32&^0xfff }
+func minor(dev uint64) uint64 { return dev&0xff | dev>>12&^0xff }
