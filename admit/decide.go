@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // entry is a pod of the input or of an earlier run about which a decision is made.
@@ -47,8 +49,9 @@ type planner struct {
 // running, and changes none of its arguments. An admission never overcommits the node.
 //
 // A running pod that has ended uses no resources. One with the UID of an input pod is that
-// pod, unchanged, unless it has failed and so is run again; one that only has its namespace and name is replaced by it, and its
-// resources count as free if the new one is admitted. Otherwise the old one stays.
+// pod, unchanged, unless it has failed and so is run again; one that only has its namespace and
+// name is replaced by it, and its resources count as free if the new one is admitted. Otherwise
+// the old one stays.
 func Decide(node *v1.Node, running, pods []*v1.Pod, o Options) Plan {
 	stays := map[int]bool{} // rows of rejected pods: the pods that they would replace stay
 	for {
@@ -142,7 +145,7 @@ func (p *planner) match(present []*entry) {
 	}
 	delete(uids, "")
 	for rank, e := range present {
-		done := ended(e.pod) && !e.fixed
+		done := podspec.Ended(e.pod.Status.Phase) && !e.fixed
 		again := done && (p.o.Rerun || e.pod.Status.Phase == v1.PodFailed)
 		if in := uids[e.pod.UID]; in != nil && !again {
 			in.running, in.earlier, in.fixed, in.holds, in.rank = true, e.pod, e.fixed, !done, rank
@@ -165,11 +168,6 @@ func (p *planner) match(present []*entry) {
 	}
 }
 
-// ended says whether the pod has succeeded or failed.
-func ended(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-}
-
 // admitAll decides on every input pod in the order asked for. The resources of replaced pods
 // count as free from the beginning, except those of pods that are known to stay.
 func (p *planner) admitAll(stays map[int]bool) {
@@ -182,7 +180,7 @@ func (p *planner) admitAll(stays map[int]bool) {
 		p.hold(e)
 	}
 	p.ports.addListening(p.sockets, slices.DeleteFunc(slices.Concat(p.input, p.earlier), func(e *entry) bool {
-		return !e.running || ended(e.pod)
+		return !e.running || podspec.Ended(e.pod.Status.Phase)
 	}))
 	queue := slices.Clone(p.input)
 	if p.o.Order != ByManifest {

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Verdict is what was decided about a pod.
@@ -139,7 +141,7 @@ func (p *planner) plan() Plan {
 		case e.by != nil:
 			d = PreemptedBy(e.pod, e.by.pod)
 			d.Running, d.Earlier = e.running, e.earlier
-			if e.old != nil && !ended(e.old.pod) {
+			if e.old != nil && !podspec.Ended(e.old.pod.Status.Phase) {
 				e.old.by = e.by
 				stopped = append(stopped, e.old)
 			}

@@ -8,6 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // world is a random input of Decide.
@@ -164,7 +166,7 @@ func standing(w world, plan Plan) (stays, starts []*v1.Pod) {
 	runs := map[string]bool{}
 	for _, p := range w.running {
 		runs[string(p.UID)] = true
-		if !ended(p) && !gone[string(p.UID)] {
+		if !podspec.Ended(p.Status.Phase) && !gone[string(p.UID)] {
 			stays = append(stays, p)
 		}
 	}

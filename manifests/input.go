@@ -37,8 +37,8 @@ func inputPaths(ctx context.Context, paths []string, o Options, visit func(input
 			urls++
 		}
 	}
-	located := func(f inputFile) {
-		f.path = Origin(f.path)
+	located := func(f inputFile, path string) {
+		f.path = Origin(path)
 		visit(f)
 	}
 	if o.SHA256 != "" && urls != 1 {
@@ -48,15 +48,11 @@ func inputPaths(ctx context.Context, paths []string, o Options, visit func(input
 	for _, p := range paths {
 		switch {
 		case p == "-":
-			f := stream(ctx, "<stdin>", o.Stdin)
-			f.path = p
-			located(f)
+			located(stream(ctx, "<stdin>", o.Stdin), p)
 		case isURL(p):
-			f := fetch(ctx, p, o)
-			f.path = p
-			located(f)
+			located(fetch(ctx, p, o), p)
 		default:
-			inputPath(ctx, p, o, located)
+			inputPath(ctx, p, o, func(f inputFile) { located(f, f.path) })
 		}
 	}
 }

@@ -228,9 +228,6 @@ func (j *job) failIndex() jobFailure {
 // the same (pastBackoffLimitOnFailure), but ends a pod whose last restart has just begun; here
 // a limit of n means n restarts.
 func (j *job) mayRestart(uid types.UID, restarts int) (jobFailure, bool) {
-	if j == nil {
-		return jobFailure{}, true
-	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.podRestarts[uid] = restarts

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/cdi"
 	"github.com/runonce/runonce/runtime/record"
 )
@@ -53,7 +54,7 @@ func (p *Pods) endedPods(ctx context.Context) (map[types.UID]bool, error) {
 		if err != nil {
 			return nil, err
 		}
-		ended[r.Pod.UID] = s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed
+		ended[r.Pod.UID] = podspec.Ended(s.Phase)
 	}
 	return ended, nil
 }

@@ -29,7 +29,7 @@ type hierarchy struct {
 // above them, in either version of cgroups.
 func readLimits(fsys fs.FS) (limits, error) {
 	l := limits{math.MaxInt64, math.MaxInt64, math.MaxInt64}
-	own, err := ownCgroups(fsys)
+	own, err := cgroups(fsys, "proc/self/cgroup")
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
 	}
@@ -50,13 +50,14 @@ func readLimits(fsys fs.FS) (limits, error) {
 	return l, nil
 }
 
-// ownCgroups returns the process's cgroup by controller; the name is empty for version 2.
-func ownCgroups(fsys fs.FS) (map[string]string, error) {
-	data, err := fs.ReadFile(fsys, "proc/self/cgroup")
+// cgroups returns a process's cgroup by controller, from its file in /proc; the name is empty for
+// version 2.
+func cgroups(fsys fs.FS, file string) (map[string]string, error) {
+	data, err := fs.ReadFile(fsys, file)
 	if err != nil {
 		return nil, fmt.Errorf("reading the limits of this process: %w", err)
 	}
-	own := map[string]string{}
+	all := map[string]string{}
 	for l := range bytes.Lines(data) {
 		_, rest, ok := strings.Cut(strings.TrimSuffix(string(l), "\n"), ":")
 		controllers, dir, ok2 := strings.Cut(rest, ":")
@@ -64,10 +65,10 @@ func ownCgroups(fsys fs.FS) (map[string]string, error) {
 			continue
 		}
 		for name := range strings.SplitSeq(controllers, ",") {
-			own[name] = dir
+			all[name] = dir
 		}
 	}
-	return own, nil
+	return all, nil
 }
 
 // hierarchies finds where the cpu and the memory controller are mounted. Version 1 wins: a

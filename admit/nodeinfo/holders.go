@@ -4,16 +4,16 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // Process is a process of this machine.
 type Process struct {
 	PID     int
 	Name    string
-	Cgroups []string // one for each hierarchy
+	Cgroups []string // in all hierarchies
 }
 
 // Holders returns the processes that have the sockets with these inodes open, by inode and in
@@ -69,15 +69,8 @@ func openSockets(fsys fs.FS, pid string, wanted map[string]uint64) []uint64 {
 func process(fsys fs.FS, pid int) Process {
 	dir := fmt.Sprintf("proc/%d/", pid)
 	p := Process{PID: pid, Name: line(fsys, dir+"comm")}
-	text, err := fs.ReadFile(fsys, dir+"cgroup")
-	if err != nil {
-		return p
-	}
-	for l := range strings.Lines(string(text)) {
-		// hierarchy-ID:controllers:path
-		if f := strings.SplitN(strings.TrimSpace(l), ":", 3); len(f) == 3 && !slices.Contains(p.Cgroups, f[2]) {
-			p.Cgroups = append(p.Cgroups, f[2])
-		}
+	if byController, err := cgroups(fsys, dir+"cgroup"); err == nil {
+		p.Cgroups = slices.Compact(slices.Sorted(maps.Values(byController)))
 	}
 	return p
 }

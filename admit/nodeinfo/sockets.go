@@ -89,10 +89,7 @@ func inode(fields []string, column int) uint64 {
 	if len(fields) <= column {
 		return 0
 	}
-	n, err := strconv.ParseUint(fields[column], 10, 64)
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.ParseUint(fields[column], 10, 64)
 	return n
 }
 

@@ -117,8 +117,8 @@ func TestBruteForceAgrees(t *testing.T) {
 // TestBudgetSuffices: the budget cannot end the search among 14 pods, however they are.
 func TestBudgetSuffices(t *testing.T) {
 	t.Parallel()
-	if sets := 1 << 14; DefaultBudget < 2*sets {
-		t.Errorf("14 pods have %d sets, and the budget is %d", sets, DefaultBudget)
+	if sets := 1 << 14; defaultBudget < 2*sets {
+		t.Errorf("14 pods have %d sets, and the budget is %d", sets, defaultBudget)
 	}
 }
 

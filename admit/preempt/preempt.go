@@ -39,12 +39,12 @@ type Pod struct {
 type Problem struct {
 	Need   []int64 // of memory, of cpu, then of any other resources
 	Pods   []Pod
-	Budget int // of steps of the search; 0 for DefaultBudget
+	Budget int // of steps of the search; 0 for the default
 }
 
-// DefaultBudget is enough for any search among 14 pods, and usually ends one among hundreds within
+// defaultBudget is enough for any search among 14 pods, and usually ends one among hundreds within
 // ten milliseconds.
-const DefaultBudget = 200_000
+const defaultBudget = 200_000
 
 // Solution is a set of victims, of which none can be left out.
 type Solution struct {

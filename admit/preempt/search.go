@@ -48,7 +48,7 @@ type candidate struct {
 // newSearch sorts the candidates: the highest class first, in a class those that leave the
 // least of the need, and of equal ones the latest.
 func newSearch(p Problem, candidates, best []int) *search {
-	s := &search{budget: cmp.Or(p.Budget, DefaultBudget)}
+	s := &search{budget: cmp.Or(p.Budget, defaultBudget)}
 	for _, i := range slices.Backward(best) {
 		s.best = append(s.best, i)
 		s.cost = s.cost.plus(costOf(p.Pods[i]))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -37,12 +38,8 @@ func Retries(err error) (int, bool) {
 	if errors.As(err, &r) {
 		return r.Retries(), true
 	}
-	for _, c := range causes {
-		if c.retries > 0 && c.matches(err) {
-			return c.retries, true
-		}
-	}
-	return 0, false
+	c, _ := causeOf(err)
+	return c.retries, c.retries > 0
 }
 
 // A cause is something that only a person can change.
@@ -52,7 +49,8 @@ type cause struct {
 	retries int                // that are worth it nevertheless
 }
 
-// causes are all that are known, whichever part of the program meets them. Errors that came as
+// causes are all that are known, whichever part of the program meets them: those that are worth
+// no retry first, for an error that has several. Errors that came as
 // text from another process must have got their errno back (runtime/containerd/errs.Native).
 var causes = []cause{
 	{matches: isErrno(syscall.ENOSPC, syscall.EDQUOT), advice: atFileSystem("free space on the file system at %")},
@@ -63,41 +61,36 @@ var causes = []cause{
 	{matches: isUnknownHost, advice: always("check the name and the name servers of this machine"), retries: dnsRetries},
 }
 
+// causeOf returns the first cause that the error has, and false if there is none.
+func causeOf(err error) (cause, bool) {
+	i := slices.IndexFunc(causes, func(c cause) bool { return c.matches(err) })
+	if i < 0 {
+		return cause{}, false
+	}
+	return causes[i], true
+}
+
 // hopeless reports whether the error has a cause that does not go away by itself.
 func hopeless(err error) bool {
-	for _, c := range causes {
-		if c.retries == 0 && c.matches(err) {
-			return true
-		}
-	}
-	return false
+	c, ok := causeOf(err)
+	return ok && c.retries == 0
 }
 
 // WithAdvice adds to the message of an error what to do about its cause, where that is clear.
 func WithAdvice(err error) error {
-	if err == nil {
-		return nil
+	c, ok := causeOf(err)
+	if !ok || c.advice == nil {
+		return err
 	}
-	for _, c := range causes {
-		if !c.matches(err) || c.advice == nil {
-			continue
-		}
-		if advice := c.advice(err); advice != "" && !strings.Contains(err.Error(), advice) {
-			return WithMessage(err.Error()+": "+advice, err)
-		}
-		break
+	if advice := c.advice(err); advice != "" && !strings.Contains(err.Error(), advice) {
+		return WithMessage(err.Error()+": "+advice, err)
 	}
 	return err
 }
 
 func isErrno(all ...syscall.Errno) func(error) bool {
 	return func(err error) bool {
-		for _, no := range all {
-			if errors.Is(err, no) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(all, func(no syscall.Errno) bool { return errors.Is(err, no) })
 	}
 }
 

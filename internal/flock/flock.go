@@ -23,7 +23,8 @@ const (
 
 // Acquire waits for the lock of the file, which it creates if needed. Closing the file releases
 // the lock. Only the holder of the lock may remove the file. A wait that takes long is reported
-// to notify, once, if another process holds the lock, and is an error if the holder is stopped and so cannot go on.
+// to notify, once, if another process holds the lock, and is an error if the holder is stopped and
+// so cannot go on.
 func Acquire(ctx context.Context, path string, notify func(Holder)) (*os.File, error) {
 	w := watch{notify: notify, checked: time.Now()}
 	for {
@@ -133,10 +134,17 @@ func (w *watch) check(path string) error {
 	return nil
 }
 
-// Held reports whether another process holds the lock of the open file.
-func Held(f *os.File) (bool, error) {
-	free, err := flock(f, syscall.LOCK_SH|syscall.LOCK_NB)
-	return !free, err
+// Open opens an existing file or directory and locks it, as the flags of flock(2) say, until it is
+// closed. With LOCK_NB it returns nil when others hold the lock.
+func Open(path string, how int) (*os.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if ok, err := flock(f, how); err != nil || !ok {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 func flock(f *os.File, how int) (bool, error) {

@@ -6,6 +6,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
+// Ended says whether a pod of this phase has succeeded or failed.
+func Ended(phase v1.PodPhase) bool { return phase == v1.PodSucceeded || phase == v1.PodFailed }
+
 // Statuses returns the statuses of the init containers, then of the containers.
 func Statuses(st v1.PodStatus) []v1.ContainerStatus {
 	return slices.Concat(st.InitContainerStatuses, st.ContainerStatuses)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/admit/nodeinfo"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runtime/cdi"
 	"github.com/runonce/runonce/runtime/cgroup"
@@ -216,7 +217,7 @@ func (p *program) listeners(c *cli.Context, pods, running []*v1.Pod) ([]admit.Li
 	}
 	runs := map[types.UID]bool{}
 	for _, pod := range running {
-		runs[pod.UID] = !ended(pod)
+		runs[pod.UID] = !podspec.Ended(pod.Status.Phase)
 	}
 	pods = slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return runs[pod.UID] })
 	listeners, err := admit.Listeners(p.io.Machine, pods, func(process nodeinfo.Process) types.UID {
@@ -231,11 +232,6 @@ func (p *program) listeners(c *cli.Context, pods, running []*v1.Pod) ([]admit.Li
 		return nil, unusable(err)
 	}
 	return listeners, nil
-}
-
-// ended says whether the pod has succeeded or failed.
-func ended(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
 // claims returns what the claims of the input and their volumes ask for.

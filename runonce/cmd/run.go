@@ -249,7 +249,7 @@ func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.
 func toStart(plan admit.Plan, running []*v1.Pod) []*v1.Pod {
 	over := map[types.UID]bool{}
 	for _, pod := range running {
-		over[pod.UID] = ended(pod)
+		over[pod.UID] = podspec.Ended(pod.Status.Phase)
 	}
 	var pods []*v1.Pod
 	for _, d := range plan.Decisions {

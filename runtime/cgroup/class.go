@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/flock"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/ocispec/resources"
 )
@@ -24,7 +25,7 @@ func (t Tree) setClassShares(ctx context.Context, pod *v1.Pod, at location) erro
 		return nil
 	}
 	if at.slice != "" {
-		root, err := lockDir(t.dirs["cpu"], unix.LOCK_SH)
+		root, err := flock.Open(t.dirs["cpu"], unix.LOCK_SH)
 		if err != nil {
 			return err
 		}
@@ -36,7 +37,7 @@ func (t Tree) setClassShares(ctx context.Context, pod *v1.Pod, at location) erro
 	}
 	// Other processes add and remove pods at the same time: one after the other, so that the
 	// last one counts them all.
-	dir, err := lockDir(filepath.Join(t.dirs["cpu"], up.path), unix.LOCK_EX)
+	dir, err := flock.Open(filepath.Join(t.dirs["cpu"], up.path), unix.LOCK_EX)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/flock"
 )
 
 // The cgroup drivers, by the kubelet's names.
@@ -59,9 +61,10 @@ func slicePath(slice string) string {
 }
 
 // startSlice starts the pod's slice. Until the lock that it returns is closed, nobody stops
-// the slices above it for being empty.
+// the slices above it for being empty: those who do that lock the root of the cpu hierarchy
+// exclusively, those who start pods in slices or set their shares lock it shared.
 func (t Tree) startSlice(ctx context.Context, pod *v1.Pod, at location) (*os.File, error) {
-	lock, err := lockDir(t.dirs["cpu"], unix.LOCK_SH)
+	lock, err := flock.Open(t.dirs["cpu"], unix.LOCK_SH)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +104,7 @@ func (t Tree) stopSlice(ctx context.Context, at location) error {
 
 // stopEmpty stops the slices above the location that have no pods.
 func (t Tree) stopEmpty(ctx context.Context, at location) error {
-	lock, err := lockDir(t.dirs["cpu"], unix.LOCK_EX)
+	lock, err := flock.Open(t.dirs["cpu"], unix.LOCK_EX)
 	if err != nil {
 		return err
 	}
@@ -123,20 +126,6 @@ func (t Tree) stopEmpty(ctx context.Context, at location) error {
 		}
 	}
 	return nil
-}
-
-// lockDir locks a cgroup until it is closed. Those who stop slices without pods lock the root
-// of the cpu hierarchy exclusively, those who start pods in slices or set their shares lock
-// it shared.
-func lockDir(dir string, how int) (*os.File, error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(d.Fd()), how); err != nil {
-		return nil, errors.Join(fmt.Errorf("locking %s: %w", dir, err), d.Close())
-	}
-	return d, nil
 }
 
 // populated reports whether the cgroup dir, or one below it, has a process.

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/runonce/runonce/internal/flock"
 	"github.com/runonce/runonce/runtime/engine"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
@@ -94,7 +95,7 @@ func newCapture(parent string) (*capture, error) {
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return nil, fmt.Errorf("making a pipe for its output: %w", err)
 	}
-	lock, err := lockDir(parent, syscall.LOCK_SH) // against sweepCaptures
+	lock, err := flock.Open(parent, syscall.LOCK_SH) // against sweepCaptures
 	if err != nil {
 		return nil, fmt.Errorf("making a pipe for its output: %w", err)
 	}

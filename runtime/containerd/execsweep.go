@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/runonce/runonce/internal/flock"
 )
 
 // captureName is the FIFO in the directory of a command's output.
@@ -15,29 +17,11 @@ const captureName = "out"
 // execDir has a directory for each command that runs in a container.
 func (e *Engine) execDir() string { return filepath.Join(e.o.State, "exec") }
 
-// lockDir locks a directory until it is closed.
-func lockDir(path string, how int) (*os.File, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err = syscall.Flock(int(f.Fd()), how)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
 // sweepCaptures removes the FIFOs of killed processes: those that nobody reads. It leaves that to
 // the next process while one is being made.
 func sweepCaptures(parent string) error {
-	lock, err := lockDir(parent, syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EWOULDBLOCK) {
+	lock, err := flock.Open(parent, syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && lock == nil {
 		return nil
 	}
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/runonce/runonce/internal/flock"
 )
 
 func TestSweepCaptures(t *testing.T) {
@@ -27,7 +29,7 @@ func TestSweepCaptures(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dead, captureName), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	making, err := lockDir(parent, syscall.LOCK_SH)
+	making, err := flock.Open(parent, syscall.LOCK_SH)
 	if err != nil {
 		t.Fatal(err)
 	}

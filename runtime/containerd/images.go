@@ -14,9 +14,6 @@ import (
 	"github.com/runonce/runonce/runtime/image"
 )
 
-// ImageRecord is one image of the local store.
-type ImageRecord = images.Record
-
 // ImportArchive adds the images of an OCI or docker archive, plain or compressed, and returns
 // their references. An image without a name is an error. The archive is read again when the
 // process that serves containerd ends, if r can seek. An error that is not about the archive
@@ -62,8 +59,8 @@ func (e *Engine) readAgain(ctx context.Context, r io.Reader, op func(context.Con
 }
 
 // ListImages returns the images of the local store in order of their references.
-func (e *Engine) ListImages(ctx context.Context) ([]ImageRecord, error) {
-	var found []ImageRecord
+func (e *Engine) ListImages(ctx context.Context) ([]images.Record, error) {
+	var found []images.Record
 	err := e.do(ctx, func(ctx context.Context, s *session) (err error) {
 		found, err = images.List(ctx, s.Conn)
 		return err

@@ -3,13 +3,10 @@ package containerd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
@@ -43,11 +40,11 @@ func (e *Engine) removeStaleBundle(ctx context.Context, s *session, id string, e
 	if _, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id}); !errdefs.IsNotFound(errs.Native(err)) {
 		return false
 	}
-	if err := e.deleteInDaemonRuntime(ctx, s, id); err != nil {
-		e.o.Log.Warn("what a killed process has left of a container is not removed", "container", id, "error", err)
-		return false
+	err = e.deleteInDaemonRuntime(ctx, s, id)
+	if err == nil {
+		err = shortcuts.Shims{Bundles: bundles}.RemoveBundle(ctx, id)
 	}
-	if err := (shortcuts.Shims{Bundles: bundles}).RemoveBundle(ctx, id); err != nil {
+	if err != nil {
 		e.o.Log.Warn("what a killed process has left of a container is not removed", "container", id, "error", err)
 		return false
 	}
@@ -66,11 +63,7 @@ func (e *Engine) deleteInDaemonRuntime(ctx context.Context, s *session, id strin
 		return err
 	}
 	return e.bounded(ctx, s, id, "delete", func(ctx context.Context) error {
-		out, err := exec.CommandContext(ctx, o.BinaryName, "--root", root, "delete", "--force", id).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("deleting it with its OCI runtime: %s: %w", strings.TrimSpace(string(out)), err)
-		}
-		return nil
+		return shortcuts.DeleteInRuntime(ctx, o.BinaryName, root, id)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 
@@ -21,8 +22,8 @@ import (
 const loadedProfiles = "sys/kernel/security/apparmor/profiles"
 
 // Preflight finds the pods that this machine cannot run because its kernel, an OCI runtime or
-// the container engine lacks a feature or a security profile, before anything starts. It checks each feature once,
-// and only when a pod needs it.
+// the container engine lacks a feature or a security profile, before anything starts. It checks
+// each feature once, and only when a pod needs it.
 type Preflight struct {
 	// Files is the machine's root file system.
 	Files fs.FS
@@ -138,10 +139,7 @@ func AppArmorEnabled(root fs.FS) bool {
 
 // HasSELinuxOptions reports whether a container of the pod has SELinux options.
 func HasSELinuxOptions(pod *v1.Pod) bool {
-	for _, c := range podspec.Containers(pod) {
-		if ocispec.SecurityContext(pod, c).SELinuxOptions != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(podspec.Containers(pod), func(c *v1.Container) bool {
+		return ocispec.SecurityContext(pod, c).SELinuxOptions != nil
+	})
 }

@@ -13,8 +13,8 @@ const (
 	Stderr = "stderr"
 )
 
-// Entry is one line of a log file.
-type Entry struct {
+// entry is one line of a log file.
+type entry struct {
 	Time    time.Time
 	Stream  string // Stdout or Stderr
 	Partial bool   // the line continues in its stream's next entry
@@ -23,16 +23,16 @@ type Entry struct {
 
 var errEntry = errors.New("not of the form TIME STREAM TAG TEXT")
 
-// ParseEntry parses a line of a log file, with or without the newline at its end: a time in
+// parseEntry parses a line of a log file, with or without the newline at its end: a time in
 // RFC 3339, the stream, tags separated by colons of which the first is P (partial) or F
 // (full), and the text, separated by one space each (k8s.io/cri-client/pkg/logs parseCRILog).
-func ParseEntry(line []byte) (Entry, error) {
+func parseEntry(line []byte) (entry, error) {
 	line = bytes.TrimSuffix(line, []byte{'\n'})
 	stamp, rest, _ := bytes.Cut(line, []byte{' '})
 	stream, rest, _ := bytes.Cut(rest, []byte{' '})
 	tags, text, ok := bytes.Cut(rest, []byte{' '})
 	tag, _, _ := bytes.Cut(tags, []byte{':'})
-	e := Entry{Partial: string(tag) == "P", Text: text}
+	e := entry{Partial: string(tag) == "P", Text: text}
 	ok = ok && (e.Partial || string(tag) == "F")
 	switch string(stream) {
 	case Stdout:
@@ -47,7 +47,7 @@ func ParseEntry(line []byte) (Entry, error) {
 		err = errEntry
 	}
 	if err != nil {
-		return Entry{}, fmt.Errorf("parsing log entry %.40q: %w", line, err)
+		return entry{}, fmt.Errorf("parsing log entry %.40q: %w", line, err)
 	}
 	return e, nil
 }

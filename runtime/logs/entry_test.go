@@ -15,17 +15,17 @@ func TestParseEntry(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678900000, time.UTC)
 	for _, tt := range []struct {
 		name, in string
-		want     Entry
+		want     entry
 	}{
-		{"full", "2026-01-02T03:04:05.6789Z stdout F hello world\n", Entry{at, Stdout, false, []byte("hello world")}},
-		{"partial", "2026-01-02T03:04:05.6789Z stderr P hel", Entry{at, Stderr, true, []byte("hel")}},
-		{"more tags", "2026-01-02T03:04:05.6789Z stderr P:x:y hel", Entry{at, Stderr, true, []byte("hel")}},
-		{"empty", "2026-01-02T03:04:05.6789Z stdout F ", Entry{at, Stdout, false, []byte{}}},
-		{"spaces stay", "2026-01-02T03:04:05.6789Z stdout F  a  ", Entry{at, Stdout, false, []byte(" a  ")}},
+		{"full", "2026-01-02T03:04:05.6789Z stdout F hello world\n", entry{at, Stdout, false, []byte("hello world")}},
+		{"partial", "2026-01-02T03:04:05.6789Z stderr P hel", entry{at, Stderr, true, []byte("hel")}},
+		{"more tags", "2026-01-02T03:04:05.6789Z stderr P:x:y hel", entry{at, Stderr, true, []byte("hel")}},
+		{"empty", "2026-01-02T03:04:05.6789Z stdout F ", entry{at, Stdout, false, []byte{}}},
+		{"spaces stay", "2026-01-02T03:04:05.6789Z stdout F  a  ", entry{at, Stdout, false, []byte(" a  ")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := ParseEntry([]byte(tt.in))
+			got, err := parseEntry([]byte(tt.in))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,8 +43,8 @@ func TestParseEntryRefuses(t *testing.T) {
 		"2026-01-02T03:04:05Z stdout", "2026-01-02T03:04:05Z stdout F", "2026-01-02T03:04:05Z stdout X x",
 		"\x00\x00\x00",
 	} {
-		if e, err := ParseEntry([]byte(in)); err == nil {
-			t.Errorf("ParseEntry(%q) = %+v, want an error", in, e)
+		if e, err := parseEntry([]byte(in)); err == nil {
+			t.Errorf("parseEntry(%q) = %+v, want an error", in, e)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func FuzzParseEntry(f *testing.F) {
 	f.Add([]byte("2026-01-02T03:04:05.678912345Z stdout F hello\n"))
 	f.Add([]byte("2026-01-02T03:04:05+07:00 stderr P:a x\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		e, err := ParseEntry(in)
+		e, err := parseEntry(in)
 		if err != nil {
 			return
 		}

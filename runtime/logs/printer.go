@@ -70,9 +70,9 @@ func (p *printer) Write(data []byte) (int, error) {
 // line prints an entry. What is not an entry, for example after a power cut, is printed as it
 // is: it may be what the reader is looking for.
 func (p *printer) line(line []byte) error {
-	e, err := ParseEntry(line)
+	e, err := parseEntry(line)
 	if err != nil {
-		e = Entry{Stream: Stdout, Text: line}
+		e = entry{Stream: Stdout, Text: line}
 	}
 	s := p.streams[e.Stream]
 	if s.to == nil {
@@ -116,7 +116,7 @@ func (p *printer) flush() error {
 		raw := p.raw
 		p.raw = nil
 		// An entry that lacks only its newline counts; a torn one does not.
-		if _, err := ParseEntry(raw); err == nil {
+		if _, err := parseEntry(raw); err == nil {
 			if err := p.line(raw); err != nil {
 				return err
 			}

@@ -140,7 +140,7 @@ func cutLines(raw []byte, lines int) ([]byte, bool) {
 	end := len(raw)
 	for found := 0; end > 0; {
 		start := bytes.LastIndexByte(raw[:end-1], '\n') + 1
-		e, err := ParseEntry(raw[start:end])
+		e, err := parseEntry(raw[start:end])
 		// The end of the log counts as a line, also when that is not complete.
 		if err != nil || !e.Partial || end == len(raw) {
 			found++

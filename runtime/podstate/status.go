@@ -62,7 +62,7 @@ func (o *Observation) failedByDeadline(s *v1.PodStatus, now time.Time) bool {
 	if !o.overdue(now) {
 		return false
 	}
-	if s.Phase != v1.PodSucceeded && s.Phase != v1.PodFailed {
+	if !podspec.Ended(s.Phase) {
 		return true
 	}
 	deadline, _ := Deadline(o.Pod, o.Record)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -266,14 +267,13 @@ func (s *Store) sweepPod(uid types.UID) error {
 }
 
 // isLocked reports whether a process keeps the file locked. One that does not exist is not.
-func isLocked(path string) (held bool, err error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
+func isLocked(path string) (bool, error) {
+	f, err := flock.Open(path, syscall.LOCK_SH|syscall.LOCK_NB)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
+	case err != nil || f == nil:
+		return err == nil, err
 	}
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	return flock.Held(f)
+	return false, f.Close()
 }

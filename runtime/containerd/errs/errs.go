@@ -117,10 +117,10 @@ func RuncMessage(err error) string {
 	message = strings.TrimSuffix(message, noCause)
 	for _, layer := range []string{
 		"OCI runtime create failed: ", "OCI runtime start failed: ", "OCI runtime exec failed: ",
-		"runc create failed: ", "runc start failed: ", "container_linux.go", "unable to start container process: ",
+		"runc create failed: ", "runc start failed: ", "unable to start container process: ",
 		"error during container init: ", "exec failed: ",
 	} {
-		if _, after, ok := strings.Cut(message, layer); ok && layer != "container_linux.go" {
+		if _, after, ok := strings.Cut(message, layer); ok {
 			message = after
 		}
 	}

@@ -26,7 +26,7 @@ import (
 // their digests, so a corrupt one is missing. An error that is not about the archive wraps
 // errs.ErrUnusable.
 func Import(ctx context.Context, s Conn, r io.Reader) (refs []string, err error) {
-	ctx, release, err := HoldLease(ctx, s.Client)
+	ctx, release, err := holdLease(ctx, s.Client)
 	if err != nil {
 		return nil, errs.Unusable{Cause: err}
 	}

@@ -30,11 +30,11 @@ const (
 	releaseTimeout = 20 * time.Second
 )
 
-// HoldLease makes a lease for what is done with the returned context, unless ctx has one: it
+// holdLease makes a lease for what is done with the returned context, unless ctx has one: it
 // protects what is fetched or read from containerd's garbage collector. release ends it, even
 // when ctx is done, and returns the error of the work, joined with its own. When a retry cannot
 // help, as on a full disk, it waits until what the work has left is removed.
-func HoldLease(ctx context.Context, c *client.Client) (held context.Context, release func(error) error, err error) {
+func holdLease(ctx context.Context, c *client.Client) (held context.Context, release func(error) error, err error) {
 	if _, has := leases.FromContext(ctx); has {
 		return ctx, func(err error) error { return err }, nil
 	}

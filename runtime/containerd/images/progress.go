@@ -2,7 +2,7 @@ package images
 
 import (
 	"context"
-	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -75,22 +75,19 @@ func (t *Transfer) handler(store content.Store) func(images.Handler) images.Hand
 
 // expect adds blobs, except those that the store has.
 func (t *Transfer) expect(ctx context.Context, store content.Store, all []ocispec.Descriptor) {
-	for _, d := range all {
-		if _, err := store.Info(ctx, d.Digest); err == nil || !errdefs.IsNotFound(err) {
-			continue
-		}
-		t.mu.Lock()
+	missing := slices.DeleteFunc(slices.Clone(all), func(d ocispec.Descriptor) bool {
+		_, err := store.Info(ctx, d.Digest)
+		return !errdefs.IsNotFound(err)
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, d := range missing {
 		if t.blobs[d.Digest] == nil {
 			t.blobs[d.Digest] = &blob{size: d.Size}
 		}
-		t.mu.Unlock()
 	}
-	for _, d := range all {
-		if images.IsConfigType(d.MediaType) {
-			t.mu.Lock()
-			t.config = d
-			t.mu.Unlock()
-		}
+	if i := slices.IndexFunc(all, func(d ocispec.Descriptor) bool { return images.IsConfigType(d.MediaType) }); i >= 0 {
+		t.config = all[i]
 	}
 }
 
@@ -147,12 +144,7 @@ func (t *Transfer) watchChain(ctx context.Context, s Conn) {
 	t.mu.Lock()
 	desc := t.config
 	t.mu.Unlock()
-	data, err := content.ReadBlob(ctx, s.ContentStore(), desc)
-	if err != nil {
-		return
-	}
-	var config ocispec.Image
-	if err := json.Unmarshal(data, &config); err == nil {
+	if config, err := readConfig(ctx, s.ContentStore(), desc); err == nil {
 		t.layers(ctx, s, config.RootFS.DiffIDs)
 	}
 }
@@ -166,11 +158,6 @@ func (t *Transfer) layers(ctx context.Context, s Conn, all []digest.Digest) {
 		}
 	}
 	t.report(engine.Transfer{Step: engine.Unpacking, Name: t.ref, Done: int64(done), Total: int64(len(all))})
-}
-
-// watchLayers reports how many of the layers are unpacked until the returned function is called.
-func (t *Transfer) watchLayers(ctx context.Context, s Conn, all []digest.Digest) (end func()) {
-	return every(ctx, func(ctx context.Context) { t.layers(ctx, s, all) })
 }
 
 // every calls f at intervals until the returned function is called.

@@ -17,7 +17,7 @@ const downloads = 3
 // Pull fetches the image with a normalized reference and unpacks it. t, if not nil, reports how
 // far that is.
 func (c *Store) Pull(ctx context.Context, s Conn, ref string, resolver remotes.Resolver, t *Transfer) (img *Image, err error) {
-	ctx, release, err := HoldLease(ctx, s.Client)
+	ctx, release, err := holdLease(ctx, s.Client)
 	if err != nil {
 		return nil, err
 	}

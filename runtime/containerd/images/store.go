@@ -51,35 +51,18 @@ type Image struct {
 type Store struct {
 	users  string                // directory of the cached passwd and group files
 	report func(engine.Transfer) // nil for none
-	mu     sync.Mutex
-	byRef  map[string]*Image
-	locks  keymutex.Mutex // by reference, by chain ID and by the key of a view
+	byRef  sync.Map              // of *Image
+	locks  keymutex.Mutex        // by reference, by chain ID and by the key of a view
 }
 
 // New returns a store that caches passwd and group files in the directory users. It calls report,
 // unless that is nil, when images are pulled or unpacked, and while that lasts.
 func New(users string, report func(engine.Transfer)) *Store {
-	return &Store{users: users, report: report, byRef: map[string]*Image{}}
-}
-
-func (c *Store) lookup(ref string) *Image {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.byRef[ref]
-}
-
-func (c *Store) keep(ref string, img *Image) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.byRef[ref] = img
+	return &Store{users: users, report: report}
 }
 
 // Forget drops what is cached of a reference.
-func (c *Store) Forget(ref string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.byRef, ref)
-}
+func (c *Store) Forget(ref string) { c.byRef.Delete(ref) }
 
 // Get returns the image with a normalized reference, unpacked.
 func (c *Store) Get(ctx context.Context, s Conn, ref string) (*Image, error) {
@@ -88,7 +71,8 @@ func (c *Store) Get(ctx context.Context, s Conn, ref string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	if img := c.lookup(ref); img != nil && img.Digest == record.Target.Digest.String() {
+	known, _ := c.byRef.Load(ref)
+	if img, ok := known.(*Image); ok && img.Digest == record.Target.Digest.String() {
 		return img, nil
 	}
 	img, err := c.load(ctx, s, record)
@@ -96,7 +80,7 @@ func (c *Store) Get(ctx context.Context, s Conn, ref string) (*Image, error) {
 		return nil, err
 	}
 	img.Ref = ref
-	c.keep(ref, img)
+	c.byRef.Store(ref, img)
 	return img, nil
 }
 
@@ -128,13 +112,13 @@ func findImage(ctx context.Context, s Conn, ref string) (images.Image, error) {
 }
 
 func (c *Store) unpack(ctx context.Context, s Conn, record images.Image, layers []digest.Digest) (err error) {
-	ctx, release, err := HoldLease(ctx, s.Client)
+	ctx, release, err := holdLease(ctx, s.Client)
 	if err != nil {
 		return err
 	}
 	if t := c.Track(record.Name, engine.Unpacking); t != nil {
 		defer func() { t.End(engine.Unpacking, err) }()
-		defer t.watchLayers(ctx, s, layers)()
+		defer every(ctx, func(ctx context.Context) { t.layers(ctx, s, layers) })()
 	}
 	return release(client.NewImage(s.Client, record).Unpack(ctx, s.Snapshotter))
 }

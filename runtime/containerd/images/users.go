@@ -21,7 +21,7 @@ const maxUsers = 1 << 20
 
 // mountedUsers reads passwd and group from a view of the image.
 func (c *Store) mountedUsers(ctx context.Context, s Conn, chainID string) (u users, err error) {
-	ctx, release, err := HoldLease(ctx, s.Client)
+	ctx, release, err := holdLease(ctx, s.Client)
 	if err != nil {
 		return users{}, fmt.Errorf("holding a view of the image: %w", errs.Native(err))
 	}

@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/runonce/runonce/internal/flock"
 )
 
@@ -39,11 +37,12 @@ func lock(root string, flags int) (unlock func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = ErrLocked
-		}
-		return nil, errors.Join(fmt.Errorf("locking %q: %w", path, err), f.Close())
+	ok, err := flock.Lock(f)
+	if err == nil && !ok {
+		err = fmt.Errorf("locking %q: %w", path, ErrLocked)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return f.Close, nil
 }

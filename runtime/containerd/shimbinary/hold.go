@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/internal/flock"
 )
 
 // Hold does what Unpack does and keeps Sweep from removing the program until release is
@@ -22,15 +24,12 @@ func hold(bin string, unpack func(string) (string, error)) (path string, release
 		if path, err = unpack(bin); err != nil {
 			return "", nil, err
 		}
-		dir, err := os.Open(filepath.Dir(path))
+		dir, err := flock.Open(filepath.Dir(path), unix.LOCK_SH)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // swept meanwhile
 		}
 		if err != nil {
 			return "", nil, fmt.Errorf("holding the shim: %w", err)
-		}
-		if err := unix.Flock(int(dir.Fd()), unix.LOCK_SH); err != nil {
-			return "", nil, errors.Join(fmt.Errorf("holding %q: %w", path, err), dir.Close())
 		}
 		if current(dir, path) {
 			return path, dir.Close, nil
@@ -79,18 +78,12 @@ func Sweep(bin string, recorded func(path string) bool) error {
 
 // remove removes the directory unless somebody holds it.
 func remove(dir string) error {
-	f, err := os.Open(dir)
+	f, err := flock.Open(dir, unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil && f != nil {
+		defer func() { _ = f.Close() }()
+		err = os.RemoveAll(dir)
+	}
 	if err != nil {
-		return fmt.Errorf("removing an old shim: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil
-		}
-		return fmt.Errorf("removing old shim %q: %w", dir, err)
-	}
-	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("removing an old shim: %w", err)
 	}
 	return nil

@@ -43,11 +43,16 @@ func (s Shims) RemoveForgotten(ctx context.Context, group, id string, options fu
 	if err != nil || o == nil {
 		return killed, err
 	}
-	out, err := exec.CommandContext(ctx, o.BinaryName, "--root", filepath.Join(o.Root, s.Namespace), "delete", "--force", id).CombinedOutput()
+	return killed, DeleteInRuntime(ctx, o.BinaryName, filepath.Join(o.Root, s.Namespace), id)
+}
+
+// DeleteInRuntime deletes a container with its OCI runtime, which keeps its state below root.
+func DeleteInRuntime(ctx context.Context, program, root, id string) error {
+	out, err := exec.CommandContext(ctx, program, "--root", root, "delete", "--force", id).CombinedOutput()
 	if err != nil && !strings.Contains(string(out), "does not exist") {
-		return killed, fmt.Errorf("deleting it with its OCI runtime: %w", errors.Join(errors.New(strings.TrimSpace(string(out))), err))
+		return fmt.Errorf("deleting it with its OCI runtime: %s: %w", strings.TrimSpace(string(out)), err)
 	}
-	return killed, nil
+	return nil
 }
 
 // removeFromShim has the group's shim kill and delete a container, and end when that was its

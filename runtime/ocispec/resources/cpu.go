@@ -14,9 +14,9 @@ const (
 	minQuota = 1000
 )
 
-// MilliCPUToShares converts thousandths of a CPU to cpu.shares
+// milliCPUToShares converts thousandths of a CPU to cpu.shares
 // (cm.MilliCPUToShares): 1024 for a CPU, within MinShares and MaxShares.
-func MilliCPUToShares(milliCPU int64) uint64 {
+func milliCPUToShares(milliCPU int64) uint64 {
 	// Compare before the multiplication, which could overflow.
 	if milliCPU >= MaxShares*1000/1024 {
 		return MaxShares
@@ -24,9 +24,9 @@ func MilliCPUToShares(milliCPU int64) uint64 {
 	return uint64(max(MinShares, milliCPU*1024/1000))
 }
 
-// MilliCPUToQuota converts thousandths of a CPU to a CFS quota for QuotaPeriod, in
+// milliCPUToQuota converts thousandths of a CPU to a CFS quota for QuotaPeriod, in
 // microseconds (cm.MilliCPUToQuota). 0 means no limit.
-func MilliCPUToQuota(milliCPU int64) int64 {
+func milliCPUToQuota(milliCPU int64) int64 {
 	if milliCPU <= 0 {
 		return 0
 	}

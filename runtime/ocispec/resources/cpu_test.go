@@ -15,8 +15,8 @@ func TestMilliCPUToShares(t *testing.T) {
 		0: 2, 1: 2, 2: 2, 3: 3, 100: 102, 500: 512, 1000: 1024, 1500: 1536, 255999: 262142, 256000: 262144, 1 << 40: 262144,
 		math.MaxInt64: 262144, -5: 2,
 	} {
-		if got := MilliCPUToShares(in); got != want {
-			t.Errorf("MilliCPUToShares(%d) = %d, want %d", in, got, want)
+		if got := milliCPUToShares(in); got != want {
+			t.Errorf("milliCPUToShares(%d) = %d, want %d", in, got, want)
 		}
 	}
 }
@@ -24,12 +24,12 @@ func TestMilliCPUToShares(t *testing.T) {
 func TestMilliCPUToQuota(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[int64]int64{0: 0, 1: 1000, 9: 1000, 10: 1000, 11: 1100, 250: 25000, 1000: 100000, 64000: 6400000, -1: 0} {
-		if got := MilliCPUToQuota(in); got != want {
-			t.Errorf("MilliCPUToQuota(%d) = %d, want %d", in, got, want)
+		if got := milliCPUToQuota(in); got != want {
+			t.Errorf("milliCPUToQuota(%d) = %d, want %d", in, got, want)
 		}
 	}
-	if got := MilliCPUToQuota(math.MaxInt64); got <= 0 {
-		t.Errorf("MilliCPUToQuota(max) = %d", got)
+	if got := milliCPUToQuota(math.MaxInt64); got <= 0 {
+		t.Errorf("milliCPUToQuota(max) = %d", got)
 	}
 }
 

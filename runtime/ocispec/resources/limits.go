@@ -30,9 +30,9 @@ func ForPod(pod *v1.Pod) Limits {
 	if class == v1.PodQOSBestEffort {
 		return l
 	}
-	l.Shares = MilliCPUToShares(requests.Cpu().MilliValue())
+	l.Shares = milliCPUToShares(requests.Cpu().MilliValue())
 	if class == v1.PodQOSGuaranteed || limited(pod, v1.ResourceCPU) {
-		l.Quota = MilliCPUToQuota(limits.Cpu().MilliValue())
+		l.Quota = milliCPUToQuota(limits.Cpu().MilliValue())
 	}
 	if class == v1.PodQOSGuaranteed || limited(pod, v1.ResourceMemory) {
 		l.Memory = limits.Memory().Value()
@@ -78,8 +78,8 @@ func ForContainer(pod *v1.Pod, c *v1.Container) Limits {
 		request = &q
 	}
 	return Limits{
-		Shares:    MilliCPUToShares(request.MilliValue()),
-		Quota:     MilliCPUToQuota(cpuLimit.MilliValue()),
+		Shares:    milliCPUToShares(request.MilliValue()),
+		Quota:     milliCPUToQuota(cpuLimit.MilliValue()),
 		Memory:    memoryLimit.Value(),
 		HugePages: pages,
 	}
