@@ -46,7 +46,7 @@ func TestCgroupDriver(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *box) {
 		dir := directory(t, sliced)
 		if cgroup.SystemdBooted() != nil {
-			r := b.run(t, "run", b.upArgs(t, dir, "--cgroup-driver", "systemd")...)
+			r := b.run(t, "run", b.upArgs(t, dir, "--cgroup-driver", "systemd", "--quiet")...)
 			want := "cgroup driver systemd: systemd is not the first process of this machine: lstat /run/systemd/system: no such file or directory"
 			if r.code != 4 || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, want) {
 				t.Errorf("exit code %d, %q; want 4 and %q", r.code, r.stderr, want)

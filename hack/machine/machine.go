@@ -191,17 +191,24 @@ func (i Installation) cgroups() ([]string, error) {
 	return found, err
 }
 
-// rules lists the rules of the NAT table.
+// rules lists the rules of the NAT table. The rules for one host port are in a chain of their own,
+// which only the rule that leads there tells to be of an installation.
 func (i Installation) rules(ctx context.Context) []string {
 	out, err := exec.CommandContext(ctx, "iptables-save", "-t", "nat").Output()
 	if err != nil {
 		return nil // no iptables, no rules
 	}
 	var found []string
+	others := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
-		if strings.HasPrefix(line, "-A") && !ownedByOther(line, anyBridge, i.bridge()) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) < 2 || f[0] != "-A":
+		case ownedByOther(line, anyBridge, i.bridge()):
+			others[f[len(f)-1]] = strings.HasPrefix(f[len(f)-1], "CNI-")
+		default:
 			found = append(found, strings.TrimSpace(line))
 		}
 	}
-	return found
+	return slices.DeleteFunc(found, func(rule string) bool { return others[strings.Fields(rule)[1]] })
 }
