@@ -1,6 +1,8 @@
 package cmd_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,4 +80,31 @@ func TestDownByStandardInput(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
+}
+
+// TestStartsNothing: only commands that start pods need an OCI runtime.
+func TestStartsNothing(t *testing.T) {
+	t.Parallel()
+	pod := manifest(t, "web", "Always", "[sleep]")
+	for _, tc := range []struct {
+		args []string
+		want bool
+	}{
+		{[]string{"run", pod, "--node", nodeFile()}, false},
+		{[]string{"ps"}, true},
+		{[]string{"down", "--all"}, true},
+	} {
+		root := t.TempDir()
+		opened := false
+		open := func(_ context.Context, o cmd.EngineOptions) (cmd.Engine, error) {
+			if opened = true; o.StartsNothing != tc.want {
+				t.Errorf("%s: StartsNothing is %v", tc.args, o.StartsNothing)
+			}
+			return nil, errors.New("no engine")
+		}
+		invokeWith(t, cmd.IO{Open: open}, append(tc.args, "--root", root, "--state", root)...)
+		if !opened {
+			t.Errorf("%s opens no engine", tc.args)
+		}
+	}
 }

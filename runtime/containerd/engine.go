@@ -49,6 +49,9 @@ type Options struct {
 	// Handlers are the runtimes that pods may ask for, in addition to runc. One with the name
 	// runc is the runtime of all pods that ask for none.
 	Handlers []runtimeclass.Handler
+	// StartsNothing says that no container will be started, so that no OCI runtime has to be
+	// installed. Those that run are stopped with the one that they were started with.
+	StartsNothing bool
 	// Snapshotter is containerd's; empty means overlayfs, or native where the embedded
 	// containerd finds no overlayfs.
 	Snapshotter string
