@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -215,10 +216,19 @@ func (p *program) read(c *cli.Context) (*manifests.Set, error) {
 		return nil, fmt.Errorf("reading the manifests: %w", context.Cause(c.Context))
 	case err != nil && (!c.Bool("skip-invalid") || len(set.Pods) == 0):
 		return nil, badInput(err)
-	case len(set.Pods) == 0:
+	case len(set.Pods) == 0 && !prunesAll(c):
 		return nil, noPod(c)
 	}
 	return set, nil
+}
+
+// prunesAll says whether input without pods is meant to stop all pods that came from there: with
+// --prune, and if the arguments are directories. Empty standard input is more likely a mistake.
+func prunesAll(c *cli.Context) bool {
+	return c.Bool("prune") && !slices.ContainsFunc(c.Args().Slice(), func(arg string) bool {
+		info, err := os.Stat(arg)
+		return err != nil || !info.IsDir()
+	})
 }
 
 func noPod(c *cli.Context) error { return usagef("no pod in %s", strings.Join(c.Args().Slice(), ", ")) }
