@@ -144,8 +144,20 @@ func (p *Pods) stillRun(ctx context.Context, pod *v1.Pod, err error) error {
 	if len(left) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w; its network, volumes and files were not removed because these containers still run: %s", err, strings.Join(left, ", "))
+	return &leftError{err, "its network, volumes and files were not removed because these containers still run: " + strings.Join(left, ", ")}
 }
+
+// leftError is the error of a Stop that leaves containers and what they use.
+type leftError struct {
+	error
+	left string
+}
+
+func (e *leftError) Error() string { return e.error.Error() + "; " + e.left }
+func (e *leftError) Unwrap() error { return e.error }
+
+// Left says what is left.
+func (e *leftError) Left() string { return e.left }
 
 // Fail makes the pod fail for good, whatever its restart policy says: its containers are
 // stopped gracefully and not started again, and from now on its status is Failed with the

@@ -1,13 +1,17 @@
 package cmd_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/runonce/runonce/runonce/cmd"
 )
@@ -107,4 +111,29 @@ func TestStartsNothing(t *testing.T) {
 			t.Errorf("%s opens no engine", tc.args)
 		}
 	}
+}
+
+// TestInterruptedDown: it says what it leaves, and the next one removes that.
+func TestInterruptedDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t)
+		pod := manifest(t, "web", "Always", "[stay]")
+		invoke(t, m, "run", pod, "--node", nodeFile())
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(cmd.Interrupt{Signal: syscall.SIGTERM}) })
+		var errs bytes.Buffer
+		world := cmd.IO{Stdout: io.Discard, Stderr: &errs, Stdin: strings.NewReader(""), Getenv: func(string) string { return "" }, Machine: bareMachine(), Open: m.open}
+		code := cmd.Main(ctx, []string{"runonce", "down", pod, "--root", m.root, "--state", m.root}, world)
+		want := `default/web: StopFailed: interrupted: terminated; its network, volumes and files were not removed because these containers still run: "main"`
+		if code != 143 || !strings.Contains(errs.String(), want) {
+			t.Errorf("exit code %d, %s\nwant 143 and %s", code, &errs, want)
+		}
+		if got := invoke(t, m, "ps"); !strings.Contains(got.stdout, "192.0.2.2") {
+			t.Errorf("%+v", got)
+		}
+		if got := invoke(t, m, "down", pod); got.code != 0 || got.stdout != "default/web removed\n" {
+			t.Errorf("%+v", got)
+		}
+	})
 }
