@@ -1,6 +1,7 @@
 package runonce_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,15 +18,16 @@ import (
 
 // script is the behavior of one pod of the fake runtime.
 type script struct {
-	sync      func(n int) error // the n-th Sync, from 1
-	syncTakes time.Duration
-	timeline  []moment // after the first Sync without an error
-	afterStop []moment // its timeline after a Stop, if not the same
-	before    *v1.PodStatus
-	status    func(n int) error // the n-th Status, from 1
-	stop      func(n int) error
-	stopTakes time.Duration
-	noEvents  bool // Changes fails
+	sync        func(n int) error // the n-th Sync, from 1
+	syncTakes   time.Duration
+	interrupted error    // of a Sync that is interrupted; nil is that of the context
+	timeline    []moment // after the first Sync without an error
+	afterStop   []moment // its timeline after a Stop, if not the same
+	before      *v1.PodStatus
+	status      func(n int) error // the n-th Status, from 1
+	stop        func(n int) error
+	stopTakes   time.Duration
+	noEvents    bool // Changes fails
 }
 
 // moment is a status of the pod, from a time on.
@@ -91,7 +93,7 @@ func (f *fake) Sync(ctx context.Context, pod *v1.Pod) error {
 		select {
 		case <-time.After(s.syncTakes):
 		case <-ctx.Done():
-			return ctx.Err()
+			return cmp.Or(s.interrupted, ctx.Err())
 		}
 	}
 	if s.sync != nil {

@@ -37,6 +37,7 @@ type pod struct {
 	cond      condition    // of that status, or of an error
 
 	err       error     // of the last Sync
+	cut       error     // of a Sync that the end of the run has interrupted, if it says more than that
 	retries   int       // after errors
 	streak    int       // retries since the last success
 	retryAt   time.Time // when the next retry is due, zero if none is
@@ -154,10 +155,19 @@ func (p *pod) sync(ctx context.Context) bool {
 		err = p.r.rt.Sync(ctx, p.pod)
 	}
 	if ctx.Err() != nil {
-		return false // an interrupted Sync says nothing about the pod
+		p.cut = beyondEnd(ctx, err)
+		return false // an interrupted Sync does not make the pod fail
 	}
 	p.err = errors.Join(err, p.observe(ctx))
 	return true
+}
+
+// beyondEnd returns the error if it says more than that ctx is done.
+func beyondEnd(ctx context.Context, err error) error {
+	if err == nil || err.Error() == ctx.Err().Error() || err.Error() == context.Cause(ctx).Error() {
+		return nil
+	}
+	return err
 }
 
 // pull pulls the images that the next Sync needs. The pod has no slot while it waits for them.

@@ -109,6 +109,8 @@ func (p *pod) fillInterrupted(cause error) {
 		res.Reason, res.Message = "NotStarted", "the run ended before the pod was started"
 	case p.pulling:
 		res.Reason, res.Message = "Pulling", "the run ended while the images of the pod were being pulled"
+	case p.cut != nil:
+		res.Message += "; interrupted: " + p.cut.Error()
 	case p.err != nil && failure.RetryAfter(p.err) == 0:
 		res.Reason, res.Message = failure.Reason(p.err, reasonSyncError), p.err.Error()
 	}

@@ -185,6 +185,13 @@ func TestOnePod(t *testing.T) {
 			outcome: runonce.TimedOut, reason: "ContainerCreating", message: `container "c" has not been started`,
 			attempts: 1, syncs: 1, elapsed: 2 * time.Second,
 		},
+		{
+			name: "timeout while syncing says what hung", script: script{syncTakes: time.Hour, interrupted: errors.New(`plugin type="slow" failed (add): context canceled`)},
+			options: runonce.Options{Timeout: 2 * time.Second},
+			outcome: runonce.TimedOut, reason: "ContainerCreating",
+			message:  `container "c" has not been started; interrupted: plugin type="slow" failed (add): context canceled`,
+			attempts: 1, syncs: 1, elapsed: 2 * time.Second,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package runonce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -134,11 +135,16 @@ func (r *run) stop(ctx context.Context, pod *v1.Pod, why string) error {
 
 // Stopped is the event of a pod that was stopped, or was not because of the error.
 func Stopped(ctx context.Context, pod *v1.Pod, err error) Progress {
-	switch {
-	case err == nil:
+	if err == nil {
 		return Progress{Pod: pod, State: "Stopped"}
-	case ctx.Err() != nil: // which has caused all other errors
-		err = context.Cause(ctx)
 	}
-	return Progress{Pod: pod, State: "StopFailed", Message: err.Error()}
+	message := err.Error()
+	if ctx.Err() != nil { // which has caused all other errors
+		message = context.Cause(ctx).Error()
+		var e interface{ Left() string }
+		if errors.As(err, &e) {
+			message += "; " + e.Left()
+		}
+	}
+	return Progress{Pod: pod, State: "StopFailed", Message: message}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,9 +26,9 @@ const minimumGrace = 2 * time.Second
 const stopReserve = 5 * time.Second
 
 // Stop stops the pod's containers gracefully, then removes all that belongs to the pod:
-// containers, network, volumes, cgroup and record. Its logs stay. After an error it continues,
-// so that as little as possible is left, and returns all errors. A deadline of ctx shortens the
-// grace period.
+// containers, network, volumes, cgroup and record. Its logs stay. While a container still runs,
+// what it uses stays too, until a later Stop. After other errors Stop continues, so that as little
+// as possible is left, and returns all errors. A deadline of ctx shortens the grace period.
 func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 	lock, err := p.o.Records.Lock(ctx, pod.UID)
 	if err != nil {
@@ -58,14 +60,14 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 	if err != nil {
 		return fmt.Errorf("listing its containers: %w", err)
 	}
-	var running []podstate.Kill
-	for _, c := range all {
-		// All processes of the pod would end with the pause process.
-		if c.State == engine.StateRunning && c.Name != podstate.PauseName {
-			running = append(running, podstate.Kill{Container: c, Grace: graceWithin(ctx, pod)})
+	others, pause := withoutPause(all)
+	killed := p.killAll(ctx, pod, kills(others, graceWithin(ctx, pod)))
+	if killed != nil && ctx.Err() != nil {
+		// To remove the containers now would cut their grace period short.
+		if err := p.stillRun(ctx, pod, killed); err != nil {
+			return err
 		}
 	}
-	killed := p.killAll(ctx, pod, running)
 	// Any number of pods may use up their grace periods at the same time, but not more than a
 	// few are removed: what that takes is bounded by deadlines.
 	select {
@@ -74,9 +76,16 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 		return errors.Join(killed, context.Cause(ctx))
 	}
 	defer func() { <-p.removals }()
+	remove := func(c engine.Container) error { return p.o.Engine.Remove(ctx, c.ID) }
+	removed := errors.Join(killed, each(others, remove))
+	if removed != nil {
+		if err := p.stillRun(ctx, pod, removed); err != nil {
+			return err
+		}
+	}
 	err = errors.Join(
-		killed,
-		each(all, func(c engine.Container) error { return p.o.Engine.Remove(ctx, c.ID) }),
+		removed,
+		each(pause, remove),
 		p.o.Sandboxes.Remove(ctx, pod, lock),
 		p.o.Volumes.Teardown(ctx, pod),
 		p.releaseImages(ctx, pod),
@@ -96,6 +105,59 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 	delete(p.memories, pod.UID)
 	return nil
 }
+
+// withoutPause returns the containers of a pod and its pause process, which has to go last: all
+// processes of the pod end with it.
+func withoutPause(all []engine.Container) (others, pause []engine.Container) {
+	for _, c := range all {
+		if c.Name == podstate.PauseName {
+			pause = append(pause, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	return others, pause
+}
+
+// kills says to stop those containers that run.
+func kills(all []engine.Container, grace time.Duration) (running []podstate.Kill) {
+	for _, c := range all {
+		if c.State == engine.StateRunning {
+			running = append(running, podstate.Kill{Container: c, Grace: grace})
+		}
+	}
+	return running
+}
+
+// stillRun returns err with what Stop leaves because of it: containers of the pod that still run,
+// and so all that they use. It returns nil if none of them runs.
+func (p *Pods) stillRun(ctx context.Context, pod *v1.Pod, err error) error {
+	all, lerr := p.o.Engine.Containers(context.WithoutCancel(ctx), string(pod.UID))
+	if lerr != nil {
+		return errors.Join(err, lerr)
+	}
+	others, _ := withoutPause(all)
+	var left []string
+	for _, k := range kills(others, 0) {
+		left = append(left, strconv.Quote(k.Name))
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return &leftError{err, "its network, volumes and files were not removed because these containers still run: " + strings.Join(left, ", ")}
+}
+
+// leftError is the error of a Stop that leaves containers and what they use.
+type leftError struct {
+	error
+	left string
+}
+
+func (e *leftError) Error() string { return e.error.Error() + "; " + e.left }
+func (e *leftError) Unwrap() error { return e.error }
+
+// Left says what is left.
+func (e *leftError) Left() string { return e.left }
 
 // Fail makes the pod fail for good, whatever its restart policy says: its containers are
 // stopped gracefully and not started again, and from now on its status is Failed with the

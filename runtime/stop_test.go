@@ -2,11 +2,13 @@ package runtime_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	goruntime "runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/engine/enginetest"
 )
 
 func TestStopRunsPreStopWithinTheGrace(t *testing.T) {
@@ -255,4 +258,67 @@ func TestManyPodsAreStopped(t *testing.T) {
 		}
 		n.left(t)
 	})
+}
+
+// stuck is an engine that can neither stop nor remove containers.
+type stuck struct{ *enginetest.Engine }
+
+func (stuck) Stop(context.Context, string, syscall.Signal, time.Duration) error { return errHangs }
+
+func (stuck) Remove(context.Context, string) error { return errHangs }
+
+var errHangs = errors.New("its process hangs in the kernel")
+
+// TestStopLeavesWhatContainersUse: as long as a container of the pod runs, everything that it
+// uses stays, and a later Stop removes it.
+func TestStopLeavesWhatContainersUse(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		within time.Duration // that the context is canceled
+		stuck  bool
+		want   string
+		states []string
+	}{
+		{
+			"interrupted", 3 * time.Second, false,
+			`context canceled; its network, volumes and files were not removed because these containers still run: "c0"`,
+			[]string{"c0=running", "c1=exit143"},
+		},
+		{
+			"neither stops nor can be removed", time.Hour, true,
+			`its process hangs in the kernel; its network, volumes and files were not removed because these containers still run: "c0", "c1"`,
+			[]string{"c0=running", "c1=running"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				p := n.pods(t.Context(), t)
+				pod := testPod(v1.RestartPolicyAlways, "stay", "sleep")
+				if err := p.Sync(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+				stopping := p
+				if tc.stuck {
+					stopping = n.podsOn(t.Context(), t, stuck{n.engine})
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				time.AfterFunc(tc.within, cancel)
+				if err := stopping.Stop(ctx, pod); err == nil || !strings.HasSuffix(err.Error(), tc.want) {
+					t.Errorf("Stop: %v\nwant at the end: %s", err, tc.want)
+				}
+				if st := wantStates(t.Context(), t, p, pod, tc.states...); st.PodIP == "" {
+					t.Error("the pod runs without an address")
+				}
+				if len(n.sandboxes.Left()) != 1 || len(n.cgroups.Left()) != 1 {
+					t.Errorf("left: sandboxes %v, cgroups %v; want those of the pod", n.sandboxes.Left(), n.cgroups.Left())
+				}
+				if err := p.Stop(t.Context(), pod); err != nil {
+					t.Error(err)
+				}
+				n.left(t)
+			})
+		})
+	}
 }

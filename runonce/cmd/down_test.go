@@ -1,11 +1,17 @@
 package cmd_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/runonce/runonce/runonce/cmd"
 )
@@ -75,6 +81,58 @@ func TestDownByStandardInput(t *testing.T) {
 		}
 		want := `runonce: no pod of these manifests was started from standard input (pod "db" was started from ` + db + ": runonce down default/db)\n"
 		if got := pipe(string(text), "down", "-"); got.code != 0 || got.stdout != "" || got.stderr != want {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestStartsNothing: only commands that start pods need an OCI runtime.
+func TestStartsNothing(t *testing.T) {
+	t.Parallel()
+	pod := manifest(t, "web", "Always", "[sleep]")
+	for _, tc := range []struct {
+		args []string
+		want bool
+	}{
+		{[]string{"run", pod, "--node", nodeFile()}, false},
+		{[]string{"ps"}, true},
+		{[]string{"down", "--all"}, true},
+	} {
+		root := t.TempDir()
+		opened := false
+		open := func(_ context.Context, o cmd.EngineOptions) (cmd.Engine, error) {
+			if opened = true; o.StartsNothing != tc.want {
+				t.Errorf("%s: StartsNothing is %v", tc.args, o.StartsNothing)
+			}
+			return nil, errors.New("no engine")
+		}
+		invokeWith(t, cmd.IO{Open: open}, append(tc.args, "--root", root, "--state", root)...)
+		if !opened {
+			t.Errorf("%s opens no engine", tc.args)
+		}
+	}
+}
+
+// TestInterruptedDown: it says what it leaves, and the next one removes that.
+func TestInterruptedDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t)
+		pod := manifest(t, "web", "Always", "[stay]")
+		invoke(t, m, "run", pod, "--node", nodeFile())
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(cmd.Interrupt{Signal: syscall.SIGTERM}) })
+		var errs bytes.Buffer
+		world := cmd.IO{Stdout: io.Discard, Stderr: &errs, Stdin: strings.NewReader(""), Getenv: func(string) string { return "" }, Machine: bareMachine(), Open: m.open}
+		code := cmd.Main(ctx, []string{"runonce", "down", pod, "--root", m.root, "--state", m.root}, world)
+		want := `default/web: StopFailed: interrupted: terminated; its network, volumes and files were not removed because these containers still run: "main"`
+		if code != 143 || !strings.Contains(errs.String(), want) {
+			t.Errorf("exit code %d, %s\nwant 143 and %s", code, &errs, want)
+		}
+		if got := invoke(t, m, "ps"); !strings.Contains(got.stdout, "192.0.2.2") {
+			t.Errorf("%+v", got)
+		}
+		if got := invoke(t, m, "down", pod); got.code != 0 || got.stdout != "default/web removed\n" {
 			t.Errorf("%+v", got)
 		}
 	})

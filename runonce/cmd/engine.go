@@ -84,12 +84,13 @@ func (p *program) engineOptions(c *cli.Context) (EngineOptions, error) {
 	return o, o.networkOptions(c)
 }
 
-// openEngine opens the container engine.
-func (p *program) openEngine(c *cli.Context) (Engine, EngineOptions, error) {
+// openEngine opens the container engine. startsNothing is true for a command that starts no pod.
+func (p *program) openEngine(c *cli.Context, startsNothing bool) (Engine, EngineOptions, error) {
 	o, err := p.engineOptions(c)
 	if err != nil {
 		return nil, o, err
 	}
+	o.StartsNothing = startsNothing
 	return p.openEngineWith(c, o)
 }
 
@@ -146,7 +147,7 @@ func (p *program) openNode(c *cli.Context, set *manifests.Set) (*session, error)
 	if err != nil {
 		return nil, err
 	}
-	e, engine, err := p.openEngine(c)
+	e, engine, err := p.openEngine(c, false)
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +160,7 @@ func (p *program) connect(c *cli.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.StartsNothing = true
 	unlock, readOnly, err := p.copyRoot(&o)
 	if err != nil {
 		return nil, unusable(err)

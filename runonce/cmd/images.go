@@ -58,7 +58,7 @@ func (p *program) imagesCommand() *cli.Command {
 }
 
 func (p *program) listImages(c *cli.Context) error {
-	e, _, err := p.openEngine(c)
+	e, _, err := p.openEngine(c, true)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (p *program) importImages(c *cli.Context) error {
 	if c.Args().Len() == 0 {
 		return usagef("no PATH given: name an archive, an OCI layout, or a directory of them")
 	}
-	e, _, err := p.openEngine(c)
+	e, _, err := p.openEngine(c, true)
 	if err != nil {
 		return err
 	}

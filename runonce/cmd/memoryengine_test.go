@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
 
@@ -30,6 +31,8 @@ type memory struct {
 	engine    *enginetest.Engine
 	sandboxes *enginetest.Sandboxes
 	cgroups   *enginetest.Cgroups
+	// importTakes is how long an import takes.
+	importTakes time.Duration
 }
 
 func newMemory(t *testing.T) *memory {
@@ -81,7 +84,12 @@ func (m *memory) kill(ctx context.Context, pod, container string, code int32) er
 
 func (m *memory) Close() error { return nil }
 
-func (m *memory) Import(_ context.Context, path string) ([]string, error) {
+func (m *memory) Import(ctx context.Context, path string) ([]string, error) {
+	select {
+	case <-time.After(m.importTakes):
+	case <-ctx.Done():
+		return nil, fmt.Errorf("importing %s: %w", path, ctx.Err())
+	}
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("looking for images: %w", err)
 	}

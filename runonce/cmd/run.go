@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -75,7 +76,11 @@ func (p *program) run(c *cli.Context) error {
 		}
 	}
 	p.junit = c.String("junit")
-	set, err := p.read(c)
+	ctx, cancel := o.WithTimeout(c.Context)
+	defer cancel()
+	limited := *c // for what comes before the pods
+	limited.Context = ctx
+	set, err := p.read(&limited)
 	if err != nil {
 		return err
 	}
@@ -83,27 +88,17 @@ func (p *program) run(c *cli.Context) error {
 	if err := checkExitCodeFrom(c, set.Pods, invalid); err != nil {
 		return err
 	}
-	s, err := p.openNode(c, set)
-	if err != nil {
-		return err
+	s, plan, err := p.prepare(&limited, set)
+	if s != nil {
+		defer s.close()
 	}
-	defer s.close()
 	var results []runonce.Result
-	ctx, cancel := o.WithTimeout(c.Context)
-	defer cancel()
-	entered := p.display.wait("waiting for another run that plans or stops pods")
-	err = s.run.Enter(ctx)
-	entered()
 	switch {
 	case err != nil && ctx.Err() != nil:
-		results = runonce.NotStarted(set.Pods, err, time.Since(o.Start))
+		results = runonce.NotStarted(set.Pods, endedBy(ctx, err), time.Since(o.Start))
 	case err != nil:
-		return unusable(err)
+		return err
 	default:
-		plan, err := p.reserve(c, set, s)
-		if err != nil {
-			return err
-		}
 		// The next run may plan when the pods that this one stops have stopped.
 		o.Logs, o.Trace, o.AfterStops = podLogs{s.pods}, &s.trace, func() { s.warn(s.run.Leave()) }
 		p.display.onInterrupt(effectReport)
@@ -114,6 +109,32 @@ func (p *program) run(c *cli.Context) error {
 		p.display.endRun()
 	}
 	return p.report(c, append(results, invalid...), time.Since(o.Start))
+}
+
+// prepare opens the engine and makes the plan, when it is this run's turn. The caller closes the
+// session, if there is one, also after an error.
+func (p *program) prepare(c *cli.Context, set *manifests.Set) (*session, admit.Plan, error) {
+	s, err := p.openNode(c, set)
+	if err != nil {
+		return nil, admit.Plan{}, err
+	}
+	entered := p.display.wait("waiting for another run that plans or stops pods")
+	err = s.run.Enter(c.Context)
+	entered()
+	if err != nil {
+		return s, admit.Plan{}, unusable(err)
+	}
+	plan, err := p.reserve(c, set, s)
+	return s, plan, err
+}
+
+// endedBy returns the error of a run that ended before it had a plan because ctx is done.
+func endedBy(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", cause, err)
 }
 
 // checkExitCodeFrom refuses an --exit-code-from that no result will have.
@@ -192,13 +213,22 @@ func (p *program) read(c *cli.Context) (*manifests.Set, error) {
 	p.printProblems(set.Warnings)
 	switch {
 	case context.Cause(c.Context) != nil:
-		return nil, context.Cause(c.Context)
+		return nil, fmt.Errorf("reading the manifests: %w", context.Cause(c.Context))
 	case err != nil && (!c.Bool("skip-invalid") || len(set.Pods) == 0):
 		return nil, badInput(err)
-	case len(set.Pods) == 0:
+	case len(set.Pods) == 0 && !prunesAll(c):
 		return nil, noPod(c)
 	}
 	return set, nil
+}
+
+// prunesAll says whether input without pods is meant to stop all pods that came from there: with
+// --prune, and if the arguments are directories. Empty standard input is more likely a mistake.
+func prunesAll(c *cli.Context) bool {
+	return c.Bool("prune") && !slices.ContainsFunc(c.Args().Slice(), func(arg string) bool {
+		info, err := os.Stat(arg)
+		return err != nil || !info.IsDir()
+	})
 }
 
 func noPod(c *cli.Context) error { return usagef("no pod in %s", strings.Join(c.Args().Slice(), ", ")) }

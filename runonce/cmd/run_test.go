@@ -1,11 +1,15 @@
 package cmd_test
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/runonce/runonce/runonce/cmd"
 )
 
 // TestReportFiles: --junit and --timeline are written, and refused before anything starts
@@ -76,4 +80,31 @@ spec:
 	if got := invokeWith(t, noEngine(t), append(args, "--run-cronjobs")...); got.code != 0 || !strings.Contains(got.stdout, "nightly") {
 		t.Errorf("with the flag: exit code %d\n%s%s", got.code, got.stdout, got.stderr)
 	}
+}
+
+// TestTimeoutBeforeThePlan: the timeout of a run also ends what comes before the pods.
+func TestTimeoutBeforeThePlan(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t)
+		m.importTakes = time.Hour
+		pod, dir := manifest(t, "web", "Always", "[sleep]"), t.TempDir()
+		begin := time.Now()
+		got := invoke(t, m, "run", pod, "--node", nodeFile(), "--timeout", "5s", "--images-dir", dir)
+		want := "the timeout of the run has passed: --images-dir: importing " + dir
+		if got.code != 1 || !strings.Contains(got.stdout, "default/web: TimedOut, NotStarted") || !strings.Contains(got.stdout, want) {
+			t.Errorf("while importing: %+v", got)
+		}
+		in, w := io.Pipe()
+		got = invokeWith(t, cmd.IO{Open: m.open, Stdin: in}, "run", "-", "--node", nodeFile(), "--timeout", "5s")
+		if got.code != 1 || got.stderr != "runonce: reading the manifests: the timeout of the run has passed\n" {
+			t.Errorf("while reading: %+v", got)
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took != 10*time.Second {
+			t.Errorf("took %s, want 5s twice", took)
+		}
+	})
 }

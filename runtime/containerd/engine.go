@@ -6,6 +6,7 @@ package containerd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -49,6 +50,9 @@ type Options struct {
 	// Handlers are the runtimes that pods may ask for, in addition to runc. One with the name
 	// runc is the runtime of all pods that ask for none.
 	Handlers []runtimeclass.Handler
+	// StartsNothing says that no container will be started, so that no OCI runtime has to be
+	// installed. Those that run are stopped with the one that they were started with.
+	StartsNothing bool
 	// Snapshotter is containerd's; empty means overlayfs, or native where the embedded
 	// containerd finds no overlayfs.
 	Snapshotter string
@@ -80,6 +84,7 @@ type Engine struct {
 	deletions chan struct{}  // bounds the deletion of ended tasks
 	signals   chan struct{}  // bounds the calls that stop containers, which start processes
 	timeouts  runtimeTimeouts
+	heartbeat heartbeat // of a daemon
 
 	unresolved sync.Map // IDs of containers that resolve waits for
 
@@ -110,11 +115,19 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.current = s
+	e.heartbeat.log, e.heartbeat.dead = o.Log, fmt.Errorf("containerd at %q does not respond", o.Address)
+	e.heartbeat.ping = func(ctx context.Context) error {
+		_, err := s.Version(ctx)
+		return err
+	}
 	if n, err := images.SweepLeases(namespaces.WithNamespace(ctx, o.Namespace), s.LeasesService()); err != nil || n > 0 {
 		o.Log.Debug("ended the leases of dead processes", "count", n, "error", err)
 	}
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	e.cancel = cancel
+	if o.Address != "" {
+		e.work.Go(func() { e.heartbeat.run(background) })
+	}
 	synced := make(chan error, 1)
 	e.work.Go(func() { e.watch(background, synced) })
 	select {

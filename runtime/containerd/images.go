@@ -48,7 +48,12 @@ func (e *Engine) readAgain(ctx context.Context, r io.Reader, op func(context.Con
 		if err != nil {
 			return err
 		}
-		return op(namespaces.WithNamespace(ctx, e.o.Namespace), s)
+		ctx, end := e.heartbeat.guard(namespaces.WithNamespace(ctx, e.o.Namespace))
+		defer end()
+		if err = op(ctx, s); err != nil && e.heartbeat.interrupted(ctx) {
+			err = e.heartbeat.dead
+		}
+		return err
 	}
 	return e.do(ctx, func(ctx context.Context, s *session) error {
 		if _, err := file.Seek(start, io.SeekStart); err != nil {

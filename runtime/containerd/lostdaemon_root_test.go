@@ -104,3 +104,38 @@ func TestShimBusy(t *testing.T) {
 		})
 	}
 }
+
+// TestStoppedDaemon: a call to a daemon that a signal has stopped ends, and names its socket.
+func TestStoppedDaemon(t *testing.T) {
+	t.Parallel()
+	p := smallDisk(t, "100m", "")
+	root, err := testimages.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := daemon.Find(t.Context(), root, daemon.Current)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := daemon.Start(t.Context(), bin, p.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.address = d.Socket
+	t.Cleanup(func() { _ = d.Stop() })
+	e := p.openWithBox(t)
+	startUp(t, e, p.box(t, "a", "trap"))
+	halt(t, d.Pid)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	want := "stopping container \"a\": containerd at \"" + d.Socket + "\" does not respond"
+	if err := e.Stop(ctx, "a", syscall.SIGTERM, time.Minute); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if err := syscall.Kill(d.Pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(e.Stop(ctx, "a", syscall.SIGTERM, time.Minute), e.Remove(ctx, "a")); err != nil {
+		t.Errorf("when it has been resumed: %v", err)
+	}
+}

@@ -18,9 +18,13 @@ func (e *Engine) do(ctx context.Context, op func(context.Context, *session) erro
 	if err != nil {
 		return err
 	}
-	ctx = namespaces.WithNamespace(ctx, e.o.Namespace)
+	ctx, end := e.heartbeat.guard(namespaces.WithNamespace(ctx, e.o.Namespace))
+	defer end()
 	for {
 		err = errs.NotFound(errs.Native(op(ctx, s)))
+		if err != nil && e.heartbeat.interrupted(ctx) {
+			return e.heartbeat.dead
+		}
 		if err == nil || ctx.Err() != nil {
 			return err
 		}

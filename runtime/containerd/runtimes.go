@@ -56,6 +56,9 @@ func (s *session) setRuntimes(o Options) error {
 	s.runtimes = map[string]runtimeConfig{}
 	for _, h := range o.Handlers {
 		r, err := s.runtime(h, o)
+		if err != nil && o.StartsNothing {
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("preparing runtime handler %q: %w", h.Name, err)
 		}
@@ -136,7 +139,7 @@ func (o *Options) findRuntimes() error {
 			continue
 		}
 		var err error
-		if h.Binary, err = findProgram(h.Binary, programDirs); err != nil {
+		if h.Binary, err = findProgram(h.Binary, programDirs); err != nil && !o.StartsNothing {
 			return err
 		}
 	}

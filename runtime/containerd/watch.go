@@ -79,8 +79,8 @@ func (e *Engine) watch(ctx context.Context, synced chan<- error) {
 // follow subscribes, then lists, so that it misses nothing in between, and applies the events
 // until they end.
 func (e *Engine) follow(ctx context.Context, s *session, synced func(error)) error {
-	ctx, cancel := context.WithCancel(namespaces.WithNamespace(ctx, e.o.Namespace))
-	defer cancel()
+	ctx, end := e.heartbeat.guard(namespaces.WithNamespace(ctx, e.o.Namespace))
+	defer end()
 	ns := "namespace==" + e.o.Namespace
 	received, broken := s.Subscribe(ctx,
 		ns+`,topic~="^/tasks/(start|exit|oom)$"`,

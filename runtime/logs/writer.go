@@ -37,6 +37,7 @@ type Writer struct {
 	mu   sync.Mutex
 	file *os.File
 	size int64
+	lost lost
 }
 
 // OpenWriter opens the log file at path, whose directory exists, to append to it.
@@ -50,7 +51,8 @@ func OpenWriter(path string) (*Writer, error) {
 
 // Copy reads one stream of the container, Stdout or Stderr, until its end and writes it as log
 // entries. When the file cannot be written, it continues to read, so that the container never
-// blocks, and returns the first error at the end.
+// blocks, notes the loss in the log when that can be written again, and returns the first error at
+// the end.
 func (w *Writer) Copy(stream string, r io.Reader) error {
 	e := encoder{stream: stream, now: w.now}
 	// A line of exactly MaxLine bytes and its end have to fit.
@@ -85,12 +87,13 @@ func (w *Writer) Copy(stream string, r io.Reader) error {
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	failed := w.noteLoss()
 	if w.file == nil {
-		return nil
+		return failed
 	}
 	err := w.file.Close()
 	w.file = nil
-	return err
+	return errors.Join(failed, err)
 }
 
 // encoder turns a stream's bytes into log entries.
@@ -144,26 +147,40 @@ func (e *encoder) entry(tag byte, line []byte) {
 	e.out = append(e.out, '\n')
 }
 
-// write appends whole entries, rotating first when they would not fit.
+// write appends whole entries. What cannot be written is lost, and the log says so when it can be
+// written again.
 func (w *Writer) write(entries []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.size > 0 && w.size+int64(len(entries)) > w.limit {
+	n := 0
+	err := w.noteLoss()
+	if err == nil {
+		n, err = w.add(entries)
+	}
+	if err != nil {
+		w.lost.lose(entries, n, err)
+	}
+	return err
+}
+
+// add appends entries, rotating first when they would not fit, or the rest of an entry.
+func (w *Writer) add(entries []byte) (int, error) {
+	if w.size > 0 && w.size+int64(len(entries)) > w.limit && len(w.lost.torn) == 0 {
 		if err := w.rotate(); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if w.file == nil {
 		if err := w.open(); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	n, err := w.file.Write(entries)
 	w.size += int64(n)
 	if err != nil {
-		return fmt.Errorf("writing log: %w", err)
+		return n, fmt.Errorf("writing log: %w", err)
 	}
-	return nil
+	return n, nil
 }
 
 func (w *Writer) open() error {

@@ -32,8 +32,6 @@ const (
 	undoTimeout = 10 * time.Second
 	// pluginLimit bounds the time of a CNI plugin.
 	pluginLimit = 20 * time.Second
-	// slow is what connecting a pod seldom takes.
-	slow = 3 * time.Second
 )
 
 // Options says where a Manager keeps its files and what it finds on the machine.
@@ -153,20 +151,12 @@ func (m *Manager) replace(ctx context.Context, pod *v1.Pod, lock record.Lock) (e
 	if err := m.remove(ctx, pod, lock); err != nil {
 		return engine.Sandbox{}, err
 	}
-	begin := time.Now()
 	sb, err := m.create(ctx, pod, lock)
 	if err != nil {
-		interrupted, took := ctx.Err() != nil, time.Since(begin)
 		undo, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), undoTimeout, fmt.Errorf("it did not finish within %s", undoTimeout))
 		defer cancel()
-		failed := m.remove(undo, pod, lock)
-		if failed != nil {
+		if failed := m.remove(undo, pod, lock); failed != nil {
 			err = errors.Join(err, fmt.Errorf("undoing that, which the next attempt or runonce down does: %w", failed))
-		}
-		if interrupted && (failed != nil || took > slow) {
-			// The error of an interrupted start is not reported, but what made it slow is.
-			m.o.Log.Warn("the network of a pod was not ready when its start was interrupted",
-				"pod", pod.Namespace+"/"+pod.Name, "elapsed", took.Round(time.Millisecond), "error", err)
 		}
 		return engine.Sandbox{}, err
 	}

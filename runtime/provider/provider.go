@@ -27,6 +27,7 @@ type Pods interface {
 	Stop(ctx context.Context, pod *v1.Pod) error
 	List(ctx context.Context) ([]*v1.Pod, error)
 	Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error)
+	ExpireLogs() error
 }
 
 // Provider runs the pods that it is given until they are deleted. It does not admit them: the
@@ -142,7 +143,7 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *v1.Pod) error {
 
 // DeletePod stops the pod within the grace period of its deletion (deletionGracePeriodSeconds),
 // or else its own, removes all that belongs to it except for its logs, and notifies of its
-// last status. The error for a pod that does not exist any more is "not found", which callers
+// last status. The logs of pods that were deleted long before are removed, too. The error for a pod that does not exist any more is "not found", which callers
 // take for success.
 func (p *Provider) DeletePod(ctx context.Context, pod *v1.Pod) error {
 	w, err := p.find(pod.Namespace, pod.Name)
@@ -177,6 +178,9 @@ func (p *Provider) DeletePod(ctx context.Context, pod *v1.Pod) error {
 	delete(p.pods, nameOf(last))
 	p.mu.Unlock()
 	p.notifyOf(last)
+	if err := p.runtime.ExpireLogs(); err != nil {
+		p.log.WarnContext(ctx, "cannot remove old logs", "error", err)
+	}
 	return nil
 }
 

@@ -363,3 +363,32 @@ func TestErrors(t *testing.T) {
 		must(t, p.DeletePod(t.Context(), web))
 	})
 }
+
+// TestOldLogs: the logs of a deleted pod are removed when another is deleted a month later.
+func TestOldLogs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		n := newNode(t)
+		p := n.provider(ctx, t)
+		live := func(pod *v1.Pod) {
+			t.Helper()
+			if err := p.CreatePod(ctx, pod); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			if err := p.DeletePod(ctx, pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		live(newPod("old", v1.RestartPolicyAlways, "sleep"))
+		time.Sleep(31 * 24 * time.Hour)
+		live(newPod("new", v1.RestartPolicyAlways, "sleep"))
+		for name, want := range map[string]bool{"old": false, "new": true} {
+			_, err := os.Stat(filepath.Join(n.root, "log", "default_"+name+"_uid-"+name))
+			if (err == nil) != want {
+				t.Errorf("the logs of pod %q: %v", name, err)
+			}
+		}
+	})
+}
