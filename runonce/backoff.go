@@ -27,13 +27,13 @@ func (b Backoff) Validate() error {
 	}
 	var errs []error
 	if b.Delay < 0 {
-		errs = append(errs, fmt.Errorf("retry delay %s: must not be negative", b.Delay))
+		errs = append(errs, fmt.Errorf("--retry-delay %s: must not be negative", b.Delay))
 	}
 	if !(b.Factor >= 1) || math.IsInf(b.Factor, 0) {
-		errs = append(errs, fmt.Errorf("retry factor %g: must be a number of at least 1", b.Factor))
+		errs = append(errs, fmt.Errorf("--retry-factor %g: must be a number of at least 1", b.Factor))
 	}
 	if b.Retries < 0 {
-		errs = append(errs, fmt.Errorf("max retries %d: must not be negative", b.Retries))
+		errs = append(errs, fmt.Errorf("--max-retries %d: must not be negative", b.Retries))
 	}
 	return errors.Join(errs...)
 }

@@ -67,27 +67,29 @@ type Progress struct {
 	Reason  string // of Waiting and of an Outcome
 	Message string
 	RetryAt time.Time // when the next try is due, while Retrying
-	Done    int       // pods that have reached their goal or have ended
-	Total   int
+	// Within is how long the pod has to stop, while Stopping, if that is less than its grace period.
+	Within time.Duration
+	Done   int // pods that have reached their goal or have ended
+	Total  int
 }
 
-// Validate returns every error in the options, joined.
+// Validate returns every error in the options, joined. The messages name the flags.
 func (o Options) Validate() error {
 	var errs []error
 	if !slices.Contains([]Until{"", UntilRunning, UntilReady, UntilCompleted}, o.Until) {
-		errs = append(errs, fmt.Errorf("until %q: must be one of running, ready, completed", o.Until))
+		errs = append(errs, fmt.Errorf("--until %q: must be one of running, ready, completed", o.Until))
 	}
 	if o.Timeout < 0 {
-		errs = append(errs, fmt.Errorf("timeout %s: must not be negative", o.Timeout))
+		errs = append(errs, fmt.Errorf("--timeout %s: must not be negative", o.Timeout))
 	}
 	if o.Settle < 0 {
-		errs = append(errs, fmt.Errorf("settle %s: must not be negative", o.Settle))
+		errs = append(errs, fmt.Errorf("--settle %s: must not be negative", o.Settle))
 	}
 	if o.Parallel < 0 {
-		errs = append(errs, fmt.Errorf("parallel %d: must not be negative", o.Parallel))
+		errs = append(errs, fmt.Errorf("--parallel %d: must not be negative", o.Parallel))
 	}
 	if n := o.MaxRestarts; n != nil && *n < 0 {
-		errs = append(errs, fmt.Errorf("max restarts %d: must not be negative", *n))
+		errs = append(errs, fmt.Errorf("--max-restarts %d: must not be negative", *n))
 	}
 	return errors.Join(append(errs, o.Retry.Validate())...)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runonce"
 )
 
@@ -62,6 +63,19 @@ func TestKept(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestKeptPodThatCannotStart: trying in vain to start a pod of an earlier run is an attempt.
+func TestKeptPodThatCannotStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		before := with(v1.PodPending, waiting("ErrImageNeverPull"))
+		rt := &fake{scripts: map[string]script{"web": {before: &before, sync: always(failure.Permanentf("no image"))}}}
+		plan := admit.Plan{Decisions: []admit.Decision{{Pod: newPod("web", ""), Verdict: admit.Admitted, Running: true}}}
+		got := runonce.Run(t.Context(), rt, plan, runonce.Options{})[0]
+		want(t, "attempts", got.Attempts, 1)
+		want(t, "earlier run", got.EarlierRun, false)
+	})
 }
 
 // TestUnreadyIsSynced: a pod at its goal that has a container which is no longer ready is synced,

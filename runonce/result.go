@@ -90,7 +90,7 @@ func (p *pod) attempts() int {
 	switch {
 	case !p.kept:
 		return n + 1
-	case p.history.unchanged(p.status):
+	case p.err == nil && p.history.unchanged(p.status):
 		return n
 	}
 	return max(n, 1)
@@ -118,7 +118,7 @@ func (p *pod) fillInterrupted(cause error) {
 
 // ofEarlierRun says whether an earlier run has started all of the pod, and this one nothing.
 func (p *pod) ofEarlierRun() bool {
-	return p.kept && p.history != nil && p.attempts() == 0 && p.err == nil && p.preemptor == nil
+	return p.kept && p.history != nil && p.attempts() == 0 && p.preemptor == nil
 }
 
 // fillEarlier says so.

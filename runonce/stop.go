@@ -127,7 +127,11 @@ func (r *run) removeLimit(pod *v1.Pod, cause error) time.Duration {
 
 // stop stops a pod, and reports that.
 func (r *run) stop(ctx context.Context, pod *v1.Pod, why string) error {
-	r.progress(Progress{Pod: pod, State: "Stopping", Message: why}, 0)
+	e := Progress{Pod: pod, State: "Stopping", Message: why}
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < podspec.GracePeriod(pod) {
+		e.Within = max(time.Until(end), time.Second)
+	}
+	r.progress(e, 0)
 	err := r.rt.Stop(ctx, pod)
 	r.progress(Stopped(ctx, pod, err), 0)
 	return err

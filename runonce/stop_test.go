@@ -127,12 +127,13 @@ func TestRemoveInTime(t *testing.T) {
 		starts    time.Duration
 		want      string
 		elapsed   time.Duration
+		within    time.Duration
 	}{
-		{"timed out", time.Minute, 0, time.Hour, "TimedOut ContainerCreating", 70 * time.Second},
-		{"almost timed out", time.Minute, 0, 50 * time.Second, "Running", 70 * time.Second},
-		{"long before the timeout", time.Hour, 0, time.Second, "Running", time.Second + 91*time.Second},
-		{"no timeout", 0, 0, time.Second, "Running", time.Second + 91*time.Second},
-		{"interrupted", time.Hour, time.Minute, 2 * time.Hour, "Canceled ContainerCreating", time.Minute + 91*time.Second},
+		{"timed out", time.Minute, 0, time.Hour, "TimedOut ContainerCreating", 70 * time.Second, 10 * time.Second},
+		{"almost timed out", time.Minute, 0, 50 * time.Second, "Running", 70 * time.Second, 20 * time.Second},
+		{"long before the timeout", time.Hour, 0, time.Second, "Running", time.Second + 91*time.Second, 0},
+		{"no timeout", 0, 0, time.Second, "Running", time.Second + 91*time.Second, 0},
+		{"interrupted", time.Hour, time.Minute, 2 * time.Hour, "Canceled ContainerCreating", time.Minute + 91*time.Second, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -147,7 +148,16 @@ func TestRemoveInTime(t *testing.T) {
 					stopTakes: 24 * time.Hour,
 				}}}
 				begin := time.Now()
-				got := runonce.Run(ctx, rt, admitted(newPod("web", "")), runonce.Options{Timeout: c.timeout, Remove: true})
+				within := time.Duration(-1)
+				got := runonce.Run(ctx, rt, admitted(newPod("web", "")), runonce.Options{
+					Timeout: c.timeout, Remove: true,
+					Progress: func(e runonce.Progress) {
+						if e.State == "Stopping" {
+							within = e.Within
+						}
+					},
+				})
+				want(t, "announced", within, c.within)
 				want(t, "outcome", outcomes(got)[0], c.want)
 				want(t, "elapsed", time.Since(begin), c.elapsed)
 			})

@@ -150,18 +150,34 @@ func pathOf(err error) string {
 // mountPoint returns the directory at which the file system of a path, which need not exist, is
 // mounted.
 func mountPoint(path string) string {
-	at, device := "/", uint64(0)
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return path
+	}
 	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
-		info, err := os.Stat(dir)
-		if err == nil {
-			st, ok := info.Sys().(*syscall.Stat_t)
-			if !ok || at != "/" && st.Dev != device {
-				return at
-			}
-			at, device = dir, st.Dev
+		if found, err := filepath.EvalSymlinks(dir); err == nil {
+			return mountIn(string(table), found)
 		}
 		if dir == "/" {
-			return at
+			return dir
 		}
 	}
+}
+
+// mountIn returns the last mount point in the table that has the path: the device does not tell,
+// since a bind mount may be read-only on one that is not.
+func mountIn(table, path string) string {
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	at := "/"
+	for line := range strings.Lines(table) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		point := unescape.Replace(fields[4])
+		if len(point) >= len(at) && (path == point || strings.HasPrefix(path, point+"/")) {
+			at = point
+		}
+	}
+	return at
 }

@@ -155,7 +155,7 @@ func quantityHint(text string) string {
 	s := strings.TrimSpace(text)
 	lower := strings.ToLower(s)
 	switch {
-	case strings.ContainsAny(s, " _,"):
+	case strings.ContainsAny(s, " _,") && strings.ContainsAny(s[:1], "0123456789+-."):
 		return "write number and unit without anything in between"
 	case strings.HasSuffix(lower, "b"):
 		return bytesHint(strings.TrimSuffix(lower, "b"))

@@ -117,6 +117,7 @@ func TestQuantities(t *testing.T) {
 		{"64KiB", `"64KiB" is not a valid quantity (write 64Ki or 64k)`, 0},
 		{"100B", `"100B" is not a valid quantity (leave out the B: 100)`, 0},
 		{"1 Gi", `"1 Gi" is not a valid quantity (write number and unit without anything in between)`, 0},
+		{"dns_memory_limit", `"dns_memory_limit" is not a valid quantity (units are m, k, M, G, T, P, E and Ki, Mi, Gi, Ti, Pi, Ei)`, 0},
 		{"64K", `"64K" is not a valid quantity (kilo is k, kibi is Ki)`, 0},
 		{"lots", `"lots" is not a valid quantity (units are m, k, M, G, T, P, E and Ki, Mi, Gi, Ti, Pi, Ei)`, 0},
 		{"'{{ .cpu }}'", `"{{ .cpu }}" is not a valid quantity (looks like an unrendered template: {{ }})`, 0},

@@ -46,7 +46,7 @@ func logged(t *testing.T, containers ...string) string {
 
 func TestComplete(t *testing.T) {
 	t.Parallel()
-	logs := logged(t, "default_web_1/main", "default_web_1/side", "default_db_2/pg", "prod_db_3/pg", "junk")
+	logs := logged(t, "default_web_1/main", "default_web_1/side", "default_web_1/.lock", "default_db_2/pg", "prod_db_3/pg", "junk")
 	empty := t.TempDir()
 	for _, c := range []struct {
 		line string // a space before the end: an empty word

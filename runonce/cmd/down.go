@@ -46,6 +46,9 @@ func (p *program) down(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("all") {
+		if len(pods) == 0 {
+			p.notice("there are no pods of earlier runs")
+		}
 		err = p.stopPods(c, s, pods)
 		defer p.display.wait("removing what pods have left")()
 		return errors.Join(err, s.run.Sweep(), s.engine.Cleanup(c.Context))

@@ -37,7 +37,7 @@ func TestDownByFaultyManifest(t *testing.T) {
 		if got.code != 2 || got.stdout != "" || !strings.HasSuffix(got.stderr, "the input has 1 error: no pod was started from "+pod+"\n") {
 			t.Errorf("once more: %+v", got)
 		}
-		if got := invoke(t, m, "down", "--all"); got.code != 0 {
+		if got := invoke(t, m, "down", "--all"); got.code != 0 || got.stderr != "runonce: there are no pods of earlier runs\n" {
 			t.Errorf("%+v", got)
 		}
 	})

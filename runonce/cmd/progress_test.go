@@ -175,6 +175,15 @@ waiting for 1 of 1 pod: default/a: waiting for its images; unpacking docker.io/l
 pulled image docker.io/library/x (120 MB in 41.3s)
 default/a: Starting
 `},
+	{"the first bytes of a pull say nothing about the time left", func(e *events) {
+		e.transfer(engine.Transfer{Step: engine.Pulling, Name: "x", Total: 120_000_000})
+		time.Sleep(2 * time.Second)
+		e.transfer(engine.Transfer{Step: engine.Pulling, Name: "x", Done: 300, Total: 120_000_000})
+		time.Sleep(9 * time.Second)
+	}, `
+pulling image x
+pulling x 0 of 120 MB, 0.0 MB/s
+`},
 	{"a failed pull is left to its pod", func(e *events) {
 		e.transfer(engine.Transfer{Step: engine.Pulling, Name: "x"})
 		time.Sleep(11 * time.Second)
@@ -209,6 +218,15 @@ default/a: Stopping (up to 30s): replaced
 default/b: Stopping (up to 30s)
 stopping default/a (up to 20s left), default/b (up to 20s left)
 stopping default/a (up to 10s left)
+stopping default/a (its grace period has passed)
+`},
+	{"the timeout of the run may shorten the time to stop", func(e *events) {
+		pod := &v1.Pod{}
+		pod.Namespace, pod.Name, pod.UID = "default", "a", "a"
+		e.pod(runonce.Progress{Pod: pod, State: "Stopping", Within: 10*time.Second - time.Millisecond})
+		time.Sleep(11 * time.Second)
+	}, `
+default/a: Stopping (up to 10s)
 stopping default/a (its grace period has passed)
 `},
 	{"a run that has ended waits only for its pods to stop", func(e *events) {

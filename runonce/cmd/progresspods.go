@@ -73,7 +73,7 @@ func (p *podState) line() string {
 	line := p.name + ": " + p.State
 	switch p.State {
 	case "Stopping":
-		line += fmt.Sprintf(" (up to %s)", podspec.GracePeriod(p.Pod))
+		line += fmt.Sprintf(" (up to %s)", graceOf(p.Progress).Round(time.Second))
 	case "Retrying":
 		line += fmt.Sprintf(" in %s", seconds(time.Until(p.RetryAt)))
 	}
@@ -108,12 +108,20 @@ func (s *podStates) add(e runonce.Progress) (p *podState, wasDone bool) {
 	case e.State != "Stopping":
 		s.pending, s.total = e.Total-e.Done, e.Total
 	default:
-		p.due = time.Now().Add(podspec.GracePeriod(e.Pod))
+		p.due = time.Now().Add(graceOf(e))
 		if p.started {
 			s.pending = 0 // the run has ended
 		}
 	}
 	return p, wasDone
+}
+
+// graceOf is how long the pod may take to stop.
+func graceOf(e runonce.Progress) time.Duration {
+	if e.Within > 0 {
+		return e.Within
+	}
+	return podspec.GracePeriod(e.Pod)
 }
 
 func podName(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }

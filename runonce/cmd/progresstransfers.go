@@ -116,7 +116,8 @@ func (t *transfer) numbers(now time.Time) string {
 	if known {
 		text += fmt.Sprintf(", %.1f MB/s", rate/1e6)
 	}
-	if left := t.Total - t.Done; left > 0 && rate > 0 {
+	// The first bytes say nothing about the rest.
+	if left := t.Total - t.Done; left > 0 && rate > 0 && t.Done >= min(t.Total/100, 1e6) {
 		text += fmt.Sprintf(", %s left", seconds(time.Duration(float64(left)/rate*float64(time.Second))))
 	}
 	return text

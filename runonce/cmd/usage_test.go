@@ -37,6 +37,8 @@ func TestUsage(t *testing.T) {
 		{"run --parallel two x", `--parallel "two": must be a whole number`},
 		{"run --retry-factor two x", `--retry-factor "two": must be a number`},
 		{"run --rm=2 x", `--rm "2": takes no value, or true or false`},
+		{"run --until redy x", `--until "redy": must be one of running, ready, completed`},
+		{"run --max-restarts -1 x", `--max-restarts -1: must not be negative`},
 		{"run --settle -1s x", `--settle -1s: must not be negative`},
 		{"logs --since -5m x", `--since -5m0s: must not be negative`},
 		{"run --sha256 00 x", `--sha256 "00": must be 64 hex digits`},

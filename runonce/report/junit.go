@@ -116,6 +116,9 @@ func (r *Result) junit(tail func(path string) []string) junitCase {
 		c.Skipped = &junitSkipped{Message: why}
 	}
 	var out strings.Builder
+	if r.EarlierRun && c.Failure == nil {
+		out.WriteString(validXML(r.Message) + "\n")
+	}
 	for _, container := range r.Containers {
 		lines := container.LogTail
 		if len(lines) == 0 && container.LogPath != "" {

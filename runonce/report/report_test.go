@@ -94,6 +94,21 @@ func results() []runonce.Result {
 	}
 }
 
+// TestJUnitOfEarlierRun: a passed test case whose pod was not started now says so.
+func TestJUnitOfEarlierRun(t *testing.T) {
+	t.Parallel()
+	r := report.New([]runonce.Result{{
+		Pod: pod("job", "main"), Outcome: runonce.Succeeded, EarlierRun: true, Message: "from an earlier run, finished 2m ago",
+	}}, 0, time.Second)
+	var b bytes.Buffer
+	if err := r.JUnit(&b, func(string) []string { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if want := "<system-out>from an earlier run, finished 2m ago"; !strings.Contains(b.String(), want) {
+		t.Errorf("%s\nwant %s", &b, want)
+	}
+}
+
 func TestReport(t *testing.T) {
 	t.Parallel()
 	r := report.New(results(), 1, 65432*time.Millisecond+900*time.Microsecond)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -166,7 +165,7 @@ func findProgram(name string, dirs []string) (string, error) {
 			failed = err
 		}
 	}
-	where := fmt.Sprintf("in PATH (%s) or in %s", os.Getenv("PATH"), strings.Join(dirs, ", "))
+	where := "in PATH or in " + strings.Join(dirs, ", ")
 	switch {
 	case !errors.Is(failed, exec.ErrNotFound):
 		return "", errs.Unusablef("finding the OCI runtime %q: %w", cmp.Or(name, "runc"), failed)

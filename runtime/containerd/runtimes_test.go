@@ -26,8 +26,8 @@ func TestFindProgram(t *testing.T) {
 		}
 		return path
 	}
-	want("", "", "neither runc nor crun is in PATH ("+own+") or in "+other+": install the package runc")
-	want("kata", "", `the OCI runtime "kata": it is not in PATH (`+own+`)`)
+	want("", "", "neither runc nor crun is in PATH or in "+other+": install the package runc")
+	want("kata", "", `the OCI runtime "kata": it is not in PATH or in `+other)
 	want("/no/runc", "", "stat /no/runc: no such file")
 	crun := write(filepath.Join(other, "crun"), 0o755)
 	want("", crun, "")

@@ -271,7 +271,7 @@ func (l *commandLine) containers() []string {
 	if !ok {
 		namespace, name = "*", pod
 	}
-	dirs, _ := filepath.Glob(filepath.Join(l.directory("log-dir"), namespace+"_"+name+"_*", "*")) // nothing to complete
+	dirs, _ := filepath.Glob(filepath.Join(l.directory("log-dir"), namespace+"_"+name+"_*", "[^.]*")) // nothing to complete
 	names := make([]string, 0, len(dirs))
 	for _, d := range dirs {
 		names = append(names, filepath.Base(d))

@@ -44,8 +44,8 @@ func firewalls(path string) ([]firewall, error) {
 		found = append(found, firewall{nft{dir}, []string{"bridge", "host-local"}, true})
 	}
 	if len(found) == 0 {
-		return nil, failure.Permanentf("neither iptables nor nft found in %s: install the package iptables or nftables, "+
-			"or give the pod spec.hostNetwork", path)
+		return nil, failure.Permanentf("neither iptables nor nft is in PATH: install the package iptables or nftables, " +
+			"or give the pod spec.hostNetwork")
 	}
 	return found, nil
 }
