@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/cmd/progress"
 )
 
 func (p *program) downCommand() *cli.Command {
@@ -47,7 +48,7 @@ func (p *program) down(c *cli.Context) error {
 	}
 	if c.Bool("all") {
 		err = p.stopPods(c, s, pods)
-		defer p.display.wait("removing what pods have left")()
+		defer p.display.Wait("removing what pods have left")()
 		return errors.Join(err, s.run.Sweep(), s.engine.Cleanup(c.Context))
 	}
 	selected, err := p.selectPods(c, pods)
@@ -83,19 +84,19 @@ func (p *program) stopPods(c *cli.Context, s *session, pods []*v1.Pod) error {
 
 // stopAll stops the pods in parallel and prints those that are removed, in order.
 func (p *program) stopAll(ctx context.Context, s *session, pods []*v1.Pod) error {
-	p.display.onInterrupt(effectAbandon)
+	p.display.OnInterrupt(progress.EffectAbandon)
 	errs := make([]error, len(pods))
 	var wg sync.WaitGroup
 	for i, pod := range pods {
 		wg.Go(func() {
-			p.display.pod(runonce.Progress{Pod: pod, State: "Stopping"})
+			p.display.Pod(runonce.Progress{Pod: pod, State: "Stopping"})
 			if errs[i] = s.run.Revoke(pod, nil); errs[i] == nil {
 				errs[i] = s.pods.Stop(ctx, pod)
 			}
 			if s.readOnly && s.stopped(ctx, pod) {
 				errs[i] = nil // except for what is said of all
 			}
-			p.display.pod(runonce.Stopped(ctx, pod, errs[i]))
+			p.display.Pod(runonce.Stopped(ctx, pod, errs[i]))
 		})
 	}
 	wg.Wait()

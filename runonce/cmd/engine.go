@@ -68,7 +68,7 @@ func (p *program) engineOptions(c *cli.Context) (EngineOptions, error) {
 		LogDir: c.String("log-dir"), ClaimsDir: c.String("claims-dir"),
 		CgroupDriver: c.String("cgroup-driver"), PodPidsLimit: c.Int64("pod-pids-limit"),
 	}
-	o.Root, o.State, o.Namespace, o.Log, o.Progress = c.String("root"), c.String("state"), c.String("namespace"), p.log, p.onTransfer()
+	o.Root, o.State, o.Namespace, o.Log, o.Progress = c.String("root"), c.String("state"), c.String("namespace"), p.log, p.display.OnTransfer()
 	o.Address = cmp.Or(c.String("address"), p.io.Getenv("CONTAINERD_ADDRESS"))
 	o.ClaimsDir = cmp.Or(o.ClaimsDir, filepath.Join(o.Root, "claims"))
 	var err error
@@ -94,7 +94,7 @@ func (p *program) openEngine(c *cli.Context) (Engine, EngineOptions, error) {
 }
 
 func (p *program) openEngineWith(c *cli.Context, o EngineOptions) (Engine, EngineOptions, error) {
-	defer p.display.wait("waiting for the container engine")()
+	defer p.display.Wait("waiting for the container engine")()
 	e, err := p.io.Open(c.Context, o)
 	if errors.Is(err, ErrNotRoot) {
 		return nil, o, unusable(needsRoot(c))
@@ -118,7 +118,7 @@ func needsRoot(c *cli.Context) error {
 }
 
 func (p *program) closeEngine(e Engine) {
-	defer p.display.wait("closing the container engine")()
+	defer p.display.Wait("closing the container engine")()
 	if err := e.Close(); err != nil {
 		p.log.Warn("closing the engine", "error", err)
 	}

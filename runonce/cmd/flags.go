@@ -10,6 +10,7 @@ import (
 
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runtime/cgroup"
 )
 
@@ -164,6 +165,23 @@ func (p *program) withLogger(action cli.ActionFunc) cli.ActionFunc {
 		}
 		return action(c)
 	}
+}
+
+// configureDisplay turns the display on, unless --quiet is set. With --log-format json, and at
+// the log levels info and debug, events are log messages instead of lines.
+func (p *program) configureDisplay(c *cli.Context) {
+	var log *slog.Logger
+	if p.json || p.log.Enabled(c.Context, slog.LevelInfo) {
+		log = p.log
+	}
+	mode := progress.Lines
+	switch {
+	case c.Bool("quiet"):
+		mode = progress.Off
+	case p.io.StderrTerminal && !p.dumbTerminal() && !p.json:
+		mode = progress.Bars
+	}
+	p.display.Configure(mode, log, p.json)
 }
 
 // checkValues refuses values that no command can use.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
@@ -168,7 +169,7 @@ func (e *machineEngine) importMissing(ctx context.Context, a image.Archive) (ref
 	reported := time.Now()
 	a.OnRead = func(done, total int64) {
 		read.Store(done)
-		if time.Since(reported) > refresh {
+		if time.Since(reported) > progress.Refresh {
 			reported = time.Now()
 			report(engine.Transfer{Step: engine.Importing, Name: a.Path, Done: done, Total: total})
 		}

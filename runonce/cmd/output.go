@@ -35,8 +35,11 @@ func (p *program) write(c *cli.Context, document any, table func(report.Style) e
 // colors tells whether the output is colored: only on a terminal that can do it, and not against
 // the user's wish (no-color.org).
 func (p *program) colors() bool {
-	return p.io.StdoutTerminal && p.io.Getenv("NO_COLOR") == "" && p.io.Getenv("TERM") != "dumb"
+	return p.io.StdoutTerminal && p.io.Getenv("NO_COLOR") == "" && !p.dumbTerminal()
 }
+
+// dumbTerminal says whether the terminal has neither colors nor a cursor that moves.
+func (p *program) dumbTerminal() bool { return p.io.Getenv("TERM") == "dumb" }
 
 func (p *program) writeDocument(format string, document any) error {
 	write := report.JSON

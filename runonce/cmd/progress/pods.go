@@ -1,4 +1,4 @@
-package cmd
+package progress
 
 import (
 	"fmt"
@@ -45,8 +45,8 @@ var unprinted = []string{
 	failure.ReasonCreateError, failure.ReasonRunError, failure.ReasonFailedMount,
 }
 
-// pod shows an event of a pod.
-func (d *display) pod(e runonce.Progress) {
+// Pod shows an event of a pod.
+func (d *Display) Pod(e runonce.Progress) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.awake()
@@ -83,8 +83,8 @@ func (p *podState) line() string {
 	return line
 }
 
-// endRun ends the wait for pods.
-func (d *display) endRun() {
+// EndRun ends the wait for pods.
+func (d *Display) EndRun() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pods.pending = 0
@@ -137,7 +137,7 @@ func (s *podStates) texts(now time.Time) []string {
 		if n := s.pending - len(waiting); n > 0 {
 			waiting = append(waiting[:min(2, len(waiting))], fmt.Sprintf("%d not started yet", s.pending-min(2, len(waiting))))
 		}
-		parts = append(parts, fmt.Sprintf("waiting for %d of %s: %s", s.pending, count(s.total, "pod"), list(waiting, "; ")))
+		parts = append(parts, fmt.Sprintf("waiting for %d of %s: %s", s.pending, Count(s.total, "pod"), list(waiting, "; ")))
 	}
 	if len(stopping) > 0 {
 		parts = append(parts, "stopping "+list(stopping, ", "))
