@@ -114,3 +114,17 @@ func (p *program) stopAll(ctx context.Context, s *session, pods []*v1.Pod) error
 	}
 	return errors.Join(errs...)
 }
+
+// stopped says whether no container of the pod runs.
+func (s *session) stopped(ctx context.Context, pod *v1.Pod) bool {
+	status, err := s.pods.Status(ctx, pod)
+	if err != nil {
+		return false
+	}
+	for _, c := range append(status.InitContainerStatuses, status.ContainerStatuses...) {
+		if c.State.Running != nil {
+			return false
+		}
+	}
+	return true
+}

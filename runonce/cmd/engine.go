@@ -11,13 +11,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime"
-	"github.com/runonce/runonce/runtime/containerd"
-	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -26,45 +24,9 @@ var (
 	_ runonce.Puller    = (*runtime.Pods)(nil)
 )
 
-// EngineOptions select the engine and its directories, and how its pods are set up. Directories
-// are absolute; an empty field has the default of its package.
-type EngineOptions struct {
-	containerd.Options
-	// PodsRoot is the root that has the pods' volumes, and after which their cgroups are named.
-	// It is not Root if that is a copy.
-	PodsRoot     string
-	LogDir       string
-	ClaimsDir    string // for the data of PersistentVolumeClaims
-	Network      network.Options
-	ClusterDNS   []string
-	CgroupDriver string // cgroupfs or systemd
-	PodPidsLimit int64  // processes in a pod, -1 for no limit
-}
-
-// Engine is an open container engine.
-type Engine interface {
-	// Pods returns the runtime for the pods of a node. It completes the options with the engine
-	// and the machine. The runtime works until ctx is done.
-	Pods(ctx context.Context, node *v1.Node, o runtime.Options) (*runtime.Pods, error)
-	// Unsupported returns, by UID, why the machine cannot run some of the pods.
-	Unsupported(ctx context.Context, pods []*v1.Pod) map[types.UID]string
-	// Check returns what has to be installed on the machine before the pods can be started. It
-	// must be called after Pods.
-	Check(pods []*v1.Pod) error
-	// Cleanup removes what removed pods have left. It must be called after Pods.
-	Cleanup(ctx context.Context) error
-	// Import imports an image archive, an OCI layout or a directory of them, and returns the
-	// names of the images.
-	Import(ctx context.Context, path string) ([]string, error)
-	// Images returns the images of the store, by name.
-	Images(ctx context.Context) ([]Image, error)
-	// Close releases the engine; containers keep running.
-	Close() error
-}
-
 // engineOptions reads the flags of engineFlags and networkFlags, and some of run.
-func (p *program) engineOptions(c *cli.Context) (EngineOptions, error) {
-	o := EngineOptions{
+func (p *program) engineOptions(c *cli.Context) (backend.Options, error) {
+	o := backend.Options{
 		LogDir: c.String("log-dir"), ClaimsDir: c.String("claims-dir"),
 		CgroupDriver: c.String("cgroup-driver"), PodPidsLimit: c.Int64("pod-pids-limit"),
 	}
@@ -81,11 +43,11 @@ func (p *program) engineOptions(c *cli.Context) (EngineOptions, error) {
 	if o.Handlers, err = handlers(c); err != nil {
 		return o, err
 	}
-	return o, o.networkOptions(c)
+	return o, networkOptions(c, &o)
 }
 
 // openEngine opens the container engine.
-func (p *program) openEngine(c *cli.Context) (Engine, EngineOptions, error) {
+func (p *program) openEngine(c *cli.Context) (backend.Engine, backend.Options, error) {
 	o, err := p.engineOptions(c)
 	if err != nil {
 		return nil, o, err
@@ -93,10 +55,10 @@ func (p *program) openEngine(c *cli.Context) (Engine, EngineOptions, error) {
 	return p.openEngineWith(c, o)
 }
 
-func (p *program) openEngineWith(c *cli.Context, o EngineOptions) (Engine, EngineOptions, error) {
+func (p *program) openEngineWith(c *cli.Context, o backend.Options) (backend.Engine, backend.Options, error) {
 	defer p.display.Wait("waiting for the container engine")()
 	e, err := p.io.Open(c.Context, o)
-	if errors.Is(err, ErrNotRoot) {
+	if errors.Is(err, backend.ErrNotRoot) {
 		return nil, o, unusable(needsRoot(c))
 	}
 	if err != nil {
@@ -104,9 +66,6 @@ func (p *program) openEngineWith(c *cli.Context, o EngineOptions) (Engine, Engin
 	}
 	return e, o, nil
 }
-
-// ErrNotRoot is the error of opening an engine without being root.
-var ErrNotRoot = errors.New("not root")
 
 // needsRoot says what a user who is not root can do.
 func needsRoot(c *cli.Context) error {
@@ -117,7 +76,7 @@ func needsRoot(c *cli.Context) error {
 	return fmt.Errorf("%q needs root: use sudo", name)
 }
 
-func (p *program) closeEngine(e Engine) {
+func (p *program) closeEngine(e backend.Engine) {
 	defer p.display.Wait("closing the container engine")()
 	if err := e.Close(); err != nil {
 		p.log.Warn("closing the engine", "error", err)
@@ -127,7 +86,7 @@ func (p *program) closeEngine(e Engine) {
 // session is the open engine of one command.
 type session struct {
 	p      *program
-	engine Engine
+	engine backend.Engine
 	pods   *runtime.Pods
 	node   *v1.Node
 	trace  runonce.Trace
@@ -159,7 +118,7 @@ func (p *program) connect(c *cli.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	unlock, readOnly, err := p.copyRoot(&o)
+	unlock, readOnly, err := backend.CopyRoot(&o)
 	if err != nil {
 		return nil, unusable(err)
 	}
@@ -179,8 +138,8 @@ func (p *program) connect(c *cli.Context) (*session, error) {
 
 // opened is an open engine.
 type opened struct {
-	Engine
-	o EngineOptions
+	backend.Engine
+	o backend.Options
 }
 
 // open opens the runtime of an engine, and imports the images of --images-dir.

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runonce/report"
@@ -43,7 +44,7 @@ type IO struct {
 	// Machine is the root file system, from which the node is detected.
 	Machine fs.FS
 	// Open opens the container engine.
-	Open func(ctx context.Context, o EngineOptions) (Engine, error)
+	Open func(ctx context.Context, o backend.Options) (backend.Engine, error)
 	// Versions returns the versions of the daemon and the OCI runtime without opening the
 	// engine; nil leaves them out.
 	Versions func(ctx context.Context, o containerd.Options) (containerd.Versions, error)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/logs"
 )
@@ -126,7 +127,7 @@ func (p *program) failureDocument(r report.Report) any {
 		v.Failure = r.Failure
 		return v
 	case command == "images list":
-		return imageList{APIVersion: report.APIVersion, Kind: "Images", Images: []Image{}, Failure: r.Failure}
+		return imageList{APIVersion: report.APIVersion, Kind: "Images", Images: []backend.Image{}, Failure: r.Failure}
 	}
 	return nil
 }

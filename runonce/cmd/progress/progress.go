@@ -19,9 +19,9 @@ import (
 const (
 	// silence is how long nothing is printed before a line says what is waited for.
 	silence = 10 * time.Second
-	// Refresh is how often the bars on a terminal change. It is also the time before the first
+	// refresh is how often the bars on a terminal change. It is also the time before the first
 	// ones: a short command has none.
-	Refresh = 250 * time.Millisecond
+	refresh = 250 * time.Millisecond
 )
 
 // Mode is how a display shows what happens.
@@ -127,7 +127,7 @@ func (d *Display) awake() {
 	after := silence
 	switch quiet := time.Since(d.last); {
 	case d.mode == Bars:
-		after = Refresh
+		after = refresh
 	case quiet > 0 && quiet < silence:
 		after -= quiet
 	}
