@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/progress"
 )
@@ -108,7 +109,7 @@ func (p *program) stopAll(ctx context.Context, s *session, pods []*v1.Pod) error
 		if errs[i] != nil {
 			continue
 		}
-		if _, err := fmt.Fprintf(p.io.Stdout, "%s/%s %s\n", pod.Namespace, pod.Name, done); err != nil {
+		if _, err := fmt.Fprintf(p.io.Stdout, "%s %s\n", podspec.FullName(pod), done); err != nil {
 			return fmt.Errorf("writing the result: %w", err)
 		}
 	}
@@ -118,13 +119,6 @@ func (p *program) stopAll(ctx context.Context, s *session, pods []*v1.Pod) error
 // stopped says whether no container of the pod runs.
 func (s *session) stopped(ctx context.Context, pod *v1.Pod) bool {
 	status, err := s.pods.Status(ctx, pod)
-	if err != nil {
-		return false
-	}
-	for _, c := range append(status.InitContainerStatuses, status.ContainerStatuses...) {
-		if c.State.Running != nil {
-			return false
-		}
-	}
-	return true
+	running := func(c v1.ContainerStatus) bool { return c.State.Running != nil }
+	return err == nil && !slices.ContainsFunc(podspec.Statuses(status), running)
 }

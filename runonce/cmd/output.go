@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/report"
-	"github.com/runonce/runonce/runtime/logs"
 )
 
 // junitLines is how many of the last lines of each log are in a JUnit report.
@@ -74,8 +72,8 @@ func (p *program) writeFailure(code int, err error) error {
 func (p *program) writeJUnit(r report.Report) error {
 	return report.WriteFile(p.junit, func(w io.Writer) error {
 		return r.JUnit(w, func(path string) []string {
-			lines, err := logs.Tail(path, junitLines, maxTail)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			lines, err := podLogs{}.Tail(path, junitLines)
+			if err != nil {
 				p.log.Warn("cannot read a log for the JUnit report", "error", err)
 			}
 			return lines

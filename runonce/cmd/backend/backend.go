@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/containerd"
@@ -62,7 +63,7 @@ type machineEngine struct {
 func (e *machineEngine) Unsupported(ctx context.Context, pods []*v1.Pod) map[types.UID]string {
 	for _, pod := range pods {
 		if host.HasSELinuxOptions(pod) && !hasSELinux() {
-			e.o.Log.WarnContext(ctx, "seLinuxOptions are ignored: the machine has no SELinux", "pod", pod.Namespace+"/"+pod.Name)
+			e.o.Log.WarnContext(ctx, "seLinuxOptions are ignored: the machine has no SELinux", "pod", podspec.FullName(pod))
 		}
 	}
 	return e.preflight.Check(ctx, pods)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -223,7 +224,7 @@ func (l *commandLine) recorded() []string {
 	var pods []string
 	for _, r := range all {
 		if r.Pod != nil {
-			pods = append(pods, r.Pod.Namespace+"/"+r.Pod.Name)
+			pods = append(pods, podspec.FullName(r.Pod))
 		}
 	}
 	return pods

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/failure"
@@ -96,7 +95,7 @@ func (s *podStates) add(e runonce.Progress) (p *podState, wasDone bool) {
 		if s.byUID == nil {
 			s.byUID = map[types.UID]*podState{}
 		}
-		p = &podState{name: podName(e.Pod)}
+		p = &podState{name: podspec.FullName(e.Pod)}
 		s.byUID[e.Pod.UID] = p
 		s.order = append(s.order, p)
 	}
@@ -115,8 +114,6 @@ func (s *podStates) add(e runonce.Progress) (p *podState, wasDone bool) {
 	}
 	return p, wasDone
 }
-
-func podName(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
 func isOutcome(state string) bool {
 	return !slices.Contains([]string{"", "Stopping", "Stopped", "StopFailed", "Starting", "Waiting", "Retrying", "Pulling"}, state)
