@@ -46,25 +46,31 @@ func (p *program) engineOptions(c *cli.Context) (backend.Options, error) {
 	return o, networkOptions(c, &o)
 }
 
+// opened is an open engine.
+type opened struct {
+	backend.Engine
+	o backend.Options
+}
+
 // openEngine opens the container engine.
-func (p *program) openEngine(c *cli.Context) (backend.Engine, backend.Options, error) {
+func (p *program) openEngine(c *cli.Context) (opened, error) {
 	o, err := p.engineOptions(c)
 	if err != nil {
-		return nil, o, err
+		return opened{}, err
 	}
 	return p.openEngineWith(c, o)
 }
 
-func (p *program) openEngineWith(c *cli.Context, o backend.Options) (backend.Engine, backend.Options, error) {
+func (p *program) openEngineWith(c *cli.Context, o backend.Options) (opened, error) {
 	defer p.display.Wait("waiting for the container engine")()
 	e, err := p.io.Open(c.Context, o)
-	if errors.Is(err, backend.ErrNotRoot) {
-		return nil, o, unusable(needsRoot(c))
+	switch {
+	case errors.Is(err, backend.ErrNotRoot):
+		return opened{}, unusable(needsRoot(c))
+	case err != nil:
+		return opened{}, unusable(fmt.Errorf("container engine: %w", err))
 	}
-	if err != nil {
-		return nil, o, unusable(fmt.Errorf("container engine: %w", err))
-	}
-	return e, o, nil
+	return opened{e, o}, nil
 }
 
 // needsRoot says what a user who is not root can do.
@@ -105,11 +111,11 @@ func (p *program) openNode(c *cli.Context, set *manifests.Set) (*session, error)
 	if err != nil {
 		return nil, err
 	}
-	e, engine, err := p.openEngine(c)
+	e, err := p.openEngine(c)
 	if err != nil {
 		return nil, err
 	}
-	return p.open(c, opened{e, engine}, node, runtime.Options{Objects: set, Devices: devices})
+	return p.open(c, e, node, runtime.Options{Objects: set, Devices: devices})
 }
 
 // connect opens the engine for a command that starts nothing, also if the root is read-only.
@@ -122,12 +128,11 @@ func (p *program) connect(c *cli.Context) (*session, error) {
 	if err != nil {
 		return nil, unusable(err)
 	}
-	e, o, err := p.openEngineWith(c, o)
-	if err != nil {
-		unlock()
-		return nil, err
+	var s *session
+	e, err := p.openEngineWith(c, o)
+	if err == nil {
+		s, err = p.open(c, e, &v1.Node{}, runtime.Options{Objects: &manifests.Set{}})
 	}
-	s, err := p.open(c, opened{e, o}, &v1.Node{}, runtime.Options{Objects: &manifests.Set{}})
 	if err != nil {
 		unlock()
 		return nil, err
@@ -136,21 +141,13 @@ func (p *program) connect(c *cli.Context) (*session, error) {
 	return s, nil
 }
 
-// opened is an open engine.
-type opened struct {
-	backend.Engine
-	o backend.Options
-}
-
 // open opens the runtime of an engine, and imports the images of --images-dir.
-func (p *program) open(c *cli.Context, on opened, node *v1.Node, o runtime.Options) (*session, error) {
-	e, engine := on.Engine, on.o
-	var err error
+func (p *program) open(c *cli.Context, e opened, node *v1.Node, o runtime.Options) (*session, error) {
 	// The runtime keeps working after an interrupt, since pods may have to be removed then.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
-	o.Records, o.LogDir, o.Log = record.Open(engine.Root, engine.State), engine.LogDir, p.log
+	o.Records, o.LogDir, o.Log = record.Open(e.o.Root, e.o.State), e.o.LogDir, p.log
 	o.Records.Notify = func(message string) { p.log.Warn(message) }
-	s := &session{p: p, engine: e, node: node, run: o.Records.NewRun(), cancel: cancel}
+	s := &session{p: p, engine: e.Engine, node: node, run: o.Records.NewRun(), cancel: cancel}
 	o.Trace, o.ParallelPulls = s.trace.Record, c.Int("parallel-pulls")
 	for _, dir := range pathsOf(c, "images-dir") {
 		begin := time.Now()
@@ -162,6 +159,7 @@ func (p *program) open(c *cli.Context, on opened, node *v1.Node, o runtime.Optio
 		o.LocalImages = append(o.LocalImages, images...)
 		p.log.Info("imported images", "images", images, "elapsed", time.Since(begin))
 	}
+	var err error
 	if s.pods, err = e.Pods(ctx, node, o); err != nil {
 		s.close()
 		return nil, unusable(fmt.Errorf("container engine: %w", err))

@@ -48,7 +48,7 @@ func (p *program) imagesCommand() *cli.Command {
 }
 
 func (p *program) listImages(c *cli.Context) error {
-	e, _, err := p.openEngine(c)
+	e, err := p.openEngine(c)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (p *program) importImages(c *cli.Context) error {
 	if c.Args().Len() == 0 {
 		return usagef("no PATH given: name an archive, an OCI layout, or a directory of them")
 	}
-	e, _, err := p.openEngine(c)
+	e, err := p.openEngine(c)
 	if err != nil {
 		return err
 	}
