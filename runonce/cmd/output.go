@@ -12,6 +12,7 @@ import (
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/report"
 )
 
@@ -83,24 +84,10 @@ func (p *program) writeJUnit(r report.Report) error {
 
 // outputFormat returns json or yaml if the arguments ask for it, else "". They may be invalid.
 func outputFormat(args []string) string {
-	format := ""
-	for i, arg := range args {
-		if arg == "--" {
-			break
-		}
-		name, value, given := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
-		if !strings.HasPrefix(arg, "-") || (name != "o" && name != "output") {
-			continue
-		}
-		if !given && i+1 < len(args) {
-			value = args[i+1]
-		}
-		format = value
+	if format := cmdline.Value(args, "output", "o"); format == "json" || format == "yaml" {
+		return format
 	}
-	if format != "json" && format != "yaml" {
-		return ""
-	}
-	return format
+	return ""
 }
 
 // failureDocument returns the document of the command for the failure of r, nil if it has none.
