@@ -59,7 +59,6 @@ type machineEngine struct {
 	network   *network.Manager // set by Pods
 }
 
-// Unsupported returns, by UID, why the machine cannot run some of the pods.
 func (e *machineEngine) Unsupported(ctx context.Context, pods []*v1.Pod) map[types.UID]string {
 	for _, pod := range pods {
 		if host.HasSELinuxOptions(pod) && !hasSELinux() {
@@ -69,10 +68,8 @@ func (e *machineEngine) Unsupported(ctx context.Context, pods []*v1.Pod) map[typ
 	return e.preflight.Check(ctx, pods)
 }
 
-// Check returns what has to be installed before the pods can be started.
 func (e *machineEngine) Check(pods []*v1.Pod) error { return e.network.Check(pods) }
 
-// Cleanup removes what removed pods have left.
 func (e *machineEngine) Cleanup(ctx context.Context) error { return e.network.Cleanup(ctx) }
 
 // Pods completes the options with the engine and with the network, volumes and cgroups of this

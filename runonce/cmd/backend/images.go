@@ -23,7 +23,6 @@ type Image struct {
 	Size   int64  `json:"size"` // bytes, compressed
 }
 
-// Images returns the images of the store.
 func (e *machineEngine) Images(ctx context.Context) ([]Image, error) {
 	records, err := e.Engine.ListImages(ctx)
 	if err != nil {
