@@ -8,6 +8,7 @@ import (
 	"os/signal"
 
 	"github.com/runonce/runonce/runonce/cmd"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/shim"
 )
@@ -23,6 +24,6 @@ func main() {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		StdoutTerminal: cmd.Terminal(os.Stdout), StderrTerminal: cmd.Terminal(os.Stderr),
 		Signals: signals, Exit: os.Exit,
-		Getenv: os.Getenv, Machine: os.DirFS("/"), Open: cmd.OpenContainerd, Versions: containerd.LookUp,
+		Getenv: os.Getenv, Machine: os.DirFS("/"), Open: backend.Open, Versions: containerd.LookUp,
 	}))
 }

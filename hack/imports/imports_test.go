@@ -70,6 +70,16 @@ func bans() []ban {
 			why:      "runonce owns the Runtime interface and must not import its implementation",
 		},
 		{
+			pkg:      "/runonce/cmd/backend",
+			prefixes: []string{module + "/manifests", module + "/admit", "github.com/urfave/cli"},
+			why:      "backend connects the engine and the machine, and knows no commands",
+		},
+		{
+			pkg:      "/runonce/cmd/progress",
+			prefixes: []string{module + "/manifests", module + "/runtime/containerd", "github.com/urfave/cli"},
+			why:      "progress only shows events",
+		},
+		{
 			pkg:      "/runtime",
 			prefixes: []string{module + "/manifests", module + "/admit", module + "/runonce", "github.com/urfave/cli"},
 			why:      "runtime only runs the pods it is given",

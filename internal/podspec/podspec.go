@@ -38,6 +38,14 @@ type Objects interface {
 	PersistentVolume(name string) (*v1.PersistentVolume, bool)
 }
 
+// FullName returns "namespace/name", "" for no pod.
+func FullName(pod *v1.Pod) string {
+	if pod == nil {
+		return ""
+	}
+	return pod.Namespace + "/" + pod.Name
+}
+
 // Containers returns the init containers, then the containers.
 func Containers(pod *v1.Pod) []*v1.Container {
 	all := make([]*v1.Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))

@@ -1,21 +1,16 @@
 package cmd
 
 import (
-	_ "embed" // the scripts
+	"embed"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
 )
 
-// The completion scripts of shells.
-var (
-	//go:embed completion.bash
-	bashCompletion string
-	//go:embed completion.zsh
-	zshCompletion string
-	//go:embed completion.fish
-	fishCompletion string
-)
+// completionScripts has a script for each shell.
+//
+//go:embed completion.bash completion.zsh completion.fish
+var completionScripts embed.FS
 
 func (p *program) completionCommand() *cli.Command {
 	return &cli.Command{
@@ -27,11 +22,11 @@ func (p *program) completionCommand() *cli.Command {
 }
 
 func (p *program) completion(c *cli.Context) error {
-	script, ok := map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[c.Args().First()]
-	if !ok {
+	script, err := completionScripts.ReadFile("completion." + c.Args().First())
+	if err != nil {
 		return usagef("completion needs a shell: bash, zsh or fish")
 	}
-	if _, err := fmt.Fprint(p.io.Stdout, script); err != nil {
+	if _, err := p.io.Stdout.Write(script); err != nil {
 		return fmt.Errorf("writing completions: %w", err)
 	}
 	return nil

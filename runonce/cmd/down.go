@@ -10,7 +10,9 @@ import (
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/cmd/progress"
 )
 
 func (p *program) downCommand() *cli.Command {
@@ -50,7 +52,7 @@ func (p *program) down(c *cli.Context) error {
 			p.notice("there are no pods of earlier runs")
 		}
 		err = p.stopPods(c, s, pods)
-		defer p.display.wait("removing what pods have left")()
+		defer p.display.Wait("removing what pods have left")()
 		return errors.Join(err, s.run.Sweep(), s.engine.Cleanup(c.Context))
 	}
 	selected, err := p.selectPods(c, pods)
@@ -86,19 +88,19 @@ func (p *program) stopPods(c *cli.Context, s *session, pods []*v1.Pod) error {
 
 // stopAll stops the pods in parallel and prints those that are removed, in order.
 func (p *program) stopAll(ctx context.Context, s *session, pods []*v1.Pod) error {
-	p.display.onInterrupt(effectAbandon)
+	p.display.OnInterrupt(progress.EffectAbandon)
 	errs := make([]error, len(pods))
 	var wg sync.WaitGroup
 	for i, pod := range pods {
 		wg.Go(func() {
-			p.display.pod(runonce.Progress{Pod: pod, State: "Stopping"})
+			p.display.Pod(runonce.Progress{Pod: pod, State: "Stopping"})
 			if errs[i] = s.run.Revoke(pod, nil); errs[i] == nil {
 				errs[i] = s.pods.Stop(ctx, pod)
 			}
 			if s.readOnly && s.stopped(ctx, pod) {
 				errs[i] = nil // except for what is said of all
 			}
-			p.display.pod(runonce.Stopped(ctx, pod, errs[i]))
+			p.display.Pod(runonce.Stopped(ctx, pod, errs[i]))
 		})
 	}
 	wg.Wait()
@@ -110,9 +112,16 @@ func (p *program) stopAll(ctx context.Context, s *session, pods []*v1.Pod) error
 		if errs[i] != nil {
 			continue
 		}
-		if _, err := fmt.Fprintf(p.io.Stdout, "%s/%s %s\n", pod.Namespace, pod.Name, done); err != nil {
+		if _, err := fmt.Fprintf(p.io.Stdout, "%s %s\n", podspec.FullName(pod), done); err != nil {
 			return fmt.Errorf("writing the result: %w", err)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// stopped says whether no container of the pod runs.
+func (s *session) stopped(ctx context.Context, pod *v1.Pod) bool {
+	status, err := s.pods.Status(ctx, pod)
+	running := func(c v1.ContainerStatus) bool { return c.State.Running != nil }
+	return err == nil && !slices.ContainsFunc(podspec.Statuses(status), running)
 }

@@ -11,13 +11,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime"
-	"github.com/runonce/runonce/runtime/containerd"
-	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -26,49 +24,13 @@ var (
 	_ runonce.Puller    = (*runtime.Pods)(nil)
 )
 
-// EngineOptions select the engine and its directories, and how its pods are set up. Directories
-// are absolute; an empty field has the default of its package.
-type EngineOptions struct {
-	containerd.Options
-	// PodsRoot is the root that has the pods' volumes, and after which their cgroups are named.
-	// It is not Root if that is a copy.
-	PodsRoot     string
-	LogDir       string
-	ClaimsDir    string // for the data of PersistentVolumeClaims
-	Network      network.Options
-	ClusterDNS   []string
-	CgroupDriver string // cgroupfs or systemd
-	PodPidsLimit int64  // processes in a pod, -1 for no limit
-}
-
-// Engine is an open container engine.
-type Engine interface {
-	// Pods returns the runtime for the pods of a node. It completes the options with the engine
-	// and the machine. The runtime works until ctx is done.
-	Pods(ctx context.Context, node *v1.Node, o runtime.Options) (*runtime.Pods, error)
-	// Unsupported returns, by UID, why the machine cannot run some of the pods.
-	Unsupported(ctx context.Context, pods []*v1.Pod) map[types.UID]string
-	// Check returns what has to be installed on the machine before the pods can be started. It
-	// must be called after Pods.
-	Check(pods []*v1.Pod) error
-	// Cleanup removes what removed pods have left. It must be called after Pods.
-	Cleanup(ctx context.Context) error
-	// Import imports an image archive, an OCI layout or a directory of them, and returns the
-	// names of the images.
-	Import(ctx context.Context, path string) ([]string, error)
-	// Images returns the images of the store, by name.
-	Images(ctx context.Context) ([]Image, error)
-	// Close releases the engine; containers keep running.
-	Close() error
-}
-
 // engineOptions reads the flags of engineFlags and networkFlags, and some of run.
-func (p *program) engineOptions(c *cli.Context) (EngineOptions, error) {
-	o := EngineOptions{
+func (p *program) engineOptions(c *cli.Context) (backend.Options, error) {
+	o := backend.Options{
 		LogDir: c.String("log-dir"), ClaimsDir: c.String("claims-dir"),
 		CgroupDriver: c.String("cgroup-driver"), PodPidsLimit: c.Int64("pod-pids-limit"),
 	}
-	o.Root, o.State, o.Namespace, o.Log, o.Progress = c.String("root"), c.String("state"), c.String("namespace"), p.log, p.onTransfer()
+	o.Root, o.State, o.Namespace, o.Log, o.Progress = c.String("root"), c.String("state"), c.String("namespace"), p.log, p.display.OnTransfer()
 	o.Address = cmp.Or(c.String("address"), p.io.Getenv("CONTAINERD_ADDRESS"))
 	o.ClaimsDir = cmp.Or(o.ClaimsDir, filepath.Join(o.Root, "claims"))
 	var err error
@@ -81,33 +43,36 @@ func (p *program) engineOptions(c *cli.Context) (EngineOptions, error) {
 	if o.Handlers, err = handlers(c); err != nil {
 		return o, err
 	}
-	return o, o.networkOptions(c)
+	return o, networkOptions(c, &o)
+}
+
+// opened is an open engine.
+type opened struct {
+	backend.Engine
+	o backend.Options
 }
 
 // openEngine opens the container engine. startsNothing is true for a command that starts no pod.
-func (p *program) openEngine(c *cli.Context, startsNothing bool) (Engine, EngineOptions, error) {
+func (p *program) openEngine(c *cli.Context, startsNothing bool) (opened, error) {
 	o, err := p.engineOptions(c)
 	if err != nil {
-		return nil, o, err
+		return opened{}, err
 	}
 	o.StartsNothing = startsNothing
 	return p.openEngineWith(c, o)
 }
 
-func (p *program) openEngineWith(c *cli.Context, o EngineOptions) (Engine, EngineOptions, error) {
-	defer p.display.wait("waiting for the container engine")()
+func (p *program) openEngineWith(c *cli.Context, o backend.Options) (opened, error) {
+	defer p.display.Wait("waiting for the container engine")()
 	e, err := p.io.Open(c.Context, o)
-	if errors.Is(err, ErrNotRoot) {
-		return nil, o, unusable(needsRoot(c))
+	switch {
+	case errors.Is(err, backend.ErrNotRoot):
+		return opened{}, unusable(needsRoot(c))
+	case err != nil:
+		return opened{}, unusable(fmt.Errorf("container engine: %w", err))
 	}
-	if err != nil {
-		return nil, o, unusable(fmt.Errorf("container engine: %w", err))
-	}
-	return e, o, nil
+	return opened{e, o}, nil
 }
-
-// ErrNotRoot is the error of opening an engine without being root.
-var ErrNotRoot = errors.New("not root")
 
 // needsRoot says what a user who is not root can do.
 func needsRoot(c *cli.Context) error {
@@ -118,8 +83,8 @@ func needsRoot(c *cli.Context) error {
 	return fmt.Errorf("%q needs root: use sudo", name)
 }
 
-func (p *program) closeEngine(e Engine) {
-	defer p.display.wait("closing the container engine")()
+func (p *program) closeEngine(e backend.Engine) {
+	defer p.display.Wait("closing the container engine")()
 	if err := e.Close(); err != nil {
 		p.log.Warn("closing the engine", "error", err)
 	}
@@ -128,7 +93,7 @@ func (p *program) closeEngine(e Engine) {
 // session is the open engine of one command.
 type session struct {
 	p      *program
-	engine Engine
+	engine backend.Engine
 	pods   *runtime.Pods
 	node   *v1.Node
 	trace  runonce.Trace
@@ -147,11 +112,11 @@ func (p *program) openNode(c *cli.Context, set *manifests.Set) (*session, error)
 	if err != nil {
 		return nil, err
 	}
-	e, engine, err := p.openEngine(c, false)
+	e, err := p.openEngine(c, false)
 	if err != nil {
 		return nil, err
 	}
-	return p.open(c, opened{e, engine}, node, runtime.Options{Objects: set, Devices: devices})
+	return p.open(c, e, node, runtime.Options{Objects: set, Devices: devices})
 }
 
 // connect opens the engine for a command that starts nothing, also if the root is read-only.
@@ -161,16 +126,15 @@ func (p *program) connect(c *cli.Context) (*session, error) {
 		return nil, err
 	}
 	o.StartsNothing = true
-	unlock, readOnly, err := p.copyRoot(&o)
+	unlock, readOnly, err := backend.CopyRoot(&o)
 	if err != nil {
 		return nil, unusable(err)
 	}
-	e, o, err := p.openEngineWith(c, o)
-	if err != nil {
-		unlock()
-		return nil, err
+	var s *session
+	e, err := p.openEngineWith(c, o)
+	if err == nil {
+		s, err = p.open(c, e, &v1.Node{}, runtime.Options{Objects: &manifests.Set{}})
 	}
-	s, err := p.open(c, opened{e, o}, &v1.Node{}, runtime.Options{Objects: &manifests.Set{}})
 	if err != nil {
 		unlock()
 		return nil, err
@@ -179,21 +143,13 @@ func (p *program) connect(c *cli.Context) (*session, error) {
 	return s, nil
 }
 
-// opened is an open engine.
-type opened struct {
-	Engine
-	o EngineOptions
-}
-
 // open opens the runtime of an engine, and imports the images of --images-dir.
-func (p *program) open(c *cli.Context, on opened, node *v1.Node, o runtime.Options) (*session, error) {
-	e, engine := on.Engine, on.o
-	var err error
+func (p *program) open(c *cli.Context, e opened, node *v1.Node, o runtime.Options) (*session, error) {
 	// The runtime keeps working after an interrupt, since pods may have to be removed then.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
-	o.Records, o.LogDir, o.Log = record.Open(engine.Root, engine.State), engine.LogDir, p.log
+	o.Records, o.LogDir, o.Log = record.Open(e.o.Root, e.o.State), e.o.LogDir, p.log
 	o.Records.Notify = func(message string) { p.log.Warn(message) }
-	s := &session{p: p, engine: e, node: node, run: o.Records.NewRun(), cancel: cancel}
+	s := &session{p: p, engine: e.Engine, node: node, run: o.Records.NewRun(), cancel: cancel}
 	o.Trace, o.ParallelPulls = s.trace.Record, c.Int("parallel-pulls")
 	for _, dir := range pathsOf(c, "images-dir") {
 		begin := time.Now()
@@ -205,6 +161,7 @@ func (p *program) open(c *cli.Context, on opened, node *v1.Node, o runtime.Optio
 		o.LocalImages = append(o.LocalImages, images...)
 		p.log.Info("imported images", "images", images, "elapsed", time.Since(begin))
 	}
+	var err error
 	if s.pods, err = e.Pods(ctx, node, o); err != nil {
 		s.close()
 		return nil, unusable(fmt.Errorf("container engine: %w", err))

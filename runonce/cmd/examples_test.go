@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runonce/runonce/runonce/cmd"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 )
 
 const (
@@ -82,9 +83,9 @@ func TestExampleCommands(t *testing.T) {
 		}
 		for _, m := range found {
 			reached := false
-			got := invokeWith(t, cmd.IO{Open: func(context.Context, cmd.EngineOptions) (cmd.Engine, error) {
+			got := invokeWith(t, cmd.IO{Open: func(context.Context, backend.Options) (backend.Engine, error) {
 				reached = true
-				return nil, cmd.ErrNotRoot
+				return nil, backend.ErrNotRoot
 			}}, strings.Fields(place.Replace(m[1])+" "+nodeOfRun(m[1]))...)
 			if !reached || got.code != 4 {
 				t.Errorf("%s: %s: %+v", file, m[1], got)

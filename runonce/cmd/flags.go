@@ -10,6 +10,8 @@ import (
 
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runtime/cgroup"
 )
 
@@ -27,7 +29,7 @@ const (
 func engineFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "address", Category: categoryEngine, Usage: "use containerd at `SOCKET`", DefaultText: "$CONTAINERD_ADDRESS, else embedded"},
-		&cli.StringFlag{Name: "root", Category: categoryEngine, Value: defaultRoot, Usage: "keep persistent data in `DIR`"},
+		&cli.StringFlag{Name: "root", Category: categoryEngine, Value: backend.DefaultRoot, Usage: "keep persistent data in `DIR`"},
 		&cli.StringFlag{Name: "state", Category: categoryEngine, Value: "/run/runonce", Usage: "keep data that a reboot may delete in `DIR`"},
 		&cli.StringFlag{Name: "log-dir", Category: categoryEngine, Value: "/var/log/pods", Usage: "write container logs to `DIR`"},
 		&cli.StringFlag{Name: "namespace", Category: categoryEngine, Value: "runonce", Usage: "containerd `NAMESPACE`, not that of pods"},
@@ -164,6 +166,23 @@ func (p *program) withLogger(action cli.ActionFunc) cli.ActionFunc {
 		}
 		return action(c)
 	}
+}
+
+// configureDisplay turns the display on, unless --quiet is set. With --log-format json, and at
+// the log levels info and debug, events are log messages instead of lines.
+func (p *program) configureDisplay(c *cli.Context) {
+	var log *slog.Logger
+	if p.json || p.log.Enabled(c.Context, slog.LevelInfo) {
+		log = p.log
+	}
+	mode := progress.Lines
+	switch {
+	case c.Bool("quiet"):
+		mode = progress.Off
+	case p.io.StderrTerminal && !p.dumbTerminal() && !p.json:
+		mode = progress.Bars
+	}
+	p.display.Configure(mode, log, p.json)
 }
 
 // checkValues refuses values that no command can use.

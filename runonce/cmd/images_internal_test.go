@@ -1,13 +1,8 @@
 package cmd
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -15,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/containerd"
 )
@@ -39,7 +35,7 @@ func TestImagesToPull(t *testing.T) {
 		{Verdict: admit.Admitted, Running: true, Pod: pod(v1.PullAlways, "kept:1")},
 		{Verdict: admit.Rejected, Pod: pod(v1.PullAlways, "rejected:1")},
 	}}
-	present := []Image{{Ref: "docker.io/library/here:1"}, {Ref: "docker.io/library/here:2"}}
+	present := []backend.Image{{Ref: "docker.io/library/here:1"}, {Ref: "docker.io/library/here:2"}}
 	want := []string{"docker.io/library/gone:1", "docker.io/library/here:2", "docker.io/library/model:1"}
 	if diff := cmp.Diff(want, imagesToPull(plan, present)); diff != "" {
 		t.Errorf("images (-want +got):\n%s", diff)
@@ -58,29 +54,6 @@ func TestImportError(t *testing.T) {
 		var coded exitError
 		if err := importError(tt.err); !errors.As(err, &coded) || coded.code != tt.code || !errors.Is(err, tt.err) {
 			t.Errorf("%v", err)
-		}
-	}
-}
-
-// TestImportNothing: a directory without any image is an error, junk next to images is not.
-func TestImportNothing(t *testing.T) {
-	t.Parallel()
-	var log bytes.Buffer
-	e := &machineEngine{}
-	e.o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	dir := t.TempDir()
-	for _, junk := range []string{"", "notes.txt"} {
-		if junk != "" {
-			if err := os.WriteFile(filepath.Join(dir, junk), []byte("x"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		_, err := e.Import(t.Context(), dir)
-		if want := dir + ": no image archive or OCI layout in this directory"; err == nil || err.Error() != want {
-			t.Errorf("with %q: %v", junk, err)
-		}
-		if strings.Contains(log.String(), "ignored "+filepath.Join(dir, "notes.txt")) != (junk != "") {
-			t.Errorf("with %q: %s", junk, &log)
 		}
 	}
 }

@@ -95,15 +95,11 @@ func (p *program) findLog(c *cli.Context) (string, logs.Pod, error) {
 // findPod returns the logs of the named pod: of the one that exists, if there were several of
 // that name, else of the one that was last started or removed.
 func (p *program) findPod(store logs.Store, records *record.Store, ref string) (logs.Found, error) {
-	namespace, name, ok := strings.Cut(ref, "/")
-	if !ok {
-		namespace, name = "", ref
-	}
 	all, err := store.List()
 	if err != nil {
 		return logs.Found{}, err
 	}
-	all = slices.DeleteFunc(all, func(f logs.Found) bool { return f.Name != name || namespace != "" && f.Namespace != namespace })
+	all = slices.DeleteFunc(all, func(f logs.Found) bool { return !isNamed(ref, f.Namespace, f.Name) })
 	if len(all) == 0 {
 		return logs.Found{}, usagef("no logs of pod %q in %s; see %q", ref, store.Dir, "runonce ps")
 	}
@@ -114,7 +110,7 @@ func (p *program) findPod(store logs.Store, records *record.Store, ref string) (
 	best := all[0]
 	for _, f := range all[1:] {
 		if f.Namespace != best.Namespace {
-			return logs.Found{}, usagef("pod %q is in several namespaces, use NAMESPACE/%s", name, name)
+			return logs.Found{}, usagef("pod %q is in several namespaces, use NAMESPACE/%s", ref, ref)
 		}
 		if a, b := started(f), started(best); a && !b || a == b && f.Changed.After(best.Changed) {
 			best = f

@@ -16,6 +16,7 @@ import (
 	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runonce/cmd"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/containerd"
 )
 
@@ -39,7 +40,7 @@ func newMachine(t *testing.T, images string, flags ...string) machine {
 		t.Fatal(err)
 	}
 	m := machine{
-		world: cmd.IO{Getenv: func(string) string { return "" }, Machine: os.DirFS("/"), Open: cmd.OpenContainerd, Versions: containerd.LookUp},
+		world: cmd.IO{Getenv: func(string) string { return "" }, Machine: os.DirFS("/"), Open: backend.Open, Versions: containerd.LookUp},
 		dir:   dir,
 		flags: append([]string{"--root", filepath.Join(dir, "root"), "--state", filepath.Join(dir, "state"), "--log-dir", filepath.Join(dir, "log")}, flags...),
 	}

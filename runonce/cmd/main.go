@@ -20,7 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
+	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/containerd"
 )
@@ -42,7 +44,7 @@ type IO struct {
 	// Machine is the root file system, from which the node is detected.
 	Machine fs.FS
 	// Open opens the container engine.
-	Open func(ctx context.Context, o EngineOptions) (Engine, error)
+	Open func(ctx context.Context, o backend.Options) (backend.Engine, error)
 	// Versions returns the versions of the daemon and the OCI runtime without opening the
 	// engine; nil leaves them out.
 	Versions func(ctx context.Context, o containerd.Options) (containerd.Versions, error)
@@ -55,9 +57,9 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 
 // Main runs a command and returns its exit code. The first argument is the program's name.
 func Main(ctx context.Context, arguments []string, process IO) int {
-	p := &program{io: process, start: time.Now(), display: newDisplay(process.Stderr)}
-	p.io.Stderr = p.display.screen
-	p.io.Stdout = belowBars{process.Stdout, p.display.screen}
+	p := &program{io: process, start: time.Now(), display: progress.New(process.Stderr)}
+	p.io.Stderr = p.display.Stderr()
+	p.io.Stdout = p.display.Stdout(process.Stdout)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if process.Signals != nil {
@@ -77,14 +79,14 @@ func Main(ctx context.Context, arguments []string, process IO) int {
 	} else {
 		err = app.RunContext(ctx, p.args)
 	}
-	p.display.close()
+	p.display.Close()
 	return p.exitCode(ctx, err)
 }
 
 // program is one invocation.
 type program struct {
 	io       IO
-	display  *display
+	display  *progress.Display
 	args     []string // in the order of reorder
 	start    time.Time
 	log      *slog.Logger
@@ -198,7 +200,7 @@ func (p *program) printError(err error) {
 		if e := (*inputError)(nil); errors.As(err, &e) {
 			result = e.result
 		}
-		err = fmt.Errorf("the input has %s: %s", count(len(problems), "error"), result)
+		err = fmt.Errorf("the input has %s: %s", progress.Count(len(problems), "error"), result)
 	}
 	p.println("runonce: " + err.Error())
 }
@@ -230,14 +232,6 @@ func (p *program) notice(text string) {
 
 // println prints a line to standard error. If that fails there is nowhere to report it.
 func (p *program) println(line string) { _, _ = fmt.Fprintln(p.io.Stderr, line) }
-
-// count returns "1 pod", "2 pods".
-func count(n int, word string) string {
-	if n != 1 {
-		word += "s"
-	}
-	return fmt.Sprintf("%d %s", n, word)
-}
 
 // Terminal says whether the file is a terminal.
 func Terminal(f *os.File) bool {

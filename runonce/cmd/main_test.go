@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runonce/cmd"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/shim"
 )
 
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, cmd.Signals()...)
 	os.Exit(cmd.Main(testContext(), os.Args, cmd.IO{
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Machine: os.DirFS("/"), Open: cmd.OpenContainerd,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Machine: os.DirFS("/"), Open: backend.Open,
 		Signals: signals, Exit: os.Exit,
 	}))
 }
@@ -47,7 +48,7 @@ func testContext() context.Context { return context.Background() }
 
 // noEngine fails the test when a command opens the engine.
 func noEngine(t *testing.T) cmd.IO {
-	return cmd.IO{Open: func(context.Context, cmd.EngineOptions) (cmd.Engine, error) {
+	return cmd.IO{Open: func(context.Context, backend.Options) (backend.Engine, error) {
 		t.Error("the engine was opened")
 		return nil, errors.New("no engine")
 	}}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/runonce/cmd"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
 	"github.com/runonce/runonce/runtime/ocispec"
@@ -60,7 +61,7 @@ func newMemory(t *testing.T) *memory {
 	}
 }
 
-func (m *memory) open(_ context.Context, o cmd.EngineOptions) (cmd.Engine, error) {
+func (m *memory) open(_ context.Context, o backend.Options) (backend.Engine, error) {
 	if o.Address == "dead" {
 		return nil, errors.New("connecting to containerd: no such socket")
 	}
@@ -96,8 +97,8 @@ func (m *memory) Import(ctx context.Context, path string) ([]string, error) {
 	return []string{"localhost/box:1"}, nil
 }
 
-func (m *memory) Images(context.Context) ([]cmd.Image, error) {
-	return []cmd.Image{{Ref: "localhost/box:1", Digest: "sha256:box", Size: 2_900_000}}, nil
+func (m *memory) Images(context.Context) ([]backend.Image, error) {
+	return []backend.Image{{Ref: "localhost/box:1", Digest: "sha256:box", Size: 2_900_000}}, nil
 }
 
 func (m *memory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runtime.Pods, error) {

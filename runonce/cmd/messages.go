@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
 )
 
@@ -18,8 +17,8 @@ type textHandler struct {
 	attrs []slog.Attr
 }
 
+// newTextHandler needs a writer that is safe for concurrent use.
 func newTextHandler(w io.Writer, o *slog.HandlerOptions) slog.Handler {
-	w = &lockedWriter{w: w}
 	return &textHandler{Handler: slog.NewTextHandler(w, o), w: w}
 }
 
@@ -76,16 +75,4 @@ func oneLine(s string) string {
 		}
 		return unicode.ReplacementChar
 	}, strings.ReplaceAll(s, "\n", "; "))
-}
-
-// lockedWriter serializes writes.
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (w *lockedWriter) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.w.Write(p)
 }

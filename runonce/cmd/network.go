@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/runonce/runonce/runonce/cmd/backend"
 )
 
 // pluginFlags are for all commands that use CNI plugins, also only to disconnect pods.
@@ -31,7 +33,7 @@ func networkFlags() []cli.Flag {
 }
 
 // networkOptions reads the flags of networkFlags.
-func (o *EngineOptions) networkOptions(c *cli.Context) error {
+func networkOptions(c *cli.Context, o *backend.Options) error {
 	o.Network.CNIConfDir, o.Network.CNIBinDirs = c.String("cni-conf-dir"), c.StringSlice("cni-bin-dir")
 	o.Network.ClusterDomain = strings.Trim(c.String("cluster-domain"), ".")
 	for _, s := range c.StringSlice("cluster-dns") {

@@ -8,14 +8,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/urfave/cli/v2"
 
+	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/network"
 )
 
-func parseNetwork(t *testing.T, args ...string) (o EngineOptions, err error) {
+func parseNetwork(t *testing.T, args ...string) (o backend.Options, err error) {
 	t.Helper()
 	// The library's own help is shared by all apps.
 	app := &cli.App{HideHelp: true, Flags: networkFlags(), Action: func(c *cli.Context) error {
-		err = o.networkOptions(c)
+		err = networkOptions(c, &o)
 		return nil
 	}}
 	if e := app.RunContext(t.Context(), append([]string{"x"}, args...)); e != nil {
@@ -34,14 +35,14 @@ func TestNetworkOptions(t *testing.T) {
 		t.Errorf("networks %s", got)
 	}
 	o.Network.PodCIDRs = nil
-	want := EngineOptions{
+	want := backend.Options{
 		Network: network.Options{CNIConfDir: "/b", CNIBinDirs: []string{"/a"}, ClusterDomain: "example"}, ClusterDNS: []string{"10.96.0.10", "fd00::a"},
 	}
 	if diff := cmp.Diff(want, o); diff != "" {
 		t.Error(diff)
 	}
 	o, err = parseNetwork(t)
-	if diff := cmp.Diff(EngineOptions{Network: network.Options{CNIConfDir: "/etc/cni/net.d", ClusterDomain: "cluster.local"}}, o); diff != "" || err != nil {
+	if diff := cmp.Diff(backend.Options{Network: network.Options{CNIConfDir: "/etc/cni/net.d", ClusterDomain: "cluster.local"}}, o); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/runonce/runonce/admit/nodeinfo"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/cdi"
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/host"
@@ -222,7 +223,7 @@ func (p *program) listeners(c *cli.Context, pods, running []*v1.Pod) ([]admit.Li
 	pods = slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return runs[pod.UID] })
 	listeners, err := admit.Listeners(p.io.Machine, pods, func(process nodeinfo.Process) types.UID {
 		for _, pod := range running {
-			if slices.ContainsFunc(process.Cgroups, func(path string) bool { return cgroup.Holds(cgroupParent(root), pod, path) }) {
+			if slices.ContainsFunc(process.Cgroups, func(path string) bool { return cgroup.Holds(backend.CgroupParent(root), pod, path) }) {
 				return pod.UID
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runonce/cmd"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 )
 
 // unfit is a machine that lacks what some pods need.
@@ -39,7 +40,7 @@ func TestMachineLacksProgram(t *testing.T) {
 			"proc/meminfo":                  {Data: []byte("MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n")},
 			"sys/devices/system/cpu/online": {Data: []byte("0-3\n")},
 		}
-		world := cmd.IO{Machine: machine, Open: func(context.Context, cmd.EngineOptions) (cmd.Engine, error) { return u, nil }}
+		world := cmd.IO{Machine: machine, Open: func(context.Context, backend.Options) (backend.Engine, error) { return u, nil }}
 		return invokeWith(t, world, append(args, "--root", m.root, "--state", m.root)...)
 	}
 	old, done, web := manifest(t, "old", "Always", "[sleep]"), manifest(t, "done", "Never", "[exit, '0']"), manifest(t, "web", "Always", "[sleep]")

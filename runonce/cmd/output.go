@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -12,8 +11,9 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/report"
-	"github.com/runonce/runonce/runtime/logs"
 )
 
 // junitLines is how many of the last lines of each log are in a JUnit report.
@@ -35,8 +35,11 @@ func (p *program) write(c *cli.Context, document any, table func(report.Style) e
 // colors tells whether the output is colored: only on a terminal that can do it, and not against
 // the user's wish (no-color.org).
 func (p *program) colors() bool {
-	return p.io.StdoutTerminal && p.io.Getenv("NO_COLOR") == "" && p.io.Getenv("TERM") != "dumb"
+	return p.io.StdoutTerminal && p.io.Getenv("NO_COLOR") == "" && !p.dumbTerminal()
 }
+
+// dumbTerminal says whether the terminal has neither colors nor a cursor that moves.
+func (p *program) dumbTerminal() bool { return p.io.Getenv("TERM") == "dumb" }
 
 func (p *program) writeDocument(format string, document any) error {
 	write := report.JSON
@@ -70,8 +73,8 @@ func (p *program) writeFailure(code int, err error) error {
 func (p *program) writeJUnit(r report.Report) error {
 	return report.WriteFile(p.junit, func(w io.Writer) error {
 		return r.JUnit(w, func(path string) []string {
-			lines, err := logs.Tail(path, junitLines, maxTail)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			lines, err := podLogs{}.Tail(path, junitLines)
+			if err != nil {
 				p.log.Warn("cannot read a log for the JUnit report", "error", err)
 			}
 			return lines
@@ -81,24 +84,10 @@ func (p *program) writeJUnit(r report.Report) error {
 
 // outputFormat returns json or yaml if the arguments ask for it, else "". They may be invalid.
 func outputFormat(args []string) string {
-	format := ""
-	for i, arg := range args {
-		if arg == "--" {
-			break
-		}
-		name, value, given := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
-		if !strings.HasPrefix(arg, "-") || (name != "o" && name != "output") {
-			continue
-		}
-		if !given && i+1 < len(args) {
-			value = args[i+1]
-		}
-		format = value
+	if format := cmdline.Value(args, "output", "o"); format == "json" || format == "yaml" {
+		return format
 	}
-	if format != "json" && format != "yaml" {
-		return ""
-	}
-	return format
+	return ""
 }
 
 // failureDocument returns the document of the command for the failure of r, nil if it has none.
@@ -123,7 +112,7 @@ func (p *program) failureDocument(r report.Report) any {
 		v.Failure = r.Failure
 		return v
 	case command == "images list":
-		return imageList{APIVersion: report.APIVersion, Kind: "Images", Images: []Image{}, Failure: r.Failure}
+		return imageList{APIVersion: report.APIVersion, Kind: "Images", Images: []backend.Image{}, Failure: r.Failure}
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/cgroup"
 )
@@ -69,7 +70,7 @@ func (p *program) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Start, o.Logger, o.Progress = time.Now(), p.log, p.display.pod
+	o.Start, o.Logger, o.Progress = time.Now(), p.log, p.display.Pod
 	for _, flag := range []string{"junit", "timeline"} {
 		if err := report.Writable(c.String(flag)); err != nil {
 			return usagef("--%s: %w", flag, err)
@@ -101,12 +102,12 @@ func (p *program) run(c *cli.Context) error {
 	default:
 		// The next run may plan when the pods that this one stops have stopped.
 		o.Logs, o.Trace, o.AfterStops = podLogs{s.pods}, &s.trace, func() { s.warn(s.run.Leave()) }
-		p.display.onInterrupt(effectReport)
+		p.display.OnInterrupt(progress.EffectReport)
 		if o.Remove {
-			p.display.onInterrupt(effectRemove)
+			p.display.OnInterrupt(progress.EffectRemove)
 		}
 		results = runonce.Run(c.Context, s.pods, plan, o)
-		p.display.endRun()
+		p.display.EndRun()
 	}
 	return p.report(c, append(results, invalid...), time.Since(o.Start))
 }
@@ -118,7 +119,7 @@ func (p *program) prepare(c *cli.Context, set *manifests.Set) (*session, admit.P
 	if err != nil {
 		return nil, admit.Plan{}, err
 	}
-	entered := p.display.wait("waiting for another run that plans or stops pods")
+	entered := p.display.Wait("waiting for another run that plans or stops pods")
 	err = s.run.Enter(c.Context)
 	entered()
 	if err != nil {
@@ -207,7 +208,7 @@ func (p *program) read(c *cli.Context) (*manifests.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	end := p.display.wait("reading the manifests")
+	end := p.display.Wait("reading the manifests")
 	set, err := manifests.ReadPaths(c.Context, args, p.inputOptions(c))
 	end()
 	p.printProblems(set.Warnings)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
@@ -51,7 +50,7 @@ func (p *program) selectBy(c *cli.Context, arg string, pods []*v1.Pod) (selectio
 	if isPath(arg) {
 		return p.selectByManifests(c, arg, nil, pods)
 	}
-	named := only(pods, func(pod *v1.Pod) bool { return arg == pod.Name || arg == fullName(pod) })
+	named := only(pods, func(pod *v1.Pod) bool { return isNamed(arg, pod.Namespace, pod.Name) })
 	switch names := fullNames(named); {
 	case len(names) > 1:
 		return selection{}, usagef("pod %q is in several namespaces: give one of %s", arg, strings.Join(names, ", "))
@@ -80,9 +79,7 @@ func (p *program) selectByManifests(c *cli.Context, arg string, candidates, pods
 		return selection{}, cause
 	}
 	names := namesOf(set)
-	has := func(pod *v1.Pod) bool {
-		return names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
-	}
+	has := func(pod *v1.Pod) bool { return names[podspec.FullName(pod)] }
 	if found := only(candidates, has); len(found) > 0 {
 		return selection{pods: found}, nil
 	}
@@ -96,7 +93,7 @@ func (p *program) selectByManifests(c *cli.Context, arg string, candidates, pods
 		if from == "-" {
 			from = "standard input"
 		}
-		elsewhere = append(elsewhere, fmt.Sprintf("pod %q was started from %s: runonce down %s", pod.Name, from, fullName(pod)))
+		elsewhere = append(elsewhere, fmt.Sprintf("pod %q was started from %s: runonce down %s", pod.Name, from, podspec.FullName(pod)))
 	}
 	if len(elsewhere) > 0 {
 		notice += " (" + strings.Join(elsewhere, "; ") + ")"
@@ -108,31 +105,32 @@ func (p *program) selectByManifests(c *cli.Context, arg string, candidates, pods
 	return selection{notice: notice}, nil
 }
 
-// namesOf returns the names of the pods in the manifests.
-func namesOf(set *manifests.Set) map[types.NamespacedName]bool {
-	names := map[types.NamespacedName]bool{}
+// namesOf returns the full names of the pods in the manifests.
+func namesOf(set *manifests.Set) map[string]bool {
+	names := map[string]bool{}
 	for _, pod := range set.Pods {
-		names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = true
+		names[podspec.FullName(pod)] = true
 	}
 	for _, in := range set.Invalid {
 		if in.Kind == "Pod" && in.Name != "" {
-			names[types.NamespacedName{Namespace: cmp.Or(in.Namespace, v1.NamespaceDefault), Name: in.Name}] = true
+			names[cmp.Or(in.Namespace, v1.NamespaceDefault)+"/"+in.Name] = true
 		}
 	}
 	return names
 }
 
+// isNamed says whether the argument, [NAMESPACE/]POD, names the pod.
+func isNamed(arg, namespace, name string) bool { return arg == name || arg == namespace+"/"+name }
+
 func only(pods []*v1.Pod, wanted func(*v1.Pod) bool) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !wanted(pod) })
 }
-
-func fullName(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
 // fullNames returns the names of the pods, sorted and each once.
 func fullNames(pods []*v1.Pod) []string {
 	names := make([]string, 0, len(pods))
 	for _, pod := range pods {
-		names = append(names, fullName(pod))
+		names = append(names, podspec.FullName(pod))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

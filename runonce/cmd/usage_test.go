@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/runonce/runonce/runonce/cmd"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 )
 
 // TestUsage: one line says what to do.
@@ -68,7 +69,7 @@ func TestNeedsRoot(t *testing.T) {
 		var out, errs bytes.Buffer
 		code := cmd.Main(t.Context(), strings.Fields("runonce "+args), cmd.IO{
 			Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }, Machine: os.DirFS("/"),
-			Open: func(context.Context, cmd.EngineOptions) (cmd.Engine, error) { return nil, cmd.ErrNotRoot },
+			Open: func(context.Context, backend.Options) (backend.Engine, error) { return nil, backend.ErrNotRoot },
 		})
 		return invocation{code, out.String(), errs.String()}
 	}

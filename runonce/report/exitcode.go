@@ -27,8 +27,9 @@ const (
 func ExitSignal(sig syscall.Signal) int { return exitSignal + int(sig) }
 
 // ExitCode returns the exit code for the results. A canceled pod makes it that of the signal,
-// SIGINT if there was none, unless the failure of another pod ended the run; a failure takes precedence over a rejection. An invalid pod, which
-// is a result only if the user asked to continue without it, counts as a failure.
+// SIGINT if there was none, unless the failure of another pod ended the run; a failure takes
+// precedence over a rejection. An invalid pod, which is a result only if the user asked to continue
+// without it, counts as a failure.
 func ExitCode(results []runonce.Result, sig syscall.Signal) int {
 	if sig == 0 {
 		sig = syscall.SIGINT

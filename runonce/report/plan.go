@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Plan is the document for what a run would do.
@@ -67,7 +68,7 @@ func NewPlan(plan admit.Plan) Plan {
 func newDecision(d admit.Decision) Decision {
 	out := Decision{
 		PodID: podID(d.Pod), Verdict: d.Verdict, Action: action(d), Running: d.Running, Reason: d.Reason, Message: d.Message,
-		Reasons: append([]admit.Reason{}, d.Reasons...), PreemptedBy: fullName(d.By), Requests: v1.ResourceList{},
+		Reasons: append([]admit.Reason{}, d.Reasons...), PreemptedBy: podspec.FullName(d.By), Requests: v1.ResourceList{},
 	}
 	if out.Message == "" {
 		out.Message = earlierRun(d)

@@ -115,7 +115,7 @@ func newResult(in *runonce.Result) Result {
 		PodID: podID(in.Pod), Outcome: in.Outcome, Reason: in.Reason, Message: in.Message,
 		Attempts: in.Attempts, Restarts: in.Restarts, ElapsedSeconds: seconds(in.Elapsed),
 		PodIPs: podIPs(in.Status), Phases: []Phase{}, Containers: append([]runonce.Container{}, in.Containers...),
-		PreemptedBy: fullName(in.By), RemoveError: in.RemoveError, Status: in.Status,
+		PreemptedBy: podspec.FullName(in.By), RemoveError: in.RemoveError, Status: in.Status,
 		Annotations: in.Annotations, EarlierRun: in.EarlierRun,
 	}
 	if !in.Finished.IsZero() {
@@ -160,14 +160,6 @@ func countReady(st v1.PodStatus) int {
 		}
 	}
 	return n
-}
-
-// fullName returns "namespace/name", or "" for no pod.
-func fullName(pod *v1.Pod) string {
-	if pod == nil {
-		return ""
-	}
-	return pod.Namespace + "/" + pod.Name
 }
 
 // seconds rounds to the millisecond.

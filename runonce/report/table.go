@@ -163,17 +163,22 @@ func (t *table) text() string {
 	return b.String()
 }
 
-// colored gives an outcome or verdict its color.
+// colored gives an outcome or verdict its color: red, yellow or green.
 func colored(word string) string {
-	color := 31 // red
-	switch runonce.Outcome(word) {
+	return byOutcome(runonce.Outcome(word), "\x1b[31m", "\x1b[33m", "\x1b[32m") + word + "\x1b[0m"
+}
+
+// byOutcome returns the color for a pod that failed, for one that was refused or given up, or for
+// one that reached its goal.
+func byOutcome(outcome runonce.Outcome, bad, refused, good string) string {
+	switch outcome {
 	case runonce.Running, runonce.Ready, runonce.Succeeded, "Admitted":
-		color = 32 // green
+		return good
 	case runonce.Rejected, runonce.Preempted, runonce.Canceled:
-		color = 33 // yellow
+		return refused
 	case runonce.Failed, runonce.TimedOut, runonce.Invalid:
 	}
-	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", color, word)
+	return bad
 }
 
 // printable replaces what would break a line or change the state of a terminal.

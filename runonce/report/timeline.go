@@ -6,8 +6,6 @@ import (
 	"io"
 	"math"
 	"strings"
-
-	"github.com/runonce/runonce/runonce"
 )
 
 // The sizes of a timeline, in pixels.
@@ -87,14 +85,7 @@ func (r Report) Timeline(w io.Writer) error {
 
 // bars draws one pod at height y.
 func (r *Result) bars(b *strings.Builder, y int, scale func(float64) float64) {
-	color := colorBad
-	switch r.Outcome {
-	case runonce.Running, runonce.Ready, runonce.Succeeded:
-		color = colorGood
-	case runonce.Rejected, runonce.Preempted, runonce.Canceled:
-		color = colorRefused
-	case runonce.Failed, runonce.TimedOut, runonce.Invalid:
-	}
+	color := byOutcome(r.Outcome, colorBad, colorRefused, colorGood)
 	name := r.Namespace + "/" + r.Name
 	fmt.Fprintf(b, `<text x="4" y="%d">%s</text>`+"\n", y+14, html.EscapeString(validXML(name)))
 	bar := func(from, elapsed float64, inset int, color, title string) {

@@ -16,8 +16,8 @@ func Reorder(args []string, commands []*cli.Command) []string {
 	if len(args) < 2 {
 		return args
 	}
-	command, rest := cutCommand(args[1:], commands)
-	if command == nil {
+	path, rest := cutCommands(args[1:], commands)
+	if len(path) == 0 {
 		if firstArgument(rest, valueFlags(commands)) < 0 {
 			switch {
 			case containsAny(rest, "-h", "--help", "-help"):
@@ -26,21 +26,30 @@ func Reorder(args []string, commands []*cli.Command) []string {
 				return []string{args[0], "version"}
 			}
 		}
-		command = findCommand(commands, "run")
+		path = []*cli.Command{findCommand(commands, "run")}
 	}
 	out := []string{args[0]}
-	var last *cli.Command
-	for command != nil {
-		out, last = append(out, command.Name), command
-		command, rest = cutCommand(rest, command.Subcommands)
+	for _, command := range path {
+		out = append(out, command.Name)
 	}
-	flags, arguments := splitFlags(rest, valueFlags([]*cli.Command{last}))
-	return slices.Concat(out, flags, arguments)
+	var dashes, arguments []string
+	words, _ := parse(rest, valueFlags(path[len(path)-1:]))
+	for _, w := range words {
+		switch w.kind {
+		case flag, value:
+			out = append(out, w.text)
+		case separator:
+			dashes = []string{w.text}
+		case argument:
+			arguments = append(arguments, w.text)
+		}
+	}
+	return slices.Concat(out, dashes, arguments)
 }
 
-// cutCommand returns the command that the first argument names, nil if there is none, and the
-// other arguments.
-func cutCommand(args []string, commands []*cli.Command) (*cli.Command, []string) {
+// cutCommands returns the command that the first argument names and the subcommand that the next
+// one names, if there are any, and the other arguments.
+func cutCommands(args []string, commands []*cli.Command) (path []*cli.Command, rest []string) {
 	at := firstArgument(args, valueFlags(commands))
 	if at < 0 {
 		return nil, args
@@ -49,13 +58,24 @@ func cutCommand(args []string, commands []*cli.Command) (*cli.Command, []string)
 	if command == nil {
 		return nil, args
 	}
-	return command, slices.Concat(args[:at], args[at+1:])
+	path, rest = cutCommands(slices.Concat(args[:at], args[at+1:]), command.Subcommands)
+	return append([]*cli.Command{command}, path...), rest
 }
 
 func findCommand(commands []*cli.Command, name string) *cli.Command {
 	for _, c := range commands {
 		if c.HasName(name) {
 			return c
+		}
+	}
+	return nil
+}
+
+// findFlag returns the flag of the command that has the name, nil if there is none.
+func findFlag(command *cli.Command, name string) cli.Flag {
+	for _, f := range command.Flags {
+		if slices.Contains(f.Names(), name) {
+			return f
 		}
 	}
 	return nil
@@ -68,48 +88,71 @@ func containsAny(args []string, names ...string) bool {
 // firstArgument returns the index of the first argument that is neither a flag nor the value of
 // one, or -1.
 func firstArgument(args []string, takesValue map[string]bool) int {
-	for i := 0; i < len(args); i++ {
-		switch name, isFlag := flagName(args[i]); {
-		case args[i] == "--":
-			return -1
-		case !isFlag:
-			return i
-		case takesValue[name]:
-			i++
-		}
+	words, _ := parse(args, takesValue)
+	i := slices.IndexFunc(words, func(w word) bool { return w.kind == argument || w.kind == separator })
+	if i < 0 || words[i].kind == separator {
+		return -1
 	}
-	return -1
+	return i
 }
 
-// splitFlags separates flags, with their values, from arguments. Everything after "--" is an
-// argument.
-func splitFlags(args []string, takesValue map[string]bool) (flags, arguments []string) {
-	for i := 0; i < len(args); i++ {
-		switch name, isFlag := flagName(args[i]); {
-		case args[i] == "--":
-			return flags, slices.Concat([]string{"--"}, arguments, args[i+1:])
-		case !isFlag:
-			arguments = append(arguments, args[i])
-		case takesValue[name] && i+1 < len(args):
-			flags = append(flags, args[i], args[i+1])
-			i++
+// kind is what a word of the command line is.
+type kind int
+
+const (
+	argument  kind = iota // a command, a path or a name
+	flag                  // perhaps with its value, after "="
+	value                 // of the flag before it
+	separator             // the first "--"
+)
+
+// word is one word of the command line.
+type word struct {
+	text  string
+	kind  kind
+	flag  string // the name of the flag, or of the one whose value this is
+	value string // of the flag, if it is in this word
+}
+
+// parse says what each word is, and which flag at the end lacks its value. Everything after "--"
+// is an argument.
+func parse(args []string, takesValue map[string]bool) (words []word, lacking string) {
+	onlyArguments := false
+	for _, text := range args {
+		w := word{text: text}
+		switch {
+		case lacking != "":
+			w.kind, w.flag, w.value, lacking = value, lacking, text, ""
+		case onlyArguments || len(text) < 2 || text[0] != '-':
+		case text == "--":
+			w.kind, onlyArguments = separator, true
 		default:
-			flags = append(flags, args[i])
+			var assigned bool
+			w.kind = flag
+			w.flag, w.value, assigned = strings.Cut(strings.TrimPrefix(text[1:], "-"), "=")
+			if takesValue[w.flag] && !assigned {
+				lacking = w.flag
+			}
 		}
+		words = append(words, w)
 	}
-	return flags, arguments
+	return words, lacking
 }
 
-// flagName returns the name of a flag, "" if its value follows after "=".
-func flagName(arg string) (name string, isFlag bool) {
-	if len(arg) < 2 || arg[0] != '-' {
-		return "", false
+// Value returns the last value of a flag with these names in arguments that may be invalid.
+func Value(args []string, names ...string) string {
+	takesValue := map[string]bool{}
+	for _, name := range names {
+		takesValue[name] = true
 	}
-	name = strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-")
-	if strings.Contains(name, "=") {
-		name = ""
+	last := ""
+	words, _ := parse(args, takesValue)
+	for _, w := range words {
+		if takesValue[w.flag] {
+			last = w.value
+		}
 	}
-	return name, true
+	return last
 }
 
 // valueFlags returns which flags of the commands, and of their subcommands, take a value.

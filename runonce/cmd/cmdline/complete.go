@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -23,16 +24,6 @@ func IsCompletion(args []string) bool { return len(args) > 1 && args[len(args)-1
 // files is printed in place of the names of files, which the shell completes itself.
 const files = ":files"
 
-// choices are the values of flags that have only a few. Those of --output differ by command.
-var choices = map[string][]string{
-	"until":           {"running", "ready", "completed"},
-	"log-level":       {"debug", "info", "warn", "error"},
-	"log-format":      {"text", "json"},
-	"pod-security":    {"privileged", "baseline", "restricted"},
-	"cgroup-driver":   {"cgroupfs", "systemd"},
-	"admission-order": {"priority", "manifest"},
-}
-
 // Complete prints the completions of the last of the arguments before completionFlag, one in each
 // line, some with a tab and a description. Nothing that goes wrong is worth a message.
 func Complete(w io.Writer, args []string, commands []*cli.Command) {
@@ -41,18 +32,17 @@ func Complete(w io.Writer, args []string, commands []*cli.Command) {
 		return
 	}
 	current, before := words[len(words)-1], words[:len(words)-1]
-	line := commandLine{all: commands, commands: commands}
-	line.read(before)
+	line := newCommandLine(before, commands)
 	prefix := ""
 	var found []string
-	flag, value, assigned := strings.Cut(current, "=")
+	name, assigned, isAssigned := strings.Cut(current, "=")
 	switch {
 	case line.pending != "":
 		found = line.values(line.pending)
-	case strings.HasPrefix(current, "-") && assigned:
-		prefix = flag + "="
-		found = line.values(strings.TrimLeft(flag, "-"))
-		current = value
+	case strings.HasPrefix(current, "-") && isAssigned:
+		prefix = name + "="
+		found = line.values(strings.TrimLeft(name, "-"))
+		current = assigned
 	case strings.HasPrefix(current, "-") && !line.onlyArguments:
 		found = line.flags()
 	default:
@@ -91,31 +81,27 @@ type commandLine struct {
 	onlyArguments bool   // after "--"
 }
 
-func (l *commandLine) read(words []string) {
-	l.given = map[string]string{}
-	takesValue := valueFlags(l.all)
+func newCommandLine(args []string, commands []*cli.Command) *commandLine {
+	l := &commandLine{all: commands, commands: commands, given: map[string]string{}}
+	takesValue := valueFlags(commands)
+	path, rest := cutCommands(args, commands)
+	if n := len(path); n > 0 {
+		l.command, l.commands = path[n-1], path[n-1].Subcommands
+		takesValue = valueFlags(path[n-1:])
+	}
+	words, lacking := parse(rest, takesValue)
+	l.pending = lacking
 	for _, w := range words {
-		name, isFlag := flagName(w)
-		switch {
-		case l.pending != "":
-			l.given[l.pending], l.pending = w, ""
-		case w == "--":
+		switch w.kind {
+		case flag, value:
+			l.given[w.flag] = w.value
+		case separator:
 			l.onlyArguments = true
-		case isFlag && !l.onlyArguments:
-			if flag, value, ok := strings.Cut(strings.TrimLeft(w, "-"), "="); ok {
-				l.given[flag] = value
-			} else if takesValue[name] {
-				l.pending = name
-			}
-		default:
-			if next := findCommand(l.commands, w); next != nil && len(l.args) == 0 && !l.onlyArguments {
-				l.command, l.commands = next, next.Subcommands
-				takesValue = valueFlags([]*cli.Command{next})
-				continue
-			}
-			l.args = append(l.args, w)
+		case argument:
+			l.args = append(l.args, w.text)
 		}
 	}
+	return l
 }
 
 // current returns the command whose flags and arguments follow: run, unless another is named.
@@ -141,28 +127,26 @@ func (l *commandLine) flags() []string {
 	return all
 }
 
+// The usage of a flag says what its values are.
 var (
 	filePlaceholder = regexp.MustCompile("`(FILE|DIR|PATH|SOCKET)`")
-	outputFormats   = regexp.MustCompile("^output `FORMAT`: (.*)$")
+	choices         = regexp.MustCompile("`[A-Z]+`[a-z ]*: ([a-z, ]+ or [a-z]+)")
 )
 
 // values returns the values of a flag.
 func (l *commandLine) values(name string) []string {
-	for _, f := range l.current().Flags {
-		d, ok := f.(cli.DocGenerationFlag)
-		if !ok || !slices.Contains(f.Names(), name) {
-			continue
-		}
-		if m := outputFormats.FindStringSubmatch(d.GetUsage()); m != nil {
-			return strings.Split(strings.Replace(m[1], " or ", ", ", 1), ", ")
-		}
-		if filePlaceholder.MatchString(d.GetUsage()) {
-			return []string{files}
-		}
-		if l.current().Name == "logs" && f.Names()[0] == "container" {
-			return l.containers()
-		}
-		return choices[f.Names()[0]]
+	f, ok := findFlag(l.current(), name).(cli.DocGenerationFlag)
+	if !ok {
+		return nil
+	}
+	if m := choices.FindStringSubmatch(f.GetUsage()); m != nil {
+		return strings.Split(strings.Replace(m[1], " or ", ", ", 1), ", ")
+	}
+	switch {
+	case filePlaceholder.MatchString(f.GetUsage()):
+		return []string{files}
+	case l.current().Name == "logs" && slices.Contains(f.Names(), "container"):
+		return l.containers()
 	}
 	return nil
 }
@@ -201,14 +185,12 @@ func (l *commandLine) arguments() []string {
 }
 
 // directory returns the directory that a flag names, or its default.
-func (l *commandLine) directory(flag string) string {
-	if dir := l.given[flag]; dir != "" {
+func (l *commandLine) directory(name string) string {
+	if dir := l.given[name]; dir != "" {
 		return dir
 	}
-	for _, f := range l.current().Flags {
-		if s, ok := f.(*cli.StringFlag); ok && s.Name == flag {
-			return s.Value
-		}
+	if f, ok := findFlag(l.current(), name).(*cli.StringFlag); ok {
+		return f.Value
 	}
 	return ""
 }
@@ -223,7 +205,7 @@ func (l *commandLine) recorded() []string {
 	var pods []string
 	for _, r := range all {
 		if r.Pod != nil {
-			pods = append(pods, r.Pod.Namespace+"/"+r.Pod.Name)
+			pods = append(pods, podspec.FullName(r.Pod))
 		}
 	}
 	return pods

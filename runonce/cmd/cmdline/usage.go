@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -28,8 +26,8 @@ var habits = map[string]string{
 
 const attachHabit = `runonce cannot enter containers; "runonce logs POD" prints their output`
 
-// word is what a command looks like; paths mostly have a dot or a slash.
-var word = regexp.MustCompile(`^[a-z][a-z-]*$`)
+// plainWord is what a command looks like; paths mostly have a dot or a slash.
+var plainWord = regexp.MustCompile(`^[a-z][a-z-]*$`)
 
 // Check returns what is wrong with the arguments, of which the first is the program's name, if the
 // command line library would misunderstand it.
@@ -47,15 +45,11 @@ func Check(args []string, commands []*cli.Command) error {
 // not as a path; and a last flag without its value.
 func checkCommand(args []string, commands []*cli.Command) error {
 	takesValue := valueFlags(commands)
-	if n := len(args) - 1; n > 0 && !slices.Contains(args, "--") {
-		last, isFlag := flagName(args[n])
-		before, _ := flagName(args[n-1])
-		if isFlag && takesValue[last] && !takesValue[before] {
-			return fmt.Errorf("%s: needs a value", dashed(last))
-		}
+	if _, lacking := parse(args, takesValue); lacking != "" {
+		return fmt.Errorf("%s: needs a value", dashed(lacking))
 	}
 	at := firstArgument(args, takesValue)
-	if at < 0 || !word.MatchString(args[at]) || findCommand(commands, args[at]) != nil {
+	if at < 0 || !plainWord.MatchString(args[at]) || findCommand(commands, args[at]) != nil {
 		return nil
 	}
 	name := args[at]
@@ -65,57 +59,37 @@ func checkCommand(args []string, commands []*cli.Command) error {
 	if hint := habits[name]; hint != "" {
 		return fmt.Errorf("unknown command %q: %s", name, hint)
 	}
-	if near := nearestCommand(name, commands); near != "" {
+	var names []string
+	for _, c := range commands {
+		names = append(names, c.Name)
+	}
+	if near := decode.Nearest(name, names); near != "" {
 		return fmt.Errorf("unknown command %q (did you mean %q?)", name, "runonce "+near)
 	}
 	return fmt.Errorf("%q is neither a command nor an existing path; see %q", name, "runonce help")
 }
 
-func nearestCommand(name string, commands []*cli.Command) string {
-	names := make([]string, 0, len(commands))
-	for _, c := range commands {
-		names = append(names, c.Name)
-	}
-	return decode.Nearest(name, names)
-}
-
 // checkRepeated refuses a flag that takes one value and is given twice. The arguments are in the
 // order of reorder.
 func checkRepeated(args []string, commands []*cli.Command) error {
-	var command *cli.Command
-	for len(args) > 0 {
-		next := findCommand(commands, args[0])
-		if next == nil {
-			break
-		}
-		command, commands, args = next, next.Subcommands, args[1:]
-	}
-	if command == nil {
+	path, rest := cutCommands(args, commands)
+	if len(path) == 0 {
 		return nil
 	}
-	single := map[string]string{} // the flag's first name by each of its names
-	for _, f := range command.Flags {
-		switch f.(type) {
-		case *cli.StringFlag, *cli.IntFlag, *cli.Int64Flag, *cli.Float64Flag, *cli.DurationFlag:
-			for _, name := range f.Names() {
-				single[name] = f.Names()[0]
-			}
-		}
-	}
-	flags, _ := splitFlags(args, valueFlags([]*cli.Command{command}))
+	last := path[len(path)-1:]
+	words, _ := parse(rest, valueFlags(last))
 	given := map[string]bool{}
-	for i := 0; i < len(flags); i++ {
-		name, _, hasValue := strings.Cut(strings.TrimLeft(flags[i], "-"), "=")
-		first, ok := single[name]
-		switch {
-		case !ok:
+	for _, w := range words {
+		if w.kind != flag {
 			continue
-		case given[first]:
-			return fmt.Errorf("%s is given twice, and takes one value", dashed(first))
 		}
-		given[first] = true
-		if !hasValue {
-			i++
+		switch f := findFlag(last[0], w.flag).(type) {
+		case *cli.StringFlag, *cli.IntFlag, *cli.Int64Flag, *cli.Float64Flag, *cli.DurationFlag:
+			name := f.Names()[0]
+			if given[name] {
+				return fmt.Errorf("%s is given twice, and takes one value", dashed(name))
+			}
+			given[name] = true
 		}
 	}
 	return nil
@@ -175,11 +149,7 @@ func unknownFlag(command *cli.Command, name string) string {
 
 // wantedValue says what a value of a flag must be, which package flag may not.
 func wantedValue(command *cli.Command, name, value, problem string) string {
-	i := slices.IndexFunc(command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
-	if i < 0 {
-		return problem
-	}
-	switch command.Flags[i].(type) {
+	switch findFlag(command, name).(type) {
 	case *cli.DurationFlag:
 		if _, err := strconv.ParseFloat(value, 64); err == nil {
 			return fmt.Sprintf("a duration needs a unit, for example %ss", value)

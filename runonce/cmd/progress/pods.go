@@ -1,11 +1,10 @@
-package cmd
+package progress
 
 import (
 	"fmt"
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/failure"
@@ -45,8 +44,8 @@ var unprinted = []string{
 	failure.ReasonCreateError, failure.ReasonRunError, failure.ReasonFailedMount,
 }
 
-// pod shows an event of a pod.
-func (d *display) pod(e runonce.Progress) {
+// Pod shows an event of a pod.
+func (d *Display) Pod(e runonce.Progress) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.awake()
@@ -83,8 +82,8 @@ func (p *podState) line() string {
 	return line
 }
 
-// endRun ends the wait for pods.
-func (d *display) endRun() {
+// EndRun ends the wait for pods.
+func (d *Display) EndRun() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pods.pending = 0
@@ -96,7 +95,7 @@ func (s *podStates) add(e runonce.Progress) (p *podState, wasDone bool) {
 		if s.byUID == nil {
 			s.byUID = map[types.UID]*podState{}
 		}
-		p = &podState{name: podName(e.Pod)}
+		p = &podState{name: podspec.FullName(e.Pod)}
 		s.byUID[e.Pod.UID] = p
 		s.order = append(s.order, p)
 	}
@@ -124,8 +123,6 @@ func graceOf(e runonce.Progress) time.Duration {
 	return podspec.GracePeriod(e.Pod)
 }
 
-func podName(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
-
 func isOutcome(state string) bool {
 	return !slices.Contains([]string{"", "Stopping", "Stopped", "StopFailed", "Starting", "Waiting", "Retrying", "Pulling"}, state)
 }
@@ -145,7 +142,7 @@ func (s *podStates) texts(now time.Time) []string {
 		if n := s.pending - len(waiting); n > 0 {
 			waiting = append(waiting[:min(2, len(waiting))], fmt.Sprintf("%d not started yet", s.pending-min(2, len(waiting))))
 		}
-		parts = append(parts, fmt.Sprintf("waiting for %d of %s: %s", s.pending, count(s.total, "pod"), list(waiting, "; ")))
+		parts = append(parts, fmt.Sprintf("waiting for %d of %s: %s", s.pending, Count(s.total, "pod"), list(waiting, "; ")))
 	}
 	if len(stopping) > 0 {
 		parts = append(parts, "stopping "+list(stopping, ", "))

@@ -1,4 +1,4 @@
-package cmd
+package backend
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/containerd"
@@ -23,8 +24,8 @@ import (
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
-// defaultRoot is the default of --root.
-const defaultRoot = "/var/lib/runonce"
+// DefaultRoot is the default of --root.
+const DefaultRoot = "/var/lib/runonce"
 
 // Files of the machine that are copied into containers.
 const (
@@ -33,8 +34,8 @@ const (
 	resolvedConf = "/run/systemd/resolve/resolv.conf"
 )
 
-// OpenContainerd opens the embedded containerd, or the daemon at the address.
-func OpenContainerd(ctx context.Context, o EngineOptions) (Engine, error) {
+// Open opens the embedded containerd, or the daemon at the address.
+func Open(ctx context.Context, o Options) (Engine, error) {
 	if os.Geteuid() != 0 {
 		return nil, ErrNotRoot
 	}
@@ -53,25 +54,22 @@ func seccompDir(root string) string { return filepath.Join(root, "seccomp") }
 // machineEngine is containerd with the network, volumes and cgroups of this machine.
 type machineEngine struct {
 	*containerd.Engine
-	o         EngineOptions
+	o         Options
 	preflight *host.Preflight
 	network   *network.Manager // set by Pods
 }
 
-// Unsupported returns, by UID, why the machine cannot run some of the pods.
 func (e *machineEngine) Unsupported(ctx context.Context, pods []*v1.Pod) map[types.UID]string {
 	for _, pod := range pods {
 		if host.HasSELinuxOptions(pod) && !hasSELinux() {
-			e.o.Log.WarnContext(ctx, "seLinuxOptions are ignored: the machine has no SELinux", "pod", pod.Namespace+"/"+pod.Name)
+			e.o.Log.WarnContext(ctx, "seLinuxOptions are ignored: the machine has no SELinux", "pod", podspec.FullName(pod))
 		}
 	}
 	return e.preflight.Check(ctx, pods)
 }
 
-// Check returns what has to be installed before the pods can be started.
 func (e *machineEngine) Check(pods []*v1.Pod) error { return e.network.Check(pods) }
 
-// Cleanup removes what removed pods have left.
 func (e *machineEngine) Cleanup(ctx context.Context) error { return e.network.Cleanup(ctx) }
 
 // Pods completes the options with the engine and with the network, volumes and cgroups of this
@@ -81,7 +79,7 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	if err != nil {
 		return nil, err
 	}
-	tree.Parent = cgroupParent(e.o.PodsRoot)
+	tree.Parent = CgroupParent(e.o.PodsRoot)
 	if err := errors.Join(tree.LimitPids(e.o.PodPidsLimit), tree.SetDriver(e.o.CgroupDriver)); err != nil {
 		return nil, err
 	}
@@ -118,10 +116,10 @@ func hasSELinux() bool {
 	return err == nil
 }
 
-// cgroupParent returns the parent cgroup for the pods of a root. Pods of the same manifests have
+// CgroupParent returns the parent cgroup for the pods of a root. Pods of the same manifests have
 // the same names in every root, but must not share cgroups.
-func cgroupParent(root string) string {
-	if root == defaultRoot {
+func CgroupParent(root string) string {
+	if root == DefaultRoot {
 		return cgroup.DefaultParent
 	}
 	sum := sha256.Sum256([]byte(root))

@@ -1,4 +1,4 @@
-package cmd
+package progress
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 
 // events calls a display as a command does.
 type events struct {
-	*display
+	*Display
 	total, done int
 }
 
@@ -37,7 +37,7 @@ func (e *events) on(name, state, reason, message string) {
 		e.done++
 	}
 	p.Done, p.Total = e.done, e.total
-	e.pod(p)
+	e.Pod(p)
 }
 
 // pull takes nine seconds.
@@ -50,17 +50,17 @@ func (e *events) pull(name string, bytes int64) {
 }
 
 // shown returns what is on standard error after the events.
-func shown(t *testing.T, mode displayMode, log func(*bytes.Buffer) *slog.Logger, script func(e *events)) string {
+func shown(t *testing.T, mode Mode, log func(*bytes.Buffer) *slog.Logger, script func(e *events)) string {
 	t.Helper()
 	var out bytes.Buffer
 	synctest.Test(t, func(*testing.T) {
-		d := newDisplay(&out)
+		d := New(&out)
 		d.mode = mode
 		if log != nil {
 			d.log = log(&out)
 		}
-		script(&events{display: d})
-		d.close()
+		script(&events{Display: d})
+		d.Close()
 	})
 	return out.String()
 }
@@ -223,7 +223,7 @@ stopping default/a (its grace period has passed)
 	{"the timeout of the run may shorten the time to stop", func(e *events) {
 		pod := &v1.Pod{}
 		pod.Namespace, pod.Name, pod.UID = "default", "a", "a"
-		e.pod(runonce.Progress{Pod: pod, State: "Stopping", Within: 10*time.Second - time.Millisecond})
+		e.Pod(runonce.Progress{Pod: pod, State: "Stopping", Within: 10*time.Second - time.Millisecond})
 		time.Sleep(11 * time.Second)
 	}, `
 default/a: Stopping (up to 10s)
@@ -245,7 +245,7 @@ default/b: Stopping (up to 30s): the run removes its pods
 stopping default/b (up to 20s left)
 `},
 	{"other waits", func(e *events) {
-		end := e.wait("waiting for another run")
+		end := e.Wait("waiting for another run")
 		time.Sleep(11 * time.Second)
 		end()
 		time.Sleep(time.Hour)
@@ -260,10 +260,10 @@ func TestProgressLines(t *testing.T) {
 	for _, tc := range progressCases {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), shown(t, modeLines, nil, tc.script)); diff != "" {
+			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), shown(t, Lines, nil, tc.script)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if got := shown(t, modeOff, nil, tc.script); got != "" {
+			if got := shown(t, Off, nil, tc.script); got != "" {
 				t.Errorf("with --quiet: %s", got)
 			}
 		})
@@ -281,7 +281,7 @@ func TestProgressLog(t *testing.T) {
 			return a
 		}}))
 	}
-	got := shown(t, modeLines, log, func(e *events) {
+	got := shown(t, Lines, log, func(e *events) {
 		e.total = 1
 		e.on("a", "Starting", "", "")
 		e.on("a", "Waiting", "ContainersNotReady", "not ready")
@@ -349,9 +349,9 @@ func TestBars(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var tm terminal
-		d := newDisplay(&tm)
-		d.mode = modeBars
-		e := &events{display: d, total: 2}
+		d := New(&tm)
+		d.mode = Bars
+		e := &events{Display: d, total: 2}
 		want := func(text string) {
 			t.Helper()
 			synctest.Wait()
@@ -373,7 +373,7 @@ pulling docker.io/library/x [========>--------] 60 of 120 MB, 12.0 MB/s, 5s left
 waiting for 2 of 2 pods: default/a: starting; default/b: starting
 `)
 		e.on("b", "Running", "", "")
-		if _, err := d.screen.Write([]byte("level=WARN msg=careful\n")); err != nil {
+		if _, err := d.Stderr().Write([]byte("level=WARN msg=careful\n")); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
@@ -385,12 +385,12 @@ level=WARN msg=careful
 pulling docker.io/library/x [=========>-------] 72 of 120 MB, 12.0 MB/s, 4s left
 waiting for 1 of 2 pods: default/a: starting
 `)
-		if _, err := (belowBars{&tm, d.screen}).Write([]byte("a result\n")); err != nil {
+		if _, err := d.Stdout(&tm).Write([]byte("a result\n")); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(5 * time.Second)
 		e.on("a", "Running", "", "")
-		d.close()
+		d.Close()
 		want(`default/a: Starting
 default/b: Starting
 pulling image docker.io/library/x

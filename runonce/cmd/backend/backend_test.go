@@ -1,4 +1,4 @@
-package cmd
+package backend
 
 import (
 	"os"
@@ -35,10 +35,10 @@ func TestResolvConf(t *testing.T) {
 
 func TestCgroupParent(t *testing.T) {
 	t.Parallel()
-	if got := cgroupParent(defaultRoot); got != "/runonce" {
+	if got := CgroupParent(DefaultRoot); got != "/runonce" {
 		t.Errorf("default root: %s", got)
 	}
-	if a, b := cgroupParent("/a"), cgroupParent("/b"); a == b || len(a) != len("/runonce-12345678") {
+	if a, b := CgroupParent("/a"), CgroupParent("/b"); a == b || len(a) != len("/runonce-12345678") {
 		t.Errorf("roots /a and /b: %s and %s", a, b)
 	}
 }

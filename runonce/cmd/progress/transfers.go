@@ -1,4 +1,4 @@
-package cmd
+package progress
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // rateWindow is the time over which the rate of a transfer is measured.
 const rateWindow = 10 * time.Second
 
-// transfer is an image that is pulled, unpacked or imported.
+// Transfer is an image that is pulled, unpacked or imported.
 type transfer struct {
 	engine.Transfer
 	begin   time.Time
@@ -25,7 +25,7 @@ type sample struct {
 }
 
 // transfer shows how far an image is.
-func (d *display) transfer(now engine.Transfer) {
+func (d *Display) transfer(now engine.Transfer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	i := slices.IndexFunc(d.transfers, func(t *transfer) bool { return t.Name == now.Name })
@@ -50,7 +50,7 @@ func (d *display) transfer(now engine.Transfer) {
 }
 
 // transferEnds reports success; an error is reported by who has asked for the transfer.
-func (d *display) transferEnds(t *transfer) {
+func (d *Display) transferEnds(t *transfer) {
 	elapsed := time.Since(t.begin)
 	if elapsed = elapsed.Round(time.Millisecond); elapsed > time.Second {
 		elapsed = elapsed.Round(100 * time.Millisecond)
@@ -102,7 +102,7 @@ func (t *transfer) text(now time.Time) string {
 func (t *transfer) numbers(now time.Time) string {
 	switch {
 	case t.Step == engine.Unpacking && t.Total > 0:
-		return fmt.Sprintf("%d of %s", t.Done, count(int(t.Total), "layer"))
+		return fmt.Sprintf("%d of %s", t.Done, Count(int(t.Total), "layer"))
 	case t.Step == engine.Unpacking || t.Step == engine.Reading:
 		return ""
 	case t.Done == 0 && t.Total == 0:

@@ -1,7 +1,6 @@
-package cmd
+package backend
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/containerd/server"
 )
@@ -23,11 +21,11 @@ var rootRecords = []string{
 	"io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.*/metadata.db",
 }
 
-// copyRoot makes the engine work with a copy of the records of a root on a read-only file system:
+// CopyRoot makes the engine work with a copy of the records of a root on a read-only file system:
 // containerd can only open what it can write to. Processes, mounts and addresses are recorded in
 // the state directory. If another process serves the root, that one is used. unlock removes the
 // copy and may be called always.
-func (p *program) copyRoot(o *EngineOptions) (unlock func(), readOnly bool, err error) {
+func CopyRoot(o *Options) (unlock func(), readOnly bool, err error) {
 	none := func() {}
 	if !isReadOnly(o.Root) {
 		return none, false, nil
@@ -42,14 +40,14 @@ func (p *program) copyRoot(o *EngineOptions) (unlock func(), readOnly bool, err 
 	copied := filepath.Join(o.State, copyName)
 	unlock = func() {
 		if err := errors.Join(os.RemoveAll(copied), release()); err != nil {
-			p.log.Warn("removing the copy of the root", "error", err)
+			o.Log.Warn("removing the copy of the root", "error", err)
 		}
 	}
 	if err := copyFiles(o.Root, copied, rootRecords); err != nil {
 		unlock()
 		return none, true, fmt.Errorf("container engine: copying the records of %s, which is read-only: %w", o.Root, err)
 	}
-	p.log.Warn(o.Root + " is read-only: pods can be listed and stopped, but nothing below it can be removed")
+	o.Log.Warn(o.Root + " is read-only: pods can be listed and stopped, but nothing below it can be removed")
 	o.Root = copied
 	return unlock, true, nil
 }
@@ -104,18 +102,4 @@ func copyFile(from, to string) (err error) {
 	defer func() { err = errors.Join(err, out.Close()) }()
 	_, err = io.Copy(out, in)
 	return err
-}
-
-// stopped says whether no container of the pod runs.
-func (s *session) stopped(ctx context.Context, pod *v1.Pod) bool {
-	status, err := s.pods.Status(ctx, pod)
-	if err != nil {
-		return false
-	}
-	for _, c := range append(status.InitContainerStatuses, status.ContainerStatuses...) {
-		if c.State.Running != nil {
-			return false
-		}
-	}
-	return true
 }

@@ -1,4 +1,7 @@
-package cmd
+// Package progress shows on standard error what a command does and what it waits for: a line for
+// each event, and on a terminal bars below the lines. Results and log messages are written through
+// it, so that they stay apart from the bars.
+package progress
 
 import (
 	"fmt"
@@ -9,8 +12,6 @@ import (
 	"sync"
 	"time"
 	"unicode"
-
-	"github.com/urfave/cli/v2"
 
 	"github.com/runonce/runonce/runtime/engine"
 )
@@ -23,22 +24,23 @@ const (
 	refresh = 250 * time.Millisecond
 )
 
-// How a display shows what happens.
-type displayMode int
+// Mode is how a display shows what happens.
+type Mode int
 
+// The modes.
 const (
-	modeOff   displayMode = iota
-	modeLines             // a line for each event, and one after ten seconds without one
-	modeBars              // lines, with bars below them
+	Off   Mode = iota
+	Lines      // a line for each event, and one after ten seconds without one
+	Bars       // lines, with bars below them
 )
 
-// display shows on standard error what a command does and what it waits for. Until configure is
-// called it shows nothing. It is safe for concurrent use.
-type display struct {
+// Display is what a command shows. Until Configure is called it shows nothing. It is safe for
+// concurrent use.
+type Display struct {
 	screen *screen
 
 	mu        sync.Mutex
-	mode      displayMode
+	mode      Mode
 	log       *slog.Logger // gets the events instead of the screen, unless it is nil
 	json      bool         // the log is JSON, and so nothing else is printed
 	timer     *time.Timer  // for the next tick; nil while none is due
@@ -46,55 +48,50 @@ type display struct {
 	pods      podStates
 	transfers []*transfer // that have not ended, oldest first
 	waits     []*string   // for what else the command waits, oldest first
-	effect    interruptEffect
+	effect    Effect
 }
 
-func newDisplay(out io.Writer) *display { return &display{screen: &screen{out: out}} }
+// New returns a display on standard error.
+func New(stderr io.Writer) *Display { return &Display{screen: &screen{out: stderr}} }
 
-// configureDisplay turns the display on, unless --quiet is set. With --log-format json, and at
-// the log levels info and debug, events are log messages instead of lines.
-func (p *program) configureDisplay(c *cli.Context) {
-	d := p.display
+// Stderr returns the writer for other lines on standard error, which stay above the bars.
+func (d *Display) Stderr() io.Writer { return d.screen }
+
+// Stdout returns a writer for standard output, which may be the same terminal. A write removes the
+// bars first.
+func (d *Display) Stdout(stdout io.Writer) io.Writer { return belowBars{stdout, d.screen} }
+
+// Configure sets how the display shows what happens. Unless log is nil, it gets the events instead
+// of standard error; json says that its messages are JSON, and so nothing else may be printed.
+func (d *Display) Configure(mode Mode, log *slog.Logger, json bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p.json || p.log.Enabled(c.Context, slog.LevelInfo) {
-		d.log, d.json = p.log, p.json
-	}
-	switch {
-	case c.Bool("quiet"):
-	case p.io.StderrTerminal && !p.dumbTerminal() && !p.json:
-		d.mode = modeBars
-	default:
-		d.mode = modeLines
-	}
+	d.mode, d.log, d.json = mode, log, json
 }
 
-// dumbTerminal says whether the terminal has neither colors nor a cursor that moves.
-func (p *program) dumbTerminal() bool { return p.io.Getenv != nil && p.io.Getenv("TERM") == "dumb" }
-
-// onTransfer returns the callback for the engine, nil if nobody wants to know.
-func (p *program) onTransfer() func(engine.Transfer) {
-	p.display.mu.Lock()
-	defer p.display.mu.Unlock()
-	if p.display.mode == modeOff && p.display.log == nil {
+// OnTransfer returns the callback for the engine, nil if nothing would be shown.
+func (d *Display) OnTransfer() func(engine.Transfer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mode == Off && d.log == nil {
 		return nil
 	}
-	return p.display.transfer
+	return d.transfer
 }
 
-// close ends the display: nothing more is shown.
-func (d *display) close() {
+// Close ends the display: nothing more is shown.
+func (d *Display) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.mode, d.log = modeOff, nil
+	d.mode, d.log = Off, nil
 	if d.timer != nil {
 		d.timer.Stop()
 	}
 	d.screen.clear()
 }
 
-// wait says for what the command waits until end is called.
-func (d *display) wait(what string) (end func()) {
+// Wait says for what the command waits until end is called.
+func (d *Display) Wait(what string) (end func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := &what
@@ -108,14 +105,14 @@ func (d *display) wait(what string) (end func()) {
 }
 
 // event prints the line, or logs the message with its attributes. The caller holds the lock.
-func (d *display) event(line, message string, attributes ...any) {
-	if now := time.Now(); d.mode == modeBars && d.screen.hasBars() {
+func (d *Display) event(line, message string, attributes ...any) {
+	if now := time.Now(); d.mode == Bars && d.screen.hasBars() {
 		d.screen.show(d.rows(now, d.status(now)))
 	}
 	switch {
 	case d.log != nil:
 		d.log.Info(message, attributes...)
-	case d.mode != modeOff:
+	case d.mode != Off:
 		// If that fails there is nowhere to report it.
 		_, _ = fmt.Fprintln(d.screen, printable(line))
 	}
@@ -123,13 +120,13 @@ func (d *display) event(line, message string, attributes ...any) {
 }
 
 // awake makes the next tick due. The caller holds the lock.
-func (d *display) awake() {
-	if d.timer != nil || d.mode == modeOff {
+func (d *Display) awake() {
+	if d.timer != nil || d.mode == Off {
 		return
 	}
 	after := silence
 	switch quiet := time.Since(d.last); {
-	case d.mode == modeBars:
+	case d.mode == Bars:
 		after = refresh
 	case quiet > 0 && quiet < silence:
 		after -= quiet
@@ -138,17 +135,17 @@ func (d *display) awake() {
 }
 
 // tick shows what is waited for, as long as something is.
-func (d *display) tick() {
+func (d *Display) tick() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.timer = nil; d.mode == modeOff {
+	if d.timer = nil; d.mode == Off {
 		return
 	}
 	now := time.Now()
 	status := d.status(now)
 	busy := len(status) > 0 || len(d.transfers) > 0
 	switch {
-	case d.mode == modeBars:
+	case d.mode == Bars:
 		d.screen.show(d.rows(now, status))
 	case busy && now.Sub(d.last) >= silence:
 		for _, t := range d.transfers {
@@ -163,7 +160,7 @@ func (d *display) tick() {
 }
 
 // status says what is waited for, without the transfers. The caller holds the lock.
-func (d *display) status(now time.Time) []string {
+func (d *Display) status(now time.Time) []string {
 	var parts []string
 	for _, w := range d.waits {
 		parts = append(parts, *w)
@@ -172,7 +169,7 @@ func (d *display) status(now time.Time) []string {
 }
 
 // rows returns a row for each transfer and one for the status. The caller holds the lock.
-func (d *display) rows(now time.Time, status []string) []row {
+func (d *Display) rows(now time.Time, status []string) []row {
 	rows := make([]row, 0, len(d.transfers)+1)
 	for _, t := range d.transfers {
 		rows = append(rows, row{key: t.Name, title: string(t.Step) + " " + t.Name, done: t.Done, total: t.Total, numbers: t.numbers(now)})
@@ -207,4 +204,12 @@ func list(all []string, separator string) string {
 		return strings.Join(all, separator)
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], separator), len(all)-most)
+}
+
+// Count returns "1 pod", "2 pods".
+func Count(n int, word string) string {
+	if n != 1 {
+		word += "s"
+	}
+	return fmt.Sprintf("%d %s", n, word)
 }

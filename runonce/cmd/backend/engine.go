@@ -1,0 +1,54 @@
+// Package backend is what commands need of containers: an engine, together with the network,
+// volumes and cgroups of this machine.
+package backend
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/containerd"
+	"github.com/runonce/runonce/runtime/network"
+)
+
+// Options select the engine and its directories, and how its pods are set up. Directories
+// are absolute; an empty field has the default of its package.
+type Options struct {
+	containerd.Options
+	// PodsRoot is the root that has the pods' volumes, and after which their cgroups are named.
+	// It is not Root if that is a copy.
+	PodsRoot     string
+	LogDir       string
+	ClaimsDir    string // for the data of PersistentVolumeClaims
+	Network      network.Options
+	ClusterDNS   []string
+	CgroupDriver string // cgroupfs or systemd
+	PodPidsLimit int64  // processes in a pod, -1 for no limit
+}
+
+// Engine is an open container engine.
+type Engine interface {
+	// Pods returns the runtime for the pods of a node. It completes the options with the engine
+	// and the machine. The runtime works until ctx is done.
+	Pods(ctx context.Context, node *v1.Node, o runtime.Options) (*runtime.Pods, error)
+	// Unsupported returns, by UID, why the machine cannot run some of the pods.
+	Unsupported(ctx context.Context, pods []*v1.Pod) map[types.UID]string
+	// Check returns what has to be installed on the machine before the pods can be started. It
+	// must be called after Pods.
+	Check(pods []*v1.Pod) error
+	// Cleanup removes what removed pods have left. It must be called after Pods.
+	Cleanup(ctx context.Context) error
+	// Import imports an image archive, an OCI layout or a directory of them, and returns the
+	// names of the images.
+	Import(ctx context.Context, path string) ([]string, error)
+	// Images returns the images of the store, by name.
+	Images(ctx context.Context) ([]Image, error)
+	// Close releases the engine; containers keep running.
+	Close() error
+}
+
+// ErrNotRoot is the error of opening an engine without being root.
+var ErrNotRoot = errors.New("not root")

@@ -1,0 +1,99 @@
+package progress
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/runonce/runonce/internal/podspec"
+)
+
+// lastLineTimeout bounds the time for the last line after the second signal: the terminal may
+// be stopped.
+const lastLineTimeout = time.Second
+
+// Effect is what an interrupt does.
+type Effect int
+
+// The effects.
+const (
+	effectNone    Effect = iota // the command ends at once
+	EffectReport                // a run reports its pods
+	EffectRemove                // a run removes its pods
+	EffectAbandon               // down no longer waits for pods
+)
+
+// OnInterrupt sets what an interrupt does from now on.
+func (d *Display) OnInterrupt(e Effect) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.effect = e
+}
+
+// Interrupted says what the first signal does, and what a second one would do.
+func (d *Display) Interrupted() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	grace, some := d.pods.grace(time.Now())
+	var text string
+	switch {
+	case d.effect == effectNone:
+		return
+	case d.effect == EffectAbandon:
+		text = `not waiting for the pods that are still stopping, "runonce down" removes them; a second signal exits at once`
+	case d.effect == EffectRemove && some:
+		text = fmt.Sprintf("removing the pods of this run, which takes up to %s; a second signal exits at once and leaves them as they are", seconds(grace))
+	default:
+		text = "reporting the pods, which are left as they are; a second signal exits at once, without a report"
+	}
+	d.event("interrupted: "+text, "interrupted", "effect", text)
+}
+
+// Exiting says what the second signal leaves.
+func (d *Display) Exiting() {
+	printed := make(chan struct{})
+	go func() {
+		defer close(printed)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.screen.clear()
+		text := "interrupted again: exiting at once"
+		if left := d.pods.left(); len(left) > 0 {
+			text += `, pods are left as they are: ` + list(left, ", ") + `; "runonce ps" shows them, "runonce down" removes them`
+		}
+		if d.json {
+			d.log.Error(text)
+			return
+		}
+		_, _ = fmt.Fprintln(d.screen, "runonce: "+text)
+	}()
+	select {
+	case <-printed:
+	case <-time.After(lastLineTimeout):
+	}
+}
+
+// grace is how long it takes at most to stop the pods that were started and have not stopped.
+// some is false if there are none.
+func (s *podStates) grace(now time.Time) (most time.Duration, some bool) {
+	for _, p := range s.order {
+		switch {
+		case !p.started || p.State == "Stopped":
+		case p.State == "Stopping":
+			most, some = max(most, p.due.Sub(now)), true
+		default:
+			most, some = max(most, podspec.GracePeriod(p.Pod)), true
+		}
+	}
+	return most, some
+}
+
+// left returns the pods that were started or should have stopped.
+func (s *podStates) left() []string {
+	var names []string
+	for _, p := range s.order {
+		if p.State != "Stopped" && (p.started || p.State == "Stopping" || p.State == "StopFailed") {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
