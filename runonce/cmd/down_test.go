@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runonce/cmd"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 )
 
 // TestDownByFaultyManifest: an error in its file does not make a pod impossible to stop.
@@ -100,7 +101,7 @@ func TestStartsNothing(t *testing.T) {
 	} {
 		root := t.TempDir()
 		opened := false
-		open := func(_ context.Context, o cmd.EngineOptions) (cmd.Engine, error) {
+		open := func(_ context.Context, o backend.Options) (backend.Engine, error) {
 			if opened = true; o.StartsNothing != tc.want {
 				t.Errorf("%s: StartsNothing is %v", tc.args, o.StartsNothing)
 			}
