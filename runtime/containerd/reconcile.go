@@ -54,8 +54,6 @@ func (e *Engine) reconcile(ctx context.Context, s *session, id string, t *taskty
 	r.ContainerID = id
 	switch {
 	case t != nil && t.Status == tasktypes.Status_CREATED:
-	case t != nil && t.Status == tasktypes.Status_STOPPED && err != nil && !e.thirdParty(id):
-		// Our shim records a start before anything else: the process was created and never ran.
 	case t != nil && t.Status == tasktypes.Status_STOPPED:
 		e.exited(ctx, s, exitrecord.Record{ContainerID: id, ExitCode: int32(t.ExitStatus), FinishedAt: t.ExitedAt.AsTime()})
 	case t != nil && t.Status != tasktypes.Status_UNKNOWN:
@@ -129,11 +127,17 @@ func (e *Engine) startedSince(ctx context.Context, s *session, id string, begin 
 	if err := errs.IgnoreNotFound(err); err != nil {
 		return false, fmt.Errorf("looking for its task: %w", err)
 	}
-	if r, err := exitrecord.Read(e.recordPath(id)); err == nil && !r.StartedAt.Before(begin) {
-		e.reconcile(ctx, s, id, t.GetProcess())
-		return true, nil
+	r, err := exitrecord.Read(e.recordPath(id))
+	started := err == nil && !r.StartedAt.Before(begin)
+	if err == nil && r.StartedAt.IsZero() && !r.Ended() {
+		// It was about to be started, and no longer waits for that.
+		started = t.GetProcess().GetStatus() != tasktypes.Status_CREATED
 	}
-	return false, nil
+	if !started {
+		return false, nil
+	}
+	e.reconcile(ctx, s, id, t.GetProcess())
+	return true, nil
 }
 
 // startedElsewhere reports whether the container runs although e.containers does not know that,

@@ -118,7 +118,6 @@ func (e *Engine) start(ctx context.Context, s *session, c engine.ContainerConfig
 	}
 	now := time.Now()
 	if e.thirdParty(c.ID) {
-		// Our own shim writes its record itself.
 		if _, err := e.updateRecord(e.recordPath(c.ID), exitrecord.Record{ContainerID: c.ID, StartedAt: now}); err != nil {
 			return err
 		}
@@ -148,7 +147,8 @@ func (e *Engine) createRecord(ctx context.Context, s *session, c engine.Containe
 	if one, ok := containerOf(made); ok {
 		e.containers.put(one)
 	}
-	return s.removeBundle(ctx, c.ID)
+	// A process that was killed while it removed a container of this ID may have left its exit.
+	return errors.Join(removeFile(e.recordPath(c.ID)), s.removeBundle(ctx, c.ID))
 }
 
 func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (containers.Container, error) {
@@ -249,6 +249,12 @@ func (e *Engine) run(ctx context.Context, s *session, c engine.ContainerConfig, 
 	}
 	err = e.createTask(ctx, s, c.PodUID, req, thirdParty)
 	io.release()
+	if err == nil && thirdParty {
+		// From here on it may have run, even if nobody sees that. Our own shim records its starts.
+		if _, err := e.updateRecord(e.recordPath(c.ID), exitrecord.Record{ContainerID: c.ID}); err != nil {
+			return 0, err
+		}
+	}
 	var started *tasksapi.StartResponse
 	if err == nil {
 		err = e.bounded(ctx, s, c.ID, "start", func(ctx context.Context) error {
