@@ -58,8 +58,8 @@ func (r *round) killServer() (string, error) {
 
 // killProcess kills a process of the installation whose command line has the word.
 func (r *round) killProcess(word string) (string, error) {
-	p, err := r.process(word)
-	if p == nil || err != nil {
+	p, ok, err := r.process(word)
+	if !ok || err != nil {
 		return "", err
 	}
 	pod := r.podOf(p.command)
@@ -73,9 +73,9 @@ func (r *round) killProcess(word string) (string, error) {
 
 // haltProcess stops a process of the installation for a moment.
 func (r *round) haltProcess(ctx context.Context, word string) (string, error) {
-	p, err := r.process(word)
+	p, ok, err := r.process(word)
 	// A sidecar may be told to end at any time, and would be killed if it was not ready for that.
-	if p == nil || err != nil || strings.Contains(p.command, ".sidecar ") {
+	if !ok || err != nil || strings.Contains(p.command, ".sidecar ") {
 		return "", err
 	}
 	return cmp.Or(r.podOf(p.command), "of any pod"), r.halt(ctx, p.pid)

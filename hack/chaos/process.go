@@ -18,24 +18,24 @@ type process struct {
 	command string
 }
 
-// process returns a random process of the installation whose command line has the word, nil if
-// there is none.
-func (r *round) process(word string) (*process, error) {
+// process returns a random process of the installation whose command line has the word. It
+// returns false if there is none.
+func (r *round) process(word string) (process, bool, error) {
 	all, err := r.installation().Processes()
 	if err != nil {
-		return nil, err
+		return process{}, false, err
 	}
-	var found []*process
+	var found []process
 	for _, p := range all {
 		id, command, _ := strings.Cut(p, " ")
 		if pid, err := strconv.Atoi(id); err == nil && strings.Contains(command, word) {
-			found = append(found, &process{pid, command})
+			found = append(found, process{pid, command})
 		}
 	}
 	if len(found) == 0 {
-		return nil, nil
+		return process{}, false, nil
 	}
-	return found[r.IntN(len(found))], nil
+	return found[r.IntN(len(found))], true, nil
 }
 
 var (
