@@ -1,37 +1,42 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/hack/testimages"
 )
 
-// fault breaks something while a run is at work. It says whether there was something to break.
+// fault breaks something while a run is at work. It returns what it has hit, empty if there was
+// nothing to break.
 type fault struct {
 	name string
-	// kills tells whether containers may end by it, or exits be lost.
-	kills bool
-	do    func(ctx context.Context, r *round) (bool, error)
+	do   func(ctx context.Context, r *round) (hit string, err error)
 }
 
-// faults are all of them.
+// faults are all of them. Only those of a shim and of a container may end containers, or lose
+// their exits: they mark the pod as killed.
 var faults = []fault{
-	{"kill -9 of runonce", false, func(_ context.Context, r *round) (bool, error) { return r.kill(r.active()) }},
-	{"kill -9 of the runonce that serves containerd to another", false, func(_ context.Context, r *round) (bool, error) { return r.killServer() }},
-	{"kill -9 of a shim", true, func(_ context.Context, r *round) (bool, error) { return r.killProcess("shim") }},
-	{"kill -9 of a container", true, func(_ context.Context, r *round) (bool, error) { return r.killProcess("/bin/box ledger") }},
-	{"kill -9 of the containerd daemon", false, func(ctx context.Context, r *round) (bool, error) { return r.killDaemon(ctx) }},
-	{"SIGTERM to runonce", false, func(_ context.Context, r *round) (bool, error) {
-		c := r.active()
-		return c != nil, c.signal(syscall.SIGTERM)
-	}},
+	{"kill -9 of runonce", func(_ context.Context, r *round) (string, error) { return r.active().signal(syscall.SIGKILL) }},
+	{"kill -9 of the runonce that serves containerd to another", func(_ context.Context, r *round) (string, error) { return r.killServer() }},
+	{"kill -9 of a shim", func(_ context.Context, r *round) (string, error) { return r.killProcess("shim") }},
+	{"kill -9 of a container", func(_ context.Context, r *round) (string, error) { return r.killProcess(containerCommand) }},
+	{"kill -9 of the containerd daemon", func(ctx context.Context, r *round) (string, error) { return r.killDaemon(ctx) }},
+	{"SIGTERM to runonce", func(_ context.Context, r *round) (string, error) { return r.active().signal(syscall.SIGTERM) }},
+	{"SIGSTOP of runonce for a moment", func(ctx context.Context, r *round) (string, error) { return r.haltActive(ctx) }},
+	{"SIGSTOP of a shim for a moment", func(ctx context.Context, r *round) (string, error) { return r.haltProcess(ctx, "shim") }},
+	{"SIGSTOP of a container for a moment", func(ctx context.Context, r *round) (string, error) { return r.haltProcess(ctx, containerCommand) }},
+	{"SIGSTOP of the containerd daemon for a moment", func(ctx context.Context, r *round) (string, error) { return r.haltDaemon(ctx) }},
 }
+
+// containerCommand begins the command line of every container.
+const containerCommand = "/bin/box ledger"
 
 // active returns one of the commands at work, nil if none is.
 func (r *round) active() *command {
@@ -43,53 +48,76 @@ func (r *round) active() *command {
 	return nil
 }
 
-func (r *round) kill(c *command) (bool, error) {
-	if c == nil {
-		return false, nil
-	}
-	return true, c.signal(syscall.SIGKILL)
-}
-
 // killServer kills the first of two runs on the embedded engine.
-func (r *round) killServer() (bool, error) {
+func (r *round) killServer() (string, error) {
 	if r.daemon != nil || len(r.commands) < 2 || r.commands[0].exited() || r.commands[1].exited() {
-		return false, nil
+		return "", nil
 	}
-	return r.kill(r.commands[0])
+	return r.commands[0].signal(syscall.SIGKILL)
 }
 
 // killProcess kills a process of the installation whose command line has the word.
-func (r *round) killProcess(word string) (bool, error) {
-	all, err := r.installation().Processes()
-	if err != nil {
-		return false, err
+func (r *round) killProcess(word string) (string, error) {
+	p, ok, err := r.process(word)
+	if !ok || err != nil {
+		return "", err
 	}
-	var pids []int
-	for _, p := range all {
-		id, command, _ := strings.Cut(p, " ")
-		if pid, err := strconv.Atoi(id); err == nil && strings.Contains(command, word) {
-			pids = append(pids, pid)
-		}
-	}
-	if len(pids) == 0 {
-		return false, nil
-	}
-	err = syscall.Kill(pids[r.IntN(len(pids))], syscall.SIGKILL)
+	pod := r.podOf(p.command)
+	err = syscall.Kill(p.pid, syscall.SIGKILL)
 	if errors.Is(err, syscall.ESRCH) {
-		return false, nil
+		return "", nil
 	}
-	return true, err
+	r.killed[pod] = true
+	return cmp.Or(pod, "of any pod"), err
+}
+
+// haltProcess stops a process of the installation for a moment.
+func (r *round) haltProcess(ctx context.Context, word string) (string, error) {
+	p, ok, err := r.process(word)
+	// A sidecar may be told to end at any time, and would be killed if it was not ready for that.
+	if !ok || err != nil || strings.Contains(p.command, ".sidecar ") {
+		return "", err
+	}
+	return cmp.Or(r.podOf(p.command), "of any pod"), r.halt(ctx, p.pid)
+}
+
+func (r *round) haltActive(ctx context.Context) (string, error) {
+	c := r.active()
+	if c == nil {
+		return "", nil
+	}
+	return c.name, r.halt(ctx, c.cmd.Process.Pid)
+}
+
+func (r *round) haltDaemon(ctx context.Context) (string, error) {
+	if r.daemon == nil {
+		return "", nil
+	}
+	return "daemon", r.halt(ctx, r.daemon.Pid)
+}
+
+// halt stops a process for less than the shortest grace period, which is two seconds.
+func (r *round) halt(ctx context.Context, pid int) error {
+	err := syscall.Kill(pid, syscall.SIGSTOP)
+	if err == nil {
+		pause(ctx, time.Duration(50+r.IntN(450))*time.Millisecond)
+		err = syscall.Kill(pid, syscall.SIGCONT)
+	}
+	if errors.Is(err, syscall.ESRCH) {
+		return nil // it has ended, or somebody else has killed it
+	}
+	return err
 }
 
 // killDaemon kills the daemon and starts it again.
-func (r *round) killDaemon(ctx context.Context) (bool, error) {
+func (r *round) killDaemon(ctx context.Context) (string, error) {
 	if r.daemon == nil {
-		return false, nil
+		return "", nil
 	}
 	if err := r.daemon.Kill(); err != nil {
-		return false, err
+		return "", err
 	}
-	return true, r.startDaemon(ctx, r.version)
+	return "daemon", r.startDaemon(ctx, r.version)
 }
 
 // startDaemon starts a containerd daemon, or starts it again.

@@ -48,7 +48,7 @@ type round struct {
 	dirs     []string // of manifests; the first runs serve the others
 	ledgers  string
 	broken   []string
-	killed   bool // containers may have been killed
+	killed   map[string]bool // pods whose containers may have been killed; "" is any pod
 	commands []*command
 }
 
@@ -63,7 +63,7 @@ func (r *round) String() string {
 
 // newRound makes random pods, for one run or for two at the same time.
 func (w *world) newRound() *round {
-	r := &round{world: w, ledgers: filepath.Join(w.dir, "ledgers")}
+	r := &round{world: w, ledgers: filepath.Join(w.dir, "ledgers"), killed: map[string]bool{}}
 	for n := range 1 + w.IntN(6) {
 		r.pods = append(r.pods, newPod(w.Rand, n, r.ledgers))
 	}
@@ -151,14 +151,13 @@ func (r *round) disturb(ctx context.Context) error {
 func (r *round) breakSomething(ctx context.Context) error {
 	for _, i := range r.Perm(len(faults)) {
 		f := faults[i]
-		done, err := f.do(ctx, r)
+		hit, err := f.do(ctx, r)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
-		if done {
-			r.broken = append(r.broken, f.name)
+		if hit != "" {
+			r.broken = append(r.broken, f.name+" ("+hit+")")
 			r.faults[f.name]++
-			r.killed = r.killed || f.kills
 			return nil
 		}
 	}
@@ -181,6 +180,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // command is a runonce at work.
 type command struct {
+	name     string // its last argument, without the directory
 	cmd      *exec.Cmd
 	done     chan struct{}
 	timedOut bool // valid when done
@@ -197,7 +197,7 @@ type output struct {
 
 // start starts a command with the installation's flags.
 func (r *round) start(ctx context.Context, args ...string) (*command, error) {
-	c := &command{done: make(chan struct{})}
+	c := &command{name: filepath.Base(args[len(args)-1]), done: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	args = append(args, "--root", r.dir+"/root", "--state", r.dir+"/state", "--log-dir", r.dir+"/logs")
 	if r.daemon != nil {
@@ -228,14 +228,18 @@ func (c *command) exited() bool {
 	}
 }
 
-func (c *command) signal(sig syscall.Signal) error {
+// signal sends a signal, and returns the name of the command unless it has ended.
+func (c *command) signal(sig syscall.Signal) (string, error) {
 	if c == nil {
-		return nil
+		return "", nil
 	}
-	if err := c.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
+	if err := c.cmd.Process.Signal(sig); err != nil {
+		if errors.Is(err, os.ErrProcessDone) {
+			err = nil
+		}
+		return "", err
 	}
-	return nil
+	return c.name, nil
 }
 
 // wait waits for the command, which is killed when it takes too long.

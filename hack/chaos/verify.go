@@ -60,19 +60,24 @@ func find(rows []row, name string) (row, error) {
 // verifyPod compares the result of a pod with the ledgers of its containers.
 func (r *round) verifyPod(ctx context.Context, p *v1.Pod, res row) error {
 	r.world.pods++
-	errs := []error{r.verifyOutcome(p, res)}
+	killed := r.killed[""] || r.killed[p.Name]
+	processes, err := r.installation().Containers()
+	if err != nil {
+		return err
+	}
+	errs := []error{verifyOutcome(p, res, killed)}
 	for _, c := range res.Containers {
 		ledger, err := readLedger(ledgerOf(r.ledgers, p, c.Name))
 		if err != nil {
 			return err
 		}
 		r.instances += len(ledger)
-		err = r.verifyState(c, ledger)
-		if n := len(ledger); err == nil && n > 0 && !r.killed && res.Outcome != "Failed" && n != c.Restarts+1 {
+		err = errors.Join(verifyState(c, ledger, killed), verifyProcesses(p.Name, c, processes))
+		if n := len(ledger); err == nil && n > 0 && !killed && res.Outcome != "Failed" && n != c.Restarts+1 {
 			err = fmt.Errorf("%d restarts, but it ran %d times", c.Restarts, n)
 		}
 		if err == nil && len(ledger) > 0 {
-			err = r.verifyLog(ctx, p, c.Name, ledger)
+			err = r.verifyLog(ctx, p.Name, c.Name, ledger, killed)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("pod %s (%s: %s %s), container %s: %w; its ledger: %+v",
@@ -83,9 +88,9 @@ func (r *round) verifyPod(ctx context.Context, p *v1.Pod, res row) error {
 }
 
 // verifyState compares the state of a container with its ledger.
-func (r *round) verifyState(c container, ledger []instance) error {
+func verifyState(c container, ledger []instance, killed bool) error {
 	if len(ledger) == 0 {
-		if c.State == "Running" || c.ExitCode != nil && !r.killed {
+		if c.State == "Running" || c.ExitCode != nil && !killed {
 			return fmt.Errorf("reported as %s, but it has never run", c.State)
 		}
 		return nil
@@ -94,34 +99,49 @@ func (r *round) verifyState(c container, ledger []instance) error {
 	switch {
 	case c.State == "Running" && last.ended:
 		return errors.New("reported as running, but it has ended")
-	case c.State == "Terminated" && !last.ended && !r.killed:
+	case c.State == "Terminated" && !last.ended && !killed:
 		return errors.New("reported as terminated, but it has not ended")
-	case c.State == "Terminated" && last.ended && *c.ExitCode != last.code && !r.killed:
+	case c.State == "Terminated" && last.ended && *c.ExitCode != last.code && !killed:
 		return fmt.Errorf("reported with exit code %d", *c.ExitCode)
 	}
 	return nil
 }
 
+// verifyProcesses checks that a container that is reported as running has one process, and that
+// no other has any, whatever was killed.
+func verifyProcesses(pod string, c container, processes []string) error {
+	var own []string
+	for _, p := range processes {
+		if strings.Contains(p, " "+containerCommand+" /ledgers/"+pod+"."+c.Name+" ") {
+			own = append(own, p)
+		}
+	}
+	if runs := c.State == "Running"; len(own) > 1 || runs != (len(own) == 1) {
+		return fmt.Errorf("reported as %s, but its processes are %q", c.State, own)
+	}
+	return nil
+}
+
 // verifyOutcome checks the outcome by what the pod does, unless its containers were killed.
-func (r *round) verifyOutcome(p *v1.Pod, res row) error {
+func verifyOutcome(p *v1.Pod, res row, killed bool) error {
 	want := outcomes(p)
-	if res.Outcome == want || r.killed && res.Outcome == "Failed" {
+	if res.Outcome == want || killed && res.Outcome == "Failed" {
 		return nil
 	}
 	return fmt.Errorf("pod %s is %s (%s: %s), want %s", p.Name, res.Outcome, res.Reason, res.Message, want)
 }
 
 // verifyLog checks that the log has the last instance's lines, and no other's.
-func (r *round) verifyLog(ctx context.Context, p *v1.Pod, container string, ledger []instance) error {
-	out := r.do(ctx, "logs", "default/"+p.Name, "-c", container)
+func (r *round) verifyLog(ctx context.Context, pod, container string, ledger []instance, killed bool) error {
+	out := r.do(ctx, "logs", "default/"+pod, "-c", container)
 	last := "instance " + ledger[len(ledger)-1].name
 	lines := slices.DeleteFunc(strings.Split(out.stdout, "\n"), func(l string) bool { return l == "" })
 	switch {
 	case out.code != 0:
 		return fmt.Errorf("logs: exit code %d: %s", out.code, out.stderr)
-	case r.killed && len(lines) == 0:
+	case killed && len(lines) == 0:
 		return nil // it was killed before its line was copied
-	case len(lines) != 1 || lines[0] != last && !r.killed:
+	case len(lines) != 1 || lines[0] != last && !killed:
 		return fmt.Errorf("the log has %q, want %q", lines, last)
 	}
 	return nil

@@ -105,6 +105,9 @@ func (c *containerStore) started(id string, at time.Time, pid int) {
 	if !ok || e.State != engine.StateCreated {
 		return
 	}
+	if at.IsZero() {
+		at = e.CreatedAt // the start is not recorded yet
+	}
 	e.State, e.StartedAt, e.PID = engine.StateRunning, at, pid
 	c.tell(engine.EventStarted, e)
 }

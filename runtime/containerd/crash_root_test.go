@@ -165,3 +165,36 @@ func TestStaleBundleOnDaemon(t *testing.T) {
 		})
 	}
 }
+
+// TestHalfCreatedOnDaemon: what an OCI runtime that was killed while it created a container has
+// left does not prevent the container for ever.
+func TestHalfCreatedOnDaemon(t *testing.T) {
+	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
+		t.Run(string(version), func(t *testing.T) {
+			p := servedDirs(t, version)
+			p.logs = t.TempDir()
+			e := p.openWithBox(t)
+			c := p.box(t, "half-created", "exit", "3")
+			left := filepath.Join("/run/containerd/runc/runonce", c.ID)
+			if err := os.MkdirAll(left, 0o711); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(left) })
+			if err := os.WriteFile(filepath.Join(left, "runc.x"), nil, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), "already exists") {
+				t.Fatalf("first try: %v", err)
+			}
+			if err := e.Start(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			if c := eventually(t, e, c.ID, engine.StateExited); c.Exit.ExitCode != 3 {
+				t.Errorf("%+v", c)
+			}
+			if err := e.Remove(t.Context(), c.ID); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

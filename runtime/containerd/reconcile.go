@@ -54,8 +54,6 @@ func (e *Engine) reconcile(ctx context.Context, s *session, id string, t *taskty
 	r.ContainerID = id
 	switch {
 	case t != nil && t.Status == tasktypes.Status_CREATED:
-	case t != nil && t.Status == tasktypes.Status_STOPPED && err != nil && !e.thirdParty(id):
-		// Our shim records a start before anything else: the process was created and never ran.
 	case t != nil && t.Status == tasktypes.Status_STOPPED:
 		e.exited(ctx, s, exitrecord.Record{ContainerID: id, ExitCode: int32(t.ExitStatus), FinishedAt: t.ExitedAt.AsTime()})
 	case t != nil && t.Status != tasktypes.Status_UNKNOWN:
@@ -129,29 +127,43 @@ func (e *Engine) startedSince(ctx context.Context, s *session, id string, begin 
 	if err := errs.IgnoreNotFound(err); err != nil {
 		return false, fmt.Errorf("looking for its task: %w", err)
 	}
-	if r, err := exitrecord.Read(e.recordPath(id)); err == nil && !r.StartedAt.Before(begin) {
-		e.reconcile(ctx, s, id, t.GetProcess())
-		return true, nil
+	r, err := exitrecord.Read(e.recordPath(id))
+	started := err == nil && !r.StartedAt.IsZero() && !r.StartedAt.Before(begin)
+	switch {
+	case t.GetProcess().GetStatus() == tasktypes.Status_RUNNING:
+		started = true
+	case err == nil && r.StartedAt.IsZero() && !r.Ended():
+		// It was about to be started, and no longer waits for that.
+		started = t.GetProcess().GetStatus() != tasktypes.Status_CREATED
 	}
-	return false, nil
+	if !started {
+		return false, nil
+	}
+	e.reconcile(ctx, s, id, t.GetProcess())
+	return true, nil
 }
 
-// startedElsewhere reports whether the container runs although e.containers does not know that,
-// since another process of ours has started it meanwhile. If so, e.containers knows it from now
-// on: Start must not take it for a leftover, nor be tried again and again.
+// startedElsewhere reports whether the container has been started although e.containers does not
+// know that: another process of ours has started it meanwhile, or a call whose answer was lost.
+// If so, e.containers knows it from now on: Start must not take it for a leftover, nor be tried
+// again and again.
 func (e *Engine) startedElsewhere(ctx context.Context, s *session, id string) (bool, error) {
-	t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
-	if err != nil || t.Process.Status != tasktypes.Status_RUNNING {
-		return false, errs.IgnoreNotFound(err)
-	}
 	rec, err := s.ContainerService().Get(ctx, id)
 	if err != nil {
 		return false, errs.IgnoreNotFound(err)
 	}
 	one, ok := containerOf(rec)
-	if ok {
-		e.containers.put(one)
-		e.reconcile(ctx, s, id, t.Process)
+	if !ok {
+		return false, nil
 	}
-	return ok, nil
+	known, _, ok := e.containers.get(id)
+	if ok && known.State != engine.StateCreated && known.CreatedAt.Equal(one.CreatedAt) {
+		// What has ended is replaced, but its end may have been reported too early.
+		t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
+		if err != nil || t.Process.Status != tasktypes.Status_RUNNING {
+			return false, errs.IgnoreNotFound(err)
+		}
+	}
+	e.containers.put(one)
+	return e.startedSince(ctx, s, id, time.Time{})
 }

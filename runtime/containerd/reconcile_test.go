@@ -1,13 +1,27 @@
 package containerd
 
 import (
+	"context"
+	"log/slog"
 	"os"
 	"testing"
 	"time"
 
+	eventsapi "github.com/containerd/containerd/api/events"
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/events"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	ptypes "github.com/containerd/containerd/v2/pkg/protobuf/types"
+	"github.com/containerd/typeurl/v2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
 )
@@ -43,6 +57,100 @@ func TestNeverRan(t *testing.T) {
 	}
 }
 
+// TestExitEventOfWhatNeverRan: containerd reports an exit also when it deletes a task whose
+// creation was cut off. The container has not run, and may be started.
+func TestExitEventOfWhatNeverRan(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	thirdParty := map[string]string{labelThirdParty: "true"}
+	for _, c := range []struct {
+		name   string
+		labels map[string]string
+		record *exitrecord.Record
+		want   engine.State
+	}{
+		{"never started", nil, nil, engine.StateCreated},
+		{"never started, by a third-party shim", thirdParty, nil, engine.StateCreated},
+		{"about to be started", thirdParty, &exitrecord.Record{}, engine.StateExited},
+		{"started", thirdParty, &exitrecord.Record{StartedAt: at}, engine.StateExited},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			e, s := testEngine(t, &oneTask{})
+			if c.record != nil {
+				writeRecord(t, e, *c.record)
+			}
+			e.containers.put(engine.Container{ID: "c", State: engine.StateCreated, CreatedAt: at, Labels: c.labels})
+			exit, err := typeurl.MarshalAny(&eventsapi.TaskExit{ContainerID: "c", ID: "c", ExitStatus: 137, ExitedAt: timestamppb.New(at)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.apply(t.Context(), s, &events.Envelope{Topic: "/tasks/exit", Event: exit})
+			e.work.Wait()
+			got, ended, _ := e.containers.get("c")
+			if got.State != c.want {
+				t.Errorf("%s, want %s", got.State, c.want)
+			}
+			select {
+			case <-ended:
+			default:
+				t.Error("whoever waits for its end still waits")
+			}
+		})
+	}
+}
+
+func testEngine(t *testing.T, tasks tasksapi.TasksClient) (*Engine, *session) {
+	t.Helper()
+	cl, err := client.New("", client.WithServices(client.WithTaskClient(tasks),
+		client.WithContainerStore(noContainers{}), client.WithSnapshotters(map[string]snapshots.Snapshotter{"none": noSnapshots{}})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Engine{
+		containers: newContainerStore(), o: Options{Root: t.TempDir(), Log: slog.New(slog.DiscardHandler)},
+		deletions: make(chan struct{}, 1), signals: make(chan struct{}, 1), timeouts: defaultTimeouts,
+	}, &session{Conn: images.Conn{Client: cl, Snapshotter: "none"}}
+}
+
+// noContainers and noSnapshots have nothing to delete.
+type noContainers struct{ containers.Store }
+
+func (noContainers) Delete(context.Context, string) error { return nil }
+
+type noSnapshots struct{ snapshots.Snapshotter }
+
+func (noSnapshots) Remove(context.Context, string) error { return nil }
+
+// oneTask is a containerd that has one task, or none if its status is unknown.
+type oneTask struct {
+	tasksapi.TasksClient
+	status tasktypes.Status
+	kill   func() // called by Kill
+}
+
+func (o *oneTask) Kill(context.Context, *tasksapi.KillRequest, ...grpc.CallOption) (*ptypes.Empty, error) {
+	o.status = tasktypes.Status_STOPPED
+	o.kill()
+	return &ptypes.Empty{}, nil
+}
+
+func (o *oneTask) Wait(context.Context, *tasksapi.WaitRequest, ...grpc.CallOption) (*tasksapi.WaitResponse, error) {
+	return &tasksapi.WaitResponse{}, nil
+}
+
+func (o *oneTask) Get(_ context.Context, r *tasksapi.GetRequest, _ ...grpc.CallOption) (*tasksapi.GetResponse, error) {
+	if o.status == tasktypes.Status_UNKNOWN {
+		return nil, status.Error(codes.NotFound, "no such task")
+	}
+	return &tasksapi.GetResponse{Process: &tasktypes.Process{ID: r.ContainerID, Status: o.status, ExitedAt: timestamppb.Now()}}, nil
+}
+
+func (o *oneTask) Delete(context.Context, *tasksapi.DeleteTaskRequest, ...grpc.CallOption) (*tasksapi.DeleteResponse, error) {
+	o.status = tasktypes.Status_UNKNOWN
+	return &tasksapi.DeleteResponse{}, nil
+}
+
 func writeRecord(t *testing.T, e *Engine, r exitrecord.Record) {
 	t.Helper()
 	if err := os.MkdirAll(e.recordDir(), 0o755); err != nil {
@@ -50,5 +158,90 @@ func writeRecord(t *testing.T, e *Engine, r exitrecord.Record) {
 	}
 	if err := r.Write(e.recordPath("c")); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestStartedSince: a start whose answer was lost is not repeated when the process may have run.
+func TestStartedSince(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	for _, c := range []struct {
+		name   string
+		status tasktypes.Status
+		record *exitrecord.Record
+		want   bool
+	}{
+		{"not created", tasktypes.Status_UNKNOWN, nil, false},
+		{"created", tasktypes.Status_CREATED, nil, false},
+		{"about to be started", tasktypes.Status_CREATED, &exitrecord.Record{}, false},
+		{"about to be started, and ended", tasktypes.Status_STOPPED, &exitrecord.Record{}, true},
+		{"about to be started, and gone", tasktypes.Status_UNKNOWN, &exitrecord.Record{}, true},
+		{"started", tasktypes.Status_RUNNING, &exitrecord.Record{StartedAt: at.Add(time.Second)}, true},
+		{"started, without a record", tasktypes.Status_RUNNING, nil, true},
+		{"started before", tasktypes.Status_UNKNOWN, &exitrecord.Record{StartedAt: at.Add(-time.Second)}, false},
+		{"killed before it ran", tasktypes.Status_STOPPED, &exitrecord.Record{FinishedAt: at}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			e, s := testEngine(t, &oneTask{status: c.status})
+			if c.record != nil {
+				writeRecord(t, e, *c.record)
+			}
+			e.containers.put(engine.Container{ID: "c", State: engine.StateCreated, CreatedAt: at, Labels: map[string]string{labelThirdParty: "true"}})
+			got, err := e.startedSince(t.Context(), s, "c", at)
+			if err != nil || got != c.want {
+				t.Errorf("%t, %v", got, err)
+			}
+			if known, _, _ := e.containers.get("c"); (known.State != engine.StateCreated) != c.want {
+				t.Errorf("it is %s", known.State)
+			}
+		})
+	}
+}
+
+// TestUndoStart: a start that was cut off is undone only if the process has not run.
+func TestUndoStart(t *testing.T) {
+	t.Parallel()
+	begin := time.Now()
+	at := begin.Add(time.Second)
+	started := exitrecord.Record{ContainerID: "c", StartedAt: at}
+	ended := exitrecord.Record{ContainerID: "c", StartedAt: at, FinishedAt: at, ExitCode: 137}
+	thirdParty := map[string]string{labelThirdParty: "true"}
+	for _, c := range []struct {
+		name       string
+		labels     map[string]string
+		status     tasktypes.Status
+		record     *exitrecord.Record
+		whenKilled *exitrecord.Record
+		want       engine.State // empty if it is removed
+	}{
+		{"not created", nil, tasktypes.Status_UNKNOWN, nil, nil, ""},
+		{"waits", nil, tasktypes.Status_CREATED, nil, nil, ""},
+		{"waits, and its end is recorded", nil, tasktypes.Status_CREATED, nil, &exitrecord.Record{ContainerID: "c", FinishedAt: at}, ""},
+		{"waits, third-party shim", thirdParty, tasktypes.Status_CREATED, &exitrecord.Record{}, nil, ""},
+		{"runs", nil, tasktypes.Status_RUNNING, &started, nil, engine.StateRunning},
+		{"runs, third-party shim", thirdParty, tasktypes.Status_RUNNING, &exitrecord.Record{}, nil, engine.StateRunning},
+		{"has ended", nil, tasktypes.Status_UNKNOWN, &ended, nil, engine.StateExited},
+		{"is started meanwhile", nil, tasktypes.Status_CREATED, nil, &ended, engine.StateExited},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			tasks := &oneTask{status: c.status}
+			e, s := testEngine(t, tasks)
+			e.current = s
+			if c.record != nil {
+				writeRecord(t, e, *c.record)
+			}
+			tasks.kill = func() {
+				if c.whenKilled != nil {
+					writeRecord(t, e, *c.whenKilled)
+				}
+			}
+			e.containers.put(engine.Container{ID: "c", State: engine.StateCreated, CreatedAt: begin, Labels: c.labels})
+			e.undoStart(t.Context(), engine.ContainerConfig{ID: "c"}, begin)
+			if got, _, _ := e.containers.get("c"); got.State != c.want {
+				t.Errorf("it is %q, want %q", got.State, c.want)
+			}
+		})
 	}
 }

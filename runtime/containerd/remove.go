@@ -92,7 +92,10 @@ func (e *Engine) deleteTask(ctx context.Context, s *session, id string) error {
 
 // removeForgotten removes what is left of a container of which containerd knows no task.
 func (e *Engine) removeForgotten(ctx context.Context, s *session, id, podUID string) error {
-	if s.shims == nil || podUID == "" || e.thirdParty(id) {
+	if s.shims == nil {
+		return e.removeHalfCreated(ctx, s, id)
+	}
+	if podUID == "" || e.thirdParty(id) {
 		return nil
 	}
 	return e.bounded(ctx, s, id, "delete", func(ctx context.Context) error {

@@ -52,6 +52,18 @@ func (e *Engine) removeStaleBundle(ctx context.Context, s *session, id string, e
 	return true
 }
 
+// removeHalfCreated removes what the OCI runtime has left of a container that it was killed while it
+// created, for example when the call was canceled. It has no state yet, so that the shim does not
+// know the container, and the OCI runtime would refuse to create it for ever.
+func (e *Engine) removeHalfCreated(ctx context.Context, s *session, id string) error {
+	// One with a state may be that of another daemon, which uses the same directory.
+	state := filepath.Join(daemonRuntimeRoot, e.o.Namespace, id, "state.json")
+	if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return e.deleteInDaemonRuntime(ctx, s, id)
+}
+
 // deleteInDaemonRuntime removes the container from the daemon's OCI runtime, if it is there.
 func (e *Engine) deleteInDaemonRuntime(ctx context.Context, s *session, id string) error {
 	root := filepath.Join(daemonRuntimeRoot, e.o.Namespace)

@@ -57,18 +57,36 @@ func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 		return nil
 	}
 	if created && !errors.Is(err, errRunning) {
-		e.undoStart(ctx, c)
+		e.undoStart(ctx, c, begin)
 	}
 	return fmt.Errorf("starting container %q: %w", c.Name, err)
 }
 
-// undoStart removes what a failed start has left. It is called after the last try, with the
-// session of that time: a lost session may have connected to the next server, on which the
-// container may run.
-func (e *Engine) undoStart(ctx context.Context, c engine.ContainerConfig) {
+// undoStart removes what a failed start has left, unless the process has run all the same. It is
+// called after the last try, with the session of that time: a lost session may have connected
+// to the next server, on which the container may run.
+func (e *Engine) undoStart(ctx context.Context, c engine.ContainerConfig, begin time.Time) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	err := e.do(ctx, func(ctx context.Context, s *session) error { return e.remove(ctx, s, c.ID, c.PodUID) })
+	err := e.do(ctx, func(ctx context.Context, s *session) error {
+		if started, err := e.startedSince(ctx, s, c.ID, begin); started || err != nil {
+			return err
+		}
+		if e.thirdParty(c.ID) {
+			// It is still waiting to be started: its end is no exit.
+			if err := removeFile(e.recordPath(c.ID)); err != nil {
+				return err
+			}
+		}
+		if err := e.removeTask(ctx, s, c.ID, c.PodUID); err != nil {
+			return err
+		}
+		// The call that was cut off may have started it until then.
+		if started, err := e.startedSince(ctx, s, c.ID, begin); started || err != nil {
+			return err
+		}
+		return e.remove(ctx, s, c.ID, c.PodUID)
+	})
 	if err != nil {
 		e.o.Log.Warn("a container that did not start is not completely removed", "container", c.ID, "error", err)
 	}
@@ -118,7 +136,6 @@ func (e *Engine) start(ctx context.Context, s *session, c engine.ContainerConfig
 	}
 	now := time.Now()
 	if e.thirdParty(c.ID) {
-		// Our own shim writes its record itself.
 		if _, err := e.updateRecord(e.recordPath(c.ID), exitrecord.Record{ContainerID: c.ID, StartedAt: now}); err != nil {
 			return err
 		}
@@ -148,7 +165,8 @@ func (e *Engine) createRecord(ctx context.Context, s *session, c engine.Containe
 	if one, ok := containerOf(made); ok {
 		e.containers.put(one)
 	}
-	return s.removeBundle(ctx, c.ID)
+	// A process that was killed while it removed a container of this ID may have left its exit.
+	return errors.Join(removeFile(e.recordPath(c.ID)), s.removeBundle(ctx, c.ID))
 }
 
 func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (containers.Container, error) {
@@ -249,6 +267,12 @@ func (e *Engine) run(ctx context.Context, s *session, c engine.ContainerConfig, 
 	}
 	err = e.createTask(ctx, s, c.PodUID, req, thirdParty)
 	io.release()
+	if err == nil && thirdParty {
+		// From here on it may have run, even if nobody sees that. Our own shim records its starts.
+		if _, err := e.updateRecord(e.recordPath(c.ID), exitrecord.Record{ContainerID: c.ID}); err != nil {
+			return 0, err
+		}
+	}
 	var started *tasksapi.StartResponse
 	if err == nil {
 		err = e.bounded(ctx, s, c.ID, "start", func(ctx context.Context) error {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
@@ -185,7 +187,12 @@ func (e *Engine) exited(ctx context.Context, s *session, reported exitrecord.Rec
 		return
 	}
 	path := e.recordPath(id)
-	// Only a record of our shim says that a container was never started.
+	if e.neverRan(known) {
+		// Also whoever waits for its end has to know.
+		e.containers.exited(reported)
+		return
+	}
+	// Only our shim records the exit of a container that was never started.
 	if reported.StartedAt = known.StartedAt; reported.StartedAt.IsZero() {
 		reported.StartedAt = known.CreatedAt
 	}
@@ -203,6 +210,15 @@ func (e *Engine) exited(ctx context.Context, s *session, reported exitrecord.Rec
 	if e.containers.exited(r) {
 		e.work.Go(func() { e.deleteEnded(ctx, s, id, known.PodUID) })
 	}
+}
+
+// neverRan reports whether the process of a container whose task has ended was created but never
+// started: a start is recorded before it happens, or by our shim before it tells anybody.
+// containerd reports an exit all the same when it deletes the task, for example because its own
+// death cut off the creation.
+func (e *Engine) neverRan(c engine.Container) bool {
+	_, err := os.Stat(e.recordPath(c.ID))
+	return c.State == engine.StateCreated && errors.Is(err, fs.ErrNotExist)
 }
 
 // deleteEnded deletes an ended task.

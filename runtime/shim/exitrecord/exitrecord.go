@@ -74,7 +74,8 @@ func ParseOutput(uri string) (Output, bool) {
 }
 
 // Record says when a container's process started and how it ended. It is written when the
-// process starts, without an end, and again when it has ended.
+// process starts, without an end, and again when it has ended. For a third-party shim it is
+// also written before the process starts, without a time; then the process may have started.
 type Record struct {
 	ContainerID string    `json:"containerID"`
 	StartedAt   time.Time `json:"startedAt,omitzero"`
