@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
+	"time"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/ttrpc"
 	"github.com/containerd/typeurl/v2"
 
 	"github.com/runonce/runonce/runtime/containerd/errs"
@@ -85,9 +88,30 @@ func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) 
 // deleteTask deletes a task, if there is one.
 func (e *Engine) deleteTask(ctx context.Context, s *session, id string) error {
 	return errs.IgnoreNotFound(e.bounded(ctx, s, id, "delete", func(ctx context.Context) error {
-		_, err := s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
-		return err
+		return untilShimGone(ctx, func() error {
+			_, err := s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
+			return err
+		})
 	}))
+}
+
+// shimGone bounds the wait until containerd has noticed that a shim is dead.
+const shimGone = 5 * time.Second
+
+// untilShimGone repeats a call of containerd to a shim that died meanwhile, until containerd has
+// removed its task.
+func untilShimGone(ctx context.Context, call func() error) error {
+	for end := time.Now().Add(shimGone); ; {
+		err := call()
+		if err == nil || !strings.Contains(err.Error(), ttrpc.ErrClosed.Error()) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // removeForgotten removes what is left of a container of which containerd knows no task.
