@@ -2,7 +2,6 @@ package containerd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -32,12 +31,17 @@ func (e *Engine) bounded(ctx context.Context, s *session, id, command string, ca
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	begin := time.Now()
 	err := call(limited)
-	if err == nil || ctx.Err() != nil || !errors.Is(limited.Err(), context.DeadlineExceeded) {
+	if err == nil || ctx.Err() != nil || !reached(limit, time.Since(begin)) {
 		return err
 	}
 	return failure.Limited(hangRetries, fmt.Errorf("the OCI runtime%s did not finish %q of container %s within %s", runtimeName(ctx, s, id), command, id, limit))
 }
+
+// reached reports whether a call has come to its limit. The deadline goes to containerd with the
+// call, and may end it there a moment earlier.
+func reached(limit, elapsed time.Duration) bool { return elapsed >= limit-limit/20 }
 
 // runtimeName returns the name of the container's OCI runtime after a space, empty when it is
 // not known.
