@@ -155,24 +155,24 @@ default/a: Running
 		e.total = 1
 		e.on("a", "Pulling", "", "")
 		time.Sleep(500 * time.Millisecond)
-		e.transfer(engine.Transfer{Step: engine.Pulling, Name: "docker.io/library/x"})
+		e.transfer(engine.Transfer{Step: engine.Pulling, Name: "registry.example/xx"})
 		time.Sleep(300 * time.Millisecond)
 		for i := range int64(20) {
 			time.Sleep(time.Second)
-			e.transfer(engine.Transfer{Step: engine.Pulling, Name: "docker.io/library/x", Done: i * 4_200_000, Total: 120_000_000})
+			e.transfer(engine.Transfer{Step: engine.Pulling, Name: "registry.example/xx", Done: i * 4_200_000, Total: 120_000_000})
 		}
 		time.Sleep(12 * time.Second)
-		e.transfer(engine.Transfer{Step: engine.Unpacking, Name: "docker.io/library/x", Done: 1, Total: 3})
+		e.transfer(engine.Transfer{Step: engine.Unpacking, Name: "registry.example/xx", Done: 1, Total: 3})
 		time.Sleep(9 * time.Second)
-		e.transfer(engine.Transfer{Step: engine.Pulling, Name: "docker.io/library/x", Done: 120_000_000, Total: 120_000_000, Ended: true})
+		e.transfer(engine.Transfer{Step: engine.Pulling, Name: "registry.example/xx", Done: 120_000_000, Total: 120_000_000, Ended: true})
 		e.on("a", "Starting", "", "")
 	}, `
-pulling image docker.io/library/x
-waiting for 1 of 1 pod: default/a: waiting for its images; pulling docker.io/library/x 34 of 120 MB, 3.4 MB/s, 26s left
-waiting for 1 of 1 pod: default/a: waiting for its images; pulling docker.io/library/x 76 of 120 MB, 3.9 MB/s, 12s left
-waiting for 1 of 1 pod: default/a: waiting for its images; pulling docker.io/library/x 80 of 120 MB, 2.1 MB/s, 19s left
-waiting for 1 of 1 pod: default/a: waiting for its images; unpacking docker.io/library/x 1 of 3 layers
-pulled image docker.io/library/x (120 MB in 41.3s)
+pulling image registry.example/xx
+waiting for 1 of 1 pod: default/a: waiting for its images; pulling registry.example/xx 34 of 120 MB, 3.4 MB/s, 26s left
+waiting for 1 of 1 pod: default/a: waiting for its images; pulling registry.example/xx 76 of 120 MB, 3.9 MB/s, 12s left
+waiting for 1 of 1 pod: default/a: waiting for its images; pulling registry.example/xx 80 of 120 MB, 2.1 MB/s, 19s left
+waiting for 1 of 1 pod: default/a: waiting for its images; unpacking registry.example/xx 1 of 3 layers
+pulled image registry.example/xx (120 MB in 41.3s)
 default/a: Starting
 `},
 	{"the first bytes of a pull say nothing about the time left", func(e *events) {
@@ -362,14 +362,14 @@ func TestBars(t *testing.T) {
 		e.on("a", "Starting", "", "")
 		e.on("b", "Starting", "", "")
 		time.Sleep(10 * time.Millisecond) // between the frames
-		go e.pull("docker.io/library/x", 120e6)
+		go e.pull("registry.example/xx", 120e6)
 		time.Sleep(100 * time.Millisecond)
-		want("default/a: Starting\ndefault/b: Starting\npulling image docker.io/library/x\n")
+		want("default/a: Starting\ndefault/b: Starting\npulling image registry.example/xx\n")
 		time.Sleep(5 * time.Second)
 		want(`default/a: Starting
 default/b: Starting
-pulling image docker.io/library/x
-pulling docker.io/library/x [========>--------] 60 of 120 MB, 12.0 MB/s, 5s left
+pulling image registry.example/xx
+pulling registry.example/xx [========>--------] 60 of 120 MB, 12.0 MB/s, 5s left
 waiting for 2 of 2 pods: default/a: starting; default/b: starting
 `)
 		e.on("b", "Running", "", "")
@@ -379,10 +379,10 @@ waiting for 2 of 2 pods: default/a: starting; default/b: starting
 		time.Sleep(time.Second)
 		want(`default/a: Starting
 default/b: Starting
-pulling image docker.io/library/x
+pulling image registry.example/xx
 default/b: Running
 level=WARN msg=careful
-pulling docker.io/library/x [=========>-------] 72 of 120 MB, 12.0 MB/s, 4s left
+pulling registry.example/xx [=========>-------] 72 of 120 MB, 12.0 MB/s, 4s left
 waiting for 1 of 2 pods: default/a: starting
 `)
 		if _, err := d.Stdout(&tm).Write([]byte("a result\n")); err != nil {
@@ -393,11 +393,11 @@ waiting for 1 of 2 pods: default/a: starting
 		d.Close()
 		want(`default/a: Starting
 default/b: Starting
-pulling image docker.io/library/x
+pulling image registry.example/xx
 default/b: Running
 level=WARN msg=careful
 a result
-pulled image docker.io/library/x (120 MB in 9s)
+pulled image registry.example/xx (120 MB in 9s)
 default/a: Running
 `)
 	})
