@@ -145,6 +145,15 @@ func (b *box) pid(t *testing.T) int {
 	return 0
 }
 
+// isStopped tells whether all threads of the process are stopped.
+func isStopped(pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	return err == nil && len(threads) > 0 && !slices.ContainsFunc(threads, func(path string) bool {
+		text, err := os.ReadFile(path)
+		return err == nil && !strings.Contains(string(text), "\nState:\tT ")
+	})
+}
+
 // restarts returns how often the pod's containers were started again in this run.
 func (r report) restarts(pod string) int {
 	for _, p := range r.Results {
@@ -215,8 +224,13 @@ func (e etcd) heal(t *testing.T, b *box) report {
 	}
 	b.awaitProcess(t, "/bin/box do await /signal/frozen get -timeout 4m "+e.health)
 	e.put(t, "second", "kept too")
-	if err := syscall.Kill(b.pid(t), syscall.SIGSTOP); err != nil {
+	pid := b.pid(t)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
+	}
+	// Until a thread that waits for the disk has seen the signal, the others still respond.
+	if !eventually(func() bool { return isStopped(pid) }) {
+		t.Fatalf("process %d did not stop", pid)
 	}
 	if err := os.WriteFile(filepath.Join(signal, "frozen"), nil, 0o600); err != nil {
 		t.Fatal(err)
