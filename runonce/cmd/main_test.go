@@ -180,23 +180,22 @@ func TestSecondSignal(t *testing.T) {
 		time.AfterFunc(time.Second, func() { signals <- syscall.SIGTERM })
 		time.AfterFunc(time.Second+time.Millisecond, func() { signals <- syscall.SIGTERM }) // as timeout(1) does
 		time.AfterFunc(3*time.Second, func() { signals <- syscall.SIGINT })
-		var code int
-		var stderr string
+		exits := make(chan invocation, 1)
 		var errs lockedBuffer
 		cmd.Main(t.Context(), []string{
 			"runonce", "run", "--rm", "--until", "completed", manifest(t, "deaf", "Never", "[stay]"),
 			"--root", m.root, "--state", m.root, "--log-dir", filepath.Join(m.root, "log"), "--node", nodeFile(),
 		}, cmd.IO{
 			Stdout: io.Discard, Stderr: &errs, Open: m.open, Machine: bareMachine(), Getenv: func(string) string { return "" },
-			Signals: signals, Exit: func(n int) { code, stderr = n, errs.String() },
+			Signals: signals, Exit: func(n int) { exits <- invocation{code: n, stderr: errs.String()} },
 		})
 		want := `default/deaf: Starting
 interrupted: removing the pods of this run, which takes up to 30s; a second signal exits at once and leaves them as they are
 default/deaf: Stopping (up to 30s): the run removes its pods
 runonce: interrupted again: exiting at once, pods are left as they are: default/deaf; "runonce ps" shows them, "runonce down" removes them
 `
-		if stderr != want || code != 130 {
-			t.Errorf("exit code %d, stderr:\n%s", code, stderr)
+		if got := <-exits; got.stderr != want || got.code != 130 {
+			t.Errorf("exit code %d, stderr:\n%s", got.code, got.stderr)
 		}
 	})
 }
