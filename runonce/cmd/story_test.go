@@ -40,7 +40,8 @@ var update = flag.Bool("update", false, "write the golden files again")
 //	killcontainer NS/POD CONTAINER CODE  end a container from outside; in memory only
 //	scratch PATH                 remove PATH of this machine, now and after the story
 //	waits                        the story spends its time waiting: on a daemon it runs at the
-//	                             same time as the others, with a root of its own
+//	                             same time as the others, with a root of its own; its pods must
+//	                             not be equal to those of another story
 //
 // The conditions are [memory], the engine in memory, [daemon], a containerd daemon, and
 // [containerd-1.6], a daemon of that version.
