@@ -278,7 +278,7 @@ func (p *pod) end(ctx context.Context, c condition) {
 
 // cleanUp releases what a pod no longer needs that has ended.
 func (p *pod) cleanUp(ctx context.Context) {
-	if p.status.Phase != v1.PodSucceeded && p.status.Phase != v1.PodFailed || !p.synced {
+	if !podspec.Ended(p.status.Phase) || !p.synced {
 		return
 	}
 	// Sync releases the namespaces and addresses of a pod that has ended.

@@ -70,12 +70,11 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 	}
 	// Any number of pods may use up their grace periods at the same time, but not more than a
 	// few are removed: what that takes is bounded by deadlines.
-	select {
-	case p.removals <- struct{}{}:
-	case <-ctx.Done():
-		return errors.Join(killed, context.Cause(ctx))
+	leave, err := enter(ctx, p.removals)
+	if err != nil {
+		return errors.Join(killed, err)
 	}
-	defer func() { <-p.removals }()
+	defer leave()
 	remove := func(c engine.Container) error { return p.o.Engine.Remove(ctx, c.ID) }
 	removed := errors.Join(killed, each(others, remove))
 	if removed != nil {
