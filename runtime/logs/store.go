@@ -132,10 +132,7 @@ func (s Store) mark(dir string, about Mark) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.markPath(dir), append(data, '\n'), 0o644); err != nil {
-		return err
-	}
-	return s.touch(dir)
+	return os.WriteFile(s.markPath(dir), append(data, '\n'), 0o644)
 }
 
 // prune removes old logs of a container, if the pod is only this root's.
