@@ -3,7 +3,6 @@
 package enginetest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,11 +54,8 @@ type Engine struct {
 	Users map[string]engine.Credential
 	// PullErrors are returned, one a call, before a pull succeeds.
 	PullErrors map[string][]error
-	// PullTimes are how long pulls take, PullTakes if absent. Progress, if set, gets a report each
-	// second.
-	PullTimes map[string]time.Duration
+	// PullTakes is how long a pull takes.
 	PullTakes time.Duration
-	Progress  func(engine.Transfer)
 	// Layers are the sizes of containers' own layers, by container name.
 	Layers map[string]int64
 
@@ -284,39 +280,17 @@ func noPull(ref, message string) error {
 }
 
 // Pull copies the image from Registry to Store, if Users allows it.
-func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Credential) (img engine.Image, err error) {
+func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Credential) (engine.Image, error) {
 	e.mu.Lock()
 	e.pulls = append(e.pulls, ref)
 	e.mu.Unlock()
-	if e.Progress != nil {
-		e.Progress(engine.Transfer{Step: engine.Pulling, Name: ref})
-		defer func() {
-			e.Progress(engine.Transfer{Step: engine.Pulling, Name: ref, Done: img.Size, Ended: true, Err: err})
-		}()
-	}
-	if err := e.download(ctx, ref); err != nil {
-		return engine.Image{}, err
-	}
-	return e.pull(ref, credentials)
-}
-
-// download takes the time of the pull.
-func (e *Engine) download(ctx context.Context, ref string) error {
-	size, end := e.Registry[ref].Size, cmp.Or(e.PullTimes[ref], e.PullTakes)
-	for passed := time.Duration(0); passed < end; passed += time.Second {
-		if e.Progress != nil {
-			e.Progress(engine.Transfer{Step: engine.Pulling, Name: ref, Done: size * int64(passed) / int64(end), Total: size})
-		}
+	if e.PullTakes > 0 {
 		select {
-		case <-time.After(min(time.Second, end-passed)):
+		case <-time.After(e.PullTakes):
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return engine.Image{}, context.Cause(ctx)
 		}
 	}
-	return nil
-}
-
-func (e *Engine) pull(ref string, credentials []engine.Credential) (engine.Image, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if user, private := e.Users[ref]; private && !slices.Contains(credentials, user) {
