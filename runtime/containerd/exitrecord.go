@@ -3,6 +3,7 @@ package containerd
 import (
 	"time"
 
+	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
 )
 
@@ -23,12 +24,14 @@ func (e *Engine) updateRecord(path string, news exitrecord.Record) (exitrecord.R
 	return news, news.Write(path)
 }
 
-// startTime returns when the container was started: what its record says, as every other process
-// reads it, or else the time that is observed here.
-func (e *Engine) startTime(id string, observed time.Time) time.Time {
-	r, err := exitrecord.Read(e.recordPath(id))
-	if err != nil || r.StartedAt.IsZero() {
-		return observed
+// started notes that the container runs, which the call to start it and an event tell: since when
+// its record says, as every other process reads it, or else since the time that is observed here.
+func (e *Engine) started(id string, observed time.Time, pid int) {
+	if known, _, _ := e.containers.get(id); known.State != engine.StateCreated {
+		return
 	}
-	return r.StartedAt
+	if r, err := exitrecord.Read(e.recordPath(id)); err == nil && !r.StartedAt.IsZero() {
+		observed = r.StartedAt
+	}
+	e.containers.started(id, observed, pid)
 }

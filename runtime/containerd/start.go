@@ -140,7 +140,7 @@ func (e *Engine) start(ctx context.Context, s *session, c engine.ContainerConfig
 			return err
 		}
 	}
-	e.containers.started(c.ID, e.startTime(c.ID, now), pid)
+	e.started(c.ID, now, pid)
 	return nil
 }
 

@@ -149,7 +149,7 @@ func (e *Engine) apply(ctx context.Context, s *session, env *events.Envelope) {
 	}
 	switch ev := v.(type) {
 	case *eventsapi.TaskStart:
-		e.containers.started(ev.ContainerID, e.startTime(ev.ContainerID, env.Timestamp), int(ev.Pid))
+		e.started(ev.ContainerID, env.Timestamp, int(ev.Pid))
 	case *eventsapi.TaskExit:
 		if ev.ID == ev.ContainerID {
 			r := exitrecord.Record{ContainerID: ev.ContainerID, ExitCode: int32(ev.ExitStatus), FinishedAt: ev.ExitedAt.AsTime()}
