@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/runtime/cgroup"
 )
 
 // variant is one way to start pods.
@@ -98,14 +97,8 @@ func runonce(o options, name, images string, flags ...string) variant {
 		name:    "runonce " + name,
 		start:   func(n int) []string { return command("run", "--settle", "0", "--images-dir", images, manifest(o, n)) },
 		down:    [][]string{command("down", "--all")},
-		cgroups: []string{podsGroup(filepath.Join(dir, "root"))},
+		cgroups: []string{strings.TrimPrefix(cgroup.ParentOf(filepath.Join(dir, "root")), "/")},
 	}
-}
-
-// podsGroup is the parent cgroup of the pods of a --root other than the default.
-func podsGroup(root string) string {
-	sum := sha256.Sum256([]byte(root))
-	return "runonce-" + hex.EncodeToString(sum[:4])
 }
 
 func podman(o options, path string) variant {

@@ -4,8 +4,6 @@ package machine
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/network/bridge"
 )
 
@@ -178,8 +177,7 @@ func (i Installation) links() ([]string, error) {
 
 // cgroups lists the cgroups of pods in every hierarchy.
 func (i Installation) cgroups() ([]string, error) {
-	sum := sha256.Sum256([]byte(filepath.Join(i.Dir, "root")))
-	own := "/runonce-" + hex.EncodeToString(sum[:4])
+	own := cgroup.ParentOf(filepath.Join(i.Dir, "root"))
 	var found []string
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
 		// A cgroup that has gone meanwhile does not count.

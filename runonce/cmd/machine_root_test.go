@@ -2,8 +2,6 @@ package cmd_test
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -17,6 +15,7 @@ import (
 	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/containerd"
 )
 
@@ -116,8 +115,7 @@ func nothingLeft(t *testing.T, dir string) {
 // the pods' cgroups.
 func filesOf(t *testing.T, dir string) []string {
 	t.Helper()
-	sum := sha256.Sum256([]byte(filepath.Join(dir, "root")))
-	cgroups := "/sys/fs/cgroup/*/runonce-" + hex.EncodeToString(sum[:4])
+	cgroups := "/sys/fs/cgroup/*" + cgroup.ParentOf(filepath.Join(dir, "root"))
 	var found []string
 	for _, pattern := range []string{
 		filepath.Join(dir, "root", "pods", "*"), filepath.Join(dir, "state", "io.containerd.runtime.v2.task", "*", "*"),

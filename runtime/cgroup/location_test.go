@@ -30,3 +30,10 @@ func TestHolds(t *testing.T) {
 		t.Error("not in the pod of another root")
 	}
 }
+
+func TestParentOf(t *testing.T) {
+	t.Parallel()
+	if a, b := ParentOf("/a"), ParentOf("/b"); a == b || len(a) != len("/runonce-12345678") {
+		t.Errorf("roots /a and /b: %s and %s", a, b)
+	}
+}

@@ -4,6 +4,8 @@ package cgroup
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,6 +25,12 @@ import (
 // "/kubepods": a kubelet on the same machine would remove pod cgroups there that it does
 // not know.
 const DefaultParent = "/runonce"
+
+// ParentOf returns the cgroup for the pods of one of several roots on a machine.
+func ParentOf(root string) string {
+	sum := sha256.Sum256([]byte(root))
+	return DefaultParent + "-" + hex.EncodeToString(sum[:4])
+}
 
 // Root is where cgroup file systems are mounted.
 const Root = "/sys/fs/cgroup"

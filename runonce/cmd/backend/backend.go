@@ -2,8 +2,6 @@ package backend
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -122,8 +120,7 @@ func CgroupParent(root string) string {
 	if root == DefaultRoot {
 		return cgroup.DefaultParent
 	}
-	sum := sha256.Sum256([]byte(root))
-	return cgroup.DefaultParent + "-" + hex.EncodeToString(sum[:4])
+	return cgroup.ParentOf(root)
 }
 
 func specNode(n *v1.Node, ips []string) ocispec.Node {
