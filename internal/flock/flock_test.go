@@ -1,18 +1,18 @@
 package flock
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/runonce/runonce/internal/flock/flocktest"
 )
 
 const lockVariable = "RUNONCE_TEST_LOCK"
@@ -36,28 +36,7 @@ func TestMain(m *testing.M) {
 // lockedElsewhere locks the file in another process, until the test ends.
 func lockedElsewhere(t *testing.T, path string) *os.Process {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0])
-	cmd.Env = append(os.Environ(), lockVariable+"="+path)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "locked\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
-	return cmd.Process
+	return flocktest.Hold(t, lockVariable+"="+path, os.Args[0])
 }
 
 // A wait for a process that is stopped ends, and says which process that is.

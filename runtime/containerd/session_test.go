@@ -1,17 +1,15 @@
 package containerd
 
 import (
-	"bufio"
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/runonce/runonce/internal/flock/flocktest"
 	"github.com/runonce/runonce/runtime/containerd/server"
 )
 
@@ -22,28 +20,8 @@ const serverVariable = "RUNONCE_TEST_SERVES"
 // stopped, and says which one that is.
 func TestServerIsStopped(t *testing.T) {
 	root := t.TempDir()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0])
-	cmd.Env = append(os.Environ(), serverVariable+"="+root)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		_ = stdin.Close()
-	}()
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "locked\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	holder := flocktest.Hold(t, serverVariable+"="+root, os.Args[0])
+	if err := holder.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	for !server.Holder(root).Stopped {
@@ -51,7 +29,7 @@ func TestServerIsStopped(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		err := (&session{}).embedOrJoin(t.Context(), Options{Root: root, State: root})
-		pid := cmd.Process.Pid
+		pid := holder.Pid
 		for _, words := range []string{
 			fmt.Sprintf("(pid %d), which serves containerd for %s, does not respond: it is stopped", pid, root),
 			fmt.Sprintf("kill -CONT %d", pid), fmt.Sprintf("kill -9 %d", pid),

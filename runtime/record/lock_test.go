@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/runonce/runonce/internal/flock/flocktest"
 )
 
 // lockedElsewhere makes another process lock the file until the test ends.
@@ -23,25 +24,7 @@ func lockedElsewhere(t *testing.T, path string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, path, "sh", "-c", "echo locked; read end")
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		_ = cmd.Wait()
-	})
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "locked\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
+	flocktest.Hold(t, "", program, path, "sh", "-c", "echo locked; read end")
 }
 
 // TestWaitsAreTold: whoever waits long for another process learns which one that is.
