@@ -164,7 +164,7 @@ func TestTerminationMessage(t *testing.T) {
 		if err := p.Sync(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(n.root, "pods", "uid-1", "containers", "c0", "0")
+		path := filepath.Join(n.root, "pods", "uid-1", "termination-log.c0.0")
 		if err := os.WriteFile(path, []byte(strings.Repeat("x", 5000)+"the end"), 0o600); err != nil {
 			t.Fatal(err)
 		}

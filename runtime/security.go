@@ -14,8 +14,16 @@ import (
 // the kubelet asks them to relabel. hostPath volumes and claims are elsewhere and keep theirs.
 // A file system without labels is left as it is.
 func (p *Pods) relabel(uid types.UID, label string) error {
-	for _, name := range []string{"volumes", "shm", "containers", hostsFile, resolvFile, hostnameFile} {
-		err := filepath.WalkDir(filepath.Join(p.o.Records.Dir(uid), name), func(path string, _ fs.DirEntry, err error) error {
+	dir := p.o.Records.Dir(uid)
+	paths, err := filepath.Glob(filepath.Join(dir, terminationLogs+"*"))
+	if err != nil {
+		return fmt.Errorf("looking for the termination messages of the pod: %w", err)
+	}
+	for _, name := range []string{"volumes", "shm", hostsFile, resolvFile, hostnameFile} {
+		paths = append(paths, filepath.Join(dir, name))
+	}
+	for _, path := range paths {
+		err := filepath.WalkDir(path, func(path string, _ fs.DirEntry, err error) error {
 			if err == nil {
 				err = unix.Lsetxattr(path, "security.selinux", []byte(label+"\x00"), 0)
 			}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/record"
@@ -15,11 +17,12 @@ func TestRelabel(t *testing.T) {
 	roottest.Require(t)
 	records := record.Open(t.TempDir(), t.TempDir())
 	p := &Pods{o: Options{Records: records}}
-	dir := records.Dir("uid")
+	dir := records.Dir("uid-1")
 	file := filepath.Join(dir, "volumes", "kubernetes.io~empty-dir", "v", "f")
 	link := filepath.Join(dir, "volumes", "l")
 	outside := filepath.Join(t.TempDir(), "host")
-	for _, path := range []string{file, filepath.Join(dir, hostsFile), outside} {
+	message := p.terminationLog(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid-1"}}, "c0", 0)
+	for _, path := range []string{file, filepath.Join(dir, hostsFile), message, outside} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 			t.Fatal(err)
 		}
@@ -31,10 +34,10 @@ func TestRelabel(t *testing.T) {
 		t.Fatal(err)
 	}
 	const label = "system_u:object_r:container_file_t:s0:c1,c2"
-	if err := p.relabel("uid", label); err != nil {
+	if err := p.relabel("uid-1", label); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{file: label + "\x00", filepath.Join(dir, hostsFile): label + "\x00", outside: ""} {
+	for path, want := range map[string]string{file: label + "\x00", filepath.Join(dir, hostsFile): label + "\x00", message: label + "\x00", outside: ""} {
 		buf := make([]byte, 256)
 		n, err := unix.Lgetxattr(path, "security.selinux", buf)
 		if got := string(buf[:max(n, 0)]); got != want {

@@ -23,8 +23,13 @@ import (
 	"github.com/runonce/runonce/runtime/podstate"
 )
 
-// terminationLogMode lets any user of the container write its termination message.
-const terminationLogMode = 0o666
+const (
+	// terminationLogs is how the names of the files begin, in the pod's directory, to which its
+	// containers write their termination messages.
+	terminationLogs = "termination-log."
+	// terminationLogMode lets any user of the container write its termination message.
+	terminationLogMode = 0o666
+)
 
 // overdueCleanup bounds what is undone after a deadline that has passed.
 const overdueCleanup = 10 * time.Second
@@ -233,15 +238,12 @@ func rootAccess(c *v1.Container) string {
 
 // terminationLog is the path of the container's termination message on the host.
 func (p *Pods) terminationLog(pod *v1.Pod, name string, attempt int) string {
-	return filepath.Join(p.o.Records.Dir(pod.UID), "containers", name, strconv.Itoa(attempt))
+	return filepath.Join(p.o.Records.Dir(pod.UID), terminationLogs+name+"."+strconv.Itoa(attempt))
 }
 
 // createFile makes an empty file with exactly the given mode, whatever the umask is.
 func createFile(path string, mode os.FileMode) error {
-	err := os.MkdirAll(filepath.Dir(path), 0o750)
-	if err == nil {
-		err = os.WriteFile(path, nil, mode)
-	}
+	err := os.WriteFile(path, nil, mode)
 	if err == nil {
 		err = os.Chmod(path, mode)
 	}

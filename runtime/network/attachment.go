@@ -53,8 +53,7 @@ func (m *Manager) attached() ([]*record.Pod, error) {
 type layout struct{ state, data string }
 
 func (l layout) pods() string           { return filepath.Join(l.state, "pods") }
-func (l layout) pod(uid string) string  { return filepath.Join(l.pods(), uid) }
-func (l layout) pins(uid string) string { return filepath.Join(l.pod(uid), "ns") }
+func (l layout) pins(uid string) string { return filepath.Join(l.pods(), uid) }
 func (l layout) leases() string         { return filepath.Join(l.state, "ipam") }
 func (l layout) results() string        { return filepath.Join(l.data, "cni") }
 func (l layout) pin(uid string, k namespaces.Kind) namespaces.Pin {

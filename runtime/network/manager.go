@@ -220,7 +220,6 @@ func (m *Manager) remove(ctx context.Context, pod *v1.Pod, lock record.Lock) err
 	if err := namespaces.Remove(m.files.pins(uid)); err != nil {
 		return err
 	}
-	_ = os.Remove(m.files.pod(uid)) // which is empty
 	if len(r.Attachment) == 0 && r.FirstUserID == 0 {
 		return nil
 	}

@@ -87,7 +87,7 @@ func TestHostNetwork(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, line := range traces(t, m) {
-		if strings.HasPrefix(line, "mount: ") && !strings.Contains(line, "/ns/ipc ") || strings.HasPrefix(line, "link: runonce") {
+		if strings.HasPrefix(line, "mount: ") && !strings.Contains(line, "/ipc ") || strings.HasPrefix(line, "link: runonce") {
 			t.Errorf("a host-network pod made %s", line)
 		}
 	}
