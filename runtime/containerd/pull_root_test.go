@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,10 +113,12 @@ func TestPull(t *testing.T) {
 
 	config := t.TempDir()
 	t.Setenv("DOCKER_CONFIG", config)
+	tls := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host}))
+	defer tls.Close()
 	login := func(user, password string) {
 		t.Helper()
 		auth := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
-		text := fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, host, auth)
+		text := fmt.Sprintf(`{"auths": {%q: {"auth": %q}, %[3]q: {"auth": %[2]q}}}`, host, auth, tls.Listener.Addr())
 		if err := os.WriteFile(filepath.Join(config, "config.json"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -138,6 +142,9 @@ func TestPull(t *testing.T) {
 	}
 	if again, err := e.Image(t.Context(), ref); err != nil || again.ID != img.ID {
 		t.Errorf("%+v %v", again, err)
+	}
+	if same, err := e.Pull(t.Context(), tls.Listener.Addr().String()+"/team/box:1"); err != nil || same.ID != img.ID {
+		t.Errorf("by TLS: %+v, %v", same, err)
 	}
 	if _, err := e.Pull(t.Context(), host+"/team/none:1"); !permanent(err) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("absent: %v", err)

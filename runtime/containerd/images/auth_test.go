@@ -152,18 +152,6 @@ func TestLoadConfig(t *testing.T) {
 	}
 }
 
-func TestLoopback(t *testing.T) {
-	t.Parallel()
-	for host, want := range map[string]bool{
-		"localhost": true, "localhost:5000": true, "127.0.0.1:5000": true, "127.1.2.3": true, "[::1]:5000": true,
-		"example.com": false, "10.0.0.1:5000": false, "localhost.example.com": false,
-	} {
-		if got := loopback(host); got != want {
-			t.Errorf("%s: %v", host, got)
-		}
-	}
-}
-
 func TestPermanent(t *testing.T) {
 	t.Parallel()
 	status := func(code int) error {

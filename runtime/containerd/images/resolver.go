@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 
@@ -18,35 +17,16 @@ import (
 	"github.com/containerd/platforms"
 )
 
-// Resolver returns a resolver that uses the hosts files below certsDir and the login. It uses
-// plain HTTP for registries on this machine, unless a hosts file says otherwise.
+// Resolver returns a resolver that uses the hosts files below certsDir and the login. Unless a
+// hosts file says otherwise, it does not verify the certificates of registries on this machine,
+// and uses plain HTTP for those that do not speak TLS.
 func Resolver(ctx context.Context, certsDir string, login Login) remotes.Resolver {
-	hosts := config.HostOptions{
+	return docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(ctx, config.HostOptions{
 		HostDir: config.HostDirFromRoot(certsDir),
 		Credentials: func(host string) (string, string, error) {
 			return login(ctx, host)
 		},
-	}
-	local := hosts
-	local.DefaultScheme = "http"
-	withTLS, plain := config.ConfigureHosts(ctx, hosts), config.ConfigureHosts(ctx, local)
-	return docker.NewResolver(docker.ResolverOptions{
-		Hosts: func(host string) ([]docker.RegistryHost, error) {
-			if loopback(host) {
-				return plain(host)
-			}
-			return withTLS(host)
-		},
-	})
-}
-
-func loopback(host string) bool {
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = host
-	}
-	ip := net.ParseIP(name)
-	return name == "localhost" || ip != nil && ip.IsLoopback()
+	})})
 }
 
 // IsPermanent reports whether the same pull would fail again: the registry does not have the
