@@ -39,10 +39,11 @@ func demo(ctx context.Context) (err error) {
 	if err := os.Chdir(root); err != nil {
 		return fmt.Errorf("entering the project's directory: %w", err)
 	}
-	if err := makeImages(ctx); err != nil {
+	out := &transcript{}
+	if err := makeImages(ctx, out); err != nil {
 		return err
 	}
-	s, err := newSession()
+	s, err := newSession(out)
 	if err != nil {
 		return err
 	}
@@ -51,25 +52,25 @@ func demo(ctx context.Context) (err error) {
 		defer cancel()
 		err = errors.Join(err, s.close(end))
 	}()
-	fmt.Printf("# Every command below also gets %s,\n# so that nothing else on this machine is affected.\n\n", strings.Join(s.dirs, " "))
+	out.printf("# Every command below also gets %s,\n# so that nothing else on this machine is affected.\n\n", strings.Join(s.dirs, " "))
 	for _, st := range steps() {
 		if err := s.play(ctx, st); err != nil {
 			return err
 		}
 	}
-	return nil
+	return compare("README.md", out.text.String())
 }
 
-func makeImages(ctx context.Context) error {
-	fmt.Println("# Building the images from the programs in testdata/images:")
+func makeImages(ctx context.Context, out *transcript) error {
+	out.printf("# Building the images from the programs in testdata/images:\n")
 	dir := filepath.Join("bin", "demo-images")
 	images, err := testimages.Write(ctx, dir, "box", "web")
 	if err != nil {
 		return err
 	}
 	for _, img := range images {
-		fmt.Printf("%-18s %s.tar\n", img.Ref, filepath.Join(dir, img.Name))
+		out.printf("%-18s %s.tar\n", img.Ref, filepath.Join(dir, img.Name))
 	}
-	fmt.Println()
+	out.printf("\n")
 	return nil
 }

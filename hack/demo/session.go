@@ -23,10 +23,11 @@ const retryTimeout = 2 * time.Minute
 type session struct {
 	program string
 	dirs    []string // flag, directory, flag, directory, ...
+	out     *transcript
 }
 
-func newSession() (*session, error) {
-	s := &session{program: "bin/runonce", dirs: []string{
+func newSession(out *transcript) (*session, error) {
+	s := &session{program: "bin/runonce", out: out, dirs: []string{
 		"--root", "/var/lib/runonce-demo",
 		"--state", "/run/runonce-demo",
 		"--log-dir", "/var/log/runonce-demo",
@@ -39,7 +40,7 @@ func newSession() (*session, error) {
 
 // play runs a step, prints it as it would look in a terminal, and checks it.
 func (s *session) play(ctx context.Context, st step) error {
-	fmt.Printf("# %s\n$ %s\n", st.title, st.command())
+	s.out.printf("# %s\n$ %s\n", st.title, st.command())
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	var code int
@@ -52,11 +53,11 @@ func (s *session) play(ctx context.Context, st step) error {
 			break
 		}
 	}
-	fmt.Print(shorten(out))
+	s.out.printf("%s", shorten(out))
 	if st.want != 0 {
-		fmt.Printf("$ echo $?\n%d\n", code)
+		s.out.printf("$ echo $?\n%d\n", code)
 	}
-	fmt.Println()
+	s.out.printf("\n")
 	if err != nil {
 		return fmt.Errorf("%s: %w", st.command(), err)
 	}
