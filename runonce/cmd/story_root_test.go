@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 )
 
 // TestStoriesOnEmbedded runs the stories in real containers, on the embedded engine.
@@ -17,6 +19,20 @@ func TestStoriesOnEmbedded(t *testing.T) {
 	roottest.Require(t)
 	images := boxImages(t)
 	runOnMachines(t, nil, func(t *testing.T) machine { return newMachine(t, images) })
+}
+
+// TestStoriesOnCrun runs stories on the embedded engine with crun.
+func TestStoriesOnCrun(t *testing.T) {
+	roottest.WithCrun(t, func(t *testing.T) {
+		m := newMachine(t, boxImages(t))
+		m.world.Open = func(ctx context.Context, o backend.Options) (backend.Engine, error) {
+			o.RuncPath = "crun"
+			return backend.Open(ctx, o)
+		}
+		oneAtATime.Lock()
+		defer oneAtATime.Unlock()
+		engineUnderTest{open: func(*testing.T) target { return m.target() }}.run(t, storyFiles(t)...)
+	})
 }
 
 // TestStoriesOnDaemons runs stories on containerd daemons of this machine.

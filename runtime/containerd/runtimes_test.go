@@ -26,7 +26,8 @@ func TestFindProgram(t *testing.T) {
 		}
 		return path
 	}
-	want("", "", "neither runc nor crun is in PATH or in "+other+": install the package runc")
+	want("", "", "neither runc nor crun is in PATH or in "+other+": install the package runc or crun")
+	want("crun", "", `finding the OCI runtime "crun": it is not in PATH or in `+other+": install the package crun")
 	want("kata", "", `the OCI runtime "kata": it is not in PATH or in `+other)
 	want("/no/runc", "", "stat /no/runc: no such file")
 	crun := write(filepath.Join(other, "crun"), 0o755)
