@@ -10,14 +10,14 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
 	cgroups = "/sys/fs/cgroup"
 	// unified is where systemd mounts cgroup v2 beside v1. crun refuses to work with both.
 	unified = "unified"
+	// cgroup2 is the type of its file system (CGROUP2_SUPER_MAGIC).
+	cgroup2 = 0x63677270
 	// rerunEnv is set in the process that runs a test of crun.
 	rerunEnv = "RUNONCE_TEST_CRUN"
 )
@@ -31,7 +31,7 @@ var hideUnified = sync.OnceValue(func() error {
 	}
 	// Any directory serves until the mount is moved.
 	const dir = "/mnt"
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"); err != nil {
 		return err
 	}
 	for _, e := range entries {
@@ -42,10 +42,10 @@ var hideUnified = sync.OnceValue(func() error {
 			return err
 		}
 	}
-	if err := unix.Unmount(cgroups, unix.MNT_DETACH); err != nil {
+	if err := syscall.Unmount(cgroups, syscall.MNT_DETACH); err != nil {
 		return err
 	}
-	return unix.Mount(dir, cgroups, "", unix.MS_MOVE, "")
+	return syscall.Mount(dir, cgroups, "", syscall.MS_MOVE, "")
 })
 
 // copyMount makes what is at one path, a mount or a symbolic link, also available at another.
@@ -60,7 +60,7 @@ func copyMount(e os.DirEntry, from, to string) error {
 	if err := os.Mkdir(to, 0o755); err != nil {
 		return err
 	}
-	return unix.Mount(from, to, "", unix.MS_BIND, "")
+	return syscall.Mount(from, to, "", syscall.MS_BIND, "")
 }
 
 // WithCrun runs the rest of a top-level test, which uses crun, where crun works: where the machine
@@ -72,8 +72,8 @@ func WithCrun(t *testing.T, test func(t *testing.T)) {
 	if _, err := exec.LookPath("crun"); err != nil {
 		t.Fatalf("%v: hack/setup.sh test installs it", err)
 	}
-	var st unix.Statfs_t
-	hybrid := unix.Statfs(filepath.Join(cgroups, unified), &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC
+	var st syscall.Statfs_t
+	hybrid := syscall.Statfs(filepath.Join(cgroups, unified), &st) == nil && st.Type == cgroup2
 	switch {
 	case os.Getenv(rerunEnv) != "":
 		if err := hideUnified(); err != nil {

@@ -177,7 +177,7 @@ func nodeLabels(pairs []string) (map[string]string, error) {
 // ociRuntimeFlag names the OCI runtime of pods without a RuntimeClass.
 func ociRuntimeFlag() cli.Flag {
 	return &cli.StringFlag{
-		Name: "oci-runtime", Category: categoryNode, Usage: "run pods with this OCI `RUNTIME`: runc, crun or a path",
+		Name: "oci-runtime", Category: categoryNode, Usage: "OCI `RUNTIME`: runc, crun or a path",
 		DefaultText: "runc, else crun",
 	}
 }

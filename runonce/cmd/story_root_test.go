@@ -21,17 +21,21 @@ func TestStoriesOnEmbedded(t *testing.T) {
 	runOnMachines(t, nil, func(t *testing.T) machine { return newMachine(t, images) })
 }
 
-// TestStoriesOnCrun runs stories on the embedded engine with crun.
+// TestStoriesOnCrun runs the stories that do not wait on the embedded engine with crun.
 func TestStoriesOnCrun(t *testing.T) {
 	roottest.WithCrun(t, func(t *testing.T) {
+		oneAtATime.Lock()
+		defer oneAtATime.Unlock()
 		m := newMachine(t, boxImages(t))
 		m.world.Open = func(ctx context.Context, o backend.Options) (backend.Engine, error) {
 			o.RuncPath = "crun"
 			return backend.Open(ctx, o)
 		}
-		oneAtATime.Lock()
-		defer oneAtATime.Unlock()
-		engineUnderTest{open: func(*testing.T) target { return m.target() }}.run(t, storyFiles(t)...)
+		paths := slices.DeleteFunc(storyFiles(t), func(path string) bool {
+			// Whether crun has recursive read-only mounts, versions before 1.9 do not tell.
+			return filepath.Base(path) == "volumes.txtar" || waitLine.Match(parsed(t, path).Comment)
+		})
+		engineUnderTest{open: func(*testing.T) target { return m.target() }}.run(t, paths...)
 	})
 }
 

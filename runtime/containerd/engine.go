@@ -67,8 +67,6 @@ type Options struct {
 	// Progress, if set, is called when images are pulled or unpacked, and while that lasts.
 	// Calls for different images may overlap.
 	Progress func(engine.Transfer)
-
-	instead bool // crun is the default OCI runtime because there is no runc
 }
 
 // Engine starts, watches and removes containers with containerd. It implements engine.Engine

@@ -101,7 +101,7 @@ func (p testDirs) options() containerd.Options {
 		Root:    filepath.Join(p.dir, "root"),
 		State:   filepath.Join(p.dir, "state"),
 		Address: p.address, RuncPath: p.runtime,
-		Log:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	}
 }
 

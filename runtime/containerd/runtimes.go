@@ -137,12 +137,10 @@ func (o *Options) findRuntimes() error {
 		if h.Shim != "" {
 			continue
 		}
-		name := h.Binary
 		var err error
-		if h.Binary, err = findProgram(name, programDirs); err != nil && !o.StartsNothing {
+		if h.Binary, err = findProgram(h.Binary, programDirs); err != nil && !o.StartsNothing {
 			return err
 		}
-		o.instead = o.instead || h.Name == runtimeclass.Default && name == "" && filepath.Base(h.Binary) == otherDefault
 	}
 	return nil
 }

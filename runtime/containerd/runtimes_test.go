@@ -1,11 +1,14 @@
 package containerd
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
 func TestFindProgram(t *testing.T) {
@@ -35,4 +38,40 @@ func TestFindProgram(t *testing.T) {
 	runc := write(filepath.Join(own, "runc"), 0o755)
 	want("", runc, "")
 	want(crun, crun, "")
+}
+
+// TestNoDefaultWorks: where crun is the default only because there is no runc, the error has both
+// reasons.
+func TestNoDefaultWorks(t *testing.T) {
+	own, dirs := t.TempDir(), programDirs
+	programDirs = []string{"/nowhere"}
+	t.Cleanup(func() { programDirs = dirs })
+	t.Setenv("PATH", own)
+	crun := filepath.Join(own, "crun")
+	script := "#!/bin/sh\necho unknown version specified >&2\nexit 1\n"
+	if err := os.WriteFile(crun, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	spec := func(context.Context) (*specs.Spec, func() error, error) {
+		return &specs.Spec{}, func() error { return nil }, nil
+	}
+	for name, want := range map[string]string{
+		"": "no OCI runtime: runc is not in PATH or in /nowhere, and " + crun +
+			" cannot create a container on this machine: unknown version specified: install the package runc",
+		"crun": "the OCI runtime " + crun +
+			" cannot create a container on this machine: unknown version specified: install a newer version of it, or use runc (--oci-runtime runc)",
+	} {
+		o := Options{RuncPath: name, Root: t.TempDir(), Trial: &Trial{Spec: spec}}
+		err := o.findRuntimes()
+		if err == nil {
+			err = o.tryRuntimes(t.Context())
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !errors.Is(err, ErrUnusable) {
+			t.Errorf("%q: %v, want %s", name, err, want)
+		}
+		o.StartsNothing = true
+		if err := o.tryRuntimes(t.Context()); err != nil {
+			t.Errorf("%q: without a start: %v", name, err)
+		}
+	}
 }

@@ -143,7 +143,12 @@ func (t trial) run(ctx context.Context, spec *specs.Spec) error {
 	if err := t.writeBundle(spec); err != nil {
 		return err
 	}
-	return errors.Join(t.create(ctx, spec), t.clear(context.WithoutCancel(ctx)))
+	created := t.create(ctx, spec)
+	// After a failure there may be nothing to delete.
+	if err := t.clear(context.WithoutCancel(ctx)); created == nil {
+		return err
+	}
+	return created
 }
 
 func (t trial) create(ctx context.Context, spec *specs.Spec) error {
@@ -233,7 +238,7 @@ func trialFailure(said string, err error) error {
 // trialError says which program does not work, why, and what to do.
 func (o *Options) trialError(h runtimeclass.Handler, err error) error {
 	cause := strings.ReplaceAll(err.Error(), "\n", "; ")
-	if h.Name == runtimeclass.Default && o.instead {
+	if _, missing := lookPath(runtimeclass.Default, programDirs); missing != nil && h.Name == runtimeclass.Default && o.RuncPath == "" {
 		return fmt.Errorf("no OCI runtime: runc is not %s, and %s cannot create a container on this machine: %s: install the package runc",
 			searched(programDirs), h.Binary, cause)
 	}

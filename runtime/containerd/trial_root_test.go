@@ -46,8 +46,9 @@ func (r *tried) open(t *testing.T) (calls string, err error) {
 	t.Helper()
 	o := r.options()
 	o.RuncPath = r.program
+	spec := testSpec(t, filepath.Base(r.dir), nil)
 	o.Trial = &containerd.Trial{Machine: r.machine, Spec: func(context.Context) (*specs.Spec, func() error, error) {
-		return testSpec(t, filepath.Base(r.dir), nil), func() error { return nil }, nil
+		return spec, func() error { return nil }, nil
 	}}
 	if err := os.RemoveAll(r.calls); err != nil {
 		t.Fatal(err)
