@@ -32,7 +32,7 @@ func TestStoriesOnCrun(t *testing.T) {
 			return backend.Open(ctx, o)
 		}
 		paths := slices.DeleteFunc(storyFiles(t), func(path string) bool {
-			// Whether crun has recursive read-only mounts, versions before 1.9 do not tell.
+			// Whether crun has recursive read-only mounts, versions before 1.8.6 do not tell.
 			return filepath.Base(path) == "volumes.txtar" || waitLine.Match(parsed(t, path).Comment)
 		})
 		engineUnderTest{open: func(*testing.T) target { return m.target() }}.run(t, paths...)
