@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/runonce/runonce/runtime/runtimeclass"
 )
 
 func TestFindProgram(t *testing.T) {
@@ -73,5 +75,45 @@ func TestNoDefaultWorks(t *testing.T) {
 		if err := o.tryRuntimes(t.Context()); err != nil {
 			t.Errorf("%q: without a start: %v", name, err)
 		}
+	}
+}
+
+// TestTrialImpossible: what prevents a trial is not the runtime's fault.
+func TestTrialImpossible(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{
+		Root: t.TempDir(), Handlers: []runtimeclass.Handler{{Name: runtimeclass.Default, Binary: program}},
+		Trial: &Trial{Spec: func(context.Context) (*specs.Spec, func() error, error) { return nil, nil, errors.New("no cgroups") }},
+	}
+	want := "trying the OCI runtime " + program + ": no cgroups"
+	if err := o.tryRuntimes(t.Context()); err == nil || err.Error() != want || !errors.Is(err, ErrUnusable) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// TestTrialInterrupted: an interrupt is not the runtime's fault either, nor does it leave the
+// container.
+func TestTrialInterrupted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "other")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\ncase $3 in create) exec sleep 1000;; esac\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	spec := func(context.Context) (*specs.Spec, func() error, error) {
+		cancel()
+		return &specs.Spec{}, func() error { return nil }, nil
+	}
+	o := Options{Root: dir, Handlers: []runtimeclass.Handler{{Name: runtimeclass.Default, Binary: program}}, Trial: &Trial{Spec: spec}}
+	if err := o.tryRuntimes(ctx); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrUnusable) {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+	if _, err := os.Stat(filepath.Join(dir, trialDir)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its directory: %v", err)
 	}
 }

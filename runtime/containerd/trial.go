@@ -57,8 +57,13 @@ func (o *Options) tryRuntimes(ctx context.Context) error {
 		if h.Shim != "" || isRunc(h.Binary) {
 			continue
 		}
-		if err := o.tryRuntime(ctx, h.Binary); err != nil {
-			return errs.Unusable{Cause: o.trialError(h, err)}
+		err := o.tryRuntime(ctx, h.Binary)
+		var refused refusal
+		switch {
+		case errors.As(err, &refused):
+			return errs.Unusable{Cause: o.trialError(h, refused)}
+		case err != nil:
+			return errs.Unusablef("trying the OCI runtime %s: %w", h.Binary, err)
 		}
 	}
 	return nil
@@ -98,7 +103,10 @@ func (o *Options) tryRuntime(ctx context.Context, program string) error {
 		return err
 	}
 	err = trial{program: program, dir: filepath.Join(o.Root, trialDir)}.run(ctx, spec)
-	if err := errors.Join(err, release()); err != nil {
+	if rerr := release(); rerr != nil {
+		o.Log.Warn("something is left of the trial of an OCI runtime", "program", program, "error", rerr)
+	}
+	if err != nil {
 		return err
 	}
 	passed[program] = identity
@@ -202,9 +210,14 @@ func (t trial) writeBundle(spec *specs.Spec) error {
 	return os.WriteFile(filepath.Join(t.dir, "config.json"), data, 0o600)
 }
 
-// command runs a command of the program. The error has its words.
+// refusal is what a program says when it fails.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// command runs a command of the program. An error is a refusal if the program fails.
 func (t trial) command(ctx context.Context, args ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
+	limited, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()
 	// A file, since the created process keeps it open.
 	out, err := os.Create(filepath.Join(t.dir, "output"))
@@ -212,37 +225,40 @@ func (t trial) command(ctx context.Context, args ...string) error {
 		return err
 	}
 	defer func() { _ = out.Close() }()
-	cmd := exec.CommandContext(ctx, t.program, slices.Concat([]string{"--root", filepath.Join(t.dir, "state")}, args)...)
+	cmd := exec.CommandContext(limited, t.program, slices.Concat([]string{"--root", filepath.Join(t.dir, "state")}, args)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	err = cmd.Run()
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("it did not finish within %s: %s", trialTimeout, strings.Join(args, " "))
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case limited.Err() != nil:
+		return refusal(fmt.Sprintf("it did not finish within %s: %s", trialTimeout, strings.Join(args, " ")))
 	}
 	said, rerr := os.ReadFile(out.Name())
-	return errors.Join(trialFailure(string(said), err), rerr)
+	if rerr != nil {
+		return rerr
+	}
+	return refusalOf(string(said), err)
 }
 
-// trialFailure is the error of a command that has said something, of which the last line tells
-// the cause.
-func trialFailure(said string, err error) error {
+// refusalOf returns the last line that a command has said, which tells the cause.
+func refusalOf(said string, err error) refusal {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	if last := lines[len(lines)-1]; last != "" {
-		return errors.New(errs.Message(errors.New(last), trialProgram))
+		return refusal(errs.Message(errors.New(last), trialProgram))
 	}
-	return err
+	return refusal(err.Error())
 }
 
 // trialError says which program does not work, why, and what to do.
-func (o *Options) trialError(h runtimeclass.Handler, err error) error {
-	cause := strings.ReplaceAll(err.Error(), "\n", "; ")
+func (o *Options) trialError(h runtimeclass.Handler, cause refusal) error {
 	if _, missing := lookPath(runtimeclass.Default, programDirs); missing != nil && h.Name == runtimeclass.Default && o.RuncPath == "" {
-		return fmt.Errorf("no OCI runtime: runc is not %s, and %s cannot create a container on this machine: %s: install the package runc",
+		return fmt.Errorf("no OCI runtime: runc is not %s, and %s cannot create a container on this machine: %w: install the package runc",
 			searched(programDirs), h.Binary, cause)
 	}
-	return fmt.Errorf("the OCI runtime %s cannot create a container on this machine: %s: %s", h.Binary, cause, trialAdvice(cause))
+	return fmt.Errorf("the OCI runtime %s cannot create a container on this machine: %w: %s", h.Binary, cause, trialAdvice(string(cause)))
 }
 
 // trialAdvice says what to do about what an OCI runtime said.
