@@ -129,8 +129,8 @@ func atFileSystem(advice string) func(error) string {
 	}
 }
 
-// failedCall matches an operation on a file in the text of an error.
-var failedCall = regexp.MustCompile(`\b(?:open|openat|create|mkdir|mkdirat|mknod|write|truncate|fallocate|sync|rename|link|symlink|copy_file_range|chmod|chown) (/[^\s:]+)`)
+// failedCall matches an operation on a file in the text of an error; crun quotes the file.
+var failedCall = regexp.MustCompile(`\b(?:open|openat|create|mkdir|mkdirat|mknod|write|truncate|fallocate|sync|rename|link|symlink|copy_file_range|chmod|chown) \x60?(/[^\s:\x60]+)`)
 
 // pathOf returns the path in an error of a file system on a disk, empty when there is none.
 func pathOf(err error) string {

@@ -36,6 +36,7 @@ func TestCauses(t *testing.T) {
 		{name: "full disk, with a path", err: path("write", "/none/x", syscall.ENOSPC), permanent: true, advice: "free space on the file system at /"},
 		{name: "quota", err: path("write", "/none/x", syscall.EDQUOT), permanent: true, advice: "free space on the file system at /"},
 		{name: "full disk, as text", err: failure.WithMessage("a: write /none/x: no space left on device", syscall.ENOSPC), permanent: true, advice: "free space on the file system at /"},
+		{name: "full disk, as text of crun", err: failure.WithMessage("mkdir `/none/x`: No space left on device", syscall.ENOSPC), permanent: true, advice: "free space on the file system at /"},
 		{name: "no cpus in a cgroup", err: path("write", "/sys/fs/cgroup/x/cgroup.procs", syscall.ENOSPC), permanent: true},
 		{name: "read-only", err: fmt.Errorf("a: %w", path("mkdir", "/none/x", syscall.EROFS)), permanent: true, advice: "the file system at / is mounted read-only"},
 		{name: "descriptors", err: path("open", "/none", syscall.EMFILE), permanent: true, advice: "raise the limit of open files"},

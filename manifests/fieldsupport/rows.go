@@ -77,7 +77,7 @@ var rows = []row{
 	{path: "spec.containers[].restartPolicyRules[].action", class: supported, note: "RestartAllContainers has no back-off, as in the kubelet, but is limited by --max-restarts"},
 	{path: "spec.containers[].restartPolicyRules[].exitCodes", fields: "operator values[]", class: supported},
 	{path: "spec.containers[].volumeMounts[]", fields: "name mountPath readOnly subPath subPathExpr mountPropagation bindMountOptions[]", class: supported},
-	{path: "spec.containers[].volumeMounts[].recursiveReadOnly", class: supported, note: "Enabled needs runc 1.1 and Linux 5.12"},
+	{path: "spec.containers[].volumeMounts[].recursiveReadOnly", class: supported, note: "Enabled needs runc 1.1 or crun 1.8.6, and Linux 5.12"},
 	{path: "spec.containers[].volumeDevices[]", class: refused, note: "no storage driver here attaches raw devices; mount its file system, or give the device to a privileged container by hostPath"},
 	{path: "spec.containers[].livenessProbe.exec.command[]", class: supported},
 	{path: "spec.containers[].livenessProbe.httpGet", fields: "path port host scheme protocol", class: supported},

@@ -31,6 +31,7 @@ func (p *program) engineOptions(c *cli.Context) (backend.Options, error) {
 		CgroupDriver: c.String("cgroup-driver"), PodPidsLimit: c.Int64("pod-pids-limit"),
 	}
 	o.Root, o.State, o.Namespace, o.Log, o.Progress = c.String("root"), c.String("state"), c.String("namespace"), p.log, p.display.OnTransfer()
+	o.RuncPath = c.String("oci-runtime")
 	o.Address = cmp.Or(c.String("address"), p.io.Getenv("CONTAINERD_ADDRESS"))
 	o.ClaimsDir = cmp.Or(o.ClaimsDir, filepath.Join(o.Root, "claims"))
 	var err error

@@ -34,6 +34,7 @@ func nodeFlags() []cli.Flag {
 		&cli.StringFlag{Name: "node-name", Category: categoryNode, Usage: "`NAME` of the node", DefaultText: "the host name"},
 		newListFlag(categoryNode, "node-label", "node label `KEY=VALUE`", ""),
 		&cli.StringFlag{Name: "admission-order", Category: categoryNode, Value: "priority", Usage: "`ORDER` of admission: priority or manifest"},
+		ociRuntimeFlag(),
 		newListFlag(categoryNode, "runtime-handler", "RuntimeClass `HANDLER` as NAME=TYPE[,OPTION=VALUE]", ""),
 		newListFlag(categoryNode, "allow-unsafe-sysctls", "allow this unsafe `SYSCTL`, which may end in *", ""),
 	}
@@ -173,11 +174,23 @@ func nodeLabels(pairs []string) (map[string]string, error) {
 	return labels, nil
 }
 
+// ociRuntimeFlag names the OCI runtime of pods without a RuntimeClass.
+func ociRuntimeFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "oci-runtime", Category: categoryNode, Usage: "OCI `RUNTIME`: runc, crun or a path",
+		DefaultText: "runc, else crun",
+	}
+}
+
 // handlers reads --runtime-handler.
 func handlers(c *cli.Context) ([]runtimeclass.Handler, error) {
 	all, err := runtimeclass.ParseAll(c.StringSlice("runtime-handler"))
 	if err != nil {
 		return nil, usagef("--runtime-handler %w", err)
+	}
+	named := slices.ContainsFunc(all, func(h runtimeclass.Handler) bool { return h.Name == runtimeclass.Default })
+	if runtime := c.String("oci-runtime"); runtime != "" && named {
+		return nil, usagef("--oci-runtime %s: --runtime-handler %s=... names the default runtime as well", runtime, runtimeclass.Default)
 	}
 	return all, nil
 }

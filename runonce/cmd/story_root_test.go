@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 )
 
 // TestStoriesOnEmbedded runs the stories in real containers, on the embedded engine.
@@ -17,6 +19,24 @@ func TestStoriesOnEmbedded(t *testing.T) {
 	roottest.Require(t)
 	images := boxImages(t)
 	runOnMachines(t, nil, func(t *testing.T) machine { return newMachine(t, images) })
+}
+
+// TestStoriesOnCrun runs the stories that do not wait on the embedded engine with crun.
+func TestStoriesOnCrun(t *testing.T) {
+	roottest.WithCrun(t, func(t *testing.T) {
+		oneAtATime.Lock()
+		defer oneAtATime.Unlock()
+		m := newMachine(t, boxImages(t))
+		m.world.Open = func(ctx context.Context, o backend.Options) (backend.Engine, error) {
+			o.RuncPath = "crun"
+			return backend.Open(ctx, o)
+		}
+		paths := slices.DeleteFunc(storyFiles(t), func(path string) bool {
+			// Whether crun has recursive read-only mounts, versions before 1.8.6 do not tell.
+			return filepath.Base(path) == "volumes.txtar" || waitLine.Match(parsed(t, path).Comment)
+		})
+		engineUnderTest{open: func(*testing.T) target { return m.target() }}.run(t, paths...)
+	})
 }
 
 // TestStoriesOnDaemons runs stories on containerd daemons of this machine.

@@ -18,6 +18,16 @@ func TestEmbeddedConforms(t *testing.T) {
 	enginetest.Conform(t, func(t *testing.T) enginetest.Subject { return subject(t, newTestDirs(t)) })
 }
 
+func TestCrunConforms(t *testing.T) {
+	roottest.WithCrun(t, func(t *testing.T) {
+		enginetest.Conform(t, func(t *testing.T) enginetest.Subject {
+			p := newTestDirs(t)
+			p.runtime = "crun"
+			return subject(t, p)
+		})
+	})
+}
+
 func TestDaemonConforms(t *testing.T) {
 	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
 		t.Run(string(version), func(t *testing.T) {

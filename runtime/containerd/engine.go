@@ -47,6 +47,9 @@ type Options struct {
 	Address string
 	// RuncPath is the OCI runtime; empty means runc, else crun, looked up in PATH and the usual places.
 	RuncPath string
+	// Trial is how OCI runtimes other than runc are tried before they are used for the first time;
+	// nil for not at all.
+	Trial *Trial
 	// Handlers are the runtimes that pods may ask for, in addition to runc. One with the name
 	// runc is the runtime of all pods that ask for none.
 	Handlers []runtimeclass.Handler
@@ -98,6 +101,9 @@ type Engine struct {
 // for one engine at a time, since containerd has process-wide settings.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	if err := o.tryRuntimes(ctx); err != nil {
 		return nil, err
 	}
 	e := &Engine{

@@ -50,7 +50,7 @@ func (e *Engine) exec(ctx context.Context, s *session, id string, args []string)
 	code, err := x.run(ctx, process, out)
 	if err != nil {
 		if !errdefs.IsUnavailable(err) && !errdefs.IsNotFound(err) && ctx.Err() == nil {
-			err = failure.WithMessage(errs.RuncMessage(err), err)
+			err = failure.WithMessage(errs.Message(err, args[0]), err)
 		}
 		return engine.ExecResult{}, err
 	}

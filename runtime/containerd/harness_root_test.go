@@ -21,6 +21,7 @@ import (
 	"github.com/runonce/runonce/hack/ociimage"
 	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/runtime/containerd"
+	"github.com/runonce/runonce/runtime/ocispec"
 )
 
 const boxRef = "localhost/box:1"
@@ -53,6 +54,7 @@ type testDirs struct {
 	dir     string
 	address string
 	logs    string
+	runtime string // the OCI runtime, empty for the default
 }
 
 func newTestDirs(t testing.TB) testDirs {
@@ -98,8 +100,8 @@ func (p testDirs) options() containerd.Options {
 	return containerd.Options{
 		Root:    filepath.Join(p.dir, "root"),
 		State:   filepath.Join(p.dir, "state"),
-		Address: p.address,
-		Log:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+		Address: p.address, RuncPath: p.runtime,
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	}
 }
 
@@ -150,7 +152,8 @@ func testSpec(t testing.TB, id string, args []string) *specs.Spec {
 		t.Fatal(err)
 	}
 	s.Linux.CgroupsPath = "/runonce-test/" + id
-	s.Process.Rlimits = nil // as runtime/ocispec makes it
+	// As runtime/ocispec makes it.
+	s.Version, s.Process.Rlimits = ocispec.Version, nil
 	return s
 }
 

@@ -145,6 +145,9 @@ func (o *Options) findRuntimes() error {
 	return nil
 }
 
+// otherDefault is the OCI runtime of a machine without runc.
+const otherDefault = "crun"
+
 // programDirs are directories that a boot script's PATH may lack.
 var programDirs = []string{"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin", "/sbin"}
 
@@ -153,7 +156,7 @@ var programDirs = []string{"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/u
 func findProgram(name string, dirs []string) (string, error) {
 	names := []string{name}
 	if name == "" {
-		names = []string{"runc", "crun"}
+		names = []string{runtimeclass.Default, otherDefault}
 	}
 	var failed error
 	for _, n := range names {
@@ -165,16 +168,20 @@ func findProgram(name string, dirs []string) (string, error) {
 			failed = err
 		}
 	}
-	where := "in PATH or in " + strings.Join(dirs, ", ")
 	switch {
 	case !errors.Is(failed, exec.ErrNotFound):
-		return "", errs.Unusablef("finding the OCI runtime %q: %w", cmp.Or(name, "runc"), failed)
+		return "", errs.Unusablef("finding the OCI runtime %q: %w", cmp.Or(name, runtimeclass.Default), failed)
 	case name == "":
-		return "", errs.Unusablef("no OCI runtime: neither runc nor crun is %s: install the package runc", where)
+		return "", errs.Unusablef("no OCI runtime: neither runc nor crun is %s: install the package runc or crun", searched(dirs))
+	case name == runtimeclass.Default || name == otherDefault:
+		return "", errs.Unusablef("finding the OCI runtime %q: it is not %s: install the package %s", name, searched(dirs), name)
 	default:
-		return "", errs.Unusablef("finding the OCI runtime %q: it is not %s", name, where)
+		return "", errs.Unusablef("finding the OCI runtime %q: it is not %s", name, searched(dirs))
 	}
 }
+
+// searched says where programs are looked for.
+func searched(dirs []string) string { return "in PATH or in " + strings.Join(dirs, ", ") }
 
 // lookPath finds the program in PATH or, if it is not a path itself, in the other directories.
 // The error wraps exec.ErrNotFound if it is in none of them.

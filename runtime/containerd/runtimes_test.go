@@ -1,11 +1,16 @@
 package containerd
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/runonce/runonce/runtime/runtimeclass"
 )
 
 func TestFindProgram(t *testing.T) {
@@ -26,7 +31,8 @@ func TestFindProgram(t *testing.T) {
 		}
 		return path
 	}
-	want("", "", "neither runc nor crun is in PATH or in "+other+": install the package runc")
+	want("", "", "neither runc nor crun is in PATH or in "+other+": install the package runc or crun")
+	want("crun", "", `finding the OCI runtime "crun": it is not in PATH or in `+other+": install the package crun")
 	want("kata", "", `the OCI runtime "kata": it is not in PATH or in `+other)
 	want("/no/runc", "", "stat /no/runc: no such file")
 	crun := write(filepath.Join(other, "crun"), 0o755)
@@ -34,4 +40,80 @@ func TestFindProgram(t *testing.T) {
 	runc := write(filepath.Join(own, "runc"), 0o755)
 	want("", runc, "")
 	want(crun, crun, "")
+}
+
+// TestNoDefaultWorks: where crun is the default only because there is no runc, the error has both
+// reasons.
+func TestNoDefaultWorks(t *testing.T) {
+	own, dirs := t.TempDir(), programDirs
+	programDirs = []string{"/nowhere"}
+	t.Cleanup(func() { programDirs = dirs })
+	t.Setenv("PATH", own)
+	crun := filepath.Join(own, "crun")
+	script := "#!/bin/sh\necho unknown version specified >&2\nexit 1\n"
+	if err := os.WriteFile(crun, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	spec := func(context.Context) (*specs.Spec, func() error, error) {
+		return &specs.Spec{}, func() error { return nil }, nil
+	}
+	for name, want := range map[string]string{
+		"": "no OCI runtime: runc is not in PATH or in /nowhere, and " + crun +
+			" cannot create a container on this machine: unknown version specified: install the package runc",
+		"crun": "the OCI runtime " + crun +
+			" cannot create a container on this machine: unknown version specified: install a newer version of it, or use runc (--oci-runtime runc)",
+	} {
+		o := Options{RuncPath: name, Root: t.TempDir(), Trial: &Trial{Spec: spec}}
+		err := o.findRuntimes()
+		if err == nil {
+			err = o.tryRuntimes(t.Context())
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !errors.Is(err, ErrUnusable) {
+			t.Errorf("%q: %v, want %s", name, err, want)
+		}
+		o.StartsNothing = true
+		if err := o.tryRuntimes(t.Context()); err != nil {
+			t.Errorf("%q: without a start: %v", name, err)
+		}
+	}
+}
+
+// TestTrialImpossible: what prevents a trial is not the runtime's fault.
+func TestTrialImpossible(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{
+		Root: t.TempDir(), Handlers: []runtimeclass.Handler{{Name: runtimeclass.Default, Binary: program}},
+		Trial: &Trial{Spec: func(context.Context) (*specs.Spec, func() error, error) { return nil, nil, errors.New("no cgroups") }},
+	}
+	want := "trying the OCI runtime " + program + ": no cgroups"
+	if err := o.tryRuntimes(t.Context()); err == nil || err.Error() != want || !errors.Is(err, ErrUnusable) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// TestTrialInterrupted: an interrupt is not the runtime's fault either, nor does it leave the
+// container.
+func TestTrialInterrupted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "other")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\ncase $3 in create) exec sleep 1000;; esac\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	spec := func(context.Context) (*specs.Spec, func() error, error) {
+		cancel()
+		return &specs.Spec{}, func() error { return nil }, nil
+	}
+	o := Options{Root: dir, Handlers: []runtimeclass.Handler{{Name: runtimeclass.Default, Binary: program}}, Trial: &Trial{Spec: spec}}
+	if err := o.tryRuntimes(ctx); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrUnusable) {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+	if _, err := os.Stat(filepath.Join(dir, trialDir)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its directory: %v", err)
+	}
 }

@@ -286,8 +286,16 @@ func (e *Engine) run(ctx context.Context, s *session, c engine.ContainerConfig, 
 	if err = errs.Native(err); errdefs.IsUnavailable(err) || ctx.Err() != nil {
 		return 0, err
 	}
-	message := errs.RuncMessage(err)
+	message := errs.Message(err, commandOf(c.Spec))
 	return 0, &failure.Error{Why: failure.ReasonRunError, Final: errs.IsPermanentMessage(message), Err: failure.WithMessage(message, err)}
+}
+
+// commandOf returns the first word of the container's command.
+func commandOf(spec *specs.Spec) string {
+	if spec.Process == nil || len(spec.Process.Args) == 0 {
+		return ""
+	}
+	return spec.Process.Args[0]
 }
 
 // createTask creates the process, in the pod's shim.

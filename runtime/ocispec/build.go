@@ -14,9 +14,9 @@ import (
 	"github.com/runonce/runonce/runtime/ocispec/resources"
 )
 
-// version is the OCI version of the specs. Nothing newer is used, and older versions of runc
+// Version is the OCI version of the specs. Nothing newer is used, and older versions of runc
 // and crun refuse a newer one.
-const version = "1.0.2"
+const Version = "1.0.2"
 
 // Input is what a container's spec is built from.
 type Input struct {
@@ -60,7 +60,7 @@ func Build(in Input) (*specs.Spec, error) {
 		last.Options = append(last.Options, in.CgroupOptions...)
 	}
 	return &specs.Spec{
-		Version: version,
+		Version: Version,
 		Process: process,
 		Root:    &specs.Root{Path: "rootfs", Readonly: isTrue(s.ReadOnlyRootFilesystem)},
 		Mounts:  mergeMounts(defaults, in.Mounts),

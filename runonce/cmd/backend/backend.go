@@ -37,6 +37,7 @@ func Open(ctx context.Context, o Options) (Engine, error) {
 	if os.Geteuid() != 0 {
 		return nil, ErrNotRoot
 	}
+	o.Trial = &containerd.Trial{Machine: machineOf(o.CgroupDriver), Spec: o.trialSpec}
 	e, err := containerd.Open(ctx, o.Options)
 	if err != nil {
 		return nil, err
@@ -73,19 +74,10 @@ func (e *machineEngine) Cleanup(ctx context.Context) error { return e.network.Cl
 // Pods completes the options with the engine and with the network, volumes and cgroups of this
 // machine.
 func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runtime.Pods, error) {
-	tree, err := cgroup.Detect(cgroup.Root)
+	tree, detected, err := e.o.detect()
 	if err != nil {
 		return nil, err
 	}
-	tree.Parent = CgroupParent(e.o.PodsRoot)
-	if err := errors.Join(tree.LimitPids(e.o.PodPidsLimit), tree.SetDriver(e.o.CgroupDriver)); err != nil {
-		return nil, err
-	}
-	detected, err := host.Detect(os.DirFS("/"), tree.V2)
-	if err != nil {
-		return nil, err
-	}
-	detected.CgroupOptions = tree.Options
 	net := e.o.Network
 	if net.HostIPs, err = network.HostIPs(); err != nil {
 		return nil, fmt.Errorf("getting the addresses of the machine: %w", err)
@@ -106,6 +98,21 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 		ClusterDNS: e.o.ClusterDNS, ClusterDomain: net.ClusterDomain,
 	}
 	return runtime.New(ctx, o)
+}
+
+// detect returns the cgroups of this machine and what it can give to containers.
+func (o Options) detect() (cgroup.Tree, ocispec.Host, error) {
+	tree, err := cgroup.Detect(cgroup.Root)
+	if err != nil {
+		return tree, ocispec.Host{}, err
+	}
+	tree.Parent = CgroupParent(o.PodsRoot)
+	if err := errors.Join(tree.LimitPids(o.PodPidsLimit), tree.SetDriver(o.CgroupDriver)); err != nil {
+		return tree, ocispec.Host{}, err
+	}
+	detected, err := host.Detect(os.DirFS("/"), tree.V2)
+	detected.CgroupOptions = tree.Options
+	return tree, detected, err
 }
 
 // hasSELinux says whether an SELinux policy is loaded.

@@ -1,9 +1,10 @@
-// Package errs translates the errors of containerd and runc for the rest of this program.
+// Package errs translates the errors of containerd and of OCI runtimes for the rest of this program.
 package errs
 
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -59,7 +60,8 @@ const unknown = ": unknown"
 // withErrno makes an error wrap the system's error with which a line of its text ends.
 func withErrno(err error) error {
 	for line := range strings.Lines(err.Error()) {
-		line = strings.TrimRight(line, "\n")
+		// crun begins it with a capital letter, as the C library does.
+		line = strings.ToLower(strings.TrimRight(line, "\n"))
 		for strings.HasSuffix(line, unknown) {
 			line = strings.TrimSuffix(line, unknown)
 		}
@@ -89,16 +91,18 @@ func IgnoreNotFound(err error) error {
 	return err
 }
 
-// IsPermanentMessage reports whether a message of runc is about the image or the command, so
-// that another try fails too.
+// IsPermanentMessage reports whether a message is about the image or the command, so that another
+// try fails too.
 func IsPermanentMessage(message string) bool {
+	// crun has the C library's words, which are the same but for the first letter.
+	lower := strings.ToLower(message)
 	for _, s := range []string{
-		"executable file not found in $PATH",
+		"executable file not found in $path",
 		"exec format error",
 		"is a directory",
 		"not a directory",
 	} {
-		if strings.HasSuffix(message, s) {
+		if strings.HasSuffix(lower, s) {
 			return true
 		}
 	}
@@ -111,8 +115,9 @@ func IsPermanentMessage(message string) bool {
 // could report a cause.
 const noCause = ": %!w(<nil>)"
 
-// RuncMessage removes what containerd, the shim and runc have put around a message.
-func RuncMessage(err error) string {
+// Message removes what containerd, the shim and the OCI runtime have put around a message, and
+// gives crun's messages about the command the words that runc has for them.
+func Message(err error, command string) string {
 	message := strings.TrimSuffix(Native(err).Error(), unknown)
 	message = strings.TrimSuffix(message, noCause)
 	for _, layer := range []string{
@@ -124,5 +129,25 @@ func RuncMessage(err error) string {
 			message = after
 		}
 	}
-	return strings.TrimSuffix(strings.TrimSpace(message), unknown)
+	return asRunc(strings.TrimSuffix(strings.TrimSpace(message), unknown), command)
+}
+
+// missingInCrun matches crun's message for a command that does not exist. Newer versions leave
+// out $PATH for a path.
+var missingInCrun = regexp.MustCompile("^executable file `(.*)` not found(?: in \\$PATH)?: No such file or directory$")
+
+// asRunc translates crun's messages about the command, most of which do not name it.
+func asRunc(message, command string) string {
+	if m := missingInCrun.FindStringSubmatch(message); m != nil {
+		if strings.Contains(m[1], "/") {
+			return fmt.Sprintf("exec: %q: stat %s: no such file or directory", m[1], m[1])
+		}
+		return fmt.Sprintf("exec: %q: executable file not found in $PATH", m[1])
+	}
+	for _, prefix := range []string{"open executable: ", "exec: "} {
+		if cause, ok := strings.CutPrefix(message, prefix); ok && !strings.HasPrefix(cause, `"`) {
+			return fmt.Sprintf("exec: %q: %s", command, strings.ToLower(cause[:1])+cause[1:])
+		}
+	}
+	return message
 }

@@ -1,0 +1,68 @@
+package cmd_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/runonce/cmd"
+)
+
+const trapPod = "apiVersion: v1\nkind: Pod\nmetadata: {name: traps}\nspec:\n  hostNetwork: true\n" +
+	"  containers: [{name: main, image: \"localhost/box:1\", args: [trap]}]\n"
+
+// TestOCIRuntime: pods run with the runtime of the flag, and are stopped with it later.
+func TestOCIRuntime(t *testing.T) {
+	roottest.WithCrun(t, func(t *testing.T) {
+		m := newMachine(t, boxImages(t))
+		dir := podDir(t, trapPod)
+		m.once(t, "run", "--oci-runtime", "crun", dir)
+		states, err := filepath.Glob(filepath.Join(m.dir, "state/runc/*/*/status"))
+		if err != nil || len(states) != 1 {
+			t.Errorf("states of crun %q, %v; want one", states, err)
+		}
+		tried := filepath.Join(m.dir, "root/oci-runtimes.json")
+		if text, err := os.ReadFile(tried); err != nil || !bytes.Contains(text, []byte("/crun\"")) {
+			t.Errorf("%s: %q, %v", tried, text, err)
+		}
+		m.once(t, "down", dir)
+		m.once(t, "run", "--oci-runtime", "runc", dir)
+		if states, err = filepath.Glob(filepath.Join(m.dir, "state/runc/*/*/state.json")); err != nil || len(states) != 1 {
+			t.Errorf("states of runc %q, %v; want one", states, err)
+		}
+	})
+}
+
+// TestOCIRuntimeRefuses: a runtime that does not work here is exit code 4 and one line, before
+// anything starts.
+func TestOCIRuntimeRefuses(t *testing.T) {
+	roottest.Require(t)
+	m := newMachine(t, boxImages(t))
+	dir := podDir(t, trapPod)
+	program := filepath.Join(t.TempDir(), "strange")
+	script := "#!/bin/sh\necho cgroups in hybrid mode not supported >&2\nexit 1\n"
+	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	want := "runonce: container engine: the OCI runtime " + program +
+		" cannot create a container on this machine: cgroups in hybrid mode not supported: use runc (--oci-runtime runc), or boot with systemd.unified_cgroup_hierarchy=1\n"
+	for _, command := range []string{"run", "plan"} {
+		var out, errs bytes.Buffer
+		world := m.world
+		world.Stdout, world.Stderr, world.Stdin = &out, &errs, strings.NewReader("")
+		args := slices.Concat([]string{"runonce", command, "--oci-runtime", program, dir}, m.flags)
+		if code := cmd.Main(testContext(), args, world); code != 4 || errs.String() != want || out.Len() > 0 {
+			t.Errorf("%s: exit code %d, %q, %q; want 4 and %q", command, code, &errs, &out, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(m.dir, "root/oci-runtimes.json")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is recorded: %v", err)
+	}
+	m.once(t, "run", dir)
+}
