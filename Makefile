@@ -16,7 +16,8 @@ COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 DATE := $(shell TZ=UTC0 git show -s --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ HEAD 2>/dev/null || echo unknown)
 CMD := github.com/runonce/runonce/runonce/cmd
 LDFLAGS := -s -w -buildid= -X $(CMD).version=$(VERSION) -X $(CMD).commit=$(COMMIT) -X $(CMD).date=$(DATE)
-STATIC := CGO_ENABLED=0 $(GO) build -trimpath
+# Debugging pages of gRPC, and a generator of manuals.
+STATIC := CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace,urfave_cli_no_docs
 
 FUZZTIME ?= 20000x
 

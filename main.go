@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/runonce/runonce/internal/lategc"
+	"github.com/runonce/runonce/internal/textpages"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/containerd"
@@ -14,10 +16,12 @@ import (
 )
 
 func main() {
+	lategc.Start()
 	if shim.Invoked(os.Args) {
 		shim.Main()
 		return
 	}
+	textpages.Drop()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, cmd.Signals()...)
 	os.Exit(cmd.Main(context.Background(), os.Args, cmd.IO{

@@ -16,6 +16,7 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/internal/textpages"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/progress"
@@ -106,6 +107,7 @@ func (p *program) run(c *cli.Context) error {
 		if o.Remove {
 			p.display.OnInterrupt(progress.EffectRemove)
 		}
+		textpages.Drop() // what reading, admission and opening the engine have used
 		results = runonce.Run(c.Context, s.pods, plan, o)
 		p.display.EndRun()
 	}
