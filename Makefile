@@ -74,7 +74,7 @@ fuzz: ## run each fuzz target; FUZZTIME=20000x
 
 bench: root tools build ## compare pod start-up with a plain containerd client; ROUNDS=5 PODMAN=1 BENCHFLAGS=-help
 	@[ -z "$(PODMAN)" ] || hack/setup.sh podman
-	@$(GO) run ./hack/bench -rounds $(or $(ROUNDS),5) $(BENCHFLAGS)
+	@PATH="$$PATH:$(CACHE)/podman/usr/bin" $(GO) run ./hack/bench -rounds $(or $(ROUNDS),5) $(BENCHFLAGS)
 
 bench-quick: root tools build ## print the ratios to a plain containerd client, in about a minute
 	@$(GO) run ./hack/bench -quick

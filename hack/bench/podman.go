@@ -39,7 +39,7 @@ func (s setup) podman(ctx context.Context) (variant, bool) {
 	if i := strings.Index(path, "/usr/bin/podman"); i > 0 {
 		unpacked = path[:i]
 	}
-	conf, env, err := podmanFiles(dir, unpacked)
+	env, err := podmanFiles(dir, unpacked)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "bench: skipping podman: %v\n", err)
 		return variant{}, false
@@ -50,7 +50,7 @@ func (s setup) podman(ctx context.Context) (variant, bool) {
 			"--tmpdir", filepath.Join(state, "tmp"), "--cgroup-manager", "cgroupfs", "--network-config-dir", filepath.Join(dir, "networks"),
 		}, rest...)
 	}
-	if err := command(ctx, env, args("load", "--signature-policy", conf, "-i", s.archive)...); err != nil {
+	if err := command(ctx, env, args("load", "-i", s.archive)...); err != nil {
 		fmt.Fprintf(os.Stderr, "bench: skipping podman, which does not work here: %v\n", err)
 		return variant{}, false
 	}
@@ -65,28 +65,30 @@ func (s setup) podman(ctx context.Context) (variant, bool) {
 	}, true
 }
 
-// podmanFiles writes podman's settings. It returns the path of the policy for images, and the
-// environment.
-func podmanFiles(dir, unpacked string) (policy string, env []string, err error) {
-	for _, d := range []string{dir, filepath.Join(dir, "networks")} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return "", nil, fmt.Errorf("making the directory of podman's settings: %w", err)
-		}
-	}
+// podmanFiles writes podman's settings and returns the environment that makes it use them.
+func podmanFiles(dir, unpacked string) ([]string, error) {
 	conmon, helpers := "", ""
+	env := []string{"HOME=" + dir, "CONTAINERS_CONF=" + filepath.Join(dir, "containers.conf")}
 	if unpacked != "" {
-		conmon = fmt.Sprintf("%q, ", filepath.Join(unpacked, "/usr/bin/conmon"))
-		helpers = fmt.Sprintf("%q, ", filepath.Join(unpacked, "/usr/lib/podman"))
-		env = append(env, "LD_LIBRARY_PATH="+filepath.Join(unpacked, "/usr/lib/x86_64-linux-gnu"))
+		conmon = fmt.Sprintf("%q, ", filepath.Join(unpacked, "usr/bin/conmon"))
+		helpers = fmt.Sprintf("%q, %q, ", filepath.Join(unpacked, "usr/lib/podman"), filepath.Join(unpacked, "usr/bin"))
+		libraries, err := filepath.Glob(filepath.Join(unpacked, "usr/lib/*-linux-gnu"))
+		if err != nil {
+			return nil, fmt.Errorf("looking for podman's libraries: %w", err)
+		}
+		env = append(env, "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
 	}
-	policy, conf := filepath.Join(dir, "policy.json"), filepath.Join(dir, "containers.conf")
 	for path, text := range map[string]string{
-		policy: `{"default": [{"type": "insecureAcceptAnything"}]}`,
-		conf:   fmt.Sprintf(containersConf, conmon, helpers),
+		".config/containers/policy.json": `{"default": [{"type": "insecureAcceptAnything"}]}`,
+		"containers.conf":                fmt.Sprintf(containersConf, conmon, helpers),
 	} {
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return nil, fmt.Errorf("making the directory of podman's settings: %w", err)
+		}
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			return "", nil, fmt.Errorf("writing podman's settings: %w", err)
+			return nil, fmt.Errorf("writing podman's settings: %w", err)
 		}
 	}
-	return policy, append(env, "CONTAINERS_CONF="+conf), nil
+	return env, os.MkdirAll(filepath.Join(dir, "networks"), 0o755)
 }

@@ -31,6 +31,8 @@ var variantNames = []string{floorName, floorCrunName, embeddedName, embeddedCrun
 // variant is one way to start pods.
 type variant struct {
 	name string
+	// prepare is a command line that runs once before all others, or empty.
+	prepare []string
 	// start returns the command line that starts the job's pods.
 	start func(j job) []string
 	env   []string
@@ -99,9 +101,9 @@ func (s setup) all(ctx context.Context) ([]variant, error) {
 	slices.SortFunc(all, func(a, b variant) int {
 		return slices.Index(variantNames, a.name) - slices.Index(variantNames, b.name)
 	})
-	for i := range all {
-		if strings.HasPrefix(all[i].name, floorName) {
-			if err := command(ctx, nil, append(slices.Clone(all[i].down[:len(all[i].down)-1]), "import", s.archive)...); err != nil {
+	for _, v := range all {
+		if len(v.prepare) > 0 {
+			if err := command(ctx, nil, v.prepare...); err != nil {
 				return nil, err
 			}
 		}
@@ -124,8 +126,9 @@ func (s setup) floor(bin, name string, flags ...string) variant {
 		return append(all, rest...)
 	}
 	return variant{
-		name:  name,
-		start: func(j job) []string { return args(j, "-n", strconv.Itoa(j.n), "start") },
+		name:    name,
+		prepare: args(job{net: slices.Min(s.nets)}, "prepare", s.archive), // on the bridge, if it is measured
+		start:   func(j job) []string { return args(j, "-n", strconv.Itoa(j.n), "start") },
 		// It removes networks only of containers that have one.
 		down:      args(job{net: netBridge}, "down"),
 		downLimit: removalLimit,

@@ -2,7 +2,7 @@
 // sandbox and no log. It is the baseline of hack/bench. With -bridge, each container gets a
 // network namespace of its own from CNI plugins, as nerdctl does it.
 //
-//	floor -address SOCKET -namespace NS import FILE...
+//	floor -address SOCKET -namespace NS [-bridge DIR] prepare ARCHIVE...
 //	floor -address SOCKET -namespace NS -image REF [-n 30] [-parallel 4] [-bridge DIR] start
 //	floor -address SOCKET -namespace NS [-parallel 4] [-bridge DIR] down
 package main
@@ -64,8 +64,8 @@ func run(ctx context.Context, o options, args []string) error {
 	}
 	ctx = namespaces.WithNamespace(ctx, o.namespace)
 	switch args[0] {
-	case "import":
-		err = importImages(ctx, c, args[1:])
+	case "prepare":
+		err = errors.Join(importImages(ctx, c, args[1:]), o.network.prepare(ctx))
 	case "start":
 		err = start(ctx, c, o)
 	case "down":

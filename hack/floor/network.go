@@ -47,6 +47,13 @@ func (n network) add(ctx context.Context, id string) (string, error) {
 	return rt.NetNS, nil
 }
 
+// prepare connects and disconnects a container that does not exist: plugins that make their
+// chains of rules at the same time fail.
+func (n network) prepare(ctx context.Context) error {
+	_, err := n.add(ctx, "prepare")
+	return errors.Join(err, n.remove(ctx, "prepare"))
+}
+
 // remove undoes add, if it was called.
 func (n network) remove(ctx context.Context, id string) error {
 	if n.dir == "" {
