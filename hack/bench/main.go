@@ -86,13 +86,15 @@ func bench(ctx context.Context, o options) (err error) {
 		m.left = append(m.left, slices.DeleteFunc(slices.Clone(v.cgroups), func(g string) bool { return g == daemonGroup })...)
 	}
 	b := &benchmark{options: o, meter: m, results: samples{}}
-	if err := b.run(ctx, all); err != nil {
+	err = b.run(ctx, all)
+	switch {
+	case len(b.results) == 0 || o.quick && err != nil:
 		return err
-	}
-	if o.quick {
+	case o.quick:
 		return quickReport(os.Stdout, o, b.results)
+	default: // also what was measured before an error
+		return errors.Join(err, report(os.Stdout, o, w.note, all, b.results))
 	}
-	return report(os.Stdout, o, w.note, all, b.results)
 }
 
 // benchmark is the state of the measurement.
