@@ -79,21 +79,22 @@ func bench(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, v := range all {
-		if err := m.killAll(v.cgroups...); err != nil {
-			return err
-		}
-		m.left = append(m.left, slices.DeleteFunc(slices.Clone(v.cgroups), func(g string) bool { return g == daemonGroup })...)
+	if err := m.adopt(all); err != nil {
+		return err
 	}
 	b := &benchmark{options: o, meter: m, results: samples{}}
-	err = b.run(ctx, all)
+	return b.finish(b.run(ctx, all), w.note, all)
+}
+
+// finish prints what was measured, also before an error.
+func (b *benchmark) finish(err error, note string, all []variant) error {
 	switch {
-	case len(b.results) == 0 || o.quick && err != nil:
+	case len(b.results) == 0 || b.quick && err != nil:
 		return err
-	case o.quick:
-		return quickReport(os.Stdout, o, b.results)
-	default: // also what was measured before an error
-		return errors.Join(err, report(os.Stdout, o, w.note, all, b.results))
+	case b.quick:
+		return quickReport(os.Stdout, b.options, b.results)
+	default:
+		return errors.Join(err, report(os.Stdout, b.options, note, all, b.results))
 	}
 }
 

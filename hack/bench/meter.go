@@ -125,6 +125,18 @@ func removeGroups(dir string) error {
 	return err
 }
 
+// adopt makes the variants' cgroups ours: what an earlier benchmark has left there is killed, and
+// they are removed at the end.
+func (m *meter) adopt(all []variant) error {
+	for _, v := range all {
+		if err := m.killAll(v.cgroups...); err != nil {
+			return err
+		}
+		m.left = append(m.left, slices.DeleteFunc(slices.Clone(v.cgroups), func(g string) bool { return g == daemonGroup })...)
+	}
+	return nil
+}
+
 // killAll kills what a failed variant, or an earlier benchmark that was killed, has left.
 func (m *meter) killAll(groups ...string) error {
 	for _, g := range groups {
