@@ -24,7 +24,7 @@ FUZZTIME ?= 20000x
 # hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build demo test test-unit test-embedded test-root test-vm lint fmt vet race fuzz bench chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
+.PHONY: help build demo test test-unit test-embedded test-root test-vm lint fmt vet race fuzz bench bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -73,8 +73,12 @@ race: ## run the unit tests with the race detector
 fuzz: ## run each fuzz target; FUZZTIME=20000x
 	@hack/fuzz.sh $(FUZZTIME)
 
-bench: tools build ## compare pod start-up with a plain containerd client; ROUNDS=5
-	$(GO) run ./hack/bench -rounds $(or $(ROUNDS),5) $(BENCHFLAGS)
+bench: root tools build ## compare pod start-up with a plain containerd client; ROUNDS=5 PODMAN=1 BENCHFLAGS=-help
+	@[ -z "$(PODMAN)" ] || hack/setup.sh podman
+	@PATH="$$PATH:$(CACHE)/podman/usr/bin" $(GO) run ./hack/bench -rounds $(or $(ROUNDS),5) $(BENCHFLAGS)
+
+bench-quick: root tools build ## print the ratios to a plain containerd client, in about a minute
+	@$(GO) run ./hack/bench -quick
 
 cover: root tools build ## print the coverage of all tests; needs root
 	$(GO) test -count=1 -p 1 -timeout 60m -coverpkg=./... -coverprofile=$(CACHE)/cover.out ./...

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Usage: hack/setup.sh run|test|vm
+# Usage: hack/setup.sh run|test|vm|podman
 #
 # Installs what this machine lacks to run pods (run), to also run the tests (test), or to
-# also run tests in an emulated machine (vm). On distributions other than Debian, it lists
-# the missing packages and stops.
+# also run tests in an emulated machine (vm), or unpacks podman for the benchmark (podman). On
+# distributions other than Debian, it lists the missing packages and stops.
 # Packages that only the tests need and that would start a service or replace another
 # package (containerd, docker-registry, etcd) are unpacked into .cache/debian and not
-# installed; QEMU, a kernel and systemd are unpacked into .cache/vm.
+# installed; QEMU, a kernel and systemd are unpacked into .cache/vm. podman is unpacked into
+# .cache/podman: its package would configure a network for all pods of this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mode=${1:?usage: hack/setup.sh run|test|vm}
+mode=${1:?usage: hack/setup.sh run|test|vm|podman}
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 unpacked=$PWD/.cache/debian
 emulated=$PWD/.cache/vm
@@ -75,7 +76,7 @@ unpack_one() {
 	mkdir -p "$unpacked"
 	dpkg-deb -x "$dir"/"$package"_*.deb "$unpacked"
 	rm -rf "$dir"
-	say "unpacked $package into .cache/debian"
+	say "unpacked $package into ${unpacked#"$PWD/"}"
 }
 
 # Unpacks QEMU with the libraries that this machine lacks, and the parts of Debian's kernel
@@ -135,6 +136,18 @@ unpack_systemd() {
 	rm -rf "$tmp"
 	say "unpacked systemd into .cache/vm"
 }
+
+if [ "$mode" = podman ]; then
+	unpacked=$PWD/.cache/podman
+	[ -x "$unpacked/usr/bin/podman" ] && exit 0
+	[ -n "$(debian)" ] || die "cannot unpack podman: install it and try again"
+	mkdir -p .cache
+	# With the libraries that a machine without podman may lack; podman itself comes last.
+	for p in conmon netavark aardvark-dns catatonit libassuan0 libdevmapper1.02.1 libgpgme11 libsubid4 libyajl2 podman; do
+		unpack_one "$p"
+	done
+	exit 0
+fi
 
 has go || die "Go is missing: install the version in go.mod"
 has git || missing+=(git)

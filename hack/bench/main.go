@@ -12,8 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"slices"
 	"syscall"
 
 	"github.com/runonce/runonce/hack/testimages"
@@ -23,49 +22,32 @@ import (
 // not the process itself.
 const image = "localhost/pause:1"
 
-// state is the directory for sockets and other files that must not survive a reboot.
-const state = "/run/runonce-bench"
-
-type options struct {
-	sizes  []int
-	rounds int
-	only   string
-	work   string // directory for the benchmark's files
-}
+// base is where the benchmark mounts its file systems.
+const base = "/var/lib/runonce-bench"
 
 func main() {
-	o := options{work: "/var/lib/runonce-bench"}
-	sizes := flag.String("n", "1,10,30,100", "numbers of pods")
-	flag.IntVar(&o.rounds, "rounds", 5, "rounds")
-	flag.StringVar(&o.only, "only", "", "names of the variants to run, comma-separated (default all)")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := o.parseSizes(*sizes)
-	if err == nil {
-		err = bench(ctx, o)
+	o, err := parseOptions(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
 	}
-	stop()
+	if err == nil && os.Geteuid() != 0 {
+		err = errors.New("containers need root: run make bench as root")
+	}
+	if err == nil {
+		err = enterNamespaces()
+	}
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+		err = bench(ctx, o)
+		stop()
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func (o *options) parseSizes(s string) error {
-	for f := range strings.SplitSeq(s, ",") {
-		n, err := strconv.Atoi(f)
-		if err != nil || n < 1 {
-			return fmt.Errorf("reading -n: %q is not a valid number of pods", f)
-		}
-		o.sizes = append(o.sizes, n)
-	}
-	return nil
-}
-
 func bench(ctx context.Context, o options) (err error) {
-	if os.Geteuid() != 0 {
-		return errors.New("containers need root: run make bench as root")
-	}
 	root, err := testimages.Root()
 	if err != nil {
 		return err
@@ -73,64 +55,97 @@ func bench(ctx context.Context, o options) (err error) {
 	if err := os.Chdir(root); err != nil {
 		return fmt.Errorf("entering the project's directory: %w", err)
 	}
-	if err := os.MkdirAll(o.work, 0o755); err != nil {
-		return fmt.Errorf("making the working directory: %w", err)
+	w, err := openWorkspace(ctx, base, o.dir)
+	if w != nil {
+		defer func() { err = errors.Join(err, w.close()) }()
 	}
-	images := filepath.Join(o.work, "images")
-	if _, err := testimages.Write(ctx, images, "pause"); err != nil {
-		return err
-	}
-	meter, err := newMeter()
 	if err != nil {
 		return err
 	}
-	all, closeAll, err := variants(ctx, o, meter, images)
-	defer func() { err = errors.Join(err, closeAll(), meter.close(), removeTree(o.work), removeTree(state)) }()
+	m, err := newMeter()
 	if err != nil {
 		return err
 	}
-	if all, err = warm(ctx, o, meter, all); err != nil {
+	defer func() { err = errors.Join(err, m.close()) }()
+	if m.reports, err = openReports(); err != nil {
+		fmt.Fprintf(os.Stderr, "bench: CPU time is not split by program: %v\n", err)
+		o.split = 0
+	}
+	if _, err := testimages.Write(ctx, filepath.Join(w.disk, "images"), "pause"); err != nil {
 		return err
 	}
-	results, err := measureAll(ctx, o, meter, all)
+	all, stop, err := variants(ctx, o, m, w)
+	defer func() { err = errors.Join(err, stop()) }()
 	if err != nil {
 		return err
 	}
-	return report(os.Stdout, o, all, results)
+	if err := m.adopt(all); err != nil {
+		return err
+	}
+	b := &benchmark{options: o, meter: m, results: samples{}}
+	return b.finish(b.run(ctx, all), w.note, all)
 }
 
-// warm runs every variant once, to fill the caches, and returns those that work.
-func warm(ctx context.Context, o options, m *meter, all []variant) ([]variant, error) {
-	var work []variant
-	for _, c := range all {
-		_, err := m.measure(ctx, c, o.sizes[0])
-		switch {
-		case err == nil:
-			work = append(work, c)
-		case !c.optional:
-			return nil, fmt.Errorf("%s: %w", c.name, err)
-		default:
-			fmt.Fprintf(os.Stderr, "skipping %s, which does not work here: %v\n", c.name, err)
-		}
+// finish prints what was measured, also before an error.
+func (b *benchmark) finish(err error, note string, all []variant) error {
+	switch {
+	case len(b.results) == 0 || b.quick && err != nil:
+		return err
+	case b.quick:
+		return quickReport(os.Stdout, b.options, b.results)
+	default:
+		return errors.Join(err, report(os.Stdout, b.options, note, all, b.results))
 	}
-	return work, nil
 }
 
-// measureAll runs every variant at every size in every round, and rotates their order.
-func measureAll(ctx context.Context, o options, m *meter, all []variant) (samples, error) {
-	results := samples{}
-	for round := range o.rounds {
-		for _, n := range o.sizes {
+// benchmark is the state of the measurement.
+type benchmark struct {
+	options
+	*meter
+	results samples
+	broken  []string // optional variants that have failed
+}
+
+// run runs every variant with every job in every round, and rotates their order. In a round
+// before the first, which is not counted, it fills caches and finds out what works.
+func (b *benchmark) run(ctx context.Context, all []variant) error {
+	for round := range b.rounds + 1 {
+		for _, j := range b.jobs() {
+			if round == 0 && j.n != b.sizes[0] {
+				continue
+			}
 			for i := range all {
-				c := all[(i+round)%len(all)]
-				s, err := m.measure(ctx, c, n)
-				if err != nil {
-					return nil, fmt.Errorf("%s with %d pods: %w", c.name, n, err)
+				v := all[(i+round)%len(all)]
+				if !v.ours && !slices.Contains(b.sizes, j.n) || slices.Contains(b.broken, v.name) {
+					continue
 				}
-				fmt.Fprintf(os.Stderr, "round %d n=%d %s: wall %.3fs cpu %.3fs\n", round+1, n, c.name, s.wall.Seconds(), s.cpu.Seconds())
-				results[key{c.name, n}] = append(results[key{c.name, n}], s)
+				if err := b.one(ctx, round, v, j); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	return results, nil
+	return nil
+}
+
+// one measures a variant once. An optional variant that fails is left out from then on.
+func (b *benchmark) one(ctx context.Context, round int, v variant, j job) error {
+	s, err := b.measure(ctx, v, j, j.n == b.split && round > 0)
+	where := fmt.Sprintf("round %d of %d, %s, %d pods, %s", round, b.rounds, j.net, j.n, v.name)
+	switch {
+	case ctx.Err() != nil:
+		return errors.Join(errors.New("interrupted"), err)
+	case err != nil && !v.optional:
+		return fmt.Errorf("%s: %w", where, err)
+	case err != nil:
+		b.broken = append(b.broken, v.name)
+		fmt.Fprintf(os.Stderr, "%s: leaving it out from now on: %v\n", where, err)
+		return b.killAll(append(v.cgroups, clientGroup)...)
+	}
+	fmt.Fprintf(os.Stderr, "%s: wall %.3f s, CPU %.3f s, other work %.2f cores\n", where, s.wall.Seconds(), s.cpu.Seconds(), s.other)
+	if s.round = round; round > 0 {
+		k := key{v.name, j}
+		b.results[k] = append(b.results[k], s)
+	}
+	return nil
 }

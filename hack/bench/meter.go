@@ -5,30 +5,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/runonce/runonce/hack/bench/cputime"
 )
 
-// The benchmark's cgroups: one for the daemon, one for the program that is measured.
+// The benchmark's cgroups: for itself, for the daemon, and for the program that is measured.
 const (
 	ownGroup    = "runonce-bench"
 	daemonGroup = ownGroup + "/daemon"
 	clientGroup = ownGroup + "/client"
+	selfGroup   = ownGroup + "/self"
 )
 
 // sample is one measured run.
 type sample struct {
-	wall time.Duration // process start to exit
-	cpu  time.Duration // of the client, the daemon, shims, runc and containers
+	round int
+	wall  time.Duration // process start to exit
+	cpu   time.Duration // of the client, the daemon, shims, runc and containers
 	// other is how many cores all other processes used meanwhile.
 	other    float64
 	rss      int64 // peak of the client process, bytes
 	residual int64 // PSS of the remaining processes that are not containers, bytes
+	split    []cputime.Usage
 }
 
 // meter measures CPU time by cgroup, so that other work on the machine does not count.
@@ -36,6 +43,8 @@ type meter struct {
 	root    string // where cgroups with CPU accounting are
 	v2      bool
 	ignored map[int]bool
+	reports cputime.Sockets
+	left    []string // cgroups to remove at the end
 }
 
 func newMeter() (*meter, error) {
@@ -46,12 +55,12 @@ func newMeter() (*meter, error) {
 			return nil, errors.New("accounting CPU time: neither cpuacct nor cgroup v2 is mounted")
 		}
 	}
-	for _, g := range []string{daemonGroup, clientGroup} {
+	for _, g := range []string{daemonGroup, clientGroup, selfGroup} {
 		if err := os.MkdirAll(filepath.Join(m.root, g), 0o755); err != nil {
 			return nil, fmt.Errorf("making cgroup %q: %w", g, err)
 		}
 	}
-	return m, m.enter(clientGroup)
+	return m, errors.Join(m.killAll(ownGroup), m.enter(selfGroup))
 }
 
 // ignore excludes a process from the residual memory.
@@ -67,17 +76,18 @@ func (m *meter) enter(group string) error {
 
 // inGroup runs f, so that its child processes are in the cgroup.
 func (m *meter) inGroup(group string, f func() error) error {
-	return errors.Join(m.enter(group), f(), m.enter(clientGroup))
+	return errors.Join(m.enter(group), f(), m.enter(selfGroup))
 }
 
-// close removes the cgroups, including those that the floor leaves in other hierarchies: a
-// container's own cgroup is removed with it, but not its parent.
+// close removes the benchmark's cgroups, and those of the variants: a container's own cgroup is
+// removed with it, but not its parent.
 func (m *meter) close() error {
-	left, err := filepath.Glob("/sys/fs/cgroup/*/floor")
-	errs := []error{err, m.enter(""), m.remove(daemonGroup), m.remove(clientGroup), m.remove(ownGroup)}
-	for _, dir := range append(left, "/sys/fs/cgroup/floor") {
-		if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, err)
+	errs := []error{m.enter(""), m.remove(daemonGroup), m.remove(clientGroup), m.remove(selfGroup), m.remove(ownGroup)}
+	for _, name := range m.left {
+		dirs, err := filepath.Glob("/sys/fs/cgroup/*/" + name)
+		errs = append(errs, err)
+		for _, dir := range append(dirs, "/sys/fs/cgroup/"+name) {
+			errs = append(errs, removeGroups(dir))
 		}
 	}
 	return errors.Join(errs...)
@@ -90,6 +100,57 @@ func (m *meter) remove(group string) error {
 		err = os.Remove(filepath.Join(m.root, group))
 	}
 	return err
+}
+
+// removeGroups removes a cgroup and those below it. If it does not exist, it does nothing.
+func removeGroups(dir string) error {
+	if strings.HasPrefix(dir, hybrid+"/") {
+		return nil // not a cgroup, and it ends with our mounts
+	}
+	var all []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			all = append(all, path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	})
+	for _, path := range slices.Backward(all) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing a cgroup: %w", err)
+		}
+	}
+	return err
+}
+
+// adopt makes the variants' cgroups ours: what an earlier benchmark has left there is killed, and
+// they are removed at the end.
+func (m *meter) adopt(all []variant) error {
+	for _, v := range all {
+		if err := m.killAll(v.cgroups...); err != nil {
+			return err
+		}
+		m.left = append(m.left, slices.DeleteFunc(slices.Clone(v.cgroups), func(g string) bool { return g == daemonGroup })...)
+	}
+	return nil
+}
+
+// killAll kills what a failed variant, or an earlier benchmark that was killed, has left.
+func (m *meter) killAll(groups ...string) error {
+	for _, g := range groups {
+		pids, err := m.processes(g)
+		if err != nil {
+			return err
+		}
+		for _, pid := range pids {
+			if pid != os.Getpid() && !m.ignored[pid] {
+				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have exited meanwhile
+			}
+		}
+	}
+	return nil
 }
 
 // usage returns the CPU time of cgroups, including those below them. A missing one counts as 0.
@@ -117,24 +178,40 @@ func (m *meter) usage(groups []string) (time.Duration, error) {
 	return sum, nil
 }
 
-// measure starts n pods, measures the cost and the residual memory, and removes the pods.
-func (m *meter) measure(ctx context.Context, c variant, n int) (sample, error) {
-	groups := append([]string{clientGroup}, c.cgroups...)
+// measure starts the job's pods, measures the cost and the residual memory, and removes the pods.
+func (m *meter) measure(ctx context.Context, v variant, j job, split bool) (s sample, err error) {
+	defer func() { err = errors.Join(err, v.remove(ctx)) }()
+	groups := append([]string{clientGroup}, v.cgroups...)
+	var recorder *cputime.Recorder
+	if split {
+		if recorder, err = m.reports.Start(v.daemons...); err != nil {
+			return s, err
+		}
+	}
 	before, err := m.usage(groups)
 	if err != nil {
-		return sample{}, err
+		return s, err
 	}
-	args := c.start(n)
+	args := v.start(j)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &out, append(os.Environ(), v.env...)
+	cmd.WaitDelay = time.Second // for processes that have inherited the output
 	busy, began := busyTime(), time.Now()
-	err = cmd.Run()
-	s := sample{wall: time.Since(began)}
+	if err = m.inGroup(clientGroup, cmd.Start); err == nil {
+		err = cmd.Wait()
+	}
+	s.wall = time.Since(began)
 	busy = busyTime() - busy
 	if err != nil {
 		err = fmt.Errorf("running %s: %w: %s", strings.Join(args, " "), err, tail(out.Bytes()))
-		return s, errors.Join(err, m.down(ctx, c))
+	}
+	if cmd.Process != nil && recorder != nil {
+		usage, e := recorder.Stop(cmd.Process.Pid)
+		s.split, err = usage, errors.Join(err, e)
+	}
+	if err != nil {
+		return s, err
 	}
 	after, err := m.usage(groups)
 	s.cpu = after - before
@@ -143,9 +220,9 @@ func (m *meter) measure(ctx context.Context, c variant, n int) (sample, error) {
 		s.rss = u.Maxrss << 10
 	}
 	if err == nil {
-		s.residual, err = m.settle(groups, n)
+		s.residual, err = m.settle(groups, j.n)
 	}
-	return s, errors.Join(err, m.down(ctx, c))
+	return s, err
 }
 
 // settle waits until n containers run their own program: just after the start, their process
@@ -183,14 +260,4 @@ func busyTime() time.Duration {
 		ticks += n
 	}
 	return time.Duration(ticks) * time.Second / 100
-}
-
-func (m *meter) down(ctx context.Context, c variant) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
-	defer cancel()
-	errs := make([]error, 0, len(c.down))
-	for _, args := range c.down {
-		errs = append(errs, command(ctx, args...))
-	}
-	return errors.Join(errs...)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -14,70 +13,121 @@ import (
 
 type key struct {
 	name string
-	n    int
+	job
 }
 
 type samples map[key][]sample
 
-// report prints medians, ranges, and the ratios to the floor in the same round.
-func report(w io.Writer, o options, all []variant, results samples) error {
+// report prints medians, ranges, and the ratios to the floor in the same round, as Markdown.
+func report(w io.Writer, o options, note string, all []variant, results samples) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s; %d interleaved rounds.\n\n", machine(), o.rounds)
-	fmt.Fprintln(&b, "| pods\t| variant\t| wall s\t| min - max\t| CPU s\t| wall / floor\t| CPU / floor\t| peak RSS MiB\t| residual MiB\t|")
-	fmt.Fprintln(&b, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
-	for _, n := range o.sizes {
-		floor := results[key{"floor", n}]
-		for _, c := range all {
-			s := results[key{c.name, n}]
-			walls := each(s, func(s sample) float64 { return s.wall.Seconds() })
-			fmt.Fprintf(&b, "| %d\t| %s\t| %.3f\t| %.3f - %.3f\t| %.3f\t| %s\t| %s\t| %.1f\t| %.2f\t|\n", n, c.name,
-				median(walls), slices.Min(walls), slices.Max(walls),
-				median(each(s, func(s sample) float64 { return s.cpu.Seconds() })),
-				ratio(s, floor, func(s sample) time.Duration { return s.wall }),
-				ratio(s, floor, func(s sample) time.Duration { return s.cpu }),
-				median(each(s, func(s sample) float64 { return float64(s.rss) / (1 << 20) })),
-				median(each(s, func(s sample) float64 { return float64(s.residual) / (1 << 20) / float64(n) })))
+	fmt.Fprintf(&b, "%s; %d interleaved rounds; `runonce run --settle %s`; %s.\n", machine(), o.rounds, o.settle, note)
+	for _, net := range o.nets {
+		fmt.Fprintf(&b, "\n### Network: %s\n\n", net)
+		table(&b, o, net, all, results)
+	}
+	if o.split > 0 {
+		for _, net := range o.nets {
+			splitTable(&b, job{net, o.split}, all, results)
 		}
 	}
-	other := make([]float64, 0, len(results)*o.rounds)
+	load := make([]float64, 0, len(results)*o.rounds)
 	for _, s := range results {
-		other = append(other, each(s, func(s sample) float64 { return s.other })...)
+		load = append(load, values(s, other)...)
 	}
-	fmt.Fprintf(&b, "\nOther work on the machine used %.2f cores (median of all runs; at most %.2f).\n", median(other), slices.Max(other))
+	if len(load) > 0 {
+		fmt.Fprintf(&b, "\nOther work on the machine used %.2f cores (median of all runs; at most %.2f).\n", median(load), slices.Max(load))
+	}
+	return aligned(w, b.String())
+}
+
+func aligned(w io.Writer, text string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
-	if _, err := io.WriteString(t, b.String()); err != nil {
-		return fmt.Errorf("printing the table: %w", err)
+	if _, err := io.WriteString(t, text); err != nil {
+		return fmt.Errorf("printing the report: %w", err)
 	}
 	return t.Flush()
 }
 
-// ratio is the median of the ratios within each round.
-func ratio(s, floor []sample, of func(sample) time.Duration) string {
-	rounds := min(len(s), len(floor))
-	r := make([]float64, 0, rounds)
-	for i := range rounds {
-		r = append(r, float64(of(s[i]))/float64(of(floor[i])))
+func table(b *strings.Builder, o options, net string, all []variant, results samples) {
+	header(b, "pods", "variant", "wall s", "min - max", "CPU s", "min - max", "wall / floor", "CPU / floor", "peak RSS MiB", "residual MiB")
+	for _, n := range o.counts() {
+		floor := results[key{floorName, job{net, n}}]
+		for _, v := range all {
+			s := results[key{v.name, job{net, n}}]
+			if len(s) == 0 {
+				continue
+			}
+			fmt.Fprintf(b, "| %d\t| %s\t| %s\t| %s\t| %s\t| %s\t| %.1f\t| %.2f\t|\n", n, v.name,
+				spread(values(s, wall)), spread(values(s, cpu)), ratio(s, floor, wall), ratio(s, floor, cpu),
+				median(values(s, peakRSS)), median(values(s, residual))/float64(n))
+		}
 	}
+}
+
+// splitTable prints the CPU time per pod by program, if it was recorded.
+func splitTable(b *strings.Builder, j job, all []variant, results samples) {
+	var unknown []string
+	rows := 0
+	for _, v := range all {
+		s := slices.DeleteFunc(slices.Clone(results[key{v.name, j}]), func(s sample) bool { return len(s.split) == 0 })
+		if len(s) == 0 {
+			continue
+		}
+		if rows == 0 {
+			fmt.Fprintf(b, "\n### CPU time by program, network: %s, %d pods, ms per pod\n\n", j.net, j.n)
+			header(b, slices.Concat([]string{"variant"}, parts, []string{"exits", "all"})...)
+		}
+		rows++
+		fmt.Fprintf(b, "| %s", v.name)
+		for _, part := range parts {
+			fmt.Fprintf(b, "\t| %.1f", median(values(s, func(s sample) float64 { return msPerPod(s.split, part, j.n) })))
+		}
+		total := func(s sample) float64 { return cpu(s) * 1000 / float64(j.n) }
+		rest := func(s sample) float64 { return total(s) - msPerPod(s.split, "", j.n) }
+		fmt.Fprintf(b, "\t| %.1f\t| %.1f\t|\n", median(values(s, rest)), median(values(s, total)))
+		for _, name := range others(s[0].split) {
+			if !slices.Contains(unknown, name) {
+				unknown = append(unknown, name)
+			}
+		}
+	}
+	if len(unknown) > 0 {
+		fmt.Fprintf(b, "\nOther: %s.\n", strings.Join(unknown, ", "))
+	}
+}
+
+func header(b *strings.Builder, columns ...string) {
+	fmt.Fprintf(b, "| %s\t|\n|%s\n", strings.Join(columns, "\t| "), strings.Repeat("---\t|", len(columns)))
+}
+
+// spread prints the median and the range.
+func spread(v []float64) string {
+	return fmt.Sprintf("%.3f\t| %.3f - %.3f", median(v), slices.Min(v), slices.Max(v))
+}
+
+// ratio is the median of the ratios within each round.
+func ratio(s, floor []sample, of func(sample) float64) string {
+	r := ratios(s, floor, of)
 	if len(r) == 0 {
 		return "-"
 	}
 	return fmt.Sprintf("%.2f", median(r))
 }
 
-func each[T cmp.Ordered](s []sample, f func(sample) T) []T {
-	out := make([]T, 0, len(s))
-	for _, x := range s {
-		out = append(out, f(x))
+// quickReport prints one line.
+func quickReport(w io.Writer, o options, results samples) error {
+	var figures []string
+	for _, n := range slices.Backward(o.sizes) {
+		j := job{netHost, n}
+		s, floor := results[key{embeddedName, j}], results[key{floorName, j}]
+		figures = append(figures, fmt.Sprintf("N=%d CPU %s wall %s", n, ratio(s, floor, cpu), ratio(s, floor, wall)))
 	}
-	return out
-}
-
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	if len(v)%2 == 1 {
-		return v[len(v)/2]
+	_, err := fmt.Fprintf(w, "runonce embedded / floor, host network, %d rounds, settle %s: %s\n", o.rounds, o.settle, strings.Join(figures, "; "))
+	if err != nil {
+		return fmt.Errorf("printing the ratios: %w", err)
 	}
-	return (v[len(v)/2-1] + v[len(v)/2]) / 2
+	return nil
 }
 
 // machine names the hardware and the kernel.

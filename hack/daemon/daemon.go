@@ -58,6 +58,11 @@ func Find(ctx context.Context, root string, v Version) (string, error) {
 // once it accepts connections. dir must be short: a socket path has at most 107 bytes. The
 // daemon runs until Stop, even if ctx is canceled.
 func Start(ctx context.Context, bin, dir string) (*Daemon, error) {
+	return StartAt(ctx, bin, dir, filepath.Join(dir, "state"))
+}
+
+// StartAt is like Start, with another directory for what ends with a reboot.
+func StartAt(ctx context.Context, bin, dir, state string) (*Daemon, error) {
 	d := &Daemon{Socket: filepath.Join(dir, "containerd.sock"), exited: make(chan error, 1)}
 	log, err := d.prepare(dir)
 	if err != nil {
@@ -65,7 +70,7 @@ func Start(ctx context.Context, bin, dir string) (*Daemon, error) {
 	}
 	d.cmd = exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(bin, "containerd"),
 		"--config", filepath.Join(dir, "containerd.toml"), "--address", d.Socket,
-		"--root", filepath.Join(dir, "root"), "--state", filepath.Join(dir, "state"), "--log-level", "warn")
+		"--root", filepath.Join(dir, "root"), "--state", state, "--log-level", "warn")
 	d.cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

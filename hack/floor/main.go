@@ -1,9 +1,10 @@
 // Command floor starts containers on a containerd daemon with plain client calls: no
-// sandbox, no log, no network. It is the baseline of hack/bench.
+// sandbox and no log. It is the baseline of hack/bench. With -bridge, each container gets a
+// network namespace of its own from CNI plugins, as nerdctl does it.
 //
-//	floor -address SOCKET -namespace NS import FILE...
-//	floor -address SOCKET -namespace NS -image REF [-n 30] [-parallel 4] start
-//	floor -address SOCKET -namespace NS [-parallel 4] down
+//	floor -address SOCKET -namespace NS [-bridge DIR] prepare ARCHIVE...
+//	floor -address SOCKET -namespace NS -image REF [-n 30] [-parallel 4] [-bridge DIR] start
+//	floor -address SOCKET -namespace NS [-parallel 4] [-bridge DIR] down
 package main
 
 import (
@@ -14,7 +15,9 @@ import (
 	"os"
 	"time"
 
+	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/pkg/oci"
@@ -28,6 +31,9 @@ type options struct {
 	image     string
 	n         int
 	parallel  int
+	runtime   string // OCI runtime, by default the daemon's
+	version   string // of the OCI runtime specification, by default the client's
+	network   network
 }
 
 func main() {
@@ -37,6 +43,10 @@ func main() {
 	flag.StringVar(&o.image, "image", "", "image to start, present in the namespace")
 	flag.IntVar(&o.n, "n", 1, "containers to start")
 	flag.IntVar(&o.parallel, "parallel", 4, "containers to start or stop at a time")
+	flag.StringVar(&o.runtime, "runtime", "", "path of another OCI runtime than runc")
+	flag.StringVar(&o.version, "oci-version", "", "ociVersion for that runtime")
+	flag.StringVar(&o.network.dir, "bridge", "", "directory for the files of bridge networks; without it, containers use the host's network")
+	flag.StringVar(&o.network.plugins, "cni-bin-dir", "/usr/lib/cni", "directory of the CNI plugins")
 	flag.Parse()
 	if err := run(context.Background(), o, flag.Args()); err != nil {
 		fmt.Fprintf(os.Stderr, "floor: %v\n", err)
@@ -54,8 +64,8 @@ func run(ctx context.Context, o options, args []string) error {
 	}
 	ctx = namespaces.WithNamespace(ctx, o.namespace)
 	switch args[0] {
-	case "import":
-		err = importImages(ctx, c, args[1:])
+	case "prepare":
+		err = errors.Join(importImages(ctx, c, args[1:]), o.network.prepare(ctx))
 	case "start":
 		err = start(ctx, c, o)
 	case "down":
@@ -97,16 +107,21 @@ func start(ctx context.Context, c *client.Client, o options) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(o.parallel)
 	for i := range o.n {
-		group.Go(func() error { return startOne(groupCtx, c, img, fmt.Sprintf("floor-%03d", i)) })
+		group.Go(func() error { return startOne(groupCtx, c, o, img, fmt.Sprintf("floor-%03d", i)) })
 	}
 	return errors.Join(group.Wait(), done(ctx))
 }
 
-func startOne(ctx context.Context, c *client.Client, img client.Image, id string) error {
+func startOne(ctx context.Context, c *client.Client, o options, img client.Image, id string) error {
+	netns, err := o.network.add(ctx, id)
+	if err != nil {
+		return err
+	}
 	container, err := c.NewContainer(ctx, id,
 		client.WithImage(img),
 		client.WithNewSnapshot(id, img),
-		client.WithNewSpec(oci.WithImageConfig(img), oci.WithHostNamespace(specs.NetworkNamespace)),
+		client.WithRuntime("io.containerd.runc.v2", &runcoptions.Options{BinaryName: o.runtime}),
+		client.WithNewSpec(oci.WithImageConfig(img), inNetwork(netns), withVersion(o.version)),
 	)
 	if err != nil {
 		return fmt.Errorf("creating container %q: %w", id, err)
@@ -142,8 +157,26 @@ func down(ctx context.Context, c *client.Client, o options) error {
 					return fmt.Errorf("deleting task %q: %w", container.ID(), err)
 				}
 			}
-			return container.Delete(ctx, client.WithSnapshotCleanup)
+			return errors.Join(container.Delete(ctx, client.WithSnapshotCleanup), o.network.remove(ctx, container.ID()))
 		})
 	}
 	return group.Wait()
+}
+
+// inNetwork puts the container into a network namespace, "" for the host's.
+func inNetwork(path string) oci.SpecOpts {
+	if path == "" {
+		return oci.WithHostNamespace(specs.NetworkNamespace)
+	}
+	return oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: path})
+}
+
+// withVersion lowers the version of the specification, for an OCI runtime that refuses newer ones.
+func withVersion(version string) oci.SpecOpts {
+	return func(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
+		if version != "" {
+			s.Version = version
+		}
+		return nil
+	}
 }

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runonce/runonce/hack/bench/cputime"
+)
+
+func runs(seconds ...float64) []sample {
+	var all []sample
+	for i, s := range seconds {
+		d := time.Duration(s * float64(time.Second))
+		all = append(all, sample{round: i + 1, wall: d, cpu: 2 * d, other: s / 10, residual: 10 << 20, rss: 20 << 20})
+	}
+	return all
+}
+
+func TestMedian(t *testing.T) {
+	t.Parallel()
+	for want, v := range map[float64][]float64{0: nil, 3: {3}, 2: {9, 2, 1}, 2.5: {1, 4, 3, 2}} {
+		if got := median(v); got != want {
+			t.Errorf("median(%v) = %v, want %v", v, got, want)
+		}
+	}
+}
+
+// A round that a variant has missed counts for neither.
+func TestRatioComparesTheSameRound(t *testing.T) {
+	t.Parallel()
+	ours, floor := runs(1, 4, 3), runs(2, 100, 2)
+	floor = append(floor[:1], floor[2])
+	if got := ratio(ours, floor, wall); got != "1.00" { // 0.5 and 1.5
+		t.Errorf("ratio %s, want 1.00", got)
+	}
+	if got := ratio(ours, nil, wall); got != "-" {
+		t.Errorf("ratio to nothing %q", got)
+	}
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	o := options{sizes: []int{10}, large: []int{300}, nets: []string{netHost}, rounds: 3, split: 10}
+	all := []variant{{name: floorName}, {name: embeddedName, ours: true}}
+	ours := runs(1, 1, 2)
+	for i := range ours {
+		ours[i].split = []cputime.Usage{{Name: "runonce", CPU: time.Second}, {Name: "runc:[2:INIT]", CPU: 500 * time.Millisecond}, {Name: "cat", CPU: time.Millisecond}}
+	}
+	results := samples{
+		{floorName, job{netHost, 10}}:     runs(2, 2, 2),
+		{embeddedName, job{netHost, 10}}:  ours,
+		{embeddedName, job{netHost, 300}}: runs(30, 30, 33),
+	}
+	var b strings.Builder
+	if err := report(&b, o, "all files here", all, results); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"3 interleaved rounds; `runonce run --settle 0s`; all files here.",
+		"| 10   | runonce embedded | 1.000  | 1.000 - 2.000   | 2.000  | 2.000 - 4.000   | 0.50         | 0.50        | 20.0         | 1.00         |",
+		"| 300  | runonce embedded | 30.000 | 30.000 - 33.000 | 60.000 | 60.000 - 66.000 | -            | -           |",
+		"| runonce embedded | 100.0  | 0.0    | 0.0  | 0.0         | 50.0               | 0.0     | 0.1   | 49.9  | 200.0 |",
+		"Other: cat.",
+		"used 0.20 cores (median of all runs; at most 3.30)",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, &b)
+		}
+	}
+	if strings.Contains(b.String(), "300  | floor") {
+		t.Errorf("a row without runs in\n%s", &b)
+	}
+}
+
+func TestQuickReport(t *testing.T) {
+	t.Parallel()
+	o := options{sizes: []int{1, 30}, rounds: 3}
+	results := samples{
+		{floorName, job{netHost, 1}}: runs(1), {embeddedName, job{netHost, 1}}: runs(1.5),
+		{floorName, job{netHost, 30}}: runs(2), {embeddedName, job{netHost, 30}}: runs(1.5),
+	}
+	var b strings.Builder
+	if err := quickReport(&b, o, results); err != nil {
+		t.Fatal(err)
+	}
+	want := "runonce embedded / floor, host network, 3 rounds, settle 0s: N=30 CPU 0.75 wall 0.75; N=1 CPU 1.50 wall 1.50\n"
+	if b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
+
+func TestPartOf(t *testing.T) {
+	t.Parallel()
+	for program, want := range map[string]string{
+		"runonce": partClient, "containerd": partDaemon, "containerd-shim": partShim, "runonce-shim": partShim, "runc": partRuntime,
+		"runc:[2:INIT]": partContainer, "pause": partContainer, "iptables-restor": partNetwork, "host-local": partNetwork, "cat": partOther,
+	} {
+		if got := partOf(program); got != want {
+			t.Errorf("%s belongs to %q, want %q", program, got, want)
+		}
+	}
+}
+
+func TestMountsBelow(t *testing.T) {
+	t.Parallel()
+	table := `22 1 254:0 / / rw - ext4 /dev/vda rw
+30 22 7:0 / /var/lib/b/disk rw - ext4 /dev/loop0 rw
+31 22 0:40 / /var/lib/b2 rw - tmpfs b rw
+32 30 0:41 / /var/lib/b/disk/x rw - overlay o rw
+`
+	got := strings.Join(mountsBelow(table, "/var/lib/b"), " ")
+	if want := "/var/lib/b/disk /var/lib/b/disk/x"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
