@@ -95,7 +95,7 @@ func (s setup) all(ctx context.Context) ([]variant, error) {
 	if crun, err := exec.LookPath("crun"); err == nil {
 		// The newest version of the specification that all crun know.
 		all = append(all, s.floor(floor, floorCrunName, "-runtime", crun, "-oci-version", "1.0.2"),
-			s.runonce(embeddedCrunName, nil, "--runtime-handler", "runc="+crun))
+			s.runonce(embeddedCrunName, nil, "--oci-runtime", crun))
 	}
 	all = slices.DeleteFunc(all, func(v variant) bool { return !s.has(v.name) })
 	slices.SortFunc(all, func(a, b variant) int {
