@@ -66,10 +66,7 @@ func (w *walker) fail(line int, message, hint string) {
 // reject notes that a value cannot be decoded.
 func (w *walker) reject(n *node, message, hint string) {
 	w.fail(n.line, message, hint)
-	if w.doc.source.rejected == nil {
-		w.doc.source.rejected = map[*node]bool{}
-	}
-	w.doc.source.rejected[n] = true
+	w.doc.rejected[n] = true
 }
 
 func (w *walker) note(line int, message, hint string, severity Severity) {
