@@ -87,8 +87,8 @@ func (r *reader) addEphemeral(e *entry, pe podEntry, index int) {
 }
 
 // checkClaims rejects the pod's claims that cannot be bound.
-func (r *reader) checkClaims(e *entry, pe podEntry) {
-	for _, ref := range references(pe.pod) {
+func (r *reader) checkClaims(e *entry, pe podEntry, refs []reference) {
+	for _, ref := range refs {
 		if ref.kind != kindClaim {
 			continue
 		}

@@ -3,7 +3,10 @@ package manifests
 import (
 	"cmp"
 	"context"
+	goruntime "runtime"
+	"runtime/debug"
 	"slices"
+	"sync/atomic"
 
 	"github.com/runonce/runonce/manifests/decode"
 )
@@ -12,11 +15,23 @@ import (
 type fileReader struct {
 	*reader
 	inputFile
-	done chan []*entry
+	alone bool
+	done  chan []*entry
 }
 
 // maxFiles bounds the files that are read ahead of the one whose entries come next.
 const maxFiles = 64
+
+// start starts the goroutines that read files.
+func (r *reader) start() {
+	for range goruntime.GOMAXPROCS(0) {
+		go func() {
+			for f := range r.todo {
+				f.done <- f.read()
+			}
+		}()
+	}
+}
 
 // file reads the documents of a file and does all that does not depend on others. Small files are
 // read in parallel, large ones alone.
@@ -26,13 +41,12 @@ func (r *reader) file(ctx context.Context, f inputFile) {
 		r.finish(ctx, 0)
 		ahead = 0
 	}
-	next := &fileReader{r, f, make(chan []*entry, 1)}
-	go func() {
-		r.slots <- struct{}{}
-		defer func() { <-r.slots }()
-		next.done <- next.read(alone)
-	}()
+	next := &fileReader{r, f, alone, make(chan []*entry, 1)}
 	r.files = append(r.files, next)
+	select {
+	case r.todo <- next:
+	case <-ctx.Done(): // perhaps no goroutine is left that takes it
+	}
 	r.finish(ctx, ahead)
 }
 
@@ -51,6 +65,27 @@ func (r *reader) finish(ctx context.Context, left int) {
 			}
 		}
 		r.entries = append(r.entries, entries...)
+		r.collectLess()
+	}
+}
+
+// collecting says that a reader has changed how often garbage is collected.
+var collecting atomic.Bool
+
+// collectLess halves the garbage collections of the process while many documents are read: what is
+// read stays, and to look through it again and again is a sixth of the work.
+func (r *reader) collectLess() {
+	const many, percent = 1_000, 200
+	if len(r.entries) < many || !collecting.CompareAndSwap(false, true) {
+		return
+	}
+	before := debug.SetGCPercent(percent)
+	if before < 0 || before > percent {
+		debug.SetGCPercent(before) // the user wants less
+	}
+	r.collectAgain = func() {
+		debug.SetGCPercent(before)
+		collecting.Store(false)
 	}
 }
 
@@ -71,7 +106,7 @@ func (f *fileReader) entriesOf(problems Diagnostics) []*entry {
 }
 
 // read returns the entries of the file, sorted by their documents.
-func (f *fileReader) read(alone bool) []*entry {
+func (f *fileReader) read() []*entry {
 	if f.open != nil {
 		f.data, f.problems = f.open()
 	}
@@ -97,7 +132,7 @@ func (f *fileReader) read(alone bool) []*entry {
 		doc := decode.Document{File: p.File, Index: p.Document, Start: p.Line}
 		others = append(others, &entry{doc: doc, path: f.path, problems: Diagnostics{p}})
 	}
-	f.load(entries, alone)
+	f.load(entries)
 	entries = append(entries, others...)
 	if len(entries) == 0 {
 		return f.entriesOf(Diagnostics{{File: f.name, Message: "has no documents", Severity: SeverityWarning}})
@@ -107,9 +142,9 @@ func (f *fileReader) read(alone bool) []*entry {
 }
 
 // load loads the entries, in parallel if the file is read alone.
-func (f *fileReader) load(entries []*entry, alone bool) {
+func (f *fileReader) load(entries []*entry) {
 	load := func(i int) { entries[i].rest = f.reader.load(entries[i]) }
-	if alone && !slices.ContainsFunc(entries, func(e *entry) bool { return e.doc.Aliased }) {
+	if f.alone && !slices.ContainsFunc(entries, func(e *entry) bool { return e.doc.Aliased }) {
 		decode.InParallel(len(entries), load)
 		return
 	}

@@ -55,16 +55,17 @@ func (r *reader) resolve(e *entry) {
 // resolvePod completes a pod with what it refers to in the input, and gives it its UID.
 func (r *reader) resolvePod(e *entry, p podEntry) {
 	r.setPriority(e, p)
+	refs := references(p.pod)
 	if len(e.doc.Wrong()) > 0 {
 		if !e.nameless() {
-			r.checkRefs(e, p)
+			r.checkRefs(e, p, refs)
 		}
 		return
 	}
 	r.setRuntimeClass(e, p)
-	r.checkClaims(e, p)
+	r.checkClaims(e, p, refs)
 	if p.first {
-		r.checkRefs(e, p)
+		r.checkRefs(e, p, refs)
 		r.checkPullSecrets(e, p)
 		r.checkNode(e, p)
 		r.checkSecurity(e, p)
@@ -72,7 +73,7 @@ func (r *reader) resolvePod(e *entry, p podEntry) {
 	if e.failed() {
 		return
 	}
-	uid, err := r.set.uid(p.pod)
+	uid, err := r.set.uid(p.pod, refs)
 	if err != nil {
 		e.fail(p.prefix, err.Error(), "")
 		return

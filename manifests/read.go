@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -89,7 +88,10 @@ type reader struct {
 	fields  *fieldsupport.Table
 	set     *Set
 	files   []*fileReader // that are being read, in the order of the input
-	slots   chan struct{} // one for each file that may be read at a time
+	todo    chan *fileReader
+
+	collectAgain func() // undoes collectLess
+
 	entries []*entry
 	unknown []*entry // of kinds that are neither supported nor known
 
@@ -112,10 +114,13 @@ func read(ctx context.Context, o Options, input func(visit func(inputFile))) (*S
 	r := &reader{
 		options: o, rules: rules, fields: fieldsupport.New(), set: &Set{objects: map[object]metav1.Object{}},
 		seen: map[object]*entry{}, broken: map[object]bool{}, ignored: map[string]bool{}, defined: map[string]bool{},
-		generated: map[string]int{}, slots: make(chan struct{}, goruntime.GOMAXPROCS(0)),
+		generated: map[string]int{}, todo: make(chan *fileReader, maxFiles), collectAgain: func() {},
 	}
+	r.start()
+	defer func() { r.collectAgain() }()
 	input(func(f inputFile) { r.file(ctx, f) })
 	r.finish(ctx, 0)
+	close(r.todo)
 	r.checkUnknown()
 	r.addClaims()
 	r.priorities, r.names = r.set.priorities(), sync.OnceValue(r.set.names)
