@@ -82,9 +82,52 @@ var inputs = []struct {
 	of    func(n int) string
 	wrong bool
 }{
+	{"documents", func(n int) string {
+		return documentsOf(n, func(i int) string { return pod(fmt.Sprintf("p-%d", i), "") })
+	}, false},
+	{"wrong-documents", func(n int) string {
+		return documentsOf(n, func(i int) string { return pod(fmt.Sprintf("p-%d", i), "  nope: 1\n") })
+	}, true},
+	{"broken-documents", func(n int) string { return documentsOf(n, func(int) string { return "a: [\n" }) }, true},
 	{"list", func(n int) string {
 		return listOf(n, func(i int) string { return pod(fmt.Sprintf("p-%d", i), "") })
 	}, false},
+	{"warnings", func(n int) string {
+		return listOf(n, func(i int) string { return pod(fmt.Sprintf("p-%d", i), "  serviceAccountName: a\n") })
+	}, false},
+	{"ignored-kinds", func(n int) string {
+		return listOf(n, func(i int) string {
+			return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: s-%d}\n", i)
+		})
+	}, false},
+	{"deployments", workloadsOf("apps/v1", "Deployment", "  selector: {matchLabels: {a: b}}\n"), false},
+	{"daemonsets", workloadsOf("apps/v1", "DaemonSet", "  selector: {matchLabels: {a: b}}\n"), false},
+	{"jobs", workloadsOf("batch/v1", "Job", ""), false},
+	{"replicas", func(n int) string {
+		return listOf(n/500, func(i int) string {
+			return aWorkload("apps/v1", "Deployment", i, "  replicas: 500\n  selector: {matchLabels: {a: b}}\n")
+		})
+	}, false},
+	{"config-maps", referencesOf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: o-%d}\ndata: {k: v}\n",
+		"  volumes: [{name: v, configMap: {name: o-%d}}]\n"), false},
+	{"priority-classes", referencesOf("apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: o-%d}\nvalue: 1\n",
+		"  priorityClassName: o-%d\n"), false},
+	{"runtime-classes", referencesOf("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: o-%d}\nhandler: runc\n",
+		"  runtimeClassName: o-%d\n"), false},
+	{"claims", referencesOf("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: o-%d}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n",
+		"  volumes: [{name: v, persistentVolumeClaim: {claimName: o-%d}}]\n"), false},
+	{"missing-runtime-classes", referencesOf("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: x-%d}\nhandler: runc\n",
+		"  runtimeClassName: o-%d\n"), true},
+	{"missing-keys", func(n int) string {
+		var b strings.Builder
+		b.WriteString("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: o}\ndata:\n")
+		for i := range n / 2 {
+			fmt.Fprintf(&b, "  k-%d: v\n", i)
+		}
+		return b.String() + "---\n" + listOf(n/2, func(i int) string {
+			return pod(fmt.Sprintf("p-%d", i), fmt.Sprintf("  volumes: [{name: v, configMap: {name: o, items: [{key: x-%d, path: p}]}}]\n", i))
+		})
+	}, true},
 	{"unknown-fields", func(n int) string {
 		return listOf(n, func(i int) string { return pod(fmt.Sprintf("p-%d", i), "  nope: 1\n") })
 	}, true},
@@ -114,6 +157,40 @@ var inputs = []struct {
 			return fmt.Sprintf("apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: v-%d}\nspec: {accessModes: [ReadWriteOnce], storageClassName: x, capacity: {storage: 1Gi}, hostPath: {path: /v}}\n", i)
 		})
 	}, false},
+}
+
+// documentsOf returns n documents.
+func documentsOf(n int, document func(i int) string) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString("---\n" + document(i))
+	}
+	return b.String()
+}
+
+// referencesOf returns a List of n/2 objects and one of n/2 pods that each refer to one of them.
+func referencesOf(object, spec string) func(n int) string {
+	return func(n int) string {
+		return listOf(n/2, func(i int) string { return fmt.Sprintf(object, i) }) + "---\n" + listOf(n/2, func(i int) string {
+			return pod(fmt.Sprintf("p-%d", i), fmt.Sprintf(spec, i))
+		})
+	}
+}
+
+// workloadsOf returns a List of n workloads.
+func workloadsOf(apiVersion, kind, spec string) func(n int) string {
+	return func(n int) string {
+		return listOf(n, func(i int) string { return aWorkload(apiVersion, kind, i, spec) })
+	}
+}
+
+func aWorkload(apiVersion, kind string, i int, spec string) string {
+	restart := "Always"
+	if kind == "Job" {
+		restart = "Never"
+	}
+	return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: w-%d}\nspec:\n%s  template:\n    metadata: {labels: {a: b}}\n"+
+		"    spec: {restartPolicy: %s, containers: [{name: c, image: i}]}\n", apiVersion, kind, i, spec, restart)
 }
 
 // listOf returns a List of n items.

@@ -7,18 +7,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func (r *reader) claim(e *entry) {
+func (r *reader) claim(e *entry) step {
 	o := &v1.PersistentVolumeClaim{}
-	if r.keep(e, o) {
-		e.checkClaim(&o.Spec, "spec.")
-	}
+	return r.keep(e, o, func() { e.checkClaim(&o.Spec, "spec.") })
 }
 
-func (r *reader) persistentVolume(e *entry) {
+func (r *reader) persistentVolume(e *entry) step {
 	o := &v1.PersistentVolume{}
-	if r.keep(e, o) {
-		e.checkVolume(&o.Spec)
-	}
+	return r.keep(e, o, func() { e.checkVolume(&o.Spec) })
 }
 
 // checkClaim rejects what is not supported in a claim's spec, whose fields begin with prefix.
@@ -52,10 +48,12 @@ func (e *entry) checkVolumeMode(mode *v1.PersistentVolumeMode, prefix string) {
 
 // addClaims adds the claims of the templates of workloads and pods, and binds all claims.
 func (r *reader) addClaims() {
-	for _, c := range r.templated {
-		// A controller uses a claim that exists already.
-		if _, ok := r.set.Claim(c.Namespace, c.Name); !ok {
-			r.set.objects[object{kindClaim, c.Namespace, c.Name}] = c
+	for _, e := range r.entries {
+		for _, c := range e.templated {
+			// A controller uses a claim that exists already.
+			if _, ok := r.set.Claim(c.Namespace, c.Name); !ok {
+				r.set.objects[object{kindClaim, c.Namespace, c.Name}] = c
+			}
 		}
 	}
 	for _, e := range r.entries {
@@ -89,8 +87,8 @@ func (r *reader) addEphemeral(e *entry, pe podEntry, index int) {
 }
 
 // checkClaims rejects the pod's claims that cannot be bound.
-func (r *reader) checkClaims(e *entry, pe podEntry) {
-	for _, ref := range references(pe.pod) {
+func (r *reader) checkClaims(e *entry, pe podEntry, refs []reference) {
+	for _, ref := range refs {
 		if ref.kind != kindClaim {
 			continue
 		}

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -27,6 +28,9 @@ type inputFile struct {
 	// problems say why the file cannot be read, as errors, or is left out, as warnings. data
 	// is nil then.
 	problems Diagnostics
+	// open returns data and problems; nil when they are known.
+	open func() ([]byte, Diagnostics)
+	size int64 // in bytes, negative if unknown
 }
 
 // inputPaths reads files, directories, http and https URLs and "-" in the given order.
@@ -48,7 +52,7 @@ func inputPaths(ctx context.Context, paths []string, o Options, visit func(input
 	for _, p := range paths {
 		switch {
 		case p == "-":
-			located(stream(ctx, "<stdin>", o.Stdin), p)
+			located(stream("<stdin>", o.Stdin), p)
 		case isURL(p):
 			located(fetch(ctx, p, o), p)
 		default:
@@ -91,15 +95,16 @@ func inputPath(ctx context.Context, p string, o Options, visit func(inputFile)) 
 		d := dirReader{fsys: dirFS(p), root: cmp.Or(strings.TrimRight(p, "/"), "/"), recursive: o.Recursive, visit: visit}
 		d.dir(ctx, ".")
 	case info.Mode().IsRegular():
-		visit(readFile(ctx, fileFS{}, p, p))
+		visit(regular(fileFS{}, p, p, info.Size()))
 	case isPipe(p):
-		f, err := os.Open(p)
-		if err != nil {
-			visit(failed(p, reason(err), ""))
-			return
-		}
-		defer func() { _ = f.Close() }()
-		visit(stream(ctx, p, f))
+		visit(inputFile{name: quoteOdd(p), path: p, size: -1, open: func() ([]byte, Diagnostics) {
+			f, err := os.Open(p)
+			if err != nil {
+				return nil, failed(p, reason(err), "").problems
+			}
+			defer func() { _ = f.Close() }()
+			return readAll(p, f, 0)
+		}})
 	default:
 		visit(failed(p, "is "+fileKind(info.Mode())+", not a file or directory", "pass it on standard input, with - as the path"))
 	}
@@ -151,7 +156,7 @@ func (d *dirReader) entry(ctx context.Context, p string, e fs.DirEntry) {
 	case !info.Mode().IsRegular():
 		d.visit(skipped(name, fileKind(info.Mode())+" is not read", ""))
 	default:
-		d.visit(readFile(ctx, d.fsys, p, name))
+		d.visit(regular(d.fsys, p, name, info.Size()))
 	}
 }
 
@@ -168,50 +173,46 @@ func leftOut(name string) string {
 	return ""
 }
 
-func readFile(ctx context.Context, fsys fs.FS, p, name string) inputFile {
-	f, err := fsys.Open(p)
-	if err != nil {
-		return failed(name, reason(err), "")
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return failed(name, reason(err), "")
-	}
-	if !info.Mode().IsRegular() {
-		return failed(name, fileKind(info.Mode())+" is not read", "")
-	}
-	return stream(ctx, name, f)
+// regular is a file of a directory, or one that is named itself.
+func regular(fsys fs.FS, p, name string, size int64) inputFile {
+	return inputFile{name: quoteOdd(name), path: name, size: size, open: func() ([]byte, Diagnostics) {
+		f, err := fsys.Open(p)
+		if err != nil {
+			return nil, failed(name, reason(err), "").problems
+		}
+		defer func() { _ = f.Close() }()
+		info, err := f.Stat()
+		if err != nil {
+			return nil, failed(name, reason(err), "").problems
+		}
+		if !info.Mode().IsRegular() {
+			return nil, failed(name, fileKind(info.Mode())+" is not read", "").problems
+		}
+		return readAll(name, f, info.Size())
+	}}
 }
 
-// stream reads to the end, but no more than the limit. It returns when ctx is done, although
-// the read may go on until its file is closed or the process ends: one of a pipe or of a file
-// like /proc/kmsg may take for ever.
-func stream(ctx context.Context, name string, r io.Reader) inputFile {
+// stream is standard input.
+func stream(name string, r io.Reader) inputFile {
 	if r == nil {
 		return failed(name, "there is no standard input", "")
 	}
-	type result struct {
-		data []byte
-		err  error
+	return inputFile{name: quoteOdd(name), path: name, size: -1, open: func() ([]byte, Diagnostics) {
+		return readAll(name, r, 0)
+	}}
+}
+
+// readAll reads to the end, but no more than the limit. The size is what is expected.
+func readAll(name string, r io.Reader, size int64) ([]byte, Diagnostics) {
+	var b bytes.Buffer
+	b.Grow(int(min(size, decode.MaxBytes)) + bytes.MinRead)
+	if _, err := b.ReadFrom(io.LimitReader(r, decode.MaxBytes+1)); err != nil {
+		return nil, failed(name, reason(err), "").problems
 	}
-	done := make(chan result, 1)
-	go func() {
-		data, err := io.ReadAll(io.LimitReader(r, decode.MaxBytes+1))
-		done <- result{data, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return failed(name, context.Cause(ctx).Error(), "")
-	case got := <-done:
-		if got.err != nil {
-			return failed(name, reason(got.err), "")
-		}
-		if len(got.data) > decode.MaxBytes {
-			return failed(name, decode.TooLarge, "")
-		}
-		return inputFile{name: quoteOdd(name), path: name, data: got.data}
+	if b.Len() > decode.MaxBytes {
+		return nil, failed(name, decode.TooLarge, "").problems
 	}
+	return b.Bytes(), nil
 }
 
 func failed(path, message, hint string) inputFile {

@@ -23,6 +23,9 @@ func input(t *testing.T, o Options, paths ...string) []string {
 	t.Helper()
 	var out []string
 	inputPaths(t.Context(), paths, o, func(f inputFile) {
+		if f.open != nil {
+			f.data, f.problems = f.open()
+		}
 		if len(f.problems) > 0 {
 			out = append(out, string(f.problems[0].Severity)+" "+f.problems[0].String())
 			return

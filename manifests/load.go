@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -14,27 +15,31 @@ import (
 	"github.com/runonce/runonce/manifests/decode"
 )
 
-// load decodes a document and adds it to the set.
-func (r *reader) load(e *entry) {
+// step is a part of the work on a document; nil is nothing.
+type step func()
+
+// load decodes a document and checks it by itself. It only changes the document's entry, so that
+// documents can be loaded in parallel. It returns what depends on the documents before this one:
+// adding it to the set, and the checks of its name and of what it generates.
+func (r *reader) load(e *entry) step {
 	if e.doc.Kind("") != decode.Map {
 		e.problems = append(e.problems, notAnObject(e.doc))
-		return
+		return nil
 	}
 	apiVersion, kind := e.doc.APIVersion(), e.doc.ObjectKind()
 	if apiVersion == "" || kind == "" {
 		e.problems = append(e.problems, untyped(e.doc)...)
-		return
+		return nil
 	}
 	if load, ok := loaders()[apiVersion+" "+kind]; ok {
-		load(r, e)
-		return
+		return load(r, e)
 	}
-	r.other(e)
+	return func() { r.other(e) }
 }
 
 // loaders are the supported kinds, by API version and kind.
-func loaders() map[string]func(*reader, *entry) {
-	return map[string]func(*reader, *entry){
+var loaders = sync.OnceValue(func() map[string]func(*reader, *entry) step {
+	return map[string]func(*reader, *entry) step{
 		"v1 Pod":                             (*reader).pod,
 		"v1 ReplicationController":           (*reader).replicationController,
 		"apps/v1 Deployment":                 (*reader).deployment,
@@ -52,56 +57,74 @@ func loaders() map[string]func(*reader, *entry) {
 		"scheduling.k8s.io/v1 PriorityClass": loadObject[schedulingv1.PriorityClass],
 		"node.k8s.io/v1 RuntimeClass":        loadObject[nodev1.RuntimeClass],
 	}
-}
+})
 
 // loadObject decodes an object that pods refer to.
 func loadObject[T any, P interface {
 	*T
 	metav1.Object
-}](r *reader, e *entry) {
-	r.keep(e, P(new(T)))
+}](r *reader, e *entry) step {
+	return r.keep(e, P(new(T)), func() {})
 }
 
-func (r *reader) node(e *entry) {
+func (r *reader) node(e *entry) step {
 	o := &v1.Node{}
-	if !r.keep(e, o) {
-		return
-	}
-	if r.set.Node != nil {
-		e.fail("kind", fmt.Sprintf("a second Node; the first is %q", r.set.Node.Name), "pods run on one node: keep one")
-		return
-	}
-	r.set.Node = o
+	return r.keep(e, o, func() {
+		if r.set.Node != nil {
+			e.fail("kind", fmt.Sprintf("a second Node; the first is %q", r.set.Node.Name), "pods run on one node: keep one")
+			return
+		}
+		r.set.Node = o
+	})
 }
 
 // namespace applies the labels of pod security; everything else in a Namespace is ignored.
-func (r *reader) namespace(e *entry) {
+func (r *reader) namespace(e *entry) step {
 	o := &v1.Namespace{}
 	if !r.decodeInto(e, o) {
-		return
+		return nil
 	}
-	found, errs := r.rules.Namespace(o)
-	e.invalid(errs)
-	if !found {
-		r.ignore(e)
-		return
+	return func() {
+		found, errs := r.rules.Namespace(o)
+		e.invalid(errs)
+		if !found {
+			r.ignore(e)
+			return
+		}
+		r.register(e, e.kind, o)
 	}
-	r.register(e, e.kind, o)
 }
 
-// keep decodes and validates an object that pods refer to, and adds it to the set; false means
-// that it cannot be used, and neither can what refers to it.
-func (r *reader) keep(e *entry, o metav1.Object) bool {
-	if r.decodeInto(e, o) {
-		r.generateName(e, o)
-		e.invalid(r.rules.Object(o))
-		if r.register(e, e.kind, o) && !e.failed() {
-			r.set.objects[object{e.kind, o.GetNamespace(), o.GetName()}] = o
-			return true
-		}
+// keep decodes and validates an object that pods refer to. Then it adds it to the set and calls
+// kept, or notes that it cannot be used and neither can what refers to it.
+func (r *reader) keep(e *entry, o metav1.Object, kept func()) step {
+	broken := func() { r.broken[object{e.kind, orDefault(e.namespace), e.name}] = true }
+	if !r.decodeInto(e, o) {
+		return broken
 	}
-	r.broken[object{e.kind, orDefault(e.namespace), e.name}] = true
-	return false
+	return r.named(e, o, func() step {
+		e.invalid(r.rules.Object(o))
+		return func() {
+			if !r.register(e, e.kind, o) || e.failed() {
+				broken()
+				return
+			}
+			r.set.objects[object{e.kind, o.GetNamespace(), o.GetName()}] = o
+			kept()
+		}
+	})
+}
+
+// named does the next step in loading an object that has a name. Others must wait for the
+// documents before to get one.
+func (r *reader) named(e *entry, o metav1.Object, next func() step) step {
+	if o.GetName() != "" || o.GetGenerateName() == "" {
+		return next()
+	}
+	return func() {
+		r.generateName(e, o)
+		next()()
+	}
 }
 
 // checkBroken notes when an object that a pod refers to has errors of its own.
@@ -118,9 +141,6 @@ func (r *reader) checkBroken(e *entry, field string, id object) bool {
 // random letters, so that a second run finds what the first has started.
 func (r *reader) generateName(e *entry, o metav1.Object) {
 	const most, suffix = 63, 5
-	if o.GetName() != "" || o.GetGenerateName() == "" {
-		return
-	}
 	base := o.GetGenerateName()[:min(len(o.GetGenerateName()), most-suffix)]
 	content := string(e.doc.JSON())
 	for range 100 {

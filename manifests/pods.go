@@ -10,21 +10,27 @@ import (
 	"github.com/runonce/runonce/manifests/validation"
 )
 
-func (r *reader) pod(e *entry) {
+func (r *reader) pod(e *entry) step {
 	p := &v1.Pod{}
 	if !r.decodeInto(e, p) {
-		return
+		return nil
 	}
-	r.generateName(e, p)
-	validation.SetAppArmorProfiles(p)
-	e.checkFields(r.fields.Uses(p), "")
-	dropAssigned(p)
-	r.addPod(e, podEntry{pod: p, first: true})
+	return r.named(e, p, func() step {
+		validation.SetAppArmorProfiles(p)
+		e.checkFields(r.fields.Uses(p), "")
+		dropAssigned(p)
+		pe := podEntry{pod: p, first: true}
+		e.problems = append(e.problems, r.check(e, pe)...)
+		return func() { r.addPod(e, pe) }
+	})
 }
 
-// addPod validates a pod of the document and keeps it.
+func (r *reader) check(e *entry, pe podEntry) Diagnostics {
+	return r.rules.CheckPod(e.doc, pe.pod, pe.prefix, pe.first)
+}
+
+// addPod keeps a pod of the document.
 func (r *reader) addPod(e *entry, pe podEntry) {
-	e.problems = append(e.problems, r.rules.CheckPod(e.doc, pe.pod, pe.prefix, pe.first)...)
 	r.register(e, "Pod", pe.pod)
 	e.pods = append(e.pods, pe)
 }
@@ -38,19 +44,28 @@ func dropAssigned(p *v1.Pod) {
 	p.Status = v1.PodStatus{}
 }
 
-// resolve completes a pod with what it refers to in the input, and gives it its UID.
-func (r *reader) resolve(e *entry, p podEntry) {
+// resolve completes the pods of a document. It only changes its entry, so that this can be done in
+// parallel.
+func (r *reader) resolve(e *entry) {
+	for _, p := range e.pods {
+		r.resolvePod(e, p)
+	}
+}
+
+// resolvePod completes a pod with what it refers to in the input, and gives it its UID.
+func (r *reader) resolvePod(e *entry, p podEntry) {
 	r.setPriority(e, p)
+	refs := references(p.pod)
 	if len(e.doc.Wrong()) > 0 {
 		if !e.nameless() {
-			r.checkRefs(e, p)
+			r.checkRefs(e, p, refs)
 		}
 		return
 	}
 	r.setRuntimeClass(e, p)
-	r.checkClaims(e, p)
+	r.checkClaims(e, p, refs)
 	if p.first {
-		r.checkRefs(e, p)
+		r.checkRefs(e, p, refs)
 		r.checkPullSecrets(e, p)
 		r.checkNode(e, p)
 		r.checkSecurity(e, p)
@@ -58,7 +73,7 @@ func (r *reader) resolve(e *entry, p podEntry) {
 	if e.failed() {
 		return
 	}
-	uid, err := r.set.uid(p.pod)
+	uid, err := r.set.uid(p.pod, refs)
 	if err != nil {
 		e.fail(p.prefix, err.Error(), "")
 		return
@@ -77,7 +92,7 @@ func (r *reader) resolve(e *entry, p podEntry) {
 		delete(p.pod.Annotations, podspec.AnnotationPath)
 	}
 	p.pod.Status = v1.PodStatus{Phase: v1.PodPending}
-	r.set.Pods = append(r.set.Pods, p.pod)
+	e.valid = append(e.valid, p.pod)
 }
 
 // checkNode warns about a pod of another node, which admission will reject.

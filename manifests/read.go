@@ -1,7 +1,6 @@
 package manifests
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -41,22 +40,24 @@ type Options struct {
 	client *http.Client // fetches URLs; nil is http.DefaultClient
 }
 
-// Read reads every manifest of a directory, in byte order of the file names. The Set is never
-// nil: it has the valid objects even when there is an error, of type Diagnostics.
+// Read reads every manifest of a directory, in byte order of the file names, from several
+// goroutines. The Set is never nil: it has the valid objects even when there is an error, of type
+// Diagnostics.
 func Read(fsys fs.FS) (*Set, error) {
-	return read(Options{}, func(visit func(inputFile)) {
+	ctx := context.Background()
+	return read(ctx, Options{}, func(visit func(inputFile)) {
 		d := dirReader{fsys: fsys, visit: func(f inputFile) {
 			f.path = "" // below an unknown root
 			visit(f)
 		}}
-		d.dir(context.Background(), ".")
+		d.dir(ctx, ".")
 	})
 }
 
 // ReadPaths reads every manifest of the files, directories and URLs given, in the given
 // order; "-" is standard input. It returns like Read.
 func ReadPaths(ctx context.Context, paths []string, o Options) (*Set, error) {
-	return read(o, func(visit func(inputFile)) { inputPaths(ctx, paths, o, visit) })
+	return read(ctx, o, func(visit func(inputFile)) { inputPaths(ctx, paths, o, visit) })
 }
 
 // entry is one document of the input with its pods and problems.
@@ -68,6 +69,9 @@ type entry struct {
 	path            string // of the file, for podspec.AnnotationPath
 	pods            []podEntry
 	problems        Diagnostics
+	rest            step // what is left to do once the documents before it are known
+	valid           []*v1.Pod
+	templated       []*v1.PersistentVolumeClaim // of the templates of a workload
 }
 
 // podEntry is a pod of a document, with its fields below prefix there.
@@ -83,6 +87,11 @@ type reader struct {
 	rules   *validation.Rules
 	fields  *fieldsupport.Table
 	set     *Set
+	files   []*fileReader // that are being read, in the order of the input
+	todo    chan *fileReader
+
+	collectAgain func() // undoes collectLess
+
 	entries []*entry
 	unknown []*entry // of kinds that are neither supported nor known
 
@@ -92,13 +101,12 @@ type reader struct {
 	defined   map[string]bool // "group kind" of the input's CustomResourceDefinitions
 	generated map[string]int  // how many names were generated, by content of the document
 
-	templated  []*v1.PersistentVolumeClaim // of the templates of workloads
 	unbound    map[*v1.PersistentVolumeClaim]*claimProblem
 	priorities priorities
 	names      func() *nameIndex // once all objects are known
 }
 
-func read(o Options, input func(visit func(inputFile))) (*Set, error) {
+func read(ctx context.Context, o Options, input func(visit func(inputFile))) (*Set, error) {
 	rules, err := validation.New(o.PodSecurity)
 	if err != nil {
 		return &Set{}, Diagnostics{{Message: err.Error(), Severity: SeverityError}}
@@ -106,54 +114,21 @@ func read(o Options, input func(visit func(inputFile))) (*Set, error) {
 	r := &reader{
 		options: o, rules: rules, fields: fieldsupport.New(), set: &Set{objects: map[object]metav1.Object{}},
 		seen: map[object]*entry{}, broken: map[object]bool{}, ignored: map[string]bool{}, defined: map[string]bool{},
-		generated: map[string]int{},
+		generated: map[string]int{}, todo: make(chan *fileReader, maxFiles), collectAgain: func() {},
 	}
-	input(r.file)
+	r.start()
+	defer func() { r.collectAgain() }()
+	input(func(f inputFile) { r.file(ctx, f) })
+	r.finish(ctx, 0)
+	close(r.todo)
 	r.checkUnknown()
 	r.addClaims()
 	r.priorities, r.names = r.set.priorities(), sync.OnceValue(r.set.names)
+	decode.InParallel(len(r.entries), func(i int) { r.resolve(r.entries[i]) })
 	for _, e := range r.entries {
-		for _, p := range e.pods {
-			r.resolve(e, p)
-		}
+		r.set.Pods = append(r.set.Pods, e.valid...)
 	}
 	return r.set, r.result()
-}
-
-// file decodes the documents of a file and loads them one by one.
-func (r *reader) file(f inputFile) {
-	if len(f.problems) > 0 {
-		r.entries = append(r.entries, &entry{doc: decode.Document{File: f.name}, path: f.path, problems: f.problems})
-		return
-	}
-	docs, problems := decode.Split(f.name, f.data)
-	first := len(r.entries)
-	at := make(map[position]*entry, len(docs))
-	for _, doc := range docs {
-		e := &entry{doc: doc, kind: doc.ObjectKind(), remote: f.remote, path: f.path}
-		e.namespace, e.name = doc.Text("metadata.namespace"), doc.Text("metadata.name")
-		at[position{doc.Index, doc.Prefix}] = e
-		r.entries = append(r.entries, e)
-	}
-	var others []*entry
-	for _, p := range problems {
-		if e := owner(at, p); e != nil {
-			e.problems = append(e.problems, p)
-			continue
-		}
-		doc := decode.Document{File: p.File, Index: p.Document, Start: p.Line}
-		others = append(others, &entry{doc: doc, path: f.path, problems: Diagnostics{p}})
-	}
-	for _, e := range r.entries[first:] {
-		r.load(e)
-	}
-	r.entries = append(r.entries, others...)
-	if len(r.entries) == first {
-		e := &entry{doc: decode.Document{File: f.name}}
-		e.problems = Diagnostics{{File: f.name, Message: "has no documents", Severity: SeverityWarning}}
-		r.entries = append(r.entries, e)
-	}
-	slices.SortStableFunc(r.entries[first:], func(a, b *entry) int { return cmp.Compare(a.doc.Index, b.doc.Index) })
 }
 
 // position is where an object is in its file: in which document, and where in a List.

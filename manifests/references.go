@@ -104,9 +104,9 @@ func (l *referenceList) addVolume(path, pod string, v *v1.Volume) {
 
 // checkRefs rejects references to what is not in the input or has errors. An API server might
 // still get it later; here nobody will create it.
-func (r *reader) checkRefs(e *entry, pe podEntry) {
+func (r *reader) checkRefs(e *entry, pe podEntry, refs []reference) {
 	seen := map[object]bool{} // missing or with errors
-	for _, ref := range references(pe.pod) {
+	for _, ref := range refs {
 		id, field := object{ref.kind, pe.pod.Namespace, ref.name}, pe.prefix+ref.field
 		ok := r.set.objects[id] != nil
 		switch {
@@ -154,13 +154,18 @@ func (s *Set) hasKey(id object, key string) bool {
 	return false
 }
 
-// keysOf returns the keys of an object.
+// keysOf returns the keys of an object for a hint, none if they are too many for one: they would be
+// sorted for each key that is missing.
 func (s *Set) keysOf(id object) []string {
 	switch o := s.objects[id].(type) {
 	case *v1.ConfigMap:
-		return append(slices.Sorted(maps.Keys(o.Data)), slices.Sorted(maps.Keys(o.BinaryData))...)
+		if len(o.Data)+len(o.BinaryData) <= decode.MaxNames {
+			return append(slices.Sorted(maps.Keys(o.Data)), slices.Sorted(maps.Keys(o.BinaryData))...)
+		}
 	case *v1.Secret:
-		return slices.Sorted(maps.Keys(o.Data))
+		if len(o.Data) <= decode.MaxNames {
+			return slices.Sorted(maps.Keys(o.Data))
+		}
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func (s *Set) content(namespace string, r reference) content {
 
 // uid returns a UUID of the pod's content, of the ConfigMaps and Secrets that it refers to, and
 // of the storage of its claims. The pod has its defaults and its priority.
-func (s *Set) uid(p *v1.Pod) (types.UID, error) {
+func (s *Set) uid(p *v1.Pod, refs []reference) (types.UID, error) {
 	own := []string{podspec.AnnotationSource, podspec.AnnotationPath, podspec.AnnotationJob}
 	id := identity{
 		Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Spec: p.Spec,
@@ -71,7 +71,7 @@ func (s *Set) uid(p *v1.Pod) (types.UID, error) {
 		}
 	}
 	seen := map[string]bool{}
-	for _, r := range references(p) {
+	for _, r := range refs {
 		if seen[r.kind+"/"+r.name] {
 			continue
 		}

@@ -115,5 +115,5 @@ func pinned(name string, data []byte, o Options) inputFile {
 	if got := hex.EncodeToString(sum[:]); o.SHA256 != "" && !strings.EqualFold(got, o.SHA256) {
 		return failed(name, fmt.Sprintf("has sha256 %s, want %s", got, o.SHA256), "")
 	}
-	return inputFile{name: name, data: data, remote: true}
+	return inputFile{name: name, data: data, size: int64(len(data)), remote: true}
 }

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -27,52 +28,52 @@ type workload struct {
 	pods   func() ([]*v1.Pod, error)
 }
 
-func (r *reader) deployment(e *entry) {
+func (r *reader) deployment(e *entry) step {
 	o := &appsv1.Deployment{}
-	r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) {
+	return r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) {
 		return podsOf(o, &o.Spec.Template, *o.Spec.Replicas)
 	}})
 }
 
-func (r *reader) replicaSet(e *entry) {
+func (r *reader) replicaSet(e *entry) step {
 	o := &appsv1.ReplicaSet{}
-	r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) {
+	return r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) {
 		return podsOf(o, &o.Spec.Template, *o.Spec.Replicas)
 	}})
 }
 
-func (r *reader) replicationController(e *entry) {
+func (r *reader) replicationController(e *entry) step {
 	o := &v1.ReplicationController{Spec: v1.ReplicationControllerSpec{Template: &v1.PodTemplateSpec{}}}
-	r.workload(e, workload{o, o.Spec.Template, templatePath, func() ([]*v1.Pod, error) {
+	return r.workload(e, workload{o, o.Spec.Template, templatePath, func() ([]*v1.Pod, error) {
 		return podsOf(o, o.Spec.Template, *o.Spec.Replicas)
 	}})
 }
 
-func (r *reader) daemonSet(e *entry) {
+func (r *reader) daemonSet(e *entry) step {
 	o := &appsv1.DaemonSet{}
-	r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) { return daemonSetPods(o) }})
+	return r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) { return daemonSetPods(o) }})
 }
 
-func (r *reader) statefulSet(e *entry) {
+func (r *reader) statefulSet(e *entry) step {
 	o := &appsv1.StatefulSet{}
-	r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) {
+	return r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) {
 		for i := range o.Spec.VolumeClaimTemplates {
 			e.checkClaim(&o.Spec.VolumeClaimTemplates[i].Spec, fmt.Sprintf("spec.volumeClaimTemplates[%d].spec.", i))
 		}
 		pods, templated, err := statefulSetPods(o)
-		r.templated = append(r.templated, templated...)
+		e.templated = templated
 		return pods, err
 	}})
 }
 
-func (r *reader) job(e *entry) {
+func (r *reader) job(e *entry) step {
 	o := &batchv1.Job{}
-	r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) { return e.jobPods(o, "") }})
+	return r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) { return e.jobPods(o, "") }})
 }
 
-func (r *reader) cronJob(e *entry) {
+func (r *reader) cronJob(e *entry) step {
 	o := &batchv1.CronJob{}
-	r.workload(e, workload{o, &o.Spec.JobTemplate.Spec.Template, jobTemplatePath + templatePath, func() ([]*v1.Pod, error) {
+	return r.workload(e, workload{o, &o.Spec.JobTemplate.Spec.Template, jobTemplatePath + templatePath, func() ([]*v1.Pod, error) {
 		switch {
 		case !r.options.RunCronJobs:
 			e.warn("kind", "a CronJob is not run", "use --run-cronjobs to run its job once")
@@ -96,15 +97,35 @@ func (e *entry) jobPods(o *batchv1.Job, prefix string) ([]*v1.Pod, error) {
 	return pods, err
 }
 
-// workload decodes a workload and adds its pods.
-func (r *reader) workload(e *entry, w workload) {
+// workload decodes a workload and its pods, and adds both.
+func (r *reader) workload(e *entry, w workload) step {
 	if !r.decodeInto(e, w.object) {
-		return
+		return nil
 	}
 	if o, ok := w.object.(*v1.ReplicationController); ok && o.Spec.Template != nil {
 		w.template = o.Spec.Template // may be another one after errors
 	}
-	r.generateName(e, w.object)
+	return r.named(e, w.object, func() step {
+		r.checkWorkload(e, w)
+		own := e.problems
+		pods := r.podsOf(e, w)
+		all := e.problems
+		return func() {
+			e.problems = slices.Clip(own)
+			if r.register(e, e.kind, w.object); e.failed() {
+				e.templated = nil
+				return
+			}
+			e.problems = all
+			for _, pe := range pods {
+				r.addPod(e, pe)
+			}
+		}
+	})
+}
+
+// checkWorkload sets the defaults of a workload and checks it, without the pods.
+func (r *reader) checkWorkload(e *entry, w workload) {
 	e.checkFields(r.fields.UsesOf(e.kind, w.object), "")
 	if o, ok := w.object.(*batchv1.CronJob); ok {
 		e.checkFields(r.fields.UsesOf("Job", nextJob(o)), jobTemplatePath)
@@ -115,21 +136,27 @@ func (r *reader) workload(e *entry, w workload) {
 	e.checkFields(r.fields.Uses(&written), w.prefix)
 	w.object.SetUID(nameUID(e.kind, w.object.GetNamespace(), w.object.GetName()))
 	e.invalid(r.rules.Object(w.object))
-	r.register(e, e.kind, w.object)
+}
+
+// podsOf returns the pods of a workload, checked. One with errors has none.
+func (r *reader) podsOf(e *entry, w workload) []podEntry {
 	if e.failed() {
-		return
+		return nil
 	}
 	pods, err := w.pods()
 	if err != nil {
 		e.fail("spec", err.Error(), "")
-		return
+		return nil
 	}
 	if len(pods) == 0 && len(e.problems) == 0 {
 		e.warn("spec", "has no pods", "")
 	}
+	checked := make([]podEntry, len(pods))
 	for i, p := range pods {
-		r.addPod(e, podEntry{p, w.prefix, i == 0})
+		checked[i] = podEntry{p, w.prefix, i == 0}
+		e.problems = append(e.problems, r.check(e, checked[i])...)
 	}
+	return checked
 }
 
 // checkFields rejects refused fields, and warns once about each ignored field.

@@ -124,6 +124,7 @@ func TestLimits(t *testing.T) {
 	}{
 		{"bytes", strings.Repeat("a", 10<<20+1), "f: larger than 10 MiB"},
 		{"documents", strings.Repeat("a: 1\n---\n", 10_001), "f: has more than 10000 documents"},
+		{"documents of a large file", strings.Repeat("a: 1\n# "+strings.Repeat("x", 30)+"\n---\n", 10_001), "f: has more than 10000 documents"},
 		{"documents in JSON", strings.Repeat("{}", 10_001), "f: has more than 10000 documents"},
 		{"values", "a: [" + strings.Repeat(",", 1_000_001) + "]\n", "f: has more than 1000000 values"},
 		{"depth", "a: " + strings.Repeat("[", 120) + strings.Repeat("]", 120) + "\n", "f:1: a" + strings.Repeat("[0]", 99) + ": nested deeper than 100 levels"},
@@ -329,4 +330,45 @@ func compact(t *testing.T, b []byte) string {
 		t.Fatal(err)
 	}
 	return string(out)
+}
+
+// TestLargeFile: the documents of a large file, which are read in parallel, are those of a small
+// one.
+func TestLargeFile(t *testing.T) {
+	t.Parallel()
+	text := func(padding int) []byte {
+		var b bytes.Buffer
+		for i := range 600 {
+			fmt.Fprintf(&b, "---\na: &x%d {b: %d}\nc: *x%d\n# %s\n", i, i, i, strings.Repeat("x", padding))
+			switch {
+			case i%7 == 0:
+				b.WriteString("c: 1\n") // twice
+			case i%11 == 0:
+				b.WriteString("d: [\n")
+			case i%13 == 0:
+				b.WriteString("...\n---\n\n---\n# nothing\n")
+			}
+		}
+		return b.Bytes()
+	}
+	small, large := text(1), text(LargeFile/600)
+	if len(small) >= LargeFile || len(large) < LargeFile {
+		t.Fatalf("sizes %d and %d", len(small), len(large))
+	}
+	var got, want []string
+	for _, in := range []struct {
+		data []byte
+		out  *[]string
+	}{{small, &want}, {large, &got}} {
+		docs, problems := Split("f", in.data)
+		for _, d := range docs {
+			*in.out = append(*in.out, fmt.Sprint(d.Index, d.Line(""), d.Line("c.b"), d.Aliased, string(d.JSON())))
+		}
+		for _, p := range problems {
+			*in.out = append(*in.out, fmt.Sprint(p.Document, p))
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" || len(want) < 600 {
+		t.Errorf("%d results: %s", len(want), d)
+	}
 }

@@ -45,10 +45,14 @@ type Document struct {
 	Prefix string
 	// Start is the line of the file at which the document begins.
 	Start int
+	// Aliased says that items of the same List may share values, so that they must not be
+	// decoded in parallel.
+	Aliased bool
 
-	root   *node
-	source *chunk
-	wrong  []Wrong
+	root     *node
+	source   *chunk
+	rejected map[*node]bool // values that do not have the type of their field
+	wrong    []Wrong
 }
 
 // APIVersion returns the document's apiVersion, or "".

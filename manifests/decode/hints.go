@@ -72,25 +72,25 @@ func (w *walker) unknownHint(name string, t reflect.Type) string {
 	if h := cmp.Or(templateHint([]byte(name)), invisible([]byte(name))); h != "" {
 		return h
 	}
-	names := w.names(t)
-	if near := Nearest(name, names); near == "" || !strings.EqualFold(near, name) {
+	known := names(t)
+	if near := Nearest(name, known); near == "" || !strings.EqualFold(near, name) {
 		if h := w.placeHint(name, t); h != "" {
 			return h
 		}
 	}
-	return DidYouMean(name, names)
+	return DidYouMean(name, known)
 }
 
 // placeHint looks for the object that the field belongs in: one below, or one above, after a
 // mistake in the indentation.
 func (w *walker) placeHint(name string, t reflect.Type) string {
-	for _, sub := range w.names(t) {
-		if _, ok := w.fieldsOf(w.fieldsOf(t)[sub])[name]; ok {
+	for _, sub := range names(t) {
+		if _, ok := fieldsOf(fieldsOf(t)[sub])[name]; ok {
 			return "it belongs in " + sub
 		}
 	}
 	for _, outer := range w.outer[:len(w.outer)-1] {
-		if _, ok := w.fieldsOf(outer)[name]; ok {
+		if _, ok := fieldsOf(outer)[name]; ok {
 			return "it belongs in an outer object: check the indentation"
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	kjson "sigs.k8s.io/json"
@@ -48,8 +49,7 @@ func Into(d Document, obj any) Diagnostics {
 type walker struct {
 	doc      Document
 	path     []string
-	outer    []reflect.Type                           // objects, from the outermost to the current one
-	fields   map[reflect.Type]map[string]reflect.Type // of structs, by JSON name
+	outer    []reflect.Type // objects, from the outermost to the current one
 	problems Diagnostics
 }
 
@@ -66,10 +66,7 @@ func (w *walker) fail(line int, message, hint string) {
 // reject notes that a value cannot be decoded.
 func (w *walker) reject(n *node, message, hint string) {
 	w.fail(n.line, message, hint)
-	if w.doc.source.rejected == nil {
-		w.doc.source.rejected = map[*node]bool{}
-	}
-	w.doc.source.rejected[n] = true
+	w.doc.rejected[n] = true
 }
 
 func (w *walker) note(line int, message, hint string, severity Severity) {
@@ -101,7 +98,7 @@ func (w *walker) value(n *node, t reflect.Type) {
 	case n.kind == Null || w.full():
 	case t == reflect.TypeFor[resource.Quantity]():
 		w.quantity(n)
-	case n.kind == Map && w.fieldsOf(t) != nil:
+	case n.kind == Map && fieldsOf(t) != nil:
 		w.object(n, t)
 	case n.kind == Map && t.Kind() == reflect.Map, n.kind == List && t.Kind() == reflect.Slice && !DecodesItself(t):
 		for i, e := range n.entries {
@@ -121,7 +118,7 @@ func (w *walker) value(n *node, t reflect.Type) {
 }
 
 func (w *walker) object(n *node, t reflect.Type) {
-	fields := w.fieldsOf(t)
+	fields := fieldsOf(t)
 	w.outer = append(w.outer, t)
 	for _, e := range n.entries {
 		if field, ok := fields[e.name]; ok {
@@ -135,39 +132,42 @@ func (w *walker) object(n *node, t reflect.Type) {
 	w.outer = w.outer[:len(w.outer)-1]
 }
 
+// knownFields are the results of fieldsOf, by type.
+var knownFields sync.Map
+
 // fieldsOf returns the types of the fields of a struct by their names in JSON, and nil for
 // other types and for those with their own decoder.
-func (w *walker) fieldsOf(t reflect.Type) map[string]reflect.Type {
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct || DecodesItself(t) {
+	if t.Kind() != reflect.Struct {
 		return nil
 	}
-	fields, ok := w.fields[t]
-	if ok {
+	if known, ok := knownFields.Load(t); ok {
+		fields, _ := known.(map[string]reflect.Type)
 		return fields
 	}
-	fields = make(map[string]reflect.Type, t.NumField())
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case f.Anonymous && name == "":
-			maps.Copy(fields, w.fieldsOf(f.Type))
-		case f.IsExported() && name != "-":
-			fields[cmp.Or(name, f.Name)] = f.Type
+	var fields map[string]reflect.Type
+	if !DecodesItself(t) {
+		fields = make(map[string]reflect.Type, t.NumField())
+		for i := range t.NumField() {
+			f := t.Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			switch {
+			case f.Anonymous && name == "":
+				maps.Copy(fields, fieldsOf(f.Type))
+			case f.IsExported() && name != "-":
+				fields[cmp.Or(name, f.Name)] = f.Type
+			}
 		}
 	}
-	if w.fields == nil {
-		w.fields = map[reflect.Type]map[string]reflect.Type{}
-	}
-	w.fields[t] = fields
+	knownFields.Store(t, fields)
 	return fields
 }
 
 // names returns the field names of an object, sorted.
-func (w *walker) names(t reflect.Type) []string { return slices.Sorted(maps.Keys(w.fieldsOf(t))) }
+func names(t reflect.Type) []string { return slices.Sorted(maps.Keys(fieldsOf(t))) }
 
 // DecodesItself says whether a type has its own form in JSON.
 func DecodesItself(t reflect.Type) bool {

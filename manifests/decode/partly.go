@@ -48,7 +48,7 @@ func Partly(d Document, obj any, problems Diagnostics) (Document, bool) {
 		}
 		d.wrong = append(d.wrong, Wrong{path, p.Message == unknownField})
 	}
-	e := encoder{skip: d.source.rejected}
+	e := encoder{skip: d.rejected}
 	e.value(d.root)
 	reflect.ValueOf(obj).Elem().SetZero()
 	return d, kjson.UnmarshalCaseSensitivePreserveInts(e.buf, obj) == nil

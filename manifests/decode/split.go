@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	yaml "go.yaml.in/yaml/v3"
@@ -53,12 +54,7 @@ func Split(file string, data []byte) ([]Document, Diagnostics) {
 			return r.docs, r.problems
 		}
 	}
-	for _, c := range splitYAML(data) {
-		r.parseYAML(c)
-		if r.documents > maxDocuments {
-			break
-		}
-	}
+	r.readYAML(splitYAML(data), len(data) >= LargeFile)
 	if notJSON != nil && len(r.docs) == 0 && strings.HasSuffix(file, ".json") {
 		return nil, Diagnostics{*notJSON}
 	}
@@ -70,6 +66,43 @@ func Split(file string, data []byte) ([]Document, Diagnostics) {
 		})
 	}
 	return r.docs, r.problems
+}
+
+// readYAML reads the documents of the chunks, up to the limit.
+func (r *reader) readYAML(chunks []*chunk, large bool) {
+	if !large {
+		for i := 0; i < len(chunks) && r.documents <= maxDocuments; i++ {
+			r.parseYAML(chunks[i])
+		}
+		return
+	}
+	const batch = 256 // most that is parsed in vain when there are too many documents
+	for some := range slices.Chunk(chunks, batch) {
+		parts := make([]reader, len(some))
+		InParallel(len(some), func(i int) {
+			parts[i].file = r.file
+			parts[i].parseYAML(some[i])
+		})
+		for i := range parts {
+			if r.documents+parts[i].documents > maxDocuments {
+				r.parseYAML(some[i]) // again, to the limit
+				return
+			}
+			r.join(&parts[i])
+		}
+	}
+}
+
+// join adds the documents that another reader has read after those of this one.
+func (r *reader) join(next *reader) {
+	for i := range next.docs {
+		next.docs[i].Index += r.documents
+	}
+	for i := range next.problems {
+		next.problems[i].Document += r.documents
+	}
+	r.docs, r.problems = append(r.docs, next.docs...), append(r.problems, next.problems...)
+	r.documents += next.documents
 }
 
 // lineOf returns the line of the byte at i.
@@ -145,7 +178,7 @@ func (r *reader) add(n *yaml.Node, c *chunk) {
 	case root.kind == Null:
 		r.documents--
 	default:
-		r.addItems(Document{File: r.file, Index: r.documents, Start: c.line, root: root, source: c})
+		r.addItems(Document{File: r.file, Index: r.documents, Start: c.line, root: root, source: c, Aliased: len(conv.done) > 0})
 	}
 }
 
@@ -153,6 +186,7 @@ func (r *reader) add(n *yaml.Node, c *chunk) {
 func (r *reader) addItems(d Document) {
 	items := d.Kind("items")
 	if d.Kind("") != Map || !strings.HasSuffix(d.ObjectKind(), "List") || items != Missing && items != Null && items != List {
+		d.rejected = map[*node]bool{}
 		r.docs = append(r.docs, d)
 		return
 	}
@@ -205,10 +239,9 @@ type chunk struct {
 	text []byte
 	line int // of the file, counted from 1
 
-	template string   // the hint of templateHint for the whole text
-	lines    [][]byte // split when first needed
-
-	rejected map[*node]bool // values that do not have the type of their field
+	template string // the hint of templateHint for the whole text
+	split    sync.Once
+	lines    [][]byte
 }
 
 func newChunk(text []byte, line int) *chunk {
@@ -217,9 +250,7 @@ func newChunk(text []byte, line int) *chunk {
 
 // lineAt returns the text of a line of the file, nil when it is not in the chunk.
 func (c *chunk) lineAt(line int) []byte {
-	if c.lines == nil {
-		c.lines = bytes.Split(c.text, []byte{'\n'})
-	}
+	c.split.Do(func() { c.lines = bytes.Split(c.text, []byte{'\n'}) })
 	if i := line - c.line; i >= 0 && i < len(c.lines) {
 		return c.lines[i]
 	}

@@ -89,11 +89,15 @@ func invisible(text []byte) string {
 	return ""
 }
 
-// Nearest returns the most similar of the names, or "" when none is similar enough. It does not
-// search long lists: with as many names to look for, that would take minutes.
+// MaxNames is the length of the longest list of names that Nearest searches. With as many names to
+// look for, longer ones would take minutes.
+const MaxNames = 200
+
+// Nearest returns the most similar of the names, or "" when none is similar enough or there are
+// more than MaxNames.
 func Nearest(name string, names []string) string {
-	const longest, most = 64, 200
-	if len(name) > longest || len(names) > most {
+	const longest = 64
+	if len(name) > longest || len(names) > MaxNames {
 		return ""
 	}
 	best, least := "", 1+len(name)/3

@@ -74,6 +74,16 @@ type converter struct {
 	done   map[*yaml.Node]measured // anchored nodes
 	merged int                     // entries copied by merge keys
 	joined bool                    // apiVersion is given twice: a line with --- is missing
+	nodes  []node                  // for newNode
+}
+
+// newNode returns a new node. It allocates some at a time, which live as long as the document.
+func (c *converter) newNode(n node) *node {
+	if len(c.nodes) == cap(c.nodes) {
+		c.nodes = make([]node, 0, 16)
+	}
+	c.nodes = append(c.nodes, n)
+	return &c.nodes[len(c.nodes)-1]
 }
 
 // measured is a node with its size in JSON and its depth, aliases expanded.
@@ -109,7 +119,7 @@ func (c *converter) convert(n *yaml.Node) (m measured) {
 		}
 		return m
 	}
-	m = measured{&node{kind: List, line: c.line(n), text: n.Value}, 2 + len(n.Value), 1}
+	m = measured{c.newNode(node{kind: List, line: c.line(n), text: n.Value}), 2 + len(n.Value), 1}
 	var ok bool
 	switch {
 	case n.Kind == yaml.ScalarNode:
@@ -159,7 +169,7 @@ func (c *converter) sequence(m *measured, n *yaml.Node) bool {
 
 func (c *converter) mapping(m *measured, n *yaml.Node) bool {
 	m.kind, m.entries = Map, make([]entry, 0, len(n.Content)/2)
-	seen := make(map[string]int, len(n.Content)/2)
+	seen := keys{of: m.node}
 	var merges []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
@@ -171,10 +181,9 @@ func (c *converter) mapping(m *measured, n *yaml.Node) bool {
 		if !ok {
 			return false
 		}
-		if first, twice := seen[name]; twice {
+		if first, twice := seen.line(name); twice {
 			c.repeated(name, c.line(k), first)
 		}
-		seen[name] = c.line(k)
 		below := c.below(v, name)
 		if below.node == nil {
 			return false
@@ -182,11 +191,41 @@ func (c *converter) mapping(m *measured, n *yaml.Node) bool {
 		m.add(name, c.line(k), below)
 	}
 	for _, from := range merges {
-		if !c.merge(m, seen, from) {
+		if !c.merge(m, &seen, from) {
 			return false
 		}
 	}
 	return true
+}
+
+// keys finds the keys of a map.
+type keys struct {
+	of    *node
+	lines map[string]int // of the first entries, if there are many
+	known int            // how many
+}
+
+// line returns the line of the last entry of that name.
+func (k *keys) line(name string) (int, bool) {
+	const few = 16
+	entries := k.of.entries
+	if len(entries) > few {
+		if k.lines == nil {
+			k.lines = make(map[string]int, cap(entries))
+		}
+		for _, e := range entries[k.known:] {
+			k.lines[e.name] = e.line
+		}
+		k.known = len(entries)
+		line, ok := k.lines[name]
+		return line, ok
+	}
+	for i := len(entries) - 1; i >= 0; i-- {
+		if entries[i].name == name {
+			return entries[i].line, true
+		}
+	}
+	return 0, false
 }
 
 // repeated notes a repeated key. Where a second document begins, it notes only the first one.
@@ -207,7 +246,7 @@ func (c *converter) repeated(name string, line, first int) {
 
 // merge adds the entries of a "<<" value. The map's own entries take precedence, and of
 // several merged maps the first one.
-func (c *converter) merge(m *measured, seen map[string]int, from *yaml.Node) bool {
+func (c *converter) merge(m *measured, seen *keys, from *yaml.Node) bool {
 	value := c.convert(from)
 	if value.node == nil {
 		return false
@@ -228,8 +267,7 @@ func (c *converter) merge(m *measured, seen map[string]int, from *yaml.Node) boo
 			return false
 		}
 		for _, e := range s.value.entries {
-			if _, ok := seen[e.name]; !ok {
-				seen[e.name] = e.line
+			if _, ok := seen.line(e.name); !ok {
 				m.entries = append(m.entries, e)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -71,17 +72,15 @@ func (w *walker) value(v reflect.Value, n *node) {
 }
 
 func (w *walker) object(v reflect.Value, n *node) {
-	t := v.Type()
-	if len(n.down) == 0 || decode.DecodesItself(t) {
+	if len(n.down) == 0 {
 		return
 	}
-	for i := range t.NumField() {
-		name, opts, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+	for i, name := range fieldNames(v.Type()) {
 		f := v.Field(i)
 		if f.IsZero() || (f.Kind() == reflect.Slice && f.Len() == 0) || (f.Kind() == reflect.Map && f.Len() == 0) {
 			continue
 		}
-		if name == "" || strings.Contains(opts, "inline") {
+		if name == "" {
 			w.object(f, n)
 			continue
 		}
@@ -89,6 +88,30 @@ func (w *walker) object(v reflect.Value, n *node) {
 		w.value(f, n.down[name])
 		w.path = w.path[:len(w.path)-1]
 	}
+}
+
+// knownNames are the results of fieldNames, by type: to find them costs more than all else.
+var knownNames sync.Map
+
+// fieldNames returns the names in JSON of the fields of a struct, "" for one whose fields belong
+// to the struct itself. It returns none for a type with its own form in JSON.
+func fieldNames(t reflect.Type) []string {
+	if known, ok := knownNames.Load(t); ok {
+		list, _ := known.([]string)
+		return list
+	}
+	var list []string
+	if !decode.DecodesItself(t) {
+		for i := range t.NumField() {
+			name, opts, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			if strings.Contains(opts, "inline") {
+				name = ""
+			}
+			list = append(list, name)
+		}
+	}
+	knownNames.Store(t, list)
+	return list
 }
 
 func (w *walker) use(v reflect.Value, r *row) {

@@ -6,6 +6,7 @@ package validation
 import (
 	"cmp"
 	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -23,10 +24,11 @@ import (
 	"k8s.io/kubernetes/pkg/capabilities"
 	"k8s.io/kubernetes/pkg/util/tolerations"
 	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
 )
 
 // Rules sets defaults and validates. Its methods change their argument and return the errors of
-// an API server. New returns one.
+// an API server. All but Namespace are safe for concurrent use. New returns one.
 type Rules struct{ security podSecurity }
 
 // New returns the rules of an API server that allows privileged containers. Each pod has to meet
@@ -39,7 +41,10 @@ func New(level string) (*Rules, error) {
 		return nil, err
 	}
 	capabilities.Setup(true, 0)
-	return &Rules{podSecurity{minimum: minimum, namespaces: map[string]api.Policy{}}}, nil
+	return &Rules{podSecurity{
+		minimum: minimum, namespaces: map[string]api.Policy{},
+		evaluator: sync.OnceValues(func() (policy.Evaluator, error) { return policy.NewEvaluator(policy.DefaultChecks(), nil) }),
+	}}, nil
 }
 
 // Object sets the defaults of an object of any kind except Pod and Namespace, and validates it

@@ -15,7 +15,7 @@ import (
 type podSecurity struct {
 	minimum    api.LevelVersion // for all pods; namespaces cannot lower it
 	namespaces map[string]api.Policy
-	evaluator  policy.Evaluator
+	evaluator  func() (policy.Evaluator, error) // made when it is first needed
 }
 
 // privileged is the level that allows everything.
@@ -80,14 +80,11 @@ func (s *podSecurity) violation(l api.LevelVersion, pod *v1.Pod) string {
 	if l.Level == api.LevelPrivileged {
 		return ""
 	}
-	if s.evaluator == nil {
-		e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-		if err != nil {
-			return err.Error() // Kubernetes' own checks are valid
-		}
-		s.evaluator = e
+	evaluator, err := s.evaluator()
+	if err != nil {
+		return err.Error() // Kubernetes' own checks are valid
 	}
-	result := policy.AggregateCheckResults(s.evaluator.EvaluatePod(l, &pod.ObjectMeta, &pod.Spec))
+	result := policy.AggregateCheckResults(evaluator.EvaluatePod(l, &pod.ObjectMeta, &pod.Spec))
 	if result.Allowed {
 		return ""
 	}

@@ -109,7 +109,12 @@ func (m *Manager) Teardown(_ context.Context, pod *v1.Pod) error {
 	if err := checkUID(pod); err != nil {
 		return err
 	}
-	dirs := []string{m.dir(pod, idmapDir), m.dir(pod, subpathsDir), m.dir(pod, volumesDir), m.dir(pod, shmDir)}
+	dirs := []string{m.dir(pod, idmapDir), m.dir(pod, subpathsDir), m.dir(pod, volumesDir)}
+	// Most pods have nothing else. To find mounts takes the longer the more pods there are.
+	shm := m.dir(pod, shmDir)
+	if m.Mounter.Unmount(shm) != nil || mount.RemoveAll(shm) != nil {
+		dirs = append(dirs, shm)
+	}
 	if err := mount.UnmountBelow(m.Mounter, dirs...); err != nil {
 		return fmt.Errorf("unmounting the volumes of pod %q: %w", pod.Name, err)
 	}

@@ -29,6 +29,7 @@ type recorder struct {
 	mu      sync.Mutex
 	calls   []string
 	mounted []string
+	listed  int  // how many times the mounts below existing directories were asked for
 	private bool // nothing is a shared mount
 	old     bool // the kernel does not know the option noswap, and there is no mount.nfs
 }
@@ -87,6 +88,9 @@ func (r *recorder) Lookup(path string) (mount.Point, error) {
 func (r *recorder) Below(dirs ...string) ([]mount.Point, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if slices.ContainsFunc(dirs, func(d string) bool { _, err := os.Stat(d); return err == nil }) {
+		r.listed++
+	}
 	var found []mount.Point
 	for _, t := range r.mounted {
 		if slices.ContainsFunc(dirs, func(d string) bool { return strings.HasPrefix(t, d) }) {
@@ -367,5 +371,23 @@ func TestPodsWithoutUsableUID(t *testing.T) {
 	}
 	if _, err := os.Stat(m.dir(other, shmDir)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTeardownWithoutVolumes: the shared memory of a pod without volumes is unmounted without a
+// look at all mounts of the machine, whose number grows with that of the pods.
+func TestTeardownWithoutVolumes(t *testing.T) {
+	t.Parallel()
+	m, r := testManager(t)
+	pod := testPod()
+	if err := m.Setup(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	r.mounted = append(r.mounted, m.dir(pod, shmDir))
+	if err := m.Teardown(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(m.dir(pod, shmDir)); err == nil || len(r.mounted) > 0 || r.listed > 0 {
+		t.Errorf("mounted: %q, mounts listed %d times", r.mounted, r.listed)
 	}
 }

@@ -22,4 +22,5 @@ import (
 	_ "github.com/containerd/containerd/v2/plugins/services/version"
 	_ "github.com/containerd/containerd/v2/plugins/services/warning"
 	_ "github.com/containerd/containerd/v2/plugins/snapshots/native/plugin"
+	_ "github.com/containerd/containerd/v2/plugins/snapshots/overlay/plugin"
 )

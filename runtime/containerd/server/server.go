@@ -19,7 +19,6 @@ import (
 	"github.com/containerd/containerd/v2/pkg/gc"
 	"github.com/containerd/containerd/v2/pkg/timeout"
 	"github.com/containerd/containerd/v2/plugins"
-	overlay "github.com/containerd/containerd/v2/plugins/snapshots/overlay/plugin"
 	"github.com/containerd/log"
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
@@ -113,14 +112,9 @@ func (s *Server) load(ctx context.Context, o Options) error {
 		// Nothing waits for readiness: every plugin is ready when Init returns.
 		ic.RegisterReadiness = func() func() { return func() {} }
 		ic.Config = r.Config
-		switch c := r.Config.(type) {
+		switch r.Config.(type) {
 		case *shims.ShimConfig:
 			ic.Config = &shims.ShimConfig{SocketDir: ShimDir(o.State)}
-		case *overlay.Config:
-			// Remove files with the snapshot, not some time later.
-			sync := *c
-			sync.SyncRemove = true
-			ic.Config = &sync
 		case *shims.TaskConfig:
 			// It connects to the running shims.
 			db, err := s.metadata()

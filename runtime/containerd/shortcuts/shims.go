@@ -130,8 +130,7 @@ func (s Shims) start(ctx context.Context, path, id string) error {
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
-	// So that no zombie stays while this program runs.
-	go func() { _ = cmd.Wait() }()
+	reap(cmd.Process)
 	return nil
 }
 
