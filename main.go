@@ -15,8 +15,7 @@ import (
 
 func main() {
 	if shim.Invoked(os.Args) {
-		shim.Main()
-		return
+		os.Exit(shim.Main())
 	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, cmd.Signals()...)

@@ -123,6 +123,7 @@ func (s Shims) start(ctx context.Context, path, id string) error {
 		"TTRPC_ADDRESS=" + s.Address + ".ttrpc",
 		"GRPC_ADDRESS=" + s.Address,
 		"NAMESPACE=" + s.Namespace,
+		"GOMAXPROCS=1",
 	}
 	cmd.ExtraFiles = []*os.File{f}
 	// In a session of its own, so that neither Ctrl-C nor the terminal's end reaches the containers.
