@@ -30,7 +30,7 @@ func remove(ctx context.Context, a arguments) error {
 	if err != nil {
 		return err
 	}
-	r := o.Runtime(a.namespace, reaper)
+	r := oci.NewRuntime(o, a.namespace, reaper)
 	// runc and similar runtimes keep a container's state in a directory of its name.
 	if _, serr := os.Stat(filepath.Join(r.Root, a.id)); !errors.Is(serr, fs.ErrNotExist) {
 		ctx, cancel := context.WithTimeout(ctx, oci.EndLimit)
@@ -65,7 +65,7 @@ func info(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := oci.Options{BinaryName: o.BinaryName}.Runtime("", reaper)
+	r := oci.NewRuntime(o, "", reaper)
 	// Not every runtime has this command.
 	if out, err := r.Run(ctx, oci.Command{Args: []string{"features"}}); err == nil {
 		i.Features = ttrpc.Any{TypeURL: "types.containerd.io/opencontainers/runtime-spec/1/features/Features", Value: out}

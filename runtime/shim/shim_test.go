@@ -25,6 +25,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
 	"github.com/runonce/runonce/runtime/shim/oci"
+	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
 // TestMain makes the test's program the shim.
@@ -260,7 +261,7 @@ func TestDelete(t *testing.T) {
 		program := filepath.Join(dir, "rt")
 		err := errors.Join(
 			os.WriteFile(program, []byte("#!/bin/sh\necho \"$@\" >"+dir+"/ran\n"), 0o700),
-			oci.Options{BinaryName: program, Root: root}.Write(path),
+			oci.WriteOptions(path, ttrpc.Options{BinaryName: program, Root: root}),
 			os.WriteFile(filepath.Join(path, "init.pid"), []byte("77"), 0o600),
 		)
 		if known {

@@ -14,13 +14,9 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
-)
 
-// Mount is a file system to mount.
-type Mount struct {
-	Type, Source string
-	Options      []string
-}
+	"github.com/runonce/runonce/runtime/shim/ttrpc"
+)
 
 // pageSize is how long the options of a mount may be for the kernel, with some reserve.
 const pageSize = 4096 - 512
@@ -71,7 +67,10 @@ func parseOptions(all []string) options {
 }
 
 // Mount mounts a file system at the target.
-func (r *Reaper) Mount(m Mount, target string) error {
+func (r *Reaper) Mount(m ttrpc.Mount, target string) error {
+	if m.Target != "" {
+		return ttrpc.Errorf(ttrpc.Unimplemented, "this shim does not mount below the root file system")
+	}
 	o := parseOptions(m.Options)
 	if o.uidmap != "" {
 		undo, err := r.mapLayers(&o)

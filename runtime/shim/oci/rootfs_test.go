@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
 func TestParseOptions(t *testing.T) {
@@ -83,7 +85,7 @@ func TestMount(t *testing.T) {
 			if err := os.Mkdir(target, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			err = theReaper(t).Mount(Mount{Type: "overlay", Source: "overlay", Options: append(tc.maps, "lowerdir="+strings.Join(lower, ":"))}, target)
+			err = theReaper(t).Mount(ttrpc.Mount{Type: "overlay", Source: "overlay", Options: append(tc.maps, "lowerdir="+strings.Join(lower, ":"))}, target)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
 const (
@@ -258,18 +260,18 @@ func (r *Runtime) Delete(ctx context.Context, id string, args ...string) error {
 	return err
 }
 
-// Options say which runtime has a container. They are kept in its bundle, in a file that has
-// the format of containerd's shim, for the command "delete".
-type Options struct {
-	BinaryName    string `json:"binary_name,omitempty"`
-	Root          string `json:"root,omitempty"`
-	SystemdCgroup bool   `json:"systemd_cgroup,omitempty"`
+// NewRuntime returns the runtime that the options name, for a namespace of containerd.
+func NewRuntime(o ttrpc.Options, namespace string, r *Reaper) Runtime {
+	root := cmp.Or(o.Root, "/run/containerd/runc")
+	return Runtime{Program: o.BinaryName, Root: filepath.Join(root, namespace), SystemdCgroup: o.SystemdCgroup, Reaper: r}
 }
 
+// optionsFile is a file in a bundle that has the options of its container, for the shim's
+// command "delete".
 const optionsFile = "options.json"
 
-// Write writes the options into the bundle.
-func (o Options) Write(bundle string) error {
+// WriteOptions writes the options into a bundle.
+func WriteOptions(bundle string, o ttrpc.Options) error {
 	data, err := json.Marshal(o)
 	if err != nil {
 		return err
@@ -278,7 +280,7 @@ func (o Options) Write(bundle string) error {
 }
 
 // ReadOptions reads the options from a bundle, none without a file.
-func ReadOptions(bundle string) (o Options, err error) {
+func ReadOptions(bundle string) (o ttrpc.Options, err error) {
 	data, err := os.ReadFile(filepath.Join(bundle, optionsFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return o, nil
@@ -287,10 +289,4 @@ func ReadOptions(bundle string) (o Options, err error) {
 		err = json.Unmarshal(data, &o)
 	}
 	return o, err
-}
-
-// Runtime returns the runtime of a namespace of containerd.
-func (o Options) Runtime(namespace string, r *Reaper) Runtime {
-	root := cmp.Or(o.Root, "/run/containerd/runc")
-	return Runtime{Program: o.BinaryName, Root: filepath.Join(root, namespace), SystemdCgroup: o.SystemdCgroup, Reaper: r}
 }

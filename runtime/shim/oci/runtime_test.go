@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
 // script makes a shell script the runtime.
@@ -187,21 +189,21 @@ func TestSharesPIDs(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if o, err := ReadOptions(dir); err != nil || o != (Options{}) {
+	if o, err := ReadOptions(dir); err != nil || o != (ttrpc.Options{}) {
 		t.Errorf("%+v, %v", o, err)
 	}
-	want := Options{"crun", "/x", true}
-	if err := want.Write(dir); err != nil {
+	want := ttrpc.Options{BinaryName: "crun", Root: "/x", SystemdCgroup: true}
+	if err := WriteOptions(dir, want); err != nil {
 		t.Fatal(err)
 	}
 	o, err := ReadOptions(dir)
 	if err != nil || o != want {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if r := o.Runtime("ns", nil); r.Root != "/x/ns" || r.Program != "crun" || !r.SystemdCgroup {
+	if r := NewRuntime(o, "ns", nil); r.Root != "/x/ns" || r.Program != "crun" || !r.SystemdCgroup {
 		t.Errorf("%+v", r)
 	}
-	if r := (Options{}).Runtime("ns", nil); r.Root != "/run/containerd/runc/ns" {
+	if r := NewRuntime(ttrpc.Options{}, "ns", nil); r.Root != "/run/containerd/runc/ns" {
 		t.Errorf("%+v", r)
 	}
 }

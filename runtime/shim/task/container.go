@@ -71,13 +71,12 @@ func (s *Service) newContainer(r *ttrpc.CreateRequest) (*container, error) {
 	if c.spec, err = oci.ReadSpec(r.Bundle); err != nil {
 		return nil, fmt.Errorf("reading the spec: %w", err)
 	}
-	o := oci.Options{BinaryName: c.options.BinaryName, Root: c.options.Root, SystemdCgroup: c.options.SystemdCgroup}
-	c.runtime = o.Runtime(s.namespace, s.reaper)
+	c.runtime = oci.NewRuntime(c.options, s.namespace, s.reaper)
 	c.owner = owner{int(c.options.IoUID), int(c.options.IoGID)}
 	if out, ok := exitrecord.ParseOutput(r.Stdout); ok {
 		c.record = out.RecordPath
 	}
-	return c, o.Write(r.Bundle)
+	return c, oci.WriteOptions(r.Bundle, c.options)
 }
 
 func (s *Service) create(ctx context.Context, r *ttrpc.CreateRequest) (ttrpc.Message, error) {
@@ -105,7 +104,7 @@ func (s *Service) create(ctx context.Context, r *ttrpc.CreateRequest) (ttrpc.Mes
 	c.init.pid, c.init.state = pid, ttrpc.Created
 	c.mu.Unlock()
 	s.events.publish("create", "TaskCreate", &ttrpc.TaskCreate{ID: c.id, Bundle: c.bundle, Rootfs: r.Rootfs, IO: r.Stdio, PID: uint32(pid)})
-	s.reaper.Watch(pid, func(e oci.Exit) { go s.exited(c, e) })
+	s.reaper.Watch(pid, func(e oci.Exit) { go s.exited(context.WithoutCancel(ctx), c, e) })
 	return &ttrpc.PID{PID: uint32(pid)}, nil
 }
 
@@ -121,10 +120,7 @@ func (s *Service) launch(ctx context.Context, c *container, mounts []ttrpc.Mount
 		if err := os.MkdirAll(rootfs, 0o711); err != nil {
 			return 0, err
 		}
-		if m.Target != "" {
-			return 0, ttrpc.Errorf(ttrpc.Unimplemented, "this shim does not mount below the root file system")
-		}
-		if err := s.reaper.Mount(oci.Mount{Type: m.Type, Source: m.Source, Options: m.Options}, rootfs); err != nil {
+		if err := s.reaper.Mount(m, rootfs); err != nil {
 			return 0, fmt.Errorf("failed to mount rootfs component: %w", err)
 		}
 	}
@@ -235,14 +231,12 @@ func (c *container) stateOf(p *process) uint32 {
 
 // exited makes the end of the first process known, once all others have ended, the log is
 // complete and the exit recorded.
-func (s *Service) exited(c *container, e oci.Exit) {
+func (s *Service) exited(ctx context.Context, c *container, e oci.Exit) {
 	// What was told before has to be told first.
 	c.starting.Lock()
 	defer c.starting.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), oci.EndLimit)
-	defer cancel()
 	if c.spec.SharesPIDs() {
-		_, _ = c.runtime.Run(ctx, oci.Command{Args: []string{"kill", "--all", c.id, "9"}})
+		_ = s.command(ctx, c, "kill", "--all", c.id, "9")
 	}
 	c.awaitExecs()
 	c.init.streams.drain(drainTimeout)
@@ -252,7 +246,7 @@ func (s *Service) exited(c *container, e oci.Exit) {
 	exit := s.ended(c, &c.init, e)
 	s.events.publish("exit", "TaskExit", exit)
 	if recorded {
-		go s.cleanupOrphan(c)
+		go s.cleanupOrphan(ctx, c)
 	}
 }
 

@@ -22,7 +22,7 @@ const (
 // cleanupOrphan deletes an ended container when no containerd will: none is running, or the
 // bundle is gone and containerd does not know the container any more. Nothing needs it: the
 // exit is recorded and the log complete. After its last container the shim ends.
-func (s *Service) cleanupOrphan(c *container) {
+func (s *Service) cleanupOrphan(ctx context.Context, c *container) {
 	for wait := cleanupDelay; ; wait = cleanupRetry {
 		time.Sleep(wait)
 		s.mu.Lock()
@@ -32,7 +32,7 @@ func (s *Service) cleanupOrphan(c *container) {
 			return
 		}
 		if absent(c.bundle) || !served(s.events.address) {
-			s.deleteOrphan(c)
+			s.deleteOrphan(ctx, c)
 			return
 		}
 	}
@@ -52,8 +52,8 @@ func served(address string) bool {
 }
 
 // deleteOrphan does what containerd does to delete an ended task.
-func (s *Service) deleteOrphan(c *container) {
-	ctx, cancel := context.WithTimeout(context.Background(), oci.EndLimit)
+func (s *Service) deleteOrphan(ctx context.Context, c *container) {
+	ctx, cancel := context.WithTimeout(ctx, oci.EndLimit)
 	defer cancel()
 	// A bundle that appears meanwhile belongs to the next container with this name.
 	forgotten := absent(c.bundle)

@@ -42,7 +42,7 @@ func TestContainer(t *testing.T) {
 	if err != nil || !end.Ended() || end.ExitCode != 3 || end.StartedAt.IsZero() || end.OOMKilled {
 		t.Errorf("record %+v, %v", end, err)
 	}
-	out := s.logLines("a")
+	out := s.logLines()
 	if n := strings.Count(strings.Join(out, "\n"), "stdout F line"); n != lines || len(out) != lines+1 {
 		t.Errorf("%d lines of %d", n, len(out))
 	}
@@ -198,7 +198,7 @@ func TestDeleteEnding(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.must("Delete", &ttrpc.Request{ID: "a"})
-	if diff := cmp.Diff([]string{"stdout F last"}, s.logLines("a")); diff != "" {
+	if diff := cmp.Diff([]string{"stdout F last"}, s.logLines()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -207,7 +207,8 @@ func TestDeleteEnding(t *testing.T) {
 func TestBundleGone(t *testing.T) {
 	t.Parallel()
 	s := newShim(t, "")
-	s.run("exec sleep 1000")
+	s.run("echo begun; exec sleep 1000")
+	s.until("its output", func() bool { return len(s.logLines()) > 0 })
 	if err := os.RemoveAll(filepath.Join(s.dir, "bundles", "a")); err != nil {
 		t.Fatal(err)
 	}

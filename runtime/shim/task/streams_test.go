@@ -96,7 +96,7 @@ func TestStdin(t *testing.T) {
 	s.stateIs(&ttrpc.Request{ID: "a"}, ttrpc.Running)
 	s.must("CloseIO", &ttrpc.CloseIORequest{Request: ttrpc.Request{ID: "a"}, Stdin: true})
 	s.wait(&ttrpc.Request{ID: "a"})
-	if diff := cmp.Diff([]string{"stdout F end"}, s.logLines("a")); diff != "" {
+	if diff := cmp.Diff([]string{"stdout F end"}, s.logLines()); diff != "" {
 		t.Error(diff)
 	}
 }
