@@ -18,8 +18,7 @@ import (
 func main() {
 	lategc.Start()
 	if shim.Invoked(os.Args) {
-		shim.Main()
-		return
+		os.Exit(shim.Main())
 	}
 	textpages.Drop()
 	signals := make(chan os.Signal, 2)

@@ -20,9 +20,9 @@ type ban struct {
 func bans() []ban {
 	return []ban{
 		{
-			pkg: "", except: []string{"/runtime/containerd", "/runtime/shim", "/runonce/cmd", "/hack", ""},
+			pkg: "", except: []string{"/runtime/containerd", "/runonce/cmd", "/hack", ""},
 			prefixes: []string{"github.com/containerd/containerd"},
-			why:      "only runtime/containerd and runtime/shim use containerd, and runonce/cmd uses them",
+			why:      "only runtime/containerd uses containerd, and runonce/cmd uses it",
 		},
 		{
 			pkg: "", except: []string{"/manifests", "/runonce/cmd", "/hack", ""},
@@ -85,9 +85,12 @@ func bans() []ban {
 			why:      "runtime only runs the pods it is given",
 		},
 		{
-			pkg:      "/runtime/shim/runonce-shim",
-			prefixes: []string{"k8s.io", "github.com/containerd/containerd/v2/client", module + "/runtime/containerd"},
-			why:      "a shim is started twice for each container, so it must stay small",
+			pkg: "/runtime/shim",
+			prefixes: []string{
+				"google.golang.org", "net/http", "crypto/tls", "github.com/godbus", "github.com/cilium", "github.com/containerd", "k8s.io",
+				module + "/runtime/containerd",
+			},
+			why: "a shim is started for each pod, so it must stay small",
 		},
 	}
 }

@@ -29,7 +29,7 @@ const asProgram = "RUNONCE_TEST_PROGRAM"
 // packed shim runs a copy of itself.
 func TestMain(m *testing.M) {
 	if shim.Invoked(os.Args) {
-		shim.Main()
+		os.Exit(shim.Main())
 		return
 	}
 	if os.Getenv(asProgram) == "" {

@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) {
 	switch {
 	case shim.Invoked(os.Args):
-		shim.Main()
+		os.Exit(shim.Main())
 	case os.Getenv(helperEnv) != "":
 		os.Exit(helper())
 	case os.Getenv("RUNONCE_TEST_SERVES") != "":

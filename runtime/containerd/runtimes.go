@@ -19,10 +19,7 @@ import (
 	"github.com/runonce/runonce/runtime/runtimeclass"
 )
 
-const (
-	stockRuntime = "io.containerd.runc.v2"
-	stockProgram = "containerd-shim-runc-v2"
-)
+const stockProgram = "containerd-shim-runc-v2"
 
 // runtimeConfig is what the containers of a handler are created with.
 type runtimeConfig struct {
@@ -80,9 +77,6 @@ func (s *session) runtime(h runtimeclass.Handler, o Options) (runtimeConfig, err
 		opts.Root = runtimeRoot(o.State)
 	}
 	r := runtimeConfig{RuntimeInfo: containers.RuntimeInfo{Name: s.shim}}
-	if s.onlyLogger {
-		r.Name, r.thirdParty = stockRuntime, true
-	}
 	return r, r.setOptions(opts)
 }
 

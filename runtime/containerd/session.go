@@ -45,8 +45,6 @@ type session struct {
 	release  func() error             // lets go of the shim's binary
 	runtimes map[string]runtimeConfig // by handler
 	shim     string                   // path of the shim's binary
-	// onlyLogger says that the daemon is too old for our shim, which then only writes the logs.
-	onlyLogger bool
 	// shims starts the shims; nil leaves that to a daemon.
 	shims *shortcuts.Shims
 }
@@ -134,8 +132,6 @@ func (s *session) dialDaemon(ctx context.Context, socket string) error {
 	if major < 1 || major == 1 && minor < 6 {
 		return fmt.Errorf("connecting to containerd at %q: version %s is older than 1.6", socket, version)
 	}
-	// The protocol for starting a shim changed in 2.3.
-	s.onlyLogger = major < 2 || major == 2 && minor < 3
 	return nil
 }
 

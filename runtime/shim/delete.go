@@ -1,50 +1,75 @@
 package shim
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
-	taskAPI "github.com/containerd/containerd/api/runtime/task/v3"
-	ptypes "google.golang.org/protobuf/types/known/emptypb"
+	"github.com/runonce/runonce/runtime/shim/oci"
+	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
-// endingTimeout bounds the wait for the exit of a process that has left its cgroup. It is
-// shorter than containerd's own limit for a deletion (core/runtime/v2, cleanupTimeout).
-const endingTimeout = 4 * time.Second
-
-// deleteTask also deletes a container whose process has ended but whose exit the service has
-// not noticed yet. A containerd that connects at that moment sees no process in the cgroup,
-// takes the shim for a leaked one, and forgets it when it refuses: nobody would delete the
-// container any more.
-func (s *service) deleteTask(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAPI.DeleteResponse, error) {
-	resp, err := s.TTRPCTaskService.Delete(ctx, r)
-	if err == nil {
-		return resp, nil
+// remove is the command "delete": it removes what a dead shim has left of a container, and
+// prints how that ended. containerd also runs it after a container has ended in an orderly way,
+// when nothing is left to do.
+func remove(ctx context.Context, a arguments) error {
+	bundle := cmp.Or(a.bundle, ".")
+	o, err := oci.ReadOptions(bundle)
+	if err != nil {
+		return err
 	}
-	left, perr := s.Pids(ctx, &taskAPI.PidsRequest{ID: r.ID})
-	if perr != nil || len(left.Processes) > 0 {
-		return nil, err
+	reaper, err := oci.NewReaper()
+	if err != nil {
+		return err
 	}
-	wait, cancel := context.WithTimeout(ctx, endingTimeout)
-	defer cancel()
-	if _, werr := s.TTRPCTaskService.Wait(wait, &taskAPI.WaitRequest{ID: r.ID}); werr != nil {
-		return nil, err
+	r := oci.NewRuntime(o, a.namespace, reaper)
+	// runc and similar runtimes keep a container's state in a directory of its name.
+	if _, serr := os.Stat(filepath.Join(r.Root, a.id)); !errors.Is(serr, fs.ErrNotExist) {
+		ctx, cancel := context.WithTimeout(ctx, oci.EndLimit)
+		defer cancel()
+		err = r.Delete(ctx, a.id, "--force")
 	}
-	return s.TTRPCTaskService.Delete(ctx, r)
+	if err := errors.Join(err, oci.Unmount(filepath.Join(bundle, "rootfs"))); err != nil {
+		// Without an answer containerd would keep the bundle.
+		_, _ = os.Stderr.WriteString(err.Error() + "\n")
+	}
+	resp := ttrpc.DeleteResponse{Exit: ttrpc.Exit{Status: 128 + uint32(syscall.SIGKILL), At: time.Now()}}
+	if text, err := os.ReadFile(filepath.Join(bundle, "init.pid")); err == nil {
+		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+		resp.PID = uint32(pid)
+	}
+	_, err = os.Stdout.Write(ttrpc.Marshal(&resp))
+	return err
 }
 
-// Kill also signals the process of a container whose bundle is gone.
-func (s *service) Kill(ctx context.Context, r *taskAPI.KillRequest) (*ptypes.Empty, error) {
-	if c := s.container(r.ID); c != nil {
-		defer ensureBundle(c.bundle)()
+// info describes the OCI runtime that the options on standard input name.
+func info(ctx context.Context) error {
+	input, err := io.ReadAll(io.LimitReader(os.Stdin, maxInput))
+	if err != nil {
+		return err
 	}
-	return s.TTRPCTaskService.Kill(ctx, r)
-}
-
-func absent(path string) bool {
-	_, err := os.Lstat(path)
-	return errors.Is(err, fs.ErrNotExist)
+	i := ttrpc.RuntimeInfo{Name: "io.containerd.runc.v2"}
+	var o ttrpc.Options
+	if err := errors.Join(ttrpc.Unmarshal(input, &i.Options), ttrpc.Unmarshal(i.Options.Value, &o)); err != nil {
+		return err
+	}
+	reaper, err := oci.NewReaper()
+	if err != nil {
+		return err
+	}
+	r := oci.NewRuntime(o, "", reaper)
+	// Not every runtime has this command.
+	if out, err := r.Run(ctx, oci.Command{Args: []string{"features"}}); err == nil {
+		i.Features = ttrpc.Any{TypeURL: "types.containerd.io/opencontainers/runtime-spec/1/features/Features", Value: out}
+	}
+	_, err = os.Stdout.Write(ttrpc.Marshal(&i))
+	return err
 }

@@ -1,34 +1,27 @@
 package shim
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"sync"
-
-	"github.com/containerd/containerd/v2/core/runtime/v2/logging"
+	"syscall"
 
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
 )
 
 // runLogger copies the output of one container of a third-party shim, which started this
-// process with the pipes as descriptors 3 and 4, to the log file named in the arguments.
-func runLogger() {
-	logging.Run(func(_ context.Context, c *logging.Config, ready func() error) error {
-		if len(os.Args) < 3 {
-			return errors.New("starting the logger: no output given")
-		}
-		out, ok := exitrecord.ParseOutput(os.Args[2])
-		if !ok {
-			return fmt.Errorf("starting the logger: %q is not an output URI of runonce", os.Args[2])
-		}
-		return copyLog(out, c, ready)
-	})
-}
-
-func copyLog(out exitrecord.Output, c *logging.Config, ready func() error) error {
+// process with the pipes as descriptors 3 and 4, to the log file that the URI names.
+// Descriptor 5 tells that shim that it is ready (core/runtime/v2/logging).
+func runLogger(uri string) error {
+	// The shim sends it when the container has ended; the output ends by itself.
+	signal.Ignore(syscall.SIGTERM)
+	out, ok := exitrecord.ParseOutput(uri)
+	if !ok {
+		return fmt.Errorf("starting the logger: %q is not an output URI of runonce", uri)
+	}
 	w, err := logs.OpenWriter(out.LogPath)
 	if err != nil {
 		return err
@@ -36,13 +29,15 @@ func copyLog(out exitrecord.Output, c *logging.Config, ready func() error) error
 	if err := os.WriteFile(out.LoggingPath(), nil, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("starting the logger: %w", err), w.Close())
 	}
-	if err := ready(); err != nil {
+	ready := os.NewFile(5, "ready")
+	if _, err := ready.Write([]byte{0}); err != nil {
 		return errors.Join(err, w.Close())
 	}
+	_ = ready.Close()
 	var copies sync.WaitGroup
 	var errs [2]error
-	copies.Go(func() { errs[0] = w.Copy("stdout", c.Stdout) })
-	copies.Go(func() { errs[1] = w.Copy("stderr", c.Stderr) })
+	copies.Go(func() { errs[0] = w.Copy("stdout", os.NewFile(3, "stdout")) })
+	copies.Go(func() { errs[1] = w.Copy("stderr", os.NewFile(4, "stderr")) })
 	copies.Wait()
 	return errors.Join(errs[0], errs[1], w.Close(), os.Remove(out.LoggingPath()))
 }

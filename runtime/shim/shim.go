@@ -1,30 +1,31 @@
-// Package shim is the program that runs next to the containers of a pod: containerd's runc
-// shim, with a task service that writes the containers' output to CRI log files and their
-// exits to exit records, so that both outlive the program that started them. The same binary
-// is the logger process for third-party shims and the pause process.
+// Package shim is the program that runs next to the containers of a pod: a containerd shim for
+// runc and the like, whose task service is package task. The same binary is the logger process
+// for third-party shims and the pause process.
 package shim
 
 import (
 	"context"
+	"flag"
 	"fmt"
-	"io"
+	"net"
 	"os"
-
-	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/manager"
-	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task"
-	"github.com/containerd/containerd/v2/pkg/shim"
-	"github.com/containerd/containerd/v2/pkg/shutdown"
-	"github.com/containerd/containerd/v2/plugins"
-	runc "github.com/containerd/go-runc"
-	"github.com/containerd/log"
-	"github.com/containerd/plugin"
-	"github.com/containerd/plugin/registry"
+	"runtime/debug"
+	"time"
 
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/oci"
+	"github.com/runonce/runonce/runtime/shim/task"
+	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
-// runtimeName is the name of containerd's own shim, which this one extends.
-const runtimeName = "io.containerd.runc.v2"
+const (
+	// addressEnv is where containerd tells the shim the address of its ttrpc socket.
+	addressEnv = "TTRPC_ADDRESS"
+	// listenerFD is the descriptor of the listening socket that a shim inherits.
+	listenerFD = 3
+	// answerTimeout bounds the wait for the last answers when the shim ends.
+	answerTimeout = time.Second
+)
 
 // Invoked reports whether the program was started as a shim, a logger or a pause process.
 // Then the caller must call Main and nothing else. args is os.Args.
@@ -39,64 +40,91 @@ func Invoked(args []string) bool {
 	return false
 }
 
-// Main runs the shim, the logger or the pause process, as os.Args say. When it returns, or
-// before, the program ends with 0.
-func Main() {
-	mode := ""
-	if len(os.Args) > 1 {
-		mode = os.Args[1]
-	}
-	switch mode {
-	case exitrecord.LoggerArg:
-		runLogger()
-	case exitrecord.PauseArg:
+// Main runs the shim, the logger or the pause process, as os.Args say, and returns the exit code.
+func Main() int {
+	var err error
+	switch {
+	case len(os.Args) > 2 && os.Args[1] == exitrecord.LoggerArg:
+		err = runLogger(os.Args[2])
+	case len(os.Args) > 1 && os.Args[1] == exitrecord.PauseArg:
 		pause()
 	default:
-		runShim()
+		err = runShim()
 	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
-// runShim ends the program itself only on errors.
-func runShim() {
-	// In a program that also embeds containerd all of its plugins are registered, and the
-	// shim would start every one of them.
-	registry.Reset()
+// arguments are containerd's arguments for a shim.
+type arguments struct {
+	namespace, id, address, bundle string
+	info, version                  bool
+	command                        string
+}
+
+func parse(args []string) (a arguments, err error) {
+	f := flag.NewFlagSet("runonce-shim", flag.ContinueOnError)
+	f.StringVar(&a.namespace, "namespace", "", "containerd's namespace")
+	f.StringVar(&a.id, "id", "", "ID of the task")
+	f.StringVar(&a.address, "address", "", "address of containerd")
+	f.StringVar(&a.bundle, "bundle", "", "the task's bundle, for the command delete")
+	f.BoolVar(&a.info, "info", false, "describe the OCI runtime and exit")
+	f.BoolVar(&a.version, "v", false, "print the version and exit")
+	f.String("publish-binary", "", "not used")
+	f.Bool("debug", false, "not used")
+	err = f.Parse(args)
+	a.command = f.Arg(0)
+	return a, err
+}
+
+func runShim() error {
+	a, err := parse(os.Args[1:])
+	ctx := context.Background()
+	switch {
+	case err != nil:
+		return err
+	case a.version:
+		return printVersion()
+	case a.info:
+		return info(ctx)
+	case a.namespace == "":
+		return fmt.Errorf("the namespace is missing")
+	case a.command == "start":
+		return start(ctx, a)
+	case a.command == "delete":
+		return remove(ctx, a)
+	}
+	return serve(ctx, a)
+}
+
+// serve runs the task service until its last container is deleted.
+func serve(ctx context.Context, a arguments) error {
+	debug.SetGCPercent(40)
 	raiseFileLimit()
-	// The start helper's output is parsed by containerd, stderr included.
-	log.L.Logger.SetOutput(io.Discard)
-	registry.Register(&plugin.Registration{
-		Type:     plugins.TTRPCPlugin,
-		ID:       "task",
-		Requires: []plugin.Type{plugins.EventPlugin, plugins.InternalPlugin},
-		InitFn:   newTaskPlugin,
-	})
-	m := quickDeleter{Shim: manager.NewShimManager(runtimeName)}
-	shim.RunShim(context.Background(), m, func(c *shim.Config) { c.NoSetupLogger = true })
-}
-
-func newTaskPlugin(ic *plugin.InitContext) (any, error) {
-	p, err := ic.GetByID(plugins.EventPlugin, "publisher")
+	l, err := net.FileListener(os.NewFile(listenerFD, "listener"))
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("listening: %w", err)
 	}
-	events, ok := p.(shim.Publisher)
-	if !ok {
-		return nil, fmt.Errorf("starting the task service: the publisher is a %T", p)
+	// The bundle that it was started in may have to be removed.
+	if err := os.Chdir("/"); err != nil {
+		return err
 	}
-	p, err = ic.GetByID(plugins.InternalPlugin, "shutdown")
+	reaper, err := oci.NewReaper()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	sd, ok := p.(shutdown.Service)
-	if !ok {
-		return nil, fmt.Errorf("starting the task service: the shutdown service is a %T", p)
-	}
-	s := &service{containers: map[string]*container{}, socket: listenerPath()}
-	s.TTRPCTaskService, err = task.NewTaskService(ic.Context, publisher{Publisher: events, service: s}, sd)
-	if err != nil {
-		return nil, fmt.Errorf("starting the task service: %w", err)
-	}
-	// It has just been set, and nothing runs yet.
-	runc.Monitor = fifoStarter{ProcessMonitor: &bounder{ProcessMonitor: runc.Monitor}}
-	return s, nil
+	var server ttrpc.Server
+	service := task.New(a.namespace, os.Getenv(addressEnv), reaper, server.Connections)
+	server.Handle, server.Idle = service.Handle, service.Idle
+	go func() { _ = server.Serve(ctx, l) }()
+	<-service.Done()
+	// First, so that the pod's next container finds either a shim that stays or none.
+	_ = os.Remove(l.Addr().String())
+	_ = l.Close()
+	service.Flush()
+	server.Drain(answerTimeout)
+	return nil
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/plugins"
 	"github.com/containerd/errdefs"
-
-	"github.com/runonce/runonce/runtime/containerd/shortcuts"
 )
 
 // marker is a file in the root directory that exists while a server runs. A server that finds
@@ -33,8 +31,6 @@ func (s *Server) recover(ctx context.Context, o Options) error {
 		return nil
 	}
 	o.Log.Debug("the last containerd here was killed, cleaning up")
-	// Shims that it had started but not yet recorded.
-	shortcuts.Sweep(ctx, ShimDir(o.State))
 	ctx = namespaces.WithNamespace(ctx, o.Namespace)
 	if err := s.dropLeases(ctx); err != nil {
 		return err

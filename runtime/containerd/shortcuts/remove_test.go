@@ -66,7 +66,7 @@ func (s *scripted) Shutdown(_ context.Context, r *taskapi.ShutdownRequest) (*typ
 	return &types.Empty{}, s.note("shutdown", r.ID)
 }
 
-// Not parallel: see TestSweep.
+// Not parallel: a process that is just being started holds every socket for a moment.
 func TestRemoveFromShim(t *testing.T) {
 	for _, tc := range []struct {
 		name, group, id string

@@ -65,18 +65,6 @@ func (s Shims) Ensure(ctx context.Context, group, id string) (address string, fr
 // Release ends the group's shim when it has no containers.
 func (s Shims) Release(ctx context.Context, group string) { release(ctx, s.path(group)) }
 
-// Sweep ends all shims in dir that have no containers, and removes the sockets of dead
-// ones. Nothing may be started meanwhile.
-func Sweep(ctx context.Context, dir string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		release(ctx, filepath.Join(dir, e.Name()))
-	}
-}
-
 // path returns the socket's path as containerd would name it (pkg/shim.CreateSocketAddress),
 // for tools that look for it.
 func (s Shims) path(group string) string {
@@ -123,6 +111,7 @@ func (s Shims) start(ctx context.Context, path, id string) error {
 		"TTRPC_ADDRESS=" + s.Address + ".ttrpc",
 		"GRPC_ADDRESS=" + s.Address,
 		"NAMESPACE=" + s.Namespace,
+		"GOMAXPROCS=1",
 	}
 	cmd.ExtraFiles = []*os.File{f}
 	// In a session of its own, so that neither Ctrl-C nor the terminal's end reaches the containers.

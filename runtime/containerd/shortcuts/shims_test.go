@@ -1,17 +1,11 @@
 package shortcuts
 
 import (
-	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
-	"github.com/containerd/containerd/v2/pkg/protobuf/types"
-	"github.com/containerd/ttrpc"
 )
 
 // shimScript stands for the shim: it writes down how it was started and stays.
@@ -69,56 +63,4 @@ func TestEnsureFailsWithoutTheProgram(t *testing.T) {
 	if left, err := os.ReadDir(s.Dir); err != nil || len(left) != 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
-}
-
-// asked is a shim that counts how often it is asked to end.
-type asked struct {
-	taskapi.TTRPCTaskService
-	times chan string
-}
-
-func (a asked) Shutdown(_ context.Context, r *taskapi.ShutdownRequest) (*types.Empty, error) {
-	a.times <- r.ID
-	return &types.Empty{}, nil
-}
-
-// Not parallel: a process that is just being started holds every socket for a moment.
-func TestSweep(t *testing.T) {
-	s := testShims(t)
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	dead := filepath.Join(s.Dir, "dead")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: dead, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.SetUnlinkOnClose(false)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	living := filepath.Join(s.Dir, "living")
-	if l, err = net.ListenUnix("unix", &net.UnixAddr{Name: living, Net: "unix"}); err != nil {
-		t.Fatal(err)
-	}
-	server, err := ttrpc.NewServer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := asked{times: make(chan string, 8)}
-	taskapi.RegisterTTRPCTaskService(server, a)
-	go func() { _ = server.Serve(context.Background(), l) }()
-	t.Cleanup(func() { _ = server.Close() })
-
-	Sweep(t.Context(), s.Dir)
-	if len(a.times) != 1 {
-		t.Errorf("asked %d times", len(a.times))
-	}
-	if _, err := os.Stat(dead); err == nil {
-		t.Error("the dead socket is still there")
-	}
-	if _, err := os.Stat(living); err != nil {
-		t.Error("the living shim's socket is gone")
-	}
-	Sweep(t.Context(), filepath.Join(s.Dir, "none"))
 }

@@ -1,6 +1,10 @@
 // Runonce-shim is the slim second program of runonce; see package shim.
 package main
 
-import "github.com/runonce/runonce/runtime/shim"
+import (
+	"os"
 
-func main() { shim.Main() }
+	"github.com/runonce/runonce/runtime/shim"
+)
+
+func main() { os.Exit(shim.Main()) }

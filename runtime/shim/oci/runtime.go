@@ -1,0 +1,292 @@
+package oci
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/runtime/shim/ttrpc"
+)
+
+const (
+	// StartLimit bounds the runtime's commands that make or start a process. The engine has the
+	// same limits, but the shim also runs commands of its own accord.
+	StartLimit = 2 * time.Minute
+	// EndLimit bounds the others.
+	EndLimit = 30 * time.Second
+
+	// killDelay bounds the wait for the end of a command that was killed.
+	killDelay = 2 * time.Second
+	maxOutput = 1 << 20
+)
+
+// Runtime is an OCI runtime.
+type Runtime struct {
+	Program       string // runc when it is empty
+	Root          string // directory of its containers' state
+	SystemdCgroup bool
+	Reaper        *Reaper
+}
+
+// Command is a command of the runtime.
+type Command struct {
+	Args []string
+	// Files are its standard input, output and error. Without them it has an empty input, and
+	// its output is returned.
+	Files []*os.File
+	// Input is its standard input when there are no Files.
+	Input []byte
+	// Log is the path of a file for what it logs, empty for standard error.
+	Log string
+}
+
+// Run runs a command to its end. When the context ends it is killed with its process group.
+func (r *Runtime) Run(ctx context.Context, c Command) ([]byte, error) {
+	program, err := exec.LookPath(cmp.Or(r.Program, "runc"))
+	if err != nil {
+		return nil, err
+	}
+	argv := []string{program, "--root", r.Root, "--log-format", "json"}
+	if c.Log != "" {
+		argv = append(argv, "--log", c.Log)
+	}
+	if r.SystemdCgroup {
+		argv = append(argv, "--systemd-cgroup")
+	}
+	var output *os.File
+	if c.Files == nil {
+		// Files, since pipes would stay open with a child process of the command.
+		in, err := memory(c.Input)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = in.Close() }()
+		if output, err = memory(nil); err != nil {
+			return nil, err
+		}
+		defer func() { _ = output.Close() }()
+		c.Files = []*os.File{in, output, output}
+	}
+	e, err := r.run(ctx, append(argv, c.Args...), c.Files)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Base(program), err)
+	}
+	if e.Status == 0 && output == nil {
+		return nil, nil
+	}
+	data := read(output, c.Log)
+	if e.Status != 0 {
+		text := cmp.Or(LastError(data), strings.TrimSpace(string(data)), fmt.Sprintf("%s: exit status %d", filepath.Base(program), e.Status))
+		return nil, errors.New(text)
+	}
+	return data, nil
+}
+
+func memory(data []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("oci", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "oci")
+	_, err = f.WriteAt(data, 0)
+	return f, err
+}
+
+// read returns what a command wrote or logged.
+func read(output *os.File, log string) []byte {
+	if output == nil {
+		f, err := os.Open(log)
+		if err != nil {
+			return nil
+		}
+		defer func() { _ = f.Close() }()
+		output = f
+	}
+	data, _ := io.ReadAll(io.NewSectionReader(output, 0, maxOutput))
+	return data
+}
+
+func (r *Runtime) run(ctx context.Context, argv []string, files []*os.File) (Exit, error) {
+	ended := make(chan Exit, 1)
+	if err := ctx.Err(); err != nil {
+		return Exit{}, err
+	}
+	attr := &syscall.ProcAttr{
+		Env: environment(), Dir: "/",
+		// In a process group of its own, so that the children of a script are killed as well.
+		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	}
+	for _, f := range files {
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	pid, err := r.Reaper.Start(argv, attr, func(e Exit) { ended <- e })
+	if err != nil {
+		return Exit{}, err
+	}
+	select {
+	case e := <-ended:
+		return e, nil
+	case <-ctx.Done():
+	}
+	_ = r.Reaper.Signal(-pid, syscall.SIGKILL)
+	select {
+	case <-ended:
+	case <-time.After(killDelay):
+	}
+	return Exit{}, ctx.Err()
+}
+
+// environment has a meaning for runc only when systemd runs it itself.
+func environment() []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "NOTIFY_SOCKET=") {
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// LastError returns the last error of a log in JSON, empty without one.
+func LastError(log []byte) string {
+	last := ""
+	for line := range strings.Lines(string(log)) {
+		var entry struct{ Level, Msg string }
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Level == "error" {
+			last = strings.TrimSpace(entry.Msg)
+		}
+	}
+	return last
+}
+
+// Gone reports whether an error of a command says that the container or its process is gone.
+func Gone(err error) bool {
+	text := strings.ToLower(err.Error())
+	for _, s := range []string{"process already finished", "container not running", "no such process", "does not exist"} {
+		if strings.Contains(text, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// Spec is what a shim needs to know of a bundle's config.json.
+type Spec struct {
+	Annotations map[string]string
+	Hooks       struct{ Poststart []struct{ Path string } }
+	Linux       struct{ Namespaces []struct{ Type, Path string } }
+}
+
+// ReadSpec reads the spec of a bundle.
+func ReadSpec(bundle string) (s Spec, err error) {
+	data, err := os.ReadFile(filepath.Join(bundle, "config.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	return s, err
+}
+
+// SharesPIDs reports whether the container is in the PID namespace of others, so that its
+// processes do not end with the first one.
+func (s Spec) SharesPIDs() bool {
+	for _, n := range s.Linux.Namespaces {
+		if n.Type == "pid" && n.Path == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// Start starts a created container. Of runc it waits for one that opens exec.fifo next to its
+// state; "runc start" does nothing else (libcontainer's Container.exec), but is a whole run of a
+// large program. When anything is not as expected, the runtime does it, or reports what is wrong.
+func (r *Runtime) Start(ctx context.Context, id string, spec Spec) error {
+	state := filepath.Join(r.Root, id)
+	if _, err := os.Stat(filepath.Join(state, "state.json")); err == nil && len(spec.Hooks.Poststart) == 0 {
+		if readFIFO(filepath.Join(state, "exec.fifo")) == nil {
+			return nil
+		}
+	}
+	_, err := r.Run(ctx, Command{Args: []string{"start", id}})
+	return err
+}
+
+// fifoTimeout bounds the wait for a created container's process to open exec.fifo.
+const fifoTimeout = 5 * time.Second
+
+// readFIFO opens the FIFO and waits for the byte that the process writes before it becomes
+// the container's program.
+func readFIFO(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	fd := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
+	for deadline := time.Now().Add(fifoTimeout); time.Now().Before(deadline); {
+		n, err := unix.Poll(fd, 100)
+		if errors.Is(err, unix.EINTR) || err == nil && n == 0 {
+			continue
+		}
+		if err == nil {
+			_, err = f.Read(make([]byte, 1))
+		}
+		if err == nil {
+			err = os.Remove(path)
+		}
+		return err
+	}
+	return fmt.Errorf("waiting for %q: %w", path, fs.ErrNotExist)
+}
+
+// Delete deletes a container that may be gone.
+func (r *Runtime) Delete(ctx context.Context, id string, args ...string) error {
+	_, err := r.Run(ctx, Command{Args: append(append([]string{"delete"}, args...), id)})
+	if err != nil && strings.Contains(err.Error(), "does not exist") {
+		return nil
+	}
+	return err
+}
+
+// NewRuntime returns the runtime that the options name, for a namespace of containerd.
+func NewRuntime(o ttrpc.Options, namespace string, r *Reaper) Runtime {
+	root := cmp.Or(o.Root, "/run/containerd/runc")
+	return Runtime{Program: o.BinaryName, Root: filepath.Join(root, namespace), SystemdCgroup: o.SystemdCgroup, Reaper: r}
+}
+
+// optionsFile is a file in a bundle that has the options of its container, for the shim's
+// command "delete".
+const optionsFile = "options.json"
+
+// WriteOptions writes the options into a bundle.
+func WriteOptions(bundle string, o ttrpc.Options) error {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(bundle, optionsFile), data, 0o600)
+}
+
+// ReadOptions reads the options from a bundle, none without a file.
+func ReadOptions(bundle string) (o ttrpc.Options, err error) {
+	data, err := os.ReadFile(filepath.Join(bundle, optionsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return o, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &o)
+	}
+	return o, err
+}

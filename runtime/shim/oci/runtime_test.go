@@ -1,0 +1,209 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runonce/runonce/runtime/shim/ttrpc"
+)
+
+// script makes a shell script the runtime.
+func script(t *testing.T, text string) *Runtime {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "rt")
+	// Not written by this process, which forks: the kernel would call the file busy.
+	_, exit := sh(t, "printf '%s\n' '#!/bin/sh' "+quote(text)+" >"+path+"; chmod +x "+path)
+	if e := <-exit; e.Status != 0 {
+		t.Fatal(e)
+	}
+	return &Runtime{Program: path, Root: dir, Reaper: theReaper(t)}
+}
+
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	r := script(t, `echo "$@"; cat`)
+	r.SystemdCgroup = true
+	out, err := r.Run(t.Context(), Command{Args: []string{"update", "a"}, Input: []byte("input")})
+	want := "--root " + r.Root + " --log-format json --systemd-cgroup update a\ninput"
+	if err != nil || string(out) != want {
+		t.Errorf("%q, %v, want %q", out, err, want)
+	}
+}
+
+// TestRunErrors: an error is what the runtime logs, or what it writes, or its exit code.
+func TestRunErrors(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ script, want string }{
+		{`printf %s '{"level":"error","msg":"the cause\n","time":"x"}' >&2; exit 1`, "the cause"},
+		{`echo '{"level":"error","msg":"first"}'; echo '{"level":"error","msg":"last"}'; echo '{"level":"info","msg":"no"}'; exit 1`, "last"},
+		{`echo no such thing >&2; exit 1`, "no such thing"},
+		{`exit 7`, "rt: exit status 7"},
+	} {
+		_, err := script(t, tc.script).Run(t.Context(), Command{Args: []string{"kill"}})
+		if err == nil || err.Error() != tc.want {
+			t.Errorf("%s: %v", tc.script, err)
+		}
+	}
+	log := filepath.Join(t.TempDir(), "log.json")
+	r := script(t, `echo '{"level":"error","msg":"runc create failed: x"}' >"$6"; exit 1`)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	_, err = r.Run(t.Context(), Command{Args: []string{"create"}, Files: []*os.File{null, null, null}, Log: log})
+	if err == nil || err.Error() != "runc create failed: x" {
+		t.Errorf("%v", err)
+	}
+	if _, err := (&Runtime{Program: "/none/rt", Reaper: theReaper(t)}).Run(t.Context(), Command{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestRunEndsWithItsContext: a command is killed with its children.
+func TestRunEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "pid")
+	r := script(t, "sleep 1000 & echo $! >"+file+".new; mv "+file+".new "+file+"; wait")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var child string
+	go func() {
+		for child == "" {
+			text, _ := os.ReadFile(file)
+			child = strings.TrimSpace(string(text))
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	if _, err := r.Run(ctx, Command{Args: []string{"kill"}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat("/proc/" + child); err != nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("its child still runs")
+		}
+	}
+	if _, err := r.Run(ctx, Command{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestGone(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"container not running":                       true,
+		"os: process already finished":                true,
+		"kill container: No such process":             true,
+		"container does not exist":                    true,
+		"permission denied":                           false,
+		"unable to signal init: operation not permit": false,
+	} {
+		if got := Gone(errors.New(text)); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
+
+// TestStart: the process that waits is started without the runtime, unless that has more to do.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		spec   string
+		state  string // name of the runtime's state file
+		writes bool   // the container's process waits
+		runs   bool   // the runtime itself is run
+	}{
+		{name: "start", spec: `{}`, state: "state.json", writes: true},
+		{name: "nobody waits", spec: `{}`, state: "state.json", runs: true},
+		{name: "hooks", spec: `{"hooks": {"poststart": [{"path": "/x"}]}}`, state: "state.json", writes: true, runs: true},
+		{name: "other hooks", spec: `{"hooks": {"prestart": [{"path": "/x"}]}}`, state: "state.json", writes: true},
+		{name: "another runtime", spec: `{}`, state: "status", writes: true, runs: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r := script(t, `echo "$@" >`+"$2/ran")
+			bundle, state := t.TempDir(), filepath.Join(r.Root, "a")
+			if err := errors.Join(os.Mkdir(state, 0o700), os.WriteFile(filepath.Join(state, tc.state), nil, 0o600), os.WriteFile(filepath.Join(bundle, "config.json"), []byte(tc.spec), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			fifo := filepath.Join(state, "exec.fifo")
+			if tc.writes {
+				if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.writes && !tc.runs {
+				go func() { _ = os.WriteFile(fifo, []byte("0"), 0) }()
+			}
+			spec, err := ReadSpec(bundle)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Start(t.Context(), "a", spec); err != nil {
+				t.Fatal(err)
+			}
+			_, err = os.Stat(filepath.Join(r.Root, "ran"))
+			if (err == nil) != tc.runs {
+				t.Errorf("run: %v", err)
+			}
+			if _, err := os.Stat(fifo); (err == nil) != (tc.writes && tc.runs) {
+				t.Errorf("the FIFO: %v", err)
+			}
+		})
+	}
+}
+
+func TestSharesPIDs(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		`{}`: true,
+		`{"linux": {"namespaces": [{"type": "mount"}, {"type": "pid"}]}}`:           false,
+		`{"linux": {"namespaces": [{"type": "pid", "path": "/proc/1/ns/pid"}]}}`:    true,
+		`{"annotations": {"a": "b"}, "linux": {"namespaces": [{"type": "mount"}]}}`: true,
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := ReadSpec(dir); err != nil || s.SharesPIDs() != want {
+			t.Errorf("%s: %+v, %v", text, s, err)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if o, err := ReadOptions(dir); err != nil || o != (ttrpc.Options{}) {
+		t.Errorf("%+v, %v", o, err)
+	}
+	want := ttrpc.Options{BinaryName: "crun", Root: "/x", SystemdCgroup: true}
+	if err := WriteOptions(dir, want); err != nil {
+		t.Fatal(err)
+	}
+	o, err := ReadOptions(dir)
+	if err != nil || o != want {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if r := NewRuntime(o, "ns", nil); r.Root != "/x/ns" || r.Program != "crun" || !r.SystemdCgroup {
+		t.Errorf("%+v", r)
+	}
+	if r := NewRuntime(ttrpc.Options{}, "ns", nil); r.Root != "/run/containerd/runc/ns" {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,186 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// cgroup is a cgroup that limits and counts memory.
+type cgroup struct {
+	dir string
+	v2  bool
+}
+
+// findCgroup finds the cgroup of a process.
+func findCgroup(pid int) (cgroup, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return cgroup{}, err
+	}
+	path, v2 := memoryPath(string(text))
+	for _, root := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} {
+		if _, err := os.Stat(filepath.Join(root, path, "cgroup.procs")); err == nil && v2 == (root == "/sys/fs/cgroup") {
+			return cgroup{filepath.Join(root, path), v2}, nil
+		}
+	}
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		ours := v2 && m.FSType == "cgroup2" || !v2 && m.FSType == "cgroup" && strings.Contains(","+m.VFSOptions+",", ",memory,")
+		return !ours, ours
+	})
+	if err != nil || len(mounts) == 0 {
+		return cgroup{}, errors.Join(fmt.Errorf("no memory cgroups: %w", fs.ErrNotExist), err)
+	}
+	// In a container, only a part of the tree is mounted.
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(mounts[0].Root, "/"))
+	if !ok {
+		rest = path
+	}
+	return cgroup{filepath.Join(mounts[0].Mountpoint, rest), v2}, nil
+}
+
+// memoryPath returns the path of the memory cgroup from /proc/PID/cgroup.
+func memoryPath(text string) (path string, v2 bool) {
+	for line := range strings.Lines(text) {
+		// NUMBER:CONTROLLERS:PATH
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(f) != 3 {
+			continue
+		}
+		if strings.Contains(","+f[1]+",", ",memory,") {
+			return f[2], false
+		}
+		if f[0] == "0" && f[1] == "" {
+			path, v2 = f[2], true
+		}
+	}
+	return path, v2
+}
+
+// pids returns the processes in the cgroup and below it.
+func (c cgroup) pids() []int {
+	var all []int
+	if c.dir == "" {
+		return nil
+	}
+	_ = filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "cgroup.procs" {
+			return nil //nolint
+		}
+		text, _ := os.ReadFile(path)
+		for s := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(s); err == nil {
+				all = append(all, pid)
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// kills returns how many processes the kernel has killed for want of memory.
+func (c cgroup) kills() int {
+	name := "memory.oom_control"
+	if c.v2 {
+		name = "memory.events"
+	}
+	text, _ := os.ReadFile(filepath.Join(c.dir, name))
+	return counter(string(text), "oom_kill")
+}
+
+// counter returns the value of a name in lines of names and values, 0 without it.
+func counter(text, name string) int {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
+			n, _ := strconv.Atoi(f[1])
+			return n
+		}
+	}
+	return 0
+}
+
+// oomWatch tells when a container runs out of memory.
+type oomWatch struct {
+	cgroup
+	tell func()
+	file *os.File // readable when something has happened
+
+	mu   sync.Mutex
+	seen int
+}
+
+// watchOOM watches the cgroup of a process. Without one, nothing is ever told.
+func watchOOM(pid int, tell func()) *oomWatch {
+	w := &oomWatch{tell: tell}
+	var err error
+	if w.cgroup, err = findCgroup(pid); err != nil {
+		return w
+	}
+	if w.file, err = w.open(); err != nil {
+		return w
+	}
+	go func() {
+		b := make([]byte, 256)
+		for {
+			if _, err := w.file.Read(b); err != nil {
+				return
+			}
+			w.look()
+		}
+	}()
+	return w
+}
+
+// open opens a file from which one can read whenever something happens in the cgroup.
+func (c cgroup) open() (*os.File, error) {
+	if c.v2 {
+		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+		if err != nil {
+			return nil, err
+		}
+		f := os.NewFile(uintptr(fd), "inotify")
+		_, err = unix.InotifyAddWatch(fd, filepath.Join(c.dir, "memory.events"), unix.IN_MODIFY)
+		return f, err
+	}
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "eventfd")
+	control, err := os.Open(filepath.Join(c.dir, "memory.oom_control"))
+	if err != nil {
+		return f, err
+	}
+	defer func() { _ = control.Close() }()
+	line := fmt.Sprintf("%d %d", fd, control.Fd())
+	return f, os.WriteFile(filepath.Join(c.dir, "cgroup.event_control"), []byte(line), 0)
+}
+
+// look tells of what has happened, and reports whether anything has ever happened.
+func (w *oomWatch) look() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dir == "" {
+		return false
+	}
+	if n := w.kills(); n > w.seen {
+		w.seen = n
+		w.tell()
+	}
+	return w.seen > 0
+}
+
+// stop ends the watch.
+func (w *oomWatch) stop() {
+	if w.file != nil {
+		_ = w.file.Close()
+	}
+}

@@ -1,0 +1,101 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/runonce/runonce/runtime/shim/oci"
+	"github.com/runonce/runonce/runtime/shim/ttrpc"
+)
+
+func (s *Service) exec(_ context.Context, r *ttrpc.ExecRequest) (ttrpc.Message, error) {
+	c, err := s.container(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := withTerminal(r.Spec.Value, r.Terminal)
+	if err != nil {
+		return nil, ttrpc.Errorf(ttrpc.InvalidArgument, "reading the process: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.execs[r.ExecID] != nil || r.ExecID != filepath.Base(r.ExecID) {
+		return nil, ttrpc.Errorf(ttrpc.AlreadyExists, "id %s", r.ExecID)
+	}
+	c.execs[r.ExecID] = &process{id: r.ExecID, stdio: r.Stdio, spec: spec, state: ttrpc.Created, done: make(chan struct{})}
+	s.events.publish("exec-added", "TaskExecAdded", &ttrpc.ProcessEvent{Request: r.Request})
+	return &ttrpc.Empty{}, nil
+}
+
+// withTerminal returns a process's specification with or without a terminal.
+func withTerminal(spec []byte, terminal bool) ([]byte, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(spec, &fields); err != nil {
+		return nil, err
+	}
+	fields["terminal"] = json.RawMessage(fmt.Sprint(terminal))
+	return json.Marshal(fields)
+}
+
+func (s *Service) startExec(ctx context.Context, c *container, p *process) (ttrpc.Message, error) {
+	c.mu.Lock()
+	ready := p.state == ttrpc.Created && c.init.state != ttrpc.Stopped
+	if ready {
+		p.state = ttrpc.Running
+	}
+	c.mu.Unlock()
+	if !ready {
+		return nil, ttrpc.Errorf(ttrpc.FailedPrecondition, "container %s init process is not running", c.id)
+	}
+	defer s.reaper.Hold()()
+	pid, err := c.runExec(ctx, p)
+	if err != nil {
+		s.ended(c, p, oci.Exit{Status: 255})
+		return nil, fmt.Errorf("OCI runtime exec failed: %w", err)
+	}
+	c.mu.Lock()
+	p.pid = pid
+	c.mu.Unlock()
+	s.events.publish("exec-started", "TaskExecStarted", &ttrpc.ProcessEvent{Request: ttrpc.Request{ID: c.id, ExecID: p.id}, PID: uint32(pid)})
+	s.reaper.Watch(pid, func(e oci.Exit) { go s.execExited(c, p, e) })
+	return &ttrpc.PID{PID: uint32(pid)}, nil
+}
+
+func (c *container) runExec(ctx context.Context, p *process) (int, error) {
+	spec := filepath.Join(c.bundle, p.id+".process")
+	if err := os.WriteFile(spec, p.spec, 0o600); err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.Remove(spec) }()
+	pid, err := c.run(ctx, p, []string{"exec", "--process", spec, "--detach"}, p.id)
+	for _, suffix := range []string{".pid", ".json"} {
+		_ = os.Remove(filepath.Join(c.bundle, p.id+suffix))
+	}
+	return pid, err
+}
+
+// execExited makes the end of a process known, once its output is copied.
+func (s *Service) execExited(c *container, p *process, e oci.Exit) {
+	p.streams.drain(drainTimeout)
+	s.events.publish("exit", "TaskExit", s.ended(c, p, e))
+}
+
+func (s *Service) deleteExec(r *ttrpc.Request) (ttrpc.Message, error) {
+	c, p, err := s.process(*r)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.state == ttrpc.Running {
+		return nil, ttrpc.Errorf(ttrpc.FailedPrecondition, "cannot delete a running process")
+	}
+	if p.streams != nil {
+		p.streams.close()
+	}
+	delete(c.execs, p.id)
+	return &ttrpc.DeleteResponse{PID: uint32(p.pid), Exit: p.exit}, nil
+}

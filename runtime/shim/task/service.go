@@ -1,0 +1,227 @@
+// Package task is the task service of a shim: it has an OCI runtime run the containers of a
+// pod, writes their output to CRI log files and their exits to exit records, so that both
+// outlive the program that started them, and reports to containerd.
+package task
+
+import (
+	"context"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/runonce/runonce/runtime/shim/oci"
+	"github.com/runonce/runonce/runtime/shim/ttrpc"
+)
+
+const (
+	// idleTimeout is how long a shim waits for its first container, and how long it stays when
+	// containerd is gone and it has none.
+	idleTimeout = 10 * time.Second
+	// flushTimeout bounds the wait for the last events when the shim ends.
+	flushTimeout = 2 * time.Second
+)
+
+// Service is the task service.
+type Service struct {
+	namespace string
+	reaper    *oci.Reaper
+	events    *publisher
+	methods   map[string]method
+	// connections returns how many clients there are.
+	connections func() int
+
+	mu         sync.Mutex
+	containers map[string]*container
+	done       chan struct{} // closed when the shim ends
+}
+
+// method is a method of the service with its encoded request.
+type method func(ctx context.Context, payload []byte) (ttrpc.Message, error)
+
+// New returns the service of a namespace. address is that of containerd's ttrpc socket.
+func New(namespace, address string, r *oci.Reaper, connections func() int) *Service {
+	s := &Service{
+		namespace: namespace, reaper: r, events: newPublisher(namespace, address), connections: connections,
+		containers: map[string]*container{}, done: make(chan struct{}),
+	}
+	s.methods = map[string]method{
+		"Create": decode(s.create), "Start": decode(s.start), "Delete": decode(s.delete), "Exec": decode(s.exec),
+		"ResizePty": decode(s.resize), "State": decode(s.state), "Pids": decode(s.pids), "Pause": decode(s.pause),
+		"Resume": decode(s.resume), "Kill": decode(s.kill), "CloseIO": decode(s.closeIO), "Update": decode(s.update),
+		"Wait": decode(s.wait), "Connect": decode(s.connect), "Shutdown": decode(s.shutdown),
+	}
+	s.Idle()
+	return s
+}
+
+// decode makes a method of a function that takes its request.
+func decode[T any, M interface {
+	*T
+	ttrpc.Message
+}](f func(context.Context, M) (ttrpc.Message, error)) method {
+	return func(ctx context.Context, payload []byte) (ttrpc.Message, error) {
+		m := M(new(T))
+		if err := ttrpc.Unmarshal(payload, m); err != nil {
+			return nil, ttrpc.Errorf(ttrpc.InvalidArgument, "%w", err)
+		}
+		return f(ctx, m)
+	}
+}
+
+// Handle answers a call.
+func (s *Service) Handle(ctx context.Context, name string, payload []byte) (ttrpc.Message, error) {
+	f, ok := s.methods[name]
+	if !ok {
+		return nil, ttrpc.Errorf(ttrpc.Unimplemented, "%s is not supported by this shim", name)
+	}
+	return f(ctx, payload)
+}
+
+// Done is closed when the shim must end.
+func (s *Service) Done() <-chan struct{} { return s.done }
+
+// Flush waits until containerd has the last events.
+func (s *Service) Flush() { s.events.flush(flushTimeout) }
+
+// Idle ends the shim after a while unless it has containers or clients by then. Without
+// either, nobody can end it any more.
+func (s *Service) Idle() {
+	time.AfterFunc(idleTimeout, func() {
+		if s.connections() == 0 {
+			s.end()
+		}
+	})
+}
+
+// end ends the shim when it has no containers.
+func (s *Service) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.containers) > 0 {
+		return
+	}
+	select {
+	case <-s.done:
+	default:
+		close(s.done)
+	}
+}
+
+func (s *Service) shutdown(context.Context, *ttrpc.Request) (ttrpc.Message, error) {
+	s.end()
+	return &ttrpc.Empty{}, nil
+}
+
+func (s *Service) connect(_ context.Context, r *ttrpc.Request) (ttrpc.Message, error) {
+	resp := &ttrpc.ConnectResponse{ShimPID: uint32(os.Getpid())}
+	if c, err := s.container(r.ID); err == nil {
+		resp.TaskPID = uint32(c.init.pid)
+	}
+	return resp, nil
+}
+
+// container returns a created container.
+func (s *Service) container(id string) (*container, error) {
+	s.mu.Lock()
+	c := s.containers[id]
+	s.mu.Unlock()
+	if c == nil || !c.isCreated() {
+		return nil, ttrpc.Errorf(ttrpc.NotFound, "container not created")
+	}
+	return c, nil
+}
+
+// process returns a process of a container, the first one without an ID.
+func (s *Service) process(r ttrpc.Request) (*container, *process, error) {
+	c, err := s.container(r.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.ExecID == "" {
+		return c, &c.init, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, ok := c.execs[r.ExecID]
+	if !ok {
+		return nil, nil, ttrpc.Errorf(ttrpc.NotFound, "process does not exist %s", r.ExecID)
+	}
+	return c, p, nil
+}
+
+func (s *Service) add(c *container) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.done:
+		return ttrpc.Errorf(ttrpc.Unavailable, "ttrpc: the shim is ending")
+	default:
+	}
+	if s.containers[c.id] != nil {
+		return ttrpc.Errorf(ttrpc.AlreadyExists, "container %s", c.id)
+	}
+	s.containers[c.id] = c
+	return nil
+}
+
+func (s *Service) remove(id string) {
+	s.mu.Lock()
+	delete(s.containers, id)
+	s.mu.Unlock()
+	if s.connections() == 0 {
+		s.Idle()
+	}
+}
+
+func (s *Service) state(_ context.Context, r *ttrpc.Request) (ttrpc.Message, error) {
+	c, p, err := s.process(*r)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	resp := &ttrpc.StateResponse{Bundle: c.bundle, PID: uint32(p.pid), State: p.state, Stdio: p.stdio, Exit: p.exit}
+	resp.ID = p.id
+	if c.init.state == ttrpc.Paused {
+		resp.State = ttrpc.Paused
+	}
+	return resp, nil
+}
+
+func (s *Service) wait(ctx context.Context, r *ttrpc.Request) (ttrpc.Message, error) {
+	c, p, err := s.process(*r)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &p.exit, nil
+}
+
+func (s *Service) resize(_ context.Context, r *ttrpc.ResizeRequest) (ttrpc.Message, error) {
+	c, p, err := s.process(r.Request)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &ttrpc.Empty{}, p.streams.resize(r.Width, r.Height)
+}
+
+func (s *Service) closeIO(_ context.Context, r *ttrpc.CloseIORequest) (ttrpc.Message, error) {
+	c, p, err := s.process(r.Request)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.Stdin && p.streams != nil {
+		p.streams.closeInput()
+	}
+	return &ttrpc.Empty{}, nil
+}
