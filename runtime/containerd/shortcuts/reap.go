@@ -17,6 +17,7 @@ var children = struct {
 
 // reap waits for a process in the background. It needs no release any more.
 func reap(p *os.Process) {
+	pid := p.Pid // which Release forgets
 	children.Lock()
 	defer children.Unlock()
 	if children.pids == nil {
@@ -29,9 +30,9 @@ func reap(p *os.Process) {
 			}
 		}()
 	}
-	children.pids[p.Pid] = true
+	children.pids[pid] = true
 	_ = p.Release()
-	reapOne(p.Pid) // it may have ended before the signals were asked for
+	reapOne(pid) // it may have ended before the signals were asked for
 }
 
 func reapEnded() {

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestReap: processes that run need no descriptor of this one, and none stays as a zombie. It does
@@ -45,6 +47,25 @@ func TestReap(t *testing.T) {
 				t.Fatalf("process %d is left", pid)
 			}
 		}
+	}
+}
+
+// TestReapOthers: the children that others wait for are left to them.
+func TestReapOthers(t *testing.T) {
+	other := exec.CommandContext(t.Context(), "true")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Waitid(unix.P_PID, other.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	ours := exec.CommandContext(t.Context(), "true")
+	if err := ours.Start(); err != nil {
+		t.Fatal(err)
+	}
+	reap(ours.Process)
+	if err := other.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
