@@ -353,7 +353,7 @@ func TestIdle(t *testing.T) {
 	t.Parallel()
 	unused := New("ns", "", reaper, func() int { return 0 })
 	used := newShim(t, "")
-	used.connections = func() int { return 0 }
+	used.Service = New("ns", "", reaper, func() int { return 0 })
 	used.run("exec sleep 1000")
 	<-unused.Done()
 	select {
