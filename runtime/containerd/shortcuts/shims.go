@@ -109,8 +109,6 @@ func (s Shims) start(ctx context.Context, path, id string) error {
 	cmd.Env = []string{
 		"PATH=" + shimbinary.SearchPath,
 		"TTRPC_ADDRESS=" + s.Address + ".ttrpc",
-		"GRPC_ADDRESS=" + s.Address,
-		"NAMESPACE=" + s.Namespace,
 		"GOMAXPROCS=1",
 	}
 	cmd.ExtraFiles = []*os.File{f}

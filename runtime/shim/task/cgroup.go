@@ -72,8 +72,11 @@ func (c cgroup) pids() []int {
 		return nil
 	}
 	_ = filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() != "cgroup.procs" {
-			return nil //nolint
+		if err != nil {
+			return fs.SkipDir // gone meanwhile
+		}
+		if d.Name() != "cgroup.procs" {
+			return nil
 		}
 		text, _ := os.ReadFile(path)
 		for s := range strings.FieldsSeq(string(text)) {

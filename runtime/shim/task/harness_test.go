@@ -18,7 +18,7 @@ import (
 // bundle, or that of its process. It hangs while a file says so, and notes its commands.
 const fakeRuntime = `#!/bin/sh
 root=$2; shift 4
-[ "$1" != --log ] || shift 2
+[ "$1" != --log ] || { log=$2; shift 2; }
 command=$1
 echo "$@" >>$root/commands
 for a; do
@@ -30,6 +30,7 @@ for a; do
 	last=$a
 done
 [ ! -e $root/hang-$command ] || sleep 1000
+[ ! -e $root/fail-$command ] || { echo failed >&2; echo '{"level": "error", "msg": "the cause"}' >$log; exit 1; }
 exec 3<&0
 case $command in
 create)

@@ -110,6 +110,21 @@ func TestCreateFails(t *testing.T) {
 	if _, err := s.call(t.Context(), "Create", bad); err == nil {
 		t.Error("a log in no directory")
 	}
+	// What the OCI runtime writes where the container would is not the container's output.
+	bad = s.request("a", "")
+	fails := filepath.Join(s.root, "fail-create")
+	if err := os.WriteFile(fails, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.call(t.Context(), "Create", bad); err == nil || err.Error() != "OCI runtime create failed: the cause" {
+		t.Errorf("%v", err)
+	}
+	if err := os.Remove(fails); err != nil {
+		t.Fatal(err)
+	}
+	if out := s.logLines(); len(out) > 0 {
+		t.Errorf("log %q", out)
+	}
 	bad = s.request("a", "")
 	bad.Rootfs = append(bad.Rootfs, ttrpc.Mount{Type: "none", Target: "/x"})
 	s.refuses(ttrpc.Unimplemented, "Create", bad)
@@ -338,7 +353,7 @@ func TestIdle(t *testing.T) {
 	t.Parallel()
 	unused := New("ns", "", reaper, func() int { return 0 })
 	used := newShim(t, "")
-	used.connections = func() int { return 0 }
+	used.Service = New("ns", "", reaper, func() int { return 0 })
 	used.run("exec sleep 1000")
 	<-unused.Done()
 	select {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,6 +31,7 @@ type streams struct {
 	theirs  []*os.File // standard input, output and error, until the process has them
 	held    []*os.File // ends of FIFOs that stay open while the process runs
 	in      *os.File   // keeps the input open
+	pipes   []*os.File // ends of the pipes of its output, until they are copied
 	log     *logs.Writer
 	copies  sync.WaitGroup
 	console *os.File // the terminal's other side
@@ -59,7 +61,7 @@ func openStreams(ctx context.Context, io ttrpc.Stdio, o owner) (_ *streams, err 
 		return nil, err
 	}
 	for _, stream := range []struct{ name, uri string }{{"stdout", io.Stdout}, {"stderr", io.Stderr}} {
-		if err := s.openOutput(stream.name, stream.uri, o); err != nil {
+		if err := s.openOutput(stream.uri, o); err != nil {
 			return nil, fmt.Errorf("opening %s: %w", stream.name, err)
 		}
 	}
@@ -90,17 +92,13 @@ func (s *streams) openInput(uri string, o owner) error {
 	return s.give(os.Open(uri))
 }
 
-func (s *streams) openOutput(name, uri string, o owner) error {
+func (s *streams) openOutput(uri string, o owner) error {
 	if s.log != nil {
 		r, w, err := pipe(o)
 		if err != nil {
 			return err
 		}
-		s.copies.Go(func() {
-			defer func() { _ = r.Close() }()
-			// A log that cannot be written must not stop the container.
-			_ = s.log.Copy(name, r)
-		})
+		s.pipes = append(s.pipes, r)
 		return s.give(w, nil)
 	}
 	if _, ours := exitrecord.ParseOutput(uri); ours || uri == "" {
@@ -179,10 +177,19 @@ func (s *streams) args() []string {
 	return []string{"--console-socket", s.socket.Addr().String()}
 }
 
-// begin lets the streams end with the process, which has them now, and copies its terminal.
+// begin lets the streams end with the process, which has them now, and copies its output. Not
+// before, since an OCI runtime that fails writes there as well.
 func (s *streams) begin(io ttrpc.Stdio) error {
 	closeAll(s.theirs)
 	s.theirs = nil
+	for i, r := range s.pipes {
+		s.copies.Go(func() {
+			defer func() { _ = r.Close() }()
+			// A log that cannot be written must not stop the container.
+			_ = s.log.Copy([]string{"stdout", "stderr"}[i], r)
+		})
+	}
+	s.pipes = nil
 	if s.socket == nil {
 		return nil
 	}
@@ -280,9 +287,8 @@ func (s *streams) closeInput() {
 func (s *streams) close() {
 	s.closeInput()
 	s.closeSocket()
-	closeAll(append(s.theirs, s.held...))
-	closeAll([]*os.File{s.console})
-	s.theirs, s.held, s.console = nil, nil, nil
+	closeAll(slices.Concat(s.theirs, s.held, s.pipes, []*os.File{s.console}))
+	s.theirs, s.held, s.pipes, s.console = nil, nil, nil, nil
 	if log := s.log; log != nil {
 		s.log = nil
 		go func() {
