@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
 	"github.com/runonce/runonce/runtime/shim/oci"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
@@ -211,9 +212,7 @@ func TestStartForOldContainerd(t *testing.T) {
 	t.Parallel()
 	a := arguments{namespace: "ns", address: "/none"}
 	path := bundle(t, t.TempDir(), "old", "group")
-	if os.Geteuid() != 0 {
-		t.Skip("needs root for " + defaultSockets)
-	}
+	roottest.Require(t) // for defaultSockets
 	want := "unix://" + socketPath(defaultSockets, a, "group")
 	out, err := command(t, path, "old", "start", nil)
 	if err != nil || out != want {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/runonce/runonce/internal/roottest"
 )
 
 // reaper is the one of this program, which must not use os/exec beside it.
@@ -131,9 +133,7 @@ func TestReaperSignal(t *testing.T) {
 // TestUserNamespace: the namespace has the mappings, and its process is gone.
 func TestUserNamespace(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	roottest.Require(t)
 	f, err := theReaper(t).userNamespace("0:100000:10", "0:100000:10")
 	if err != nil {
 		t.Fatal(err)

@@ -188,8 +188,14 @@ func mappings(text string) ([]syscall.SysProcIDMap, error) {
 	return all, nil
 }
 
-// Unmount unmounts what is mounted at the path and below it.
+// Unmount unmounts what is mounted at the path and below it, and removes the directory if that
+// leaves it empty.
 func Unmount(path string) error {
+	// Nearly always one file system is mounted. To read the list of all takes the longer the more
+	// pods there are, for containerd as well, which does so if the directory exists.
+	if unix.Unmount(path, unix.UMOUNT_NOFOLLOW) == nil && os.Remove(path) == nil {
+		return nil
+	}
 	path, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -207,6 +213,7 @@ func Unmount(path string) error {
 			return fmt.Errorf("unmounting %q: %w", m.Mountpoint, err)
 		}
 	}
+	_ = os.Remove(path)
 	return nil
 }
 

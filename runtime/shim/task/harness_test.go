@@ -3,8 +3,10 @@ package task
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,11 +92,19 @@ func newShim(t *testing.T, address string) *shim {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// No process of the test's may outlive it.
+		// No process of the test's may outlive it, nor write to its directory.
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, c := range s.containers {
-			_ = reaper.Signal(c.init.pid, 9)
+		all := slices.Collect(maps.Values(s.containers))
+		s.mu.Unlock()
+		for _, c := range all {
+			if !c.isCreated() || reaper.Signal(c.init.pid, 9) != nil {
+				continue
+			}
+			select {
+			case <-c.init.done:
+			case <-time.After(time.Minute):
+				t.Error("a container has not ended")
+			}
 		}
 	})
 	return s

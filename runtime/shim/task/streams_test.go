@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
@@ -122,9 +123,7 @@ func TestFiles(t *testing.T) {
 // TestOwner: the pipes belong to the root user of a user namespace.
 func TestOwner(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	roottest.Require(t)
 	r, w, err := pipe(owner{100000, 200000})
 	if err != nil {
 		t.Fatal(err)
