@@ -12,6 +12,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
 // cgroup is a cgroup that limits and counts memory.
@@ -108,6 +110,29 @@ func counter(text, name string) int {
 		}
 	}
 	return 0
+}
+
+// metrics returns what the processes in the cgroup use.
+func (c cgroup) metrics() *ttrpc.Metrics {
+	m := &ttrpc.Metrics{V2: c.v2}
+	if c.v2 {
+		m.PIDs, m.Memory = c.number("pids.current"), c.number("memory.current")
+		text, _ := os.ReadFile(filepath.Join(c.dir, "cpu.stat"))
+		m.CPU = int64(counter(string(text), "usage_usec"))
+		return m
+	}
+	in := func(controller string) cgroup {
+		return cgroup{dir: strings.Replace(c.dir, "/memory/", "/"+controller+"/", 1)}
+	}
+	m.PIDs, m.CPU, m.Memory = in("pids").number("pids.current"), in("cpuacct").number("cpuacct.usage"), c.number("memory.usage_in_bytes")
+	return m
+}
+
+// number returns the number in a file, 0 without it.
+func (c cgroup) number(name string) int64 {
+	text, _ := os.ReadFile(filepath.Join(c.dir, name))
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return n
 }
 
 // oomWatch tells when a container runs out of memory.

@@ -1,9 +1,12 @@
 package task
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
 func TestMemoryPath(t *testing.T) {
@@ -75,5 +78,31 @@ func TestFindCgroup(t *testing.T) {
 	}
 	if !found {
 		t.Errorf("this process is not in %+v", c)
+	}
+}
+
+// TestMetrics: what a container uses is read from the files of each version of cgroups.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for path, text := range map[string]string{
+		"pids/a/pids.current": "3\n", "cpuacct/a/cpuacct.usage": "5000\n", "memory/a/memory.usage_in_bytes": "4096\n",
+		"u/pids.current": "4\n", "u/cpu.stat": "usage_usec 6\nuser_usec 1\n", "u/memory.current": "8192\n",
+	} {
+		path = filepath.Join(root, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		in   cgroup
+		want ttrpc.Metrics
+	}{
+		{cgroup{filepath.Join(root, "memory", "a"), false}, ttrpc.Metrics{PIDs: 3, CPU: 5000, Memory: 4096}},
+		{cgroup{filepath.Join(root, "u"), true}, ttrpc.Metrics{V2: true, PIDs: 4, CPU: 6, Memory: 8192}},
+	} {
+		if got := tc.in.metrics(); *got != tc.want {
+			t.Errorf("%s: %+v, want %+v", tc.in.dir, *got, tc.want)
+		}
 	}
 }

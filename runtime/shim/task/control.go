@@ -101,6 +101,17 @@ func (s *Service) update(ctx context.Context, r *ttrpc.UpdateRequest) (ttrpc.Mes
 	return &ttrpc.Empty{}, err
 }
 
+func (s *Service) stats(_ context.Context, r *ttrpc.Request) (ttrpc.Message, error) {
+	c, err := s.container(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if c.oom.dir == "" {
+		return nil, ttrpc.Errorf(ttrpc.NotFound, "container %s has no cgroup for memory", c.id)
+	}
+	return ttrpc.NewStats(c.oom.metrics()), nil
+}
+
 // pids also lists a container's first process where there is none in its cgroup: systemd may
 // have moved it. A containerd that connects to the shim would take it for a leaked one and kill
 // the container.

@@ -104,7 +104,6 @@ func TestCreateFails(t *testing.T) {
 	bad.Checkpoint = "/x"
 	s.refuses(ttrpc.Unimplemented, "Create", bad)
 	s.refuses(ttrpc.Unimplemented, "Checkpoint", &ttrpc.Request{ID: "a"})
-	s.refuses(ttrpc.Unimplemented, "Stats", &ttrpc.Request{ID: "a"})
 	bad = s.request("a", "")
 	bad.Stdout = exitrecord.Output{LogPath: filepath.Join(s.dir, "none", "log")}.URI()
 	if _, err := s.call(t.Context(), "Create", bad); err == nil {

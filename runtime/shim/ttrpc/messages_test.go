@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	cgroup1 "github.com/containerd/cgroups/v3/cgroup1/stats"
+	cgroup2 "github.com/containerd/cgroups/v3/cgroup2/stats"
 	eventsapi "github.com/containerd/containerd/api/events"
 	bootapi "github.com/containerd/containerd/api/runtime/bootstrap/v1"
 	taskv2 "github.com/containerd/containerd/api/runtime/task/v2"
@@ -105,6 +107,33 @@ func messages() []struct {
 }
 
 // TestMessages: this program and containerd's generated code read what the other one writes.
+// TestMetrics: the numbers are where containerd's clients look for them.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	read := func(m *Metrics, into proto.Message) {
+		t.Helper()
+		resp := NewStats(m)
+		if want := string(into.ProtoReflect().Descriptor().FullName()); resp.Stats.TypeURL != want {
+			t.Errorf("type %s, want %s", resp.Stats.TypeURL, want)
+		}
+		if err := proto.Unmarshal(resp.Stats.Value, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var one cgroup1.Metrics
+	if read(&Metrics{PIDs: 1, CPU: 2, Memory: 3}, &one); one.Pids.Current != 1 || one.CPU.Usage.Total != 2 || one.Memory.Usage.Usage != 3 {
+		t.Error(&one)
+	}
+	var two cgroup2.Metrics
+	if read(&Metrics{V2: true, PIDs: 1, CPU: 2, Memory: 3}, &two); two.Pids.Current != 1 || two.CPU.UsageUsec != 2 || two.Memory.Usage != 3 {
+		t.Error(&two)
+	}
+	var resp task.StatsResponse
+	if err := proto.Unmarshal(Marshal(NewStats(&Metrics{})), &resp); err != nil || resp.Stats.TypeUrl != "io.containerd.cgroups.v1.Metrics" {
+		t.Errorf("%v, %v", &resp, err)
+	}
+}
+
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	for _, tc := range messages() {
