@@ -59,7 +59,7 @@ func (b *box) checkBounds(t *testing.T, pid, pods int) {
 	t.Helper()
 	const (
 		base   = 40 // descriptors, without pods
-		perPod = 4  // the shim's log, twice; the connection to the shim, and that for its events
+		perPod = 3  // the shim's log, twice, and the connection to the shim
 		most   = 40 // threads, however many pods
 	)
 	count := func(what string) int {
