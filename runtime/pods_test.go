@@ -41,6 +41,7 @@ type node struct {
 func newNode(t *testing.T) *node {
 	t.Helper()
 	root := t.TempDir()
+	t.Cleanup(synctest.Wait) // for the end of what writes there
 	img := engine.Image{Ref: boxImage, ID: "sha256:1", Entrypoint: []string{"/bin/box"}, Cmd: []string{"sleep"}}
 	return &node{
 		engine: &enginetest.Engine{

@@ -67,10 +67,12 @@ func newNode(t *testing.T) *node {
 	for _, ref := range []string{boxImage, otherImage} {
 		store[ref] = engine.Image{Ref: ref, ID: "sha256:1", Entrypoint: []string{"/bin/box"}, Cmd: []string{"sleep"}}
 	}
+	root := t.TempDir()
+	t.Cleanup(synctest.Wait) // for the end of what writes there
 	return &node{
 		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: store},
 		sandboxes: &enginetest.Sandboxes{},
-		root:      t.TempDir(),
+		root:      root,
 	}
 }
 
