@@ -3,9 +3,11 @@ package shim
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,7 +34,7 @@ func remove(ctx context.Context, a arguments) error {
 	}
 	r := oci.NewRuntime(o, a.namespace, reaper)
 	// runc and similar runtimes keep a container's state in a directory of its name.
-	if _, serr := os.Stat(filepath.Join(r.Root, a.id)); !errors.Is(serr, fs.ErrNotExist) {
+	if _, serr := os.Stat(filepath.Join(r.Root, a.id)); !errors.Is(serr, fs.ErrNotExist) && !served(bundle, a.id) {
 		ctx, cancel := context.WithTimeout(ctx, oci.EndLimit)
 		defer cancel()
 		err = r.Delete(ctx, a.id, "--force")
@@ -48,6 +50,24 @@ func remove(ctx context.Context, a arguments) error {
 	}
 	_, err = os.Stdout.Write(ttrpc.Marshal(&resp))
 	return err
+}
+
+// served reports whether a running shim has the container: containerd runs the command for one
+// that has ended, and may do so when the next one of the same name has been created.
+func served(bundle, id string) bool {
+	var b struct{ Address string }
+	text, err := os.ReadFile(filepath.Join(bundle, "bootstrap.json"))
+	if err != nil || json.Unmarshal(text, &b) != nil {
+		return false
+	}
+	_, path, _ := strings.Cut(b.Address, "unix://")
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }()
+	err = conn.SetDeadline(time.Now().Add(time.Second))
+	return err == nil && ttrpc.Call(conn, 1, "containerd.task.v3.Task", "State", &ttrpc.Request{ID: id}) == nil
 }
 
 // info describes the OCI runtime that the options on standard input name.
