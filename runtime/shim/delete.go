@@ -61,7 +61,8 @@ func served(bundle, id string) bool {
 		return false
 	}
 	_, path, _ := strings.Cut(b.Address, "unix://")
-	conn, err := net.DialTimeout("unix", path, time.Second)
+	d := net.Dialer{Timeout: time.Second}
+	conn, err := d.DialContext(context.Background(), "unix", path)
 	if err != nil {
 		return false
 	}

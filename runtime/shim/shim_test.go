@@ -161,8 +161,8 @@ func TestStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkProcess(t, int(resp.ShimPid))
-	if _, err := shim.Shutdown(t.Context(), &task.ShutdownRequest{ID: "c0"}); err != nil {
-		t.Error(err)
+	if _, err := shim.Shutdown(t.Context(), &task.ShutdownRequest{ID: "c0"}); err != nil && !errors.Is(err, lib.ErrClosed) {
+		t.Error(err) // it may end before it answers
 	}
 	awaitNone(t, sockets, int(resp.ShimPid))
 }
