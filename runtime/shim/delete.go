@@ -34,7 +34,7 @@ func remove(ctx context.Context, a arguments) error {
 	}
 	r := oci.NewRuntime(o, a.namespace, reaper)
 	// runc and similar runtimes keep a container's state in a directory of its name.
-	if _, serr := os.Stat(filepath.Join(r.Root, a.id)); !errors.Is(serr, fs.ErrNotExist) && !served(bundle, a.id) {
+	if _, serr := os.Stat(filepath.Join(r.Root, a.id)); !errors.Is(serr, fs.ErrNotExist) && !served(ctx, bundle, a.id) {
 		ctx, cancel := context.WithTimeout(ctx, oci.EndLimit)
 		defer cancel()
 		err = r.Delete(ctx, a.id, "--force")
@@ -54,7 +54,7 @@ func remove(ctx context.Context, a arguments) error {
 
 // served reports whether a running shim has the container: containerd runs the command for one
 // that has ended, and may do so when the next one of the same name has been created.
-func served(bundle, id string) bool {
+func served(ctx context.Context, bundle, id string) bool {
 	var b struct{ Address string }
 	text, err := os.ReadFile(filepath.Join(bundle, "bootstrap.json"))
 	if err != nil || json.Unmarshal(text, &b) != nil {
@@ -62,7 +62,7 @@ func served(bundle, id string) bool {
 	}
 	_, path, _ := strings.Cut(b.Address, "unix://")
 	d := net.Dialer{Timeout: time.Second}
-	conn, err := d.DialContext(context.Background(), "unix", path)
+	conn, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
 		return false
 	}
