@@ -101,16 +101,3 @@ func TestPartOf(t *testing.T) {
 		}
 	}
 }
-
-func TestMountsBelow(t *testing.T) {
-	t.Parallel()
-	table := `22 1 254:0 / / rw - ext4 /dev/vda rw
-30 22 7:0 / /var/lib/b/disk rw - ext4 /dev/loop0 rw
-31 22 0:40 / /var/lib/b2 rw - tmpfs b rw
-32 30 0:41 / /var/lib/b/disk/x rw - overlay o rw
-`
-	got := strings.Join(mountsBelow(table, "/var/lib/b"), " ")
-	if want := "/var/lib/b/disk /var/lib/b/disk/x"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}

@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -90,25 +90,15 @@ func (w *workspace) mountDisk(ctx context.Context) (err error) {
 
 // close unmounts and removes everything.
 func (w *workspace) close() error {
-	table, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(w.base))
 	if err != nil {
 		return fmt.Errorf("reading the mounts: %w", err)
 	}
-	for _, path := range slices.Backward(mountsBelow(string(table), w.base)) {
+	for _, m := range slices.Backward(mounts) {
+		path := m.Mountpoint
 		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
 			return fmt.Errorf("unmounting %s: %w", path, err)
 		}
 	}
 	return errors.Join(os.RemoveAll(w.base), w.lock.Close())
-}
-
-// mountsBelow returns the mount points below dir, from /proc/PID/mountinfo, in its order.
-func mountsBelow(table, dir string) []string {
-	var found []string
-	for line := range strings.Lines(table) {
-		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], dir+"/") {
-			found = append(found, f[4])
-		}
-	}
-	return found
 }

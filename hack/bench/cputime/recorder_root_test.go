@@ -1,17 +1,16 @@
 package cputime
 
 import (
-	"os"
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/runonce/runonce/internal/roottest"
 )
 
 // A process and its children are counted, also one that outlives it.
 func TestRecorderCountsDescendants(t *testing.T) {
-	if testing.Short() || os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	roottest.Require(t)
 	sockets, err := Open()
 	if err != nil {
 		t.Skipf("this kernel or namespace has no reports: %v", err)
