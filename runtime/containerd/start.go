@@ -25,10 +25,8 @@ import (
 	"github.com/runonce/runonce/runtime/containerd/shortcuts"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/launch"
 )
-
-// groupAnnotation makes containers share a shim (cmd/containerd-shim-runc-v2/manager).
-const groupAnnotation = "io.containerd.runc.v2.group"
 
 var errRunning = errors.New("it is running")
 
@@ -180,17 +178,15 @@ func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (contain
 	if oci.Annotations == nil {
 		oci.Annotations = map[string]string{}
 	}
-	oci.Annotations[groupAnnotation] = c.PodUID
+	oci.Annotations[launch.GroupAnnotation] = c.PodUID // they share a shim
 	root := specs.Root{}
 	if oci.Root != nil {
 		root = *oci.Root
 	}
 	root.Path = "rootfs"
 	oci.Root = &root
-	if c.DefaultSeccomp && oci.Linux != nil {
-		linux := *oci.Linux
-		linux.Seccomp = seccomp.DefaultProfile(&oci)
-		oci.Linux = &linux
+	if c.DefaultSeccomp {
+		setSeccomp(&oci)
 	}
 	if s.shims != nil {
 		limitFiles(&oci)
@@ -320,7 +316,7 @@ func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req 
 		if err != nil {
 			return err
 		}
-		req.TaskApiAddress, req.TaskApiVersion = address, shortcuts.Version
+		req.TaskApiAddress, req.TaskApiVersion = address, launch.APIVersion
 		if err = create(); err == nil {
 			return nil
 		}
@@ -337,4 +333,14 @@ func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req 
 			return err
 		}
 	}
+}
+
+// setSeccomp sets containerd's default profile, if the spec has a Linux part.
+func setSeccomp(spec *specs.Spec) {
+	if spec.Linux == nil {
+		return
+	}
+	linux := *spec.Linux
+	linux.Seccomp = seccomp.DefaultProfile(spec)
+	spec.Linux = &linux
 }

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/containerd/containerd/v2/contrib/seccomp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/runonce/runonce/internal/atomicfile"
@@ -188,11 +187,7 @@ func (t trial) writeBundle(spec *specs.Spec) error {
 	}
 	process.Args = []string{trialProgram}
 	own.Process = &process
-	if spec.Linux != nil {
-		linux := *spec.Linux
-		linux.Seccomp = seccomp.DefaultProfile(&own)
-		own.Linux = &linux
-	}
+	setSeccomp(&own)
 	limitFiles(&own)
 	data, err := json.Marshal(&own)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/runonce/runonce/runtime/shim/launch"
 	"github.com/runonce/runonce/runtime/shim/oci"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
@@ -32,16 +32,13 @@ func remove(ctx context.Context, a arguments) error {
 	if err != nil {
 		return err
 	}
-	r := oci.NewRuntime(o, a.namespace, reaper)
-	// runc and similar runtimes keep a container's state in a directory of its name.
-	if _, serr := os.Stat(filepath.Join(r.Root, a.id)); !errors.Is(serr, fs.ErrNotExist) && !served(ctx, bundle, a.id) {
-		ctx, cancel := context.WithTimeout(ctx, oci.EndLimit)
-		defer cancel()
-		err = r.Delete(ctx, a.id, "--force")
-	}
-	if err := errors.Join(err, oci.Unmount(filepath.Join(bundle, "rootfs"))); err != nil {
-		// Without an answer containerd would keep the bundle.
-		_, _ = os.Stderr.WriteString(err.Error() + "\n")
+	// containerd runs the command for a container that has ended, and may do so when the next one
+	// of the same name has been created.
+	if !inUse(ctx, bundle, a.id) {
+		if err := clean(ctx, oci.NewRuntime(o, a.namespace, reaper), bundle, a.id); err != nil {
+			// Without an answer containerd would keep the bundle.
+			_, _ = os.Stderr.WriteString(err.Error() + "\n")
+		}
 	}
 	resp := ttrpc.DeleteResponse{Exit: ttrpc.Exit{Status: 128 + uint32(syscall.SIGKILL), At: time.Now()}}
 	if text, err := os.ReadFile(filepath.Join(bundle, "init.pid")); err == nil {
@@ -52,23 +49,35 @@ func remove(ctx context.Context, a arguments) error {
 	return err
 }
 
-// served reports whether a running shim has the container: containerd runs the command for one
-// that has ended, and may do so when the next one of the same name has been created.
-func served(ctx context.Context, bundle, id string) bool {
+// clean deletes the container with its OCI runtime, and unmounts its root file system.
+func clean(ctx context.Context, r oci.Runtime, bundle, id string) (err error) {
+	// runc and similar runtimes keep a container's state in a directory of its name.
+	if _, serr := os.Stat(filepath.Join(r.Root, id)); !errors.Is(serr, fs.ErrNotExist) {
+		ctx, cancel := context.WithTimeout(ctx, oci.EndLimit)
+		defer cancel()
+		err = r.Delete(ctx, id, "--force")
+	}
+	return errors.Join(err, oci.Unmount(filepath.Join(bundle, "rootfs")))
+}
+
+// inUse reports whether a running shim has the container.
+func inUse(ctx context.Context, bundle, id string) bool {
 	var b struct{ Address string }
 	text, err := os.ReadFile(filepath.Join(bundle, "bootstrap.json"))
 	if err != nil || json.Unmarshal(text, &b) != nil {
 		return false
 	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
 	_, path, _ := strings.Cut(b.Address, "unix://")
-	d := net.Dialer{Timeout: time.Second}
-	conn, err := d.DialContext(ctx, "unix", path)
+	conn, err := launch.Dial(ctx, path)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = conn.Close() }()
-	err = conn.SetDeadline(time.Now().Add(time.Second))
-	return err == nil && ttrpc.Call(conn, 1, "containerd.task.v3.Task", "State", &ttrpc.Request{ID: id}) == nil
+	end, _ := ctx.Deadline()
+	err = conn.SetDeadline(end)
+	return err == nil && ttrpc.Call(conn, 1, ttrpc.TaskService, "State", &ttrpc.Request{ID: id}) == nil
 }
 
 // info describes the OCI runtime that the options on standard input name.

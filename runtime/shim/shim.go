@@ -13,19 +13,14 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/launch"
 	"github.com/runonce/runonce/runtime/shim/oci"
 	"github.com/runonce/runonce/runtime/shim/task"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
-const (
-	// addressEnv is where containerd tells the shim the address of its ttrpc socket.
-	addressEnv = "TTRPC_ADDRESS"
-	// listenerFD is the descriptor of the listening socket that a shim inherits.
-	listenerFD = 3
-	// answerTimeout bounds the wait for the last answers when the shim ends.
-	answerTimeout = time.Second
-)
+// answerTimeout bounds the wait for the last answers when the shim ends.
+const answerTimeout = time.Second
 
 // Invoked reports whether the program was started as a shim, a logger or a pause process.
 // Then the caller must call Main and nothing else. args is os.Args.
@@ -104,7 +99,7 @@ func runShim() error {
 func serve(ctx context.Context, a arguments) error {
 	debug.SetGCPercent(40)
 	raiseFileLimit()
-	l, err := net.FileListener(os.NewFile(listenerFD, "listener"))
+	l, err := net.FileListener(os.NewFile(launch.ListenerFD, "listener"))
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
@@ -117,7 +112,7 @@ func serve(ctx context.Context, a arguments) error {
 		return err
 	}
 	var server ttrpc.Server
-	service := task.New(a.namespace, os.Getenv(addressEnv), reaper, server.Connections)
+	service := task.New(a.namespace, os.Getenv(launch.AddressEnv), reaper, server.Connections)
 	server.Handle, server.Idle = service.Handle, service.Idle
 	go func() { _ = server.Serve(ctx, l) }()
 	<-service.Done()

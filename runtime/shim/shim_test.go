@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/launch"
 	"github.com/runonce/runonce/runtime/shim/oci"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
@@ -133,7 +135,7 @@ func socketDir(t *testing.T) string {
 func TestStart(t *testing.T) {
 	t.Parallel()
 	dir, sockets := t.TempDir(), socketDir(t)
-	stale := socketPath(sockets, arguments{namespace: "ns", address: "/none"}, "group")
+	stale := launch.SocketPath(sockets, "/none", "ns", "group")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +215,7 @@ func TestStartForOldContainerd(t *testing.T) {
 	a := arguments{namespace: "ns", address: "/none"}
 	path := bundle(t, t.TempDir(), "old", "group")
 	roottest.Require(t) // for defaultSockets
-	want := "unix://" + socketPath(defaultSockets, a, "group")
+	want := "unix://" + launch.SocketPath(defaultSockets, a.address, a.namespace, "group")
 	out, err := command(t, path, "old", "start", nil)
 	if err != nil || out != want {
 		t.Fatalf("%q, %v", out, err)
@@ -251,34 +253,76 @@ func TestStartFails(t *testing.T) {
 }
 
 // TestDelete: what a dead shim has left is deleted with the OCI runtime, if that knows the
-// container still.
+// container still. What a running shim has is left alone.
 func TestDelete(t *testing.T) {
 	t.Parallel()
-	for _, known := range []bool{true, false} {
-		dir := t.TempDir()
-		path, root := bundle(t, dir, "a", ""), filepath.Join(dir, "root")
-		program := filepath.Join(dir, "rt")
-		err := errors.Join(
-			os.WriteFile(program, []byte("#!/bin/sh\necho \"$@\" >"+dir+"/ran\n"), 0o700),
-			oci.WriteOptions(path, ttrpc.Options{BinaryName: program, Root: root}),
-			os.WriteFile(filepath.Join(path, "init.pid"), []byte("77"), 0o600),
-		)
-		if known {
-			err = errors.Join(err, os.MkdirAll(filepath.Join(root, "ns", "a"), 0o700))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := command(t, path, "a", "delete", nil)
-		var r task.DeleteResponse
-		if err != nil || proto.Unmarshal([]byte(out), &r) != nil || r.Pid != 77 || r.ExitStatus != 137 || r.ExitedAt.AsTime().IsZero() {
-			t.Errorf("%q, %v", out, err)
-		}
-		ran, err := os.ReadFile(filepath.Join(dir, "ran"))
-		if want := "--root " + root + "/ns --log-format json delete --force a\n"; known != (err == nil) || known && string(ran) != want {
-			t.Errorf("ran %q, %v", ran, err)
-		}
+	for _, test := range []struct {
+		name       string
+		known      bool   // to the OCI runtime
+		shimHas    string // the container of a running shim
+		ran, clean bool
+	}{
+		{name: "known", known: true, ran: true, clean: true},
+		{name: "unknown", clean: true},
+		{name: "another container's shim", known: true, shimHas: "b", ran: true, clean: true},
+		{name: "created again", known: true, shimHas: "a"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path, root := bundle(t, dir, "a", ""), filepath.Join(dir, "root")
+			program, rootfs := filepath.Join(dir, "rt"), filepath.Join(path, "rootfs")
+			err := errors.Join(
+				os.WriteFile(program, []byte("#!/bin/sh\necho \"$@\" >"+dir+"/ran\n"), 0o700),
+				oci.WriteOptions(path, ttrpc.Options{BinaryName: program, Root: root}),
+				os.WriteFile(filepath.Join(path, "init.pid"), []byte("77"), 0o600),
+				os.Mkdir(rootfs, 0o700),
+			)
+			if test.known {
+				err = errors.Join(err, os.MkdirAll(filepath.Join(root, "ns", "a"), 0o700))
+			}
+			if test.shimHas != "" {
+				address := "ttrpc+unix://" + shimWith(t, test.shimHas)
+				err = errors.Join(err, os.WriteFile(filepath.Join(path, "bootstrap.json"), fmt.Appendf(nil, `{"address": %q}`, address), 0o600))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := command(t, path, "a", "delete", nil)
+			var r task.DeleteResponse
+			if err != nil || proto.Unmarshal([]byte(out), &r) != nil || r.Pid != 77 || r.ExitStatus != 137 || r.ExitedAt.AsTime().IsZero() {
+				t.Errorf("%q, %v", out, err)
+			}
+			ran, err := os.ReadFile(filepath.Join(dir, "ran"))
+			if want := "--root " + root + "/ns --log-format json delete --force a\n"; test.ran != (err == nil) || test.ran && string(ran) != want {
+				t.Errorf("ran %q, %v", ran, err)
+			}
+			if _, err := os.Stat(rootfs); test.clean != errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the root file system: %v", err)
+			}
+		})
 	}
+}
+
+// shimWith serves the state of one container, and returns the socket's path.
+func shimWith(t *testing.T, id string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	var c net.ListenConfig
+	l, err := c.Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	s := ttrpc.Server{Idle: func() {}, Handle: func(_ context.Context, method string, payload []byte) (ttrpc.Message, error) {
+		var r ttrpc.Request
+		if err := ttrpc.Unmarshal(payload, &r); err != nil || method != "State" || r.ID != id {
+			return nil, ttrpc.Errorf(ttrpc.NotFound, "%s of %q: %v", method, r.ID, err)
+		}
+		return &ttrpc.StateResponse{}, nil
+	}}
+	go func() { _ = s.Serve(t.Context(), l) }()
+	return path
 }
 
 // TestInfo: containerd learns what the OCI runtime that the options name can do.

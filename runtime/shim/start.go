@@ -3,14 +3,11 @@ package shim
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
@@ -18,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/runonce/runonce/internal/flock"
+	"github.com/runonce/runonce/runtime/shim/launch"
 	"github.com/runonce/runonce/runtime/shim/oci"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
@@ -25,9 +23,7 @@ import (
 const (
 	// defaultSockets is the directory of the sockets unless containerd says another one.
 	defaultSockets = "/run/containerd/s"
-	// searchPath is the PATH of a shim when containerd has none.
-	searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	maxInput   = 10 << 20
+	maxInput       = 10 << 20
 )
 
 // start is the command "start": it starts the shim of a task's group unless it runs, and prints
@@ -55,7 +51,8 @@ func start(ctx context.Context, a arguments) error {
 		return err
 	}
 	dir := cmp.Or(p.SocketDir, defaultSockets)
-	path := socketPath(dir, a, cmp.Or(spec.Annotations["io.containerd.runc.v2.group"], spec.Annotations["io.kubernetes.cri.sandbox-id"], a.id))
+	group := cmp.Or(spec.Annotations[launch.GroupAnnotation], spec.Annotations["io.kubernetes.cri.sandbox-id"], a.id)
+	path := launch.SocketPath(dir, a.address, a.namespace, group)
 	if err := ensure(ctx, path, a, o.ShimCgroup); err != nil {
 		return err
 	}
@@ -67,14 +64,8 @@ func start(ctx context.Context, a arguments) error {
 		_, err = os.Stdout.WriteString(address)
 		return err
 	}
-	_, err = os.Stdout.Write(ttrpc.Marshal(&ttrpc.BootstrapResult{Version: 3, Address: address, Protocol: "ttrpc"}))
+	_, err = os.Stdout.Write(ttrpc.Marshal(&ttrpc.BootstrapResult{Version: launch.APIVersion, Address: address, Protocol: "ttrpc"}))
 	return err
-}
-
-// socketPath returns the path of a group's socket, as containerd's shim names it.
-func socketPath(dir string, a arguments, group string) string {
-	sum := sha256.Sum256([]byte(filepath.Join(a.address, a.namespace, group)))
-	return filepath.Join(dir, fmt.Sprintf("%x", sum))
 }
 
 // ensure starts a shim that listens at the path, unless one does.
@@ -88,54 +79,28 @@ func ensure(ctx context.Context, path string, a arguments, cgroup string) error 
 		return err
 	}
 	defer func() { _ = lock.Close() }()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
+	conn, err := launch.Dial(ctx, path)
 	if err == nil {
 		return conn.Close()
 	}
-	if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
+	if !launch.NotListening(err) {
 		return err
 	}
-	_ = os.Remove(path)
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		return err
-	}
-	// The socket belongs to the shim from now on.
-	l.SetUnlinkOnClose(false)
-	f, err := l.File()
-	if err == nil {
-		err = errors.Join(os.Chmod(path, 0o600), spawn(ctx, f, a, cgroup))
-	}
-	if err != nil {
-		_ = os.Remove(path)
-	}
-	return err
-}
-
-// spawn starts the shim with a listening socket. It outlives containerd.
-func spawn(ctx context.Context, l *os.File, a arguments, cgroup string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, "-namespace", a.namespace, "-id", a.id, "-address", a.address)
-	cmd.Dir = "/"
-	// Nothing else of the environment: it may contain secrets, and the shim runs for long.
-	cmd.Env = []string{"GOMAXPROCS=1", "PATH=" + cmp.Or(os.Getenv("PATH"), searchPath), addressEnv + "=" + os.Getenv(addressEnv)}
-	cmd.ExtraFiles = []*os.File{l}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
+	p, err := launch.Start(ctx, launch.Shim{
+		Program: self, Namespace: a.namespace, ID: a.id, Address: a.address, Path: path,
+		Events: os.Getenv(launch.AddressEnv), Search: cmp.Or(os.Getenv("PATH"), launch.SearchPath),
+	})
+	if err != nil {
 		return err
 	}
-	err = joinCgroup(cgroup, cmd.Process.Pid)
-	if err == nil {
-		err = raiseOOMScore(cmd.Process.Pid)
+	if err := errors.Join(joinCgroup(cgroup, p.Pid), raiseOOMScore(p.Pid)); err != nil {
+		return errors.Join(err, p.Kill(), os.Remove(path))
 	}
-	if err != nil {
-		err = errors.Join(err, cmd.Process.Kill())
-	}
-	return err
+	return p.Release()
 }
 
 // joinCgroup moves a process to a cgroup, in each hierarchy that has it.

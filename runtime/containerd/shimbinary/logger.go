@@ -11,10 +11,8 @@ import (
 	"syscall"
 
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/launch"
 )
-
-// SearchPath is the PATH of the shim and the logger.
-const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // The names of the pipes in a Logger's directory.
 const (
@@ -108,7 +106,7 @@ func (l Logger) fifo(name string, flags int) (*os.File, error) {
 func (l Logger) run(ctx context.Context, files []*os.File) error {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), l.Program, exitrecord.LoggerArg, l.URI)
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=" + SearchPath, "CONTAINER_ID=" + l.ID, "CONTAINER_NAMESPACE=" + l.Namespace}
+	cmd.Env = []string{"PATH=" + launch.SearchPath, "CONTAINER_ID=" + l.ID, "CONTAINER_NAMESPACE=" + l.Namespace}
 	cmd.ExtraFiles = files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

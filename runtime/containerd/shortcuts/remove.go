@@ -19,6 +19,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/ttrpc"
+
+	"github.com/runonce/runonce/runtime/shim/launch"
 )
 
 // removeTimeout bounds the removal of a container from its shim, as containerd bounds it
@@ -96,7 +98,7 @@ func native(err error) error {
 }
 
 func deleteInShim(ctx context.Context, path, id string) error {
-	conn, err := dial(ctx, path)
+	conn, err := launch.Dial(ctx, path)
 	if err != nil {
 		return err
 	}
