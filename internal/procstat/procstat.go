@@ -8,21 +8,33 @@ import (
 	"strings"
 )
 
+// exiting is the flag of a process that ends: its files may be closed already (PF_EXITING).
+const exiting = 0x4
+
 // StartTime returns when the process was started, in clock ticks since the boot. The process
-// may be a zombie or absent; then it does not run and this is an error.
+// may be a zombie, end just now, or be absent; then it does not run and this is an error.
 func StartTime(pid int) (string, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return "", err
 	}
-	stat := string(data)
-	// The program's name, in parentheses, may contain spaces and parentheses.
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	// The state is field 3 of proc_pid_stat(5), the time of the start is field 22.
-	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+	start, ok := parse(string(data))
+	if !ok {
 		return "", fmt.Errorf("process %d has ended", pid)
 	}
-	return fields[19], nil
+	return start, nil
+}
+
+// parse reads proc_pid_stat(5). It returns false for a process that does not run any more.
+func parse(stat string) (start string, ok bool) {
+	// The program's name, in parentheses, may contain spaces and parentheses.
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	// The state is field 3, the flags are field 9, the time of the start is field 22.
+	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return "", false
+	}
+	flags, err := strconv.ParseUint(fields[6], 10, 32)
+	return fields[19], err == nil && flags&exiting == 0
 }
 
 // Alive reports whether the process runs.

@@ -3,7 +3,6 @@ package shim
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -14,31 +13,25 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/runonce/runonce/runtime/shim/launch"
 	"github.com/runonce/runonce/runtime/shim/oci"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
 // remove is the command "delete": it removes what a dead shim has left of a container, and
 // prints how that ended. containerd also runs it after a container has ended in an orderly way,
-// when nothing is left to do.
+// when nothing is left to do, and perhaps already in the bundle of the next one of that name.
 func remove(ctx context.Context, a arguments) error {
 	bundle := cmp.Or(a.bundle, ".")
-	o, err := oci.ReadOptions(bundle)
-	if err != nil {
-		return err
+	owner, err := oci.ReadOwner(bundle)
+	switch {
+	case err == nil && !owner.Runs():
+		err = clean(ctx, owner.Options, a.namespace, bundle, a.id)
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
 	}
-	reaper, err := oci.NewReaper()
 	if err != nil {
-		return err
-	}
-	// containerd runs the command for a container that has ended, and may do so when the next one
-	// of the same name has been created.
-	if !inUse(ctx, bundle, a.id) {
-		if err := clean(ctx, oci.NewRuntime(o, a.namespace, reaper), bundle, a.id); err != nil {
-			// Without an answer containerd would keep the bundle.
-			_, _ = os.Stderr.WriteString(err.Error() + "\n")
-		}
+		// Without an answer containerd would keep the bundle.
+		_, _ = os.Stderr.WriteString(err.Error() + "\n")
 	}
 	resp := ttrpc.DeleteResponse{Exit: ttrpc.Exit{Status: 128 + uint32(syscall.SIGKILL), At: time.Now()}}
 	if text, err := os.ReadFile(filepath.Join(bundle, "init.pid")); err == nil {
@@ -50,7 +43,12 @@ func remove(ctx context.Context, a arguments) error {
 }
 
 // clean deletes the container with its OCI runtime, and unmounts its root file system.
-func clean(ctx context.Context, r oci.Runtime, bundle, id string) (err error) {
+func clean(ctx context.Context, o ttrpc.Options, namespace, bundle, id string) error {
+	reaper, err := oci.NewReaper()
+	if err != nil {
+		return err
+	}
+	r := oci.NewRuntime(o, namespace, reaper)
 	// runc and similar runtimes keep a container's state in a directory of its name.
 	if _, serr := os.Stat(filepath.Join(r.Root, id)); !errors.Is(serr, fs.ErrNotExist) {
 		ctx, cancel := context.WithTimeout(ctx, oci.EndLimit)
@@ -58,26 +56,6 @@ func clean(ctx context.Context, r oci.Runtime, bundle, id string) (err error) {
 		err = r.Delete(ctx, id, "--force")
 	}
 	return errors.Join(err, oci.Unmount(filepath.Join(bundle, "rootfs")))
-}
-
-// inUse reports whether a running shim has the container.
-func inUse(ctx context.Context, bundle, id string) bool {
-	var b struct{ Address string }
-	text, err := os.ReadFile(filepath.Join(bundle, "bootstrap.json"))
-	if err != nil || json.Unmarshal(text, &b) != nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	_, path, _ := strings.Cut(b.Address, "unix://")
-	conn, err := launch.Dial(ctx, path)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = conn.Close() }()
-	end, _ := ctx.Deadline()
-	err = conn.SetDeadline(end)
-	return err == nil && ttrpc.Call(conn, 1, ttrpc.TaskService, "State", &ttrpc.Request{ID: id}) == nil
 }
 
 // info describes the OCI runtime that the options on standard input name.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -24,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/runonce/runonce/internal/procstat"
 	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
 	"github.com/runonce/runonce/runtime/shim/launch"
@@ -253,37 +253,40 @@ func TestStartFails(t *testing.T) {
 }
 
 // TestDelete: what a dead shim has left is deleted with the OCI runtime, if that knows the
-// container still. What a running shim has is left alone.
+// container still. What a running shim has is left alone, and so is a new bundle.
 func TestDelete(t *testing.T) {
 	t.Parallel()
+	ended := exec.CommandContext(t.Context(), "true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
-		name       string
-		known      bool   // to the OCI runtime
-		shimHas    string // the container of a running shim
-		ran, clean bool
+		name  string
+		known bool // to the OCI runtime
+		owner int  // PID
+		ran   bool
 	}{
-		{name: "known", known: true, ran: true, clean: true},
-		{name: "unknown", clean: true},
-		{name: "another container's shim", known: true, shimHas: "b", ran: true, clean: true},
-		{name: "created again", known: true, shimHas: "a"},
+		{name: "known", known: true, owner: ended.Process.Pid, ran: true},
+		{name: "unknown", owner: ended.Process.Pid},
+		{name: "a running shim's", known: true, owner: os.Getpid()},
+		{name: "not created yet", known: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			path, root := bundle(t, dir, "a", ""), filepath.Join(dir, "root")
-			program, rootfs := filepath.Join(dir, "rt"), filepath.Join(path, "rootfs")
+			program := filepath.Join(dir, "rt")
 			err := errors.Join(
 				os.WriteFile(program, []byte("#!/bin/sh\necho \"$@\" >"+dir+"/ran\n"), 0o700),
-				oci.WriteOptions(path, ttrpc.Options{BinaryName: program, Root: root}),
 				os.WriteFile(filepath.Join(path, "init.pid"), []byte("77"), 0o600),
-				os.Mkdir(rootfs, 0o700),
 			)
+			if test.owner != 0 {
+				started, _ := procstat.StartTime(test.owner)
+				o := oci.Owner{PID: test.owner, Started: started, Options: ttrpc.Options{BinaryName: program, Root: root}}
+				err = errors.Join(err, o.Write(path))
+			}
 			if test.known {
 				err = errors.Join(err, os.MkdirAll(filepath.Join(root, "ns", "a"), 0o700))
-			}
-			if test.shimHas != "" {
-				address := "ttrpc+unix://" + shimWith(t, test.shimHas)
-				err = errors.Join(err, os.WriteFile(filepath.Join(path, "bootstrap.json"), fmt.Appendf(nil, `{"address": %q}`, address), 0o600))
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -297,32 +300,8 @@ func TestDelete(t *testing.T) {
 			if want := "--root " + root + "/ns --log-format json delete --force a\n"; test.ran != (err == nil) || test.ran && string(ran) != want {
 				t.Errorf("ran %q, %v", ran, err)
 			}
-			if _, err := os.Stat(rootfs); test.clean != errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the root file system: %v", err)
-			}
 		})
 	}
-}
-
-// shimWith serves the state of one container, and returns the socket's path.
-func shimWith(t *testing.T, id string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "s")
-	var c net.ListenConfig
-	l, err := c.Listen(t.Context(), "unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	s := ttrpc.Server{Idle: func() {}, Handle: func(_ context.Context, method string, payload []byte) (ttrpc.Message, error) {
-		var r ttrpc.Request
-		if err := ttrpc.Unmarshal(payload, &r); err != nil || method != "State" || r.ID != id {
-			return nil, ttrpc.Errorf(ttrpc.NotFound, "%s of %q: %v", method, r.ID, err)
-		}
-		return &ttrpc.StateResponse{}, nil
-	}}
-	go func() { _ = s.Serve(t.Context(), l) }()
-	return path
 }
 
 // TestInfo: containerd learns what the OCI runtime that the options name can do.

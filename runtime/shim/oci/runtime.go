@@ -12,11 +12,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/runonce/runonce/internal/procstat"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
@@ -266,27 +268,50 @@ func NewRuntime(o ttrpc.Options, namespace string, r *Reaper) Runtime {
 	return Runtime{Program: o.BinaryName, Root: filepath.Join(root, namespace), SystemdCgroup: o.SystemdCgroup, Reaper: r}
 }
 
-// optionsFile is a file in a bundle that has the options of its container, for the shim's
-// command "delete".
-const optionsFile = "options.json"
+// ownerFile is a file in a bundle that says which shim has the container, and how to run the OCI
+// runtime for it. It is for the shim's command "delete".
+const ownerFile = "owner.json"
 
-// WriteOptions writes the options into a bundle.
-func WriteOptions(bundle string, o ttrpc.Options) error {
+// Owner is the shim that has a container.
+type Owner struct {
+	PID     int           `json:"pid"`
+	Started string        `json:"started"` // as procstat.StartTime
+	Options ttrpc.Options `json:"options"`
+}
+
+// self is when this process was started.
+var self = sync.OnceValues(func() (string, error) { return procstat.StartTime(os.Getpid()) })
+
+// Own writes into a bundle that this process has the container.
+func Own(bundle string, o ttrpc.Options) error {
+	started, err := self()
+	if err != nil {
+		return err
+	}
+	return Owner{os.Getpid(), started, o}.Write(bundle)
+}
+
+// Write writes the owner into a bundle.
+func (o Owner) Write(bundle string) error {
 	data, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(bundle, optionsFile), data, 0o600)
+	return os.WriteFile(filepath.Join(bundle, ownerFile), data, 0o600)
 }
 
-// ReadOptions reads the options from a bundle, none without a file.
-func ReadOptions(bundle string) (o ttrpc.Options, err error) {
-	data, err := os.ReadFile(filepath.Join(bundle, optionsFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return o, nil
-	}
+// ReadOwner reads which shim has the container of a bundle. Before a shim creates the container
+// the error is fs.ErrNotExist.
+func ReadOwner(bundle string) (o Owner, err error) {
+	data, err := os.ReadFile(filepath.Join(bundle, ownerFile))
 	if err == nil {
 		err = json.Unmarshal(data, &o)
 	}
 	return o, err
+}
+
+// Runs reports whether the shim still runs.
+func (o Owner) Runs() bool {
+	started, err := procstat.StartTime(o.PID)
+	return err == nil && started == o.Started
 }

@@ -186,21 +186,26 @@ func TestSharesPIDs(t *testing.T) {
 	}
 }
 
-func TestOptions(t *testing.T) {
+// TestOwner: a bundle says which shim has its container, and whether that still runs.
+func TestOwner(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if o, err := ReadOptions(dir); err != nil || o != (ttrpc.Options{}) {
-		t.Errorf("%+v, %v", o, err)
+	if _, err := ReadOwner(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a file: %v", err)
 	}
 	want := ttrpc.Options{BinaryName: "crun", Root: "/x", SystemdCgroup: true}
-	if err := WriteOptions(dir, want); err != nil {
+	if err := Own(dir, want); err != nil {
 		t.Fatal(err)
 	}
-	o, err := ReadOptions(dir)
-	if err != nil || o != want {
+	o, err := ReadOwner(dir)
+	if err != nil || o.Options != want || !o.Runs() {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if r := NewRuntime(o, "ns", nil); r.Root != "/x/ns" || r.Program != "crun" || !r.SystemdCgroup {
+	o.Started = "1" // another process had this number
+	if o.Runs() {
+		t.Error("a process that has ended runs")
+	}
+	if r := NewRuntime(o.Options, "ns", nil); r.Root != "/x/ns" || r.Program != "crun" || !r.SystemdCgroup {
 		t.Errorf("%+v", r)
 	}
 	if r := NewRuntime(ttrpc.Options{}, "ns", nil); r.Root != "/run/containerd/runc/ns" {

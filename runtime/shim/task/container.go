@@ -76,7 +76,7 @@ func (s *Service) newContainer(r *ttrpc.CreateRequest) (*container, error) {
 	if out, ok := exitrecord.ParseOutput(r.Stdout); ok {
 		c.record = out.RecordPath
 	}
-	return c, oci.WriteOptions(r.Bundle, c.options)
+	return c, oci.Own(r.Bundle, c.options)
 }
 
 func (s *Service) create(ctx context.Context, r *ttrpc.CreateRequest) (ttrpc.Message, error) {
