@@ -50,6 +50,9 @@ func (s *Service) kill(ctx context.Context, r *ttrpc.KillRequest) (ttrpc.Message
 func (s *Service) command(ctx context.Context, c *container, args ...string) error {
 	c.commands.Lock()
 	defer c.commands.Unlock()
+	if !s.has(c) {
+		return errFinished
+	}
 	ctx, cancel := limited(ctx, oci.EndLimit)
 	defer cancel()
 	_, err := c.runtime.Run(ctx, oci.Command{Args: args})
@@ -95,6 +98,9 @@ func (s *Service) update(ctx context.Context, r *ttrpc.UpdateRequest) (ttrpc.Mes
 	}
 	c.commands.Lock()
 	defer c.commands.Unlock()
+	if !s.has(c) {
+		return nil, errFinished
+	}
 	ctx, cancel := limited(ctx, oci.EndLimit)
 	defer cancel()
 	_, err = c.runtime.Run(ctx, oci.Command{Args: []string{"update", "--resources", "-", c.id}, Input: r.Resources.Value})
@@ -199,8 +205,8 @@ func (s *Service) awaitEnd(ctx context.Context, c *container) error {
 func (s *Service) deleteEnded(ctx context.Context, c *container) error {
 	c.commands.Lock()
 	defer c.commands.Unlock()
-	if _, err := s.container(c.id); err != nil {
-		return err // deleted meanwhile
+	if !s.has(c) {
+		return ttrpc.Errorf(ttrpc.NotFound, "container not created") // any more
 	}
 	ctx, cancel := limited(ctx, oci.EndLimit)
 	defer cancel()

@@ -25,10 +25,7 @@ const (
 func (s *Service) cleanupOrphan(ctx context.Context, c *container) {
 	for wait := cleanupDelay; ; wait = cleanupRetry {
 		time.Sleep(wait)
-		s.mu.Lock()
-		known := s.containers[c.id] == c
-		s.mu.Unlock()
-		if !known {
+		if !s.has(c) {
 			return
 		}
 		if absent(c.bundle) || !served(s.events.address) {

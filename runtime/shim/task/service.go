@@ -164,6 +164,14 @@ func (s *Service) add(c *container) error {
 	return nil
 }
 
+// has reports whether the container was not deleted. There may already be another one of its name,
+// for which the OCI runtime must not do what was asked for this one.
+func (s *Service) has(c *container) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.containers[c.id] == c
+}
+
 func (s *Service) remove(id string) {
 	s.mu.Lock()
 	delete(s.containers, id)

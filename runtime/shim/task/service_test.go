@@ -191,6 +191,33 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// TestDeleteAgain: what was asked for a container, and had to wait until it was deleted, is not done
+// to the next one of its name.
+func TestDeleteAgain(t *testing.T) {
+	t.Parallel()
+	s := newShim(t, "")
+	s.run("exit 0")
+	old, err := s.container("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.wait(&ttrpc.Request{ID: "a"})
+	s.must("Delete", &ttrpc.Request{ID: "a"})
+	s.must("Create", s.request("a", "exec sleep 1000"))
+	before := s.commands()
+	var e *ttrpc.Error
+	if err := s.deleteEnded(t.Context(), old); !errors.As(err, &e) || e.Code != ttrpc.NotFound {
+		t.Errorf("deleting the old one: %v", err)
+	}
+	if err := s.command(t.Context(), old, "kill", "--all", "a", "9"); !errors.Is(err, errFinished) {
+		t.Errorf("killing the old one: %v", err)
+	}
+	if after := s.commands(); after != before {
+		t.Errorf("ran %q", strings.TrimPrefix(after, before))
+	}
+	s.stateIs(&ttrpc.Request{ID: "a"}, ttrpc.Created)
+}
+
 // TestDeleteEnding: a container whose process has ended is deleted once its log is complete or
 // given up, and until then its end is not known.
 func TestDeleteEnding(t *testing.T) {
