@@ -13,7 +13,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime"
-	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
 )
 
@@ -26,7 +25,7 @@ func TestLaterProcessContinues(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		n.engine.Kill(engine.ContainerID("uid-1", "c1", 0), 9)
+		n.engine.Kill(n.containers(t, pod)["c1"].ID, 9)
 
 		p := n.pods(t.Context(), t)
 		listed, err := p.List(t.Context())

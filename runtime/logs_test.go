@@ -138,7 +138,7 @@ func TestLogOfUnstartedInstance(t *testing.T) {
 		}
 		n.engine.Program = program
 		k := &killed{n.engine, engine.Container{
-			ID: engine.ContainerID(string(pod.UID), "c0", 0), PodUID: string(pod.UID), Name: "c0", State: engine.StateCreated, LogPath: path,
+			ID: engine.ContainerID(string(pod.UID), "c0", time.Now(), 0), PodUID: string(pod.UID), Name: "c0", State: engine.StateCreated, LogPath: path,
 		}}
 		p := n.podsOn(t.Context(), t, k)
 		if err := p.Stop(t.Context(), pod); err != nil {

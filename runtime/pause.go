@@ -11,6 +11,7 @@ import (
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // pidNamespace is the path of the pod's process namespace, empty when no pause process runs.
@@ -26,7 +27,9 @@ func pidNamespace(pause engine.Container) string {
 func (p *Pods) ensurePause(ctx context.Context, w *work) error {
 	pause, err := p.pause(ctx, w.pod)
 	if err == nil && pause.State != engine.StateRunning {
-		pause, err = p.startPause(ctx, w)
+		if err = p.removePause(ctx, w.pod); err == nil {
+			pause, err = p.startPause(ctx, w)
+		}
 	}
 	w.sandbox.PIDNS = pidNamespace(pause)
 	return err
@@ -37,7 +40,11 @@ func (p *Pods) startPause(ctx context.Context, w *work) (engine.Container, error
 	if err != nil {
 		return engine.Container{}, err
 	}
-	id := engine.ContainerID(string(w.pod.UID), podstate.PauseName, 0)
+	attempt := w.record.PauseAttempts
+	if err := p.update(w.pod, func(r *record.Pod) { r.PauseAttempts++ }); err != nil {
+		return engine.Container{}, err
+	}
+	id := engine.ContainerID(string(w.pod.UID), podstate.PauseName, w.record.Started, attempt)
 	in := ocispec.Input{Context: ocispec.Context{Pod: w.pod, Sandbox: w.sandbox, Node: p.o.Node}, Host: p.o.Host.Host}
 	in.CgroupsPath = ocispec.CgroupsPath(cgroup, id)
 	in.AppArmor = ocispec.AppArmorName(w.pod, &v1.Container{}, p.o.Host.AppArmor)
@@ -46,7 +53,7 @@ func (p *Pods) startPause(ctx context.Context, w *work) (engine.Container, error
 		return engine.Container{}, err
 	}
 	err = p.o.Engine.Start(ctx, engine.ContainerConfig{
-		ID: id, PodUID: string(w.pod.UID), Name: podstate.PauseName, Spec: oci, Pause: true,
+		ID: id, PodUID: string(w.pod.UID), Name: podstate.PauseName, Attempt: attempt, Spec: oci, Pause: true,
 		RuntimeHandler: w.pod.Annotations[podspec.AnnotationRuntimeHandler],
 		Labels:         labels(w.pod, &v1.Container{Name: podstate.PauseName}, engine.Image{}),
 	})
@@ -78,5 +85,9 @@ func (p *Pods) removePause(ctx context.Context, pod *v1.Pod) error {
 	if !podstate.SharesProcesses(pod) {
 		return nil
 	}
-	return p.o.Engine.Remove(ctx, engine.ContainerID(string(pod.UID), podstate.PauseName, 0))
+	pause, err := p.pause(ctx, pod)
+	if err != nil || pause.ID == "" {
+		return err
+	}
+	return p.o.Engine.Remove(ctx, pause.ID)
 }

@@ -112,7 +112,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
-	id := engine.ContainerID(string(pod.UID), c.Name, next.Attempt)
+	id := engine.ContainerID(string(pod.UID), c.Name, w.record.Started, next.Attempt)
 	input, err := p.input(in, c)
 	if err != nil {
 		return engine.ContainerConfig{}, err

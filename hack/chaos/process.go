@@ -68,8 +68,7 @@ func (r *round) owns(p *v1.Pod, id string) bool {
 	if err != nil || len(dirs) != 1 {
 		return false
 	}
-	attempt, err := strconv.Atoi(id[strings.LastIndex(id, "-")+1:])
-	return err == nil && slices.ContainsFunc(append(containers(p), "POD"), func(name string) bool {
-		return id == engine.ContainerID(strings.TrimPrefix(dirs[0], prefix), name, attempt)
+	return slices.ContainsFunc(append(containers(p), "POD"), func(name string) bool {
+		return engine.IsContainer(id, strings.TrimPrefix(dirs[0], prefix), name)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/engine"
@@ -64,7 +65,7 @@ func subject(t *testing.T, p testDirs) enginetest.Subject {
 	return enginetest.Subject{
 		Engine: e, Present: boxRef, Absent: "localhost/none:1",
 		Config: func(t *testing.T, podUID, name string, args ...string) engine.ContainerConfig {
-			c := p.box(t, engine.ContainerID(podUID, name, 0), args...)
+			c := p.box(t, engine.ContainerID(podUID, name, time.Unix(0, 0), 0), args...)
 			c.PodUID, c.Name = podUID, name
 			c.LogPath = filepath.Join(p.logs, podUID+"-"+name+".log")
 			c.Labels = map[string]string{"suite": "conform"}

@@ -3,16 +3,18 @@ package engine_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
 )
 
 func TestContainerID(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("n", 63)
+	long, start := strings.Repeat("n", 63), time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	ids := []string{
-		engine.ContainerID("u1", "web", 0), engine.ContainerID("u1", "web", 1), engine.ContainerID("u2", "web", 0), engine.ContainerID("u1", "job", 0),
-		engine.ContainerID("u1", long, 0), engine.ContainerID("u1", long[:62]+"m", 123456),
+		engine.ContainerID("u1", "web", start, 0), engine.ContainerID("u1", "web", start, 1), engine.ContainerID("u2", "web", start, 0),
+		engine.ContainerID("u1", "job", start, 0), engine.ContainerID("u1", "web", start.Add(time.Second), 0),
+		engine.ContainerID("u1", long, start, 0), engine.ContainerID("u1", long[:62]+"m", start.AddDate(100, 0, 0), 123456),
 	}
 	seen := map[string]bool{}
 	for _, id := range ids {
@@ -21,7 +23,7 @@ func TestContainerID(t *testing.T) {
 		}
 		seen[id] = true
 	}
-	if again := engine.ContainerID("u1", "web", 0); again != ids[0] {
+	if again := engine.ContainerID("u1", "web", start, 0); again != ids[0] {
 		t.Errorf("ID changed from %q to %q", ids[0], again)
 	}
 }

@@ -3,6 +3,7 @@ package enginetest_test
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
@@ -23,7 +24,7 @@ func TestEngineConforms(t *testing.T) {
 			Engine: e, Present: "localhost/box:1", Absent: "localhost/none:1",
 			Config: func(t *testing.T, podUID, name string, args ...string) engine.ContainerConfig {
 				return engine.ContainerConfig{
-					ID: engine.ContainerID(podUID, name, 0), PodUID: podUID, Name: name, Image: "localhost/box:1",
+					ID: engine.ContainerID(podUID, name, time.Unix(0, 0), 0), PodUID: podUID, Name: name, Image: "localhost/box:1",
 					Labels: map[string]string{"suite": "conform"}, LogPath: filepath.Join(t.TempDir(), "0.log"),
 					Spec: &specs.Spec{Process: &specs.Process{Args: append([]string{"/bin/box"}, args...)}},
 				}
