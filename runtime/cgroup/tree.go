@@ -189,12 +189,14 @@ func (t Tree) delegate(dir string) error {
 		return err
 	}
 	enabled := strings.Fields(string(have))
-	for _, c := range controllers {
-		if !slices.Contains(used, c) || slices.Contains(enabled, c) {
-			continue
-		}
-		err := writeFile(filepath.Join(dir, "cgroup.subtree_control"), "+"+c)
-		if err != nil && slices.Contains(required, c) {
+	missing := slices.DeleteFunc(controllers, func(c string) bool { return !slices.Contains(used, c) || slices.Contains(enabled, c) })
+	file := filepath.Join(dir, "cgroup.subtree_control")
+	// All at once: who finds some of them takes the cgroup for complete.
+	if len(missing) == 0 || writeFile(file, "+"+strings.Join(missing, " +")) == nil {
+		return nil
+	}
+	for _, c := range missing {
+		if err := writeFile(file, "+"+c); err != nil && slices.Contains(required, c) {
 			return fmt.Errorf("enabling controller %s: %w", c, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -182,10 +183,15 @@ func TestDelegate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A plain file keeps the last write: enough to see that it was written to, one controller at
-	// a time.
-	if got := string(data); !strings.HasPrefix(got, "+") {
-		t.Errorf("subtree_control = %q", got)
+	// A plain file keeps the last write: a pod that is created meanwhile must not find a part.
+	got := strings.Fields(string(data))
+	for _, c := range []string{"+memory", "+hugetlb", "+pids"} {
+		if !slices.Contains(got, c) {
+			t.Errorf("subtree_control %q lacks %s", got, c)
+		}
+	}
+	if slices.Contains(got, "+cpu") || slices.Contains(got, "+dmem") {
+		t.Errorf("subtree_control %q", got)
 	}
 }
 
