@@ -54,6 +54,7 @@ func TestIDsAreNew(t *testing.T) {
 			t.Fatal(err)
 		}
 		start()
+		time.Sleep(time.Second)
 		for _, c := range n.containers(t, pod) {
 			n.engine.Kill(c.ID, 137)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -11,7 +12,6 @@ import (
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/podstate"
-	"github.com/runonce/runonce/runtime/record"
 )
 
 // pidNamespace is the path of the pod's process namespace, empty when no pause process runs.
@@ -27,7 +27,10 @@ func pidNamespace(pause engine.Container) string {
 func (p *Pods) ensurePause(ctx context.Context, w *work) error {
 	pause, err := p.pause(ctx, w.pod)
 	if err == nil && pause.State != engine.StateRunning {
-		if err = p.removePause(ctx, w.pod); err == nil {
+		if pause.ID != "" {
+			err = p.o.Engine.Remove(ctx, pause.ID)
+		}
+		if err == nil {
 			pause, err = p.startPause(ctx, w)
 		}
 	}
@@ -40,11 +43,8 @@ func (p *Pods) startPause(ctx context.Context, w *work) (engine.Container, error
 	if err != nil {
 		return engine.Container{}, err
 	}
-	attempt := w.record.PauseAttempts
-	if err := p.update(w.pod, func(r *record.Pod) { r.PauseAttempts++ }); err != nil {
-		return engine.Container{}, err
-	}
-	id := engine.ContainerID(string(w.pod.UID), podstate.PauseName, w.record.Started, attempt)
+	// By its own start, since nobody counts pause processes.
+	id := engine.ContainerID(string(w.pod.UID), podstate.PauseName, time.Now(), 0)
 	in := ocispec.Input{Context: ocispec.Context{Pod: w.pod, Sandbox: w.sandbox, Node: p.o.Node}, Host: p.o.Host.Host}
 	in.CgroupsPath = ocispec.CgroupsPath(cgroup, id)
 	in.AppArmor = ocispec.AppArmorName(w.pod, &v1.Container{}, p.o.Host.AppArmor)
@@ -53,7 +53,7 @@ func (p *Pods) startPause(ctx context.Context, w *work) (engine.Container, error
 		return engine.Container{}, err
 	}
 	err = p.o.Engine.Start(ctx, engine.ContainerConfig{
-		ID: id, PodUID: string(w.pod.UID), Name: podstate.PauseName, Attempt: attempt, Spec: oci, Pause: true,
+		ID: id, PodUID: string(w.pod.UID), Name: podstate.PauseName, Spec: oci, Pause: true,
 		RuntimeHandler: w.pod.Annotations[podspec.AnnotationRuntimeHandler],
 		Labels:         labels(w.pod, &v1.Container{Name: podstate.PauseName}, engine.Image{}),
 	})

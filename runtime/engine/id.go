@@ -19,8 +19,8 @@ const (
 	LabelUser          = "runonce/user" // v1.LinuxContainerUser as JSON
 )
 
-// ContainerID names the given instance of a container of a pod that was started at the given time:
-// readable, the same in every process, and short enough for containerd's limit of 76 characters.
+// ContainerID names the given instance of a container of a pod that was started at the given time,
+// or a pause process that was: readable, and short enough for containerd's limit of 76 characters.
 // No ID is used again when a pod is removed and started again: containerd may still report the end
 // of the old container, and would forget the new one.
 func ContainerID(podUID, name string, start time.Time, attempt int) string {

@@ -54,8 +54,6 @@ type Pod struct {
 	// before the first plugin adds anything and removed after the last has deleted that, so that
 	// a crash or a reboot in between leaks nothing.
 	Attachment json.RawMessage `json:"attachment,omitempty"`
-	// PauseAttempts is how often a pause process was started.
-	PauseAttempts int `json:"pauseAttempts,omitempty"`
 	// FirstUserID is the first of the pod's own engine.UserIDs user IDs, 0 for none.
 	FirstUserID uint32 `json:"firstUserID,omitempty"`
 	// Sandbox is what the containers share, once all of it has been made.
