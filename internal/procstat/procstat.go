@@ -37,6 +37,12 @@ func parse(stat string) (start string, ok bool) {
 	return fields[19], err == nil && flags&exiting == 0
 }
 
+// Runs reports whether the process runs that was started at the given time, as StartTime tells it.
+func Runs(pid int, start string) bool {
+	now, err := StartTime(pid)
+	return err == nil && now == start
+}
+
 // Alive reports whether the process runs.
 func Alive(pid int) bool {
 	_, err := StartTime(pid)

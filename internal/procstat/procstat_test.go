@@ -45,4 +45,7 @@ func TestStartTimeStays(t *testing.T) {
 	if again, err := procstat.StartTime(os.Getpid()); err != nil || again != first {
 		t.Errorf("%q, then %q, %v", first, again, err)
 	}
+	if !procstat.Runs(os.Getpid(), first) || procstat.Runs(os.Getpid(), "1") || procstat.Runs(1<<30, first) {
+		t.Error("a process that runs is told by its number and its start")
+	}
 }

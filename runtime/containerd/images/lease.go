@@ -132,6 +132,5 @@ func hasDied(holder string) bool {
 	if err != nil {
 		return false
 	}
-	start, err := procstat.StartTime(pid)
-	return err != nil || start != f[3]
+	return !procstat.Runs(pid, f[3])
 }

@@ -311,7 +311,4 @@ func ReadOwner(bundle string) (o Owner, err error) {
 }
 
 // Runs reports whether the shim still runs.
-func (o Owner) Runs() bool {
-	started, err := procstat.StartTime(o.PID)
-	return err == nil && started == o.Started
-}
+func (o Owner) Runs() bool { return procstat.Runs(o.PID, o.Started) }
