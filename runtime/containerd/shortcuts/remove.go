@@ -86,7 +86,7 @@ func (s Shims) removeFromShim(ctx context.Context, group, id string) (killed boo
 // gone reports whether no shim has the container: nobody listens, or the shim has ended or
 // does not know of it.
 func gone(err error) bool {
-	return err == nil || errdefs.IsNotFound(err) || errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, ttrpc.ErrClosed)
+	return err == nil || errdefs.IsNotFound(err) || launch.NotListening(err) || errors.Is(err, ttrpc.ErrClosed)
 }
 
 // native returns the shim's error in containerd's terms, and errors of the call as they are.

@@ -35,7 +35,7 @@ func SocketPath(dir, address, namespace, group string) string {
 	return filepath.Join(dir, fmt.Sprintf("%x", sum))
 }
 
-// Dial connects to the shim that listens at the path.
+// Dial connects to the shim, or the containerd, that listens at the path.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "unix", path)

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
+	"github.com/runonce/runonce/runtime/shim/launch"
 	"github.com/runonce/runonce/runtime/shim/oci"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
@@ -28,7 +27,7 @@ func (s *Service) cleanupOrphan(ctx context.Context, c *container) {
 		if !s.has(c) {
 			return
 		}
-		if absent(c.bundle) || !served(s.events.address) {
+		if absent(c.bundle) || !served(ctx, s.events.address) {
 			s.deleteOrphan(ctx, c)
 			return
 		}
@@ -36,13 +35,13 @@ func (s *Service) cleanupOrphan(ctx context.Context, c *container) {
 }
 
 // served reports whether containerd listens. A busy one counts as listening.
-func served(address string) bool {
+func served(ctx context.Context, address string) bool {
 	if address == "" {
 		return true
 	}
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: address, Net: "unix"})
+	conn, err := launch.Dial(ctx, address)
 	if err != nil {
-		return !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist)
+		return !launch.NotListening(err)
 	}
 	_ = conn.Close()
 	return true

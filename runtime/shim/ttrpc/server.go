@@ -24,11 +24,8 @@ type Server struct {
 	calls sync.WaitGroup
 }
 
-// TaskService is the task service.
-const TaskService = "containerd.task.v3.Task"
-
-// services are the versions of the task service, which do not differ in their messages.
-var services = map[string]bool{"containerd.task.v2.Task": true, TaskService: true}
+// Services are the versions of the task service, which do not differ in their messages.
+var services = map[string]bool{"containerd.task.v2.Task": true, "containerd.task.v3.Task": true}
 
 // Serve serves the connections of a listener until that is closed.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
