@@ -9,16 +9,23 @@ import (
 
 func (r *reader) claim(e *entry) step {
 	o := &v1.PersistentVolumeClaim{}
-	return r.keep(e, o, func() { e.checkClaim(&o.Spec, "spec.") })
+	return r.keep(e, o, func() { r.checkClaim(e, &o.Spec, "spec.") })
 }
 
 func (r *reader) persistentVolume(e *entry) step {
 	o := &v1.PersistentVolume{}
-	return r.keep(e, o, func() { e.checkVolume(&o.Spec) })
+	return r.keep(e, o, func() {
+		if !r.options.Cluster {
+			e.checkVolume(&o.Spec)
+		}
+	})
 }
 
 // checkClaim rejects what is not supported in a claim's spec, whose fields begin with prefix.
-func (e *entry) checkClaim(s *v1.PersistentVolumeClaimSpec, prefix string) {
+func (r *reader) checkClaim(e *entry, s *v1.PersistentVolumeClaimSpec, prefix string) {
+	if r.options.Cluster {
+		return
+	}
 	e.checkVolumeMode(s.VolumeMode, prefix)
 	const noSource, hint = "not supported: nothing here copies a claim or restores a snapshot", "fill the claim's directory, or use an init container"
 	if s.DataSource != nil {
@@ -46,15 +53,20 @@ func (e *entry) checkVolumeMode(mode *v1.PersistentVolumeMode, prefix string) {
 	}
 }
 
-// addClaims adds the claims of the templates of workloads and pods, and binds all claims.
+// addClaims adds the claims of the templates of workloads and pods, and binds all claims. A cluster
+// has controllers for those of pods and for binding.
 func (r *reader) addClaims() {
 	for _, e := range r.entries {
 		for _, c := range e.templated {
 			// A controller uses a claim that exists already.
 			if _, ok := r.set.Claim(c.Namespace, c.Name); !ok {
-				r.set.objects[object{kindClaim, c.Namespace, c.Name}] = c
+				c.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: kindClaim}
+				r.put(e, kindClaim, c)
 			}
 		}
+	}
+	if r.options.Cluster {
+		return
 	}
 	for _, e := range r.entries {
 		for _, pe := range e.pods {

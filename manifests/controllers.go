@@ -87,11 +87,13 @@ func setLabel(p *v1.Pod, key, value string) {
 	p.Labels[key] = value
 }
 
-func setAnnotation(p *v1.Pod, key, value string) {
-	if p.Annotations == nil {
-		p.Annotations = map[string]string{}
+func setAnnotation(o metav1.Object, key, value string) {
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
 	}
-	p.Annotations[key] = value
+	annotations[key] = value
+	o.SetAnnotations(annotations)
 }
 
 // podsOf returns n pods of a workload's template. They are named after the workload and

@@ -46,7 +46,7 @@ func kubernetes(t *testing.T, doc []byte, o any, validate func() field.ErrorList
 // judges returns, for each kind, Kubernetes' verdict on a document.
 func judges(t *testing.T) map[string]func([]byte) []string {
 	t.Helper()
-	rules, err := validation.New("")
+	rules, err := validation.New("", "default")
 	if err != nil {
 		t.Fatal(err)
 	}

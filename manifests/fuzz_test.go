@@ -25,7 +25,7 @@ func FuzzRead(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	rules, err := validation.New("")
+	rules, err := validation.New("", "default")
 	if err != nil {
 		f.Fatal(err)
 	}

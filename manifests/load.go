@@ -31,7 +31,11 @@ func (r *reader) load(e *entry) step {
 		e.problems = append(e.problems, untyped(e.doc)...)
 		return nil
 	}
-	if load, ok := loaders()[apiVersion+" "+kind]; ok {
+	id := apiVersion + " " + kind
+	if load, ok := clusterLoaders()[id]; ok && r.options.Cluster {
+		return load(r, e)
+	}
+	if load, ok := loaders()[id]; ok {
 		return load(r, e)
 	}
 	return func() { r.other(e) }
@@ -58,6 +62,37 @@ var loaders = sync.OnceValue(func() map[string]func(*reader, *entry) step {
 		"node.k8s.io/v1 RuntimeClass":        loadObject[nodev1.RuntimeClass],
 	}
 })
+
+// clusterLoaders are the kinds that only a cluster has a use for, or another one.
+var clusterLoaders = sync.OnceValue(func() map[string]func(*reader, *entry) step {
+	return map[string]func(*reader, *entry) step{
+		"v1 Namespace":      passObject[v1.Namespace],
+		"v1 ServiceAccount": passObject[v1.ServiceAccount],
+		"v1 Service":        passObject[v1.Service],
+		"v1 Node":           func(r *reader, e *entry) step { return func() { r.ignore(e) } },
+	}
+})
+
+// passObject decodes an object that the API server alone validates.
+func passObject[T any, P interface {
+	*T
+	metav1.Object
+}](r *reader, e *entry) step {
+	o := P(new(T))
+	if !r.decodeInto(e, o) {
+		return nil
+	}
+	return r.named(e, o, func() step {
+		if e.kind != kindNamespace {
+			r.rules.SetNamespace(o)
+		}
+		return func() {
+			if r.register(e, e.kind, o) && !e.failed() {
+				r.put(e, e.kind, o)
+			}
+		}
+	})
+}
 
 // loadObject decodes an object that pods refer to.
 func loadObject[T any, P interface {
@@ -98,7 +133,7 @@ func (r *reader) namespace(e *entry) step {
 // keep decodes and validates an object that pods refer to. Then it adds it to the set and calls
 // kept, or notes that it cannot be used and neither can what refers to it.
 func (r *reader) keep(e *entry, o metav1.Object, kept func()) step {
-	broken := func() { r.broken[object{e.kind, orDefault(e.namespace), e.name}] = true }
+	broken := func() { r.broken[object{e.kind, r.orDefault(e.namespace), e.name}] = true }
 	if !r.decodeInto(e, o) {
 		return broken
 	}
@@ -109,10 +144,18 @@ func (r *reader) keep(e *entry, o metav1.Object, kept func()) step {
 				broken()
 				return
 			}
-			r.set.objects[object{e.kind, o.GetNamespace(), o.GetName()}] = o
+			r.put(e, e.kind, o)
 			kept()
 		}
 	})
+}
+
+// put adds an object to the set. On a cluster it says where it comes from.
+func (r *reader) put(e *entry, kind string, o metav1.Object) {
+	r.set.objects[object{kind, o.GetNamespace(), o.GetName()}] = o
+	if r.options.Cluster {
+		e.setOrigin(o)
+	}
 }
 
 // named does the next step in loading an object that has a name. Others must wait for the
@@ -129,7 +172,7 @@ func (r *reader) named(e *entry, o metav1.Object, next func() step) step {
 
 // checkBroken notes when an object that a pod refers to has errors of its own.
 func (r *reader) checkBroken(e *entry, field string, id object) bool {
-	id.namespace = orDefault(id.namespace)
+	id.namespace = r.orDefault(id.namespace)
 	if r.broken[id] {
 		e.fail(field, fmt.Sprintf("%s %q has errors", id.kind, id.name), "")
 	}
@@ -147,7 +190,7 @@ func (r *reader) generateName(e *entry, o metav1.Object) {
 		r.generated[content]++
 		sum := sha256.Sum256(fmt.Append(nil, r.generated[content], content))
 		o.SetName(base + hex.EncodeToString(sum[:])[:suffix])
-		if r.seen[object{e.kind, orDefault(o.GetNamespace()), o.GetName()}] == nil && r.seen[object{kind: e.kind, name: o.GetName()}] == nil {
+		if r.seen[object{e.kind, r.orDefault(o.GetNamespace()), o.GetName()}] == nil && r.seen[object{kind: e.kind, name: o.GetName()}] == nil {
 			return
 		}
 	}

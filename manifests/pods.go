@@ -17,12 +17,19 @@ func (r *reader) pod(e *entry) step {
 	}
 	return r.named(e, p, func() step {
 		validation.SetAppArmorProfiles(p)
-		e.checkFields(r.fields.Uses(p), "")
+		r.checkPodFields(e, p, "")
 		dropAssigned(p)
 		pe := podEntry{pod: p, first: true}
 		e.problems = append(e.problems, r.check(e, pe)...)
 		return func() { r.addPod(e, pe) }
 	})
+}
+
+// checkPodFields says which fields of a pod are not supported here.
+func (r *reader) checkPodFields(e *entry, p *v1.Pod, prefix string) {
+	if !r.options.Cluster {
+		e.checkFields(r.fields.Uses(p), prefix)
+	}
 }
 
 func (r *reader) check(e *entry, pe podEntry) Diagnostics {
@@ -62,13 +69,17 @@ func (r *reader) resolvePod(e *entry, p podEntry) {
 		}
 		return
 	}
-	r.setRuntimeClass(e, p)
-	r.checkClaims(e, p, refs)
+	if !r.options.Cluster {
+		r.setRuntimeClass(e, p)
+		r.checkClaims(e, p, refs)
+	}
 	if p.first {
 		r.checkRefs(e, p, refs)
+		r.checkSecurity(e, p)
+	}
+	if p.first && !r.options.Cluster {
 		r.checkPullSecrets(e, p)
 		r.checkNode(e, p)
-		r.checkSecurity(e, p)
 	}
 	if e.failed() {
 		return
@@ -78,21 +89,34 @@ func (r *reader) resolvePod(e *entry, p podEntry) {
 		e.fail(p.prefix, err.Error(), "")
 		return
 	}
-	configSource := "file"
-	if e.remote {
-		configSource = "http"
-	}
 	p.pod.UID = uid
-	setAnnotation(p.pod, annotationHash, string(uid))
-	setAnnotation(p.pod, annotationConfigSource, configSource)
-	setAnnotation(p.pod, podspec.AnnotationSource, e.source())
-	if e.path != "" {
-		setAnnotation(p.pod, podspec.AnnotationPath, e.path)
-	} else {
-		delete(p.pod.Annotations, podspec.AnnotationPath)
+	if !r.options.Cluster {
+		setAnnotation(p.pod, annotationHash, string(uid))
+		setAnnotation(p.pod, annotationConfigSource, e.configSource())
 	}
+	e.setOrigin(p.pod)
 	p.pod.Status = v1.PodStatus{Phase: v1.PodPending}
 	e.valid = append(e.valid, p.pod)
+}
+
+// setOrigin notes in an object where it comes from.
+func (e *entry) setOrigin(o metav1.Object) {
+	setAnnotation(o, podspec.AnnotationSource, e.source())
+	if e.path != "" {
+		setAnnotation(o, podspec.AnnotationPath, e.path)
+		return
+	}
+	annotations := o.GetAnnotations()
+	delete(annotations, podspec.AnnotationPath)
+	o.SetAnnotations(annotations)
+}
+
+// configSource says where the kubelet has pods from.
+func (e *entry) configSource() string {
+	if e.remote {
+		return "http"
+	}
+	return "file"
 }
 
 // checkNode warns about a pod of another node, which admission will reject.

@@ -40,13 +40,16 @@ func (s *Set) priorities() priorities {
 func (r *reader) setPriority(e *entry, pe podEntry) {
 	spec := &pe.pod.Spec
 	if spec.PriorityClassName == "" {
-		if spec.Priority == nil {
+		if spec.Priority == nil && !r.options.Cluster {
 			spec.PriorityClassName, spec.Priority = r.priorities.defaultClass.Name, new(r.priorities.defaultClass.Value)
 		}
 		return
 	}
 	name := spec.PriorityClassName
 	value, ok := r.priorities.values[name]
+	if !ok && r.options.Cluster {
+		return
+	}
 	if !ok {
 		if field := pe.prefix + "spec.priorityClassName"; !r.checkBroken(e, field, object{kind: kindPriorityClass, name: name}) {
 			hint := cmp.Or(decode.DidYouMean(name, r.priorities.names()), "add a PriorityClass document")

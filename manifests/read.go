@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -36,6 +37,12 @@ type Options struct {
 	// privileged for none, baseline or restricted, with or without a version
 	// ("baseline:v1.30"). Namespaces of the input can only raise it.
 	PodSecurity string
+
+	// Namespace is that of objects which name none; "" is default.
+	Namespace string
+	// Cluster says that the pods run on a cluster: what they refer to may be there and not in the
+	// input, and whether a node supports their fields is not known.
+	Cluster bool
 
 	client *http.Client // fetches URLs; nil is http.DefaultClient
 }
@@ -107,7 +114,8 @@ type reader struct {
 }
 
 func read(ctx context.Context, o Options, input func(visit func(inputFile))) (*Set, error) {
-	rules, err := validation.New(o.PodSecurity)
+	o.Namespace = cmp.Or(o.Namespace, v1.NamespaceDefault)
+	rules, err := validation.New(o.PodSecurity, o.Namespace)
 	if err != nil {
 		return &Set{}, Diagnostics{{Message: err.Error(), Severity: SeverityError}}
 	}

@@ -114,6 +114,7 @@ func (r *reader) checkRefs(e *entry, pe podEntry, refs []reference) {
 		case !ok && r.checkBroken(e, field, id):
 			seen[id] = true
 		case ref.optional:
+		case !ok && r.options.Cluster: // it may be there
 		case !ok:
 			e.fail(field, fmt.Sprintf("%s %q is not in the input", id.kind, id.name), r.similar(id, ref.kind != kindClaim))
 			seen[id] = true

@@ -4,6 +4,10 @@
 package manifests
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,6 +74,7 @@ const (
 	kindVolume        = "PersistentVolume"
 	kindPriorityClass = "PriorityClass"
 	kindRuntimeClass  = "RuntimeClass"
+	kindNamespace     = "Namespace"
 )
 
 func find[T metav1.Object](s *Set, kind, namespace, name string) (T, bool) {
@@ -115,4 +120,25 @@ func (s *Set) Claims() []*v1.PersistentVolumeClaim { return all[*v1.PersistentVo
 // PersistentVolume returns a PersistentVolume of the input.
 func (s *Set) PersistentVolume(name string) (*v1.PersistentVolume, bool) {
 	return find[*v1.PersistentVolume](s, kindVolume, "", name)
+}
+
+// Objects returns the objects of the input that pods refer to or that a cluster needs besides
+// them, in the order in which they have to be created: by kind, then by namespace and name.
+func (s *Set) Objects() []metav1.Object {
+	order := []string{
+		kindNamespace, kindPriorityClass, kindRuntimeClass, kindVolume, "ServiceAccount", kindSecret, kindConfigMap, kindClaim, "Service",
+	}
+	ids := slices.SortedFunc(maps.Keys(s.objects), func(a, b object) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(order, a.kind), slices.Index(order, b.kind)),
+			cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name),
+		)
+	})
+	list := make([]metav1.Object, 0, len(ids))
+	for _, id := range ids {
+		if slices.Contains(order, id.kind) {
+			list = append(list, s.objects[id])
+		}
+	}
+	return list
 }

@@ -86,11 +86,11 @@ func (s *Set) uid(p *v1.Pod, refs []reference) (types.UID, error) {
 }
 
 // nameUID returns the UID of an object that is identified by its name.
-func nameUID(kind, namespace, name string) types.UID {
-	return uuid([]byte(kind + "/" + orDefault(namespace) + "/" + name))
+func (r *reader) nameUID(kind, namespace, name string) types.UID {
+	return uuid([]byte(kind + "/" + r.orDefault(namespace) + "/" + name))
 }
 
-func orDefault(namespace string) string { return cmp.Or(namespace, v1.NamespaceDefault) }
+func (r *reader) orDefault(namespace string) string { return cmp.Or(namespace, r.options.Namespace) }
 
 // uuid returns a UUID in the form of version 5, computed from the content.
 func uuid(content []byte) types.UID {

@@ -58,7 +58,7 @@ func (r *reader) statefulSet(e *entry) step {
 	o := &appsv1.StatefulSet{}
 	return r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) {
 		for i := range o.Spec.VolumeClaimTemplates {
-			e.checkClaim(&o.Spec.VolumeClaimTemplates[i].Spec, fmt.Sprintf("spec.volumeClaimTemplates[%d].spec.", i))
+			r.checkClaim(e, &o.Spec.VolumeClaimTemplates[i].Spec, fmt.Sprintf("spec.volumeClaimTemplates[%d].spec.", i))
 		}
 		pods, templated, err := statefulSetPods(o)
 		e.templated = templated
@@ -83,7 +83,7 @@ func (r *reader) cronJob(e *entry) step {
 			return nil, nil
 		}
 		job := nextJob(o)
-		job.UID = nameUID("Job", job.Namespace, job.Name)
+		job.UID = r.nameUID("Job", job.Namespace, job.Name)
 		e.invalid(r.rules.Object(job))
 		return e.jobPods(job, jobTemplatePath)
 	}})
@@ -133,8 +133,8 @@ func (r *reader) checkWorkload(e *entry, w workload) {
 	written := v1.Pod{Spec: *w.template.Spec.DeepCopy()}
 	written.Annotations = w.template.Annotations
 	validation.SetAppArmorProfiles(&written)
-	e.checkFields(r.fields.Uses(&written), w.prefix)
-	w.object.SetUID(nameUID(e.kind, w.object.GetNamespace(), w.object.GetName()))
+	r.checkPodFields(e, &written, w.prefix)
+	w.object.SetUID(r.nameUID(e.kind, w.object.GetNamespace(), w.object.GetName()))
 	e.invalid(r.rules.Object(w.object))
 }
 

@@ -29,19 +29,22 @@ import (
 
 // Rules sets defaults and validates. Its methods change their argument and return the errors of
 // an API server. All but Namespace are safe for concurrent use. New returns one.
-type Rules struct{ security podSecurity }
+type Rules struct {
+	security  podSecurity
+	namespace string
+}
 
 // New returns the rules of an API server that allows privileged containers. Each pod has to meet
 // a level of the Pod Security Standards, with or without a version, for example
-// "baseline:v1.30"; "" is privileged. It sets the process-wide capabilities of Kubernetes'
-// libraries.
-func New(level string) (*Rules, error) {
+// "baseline:v1.30"; "" is privileged. Objects without a namespace get the given one. It sets the
+// process-wide capabilities of Kubernetes' libraries.
+func New(level, namespace string) (*Rules, error) {
 	minimum, err := parseLevel(level)
 	if err != nil {
 		return nil, err
 	}
 	capabilities.Setup(true, 0)
-	return &Rules{podSecurity{
+	return &Rules{namespace: namespace, security: podSecurity{
 		minimum: minimum, namespaces: map[string]api.Policy{},
 		evaluator: sync.OnceValues(func() (policy.Evaluator, error) { return policy.NewEvaluator(policy.DefaultChecks(), nil) }),
 	}}, nil
@@ -49,17 +52,17 @@ func New(level string) (*Rules, error) {
 
 // Object sets the defaults of an object of any kind except Pod and Namespace, and validates it
 // as new. A Job must have its UID, which its labels contain.
-func (*Rules) Object(object metav1.Object) field.ErrorList {
+func (r *Rules) Object(object metav1.Object) field.ErrorList {
 	switch o := object.(type) {
 	case *v1.ConfigMap:
-		setNamespace(o)
+		r.SetNamespace(o)
 		return validate(o, corev1.SetObjectDefaults_ConfigMap, corev1.Convert_v1_ConfigMap_To_core_ConfigMap, corevalidation.ValidateConfigMap)
 	case *v1.Secret:
-		setNamespace(o)
+		r.SetNamespace(o)
 		mergeStringData(o)
 		return validate(o, corev1.SetObjectDefaults_Secret, corev1.Convert_v1_Secret_To_core_Secret, corevalidation.ValidateSecret)
 	case *v1.PersistentVolumeClaim:
-		setNamespace(o)
+		r.SetNamespace(o)
 		return validate(o, corev1.SetObjectDefaults_PersistentVolumeClaim, corev1.Convert_v1_PersistentVolumeClaim_To_core_PersistentVolumeClaim,
 			func(in *core.PersistentVolumeClaim) field.ErrorList {
 				return corevalidation.ValidatePersistentVolumeClaim(in, corevalidation.ValidationOptionsForPersistentVolumeClaim(in, nil))
@@ -81,7 +84,7 @@ func (*Rules) Object(object metav1.Object) field.ErrorList {
 		o.Namespace = ""
 		return validate(o, func(*nodev1.RuntimeClass) {}, nodeapi.Convert_v1_RuntimeClass_To_node_RuntimeClass, nodevalidation.ValidateRuntimeClass)
 	default:
-		setNamespace(object)
+		r.SetNamespace(object)
 		return workload(object)
 	}
 }
@@ -125,7 +128,8 @@ func MergeTolerations(first, second []v1.Toleration) ([]v1.Toleration, error) {
 	return out, nil
 }
 
-func setNamespace(o metav1.Object) { o.SetNamespace(cmp.Or(o.GetNamespace(), v1.NamespaceDefault)) }
+// SetNamespace gives the default namespace to an object without one.
+func (r *Rules) SetNamespace(o metav1.Object) { o.SetNamespace(cmp.Or(o.GetNamespace(), r.namespace)) }
 
 func internal(err error) field.ErrorList {
 	return field.ErrorList{field.InternalError(nil, err)}

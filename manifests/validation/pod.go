@@ -19,9 +19,9 @@ import (
 
 // Pod sets the defaults of the pod and validates it as new
 // (pkg/registry/core/pod/strategy.go). Warnings are "field: message".
-func (*Rules) Pod(p *v1.Pod) (errs field.ErrorList, warnings []string) {
+func (r *Rules) Pod(p *v1.Pod) (errs field.ErrorList, warnings []string) {
 	corev1.SetObjectDefaults_Pod(p)
-	setNamespace(p)
+	r.SetNamespace(p)
 	var in core.Pod
 	if err := corev1.Convert_v1_Pod_To_core_Pod(p, &in, nil); err != nil {
 		return internal(err), nil
