@@ -39,6 +39,9 @@ type Options struct {
 	NoNFS bool
 	// MissingFeatures says what the machine lacks, by the UID of the pod that needs it.
 	MissingFeatures map[types.UID]string
+	// Refused has why the cluster on which the pods run refuses some of them, by UID. If it is not
+	// nil, nothing else is decided about pods that do not run yet.
+	Refused map[types.UID]Reason
 	// Prune says which pods of earlier runs are stopped unless the input has one of the same
 	// name; nil for none.
 	Prune func(*v1.Pod) bool

@@ -23,6 +23,12 @@ const messageNoPorts = "Predicate NodePorts failed: node(s) didn't have free por
 // rejection returns why the pod is rejected, the most important reason first; nothing when it
 // fits, or fits once the pods that it preempts are stopped.
 func (p *planner) rejection(e *entry) []Reason {
+	if p.o.Refused != nil {
+		if reason, ok := p.o.Refused[e.pod.UID]; ok {
+			return []Reason{reason}
+		}
+		return nil
+	}
 	early, placement, late := p.early(e), p.placement(e.pod), p.late(e.pod)
 	short := p.allocated.insufficient(e.requests)
 	resources := make([]Reason, 0, len(short))
