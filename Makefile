@@ -9,6 +9,7 @@ GO ?= go
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 CACHE := $(CURDIR)/.cache
 TOOLS := $(CACHE)/bin
+CLUSTER := $(CACHE)/cluster
 
 # Version information comes from the commit, so that builds are reproducible.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -24,7 +25,7 @@ FUZZTIME ?= 20000x
 # hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build demo test test-unit test-embedded test-root test-vm lint fmt vet race fuzz bench bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
+.PHONY: help build demo test test-unit test-embedded test-root test-vm test-cluster cluster cluster-tools lint fmt vet race fuzz bench bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +55,12 @@ test-root: root tools build ## run all tests, including those with real containe
 
 test-vm: root setup-vm payload ## run tests in emulated machines; SUITES="./runtime/cgroup=. ..." MACHINE=plain,systemd,systemd-v1
 	$(GO) run ./hack/vm $(if $(MACHINE),-machine $(MACHINE)) $(SUITES)
+
+test-cluster: root setup-test cluster-tools payload ## run tests on a Kubernetes cluster of this machine; RUN=REGEX
+	RUNONCE_TEST_CLUSTER=1 $(GO) test -count=1 -p 1 -timeout 40m -run '$(or $(RUN),Cluster)' ./runtime/cluster ./runtime/provider ./runonce/cmd
+
+cluster: root setup-test cluster-tools ## run a Kubernetes cluster on this machine and print its kubeconfig
+	$(GO) run ./hack/testcluster/run
 
 chaos: root tools build ## kill processes at random moments and check every result; ROUNDS=500 ENGINE=embedded|2.4|1.6
 	$(GO) run ./hack/chaos -rounds $(or $(ROUNDS),500) $(if $(ENGINE),-engine $(ENGINE)) $(if $(SEED),-seed $(SEED))
@@ -115,6 +122,26 @@ setup-test:
 
 setup-vm:
 	@hack/setup.sh vm
+
+# A cluster: etcd, the control plane, a kubelet, and a containerd for it.
+cluster-tools: $(CLUSTER)/kubelet $(CLUSTER)/containerd ## build what a Kubernetes cluster needs
+
+KUBERNETES := 1.37.0
+# Clients refuse servers without a version.
+KUBERNETES_LDFLAGS := -s -w $(addprefix -X k8s.io/component-base/version.,gitVersion=v$(KUBERNETES) gitMajor=1 gitMinor=37)
+$(CLUSTER)/kubelet: hack/cluster/go.mod hack/cluster/go.sum
+	@echo "building Kubernetes $(KUBERNETES) for the tests (only once, takes about five minutes)"
+	@mkdir -p $(CLUSTER)
+	cd hack/cluster && CGO_ENABLED=0 $(GO) build -trimpath -o $(CLUSTER)/ -ldflags '$(KUBERNETES_LDFLAGS)' \
+		./etcd k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kube-scheduler k8s.io/kubernetes/cmd/kubelet
+	@touch $@
+
+$(CLUSTER)/containerd: hack/containerd/go.mod hack/containerd/go.sum
+	@echo "building containerd with CRI for the tests (only once, takes about a minute)"
+	@mkdir -p $(CLUSTER)
+	cd hack/containerd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -tags no_btrfs,no_devmapper,no_zfs,no_tracing \
+		-o $(CLUSTER)/ github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
+	@touch $@
 
 # The tools have their own modules, to keep their dependencies out of go.mod.
 $(TOOLS)/golangci-lint: hack/tools/go.mod hack/tools/go.sum
