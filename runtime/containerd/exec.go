@@ -34,7 +34,7 @@ func (e *Engine) Exec(ctx context.Context, id string, args []string) (engine.Exe
 }
 
 func (e *Engine) exec(ctx context.Context, s *session, id string, args []string) (engine.ExecResult, error) {
-	process, err := execProcess(ctx, s, id, args)
+	process, err := execProcess(ctx, s, id, args, false)
 	if ctx.Err() != nil {
 		return engine.ExecResult{}, ctx.Err()
 	}
@@ -46,19 +46,29 @@ func (e *Engine) exec(ctx context.Context, s *session, id string, args []string)
 		return engine.ExecResult{}, err
 	}
 	defer out.close()
-	x := command{tasks: s.Tasks(), container: id, id: "exec-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
-	code, err := x.run(ctx, process, out)
+	code, err := newCommand(s, id).run(ctx, process, stdio{stdout: out.path, stderr: out.path, release: out.release})
 	if err != nil {
-		if !errdefs.IsUnavailable(err) && !errdefs.IsNotFound(err) && ctx.Err() == nil {
-			err = failure.WithMessage(errs.Message(err, args[0]), err)
-		}
-		return engine.ExecResult{}, err
+		return engine.ExecResult{}, execError(ctx, err, args)
 	}
-	return engine.ExecResult{ExitCode: code, Output: out.wait(execDrain)}, nil
+	out.wait(execDrain)
+	return engine.ExecResult{ExitCode: code, Output: out.kept}, nil
 }
 
-// execProcess returns the container's own process with another command.
-func execProcess(ctx context.Context, s *session, id string, args []string) (typeurl.Any, error) {
+func newCommand(s *session, container string) command {
+	return command{tasks: s.Tasks(), container: container, id: "exec-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
+}
+
+// execError is the error of a command that could not be run, in plain words.
+func execError(ctx context.Context, err error, args []string) error {
+	if errdefs.IsUnavailable(err) || errdefs.IsNotFound(err) || ctx.Err() != nil {
+		return err
+	}
+	return failure.WithMessage(errs.Message(err, args[0]), err)
+}
+
+// execProcess returns the container's own process with another command, with a terminal or
+// without.
+func execProcess(ctx context.Context, s *session, id string, args []string, terminal bool) (typeurl.Any, error) {
 	c, err := s.ContainerService().Get(ctx, id)
 	if err != nil {
 		return nil, err
@@ -70,8 +80,11 @@ func execProcess(ctx context.Context, s *session, id string, args []string) (typ
 	if spec.Process == nil {
 		return nil, errors.New("reading its spec: it has no process")
 	}
-	spec.Process.Terminal = false
+	spec.Process.Terminal = terminal
 	spec.Process.Args = args
+	if terminal {
+		spec.Process.Env = append(spec.Process.Env, "TERM=xterm") // as under every CRI runtime
+	}
 	packed, err := typeurl.MarshalAny(spec.Process)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the process: %w", err)

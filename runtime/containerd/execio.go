@@ -33,26 +33,38 @@ type command struct {
 	id        string // unique in the container
 }
 
+// stdio are the paths of a command's FIFOs, empty for none.
+type stdio struct {
+	stdin, stdout, stderr string
+	terminal              bool
+	release               func() // called after the attempt to start it
+	started               func() // called when it has been started; may be nil
+}
+
 // run starts the command and waits for its end. When ctx ends first the command is killed, but
 // its start is not interrupted: a runtime that is killed meanwhile may leave a process that
 // nobody knows.
-func (x command) run(ctx context.Context, process typeurl.Any, out *capture) (int32, error) {
+func (x command) run(ctx context.Context, process typeurl.Any, io stdio) (int32, error) {
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
 	starting, cancel := context.WithTimeout(context.WithoutCancel(ctx), execStartTimeout)
 	defer cancel()
 	_, err := x.tasks.Exec(starting, &tasksapi.ExecProcessRequest{
-		ContainerID: x.container, ExecID: x.id, Spec: typeurl.MarshalProto(process), Stdout: out.path, Stderr: out.path,
+		ContainerID: x.container, ExecID: x.id, Spec: typeurl.MarshalProto(process),
+		Stdin: io.stdin, Stdout: io.stdout, Stderr: io.stderr, Terminal: io.terminal,
 	})
 	if err != nil {
 		return 0, errs.Native(err)
 	}
 	defer x.remove(ctx)
 	_, err = x.tasks.Start(starting, &tasksapi.StartRequest{ContainerID: x.container, ExecID: x.id})
-	out.release()
+	io.release()
 	if err != nil {
 		return 0, errs.Native(err)
+	}
+	if io.started != nil {
+		io.started()
 	}
 	resp, err := x.tasks.Wait(ctx, &tasksapi.WaitRequest{ContainerID: x.container, ExecID: x.id})
 	if ctx.Err() != nil {
@@ -80,82 +92,110 @@ func (x command) remove(ctx context.Context) {
 	_, _ = x.tasks.DeleteProcess(ctx, del)
 }
 
-// capture keeps the beginning of what is written to a FIFO.
-type capture struct {
+// execDir makes a new directory below parent for the FIFOs of a command. fill makes them: first
+// that which shows that the directory is in use.
+func execDir(parent string, fill func(dir string) error) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("making a pipe for its output: %w", err)
+		}
+	}()
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return err
+	}
+	lock, err := flock.Open(parent, syscall.LOCK_SH) // against sweepCaptures
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	dir, err := os.MkdirTemp(parent, "")
+	if err != nil {
+		return err
+	}
+	return fill(dir)
+}
+
+// output is a FIFO that is read to its end, so that the command never blocks on a full pipe.
+type output struct {
 	path string
-	dir  string
 	held *os.File // write end, which keeps the FIFO open until the command has it
 	read *os.File
 	done chan struct{}
+}
+
+// newOutput makes a FIFO, whose content is passed to keep as long as that wants it.
+func newOutput(path string, keep func(io.Reader)) (*output, error) {
+	o := &output{path: path, done: make(chan struct{})}
+	err := syscall.Mkfifo(path, 0o600)
+	if err == nil {
+		o.read, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.held, err = os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0); err != nil {
+		_ = o.read.Close()
+		return nil, err
+	}
+	go func() {
+		defer close(o.done)
+		keep(o.read)
+		_, _ = io.Copy(io.Discard, o.read)
+	}()
+	return o, nil
+}
+
+// release lets the pipe end with the command.
+func (o *output) release() {
+	if o.held != nil {
+		_ = o.held.Close()
+		o.held = nil
+	}
+}
+
+// wait waits for the end of the output, but not longer than the time given.
+func (o *output) wait(most time.Duration) {
+	t := time.NewTimer(most)
+	defer t.Stop()
+	select {
+	case <-o.done:
+	case <-t.C:
+		// A pending read returns with what it has.
+		_ = o.read.SetReadDeadline(time.Now())
+		<-o.done
+	}
+}
+
+func (o *output) close() {
+	o.release()
+	_ = o.read.SetReadDeadline(time.Now())
+	<-o.done
+	_ = o.read.Close()
+}
+
+// capture keeps the beginning of what is written to a FIFO.
+type capture struct {
+	*output
 	kept []byte
 }
 
 // newCapture makes a FIFO in a new directory below parent.
 func newCapture(parent string) (*capture, error) {
-	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return nil, fmt.Errorf("making a pipe for its output: %w", err)
-	}
-	lock, err := flock.Open(parent, syscall.LOCK_SH) // against sweepCaptures
-	if err != nil {
-		return nil, fmt.Errorf("making a pipe for its output: %w", err)
-	}
-	defer func() { _ = lock.Close() }()
-	dir, err := os.MkdirTemp(parent, "")
-	if err != nil {
-		return nil, fmt.Errorf("making a pipe for its output: %w", err)
-	}
-	c := &capture{dir: dir, path: filepath.Join(dir, captureName), done: make(chan struct{})}
-	if err = syscall.Mkfifo(c.path, 0o600); err == nil {
-		if c.read, err = os.OpenFile(c.path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err == nil {
-			c.held, err = os.OpenFile(c.path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	c := &capture{}
+	err := execDir(parent, func(dir string) (err error) {
+		c.output, err = newOutput(filepath.Join(dir, captureName), func(r io.Reader) {
+			c.kept, _ = io.ReadAll(io.LimitReader(r, engine.MaxExecOutput))
+		})
+		if err != nil {
+			_ = os.RemoveAll(dir)
 		}
-	}
-	if err != nil {
-		close(c.done)
-		c.close()
-		return nil, fmt.Errorf("making a pipe for its output: %w", err)
-	}
-	go c.copy()
-	return c, nil
-}
-
-// copy reads to the end, so that the command never blocks on a full pipe.
-func (c *capture) copy() {
-	defer close(c.done)
-	kept, _ := io.ReadAll(io.LimitReader(c.read, engine.MaxExecOutput))
-	c.kept = kept
-	_, _ = io.Copy(io.Discard, c.read)
-}
-
-// release lets the pipe end with the command.
-func (c *capture) release() {
-	if c.held != nil {
-		_ = c.held.Close()
-		c.held = nil
-	}
-}
-
-// wait returns the output once it has ended, or what was read of it after the time given.
-func (c *capture) wait(most time.Duration) []byte {
-	t := time.NewTimer(most)
-	defer t.Stop()
-	select {
-	case <-c.done:
-	case <-t.C:
-		// A pending read returns with what it has.
-		_ = c.read.SetReadDeadline(time.Now())
-		<-c.done
-	}
-	return c.kept
+		return err
+	})
+	return c, err
 }
 
 // close removes the FIFO.
 func (c *capture) close() {
-	c.release()
-	if c.read != nil {
-		_ = c.read.SetReadDeadline(time.Now())
-		<-c.done
-		_ = c.read.Close()
-	}
-	_ = os.RemoveAll(c.dir)
+	c.output.close()
+	_ = os.RemoveAll(filepath.Dir(c.path))
 }

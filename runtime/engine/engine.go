@@ -4,6 +4,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"io"
 	"syscall"
 	"time"
 
@@ -35,6 +36,9 @@ type Engine interface {
 	// Exec runs a command inside a running container and returns its exit code and the
 	// first MaxExecOutput bytes of its output.
 	Exec(ctx context.Context, id string, command []string) (ExecResult, error)
+	// ExecStreams runs a command inside a running container, with streams, and returns its exit
+	// code. The command is killed when ctx is done. It is not repeated after an error.
+	ExecStreams(ctx context.Context, id string, command []string, s Streams) (int32, error)
 	// Events sends an event for each container that starts, exits or runs out of memory,
 	// until ctx is done; then the channel is closed. The receiver must not stop reading.
 	Events(ctx context.Context) (<-chan Event, error)
@@ -139,6 +143,19 @@ type ExecResult struct {
 	ExitCode int32
 	Output   []byte // stdout and stderr interleaved, at most MaxExecOutput
 }
+
+// Streams are those of a command that runs inside a container.
+type Streams struct {
+	Stdin          io.Reader // nil for none
+	Stdout, Stderr io.Writer // nil drops what is written
+	// TTY gives the command a terminal. It then writes to Stdout only.
+	TTY bool
+	// Resize gets the sizes of the terminal; nil for none.
+	Resize <-chan Size
+}
+
+// Size is the size of a terminal in characters.
+type Size struct{ Width, Height uint16 }
 
 // EventType says what happened to a container.
 type EventType string

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -245,6 +246,23 @@ func (e *Engine) Exec(_ context.Context, id string, command []string) (engine.Ex
 		return engine.ExecResult{}, nil
 	}
 	return p.life.Exec(command), nil
+}
+
+// ExecStreams asks the script, and writes what it was given and then what it answers.
+func (e *Engine) ExecStreams(ctx context.Context, id string, command []string, s engine.Streams) (int32, error) {
+	result, err := e.Exec(ctx, id, command)
+	if err != nil {
+		return 0, err
+	}
+	if s.Stdin != nil {
+		if _, err := io.Copy(s.Stdout, s.Stdin); err != nil {
+			return 0, err
+		}
+	}
+	if s.Stdout != nil {
+		_, err = s.Stdout.Write(result.Output)
+	}
+	return result.ExitCode, err
 }
 
 // Events sends every event to every subscriber.
