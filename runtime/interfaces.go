@@ -27,6 +27,8 @@ type Sandboxes interface {
 type Volumes interface {
 	// Setup makes every volume of the pod. It is safe to repeat.
 	Setup(ctx context.Context, pod *v1.Pod) error
+	// Refresh renews the files in the pod's volumes that have changed or expire.
+	Refresh(ctx context.Context, pod *v1.Pod) error
 	// Mounts returns the OCI mounts for the container's volumeMounts, parents before
 	// children. env is the container's final environment, for subPathExpr.
 	Mounts(pod *v1.Pod, c *v1.Container, env []string) ([]specs.Mount, error)

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"maps"
@@ -56,6 +57,72 @@ func writePayload(dir string, files payload) error {
 		return err
 	}
 	return os.Symlink(fresh, data)
+}
+
+// replacePayload replaces the files of dir by others, if they differ, at one instant: containers
+// see either all of the old files or all of the new ones. prepare is called on the directory of
+// the new ones before that.
+func replacePayload(dir string, files payload, prepare func(fresh string) error) error {
+	if err := validatePayload(files); err != nil {
+		return err
+	}
+	data := filepath.Join(dir, dataDir)
+	old, err := os.Readlink(data)
+	if err != nil || holds(filepath.Join(dir, old), files) {
+		return err
+	}
+	fresh, err := writeFresh(dir, files)
+	if err != nil {
+		return err
+	}
+	next := filepath.Join(dir, dataDir+"_tmp")
+	err = errors.Join(
+		prepare(filepath.Join(dir, fresh)), linkAll(dir, files), os.RemoveAll(next), os.Symlink(fresh, next),
+	)
+	if err == nil {
+		err = os.Rename(next, data)
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(filepath.Join(dir, fresh)))
+	}
+	return errors.Join(unlinkOthers(dir, files), os.RemoveAll(filepath.Join(dir, old)))
+}
+
+// holds says whether the directory has exactly the given files.
+func holds(dir string, files payload) bool {
+	left := len(files)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if want, ok := files[name]; err != nil || !ok || !bytes.Equal(data, want.data) {
+			return errors.Join(err, fs.ErrNotExist)
+		}
+		left--
+		return nil
+	})
+	return err == nil && left == 0
+}
+
+// unlinkOthers removes the links to what is not among the files.
+func unlinkOthers(dir string, files payload) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		used := e.Type()&fs.ModeSymlink == 0 || strings.HasPrefix(e.Name(), "..")
+		for p := range files {
+			first, _, _ := strings.Cut(p, "/")
+			used = used || first == e.Name()
+		}
+		if !used {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return err
 }
 
 // clean removes what an interrupted write has left.

@@ -2,10 +2,13 @@ package volume
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -16,10 +19,13 @@ import (
 // defaultFileMode is the mode of files whose volume sets none.
 const defaultFileMode = int32(0o644)
 
+// errUnsupportedSource is the error of a source that only a cluster has, or that is not known.
+var errUnsupportedSource = failure.FailedMountf("unsupported source of a projected volume")
+
 // files makes a volume of files: configMap, secret, downwardAPI or projected. All but
 // configMap are kept in memory, so that no secret is written to a disk.
-func (m *Manager) files(pod *v1.Pod, v *v1.Volume) error {
-	files, err := m.payload(pod, &v.VolumeSource)
+func (m *Manager) files(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
+	files, err := m.payload(ctx, pod, &v.VolumeSource)
 	if err != nil {
 		return err
 	}
@@ -44,8 +50,41 @@ func (m *Manager) files(pod *v1.Pod, v *v1.Volume) error {
 	return setVolumeOwnership(pod, dir, true, false)
 }
 
+// Refresh writes the files of the pod's volumes again that have changed since: of ConfigMaps and
+// Secrets, the pod's metadata, and tokens. A volume that was not made yet is left alone.
+func (m *Manager) Refresh(ctx context.Context, pod *v1.Pod) error {
+	if err := checkUID(pod); err != nil {
+		return err
+	}
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil {
+			if err := m.refresh(ctx, pod, v); err != nil {
+				errs = append(errs, fmt.Errorf("volume %q: %w", v.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Manager) refresh(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
+	dir := m.path(pod, v)
+	if _, err := os.Lstat(filepath.Join(dir, dataDir)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	files, err := m.payload(ctx, pod, &v.VolumeSource)
+	if err != nil {
+		return err
+	}
+	err = replacePayload(dir, files, func(fresh string) error { return setVolumeOwnership(pod, fresh, true, false) })
+	if err != nil {
+		return err
+	}
+	return makeNestedMountpoints(dir, pod, v.Name)
+}
+
 // payload returns the files of the volume.
-func (m *Manager) payload(pod *v1.Pod, s *v1.VolumeSource) (payload, error) {
+func (m *Manager) payload(ctx context.Context, pod *v1.Pod, s *v1.VolumeSource) (payload, error) {
 	switch {
 	case s.ConfigMap != nil:
 		return m.configMap(pod.Namespace, s.ConfigMap, attributes{s.ConfigMap.DefaultMode, s.ConfigMap.DefaultUser})
@@ -54,11 +93,11 @@ func (m *Manager) payload(pod *v1.Pod, s *v1.VolumeSource) (payload, error) {
 	case s.DownwardAPI != nil:
 		return m.downwardAPI(pod, s.DownwardAPI.Items, attributes{s.DownwardAPI.DefaultMode, s.DownwardAPI.DefaultUser})
 	}
-	return m.projected(pod, s.Projected)
+	return m.projected(ctx, pod, s.Projected)
 }
 
 // projected merges its sources; of equal paths the last one counts.
-func (m *Manager) projected(pod *v1.Pod, p *v1.ProjectedVolumeSource) (payload, error) {
+func (m *Manager) projected(ctx context.Context, pod *v1.Pod, p *v1.ProjectedVolumeSource) (payload, error) {
 	all := payload{}
 	defaults := attributes{p.DefaultMode, p.DefaultUser}
 	for _, s := range p.Sources {
@@ -75,8 +114,10 @@ func (m *Manager) projected(pod *v1.Pod, p *v1.ProjectedVolumeSource) (payload, 
 			}, defaults)
 		case s.DownwardAPI != nil:
 			files, err = m.downwardAPI(pod, s.DownwardAPI.Items, defaults)
+		case s.ServiceAccountToken != nil:
+			files, err = m.serviceAccountToken(ctx, pod, s.ServiceAccountToken, defaults)
 		default:
-			err = failure.FailedMountf("unsupported source of a projected volume")
+			err = errUnsupportedSource
 		}
 		if err != nil {
 			return nil, err

@@ -24,7 +24,8 @@ import (
 type Manager struct {
 	// Root is the directory that holds pods/UID/volumes.
 	Root string
-	// Objects are those that volumes refer to.
+	// Objects are those that volumes refer to. If they implement Tokens, pods can have tokens of
+	// service accounts.
 	Objects podspec.Objects
 	// ClaimsDir holds the data of claims without a PersistentVolume as NAMESPACE/NAME, which
 	// outlives the pods. Empty refuses such claims.
@@ -36,6 +37,8 @@ type Manager struct {
 	// RecursiveReadOnly reports whether the pod's OCI runtime supports the mount option rro;
 	// nil is no. It is called only when a volumeMount depends on it.
 	RecursiveReadOnly func(pod *v1.Pod) bool
+
+	tokens tokens
 }
 
 // The directories below a pod's that this package owns.
@@ -81,7 +84,7 @@ func (m *Manager) setup(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 	case s.EmptyDir != nil:
 		return m.emptyDir(pod, v)
 	case s.ConfigMap != nil, s.Secret != nil, s.DownwardAPI != nil, s.Projected != nil:
-		return m.files(pod, v)
+		return m.files(ctx, pod, v)
 	case s.NFS != nil:
 		return m.nfs(ctx, s)
 	case s.Image != nil:
@@ -109,6 +112,7 @@ func (m *Manager) Teardown(_ context.Context, pod *v1.Pod) error {
 	if err := checkUID(pod); err != nil {
 		return err
 	}
+	m.tokens.forget(pod.UID)
 	dirs := []string{m.dir(pod, idmapDir), m.dir(pod, subpathsDir), m.dir(pod, volumesDir)}
 	// Most pods have nothing else. To find mounts takes the longer the more pods there are.
 	shm := m.dir(pod, shmDir)
