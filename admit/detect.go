@@ -74,9 +74,10 @@ func Detect(fsys fs.FS, o DetectOptions) (*v1.Node, error) {
 	node.Status.Capacity = capacity
 	node.Status.Allocatable = allocatable(capacity, o.Reserved)
 	node.Status.Conditions = conditions(facts, o)
-	node.Status.NodeInfo.KernelVersion = facts.Kernel
-	node.Status.NodeInfo.OperatingSystem = goruntime.GOOS
-	node.Status.NodeInfo.Architecture = goruntime.GOARCH
+	node.Status.NodeInfo = v1.NodeSystemInfo{
+		KernelVersion: facts.Kernel, OperatingSystem: goruntime.GOOS, Architecture: goruntime.GOARCH,
+		OSImage: facts.OS, MachineID: facts.MachineID, BootID: facts.BootID,
+	}
 	node.Status.Features = runtimeFeatures()
 	return node, nil
 }

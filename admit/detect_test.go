@@ -18,6 +18,9 @@ func machine(available string) fstest.MapFS {
 		"proc/meminfo":                                             {Data: []byte("MemTotal: 8388608 kB\nMemAvailable: " + available + " kB\n")},
 		"sys/devices/system/cpu/online":                            {Data: []byte("0-3\n")},
 		"proc/sys/kernel/osrelease":                                {Data: []byte("6.1.0\n")},
+		"proc/sys/kernel/random/boot_id":                           {Data: []byte("boot\n")},
+		"etc/machine-id":                                           {Data: []byte("machine\n")},
+		"usr/lib/os-release":                                       {Data: []byte("ID=any\nPRETTY_NAME=\"Any OS 1\"\n")},
 		"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":    {Data: []byte("16\n")},
 		"sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages": {Data: []byte("0\n")},
 	}
@@ -137,6 +140,9 @@ func TestDetectNames(t *testing.T) {
 	want := map[string]string{v1.LabelHostname: "here", v1.LabelOSStable: "linux", v1.LabelArchStable: "other", "disk": "ssd"}
 	if diff := cmp.Diff(want, n.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if i := n.Status.NodeInfo; i.OSImage != "Any OS 1" || i.MachineID != "machine" || i.BootID != "boot" {
+		t.Errorf("node info %+v", i)
 	}
 	if n.Name != "here" || n.Status.NodeInfo.KernelVersion != "6.1.0" || n.Status.NodeInfo.Architecture != goruntime.GOARCH || !*n.Status.Features.SupplementalGroupsPolicy {
 		t.Errorf("%+v", n)

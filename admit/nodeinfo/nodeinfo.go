@@ -20,6 +20,9 @@ type Facts struct {
 	Available int64           // bytes of Memory that new processes can use
 	HugePages map[int64]int64 // pages by their size in bytes
 	Kernel    string          // release, for example 6.1.0-18-amd64; empty if it is not known
+	// OS is the name of the operating system; MachineID and BootID are random. They are empty if
+	// they are not known.
+	OS, MachineID, BootID string
 }
 
 // Read describes the machine whose root is fsys. It counts the online processors that this
@@ -47,7 +50,24 @@ func Read(fsys fs.FS) (Facts, error) {
 		Available: min(available(memory), limits.available),
 		HugePages: pages,
 		Kernel:    line(fsys, "proc/sys/kernel/osrelease"),
+		OS:        osName(fsys),
+		MachineID: line(fsys, "etc/machine-id"),
+		BootID:    line(fsys, "proc/sys/kernel/random/boot_id"),
 	}, nil
+}
+
+// osName returns the name of the operating system (os-release(5)).
+func osName(fsys fs.FS) string {
+	data, err := fs.ReadFile(fsys, "etc/os-release")
+	if err != nil {
+		data, _ = fs.ReadFile(fsys, "usr/lib/os-release")
+	}
+	for l := range strings.Lines(string(data)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(l), "PRETTY_NAME="); ok {
+			return strings.Trim(name, `"'`)
+		}
+	}
+	return ""
 }
 
 // line returns a file's first line, empty if there is none.
