@@ -93,6 +93,9 @@ func (p *Pods) prepareError(ctx context.Context, w *work, err error) error {
 	maps.Copy(failures, w.record.Failures)
 	failures[record.PodFailure] = record.Failure{Reason: reason, Message: err.Error()}
 	p.recordFailures(ctx, w, failures)
+	if ctx.Err() == nil {
+		p.failureEvent(w.pod, reason, err)
+	}
 	return &SyncError{[]*failure.Error{{Why: reason, Err: fmt.Errorf("%s: %w", reason, err)}}}
 }
 

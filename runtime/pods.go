@@ -5,6 +5,8 @@ package runtime
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"maps"
 	goruntime "runtime"
@@ -14,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/logs"
@@ -48,6 +51,9 @@ type Options struct {
 	ParallelPulls int
 	// Trace, when set, is called after each step of a pod's start, for a timeline.
 	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
+	// Event, when set, is called with what the kubelet would report as an event of the pod.
+	// eventType is v1.EventTypeNormal or v1.EventTypeWarning. It must not block.
+	Event func(pod *v1.Pod, eventType, reason, message string)
 }
 
 // Host is what the specs of containers need to know of this machine.
@@ -165,6 +171,28 @@ func (p *Pods) Update(_ context.Context, pod *v1.Pod) error {
 			r.Pod.Status = v1.PodStatus{}
 		}
 	})
+}
+
+// Refresh renews what has changed or expires of the files in the volumes of a running pod.
+func (p *Pods) Refresh(ctx context.Context, pod *v1.Pod) error {
+	lock, err := p.o.Records.Lock(ctx, pod.UID)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	switch known, err := p.o.Records.Load(pod.UID); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case known.Removed, known.Failed != nil:
+		return nil
+	}
+	err = p.o.Volumes.Refresh(ctx, pod)
+	if err != nil && ctx.Err() == nil {
+		p.event(pod, failure.ReasonFailedMount, "%v", err)
+	}
+	return err
 }
 
 // Annotations returns what a cluster would have added to the pod while it ran: its network

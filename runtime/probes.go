@@ -74,16 +74,19 @@ func (p *probes) add(id string, w *probeWorker) bool {
 	return true
 }
 
-func (p *probes) setStatus(id string, s probe.Status) {
+// setStatus returns the status before.
+func (p *probes) setStatus(id string, s probe.Status) (before probe.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w, ok := p.workers[id]; ok {
-		s.Since = w.status.Since
-		if s.Ready != w.status.Ready {
+		before = w.status
+		s.Since = before.Since
+		if s.Ready != before.Ready {
 			s.Since = time.Now()
 		}
 		w.status = s
 	}
+	return before
 }
 
 // probeRunning makes sure that exactly the running containers of the pod are probed, also
@@ -111,7 +114,7 @@ func (p *Pods) startProbes(ctx context.Context, w *work, def *v1.Container, c en
 	}
 	uid := string(w.pod.UID)
 	go probe.Watch(ctx, p.target(def, c, w.sandbox), c.StartedAt, func(s probe.Status) {
-		p.probes.setStatus(c.ID, s)
+		p.probeEvents(w.pod, def.Name, p.probes.setStatus(c.ID, s), s)
 		p.watch.notify(uid)
 	})
 }

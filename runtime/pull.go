@@ -161,6 +161,9 @@ func (p *Pods) ensureImage(ctx context.Context, pod *v1.Pod, name string, policy
 		return found.img, found.err
 	}
 	img, wanted, err := p.lookForImage(ctx, ref)
+	if err == nil && !wanted {
+		p.event(pod, eventPulled, "Container image %q already present on machine", name)
+	}
 	if err != nil || !wanted {
 		return img, err
 	}
@@ -211,10 +214,15 @@ func (p *Pods) pullImage(ctx context.Context, pod *v1.Pod, ref imageRef) (engine
 	}
 	defer release()
 	var img engine.Image
+	p.event(pod, eventPulling, "Pulling image %q", ref.name)
+	begin := time.Now()
 	err = p.traced(pod.UID, "pull "+ref.name, func() (err error) {
 		img, err = p.o.Engine.Pull(ctx, name, credentials...)
 		return err
 	})
+	if err == nil {
+		p.event(pod, eventPulled, "Successfully pulled image %q in %s. Image size: %d bytes.", ref.name, time.Since(begin).Round(time.Millisecond), img.Size)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {

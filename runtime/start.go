@@ -59,6 +59,7 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 	}
 	started := engine.Container{ID: cfg.ID, Name: c.Name, Labels: cfg.Labels, State: engine.StateRunning, StartedAt: time.Now()}
 	w.running[c.Name] = started
+	p.event(w.pod, eventStarted, "Started container %s", c.Name)
 	p.startProbes(ctx, w, c, started) // now, since starting the other containers may take long
 	if next.Old != "" {
 		if err := p.o.Engine.Remove(ctx, next.Old); err != nil {

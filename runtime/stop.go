@@ -227,12 +227,14 @@ func awaitAll(ctx context.Context, grace time.Duration, all []ending, names []st
 // which two seconds are left in any case.
 func (p *Pods) kill(ctx context.Context, pod *v1.Pod, k podstate.Kill, awaitTurn func(grace time.Duration)) error {
 	c, grace := k.Container, k.Grace
+	p.event(pod, eventKilling, "Stopping container %s", c.Name)
 	begin := time.Now()
 	if def := podspec.Container(pod, c.Name); grace > 0 && def != nil && def.Lifecycle != nil && def.Lifecycle.PreStop != nil {
 		limited, cancel := context.WithTimeout(ctx, grace)
 		err := p.runHook(limited, pod, c, def.Lifecycle.PreStop)
 		cancel()
 		if err != nil {
+			p.event(pod, eventFailedPreStopHook, "PreStop hook of container %s: %v", c.Name, err)
 			p.o.Log.WarnContext(ctx, "preStop hook failed", "pod", pod.Name, "container", c.Name, "error", err)
 		}
 	}

@@ -135,6 +135,7 @@ func (p *Pods) clear(ctx context.Context, w *work, todo podstate.Actions) error 
 		if err := p.update(pod, func(r *record.Pod) { r.Failed = todo.Fail }); err != nil {
 			return err
 		}
+		p.event(pod, todo.Fail.Reason, "%s", todo.Fail.Message)
 	}
 	if err := p.killAll(ctx, pod, todo.Kill); err != nil {
 		return err
@@ -197,10 +198,12 @@ func (p *Pods) startAll(ctx context.Context, w *work, todo podstate.Actions) err
 		if ctx.Err() != nil {
 			break
 		}
+		p.failureEvent(w.pod, reason, err)
 	}
 	for _, next := range todo.Wait {
 		name := next.Container.Name
 		message := fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", next.BackOff, name, w.pod.Name, w.pod.Namespace, w.pod.UID)
+		p.event(w.pod, eventBackOff, "%s", message)
 		failures[name] = record.Failure{Reason: podstate.ReasonCrashLoopBackOff, Message: message, Attempt: next.Attempt}
 		e := containerError(name, podstate.ReasonCrashLoopBackOff, errors.New(message))
 		e.Wait = next.Delay

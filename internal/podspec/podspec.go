@@ -21,6 +21,8 @@ const (
 	// without its secrets, or "-" for standard input. It says which later commands the pod
 	// belongs to, and is not part of its UID.
 	AnnotationPath = "runonce/path"
+	// AnnotationNode is the name of the node in a cluster for which the provider was given the pod.
+	AnnotationNode = "runonce/node"
 	// AnnotationJob is set on each pod of a Job: the Job's name and the fields of its spec
 	// that say what to do when pods fail, as JSON. It is not part of the pod's UID.
 	AnnotationJob = "runonce/job"

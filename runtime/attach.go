@@ -1,0 +1,89 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/probe"
+)
+
+// Exec runs a command in a running container of the pod, and returns its exit code.
+func (p *Pods) Exec(ctx context.Context, pod *v1.Pod, container string, command []string, s engine.Streams) (int32, error) {
+	obs, err := p.observe(ctx, pod)
+	if err != nil {
+		return 0, err
+	}
+	c := obs.Containers[container]
+	if c.State != engine.StateRunning {
+		return 0, fmt.Errorf("container %q of pod %q is not running", container, podspec.FullName(pod))
+	}
+	return p.o.Engine.ExecStreams(ctx, c.ID, command, s)
+}
+
+// Log returns the path of the log of a container's newest instance, or of the one before.
+func (p *Pods) Log(ctx context.Context, pod *v1.Pod, container string, previous bool) (string, error) {
+	obs, err := p.observe(ctx, pod)
+	if err != nil {
+		return "", err
+	}
+	c, ok := obs.Containers[container]
+	switch {
+	case podspec.Container(pod, container) == nil:
+		return "", fmt.Errorf("container %q is not valid for pod %q", container, podspec.FullName(pod))
+	case !ok || c.LogPath == "":
+		return "", fmt.Errorf("container %q in pod %q is waiting to start", container, podspec.FullName(pod))
+	case !previous:
+		return c.LogPath, nil
+	case c.Last == nil || c.Last.LogPath == "":
+		return "", fmt.Errorf("previous terminated container %q in pod %q not found", container, podspec.FullName(pod))
+	}
+	return c.Last.LogPath, nil
+}
+
+// logInterval is how often a container is looked at without an event: a start that fails is none.
+const logInterval = 10 * time.Second
+
+// AwaitLogEnd waits until no container of the pod writes to the log.
+func (p *Pods) AwaitLogEnd(ctx context.Context, pod *v1.Pod, path string) error {
+	changes, err := p.Changes(ctx, pod)
+	if err != nil {
+		return err
+	}
+	for {
+		if used, err := p.InUse(ctx, pod, path); err != nil || !used {
+			return err
+		}
+		select {
+		case _, open := <-changes:
+			if !open {
+				return context.Cause(ctx)
+			}
+		case <-time.After(logInterval):
+		}
+	}
+}
+
+// Dial connects to a port of the pod on its loopback interface.
+func (p *Pods) Dial(ctx context.Context, pod *v1.Pod, port int32) (net.Conn, error) {
+	sandbox, err := p.o.Sandboxes.Get(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, ip := range []string{"127.0.0.1", "::1"} {
+		conn, err := probe.Dial(ctx, sandbox.NetNS, "tcp", net.JoinHostPort(ip, strconv.Itoa(int(port))))
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
