@@ -5,29 +5,41 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // Pods is what the provider drives; *runtime.Pods is one.
 type Pods interface {
 	Sync(ctx context.Context, pod *v1.Pod) error
 	Update(ctx context.Context, pod *v1.Pod) error
+	Refresh(ctx context.Context, pod *v1.Pod) error
 	Fail(ctx context.Context, pod *v1.Pod, reason, message string) error
 	Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error)
 	Stop(ctx context.Context, pod *v1.Pod) error
 	List(ctx context.Context) ([]*v1.Pod, error)
 	Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error)
 	ExpireLogs() error
+	Log(ctx context.Context, pod *v1.Pod, container string, previous bool) (string, error)
+	AwaitLogEnd(ctx context.Context, pod *v1.Pod, path string) error
+	Exec(ctx context.Context, pod *v1.Pod, container string, command []string, s engine.Streams) (int32, error)
+	Dial(ctx context.Context, pod *v1.Pod, port int32) (net.Conn, error)
 }
 
 // Provider runs the pods that it is given until they are deleted. It does not admit them: the
@@ -35,12 +47,13 @@ type Pods interface {
 // use.
 type Provider struct {
 	runtime Pods
+	node    string
 	log     *slog.Logger
+	launch  func(w, before *podWorker)
 
 	mu     sync.Mutex
-	pods   map[types.NamespacedName]*podWorker
+	pods   map[types.NamespacedName]*podWorker // the newest of each name
 	notify func(*v1.Pod)
-	closed bool
 }
 
 // notFound and invalidInput are errors for virtual-kubelet's errdefs.
@@ -55,41 +68,42 @@ func (notFound) NotFound() bool { return true }
 // InvalidInput is true: no retry can help.
 func (invalidInput) InvalidInput() bool { return true }
 
-// New returns a provider that also has the pods of earlier processes, and works until ctx is
-// done. Pods keep running after that.
-func New(ctx context.Context, pods Pods, log *slog.Logger) (*Provider, error) {
-	p := &Provider{runtime: pods, log: log, pods: map[types.NamespacedName]*podWorker{}}
+// New returns the provider of a node, which works until ctx is done. It also has the pods that
+// earlier processes were given for this node, but no others that are on the machine. Pods keep
+// running after ctx is done.
+func New(ctx context.Context, pods Pods, node string, log *slog.Logger) (*Provider, error) {
+	p := &Provider{runtime: pods, node: node, log: log, pods: map[types.NamespacedName]*podWorker{}}
+	p.launch = func(w, before *podWorker) { go p.work(ctx, w, before) }
 	known, err := pods.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("looking for pods of earlier processes: %w", err)
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, pod := range known {
-		p.start(ctx, pod)
+		if pod.Annotations[podspec.AnnotationNode] == node {
+			p.start(pod)
+		}
 	}
-	p.mu.Unlock()
-	context.AfterFunc(ctx, p.close)
 	return p, nil
 }
 
-func (p *Provider) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
-	for _, w := range p.pods {
-		w.cancel()
-	}
+// marked returns a copy of the pod by which a later process knows that it is the provider's.
+func (p *Provider) marked(pod *v1.Pod) *v1.Pod {
+	pod = pod.DeepCopy()
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, podspec.AnnotationNode, p.node)
+	return pod
 }
 
-// start starts a worker for the pod, which does not end with ctx. p.mu is held.
-func (p *Provider) start(ctx context.Context, pod *v1.Pod) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	w := &podWorker{pod: pod.DeepCopy(), wakeup: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{})}
-	p.pods[nameOf(pod)] = w
-	if p.closed {
-		cancel()
+// start starts a worker for the pod. One of the same name is deleted first. p.mu is held.
+func (p *Provider) start(pod *v1.Pod) {
+	before := p.pods[nameOf(pod)]
+	if before != nil {
+		before.end(grace(before.current(), before.current()))
 	}
-	go p.work(ctx, w)
+	w := newWorker(p.marked(pod))
+	p.pods[nameOf(pod)] = w
+	p.launch(w, before)
 }
 
 func nameOf(pod *v1.Pod) types.NamespacedName {
@@ -106,34 +120,31 @@ func (p *Provider) find(namespace, name string) (*podWorker, error) {
 }
 
 // CreatePod starts the pod in the background. What keeps it from running is in its status, and
-// retried.
-func (p *Provider) CreatePod(ctx context.Context, pod *v1.Pod) error {
+// retried. While an older pod of the same name still exists, the new one waits for its end: an
+// error instead would make virtual-kubelet declare a pod that is never restarted as failed.
+func (p *Provider) CreatePod(_ context.Context, pod *v1.Pod) error {
 	if pod.UID == "" || pod.Name == "" || pod.Namespace == "" {
 		return invalidInput{errors.New("creating a pod: it needs a namespace, a name and a UID")}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := p.pods[nameOf(pod)]
-	switch {
-	case known == nil:
-		p.start(ctx, pod)
-	case known.current().UID != pod.UID:
-		return invalidInput{fmt.Errorf("creating pod %q: another pod with this name still exists", pod.Name)}
+	if known := p.pods[nameOf(pod)]; known == nil || known.current().UID != pod.UID {
+		p.start(pod)
 	}
 	return nil
 }
 
-// UpdatePod replaces the pod by one with the same UID. A container whose image has changed is
-// replaced, as in the kubelet.
+// UpdatePod replaces the definition of the pod. A container whose image has changed is replaced,
+// as in the kubelet. A pod with another UID was deleted and created again.
 func (p *Provider) UpdatePod(ctx context.Context, pod *v1.Pod) error {
 	w, err := p.find(pod.Namespace, pod.Name)
 	if err != nil {
 		return err
 	}
 	if w.current().UID != pod.UID {
-		return invalidInput{fmt.Errorf("updating pod %q: the UID has changed", pod.Name)}
+		return p.CreatePod(ctx, pod)
 	}
-	pod = pod.DeepCopy()
+	pod = p.marked(pod)
 	if err := p.runtime.Update(ctx, pod); err != nil {
 		return err
 	}
@@ -141,65 +152,69 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-// DeletePod stops the pod within the grace period of its deletion (deletionGracePeriodSeconds),
-// or else its own, removes all that belongs to it except for its logs, and notifies of its
-// last status. The logs of pods that were deleted long before are removed, too. The error for a pod that does not exist any more is "not found", which callers
-// take for success.
-func (p *Provider) DeletePod(ctx context.Context, pod *v1.Pod) error {
+// DeletePod begins to delete the pod and returns. The pod is stopped within the grace period of
+// its deletion (deletionGracePeriodSeconds), or else its own, all that belongs to it is removed,
+// except for its logs, and its last status is notified. A further call may only shorten the grace
+// period. The error for a pod that does not exist any more is "not found", which callers take
+// for success.
+func (p *Provider) DeletePod(_ context.Context, pod *v1.Pod) error {
 	w, err := p.find(pod.Namespace, pod.Name)
 	if err != nil {
 		return err
 	}
-	w.deletion.Lock()
-	defer w.deletion.Unlock()
-	if w.deleted || pod.UID != "" && w.current().UID != pod.UID {
+	known := w.current()
+	if pod.UID != "" && known.UID != pod.UID {
 		return notFound{fmt.Errorf("deleting pod %q: not found", pod.Name)}
 	}
-	w.cancel()
-	<-w.done
+	w.end(grace(pod, known))
+	return nil
+}
+
+// grace returns the pod's grace period: that of its deletion, which is at least one second, or
+// else its own (pkg/kubelet.calculateEffectiveGracePeriod).
+func grace(deleted, known *v1.Pod) time.Duration {
+	s := cmp.Or(deleted.DeletionGracePeriodSeconds, known.DeletionGracePeriodSeconds) // from an update
+	if s == nil {
+		return podspec.GracePeriod(known)
+	}
+	return max(time.Duration(*s)*time.Second, time.Second)
+}
+
+// remove stops the pod and removes all that belongs to it, and reports whether that is done. The
+// logs of pods that were deleted long before are removed, too.
+func (p *Provider) remove(ctx context.Context, w *podWorker, grace time.Duration) bool {
 	last := w.current().DeepCopy()
 	graceful := last.DeepCopy()
-	graceful.Spec.TerminationGracePeriodSeconds = grace(pod, last)
+	graceful.Spec.TerminationGracePeriodSeconds = new(int64(grace / time.Second))
 	// Fail leaves the containers, so that their exits can be read.
-	err = p.runtime.Fail(ctx, graceful, "", "")
-	var st v1.PodStatus
+	err := p.runtime.Fail(ctx, graceful, "", "")
 	if err == nil {
-		st, err = p.runtime.Status(ctx, last)
+		last.Status, err = p.runtime.Status(ctx, last)
 	}
 	if err == nil {
 		err = p.runtime.Stop(ctx, last)
 	}
 	if err != nil {
-		return fmt.Errorf("deleting pod %q: %w", pod.Name, err)
+		if ctx.Err() == nil {
+			p.log.WarnContext(ctx, "deleting the pod", "pod", podspec.FullName(last), "error", err)
+		}
+		return false
 	}
-	w.deleted = true
-	last.Status = deletedStatus(st)
+	last.Status = deletedStatus(last.Status)
 	p.mu.Lock()
-	delete(p.pods, nameOf(last))
+	if p.pods[nameOf(last)] == w {
+		delete(p.pods, nameOf(last))
+	}
 	p.mu.Unlock()
 	p.notifyOf(last)
 	if err := p.runtime.ExpireLogs(); err != nil {
 		p.log.WarnContext(ctx, "cannot remove old logs", "error", err)
 	}
-	return nil
+	return true
 }
 
-// grace returns the pod's grace period in seconds, nil for the API's default: that of its
-// deletion, which is at least one second, or else its own
-// (pkg/kubelet.calculateEffectiveGracePeriod).
-func grace(deleted, known *v1.Pod) *int64 {
-	s := deleted.DeletionGracePeriodSeconds
-	if s == nil {
-		s = known.DeletionGracePeriodSeconds // from an update
-	}
-	if s == nil {
-		return known.Spec.TerminationGracePeriodSeconds
-	}
-	least := max(*s, 1)
-	return &least
-}
-
-// GetPod returns a copy of the pod, with its status.
+// GetPod returns a copy of the pod, with its status. It has an annotation that the cluster's does
+// not have: virtual-kubelet calls UpdatePod only if the two differ, and does not compare UIDs.
 func (p *Provider) GetPod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
 	w, err := p.find(namespace, name)
 	if err != nil {
@@ -261,6 +276,8 @@ func (p *Provider) notifyOf(pod *v1.Pod) bool {
 	notify := p.notify
 	p.mu.Unlock()
 	if notify != nil {
+		pod = pod.DeepCopy()
+		delete(pod.Annotations, podspec.AnnotationNode)
 		notify(pod)
 	}
 	return notify != nil
@@ -280,17 +297,24 @@ func (p *Provider) report(ctx context.Context, w *podWorker) {
 		return
 	}
 	pod.Status = st
-	if p.notifyOf(pod.DeepCopy()) {
+	if p.notifyOf(pod) {
 		w.reported = &st
 	}
 }
 
 // deletedStatus is the status of a pod that was deleted: Succeeded when all of its containers
-// have exited with 0 (pkg/kubelet.getPhase of a terminated pod).
+// have exited with 0 (pkg/kubelet.getPhase of a terminated pod). Those that never ran have
+// terminated, too (TerminatePod of pkg/kubelet/status).
 func deletedStatus(st v1.PodStatus) v1.PodStatus {
 	st.Phase, st.Reason, st.Message = v1.PodSucceeded, "", ""
-	for _, cs := range st.ContainerStatuses {
-		if t := cs.State.Terminated; t == nil || t.ExitCode != 0 {
+	for i := range st.ContainerStatuses {
+		state := &st.ContainerStatuses[i].State
+		if state.Terminated == nil {
+			*state = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+				ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "The container could not be located when the pod was terminated",
+			}}
+		}
+		if state.Terminated.ExitCode != 0 {
 			st.Phase = v1.PodFailed
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
@@ -59,25 +60,62 @@ type node struct {
 	engine    *enginetest.Engine
 	sandboxes *enginetest.Sandboxes
 	root      string
+	objects   podspec.Objects
+	log       *slog.Logger
+	events    events
 }
 
+// events are those of the pods, as "pod type reason".
+type events struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (e *events) record(pod *v1.Pod, eventType, reason, _ string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, fmt.Sprintf("%s %s %s", pod.Name, eventType, reason))
+}
+
+func (e *events) list() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.all)
+}
+
+// newNode returns a machine whose processes end with the bubble of the test.
 func newNode(t *testing.T) *node {
 	t.Helper()
+	root := t.TempDir()
+	t.Cleanup(synctest.Wait) // for the end of what writes there
+	return nodeIn(root)
+}
+
+func nodeIn(root string) *node {
 	store := map[string]engine.Image{}
 	for _, ref := range []string{boxImage, otherImage} {
 		store[ref] = engine.Image{Ref: ref, ID: "sha256:1", Entrypoint: []string{"/bin/box"}, Cmd: []string{"sleep"}}
 	}
-	root := t.TempDir()
-	t.Cleanup(synctest.Wait) // for the end of what writes there
 	return &node{
 		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: store},
 		sandboxes: &enginetest.Sandboxes{},
-		root:      root,
+		root:      root, objects: enginetest.Objects{}, log: slog.New(slog.DiscardHandler),
 	}
 }
 
+// nodeName is the node's name in the cluster.
+const nodeName = "node"
+
 // provider is a process that drives the node until ctx ends.
 func (n *node) provider(ctx context.Context, t *testing.T) *provider.Provider {
+	t.Helper()
+	p, err := provider.New(ctx, n.pods(ctx, t), nodeName, n.log)
+	must(t, err)
+	return p
+}
+
+// pods is the runtime of a process on the machine.
+func (n *node) pods(ctx context.Context, t *testing.T) *runtime.Pods {
 	t.Helper()
 	hosts := filepath.Join(n.root, "hosts")
 	if err := os.WriteFile(hosts, nil, 0o600); err != nil {
@@ -85,18 +123,27 @@ func (n *node) provider(ctx context.Context, t *testing.T) *provider.Provider {
 	}
 	pods, err := runtime.New(ctx, runtime.Options{
 		Engine: n.engine, Sandboxes: n.sandboxes, Cgroups: &enginetest.Cgroups{},
-		Volumes: &volume.Manager{Root: n.root, Objects: enginetest.Objects{}, Mounter: enginetest.Mounts{}},
-		Objects: enginetest.Objects{}, Records: record.Open(n.root, n.root), LogDir: filepath.Join(n.root, "log"), Node: ocispec.Node{Name: "node"},
-		Host: runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},
+		Volumes: &volume.Manager{Root: n.root, Objects: n.objects, Mounter: enginetest.Mounts{}},
+		Objects: n.objects, Records: record.Open(n.root, n.root), LogDir: filepath.Join(n.root, "log"), Node: ocispec.Node{Name: "node"},
+		Host:  runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},
+		Event: n.events.record,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := provider.New(ctx, pods, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
+	return pods
+}
+
+// remove deletes the pod, and waits until it does not exist any more.
+func remove(t *testing.T, p *provider.Provider, pod *v1.Pod) {
+	t.Helper()
+	must(t, p.DeletePod(t.Context(), pod))
+	for {
+		if got, err := p.GetPod(t.Context(), pod.Namespace, pod.Name); err != nil || got.UID != pod.UID {
+			return
+		}
+		time.Sleep(time.Second)
 	}
-	return p
 }
 
 func newPod(name string, policy v1.RestartPolicy, command string) *v1.Pod {
@@ -112,12 +159,16 @@ func newPod(name string, policy v1.RestartPolicy, command string) *v1.Pod {
 type notified struct {
 	mu   sync.Mutex
 	told []string
+	last time.Time
 }
 
 func (r *notified) note(pod *v1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = append(r.told, line(pod))
+	if len(pod.Annotations) > 0 {
+		r.told = append(r.told, fmt.Sprint(pod.Annotations)) // the cluster would get them
+	}
+	r.told, r.last = append(r.told, line(pod)), time.Now()
 	pod.Name = "scribbled over" // it is a copy
 }
 
@@ -181,7 +232,7 @@ func TestLife(t *testing.T) {
 		must(t, err)
 		want(t, "updated", []string{line(all[0])}, []string{"web Running running 1"})
 		want(t, "image", all[0].Spec.Containers[0].Image, otherImage)
-		must(t, p.DeletePod(t.Context(), changed))
+		remove(t, p, changed)
 		told := r.lines()
 		want(t, "notified first", told[0], "web Running running 0")
 		want(t, "notified last", told[len(told)-1], "web Failed exit 137")
@@ -216,7 +267,7 @@ func TestEnds(t *testing.T) {
 				st, err := p.GetPodStatus(t.Context(), "default", "job")
 				must(t, err)
 				want(t, "ended", line(&v1.Pod{ObjectMeta: job.ObjectMeta, Status: *st}), last[0])
-				must(t, p.DeletePod(t.Context(), job))
+				remove(t, p, job)
 				told := r.lines()
 				want(t, "notified last", told[len(told)-1], last[1])
 			})
@@ -232,7 +283,8 @@ func TestGraceOfDeletion(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		own, deletion *int64
-		updated       bool // the provider knows it by an update
+		updated       bool   // the provider knows it by an update
+		later         *int64 // of a second deletion, after three seconds
 		want          time.Duration
 	}{
 		{name: "none", want: 30 * time.Second},
@@ -240,12 +292,16 @@ func TestGraceOfDeletion(t *testing.T) {
 		{name: "shorter", own: seconds(7), deletion: seconds(4), want: 4 * time.Second},
 		{name: "longer", own: seconds(7), deletion: seconds(60), want: time.Minute},
 		{name: "at once", own: seconds(7), deletion: seconds(0), want: 2 * time.Second},
+		{name: "shortened", deletion: seconds(60), later: seconds(4), want: 7 * time.Second},
+		{name: "forced later", later: seconds(0), want: 5 * time.Second},
+		{name: "not lengthened", deletion: seconds(4), later: seconds(60), want: 4 * time.Second},
 		{name: "known from an update", own: seconds(7), deletion: seconds(4), updated: true, want: 4 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				p := newNode(t).provider(t.Context(), t)
+				p, r := newNode(t).provider(t.Context(), t), &notified{}
+				p.NotifyPods(t.Context(), r.note)
 				web := newPod("web", v1.RestartPolicyAlways, "stay")
 				web.Spec.TerminationGracePeriodSeconds = tc.own
 				must(t, p.CreatePod(t.Context(), web))
@@ -258,7 +314,16 @@ func TestGraceOfDeletion(t *testing.T) {
 				}
 				begun := time.Now()
 				must(t, p.DeletePod(t.Context(), dying))
-				want(t, "time taken", time.Since(begun), tc.want)
+				want(t, "time of the call", time.Since(begun), time.Duration(0))
+				if tc.later != nil {
+					time.Sleep(3 * time.Second)
+					dying = web.DeepCopy()
+					dying.DeletionGracePeriodSeconds = tc.later
+					must(t, p.DeletePod(t.Context(), dying))
+				}
+				time.Sleep(time.Hour)
+				want(t, "time taken", r.last.Sub(begun), tc.want)
+				want(t, "notified last", r.lines()[len(r.lines())-1], "web Failed exit 137")
 			})
 		})
 	}
@@ -321,7 +386,7 @@ func TestLaterProcess(t *testing.T) {
 		must(t, err)
 		want(t, "minded again", line(got), "web Running running 1")
 		want(t, "labels", got.Labels, changed.Labels)
-		must(t, later.DeletePod(t.Context(), web))
+		remove(t, later, web)
 	})
 }
 
@@ -336,7 +401,7 @@ func TestErrors(t *testing.T) {
 		other.UID = "other"
 		_, getErr := p.GetPod(t.Context(), "default", "none")
 		_, statusErr := p.GetPodStatus(t.Context(), "other", "web")
-		must(t, p.DeletePod(t.Context(), web))
+		remove(t, p, web)
 		for name, c := range map[string]struct {
 			err      error
 			notFound bool
@@ -355,14 +420,10 @@ func TestErrors(t *testing.T) {
 			}
 		}
 		must(t, p.CreatePod(t.Context(), web))
-		for name, err := range map[string]error{
-			"create": p.CreatePod(t.Context(), other), "update": p.UpdatePod(t.Context(), other), "delete": p.DeletePod(t.Context(), other),
-		} {
-			if err == nil {
-				t.Errorf("%s of another UID: no error", name)
-			}
+		if p.DeletePod(t.Context(), other) == nil {
+			t.Error("delete of another UID: no error")
 		}
-		must(t, p.DeletePod(t.Context(), web))
+		remove(t, p, web)
 	})
 }
 
@@ -375,13 +436,9 @@ func TestOldLogs(t *testing.T) {
 		p := n.provider(ctx, t)
 		live := func(pod *v1.Pod) {
 			t.Helper()
-			if err := p.CreatePod(ctx, pod); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.CreatePod(t.Context(), pod))
 			time.Sleep(time.Second)
-			if err := p.DeletePod(ctx, pod); err != nil {
-				t.Fatal(err)
-			}
+			remove(t, p, pod)
 		}
 		live(newPod("old", v1.RestartPolicyAlways, "sleep"))
 		time.Sleep(31 * 24 * time.Hour)
