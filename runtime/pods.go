@@ -5,8 +5,6 @@ package runtime
 import (
 	"cmp"
 	"context"
-	"errors"
-	"io/fs"
 	"log/slog"
 	"maps"
 	goruntime "runtime"
@@ -180,13 +178,8 @@ func (p *Pods) Refresh(ctx context.Context, pod *v1.Pod) error {
 		return err
 	}
 	defer lock.Release()
-	switch known, err := p.o.Records.Load(pod.UID); {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
+	if st, err := p.Status(ctx, pod); err != nil || podspec.Ended(st.Phase) {
 		return err
-	case known.Removed, known.Failed != nil:
-		return nil
 	}
 	err = p.o.Volumes.Refresh(ctx, pod)
 	if err != nil && ctx.Err() == nil {

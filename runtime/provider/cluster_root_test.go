@@ -254,12 +254,19 @@ func (c *cluster) testStreams(t *testing.T) {
 	must(t, r.Close())
 
 	want(t, "input", c.exec(t, "streams", &terminal{in: strings.NewReader("hello\n")}, "box", "listen"), "listening\nhello\nend\n")
-	a := &terminal{tty: true, resize: make(chan termSize, 1)}
+	a := &terminal{tty: true, resize: make(chan termSize)}
 	held, keep := io.Pipe()
 	defer func() { _ = keep.Close() }()
 	a.in = held
-	a.resize <- termSize{Width: 132, Height: 43}
-	text := c.exec(t, "streams", a, "box", "do", "sleep 2s", "facts")
+	go func() {
+		for range 3 { // the third one is taken when the first one is set
+			a.resize <- termSize{Width: 132, Height: 43}
+		}
+		if err := h.exec(t.Context(), v1.NamespaceDefault, "streams", "main", []string{"box", "write", "/sized", "yes"}, &terminal{}); err != nil {
+			t.Error(err)
+		}
+	}()
+	text := c.exec(t, "streams", a, "box", "do", "await /sized", "facts")
 	var facts struct {
 		Stdin   string
 		TTYSize []int

@@ -75,17 +75,29 @@ func replacePayload(dir string, files payload, prepare func(fresh string) error)
 	if err != nil {
 		return err
 	}
-	next := filepath.Join(dir, dataDir+"_tmp")
-	err = errors.Join(
-		prepare(filepath.Join(dir, fresh)), linkAll(dir, files), os.RemoveAll(next), os.Symlink(fresh, next),
-	)
+	err = prepare(filepath.Join(dir, fresh))
 	if err == nil {
-		err = os.Rename(next, data)
+		err = linkAll(dir, files)
+	}
+	if err == nil {
+		err = replaceLink(fresh, data)
 	}
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(filepath.Join(dir, fresh)))
 	}
 	return errors.Join(unlinkOthers(dir, files), os.RemoveAll(filepath.Join(dir, old)))
+}
+
+// replaceLink has an existing link point to something else, at one instant.
+func replaceLink(target, path string) error {
+	next := path + "_tmp"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(target, next); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
 }
 
 // holds says whether the directory has exactly the given files.

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -133,4 +134,59 @@ func FuzzWritePayload(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestReplacePayload: files that differ are replaced by one rename, and what is gone leaves no link.
+func TestReplacePayload(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	old := payload{"a": plain("1"), "gone": plain("2"), "sub/b": plain("3")}
+	if err := writePayload(dir, old); err != nil {
+		t.Fatal(err)
+	}
+	first := layout(t, dir)
+	prepared := 0
+	prepare := func(fresh string) error {
+		prepared++
+		if text, err := os.ReadFile(filepath.Join(fresh, "a")); err != nil || string(text) != "new" {
+			t.Errorf("prepared with %q, %v", text, err)
+		}
+		return nil
+	}
+	if err := replacePayload(dir, old, prepare); err != nil || prepared != 0 {
+		t.Errorf("the same files: prepared %d times, %v", prepared, err)
+	}
+	if diff := cmp.Diff(first, layout(t, dir)); diff != "" {
+		t.Errorf("the same files were written: %s", diff)
+	}
+	held, err := os.Open(filepath.Join(dir, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Close() }()
+	if err := replacePayload(dir, payload{"a": plain("new"), "sub/b": plain("3"), "more": plain("4")}, prepare); err != nil || prepared != 1 {
+		t.Fatalf("prepared %d times, %v", prepared, err)
+	}
+	now := layout(t, dir)
+	if len(now) != 5 || now[0] == first[0] || now[1] == first[1] {
+		t.Errorf("layout %q, before %q", now, first)
+	}
+	if diff := cmp.Diff([]string{"a -> ..data/a", "more -> ..data/more", "sub -> ..data/sub"}, now[2:]); diff != "" {
+		t.Error(diff)
+	}
+	for name, want := range map[string]string{"a": "new", "sub/b": "3", "more": "4"} {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(text) != want {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+	}
+	if text, err := io.ReadAll(held); err != nil || string(text) != "1" {
+		t.Errorf("the old file: %q, %v", text, err)
+	}
+	failed := func(string) error { return os.ErrPermission }
+	if err := replacePayload(dir, old, failed); err == nil {
+		t.Error("no error")
+	}
+	if diff := cmp.Diff(now, layout(t, dir)); diff != "" {
+		t.Errorf("after an error: %s", diff)
+	}
 }

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -50,6 +51,7 @@ func Conform(t *testing.T, open func(t *testing.T) Subject) {
 		{"containers of one pod", conformPods},
 		{"last termination is kept", conformLast},
 		{"exec", conformExec},
+		{"exec with streams", conformExecStreams},
 		{"events", conformEvents},
 		{"images", conformImages},
 		{"a pause process", conformPause},
@@ -293,6 +295,21 @@ func conformExec(t *testing.T, s Subject) {
 	}
 	if got.ExitCode != 7 || strings.TrimSpace(string(got.Output)) != "out" {
 		t.Errorf("exit code %d, output %q", got.ExitCode, got.Output)
+	}
+}
+
+func conformExecStreams(t *testing.T, s Subject) {
+	c := start(t, s, "pod1", "web", "sleep")
+	var out, errs bytes.Buffer
+	code, err := s.Engine.ExecStreams(t.Context(), c.ID, []string{"/bin/box", "exit", "7", "out"}, engine.Streams{Stdout: &out, Stderr: &errs})
+	if err != nil {
+		t.Fatalf("ExecStreams: %v", err)
+	}
+	if code != 7 || strings.TrimSpace(out.String()) != "out" || errs.Len() > 0 {
+		t.Errorf("exit code %d, output %q, errors %q", code, &out, &errs)
+	}
+	if _, err := s.Engine.ExecStreams(t.Context(), "nobody", []string{"/bin/box"}, engine.Streams{}); err == nil {
+		t.Error("ExecStreams in an absent container succeeded")
 	}
 }
 
