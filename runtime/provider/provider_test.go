@@ -178,6 +178,13 @@ func (r *notified) lines() []string {
 	return slices.Clone(r.told)
 }
 
+// lastTime is the time of the last notification.
+func (r *notified) lastTime() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
 func line(pod *v1.Pod) string {
 	text := fmt.Sprintf("%s %s", pod.Name, pod.Status.Phase)
 	for _, cs := range pod.Status.ContainerStatuses {
@@ -322,7 +329,7 @@ func TestGraceOfDeletion(t *testing.T) {
 					must(t, p.DeletePod(t.Context(), dying))
 				}
 				time.Sleep(time.Hour)
-				want(t, "time taken", r.last.Sub(begun), tc.want)
+				want(t, "time taken", r.lastTime().Sub(begun), tc.want)
 				want(t, "notified last", r.lines()[len(r.lines())-1], "web Failed exit 137")
 			})
 		})

@@ -3,6 +3,7 @@ package provider_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,12 +72,12 @@ func TestDeletionIsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n, r := newNode(t), &notified{}
-		broken := true
+		var mended atomic.Bool
 		n.sandboxes.RemoveErr = func(*v1.Pod) error {
-			if broken {
-				return errors.New("plugin failed")
+			if mended.Load() {
+				return nil
 			}
-			return nil
+			return errors.New("plugin failed")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		p := n.provider(ctx, t)
@@ -92,7 +93,7 @@ func TestDeletionIsRetried(t *testing.T) {
 		later.NotifyPods(t.Context(), r.note)
 		must(t, later.DeletePod(t.Context(), web))
 		time.Sleep(time.Minute)
-		broken = false
+		mended.Store(true)
 		time.Sleep(5 * time.Minute)
 		want(t, "left", len(n.sandboxes.Left()), 0)
 		want(t, "notified last", r.lines()[len(r.lines())-1], "web Failed exit 143")

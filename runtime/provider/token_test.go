@@ -32,6 +32,28 @@ type clusterTokens struct {
 	mu       sync.Mutex
 	requests []authentication.TokenRequestSpec
 	err      error
+	ca       string // the cluster's certificate
+}
+
+// change changes something while the provider works.
+func (c *clusterTokens) change(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+// count is how many tokens there were.
+func (c *clusterTokens) count() (n int) {
+	c.change(func() { n = len(c.requests) })
+	return n
+}
+
+func (c *clusterTokens) configMap(namespace, name string) (found *v1.ConfigMap, err error) {
+	c.change(func() { found = &v1.ConfigMap{Data: map[string]string{"ca.crt": c.ca}} })
+	if namespace+"/"+name != "default/kube-root-ca.crt" {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name)
+	}
+	return found, nil
 }
 
 func (c *clusterTokens) create(_ context.Context, namespace, account string, r *authentication.TokenRequest) (*authentication.TokenRequest, error) {
@@ -72,15 +94,10 @@ func withAccess(pod *v1.Pod, seconds int64) *v1.Pod {
 func TestServiceAccountToken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n, tokens, roots := newNode(t), &clusterTokens{}, map[string]string{"ca.crt": "CA 1"}
+		n, tokens := newNode(t), &clusterTokens{ca: "CA 1"}
 		var log bytes.Buffer
 		n.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		n.objects = provider.Objects{Tokens: tokens.create, ConfigMaps: func(namespace, name string) (*v1.ConfigMap, error) {
-			if namespace+"/"+name != "default/kube-root-ca.crt" {
-				return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name)
-			}
-			return &v1.ConfigMap{Data: roots}, nil
-		}}
+		n.objects = provider.Objects{Tokens: tokens.create, ConfigMaps: tokens.configMap}
 		p := n.provider(t.Context(), t)
 		web := withAccess(newPod("web", v1.RestartPolicyAlways, "sleep"), 3600)
 		must(t, p.CreatePod(t.Context(), web))
@@ -101,19 +118,20 @@ func TestServiceAccountToken(t *testing.T) {
 		must(t, err)
 		time.Sleep(47 * time.Minute)
 		want(t, "before four fifths of its life", files(), "default/default 1, CA 1, default")
-		roots["ca.crt"] = "CA 2"
+		tokens.change(func() { tokens.ca = "CA 2" })
 		time.Sleep(3 * time.Minute)
 		want(t, "after that", files(), "default/default 2, CA 2, default")
 		if second, err := os.Readlink(filepath.Join(dir, "..data")); err != nil || second == first {
 			t.Errorf("written in place: %s, %v", second, err)
 		}
-		tokens.err = errors.New("no connection")
+		tokens.change(func() { tokens.err = errors.New("no connection") })
 		time.Sleep(time.Hour)
 		want(t, "without the cluster", files(), "default/default 2, CA 2, default")
-		tokens.err = nil
+		tokens.change(func() { tokens.err = nil })
 		time.Sleep(2 * time.Minute)
 		want(t, "with it again", files(), "default/default 3, CA 2, default")
 		onlyIn(t, n.root, dir)
+		synctest.Wait()
 		if strings.Contains(log.String(), secretText) {
 			t.Errorf("a token is in the log: %s", &log)
 		}
@@ -148,8 +166,8 @@ func TestLongLivedToken(t *testing.T) {
 		web.Spec.Volumes[0].Projected.Sources = web.Spec.Volumes[0].Projected.Sources[:1]
 		must(t, p.CreatePod(t.Context(), web))
 		time.Sleep(23 * time.Hour)
-		want(t, "within a day", len(tokens.requests), 1)
+		want(t, "within a day", tokens.count(), 1)
 		time.Sleep(2 * time.Hour)
-		want(t, "after it", len(tokens.requests), 2)
+		want(t, "after it", tokens.count(), 2)
 	})
 }
