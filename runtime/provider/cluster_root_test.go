@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	authentication "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +40,7 @@ const patience = 3 * time.Minute
 type cluster struct {
 	*testcluster.Cluster
 	*controller
-	t *testing.T
+	dir string // of the node
 }
 
 // TestCluster: a provider behind a real API server, with all of its admission plugins.
@@ -79,14 +80,15 @@ func startCluster(t *testing.T) *cluster {
 	must(t, err)
 	client, err := newAPI(config)
 	must(t, err)
-	c := &cluster{control, &controller{client: client, t: t}, t}
-	c.startNode(t, dir)
+	c := &cluster{control, &controller{client: client, t: t}, dir}
+	c.startNode(t)
 	return c
 }
 
 // startNode makes this machine a node of the cluster.
-func (c *cluster) startNode(t *testing.T, dir string) {
+func (c *cluster) startNode(t *testing.T) {
 	t.Helper()
+	dir := c.dir
 	ctx, cancel := context.WithCancel(context.Background())
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	o := backend.Options{
@@ -219,6 +221,7 @@ func (c *cluster) testDeployment(t *testing.T) {
 	var review authentication.TokenReview
 	must(t, json.Unmarshal([]byte(answer), &review))
 	want(t, "user of the token", review.Status.User.Username, "system:serviceaccount:default:default")
+	c.checkSecret(t, pod, strings.TrimSpace(token))
 	ca := c.exec(t, pod.Name, &terminal{}, "box", "cat", "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt")
 	if !strings.Contains(ca, "BEGIN CERTIFICATE") {
 		t.Errorf("ca.crt: %q", ca)
@@ -235,6 +238,24 @@ func (c *cluster) testDeployment(t *testing.T) {
 		left, err := c.provider.GetPods(t.Context())
 		return err == nil && len(left) == 0
 	})
+}
+
+// checkSecret checks that the token of a pod is in memory and nowhere in its record.
+func (c *cluster) checkSecret(t *testing.T, pod v1.Pod, token string) {
+	t.Helper()
+	dir := filepath.Join(c.dir, "root", "pods", string(pod.UID))
+	volumes, err := filepath.Glob(filepath.Join(dir, "volumes", "kubernetes.io~projected", "kube-api-access-*"))
+	if err != nil || len(volumes) != 1 {
+		t.Fatalf("volumes %q, %v", volumes, err)
+	}
+	var in unix.Statfs_t
+	must(t, unix.Statfs(volumes[0], &in))
+	want(t, "file system", in.Type, int64(unix.TMPFS_MAGIC))
+	text, err := os.ReadFile(filepath.Join(dir, "pod.json"))
+	must(t, err)
+	if bytes.Contains(text, []byte(token)) {
+		t.Error("the token is in the record")
+	}
 }
 
 // testStreams: logs, commands with input and with a terminal, and connections.
