@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/provider"
 )
@@ -49,6 +50,43 @@ func TestSameName(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSameNameTwice: the third pod of a name waits for the first one, although the second has ended
+// before it began.
+func TestSameNameTwice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.provider(t.Context(), t)
+		for _, uid := range []types.UID{"first", "second", "third"} {
+			pod := newPod("web-0", v1.RestartPolicyAlways, "stay")
+			pod.UID = uid
+			must(t, p.CreatePod(t.Context(), pod))
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		want(t, "at first", n.sandboxes.Left(), []types.UID{"first"})
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		want(t, "in the end", n.sandboxes.Left(), []types.UID{"third"})
+	})
+}
+
+// TestKnownPodDiffers: virtual-kubelet compares the pod that it gets with that of the cluster, but
+// not their UIDs. It has to call UpdatePod, which does.
+func TestKnownPodDiffers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newNode(t).provider(t.Context(), t)
+		web := newPod("web", v1.RestartPolicyAlways, "sleep")
+		must(t, p.CreatePod(t.Context(), web))
+		got, err := p.GetPod(t.Context(), "default", "web")
+		must(t, err)
+		if equal(got, web) {
+			t.Error("the pods are equal")
+		}
+	})
 }
 
 // TestDeletedEarly: a pod that is deleted before it runs has terminated containers in the end.

@@ -155,6 +155,19 @@ func onlyIn(t *testing.T, root, volume string) {
 	}))
 }
 
+// TestEndedPodGetsNoTokens: one that has run to its end needs none.
+func TestEndedPodGetsNoTokens(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n, tokens := newNode(t), &clusterTokens{}
+		n.objects = provider.Objects{Tokens: tokens.create, ConfigMaps: tokens.configMap}
+		p := n.provider(t.Context(), t)
+		must(t, p.CreatePod(t.Context(), withAccess(newPod("job", v1.RestartPolicyNever, "exit 0"), 600)))
+		time.Sleep(time.Hour)
+		want(t, "tokens", tokens.count(), 1)
+	})
+}
+
 // TestLongLivedToken: a token is renewed after a day, however long it lives.
 func TestLongLivedToken(t *testing.T) {
 	t.Parallel()

@@ -89,6 +89,7 @@ func (p *Provider) work(ctx context.Context, w, before *podWorker) {
 			continue
 		}
 		if p.remove(turn, w, grace) {
+			awaitEnd(ctx, before) // whoever waits for this pod waits for that one, too
 			return
 		}
 		w.wait(turn, nil, retry)
@@ -96,14 +97,22 @@ func (p *Provider) work(ctx context.Context, w, before *podWorker) {
 	}
 }
 
+// awaitEnd waits until a worker, if there is one, has ended.
+func awaitEnd(ctx context.Context, w *podWorker) {
+	if w == nil {
+		return
+	}
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+	}
+}
+
 // keep syncs the pod whenever something happens, until ctx is done.
 func (p *Provider) keep(ctx context.Context, w, before *podWorker) {
-	if before != nil {
-		select {
-		case <-before.done:
-		case <-ctx.Done():
-			return
-		}
+	awaitEnd(ctx, before)
+	if ctx.Err() != nil {
+		return
 	}
 	changes, err := p.runtime.Changes(ctx, w.current())
 	if err != nil && ctx.Err() == nil {
