@@ -65,24 +65,6 @@ type node struct {
 	events    events
 }
 
-// events are those of the pods, as "pod type reason".
-type events struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (e *events) record(pod *v1.Pod, eventType, reason, _ string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.all = append(e.all, fmt.Sprintf("%s %s %s", pod.Name, eventType, reason))
-}
-
-func (e *events) list() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Clone(e.all)
-}
-
 // newNode returns a machine whose processes end with the bubble of the test.
 func newNode(t *testing.T) *node {
 	t.Helper()

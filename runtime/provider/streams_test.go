@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -200,6 +202,24 @@ func TestFollow(t *testing.T) {
 	must(t, errors.Join(err, r.Close(), <-attached))
 	want(t, "after that", string(rest), "")
 	remove(t, p, web)
+}
+
+// events are those of the pods, as "pod type reason".
+type events struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (e *events) record(pod *v1.Pod, eventType, reason, _ string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, fmt.Sprintf("%s %s %s", pod.Name, eventType, reason))
+}
+
+func (e *events) list() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.all)
 }
 
 // TestEvents: what happens to pods is told in the kubelet's words.
