@@ -44,6 +44,9 @@ func (m *Manager) emptyDir(pod *v1.Pod, v *v1.Volume) error {
 	if err := m.mountOnce(dir, f); err != nil {
 		return err
 	}
+	if f.kind == "tmpfs" && v.EmptyDir.Mode == nil {
+		mode |= fs.ModeSticky // as the kubelet leaves it
+	}
 	if err := os.Chmod(dir, mode); err != nil {
 		return err
 	}

@@ -37,9 +37,6 @@ func (m *Manager) files(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 		if err := m.mountOnce(dir, filesystem{kind: "tmpfs"}); err != nil {
 			return err
 		}
-		if err := os.Chmod(dir, volumeMode); err != nil {
-			return err
-		}
 	}
 	if err := writePayload(dir, files); err != nil {
 		return err
