@@ -61,6 +61,9 @@ func (g goal) judge(pod *v1.Pod, st v1.PodStatus, h history, now time.Time) cond
 	if c, ok := failedForGood(pod, st); ok && g.of(pod) != UntilCompleted {
 		return c
 	}
+	if c := podCondition(st, v1.PodScheduled); c.Status == v1.ConditionFalse {
+		return condition{reason: cmp.Or(c.Reason, v1.PodReasonUnschedulable), message: c.Message}
+	}
 	if c, ok := initializing(pod, st); ok {
 		return c
 	}
@@ -232,8 +235,19 @@ func failedCondition(pod *v1.Pod, st v1.PodStatus) condition {
 		}
 		message += fmt.Sprintf("%s %q %s%s", kind, cs.Name, ending(t), probeMessage(st))
 	}
-	return failed(cmp.Or(reason, "Error"), message)
+	c := failed(cmp.Or(reason, "Error"), message)
+	switch d := podCondition(st, v1.DisruptionTarget); {
+	case d.Status == v1.ConditionTrue && d.Reason == v1.PodReasonPreemptionByScheduler:
+		c.outcome, c.reason, c.message = Preempted, d.Reason, d.Message
+	case strings.HasPrefix(st.Message, rejectedByKubelet):
+		c.outcome, c.message = Rejected, strings.TrimPrefix(st.Message, rejectedByKubelet)
+	}
+	return c
 }
+
+// rejectedByKubelet begins the message of a pod that a kubelet has not admitted
+// (pkg/kubelet.rejectPod).
+const rejectedByKubelet = "Pod was rejected: "
 
 // firstFailed returns the failed container that ended first, init containers before others.
 func firstFailed(pod *v1.Pod, st v1.PodStatus) (kind string, cs *v1.ContainerStatus) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -39,7 +40,20 @@ func (r *run) finish(ctx context.Context, cause error) {
 		if rt, ok := r.rt.(Annotator); ok && p.started() {
 			p.res.Annotations = rt.Annotations(ctx, p.pod)
 		}
+		p.fillEvents(ctx)
 	})
+}
+
+// fillEvents fills in what has happened to a pod that is not where it should be.
+func (p *pod) fillEvents(ctx context.Context) {
+	rt, ok := p.r.rt.(Eventer)
+	if !ok || !p.started() || slices.Contains([]Outcome{Running, Ready, Succeeded, Canceled}, p.res.Outcome) {
+		return
+	}
+	var err error
+	if p.res.Events, err = rt.Events(ctx, p.pod); err != nil {
+		p.warn(ctx, "the events of the pod are unknown", err)
+	}
 }
 
 // NotStarted returns the results of a run that ended, for the given cause, before there was

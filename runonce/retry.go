@@ -30,7 +30,11 @@ func (p *pod) handle(ctx context.Context, err error) {
 		p.resetRetries()
 	case failure.IsPermanent(err):
 		p.preemptor = preemptedBy(err)
-		p.end(ctx, failed(failure.Reason(err, reasonSyncError), failure.WithAdvice(err).Error()))
+		c := failed(failure.Reason(err, reasonSyncError), failure.WithAdvice(err).Error())
+		if isRejected(err) {
+			c.outcome = Rejected
+		}
+		p.end(ctx, c)
 	case after > 0:
 		p.retryAt = now.Add(after)
 	case now.Before(p.retryAt):
@@ -84,6 +88,12 @@ func restarts(n int) string {
 		return "1 restart"
 	}
 	return fmt.Sprintf("%d restarts", n)
+}
+
+// isRejected reports whether the error says that the pod was not accepted.
+func isRejected(err error) bool {
+	var r interface{ Rejected() bool }
+	return errors.As(err, &r) && r.Rejected()
 }
 
 // preemptedBy returns the pod that the error names as the preemptor, nil for none.

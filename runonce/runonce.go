@@ -15,7 +15,8 @@ import (
 // returns true; RetryAfter() time.Duration asks not to be called again before then (because
 // of a container's crash back-off, for example); Retries() int limits the number of retries;
 // PreemptedBy() *v1.Pod, if not nil, names the pod of another run that this one was stopped
-// for. All other errors are transient.
+// for; Rejected() bool says that the pod was not accepted, and so did not fail. All other errors
+// are transient.
 type Runtime interface {
 	// Sync brings the pod closer to what its spec asks for. It is idempotent.
 	Sync(ctx context.Context, pod *v1.Pod) error
@@ -46,6 +47,12 @@ type Puller interface {
 // The annotations are part of the results.
 type Annotator interface {
 	Annotations(ctx context.Context, pod *v1.Pod) map[string]string
+}
+
+// Eventer is a Runtime that knows the events of its pods.
+type Eventer interface {
+	// Events returns the last events of the pod, the oldest first, each in a line.
+	Events(ctx context.Context, pod *v1.Pod) ([]string, error)
 }
 
 // Outcome is how a pod has ended, or its state at the end of a run.
@@ -83,6 +90,7 @@ type Result struct {
 	Containers  []Container
 	Status      v1.PodStatus
 	Annotations map[string]string // added by the runtime
+	Events      []string          // the last ones of a pod that is not at its goal, if the runtime knows them
 	By          *v1.Pod           // the pod that preempted this one
 	RemoveError string            // why the pod could not be removed at the end of the run
 }

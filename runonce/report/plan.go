@@ -20,6 +20,8 @@ type Plan struct {
 	Node       Node       `json:"node"`
 	Decisions  []Decision `json:"decisions"` // one for each pod
 	Optimal    bool       `json:"optimal"`   // no smaller set of pods could be preempted
+	// Nodes are those of the cluster, if the plan is for one; then node is empty.
+	Nodes []Node `json:"nodes,omitempty"`
 	// Pulls are the images that a run would pull, if an engine was asked.
 	Pulls []string `json:"pulls,omitempty"`
 	Failure
@@ -56,13 +58,18 @@ func NewPlan(plan admit.Plan) Plan {
 		Node:      Node{Allocatable: v1.ResourceList{}, Left: v1.ResourceList{}},
 		Decisions: make([]Decision, 0, len(plan.Decisions)),
 	}
-	if plan.Node != nil {
-		p.Node = Node{Name: plan.Node.Name, Allocatable: plan.Node.Status.Allocatable, Left: admit.Remaining(plan)}
+	if plan.Node != nil && plan.Node.Name != "" {
+		p.Node = NodeOf(plan)
 	}
 	for _, d := range plan.Decisions {
 		p.Decisions = append(p.Decisions, newDecision(d))
 	}
 	return p
+}
+
+// NodeOf returns the node of a plan.
+func NodeOf(plan admit.Plan) Node {
+	return Node{Name: plan.Node.Name, Allocatable: plan.Node.Status.Allocatable, Left: admit.Remaining(plan)}
 }
 
 func newDecision(d admit.Decision) Decision {
@@ -147,8 +154,14 @@ func (p Plan) Table(w io.Writer, s Style) error {
 		text += notOptimal
 	}
 	node := table{columns: columns("NODE", "RESOURCE", "ALLOCATABLE", "LEFT")}
-	for _, name := range p.Node.resources() {
-		node.add(p.Node.Name, string(name), quantity(p.Node.Allocatable, name), quantity(p.Node.Left, name))
+	nodes := p.Nodes
+	if p.Node.Name != "" {
+		nodes = []Node{p.Node}
+	}
+	for _, n := range nodes {
+		for _, name := range n.resources() {
+			node.add(n.Name, string(name), quantity(n.Allocatable, name), quantity(n.Left, name))
+		}
 	}
 	text += "\n" + node.text()
 	if len(p.Pulls) > 0 {

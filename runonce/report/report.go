@@ -79,8 +79,11 @@ type Result struct {
 	// Annotations are those that a cluster would have set while the pod ran: its network
 	// status, if it is connected to several networks.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	PreemptedBy string            `json:"preemptedBy,omitempty"` // namespace/name
-	RemoveError string            `json:"removeError,omitempty"` // why the pod could not be removed
+	// Events are the last ones of a pod that is not where it should be, the oldest first, if it
+	// runs on a cluster.
+	Events      []string `json:"events,omitempty"`
+	PreemptedBy string   `json:"preemptedBy,omitempty"` // namespace/name
+	RemoveError string   `json:"removeError,omitempty"` // why the pod could not be removed
 	// EarlierRun says that an earlier run has started all of the pod, and this one nothing.
 	EarlierRun bool `json:"earlierRun,omitempty"`
 	// FinishedAt is when the pod ended in an earlier run.
@@ -116,7 +119,7 @@ func newResult(in *runonce.Result) Result {
 		Attempts: in.Attempts, Restarts: in.Restarts, ElapsedSeconds: seconds(in.Elapsed),
 		PodIPs: podIPs(in.Status), Phases: []Phase{}, Containers: append([]runonce.Container{}, in.Containers...),
 		PreemptedBy: podspec.FullName(in.By), RemoveError: in.RemoveError, Status: in.Status,
-		Annotations: in.Annotations, EarlierRun: in.EarlierRun,
+		Annotations: in.Annotations, Events: in.Events, EarlierRun: in.EarlierRun,
 	}
 	if !in.Finished.IsZero() {
 		out.FinishedAt = &metav1.Time{Time: in.Finished}

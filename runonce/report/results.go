@@ -40,7 +40,7 @@ func (r *Result) row() row {
 		elapsed = Elapsed(time.Duration(r.ElapsedSeconds * float64(time.Second)))
 	}
 	out := row{
-		PodID: r.PodID, word: string(r.Outcome), problem: r.problem(), reason: r.Reason, message: messageOf(r.Reason, r.Message, r.PreemptedBy), more: r.logs(),
+		PodID: r.PodID, word: string(r.Outcome), problem: r.problem(), reason: r.Reason, message: messageOf(r.Reason, r.Message, r.PreemptedBy), more: append(r.logs(), r.events()...),
 		cells: []string{
 			r.Namespace, r.Name, string(r.Outcome), fmt.Sprintf("%d/%d", countReady(r.Status), r.total),
 			strconv.Itoa(r.Restarts), strconv.Itoa(r.Attempts), elapsed, strings.Join(r.PodIPs, ","),
@@ -86,6 +86,18 @@ func (r *Result) earlier() (note, hint string) {
 		note += " " + duration.HumanDuration(max(0, time.Since(at.Time))) + " ago"
 	}
 	return note, hint
+}
+
+// events returns the lines about the pod's events.
+func (r *Result) events() []string {
+	if len(r.Events) == 0 {
+		return nil
+	}
+	lines := []string{"last events:"}
+	for _, e := range r.Events {
+		lines = append(lines, "    "+e)
+	}
+	return lines
 }
 
 // logs returns the last lines of the logs of failed containers, with the paths, and the paths of
