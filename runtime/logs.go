@@ -29,6 +29,11 @@ func (p *Pods) createLog(pod *v1.Pod, next podstate.Start) (string, error) {
 	if logs.Empty(next.LogPath) {
 		return next.LogPath, nil
 	}
+	return p.logs.Create(logsOf(pod), next.Container.Name, LogMark(pod))
+}
+
+// LogMark returns the pod's containers, as far as they are of interest to readers of logs.
+func LogMark(pod *v1.Pod) logs.Mark {
 	about := logs.Mark{Default: pod.Annotations[annotationDefaultContainer]}
 	for _, c := range pod.Spec.Containers {
 		about.Containers = append(about.Containers, c.Name)
@@ -36,7 +41,7 @@ func (p *Pods) createLog(pod *v1.Pod, next podstate.Start) (string, error) {
 	for _, c := range pod.Spec.InitContainers {
 		about.Init = append(about.Init, c.Name)
 	}
-	return p.logs.Create(logsOf(pod), next.Container.Name, about)
+	return about
 }
 
 // discardLog removes the log of an instance that was not started, unless it is recorded as one

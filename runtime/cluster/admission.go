@@ -1,0 +1,255 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Refusal is why the cluster does not accept a pod.
+type Refusal struct{ Reason, Message string }
+
+// Admission is what the cluster says about an input before any of its pods is created.
+type Admission struct {
+	p       *Pods
+	objects []Object
+	missing map[string]bool // namespaces that Prepare creates
+	fresh   map[string]bool // objects that Prepare creates
+	later   []*v1.Pod       // that can only be judged when the objects are there
+
+	mu      sync.Mutex
+	refused map[types.UID]Refusal
+	created []Object
+}
+
+// Refused returns why pods are not accepted, by UID.
+func (a *Admission) Refused() map[types.UID]Refusal { return a.refused }
+
+func (a *Admission) refuse(pod *v1.Pod, reason, message string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := a.refused[pod.UID]; !ok {
+		a.refused[pod.UID] = Refusal{reason, message}
+	}
+}
+
+// Judge has the API server judge the objects and pods of an input by a dry run, with everything
+// that it does at a creation: validation, quota, Pod Security, webhooks. It creates nothing. Pods
+// in a namespace that does not exist are refused unless createNamespaces is set. An error means
+// that the server cannot be asked.
+func (p *Pods) Judge(ctx context.Context, pods []*v1.Pod, objects []Object, createNamespaces bool) (*Admission, error) {
+	a := &Admission{p: p, objects: objects, missing: map[string]bool{}, fresh: map[string]bool{}, refused: map[types.UID]Refusal{}}
+	if err := a.checkNamespaces(ctx, pods, createNamespaces); err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		if a.missing[o.GetNamespace()] {
+			continue
+		}
+		created, err := a.apply(ctx, o, pods, true)
+		if err != nil {
+			return nil, err
+		}
+		if created {
+			a.fresh[describe(o)] = true
+		}
+	}
+	var now []*v1.Pod
+	for _, pod := range pods {
+		if a.dependsOnInput(pod) {
+			a.later = append(a.later, pod)
+		} else {
+			now = append(now, pod)
+		}
+	}
+	return a, a.judge(ctx, now)
+}
+
+// Prepare creates the namespaces and applies the objects, and then has the server judge the pods
+// for which that was necessary.
+func (a *Admission) Prepare(ctx context.Context, pods []*v1.Pod) error {
+	for name := range a.missing {
+		if slices.ContainsFunc(a.objects, func(o Object) bool { return describe(o) == "Namespace "+name }) {
+			continue
+		}
+		if err := a.p.createNamespace(ctx, name); err != nil {
+			a.refuseIn(name, pods, string(apierrors.ReasonForError(err)), words(err))
+		}
+	}
+	for _, o := range a.objects {
+		created, err := a.apply(ctx, o, pods, false)
+		if err != nil {
+			return err
+		}
+		if created {
+			a.created = append(a.created, o)
+		}
+		if name := o.GetName(); created && describe(o) == "Namespace "+name {
+			if err := a.p.awaitAccount(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return a.judge(ctx, a.later)
+}
+
+// checkNamespaces finds the namespaces that do not exist.
+func (a *Admission) checkNamespaces(ctx context.Context, pods []*v1.Pod, create bool) error {
+	names, ours := map[string]bool{}, map[string]bool{}
+	for _, pod := range pods {
+		names[pod.Namespace] = true
+	}
+	for _, o := range a.objects {
+		if o.GetObjectKind().GroupVersionKind().Kind == "Namespace" {
+			ours[o.GetName()] = true
+		} else if o.GetNamespace() != "" {
+			names[o.GetNamespace()] = true
+		}
+	}
+	for name := range names {
+		err := retry(ctx, func() error { return a.p.c.rest.Get().Resource("namespaces").Name(name).Do(ctx).Error() })
+		switch {
+		case err == nil || apierrors.IsForbidden(err): // then the pods will tell
+		case !apierrors.IsNotFound(err):
+			return a.p.c.unusable(err)
+		case create || ours[name]:
+			a.missing[name] = true
+		default:
+			a.refuseIn(name, pods, string(apierrors.ReasonForError(err)), words(err)+": create it, or use --create-namespace")
+		}
+	}
+	return nil
+}
+
+// unusable is the error of a server that gives no answer that is about the input.
+func (c *client) unusable(err error) error {
+	return fmt.Errorf("API server %s: %w", c.server, cause(err))
+}
+
+// refuseIn refuses the pods of a namespace, all of them if it is "".
+func (a *Admission) refuseIn(namespace string, pods []*v1.Pod, reason, message string) {
+	for _, pod := range pods {
+		if namespace == "" || pod.Namespace == namespace {
+			a.refuse(pod, reason, message)
+		}
+	}
+}
+
+// apply applies an object. When the server refuses it, the pods of its namespace are refused: they
+// may need it.
+func (a *Admission) apply(ctx context.Context, o Object, pods []*v1.Pod, dryRun bool) (created bool, err error) {
+	err = retry(ctx, func() (err error) {
+		created, err = a.p.c.apply(ctx, o, dryRun)
+		return err
+	})
+	if err == nil {
+		return created, nil
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false, a.p.c.unusable(err)
+	}
+	namespace := o.GetNamespace()
+	if o.GetObjectKind().GroupVersionKind().Kind == "Namespace" {
+		namespace = o.GetName()
+	}
+	a.refuseIn(namespace, pods, string(apierrors.ReasonForError(err)), describe(o)+": "+words(err))
+	return false, nil
+}
+
+// dependsOnInput reports whether the server cannot judge a pod before objects of the input are
+// there.
+func (a *Admission) dependsOnInput(pod *v1.Pod) bool {
+	class := ""
+	if pod.Spec.RuntimeClassName != nil {
+		class = *pod.Spec.RuntimeClassName
+	}
+	return a.missing[pod.Namespace] || a.fresh["ServiceAccount "+pod.Namespace+"/"+pod.Spec.ServiceAccountName] ||
+		a.fresh["PriorityClass "+pod.Spec.PriorityClassName] || a.fresh["RuntimeClass "+class]
+}
+
+// judge has the server judge pods.
+func (a *Admission) judge(ctx context.Context, pods []*v1.Pod) error {
+	errs := make([]error, len(pods))
+	var wg sync.WaitGroup
+	for i, pod := range pods {
+		if _, refused := a.refused[pod.UID]; refused {
+			continue
+		}
+		wg.Go(func() {
+			errs[i] = retry(ctx, func() error {
+				return a.p.c.limited(ctx, func() error { return a.p.c.create(ctx, a.rehearsed(pod), true, &v1.Pod{}) })
+			})
+		})
+	}
+	wg.Wait()
+	for i, err := range errs {
+		var status apierrors.APIStatus
+		switch {
+		case err == nil:
+		case apierrors.IsAlreadyExists(err):
+			a.refuse(pods[i], string(apierrors.ReasonForError(err)), words(err)+": it was not created by runonce; delete it or rename this one")
+		case errors.As(err, &status):
+			a.refuse(pods[i], string(apierrors.ReasonForError(err)), words(err))
+		default:
+			return a.p.c.unusable(err)
+		}
+	}
+	return nil
+}
+
+// rehearsed returns the pod for a dry run: under another name when one of ours is there, which
+// would be replaced.
+func (a *Admission) rehearsed(pod *v1.Pod) *v1.Pod {
+	c := forCluster(pod)
+	if there, _ := a.p.cache.get(nameOf(pod)); there != nil {
+		c.Name, c.GenerateName = "", pod.Name+"-"
+	}
+	return c
+}
+
+// Nodes returns the nodes of the cluster, none if the user may not see them.
+func (p *Pods) Nodes(ctx context.Context) ([]*v1.Node, error) {
+	list := &v1.NodeList{}
+	err := retry(ctx, func() error { return p.c.rest.Get().Resource("nodes").Do(ctx).Into(list) })
+	if apierrors.IsForbidden(err) {
+		p.o.Log.InfoContext(ctx, "the nodes cannot be seen", "error", err)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, p.c.unusable(err)
+	}
+	nodes := make([]*v1.Node, 0, len(list.Items))
+	for i := range list.Items {
+		nodes = append(nodes, &list.Items[i])
+	}
+	return nodes, nil
+}
+
+// PodsOfNodes returns the pods of all users that have not ended, by node; none if the user may not
+// see them.
+func (p *Pods) PodsOfNodes(ctx context.Context) (map[string][]*v1.Pod, error) {
+	list := &v1.PodList{}
+	err := retry(ctx, func() error {
+		return p.c.list(ctx, "", metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}, list)
+	})
+	of := map[string][]*v1.Pod{}
+	if apierrors.IsForbidden(err) {
+		return of, nil
+	}
+	if err != nil {
+		return nil, p.c.unusable(err)
+	}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		of[pod.Spec.NodeName] = append(of[pod.Spec.NodeName], pod)
+	}
+	return of, nil
+}

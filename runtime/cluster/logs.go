@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/runonce/runonce/internal/podspec"
+)
+
+// tailBytes bounds the last lines of a log.
+const tailBytes = 16 << 10
+
+// LogOptions say what of a log is read.
+type LogOptions struct {
+	Container  string
+	Previous   bool // of the instance before the newest one
+	Follow     bool // until the container ends
+	Tail       int  // last lines; 0 for all
+	Since      time.Duration
+	Timestamps bool
+}
+
+// query returns the parameters of a request.
+func (o LogOptions) query() url.Values {
+	v := url.Values{"container": {o.Container}}
+	set := func(name string, yes bool, value string) {
+		if yes {
+			v.Set(name, value)
+		}
+	}
+	set("previous", o.Previous, "true")
+	set("follow", o.Follow, "true")
+	set("timestamps", o.Timestamps, "true")
+	set("tailLines", o.Tail > 0, strconv.Itoa(o.Tail))
+	set("sinceSeconds", o.Since > 0, strconv.Itoa(max(1, int(o.Since.Seconds()))))
+	return v
+}
+
+// logPath is the path of a log in the API.
+func logPath(namespace, name string) string {
+	return fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/log", namespace, name)
+}
+
+// Logs copies the log of a container of a pod.
+func (p *Pods) Logs(ctx context.Context, namespace, name string, o LogOptions, w io.Writer) error {
+	r, err := p.c.stream(ctx, logPath(namespace, name), o.query())
+	if err != nil {
+		return fmt.Errorf("reading the log of container %q: %s", o.Container, words(err))
+	}
+	defer func() { _ = r.Close() }()
+	if _, err := io.Copy(w, r); err != nil {
+		return fmt.Errorf("reading the log of container %q: %w", o.Container, err)
+	}
+	return nil
+}
+
+func (c *client) stream(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
+	r := c.rest.Get().AbsPath(path)
+	for name, values := range query {
+		r = r.Param(name, values[0])
+	}
+	return r.Stream(ctx)
+}
+
+// Path returns the path in the API of the log of one instance of a container, by the ID in the
+// pod's status; empty if there is none any more.
+func (p *Pods) Path(pod *v1.Pod, containerID string) string {
+	there, _ := p.cache.get(nameOf(pod))
+	if !isOf(there, pod) || containerID == "" {
+		return ""
+	}
+	for _, cs := range podspec.Statuses(there.Status) {
+		o := LogOptions{Container: cs.Name}
+		if last := cs.LastTerminationState.Terminated; last != nil && last.ContainerID == containerID {
+			o.Previous = true
+		} else if cs.ContainerID != containerID {
+			continue
+		}
+		return logPath(pod.Namespace, pod.Name) + "?" + o.query().Encode()
+	}
+	return ""
+}
+
+// Tail returns the last lines of the log at a path, at most n; one that is not there has none.
+func (p *Pods) Tail(path string, n int) ([]string, error) {
+	path, text, _ := strings.Cut(path, "?")
+	query, err := url.ParseQuery(text)
+	if path == "" || err != nil {
+		return nil, err
+	}
+	query.Set("tailLines", strconv.Itoa(n))
+	query.Set("limitBytes", strconv.Itoa(tailBytes))
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	r, err := p.c.stream(ctx, path, query)
+	if apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, errors.New(words(err))
+	}
+	defer func() { _ = r.Close() }()
+	content, err := io.ReadAll(r)
+	if err != nil || len(content) == 0 {
+		return nil, err
+	}
+	var lines []string
+	for line := range bytes.SplitSeq(bytes.TrimSuffix(content, []byte("\n")), []byte("\n")) {
+		lines = append(lines, string(line))
+	}
+	return lines, nil
+}

@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/containerd/errs"
+)
+
+const (
+	// stuckAfter is how long the containers of a scheduled pod may be on their way before its
+	// events are looked at.
+	stuckAfter = 5 * time.Second
+	// deletingWait is when a pod is looked at again that somebody else deletes.
+	deletingWait = time.Second
+)
+
+// rejection is the error of a pod that the cluster does not accept.
+type rejection struct{ reason, message string }
+
+func (e rejection) Error() string { return e.message }
+
+// Reason returns the reason.
+func (e rejection) Reason() string { return e.reason }
+
+// Permanent says that a retry cannot help.
+func (rejection) Permanent() bool { return true }
+
+// Rejected says that the pod was not accepted, and so did not fail.
+func (rejection) Rejected() bool { return true }
+
+// obstacle says what keeps a pod of the cluster from running, nil for nothing.
+func (p *Pods) obstacle(ctx context.Context, pod *v1.Pod) error {
+	if podspec.Ended(pod.Status.Phase) || pod.DeletionTimestamp != nil {
+		return nil
+	}
+	if c := unscheduled(pod); c != nil {
+		return p.unschedulable(ctx, pod, c)
+	}
+	if err := waitingError(pod); err != nil {
+		return err
+	}
+	return p.stuck(ctx, pod)
+}
+
+// unscheduled returns the condition of a pod that the scheduler has found no node for.
+func unscheduled(pod *v1.Pod) *v1.PodCondition {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+			return c
+		}
+	}
+	return nil
+}
+
+// unschedulable waits for a node, and then removes the pod, so that it does not run later.
+func (p *Pods) unschedulable(ctx context.Context, pod *v1.Pod, c *v1.PodCondition) error {
+	p.mu.Lock()
+	since, ok := p.waiting[pod.UID]
+	if !ok {
+		// By the clock of this machine: the cluster may have another one.
+		since = time.Now()
+		p.waiting[pod.UID] = since
+	}
+	p.mu.Unlock()
+	if left := p.o.ScheduleTimeout - time.Since(since); left > 0 {
+		return &failure.Error{Why: c.Reason, Wait: left, Err: fmt.Errorf("%s: %s", c.Reason, c.Message)}
+	}
+	if err := p.end(ctx, types.UID(pod.Annotations[annotationContent]), pod, pod.Status); err != nil {
+		return err
+	}
+	return rejection{c.Reason, c.Message}
+}
+
+// waitingError is the error of a container that the kubelet cannot create or start. How often it tries
+// to start one is counted as restarts, not as errors.
+func waitingError(pod *v1.Pod) error {
+	for _, cs := range podspec.Statuses(pod.Status) {
+		w := cs.State.Waiting
+		if w == nil {
+			continue
+		}
+		if err := startError(cs); err != nil {
+			return err
+		}
+		err := fmt.Errorf("container %q: %s: %s", cs.Name, w.Reason, w.Message)
+		switch w.Reason {
+		case "InvalidImageName", "ErrImageNeverPull":
+			return &failure.Error{Why: w.Reason, Final: true, Err: err}
+		case "ErrImagePull", "ImagePullBackOff":
+			// The kubelet tries for ever; the server's registry says that there is no such image.
+			return &failure.Error{Why: failure.ReasonErrImagePull, Final: strings.Contains(w.Message, "code = NotFound"), Err: err}
+		case "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
+			"CreateContainerConfigError", "CreateContainerError", "PreCreateHookError":
+			return &failure.Error{Why: w.Reason, Final: nonRoot.MatchString(w.Message), Err: err}
+		}
+	}
+	return nil
+}
+
+// nonRoot matches what a kubelet says about a container that would run as root and must not
+// (pkg/kubelet/kuberuntime.verifyRunAsNonRoot). That does not change by itself.
+var nonRoot = regexp.MustCompile("runAsNonRoot|breaks non-root policy")
+
+// startError is the error of a command that can never be started, nil if there is none.
+func startError(cs v1.ContainerStatus) error {
+	text := ""
+	if w := cs.State.Waiting; w.Reason == failure.ReasonRunError {
+		text = w.Message
+	} else if t := podspec.LastTermination(cs); t != nil && t.Reason == "StartError" {
+		text = t.Message
+	}
+	message := errs.Message(errors.New(text), "")
+	if !errs.IsPermanentMessage(message) {
+		return nil
+	}
+	return &failure.Error{Why: failure.ReasonRunError, Final: true, Err: fmt.Errorf("container %q: %s: %s", cs.Name, failure.ReasonRunError, message)}
+}
+
+// stuck returns the last warning about a pod none of whose containers has been started for a while.
+func (p *Pods) stuck(ctx context.Context, pod *v1.Pod) error {
+	for _, cs := range podspec.Statuses(pod.Status) {
+		if cs.State.Running != nil || podspec.LastTermination(cs) != nil {
+			return nil
+		}
+	}
+	since := p.trace.scheduled(pod)
+	if since.IsZero() {
+		return nil
+	}
+	if left := stuckAfter - time.Since(since); left > 0 {
+		return &failure.Error{Why: "ContainerCreating", Wait: left, Err: fmt.Errorf("the containers are being created")}
+	}
+	events, err := p.events(ctx, pod)
+	if err != nil {
+		return requestError("looking at the pod's events", err)
+	}
+	for _, e := range slices.Backward(events) {
+		if e.Type == v1.EventTypeWarning {
+			return &failure.Error{Why: e.Reason, Err: fmt.Errorf("%s: %s", e.Reason, strings.TrimSpace(e.Message))}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,444 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
+)
+
+const (
+	// labelManaged is a label of everything that this program creates.
+	labelManaged = "runonce/managed"
+	// StatusDelay is how much longer a container may have ended than its status tells: kubelets look once
+	// a second (pkg/kubelet.genericPlegRelistPeriod), and the times in a status are whole seconds.
+	StatusDelay = 2 * time.Second
+	// annotationContent has the UID that the input gives a pod, which stands for its content.
+	annotationContent = "runonce/content"
+	// goneInterval is how often the server is asked whether a deleted pod is gone.
+	goneInterval = 5 * time.Second
+)
+
+// Options say how pods are run on a cluster.
+type Options struct {
+	// Namespaces are those of the input: of interest when the user may not see all.
+	Namespaces []string
+	// ScheduleTimeout is how long a pod may be unschedulable.
+	ScheduleTimeout time.Duration
+	// Trace, if set, is called with each step of a pod's start.
+	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
+	Log   *slog.Logger
+}
+
+// Pods runs pods on a cluster. It is a runonce.Runtime: its pods have the UID that the input gives
+// them, not that of the cluster.
+type Pods struct {
+	c     *client
+	o     Options
+	cache *podCache
+	trace trace
+
+	mu      sync.Mutex
+	ended   map[types.UID]v1.PodStatus // of pods that this program has ended
+	waiting map[types.UID]time.Time    // since when pods are unschedulable, by the cluster's UID
+	lost    error                      // why the cluster cannot be used any more
+}
+
+// Open connects to a cluster, and follows the pods of this program until ctx is done.
+func Open(ctx context.Context, c Config, o Options) (*Pods, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	cl, err := dial(ctx, c, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pods{c: cl, o: o, ended: map[types.UID]v1.PodStatus{}, waiting: map[types.UID]time.Time{}}
+	p.trace.record = o.Trace
+	p.cache = newPodCache(p.trace.state)
+	if err := p.follow(ctx, o.Namespaces); err != nil {
+		return nil, fmt.Errorf("API server %s: %w", cl.server, err)
+	}
+	return p, nil
+}
+
+// isOf reports whether a pod of the cluster, if there is one, is that of the input, unchanged.
+func isOf(onCluster, pod *v1.Pod) bool {
+	return onCluster != nil && onCluster.Annotations[annotationContent] == string(pod.UID)
+}
+
+// List returns the pods of all runs, by namespace and name.
+func (p *Pods) List(context.Context) ([]*v1.Pod, error) {
+	all := p.cache.all()
+	pods := make([]*v1.Pod, 0, len(all))
+	for _, pod := range all {
+		pod = pod.DeepCopy()
+		pod.UID = types.UID(pod.Annotations[annotationContent])
+		if pod.DeletionTimestamp != nil {
+			pod.UID = "" // it is about to be gone, so it is none of the input
+		}
+		pods = append(pods, pod)
+	}
+	slices.SortFunc(pods, func(a, b *v1.Pod) int { return strings.Compare(nameOf(a).String(), nameOf(b).String()) })
+	return pods, nil
+}
+
+// Sync creates the pod, or says what keeps it from running.
+func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
+	if err := p.Lost(); err != nil {
+		return err
+	}
+	there, last := p.cache.get(nameOf(pod))
+	switch {
+	case there == nil && p.ours(last, pod):
+		return nil // Status says how it ended
+	case there == nil:
+		return p.create(ctx, pod)
+	case there.DeletionTimestamp != nil && !p.ours(there, pod):
+		return terminating(pod)
+	case !isOf(there, pod):
+		return conflict(pod)
+	}
+	if err := p.annotate(ctx, there, pod); err != nil {
+		return err
+	}
+	return p.obstacle(ctx, there)
+}
+
+// annotate sets the annotations of a pod of the cluster that differ from the input: one that has not
+// changed may come from other files now.
+func (p *Pods) annotate(ctx context.Context, there, pod *v1.Pod) error {
+	changed := map[string]string{}
+	for name, value := range pod.Annotations {
+		if there.Annotations[name] != value {
+			changed[name] = value
+		}
+	}
+	if len(changed) == 0 || there.DeletionTimestamp != nil {
+		return nil
+	}
+	patch := map[string]any{"metadata": map[string]any{"uid": there.UID, "annotations": changed}}
+	now := &v1.Pod{}
+	if err := p.c.patch(ctx, there, patch, now); err != nil {
+		return requestError("annotating the pod", err)
+	}
+	p.cache.put(now)
+	return nil
+}
+
+// patch merges fields into a pod of the cluster.
+func (c *client) patch(ctx context.Context, there *v1.Pod, fields map[string]any, into *v1.Pod) error {
+	body, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	return c.limited(ctx, func() error {
+		return c.rest.Patch(types.MergePatchType).Namespace(there.Namespace).Resource("pods").Name(there.Name).Body(body).Do(ctx).Into(into)
+	})
+}
+
+// ours reports whether a pod of the cluster, if there is one, is that of the input as this run found or
+// created it, and not one that was being deleted by then.
+func (p *Pods) ours(onCluster, pod *v1.Pod) bool {
+	return isOf(onCluster, pod) && !p.trace.leaving(onCluster)
+}
+
+func terminating(pod *v1.Pod) error {
+	return &failure.Error{Why: "Terminating", Wait: deletingWait, Err: fmt.Errorf("an earlier pod %q is still being deleted", pod.Name)}
+}
+
+func conflict(pod *v1.Pod) error {
+	return failure.Permanentf("another pod %q exists in the namespace %q: delete it or rename this one", pod.Name, pod.Namespace)
+}
+
+// create creates the pod. What the server refuses is rejected: it would also have been refused
+// before, unless something has changed meanwhile, such as what is left of a quota.
+func (p *Pods) create(ctx context.Context, pod *v1.Pod) error {
+	created, begin := &v1.Pod{}, time.Now()
+	err := p.c.limited(ctx, func() error { return p.c.create(ctx, forCluster(pod), false, created) })
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return p.adopt(ctx, pod)
+	case isDenied(err):
+		return denial{requestError("creating the pod", err)}
+	case err != nil && !isTransient(err):
+		return rejection{string(apierrors.ReasonForError(err)), words(err)}
+	case err != nil:
+		return requestError("creating the pod", err)
+	}
+	p.trace.step(pod.UID, "create", begin, time.Since(begin))
+	p.cache.put(created)
+	return nil
+}
+
+// create creates a pod, or has the server only say whether it would.
+func (c *client) create(ctx context.Context, pod *v1.Pod, dryRun bool, into *v1.Pod) error {
+	o := metav1.CreateOptions{FieldManager: fieldManager, FieldValidation: metav1.FieldValidationStrict}
+	if dryRun {
+		o.DryRun = []string{metav1.DryRunAll}
+	}
+	return c.rest.Post().Namespace(pod.Namespace).Resource("pods").VersionedParams(&o, metav1.ParameterCodec).Body(pod).Do(ctx).Into(into)
+}
+
+// adopt takes a pod that exists: an earlier try may have created it without getting an answer.
+func (p *Pods) adopt(ctx context.Context, pod *v1.Pod) error {
+	there := &v1.Pod{}
+	err := p.c.get(ctx, nameOf(pod), there)
+	switch {
+	case err != nil:
+		return requestError("looking at the pod", err)
+	case there.DeletionTimestamp != nil:
+		return terminating(pod)
+	case !isOf(there, pod):
+		return conflict(pod)
+	}
+	p.cache.put(there)
+	return nil
+}
+
+func (c *client) get(ctx context.Context, name types.NamespacedName, into *v1.Pod) error {
+	return c.rest.Get().Namespace(name.Namespace).Resource("pods").Name(name.Name).Do(ctx).Into(into)
+}
+
+// forCluster returns the pod as it is created.
+func forCluster(pod *v1.Pod) *v1.Pod {
+	c := pod.DeepCopy()
+	c.ObjectMeta = metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Labels: c.Labels, Annotations: c.Annotations}
+	c.Status = v1.PodStatus{}
+	if c.Labels == nil {
+		c.Labels = map[string]string{}
+	}
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Labels[labelManaged] = "true"
+	c.Annotations[annotationContent] = string(pod.UID)
+	return c
+}
+
+// Status returns the pod's status as of the last event. A pod that was deleted by somebody else
+// has failed.
+func (p *Pods) Status(_ context.Context, pod *v1.Pod) (v1.PodStatus, error) {
+	p.mu.Lock()
+	ended, ok := p.ended[pod.UID]
+	p.mu.Unlock()
+	there, last := p.cache.get(nameOf(pod))
+	switch {
+	case ok:
+		return *ended.DeepCopy(), nil
+	case p.ours(there, pod):
+		st := observed(there, false)
+		p.trace.correctClock(there.UID, &st)
+		return st, nil
+	case there == nil && p.ours(last, pod):
+		return observed(last, true), nil
+	}
+	return v1.PodStatus{Phase: v1.PodPending}, nil
+}
+
+// observed returns the status of a pod of the cluster, or its last one if it is gone. A pod that is
+// deleted has failed, also if its containers then exit with code 0, unless it had ended before.
+func observed(pod *v1.Pod, gone bool) v1.PodStatus {
+	st := *pod.Status.DeepCopy()
+	if pod.DeletionTimestamp == nil && !gone || podspec.Ended(st.Phase) && endedByItself(pod) {
+		return st
+	}
+	st.Phase, st.Reason, st.Message = v1.PodFailed, "Deleted", "the pod was deleted from the cluster"
+	for _, c := range st.Conditions {
+		if c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue {
+			st.Reason, st.Message = c.Reason, c.Message
+		}
+	}
+	return st
+}
+
+// endedByItself reports whether all containers of a pod had ended when its deletion was asked for.
+func endedByItself(pod *v1.Pod) bool {
+	if pod.DeletionTimestamp == nil {
+		return true
+	}
+	asked := pod.DeletionTimestamp.Time
+	if s := pod.DeletionGracePeriodSeconds; s != nil {
+		asked = asked.Add(-time.Duration(*s) * time.Second)
+	}
+	return !slices.ContainsFunc(podspec.Statuses(pod.Status), func(cs v1.ContainerStatus) bool {
+		t := cs.State.Terminated
+		return t == nil || !t.FinishedAt.Time.Before(asked)
+	})
+}
+
+// Stop deletes the pod and waits until it is gone. A deadline of ctx shortens its grace period.
+func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
+	if there, _ := p.cache.get(nameOf(pod)); there != nil {
+		if err := p.remove(ctx, there); err != nil {
+			return err
+		}
+	}
+	p.cache.forget(nameOf(pod))
+	p.setEnded(pod.UID, nil)
+	return nil
+}
+
+// end removes a pod of the cluster whose status stays as given, for as long as this program runs.
+func (p *Pods) end(ctx context.Context, uid types.UID, there *v1.Pod, st v1.PodStatus) error {
+	p.setEnded(uid, &st)
+	err := p.remove(ctx, there)
+	if err != nil {
+		p.setEnded(uid, nil)
+	}
+	return err
+}
+
+// setEnded sets the status of a pod of the input that this program ends, nil for none.
+func (p *Pods) setEnded(uid types.UID, st *v1.PodStatus) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if st == nil {
+		delete(p.ended, uid)
+	} else {
+		p.ended[uid] = *st
+	}
+}
+
+// remove deletes a pod of the cluster and waits until it is gone.
+func (p *Pods) remove(ctx context.Context, there *v1.Pod) error {
+	changes, cancel := p.cache.subscribe(nameOf(there))
+	defer cancel()
+	asked, wait := false, time.Duration(0)
+	for {
+		if now, _ := p.cache.get(nameOf(there)); now == nil || now.UID != there.UID {
+			return nil
+		}
+		if err := p.Lost(); err != nil {
+			return leftError{err, nil}
+		}
+		err := p.removeStep(ctx, there, &asked)
+		switch {
+		case err == nil:
+			wait = goneInterval
+		case isTransient(err):
+			wait = min(max(2*wait, time.Second), goneInterval)
+		default:
+			return requestError("deleting the pod", err)
+		}
+		select {
+		case <-changes:
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return leftError{context.Cause(ctx), err}
+		}
+	}
+}
+
+// removeStep asks the server to delete the pod, or later whether it is gone.
+func (p *Pods) removeStep(ctx context.Context, there *v1.Pod, asked *bool) error {
+	var err error
+	if *asked {
+		now := &v1.Pod{}
+		if err = p.c.get(ctx, nameOf(there), now); err == nil && now.UID != there.UID {
+			p.cache.remove(there)
+		}
+	} else {
+		o := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.UID)), GracePeriodSeconds: shortened(ctx, there)}
+		err = p.c.limited(ctx, func() error {
+			return p.c.rest.Delete().Namespace(there.Namespace).Resource("pods").Name(there.Name).Body(&o).Do(ctx).Error()
+		})
+		*asked = err == nil
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		p.cache.remove(there)
+		return nil
+	}
+	return err
+}
+
+// shortened returns a grace period that ends before ctx does, nil if the pod's own one does.
+func shortened(ctx context.Context, pod *v1.Pod) *int64 {
+	end, ok := ctx.Deadline()
+	if left := time.Until(end); ok && left < podspec.GracePeriod(pod) {
+		return new(max(int64(left.Seconds()), 1))
+	}
+	return nil
+}
+
+// leftError says that a pod may still be there.
+type leftError struct{ cause, last error }
+
+func (e leftError) Error() string {
+	return fmt.Sprintf("waiting until the pod is gone: %v", e.cause)
+}
+
+func (e leftError) Unwrap() error { return e.cause }
+
+// Left says what is left.
+func (e leftError) Left() string {
+	if e.last != nil {
+		return "the pod may still be there: " + words(e.last)
+	}
+	return "the cluster is still deleting the pod"
+}
+
+// Fail has the kubelet end the pod, by its deadline, so that its logs stay. Its status has the given
+// reason from now on, as long as this program runs.
+func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) error {
+	there, _ := p.cache.get(nameOf(pod))
+	var err error
+	switch {
+	case !isOf(there, pod) || podspec.Ended(there.Status.Phase):
+	case there.Spec.NodeName == "":
+		err = p.end(ctx, pod.UID, there, there.Status)
+	default:
+		err = p.expire(ctx, there)
+	}
+	if err != nil {
+		return err
+	}
+	st, err := p.Status(ctx, pod)
+	st.Phase, st.Reason, st.Message = v1.PodFailed, reason, message
+	p.setEnded(pod.UID, &st)
+	return err
+}
+
+// expire sets a pod's deadline to the least that there is, and waits until it has ended.
+func (p *Pods) expire(ctx context.Context, there *v1.Pod) error {
+	changes, cancel := p.cache.subscribe(nameOf(there))
+	defer cancel()
+	patch := map[string]any{"metadata": map[string]any{"uid": there.UID}, "spec": map[string]any{"activeDeadlineSeconds": 1}}
+	err := retry(ctx, func() error { return p.c.patch(ctx, there, patch, &v1.Pod{}) })
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return requestError("ending the pod", err)
+	}
+	for {
+		now, _ := p.cache.get(nameOf(there))
+		if now == nil || now.UID != there.UID || podspec.Ended(now.Status.Phase) {
+			return nil
+		}
+		if err := p.Lost(); err != nil {
+			return err
+		}
+		select {
+		case <-changes:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Changes returns a channel that gets a value when the pod's status changes.
+func (p *Pods) Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error) {
+	ch, cancel := p.cache.subscribe(nameOf(pod))
+	context.AfterFunc(ctx, cancel)
+	return ch, nil
+}
