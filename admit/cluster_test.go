@@ -27,13 +27,15 @@ func TestUnschedulable(t *testing.T) {
 		{"no nodes", pod("a", 0, "cpu=99"), nil, ""},
 		{"fits", pod("a", 0, "cpu=2"), []*v1.Node{small, large}, ""},
 		{
-			"too large", pod("a", 0, "cpu=65,memory=9Gi"), []*v1.Node{small, large},
+			"too large", pod("a", 0, "cpu=65,memory=9Gi"),
+			[]*v1.Node{small, large},
 			"0/2 nodes are available: 2 Insufficient cpu, 2 Insufficient memory.",
 		},
 		{"a resource that no node has yet", pod("a", 0, "vendor.example/fpga=1"), []*v1.Node{small}, ""},
 		{"too much of one that a node has", pod("a", 0, "vendor.example/gpu=2"), []*v1.Node{large}, "0/1 nodes are available: 1 Insufficient vendor.example/gpu."},
 		{
-			"different reasons", pod("a", 0, "cpu=65", selects), []*v1.Node{small, labeled, tainted("dedicated", v1.TaintEffectNoSchedule)},
+			"different reasons", pod("a", 0, "cpu=65", selects),
+			[]*v1.Node{small, labeled, tainted("dedicated", v1.TaintEffectNoSchedule)},
 			"0/3 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint(s).",
 		},
 		{"prefers to keep away", pod("a", 0, "cpu=1"), []*v1.Node{tainted("busy", v1.TaintEffectPreferNoSchedule)}, ""},
@@ -44,7 +46,8 @@ func TestUnschedulable(t *testing.T) {
 		{"for another scheduler", pod("a", 0, "cpu=99", func(p *v1.Pod) { p.Spec.SchedulerName = "mine" }), []*v1.Node{small}, ""},
 		{"names its node", pod("a", 0, "cpu=99", func(p *v1.Pod) { p.Spec.NodeName = "here" }), []*v1.Node{small}, ""},
 		{
-			"names another node", pod("a", 0, "cpu=1", func(p *v1.Pod) { p.Spec.NodeName = "there" }), []*v1.Node{small},
+			"names another node", pod("a", 0, "cpu=1", func(p *v1.Pod) { p.Spec.NodeName = "there" }),
+			[]*v1.Node{small},
 			"0/1 nodes are available: 1 node(s) didn't match the requested node name.",
 		},
 	} {

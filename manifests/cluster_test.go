@@ -97,9 +97,9 @@ func TestCluster(t *testing.T) {
 func TestClusterStrictness(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		strings.Replace(clusterInput, "port: 80", "prot: 80", 1):                                      "unknown field",
-		strings.Replace(clusterInput, "image: registry", "imgae: registry", 1):                        "unknown field",
-		strings.Replace(clusterInput, "{a: b}", "{'a b': c}", 1):                                      "a valid config key",
+		strings.Replace(clusterInput, "port: 80", "prot: 80", 1):                                       "unknown field",
+		strings.Replace(clusterInput, "image: registry", "imgae: registry", 1):                         "unknown field",
+		strings.Replace(clusterInput, "{a: b}", "{'a b': c}", 1):                                       "a valid config key",
 		strings.Replace(clusterInput, "{name: of-the-cluster}}]", "{name: of-the-cluster}, x: 1}]", 1): "unknown field",
 	} {
 		_, err := ReadPaths(t.Context(), []string{"-"}, Options{Stdin: strings.NewReader(text), Cluster: true})
@@ -134,7 +134,10 @@ spec:
 		t.Fatalf("%v, %d pods", err, len(set.Pods))
 	}
 	objects := set.Objects()
-	if len(objects) != 1 || objects[0].GetName() != "data-db-0" || objects[0].(*v1.PersistentVolumeClaim).Kind != "PersistentVolumeClaim" {
+	if len(objects) != 1 {
+		t.Fatalf("objects: %+v", objects)
+	}
+	if claim, ok := objects[0].(*v1.PersistentVolumeClaim); !ok || claim.Name != "data-db-0" || claim.Kind != "PersistentVolumeClaim" {
 		t.Errorf("objects: %+v", objects)
 	}
 }

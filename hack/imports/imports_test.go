@@ -30,6 +30,21 @@ func bans() []ban {
 			why:      "only manifests uses the API server's rules, and runonce/cmd uses manifests",
 		},
 		{
+			pkg: "", except: []string{"/runtime/cluster", "/runonce/cmd", "/hack", ""},
+			prefixes: []string{"k8s.io/client-go/rest", "k8s.io/client-go/tools"},
+			why:      "only runtime/cluster uses the API of a cluster, and runonce/cmd uses it",
+		},
+		{
+			pkg:      "",
+			prefixes: []string{"k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic"},
+			why:      "the typed clients and the dynamic one make the program much larger",
+		},
+		{
+			pkg:      "/runtime/cluster",
+			prefixes: []string{module + "/admit", module + "/manifests", module + "/runonce", module + "/runtime/record"},
+			why:      "a cluster only runs the pods that it is given, and keeps no records on this machine",
+		},
+		{
 			pkg:      "",
 			prefixes: []string{"github.com/invopop/jsonschema", "github.com/santhosh-tekuri/jsonschema"},
 			why:      "only tests need schemas",

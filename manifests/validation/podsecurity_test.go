@@ -54,7 +54,7 @@ func TestPodSecurity(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r, err := New(tt.minimum)
+			r, err := New(tt.minimum, v1.NamespaceDefault)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,7 +11,7 @@ import (
 
 func rules(t *testing.T) *Rules {
 	t.Helper()
-	r, err := New("")
+	r, err := New("", v1.NamespaceDefault)
 	if err != nil {
 		t.Fatal(err)
 	}

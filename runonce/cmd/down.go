@@ -20,7 +20,7 @@ func (p *program) downCommand() *cli.Command {
 		boolFlag("", "all pods of earlier runs, and what removed pods have left", "all"),
 		boolFlag("", "delete their logs, with --all also those of pods removed before", "logs"),
 		quietFlag(),
-	}, pluginFlags(), engineFlags())
+	}, pluginFlags(), engineFlags(), clusterFlags())
 	// It finds pods by where they came from, so it accepts the flags of run only for convenience.
 	for _, f := range inputFlags() {
 		flags = append(flags, hidden(f))
@@ -38,44 +38,72 @@ func (p *program) down(c *cli.Context) error {
 	if c.Bool("all") == (c.Args().Len() > 0) {
 		return usagef("down needs PATH..., POD... or --all")
 	}
+	if p.cluster != nil {
+		return p.downCluster(c)
+	}
 	s, err := p.connect(c)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	pods, err := s.list(c.Context)
+	all, err := s.list(c.Context)
 	if err != nil {
 		return err
 	}
+	pods, conclude, err := p.wantedPods(c, all)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(p.stopPods(c, s, pods), conclude())
 	if c.Bool("all") {
-		if len(pods) == 0 {
-			p.notice("there are no pods of earlier runs")
-		}
-		err = p.stopPods(c, s, pods)
 		defer p.display.Wait("removing what pods have left")()
-		return errors.Join(err, s.run.Sweep(), s.engine.Cleanup(c.Context))
-	}
-	selected, err := p.selectPods(c, pods)
-	if err != nil {
-		return err
-	}
-	var wanted []*v1.Pod
-	for _, one := range selected {
-		wanted = append(wanted, one.pods...)
-	}
-	pods = slices.DeleteFunc(pods, func(pod *v1.Pod) bool { return !slices.Contains(wanted, pod) })
-	err = p.stopPods(c, s, pods)
-	for _, one := range selected {
-		p.notice(one.notice)
-		// Only once the others are stopped: one bad file must not keep them running.
-		err = errors.Join(err, one.err)
+		err = errors.Join(err, s.run.Sweep(), s.engine.Cleanup(c.Context))
 	}
 	return err
 }
 
+// wantedPods returns those of the pods that the arguments mean. The caller calls conclude once they
+// are stopped: one bad file must not keep the others running.
+func (p *program) wantedPods(c *cli.Context, pods []*v1.Pod) (wanted []*v1.Pod, conclude func() error, err error) {
+	if c.Bool("all") {
+		if len(pods) == 0 {
+			p.notice("there are no pods of earlier runs")
+		}
+		return pods, func() error { return nil }, nil
+	}
+	selected, err := p.selectPods(c, pods)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, one := range selected {
+		wanted = append(wanted, one.pods...)
+	}
+	wanted = only(pods, func(pod *v1.Pod) bool { return slices.Contains(wanted, pod) })
+	return wanted, func() (err error) {
+		for _, one := range selected {
+			p.notice(one.notice)
+			err = errors.Join(err, one.err)
+		}
+		return err
+	}, nil
+}
+
 // stopPods stops the pods, and deletes their logs if --logs says so.
 func (p *program) stopPods(c *cli.Context, s *session, pods []*v1.Pod) error {
-	err := p.stopAll(c.Context, s, pods)
+	done := "removed"
+	if s.readOnly {
+		done = "stopped"
+	}
+	err := p.stopAll(c.Context, pods, done, func(ctx context.Context, pod *v1.Pod) error {
+		err := s.run.Revoke(pod, nil)
+		if err == nil {
+			err = s.pods.Stop(ctx, pod)
+		}
+		if s.readOnly && s.stopped(ctx, pod) {
+			return nil // except for what is said of all
+		}
+		return err
+	})
 	if s.readOnly {
 		err = errors.Join(err, fmt.Errorf("%s is read-only: the images, records and files of the pods are still there; "+
 			"run this command again when it is writable", c.String("root")))
@@ -86,28 +114,19 @@ func (p *program) stopPods(c *cli.Context, s *session, pods []*v1.Pod) error {
 	return err
 }
 
-// stopAll stops the pods in parallel and prints those that are removed, in order.
-func (p *program) stopAll(ctx context.Context, s *session, pods []*v1.Pod) error {
+// stopAll stops the pods in parallel and prints what was done to them, in order.
+func (p *program) stopAll(ctx context.Context, pods []*v1.Pod, done string, stop func(context.Context, *v1.Pod) error) error {
 	p.display.OnInterrupt(progress.EffectAbandon)
 	errs := make([]error, len(pods))
 	var wg sync.WaitGroup
 	for i, pod := range pods {
 		wg.Go(func() {
 			p.display.Pod(runonce.Progress{Pod: pod, State: "Stopping"})
-			if errs[i] = s.run.Revoke(pod, nil); errs[i] == nil {
-				errs[i] = s.pods.Stop(ctx, pod)
-			}
-			if s.readOnly && s.stopped(ctx, pod) {
-				errs[i] = nil // except for what is said of all
-			}
+			errs[i] = stop(ctx, pod)
 			p.display.Pod(runonce.Stopped(ctx, pod, errs[i]))
 		})
 	}
 	wg.Wait()
-	done := "removed"
-	if s.readOnly {
-		done = "stopped"
-	}
 	for i, pod := range pods {
 		if errs[i] != nil {
 			continue

@@ -97,7 +97,6 @@ type session struct {
 	engine backend.Engine
 	pods   *runtime.Pods
 	node   *v1.Node
-	trace  runonce.Trace
 	run    *record.Run
 	cancel context.CancelFunc // ends the work of pods
 	// readOnly says that the root is read-only, so that the session works with a copy of the
@@ -107,7 +106,7 @@ type session struct {
 }
 
 // openNode opens the engine for a run or a plan, on the node that the flags describe.
-func (p *program) openNode(c *cli.Context, set *manifests.Set) (*session, error) {
+func (p *program) openNode(c *cli.Context, set *manifests.Set, trace *runonce.Trace) (*session, error) {
 	devices := p.devices(c)
 	node, err := p.node(c, set, devices)
 	if err != nil {
@@ -117,7 +116,7 @@ func (p *program) openNode(c *cli.Context, set *manifests.Set) (*session, error)
 	if err != nil {
 		return nil, err
 	}
-	return p.open(c, e, node, runtime.Options{Objects: set, Devices: devices})
+	return p.open(c, e, node, runtime.Options{Objects: set, Devices: devices, Trace: trace.Record})
 }
 
 // connect opens the engine for a command that starts nothing, also if the root is read-only.
@@ -151,7 +150,7 @@ func (p *program) open(c *cli.Context, e opened, node *v1.Node, o runtime.Option
 	o.Records, o.LogDir, o.Log = record.Open(e.o.Root, e.o.State), e.o.LogDir, p.log
 	o.Records.Notify = func(message string) { p.log.Warn(message) }
 	s := &session{p: p, engine: e.Engine, node: node, run: o.Records.NewRun(), cancel: cancel}
-	o.Trace, o.ParallelPulls = s.trace.Record, c.Int("parallel-pulls")
+	o.ParallelPulls = c.Int("parallel-pulls")
 	for _, dir := range pathsOf(c, "images-dir") {
 		begin := time.Now()
 		images, err := e.Import(c.Context, dir)

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"errors"
 	"log/slog"
 	"regexp"
 	"slices"
@@ -23,6 +24,7 @@ const (
 	categoryReport  = "Report"
 	categoryNode    = "Node"
 	categoryNetwork = "Network"
+	categoryCluster = "Cluster"
 )
 
 // engineFlags select the engine and its directories, and the log messages.
@@ -130,10 +132,14 @@ func newListFlag(category, name, usage, defaults string) cli.Flag {
 
 // inputOptions reads the flags of inputFlags and securityFlag.
 func (p *program) inputOptions(c *cli.Context) manifests.Options {
-	return manifests.Options{
+	o := manifests.Options{
 		Recursive: c.Bool("recursive"), Stdin: p.io.Stdin, SHA256: c.String("sha256"), RunCronJobs: c.Bool("run-cronjobs"),
 		NodeName: c.String("node-name"), PodSecurity: c.String("pod-security"),
 	}
+	if p.cluster != nil {
+		o.Cluster, o.Namespace = true, p.cluster.Namespace
+	}
+	return o
 }
 
 // paths returns the arguments of a command that reads manifests.
@@ -161,7 +167,7 @@ func (p *program) withLogger(action cli.ActionFunc) cli.ActionFunc {
 			return usagef("--log-format %q: must be text or json", c.String("log-format"))
 		}
 		p.configureDisplay(c)
-		if err := checkValues(c); err != nil {
+		if err := errors.Join(checkValues(c), p.loadCluster(c)); err != nil {
 			return err
 		}
 		return action(c)

@@ -36,7 +36,7 @@ func (p *program) logsCommand() *cli.Command {
 			&cli.IntFlag{Name: "tail", Usage: "print only the last `N` lines", DefaultText: "all"},
 			&cli.DurationFlag{Name: "since", Usage: "print only lines newer than this `DURATION`, such as 5m", DefaultText: "all"},
 			boolFlag("", "print the time of each line", "timestamps"),
-		}, engineFlags()),
+		}, engineFlags(), clusterFlags()),
 	}
 }
 
@@ -46,6 +46,9 @@ func (p *program) logs(c *cli.Context) error {
 	}
 	if c.Int("tail") < 0 {
 		return usagef("--tail %d: must not be negative", c.Int("tail"))
+	}
+	if p.cluster != nil {
+		return p.logsCluster(c)
 	}
 	path, pod, err := p.findLog(c)
 	if err != nil {
@@ -122,7 +125,7 @@ func (p *program) findPod(store logs.Store, records *record.Store, ref string) (
 // pickContainer returns the container of --container, or the one that kubectl chooses: that of
 // the pod's annotation, or its first one, which it says on standard error.
 func (p *program) pickContainer(c *cli.Context, found logs.Found, mark logs.Mark) (string, error) {
-	pod, name := c.Args().First(), c.String("container")
+	pod := c.Args().First()
 	entries, err := os.ReadDir(found.Path)
 	if err != nil {
 		return "", fmt.Errorf("finding logs: %w", err)
@@ -139,6 +142,12 @@ func (p *program) pickContainer(c *cli.Context, found logs.Found, mark logs.Mark
 	if len(mark.Containers) == 0 {
 		mark = logs.Mark{Containers: names} // not a pod of this root
 	}
+	return p.chooseContainer(c, mark, names)
+}
+
+// chooseContainer is pickContainer among the containers that have logs.
+func (p *program) chooseContainer(c *cli.Context, mark logs.Mark, names []string) (string, error) {
+	pod, name := c.Args().First(), c.String("container")
 	chosen := cmp.Or(name, mark.Choose(), mark.Containers[0])
 	if !slices.Contains(names, chosen) {
 		return "", usagef("pod %q has no logs of container %q; it has: %s", pod, chosen, strings.Join(names, ", "))

@@ -24,6 +24,7 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runonce/report"
+	"github.com/runonce/runonce/runtime/cluster"
 	"github.com/runonce/runonce/runtime/containerd"
 )
 
@@ -90,9 +91,10 @@ type program struct {
 	args     []string // in the order of reorder
 	start    time.Time
 	log      *slog.Logger
-	json     bool   // messages are JSON as well
-	junit    string // file for a JUnit report
-	reported bool   // the results of the command are written
+	json     bool            // messages are JSON as well
+	junit    string          // file for a JUnit report
+	reported bool            // the results of the command are written
+	cluster  *cluster.Config // nil for this machine
 }
 
 // app describes the command line. Invocations share nothing of it.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/report"
 )
 
@@ -21,7 +22,7 @@ func (p *program) planCommand() *cli.Command {
 			&cli.StringFlag{Name: "running", Category: categoryNode, Usage: "assume that the pods of the manifests at `PATH` run"},
 			securityFlag(),
 			outputFlag("table", "wide", "json", "yaml"),
-		}, nodeFlags(), connectFlags(), planFlags(), inputFlags(), engineFlags()),
+		}, nodeFlags(), connectFlags(), planFlags(), inputFlags(), engineFlags(), clusterFlags(), creationFlags()[:1]),
 	}
 }
 
@@ -30,18 +31,10 @@ func (p *program) plan(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var plan admit.Plan
-	var images []string
-	if c.IsSet("running") || c.IsSet("capacity") || c.IsSet("node") {
-		plan, err = p.planOffline(c, set)
-	} else {
-		plan, images, err = p.planLocal(c, set)
-	}
+	document, err := p.planDocument(c, set)
 	if err != nil {
 		return err
 	}
-	document := report.NewPlan(plan)
-	document.Pulls = images
 	code := document.ExitCode()
 	for _, in := range set.Invalid {
 		code = report.ExitFailed
@@ -55,10 +48,28 @@ func (p *program) plan(c *cli.Context) error {
 	return exitWith(code, nil)
 }
 
+// planDocument makes the plan: for a cluster, for a node that is described, or for this machine.
+func (p *program) planDocument(c *cli.Context, set *manifests.Set) (report.Plan, error) {
+	if p.cluster != nil {
+		return p.planCluster(c, set)
+	}
+	var plan admit.Plan
+	var images []string
+	var err error
+	if c.IsSet("running") || c.IsSet("capacity") || c.IsSet("node") {
+		plan, err = p.planOffline(c, set)
+	} else {
+		plan, images, err = p.planLocal(c, set)
+	}
+	document := report.NewPlan(plan)
+	document.Pulls = images
+	return document, err
+}
+
 // planLocal plans for this machine and the pods that run on it, and returns the images that
 // would be pulled.
 func (p *program) planLocal(c *cli.Context, set *manifests.Set) (admit.Plan, []string, error) {
-	s, err := p.openNode(c, set)
+	s, err := p.openNode(c, set, &runonce.Trace{})
 	if err != nil {
 		return admit.Plan{}, nil, err
 	}

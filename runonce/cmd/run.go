@@ -22,6 +22,7 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/cgroup"
+	"github.com/runonce/runonce/runtime/cluster"
 )
 
 const (
@@ -61,7 +62,7 @@ func (p *program) runCommand() *cli.Command {
 		Name: "run", Usage: "run the pods of manifests and wait until they reach their goal",
 		ArgsUsage: "PATH...", Action: p.withLogger(p.run),
 		Description: "PATH is a directory, a file, a URL, or - for standard input.",
-		Flags:       slices.Concat(flags, nodeFlags(), networkFlags(), planFlags(), inputFlags(), engineFlags()),
+		Flags:       slices.Concat(flags, nodeFlags(), networkFlags(), planFlags(), inputFlags(), engineFlags(), clusterFlags(), creationFlags()),
 	}
 }
 
@@ -82,6 +83,9 @@ func (p *program) run(c *cli.Context) error {
 	defer cancel()
 	limited := *c // for what comes before the pods
 	limited.Context = ctx
+	if p.cluster != nil && o.Settle > 0 {
+		o.Settle += cluster.StatusDelay
+	}
 	set, err := p.read(&limited)
 	if err != nil {
 		return err
@@ -90,10 +94,8 @@ func (p *program) run(c *cli.Context) error {
 	if err := checkExitCodeFrom(c, set.Pods, invalid); err != nil {
 		return err
 	}
-	s, plan, err := p.prepare(&limited, set)
-	if s != nil {
-		defer s.close()
-	}
+	l, plan, err := p.prepare(&limited, set)
+	defer l.close()
 	var results []runonce.Result
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -102,33 +104,60 @@ func (p *program) run(c *cli.Context) error {
 		return err
 	default:
 		// The next run may plan when the pods that this one stops have stopped.
-		o.Logs, o.Trace, o.AfterStops = podLogs{s.pods}, &s.trace, func() { s.warn(s.run.Leave()) }
+		o.Logs, o.Trace, o.AfterStops = l.logs, &l.trace, l.afterStops
 		p.display.OnInterrupt(progress.EffectReport)
 		if o.Remove {
 			p.display.OnInterrupt(progress.EffectRemove)
 		}
 		textpages.Drop() // what reading, admission and opening the engine have used
-		results = runonce.Run(c.Context, s.pods, plan, o)
+		results = runonce.Run(c.Context, l.runtime, plan, o)
+		if err := l.finish(context.WithoutCancel(c.Context)); err != nil {
+			p.log.Warn("something is left of the run", "error", err)
+		}
 		p.display.EndRun()
 	}
-	return p.report(c, append(results, invalid...), time.Since(o.Start))
+	return p.report(c, append(results, invalid...), time.Since(o.Start), l.lost())
 }
 
-// prepare opens the engine and makes the plan, when it is this run's turn. The caller closes the
-// session, if there is one, also after an error.
-func (p *program) prepare(c *cli.Context, set *manifests.Set) (*session, admit.Plan, error) {
-	s, err := p.openNode(c, set)
-	if err != nil {
-		return nil, admit.Plan{}, err
+// launch is what a run runs its pods with.
+type launch struct {
+	runtime    runonce.Runtime
+	logs       runonce.Logs
+	trace      runonce.Trace
+	afterStops func()                      // when all pods have stopped that the plan stops
+	finish     func(context.Context) error // when the results are known
+	lost       func() error                // why the pods are not known any more
+	close      func()
+}
+
+// prepare makes the plan, for the cluster or for this machine. The caller closes the launch, also
+// after an error.
+func (p *program) prepare(c *cli.Context, set *manifests.Set) (*launch, admit.Plan, error) {
+	l := &launch{close: func() {}, afterStops: func() {}, finish: func(context.Context) error { return nil }, lost: func() error { return nil }}
+	var plan admit.Plan
+	var err error
+	if p.cluster != nil {
+		plan, err = p.prepareCluster(c, set, l)
+	} else {
+		plan, err = p.prepareNode(c, set, l)
 	}
+	return l, plan, err
+}
+
+// prepareNode opens the engine and makes the plan, when it is this run's turn.
+func (p *program) prepareNode(c *cli.Context, set *manifests.Set, l *launch) (admit.Plan, error) {
+	s, err := p.openNode(c, set, &l.trace)
+	if err != nil {
+		return admit.Plan{}, err
+	}
+	l.runtime, l.logs, l.close, l.afterStops = s.pods, podLogs{s.pods}, s.close, func() { s.warn(s.run.Leave()) }
 	entered := p.display.Wait("waiting for another run that plans or stops pods")
 	err = s.run.Enter(c.Context)
 	entered()
 	if err != nil {
-		return s, admit.Plan{}, unusable(err)
+		return admit.Plan{}, unusable(err)
 	}
-	plan, err := p.reserve(c, set, s)
-	return s, plan, err
+	return p.reserve(c, set, s)
 }
 
 // endedBy returns the error of a run that ended before it had a plan because ctx is done.
@@ -177,26 +206,41 @@ func (p *program) reserve(c *cli.Context, set *manifests.Set, s *session) (admit
 	return plan, nil
 }
 
-// report writes the results and returns an error with the exit code.
-func (p *program) report(c *cli.Context, results []runonce.Result, elapsed time.Duration) error {
+// exitCode returns the exit code for the results, and an error that they do not tell: that the
+// runtime was lost, or that the container of --exit-code-from has no exit code.
+func exitCode(c *cli.Context, results []runonce.Result, lost error) (int, error) {
 	var interrupt Interrupt
 	errors.As(context.Cause(c.Context), &interrupt)
 	code := report.ExitCode(results, interrupt.Signal)
-	var fromErr error
-	if from := c.String("exit-code-from"); from != "" && code < report.ExitSignal(syscall.SIGHUP) {
-		own, err := report.ExitCodeFrom(results, from)
-		if err == nil {
-			code = own
-		} else if code == report.ExitOK {
-			code, fromErr = report.ExitFailed, err
-		}
+	from := c.String("exit-code-from")
+	switch {
+	case code >= report.ExitSignal(syscall.SIGHUP):
+		return code, nil
+	case lost != nil:
+		return report.ExitEngine, lost
+	case from == "":
+		return code, nil
 	}
+	own, err := report.ExitCodeFrom(results, from)
+	switch {
+	case err == nil:
+		return own, nil
+	case code == report.ExitOK:
+		return report.ExitFailed, err
+	}
+	return code, nil
+}
+
+// report writes the results and returns an error with the exit code. lost says why the runtime could
+// not be used to the end.
+func (p *program) report(c *cli.Context, results []runonce.Result, elapsed time.Duration, lost error) error {
+	code, codeErr := exitCode(c, results, lost)
 	r := report.New(results, code, elapsed)
 	err := errors.Join(
 		p.write(c, r, func(s report.Style) error { return r.Table(p.io.Stdout, s) }),
 		p.writeJUnit(r),
 		report.WriteFile(c.String("timeline"), r.Timeline),
-		fromErr,
+		codeErr,
 	)
 	if err != nil && code == report.ExitOK {
 		code = report.ExitFailed

@@ -38,16 +38,17 @@ var update = flag.Bool("update", false, "write the golden files again")
 //	                             applet facts of testdata/images/box, matches FILE
 //	interrupt DURATION SIGNAL    send the next runonce the signal (HUP, INT or TERM) after that time
 //	killcontainer NS/POD CONTAINER CODE  end a container from outside; in memory only
+//	apply PATH FILE              apply the object of FILE at its path in the API; on a cluster only
 //	scratch PATH                 remove PATH of this machine, now and after the story
 //	waits                        the story spends its time waiting: on a daemon it runs at the
 //	                             same time as the others, with a root of its own; its pods must
 //	                             not be equal to those of another story
 //
-// The conditions are [memory], the engine in memory, [daemon], a containerd daemon, and
-// [containerd-1.6], a daemon of that version.
+// The conditions are [memory], the engine in memory, [daemon], a containerd daemon,
+// [containerd-1.6], a daemon of that version, and [cluster], a Kubernetes cluster.
 //
-// "run" and "plan" get the node of node.yaml unless they name another, and "run" gets --settle
-// 100ms unless it says otherwise. The networks are those
+// "run" and "plan" get the node of node.yaml unless they name another, on a cluster instead
+// --create-namespace, and "run" gets --settle 100ms unless it says otherwise. The networks are those
 // in the story's directory net.d, whatever the machine has; without it the pods get a bridge
 // of their own. With -o json, runonce must print a document that matches its schema, also when
 // it fails. In the output of runonce the paths of the story's files are relative, and the
@@ -64,6 +65,7 @@ func words() map[string]func(*testscript.TestScript, bool, []string) {
 		"facts":         word(2, (*story).facts),
 		"interrupt":     word(2, (*story).interrupt),
 		"killcontainer": word(3, (*story).killContainer),
+		"apply":         word(2, (*story).apply),
 		"scratch":       word(1, (*story).scratch),
 		"waits":         word(0, func(*story, *testscript.TestScript, []string) {}),
 	}
@@ -95,6 +97,10 @@ type target struct {
 	logs  string   // the directory of logs
 	// kill ends a container from outside.
 	kill func(ctx context.Context, pod, container string, code int32) error
+	// cluster says that the flags choose a cluster.
+	cluster bool
+	// applyObject applies an object at its path in the API of the cluster.
+	applyObject func(ctx context.Context, path, object string) error
 	// exact says that times and messages are the same in every run.
 	exact bool
 	// clear, if set, takes down what a story has left, while its files are still there.
@@ -155,7 +161,7 @@ func (e engineUnderTest) run(t *testing.T, files ...string) {
 		Files: files, Cmds: words(), ContinueOnError: true, RequireUniqueNames: true,
 		UpdateScripts: *update && slices.Contains(e.conditions, "memory"),
 		Condition: func(name string) (bool, error) {
-			if !slices.Contains([]string{"memory", "daemon", "containerd-1.6"}, name) {
+			if !slices.Contains([]string{"memory", "daemon", "containerd-1.6", "cluster"}, name) {
 				return false, fmt.Errorf("no such condition")
 			}
 			return slices.Contains(e.conditions, name), nil
@@ -215,11 +221,19 @@ func (s *story) runonce(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// main runs one command to its end.
-func (s *story) main(stdout, stderr io.Writer, args []string) int {
+// clusterCommands are those that work with a cluster.
+var clusterCommands = []string{"run", "plan", "ps", "logs", "down"}
+
+// reach makes what the story runs on available.
+func (s *story) reach() {
 	if s.world.Open == nil {
 		s.target = s.open(s.t)
 	}
+}
+
+// main runs one command to its end.
+func (s *story) main(stdout, stderr io.Writer, args []string) int {
+	s.reach()
 	all := []string{"runonce"}
 	for _, a := range args {
 		if path := filepath.Join(s.dir, a); fileExists(path) {
@@ -231,18 +245,10 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 	if len(args) > 0 {
 		command = args[0]
 	}
-	if command != "completion" {
+	if command != "completion" && (!s.cluster || slices.Contains(clusterCommands, command)) {
 		all = append(all, s.flags...)
 	}
-	if (command == "run" || command == "plan") && !slices.Contains(args, "--node") {
-		all = append(all, "--node", nodeFile())
-	}
-	if command == "run" {
-		all = append(all, "--cni-conf-dir", filepath.Join(s.dir, "net.d"))
-		if !slices.Contains(args, "--settle") {
-			all = append(all, "--settle", "100ms")
-		}
-	}
+	all = append(all, s.defaults(command, args)...)
 	var out, errs bytes.Buffer
 	world := s.world
 	if sig := s.signal; sig != 0 {
@@ -263,6 +269,30 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 		}
 	}
 	return code
+}
+
+// defaults returns the flags that a command gets unless it has them.
+func (s *story) defaults(command string, args []string) []string {
+	var flags []string
+	runs := command == "run"
+	switch {
+	case !runs && command != "plan":
+	case s.cluster && slices.Contains(args, "--create-namespace=false"):
+	case s.cluster:
+		flags = append(flags, "--create-namespace")
+	case !slices.Contains(args, "--node"):
+		flags = append(flags, "--node", nodeFile())
+	}
+	if runs && !s.cluster {
+		flags = append(flags, "--cni-conf-dir", filepath.Join(s.dir, "net.d"))
+	}
+	if runs && s.cluster && !slices.Contains(args, "--timeout") {
+		flags = append(flags, "--timeout", "1m") // much longer than it takes
+	}
+	if runs && !slices.Contains(args, "--settle") {
+		flags = append(flags, "--settle", "100ms")
+	}
+	return flags
 }
 
 func fileExists(path string) bool {
@@ -290,6 +320,11 @@ func (s *story) killContainer(ts *testscript.TestScript, args []string) {
 	code, err := strconv.ParseInt(args[2], 10, 32)
 	ts.Check(err)
 	ts.Check(s.kill(s.t.Context(), args[0], args[1], int32(code)))
+}
+
+func (s *story) apply(ts *testscript.TestScript, args []string) {
+	s.reach()
+	ts.Check(s.applyObject(s.t.Context(), args[0], ts.ReadFile(args[1])))
 }
 
 func (s *story) scratch(ts *testscript.TestScript, args []string) {

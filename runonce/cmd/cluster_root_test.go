@@ -1,0 +1,133 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/runonce/runonce/hack/testcluster"
+	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/runonce/cmd"
+)
+
+// onCluster is a cluster for a test, as the machine that the program runs on sees it.
+type onCluster struct {
+	machine
+	*testcluster.Cluster
+}
+
+// TestCluster runs the program against a real cluster with one node.
+func TestCluster(t *testing.T) {
+	roottest.Require(t)
+	if os.Getenv("RUNONCE_TEST_CLUSTER") == "" {
+		t.Skip("needs what make test-cluster builds")
+	}
+	c := startCluster(t)
+	t.Run("Stories", func(t *testing.T) {
+		engineUnderTest{
+			conditions: []string{"cluster"},
+			open:       func(*testing.T) target { return c.target() },
+		}.run(t, storyFiles(t)...)
+	})
+	for _, test := range clusterTests() {
+		t.Run(test.name, func(t *testing.T) {
+			test.run(t, c)
+			c.clear(t)
+		})
+	}
+}
+
+// startCluster starts a cluster with the images of the stories.
+func startCluster(t *testing.T) onCluster {
+	t.Helper()
+	root, err := testimages.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := testcluster.Find(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("/run", "rc-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := t.TempDir()
+	if _, err := testimages.Write(t.Context(), images); err != nil {
+		t.Fatal(err)
+	}
+	archives, err := filepath.Glob(filepath.Join(images, "*.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := testcluster.Start(t.Context(), bin, dir)
+	t.Cleanup(func() {
+		if err := c.Stop(testContext()); err != nil {
+			t.Error(err)
+		}
+		if err := c.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err == nil {
+		err = c.StartNode(t.Context(), archives...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return onCluster{machineOn(t, c, testcluster.Admin), c}
+}
+
+// machineOn is a machine without an engine that uses the cluster as a user.
+func machineOn(t *testing.T, c *testcluster.Cluster, user string) machine {
+	t.Helper()
+	config, err := c.Kubeconfig(user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return machine{
+		world: cmd.IO{Getenv: func(string) string { return "" }, Machine: os.DirFS("/"), Open: noEngine(t).Open},
+		dir:   c.Dir,
+		flags: []string{"--kubeconfig", config},
+	}
+}
+
+// target is the cluster for a story to run on.
+func (c onCluster) target() target {
+	return target{world: c.world, flags: c.flags, cluster: true, applyObject: c.Apply, logs: filepath.Join(c.dir, "log"), clear: c.clear}
+}
+
+// clear takes everything down, and fails the test when an object of ours stays.
+func (c onCluster) clear(t *testing.T) {
+	t.Helper()
+	c.once(t, "down", "--all")
+	for _, kind := range []string{"pods", "configmaps", "secrets", "services", "serviceaccounts"} {
+		if left := c.names(t, kind, "runonce/managed"); len(left) > 0 {
+			t.Errorf("%s left: %s", kind, left)
+		}
+	}
+}
+
+// names returns the objects of a kind that have a label, as NAMESPACE/NAME.
+func (c onCluster) names(t *testing.T, kind, label string) []string {
+	t.Helper()
+	var list struct {
+		Items []struct {
+			Metadata struct{ Namespace, Name string }
+		}
+	}
+	text, err := c.Get(t.Context(), "/api/v1/"+kind+"?labelSelector="+label)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &list)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, i := range list.Items {
+		names = append(names, i.Metadata.Namespace+"/"+i.Metadata.Name)
+	}
+	return names
+}
