@@ -25,7 +25,7 @@ FUZZTIME ?= 20000x
 # hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build demo test test-unit test-embedded test-root test-vm test-cluster cluster cluster-tools lint fmt vet race fuzz bench bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
+.PHONY: help build demo test test-unit test-embedded test-root test-vm test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz bench bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,7 +41,7 @@ payload:
 demo: setup-run build ## run testdata/demo in real containers and check the output
 	@$(GO) run ./hack/demo
 
-test: root setup-test vet test-unit lint race build verify demo test-root test-vm ## run all checks and tests; needs root
+test: root setup-test vet test-unit lint race build verify demo test-root test-cluster-quick test-vm ## run all checks and tests; needs root
 
 test-unit: ## run the tests that need neither root nor network
 	$(GO) test -short -timeout 20m ./...
@@ -58,6 +58,10 @@ test-vm: root setup-vm payload ## run tests in emulated machines; SUITES="./runt
 
 test-cluster: root setup-test cluster-tools payload ## run tests on a Kubernetes cluster of this machine; RUN=REGEX
 	RUNONCE_TEST_CLUSTER=1 $(GO) test -count=1 -p 1 -timeout 40m -run '$(or $(RUN),Cluster)' ./runtime/cluster ./runtime/provider ./runonce/cmd
+
+# Those that take long are left out.
+test-cluster-quick: RUN = TestCluster/(Stories|Webhook|TwoRuns|Restart)/(cluster-|happy)
+test-cluster-quick: test-cluster
 
 cluster: root setup-test cluster-tools ## run a Kubernetes cluster on this machine and print its kubeconfig
 	$(GO) run ./hack/testcluster/run
