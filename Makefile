@@ -63,8 +63,8 @@ test-cluster: root setup-test cluster-tools payload ## run tests on a Kubernetes
 test-cluster-quick: RUN = TestCluster/(Stories|Webhook|TwoRuns|Restart)/(cluster-|happy)
 test-cluster-quick: test-cluster
 
-cluster: root setup-test cluster-tools ## run a Kubernetes cluster on this machine and print its kubeconfig
-	$(GO) run ./hack/testcluster/run
+cluster: root setup-test cluster-tools ## run a Kubernetes cluster on this machine and print its kubeconfig; SIMULATED=N nodes more
+	$(GO) run ./hack/testcluster/run $(if $(SIMULATED),-simulated $(SIMULATED))
 
 chaos: root tools build ## kill processes at random moments and check every result; ROUNDS=500 ENGINE=embedded|2.4|1.6
 	$(GO) run ./hack/chaos -rounds $(or $(ROUNDS),500) $(if $(ENGINE),-engine $(ENGINE)) $(if $(SEED),-seed $(SEED))
@@ -128,7 +128,7 @@ setup-vm:
 	@hack/setup.sh vm
 
 # A cluster: etcd, the control plane, a kubelet, and a containerd for it.
-cluster-tools: $(CLUSTER)/kubelet $(CLUSTER)/containerd ## build what a Kubernetes cluster needs
+cluster-tools: $(CLUSTER)/kubelet $(CLUSTER)/containerd $(CLUSTER)/kwok ## build what a Kubernetes cluster needs
 
 KUBERNETES := 1.37.0
 # Clients refuse servers without a version.
@@ -145,6 +145,12 @@ $(CLUSTER)/containerd: hack/containerd/go.mod hack/containerd/go.sum
 	@mkdir -p $(CLUSTER)
 	cd hack/containerd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -tags no_btrfs,no_devmapper,no_zfs,no_tracing \
 		-o $(CLUSTER)/ github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
+	@touch $@
+
+$(CLUSTER)/kwok: hack/kwok/go.mod hack/kwok/go.sum
+	@echo "building kwok for the tests (only once, takes about a minute)"
+	@mkdir -p $(CLUSTER)
+	cd hack/kwok && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(CLUSTER)/ sigs.k8s.io/kwok/cmd/kwok
 	@touch $@
 
 # The tools have their own modules, to keep their dependencies out of go.mod.

@@ -46,6 +46,7 @@ type Cluster struct {
 	api       *process
 	manager   *process
 	scheduler *process
+	simulator *process
 	node      *node
 }
 
@@ -55,7 +56,7 @@ type ports struct{ etcd, peer, api, kubelet int }
 // Find returns the directory of the programs. root is the project's directory.
 func Find(root string) (string, error) {
 	dir := filepath.Join(root, ".cache", "cluster")
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd"} {
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd", "kwok"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			return "", fmt.Errorf("finding the programs of a cluster: %w: run make cluster-tools", err)
 		}
@@ -251,7 +252,7 @@ current-context: %[3]q
 // Stop ends all parts, with all pods of the node.
 func (c *Cluster) Stop(ctx context.Context) error {
 	err := c.node.stop(ctx, c)
-	for _, p := range []*process{c.scheduler, c.manager, c.api, c.etcd} {
+	for _, p := range []*process{c.simulator, c.scheduler, c.manager, c.api, c.etcd} {
 		err = errors.Join(err, p.stop(syscall.SIGKILL))
 	}
 	return err

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,13 +16,15 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
+	simulated := flag.Int("simulated", 0, "add this many simulated nodes, which have the label and the taint \"simulated\"")
+	flag.Parse()
+	if err := run(*simulated); err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
 	}
 }
 
-func run() (err error) {
+func run(simulated int) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	root, err := testimages.Root()
@@ -49,6 +52,9 @@ func run() (err error) {
 	defer func() { err = errors.Join(err, c.Stop(context.WithoutCancel(ctx)), c.Remove()) }()
 	if err == nil {
 		err = c.StartNode(ctx, archives...)
+	}
+	if err == nil && simulated > 0 {
+		err = c.Simulate(ctx, simulated)
 	}
 	if err != nil {
 		return err
