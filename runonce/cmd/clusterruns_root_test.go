@@ -36,6 +36,7 @@ func clusterTests() []struct {
 		{"TwoRuns", clusterTwoRuns},
 		{"ExpiringToken", clusterExpiringToken},
 		{"InCluster", clusterInCluster},
+		{"Many", clusterMany},
 		{"Restart", clusterRestart},
 		{"RestartWhileCreating", clusterRestartWhileCreating},
 		{"ExpiredWatch", clusterExpiredWatch},

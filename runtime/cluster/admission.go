@@ -194,6 +194,7 @@ func (a *Admission) judge(ctx context.Context, pods []*v1.Pod) error {
 		var status apierrors.APIStatus
 		switch {
 		case err == nil:
+		case isQuota(err) && a.replaces(pods[i]): // the quota still counts the one that is replaced
 		case apierrors.IsAlreadyExists(err):
 			a.refuse(pods[i], string(apierrors.ReasonForError(err)), words(err)+": it was not created by runonce; delete it or rename this one")
 		case errors.As(err, &status):
@@ -209,10 +210,16 @@ func (a *Admission) judge(ctx context.Context, pods []*v1.Pod) error {
 // would be replaced.
 func (a *Admission) rehearsed(pod *v1.Pod) *v1.Pod {
 	c := forCluster(pod)
-	if there, _ := a.p.cache.get(nameOf(pod)); there != nil {
+	if a.replaces(pod) {
 		c.Name, c.GenerateName = "", pod.Name+"-"
 	}
 	return c
+}
+
+// replaces reports whether the pod takes the place of one of ours.
+func (a *Admission) replaces(pod *v1.Pod) bool {
+	there, _ := a.p.cache.get(nameOf(pod))
+	return there != nil
 }
 
 // Nodes returns the nodes of the cluster, none if the user may not see them.

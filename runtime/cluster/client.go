@@ -120,6 +120,12 @@ func isDenied(err error) bool {
 	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), `" cannot `)
 }
 
+// isQuota reports whether a quota does not allow a request (the words of
+// k8s.io/apiserver/pkg/admission/plugin/resourcequota).
+func isQuota(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
+}
+
 // denial is the error of a pod that the user may not create, who could before. A server that starts does
 // not know all users and roles at once.
 type denial struct{ error }

@@ -17,8 +17,8 @@ func TestErrors(t *testing.T) {
 	t.Parallel()
 	pods := schema.GroupResource{Resource: "pods"}
 	for _, test := range []struct {
-		err               error
-		transient, denied bool
+		err                      error
+		transient, denied, quota bool
 	}{
 		{err: errors.New("connection refused"), transient: true},
 		{err: apierrors.NewTooManyRequests("busy", 2), transient: true},
@@ -26,11 +26,11 @@ func TestErrors(t *testing.T) {
 		{err: apierrors.NewServiceUnavailable("starting"), transient: true},
 		{err: apierrors.NewUnauthorized("who are you?"), denied: true},
 		{err: apierrors.NewForbidden(pods, "web", errors.New(`User "x" cannot create resource "pods" in API group "" in the namespace "y"`)), denied: true},
-		{err: apierrors.NewForbidden(pods, "web", errors.New("exceeded quota: none"))},
+		{err: apierrors.NewForbidden(pods, "web", errors.New("exceeded quota: none")), quota: true},
 		{err: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil)},
 	} {
-		if isTransient(test.err) != test.transient || isDenied(test.err) != test.denied {
-			t.Errorf("%v: transient: %v, denied: %v", test.err, isTransient(test.err), isDenied(test.err))
+		if isTransient(test.err) != test.transient || isDenied(test.err) != test.denied || isQuota(test.err) != test.quota {
+			t.Errorf("%v: transient: %v, denied: %v, quota: %v", test.err, isTransient(test.err), isDenied(test.err), isQuota(test.err))
 		}
 	}
 	err := requestError("creating the pod", apierrors.NewTooManyRequests("busy", 2))

@@ -94,11 +94,13 @@ func applied(o Object) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// retry calls a function until it succeeds or its error is not transient.
+// retry calls a function until it succeeds or its error is not transient, for as long as a server may be
+// away.
 func retry(ctx context.Context, f func() error) error {
+	begin := time.Now()
 	for wait := accountInterval; ; wait = min(2*wait, goneInterval) {
 		err := f()
-		if err == nil || !isTransient(err) {
+		if err == nil || !isTransient(err) || time.Since(begin) > lostFor {
 			return err
 		}
 		select {

@@ -66,15 +66,7 @@ func unscheduled(pod *v1.Pod) *v1.PodCondition {
 
 // unschedulable waits for a node, and then removes the pod, so that it does not run later.
 func (p *Pods) unschedulable(ctx context.Context, pod *v1.Pod, c *v1.PodCondition) error {
-	p.mu.Lock()
-	since, ok := p.waiting[pod.UID]
-	if !ok {
-		// By the clock of this machine: the cluster may have another one.
-		since = time.Now()
-		p.waiting[pod.UID] = since
-	}
-	p.mu.Unlock()
-	if left := p.o.ScheduleTimeout - time.Since(since); left > 0 {
+	if left := p.o.ScheduleTimeout - p.waited(pod.UID); left > 0 {
 		return &failure.Error{Why: c.Reason, Wait: left, Err: fmt.Errorf("%s: %s", c.Reason, c.Message)}
 	}
 	if err := p.end(ctx, types.UID(pod.Annotations[annotationContent]), pod, pod.Status); err != nil {

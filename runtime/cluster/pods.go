@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -27,6 +28,8 @@ const (
 	StatusDelay = 2 * time.Second
 	// annotationContent has the UID that the input gives a pod, which stands for its content.
 	annotationContent = "runonce/content"
+	// quotaDelay is how long it may take until a quota does not count a pod any more that was deleted.
+	quotaDelay = 10 * time.Second
 	// goneInterval is how often the server is asked whether a deleted pod is gone.
 	goneInterval = 5 * time.Second
 )
@@ -52,7 +55,7 @@ type Pods struct {
 
 	mu      sync.Mutex
 	ended   map[types.UID]v1.PodStatus // of pods that this program has ended
-	waiting map[types.UID]time.Time    // since when pods are unschedulable, by the cluster's UID
+	waiting map[types.UID]time.Time    // since when pods wait for a node or a quota; see waited
 	lost    error                      // why the cluster cannot be used any more
 }
 
@@ -171,6 +174,8 @@ func (p *Pods) create(ctx context.Context, pod *v1.Pod) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return p.adopt(ctx, pod)
+	case isQuota(err) && p.waited(pod.UID) < quotaDelay:
+		return &failure.Error{Why: string(metav1.StatusReasonForbidden), Wait: time.Second, Err: errors.New(words(err))}
 	case isDenied(err):
 		return denial{requestError("creating the pod", err)}
 	case err != nil && !isTransient(err):
@@ -181,6 +186,18 @@ func (p *Pods) create(ctx context.Context, pod *v1.Pod) error {
 	p.trace.step(pod.UID, "create", begin, time.Since(begin))
 	p.cache.put(created)
 	return nil
+}
+
+// waited returns how long a pod has waited, by the clock of this machine: the cluster may have another
+// one. It is 0 at the first call. For a node a pod waits under the cluster's UID, for a quota under the
+// input's.
+func (p *Pods) waited(uid types.UID) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.waiting[uid]; !ok {
+		p.waiting[uid] = time.Now()
+	}
+	return time.Since(p.waiting[uid])
 }
 
 // create creates a pod, or has the server only say whether it would.

@@ -98,11 +98,11 @@ func (f *follower) tell(err error) {
 // noteError logs when the watch is interrupted, and when it goes on. After a while without it the
 // cluster is lost.
 func (f *follower) noteError(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if ctx.Err() != nil || !f.told { // who waits for the first list gets its error
+		return
+	}
 	switch {
 	case err == nil || isTransient(err):
 		f.denied = time.Time{}

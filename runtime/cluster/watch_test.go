@@ -33,7 +33,7 @@ func TestLost(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
 			p := &Pods{c: &client{server: "https://192.0.2.1"}, o: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, cache: newPodCache(nil)}
-			f := &follower{p: p}
+			f := &follower{p: p, told: true}
 			for _, err := range test.errs {
 				f.noteError(t.Context(), err)
 				time.Sleep(6 * time.Second)
