@@ -172,37 +172,14 @@ func (p *program) follow(c *cli.Context, pod logs.Pod, path string, sinks logs.S
 	defer watch.Wait()
 	defer cancel()
 	watch.Go(func() {
-		if err := awaitEnd(ctx, s.pods, pod, path); err != nil {
+		owner := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}}
+		if err := s.pods.AwaitLogEnd(ctx, owner, path); err != nil {
 			p.log.Info("cannot watch the container, following its log until interrupted", "error", err)
 			return
 		}
 		close(ended)
 	})
 	return logs.Follow(ctx, path, sinks, o, ended)
-}
-
-// watchInterval is how often the container is looked at without an event.
-const watchInterval = 10 * time.Second
-
-// awaitEnd waits until no container of the pod writes to the log.
-func awaitEnd(ctx context.Context, pods *runtime.Pods, of logs.Pod, path string) error {
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: of.Name, UID: types.UID(of.UID)}}
-	changes, err := pods.Changes(ctx, pod)
-	if err != nil {
-		return err
-	}
-	for {
-		if used, err := pods.InUse(ctx, pod, path); err != nil || !used {
-			return err
-		}
-		select {
-		case _, open := <-changes:
-			if !open {
-				return context.Cause(ctx)
-			}
-		case <-time.After(watchInterval): // a start that fails is not an event
-		}
-	}
 }
 
 // maxTail limits the last lines of one container in a report, in bytes.
