@@ -14,10 +14,10 @@ type podCache struct {
 	pods    map[types.NamespacedName]*v1.Pod
 	gone    map[types.NamespacedName]*v1.Pod // the last state of pods that are not there any more
 	changes map[types.NamespacedName][]chan struct{}
-	seen    func(before, now *v1.Pod) // called with every new state of a pod; before may be nil
+	seen    func(*v1.Pod) // called with every new state of a pod
 }
 
-func newPodCache(seen func(before, now *v1.Pod)) *podCache {
+func newPodCache(seen func(*v1.Pod)) *podCache {
 	return &podCache{
 		pods: map[types.NamespacedName]*v1.Pod{}, gone: map[types.NamespacedName]*v1.Pod{},
 		changes: map[types.NamespacedName][]chan struct{}{}, seen: seen,
@@ -53,13 +53,12 @@ func (c *podCache) put(pod *v1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name := nameOf(pod)
-	before := c.pods[name]
-	if older(pod, before) || older(pod, c.gone[name]) {
+	if older(pod, c.pods[name]) || older(pod, c.gone[name]) {
 		return
 	}
 	c.pods[name] = pod
 	delete(c.gone, name)
-	c.seen(before, pod)
+	c.seen(pod)
 	c.wake(name)
 }
 

@@ -17,7 +17,7 @@ func key(name string) types.NamespacedName { return types.NamespacedName{Namespa
 // TestCache: an older state never replaces a newer one, and the last state of a pod is kept.
 func TestCache(t *testing.T) {
 	t.Parallel()
-	c := newPodCache(func(_, _ *v1.Pod) {})
+	c := newPodCache(func(*v1.Pod) {})
 	version := func(name string) string {
 		pod, last := c.get(key(name))
 		switch {
@@ -56,7 +56,7 @@ func TestCache(t *testing.T) {
 // TestSubscribe: changes wake those who wait for them, and no others.
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
-	c := newPodCache(func(_, _ *v1.Pod) {})
+	c := newPodCache(func(*v1.Pod) {})
 	first, cancel := c.subscribe(key("a"))
 	second, cancelSecond := c.subscribe(key("a"))
 	other, cancelOther := c.subscribe(key("b"))

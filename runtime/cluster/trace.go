@@ -25,7 +25,8 @@ type times struct {
 	created, scheduled, started time.Time
 	// leaving says that the pod was being deleted by then.
 	leaving bool
-	// running has the containers that were seen to start, by ID.
+	// running is when containers were seen to start, by ID; zero for those that ran when the pod was
+	// first seen.
 	running map[string]time.Time
 }
 
@@ -41,7 +42,7 @@ func (t *trace) step(uid types.UID, name string, start time.Time, elapsed time.D
 }
 
 // state has a new state of a pod of the cluster.
-func (t *trace) state(_, pod *v1.Pod) {
+func (t *trace) state(pod *v1.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.times == nil {
@@ -61,7 +62,11 @@ func (t *trace) state(_, pod *v1.Pod) {
 		}
 	}
 	for _, cs := range podspec.Statuses(pod.Status) {
-		if _, seen := s.running[cs.ContainerID]; known && !seen && cs.State.Running != nil {
+		if _, seen := s.running[cs.ContainerID]; seen || cs.State.Running == nil {
+			continue
+		}
+		s.running[cs.ContainerID] = time.Time{}
+		if known {
 			s.running[cs.ContainerID] = now
 		}
 	}
@@ -87,8 +92,8 @@ func (t *trace) correctClock(uid types.UID, st *v1.PodStatus) {
 	}
 	for _, all := range [][]v1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses} {
 		for i := range all {
-			seen, ok := s.running[all[i].ContainerID]
-			if r := all[i].State.Running; ok && r != nil && seen.Sub(r.StartedAt.Time).Abs() > maxDelay {
+			seen := s.running[all[i].ContainerID]
+			if r := all[i].State.Running; r != nil && !seen.IsZero() && seen.Sub(r.StartedAt.Time).Abs() > maxDelay {
 				r.StartedAt = metav1.NewTime(seen)
 			}
 		}
