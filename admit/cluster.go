@@ -3,7 +3,6 @@ package admit
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -39,8 +38,8 @@ func Unschedulable(pod *v1.Pod, nodes []*v1.Node) string {
 		}
 	}
 	texts := make([]string, 0, len(reasons))
-	for reason := range maps.Keys(reasons) {
-		texts = append(texts, fmt.Sprintf("%d %s", reasons[reason], reason))
+	for reason, n := range reasons {
+		texts = append(texts, fmt.Sprintf("%d %s", n, reason))
 	}
 	slices.Sort(texts)
 	return fmt.Sprintf("0/%d nodes are available: %s.", len(nodes), strings.Join(texts, ", "))

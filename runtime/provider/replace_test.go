@@ -110,9 +110,9 @@ func TestDeletionIsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n, r := newNode(t), &notified{}
-		var mended atomic.Bool
+		var fixed atomic.Bool
 		n.sandboxes.RemoveErr = func(*v1.Pod) error {
-			if mended.Load() {
+			if fixed.Load() {
 				return nil
 			}
 			return errors.New("plugin failed")
@@ -131,7 +131,7 @@ func TestDeletionIsRetried(t *testing.T) {
 		later.NotifyPods(t.Context(), r.note)
 		must(t, later.DeletePod(t.Context(), web))
 		time.Sleep(time.Minute)
-		mended.Store(true)
+		fixed.Store(true)
 		time.Sleep(5 * time.Minute)
 		want(t, "left", len(n.sandboxes.Left()), 0)
 		want(t, "notified last", r.lines()[len(r.lines())-1], "web Failed exit 143")
