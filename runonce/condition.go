@@ -61,7 +61,7 @@ func (g goal) judge(pod *v1.Pod, st v1.PodStatus, h history, now time.Time) cond
 	if c, ok := failedForGood(pod, st); ok && g.of(pod) != UntilCompleted {
 		return c
 	}
-	if c := podCondition(st, v1.PodScheduled); c.Status == v1.ConditionFalse {
+	if c := podspec.Condition(st, v1.PodScheduled); c.Status == v1.ConditionFalse {
 		return condition{reason: cmp.Or(c.Reason, v1.PodReasonUnschedulable), message: c.Message}
 	}
 	if c, ok := initializing(pod, st); ok {
@@ -133,7 +133,7 @@ func (g goal) judgeContainers(pod *v1.Pod, st v1.PodStatus) condition {
 		return condition{outcome: Running}
 	}
 	// A pod may be not ready although all its containers are.
-	if ready := podCondition(st, v1.PodReady); done == 0 && ready.Status != v1.ConditionTrue {
+	if ready := podspec.Condition(st, v1.PodReady); done == 0 && ready.Status != v1.ConditionTrue {
 		return condition{reason: cmp.Or(ready.Reason, "PodNotReady"), message: cmp.Or(ready.Message, "the pod is not ready")}
 	}
 	return condition{outcome: Ready}
@@ -185,7 +185,7 @@ func waitsFor(st v1.PodStatus, cs v1.ContainerStatus, until Until) (condition, b
 // probeMessage returns the last message of the probes, after ": ", or "". In the condition it
 // follows the kubelet's message, if there is one.
 func probeMessage(st v1.PodStatus) string {
-	c := podCondition(st, v1.ContainersReady)
+	c := podspec.Condition(st, v1.ContainersReady)
 	message := c.Message
 	if c.Reason != "PodFailed" {
 		_, message, _ = strings.Cut(c.Message, "; ")
@@ -236,7 +236,7 @@ func failedCondition(pod *v1.Pod, st v1.PodStatus) condition {
 		message += fmt.Sprintf("%s %q %s%s", kind, cs.Name, ending(t), probeMessage(st))
 	}
 	c := failed(cmp.Or(reason, "Error"), message)
-	switch d := podCondition(st, v1.DisruptionTarget); {
+	switch d := podspec.Condition(st, v1.DisruptionTarget); {
 	case d.Status == v1.ConditionTrue && d.Reason == v1.PodReasonPreemptionByScheduler:
 		c.outcome, c.reason, c.message = Preempted, d.Reason, d.Message
 	case strings.HasPrefix(st.Message, rejectedByKubelet):
@@ -318,16 +318,6 @@ func runningMessage(st v1.PodStatus) string {
 		return "the pod has not ended"
 	}
 	return "still running: " + strings.Join(names, ", ")
-}
-
-// podCondition returns a condition of the pod, zero if it has none of that type.
-func podCondition(st v1.PodStatus, kind v1.PodConditionType) v1.PodCondition {
-	for _, c := range st.Conditions {
-		if c.Type == kind {
-			return c
-		}
-	}
-	return v1.PodCondition{}
 }
 
 // statusOf returns the status of a container, with only its name if it has none.

@@ -14,6 +14,16 @@ func Statuses(st v1.PodStatus) []v1.ContainerStatus {
 	return slices.Concat(st.InitContainerStatuses, st.ContainerStatuses)
 }
 
+// Condition returns the pod's condition of a type, zero if it has none.
+func Condition(st v1.PodStatus, kind v1.PodConditionType) v1.PodCondition {
+	for _, c := range st.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return v1.PodCondition{}
+}
+
 // LastTermination is how the container, or else its previous instance, ended; nil when neither
 // has.
 func LastTermination(cs v1.ContainerStatus) *v1.ContainerStateTerminated {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,8 +15,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/runonce/runonce/internal/failure"
@@ -92,6 +95,30 @@ func (c *client) limited(ctx context.Context, request func() error) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// create creates a pod, or has the server only say whether it would.
+func (c *client) create(ctx context.Context, pod *v1.Pod, dryRun bool, into *v1.Pod) error {
+	o := metav1.CreateOptions{FieldManager: fieldManager, FieldValidation: metav1.FieldValidationStrict}
+	if dryRun {
+		o.DryRun = []string{metav1.DryRunAll}
+	}
+	return c.rest.Post().Namespace(pod.Namespace).Resource("pods").VersionedParams(&o, metav1.ParameterCodec).Body(pod).Do(ctx).Into(into)
+}
+
+func (c *client) get(ctx context.Context, name types.NamespacedName, into *v1.Pod) error {
+	return c.rest.Get().Namespace(name.Namespace).Resource("pods").Name(name.Name).Do(ctx).Into(into)
+}
+
+// patch merges fields into a pod of the cluster.
+func (c *client) patch(ctx context.Context, there *v1.Pod, fields map[string]any, into *v1.Pod) error {
+	body, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	return c.limited(ctx, func() error {
+		return c.rest.Patch(types.MergePatchType).Namespace(there.Namespace).Resource("pods").Name(there.Name).Body(body).Do(ctx).Into(into)
+	})
 }
 
 // cause returns an error without the request that it is about.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -75,6 +74,3 @@ func (t Target) loadInCluster() (Config, error) {
 	}
 	return Config{Namespace: strings.TrimSpace(string(namespace)), rest: c}, nil
 }
-
-// DefaultNamespace is that of objects when neither they nor the configuration name one.
-const DefaultNamespace = v1.NamespaceDefault

@@ -44,7 +44,7 @@ func (p *Pods) obstacle(ctx context.Context, pod *v1.Pod) error {
 	if podspec.Ended(pod.Status.Phase) || pod.DeletionTimestamp != nil {
 		return nil
 	}
-	if c := unscheduled(pod); c != nil {
+	if c := podspec.Condition(pod.Status, v1.PodScheduled); c.Status == v1.ConditionFalse {
 		return p.unschedulable(ctx, pod, c)
 	}
 	if err := waitingError(pod); err != nil {
@@ -53,19 +53,8 @@ func (p *Pods) obstacle(ctx context.Context, pod *v1.Pod) error {
 	return p.stuck(ctx, pod)
 }
 
-// unscheduled returns the condition of a pod that the scheduler has found no node for.
-func unscheduled(pod *v1.Pod) *v1.PodCondition {
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
-			return c
-		}
-	}
-	return nil
-}
-
 // unschedulable waits for a node, and then removes the pod, so that it does not run later.
-func (p *Pods) unschedulable(ctx context.Context, pod *v1.Pod, c *v1.PodCondition) error {
+func (p *Pods) unschedulable(ctx context.Context, pod *v1.Pod, c v1.PodCondition) error {
 	if left := p.o.ScheduleTimeout - p.waited(pod.UID); left > 0 {
 		return &failure.Error{Why: c.Reason, Wait: left, Err: fmt.Errorf("%s: %s", c.Reason, c.Message)}
 	}

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -141,17 +140,6 @@ func (p *Pods) annotate(ctx context.Context, there, pod *v1.Pod) error {
 	return nil
 }
 
-// patch merges fields into a pod of the cluster.
-func (c *client) patch(ctx context.Context, there *v1.Pod, fields map[string]any, into *v1.Pod) error {
-	body, err := json.Marshal(fields)
-	if err != nil {
-		return err
-	}
-	return c.limited(ctx, func() error {
-		return c.rest.Patch(types.MergePatchType).Namespace(there.Namespace).Resource("pods").Name(there.Name).Body(body).Do(ctx).Into(into)
-	})
-}
-
 // ours reports whether a pod of the cluster, if there is one, is that of the input as this run found or
 // created it, and not one that was being deleted by then.
 func (p *Pods) ours(onCluster, pod *v1.Pod) bool {
@@ -200,15 +188,6 @@ func (p *Pods) waited(uid types.UID) time.Duration {
 	return time.Since(p.waiting[uid])
 }
 
-// create creates a pod, or has the server only say whether it would.
-func (c *client) create(ctx context.Context, pod *v1.Pod, dryRun bool, into *v1.Pod) error {
-	o := metav1.CreateOptions{FieldManager: fieldManager, FieldValidation: metav1.FieldValidationStrict}
-	if dryRun {
-		o.DryRun = []string{metav1.DryRunAll}
-	}
-	return c.rest.Post().Namespace(pod.Namespace).Resource("pods").VersionedParams(&o, metav1.ParameterCodec).Body(pod).Do(ctx).Into(into)
-}
-
 // adopt takes a pod that exists: an earlier try may have created it without getting an answer.
 func (p *Pods) adopt(ctx context.Context, pod *v1.Pod) error {
 	there := &v1.Pod{}
@@ -223,10 +202,6 @@ func (p *Pods) adopt(ctx context.Context, pod *v1.Pod) error {
 	}
 	p.cache.put(there)
 	return nil
-}
-
-func (c *client) get(ctx context.Context, name types.NamespacedName, into *v1.Pod) error {
-	return c.rest.Get().Namespace(name.Namespace).Resource("pods").Name(name.Name).Do(ctx).Into(into)
 }
 
 // forCluster returns the pod as it is created.
@@ -273,10 +248,8 @@ func observed(pod *v1.Pod, gone bool) v1.PodStatus {
 		return st
 	}
 	st.Phase, st.Reason, st.Message = v1.PodFailed, "Deleted", "the pod was deleted from the cluster"
-	for _, c := range st.Conditions {
-		if c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue {
-			st.Reason, st.Message = c.Reason, c.Message
-		}
+	if c := podspec.Condition(st, v1.DisruptionTarget); c.Status == v1.ConditionTrue {
+		st.Reason, st.Message = c.Reason, c.Message
 	}
 	return st
 }
@@ -294,163 +267,6 @@ func endedByItself(pod *v1.Pod) bool {
 		t := cs.State.Terminated
 		return t == nil || !t.FinishedAt.Time.Before(asked)
 	})
-}
-
-// Stop deletes the pod and waits until it is gone. A deadline of ctx shortens its grace period.
-func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
-	if there, _ := p.cache.get(nameOf(pod)); there != nil {
-		if err := p.remove(ctx, there); err != nil {
-			return err
-		}
-	}
-	p.cache.forget(nameOf(pod))
-	p.setEnded(pod.UID, nil)
-	return nil
-}
-
-// end removes a pod of the cluster whose status stays as given, for as long as this program runs.
-func (p *Pods) end(ctx context.Context, uid types.UID, there *v1.Pod, st v1.PodStatus) error {
-	p.setEnded(uid, &st)
-	err := p.remove(ctx, there)
-	if err != nil {
-		p.setEnded(uid, nil)
-	}
-	return err
-}
-
-// setEnded sets the status of a pod of the input that this program ends, nil for none.
-func (p *Pods) setEnded(uid types.UID, st *v1.PodStatus) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if st == nil {
-		delete(p.ended, uid)
-	} else {
-		p.ended[uid] = *st
-	}
-}
-
-// remove deletes a pod of the cluster and waits until it is gone.
-func (p *Pods) remove(ctx context.Context, there *v1.Pod) error {
-	changes, cancel := p.cache.subscribe(nameOf(there))
-	defer cancel()
-	asked, wait := false, time.Duration(0)
-	for {
-		if now, _ := p.cache.get(nameOf(there)); now == nil || now.UID != there.UID {
-			return nil
-		}
-		if err := p.Lost(); err != nil {
-			return leftError{err, nil}
-		}
-		err := p.removeStep(ctx, there, &asked)
-		switch {
-		case err == nil:
-			wait = goneInterval
-		case isTransient(err):
-			wait = min(max(2*wait, time.Second), goneInterval)
-		default:
-			return requestError("deleting the pod", err)
-		}
-		select {
-		case <-changes:
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return leftError{context.Cause(ctx), err}
-		}
-	}
-}
-
-// removeStep asks the server to delete the pod, or later whether it is gone.
-func (p *Pods) removeStep(ctx context.Context, there *v1.Pod, asked *bool) error {
-	var err error
-	if *asked {
-		now := &v1.Pod{}
-		if err = p.c.get(ctx, nameOf(there), now); err == nil && now.UID != there.UID {
-			p.cache.remove(there)
-		}
-	} else {
-		o := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.UID)), GracePeriodSeconds: shortened(ctx, there)}
-		err = p.c.limited(ctx, func() error {
-			return p.c.rest.Delete().Namespace(there.Namespace).Resource("pods").Name(there.Name).Body(&o).Do(ctx).Error()
-		})
-		*asked = err == nil
-	}
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		p.cache.remove(there)
-		return nil
-	}
-	return err
-}
-
-// shortened returns a grace period that ends before ctx does, nil if the pod's own one does.
-func shortened(ctx context.Context, pod *v1.Pod) *int64 {
-	end, ok := ctx.Deadline()
-	if left := time.Until(end); ok && left < podspec.GracePeriod(pod) {
-		return new(max(int64(left.Seconds()), 1))
-	}
-	return nil
-}
-
-// leftError says that a pod may still be there.
-type leftError struct{ cause, last error }
-
-func (e leftError) Error() string {
-	return fmt.Sprintf("waiting until the pod is gone: %v", e.cause)
-}
-
-func (e leftError) Unwrap() error { return e.cause }
-
-// Left says what is left.
-func (e leftError) Left() string {
-	if e.last != nil {
-		return "the pod may still be there: " + words(e.last)
-	}
-	return "the cluster is still deleting the pod"
-}
-
-// Fail has the kubelet end the pod, by its deadline, so that its logs stay. Its status has the given
-// reason from now on, as long as this program runs.
-func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) error {
-	there, _ := p.cache.get(nameOf(pod))
-	var err error
-	switch {
-	case !isOf(there, pod) || podspec.Ended(there.Status.Phase):
-	case there.Spec.NodeName == "":
-		err = p.end(ctx, pod.UID, there, there.Status)
-	default:
-		err = p.expire(ctx, there)
-	}
-	if err != nil {
-		return err
-	}
-	st, err := p.Status(ctx, pod)
-	st.Phase, st.Reason, st.Message = v1.PodFailed, reason, message
-	p.setEnded(pod.UID, &st)
-	return err
-}
-
-// expire sets a pod's deadline to the least that there is, and waits until it has ended.
-func (p *Pods) expire(ctx context.Context, there *v1.Pod) error {
-	changes, cancel := p.cache.subscribe(nameOf(there))
-	defer cancel()
-	patch := map[string]any{"metadata": map[string]any{"uid": there.UID}, "spec": map[string]any{"activeDeadlineSeconds": 1}}
-	err := retry(ctx, func() error { return p.c.patch(ctx, there, patch, &v1.Pod{}) })
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return requestError("ending the pod", err)
-	}
-	for {
-		now, _ := p.cache.get(nameOf(there))
-		if now == nil || now.UID != there.UID || podspec.Ended(now.Status.Phase) {
-			return nil
-		}
-		if err := p.Lost(); err != nil {
-			return err
-		}
-		select {
-		case <-changes:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }
 
 // Changes returns a channel that gets a value when the pod's status changes.
