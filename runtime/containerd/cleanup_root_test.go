@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,21 +67,14 @@ func TestRemoveWhatContainerdForgot(t *testing.T) {
 func TestBundleLeft(t *testing.T) {
 	p := newTestDirs(t)
 	e := p.openWithBox(t)
-	mess := filepath.Join(p.dir, "state/io.containerd.runtime.v2.task/runonce/a/rootfs/dev")
-	for _, when := range []string{"before", "after"} {
-		hidden := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(mess))), ".a", "rootfs", "dev")
-		if err := errors.Join(os.MkdirAll(mess, 0o755), os.MkdirAll(hidden, 0o755)); err != nil {
-			t.Fatal(err)
-		}
-		if when == "after" {
-			break
-		}
-		if err := e.Start(t.Context(), p.box(t, "a", "exit", "0")); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, e, "a", engine.StateExited)
-		awaitNoBundle(t, filepath.Dir(filepath.Dir(mess)))
+	bundles := filepath.Join(p.dir, "state/io.containerd.runtime.v2.task/runonce")
+	makeMess(t, bundles, "a")
+	if err := e.Start(t.Context(), p.box(t, "a", "exit", "0")); err != nil {
+		t.Fatal(err)
 	}
+	eventually(t, e, "a", engine.StateExited)
+	awaitNoBundle(t, filepath.Join(bundles, "a"))
+	makeMess(t, bundles, "a")
 	if err := e.Remove(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +83,22 @@ func TestBundleLeft(t *testing.T) {
 	}
 	if left := leftovers(t, p); left != "" {
 		t.Errorf("left:\n%s", left)
+	}
+}
+
+// makeMess makes directories in the bundle and in the one that containerd renames it to. It
+// tries until both are there: the deletion of the ended task may still go on.
+func makeMess(t *testing.T, bundles, id string) {
+	t.Helper()
+	mess, hidden := filepath.Join(bundles, id, "rootfs/dev"), filepath.Join(bundles, "."+id, "rootfs/dev")
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		err := errors.Join(os.MkdirAll(mess, 0o755), os.MkdirAll(hidden, 0o755))
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, fs.ErrNotExist) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
 }
 
