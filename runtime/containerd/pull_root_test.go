@@ -6,110 +6,42 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/runonce/runonce/hack/testregistry"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
-
-	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/remotes/docker"
-	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/image"
 )
 
-// startRegistry runs a registry with the user "me" and the password "pw", and returns its
-// host and port.
-func startRegistry(t *testing.T) string {
+// serveBox runs a registry with the box image, and returns its host and port.
+func serveBox(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	// Below the range from which the kernel gives ports to others meanwhile.
-	host := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", host)
+	archive, err := boxArchive()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	// htpasswd of me:pw, bcrypt.
-	users := "me:$2a$05$ckZ41KHXKMqcTR.mDka6petLm11u4OtzAniBdSeyi55ciIK6ZOJhu\n"
-	if err := os.WriteFile(filepath.Join(dir, "users"), []byte(users), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	config := fmt.Sprintf(`version: 0.1
-log: {level: error}
-storage: {filesystem: {rootdirectory: %s}}
-http: {addr: %s}
-auth: {htpasswd: {realm: test, path: %s}}
-`, filepath.Join(dir, "data"), host, filepath.Join(dir, "users"))
-	if err := os.WriteFile(filepath.Join(dir, "config.yml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "docker-registry", "serve", filepath.Join(dir, "config.yml"))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	deadline := time.Now().Add(patience)
-	for {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", host)
-		if err == nil {
-			_ = conn.Close()
-			return host
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the registry does not serve:", err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-// push uploads the box image through the socket that the engine serves.
-func push(t *testing.T, p testDirs, ref string) {
-	t.Helper()
-	c, err := client.New(filepath.Join(p.dir, "state", "containerd.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.Close() }()
-	ctx := namespaces.WithNamespace(t.Context(), "runonce")
-	img, err := c.ImageService().Get(ctx, boxRef)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resolver := docker.NewResolver(docker.ResolverOptions{Hosts: docker.ConfigureDefaultRegistries(
-		docker.WithPlainHTTP(docker.MatchAllHosts),
-		docker.WithAuthorizer(docker.NewDockerAuthorizer(docker.WithAuthCreds(func(string) (string, string, error) { return "me", "pw", nil }))),
-	)})
-	if err := c.Push(ctx, ref, img.Target, client.WithResolver(resolver)); err != nil {
-		t.Fatal(err)
-	}
+	host := testregistry.Serve(t)
+	testregistry.Push(t, bytes.NewReader(archive), host+"/team/box:1")
+	return host
 }
 
 func TestPull(t *testing.T) {
 	p := newTestDirs(t)
 	e := p.openWithBox(t)
-	host := startRegistry(t)
+	host := serveBox(t)
 	ref := host + "/team/box:1"
-	push(t, p, ref)
 
 	config := t.TempDir()
 	t.Setenv("DOCKER_CONFIG", config)
@@ -165,9 +97,8 @@ func TestPull(t *testing.T) {
 func TestPullWithSecrets(t *testing.T) {
 	p := newTestDirs(t)
 	e := p.openWithBox(t)
-	host := startRegistry(t)
+	host := serveBox(t)
 	ref := host + "/team/box:1"
-	push(t, p, ref)
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
 	secret := func(password string) *v1.Secret {
