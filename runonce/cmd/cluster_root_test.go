@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/runonce/runonce/hack/testcluster"
@@ -92,6 +93,20 @@ func machineOn(t *testing.T, c *testcluster.Cluster, user string) machine {
 		dir:   c.Dir,
 		flags: []string{"--kubeconfig", config},
 	}
+}
+
+// with returns a machine with a kubeconfig in which some text is replaced (see strings.NewReplacer).
+func (c onCluster) with(t *testing.T, oldnew ...string) machine {
+	t.Helper()
+	text, err := os.ReadFile(c.flags[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(config, []byte(strings.NewReplacer(oldnew...).Replace(string(text))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return machine{world: c.world, flags: []string{"--kubeconfig", config}}
 }
 
 // target is the cluster for a story to run on.

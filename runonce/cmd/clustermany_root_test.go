@@ -1,16 +1,8 @@
 package cmd_test
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,21 +16,8 @@ func clusterMany(t *testing.T, c onCluster) {
 	if err := c.Simulate(t.Context(), n/testcluster.PodsPerNode+1); err != nil {
 		t.Fatal(err)
 	}
-	server, err := url.Parse(c.Server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := os.ReadFile(filepath.Join(c.Dir, "server", "apiserver.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(ca)
-	forward := httputil.NewSingleHostReverseProxy(server)
-	forward.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
-	forward.FlushInterval = -1
 	var all, watches, now, most atomic.Int64
-	proxy := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	m := c.through(t, func(w http.ResponseWriter, r *http.Request, forward http.Handler) {
 		if r.URL.Query().Get("watch") != "" {
 			watches.Add(1)
 		} else {
@@ -49,30 +28,13 @@ func clusterMany(t *testing.T, c onCluster) {
 			defer now.Add(-1)
 		}
 		forward.ServeHTTP(w, r)
-	}))
-	proxy.EnableHTTP2 = true
-	proxy.StartTLS()
-	defer proxy.Close()
-	proxyCA := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(proxyCA, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig, err := os.ReadFile(c.flags[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(t.TempDir(), "config")
-	text := strings.NewReplacer(c.Server, proxy.URL, filepath.Join(c.Dir, "server", "apiserver.crt"), proxyCA).Replace(string(kubeconfig))
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	})
 	var pods []string
 	for i := range n {
 		pod := fmt.Sprintf(sleeper, fmt.Sprintf("one-of-many-%d", i), "sleep 5m", "")
 		pods = append(pods, strings.Replace(pod, "spec:", "spec:\n  nodeSelector: {simulated: \"true\"}\n  tolerations: [{key: simulated}]", 1))
 	}
 	dir := podDir(t, strings.Join(pods, "---\n"))
-	m := machine{world: c.world, flags: []string{"--kubeconfig", config}}
 	for _, r := range m.begin("run", "-o", "json", dir).end(t, 0).Results {
 		if r.Outcome != "Running" {
 			t.Errorf("%+v", r)

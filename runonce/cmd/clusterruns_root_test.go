@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -36,6 +35,8 @@ func clusterTests() []struct {
 		{"TwoRuns", clusterTwoRuns},
 		{"ExpiringToken", clusterExpiringToken},
 		{"InCluster", clusterInCluster},
+		{"Images", clusterImages},
+		{"Throttled", clusterThrottled},
 		{"Many", clusterMany},
 		{"Restart", clusterRestart},
 		{"RestartWhileCreating", clusterRestartWhileCreating},
@@ -92,6 +93,7 @@ func (r *clusterRun) says(t *testing.T, text string) {
 func (r *clusterRun) end(t *testing.T, code int) report.Report {
 	t.Helper()
 	<-r.done
+	checkDocument(t, nil, r.stdout.String())
 	var out report.Report
 	if err := json.Unmarshal([]byte(r.stdout.String()), &out); err != nil {
 		t.Fatalf("exit code %d: %v\n%s%s", r.code, err, r.stdout.String(), r.stderr.String())
@@ -124,26 +126,14 @@ func (c onCluster) apply(t *testing.T, path, object string) {
 // clusterUnusable: exit code 4 with address and cause, 2 for a kubeconfig that is wrong.
 func clusterUnusable(t *testing.T, c onCluster) {
 	dir := podDir(t, fmt.Sprintf(sleeper, "never", "sleep 1s", ""))
-	config := func(text string) string {
-		path := filepath.Join(t.TempDir(), "config")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	kubeconfig, err := os.ReadFile(c.flags[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused := config(strings.ReplaceAll(string(kubeconfig), c.Server, "https://127.0.0.1:1"))
-	unknown := config(strings.ReplaceAll(string(kubeconfig), "token-admin", "secret-token"))
+	refused, unknown := c.with(t, c.Server, "https://127.0.0.1:1"), c.with(t, "token-admin", "secret-token")
 	for name, tt := range map[string]struct {
 		args []string
 		code int
 		want string
 	}{
-		"refused":       {[]string{"--kubeconfig", refused}, 4, "runonce: cluster: API server https://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"},
-		"unauthorized":  {[]string{"--kubeconfig", unknown}, 4, "runonce: cluster: API server " + c.Server + ": "},
+		"refused":       {refused.flags, 4, "runonce: cluster: API server https://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"},
+		"unauthorized":  {unknown.flags, 4, "runonce: cluster: API server " + c.Server + ": "},
 		"no file":       {[]string{"--kubeconfig", "/none"}, 2, "runonce: reading the kubeconfig: "},
 		"no context":    {append(slices.Clone(c.flags), "--context", "none"), 2, "runonce: reading the kubeconfig: invalid configuration: context was not found for specified context: none"},
 		"no cluster":    {[]string{"--kubeconfig", "in-cluster"}, 2, "runonce: looking for the cluster of this pod: "},
@@ -255,17 +245,8 @@ printf '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredentia
 	if err := os.WriteFile(plugin, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	kubeconfig, err := os.ReadFile(c.flags[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(dir, "config")
 	user := fmt.Sprintf(`{exec: {apiVersion: client.authentication.k8s.io/v1, command: %s, interactiveMode: Never}}`, plugin)
-	text := strings.Replace(string(kubeconfig), `{token: "token-admin"}`, user, 1)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	m := machine{world: c.world, flags: []string{"--kubeconfig", config}}
+	m := c.with(t, `{token: "token-admin"}`, user)
 	m.begin("run", "-o", "json", "--until", "completed", "--rm", podDir(t, fmt.Sprintf(sleeper, "patient", "sleep 4s", ""))).end(t, 0)
 	if n, err := os.ReadFile(calls); err != nil || len(n) < 2 {
 		t.Errorf("the plugin was called %d times: %v", len(n), err)
@@ -372,15 +353,7 @@ spec: {audiences: [https://kubernetes.default.svc], boundObjectRef: {apiVersion:
 // clusterRevokedToken: a run whose token is not valid any more ends, with exit code 4.
 func clusterRevokedToken(t *testing.T, c onCluster) {
 	token, secret := c.account(t, "revoked")
-	kubeconfig, err := os.ReadFile(c.flags[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(config, bytes.ReplaceAll(kubeconfig, []byte("token-admin"), []byte(token)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	m := machine{world: c.world, flags: []string{"--kubeconfig", config}}
+	m := c.with(t, "token-admin", token)
 	run := m.begin("run", "-o", "json", "--log-level", "debug", "--until", "completed", podDir(t, fmt.Sprintf(sleeper, "abandoned", "sleep 5m", "")))
 	c.awaitRunning(t, "abandoned")
 	if err := c.Delete(t.Context(), secret); err != nil {

@@ -67,7 +67,7 @@ func dial(ctx context.Context, c Config, log *slog.Logger) (*client, error) {
 }
 
 // connect asks the server for its version. A server that starts may refuse connections for a
-// moment.
+// moment; one that has too much to do says when to ask again.
 func (c *client) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -76,11 +76,15 @@ func (c *client) connect(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if !isTransient(err) || time.Since(begin) > connectFor || ctx.Err() != nil {
+		delay, patience := connectDelay, connectFor
+		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+			delay, patience = max(delay, time.Duration(seconds)*time.Second), connectTimeout
+		}
+		if !isTransient(err) || time.Since(begin)+delay > patience || ctx.Err() != nil {
 			return fmt.Errorf("API server %s: %w", c.server, cause(err))
 		}
 		select {
-		case <-time.After(connectDelay):
+		case <-time.After(delay):
 		case <-ctx.Done():
 		}
 	}

@@ -80,8 +80,8 @@ func waitingError(pod *v1.Pod) error {
 		case "InvalidImageName", "ErrImageNeverPull":
 			return &failure.Error{Why: w.Reason, Final: true, Err: err}
 		case "ErrImagePull", "ImagePullBackOff":
-			// The kubelet tries for ever; the server's registry says that there is no such image.
-			return &failure.Error{Why: failure.ReasonErrImagePull, Final: strings.Contains(w.Message, "code = NotFound"), Err: err}
+			// The kubelet tries for ever, whatever the registry says.
+			return &failure.Error{Why: failure.ReasonErrImagePull, Final: noAccess.MatchString(w.Message), Err: err}
 		case "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
 			"CreateContainerConfigError", "CreateContainerError", "PreCreateHookError":
 			return &failure.Error{Why: w.Reason, Final: nonRoot.MatchString(w.Message), Err: err}
@@ -89,6 +89,10 @@ func waitingError(pod *v1.Pod) error {
 	}
 	return nil
 }
+
+// noAccess matches what a kubelet says about an image that the registry does not have, or not for this
+// user: the class and the words of containerd, and those of registries (distribution's registry/api/errcode).
+var noAccess = regexp.MustCompile("code = NotFound|authorization failed|401 Unauthorized|403 Forbidden|unauthorized: |denied: requested access|manifest unknown")
 
 // nonRoot matches what a kubelet says about a container that would run as root and must not
 // (pkg/kubelet/kuberuntime.verifyRunAsNonRoot). That does not change by itself.

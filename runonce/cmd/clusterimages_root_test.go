@@ -1,0 +1,67 @@
+package cmd_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/hack/testregistry"
+	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/report"
+)
+
+// clusterImages: the kubelet pulls images from a registry; what the registry says about one that cannot
+// be pulled is the reason of the failure, which comes at once.
+func clusterImages(t *testing.T, c onCluster) {
+	host := testregistry.Serve(t)
+	root, err := testimages.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := testimages.Program(t.Context(), root, "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := testimages.Image{Program: "box", Files: map[string]string{"/pulled": "from the registry\n"}}.Contents(program)
+	image.Config.Entrypoint = []string{"/bin/box"}
+	var archive bytes.Buffer
+	if err := ociimage.Build(&archive, image); err != nil {
+		t.Fatal(err)
+	}
+	testregistry.Push(t, &archive, host+"/team/box:1")
+	auth := base64.StdEncoding.EncodeToString([]byte(testregistry.User + ":" + testregistry.Password))
+	secret := fmt.Sprintf(`apiVersion: v1
+kind: Secret
+metadata: {name: registry}
+type: kubernetes.io/dockerconfigjson
+stringData: {.dockerconfigjson: '{"auths": {%q: {"auth": %q}}}'}
+`, host, auth)
+	pod := func(name, image, more string) string {
+		return fmt.Sprintf(`---
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec: {restartPolicy: Never, containers: [{name: main, image: %q, args: [cat, /pulled]}]%s}
+`, name, host+image, more)
+	}
+	const allowed = ", imagePullSecrets: [{name: registry}]"
+	run := c.begin("run", "-o", "json", "--until", "completed", podDir(t, secret+
+		pod("pulled", "/team/box:1", allowed)+pod("no-tag", "/team/box:2", allowed)+pod("no-repository", "/none:1", allowed)+pod("no-password", "/team/box:1", "")))
+	results := map[string]report.Result{}
+	for _, r := range run.end(t, 1).Results {
+		results[r.Name] = r
+	}
+	if r := results["pulled"]; r.Outcome != runonce.Succeeded || c.once(t, "logs", "pulled") != "from the registry\n" {
+		t.Errorf("%+v", r)
+	}
+	for name, want := range map[string]string{"no-tag": "/team/box:2: not found", "no-repository": "/none:1: not found", "no-password": "/team/box:1\": failed to resolve image: pull access denied"} {
+		r := results[name]
+		if r.Outcome != runonce.Failed || r.Reason != "ErrImagePull" || r.Attempts != 1 || !strings.Contains(r.Message, host+want) {
+			t.Errorf("%+v", r)
+		}
+	}
+}
