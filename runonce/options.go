@@ -37,6 +37,8 @@ type Options struct {
 	Remove bool
 	// Logs finds the logs of containers; nil leaves them out of the results.
 	Logs Logs
+	// Outputs says that the results have the end of every log, not only of those of failed containers.
+	Outputs bool
 	// Trace has the steps that the runtime reports; nil leaves them out of the results.
 	Trace *Trace
 	// AfterStops, if set, is called once, when all pods that the plan stops have stopped and

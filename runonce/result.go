@@ -203,16 +203,19 @@ func (p *pod) fillContainers(ctx context.Context) {
 }
 
 // fillLog fills in where the container's log is, and its last lines if the container has
-// failed its pod.
+// failed its pod or the run wants those of all.
 func (p *pod) fillLog(ctx context.Context, c *Container, cs v1.ContainerStatus) {
 	logs := p.r.o.Logs
 	c.LogPath = logs.Path(p.pod, cs.ContainerID)
 	succeeded := p.res.Outcome == Running || p.res.Outcome == Ready || p.res.Outcome == Succeeded
-	if c.ExitCode == nil || *c.ExitCode == 0 || succeeded {
-		return
-	}
 	var err error
-	if c.LogTail, err = logs.Tail(logs.Path(p.pod, podspec.LastTermination(cs).ContainerID), tailLines); err != nil {
+	if c.ExitCode != nil && *c.ExitCode != 0 && !succeeded {
+		c.LogTail, err = logs.Tail(logs.Path(p.pod, podspec.LastTermination(cs).ContainerID), tailLines)
+	}
+	if len(c.LogTail) == 0 && p.r.o.Outputs && err == nil {
+		c.Output, err = logs.Tail(c.LogPath, tailLines)
+	}
+	if err != nil {
 		p.warn(ctx, fmt.Sprintf("cannot read the log of container %q", c.Name), err)
 	}
 }

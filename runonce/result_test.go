@@ -88,6 +88,11 @@ func TestContainers(t *testing.T) {
 		if diff := cmp.Diff(want, got.Containers); diff != "" {
 			t.Error(diff)
 		}
+		want[0].Output = []string{"10 lines of /logs/web/init-0.log"}
+		all := runonce.Run(t.Context(), rt, admitted(pod), runonce.Options{Logs: logBook{}, Outputs: true})[0]
+		if diff := cmp.Diff(want, all.Containers); diff != "" {
+			t.Errorf("with all outputs: %s", diff)
+		}
 		if diff := cmp.Diff([]runonce.Phase{{"volumes", time.Second, time.Second}, {"network", 2 * time.Second, time.Second}}, got.Phases); diff != "" {
 			t.Error(diff)
 		}

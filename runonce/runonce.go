@@ -111,4 +111,6 @@ type Container struct {
 	Restarts int      `json:"restarts"`
 	LogPath  string   `json:"logPath"`
 	LogTail  []string `json:"logTail"` // last lines of a failed container's log
+	// Output has the last lines of the log of another one, if Options ask for them.
+	Output []string `json:"-"`
 }

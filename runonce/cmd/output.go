@@ -3,7 +3,6 @@ package cmd
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -15,9 +14,6 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/report"
 )
-
-// junitLines is how many of the last lines of each log are in a JUnit report.
-const junitLines = 10
 
 // write writes a document in the format that --output asks for.
 func (p *program) write(c *cli.Context, document any, table func(report.Style) error) error {
@@ -60,26 +56,13 @@ func (p *program) writeFailure(code int, err error) error {
 	}
 	r := report.New(nil, code, time.Since(p.start))
 	r.Failure = failureOf(err)
-	err = p.writeJUnit(r)
+	err = report.WriteFile(p.junit, r.JUnit)
 	if format := outputFormat(p.args); format != "" {
 		if document := p.failureDocument(r); document != nil {
 			err = errors.Join(err, p.writeDocument(format, document))
 		}
 	}
 	return err
-}
-
-// writeJUnit writes the file of --junit. It has the end of every log.
-func (p *program) writeJUnit(r report.Report) error {
-	return report.WriteFile(p.junit, func(w io.Writer) error {
-		return r.JUnit(w, func(path string) []string {
-			lines, err := podLogs{}.Tail(path, junitLines)
-			if err != nil {
-				p.log.Warn("cannot read a log for the JUnit report", "error", err)
-			}
-			return lines
-		})
-	})
 }
 
 // outputFormat returns json or yaml if the arguments ask for it, else "". They may be invalid.

@@ -104,7 +104,7 @@ func (p *program) run(c *cli.Context) error {
 		return err
 	default:
 		// The next run may plan when the pods that this one stops have stopped.
-		o.Logs, o.Trace, o.AfterStops = l.logs, &l.trace, l.afterStops
+		o.Logs, o.Outputs, o.Trace, o.AfterStops = l.logs, p.junit != "", &l.trace, l.afterStops
 		p.display.OnInterrupt(progress.EffectReport)
 		if o.Remove {
 			p.display.OnInterrupt(progress.EffectRemove)
@@ -238,7 +238,7 @@ func (p *program) report(c *cli.Context, results []runonce.Result, elapsed time.
 	r := report.New(results, code, elapsed)
 	err := errors.Join(
 		p.write(c, r, func(s report.Style) error { return r.Table(p.io.Stdout, s) }),
-		p.writeJUnit(r),
+		report.WriteFile(p.junit, r.JUnit),
 		report.WriteFile(c.String("timeline"), r.Timeline),
 		codeErr,
 	)

@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -55,12 +56,11 @@ type junitSkipped struct {
 // JUnit writes the report as a JUnit test suite: one test case for each pod, in a class named
 // after its namespace. A pod that did not reach its goal is a failure, also a rejected or
 // preempted one; a canceled one is skipped. A run that could not start is one case with an error.
-// tail returns the last lines of a log, for containers that have none in the report.
-func (r Report) JUnit(w io.Writer, tail func(path string) []string) error {
+func (r Report) JUnit(w io.Writer) error {
 	suite := junitSuite{Name: "runonce"}
 	suite.Time = fmt.Sprintf("%.3f", r.ElapsedSeconds)
 	for i := range r.Results {
-		suite.Cases = append(suite.Cases, r.Results[i].junit(tail))
+		suite.Cases = append(suite.Cases, r.Results[i].junit())
 	}
 	suite.Cases = append(suite.Cases, r.Failure.junit(suite.Time)...)
 	for _, c := range suite.Cases {
@@ -102,7 +102,7 @@ func (f Failure) junit(elapsed string) []junitCase {
 	return []junitCase{{Class: "runonce", Name: "run", Time: elapsed, Error: e}}
 }
 
-func (r *Result) junit(tail func(path string) []string) junitCase {
+func (r *Result) junit() junitCase {
 	c := junitCase{Class: r.Namespace, Name: r.Name, File: r.Source, Time: fmt.Sprintf("%.3f", r.ElapsedSeconds)}
 	why := validXML(strings.Trim(r.Reason+": "+messageOf(r.Reason, r.Message, r.PreemptedBy), ": "))
 	switch r.Outcome {
@@ -120,11 +120,7 @@ func (r *Result) junit(tail func(path string) []string) junitCase {
 		out.WriteString(validXML(r.Message) + "\n")
 	}
 	for _, container := range r.Containers {
-		lines := container.LogTail
-		if len(lines) == 0 && container.LogPath != "" {
-			lines = tail(container.LogPath)
-		}
-		for _, line := range lines {
+		for _, line := range slices.Concat(container.LogTail, container.Output) {
 			out.WriteString(validXML(container.Name+": "+line) + "\n")
 		}
 	}

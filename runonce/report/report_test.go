@@ -64,7 +64,7 @@ func results() []runonce.Result {
 				{Name: "start app", Start: 150 * time.Millisecond, Elapsed: 60 * time.Millisecond},
 			},
 			Containers: []runonce.Container{
-				{Name: "app", Image: "app:1", State: "Running", LogPath: "/var/log/pods/default_web_uid-web/app/0.log"},
+				{Name: "app", Image: "app:1", State: "Running", LogPath: "/var/log/pods/default_web_uid-web/app/0.log", Output: []string{"the end of app"}},
 				{Name: "proxy", Image: "app:1", State: "Running", Restarts: 1, ExitCode: code(2)},
 			},
 			Status: v1.PodStatus{
@@ -101,7 +101,7 @@ func TestJUnitOfEarlierRun(t *testing.T) {
 		Pod: pod("job", "main"), Outcome: runonce.Succeeded, EarlierRun: true, Message: "from an earlier run, finished 2m ago",
 	}}, 0, time.Second)
 	var b bytes.Buffer
-	if err := r.JUnit(&b, func(string) []string { return nil }); err != nil {
+	if err := r.JUnit(&b); err != nil {
 		t.Fatal(err)
 	}
 	if want := "<system-out>from an earlier run, finished 2m ago"; !strings.Contains(b.String(), want) {
@@ -114,7 +114,6 @@ func TestReport(t *testing.T) {
 	r := report.New(results(), 1, 65432*time.Millisecond+900*time.Microsecond)
 	unreadable := report.New(nil, 2, time.Second)
 	unreadable.Faults = []report.Fault{{File: "a.yaml", Line: 3, Field: "spec", Message: "Required value"}, {File: "b.yaml", Line: 1, Field: "kind", Message: "unknown"}}
-	tail := func(path string) []string { return []string{"the end of " + filepath.Base(filepath.Dir(path))} }
 	for _, c := range []struct {
 		file  string
 		write func(*bytes.Buffer) error
@@ -125,8 +124,8 @@ func TestReport(t *testing.T) {
 		{"report.json", func(b *bytes.Buffer) error { return report.JSON(b, r) }},
 		{"report.yaml", func(b *bytes.Buffer) error { return report.YAML(b, r) }},
 		{"report.svg", func(b *bytes.Buffer) error { return r.Timeline(b) }},
-		{"report.xml", func(b *bytes.Buffer) error { return r.JUnit(b, tail) }},
-		{"failure.xml", func(b *bytes.Buffer) error { return unreadable.JUnit(b, tail) }},
+		{"report.xml", func(b *bytes.Buffer) error { return r.JUnit(b) }},
+		{"failure.xml", func(b *bytes.Buffer) error { return unreadable.JUnit(b) }},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			t.Parallel()

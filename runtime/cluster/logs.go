@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -17,8 +18,16 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// tailBytes bounds the last lines of a log.
-const tailBytes = 16 << 10
+const (
+	// tailBytes bounds the last lines of a log.
+	tailBytes = 16 << 10
+	// removedInterval is when a kubelet is asked again that has removed the container it still knows.
+	removedInterval = 200 * time.Millisecond
+)
+
+// removedLog matches what a kubelet sends instead of the log of an instance that it has just removed,
+// as it keeps one that has ended of each container (pkg/kubelet/kuberuntime.GetContainerLogs).
+var removedLog = regexp.MustCompile(`^unable to retrieve container logs for \S+$`)
 
 // LogOptions say what of a log is read.
 type LogOptions struct {
@@ -72,6 +81,28 @@ func (c *client) stream(ctx context.Context, path string, query url.Values) (io.
 	return r.Stream(ctx)
 }
 
+// readLog reads a log in whole; one that is not there is empty.
+func (c *client) readLog(path string, query url.Values) (content []byte, err error) {
+	err = c.limited(context.Background(), func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+		defer cancel()
+		r, err := c.stream(ctx, path, query)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = r.Close() }()
+		content, err = io.ReadAll(r)
+		return err
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, errors.New(words(err))
+	}
+	return content, nil
+}
+
 // Path returns the path in the API of the log of one instance of a container, by the ID in the
 // pod's status; empty if there is none any more.
 func (p *Pods) Path(pod *v1.Pod, containerID string) string {
@@ -91,7 +122,8 @@ func (p *Pods) Path(pod *v1.Pod, containerID string) string {
 	return ""
 }
 
-// Tail returns the last lines of the log at a path, at most n; one that is not there has none.
+// Tail returns the last lines of the log at a path, at most n; one that is not there has none. That of an
+// instance which was removed meanwhile is replaced by that of the newer one, which has ended as well.
 func (p *Pods) Tail(path string, n int) ([]string, error) {
 	path, text, _ := strings.Cut(path, "?")
 	query, err := url.ParseQuery(text)
@@ -100,18 +132,12 @@ func (p *Pods) Tail(path string, n int) ([]string, error) {
 	}
 	query.Set("tailLines", strconv.Itoa(n))
 	query.Set("limitBytes", strconv.Itoa(tailBytes))
-	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
-	defer cancel()
-	r, err := p.c.stream(ctx, path, query)
-	if apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) {
-		return nil, nil
+	content, err := p.c.readLog(path, query)
+	for begin := time.Now(); removedLog.Match(content) && time.Since(begin) < StatusDelay; content, err = p.c.readLog(path, query) {
+		query.Del("previous")
+		time.Sleep(removedInterval)
 	}
-	if err != nil {
-		return nil, errors.New(words(err))
-	}
-	defer func() { _ = r.Close() }()
-	content, err := io.ReadAll(r)
-	if err != nil || len(content) == 0 {
+	if err != nil || len(content) == 0 || removedLog.Match(content) {
 		return nil, err
 	}
 	var lines []string
