@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/probe"
 )
 
@@ -51,8 +53,26 @@ func (p *Pods) Log(ctx context.Context, pod *v1.Pod, container string, previous 
 // logInterval is how often a container is looked at without an event: a start that fails is none.
 const logInterval = 10 * time.Second
 
-// AwaitLogEnd waits until no container of the pod writes to the log.
-func (p *Pods) AwaitLogEnd(ctx context.Context, pod *v1.Pod, path string) error {
+// FollowLog copies a log of the pod as logs.Follow does until no container writes to it. Where that cannot
+// be known, it follows the log until ctx is done.
+func (p *Pods) FollowLog(ctx context.Context, pod *v1.Pod, path string, to logs.Sinks, o logs.Options) error {
+	ended := make(chan struct{})
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watch.Go(func() {
+		if err := p.awaitLogEnd(ctx, pod, path); err == nil {
+			close(ended)
+		} else if ctx.Err() == nil {
+			p.o.Log.InfoContext(ctx, "cannot watch the container, following its log until interrupted", "error", err)
+		}
+	})
+	return logs.Follow(ctx, path, to, o, ended)
+}
+
+// awaitLogEnd waits until no container of the pod writes to the log.
+func (p *Pods) awaitLogEnd(ctx context.Context, pod *v1.Pod, path string) error {
 	changes, err := p.Changes(ctx, pod)
 	if err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -166,20 +165,8 @@ func (p *program) follow(c *cli.Context, pod logs.Pod, path string, sinks logs.S
 		return logs.Follow(c.Context, path, sinks, o, nil)
 	}
 	defer s.close()
-	ended := make(chan struct{})
-	var watch sync.WaitGroup
-	ctx, cancel := context.WithCancel(c.Context)
-	defer watch.Wait()
-	defer cancel()
-	watch.Go(func() {
-		owner := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}}
-		if err := s.pods.AwaitLogEnd(ctx, owner, path); err != nil {
-			p.log.Info("cannot watch the container, following its log until interrupted", "error", err)
-			return
-		}
-		close(ended)
-	})
-	return logs.Follow(ctx, path, sinks, o, ended)
+	owner := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}}
+	return s.pods.FollowLog(c.Context, owner, path, sinks, o)
 }
 
 // maxTail limits the last lines of one container in a report, in bytes.

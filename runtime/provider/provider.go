@@ -23,6 +23,7 @@ import (
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/logs"
 )
 
 // Pods is what the provider drives; *runtime.Pods is one.
@@ -37,7 +38,7 @@ type Pods interface {
 	Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error)
 	ExpireLogs() error
 	Log(ctx context.Context, pod *v1.Pod, container string, previous bool) (string, error)
-	AwaitLogEnd(ctx context.Context, pod *v1.Pod, path string) error
+	FollowLog(ctx context.Context, pod *v1.Pod, path string, to logs.Sinks, o logs.Options) error
 	Exec(ctx context.Context, pod *v1.Pod, container string, command []string, s engine.Streams) (int32, error)
 	Dial(ctx context.Context, pod *v1.Pod, port int32) (net.Conn, error)
 }

@@ -58,22 +58,9 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, name, contai
 func (p *Provider) copyLog(ctx context.Context, pod *v1.Pod, path string, to io.Writer, o LogOptions) error {
 	sinks := logs.Sinks{Stdout: to, Stderr: to}
 	if o.Follow {
-		return p.follow(ctx, pod, path, sinks, o.read())
+		return p.runtime.FollowLog(ctx, pod, path, sinks, o.read())
 	}
 	return logs.Read(ctx, path, sinks, o.read())
-}
-
-// follow copies a log until the container that writes it ends.
-func (p *Provider) follow(ctx context.Context, pod *v1.Pod, path string, to logs.Sinks, o logs.Options) error {
-	ended := make(chan struct{})
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		if p.runtime.AwaitLogEnd(ctx, pod, path) == nil {
-			close(ended)
-		}
-	}()
-	return logs.Follow(ctx, path, to, o, ended)
 }
 
 // logReader reads a log that is being copied.
@@ -174,7 +161,7 @@ func (p *Provider) AttachToContainer(ctx context.Context, namespace, name, conta
 	if err != nil {
 		return invalidInput{err}
 	}
-	return p.follow(ctx, pod, path, logs.Sinks{Stdout: s.Stdout, Stderr: s.Stderr}, logs.Options{Since: time.Now()})
+	return p.runtime.FollowLog(ctx, pod, path, logs.Sinks{Stdout: s.Stdout, Stderr: s.Stderr}, logs.Options{Since: time.Now()})
 }
 
 // PortForward connects the stream with a port of the pod, and closes it in the end.
