@@ -3,7 +3,11 @@ package containerd_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +17,7 @@ import (
 	"github.com/runonce/runonce/runtime/engine"
 )
 
+// TestExec: commands with streams of their own, and those of which the output is wanted.
 func TestExec(t *testing.T) {
 	p := newTestDirs(t)
 	e := p.openWithBox(t)
@@ -20,58 +25,114 @@ func TestExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
-		name    string
-		command []string
-		code    int32
-		output  string
-		err     string
+		name      string
+		command   []string
+		in        io.Reader // of streams only
+		code      int32
+		out, errs string
+		err       string
 	}{
-		{name: "output", command: []string{"box", "echo", "hello"}, output: "hello\n"},
-		{name: "stderr", command: []string{"box", "error", "oops"}, output: "oops\n"},
-		{name: "exit code", command: []string{"box", "exit", "9", "bye"}, code: 9, output: "bye\n"},
+		{name: "input", command: []string{"box", "listen"}, in: strings.NewReader("hello\n"), out: "listening\nhello\nend\n"},
+		{name: "input that is not read", command: []string{"box", "echo", "hello"}, in: strings.NewReader(strings.Repeat("x", 1<<20)), out: "hello\n"},
+		{name: "output", command: []string{"box", "echo", "hello"}, out: "hello\n"},
+		{name: "errors", command: []string{"box", "error", "oops"}, errs: "oops\n"},
+		{name: "exit code", command: []string{"box", "exit", "9", "bye"}, code: 9, out: "bye\n"},
 		{name: "missing", command: []string{"nope"}, err: `running "nope" in container "a": exec: "nope": executable file not found in $PATH`},
+		{name: "none", err: `running a command in container "a": there is none`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := e.Exec(t.Context(), "a", tc.command)
-			if tc.err != "" {
-				if err == nil || err.Error() != tc.err {
-					t.Fatalf("error %v", err)
-				}
+			var out, errs bytes.Buffer
+			code, err := e.ExecStreams(t.Context(), "a", tc.command, engine.Streams{Stdin: tc.in, Stdout: &out, Stderr: &errs})
+			if textOf(err) != tc.err || err == nil && (code != tc.code || out.String() != tc.out || errs.String() != tc.errs) {
+				t.Errorf("with streams: %d %q %q, %v", code, &out, &errs, err)
+			}
+			if tc.in != nil {
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.ExitCode != tc.code || string(got.Output) != tc.output {
-				t.Errorf("%d %q", got.ExitCode, got.Output)
+			got, err := e.Exec(t.Context(), "a", tc.command)
+			if textOf(err) != tc.err || err == nil && (got.ExitCode != tc.code || string(got.Output) != tc.out+tc.errs) {
+				t.Errorf("%d %q, %v", got.ExitCode, got.Output, err)
 			}
 		})
 	}
 	t.Run("much output", func(t *testing.T) {
-		got, err := e.Exec(t.Context(), "a", []string{"box", "flood", "-n", "20000"})
-		if err != nil || len(got.Output) != engine.MaxExecOutput {
+		var out bytes.Buffer
+		flood := []string{"box", "flood", "-n", "20000", "-size", "80"}
+		if _, err := e.ExecStreams(t.Context(), "a", flood, engine.Streams{Stdout: &out}); err != nil || bytes.Count(out.Bytes(), []byte("\n")) != 20000 {
+			t.Errorf("with streams: %d lines, %v", bytes.Count(out.Bytes(), []byte("\n")), err)
+		}
+		if got, err := e.Exec(t.Context(), "a", flood); err != nil || len(got.Output) != engine.MaxExecOutput {
 			t.Errorf("%d bytes, %v", len(got.Output), err)
 		}
 	})
-	t.Run("deadline", func(t *testing.T) {
-		// Also while the command is being started.
-		for after := time.Millisecond; after < time.Second; after += after / 2 {
-			ctx, cancel := context.WithTimeout(t.Context(), after)
-			_, err := e.Exec(ctx, "a", []string{"box", "stay", "1h1s"})
-			cancel()
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("after %s: error %v", after, err)
+	t.Run("terminal", func(t *testing.T) {
+		var out bytes.Buffer
+		in, open := io.Pipe() // whose end would be one of the terminal
+		defer func() { _ = open.Close() }()
+		sizes := make(chan engine.Size)
+		go func() {
+			for range 2 { // the second one is taken when the first one is set
+				sizes <- engine.Size{Width: 132, Height: 43}
 			}
-			if running(t, "stay\x001h1s") {
-				t.Errorf("after %s: the command still runs", after)
+			if _, err := e.Exec(t.Context(), "a", []string{"box", "write", "/sized", "yes"}); err != nil {
+				t.Error(err)
+			}
+		}()
+		command := []string{"box", "do", "await /sized", "facts"}
+		_, err := e.ExecStreams(t.Context(), "a", command, engine.Streams{Stdin: in, Stdout: &out, TTY: true, Resize: sizes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var facts struct {
+			Stdin, Stdout, Stderr string
+			TTYSize               []int
+			Env                   any
+		}
+		if err := json.Unmarshal(out.Bytes(), &facts); err != nil {
+			t.Fatalf("%v: %q", err, &out)
+		}
+		if got := fmt.Sprint(facts.Stdin, facts.Stdout, facts.Stderr, facts.TTYSize); got != "ttyttytty[43 132]" || !strings.Contains(out.String(), "TERM") {
+			t.Errorf("%s: %s", got, &out)
+		}
+	})
+	t.Run("deadline", func(t *testing.T) {
+		cut := func(after time.Duration, exec func(ctx context.Context, command []string) error) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			defer cancel()
+			if err := exec(ctx, []string{"box", "stay", "1h1s"}); !errors.Is(err, context.DeadlineExceeded) || running(t, "stay\x001h1s") {
+				t.Errorf("after %s: error %v, or the command still runs", after, err)
 			}
 		}
+		// Also while the command is being started.
+		for after := time.Millisecond; after < time.Second; after += after / 2 {
+			cut(after, func(ctx context.Context, command []string) error {
+				_, err := e.Exec(ctx, "a", command)
+				return err
+			})
+		}
+		cut(500*time.Millisecond, func(ctx context.Context, command []string) error {
+			_, err := e.ExecStreams(ctx, "a", command, engine.Streams{Stdout: io.Discard})
+			return err
+		})
 	})
 	t.Run("absent container", func(t *testing.T) {
 		if _, err := e.Exec(t.Context(), "none", []string{"box"}); !errors.Is(err, engine.ErrNotFound) {
 			t.Errorf("error %v", err)
 		}
 	})
+	left, err := os.ReadDir(filepath.Join(p.dir, "state", "exec"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// textOf returns the text of an error, "" for none.
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 func TestOutOfMemory(t *testing.T) {
