@@ -96,6 +96,37 @@ func (n *node) provider(ctx context.Context, t *testing.T) *provider.Provider {
 	return p
 }
 
+// watched is provider with what it notifies.
+func (n *node) watched(ctx context.Context, t *testing.T) (*provider.Provider, *notified) {
+	t.Helper()
+	p, r := n.provider(ctx, t), &notified{}
+	p.NotifyPods(ctx, r.note)
+	return p, r
+}
+
+// create gives the provider a pod, and waits until it has done what it can at once.
+func create(t *testing.T, p *provider.Provider, pod *v1.Pod) {
+	t.Helper()
+	must(t, p.CreatePod(t.Context(), pod))
+	synctest.Wait()
+}
+
+// crash makes the only container end with code 1.
+func (n *node) crash(t *testing.T) {
+	t.Helper()
+	cs, err := n.engine.Containers(t.Context(), "")
+	must(t, err)
+	n.engine.Kill(cs[0].ID, 1)
+}
+
+// podNamed returns a pod of the default namespace as the provider knows it.
+func podNamed(t *testing.T, p *provider.Provider, name string) *v1.Pod {
+	t.Helper()
+	pod, err := p.GetPod(t.Context(), "default", name)
+	must(t, err)
+	return pod
+}
+
 // pods is the runtime of a process on the machine.
 func (n *node) pods(ctx context.Context, t *testing.T) *runtime.Pods {
 	t.Helper()
@@ -200,14 +231,11 @@ func must(t *testing.T, err error) {
 func TestLife(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n, r := newNode(t), &notified{}
-		p := n.provider(t.Context(), t)
-		p.NotifyPods(t.Context(), r.note)
+		n := newNode(t)
+		p, r := n.watched(t.Context(), t)
 		web := newPod("web", v1.RestartPolicyAlways, "sleep")
-		must(t, p.CreatePod(t.Context(), web))
-		synctest.Wait()
-		got, err := p.GetPod(t.Context(), "default", "web")
-		must(t, err)
+		create(t, p, web)
+		got := podNamed(t, p, "web")
 		want(t, "created", line(got), "web Running running 0")
 		got.Spec.Containers[0].Image = "scribbled over"
 		must(t, p.CreatePod(t.Context(), web)) // safe to repeat
@@ -247,9 +275,7 @@ func TestEnds(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				n, r := newNode(t), &notified{}
-				p := n.provider(t.Context(), t)
-				p.NotifyPods(t.Context(), r.note)
+				p, r := newNode(t).watched(t.Context(), t)
 				job := newPod("job", v1.RestartPolicyNever, command)
 				must(t, p.CreatePod(t.Context(), job))
 				time.Sleep(time.Hour)
@@ -289,12 +315,10 @@ func TestGraceOfDeletion(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				p, r := newNode(t).provider(t.Context(), t), &notified{}
-				p.NotifyPods(t.Context(), r.note)
+				p, r := newNode(t).watched(t.Context(), t)
 				web := newPod("web", v1.RestartPolicyAlways, "stay")
 				web.Spec.TerminationGracePeriodSeconds = tc.own
-				must(t, p.CreatePod(t.Context(), web))
-				synctest.Wait()
+				create(t, p, web)
 				dying := web.DeepCopy()
 				dying.DeletionGracePeriodSeconds = tc.deletion
 				if tc.updated {
@@ -331,19 +355,14 @@ func TestRetries(t *testing.T) {
 			return nil
 		}
 		p := n.provider(t.Context(), t)
-		must(t, p.CreatePod(t.Context(), newPod("web", v1.RestartPolicyAlways, "sleep")))
-		synctest.Wait()
-		got, err := p.GetPod(t.Context(), "default", "web")
-		must(t, err)
+		create(t, p, newPod("web", v1.RestartPolicyAlways, "sleep"))
+		got := podNamed(t, p, "web")
 		want(t, "at first", line(got), "web Pending ContainerCreating")
 		time.Sleep(firstTries)
 		synctest.Wait()
-		cs, err := n.engine.Containers(t.Context(), "")
-		must(t, err)
-		n.engine.Kill(cs[0].ID, 1)
+		n.crash(t)
 		time.Sleep(time.Minute)
-		got, err = p.GetPod(t.Context(), "default", "web")
-		must(t, err)
+		got = podNamed(t, p, "web")
 		want(t, "then", line(got), "web Running running 1")
 	})
 }
@@ -359,20 +378,16 @@ func TestLaterProcess(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		first := n.provider(ctx, t)
 		web := newPod("web", v1.RestartPolicyAlways, "sleep")
-		must(t, first.CreatePod(ctx, web))
-		synctest.Wait()
+		create(t, first, web)
 		changed := web.DeepCopy()
 		changed.Labels = map[string]string{"color": "blue"}
 		must(t, first.UpdatePod(ctx, changed))
 		cancel()
 		synctest.Wait()
-		cs, err := n.engine.Containers(t.Context(), "")
-		must(t, err)
-		n.engine.Kill(cs[0].ID, 1)
+		n.crash(t)
 		later := n.provider(t.Context(), t)
 		time.Sleep(time.Minute)
-		got, err := later.GetPod(t.Context(), "default", "web")
-		must(t, err)
+		got := podNamed(t, later, "web")
 		want(t, "minded again", line(got), "web Running running 1")
 		want(t, "labels", got.Labels, changed.Labels)
 		remove(t, later, web)

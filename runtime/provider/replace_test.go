@@ -28,24 +28,19 @@ func TestSameName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				n, r := newNode(t), &notified{}
-				p := n.provider(t.Context(), t)
-				p.NotifyPods(t.Context(), r.note)
-				must(t, p.CreatePod(t.Context(), newPod("web-0", v1.RestartPolicyAlways, "stay")))
-				synctest.Wait()
+				p, r := newNode(t).watched(t.Context(), t)
+				create(t, p, newPod("web-0", v1.RestartPolicyAlways, "stay"))
 				next := newPod("web-0", v1.RestartPolicyAlways, "sleep")
 				next.UID = "next"
 				must(t, add(p, next))
 				must(t, p.CreatePod(t.Context(), next)) // safe to repeat
 				time.Sleep(29 * time.Second)
-				got, err := p.GetPod(t.Context(), "default", "web-0")
-				must(t, err)
+				got := podNamed(t, p, "web-0")
 				want(t, "before the end of the old one", string(got.UID)+" "+line(got), "next web-0 Pending ContainerCreating")
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
 				want(t, "notified", r.lines(), []string{"web-0 Running running 0", "web-0 Failed exit 137", "web-0 Running running 0"})
-				got, err = p.GetPod(t.Context(), "default", "web-0")
-				must(t, err)
+				got = podNamed(t, p, "web-0")
 				want(t, "after it", string(got.UID)+" "+line(got), "next web-0 Running running 0")
 			})
 		})
@@ -81,8 +76,7 @@ func TestKnownPodDiffers(t *testing.T) {
 		p := newNode(t).provider(t.Context(), t)
 		web := newPod("web", v1.RestartPolicyAlways, "sleep")
 		must(t, p.CreatePod(t.Context(), web))
-		got, err := p.GetPod(t.Context(), "default", "web")
-		must(t, err)
+		got := podNamed(t, p, "web")
 		if equal(got, web) {
 			t.Error("the pods are equal")
 		}
@@ -93,13 +87,11 @@ func TestKnownPodDiffers(t *testing.T) {
 func TestDeletedEarly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n, r := newNode(t), &notified{}
+		n := newNode(t)
 		n.sandboxes.Err = func(*v1.Pod) error { return errors.New("no address") }
-		p := n.provider(t.Context(), t)
-		p.NotifyPods(t.Context(), r.note)
+		p, r := n.watched(t.Context(), t)
 		web := newPod("web", v1.RestartPolicyAlways, "sleep")
-		must(t, p.CreatePod(t.Context(), web))
-		synctest.Wait()
+		create(t, p, web)
 		remove(t, p, web)
 		want(t, "notified", r.lines(), []string{"web Pending ContainerCreating", "web Failed exit 137"})
 	})
@@ -120,8 +112,7 @@ func TestDeletionIsRetried(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := n.provider(ctx, t)
 		web := newPod("web", v1.RestartPolicyAlways, "sleep")
-		must(t, p.CreatePod(ctx, web))
-		synctest.Wait()
+		create(t, p, web)
 		must(t, p.DeletePod(ctx, web))
 		time.Sleep(time.Minute)
 		want(t, "left", len(n.sandboxes.Left()), 1)
@@ -181,14 +172,12 @@ func TestUpdateRestartsOnlyForImages(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newNode(t).provider(t.Context(), t)
 				web := newPod("web", v1.RestartPolicyAlways, "sleep")
-				must(t, p.CreatePod(t.Context(), web))
-				synctest.Wait()
+				create(t, p, web)
 				changed := web.DeepCopy()
 				tc.change(&changed.Spec.Containers[0])
 				must(t, p.UpdatePod(t.Context(), changed))
 				time.Sleep(time.Hour)
-				got, err := p.GetPod(t.Context(), "default", "web")
-				must(t, err)
+				got := podNamed(t, p, "web")
 				want(t, "after the update", line(got), tc.want)
 			})
 		})

@@ -106,8 +106,7 @@ func TestLogs(t *testing.T) {
 			return string(text)
 		}
 		want(t, "of no pod", read(containerLogOpts{}), `pod "web" in namespace "default" not found`)
-		must(t, p.CreatePod(t.Context(), newPod("web", v1.RestartPolicyAlways, "stay")))
-		synctest.Wait()
+		create(t, p, newPod("web", v1.RestartPolicyAlways, "stay"))
 		want(t, "previous", read(containerLogOpts{Previous: true}), `previous terminated container "main" in pod "default/web" not found`)
 		time.Sleep(time.Minute)
 		want(t, "all", read(containerLogOpts{}), "deaf from now on\n")
@@ -116,12 +115,10 @@ func TestLogs(t *testing.T) {
 		if text := read(containerLogOpts{Timestamps: true}); !strings.HasPrefix(text, "2000-01-01T") {
 			t.Errorf("with time: %q", text)
 		}
-		cs, err := n.engine.Containers(t.Context(), "")
-		must(t, err)
-		n.engine.Kill(cs[0].ID, 1)
+		n.crash(t)
 		time.Sleep(time.Minute)
 		want(t, "of the one before", read(containerLogOpts{Previous: true}), "deaf from now on\n")
-		_, err = get(t.Context(), "default", "web", "none", containerLogOpts{})
+		_, err := get(t.Context(), "default", "web", "none", containerLogOpts{})
 		want(t, "of no container", err.Error(), `container "none" is not valid for pod "default/web"`)
 	})
 }
@@ -132,8 +129,7 @@ func TestExec(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newNode(t).provider(t.Context(), t)
 		h := handlersOf(p)
-		must(t, p.CreatePod(t.Context(), newPod("web", v1.RestartPolicyAlways, "sleep")))
-		synctest.Wait()
+		create(t, p, newPod("web", v1.RestartPolicyAlways, "sleep"))
 		a := &terminal{in: strings.NewReader("in ")}
 		must(t, h.exec(t.Context(), "default", "web", "main", []string{"box", "echo", "hello"}, a))
 		want(t, "output", a.out.String(), "in hello")
@@ -195,9 +191,7 @@ func TestFollow(t *testing.T) {
 	count, err := r.Read(line)
 	must(t, err)
 	want(t, "while it runs", string(line[:count]), "deaf from now on\n")
-	cs, err := n.engine.Containers(ctx, "")
-	must(t, err)
-	n.engine.Kill(cs[0].ID, 1)
+	n.crash(t)
 	rest, err := io.ReadAll(r)
 	must(t, errors.Join(err, r.Close(), <-attached))
 	want(t, "after that", string(rest), "")
