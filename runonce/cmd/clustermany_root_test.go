@@ -40,8 +40,8 @@ func clusterMany(t *testing.T, c onCluster) {
 			t.Errorf("%+v", r)
 		}
 	}
-	// A dry run and a creation for each pod.
-	if all.Load() > 2*n+20 || most.Load() > 40 || watches.Load() > 2 {
+	// A dry run and a creation for each pod; a server on a busy machine ends a watch now and then.
+	if all.Load() > 2*n+20 || most.Load() > 40 || watches.Load() > 10 {
 		t.Errorf("%d requests, %d at a time, %d watches", all.Load(), most.Load(), watches.Load())
 	}
 }
