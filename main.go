@@ -27,6 +27,6 @@ func main() {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		StdoutTerminal: cmd.Terminal(os.Stdout), StderrTerminal: cmd.Terminal(os.Stderr),
 		Signals: signals, Exit: os.Exit,
-		Getenv: os.Getenv, Machine: os.DirFS("/"), Open: backend.Open, Versions: containerd.LookUp,
+		Getenv: os.Getenv, Environ: os.Environ, Machine: os.DirFS("/"), Open: backend.Open, Versions: containerd.LookUp,
 	}))
 }

@@ -63,7 +63,7 @@ var machineFlags = []string{"cgroup-driver", "pod-pids-limit", "parallel-pulls",
 func (p *program) loadCluster(c *cli.Context) error {
 	if !onCluster(c) {
 		for _, f := range creationFlags() {
-			if name := f.Names()[0]; c.IsSet(name) {
+			if name := f.Names()[0]; p.settings.Given(c, name) {
 				return usagef("--%s needs --kubeconfig or --context", name)
 			}
 		}
@@ -76,7 +76,7 @@ func (p *program) loadCluster(c *cli.Context) error {
 		}
 		name := f.Names()[0]
 		local := slices.Contains([]string{categoryEngine, categoryNetwork, categoryNode}, category) || slices.Contains(machineFlags, name)
-		if local && c.IsSet(name) {
+		if local && p.settings.Given(c, name) {
 			return usagef("--%s is about this machine and has no meaning on a cluster", name)
 		}
 	}

@@ -35,6 +35,7 @@ func engineFlags() []cli.Flag {
 		&cli.StringFlag{Name: "state", Category: categoryEngine, Value: "/run/runonce", Usage: "keep data that a reboot may delete in `DIR`"},
 		&cli.StringFlag{Name: "log-dir", Category: categoryEngine, Value: "/var/log/pods", Usage: "write container logs to `DIR`"},
 		&cli.StringFlag{Name: "namespace", Category: categoryEngine, Value: "runonce", Usage: "containerd `NAMESPACE`, not that of pods"},
+		configFlag(),
 		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORMAT` of log messages: text or json"},
 		&cli.StringFlag{Name: "log-level", Value: "warn", Usage: "lowest `LEVEL` to log: debug, info, warn or error"},
 	}
@@ -165,6 +166,9 @@ func (p *program) withLogger(action cli.ActionFunc) cli.ActionFunc {
 			p.log, p.json = slog.New(slog.NewJSONHandler(p.io.Stderr, o)), true
 		default:
 			return usagef("--log-format %q: must be text or json", c.String("log-format"))
+		}
+		for _, text := range p.settings.Warnings {
+			p.log.Warn(text)
 		}
 		p.configureDisplay(c)
 		if err := errors.Join(checkValues(c), p.loadCluster(c)); err != nil {

@@ -42,6 +42,8 @@ type IO struct {
 	Exit    func(code int)
 	// Getenv returns an environment variable.
 	Getenv func(string) string
+	// Environ returns all environment variables, as KEY=VALUE; nil for none.
+	Environ func() []string
 	// Machine is the root file system, from which the node is detected.
 	Machine fs.FS
 	// Open opens the container engine.
@@ -58,7 +60,7 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 
 // Main runs a command and returns its exit code. The first argument is the program's name.
 func Main(ctx context.Context, arguments []string, process IO) int {
-	p := &program{io: process, start: time.Now(), display: progress.New(process.Stderr)}
+	p := &program{io: process, start: time.Now(), display: progress.New(process.Stderr), settings: &cmdline.Settings{}}
 	p.io.Stderr = p.display.Stderr()
 	p.io.Stdout = p.display.Stdout(process.Stdout)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -70,6 +72,7 @@ func Main(ctx context.Context, arguments []string, process IO) int {
 	}
 	app := p.app()
 	if cmdline.IsCompletion(arguments) {
+		p.setDefaults(arguments, app.Commands)
 		cmdline.Complete(process.Stdout, arguments, app.Commands)
 		return report.ExitOK
 	}
@@ -81,7 +84,7 @@ func Main(ctx context.Context, arguments []string, process IO) int {
 		err = app.RunContext(ctx, p.args)
 	}
 	p.display.Close()
-	return p.exitCode(ctx, err)
+	return p.exitCode(ctx, p.located(err))
 }
 
 // program is one invocation.
@@ -91,10 +94,11 @@ type program struct {
 	args     []string // in the order of reorder
 	start    time.Time
 	log      *slog.Logger
-	json     bool            // messages are JSON as well
-	junit    string          // file for a JUnit report
-	reported bool            // the results of the command are written
-	cluster  *cluster.Config // nil for this machine
+	json     bool              // messages are JSON as well
+	settings *cmdline.Settings // of flags that are not on the command line
+	junit    string            // file for a JUnit report
+	reported bool              // the results of the command are written
+	cluster  *cluster.Config   // nil for this machine
 }
 
 // app describes the command line. Invocations share nothing of it.
@@ -104,6 +108,7 @@ func (p *program) app() *cli.App {
 		HelpName:       "runonce",
 		Usage:          "run a directory of Kubernetes pod manifests on this machine, once",
 		UsageText:      "runonce [run] [flags] PATH...\nrunonce COMMAND [flags] [arguments]",
+		Description:    configurationHelp,
 		Version:        version,
 		Writer:         p.io.Stdout,
 		ErrWriter:      p.io.Stderr,
@@ -121,17 +126,18 @@ func (p *program) app() *cli.App {
 			p.downCommand(), p.imagesCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
 		},
 	}
-	addDefaults(app.Commands)
+	p.addDefaults(app.Commands)
 	return app
 }
 
 // addDefaults adds what all commands have.
-func addDefaults(commands []*cli.Command) {
+func (p *program) addDefaults(commands []*cli.Command) {
 	for _, c := range commands {
 		c.OnUsageError = onUsageError
 		c.HideHelp = true
 		c.Flags = append(c.Flags, helpFlag())
-		addDefaults(c.Subcommands)
+		c.Before = p.configure
+		p.addDefaults(c.Subcommands)
 	}
 }
 

@@ -39,8 +39,13 @@ func TestMain(m *testing.M) {
 	signal.Notify(signals, cmd.Signals()...)
 	os.Exit(cmd.Main(testContext(), os.Args, cmd.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Machine: os.DirFS("/"), Open: backend.Open,
-		Signals: signals, Exit: os.Exit,
+		Signals: signals, Exit: os.Exit, Environ: ownEnviron,
 	}))
+}
+
+// ownEnviron returns the environment without what is for the tests.
+func ownEnviron() []string {
+	return slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "RUNONCE_TEST_") })
 }
 
 // testContext is for what outlives a test.

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -57,7 +58,7 @@ func (p *program) writeFailure(code int, err error) error {
 	r := report.New(nil, code, time.Since(p.start))
 	r.Failure = failureOf(err)
 	err = report.WriteFile(p.junit, r.JUnit)
-	if format := outputFormat(p.args); format != "" {
+	if format := p.outputFormat(); format != "" {
 		if document := p.failureDocument(r); document != nil {
 			err = errors.Join(err, p.writeDocument(format, document))
 		}
@@ -65,9 +66,10 @@ func (p *program) writeFailure(code int, err error) error {
 	return err
 }
 
-// outputFormat returns json or yaml if the arguments ask for it, else "". They may be invalid.
-func outputFormat(args []string) string {
-	if format := cmdline.Value(args, "output", "o"); format == "json" || format == "yaml" {
+// outputFormat returns json or yaml if that is wanted, else "". The arguments may be invalid.
+func (p *program) outputFormat() string {
+	format := cmp.Or(cmdline.Value(p.args, "output", "o"), p.settings.Value("output"))
+	if format == "json" || format == "yaml" {
 		return format
 	}
 	return ""

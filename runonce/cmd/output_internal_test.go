@@ -3,6 +3,8 @@ package cmd
 import (
 	"strings"
 	"testing"
+
+	"github.com/runonce/runonce/runonce/cmd/cmdline"
 )
 
 func TestOutputFormat(t *testing.T) {
@@ -21,7 +23,7 @@ func TestOutputFormat(t *testing.T) {
 		"run -- -o json":            "",
 		"run output json":           "",
 	} {
-		if got := outputFormat(strings.Fields(args)); got != want {
+		if got := (&program{args: strings.Fields(args), settings: &cmdline.Settings{}}).outputFormat(); got != want {
 			t.Errorf("%q: got %q, want %q", args, got, want)
 		}
 	}

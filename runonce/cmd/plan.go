@@ -56,7 +56,7 @@ func (p *program) planDocument(c *cli.Context, set *manifests.Set) (report.Plan,
 	var plan admit.Plan
 	var images []string
 	var err error
-	if c.IsSet("running") || c.IsSet("capacity") || c.IsSet("node") {
+	if slices.ContainsFunc([]string{"running", "capacity", "node"}, func(flag string) bool { return p.settings.Given(c, flag) }) {
 		plan, err = p.planOffline(c, set)
 	} else {
 		plan, images, err = p.planLocal(c, set)

@@ -39,6 +39,8 @@ var update = flag.Bool("update", false, "write the golden files again")
 //	interrupt DURATION SIGNAL    send the next runonce the signal (HUP, INT or TERM) after that time
 //	killcontainer NS/POD CONTAINER CODE  end a container from outside; in memory only
 //	apply PATH FILE              apply the object of FILE at its path in the API; on a cluster only
+//	variable NAME=VALUE          set an environment variable for the commands after it; WORK/ is the
+//	                             story's directory
 //	scratch PATH                 remove PATH of this machine, now and after the story
 //	waits                        the story spends its time waiting: on a daemon it runs at the
 //	                             same time as the others, with a root of its own; its pods must
@@ -67,6 +69,7 @@ func words() map[string]func(*testscript.TestScript, bool, []string) {
 		"killcontainer": word(3, (*story).killContainer),
 		"apply":         word(2, (*story).apply),
 		"scratch":       word(1, (*story).scratch),
+		"variable":      word(1, (*story).variable),
 		"waits":         word(0, func(*story, *testscript.TestScript, []string) {}),
 	}
 }
@@ -117,6 +120,7 @@ type story struct {
 	signal  syscall.Signal
 	after   time.Duration // until the signal
 	known   unknowns
+	environ []string
 	updated map[string]string // golden files to write again
 }
 
@@ -251,6 +255,7 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 	all = append(all, s.defaults(command, args)...)
 	var out, errs bytes.Buffer
 	world := s.world
+	world.Environ = func() []string { return s.environ }
 	if sig := s.signal; sig != 0 {
 		signals := make(chan os.Signal, 1)
 		world.Signals = signals
@@ -334,6 +339,10 @@ func (s *story) scratch(ts *testscript.TestScript, args []string) {
 			s.t.Error(err)
 		}
 	})
+}
+
+func (s *story) variable(_ *testscript.TestScript, args []string) {
+	s.environ = append(s.environ, strings.ReplaceAll(args[0], "WORK/", s.dir+"/"))
 }
 
 func (s *story) match(ts *testscript.TestScript, args []string) {

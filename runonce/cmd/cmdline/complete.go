@@ -133,6 +133,12 @@ var (
 	choices         = regexp.MustCompile("`[A-Z]+`[a-z ]*: ([a-z, ]+ or [a-z]+)")
 )
 
+// takesFile says whether the value of a flag is a path.
+func takesFile(f cli.Flag) bool {
+	d, ok := f.(cli.DocGenerationFlag)
+	return ok && filePlaceholder.MatchString(d.GetUsage())
+}
+
 // values returns the values of a flag.
 func (l *commandLine) values(name string) []string {
 	f, ok := findFlag(l.current(), name).(cli.DocGenerationFlag)
@@ -143,7 +149,7 @@ func (l *commandLine) values(name string) []string {
 		return strings.Split(strings.Replace(m[1], " or ", ", ", 1), ", ")
 	}
 	switch {
-	case filePlaceholder.MatchString(f.GetUsage()):
+	case takesFile(findFlag(l.current(), name)):
 		return []string{files}
 	case l.current().Name == "logs" && slices.Contains(f.Names(), "container"):
 		return l.containers()

@@ -121,7 +121,7 @@ func FlagProblem(command *cli.Command, err error) string {
 	}
 	if m := invalidValue.FindStringSubmatch(text); m != nil {
 		// The value is quoted by package flag already.
-		return fmt.Sprintf("%s \"%s\": %s", dashed(m[2]), m[1], wantedValue(command, m[2], m[1], m[3]))
+		return fmt.Sprintf("%s \"%s\": %s", dashed(m[2]), m[1], wantedValue(findFlag(command, m[2]), m[1], m[3]))
 	}
 	return text
 }
@@ -148,8 +148,8 @@ func unknownFlag(command *cli.Command, name string) string {
 }
 
 // wantedValue says what a value of a flag must be, which package flag may not.
-func wantedValue(command *cli.Command, name, value, problem string) string {
-	switch findFlag(command, name).(type) {
+func wantedValue(f cli.Flag, value, problem string) string {
+	switch f.(type) {
 	case *cli.DurationFlag:
 		if _, err := strconv.ParseFloat(value, 64); err == nil {
 			return fmt.Sprintf("a duration needs a unit, for example %ss", value)

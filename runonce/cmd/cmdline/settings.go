@@ -1,0 +1,336 @@
+package cmdline
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/runonce/runonce/manifests/decode"
+)
+
+const (
+	// DefaultConfig is the configuration file that need not exist.
+	DefaultConfig = "/etc/runonce/config.yaml"
+	// ConfigFlag is the flag that names another one.
+	ConfigFlag = "config"
+
+	variablePrefix = "RUNONCE_"
+)
+
+// Variable returns the environment variable of a flag.
+func Variable(flag string) string {
+	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// Settings are the values of flags from the environment and the configuration file. The zero value
+// has none.
+type Settings struct {
+	// Warnings are about variables that set no flag.
+	Warnings []string
+
+	flags  map[string][]cli.Flag // of all commands, by name
+	values map[string]setting
+}
+
+// setting is the value of a flag, and where it is from.
+type setting struct {
+	texts []string // several for a list
+	from  string
+}
+
+// Sources are where settings come from.
+type Sources struct {
+	// Environ has the environment variables as KEY=VALUE.
+	Environ []string
+	// Machine is the root file system, of which DefaultConfig is read.
+	Machine fs.FS
+	// Config is the file of the command line, "" for none.
+	Config string
+}
+
+// Load returns the settings for a command, which is a section of the configuration file. Both
+// sources may have those of any command. An error about the file is of type decode.Diagnostics.
+func Load(from Sources, command string, commands []*cli.Command) (*Settings, error) {
+	s := &Settings{flags: map[string][]cli.Flag{}, values: map[string]setting{}}
+	s.addFlags(commands)
+	variables := map[string]setting{}
+	config, err := s.environ(from.Environ, variables)
+	if err != nil {
+		return s, err
+	}
+	if from.Config != "" {
+		config = from.Config
+	}
+	file, err := readConfig(config, from.Machine)
+	if err == nil {
+		err = s.file(file, command, commands).Err()
+	}
+	maps.Copy(s.values, variables)
+	return s, err
+}
+
+// addFlags collects the flags that can be set.
+func (s *Settings) addFlags(commands []*cli.Command) {
+	for _, c := range commands {
+		for _, f := range c.Flags {
+			if name := f.Names()[0]; name != ConfigFlag && name != "help" {
+				s.flags[name] = append(s.flags[name], f)
+			}
+		}
+		s.addFlags(c.Subcommands)
+	}
+}
+
+// environ reads the variables, and returns the configuration file that one of them names. An empty
+// variable counts as not set.
+func (s *Settings) environ(environ []string, values map[string]setting) (config string, err error) {
+	names := map[string]string{Variable(ConfigFlag): ConfigFlag}
+	for name := range s.flags {
+		names[Variable(name)] = name
+	}
+	for _, e := range slices.Sorted(slices.Values(environ)) {
+		variable, text, _ := strings.Cut(e, "=")
+		name, known := names[variable]
+		switch {
+		case !strings.HasPrefix(variable, variablePrefix) || text == "":
+		case name == ConfigFlag:
+			config = text
+		case known:
+			if message := mistake(s.flags[name][0], text); message != "" {
+				return "", fmt.Errorf("%s: %s", variable, message)
+			}
+			values[name] = setting{[]string{text}, variable}
+		default:
+			s.Warnings = append(s.Warnings, unknownVariable(variable, slices.Collect(maps.Keys(names))))
+		}
+	}
+	return config, nil
+}
+
+func unknownVariable(variable string, known []string) string {
+	text := variable + " is set in the environment, but there is no such flag"
+	if near := decode.Nearest(variable, known); near != "" {
+		text += " (did you mean " + near + "?)"
+	}
+	return text
+}
+
+// readConfig reads the configuration file: the default one of the machine if it exists, or the one
+// that is named. Without a file, the document is empty.
+func readConfig(name string, machine fs.FS) (none decode.Document, err error) {
+	var data []byte
+	switch {
+	case name != "":
+		data, err = os.ReadFile(name)
+	case machine != nil:
+		name = DefaultConfig
+		if data, err = fs.ReadFile(machine, strings.TrimPrefix(name, "/")); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return none, fmt.Errorf("reading the configuration file: %w", err)
+	}
+	docs, problems := decode.Split(name, data)
+	switch errs := problems.Of(decode.SeverityError); {
+	case len(errs) > 0:
+		return none, errs
+	case len(docs) == 0:
+		return none, nil
+	case len(docs) > 1:
+		return none, decode.Diagnostics{docs[1].Error("", "a second document", "a configuration file has only one")}
+	case docs[0].Kind("") != decode.Map:
+		return none, decode.Diagnostics{docs[0].Error("", "must be flags and their values, as in timeout: 5m", "")}
+	}
+	return docs[0], nil
+}
+
+// file reads the keys of the configuration file: flags, and sections with the flags of one command.
+func (s *Settings) file(d decode.Document, command string, commands []*cli.Command) decode.Diagnostics {
+	var problems decode.Diagnostics
+	section := map[string]setting{}
+	for _, key := range d.Keys() {
+		kind := d.Kind(key)
+		if c := findCommand(commands, key); c != nil && (kind == decode.Map || kind == decode.Null && s.flags[key] == nil) {
+			values := map[string]setting{}
+			own := &Settings{flags: map[string][]cli.Flag{}}
+			own.addFlags([]*cli.Command{c})
+			for _, name := range d.KeysOf(key) {
+				problems = append(problems, own.key(d, key+"."+name, name, values)...)
+			}
+			if key == command {
+				section = values
+			}
+			continue
+		}
+		problems = append(problems, s.key(d, key, key, s.values)...)
+	}
+	maps.Copy(s.values, section)
+	return problems.Sort()
+}
+
+// key reads the value of a flag in the configuration file.
+func (s *Settings) key(d decode.Document, at, name string, values map[string]setting) decode.Diagnostics {
+	flags := s.flags[name]
+	if len(flags) == 0 {
+		hint := ""
+		if near := decode.Nearest(name, slices.Collect(maps.Keys(s.flags))); near != "" {
+			hint = "did you mean " + near + "?"
+		}
+		return decode.Diagnostics{d.Error(at, "unknown key", hint)}
+	}
+	texts, message := scalars(d, at, flags[0])
+	for i, text := range texts {
+		if message == "" {
+			message = mistake(flags[0], text)
+		}
+		if slices.ContainsFunc(flags, takesFile) {
+			texts[i] = beside(d.File, text)
+		}
+	}
+	if message != "" {
+		return decode.Diagnostics{d.Error(at, message, "")}
+	}
+	values[name] = setting{texts, fmt.Sprintf("%s:%d", d.File, d.Line(at))}
+	return nil
+}
+
+// scalars returns the value, or the values of a list, of a key as texts.
+func scalars(d decode.Document, at string, f cli.Flag) (texts []string, message string) {
+	paths := []string{at}
+	switch kind := d.Kind(at); {
+	case kind == decode.List && !repeatable(f):
+		return nil, "takes one value, not a list"
+	case kind == decode.List:
+		paths = paths[:0]
+		for i := range d.Len(at) {
+			paths = append(paths, at+"["+strconv.Itoa(i)+"]")
+		}
+	}
+	for _, p := range paths {
+		text, kind := d.Scalar(p)
+		switch {
+		case kind == decode.Null:
+			return nil, "has no value"
+		case kind == decode.Map || kind == decode.List:
+			return nil, "must be a value, not a map or list"
+		case kind != decode.String && isText(f):
+			return nil, text + " is not text: quote it"
+		}
+		texts = append(texts, text)
+	}
+	return texts, ""
+}
+
+// repeatable says whether the flag may be given several times.
+func repeatable(f cli.Flag) bool {
+	switch f.(type) {
+	case *cli.BoolFlag, *cli.DurationFlag, *cli.Float64Flag, *cli.IntFlag, *cli.Int64Flag, *cli.StringFlag:
+		return false
+	}
+	return true
+}
+
+// isText says whether the values of the flag are texts, which must not be numbers in YAML.
+func isText(f cli.Flag) bool {
+	_, isString := f.(*cli.StringFlag)
+	return isString || repeatable(f)
+}
+
+// mistake says what is wrong with a value, as far as it depends on its type.
+func mistake(f cli.Flag, text string) string {
+	var err error
+	switch f.(type) {
+	case *cli.BoolFlag:
+		_, err = strconv.ParseBool(text)
+	case *cli.DurationFlag:
+		_, err = time.ParseDuration(text)
+	case *cli.Float64Flag:
+		_, err = strconv.ParseFloat(text, 64)
+	case *cli.IntFlag, *cli.Int64Flag:
+		_, err = strconv.ParseInt(text, 0, 64)
+	}
+	if err != nil {
+		return fmt.Sprintf("%q: %s", text, wantedValue(f, text, err.Error()))
+	}
+	return ""
+}
+
+// beside returns a path of the file relative to the directory of the file. What is no path, such as
+// a URL, stays.
+func beside(file, text string) string {
+	if text == "" || text == "-" || text == "in-cluster" || path.IsAbs(text) || strings.Contains(text, "://") {
+		return text
+	}
+	return filepath.Join(filepath.Dir(file), text)
+}
+
+// Apply gives the flags of the command that are not on the command line their values.
+func (s *Settings) Apply(c *cli.Context) error {
+	for _, f := range c.Command.Flags {
+		name := f.Names()[0]
+		value, ok := s.values[name]
+		if !ok {
+			continue
+		}
+		if c.IsSet(name) {
+			delete(s.values, name)
+			continue
+		}
+		for _, text := range value.texts {
+			if err := c.Set(name, text); err != nil {
+				return fmt.Errorf("%s: %w", value.from, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Value returns the last value of a flag, "" for none.
+func (s *Settings) Value(flag string) string {
+	if texts := s.values[flag].texts; len(texts) > 0 {
+		return texts[len(texts)-1]
+	}
+	return ""
+}
+
+// Given says whether the flag is on the command line. What only another source has is a default,
+// which says nothing about this one command.
+func (s *Settings) Given(c *cli.Context, flag string) bool {
+	_, set := s.values[flag]
+	return c.IsSet(flag) && !set
+}
+
+// flagName is how an error about a flag begins.
+var flagName = regexp.MustCompile(`^--([a-z0-9-]+)`)
+
+// Explain returns where the value of the flag is from that an error is about, as a prefix of the
+// error; "" for the command line.
+func (s *Settings) Explain(err error) string {
+	if m := flagName.FindStringSubmatch(err.Error()); m != nil && s.values[m[1]].from != "" {
+		return s.values[m[1]].from + ": "
+	}
+	return ""
+}
+
+// SetDefaults makes the values of texts the defaults of the flags, for completions.
+func (s *Settings) SetDefaults() {
+	for name, value := range s.values {
+		for _, f := range s.flags[name] {
+			if f, ok := f.(*cli.StringFlag); ok && len(value.texts) > 0 {
+				f.Value = value.texts[0]
+			}
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package cmd
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/runonce/runonce/runonce/cmd/cmdline"
+)
+
+const configurationHelp = "A flag --some-name that is not on the command line takes its value from the variable\n" +
+	"RUNONCE_SOME_NAME, else from the key some-name of the configuration file, else its default."
+
+func configFlag() cli.Flag {
+	return &cli.StringFlag{Name: cmdline.ConfigFlag, Usage: "read the configuration `FILE`", DefaultText: cmdline.DefaultConfig}
+}
+
+// configure gives flags that are not on the command line their values from the environment and
+// the configuration file, before anything looks at them.
+func (p *program) configure(c *cli.Context) error {
+	if !slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool { return f.Names()[0] == cmdline.ConfigFlag }) {
+		return nil
+	}
+	command, _, _ := strings.Cut(strings.TrimPrefix(c.Command.HelpName, "runonce "), " ")
+	var err error
+	if p.settings, err = cmdline.Load(p.sources(c.String(cmdline.ConfigFlag)), command, c.App.Commands); err != nil {
+		return badInput(err)
+	}
+	if err = p.settings.Apply(c); err != nil {
+		return badInput(err)
+	}
+	return nil
+}
+
+func (p *program) sources(config string) cmdline.Sources {
+	from := cmdline.Sources{Machine: p.io.Machine, Config: config}
+	if p.io.Environ != nil {
+		from.Environ = p.io.Environ()
+	}
+	return from
+}
+
+// setDefaults gives flags the values that completions depend on. Nothing that goes wrong is worth a
+// message.
+func (p *program) setDefaults(arguments []string, commands []*cli.Command) {
+	if s, err := cmdline.Load(p.sources(cmdline.Value(arguments, cmdline.ConfigFlag)), "", commands); err == nil {
+		s.SetDefaults()
+	}
+}
+
+// located says where the value of the flag is from that an error is about.
+func (p *program) located(err error) error {
+	var e exitError
+	if !errors.As(err, &e) || e.err == nil {
+		return err
+	}
+	if from := p.settings.Explain(e.err); from != "" {
+		return usagef("%s%w", from, e.err)
+	}
+	return err
+}
