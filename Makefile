@@ -25,7 +25,7 @@ FUZZTIME ?= 20000x
 # hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build demo test test-unit test-embedded test-root test-vm test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz bench bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
+.PHONY: help build install demo test test-unit test-embedded test-root test-vm test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz bench bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +37,25 @@ build: payload ## build bin/runonce: one static binary, reproducible
 # The shim, a small second program that the first embeds.
 payload:
 	@$(GO) run ./hack/packshim
+
+# Where "make install" puts things. DESTDIR is for packages.
+PREFIX ?= /usr/local
+DESTDIR ?=
+PROGRAM ?= bin/runonce
+UNITS = $(filter %.service %.timer %.path %.socket %.target,$(wildcard packaging/systemd/*))
+
+install: ## install what "make build" has built, the manual page, completions and systemd units; PREFIX=/usr/local DESTDIR=
+	@[ -e $(PROGRAM) ] || $(MAKE) build
+	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/runonce
+	install -D -m 644 docs/runonce.1 $(DESTDIR)$(PREFIX)/share/man/man1/runonce.1
+	install -D -m 644 runonce/cmd/completion.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/runonce
+	install -D -m 644 runonce/cmd/completion.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_runonce
+	install -D -m 644 runonce/cmd/completion.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/runonce.fish
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	for unit in $(UNITS); do \
+		sed 's|/usr/local/bin/|$(PREFIX)/bin/|g' $$unit >$(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; \
+		chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; \
+	done
 
 demo: setup-run build ## run testdata/demo in real containers and check the output
 	@$(GO) run ./hack/demo

@@ -16,4 +16,9 @@ _runonce() {
 		_files
 	fi
 }
-compdef _runonce runonce
+# zsh runs a file of its function path at the first completion; others source it.
+if [[ "${funcstack[1]}" == _runonce ]]; then
+	_runonce "$@"
+else
+	compdef _runonce runonce
+fi
