@@ -113,7 +113,7 @@ func (f *fileReader) read() []*entry {
 	if len(f.problems) > 0 {
 		return f.entriesOf(f.problems)
 	}
-	docs, problems := decode.Split(f.name, f.data)
+	docs, problems := decode.SplitWith(f.name, f.data, f.options.Variables)
 	f.data = nil
 	entries := make([]*entry, 0, len(docs))
 	at := make(map[position]*entry, len(docs))

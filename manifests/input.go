@@ -97,17 +97,22 @@ func inputPath(ctx context.Context, p string, o Options, visit func(inputFile)) 
 	case info.Mode().IsRegular():
 		visit(regular(fileFS{}, p, p, info.Size()))
 	case isPipe(p):
-		visit(inputFile{name: quoteOdd(p), path: p, size: -1, open: func() ([]byte, Diagnostics) {
-			f, err := os.Open(p)
-			if err != nil {
-				return nil, failed(p, reason(err), "").problems
-			}
-			defer func() { _ = f.Close() }()
-			return readAll(p, f, 0)
-		}})
+		visit(pipe(p))
 	default:
 		visit(failed(p, "is "+fileKind(info.Mode())+", not a file or directory", "pass it on standard input, with - as the path"))
 	}
+}
+
+// pipe is a pipe of this process.
+func pipe(p string) inputFile {
+	return inputFile{name: quoteOdd(p), path: p, size: -1, open: func() ([]byte, Diagnostics) {
+		f, err := os.Open(p)
+		if err != nil {
+			return nil, failed(p, reason(err), "").problems
+		}
+		defer func() { _ = f.Close() }()
+		return readAll(p, f, 0)
+	}}
 }
 
 // dirReader reads the files of a directory in byte order of their names.

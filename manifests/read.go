@@ -37,6 +37,9 @@ type Options struct {
 	// privileged for none, baseline or restricted, with or without a version
 	// ("baseline:v1.30"). Namespaces of the input can only raise it.
 	PodSecurity string
+	// Variables are substituted in the texts of the manifests; nil for none. The function is called
+	// from several goroutines.
+	Variables func(name string) (string, bool)
 
 	// Namespace is that of objects which name none; "" is default.
 	Namespace string

@@ -26,7 +26,9 @@ type node struct {
 	line    int    // of the file
 	text    string // the string, or another scalar as it is written
 	literal string // null, a boolean or a number in JSON
-	entries []entry
+	// variable says that variables were substituted in the text.
+	variable bool
+	entries  []entry
 }
 
 // entry is an item of a list, or a field of a map, with the line of its name.
@@ -49,10 +51,12 @@ type Document struct {
 	// decoded in parallel.
 	Aliased bool
 
-	root     *node
-	source   *chunk
-	rejected map[*node]bool // values that do not have the type of their field
-	wrong    []Wrong
+	root   *node
+	source *chunk
+	// variables says that variables were substituted.
+	variables bool
+	rejected  map[*node]bool // values that do not have the type of their field
+	wrong     []Wrong
 }
 
 // APIVersion returns the document's apiVersion, or "".

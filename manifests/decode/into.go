@@ -24,10 +24,13 @@ import (
 // type and knows no lines, so when it rejects a document, a walker checks each value against
 // its type.
 func Into(d Document, obj any) Diagnostics {
+	t := reflect.TypeOf(obj).Elem()
+	if d.variables {
+		adapt(d.root, t)
+	}
 	e := encoder{buf: make([]byte, 0, 2<<10)}
 	e.value(d.root)
 	w := walker{doc: d}
-	t := reflect.TypeOf(obj).Elem()
 	if e.large { // perhaps too large for Kubernetes' arithmetic
 		if w.value(d.root, t); len(w.problems.Of(SeverityError)) > 0 {
 			return w.problems

@@ -35,6 +35,7 @@ var byteOrderMark = []byte("\ufeff")
 
 type reader struct {
 	file      string
+	variables *variables // nil to substitute none
 	documents int
 	docs      []Document
 	problems  Diagnostics
@@ -43,7 +44,15 @@ type reader struct {
 // Split reads every document of a file, JSON or YAML, and replaces Lists by their items. It
 // leaves out empty documents, and returns the readable ones along with the problems of others.
 func Split(file string, data []byte) ([]Document, Diagnostics) {
+	return SplitWith(file, data, nil)
+}
+
+// SplitWith is Split with variables, which are substituted in all texts except keys.
+func SplitWith(file string, data []byte, lookup Variables) ([]Document, Diagnostics) {
 	r := &reader{file: file}
+	if lookup != nil {
+		r.variables = &variables{lookup: lookup}
+	}
 	if d, ok := r.unreadable(data); ok {
 		return nil, Diagnostics{d}
 	}
@@ -80,7 +89,7 @@ func (r *reader) readYAML(chunks []*chunk, large bool) {
 	for some := range slices.Chunk(chunks, batch) {
 		parts := make([]reader, len(some))
 		InParallel(len(some), func(i int) {
-			parts[i].file = r.file
+			parts[i].file, parts[i].variables = r.file, r.variables
 			parts[i].parseYAML(some[i])
 		})
 		for i := range parts {
@@ -178,7 +187,7 @@ func (r *reader) add(n *yaml.Node, c *chunk) {
 	case root.kind == Null:
 		r.documents--
 	default:
-		r.addItems(Document{File: r.file, Index: r.documents, Start: c.line, root: root, source: c, Aliased: len(conv.done) > 0})
+		r.addItems(Document{File: r.file, Index: r.documents, Start: c.line, root: root, source: c, Aliased: len(conv.done) > 0, variables: conv.substituted})
 	}
 }
 

@@ -73,8 +73,10 @@ type converter struct {
 	path   []string
 	done   map[*yaml.Node]measured // anchored nodes
 	merged int                     // entries copied by merge keys
-	joined bool                    // apiVersion is given twice: a line with --- is missing
-	nodes  []node                  // for newNode
+	// substituted says that the document has variables.
+	substituted bool
+	joined      bool   // apiVersion is given twice: a line with --- is missing
+	nodes       []node // for newNode
 }
 
 // newNode returns a new node. It allocates some at a time, which live as long as the document.
@@ -123,7 +125,8 @@ func (c *converter) convert(n *yaml.Node) (m measured) {
 	var ok bool
 	switch {
 	case n.Kind == yaml.ScalarNode:
-		ok = c.scalar(m.node, n)
+		ok = c.substitute(m.node, n) || c.scalar(m.node, n)
+		m.size = 2 + len(m.text)
 	case len(c.path) >= maxDepth:
 		c.note(m.line, fmt.Sprintf("nested deeper than %d levels", maxDepth), "")
 		return measured{}

@@ -35,11 +35,15 @@ func (p *program) configure(c *cli.Context) error {
 }
 
 func (p *program) sources(config string) cmdline.Sources {
-	from := cmdline.Sources{Machine: p.io.Machine, Config: config}
-	if p.io.Environ != nil {
-		from.Environ = p.io.Environ()
+	return cmdline.Sources{Machine: p.io.Machine, Config: config, Environ: p.environ()}
+}
+
+// environ returns the environment variables, as KEY=VALUE.
+func (p *program) environ() []string {
+	if p.io.Environ == nil {
+		return nil
 	}
-	return from
+	return p.io.Environ()
 }
 
 // setDefaults gives flags the values that completions depend on. Nothing that goes wrong is worth a

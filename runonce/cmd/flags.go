@@ -65,6 +65,8 @@ func inputFlags() []cli.Flag {
 		boolFlag(categoryInput, "read subdirectories as well", "recursive", "R"),
 		&cli.StringFlag{Name: "sha256", Category: categoryInput, Usage: "require this `DIGEST` of the one URL among the paths"},
 		boolFlag(categoryInput, "run the Job of each CronJob once", "run-cronjobs"),
+		boolFlag(categoryInput, "replace ${NAME} in manifests by environment variables", "substitute"),
+		&cli.GenericFlag{Name: "env-file", Category: categoryInput, Value: &pathList{}, Usage: "replace ${NAME} in manifests by the variables of `FILE`; repeatable"},
 	}
 }
 
@@ -96,6 +98,8 @@ func hidden(f cli.Flag) cli.Flag {
 	case *cli.BoolFlag:
 		f.Hidden = true
 	case *cli.StringFlag:
+		f.Hidden = true
+	case *cli.GenericFlag:
 		f.Hidden = true
 	}
 	return f
@@ -136,11 +140,25 @@ func (p *program) inputOptions(c *cli.Context) manifests.Options {
 	o := manifests.Options{
 		Recursive: c.Bool("recursive"), Stdin: p.io.Stdin, SHA256: c.String("sha256"), RunCronJobs: c.Bool("run-cronjobs"),
 		NodeName: c.String("node-name"), PodSecurity: c.String("pod-security"),
+		Variables: p.variables,
 	}
 	if p.cluster != nil {
 		o.Cluster, o.Namespace = true, p.cluster.Namespace
 	}
 	return o
+}
+
+// loadVariables reads what is substituted in manifests, if anything.
+func (p *program) loadVariables(c *cli.Context) error {
+	files, process := pathsOf(c, "env-file"), c.Bool("substitute")
+	if len(files) == 0 && !process {
+		return nil
+	}
+	var err error
+	if p.variables, err = manifests.Variables(p.environ(), files, process); err != nil {
+		return badInput(err)
+	}
+	return nil
 }
 
 // paths returns the arguments of a command that reads manifests.
@@ -171,7 +189,7 @@ func (p *program) withLogger(action cli.ActionFunc) cli.ActionFunc {
 			p.log.Warn(text)
 		}
 		p.configureDisplay(c)
-		if err := errors.Join(checkValues(c), p.loadCluster(c)); err != nil {
+		if err := errors.Join(checkValues(c), p.loadVariables(c), p.loadCluster(c)); err != nil {
 			return err
 		}
 		return action(c)

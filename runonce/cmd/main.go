@@ -99,6 +99,8 @@ type program struct {
 	junit    string            // file for a JUnit report
 	reported bool              // the results of the command are written
 	cluster  *cluster.Config   // nil for this machine
+	// variables are substituted in manifests; nil for none.
+	variables func(name string) (string, bool)
 }
 
 // app describes the command line. Invocations share nothing of it.

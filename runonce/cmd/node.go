@@ -144,7 +144,7 @@ func filesystem(dir string) (nodeinfo.Filesystem, error) {
 
 // readNode reads a document of kind Node.
 func (p *program) readNode(c *cli.Context, path string) (*v1.Node, error) {
-	set, err := manifests.ReadPaths(c.Context, []string{path}, manifests.Options{Stdin: p.io.Stdin})
+	set, err := manifests.ReadPaths(c.Context, []string{path}, manifests.Options{Stdin: p.io.Stdin, Variables: p.variables})
 	if err != nil {
 		return nil, badInput(err)
 	}
