@@ -15,7 +15,7 @@ func Variables(environ, files []string, process bool) (func(name string) (string
 		name, value, _ := strings.Cut(e, "=")
 		own[name] = value
 	}
-	problems := Diagnostics{}
+	problems := make(Diagnostics, 0, len(files))
 	for _, file := range files {
 		problems = append(problems, readVariables(file, own, values)...)
 	}

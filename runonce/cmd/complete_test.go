@@ -64,7 +64,7 @@ func TestComplete(t *testing.T) {
 		{"run --until = ", "running ready completed"},
 		{"run --until =", "running ready completed"},
 		{"pods --until re", "ready"},
-		{"run -o ", "table wide json yaml"},
+		{"run -o ", "table wide json yaml github"},
 		{"validate -o ", "table json yaml"},
 		{"images list --output j", "json"},
 		{"ps --log-level w", "warn"},

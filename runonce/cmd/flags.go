@@ -49,7 +49,7 @@ func outputFlag(formats ...string) cli.Flag {
 	last := len(formats) - 1
 	return &cli.StringFlag{
 		Name: "output", Aliases: []string{"o"}, Category: categoryReport, Value: formats[0],
-		Usage: "output `FORMAT`: " + strings.Join(formats[:last], ", ") + " or " + formats[last],
+		Usage: "`FORMAT`: " + strings.Join(formats[:last], ", ") + " or " + formats[last],
 		Action: func(_ *cli.Context, format string) error {
 			if !slices.Contains(formats, format) {
 				return usagef("--output %q: must be one of %s", format, strings.Join(formats, ", "))

@@ -99,6 +99,7 @@ type program struct {
 	junit    string            // file for a JUnit report
 	reported bool              // the results of the command are written
 	cluster  *cluster.Config   // nil for this machine
+	faults   []report.Fault    // warnings of the manifests, and errors of those that are skipped
 	// variables are substituted in manifests; nil for none.
 	variables func(name string) (string, bool)
 }

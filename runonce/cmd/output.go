@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/report"
 )
+
+// formatGitHub is the output format of run for GitHub Actions.
+const formatGitHub = "github"
 
 // write writes a document in the format that --output asks for.
 func (p *program) write(c *cli.Context, document any, table func(report.Style) error) error {
@@ -58,7 +62,11 @@ func (p *program) writeFailure(code int, err error) error {
 	r := report.New(nil, code, time.Since(p.start))
 	r.Failure = failureOf(err)
 	err = report.WriteFile(p.junit, r.JUnit)
-	if format := p.outputFormat(); format != "" {
+	switch format := p.outputFormat(); format {
+	case "":
+	case formatGitHub:
+		err = errors.Join(err, p.writeGitHub(r))
+	default:
 		if document := p.failureDocument(r); document != nil {
 			err = errors.Join(err, p.writeDocument(format, document))
 		}
@@ -66,10 +74,15 @@ func (p *program) writeFailure(code int, err error) error {
 	return err
 }
 
-// outputFormat returns json or yaml if that is wanted, else "". The arguments may be invalid.
+// writeGitHub writes the report for GitHub Actions.
+func (p *program) writeGitHub(r report.Report) error {
+	return report.GitHub{Workspace: p.io.Getenv("GITHUB_WORKSPACE"), Faults: p.faults}.Write(p.io.Stdout, r)
+}
+
+// outputFormat returns the format for programs that is wanted, "" for none. The arguments may be invalid.
 func (p *program) outputFormat() string {
 	format := cmp.Or(cmdline.Value(p.args, "output", "o"), p.settings.Value("output"))
-	if format == "json" || format == "yaml" {
+	if slices.Contains([]string{"json", "yaml", formatGitHub}, format) {
 		return format
 	}
 	return ""

@@ -56,7 +56,7 @@ func (p *program) runCommand() *cli.Command {
 		&cli.Int64Flag{Name: "pod-pids-limit", Category: categoryRun, Value: -1, Usage: "limit each pod to `N` processes, -1 for no limit"},
 		securityFlag(),
 		quietFlag(),
-		outputFlag("table", "wide", "json", "yaml"),
+		outputFlag("table", "wide", "json", "yaml", formatGitHub),
 	}
 	return &cli.Command{
 		Name: "run", Usage: "run the pods of manifests and wait until they reach their goal",
@@ -237,7 +237,12 @@ func (p *program) report(c *cli.Context, results []runonce.Result, elapsed time.
 	code, codeErr := exitCode(c, results, lost)
 	r := report.New(results, code, elapsed)
 	err := errors.Join(
-		p.write(c, r, func(s report.Style) error { return r.Table(p.io.Stdout, s) }),
+		p.write(c, r, func(s report.Style) error {
+			if c.String("output") == formatGitHub {
+				return p.writeGitHub(r)
+			}
+			return r.Table(p.io.Stdout, s)
+		}),
 		report.WriteFile(p.junit, r.JUnit),
 		report.WriteFile(c.String("timeline"), r.Timeline),
 		codeErr,
@@ -258,6 +263,7 @@ func (p *program) read(c *cli.Context) (*manifests.Set, error) {
 	set, err := manifests.ReadPaths(c.Context, args, p.inputOptions(c))
 	end()
 	p.printProblems(set.Warnings)
+	p.faults = faults(set.Warnings)
 	switch {
 	case context.Cause(c.Context) != nil:
 		return nil, fmt.Errorf("reading the manifests: %w", context.Cause(c.Context))
@@ -265,6 +271,9 @@ func (p *program) read(c *cli.Context) (*manifests.Set, error) {
 		return nil, badInput(err)
 	case len(set.Pods) == 0 && !prunesAll(c):
 		return nil, noPod(c)
+	}
+	for _, in := range set.Invalid {
+		p.faults = append(p.faults, faults(in.Problems)...)
 	}
 	return set, nil
 }

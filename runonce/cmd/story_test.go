@@ -256,6 +256,7 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 	var out, errs bytes.Buffer
 	world := s.world
 	world.Environ = func() []string { return s.environ }
+	world.Getenv = s.getenv
 	if sig := s.signal; sig != 0 {
 		signals := make(chan os.Signal, 1)
 		world.Signals = signals
@@ -343,6 +344,15 @@ func (s *story) scratch(ts *testscript.TestScript, args []string) {
 
 func (s *story) variable(_ *testscript.TestScript, args []string) {
 	s.environ = append(s.environ, strings.ReplaceAll(args[0], "WORK/", s.dir+"/"))
+}
+
+func (s *story) getenv(name string) string {
+	for _, e := range slices.Backward(s.environ) {
+		if value, ok := strings.CutPrefix(e, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 func (s *story) match(ts *testscript.TestScript, args []string) {

@@ -23,10 +23,20 @@ type row struct {
 	complete bool // the cells have the message
 }
 
-// podTable returns a table of pods and, below it, the details of some of them. The wide style has
-// every column, and messages in the rows. Any other has short rows: a message is in the details, or
-// in the row if the pod is where it should be and there is room.
+// podTable returns a table of pods and, below it, the details of some of them.
 func podTable(s Style, cols []column, rows []row) string {
+	var b strings.Builder
+	b.WriteString(podRows(s, cols, rows))
+	for i := range rows {
+		rows[i].details(&b, s)
+	}
+	return b.String()
+}
+
+// podRows returns a table of pods. The wide style has every column, and messages in the rows. Any
+// other has short rows: a message is in the details, or in the row if the pod is where it should be
+// and there is room.
+func podRows(s Style, cols []column, rows []row) string {
 	t := &table{columns: cols, color: s.Color}
 	if s.Wide {
 		t.columns = append(t.columns, columns("SOURCE", "REASON", "MESSAGE")...)
@@ -43,12 +53,7 @@ func podTable(s Style, cols []column, rows []row) string {
 		t.trim()
 		t.addMessages(rows)
 	}
-	var b strings.Builder
-	b.WriteString(t.text())
-	for i := range rows {
-		rows[i].details(&b, s)
-	}
-	return b.String()
+	return t.text()
 }
 
 // addMessages adds messages to the reasons, in the last column, where there is room. It leaves the
@@ -76,6 +81,15 @@ func join(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), separator)
 }
 
+// title is the pod with its outcome, which word says, and the reason.
+func (r *row) title(word string) string {
+	title := printable(cmp.Or(strings.TrimPrefix(r.Namespace+"/"+r.Name, "/"), "-")) + ": " + word
+	if r.reason != "" && r.reason != r.word {
+		title += ", " + printable(r.reason)
+	}
+	return title
+}
+
 // details writes what the row has no room for.
 func (r *row) details(b *strings.Builder, s Style) {
 	if r.complete && len(r.more) == 0 {
@@ -85,11 +99,7 @@ func (r *row) details(b *strings.Builder, s Style) {
 	if s.Color {
 		word = colored(word)
 	}
-	name := cmp.Or(strings.TrimPrefix(r.Namespace+"/"+r.Name, "/"), "-")
-	b.WriteString("\n" + printable(name) + ": " + word)
-	if r.reason != "" && r.reason != r.word {
-		b.WriteString(", " + printable(r.reason))
-	}
+	b.WriteString("\n" + r.title(word))
 	if r.Source != "" {
 		b.WriteString(" (" + printable(r.Source) + ")")
 	}

@@ -16,7 +16,12 @@ import (
 // Table writes one row for each pod. Below the table are the details of every pod that is not
 // where it should be: the whole message, and the last lines of the logs of failed containers.
 func (r Report) Table(w io.Writer, s Style) error {
-	cols := []column{
+	_, err := io.WriteString(w, podTable(s, r.columns(), r.rows()))
+	return err
+}
+
+func (Report) columns() []column {
+	return []column{
 		namespaceColumn(),
 		{title: "POD"},
 		{title: "OUTCOME", colored: true},
@@ -26,12 +31,14 @@ func (r Report) Table(w io.Writer, s Style) error {
 		{title: "TIME"},
 		{title: "IP", optional: true, expendable: true},
 	}
+}
+
+func (r Report) rows() []row {
 	rows := make([]row, 0, len(r.Results))
 	for i := range r.Results {
 		rows = append(rows, r.Results[i].row())
 	}
-	_, err := io.WriteString(w, podTable(s, cols, rows))
-	return err
+	return rows
 }
 
 func (r *Result) row() row {

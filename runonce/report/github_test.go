@@ -1,0 +1,56 @@
+package report
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runonce"
+)
+
+// TestGitHubPlaces: paths are relative to the workspace, and what is no file is named in the message.
+func TestGitHubPlaces(t *testing.T) {
+	t.Parallel()
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ workspace, source, want string }{
+		{"/work", "/work/pods/a.yaml:3", "file=pods/a.yaml,line=3,title="},
+		{"/work/", "/work/pods/a:b.yaml:3", "file=pods/a%3Ab.yaml,line=3,title="},
+		{"/work", "/other/a.yaml:3", "file=/other/a.yaml,line=3,title="},
+		{"/work", "/workshop/a.yaml:3", "file=/workshop/a.yaml,line=3,title="},
+		{filepath.Dir(wd), "a.yaml:3", "file=" + filepath.Base(wd) + "/a.yaml,line=3,title="},
+		{wd, "../a.yaml:3", "file=../a.yaml,line=3,title="},
+		{"", "a.yaml:3", "file=a.yaml,line=3,title="},
+		{"/work", "<stdin>:3", "::error title=default/web%3A Failed%2C Error::<stdin>:3: 50%25 done%0Athen nothing"},
+		{"/work", "https://example.org/a.yaml:3", "::error title=default/web%3A Failed%2C Error::https://example.org/a.yaml:3: 50"},
+	} {
+		pod := &v1.Pod{}
+		pod.Namespace, pod.Name = "default", "web"
+		pod.Annotations = map[string]string{podspec.AnnotationSource: c.source}
+		r := New([]runonce.Result{{Pod: pod, Outcome: runonce.Failed, Reason: "Error", Message: "50% done\nthen nothing"}}, 1, 0)
+		var b strings.Builder
+		if err := (GitHub{Workspace: c.workspace}).Write(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), c.want) {
+			t.Errorf("%+v: %s", c, b.String())
+		}
+	}
+}
+
+// TestGitHubInert: no line of a container's log is a command.
+func TestGitHubInert(t *testing.T) {
+	t.Parallel()
+	in := "::error::x\n  ::set-output name=a::b\n\t::stop-commands::t\nplain :: text\nx ##[warning]y\n"
+	want := "| ::error::x\n|   ::set-output name=a::b\n| \t::stop-commands::t\nplain :: text\nx ## [warning]y\n"
+	if diff := cmp.Diff(want, inert(in)); diff != "" {
+		t.Error(diff)
+	}
+}
