@@ -41,3 +41,35 @@ func wantFiles(t *testing.T, dir string, n int) {
 		t.Errorf("files %v, %v; want %d", left, err, n)
 	}
 }
+
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a")
+	var files [2]*atomicfile.File
+	for i := range files {
+		f, err := atomicfile.Create(path, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString("text"); err != nil {
+			t.Fatal(err)
+		}
+		files[i] = f
+	}
+	if err := files[0].Abort(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("it is there before Commit: %v", err)
+	}
+	if err := files[1].Commit(); err != nil {
+		t.Error(err)
+	}
+	if err := files[1].Abort(); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "text" {
+		t.Errorf("%q, %v", got, err)
+	}
+	wantFiles(t, filepath.Dir(path), 1)
+}
