@@ -76,6 +76,7 @@ func (r *reader) resolvePod(e *entry, p podEntry) {
 	if p.first {
 		r.checkRefs(e, p, refs)
 		r.checkSecurity(e, p)
+		r.checkDigests(e, p)
 	}
 	if p.first && !r.options.Cluster {
 		r.checkPullSecrets(e, p)

@@ -47,6 +47,11 @@ type Options struct {
 	// input, and whether a node supports their fields is not known.
 	Cluster bool
 
+	// RequireDigest refuses pods with images that are not given by their digest.
+	RequireDigest bool
+	// Places keeps where the pods are in the input, for Set.Refuse.
+	Places bool
+
 	client *http.Client // fetches URLs; nil is http.DefaultClient
 }
 
@@ -82,6 +87,7 @@ type entry struct {
 	rest            step // what is left to do once the documents before it are known
 	valid           []*v1.Pod
 	templated       []*v1.PersistentVolumeClaim // of the templates of a workload
+	index           int                         // in the input, for Set.places
 }
 
 // podEntry is a pod of a document, with its fields below prefix there.
@@ -139,6 +145,9 @@ func read(ctx context.Context, o Options, input func(visit func(inputFile))) (*S
 	for _, e := range r.entries {
 		r.set.Pods = append(r.set.Pods, e.valid...)
 	}
+	if o.Places {
+		r.keepPlaces()
+	}
 	return r.set, r.result()
 }
 
@@ -167,17 +176,19 @@ func (r *reader) result() error {
 		if len(errs) == 0 {
 			continue
 		}
-		line := 0
-		if e.doc.Index > 0 {
-			line = e.doc.Line("")
-		}
-		r.set.Invalid = append(r.set.Invalid, Invalid{
-			File: e.doc.File, Path: e.path, Line: line, Kind: e.kind, Namespace: e.namespace, Name: e.name, Problems: errs.Sort(),
-		})
+		r.set.Invalid = append(r.set.Invalid, e.invalidDocument(errs))
 	}
 	all = all.Sort()
 	r.set.Warnings = all.Of(SeverityWarning)
 	return all.Of(SeverityError).Err()
+}
+
+func (e *entry) invalidDocument(errs Diagnostics) Invalid {
+	line := 0
+	if e.doc.Index > 0 {
+		line = e.doc.Line("")
+	}
+	return Invalid{File: e.doc.File, Path: e.path, Line: line, Kind: e.kind, Namespace: e.namespace, Name: e.name, Problems: errs.Sort()}
 }
 
 // bounded drops problems that nobody would read: a file that is not a manifest can have one in

@@ -50,6 +50,7 @@ type Set struct {
 	Invalid []Invalid
 
 	objects map[object]metav1.Object // that pods refer to
+	places  map[*v1.Pod]place        // with Options.Places
 }
 
 // Invalid is a document with errors.
