@@ -17,6 +17,7 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/podstate"
@@ -41,6 +42,8 @@ type Options struct {
 	// LocalImages are the normalised references of images that the user supplied: they are not
 	// pulled, whatever the pull policy says.
 	LocalImages []string
+	// Pull says when images are pulled, in place of their pull policies.
+	Pull image.Mode
 	// RecursiveReadOnly says whether mounts of the pod can be recursively read-only; nil means
 	// no. It is called only when a volumeMount needs to know.
 	RecursiveReadOnly func(pod *v1.Pod) bool
@@ -205,6 +208,20 @@ func (p *Pods) annotations(pod *v1.Pod, sandbox *engine.Sandbox) (all map[string
 	}
 	p.remember(pod.UID, func(m *memory) { all = m.annotations })
 	return all
+}
+
+// Digests returns the digests of the images that the pod's containers were made from, by the names
+// of the containers.
+func (p *Pods) Digests(ctx context.Context, pod *v1.Pod) map[string]string {
+	digests := map[string]string{}
+	all, err := p.o.Engine.Containers(ctx, string(pod.UID))
+	if err != nil {
+		p.o.Log.Warn("cannot tell the digests of images", "pod", podspec.FullName(pod), "error", err)
+	}
+	for _, c := range all {
+		digests[c.Name] = c.ImageDigest // of the newest instance
+	}
+	return digests
 }
 
 // Changes returns a channel that gets a value when a container of the pod starts, exits

@@ -19,6 +19,7 @@ import (
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
+	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
@@ -36,6 +37,7 @@ type node struct {
 	devices   runtime.Devices
 	objects   enginetest.Objects
 	root      string
+	pull      image.Mode
 }
 
 func newNode(t *testing.T) *node {
@@ -71,7 +73,7 @@ func (n *node) podsOn(ctx context.Context, t *testing.T, e engine.Engine) *runti
 	}
 	p, err := runtime.New(ctx, runtime.Options{
 		Engine: e, Sandboxes: n.sandboxes, Volumes: n.volumes, Cgroups: n.cgroups,
-		Objects: n.objects, Devices: n.devices, Records: record.Open(n.root, n.root), LogDir: filepath.Join(n.root, "log"),
+		Objects: n.objects, Devices: n.devices, Pull: n.pull, Records: record.Open(n.root, n.root), LogDir: filepath.Join(n.root, "log"),
 		Node: ocispec.Node{Name: "node", IPs: []string{"192.0.2.1"}, MemoryCapacity: 1 << 30},
 		Host: runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},
 	})

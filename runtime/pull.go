@@ -183,9 +183,42 @@ func (p *Pods) lookForImage(ctx context.Context, ref imageRef) (img engine.Image
 	if err != nil && !errors.Is(err, engine.ErrNotFound) {
 		return engine.Image{}, false, err
 	}
-	local := slices.Contains(p.o.LocalImages, name)
-	wanted, err = image.Decide(image.Policy{Ref: ref.name, Pull: ref.policy, Present: err == nil, Local: local})
-	return img, wanted, err
+	local := slices.ContainsFunc(p.o.LocalImages, func(supplied string) bool { return image.Same(name, supplied, img.Digest) })
+	action, err := image.Decide(image.Policy{Ref: ref.name, Pull: ref.policy, Mode: p.o.Pull, Present: err == nil, Local: local})
+	return img, action != image.Use, err
+}
+
+// EnsureImage returns an image of the pod, pulled if its pull policy says so, and whether it was.
+func (p *Pods) EnsureImage(ctx context.Context, pod *v1.Pod, name string, policy v1.PullPolicy) (img engine.Image, pulled bool, err error) {
+	ref := imageRef{name, policy}
+	img, wanted, err := p.lookForImage(ctx, ref)
+	if err != nil || !wanted {
+		return img, false, err
+	}
+	got, err := p.pullImage(ctx, pod, ref)
+	return got, err == nil && (p.o.Pull != image.Newer || got.Digest != img.Digest), err
+}
+
+// ImageDigest returns the digest of an image of the pod: of the local one if it would be used, else
+// of the one in the registry.
+func (p *Pods) ImageDigest(ctx context.Context, pod *v1.Pod, name string, policy v1.PullPolicy) (string, error) {
+	img, wanted, err := p.lookForImage(ctx, imageRef{name, policy})
+	if err != nil || !wanted {
+		return img.Digest, err
+	}
+	full, err := image.Normalize(name)
+	if err != nil {
+		return "", err
+	}
+	credentials, err := image.Credentials(image.PullSecrets(p.o.Objects, pod), full)
+	if err != nil {
+		return "", err
+	}
+	digest, err := p.o.Engine.Resolve(ctx, full, credentials...)
+	if err != nil && p.o.Pull == image.Newer && img.Digest != "" {
+		return img.Digest, context.Cause(ctx)
+	}
+	return digest, err
 }
 
 // pullImage pulls the image, when no other pod does. It shares the error of a pull that this pod
@@ -195,7 +228,7 @@ func (p *Pods) pullImage(ctx context.Context, pod *v1.Pod, ref imageRef) (engine
 	if err != nil {
 		return engine.Image{}, err
 	}
-	credentials, err := image.Credentials(p.pullSecrets(pod), name)
+	credentials, err := image.Credentials(image.PullSecrets(p.o.Objects, pod), name)
 	if err != nil {
 		return engine.Image{}, err
 	}
@@ -213,16 +246,7 @@ func (p *Pods) pullImage(ctx context.Context, pod *v1.Pod, ref imageRef) (engine
 		return engine.Image{}, err
 	}
 	defer release()
-	var img engine.Image
-	p.event(pod, eventPulling, "Pulling image %q", ref.name)
-	begin := time.Now()
-	err = p.traced(pod.UID, "pull "+ref.name, func() (err error) {
-		img, err = p.o.Engine.Pull(ctx, name, credentials...)
-		return err
-	})
-	if err == nil {
-		p.event(pod, eventPulled, "Successfully pulled image %q in %s. Image size: %d bytes.", ref.name, time.Since(begin).Round(time.Millisecond), img.Size)
-	}
+	img, err := p.fetchImage(ctx, pod, ref, credentials)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
@@ -234,6 +258,43 @@ func (p *Pods) pullImage(ctx context.Context, pod *v1.Pod, ref imageRef) (engine
 	}
 	known.img = &img
 	return img, nil
+}
+
+// fetchImage pulls the image. With image.Newer it returns the local one if the registry has the same,
+// or cannot be used, as podman does.
+func (p *Pods) fetchImage(ctx context.Context, pod *v1.Pod, ref imageRef, credentials []engine.Credential) (img engine.Image, err error) {
+	name, err := image.Normalize(ref.name)
+	if err != nil {
+		return engine.Image{}, err
+	}
+	local, present := engine.Image{}, false
+	if p.o.Pull == image.Newer {
+		local, err = p.o.Engine.Image(ctx, name)
+		present = err == nil
+	}
+	if present {
+		digest, err := p.o.Engine.Resolve(ctx, name, credentials...)
+		if err != nil {
+			p.o.Log.Warn("using the local image: the registry cannot be asked for a newer one", "image", ref.name, "error", err)
+		}
+		if err != nil || digest == local.Digest {
+			return local, context.Cause(ctx)
+		}
+	}
+	p.event(pod, eventPulling, "Pulling image %q", ref.name)
+	begin := time.Now()
+	err = p.traced(pod.UID, "pull "+ref.name, func() (err error) {
+		img, err = p.o.Engine.Pull(ctx, name, credentials...)
+		return err
+	})
+	if err == nil {
+		p.event(pod, eventPulled, "Successfully pulled image %q in %s. Image size: %d bytes.", ref.name, time.Since(begin).Round(time.Millisecond), img.Size)
+	}
+	if err != nil && present && ctx.Err() == nil {
+		p.o.Log.Warn("using the local image: the newer one cannot be pulled", "image", ref.name, "error", err)
+		return local, nil
+	}
+	return img, err
 }
 
 // enter waits for a place in the channel and returns how to leave it.
@@ -279,16 +340,4 @@ func (p *Pods) pullOf(name string) (known *pull, failures int) {
 		p.pulls[name] = known
 	}
 	return known, known.failures
-}
-
-// pullSecrets returns the pod's pull secrets that came with the pods; an absent one was
-// warned about when the pod was read (getPullSecretsForPod of pkg/kubelet).
-func (p *Pods) pullSecrets(pod *v1.Pod) []*v1.Secret {
-	var all []*v1.Secret
-	for _, ref := range pod.Spec.ImagePullSecrets {
-		if s, ok := p.o.Objects.Secret(pod.Namespace, ref.Name); ok {
-			all = append(all, s)
-		}
-	}
-	return all
 }

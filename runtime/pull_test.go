@@ -16,6 +16,7 @@ import (
 
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image"
 )
 
 // TestPullSecrets: a pod's pull secrets have the credentials for its images, and an absent one
@@ -164,4 +165,44 @@ func TestPullCountsForTheDeadline(t *testing.T) {
 			t.Errorf("reason %q, %v", st.Reason, err)
 		}
 	})
+}
+
+// TestPullNewer: a present image is pulled when the registry has another one, and used when the
+// registry cannot be asked or the pull fails.
+func TestPullNewer(t *testing.T) {
+	const ref = "localhost/far:1"
+	for _, tt := range []struct {
+		name                string
+		registry, err       string
+		local, want, pulled string
+	}{
+		{"absent", "sha256:new", "", "", "sha256:new", ref},
+		{"same", "sha256:old", "", "sha256:old", "sha256:old", ""},
+		{"other", "sha256:new", "", "sha256:old", "sha256:new", ref},
+		{"no registry", "", "", "sha256:old", "sha256:old", ""},
+		{"pull fails", "sha256:new", "broken pipe", "sha256:old", "sha256:old", ref},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t)
+			n.engine.Registry = map[string]engine.Image{}
+			if tt.registry != "" {
+				n.engine.Registry[ref] = engine.Image{Ref: ref, Digest: tt.registry}
+			}
+			if tt.err != "" {
+				n.engine.PullErrors = map[string][]error{ref: {errors.New(tt.err)}}
+			}
+			if tt.local != "" {
+				n.engine.Store[ref] = engine.Image{Ref: ref, Digest: tt.local}
+			}
+			n.pull = image.Newer
+			p := n.pods(t.Context(), t)
+			img, pulled, err := p.EnsureImage(t.Context(), farPod("web"), ref, v1.PullNever)
+			if err != nil || img.Digest != tt.want || pulled != (tt.want == "sha256:new") {
+				t.Errorf("%s: %+v, %v, %v", tt.name, img, pulled, err)
+			}
+			if got := strings.Join(n.engine.Pulls(), " "); got != tt.pulled {
+				t.Errorf("%s: pulled %q", tt.name, got)
+			}
+		})
+	}
 }

@@ -21,6 +21,7 @@ type extension struct {
 	Name    string       `json:"name"`
 	Attempt int          `json:"attempt"`
 	ImageID string       `json:"imageID"`
+	Digest  string       `json:"imageDigest,omitempty"`
 	LogPath string       `json:"logPath"`
 	Last    *engine.Exit `json:"last,omitempty"`
 }
@@ -56,6 +57,8 @@ func containerOf(c containers.Container) (engine.Container, bool) {
 		Labels:    c.Labels,
 		State:     engine.StateCreated,
 		CreatedAt: c.CreatedAt,
-		Last:      x.Last,
+
+		ImageDigest: x.Digest,
+		Last:        x.Last,
 	}, true
 }

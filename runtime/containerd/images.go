@@ -63,19 +63,6 @@ func (e *Engine) readAgain(ctx context.Context, r io.Reader, op func(context.Con
 	})
 }
 
-// ListImages returns the images of the local store in order of their references.
-func (e *Engine) ListImages(ctx context.Context) ([]images.Record, error) {
-	var found []images.Record
-	err := e.do(ctx, func(ctx context.Context, s *session) (err error) {
-		found, err = images.List(ctx, s.Conn)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing images: %w", err)
-	}
-	return found, nil
-}
-
 // Image returns the image in the local store that ref names, unpacked.
 func (e *Engine) Image(ctx context.Context, ref string) (engine.Image, error) {
 	name, err := image.Normalize(ref)

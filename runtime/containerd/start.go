@@ -200,7 +200,7 @@ func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (contain
 		return containers.Container{}, fmt.Errorf("encoding its spec: %w", err)
 	}
 	ext, err := extension{
-		PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, ImageID: img.ID, LogPath: c.LogPath, Last: c.Last,
+		PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, ImageID: img.ID, Digest: img.Digest, LogPath: c.LogPath, Last: c.Last,
 	}.pack()
 	if err != nil {
 		return containers.Container{}, err

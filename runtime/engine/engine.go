@@ -54,6 +54,8 @@ type Images interface {
 	// Pull fetches the image from its registry and unpacks it. The credentials are tried
 	// in order, before the engine's own.
 	Pull(ctx context.Context, ref string, credentials ...Credential) (Image, error)
+	// Resolve asks the registry for the digest of the image, with credentials as for Pull.
+	Resolve(ctx context.Context, ref string, credentials ...Credential) (digest string, err error)
 	// Mount mounts the content of an image of the local store read-only on the directory. It
 	// is kept under a key until Release; what is already mounted under that key stays.
 	Mount(ctx context.Context, ref, key, dir string) error
@@ -103,20 +105,22 @@ const (
 
 // Container is one instance of a container as the engine sees it.
 type Container struct {
-	ID        string
-	PodUID    string
-	Name      string
-	Attempt   int
-	Image     string // reference
-	ImageID   string // digest of the image that it was made from
-	LogPath   string
-	Labels    map[string]string
-	State     State
-	PID       int // of the first process on the host, while State is StateRunning
-	CreatedAt time.Time
-	StartedAt time.Time // zero until it runs
-	Exit      Exit      // meaningful when State is StateExited
-	Last      *Exit
+	ID      string
+	PodUID  string
+	Name    string
+	Attempt int
+	Image   string // reference
+	ImageID string // of the image that it was made from
+	// ImageDigest is that of the image's manifest or index, empty when it is not known.
+	ImageDigest string
+	LogPath     string
+	Labels      map[string]string
+	State       State
+	PID         int // of the first process on the host, while State is StateRunning
+	CreatedAt   time.Time
+	StartedAt   time.Time // zero until it runs
+	Exit        Exit      // meaningful when State is StateExited
+	Last        *Exit
 }
 
 // Exit is how one instance of a container has exited. It is stored as JSON in the engine's

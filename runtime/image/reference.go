@@ -4,6 +4,7 @@ package image
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
@@ -29,30 +30,91 @@ func invalidName(ref string, err error) error {
 	}
 }
 
+// Mode says when images are pulled, in place of their pull policies.
+type Mode string
+
+// The modes.
+const (
+	ByPolicy Mode = ""        // as each pull policy says
+	Missing  Mode = "missing" // when the image is not present
+	Always   Mode = "always"
+	Never    Mode = "never"
+	// Newer pulls an image also if the registry has another one of that name. One that is
+	// present stays if the registry cannot be used.
+	Newer Mode = "newer"
+)
+
+// Action is how an image is got.
+type Action int
+
+// The actions.
+const (
+	Use  Action = iota // the local one
+	Pull               // from the registry
+	// PullNewer is Pull if the registry has another image than the local one.
+	PullNewer
+)
+
 // Policy is what determines whether an image is pulled.
 type Policy struct {
 	Ref     string        // as in the manifest
 	Pull    v1.PullPolicy // as defaulted
-	Present bool          // the local store has the image
+	Mode    Mode
+	Present bool // the local store has the image
 	// Local says that the user supplied the image in an archive. While it is present it is
 	// never pulled: the machine may have no registry.
 	Local bool
 }
 
-// Decide reports whether to pull the image. The error says that an absent image must not be
+// Decide returns how to get the image. The error says that an absent image must not be
 // pulled (pkg/kubelet/images imageManager.imageNotPresentOnNeverPolicyError, shouldPullImage).
-func Decide(p Policy) (pull bool, err error) {
+func Decide(p Policy) (Action, error) {
+	policy := p.Pull
+	switch p.Mode {
+	case ByPolicy:
+	case Missing:
+		policy = v1.PullIfNotPresent
+	case Always:
+		policy = v1.PullAlways
+	case Never:
+		policy = v1.PullNever
+	case Newer:
+		policy = v1.PullIfNotPresent
+		if p.Present && !p.Local && !strings.Contains(p.Ref, "@") {
+			return PullNewer, nil
+		}
+	}
 	switch {
-	case p.Present && p.Local:
-		return false, nil
-	case p.Pull == v1.PullNever && !p.Present:
-		return false, &failure.Error{
+	case p.Present && (p.Local || policy != v1.PullAlways):
+		return Use, nil
+	case policy == v1.PullNever:
+		return Use, &failure.Error{
 			Why: failure.ReasonImageNeverPull, Final: true,
 			Err: failure.WithMessage(fmt.Sprintf("Container image %q is not present with pull policy of Never", p.Ref), nil),
 		}
-	case p.Pull == v1.PullAlways:
-		return true, nil
-	default:
-		return !p.Present, nil
 	}
+	return Pull, nil
+}
+
+// Same reports whether an image in the store, by its normalised reference and its digest, is the
+// one that a normalised reference means. One with a digest also means the image that came with a
+// tag.
+func Same(ref, stored, digest string) bool {
+	if ref == stored {
+		return true
+	}
+	name, want, ok := strings.Cut(ref, "@")
+	if !ok || want != digest {
+		return false
+	}
+	return name == Repository(stored)
+}
+
+// Repository returns a normalised reference without tag and digest.
+func Repository(ref string) string {
+	name, _, _ := strings.Cut(ref, "@")
+	if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") {
+		name = name[:i]
+	}
+	return name
 }

@@ -3,6 +3,7 @@ package images
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -22,7 +23,7 @@ import (
 )
 
 // Import adds the images of an OCI or docker archive, plain or compressed, and returns their
-// references. It adds none when one of them is not complete: blobs in archives are found by
+// references. They are pinned. It adds none when one of them is not complete: blobs in archives are found by
 // their digests, so a corrupt one is missing. An error that is not about the archive wraps
 // errs.ErrUnusable.
 func Import(ctx context.Context, s Conn, r io.Reader) (refs []string, err error) {
@@ -37,7 +38,7 @@ func Import(ctx context.Context, s Conn, r io.Reader) (refs []string, err error)
 	}
 	defer func() { _ = plain.Close() }()
 	store := &watchedStore{Store: s.ContentStore()}
-	named, err := read(ctx, store, plain)
+	named, err := read(ctx, store, plain, platforms.Default())
 	if trouble := store.trouble(); trouble != nil {
 		return nil, errs.Unusable{Cause: errs.Native(trouble)}
 	}
@@ -45,6 +46,7 @@ func Import(ctx context.Context, s Conn, r io.Reader) (refs []string, err error)
 		return nil, &failure.Error{Final: true, Err: err}
 	}
 	for _, img := range named {
+		img.Labels = imageLabels(true)
 		if err := save(ctx, s, img); err != nil {
 			return nil, errs.Unusable{Cause: fmt.Errorf("recording image %q: %w", img.Name, errs.Native(err))}
 		}
@@ -56,7 +58,7 @@ func Import(ctx context.Context, s Conn, r io.Reader) (refs []string, err error)
 
 // read puts the content of an archive into the store, labelled for the garbage collector, and
 // returns the images that have names.
-func read(ctx context.Context, store content.Store, archived io.Reader) ([]images.Image, error) {
+func read(ctx context.Context, store content.Store, archived io.Reader, platform platforms.MatchComparer) ([]images.Image, error) {
 	index, err := archive.ImportIndex(ctx, store, archived)
 	if err != nil {
 		return nil, err
@@ -72,15 +74,15 @@ func read(ctx context.Context, store content.Store, archived io.Reader) ([]image
 		}
 		return all, err
 	}
-	handler := images.SetChildrenLabels(store, images.FilterPlatforms(images.HandlerFunc(children), platforms.Default()))
+	handler := images.SetChildrenLabels(store, images.FilterPlatforms(images.HandlerFunc(children), platform))
 	if err := images.WalkNotEmpty(ctx, handler, index); err != nil {
 		return nil, err
 	}
 	if len(named) == 0 {
-		return nil, fmt.Errorf("it holds no image with a name for %s", platforms.DefaultString())
+		return nil, errors.New("it holds no image with a name for this platform")
 	}
 	for _, img := range named {
-		if err := complete(ctx, store, img.Target); err != nil {
+		if err := complete(ctx, store, img.Target, platform); err != nil {
 			return nil, fmt.Errorf("image %q: %w", img.Name, err)
 		}
 	}
@@ -99,11 +101,11 @@ func withNames(all []ocispec.Descriptor) []images.Image {
 	return named
 }
 
-// complete returns an error when a blob of the image for this platform is missing, or a layer
+// complete returns an error when a blob of the image for the platform is missing, or a layer
 // is not the one that the configuration names. What a compressed layer holds is checked when it
 // is unpacked. An image for other platforms only is complete.
-func complete(ctx context.Context, store content.Store, target ocispec.Descriptor) error {
-	manifest, err := images.Manifest(ctx, store, target, platforms.Default())
+func complete(ctx context.Context, store content.Store, target ocispec.Descriptor, platform platforms.MatchComparer) error {
+	manifest, err := images.Manifest(ctx, store, target, platform)
 	if err != nil && strings.Contains(err.Error(), noPlatform) {
 		return nil
 	}
@@ -135,33 +137,13 @@ func complete(ctx context.Context, store content.Store, target ocispec.Descripto
 
 // save creates the image's record, or replaces that of its name.
 func save(ctx context.Context, s Conn, img images.Image) error {
-	_, err := s.ImageService().Update(ctx, img, "target")
+	fields := append(make([]string, 0, 1+len(img.Labels)), "target")
+	for label := range img.Labels {
+		fields = append(fields, "labels."+label)
+	}
+	_, err := s.ImageService().Update(ctx, img, fields...)
 	if errdefs.IsNotFound(errs.Native(err)) {
 		_, err = s.ImageService().Create(ctx, img)
 	}
 	return err
-}
-
-// Record is one image of the local store.
-type Record struct {
-	Ref    string
-	Digest string
-	Size   int64 // bytes, compressed; 0 when the content is incomplete
-}
-
-// List returns the images of the store in order of their references.
-func List(ctx context.Context, s Conn) ([]Record, error) {
-	all, err := s.ImageService().List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	found := make([]Record, 0, len(all))
-	for _, img := range all {
-		r := Record{Ref: img.Name, Digest: img.Target.Digest.String()}
-		if size, err := img.Size(ctx, s.ContentStore(), platforms.Default()); err == nil {
-			r.Size = size
-		}
-		found = append(found, r)
-	}
-	return found, nil
 }

@@ -6,47 +6,17 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/plugins/content/local"
+	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
 
 	"github.com/runonce/runonce/hack/ociimage"
 )
-
-// labels is a label store in memory.
-type labels struct {
-	mu  sync.Mutex
-	all map[digest.Digest]map[string]string
-}
-
-func (l *labels) Get(d digest.Digest) (map[string]string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return maps.Clone(l.all[d]), nil
-}
-
-func (l *labels) Set(d digest.Digest, set map[string]string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all[d] = maps.Clone(set)
-	return nil
-}
-
-func (l *labels) Update(d digest.Digest, set map[string]string) (map[string]string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.all[d] == nil {
-		l.all[d] = map[string]string{}
-	}
-	maps.Copy(l.all[d], set)
-	return maps.Clone(l.all[d]), nil
-}
 
 // edited returns an archive with each file passed through edit, which returns nil to leave it out.
 func edited(t *testing.T, archive []byte, edit func(name string, body []byte) []byte) []byte {
@@ -135,7 +105,7 @@ func TestRead(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			store, err := local.NewLabeledStore(t.TempDir(), &labels{all: map[digest.Digest]map[string]string{}})
+			store, err := local.NewLabeledStore(t.TempDir(), &memoryLabels{all: map[digest.Digest]map[string]string{}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +114,7 @@ func TestRead(t *testing.T) {
 				archive = edited(t, archive, tc.edit)
 			}
 			watched := &watchedStore{Store: store}
-			found, err := read(t.Context(), watched, bytes.NewReader(archive))
+			found, err := read(t.Context(), watched, bytes.NewReader(archive), platforms.Default())
 			if watched.trouble() != nil {
 				t.Errorf("trouble with the store: %v", watched.trouble())
 			}
@@ -185,7 +155,7 @@ func TestTroubleWithTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	watched := &watchedStore{Store: full{store}}
-	_, err = read(t.Context(), watched, &archive)
+	_, err = read(t.Context(), watched, &archive, platforms.Default())
 	if !errors.Is(err, syscall.ENOSPC) || !errors.Is(watched.trouble(), syscall.ENOSPC) {
 		t.Errorf("%v, %v", err, watched.trouble())
 	}

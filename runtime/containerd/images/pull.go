@@ -28,6 +28,7 @@ func (c *Store) Pull(ctx context.Context, s Conn, ref string, resolver remotes.R
 		client.WithPullUnpack,
 		client.WithPullSnapshotter(s.Snapshotter),
 		client.WithMaxConcurrentDownloads(downloads),
+		client.WithPullLabels(imageLabels(false)),
 	}
 	if t != nil {
 		options = append(options, client.WithImageHandlerWrapper(t.handler(s.ContentStore())))

@@ -101,7 +101,7 @@ func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 	now := time.Now()
 	e.lastPID++
 	p := &process{life: life, pause: c.Pause, done: make(chan struct{}), Container: engine.Container{
-		ID: c.ID, PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, Image: c.Image, ImageID: img.ID,
+		ID: c.ID, PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, Image: c.Image, ImageID: img.ID, ImageDigest: img.Digest,
 		LogPath: c.LogPath, Labels: c.Labels, Last: c.Last, State: engine.StateRunning, PID: e.lastPID, CreatedAt: now, StartedAt: now,
 	}}
 	if err := writeLog(c.LogPath, life); err != nil {
@@ -327,6 +327,20 @@ func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Cre
 	}
 	e.Store[ref] = img
 	return img, nil
+}
+
+// Resolve returns the digest of the image in Registry.
+func (e *Engine) Resolve(_ context.Context, ref string, credentials ...engine.Credential) (string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if user, private := e.Users[ref]; private && !slices.Contains(credentials, user) {
+		return "", noPull(ref, "the registry answers 401 Unauthorized")
+	}
+	img, ok := e.Registry[ref]
+	if !ok {
+		return "", noPull(ref, "no such image in the registry")
+	}
+	return img.Digest, nil
 }
 
 // Usage returns what Layers has for the container's name.

@@ -1,0 +1,212 @@
+package images
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/images/archive"
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/containerd/v2/plugins/content/local"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image"
+)
+
+// defaultCertsDir has the hosts files of registries.
+const defaultCertsDir = "/etc/containerd/certs.d"
+
+// Bundle collects images in a directory, without containerd, for an archive.
+type Bundle struct {
+	store    content.Store
+	platform platforms.MatchComparer
+	name     string                // of the platform
+	report   func(engine.Transfer) // nil for none
+
+	mu    sync.Mutex                    // guards the rest
+	found map[string]ocispec.Descriptor // by normalised reference
+}
+
+// NewBundle returns an empty bundle for a platform, such as linux/arm64, "" for that of this
+// machine. It keeps its content in the directory, and calls report as New does.
+func NewBundle(dir, platform string, report func(engine.Transfer)) (*Bundle, error) {
+	spec := platforms.DefaultSpec()
+	if platform != "" {
+		var err error
+		if spec, err = platforms.Parse(platform); err != nil {
+			return nil, fmt.Errorf("platform %q: %w", platform, err)
+		}
+	}
+	if spec.OS != "linux" {
+		return nil, fmt.Errorf("platform %q: pods run on linux only", platform)
+	}
+	store, err := local.NewLabeledStore(dir, &memoryLabels{all: map[digest.Digest]map[string]string{}})
+	if err != nil {
+		return nil, fmt.Errorf("collecting images in %s: %w", dir, err)
+	}
+	return &Bundle{
+		store: store, platform: platforms.Only(spec), name: platforms.Format(spec), report: report, found: map[string]ocispec.Descriptor{},
+	}, nil
+}
+
+// Add adds the images of an uncompressed archive.
+func (b *Bundle) Add(ctx context.Context, r io.Reader) error {
+	named, err := read(ctx, b.store, r, b.platform)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, img := range named {
+		b.found[img.Name] = img.Target
+	}
+	return nil
+}
+
+// Digest returns the digest of an image that was added or fetched, empty for none.
+func (b *Bundle) Digest(ref string) string {
+	target, ok := b.target(ref)
+	if !ok {
+		return ""
+	}
+	return target.Digest.String()
+}
+
+func (b *Bundle) target(ref string) (ocispec.Descriptor, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if target, ok := b.found[ref]; ok {
+		return target, true
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.found)) {
+		if target := b.found[name]; image.Same(ref, name, target.Digest.String()) {
+			return target, true
+		}
+	}
+	return ocispec.Descriptor{}, false
+}
+
+// ResolveDigest asks the registry for the digest of an image.
+func ResolveDigest(ctx context.Context, ref string, credentials []engine.Credential) (string, error) {
+	target, _, err := Resolve(ctx, defaultCertsDir, ref, credentials)
+	if err != nil {
+		return "", fmt.Errorf("asking for image %q: %w", ref, err)
+	}
+	return target.Digest.String(), nil
+}
+
+// Fetch fetches an image with a normalized reference from its registry, unless it was added.
+func (b *Bundle) Fetch(ctx context.Context, ref string, credentials []engine.Credential) (err error) {
+	if _, ok := b.target(ref); ok {
+		return nil
+	}
+	t := (&Store{report: b.report}).Track(ref, engine.Pulling)
+	defer func() { t.End(engine.Pulling, err) }()
+	target, resolver, err := Resolve(ctx, defaultCertsDir, ref, credentials)
+	if err != nil {
+		return fmt.Errorf("pulling image %q: %w", ref, err)
+	}
+	fetcher, err := resolver.Fetcher(ctx, ref)
+	if err == nil {
+		err = b.fetch(ctx, fetcher, target, t)
+	}
+	if err != nil {
+		return fmt.Errorf("pulling image %q: %w", ref, pullError(err))
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.found[ref] = ocispec.Descriptor{MediaType: target.MediaType, Digest: target.Digest, Size: target.Size}
+	return nil
+}
+
+func (b *Bundle) fetch(ctx context.Context, fetcher remotes.Fetcher, target ocispec.Descriptor, t *Transfer) error {
+	children := images.LimitManifests(images.FilterPlatforms(images.ChildrenHandler(b.store), b.platform), b.platform, 1)
+	var handler images.Handler = images.Handlers(remotes.FetchHandler(b.store, fetcher), children)
+	if t != nil {
+		handler = t.handler(b.store)(handler)
+		defer every(ctx, func(ctx context.Context) {
+			if active, err := b.store.ListStatuses(ctx, ""); err == nil {
+				t.advance(active)
+			}
+		})()
+	}
+	return images.Dispatch(ctx, handler, semaphore.NewWeighted(downloads), target)
+}
+
+// Write writes an archive of images, which were added or fetched: their references by the names that
+// they get in the archive. Equal images are equal bytes. An image that is not complete for the
+// platform is an error.
+func (b *Bundle) Write(ctx context.Context, w io.Writer, refs map[string]string) error {
+	options := []archive.ExportOpt{archive.WithSkipDockerManifest(), archive.WithPlatform(b.platform), archive.WithSkipMissing(b.store)}
+	for _, name := range slices.Sorted(maps.Keys(refs)) {
+		ref := refs[name]
+		target, ok := b.target(ref)
+		if !ok {
+			return fmt.Errorf("image %q is not in the bundle", ref)
+		}
+		if err := b.check(ctx, target); err != nil {
+			return fmt.Errorf("image %q: %w", ref, err)
+		}
+		plain := ocispec.Descriptor{MediaType: target.MediaType, Digest: target.Digest, Size: target.Size}
+		options = append(options, archive.WithManifest(plain, name))
+	}
+	if err := archive.Export(ctx, b.store, w, options...); err != nil {
+		return fmt.Errorf("writing the bundle: %w", errs.Native(err))
+	}
+	return nil
+}
+
+// check returns an error if the image is not complete for the platform.
+func (b *Bundle) check(ctx context.Context, target ocispec.Descriptor) error {
+	if _, err := images.Manifest(ctx, b.store, target, b.platform); err != nil {
+		if errdefs.IsNotFound(err) {
+			return failure.Permanentf("there is none for %s", b.name)
+		}
+		return err
+	}
+	return complete(ctx, b.store, target, b.platform)
+}
+
+// memoryLabels is a label store in memory.
+type memoryLabels struct {
+	mu  sync.Mutex
+	all map[digest.Digest]map[string]string
+}
+
+// Get returns the labels of a blob.
+func (l *memoryLabels) Get(d digest.Digest) (map[string]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.all[d]), nil
+}
+
+// Set replaces the labels of a blob.
+func (l *memoryLabels) Set(d digest.Digest, set map[string]string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all[d] = maps.Clone(set)
+	return nil
+}
+
+// Update adds to the labels of a blob.
+func (l *memoryLabels) Update(d digest.Digest, set map[string]string) (map[string]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all[d] == nil {
+		l.all[d] = map[string]string{}
+	}
+	maps.Copy(l.all[d], set)
+	return maps.Clone(l.all[d]), nil
+}

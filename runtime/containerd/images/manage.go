@@ -1,0 +1,146 @@
+package images
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/platforms"
+
+	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/engine"
+)
+
+const (
+	// pinnedLabel marks images that no garbage collection may remove, as in containerd's CRI
+	// plugin (internal/cri/labels).
+	pinnedLabel = "io.cri-containerd.pinned"
+	pinnedValue = "pinned"
+	// ownLabel marks images that were pulled or imported by this program: the namespace of a
+	// daemon may have those of others.
+	ownLabel = "runonce/image"
+)
+
+// imageLabels are those of an image of this program.
+func imageLabels(pinned bool) map[string]string {
+	all := map[string]string{ownLabel: "true"}
+	if pinned {
+		all[pinnedLabel] = pinnedValue
+	}
+	return all
+}
+
+// Record is one image of the local store.
+type Record struct {
+	Ref    string
+	Digest string
+	Size   int64 // bytes, compressed; 0 when the content is incomplete
+	// Pinned images are kept although nothing uses them: they came with an archive.
+	Pinned bool
+	// Own images were pulled or imported by this program.
+	Own bool
+	// Containers are those of other programs that use the image.
+	Containers []string
+}
+
+// List returns the images of the store in order of their references.
+func List(ctx context.Context, s Conn) ([]Record, error) {
+	all, err := s.ImageService().List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	users, err := foreignContainers(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]Record, 0, len(all))
+	for _, img := range all {
+		r := Record{
+			Ref: img.Name, Digest: img.Target.Digest.String(), Containers: users[img.Name],
+			Pinned: img.Labels[pinnedLabel] == pinnedValue, Own: img.Labels[ownLabel] != "",
+		}
+		if size, err := img.Size(ctx, s.ContentStore(), platforms.Default()); err == nil {
+			r.Size = size
+		}
+		found = append(found, r)
+	}
+	return found, nil
+}
+
+// foreignContainers returns the containers that no pod of this program has, by their images.
+func foreignContainers(ctx context.Context, s Conn) (map[string][]string, error) {
+	all, err := s.ContainerService().List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	users := map[string][]string{}
+	for _, c := range all {
+		if c.Image != "" && c.Labels[engine.LabelPodUID] == "" {
+			users[c.Image] = append(users[c.Image], c.ID)
+		}
+	}
+	return users, nil
+}
+
+// Pin marks images as such that are kept although nothing uses them.
+func Pin(ctx context.Context, s Conn, refs []string) error {
+	for _, ref := range refs {
+		img, err := s.ImageService().Get(ctx, ref)
+		if err != nil {
+			return fmt.Errorf("pinning image %q: %w", ref, errs.Native(err))
+		}
+		if img.Labels[pinnedLabel] == pinnedValue {
+			continue
+		}
+		if err := save(ctx, s, images.Image{Name: ref, Target: img.Target, Labels: imageLabels(true)}); err != nil {
+			return fmt.Errorf("pinning image %q: %w", ref, errs.Native(err))
+		}
+	}
+	return nil
+}
+
+// Remove removes images, and returns how many bytes their content has freed. One that is absent is
+// no error.
+func (c *Store) Remove(ctx context.Context, s Conn, refs []string) (freed int64, err error) {
+	before, err := usage(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	for i, ref := range refs {
+		var options []images.DeleteOpt
+		if i == len(refs)-1 {
+			options = append(options, images.SynchronousDelete()) // for all of them
+		}
+		if err := errs.IgnoreNotFound(s.ImageService().Delete(ctx, ref, options...)); err != nil {
+			return 0, fmt.Errorf("removing image %q: %w", ref, err)
+		}
+	}
+	c.byRef.Clear() // a reference with a digest may have stood for one with a tag
+	after, err := usage(ctx, s)
+	return max(before-after, 0), err
+}
+
+// usage returns how many bytes the content and the layers of all images have.
+func usage(ctx context.Context, s Conn) (total int64, err error) {
+	err = s.ContentStore().Walk(ctx, func(i content.Info) error {
+		total += i.Size
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("adding up the size of images: %w", errs.Native(err))
+	}
+	err = s.Snapshots().Walk(ctx, func(ctx context.Context, i snapshots.Info) error {
+		if i.Kind != snapshots.KindCommitted {
+			return nil
+		}
+		u, err := s.Snapshots().Usage(ctx, i.Name)
+		total += u.Size
+		return errs.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("adding up the size of unpacked images: %w", errs.Native(err))
+	}
+	return total, nil
+}

@@ -1,0 +1,23 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/runonce/runonce/runtime/containerd/images"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image"
+)
+
+// Resolve asks the registry for the digest of the image. It does not need containerd.
+func (e *Engine) Resolve(ctx context.Context, ref string, credentials ...engine.Credential) (string, error) {
+	name, err := image.Normalize(ref)
+	if err != nil {
+		return "", err
+	}
+	target, _, err := images.Resolve(ctx, e.o.CertsDir, name, credentials)
+	if err != nil {
+		return "", fmt.Errorf("asking for image %q: %w", ref, err)
+	}
+	return target.Digest.String(), nil
+}
