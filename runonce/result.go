@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -183,9 +184,16 @@ func (p *pod) fillPreempted() {
 // fillContainers fills in the state of each container.
 func (p *pod) fillContainers(ctx context.Context) {
 	statuses := podspec.Statuses(p.status)
+	var digests map[string]string
+	if rt, ok := p.r.rt.(Digester); ok && len(statuses) > 0 {
+		digests = rt.Digests(ctx, p.pod)
+	}
 	for _, c := range podspec.Containers(p.pod) {
 		cs := statusOf(statuses, c.Name)
-		out := Container{Name: c.Name, Image: c.Image, State: "Waiting", Restarts: int(cs.RestartCount)}
+		out := Container{Name: c.Name, Image: c.Image, State: "Waiting", Restarts: int(cs.RestartCount), ImageID: cs.ImageID, Digest: digests[c.Name]}
+		if _, digest, ok := strings.Cut(cs.ImageID, "@"); ok && out.Digest == "" {
+			out.Digest = digest // of a cluster
+		}
 		switch {
 		case cs.State.Running != nil:
 			out.State = "Running"

@@ -49,6 +49,13 @@ type Annotator interface {
 	Annotations(ctx context.Context, pod *v1.Pod) map[string]string
 }
 
+// Digester is a Runtime that knows which images the references of its pods stand for.
+type Digester interface {
+	// Digests returns the digests of the images that containers of the pod were made from, by
+	// container name.
+	Digests(ctx context.Context, pod *v1.Pod) map[string]string
+}
+
 // Eventer is a Runtime that knows the events of its pods.
 type Eventer interface {
 	// Events returns the last events of the pod, the oldest first, each in a line.
@@ -106,6 +113,8 @@ type Phase struct {
 type Container struct {
 	Name     string   `json:"name"`
 	Image    string   `json:"image"`
+	ImageID  string   `json:"imageID,omitempty"`              // of the image's configuration
+	Digest   string   `json:"digest,omitempty"`               // of the image's manifest or index
 	State    string   `json:"state"`                          // Waiting, Running or Terminated
 	ExitCode *int32   `json:"exitCode" jsonschema:"nullable"` // of the current or last termination; null if it never ended
 	Restarts int      `json:"restarts"`

@@ -56,7 +56,7 @@ func creationFlags() []cli.Flag {
 func onCluster(c *cli.Context) bool { return c.String("kubeconfig") != "" || c.String("context") != "" }
 
 // machineFlags are flags, besides those of some categories, that mean nothing on a cluster.
-var machineFlags = []string{"cgroup-driver", "pod-pids-limit", "parallel-pulls", "logs"}
+var machineFlags = []string{"cgroup-driver", "pod-pids-limit", "logs", "images"}
 
 // loadCluster reads the kubeconfig, if the command is about a cluster, and refuses flags that mean
 // nothing then.
@@ -75,7 +75,7 @@ func (p *program) loadCluster(c *cli.Context) error {
 			category = f.GetCategory()
 		}
 		name := f.Names()[0]
-		local := slices.Contains([]string{categoryEngine, categoryNetwork, categoryNode}, category) || slices.Contains(machineFlags, name)
+		local := slices.Contains([]string{categoryEngine, categoryNetwork, categoryNode, categoryImages}, category) || slices.Contains(machineFlags, name)
 		if local && p.settings.Given(c, name) {
 			return usagef("--%s is about this machine and has no meaning on a cluster", name)
 		}

@@ -77,7 +77,7 @@ func TestComplete(t *testing.T) {
 		{"run --timeout ", ""},
 		{"run -- --unt", ":files"},
 		{"down --recu", ""}, // hidden
-		{"images ", "list import"},
+		{"images ", "list pull import bundle rm prune"},
 		{"images import ", ":files"},
 		{"ps ", ""},
 		{"completion ", "bash zsh fish"},

@@ -19,6 +19,7 @@ func (p *program) downCommand() *cli.Command {
 	flags := slices.Concat([]cli.Flag{
 		boolFlag("", "all pods of earlier runs, and what removed pods have left", "all"),
 		boolFlag("", "delete their logs, with --all also those of pods removed before", "logs"),
+		boolFlag("", "delete the images that only they used, except those from archives", "images"),
 		quietFlag(),
 	}, pluginFlags(), engineFlags(), clusterFlags())
 	// It finds pods by where they came from, so it accepts the flags of run only for convenience.
@@ -110,6 +111,9 @@ func (p *program) stopPods(c *cli.Context, s *session, pods []*v1.Pod) error {
 	}
 	if c.Bool("logs") {
 		err = errors.Join(err, s.pods.RemoveLogs(pods, c.Bool("all")))
+	}
+	if c.Bool("images") && !s.readOnly {
+		err = errors.Join(err, p.dropImagesOf(c, s, pods))
 	}
 	return err
 }

@@ -21,6 +21,7 @@ import (
 
 var (
 	_ runonce.Annotator = (*runtime.Pods)(nil)
+	_ runonce.Digester  = (*runtime.Pods)(nil)
 	_ runonce.Puller    = (*runtime.Pods)(nil)
 )
 
@@ -99,6 +100,8 @@ type session struct {
 	node   *v1.Node
 	run    *record.Run
 	cancel context.CancelFunc // ends the work of pods
+	// supplied are the references of the images of --images-dir.
+	supplied []string
 	// readOnly says that the root is read-only, so that the session works with a copy of the
 	// records in it.
 	readOnly bool
@@ -150,18 +153,19 @@ func (p *program) open(c *cli.Context, e opened, node *v1.Node, o runtime.Option
 	o.Records, o.LogDir, o.Log = record.Open(e.o.Root, e.o.State), e.o.LogDir, p.log
 	o.Records.Notify = func(message string) { p.log.Warn(message) }
 	s := &session{p: p, engine: e.Engine, node: node, run: o.Records.NewRun(), cancel: cancel}
-	o.ParallelPulls = c.Int("parallel-pulls")
-	for _, dir := range pathsOf(c, "images-dir") {
+	o.ParallelPulls, o.Pull = c.Int("parallel-pulls"), pullMode(c)
+	for _, dir := range imagesDirs(c, e.o.Root) {
 		begin := time.Now()
 		images, err := e.Import(c.Context, dir)
 		if err != nil {
 			s.close()
 			return nil, importError(fmt.Errorf("--images-dir: %w", err))
 		}
-		o.LocalImages = append(o.LocalImages, images...)
+		s.supplied = append(s.supplied, images...)
 		p.log.Info("imported images", "images", images, "elapsed", time.Since(begin))
 	}
 	var err error
+	o.LocalImages = s.supplied
 	if s.pods, err = e.Pods(ctx, node, o); err != nil {
 		s.close()
 		return nil, unusable(fmt.Errorf("container engine: %w", err))

@@ -25,16 +25,23 @@ const (
 	categoryNode    = "Node"
 	categoryNetwork = "Network"
 	categoryCluster = "Cluster"
+	categoryImages  = "Images"
 )
 
 // engineFlags select the engine and its directories, and the log messages.
 func engineFlags() []cli.Flag {
-	return []cli.Flag{
+	return append([]cli.Flag{
 		&cli.StringFlag{Name: "address", Category: categoryEngine, Usage: "use containerd at `SOCKET`", DefaultText: "$CONTAINERD_ADDRESS, else embedded"},
 		&cli.StringFlag{Name: "root", Category: categoryEngine, Value: backend.DefaultRoot, Usage: "keep persistent data in `DIR`"},
 		&cli.StringFlag{Name: "state", Category: categoryEngine, Value: "/run/runonce", Usage: "keep data that a reboot may delete in `DIR`"},
 		&cli.StringFlag{Name: "log-dir", Category: categoryEngine, Value: "/var/log/pods", Usage: "write container logs to `DIR`"},
 		&cli.StringFlag{Name: "namespace", Category: categoryEngine, Value: "runonce", Usage: "containerd `NAMESPACE`, not that of pods"},
+	}, logFlags()...)
+}
+
+// logFlags are those of every command that works: they select the configuration and the log messages.
+func logFlags() []cli.Flag {
+	return []cli.Flag{
 		configFlag(),
 		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORMAT` of log messages: text or json"},
 		&cli.StringFlag{Name: "log-level", Value: "warn", Usage: "lowest `LEVEL` to log: debug, info, warn or error"},
@@ -67,6 +74,7 @@ func inputFlags() []cli.Flag {
 		boolFlag(categoryInput, "run the Job of each CronJob once", "run-cronjobs"),
 		boolFlag(categoryInput, "replace ${NAME} in manifests by environment variables", "substitute"),
 		&cli.GenericFlag{Name: "env-file", Category: categoryInput, Value: &pathList{}, Usage: "replace ${NAME} in manifests by the variables of `FILE`; repeatable"},
+		boolFlag(categoryInput, "refuse images that are not given by their digest", "require-digest"),
 	}
 }
 
@@ -141,6 +149,8 @@ func (p *program) inputOptions(c *cli.Context) manifests.Options {
 		Recursive: c.Bool("recursive"), Stdin: p.io.Stdin, SHA256: c.String("sha256"), RunCronJobs: c.Bool("run-cronjobs"),
 		NodeName: c.String("node-name"), PodSecurity: c.String("pod-security"),
 		Variables: p.variables,
+		// A lock gives every image a digest.
+		RequireDigest: c.Bool("require-digest") && c.String("lock") == "", Places: c.Bool("offline") || c.String("lock") != "",
 	}
 	if p.cluster != nil {
 		o.Cluster, o.Namespace = true, p.cluster.Namespace
@@ -224,7 +234,7 @@ func checkValues(c *cli.Context) error {
 	if sum := c.String("sha256"); sum != "" && !sha256Digest.MatchString(sum) {
 		return usagef("--sha256 %q: must be 64 hex digits", sum)
 	}
-	return nil
+	return checkImageFlags(c)
 }
 
 var sha256Digest = regexp.MustCompile(`^[0-9A-Fa-f]{64}$`)
@@ -233,7 +243,7 @@ var sha256Digest = regexp.MustCompile(`^[0-9A-Fa-f]{64}$`)
 func runOptions(c *cli.Context) (runonce.Options, error) {
 	o := runonce.Options{
 		Until:    runonce.Until(c.String("until")),
-		Retry:    runonce.Backoff{Delay: c.Duration("retry-delay"), Factor: c.Float64("retry-factor"), Retries: c.Int("max-retries")},
+		Retry:    backoff(c),
 		Timeout:  c.Duration("timeout"),
 		Parallel: c.Int("parallel"),
 		Settle:   c.Duration("settle"),
@@ -246,9 +256,6 @@ func runOptions(c *cli.Context) (runonce.Options, error) {
 	}
 	if d := c.String("cgroup-driver"); d != cgroup.DriverCgroupfs && d != cgroup.DriverSystemd {
 		return o, usagef("--cgroup-driver %q: must be %s or %s", d, cgroup.DriverCgroupfs, cgroup.DriverSystemd)
-	}
-	if n := c.Int("parallel-pulls"); n < 1 {
-		return o, usagef("--parallel-pulls %d: must be at least 1", n)
 	}
 	if n := c.Int64("pod-pids-limit"); n == 0 || n < -1 {
 		return o, usagef("--pod-pids-limit %d: must be a number of processes, or -1 for no limit", n)

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
@@ -27,45 +27,58 @@ type imageList struct {
 
 func (p *program) imagesCommand() *cli.Command {
 	return &cli.Command{
-		Name: "images", Usage: "list or import images",
+		Name: "images", Usage: "list, pull, import, bundle and remove images",
 		Action: func(c *cli.Context) error {
+			const known = "must be list, pull, import, bundle, rm or prune"
 			if name := c.Args().First(); name != "" {
-				return usagef("unknown command %q: must be list or import", "images "+name)
+				return usagef("unknown command %q: %s", "images "+name, known)
 			}
-			return usagef("images needs a command: list or import")
+			return usagef("images needs a command: %s", strings.TrimPrefix(known, "must be "))
 		},
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list images", Action: p.withLogger(p.listImages),
+				Name: "list", Usage: "list images and the pods that use them", Action: p.withLogger(p.listImages),
 				Flags: slices.Concat([]cli.Flag{outputFlag("table", "json", "yaml")}, engineFlags()),
 			},
+			p.imagesPullCommand(),
 			{
 				Name: "import", Usage: "import image archives (tar, gz, zst) and OCI layouts", ArgsUsage: "PATH...",
 				Action: p.withLogger(p.importImages), Flags: slices.Concat([]cli.Flag{quietFlag()}, engineFlags()),
+			},
+			p.imagesBundleCommand(),
+			{
+				Name: "rm", Usage: "remove images that no pod uses", ArgsUsage: "IMAGE...",
+				Action: p.withLogger(p.removeImages), Flags: slices.Concat([]cli.Flag{quietFlag()}, engineFlags()),
+			},
+			{
+				Name: "prune", Usage: "remove all images that no pod uses, except those from archives", Action: p.withLogger(p.pruneImages),
+				Flags: slices.Concat([]cli.Flag{boolFlag("", "remove those from archives as well", "all"), quietFlag()}, engineFlags()),
 			},
 		},
 	}
 }
 
 func (p *program) listImages(c *cli.Context) error {
-	e, err := p.openEngine(c, true)
+	s, err := p.connect(c)
 	if err != nil {
 		return err
 	}
-	defer p.closeEngine(e)
-	images, err := e.Images(c.Context)
+	defer s.close()
+	images, err := s.images(c.Context)
 	if err != nil {
-		return unusable(fmt.Errorf("listing images: %w", err))
+		return err
 	}
 	document := imageList{APIVersion: report.APIVersion, Kind: "Images", Images: slices.Concat([]backend.Image{}, images)}
 	return p.write(c, document, func(report.Style) error {
 		rows := make([][]string, 0, len(images))
 		for _, i := range images {
-			rows = append(rows, []string{i.Ref, i.Digest, fmt.Sprintf("%.1f MB", float64(i.Size)/1e6)})
+			rows = append(rows, []string{i.Ref, i.Digest, megabytes(i.Size), strings.Join(i.UsedBy, ",")})
 		}
-		return report.Rows(p.io.Stdout, []string{"IMAGE", "DIGEST", "SIZE"}, rows)
+		return report.Rows(p.io.Stdout, []string{"IMAGE", "DIGEST", "SIZE", "USED BY"}, rows)
 	})
 }
+
+func megabytes(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) }
 
 func (p *program) importImages(c *cli.Context) error {
 	if c.Args().Len() == 0 {
@@ -98,33 +111,24 @@ func importError(err error) error {
 	return badInput(err)
 }
 
-// imagesToPull returns the images that a run of the plan would pull, sorted. An image that must
+// imagesToPull returns the images that a run of the plan would pull, or ask the registry for, sorted. An image that must
 // not be pulled, or has an invalid name, fails its pod in the run, not the plan.
-func imagesToPull(plan admit.Plan, stored []backend.Image) []string {
-	present := map[string]bool{}
-	for _, i := range stored {
-		present[i.Ref] = true
-	}
+func imagesToPull(plan admit.Plan, stored []backend.Image, mode image.Mode, supplied []string) []string {
 	pull := map[string]bool{}
-	add := func(name string, policy v1.PullPolicy) {
-		ref, err := image.Normalize(name)
-		if err != nil {
-			return
-		}
-		if ok, err := image.Decide(image.Policy{Ref: name, Pull: policy, Present: present[ref]}); err == nil && ok {
-			pull[ref] = true
-		}
-	}
 	for _, d := range plan.Decisions {
 		if d.Verdict != admit.Admitted || d.Running || d.Prune {
 			continue
 		}
-		for _, c := range podspec.Containers(d.Pod) {
-			add(c.Image, c.ImagePullPolicy)
-		}
-		for _, v := range d.Pod.Spec.Volumes {
-			if v.Image != nil {
-				add(v.Image.Reference, v.Image.PullPolicy)
+		for _, i := range podspec.Images(d.Pod) {
+			ref, err := image.Normalize(*i.Ref)
+			if err != nil {
+				continue
+			}
+			action, err := image.Decide(image.Policy{
+				Ref: *i.Ref, Pull: i.Policy, Mode: mode, Present: isStored(stored, ref), Local: slices.Contains(supplied, ref),
+			})
+			if err == nil && action != image.Use {
+				pull[ref] = true
 			}
 		}
 	}

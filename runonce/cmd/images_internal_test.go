@@ -13,6 +13,7 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/containerd"
+	"github.com/runonce/runonce/runtime/image"
 )
 
 func TestImagesToPull(t *testing.T) {
@@ -35,10 +36,18 @@ func TestImagesToPull(t *testing.T) {
 		{Verdict: admit.Admitted, Running: true, Pod: pod(v1.PullAlways, "kept:1")},
 		{Verdict: admit.Rejected, Pod: pod(v1.PullAlways, "rejected:1")},
 	}}
-	present := []backend.Image{{Ref: "docker.io/library/here:1"}, {Ref: "docker.io/library/here:2"}}
+	present := []backend.Image{{Ref: "docker.io/library/here:1", Size: 1}, {Ref: "docker.io/library/here:2", Size: 1}}
 	want := []string{"docker.io/library/gone:1", "docker.io/library/here:2", "docker.io/library/model:1"}
-	if diff := cmp.Diff(want, imagesToPull(plan, present)); diff != "" {
+	if diff := cmp.Diff(want, imagesToPull(plan, present, image.ByPolicy, nil)); diff != "" {
 		t.Errorf("images (-want +got):\n%s", diff)
+	}
+	want = []string{"docker.io/library/gone:1", "docker.io/library/model:1", "docker.io/library/never:1"}
+	if diff := cmp.Diff(want, imagesToPull(plan, present, image.Missing, nil)); diff != "" {
+		t.Errorf("--pull=missing (-want +got):\n%s", diff)
+	}
+	want = []string{"docker.io/library/gone:1", "docker.io/library/model:1"}
+	if diff := cmp.Diff(want, imagesToPull(plan, present, image.ByPolicy, []string{"docker.io/library/here:2"})); diff != "" {
+		t.Errorf("--images-dir (-want +got):\n%s", diff)
 	}
 }
 

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -34,6 +36,8 @@ type memory struct {
 	cgroups   *enginetest.Cgroups
 	// importTakes is how long an import takes.
 	importTakes time.Duration
+
+	mu sync.Mutex // guards the engine's Store
 }
 
 func newMemory(t *testing.T) *memory {
@@ -49,7 +53,7 @@ func newMemory(t *testing.T) *memory {
 	store := map[string]engine.Image{}
 	for _, i := range images {
 		store[i.Ref] = engine.Image{
-			Ref: i.Ref, ID: "sha256:" + i.Name, Entrypoint: i.Config.Entrypoint, Cmd: i.Config.Cmd, Env: i.Config.Env,
+			Ref: i.Ref, ID: "sha256:" + i.Name, Digest: digestOf(i.Name), Size: 2_900_000, Entrypoint: i.Config.Entrypoint, Cmd: i.Config.Cmd, Env: i.Config.Env,
 			User: i.Config.User, WorkingDir: i.Config.WorkingDir, StopSignal: i.Config.StopSignal,
 		}
 	}
@@ -60,6 +64,9 @@ func newMemory(t *testing.T) *memory {
 		cgroups:   &enginetest.Cgroups{},
 	}
 }
+
+// digestOf returns a digest for a name.
+func digestOf(name string) string { return fmt.Sprintf("sha256:%064x", name) }
 
 func (m *memory) open(_ context.Context, o backend.Options) (backend.Engine, error) {
 	if o.Address == "dead" {
@@ -98,7 +105,23 @@ func (m *memory) Import(ctx context.Context, path string) ([]string, error) {
 }
 
 func (m *memory) Images(context.Context) ([]backend.Image, error) {
-	return []backend.Image{{Ref: "localhost/box:1", Digest: "sha256:box", Size: 2_900_000}}, nil
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var images []backend.Image
+	for _, ref := range slices.Sorted(maps.Keys(m.engine.Store)) {
+		images = append(images, backend.Image{Ref: ref, Digest: m.engine.Store[ref].Digest, Size: m.engine.Store[ref].Size, UsedBy: []string{}})
+	}
+	return images, nil
+}
+
+func (m *memory) RemoveImages(_ context.Context, refs []string) (freed int64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, ref := range refs {
+		freed += m.engine.Store[ref].Size
+		delete(m.engine.Store, ref)
+	}
+	return freed, nil
 }
 
 func (m *memory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runtime.Pods, error) {

@@ -109,6 +109,8 @@ func (p *program) failureDocument(r report.Report) any {
 		v := ownVersions()
 		v.Failure = r.Failure
 		return v
+	case command == "images pull":
+		return imagePulls{APIVersion: report.APIVersion, Kind: "ImagePull", ExitCode: r.ExitCode, Images: []pulledImage{}, Failure: r.Failure}
 	case command == "images list":
 		return imageList{APIVersion: report.APIVersion, Kind: "Images", Images: []backend.Image{}, Failure: r.Failure}
 	}

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -8,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/report"
@@ -22,7 +25,7 @@ func (p *program) planCommand() *cli.Command {
 			&cli.StringFlag{Name: "running", Category: categoryNode, Usage: "assume that the pods of the manifests at `PATH` run"},
 			securityFlag(),
 			outputFlag("table", "wide", "json", "yaml"),
-		}, nodeFlags(), connectFlags(), planFlags(), inputFlags(), engineFlags(), clusterFlags(), creationFlags()[:1]),
+		}, imageFlags(), nodeFlags(), connectFlags(), planFlags(), inputFlags(), engineFlags(), clusterFlags(), creationFlags()[:1]),
 	}
 }
 
@@ -74,6 +77,9 @@ func (p *program) planLocal(c *cli.Context, set *manifests.Set) (admit.Plan, []s
 		return admit.Plan{}, nil, err
 	}
 	defer s.close()
+	if err := p.settleImages(c, set, s); err != nil {
+		return admit.Plan{}, nil, err
+	}
 	plan, err := p.decide(c, set, s)
 	if err != nil {
 		return plan, nil, err
@@ -82,11 +88,20 @@ func (p *program) planLocal(c *cli.Context, set *manifests.Set) (admit.Plan, []s
 	if err != nil {
 		return plan, nil, unusable(fmt.Errorf("listing images: %w", err))
 	}
-	return plan, imagesToPull(plan, stored), nil
+	return plan, imagesToPull(plan, stored, pullMode(c), s.supplied), nil
 }
 
 // planOffline plans for a node that may be another machine.
 func (p *program) planOffline(c *cli.Context, set *manifests.Set) (admit.Plan, error) {
+	if c.Bool("offline") {
+		return admit.Plan{}, usagef("--offline is about the images on this machine, and has no meaning with --running, --capacity or --node")
+	}
+	err := p.lockImages(c, set, func(context.Context, *v1.Pod, podspec.Image) (string, error) {
+		return "", failure.Permanentf("it is not in %s, and --running, --capacity and --node use no engine to look for it", c.String("lock"))
+	})
+	if err != nil {
+		return admit.Plan{}, err
+	}
 	node, err := p.node(c, set, p.devices(c))
 	if err != nil {
 		return admit.Plan{}, err
@@ -97,7 +112,9 @@ func (p *program) planOffline(c *cli.Context, set *manifests.Set) (admit.Plan, e
 	}
 	var running []*v1.Pod
 	if path := c.String("running"); path != "" {
-		earlier, err := manifests.ReadPaths(c.Context, []string{path}, p.inputOptions(c))
+		input := p.inputOptions(c)
+		input.RequireDigest = false
+		earlier, err := manifests.ReadPaths(c.Context, []string{path}, input)
 		if err != nil {
 			return admit.Plan{}, badInput(err)
 		}

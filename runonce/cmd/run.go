@@ -34,21 +34,15 @@ const (
 )
 
 func (p *program) runCommand() *cli.Command {
-	d := runonce.DefaultBackoff()
 	flags := []cli.Flag{
 		&cli.StringFlag{Name: "until", Category: categoryRun, Value: "running", Usage: "wait for this `GOAL`: running, ready or completed"},
-		&cli.DurationFlag{Name: "retry-delay", Category: categoryRun, Value: d.Delay, Usage: "`DURATION` before the first retry"},
-		&cli.Float64Flag{Name: "retry-factor", Category: categoryRun, Value: d.Factor, Usage: "multiply each further delay by `FACTOR`"},
-		&cli.IntFlag{Name: "max-retries", Category: categoryRun, Value: d.Retries, Usage: "retry a pod up to `N` times after errors"},
 		&cli.IntFlag{Name: "max-restarts", Category: categoryRun, Value: runonce.DefaultMaxRestarts, Usage: "restart a container up to `N` times after crashes"},
 		&cli.DurationFlag{Name: "timeout", Category: categoryRun, Usage: "end the run, including --rm, after this `DURATION`", DefaultText: "no limit"},
 		&cli.DurationFlag{Name: "settle", Category: categoryRun, Value: defaultSettle, Usage: "count a container as running after this `DURATION`"},
 		&cli.IntFlag{Name: "parallel", Category: categoryRun, Usage: "start up to `N` pods at once", DefaultText: "twice the processors"},
-		&cli.IntFlag{Name: "parallel-pulls", Category: categoryRun, Value: defaultPulls, Usage: "pull up to `N` images at once"},
 		boolFlag(categoryRun, "end the run when the first pod has failed", "fail-fast"),
 		boolFlag(categoryRun, "remove the started pods at the end of the run", "rm"),
 		&cli.StringFlag{Name: "claims-dir", Category: categoryEngine, Usage: "keep the data of claims in `DIR`/NAMESPACE/CLAIM", DefaultText: "claims in --root"},
-		&cli.GenericFlag{Name: "images-dir", Category: categoryEngine, Value: &pathList{}, Usage: "first import the image archives and OCI layouts in `DIR`; repeatable"},
 		&cli.StringFlag{Name: "exit-code-from", Category: categoryReport, Usage: "exit with the exit code of `POD[/CONTAINER]`"},
 		&cli.StringFlag{Name: "junit", Category: categoryReport, Usage: "write a JUnit report to `FILE`"},
 		&cli.StringFlag{Name: "timeline", Category: categoryReport, Usage: "write an SVG timeline to `FILE`"},
@@ -57,12 +51,13 @@ func (p *program) runCommand() *cli.Command {
 		securityFlag(),
 		quietFlag(),
 		outputFlag("table", "wide", "json", "yaml", formatGitHub),
+		parallelPullsFlag(),
 	}
 	return &cli.Command{
 		Name: "run", Usage: "run the pods of manifests and wait until they reach their goal",
 		ArgsUsage: "PATH...", Action: p.withLogger(p.run),
 		Description: "PATH is a directory, a file, a URL, or - for standard input.",
-		Flags:       slices.Concat(flags, nodeFlags(), networkFlags(), planFlags(), inputFlags(), engineFlags(), clusterFlags(), creationFlags()),
+		Flags:       slices.Concat(flags, retryFlags(), imageFlags(), nodeFlags(), networkFlags(), planFlags(), inputFlags(), engineFlags(), clusterFlags(), creationFlags()),
 	}
 }
 
@@ -96,6 +91,7 @@ func (p *program) run(c *cli.Context) error {
 	}
 	l, plan, err := p.prepare(&limited, set)
 	defer l.close()
+	invalid = invalidResults(set)
 	var results []runonce.Result
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -151,6 +147,9 @@ func (p *program) prepareNode(c *cli.Context, set *manifests.Set, l *launch) (ad
 		return admit.Plan{}, err
 	}
 	l.runtime, l.logs, l.close, l.afterStops = s.pods, podLogs{s.pods}, s.close, func() { s.warn(s.run.Leave()) }
+	if err := p.settleImages(c, set, s); err != nil {
+		return admit.Plan{}, err
+	}
 	entered := p.display.Wait("waiting for another run that plans or stops pods")
 	err = s.run.Enter(c.Context)
 	entered()

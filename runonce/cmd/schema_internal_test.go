@@ -34,7 +34,7 @@ func TestSchemas(t *testing.T) {
 	}
 	for kind, document := range map[string]any{
 		"Report": report.Report{}, "Plan": report.Plan{}, "Validation": manifests.Validation{},
-		"Pods": report.Pods{}, "Images": imageList{}, "Version": versions{},
+		"Pods": report.Pods{}, "Images": imageList{}, "ImagePull": imagePulls{}, "Version": versions{},
 	} {
 		s := r.Reflect(document)
 		s.Title = kind

@@ -25,7 +25,7 @@ func TestUsage(t *testing.T) {
 		{"rnu x", `unknown command "rnu" (did you mean "runonce run"?)`},
 		{"--rm nosuch", `"nosuch" is neither a command nor an existing path; see "runonce help"`},
 		{"./nosuch --node NODE", "./nosuch: does not exist\nrunonce: the input has 1 error: nothing was started"},
-		{"images imprt x", `unknown command "images imprt": must be list or import`},
+		{"images imprt x", `unknown command "images imprt": must be list, pull, import, bundle, rm or prune`},
 		{"run -f x", `unknown flag -f: give the path without it, as in "runonce run PATH"; see "runonce run --help"`},
 		{"down -f x", `unknown flag -f: give the path without it, as in "runonce down PATH"; see`},
 		{"logs -n prod web", `unknown flag -n: a manifest says its namespace, and [NAMESPACE/]POD names a pod (--namespace is that of containerd)`},

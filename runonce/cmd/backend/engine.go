@@ -46,6 +46,9 @@ type Engine interface {
 	Import(ctx context.Context, path string) ([]string, error)
 	// Images returns the images of the store, by name.
 	Images(ctx context.Context) ([]Image, error)
+	// RemoveImages removes images with their content, except what others or containers use, and
+	// returns how many bytes that has freed.
+	RemoveImages(ctx context.Context, refs []string) (int64, error)
 	// Close releases the engine; containers keep running.
 	Close() error
 }

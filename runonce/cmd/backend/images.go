@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
 )
@@ -20,31 +23,52 @@ const reportEvery = 250 * time.Millisecond
 type Image struct {
 	Ref    string `json:"name"`
 	Digest string `json:"digest"`
-	Size   int64  `json:"size"` // bytes, compressed
+	Size   int64  `json:"size"` // bytes, compressed; 0 when the content is incomplete
+	// Pinned images came with an archive: they are kept although no pod uses them.
+	Pinned bool `json:"pinned"`
+	// UsedBy are the pods that use the image, and containers of other programs.
+	UsedBy []string `json:"usedBy"`
+	// Foreign images are another program's.
+	Foreign bool `json:"-"`
 }
+
+// ownNamespace is the namespace that only this program uses.
+const ownNamespace = "runonce"
 
 func (e *machineEngine) Images(ctx context.Context) ([]Image, error) {
 	records, err := e.Engine.ListImages(ctx)
 	if err != nil {
 		return nil, err
 	}
+	shared := e.o.Address != "" && e.o.Namespace != ownNamespace
 	images := make([]Image, 0, len(records))
 	for _, r := range records {
-		images = append(images, Image(r))
+		images = append(images, Image{
+			Ref: r.Ref, Digest: r.Digest, Size: r.Size, Pinned: r.Pinned, Foreign: shared && !r.Own, UsedBy: append([]string{}, r.Containers...),
+		})
 	}
 	return images, nil
 }
 
-// Import imports an archive, an OCI layout, or all of those in a directory, except those whose
-// images are in the store already.
-func (e *machineEngine) Import(ctx context.Context, path string) ([]string, error) {
+// Archives returns the image archives and OCI layouts at a path, which may be a directory of them
+// and nothing else.
+func Archives(path string) ([]image.Archive, error) {
 	archives, unknown, err := image.Archives(path)
-	for _, u := range unknown {
-		e.o.Log.Warn("ignored " + u)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(unknown) > 0:
+		return nil, errors.New(strings.Join(unknown, "; "))
+	case len(archives) == 0:
+		return nil, fmt.Errorf("%s: no image archive or OCI layout in this directory", path)
 	}
-	if err == nil && len(archives) == 0 {
-		err = fmt.Errorf("%s: no image archive or OCI layout in this directory", path)
-	}
+	return archives, nil
+}
+
+// Import imports an archive, an OCI layout, or all of those in a directory, except those whose
+// images are in the store already, and pins the images.
+func (e *machineEngine) Import(ctx context.Context, path string) ([]string, error) {
+	archives, err := Archives(path)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +97,8 @@ func (e *machineEngine) importMissing(ctx context.Context, a image.Archive) (ref
 		last.Ended, last.Err = true, err
 		report(last)
 	}()
-	if refs, err = a.Refs(); err != nil || e.has(ctx, refs) {
+	refs, present, err := e.present(ctx, a)
+	if err != nil || present {
 		return refs, err
 	}
 	last.Step = engine.Importing
@@ -89,18 +114,65 @@ func (e *machineEngine) importMissing(ctx context.Context, a image.Archive) (ref
 	}
 	err = e.importArchive(ctx, a)
 	last.Done = read.Load()
-	return refs, err
+	if err != nil {
+		return nil, err
+	}
+	return refs, e.remember(ctx, a, refs)
 }
 
-// has says whether the store has all these images, by reference and digest.
-func (e *machineEngine) has(ctx context.Context, refs map[string]string) bool {
-	for ref, digest := range refs {
-		img, err := e.Engine.Image(ctx, ref)
-		if err != nil || digest == "" || (img.Digest != digest && img.ID != digest) {
-			return false
+// cache has what is known of the archives that were imported, see image.Cache.
+func (e *machineEngine) cache() image.Cache { return image.Cache(filepath.Join(e.o.Root, "archives")) }
+
+// present returns the images of an archive, and says whether the store has them, by reference and
+// digest. It pins them then.
+func (e *machineEngine) present(ctx context.Context, a image.Archive) (refs map[string]string, present bool, err error) {
+	refs, known := e.cache().Load(a)
+	if !known {
+		if refs, err = a.Refs(); err != nil {
+			return nil, false, err
 		}
 	}
-	return true
+	records, err := e.Engine.ListImages(ctx)
+	if err != nil {
+		return refs, false, err
+	}
+	var unpinned []string
+	for ref, digest := range refs {
+		i := slices.IndexFunc(records, func(r images.Record) bool { return r.Ref == ref && (r.Size > 0 || known) })
+		if i < 0 || digest == "" || records[i].Digest != digest && !e.hasID(ctx, ref, digest) {
+			return refs, false, nil
+		}
+		if !records[i].Pinned {
+			unpinned = append(unpinned, ref)
+		}
+	}
+	if err := e.Engine.PinImages(ctx, unpinned); err != nil || known {
+		return refs, true, err
+	}
+	return refs, true, e.remember(ctx, a, refs)
+}
+
+// hasID says whether an image in the store has the ID: a Docker archive has no digests of images.
+func (e *machineEngine) hasID(ctx context.Context, ref, id string) bool {
+	img, err := e.Engine.Image(ctx, ref)
+	return err == nil && img.ID == id
+}
+
+// remember keeps the digests that the images of an archive have in the store.
+func (e *machineEngine) remember(ctx context.Context, a image.Archive, refs map[string]string) error {
+	records, err := e.Engine.ListImages(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		if _, ok := refs[r.Ref]; ok {
+			refs[r.Ref] = r.Digest
+		}
+	}
+	if err := e.cache().Store(a, refs); err != nil {
+		e.o.Log.WarnContext(ctx, "the archive has to be read again next time", "archive", a.Path, "error", err)
+	}
+	return nil
 }
 
 func (e *machineEngine) importArchive(ctx context.Context, a image.Archive) error {

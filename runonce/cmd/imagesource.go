@@ -1,0 +1,302 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runtime/image"
+)
+
+// imagesDirFlag and lockFlag are for all commands that get images.
+func imagesDirFlag() cli.Flag {
+	return &cli.GenericFlag{
+		Name: "images-dir", Category: categoryImages, Value: &pathList{},
+		Usage: "first import the archives in `DIR`; repeatable", DefaultText: "images in --root",
+	}
+}
+
+// imagesDirOnlyFlag is for a command without a root.
+func imagesDirOnlyFlag() cli.Flag {
+	return &cli.GenericFlag{
+		Name: "images-dir", Category: categoryImages, Value: &pathList{}, Usage: "take images from the archives in `DIR`; repeatable",
+	}
+}
+
+func lockFlag() cli.Flag {
+	return &cli.StringFlag{Name: "lock", Category: categoryImages, Usage: "use the digests of images in `FILE`, and add those it lacks"}
+}
+
+func pullFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "pull", Category: categoryImages, Usage: "pull images `WHEN`: missing, always, never or newer", DefaultText: "pull policies",
+	}
+}
+
+// imageFlags say where the images of pods come from.
+func imageFlags() []cli.Flag {
+	return []cli.Flag{imagesDirFlag(), pullFlag(), boolFlag(categoryImages, "pull nothing: every image must be present", "offline"), lockFlag()}
+}
+
+// retryFlags say how often something is tried.
+func retryFlags() []cli.Flag {
+	d := runonce.DefaultBackoff()
+	return []cli.Flag{
+		&cli.DurationFlag{Name: "retry-delay", Category: categoryRun, Value: d.Delay, Usage: "`DURATION` before the first retry"},
+		&cli.Float64Flag{Name: "retry-factor", Category: categoryRun, Value: d.Factor, Usage: "multiply each further delay by `FACTOR`"},
+		&cli.IntFlag{Name: "max-retries", Category: categoryRun, Value: d.Retries, Usage: "retry up to `N` times after errors"},
+	}
+}
+
+func parallelPullsFlag() cli.Flag {
+	return &cli.IntFlag{Name: "parallel-pulls", Category: categoryImages, Value: defaultPulls, Usage: "pull up to `N` images at once"}
+}
+
+// backoff reads retryFlags.
+func backoff(c *cli.Context) runonce.Backoff {
+	return runonce.Backoff{Delay: c.Duration("retry-delay"), Factor: c.Float64("retry-factor"), Retries: c.Int("max-retries")}
+}
+
+// checkImageFlags refuses values of imageFlags that cannot be used.
+func checkImageFlags(c *cli.Context) error {
+	mode := image.Mode(c.String("pull"))
+	switch mode {
+	case image.ByPolicy, image.Missing, image.Always, image.Never, image.Newer:
+	default:
+		return usagef("--pull %q: must be missing, always, never or newer", mode)
+	}
+	if c.Bool("offline") && mode != image.ByPolicy && mode != image.Never {
+		return usagef("--offline pulls nothing: it cannot be used with --pull=%s", mode)
+	}
+	if n := c.Int("parallel-pulls"); c.IsSet("parallel-pulls") && n < 1 {
+		return usagef("--parallel-pulls %d: must be at least 1", n)
+	}
+	return nil
+}
+
+// pullMode returns when images are pulled.
+func pullMode(c *cli.Context) image.Mode {
+	if c.Bool("offline") {
+		return image.Never
+	}
+	return image.Mode(c.String("pull"))
+}
+
+// imagesDirs returns the directories of --images-dir, and the one in the root if it has something. A
+// command without that flag has none.
+func imagesDirs(c *cli.Context, root string) []string {
+	if c.Generic("images-dir") == nil {
+		return nil
+	}
+	dirs := pathsOf(c, "images-dir")
+	own := filepath.Join(root, "images")
+	entries, err := os.ReadDir(own)
+	visible := func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), ".") }
+	if err == nil && slices.ContainsFunc(entries, visible) && !slices.Contains(dirs, own) {
+		dirs = append(slices.Clone(dirs), own)
+	}
+	return dirs
+}
+
+// settleImages fixes the images of the pods by --lock, and refuses the pods whose images are not
+// present if --offline says so.
+func (p *program) settleImages(c *cli.Context, set *manifests.Set, s *session) error {
+	err := p.lockImages(c, set, func(ctx context.Context, pod *v1.Pod, i podspec.Image) (string, error) {
+		return s.pods.ImageDigest(ctx, pod, *i.Ref, i.Policy)
+	})
+	if err != nil || !c.Bool("offline") {
+		return err
+	}
+	stored, err := s.engine.Images(c.Context)
+	if err != nil {
+		return unusable(fmt.Errorf("listing images: %w", err))
+	}
+	return refuse(c, set, absent(set.Pods, stored))
+}
+
+// refuse takes the pods with faults out of the set, if --skip-invalid leaves others.
+func refuse(c *cli.Context, set *manifests.Set, faults []manifests.Fault) error {
+	err := set.Refuse(faults)
+	if err != nil && (!c.Bool("skip-invalid") || len(set.Pods) == 0) {
+		return badInput(err)
+	}
+	return nil
+}
+
+// absent returns a fault for each image of the pods that the store does not have.
+func absent(pods []*v1.Pod, stored []backend.Image) []manifests.Fault {
+	var faults []manifests.Fault
+	for _, pod := range pods {
+		for _, i := range podspec.Images(pod) {
+			ref, err := image.Normalize(*i.Ref)
+			if err == nil && !isStored(stored, ref) {
+				faults = append(faults, manifests.Fault{
+					Pod: pod, Field: i.Field, Message: fmt.Sprintf("image %q is not present, and --offline pulls nothing", *i.Ref),
+					Hint: `put an archive of it into --images-dir, or use "runonce images pull"`,
+				})
+			}
+		}
+	}
+	return faults
+}
+
+// isStored reports whether the store has all of an image. Of an incomplete one it knows no size.
+func isStored(stored []backend.Image, ref string) bool {
+	return slices.ContainsFunc(stored, func(i backend.Image) bool { return i.Size > 0 && image.Same(ref, i.Ref, i.Digest) })
+}
+
+// digestOf returns the digest of an image of a pod.
+type digestOf func(ctx context.Context, pod *v1.Pod, i podspec.Image) (string, error)
+
+// lockImages gives the images of the pods the digests of --lock. It adds those that the lock lacks.
+func (p *program) lockImages(c *cli.Context, set *manifests.Set, digest digestOf) error {
+	path := c.String("lock")
+	if path == "" {
+		return nil
+	}
+	lock, err := manifests.ReadImageLock(path)
+	if err != nil {
+		return badInput(err)
+	}
+	missing := unlocked(set.Pods, lock)
+	if len(missing) > 0 {
+		end := p.display.Wait("looking for the digests of images")
+		failed := p.addDigests(c, lock, missing, digest)
+		end()
+		if err := lockError(c, set, failed); err != nil {
+			return err
+		}
+		if err := lock.Write(path); err != nil {
+			return usagef("--lock: %w", err)
+		}
+	}
+	for _, pod := range set.Pods {
+		if err := set.SetImages(pod, func(ref string) string { return lockedRef(ref, lock) }); err != nil {
+			return badInput(err)
+		}
+	}
+	return nil
+}
+
+// use is an image as a pod uses it.
+type use struct {
+	pod   *v1.Pod
+	image podspec.Image
+}
+
+// usesOf returns how the pods use images, by normalised reference.
+func usesOf(pods []*v1.Pod) map[string][]use {
+	all := map[string][]use{}
+	for _, pod := range pods {
+		for _, i := range podspec.Images(pod) {
+			if ref, err := image.Normalize(*i.Ref); err == nil {
+				all[ref] = append(all[ref], use{pod, i})
+			}
+		}
+	}
+	return all
+}
+
+// unlocked returns the uses of images that are neither in the lock nor given by their digest.
+func unlocked(pods []*v1.Pod, lock manifests.ImageLock) map[string][]use {
+	missing := usesOf(pods)
+	maps.DeleteFunc(missing, func(ref string, _ []use) bool { return lock.Images[ref] != "" || strings.Contains(ref, "@") })
+	return missing
+}
+
+// lockedRef returns the reference with the digest of the lock.
+func lockedRef(ref string, lock manifests.ImageLock) string {
+	full, err := image.Normalize(ref)
+	if err != nil || lock.Images[full] == "" {
+		return ref
+	}
+	return full + "@" + lock.Images[full]
+}
+
+// addDigests adds the digests of images to the lock. It returns the errors of the others, by their
+// uses.
+func (p *program) addDigests(c *cli.Context, lock manifests.ImageLock, missing map[string][]use, digest digestOf) map[*use]error {
+	var mu sync.Mutex
+	failed := map[*use]error{}
+	refs := slices.Sorted(maps.Keys(missing))
+	inParallel(refs, max(c.Int("parallel-pulls"), defaultPulls), func(ref string) {
+		uses := missing[ref]
+		var found string
+		err := withRetries(c.Context, backoff(c), func() (err error) {
+			found, err = digest(c.Context, uses[0].pod, uses[0].image)
+			return err
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			lock.Images[ref] = found
+			return
+		}
+		for i := range uses {
+			failed[&uses[i]] = err
+		}
+	})
+	return failed
+}
+
+// lockError returns the error for images without a digest: the fault of the manifest if the registry
+// does not have them, else that of the machine.
+func lockError(c *cli.Context, set *manifests.Set, failed map[*use]error) error {
+	var faults []manifests.Fault
+	for u, err := range failed {
+		if err := context.Cause(c.Context); err != nil {
+			return err
+		}
+		if !failure.IsPermanent(err) {
+			return unusable(fmt.Errorf("--lock: %w", err))
+		}
+		faults = append(faults, manifests.Fault{Pod: u.pod, Field: u.image.Field, Message: "its digest is not known: " + err.Error()})
+	}
+	return refuse(c, set, faults)
+}
+
+// inParallel calls f for each element, at most n at once.
+func inParallel[T any](all []T, n int, f func(T)) {
+	var wg sync.WaitGroup
+	places := make(chan struct{}, n)
+	for _, one := range all {
+		places <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-places }()
+			f(one)
+		})
+	}
+	wg.Wait()
+}
+
+// withRetries calls f until it succeeds or no retry is left that could help.
+func withRetries(ctx context.Context, schedule runonce.Backoff, f func() error) error {
+	for n := 0; ; n++ {
+		err := f()
+		delay, more := schedule.At(n)
+		limit, limited := failure.Retries(err)
+		if err == nil || failure.IsPermanent(err) || !more || limited && n >= limit {
+			return err
+		}
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return errors.Join(err, context.Cause(ctx))
+		}
+	}
+}

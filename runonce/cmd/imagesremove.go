@@ -1,0 +1,180 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runtime/image"
+)
+
+// images returns the images of the store with the pods that use them: those of earlier runs, and
+// those that other runs are about to start.
+func (s *session) images(ctx context.Context) ([]backend.Image, error) {
+	// The reservations come first: pods that start meanwhile are among the others.
+	pods, err := s.run.Reserved()
+	if err != nil {
+		return nil, unusable(err)
+	}
+	started, err := s.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	images, err := s.engine.Images(ctx)
+	if err != nil {
+		return nil, unusable(fmt.Errorf("listing images: %w", err))
+	}
+	addUsers(images, slices.Concat(pods, started))
+	return images, nil
+}
+
+// addUsers adds the pods that use the images.
+func addUsers(images []backend.Image, pods []*v1.Pod) {
+	for n := range images {
+		i := &images[n]
+		for _, pod := range pods {
+			if usesImage(pod, *i) {
+				i.UsedBy = append(i.UsedBy, podspec.FullName(pod))
+			}
+		}
+		slices.Sort(i.UsedBy)
+		i.UsedBy = slices.Compact(i.UsedBy)
+	}
+}
+
+func usesImage(pod *v1.Pod, i backend.Image) bool {
+	return slices.ContainsFunc(podspec.Images(pod), func(own podspec.Image) bool {
+		ref, err := image.Normalize(*own.Ref)
+		return err == nil && image.Same(ref, i.Ref, i.Digest)
+	})
+}
+
+// unused returns the images that nothing uses, without those of other programs, and only with all
+// those from archives.
+func unused(images []backend.Image, all bool) []string {
+	var refs []string
+	for _, i := range images {
+		if len(i.UsedBy) == 0 && !i.Foreign && (all || !i.Pinned) {
+			refs = append(refs, i.Ref)
+		}
+	}
+	return refs
+}
+
+// removable returns the images that the arguments name, or why one cannot be removed.
+func removable(images []backend.Image, args []string) ([]string, error) {
+	var refs []string
+	for _, arg := range args {
+		ref, err := image.Normalize(arg)
+		if err != nil {
+			return nil, usagef("%w", err)
+		}
+		n := slices.IndexFunc(images, func(i backend.Image) bool { return image.Same(ref, i.Ref, i.Digest) })
+		switch {
+		case n < 0:
+			return nil, usagef("image %q is not present", arg)
+		case len(images[n].UsedBy) > 0:
+			return nil, usagef("image %q is used by %s", arg, strings.Join(images[n].UsedBy, ", "))
+		case images[n].Foreign:
+			return nil, usagef("image %q was neither pulled nor imported by runonce", arg)
+		}
+		refs = append(refs, images[n].Ref)
+	}
+	slices.Sort(refs)
+	return slices.Compact(refs), nil
+}
+
+func (p *program) removeImages(c *cli.Context) error {
+	if c.Args().Len() == 0 {
+		return usagef("no IMAGE given: name images as in %q", "runonce images list")
+	}
+	return p.removeSome(c, func(images []backend.Image) ([]string, error) { return removable(images, c.Args().Slice()) })
+}
+
+func (p *program) pruneImages(c *cli.Context) error {
+	if c.Args().Present() {
+		return usagef("images prune takes no arguments; %q removes single images", "runonce images rm")
+	}
+	return p.removeSome(c, func(images []backend.Image) ([]string, error) { return unused(images, c.Bool("all")), nil })
+}
+
+// removeSome removes the images that choose returns, while no other run plans to use them.
+func (p *program) removeSome(c *cli.Context, choose func([]backend.Image) ([]string, error)) error {
+	s, err := p.connect(c)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if s.readOnly {
+		return unusable(fmt.Errorf("%s is read-only: no image can be removed", c.String("root")))
+	}
+	entered := p.display.Wait("waiting for another run that plans or stops pods")
+	err = s.run.Enter(c.Context)
+	entered()
+	if err != nil {
+		return unusable(err)
+	}
+	images, err := s.images(c.Context)
+	if err != nil {
+		return err
+	}
+	refs, err := choose(images)
+	if err != nil {
+		return err
+	}
+	return p.dropImages(c, s, refs)
+}
+
+// dropImages removes images and prints them, and what that has freed.
+func (p *program) dropImages(c *cli.Context, s *session, refs []string) error {
+	var freed int64
+	if len(refs) > 0 {
+		end := p.display.Wait("removing images")
+		var err error
+		freed, err = s.engine.RemoveImages(c.Context, refs)
+		end()
+		if err != nil {
+			return unusable(err)
+		}
+	}
+	var out strings.Builder
+	for _, ref := range refs {
+		fmt.Fprintf(&out, "%s removed\n", ref)
+	}
+	fmt.Fprintf(&out, "%s freed\n", megabytes(freed))
+	if _, err := fmt.Fprint(p.io.Stdout, out.String()); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	return nil
+}
+
+// imagesOf returns the images that the pods use.
+func imagesOf(images []backend.Image, pods []*v1.Pod) []string {
+	var refs []string
+	for _, i := range images {
+		if slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return usesImage(pod, i) }) {
+			refs = append(refs, i.Ref)
+		}
+	}
+	return refs
+}
+
+// dropImagesOf removes the images that only the pods used, which have been stopped.
+func (p *program) dropImagesOf(c *cli.Context, s *session, pods []*v1.Pod) error {
+	if err := s.run.Enter(c.Context); err != nil {
+		return unusable(err)
+	}
+	images, err := s.images(c.Context)
+	if err != nil {
+		return err
+	}
+	theirs := imagesOf(images, pods)
+	refs := slices.DeleteFunc(unused(images, false), func(ref string) bool { return !slices.Contains(theirs, ref) })
+	return p.dropImages(c, s, refs)
+}
