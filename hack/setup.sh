@@ -5,7 +5,7 @@
 # also run tests in an emulated machine (vm), or unpacks podman for the benchmark (podman). On
 # distributions other than Debian, it lists the missing packages and stops.
 # Packages that only the tests need and that would start a service or replace another
-# package (containerd, docker-registry, etcd) are unpacked into .cache/debian and not
+# package (containerd, docker-registry, etcd, skopeo) are unpacked into .cache/debian and not
 # installed; QEMU, a kernel and systemd are unpacked into .cache/vm. podman is unpacked into
 # .cache/podman: its package would configure a network for all pods of this machine.
 set -euo pipefail
@@ -168,6 +168,8 @@ if [ "$mode" != run ]; then
 	[ -n "$old_containerd" ] || unpack+=(containerd)
 	has docker-registry || [ -x "$unpacked/usr/bin/docker-registry" ] || unpack+=(docker-registry)
 	[ -x "$unpacked/usr/bin/etcd" ] || unpack+=(etcd-server)
+	# With the libraries that a machine without skopeo may lack; skopeo itself comes last.
+	has skopeo || [ -x "$unpacked/usr/bin/skopeo" ] || unpack+=(libassuan0 libdevmapper1.02.1 libgpgme11 skopeo)
 fi
 vm="" systemd=""
 if [ "$mode" = vm ]; then

@@ -20,6 +20,7 @@ import (
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/containerd/images"
+	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/image"
 )
 
@@ -54,6 +55,7 @@ func (p *program) bundleImages(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	server.RedirectLog(c.Context, p.log)
 	dir, err := os.MkdirTemp("", "runonce-bundle-")
 	if err != nil {
 		return unusable(err)

@@ -75,11 +75,12 @@ func read(ctx context.Context, store content.Store, archived io.Reader, platform
 		return all, err
 	}
 	handler := images.SetChildrenLabels(store, images.FilterPlatforms(images.HandlerFunc(children), platform))
-	if err := images.WalkNotEmpty(ctx, handler, index); err != nil {
-		return nil, err
+	err = images.WalkNotEmpty(ctx, handler, index)
+	if errors.Is(err, images.ErrEmptyWalk) || err == nil && len(named) == 0 {
+		return nil, errors.New("it holds no image with a name for the platform")
 	}
-	if len(named) == 0 {
-		return nil, errors.New("it holds no image with a name for this platform")
+	if err != nil {
+		return nil, err
 	}
 	for _, img := range named {
 		if err := complete(ctx, store, img.Target, platform); err != nil {

@@ -62,7 +62,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	// Otherwise the metadata store waits for its lock for ever.
 	timeout.Set("io.containerd.timeout.bolt.open", time.Minute)
-	redirectLog(ctx, o.Log)
+	RedirectLog(ctx, o.Log)
 
 	s := &Server{root: o.Root, set: plugin.NewPluginSet()}
 	if err := s.load(context.WithoutCancel(ctx), o); err != nil {
@@ -181,9 +181,9 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// redirectLog sends containerd's own messages to l at debug level, or nowhere: on stderr
+// RedirectLog sends containerd's own messages to l at debug level, or nowhere: on stderr
 // they would hide the run's report.
-func redirectLog(ctx context.Context, l *slog.Logger) {
+func RedirectLog(ctx context.Context, l *slog.Logger) {
 	// Not debug: the shims would inherit it.
 	level := "panic"
 	log.L.Logger.SetOutput(io.Discard)

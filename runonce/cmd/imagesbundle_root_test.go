@@ -1,0 +1,167 @@
+package cmd_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/runonce/cmd"
+)
+
+// skopeo runs skopeo, which hack/setup.sh unpacks with its libraries.
+func skopeo(t *testing.T, args ...string) {
+	t.Helper()
+	path, err := exec.LookPath("skopeo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var libraries []string
+	for _, pattern := range []string{"../lib/*-linux-gnu", "../../lib/*-linux-gnu"} {
+		found, err := filepath.Glob(filepath.Join(filepath.Dir(path), pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		libraries = append(libraries, found...)
+	}
+	c := exec.CommandContext(t.Context(), path, append([]string{"--insecure-policy"}, args...)...)
+	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("skopeo %v: %v\n%s", args, err, out)
+	}
+}
+
+// serveImages runs a registry and returns its host and port, and how to stop it.
+func serveImages(t *testing.T) (host string, stop func()) {
+	t.Helper()
+	dir := t.TempDir()
+	// Below the range from which the kernel gives ports to others meanwhile.
+	host = fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
+	config := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %s}}\nhttp: {addr: %s}\n", filepath.Join(dir, "data"), host)
+	if err := os.WriteFile(filepath.Join(dir, "config.yml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(context.WithoutCancel(t.Context()), "docker-registry", "serve", filepath.Join(dir, "config.yml"))
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	}
+	t.Cleanup(stop)
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", host)
+		if err == nil {
+			_ = conn.Close()
+			return host, stop
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the registry does not serve:", err)
+		}
+	}
+}
+
+// TestBundleOfRegistry: what a bundle has from a registry runs where there is none. The images are
+// skopeo's, and one comes from an archive of its. A lock keeps them when the registry has others.
+func TestBundleOfRegistry(t *testing.T) {
+	roottest.Require(t)
+	host, stop := serveImages(t)
+	dir, archives := t.TempDir(), t.TempDir()
+	plain, lock, first, second := filepath.Join(dir, "box.tar"), filepath.Join(dir, "lock"), filepath.Join(dir, "1.tar.zst"), filepath.Join(dir, "2.tar.zst")
+	far, local := host+"/far:1", "localhost/sk:1"
+	push := func(size int) {
+		archiveOf(t, plain, ociimage.Build, boxImage(t, far, size))
+		skopeo(t, "copy", "--dest-tls-verify=false", "oci-archive:"+plain, "docker://"+far)
+	}
+	push(1 << 10)
+	skopeo(t, "copy", "oci-archive:"+plain, "docker-archive:"+filepath.Join(archives, "sk.tar")+":"+local)
+	pods := podDir(t, oncePod("far", far)+"---\n"+oncePod("near", local))
+	bundle := func(file string) {
+		t.Helper()
+		var errs bytes.Buffer
+		args := []string{"runonce", "images", "bundle", pods, "--images-dir", archives, "--lock", lock, "-o", file}
+		process := cmd.IO{Stdout: &errs, Stderr: &errs, Getenv: func(string) string { return "" }}
+		if code := cmd.Main(t.Context(), args, process); code != 0 {
+			t.Fatalf("%v: exit code %d: %s", args, code, &errs)
+		}
+	}
+	bundle(first)
+	push(2 << 10)
+	bundle(second)
+	one, err := os.ReadFile(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if two, err := os.ReadFile(second); err != nil || !bytes.Equal(one, two) {
+		t.Errorf("other bytes with the same lock, %v", err)
+	}
+	m := newMachine(t, first)
+	run := func() shortReport {
+		t.Helper()
+		var r shortReport
+		out := m.once(t, "run", "--until", "completed", "--lock", lock, "--require-digest", "--images-dir", first, "-o", "json", pods)
+		if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Results) != 2 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return r
+	}
+	stop()
+	r := run()
+	for _, pod := range r.Results {
+		c := pod.Containers[0]
+		if pod.Outcome != "Succeeded" || c.Digest == "" || !strings.HasSuffix(c.Image, ":1@"+c.Digest) {
+			t.Errorf("%+v", pod)
+		}
+	}
+	if again := run(); again.Results[0].Attempts != 0 || again.Results[0].UID != r.Results[0].UID {
+		t.Errorf("second run: %+v", again)
+	}
+	m.once(t, "run", "--offline", "--rerun", "--until", "completed", pods) // without the lock
+}
+
+// TestPullAhead: images that were pulled ahead need no registry, and one that is newer is pulled
+// when it is asked for.
+func TestPullAhead(t *testing.T) {
+	roottest.Require(t)
+	host, stop := serveImages(t)
+	plain, far := filepath.Join(t.TempDir(), "box.tar"), host+"/far:1"
+	push := func(size int) {
+		archiveOf(t, plain, ociimage.Build, boxImage(t, far, size))
+		skopeo(t, "copy", "--dest-tls-verify=false", "oci-archive:"+plain, "docker://"+far)
+	}
+	push(1 << 10)
+	pods := podDir(t, oncePod("far", far))
+	m := newMachine(t, boxImages(t))
+	pull := func(when, want string) {
+		t.Helper()
+		if out := m.once(t, "images", "pull", "--pull", when, pods); !strings.Contains(out, want) {
+			t.Errorf("--pull=%s: %s", when, out)
+		}
+	}
+	m.fails(t, 1, "images", "pull", "--pull", "never", pods)
+	pull("missing", "Pulled")
+	pull("missing", "Present")
+	pull("newer", "Present")
+	push(2 << 10)
+	pull("missing", "Present")
+	pull("newer", "Pulled")
+	stop()
+	pull("newer", "Present")
+	m.fails(t, 1, "images", "pull", "--max-retries", "0", "--pull", "always", pods)
+	m.once(t, "run", "--offline", "--until", "completed", pods)
+	m.once(t, "down", "--images", pods)
+	if _, ok := m.images(t)[far]; ok {
+		t.Error("down --images has left the pulled image")
+	}
+}
