@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	goruntime "runtime"
 	"slices"
 	"time"
@@ -29,10 +30,15 @@ type Options struct {
 	// for that much longer than any of its instances has lived. With 0 it counts at once.
 	Settle time.Duration
 	// MaxRestarts is how often a container may be restarted in this run after it has crashed;
-	// nil means DefaultMaxRestarts. For a Job's pods its backoffLimit counts instead.
+	// nil means DefaultMaxRestarts, and no limit with Keep. For a Job's pods its backoffLimit
+	// counts instead.
 	MaxRestarts *int
 	// FailFast ends the run when the first pod has failed.
 	FailFast bool
+	// Keep, if not nil, has the run go on when the results are known: it keeps the pods at their
+	// goal, and tries those again that it had given up after errors, until Keep is closed. Then
+	// what the runtime does is finished first, except for pulls.
+	Keep <-chan struct{}
 	// Remove stops and removes what this run has started when the results are known.
 	Remove bool
 	// Logs finds the logs of containers; nil leaves them out of the results.
@@ -44,6 +50,9 @@ type Options struct {
 	// AfterStops, if set, is called once, when all pods that the plan stops have stopped and
 	// before the first pod is started.
 	AfterStops func()
+	// Concluded, if set, is called with the results when they are known, before the run removes its
+	// pods or keeps them at their goal.
+	Concluded func([]Result)
 	// Progress, if set, is called with every event; calls do not overlap.
 	Progress func(Progress)
 	Logger   *slog.Logger
@@ -114,12 +123,18 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxRestarts == nil {
 		o.MaxRestarts = new(DefaultMaxRestarts)
+		if o.Keep != nil {
+			o.MaxRestarts = new(math.MaxInt)
+		}
 	}
 	if o.Parallel == 0 {
 		o.Parallel = 2 * goruntime.NumCPU()
 	}
 	if o.AfterStops == nil {
 		o.AfterStops = func() {}
+	}
+	if o.Concluded == nil {
+		o.Concluded = func([]Result) {}
 	}
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}

@@ -18,6 +18,10 @@ import (
 // restarted may have lost some.
 const pollInterval = 10 * time.Second
 
+// reviveInterval is after what time a pod is tried again that was given up, the longest back-off of
+// the kubelet.
+const reviveInterval = 5 * time.Minute
+
 // pod drives one pod to its goal. Only one goroutine at a time works on it.
 type pod struct {
 	r       *run
@@ -41,6 +45,7 @@ type pod struct {
 	retries   int       // after errors
 	streak    int       // retries since the last success
 	retryAt   time.Time // when the next retry is due, zero if none is
+	gaveUp    time.Time // when it was given up after errors, zero if it was not
 	preemptor *v1.Pod   // of another run
 
 	jobMember
@@ -70,14 +75,29 @@ func (p *pod) warn(ctx context.Context, message string, err error) {
 // ctx is. Until then a pod at its goal is watched and kept there.
 func (p *pod) drive(ctx, round context.Context) {
 	defer p.leaveSlot()
-	for round.Err() == nil && !p.cond.ended {
-		if !p.awaitJob(ctx) {
+	for round.Err() == nil && p.goesOn(round) {
+		if !p.awaitJob(round) {
 			return
 		}
-		if p.converge(ctx); !p.cond.ended {
+		if p.converge(ctx, round); !p.cond.ended {
 			p.wait(round)
 		}
 	}
+}
+
+// goesOn says whether there is something to do for the pod. One that was given up is tried again
+// after a while if the run keeps its pods.
+func (p *pod) goesOn(round context.Context) bool {
+	if !p.cond.ended || !p.r.kept || p.gaveUp.IsZero() {
+		return !p.cond.ended
+	}
+	select {
+	case <-time.After(time.Until(p.gaveUp.Add(reviveInterval))):
+	case <-round.Done():
+		return false
+	}
+	p.gaveUp, p.cond.ended = time.Time{}, false
+	return true
 }
 
 // leaveSlot gives up the pod's slot, whether it holds it or is queued for it.
@@ -90,7 +110,7 @@ func (p *pod) leaveSlot() {
 
 // converge observes the pod, syncs it if it needs that, and handles the result. The pod has no
 // slot afterwards, whatever it has found.
-func (p *pod) converge(ctx context.Context) {
+func (p *pod) converge(ctx, round context.Context) {
 	defer p.leaveSlot()
 	if p.jobFailed() {
 		p.leaveSlot()
@@ -100,7 +120,7 @@ func (p *pod) converge(ctx context.Context) {
 	if p.started() && !p.needsSync(ctx) {
 		return
 	}
-	if p.sync(ctx) && !p.done() {
+	if p.sync(ctx, round) && !p.done() {
 		p.handle(ctx, p.err)
 	}
 }
@@ -137,8 +157,14 @@ func hasUnready(st v1.PodStatus) bool {
 }
 
 // sync syncs the pod in a slot and says whether there is a new status or error to handle.
-func (p *pod) sync(ctx context.Context) bool {
-	p.pull(ctx)
+func (p *pod) sync(ctx, round context.Context) bool {
+	until := ctx
+	if p.r.o.Keep != nil {
+		until = round
+	}
+	if p.pull(until); until.Err() != nil {
+		return false
+	}
 	if p.slot == nil {
 		p.slot = p.r.slots.reserve(p.rank)
 	}

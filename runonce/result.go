@@ -183,6 +183,7 @@ func (p *pod) fillPreempted() {
 
 // fillContainers fills in the state of each container.
 func (p *pod) fillContainers(ctx context.Context) {
+	p.res.Containers = nil
 	statuses := podspec.Statuses(p.status)
 	var digests map[string]string
 	if rt, ok := p.r.rt.(Digester); ok && len(statuses) > 0 {

@@ -34,6 +34,9 @@ func (p *pod) handle(ctx context.Context, err error) {
 		if isRejected(err) {
 			c.outcome = Rejected
 		}
+		if !isTaken(err) {
+			p.gaveUp = now
+		}
 		p.end(ctx, c)
 	case after > 0:
 		p.retryAt = now.Add(after)
@@ -48,6 +51,7 @@ func (p *pod) handle(ctx context.Context, err error) {
 func (p *pod) planRetry(ctx context.Context, err error, now time.Time) {
 	delay, ok := p.r.o.Retry.At(p.streak)
 	if limit, limited := failure.Retries(err); !ok || (limited && p.streak >= limit) {
+		p.gaveUp = now
 		p.end(ctx, failed(failure.Reason(err, reasonSyncError), fmt.Sprintf("%s (gave up after %d retries)", failure.WithAdvice(err), p.streak)))
 		return
 	}
@@ -94,6 +98,12 @@ func restarts(n int) string {
 func isRejected(err error) bool {
 	var r interface{ Rejected() bool }
 	return errors.As(err, &r) && r.Rejected()
+}
+
+// isTaken reports whether the error says that another process has stopped the pod.
+func isTaken(err error) bool {
+	var p interface{ PreemptedBy() *v1.Pod }
+	return errors.As(err, &p)
 }
 
 // preemptedBy returns the pod that the error names as the preemptor, nil for none.

@@ -38,6 +38,7 @@ type run struct {
 	pods  []*pod
 	jobs  jobs
 	abort context.CancelCauseFunc // ends the run
+	kept  bool                    // the results are known, and the pods are kept at their goal
 
 	mu       sync.Mutex // serializes progress reports
 	done     int        // pods that have reached their goal or have ended
@@ -49,7 +50,8 @@ type run struct {
 // It first stops the pods that the plan stops. It then starts the admitted pods, by
 // priority, and waits until each has reached its goal or has ended. Then it checks each
 // once more, so that a pod that has died meanwhile does not count as running. It returns
-// early when ctx is done or the timeout has passed. The options must be valid.
+// early when ctx is done or the timeout has passed. With Options.Keep it returns only then, or
+// when that is closed. The options must be valid.
 func Run(ctx context.Context, rt Runtime, plan admit.Plan, o Options) []Result {
 	o = o.withDefaults()
 	r := &run{rt: rt, o: o, goal: goal{until: o.Until, settle: o.Settle}, slots: semaphore{free: o.Parallel}, jobs: jobs{}}
@@ -70,6 +72,12 @@ func Run(ctx context.Context, rt Runtime, plan admit.Plan, o Options) []Result {
 	r.converge(work)
 	cause := context.Cause(work)
 	r.finish(ctx, cause)
+	o.Concluded(results)
+	if o.Keep != nil {
+		r.keep(work)
+		cause = context.Cause(work)
+		r.finish(ctx, cause)
+	}
 	if o.Remove {
 		r.removeAll(ctx, cause)
 	}
@@ -120,11 +128,11 @@ func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, 
 func (r *run) converge(ctx context.Context) {
 	r.each(func(p *pod) { p.subscribe(ctx) })
 	for {
-		round, end := context.WithCancel(ctx)
+		round, end := r.untilKept(ctx)
 		r.startRound(end)
 		r.each(func(p *pod) { p.drive(ctx, round) })
 		end()
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || r.isOver() {
 			return
 		}
 		var left atomic.Bool
@@ -136,6 +144,41 @@ func (r *run) converge(ctx context.Context) {
 		if !left.Load() {
 			return
 		}
+	}
+}
+
+// keep keeps the pods at their goal until the run is over.
+func (r *run) keep(ctx context.Context) {
+	r.kept = true
+	round, end := r.untilKept(ctx)
+	defer end()
+	r.startRound(func() {})
+	r.each(func(p *pod) { p.drive(ctx, round) })
+	<-round.Done()
+}
+
+// untilKept returns a context that is done when ctx is, or Options.Keep is closed.
+func (r *run) untilKept(ctx context.Context) (context.Context, context.CancelFunc) {
+	round, end := context.WithCancel(ctx)
+	if r.o.Keep != nil {
+		go func() {
+			select {
+			case <-r.o.Keep:
+				end()
+			case <-round.Done():
+			}
+		}()
+	}
+	return round, end
+}
+
+// isOver says whether Options.Keep is closed.
+func (r *run) isOver() bool {
+	select {
+	case <-r.o.Keep:
+		return true
+	default:
+		return false
 	}
 }
 

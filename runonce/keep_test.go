@@ -1,0 +1,112 @@
+package runonce_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runonce"
+)
+
+// keep runs the pods until the time has passed, and returns the results when they were known, those
+// at the end, and when the first were.
+func keep(t *testing.T, f *fake, lasts time.Duration, pods ...*v1.Pod) (known, last []runonce.Result, at time.Duration) {
+	t.Helper()
+	over := make(chan struct{})
+	begin := time.Now()
+	time.AfterFunc(lasts, func() { close(over) })
+	last = runonce.Run(t.Context(), f, admitted(pods...), runonce.Options{Keep: over, Concluded: func(results []runonce.Result) {
+		known, at = slices.Clone(results), time.Since(begin)
+	}})
+	if d := time.Since(begin); d != lasts {
+		t.Errorf("the run took %s, want %s", d, lasts)
+	}
+	return known, last, at
+}
+
+func count(calls []string, call string) (n int) {
+	for _, c := range calls {
+		if c == call {
+			n++
+		}
+	}
+	return n
+}
+
+// TestKeepRestarts: after the goal is reached, a container that ends is started again, however often.
+func TestKeepRestarts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		crashes := []moment{{0, running()}}
+		for i := range 10 {
+			at := time.Duration(i+1) * time.Minute
+			crashes = append(crashes, moment{at, with(v1.PodRunning, crashed(int32(i)))}, moment{at + time.Second, with(v1.PodRunning, restarted(up(), int32(i+1)))})
+		}
+		f := &fake{scripts: map[string]script{"web": {timeline: crashes}, "job": {timeline: []moment{{0, with(v1.PodSucceeded, ended(0))}}}}}
+		known, last, at := keep(t, f, time.Hour, newPod("web", v1.RestartPolicyAlways), newPod("job", v1.RestartPolicyNever))
+		want(t, "first", known[0].Outcome, runonce.Running)
+		want(t, "first restarts", known[0].Restarts, 0)
+		want(t, "known after", at, 0)
+		want(t, "last", last[0].Outcome, runonce.Running)
+		want(t, "restarts", last[0].Restarts, 10)
+		want(t, "a sync for every crash", count(f.calls, "sync web") >= 11, true)
+		want(t, "job", last[1].Outcome, runonce.Succeeded)
+		want(t, "syncs of the job", count(f.calls, "sync job"), 2)
+	})
+}
+
+// TestKeepTriesAgain: a pod that was given up has failed, and is tried again every five minutes. One
+// that another process has stopped is not.
+func TestKeepTriesAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{scripts: map[string]script{
+			"late": {sync: failFirst(2, syncError{text: "no such image", reason: "ErrImagePull", perm: true}), timeline: runs().timeline},
+			"lost": {sync: func(int) error { return stopped{} }},
+		}}
+		known, last, at := keep(t, f, time.Hour, newPod("late", v1.RestartPolicyAlways), newPod("lost", v1.RestartPolicyAlways))
+		want(t, "first", known[0].Outcome, runonce.Failed)
+		want(t, "known after", at, 0)
+		want(t, "last", last[0].Outcome, runonce.Running)
+		want(t, "syncs", count(f.calls, "sync late"), 3)
+		want(t, "the lost one", last[1].Outcome, runonce.Failed)
+		want(t, "syncs of the lost one", count(f.calls, "sync lost"), 1)
+	})
+}
+
+// stopped is the error of a pod that another process has stopped.
+type stopped struct{}
+
+func (stopped) Error() string        { return "stopped by another process" }
+func (stopped) Permanent() bool      { return true }
+func (stopped) PreemptedBy() *v1.Pod { return nil }
+
+// TestKeepEnds: at the end a sync is finished, but a pull is not, also before the goal is reached.
+func TestKeepEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := hanging{&fake{scripts: map[string]script{"slow": {syncTakes: 3 * time.Second, timeline: runs().timeline}}}}
+		over := make(chan struct{})
+		time.AfterFunc(time.Second, func() { close(over) })
+		begin := time.Now()
+		results := runonce.Run(t.Context(), f, admitted(newPod("slow", v1.RestartPolicyAlways), newPod("pulls", v1.RestartPolicyAlways)), runonce.Options{Keep: over})
+		want(t, "took", time.Since(begin), 3*time.Second)
+		want(t, "the synced one", results[0].Outcome, runonce.Running)
+		want(t, "the pulling one", results[1].Outcome, runonce.Canceled)
+		want(t, "syncs of the pulling one", count(f.calls, "sync pulls"), 0)
+	})
+}
+
+// hanging is a runtime whose pod "pulls" pulls its image until it is interrupted.
+type hanging struct{ *fake }
+
+func (hanging) MissingImages(_ context.Context, pod *v1.Pod) func(context.Context) {
+	if pod.Name != "pulls" {
+		return nil
+	}
+	return func(ctx context.Context) { <-ctx.Done() }
+}
