@@ -8,6 +8,7 @@ import (
 	"os/signal"
 
 	"github.com/runonce/runonce/internal/lategc"
+	"github.com/runonce/runonce/internal/sdnotify"
 	"github.com/runonce/runonce/internal/textpages"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
@@ -26,7 +27,7 @@ func main() {
 	os.Exit(cmd.Main(context.Background(), os.Args, cmd.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		StdoutTerminal: cmd.Terminal(os.Stdout), StderrTerminal: cmd.Terminal(os.Stderr),
-		Signals: signals, Exit: os.Exit,
+		Signals: signals, Exit: os.Exit, Notify: sdnotify.Take(),
 		Getenv: os.Getenv, Environ: os.Environ, Machine: os.DirFS("/"), Open: backend.Open, Versions: containerd.LookUp,
 	}))
 }

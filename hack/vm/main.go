@@ -54,6 +54,7 @@ func suites() []suite {
 		{"./runonce/cmd", "^TestHugePages$", plain},
 		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal)$/^(embedded)?$", plain},
 		{"./hack/e2e", "^TestCgroupDriver$/^embedded$", booted},
+		{"./hack/e2e", "^TestUnits$", []string{job.SystemdV2}},
 		{"./runtime/network", "^TestHostPortSCTP$", plain},
 		// All but own-users: the machine's root is a tmpfs, which Linux 6.1 cannot mount with mapped users.
 		{"./runonce/cmd", "^TestStoriesOnEmbedded$/^([^o]|o[^w])", plain},

@@ -39,6 +39,7 @@ func (p *program) down(c *cli.Context) error {
 	if c.Bool("all") == (c.Args().Len() > 0) {
 		return usagef("down needs PATH..., POD... or --all")
 	}
+	p.display.Stopping()
 	if p.cluster != nil {
 		return p.downCluster(c)
 	}

@@ -16,7 +16,7 @@ import (
 
 const (
 	examples = "../../examples/"
-	unit     = "../../packaging/systemd/runonce.service"
+	units    = "../../packaging/systemd/"
 )
 
 func read(t *testing.T, path string) string {
@@ -73,14 +73,15 @@ func TestExampleCommands(t *testing.T) {
 	}
 	place := strings.NewReplacer(
 		`"$config"`, config, `"$1"`, pods, "--exit-code-from tests", "", "--junit report.xml", "",
-		"/etc/runonce/pods", pods, "deploy/test/", pods, "artifacts/", t.TempDir()+"/", "/var/lib/runonce-images", pods,
+		"/etc/runonce/pods.d/%i", pods, "/etc/runonce/pods", pods, "deploy/test/", pods, "artifacts/", t.TempDir()+"/", "/var/lib/runonce-images", pods,
 		`"${own[@]}"`, "--root /a --state /b --log-dir /c",
 	)
 	for file, c := range map[string]struct {
 		command *regexp.Regexp
 		want    int
 	}{
-		unit:                                   {unitCommand, 3},
+		units + "runonce.service":              {unitCommand, 3},
+		units + "runonce@.service":             {unitCommand, 3},
 		examples + "ci/run-pods.sh":            {shellCommand, 2},
 		examples + "ci/run-on-cluster.sh":      {shellCommand, 1},
 		examples + "cloud-init/user-data.yaml": {unitCommand, 1},

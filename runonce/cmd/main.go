@@ -40,6 +40,8 @@ type IO struct {
 	// one; nil for none.
 	Signals <-chan os.Signal
 	Exit    func(code int)
+	// Notify sends a message to the service manager, as of sd_notify(3); nil if there is none.
+	Notify func(message string)
 	// Getenv returns an environment variable.
 	Getenv func(string) string
 	// Environ returns all environment variables, as KEY=VALUE; nil for none.
@@ -61,6 +63,7 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 // Main runs a command and returns its exit code. The first argument is the program's name.
 func Main(ctx context.Context, arguments []string, process IO) int {
 	p := &program{io: process, start: time.Now(), display: progress.New(process.Stderr), settings: &cmdline.Settings{}}
+	p.display.NotifyManager(process.Notify)
 	p.io.Stderr = p.display.Stderr()
 	p.io.Stdout = p.display.Stdout(process.Stdout)
 	ctx, cancel := context.WithCancelCause(ctx)

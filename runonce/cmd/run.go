@@ -68,6 +68,7 @@ func (p *program) run(c *cli.Context) error {
 		return err
 	}
 	o.Start, o.Logger, o.Progress = time.Now(), p.log, p.display.Pod
+	p.display.Goal(o.Until)
 	for _, flag := range []string{"junit", "timeline"} {
 		if err := report.Writable(c.String(flag)); err != nil {
 			return usagef("--%s: %w", flag, err)
@@ -101,6 +102,7 @@ func (p *program) run(c *cli.Context) error {
 	default:
 		// The next run may plan when the pods that this one stops have stopped.
 		o.Logs, o.Outputs, o.Trace, o.AfterStops = l.logs, p.junit != "", &l.trace, l.afterStops
+		o.Concluded = func(results []runonce.Result) { p.concluded(c.Context, append(results, invalid...), o.Remove) }
 		p.display.OnInterrupt(progress.EffectReport)
 		if o.Remove {
 			p.display.OnInterrupt(progress.EffectRemove)
@@ -112,7 +114,20 @@ func (p *program) run(c *cli.Context) error {
 		}
 		p.display.EndRun()
 	}
-	return p.report(c, append(results, invalid...), time.Since(o.Start), l.lost())
+	results = append(results, invalid...)
+	p.display.Results(results)
+	return p.report(c, results, time.Since(o.Start), l.lost())
+}
+
+// concluded tells the service manager that the pods have reached their goal, if they have, and that
+// the run removes them.
+func (p *program) concluded(ctx context.Context, results []runonce.Result, remove bool) {
+	if report.ExitCode(results, 0) == report.ExitOK && ctx.Err() == nil {
+		p.display.Ready()
+	}
+	if remove {
+		p.display.Stopping()
+	}
 }
 
 // launch is what a run runs its pods with.

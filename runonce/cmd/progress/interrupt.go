@@ -33,6 +33,7 @@ func (d *Display) OnInterrupt(e Effect) {
 func (d *Display) Interrupted() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.tell("STOPPING=1")
 	grace, some := d.pods.grace(time.Now())
 	var text string
 	switch {

@@ -35,6 +35,9 @@ type podState struct {
 	due     time.Time // when it has stopped at the latest
 }
 
+// imagesText is what a pod does whose images are pulled.
+const imagesText = "waiting for its images"
+
 // unprinted are reasons to wait that have no line of their own; the log has them. Every pod may
 // have the first ones on its way; after the others, which are errors of the runtime, comes
 // another event with the same message.
@@ -128,16 +131,8 @@ func isOutcome(state string) bool {
 }
 
 // texts says for which pods the command waits.
-func (s *podStates) texts(now time.Time) []string {
-	var waiting, stopping, parts []string
-	for _, p := range s.order {
-		switch p.State {
-		case "Stopping":
-			stopping = append(stopping, p.name+p.graceLeft(now))
-		case "Starting", "Waiting", "Retrying", "Pulling":
-			waiting = append(waiting, p.name+": "+p.waitsFor(now))
-		}
-	}
+func (s *podStates) texts(now time.Time) (parts []string) {
+	waiting, stopping := s.awaited(now)
 	if s.pending > 0 {
 		if n := s.pending - len(waiting); n > 0 {
 			waiting = append(waiting[:min(2, len(waiting))], fmt.Sprintf("%d not started yet", s.pending-min(2, len(waiting))))
@@ -150,12 +145,25 @@ func (s *podStates) texts(now time.Time) []string {
 	return parts
 }
 
+// awaited returns the pods that are not at their goal, and those that are stopping.
+func (s *podStates) awaited(now time.Time) (waiting, stopping []string) {
+	for _, p := range s.order {
+		switch p.State {
+		case "Stopping":
+			stopping = append(stopping, p.name+p.graceLeft(now))
+		case "Starting", "Waiting", "Retrying", "Pulling":
+			waiting = append(waiting, p.name+": "+p.waitsFor(now))
+		}
+	}
+	return waiting, stopping
+}
+
 // waitsFor says for what a pod waits that is not at its goal.
 func (p *podState) waitsFor(now time.Time) string {
 	text := p.Message
 	switch left := p.RetryAt.Sub(now); {
 	case p.State == "Pulling":
-		return "waiting for its images"
+		return imagesText
 	case p.State == "Starting" || text == "":
 		return "starting"
 	case p.State == "Retrying" && left > 0:

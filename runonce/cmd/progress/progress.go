@@ -49,6 +49,7 @@ type Display struct {
 	transfers []*transfer // that have not ended, oldest first
 	waits     []*string   // for what else the command waits, oldest first
 	effect    Effect
+	manager   *manager // nil for none
 }
 
 // New returns a display on standard error.
@@ -73,7 +74,7 @@ func (d *Display) Configure(mode Mode, log *slog.Logger, json bool) {
 func (d *Display) OnTransfer() func(engine.Transfer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.mode == Off && d.log == nil {
+	if d.mode == Off && d.log == nil && d.manager == nil {
 		return nil
 	}
 	return d.transfer
@@ -86,6 +87,10 @@ func (d *Display) Close() {
 	d.mode, d.log = Off, nil
 	if d.timer != nil {
 		d.timer.Stop()
+	}
+	if d.manager != nil && d.manager.timer != nil {
+		d.manager.timer.Stop()
+		d.manager.timer = nil
 	}
 	d.screen.clear()
 }
@@ -121,6 +126,7 @@ func (d *Display) event(line, message string, attributes ...any) {
 
 // awake makes the next tick due. The caller holds the lock.
 func (d *Display) awake() {
+	d.awakeManager()
 	if d.timer != nil || d.mode == Off {
 		return
 	}

@@ -26,10 +26,14 @@ type events struct {
 	total, done int
 }
 
-func (e *events) on(name, state, reason, message string) {
+func (*events) pod(name string) *v1.Pod {
 	pod := &v1.Pod{}
 	pod.Namespace, pod.Name, pod.UID = "default", name, types.UID(name)
-	p := runonce.Progress{Pod: pod, State: state, Reason: reason, Message: message}
+	return pod
+}
+
+func (e *events) on(name, state, reason, message string) {
+	p := runonce.Progress{Pod: e.pod(name), State: state, Reason: reason, Message: message}
 	if state == "Retrying" {
 		p.RetryAt = time.Now().Add(4 * time.Second)
 	}

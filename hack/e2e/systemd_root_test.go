@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/runonce/runonce/hack/vm/job"
+)
+
+const unitDir = "/run/systemd/system"
+
+// install installs the units of packaging/systemd with the program, the flags and the directories
+// of the box, and returns the directory of runonce.service.
+func (b *box) install(t *testing.T) string {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	archives, err := images()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := strings.Join(b.flags(), " ")
+	adapt := strings.NewReplacer(
+		"/usr/local/bin/runonce down", path+" down "+flags,
+		"/usr/local/bin/runonce run", path+" run "+flags+" --images-dir "+archives+" --settle 10s",
+		"/usr/local/bin/runonce watch", path+" watch "+flags+" --images-dir "+archives,
+		"/etc/runonce/", b.dir+"/",
+		// The machine has not started what ordinary services need.
+		"[Unit]\n", "[Unit]\nDefaultDependencies=no\n", "After=network-online.target\nWants=network-online.target\n", "",
+	)
+	units, err := filepath.Glob("../../packaging/systemd/*")
+	if err != nil || len(units) == 0 {
+		t.Fatalf("%d units, %v", len(units), err)
+	}
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		installed := filepath.Join(unitDir, filepath.Base(unit))
+		if err := os.WriteFile(installed, []byte(adapt.Replace(string(text))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Remove(installed) })
+	}
+	for _, dir := range []string{"pods", "pods.d/web"} {
+		if err := os.MkdirAll(filepath.Join(b.dir, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	systemctl(t, "daemon-reload")
+	return filepath.Join(b.dir, "pods")
+}
+
+func systemctl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "systemctl", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("systemctl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// properties returns the values of properties of the unit.
+func properties(t *testing.T, unit string, names ...string) []string {
+	t.Helper()
+	values := make([]string, len(names))
+	for line := range strings.Lines(systemctl(t, "show", "-p", strings.Join(names, ","), unit)) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		if i := slices.Index(names, name); i >= 0 {
+			values[i] = value
+		}
+	}
+	return values
+}
+
+// awaitUnit waits until the unit has the states, as in "active/exited", and the text of its status
+// begins with this.
+func awaitUnit(t *testing.T, unit, states, status string) {
+	t.Helper()
+	ok := eventually(func() bool {
+		is := properties(t, unit, "ActiveState", "SubState", "StatusText")
+		return is[0]+"/"+is[1] == states && strings.HasPrefix(is[2], status)
+	})
+	if !ok {
+		t.Fatalf("%s did not become %q, %q:\n%s", unit, states, status, systemctl(t, "show", unit))
+	}
+}
+
+func (b *box) write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(b.dir, path), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inSystemd skips the test outside the machines with systemd.
+func inSystemd(t *testing.T) {
+	t.Helper()
+	if name := os.Getenv(job.Machine); name != job.SystemdV2 && name != job.SystemdV1 {
+		t.Skip("runs in the machines of make test-vm that have systemd")
+	}
+}
+
+// TestUnits: the units say how the pods are while they start and afterwards, apply changes, stop
+// what they have started, and are not started again for what no retry can help.
+func TestUnits(t *testing.T) {
+	inSystemd(t)
+	b := newBox(t, "")
+	b.install(t)
+	b.write(t, "pods/a.yaml", pod("a", "Always", "sleep"))
+	systemctl(t, "start", "--no-block", "runonce.service")
+	awaitUnit(t, "runonce.service", "activating/start", "0 of 1 pod running; default/a: container")
+	awaitUnit(t, "runonce.service", "active/exited", "1 of 1 pod running")
+	if out := systemctl(t, "status", "runonce.service"); !strings.Contains(out, `Status: "1 of 1 pod running"`) {
+		t.Errorf("systemctl status:\n%s", out)
+	}
+	nobodyNotifies(t)
+
+	systemctl(t, "start", "runonce.path")
+	b.write(t, "pods/b.yaml", pod("b", "Always", "sleep"))
+	awaitUnit(t, "runonce.service", "active/exited", "2 of 2 pods running")
+	systemctl(t, "stop", "runonce.path", "runonce.service")
+	if r := b.run(t, "ps", "-o", "json"); r.code != 0 || len(r.report.Pods) != 0 {
+		t.Errorf("after stop: %+v", r)
+	}
+
+	b.write(t, "pods.d/web/w.yaml", pod("w", "Always", "sleep"))
+	systemctl(t, "start", "runonce@web.service")
+	awaitUnit(t, "runonce@web.service", "active/exited", "1 of 1 pod running")
+	systemctl(t, "stop", "runonce@web.service")
+
+	b.write(t, "pods/b.yaml", "kind: Pod\n")
+	systemctl(t, "start", "--no-block", "runonce.service")
+	awaitUnit(t, "runonce.service", "failed/failed", "")
+	if got := properties(t, "runonce.service", "ExecMainStatus", "NRestarts"); got[0] != "2" || got[1] != "0" {
+		t.Errorf("exit code and restarts after an invalid manifest: %q", got)
+	}
+}
+
+// nobodyNotifies fails the test if a process could notify the service manager.
+func nobodyNotifies(t *testing.T) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shims := 0
+	for _, path := range all {
+		environ, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		command, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		if err == nil && bytes.Contains(environ, []byte("NOTIFY_SOCKET=")) {
+			t.Errorf("%s has the socket of the service manager", command)
+		}
+		if bytes.Contains(command, []byte("shim")) {
+			shims++
+		}
+	}
+	if shims == 0 {
+		t.Error("no shim was found")
+	}
+}

@@ -1,0 +1,48 @@
+package sdnotify
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestTake: messages arrive at the socket, which no child can find.
+func TestTake(t *testing.T) {
+	dir, err := os.MkdirTemp("", "sd-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	for _, name := range []string{filepath.Join(dir, "notify"), "@runonce-sdnotify-" + filepath.Base(dir)} {
+		socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = socket.Close() })
+		t.Setenv(variable, name)
+		notify := Take()
+		if _, set := os.LookupEnv(variable); set || notify == nil {
+			t.Fatalf("%s: the variable is set: %v, notify is set: %v", name, set, notify != nil)
+		}
+		notify("READY=1\nSTATUS=up")
+		got := make([]byte, 100)
+		n, err := socket.Read(got)
+		if err != nil || string(got[:n]) != "READY=1\nSTATUS=up" {
+			t.Errorf("%s: got %q, %v", name, got[:n], err)
+		}
+	}
+}
+
+// TestNobodyToNotify: without a socket, or with one that does not exist, nothing is notified.
+func TestNobodyToNotify(t *testing.T) {
+	for _, name := range []string{"", "vsock:2:1", "relative", filepath.Join(t.TempDir(), "none")} {
+		t.Setenv(variable, name)
+		if Take() != nil {
+			t.Errorf("%q: notifies", name)
+		}
+		if _, set := os.LookupEnv(variable); set {
+			t.Errorf("%q: still set", name)
+		}
+	}
+}
