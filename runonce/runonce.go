@@ -82,6 +82,9 @@ const (
 // one ended the run.
 const ReasonFailFast = "FailFast"
 
+// ReasonPruned is the reason of pods that were stopped because they are no longer in the input.
+const ReasonPruned = "Pruned"
+
 // Result is the outcome for one pod.
 type Result struct {
 	Pod         *v1.Pod

@@ -76,7 +76,7 @@ func (d *departure) conclude(ctx context.Context, ds []admit.Decision, results [
 	case d.err != nil:
 		res.stopFailed(ctx, d.err)
 	case decision.Prune:
-		res.Outcome, res.Reason, res.Message = Succeeded, "Pruned", "stopped: the pod is no longer in the input"
+		res.Outcome, res.Reason, res.Message = Succeeded, ReasonPruned, "stopped: the pod is no longer in the input"
 	}
 	if d.err == nil || decision.Verdict != admit.Preempted {
 		return

@@ -58,6 +58,8 @@ func TestComplete(t *testing.T) {
 		{"run --unt", "--until"},
 		{"--unt", "--until"},
 		{"run --until ", "running ready completed"},
+		{"watch --stop", "--stop-pods"},
+		{"watch --pru", ""}, // hidden
 		{"run --until re", "ready"},
 		{"run --until=re", "--until=ready"},
 		{"run --until = re", "ready"},
@@ -90,7 +92,7 @@ func TestComplete(t *testing.T) {
 		{"logs --log-dir /none ", ""},
 		{"down --root EMPTY --log-dir LOGS w", ":files"},
 		{"nonsense --no-such ", ":files"},
-		{"", "run plan validate ps logs down images version completion help :files"},
+		{"", "run watch plan validate ps logs down images version completion help :files"},
 	} {
 		line := strings.NewReplacer("LOGS", logs, "EMPTY", empty).Replace(c.line)
 		want := strings.Fields(c.want)

@@ -122,6 +122,20 @@ func (p *program) stopPods(c *cli.Context, s *session, pods []*v1.Pod) error {
 // stopAll stops the pods in parallel and prints what was done to them, in order.
 func (p *program) stopAll(ctx context.Context, pods []*v1.Pod, done string, stop func(context.Context, *v1.Pod) error) error {
 	p.display.OnInterrupt(progress.EffectAbandon)
+	errs := p.stopEach(ctx, pods, stop)
+	for i, pod := range pods {
+		if errs[i] != nil {
+			continue
+		}
+		if _, err := fmt.Fprintf(p.io.Stdout, "%s %s\n", podspec.FullName(pod), done); err != nil {
+			return fmt.Errorf("writing the result: %w", err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stopEach stops the pods in parallel and returns the error of each.
+func (p *program) stopEach(ctx context.Context, pods []*v1.Pod, stop func(context.Context, *v1.Pod) error) []error {
 	errs := make([]error, len(pods))
 	var wg sync.WaitGroup
 	for i, pod := range pods {
@@ -132,15 +146,7 @@ func (p *program) stopAll(ctx context.Context, pods []*v1.Pod, done string, stop
 		})
 	}
 	wg.Wait()
-	for i, pod := range pods {
-		if errs[i] != nil {
-			continue
-		}
-		if _, err := fmt.Fprintf(p.io.Stdout, "%s %s\n", podspec.FullName(pod), done); err != nil {
-			return fmt.Errorf("writing the result: %w", err)
-		}
-	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // stopped says whether no container of the pod runs.

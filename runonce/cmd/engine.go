@@ -98,8 +98,10 @@ type session struct {
 	engine backend.Engine
 	pods   *runtime.Pods
 	node   *v1.Node
-	run    *record.Run
-	cancel context.CancelFunc // ends the work of pods
+	// records has the pods, and run owns those of this command.
+	records *record.Store
+	run     *record.Run
+	cancel  context.CancelFunc // ends the work of pods
 	// supplied are the references of the images of --images-dir.
 	supplied []string
 	// readOnly says that the root is read-only, so that the session works with a copy of the
@@ -109,7 +111,7 @@ type session struct {
 }
 
 // openNode opens the engine for a run or a plan, on the node that the flags describe.
-func (p *program) openNode(c *cli.Context, set *manifests.Set, trace *runonce.Trace) (*session, error) {
+func (p *program) openNode(c *cli.Context, set *manifests.Set, o runtime.Options) (*session, error) {
 	devices := p.devices(c)
 	node, err := p.node(c, set, devices)
 	if err != nil {
@@ -119,7 +121,8 @@ func (p *program) openNode(c *cli.Context, set *manifests.Set, trace *runonce.Tr
 	if err != nil {
 		return nil, err
 	}
-	return p.open(c, e, node, runtime.Options{Objects: set, Devices: devices, Trace: trace.Record})
+	o.Devices = devices
+	return p.open(c, e, node, o)
 }
 
 // connect opens the engine for a command that starts nothing, also if the root is read-only.
@@ -152,7 +155,7 @@ func (p *program) open(c *cli.Context, e opened, node *v1.Node, o runtime.Option
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
 	o.Records, o.LogDir, o.Log = record.Open(e.o.Root, e.o.State), e.o.LogDir, p.log
 	o.Records.Notify = func(message string) { p.log.Warn(message) }
-	s := &session{p: p, engine: e.Engine, node: node, run: o.Records.NewRun(), cancel: cancel}
+	s := &session{p: p, engine: e.Engine, node: node, records: o.Records, run: o.Records.NewRun(), cancel: cancel}
 	o.ParallelPulls, o.Pull = c.Int("parallel-pulls"), pullMode(c)
 	for _, dir := range imagesDirs(c, e.o.Root) {
 		begin := time.Now()

@@ -82,6 +82,7 @@ func TestExampleCommands(t *testing.T) {
 	}{
 		units + "runonce.service":              {unitCommand, 3},
 		units + "runonce@.service":             {unitCommand, 3},
+		units + "runonce-watch@.service":       {unitCommand, 1},
 		examples + "ci/run-pods.sh":            {shellCommand, 2},
 		examples + "ci/run-on-cluster.sh":      {shellCommand, 1},
 		examples + "cloud-init/user-data.yaml": {unitCommand, 1},
@@ -105,7 +106,7 @@ func TestExampleCommands(t *testing.T) {
 
 // nodeOfRun names the node of a run on this machine, since the tests have no machine to detect.
 func nodeOfRun(command string) string {
-	if strings.HasPrefix(command, "run ") && !strings.Contains(command, "--kubeconfig") {
+	if (strings.HasPrefix(command, "run ") || strings.HasPrefix(command, "watch ")) && !strings.Contains(command, "--kubeconfig") {
 		return "--node " + nodeFile()
 	}
 	return ""

@@ -250,7 +250,9 @@ func runOptions(c *cli.Context) (runonce.Options, error) {
 		FailFast: c.Bool("fail-fast"),
 		Remove:   c.Bool("rm"),
 	}
-	o.MaxRestarts = new(c.Int("max-restarts"))
+	if c.Command.Name != "watch" || c.IsSet("max-restarts") {
+		o.MaxRestarts = new(c.Int("max-restarts"))
+	}
 	if err := o.Validate(); err != nil {
 		return o, badInput(err)
 	}

@@ -13,7 +13,8 @@ import (
 const sameSignal = 200 * time.Millisecond
 
 // watch cancels the context on the first signal and exits on the second, until done is closed.
-// SIGHUP is never the second one: it comes by itself when a terminal is closed.
+// SIGHUP is never the second one: it comes by itself when a terminal is closed. A command that reads
+// its input again gets it instead.
 func (p *program) watch(cancel context.CancelCauseFunc, done <-chan struct{}) {
 	var first time.Time
 	for {
@@ -22,6 +23,11 @@ func (p *program) watch(cancel context.CancelCauseFunc, done <-chan struct{}) {
 			sig, ok := got.(syscall.Signal)
 			switch {
 			case !ok:
+			case sig == syscall.SIGHUP && p.reloads.Load():
+				select {
+				case p.hangups <- struct{}{}:
+				default: // one is pending already
+				}
 			case first.IsZero():
 				first = time.Now()
 				p.display.Interrupted()

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -62,7 +63,10 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 
 // Main runs a command and returns its exit code. The first argument is the program's name.
 func Main(ctx context.Context, arguments []string, process IO) int {
-	p := &program{io: process, start: time.Now(), display: progress.New(process.Stderr), settings: &cmdline.Settings{}}
+	p := &program{
+		io: process, start: time.Now(), display: progress.New(process.Stderr),
+		settings: &cmdline.Settings{}, hangups: make(chan struct{}, 1),
+	}
 	p.display.NotifyManager(process.Notify)
 	p.io.Stderr = p.display.Stderr()
 	p.io.Stdout = p.display.Stdout(process.Stdout)
@@ -101,8 +105,10 @@ type program struct {
 	settings *cmdline.Settings // of flags that are not on the command line
 	junit    string            // file for a JUnit report
 	reported bool              // the results of the command are written
-	cluster  *cluster.Config   // nil for this machine
-	faults   []report.Fault    // warnings of the manifests, and errors of those that are skipped
+	reloads  atomic.Bool       // SIGHUP is not an interrupt, but comes to hangups
+	hangups  chan struct{}
+	cluster  *cluster.Config // nil for this machine
+	faults   []report.Fault  // warnings of the manifests, and errors of those that are skipped
 	// variables are substituted in manifests; nil for none.
 	variables func(name string) (string, bool)
 }
@@ -128,7 +134,7 @@ func (p *program) app() *cli.App {
 			return usagef("no PATH given: name a directory of pod manifests, or see %q", "runonce help")
 		},
 		Commands: []*cli.Command{
-			p.runCommand(), p.planCommand(), p.validateCommand(), p.psCommand(), p.logsCommand(),
+			p.runCommand(), p.watchCommand(), p.planCommand(), p.validateCommand(), p.psCommand(), p.logsCommand(),
 			p.downCommand(), p.imagesCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
 		},
 	}

@@ -93,7 +93,7 @@ func (p *program) failureDocument(r report.Report) any {
 	command := strings.Join(p.args[min(1, len(p.args)):min(3, len(p.args))], " ")
 	name, _, _ := strings.Cut(command, " ")
 	switch {
-	case name == "run":
+	case name == "run" || name == "watch":
 		return r
 	case name == "plan":
 		plan := report.NewPlan(admit.Plan{})

@@ -12,8 +12,8 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
-	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/report"
+	"github.com/runonce/runonce/runtime"
 )
 
 func (p *program) planCommand() *cli.Command {
@@ -72,7 +72,7 @@ func (p *program) planDocument(c *cli.Context, set *manifests.Set) (report.Plan,
 // planLocal plans for this machine and the pods that run on it, and returns the images that
 // would be pulled.
 func (p *program) planLocal(c *cli.Context, set *manifests.Set) (admit.Plan, []string, error) {
-	s, err := p.openNode(c, set, &runonce.Trace{})
+	s, err := p.openNode(c, set, runtime.Options{Objects: set})
 	if err != nil {
 		return admit.Plan{}, nil, err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runonce/report"
+	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/cluster"
 )
@@ -157,7 +158,7 @@ func (p *program) prepare(c *cli.Context, set *manifests.Set) (*launch, admit.Pl
 
 // prepareNode opens the engine and makes the plan, when it is this run's turn.
 func (p *program) prepareNode(c *cli.Context, set *manifests.Set, l *launch) (admit.Plan, error) {
-	s, err := p.openNode(c, set, &l.trace)
+	s, err := p.openNode(c, set, runtime.Options{Objects: set, Trace: l.trace.Record})
 	if err != nil {
 		return admit.Plan{}, err
 	}

@@ -19,6 +19,7 @@ const (
 	effectNone    Effect = iota // the command ends at once
 	EffectReport                // a run reports its pods
 	EffectRemove                // a run removes its pods
+	EffectStop                  // all pods are stopped, also those of earlier runs
 	EffectAbandon               // down no longer waits for pods
 )
 
@@ -34,7 +35,7 @@ func (d *Display) Interrupted() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.tell("STOPPING=1")
-	grace, some := d.pods.grace(time.Now())
+	grace, some := d.pods.grace(time.Now(), d.effect == EffectStop)
 	var text string
 	switch {
 	case d.effect == effectNone:
@@ -43,6 +44,8 @@ func (d *Display) Interrupted() {
 		text = `not waiting for the pods that are still stopping, "runonce down" removes them; a second signal exits at once`
 	case d.effect == EffectRemove && some:
 		text = fmt.Sprintf("removing the pods of this run, which takes up to %s; a second signal exits at once and leaves them as they are", seconds(grace))
+	case d.effect == EffectStop && some:
+		text = fmt.Sprintf("stopping the pods, which takes up to %s; a second signal exits at once and leaves them as they are", seconds(grace))
 	default:
 		text = "reporting the pods, which are left as they are; a second signal exits at once, without a report"
 	}
@@ -73,12 +76,12 @@ func (d *Display) Exiting() {
 	}
 }
 
-// grace is how long it takes at most to stop the pods that were started and have not stopped.
+// grace is how long it takes at most to stop the pods that were started, or all, and have not stopped.
 // some is false if there are none.
-func (s *podStates) grace(now time.Time) (most time.Duration, some bool) {
+func (s *podStates) grace(now time.Time, all bool) (most time.Duration, some bool) {
 	for _, p := range s.order {
 		switch {
-		case !p.started || p.State == "Stopped":
+		case !p.started && !all || p.State == "Stopped":
 		case p.State == "Stopping":
 			most, some = max(most, p.due.Sub(now)), true
 		default:

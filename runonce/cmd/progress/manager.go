@@ -29,6 +29,7 @@ type manager struct {
 	text  string
 	moved string // what had moved by then
 	most  int    // pods at their goal at once
+	ready bool   // that was told
 	final bool   // the last state was told
 }
 
@@ -55,7 +56,10 @@ func (d *Display) Goal(until runonce.Until) {
 func (d *Display) Ready() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.tell("READY=1")
+	if d.manager != nil && !d.manager.ready {
+		d.manager.ready = true
+		d.tell("READY=1")
+	}
 }
 
 // Stopping tells the service manager that the command ends, or stops pods.
@@ -72,6 +76,7 @@ func (d *Display) Results(results []runonce.Result) {
 	if d.manager == nil {
 		return
 	}
+	results = slices.DeleteFunc(slices.Clone(results), func(r runonce.Result) bool { return r.Reason == runonce.ReasonPruned })
 	var others []string
 	for _, r := range results {
 		if !atGoal(string(r.Outcome)) {
@@ -176,7 +181,7 @@ func (d *Display) statusText(now time.Time) string {
 	for _, w := range d.waits {
 		doing = append(doing, *w)
 	}
-	if d.pods.total == 0 {
+	if d.pods.total == 0 && !d.pods.planned {
 		return list(doing, "; ")
 	}
 	return d.counted(up, d.pods.total, append(others, doing...))

@@ -86,8 +86,10 @@ var managerCases = []struct {
 	{"the results stay", func(e *events) {
 		e.Goal(runonce.UntilReady)
 		e.Display.Ready()
+		e.Display.Ready() // of a further plan
 		e.Results([]runonce.Result{
 			{Pod: e.pod("a"), Outcome: runonce.Ready},
+			{Pod: e.pod("old"), Outcome: runonce.Succeeded, Reason: runonce.ReasonPruned},
 			{Pod: e.pod("b"), Outcome: runonce.Failed, Reason: "ErrImagePull", Message: "no such image"},
 		})
 		e.Wait("closing the container engine")

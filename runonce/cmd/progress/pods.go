@@ -24,6 +24,7 @@ type podStates struct {
 	order   []*podState // by their first event
 	pending int         // pods of a run that are waited for
 	total   int
+	planned bool // total is known, although there may have been no event
 }
 
 // podState is the last event of a pod.
@@ -83,6 +84,21 @@ func (p *podState) line() string {
 		line += ": " + shorten(p.Message, maxEvent)
 	}
 	return line
+}
+
+// Plan says that the command carries out another plan, of so many pods, and forgets those that have
+// stopped.
+func (d *Display) Plan(pods int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pods.planned, d.pods.total, d.pods.pending = true, pods, pods
+	d.pods.order = slices.DeleteFunc(d.pods.order, func(p *podState) bool {
+		if p.State == "Stopped" {
+			delete(d.pods.byUID, p.Pod.UID)
+		}
+		return p.State == "Stopped"
+	})
+	d.awake()
 }
 
 // EndRun ends the wait for pods.

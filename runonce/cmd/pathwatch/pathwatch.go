@@ -1,0 +1,127 @@
+// Package pathwatch notices changes of files and directories: with inotify, and now and then by
+// looking, for what inotify does not see.
+package pathwatch
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+const (
+	// pause is how long nothing must change before a change is reported, and patience how long
+	// that is waited for.
+	pause    = time.Second
+	patience = 10 * time.Second
+	// interval is how often the files are looked at without an event: there are none for files
+	// behind links, and on some network file systems. It is the kubelet's.
+	interval = 20 * time.Second
+)
+
+// Watch returns a channel that gets a value when the fingerprint of the paths has changed, and is
+// quiet again; values coalesce. An error says that changes are only noticed by looking. The work
+// ends when ctx is done.
+func Watch(ctx context.Context, paths []string, recursive bool, fingerprint func() string) (<-chan struct{}, error) {
+	w := watcher{
+		paths: paths, recursive: recursive, fingerprint: fingerprint, last: fingerprint(), changed: make(chan struct{}, 1),
+		interval: interval, add: func(string) error { return nil },
+	}
+	return w.start(ctx)
+}
+
+func (w *watcher) start(ctx context.Context) (<-chan struct{}, error) {
+	inotify, err := fsnotify.NewWatcher()
+	if err != nil {
+		go w.work(ctx, nil, nil)
+		return w.changed, fmt.Errorf("watching files: %w", err)
+	}
+	w.add = inotify.Add
+	w.subscribe()
+	context.AfterFunc(ctx, func() { _ = inotify.Close() })
+	go w.work(ctx, inotify.Events, inotify.Errors)
+	return w.changed, nil
+}
+
+type watcher struct {
+	paths       []string
+	recursive   bool
+	fingerprint func() string
+	interval    time.Duration
+	last        string
+	add         func(path string) error // has the events of a file or directory come
+	changed     chan struct{}
+}
+
+// subscribe asks for events of the paths, and of the directories that have them, in which they may be
+// replaced. What does not exist has none.
+func (w *watcher) subscribe() {
+	for _, p := range w.paths {
+		_ = w.add(filepath.Dir(p))
+		_ = w.add(p)
+		if w.recursive {
+			_ = filepath.WalkDir(p, func(path string, e fs.DirEntry, err error) error {
+				if err == nil && e.IsDir() {
+					_ = w.add(path)
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// concerns says whether the event is one of the paths, or of what is below them.
+func (w *watcher) concerns(e fsnotify.Event) bool {
+	for _, p := range w.paths {
+		if e.Name == p || strings.HasPrefix(e.Name, strings.TrimSuffix(p, "/")+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *watcher) work(ctx context.Context, events <-chan fsnotify.Event, lost <-chan error) {
+	var first time.Time // of the events that were not looked into
+	timer := time.NewTimer(w.interval)
+	for {
+		select {
+		case e, open := <-events:
+			if !open || !w.concerns(e) {
+				continue
+			}
+			if first.IsZero() {
+				first = time.Now()
+			}
+			timer.Reset(max(0, min(pause, time.Until(first.Add(patience)))))
+		case _, open := <-lost: // events
+			if !open {
+				lost = nil
+			}
+			timer.Reset(pause)
+		case <-timer.C:
+			first = time.Time{}
+			w.look()
+			timer.Reset(w.interval)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look reports a change.
+func (w *watcher) look() {
+	now := w.fingerprint()
+	if now == w.last {
+		return
+	}
+	w.last = now
+	w.subscribe()
+	select {
+	case w.changed <- struct{}{}:
+	default: // one is pending already
+	}
+}

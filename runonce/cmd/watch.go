@@ -1,0 +1,291 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/internal/textpages"
+	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/cmd/pathwatch"
+	"github.com/runonce/runonce/runonce/cmd/progress"
+	"github.com/runonce/runonce/runonce/report"
+	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/record"
+)
+
+// stopSlack is how much longer than its grace period a pod may take to stop.
+const stopSlack = time.Minute
+
+func (p *program) watchCommand() *cli.Command {
+	// A run that does not end has no end to wait for, to report or to remove pods at.
+	flags := slices.DeleteFunc(p.runCommand().Flags, func(f cli.Flag) bool {
+		return slices.Contains([]string{
+			"timeout", "fail-fast", "rm", "exit-code-from", "junit", "timeline", "max-restarts", "prune", "rerun",
+			"kubeconfig", "context", "create-namespace", "schedule-timeout",
+		}, f.Names()[0])
+	})
+	flags = append(flags,
+		&cli.IntFlag{Name: "max-restarts", Category: categoryRun, Usage: "restart a container up to `N` times after crashes", DefaultText: "no limit"},
+		boolFlag(categoryRun, "stop the pods at the end", "stop-pods"),
+		// What a run with --prune does, and so reads.
+		&cli.BoolFlag{Name: "prune", Value: true, Hidden: true},
+		&cli.StringFlag{Name: "kubeconfig", Hidden: true}, &cli.StringFlag{Name: "context", Hidden: true},
+	)
+	return &cli.Command{
+		Name: "watch", Usage: "run the pods of manifests, keep them running and apply changes of the manifests",
+		ArgsUsage: "PATH...", Action: p.withoutCluster(p.watchPaths),
+		Description: "PATH is a directory, a file or a URL. SIGHUP reads all of them again. SIGTERM and SIGINT end the\n" +
+			"command and leave the pods running.",
+		Flags: flags,
+	}
+}
+
+// withoutCluster refuses to work on a cluster.
+func (p *program) withoutCluster(action cli.ActionFunc) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if c.IsSet("kubeconfig") || c.IsSet("context") {
+			return usagef("watch runs pods on this machine only: on a cluster, a Deployment keeps pods running")
+		}
+		return p.withLogger(action)(c)
+	}
+}
+
+// keeper keeps the pods of the arguments running.
+type keeper struct {
+	*program
+	c       *cli.Context
+	o       runonce.Options
+	s       *session
+	objects *currentObjects
+
+	plan    admit.Plan
+	invalid []runonce.Result
+}
+
+// currentObjects are those of the manifests that were read last.
+type currentObjects struct{ set atomic.Pointer[manifests.Set] }
+
+func (o *currentObjects) ConfigMap(namespace, name string) (*v1.ConfigMap, bool) {
+	return o.set.Load().ConfigMap(namespace, name)
+}
+
+func (o *currentObjects) Secret(namespace, name string) (*v1.Secret, bool) {
+	return o.set.Load().Secret(namespace, name)
+}
+
+func (o *currentObjects) Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool) {
+	return o.set.Load().Claim(namespace, name)
+}
+
+func (o *currentObjects) PersistentVolume(name string) (*v1.PersistentVolume, bool) {
+	return o.set.Load().PersistentVolume(name)
+}
+
+// watchPaths runs the pods, and goes on until it is interrupted.
+func (p *program) watchPaths(c *cli.Context) error {
+	o, err := runOptions(c)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(c.Args().Slice(), "-") {
+		return usagef("watch: standard input can only be read once: use run")
+	}
+	o.Start, o.Logger, o.Progress = time.Now(), p.log, p.display.Pod
+	p.display.Goal(o.Until)
+	changes := p.changes(c)
+	set, err := p.read(c)
+	if err != nil {
+		return err
+	}
+	k := &keeper{program: p, c: c, o: o, objects: &currentObjects{}}
+	if err := k.begin(set); err != nil {
+		return err
+	}
+	defer k.s.close()
+	return k.keep(changes)
+}
+
+// changes returns a channel that gets a value when the files have changed, or SIGHUP has come.
+func (p *program) changes(c *cli.Context) <-chan struct{} {
+	args := c.Args().Slice()
+	paths := make([]string, 0, len(args))
+	for _, arg := range args {
+		if origin := manifests.Origin(arg); filepath.IsAbs(origin) {
+			paths = append(paths, origin)
+		}
+	}
+	files, err := pathwatch.Watch(c.Context, paths, c.Bool("recursive"), func() string {
+		return manifests.Fingerprint(c.Context, args, p.inputOptions(c))
+	})
+	if err != nil {
+		p.log.Warn("changes of the manifests are noticed late", "error", err)
+	}
+	p.reloads.Store(true)
+	all := make(chan struct{})
+	go func() {
+		for c.Context.Err() == nil {
+			select {
+			case <-files:
+			case <-p.hangups:
+			case <-c.Context.Done():
+				return
+			}
+			select {
+			case all <- struct{}{}:
+			case <-c.Context.Done():
+			}
+		}
+	}()
+	return all
+}
+
+// begin opens the engine and makes the first plan.
+func (k *keeper) begin(set *manifests.Set) (err error) {
+	k.objects.set.Store(set)
+	if k.s, err = k.openNode(k.c, set, runtime.Options{Objects: k.objects}); err != nil {
+		return err
+	}
+	k.o.Logs = podLogs{k.s.pods}
+	if _, err := k.replan(set, k.s.run); err != nil {
+		k.s.close()
+		return err
+	}
+	return nil
+}
+
+// replan makes a plan for the manifests when it is the turn of this command. The run before this one,
+// if it is another one, goes on meanwhile.
+func (k *keeper) replan(set *manifests.Set, run *record.Run) (before *record.Run, err error) {
+	entered := k.display.Wait("waiting for another run that plans or stops pods")
+	err = run.Enter(k.c.Context)
+	entered()
+	if err != nil {
+		return nil, unusable(err)
+	}
+	before, k.s.run = k.s.run, run
+	plan, err := k.reserve(k.c, set, k.s)
+	if err != nil {
+		k.s.run = before
+		k.s.warn(run.Leave())
+		return nil, err
+	}
+	k.plan, k.invalid = plan, invalidResults(set)
+	k.display.Plan(len(plan.Admitted()))
+	return before, nil
+}
+
+// keep carries out one plan after the other until the command is interrupted.
+func (k *keeper) keep(changes <-chan struct{}) error {
+	k.display.OnInterrupt(progress.EffectReport)
+	if k.c.Bool("stop-pods") {
+		k.display.OnInterrupt(progress.EffectStop)
+	}
+	textpages.Drop()
+	for {
+		over, done := make(chan struct{}), make(chan []runonce.Result, 1)
+		o, run, plan := k.o, k.s.run, k.plan
+		o.Keep, o.AfterStops = over, func() { k.s.warn(run.Leave()) }
+		o.Concluded = k.concluded(k.invalid)
+		go func() { done <- runonce.Run(k.c.Context, k.s.pods, plan, o) }()
+		changed := false
+		for !changed {
+			select {
+			case results := <-done:
+				return k.end(append(results, k.invalid...))
+			case <-changes:
+				changed = k.reload(func() { close(over); <-done })
+			}
+		}
+	}
+}
+
+// reload reads the manifests again and makes a plan. If that succeeds, it ends the run before, which
+// goes on meanwhile, and reports true. What is invalid changes nothing.
+func (k *keeper) reload(endRun func()) bool {
+	k.log.Info("reading the manifests again")
+	set, err := k.read(k.c)
+	var before *record.Run
+	if err == nil {
+		var node *v1.Node
+		if node, err = k.node(k.c, set, k.devices(k.c)); err == nil {
+			k.s.node = node
+			before, err = k.replan(set, k.s.records.NewRun())
+		}
+	}
+	if err != nil {
+		if k.c.Context.Err() == nil {
+			k.printError(unchanged(err))
+		}
+		return false
+	}
+	endRun()
+	k.objects.set.Store(set)
+	k.s.warn(before.Close())
+	return true
+}
+
+// unchanged is the error of manifests that are not applied.
+func unchanged(err error) error {
+	const result = "the pods are left as they are"
+	var problems manifests.Diagnostics
+	if errors.As(err, &problems) {
+		return &inputError{problems: problems, result: result}
+	}
+	return errors.Join(err, errors.New(result))
+}
+
+// concluded returns what is called when the pods of a plan have reached their goal or have ended. The
+// results of the first one are reported.
+func (k *keeper) concluded(invalid []runonce.Result) func([]runonce.Result) {
+	return func(results []runonce.Result) {
+		results = append(slices.Clone(results), invalid...)
+		if slices.ContainsFunc(results, func(r runonce.Result) bool { return r.Outcome == runonce.Canceled }) {
+			return // interrupted, or there is another plan
+		}
+		code := report.ExitCode(results, 0)
+		if code == report.ExitOK {
+			k.display.Ready()
+		}
+		if k.reported {
+			return
+		}
+		r := report.New(results, code, time.Since(k.o.Start))
+		if err := k.write(k.c, r, func(s report.Style) error { return r.Table(k.io.Stdout, s) }); err != nil {
+			k.printError(err)
+		}
+	}
+}
+
+// end stops the pods, if they are to be stopped, and returns the error with the exit code for the
+// last results.
+func (k *keeper) end(results []runonce.Result) error {
+	var err error
+	if k.c.Bool("stop-pods") {
+		pods := k.plan.Admitted()
+		errs := k.stopEach(context.WithoutCancel(k.c.Context), pods, func(ctx context.Context, pod *v1.Pod) error {
+			ctx, cancel := context.WithTimeout(ctx, podspec.GracePeriod(pod)+stopSlack)
+			defer cancel()
+			return errors.Join(k.s.run.Revoke(pod, nil), k.s.pods.Stop(ctx, pod))
+		})
+		err = errors.Join(errs...)
+	}
+	if !k.reported {
+		return errors.Join(err, k.report(k.c, results, time.Since(k.o.Start), nil))
+	}
+	k.display.Results(results)
+	code, _ := exitCode(k.c, results, nil)
+	if err != nil && code == report.ExitOK {
+		code = report.ExitFailed
+	}
+	return exitWith(code, err)
+}

@@ -1,0 +1,234 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runonce/runonce/runonce/cmd"
+)
+
+// watched is a watch command that runs beside the test.
+type watched struct {
+	m              *memory
+	stdout, stderr lockedBuffer
+	notified       lockedBuffer
+	signals        chan os.Signal
+	code           chan int
+}
+
+func (m *memory) flags() []string {
+	return []string{"--root", m.root, "--state", m.root, "--log-dir", filepath.Join(m.root, "log")}
+}
+
+func watchPaths(t *testing.T, m *memory, args ...string) *watched {
+	t.Helper()
+	w := &watched{m: m, signals: make(chan os.Signal, 1), code: make(chan int, 1)}
+	args = slices.Concat([]string{"runonce", "watch", "--settle", "0s", "--node", nodeFile()}, args, m.flags())
+	go func() {
+		w.code <- cmd.Main(t.Context(), args, cmd.IO{
+			Stdout: &w.stdout, Stderr: &w.stderr, Open: m.open, Machine: bareMachine(), Getenv: func(string) string { return "" },
+			Signals: w.signals, Notify: func(message string) { _, _ = fmt.Fprintln(&w.notified, message) },
+		})
+	}()
+	return w
+}
+
+// end sends the signal and checks the exit code.
+func (w *watched) end(t *testing.T, sig os.Signal, code int) {
+	t.Helper()
+	w.signals <- sig
+	select {
+	case got := <-w.code:
+		if got != code {
+			t.Errorf("exit code %d, want %d\n%s", got, code, w.stderr.String())
+		}
+	case <-time.After(patience):
+		t.Fatalf("it does not end\n%s", w.stderr.String())
+	}
+}
+
+// await waits until the condition is true.
+func (w *watched) await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not come\n%s\n%s\n%s", what, w.stdout.String(), w.stderr.String(), w.notified.String())
+		}
+	}
+}
+
+// status returns the state that the service manager was told last.
+func (w *watched) status() (last string) {
+	for line := range strings.Lines(w.notified.String()) {
+		if text, ok := strings.CutPrefix(line, "STATUS="); ok {
+			last = strings.TrimSpace(text)
+		}
+	}
+	return last
+}
+
+// pods returns "name restarts" for each running pod.
+func (w *watched) pods(t *testing.T) (names []string) {
+	t.Helper()
+	var list struct {
+		Pods []struct {
+			Name       string
+			Containers []struct {
+				State    string
+				Restarts int
+			}
+		}
+	}
+	got := invoke(t, w.m, "ps", "-o", "json")
+	if err := json.Unmarshal([]byte(got.stdout), &list); err != nil {
+		t.Fatalf("%v\n%+v", err, got)
+	}
+	for _, p := range list.Pods {
+		if c := p.Containers[0]; c.State == "Running" {
+			names = append(names, fmt.Sprint(p.Name, " ", c.Restarts))
+		}
+	}
+	return names
+}
+
+func (w *watched) awaitPods(t *testing.T, want ...string) {
+	t.Helper()
+	w.await(t, strings.Join(want, ", "), func() bool { return slices.Equal(w.pods(t), want) })
+}
+
+func boxPod(name, policy, args string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n  restartPolicy: " + policy +
+		"\n  terminationGracePeriodSeconds: 1\n  containers:\n  - {name: main, image: \"localhost/box:1\", args: " + args + "}\n"
+}
+
+// TestWatchPaths: what ends is started again, changes are applied, invalid ones are not, and the pods
+// outlive the command.
+func TestWatchPaths(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var remote atomic.Value
+	remote.Store(boxPod("remote", "Always", "[sleep]"))
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(rw, remote.Load()) }))
+	defer server.Close()
+	write("a.yaml", boxPod("a", "Always", "[sleep]"))
+	w := watchPaths(t, newMemory(t), dir, server.URL)
+	w.awaitPods(t, "a 0", "remote 0")
+	w.await(t, "the notification", func() bool { return strings.Contains(w.notified.String(), "READY=1") })
+
+	if err := w.m.kill(t.Context(), "default/a", "main", 1); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitPods(t, "a 1", "remote 0")
+
+	write("b.yaml", boxPod("b", "Always", "[sleep]"))
+	w.awaitPods(t, "a 1", "b 0", "remote 0")
+
+	write("a.yaml", boxPod("a", "Always", "[sleep, 1h]"))
+	w.awaitPods(t, "a 0", "b 0", "remote 0")
+
+	write("c.yaml", "kind: Pod\n")
+	w.await(t, "the error", func() bool { return strings.Contains(w.stderr.String(), "c.yaml") })
+	w.await(t, "the consequence", func() bool { return strings.Contains(w.stderr.String(), "the pods are left as they are") })
+	w.awaitPods(t, "a 0", "b 0", "remote 0")
+
+	for _, name := range []string{"b.yaml", "c.yaml"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.awaitPods(t, "a 0", "remote 0")
+
+	remote.Store(boxPod("other", "Always", "[sleep]"))
+	w.signals <- syscall.SIGHUP
+	w.awaitPods(t, "a 0", "other 0")
+	w.await(t, "the state", func() bool { return w.status() == "2 of 2 pods running" })
+
+	if n := strings.Count(w.stdout.String(), "OUTCOME"); n != 1 {
+		t.Errorf("%d tables, want one\n%s", n, w.stdout.String())
+	}
+	w.end(t, syscall.SIGTERM, 0)
+	w.awaitPods(t, "a 0", "other 0")
+	if w.status() != "2 of 2 pods running" || !strings.Contains(w.notified.String(), "STOPPING=1\n") {
+		t.Errorf("notified at the end:\n%s", w.notified.String())
+	}
+}
+
+// TestWatchEnds: the exit code says how the pods are, and --stop-pods stops them.
+func TestWatchEnds(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, pod string
+		args      []string
+		code      int
+		ready     bool
+		left      []string
+	}{
+		{"running", boxPod("a", "Always", "[sleep]"), nil, 0, true, []string{"a 0"}},
+		{"stopped", boxPod("a", "Always", "[sleep]"), []string{"--stop-pods"}, 0, true, nil},
+		{"done", boxPod("a", "Never", "[exit, '0']"), nil, 0, true, nil},
+		{"failed", boxPod("a", "Never", "[exit, '1']"), nil, 1, false, nil},
+		{"a limit on restarts", boxPod("a", "Always", "[exit, '1']"), []string{"--max-restarts", "0"}, 1, false, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			dir := podDir(t, tc.pod)
+			w := watchPaths(t, newMemory(t), append(tc.args, dir)...)
+			w.await(t, "the table", func() bool { return strings.Contains(w.stdout.String(), "OUTCOME") })
+			w.end(t, syscall.SIGTERM, tc.code)
+			if ready := strings.Contains(w.notified.String(), "READY=1"); ready != tc.ready {
+				t.Errorf("ready: %v, want %v", ready, tc.ready)
+			}
+			if left := w.pods(t); !slices.Equal(left, tc.left) {
+				t.Errorf("left: %v, want %v", left, tc.left)
+			}
+		})
+	}
+	t.Run("not at the goal", func(t *testing.T) {
+		t.Parallel()
+		w := watchPaths(t, newMemory(t), podDir(t, boxPod("a", "Always", "[exit, '1']")), "-o", "json")
+		w.await(t, "the crash", func() bool { return strings.Contains(w.stderr.String(), "back-off") })
+		w.end(t, syscall.SIGINT, 130)
+		checkDocument(t, []string{"watch"}, w.stdout.String())
+		if strings.Contains(w.notified.String(), "READY=1") {
+			t.Error("it is ready")
+		}
+	})
+}
+
+// TestWatchRefuses: what cannot be watched is refused.
+func TestWatchRefuses(t *testing.T) {
+	t.Parallel()
+	pod := manifest(t, "web", "Always", "[sleep]")
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{pod, "--kubeconfig", "/none"}, "on this machine only"},
+		{[]string{pod, "--context", "c"}, "on this machine only"},
+		{[]string{"-"}, "standard input can only be read once"},
+		{[]string{pod, "--rm"}, "--rm"},
+		{[]string{"/none"}, "does not exist"},
+		{nil, "no PATH given"},
+	} {
+		got := invokeWith(t, noEngine(t), append([]string{"watch", "--node", nodeFile()}, tc.args...)...)
+		if got.code != 2 || !strings.Contains(got.stderr, tc.want) {
+			t.Errorf("%v: %+v", tc.args, got)
+		}
+	}
+}
