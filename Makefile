@@ -14,18 +14,21 @@ CLUSTER := $(CACHE)/cluster
 # Version information comes from the commit, so that builds are reproducible.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+EPOCH := $(or $(shell git show -s --format=%ct HEAD 2>/dev/null),0)
 DATE := $(shell TZ=UTC0 git show -s --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ HEAD 2>/dev/null || echo unknown)
 CMD := github.com/runonce/runonce/runonce/cmd
 LDFLAGS := -s -w -buildid= -X $(CMD).version=$(VERSION) -X $(CMD).commit=$(COMMIT) -X $(CMD).date=$(DATE)
 # Debugging pages of gRPC, and a generator of manuals.
-STATIC := CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace,urfave_cli_no_docs
+TAGS := grpcnotrace,urfave_cli_no_docs
+STATIC := CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS)
 
+ARCHS := amd64,arm64
 FUZZTIME ?= 20000x
 
 # hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build install demo test test-unit test-embedded test-root test-vm test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz bench bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm payload
+.PHONY: help build demo install release test test-release test-unit test-embedded test-root test-vm test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz bench bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-release payload
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +59,13 @@ install: ## install what "make build" has built, the manual page, completions an
 		sed 's|/usr/local/bin/|$(PREFIX)/bin/|g' $$unit >$(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; \
 		chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; \
 	done
+
+release: setup-release payload $(TOOLS)/nfpm ## build archives and packages in dist/, reproducible; ARCH=amd64,arm64
+	$(GO) run ./hack/release -o dist -arch $(or $(ARCH),$(ARCHS)) -version '$(VERSION)' -epoch $(EPOCH) \
+		-ldflags '$(LDFLAGS)' -tags $(TAGS) -nfpm $(TOOLS)/nfpm -sysroot $(CACHE)/release
+
+test-release: ## build the amd64 release twice, in different directories, and compare the files
+	@hack/release/twice.sh
 
 demo: setup-run build ## run testdata/demo in real containers and check the output
 	@$(GO) run ./hack/demo
@@ -131,7 +141,7 @@ images: ## write the images of the tests and the demo to bin/images
 	$(GO) run ./hack/mkimages bin/images
 
 clean: ## remove everything that make has built, including the tools
-	rm -rf bin .cache runtime/containerd/shimbinary/files/runonce-shim.*
+	rm -rf bin dist .cache runtime/containerd/shimbinary/files/runonce-shim.*
 
 # Without root, the tests that start containers would be silently skipped.
 root:
@@ -145,6 +155,9 @@ setup-test:
 
 setup-vm:
 	@hack/setup.sh vm
+
+setup-release:
+	@ARCH=$(or $(ARCH),$(ARCHS)) hack/setup.sh release
 
 # A cluster: etcd, the control plane, a kubelet, and a containerd for it.
 cluster-tools: $(CLUSTER)/kubelet $(CLUSTER)/containerd $(CLUSTER)/kwok ## build what a Kubernetes cluster needs
@@ -177,6 +190,11 @@ $(TOOLS)/golangci-lint: hack/tools/go.mod hack/tools/go.sum
 	@echo "building golangci-lint (only once, takes about a minute)"
 	@mkdir -p $(TOOLS)
 	cd hack/tools && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(TOOLS)/nfpm: hack/nfpm/go.mod hack/nfpm/go.sum
+	@echo "building nfpm (only once, takes about a minute)"
+	@mkdir -p $(TOOLS)
+	cd hack/nfpm && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ github.com/goreleaser/nfpm/v2/cmd/nfpm
 
 $(TOOLS)/containerd: hack/containerd/go.mod hack/containerd/go.sum
 	@echo "building containerd 2.4 for the tests (only once, takes about a minute)"

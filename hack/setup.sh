@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Usage: hack/setup.sh run|test|vm|podman
+# Usage: hack/setup.sh run|test|vm|podman|release
 #
 # Installs what this machine lacks to run pods (run), to also run the tests (test), or to
-# also run tests in an emulated machine (vm), or unpacks podman for the benchmark (podman). On
+# also run tests in an emulated machine (vm), or unpacks podman for the benchmark (podman), or
+# installs compilers for the architectures in ARCH and unpacks libseccomp for them (release). On
 # distributions other than Debian, it lists the missing packages and stops.
 # Packages that only the tests need and that would start a service or replace another
 # package (containerd, docker-registry, etcd, skopeo) are unpacked into .cache/debian and not
@@ -11,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mode=${1:?usage: hack/setup.sh run|test|vm|podman}
+mode=${1:?usage: hack/setup.sh run|test|vm|podman|release}
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 unpacked=$PWD/.cache/debian
 emulated=$PWD/.cache/vm
@@ -136,6 +137,57 @@ unpack_systemd() {
 	rm -rf "$tmp"
 	say "unpacked systemd into .cache/vm"
 }
+
+# Unpacks libseccomp for an architecture into .cache/release. apt gets directories of its own, so
+# that this machine need not know the architecture.
+unpack_seccomp() {
+	local arch=$1 tmp=$PWD/.cache/release/$1.new
+	rm -rf "$tmp"
+	mkdir -p "$tmp"/apt/{lists,archives}/partial "$tmp/tree"
+	chmod -R a+rX "$tmp"
+	touch "$tmp/apt/status"
+	local options=(-o Dir::State="$tmp/apt" -o Dir::State::status="$tmp/apt/status" -o Dir::Cache="$tmp/apt"
+		-o APT::Architecture="$arch" -o APT::Architectures="$arch" -o APT::Sandbox::User=root)
+	say "downloading libseccomp for $arch"
+	(cd "$tmp" && apt "${options[@]}" update && apt "${options[@]}" download libseccomp-dev) >.cache/apt.log 2>&1 || {
+		cat .cache/apt.log >&2
+		die "cannot download libseccomp-dev for $arch"
+	}
+	dpkg-deb -x "$tmp"/libseccomp-dev_*.deb "$tmp/tree"
+	rm -rf ".cache/release/$arch"
+	mv "$tmp/tree" ".cache/release/$arch"
+	rm -rf "$tmp"
+	say "unpacked libseccomp for $arch into .cache/release"
+}
+
+if [ "$mode" = release ]; then
+	has go || die "Go is missing: install the version in go.mod"
+	need git git
+	need pkg-config pkg-config
+	need gcc gcc
+	[ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
+	IFS=, read -ra archs <<<"${ARCH:-amd64,arm64}"
+	for arch in "${archs[@]}"; do
+		case $arch in
+		amd64) triplet=x86_64-linux-gnu ;;
+		arm64) triplet=aarch64-linux-gnu ;;
+		*) die "cannot build for $arch: must be amd64 or arm64" ;;
+		esac
+		[ "$arch" = "$(go env GOHOSTARCH)" ] || [ -e "/usr/$triplet/lib/libc.a" ] || missing+=("libc6-dev-$arch-cross")
+		need "$triplet-gcc" "gcc-${triplet//_/-}"
+	done
+	mkdir -p .cache/release
+	if [ -z "$(debian)" ]; then
+		[ ${#missing[@]} = 0 ] || die "missing Debian packages: ${missing[*]}; install their equivalents and try again"
+	elif [ ${#missing[@]} != 0 ]; then
+		[ "$(id -u)" = 0 ] || die "missing packages: ${missing[*]}; run as root to install them"
+		install_missing
+	fi
+	for arch in "${archs[@]}"; do
+		[ -e ".cache/release/$arch/usr/include/seccomp.h" ] || unpack_seccomp "$arch"
+	done
+	exit 0
+fi
 
 if [ "$mode" = podman ]; then
 	unpacked=$PWD/.cache/podman

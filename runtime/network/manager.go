@@ -44,8 +44,8 @@ type Options struct {
 	// CNIConfDir holds the machine's own network configuration, default /etc/cni/net.d.
 	// Without any the pods get a bridge of ours.
 	CNIConfDir string
-	// CNIBinDirs hold the CNI plugins; default /opt/cni/bin, /usr/lib/cni and
-	// /usr/libexec/cni.
+	// CNIBinDirs hold the CNI plugins; default /opt/cni/bin, /usr/lib/cni, /usr/libexec/cni and
+	// /usr/local/libexec/cni.
 	CNIBinDirs []string
 	// Path holds the directories of iptables and nft, separated by colons. Default: PATH and
 	// the usual directories of system programs.
@@ -83,7 +83,7 @@ func New(o Options) *Manager {
 	o.ClusterDomain = cmp.Or(o.ClusterDomain, "cluster.local")
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if len(o.CNIBinDirs) == 0 {
-		o.CNIBinDirs = []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"}
+		o.CNIBinDirs = []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni", "/usr/local/libexec/cni"}
 	}
 	return &Manager{o: o, files: layout{state: o.StateDir, data: o.DataDir}, pluginLimit: pluginLimit}
 }

@@ -1,0 +1,137 @@
+// Command release builds the files of a release into a directory: for each architecture the
+// static program, an archive of everything that pods need, a Debian package, an RPM package and
+// a software bill of materials, and the checksums of all of them. "make release" calls it.
+//
+// The files depend on nothing but the commit and on the versions of Go, gcc and libseccomp: two
+// builds in different directories are equal.
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+	"time"
+)
+
+// release is what all architectures have in common.
+type release struct {
+	root    string // the project's directory
+	out     string
+	work    string // for intermediate files
+	version string
+	epoch   time.Time // the time of all files
+	ldflags string
+	tags    string
+	nfpm    string // its program
+	sysroot string // has a directory with libseccomp for each architecture
+}
+
+func main() {
+	var r release
+	flag.StringVar(&r.out, "o", "dist", "directory to write to")
+	archs := flag.String("arch", "amd64,arm64", "comma-separated architectures")
+	described := flag.String("version", "", "version, as git describe prints it")
+	epoch := flag.Int64("epoch", 0, "time of the commit, in seconds since 1970")
+	flag.StringVar(&r.ldflags, "ldflags", "", "flags of the linker for the program")
+	flag.StringVar(&r.tags, "tags", "", "build tags for the program")
+	flag.StringVar(&r.nfpm, "nfpm", "", "path of nfpm")
+	flag.StringVar(&r.sysroot, "sysroot", "", "directory with libseccomp for each architecture")
+	flag.Parse()
+	r.epoch = time.Unix(*epoch, 0).UTC()
+	r.version = packageVersion(*described, r.epoch)
+	if err := r.build(context.Background(), strings.Split(*archs, ",")); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+func (r release) build(ctx context.Context, archs []string) error {
+	var err error
+	if r.root, err = os.Getwd(); err != nil {
+		return err
+	}
+	if r.out, err = filepath.Abs(r.out); err != nil {
+		return err
+	}
+	if r.work, err = os.MkdirTemp("", "release-"); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(r.work) }()
+	if err := errors.Join(os.RemoveAll(r.out), os.MkdirAll(r.out, 0o755)); err != nil {
+		return fmt.Errorf("emptying %s: %w", r.out, err)
+	}
+	completions, err := r.completions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, arch := range archs {
+		a := architecture{release: r, arch: arch, work: filepath.Join(r.work, arch), completions: completions}
+		if err := a.build(ctx); err != nil {
+			return fmt.Errorf("building for %s: %w", arch, err)
+		}
+	}
+	return writeChecksums(r.out)
+}
+
+// completions returns what the program prints for each shell; this needs the program for this
+// machine.
+func (r release) completions(ctx context.Context) (map[string][]byte, error) {
+	a := architecture{release: r, arch: goruntime.GOARCH, work: filepath.Join(r.work, "host")}
+	if err := a.buildMain(ctx); err != nil {
+		return nil, err
+	}
+	all := map[string][]byte{}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		text, err := output(ctx, command{dir: r.root, args: []string{a.program("runonce"), "completion", shell}})
+		if err != nil {
+			return nil, err
+		}
+		all[shell] = text
+	}
+	return all, nil
+}
+
+// packageVersion turns the output of git describe into a version that Debian and RPM sort in
+// the right order: commits after a tag come after it, pre-releases before. Without a tag, the
+// time of the commit orders versions.
+func packageVersion(described string, at time.Time) string {
+	clean, dirty := strings.CutSuffix(described, "-dirty")
+	version, tagged := strings.CutPrefix(clean, "v")
+	if !tagged {
+		version = "0.0.0+git" + at.Format("20060102150405") + "." + clean
+	}
+	if i := strings.LastIndex(version, "-g"); tagged && i > 0 {
+		if j := strings.LastIndex(version[:i], "-"); j > 0 {
+			version = version[:j] + "+" + version[j+1:i] + "." + version[i+1:]
+		}
+	}
+	version = strings.Replace(version, "-", "~", 1)
+	version = strings.ReplaceAll(version, "-", ".")
+	if dirty {
+		version += "+dirty"
+	}
+	return version
+}
+
+// writeChecksums writes SHA256SUMS for the other files of the directory, as sha256sum does.
+func writeChecksums(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var sums strings.Builder
+	for _, e := range entries {
+		body, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return fmt.Errorf("computing checksums: %w", err)
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(body), e.Name())
+	}
+	return os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(sums.String()), 0o644)
+}
