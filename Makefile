@@ -28,7 +28,7 @@ FUZZTIME ?= 20000x
 # hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build demo install release test test-release test-unit test-embedded test-root test-vm test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz bench bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-release payload
+.PHONY: help build demo install release test test-release test-unit test-embedded test-root test-vm test-cloud-init test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz bench bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-debian setup-release payload
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -84,6 +84,10 @@ test-root: root tools build ## run all tests, including those with real containe
 
 test-vm: root setup-vm payload ## run tests in emulated machines; SUITES="./runtime/cgroup=. ..." MACHINE=plain,systemd,systemd-v1
 	$(GO) run ./hack/vm $(if $(MACHINE),-machine $(MACHINE)) $(SUITES)
+
+test-cloud-init: ARCHS = amd64
+test-cloud-init: root setup-debian release ## boot a Debian machine with the example of cloud-init and the released package
+	$(GO) run ./hack/vm -machine debian -timeout 15m -memory 2048
 
 test-cluster: root setup-test cluster-tools payload ## run tests on a Kubernetes cluster of this machine; RUN=REGEX
 	RUNONCE_TEST_CLUSTER=1 $(GO) test -count=1 -p 1 -timeout 40m -run '$(or $(RUN),Cluster)' ./runtime/cluster ./runtime/provider ./runonce/cmd
@@ -155,6 +159,9 @@ setup-test:
 
 setup-vm:
 	@hack/setup.sh vm
+
+setup-debian:
+	@hack/setup.sh debian
 
 setup-release:
 	@ARCH=$(or $(ARCH),$(ARCHS)) hack/setup.sh release

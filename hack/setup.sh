@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Usage: hack/setup.sh run|test|vm|podman|release
+# Usage: hack/setup.sh run|test|vm|debian|podman|release
 #
 # Installs what this machine lacks to run pods (run), to also run the tests (test), or to
-# also run tests in an emulated machine (vm), or unpacks podman for the benchmark (podman), or
-# installs compilers for the architectures in ARCH and unpacks libseccomp for them (release). On
+# also run tests in an emulated machine (vm), and in one with Debian and cloud-init (debian), or
+# unpacks podman for the benchmark (podman), or installs compilers for the architectures in ARCH
+# and unpacks libseccomp for them (release). On
 # distributions other than Debian, it lists the missing packages and stops.
 # Packages that only the tests need and that would start a service or replace another
 # package (containerd, docker-registry, etcd, skopeo) are unpacked into .cache/debian and not
@@ -12,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mode=${1:?usage: hack/setup.sh run|test|vm|podman|release}
+mode=${1:?usage: hack/setup.sh run|test|vm|debian|podman|release}
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 unpacked=$PWD/.cache/debian
 emulated=$PWD/.cache/vm
@@ -160,6 +161,52 @@ unpack_seccomp() {
 	say "unpacked libseccomp for $arch into .cache/release"
 }
 
+# Makes the disk of a machine with Debian and cloud-init, and a directory with the packages that
+# the package of runonce needs there.
+make_debian() {
+	local tmp=.cache/debian.new root mirror
+	root=$PWD/$tmp/root
+	rm -rf "$tmp"
+	mkdir -p "$tmp"/out/packages
+	say "making a disk with Debian (only once, takes about two minutes)"
+	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' "Codename: $(debian_codename)" | head -1)
+	{
+		debootstrap --variant=minbase --include=ca-certificates,dbus,iproute2,kmod,systemd,systemd-sysv,udev \
+			"$(debian_codename)" "$root" "${mirror:?no source of Debian packages is configured}"
+		in_debian "$root" apt-get install linux-image-cloud-amd64 cloud-init locales
+		# Services are not enabled where systemd does not run.
+		in_debian "$root" systemctl enable cloud-init-local cloud-init cloud-config cloud-final
+		in_debian "$root" apt-get clean
+		in_debian "$root" apt-get install --download-only runc containernetworking-plugins iptables
+		mv "$root"/var/cache/apt/archives/*.deb "$tmp/out/packages"
+		rm -rf "$root"/var/lib/apt/lists/* "$root/etc/resolv.conf"
+		echo "/dev/vda / ext4 defaults 0 1" >"$root/etc/fstab"
+		echo debian >"$root/etc/hostname"
+		mv "$root"/boot/vmlinuz-* "$tmp/out/vmlinuz"
+		mv "$root"/boot/initrd.img-* "$tmp/out/initrd.img"
+		mke2fs -q -t ext4 -d "$root" "$tmp/out/disk" 3G
+	} >.cache/debian.log 2>&1 || {
+		tail -40 .cache/debian.log >&2
+		die "cannot make a disk with Debian"
+	}
+	rm -rf "$emulated/debian"
+	mv "$tmp/out" "$emulated/debian"
+	rm -rf "$tmp"
+	say "made a disk with Debian in .cache/vm"
+}
+
+debian_codename() { (. /etc/os-release && echo "$VERSION_CODENAME"); }
+
+# Runs a command in a directory with Debian; its mounts go with it.
+in_debian() {
+	local root=$1
+	shift
+	cp /etc/resolv.conf "$root/etc/resolv.conf"
+	[ "$1" != apt-get ] || set -- apt-get -qy --no-install-recommends "${@:2}"
+	DEBIAN_FRONTEND=noninteractive timeout 900 unshare --mount sh -c \
+		'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' "$root" "$@" </dev/null
+}
+
 if [ "$mode" = release ]; then
 	has go || die "Go is missing: install the version in go.mod"
 	need git git
@@ -224,12 +271,18 @@ if [ "$mode" != run ]; then
 	has skopeo || [ -x "$unpacked/usr/bin/skopeo" ] || unpack+=(libassuan0 libdevmapper1.02.1 libgpgme11 skopeo)
 fi
 vm="" systemd=""
-if [ "$mode" = vm ]; then
+debian_disk=""
+if [ "$mode" = debian ]; then
+	need debootstrap debootstrap
+	need mke2fs e2fsprogs
+	[ -e "$emulated/debian/disk" ] || debian_disk=missing
+fi
+if [ "$mode" = vm ] || [ "$mode" = debian ]; then
 	ls "$emulated"/boot/vmlinuz-* >/dev/null 2>&1 || vm=missing
 	[ -x "$emulated/systemd/usr/lib/systemd/systemd" ] || systemd=missing
 fi
 
-[ "${#missing[@]}${#unpack[@]}$vm$systemd" = 00 ] && exit 0
+[ "${#missing[@]}${#unpack[@]}$vm$systemd$debian_disk" = 00 ] && exit 0
 mkdir -p .cache
 if [ -z "$(debian)" ]; then
 	die "missing Debian packages: ${missing[*]} ${unpack[*]}; install their equivalents and try again"
@@ -238,5 +291,6 @@ fi
 [ "${#missing[@]}" = 0 ] || install_missing
 for p in "${unpack[@]}"; do unpack_one "$p"; done
 [ -z "$vm" ] || unpack_vm
-# unpack_vm replaces all of .cache/vm, including systemd.
+# unpack_vm replaces all of .cache/vm, including systemd and Debian.
 [ -z "$vm$systemd" ] || unpack_systemd
+[ -z "$vm$debian_disk" ] || [ "$mode" != debian ] || make_debian

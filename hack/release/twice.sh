@@ -11,7 +11,7 @@ for dir in "$first" "$second"; do
 	git clone -q --no-hardlinks . "$dir"
 	mkdir -p "$dir/.cache/bin"
 	# The tools do not end up in the release.
-	[ ! -x .cache/bin/nfpm ] || cp -p .cache/bin/nfpm "$dir/.cache/bin/"
+	[ ! -x .cache/bin/nfpm ] || cp .cache/bin/nfpm "$dir/.cache/bin/"
 done
 make -C "$first" release ARCH=amd64
 GOCACHE=$tmp/cache make -C "$second" release ARCH=amd64

@@ -33,11 +33,34 @@ func kinds() []kind {
 
 // machine is a virtual machine that QEMU emulates.
 type machine struct {
-	kind    kind
-	vm      string // where hack/setup.sh unpacks QEMU, the kernel and systemd
-	initrd  string
-	memory  int    // MiB
-	console string // file for the output of the kernel and systemd
+	name       string
+	vm         string // where hack/setup.sh unpacks QEMU, the kernel and systemd
+	kernel     string
+	initrd     string
+	parameters string   // of the kernel
+	args       []string // more arguments of QEMU
+	memory     int      // MiB
+	console    string   // file for the output of the kernel and systemd
+}
+
+// machine returns a machine of the kind, which sees the files of the host.
+func (b builder) machine(k kind, initrd string, memory int) (machine, error) {
+	kernel, err := one(filepath.Join(b.vm, "boot", "vmlinuz-*"))
+	if err != nil {
+		return machine{}, err
+	}
+	args := []string{"-no-reboot", "-virtfs", virtfs(job.HostTag, "/")}
+	if k.systemd {
+		layer := filepath.Join(b.vm, "systemd")
+		if _, err := os.Stat(filepath.Join(layer, job.Init)); err != nil {
+			return machine{}, fmt.Errorf("finding systemd for the machine (make test-vm unpacks it): %w", err)
+		}
+		args = append(args, "-virtfs", virtfs(job.SystemdTag, layer))
+	}
+	return machine{
+		name: k.name, vm: b.vm, kernel: kernel, initrd: initrd, parameters: k.kernel, args: args, memory: memory,
+		console: filepath.Join(b.tmp, "console-"+k.name),
+	}, nil
 }
 
 // run runs the machine until it is switched off. output reads the output of the tests.
@@ -46,26 +69,14 @@ func (m machine) run(ctx context.Context, output func(io.Reader) error) error {
 	if err != nil {
 		return err
 	}
-	kernel, err := one(filepath.Join(m.vm, "boot", "vmlinuz-*"))
-	if err != nil {
-		return err
-	}
-	args := []string{
+	args := append([]string{
 		"-L", filepath.Join(m.vm, "usr/share/qemu"), "-L", filepath.Join(m.vm, "usr/share/seabios"),
 		// Debian's kernels do not boot on every host's KVM; emulation always works.
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(m.memory),
-		"-nodefaults", "-nographic", "-no-reboot", "-kernel", kernel, "-initrd", m.initrd,
-		"-append", "console=ttyS0 quiet panic=-1 random.trust_cpu=on no_timer_check nowatchdog mitigations=off " + m.kind.kernel,
+		"-nodefaults", "-nographic", "-kernel", m.kernel, "-initrd", m.initrd,
+		"-append", "console=ttyS0 quiet panic=-1 random.trust_cpu=on no_timer_check nowatchdog mitigations=off " + m.parameters,
 		"-serial", "file:" + m.console, "-serial", "stdio",
-		"-virtfs", virtfs(job.HostTag, "/"),
-	}
-	if m.kind.systemd {
-		layer := filepath.Join(m.vm, "systemd")
-		if _, err := os.Stat(filepath.Join(layer, job.Init)); err != nil {
-			return fmt.Errorf("finding systemd for the machine (make test-vm unpacks it): %w", err)
-		}
-		args = append(args, "-virtfs", virtfs(job.SystemdTag, layer))
-	}
+	}, m.args...)
 	cmd := exec.CommandContext(ctx, qemu, args...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(m.vm, "usr/lib/x86_64-linux-gnu")+":"+filepath.Join(m.vm, "lib/x86_64-linux-gnu"))
 	cmd.Stderr = os.Stderr

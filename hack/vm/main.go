@@ -100,7 +100,7 @@ func choose(machines string, args []string) ([]work, error) {
 		in = strings.Split(machines, ",")
 	}
 	for _, name := range in {
-		if !slices.Contains(names(kinds()), name) {
+		if !slices.Contains(names(kinds()), name) && (machines != job.Debian || len(args) > 0) {
 			return nil, fmt.Errorf("unknown machine %q: must be one of %s", name, strings.Join(names(kinds()), ", "))
 		}
 	}
@@ -111,6 +111,9 @@ func choose(machines string, args []string) ([]work, error) {
 	for _, a := range args {
 		dir, tests, _ := strings.Cut(a, "=")
 		chosen = append(chosen, suite{dir, tests, in})
+	}
+	if machines == job.Debian && len(args) == 0 {
+		return []work{{kind: kind{name: job.Debian}}}, nil
 	}
 	var todo []work
 	for _, k := range kinds() {
@@ -166,15 +169,30 @@ func run(ctx context.Context, todo []work, memory int) (int, error) {
 
 // runIn runs the suites of one machine and returns its exit code.
 func (b builder) runIn(ctx context.Context, t work, memory int) (int, error) {
+	if t.kind.name == job.Debian {
+		m, err := b.debian(ctx, memory)
+		if err != nil {
+			return 0, err
+		}
+		return m.report(ctx)
+	}
 	initrd, err := b.initrd(ctx, t.kind, t.suites)
 	if err != nil {
 		return 0, err
 	}
-	m := machine{kind: t.kind, vm: b.vm, initrd: initrd, memory: memory, console: filepath.Join(b.tmp, "console-"+t.kind.name)}
-	fmt.Println("vm: starting machine", t.kind.name)
+	m, err := b.machine(t.kind, initrd, memory)
+	if err != nil {
+		return 0, err
+	}
+	return m.report(ctx)
+}
+
+// report runs the machine, prints its output and returns its exit code.
+func (m machine) report(ctx context.Context) (int, error) {
+	fmt.Println("vm: starting machine", m.name)
 	start := time.Now()
 	var code *int
-	err = m.run(ctx, func(r io.Reader) error {
+	err := m.run(ctx, func(r io.Reader) error {
 		var err error
 		code, err = relay(r, os.Stdout)
 		return err
@@ -185,7 +203,7 @@ func (b builder) runIn(ctx context.Context, t work, memory int) (int, error) {
 	if err != nil || code == nil {
 		return 0, err
 	}
-	fmt.Printf("vm: machine %s ended with %d after %.1fs\n", t.kind.name, *code, time.Since(start).Seconds())
+	fmt.Printf("vm: machine %s ended with %d after %.1fs\n", m.name, *code, time.Since(start).Seconds())
 	return *code, nil
 }
 

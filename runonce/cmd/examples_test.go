@@ -73,19 +73,18 @@ func TestExampleCommands(t *testing.T) {
 	}
 	place := strings.NewReplacer(
 		`"$config"`, config, `"$1"`, pods, "--exit-code-from tests", "", "--junit report.xml", "",
-		"/etc/runonce/pods.d/%i", pods, "/etc/runonce/pods", pods, "deploy/test/", pods, "artifacts/", t.TempDir()+"/", "/var/lib/runonce-images", pods,
+		"/etc/runonce/pods.d/%i", pods, "/etc/runonce/pods", pods, "deploy/test/", pods, "artifacts/", t.TempDir()+"/",
 		`"${own[@]}"`, "--root /a --state /b --log-dir /c",
 	)
 	for file, c := range map[string]struct {
 		command *regexp.Regexp
 		want    int
 	}{
-		units + "runonce.service":              {unitCommand, 3},
-		units + "runonce@.service":             {unitCommand, 3},
-		units + "runonce-watch@.service":       {unitCommand, 1},
-		examples + "ci/run-pods.sh":            {shellCommand, 2},
-		examples + "ci/run-on-cluster.sh":      {shellCommand, 1},
-		examples + "cloud-init/user-data.yaml": {unitCommand, 1},
+		units + "runonce.service":         {unitCommand, 3},
+		units + "runonce@.service":        {unitCommand, 3},
+		units + "runonce-watch@.service":  {unitCommand, 1},
+		examples + "ci/run-pods.sh":       {shellCommand, 2},
+		examples + "ci/run-on-cluster.sh": {shellCommand, 1},
 	} {
 		found := c.command.FindAllStringSubmatch(read(t, file), -1)
 		if len(found) != c.want {

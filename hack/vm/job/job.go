@@ -35,6 +35,8 @@ const (
 	SystemdV2 = "systemd"
 	// SystemdV1 has systemd, and cgroup v1 in systemd's hybrid mode.
 	SystemdV1 = "systemd-v1"
+	// Debian has its own disk with Debian and cloud-init; its tests are in hack/vm/debian.
+	Debian = "debian"
 )
 
 // Job is a list of test programs to run one after the other.

@@ -1,0 +1,189 @@
+// Package debian_test checks a machine with Debian that cloud-init has set up as in
+// examples/cloud-init, and what the package and the archive of a release do there. hack/vm runs
+// one test in each boot.
+package debian_test
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runonce/runonce/hack/vm/job"
+)
+
+func machine(t *testing.T) {
+	t.Helper()
+	if os.Getenv(job.Machine) != job.Debian {
+		t.Skip("runs in the machine of make test-cloud-init")
+	}
+}
+
+// try runs a command and returns its output.
+func try(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
+	return string(out), err
+}
+
+// sh runs a shell command, which must succeed, and returns its output.
+func sh(t *testing.T, command string) string {
+	t.Helper()
+	out, err := try(t, "sh", "-c", command)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	return strings.TrimSpace(out)
+}
+
+// TestFirstBoot: cloud-init has installed the package and started the pods of the example.
+func TestFirstBoot(t *testing.T) {
+	machine(t)
+	if out, err := try(t, "cloud-init", "status", "--long"); err != nil || !strings.HasPrefix(out, "status: done\n") {
+		log, _ := try(t, "sh", "-c", "tail -n 60 /var/log/cloud-init-output.log; journalctl -b -u runonce --no-pager")
+		t.Fatalf("%v: %s\n%s", err, out, log)
+	}
+	if out, err := try(t, "cloud-init", "schema", "-c", "/var/lib/cloud/instance/user-data.txt"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	podRuns(t)
+	if got := sh(t, "systemctl is-enabled runonce"); got != "enabled" {
+		t.Errorf("the unit is %s", got)
+	}
+}
+
+// TestAfterReboot: the pods have come back.
+func TestAfterReboot(t *testing.T) {
+	machine(t)
+	podRuns(t)
+}
+
+// podRuns checks that the pod of the example runs, serves its page, and is reported where the
+// example says. The journal is that of this boot.
+func podRuns(t *testing.T) {
+	t.Helper()
+	status, err := try(t, "systemctl", "status", "--no-pager", "-l", "runonce")
+	t.Logf("%s", status)
+	if err != nil || !strings.Contains(status, "Active: active") {
+		t.Errorf("the unit: %v", err)
+	}
+	if got := strings.Fields(sh(t, "runonce ps | grep web")); len(got) < 3 || got[0] != "web" || got[1] != "Running" {
+		t.Errorf("runonce ps: %q", got)
+	}
+	if got := strings.Fields(sh(t, "journalctl -b -u runonce -o cat --no-pager | grep '^web' | tail -1")); len(got) < 2 || got[1] != "Running" {
+		t.Errorf("the journal: %q", got)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(response.Body)
+	if err := response.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	if err != nil || string(page) != "the page of the example\n" {
+		t.Errorf("%q, %v", page, err)
+	}
+}
+
+// TestAfterReset: the pods have come back although the machine was not shut down. An upgrade of
+// the package keeps them and the administrator's settings; without the package, they are gone.
+func TestAfterReset(t *testing.T) {
+	machine(t)
+	podRuns(t)
+	t.Run("upgrade", upgrade)
+	t.Run("remove", remove)
+	t.Run("purge", purge)
+	t.Run("archive", archive)
+}
+
+func upgrade(t *testing.T) {
+	before := sh(t, "pgrep -f '^/bin/box web'")
+	sh(t, "systemctl disable runonce")
+	sh(t, "DEBIAN_FRONTEND=noninteractive apt-get -y install /srv/later.deb")
+	if got := sh(t, "dpkg-query -W -f '${Version}' runonce"); !strings.HasSuffix(got, "+later") {
+		t.Errorf("version %s", got)
+	}
+	if got, _ := try(t, "systemctl", "is-enabled", "runonce"); got != "disabled\n" {
+		t.Errorf("the unit that was disabled is %s", got)
+	}
+	sh(t, "systemctl reload runonce")
+	if after := sh(t, "pgrep -f '^/bin/box web'"); after != before {
+		t.Errorf("the pod was process %s and is %s", before, after)
+	}
+	podRuns(t)
+}
+
+func remove(t *testing.T) {
+	sh(t, "apt-get -y remove runonce")
+	if out, err := try(t, "pgrep", "-f", "^/bin/box|runonce"); err == nil {
+		t.Errorf("processes: %s", out)
+	}
+	for _, command := range []string{
+		"grep runonce /proc/self/mountinfo", "ls /sys/class/net | grep runonce", "ls -d /sys/fs/cgroup/runonce*",
+		"iptables-save | grep -e CNI -e runonce", "systemctl list-units --all 'runonce*' | grep 'runonce.*active'",
+	} {
+		if out, err := try(t, "sh", "-c", command); err == nil {
+			t.Errorf("%s: %s", command, out)
+		}
+	}
+}
+
+// purge: what is left was put there by others than runonce, or is a log.
+func purge(t *testing.T) {
+	sh(t, "apt-get -y purge runonce")
+	left := strings.Fields(sh(t, "find / /run -xdev -path /srv -prune -o -path '*runonce*' -print"))
+	slices.Sort(left)
+	want := []string{
+		"/etc/runonce", "/etc/runonce/pods", "/etc/runonce/pods/web.yaml",
+		"/etc/systemd/system/runonce.service.d", "/etc/systemd/system/runonce.service.d/images.conf",
+		"/var/lib/runonce", "/var/lib/runonce/images", "/var/lib/runonce/images/nginx.tar",
+	}
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Errorf("left on the machine:\n%s", diff)
+	}
+}
+
+const factsPod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: facts}
+spec:
+  hostNetwork: true
+  restartPolicy: Never
+  securityContext: {seccompProfile: {type: RuntimeDefault}}
+  containers: [{name: main, image: "localhost/box:1", args: [facts]}]
+`
+
+// archive: the released archive runs a pod where there is nothing else, with seccomp.
+func archive(t *testing.T) {
+	root := "/srv/bare"
+	sh(t, "mkdir -p "+root+" && mount -t tmpfs bare "+root+" && cd "+root+" && mkdir -p usr/local proc sys dev run tmp var/lib var/log images && "+
+		"mount -t proc none proc && mount --rbind /sys sys && mount --rbind /dev dev && mount -t tmpfs none run && "+
+		"tar -C usr/local -xzf /srv/archive.tar.gz && cp /srv/images/box.tar images")
+	if err := os.WriteFile(filepath.Join(root, "pod.yaml"), []byte(factsPod), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	in := "chroot " + root + " /usr/local/bin/runonce "
+	out := sh(t, in+"run --until completed --images-dir /images /pod.yaml")
+	if !strings.Contains(out, "Succeeded") {
+		t.Errorf("%s", out)
+	}
+	if got := sh(t, in+"logs facts"); !strings.Contains(got, `"seccomp":"filter"`) && !strings.Contains(got, `"seccomp": "filter"`) {
+		t.Errorf("facts: %s", got)
+	}
+	if got := sh(t, in+"version"); !strings.Contains(got, "/usr/local/bin/runc") {
+		t.Errorf("version: %s", got)
+	}
+	sh(t, in+"down --all")
+}
