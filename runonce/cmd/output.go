@@ -74,6 +74,16 @@ func (p *program) writeFailure(code int, err error) error {
 	return err
 }
 
+// writeReport writes a report in the format that --output asks for.
+func (p *program) writeReport(c *cli.Context, r report.Report) error {
+	return p.write(c, r, func(s report.Style) error {
+		if c.String("output") == formatGitHub {
+			return p.writeGitHub(r)
+		}
+		return r.Table(p.io.Stdout, s)
+	})
+}
+
 // writeGitHub writes the report for GitHub Actions.
 func (p *program) writeGitHub(r report.Report) error {
 	return report.GitHub{Workspace: p.io.Getenv("GITHUB_WORKSPACE"), Faults: p.faults}.Write(p.io.Stdout, r)

@@ -252,12 +252,7 @@ func (p *program) report(c *cli.Context, results []runonce.Result, elapsed time.
 	code, codeErr := exitCode(c, results, lost)
 	r := report.New(results, code, elapsed)
 	err := errors.Join(
-		p.write(c, r, func(s report.Style) error {
-			if c.String("output") == formatGitHub {
-				return p.writeGitHub(r)
-			}
-			return r.Table(p.io.Stdout, s)
-		}),
+		p.writeReport(c, r),
 		report.WriteFile(p.junit, r.JUnit),
 		report.WriteFile(c.String("timeline"), r.Timeline),
 		codeErr,

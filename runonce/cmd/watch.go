@@ -166,6 +166,9 @@ func (k *keeper) begin(set *manifests.Set) (err error) {
 // replan makes a plan for the manifests when it is the turn of this command. The run before this one,
 // if it is another one, goes on meanwhile.
 func (k *keeper) replan(set *manifests.Set, run *record.Run) (before *record.Run, err error) {
+	if err := k.settleImages(k.c, set, k.s); err != nil {
+		return nil, err
+	}
 	entered := k.display.Wait("waiting for another run that plans or stops pods")
 	err = run.Enter(k.c.Context)
 	entered()
@@ -260,7 +263,7 @@ func (k *keeper) concluded(invalid []runonce.Result) func([]runonce.Result) {
 			return
 		}
 		r := report.New(results, code, time.Since(k.o.Start))
-		if err := k.write(k.c, r, func(s report.Style) error { return r.Table(k.io.Stdout, s) }); err != nil {
+		if err := k.writeReport(k.c, r); err != nil {
 			k.printError(err)
 		}
 	}

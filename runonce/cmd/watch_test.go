@@ -232,3 +232,18 @@ func TestWatchRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestWatchImages: a change that needs an image which must not be pulled is not applied.
+func TestWatchImages(t *testing.T) {
+	t.Parallel()
+	dir := podDir(t, boxPod("a", "Always", "[sleep]"))
+	w := watchPaths(t, newMemory(t), "--offline", dir)
+	w.awaitPods(t, "a 0")
+	other := strings.ReplaceAll(boxPod("b", "Always", "[sleep]"), "box:1", "absent:1")
+	if err := os.WriteFile(filepath.Join(dir, "b.yaml"), []byte(other), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, "the error", func() bool { return strings.Contains(w.stderr.String(), `image "localhost/absent:1" is not present`) })
+	w.awaitPods(t, "a 0")
+	w.end(t, syscall.SIGTERM, 0)
+}
