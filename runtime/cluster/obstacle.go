@@ -131,10 +131,22 @@ func (p *Pods) stuck(ctx context.Context, pod *v1.Pod) error {
 	if err != nil {
 		return requestError("looking at the pod's events", err)
 	}
-	for _, e := range slices.Backward(events) {
-		if e.Type == v1.EventTypeWarning {
-			return &failure.Error{Why: e.Reason, Err: fmt.Errorf("%s: %s", e.Reason, strings.TrimSpace(e.Message))}
-		}
+	if e, ok := lastWarning(events); ok {
+		return &failure.Error{Why: e.Reason, Err: fmt.Errorf("%s: %s", e.Reason, strings.TrimSpace(e.Message))}
 	}
 	return nil
+}
+
+// lastWarning returns the last warning, and false if there is none or what it was about has succeeded since:
+// the pod has got its node, or its volumes and network, without which no image is pulled.
+func lastWarning(events []v1.Event) (v1.Event, bool) {
+	for _, e := range slices.Backward(events) {
+		switch {
+		case e.Type == v1.EventTypeWarning:
+			return e, true
+		case slices.Contains([]string{"Scheduled", "Pulling", "Pulled"}, e.Reason):
+			return v1.Event{}, false
+		}
+	}
+	return v1.Event{}, false
 }

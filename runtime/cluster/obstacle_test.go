@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,34 @@ func TestWaitingError(t *testing.T) {
 		err := waitingError(pod)
 		if (err != nil) != (test.want != "") || failure.Reason(err, "") != test.want || failure.IsPermanent(err) != test.final {
 			t.Errorf("%s: %v", test.reason, err)
+		}
+	}
+}
+
+// TestLastWarning: a warning counts until the step that it is about has succeeded.
+func TestLastWarning(t *testing.T) {
+	t.Parallel()
+	for all, want := range map[string]string{
+		"":                            "",
+		"Scheduled":                   "",
+		"Scheduled !FailedMount":      "FailedMount",
+		"!FailedScheduling Scheduled": "",
+		"!FailedScheduling Scheduled TriggeredScaleUp":            "",
+		"Scheduled !FailedMount Pulling":                          "",
+		"Scheduled !FailedCreatePodSandBox SandboxChanged":        "FailedCreatePodSandBox",
+		"Scheduled !FailedMount !FailedCreatePodSandBox":          "FailedCreatePodSandBox",
+		"!FailedScheduling Scheduled !FailedMount Pulled !Failed": "Failed",
+	} {
+		var events []v1.Event
+		for _, reason := range strings.Fields(all) {
+			e := v1.Event{Type: v1.EventTypeNormal, Reason: reason}
+			if after, ok := strings.CutPrefix(reason, "!"); ok {
+				e = v1.Event{Type: v1.EventTypeWarning, Reason: after}
+			}
+			events = append(events, e)
+		}
+		if got, ok := lastWarning(events); got.Reason != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v", all, got.Reason, ok)
 		}
 	}
 }
