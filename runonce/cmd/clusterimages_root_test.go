@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/runonce/runonce/hack/ociimage"
 	"github.com/runonce/runonce/hack/testimages"
@@ -63,5 +67,25 @@ spec: {restartPolicy: Never, containers: [{name: main, image: %q, args: [cat, /p
 		if r.Outcome != runonce.Failed || r.Reason != "ErrImagePull" || r.Attempts != 1 || !strings.Contains(r.Message, host+want) {
 			t.Errorf("%+v", r)
 		}
+	}
+}
+
+// clusterSlowPull: a pod that has waited for a node, and whose image then takes long, is not in trouble.
+func clusterSlowPull(t *testing.T, c onCluster) {
+	var first sync.Once
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		first.Do(func() { time.Sleep(7 * time.Second) }) // longer than a pod may be silent
+		http.NotFound(w, r)
+	}))
+	defer registry.Close()
+	c.withBed(t)
+	holder := podDir(t, fmt.Sprintf(sleeper, "holder", "sleep 5m", bed))
+	c.once(t, "run", "--settle", "0", holder)
+	image := strings.TrimPrefix(registry.URL, "http://") + "/slow:1"
+	run := c.begin("run", "-o", "json", "--max-retries", "0", podDir(t, strings.Replace(fmt.Sprintf(sleeper, "slow", "exit 0", bed), "localhost/box:1", image, 1)))
+	run.says(t, "Insufficient example.com/bed")
+	c.once(t, "down", holder)
+	if r := run.end(t, 1).Results[0]; r.Reason != "ErrImagePull" || r.Attempts != 1 {
+		t.Errorf("%+v", r)
 	}
 }

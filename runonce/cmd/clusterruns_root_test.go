@@ -36,6 +36,7 @@ func clusterTests() []struct {
 		{"ExpiringToken", clusterExpiringToken},
 		{"InCluster", clusterInCluster},
 		{"Images", clusterImages},
+		{"SlowPull", clusterSlowPull},
 		{"Throttled", clusterThrottled},
 		{"Many", clusterMany},
 		{"Restart", clusterRestart},
@@ -199,16 +200,23 @@ webhooks:
 	}
 }
 
-// clusterPreempted: a pod that the scheduler evicts for one of a higher priority is Preempted.
-func clusterPreempted(t *testing.T, c onCluster) {
+// bed is a resource of a container, of which withBed gives the node one.
+const bed = ", resources: {limits: {example.com/bed: 1}}"
+
+func (c onCluster) withBed(t *testing.T) {
+	t.Helper()
 	c.apply(t, "/api/v1/nodes/"+testcluster.NodeName+"/status", `
 apiVersion: v1
 kind: Node
 metadata: {name: node1}
 status: {capacity: {example.com/bed: 1}, allocatable: {example.com/bed: 1}}
 `)
+}
+
+// clusterPreempted: a pod that the scheduler evicts for one of a higher priority is Preempted.
+func clusterPreempted(t *testing.T, c onCluster) {
+	c.withBed(t)
 	c.apply(t, "/apis/scheduling.k8s.io/v1/priorityclasses/urgent", "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: urgent}, value: 1000}")
-	const bed = ", resources: {limits: {example.com/bed: 1}}"
 	low := c.begin("run", "-o", "json", "--until", "completed", podDir(t, fmt.Sprintf(sleeper, "low", "sleep 5m", bed)))
 	c.awaitRunning(t, "low")
 	urgent := strings.Replace(fmt.Sprintf(sleeper, "high", "sleep 5m", bed), "spec:", "spec:\n  priorityClassName: urgent", 1)
