@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ func clusterTests() []struct {
 		{"Webhook", clusterWebhook},
 		{"Preempted", clusterPreempted},
 		{"TwoRuns", clusterTwoRuns},
+		{"Overtaken", clusterOvertaken},
 		{"ExpiringToken", clusterExpiringToken},
 		{"InCluster", clusterInCluster},
 		{"Images", clusterImages},
@@ -237,6 +239,21 @@ func clusterTwoRuns(t *testing.T, c onCluster) {
 		if r := run.end(t, 0).Results[0]; r.Outcome != "Succeeded" || r.Restarts != 0 {
 			t.Errorf("%+v", r)
 		}
+	}
+}
+
+// clusterOvertaken: a pod that another run creates after this one has listed the pods is taken as it is.
+func clusterOvertaken(t *testing.T, c onCluster) {
+	dir := podDir(t, fmt.Sprintf(sleeper, "overtaken", "sleep 1s", ""))
+	var other sync.Once
+	m := c.through(t, func(w http.ResponseWriter, r *http.Request, forward http.Handler) {
+		if r.Method == http.MethodPost {
+			other.Do(func() { c.once(t, "run", "--settle", "0", dir) })
+		}
+		forward.ServeHTTP(w, r)
+	})
+	if r := m.begin("run", "-o", "json", "--until", "completed", dir).end(t, 0).Results[0]; r.Outcome != "Succeeded" || r.Restarts != 0 {
+		t.Errorf("%+v", r)
 	}
 }
 

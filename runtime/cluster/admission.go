@@ -195,6 +195,7 @@ func (a *Admission) judge(ctx context.Context, pods []*v1.Pod) error {
 		switch {
 		case err == nil:
 		case isQuota(err) && a.replaces(pods[i]): // the quota still counts the one that is replaced
+		case apierrors.IsAlreadyExists(err) && a.p.adopt(ctx, pods[i]) == nil: // another run has just created it
 		case apierrors.IsAlreadyExists(err):
 			a.refuse(pods[i], string(apierrors.ReasonForError(err)), words(err)+": it was not created by runonce; delete it or rename this one")
 		case errors.As(err, &status):
