@@ -64,7 +64,7 @@ type Options struct {
 type Logs interface {
 	// Path returns the log file of one instance of a container, by the ID in the pod's status;
 	// empty if it has none.
-	Path(pod *v1.Pod, containerID string) string
+	Path(pod *v1.Pod, container, id string) string
 	// Tail returns the last lines of a log file, at most n.
 	Tail(path string, n int) ([]string, error)
 }

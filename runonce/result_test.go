@@ -18,8 +18,8 @@ import (
 // logBook is a Logs whose lines have the name of the instance that wrote them.
 type logBook struct{}
 
-func (logBook) Path(pod *v1.Pod, containerID string) string {
-	return fmt.Sprintf("/logs/%s/%s.log", pod.Name, containerID)
+func (logBook) Path(pod *v1.Pod, _, id string) string {
+	return fmt.Sprintf("/logs/%s/%s.log", pod.Name, id)
 }
 
 func (b logBook) Tail(path string, n int) ([]string, error) {

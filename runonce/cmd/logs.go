@@ -176,8 +176,8 @@ const maxTail = 16 << 10
 type podLogs struct{ pods *runtime.Pods }
 
 // Path returns the log file of an instance of a container.
-func (l podLogs) Path(pod *v1.Pod, containerID string) string {
-	return l.pods.LogPath(pod, containerID)
+func (l podLogs) Path(pod *v1.Pod, _, id string) string {
+	return l.pods.LogPath(pod, id)
 }
 
 // Tail returns the last lines of a log; one that does not exist has none.

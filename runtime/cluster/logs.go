@@ -103,20 +103,21 @@ func (c *client) readLog(path string, query url.Values) (content []byte, err err
 	return content, nil
 }
 
-// Path returns the path in the API of the log of one instance of a container, by the ID in the
-// pod's status; empty if there is none any more.
-func (p *Pods) Path(pod *v1.Pod, containerID string) string {
+// Path returns the path in the API of the log of one instance of a container, by the ID in the pod's
+// status, or of the last one that has ended if a kubelet does not have that any more; empty if there is
+// none.
+func (p *Pods) Path(pod *v1.Pod, container, id string) string {
 	there, _ := p.cache.get(nameOf(pod))
-	if !isOf(there, pod) || containerID == "" {
+	if !isOf(there, pod) || id == "" {
 		return ""
 	}
 	for _, cs := range podspec.Statuses(there.Status) {
-		o := LogOptions{Container: cs.Name}
-		if last := cs.LastTerminationState.Terminated; last != nil && last.ContainerID == containerID {
-			o.Previous = true
-		} else if cs.ContainerID != containerID {
+		if cs.Name != container || cs.ContainerID != id && podspec.LastTermination(cs) == nil {
 			continue
 		}
+		last := cs.LastTerminationState.Terminated
+		o := LogOptions{Container: container}
+		o.Previous = last != nil && (last.ContainerID == id || cs.ContainerID != id && cs.State.Terminated == nil)
 		return logPath(pod.Namespace, pod.Name) + "?" + o.query().Encode()
 	}
 	return ""
