@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"time"
 )
 
@@ -12,6 +13,9 @@ type Backoff struct {
 	Delay   time.Duration // before the first retry
 	Factor  float64       // each delay is this many times the one before; at least 1
 	Retries int           // at most
+	// Jitter lengthens each delay at random by up to this part of it, so that many machines do
+	// not ask a registry again at the same time.
+	Jitter float64
 }
 
 // DefaultBackoff returns the schedule of the kubelet's run-once mode
@@ -48,4 +52,13 @@ func (b Backoff) At(n int) (time.Duration, bool) {
 		}
 	}
 	return time.Duration(d), n < b.Retries
+}
+
+// spread adds the jitter to a delay.
+func (b Backoff) spread(d time.Duration) time.Duration {
+	extra := b.Jitter * rand.Float64() * float64(d)
+	if float64(d)+extra >= math.MaxInt64 {
+		return d
+	}
+	return d + time.Duration(extra)
 }

@@ -31,6 +31,11 @@ func failFirst(n int, err error) func(int) error {
 	}
 }
 
+// busy asks for seven seconds.
+type busy struct{ error }
+
+func (busy) RetryDelay() time.Duration { return 7 * time.Second }
+
 // fiveRetries is an error that allows five retries.
 type fiveRetries struct{ error }
 
@@ -94,6 +99,12 @@ func TestOnePod(t *testing.T) {
 			name:    "an error that asks for time gets it and uses no retry",
 			script:  script{sync: failFirst(20, syncError{text: "busy", after: time.Minute}), timeline: runs().timeline},
 			outcome: runonce.Running, attempts: 1, syncs: 21, elapsed: 20 * time.Minute,
+		},
+		{
+			name: "an error that asks for a delay waits so long, and uses a retry", script: script{sync: always(busy{errBroken})},
+			options: runonce.Options{Retry: runonce.Backoff{Delay: time.Second, Factor: 10, Retries: 3}},
+			outcome: runonce.Failed, reason: "SyncError", message: "broken (gave up after 3 retries)",
+			attempts: 4, syncs: 4, elapsed: (7 + 10 + 100) * time.Second,
 		},
 		{
 			name:    "job ends with 0",

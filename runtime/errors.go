@@ -73,6 +73,15 @@ func (e *SyncError) RetryAfter() time.Duration {
 	return shortest
 }
 
+// RetryDelay returns the longest wait that an error asks for.
+func (e *SyncError) RetryDelay() time.Duration {
+	var longest time.Duration
+	for _, err := range e.Errors {
+		longest = max(longest, failure.RetryDelay(err))
+	}
+	return longest
+}
+
 // recordFailures records why the pod's containers wait. What was cut off says nothing about
 // the pod.
 func (p *Pods) recordFailures(ctx context.Context, w *work, failures map[string]record.Failure) {

@@ -13,6 +13,7 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
+	"github.com/runonce/runonce/runtime/image/credential"
 	"github.com/runonce/runonce/runtime/podstate"
 )
 
@@ -210,7 +211,7 @@ func (p *Pods) ImageDigest(ctx context.Context, pod *v1.Pod, name string, policy
 	if err != nil {
 		return "", err
 	}
-	credentials, err := image.Credentials(image.PullSecrets(p.o.Objects, pod), full)
+	credentials, err := credential.OfSecrets(image.PullSecrets(p.o.Objects, pod), full)
 	if err != nil {
 		return "", err
 	}
@@ -228,7 +229,7 @@ func (p *Pods) pullImage(ctx context.Context, pod *v1.Pod, ref imageRef) (engine
 	if err != nil {
 		return engine.Image{}, err
 	}
-	credentials, err := image.Credentials(image.PullSecrets(p.o.Objects, pod), name)
+	credentials, err := credential.OfSecrets(image.PullSecrets(p.o.Objects, pod), name)
 	if err != nil {
 		return engine.Image{}, err
 	}

@@ -76,6 +76,12 @@ func hopeless(err error) bool {
 	return ok && c.retries == 0
 }
 
+// HasAdvice reports whether WithAdvice knows what to do about the error.
+func HasAdvice(err error) bool {
+	c, ok := causeOf(err)
+	return ok && c.advice != nil
+}
+
 // WithAdvice adds to the message of an error what to do about its cause, where that is clear.
 func WithAdvice(err error) error {
 	c, ok := causeOf(err)

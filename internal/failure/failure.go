@@ -1,6 +1,7 @@
 // Package failure has the errors with which the runtime says why something could not be done
 // to a pod, and functions to read them. These check for methods, so errors of other types may
-// have them too: Permanent() bool, Reason() string, RetryAfter() time.Duration, Retries() int.
+// have them too: Permanent() bool, Reason() string, RetryAfter() time.Duration, RetryDelay() time.Duration,
+// Retries() int.
 package failure
 
 import (
@@ -96,6 +97,16 @@ func RetryAfter(err error) time.Duration {
 	var r interface{ RetryAfter() time.Duration }
 	if errors.As(err, &r) {
 		return r.RetryAfter()
+	}
+	return 0
+}
+
+// RetryDelay returns the least wait before a retry that the error, or one that it wraps, asks for;
+// 0 for none. Unlike that of RetryAfter, such a retry counts.
+func RetryDelay(err error) time.Duration {
+	var r interface{ RetryDelay() time.Duration }
+	if errors.As(err, &r) {
+		return r.RetryDelay()
 	}
 	return 0
 }

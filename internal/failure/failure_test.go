@@ -43,6 +43,23 @@ func TestError(t *testing.T) {
 	}
 }
 
+// later asks for a wait.
+type later struct{ error }
+
+func (later) RetryDelay() time.Duration { return time.Minute }
+
+func TestRetryDelay(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		in   error
+		want time.Duration
+	}{{nil, 0}, {fs.ErrExist, 0}, {&failure.Error{Err: fmt.Errorf("y: %w", later{fs.ErrExist})}, time.Minute}} {
+		if got := failure.RetryDelay(tt.in); got != tt.want {
+			t.Errorf("%v: %s", tt.in, got)
+		}
+	}
+}
+
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{

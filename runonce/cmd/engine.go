@@ -33,6 +33,7 @@ func (p *program) engineOptions(c *cli.Context) (backend.Options, error) {
 	}
 	o.Root, o.State, o.Namespace, o.Log, o.Progress = c.String("root"), c.String("state"), c.String("namespace"), p.log, p.display.OnTransfer()
 	o.RuncPath = c.String("oci-runtime")
+	p.registryOptions(c, &o.Options)
 	o.Address = cmp.Or(c.String("address"), p.io.Getenv("CONTAINERD_ADDRESS"))
 	o.ClaimsDir = cmp.Or(o.ClaimsDir, filepath.Join(o.Root, "claims"))
 	var err error

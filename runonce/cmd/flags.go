@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -14,6 +15,8 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runtime/cgroup"
+	"github.com/runonce/runonce/runtime/containerd"
+	"github.com/runonce/runonce/runtime/image/credential"
 )
 
 // The categories of flags in the help.
@@ -27,6 +30,12 @@ const (
 	categoryCluster = "Cluster"
 	categoryImages  = "Images"
 )
+
+// retryJitter keeps many machines from asking a registry again at the same time.
+const retryJitter = 0.1
+
+// defaultPullTimeout is that of containerd for the kubelet (image_pull_progress_timeout).
+const defaultPullTimeout = 5 * time.Minute
 
 // engineFlags select the engine and its directories, and the log messages.
 func engineFlags() []cli.Flag {
@@ -45,6 +54,26 @@ func logFlags() []cli.Flag {
 		configFlag(),
 		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORMAT` of log messages: text or json"},
 		&cli.StringFlag{Name: "log-level", Value: "warn", Usage: "lowest `LEVEL` to log: debug, info, warn or error"},
+	}
+}
+
+// registryFlags say how images are pulled.
+func registryFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "authfile", Category: categoryImages, Usage: "registry credentials `FILE`", DefaultText: "docker's, podman's"},
+		&cli.StringFlag{Name: "image-credential-provider-config", Category: categoryImages, Usage: "credential provider plugins `FILE`"},
+		&cli.StringFlag{Name: "image-credential-provider-bin-dir", Category: categoryImages, Usage: "`DIR` of those plugins"},
+		&cli.StringFlag{Name: "hosts-dir", Category: categoryImages, Usage: "hosts.toml `DIR`", DefaultText: "/etc/containerd/certs.d"},
+		&cli.DurationFlag{Name: "pull-timeout", Category: categoryImages, Value: defaultPullTimeout, Usage: "retry a pull that stalls for `DURATION`"},
+	}
+}
+
+// registryOptions reads registryFlags.
+func (p *program) registryOptions(c *cli.Context, o *containerd.Options) {
+	o.CertsDir, o.PullTimeout = c.String("hosts-dir"), c.Duration("pull-timeout")
+	o.Credentials = credential.Options{
+		AuthFile: c.String("authfile"), ProviderConfig: c.String("image-credential-provider-config"),
+		ProviderDir: c.String("image-credential-provider-bin-dir"), Getenv: p.io.Getenv,
 	}
 }
 

@@ -19,9 +19,11 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/image"
+	"github.com/runonce/runonce/runtime/image/credential"
 )
 
 func (p *program) imagesBundleCommand() *cli.Command {
@@ -31,16 +33,17 @@ func (p *program) imagesBundleCommand() *cli.Command {
 		Description: "It needs no root and no containerd. While it works, TMPDIR has the images.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "output-file", Aliases: []string{"o"}, Usage: "write the archive to `FILE`, without compression if it ends in .tar"},
-			&cli.StringFlag{Name: "platform", Category: categoryImages, Usage: "`PLATFORM` of the images, as linux/arm64", DefaultText: "this machine's"},
+			&cli.StringFlag{Name: "platform", Category: categoryImages, Usage: "`PLATFORM`, as linux/arm64", DefaultText: "this machine's"},
 			imagesDirOnlyFlag(), lockFlag(), parallelPullsFlag(), quietFlag(),
-		}, retryFlags(), inputFlags(), logFlags()),
+		}, registryFlags(), retryFlags(), inputFlags(), logFlags()),
 	}
 }
 
 // bundler collects the images of manifests.
 type bundler struct {
 	*images.Bundle
-	set *manifests.Set
+	from images.Registries
+	set  *manifests.Set
 }
 
 func (p *program) bundleImages(c *cli.Context) (err error) {
@@ -61,11 +64,14 @@ func (p *program) bundleImages(c *cli.Context) (err error) {
 		return unusable(err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	collected, err := images.NewBundle(dir, c.String("platform"), p.display.OnTransfer())
+	var o containerd.Options
+	p.registryOptions(c, &o)
+	from := o.Registries()
+	collected, err := images.NewBundle(dir, c.String("platform"), from, p.display.OnTransfer())
 	if err != nil {
 		return badInput(err)
 	}
-	b := bundler{collected, set}
+	b := bundler{collected, from, set}
 	if err := b.addArchives(c); err != nil {
 		return importError(fmt.Errorf("--images-dir: %w", err))
 	}
@@ -121,11 +127,11 @@ func (b bundler) digest(ctx context.Context, pod *v1.Pod, i podspec.Image) (stri
 	if digest := b.Digest(ref); digest != "" {
 		return digest, nil
 	}
-	credentials, err := image.Credentials(image.PullSecrets(b.set, pod), ref)
+	credentials, err := credential.OfSecrets(image.PullSecrets(b.set, pod), ref)
 	if err != nil {
 		return "", err
 	}
-	return images.ResolveDigest(ctx, ref, credentials)
+	return b.from.Digest(ctx, ref, credentials)
 }
 
 // collect fetches the images that no archive has, and returns the references of all by the names of
@@ -172,7 +178,7 @@ func (b bundler) refs() []string {
 func (b bundler) fetch(c *cli.Context, ref string, uses []use) error {
 	return withRetries(c.Context, backoff(c), func() (err error) {
 		for _, u := range distinct(uses) {
-			credentials, err := image.Credentials(image.PullSecrets(b.set, u.pod), ref)
+			credentials, err := credential.OfSecrets(image.PullSecrets(b.set, u.pod), ref)
 			if err != nil {
 				return failure.Permanentf("%w", err)
 			}

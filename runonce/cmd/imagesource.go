@@ -27,7 +27,7 @@ import (
 func imagesDirFlag() cli.Flag {
 	return &cli.GenericFlag{
 		Name: "images-dir", Category: categoryImages, Value: &pathList{},
-		Usage: "first import the archives in `DIR`; repeatable", DefaultText: "images in --root",
+		Usage: "import archives in `DIR`; repeatable", DefaultText: "ROOT/images",
 	}
 }
 
@@ -39,18 +39,20 @@ func imagesDirOnlyFlag() cli.Flag {
 }
 
 func lockFlag() cli.Flag {
-	return &cli.StringFlag{Name: "lock", Category: categoryImages, Usage: "use the digests of images in `FILE`, and add those it lacks"}
+	return &cli.StringFlag{Name: "lock", Category: categoryImages, Usage: "use image digests in `FILE`, add those it lacks"}
 }
 
 func pullFlag() cli.Flag {
 	return &cli.StringFlag{
-		Name: "pull", Category: categoryImages, Usage: "pull images `WHEN`: missing, always, never or newer", DefaultText: "pull policies",
+		Name: "pull", Category: categoryImages, Usage: "`WHEN` to pull: missing, always, never or newer",
 	}
 }
 
 // imageFlags say where the images of pods come from.
 func imageFlags() []cli.Flag {
-	return []cli.Flag{imagesDirFlag(), pullFlag(), boolFlag(categoryImages, "pull nothing: every image must be present", "offline"), lockFlag()}
+	return append([]cli.Flag{
+		imagesDirFlag(), pullFlag(), boolFlag(categoryImages, "pull nothing: every image must be present", "offline"), lockFlag(),
+	}, registryFlags()...)
 }
 
 // retryFlags say how often something is tried.
@@ -69,7 +71,7 @@ func parallelPullsFlag() cli.Flag {
 
 // backoff reads retryFlags.
 func backoff(c *cli.Context) runonce.Backoff {
-	return runonce.Backoff{Delay: c.Duration("retry-delay"), Factor: c.Float64("retry-factor"), Retries: c.Int("max-retries")}
+	return runonce.Backoff{Delay: c.Duration("retry-delay"), Factor: c.Float64("retry-factor"), Retries: c.Int("max-retries"), Jitter: retryJitter}
 }
 
 // checkImageFlags refuses values of imageFlags that cannot be used.

@@ -26,7 +26,7 @@ func TestNotify(t *testing.T) {
 		want []string
 	}{
 		{"goal", 0, []string{"run", manifest(t, "web", "Always", "[sleep]")}, []string{"READY=1", "STATUS=1 of 1 pod running"}},
-		{"failed", 1, []string{"run", manifest(t, "bad", "Never", "[exit, '3']")}, []string{"STATUS=0 of 1 pod running; default/bad: Failed (Error)"}},
+		{"failed", 1, []string{"run", "--until", "completed", manifest(t, "bad", "Never", "[exit, '3']")}, []string{"STATUS=0 of 1 pod completed; default/bad: Failed (Error)"}},
 		{
 			"removed", 0,
 			[]string{"run", "--rm", "--until", "completed", manifest(t, "job", "Never", "[exit, '0']")},

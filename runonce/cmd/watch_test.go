@@ -33,7 +33,10 @@ func (m *memory) flags() []string {
 func watchPaths(t *testing.T, m *memory, args ...string) *watched {
 	t.Helper()
 	w := &watched{m: m, signals: make(chan os.Signal, 1), code: make(chan int, 1)}
-	args = slices.Concat([]string{"runonce", "watch", "--settle", "0s", "--node", nodeFile()}, args, m.flags())
+	if !slices.Contains(args, "--settle") {
+		args = append(args, "--settle", "0s")
+	}
+	args = slices.Concat([]string{"runonce", "watch", "--node", nodeFile()}, args, m.flags())
 	go func() {
 		w.code <- cmd.Main(t.Context(), args, cmd.IO{
 			Stdout: &w.stdout, Stderr: &w.stderr, Open: m.open, Machine: bareMachine(), Getenv: func(string) string { return "" },
@@ -201,7 +204,7 @@ func TestWatchEnds(t *testing.T) {
 	}
 	t.Run("not at the goal", func(t *testing.T) {
 		t.Parallel()
-		w := watchPaths(t, newMemory(t), podDir(t, boxPod("a", "Always", "[exit, '1']")), "-o", "json")
+		w := watchPaths(t, newMemory(t), podDir(t, boxPod("a", "Always", "[exit, '1']")), "-o", "json", "--settle", "1h")
 		w.await(t, "the crash", func() bool { return strings.Contains(w.stderr.String(), "back-off") })
 		w.end(t, syscall.SIGINT, 130)
 		checkDocument(t, []string{"watch"}, w.stdout.String())

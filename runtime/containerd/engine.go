@@ -4,6 +4,7 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"github.com/runonce/runonce/internal/keymutex"
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/images"
+	"github.com/runonce/runonce/runtime/image/credential"
 	"github.com/runonce/runonce/runtime/runtimeclass"
 )
 
@@ -62,11 +64,22 @@ type Options struct {
 	// CertsDir holds a directory with a hosts.toml for each registry; empty means
 	// /etc/containerd/certs.d.
 	CertsDir string
+	// Credentials says where the credentials of registries are.
+	Credentials credential.Options
+	// PullTimeout ends a pull to which nothing has come for so long; 0 means never.
+	PullTimeout time.Duration
 	// Log gets messages that are not errors of the caller; nil drops them.
 	Log *slog.Logger
 	// Progress, if set, is called when images are pulled or unpacked, and while that lasts.
 	// Calls for different images may overlap.
 	Progress func(engine.Transfer)
+}
+
+// Registries says how images are pulled.
+func (o Options) Registries() images.Registries {
+	return images.Registries{
+		CertsDir: cmp.Or(o.CertsDir, "/etc/containerd/certs.d"), Keychain: credential.New(o.Credentials), Timeout: o.PullTimeout,
+	}
 }
 
 // Engine starts, watches and removes containers with containerd. It implements engine.Engine
@@ -75,6 +88,7 @@ type Engine struct {
 	o           Options
 	containers  *containerStore
 	images      *images.Store
+	registries  images.Registries
 	podLocks    keymutex.Mutex // by pod UID: task creation and deletion, one at a time
 	recordLocks keymutex.Mutex // by path of the exit record
 
@@ -108,7 +122,8 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, containers: newContainerStore(), images: images.New(filepath.Join(o.Root, "users"), o.Progress), timeouts: defaultTimeouts,
-		deletions: make(chan struct{}, 2), signals: make(chan struct{}, 8*goruntime.NumCPU()),
+		registries: o.Registries(),
+		deletions:  make(chan struct{}, 2), signals: make(chan struct{}, 8*goruntime.NumCPU()),
 	}
 	if err := os.MkdirAll(e.recordDir(), 0o700); err != nil {
 		return nil, errs.Unusablef("making the directory of the exit records: %w", err)
@@ -161,10 +176,10 @@ func (e *Engine) close(ctx context.Context) error {
 	if e.current == nil {
 		return nil
 	}
-	var errs []error
+	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(ctx, e.o.Namespace), cleanupTimeout)
+	defer cancel()
+	errs := []error{e.images.Release(ctx, e.current.Client)}
 	if e.current.server != nil && e.deleted.Load() {
-		ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
-		defer cancel()
 		errs = append(errs, e.current.server.Collect(ctx))
 	}
 	errs = append(errs, e.current.Close())
@@ -181,9 +196,6 @@ func (o *Options) complete() error {
 	}
 	if o.Namespace == "" {
 		o.Namespace = "runonce"
-	}
-	if o.CertsDir == "" {
-		o.CertsDir = "/etc/containerd/certs.d"
 	}
 	o.Address = strings.TrimPrefix(o.Address, "unix://")
 	if o.Address != "" {

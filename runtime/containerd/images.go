@@ -81,7 +81,7 @@ func (e *Engine) Image(ctx context.Context, ref string) (engine.Image, error) {
 }
 
 // Pull fetches the image from its registry and unpacks it. As long as the registry denies
-// access, it tries the credentials one after the other, then those of docker's configuration.
+// access, it tries the credentials one after the other, then those of the keychain.
 func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Credential) (_ engine.Image, err error) {
 	name, err := image.Normalize(ref)
 	if err != nil {
@@ -89,25 +89,30 @@ func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Cre
 	}
 	t := e.images.Track(name, engine.Pulling)
 	defer func() { t.End(engine.Pulling, err) }()
-	config, err := images.LoadConfig()
-	if err != nil {
-		return engine.Image{}, &failure.Error{Why: failure.ReasonErrImagePull, Final: true, Err: err}
-	}
 	var img *images.Image
-	for _, login := range config.Logins(ctx, name, credentials) {
-		err = e.do(ctx, func(ctx context.Context, s *session) (err error) {
-			img, err = e.images.Pull(ctx, s.Conn, name, images.Resolver(ctx, e.o.CertsDir, login), t)
+	err = e.registries.Each(ctx, name, credentials, func(a images.Access) error {
+		return e.do(ctx, func(ctx context.Context, s *session) (err error) {
+			img, err = e.images.Pull(ctx, s.Conn, a, t)
 			return err
 		})
-		if err == nil || !images.IsPermanent(err) {
-			break
-		}
-	}
+	})
 	if err != nil {
 		e.deleted.Store(true) // what was fetched of it so far
-		return engine.Image{}, fmt.Errorf("pulling image %q: %w", ref, err)
+		return engine.Image{}, fmt.Errorf("pulling image %q: %w", ref, &failure.Error{Why: failure.ReasonErrImagePull, Err: err})
 	}
 	return img.Image, nil
+}
+
+// CheckRegistries returns an error when a file that says how to pull the images cannot be used:
+// one with credentials, a configuration of credential providers, or the hosts file of a registry.
+func (e *Engine) CheckRegistries(refs []string) error {
+	names := make([]string, 0, len(refs))
+	for _, ref := range refs {
+		if name, err := image.Normalize(ref); err == nil {
+			names = append(names, name)
+		}
+	}
+	return e.registries.Check(names)
 }
 
 // Mount mounts an image of the local store read-only on the directory, and keeps it under the

@@ -3,68 +3,112 @@ package containerd_test
 import (
 	"bytes"
 	"context"
+	crand "crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/runonce/runonce/hack/testregistry"
-	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/containerd"
-	"github.com/runonce/runonce/runtime/engine"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/image"
+	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/hack/registry"
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/runtime/containerd"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image/credential"
 )
 
-// serveBox runs a registry with the box image, and returns its host and port.
-func serveBox(t *testing.T) string {
+// mib is what containerd writes of a blob at once.
+const mib = 1 << 20
+
+// layer stands for the layer of a dataImage in the path of a rule.
+const layer = "LAYER"
+
+// pushData pushes a dataImage and starts a proxy before its registry.
+func pushData(t *testing.T, r *registry.Registry, name string, size int, rules ...registry.Rule) *registry.Proxy {
 	t.Helper()
-	archive, err := boxArchive()
+	manifest := r.Push(t, name, dataImage(t, size))
+	rules = slices.Clone(rules)
+	for i := range rules {
+		if rules[i].Path == layer {
+			rules[i].Path = manifest.Layers[0].Digest.String()
+		}
+	}
+	return registry.NewProxy(t, r, rules...)
+}
+
+// parts returns how many requests for a part of a blob a proxy has got.
+func parts(all []*http.Request) int {
+	n := 0
+	for _, r := range all {
+		if r.Header.Get("Range") != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// dataImage has data that no other image has, and that cannot be compressed.
+func dataImage(t *testing.T, size int) ociimage.Image {
+	t.Helper()
+	data := make([]byte, size)
+	if _, err := crand.Read(data); err != nil {
+		t.Fatal(err)
+	}
+	return ociimage.Image{
+		Ref:         "registry.example/data:1",
+		Files:       []ociimage.File{{Path: "/data", Body: data}, {Path: "/etc/passwd", Body: []byte("app:x:1000:1000:app:/:/bin/false\n")}},
+		Compression: ociimage.None,
+	}
+}
+
+// openWith opens an engine without credentials or hosts files of this machine.
+func (p testDirs) openWith(t *testing.T, change func(*containerd.Options)) *containerd.Engine {
+	t.Helper()
+	o := p.options()
+	o.CertsDir = t.TempDir()
+	o.Credentials.Getenv = func(string) string { return "" }
+	if change != nil {
+		change(&o)
+	}
+	e, err := containerd.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := testregistry.Serve(t)
-	testregistry.Push(t, bytes.NewReader(archive), host+"/team/box:1")
-	return host
+	t.Cleanup(func() { _ = e.Close() })
+	return e
 }
 
 func TestPull(t *testing.T) {
 	p := newTestDirs(t)
-	e := p.openWithBox(t)
-	host := serveBox(t)
-	ref := host + "/team/box:1"
-
-	config := t.TempDir()
-	t.Setenv("DOCKER_CONFIG", config)
-	tls := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host}))
-	defer tls.Close()
-	login := func(user, password string) {
+	r := registry.Start(t, registry.Options{Users: true})
+	r.Push(t, "team/data:1", dataImage(t, 1))
+	ref := r.Host + "/team/data:1"
+	auth := filepath.Join(t.TempDir(), "auth.json")
+	login := func(password string) {
 		t.Helper()
-		auth := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
-		text := fmt.Sprintf(`{"auths": {%q: {"auth": %q}, %[3]q: {"auth": %[2]q}}}`, host, auth, tls.Listener.Addr())
-		if err := os.WriteFile(filepath.Join(config, "config.json"), []byte(text), 0o600); err != nil {
+		text := fmt.Sprintf(`{"auths": {%q: {"username": %q, "password": %q}}}`, r.Host+"/team", registry.User, password)
+		if err := os.WriteFile(auth, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	permanent := func(err error) bool {
-		var p interface{ Permanent() bool }
-		return errors.As(err, &p) && p.Permanent()
-	}
+	e := p.openWith(t, func(o *containerd.Options) { o.Credentials.AuthFile = auth })
 
-	login("me", "wrong")
-	if _, err := e.Pull(t.Context(), ref); !permanent(err) {
+	login("wrong")
+	if _, err := e.Pull(t.Context(), ref); !failure.IsPermanent(err) || !strings.Contains(err.Error(), "registry "+r.Host+" answers 401 Unauthorized: check the credentials") {
 		t.Errorf("wrong password: %v", err)
 	}
-	login("me", "pw")
+	login(registry.Password)
 	img, err := e.Pull(t.Context(), ref)
 	if err != nil {
 		t.Fatal(err)
@@ -75,20 +119,23 @@ func TestPull(t *testing.T) {
 	if again, err := e.Image(t.Context(), ref); err != nil || again.ID != img.ID {
 		t.Errorf("%+v %v", again, err)
 	}
-	if same, err := e.Pull(t.Context(), tls.Listener.Addr().String()+"/team/box:1"); err != nil || same.ID != img.ID {
-		t.Errorf("by TLS: %+v, %v", same, err)
+	if same, err := e.Pull(t.Context(), r.Host+"/team/data@"+img.Digest); err != nil || same.ID != img.ID {
+		t.Errorf("by digest: %+v, %v", same, err)
 	}
-	if _, err := e.Pull(t.Context(), host+"/team/none:1"); !permanent(err) || errors.Is(err, context.DeadlineExceeded) {
+	if _, err := e.Pull(t.Context(), r.Host+"/team/none:1"); !failure.IsPermanent(err) || !strings.Contains(err.Error(), "does not have it: check the name and the tag") {
 		t.Errorf("absent: %v", err)
 	}
-	if _, err := e.Pull(t.Context(), "localhost:1/none:1"); err == nil || permanent(err) || errors.Is(err, engine.ErrNotFound) {
+	if _, err := e.Pull(t.Context(), r.Host+"/other/data:1"); !failure.IsPermanent(err) || !strings.Contains(err.Error(), "none are known for it") {
+		t.Errorf("without credentials: %v", err)
+	}
+	if _, err := e.Pull(t.Context(), "localhost:1/none:1"); err == nil || failure.IsPermanent(err) || errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("no registry: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(config, "config.json"), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(auth, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Pull(t.Context(), ref); err == nil || !strings.Contains(err.Error(), "config.json") {
-		t.Errorf("broken configuration: %v", err)
+	if _, err := e.Pull(t.Context(), ref); !failure.IsPermanent(err) || !strings.Contains(err.Error(), auth) {
+		t.Errorf("broken file: %v", err)
 	}
 }
 
@@ -96,16 +143,15 @@ func TestPull(t *testing.T) {
 // of this machine.
 func TestPullWithSecrets(t *testing.T) {
 	p := newTestDirs(t)
-	e := p.openWithBox(t)
-	host := serveBox(t)
-	ref := host + "/team/box:1"
-	t.Setenv("DOCKER_CONFIG", t.TempDir())
-	t.Setenv("HOME", t.TempDir())
+	e := p.openWith(t, nil)
+	r := registry.Start(t, registry.Options{Users: true})
+	r.Push(t, "team/data:1", dataImage(t, 1))
+	ref := r.Host + "/team/data:1"
 	secret := func(password string) *v1.Secret {
-		auth := base64.StdEncoding.EncodeToString([]byte("me:" + password))
+		auth := base64.StdEncoding.EncodeToString([]byte(registry.User + ":" + password))
 		return &v1.Secret{
 			Type: v1.SecretTypeDockerConfigJson,
-			Data: map[string][]byte{v1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths": {%q: {"auth": %q}}}`, host+"/team", auth)},
+			Data: map[string][]byte{v1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths": {%q: {"auth": %q}}}`, r.Host+"/team", auth)},
 		}
 	}
 	for _, tc := range []struct {
@@ -116,16 +162,15 @@ func TestPullWithSecrets(t *testing.T) {
 	}{
 		{"without", nil, ref, false},
 		{"wrong", []*v1.Secret{secret("no")}, ref, false},
-		{"for another path", []*v1.Secret{secret("pw")}, host + "/other/box:1", false},
-		{"the second is right", []*v1.Secret{secret("no"), secret("pw")}, ref, true},
+		{"for another path", []*v1.Secret{secret(registry.Password)}, r.Host + "/other/box:1", false},
+		{"the second is right", []*v1.Secret{secret("no"), secret(registry.Password)}, ref, true},
 	} {
-		credentials, err := image.Credentials(tc.secrets, tc.ref)
+		credentials, err := credential.OfSecrets(tc.secrets, tc.ref)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = e.Pull(t.Context(), tc.ref, credentials...)
-		var final interface{ Permanent() bool }
-		if tc.works != (err == nil) || !tc.works && (!errors.As(err, &final) || !final.Permanent()) {
+		if tc.works != (err == nil) || !tc.works && !failure.IsPermanent(err) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 	}
@@ -138,28 +183,163 @@ func TestPullHopeless(t *testing.T) {
 	defer untrusted.Close()
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
-	o := p.options()
-	o.CertsDir = t.TempDir()
-	e, err := containerd.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = e.Close() }()
+	certs := t.TempDir()
+	e := p.openWith(t, func(o *containerd.Options) { o.CertsDir = certs })
 	for name, server := range map[string]*httptest.Server{"untrusted": untrusted, "plain": plain} {
 		host := name + ".example"
-		if err := os.Mkdir(filepath.Join(o.CertsDir, host), 0o755); err != nil {
+		if err := os.Mkdir(filepath.Join(certs, host), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		toml := fmt.Sprintf("server = %q\n", "https://"+server.Listener.Addr().String())
-		if err := os.WriteFile(filepath.Join(o.CertsDir, host, "hosts.toml"), []byte(toml), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(certs, host, "hosts.toml"), []byte(toml), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		_, err := e.Pull(t.Context(), host+"/a:1")
 		if !failure.IsPermanent(err) || failure.Reason(err, "") != failure.ReasonErrImagePull {
 			t.Errorf("%s: %v", name, err)
 		}
-		if advised := failure.WithAdvice(err).Error(); name == "untrusted" && !strings.Contains(advised, "CA certificate") {
+		want := map[string]string{"untrusted": "CA certificate", "plain": "does not speak TLS: if that is intended"}[name]
+		if advised := failure.WithAdvice(err).Error(); !strings.Contains(advised, want) {
 			t.Errorf("%s: %s", name, advised)
 		}
+	}
+}
+
+// attempt is what a Pull has to lead to.
+type attempt struct {
+	fails     string // a part of the error; empty for success
+	permanent bool
+	delay     time.Duration // that the error asks for
+}
+
+// TestPullFaults: a transient fault is worth another try, which goes on where the last one has
+// ended; others are not; and what is pulled in the end is right.
+func TestPullFaults(t *testing.T) {
+	const half = mib / 2
+	blob := func(times int, f registry.Fault) registry.Rule {
+		return registry.Rule{Method: http.MethodGet, Path: layer, Times: times, Fault: f}
+	}
+	first := func(times int, f registry.Fault) registry.Rule { return registry.Rule{Times: times, Fault: f} }
+	good := attempt{}
+	cases := []struct {
+		name     string
+		rules    []registry.Rule
+		attempts []attempt
+		heads    int // requests for the tag
+		ranges   int // requests for a part of a blob
+	}{
+		{"none", nil, []attempt{good}, 1, 0},
+		{"reset", []registry.Rule{blob(1, registry.Reset(half))}, []attempt{good}, 1, 1},
+		{"reset twice", []registry.Rule{blob(2, registry.Reset(1000))}, []attempt{good}, 1, 2},
+		{"reset, without ranges", []registry.Rule{blob(1, registry.Reset(half)), blob(9, registry.NoRange)}, []attempt{good}, 1, 1},
+		{"reset, then not available", []registry.Rule{blob(1, registry.Reset(half)), blob(2, registry.Status(503))}, []attempt{{fails: "broke off"}, good}, 2, 3},
+		{"truncated", []registry.Rule{blob(1, registry.Truncate(half))}, []attempt{{fails: "has ended its answer early"}, good}, 2, 1},
+		{"reset before the answer", []registry.Rule{first(1, registry.Reset(0))}, []attempt{good}, 1, 0},
+		{"too many requests", []registry.Rule{first(1, registry.Status(429, "Retry-After: 7"))}, []attempt{{fails: "answers 429 Too Many Requests, and to ask again after 7s", delay: 7 * time.Second}, good}, 2, 0},
+		{"maintenance", []registry.Rule{first(1, registry.Status(503, "Retry-After: 7"))}, []attempt{{fails: "answers 503 Service Unavailable, and to", delay: 7 * time.Second}, good}, 2, 0},
+		{"internal error", []registry.Rule{first(2, registry.Status(500))}, []attempt{{fails: "answers 500 Internal Server Error"}, good}, 3, 0},
+		{"bad gateway", []registry.Rule{first(1, registry.Status(502))}, []attempt{{fails: "answers 502 Bad Gateway"}, good}, 2, 0},
+		{"forbidden", []registry.Rule{first(2, registry.Status(403))}, []attempt{{fails: "answers 403 Forbidden: it may need credentials", permanent: true}, good}, 2, 0},
+		{"not found", []registry.Rule{first(1, registry.Status(404))}, []attempt{{fails: "does not have it: check the name", permanent: true}, good}, 2, 0},
+		{"wrong bytes", []registry.Rule{blob(9, registry.Corrupt)}, []attempt{{fails: "has sent a damaged image", permanent: true}}, 1, 0},
+		{"wrong manifest", []registry.Rule{{Method: http.MethodGet, Path: "/manifests/", Times: 9, Fault: registry.Corrupt}}, []attempt{{fails: "has sent a damaged image", permanent: true}}, 1, 0},
+		{"wrong bytes after a reset", []registry.Rule{blob(1, registry.Reset(half)), blob(1, registry.Corrupt)}, []attempt{{fails: "has sent a damaged image"}, good}, 2, 1},
+	}
+	p := newTestDirs(t)
+	e := p.openWith(t, nil)
+	r := registry.Start(t, registry.Options{})
+	for i, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			name := fmt.Sprintf("team/data:%d", i)
+			proxy := pushData(t, r, name, mib, tc.rules...)
+			for n, a := range tc.attempts {
+				checkPull(t, e, proxy.Host+"/"+name, n, a)
+			}
+			if got := len(proxy.Requests(http.MethodHead, "/manifests/")); got != tc.heads {
+				t.Errorf("the registry was asked for the tag %d times, want %d", got, tc.heads)
+			}
+			if got := parts(proxy.Requests(http.MethodGet, "/blobs/")); got != tc.ranges {
+				t.Errorf("%d requests for parts, want %d", got, tc.ranges)
+			}
+			if last := tc.attempts[len(tc.attempts)-1]; last.fails != "" {
+				if _, err := e.Image(t.Context(), proxy.Host+"/"+name); !errors.Is(err, engine.ErrNotFound) {
+					t.Errorf("there is an image: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func checkPull(t *testing.T, e *containerd.Engine, ref string, n int, want attempt) {
+	t.Helper()
+	_, err := e.Pull(t.Context(), ref)
+	if want.fails == "" {
+		if err != nil {
+			t.Errorf("pull %d: %v", n, err)
+		}
+		return
+	}
+	if err == nil || !strings.Contains(err.Error(), want.fails) || failure.IsPermanent(err) != want.permanent || failure.RetryDelay(err) != want.delay {
+		t.Errorf("pull %d: permanent %v, delay %s: %v, want %+v", n, failure.IsPermanent(err), failure.RetryDelay(err), err, want)
+	}
+}
+
+// TestPullStalls: a pull ends when a registry sends nothing more, and the next one goes on; on a
+// daemon, too.
+func TestPullStalls(t *testing.T) {
+	roottest.Require(t)
+	r := registry.Start(t, registry.Options{})
+	for _, version := range []daemon.Version{"", daemon.Current, daemon.Debian} {
+		t.Run("daemon "+string(version), func(t *testing.T) {
+			p := newTestDirs(t)
+			if version != "" {
+				p = servedDirs(t, version)
+			}
+			proxy := pushData(t, r, "team/data:1", 4*mib, registry.Rule{Method: http.MethodGet, Path: layer, Times: 1, Fault: registry.Stall(2 * mib)})
+			ref := proxy.Host + "/team/data:1"
+			stalling := p.openWith(t, func(o *containerd.Options) { o.PullTimeout = time.Second })
+			_, err := stalling.Pull(t.Context(), ref)
+			if err == nil || failure.IsPermanent(err) || !strings.Contains(err.Error(), "registry "+proxy.Host+" has sent nothing for 1s (--pull-timeout): check its address") {
+				t.Fatalf("%v", err)
+			}
+			before := len(proxy.Requests(http.MethodGet, "/blobs/"))
+			if _, err := stalling.Pull(t.Context(), ref); err != nil {
+				t.Fatal(err)
+			}
+			if parts(proxy.Requests(http.MethodGet, "/blobs/")[before:]) == 0 {
+				t.Error("the second pull did not go on where the first had ended")
+			}
+			if err := stalling.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestPartsAreGivenUp: what was fetched of an image that is not pulled in the end does not stay.
+func TestPartsAreGivenUp(t *testing.T) {
+	p := newTestDirs(t)
+	r := registry.Start(t, registry.Options{})
+	proxy := pushData(t, r, "team/data:1", 4*mib, registry.Rule{Method: http.MethodGet, Path: layer, Times: 1, Fault: registry.Reset(2 * mib)},
+		registry.Rule{Method: http.MethodGet, Path: layer, Times: 2, Fault: registry.Status(503)})
+	e := p.openWith(t, nil)
+	if _, err := e.Pull(context.WithoutCancel(t.Context()), proxy.Host+"/team/data:1"); err == nil || failure.IsPermanent(err) {
+		t.Fatal(err)
+	}
+	kept := func() int {
+		found, err := filepath.Glob(filepath.Join(p.options().Root, "io.containerd.content.v1.content/ingest/*/data"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	if kept() == 0 {
+		t.Error("nothing is kept for the next pull")
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := kept(); n != 0 {
+		t.Errorf("%d parts stay", n)
 	}
 }

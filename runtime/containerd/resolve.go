@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
 )
@@ -15,9 +14,9 @@ func (e *Engine) Resolve(ctx context.Context, ref string, credentials ...engine.
 	if err != nil {
 		return "", err
 	}
-	target, _, err := images.Resolve(ctx, e.o.CertsDir, name, credentials)
+	digest, err := e.registries.Digest(ctx, name, credentials)
 	if err != nil {
 		return "", fmt.Errorf("asking for image %q: %w", ref, err)
 	}
-	return target.Digest.String(), nil
+	return digest, nil
 }

@@ -67,7 +67,26 @@ func (e *machineEngine) Unsupported(ctx context.Context, pods []*v1.Pod) map[typ
 	return e.preflight.Check(ctx, pods)
 }
 
-func (e *machineEngine) Check(pods []*v1.Pod) error { return e.network.Check(pods) }
+func (e *machineEngine) Check(pods []*v1.Pod) error {
+	return errors.Join(e.network.Check(pods), e.checkRegistries(pods))
+}
+
+// checkRegistries checks the files that say how to pull the images of the pods, if some may be
+// pulled.
+func (e *machineEngine) checkRegistries(pods []*v1.Pod) error {
+	var refs []string
+	for _, pod := range pods {
+		for _, i := range podspec.Images(pod) {
+			if i.Policy != v1.PullNever {
+				refs = append(refs, *i.Ref)
+			}
+		}
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	return e.CheckRegistries(refs)
+}
 
 func (e *machineEngine) Cleanup(ctx context.Context) error { return e.network.Cleanup(ctx) }
 

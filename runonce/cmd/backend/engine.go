@@ -36,8 +36,8 @@ type Engine interface {
 	Pods(ctx context.Context, node *v1.Node, o runtime.Options) (*runtime.Pods, error)
 	// Unsupported returns, by UID, why the machine cannot run some of the pods.
 	Unsupported(ctx context.Context, pods []*v1.Pod) map[types.UID]string
-	// Check returns what has to be installed on the machine before the pods can be started. It
-	// must be called after Pods.
+	// Check returns what has to be installed on the machine before the pods can be started, and
+	// which files about registries cannot be used. It must be called after Pods.
 	Check(pods []*v1.Pod) error
 	// Cleanup removes what removed pods have left. It must be called after Pods.
 	Cleanup(ctx context.Context) error

@@ -25,15 +25,13 @@ import (
 	"github.com/runonce/runonce/runtime/image"
 )
 
-// defaultCertsDir has the hosts files of registries.
-const defaultCertsDir = "/etc/containerd/certs.d"
-
 // Bundle collects images in a directory, without containerd, for an archive.
 type Bundle struct {
-	store    content.Store
-	platform platforms.MatchComparer
-	name     string                // of the platform
-	report   func(engine.Transfer) // nil for none
+	registries Registries
+	store      content.Store
+	platform   platforms.MatchComparer
+	name       string                // of the platform
+	report     func(engine.Transfer) // nil for none
 
 	mu    sync.Mutex                    // guards the rest
 	found map[string]ocispec.Descriptor // by normalised reference
@@ -41,7 +39,7 @@ type Bundle struct {
 
 // NewBundle returns an empty bundle for a platform, such as linux/arm64, "" for that of this
 // machine. It keeps its content in the directory, and calls report as New does.
-func NewBundle(dir, platform string, report func(engine.Transfer)) (*Bundle, error) {
+func NewBundle(dir, platform string, from Registries, report func(engine.Transfer)) (*Bundle, error) {
 	spec := platforms.DefaultSpec()
 	if platform != "" {
 		var err error
@@ -57,7 +55,8 @@ func NewBundle(dir, platform string, report func(engine.Transfer)) (*Bundle, err
 		return nil, fmt.Errorf("collecting images in %s: %w", dir, err)
 	}
 	return &Bundle{
-		store: store, platform: platforms.Only(spec), name: platforms.Format(spec), report: report, found: map[string]ocispec.Descriptor{},
+		registries: from, store: store, platform: platforms.Only(spec), name: platforms.Format(spec), report: report,
+		found: map[string]ocispec.Descriptor{},
 	}, nil
 }
 
@@ -98,15 +97,6 @@ func (b *Bundle) target(ref string) (ocispec.Descriptor, bool) {
 	return ocispec.Descriptor{}, false
 }
 
-// ResolveDigest asks the registry for the digest of an image.
-func ResolveDigest(ctx context.Context, ref string, credentials []engine.Credential) (string, error) {
-	target, _, err := Resolve(ctx, defaultCertsDir, ref, credentials)
-	if err != nil {
-		return "", fmt.Errorf("asking for image %q: %w", ref, err)
-	}
-	return target.Digest.String(), nil
-}
-
 // Fetch fetches an image with a normalized reference from its registry, unless it was added.
 func (b *Bundle) Fetch(ctx context.Context, ref string, credentials []engine.Credential) (err error) {
 	if _, ok := b.target(ref); ok {
@@ -114,16 +104,21 @@ func (b *Bundle) Fetch(ctx context.Context, ref string, credentials []engine.Cre
 	}
 	t := (&Store{report: b.report}).Track(ref, engine.Pulling)
 	defer func() { t.End(engine.Pulling, err) }()
-	target, resolver, err := Resolve(ctx, defaultCertsDir, ref, credentials)
+	var target ocispec.Descriptor
+	err = b.registries.Each(ctx, ref, credentials, func(a Access) error {
+		return a.Use(ctx, func(ctx context.Context, r remotes.Resolver) (err error) {
+			if _, target, err = r.Resolve(ctx, ref); err != nil {
+				return err
+			}
+			fetcher, err := r.Fetcher(ctx, ref)
+			if err != nil {
+				return err
+			}
+			return b.fetch(ctx, fetcher, target, t)
+		})
+	})
 	if err != nil {
-		return fmt.Errorf("pulling image %q: %w", ref, err)
-	}
-	fetcher, err := resolver.Fetcher(ctx, ref)
-	if err == nil {
-		err = b.fetch(ctx, fetcher, target, t)
-	}
-	if err != nil {
-		return fmt.Errorf("pulling image %q: %w", ref, pullError(err))
+		return fmt.Errorf("pulling image %q: %w", ref, &failure.Error{Why: failure.ReasonErrImagePull, Err: err})
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -38,6 +38,18 @@ func holdLease(ctx context.Context, c *client.Client) (held context.Context, rel
 	if _, has := leases.FromContext(ctx); has {
 		return ctx, func(err error) error { return err }, nil
 	}
+	lease, err := newLease(ctx, c)
+	if err != nil {
+		return ctx, nil, err
+	}
+	return leases.WithLease(ctx, lease.ID), func(failed error) error {
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		return endLease(cleanup, c, lease, failed)
+	}, nil
+}
+
+func newLease(ctx context.Context, c *client.Client) (leases.Lease, error) {
 	options := []leases.Opt{leases.WithRandomID(), leases.WithExpiration(expiration)}
 	// Without a holder the lease ends by itself after a day.
 	if self, err := LeaseHolder(); err == nil {
@@ -45,25 +57,74 @@ func holdLease(ctx context.Context, c *client.Client) (held context.Context, rel
 	}
 	lease, err := c.LeasesService().Create(ctx, options...)
 	if err != nil {
-		return ctx, nil, fmt.Errorf("making a lease: %w", errs.Native(err))
+		return lease, fmt.Errorf("making a lease: %w", errs.Native(err))
+	}
+	return lease, nil
+}
+
+// endLease is the release of holdLease.
+func endLease(ctx context.Context, c *client.Client, lease leases.Lease, failed error) error {
+	failed = errs.Native(failed)
+	if errors.Is(failed, syscall.ENOSPC) {
+		failed = errors.Join(failed, freeSpace(leases.WithLease(ctx, lease.ID), c, lease))
+	}
+	var options []leases.DeleteOpt
+	if failure.IsPermanent(failed) || isCorrupt(failed) {
+		options = append(options, leases.SynchronousDelete)
+	}
+	err := errs.IgnoreNotFound(c.LeasesService().Delete(ctx, lease, options...))
+	if err != nil {
+		err = fmt.Errorf("ending a lease: %w", err)
+	}
+	return errors.Join(failed, err)
+}
+
+// holdPull is holdLease for a pull. When another try may help, what has been fetched is kept, and
+// the next pull of the image goes on from there.
+func (c *Store) holdPull(ctx context.Context, cl *client.Client, ref string) (held context.Context, release func(error) error, err error) {
+	lease, kept := c.takeKept(ctx, cl, ref)
+	if !kept {
+		if lease, err = newLease(ctx, cl); err != nil {
+			return ctx, nil, err
+		}
 	}
 	return leases.WithLease(ctx, lease.ID), func(failed error) error {
-		failed = errs.Native(failed)
+		if failed != nil && !failure.IsPermanent(failed) && !isCorrupt(failed) {
+			if _, another := c.kept.LoadOrStore(ref, lease); !another {
+				return failed
+			}
+		}
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
-		if errors.Is(failed, syscall.ENOSPC) {
-			failed = errors.Join(failed, freeSpace(leases.WithLease(cleanup, lease.ID), c, lease))
-		}
-		var options []leases.DeleteOpt
-		if failure.IsPermanent(failed) || isCorrupt(failed) {
-			options = append(options, leases.SynchronousDelete)
-		}
-		err := errs.IgnoreNotFound(c.LeasesService().Delete(cleanup, lease, options...))
-		if err != nil {
-			err = fmt.Errorf("ending a lease: %w", err)
-		}
-		return errors.Join(failed, err)
+		return endLease(cleanup, cl, lease, failed)
 	}, nil
+}
+
+// takeKept returns the lease of an earlier pull of the image, unless it has ended.
+func (c *Store) takeKept(ctx context.Context, cl *client.Client, ref string) (leases.Lease, bool) {
+	v, ok := c.kept.LoadAndDelete(ref)
+	if !ok {
+		return leases.Lease{}, false
+	}
+	lease, ok := v.(leases.Lease)
+	if !ok {
+		return lease, false
+	}
+	found, err := cl.LeasesService().List(ctx, "id=="+lease.ID)
+	return lease, err == nil && len(found) == 1
+}
+
+// Release gives up what was fetched of images whose pulls have failed.
+func (c *Store) Release(ctx context.Context, cl *client.Client) error {
+	var failed []error
+	c.kept.Range(func(ref, v any) bool {
+		c.kept.Delete(ref)
+		if lease, ok := v.(leases.Lease); ok {
+			failed = append(failed, endLease(ctx, cl, lease, nil))
+		}
+		return true
+	})
+	return errors.Join(failed...)
 }
 
 // SweepLeases ends the leases of processes of this machine that have died, so that the garbage

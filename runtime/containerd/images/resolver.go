@@ -1,89 +1,74 @@
 package images
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
-	"errors"
-	"io"
 	"net/http"
-	"strings"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/containerd/v2/core/remotes/docker/config"
-	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
-	"github.com/containerd/errdefs"
-	"github.com/containerd/platforms"
+
+	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image/credential"
 )
 
-// Resolver returns a resolver that uses the hosts files below certsDir and the login. Unless a
-// hosts file says otherwise, it does not verify the certificates of registries on this machine,
-// and uses plain HTTP for those that do not speak TLS.
-func Resolver(ctx context.Context, certsDir string, login Login) remotes.Resolver {
-	return docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(ctx, config.HostOptions{
-		HostDir: config.HostDirFromRoot(certsDir),
-		Credentials: func(host string) (string, string, error) {
-			return login(ctx, host)
-		},
-	})})
+// Registries says how registries are found and asked.
+type Registries struct {
+	CertsDir string // of the hosts files
+	Keychain *credential.Keychain
+	Timeout  time.Duration // ends what gets nothing from a registry for so long; 0 for never
 }
 
-// IsPermanent reports whether the same pull would fail again: the registry does not have the
-// image for this platform, denies access to it, does not speak TLS, or has a corrupt image.
-func IsPermanent(err error) bool {
-	var status remoteerrors.ErrUnexpectedStatus
-	if errors.As(err, &status) {
-		switch status.StatusCode {
-		case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
-			return true
-		}
-		return false
-	}
-	return errdefs.IsNotFound(err) || errdefs.IsUnauthorized(err) || errdefs.IsPermissionDenied(err) ||
-		errdefs.IsInvalidArgument(err) || errors.Is(err, docker.ErrInvalidAuthorization) || errors.Is(err, http.ErrSchemeMismatch) ||
-		isCorrupt(err)
+// Access is Registries with one way to log in for one image.
+type Access struct {
+	registries Registries
+	ref        string // normalized
+	login      credential.Login
 }
 
-// isCorrupt reports whether an image's content is not what its digests say, or cannot be
-// unpacked. Only the text is left of such an error: unpacking has none of its own, and a layer
-// may be unpacked by a daemon.
-func isCorrupt(err error) bool {
-	if err == nil {
-		return false
-	}
-	text := err.Error()
-	for _, s := range []string{
-		"wrong diff id ",                                           // core/unpack
-		"unexpected commit digest ", "read exceeds expected size ", // core/content, plugins/content/local
-		tar.ErrHeader.Error(), gzip.ErrHeader.Error(), gzip.ErrChecksum.Error(), "flate: corrupt input", "invalid input: magic number mismatch",
-	} {
-		if strings.Contains(text, s) {
-			return true
+// Each calls op with one way after the other to log in for the image with a normalized reference,
+// until op succeeds or returns an error that may go away. The credentials given come first.
+func (r Registries) Each(ctx context.Context, ref string, given []engine.Credential, op func(Access) error) error {
+	var err error
+	for login, lerr := range r.Keychain.Logins(ctx, ref, given) {
+		if lerr != nil {
+			return lerr
+		}
+		if err = op(Access{r, ref, login}); err == nil || !IsPermanent(err) {
+			return err
 		}
 	}
-	return strings.Contains(text, "failed to extract layer ") && strings.HasSuffix(strings.TrimSuffix(text, ": unknown"), io.ErrUnexpectedEOF.Error())
+	return err
 }
 
-// noPlatform is in containerd's error for an image without a manifest for this platform.
-const noPlatform = "no match for platform"
-
-// pullMessage says in a few words why a pull failed.
-func pullMessage(err error) string {
-	var status remoteerrors.ErrUnexpectedStatus
-	text := err.Error()
-	switch {
-	case errors.As(err, &status):
-		return "the registry answers " + status.Status
-	case strings.Contains(text, noPlatform):
-		return "the registry has it, but not for " + platforms.DefaultString()
-	case errdefs.IsNotFound(err):
-		return "the registry does not have it"
+// Use calls op with a resolver, and ends it when the registry sends nothing for too long. The error
+// says why the registry did not give what it was asked for.
+func (a Access) Use(ctx context.Context, op func(context.Context, remotes.Resolver) error) error {
+	ctx, t, end := watchTraffic(ctx, a.registries.Timeout)
+	defer end()
+	o := a.registries.hostOptions()
+	o.Credentials = func(host string) (user, secret string, err error) {
+		c, err := a.login(ctx, host)
+		t.noteLogin(c.Password != "")
+		return c.User, c.Password, err
 	}
-	if strings.HasPrefix(text, "failed to resolve reference ") {
-		if _, rest, ok := strings.Cut(text, `": `); ok {
-			text = rest
+	o.UpdateClient = func(c *http.Client) error {
+		if _, watched := c.Transport.(*transport); !watched {
+			c.Transport = &transport{c.Transport, t}
 		}
+		return nil
 	}
-	return strings.TrimPrefix(text, "failed to do request: ")
+	err := op(ctx, docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(ctx, o)}))
+	if err != nil {
+		return pullError(ctx, a.ref, errs.Native(err), t)
+	}
+	return nil
+}
+
+// hostOptions are for the hosts files. Unless one says otherwise, the certificates of registries on
+// this machine are not verified, and plain HTTP is used for those that do not speak TLS.
+func (r Registries) hostOptions() config.HostOptions {
+	return config.HostOptions{HostDir: config.HostDirFromRoot(r.CertsDir)}
 }

@@ -1,6 +1,5 @@
 // Package images pulls, imports and unpacks images with containerd, and reads what a container
-// needs to know of them. It finds registries by containerd's hosts files and credentials by
-// docker's configuration.
+// needs to know of them. It finds registries by containerd's hosts files.
 package images
 
 import (
@@ -53,6 +52,7 @@ type Store struct {
 	report func(engine.Transfer) // nil for none
 	byRef  sync.Map              // of *Image
 	locks  keymutex.Mutex        // by reference, by chain ID and by the key of a view
+	kept   sync.Map              // of leases.Lease, by the reference of an image whose pull has failed
 }
 
 // New returns a store that caches passwd and group files in the directory users. It calls report,

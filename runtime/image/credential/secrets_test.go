@@ -1,4 +1,4 @@
-package image
+package credential
 
 import (
 	"encoding/base64"
@@ -22,7 +22,7 @@ func pullSecret(suffix string, addresses ...string) *v1.Secret {
 	}
 }
 
-func TestCredentials(t *testing.T) {
+func TestOfSecrets(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name    string
@@ -64,7 +64,7 @@ func TestCredentials(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			all, err := Credentials(tc.secrets, tc.image)
+			all, err := OfSecrets(tc.secrets, tc.image)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func TestBrokenPullSecrets(t *testing.T) {
 	} {
 		s := &v1.Secret{Type: v1.SecretTypeDockerConfigJson, Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(config)}}
 		s.Namespace, s.Name = "ns", "s"
-		if _, err := Credentials([]*v1.Secret{s}, "r.example/x"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := OfSecrets([]*v1.Secret{s}, "r.example/x"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", config, err)
 		}
 	}

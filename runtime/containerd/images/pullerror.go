@@ -1,0 +1,163 @@
+package images
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
+
+	"github.com/runonce/runonce/internal/failure"
+)
+
+// pullError returns the error of a pull: why it has failed, and whether another try may help. One
+// that ctx has ended has its cause.
+func pullError(ctx context.Context, ref string, err error, t *traffic) error {
+	var stalled *stalledError
+	if errors.As(context.Cause(ctx), &stalled) {
+		return &failure.Error{Why: failure.ReasonErrImagePull, Err: failure.WithMessage(stalled.Error()+": "+adviceReach, stalled)}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// What was put together from two answers may be wrong because the registry has changed it
+	// meanwhile. The next try begins anew.
+	final := IsPermanent(err) && !(t.resumed && isCorrupt(err))
+	switch {
+	case !errors.Is(err, io.ErrUnexpectedEOF):
+	case t.broken != nil:
+		err = failure.WithMessage(fmt.Sprintf("the connection to registry %s broke off: %v", t.host, t.broken), err)
+	case t.host != "" && !isCorrupt(err):
+		err = failure.WithMessage(fmt.Sprintf("registry %s has ended its answer early: %v", t.host, err), err)
+	}
+	return &failure.Error{Why: failure.ReasonErrImagePull, Final: final, Err: failure.WithMessage(pullMessage(ref, err, t.loggedIn), err)}
+}
+
+// IsPermanent reports whether the same pull would fail again: the registry does not have the
+// image for this platform, denies access to it, does not speak TLS, or has a corrupt image.
+func IsPermanent(err error) bool {
+	var status remoteerrors.ErrUnexpectedStatus
+	if errors.As(err, &status) {
+		return isFinalStatus(status.StatusCode)
+	}
+	return errdefs.IsNotFound(err) || errdefs.IsUnauthorized(err) || errdefs.IsPermissionDenied(err) ||
+		errdefs.IsInvalidArgument(err) || errors.Is(err, docker.ErrInvalidAuthorization) || errors.Is(err, http.ErrSchemeMismatch) ||
+		failure.IsPermanent(err) || isCorrupt(err)
+}
+
+func isFinalStatus(code int) bool {
+	switch code {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return code >= 400 && code < 500
+}
+
+// isCorrupt reports whether an image's content is not what its digests say, or cannot be
+// unpacked. Only the text is left of such an error: unpacking has none of its own, and a layer
+// may be unpacked by a daemon.
+func isCorrupt(err error) bool {
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	for _, s := range []string{
+		"wrong diff id ",                                           // core/unpack
+		"unexpected commit digest ", "read exceeds expected size ", // core/content, plugins/content/local
+		"read past expected size ", // core/remotes/docker
+		tar.ErrHeader.Error(), gzip.ErrHeader.Error(), gzip.ErrChecksum.Error(), "flate: corrupt input", "invalid input: magic number mismatch",
+	} {
+		if strings.Contains(text, s) {
+			return true
+		}
+	}
+	return strings.Contains(text, "failed to extract layer ") && strings.HasSuffix(strings.TrimSuffix(text, ": unknown"), io.ErrUnexpectedEOF.Error())
+}
+
+// noPlatform is in containerd's error for an image without a manifest for this platform.
+const noPlatform = "no match for platform"
+
+// What to do about a registry.
+const (
+	adviceLogin     = "it may need credentials, and none are known for it: give the pod a pull secret, or log in with --authfile"
+	adviceLoggedIn  = "check the credentials and what they allow"
+	adviceReach     = "check its address, the network and the proxy"
+	adviceReference = "check the name and the tag"
+	adviceTLS       = "if that is intended, give it an address with http:// in its hosts.toml"
+)
+
+// pullMessage says in a few words why the pull of an image failed, and what to do.
+func pullMessage(ref string, err error, loggedIn bool) string {
+	host, _, _ := strings.Cut(ref, "/")
+	login := adviceLogin
+	if loggedIn {
+		login = adviceLoggedIn
+	}
+	var status remoteerrors.ErrUnexpectedStatus
+	text := err.Error()
+	switch {
+	case errors.As(err, &status):
+		return statusMessage(host, status, login)
+	case strings.Contains(text, noPlatform):
+		return fmt.Sprintf("registry %s has it, but not for %s", host, platforms.DefaultString())
+	case errors.Is(err, docker.ErrInvalidAuthorization):
+		return fmt.Sprintf("registry %s denies access: %s", host, login)
+	case errdefs.IsNotFound(err):
+		return fmt.Sprintf("registry %s does not have it: %s", host, adviceReference)
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return fmt.Sprintf("registry %s does not speak TLS: %s", host, adviceTLS)
+	case isCorrupt(err):
+		return fmt.Sprintf("registry %s has sent a damaged image: %s", host, text)
+	}
+	return connectionMessage(text, err)
+}
+
+func statusMessage(host string, status remoteerrors.ErrUnexpectedStatus, login string) string {
+	if u, err := url.Parse(status.RequestURL); err == nil && u.Host != "" {
+		host = u.Host
+	}
+	message := fmt.Sprintf("registry %s answers %s", host, status.Status)
+	switch status.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return message + ": " + login
+	case http.StatusNotFound:
+		return message + ": " + adviceReference
+	}
+	return message
+}
+
+// connectionMessage leaves out what containerd and net/http have put before an error.
+func connectionMessage(text string, err error) string {
+	var request *url.Error
+	var dial *net.OpError
+	var busy *busyError
+	switch {
+	case errors.As(err, &busy):
+		return busy.Error()
+	case errors.As(err, &request):
+		host := request.URL
+		if u, err := url.Parse(request.URL); err == nil {
+			host = u.Host
+		}
+		message := fmt.Sprintf("registry %s: %v", host, request.Err)
+		if errors.As(err, &dial) && !failure.HasAdvice(err) {
+			message += ": " + adviceReach
+		}
+		return message
+	}
+	if strings.HasPrefix(text, "failed to resolve reference ") {
+		if _, rest, ok := strings.Cut(text, `": `); ok {
+			text = rest
+		}
+	}
+	return text
+}

@@ -1,0 +1,115 @@
+package images
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
+
+	"github.com/runonce/runonce/internal/failure"
+)
+
+func answer(code int) error {
+	return fmt.Errorf("failed to resolve reference %q: %w", "r.example/x:1", remoteerrors.ErrUnexpectedStatus{
+		StatusCode: code, Status: fmt.Sprint(code, " ", http.StatusText(code)), RequestURL: "https://m.example/v2/x/manifests/1",
+	})
+}
+
+func TestPermanent(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		err  error
+		want bool
+	}{
+		{answer(http.StatusBadRequest), true},
+		{answer(http.StatusUnauthorized), true},
+		{answer(http.StatusForbidden), true},
+		{answer(http.StatusNotFound), true},
+		{answer(http.StatusRequestTimeout), false},
+		{answer(http.StatusTooManyRequests), false},
+		{answer(http.StatusInternalServerError), false},
+		{answer(http.StatusBadGateway), false},
+		{answer(http.StatusServiceUnavailable), false},
+		{answer(http.StatusGatewayTimeout), false},
+		{fmt.Errorf("no match for platform: %w", errdefs.ErrNotFound), true},
+		{errors.New("failed commit: unexpected commit digest sha256:1, expected sha256:2"), true},
+		{&busyError{"r.example", "429 Too Many Requests", time.Second}, false},
+		{io.ErrUnexpectedEOF, false},
+		{syscall.ECONNRESET, false},
+		{&net.DNSError{Err: "no such host", IsNotFound: true}, false},
+		{&net.DNSError{Err: "i/o timeout", IsTimeout: true}, false},
+		{errors.New("connection refused"), false},
+	} {
+		if got := IsPermanent(tc.err); got != tc.want {
+			t.Errorf("%v: %v", tc.err, got)
+		}
+	}
+}
+
+// TestMessages: a message has the registry, the cause and what to do.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	dial := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	for _, tc := range []struct {
+		err      error
+		loggedIn bool
+		want     string
+	}{
+		{answer(401), false, "registry m.example answers 401 Unauthorized: " + adviceLogin},
+		{answer(403), true, "registry m.example answers 403 Forbidden: " + adviceLoggedIn},
+		{answer(500), true, "registry m.example answers 500 Internal Server Error"},
+		{fmt.Errorf("pull access denied: %w", docker.ErrInvalidAuthorization), false, "registry r.example denies access: " + adviceLogin},
+		{fmt.Errorf("x: %w", errdefs.ErrNotFound), false, "registry r.example does not have it: " + adviceReference},
+		{fmt.Errorf("no match for platform in manifest: %w", errdefs.ErrNotFound), false, "registry r.example has it, but not for " + platforms.DefaultString()},
+		{http.ErrSchemeMismatch, false, "registry r.example does not speak TLS: " + adviceTLS},
+		{
+			fmt.Errorf("failed to do request: %w", &url.Error{Op: "Head", URL: "https://m.example/v2/", Err: dial}), false,
+			"registry m.example: dial tcp: connection refused: " + adviceReach,
+		},
+		{
+			fmt.Errorf("failed to do request: %w", &url.Error{Op: "Get", URL: "https://m.example/v2/", Err: &busyError{"m.example", "429 Too Many Requests", time.Minute}}), false,
+			"registry m.example answers 429 Too Many Requests, and to ask again after 1m0s",
+		},
+		{errors.New("unexpected commit digest sha256:1"), false, "registry r.example has sent a damaged image: unexpected commit digest sha256:1"},
+		{errors.New(`failed to resolve reference "r.example/x:1": no route`), false, "no route"},
+		{errors.New("disk full"), false, "disk full"},
+	} {
+		if got := pullMessage("r.example/x:1", tc.err, tc.loggedIn); got != tc.want {
+			t.Errorf("%q\nwant %q", got, tc.want)
+		}
+	}
+}
+
+// TestPullError: what was put together from two answers and is damaged is fetched again.
+func TestPullError(t *testing.T) {
+	t.Parallel()
+	damaged := errors.New("unexpected commit digest sha256:1, expected sha256:2")
+	cut := fmt.Errorf("failed to copy: %w", io.ErrUnexpectedEOF)
+	for _, tc := range []struct {
+		name    string
+		err     error
+		traffic *traffic
+		final   bool
+		message string
+	}{
+		{"damaged", damaged, &traffic{}, true, "registry r.example has sent a damaged image: " + damaged.Error()},
+		{"damaged, in two parts", damaged, &traffic{resumed: true}, false, "registry r.example has sent a damaged image: " + damaged.Error()},
+		{"denied, after two parts", answer(403), &traffic{resumed: true}, true, "registry m.example answers 403 Forbidden: " + adviceLogin},
+		{"cut off", cut, &traffic{host: "m.example", broken: syscall.ECONNRESET}, false, "the connection to registry m.example broke off: connection reset by peer"},
+	} {
+		err := pullError(t.Context(), "r.example/x:1", tc.err, tc.traffic)
+		if failure.IsPermanent(err) != tc.final || err.Error() != tc.message || failure.Reason(err, "") != failure.ReasonErrImagePull {
+			t.Errorf("%s: permanent %v: %v", tc.name, failure.IsPermanent(err), err)
+		}
+	}
+}
