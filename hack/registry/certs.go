@@ -41,7 +41,7 @@ func NewCerts(t testing.TB) *Certs {
 	ca.IsCA, ca.BasicConstraintsValid, ca.KeyUsage, ca.ExtKeyUsage = true, true, x509.KeyUsageCertSign, nil
 	c.key = c.issue(t, ca, ca, "ca.crt", "ca.key")
 	server := template("registry")
-	server.IPAddresses, server.DNSNames = []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"registry.example", "localhost"}
+	server.IPAddresses, server.DNSNames = []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"registry.example", "mirror.example"}
 	c.issue(t, server, ca, "server.crt", "server.key")
 	c.issue(t, template("client"), ca, "client.cert", "client.key")
 	return c

@@ -27,7 +27,7 @@ import (
 func imagesDirFlag() cli.Flag {
 	return &cli.GenericFlag{
 		Name: "images-dir", Category: categoryImages, Value: &pathList{},
-		Usage: "import archives in `DIR`; repeatable", DefaultText: "ROOT/images",
+		Usage: "import from `DIR`; repeatable", DefaultText: "ROOT/images",
 	}
 }
 

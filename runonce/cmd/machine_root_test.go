@@ -49,7 +49,9 @@ func newMachine(t *testing.T, images string, flags ...string) machine {
 			t.Error(err)
 		}
 	})
-	m.once(t, "images", "import", images)
+	if images != "" {
+		m.once(t, "images", "import", images)
+	}
 	return m
 }
 
@@ -69,8 +71,21 @@ func (m machine) once(t *testing.T, args ...string) string {
 	return m.fails(t, 0, args...)
 }
 
-// fails runs a command that has to end with the exit code.
+// fails runs a command that has to end with the exit code, and returns its standard output.
 func (m machine) fails(t *testing.T, want int, args ...string) string {
+	t.Helper()
+	out, _ := m.run(t, want, args...)
+	return out
+}
+
+// output is fails with standard error as well.
+func (m machine) output(t *testing.T, want int, args ...string) string {
+	t.Helper()
+	out, errs := m.run(t, want, args...)
+	return out + errs
+}
+
+func (m machine) run(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	world := m.world
@@ -78,7 +93,7 @@ func (m machine) fails(t *testing.T, want int, args ...string) string {
 	if code := cmd.Main(testContext(), slices.Concat([]string{"runonce"}, args, m.flags), world); code != want {
 		t.Errorf("runonce %s: exit code %d, want %d: %s", strings.Join(args, " "), code, want, &errs)
 	}
-	return out.String()
+	return out.String(), errs.String()
 }
 
 // clear takes everything down and fails the test when anything stays.

@@ -1,0 +1,269 @@
+package cmd_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/hack/registry"
+	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/roottest"
+)
+
+// example is a section of docs/registries.md: files, and the command that uses them.
+type example struct {
+	files   map[string]string
+	command string
+}
+
+// block matches a fenced block and the paragraph before it.
+var (
+	block = regexp.MustCompile("(?s)([^\n]*(?:\n[^\n]+)*)\n\n```(\\w+)\n(.*?)```")
+	named = regexp.MustCompile("`([^`\\s]*/[^`\\s]+)`[^`]*:$")
+)
+
+// registryExamples reads the examples, by the titles of their sections. All have the files of the
+// introduction.
+func registryExamples(t *testing.T) map[string]example {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/registries.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := map[string]example{}
+	common := map[string]string{}
+	for i, section := range regexp.MustCompile(`(?m)^##+ `).Split(string(text), -1) {
+		title, _, _ := strings.Cut(section, "\n")
+		e := example{files: map[string]string{}}
+		for _, m := range block.FindAllStringSubmatch(section, -1) {
+			paragraph, language, body := m[1], m[2], m[3]
+			switch file := named.FindStringSubmatch(paragraph); {
+			case file != nil:
+				e.files[file[1]] = body
+			case language == "sh":
+				e.command = strings.TrimSpace(body)
+			default:
+				t.Errorf("%s: a block without a file:\n%s", title, body)
+			}
+		}
+		if i == 0 {
+			common = e.files
+		}
+		for path, body := range common {
+			if e.files[path] == "" {
+				e.files[path] = body
+			}
+		}
+		if e.command != "" {
+			examples[title] = e
+		}
+	}
+	return examples
+}
+
+// appImage is an image whose program ends at once.
+func appImage(t *testing.T, name string) ociimage.Image {
+	t.Helper()
+	root, err := testimages.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := testimages.Program(t.Context(), root, "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ociimage.Image{
+		Ref: "registry.example/" + name, Config: v1.ImageConfig{Entrypoint: []string{"/bin/box", "exit", "0"}},
+		Files: []ociimage.File{{Path: "/bin/box", Mode: 0o755, Body: program}, {Path: "/name", Body: []byte(name)}},
+	}
+}
+
+// TestRegistryExamples runs the examples of docs/registries.md behind a proxy that knows their
+// registries.
+func TestRegistryExamples(t *testing.T) {
+	roottest.Require(t)
+	certs := registry.NewCerts(t)
+	secured, open := registry.Options{Certs: certs, Users: true}, registry.Options{Certs: certs}
+	image := appImage(t, "app")
+	cases := map[string]struct {
+		o        registry.Options
+		selfMade bool // the machine does not trust the CA
+		daemons  []daemon.Version
+	}{
+		"Pull secrets":                {o: secured, daemons: []daemon.Version{daemon.Current, daemon.Debian}},
+		"Files of docker and podman":  {o: secured},
+		"Credential helpers":          {o: secured},
+		"Credential provider plugins": {o: secured, daemons: []daemon.Version{daemon.Current}},
+		"Mirrors":                     {o: open},
+		"Private CA":                  {o: open, selfMade: true},
+		"Client certificates":         {o: registry.Options{Certs: certs, ClientCerts: true}, selfMade: true, daemons: []daemon.Version{daemon.Debian}},
+		"Plain HTTP":                  {},
+		"Proxies":                     {o: open},
+	}
+	examples := registryExamples(t)
+	for title := range examples {
+		if _, ok := cases[title]; !ok {
+			t.Errorf("nothing runs the example of %q", title)
+		}
+	}
+	embedded := newMachine(t, "")
+	for title, c := range cases {
+		t.Run(title, func(t *testing.T) {
+			r := registry.Start(t, c.o)
+			r.Push(t, "team/app:1", image)
+			registries := map[string]*registry.Registry{"registry.example": r}
+			if title == "Mirrors" {
+				registries["mirror.example"] = registry.Start(t, registry.Options{Certs: certs, MirrorOf: "http://" + registry.NewProxy(t, r).Host})
+			}
+			gateway := registry.NewGateway(t, registries)
+			environment := []string{"HTTP_PROXY=" + gateway.URL, "HTTPS_PROXY=" + gateway.URL}
+			if !c.selfMade {
+				environment = append(environment, "SSL_CERT_FILE="+certs.CA())
+			}
+			embedded.example(t, examples[title], certs, environment)
+			for _, version := range c.daemons {
+				newMachine(t, "", "--address", daemon.Serve(t, version).Socket).example(t, examples[title], certs, environment)
+			}
+			if title == "Mirrors" {
+				if n := gateway.Requests("registry.example"); n > 0 {
+					t.Errorf("the registry was asked %d times, although the mirror has the image", n)
+				}
+			}
+			if gateway.Requests("registry.example")+gateway.Requests("mirror.example") == 0 {
+				t.Error("the proxy was not used")
+			}
+		})
+	}
+}
+
+// example runs an example of the documentation, whose files are below a directory of their own.
+func (m machine) example(t *testing.T, e example, certs *registry.Certs, environment []string) {
+	t.Helper()
+	dir := t.TempDir()
+	here := func(s string) string {
+		for _, top := range []string{"/etc/", "/usr/local/", "/usr/libexec/"} {
+			s = strings.ReplaceAll(s, top, dir+top)
+		}
+		return s
+	}
+	for path, body := range e.files {
+		path = here(path)
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(body), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hosts := filepath.Join(dir, "etc/containerd/certs.d")
+	for _, name := range []string{"ca.crt", "client.cert", "client.key"} {
+		data, err := os.ReadFile(filepath.Join(certs.Dir, name))
+		if err == nil && e.files["/etc/containerd/certs.d/registry.example/hosts.toml"] != "" {
+			err = os.WriteFile(filepath.Join(hosts, "registry.example", name), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	words := strings.Fields(here(e.command))
+	words = words[slices.Index(words, "runonce")+1:] // the test's own proxy is used
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", slices.Concat(words, []string{"--hosts-dir", hosts}, m.flags)...)
+	cmd.Dir = dir
+	cmd.Env = slices.Concat(environment, []string{asProgram + "=1", "PATH=" + dir + "/usr/local/bin:" + os.Getenv("PATH")})
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", e.command, err, out)
+	}
+	m.clear(t)
+}
+
+// TestPodsShareAPull: ten pods of one image ask the registry for it once.
+func TestPodsShareAPull(t *testing.T) {
+	roottest.Require(t)
+	m := newMachine(t, "")
+	r := registry.Start(t, registry.Options{})
+	manifest := r.Push(t, "team/app:1", appImage(t, "app"))
+	proxy := registry.NewProxy(t, r)
+	pods := t.TempDir()
+	for i := range 10 {
+		text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: p%d}\nspec: {hostNetwork: true, restartPolicy: Never, containers: [{name: c, image: %s/team/app:1}]}\n", i, proxy.Host)
+		if err := os.WriteFile(filepath.Join(pods, fmt.Sprintf("p%d.yaml", i)), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.once(t, "run", "--parallel", "10", "--hosts-dir", t.TempDir(), pods)
+	for what, n := range map[string]int{
+		"the tag":    len(proxy.Requests(http.MethodHead, "/manifests/1")),
+		"the config": len(proxy.Requests(http.MethodGet, manifest.Config.Digest.String())),
+		"the layer":  len(proxy.Requests(http.MethodGet, manifest.Layers[0].Digest.String())),
+	} {
+		if n != 1 {
+			t.Errorf("%s was asked for %d times", what, n)
+		}
+	}
+}
+
+// TestRegistryFailures: what cannot be used is refused before anything starts, and a failure has the
+// image, the registry, the cause and what to do.
+func TestRegistryFailures(t *testing.T) {
+	roottest.Require(t)
+	m := newMachine(t, "")
+	r := registry.Start(t, registry.Options{Users: true})
+	r.Push(t, "team/app:1", appImage(t, "app"))
+	proxy := registry.NewProxy(t, r, registry.Rule{Times: 1, Fault: registry.Status(503)}, registry.Rule{Times: 1, Fault: registry.Status(429, "Retry-After: 1")})
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	pod := file("pods/app.yaml", fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec: {hostNetwork: true, restartPolicy: Never, containers: [{name: c, image: %s/team/app:1}]}\n", proxy.Host))
+	bad := file("bad.json", `{"auths": {"registry.example": {"auth": "x"}}}`)
+	host, port, _ := strings.Cut(proxy.Host, ":")
+	hosts := filepath.Dir(filepath.Dir(file("hosts/"+host+"_"+port+"_/hosts.toml", "[host.\"http://x\"]\noveride_path = true\n")))
+	for _, tc := range []struct {
+		args []string
+		code int
+		want []string
+	}{
+		{[]string{"--authfile", bad}, 4, []string{"--authfile: ", bad, `auths["registry.example"]: auth`, "log in again"}},
+		{[]string{"--authfile", filepath.Join(dir, "none")}, 4, []string{"--authfile: ", "no such file"}},
+		{[]string{"--hosts-dir", hosts}, 4, []string{"registry " + proxy.Host, "hosts.toml: line 2: unknown field", "overide_path"}},
+		{[]string{"--image-credential-provider-config", bad}, 4, []string{"needs --image-credential-provider-bin-dir"}},
+	} {
+		if out := m.output(t, tc.code, slices.Concat([]string{"run", pod}, tc.args)...); !containsAll(out, tc.want) {
+			t.Errorf("%q prints\n%s", tc.args, out)
+		}
+	}
+	if n := len(proxy.Requests(http.MethodHead, "")); n > 0 {
+		t.Errorf("the registry was asked %d times before anything could start", n)
+	}
+	empty := t.TempDir()
+	out := m.output(t, 1, "run", "--hosts-dir", empty, "-o", "wide", pod)
+	if want := []string{"ErrImagePull", `pulling image "` + proxy.Host + `/team/app:1": registry ` + proxy.Host + " denies access: it may need credentials", "--authfile"}; !containsAll(out, want) {
+		t.Errorf("without credentials:\n%s", out)
+	}
+	good := file("good.json", fmt.Sprintf(`{"auths": {%q: {"auth": "bWU6cHc="}}}`, proxy.Host))
+	m.output(t, 0, "run", "--hosts-dir", empty, "--rerun", "--authfile", good, pod)
+}
+
+func containsAll(text string, parts []string) bool {
+	return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })
+}
