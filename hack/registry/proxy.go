@@ -94,6 +94,18 @@ func Status(code int, headers ...string) Fault {
 	}
 }
 
+// Drop resets the connection without an answer.
+func Drop(w http.ResponseWriter, _ *http.Request, _ http.Handler) { reset(w) }
+
+func reset(w http.ResponseWriter) {
+	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		_ = conn.Close()
+	}
+}
+
 // Reset resets the connection after so many bytes of the true answer.
 func Reset(after int) Fault {
 	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -101,12 +113,7 @@ func Reset(after int) Fault {
 		copyHeader(w, answer)
 		_, _ = w.Write(answer.Body.Bytes()[:min(after, answer.Body.Len())])
 		_ = http.NewResponseController(w).Flush()
-		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-			if tcp, ok := conn.(*net.TCPConn); ok {
-				_ = tcp.SetLinger(0)
-			}
-			_ = conn.Close()
-		}
+		reset(w)
 	}
 }
 
@@ -135,6 +142,17 @@ func NoRange(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	r = r.Clone(r.Context())
 	r.Header.Del("Range")
 	next.ServeHTTP(w, r)
+}
+
+// RefuseRange answers a request for a part of a blob with a code.
+func RefuseRange(code int) Fault {
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Header.Get("Range") != "" {
+			w.WriteHeader(code)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}
 }
 
 // Stall sends so many bytes of the true answer, and nothing more.

@@ -23,7 +23,7 @@ var rows = []row{
 	{path: "spec", fields: "subdomain setHostnameAsFQDN hostnameOverride hostNetwork hostPID hostIPC shareProcessNamespace", class: supported},
 	{path: "spec", fields: "nodeSelector{} priority", class: supported},
 	{path: "spec.ephemeralContainers[]", class: refused, note: "they are added to running pods only"},
-	{path: "spec.imagePullSecrets[]", class: supported, note: "Secrets of the input, tried before docker's own configuration"},
+	{path: "spec.imagePullSecrets[]", class: supported, note: "Secrets of the input, tried before the credentials of the machine"},
 	{path: "spec.imagePullSecrets[].name", class: supported},
 	{path: "spec.hostAliases[]", fields: "ip hostnames[]", class: supported},
 	{path: "spec.dnsPolicy", class: supported, note: "ClusterFirst uses the servers of --cluster-dns; without them it is the same as Default"},

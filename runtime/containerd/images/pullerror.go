@@ -73,7 +73,7 @@ func isCorrupt(err error) bool {
 	for _, s := range []string{
 		"wrong diff id ",                                           // core/unpack
 		"unexpected commit digest ", "read exceeds expected size ", // core/content, plugins/content/local
-		"read past expected size ", // core/remotes/docker
+		"read past expected size ", "unhandled content range ", "unable to discard to offset", // core/remotes/docker
 		tar.ErrHeader.Error(), gzip.ErrHeader.Error(), gzip.ErrChecksum.Error(), "flate: corrupt input", "invalid input: magic number mismatch",
 	} {
 		if strings.Contains(text, s) {

@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/containerd/v2/core/remotes/docker/config"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image/credential"
@@ -33,6 +34,9 @@ type Access struct {
 func (r Registries) Each(ctx context.Context, ref string, given []engine.Credential, op func(Access) error) error {
 	var err error
 	for login, lerr := range r.Keychain.Logins(ctx, ref, given) {
+		if lerr != nil && err != nil {
+			return failure.WithMessage(err.Error()+"; "+lerr.Error(), lerr)
+		}
 		if lerr != nil {
 			return lerr
 		}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -66,6 +65,14 @@ func (t *traffic) lastHost() string {
 	return t.host
 }
 
+// begin notes a request.
+func (t *traffic) begin(host string, part bool) {
+	t.mu.Lock()
+	t.host, t.resumed = host, t.resumed || part
+	t.mu.Unlock()
+	t.change(1)
+}
+
 // change notes a request that begins (1), ends (-1), or gets on (0).
 func (t *traffic) change(by int) {
 	t.mu.Lock()
@@ -87,16 +94,18 @@ type transport struct {
 }
 
 // RoundTrip sends a request. A registry that has too many of them is not asked again at once, as
-// containerd's resolver does with such an answer.
+// containerd's resolver does with such an answer. One that refuses to send a part of a blob is
+// asked for all of it, of which containerd ignores what it has.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	t.traffic.mu.Lock()
-	t.traffic.host = r.URL.Host
-	if span := r.Header.Get("Range"); span != "" && !strings.HasPrefix(span, "bytes=0-") {
-		t.traffic.resumed = true
-	}
-	t.traffic.mu.Unlock()
-	t.traffic.change(1)
+	part := r.Header.Get("Range") != ""
+	t.traffic.begin(r.URL.Host, part)
 	resp, err := t.next.RoundTrip(r)
+	if err == nil && part && refusesParts(resp.StatusCode) {
+		_ = resp.Body.Close()
+		whole := r.Clone(r.Context())
+		whole.Header.Del("Range")
+		resp, err = t.next.RoundTrip(whole)
+	}
 	if err != nil {
 		t.traffic.change(-1)
 		return nil, err
@@ -108,6 +117,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp.Body = &watchedBody{ReadCloser: resp.Body, canceled: r.Context().Err, traffic: t.traffic}
 	return resp, nil
+}
+
+func refusesParts(code int) bool {
+	return code == http.StatusRequestedRangeNotSatisfiable || code == http.StatusBadRequest || code == http.StatusNotImplemented
 }
 
 // watchedBody is the body of a response. A connection that breaks ends it with
