@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	imagespec "github.com/opencontainers/image-spec/specs-go"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/runonce/runonce/hack/ociimage"
@@ -138,6 +139,38 @@ func (r *Registry) Push(t testing.TB, name string, img ociimage.Image) v1.Manife
 		t.Fatalf("pushing %s: %v", name, err)
 	}
 	return manifest
+}
+
+// Index uploads an index with the image of a name, for machines of one architecture only, which is
+// the tag of the index.
+func (r *Registry) Index(t testing.TB, name, architecture string) {
+	t.Helper()
+	repository, tag, _ := strings.Cut(name, ":")
+	manifests := r.URL() + "/v2/" + repository + "/manifests/"
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodHead, manifests+tag, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth(User, Password)
+	req.Header.Set("Accept", v1.MediaTypeImageManifest)
+	resp, err := r.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	index, err := json.Marshal(v1.Index{
+		Versioned: imagespec.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex,
+		Manifests: []v1.Descriptor{{
+			MediaType: v1.MediaTypeImageManifest, Digest: digest.Digest(resp.Header.Get("Docker-Content-Digest")), Size: resp.ContentLength,
+			Platform: &v1.Platform{OS: "linux", Architecture: architecture},
+		}},
+	})
+	if err == nil {
+		_, err = r.send(t.Context(), http.MethodPut, manifests+architecture, v1.MediaTypeImageIndex, index)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (r *Registry) push(ctx context.Context, repository, tag string, archive io.Reader) (manifest v1.Manifest, err error) {
