@@ -212,6 +212,47 @@ func TestPullHopeless(t *testing.T) {
 	}
 }
 
+// TestPullMirrors: mirrors are asked in order, with their own credentials from files, and the
+// registry itself only if none has the image.
+func TestPullMirrors(t *testing.T) {
+	p := newTestDirs(t)
+	r := registry.Start(t, registry.Options{Users: true})
+	r.Push(t, "team/data:1", dataImage(t, 1))
+	proxy := registry.NewProxy(t, r)
+	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }))
+	defer busy.Close()
+	// A mirror that has the API below a path of its own.
+	cache := httptest.NewServer(http.StripPrefix("/cache", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.URL.Path = "/v2" + r.URL.Path
+		proxy.ServeHTTP(w, r)
+	})))
+	defer cache.Close()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "registry.example"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range map[string]string{
+		"registry.example/hosts.toml": fmt.Sprintf("server = \"http://127.0.0.1:1\"\n[host.%q]\n[host.%q]\noverride_path = true\n", busy.URL, cache.URL+"/cache"),
+		"auth.json":                   fmt.Sprintf(`{"auths": {%q: {"username": %q, "password": %q}}}`, cache.Listener.Addr(), registry.User, registry.Password),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := p.openWith(t, func(o *containerd.Options) {
+		o.CertsDir, o.Credentials.AuthFile = dir, filepath.Join(dir, "auth.json")
+	})
+	if err := e.CheckRegistries([]string{"registry.example/team/data:1"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Pull(t.Context(), "registry.example/team/data:1"); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Pull(t.Context(), "registry.example/team/none:1"); err == nil {
+		t.Error("an image that no mirror has was pulled")
+	}
+}
+
 // attempt is what a Pull has to lead to.
 type attempt struct {
 	fails     string // a part of the error; empty for success
