@@ -80,7 +80,7 @@ func interrupted(cause error) Outcome {
 
 func (p *pod) fill(cause error) {
 	res := p.res
-	res.Status = p.status
+	res.Status, res.Existed = p.status, p.kept
 	res.Status.Phase = cmp.Or(res.Status.Phase, v1.PodPending)
 	res.Outcome, res.Reason, res.Message = p.cond.outcome, p.cond.reason, p.cond.message
 	res.Restarts = p.history.restarts(p.status)

@@ -95,6 +95,7 @@ type Result struct {
 	Restarts    int           // of all containers together
 	Elapsed     time.Duration // from the start of the run to the outcome; 0 if it was there before
 	EarlierRun  bool          // an earlier run has started all of the pod, this one nothing
+	Existed     bool          // before this run
 	Finished    time.Time     // when a pod of an earlier run ended, zero if it has not or that is unknown
 	Phases      []Phase
 	Containers  []Container

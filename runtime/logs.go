@@ -25,11 +25,14 @@ func logsOf(pod *v1.Pod) logs.Pod {
 
 // createLog makes the log of the next instance of a container. That of an instance which was
 // created by a process that was killed, and never ran, is used again.
-func (p *Pods) createLog(pod *v1.Pod, next podstate.Start) (string, error) {
-	if logs.Empty(next.LogPath) {
-		return next.LogPath, nil
+func (p *Pods) createLog(pod *v1.Pod, next podstate.Start) (path string, err error) {
+	if path = next.LogPath; !logs.Empty(path) {
+		path, err = p.logs.Create(logsOf(pod), next.Container.Name, LogMark(pod))
 	}
-	return p.logs.Create(logsOf(pod), next.Container.Name, LogMark(pod))
+	if err == nil && p.o.LogCreated != nil {
+		p.o.LogCreated(pod, next.Container.Name, path)
+	}
+	return path, err
 }
 
 // LogMark returns the pod's containers, as far as they are of interest to readers of logs.

@@ -52,6 +52,8 @@ type Options struct {
 	ParallelPulls int
 	// Trace, when set, is called after each step of a pod's start, for a timeline.
 	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
+	// LogCreated, when set, is called with the log of each instance of a container before it starts.
+	LogCreated func(pod *v1.Pod, container, path string)
 	// Event, when set, is called with what the kubelet would report as an event of the pod.
 	// eventType is v1.EventTypeNormal or v1.EventTypeWarning. It must not block.
 	Event func(pod *v1.Pod, eventType, reason, message string)

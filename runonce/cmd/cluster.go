@@ -189,6 +189,7 @@ func (p *program) prepareCluster(c *cli.Context, set *manifests.Set, l *launch) 
 		return admit.Plan{}, err
 	}
 	l.runtime, l.logs, l.close, l.lost = pods, pods, end, pods.Lost
+	l.instances = ofCluster(pods, time.Now())
 	a, err := p.judge(c, pods, set)
 	if err != nil {
 		return admit.Plan{}, err

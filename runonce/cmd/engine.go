@@ -152,6 +152,9 @@ func (p *program) connect(c *cli.Context) (*session, error) {
 
 // open opens the runtime of an engine, and imports the images of --images-dir.
 func (p *program) open(c *cli.Context, e opened, node *v1.Node, o runtime.Options) (*session, error) {
+	if p.copies.wanted() {
+		o.LogCreated = p.copies.created
+	}
 	// The runtime keeps working after an interrupt, since pods may have to be removed then.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
 	o.Records, o.LogDir, o.Log = record.Open(e.o.Root, e.o.State), e.o.LogDir, p.log

@@ -104,6 +104,7 @@ type program struct {
 	json     bool              // messages are JSON as well
 	settings *cmdline.Settings // of flags that are not on the command line
 	junit    string            // file for a JUnit report
+	copies   *logCopies        // of logs, nil for none
 	reported bool              // the results of the command are written
 	reloads  atomic.Bool       // SIGHUP is not an interrupt, but comes to hangups
 	hangups  chan struct{}

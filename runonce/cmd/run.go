@@ -46,6 +46,7 @@ func (p *program) runCommand() *cli.Command {
 		&cli.StringFlag{Name: "claims-dir", Category: categoryEngine, Usage: "keep the data of claims in `DIR`/NAMESPACE/CLAIM", DefaultText: "claims in --root"},
 		&cli.StringFlag{Name: "exit-code-from", Category: categoryReport, Usage: "exit with the exit code of `POD[/CONTAINER]`"},
 		&cli.StringFlag{Name: "junit", Category: categoryReport, Usage: "write a JUnit report to `FILE`"},
+		&cli.StringFlag{Name: "logs-to", Category: categoryReport, Usage: "write the log of each container to a file in `DIR`"},
 		&cli.StringFlag{Name: "timeline", Category: categoryReport, Usage: "write an SVG timeline to `FILE`"},
 		&cli.StringFlag{Name: "cgroup-driver", Category: categoryRun, Value: cgroup.DriverCgroupfs, Usage: "manage cgroups with `DRIVER`: cgroupfs or systemd"},
 		&cli.Int64Flag{Name: "pod-pids-limit", Category: categoryRun, Value: -1, Usage: "limit each pod to `N` processes, -1 for no limit"},
@@ -76,6 +77,10 @@ func (p *program) run(c *cli.Context) error {
 		}
 	}
 	p.junit = c.String("junit")
+	if p.copies, err = openLogCopies(c.String("logs-to")); err != nil {
+		return usagef("--logs-to: %w", err)
+	}
+	defer p.copies.close()
 	ctx, cancel := o.WithTimeout(c.Context)
 	defer cancel()
 	limited := *c // for what comes before the pods
@@ -108,6 +113,7 @@ func (p *program) run(c *cli.Context) error {
 		if o.Remove {
 			p.display.OnInterrupt(progress.EffectRemove)
 		}
+		p.copyLogs(c.Context, &o, l)
 		textpages.Drop() // what reading, admission and opening the engine have used
 		results = runonce.Run(c.Context, l.runtime, plan, o)
 		if err := l.finish(context.WithoutCancel(c.Context)); err != nil {
@@ -136,9 +142,10 @@ type launch struct {
 	runtime    runonce.Runtime
 	logs       runonce.Logs
 	trace      runonce.Trace
-	afterStops func()                      // when all pods have stopped that the plan stops
-	finish     func(context.Context) error // when the results are known
-	lost       func() error                // why the pods are not known any more
+	afterStops func()                           // when all pods have stopped that the plan stops
+	finish     func(context.Context) error      // when the results are known
+	instances  func(*runonce.Result) []instance // of the containers of a pod, for their logs
+	lost       func() error                     // why the pods are not known any more
 	close      func()
 }
 
@@ -162,6 +169,7 @@ func (p *program) prepareNode(c *cli.Context, set *manifests.Set, l *launch) (ad
 	if err != nil {
 		return admit.Plan{}, err
 	}
+	l.instances = p.copies.ofNode
 	l.runtime, l.logs, l.close, l.afterStops = s.pods, podLogs{s.pods}, s.close, func() { s.warn(s.run.Leave()) }
 	if err := p.settleImages(c, set, s); err != nil {
 		return admit.Plan{}, err
@@ -255,7 +263,7 @@ func (p *program) report(c *cli.Context, results []runonce.Result, elapsed time.
 		p.writeReport(c, r),
 		report.WriteFile(p.junit, r.JUnit),
 		report.WriteFile(c.String("timeline"), r.Timeline),
-		codeErr,
+		codeErr, p.copies.err,
 	)
 	if err != nil && code == report.ExitOK {
 		code = report.ExitFailed
