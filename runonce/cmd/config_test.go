@@ -152,6 +152,22 @@ func TestConfigPaths(t *testing.T) {
 	if got.code != 2 || !strings.Contains(got.stderr, config+":1: --junit: ") || !strings.Contains(got.stderr, filepath.Join(dir, "sub")) {
 		t.Errorf("%+v", got)
 	}
+	for name, text := range map[string]string{
+		"config.yaml": "env-file: [one.env, two.env]\n", "one.env": "NAME=Web\n", "two.env": "NAME=web\n",
+		"pod.yaml": strings.Replace(read(t, manifest(t, "web", "Always", "[sleep]")), "name: web", `name: "${NAME}"`, 1),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := invokeWith(t, withConfig(t, ""), "validate", "--config", config, filepath.Join(dir, "pod.yaml")); got.code != 0 {
+		t.Errorf("%+v", got)
+	}
+	alone := withConfig(t, "", "RUNONCE_ENV_FILE="+filepath.Join(dir, "one.env"))
+	got = invokeWith(t, alone, "validate", "--config", "/dev/null", filepath.Join(dir, "pod.yaml"))
+	if got.code != 2 || !strings.Contains(got.stdout, `"Web"`) {
+		t.Errorf("the other variable: %+v", got)
+	}
 }
 
 // TestCompleteWithConfig: completions look where the configuration file says.
