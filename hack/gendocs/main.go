@@ -104,15 +104,35 @@ func manual(pages []page, codes string) string {
 		b.WriteString(".fi\n")
 	}
 	b.WriteString(".SH EXIT STATUS\n")
-	for line := range strings.Lines(codes) {
+	_, table, _ := strings.Cut("\n"+codes, "\n|") // the first one
+	table, _, _ = strings.Cut("|"+table, "\n\n")
+	for line := range strings.Lines(table) {
 		cells := strings.Split(line, "|")
 		if len(cells) > 2 && strings.ContainsAny(cells[1], "0123456789") {
 			meaning := strings.NewReplacer("**", "", "`", "").Replace(strings.TrimSpace(cells[2]))
 			fmt.Fprintf(&b, ".TP\n%s\n%s\n", strings.TrimSpace(cells[1]), roff(meaning))
 		}
 	}
+	b.WriteString(surroundings)
 	return b.String()
 }
+
+// surroundings is what the manual says that no help does.
+const surroundings = `.SH ENVIRONMENT
+.TP
+RUNONCE_SOME_NAME
+the value of the flag \-\-some-name, if it is not on the command line
+.TP
+CONTAINERD_ADDRESS
+the default of \-\-address
+.TP
+NO_COLOR
+turns colors off
+.SH FILES
+.TP
+/etc/runonce/config.yaml
+values of flags that are neither on the command line nor in the environment
+`
 
 // roff escapes a line of text.
 func roff(line string) string {

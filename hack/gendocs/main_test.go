@@ -46,8 +46,8 @@ start it
 .TP
 2
 nothing was started
-`
-	got := manual(pages, "| code | meaning |\n|---|---|\n| 2 | **nothing was started** | fix it |\n")
+` + surroundings
+	got := manual(pages, "# Codes\n\n| code | meaning |\n|---|---|\n| 2 | **nothing was started** | fix it |\n\n| 3 | of another table | |\n")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
