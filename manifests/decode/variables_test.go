@@ -106,3 +106,40 @@ spec:
 		t.Error(text)
 	}
 }
+
+// FuzzSubstitute: no value changes the structure of a document, and no document makes trouble.
+func FuzzSubstitute(f *testing.F) {
+	f.Add("a: [\"${X}\", b]\nc: {d: \"$${X} ${X:-y}\"}\n", "\"]\n---\nz: 1")
+	f.Add("a: |\n  ${X}\n  ${Y-}\n", "- b")
+	f.Add("${X}: ${\n", "${X}")
+	f.Add(`{"a": "${X}"}`, `", "b": "`)
+	f.Fuzz(func(t *testing.T, in, value string) {
+		if strings.Contains(in, "items") {
+			return // a kind may be a variable, and that of a List is replaced by its items
+		}
+		plain, _ := Split("f", []byte(in))
+		docs, problems := SplitWith("f", []byte(in), func(string) (string, bool) { return value, true })
+		if len(problems) > 0 {
+			return
+		}
+		if len(docs) != len(plain) {
+			t.Fatalf("%d documents, want %d", len(docs), len(plain))
+		}
+		for i := range docs {
+			if got, want := shape(docs[i].root), shape(plain[i].root); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+			_ = Into(docs[i], &v1.Pod{})
+		}
+	})
+}
+
+// shape is a value without its texts.
+func shape(n *node) string {
+	var b strings.Builder
+	b.WriteByte("-0btslm"[n.kind])
+	for _, e := range n.entries {
+		b.WriteString("(" + e.name + shape(e.value) + ")")
+	}
+	return b.String()
+}
