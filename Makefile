@@ -102,8 +102,9 @@ cluster: root setup-test cluster-tools ## run a Kubernetes cluster on this machi
 chaos: root tools build ## kill processes at random moments and check every result; ROUNDS=500 ENGINE=embedded|2.4|1.6
 	$(GO) run ./hack/chaos -rounds $(or $(ROUNDS),500) $(if $(ENGINE),-engine $(ENGINE)) $(if $(SEED),-seed $(SEED))
 
-lint: $(TOOLS)/golangci-lint ## run golangci-lint
+lint: $(TOOLS)/golangci-lint $(TOOLS)/actionlint ## run golangci-lint, and actionlint on the example of GitHub Actions
 	$(TOOLS)/golangci-lint run ./... ./testdata/images/...
+	$(TOOLS)/actionlint examples/ci/github.yaml
 
 fmt: $(TOOLS)/golangci-lint ## format the source
 	$(TOOLS)/golangci-lint fmt ./...
@@ -136,7 +137,7 @@ docs: build ## write the generated documents
 verify: ## check generated documents, go.mod and links
 	@hack/verify.sh
 
-tools: setup-test $(TOOLS)/golangci-lint $(TOOLS)/containerd ## install what the tests and the linters need
+tools: setup-test $(TOOLS)/golangci-lint $(TOOLS)/actionlint $(TOOLS)/containerd ## install what the tests and the linters need
 
 corpus: ## read manifests from outside the repository; CORPUS="DIR..."
 	$(GO) run ./hack/corpus $(CORPUS)
@@ -208,3 +209,7 @@ $(TOOLS)/containerd: hack/containerd/go.mod hack/containerd/go.sum
 	@mkdir -p $(TOOLS)
 	cd hack/containerd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -tags no_cri,no_btrfs,no_devmapper,no_zfs,no_tracing \
 		-o $(TOOLS)/ github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
+
+$(TOOLS)/actionlint: hack/actionlint/go.mod hack/actionlint/go.sum
+	@mkdir -p $(TOOLS)
+	cd hack/actionlint && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ github.com/rhysd/actionlint/cmd/actionlint

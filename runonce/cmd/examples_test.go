@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"sigs.k8s.io/yaml"
 
 	"github.com/runonce/runonce/runonce/cmd"
@@ -73,8 +75,7 @@ func TestExampleCommands(t *testing.T) {
 	}
 	place := strings.NewReplacer(
 		`"$config"`, config, `"$1"`, pods, "--exit-code-from tests", "", "--junit report.xml", "",
-		"/etc/runonce/pods.d/%i", pods, "/etc/runonce/pods", pods, "deploy/test/", pods, "artifacts/", t.TempDir()+"/",
-		`"${own[@]}"`, "--root /a --state /b --log-dir /c",
+		"/etc/runonce/pods.d/%i", pods, "/etc/runonce/pods", pods,
 	)
 	for file, c := range map[string]struct {
 		command *regexp.Regexp
@@ -83,7 +84,6 @@ func TestExampleCommands(t *testing.T) {
 		units + "runonce.service":         {unitCommand, 3},
 		units + "runonce@.service":        {unitCommand, 3},
 		units + "runonce-watch@.service":  {unitCommand, 1},
-		examples + "ci/run-pods.sh":       {shellCommand, 2},
 		examples + "ci/run-on-cluster.sh": {shellCommand, 1},
 	} {
 		found := c.command.FindAllStringSubmatch(read(t, file), -1)
@@ -100,6 +100,93 @@ func TestExampleCommands(t *testing.T) {
 				t.Errorf("%s: %s: %+v", file, m[1], got)
 			}
 		}
+	}
+}
+
+// ciJob is the job of a CI example: what its system runs for it.
+type ciJob struct {
+	variables map[string]string
+	scripts   []string // each in a shell of its own
+	after     []string // the same, whatever became of those before
+}
+
+// githubJob reads the example of GitHub Actions, whose keys "make lint" checks.
+func githubJob(t *testing.T) ciJob {
+	t.Helper()
+	var workflow struct {
+		Jobs map[string]struct {
+			Env   map[string]string
+			Steps []struct{ Run, If string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, examples+"ci/github.yaml")), &workflow); err != nil {
+		t.Fatal(err)
+	}
+	job := ciJob{variables: workflow.Jobs["integration"].Env}
+	for _, step := range workflow.Jobs["integration"].Steps {
+		switch {
+		case step.Run == "":
+		case step.If == "always()":
+			job.after = append(job.after, "set -e\n"+step.Run)
+		default:
+			job.scripts = append(job.scripts, "set -e\n"+step.Run)
+		}
+	}
+	return job
+}
+
+// gitlabJob reads the example of GitLab CI.
+func gitlabJob(t *testing.T) ciJob {
+	t.Helper()
+	var pipeline struct {
+		Integration struct {
+			Variables   map[string]string
+			Script      []string
+			AfterScript []string `json:"after_script"`
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, examples+"ci/gitlab.yaml")), &pipeline); err != nil {
+		t.Fatal(err)
+	}
+	in := func(lines []string) []string { return []string{"set -eo pipefail\n" + strings.Join(lines, "\n")} }
+	return ciJob{pipeline.Integration.Variables, in(pipeline.Integration.Script), in(pipeline.Integration.AfterScript)}
+}
+
+// TestExampleCIFiles: the job of GitLab has the keys of GitLab's own schema, as its editor and the npm
+// package gitlab-ci-local have it. "make lint" checks that of GitHub.
+func TestExampleCIFiles(t *testing.T) {
+	t.Parallel()
+	schema, err := jsonschema.NewCompiler().Compile("testdata/gitlab-ci.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(text string) error {
+		t.Helper()
+		data, err := yaml.YAMLToJSON([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return schema.Validate(value)
+	}
+	text := read(t, examples+"ci/gitlab.yaml")
+	if err := check(text); err != nil {
+		t.Error(err)
+	}
+	if check(strings.Replace(text, "after_script:", "after_scripts:", 1)) == nil || check(strings.Replace(text, "when: always", "when: ever", 1)) == nil {
+		t.Error("the schema accepts mistakes")
+	}
+	if len(githubJob(t).scripts) != 1 || len(githubJob(t).after) != 1 || len(githubJob(t).variables) != 3 {
+		t.Errorf("%+v", githubJob(t))
+	}
+	got := invokeWith(t, cmd.IO{Open: noEngine(t).Open, Environ: func() []string {
+		return []string{"DATABASE_PORT=5432", "SERVICE_PORT=8080", "SERVICE_IMAGE=registry.example/s:1", "TEST_IMAGE=registry.example/t:1"}
+	}}, "validate", "--substitute", examples+"ci/pods")
+	if got.code != 0 || got.stderr != "" || got.stdout != "3 pods, no error\n" {
+		t.Errorf("%+v", got)
 	}
 }
 
