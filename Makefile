@@ -93,7 +93,7 @@ test-cluster: root setup-test cluster-tools payload ## run tests on a Kubernetes
 	RUNONCE_TEST_CLUSTER=1 $(GO) test -count=1 -p 1 -timeout 40m -run '$(or $(RUN),Cluster)' ./runtime/cluster ./runtime/provider ./runonce/cmd
 
 # Those that take long are left out.
-test-cluster-quick: RUN = TestCluster/(Stories|Webhook|TwoRuns|Overtaken|Images|Restart|deployment|streams)/(cluster-|happy)
+test-cluster-quick: RUN = TestCluster/(Stories|Webhook|TwoRuns|Overtaken|Images|SlowPull|Restart|deployment|streams)/(cluster-|happy)
 test-cluster-quick: test-cluster
 
 cluster: root setup-test cluster-tools ## run a Kubernetes cluster on this machine and print its kubeconfig; SIMULATED=N nodes more

@@ -19,6 +19,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/hack/testimages"
 )
 
 const (
@@ -88,8 +90,8 @@ resolvConf: {{.Dir}}/resolv.conf
 volumePluginDir: {{.Dir}}/plugins
 `
 
-// StartNode starts the node with the images of the archives, and returns once it is ready.
-func (c *Cluster) StartNode(ctx context.Context, archives ...string) error {
+// StartNode starts the node with the images of the tests, and returns once it is ready.
+func (c *Cluster) StartNode(ctx context.Context) error {
 	c.node = &node{socket: c.file("containerd.sock")}
 	n := c.node
 	n.cgroup = "runonce-" + filepath.Base(c.Dir)
@@ -98,7 +100,7 @@ func (c *Cluster) StartNode(ctx context.Context, archives ...string) error {
 	for _, step := range []func(context.Context) error{
 		c.writeNode,
 		c.startContainerd,
-		func(ctx context.Context) error { return n.load(ctx, archives) },
+		c.loadImages,
 		c.startKubelet,
 	} {
 		if err := step(ctx); err != nil {
@@ -205,14 +207,19 @@ func (c *Cluster) startContainerd(ctx context.Context) (err error) {
 	})
 }
 
-// load imports images.
-func (n *node) load(ctx context.Context, archives []string) error {
-	cl, err := client.New(n.socket, client.WithDefaultNamespace(criNamespace))
+// loadImages imports the images of the tests.
+func (c *Cluster) loadImages(ctx context.Context) error {
+	written, err := testimages.Write(ctx, c.file("images"))
+	if err != nil {
+		return err
+	}
+	cl, err := client.New(c.node.socket, client.WithDefaultNamespace(criNamespace))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = cl.Close() }()
-	for _, path := range archives {
+	for _, image := range written {
+		path := filepath.Join(c.file("images"), image.Name+".tar")
 		f, err := os.Open(path)
 		if err != nil {
 			return err

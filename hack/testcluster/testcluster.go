@@ -22,6 +22,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/runonce/runonce/hack/testimages"
 )
 
 const (
@@ -53,8 +55,12 @@ type Cluster struct {
 // ports are those of the parts.
 type ports struct{ etcd, peer, api, kubelet int }
 
-// Find returns the directory of the programs. root is the project's directory.
-func Find(root string) (string, error) {
+// find returns the directory of the programs.
+func find() (string, error) {
+	root, err := testimages.Root()
+	if err != nil {
+		return "", err
+	}
 	dir := filepath.Join(root, ".cache", "cluster")
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd", "kwok"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
@@ -64,13 +70,20 @@ func Find(root string) (string, error) {
 	return dir, nil
 }
 
-// Start starts a cluster without nodes, with the programs in the directory bin, and returns once its
-// API server is ready. Stop must be called, also after an error.
-func Start(ctx context.Context, bin, dir string) (*Cluster, error) {
-	c := &Cluster{Dir: dir, bin: bin}
+// Start starts a cluster without nodes in a new directory of /run, whose name begins with the prefix: a
+// socket's path has to be short. It returns once the API server is ready. Stop and Remove must be called,
+// also after an error.
+func Start(ctx context.Context, prefix string) (c *Cluster, err error) {
+	c = &Cluster{}
+	if c.bin, err = find(); err != nil {
+		return c, err
+	}
+	if c.Dir, err = os.MkdirTemp("/run", prefix); err != nil {
+		return c, err
+	}
 	for _, step := range []func(context.Context) error{c.prepare, c.startEtcd, c.StartServer, c.startControllers} {
 		if err := step(ctx); err != nil {
-			return c, fmt.Errorf("starting a cluster in %s: %w", dir, err)
+			return c, fmt.Errorf("starting a cluster in %s: %w", c.Dir, err)
 		}
 	}
 	return c, nil
@@ -78,9 +91,6 @@ func Start(ctx context.Context, bin, dir string) (*Cluster, error) {
 
 // prepare writes the keys and the users.
 func (c *Cluster) prepare(context.Context) error {
-	if err := os.MkdirAll(c.Dir, 0o711); err != nil {
-		return err
-	}
 	for _, port := range []*int{&c.ports.etcd, &c.ports.peer, &c.ports.api, &c.ports.kubelet} {
 		var err error
 		if *port, err = freePort(); err != nil {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/runonce/runonce/hack/testcluster"
-	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runonce/cmd"
 )
@@ -22,9 +21,6 @@ type onCluster struct {
 // TestCluster runs the program against a real cluster with one node.
 func TestCluster(t *testing.T) {
 	roottest.Require(t)
-	if os.Getenv("RUNONCE_TEST_CLUSTER") == "" {
-		t.Skip("needs what make test-cluster builds")
-	}
 	c := startCluster(t)
 	t.Run("Stories", func(t *testing.T) {
 		engineUnderTest{
@@ -40,42 +36,11 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// startCluster starts a cluster with the images of the stories.
+// startCluster starts a cluster with one node.
 func startCluster(t *testing.T) onCluster {
 	t.Helper()
-	root, err := testimages.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin, err := testcluster.Find(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("/run", "rc-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	images := t.TempDir()
-	if _, err := testimages.Write(t.Context(), images); err != nil {
-		t.Fatal(err)
-	}
-	archives, err := filepath.Glob(filepath.Join(images, "*.tar"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := testcluster.Start(t.Context(), bin, dir)
-	t.Cleanup(func() {
-		if err := c.Stop(testContext()); err != nil {
-			t.Error(err)
-		}
-		if err := c.Remove(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err == nil {
-		err = c.StartNode(t.Context(), archives...)
-	}
-	if err != nil {
+	c := testcluster.Serve(t)
+	if err := c.StartNode(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return onCluster{machineOn(t, c, testcluster.Admin), c}

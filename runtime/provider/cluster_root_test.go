@@ -40,15 +40,11 @@ const patience = 3 * time.Minute
 type cluster struct {
 	*testcluster.Cluster
 	*controller
-	dir string // of the node
 }
 
 // TestCluster: a provider behind a real API server, with all of its admission plugins.
 func TestCluster(t *testing.T) {
 	roottest.Require(t)
-	if os.Getenv("RUNONCE_TEST_CLUSTER") == "" {
-		t.Skip("needs what make test-cluster builds")
-	}
 	c := startCluster(t)
 	t.Run("deployment", c.testDeployment)
 	t.Run("streams", c.testStreams)
@@ -58,29 +54,14 @@ func TestCluster(t *testing.T) {
 
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	root, err := testimages.Root()
-	must(t, err)
-	bin, err := testcluster.Find(root)
-	must(t, err)
-	dir, err := os.MkdirTemp("/run", "rp-")
-	must(t, err)
-	control, err := testcluster.Start(t.Context(), bin, filepath.Join(dir, "cluster"))
-	t.Cleanup(func() {
-		if err := control.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	must(t, err)
+	control := testcluster.Serve(t)
 	path, err := control.Kubeconfig(testcluster.Admin)
 	must(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	must(t, err)
 	client, err := newAPI(config)
 	must(t, err)
-	c := &cluster{control, &controller{client: client, t: t}, dir}
+	c := &cluster{control, &controller{client: client, t: t}}
 	c.startNode(t)
 	return c
 }
@@ -88,7 +69,7 @@ func startCluster(t *testing.T) *cluster {
 // startNode makes this machine a node of the cluster.
 func (c *cluster) startNode(t *testing.T) {
 	t.Helper()
-	dir := c.dir
+	dir := c.Dir
 	ctx, cancel := context.WithCancel(context.Background())
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	o := backend.Options{
@@ -243,7 +224,7 @@ func (c *cluster) testDeployment(t *testing.T) {
 // checkSecret checks that the token of a pod is in memory and nowhere in its record.
 func (c *cluster) checkSecret(t *testing.T, pod v1.Pod, token string) {
 	t.Helper()
-	dir := filepath.Join(c.dir, "root", "pods", string(pod.UID))
+	dir := filepath.Join(c.Dir, "root", "pods", string(pod.UID))
 	volumes, err := filepath.Glob(filepath.Join(dir, "volumes", "kubernetes.io~projected", "kube-api-access-*"))
 	if err != nil || len(volumes) != 1 {
 		t.Fatalf("volumes %q, %v", volumes, err)

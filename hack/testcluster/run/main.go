@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
 	"github.com/runonce/runonce/hack/testcluster"
-	"github.com/runonce/runonce/hack/testimages"
 )
 
 func main() {
@@ -27,31 +25,10 @@ func main() {
 func run(simulated int) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	root, err := testimages.Root()
-	if err != nil {
-		return err
-	}
-	bin, err := testcluster.Find(root)
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("/run", "rk-")
-	if err != nil {
-		return err
-	}
-	images := filepath.Join(dir, "images")
-	written, err := testimages.Write(ctx, images)
-	if err != nil {
-		return errors.Join(err, os.RemoveAll(dir))
-	}
-	var archives []string
-	for _, i := range written {
-		archives = append(archives, filepath.Join(images, i.Name+".tar"))
-	}
-	c, err := testcluster.Start(ctx, bin, dir)
+	c, err := testcluster.Start(ctx, "rk-")
 	defer func() { err = errors.Join(err, c.Stop(context.WithoutCancel(ctx)), c.Remove()) }()
 	if err == nil {
-		err = c.StartNode(ctx, archives...)
+		err = c.StartNode(ctx)
 	}
 	if err == nil && simulated > 0 {
 		err = c.Simulate(ctx, simulated)
