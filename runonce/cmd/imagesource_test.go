@@ -141,9 +141,6 @@ func TestLock(t *testing.T) {
 	const farRef = "localhost/far:1"
 	m.far("localhost/far@"+digestOf("far"), digestOf("far"))
 	m.engine.Registry[farRef] = m.engine.Registry["localhost/far@"+digestOf("far")]
-	locked := m.engine.Store[boxRef]
-	locked.Ref = "localhost/box@" + digestOf("box")
-	m.engine.Store[locked.Ref] = locked
 	lock := filepath.Join(t.TempDir(), "images.lock")
 	path := imagePod(t, "web", [4]string{boxRef, boxRef, farRef, boxRef})
 	run := []string{"run", path, "--lock", lock, "--require-digest", "-o", "json", "--node", nodeFile(), "--settle", "0"}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/logs"
 )
 
@@ -90,7 +91,7 @@ func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 		}
 		e.drop(c.ID)
 	}
-	img, ok := e.Store[c.Image]
+	img, ok := e.stored(c.Image)
 	if !ok && !c.Pause {
 		return fmt.Errorf("starting container %q: image %q: %w", c.ID, c.Image, engine.ErrNotFound)
 	}
@@ -287,10 +288,24 @@ func (e *Engine) Events(ctx context.Context) (<-chan engine.Event, error) {
 func (e *Engine) Image(_ context.Context, ref string) (engine.Image, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if img, ok := e.Store[ref]; ok {
+	if img, ok := e.stored(ref); ok {
 		return img, nil
 	}
 	return engine.Image{}, fmt.Errorf("image %q: %w", ref, engine.ErrNotFound)
+}
+
+// stored finds an image of Store. The caller holds the lock.
+func (e *Engine) stored(ref string) (engine.Image, bool) {
+	if img, ok := e.Store[ref]; ok {
+		return img, true
+	}
+	for name, img := range e.Store {
+		if image.Same(ref, name, img.Digest) {
+			img.Ref = ref
+			return img, true
+		}
+	}
+	return engine.Image{}, false
 }
 
 func noPull(ref, message string) error {
@@ -357,7 +372,7 @@ func (e *Engine) Usage(_ context.Context, id string) (int64, error) {
 func (e *Engine) Mount(_ context.Context, ref, key, _ string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, ok := e.Store[ref]; !ok {
+	if _, ok := e.stored(ref); !ok {
 		return fmt.Errorf("mounting image %q: %w", ref, engine.ErrNotFound)
 	}
 	if e.mounted == nil {
