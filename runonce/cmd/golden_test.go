@@ -113,6 +113,9 @@ func canonicalJSON(key string, value any, exact bool) any {
 		if key == "status" {
 			return map[string]any{"phase": v["phase"]}
 		}
+		if !exact { // a cluster does not tell the digest
+			delete(v, "digest")
+		}
 		for k, field := range v {
 			v[k] = canonicalJSON(k, field, exact)
 		}
@@ -127,7 +130,7 @@ func canonicalJSON(key string, value any, exact bool) any {
 		return v
 	}
 	switch key {
-	case "uid", "logPath", "finishedAt":
+	case "uid", "logPath", "finishedAt", "imageID", "digest":
 		return value != "" && value != false
 	case "elapsedSeconds":
 		return "TIME"
