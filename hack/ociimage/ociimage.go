@@ -5,6 +5,7 @@ package ociimage
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -57,6 +58,8 @@ type Image struct {
 	Config v1.ImageConfig
 	// Compression of the layers; empty is Gzip.
 	Compression Compression
+	// Architecture is that of this machine if it is empty.
+	Architecture string
 }
 
 // Build writes the image as a tar archive in the OCI layout. It does not close w.
@@ -66,6 +69,31 @@ func Build(w io.Writer, img Image) error {
 		return fmt.Errorf("building image %q: %w", img.Ref, err)
 	}
 	return l.write(w)
+}
+
+// BuildIndex writes an archive like Build, of an image for several architectures.
+func BuildIndex(w io.Writer, ref string, all ...Image) error {
+	l := layout{blobs: map[digest.Digest][]byte{}}
+	index := v1.Index{Versioned: imagespec.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex}
+	for _, img := range all {
+		if err := l.add(img); err != nil {
+			return fmt.Errorf("building image %q: %w", ref, err)
+		}
+		l.manifest.Annotations = nil
+		index.Manifests = append(index.Manifests, l.manifest)
+	}
+	desc, err := l.blobJSON(v1.MediaTypeImageIndex, index)
+	if err != nil {
+		return err
+	}
+	desc.Annotations = named(ref)
+	l.manifest = desc
+	return l.write(w)
+}
+
+// named returns the annotations with the name of an image.
+func named(ref string) map[string]string {
+	return map[string]string{annotationImageName: ref, v1.AnnotationRefName: ref}
 }
 
 // sum computes the digest without go-digest's registry, which only has the hash functions that
@@ -106,7 +134,7 @@ func (img Image) pack() (v1.Image, []layer, error) {
 		files = append(files[:len(files):len(files)], img.Files)
 	}
 	config := v1.Image{
-		Platform: v1.Platform{Architecture: goruntime.GOARCH, OS: "linux"},
+		Platform: img.platform(),
 		Config:   img.Config,
 		RootFS:   v1.RootFS{Type: "layers"},
 	}
@@ -120,6 +148,10 @@ func (img Image) pack() (v1.Image, []layer, error) {
 		layers = append(layers, packed)
 	}
 	return config, layers, nil
+}
+
+func (img Image) platform() v1.Platform {
+	return v1.Platform{Architecture: cmp.Or(img.Architecture, goruntime.GOARCH), OS: "linux"}
 }
 
 func (l *layout) add(img Image) error {
@@ -141,11 +173,8 @@ func (l *layout) add(img Image) error {
 	if err != nil {
 		return err
 	}
-	desc.Platform = &v1.Platform{Architecture: goruntime.GOARCH, OS: "linux"}
-	desc.Annotations = map[string]string{
-		annotationImageName:  img.Ref,
-		v1.AnnotationRefName: img.Ref,
-	}
+	desc.Platform = new(img.platform())
+	desc.Annotations = named(img.Ref)
 	l.manifest = desc
 	return nil
 }

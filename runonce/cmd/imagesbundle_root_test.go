@@ -106,6 +106,14 @@ func TestBundleOfRegistry(t *testing.T) {
 	if two, err := os.ReadFile(second); err != nil || !bytes.Equal(one, two) {
 		t.Errorf("other bytes with the same lock, %v", err)
 	}
+	both, source := host+"/both:1", filepath.Join(dir, "both.tar")
+	var b bytes.Buffer
+	if err := ociimage.BuildIndex(&b, both, twoPlatforms()...); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, source, b.Bytes())
+	skopeo(t, "copy", "--all", "--preserve-digests", "--dest-tls-verify=false", "oci-archive:"+source, "docker://"+both)
+	checkPlatforms(t, dir, source, both, imagePod(t, "both", [4]string{both, both, both, both}))
 	m := newMachine(t, first)
 	run := func() shortReport {
 		t.Helper()

@@ -109,3 +109,67 @@ func TestBundle(t *testing.T) {
 		t.Errorf("left %v, %v", left, err)
 	}
 }
+
+// twoPlatforms are an image for amd64 and for arm64. The file of each has its name.
+func twoPlatforms() []ociimage.Image {
+	var all []ociimage.Image
+	for _, arch := range []string{"amd64", "arm64"} {
+		all = append(all, ociimage.Image{
+			Architecture: arch, Compression: ociimage.None, Files: []ociimage.File{{Path: "a", Body: []byte("file of " + arch)}},
+		})
+	}
+	return all
+}
+
+// TestBundlePlatform: of an image for several platforms only one is in the bundle, under the digest
+// of the whole.
+func TestBundlePlatform(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	dir := t.TempDir()
+	var b bytes.Buffer
+	if err := ociimage.BuildIndex(&b, "localhost/both:1", twoPlatforms()...); err != nil {
+		t.Fatal(err)
+	}
+	source := filepath.Join(dir, "both.tar")
+	if err := os.WriteFile(source, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const both = "localhost/both:1"
+	pods := imagePod(t, "web", [4]string{both, both, both, both})
+	checkPlatforms(t, dir, source, both, pods, "--images-dir", source)
+}
+
+// checkPlatforms bundles an image of twoPlatforms for each of them.
+func checkPlatforms(t *testing.T, dir, source, ref, pods string, flags ...string) {
+	t.Helper()
+	refs := func(path string) map[string]string {
+		found, _, err := image.Archives(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs, err := found[0].Refs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return refs
+	}
+	for _, arch := range []string{"amd64", "arm64"} {
+		file := filepath.Join(dir, arch+".tar")
+		args := append([]string{"images", "bundle", pods, "--platform", "linux/" + arch, "-o", file}, flags...)
+		if got := invokeWith(t, cmd.IO{}, args...); got.code != 0 {
+			t.Fatalf("%+v", got)
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, other := range []string{"amd64", "arm64"} {
+			if bytes.Contains(data, []byte("file of "+other)) != (other == arch) {
+				t.Errorf("the bundle for %s has or lacks the layer for %s", arch, other)
+			}
+		}
+		if got, want := refs(file)[ref], refs(source)[ref]; want == "" || got != want {
+			t.Errorf("digest %s, want %s", got, want)
+		}
+	}
+}

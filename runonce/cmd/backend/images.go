@@ -26,7 +26,7 @@ type Image struct {
 	Size   int64  `json:"size"` // bytes, compressed; 0 when the content is incomplete
 	// Pinned images came with an archive: they are kept although no pod uses them.
 	Pinned bool `json:"pinned"`
-	// UsedBy are the pods that use the image, and containers of other programs.
+	// UsedBy are the pods that use the image, and containers without a pod.
 	UsedBy []string `json:"usedBy"`
 	// Foreign images are another program's.
 	Foreign bool `json:"-"`
@@ -44,7 +44,7 @@ func (e *machineEngine) Images(ctx context.Context) ([]Image, error) {
 	images := make([]Image, 0, len(records))
 	for _, r := range records {
 		images = append(images, Image{
-			Ref: r.Ref, Digest: r.Digest, Size: r.Size, Pinned: r.Pinned, Foreign: shared && !r.Own, UsedBy: append([]string{}, r.Containers...),
+			Ref: r.Ref, Digest: r.Digest, Size: r.Size, Pinned: r.Pinned, Foreign: shared && !r.Own, UsedBy: append([]string{}, r.UsedBy...),
 		})
 	}
 	return images, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/snapshots"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image"
 )
 
 const (
@@ -41,8 +43,9 @@ type Record struct {
 	Pinned bool
 	// Own images were pulled or imported by this program.
 	Own bool
-	// Containers are those of other programs that use the image.
-	Containers []string
+	// UsedBy are the pods and the containers without a pod that use the image, also those of
+	// other programs and other roots.
+	UsedBy []string
 }
 
 // List returns the images of the store in order of their references.
@@ -51,14 +54,14 @@ func List(ctx context.Context, s Conn) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	users, err := foreignContainers(ctx, s)
+	users, err := s.ContainerService().List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	found := make([]Record, 0, len(all))
 	for _, img := range all {
 		r := Record{
-			Ref: img.Name, Digest: img.Target.Digest.String(), Containers: users[img.Name],
+			Ref: img.Name, Digest: img.Target.Digest.String(), UsedBy: usersOf(img, users),
 			Pinned: img.Labels[pinnedLabel] == pinnedValue, Own: img.Labels[ownLabel] != "",
 		}
 		if size, err := img.Size(ctx, s.ContentStore(), platforms.Default()); err == nil {
@@ -69,19 +72,20 @@ func List(ctx context.Context, s Conn) ([]Record, error) {
 	return found, nil
 }
 
-// foreignContainers returns the containers that no pod of this program has, by their images.
-func foreignContainers(ctx context.Context, s Conn) (map[string][]string, error) {
-	all, err := s.ContainerService().List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	users := map[string][]string{}
+// usersOf returns the names of the pods and containers that use an image.
+func usersOf(img images.Image, all []containers.Container) []string {
+	var users []string
 	for _, c := range all {
-		if c.Image != "" && c.Labels[engine.LabelPodUID] == "" {
-			users[c.Image] = append(users[c.Image], c.ID)
+		if c.Image == "" || !image.Same(c.Image, img.Name, img.Target.Digest.String()) {
+			continue
 		}
+		name := c.ID
+		if pod := c.Labels[engine.LabelPodName]; pod != "" {
+			name = c.Labels[engine.LabelPodNamespace] + "/" + pod
+		}
+		users = append(users, name)
 	}
-	return users, nil
+	return users
 }
 
 // Pin marks images as such that are kept although nothing uses them.
