@@ -135,13 +135,13 @@ func TestBundlePlatform(t *testing.T) {
 		t.Fatal(err)
 	}
 	const both = "localhost/both:1"
-	pods := imagePod(t, "web", [4]string{both, both, both, both})
-	checkPlatforms(t, dir, source, both, pods, "--images-dir", source)
+	checkPlatforms(t, dir, source, both, "--images-dir", source)
 }
 
 // checkPlatforms bundles an image of twoPlatforms for each of them.
-func checkPlatforms(t *testing.T, dir, source, ref, pods string, flags ...string) {
+func checkPlatforms(t *testing.T, dir, source, ref string, flags ...string) {
 	t.Helper()
+	pods := imagePod(t, "both", [4]string{ref, ref, ref, ref})
 	refs := func(path string) map[string]string {
 		found, _, err := image.Archives(path)
 		if err != nil {
