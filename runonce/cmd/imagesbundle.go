@@ -178,9 +178,9 @@ func (b bundler) refs() []string {
 func (b bundler) fetch(c *cli.Context, ref string, uses []use) error {
 	return withRetries(c.Context, backoff(c), func() (err error) {
 		for _, u := range distinct(uses) {
-			credentials, err := credential.OfSecrets(image.PullSecrets(b.set, u.pod), ref)
-			if err != nil {
-				return failure.Permanentf("%w", err)
+			credentials, cerr := credential.OfSecrets(image.PullSecrets(b.set, u.pod), ref)
+			if cerr != nil {
+				return failure.Permanentf("%w", cerr)
 			}
 			if err = b.Fetch(c.Context, ref, credentials); err == nil || !failure.IsPermanent(err) {
 				return err

@@ -2,6 +2,8 @@ package cmd_test
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,6 +108,24 @@ func TestBundle(t *testing.T) {
 		}
 	}
 	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// TestBundleWithoutImage: what the registry does not have is an error, and there is no bundle.
+func TestBundleWithoutImage(t *testing.T) {
+	t.Parallel()
+	registry := httptest.NewServer(http.NotFoundHandler())
+	defer registry.Close()
+	ref := strings.TrimPrefix(registry.URL, "http://") + "/none:1"
+	pods, dir := imagePod(t, "web", [4]string{ref, ref, ref, ref}), t.TempDir()
+	for flag, code := range map[string]int{"-q": 1, "--lock=" + filepath.Join(dir, "lock"): 2} {
+		got := invokeWith(t, cmd.IO{}, "images", "bundle", pods, "-o", filepath.Join(dir, "bundle.tar"), flag)
+		if got.code != code || !strings.Contains(got.stderr, ref) || !strings.Contains(got.stderr, "404 Not Found") && !strings.Contains(got.stderr, "does not have it") {
+			t.Errorf("%s: %+v", flag, got)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
 }

@@ -45,7 +45,7 @@ func (p *program) imagesPullCommand() *cli.Command {
 		Action: p.withLogger(p.pullImages),
 		Flags: slices.Concat([]cli.Flag{
 			imagesDirFlag(), pullFlag(), lockFlag(), parallelPullsFlag(), quietFlag(), outputFlag("table", "json", "yaml"),
-		}, retryFlags(), inputFlags(), engineFlags()),
+		}, registryFlags(), retryFlags(), inputFlags(), engineFlags()),
 	}
 }
 

@@ -2,7 +2,6 @@ package containerd
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
@@ -14,9 +13,5 @@ func (e *Engine) Resolve(ctx context.Context, ref string, credentials ...engine.
 	if err != nil {
 		return "", err
 	}
-	digest, err := e.registries.Digest(ctx, name, credentials)
-	if err != nil {
-		return "", fmt.Errorf("asking for image %q: %w", ref, err)
-	}
-	return digest, nil
+	return e.registries.Digest(ctx, name, credentials)
 }

@@ -2,9 +2,11 @@ package images
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/containerd/containerd/v2/core/remotes"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -18,5 +20,8 @@ func (r Registries) Digest(ctx context.Context, ref string, given []engine.Crede
 			return err
 		})
 	})
-	return digest, err
+	if err != nil {
+		return "", fmt.Errorf("asking for image %q: %w", ref, &failure.Error{Why: failure.ReasonErrImagePull, Err: err})
+	}
+	return digest, nil
 }
