@@ -115,6 +115,7 @@ func TestImageFlags(t *testing.T) {
 		{"run --pull sometimes", `--pull "sometimes": must be missing, always, never or newer`},
 		{"run --parallel-pulls 0", "--parallel-pulls 0: must be at least 1"},
 		{"plan --offline --capacity cpu=1", "--offline is about the images on this machine"},
+		{"plan --images-dir x --node y", "--images-dir is about the images on this machine"},
 		{"run --kubeconfig x --offline", "--offline is about this machine and has no meaning on a cluster"},
 		{"run --kubeconfig x --pull never", "--pull is about this machine and has no meaning on a cluster"},
 		{"run --kubeconfig x --lock f", "--lock is about this machine and has no meaning on a cluster"},

@@ -93,8 +93,10 @@ func (p *program) planLocal(c *cli.Context, set *manifests.Set) (admit.Plan, []s
 
 // planOffline plans for a node that may be another machine.
 func (p *program) planOffline(c *cli.Context, set *manifests.Set) (admit.Plan, error) {
-	if c.Bool("offline") {
-		return admit.Plan{}, usagef("--offline is about the images on this machine, and has no meaning with --running, --capacity or --node")
+	for _, flag := range []string{"offline", "images-dir", "pull"} {
+		if c.IsSet(flag) {
+			return admit.Plan{}, usagef("--%s is about the images on this machine, and has no meaning with --running, --capacity or --node", flag)
+		}
 	}
 	err := p.lockImages(c, set, func(context.Context, *v1.Pod, podspec.Image) (string, error) {
 		return "", failure.Permanentf("it is not in %s, and --running, --capacity and --node use no engine to look for it", c.String("lock"))
