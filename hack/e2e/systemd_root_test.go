@@ -137,6 +137,33 @@ func TestUnits(t *testing.T) {
 	awaitUnit(t, "runonce@web.service", "active/exited", "1 of 1 pod running")
 	systemctl(t, "stop", "runonce@web.service")
 
+	// The same pods, kept running: what is invalid changes nothing.
+	systemctl(t, "start", "runonce-watch@web.service")
+	awaitUnit(t, "runonce-watch@web.service", "active/running", "1 of 1 pod running")
+	b.write(t, "pods.d/web/x.yaml", pod("x", "Always", "sleep"))
+	awaitUnit(t, "runonce-watch@web.service", "active/running", "2 of 2 pods running")
+	nobodyNotifies(t)
+	b.write(t, "pods.d/web/x.yaml", "kind: Pod\n")
+	systemctl(t, "reload", "runonce-watch@web.service")
+	if r := b.run(t, "ps", "-o", "json"); len(r.report.Pods) != 2 {
+		t.Errorf("with an invalid manifest: %+v", r)
+	}
+	// A killed process is started again, and keeps the pods.
+	if err := os.Remove(filepath.Join(b.dir, "pods.d/web/x.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	awaitUnit(t, "runonce-watch@web.service", "active/running", "1 of 1 pod running")
+	systemctl(t, "kill", "--kill-who=main", "-s", "KILL", "runonce-watch@web.service")
+	if !eventually(func() bool { return properties(t, "runonce-watch@web.service", "NRestarts")[0] == "1" }) {
+		t.Error("a killed watch is not started again")
+	}
+	awaitUnit(t, "runonce-watch@web.service", "active/running", "1 of 1 pod running")
+	systemctl(t, "stop", "runonce-watch@web.service")
+	awaitUnit(t, "runonce-watch@web.service", "inactive/dead", "")
+	if r := b.run(t, "ps", "-o", "json"); r.code != 0 || len(r.report.Pods) != 0 {
+		t.Errorf("after stop: %+v", r)
+	}
+
 	b.write(t, "pods/b.yaml", "kind: Pod\n")
 	systemctl(t, "start", "--no-block", "runonce.service")
 	awaitUnit(t, "runonce.service", "failed/failed", "")
@@ -145,7 +172,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// nobodyNotifies fails the test if a process could notify the service manager.
+// nobodyNotifies fails the test if a process but watch could notify the service manager.
 func nobodyNotifies(t *testing.T) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -159,7 +186,8 @@ func nobodyNotifies(t *testing.T) {
 			continue // it has ended
 		}
 		command, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-		if err == nil && bytes.Contains(environ, []byte("NOTIFY_SOCKET=")) {
+		watches := bytes.Contains(command, []byte("\x00watch\x00")) // it was started with the socket
+		if err == nil && bytes.Contains(environ, []byte("NOTIFY_SOCKET=")) && !watches {
 			t.Errorf("%s has the socket of the service manager", command)
 		}
 		if bytes.Contains(command, []byte("shim")) {

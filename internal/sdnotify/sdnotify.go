@@ -7,10 +7,14 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 )
 
 // variable has the path of the socket, or "@" and an abstract name.
 const variable = "NOTIFY_SOCKET"
+
+// patience is how long a message may take that the service manager has no place for.
+const patience = time.Second
 
 // Take removes the socket from the environment and returns a function that sends a message to it:
 // assignments in lines. It returns nil if this process is not to notify anyone. A message that
@@ -24,5 +28,8 @@ func Take() func(message string) {
 	if err != nil {
 		return nil
 	}
-	return func(message string) { _, _ = conn.Write([]byte(message)) }
+	return func(message string) {
+		_ = conn.SetWriteDeadline(time.Now().Add(patience))
+		_, _ = conn.Write([]byte(message))
+	}
 }

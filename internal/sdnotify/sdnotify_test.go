@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -44,5 +45,25 @@ func TestNobodyToNotify(t *testing.T) {
 		if _, set := os.LookupEnv(variable); set {
 			t.Errorf("%q: still set", name)
 		}
+	}
+}
+
+// TestNobodyReads: a service manager that does not read its messages does not stop this process.
+func TestNobodyReads(t *testing.T) {
+	dir, err := os.MkdirTemp("", "sd-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	t.Setenv(variable, filepath.Join(dir, "notify"))
+	notify := Take()
+	large := strings.Repeat("x", 60_000) // so that few fill the buffer
+	for range 5 {
+		notify(large)
 	}
 }

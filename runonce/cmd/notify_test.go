@@ -1,12 +1,12 @@
 package cmd_test
 
 import (
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,6 +56,16 @@ func TestNotify(t *testing.T) {
 	}
 }
 
+// lastStatus returns the state in the last message that has one.
+func lastStatus(messages []string) (last string) {
+	for _, message := range messages {
+		if text, ok := strings.CutPrefix(message, "STATUS="); ok {
+			last = text
+		}
+	}
+	return last
+}
+
 // listen makes a socket of a service manager, and returns a function for the messages so far.
 func listen(t *testing.T) func() []string {
 	t.Helper()
@@ -71,20 +81,42 @@ func listen(t *testing.T) func() []string {
 	}
 	t.Cleanup(func() { _ = socket.Close() })
 	t.Setenv("NOTIFY_SOCKET", path)
-	return func() (messages []string) {
+	var mu sync.Mutex
+	var all []string
+	go func() {
 		buffer := make([]byte, 4096)
 		for {
-			if err := socket.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
-				t.Fatal(err)
-			}
 			n, err := socket.Read(buffer)
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				return messages
-			}
 			if err != nil {
-				t.Fatal(err)
+				return // the test has ended
 			}
-			messages = append(messages, string(buffer[:n]))
+			mu.Lock()
+			all = append(all, string(buffer[:n]))
+			mu.Unlock()
+		}
+	}()
+	// Messages that were sent before this one have come when it has.
+	calls := 0
+	return func() []string {
+		t.Helper()
+		calls++
+		last, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = last.Close() }()
+		if _, err := last.Write([]byte("last")); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			mu.Lock()
+			got := slices.Clone(all)
+			mu.Unlock()
+			all := slices.DeleteFunc(slices.Clone(got), func(message string) bool { return message == "last" })
+			if len(got)-len(all) == calls {
+				return all
+			}
+			time.Sleep(time.Millisecond)
 		}
 	}
 }

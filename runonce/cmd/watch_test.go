@@ -71,14 +71,7 @@ func (w *watched) await(t *testing.T, what string, condition func() bool) {
 }
 
 // status returns the state that the service manager was told last.
-func (w *watched) status() (last string) {
-	for line := range strings.Lines(w.notified.String()) {
-		if text, ok := strings.CutPrefix(line, "STATUS="); ok {
-			last = strings.TrimSpace(text)
-		}
-	}
-	return last
-}
+func (w *watched) status() string { return lastStatus(strings.Split(w.notified.String(), "\n")) }
 
 // pods returns "name restarts" for each running pod.
 func (w *watched) pods(t *testing.T) (names []string) {

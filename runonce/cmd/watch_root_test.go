@@ -1,0 +1,162 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runonce/runonce/internal/roottest"
+)
+
+// livePods returns "name restarts" for each running pod.
+func (m machine) livePods(t *testing.T) (names []string) {
+	t.Helper()
+	var list struct {
+		Pods []struct {
+			Name       string
+			Containers []struct {
+				State    string
+				Restarts int
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(m.once(t, "ps", "-o", "json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range list.Pods {
+		if c := p.Containers[0]; c.State == "Running" {
+			names = append(names, fmt.Sprint(p.Name, " ", c.Restarts))
+		}
+	}
+	return names
+}
+
+// killMarked kills the process of a container that has the argument.
+func killMarked(t *testing.T, argument string) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := 0
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(text), "\x00"+argument+"\x00") {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		killed++
+	}
+	if killed != 1 {
+		t.Fatalf("killed %d processes with %q, want one", killed, argument)
+	}
+}
+
+// TestWatchRealPods: in a process of its own, beside other commands of the same root, watch brings
+// back what was killed, applies changes, and ends without its pods. No process inherits the socket of
+// the service manager.
+func TestWatchRealPods(t *testing.T) {
+	roottest.Require(t)
+	messages := listen(t)
+	m := newMachine(t, boxImages(t))
+	dir := t.TempDir()
+	mark := fmt.Sprintf("3h%dns", os.Getpid())
+	write := func(name, args string) {
+		t.Helper()
+		text := "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n  hostNetwork: true\n  terminationGracePeriodSeconds: 2\n" +
+			"  containers:\n  - {name: main, image: localhost/box:1, args: " + args + "}\n"
+		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a", "[sleep, "+mark+"]")
+	p := &process{Cmd: exec.CommandContext(t.Context(), "/proc/self/exe", slices.Concat([]string{"watch", "--settle", "100ms", "--capacity", "cpu=4,memory=1100Mi,pods=20", dir}, m.flags)...)}
+	p.Env = append(os.Environ(), asProgram+"=1")
+	p.Stdout, p.Stderr = &p.stdout, &p.stderr
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Process.Kill() })
+	await := func(want ...string) {
+		t.Helper()
+		var got []string
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+			if got = m.livePods(t); slices.Equal(got, want) {
+				return
+			}
+		}
+		_ = p.Process.Kill()
+		_ = p.Wait()
+		t.Fatalf("running: %v, want %v\n%s", got, want, &p.stderr)
+	}
+	await("a 0")
+	killMarked(t, mark)
+	await("a 1")
+	write("b", "[sleep]")
+	await("a 1", "b 0")
+	write("a", "[sleep, 2h]")
+	await("a 0", "b 0")
+	// A run of other manifests beside it does not touch its pods.
+	m.once(t, "run", "--settle", "0s", "--capacity", "cpu=4,memory=1100Mi,pods=20", sizedPod(t, "c", 10, sleeps))
+	await("a 0", "b 0", "c 0")
+	if err := os.Remove(filepath.Join(dir, "b.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	await("a 0", "c 0")
+	// What down has stopped comes back when the manifests are read again.
+	m.once(t, "down", "a")
+	await("c 0")
+	if err := p.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	await("a 0", "c 0")
+	withoutSocket(t)
+	for deadline := time.Now().Add(patience); lastStatus(messages()) != "1 of 1 pod running" && time.Now().Before(deadline); {
+		time.Sleep(100 * time.Millisecond)
+	}
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if _ = p.Wait(); p.ProcessState.ExitCode() != 0 {
+		t.Errorf("exit code %d\n%s", p.ProcessState.ExitCode(), &p.stderr)
+	}
+	await("a 0", "c 0")
+	got := messages()
+	if text := strings.Join(got, "\n"); strings.Count(text, "READY=1") != 1 || !strings.Contains(text, "STOPPING=1") || lastStatus(got) != "1 of 1 pod running" {
+		t.Errorf("notified:\n%s", text)
+	}
+}
+
+// withoutSocket fails the test if a process but the test's own could notify the service manager.
+func withoutSocket(t *testing.T) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := "NOTIFY_SOCKET=" + os.Getenv("NOTIFY_SOCKET")
+	for _, path := range all {
+		environ, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		command, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		if err == nil && strings.Contains(string(environ), socket) && !strings.Contains(string(command), "\x00watch\x00") {
+			t.Errorf("%q has the socket", command)
+		}
+	}
+}
