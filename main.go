@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/runonce/runonce/internal/journal"
 	"github.com/runonce/runonce/internal/lategc"
 	"github.com/runonce/runonce/internal/sdnotify"
 	"github.com/runonce/runonce/internal/textpages"
@@ -27,7 +28,7 @@ func main() {
 	os.Exit(cmd.Main(context.Background(), os.Args, cmd.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		StdoutTerminal: cmd.Terminal(os.Stdout), StderrTerminal: cmd.Terminal(os.Stderr),
-		Signals: signals, Exit: os.Exit, Notify: sdnotify.Take(),
+		Signals: signals, Exit: os.Exit, Notify: sdnotify.Take(), Journal: journal.Socket,
 		Getenv: os.Getenv, Environ: os.Environ, Machine: os.DirFS("/"), Open: backend.Open, Versions: containerd.LookUp,
 	}))
 }

@@ -43,6 +43,9 @@ func (p *program) engineOptions(c *cli.Context) (backend.Options, error) {
 		}
 	}
 	o.PodsRoot = o.Root
+	if o.Journal, err = p.containerJournal(c); err != nil {
+		return o, err
+	}
 	if o.Handlers, err = handlers(c); err != nil {
 		return o, err
 	}

@@ -52,7 +52,7 @@ func engineFlags() []cli.Flag {
 func logFlags() []cli.Flag {
 	return []cli.Flag{
 		configFlag(),
-		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORMAT` of log messages: text or json"},
+		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORMAT` of log messages: text, json or journal"},
 		&cli.StringFlag{Name: "log-level", Value: "warn", Usage: "lowest `LEVEL` to log: debug, info, warn or error"},
 	}
 }
@@ -220,9 +220,15 @@ func (p *program) withLogger(action cli.ActionFunc) cli.ActionFunc {
 		case "text":
 			p.log = slog.New(newTextHandler(p.io.Stderr, o))
 		case "json":
-			p.log, p.json = slog.New(slog.NewJSONHandler(p.io.Stderr, o)), true
+			p.log, p.structured = slog.New(slog.NewJSONHandler(p.io.Stderr, o)), true
+		case "journal":
+			h, err := newJournalHandler(p.io.Journal, o)
+			if err != nil {
+				return usagef("--log-format journal: %w", err)
+			}
+			p.log, p.structured = slog.New(h), true
 		default:
-			return usagef("--log-format %q: must be text or json", c.String("log-format"))
+			return usagef("--log-format %q: must be text, json or journal", c.String("log-format"))
 		}
 		for _, text := range p.settings.Warnings {
 			p.log.Warn(text)
@@ -235,21 +241,21 @@ func (p *program) withLogger(action cli.ActionFunc) cli.ActionFunc {
 	}
 }
 
-// configureDisplay turns the display on, unless --quiet is set. With --log-format json, and at
-// the log levels info and debug, events are log messages instead of lines.
+// configureDisplay turns the display on, unless --quiet is set. With --log-format json or
+// journal, and at the log levels info and debug, events are log messages instead of lines.
 func (p *program) configureDisplay(c *cli.Context) {
 	var log *slog.Logger
-	if p.json || p.log.Enabled(c.Context, slog.LevelInfo) {
+	if p.structured || p.log.Enabled(c.Context, slog.LevelInfo) {
 		log = p.log
 	}
 	mode := progress.Lines
 	switch {
 	case c.Bool("quiet"):
 		mode = progress.Off
-	case p.io.StderrTerminal && !p.dumbTerminal() && !p.json:
+	case p.io.StderrTerminal && !p.dumbTerminal() && !p.structured:
 		mode = progress.Bars
 	}
-	p.display.Configure(mode, log, p.json)
+	p.display.Configure(mode, log, p.structured)
 }
 
 // checkValues refuses values that no command can use.

@@ -43,6 +43,8 @@ type IO struct {
 	Exit    func(code int)
 	// Notify sends a message to the service manager, as of sd_notify(3); nil if there is none.
 	Notify func(message string)
+	// Journal is the socket of systemd's journal, which need not exist.
+	Journal string
 	// Getenv returns an environment variable.
 	Getenv func(string) string
 	// Environ returns all environment variables, as KEY=VALUE; nil for none.
@@ -96,20 +98,20 @@ func Main(ctx context.Context, arguments []string, process IO) int {
 
 // program is one invocation.
 type program struct {
-	io       IO
-	display  *progress.Display
-	args     []string // in the order of reorder
-	start    time.Time
-	log      *slog.Logger
-	json     bool              // messages are JSON as well
-	settings *cmdline.Settings // of flags that are not on the command line
-	junit    string            // file for a JUnit report
-	copies   *logCopies        // of logs, nil for none
-	reported bool              // the results of the command are written
-	reloads  atomic.Bool       // SIGHUP is not an interrupt, but comes to hangups
-	hangups  chan struct{}
-	cluster  *cluster.Config // nil for this machine
-	faults   []report.Fault  // warnings of the manifests, and errors of those that are skipped
+	io         IO
+	display    *progress.Display
+	args       []string // in the order of reorder
+	start      time.Time
+	log        *slog.Logger
+	structured bool              // messages are entries of the log as well
+	settings   *cmdline.Settings // of flags that are not on the command line
+	junit      string            // file for a JUnit report
+	copies     *logCopies        // of logs, nil for none
+	reported   bool              // the results of the command are written
+	reloads    atomic.Bool       // SIGHUP is not an interrupt, but comes to hangups
+	hangups    chan struct{}
+	cluster    *cluster.Config // nil for this machine
+	faults     []report.Fault  // warnings of the manifests, and errors of those that are skipped
 	// variables are substituted in manifests; nil for none.
 	variables func(name string) (string, bool)
 }
@@ -210,7 +212,7 @@ func exitOf(ctx context.Context, err error) (int, error) {
 
 // printError prints an error, in one line if possible, or as JSON if the log messages are.
 func (p *program) printError(err error) {
-	if p.json {
+	if p.structured {
 		p.log.Error(err.Error())
 		return
 	}
@@ -232,7 +234,7 @@ func (p *program) printProblems(problems manifests.Diagnostics) {
 		switch {
 		case problem.Severity == manifests.SeverityWarning:
 			p.log.Warn(problem.String())
-		case p.json:
+		case p.structured:
 			p.log.Error(problem.String())
 		default:
 			p.println(problem.String())
@@ -244,7 +246,7 @@ func (p *program) printProblems(problems manifests.Diagnostics) {
 func (p *program) notice(text string) {
 	switch {
 	case text == "":
-	case p.json:
+	case p.structured:
 		p.log.Warn(text)
 	default:
 		p.println("runonce: " + text)

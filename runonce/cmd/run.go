@@ -50,6 +50,7 @@ func (p *program) runCommand() *cli.Command {
 		&cli.StringFlag{Name: "timeline", Category: categoryReport, Usage: "write an SVG timeline to `FILE`"},
 		&cli.StringFlag{Name: "cgroup-driver", Category: categoryRun, Value: cgroup.DriverCgroupfs, Usage: "manage cgroups with `DRIVER`: cgroupfs or systemd"},
 		&cli.Int64Flag{Name: "pod-pids-limit", Category: categoryRun, Value: -1, Usage: "limit each pod to `N` processes, -1 for no limit"},
+		containerLogsFlag(),
 		securityFlag(),
 		quietFlag(),
 		outputFlag("table", "wide", "json", "yaml", formatGitHub),
@@ -67,6 +68,9 @@ func (p *program) runCommand() *cli.Command {
 func (p *program) run(c *cli.Context) error {
 	o, err := runOptions(c)
 	if err != nil {
+		return err
+	}
+	if _, err := p.containerJournal(c); err != nil {
 		return err
 	}
 	o.Start, o.Logger, o.Progress = time.Now(), p.log, p.display.Pod

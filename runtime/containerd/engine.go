@@ -68,6 +68,8 @@ type Options struct {
 	Credentials credential.Options
 	// PullTimeout ends a pull to which nothing has come for so long; 0 means never.
 	PullTimeout time.Duration
+	// Journal is the socket of the journal that gets the logs of new containers as well; empty for none.
+	Journal string
 	// Log gets messages that are not errors of the caller; nil drops them.
 	Log *slog.Logger
 	// Progress, if set, is called when images are pulled or unpacked, and while that lasts.

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/runonce/runonce/internal/journal"
 )
 
 const (
@@ -34,6 +36,8 @@ type Writer struct {
 	keep  int   // maxFiles but in tests
 	now   func() time.Time
 
+	journal *journal.Conn // gets the lines as well; nil for none
+
 	mu   sync.Mutex
 	file *os.File
 	size int64
@@ -54,7 +58,7 @@ func OpenWriter(path string) (*Writer, error) {
 // blocks, notes the loss in the log when that can be written again, and returns the first error at
 // the end.
 func (w *Writer) Copy(stream string, r io.Reader) error {
-	e := encoder{stream: stream, now: w.now}
+	e := encoder{stream: stream, now: w.now, send: w.journalSender(stream)}
 	// A line of exactly MaxLine bytes and its end have to fit.
 	in := make([]byte, MaxLine+2)
 	held := 0
@@ -88,6 +92,10 @@ func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	failed := w.noteLoss()
+	if w.journal != nil {
+		failed = errors.Join(failed, w.journal.Close())
+		w.journal = nil
+	}
 	if w.file == nil {
 		return failed
 	}
@@ -100,6 +108,7 @@ func (w *Writer) Close() error {
 type encoder struct {
 	stream string
 	now    func() time.Time
+	send   func(tag byte, line []byte) // gets them as well, unless it is nil
 	out    []byte
 }
 
@@ -145,6 +154,9 @@ func (e *encoder) entry(tag byte, line []byte) {
 	e.out = append(e.out, ' ', tag, ' ')
 	e.out = append(e.out, line...)
 	e.out = append(e.out, '\n')
+	if e.send != nil {
+		e.send(tag, line)
+	}
 }
 
 // write appends whole entries. What cannot be written is lost, and the log says so when it can be

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
 )
 
@@ -22,7 +21,7 @@ func runLogger(uri string) error {
 	if !ok {
 		return fmt.Errorf("starting the logger: %q is not an output URI of runonce", uri)
 	}
-	w, err := logs.OpenWriter(out.LogPath)
+	w, err := out.OpenLog()
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/runonce/runonce/runtime/logs"
 )
 
 const (
@@ -34,13 +36,31 @@ type Output struct {
 	LogPath string
 	// RecordPath is the file for the Record. Its directory exists.
 	RecordPath string
+	// Journal is the socket of the journal that gets the lines of the log as well; empty for none.
+	Journal string
 }
 
 // URI returns the output as a URI, which is passed to the shim as the task's stdout.
 func (o Output) URI() string {
 	u := url.URL{Scheme: scheme, Path: o.LogPath}
-	u.RawQuery = url.Values{"record": {o.RecordPath}}.Encode()
+	values := url.Values{"record": {o.RecordPath}}
+	if o.Journal != "" {
+		values.Set("journal", o.Journal)
+	}
+	u.RawQuery = values.Encode()
 	return u.String()
+}
+
+// OpenLog opens the log. It is closed by the caller.
+func (o Output) OpenLog() (*logs.Writer, error) {
+	w, err := logs.OpenWriter(o.LogPath)
+	if err != nil || o.Journal == "" {
+		return w, err
+	}
+	if err := w.ToJournal(o.Journal); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
 }
 
 // LoggerURI returns the URI that makes a third-party shim start binary as its logger, with
@@ -70,7 +90,8 @@ func ParseOutput(uri string) (Output, bool) {
 	if err != nil || u.Scheme != scheme {
 		return Output{}, false
 	}
-	return Output{LogPath: u.Path, RecordPath: u.Query().Get("record")}, true
+	values := u.Query()
+	return Output{LogPath: u.Path, RecordPath: values.Get("record"), Journal: values.Get("journal")}, true
 }
 
 // Record says when a container's process started and how it ended. It is written when the

@@ -50,7 +50,7 @@ func openStreams(ctx context.Context, io ttrpc.Stdio, o owner) (_ *streams, err 
 		}
 	}()
 	if out, ok := exitrecord.ParseOutput(io.Stdout); ok && out.LogPath != "" {
-		if s.log, err = logs.OpenWriter(out.LogPath); err != nil {
+		if s.log, err = out.OpenLog(); err != nil {
 			return nil, err
 		}
 	}
