@@ -30,7 +30,7 @@ func (b *box) install(t *testing.T) string {
 	adapt := strings.NewReplacer(
 		"/usr/local/bin/runonce down", path+" down "+flags,
 		"/usr/local/bin/runonce run", path+" run "+flags+" --images-dir "+archives+" --settle 10s",
-		"/usr/local/bin/runonce watch", path+" watch "+flags+" --images-dir "+archives,
+		"/usr/local/bin/runonce watch", path+" watch "+flags+" --images-dir "+archives+" --container-logs journal --log-format journal --log-level info",
 		"/etc/runonce/", b.dir+"/",
 		// The machine has not started what ordinary services need.
 		"[Unit]\n", "[Unit]\nDefaultDependencies=no\n", "After=network-online.target\nWants=network-online.target\n", "",
@@ -132,12 +132,13 @@ func TestUnits(t *testing.T) {
 		t.Errorf("after stop: %+v", r)
 	}
 
-	b.write(t, "pods.d/web/w.yaml", pod("w", "Always", "sleep"))
+	b.write(t, "pods.d/web/w.yaml", pod("w", "Always", "do", "echo hello", "sleep"))
 	systemctl(t, "start", "runonce@web.service")
 	awaitUnit(t, "runonce@web.service", "active/exited", "1 of 1 pod running")
 	systemctl(t, "stop", "runonce@web.service")
 
-	// The same pods, kept running: what is invalid changes nothing.
+	// The same pods, kept running, with everything in the journal: what is invalid changes nothing.
+	systemctl(t, "start", "systemd-journald.service")
 	systemctl(t, "start", "runonce-watch@web.service")
 	awaitUnit(t, "runonce-watch@web.service", "active/running", "1 of 1 pod running")
 	b.write(t, "pods.d/web/x.yaml", pod("x", "Always", "sleep"))
@@ -148,6 +149,8 @@ func TestUnits(t *testing.T) {
 	if r := b.run(t, "ps", "-o", "json"); len(r.report.Pods) != 2 {
 		t.Errorf("with an invalid manifest: %+v", r)
 	}
+	inJournal(t, "hello", "POD_NAME=w", "CONTAINER_NAME=main", "SYSLOG_IDENTIFIER=w/main")
+	inJournal(t, "default/x: Running", "POD_NAME=x", "SYSLOG_IDENTIFIER=runonce")
 	// A killed process is started again, and keeps the pods.
 	if err := os.Remove(filepath.Join(b.dir, "pods.d/web/x.yaml")); err != nil {
 		t.Fatal(err)
@@ -172,7 +175,21 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// nobodyNotifies fails the test if a process but watch could notify the service manager.
+// inJournal waits for an entry of the journal with the text and the fields.
+func inJournal(t *testing.T, text string, fields ...string) {
+	t.Helper()
+	var out []byte
+	var err error
+	found := eventually(func() bool {
+		out, err = exec.CommandContext(t.Context(), "journalctl", append([]string{"-o", "cat"}, fields...)...).CombinedOutput()
+		return err == nil && strings.Contains(string(out), text+"\n")
+	})
+	if !found {
+		t.Errorf("journalctl %v: no %q, %v\n%s", fields, text, err, out)
+	}
+}
+
+// nobodyNotifies fails the test if a process that is not a service could notify the service manager.
 func nobodyNotifies(t *testing.T) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -186,8 +203,9 @@ func nobodyNotifies(t *testing.T) {
 			continue // it has ended
 		}
 		command, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-		watches := bytes.Contains(command, []byte("\x00watch\x00")) // it was started with the socket
-		if err == nil && bytes.Contains(environ, []byte("NOTIFY_SOCKET=")) && !watches {
+		// These were started with the socket.
+		service := bytes.Contains(command, []byte("\x00watch\x00")) || bytes.Contains(command, []byte("systemd-journald"))
+		if err == nil && bytes.Contains(environ, []byte("NOTIFY_SOCKET=")) && !service {
 			t.Errorf("%s has the socket of the service manager", command)
 		}
 		if bytes.Contains(command, []byte("shim")) {

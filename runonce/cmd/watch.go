@@ -183,13 +183,13 @@ func (k *keeper) replan(set *manifests.Set, run *record.Run) (before *record.Run
 		return nil, err
 	}
 	k.plan, k.invalid = plan, invalidResults(set)
-	k.display.Plan(len(plan.Admitted()))
+	k.display.Plan(plan.Admitted())
 	return before, nil
 }
 
 // keep carries out one plan after the other until the command is interrupted.
 func (k *keeper) keep(changes <-chan struct{}) error {
-	k.display.OnInterrupt(progress.EffectReport)
+	k.display.OnInterrupt(progress.EffectLeave)
 	if k.c.Bool("stop-pods") {
 		k.display.OnInterrupt(progress.EffectStop)
 	}

@@ -20,6 +20,7 @@ const (
 	EffectReport                // a run reports its pods
 	EffectRemove                // a run removes its pods
 	EffectStop                  // all pods are stopped, also those of earlier runs
+	EffectLeave                 // the pods are left as they are
 	EffectAbandon               // down no longer waits for pods
 )
 
@@ -46,6 +47,8 @@ func (d *Display) Interrupted() {
 		text = fmt.Sprintf("removing the pods of this run, which takes up to %s; a second signal exits at once and leaves them as they are", seconds(grace))
 	case d.effect == EffectStop && some:
 		text = fmt.Sprintf("stopping the pods, which takes up to %s; a second signal exits at once and leaves them as they are", seconds(grace))
+	case d.effect == EffectLeave || d.effect == EffectStop:
+		text = "the pods are left as they are; a second signal exits at once"
 	default:
 		text = "reporting the pods, which are left as they are; a second signal exits at once, without a report"
 	}

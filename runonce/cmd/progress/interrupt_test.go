@@ -49,6 +49,19 @@ func TestInterruptNotice(t *testing.T) {
 			"runonce: interrupted again: exiting at once",
 		},
 		{
+			"watch", func(e *events) {
+				e.OnInterrupt(EffectLeave)
+				e.on("a", "Running", "", "")
+			}, "interrupted: the pods are left as they are; a second signal exits at once", "runonce: interrupted again: exiting at once",
+		},
+		{
+			"watch --stop-pods, with a pod of an earlier run", func(e *events) {
+				e.OnInterrupt(EffectStop)
+				e.on("a", "Running", "", "")
+			}, "interrupted: stopping the pods, which takes up to 30s; a second signal exits at once and leaves them as they are",
+			"runonce: interrupted again: exiting at once",
+		},
+		{
 			"down", func(e *events) {
 				e.OnInterrupt(EffectAbandon)
 				e.on("a", "Stopping", "", "")

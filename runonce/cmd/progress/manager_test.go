@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runtime/engine"
@@ -97,6 +98,24 @@ var managerCases = []struct {
 	}, `
 0 READY=1
 0 STATUS=1 of 2 pods ready; default/b: Failed (ErrImagePull)
+`},
+	{"another plan", func(e *events) {
+		e.Plan([]*v1.Pod{e.pod("a"), e.pod("b")})
+		e.total = 2
+		e.on("a", "Running", "", "")
+		e.on("b", "Failed", "ErrImagePull", "")
+		time.Sleep(2 * time.Second)
+		e.Plan([]*v1.Pod{e.pod("a")})
+		time.Sleep(2 * time.Second)
+		e.Plan(nil)
+		e.Pod(runonce.Progress{Pod: e.pod("a"), State: "Stopping", Within: time.Second})
+		e.Pod(runonce.Progress{Pod: e.pod("a"), State: "Stopped"})
+		time.Sleep(2 * time.Second)
+	}, `
+0 STATUS=1 of 2 pods running; default/b: Failed (ErrImagePull)
+0 EXTEND_TIMEOUT_USEC=60000000
+2 STATUS=1 of 1 pod running
+4 STATUS=0 of 0 pods running
 `},
 	{"a signal", func(e *events) { e.Interrupted() }, "\n0 STOPPING=1\n"},
 }

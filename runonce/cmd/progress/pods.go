@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/failure"
@@ -86,18 +87,22 @@ func (p *podState) line() string {
 	return line
 }
 
-// Plan says that the command carries out another plan, of so many pods, and forgets those that have
-// stopped.
-func (d *Display) Plan(pods int) {
+// Plan says that the command carries out another plan, for these pods, and forgets all others.
+func (d *Display) Plan(pods []*v1.Pod) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.pods.planned, d.pods.total, d.pods.pending = true, pods, pods
-	d.pods.order = slices.DeleteFunc(d.pods.order, func(p *podState) bool {
-		if p.State == "Stopped" {
-			delete(d.pods.byUID, p.Pod.UID)
+	d.pods.planned, d.pods.total, d.pods.pending = true, len(pods), len(pods)
+	before := d.pods.byUID
+	d.pods.byUID, d.pods.order = map[types.UID]*podState{}, nil
+	for _, pod := range pods {
+		if p := before[pod.UID]; p != nil {
+			d.pods.byUID[pod.UID] = p
+			d.pods.order = append(d.pods.order, p)
+			if isOutcome(p.State) {
+				d.pods.pending--
+			}
 		}
-		return p.State == "Stopped"
-	})
+	}
 	d.awake()
 }
 
