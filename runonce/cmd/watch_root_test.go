@@ -3,12 +3,16 @@ package cmd_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -39,31 +43,30 @@ func (m machine) livePods(t *testing.T) (names []string) {
 	return names
 }
 
-// killMarked kills the process of a container that has the argument.
+// killMarked kills the process of a container that has the argument, as soon as it runs.
 func killMarked(t *testing.T, argument string) {
 	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	killed := 0
-	for _, path := range all {
-		text, err := os.ReadFile(path)
-		if err != nil || !strings.Contains(string(text), "\x00"+argument+"\x00") {
-			continue
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
+		for _, path := range all {
+			text, err := os.ReadFile(path)
+			if err != nil || !strings.Contains(string(text), "\x00"+argument+"\x00") {
+				continue
+			}
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			return
 		}
-		killed++
 	}
-	if killed != 1 {
-		t.Fatalf("killed %d processes with %q, want one", killed, argument)
-	}
+	t.Fatalf("no process with %q", argument)
 }
 
 // TestWatchRealPods: in a process of its own, beside other commands of the same root, watch brings
@@ -74,11 +77,22 @@ func TestWatchRealPods(t *testing.T) {
 	messages := listen(t)
 	m := newMachine(t, boxImages(t))
 	dir := t.TempDir()
+	var sick atomic.Bool // for one probe
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		if sick.CompareAndSwap(true, false) {
+			rw.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(server.Close)
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
 	mark := fmt.Sprintf("3h%dns", os.Getpid())
 	write := func(name, args string) {
 		t.Helper()
 		text := "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n  hostNetwork: true\n  terminationGracePeriodSeconds: 2\n" +
-			"  containers:\n  - {name: main, image: localhost/box:1, args: " + args + "}\n"
+			"  containers:\n  - name: main\n    image: localhost/box:1\n    args: " + args + "\n"
 		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -106,13 +120,15 @@ func TestWatchRealPods(t *testing.T) {
 	await("a 0")
 	killMarked(t, mark)
 	await("a 1")
-	write("b", "[sleep]")
+	write("b", "[sleep]\n    livenessProbe: {httpGet: {host: 127.0.0.1, port: "+port+"}, periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 60}")
 	await("a 1", "b 0")
 	write("a", "[sleep, 2h]")
 	await("a 0", "b 0")
+	sick.Store(true)
+	await("a 0", "b 1")
 	// A run of other manifests beside it does not touch its pods.
 	m.once(t, "run", "--settle", "0s", "--capacity", "cpu=4,memory=1100Mi,pods=20", sizedPod(t, "c", 10, sleeps))
-	await("a 0", "b 0", "c 0")
+	await("a 0", "b 1", "c 0")
 	if err := os.Remove(filepath.Join(dir, "b.yaml")); err != nil {
 		t.Fatal(err)
 	}
