@@ -55,6 +55,14 @@ func (b *box) install(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+	installed, err := filepath.Glob(filepath.Join(unitDir, "runonce*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verify := append([]string{"--man=no", "verify"}, installed...)
+	if out, err := exec.CommandContext(t.Context(), "systemd-analyze", verify...).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
 	systemctl(t, "daemon-reload")
 	return filepath.Join(b.dir, "pods")
 }

@@ -104,7 +104,7 @@ func fieldName(key string) string {
 func containerLogsFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name: "container-logs", Category: categoryRun, Value: "files",
-		Usage: "write container logs to `PLACE`: files, or journal for both",
+		Usage: "log containers to `PLACE`: files, or journal for both",
 	}
 }
 
