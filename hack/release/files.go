@@ -137,9 +137,12 @@ func (a *architecture) stage(dir, bin, zsh string, copyright []byte) error {
 	errs := []error{
 		copyProgram(a.program("runonce"), filepath.Join(dir, "bin/runonce")),
 		writeFile(filepath.Join(dir, "share/doc/runonce/copyright"), copyright),
-		writeFile(filepath.Join(dir, "share/bash-completion/completions/runonce"), a.completions["bash"]),
-		writeFile(filepath.Join(dir, "share/fish/vendor_completions.d/runonce.fish"), a.completions["fish"]),
-		writeFile(filepath.Join(dir, zsh, "_runonce"), a.completions["zsh"]),
+	}
+	for shell, name := range map[string]string{
+		"bash": "share/bash-completion/completions/runonce", "fish": "share/fish/vendor_completions.d/runonce.fish", "zsh": zsh + "/_runonce",
+	} {
+		text, err := os.ReadFile(filepath.Join(a.root, "runonce/cmd/completion."+shell))
+		errs = append(errs, err, writeFile(filepath.Join(dir, name), text))
 	}
 	for _, path := range manuals {
 		text, err := os.ReadFile(path)

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	goruntime "runtime"
 	"strings"
 	"time"
 )
@@ -66,35 +65,13 @@ func (r release) build(ctx context.Context, archs []string) error {
 	if err := errors.Join(os.RemoveAll(r.out), os.MkdirAll(r.out, 0o755)); err != nil {
 		return fmt.Errorf("emptying %s: %w", r.out, err)
 	}
-	completions, err := r.completions(ctx)
-	if err != nil {
-		return err
-	}
 	for _, arch := range archs {
-		a := architecture{release: r, arch: arch, work: filepath.Join(r.work, arch), completions: completions}
+		a := architecture{release: r, arch: arch, work: filepath.Join(r.work, arch)}
 		if err := a.build(ctx); err != nil {
 			return fmt.Errorf("building for %s: %w", arch, err)
 		}
 	}
 	return writeChecksums(r.out)
-}
-
-// completions returns what the program prints for each shell; this needs the program for this
-// machine.
-func (r release) completions(ctx context.Context) (map[string][]byte, error) {
-	a := architecture{release: r, arch: goruntime.GOARCH, work: filepath.Join(r.work, "host")}
-	if err := a.buildMain(ctx); err != nil {
-		return nil, err
-	}
-	all := map[string][]byte{}
-	for _, shell := range []string{"bash", "zsh", "fish"} {
-		text, err := output(ctx, command{dir: r.root, args: []string{a.program("runonce"), "completion", shell}})
-		if err != nil {
-			return nil, err
-		}
-		all[shell] = text
-	}
-	return all, nil
 }
 
 // packageVersion turns the output of git describe into a version that Debian and RPM sort in

@@ -21,12 +21,11 @@ import (
 // architecture builds the files of one architecture.
 type architecture struct {
 	release
-	arch        string
-	work        string
-	completions map[string][]byte
-	sbom        sbom
-	licenses    licenses // of everything in the archive
-	copyright   []byte   // the licenses of the program alone
+	arch      string
+	work      string
+	sbom      sbom
+	licenses  licenses // of everything in the archive
+	copyright []byte   // the licenses of the program alone
 }
 
 // maxSize is how large the program may be, in bytes.
