@@ -12,7 +12,7 @@ TOOLS := $(CACHE)/bin
 CLUSTER := $(CACHE)/cluster
 
 # Version information comes from the commit, so that builds are reproducible.
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION := $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null || echo unknown)
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 EPOCH := $(or $(shell git show -s --format=%ct HEAD 2>/dev/null),0)
 DATE := $(shell TZ=UTC0 git show -s --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ HEAD 2>/dev/null || echo unknown)

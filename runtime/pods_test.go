@@ -174,6 +174,23 @@ func TestSyncStartsPodAndStopRemovesIt(t *testing.T) {
 	})
 }
 
+// TestHostWithoutHostsFile: a pod on the host's network starts there too.
+func TestHostWithoutHostsFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		if err := os.Remove(filepath.Join(n.root, "hosts")); err != nil {
+			t.Fatal(err)
+		}
+		pod := testPod(v1.RestartPolicyAlways, "sleep")
+		pod.Spec.HostNetwork = true
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		wantStates(t.Context(), t, p, pod, "c0=running")
+	})
+}
+
 func TestSyncRunsInitContainersInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

@@ -122,7 +122,7 @@ const (
 func (p *Pods) writeFiles(pod *v1.Pod, sandbox engine.Sandbox) error {
 	dir := p.o.Records.Dir(pod.UID)
 	host, err := os.ReadFile(p.o.Host.HostsFile)
-	if err != nil && pod.Spec.HostNetwork {
+	if err != nil && pod.Spec.HostNetwork && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("reading the host's hosts file: %w", err)
 	}
 	resolv, err := os.ReadFile(p.o.Host.ResolvConf)

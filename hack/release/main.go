@@ -81,7 +81,7 @@ func packageVersion(described string, at time.Time) string {
 	clean, dirty := strings.CutSuffix(described, "-dirty")
 	version, tagged := strings.CutPrefix(clean, "v")
 	if !tagged {
-		version = "0.0.0+git" + at.Format("20060102150405") + "." + clean
+		version = "0.0.0+git" + at.Format("20060102150405") + "." + strings.ReplaceAll(clean, "-", ".")
 	}
 	if i := strings.LastIndex(version, "-g"); tagged && i > 0 {
 		if j := strings.LastIndex(version[:i], "-"); j > 0 {

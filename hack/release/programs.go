@@ -91,6 +91,8 @@ func (a *architecture) runcSource() source {
 		dir: filepath.Join(a.root, "hack/runc"), pkg: "github.com/opencontainers/runc",
 		env: []string{
 			"CGO_ENABLED=1", "CC=" + a.triplet() + "-gcc", "CGO_CFLAGS=-O2 -g0",
+			// Unlike what pkg-config says, this is part of the key in Go's build cache.
+			"CGO_LDFLAGS=-L" + filepath.Join(sysroot, "usr/lib", a.triplet()),
 			"PKG_CONFIG_LIBDIR=" + filepath.Join(sysroot, "usr/lib", a.triplet(), "pkgconfig"), "PKG_CONFIG_SYSROOT_DIR=" + sysroot,
 		},
 		flags: []string{

@@ -21,6 +21,7 @@ func TestPackageVersion(t *testing.T) {
 		{"v1.2.3-5-gabcdef0", "1.2.3+5.gabcdef0"},
 		{"v1.2.3-rc.1-5-gabcdef0-dirty", "1.2.3~rc.1+5.gabcdef0+dirty"},
 		{"abcdef0", "0.0.0+git20261123022035.abcdef0"},
+		{"other-tag-1-gabcdef0", "0.0.0+git20261123022035.other.tag.1.gabcdef0"},
 		{"abcdef0-dirty", "0.0.0+git20261123022035.abcdef0+dirty"},
 	} {
 		if got := packageVersion(c.described, at); got != c.want {
