@@ -20,6 +20,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,7 +54,11 @@ type Registry struct {
 	Host   string // with port
 	Scheme string
 	client *http.Client
+	stop   func()
 }
+
+// Stop ends the registry before the end of the test.
+func (r *Registry) Stop() { r.stop() }
 
 // URL returns the registry's address.
 func (r *Registry) URL() string { return r.Scheme + "://" + r.Host }
@@ -86,9 +91,12 @@ func Start(t testing.TB, o Options) *Registry {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	r.stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
+	})
+	t.Cleanup(func() {
+		r.stop()
 		if t.Failed() && log.Len() > 0 {
 			t.Logf("registry %s: %s", r.Host, &log)
 		}

@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"bytes"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -11,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/hack/registry"
 	"github.com/runonce/runonce/hack/testimages"
-	"github.com/runonce/runonce/hack/testregistry"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/report"
 )
@@ -21,7 +19,8 @@ import (
 // clusterImages: the kubelet pulls images from a registry; what the registry says about one that cannot
 // be pulled is the reason of the failure, which comes at once.
 func clusterImages(t *testing.T, c onCluster) {
-	host := testregistry.Serve(t)
+	server := registry.Start(t, registry.Options{Users: true})
+	host := server.Host
 	root, err := testimages.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -32,12 +31,8 @@ func clusterImages(t *testing.T, c onCluster) {
 	}
 	image := testimages.Image{Program: "box", Files: map[string]string{"/pulled": "from the registry\n"}}.Contents(program)
 	image.Config.Entrypoint = []string{"/bin/box"}
-	var archive bytes.Buffer
-	if err := ociimage.Build(&archive, image); err != nil {
-		t.Fatal(err)
-	}
-	testregistry.Push(t, &archive, host+"/team/box:1")
-	auth := base64.StdEncoding.EncodeToString([]byte(testregistry.User + ":" + testregistry.Password))
+	server.Push(t, "team/box:1", image)
+	auth := base64.StdEncoding.EncodeToString([]byte(registry.User + ":" + registry.Password))
 	secret := fmt.Sprintf(`apiVersion: v1
 kind: Secret
 metadata: {name: registry}

@@ -2,19 +2,15 @@ package cmd_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/hack/registry"
 	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runonce/cmd"
 )
@@ -41,42 +37,12 @@ func skopeo(t *testing.T, args ...string) {
 	}
 }
 
-// serveImages runs a registry and returns its host and port, and how to stop it.
-func serveImages(t *testing.T) (host string, stop func()) {
-	t.Helper()
-	dir := t.TempDir()
-	// Below the range from which the kernel gives ports to others meanwhile.
-	host = fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
-	config := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %s}}\nhttp: {addr: %s}\n", filepath.Join(dir, "data"), host)
-	if err := os.WriteFile(filepath.Join(dir, "config.yml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := exec.CommandContext(context.WithoutCancel(t.Context()), "docker-registry", "serve", filepath.Join(dir, "config.yml"))
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	stop = func() {
-		_ = c.Process.Kill()
-		_ = c.Wait()
-	}
-	t.Cleanup(stop)
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", host)
-		if err == nil {
-			_ = conn.Close()
-			return host, stop
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the registry does not serve:", err)
-		}
-	}
-}
-
 // TestBundleOfRegistry: what a bundle has from a registry runs where there is none. The images are
 // skopeo's, and one comes from an archive of its. A lock keeps them when the registry has others.
 func TestBundleOfRegistry(t *testing.T) {
 	roottest.Require(t)
-	host, stop := serveImages(t)
+	server := registry.Start(t, registry.Options{})
+	host := server.Host
 	dir, archives := t.TempDir(), t.TempDir()
 	plain, lock, first, second := filepath.Join(dir, "box.tar"), filepath.Join(dir, "lock"), filepath.Join(dir, "1.tar.zst"), filepath.Join(dir, "2.tar.zst")
 	far, local := host+"/far:1", "localhost/sk:1"
@@ -124,7 +90,7 @@ func TestBundleOfRegistry(t *testing.T) {
 		}
 		return r
 	}
-	stop()
+	server.Stop()
 	r := run()
 	for _, pod := range r.Results {
 		c := pod.Containers[0]
@@ -142,7 +108,8 @@ func TestBundleOfRegistry(t *testing.T) {
 // when it is asked for.
 func TestPullAhead(t *testing.T) {
 	roottest.Require(t)
-	host, stop := serveImages(t)
+	server := registry.Start(t, registry.Options{})
+	host := server.Host
 	plain, far := filepath.Join(t.TempDir(), "box.tar"), host+"/far:1"
 	push := func(size int) {
 		archiveOf(t, plain, ociimage.Build, boxImage(t, far, size))
@@ -164,7 +131,7 @@ func TestPullAhead(t *testing.T) {
 	push(2 << 10)
 	pull("missing", "Present")
 	pull("newer", "Pulled")
-	stop()
+	server.Stop()
 	pull("newer", "Present")
 	m.fails(t, 1, "images", "pull", "--max-retries", "0", "--pull", "always", pods)
 	m.once(t, "run", "--offline", "--until", "completed", pods)

@@ -70,19 +70,10 @@ func (p *program) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.containerJournal(c); err != nil {
-		return err
-	}
 	o.Start, o.Logger, o.Progress = time.Now(), p.log, p.display.Pod
 	p.display.Goal(o.Until)
-	for _, flag := range []string{"junit", "timeline"} {
-		if err := report.Writable(c.String(flag)); err != nil {
-			return usagef("--%s: %w", flag, err)
-		}
-	}
-	p.junit = c.String("junit")
-	if p.copies, err = openLogCopies(c.String("logs-to")); err != nil {
-		return usagef("--logs-to: %w", err)
+	if err := p.openOutputs(c); err != nil {
+		return err
 	}
 	defer p.copies.close()
 	ctx, cancel := o.WithTimeout(c.Context)
@@ -128,6 +119,23 @@ func (p *program) run(c *cli.Context) error {
 	results = append(results, invalid...)
 	p.display.Results(results)
 	return p.report(c, results, time.Since(o.Start), l.lost())
+}
+
+// openOutputs refuses places that the run could not write to at its end.
+func (p *program) openOutputs(c *cli.Context) (err error) {
+	if _, err := p.containerJournal(c); err != nil {
+		return err
+	}
+	for _, flag := range []string{"junit", "timeline"} {
+		if err := report.Writable(c.String(flag)); err != nil {
+			return usagef("--%s: %w", flag, err)
+		}
+	}
+	p.junit = c.String("junit")
+	if p.copies, err = openLogCopies(c.String("logs-to")); err != nil {
+		return usagef("--logs-to: %w", err)
+	}
+	return nil
 }
 
 // concluded tells the service manager that the pods have reached their goal, if they have, and that
