@@ -29,6 +29,7 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/internal/roottest"
 )
 
 // The user that a registry with Users knows.
@@ -66,6 +67,7 @@ func (r *Registry) URL() string { return r.Scheme + "://" + r.Host }
 // Start starts a registry.
 func Start(t testing.TB, o Options) *Registry {
 	t.Helper()
+	roottest.Require(t) // docker-registry is among what those tests need
 	dir := t.TempDir()
 	r := &Registry{Host: freeAddress(t), Scheme: "http", client: &http.Client{Timeout: patience}}
 	config := fmt.Sprintf("version: 0.1\nlog: {level: error, accesslog: {disabled: true}}\nstorage: {filesystem: {rootdirectory: %s}}\n", filepath.Join(dir, "data"))

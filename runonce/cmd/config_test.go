@@ -72,6 +72,7 @@ func TestConfigMistakes(t *testing.T) {
 		{"timeot: 5m\n", "", file + "1: timeot: unknown key (did you mean timeout?)"},
 		{"# a comment\nrun:\n  tail: 5\n", "", file + "3: run.tail: unknown key"},
 		{"config: other\n", "", file + "1: config: unknown key"},
+		{"all: true\n", "", file + "1: all: unknown key"},
 		{"o: json\n", "", file + "1: o: unknown key"},
 		{"timeout: 5\n", "", file + `1: timeout: "5": a duration needs a unit, for example 5s`},
 		{"run: {timeout: soon}\n", "", file + `1: run.timeout: "soon": must be a duration`},

@@ -79,7 +79,7 @@ func (l *logCopies) close() {
 }
 
 // wanted says whether --logs-to is given.
-func (l *logCopies) wanted() bool { return l != nil && l.dir != "" }
+func (l *logCopies) wanted() bool { return l.dir != "" }
 
 // copyLogs makes the run write its logs before it removes its pods.
 func (p *program) copyLogs(ctx context.Context, o *runonce.Options, l *launch) {

@@ -67,7 +67,7 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 func Main(ctx context.Context, arguments []string, process IO) int {
 	p := &program{
 		io: process, start: time.Now(), display: progress.New(process.Stderr),
-		settings: &cmdline.Settings{}, hangups: make(chan struct{}, 1),
+		settings: &cmdline.Settings{}, copies: &logCopies{}, hangups: make(chan struct{}, 1),
 	}
 	p.display.NotifyManager(process.Notify)
 	p.io.Stderr = p.display.Stderr()
@@ -106,7 +106,7 @@ type program struct {
 	structured bool              // messages are entries of the log as well
 	settings   *cmdline.Settings // of flags that are not on the command line
 	junit      string            // file for a JUnit report
-	copies     *logCopies        // of logs, nil for none
+	copies     *logCopies        // of logs, for --logs-to
 	reported   bool              // the results of the command are written
 	reloads    atomic.Bool       // SIGHUP is not an interrupt, but comes to hangups
 	hangups    chan struct{}

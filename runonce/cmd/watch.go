@@ -30,7 +30,7 @@ func (p *program) watchCommand() *cli.Command {
 	// A run that does not end has no end to wait for, to report or to remove pods at.
 	flags := slices.DeleteFunc(p.runCommand().Flags, func(f cli.Flag) bool {
 		return slices.Contains([]string{
-			"timeout", "fail-fast", "rm", "exit-code-from", "junit", "timeline", "max-restarts", "prune", "rerun",
+			"timeout", "fail-fast", "rm", "exit-code-from", "junit", "timeline", "logs-to", "max-restarts", "prune", "rerun",
 			"kubeconfig", "context", "create-namespace", "schedule-timeout",
 		}, f.Names()[0])
 	})

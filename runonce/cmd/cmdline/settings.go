@@ -80,11 +80,11 @@ func Load(from Sources, command string, commands []*cli.Command) (*Settings, err
 	return s, err
 }
 
-// addFlags collects the flags that can be set.
+// addFlags collects the flags that can be set. What --all removes must be said by the command line.
 func (s *Settings) addFlags(commands []*cli.Command) {
 	for _, c := range commands {
 		for _, f := range c.Flags {
-			if name := f.Names()[0]; name != ConfigFlag && name != "help" {
+			if name := f.Names()[0]; name != ConfigFlag && name != "help" && name != "all" {
 				s.flags[name] = append(s.flags[name], f)
 			}
 		}
