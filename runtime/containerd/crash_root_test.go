@@ -125,13 +125,28 @@ func TestKilledWhileStartingOnDaemon(t *testing.T) {
 				if left := shimsOf(t, p.address); left != "" {
 					t.Fatalf("round %d: left: %s", round, left)
 				}
-				left, err := filepath.Glob(filepath.Join(p.dir, "state/io.containerd.runtime.v2.task/runonce/*"))
-				if err != nil || len(left) > 0 {
-					t.Fatalf("round %d: left: %s, %v", round, left, err)
+				if left := bundlesOf(t, p.dir); len(left) > 0 {
+					t.Fatalf("round %d: left: %s", round, left)
 				}
 			}
 		})
 	}
+}
+
+// bundlesOf returns the bundles that a daemon leaves. It may remove one after the call that deletes
+// the task.
+func bundlesOf(t *testing.T, dir string) (left []string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		var err error
+		if left, err = filepath.Glob(filepath.Join(dir, "state/io.containerd.runtime.v2.task/runonce/*")); err != nil {
+			t.Fatal(err)
+		}
+		if len(left) == 0 {
+			break
+		}
+	}
+	return left
 }
 
 // TestStaleBundleOnDaemon: a bundle that a daemon has left of a task that it does not know does
