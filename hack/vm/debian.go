@@ -51,10 +51,14 @@ func (b builder) seed(dir string) error {
 	return errors.Join(err, put(dir, "user-data", userData, 0o644), put(dir, "meta-data", []byte("instance-id: test\n"), 0o644))
 }
 
-// debianPackages adds a repository with the released package and what it depends on, and a later
-// version of the package.
+// debianPackages adds a repository with the released package and what it depends on, the
+// released archive, and a later version of the package.
 func (b builder) debianPackages(ctx context.Context, tree, needed string) error {
 	released, err := one(filepath.Join(b.root, "dist/runonce_*_amd64.deb"))
+	if err != nil {
+		return err
+	}
+	archive, err := one(filepath.Join(b.root, "dist/runonce-*-linux-amd64.tar.gz"))
 	if err != nil {
 		return err
 	}
@@ -78,7 +82,9 @@ func (b builder) debianPackages(ctx context.Context, tree, needed string) error 
 			return err
 		}
 	}
-	return errors.Join(put(tree, "srv/repository/Packages", index.Bytes(), 0o644),
+	body, err := os.ReadFile(archive)
+	return errors.Join(err, put(tree, "srv/archive.tar.gz", body, 0o644),
+		put(tree, "srv/repository/Packages", index.Bytes(), 0o644),
 		put(tree, "etc/apt/sources.list", []byte("deb [trusted=yes] file:/srv/repository ./\n"), 0o644),
 		put(tree, "etc/cloud/cloud.cfg.d/90_offline.cfg", []byte("apt: {preserve_sources_list: true}\nlocale: C.UTF-8\n"), 0o644),
 		b.laterPackage(ctx, released, filepath.Join(tree, "srv/later.deb")))
@@ -111,9 +117,13 @@ func (b builder) debianTests(ctx context.Context, tree string) error {
 		put(tree, "srv/tests/tests.sh", script, 0o755), put(tree, "etc/systemd/system/vm-tests.service", unit, 0o644))
 }
 
-// debianImages adds an archive with an image of ours under the name that the example uses.
+// debianImages adds archives of images: one where the machine's pods find it, with the name that
+// the example uses, and one for the test of the archive.
 func (b builder) debianImages(ctx context.Context, tree string) error {
 	const page = "the page of the example\n"
+	if _, err := testimages.Write(ctx, filepath.Join(tree, "srv/images"), "box"); err != nil {
+		return err
+	}
 	program, err := testimages.Program(ctx, b.root, "box")
 	if err != nil {
 		return err

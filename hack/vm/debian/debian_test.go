@@ -1,6 +1,6 @@
 // Package debian_test checks a machine with Debian that cloud-init has set up as in
-// examples/cloud-init, and what the package of a release does there. hack/vm runs one test in
-// each boot.
+// examples/cloud-init, and what the package and the archive of a release do there. hack/vm runs
+// one test in each boot.
 package debian_test
 
 import (
@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -103,6 +104,7 @@ func TestAfterReset(t *testing.T) {
 	t.Run("upgrade", upgrade)
 	t.Run("remove", remove)
 	t.Run("purge", purge)
+	t.Run("archive", archive)
 }
 
 func upgrade(t *testing.T) {
@@ -150,4 +152,38 @@ func purge(t *testing.T) {
 	if diff := cmp.Diff(want, left); diff != "" {
 		t.Errorf("left on the machine:\n%s", diff)
 	}
+}
+
+const factsPod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: facts}
+spec:
+  hostNetwork: true
+  restartPolicy: Never
+  securityContext: {seccompProfile: {type: RuntimeDefault}}
+  containers: [{name: main, image: "localhost/box:1", args: [facts]}]
+`
+
+// archive: the released archive runs a pod where there is nothing else, with seccomp.
+func archive(t *testing.T) {
+	root := "/srv/bare"
+	sh(t, "mkdir -p "+root+" && mount -t tmpfs bare "+root+" && cd "+root+" && mkdir -p usr/local proc sys dev run tmp var/lib var/log images && "+
+		"mount -t proc none proc && mount --rbind /sys sys && mount --rbind /dev dev && mount -t tmpfs none run && "+
+		"tar -C usr/local -xzf /srv/archive.tar.gz && cp /srv/images/box.tar images")
+	if err := os.WriteFile(filepath.Join(root, "pod.yaml"), []byte(factsPod), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	in := "chroot " + root + " /usr/local/bin/runonce "
+	out := sh(t, in+"run --timeout 3m --until completed --images-dir /images /pod.yaml")
+	if !strings.Contains(out, "Succeeded") {
+		t.Errorf("%s", out)
+	}
+	if got := sh(t, in+"logs facts"); !strings.Contains(got, `"seccomp":"filter"`) && !strings.Contains(got, `"seccomp": "filter"`) {
+		t.Errorf("facts: %s", got)
+	}
+	if got := sh(t, in+"version"); !strings.Contains(got, "/usr/local/bin/runc") {
+		t.Errorf("version: %s", got)
+	}
+	sh(t, in+"down --all")
 }
