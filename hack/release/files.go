@@ -12,14 +12,15 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 )
 
-// archiveBin is where the units expect the program; it is in the archive, which is to be unpacked
-// in /usr/local. Packages have their programs in packageBin.
+// The archive is to be unpacked in archivePrefix, and packages are installed in packagePrefix.
 const (
-	archiveBin = "/usr/local/bin/"
-	packageBin = "/usr/bin/"
+	archivePrefix = "/usr/local"
+	packagePrefix = "/usr"
+	// zshDir has the completion for zsh, except on Debian.
+	zshDir       = "share/zsh/site-functions"
+	debianZshDir = "share/zsh/vendor-completions"
 )
 
 // build writes all files of the architecture.
@@ -38,7 +39,7 @@ func (a *architecture) build(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(a.out, a.fileName("cdx.json")), bill, 0o644); err != nil {
 		return err
 	}
-	if err := a.archive(); err != nil {
+	if err := a.archive(ctx); err != nil {
 		return fmt.Errorf("writing the archive: %w", err)
 	}
 	for _, format := range []string{"deb", "rpm"} {
@@ -54,9 +55,9 @@ func (a *architecture) fileName(suffix string) string {
 }
 
 // archive writes a tar archive of everything that pods need, but for nft or iptables.
-func (a *architecture) archive() error {
-	dir := filepath.Join(a.work, "archive")
-	if err := a.stage(dir, archiveBin, "share/zsh/site-functions", a.licenses.text()); err != nil {
+func (a *architecture) archive(ctx context.Context) error {
+	dir, err := a.stage(ctx, "archive", archivePrefix, a.licenses.text())
+	if err != nil {
 		return err
 	}
 	errs := []error{copyProgram(a.program("runc"), filepath.Join(dir, "bin/runc"))}
@@ -109,52 +110,44 @@ func (a *architecture) pack(archive *tar.Writer, dir, path string) error {
 
 // packageFile writes the Debian or RPM package that packaging/nfpm.yaml describes.
 func (a *architecture) packageFile(ctx context.Context, format string) error {
-	zsh := map[string]string{"deb": "share/zsh/vendor-completions", "rpm": "share/zsh/site-functions"}
-	dir := filepath.Join(a.work, format)
-	if err := a.stage(dir, packageBin, zsh[format], a.copyright); err != nil {
+	dir, err := a.stage(ctx, format, packagePrefix, a.copyright)
+	if err == nil && format == "deb" {
+		err = moveDir(filepath.Join(dir, zshDir), filepath.Join(dir, debianZshDir))
+	}
+	if err == nil {
+		err = a.touch(dir)
+	}
+	if err != nil {
 		return err
 	}
-	_, err := output(ctx, command{
+	_, err = output(ctx, command{
 		dir: a.root, args: []string{a.nfpm, "package", "-f", "packaging/nfpm.yaml", "-p", format, "-t", a.out},
 		env: []string{"ARCH=" + a.arch, "VERSION=" + a.version, "TREE=" + dir, "SOURCE_DATE_EPOCH=" + strconv.FormatInt(a.epoch.Unix(), 10)},
 	})
 	return err
 }
 
-// stage writes what the archive and the packages share: the program and all that belongs to it.
-func (a *architecture) stage(dir, bin, zsh string, copyright []byte) error {
-	manuals, err := filepath.Glob(filepath.Join(a.root, "docs/*.[1-8]"))
+// stage installs the program and all that belongs to it below a directory of that name, and returns
+// the directory that stands for the prefix.
+func (a *architecture) stage(ctx context.Context, name, prefix string, copyright []byte) (string, error) {
+	root := filepath.Join(a.work, name)
+	_, err := output(ctx, command{
+		dir: a.root, args: []string{"make", "install", "DESTDIR=" + root, "PREFIX=" + prefix, "PROGRAM=" + a.program("runonce")},
+	})
 	if err != nil {
-		return err
+		return "", err
 	}
-	units, err := filepath.Glob(filepath.Join(a.root, "packaging/systemd/*.*"))
-	if err != nil {
-		return err
-	}
-	if len(manuals) == 0 || len(units) == 0 {
-		return errors.New("no manual pages or no units")
-	}
-	errs := []error{
-		copyProgram(a.program("runonce"), filepath.Join(dir, "bin/runonce")),
-		writeFile(filepath.Join(dir, "share/doc/runonce/copyright"), copyright),
-	}
-	for shell, name := range map[string]string{
-		"bash": "share/bash-completion/completions/runonce", "fish": "share/fish/vendor_completions.d/runonce.fish", "zsh": zsh + "/_runonce",
-	} {
-		text, err := os.ReadFile(filepath.Join(a.root, "runonce/cmd/completion."+shell))
-		errs = append(errs, err, writeFile(filepath.Join(dir, name), text))
-	}
+	dir := filepath.Join(root, prefix)
+	manuals, err := filepath.Glob(filepath.Join(dir, "share/man/man*/*"))
+	errs := []error{err, writeFile(filepath.Join(dir, "share/doc/runonce/copyright"), copyright)}
 	for _, path := range manuals {
-		text, err := os.ReadFile(path)
-		name := filepath.Base(path)
-		errs = append(errs, err, writeCompressed(filepath.Join(dir, "share/man/man"+name[len(name)-1:], name+".gz"), text))
+		errs = append(errs, compress(path))
 	}
-	for _, path := range units {
-		text, err := os.ReadFile(path)
-		unit := strings.ReplaceAll(string(text), archiveBin, bin)
-		errs = append(errs, err, writeFile(filepath.Join(dir, "lib/systemd/system", filepath.Base(path)), []byte(unit)))
-	}
-	return errors.Join(append(errs, a.touch(dir))...)
+	return dir, errors.Join(errs...)
+}
+
+func moveDir(from, to string) error {
+	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.Rename(from, to))
 }
 
 // touch gives all files the time of the commit.
@@ -164,17 +157,19 @@ func (a *architecture) touch(dir string) error {
 	})
 }
 
-func writeCompressed(path string, text []byte) error {
+// compress replaces a file by PATH.gz.
+func compress(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
 	var packed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
 	if err != nil {
 		return err
 	}
 	_, err = w.Write(text)
-	if err := errors.Join(err, w.Close()); err != nil {
-		return err
-	}
-	return writeFile(path, packed.Bytes())
+	return errors.Join(err, w.Close(), writeFile(path+".gz", packed.Bytes()), os.Remove(path))
 }
 
 func writeFile(path string, body []byte) error {

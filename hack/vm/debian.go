@@ -137,9 +137,7 @@ func (b builder) debianImages(ctx context.Context, tree string) error {
 		},
 		Config: v1.ImageConfig{Entrypoint: []string{"/bin/box", "web", "-addr", ":80"}},
 	})
-	const service = "[Service]\nExecStartPre=/usr/bin/runonce images import /var/lib/runonce/images\n"
-	return errors.Join(err, put(tree, "var/lib/runonce/images/nginx.tar", archive.Bytes(), 0o644),
-		put(tree, "etc/systemd/system/runonce.service.d/images.conf", []byte(service), 0o644))
+	return errors.Join(err, put(tree, "var/lib/runonce/images/nginx.tar", archive.Bytes(), 0o644))
 }
 
 // addToDisk copies a tree of files to a disk, which need not be mounted for that.
