@@ -70,10 +70,14 @@ func registryFlags() []cli.Flag {
 
 // registryOptions reads registryFlags.
 func (p *program) registryOptions(c *cli.Context, o *containerd.Options) {
-	o.CertsDir, o.PullTimeout = c.String("hosts-dir"), c.Duration("pull-timeout")
-	o.Credentials = credential.Options{
+	o.CertsDir, o.PullTimeout, o.Credentials = c.String("hosts-dir"), c.Duration("pull-timeout"), credentialOptions(c)
+	o.Credentials.Getenv = p.io.Getenv
+}
+
+func credentialOptions(c *cli.Context) credential.Options {
+	return credential.Options{
 		AuthFile: c.String("authfile"), ProviderConfig: c.String("image-credential-provider-config"),
-		ProviderDir: c.String("image-credential-provider-bin-dir"), Getenv: p.io.Getenv,
+		ProviderDir: c.String("image-credential-provider-bin-dir"),
 	}
 }
 

@@ -239,10 +239,11 @@ func TestRegistryFailures(t *testing.T) {
 		code int
 		want []string
 	}{
-		{[]string{"--authfile", bad}, 4, []string{"--authfile: ", bad, `auths["registry.example"]: auth`, "log in again"}},
-		{[]string{"--authfile", filepath.Join(dir, "none")}, 4, []string{"--authfile: ", "no such file"}},
+		{[]string{"--authfile", bad}, 2, []string{"--authfile: ", bad, `auths["registry.example"]: auth`, "log in again"}},
+		{[]string{"--authfile", filepath.Join(dir, "none")}, 2, []string{"--authfile: ", "no such file"}},
 		{[]string{"--hosts-dir", hosts}, 4, []string{"registry " + proxy.Host, "hosts.toml: line 2: unknown field", "overide_path"}},
-		{[]string{"--image-credential-provider-config", bad}, 4, []string{"needs --image-credential-provider-bin-dir"}},
+		{[]string{"--image-credential-provider-config", bad}, 2, []string{"needs --image-credential-provider-bin-dir"}},
+		{[]string{"--hosts-dir", hosts, "--pull", "never"}, 1, []string{"ErrImageNeverPull"}},
 	} {
 		if out := m.output(t, tc.code, slices.Concat([]string{"run", pod}, tc.args)...); !containsAll(out, tc.want) {
 			t.Errorf("%q prints\n%s", tc.args, out)

@@ -16,6 +16,7 @@ import (
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/host"
+	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/volume"
@@ -56,6 +57,7 @@ type machineEngine struct {
 	o         Options
 	preflight *host.Preflight
 	network   *network.Manager // set by Pods
+	pull      image.Mode       // set by Pods
 }
 
 func (e *machineEngine) Unsupported(ctx context.Context, pods []*v1.Pod) map[types.UID]string {
@@ -82,7 +84,7 @@ func (e *machineEngine) checkRegistries(pods []*v1.Pod) error {
 			}
 		}
 	}
-	if len(refs) == 0 {
+	if len(refs) == 0 || e.pull == image.Never {
 		return nil
 	}
 	return e.CheckRegistries(refs)
@@ -102,6 +104,7 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 		return nil, fmt.Errorf("getting the addresses of the machine: %w", err)
 	}
 	net.Records, net.Log = o.Records, e.o.Log
+	e.pull = o.Pull
 	net.StateDir, net.DataDir = filepath.Join(e.o.State, "network"), filepath.Join(e.o.Root, "network")
 	e.network = network.New(net)
 	o.Engine, o.Sandboxes, o.Cgroups = e.Engine, e.network, tree

@@ -57,6 +57,17 @@ func New(o Options) *Keychain {
 	})}
 }
 
+// CheckOptions returns an error for files that the options name and that cannot be used.
+func (o Options) CheckOptions() error {
+	k := New(o)
+	_, err := k.providers()
+	if o.AuthFile == "" {
+		return err
+	}
+	_, ferr := k.files()
+	return errors.Join(ferr, err)
+}
+
 // Check returns an error for files that cannot be used.
 func (k *Keychain) Check() error {
 	_, ferr := k.files()
