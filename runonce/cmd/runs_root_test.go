@@ -29,7 +29,7 @@ import (
 // process is a run in a process of its own.
 type process struct {
 	*exec.Cmd
-	stdout, stderr bytes.Buffer
+	stdout, stderr lockedBuffer
 }
 
 func (m machine) start(t *testing.T, args ...string) *process {
@@ -50,7 +50,7 @@ func (p *process) end(t *testing.T) (code int, outcomes []string) {
 	var report struct {
 		Results []struct{ Name, Outcome, Reason, PreemptedBy string } `json:"results"`
 	}
-	if err := json.Unmarshal(p.stdout.Bytes(), &report); err != nil {
+	if err := json.Unmarshal([]byte(p.stdout.String()), &report); err != nil {
 		t.Fatalf("%v\n%s%s", err, &p.stdout, &p.stderr)
 	}
 	for _, r := range report.Results {

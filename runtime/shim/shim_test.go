@@ -223,8 +223,8 @@ func TestStartForOldContainerd(t *testing.T) {
 	if saved, err := os.ReadFile(filepath.Join(path, "address")); err != nil || string(saved) != want {
 		t.Errorf("%q, %v", saved, err)
 	}
-	if _, err := connect(t, strings.TrimPrefix(want, "unix://")).Shutdown(t.Context(), &task.ShutdownRequest{}); err != nil {
-		t.Error(err)
+	if _, err := connect(t, strings.TrimPrefix(want, "unix://")).Shutdown(t.Context(), &task.ShutdownRequest{}); err != nil && !errors.Is(err, lib.ErrClosed) {
+		t.Error(err) // it may end before it answers
 	}
 }
 
