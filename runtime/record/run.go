@@ -30,6 +30,8 @@ type Run struct {
 	plan  *os.File // locked while it is this run's turn to plan
 	alive *os.File // locked while this run lives
 	pods  []types.UID
+	// before is the run of this process before this one, which owns its pods if this one fails.
+	before string
 }
 
 // NewRun returns a run that owns nothing yet.
@@ -75,13 +77,15 @@ func (r *Run) Leave() error {
 }
 
 // Reserve makes this run an owner of the pods until Close: of those that it starts, and of
-// those that run already. It must be this run's turn to plan.
+// those that run already. It must be this run's turn to plan. From then on, this is the run of
+// the process, unless there is an error.
 func (r *Run) Reserve(pods []*v1.Pod) (err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("recording the admitted pods: %w", err), r.Close())
+			err = errors.Join(fmt.Errorf("recording the admitted pods: %w", err), r.Abandon())
 		}
 	}()
+	r.before = r.store.owner()
 	if r.alive, err = os.CreateTemp(r.store.runs(), "run-"); err != nil {
 		return err
 	}
@@ -89,7 +93,7 @@ func (r *Run) Reserve(pods []*v1.Pod) (err error) {
 		return err
 	}
 	owner := filepath.Base(r.alive.Name())
-	r.store.owner = owner
+	r.store.run.Store(&owner)
 	for _, pod := range pods {
 		r.pods = append(r.pods, pod.UID)
 		_, err = r.store.Update(pod.UID, func(p *Pod) error {
@@ -119,7 +123,7 @@ func (r *Run) Reserved() ([]*v1.Pod, error) {
 	var pods []*v1.Pod
 	for _, p := range all {
 		for name, o := range p.Owners {
-			if !o.Lost && name != r.store.owner && r.store.lives(name) {
+			if !o.Lost && name != r.store.owner() && r.store.lives(name) {
 				pods = append(pods, p.Pod)
 				break
 			}
@@ -137,7 +141,7 @@ func (r *Run) Revoke(pod, by *v1.Pod) error {
 	}
 	_, err := r.store.Update(pod.UID, func(p *Pod) error {
 		for name := range p.Owners {
-			if name != r.store.owner {
+			if name != r.store.owner() {
 				p.Owners[name] = lost
 			}
 		}
@@ -160,6 +164,15 @@ func (r *Run) Close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Abandon is Close for a run whose plan is not carried out: the run before it of the same process
+// goes on.
+func (r *Run) Abandon() error {
+	if r.alive != nil {
+		r.store.run.Store(&r.before)
+	}
+	return r.Close()
 }
 
 // LostError says that another process has stopped a pod of this run, which must not start it
@@ -195,10 +208,18 @@ func (e *LostError) PreemptedBy() *v1.Pod {
 // Owned returns a *LostError when another process has stopped a pod of this one's run. The
 // caller holds the pod's lock.
 func (s *Store) Owned(p *Pod) error {
-	if o, ok := p.Owners[s.owner]; ok && o.Lost {
+	if o, ok := p.Owners[s.owner()]; ok && o.Lost {
 		return &LostError{Pod: p.Pod.Name, By: o.By}
 	}
 	return nil
+}
+
+// owner is the name of this process's run, "" for none yet.
+func (s *Store) owner() string {
+	if name := s.run.Load(); name != nil {
+		return *name
+	}
+	return ""
 }
 
 func (s *Store) runs() string { return filepath.Join(s.root, runsDir) }
@@ -212,7 +233,7 @@ func (s *Store) lives(owner string) bool {
 // ownedByOthers reports whether living runs of other processes own the pod.
 func (s *Store) ownedByOthers(p *Pod) bool {
 	for name := range p.Owners {
-		if name != s.owner && s.lives(name) {
+		if name != s.owner() && s.lives(name) {
 			return true
 		}
 	}

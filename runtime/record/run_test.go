@@ -272,6 +272,40 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
+// TestAbandon: a run whose plan is not carried out leaves the pods to the run before it of the same
+// process, which still learns that they were stopped.
+func TestAbandon(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	a := enter(t, root, "a")
+	a.begin(t, "a")
+	next := a.store.NewRun()
+	if err := errors.Join(next.Reserve([]*v1.Pod{newPod("a"), newPod("b")}), next.Abandon()); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if got := reserved(t, root); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("reserved: %v", got)
+	}
+	other := Open(root, root).NewRun()
+	if err := other.Revoke(newPod("a"), nil); err != nil {
+		t.Fatal(err)
+	}
+	p, err := a.store.Load(newPod("a").UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lost *LostError
+	if err := a.store.Owned(p); !errors.As(err, &lost) {
+		t.Errorf("the pod that was stopped: %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAdopt: a pod belongs to the path from which it was last admitted, also one whose record
 // is older than paths.
 func TestAdopt(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -39,7 +40,7 @@ type Store struct {
 	root  string
 	state string
 
-	owner string // the name of this process's run, set by Reserve before any pod is started
+	run atomic.Pointer[string] // the name of this process's run, set by Reserve before any pod is started
 
 	mu    sync.Mutex // guards cache; held while a record is changed
 	cache map[types.UID]cached
