@@ -179,7 +179,7 @@ func (k *keeper) replan(set *manifests.Set, run *record.Run) (before *record.Run
 	plan, err := k.reserve(k.c, set, k.s)
 	if err != nil {
 		k.s.run = before
-		k.s.warn(run.Leave())
+		k.s.warn(run.Abandon())
 		return nil, err
 	}
 	k.plan, k.invalid = plan, invalidResults(set)
@@ -248,7 +248,7 @@ func unchanged(err error) error {
 }
 
 // concluded returns what is called when the pods of a plan have reached their goal or have ended. The
-// results of the first one are reported.
+// results of the first one are reported; of later ones, what their progress has not said.
 func (k *keeper) concluded(invalid []runonce.Result) func([]runonce.Result) {
 	return func(results []runonce.Result) {
 		results = append(slices.Clone(results), invalid...)
@@ -260,11 +260,21 @@ func (k *keeper) concluded(invalid []runonce.Result) func([]runonce.Result) {
 			k.display.Ready()
 		}
 		if k.reported {
+			k.warnRefused(results)
 			return
 		}
 		r := report.New(results, code, time.Since(k.o.Start))
 		if err := k.writeReport(k.c, r); err != nil {
 			k.printError(err)
+		}
+	}
+}
+
+// warnRefused logs which pods the plan does not run.
+func (k *keeper) warnRefused(results []runonce.Result) {
+	for _, r := range results {
+		if r.Outcome == runonce.Rejected || r.Outcome == runonce.Preempted {
+			k.log.Warn("the pod does not run", "pod", podspec.FullName(r.Pod), "outcome", r.Outcome, "reason", r.Reason, "error", r.Message)
 		}
 	}
 }

@@ -143,6 +143,10 @@ func TestWatchPaths(t *testing.T) {
 	w.await(t, "the consequence", func() bool { return strings.Contains(w.stderr.String(), "the pods are left as they are") })
 	w.awaitPods(t, "a 0", "b 0", "remote 0")
 
+	write("c.yaml", boxPod("huge", "Always", "[sleep], resources: {requests: {cpu: 1k}}"))
+	w.await(t, "the refusal", func() bool { return strings.Contains(w.stderr.String(), "default/huge: the pod does not run") })
+	w.awaitPods(t, "a 0", "b 0", "remote 0")
+
 	for _, name := range []string{"b.yaml", "c.yaml"} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)

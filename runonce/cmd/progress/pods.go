@@ -101,6 +101,9 @@ func (d *Display) Plan(pods []*v1.Pod) {
 			if isOutcome(p.State) {
 				d.pods.pending--
 			}
+			if p.State == string(runonce.Failed) {
+				p.printed = "" // it is tried again
+			}
 		}
 	}
 	d.awake()

@@ -74,6 +74,20 @@ var progressCases = []struct {
 	script func(e *events)
 	want   string
 }{
+	{"what failed in the plan before may fail again", func(e *events) {
+		e.Plan([]*v1.Pod{e.pod("a"), e.pod("b")})
+		for range 2 {
+			e.on("a", "Running", "", "")
+			e.on("b", "Failed", "Stopped", "it was stopped")
+		}
+		e.Plan([]*v1.Pod{e.pod("a"), e.pod("b")})
+		e.on("a", "Running", "", "")
+		e.on("b", "Failed", "Stopped", "it was stopped")
+	}, `
+default/a: Running
+default/b: Failed: it was stopped
+default/b: Failed: it was stopped
+`},
 	{"a short run has a line for each event", func(e *events) {
 		e.total = 2
 		e.on("a", "Starting", "", "")
