@@ -17,8 +17,9 @@ import (
 // Certs is a directory with a private CA (ca.crt), and the certificates and keys that it has given
 // to a registry on this machine and to its clients (client.cert, client.key).
 type Certs struct {
-	Dir string
-	key *ecdsa.PrivateKey // of the CA
+	Dir    string
+	key    *ecdsa.PrivateKey // of the CA
+	server *ecdsa.PrivateKey
 }
 
 // CA returns the path of the CA's certificate.
@@ -42,7 +43,7 @@ func NewCerts(t testing.TB) *Certs {
 	c.key = c.issue(t, ca, ca, "ca.crt", "ca.key")
 	server := template("registry")
 	server.IPAddresses, server.DNSNames = []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"registry.example", "mirror.example"}
-	c.issue(t, server, ca, "server.crt", "server.key")
+	c.server = c.issue(t, server, ca, "server.crt", "server.key")
 	c.issue(t, template("client"), ca, "client.cert", "client.key")
 	return c
 }

@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +48,7 @@ type Options struct {
 	Certs       *Certs // for TLS
 	ClientCerts bool   // clients need a certificate, too
 	Users       bool   // only User may pull and push
+	Tokens      bool   // a server gives tokens to User, and to all for repositories below public/
 	MirrorOf    string // pulls from the registry at this address what it does not have
 }
 
@@ -55,6 +57,7 @@ type Registry struct {
 	Host   string // with port
 	Scheme string
 	client *http.Client
+	tokens *tokens
 	stop   func()
 }
 
@@ -83,6 +86,10 @@ func Start(t testing.TB, o Options) *Registry {
 	}
 	if o.Users {
 		config += fmt.Sprintf("auth: {htpasswd: {realm: test, path: %s}}\n", writeFile(t, dir, "users", users))
+	}
+	if o.Tokens {
+		r.tokens = newTokens(t)
+		config += fmt.Sprintf("auth: {token: {realm: %q, service: %s, issuer: %s, rootcertbundle: %s}}\n", r.tokens.url, tokenService, tokenIssuer, r.tokens.certs.CA())
 	}
 	if o.MirrorOf != "" {
 		config += fmt.Sprintf("proxy: {remoteurl: %q}\n", o.MirrorOf)
@@ -161,7 +168,7 @@ func (r *Registry) Index(t testing.TB, name, architecture string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.SetBasicAuth(User, Password)
+	r.authorize(req)
 	req.Header.Set("Accept", v1.MediaTypeImageManifest)
 	resp, err := r.client.Do(req)
 	if err != nil {
@@ -242,7 +249,7 @@ func (r *Registry) send(ctx context.Context, method, url, mediaType string, body
 	if err != nil {
 		return "", err
 	}
-	req.SetBasicAuth(User, Password)
+	r.authorize(req)
 	if mediaType != "" {
 		req.Header.Set("Content-Type", mediaType)
 	}
@@ -256,6 +263,15 @@ func (r *Registry) send(ctx context.Context, method, url, mediaType string, body
 		return "", fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, text)
 	}
 	return resp.Header.Get("Location"), nil
+}
+
+// authorize lets the request do all that it needs.
+func (r *Registry) authorize(req *http.Request) {
+	req.SetBasicAuth(User, Password)
+	if r.tokens != nil {
+		repository := regexp.MustCompile("^/v2/(.*)/(blobs|manifests)/").FindStringSubmatch(req.URL.Path)[1]
+		req.Header.Set("Authorization", "Bearer "+r.tokens.sign([]access{{"repository", repository, []string{"pull", "push"}}}))
+	}
 }
 
 func writeFile(t testing.TB, dir, name, text string) string {

@@ -72,7 +72,7 @@ func registryExamples(t *testing.T) map[string]example {
 }
 
 // appImage is an image whose program ends at once.
-func appImage(t *testing.T, name string) ociimage.Image {
+func appImage(t *testing.T) ociimage.Image {
 	t.Helper()
 	root, err := testimages.Root()
 	if err != nil {
@@ -83,8 +83,8 @@ func appImage(t *testing.T, name string) ociimage.Image {
 		t.Fatal(err)
 	}
 	return ociimage.Image{
-		Ref: "registry.example/" + name, Config: v1.ImageConfig{Entrypoint: []string{"/bin/box", "exit", "0"}},
-		Files: []ociimage.File{{Path: "/bin/box", Mode: 0o755, Body: program}, {Path: "/name", Body: []byte(name)}},
+		Ref: "registry.example/app", Config: v1.ImageConfig{Entrypoint: []string{"/bin/box", "exit", "0"}},
+		Files: []ociimage.File{{Path: "/bin/box", Mode: 0o755, Body: program}},
 	}
 }
 
@@ -94,7 +94,7 @@ func TestRegistryExamples(t *testing.T) {
 	roottest.Require(t)
 	certs := registry.NewCerts(t)
 	secured, open := registry.Options{Certs: certs, Users: true}, registry.Options{Certs: certs}
-	image := appImage(t, "app")
+	image := appImage(t)
 	cases := map[string]struct {
 		o        registry.Options
 		selfMade bool // the machine does not trust the CA
@@ -185,12 +185,59 @@ func (m machine) example(t *testing.T, e example, certs *registry.Certs, environ
 	m.clear(t)
 }
 
+// TestRegistryTokens: a registry that wants tokens gets those of the server that it names, which are
+// given for a password, for a refresh token, and for what is public to everybody.
+func TestRegistryTokens(t *testing.T) {
+	roottest.Require(t)
+	r := registry.Start(t, registry.Options{Tokens: true})
+	for _, name := range []string{"team/app:1", "public/app:1"} {
+		r.Push(t, name, appImage(t))
+	}
+	dir := t.TempDir()
+	login := func(entry string) string {
+		path := filepath.Join(dir, "auth.json")
+		if err := os.WriteFile(path, []byte(fmt.Sprintf(`{"auths": {%q: {%s}}}`, r.Host, entry)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, tc := range []struct {
+		name, image, entry string
+		want               string // of a failure
+	}{
+		{"password", "team/app:1", `"username": "` + registry.User + `", "password": "` + registry.Password + `"`, ""},
+		{"refresh token", "team/app:1", `"identitytoken": "` + registry.RefreshToken + `"`, ""},
+		{"wrong password", "team/app:1", `"username": "` + registry.User + `", "password": "x"`, "401 Unauthorized: check the credentials"},
+		{"nothing", "team/app:1", "", "denies access: it may need credentials"},
+		{"public", "public/app:1", "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pod := filepath.Join(dir, "pod.yaml")
+			text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec: {hostNetwork: true, restartPolicy: Never, containers: [{name: c, image: %s/%s}]}\n", r.Host, tc.image)
+			if err := os.WriteFile(pod, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args := []string{"run", "-o", "wide", "--hosts-dir", t.TempDir()}
+			if tc.entry != "" {
+				args = append(args, "--authfile", login(tc.entry))
+			}
+			code := 0
+			if tc.want != "" {
+				code = 1
+			}
+			if out := newMachine(t, "").output(t, code, append(args, pod)...); !strings.Contains(out, tc.want) {
+				t.Errorf("it prints\n%s", out)
+			}
+		})
+	}
+}
+
 // TestPodsShareAPull: ten pods of one image ask the registry for it once.
 func TestPodsShareAPull(t *testing.T) {
 	roottest.Require(t)
 	m := newMachine(t, "")
 	r := registry.Start(t, registry.Options{})
-	manifest := r.Push(t, "team/app:1", appImage(t, "app"))
+	manifest := r.Push(t, "team/app:1", appImage(t))
 	proxy := registry.NewProxy(t, r)
 	pods := t.TempDir()
 	for i := range 10 {
@@ -217,7 +264,7 @@ func TestRegistryFailures(t *testing.T) {
 	roottest.Require(t)
 	m := newMachine(t, "")
 	r := registry.Start(t, registry.Options{Users: true})
-	r.Push(t, "team/app:1", appImage(t, "app"))
+	r.Push(t, "team/app:1", appImage(t))
 	proxy := registry.NewProxy(t, r, registry.Rule{Times: 1, Fault: registry.Status(503)}, registry.Rule{Times: 1, Fault: registry.Status(429, "Retry-After: 1")})
 	dir := t.TempDir()
 	file := func(name, text string) string {
