@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"github.com/runonce/runonce/internal/journal"
 	"github.com/runonce/runonce/internal/lategc"
@@ -28,7 +29,7 @@ func main() {
 	os.Exit(cmd.Main(context.Background(), os.Args, cmd.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		StdoutTerminal: cmd.Terminal(os.Stdout), StderrTerminal: cmd.Terminal(os.Stderr),
-		Signals: signals, Exit: os.Exit, Notify: sdnotify.Take(), Journal: journal.Socket,
+		Signals: signals, CatchHangups: func() { signal.Notify(signals, syscall.SIGHUP) }, Exit: os.Exit, Notify: sdnotify.Take(), Journal: journal.Socket,
 		Getenv: os.Getenv, Environ: os.Environ, Machine: os.DirFS("/"), Open: backend.Open, Versions: containerd.LookUp,
 	}))
 }

@@ -40,7 +40,9 @@ type IO struct {
 	// Signals interrupt the command, the first one, and end the process with Exit, the second
 	// one; nil for none.
 	Signals <-chan os.Signal
-	Exit    func(code int)
+	// CatchHangups makes SIGHUP come to Signals also if it was ignored; nil for what does not matter.
+	CatchHangups func()
+	Exit         func(code int)
 	// Notify sends a message to the service manager, as of sd_notify(3); nil if there is none.
 	Notify func(message string)
 	// Journal is the socket of systemd's journal, which need not exist.
@@ -263,7 +265,7 @@ func Terminal(f *os.File) bool {
 }
 
 // Signals returns the signals that end a command. SIGHUP stays ignored if the process was started
-// so, as nohup does.
+// so, as nohup does, for its children too.
 func Signals() []os.Signal {
 	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

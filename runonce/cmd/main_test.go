@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	signal.Notify(signals, cmd.Signals()...)
 	os.Exit(cmd.Main(testContext(), os.Args, cmd.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Machine: os.DirFS("/"), Open: backend.Open,
-		Signals: signals, Exit: os.Exit, Environ: ownEnviron, Notify: sdnotify.Take(), Journal: journal.Socket,
+		Signals: signals, CatchHangups: func() { signal.Notify(signals, syscall.SIGHUP) }, Exit: os.Exit, Environ: ownEnviron, Notify: sdnotify.Take(), Journal: journal.Socket,
 	}))
 }
 

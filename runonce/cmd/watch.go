@@ -131,6 +131,9 @@ func (p *program) changes(c *cli.Context) <-chan struct{} {
 		p.log.Warn("changes of the manifests are noticed late", "error", err)
 	}
 	p.reloads.Store(true)
+	if p.io.CatchHangups != nil {
+		p.io.CatchHangups() // it ends nothing here
+	}
 	all := make(chan struct{})
 	go func() {
 		for c.Context.Err() == nil {

@@ -98,7 +98,12 @@ func TestWatchRealPods(t *testing.T) {
 		}
 	}
 	write("a", "[sleep, "+mark+"]")
-	p := &process{Cmd: exec.CommandContext(t.Context(), "/proc/self/exe", slices.Concat([]string{"watch", "--settle", "100ms", "--capacity", "cpu=4,memory=1100Mi,pods=20", dir}, m.flags)...)}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Under nohup, since SIGHUP has to work there as well.
+	p := &process{Cmd: exec.CommandContext(t.Context(), "sh", slices.Concat([]string{"-c", `trap "" HUP; exec "$@"`, "sh", self, "watch", "--settle", "100ms", "--capacity", "cpu=4,memory=1100Mi,pods=20", dir}, m.flags)...)}
 	p.Env = append(os.Environ(), asProgram+"=1")
 	p.Stdout, p.Stderr = &p.stdout, &p.stderr
 	if err := p.Start(); err != nil {
