@@ -28,7 +28,10 @@ func machine(t *testing.T) {
 // try runs a command and returns its output.
 func try(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	// Variables of the tests would be unknown settings.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "RUNONCE_TEST_") })
+	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
