@@ -28,7 +28,7 @@ FUZZTIME ?= 20000x
 # hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build demo install release test test-release test-unit test-embedded test-root test-vm test-cloud-init test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz bench bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-debian setup-release payload
+.PHONY: help build demo install release test test-release test-unit test-embedded test-root test-vm test-cloud-init test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz bench bench-images bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-debian setup-release payload
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -122,6 +122,10 @@ bench: root tools build ## compare pod start-up with a plain containerd client; 
 	@[ -z "$(PODMAN)" ] || hack/setup.sh podman
 	@PATH="$$PATH:$(CACHE)/podman/usr/bin" $(GO) run ./hack/bench -rounds $(or $(ROUNDS),5) $(BENCHFLAGS)
 
+bench-images: root tools build $(TOOLS)/ctr ## compare imports and pulls of a large image with ctr, skopeo and podman; ROUNDS=3 PODMAN=1
+	@[ -z "$(PODMAN)" ] || hack/setup.sh podman
+	@PATH="$$PATH:$(CACHE)/podman/usr/bin" $(GO) run ./hack/imagebench -rounds $(or $(ROUNDS),3)
+
 bench-quick: root tools build ## print the ratios to a plain containerd client, in about a minute
 	@$(GO) run ./hack/bench -quick
 
@@ -209,6 +213,9 @@ $(TOOLS)/containerd: hack/containerd/go.mod hack/containerd/go.sum
 	@mkdir -p $(TOOLS)
 	cd hack/containerd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -tags no_cri,no_btrfs,no_devmapper,no_zfs,no_tracing \
 		-o $(TOOLS)/ github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
+
+$(TOOLS)/ctr: hack/containerd/go.mod hack/containerd/go.sum
+	cd hack/containerd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ github.com/containerd/containerd/v2/cmd/ctr
 
 $(TOOLS)/actionlint: hack/actionlint/go.mod hack/actionlint/go.sum
 	@mkdir -p $(TOOLS)
