@@ -4,7 +4,7 @@
 # Installs what this machine lacks to run pods (run), to also run the tests (test), or to
 # also run tests in an emulated machine (vm), and in one with Debian and cloud-init (debian), or
 # unpacks podman for the benchmark (podman), or installs compilers for the architectures in ARCH
-# and unpacks libseccomp for them (release). On
+# and unpacks C libraries for them and the source of crun (release). On
 # distributions other than Debian, it lists the missing packages and stops.
 # Packages that only the tests need and that would start a service or replace another
 # package (containerd, docker-registry, etcd, skopeo) are unpacked into .cache/debian and not
@@ -139,26 +139,53 @@ unpack_systemd() {
 	say "unpacked systemd into .cache/vm"
 }
 
-# Unpacks libseccomp for an architecture into .cache/release. apt gets directories of its own, so
-# that this machine need not know the architecture.
-unpack_seccomp() {
-	local arch=$1 tmp=$PWD/.cache/release/$1.new
-	rm -rf "$tmp"
-	mkdir -p "$tmp"/apt/{lists,archives}/partial "$tmp/tree"
-	chmod -R a+rX "$tmp"
-	touch "$tmp/apt/status"
-	local options=(-o Dir::State="$tmp/apt" -o Dir::State::status="$tmp/apt/status" -o Dir::Cache="$tmp/apt"
-		-o APT::Architecture="$arch" -o APT::Architectures="$arch" -o APT::Sandbox::User=root)
-	say "downloading libseccomp for $arch"
-	(cd "$tmp" && apt "${options[@]}" update && apt "${options[@]}" download libseccomp-dev) >.cache/apt.log 2>&1 || {
+# Makes a directory and sets options to those of an apt that keeps everything there, so that this
+# machine need not know the architecture or the sources of packages. More options may follow.
+separate_apt() {
+	local dir=$1
+	shift
+	rm -rf "$dir"
+	mkdir -p "$dir"/apt/{lists,archives}/partial
+	chmod -R a+rX "$dir"
+	touch "$dir/apt/status"
+	options=(-o Dir::State="$dir/apt" -o Dir::State::status="$dir/apt/status" -o Dir::Cache="$dir/apt"
+		-o APT::Sandbox::User=root "$@")
+}
+
+# Unpacks the C libraries of runc and crun for an architecture into .cache/release.
+unpack_libraries() {
+	local arch=$1 tmp=$PWD/.cache/release/$1.new options deb
+	separate_apt "$tmp" -o APT::Architecture="$arch" -o APT::Architectures="$arch"
+	say "downloading C libraries for $arch"
+	(cd "$tmp" && apt "${options[@]}" update && apt "${options[@]}" download libseccomp-dev libcap-dev libyajl-dev) >.cache/apt.log 2>&1 || {
 		cat .cache/apt.log >&2
-		die "cannot download libseccomp-dev for $arch"
+		die "cannot download C libraries for $arch"
 	}
-	dpkg-deb -x "$tmp"/libseccomp-dev_*.deb "$tmp/tree"
+	for deb in "$tmp"/*.deb; do dpkg-deb -x "$deb" "$tmp/tree"; done
 	rm -rf ".cache/release/$arch"
 	mv "$tmp/tree" ".cache/release/$arch"
 	rm -rf "$tmp"
-	say "unpacked libseccomp for $arch into .cache/release"
+	say "unpacked C libraries for $arch into .cache/release"
+}
+
+# Unpacks the source of crun with Debian's patches into .cache/release/crun/source, beside the files
+# of the source package.
+unpack_crun() {
+	local tmp=$PWD/.cache/release/crun.new options
+	separate_apt "$tmp" -o Dir::Etc::sourcelist="$tmp/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
+	say "downloading the source of crun"
+	update
+	apt-get indextargets --format 'deb-src $(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' 'Origin: Debian' |
+		grep -E " $(debian_codename)(-updates|-security)? " | sort -u >"$tmp/apt/sources.list" ||
+		die "no source of Debian packages is configured"
+	(cd "$tmp" && apt "${options[@]}" update && apt "${options[@]}" source crun) >.cache/apt.log 2>&1 || {
+		cat .cache/apt.log >&2
+		die "cannot download the source of crun"
+	}
+	rm -rf "$tmp/apt" .cache/release/crun
+	mv "$tmp"/crun-*/ "$tmp/source"
+	mv "$tmp" .cache/release/crun
+	say "unpacked the source of crun into .cache/release"
 }
 
 # Makes the disk of a machine with Debian and cloud-init, and a directory with the packages that
@@ -212,6 +239,8 @@ if [ "$mode" = release ]; then
 	need git git
 	need pkg-config pkg-config
 	need gcc gcc
+	need dpkg-source dpkg-dev
+	need python3 python3
 	[ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
 	IFS=, read -ra archs <<<"${ARCH:-amd64,arm64}"
 	for arch in "${archs[@]}"; do
@@ -231,8 +260,10 @@ if [ "$mode" = release ]; then
 		install_missing
 	fi
 	for arch in "${archs[@]}"; do
-		[ -e ".cache/release/$arch/usr/include/seccomp.h" ] || unpack_seccomp "$arch"
+		# The directory may be from before there were others than libseccomp.
+		[ -e ".cache/release/$arch/usr/include/yajl" ] || unpack_libraries "$arch"
 	done
+	[ -e .cache/release/crun/source ] || unpack_crun
 	exit 0
 fi
 

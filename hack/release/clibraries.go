@@ -10,35 +10,45 @@ import (
 	"strings"
 )
 
-// recordC adds the C libraries in runc, which Go's build information does not know.
-func (a *architecture) recordC(ctx context.Context) error {
-	sysroot := filepath.Join(a.sysroot, a.arch)
-	text, err := os.ReadFile(filepath.Join(sysroot, "usr/lib", a.triplet(), "pkgconfig/libseccomp.pc"))
-	if err != nil {
-		return err
-	}
-	seccomp := regexp.MustCompile(`(?m)^Version: *(\S+)`).FindSubmatch(text)
-	if seccomp == nil {
-		return fmt.Errorf("libseccomp.pc has no version")
+// libraries is the directory with the C libraries for the architecture.
+func (a *architecture) libraries() string { return filepath.Join(a.sysroot, a.arch) }
+
+var pkgConfigVersion = regexp.MustCompile(`(?m)^Version: *(\S+)`)
+
+// recordC adds the C libraries in a program, by the names that pkg-config has for them, and the C
+// library.
+func (a *architecture) recordC(ctx context.Context, program string, libraries ...string) error {
+	for _, name := range libraries {
+		text, err := os.ReadFile(filepath.Join(a.libraries(), "usr/lib", a.triplet(), "pkgconfig", name+".pc"))
+		if err != nil {
+			return err
+		}
+		version := pkgConfigVersion.FindSubmatch(text)
+		if version == nil {
+			return fmt.Errorf("%s.pc has no version", name)
+		}
+		debianName := "lib" + strings.TrimPrefix(name, "lib") + "-dev"
+		if err := a.recordLibrary(program, name, string(version[1]), filepath.Join(a.libraries(), "usr/share/doc", debianName, "copyright")); err != nil {
+			return err
+		}
 	}
 	libc := "libc6-dev"
 	if a.arch != goruntime.GOARCH {
 		libc += "-" + a.arch + "-cross"
 	}
-	glibc, err := output(ctx, command{args: []string{"dpkg-query", "-W", "-f", "${Version}", libc}})
+	version, err := output(ctx, command{args: []string{"dpkg-query", "-W", "-f", "${Version}", libc}})
 	if err != nil {
 		return err
 	}
-	for _, c := range []struct{ name, version, copyright string }{
-		{"libseccomp", string(seccomp[1]), filepath.Join(sysroot, "usr/share/doc/libseccomp-dev/copyright")},
-		{"glibc", strings.TrimSpace(string(glibc)), filepath.Join("/usr/share/doc", libc, "copyright")},
-	} {
-		license, err := os.ReadFile(c.copyright)
-		if err != nil {
-			return err
-		}
-		a.licenses.put(c.name+" "+c.version+" (in runc)", string(license))
-		a.sbom.extend("runc", a.sbom.library("generic", c.name, c.version))
+	return a.recordLibrary(program, "glibc", strings.TrimSpace(string(version)), filepath.Join("/usr/share/doc", libc, "copyright"))
+}
+
+func (a *architecture) recordLibrary(program, name, version, copyright string) error {
+	license, err := os.ReadFile(copyright)
+	if err != nil {
+		return err
 	}
+	a.licenses.put(fmt.Sprintf("%s %s (in %s)", name, version, program), string(license))
+	a.sbom.extend(program, a.sbom.library("generic", name, version))
 	return nil
 }

@@ -60,7 +60,10 @@ func (a *architecture) archive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{copyProgram(a.program("runc"), filepath.Join(dir, "bin/runc"))}
+	var errs []error
+	for _, name := range []string{"runc", "crun"} {
+		errs = append(errs, copyProgram(a.program(name), filepath.Join(dir, "bin", name)))
+	}
 	for _, p := range plugins() {
 		name := filepath.Base(p)
 		errs = append(errs, copyProgram(a.program(name), filepath.Join(dir, "libexec/cni", name)))

@@ -1,9 +1,10 @@
 // Command release builds the files of a release into a directory: for each architecture the
 // static program, an archive of everything that pods need, a Debian package, an RPM package and
-// a software bill of materials, and the checksums of all of them. "make release" calls it.
+// a software bill of materials, further the source of crun, and the checksums of all of them. "make
+// release" calls it.
 //
-// The files depend on nothing but the commit and on the versions of Go, gcc and libseccomp: two
-// builds in different directories are equal.
+// The files depend on nothing but the commit and on the versions of Go, gcc, the C libraries and
+// crun: two builds in different directories are equal.
 package main
 
 import (
@@ -28,7 +29,7 @@ type release struct {
 	ldflags string
 	tags    string
 	nfpm    string // its program
-	sysroot string // has a directory with libseccomp for each architecture
+	sysroot string // has a directory with C libraries for each architecture, and the source of crun
 }
 
 func main() {
@@ -40,7 +41,7 @@ func main() {
 	flag.StringVar(&r.ldflags, "ldflags", "", "flags of the linker for the program")
 	flag.StringVar(&r.tags, "tags", "", "build tags for the program")
 	flag.StringVar(&r.nfpm, "nfpm", "", "path of nfpm")
-	flag.StringVar(&r.sysroot, "sysroot", "", "directory with libseccomp for each architecture")
+	flag.StringVar(&r.sysroot, "sysroot", "", "directory with C libraries for each architecture and the source of crun")
 	flag.Parse()
 	r.epoch = time.Unix(*epoch, 0).UTC()
 	r.version = packageVersion(*described, r.epoch)
@@ -70,6 +71,9 @@ func (r release) build(ctx context.Context, archs []string) error {
 		if err := a.build(ctx); err != nil {
 			return fmt.Errorf("building for %s: %w", arch, err)
 		}
+	}
+	if err := r.copyCrunSource(); err != nil {
+		return fmt.Errorf("copying the source of crun: %w", err)
 	}
 	return writeChecksums(r.out)
 }

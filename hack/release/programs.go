@@ -86,7 +86,7 @@ func (a *architecture) buildMain(ctx context.Context) error {
 // runcSource is runc as its own project links it, static and with seccomp. libpathrs is left out:
 // it needs Rust, and runc has the same in Go.
 func (a *architecture) runcSource() source {
-	sysroot := filepath.Join(a.sysroot, a.arch)
+	sysroot := a.libraries()
 	return source{
 		dir: filepath.Join(a.root, "hack/runc"), pkg: "github.com/opencontainers/runc",
 		env: []string{
@@ -126,7 +126,10 @@ func (a *architecture) buildAll(ctx context.Context) error {
 	if err := a.goBuild(ctx, "runc", a.runcSource()); err != nil {
 		return err
 	}
-	if err := errors.Join(a.record(ctx, "runc", a.runcSource()), a.recordC(ctx)); err != nil {
+	if err := errors.Join(a.record(ctx, "runc", a.runcSource()), a.recordC(ctx, "runc", "libseccomp")); err != nil {
+		return err
+	}
+	if err := a.buildCrun(ctx); err != nil {
 		return err
 	}
 	for _, p := range plugins() {

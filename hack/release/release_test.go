@@ -36,6 +36,7 @@ func TestBillOfMaterials(t *testing.T) {
 	s.add("b", &debug.BuildInfo{GoVersion: "go1.2", Deps: []*debug.Module{{Path: "example.com/m", Version: "v1.0.0+incompatible"}}})
 	s.add("a", &debug.BuildInfo{GoVersion: "go1.2"})
 	s.extend("a", s.library("generic", "c", "3"))
+	s.addPackage("d", "4-1+deb5")
 	text, err := s.document("1.0", time.Unix(0, 0).UTC())
 	if err != nil {
 		t.Fatal(err)
@@ -55,10 +56,13 @@ func TestBillOfMaterials(t *testing.T) {
 	}
 	library, c := "pkg:golang/stdlib@1.2", "pkg:generic/c@3"
 	module := "pkg:golang/example.com/m@v1.0.0%2Bincompatible"
-	if diff := cmp.Diff([]string{"a", "b", c, module, library}, refs); diff != "" {
+	if diff := cmp.Diff([]string{"a", "b", "d", c, module, library}, refs); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]dependency{{"b", []string{library, module}}, {"a", []string{library, c}}}, got.Dependencies); diff != "" {
+	if diff := cmp.Diff([]dependency{{"b", []string{library, module}}, {"a", []string{library, c}}, {Ref: "d"}}, got.Dependencies); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff("pkg:deb/debian/d@4-1%2Bdeb5?arch=source", got.Components[2].PURL); diff != "" {
 		t.Error(diff)
 	}
 	if got.BOMFormat != "CycloneDX" || got.Metadata.Timestamp != "1970-01-01T00:00:00Z" {

@@ -44,6 +44,13 @@ func (s *sbom) add(program string, info *debug.BuildInfo) {
 	s.dependencies = append(s.dependencies, dependency{program, on})
 }
 
+// addPackage adds a program that is built from a source package of Debian.
+func (s *sbom) addPackage(program, version string) {
+	purl := "pkg:deb/debian/" + program + "@" + strings.ReplaceAll(version, "+", "%2B") + "?arch=source"
+	s.put(component{Type: "application", Ref: program, Name: program, Version: version, PURL: purl})
+	s.dependencies = append(s.dependencies, dependency{Ref: program})
+}
+
 // extend says that a program that has been added also contains a library.
 func (s *sbom) extend(program, ref string) {
 	for i := range s.dependencies {

@@ -20,5 +20,5 @@ diff "$first/dist/SHA256SUMS" "$second/dist/SHA256SUMS"
 for file in "$first"/dist/*; do
 	cmp "$file" "$second/dist/${file##*/}"
 done
-[ "$(find "$first/dist" -type f | wc -l)" -ge 6 ] || { echo "test-release: files are missing" >&2; exit 1; }
+[ "$(find "$first/dist" -type f | wc -l)" -ge 9 ] || { echo "test-release: files are missing" >&2; exit 1; }
 echo "test-release: two builds of the release are the same"

@@ -182,21 +182,32 @@ tar -C usr/local -xzf /srv/archive.tar.gz
 cp /srv/images/box.tar images
 cp /srv/pod.yaml .
 runonce="chroot . /usr/local/bin/runonce"
-$runonce version
-$runonce run --timeout 3m --until completed --images-dir /images /pod.yaml
-$runonce logs facts
-$runonce down --all
+run() {
+	$runonce version $1
+	$runonce run $1 --timeout 3m --until completed --images-dir /images /pod.yaml
+	$runonce logs facts
+	$runonce down --all
+}
+run
+# Nothing but crun can have run the second pod.
+rm usr/local/bin/runc
+run "--oci-runtime crun"
 `
 
-// archive: the released archive runs a pod where there is nothing else, with seccomp.
+// archive: the released archive runs a pod where there is nothing else, with seccomp, both with
+// runc, which is the default, and with crun.
 func archive(t *testing.T) {
 	if err := errors.Join(os.WriteFile("/srv/pod.yaml", []byte(factsPod), 0o644), os.WriteFile("/srv/bare.sh", []byte(inBareRoot), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	out := sh(t, "unshare --mount --propagation private sh /srv/bare.sh")
-	for _, want := range []string{"/usr/local/bin/runc", "Succeeded", `"seccomp":"filter"`} {
-		if !strings.Contains(strings.ReplaceAll(out, `": "`, `":"`), want) {
-			t.Errorf("no %s in:\n%s", want, out)
+	rest := strings.ReplaceAll(out, `": "`, `":"`)
+	for _, program := range []string{"/usr/local/bin/runc", "/usr/local/bin/crun"} {
+		for _, want := range []string{program, "Succeeded", `"seccomp":"filter"`} {
+			var found bool
+			if _, rest, found = strings.Cut(rest, want); !found {
+				t.Fatalf("no %s for %s in:\n%s", want, program, out)
+			}
 		}
 	}
 }
