@@ -78,8 +78,8 @@ func quiet(t *testing.T, command string) {
 	}
 }
 
-// TestRPMInImage: the package can be installed, upgraded and removed in a directory, where systemd does
-// not run, and needs nothing that RHEL 9 or 10 lacks.
+// TestRPMInImage: the package can be installed, upgraded and removed in a directory, where systemd
+// does not run, and needs nothing that RHEL 9 or RHEL 10 lacks.
 func TestRPMInImage(t *testing.T) {
 	machine(t)
 	sh(t, base)
@@ -117,17 +117,20 @@ touch etc/runonce/pods/web.yaml etc/runonce/config.yaml var/lib/runonce/images/w
 		t.Error("the upgrade has enabled the unit")
 	}
 	quiet(t, rpm+"-e runonce")
-	left := strings.Fields(sh(t, "cd /srv/root && find . -path '*runonce*' -not -type d"))
+	left := strings.Fields(sh(t, "cd /srv/root && find . -path '*runonce*'"))
 	slices.Sort(left)
-	want := []string{"./etc/runonce/config.yaml", "./etc/runonce/pods/web.yaml", "./var/lib/runonce/claims/data", "./var/lib/runonce/images/web.tar"}
+	want := []string{
+		"./etc/runonce", "./etc/runonce/config.yaml", "./etc/runonce/pods", "./etc/runonce/pods/web.yaml", "./var/lib/runonce",
+		"./var/lib/runonce/claims", "./var/lib/runonce/claims/data", "./var/lib/runonce/images", "./var/lib/runonce/images/web.tar",
+	}
 	if diff := cmp.Diff(want, left); diff != "" {
 		t.Errorf("left in the image:\n%s", diff)
 	}
 }
 
-// TestRPMOnMachine: where systemd runs, the scriptlets do what those of other RPM packages do. The first
-// installation enables the unit if a preset says so, and does not start it. An upgrade touches
-// neither pods that run nor settings. Removing the package stops everything.
+// TestRPMOnMachine: where systemd runs, the scriptlets do what those of other RPM packages do. The
+// first installation enables the unit if a preset says so, and does not start it. An upgrade
+// touches neither pods that run nor settings. Removing the package stops everything.
 func TestRPMOnMachine(t *testing.T) {
 	machine(t)
 	// What the package needs is dpkg's here.
