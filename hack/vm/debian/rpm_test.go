@@ -116,6 +116,9 @@ touch etc/runonce/pods/web.yaml etc/runonce/config.yaml var/lib/runonce/images/w
 	if _, err := os.Lstat(wants + ".service"); err == nil {
 		t.Error("the upgrade has enabled the unit")
 	}
+	if _, err := os.Lstat(wants + ".path"); err != nil {
+		t.Errorf("the upgrade has disabled another: %v", err)
+	}
 	quiet(t, rpm+"-e runonce")
 	left := strings.Fields(sh(t, "cd /srv/root && find . -path '*runonce*'"))
 	slices.Sort(left)
