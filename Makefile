@@ -86,7 +86,7 @@ test-vm: root setup-vm payload ## run tests in emulated machines; SUITES="./runt
 	$(GO) run ./hack/vm $(if $(MACHINE),-machine $(MACHINE)) $(SUITES)
 
 test-cloud-init: ARCHS = amd64
-test-cloud-init: root setup-debian release ## boot a Debian machine with the example of cloud-init and the released package
+test-cloud-init: root setup-debian release ## boot a Debian machine with the example of cloud-init and the released packages
 	$(GO) run ./hack/vm -machine debian -timeout 15m -memory 2048
 
 test-cluster: root setup-test cluster-tools payload ## run tests on a Kubernetes cluster of this machine; RUN=REGEX

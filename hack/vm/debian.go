@@ -25,7 +25,8 @@ import (
 func (b builder) debian(ctx context.Context, memory int) (machine, error) {
 	made := filepath.Join(b.vm, job.Debian)
 	disk, tree, seed := filepath.Join(b.tmp, "disk"), filepath.Join(b.tmp, "tree"), filepath.Join(b.tmp, "seed")
-	err := errors.Join(b.debianPackages(ctx, tree, filepath.Join(made, "packages")), b.debianTests(ctx, tree), b.debianImages(ctx, tree), b.seed(seed))
+	err := errors.Join(b.debianPackages(ctx, tree, filepath.Join(made, "packages")), b.otherReleases(tree),
+		b.debianTests(ctx, tree), b.debianImages(ctx, tree), b.seed(seed))
 	if err != nil {
 		return machine{}, err
 	}
@@ -51,14 +52,10 @@ func (b builder) seed(dir string) error {
 	return errors.Join(err, put(dir, "user-data", userData, 0o644), put(dir, "meta-data", []byte("instance-id: test\n"), 0o644))
 }
 
-// debianPackages adds a repository with the released package and what it depends on, the
-// released archive, and a later version of the package.
+// debianPackages adds a repository with the released package and what it depends on, and later
+// versions of that and of the RPM package.
 func (b builder) debianPackages(ctx context.Context, tree, needed string) error {
 	released, err := one(filepath.Join(b.root, "dist/runonce_*_amd64.deb"))
-	if err != nil {
-		return err
-	}
-	archive, err := one(filepath.Join(b.root, "dist/runonce-*-linux-amd64.tar.gz"))
 	if err != nil {
 		return err
 	}
@@ -82,25 +79,46 @@ func (b builder) debianPackages(ctx context.Context, tree, needed string) error 
 			return err
 		}
 	}
-	body, err := os.ReadFile(archive)
-	return errors.Join(err, put(tree, "srv/archive.tar.gz", body, 0o644),
-		put(tree, "srv/repository/Packages", index.Bytes(), 0o644),
+	return errors.Join(put(tree, "srv/repository/Packages", index.Bytes(), 0o644),
 		put(tree, "etc/apt/sources.list", []byte("deb [trusted=yes] file:/srv/repository ./\n"), 0o644),
 		put(tree, "etc/cloud/cloud.cfg.d/90_offline.cfg", []byte("apt: {preserve_sources_list: true}\nlocale: C.UTF-8\n"), 0o644),
-		b.laterPackage(ctx, released, filepath.Join(tree, "srv/later.deb")))
+		b.laterPackages(ctx, released, filepath.Join(tree, "srv")))
 }
 
-// laterPackage writes the package with a later version.
-func (b builder) laterPackage(ctx context.Context, from, to string) error {
+// otherReleases adds the released archive and RPM package.
+func (b builder) otherReleases(tree string) error {
+	for to, pattern := range map[string]string{"srv/archive.tar.gz": "runonce-*-linux-amd64.tar.gz", "srv/runonce.rpm": "runonce-*.x86_64.rpm"} {
+		path, err := one(filepath.Join(b.root, "dist", pattern))
+		if err != nil {
+			return err
+		}
+		body, err := os.ReadFile(path)
+		if err := errors.Join(err, put(tree, to, body, 0o644)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// laterPackages writes the Debian and the RPM package with a later version and another unit.
+func (b builder) laterPackages(ctx context.Context, from, to string) error {
 	dir := filepath.Join(b.tmp, "later")
 	if err := tool(ctx, "dpkg-deb", "-R", from, dir); err != nil {
 		return err
 	}
 	control := filepath.Join(dir, "DEBIAN/control")
-	if err := tool(ctx, "sed", "-i", "s/^Version: .*/&+later/", control); err != nil {
+	err := errors.Join(tool(ctx, "sed", "-i", "s/^Version: .*/&+later/", control),
+		tool(ctx, "sed", "-i", "s/^Description=.*/& (later)/", filepath.Join(dir, "usr/lib/systemd/system/runonce.service")),
+		tool(ctx, "dpkg-deb", "-Zgzip", "-z1", "--root-owner-group", "-b", dir, filepath.Join(to, "later.deb")))
+	if err != nil {
 		return err
 	}
-	return tool(ctx, "dpkg-deb", "-Zgzip", "-z1", "--root-owner-group", "-b", dir, to)
+	version, err := exec.CommandContext(ctx, "dpkg-deb", "-f", filepath.Join(to, "later.deb"), "Version").Output()
+	if err != nil {
+		return fmt.Errorf("reading the version of the later package: %w", err)
+	}
+	return tool(ctx, "env", "-C", b.root, "ARCH=amd64", "VERSION="+strings.TrimSpace(string(version)), "TREE="+filepath.Join(dir, "usr"),
+		filepath.Join(b.root, ".cache/bin/nfpm"), "package", "-f", "packaging/nfpm.yaml", "-p", "rpm", "-t", filepath.Join(to, "later.rpm"))
 }
 
 // debianTests adds the tests and the unit that runs them in every boot.

@@ -68,7 +68,7 @@ func (p *program) down(c *cli.Context) error {
 // are stopped: one bad file must not keep the others running.
 func (p *program) wantedPods(c *cli.Context, pods []*v1.Pod) (wanted []*v1.Pod, conclude func() error, err error) {
 	if c.Bool("all") {
-		if len(pods) == 0 {
+		if len(pods) == 0 && !c.Bool("quiet") {
 			p.notice("there are no pods of earlier runs")
 		}
 		return pods, func() error { return nil }, nil

@@ -41,6 +41,9 @@ func TestDownByFaultyManifest(t *testing.T) {
 		if got := invoke(t, m, "down", "--all"); got.code != 0 || got.stderr != "runonce: there are no pods of earlier runs\n" {
 			t.Errorf("%+v", got)
 		}
+		if got := invoke(t, m, "down", "--all", "--quiet"); got.code != 0 || got.stderr != "" {
+			t.Errorf("quietly: %+v", got)
+		}
 	})
 }
 

@@ -1,6 +1,6 @@
 // Package debian_test checks a machine with Debian that cloud-init has set up as in
-// examples/cloud-init, and what the package and the archive of a release do there. hack/vm runs
-// one test in each boot.
+// examples/cloud-init, and what the packages and the archive of a release do there. hack/vm runs
+// the tests of one boot after the other.
 package debian_test
 
 import (
@@ -129,6 +129,12 @@ func upgrade(t *testing.T) {
 
 func remove(t *testing.T) {
 	t.Log(sh(t, "apt-get -y remove runonce"))
+	nothingRuns(t)
+}
+
+// nothingRuns checks that the pods and what they needed are gone.
+func nothingRuns(t *testing.T) {
+	t.Helper()
 	if out, err := try(t, "pgrep", "-f", "^/bin/box|runonce"); err == nil {
 		t.Errorf("processes: %s", out)
 	}
@@ -145,12 +151,19 @@ func remove(t *testing.T) {
 // purge: what is left was put there by others than runonce, or is a log.
 func purge(t *testing.T) {
 	sh(t, "apt-get -y purge runonce")
+	onlyFilesOfOthers(t)
+}
+
+// onlyFilesOfOthers checks which files are left without the package.
+func onlyFilesOfOthers(t *testing.T, more ...string) {
+	t.Helper()
 	left := strings.Fields(sh(t, "find / /run -xdev -path /srv -prune -o -path /var/log/pods -prune -o -path '*runonce*' -print"))
 	slices.Sort(left)
-	want := []string{
+	want := slices.Concat(more, []string{
 		"/etc/runonce", "/etc/runonce/pods", "/etc/runonce/pods/web.yaml",
 		"/var/lib/runonce", "/var/lib/runonce/images", "/var/lib/runonce/images/nginx.tar",
-	}
+	})
+	slices.Sort(want)
 	if diff := cmp.Diff(want, left); diff != "" {
 		t.Errorf("left on the machine:\n%s", diff)
 	}
