@@ -128,6 +128,7 @@ func upgrade(t *testing.T) {
 }
 
 func remove(t *testing.T) {
+	sh(t, "systemctl enable runonce.path runonce@x.service runonce-watch@x.service")
 	t.Log(sh(t, "apt-get -y remove runonce"))
 	nothingRuns(t)
 }
