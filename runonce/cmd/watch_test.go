@@ -182,7 +182,7 @@ func TestWatchEnds(t *testing.T) {
 		{"running", boxPod("a", "Always", "[sleep]"), nil, 0, true, []string{"a 0"}},
 		{"stopped", boxPod("a", "Always", "[sleep]"), []string{"--stop-pods"}, 0, true, nil},
 		{"done", boxPod("a", "Never", "[exit, '0']"), nil, 0, true, nil},
-		{"failed", boxPod("a", "Never", "[exit, '1']"), nil, 1, false, nil},
+		{"failed", boxPod("a", "Never", "[exit, '1']"), []string{"--settle", "1h"}, 1, false, nil},
 		{"a limit on restarts", boxPod("a", "Always", "[exit, '1']"), []string{"--max-restarts", "0", "--settle", "1h"}, 1, false, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
