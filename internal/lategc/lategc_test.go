@@ -7,6 +7,7 @@ import (
 
 // TestStart: nothing is collected before, and everything as usual afterwards.
 func TestStart(t *testing.T) {
+	t.Cleanup(func() { debug.SetGCPercent(-1) }) // as before, for -count
 	if before := debug.SetGCPercent(-1); before != -1 {
 		t.Errorf("GOGC=%d before the start", before)
 	}
