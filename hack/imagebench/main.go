@@ -19,7 +19,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/hack/testimages"
 )
 
@@ -124,6 +123,3 @@ func report(j job, size int, costs map[string][]cost) {
 			w.Seconds(), w.Seconds()/median(floor, wall).Seconds(), c.Seconds(), c.Seconds()/median(floor, cpu).Seconds())
 	}
 }
-
-// version is that of the daemon.
-const version = daemon.Current

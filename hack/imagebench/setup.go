@@ -6,8 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/hack/registry"
 )
 
 const (
@@ -66,7 +67,7 @@ func (s *setup) prepare(ctx context.Context, root string, size int) (stop func()
 	if err := s.writeImage(size); err != nil {
 		return stop, err
 	}
-	if s.bin, err = daemon.Find(ctx, root, version); err != nil {
+	if s.bin, err = daemon.Find(ctx, root, daemon.Current); err != nil {
 		return stop, err
 	}
 	if s.daemon, err = daemon.Start(ctx, s.bin, filepath.Join(s.dir, "d")); err != nil {
@@ -125,13 +126,8 @@ func (s *setup) writeImage(size int) error {
 }
 
 // serve starts a registry.
-func (s *setup) serve(ctx context.Context) error {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("looking for a port: %w", err)
-	}
-	s.host = l.Addr().String()
-	if err := l.Close(); err != nil {
+func (s *setup) serve(ctx context.Context) (err error) {
+	if s.host, err = registry.FreeAddress(ctx); err != nil {
 		return err
 	}
 	config := filepath.Join(s.dir, "registry.yml")
@@ -139,25 +135,18 @@ func (s *setup) serve(ctx context.Context) error {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("configuring the registry: %w", err)
 	}
-	c := exec.CommandContext(ctx, "docker-registry", "serve", config)
-	if err := c.Start(); err != nil {
-		return fmt.Errorf("starting the registry: %w", err)
+	stop, err := registry.Serve(ctx, config, s.host, io.Discard)
+	if err != nil {
+		return err
 	}
 	s.cleanup = append(s.cleanup, func() error {
-		_ = c.Process.Kill()
-		_ = c.Wait()
+		stop()
 		return nil
 	})
-	for range 500 {
-		if conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.host); err == nil {
-			return conn.Close()
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return errors.New("the registry does not serve")
+	return nil
 }
 
-// daemonCPU returns the CPU time that the daemon has used.
+// daemonCPU returns the CPU time that the daemon and its children have used, which may unpack layers.
 func (s *setup) daemonCPU() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.daemon.Pid))
 	if err != nil {

@@ -72,7 +72,11 @@ func Start(t testing.TB, o Options) *Registry {
 	t.Helper()
 	roottest.Require(t) // docker-registry is among what those tests need
 	dir := t.TempDir()
-	r := &Registry{Host: freeAddress(t), Scheme: "http", client: &http.Client{Timeout: patience}}
+	host, err := FreeAddress(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Registry{Host: host, Scheme: "http", client: &http.Client{Timeout: patience}}
 	config := fmt.Sprintf("version: 0.1\nlog: {level: error, accesslog: {disabled: true}}\nstorage: {filesystem: {rootdirectory: %s}}\n", filepath.Join(dir, "data"))
 	config += fmt.Sprintf("http:\n  addr: %s\n", r.Host)
 	if o.Certs != nil {
@@ -94,51 +98,58 @@ func Start(t testing.TB, o Options) *Registry {
 	if o.MirrorOf != "" {
 		config += fmt.Sprintf("proxy: {remoteurl: %q}\n", o.MirrorOf)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "docker-registry", "serve", writeFile(t, dir, "config.yml", config))
 	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	r.stop = sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
 	t.Cleanup(func() {
-		r.stop()
 		if t.Failed() && log.Len() > 0 {
 			t.Logf("registry %s: %s", r.Host, &log)
 		}
 	})
-	awaitListener(t, r.Host)
+	if r.stop, err = Serve(t.Context(), writeFile(t, dir, "config.yml", config), r.Host, &log); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.stop)
 	return r
 }
 
-// freeAddress returns an address below the range from which the kernel gives ports to others
-// meanwhile.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		host := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
-		if l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", host); err == nil {
-			_ = l.Close()
-			return host
-		}
+// Serve runs docker-registry with a file of its configuration, which has it listen at the address,
+// until stop is called, and returns when it listens.
+func Serve(ctx context.Context, config, address string, log io.Writer) (stop func(), err error) {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "docker-registry", "serve", config)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the registry: %w", err)
 	}
-	t.Fatal("no port is free")
-	return ""
+	stop = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if err := awaitListener(ctx, address); err != nil {
+		stop()
+		return nil, fmt.Errorf("starting the registry: %w", err)
+	}
+	return stop, nil
 }
 
-func awaitListener(t testing.TB, host string) {
-	t.Helper()
+// FreeAddress returns an address below the range from which the kernel gives ports to others
+// meanwhile.
+func FreeAddress(ctx context.Context) (string, error) {
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
+		if l, err := new(net.ListenConfig).Listen(ctx, "tcp", address); err == nil {
+			return address, l.Close()
+		}
+	}
+	return "", errors.New("no port is free")
+}
+
+func awaitListener(ctx context.Context, address string) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", host)
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if err == nil {
-			_ = conn.Close()
-			return
+			return conn.Close()
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the registry does not serve:", err)
+			return err
 		}
 	}
 }

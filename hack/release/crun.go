@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strconv"
+	"strings"
 )
 
 // crunDir has the files of Debian's source package of crun, and the unpacked source.
@@ -57,23 +57,13 @@ func (a *architecture) configureCrun(source string) []string {
 	}
 }
 
-var crunVersion = regexp.MustCompile(`^crun_(.+)\.dsc$`)
-
 // recordCrun adds crun and its libraries to the bill of materials and to the licenses.
 func (a *architecture) recordCrun(ctx context.Context) error {
-	entries, err := os.ReadDir(a.crunDir())
-	if err != nil {
-		return err
+	found, err := filepath.Glob(filepath.Join(a.crunDir(), "crun_*.dsc"))
+	if err != nil || len(found) != 1 {
+		return errors.Join(err, fmt.Errorf("%d source packages of crun in %s, want one", len(found), a.crunDir()))
 	}
-	version := ""
-	for _, e := range entries {
-		if m := crunVersion.FindStringSubmatch(e.Name()); m != nil {
-			version = m[1]
-		}
-	}
-	if version == "" {
-		return fmt.Errorf("no source package of crun in %s", a.crunDir())
-	}
+	version := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), "crun_"), ".dsc")
 	a.sbom.addPackage("crun", version)
 	for _, dir := range []string{".", "libocispec", "debian"} {
 		if err := a.licenses.addFrom("crun "+version, filepath.Join(a.crunSource(), dir)); err != nil {
@@ -86,19 +76,16 @@ func (a *architecture) recordCrun(ctx context.Context) error {
 // copyCrunSource copies the source package of crun beside the archives: its license allows copies of
 // the program only with the source.
 func (r release) copyCrunSource() error {
-	entries, err := os.ReadDir(r.crunDir())
+	found, err := filepath.Glob(filepath.Join(r.crunDir(), "crun_*"))
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if e.IsDir() {
-			continue
-		}
-		body, err := os.ReadFile(filepath.Join(r.crunDir(), e.Name()))
+	for _, path := range found {
+		body, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		if err := writeFile(filepath.Join(r.out, e.Name()), body); err != nil {
+		if err := writeFile(filepath.Join(r.out, filepath.Base(path)), body); err != nil {
 			return err
 		}
 	}
