@@ -88,7 +88,7 @@ func checkImageFlags(c *cli.Context) error {
 	if n := c.Int("parallel-pulls"); c.IsSet("parallel-pulls") && n < 1 {
 		return usagef("--parallel-pulls %d: must be at least 1", n)
 	}
-	if err := credentialOptions(c).CheckOptions(); err != nil {
+	if err := credentialOptions(c).Check(); err != nil {
 		return badInput(err)
 	}
 	return nil

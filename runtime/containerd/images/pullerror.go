@@ -30,7 +30,7 @@ func pullError(ctx context.Context, ref string, err error, t *traffic) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// What was put together from two answers may be wrong because the registry has changed it
-	// meanwhile. The next try begins anew.
+	// meanwhile. The next try starts from the beginning.
 	final := IsPermanent(err) && !(t.resumed && isCorrupt(err))
 	switch {
 	case !errors.Is(err, io.ErrUnexpectedEOF):

@@ -32,7 +32,7 @@ type Options struct {
 	Getenv func(string) string
 }
 
-// Keychain finds the credentials of a machine. Files of credentials are read anew for each image,
+// Keychain finds the credentials of a machine. Files of credentials are read again for each image,
 // the configuration of plugins once.
 type Keychain struct {
 	o         Options
@@ -57,15 +57,14 @@ func New(o Options) *Keychain {
 	})}
 }
 
-// CheckOptions returns an error for files that the options name and that cannot be used.
-func (o Options) CheckOptions() error {
+// Check returns an error for files that the options name and that cannot be used.
+func (o Options) Check() error {
 	k := New(o)
-	_, err := k.providers()
 	if o.AuthFile == "" {
+		_, err := k.providers()
 		return err
 	}
-	_, ferr := k.files()
-	return errors.Join(ferr, err)
+	return k.Check()
 }
 
 // Check returns an error for files that cannot be used.
