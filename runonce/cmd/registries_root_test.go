@@ -212,11 +212,7 @@ func TestRegistryTokens(t *testing.T) {
 		{"public", "public/app:1", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			pod := filepath.Join(dir, "pod.yaml")
-			text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec: {hostNetwork: true, restartPolicy: Never, containers: [{name: c, image: %s/%s}]}\n", r.Host, tc.image)
-			if err := os.WriteFile(pod, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			pod := podDir(t, fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec: {hostNetwork: true, restartPolicy: Never, containers: [{name: c, image: %s/%s}]}\n", r.Host, tc.image))
 			args := []string{"run", "-o", "wide", "--hosts-dir", t.TempDir()}
 			if tc.entry != "" {
 				args = append(args, "--authfile", login(tc.entry))

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -330,11 +329,9 @@ func TestSideBySide(t *testing.T) {
 // it was asked to remove.
 func TestSignals(t *testing.T) {
 	roottest.Require(t)
+	catchHangups(t)
 	m := newMachine(t, boxImages(t))
 	for sig, want := range map[syscall.Signal]int{syscall.SIGHUP: 129, syscall.SIGINT: 130, syscall.SIGTERM: 143} {
-		if signal.Ignored(sig) {
-			continue // these tests run under nohup
-		}
 		args := append([]string{"run", "--rm", "--until", "completed", "--log-level", "info", filepath.Join(storyDir(t, "timeout"), "manifests")}, m.flags...)
 		p := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
 		p.Env = append(os.Environ(), asProgram+"=1")
