@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,72 +13,81 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
 )
 
-func TestReorder(t *testing.T) {
+// TestParse: a command is found with its flags and arguments, wherever they are.
+func TestParse(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ in, want string }{
-		{"runonce", "runonce"},
-		{"runonce pods", "runonce run pods"},
-		{"runonce ./plan", "runonce run ./plan"},
-		{"runonce run pods", "runonce run pods"},
-		{"runonce run pods -o json --rm more", "runonce run -o json --rm pods more"},
-		{"runonce pods --until=ready", "runonce run --until=ready pods"},
-		{"runonce --root /r run pods", "runonce run --root /r pods"},
-		{"runonce --root /r pods", "runonce run --root /r pods"},
-		{"runonce --rm pods", "runonce run --rm pods"},
-		{"runonce --root run plan pods", "runonce plan --root run pods"},
-		{"runonce -", "runonce run -"},
-		{"runonce run -- -odd", "runonce run -- -odd"},
-		{"runonce run a -- --odd b", "runonce run -- a --odd b"},
-		{"runonce --timeout 5m", "runonce run --timeout 5m"},
-		{"runonce logs web -f -c app --tail 3", "runonce logs -f -c app --tail 3 web"},
-		{"runonce images --root /r import a.tar", "runonce images import --root /r a.tar"},
-		{"runonce images", "runonce images"},
-		{"runonce --root /r images list", "runonce images list --root /r"},
-		{"runonce --help", "runonce --help"},
-		{"runonce --version", "runonce version"},
-		{"runonce run --help", "runonce run --help"},
-		{"runonce help run", "runonce help run"},
-		{"runonce run --no-such pods", "runonce run --no-such pods"},
-		{"runonce run pods --timeout", "runonce run --timeout pods"},
+	for _, c := range []struct{ in, command, flags, arguments string }{
+		{"", "", "", ""},
+		{"pods", "run", "", "pods"},
+		{"./plan", "run", "", "./plan"},
+		{"run pods", "run", "", "pods"},
+		{"run pods -o json --rm more", "run", "output=json rm=true", "pods more"},
+		{"pods --until=ready", "run", "until=ready", "pods"},
+		{"pods -until=ready", "run", "until=ready", "pods"},
+		{"--root /r run pods", "run", "root=/r", "pods"},
+		{"--root /r pods", "run", "root=/r", "pods"},
+		{"--rm pods", "run", "rm=true", "pods"},
+		{"--rm=false pods", "run", "rm=false", "pods"},
+		{"--root run plan pods", "plan", "root=run", "pods"},
+		{"-", "run", "", "-"},
+		{"run -- -odd", "run", "", "-odd"},
+		{"run a -- --odd b", "run", "", "a --odd b"},
+		{"--timeout 5m", "run", "timeout=5m0s", ""},
+		{"logs web -f -c app --tail 3", "logs", "container=app follow=true tail=3", "web"},
+		{"images --root /r import a.tar", "images import", "root=/r", "a.tar"},
+		{"images", "images", "", ""},
+		{"--root /r images list", "images list", "root=/r", ""},
+		{"--help", "help", "", ""},
+		{"-q --help", "help", "", ""},
+		{"--version", "version", "", ""},
+		{"-v", "version", "", ""},
+		{"run --help", "run", "help=true", ""},
+		{"help images pull", "help", "", "images pull"},
+		{"run --node-label a=1 --node-label b=2,c=3 x", "run", "node-label=[a=1 b=2 c=3]", "x"},
 	} {
 		t.Run(c.in, func(t *testing.T) {
 			t.Parallel()
-			p := &program{}
-			got := cmdline.Reorder(strings.Fields(c.in), p.app().Commands)
-			if diff := cmp.Diff(strings.Fields(c.want), got); diff != "" {
+			got := cmdline.Parse(append([]string{"runonce"}, strings.Fields(c.in)...), (&program{}).rootCommand())
+			context, err := got.Context(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var flags []string
+			for _, name := range context.FlagNames() {
+				value := context.Value(name)
+				if list, ok := value.(cli.StringSlice); ok {
+					value = list.Value()
+				}
+				flags = append(flags, fmt.Sprintf("%s=%v", name, value))
+			}
+			slices.Sort(flags)
+			want := []string{c.command, c.flags, c.arguments}
+			if diff := cmp.Diff(want, []string{got.Name(), strings.Join(flags, " "), strings.Join(context.Args().Slice(), " ")}); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-// FuzzReorder: no argument is lost or made up, but for the command.
-func FuzzReorder(f *testing.F) {
+// FuzzParse: each argument is a part of the command, a flag, a value or an argument of the command, in order.
+func FuzzParse(f *testing.F) {
 	for _, s := range []string{"run a -o json", "--root", "images list -- x", "-- -", "- -o", "=", "--=", "-"} {
 		f.Add(s)
 	}
-	p := &program{}
-	commands := p.app().Commands
+	root := (&program{}).rootCommand()
 	f.Fuzz(func(t *testing.T, line string) {
-		in := append([]string{"runonce"}, strings.Fields(line)...)
-		out := cmdline.Reorder(in, commands)
-		count := func(list []string) map[string]int {
-			n := map[string]int{}
-			for _, a := range list {
-				n[a]++
-			}
-			return n
+		in := strings.Fields(line)
+		got := cmdline.Parse(append([]string{"runonce"}, in...), root)
+		c, err := got.Context(t.Context())
+		if err != nil {
+			return
 		}
-		had, has := count(in), count(out)
-		if len(out) == len(in)+1 {
-			has["run"]--
-		} else if len(out) != len(in) {
-			t.Fatalf("%q became %q", in, out)
-		}
-		for a, n := range had {
-			if has[a] != n {
-				t.Fatalf("%q became %q", in, out)
+		for _, a := range c.Args().Slice() {
+			i := slices.Index(in, a)
+			if i < 0 {
+				t.Fatalf("%q: made up %q", line, a)
 			}
+			in = in[i+1:]
 		}
 	})
 }
@@ -86,7 +96,7 @@ func FuzzReorder(f *testing.F) {
 func TestEveryCommandHasHelp(t *testing.T) {
 	t.Parallel()
 	all := []*cli.Command{{Usage: "no command", Flags: []cli.Flag{helpFlag()}}}
-	for _, c := range (&program{}).app().Commands {
+	for _, c := range (&program{}).rootCommand().Subcommands {
 		if c.Name == "help" {
 			continue
 		}
@@ -109,6 +119,16 @@ func TestEveryCommandHasHelp(t *testing.T) {
 			if len(strings.TrimRight(line, "\n")) > 100 || strings.Contains(line, "(default: false)") || strings.Contains(line, "(default: 0)") {
 				t.Errorf("%s: %s", c.Name, line)
 			}
+		}
+		for _, sub := range c.Subcommands {
+			if _, name, _ := strings.Cut(sub.Name, " "); !strings.Contains(out.String(), "   "+name+" ") {
+				t.Errorf("%s: help lacks %s", c.Name, name)
+			}
+		}
+		var same bytes.Buffer
+		Main(t.Context(), slices.Concat([]string{"runonce", "help"}, strings.Fields(c.Name)), IO{Stdout: &same, Stderr: &errs})
+		if diff := cmp.Diff(out.String(), same.String()); diff != "" {
+			t.Errorf("%s: --help and help differ: %s", c.Name, diff)
 		}
 		for _, f := range c.Flags {
 			if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {

@@ -25,7 +25,7 @@ func (p *program) configure(c *cli.Context) error {
 	}
 	command, _, _ := strings.Cut(strings.TrimPrefix(c.Command.HelpName, "runonce "), " ")
 	var err error
-	if p.settings, err = cmdline.Load(p.sources(c.String(cmdline.ConfigFlag)), command, c.App.Commands); err != nil {
+	if p.settings, err = cmdline.Load(p.sources(c.String(cmdline.ConfigFlag)), command, p.root.Subcommands); err != nil {
 		return badInput(err)
 	}
 	if err = p.settings.Apply(c); err != nil {
@@ -48,8 +48,8 @@ func (p *program) environ() []string {
 
 // setDefaults gives flags the values that completions depend on. Nothing that goes wrong is worth a
 // message.
-func (p *program) setDefaults(arguments []string, commands []*cli.Command) {
-	if s, err := cmdline.Load(p.sources(cmdline.Value(arguments, cmdline.ConfigFlag)), "", commands); err == nil {
+func (p *program) setDefaults(arguments []string) {
+	if s, err := cmdline.Load(p.sources(cmdline.Value(arguments, cmdline.ConfigFlag)), "", p.root.Subcommands); err == nil {
 		s.SetDefaults()
 	}
 }

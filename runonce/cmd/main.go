@@ -81,28 +81,49 @@ func Main(ctx context.Context, arguments []string, process IO) int {
 		defer close(done)
 		go p.watch(cancel, done)
 	}
-	app := p.app()
+	p.root = p.rootCommand()
 	if cmdline.IsCompletion(arguments) {
-		p.setDefaults(arguments, app.Commands)
-		cmdline.Complete(process.Stdout, arguments, app.Commands)
+		p.setDefaults(arguments)
+		cmdline.Complete(process.Stdout, arguments, p.root.Subcommands)
 		return report.ExitOK
 	}
-	p.args = cmdline.Reorder(arguments, app.Commands)
-	err := cmdline.Check(arguments, app.Commands)
-	if err != nil {
-		err = badInput(err)
-	} else {
-		err = app.RunContext(ctx, p.args)
-	}
+	err := p.runCommandLine(ctx, arguments)
 	p.display.Close()
 	return p.exitCode(ctx, p.located(err))
+}
+
+// runCommandLine runs the command that the arguments name.
+func (p *program) runCommandLine(ctx context.Context, arguments []string) error {
+	p.invocation = cmdline.Parse(arguments, p.root)
+	if err := cmdline.CheckCommand(arguments, p.root); err != nil {
+		return badInput(err)
+	}
+	c, err := p.invocation.Context(ctx)
+	switch {
+	case err != nil:
+		return badInput(err)
+	case c.Bool("help"):
+		return p.help(strings.Fields(p.invocation.Name())...)
+	}
+	if err := p.configure(c); err != nil {
+		return err
+	}
+	for _, f := range c.Command.Flags {
+		if f, ok := f.(cli.ActionableFlag); ok && c.IsSet(f.Names()[0]) {
+			if err := f.RunAction(c); err != nil {
+				return err
+			}
+		}
+	}
+	return c.Command.Action(c)
 }
 
 // program is one invocation.
 type program struct {
 	io         IO
 	display    *progress.Display
-	args       []string // in the order of reorder
+	root       *cli.Command // the program itself
+	invocation cmdline.Invocation
 	start      time.Time
 	log        *slog.Logger
 	structured bool              // messages are entries of the log as well
@@ -118,43 +139,32 @@ type program struct {
 	variables func(name string) (string, bool)
 }
 
-// app describes the command line. Invocations share nothing of it.
-func (p *program) app() *cli.App {
-	app := &cli.App{
-		Name:           "runonce",
-		HelpName:       "runonce",
-		Usage:          "run a directory of Kubernetes pod manifests on this machine, once",
-		UsageText:      "runonce [run] [flags] PATH...\nrunonce COMMAND [flags] [arguments]",
-		Description:    configurationHelp,
-		Version:        version,
-		Writer:         p.io.Stdout,
-		ErrWriter:      p.io.Stderr,
-		Reader:         p.io.Stdin,
-		HideVersion:    true,
-		HideHelp:       true, // invocations would share the help flag of the library
-		Flags:          []cli.Flag{helpFlag()},
-		ExitErrHandler: func(*cli.Context, error) {}, // Main returns the exit code
-		OnUsageError:   onUsageError,
+// rootCommand describes the command line. Invocations share nothing of it.
+func (p *program) rootCommand() *cli.Command {
+	root := &cli.Command{
+		HelpName:    "runonce",
+		Usage:       "run a directory of Kubernetes pod manifests on this machine, once",
+		UsageText:   "runonce [run] [flags] PATH...\nrunonce COMMAND [flags] [arguments]",
+		Description: configurationHelp,
+		Flags:       []cli.Flag{helpFlag()},
 		Action: func(*cli.Context) error {
 			return usagef("no PATH given: name a directory of pod manifests, or see %q", "runonce help")
 		},
-		Commands: []*cli.Command{
+		Subcommands: []*cli.Command{
 			p.runCommand(), p.watchCommand(), p.planCommand(), p.validateCommand(), p.psCommand(), p.logsCommand(),
 			p.downCommand(), p.imagesCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
 		},
 	}
-	p.addDefaults(app.Commands)
-	return app
+	addDefaults(root)
+	return root
 }
 
-// addDefaults adds what all commands have.
-func (p *program) addDefaults(commands []*cli.Command) {
-	for _, c := range commands {
-		c.OnUsageError = onUsageError
-		c.HideHelp = true
+// addDefaults adds what all commands below another one have.
+func addDefaults(parent *cli.Command) {
+	for _, c := range parent.Subcommands {
+		c.HelpName = parent.HelpName + " " + c.Name
 		c.Flags = append(c.Flags, helpFlag())
-		c.Before = p.configure
-		p.addDefaults(c.Subcommands)
+		addDefaults(c)
 	}
 }
 
@@ -163,23 +173,17 @@ func helpFlag() cli.Flag { return boolFlag("", "show this help", "help", "h") }
 func (p *program) helpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "help", Usage: "show help for a command", ArgsUsage: "[COMMAND]",
-		Action: func(c *cli.Context) error {
-			name := c.Args().First()
-			if name == "" {
-				return cli.ShowAppHelp(c)
-			}
-			if c.App.Command(name) == nil {
-				return usagef("unknown command %q; see %q", name, "runonce help")
-			}
-			return cli.ShowCommandHelp(c, name)
-		},
+		Action: func(c *cli.Context) error { return p.help(c.Args().Slice()...) },
 	}
 }
 
-// onUsageError explains what is wrong with a flag.
-func onUsageError(c *cli.Context, err error, _ bool) error {
-	name := strings.TrimSpace("runonce " + strings.TrimPrefix(c.Command.HelpName, "runonce "))
-	return usagef("%s; see %q", cmdline.FlagProblem(c.Command, err), name+" --help")
+// help prints the help of a command.
+func (p *program) help(names ...string) error {
+	command, err := cmdline.Find(p.root, names)
+	if err != nil {
+		return badInput(err)
+	}
+	return cmdline.Help(p.io.Stdout, command)
 }
 
 // exitCode prints the error and returns the exit code. A command that has not written its document

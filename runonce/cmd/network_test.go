@@ -9,19 +9,18 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runtime/network"
 )
 
 func parseNetwork(t *testing.T, args ...string) (o backend.Options, err error) {
 	t.Helper()
-	// The library's own help is shared by all apps.
-	app := &cli.App{HideHelp: true, Flags: networkFlags(), Action: func(c *cli.Context) error {
-		err = networkOptions(c, &o)
-		return nil
-	}}
-	if e := app.RunContext(t.Context(), append([]string{"x"}, args...)); e != nil {
+	command := &cli.Command{Name: "run", Flags: networkFlags()}
+	c, e := cmdline.Parse(append([]string{"runonce", "run"}, args...), &cli.Command{Subcommands: []*cli.Command{command}}).Context(t.Context())
+	if e != nil {
 		t.Fatal(e)
 	}
+	err = networkOptions(c, &o)
 	return o, err
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -13,7 +12,6 @@ import (
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/backend"
-	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/report"
 )
 
@@ -91,7 +89,7 @@ func (p *program) writeGitHub(r report.Report) error {
 
 // outputFormat returns the format for programs that is wanted, "" for none. The arguments may be invalid.
 func (p *program) outputFormat() string {
-	format := cmp.Or(cmdline.Value(p.args, "output", "o"), p.settings.Value("output"))
+	format := cmp.Or(p.invocation.Value("output", "o"), p.settings.Value("output"))
 	if slices.Contains([]string{"json", "yaml", formatGitHub}, format) {
 		return format
 	}
@@ -100,28 +98,26 @@ func (p *program) outputFormat() string {
 
 // failureDocument returns the document of the command for the failure of r, nil if it has none.
 func (p *program) failureDocument(r report.Report) any {
-	command := strings.Join(p.args[min(1, len(p.args)):min(3, len(p.args))], " ")
-	name, _, _ := strings.Cut(command, " ")
-	switch {
-	case name == "run" || name == "watch":
+	switch p.invocation.Name() {
+	case "run", "watch":
 		return r
-	case name == "plan":
+	case "plan":
 		plan := report.NewPlan(admit.Plan{})
 		plan.Failure = r.Failure
 		return plan
-	case name == "validate":
+	case "validate":
 		return manifests.Validation{APIVersion: report.APIVersion, Kind: "Validation", Problems: manifests.Diagnostics{}, Error: r.Error}
-	case name == "ps":
+	case "ps":
 		pods := report.NewPods(nil)
 		pods.Failure = r.Failure
 		return pods
-	case name == "version":
+	case "version":
 		v := ownVersions()
 		v.Failure = r.Failure
 		return v
-	case command == "images pull":
+	case "images pull":
 		return imagePulls{APIVersion: report.APIVersion, Kind: "ImagePull", ExitCode: r.ExitCode, Images: []pulledImage{}, Failure: r.Failure}
-	case command == "images list":
+	case "images list":
 		return imageList{APIVersion: report.APIVersion, Kind: "Images", Images: []backend.Image{}, Failure: r.Failure}
 	}
 	return nil

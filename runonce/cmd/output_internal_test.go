@@ -23,7 +23,9 @@ func TestOutputFormat(t *testing.T) {
 		"run -- -o json":            "",
 		"run output json":           "",
 	} {
-		if got := (&program{args: strings.Fields(args), settings: &cmdline.Settings{}}).outputFormat(); got != want {
+		p := &program{settings: &cmdline.Settings{}}
+		p.invocation = cmdline.Parse(append([]string{"runonce"}, strings.Fields(args)...), p.rootCommand())
+		if got := p.outputFormat(); got != want {
 			t.Errorf("%q: got %q, want %q", args, got, want)
 		}
 	}

@@ -26,6 +26,7 @@ func TestUsage(t *testing.T) {
 		{"--rm nosuch", `"nosuch" is neither a command nor an existing path; see "runonce help"`},
 		{"./nosuch --node NODE", "./nosuch: does not exist\nrunonce: the input has 1 error: nothing was started"},
 		{"images imprt x", `unknown command "images imprt": must be list, pull, import, bundle, rm or prune`},
+		{"help images imprt", `unknown command "images imprt"; see "runonce images --help"`},
 		{"run -f x", `unknown flag -f: give the path without it, as in "runonce run PATH"; see "runonce run --help"`},
 		{"down -f x", `unknown flag -f: give the path without it, as in "runonce down PATH"; see`},
 		{"logs -n prod web", `unknown flag -n: a manifest says its namespace, and [NAMESPACE/]POD names a pod (--namespace is that of containerd)`},

@@ -104,7 +104,7 @@ func (e *Engine) prepare(ctx context.Context, s *session, c engine.ContainerConf
 	if err != nil {
 		return nil, err
 	}
-	return img, confine(c)
+	return img, confine(ctx, c)
 }
 
 // removeLeftover removes the container unless it runs, which is errRunning.

@@ -93,11 +93,12 @@ func newCommandLine(args []string, commands []*cli.Command) *commandLine {
 	l.pending = lacking
 	for _, w := range words {
 		switch w.kind {
-		case flag, value:
+		case kindName:
+		case kindFlag, kindValue:
 			l.given[w.flag] = w.value
-		case separator:
+		case kindSeparator:
 			l.onlyArguments = true
-		case argument:
+		case kindArgument:
 			l.args = append(l.args, w.text)
 		}
 	}

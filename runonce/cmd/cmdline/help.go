@@ -1,0 +1,87 @@
+package cmdline
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+)
+
+// Find returns the command that names lead to, the program itself without any.
+func Find(program *cli.Command, names []string) (*cli.Command, error) {
+	c := program
+	for _, name := range names {
+		sub := findCommand(c.Subcommands, name)
+		if sub == nil {
+			return nil, fmt.Errorf("unknown command %q; see %q", strings.Join(names, " "), c.HelpName+" --help")
+		}
+		c = sub
+	}
+	return c, nil
+}
+
+// Help writes the help of a command.
+func Help(w io.Writer, c *cli.Command) error {
+	t := tabwriter.NewWriter(w, 1, 8, 2, ' ', 0)
+	_, _ = fmt.Fprintf(t, "NAME:\n   %s - %s\n\nUSAGE:\n   %s\n", c.HelpName, c.Usage, indented(usage(c)))
+	if c.Description != "" {
+		_, _ = fmt.Fprintf(t, "\nDESCRIPTION:\n   %s\n", indented(c.Description))
+	}
+	if len(c.Subcommands) > 0 {
+		_, _ = fmt.Fprintln(t, "\nCOMMANDS:")
+		for _, sub := range c.Subcommands {
+			_, _ = fmt.Fprintf(t, "   %s\t%s\n", sub.Name, sub.Usage)
+		}
+	}
+	_, _ = fmt.Fprintln(t, "\nOPTIONS:")
+	categories := byCategory(c.Flags)
+	for _, category := range slices.Sorted(maps.Keys(categories)) {
+		if category != "" {
+			_, _ = fmt.Fprintf(t, "\n   %s\n\n", category)
+		}
+		for _, f := range categories[category] {
+			_, _ = fmt.Fprintf(t, "   %s\n", f)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("writing the help: %w", err)
+	}
+	return nil
+}
+
+// usage returns how a command is called.
+func usage(c *cli.Command) string {
+	if c.UsageText == "" && len(c.Subcommands) > 0 {
+		return c.HelpName + " COMMAND [flags] [arguments]"
+	}
+	return cmp.Or(c.UsageText, strings.TrimSpace(c.HelpName+" [flags] "+c.ArgsUsage))
+}
+
+// indented returns a text of several lines with all but the first indented.
+func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n   ") }
+
+// byCategory returns the visible flags of each category in the order of their names.
+func byCategory(flags []cli.Flag) map[string][]cli.Flag {
+	all := map[string][]cli.Flag{}
+	for _, f := range flags {
+		if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
+			continue
+		}
+		category := ""
+		if f, ok := f.(cli.CategorizableFlag); ok {
+			category = f.GetCategory()
+		}
+		all[category] = append(all[category], f)
+	}
+	for _, list := range all {
+		slices.SortFunc(list, func(a, b cli.Flag) int {
+			return strings.Compare(strings.ToLower(a.Names()[0]), strings.ToLower(b.Names()[0]))
+		})
+	}
+	return all
+}
