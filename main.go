@@ -9,9 +9,8 @@ import (
 	"syscall"
 
 	"github.com/runonce/runonce/internal/journal"
-	"github.com/runonce/runonce/internal/lategc"
 	"github.com/runonce/runonce/internal/sdnotify"
-	"github.com/runonce/runonce/internal/textpages"
+	"github.com/runonce/runonce/internal/startup"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/containerd"
@@ -19,11 +18,11 @@ import (
 )
 
 func main() {
-	lategc.Start()
+	startup.CollectGarbage()
 	if shim.Invoked(os.Args) {
 		os.Exit(shim.Main())
 	}
-	textpages.Drop()
+	startup.DropCode()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, cmd.Signals()...)
 	os.Exit(cmd.Main(context.Background(), os.Args, cmd.IO{

@@ -16,7 +16,7 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/internal/textpages"
+	"github.com/runonce/runonce/internal/startup"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/progress"
@@ -109,7 +109,7 @@ func (p *program) run(c *cli.Context) error {
 			p.display.OnInterrupt(progress.EffectRemove)
 		}
 		p.copyLogs(c.Context, &o, l)
-		textpages.Drop() // what reading, admission and opening the engine have used
+		startup.DropCode() // what reading, admission and opening the engine have used
 		results = runonce.Run(c.Context, l.runtime, plan, o)
 		if err := l.finish(context.WithoutCancel(c.Context)); err != nil {
 			p.log.Warn("something is left of the run", "error", err)

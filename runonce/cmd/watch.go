@@ -13,7 +13,7 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/internal/textpages"
+	"github.com/runonce/runonce/internal/startup"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/pathwatch"
@@ -196,7 +196,7 @@ func (k *keeper) keep(changes <-chan struct{}) error {
 	if k.c.Bool("stop-pods") {
 		k.display.OnInterrupt(progress.EffectStop)
 	}
-	textpages.Drop()
+	startup.DropCode()
 	for {
 		over, done := make(chan struct{}), make(chan []runonce.Result, 1)
 		o, run, plan := k.o, k.s.run, k.plan

@@ -1,4 +1,4 @@
-package textpages
+package startup
 
 import (
 	"bytes"
@@ -45,11 +45,11 @@ func fileMemory(t *testing.T) int {
 	return 0
 }
 
-// TestDrop: the program shrinks and still works. It does not run in parallel.
-func TestDrop(t *testing.T) {
+// TestDropCode: the program shrinks and still works. It does not run in parallel.
+func TestDropCode(t *testing.T) {
 	fixed(t)
 	before := fileMemory(t)
-	Drop()
+	DropCode()
 	if after := fileMemory(t); after >= before {
 		t.Errorf("%d KiB before, %d KiB afterwards", before, after)
 	}

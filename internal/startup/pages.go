@@ -1,5 +1,4 @@
-// Package textpages makes the code of the program take less memory.
-package textpages
+package startup
 
 import (
 	"encoding/binary"
@@ -8,10 +7,10 @@ import (
 	"syscall"
 )
 
-// Drop unmaps the code and the constants of the program. What is used again is mapped again, from
+// DropCode unmaps the code and the constants of the program. What is used again is mapped again, from
 // the page cache. Programs with hundreds of packages have touched half of their code before they
-// have done anything, and will not use most of that again. Where Drop cannot work it does nothing.
-func Drop() {
+// have done anything, and will not use most of that again. Where it cannot work it does nothing.
+func DropCode() {
 	program, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return
