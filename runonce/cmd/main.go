@@ -109,7 +109,7 @@ func (p *program) runCommandLine(ctx context.Context, arguments []string) error 
 		return err
 	}
 	for _, f := range c.Command.Flags {
-		if f, ok := f.(cli.ActionableFlag); ok && c.IsSet(f.Names()[0]) {
+		if f, ok := f.(cli.ActionableFlag); ok {
 			if err := f.RunAction(c); err != nil {
 				return err
 			}

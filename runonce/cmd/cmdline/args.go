@@ -71,7 +71,7 @@ func (i Invocation) Context(ctx context.Context) (*cli.Context, error) {
 	set := flag.NewFlagSet(i.Command.Name, flag.ContinueOnError)
 	for _, f := range i.Command.Flags {
 		if err := f.Apply(set); err != nil {
-			return nil, fmt.Errorf("flag %s: %w", dashed(f.Names()[0]), err)
+			return nil, fmt.Errorf("flag %s: %w", dashed(names(f)[0]), err)
 		}
 	}
 	given := map[string]bool{}
@@ -100,7 +100,7 @@ func (i Invocation) set(set *flag.FlagSet, w word, given map[string]bool) error 
 	if f == nil {
 		return unknownFlag(i.Command, w.flag)
 	}
-	name := f.Names()[0]
+	name := names(f)[0]
 	if _, isBool := f.(*cli.BoolFlag); given[name] && !isBool && !repeatable(f) {
 		return fmt.Errorf("%s is given twice, and takes one value", dashed(name))
 	}
@@ -126,6 +126,18 @@ func cutCommands(args []string, commands []*cli.Command) (path []*cli.Command, r
 	return append([]*cli.Command{command}, path...), rest
 }
 
+// names returns the names of a flag. The library's own method has a regular expression look at each
+// of them, and there are hundreds.
+func names(f cli.Flag) []string {
+	switch f := f.(type) {
+	case *cli.BoolFlag:
+		return append([]string{f.Name}, f.Aliases...)
+	case *cli.StringFlag:
+		return append([]string{f.Name}, f.Aliases...)
+	}
+	return f.Names()
+}
+
 func findCommand(commands []*cli.Command, name string) *cli.Command {
 	for _, c := range commands {
 		if c.HasName(name) {
@@ -138,7 +150,7 @@ func findCommand(commands []*cli.Command, name string) *cli.Command {
 // findFlag returns the flag of the command that has the name, nil if there is none.
 func findFlag(command *cli.Command, name string) cli.Flag {
 	for _, f := range command.Flags {
-		if slices.Contains(f.Names(), name) {
+		if slices.Contains(names(f), name) {
 			return f
 		}
 	}
@@ -218,10 +230,10 @@ func Value(args []string, names ...string) string {
 	return lastValue(words, names)
 }
 
-func lastValue(words []word, names []string) string {
+func lastValue(words []word, flags []string) string {
 	last := ""
 	for _, w := range words {
-		if slices.Contains(names, w.flag) && w.kind != kindName {
+		if slices.Contains(flags, w.flag) && w.kind != kindName {
 			last = w.value
 		}
 	}
@@ -234,7 +246,7 @@ func valueFlags(commands []*cli.Command) map[string]bool {
 	for _, c := range commands {
 		for _, f := range c.Flags {
 			_, isBool := f.(*cli.BoolFlag)
-			for _, name := range f.Names() {
+			for _, name := range names(f) {
 				takesValue[name] = takesValue[name] || !isBool
 			}
 		}

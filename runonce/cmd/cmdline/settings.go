@@ -84,7 +84,7 @@ func Load(from Sources, command string, commands []*cli.Command) (*Settings, err
 func (s *Settings) addFlags(commands []*cli.Command) {
 	for _, c := range commands {
 		for _, f := range c.Flags {
-			if name := f.Names()[0]; name != ConfigFlag && name != "help" && name != "all" {
+			if name := names(f)[0]; name != ConfigFlag && name != "help" && name != "all" {
 				s.flags[name] = append(s.flags[name], f)
 			}
 		}
@@ -95,13 +95,13 @@ func (s *Settings) addFlags(commands []*cli.Command) {
 // environ reads the variables, and returns the configuration file that one of them names. An empty
 // variable counts as not set.
 func (s *Settings) environ(environ []string, values map[string]setting) (config string, err error) {
-	names := map[string]string{Variable(ConfigFlag): ConfigFlag}
+	variables := map[string]string{Variable(ConfigFlag): ConfigFlag}
 	for name := range s.flags {
-		names[Variable(name)] = name
+		variables[Variable(name)] = name
 	}
 	for _, e := range slices.Sorted(slices.Values(environ)) {
 		variable, text, _ := strings.Cut(e, "=")
-		name, known := names[variable]
+		name, known := variables[variable]
 		switch {
 		case !strings.HasPrefix(variable, variablePrefix) || text == "":
 		case name == ConfigFlag:
@@ -112,7 +112,7 @@ func (s *Settings) environ(environ []string, values map[string]setting) (config 
 			}
 			values[name] = setting{[]string{text}, variable}
 		default:
-			s.Warnings = append(s.Warnings, unknownVariable(variable, slices.Collect(maps.Keys(names))))
+			s.Warnings = append(s.Warnings, unknownVariable(variable, slices.Collect(maps.Keys(variables))))
 		}
 	}
 	return config, nil
@@ -279,7 +279,7 @@ func beside(file, text string) string {
 // Apply gives the flags of the command that are not on the command line their values.
 func (s *Settings) Apply(c *cli.Context) error {
 	for _, f := range c.Command.Flags {
-		name := f.Names()[0]
+		name := names(f)[0]
 		value, ok := s.values[name]
 		if !ok {
 			continue
