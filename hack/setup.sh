@@ -39,8 +39,8 @@ has_cni() {
 	return 1
 }
 
-# Succeeds if the disk of the machine with Debian is there and has rpm, which older ones lack.
-has_rpm() { [ -e "$1" ] && debugfs -R "stat /usr/bin/rpm" "$1" 2>/dev/null | grep -q ^Inode; }
+# Succeeds if the disk of the machine with Debian is there and has AppArmor, which older ones lack.
+has_apparmor() { [ -e "$1" ] && debugfs -R "stat /usr/sbin/apparmor_parser" "$1" 2>/dev/null | grep -q ^Inode; }
 
 apt() {
 	DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a timeout 900 apt-get -q -o DPkg::Lock::Timeout=120 \
@@ -203,7 +203,7 @@ make_debian() {
 	{
 		debootstrap --variant=minbase --include=ca-certificates,dbus,iproute2,kmod,systemd,systemd-sysv,udev \
 			"$(debian_codename)" "$root" "${mirror:?no source of Debian packages is configured}"
-		in_debian "$root" apt-get install linux-image-cloud-amd64 cloud-init locales rpm
+		in_debian "$root" apt-get install linux-image-cloud-amd64 apparmor cloud-init locales rpm
 		# Services are not enabled where systemd does not run.
 		in_debian "$root" systemctl enable cloud-init-local cloud-init cloud-config cloud-final
 		in_debian "$root" apt-get clean
@@ -309,7 +309,7 @@ debian_disk=""
 if [ "$mode" = debian ]; then
 	need debootstrap debootstrap
 	need mke2fs e2fsprogs
-	has_rpm "$emulated/debian/disk" || debian_disk=missing
+	has_apparmor "$emulated/debian/disk" || debian_disk=missing
 fi
 if [ "$mode" = vm ] || [ "$mode" = debian ]; then
 	ls "$emulated"/boot/vmlinuz-* >/dev/null 2>&1 || vm=missing

@@ -61,6 +61,62 @@ func TestFirstBoot(t *testing.T) {
 	}
 }
 
+const confinedPods = `
+apiVersion: v1
+kind: Pod
+metadata: {name: default}
+spec:
+  hostNetwork: true
+  restartPolicy: Never
+  containers: [{name: main, image: "localhost/box:1", args: [cat, /proc/self/attr/current]}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: unconfined}
+spec:
+  hostNetwork: true
+  restartPolicy: Never
+  securityContext: {appArmorProfile: {type: Unconfined}}
+  containers: [{name: main, image: "localhost/box:1", args: [cat, /proc/self/attr/current]}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: own}
+spec:
+  hostNetwork: true
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: localhost/box:1
+    args: [cat, /proc/self/attr/current]
+    securityContext: {appArmorProfile: {type: Localhost, localhostProfile: own}}
+`
+
+// TestAppArmor: containers have the default profile or the one that they ask for. A pod whose
+// profile is not loaded is rejected.
+func TestAppArmor(t *testing.T) {
+	machine(t)
+	if got := sh(t, "cat /proc/$(pgrep -o -f '^/bin/box web')/attr/current"); got != "cri-containerd.apparmor.d (enforce)" {
+		t.Errorf("the pod of the example has the profile %q", got)
+	}
+	if err := os.WriteFile("/srv/confined.yaml", []byte(confinedPods), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const run = "runonce run --until completed --timeout 3m --images-dir /srv/images /srv/confined.yaml"
+	out, err := try(t, "sh", "-c", run)
+	if err == nil || !strings.Contains(out, `AppArmor profile "own" is not loaded: load it with apparmor_parser`) {
+		t.Errorf("%v: %s", err, out)
+	}
+	sh(t, "echo 'profile own flags=(attach_disconnected,mediate_deleted,complain) { file, }' | apparmor_parser -r")
+	t.Log(sh(t, run))
+	for pod, want := range map[string]string{"default": "cri-containerd.apparmor.d (enforce)", "unconfined": "unconfined", "own": "own (complain)"} {
+		if got := sh(t, "runonce logs "+pod); got != want {
+			t.Errorf("pod %s has the profile %q", pod, got)
+		}
+	}
+	sh(t, "runonce down /srv/confined.yaml")
+}
+
 // TestAfterReboot: the pods have come back.
 func TestAfterReboot(t *testing.T) {
 	machine(t)

@@ -5,7 +5,7 @@ boot=$(($(cat /srv/boots 2>/dev/null || echo 0) + 1))
 echo $boot >/srv/boots
 sync /srv/boots
 case $boot in
-1) run=TestFirstBoot ;;
+1) run='(TestFirstBoot|TestAppArmor)' ;;
 2) run=TestAfterReboot ;;
 *) run='(TestAfterReset|TestRPM.*)' ;;
 esac
