@@ -209,6 +209,8 @@ func TestMemory(t *testing.T) {
 	}
 	unlimited := testPod(volume("v", memory(nil)))
 	unlimited.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+	withInit := testPod(volume("v", memory(nil)))
+	withInit.Spec.InitContainers = []v1.Container{{Name: "unlimited"}}
 	huge := testPod(volume("v", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumHugePages}}))
 	huge.Spec.Containers[0].Resources.Requests = v1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi")}
 	tests := []struct {
@@ -218,6 +220,7 @@ func TestMemory(t *testing.T) {
 	}{
 		{"sizeLimit", testPod(volume("v", memory(&limit))), "mount tmpfs v size=10485760,noswap 0x6"},
 		{"the pod's memory limit", testPod(volume("v", memory(nil))), "mount tmpfs v size=67108864,noswap 0x6"},
+		{"the pod is not limited because of an init container", withInit, "mount tmpfs v size=1073741824,noswap 0x6"},
 		{"the node's memory", unlimited, "mount tmpfs v size=1073741824,noswap 0x6"},
 		{"secret", testPod(volume("v", v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "key"}})), "mount tmpfs v noswap 0x6"},
 		{"huge pages", huge, "mount hugetlbfs v pagesize=2M 0x6"},
