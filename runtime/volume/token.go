@@ -12,6 +12,7 @@ import (
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/ocispec"
 )
 
 // Tokens makes tokens of service accounts. Objects that implement it come from a cluster.
@@ -136,13 +137,7 @@ func (m *Manager) token(ctx context.Context, source Tokens, pod *v1.Pod, s *v1.S
 func fsUser(pod *v1.Pod) *int64 {
 	var one *int64
 	for _, c := range podspec.Containers(pod) {
-		user := (*int64)(nil)
-		if s := pod.Spec.SecurityContext; s != nil {
-			user = s.RunAsUser
-		}
-		if s := c.SecurityContext; s != nil && s.RunAsUser != nil {
-			user = s.RunAsUser
-		}
+		user := ocispec.SecurityContext(pod, c).RunAsUser
 		if user == nil || one != nil && *one != *user {
 			return nil
 		}
