@@ -16,23 +16,25 @@ import (
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/cdi"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
+	"github.com/runonce/runonce/runtime/volume"
 )
 
 // Options are what Pods works with. All must be set but those that say otherwise.
 type Options struct {
 	Engine    engine.Engine
 	Sandboxes Sandboxes
-	Volumes   Volumes
+	Volumes   *volume.Manager
 	Cgroups   Cgroups
 	Objects   podspec.Objects
-	// Devices may be nil.
-	Devices Devices
+	// Devices are those that containers have to ask for; may be nil.
+	Devices *cdi.Registry
 	Node    ocispec.Node
 	Host    Host
 	// Records keeps what outlives a run.

@@ -129,7 +129,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
-	if err := p.inject(w, c, oci); err != nil {
+	if err := p.o.Devices.Inject(oci, w.record.Devices[c.Name]); err != nil {
 		return engine.ContainerConfig{}, err
 	}
 	user, err := userLabel(oci)
