@@ -59,7 +59,7 @@ func runc(t *testing.T, pod *v1.Pod, image engine.Image) (string, error) {
 		Context:   ocispec.Context{Pod: pod, Image: image, Sandbox: engine.Sandbox{Hostname: "box"}, Node: ocispec.Node{MemoryCapacity: 8 << 30}},
 		Container: c, CgroupsPath: path + "/c",
 	}
-	in.Host, err = host.Detect(os.DirFS("/"), tree.V2)
+	in.Host, err = host.Detect(os.DirFS("/"), tree)
 	must(err)
 	in.Env, err = ocispec.Environment(in.Context, c)
 	must(err)

@@ -132,8 +132,7 @@ func (o Options) detect() (cgroup.Tree, ocispec.Host, error) {
 	if err := errors.Join(tree.LimitPids(o.PodPidsLimit), tree.SetDriver(o.CgroupDriver)); err != nil {
 		return tree, ocispec.Host{}, err
 	}
-	detected, err := host.Detect(os.DirFS("/"), tree.V2)
-	detected.CgroupOptions = tree.Options
+	detected, err := host.Detect(os.DirFS("/"), tree)
 	return tree, detected, err
 }
 
