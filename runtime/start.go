@@ -40,7 +40,7 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 	c := next.Container
 	var img engine.Image
 	err := p.traced(w.pod.UID, "image "+c.Name, func() (err error) {
-		img, err = p.ensureImage(ctx, w.pod, c.Image, c.ImagePullPolicy)
+		img, _, err = p.EnsureImage(ctx, w.pod, c.Image, c.ImagePullPolicy)
 		return err
 	})
 	if err != nil {
