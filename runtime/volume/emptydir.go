@@ -15,7 +15,7 @@ import (
 	podresource "k8s.io/component-helpers/resource"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/ocispec/resources"
+	"github.com/runonce/runonce/runtime/ocispec"
 )
 
 // volumeMode lets every user of the pod write (pkg/volume/emptydir).
@@ -69,7 +69,7 @@ func emptyDirMode(bits *int32) fs.FileMode {
 // memoryOptions limits a tmpfs to the smallest of its sizeLimit, the memory limit of the pod's
 // cgroup and the node's memory.
 func (m *Manager) memoryOptions(pod *v1.Pod, sizeLimit *resource.Quantity) string {
-	sizes := []int64{m.Allocatable.Memory().Value(), resources.ForPod(pod).Memory}
+	sizes := []int64{m.Allocatable.Memory().Value(), ocispec.PodLimits(pod).Memory}
 	if sizeLimit != nil {
 		sizes = append(sizes, sizeLimit.Value())
 	}
