@@ -61,11 +61,9 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 	p.event(w.pod, eventStarted, "Started container %s", c.Name)
 	p.startProbes(ctx, w, c, started) // now, since starting the other containers may take long
 	if next.Old != "" {
-		if err := p.o.Engine.Remove(ctx, next.Old); err != nil {
-			return err
-		}
+		err = p.o.Engine.Remove(ctx, next.Old)
 	}
-	return p.postStart(ctx, w, c, started)
+	return errors.Join(p.postStart(ctx, w, c, started), err)
 }
 
 // postStart runs the container's hook, which has no time limit but ctx, as in the kubelet.
