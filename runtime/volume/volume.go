@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -38,7 +39,7 @@ type Manager struct {
 	// nil is no. It is called only when a volumeMount depends on it.
 	RecursiveReadOnly func(pod *v1.Pod) bool
 
-	tokens tokens
+	tokens sync.Map // by tokenKey: those of the pods, only in memory
 }
 
 // The directories below a pod's that this package owns.
@@ -112,7 +113,7 @@ func (m *Manager) Teardown(_ context.Context, pod *v1.Pod) error {
 	if err := checkUID(pod); err != nil {
 		return err
 	}
-	m.tokens.forget(pod.UID)
+	m.forgetTokens(pod.UID)
 	dirs := []string{m.dir(pod, idmapDir), m.dir(pod, subpathsDir), m.dir(pod, volumesDir)}
 	// Most pods have nothing else. To find mounts takes the longer the more pods there are.
 	shm := m.dir(pod, shmDir)
