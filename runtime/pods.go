@@ -46,10 +46,7 @@ type Options struct {
 	LocalImages []string
 	// Pull says when images are pulled, in place of their pull policies.
 	Pull image.Mode
-	// RecursiveReadOnly says whether mounts of the pod can be recursively read-only; nil means
-	// no. It is called only when a volumeMount needs to know.
-	RecursiveReadOnly func(pod *v1.Pod) bool
-	Log               *slog.Logger // may be nil
+	Log  *slog.Logger // may be nil
 	// ParallelPulls limits how many images are pulled at once; 0 means 4.
 	ParallelPulls int
 	// Trace, when set, is called after each step of a pod's start, for a timeline.

@@ -108,10 +108,9 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	net.StateDir, net.DataDir = filepath.Join(e.o.State, "network"), filepath.Join(e.o.Root, "network")
 	e.network = network.New(net)
 	o.Engine, o.Sandboxes, o.Cgroups = e.Engine, e.network, tree
-	o.RecursiveReadOnly = func(pod *v1.Pod) bool { return e.preflight.Features(ctx, pod).RecursiveReadOnly }
 	o.Volumes = &volume.Manager{
-		Root: e.o.PodsRoot, Objects: o.Objects, ClaimsDir: e.o.ClaimsDir, Allocatable: n.Status.Allocatable, RecursiveReadOnly: o.RecursiveReadOnly,
-		Mounter: mount.Host{},
+		Root: e.o.PodsRoot, Objects: o.Objects, ClaimsDir: e.o.ClaimsDir, Allocatable: n.Status.Allocatable,
+		RecursiveReadOnly: func(pod *v1.Pod) bool { return e.preflight.Features(ctx, pod).RecursiveReadOnly }, Mounter: mount.Host{},
 	}
 	o.Node = specNode(n, net.HostIPs)
 	o.Host = runtime.Host{
