@@ -117,6 +117,13 @@ func TestDevicesAreExclusive(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "but 0 are available") {
 			t.Errorf("no device is free: %v", err)
 		}
+		four := gadgetPod("four", 1, "sleep")
+		if err := later.Fail(t.Context(), four, "Unlucky", "no device is free"); err != nil {
+			t.Error(err)
+		}
+		if st, err := later.Status(t.Context(), four); err != nil || st.Reason != "Unlucky" {
+			t.Errorf("it has failed with %q, %v", st.Reason, err)
+		}
 	})
 }
 
