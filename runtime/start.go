@@ -194,11 +194,10 @@ func (p *Pods) ownMounts(pod *v1.Pod, c *v1.Container, attempt int) ([]specs.Mou
 		return specs.Mount{Destination: target, Source: source, Type: "bind", Options: []string{"rbind", "rprivate", access}}
 	}
 	dir := p.o.Records.Dir(pod.UID)
-	mounts := []specs.Mount{
+	mounts := append(make([]specs.Mount, 0, 4),
 		bind("/etc/hostname", filepath.Join(dir, hostnameFile), rootAccess(c)),
 		bind("/etc/hosts", filepath.Join(dir, hostsFile), "rw"),
-		bind("/etc/resolv.conf", filepath.Join(dir, resolvFile), rootAccess(c)),
-	}
+		bind("/etc/resolv.conf", filepath.Join(dir, resolvFile), rootAccess(c)))
 	if c.TerminationMessagePath == "" {
 		return mounts, nil
 	}
