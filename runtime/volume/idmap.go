@@ -61,11 +61,10 @@ func (m *Manager) mapUsers(bind *specs.Mount, target string, ns *os.File) error 
 // propagation returns the propagation for the idmapped mount, which the mount in the
 // container is made from, so that the latter can have the one in its options.
 func propagation(options []string) uint64 {
-	switch {
-	case slices.Contains(options, "rshared"):
-		return 0
-	case slices.Contains(options, "rslave"):
-		return unix.MS_SLAVE
+	for _, p := range propagations {
+		if slices.Contains(options, p.option) {
+			return uint64(p.flag)
+		}
 	}
 	return unix.MS_PRIVATE
 }

@@ -89,13 +89,10 @@ func subPathError(vm volumeMount, sub string, err error) error {
 func (m *Manager) bind(f *os.File, target string, p v1.MountPropagationMode) error {
 	source := "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
 	err := m.Mounter.Mount(source, target, "", unix.MS_BIND, "")
-	switch {
-	case err != nil || p == v1.MountPropagationBidirectional:
-		return err
-	case p == v1.MountPropagationHostToContainer:
-		return m.Mounter.Mount("", target, "", unix.MS_SLAVE, "")
+	if flag := propagations[p].flag; err == nil && flag != 0 {
+		err = m.Mounter.Mount("", target, "", flag, "")
 	}
-	return m.Mounter.Mount("", target, "", unix.MS_PRIVATE, "")
+	return err
 }
 
 // openSubPath returns a handle (O_PATH) of sub, a relative path in the directory root.
