@@ -111,7 +111,11 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 	if err != nil {
 		return nil, err
 	}
-	go p.watch.pump(events)
+	go func() {
+		for e := range events {
+			p.watch.notify(e.PodUID)
+		}
+	}()
 	context.AfterFunc(ctx, p.probes.stopAll)
 	return p, nil
 }

@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -10,9 +9,6 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 // MapUsers makes idmapped mounts of the container's bind mounts, for the pod's user namespace,
@@ -46,9 +42,6 @@ func (m *Manager) mapUsers(bind *specs.Mount, target string, ns *os.File) error 
 		return err
 	}
 	flags, err := m.Mounter.MapUsers(bind.Source, target, ns, propagation(bind.Options))
-	if errors.Is(err, mount.ErrNotMappable) {
-		return failure.FailedMountf("%w", err)
-	}
 	if err != nil {
 		return err
 	}

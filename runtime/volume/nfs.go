@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
@@ -28,11 +27,8 @@ func (m *Manager) nfs(ctx context.Context, s source) error {
 		options = append([]string{"ro"}, options...)
 	}
 	err = m.Mounter.MountNFS(ctx, server+":"+s.NFS.Path, s.path, options)
-	if errors.Is(err, mount.ErrNoNFS) {
-		return failure.FailedMountf("%w", err)
+	if err != nil && !errors.Is(err, mount.ErrNoNFS) {
+		err = fmt.Errorf("mounting: %w", err)
 	}
-	if err != nil {
-		return fmt.Errorf("mounting: %w", err)
-	}
-	return nil
+	return err
 }

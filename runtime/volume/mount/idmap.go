@@ -1,16 +1,17 @@
 package mount
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // ErrNotMappable says that the kernel cannot make idmapped mounts of a file system.
-var ErrNotMappable = errors.New("the kernel has no idmapped mounts of this file system")
+var ErrNotMappable = failure.FailedMountf("the kernel has no idmapped mounts of this file system")
 
 // MapUsers mounts the tree at source at target, with the mounts below, and maps the IDs of its
 // files, but not those of the mounts below, by the user namespace. It returns the mount options

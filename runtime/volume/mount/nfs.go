@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os/exec"
 	"strings"
+
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // ErrNoNFS says that the machine cannot mount NFS exports.
-var ErrNoNFS = errors.New("mount.nfs is not installed")
+var ErrNoNFS = failure.FailedMountf("mount.nfs is not installed")
 
 // MountNFS runs the helper mount.nfs as mount(8) does.
 func (Host) MountNFS(ctx context.Context, source, target string, options []string) error {
