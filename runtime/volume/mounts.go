@@ -131,7 +131,7 @@ func (m *Manager) makeShared(vm volumeMount, from source) error {
 		return nil
 	}
 	point, err := m.Mounter.Lookup(from.path)
-	if err != nil || point.Shared {
+	if err != nil || isShared(point) {
 		return err
 	}
 	mounted, err := m.Mounter.Mounted(from.path)
@@ -155,12 +155,12 @@ func (m *Manager) checkPropagation(vm volumeMount, path string) error {
 	switch {
 	case err != nil:
 		return err
-	case point.Shared || (point.Slave && p == v1.MountPropagationHostToContainer):
+	case isShared(point) || (isSlave(point) && p == v1.MountPropagationHostToContainer):
 		return nil
 	case p == v1.MountPropagationHostToContainer:
-		return failure.FailedMountf("path %q is mounted on %q but it is not a shared or slave mount", path, point.Target)
+		return failure.FailedMountf("path %q is mounted on %q but it is not a shared or slave mount", path, point.Mountpoint)
 	}
-	return failure.FailedMountf("path %q is mounted on %q but it is not a shared mount", path, point.Target)
+	return failure.FailedMountf("path %q is mounted on %q but it is not a shared mount", path, point.Mountpoint)
 }
 
 // recursiveReadOnly reports whether the mounts inside the volume become read-only too

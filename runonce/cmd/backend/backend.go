@@ -20,7 +20,6 @@ import (
 	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/volume"
-	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 // DefaultRoot is the default of --root.
@@ -110,7 +109,7 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	o.Engine, o.Sandboxes, o.Cgroups = e.Engine, e.network, tree
 	o.Volumes = &volume.Manager{
 		Root: e.o.PodsRoot, Objects: o.Objects, ClaimsDir: e.o.ClaimsDir, Allocatable: n.Status.Allocatable,
-		RecursiveReadOnly: func(pod *v1.Pod) bool { return e.preflight.Features(ctx, pod).RecursiveReadOnly }, Mounter: mount.Host{},
+		RecursiveReadOnly: func(pod *v1.Pod) bool { return e.preflight.Features(ctx, pod).RecursiveReadOnly }, Mounter: volume.HostMounts{},
 	}
 	o.Node = specNode(n, net.HostIPs)
 	o.Host = runtime.Host{
