@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -19,7 +18,7 @@ func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error
 	if known, err := p.o.Records.Load(pod.UID); err == nil && !known.Started.IsZero() {
 		return known, nil
 	}
-	if !p.wantsDevices(pod) {
+	if !cdi.Requested(pod, p.o.Devices.Kinds()) {
 		return p.o.Records.Update(pod.UID, func(r *record.Pod) error { r.Start(pod); return nil })
 	}
 	ended, err := p.endedPods(ctx)
@@ -33,10 +32,6 @@ func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error
 		r.Start(pod)
 		return nil
 	})
-}
-
-func (p *Pods) wantsDevices(pod *v1.Pod) bool {
-	return p.o.Devices != nil && cdi.Requested(pod, p.o.Devices.Kinds())
 }
 
 // endedPods returns which of the pods with devices have ended and so no longer need them.
@@ -69,12 +64,4 @@ func devicesInUse(pods []*record.Pod, ended map[types.UID]bool) map[string]bool 
 		}
 	}
 	return used
-}
-
-// inject adds the devices to the spec that the pod's record has for the container.
-func (p *Pods) inject(w *work, c *v1.Container, spec *specs.Spec) error {
-	if !p.wantsDevices(w.pod) {
-		return nil
-	}
-	return p.o.Devices.Inject(spec, w.record.Devices[c.Name])
 }

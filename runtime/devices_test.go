@@ -2,6 +2,9 @@ package runtime_test
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -9,29 +12,38 @@ import (
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/runtime/cdi"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
 )
 
 // gadgets are devices that only name themselves in the environment.
-type gadgets []string
-
-func (g gadgets) Kinds() map[string][]string { return map[string][]string{"v.com/gadget": g} }
-
-func (gadgets) Inject(spec *specs.Spec, devices []string) error {
-	spec.Process.Env = append(spec.Process.Env, "GADGETS="+strings.Join(devices, " "))
-	return nil
+func gadgets(t *testing.T, names ...string) *cdi.Registry {
+	t.Helper()
+	var devices []string
+	for _, name := range names {
+		devices = append(devices, fmt.Sprintf(`{"name":%q,"containerEdits":{"env":["GADGET_%s=1"]}}`, name, name))
+	}
+	dir := t.TempDir()
+	text := `{"cdiVersion":"0.6.0","kind":"v.com/gadget","devices":[` + strings.Join(devices, ",") + `]}`
+	if err := os.WriteFile(filepath.Join(dir, "gadgets.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	registry, invalid, err := cdi.Open([]string{dir})
+	if err != nil || len(invalid) > 0 {
+		t.Fatal(err, invalid)
+	}
+	return registry
 }
 
 // withGadgets returns the node with devices, and what each pod has been given.
 func withGadgets(t *testing.T, names ...string) (*node, func() map[string]string) {
 	n := newNode(t)
-	n.devices = gadgets(names)
+	n.devices = gadgets(t, names...)
 	var mu sync.Mutex
 	given := map[string]string{}
 	program := n.engine.Program
@@ -39,8 +51,9 @@ func withGadgets(t *testing.T, names ...string) (*node, func() map[string]string
 		mu.Lock()
 		defer mu.Unlock()
 		for _, e := range c.Spec.Process.Env {
-			if value, ok := strings.CutPrefix(e, "GADGETS="); ok {
-				given[c.Labels[engine.LabelPodName]] = value
+			if name, ok := strings.CutPrefix(e, "GADGET_"); ok {
+				pod := c.Labels[engine.LabelPodName]
+				given[pod] = strings.TrimSpace(given[pod] + " " + strings.TrimSuffix(name, "=1"))
 			}
 		}
 		return program(c)
@@ -104,6 +117,13 @@ func TestDevicesAreExclusive(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "but 0 are available") {
 			t.Errorf("no device is free: %v", err)
 		}
+		four := gadgetPod("four", 1, "sleep")
+		if err := later.Fail(t.Context(), four, "Unlucky", "no device is free"); err != nil {
+			t.Error(err)
+		}
+		if st, err := later.Status(t.Context(), four); err != nil || st.Reason != "Unlucky" {
+			t.Errorf("it has failed with %q, %v", st.Reason, err)
+		}
 	})
 }
 
@@ -131,6 +151,12 @@ func TestDevicesStay(t *testing.T) {
 		}
 		if diff := cmp.Diff(map[string]string{"two": "b"}, given()); diff != "" {
 			t.Errorf("after a reboot (-want +got):\n%s", diff)
+		}
+		// Without its devices a pod is not started.
+		n.devices = nil
+		err := n.pods(t.Context(), t).Sync(t.Context(), one)
+		if err == nil || !strings.Contains(err.Error(), "v.com/gadget=a") || given()["one"] != "" {
+			t.Errorf("the device is gone: %v, started with %q", err, given()["one"])
 		}
 	})
 }

@@ -39,14 +39,14 @@ func (p *Pods) pullUnmounted(ctx context.Context, pod *v1.Pod) {
 		if v.Image == nil || mounted {
 			continue
 		}
-		if _, err := p.ensureImage(ctx, pod, v.Image.Reference, v.Image.PullPolicy); err != nil {
+		if _, _, err := p.EnsureImage(ctx, pod, v.Image.Reference, v.Image.PullPolicy); err != nil {
 			p.o.Log.WarnContext(ctx, "pulling the image of a volume that no container mounts", "pod", pod.Name, "volume", v.Name, "error", err)
 		}
 	}
 }
 
 func (p *Pods) mountImage(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
-	img, err := p.ensureImage(ctx, pod, v.Image.Reference, v.Image.PullPolicy)
+	img, _, err := p.EnsureImage(ctx, pod, v.Image.Reference, v.Image.PullPolicy)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 func (p *Pods) observe(ctx context.Context, pod *v1.Pod) (*podstate.Observation, error) {
 	o := &podstate.Observation{
 		Pod: pod, Record: &record.Pod{}, Probes: p.probes.of(pod.UID),
-		HostIPs: p.o.Node.IPs, RecursiveReadOnly: p.o.RecursiveReadOnly,
+		HostIPs: p.o.Node.IPs, RecursiveReadOnly: p.o.Volumes.RecursiveReadOnly,
 	}
 	switch known, err := p.o.Records.Load(pod.UID); {
 	case err == nil:

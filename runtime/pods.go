@@ -16,23 +16,25 @@ import (
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/cdi"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
+	"github.com/runonce/runonce/runtime/volume"
 )
 
 // Options are what Pods works with. All must be set but those that say otherwise.
 type Options struct {
 	Engine    engine.Engine
 	Sandboxes Sandboxes
-	Volumes   Volumes
+	Volumes   *volume.Manager
 	Cgroups   Cgroups
 	Objects   podspec.Objects
-	// Devices may be nil.
-	Devices Devices
+	// Devices are those that containers have to ask for; may be nil.
+	Devices *cdi.Registry
 	Node    ocispec.Node
 	Host    Host
 	// Records keeps what outlives a run.
@@ -44,10 +46,7 @@ type Options struct {
 	LocalImages []string
 	// Pull says when images are pulled, in place of their pull policies.
 	Pull image.Mode
-	// RecursiveReadOnly says whether mounts of the pod can be recursively read-only; nil means
-	// no. It is called only when a volumeMount needs to know.
-	RecursiveReadOnly func(pod *v1.Pod) bool
-	Log               *slog.Logger // may be nil
+	Log  *slog.Logger // may be nil
 	// ParallelPulls limits how many images are pulled at once; 0 means 4.
 	ParallelPulls int
 	// Trace, when set, is called after each step of a pod's start, for a timeline.
@@ -112,7 +111,11 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 	if err != nil {
 		return nil, err
 	}
-	go p.watch.pump(events)
+	go func() {
+		for e := range events {
+			p.watch.notify(e.PodUID)
+		}
+	}()
 	context.AfterFunc(ctx, p.probes.stopAll)
 	return p, nil
 }

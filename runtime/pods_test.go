@@ -17,6 +17,7 @@ import (
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/cdi"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
 	"github.com/runonce/runonce/runtime/image"
@@ -33,8 +34,8 @@ type node struct {
 	engine    *enginetest.Engine
 	sandboxes *enginetest.Sandboxes
 	cgroups   *enginetest.Cgroups
-	volumes   runtime.Volumes
-	devices   runtime.Devices
+	volumes   *volume.Manager
+	devices   *cdi.Registry
 	objects   enginetest.Objects
 	root      string
 	pull      image.Mode

@@ -20,64 +20,48 @@ import (
 // step is one part of what a pod needs before its containers.
 type step struct {
 	name   string
-	reason string
-	do     func(ctx context.Context) error
-	undo   func(ctx context.Context) error // called when a later step fails; may be nil
+	reason string // of an error that has none
+	do     func(ctx context.Context, pod *v1.Pod) error
+	undo   func(ctx context.Context, pod *v1.Pod) error // called when a later step fails; may be nil
 }
 
 // prepare makes what the containers need: record, volumes, cgroup, sandbox, and the files that
 // every container mounts. It is safe to repeat.
 func (p *Pods) prepare(ctx context.Context, w *work) error {
-	pod := w.pod
 	connected := false
+	sandbox := func(ctx context.Context, pod *v1.Pod) (err error) {
+		w.sandbox, err = p.o.Sandboxes.Ensure(ctx, pod, w.lock)
+		connected = err == nil
+		return err
+	}
+	disconnect := func(ctx context.Context, pod *v1.Pod) error {
+		if !connected {
+			return nil // Ensure has undone what it could: a plugin that hangs is not called again
+		}
+		return p.o.Sandboxes.Remove(ctx, pod, w.lock)
+	}
 	steps := []step{
-		{name: "record", reason: podstate.ReasonSandboxError, do: func(ctx context.Context) (err error) {
+		{"record", podstate.ReasonSandboxError, func(ctx context.Context, pod *v1.Pod) (err error) {
 			w.record, err = p.recordStart(ctx, pod)
 			return err
-		}},
-		{
-			name: "volumes", reason: failure.ReasonFailedMount,
-			do:   func(ctx context.Context) error { return p.o.Volumes.Setup(ctx, pod) },
-			undo: func(ctx context.Context) error { return p.o.Volumes.Teardown(ctx, pod) },
-		},
-		{
-			name: "cgroup", reason: podstate.ReasonSandboxError,
-			do: func(ctx context.Context) error {
-				_, err := p.o.Cgroups.Ensure(ctx, pod)
-				return err
-			},
-			undo: func(ctx context.Context) error { return p.o.Cgroups.Remove(ctx, pod) },
-		},
-		{
-			name: "sandbox", reason: podstate.ReasonSandboxError,
-			do: func(ctx context.Context) (err error) {
-				w.sandbox, err = p.o.Sandboxes.Ensure(ctx, pod, w.lock)
-				connected = err == nil
-				return err
-			},
-			undo: func(ctx context.Context) error {
-				if !connected {
-					return nil // Ensure has undone what it could: a plugin that hangs is not called again
-				}
-				return p.o.Sandboxes.Remove(ctx, pod, w.lock)
-			},
-		},
+		}, nil},
+		{"volumes", failure.ReasonFailedMount, p.o.Volumes.Setup, p.o.Volumes.Teardown},
+		{"cgroup", podstate.ReasonSandboxError, func(ctx context.Context, pod *v1.Pod) error {
+			_, err := p.o.Cgroups.Ensure(ctx, pod)
+			return err
+		}, p.o.Cgroups.Remove},
+		{"sandbox", podstate.ReasonSandboxError, sandbox, disconnect},
 	}
-	if podstate.SharesProcesses(pod) {
-		steps = append(steps, step{
-			name: "processes", reason: podstate.ReasonSandboxError,
-			do:   func(ctx context.Context) error { return p.ensurePause(ctx, w) },
-			undo: func(ctx context.Context) error { return p.removePause(ctx, pod) },
-		})
+	if podstate.SharesProcesses(w.pod) {
+		ensure := func(ctx context.Context, _ *v1.Pod) error { return p.ensurePause(ctx, w) }
+		steps = append(steps, step{"processes", podstate.ReasonSandboxError, ensure, p.removePause})
 	}
-	steps = append(steps, step{
-		name: "files", reason: podstate.ReasonSandboxError,
-		do: func(context.Context) error { return p.writeFiles(pod, w.sandbox) },
-	})
+	write := func(_ context.Context, pod *v1.Pod) error { return p.writeFiles(pod, w.sandbox) }
+	steps = append(steps, step{"files", podstate.ReasonSandboxError, write, nil})
 	if err := p.run(ctx, w, steps); err != nil {
 		return err
 	}
-	p.remember(pod.UID, func(m *memory) { m.prepared, m.annotations = true, w.sandbox.Annotations })
+	p.remember(w.pod.UID, func(m *memory) { m.prepared, m.annotations = true, w.sandbox.Annotations })
 	return nil
 }
 
@@ -86,12 +70,12 @@ func (p *Pods) prepare(ctx context.Context, w *work) error {
 // not undone: by it the pod is found again.
 func (p *Pods) run(ctx context.Context, w *work, steps []step) error {
 	for i, s := range steps {
-		err := p.traced(w.pod.UID, s.name, func() error { return s.do(ctx) })
+		err := p.traced(w.pod.UID, s.name, func() error { return s.do(ctx, w.pod) })
 		if err == nil {
 			continue
 		}
 		if w.fresh {
-			err = errors.Join(err, undo(ctx, steps[:i+1]))
+			err = errors.Join(err, undo(ctx, w.pod, steps[:i+1]))
 		}
 		return &failure.Error{Why: failure.Reason(err, s.reason), Err: fmt.Errorf("preparing the %s of pod %q: %w", s.name, w.pod.Name, err)}
 	}
@@ -99,13 +83,13 @@ func (p *Pods) run(ctx context.Context, w *work, steps []step) error {
 }
 
 // undo undoes the steps, the last one first.
-func undo(ctx context.Context, steps []step) error {
+func undo(ctx context.Context, pod *v1.Pod, steps []step) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	var errs []error
 	for _, s := range slices.Backward(steps) {
 		if s.undo != nil {
-			errs = append(errs, s.undo(ctx))
+			errs = append(errs, s.undo(ctx, pod))
 		}
 	}
 	return errors.Join(errs...)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -35,30 +36,30 @@ type foundImage struct {
 
 // pull is an image as far as this process has pulled it, once for all pods that want it.
 type pull struct {
-	turn chan struct{} // holds a value while somebody pulls the image
-	// The rest is guarded by Pods.mu.
-	img         *engine.Image       // nil until it was pulled
-	err         error               // of the last pull
-	failures    int                 // pulls that have failed
-	credentials []engine.Credential // of the last pull
+	turn     chan struct{}                // holds a value while somebody pulls the image
+	img      atomic.Pointer[engine.Image] // nil until it was pulled
+	failures atomic.Int64                 // pulls that have failed
+	// The error and the credentials of the last of them belong to whoever has the turn.
+	err         error
+	credentials []engine.Credential
 }
 
 // MissingImages returns a function that pulls the images which the next Sync of the pod would
 // have to pull, nil if there are none. That Sync uses what the function has found, so that it
 // does not ask the registry again after an error. The pod counts as started meanwhile.
 func (p *Pods) MissingImages(ctx context.Context, pod *v1.Pod) func(ctx context.Context) {
-	var missing []imageRef
+	var missing []localImage
 	for _, ref := range p.nextImages(ctx, pod) {
 		if _, known := p.foundImage(pod, ref, false); known {
 			continue
 		}
-		switch img, wanted, err := p.lookForImage(ctx, ref); {
+		switch found, err := p.lookForImage(ctx, ref); {
 		case err != nil:
 			// The Sync looks for it too, and returns the error.
-		case wanted:
-			missing = append(missing, ref)
+		case found.action != image.Use:
+			missing = append(missing, found)
 		default:
-			p.rememberImage(pod, ref, foundImage{img: img})
+			p.rememberImage(pod, ref, foundImage{img: found.Image})
 		}
 	}
 	if len(missing) == 0 {
@@ -68,10 +69,10 @@ func (p *Pods) MissingImages(ctx context.Context, pod *v1.Pod) func(ctx context.
 		if err := p.startRecord(ctx, pod); err != nil {
 			return // as will the Sync, which returns it
 		}
-		_ = each(missing, func(ref imageRef) error {
-			img, err := p.pullImage(ctx, pod, ref)
+		_ = each(missing, func(local localImage) error {
+			img, err := p.pullImage(ctx, pod, local)
 			if ctx.Err() == nil {
-				p.rememberImage(pod, ref, foundImage{img: img, err: err})
+				p.rememberImage(pod, local.ref, foundImage{img: img, err: err})
 			}
 			return nil
 		})
@@ -154,146 +155,137 @@ func (m *memory) dropUsedImages() {
 	maps.DeleteFunc(m.images, func(_ imageRef, f *foundImage) bool { return f.used })
 }
 
-// ensureImage returns the image, pulled if its pull policy says so
-// (pkg/kubelet/images/image_manager.go, EnsureImageExists).
-func (p *Pods) ensureImage(ctx context.Context, pod *v1.Pod, name string, policy v1.PullPolicy) (engine.Image, error) {
+// EnsureImage returns an image of the pod, pulled if its pull policy says so
+// (pkg/kubelet/images/image_manager.go, EnsureImageExists), and whether it was.
+func (p *Pods) EnsureImage(ctx context.Context, pod *v1.Pod, name string, policy v1.PullPolicy) (img engine.Image, pulled bool, err error) {
 	ref := imageRef{name, policy}
 	if found, ok := p.foundImage(pod, ref, true); ok {
-		return found.img, found.err
+		return found.img, false, found.err
 	}
-	img, wanted, err := p.lookForImage(ctx, ref)
-	if err == nil && !wanted {
-		p.event(pod, eventPulled, "Container image %q already present on machine", name)
-	}
-	if err != nil || !wanted {
-		return img, err
-	}
-	return p.pullImage(ctx, pod, ref)
-}
-
-// lookForImage returns the image if it is there, and says whether it has to be pulled.
-func (p *Pods) lookForImage(ctx context.Context, ref imageRef) (img engine.Image, wanted bool, err error) {
-	name, err := image.Normalize(ref.name)
+	local, err := p.lookForImage(ctx, ref)
 	if err != nil {
 		return engine.Image{}, false, err
 	}
-	if img, ok := p.pulled(name); ok {
-		return img, false, nil
+	if local.action == image.Use {
+		p.event(pod, eventPulled, "Container image %q already present on machine", name)
+		return local.Image, false, nil
 	}
-	img, err = p.o.Engine.Image(ctx, name)
-	if err != nil && !errors.Is(err, engine.ErrNotFound) {
-		return engine.Image{}, false, err
-	}
-	local := slices.ContainsFunc(p.o.LocalImages, func(supplied string) bool { return image.Same(name, supplied, img.Digest) })
-	action, err := image.Decide(image.Policy{Ref: ref.name, Pull: ref.policy, Mode: p.o.Pull, Present: err == nil, Local: local})
-	return img, action != image.Use, err
+	img, err = p.pullImage(ctx, pod, local)
+	return img, err == nil && (local.action == image.Pull || img.Digest != local.Digest), err
 }
 
-// EnsureImage returns an image of the pod, pulled if its pull policy says so, and whether it was.
-func (p *Pods) EnsureImage(ctx context.Context, pod *v1.Pod, name string, policy v1.PullPolicy) (img engine.Image, pulled bool, err error) {
-	ref := imageRef{name, policy}
-	img, wanted, err := p.lookForImage(ctx, ref)
-	if err != nil || !wanted {
-		return img, false, err
+// localImage is an image as far as it is in the store.
+type localImage struct {
+	engine.Image // the zero value if it is not there
+	ref          imageRef
+	name         string       // normalised
+	action       image.Action // to get it
+}
+
+// lookForImage looks for an image in the store, and decides whether it has to be pulled.
+func (p *Pods) lookForImage(ctx context.Context, ref imageRef) (localImage, error) {
+	found := localImage{ref: ref, action: image.Use}
+	var err error
+	if found.name, err = image.Normalize(ref.name); err != nil {
+		return found, err
 	}
-	got, err := p.pullImage(ctx, pod, ref)
-	return got, err == nil && (p.o.Pull != image.Newer || got.Digest != img.Digest), err
+	if img := p.pullOf(found.name).img.Load(); img != nil {
+		found.Image = *img
+		return found, nil
+	}
+	found.Image, err = p.o.Engine.Image(ctx, found.name)
+	if err != nil && !errors.Is(err, engine.ErrNotFound) {
+		return found, err
+	}
+	local := slices.ContainsFunc(p.o.LocalImages, func(supplied string) bool { return image.Same(found.name, supplied, found.Digest) })
+	found.action, err = image.Decide(image.Policy{Ref: ref.name, Pull: ref.policy, Mode: p.o.Pull, Present: err == nil, Local: local})
+	return found, err
 }
 
 // ImageDigest returns the digest of an image of the pod: of the local one if it would be used, else
 // of the one in the registry.
 func (p *Pods) ImageDigest(ctx context.Context, pod *v1.Pod, name string, policy v1.PullPolicy) (string, error) {
-	img, wanted, err := p.lookForImage(ctx, imageRef{name, policy})
-	if err != nil || !wanted {
-		return img.Digest, err
+	local, err := p.lookForImage(ctx, imageRef{name, policy})
+	if err != nil || local.action == image.Use {
+		return local.Digest, err
 	}
-	full, err := image.Normalize(name)
+	credentials, err := p.credentials(pod, local.name)
 	if err != nil {
 		return "", err
 	}
-	credentials, err := credential.OfSecrets(image.PullSecrets(p.o.Objects, pod), full)
-	if err != nil {
-		return "", err
-	}
-	digest, err := p.o.Engine.Resolve(ctx, full, credentials...)
-	if err != nil && p.o.Pull == image.Newer && img.Digest != "" {
-		return img.Digest, context.Cause(ctx)
+	digest, err := p.o.Engine.Resolve(ctx, local.name, credentials...)
+	if err != nil && local.action == image.PullNewer {
+		return local.Digest, context.Cause(ctx)
 	}
 	return digest, err
 }
 
-// pullImage pulls the image, when no other pod does. It shares the error of a pull that this pod
-// has waited for, if both have the same credentials.
-func (p *Pods) pullImage(ctx context.Context, pod *v1.Pod, ref imageRef) (engine.Image, error) {
-	name, err := image.Normalize(ref.name)
-	if err != nil {
-		return engine.Image{}, err
-	}
-	credentials, err := credential.OfSecrets(image.PullSecrets(p.o.Objects, pod), name)
-	if err != nil {
-		return engine.Image{}, err
-	}
-	known, failures := p.pullOf(name)
-	release, err := enter(ctx, known.turn)
-	if err != nil {
-		return engine.Image{}, err
-	}
-	defer release()
-	if img, ok, err := p.pulledSince(known, failures, credentials); ok {
-		return img, err
-	}
-	release, err = enter(ctx, p.pullSlots)
-	if err != nil {
-		return engine.Image{}, err
-	}
-	defer release()
-	img, err := p.fetchImage(ctx, pod, ref, credentials)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err != nil {
-		if ctx.Err() == nil {
-			known.err, known.credentials = err, credentials
-			known.failures++
-		}
-		return engine.Image{}, err
-	}
-	known.img = &img
-	return img, nil
+// credentials returns those that the pod's secrets have for an image.
+func (p *Pods) credentials(pod *v1.Pod, name string) ([]engine.Credential, error) {
+	return credential.OfSecrets(image.PullSecrets(p.o.Objects, pod), name)
 }
 
-// fetchImage pulls the image. With image.Newer it returns the local one if the registry has the same,
-// or cannot be used, as podman does.
-func (p *Pods) fetchImage(ctx context.Context, pod *v1.Pod, ref imageRef, credentials []engine.Credential) (img engine.Image, err error) {
-	name, err := image.Normalize(ref.name)
+// pullImage pulls the image, when no other pod does. It shares the error of a pull that this pod
+// has waited for, if both have the same credentials.
+func (p *Pods) pullImage(ctx context.Context, pod *v1.Pod, local localImage) (engine.Image, error) {
+	credentials, err := p.credentials(pod, local.name)
 	if err != nil {
 		return engine.Image{}, err
 	}
-	local, present := engine.Image{}, false
-	if p.o.Pull == image.Newer {
-		local, err = p.o.Engine.Image(ctx, name)
-		present = err == nil
+	known := p.pullOf(local.name)
+	failures := known.failures.Load()
+	leave, err := enter(ctx, known.turn)
+	if err != nil {
+		return engine.Image{}, err
 	}
-	if present {
-		digest, err := p.o.Engine.Resolve(ctx, name, credentials...)
+	defer leave()
+	if img := known.img.Load(); img != nil {
+		return *img, nil
+	}
+	if known.failures.Load() > failures && slices.Equal(known.credentials, credentials) {
+		return engine.Image{}, known.err
+	}
+	leave, err = enter(ctx, p.pullSlots)
+	if err != nil {
+		return engine.Image{}, err
+	}
+	defer leave()
+	img, err := p.fetchImage(ctx, pod, local, credentials)
+	switch {
+	case err == nil:
+		known.img.Store(&img)
+	case ctx.Err() == nil:
+		known.err, known.credentials = err, credentials
+		known.failures.Add(1)
+	}
+	return img, err
+}
+
+// fetchImage pulls the image. With image.PullNewer it returns the local one if the registry has the
+// same, or cannot be used, as podman does.
+func (p *Pods) fetchImage(ctx context.Context, pod *v1.Pod, local localImage, credentials []engine.Credential) (img engine.Image, err error) {
+	name, newer := local.ref.name, local.action == image.PullNewer
+	if newer {
+		digest, err := p.o.Engine.Resolve(ctx, local.name, credentials...)
 		if err != nil {
-			p.o.Log.Warn("using the local image: the registry cannot be asked for a newer one", "image", ref.name, "error", err)
+			p.o.Log.Warn("using the local image: the registry cannot be asked for a newer one", "image", name, "error", err)
 		}
 		if err != nil || digest == local.Digest {
-			return local, context.Cause(ctx)
+			return local.Image, context.Cause(ctx)
 		}
 	}
-	p.event(pod, eventPulling, "Pulling image %q", ref.name)
+	p.event(pod, eventPulling, "Pulling image %q", name)
 	begin := time.Now()
-	err = p.traced(pod.UID, "pull "+ref.name, func() (err error) {
-		img, err = p.o.Engine.Pull(ctx, name, credentials...)
+	err = p.traced(pod.UID, "pull "+name, func() (err error) {
+		img, err = p.o.Engine.Pull(ctx, local.name, credentials...)
 		return err
 	})
 	if err == nil {
-		p.event(pod, eventPulled, "Successfully pulled image %q in %s. Image size: %d bytes.", ref.name, time.Since(begin).Round(time.Millisecond), img.Size)
+		p.event(pod, eventPulled, "Successfully pulled image %q in %s. Image size: %d bytes.", name, time.Since(begin).Round(time.Millisecond), img.Size)
 	}
-	if err != nil && present && ctx.Err() == nil {
-		p.o.Log.Warn("using the local image: the newer one cannot be pulled", "image", ref.name, "error", err)
-		return local, nil
+	if err != nil && newer && ctx.Err() == nil {
+		p.o.Log.Warn("using the local image: the newer one cannot be pulled", "image", name, "error", err)
+		return local.Image, nil
 	}
 	return img, err
 }
@@ -308,31 +300,8 @@ func enter(ctx context.Context, places chan struct{}) (leave func(), err error) 
 	}
 }
 
-// pulledSince returns the result of a pull that has ended since there were so many failures.
-func (p *Pods) pulledSince(known *pull, failures int, credentials []engine.Credential) (img engine.Image, ok bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case known.img != nil:
-		return *known.img, true, nil
-	case known.failures > failures && slices.Equal(known.credentials, credentials):
-		return engine.Image{}, true, known.err
-	}
-	return engine.Image{}, false, nil
-}
-
-// pulled returns the image if this process has pulled it.
-func (p *Pods) pulled(name string) (engine.Image, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if known := p.pulls[name]; known != nil && known.img != nil {
-		return *known.img, true
-	}
-	return engine.Image{}, false
-}
-
-// pullOf returns what is known of the pulls of an image, and how many have failed.
-func (p *Pods) pullOf(name string) (known *pull, failures int) {
+// pullOf returns what is known of the pulls of an image.
+func (p *Pods) pullOf(name string) *pull {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known, ok := p.pulls[name]
@@ -340,5 +309,5 @@ func (p *Pods) pullOf(name string) (known *pull, failures int) {
 		known = &pull{turn: make(chan struct{}, 1)}
 		p.pulls[name] = known
 	}
-	return known, known.failures
+	return known
 }

@@ -22,7 +22,8 @@ func TestRelabel(t *testing.T) {
 	link := filepath.Join(dir, "volumes", "l")
 	outside := filepath.Join(t.TempDir(), "host")
 	message := p.terminationLog(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid-1"}}, "c0", 0)
-	for _, path := range []string{file, filepath.Join(dir, hostsFile), message, outside} {
+	export, img := filepath.Join(dir, "volumes", "kubernetes.io~nfs", "v", "f"), filepath.Join(dir, "volumes", "kubernetes.io~image", "v", "f")
+	for _, path := range []string{file, filepath.Join(dir, hostsFile), message, outside, export, img} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 			t.Fatal(err)
 		}
@@ -33,11 +34,16 @@ func TestRelabel(t *testing.T) {
 	if err := os.Symlink(outside, link); err != nil {
 		t.Fatal(err)
 	}
+	// An image is mounted read-only.
+	if err := unix.Mount("none", filepath.Dir(img), "tmpfs", unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(filepath.Dir(img), 0) })
 	const label = "system_u:object_r:container_file_t:s0:c1,c2"
 	if err := p.relabel("uid-1", label); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{file: label + "\x00", filepath.Join(dir, hostsFile): label + "\x00", message: label + "\x00", outside: ""} {
+	for path, want := range map[string]string{file: label + "\x00", filepath.Join(dir, hostsFile): label + "\x00", message: label + "\x00", outside: "", export: ""} {
 		buf := make([]byte, 256)
 		n, err := unix.Lgetxattr(path, "security.selinux", buf)
 		if got := string(buf[:max(n, 0)]); got != want {

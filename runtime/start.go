@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -40,7 +39,7 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 	c := next.Container
 	var img engine.Image
 	err := p.traced(w.pod.UID, "image "+c.Name, func() (err error) {
-		img, err = p.ensureImage(ctx, w.pod, c.Image, c.ImagePullPolicy)
+		img, _, err = p.EnsureImage(ctx, w.pod, c.Image, c.ImagePullPolicy)
 		return err
 	})
 	if err != nil {
@@ -62,11 +61,9 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 	p.event(w.pod, eventStarted, "Started container %s", c.Name)
 	p.startProbes(ctx, w, c, started) // now, since starting the other containers may take long
 	if next.Old != "" {
-		if err := p.o.Engine.Remove(ctx, next.Old); err != nil {
-			return err
-		}
+		err = p.o.Engine.Remove(ctx, next.Old)
 	}
-	return p.postStart(ctx, w, c, started)
+	return errors.Join(p.postStart(ctx, w, c, started), err)
 }
 
 // postStart runs the container's hook, which has no time limit but ctx, as in the kubelet.
@@ -129,11 +126,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
-	if err := p.inject(w, c, oci); err != nil {
-		return engine.ContainerConfig{}, err
-	}
-	user, err := userLabel(oci)
-	if err != nil {
+	if err := p.o.Devices.Inject(oci, w.record.Devices[c.Name]); err != nil {
 		return engine.ContainerConfig{}, err
 	}
 	// Last, since a number is not given back if a later step fails.
@@ -142,7 +135,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 		return engine.ContainerConfig{}, err
 	}
 	all := labels(pod, c, img)
-	all[engine.LabelUser] = user
+	all[engine.LabelUser] = userLabel(oci.Process.User)
 	return engine.ContainerConfig{
 		ID: id, PodUID: string(pod.UID), Name: c.Name, Attempt: next.Attempt, Image: img.Ref,
 		Spec: oci, LogPath: logPath, Labels: all, Last: next.Last,
@@ -152,16 +145,13 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 }
 
 // userLabel is the user of the container's first process, for its status.
-func userLabel(oci *specs.Spec) (string, error) {
-	own := v1.LinuxContainerUser{UID: int64(oci.Process.User.UID), GID: int64(oci.Process.User.GID)}
-	for _, gid := range oci.Process.User.AdditionalGids {
+func userLabel(u specs.User) string {
+	own := v1.LinuxContainerUser{UID: int64(u.UID), GID: int64(u.GID)}
+	for _, gid := range u.AdditionalGids {
 		own.SupplementalGroups = append(own.SupplementalGroups, int64(gid))
 	}
-	text, err := json.Marshal(own)
-	if err != nil {
-		return "", fmt.Errorf("encoding the user of the container: %w", err)
-	}
-	return string(text), nil
+	text, _ := json.Marshal(own) // numbers alone
+	return string(text)
 }
 
 // input makes the input of the container's spec, but for what depends on the pod's state.
@@ -200,30 +190,27 @@ func labels(pod *v1.Pod, c *v1.Container, img engine.Image) map[string]string {
 
 // ownMounts returns the mounts of the files that the kubelet adds to each container.
 func (p *Pods) ownMounts(pod *v1.Pod, c *v1.Container, attempt int) ([]specs.Mount, error) {
+	bind := func(target, source, access string) specs.Mount {
+		return specs.Mount{Destination: target, Source: source, Type: "bind", Options: []string{"rbind", "rprivate", access}}
+	}
 	dir := p.o.Records.Dir(pod.UID)
-	files := map[string]string{
-		"/etc/hosts":       filepath.Join(dir, hostsFile),
-		"/etc/hostname":    filepath.Join(dir, hostnameFile),
-		"/etc/resolv.conf": filepath.Join(dir, resolvFile),
+	mounts := append(make([]specs.Mount, 0, 4),
+		bind("/etc/hostname", filepath.Join(dir, hostnameFile), rootAccess(c)),
+		bind("/etc/hosts", filepath.Join(dir, hostsFile), "rw"),
+		bind("/etc/resolv.conf", filepath.Join(dir, resolvFile), rootAccess(c)))
+	if c.TerminationMessagePath == "" {
+		return mounts, nil
 	}
-	if c.TerminationMessagePath != "" {
-		path := p.terminationLog(pod, c.Name, attempt)
-		if err := createFile(path, terminationLogMode); err != nil {
-			return nil, err
-		}
-		files[c.TerminationMessagePath] = path
+	path := p.terminationLog(pod, c.Name, attempt)
+	// With exactly this mode, whatever the umask is.
+	err := os.WriteFile(path, nil, terminationLogMode)
+	if err == nil {
+		err = os.Chmod(path, terminationLogMode)
 	}
-	mounts := make([]specs.Mount, 0, len(files))
-	for target, source := range files {
-		access := "rw"
-		if target == "/etc/hostname" || target == "/etc/resolv.conf" {
-			access = rootAccess(c)
-		}
-		mounts = append(mounts, specs.Mount{
-			Destination: target, Source: source, Type: "bind", Options: []string{"rbind", "rprivate", access},
-		})
+	if err != nil {
+		return nil, fmt.Errorf("making %s: %w", path, err)
 	}
-	return mounts, nil
+	return append(mounts, bind(c.TerminationMessagePath, path, "rw")), nil
 }
 
 // rootAccess is "ro" for a container with a read-only root, and "rw" for others. The files that
@@ -242,24 +229,11 @@ func (p *Pods) terminationLog(pod *v1.Pod, name string, attempt int) string {
 	return filepath.Join(p.o.Records.Dir(pod.UID), terminationLogs+name+"."+strconv.Itoa(attempt))
 }
 
-// createFile makes an empty file with exactly the given mode, whatever the umask is.
-func createFile(path string, mode os.FileMode) error {
-	err := os.WriteFile(path, nil, mode)
-	if err == nil {
-		err = os.Chmod(path, mode)
-	}
-	if err != nil {
-		return fmt.Errorf("making %s: %w", path, err)
-	}
-	return nil
-}
-
 // withDefaults adds to the pod's mounts those of ours with other targets. Ours come first: a
 // volume on /etc hides them, as it does in the kubelet.
 func withDefaults(mounts, own []specs.Mount) []specs.Mount {
 	own = slices.DeleteFunc(own, func(o specs.Mount) bool {
 		return slices.ContainsFunc(mounts, func(m specs.Mount) bool { return filepath.Clean(m.Destination) == o.Destination })
 	})
-	slices.SortFunc(own, func(a, b specs.Mount) int { return strings.Compare(a.Destination, b.Destination) })
 	return append(own, mounts...)
 }

@@ -168,10 +168,12 @@ func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) er
 		return err
 	}
 	defer lock.Release()
-	if _, err := p.recordStart(ctx, pod); err != nil {
-		return err
-	}
-	err = p.update(pod, func(r *record.Pod) { r.Failed = &record.Failure{Reason: reason, Message: message} })
+	err = p.update(pod, func(r *record.Pod) {
+		if r.Started.IsZero() {
+			r.Start(pod) // without devices: there may be none, and it needs none any more
+		}
+		r.Failed = &record.Failure{Reason: reason, Message: message}
+	})
 	if err != nil {
 		return err
 	}

@@ -135,6 +135,35 @@ func TestProbeGrace(t *testing.T) {
 	})
 }
 
+// keeps is an engine that cannot remove containers.
+type keeps struct{ *enginetest.Engine }
+
+func (keeps) Remove(context.Context, string) error { return errHangs }
+
+// TestPostStartWithOldContainer: the hook of an instance runs also if the one before cannot be
+// removed. No later Sync would run it.
+func TestPostStartWithOldContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		hooks, program := 0, n.engine.Program
+		n.engine.Program = func(c engine.ContainerConfig) enginetest.Behavior {
+			life := program(c)
+			life.Exec = func([]string) engine.ExecResult { hooks++; return engine.ExecResult{} }
+			return life
+		}
+		p := n.podsOn(t.Context(), t, keeps{n.engine})
+		pod := testPod(v1.RestartPolicyAlways, "sleep 1s")
+		pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"hook"}}}}
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if err := p.Sync(t.Context(), pod); !errors.Is(err, errHangs) || hooks != 2 {
+			t.Errorf("%v after %d hooks, want %v after 2", err, hooks, errHangs)
+		}
+	})
+}
+
 func TestPostStartFailureKills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/ephemeralstorage"
 	"github.com/runonce/runonce/runtime/podstate"
 )
 
@@ -21,7 +20,7 @@ const (
 // measure finds out whether the pod uses more local storage than it may, if that is due.
 // Limits are only enforced on what this process has synced, not on what it lists.
 func (p *Pods) measure(ctx context.Context, o *podstate.Observation) error {
-	if !ephemeralstorage.Limited(o.Pod) || !running(o) || o.Record.Failed != nil {
+	if !podstate.LimitsStorage(o.Pod) || !running(o) || o.Record.Failed != nil {
 		return nil
 	}
 	due := false
@@ -39,7 +38,7 @@ func (p *Pods) measure(ctx context.Context, o *podstate.Observation) error {
 		return fmt.Errorf("measuring the storage of pod %q: %w", o.Pod.Name, err)
 	}
 	p.remember(o.Pod.UID, func(m *memory) {
-		m.exceeded = ephemeralstorage.Exceeded(o.Pod, used)
+		m.exceeded = podstate.StorageExceeded(o.Pod, used)
 		// Where a measurement takes long, the machine must not do much else.
 		m.nextMeasure = time.Now().Add(max(measureEvery, measurePause*time.Since(begin)))
 	})
@@ -56,8 +55,8 @@ func running(o *podstate.Observation) bool {
 }
 
 // storage measures what the pod uses.
-func (p *Pods) storage(ctx context.Context, o *podstate.Observation) (ephemeralstorage.Usage, error) {
-	used := ephemeralstorage.Usage{Containers: map[string]int64{}}
+func (p *Pods) storage(ctx context.Context, o *podstate.Observation) (podstate.StorageUsage, error) {
+	used := podstate.StorageUsage{Containers: map[string]int64{}}
 	pod := o.Pod
 	var err error
 	if used.Volumes, err = p.o.Volumes.Usage(ctx, pod); err != nil {

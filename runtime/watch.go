@@ -3,8 +3,6 @@ package runtime
 import (
 	"context"
 	"sync"
-
-	"github.com/runonce/runonce/runtime/engine"
 )
 
 // watch fans the engine's events out to those who wait for a change of one pod. The zero
@@ -12,13 +10,6 @@ import (
 type watch struct {
 	mu   sync.Mutex
 	subs map[chan struct{}]string // channel to pod UID
-}
-
-// pump reads events until the channel is closed.
-func (w *watch) pump(events <-chan engine.Event) {
-	for e := range events {
-		w.notify(e.PodUID)
-	}
 }
 
 // notify wakes the waiters of the pod, or all of them when the pod is not known.

@@ -21,7 +21,7 @@ import (
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/runtimeclass"
-	"github.com/runonce/runonce/runtime/volume/mount"
+	"github.com/runonce/runonce/runtime/volume"
 )
 
 // nodeFlags describe the node and how it admits pods.
@@ -218,7 +218,7 @@ func (p *program) admitOptions(c *cli.Context, set *manifests.Set, local bool) (
 	if !local {
 		return o, nil
 	}
-	o.NoNFS = !mount.HasNFS()
+	o.NoNFS = !volume.HasNFS()
 	o.AppArmor = host.AppArmorEnabled(p.io.Machine)
 	return o, nil
 }

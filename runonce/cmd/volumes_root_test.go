@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/runtime/logs"
-	"github.com/runonce/runonce/runtime/volume/mount"
+	"github.com/runonce/runonce/runtime/volume"
 )
 
 // written writes the text, with DIR replaced by the directory, to a file of its own.
@@ -219,7 +219,7 @@ func TestMountPropagation(t *testing.T) {
 			t.Errorf("exit code %d: %v", code, got)
 		}
 		m.once(t, "down", "--all")
-		if err := errors.Join(mount.UnmountBelow(mount.Host{}, outside), mount.UnmountBelow(mount.Host{}, filepath.Join(host, "inside"))); err != nil {
+		if err := errors.Join(volume.UnmountBelow(volume.HostMounts{}, outside), volume.UnmountBelow(volume.HostMounts{}, filepath.Join(host, "inside"))); err != nil {
 			t.Error(err)
 		}
 	})
@@ -232,7 +232,7 @@ func shared(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := mount.UnmountBelow(mount.Host{}, dir); err != nil {
+		if err := volume.UnmountBelow(volume.HostMounts{}, dir); err != nil {
 			t.Error(err)
 		}
 	})
@@ -273,7 +273,7 @@ func TestNFS(t *testing.T) {
 			t.Fatal(err)
 		}
 		pods := written(t, netPods, "")
-		if !mount.HasNFS() {
+		if !volume.HasNFS() {
 			out := m.fails(t, 3, "run", pods)
 			if !strings.Contains(out, "MissingMountHelper") {
 				t.Errorf("without a helper:\n%s", out)

@@ -72,10 +72,13 @@ func (r *Registry) identity(name string) string {
 }
 
 // Inject adds the devices to the spec of a container: their nodes, mounts, variables and
-// hooks.
+// hooks. A device that is not in the registry is an error.
 func (r *Registry) Inject(spec *specs.Spec, devices []string) error {
 	if len(devices) == 0 {
 		return nil
+	}
+	if r == nil {
+		return fmt.Errorf("adding the devices %s: there are no device specifications", strings.Join(devices, ", "))
 	}
 	if _, err := r.cache.InjectDevices(spec, devices...); err != nil {
 		return fmt.Errorf("adding the devices %s: %w", strings.Join(devices, ", "), err)

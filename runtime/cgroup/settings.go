@@ -11,11 +11,11 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/ocispec/resources"
+	"github.com/runonce/runonce/runtime/ocispec"
 )
 
 // percent is the quota for a hundredth of a CPU, the finest that systemd has.
-const percent = resources.QuotaPeriod / 100
+const percent = ocispec.QuotaPeriod / 100
 
 // LimitPids limits the processes of each pod; a limit that is not positive means none.
 func (t *Tree) LimitPids(n int64) error {
@@ -27,8 +27,8 @@ func (t *Tree) LimitPids(n int64) error {
 }
 
 // limits returns the limits of the pod's cgroup.
-func limits(pod *v1.Pod, at location) resources.Limits {
-	l := resources.ForPod(pod)
+func limits(pod *v1.Pod, at location) ocispec.Limits {
+	l := ocispec.PodLimits(pod)
 	if at.slice != "" {
 		// Rounded up to what systemd can express, as runc does for containers.
 		l.Quota = (l.Quota + percent - 1) / percent * percent
@@ -47,10 +47,10 @@ func (t Tree) settings(pod *v1.Pod, at location) []setting {
 	list := []setting{{"cpu", t.sharesFile(), strconv.FormatUint(t.fileShares(l.Shares), 10)}}
 	switch {
 	case l.Quota > 0 && t.V2:
-		list = append(list, setting{"cpu", "cpu.max", fmt.Sprintf("%d %d", l.Quota, resources.QuotaPeriod)})
+		list = append(list, setting{"cpu", "cpu.max", fmt.Sprintf("%d %d", l.Quota, ocispec.QuotaPeriod)})
 	case l.Quota > 0:
 		list = append(list,
-			setting{"cpu", "cpu.cfs_period_us", strconv.Itoa(resources.QuotaPeriod)},
+			setting{"cpu", "cpu.cfs_period_us", strconv.Itoa(ocispec.QuotaPeriod)},
 			setting{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(l.Quota, 10)})
 	}
 	memoryFile, hugePagesFile := "memory.limit_in_bytes", "hugetlb.%s.limit_in_bytes"
@@ -65,7 +65,7 @@ func (t Tree) settings(pod *v1.Pod, at location) []setting {
 	}
 	if t.dirs["hugetlb"] != "" {
 		for _, size := range t.HugePages {
-			file := fmt.Sprintf(hugePagesFile, resources.PageSizeName(size))
+			file := fmt.Sprintf(hugePagesFile, ocispec.PageSizeName(size))
 			list = append(list, setting{"hugetlb", file, strconv.FormatInt(l.HugePages[size], 10)})
 		}
 	}
@@ -89,7 +89,7 @@ func (t Tree) properties(pod *v1.Pod, at location) []dbus.Property {
 		t.sharesProperty(l.Shares),
 	}
 	if l.Quota > 0 {
-		const usec = 1_000_000 / resources.QuotaPeriod
+		const usec = 1_000_000 / ocispec.QuotaPeriod
 		list = append(list, property("CPUQuotaPerSecUSec", uint64(l.Quota)*usec))
 	}
 	if l.Memory > 0 {
@@ -125,7 +125,7 @@ func (t Tree) sharesProperty(shares uint64) dbus.Property {
 // fileShares converts cpu.shares to what is in sharesFile.
 func (t Tree) fileShares(shares uint64) uint64 {
 	if t.V2 {
-		return resources.SharesToWeight(shares)
+		return ocispec.SharesToWeight(shares)
 	}
 	return shares
 }

@@ -150,3 +150,18 @@ func TestSliceWithAProcess(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestClosedConnection: systemd is called on a new connection when the old one was closed, as by
+// a restart of the bus.
+func TestClosedConnection(t *testing.T) {
+	if err := SystemdBooted(); err != nil {
+		t.Skip(err)
+	}
+	b := &systemdBus{}
+	for range 2 {
+		if err := b.Stop(t.Context(), "runonce-none.slice"); err != nil {
+			t.Fatal(err)
+		}
+		b.conn.Close()
+	}
+}

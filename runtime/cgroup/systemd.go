@@ -103,44 +103,29 @@ func (b *systemdBus) job(ctx context.Context, start func(context.Context, *dbus.
 	}
 }
 
-// call calls systemd, again on a new connection when the old one has been closed: systemd
-// and the bus may be restarted.
+// call calls systemd, on a new connection when the old one has been closed: systemd and the bus
+// may be restarted.
 func (b *systemdBus) call(ctx context.Context, f func(context.Context, *dbus.Conn) error) error {
-	for tried := false; ; tried = true {
-		c, err := b.connect(ctx)
-		if err != nil {
-			return fmt.Errorf("connecting to systemd: %w", err)
-		}
-		err = f(ctx, c)
-		if !errors.Is(err, godbus.ErrClosed) || tried {
-			return err
-		}
-		b.disconnect(c)
+	c, err := b.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("connecting to systemd: %w", err)
 	}
+	return f(ctx, c)
 }
 
 func (b *systemdBus) connect(ctx context.Context) (*dbus.Conn, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.conn != nil {
+	if b.conn != nil && b.conn.Connected() {
 		return b.conn, nil
 	}
+	if b.conn != nil {
+		b.conn.Close()
+	}
+	var err error
 	// The connection outlives the call that needs it first.
-	c, err := dbus.NewWithContext(context.WithoutCancel(ctx))
-	if err != nil {
-		return nil, err
-	}
-	b.conn = c
-	return c, nil
-}
-
-func (b *systemdBus) disconnect(c *dbus.Conn) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.conn == c {
-		c.Close()
-		b.conn = nil
-	}
+	b.conn, err = dbus.NewWithContext(context.WithoutCancel(ctx))
+	return b.conn, err
 }
 
 // isSystemdError reports whether err is systemd's error of this name.

@@ -84,8 +84,7 @@ func (o Options) Registries() images.Registries {
 	}
 }
 
-// Engine starts, watches and removes containers with containerd. It implements engine.Engine
-// and engine.Images.
+// Engine starts, watches and removes containers with containerd. It implements engine.Engine.
 type Engine struct {
 	o           Options
 	containers  *containerStore

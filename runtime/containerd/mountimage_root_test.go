@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/runonce/runonce/runtime/volume/mount"
+	"github.com/runonce/runonce/runtime/volume"
 )
 
 // TestMountImage: an image is mounted read-only, once for each key, and again after a reboot;
@@ -24,7 +24,7 @@ func TestMountImage(t *testing.T) {
 	before := snapshots(t, p)
 	dir := t.TempDir()
 	t.Cleanup(func() {
-		if err := mount.UnmountBelow(mount.Host{}, dir); err != nil {
+		if err := volume.UnmountBelow(volume.HostMounts{}, dir); err != nil {
 			t.Error(err)
 		}
 	})
@@ -40,12 +40,12 @@ func TestMountImage(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "x"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 			t.Errorf("writing to an image: %v, want EROFS", err)
 		}
-		points, err := mount.Host{}.Below(dir)
+		points, err := volume.HostMounts{}.Below(dir)
 		if err != nil || len(points) != 1 {
 			t.Errorf("mounts %v, %v", points, err)
 		}
 		// As a reboot does.
-		if err := mount.UnmountBelow(mount.Host{}, dir); err != nil {
+		if err := volume.UnmountBelow(volume.HostMounts{}, dir); err != nil {
 			t.Fatal(err)
 		}
 	}

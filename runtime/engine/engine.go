@@ -44,11 +44,7 @@ type Engine interface {
 	Events(ctx context.Context) (<-chan Event, error)
 	// Usage returns how many bytes the container has written to its own layer.
 	Usage(ctx context.Context, id string) (int64, error)
-	Images
-}
 
-// Images finds and fetches images.
-type Images interface {
 	// Image returns the image with that name in the local store, or ErrNotFound.
 	Image(ctx context.Context, ref string) (Image, error)
 	// Pull fetches the image from its registry and unpacks it. The credentials are tried

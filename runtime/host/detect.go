@@ -9,17 +9,19 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/runonce/runonce/internal/hugepages"
+	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/ocispec"
 )
 
 // capSysResource allows a process to lower its oom_score_adj.
 const capSysResource = 24
 
-// Detect reads the machine's state from the root file system. v2 says that the machine
-// uses cgroup v2 alone.
-func Detect(root fs.FS, v2 bool) (ocispec.Host, error) {
-	h := ocispec.Host{CgroupV2: v2, MinOOMScoreAdj: -1000, SwapLimit: swapLimit(root, v2)}
+// Detect reads the machine's state from the root file system.
+func Detect(root fs.FS, cgroups cgroup.Tree) (ocispec.Host, error) {
+	h := ocispec.Host{
+		CgroupV2: cgroups.V2, CgroupOptions: cgroups.Options, HugePages: cgroups.HugePages,
+		MinOOMScoreAdj: -1000, SwapLimit: swapLimit(root, cgroups.V2),
+	}
 	status, err := fs.ReadFile(root, "proc/self/status")
 	if err != nil {
 		return h, fmt.Errorf("reading the status of this process: %w", err)
@@ -36,11 +38,6 @@ func Detect(root fs.FS, v2 bool) (ocispec.Host, error) {
 	if effective&(1<<capSysResource) == 0 {
 		if h.MinOOMScoreAdj, err = oomScoreAdj(root); err != nil {
 			return h, err
-		}
-	}
-	if hugetlb(root, v2) {
-		if h.HugePages, err = hugepages.Sizes(root); err != nil {
-			return h, fmt.Errorf("listing huge pages: %w", err)
 		}
 	}
 	cpus, err := fs.Glob(root, "sys/devices/system/cpu/cpu[0-9]*")
@@ -82,16 +79,6 @@ func oomScoreAdj(root fs.FS) (int, error) {
 		return 0, fmt.Errorf("reading the oom_score_adj of this process: %w", err)
 	}
 	return n, nil
-}
-
-// hugetlb reports whether the kernel has the hugetlb controller.
-func hugetlb(root fs.FS, v2 bool) bool {
-	if v2 {
-		controllers, err := fs.ReadFile(root, "sys/fs/cgroup/cgroup.controllers")
-		return err == nil && slices.Contains(strings.Fields(string(controllers)), "hugetlb")
-	}
-	_, err := fs.Stat(root, "sys/fs/cgroup/hugetlb")
-	return err == nil
 }
 
 // swapLimit reports whether the kernel has swap accounting, which adds a file to cgroups.

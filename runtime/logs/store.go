@@ -244,28 +244,23 @@ func Expired(removed []Found, now time.Time) []Found {
 // same pod stays, with all that is beside it.
 func (s Store) Remove(pod Pod) error {
 	dir := pod.Dir(s.Dir)
-	if !s.soleOwner(dir) {
-		if err := os.Remove(s.markPath(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing logs: %w", err)
+	sole := s.soleOwner(dir)
+	if sole {
+		// The mark last: what an interruption leaves is still known to be this root's.
+		entries, err := os.ReadDir(dir)
+		for _, e := range slices.DeleteFunc(entries, isMark) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
 		}
-		return nil
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("removing logs: %w", err)
-	}
-	// The mark last: what an interruption leaves is still known to be this root's.
-	entries = slices.DeleteFunc(entries, isMark)
-	for _, e := range entries {
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+		if err != nil {
 			return fmt.Errorf("removing logs: %w", err)
 		}
 	}
-	err = os.Remove(s.markPath(dir))
-	if err == nil {
+	err := os.Remove(s.markPath(dir))
+	if err == nil && sole {
 		err = os.Remove(dir)
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) { // another root has just begun to use it
+	// It exists when another root has just begun to use it.
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("removing logs: %w", err)
 	}
 	return nil

@@ -11,7 +11,6 @@ import (
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/ocispec/resources"
 )
 
 // Version is the OCI version of the specs. Nothing newer is used, and older versions of runc
@@ -95,7 +94,7 @@ func process(in Input, s *v1.SecurityContext) (*specs.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	score := max(resources.OOMScoreAdj(in.Pod, in.Container, in.Node.MemoryCapacity), in.MinOOMScoreAdj)
+	score := max(oomScoreAdj(in.Pod, in.Container, in.Node.MemoryCapacity), in.MinOOMScoreAdj)
 	p := &specs.Process{
 		Terminal:        in.Container.TTY,
 		User:            user,

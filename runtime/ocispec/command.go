@@ -17,7 +17,7 @@ func command(c Context, container *v1.Container) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	command, args := expandAll(container.Command, own), expandAll(container.Args, own)
+	command, args := ExpandAll(container.Command, own), ExpandAll(container.Args, own)
 	if len(command) == 0 {
 		if len(args) == 0 {
 			args = c.Image.Cmd
@@ -30,7 +30,8 @@ func command(c Context, container *v1.Container) ([]string, error) {
 	return slices.Concat(command, args), nil
 }
 
-func expandAll(list []string, env variables) []string {
+// ExpandAll expands each string of the list by KEY=VALUE strings.
+func ExpandAll(list, env []string) []string {
 	out := make([]string, 0, len(list))
 	for _, s := range list {
 		out = append(out, Expand(s, LookupEnv(env)))

@@ -115,9 +115,11 @@ func envValue(c Context, container *v1.Container, e v1.EnvVar, own variables) (v
 	case from.ResourceFieldRef != nil:
 		value, err = c.ResourceField(from.ResourceFieldRef, container)
 	case from.ConfigMapKeyRef != nil:
-		return c.configMapKey(from.ConfigMapKeyRef)
+		data, err := c.configMap(from.ConfigMapKeyRef.Name, from.ConfigMapKeyRef.Optional)
+		return c.keyOf("ConfigMap", from.ConfigMapKeyRef, data, err)
 	case from.SecretKeyRef != nil:
-		return c.secretKey(from.SecretKeyRef)
+		data, err := c.secret(from.SecretKeyRef.Name, from.SecretKeyRef.Optional)
+		return c.keyOf("Secret", (*v1.ConfigMapKeySelector)(from.SecretKeyRef), data, err)
 	case from.FileKeyRef != nil && c.File != nil:
 		return c.fileKey(from.FileKeyRef)
 	default:
@@ -129,20 +131,11 @@ func envValue(c Context, container *v1.Container, e v1.EnvVar, own variables) (v
 	return value, true, nil
 }
 
-func (c Context) configMapKey(ref *v1.ConfigMapKeySelector) (value string, ok bool, err error) {
-	data, err := c.configMap(ref.Name, ref.Optional)
-	value, ok = data[ref.Key]
+// keyOf returns the value of a key of a ConfigMap or a Secret, whose data it is given.
+func (c Context) keyOf(kind string, ref *v1.ConfigMapKeySelector, data map[string]string, err error) (string, bool, error) {
+	value, ok := data[ref.Key]
 	if err == nil && !ok && !isTrue(ref.Optional) {
-		err = failure.ConfigErrorf("couldn't find key %v in ConfigMap %v/%v", ref.Key, c.Pod.Namespace, ref.Name)
-	}
-	return value, ok, err
-}
-
-func (c Context) secretKey(ref *v1.SecretKeySelector) (value string, ok bool, err error) {
-	data, err := c.secret(ref.Name, ref.Optional)
-	value, ok = data[ref.Key]
-	if err == nil && !ok && !isTrue(ref.Optional) {
-		err = failure.ConfigErrorf("couldn't find key %v in Secret %v/%v", ref.Key, c.Pod.Namespace, ref.Name)
+		err = failure.ConfigErrorf("couldn't find key %v in %s %v/%v", ref.Key, kind, c.Pod.Namespace, ref.Name)
 	}
 	return value, ok, err
 }

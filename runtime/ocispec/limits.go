@@ -4,15 +4,13 @@ import (
 	"slices"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-
-	"github.com/runonce/runonce/runtime/ocispec/resources"
 )
 
 // linuxResources returns the limits of the container's cgroup. Devices are denied except
 // those that every OCI runtime allows by default.
 func linuxResources(in Input) *specs.LinuxResources {
-	limits := resources.ForContainer(in.Pod, in.Container)
-	period := uint64(resources.QuotaPeriod)
+	limits := containerLimits(in.Pod, in.Container)
+	period := uint64(QuotaPeriod)
 	r := &specs.LinuxResources{
 		Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}},
 		CPU:     &specs.LinuxCPU{Shares: &limits.Shares, Period: &period},
@@ -47,7 +45,7 @@ func linuxResources(in Input) *specs.LinuxResources {
 func hugePageLimits(sizes []int64, limits map[int64]int64) []specs.LinuxHugepageLimit {
 	list := make([]specs.LinuxHugepageLimit, 0, len(sizes))
 	for _, size := range slices.Sorted(slices.Values(sizes)) {
-		list = append(list, specs.LinuxHugepageLimit{Pagesize: resources.PageSizeName(size), Limit: uint64(limits[size])})
+		list = append(list, specs.LinuxHugepageLimit{Pagesize: PageSizeName(size), Limit: uint64(limits[size])})
 	}
 	return list
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/volume"
-	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 // runc runs the container with the machine's runc on a root file system with the host's
@@ -34,7 +33,7 @@ func runc(t *testing.T, pod *v1.Pod, image engine.Image) (string, error) {
 		t.Fatal(err)
 	}
 	tree.Parent = "/runonce-test-spec"
-	volumes := &volume.Manager{Root: t.TempDir(), Mounter: mount.Host{}, RecursiveReadOnly: func(*v1.Pod) bool { return true }}
+	volumes := &volume.Manager{Root: t.TempDir(), Mounter: volume.HostMounts{}, RecursiveReadOnly: func(*v1.Pod) bool { return true }}
 	bundle := t.TempDir()
 	must := func(err error) {
 		t.Helper()
@@ -59,7 +58,7 @@ func runc(t *testing.T, pod *v1.Pod, image engine.Image) (string, error) {
 		Context:   ocispec.Context{Pod: pod, Image: image, Sandbox: engine.Sandbox{Hostname: "box"}, Node: ocispec.Node{MemoryCapacity: 8 << 30}},
 		Container: c, CgroupsPath: path + "/c",
 	}
-	in.Host, err = host.Detect(os.DirFS("/"), tree.V2)
+	in.Host, err = host.Detect(os.DirFS("/"), tree)
 	must(err)
 	in.Env, err = ocispec.Environment(in.Context, c)
 	must(err)
@@ -194,12 +193,12 @@ func TestRuncRecursiveReadOnly(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(host, "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	machine := mount.Host{}
+	machine := volume.HostMounts{}
 	if err := machine.Mount("tmpfs", filepath.Join(host, "sub"), "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := mount.UnmountBelow(machine, host); err != nil {
+		if err := volume.UnmountBelow(machine, host); err != nil {
 			t.Error(err)
 		}
 	})

@@ -82,12 +82,7 @@ func condition(kind v1.PodConditionType, names []string) v1.PodCondition {
 // unready names the containers and sidecars that are not ready.
 func unready(pod *v1.Pod, s v1.PodStatus) []string {
 	var names []string
-	for i, c := range s.InitContainerStatuses {
-		if podspec.IsSidecar(&pod.Spec.InitContainers[i]) && !c.Ready {
-			names = append(names, c.Name)
-		}
-	}
-	for _, c := range s.ContainerStatuses {
+	for _, c := range lasting(pod, s) {
 		if !c.Ready {
 			names = append(names, c.Name)
 		}

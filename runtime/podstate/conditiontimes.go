@@ -30,8 +30,8 @@ func (o *Observation) setTransitionTimes(s *v1.PodStatus) {
 // transitions are the times that can have given the condition its value.
 func (o *Observation) transitions(c *v1.PodCondition, s *v1.PodStatus) []metav1.Time {
 	isTrue := c.Status == v1.ConditionTrue
-	plainInits, sidecars := o.splitInits(s)
-	lasting := append(sidecars, s.ContainerStatuses...)
+	plainInits, sidecars := splitInits(o.Pod, *s)
+	lasting := lasting(o.Pod, *s)
 	switch {
 	case c.Type == v1.PodInitialized && isTrue:
 		return append(ends(plainInits), starts(sidecars)...)
@@ -47,15 +47,21 @@ func (o *Observation) transitions(c *v1.PodCondition, s *v1.PodStatus) []metav1.
 }
 
 // splitInits returns the statuses of the init containers that have to end, and of the sidecars.
-func (o *Observation) splitInits(s *v1.PodStatus) (plain, sidecars []v1.ContainerStatus) {
+func splitInits(pod *v1.Pod, s v1.PodStatus) (plain, sidecars []v1.ContainerStatus) {
 	for i, cs := range s.InitContainerStatuses {
-		if podspec.IsSidecar(&o.Pod.Spec.InitContainers[i]) {
+		if podspec.IsSidecar(&pod.Spec.InitContainers[i]) {
 			sidecars = append(sidecars, cs)
 		} else {
 			plain = append(plain, cs)
 		}
 	}
 	return plain, sidecars
+}
+
+// lasting returns the statuses of the sidecars and the containers.
+func lasting(pod *v1.Pod, s v1.PodStatus) []v1.ContainerStatus {
+	_, sidecars := splitInits(pod, s)
+	return append(sidecars, s.ContainerStatuses...)
 }
 
 // readinessChanges are when probes last changed the readiness of the containers.

@@ -4,7 +4,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/engine"
 )
 
 // counts are of containers by what they mean for the pod's phase.
@@ -71,7 +70,7 @@ func initPhase(pod *v1.Pod, statuses []v1.ContainerStatus) (pending, failed bool
 			pending = pending || running && (c.Started == nil || !*c.Started) || !running && end == nil
 		case c.State.Running != nil || end == nil:
 			pending = true
-		case end.ExitCode != 0 && !willRestart(pod, def, end) && c.State.Terminated != nil:
+		case end.ExitCode != 0 && !podspec.Restarts(pod, def, end.ExitCode) && c.State.Terminated != nil:
 			return true, true
 		case end.ExitCode != 0:
 			pending = true
@@ -84,7 +83,7 @@ func initPhase(pod *v1.Pod, statuses []v1.ContainerStatus) (pending, failed bool
 func stoppedPhase(pod *v1.Pod, statuses []v1.ContainerStatus, n counts) v1.PodPhase {
 	for i, s := range statuses {
 		end := s.State.Terminated
-		if end == nil || willRestart(pod, &pod.Spec.Containers[i], end) {
+		if end == nil || podspec.Restarts(pod, &pod.Spec.Containers[i], end.ExitCode) {
 			return v1.PodRunning
 		}
 	}
@@ -92,9 +91,4 @@ func stoppedPhase(pod *v1.Pod, statuses []v1.ContainerStatus, n counts) v1.PodPh
 		return v1.PodSucceeded
 	}
 	return v1.PodFailed
-}
-
-// willRestart says whether a container that ended like this will run again.
-func willRestart(pod *v1.Pod, def *v1.Container, end *v1.ContainerStateTerminated) bool {
-	return restarts(pod, def, engine.Container{State: engine.StateExited, Exit: engine.Exit{ExitCode: end.ExitCode}})
 }

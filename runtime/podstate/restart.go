@@ -30,11 +30,7 @@ func crashDelay(n int) time.Duration {
 	if n <= 1 {
 		return 0
 	}
-	d := crashBase
-	for i := 2; i < n && d < crashMax; i++ {
-		d *= 2
-	}
-	return min(d, crashMax)
+	return min(crashBase<<min(n-2, 8), crashMax)
 }
 
 // CountsInstances says whether it matters for the pod in which sandbox an instance ran.

@@ -13,6 +13,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/runonce/runonce/runtime/ocispec"
 )
 
 const (
@@ -100,6 +102,16 @@ func (t Target) exec(ctx context.Context, command []string, timeout time.Duratio
 		return Outcome{Failure, string(output)}, nil
 	}
 	return Outcome{Success, string(output)}, nil
+}
+
+// expandStatic replaces $(NAME) in a command by the literal values of the container's env, as
+// the kubelet does for probes (ExpandContainerCommandOnlyStatic).
+func expandStatic(command []string, env []v1.EnvVar) []string {
+	static := make([]string, 0, len(env))
+	for _, e := range env {
+		static = append(static, e.Name+"="+e.Value)
+	}
+	return ocispec.ExpandAll(command, static)
 }
 
 func (t Target) tcpSocket(ctx context.Context, a *v1.TCPSocketAction) (Outcome, error) {

@@ -17,15 +17,28 @@ type Lock struct{ file *os.File }
 
 // Lock waits for the pod's lock.
 func (s *Store) Lock(ctx context.Context, uid types.UID) (Lock, error) {
-	path, err := s.lockPath(uid)
-	if err != nil {
-		return Lock{}, err
+	return s.lock(uid, func(path string) (*os.File, error) {
+		return flock.Acquire(ctx, path, func(h flock.Holder) { s.notify("waiting for %s, which works on pod %s", h, s.nameOf(uid)) })
+	})
+}
+
+// TryLock locks the pod unless somebody else has, and reports whether it did.
+func (s *Store) TryLock(uid types.UID) (lock Lock, ok bool, err error) {
+	lock, err = s.lock(uid, flock.Try)
+	return lock, lock.file != nil, err
+}
+
+func (s *Store) lock(uid types.UID, acquire func(path string) (*os.File, error)) (Lock, error) {
+	var file *os.File
+	dir := filepath.Join(s.state, "locks")
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		file, err = acquire(filepath.Join(dir, string(uid)+".lock"))
 	}
-	f, err := flock.Acquire(ctx, path, func(h flock.Holder) { s.notify("waiting for %s, which works on pod %s", h, s.nameOf(uid)) })
 	if err != nil {
 		return Lock{}, fmt.Errorf("locking pod %s: %w", uid, err)
 	}
-	return Lock{f}, nil
+	return Lock{file}, nil
 }
 
 // notify tells the user what a call waits for.
@@ -41,27 +54,6 @@ func (s *Store) nameOf(uid types.UID) string {
 		return p.Pod.Namespace + "/" + p.Pod.Name
 	}
 	return string(uid)
-}
-
-func (s *Store) lockPath(uid types.UID) (string, error) {
-	dir := filepath.Join(s.state, "locks")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("locking pod %s: %w", uid, err)
-	}
-	return filepath.Join(dir, string(uid)+".lock"), nil
-}
-
-// TryLock locks the pod unless somebody else has, and reports whether it did.
-func (s *Store) TryLock(uid types.UID) (lock Lock, ok bool, err error) {
-	path, err := s.lockPath(uid)
-	if err != nil {
-		return Lock{}, false, err
-	}
-	f, err := flock.Try(path)
-	if err != nil {
-		return Lock{}, false, fmt.Errorf("locking pod %s: %w", uid, err)
-	}
-	return Lock{f}, f != nil, nil
 }
 
 // File is to be inherited by a process that works on the pod for the holder: if the holder is

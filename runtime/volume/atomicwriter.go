@@ -39,24 +39,13 @@ const (
 // each first element of a path is a link into ..data. Complete files are never changed.
 // ..data is made last: without it, nothing was written before, or only a part.
 func writePayload(dir string, files payload) error {
-	if err := validatePayload(files); err != nil {
-		return err
-	}
-	data := filepath.Join(dir, dataDir)
-	if _, err := os.Lstat(data); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(dir, dataDir)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := clean(dir); err != nil {
 		return err
 	}
-	fresh, err := writeFresh(dir, files)
-	if err != nil {
-		return err
-	}
-	if err := linkAll(dir, files); err != nil {
-		return err
-	}
-	return os.Symlink(fresh, data)
+	return replacePayload(dir, files, func(string) error { return nil })
 }
 
 // replacePayload replaces the files of dir by others, if they differ, at one instant: containers
@@ -68,27 +57,36 @@ func replacePayload(dir string, files payload, prepare func(fresh string) error)
 	}
 	data := filepath.Join(dir, dataDir)
 	old, err := os.Readlink(data)
-	if err != nil || holds(filepath.Join(dir, old), files) {
+	if err == nil && holds(filepath.Join(dir, old), files) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	fresh, err := writeFresh(dir, files)
+	fresh, err := os.MkdirTemp(dir, time.Now().UTC().Format("..2006_01_02_15_04_05."))
 	if err != nil {
 		return err
 	}
-	err = prepare(filepath.Join(dir, fresh))
+	err = writeFiles(fresh, files)
+	if err == nil {
+		err = prepare(fresh)
+	}
 	if err == nil {
 		err = linkAll(dir, files)
 	}
 	if err == nil {
-		err = replaceLink(fresh, data)
+		err = replaceLink(filepath.Base(fresh), data)
 	}
 	if err != nil {
-		return errors.Join(err, os.RemoveAll(filepath.Join(dir, fresh)))
+		return errors.Join(err, os.RemoveAll(fresh))
+	}
+	if old == "" {
+		return nil
 	}
 	return errors.Join(unlinkOthers(dir, files), os.RemoveAll(filepath.Join(dir, old)))
 }
 
-// replaceLink has an existing link point to something else, at one instant.
+// replaceLink makes a link, in place of an existing one at one instant.
 func replaceLink(target, path string) error {
 	next := path + "_tmp"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -151,14 +149,12 @@ func clean(dir string) error {
 func validatePayload(files payload) error {
 	for _, p := range slices.Sorted(maps.Keys(files)) {
 		switch {
-		case p == "" || filepath.IsAbs(p) || p != filepath.Clean(p) || p == ".":
+		case !filepath.IsLocal(p) || p != filepath.Clean(p) || p == "." || strings.ContainsRune(p, 0):
 			return failure.FailedMountf("invalid path %q: must be a clean relative path", p)
 		case len(p) > maxPath:
 			return failure.FailedMountf("invalid path: must be at most %d bytes", maxPath)
 		case strings.HasPrefix(p, ".."):
 			return failure.FailedMountf("invalid path %q: must not start with '..'", p)
-		case strings.ContainsRune(p, 0):
-			return failure.FailedMountf("invalid path %q: must not contain a NUL byte", p)
 		}
 		for above := filepath.Dir(p); above != "."; above = filepath.Dir(above) {
 			if _, ok := files[above]; ok {
@@ -174,19 +170,15 @@ func validatePayload(files payload) error {
 	return nil
 }
 
-// writeFresh writes the files into a new directory in dir and returns its name.
-func writeFresh(dir string, files payload) (string, error) {
-	fresh, err := os.MkdirTemp(dir, time.Now().UTC().Format("..2006_01_02_15_04_05."))
-	if err != nil {
-		return "", err
-	}
-	err = os.Chmod(fresh, dirMode)
+// writeFiles writes the files into the directory.
+func writeFiles(dir string, files payload) error {
+	err := os.Chmod(dir, dirMode)
 	for p, f := range files {
 		if err == nil {
-			err = writeFile(fresh, p, f)
+			err = writeFile(dir, p, f)
 		}
 	}
-	return filepath.Base(fresh), err
+	return err
 }
 
 func writeFile(dir, name string, f file) error {

@@ -186,6 +186,10 @@ func TestReplacePayload(t *testing.T) {
 	if err := replacePayload(dir, old, failed); err == nil {
 		t.Error("no error")
 	}
+	// The path is longer than the kernel allows only together with that of the directory.
+	if err := replacePayload(dir, payload{"a": plain("5"), strings.Repeat(strings.Repeat("x", 250)+"/", 16) + strings.Repeat("y", 79): plain("6")}, prepare); err == nil {
+		t.Error("a path that is too long: no error")
+	}
 	if diff := cmp.Diff(now, layout(t, dir)); diff != "" {
 		t.Errorf("after an error: %s", diff)
 	}

@@ -15,6 +15,7 @@ import (
 	podresource "k8s.io/component-helpers/resource"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/ocispec"
 )
 
 // volumeMode lets every user of the pod write (pkg/volume/emptydir).
@@ -65,30 +66,18 @@ func emptyDirMode(bits *int32) fs.FileMode {
 	return mode
 }
 
-// memoryOptions limits a tmpfs to the smallest of its sizeLimit, the pod's memory limit and
-// the node's memory.
+// memoryOptions limits a tmpfs to the smallest of its sizeLimit, the memory limit of the pod's
+// cgroup and the node's memory.
 func (m *Manager) memoryOptions(pod *v1.Pod, sizeLimit *resource.Quantity) string {
-	var sizes []int64
-	for _, q := range []*resource.Quantity{sizeLimit, m.Allocatable.Memory(), memoryLimit(pod)} {
-		if q != nil && q.Sign() > 0 {
-			sizes = append(sizes, q.Value())
-		}
+	sizes := []int64{m.Allocatable.Memory().Value(), ocispec.PodLimits(pod).Memory}
+	if sizeLimit != nil {
+		sizes = append(sizes, sizeLimit.Value())
 	}
+	sizes = slices.DeleteFunc(sizes, func(n int64) bool { return n <= 0 })
 	if len(sizes) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("size=%d", slices.Min(sizes))
-}
-
-// memoryLimit returns the pod's memory limit, nil unless each of its containers, or the
-// pod as a whole, has one.
-func memoryLimit(pod *v1.Pod) *resource.Quantity {
-	unlimited := func(c v1.Container) bool { return c.Resources.Limits.Memory().IsZero() }
-	if !podresource.IsPodLevelLimitsSet(pod) && slices.ContainsFunc(pod.Spec.Containers, unlimited) {
-		return nil
-	}
-	limits := podresource.PodLimits(pod, podresource.PodResourcesOptions{})
-	return limits.Memory()
 }
 
 // hugePageSize returns the page size that the medium names, else the one that the pod's

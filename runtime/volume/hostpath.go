@@ -14,6 +14,10 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 )
 
+// hostPathRetries is how often a run checks a path again at most: it is another pod of the run that
+// makes it, and that has started within seconds. The kubelet checks forever.
+const hostPathRetries = 5
+
 // checkHostPath creates the path or checks its type, as the volume's type requires
 // (pkg/volume/hostpath). A failed check may succeed later, when another pod has made the
 // path, so it is not permanent, but it is not worth many retries either.
@@ -41,7 +45,8 @@ func checkHostPath(s *v1.HostPathVolumeSource) error {
 		return err
 	}
 	if err != nil || info.Mode().Type() != kind.mode {
-		return &hostPathTypeError{path: s.Path, kind: kind.name}
+		err := fmt.Errorf("hostPath type check failed: %s is not %s", s.Path, kind.name)
+		return failure.Limited(hostPathRetries, &failure.Error{Why: failure.ReasonFailedMount, Err: err})
 	}
 	return nil
 }
@@ -84,20 +89,3 @@ func createFileIfAbsent(path string) error {
 	}
 	return f.Close()
 }
-
-// hostPathTypeError says that a path is absent or is not of the type that the volume requires.
-type hostPathTypeError struct {
-	path string
-	kind string // with its article, as in "a directory"
-}
-
-func (e *hostPathTypeError) Error() string {
-	return fmt.Sprintf("hostPath type check failed: %s is not %s", e.path, e.kind)
-}
-
-// Reason is the kubelet's for every error of a volume.
-func (e *hostPathTypeError) Reason() string { return failure.ReasonFailedMount }
-
-// Retries returns how often a run should retry at most: it is another pod of the run that
-// makes the path, and that has started within seconds. The kubelet retries forever.
-func (e *hostPathTypeError) Retries() int { return 5 }

@@ -11,7 +11,6 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 func TestMapUsers(t *testing.T) {
@@ -71,7 +70,7 @@ func TestMapUsersOfAnOldKernel(t *testing.T) {
 	mounts := []specs.Mount{{Destination: "/data", Type: "bind", Source: t.TempDir()}}
 	err := m.MapUsers(testPod(), "main", "/proc/self/ns/user", mounts)
 	var refused *failure.Error
-	if !errors.As(err, &refused) || !refused.Permanent() || !errors.Is(err, mount.ErrNotMappable) || !strings.Contains(err.Error(), "mapping the users of /data") {
+	if !errors.As(err, &refused) || !refused.Permanent() || !errors.Is(err, errNotMappable) || !strings.Contains(err.Error(), "mapping the users of /data") {
 		t.Errorf("error %v, want a permanent one", err)
 	}
 }

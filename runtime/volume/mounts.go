@@ -46,6 +46,17 @@ type volumeMount struct {
 	index     int
 }
 
+// propagations are the option of a bind mount for each propagation, and the flag that gives it to
+// a mount that it is made from: with 0 that stays in the peer group of its own source.
+var propagations = map[v1.MountPropagationMode]struct {
+	option string
+	flag   uintptr
+}{
+	v1.MountPropagationNone:            {"rprivate", unix.MS_PRIVATE},
+	v1.MountPropagationHostToContainer: {"rslave", unix.MS_SLAVE},
+	v1.MountPropagationBidirectional:   {"rshared", 0},
+}
+
 // propagation returns the mount's propagation, None when it sets none.
 func (vm volumeMount) propagation() v1.MountPropagationMode {
 	if vm.MountPropagation == nil {
@@ -96,18 +107,11 @@ func (m *Manager) mount(vm volumeMount, env []string) (specs.Mount, error) {
 
 // mountOptions returns the options of the bind mount.
 func (m *Manager) mountOptions(vm volumeMount, readOnly bool) ([]string, error) {
-	options := []string{"rbind"}
-	switch p := vm.propagation(); p {
-	case v1.MountPropagationNone:
-		options = append(options, "rprivate")
-	case v1.MountPropagationHostToContainer:
-		options = append(options, "rslave")
-	case v1.MountPropagationBidirectional:
-		options = append(options, "rshared")
-	default:
-		return nil, failure.FailedMountf("volumeMount %q of container %q: invalid mountPropagation %q", vm.Name, vm.container.Name, p)
+	p, ok := propagations[vm.propagation()]
+	if !ok {
+		return nil, failure.FailedMountf("volumeMount %q of container %q: invalid mountPropagation %q", vm.Name, vm.container.Name, vm.propagation())
 	}
-	options = append(options, vm.BindMountOptions...)
+	options := append([]string{"rbind", p.option}, vm.BindMountOptions...)
 	recursive, err := m.recursiveReadOnly(vm)
 	switch {
 	case err != nil:
@@ -127,7 +131,7 @@ func (m *Manager) makeShared(vm volumeMount, from source) error {
 		return nil
 	}
 	point, err := m.Mounter.Lookup(from.path)
-	if err != nil || point.Shared {
+	if err != nil || isShared(point) {
 		return err
 	}
 	mounted, err := m.Mounter.Mounted(from.path)
@@ -151,12 +155,12 @@ func (m *Manager) checkPropagation(vm volumeMount, path string) error {
 	switch {
 	case err != nil:
 		return err
-	case point.Shared || (point.Slave && p == v1.MountPropagationHostToContainer):
+	case isShared(point) || (isSlave(point) && p == v1.MountPropagationHostToContainer):
 		return nil
 	case p == v1.MountPropagationHostToContainer:
-		return failure.FailedMountf("path %q is mounted on %q but it is not a shared or slave mount", path, point.Target)
+		return failure.FailedMountf("path %q is mounted on %q but it is not a shared or slave mount", path, point.Mountpoint)
 	}
-	return failure.FailedMountf("path %q is mounted on %q but it is not a shared mount", path, point.Target)
+	return failure.FailedMountf("path %q is mounted on %q but it is not a shared mount", path, point.Mountpoint)
 }
 
 // recursiveReadOnly reports whether the mounts inside the volume become read-only too

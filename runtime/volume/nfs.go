@@ -1,13 +1,15 @@
 package volume
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os/exec"
 	"strings"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 // nfs mounts an NFS export. As in the kubelet, fsGroup does not change it.
@@ -28,11 +30,50 @@ func (m *Manager) nfs(ctx context.Context, s source) error {
 		options = append([]string{"ro"}, options...)
 	}
 	err = m.Mounter.MountNFS(ctx, server+":"+s.NFS.Path, s.path, options)
-	if errors.Is(err, mount.ErrNoNFS) {
-		return failure.FailedMountf("%w", err)
+	if err != nil && !errors.Is(err, errNoNFS) {
+		err = fmt.Errorf("mounting: %w", err)
 	}
+	return err
+}
+
+// errNoNFS says that the machine cannot mount NFS exports.
+var errNoNFS = failure.FailedMountf("mount.nfs is not installed")
+
+// MountNFS runs the helper mount.nfs as mount(8) does.
+func (HostMounts) MountNFS(ctx context.Context, source, target string, options []string) error {
+	helper, err := nfsHelper()
 	if err != nil {
-		return fmt.Errorf("mounting: %w", err)
+		return err
+	}
+	args := []string{source, target}
+	if len(options) > 0 {
+		args = append(args, "-o", strings.Join(options, ","))
+	}
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, helper, args...)
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("mount.nfs %s: %w: %s", source, err, strings.TrimSpace(stderr.String()))
 	}
 	return nil
+}
+
+// HasNFS reports whether the machine can mount NFS exports.
+func HasNFS() bool {
+	_, err := nfsHelper()
+	return err == nil
+}
+
+// nfsHelper finds the program, which need not be in the PATH.
+func nfsHelper() (string, error) {
+	for _, candidate := range []string{"mount.nfs", "/sbin/mount.nfs", "/usr/sbin/mount.nfs"} {
+		path, err := exec.LookPath(candidate)
+		if err == nil {
+			return path, nil
+		}
+		if !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return "", errNoNFS
 }

@@ -89,6 +89,12 @@ func (m *Manager) path(pod *v1.Pod, v *v1.Volume) string {
 	return m.dir(pod, volumesDir, plugin(&v.VolumeSource), v.Name)
 }
 
+// The directories of volumes whose content is not the pod's own.
+const (
+	NFSDir    = "kubernetes.io~nfs"
+	ImagesDir = "kubernetes.io~image"
+)
+
 // plugin returns the volume plugin's name in paths, as the kubelet escapes it.
 func plugin(s *v1.VolumeSource) string {
 	switch {
@@ -101,11 +107,11 @@ func plugin(s *v1.VolumeSource) string {
 	case s.DownwardAPI != nil:
 		return "kubernetes.io~downward-api"
 	case s.NFS != nil:
-		return "kubernetes.io~nfs"
+		return NFSDir
 	case s.Ephemeral != nil:
 		return "kubernetes.io~local-volume"
 	case s.Image != nil:
-		return "kubernetes.io~image"
+		return ImagesDir
 	}
 	return "kubernetes.io~projected"
 }

@@ -89,13 +89,10 @@ func subPathError(vm volumeMount, sub string, err error) error {
 func (m *Manager) bind(f *os.File, target string, p v1.MountPropagationMode) error {
 	source := "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
 	err := m.Mounter.Mount(source, target, "", unix.MS_BIND, "")
-	switch {
-	case err != nil || p == v1.MountPropagationBidirectional:
-		return err
-	case p == v1.MountPropagationHostToContainer:
-		return m.Mounter.Mount("", target, "", unix.MS_SLAVE, "")
+	if flag := propagations[p].flag; err == nil && flag != 0 {
+		err = m.Mounter.Mount("", target, "", flag, "")
 	}
-	return m.Mounter.Mount("", target, "", unix.MS_PRIVATE, "")
+	return err
 }
 
 // openSubPath returns a handle (O_PATH) of sub, a relative path in the directory root.
@@ -110,7 +107,7 @@ func openSubPath(root, sub string, create bool) (*os.File, error) {
 	defer func() { _ = unix.Close(base) }()
 	fd, err := openAt(base, sub)
 	if create && errors.Is(err, unix.ENOENT) {
-		if err = mkdirAllAt(base, sub); err == nil {
+		if err = makeDirs(root, sub); err == nil {
 			fd, err = openAt(base, sub)
 		}
 	}
@@ -137,49 +134,28 @@ func openAt(base int, path string) (int, error) {
 	}
 }
 
-// mkdirAllAt creates the missing directories of path. Each is created in a handle of its
-// parent, so that it cannot be outside of base.
-func mkdirAllAt(base int, path string) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(base, &st); err != nil {
+// makeDirs creates the missing directories of path below root, with the mode of root. Links
+// cannot lead out of it.
+func makeDirs(root, path string) error {
+	dir, err := os.OpenRoot(root)
+	if err != nil {
 		return err
 	}
-	parent := "."
+	defer func() { _ = dir.Close() }()
+	info, err := dir.Stat(".")
+	if err != nil {
+		return err
+	}
+	made := ""
 	for name := range strings.SplitSeq(filepath.Clean(path), "/") {
-		next := filepath.Join(parent, name)
-		fd, err := openAt(base, next)
-		switch {
-		case err == nil:
-			_ = unix.Close(fd)
-		case errors.Is(err, unix.ENOENT):
-			if err := mkdirAt(base, parent, name, st.Mode&0o7777); err != nil {
-				return err
-			}
-		default:
+		made = filepath.Join(made, name)
+		err := dir.Mkdir(made, info.Mode().Perm())
+		if err == nil {
+			err = dir.Chmod(made, info.Mode()) // the umask may have removed permissions
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		parent = next
 	}
 	return nil
-}
-
-func mkdirAt(base int, parent, name string, mode uint32) error {
-	dir, err := openAt(base, parent)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(dir) }()
-	if err := unix.Mkdirat(dir, name, mode); err != nil && !errors.Is(err, unix.EEXIST) {
-		return err
-	}
-	made, err := unix.Openat2(dir, name, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(made) }()
-	// The umask may have removed permissions.
-	return unix.Fchmod(made, mode)
 }

@@ -3,7 +3,6 @@ package volume
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	authentication "k8s.io/api/authentication/v1"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/ocispec"
 )
 
 // Tokens makes tokens of service accounts. Objects that implement it come from a cluster.
@@ -43,39 +43,6 @@ type token struct {
 	renew   time.Time
 }
 
-// tokens are those of the pods, only in memory. The zero value is ready for use.
-type tokens struct {
-	mu    sync.Mutex
-	known map[tokenKey]token
-}
-
-func (t *tokens) get(key tokenKey) (token, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	one, ok := t.known[key]
-	return one, ok
-}
-
-func (t *tokens) set(key tokenKey, one token) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.known == nil {
-		t.known = map[tokenKey]token{}
-	}
-	t.known[key] = one
-}
-
-// forget forgets the tokens of a pod.
-func (t *tokens) forget(pod types.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for key := range t.known {
-		if key.pod == pod {
-			delete(t.known, key)
-		}
-	}
-}
-
 // serviceAccountToken returns the file with the token that the source asks for.
 func (m *Manager) serviceAccountToken(ctx context.Context, pod *v1.Pod, s *v1.ServiceAccountTokenProjection, defaults attributes) (payload, error) {
 	source, ok := m.Objects.(Tokens)
@@ -104,7 +71,8 @@ func (m *Manager) token(ctx context.Context, source Tokens, pod *v1.Pod, s *v1.S
 	if s.ExpirationSeconds != nil {
 		key.seconds = *s.ExpirationSeconds
 	}
-	old, known := m.tokens.get(key)
+	v, _ := m.tokens.Load(key)
+	old, known := v.(token)
 	if known && time.Now().Before(old.renew) {
 		return old.text, nil
 	}
@@ -123,7 +91,7 @@ func (m *Manager) token(ctx context.Context, source Tokens, pod *v1.Pod, s *v1.S
 	case err == nil:
 		expires := made.Status.ExpirationTimestamp.Time
 		life := expires.Sub(now)
-		m.tokens.set(key, token{made.Status.Token, expires, now.Add(min(life*8/10, maxTokenAge))})
+		m.tokens.Store(key, token{made.Status.Token, expires, now.Add(min(life*8/10, maxTokenAge))})
 		return made.Status.Token, nil
 	case known && time.Now().Before(old.expires):
 		return old.text, nil
@@ -131,18 +99,22 @@ func (m *Manager) token(ctx context.Context, source Tokens, pod *v1.Pod, s *v1.S
 	return "", fmt.Errorf("making it: %w", err)
 }
 
+// forgetTokens forgets the tokens of a pod.
+func (m *Manager) forgetTokens(pod types.UID) {
+	m.tokens.Range(func(k, _ any) bool {
+		if key, ok := k.(tokenKey); ok && key.pod == pod {
+			m.tokens.Delete(k)
+		}
+		return true
+	})
+}
+
 // fsUser is the user of all containers of the pod, nil if they differ or it is not known
 // (pkg/volume/util.FsUserFrom).
 func fsUser(pod *v1.Pod) *int64 {
 	var one *int64
 	for _, c := range podspec.Containers(pod) {
-		user := (*int64)(nil)
-		if s := pod.Spec.SecurityContext; s != nil {
-			user = s.RunAsUser
-		}
-		if s := c.SecurityContext; s != nil && s.RunAsUser != nil {
-			user = s.RunAsUser
-		}
+		user := ocispec.SecurityContext(pod, c).RunAsUser
 		if user == nil || one != nil && *one != *user {
 			return nil
 		}

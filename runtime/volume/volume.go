@@ -10,13 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 // Manager makes the volumes of pods. Its fields must not change while it is in use; it is
@@ -33,12 +33,12 @@ type Manager struct {
 	// Allocatable is what pods can use on the node: it limits emptyDir volumes in memory, and
 	// is the default of limits in a downwardAPI volume.
 	Allocatable v1.ResourceList
-	Mounter     mount.Mounter
+	Mounter     Mounter
 	// RecursiveReadOnly reports whether the pod's OCI runtime supports the mount option rro;
 	// nil is no. It is called only when a volumeMount depends on it.
 	RecursiveReadOnly func(pod *v1.Pod) bool
 
-	tokens tokens
+	tokens sync.Map // by tokenKey: those of the pods, only in memory
 }
 
 // The directories below a pod's that this package owns.
@@ -112,19 +112,19 @@ func (m *Manager) Teardown(_ context.Context, pod *v1.Pod) error {
 	if err := checkUID(pod); err != nil {
 		return err
 	}
-	m.tokens.forget(pod.UID)
+	m.forgetTokens(pod.UID)
 	dirs := []string{m.dir(pod, idmapDir), m.dir(pod, subpathsDir), m.dir(pod, volumesDir)}
 	// Most pods have nothing else. To find mounts takes the longer the more pods there are.
 	shm := m.dir(pod, shmDir)
-	if m.Mounter.Unmount(shm) != nil || mount.RemoveAll(shm) != nil {
+	if m.Mounter.Unmount(shm) != nil || removeAll(shm) != nil {
 		dirs = append(dirs, shm)
 	}
-	if err := mount.UnmountBelow(m.Mounter, dirs...); err != nil {
+	if err := UnmountBelow(m.Mounter, dirs...); err != nil {
 		return fmt.Errorf("unmounting the volumes of pod %q: %w", pod.Name, err)
 	}
 	var errs []error
 	for _, dir := range dirs {
-		if err := mount.RemoveAll(dir); err != nil {
+		if err := removeAll(dir); err != nil {
 			errs = append(errs, fmt.Errorf("removing the volumes of pod %q: %w", pod.Name, err))
 		}
 	}

@@ -14,19 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/runonce/runonce/internal/roottest"
-	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 // hostManager makes real mounts.
 func hostManager(t *testing.T) *Manager {
 	t.Helper()
 	roottest.Require(t)
-	m := &Manager{Root: t.TempDir(), Objects: testObjects(), Mounter: mount.Host{}}
+	m := &Manager{Root: t.TempDir(), Objects: testObjects(), Mounter: HostMounts{}}
 	t.Cleanup(func() {
-		left, err := mount.Host{}.Below(m.Root)
+		left, err := HostMounts{}.Below(m.Root)
 		if err != nil || len(left) > 0 {
 			t.Errorf("mounts left behind: %v, %v", left, err)
-			_ = mount.UnmountBelow(mount.Host{}, m.Root)
+			_ = UnmountBelow(HostMounts{}, m.Root)
 		}
 	})
 	return m
@@ -122,9 +121,9 @@ func TestTeardownLeavesTheHostsMounts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := mount.Host{}
+	h := HostMounts{}
 	must(h.Mount("tmpfs", host, "tmpfs", 0, ""))
-	t.Cleanup(func() { _ = mount.UnmountBelow(h, host) })
+	t.Cleanup(func() { _ = UnmountBelow(h, host) })
 	must(h.Mount("", host, "", unix.MS_SHARED, ""))
 	must(os.MkdirAll(filepath.Join(host, "sub", "inner"), 0o755))
 	pod, c := subPathPod(host, "sub")
@@ -156,11 +155,11 @@ func TestTeardownUnmountsWhatContainersMounted(t *testing.T) {
 	if err := os.MkdirAll(inside, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := (mount.Host{}).Mount(precious, inside, "", unix.MS_BIND, ""); err != nil {
+	if err := (HostMounts{}).Mount(precious, inside, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
 	// The removal does not enter a mount.
-	err := mount.RemoveAll(m.dir(pod, volumesDir))
+	err := removeAll(m.dir(pod, volumesDir))
 	if !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), "something is mounted there") {
 		t.Errorf("removing across a mount: %v, want EBUSY", err)
 	}
@@ -174,24 +173,23 @@ func TestTeardownUnmountsWhatContainersMounted(t *testing.T) {
 
 func TestLookup(t *testing.T) {
 	m := hostManager(t)
-	h := mount.Host{}
+	h := HostMounts{}
 	dir := filepath.Join(m.Root, "a")
 	if err := errors.Join(os.Mkdir(dir, 0o755), h.Mount("tmpfs", dir, "tmpfs", 0, ""), os.Mkdir(filepath.Join(dir, "b"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := mount.UnmountBelow(h, dir); err != nil {
+		if err := UnmountBelow(h, dir); err != nil {
 			t.Error(err)
 		}
 	})
-	for flag, want := range map[uintptr]mount.Point{
-		unix.MS_PRIVATE: {Target: dir}, unix.MS_SHARED: {Target: dir, Shared: true},
-	} {
+	for flag, shared := range map[uintptr]bool{unix.MS_PRIVATE: false, unix.MS_SHARED: true} {
 		if err := h.Mount("", dir, "", flag, ""); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := h.Lookup(filepath.Join(dir, "b")); err != nil || got != want {
-			t.Errorf("%+v, %v, want %+v", got, err, want)
+		got, err := h.Lookup(filepath.Join(dir, "b"))
+		if err != nil || got.Mountpoint != dir || isShared(got) != shared || isSlave(got) {
+			t.Errorf("%+v, %v, want %s, shared: %t", got, err, dir, shared)
 		}
 	}
 }
@@ -343,7 +341,7 @@ func TestHugePages(t *testing.T) {
 
 func BenchmarkPod(b *testing.B) {
 	roottest.Require(b)
-	m := &Manager{Root: b.TempDir(), Objects: testObjects(), Mounter: mount.Host{}}
+	m := &Manager{Root: b.TempDir(), Objects: testObjects(), Mounter: HostMounts{}}
 	pod := testPod(
 		volume("work", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}),
 		volume("conf", v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "conf"}}}),

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/engine/enginetest"
-	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 // recorder is a Mounter that mounts nothing and records the calls.
@@ -49,7 +49,7 @@ func (r *recorder) Mount(source, target, fstype string, flags uintptr, data stri
 
 func (r *recorder) MapUsers(source, target string, _ *os.File, propagation uint64) ([]string, error) {
 	if r.old {
-		return nil, mount.ErrNotMappable
+		return nil, errNotMappable
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,27 +74,30 @@ func (r *recorder) MountNFS(_ context.Context, source, target string, options []
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.old {
-		return mount.ErrNoNFS
+		return errNoNFS
 	}
 	r.calls = append(r.calls, fmt.Sprintf("nfs %s %v", source, options))
 	r.mounted = append(r.mounted, target)
 	return nil
 }
 
-func (r *recorder) Lookup(path string) (mount.Point, error) {
-	return mount.Point{Target: path, Shared: !r.private}, nil
+func (r *recorder) Lookup(path string) (*mountinfo.Info, error) {
+	if r.private {
+		return &mountinfo.Info{Mountpoint: path}, nil
+	}
+	return &mountinfo.Info{Mountpoint: path, Optional: "shared:1"}, nil
 }
 
-func (r *recorder) Below(dirs ...string) ([]mount.Point, error) {
+func (r *recorder) Below(dirs ...string) ([]*mountinfo.Info, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if slices.ContainsFunc(dirs, func(d string) bool { _, err := os.Stat(d); return err == nil }) {
 		r.listed++
 	}
-	var found []mount.Point
+	var found []*mountinfo.Info
 	for _, t := range r.mounted {
 		if slices.ContainsFunc(dirs, func(d string) bool { return strings.HasPrefix(t, d) }) {
-			found = append(found, mount.Point{Target: t})
+			found = append(found, &mountinfo.Info{Mountpoint: t})
 		}
 	}
 	return found, nil
@@ -209,6 +212,8 @@ func TestMemory(t *testing.T) {
 	}
 	unlimited := testPod(volume("v", memory(nil)))
 	unlimited.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+	withInit := testPod(volume("v", memory(nil)))
+	withInit.Spec.InitContainers = []v1.Container{{Name: "unlimited"}}
 	huge := testPod(volume("v", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumHugePages}}))
 	huge.Spec.Containers[0].Resources.Requests = v1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi")}
 	tests := []struct {
@@ -218,6 +223,7 @@ func TestMemory(t *testing.T) {
 	}{
 		{"sizeLimit", testPod(volume("v", memory(&limit))), "mount tmpfs v size=10485760,noswap 0x6"},
 		{"the pod's memory limit", testPod(volume("v", memory(nil))), "mount tmpfs v size=67108864,noswap 0x6"},
+		{"the pod is not limited because of an init container", withInit, "mount tmpfs v size=1073741824,noswap 0x6"},
 		{"the node's memory", unlimited, "mount tmpfs v size=1073741824,noswap 0x6"},
 		{"secret", testPod(volume("v", v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "key"}})), "mount tmpfs v noswap 0x6"},
 		{"huge pages", huge, "mount hugetlbfs v pagesize=2M 0x6"},

@@ -20,7 +20,6 @@ import (
 	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/volume"
-	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 // DefaultRoot is the default of --root.
@@ -108,10 +107,9 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	net.StateDir, net.DataDir = filepath.Join(e.o.State, "network"), filepath.Join(e.o.Root, "network")
 	e.network = network.New(net)
 	o.Engine, o.Sandboxes, o.Cgroups = e.Engine, e.network, tree
-	o.RecursiveReadOnly = func(pod *v1.Pod) bool { return e.preflight.Features(ctx, pod).RecursiveReadOnly }
 	o.Volumes = &volume.Manager{
-		Root: e.o.PodsRoot, Objects: o.Objects, ClaimsDir: e.o.ClaimsDir, Allocatable: n.Status.Allocatable, RecursiveReadOnly: o.RecursiveReadOnly,
-		Mounter: mount.Host{},
+		Root: e.o.PodsRoot, Objects: o.Objects, ClaimsDir: e.o.ClaimsDir, Allocatable: n.Status.Allocatable,
+		RecursiveReadOnly: func(pod *v1.Pod) bool { return e.preflight.Features(ctx, pod).RecursiveReadOnly }, Mounter: volume.HostMounts{},
 	}
 	o.Node = specNode(n, net.HostIPs)
 	o.Host = runtime.Host{
@@ -132,8 +130,7 @@ func (o Options) detect() (cgroup.Tree, ocispec.Host, error) {
 	if err := errors.Join(tree.LimitPids(o.PodPidsLimit), tree.SetDriver(o.CgroupDriver)); err != nil {
 		return tree, ocispec.Host{}, err
 	}
-	detected, err := host.Detect(os.DirFS("/"), tree.V2)
-	detected.CgroupOptions = tree.Options
+	detected, err := host.Detect(os.DirFS("/"), tree)
 	return tree, detected, err
 }
 

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -21,12 +22,6 @@ type Box struct {
 	calls map[string]int // calls of flaky by pod and file
 }
 
-// applets are the names of the programs in a box.
-var applets = map[string]bool{
-	"web": true, "exit": true, "crash": true, "kill": true, "sleep": true, "stay": true, "trap": true, "echo": true, "error": true,
-	"write": true, "append": true, "await": true, "produce": true, "consume": true, "flaky": true, "facts": true, "do": true, "pause": true,
-}
-
 // Program is the script for Engine.Program.
 func (b *Box) Program(c engine.ContainerConfig) Behavior {
 	if c.Pause {
@@ -38,12 +33,10 @@ func (b *Box) Program(c engine.ContainerConfig) Behavior {
 		args = args[1:]
 		name = args[0]
 	}
-	if !applets[name] {
-		return Behavior{Err: &failure.Error{
-			Why: failure.ReasonRunError, Final: true, Err: fmt.Errorf("exec: %q: executable file not found in $PATH", args[0]),
-		}}
-	}
 	life := b.applet(c, name, args[1:])
+	if life.Err != nil {
+		life.Err = &failure.Error{Why: failure.ReasonRunError, Final: true, Err: &exec.Error{Name: args[0], Err: life.Err}}
+	}
 	life.Exec = func(command []string) engine.ExecResult {
 		end := b.applet(c, command[1], command[2:])
 		return engine.ExecResult{ExitCode: end.Code, Output: []byte(strings.Join(slices.Concat(end.Log, end.Errors), "\n"))}
@@ -78,8 +71,10 @@ func (b *Box) applet(c engine.ContainerConfig, name string, args []string) Behav
 			life.Runs, life.After = false, d
 		}
 		return life
+	case "web", "await", "produce", "consume", "pause":
+		return Behavior{Runs: true}
 	}
-	return Behavior{Runs: true}
+	return Behavior{Err: exec.ErrNotFound}
 }
 
 // do runs applets one after the other, each of them one argument, up to the first that fails

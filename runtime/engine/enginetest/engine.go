@@ -308,10 +308,6 @@ func (e *Engine) stored(ref string) (engine.Image, bool) {
 	return engine.Image{}, false
 }
 
-func noPull(ref, message string) error {
-	return &failure.Error{Why: failure.ReasonErrImagePull, Final: true, Err: fmt.Errorf("pulling %q: %s", ref, message)}
-}
-
 // Pull copies the image from Registry to Store, if Users allows it.
 func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Credential) (engine.Image, error) {
 	e.mu.Lock()
@@ -326,16 +322,13 @@ func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Cre
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if user, private := e.Users[ref]; private && !slices.Contains(credentials, user) {
-		return engine.Image{}, noPull(ref, "the registry answers 401 Unauthorized")
-	}
 	if errs := e.PullErrors[ref]; len(errs) > 0 {
 		e.PullErrors[ref] = errs[1:]
 		return engine.Image{}, errs[0]
 	}
-	img, ok := e.Registry[ref]
-	if !ok {
-		return engine.Image{}, noPull(ref, "no such image in the registry")
+	img, err := e.inRegistry(ref, credentials)
+	if err != nil {
+		return engine.Image{}, err
 	}
 	if e.Store == nil {
 		e.Store = map[string]engine.Image{}
@@ -348,14 +341,23 @@ func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Cre
 func (e *Engine) Resolve(_ context.Context, ref string, credentials ...engine.Credential) (string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if user, private := e.Users[ref]; private && !slices.Contains(credentials, user) {
-		return "", noPull(ref, "the registry answers 401 Unauthorized")
-	}
+	img, err := e.inRegistry(ref, credentials)
+	return img.Digest, err
+}
+
+// inRegistry finds an image of Registry, if Users allows it.
+func (e *Engine) inRegistry(ref string, credentials []engine.Credential) (img engine.Image, err error) {
 	img, ok := e.Registry[ref]
-	if !ok {
-		return "", noPull(ref, "no such image in the registry")
+	user, private := e.Users[ref]
+	switch {
+	case private && !slices.Contains(credentials, user):
+		err = errors.New("the registry answers 401 Unauthorized")
+	case !ok:
+		err = errors.New("no such image in the registry")
+	default:
+		return img, nil
 	}
-	return img.Digest, nil
+	return engine.Image{}, &failure.Error{Why: failure.ReasonErrImagePull, Final: true, Err: fmt.Errorf("pulling %q: %w", ref, err)}
 }
 
 // Usage returns what Layers has for the container's name.

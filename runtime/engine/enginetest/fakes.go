@@ -9,12 +9,12 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/record"
-	"github.com/runonce/runonce/runtime/volume/mount"
 )
 
 // Sandboxes hands out addresses without touching the machine.
@@ -153,7 +153,7 @@ func (o Objects) Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool)
 func (o Objects) PersistentVolume(string) (*v1.PersistentVolume, bool) { return nil, false }
 
 // Mounts mounts nothing, for tests without root.
-type Mounts struct{ mount.Host }
+type Mounts struct{}
 
 // Mount does nothing.
 func (Mounts) Mount(_, _, _ string, _ uintptr, _ string) error { return nil }
@@ -166,3 +166,14 @@ func (Mounts) Unmount(string) error { return nil }
 
 // Mounted says that nothing is mounted.
 func (Mounts) Mounted(string) (bool, error) { return false, nil }
+
+// Lookup finds a shared mount at each path.
+func (Mounts) Lookup(path string) (*mountinfo.Info, error) {
+	return &mountinfo.Info{Mountpoint: path, Optional: "shared:1"}, nil
+}
+
+// Below finds none.
+func (Mounts) Below(...string) ([]*mountinfo.Info, error) { return nil, nil }
+
+// MountNFS does nothing.
+func (Mounts) MountNFS(context.Context, string, string, []string) error { return nil }

@@ -1,4 +1,4 @@
-package resources
+package ocispec
 
 import (
 	"math"
@@ -18,10 +18,10 @@ const (
 	nodeCriticalPriority  = 2000001000
 )
 
-// OOMScoreAdj returns the oom_score_adj of the container's processes
+// oomScoreAdj returns the oom_score_adj of the container's processes
 // (qos.GetContainerOOMScoreAdjust). capacity is the node's memory in bytes; when it is 0, a
 // burstable container gets the highest score of its class.
-func OOMScoreAdj(pod *v1.Pod, c *v1.Container, capacity int64) int {
+func oomScoreAdj(pod *v1.Pod, c *v1.Container, capacity int64) int {
 	if nodeCritical(pod) {
 		return guaranteedOOMScoreAdj
 	}

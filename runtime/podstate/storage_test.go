@@ -1,9 +1,6 @@
-package ephemeralstorage
+package podstate
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -30,12 +27,12 @@ func limited(volume, main, second string) *v1.Pod {
 	return p
 }
 
-// TestExceeded checks the order and the messages against the kubelet's.
-func TestExceeded(t *testing.T) {
+// TestStorageExceeded checks the order and the messages against the kubelet's.
+func TestStorageExceeded(t *testing.T) {
 	t.Parallel()
 	const mi = 1 << 20
-	use := func(work, main, second int64) Usage {
-		return Usage{Volumes: map[string]int64{"work": work}, Containers: map[string]int64{"main": main, "second": second}}
+	use := func(work, main, second int64) StorageUsage {
+		return StorageUsage{Volumes: map[string]int64{"work": work}, Containers: map[string]int64{"main": main, "second": second}}
 	}
 	critical := limited("1Mi", "", "")
 	priority := int32(2_000_000_000)
@@ -43,7 +40,7 @@ func TestExceeded(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		pod     *v1.Pod
-		used    Usage
+		used    StorageUsage
 		want    string
 		without bool // no limit
 	}{
@@ -59,39 +56,12 @@ func TestExceeded(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if Limited(tt.pod) == tt.without {
+			if LimitsStorage(tt.pod) == tt.without {
 				t.Errorf("limited: %v", !tt.without)
 			}
-			if got := Exceeded(tt.pod, tt.used); !tt.without && got != tt.want {
+			if got := StorageExceeded(tt.pod, tt.used); !tt.without && got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
-	}
-}
-
-func TestDiskUsage(t *testing.T) {
-	t.Parallel()
-	dir, outside := t.TempDir(), t.TempDir()
-	data := make([]byte, 1<<20)
-	for i := range data {
-		data[i] = byte(i)
-	}
-	if err := errors.Join(
-		os.WriteFile(filepath.Join(dir, "a"), data, 0o600), os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "b")),
-		os.Mkdir(filepath.Join(dir, "sub"), 0o700), os.WriteFile(filepath.Join(dir, "sub", "c"), data, 0o600),
-		os.WriteFile(filepath.Join(outside, "d"), data, 0o600), os.Symlink(outside, filepath.Join(dir, "out")),
-		os.Truncate(filepath.Join(outside, "d"), 1<<40),
-	); err != nil {
-		t.Fatal(err)
-	}
-	got, err := DiskUsage(t.Context(), dir)
-	if err != nil || got < 2<<20 || got > 2<<20+64<<10 {
-		t.Errorf("%d bytes, %v, want about 2 MiB", got, err)
-	}
-	if got, err := DiskUsage(t.Context(), filepath.Join(dir, "none")); got != 0 || err != nil {
-		t.Errorf("an absent directory: %d, %v", got, err)
-	}
-	if got, err := DiskUsage(t.Context(), outside); err != nil || got > 4<<20 {
-		t.Errorf("a sparse file: %d bytes, %v", got, err)
 	}
 }

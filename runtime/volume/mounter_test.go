@@ -1,4 +1,4 @@
-package mount
+package volume
 
 import (
 	"os"
@@ -23,7 +23,7 @@ func TestRemoveAll(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := RemoveAll(victim); err != nil {
+		if err := removeAll(victim); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -33,19 +33,19 @@ func TestRemoveAll(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(outside, "kept")); err != nil {
 		t.Errorf("a link was followed: %v", err)
 	}
-	if err := RemoveAll(filepath.Join(dir, "none", "at", "all")); err != nil {
+	if err := removeAll(filepath.Join(dir, "none", "at", "all")); err != nil {
 		t.Errorf("an absent directory: %v", err)
 	}
 }
 
 func TestBelowSortsAndExcludesSiblings(t *testing.T) {
 	t.Parallel()
-	got, err := Host{}.Below("/proc", filepath.Join(t.TempDir(), "none"))
+	got, err := HostMounts{}.Below("/proc", filepath.Join(t.TempDir(), "none"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, p := range got {
-		if !within(p.Target, "/proc") || (i > 0 && len(p.Target) > len(got[i-1].Target)) {
+		if !within(p.Mountpoint, "/proc") || (i > 0 && len(p.Mountpoint) > len(got[i-1].Mountpoint)) {
 			t.Errorf("mounts %+v", got)
 		}
 	}

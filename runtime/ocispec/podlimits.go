@@ -1,4 +1,4 @@
-package resources
+package ocispec
 
 import (
 	"maps"
@@ -19,10 +19,10 @@ type Limits struct {
 	HugePages map[int64]int64
 }
 
-// ForPod returns the limits of the pod's cgroup (cm.ResourceConfigForPod): the shares
+// PodLimits returns the limits of the pod's cgroup (cm.ResourceConfigForPod): the shares
 // always, quota and memory limit only when every container has one, or the pod itself.
 // Overhead counts.
-func ForPod(pod *v1.Pod) Limits {
+func PodLimits(pod *v1.Pod) Limits {
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	limits := resource.PodLimits(pod, resource.PodResourcesOptions{})
 	l := Limits{Shares: MinShares, HugePages: hugePages(requests)}
@@ -55,10 +55,10 @@ func limited(pod *v1.Pod, name v1.ResourceName) bool {
 	return true
 }
 
-// ForContainer returns the limits of the container's cgroup
+// containerLimits returns the limits of the container's cgroup
 // (kuberuntime.generateLinuxContainerResources): shares from the request, else from the
 // limit; a container without a limit inherits the pod-level one.
-func ForContainer(pod *v1.Pod, c *v1.Container) Limits {
+func containerLimits(pod *v1.Pod, c *v1.Container) Limits {
 	cpuLimit, memoryLimit := c.Resources.Limits.Cpu(), c.Resources.Limits.Memory()
 	pages := map[int64]int64{}
 	if resource.IsPodLevelResourcesSet(pod) {

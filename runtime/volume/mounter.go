@@ -1,6 +1,4 @@
-// Package mount makes and removes mounts on the host, and removes directories without
-// entering other file systems.
-package mount
+package volume
 
 import (
 	"cmp"
@@ -21,12 +19,12 @@ import (
 type Mounter interface {
 	// Mount is mount(2).
 	Mount(source, target, fstype string, flags uintptr, data string) error
-	// MountNFS mounts an NFS export. The error is ErrNoNFS when the machine cannot.
+	// MountNFS mounts an NFS export. The error is errNoNFS when the machine cannot.
 	MountNFS(ctx context.Context, source, target string, options []string) error
 	// MapUsers makes an idmapped mount of the tree at source at target for the user
 	// namespace, with the propagation (MS_PRIVATE, MS_SLAVE, or 0 for that of the source),
 	// and returns the mount options that must be kept. When the file system does not support
-	// it the error wraps ErrNotMappable.
+	// it the error wraps errNotMappable.
 	MapUsers(source, target string, userns *os.File, propagation uint64) ([]string, error)
 	// Unmount detaches the mount, even while it is in use. A target that is not mounted is
 	// not an error.
@@ -34,27 +32,19 @@ type Mounter interface {
 	// Mounted reports whether something is mounted at target, which must exist.
 	Mounted(target string) (bool, error)
 	// Lookup returns the mount that contains path; it follows links.
-	Lookup(path string) (Point, error)
+	Lookup(path string) (*mountinfo.Info, error)
 	// Below returns all mounts at or below the directories, in the order in which they can be
 	// unmounted. Directories that do not exist are ignored.
-	Below(dirs ...string) ([]Point, error)
+	Below(dirs ...string) ([]*mountinfo.Info, error)
 }
 
-// Point is a mount and its propagation.
-type Point struct {
-	Target string
-	// A shared mount propagates mount events to its peers, a slave receives those of a shared
-	// one.
-	Shared, Slave bool
-}
+// HostMounts is the Mounter of this process's mount namespace.
+type HostMounts struct{}
 
-// Host is the Mounter of this process's mount namespace.
-type Host struct{}
-
-var _ Mounter = Host{}
+var _ Mounter = HostMounts{}
 
 // Mount is mount(2).
-func (Host) Mount(source, target, fstype string, flags uintptr, data string) error {
+func (HostMounts) Mount(source, target, fstype string, flags uintptr, data string) error {
 	if err := unix.Mount(source, target, fstype, flags, data); err != nil {
 		return &fs.PathError{Op: "mount", Path: target, Err: err}
 	}
@@ -62,7 +52,7 @@ func (Host) Mount(source, target, fstype string, flags uintptr, data string) err
 }
 
 // Unmount detaches the mount at target and does not follow a link there.
-func (Host) Unmount(target string) error {
+func (HostMounts) Unmount(target string) error {
 	err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err == nil || errors.Is(err, unix.EINVAL) || errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -71,30 +61,30 @@ func (Host) Unmount(target string) error {
 }
 
 // Mounted asks the kernel about the directory, which is far cheaper than reading all mounts.
-func (Host) Mounted(target string) (bool, error) { return mountinfo.Mounted(target) }
+func (HostMounts) Mounted(target string) (bool, error) { return mountinfo.Mounted(target) }
 
 // Lookup reads the mounts from /proc/self/mountinfo.
-func (Host) Lookup(path string) (Point, error) {
+func (HostMounts) Lookup(path string) (*mountinfo.Info, error) {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return Point{}, err
+		return nil, err
 	}
 	infos, err := mountinfo.GetMounts(mountinfo.ParentsFilter(path))
 	if err != nil {
-		return Point{}, fmt.Errorf("reading the mounts: %w", err)
+		return nil, fmt.Errorf("reading the mounts: %w", err)
 	}
-	var p Point
+	at := &mountinfo.Info{}
 	for _, i := range infos {
 		// Of two mounts on one target the later one is on top.
-		if len(i.Mountpoint) >= len(p.Target) {
-			p = point(i)
+		if len(i.Mountpoint) >= len(at.Mountpoint) {
+			at = i
 		}
 	}
-	return p, nil
+	return at, nil
 }
 
 // Below reads the mounts from /proc/self/mountinfo.
-func (Host) Below(dirs ...string) ([]Point, error) {
+func (HostMounts) Below(dirs ...string) ([]*mountinfo.Info, error) {
 	found := make([]string, 0, len(dirs))
 	for _, dir := range dirs {
 		path, err := filepath.EvalSymlinks(dir)
@@ -118,19 +108,12 @@ func (Host) Below(dirs ...string) ([]Point, error) {
 	// Of two mounts on one target the later one is on top.
 	slices.Reverse(infos)
 	slices.SortStableFunc(infos, func(a, b *mountinfo.Info) int { return cmp.Compare(len(b.Mountpoint), len(a.Mountpoint)) })
-	points := make([]Point, 0, len(infos))
-	for _, i := range infos {
-		points = append(points, point(i))
-	}
-	return points, nil
+	return infos, nil
 }
 
-func point(i *mountinfo.Info) Point {
-	return Point{
-		Target: i.Mountpoint,
-		Shared: strings.Contains(i.Optional, "shared:"), Slave: strings.Contains(i.Optional, "master:"),
-	}
-}
+// A shared mount propagates mount events to its peers, a slave receives those of a shared one.
+func isShared(i *mountinfo.Info) bool { return strings.Contains(i.Optional, "shared:") }
+func isSlave(i *mountinfo.Info) bool  { return strings.Contains(i.Optional, "master:") }
 
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, dir+"/")
@@ -144,26 +127,26 @@ func UnmountBelow(m Mounter, dirs ...string) error {
 		return err
 	}
 	for _, p := range points {
-		if !p.Shared {
+		if !isShared(p) {
 			continue
 		}
-		err := m.Mount("", p.Target, "", unix.MS_PRIVATE, "")
+		err := m.Mount("", p.Mountpoint, "", unix.MS_PRIVATE, "")
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	for _, p := range points {
-		if err := m.Unmount(p.Target); err != nil {
+		if err := m.Unmount(p.Mountpoint); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// RemoveAll removes dir and its content. Unlike os.RemoveAll it never enters a mount: a
+// removeAll removes dir and its content. Unlike os.RemoveAll it never enters a mount: a
 // directory on which something is mounted is an error, and the mounted file system is not
 // touched. Links are removed and not followed. An absent dir is not an error.
-func RemoveAll(dir string) error {
+func removeAll(dir string) error {
 	parent, err := os.Open(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

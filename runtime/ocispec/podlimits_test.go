@@ -1,4 +1,4 @@
-package resources
+package ocispec
 
 import (
 	"testing"
@@ -77,7 +77,7 @@ func TestForPod(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, ForPod(tt.pod)); diff != "" {
+		if diff := cmp.Diff(tt.want, PodLimits(tt.pod)); diff != "" {
 			t.Errorf("%s: %s", tt.name, diff)
 		}
 	}
@@ -112,7 +112,7 @@ func TestForContainer(t *testing.T) {
 		{"its own limits", level(), container(list("1", ""), list("1", "64Mi", "2Mi")), Limits{Shares: 1024, Quota: 100000, Memory: 64 << 20, HugePages: map[int64]int64{2 << 20: 2 << 20}}},
 	}
 	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, ForContainer(tt.pod, &tt.c)); diff != "" {
+		if diff := cmp.Diff(tt.want, containerLimits(tt.pod, &tt.c)); diff != "" {
 			t.Errorf("%s: %s", tt.name, diff)
 		}
 	}
@@ -156,7 +156,7 @@ func TestOOMScoreAdj(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		if got := OOMScoreAdj(tt.pod, &tt.c, tt.cap); got != tt.want {
+		if got := oomScoreAdj(tt.pod, &tt.c, tt.cap); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}

@@ -1,6 +1,4 @@
-// Package resources converts the requests and limits of pods and containers to settings of
-// cgroups, as the kubelet does. It is pure.
-package resources
+package ocispec
 
 import "math"
 

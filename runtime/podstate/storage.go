@@ -1,6 +1,4 @@
-// Package ephemeralstorage measures the local ephemeral storage of pods and checks it
-// against their limits.
-package ephemeralstorage
+package podstate
 
 import (
 	"fmt"
@@ -17,30 +15,31 @@ import (
 // (scheduling.SystemCriticalPriority).
 const systemCritical = 2_000_000_000
 
-// Usage is the ephemeral storage that a pod uses, in bytes.
-type Usage struct {
+// StorageUsage is the local ephemeral storage that a pod uses, in bytes.
+type StorageUsage struct {
 	// Volumes is the disk usage of the emptyDir volumes, by name.
 	Volumes map[string]int64
 	// Containers is that of the containers' writable layers and logs, by name.
 	Containers map[string]int64
 }
 
-// Limited reports whether the pod has a limit that it could exceed.
-func Limited(pod *v1.Pod) bool {
+// LimitsStorage reports whether the pod has a limit of local storage that it could exceed.
+func LimitsStorage(pod *v1.Pod) bool {
 	if pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical {
 		return false
 	}
 	limits := func(c *v1.Container) bool { return !c.Resources.Limits.StorageEphemeral().IsZero() }
-	return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return limitOf(&v) != nil }) ||
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return storageLimit(&v) != nil }) ||
 		slices.ContainsFunc(podspec.Containers(pod), limits)
 }
 
-// Exceeded returns the kubelet's message about the limit that the pod exceeds, "" for none
+// StorageExceeded returns the kubelet's message about the limit of local storage that the pod
+// exceeds, "" for none
 // (eviction manager, localStorageEviction).
-func Exceeded(pod *v1.Pod, u Usage) string {
+func StorageExceeded(pod *v1.Pod, u StorageUsage) string {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		if limit := limitOf(v); limit != nil && limit.CmpInt64(u.Volumes[v.Name]) < 0 {
+		if limit := storageLimit(v); limit != nil && limit.CmpInt64(u.Volumes[v.Name]) < 0 {
 			return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, limit.String())
 		}
 	}
@@ -56,7 +55,7 @@ func Exceeded(pod *v1.Pod, u Usage) string {
 	return ""
 }
 
-func (u Usage) sum() int64 {
+func (u StorageUsage) sum() int64 {
 	sum := int64(0)
 	for _, n := range u.Volumes {
 		sum += n
@@ -67,14 +66,9 @@ func (u Usage) sum() int64 {
 	return sum
 }
 
-// OnDisk reports whether the volume is an emptyDir on disk.
-func OnDisk(v *v1.Volume) bool {
-	return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
-}
-
-// limitOf returns the size limit of an emptyDir on disk; the kernel limits a tmpfs.
-func limitOf(v *v1.Volume) *resource.Quantity {
-	if !OnDisk(v) || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() <= 0 {
+// storageLimit returns the size limit of an emptyDir on disk; the kernel limits a tmpfs.
+func storageLimit(v *v1.Volume) *resource.Quantity {
+	if e := v.EmptyDir; e == nil || e.Medium != v1.StorageMediumDefault || e.SizeLimit == nil || e.SizeLimit.Sign() <= 0 {
 		return nil
 	}
 	return v.EmptyDir.SizeLimit

@@ -1,4 +1,4 @@
-package resources
+package ocispec
 
 import (
 	"math"
