@@ -60,7 +60,9 @@ func jobPods(o *batchv1.Job) ([]*v1.Pod, error) {
 }
 
 // setIndex sets the index of a pod of an Indexed Job (pkg/controller/job/indexed_job_utils.go).
+// With its name as hostname it can be found by DNS where a Service of the subdomain exists.
 func setIndex(p *v1.Pod, i int) {
+	p.Spec.Hostname = p.Name
 	setAnnotation(p, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
 	setLabel(p, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
 	const name = "JOB_COMPLETION_INDEX"
