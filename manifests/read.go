@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"slices"
 	"strings"
@@ -55,22 +54,10 @@ type Options struct {
 	client *http.Client // fetches URLs; nil is http.DefaultClient
 }
 
-// Read reads every manifest of a directory, in byte order of the file names, from several
+// ReadPaths reads every manifest of the files, directories and URLs given, in the given order, and
+// those of a directory in byte order of their names; "-" is standard input. It uses several
 // goroutines. The Set is never nil: it has the valid objects even when there is an error, of type
 // Diagnostics.
-func Read(fsys fs.FS) (*Set, error) {
-	ctx := context.Background()
-	return read(ctx, Options{}, func(visit func(inputFile)) {
-		d := dirReader{fsys: fsys, visit: func(f inputFile) {
-			f.path = "" // below an unknown root
-			visit(f)
-		}}
-		d.dir(ctx, ".")
-	})
-}
-
-// ReadPaths reads every manifest of the files, directories and URLs given, in the given
-// order; "-" is standard input. It returns like Read.
 func ReadPaths(ctx context.Context, paths []string, o Options) (*Set, error) {
 	return read(ctx, o, func(visit func(inputFile)) { inputPaths(ctx, paths, o, visit) })
 }
