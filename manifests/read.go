@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -91,7 +92,7 @@ type reader struct {
 	fields  *fieldsupport.Table
 	set     *Set
 	files   []*fileReader // that are being read, in the order of the input
-	todo    chan *fileReader
+	slots   chan struct{} // held while a file is read
 
 	collectAgain func() // undoes collectLess
 
@@ -118,13 +119,11 @@ func read(ctx context.Context, o Options, input func(visit func(inputFile))) (*S
 	r := &reader{
 		options: o, rules: rules, fields: fieldsupport.New(), set: &Set{objects: map[object]metav1.Object{}},
 		seen: map[object]*entry{}, broken: map[object]bool{}, ignored: map[string]bool{}, defined: map[string]bool{},
-		generated: map[string]int{}, todo: make(chan *fileReader, maxFiles), collectAgain: func() {},
+		generated: map[string]int{}, slots: make(chan struct{}, goruntime.GOMAXPROCS(0)), collectAgain: func() {},
 	}
-	r.start()
 	defer func() { r.collectAgain() }()
 	input(func(f inputFile) { r.file(ctx, f) })
 	r.finish(ctx, 0)
-	close(r.todo)
 	r.checkUnknown()
 	r.addClaims()
 	r.priorities, r.names = r.set.priorities(), sync.OnceValue(r.set.names)
