@@ -79,7 +79,7 @@ func (Host) Lookup(path string) (Point, error) {
 	if err != nil {
 		return Point{}, err
 	}
-	infos, err := mountinfo.GetMounts(mountinfo.ParentsFilter(path))
+	infos, err := mountinfo.GetMounts(above(path))
 	if err != nil {
 		return Point{}, fmt.Errorf("reading the mounts: %w", err)
 	}
@@ -91,6 +91,14 @@ func (Host) Lookup(path string) (Point, error) {
 		}
 	}
 	return p, nil
+}
+
+// above selects the mounts at a path or above it. mountinfo.ParentsFilter also takes /a for a parent
+// of /ab.
+func above(path string) mountinfo.FilterFunc {
+	return func(i *mountinfo.Info) (skip, stop bool) {
+		return !within(path, strings.TrimSuffix(i.Mountpoint, "/")), false
+	}
 }
 
 // Below reads the mounts from /proc/self/mountinfo.
