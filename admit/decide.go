@@ -91,7 +91,7 @@ func newPlanner(node *v1.Node, running, pods []*v1.Pod, o Options) *planner {
 }
 
 func (p *planner) newEntry(pod *v1.Pod, row int) *entry {
-	return &entry{pod: pod, row: row, priority: Priority(pod), qos: QOS(pod), ports: hostPorts(pod), claims: p.o.onePodClaims(pod)}
+	return &entry{pod: pod, row: row, priority: Priority(pod), qos: podspec.QOS(pod), ports: hostPorts(pod), claims: p.o.onePodClaims(pod)}
 }
 
 // byAge orders pods of earlier runs: the oldest first, then by namespace, name and UID.
