@@ -88,15 +88,6 @@ func setLabel(p *v1.Pod, key, value string) {
 	p.Labels[key] = value
 }
 
-func setAnnotation(o metav1.Object, key, value string) {
-	annotations := o.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[key] = value
-	o.SetAnnotations(annotations)
-}
-
 // podsOf returns n pods of a workload's template. They are named after the workload and
 // numbered, so that a second run finds them again.
 func podsOf(o metav1.Object, template *v1.PodTemplateSpec, n int32) ([]*v1.Pod, error) {

@@ -48,7 +48,7 @@ func jobPods(o *batchv1.Job) ([]*v1.Pod, error) {
 		return nil, fmt.Errorf("encoding the rules of Job %q: %w", o.Name, err)
 	}
 	for i, p := range pods {
-		setAnnotation(p, podspec.AnnotationJob, string(text))
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, podspec.AnnotationJob, string(text))
 		if o.Spec.ActiveDeadlineSeconds != nil && p.Spec.ActiveDeadlineSeconds == nil {
 			p.Spec.ActiveDeadlineSeconds = new(*o.Spec.ActiveDeadlineSeconds)
 		}
@@ -63,7 +63,7 @@ func jobPods(o *batchv1.Job) ([]*v1.Pod, error) {
 // With its name as hostname it can be found by DNS where a Service of the subdomain exists.
 func setIndex(p *v1.Pod, i int) {
 	p.Spec.Hostname = p.Name
-	setAnnotation(p, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
+	metav1.SetMetaDataAnnotation(&p.ObjectMeta, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
 	setLabel(p, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
 	const name = "JOB_COMPLETION_INDEX"
 	for _, c := range podspec.Containers(p) {

@@ -92,8 +92,8 @@ func (r *reader) resolvePod(e *entry, p podEntry) {
 	}
 	p.pod.UID = uid
 	if !r.options.Cluster {
-		setAnnotation(p.pod, annotationHash, string(uid))
-		setAnnotation(p.pod, annotationConfigSource, e.configSource())
+		metav1.SetMetaDataAnnotation(&p.pod.ObjectMeta, annotationHash, string(uid))
+		metav1.SetMetaDataAnnotation(&p.pod.ObjectMeta, annotationConfigSource, e.configSource())
 	}
 	e.setOrigin(p.pod)
 	p.pod.Status = v1.PodStatus{Phase: v1.PodPending}
@@ -102,13 +102,14 @@ func (r *reader) resolvePod(e *entry, p podEntry) {
 
 // setOrigin notes in an object where it comes from.
 func (e *entry) setOrigin(o metav1.Object) {
-	setAnnotation(o, podspec.AnnotationSource, e.source())
-	if e.path != "" {
-		setAnnotation(o, podspec.AnnotationPath, e.path)
-		return
-	}
 	annotations := o.GetAnnotations()
-	delete(annotations, podspec.AnnotationPath)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[podspec.AnnotationSource] = e.source()
+	if annotations[podspec.AnnotationPath] = e.path; e.path == "" {
+		delete(annotations, podspec.AnnotationPath)
+	}
 	o.SetAnnotations(annotations)
 }
 
