@@ -97,6 +97,7 @@ func (p *pod) goesOn(round context.Context) bool {
 		return false
 	}
 	p.gaveUp, p.cond.ended = time.Time{}, false
+	p.rejoin()
 	return true
 }
 
