@@ -165,9 +165,9 @@ func (p *Pods) create(ctx context.Context, pod *v1.Pod) error {
 	case isQuota(err) && p.waited(pod.UID) < quotaDelay:
 		return &failure.Error{Why: string(metav1.StatusReasonForbidden), Wait: time.Second, Err: errors.New(words(err))}
 	case isDenied(err):
-		return denial{requestError("creating the pod", err)}
+		return denial(err)
 	case err != nil && !isTransient(err):
-		return rejection{string(apierrors.ReasonForError(err)), words(err)}
+		return rejected(string(apierrors.ReasonForError(err)), words(err))
 	case err != nil:
 		return requestError("creating the pod", err)
 	}
