@@ -15,14 +15,12 @@ func (r *reader) pod(e *entry) step {
 	if !r.decodeInto(e, p) {
 		return nil
 	}
-	return r.named(e, p, func() step {
-		validation.SetAppArmorProfiles(p)
-		r.checkPodFields(e, p, "")
-		dropAssigned(p)
-		pe := podEntry{pod: p, first: true}
-		e.problems = append(e.problems, r.check(e, pe)...)
-		return func() { r.addPod(e, pe) }
-	})
+	validation.SetAppArmorProfiles(p)
+	r.checkPodFields(e, p, "")
+	dropAssigned(p)
+	pe := podEntry{pod: p, first: true}
+	e.problems = append(e.problems, r.check(e, pe)...)
+	return func() { r.addPod(e, pe) }
 }
 
 // checkPodFields says which fields of a pod are not supported here.

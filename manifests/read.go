@@ -68,6 +68,7 @@ type entry struct {
 	doc             decode.Document
 	kind            string
 	namespace, name string
+	generated       string // its name, if the document has only the beginning of one
 	remote          bool   // from a URL
 	path            string // of the file, for podspec.AnnotationPath
 	pods            []podEntry
@@ -214,11 +215,14 @@ func (e *entry) failed() bool { return len(e.problems.Of(SeverityError)) > 0 }
 
 // decodeInto decodes the document strictly; false means that o cannot be used. With errors o has
 // what could be decoded, so that its validation finds the others.
-func (r *reader) decodeInto(e *entry, o any) bool {
+func (r *reader) decodeInto(e *entry, o metav1.Object) bool {
 	e.problems = append(e.problems, decode.Into(e.doc, o)...)
 	ok := true
 	if e.failed() {
 		e.doc, ok = decode.Partly(e.doc, o, e.problems)
+	}
+	if e.generated != "" {
+		o.SetName(e.generated)
 	}
 	return ok
 }
