@@ -91,7 +91,7 @@ func newPlanner(node *v1.Node, running, pods []*v1.Pod, o Options) *planner {
 }
 
 func (p *planner) newEntry(pod *v1.Pod, row int) *entry {
-	return &entry{pod: pod, row: row, priority: Priority(pod), qos: QOS(pod), ports: hostPorts(pod), claims: p.o.onePodClaims(pod)}
+	return &entry{pod: pod, row: row, priority: Priority(pod), qos: podspec.QOS(pod), ports: hostPorts(pod), claims: p.o.onePodClaims(pod)}
 }
 
 // byAge orders pods of earlier runs: the oldest first, then by namespace, name and UID.
@@ -130,10 +130,6 @@ func (p *planner) present(running []*v1.Pod) []*entry {
 	return all
 }
 
-func nameOf(pod *v1.Pod) types.NamespacedName {
-	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-}
-
 // match finds the input pods that already run and those that replace a pod. All other present
 // pods, and those that are replaced, are pods of earlier runs.
 func (p *planner) match(present []*entry) {
@@ -141,7 +137,7 @@ func (p *planner) match(present []*entry) {
 	names := map[types.NamespacedName]*entry{}
 	for _, e := range slices.Backward(p.input) {
 		uids[e.pod.UID] = e
-		names[nameOf(e.pod)] = e
+		names[podspec.NameOf(e.pod)] = e
 	}
 	delete(uids, "")
 	for rank, e := range present {
@@ -153,7 +149,7 @@ func (p *planner) match(present []*entry) {
 		}
 		e.running, e.holds, e.rank = true, !done, rank
 		p.earlier = append(p.earlier, e)
-		if n := names[nameOf(e.pod)]; n != nil {
+		if n := names[podspec.NameOf(e.pod)]; n != nil {
 			switch {
 			case n.running:
 			case e.fixed:

@@ -117,10 +117,10 @@ func (p Plan) Admitted() []*v1.Pod {
 func (d Decision) Status() v1.PodStatus {
 	switch d.Verdict {
 	case Rejected:
-		return v1.PodStatus{Phase: v1.PodFailed, Reason: d.Reason, Message: "Pod was rejected: " + d.Message, QOSClass: QOS(d.Pod)}
+		return v1.PodStatus{Phase: v1.PodFailed, Reason: d.Reason, Message: "Pod was rejected: " + d.Message, QOSClass: podspec.QOS(d.Pod)}
 	case Preempted:
 		return v1.PodStatus{
-			Phase: v1.PodFailed, Reason: d.Reason, Message: d.Message, QOSClass: QOS(d.Pod),
+			Phase: v1.PodFailed, Reason: d.Reason, Message: d.Message, QOSClass: podspec.QOS(d.Pod),
 			Conditions: []v1.PodCondition{{
 				Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet,
 				Message: "Pod was preempted by Kubelet to accommodate a critical pod.",

@@ -113,9 +113,9 @@ func (h holder) String() string {
 	}
 	switch {
 	case h.by != nil && !h.by.running:
-		return text + "requested by pod " + nameOf(h.by.pod).String() + " too"
+		return text + "requested by pod " + podspec.NameOf(h.by.pod).String() + " too"
 	case h.by != nil:
-		return text + "in use " + address + "by pod " + nameOf(h.by.pod).String()
+		return text + "in use " + address + "by pod " + podspec.NameOf(h.by.pod).String()
 	case h.socket.PID != 0:
 		return text + fmt.Sprintf("in use %sby process %s (pid %d)", address, h.socket.Process, h.socket.PID)
 	default:

@@ -3,9 +3,9 @@ package admit
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
@@ -149,26 +149,7 @@ func wantsAppArmor(pod *v1.Pod) bool {
 	return false
 }
 
-// tolerates says whether one of the tolerations tolerates the taint
-// (v1.Toleration.ToleratesTaint, which would bring its own logger).
+// tolerates says whether one of the tolerations tolerates the taint.
 func tolerates(tolerations []v1.Toleration, taint v1.Taint) bool {
-	return slices.ContainsFunc(tolerations, func(t v1.Toleration) bool {
-		return (t.Effect == "" || t.Effect == taint.Effect) && (t.Key == "" || t.Key == taint.Key) && toleratesValue(t, taint.Value)
-	})
-}
-
-func toleratesValue(t v1.Toleration, value string) bool {
-	switch t.Operator {
-	case "", v1.TolerationOpEqual:
-		return t.Value == value
-	case v1.TolerationOpExists:
-		return true
-	case v1.TolerationOpLt, v1.TolerationOpGt:
-		limit, limitErr := strconv.ParseInt(t.Value, 10, 64)
-		n, err := strconv.ParseInt(value, 10, 64)
-		less := t.Operator == v1.TolerationOpLt
-		return limitErr == nil && err == nil && (less && n < limit || !less && n > limit)
-	default:
-		return false
-	}
+	return slices.ContainsFunc(tolerations, func(t v1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), &taint, true) })
 }

@@ -128,10 +128,6 @@ func TestDecideChecks(t *testing.T) {
 			want: []Reason{{"OutOfmemory", "Node didn't have enough resource: memory, requested: 9223372036854775807, used: 0, capacity: 10737418240"}},
 		},
 		{
-			name: "far more than can be counted", node: "cpu=1", pod: pod("p", 0, "", requests(v1.ResourceCPU, "1e999999")),
-			want: []Reason{{"OutOfcpu", "Node didn't have enough resource: cpu, requested: 9223372036854775807, used: 0, capacity: 1000"}},
-		},
-		{
 			name: "sums beyond what can be counted", node: "memory=9E", running: []*v1.Pod{pod("r", 0, "memory=9E"), pod("s", 0, "memory=9E")}, pod: pod("p", 0, "memory=1"),
 			want: []Reason{{"OutOfmemory", "Node didn't have enough resource: memory, requested: 1, used: 9223372036854775807, capacity: 9000000000000000000"}},
 		},

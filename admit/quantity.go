@@ -22,22 +22,9 @@ func countable(q resource.Quantity) bool {
 	return exponent <= 18 && len(mantissa)+int(exponent) <= 20
 }
 
-// capped returns the quantity, or the largest int64 where it is not countable.
-func capped(q resource.Quantity) resource.Quantity {
-	switch {
-	case countable(q):
-		return q
-	case q.Sign() < 0:
-		return resource.Quantity{}
-	default:
-		return *resource.NewQuantity(math.MaxInt64, q.Format)
-	}
-}
-
 // amount returns the quantity as the kubelet counts it: rounded up to whole units, or to
 // thousandths for cpu. Negative ones count as 0, those beyond an int64 as the largest one.
 func amount(name v1.ResourceName, q resource.Quantity) int64 {
-	q = capped(q)
 	scale := resource.Scale(0)
 	if name == v1.ResourceCPU {
 		scale = resource.Milli
@@ -62,10 +49,10 @@ func sum(a, b int64) int64 {
 
 // subtract returns the quantity less the others, at least 0.
 func subtract(q resource.Quantity, others ...resource.Quantity) resource.Quantity {
-	q = capped(q).DeepCopy()
+	q = q.DeepCopy()
 	format := q.Format
 	for _, other := range others {
-		q.Sub(capped(other))
+		q.Sub(other)
 	}
 	if q.Sign() < 0 {
 		q.Set(0)

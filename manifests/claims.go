@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 func (r *reader) claim(e *entry) step {
@@ -87,7 +89,7 @@ func (r *reader) addEphemeral(e *entry, pe podEntry, index int) {
 	name := p.Name + "-" + v.Name
 	if _, exists := r.set.Claim(p.Namespace, name); exists {
 		e.fail(fmt.Sprintf("%sspec.volumes[%d].name", pe.prefix, index),
-			fmt.Sprintf("PVC %q was not created for pod %q (pod is not owner)", p.Namespace+"/"+name, p.Namespace+"/"+p.Name),
+			fmt.Sprintf("PVC %q was not created for pod %q (pod is not owner)", p.Namespace+"/"+name, podspec.FullName(p)),
 			"rename the volume or the claim")
 		return
 	}

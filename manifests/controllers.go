@@ -39,8 +39,8 @@ func daemonSetPods(o *appsv1.DaemonSet) ([]*v1.Pod, error) {
 	return pods, nil
 }
 
-// statefulSetPods returns the pods of a StatefulSet with its defaults, with the labels and
-// volumes of their ordinals (pkg/controller/statefulset/stateful_set_utils.go), and the claims
+// statefulSetPods returns the pods of a StatefulSet with its defaults, with the labels, names in
+// the network and volumes of their ordinals (pkg/controller/statefulset/stateful_set_utils.go), and the claims
 // of its templates.
 func statefulSetPods(o *appsv1.StatefulSet) ([]*v1.Pod, []*v1.PersistentVolumeClaim, error) {
 	pods, err := podsOf(o, &o.Spec.Template, *o.Spec.Replicas)
@@ -55,6 +55,7 @@ func statefulSetPods(o *appsv1.StatefulSet) ([]*v1.Pod, []*v1.PersistentVolumeCl
 	for i, p := range pods {
 		ordinal := int(start) + i
 		p.Name = fmt.Sprintf("%s-%d", o.Name, ordinal)
+		p.Spec.Hostname, p.Spec.Subdomain = p.Name, o.Spec.ServiceName
 		setLabel(p, appsv1.StatefulSetPodNameLabel, p.Name)
 		setLabel(p, appsv1.PodIndexLabel, strconv.Itoa(ordinal))
 		for _, t := range o.Spec.VolumeClaimTemplates {
@@ -85,15 +86,6 @@ func setLabel(p *v1.Pod, key, value string) {
 		p.Labels = map[string]string{}
 	}
 	p.Labels[key] = value
-}
-
-func setAnnotation(o metav1.Object, key, value string) {
-	annotations := o.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[key] = value
-	o.SetAnnotations(annotations)
 }
 
 // podsOf returns n pods of a workload's template. They are named after the workload and

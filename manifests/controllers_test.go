@@ -27,7 +27,7 @@ func meta() metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: 
 func TestStatefulSetClaims(t *testing.T) {
 	t.Parallel()
 	set := &appsv1.StatefulSet{ObjectMeta: meta(), Spec: appsv1.StatefulSetSpec{
-		Replicas: ptr[int32](2), Template: template(), Ordinals: &appsv1.StatefulSetOrdinals{Start: 3},
+		ServiceName: "peers", Replicas: ptr[int32](2), Template: template(), Ordinals: &appsv1.StatefulSetOrdinals{Start: 3},
 		VolumeClaimTemplates: []v1.PersistentVolumeClaim{
 			{ObjectMeta: metav1.ObjectMeta{Name: "data"}}, {ObjectMeta: metav1.ObjectMeta{Name: "new"}},
 		},
@@ -56,6 +56,9 @@ func TestStatefulSetClaims(t *testing.T) {
 	}
 	if pods[1].Name != "w-4" || pods[1].UID != "" || pods[1].Labels["apps.kubernetes.io/pod-index"] != "4" {
 		t.Errorf("pod: %+v", pods[1].ObjectMeta)
+	}
+	if pods[1].Spec.Hostname != "w-4" || pods[1].Spec.Subdomain != "peers" {
+		t.Errorf("hostname %q, subdomain %q", pods[1].Spec.Hostname, pods[1].Spec.Subdomain)
 	}
 	if set.Spec.Template.Spec.Volumes[0].PersistentVolumeClaim != nil || len(set.Spec.Template.Labels) != 1 {
 		t.Error("the template was changed")
@@ -129,6 +132,9 @@ func TestJob(t *testing.T) {
 			}
 			if len(spec.Containers[0].Env) != tt.env {
 				t.Errorf("env %v, want %d", spec.Containers[0].Env, tt.env)
+			}
+			if got := spec.Hostname == "w-0"; got != (tt.env > 0) {
+				t.Errorf("hostname %q", spec.Hostname)
 			}
 		})
 	}

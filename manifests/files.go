@@ -3,7 +3,6 @@ package manifests
 import (
 	"cmp"
 	"context"
-	goruntime "runtime"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -22,17 +21,6 @@ type fileReader struct {
 // maxFiles bounds the files that are read ahead of the one whose entries come next.
 const maxFiles = 64
 
-// start starts the goroutines that read files.
-func (r *reader) start() {
-	for range goruntime.GOMAXPROCS(0) {
-		go func() {
-			for f := range r.todo {
-				f.done <- f.read()
-			}
-		}()
-	}
-}
-
 // file reads the documents of a file and does all that does not depend on others. Small files are
 // read in parallel, large ones alone.
 func (r *reader) file(ctx context.Context, f inputFile) {
@@ -43,10 +31,11 @@ func (r *reader) file(ctx context.Context, f inputFile) {
 	}
 	next := &fileReader{r, f, alone, make(chan []*entry, 1)}
 	r.files = append(r.files, next)
-	select {
-	case r.todo <- next:
-	case <-ctx.Done(): // perhaps no goroutine is left that takes it
-	}
+	go func() {
+		r.slots <- struct{}{}
+		next.done <- next.read()
+		<-r.slots
+	}()
 	r.finish(ctx, ahead)
 }
 

@@ -113,11 +113,7 @@ func TestBlockedFiles(t *testing.T) {
 		<-fsys.opened
 		cancel(errors.New("interrupted"))
 	}()
-	_, err := read(ctx, Options{}, func(visit func(inputFile)) {
-		for i := range 3 * maxFiles {
-			visit(regular(fsys, fmt.Sprint(i), fmt.Sprint(i), 0))
-		}
-	})
+	_, err := read(ctx, Options{}, func(visit func(inputFile)) { inputFS(fsys, visit) })
 	var problems Diagnostics
 	if !errors.As(err, &problems) || !slices.ContainsFunc(problems, func(p Diagnostic) bool { return p.File == "0" && p.Message == "interrupted" }) {
 		t.Errorf("error %v", err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
 )
@@ -75,7 +76,7 @@ func (s *Set) SetImages(pod *v1.Pod, change func(ref string) string) error {
 		return err
 	}
 	pod.UID = uid
-	setAnnotation(pod, annotationHash, string(uid))
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, annotationHash, string(uid))
 	return nil
 }
 

@@ -32,10 +32,7 @@ spec:
 
 func readImages(t *testing.T, o Options) (*Set, error) {
 	t.Helper()
-	return read(t.Context(), o, func(visit func(inputFile)) {
-		d := dirReader{fsys: imageInput(), visit: visit}
-		d.dir(t.Context(), ".")
-	})
+	return read(t.Context(), o, func(visit func(inputFile)) { inputFS(imageInput(), visit) })
 }
 
 func TestRequireDigest(t *testing.T) {

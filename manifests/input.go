@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,45 +91,31 @@ func inputPath(ctx context.Context, p string, o Options, visit func(inputFile)) 
 	case err != nil:
 		visit(failed(p, reason(err), ""))
 	case info.IsDir():
-		d := dirReader{fsys: dirFS(p), root: cmp.Or(strings.TrimRight(p, "/"), "/"), recursive: o.Recursive, visit: visit}
-		d.dir(ctx, ".")
+		d := dirReader{recursive: o.Recursive, visit: visit}
+		d.dir(ctx, path.Clean(p))
 	case info.Mode().IsRegular():
-		visit(regular(fileFS{}, p, p, info.Size()))
+		visit(onDisk(p, info.Size()))
 	case isPipe(p):
-		visit(pipe(p))
+		visit(onDisk(p, -1))
 	default:
 		visit(failed(p, "is "+fileKind(info.Mode())+", not a file or directory", "pass it on standard input, with - as the path"))
 	}
 }
 
-// pipe is a pipe of this process.
-func pipe(p string) inputFile {
-	return inputFile{name: quoteOdd(p), path: p, size: -1, open: func() ([]byte, Diagnostics) {
-		f, err := os.Open(p)
-		if err != nil {
-			return nil, failed(p, reason(err), "").problems
-		}
-		defer func() { _ = f.Close() }()
-		return readAll(p, f, 0)
-	}}
-}
-
 // dirReader reads the files of a directory in byte order of their names.
 type dirReader struct {
-	fsys      fs.FS
-	root      string
 	recursive bool
 	visit     func(inputFile)
 }
 
 func (d *dirReader) dir(ctx context.Context, dir string) {
-	entries, err := fs.ReadDir(d.fsys, dir)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
-		d.visit(failed(path.Join(d.root, dir), reason(err), ""))
+		d.visit(failed(dir, reason(err), ""))
 	}
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
-			d.visit(failed(path.Join(d.root, dir), err.Error(), ""))
+			d.visit(failed(dir, err.Error(), ""))
 			return
 		}
 		d.entry(ctx, path.Join(dir, e.Name()), e)
@@ -138,30 +123,29 @@ func (d *dirReader) dir(ctx context.Context, dir string) {
 }
 
 func (d *dirReader) entry(ctx context.Context, p string, e fs.DirEntry) {
-	name := path.Join(d.root, p)
 	if strings.HasPrefix(e.Name(), "..") {
 		return // the versions of a mounted ConfigMap have such names
 	}
 	if why := leftOut(e.Name()); why != "" {
-		d.visit(skipped(name, why, ""))
+		d.visit(skipped(p, why, ""))
 		return
 	}
-	info, err := fs.Stat(d.fsys, p)
+	info, err := os.Stat(p)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && e.Type()&fs.ModeSymlink != 0:
-		d.visit(failed(name, "is a broken symbolic link", ""))
+		d.visit(failed(p, "is a broken symbolic link", ""))
 	case err != nil:
-		d.visit(failed(name, reason(err), ""))
+		d.visit(failed(p, reason(err), ""))
 	case info.IsDir() && e.IsDir() && d.recursive:
 		d.dir(ctx, p)
 	case info.IsDir() && d.recursive:
-		d.visit(skipped(name, "link to a directory is not followed", ""))
+		d.visit(skipped(p, "link to a directory is not followed", ""))
 	case info.IsDir():
-		d.visit(skipped(name, "directory is not read", "use -R to read subdirectories"))
+		d.visit(skipped(p, "directory is not read", "use -R to read subdirectories"))
 	case !info.Mode().IsRegular():
-		d.visit(skipped(name, fileKind(info.Mode())+" is not read", ""))
+		d.visit(skipped(p, fileKind(info.Mode())+" is not read", ""))
 	default:
-		d.visit(regular(d.fsys, p, name, info.Size()))
+		d.visit(onDisk(p, info.Size()))
 	}
 }
 
@@ -178,22 +162,27 @@ func leftOut(name string) string {
 	return ""
 }
 
-// regular is a file of a directory, or one that is named itself.
-func regular(fsys fs.FS, p, name string, size int64) inputFile {
-	return inputFile{name: quoteOdd(name), path: name, size: size, open: func() ([]byte, Diagnostics) {
-		f, err := fsys.Open(p)
+// onDisk is a file of a directory, or one that is named itself; with a negative size a pipe of this
+// process.
+func onDisk(p string, size int64) inputFile {
+	return inputFile{name: quoteOdd(p), path: p, size: size, open: func() ([]byte, Diagnostics) {
+		flags := os.O_RDONLY
+		if size >= 0 {
+			flags |= syscall.O_NONBLOCK // in case it was replaced by a FIFO
+		}
+		f, err := os.OpenFile(p, flags, 0)
 		if err != nil {
-			return nil, failed(name, reason(err), "").problems
+			return nil, failed(p, reason(err), "").problems
 		}
 		defer func() { _ = f.Close() }()
 		info, err := f.Stat()
-		if err != nil {
-			return nil, failed(name, reason(err), "").problems
+		switch {
+		case err != nil:
+			return nil, failed(p, reason(err), "").problems
+		case size >= 0 && !info.Mode().IsRegular():
+			return nil, failed(p, fileKind(info.Mode())+" is not read", "").problems
 		}
-		if !info.Mode().IsRegular() {
-			return nil, failed(name, fileKind(info.Mode())+" is not read", "").problems
-		}
-		return readAll(name, f, info.Size())
+		return readAll(p, f, info.Size())
 	}}
 }
 
@@ -237,33 +226,6 @@ func quoteOdd(name string) string {
 		return strconv.Quote(name)
 	}
 	return name
-}
-
-// dirFS is a directory of the machine. Unlike os.DirFS it opens without blocking, in case a
-// file is replaced by a FIFO before it is opened.
-type dirFS string
-
-// Open opens a file for reading.
-func (d dirFS) Open(name string) (fs.File, error) {
-	return fileFS{}.Open(filepath.Join(string(d), name))
-}
-
-// Stat follows links.
-func (d dirFS) Stat(name string) (fs.FileInfo, error) {
-	return os.Stat(filepath.Join(string(d), name))
-}
-
-// ReadDir returns the entries in byte order of their names.
-func (d dirFS) ReadDir(name string) ([]fs.DirEntry, error) {
-	return os.ReadDir(filepath.Join(string(d), name))
-}
-
-// fileFS opens any path of the machine.
-type fileFS struct{}
-
-// Open opens a file for reading.
-func (fileFS) Open(name string) (fs.File, error) {
-	return os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 // reason returns the text of a file system error without the path, which a Diagnostic has.

@@ -48,7 +48,7 @@ func jobPods(o *batchv1.Job) ([]*v1.Pod, error) {
 		return nil, fmt.Errorf("encoding the rules of Job %q: %w", o.Name, err)
 	}
 	for i, p := range pods {
-		setAnnotation(p, podspec.AnnotationJob, string(text))
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, podspec.AnnotationJob, string(text))
 		if o.Spec.ActiveDeadlineSeconds != nil && p.Spec.ActiveDeadlineSeconds == nil {
 			p.Spec.ActiveDeadlineSeconds = new(*o.Spec.ActiveDeadlineSeconds)
 		}
@@ -60,8 +60,10 @@ func jobPods(o *batchv1.Job) ([]*v1.Pod, error) {
 }
 
 // setIndex sets the index of a pod of an Indexed Job (pkg/controller/job/indexed_job_utils.go).
+// With its name as hostname it can be found by DNS where a Service of the subdomain exists.
 func setIndex(p *v1.Pod, i int) {
-	setAnnotation(p, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
+	p.Spec.Hostname = p.Name
+	metav1.SetMetaDataAnnotation(&p.ObjectMeta, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
 	setLabel(p, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
 	const name = "JOB_COMPLETION_INDEX"
 	for _, c := range podspec.Containers(p) {

@@ -20,7 +20,8 @@ type step func()
 
 // load decodes a document and checks it by itself. It only changes the document's entry, so that
 // documents can be loaded in parallel. It returns what depends on the documents before this one:
-// adding it to the set, and the checks of its name and of what it generates.
+// adding it to the set, the checks of its name and of what it generates, or everything if its own
+// name has to be generated.
 func (r *reader) load(e *entry) step {
 	if e.doc.Kind("") != decode.Map {
 		e.problems = append(e.problems, notAnObject(e.doc))
@@ -31,14 +32,22 @@ func (r *reader) load(e *entry) step {
 		e.problems = append(e.problems, untyped(e.doc)...)
 		return nil
 	}
-	id := apiVersion + " " + kind
-	if load, ok := clusterLoaders()[id]; ok && r.options.Cluster {
+	load, ok := clusterLoaders()[apiVersion+" "+kind]
+	if !ok || !r.options.Cluster {
+		load, ok = loaders()[apiVersion+" "+kind]
+	}
+	switch {
+	case !ok:
+		return func() { r.other(e) }
+	case e.name != "" || e.doc.Text("metadata.generateName") == "":
 		return load(r, e)
 	}
-	if load, ok := loaders()[id]; ok {
-		return load(r, e)
+	return func() {
+		r.generateName(e)
+		if rest := load(r, e); rest != nil {
+			rest()
+		}
 	}
-	return func() { r.other(e) }
 }
 
 // loaders are the supported kinds, by API version and kind.
@@ -82,16 +91,14 @@ func passObject[T any, P interface {
 	if !r.decodeInto(e, o) {
 		return nil
 	}
-	return r.named(e, o, func() step {
-		if e.kind != kindNamespace {
-			r.rules.SetNamespace(o)
+	if e.kind != kindNamespace {
+		r.rules.SetNamespace(o)
+	}
+	return func() {
+		if r.register(e, e.kind, o) && !e.failed() {
+			r.put(e, e.kind, o)
 		}
-		return func() {
-			if r.register(e, e.kind, o) && !e.failed() {
-				r.put(e, e.kind, o)
-			}
-		}
-	})
+	}
 }
 
 // loadObject decodes an object that pods refer to.
@@ -137,17 +144,15 @@ func (r *reader) keep(e *entry, o metav1.Object, kept func()) step {
 	if !r.decodeInto(e, o) {
 		return broken
 	}
-	return r.named(e, o, func() step {
-		e.invalid(r.rules.Object(o))
-		return func() {
-			if !r.register(e, e.kind, o) || e.failed() {
-				broken()
-				return
-			}
-			r.put(e, e.kind, o)
-			kept()
+	e.invalid(r.rules.Object(o))
+	return func() {
+		if !r.register(e, e.kind, o) || e.failed() {
+			broken()
+			return
 		}
-	})
+		r.put(e, e.kind, o)
+		kept()
+	}
 }
 
 // put adds an object to the set. On a cluster it says where it comes from.
@@ -155,18 +160,6 @@ func (r *reader) put(e *entry, kind string, o metav1.Object) {
 	r.set.objects[object{kind, o.GetNamespace(), o.GetName()}] = o
 	if r.options.Cluster {
 		e.setOrigin(o)
-	}
-}
-
-// named does the next step in loading an object that has a name. Others must wait for the
-// documents before to get one.
-func (r *reader) named(e *entry, o metav1.Object, next func() step) step {
-	if o.GetName() != "" || o.GetGenerateName() == "" {
-		return next()
-	}
-	return func() {
-		r.generateName(e, o)
-		next()()
 	}
 }
 
@@ -179,18 +172,18 @@ func (r *reader) checkBroken(e *entry, field string, id object) bool {
 	return r.broken[id]
 }
 
-// generateName names an object with a generateName, as an API server does
+// generateName gives an object with a generateName a name, as an API server does
 // (k8s.io/apiserver/pkg/storage/names). The name ends in a hash of the document instead of
-// random letters, so that a second run finds what the first has started.
-func (r *reader) generateName(e *entry, o metav1.Object) {
+// random letters, so that a second run finds what the first has started. It depends on the
+// documents before.
+func (r *reader) generateName(e *entry) {
 	const most, suffix = 63, 5
-	base := o.GetGenerateName()[:min(len(o.GetGenerateName()), most-suffix)]
-	content := string(e.doc.JSON())
+	base, content := e.doc.Text("metadata.generateName"), string(e.doc.JSON())
 	for range 100 {
 		r.generated[content]++
 		sum := sha256.Sum256(fmt.Append(nil, r.generated[content], content))
-		o.SetName(base + hex.EncodeToString(sum[:])[:suffix])
-		if r.seen[object{e.kind, r.orDefault(o.GetNamespace()), o.GetName()}] == nil && r.seen[object{kind: e.kind, name: o.GetName()}] == nil {
+		e.generated = base[:min(len(base), most-suffix)] + hex.EncodeToString(sum[:])[:suffix]
+		if r.seen[object{e.kind, r.orDefault(e.namespace), e.generated}] == nil && r.seen[object{kind: e.kind, name: e.generated}] == nil {
 			return
 		}
 	}

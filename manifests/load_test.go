@@ -179,6 +179,10 @@ func TestUnknownDocuments(t *testing.T) {
 			"resource of a definition of the input", "f",
 			"apiVersion: example.com/v1\nkind: Widget\n---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {group: example.com, names: {kind: Widget}}\n", "",
 		},
+		{
+			"resource whose kind ends in List", "f",
+			"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {group: example.com, names: {kind: AllowList}}\n---\napiVersion: example.com/v1\nkind: AllowList\nspec: {users: [a]}\n", "",
+		},
 		{"kustomization", "kustomization.yaml", "resources: [a]\n", "this is a kustomization: run kubectl kustomize and use its output"},
 		{"compose", "f", "services: {web: {image: x}}\n", "this looks like a compose file, not a Kubernetes manifest"},
 		{"values", "values.yaml", "image: {tag: x}\n", "this looks like Helm values: run helm template and use its output"},

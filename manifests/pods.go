@@ -15,14 +15,12 @@ func (r *reader) pod(e *entry) step {
 	if !r.decodeInto(e, p) {
 		return nil
 	}
-	return r.named(e, p, func() step {
-		validation.SetAppArmorProfiles(p)
-		r.checkPodFields(e, p, "")
-		dropAssigned(p)
-		pe := podEntry{pod: p, first: true}
-		e.problems = append(e.problems, r.check(e, pe)...)
-		return func() { r.addPod(e, pe) }
-	})
+	validation.SetAppArmorProfiles(p)
+	r.checkPodFields(e, p, "")
+	dropAssigned(p)
+	pe := podEntry{pod: p, first: true}
+	e.problems = append(e.problems, r.check(e, pe)...)
+	return func() { r.addPod(e, pe) }
 }
 
 // checkPodFields says which fields of a pod are not supported here.
@@ -92,8 +90,8 @@ func (r *reader) resolvePod(e *entry, p podEntry) {
 	}
 	p.pod.UID = uid
 	if !r.options.Cluster {
-		setAnnotation(p.pod, annotationHash, string(uid))
-		setAnnotation(p.pod, annotationConfigSource, e.configSource())
+		metav1.SetMetaDataAnnotation(&p.pod.ObjectMeta, annotationHash, string(uid))
+		metav1.SetMetaDataAnnotation(&p.pod.ObjectMeta, annotationConfigSource, e.configSource())
 	}
 	e.setOrigin(p.pod)
 	p.pod.Status = v1.PodStatus{Phase: v1.PodPending}
@@ -102,13 +100,14 @@ func (r *reader) resolvePod(e *entry, p podEntry) {
 
 // setOrigin notes in an object where it comes from.
 func (e *entry) setOrigin(o metav1.Object) {
-	setAnnotation(o, podspec.AnnotationSource, e.source())
-	if e.path != "" {
-		setAnnotation(o, podspec.AnnotationPath, e.path)
-		return
-	}
 	annotations := o.GetAnnotations()
-	delete(annotations, podspec.AnnotationPath)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[podspec.AnnotationSource] = e.source()
+	if annotations[podspec.AnnotationPath] = e.path; e.path == "" {
+		delete(annotations, podspec.AnnotationPath)
+	}
 	o.SetAnnotations(annotations)
 }
 

@@ -5,8 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -55,22 +55,10 @@ type Options struct {
 	client *http.Client // fetches URLs; nil is http.DefaultClient
 }
 
-// Read reads every manifest of a directory, in byte order of the file names, from several
+// ReadPaths reads every manifest of the files, directories and URLs given, in the given order, and
+// those of a directory in byte order of their names; "-" is standard input. It uses several
 // goroutines. The Set is never nil: it has the valid objects even when there is an error, of type
 // Diagnostics.
-func Read(fsys fs.FS) (*Set, error) {
-	ctx := context.Background()
-	return read(ctx, Options{}, func(visit func(inputFile)) {
-		d := dirReader{fsys: fsys, visit: func(f inputFile) {
-			f.path = "" // below an unknown root
-			visit(f)
-		}}
-		d.dir(ctx, ".")
-	})
-}
-
-// ReadPaths reads every manifest of the files, directories and URLs given, in the given
-// order; "-" is standard input. It returns like Read.
 func ReadPaths(ctx context.Context, paths []string, o Options) (*Set, error) {
 	return read(ctx, o, func(visit func(inputFile)) { inputPaths(ctx, paths, o, visit) })
 }
@@ -80,6 +68,7 @@ type entry struct {
 	doc             decode.Document
 	kind            string
 	namespace, name string
+	generated       string // its name, if the document has only the beginning of one
 	remote          bool   // from a URL
 	path            string // of the file, for podspec.AnnotationPath
 	pods            []podEntry
@@ -104,7 +93,7 @@ type reader struct {
 	fields  *fieldsupport.Table
 	set     *Set
 	files   []*fileReader // that are being read, in the order of the input
-	todo    chan *fileReader
+	slots   chan struct{} // held while a file is read
 
 	collectAgain func() // undoes collectLess
 
@@ -131,13 +120,11 @@ func read(ctx context.Context, o Options, input func(visit func(inputFile))) (*S
 	r := &reader{
 		options: o, rules: rules, fields: fieldsupport.New(), set: &Set{objects: map[object]metav1.Object{}},
 		seen: map[object]*entry{}, broken: map[object]bool{}, ignored: map[string]bool{}, defined: map[string]bool{},
-		generated: map[string]int{}, todo: make(chan *fileReader, maxFiles), collectAgain: func() {},
+		generated: map[string]int{}, slots: make(chan struct{}, goruntime.GOMAXPROCS(0)), collectAgain: func() {},
 	}
-	r.start()
 	defer func() { r.collectAgain() }()
 	input(func(f inputFile) { r.file(ctx, f) })
 	r.finish(ctx, 0)
-	close(r.todo)
 	r.checkUnknown()
 	r.addClaims()
 	r.priorities, r.names = r.set.priorities(), sync.OnceValue(r.set.names)
@@ -228,11 +215,14 @@ func (e *entry) failed() bool { return len(e.problems.Of(SeverityError)) > 0 }
 
 // decodeInto decodes the document strictly; false means that o cannot be used. With errors o has
 // what could be decoded, so that its validation finds the others.
-func (r *reader) decodeInto(e *entry, o any) bool {
+func (r *reader) decodeInto(e *entry, o metav1.Object) bool {
 	e.problems = append(e.problems, decode.Into(e.doc, o)...)
 	ok := true
 	if e.failed() {
 		e.doc, ok = decode.Partly(e.doc, o, e.problems)
+	}
+	if e.generated != "" {
+		o.SetName(e.generated)
 	}
 	return ok
 }

@@ -1,8 +1,10 @@
 package manifests
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	goruntime "runtime"
 	"strings"
 	"testing"
@@ -27,6 +29,31 @@ func dir(pairs ...string) fstest.MapFS {
 		fsys[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1])}
 	}
 	return fsys
+}
+
+// Read reads the files of a directory in memory.
+func Read(fsys fs.FS) (*Set, error) {
+	return read(context.Background(), Options{}, func(visit func(inputFile)) { inputFS(fsys, visit) })
+}
+
+func inputFS(fsys fs.FS, visit func(inputFile)) {
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		panic(err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			panic(err)
+		}
+		visit(inputFile{name: e.Name(), size: info.Size(), open: func() ([]byte, Diagnostics) {
+			f, err := fsys.Open(e.Name())
+			if err != nil {
+				panic(err)
+			}
+			return readAll(e.Name(), f, info.Size())
+		}})
+	}
 }
 
 func names(pods []*v1.Pod) []string {

@@ -8,6 +8,7 @@ import (
 
 	nodev1 "k8s.io/api/node/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests/decode"
@@ -25,7 +26,7 @@ func (r *reader) setRuntimeClass(e *entry, pe podEntry) {
 		if class = r.runtimeClassOf(e, pe, *name); class == nil {
 			return
 		}
-		setAnnotation(pe.pod, podspec.AnnotationRuntimeHandler, class.Handler)
+		metav1.SetMetaDataAnnotation(&pe.pod.ObjectMeta, podspec.AnnotationRuntimeHandler, class.Handler)
 	}
 	setOverhead(e, pe, class)
 	if class != nil && class.Scheduling != nil {

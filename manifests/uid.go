@@ -80,7 +80,7 @@ func (s *Set) uid(p *v1.Pod, refs []reference) (types.UID, error) {
 	}
 	b, err := json.Marshal(id)
 	if err != nil {
-		return "", fmt.Errorf("encoding pod %q: %w", p.Namespace+"/"+p.Name, err)
+		return "", fmt.Errorf("encoding pod %q: %w", podspec.FullName(p), err)
 	}
 	return uuid(b), nil
 }

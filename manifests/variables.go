@@ -32,11 +32,11 @@ func Variables(environ, files []string, process bool) (func(name string) (string
 // each line, where VALUE is everything after the sign, quotes included, or KEY, which takes the
 // value of the environment. Empty lines and those that begin with # say nothing.
 func readVariables(file string, own, values map[string]string) (problems Diagnostics) {
-	in := regular(fileFS{}, file, file, 0)
+	size := int64(0)
 	if isPipe(file) {
-		in = pipe(file)
+		size = -1
 	}
-	data, problems := in.open()
+	data, problems := onDisk(file, size).open()
 	if len(problems) > 0 {
 		return problems
 	}

@@ -105,23 +105,21 @@ func (r *reader) workload(e *entry, w workload) step {
 	if o, ok := w.object.(*v1.ReplicationController); ok && o.Spec.Template != nil {
 		w.template = o.Spec.Template // may be another one after errors
 	}
-	return r.named(e, w.object, func() step {
-		r.checkWorkload(e, w)
-		own := e.problems
-		pods := r.podsOf(e, w)
-		all := e.problems
-		return func() {
-			e.problems = slices.Clip(own)
-			if r.register(e, e.kind, w.object); e.failed() {
-				e.templated = nil
-				return
-			}
-			e.problems = all
-			for _, pe := range pods {
-				r.addPod(e, pe)
-			}
+	r.checkWorkload(e, w)
+	own := e.problems
+	pods := r.podsOf(e, w)
+	all := e.problems
+	return func() {
+		e.problems = slices.Clip(own)
+		if r.register(e, e.kind, w.object); e.failed() {
+			e.templated = nil
+			return
 		}
-	})
+		e.problems = all
+		for _, pe := range pods {
+			r.addPod(e, pe)
+		}
+	}
 }
 
 // checkWorkload sets the defaults of a workload and checks it, without the pods.

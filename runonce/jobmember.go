@@ -59,6 +59,13 @@ func (r *run) joinJobs(ctx context.Context, pods []*pod) {
 	}
 }
 
+// rejoin has a pod that is tried again wait for its turn in the Job that it has left.
+func (p *pod) rejoin() {
+	if p.job != nil {
+		p.jobSlot = p.job.active.reserve(p.rank)
+	}
+}
+
 // active says whether the pod's Job, if it has one, lets it start.
 func (p *pod) active() bool { return p.jobSlot == nil || p.jobSlot.holds() }
 

@@ -78,6 +78,27 @@ func TestKeepTriesAgain(t *testing.T) {
 	})
 }
 
+// TestKeepJob: a pod of a Job that is tried again waits until the Job lets it start.
+func TestKeepJob(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		f := &fake{scripts: map[string]script{
+			"late": {sync: failFirst(1, syncError{text: "no such image", perm: true}), timeline: runs().timeline},
+			"busy": succeeding(12 * time.Minute),
+		}}
+		const rules = `"parallelism": 1`
+		_, last, _ := keep(t, f, time.Hour, jobPod("late", v1.RestartPolicyNever, rules), jobPod("busy", v1.RestartPolicyNever, rules))
+		want(t, "the busy one", last[1].Outcome, runonce.Succeeded)
+		want(t, "the late one", last[0].Outcome, runonce.Running)
+		for at, pods := range f.began {
+			if after := at.Sub(begin); slices.Contains(pods, "late") && after > 0 && after < 12*time.Minute {
+				t.Errorf("tried again after %s, beside the other one", after)
+			}
+		}
+	})
+}
+
 // stopped is the error of a pod that another process has stopped.
 type stopped struct{}
 

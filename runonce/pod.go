@@ -57,7 +57,7 @@ func (p *pod) done() bool { return p.cond.outcome != "" }
 // started says whether the pod was started, in this run or in an earlier one.
 func (p *pod) started() bool { return p.synced || p.kept }
 
-func (p *pod) name() string { return p.pod.Namespace + "/" + p.pod.Name }
+func (p *pod) name() string { return podspec.FullName(p.pod) }
 
 // subscribe asks for events of the pod. Without them it is polled.
 func (p *pod) subscribe(ctx context.Context) {
@@ -97,6 +97,7 @@ func (p *pod) goesOn(round context.Context) bool {
 		return false
 	}
 	p.gaveUp, p.cond.ended = time.Time{}, false
+	p.rejoin()
 	return true
 }
 

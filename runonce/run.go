@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // errTimeout is the cause of a context that has reached the deadline of the run.
@@ -110,7 +111,7 @@ func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, 
 	}
 	for _, res := range results {
 		if res.Outcome == Failed && r.o.FailFast {
-			r.abort(failFastError{res.Pod.Namespace + "/" + res.Pod.Name})
+			r.abort(failFastError{podspec.FullName(res.Pod)})
 		}
 	}
 	slices.SortStableFunc(pods, func(a, b *pod) int { return cmp.Compare(admit.Priority(b.pod), admit.Priority(a.pod)) })

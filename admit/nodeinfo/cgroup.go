@@ -9,6 +9,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/moby/sys/mountinfo"
 )
 
 // limits are those that the cgroups of this process set; the largest int64 stands for none.
@@ -81,16 +83,19 @@ func hierarchies(fsys fs.FS, own map[string]string) (cpu, memory *hierarchy, err
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the limits of this process: %w", err)
 	}
+	infos, err := mountinfo.GetMountsFromReader(bytes.NewReader(data), mountinfo.FSTypeFilter("cgroup", "cgroup2"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the limits of this process: %w", err)
+	}
 	mounts := map[string]*hierarchy{}
-	for l := range bytes.Lines(data) {
-		mount, options, v2, ok := cgroupMount(string(l))
-		if v2 {
-			options = []string{""}
+	for _, mount := range infos {
+		controllers := strings.Split(mount.VFSOptions, ",")
+		if mount.FSType == "cgroup2" {
+			controllers = []string{""}
 		}
-		for _, controller := range options {
-			dir, member := own[controller]
-			if ok && member && mounts[controller] == nil {
-				mounts[controller] = mount.at(dir, v2)
+		for _, controller := range controllers {
+			if dir, member := own[controller]; member && mounts[controller] == nil {
+				mounts[controller] = at(mount, dir)
 			}
 		}
 	}
@@ -104,35 +109,14 @@ func hierarchies(fsys fs.FS, own map[string]string) (cpu, memory *hierarchy, err
 	return cpu, memory, nil
 }
 
-// mountedAt is a mount: the part of the hierarchy that is mounted, and the mount point.
-type mountedAt struct{ root, point string }
-
-// cgroupMount reads a line of mountinfo and says whether it is about cgroups.
-func cgroupMount(l string) (m mountedAt, options []string, v2, ok bool) {
-	front, back, found := strings.Cut(l, " - ")
-	f, b := strings.Fields(front), strings.Fields(back)
-	if !found || len(f) < 6 || len(b) < 3 || b[0] != "cgroup" && b[0] != "cgroup2" {
-		return mountedAt{}, nil, false, false
-	}
-	return mountedAt{root: f[3], point: unescape(f[4])}, strings.Split(b[2], ","), b[0] == "cgroup2", true
-}
-
-// unescape decodes the octal escapes of mountinfo.
-func unescape(s string) string {
-	for _, c := range []string{" ", "\t", "\n", "\\"} {
-		s = strings.ReplaceAll(s, fmt.Sprintf("\\%03o", c[0]), c)
-	}
-	return s
-}
-
 // at returns the position of a cgroup below the mount. One outside of what is mounted, as in a
 // container without its own cgroup namespace, counts as the root of the mount.
-func (m mountedAt) at(dir string, v2 bool) *hierarchy {
-	own, inside := strings.CutPrefix(dir, strings.TrimSuffix(m.root, "/"))
+func at(m *mountinfo.Info, dir string) *hierarchy {
+	own, inside := strings.CutPrefix(dir, strings.TrimSuffix(m.Root, "/"))
 	if !inside || own != "" && !strings.HasPrefix(own, "/") || strings.HasPrefix(own, "/..") {
 		own = "/"
 	}
-	return &hierarchy{mount: strings.TrimPrefix(path.Clean(m.point), "/"), own: path.Clean("/" + own), v2: v2}
+	return &hierarchy{mount: strings.TrimPrefix(path.Clean(m.Mountpoint), "/"), own: path.Clean("/" + own), v2: m.FSType == "cgroup2"}
 }
 
 // upwards yields the directories of the cgroup and of all cgroups above it.

@@ -6,13 +6,14 @@ import (
 	"errors"
 	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/moby/sys/mountinfo"
 )
 
 // dnsRetries is how often an unknown host is looked up again: a machine that has just booted
@@ -156,13 +157,13 @@ func pathOf(err error) string {
 // mountPoint returns the directory at which the file system of a path, which need not exist, is
 // mounted.
 func mountPoint(path string) string {
-	table, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return path
-	}
 	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
 		if found, err := filepath.EvalSymlinks(dir); err == nil {
-			return mountIn(string(table), found)
+			mounts, err := mountinfo.GetMounts(above(found))
+			if err != nil {
+				return path
+			}
+			return lowest(mounts)
 		}
 		if dir == "/" {
 			return dir
@@ -170,19 +171,20 @@ func mountPoint(path string) string {
 	}
 }
 
-// mountIn returns the last mount point in the table that has the path: the device does not tell,
-// since a bind mount may be read-only on one that is not.
-func mountIn(table, path string) string {
-	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+// above selects the mount points that are the path or above it.
+func above(path string) mountinfo.FilterFunc {
+	return func(m *mountinfo.Info) (skip, stop bool) {
+		return path != m.Mountpoint && !strings.HasPrefix(path, strings.TrimSuffix(m.Mountpoint, "/")+"/"), false
+	}
+}
+
+// lowest returns the lowest of the mount points: the device does not tell, since a bind mount may be
+// read-only on one that is not.
+func lowest(mounts []*mountinfo.Info) string {
 	at := "/"
-	for line := range strings.Lines(table) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 {
-			continue
-		}
-		point := unescape.Replace(fields[4])
-		if len(point) >= len(at) && (path == point || strings.HasPrefix(path, point+"/")) {
-			at = point
+	for _, m := range mounts {
+		if len(m.Mountpoint) > len(at) {
+			at = m.Mountpoint
 		}
 	}
 	return at

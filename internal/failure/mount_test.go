@@ -1,8 +1,13 @@
 package failure
 
-import "testing"
+import (
+	"strings"
+	"testing"
 
-func TestMountIn(t *testing.T) {
+	"github.com/moby/sys/mountinfo"
+)
+
+func TestLowestMount(t *testing.T) {
 	t.Parallel()
 	const table = `22 1 8:1 / / rw - ext4 /dev/sda1 rw
 23 22 8:1 /srv/a /var/lib/a ro - ext4 /dev/sda1 rw
@@ -19,8 +24,9 @@ func TestMountIn(t *testing.T) {
 		"/var/lib x/y":  "/var/lib x",
 		"/varnish/data": "/",
 	} {
-		if got := mountIn(table, path); got != want {
-			t.Errorf("%s: %s, want %s", path, got, want)
+		mounts, err := mountinfo.GetMountsFromReader(strings.NewReader(table), above(path))
+		if got := lowest(mounts); err != nil || got != want {
+			t.Errorf("%s: %s, %v, want %s", path, got, err, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // The annotations of this program.
@@ -46,6 +47,11 @@ func FullName(pod *v1.Pod) string {
 		return ""
 	}
 	return pod.Namespace + "/" + pod.Name
+}
+
+// NameOf returns the pod's namespace and name.
+func NameOf(pod *v1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
 // Containers returns the init containers, then the containers.

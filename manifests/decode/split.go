@@ -191,10 +191,16 @@ func (r *reader) add(n *yaml.Node, c *chunk) {
 	}
 }
 
+// isList says whether a document is a List, or one of objects of one kind. A custom resource may have
+// such a name, too: it has a spec or other items.
+func (d Document) isList() bool {
+	items := d.Kind("items")
+	return strings.HasSuffix(d.ObjectKind(), "List") && (items == List || items == Null || items == Missing && !d.Has("spec"))
+}
+
 // addItems keeps a document, or the items of a List and of Lists inside it.
 func (r *reader) addItems(d Document) {
-	items := d.Kind("items")
-	if d.Kind("") != Map || !strings.HasSuffix(d.ObjectKind(), "List") || items != Missing && items != Null && items != List {
+	if !d.isList() {
 		d.rejected = map[*node]bool{}
 		r.docs = append(r.docs, d)
 		return

@@ -182,7 +182,7 @@ var rows = []row{
 	{kind: "StatefulSet", path: "spec.replicas", class: supported, note: "pods NAME-0, NAME-1, ..."},
 	{kind: "StatefulSet", path: "spec", fields: "selector template", class: supported},
 	{kind: "StatefulSet", path: "spec.volumeClaimTemplates[]", class: supported, note: "a claim for each pod, TEMPLATE-POD"},
-	{kind: "StatefulSet", path: "spec.serviceName", class: ignored, note: "there are no Services here"},
+	{kind: "StatefulSet", path: "spec.serviceName", class: supported, note: "the subdomain of its pods; there are no Services here"},
 	{kind: "StatefulSet", path: "spec.podManagementPolicy", class: ignored, note: "pods start at the same time", except: []string{"Parallel"}},
 	{kind: "StatefulSet", path: "spec", fields: "updateStrategy revisionHistoryLimit minReadySeconds persistentVolumeClaimRetentionPolicy", class: ignored, note: oneRun},
 	{kind: "StatefulSet", path: "spec.ordinals.start", class: supported},

@@ -20,6 +20,9 @@ var variable = regexp.MustCompile(`\$\$|\$\(([^)]*)\)`)
 // kubelet does so only when it starts the container (ExpandContainerVolumeMounts of
 // pkg/kubelet/container/helpers.go).
 func (f *finder) checkSubPaths(at string, c *v1.Container) {
+	if !slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return m.SubPathExpr != "" }) {
+		return
+	}
 	vars := map[string]string{}
 	unknown := len(c.EnvFrom) > 0 // its keys are not known
 	names := make([]string, 0, len(c.Env))

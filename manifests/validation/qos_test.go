@@ -8,12 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
 
-	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// TestQOSIsTheKubelets: podspec, which may not import the kubelet's own code, and admission
-// find the class that it finds.
+// TestQOSIsTheKubelets: podspec, which may not import the kubelet's own code, finds the class that it
+// finds.
 func TestQOSIsTheKubelets(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -32,8 +31,8 @@ func TestQOSIsTheKubelets(t *testing.T) {
 		}
 		want := qos.ComputePodQOS(pod)
 		seen[want]++
-		if a, r := admit.QOS(pod), podspec.QOS(pod); a != want || r != want {
-			t.Fatalf("pod %d: admission says %s, podspec %s, the kubelet %s: %+v", n, a, r, want, pod.Spec)
+		if got := podspec.QOS(pod); got != want {
+			t.Fatalf("pod %d: %s, want %s: %+v", n, got, want, pod.Spec)
 		}
 	}
 	if len(seen) != 3 {

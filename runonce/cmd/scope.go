@@ -24,7 +24,7 @@ func prune(c *cli.Context, set *manifests.Set, local bool) func(*v1.Pod) bool {
 	}
 	recursive, origins := c.Bool("recursive"), origins(c)
 	return func(pod *v1.Pod) bool {
-		at := podspec.Path(pod)
+		at := pod.Annotations[podspec.AnnotationPath]
 		belongs := slices.ContainsFunc(origins, func(origin string) bool {
 			if recursive {
 				return podspec.CameFrom(pod, origin)

@@ -89,7 +89,7 @@ func (p *program) selectByManifests(c *cli.Context, arg string, candidates, pods
 	}
 	var elsewhere []string
 	for _, pod := range only(pods, has) {
-		from := cmp.Or(podspec.Path(pod), pod.Annotations[podspec.AnnotationSource], "elsewhere")
+		from := cmp.Or(pod.Annotations[podspec.AnnotationPath], pod.Annotations[podspec.AnnotationSource], "elsewhere")
 		if from == "-" {
 			from = "standard input"
 		}

@@ -81,7 +81,7 @@ func newDecision(d admit.Decision) Decision {
 		out.Message = earlierRun(d)
 	}
 	if d.Pod != nil {
-		out.Priority, out.QOS, out.Requests = admit.Priority(d.Pod), admit.QOS(d.Pod), admit.Requests(d.Pod)
+		out.Priority, out.QOS, out.Requests = admit.Priority(d.Pod), podspec.QOS(d.Pod), admit.Requests(d.Pod)
 	}
 	return out
 }

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Refusal is why the cluster does not accept a pod.
@@ -219,7 +221,7 @@ func (a *Admission) rehearsed(pod *v1.Pod) *v1.Pod {
 
 // replaces reports whether the pod takes the place of one of ours.
 func (a *Admission) replaces(pod *v1.Pod) bool {
-	there, _ := a.p.cache.get(nameOf(pod))
+	there, _ := a.p.cache.get(podspec.NameOf(pod))
 	return there != nil
 }
 

@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // podCache has our pods on the cluster, as of the last event of the watch.
@@ -22,10 +25,6 @@ func newPodCache(seen func(*v1.Pod)) *podCache {
 		pods: map[types.NamespacedName]*v1.Pod{}, gone: map[types.NamespacedName]*v1.Pod{},
 		changes: map[types.NamespacedName][]chan struct{}{}, seen: seen,
 	}
-}
-
-func nameOf(pod *v1.Pod) types.NamespacedName {
-	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
 // get returns the pod, or else its last state; both nil for one that was never there. Nobody may
@@ -52,7 +51,7 @@ func (c *podCache) put(pod *v1.Pod) {
 	pod.ManagedFields = nil // large, and of no use here
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	name := nameOf(pod)
+	name := podspec.NameOf(pod)
 	if older(pod, c.pods[name]) || older(pod, c.gone[name]) {
 		return
 	}
@@ -71,7 +70,7 @@ func (c *podCache) remove(pod *v1.Pod) {
 }
 
 func (c *podCache) removeLocked(pod *v1.Pod) {
-	name := nameOf(pod)
+	name := podspec.NameOf(pod)
 	if now := c.pods[name]; now != nil && now.UID != pod.UID {
 		return // another one of the same name
 	}
@@ -91,7 +90,7 @@ func (c *podCache) forget(name types.NamespacedName) {
 func (c *podCache) replace(namespace, version string, pods []*v1.Pod) {
 	there := map[types.NamespacedName]bool{}
 	for _, pod := range pods {
-		there[nameOf(pod)] = true
+		there[podspec.NameOf(pod)] = true
 		c.put(pod)
 	}
 	c.mu.Lock()
@@ -142,13 +141,7 @@ func (c *podCache) subscribe(name types.NamespacedName) (ch chan struct{}, cance
 	return ch, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		var left []chan struct{}
-		for _, other := range c.changes[name] {
-			if other != ch {
-				left = append(left, other)
-			}
-		}
-		c.changes[name] = left
+		c.changes[name] = slices.DeleteFunc(c.changes[name], func(other chan struct{}) bool { return other == ch })
 		close(ch)
 	}
 }

@@ -158,16 +158,10 @@ func isQuota(err error) bool {
 }
 
 // denial is the error of a pod that the user may not create, who could before. A server that starts does
-// not know all users and roles at once.
-type denial struct{ error }
-
-func (e denial) Unwrap() error { return e.error }
-
-// Permanent says that a retry may help.
-func (denial) Permanent() bool { return false }
-
-// Retries returns how often.
-func (denial) Retries() int { return 3 }
+// not know all users and roles at once, so a few retries may help.
+func denial(err error) error {
+	return failure.Limited(3, &failure.Error{Why: string(apierrors.ReasonForError(err)), Err: fmt.Errorf("creating the pod: %w", cause(err))})
+}
 
 // requestError returns the error of a request about an object, with what it means for a retry.
 func requestError(what string, err error) error {

@@ -37,7 +37,7 @@ func TestErrors(t *testing.T) {
 	if failure.RetryAfter(err).Seconds() != 2 || failure.IsPermanent(err) {
 		t.Errorf("%v: after %v", err, failure.RetryAfter(err))
 	}
-	err = denial{requestError("creating the pod", apierrors.NewUnauthorized("who are you?"))}
+	err = denial(apierrors.NewUnauthorized("who are you?"))
 	if n, limited := failure.Retries(err); failure.IsPermanent(err) || !limited || n == 0 {
 		t.Errorf("%v: %d retries", err, n)
 	}

@@ -9,6 +9,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // maxEvents is how many of a pod's events are reported.
@@ -50,7 +52,7 @@ func lastSeen(e v1.Event) time.Time {
 
 // Events returns the last events of the pod, the oldest first, each in a line.
 func (p *Pods) Events(ctx context.Context, pod *v1.Pod) ([]string, error) {
-	there, last := p.cache.get(nameOf(pod))
+	there, last := p.cache.get(podspec.NameOf(pod))
 	if there == nil {
 		there = last
 	}

@@ -107,7 +107,7 @@ func (c *client) readLog(path string, query url.Values) (content []byte, err err
 // status, or of the last one that has ended if a kubelet does not have that any more; empty if there is
 // none.
 func (p *Pods) Path(pod *v1.Pod, container, id string) string {
-	there, _ := p.cache.get(nameOf(pod))
+	there, _ := p.cache.get(podspec.NameOf(pod))
 	if !isOf(there, pod) || id == "" {
 		return ""
 	}

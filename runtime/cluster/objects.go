@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -125,17 +126,16 @@ func (p *Pods) createNamespace(ctx context.Context, name string) error {
 
 // awaitAccount waits for the default service account of a namespace.
 func (p *Pods) awaitAccount(ctx context.Context, namespace string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, accountTimeout, fmt.Errorf("the namespace %q has no service account after %s", namespace, accountTimeout))
-	defer cancel()
-	for {
+	err := wait.PollUntilContextTimeout(ctx, accountInterval, accountTimeout, true, func(ctx context.Context) (bool, error) {
 		err := p.c.rest.Get().Namespace(namespace).Resource("serviceaccounts").Name("default").Do(ctx).Error()
-		if err == nil || !apierrors.IsNotFound(err) && !isTransient(err) {
-			return nil // who may not look at it may create pods nevertheless
-		}
-		select {
-		case <-time.After(accountInterval):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		// Who may not look at it may create pods nevertheless.
+		return err == nil || !apierrors.IsNotFound(err) && !isTransient(err), nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("the namespace %q has no service account after %s", namespace, accountTimeout)
 	}
+	return nil
 }

@@ -26,15 +26,13 @@ const (
 )
 
 // rejection is the error of a pod that the cluster does not accept.
-type rejection struct{ reason, message string }
+type rejection struct{ error }
 
-func (e rejection) Error() string { return e.message }
+func rejected(reason, message string) error {
+	return rejection{&failure.Error{Why: reason, Final: true, Err: errors.New(message)}}
+}
 
-// Reason returns the reason.
-func (e rejection) Reason() string { return e.reason }
-
-// Permanent says that a retry cannot help.
-func (rejection) Permanent() bool { return true }
+func (e rejection) Unwrap() error { return e.error }
 
 // Rejected says that the pod was not accepted, and so did not fail.
 func (rejection) Rejected() bool { return true }
@@ -61,7 +59,7 @@ func (p *Pods) unschedulable(ctx context.Context, pod *v1.Pod, c v1.PodCondition
 	if err := p.end(ctx, types.UID(pod.Annotations[annotationContent]), pod, pod.Status); err != nil {
 		return err
 	}
-	return rejection{c.Reason, c.Message}
+	return rejected(c.Reason, c.Message)
 }
 
 // waitingError is the error of a container that the kubelet cannot create or start. How often it tries

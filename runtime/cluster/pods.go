@@ -93,7 +93,7 @@ func (p *Pods) List(context.Context) ([]*v1.Pod, error) {
 		}
 		pods = append(pods, pod)
 	}
-	slices.SortFunc(pods, func(a, b *v1.Pod) int { return strings.Compare(nameOf(a).String(), nameOf(b).String()) })
+	slices.SortFunc(pods, func(a, b *v1.Pod) int { return strings.Compare(podspec.NameOf(a).String(), podspec.NameOf(b).String()) })
 	return pods, nil
 }
 
@@ -102,7 +102,7 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 	if err := p.Lost(); err != nil {
 		return err
 	}
-	there, last := p.cache.get(nameOf(pod))
+	there, last := p.cache.get(podspec.NameOf(pod))
 	switch {
 	case there == nil && p.ours(last, pod):
 		return nil // Status says how it ended
@@ -165,9 +165,9 @@ func (p *Pods) create(ctx context.Context, pod *v1.Pod) error {
 	case isQuota(err) && p.waited(pod.UID) < quotaDelay:
 		return &failure.Error{Why: string(metav1.StatusReasonForbidden), Wait: time.Second, Err: errors.New(words(err))}
 	case isDenied(err):
-		return denial{requestError("creating the pod", err)}
+		return denial(err)
 	case err != nil && !isTransient(err):
-		return rejection{string(apierrors.ReasonForError(err)), words(err)}
+		return rejected(string(apierrors.ReasonForError(err)), words(err))
 	case err != nil:
 		return requestError("creating the pod", err)
 	}
@@ -191,7 +191,7 @@ func (p *Pods) waited(uid types.UID) time.Duration {
 // adopt takes a pod that exists: an earlier try may have created it without getting an answer.
 func (p *Pods) adopt(ctx context.Context, pod *v1.Pod) error {
 	there := &v1.Pod{}
-	err := p.c.get(ctx, nameOf(pod), there)
+	err := p.c.get(ctx, podspec.NameOf(pod), there)
 	switch {
 	case err != nil:
 		return requestError("looking at the pod", err)
@@ -226,7 +226,7 @@ func (p *Pods) Status(_ context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 	p.mu.Lock()
 	ended, ok := p.ended[pod.UID]
 	p.mu.Unlock()
-	there, last := p.cache.get(nameOf(pod))
+	there, last := p.cache.get(podspec.NameOf(pod))
 	switch {
 	case ok:
 		return *ended.DeepCopy(), nil
@@ -271,7 +271,7 @@ func endedByItself(pod *v1.Pod) bool {
 
 // Changes returns a channel that gets a value when the pod's status changes.
 func (p *Pods) Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error) {
-	ch, cancel := p.cache.subscribe(nameOf(pod))
+	ch, cancel := p.cache.subscribe(podspec.NameOf(pod))
 	context.AfterFunc(ctx, cancel)
 	return ch, nil
 }

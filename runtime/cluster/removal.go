@@ -15,12 +15,12 @@ import (
 
 // Stop deletes the pod and waits until it is gone. A deadline of ctx shortens its grace period.
 func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
-	if there, _ := p.cache.get(nameOf(pod)); there != nil {
+	if there, _ := p.cache.get(podspec.NameOf(pod)); there != nil {
 		if err := p.remove(ctx, there); err != nil {
 			return err
 		}
 	}
-	p.cache.forget(nameOf(pod))
+	p.cache.forget(podspec.NameOf(pod))
 	p.setEnded(pod.UID, nil)
 	return nil
 }
@@ -48,11 +48,11 @@ func (p *Pods) setEnded(uid types.UID, st *v1.PodStatus) {
 
 // remove deletes a pod of the cluster and waits until it is gone.
 func (p *Pods) remove(ctx context.Context, there *v1.Pod) error {
-	changes, cancel := p.cache.subscribe(nameOf(there))
+	changes, cancel := p.cache.subscribe(podspec.NameOf(there))
 	defer cancel()
 	asked, wait := false, time.Duration(0)
 	for {
-		if now, _ := p.cache.get(nameOf(there)); now == nil || now.UID != there.UID {
+		if now, _ := p.cache.get(podspec.NameOf(there)); now == nil || now.UID != there.UID {
 			return nil
 		}
 		if err := p.Lost(); err != nil {
@@ -81,7 +81,7 @@ func (p *Pods) removeStep(ctx context.Context, there *v1.Pod, asked *bool) error
 	var err error
 	if *asked {
 		now := &v1.Pod{}
-		if err = p.c.get(ctx, nameOf(there), now); err == nil && now.UID != there.UID {
+		if err = p.c.get(ctx, podspec.NameOf(there), now); err == nil && now.UID != there.UID {
 			p.cache.remove(there)
 		}
 	} else {
@@ -127,7 +127,7 @@ func (e leftError) Left() string {
 // Fail has the kubelet end the pod, by its deadline, so that its logs stay. Its status has the given
 // reason from now on, as long as this program runs.
 func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) error {
-	there, _ := p.cache.get(nameOf(pod))
+	there, _ := p.cache.get(podspec.NameOf(pod))
 	var err error
 	switch {
 	case !isOf(there, pod) || podspec.Ended(there.Status.Phase):
@@ -147,7 +147,7 @@ func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) er
 
 // expire sets a pod's deadline to the least that there is, and waits until it has ended.
 func (p *Pods) expire(ctx context.Context, there *v1.Pod) error {
-	changes, cancel := p.cache.subscribe(nameOf(there))
+	changes, cancel := p.cache.subscribe(podspec.NameOf(there))
 	defer cancel()
 	patch := map[string]any{"metadata": map[string]any{"uid": there.UID}, "spec": map[string]any{"activeDeadlineSeconds": 1}}
 	err := retry(ctx, func() error { return p.c.patch(ctx, there, patch, &v1.Pod{}) })
@@ -155,7 +155,7 @@ func (p *Pods) expire(ctx context.Context, there *v1.Pod) error {
 		return requestError("ending the pod", err)
 	}
 	for {
-		now, _ := p.cache.get(nameOf(there))
+		now, _ := p.cache.get(podspec.NameOf(there))
 		if now == nil || now.UID != there.UID || podspec.Ended(now.Status.Phase) {
 			return nil
 		}

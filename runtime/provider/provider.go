@@ -98,17 +98,13 @@ func (p *Provider) marked(pod *v1.Pod) *v1.Pod {
 
 // start starts a worker for the pod. One of the same name is deleted first. p.mu is held.
 func (p *Provider) start(pod *v1.Pod) {
-	before := p.pods[nameOf(pod)]
+	before := p.pods[podspec.NameOf(pod)]
 	if before != nil {
 		before.end(grace(before.current(), before.current()))
 	}
 	w := newWorker(p.marked(pod))
-	p.pods[nameOf(pod)] = w
+	p.pods[podspec.NameOf(pod)] = w
 	p.launch(w, before)
-}
-
-func nameOf(pod *v1.Pod) types.NamespacedName {
-	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
 func (p *Provider) find(namespace, name string) (*podWorker, error) {
@@ -129,7 +125,7 @@ func (p *Provider) CreatePod(_ context.Context, pod *v1.Pod) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if known := p.pods[nameOf(pod)]; known == nil || known.current().UID != pod.UID {
+	if known := p.pods[podspec.NameOf(pod)]; known == nil || known.current().UID != pod.UID {
 		p.start(pod)
 	}
 	return nil
@@ -203,8 +199,8 @@ func (p *Provider) remove(ctx context.Context, w *podWorker, grace time.Duration
 	}
 	last.Status = deletedStatus(last.Status)
 	p.mu.Lock()
-	if p.pods[nameOf(last)] == w {
-		delete(p.pods, nameOf(last))
+	if p.pods[podspec.NameOf(last)] == w {
+		delete(p.pods, podspec.NameOf(last))
 	}
 	p.mu.Unlock()
 	p.notifyOf(last)
@@ -245,7 +241,7 @@ func (p *Provider) GetPods(ctx context.Context) ([]*v1.Pod, error) {
 		pods = append(pods, w.current().DeepCopy())
 	}
 	p.mu.Unlock()
-	slices.SortFunc(pods, func(a, b *v1.Pod) int { return strings.Compare(nameOf(a).String(), nameOf(b).String()) })
+	slices.SortFunc(pods, func(a, b *v1.Pod) int { return strings.Compare(podspec.NameOf(a).String(), podspec.NameOf(b).String()) })
 	for _, pod := range pods {
 		var err error
 		if pod.Status, err = p.runtime.Status(ctx, pod); err != nil {

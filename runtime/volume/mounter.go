@@ -69,7 +69,7 @@ func (HostMounts) Lookup(path string) (*mountinfo.Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	infos, err := mountinfo.GetMounts(mountinfo.ParentsFilter(path))
+	infos, err := mountinfo.GetMounts(above(path))
 	if err != nil {
 		return nil, fmt.Errorf("reading the mounts: %w", err)
 	}
@@ -81,6 +81,14 @@ func (HostMounts) Lookup(path string) (*mountinfo.Info, error) {
 		}
 	}
 	return at, nil
+}
+
+// above selects the mounts at a path or above it. mountinfo.ParentsFilter also takes /a for a parent
+// of /ab.
+func above(path string) mountinfo.FilterFunc {
+	return func(i *mountinfo.Info) (skip, stop bool) {
+		return !within(path, strings.TrimSuffix(i.Mountpoint, "/")), false
+	}
 }
 
 // Below reads the mounts from /proc/self/mountinfo.

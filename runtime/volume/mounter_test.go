@@ -3,8 +3,24 @@ package volume
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/moby/sys/mountinfo"
 )
+
+func TestMountsAbove(t *testing.T) {
+	t.Parallel()
+	const table = `22 1 8:1 / / rw - ext4 /dev/sda1 rw
+23 22 8:1 / /srv/a rw shared:1 - ext4 /dev/sda1 rw
+`
+	for path, want := range map[string]string{"/": "/", "/srv/a": "/srv/a", "/srv/a/b": "/srv/a", "/srv/ab": "/"} {
+		infos, err := mountinfo.GetMountsFromReader(strings.NewReader(table), above(path))
+		if err != nil || len(infos) == 0 || infos[len(infos)-1].Mountpoint != want {
+			t.Errorf("%s: %v, %v, want %s", path, infos, err, want)
+		}
+	}
+}
 
 func TestRemoveAll(t *testing.T) {
 	t.Parallel()
