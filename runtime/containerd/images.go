@@ -3,64 +3,31 @@ package containerd
 import (
 	"context"
 	"fmt"
-	"io"
-
-	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
 )
 
-// ImportArchive adds the images of an OCI or docker archive, plain or compressed, and returns
-// their references. An image without a name is an error. The archive is read again when the
-// process that serves containerd ends, if r can seek. An error that is not about the archive
-// wraps ErrUnusable.
-func (e *Engine) ImportArchive(ctx context.Context, r io.Reader) ([]string, error) {
+// ImportArchive adds the images of an archive, whose format image.Archives has recognised, and
+// returns their references. An archive without a name for an image is an error. It is read again
+// when the process that serves containerd ends. An error that is not about the archive wraps
+// ErrUnusable.
+func (e *Engine) ImportArchive(ctx context.Context, a image.Archive) ([]string, error) {
 	var refs []string
-	load := func(ctx context.Context, s *session) (err error) {
-		refs, err = images.Import(ctx, s.Conn, r)
+	err := e.do(ctx, func(ctx context.Context, s *session) (err error) {
+		refs, err = images.Import(ctx, s.Conn, a)
 		return err
-	}
-	if err := e.readAgain(ctx, r, load); err != nil {
+	})
+	if err != nil {
 		e.deleted.Store(true) // what was read of it so far
-		return nil, fmt.Errorf("importing an image archive: %w", errs.Native(err))
+		return nil, fmt.Errorf("importing %s: %w", a.Path, err)
 	}
 	for _, ref := range refs {
 		e.images.Forget(ref)
 	}
 	return refs, nil
-}
-
-// readAgain is do for an op that reads r: when r cannot seek, op is called once.
-func (e *Engine) readAgain(ctx context.Context, r io.Reader, op func(context.Context, *session) error) error {
-	file, ok := r.(io.Seeker)
-	var start int64
-	if ok {
-		var err error
-		start, err = file.Seek(0, io.SeekCurrent)
-		ok = err == nil // a pipe is an *os.File, too
-	}
-	if !ok {
-		s, err := e.currentSession()
-		if err != nil {
-			return err
-		}
-		ctx, end := e.heartbeat.guard(namespaces.WithNamespace(ctx, e.o.Namespace))
-		defer end()
-		if err = op(ctx, s); err != nil && e.heartbeat.interrupted(ctx) {
-			err = e.heartbeat.dead
-		}
-		return err
-	}
-	return e.do(ctx, func(ctx context.Context, s *session) error {
-		if _, err := file.Seek(start, io.SeekStart); err != nil {
-			return fmt.Errorf("going back to its start: %w", err)
-		}
-		return op(ctx, s)
-	})
 }
 
 // Image returns the image in the local store that ref names, unpacked.

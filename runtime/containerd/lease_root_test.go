@@ -1,9 +1,7 @@
 package containerd_test
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -53,8 +51,9 @@ func TestLeasesOfTheDead(t *testing.T) {
 				t.Fatal(err)
 			}
 			during := map[string]string{}
-			look := func() { maps.Copy(during, held(ctx, t, cl)) }
-			if _, err := e.ImportArchive(t.Context(), &watched{bytes.NewReader(archive), look}); err != nil {
+			a := archiveOf(t, archive)
+			a.OnRead = func(int64, int64) { maps.Copy(during, held(ctx, t, cl)) }
+			if _, err := e.ImportArchive(t.Context(), a); err != nil {
 				t.Fatal(err)
 			}
 			delete(during, "alive")
@@ -89,15 +88,4 @@ func held(ctx context.Context, t *testing.T, cl *client.Client) map[string]strin
 		holders[l.ID] = l.Labels[images.LeaseLabel]
 	}
 	return holders
-}
-
-// watched calls look at every read.
-type watched struct {
-	io.Reader
-	look func()
-}
-
-func (w *watched) Read(p []byte) (int, error) {
-	w.look()
-	return w.Reader.Read(p)
 }
