@@ -191,7 +191,11 @@ func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (contain
 	if s.shims != nil {
 		limitFiles(&oci)
 	}
-	config, err := s.runtimeOf(c.RuntimeHandler, oci.Linux != nil && ocispec.InSlice(oci.Linux.CgroupsPath))
+	config, err := s.runtimeOf(c.RuntimeHandler)
+	if err != nil {
+		return containers.Container{}, err
+	}
+	runtime, err := config.info(oci.Linux != nil && ocispec.InSlice(oci.Linux.CgroupsPath))
 	if err != nil {
 		return containers.Container{}, err
 	}
@@ -209,7 +213,7 @@ func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (contain
 		ID:          c.ID,
 		Labels:      withShimLabel(c.Labels, config),
 		Image:       c.Image,
-		Runtime:     config.RuntimeInfo,
+		Runtime:     runtime,
 		Spec:        packed,
 		SnapshotKey: snapshot,
 		Snapshotter: snapshotter,
