@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/runtimeclass"
 )
 
@@ -76,10 +77,6 @@ func (s *session) setRuntimes(o Options) error {
 	return nil
 }
 
-// runtimeRoot is the directory in which the OCI runtimes of the embedded containerd keep their
-// state, below a directory for each namespace.
-func runtimeRoot(state string) string { return filepath.Join(state, "runc") }
-
 // runtime returns the configuration of a handler. The start of a third-party shim is left to
 // containerd, which must find it: the embedded one in our PATH, a daemon in its own.
 func (s *session) runtime(h runtimeclass.Handler, o Options) (runtimeConfig, error) {
@@ -87,7 +84,7 @@ func (s *session) runtime(h runtimeclass.Handler, o Options) (runtimeConfig, err
 		opts := &runcoptions.Options{BinaryName: h.Binary}
 		if o.Address == "" {
 			// The system's containerd may use the same namespace and the same names.
-			opts.Root = runtimeRoot(o.State)
+			opts.Root = server.RuntimeRoot(o.State)
 		}
 		return runtimeConfig{shim: s.shim, options: opts}, nil
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/containerd/shimbinary"
-	"github.com/runonce/runonce/runtime/containerd/shortcuts"
 )
 
 const (
@@ -43,7 +42,7 @@ type session struct {
 	runtimes map[string]runtimeConfig // by handler
 	shim     string                   // path of the shim's binary
 	// shims starts the shims; nil leaves that to a daemon.
-	shims *shortcuts.Shims
+	shims *server.Shims
 }
 
 // Tasks returns containerd's task service.
@@ -204,10 +203,7 @@ func (s *session) configure(ctx context.Context, o Options) error {
 		return err
 	}
 	if o.Address == "" {
-		s.shims = &shortcuts.Shims{
-			Program: s.shim, Dir: server.ShimDir(o.State), Address: server.Socket(o.State), Namespace: o.Namespace,
-			Bundles: server.TasksDir(o.State), RuntimeRoot: runtimeRoot(o.State),
-		}
+		s.shims = &server.Shims{State: o.State, Namespace: o.Namespace, Program: s.shim}
 	}
 	return s.setRuntimes(o)
 }

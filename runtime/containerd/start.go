@@ -22,7 +22,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/images"
-	"github.com/runonce/runonce/runtime/containerd/shortcuts"
+	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
 	"github.com/runonce/runonce/runtime/shim/launch"
@@ -40,7 +40,10 @@ func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 				return err
 			}
 		}
-		img, err := e.prepare(ctx, s, c)
+		img, err := e.imageOf(ctx, s, c)
+		if err == nil {
+			err = confine(c)
+		}
 		if err == nil {
 			created = true
 			err = e.start(ctx, s, c, img)
@@ -88,23 +91,6 @@ func (e *Engine) undoStart(ctx context.Context, c engine.ContainerConfig, begin 
 	if err != nil {
 		e.o.Log.Warn("a container that did not start is not completely removed", "container", c.ID, "error", err)
 	}
-}
-
-// prepare removes a leftover of the container and returns its image.
-func (e *Engine) prepare(ctx context.Context, s *session, c engine.ContainerConfig) (*images.Image, error) {
-	if known, _, ok := e.containers.get(c.ID); ok {
-		if known.State == engine.StateRunning {
-			return nil, errRunning
-		}
-		if err := e.removeLeftover(ctx, s, c); err != nil {
-			return nil, err
-		}
-	}
-	img, err := e.imageOf(ctx, s, c)
-	if err != nil {
-		return nil, err
-	}
-	return img, confine(c)
 }
 
 // removeLeftover removes the container unless it runs, which is errRunning.
@@ -174,11 +160,7 @@ func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (contain
 		oci = pauseSpec(oci, s.shim)
 		snapshotter, snapshot = "", ""
 	}
-	oci.Annotations = maps.Clone(oci.Annotations)
-	if oci.Annotations == nil {
-		oci.Annotations = map[string]string{}
-	}
-	oci.Annotations[launch.GroupAnnotation] = c.PodUID // they share a shim
+	oci.Annotations = with(oci.Annotations, launch.GroupAnnotation, c.PodUID) // they share a shim
 	root := specs.Root{}
 	if oci.Root != nil {
 		root = *oci.Root
@@ -209,41 +191,36 @@ func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (contain
 	if err != nil {
 		return containers.Container{}, err
 	}
+	labels, sandbox := c.Labels, ""
+	switch {
+	case config.thirdParty:
+		labels = with(labels, labelThirdParty, "true")
+	case s.shims != nil:
+		sandbox = server.Sandbox // lets containerd connect to a shim that we started
+	}
 	return containers.Container{
 		ID:          c.ID,
-		Labels:      withShimLabel(c.Labels, config),
+		Labels:      labels,
 		Image:       c.Image,
 		Runtime:     runtime,
 		Spec:        packed,
 		SnapshotKey: snapshot,
 		Snapshotter: snapshotter,
 		Extensions:  map[string]typeurl.Any{extensionKey: ext},
-		SandboxID:   sandboxID(s, config),
+		SandboxID:   sandbox,
 	}, nil
 }
 
-// sandboxID lets containerd connect to a shim that we started.
-func sandboxID(s *session, config runtimeConfig) string {
-	if s.shims == nil || config.thirdParty {
-		return ""
-	}
-	return shortcuts.Sandbox
+// with returns a copy of the map with another entry.
+func with(all map[string]string, key, value string) map[string]string {
+	more := map[string]string{}
+	maps.Copy(more, all)
+	more[key] = value
+	return more
 }
 
 // labelThirdParty marks the containers with a third-party shim.
 const labelThirdParty = "runonce/foreign-shim"
-
-func withShimLabel(labels map[string]string, config runtimeConfig) map[string]string {
-	if !config.thirdParty {
-		return labels
-	}
-	labels = maps.Clone(labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[labelThirdParty] = "true"
-	return labels
-}
 
 // thirdParty reports whether the container's shim is not ours, so that a logger process writes
 // its logs and the engine writes its exit record.
