@@ -101,7 +101,7 @@ func (b *Bundle) Fetch(ctx context.Context, ref string, credentials []engine.Cre
 	if _, ok := b.target(ref); ok {
 		return nil
 	}
-	t := (&Store{report: b.report}).Track(ref, engine.Pulling)
+	t := track(b.report, ref, engine.Pulling)
 	defer func() { t.End(engine.Pulling, err) }()
 	var target ocispec.Descriptor
 	err = b.registries.Each(ctx, ref, credentials, func(a Access) error {
