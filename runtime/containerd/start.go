@@ -154,34 +154,29 @@ func (e *Engine) createRecord(ctx context.Context, s *session, c engine.Containe
 }
 
 func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (containers.Container, error) {
-	oci := *c.Spec
+	oci := ownSpec(c.Spec)
 	snapshotter, snapshot := s.Snapshotter, c.ID
 	if c.Pause {
-		oci = pauseSpec(oci, s.shim)
+		pauseSpec(oci, s.shim)
 		snapshotter, snapshot = "", ""
 	}
 	oci.Annotations = with(oci.Annotations, launch.GroupAnnotation, c.PodUID) // they share a shim
-	root := specs.Root{}
-	if oci.Root != nil {
-		root = *oci.Root
-	}
-	root.Path = "rootfs"
-	oci.Root = &root
+	oci.Root.Path = "rootfs"
 	if c.DefaultSeccomp {
-		setSeccomp(&oci)
+		oci.Linux.Seccomp = seccomp.DefaultProfile(oci)
 	}
 	if s.shims != nil {
-		limitFiles(&oci)
+		limitFiles(oci.Process)
 	}
 	config, err := s.runtimeOf(c.RuntimeHandler)
 	if err != nil {
 		return containers.Container{}, err
 	}
-	runtime, err := config.info(oci.Linux != nil && ocispec.InSlice(oci.Linux.CgroupsPath))
+	runtime, err := config.info(ocispec.InSlice(oci.Linux.CgroupsPath))
 	if err != nil {
 		return containers.Container{}, err
 	}
-	packed, err := typeurl.MarshalAny(&oci)
+	packed, err := typeurl.MarshalAny(oci)
 	if err != nil {
 		return containers.Container{}, fmt.Errorf("encoding its spec: %w", err)
 	}
@@ -316,12 +311,17 @@ func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req 
 	}
 }
 
-// setSeccomp sets containerd's default profile, if the spec has a Linux part.
-func setSeccomp(spec *specs.Spec) {
-	if spec.Linux == nil {
-		return
+// ownSpec returns a copy of the spec of which the engine may change what it has to.
+func ownSpec(s *specs.Spec) *specs.Spec {
+	own := *s
+	own.Process, own.Root, own.Linux = copyOf(s.Process), copyOf(s.Root), copyOf(s.Linux)
+	return &own
+}
+
+func copyOf[T any](p *T) *T {
+	c := new(T)
+	if p != nil {
+		*c = *p
 	}
-	linux := *spec.Linux
-	linux.Seccomp = seccomp.DefaultProfile(spec)
-	spec.Linux = &linux
+	return c
 }
