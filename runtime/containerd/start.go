@@ -40,10 +40,7 @@ func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 				return err
 			}
 		}
-		img, err := e.imageOf(ctx, s, c)
-		if err == nil {
-			err = confine(c)
-		}
+		img, err := e.prepare(ctx, s, c)
 		if err == nil {
 			created = true
 			err = e.start(ctx, s, c, img)
@@ -91,6 +88,17 @@ func (e *Engine) undoStart(ctx context.Context, c engine.ContainerConfig, begin 
 	if err != nil {
 		e.o.Log.Warn("a container that did not start is not completely removed", "container", c.ID, "error", err)
 	}
+}
+
+// prepare returns the image of a container that does not run.
+func (e *Engine) prepare(ctx context.Context, s *session, c engine.ContainerConfig) (*images.Image, error) {
+	if known, _, _ := e.containers.get(c.ID); known.State == engine.StateRunning {
+		return nil, errRunning
+	}
+	if err := confine(c); err != nil {
+		return nil, err
+	}
+	return e.imageOf(ctx, s, c)
 }
 
 // removeLeftover removes the container unless it runs, which is errRunning.
