@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
@@ -37,8 +38,7 @@ const (
 type session struct {
 	images.Conn
 	server   *server.Server // nil when another process serves
-	unlock   func() error
-	release  func() error             // lets go of the shim's binary
+	closers  []func() error
 	runtimes map[string]runtimeConfig // by handler
 	shim     string                   // path of the shim's binary
 	// shims starts the shims; nil leaves that to a daemon.
@@ -50,18 +50,9 @@ func (s *session) Tasks() tasksapi.TasksClient { return s.TaskService() }
 
 // Close ends the connection, and the server if it is in this process.
 func (s *session) Close() error {
-	var errs []error
-	if s.Client != nil && s.server == nil {
-		errs = append(errs, s.Client.Close())
-	}
-	if s.server != nil {
-		errs = append(errs, s.server.Close())
-	}
-	if s.unlock != nil {
-		errs = append(errs, s.unlock())
-	}
-	if s.release != nil {
-		errs = append(errs, s.release())
+	errs := make([]error, 0, len(s.closers))
+	for _, c := range slices.Backward(s.closers) {
+		errs = append(errs, c())
 	}
 	return errors.Join(errs...)
 }
@@ -142,7 +133,7 @@ func (s *session) dial(ctx context.Context, socket string, opts ...client.Opt) (
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("%q does not answer as containerd: %w", socket, errs.Native(err)), c.Close())
 	}
-	s.Client = c
+	s.Client, s.closers = c, append(s.closers, c.Close)
 	return v.Version, nil
 }
 
@@ -154,12 +145,12 @@ func (s *session) embedOrJoin(ctx context.Context, o Options) error {
 	for {
 		unlock, err := server.TryLock(o.Root)
 		if err == nil {
-			s.unlock = unlock
+			s.closers = append(s.closers, unlock)
 			s.server, err = server.Start(ctx, server.Options{Root: o.Root, State: o.State, Namespace: o.Namespace, Log: o.Log})
 			if err != nil {
 				return err
 			}
-			s.Client = s.server.Client
+			s.Client, s.closers = s.server.Client, append(s.closers, s.server.Close)
 			return nil
 		}
 		if !errors.Is(err, server.ErrLocked) {
@@ -198,10 +189,11 @@ func (s *session) configure(ctx context.Context, o Options) error {
 		}
 	}
 	used := func() (map[string]bool, error) { return s.usedShims(ctx) }
-	var err error
-	if s.shim, s.release, err = shimbinary.Hold(filepath.Join(o.Root, "bin"), used, o.Log); err != nil {
+	shim, release, err := shimbinary.Hold(filepath.Join(o.Root, "bin"), used, o.Log)
+	if err != nil {
 		return err
 	}
+	s.shim, s.closers = shim, append(s.closers, release)
 	if o.Address == "" {
 		s.shims = &server.Shims{State: o.State, Namespace: o.Namespace, Program: s.shim}
 	}
