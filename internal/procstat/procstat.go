@@ -1,4 +1,5 @@
-// Package procstat tells whether a process runs and when it was started.
+// Package procstat tells whether a process runs, when it was started, and in which boot of the
+// machine, and finds the directories that killed processes have left.
 package procstat
 
 import (
@@ -6,10 +7,20 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // exiting is the flag of a process that ends: its files may be closed already (PF_EXITING).
 const exiting = 0x4
+
+// BootID identifies the boot of the machine; empty when it is not known.
+var BootID = sync.OnceValue(func() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+})
 
 // StartTime returns when the process was started, in clock ticks since the boot. The process
 // may be a zombie, end just now, or be absent; then it does not run and this is an error.

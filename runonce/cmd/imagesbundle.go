@@ -105,13 +105,8 @@ func (b bundler) addArchives(c *cli.Context) error {
 			return err
 		}
 		for _, a := range archives {
-			r, err := a.Open()
-			if err != nil {
+			if err := b.Add(c.Context, a); err != nil {
 				return err
-			}
-			err = b.Add(c.Context, r)
-			if err := errors.Join(err, r.Close()); err != nil {
-				return fmt.Errorf("reading %s: %w", a.Path, err)
 			}
 		}
 	}

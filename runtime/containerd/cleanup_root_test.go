@@ -13,6 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+
+	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -169,4 +173,25 @@ func shimAt(t *testing.T, address string) int {
 	}
 	t.Fatal("no shim")
 	return 0
+}
+
+// TestSnapshotLeft: a root file system that a crash has left without its container is replaced.
+func TestSnapshotLeft(t *testing.T) {
+	p := newTestDirs(t)
+	e := p.openWithBox(t)
+	cl, err := client.New(server.Socket(p.options().State))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cl.Close() })
+	ctx := namespaces.WithNamespace(t.Context(), "runonce")
+	if _, err := cl.SnapshotService("overlayfs").Prepare(ctx, "a", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Start(t.Context(), p.box(t, "a", "exit", "3")); err != nil {
+		t.Fatal(err)
+	}
+	if got := eventually(t, e, "a", engine.StateExited); got.Exit.ExitCode != 3 {
+		t.Errorf("%+v", got)
+	}
 }

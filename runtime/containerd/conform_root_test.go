@@ -1,7 +1,6 @@
 package containerd_test
 
 import (
-	"bytes"
 	"context"
 	"path/filepath"
 	"testing"
@@ -57,7 +56,7 @@ func subject(t *testing.T, p testDirs) enginetest.Subject {
 		t.Fatal(err)
 	}
 	e := p.open(t, t.Context())
-	if _, err := e.ImportArchive(t.Context(), bytes.NewReader(archive)); err != nil {
+	if _, err := e.ImportArchive(t.Context(), archiveOf(t, archive)); err != nil {
 		t.Fatal(err)
 	}
 	current := e

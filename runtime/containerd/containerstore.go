@@ -177,75 +177,57 @@ func (c *containerStore) lost(id string, startedAt time.Time) {
 	c.tell(engine.EventExited, e)
 }
 
+// subscriber is an unbounded queue, so that a slow reader never blocks the engine.
+type subscriber struct {
+	queue []engine.Event
+	wake  chan struct{}
+}
+
 // tell sends an event to every subscriber. The caller holds the lock.
 func (c *containerStore) tell(t engine.EventType, e *containerEntry) {
-	ev := engine.Event{Type: t, ContainerID: e.ID, PodUID: e.PodUID}
 	for s := range c.subs {
-		s.push(ev)
+		s.queue = append(s.queue, engine.Event{Type: t, ContainerID: e.ID, PodUID: e.PodUID})
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
 // events sends each change until ctx is done; then the channel is closed.
 func (c *containerStore) events(ctx context.Context) <-chan engine.Event {
-	s := newSubscriber()
-	c.subscribe(s)
-	out := make(chan engine.Event)
+	s, out := &subscriber{wake: make(chan struct{}, 1)}, make(chan engine.Event)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.subs[s] = struct{}{}
 	go func() {
 		defer close(out)
-		defer c.unsubscribe(s)
-		for {
-			for _, ev := range s.take() {
-				select {
-				case out <- ev:
-				case <-ctx.Done():
-					return
-				}
-			}
-			select {
-			case <-s.wake:
-			case <-ctx.Done():
-				return
-			}
+		for c.deliver(ctx, s, out) {
 		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.subs, s)
 	}()
 	return out
 }
 
-func (c *containerStore) subscribe(s *subscriber) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.subs[s] = struct{}{}
-}
-
-func (c *containerStore) unsubscribe(s *subscriber) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.subs, s)
-}
-
-// subscriber is an unbounded queue, so that a slow reader never blocks the engine.
-type subscriber struct {
-	mu    sync.Mutex
-	queue []engine.Event
-	wake  chan struct{}
-}
-
-func newSubscriber() *subscriber { return &subscriber{wake: make(chan struct{}, 1)} }
-
-func (s *subscriber) push(e engine.Event) {
-	s.mu.Lock()
-	s.queue = append(s.queue, e)
-	s.mu.Unlock()
+// deliver waits for events and passes them on. It returns false when ctx is done.
+func (c *containerStore) deliver(ctx context.Context, s *subscriber, out chan<- engine.Event) bool {
 	select {
-	case s.wake <- struct{}{}:
-	default:
+	case <-s.wake:
+	case <-ctx.Done():
+		return false
 	}
-}
-
-func (s *subscriber) take() []engine.Event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	q := s.queue
+	c.mu.Lock()
+	queue := s.queue
 	s.queue = nil
-	return q
+	c.mu.Unlock()
+	for _, ev := range queue {
+		select {
+		case out <- ev:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }

@@ -15,8 +15,8 @@ func TestContainerStoreTellsEachChangeOnce(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	c := newContainerStore()
-	s := newSubscriber()
-	c.subscribe(s)
+	s := &subscriber{wake: make(chan struct{}, 1)}
+	c.subs[s] = struct{}{}
 	c.put(engine.Container{ID: "a", PodUID: "p", Attempt: 2, State: engine.StateCreated, CreatedAt: begin})
 	for range 2 {
 		c.started("a", begin.Add(time.Second), 7)
@@ -35,7 +35,7 @@ func TestContainerStoreTellsEachChangeOnce(t *testing.T) {
 		{Type: engine.EventOOM, ContainerID: "a", PodUID: "p"},
 		{Type: engine.EventExited, ContainerID: "a", PodUID: "p"},
 	}
-	if diff := cmp.Diff(want, s.take()); diff != "" {
+	if diff := cmp.Diff(want, s.queue); diff != "" {
 		t.Error(diff)
 	}
 	got, ended, ok := c.get("a")
@@ -73,8 +73,8 @@ func TestContainerStoreOutOfMemoryAfterTheExit(t *testing.T) {
 func TestContainerStoreKilledBeforeStart(t *testing.T) {
 	t.Parallel()
 	c := newContainerStore()
-	s := newSubscriber()
-	c.subscribe(s)
+	s := &subscriber{wake: make(chan struct{}, 1)}
+	c.subs[s] = struct{}{}
 	c.put(engine.Container{ID: "a", State: engine.StateCreated, CreatedAt: time.Now()})
 	for range 2 {
 		if c.exited(exitrecord.Record{ContainerID: "a", ExitCode: 137, FinishedAt: time.Now()}) {
@@ -82,7 +82,7 @@ func TestContainerStoreKilledBeforeStart(t *testing.T) {
 		}
 	}
 	got, ended, _ := c.get("a")
-	if told := s.take(); got.State != engine.StateCreated || len(told) != 0 {
+	if told := s.queue; got.State != engine.StateCreated || len(told) != 0 {
 		t.Errorf("%+v, told %v", got, told)
 	}
 	select {

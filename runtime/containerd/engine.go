@@ -22,6 +22,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"github.com/runonce/runonce/internal/keymutex"
+	"github.com/runonce/runonce/internal/procstat"
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/image/credential"
@@ -129,7 +130,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if err := os.MkdirAll(e.recordDir(), 0o700); err != nil {
 		return nil, errs.Unusablef("making the directory of the exit records: %w", err)
 	}
-	if err := errors.Join(e.images.Sweep(), sweepCaptures(e.execDir())); err != nil {
+	if err := errors.Join(e.images.Sweep(), procstat.Sweep(e.execDir(), os.RemoveAll)); err != nil {
 		return nil, errs.Unusablef("%w", err)
 	}
 	s, err := connect(ctx, o)

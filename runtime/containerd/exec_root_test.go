@@ -190,7 +190,7 @@ func TestImportRefusesRubbish(t *testing.T) {
 	corrupt := bytes.Clone(archive)
 	corrupt[len(corrupt)*2/3] ^= 1 // in the layer, which is nearly all of it
 	for _, in := range [][]byte{nil, []byte("not an archive"), []byte("\x1f\x8b\x08 truncated"), archive[:len(archive)/2], corrupt} {
-		refs, err := e.ImportArchive(t.Context(), bytes.NewReader(in))
+		refs, err := e.ImportArchive(t.Context(), archiveOf(t, in))
 		if err == nil || errors.Is(err, containerd.ErrUnusable) {
 			t.Errorf("imported %q from %d bytes, %v", refs, len(in), err)
 		}

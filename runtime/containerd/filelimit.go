@@ -16,18 +16,15 @@ const (
 	hardFileLimit = 524288
 )
 
-// limitFiles sets the limit of open files for a container of the embedded containerd, unless its
-// spec has one. Otherwise it would have that of whoever ran this program first: the shim is
+// limitFiles sets the limit of open files of a process in a container of the embedded containerd,
+// unless it has one. Otherwise it would have that of whoever ran this program first: the shim is
 // started by it, and the pod's containers by the shim.
-func limitFiles(spec *specs.Spec) {
+func limitFiles(p *specs.Process) {
 	const name = "RLIMIT_NOFILE"
-	if spec.Process == nil || slices.ContainsFunc(spec.Process.Rlimits, func(l specs.POSIXRlimit) bool { return l.Type == name }) {
-		return
+	if !slices.ContainsFunc(p.Rlimits, func(l specs.POSIXRlimit) bool { return l.Type == name }) {
+		hard := highestFileLimit()
+		p.Rlimits = append(slices.Clone(p.Rlimits), specs.POSIXRlimit{Type: name, Soft: min(softFileLimit, hard), Hard: hard})
 	}
-	process := *spec.Process
-	hard := highestFileLimit()
-	process.Rlimits = append(slices.Clone(process.Rlimits), specs.POSIXRlimit{Type: name, Soft: min(softFileLimit, hard), Hard: hard})
-	spec.Process = &process
 }
 
 // highestFileLimit returns the hard limit, lower where this process may not raise its own.

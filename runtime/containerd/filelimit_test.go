@@ -18,15 +18,14 @@ func TestLimitFiles(t *testing.T) {
 		{[]specs.POSIXRlimit{core}, []specs.POSIXRlimit{core, {Type: "RLIMIT_NOFILE", Soft: min(1024, hard), Hard: hard}}},
 		{[]specs.POSIXRlimit{own}, []specs.POSIXRlimit{own}},
 	} {
-		process := &specs.Process{Rlimits: tc.in}
-		spec := specs.Spec{Process: process}
-		limitFiles(&spec)
+		caller := &specs.Spec{Process: &specs.Process{Rlimits: tc.in}}
+		spec := ownSpec(caller)
+		limitFiles(spec.Process)
 		if diff := cmp.Diff(tc.want, spec.Process.Rlimits); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff(tc.in, process.Rlimits); diff != "" {
+		if diff := cmp.Diff(tc.in, caller.Process.Rlimits); diff != "" {
 			t.Errorf("the caller's process changed: %s", diff)
 		}
 	}
-	limitFiles(&specs.Spec{})
 }

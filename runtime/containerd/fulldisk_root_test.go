@@ -87,7 +87,7 @@ func testFullDisk(t *testing.T, p testDirs) {
 				t.Fatal(err)
 			}
 			before := used(t, root)
-			if _, err = e.ImportArchive(t.Context(), &archive); err == nil {
+			if _, err = e.ImportArchive(t.Context(), archiveOf(t, archive.Bytes())); err == nil {
 				_, err = e.Image(t.Context(), ref)
 			}
 			if !errors.Is(err, syscall.ENOSPC) || !failure.IsPermanent(err) {

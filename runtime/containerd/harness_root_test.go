@@ -12,6 +12,7 @@ import (
 
 	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/image"
 
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
@@ -123,7 +124,7 @@ func (p testDirs) openWithBox(t testing.TB) *containerd.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refs, err := e.ImportArchive(t.Context(), bytes.NewReader(archive))
+	refs, err := e.ImportArchive(t.Context(), archiveOf(t, archive))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +132,16 @@ func (p testDirs) openWithBox(t testing.TB) *containerd.Engine {
 		t.Fatalf("imported %q", refs)
 	}
 	return e
+}
+
+// archiveOf writes an archive to a file.
+func archiveOf(t testing.TB, data []byte) image.Archive {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "archive")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return image.Archive{Path: path}
 }
 
 // box returns a container that runs applets of the box.

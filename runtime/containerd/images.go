@@ -3,64 +3,31 @@ package containerd
 import (
 	"context"
 	"fmt"
-	"io"
-
-	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
 )
 
-// ImportArchive adds the images of an OCI or docker archive, plain or compressed, and returns
-// their references. An image without a name is an error. The archive is read again when the
-// process that serves containerd ends, if r can seek. An error that is not about the archive
-// wraps ErrUnusable.
-func (e *Engine) ImportArchive(ctx context.Context, r io.Reader) ([]string, error) {
+// ImportArchive adds the images of an archive, whose format image.Archives has recognised, and
+// returns their references. An archive without a name for an image is an error. It is read again
+// when the process that serves containerd ends. An error that is not about the archive wraps
+// ErrUnusable.
+func (e *Engine) ImportArchive(ctx context.Context, a image.Archive) ([]string, error) {
 	var refs []string
-	load := func(ctx context.Context, s *session) (err error) {
-		refs, err = images.Import(ctx, s.Conn, r)
+	err := e.do(ctx, func(ctx context.Context, s *session) (err error) {
+		refs, err = images.Import(ctx, s.Conn, a)
 		return err
-	}
-	if err := e.readAgain(ctx, r, load); err != nil {
+	})
+	if err != nil {
 		e.deleted.Store(true) // what was read of it so far
-		return nil, fmt.Errorf("importing an image archive: %w", errs.Native(err))
+		return nil, fmt.Errorf("importing %s: %w", a.Path, err)
 	}
 	for _, ref := range refs {
 		e.images.Forget(ref)
 	}
 	return refs, nil
-}
-
-// readAgain is do for an op that reads r: when r cannot seek, op is called once.
-func (e *Engine) readAgain(ctx context.Context, r io.Reader, op func(context.Context, *session) error) error {
-	file, ok := r.(io.Seeker)
-	var start int64
-	if ok {
-		var err error
-		start, err = file.Seek(0, io.SeekCurrent)
-		ok = err == nil // a pipe is an *os.File, too
-	}
-	if !ok {
-		s, err := e.currentSession()
-		if err != nil {
-			return err
-		}
-		ctx, end := e.heartbeat.guard(namespaces.WithNamespace(ctx, e.o.Namespace))
-		defer end()
-		if err = op(ctx, s); err != nil && e.heartbeat.interrupted(ctx) {
-			err = e.heartbeat.dead
-		}
-		return err
-	}
-	return e.do(ctx, func(ctx context.Context, s *session) error {
-		if _, err := file.Seek(start, io.SeekStart); err != nil {
-			return fmt.Errorf("going back to its start: %w", err)
-		}
-		return op(ctx, s)
-	})
 }
 
 // Image returns the image in the local store that ref names, unpacked.
@@ -143,4 +110,41 @@ func (e *Engine) Release(ctx context.Context, key string) error {
 	}
 	e.deleted.Store(true)
 	return nil
+}
+
+// ListImages returns the images of the local store in order of their references.
+func (e *Engine) ListImages(ctx context.Context) ([]images.Record, error) {
+	var found []images.Record
+	err := e.do(ctx, func(ctx context.Context, s *session) (err error) {
+		found, err = images.List(ctx, s.Conn)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing images: %w", err)
+	}
+	return found, nil
+}
+
+// PinImages marks images as such that are kept although nothing uses them.
+func (e *Engine) PinImages(ctx context.Context, refs []string) error {
+	return e.do(ctx, func(ctx context.Context, s *session) error { return images.Pin(ctx, s.Conn, refs) })
+}
+
+// RemoveImages removes images with their content, except what others or containers use, and
+// returns how many bytes that has freed.
+func (e *Engine) RemoveImages(ctx context.Context, refs []string) (freed int64, err error) {
+	err = e.do(ctx, func(ctx context.Context, s *session) error {
+		freed, err = e.images.Remove(ctx, s.Conn, refs)
+		return err
+	})
+	return freed, err
+}
+
+// Resolve asks the registry for the digest of the image. It does not need containerd.
+func (e *Engine) Resolve(ctx context.Context, ref string, credentials ...engine.Credential) (string, error) {
+	name, err := image.Normalize(ref)
+	if err != nil {
+		return "", err
+	}
+	return e.registries.Digest(ctx, name, credentials)
 }

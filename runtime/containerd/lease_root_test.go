@@ -1,9 +1,7 @@
 package containerd_test
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/runtime/containerd/images"
+	"github.com/runonce/runonce/runtime/containerd/server"
 )
 
 // TestLeasesOfTheDead: the next process ends the leases of a killed one, but neither those of
@@ -29,21 +28,7 @@ func TestLeasesOfTheDead(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = cl.Close() })
 			ctx := namespaces.WithNamespace(t.Context(), "runonce")
-			self, err := images.LeaseHolder()
-			if err != nil {
-				t.Fatal(err)
-			}
-			f := strings.Fields(self)
-			dead := strings.Join([]string{f[0], f[1], "4194305", f[3]}, " ") // more than the kernel gives
-			for id, holder := range map[string]string{"dead": dead, "alive": self, "foreign": ""} {
-				options := []leases.Opt{leases.WithID(id)}
-				if holder != "" {
-					options = append(options, leases.WithLabel(images.LeaseLabel, holder))
-				}
-				if _, err := cl.LeasesService().Create(ctx, options...); err != nil {
-					t.Fatal(err)
-				}
-			}
+			self := makeLeases(ctx, t, cl)
 			e := p.open(t, t.Context())
 			if got := slices.Sorted(maps.Keys(held(ctx, t, cl))); !slices.Equal(got, []string{"alive", "foreign"}) {
 				t.Errorf("leases %q, want only those of who lives", got)
@@ -53,8 +38,9 @@ func TestLeasesOfTheDead(t *testing.T) {
 				t.Fatal(err)
 			}
 			during := map[string]string{}
-			look := func() { maps.Copy(during, held(ctx, t, cl)) }
-			if _, err := e.ImportArchive(t.Context(), &watched{bytes.NewReader(archive), look}); err != nil {
+			a := archiveOf(t, archive)
+			a.OnRead = func(int64, int64) { maps.Copy(during, held(ctx, t, cl)) }
+			if _, err := e.ImportArchive(t.Context(), a); err != nil {
 				t.Fatal(err)
 			}
 			delete(during, "alive")
@@ -77,6 +63,52 @@ func TestLeasesOfTheDead(t *testing.T) {
 	}
 }
 
+// TestLeasesOfTheLiving: who serves after a process that was killed ends the leases of the dead, but
+// not those of the processes that were its clients, and may be fetching an image.
+func TestLeasesOfTheLiving(t *testing.T) {
+	p := newTestDirs(t)
+	_, kill := p.other(t, "")
+	ctx := namespaces.WithNamespace(t.Context(), "runonce")
+	dial := func() *client.Client {
+		cl, err := client.New(server.Socket(p.options().State))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cl.Close() })
+		return cl
+	}
+	makeLeases(ctx, t, dial())
+	kill()
+	e := p.open(t, t.Context())
+	if got := slices.Sorted(maps.Keys(held(ctx, t, dial()))); !slices.Equal(got, []string{"alive", "foreign"}) {
+		t.Errorf("leases %q, want those of who lives", got)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// makeLeases makes leases of a dead process, of this one, whose name it returns, and of nobody.
+func makeLeases(ctx context.Context, t *testing.T, cl *client.Client) (self string) {
+	t.Helper()
+	self, err := images.LeaseHolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := strings.Fields(self)
+	dead := strings.Join([]string{f[0], f[1], "4194305", f[3]}, " ") // more than the kernel gives
+	for id, holder := range map[string]string{"dead": dead, "alive": self, "foreign": ""} {
+		options := []leases.Opt{leases.WithID(id)}
+		if holder != "" {
+			options = append(options, leases.WithLabel(images.LeaseLabel, holder))
+		}
+		if _, err := cl.LeasesService().Create(ctx, options...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return self
+}
+
 // held returns the holders of all leases.
 func held(ctx context.Context, t *testing.T, cl *client.Client) map[string]string {
 	t.Helper()
@@ -89,15 +121,4 @@ func held(ctx context.Context, t *testing.T, cl *client.Client) map[string]strin
 		holders[l.ID] = l.Labels[images.LeaseLabel]
 	}
 	return holders
-}
-
-// watched calls look at every read.
-type watched struct {
-	io.Reader
-	look func()
-}
-
-func (w *watched) Read(p []byte) (int, error) {
-	w.look()
-	return w.Reader.Read(p)
 }

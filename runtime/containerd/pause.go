@@ -26,17 +26,11 @@ func (e *Engine) imageOf(ctx context.Context, s *session, c engine.ContainerConf
 }
 
 // pauseSpec makes the shim's binary the program of the container.
-func pauseSpec(spec specs.Spec, shim string) specs.Spec {
-	process := specs.Process{}
-	if spec.Process != nil {
-		process = *spec.Process
-	}
-	process.Args = []string{pausePath, exitrecord.PauseArg}
-	spec.Process = &process
+func pauseSpec(spec *specs.Spec, shim string) {
+	spec.Process.Args = []string{pausePath, exitrecord.PauseArg}
 	spec.Mounts = append(slices.Clone(spec.Mounts), specs.Mount{
 		Destination: pausePath, Type: "bind", Source: shim, Options: []string{"bind", "rprivate", "ro"},
 	})
-	return spec
 }
 
 // pauseRootfs is a file system for the mount points only. It belongs to the root user of the

@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/typeurl/v2"
 
 	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
 )
 
@@ -152,7 +153,7 @@ func (s *session) removeBundle(ctx context.Context, id string) error {
 	if s.shims == nil {
 		return nil
 	}
-	return s.shims.RemoveBundle(ctx, id)
+	return server.RemoveBundle(ctx, server.TasksDir(s.shims.State), id)
 }
 
 // kill sends SIGKILL to all processes and waits for the end. It does not use e.containers, which

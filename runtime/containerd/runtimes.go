@@ -14,8 +14,10 @@ import (
 	shimoptions "github.com/containerd/containerd/api/types/runtimeoptions/v1"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/typeurl/v2"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/runtimeclass"
 )
 
@@ -23,28 +25,40 @@ const stockProgram = "containerd-shim-runc-v2"
 
 // runtimeConfig is what the containers of a handler are created with.
 type runtimeConfig struct {
-	containers.RuntimeInfo
-	// inSlices are the options for containers whose cgroups are scopes of systemd.
-	inSlices typeurl.Any
+	shim    string
+	options proto.Message // nil for none
 	// thirdParty says that the shim is not ours: it writes neither CRI logs nor exit records.
 	thirdParty bool
 }
 
-// runtimeOf returns the configuration of a handler, the default one when name is empty. inSlice
-// says that the container's cgroup is a scope of systemd. Without such a handler the error has
-// the words of containerd's CRI plugin.
-func (s *session) runtimeOf(name string, inSlice bool) (runtimeConfig, error) {
-	if name == "" {
-		name = runtimeclass.Default
-	}
+// runtimeOf returns the configuration of a handler, the default one when name is empty. Without such
+// a handler the error has the words of containerd's CRI plugin.
+func (s *session) runtimeOf(name string) (runtimeConfig, error) {
+	name = cmp.Or(name, runtimeclass.Default)
 	r, ok := s.runtimes[name]
 	if !ok {
 		return r, fmt.Errorf("no runtime for %q is configured", name)
 	}
-	if inSlice {
-		r.Options = r.inSlices
-	}
 	return r, nil
+}
+
+// info returns the configuration for containerd. inSlice says that the container's cgroup is a scope
+// of systemd; third-party shims with options of their own detect that by themselves.
+func (r runtimeConfig) info(inSlice bool) (containers.RuntimeInfo, error) {
+	info := containers.RuntimeInfo{Name: r.shim}
+	if r.options == nil {
+		return info, nil
+	}
+	options := proto.Clone(r.options)
+	if o, ok := options.(*runcoptions.Options); ok {
+		o.SystemdCgroup = inSlice
+	}
+	packed, err := typeurl.MarshalAny(options)
+	if err != nil {
+		return info, fmt.Errorf("encoding the options of its runtime: %w", err)
+	}
+	info.Options = packed
+	return info, nil
 }
 
 // setRuntimes configures the runtimes of the handlers.
@@ -63,60 +77,30 @@ func (s *session) setRuntimes(o Options) error {
 	return nil
 }
 
-// runtimeRoot is the directory in which the OCI runtimes of the embedded containerd keep their
-// state, below a directory for each namespace.
-func runtimeRoot(state string) string { return filepath.Join(state, "runc") }
-
+// runtime returns the configuration of a handler. The start of a third-party shim is left to
+// containerd, which must find it: the embedded one in our PATH, a daemon in its own.
 func (s *session) runtime(h runtimeclass.Handler, o Options) (runtimeConfig, error) {
-	if h.Shim != "" {
-		return s.thirdPartyRuntime(h)
+	if h.Shim == "" {
+		opts := &runcoptions.Options{BinaryName: h.Binary}
+		if o.Address == "" {
+			// The system's containerd may use the same namespace and the same names.
+			opts.Root = server.RuntimeRoot(o.State)
+		}
+		return runtimeConfig{shim: s.shim, options: opts}, nil
 	}
-	opts := &runcoptions.Options{BinaryName: h.Binary}
-	if o.Address == "" {
-		// The system's containerd may use the same namespace and the same names.
-		opts.Root = runtimeRoot(o.State)
-	}
-	r := runtimeConfig{RuntimeInfo: containers.RuntimeInfo{Name: s.shim}}
-	return r, r.setOptions(opts)
-}
-
-// thirdPartyRuntime leaves the start of the shim to containerd, which must find it: the embedded
-// one in our PATH, a daemon in its own.
-func (s *session) thirdPartyRuntime(h runtimeclass.Handler) (runtimeConfig, error) {
 	if s.shims != nil {
 		if _, err := exec.LookPath(h.Program()); err != nil {
 			return runtimeConfig{}, errs.Unusablef("looking for its shim: %w", err)
 		}
 	}
-	r := runtimeConfig{thirdParty: true, RuntimeInfo: containers.RuntimeInfo{Name: h.Shim}}
-	if h.ConfigPath != "" || h.TypeURL != "" {
-		packed, err := typeurl.MarshalAny(&shimoptions.Options{TypeUrl: h.TypeURL, ConfigPath: h.ConfigPath})
-		if err != nil {
-			return runtimeConfig{}, fmt.Errorf("encoding its options: %w", err)
-		}
-		// Such shims detect the form of a cgroupsPath by themselves.
-		r.Options, r.inSlices = packed, packed
-		return r, nil
+	r := runtimeConfig{shim: h.Shim, thirdParty: true}
+	switch {
+	case h.ConfigPath != "" || h.TypeURL != "":
+		r.options = &shimoptions.Options{TypeUrl: h.TypeURL, ConfigPath: h.ConfigPath}
+	case filepath.Base(h.Program()) == stockProgram:
+		r.options = &runcoptions.Options{}
 	}
-	if filepath.Base(h.Program()) != stockProgram {
-		return r, nil
-	}
-	return r, r.setOptions(&runcoptions.Options{})
-}
-
-// setOptions sets the options for a shim that takes those of containerd's runc shim.
-func (r *runtimeConfig) setOptions(o *runcoptions.Options) error {
-	packed, err := typeurl.MarshalAny(o)
-	if err != nil {
-		return fmt.Errorf("encoding its options: %w", err)
-	}
-	o.SystemdCgroup = true
-	inSlices, err := typeurl.MarshalAny(o)
-	if err != nil {
-		return fmt.Errorf("encoding its options: %w", err)
-	}
-	r.Options, r.inSlices = packed, inSlices
-	return nil
+	return r, nil
 }
 
 // findRuntimes makes the programs of the handlers absolute paths, and adds runc unless a
@@ -198,9 +182,7 @@ func lookPath(name string, dirs []string) (string, error) {
 // RuntimeFeatures returns the output of the command "features" of a handler's OCI runtime. An
 // empty name means the default handler.
 func (e *Engine) RuntimeFeatures(ctx context.Context, name string) ([]byte, error) {
-	if name == "" {
-		name = runtimeclass.Default
-	}
+	name = cmp.Or(name, runtimeclass.Default)
 	for _, h := range e.o.Handlers {
 		if h.Name == name && h.Binary != "" {
 			return exec.CommandContext(ctx, h.Binary, "features").Output()

@@ -55,7 +55,7 @@ func TestNoDefaultWorks(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := func(context.Context) (*specs.Spec, func() error, error) {
-		return &specs.Spec{}, func() error { return nil }, nil
+		return &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}, func() error { return nil }, nil
 	}
 	for name, want := range map[string]string{
 		"": "no OCI runtime: runc is not in PATH or in /nowhere, and " + crun +
@@ -107,7 +107,7 @@ func TestTrialInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	spec := func(context.Context) (*specs.Spec, func() error, error) {
 		cancel()
-		return &specs.Spec{}, func() error { return nil }, nil
+		return &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}, func() error { return nil }, nil
 	}
 	o := Options{Root: dir, Handlers: []runtimeclass.Handler{{Name: runtimeclass.Default, Binary: program}}, Trial: &Trial{Spec: spec}}
 	if err := o.tryRuntimes(ctx); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrUnusable) {

@@ -7,20 +7,19 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/runonce/runonce/internal/flock"
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/containerd/shimbinary"
-	"github.com/runonce/runonce/runtime/containerd/shortcuts"
 )
 
 const (
@@ -32,8 +31,6 @@ const (
 	joinTimeout = 30 * time.Second
 	// stoppedTimeout bounds the wait for such a process that a signal has stopped.
 	stoppedTimeout = 8 * time.Second
-	// shimDir is the directory of the shim's binaries, below the root.
-	shimDir = "bin"
 )
 
 // session is one connection to one containerd: in this process, in another process of ours, or
@@ -41,12 +38,11 @@ const (
 type session struct {
 	images.Conn
 	server   *server.Server // nil when another process serves
-	unlock   func() error
-	release  func() error             // lets go of the shim's binary
+	closers  []func() error
 	runtimes map[string]runtimeConfig // by handler
 	shim     string                   // path of the shim's binary
 	// shims starts the shims; nil leaves that to a daemon.
-	shims *shortcuts.Shims
+	shims *server.Shims
 }
 
 // Tasks returns containerd's task service.
@@ -54,18 +50,9 @@ func (s *session) Tasks() tasksapi.TasksClient { return s.TaskService() }
 
 // Close ends the connection, and the server if it is in this process.
 func (s *session) Close() error {
-	var errs []error
-	if s.Client != nil && s.server == nil {
-		errs = append(errs, s.Client.Close())
-	}
-	if s.server != nil {
-		errs = append(errs, s.server.Close())
-	}
-	if s.unlock != nil {
-		errs = append(errs, s.unlock())
-	}
-	if s.release != nil {
-		errs = append(errs, s.release())
+	errs := make([]error, 0, len(s.closers))
+	for _, c := range slices.Backward(s.closers) {
+		errs = append(errs, c())
 	}
 	return errors.Join(errs...)
 }
@@ -81,56 +68,52 @@ func connect(ctx context.Context, o Options) (*session, error) {
 		err = s.embedOrJoin(ctx, o)
 	}
 	if err == nil {
-		err = s.configure(o)
+		err = s.configure(namespaces.WithNamespace(ctx, o.Namespace), o)
 	}
 	if err != nil {
 		return nil, errs.Unusable{Cause: errors.Join(err, s.Close())}
 	}
-	if err := s.sweep(ctx, o); err != nil {
-		o.Log.Warn("the shims of other versions are not removed", "error", err)
-	}
 	return s, nil
 }
 
-// sweep removes the shims of other versions that nobody needs.
-func (s *session) sweep(ctx context.Context, o Options) error {
-	var used map[string]bool // shims of known containers; read when it is needed
-	var failed error
-	err := shimbinary.Sweep(filepath.Join(o.Root, shimDir), func(path string) bool {
-		if used == nil {
-			used = map[string]bool{}
-			all, err := s.ContainerService().List(namespaces.WithNamespace(ctx, o.Namespace))
-			failed = err
-			for _, c := range all {
-				used[c.Runtime.Name] = true
-			}
-		}
-		return failed != nil || used[path]
-	})
-	return errors.Join(err, failed)
+// usedShims returns the shims of the known containers.
+func (s *session) usedShims(ctx context.Context) (map[string]bool, error) {
+	all, err := s.ContainerService().List(ctx)
+	used := map[string]bool{}
+	for _, c := range all {
+		used[c.Runtime.Name] = true
+	}
+	return used, err
 }
 
 // daemonVersion returns the version of the daemon at the socket. An error wraps ErrUnusable.
 func daemonVersion(ctx context.Context, socket string) (string, error) {
 	s := &session{}
-	version, err := s.dial(ctx, socket)
+	running, err := s.dial(ctx, socket)
 	if err := errors.Join(err, s.Close()); err != nil {
 		return "", errs.Unusable{Cause: err}
 	}
-	return version, nil
+	return running, nil
 }
 
 func (s *session) dialDaemon(ctx context.Context, socket string) error {
-	version, err := s.dial(ctx, socket)
+	running, err := s.dial(ctx, socket)
 	if err != nil {
 		return err
 	}
-	major, minor, err := parseVersion(version)
-	if err != nil {
+	if err := checkVersion(running); err != nil {
 		return fmt.Errorf("connecting to containerd at %q: %w", socket, err)
 	}
-	if major < 1 || major == 1 && minor < 6 {
-		return fmt.Errorf("connecting to containerd at %q: version %s is older than 1.6", socket, version)
+	return nil
+}
+
+func checkVersion(of string) error {
+	v, err := version.ParseGeneric(of)
+	if err != nil {
+		return fmt.Errorf("it calls its version %q", of)
+	}
+	if !v.AtLeast(version.MajorMinor(1, 6)) {
+		return fmt.Errorf("version %s is older than 1.6", of)
 	}
 	return nil
 }
@@ -150,21 +133,8 @@ func (s *session) dial(ctx context.Context, socket string, opts ...client.Opt) (
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("%q does not answer as containerd: %w", socket, errs.Native(err)), c.Close())
 	}
-	s.Client = c
+	s.Client, s.closers = c, append(s.closers, c.Close)
 	return v.Version, nil
-}
-
-func parseVersion(v string) (major, minor int, err error) {
-	parts := strings.SplitN(strings.TrimPrefix(v, "v"), ".", 3)
-	if len(parts) >= 2 {
-		if major, err = strconv.Atoi(parts[0]); err == nil {
-			minor, err = strconv.Atoi(parts[1])
-		}
-	}
-	if err != nil || len(parts) < 2 {
-		return 0, 0, fmt.Errorf("it calls its version %q", v)
-	}
-	return major, minor, nil
 }
 
 // embedOrJoin takes the lock and serves, or becomes a client of the process that has it. That
@@ -175,12 +145,12 @@ func (s *session) embedOrJoin(ctx context.Context, o Options) error {
 	for {
 		unlock, err := server.TryLock(o.Root)
 		if err == nil {
-			s.unlock = unlock
+			s.closers = append(s.closers, unlock)
 			s.server, err = server.Start(ctx, server.Options{Root: o.Root, State: o.State, Namespace: o.Namespace, Log: o.Log})
 			if err != nil {
 				return err
 			}
-			s.Client = s.server.Client
+			s.Client, s.closers = s.server.Client, append(s.closers, s.server.Close)
 			return nil
 		}
 		if !errors.Is(err, server.ErrLocked) {
@@ -211,22 +181,21 @@ func notResponding(h flock.Holder, root string) error {
 }
 
 // configure chooses the snapshotter, unpacks the shim and configures the runtimes.
-func (s *session) configure(o Options) error {
+func (s *session) configure(ctx context.Context, o Options) error {
 	if s.Snapshotter == "" {
 		s.Snapshotter = "overlayfs"
 		if s.server != nil && !s.server.HasSnapshotter(s.Snapshotter) {
 			s.Snapshotter = "native"
 		}
 	}
-	var err error
-	if s.shim, s.release, err = shimbinary.Hold(filepath.Join(o.Root, shimDir)); err != nil {
+	used := func() (map[string]bool, error) { return s.usedShims(ctx) }
+	shim, release, err := shimbinary.Hold(filepath.Join(o.Root, "bin"), used, o.Log)
+	if err != nil {
 		return err
 	}
+	s.shim, s.closers = shim, append(s.closers, release)
 	if o.Address == "" {
-		s.shims = &shortcuts.Shims{
-			Program: s.shim, Dir: server.ShimDir(o.State), Address: server.Socket(o.State), Namespace: o.Namespace,
-			Bundles: server.TasksDir(o.State), RuntimeRoot: runtimeRoot(o.State),
-		}
+		s.shims = &server.Shims{State: o.State, Namespace: o.Namespace, Program: s.shim}
 	}
 	return s.setRuntimes(o)
 }

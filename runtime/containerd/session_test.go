@@ -41,18 +41,21 @@ func TestServerIsStopped(t *testing.T) {
 	})
 }
 
-func TestParseVersion(t *testing.T) {
+func TestCheckVersion(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"v2.4.2": "2.4", "1.6.20~ds1": "1.6", "v2.0.0-rc.3": "2.0", "2.10": "2.10",
-		"": "error", "v2": "error", "unknown": "error", "a.b.c": "error",
+		"v2.4.2": "", "1.6.20~ds1": "", "v2.0.0-rc.3": "", "2.10": "", "v1.5.11": "version v1.5.11 is older than 1.6",
+		"": `it calls its version ""`, "v2": `it calls its version "v2"`, "unknown": `it calls its version "unknown"`,
 	} {
-		got := "error"
-		if major, minor, err := parseVersion(in); err == nil {
-			got = fmt.Sprintf("%d.%d", major, minor)
-		}
-		if got != want {
-			t.Errorf("%q: %s, want %s", in, got, want)
+		if got := textOf(checkVersion(in)); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }

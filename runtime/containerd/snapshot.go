@@ -8,7 +8,6 @@ import (
 
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
-	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/runonce/runonce/internal/failure"
@@ -27,21 +26,16 @@ func (e *Engine) rootfs(ctx context.Context, s *session, c engine.ContainerConfi
 		return nil, err
 	}
 	mounts, err := s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
-	switch {
-	case errdefs.IsAlreadyExists(err):
-		if err := s.Snapshots().Remove(ctx, c.ID); err != nil {
-			return nil, fmt.Errorf("removing an old root file system: %w", errs.Native(err))
-		}
-		mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
-	case errdefs.IsNotFound(err):
-		// The image was removed and pulled again since it was read.
+	if err != nil && ctx.Err() == nil {
+		// A crash has left a snapshot, or only its directory, which the failure removes; or the image
+		// was removed and pulled again since it was read.
 		e.images.Forget(c.Image)
-		if img, err = e.images.Get(ctx, s.Conn, c.Image); err == nil {
+		if err = errs.IgnoreNotFound(s.Snapshots().Remove(ctx, c.ID)); err == nil {
+			img, err = e.images.Get(ctx, s.Conn, c.Image)
+		}
+		if err == nil {
 			mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
 		}
-	case err != nil && ctx.Err() == nil:
-		// A directory that a crash left is in the way once: the failure removes it.
-		mounts, err = s.Snapshots().Prepare(ctx, c.ID, img.ChainID, opts...)
 	}
 	if err != nil {
 		return nil, &failure.Error{Why: failure.ReasonCreateError, Err: fmt.Errorf("preparing its root file system: %w", errs.Native(err))}

@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/runonce/runonce/runtime/containerd/errs"
-	"github.com/runonce/runonce/runtime/containerd/shortcuts"
+	"github.com/runonce/runonce/runtime/containerd/server"
 )
 
 const (
@@ -42,7 +42,7 @@ func (e *Engine) removeStaleBundle(ctx context.Context, s *session, id string, e
 	}
 	err = e.deleteInDaemonRuntime(ctx, s, id)
 	if err == nil {
-		err = shortcuts.Shims{Bundles: bundles}.RemoveBundle(ctx, id)
+		err = server.RemoveBundle(ctx, bundles, id)
 	}
 	if err != nil {
 		e.o.Log.Warn("what a killed process has left of a container is not removed", "container", id, "error", err)
@@ -75,7 +75,7 @@ func (e *Engine) deleteInDaemonRuntime(ctx context.Context, s *session, id strin
 		return err
 	}
 	return e.bounded(ctx, s, id, "delete", func(ctx context.Context) error {
-		return shortcuts.DeleteInRuntime(ctx, o.BinaryName, root, id)
+		return server.DeleteInRuntime(ctx, o.BinaryName, root, id)
 	})
 }
 

@@ -22,7 +22,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/images"
-	"github.com/runonce/runonce/runtime/containerd/shortcuts"
+	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
 	"github.com/runonce/runonce/runtime/shim/launch"
@@ -90,21 +90,15 @@ func (e *Engine) undoStart(ctx context.Context, c engine.ContainerConfig, begin 
 	}
 }
 
-// prepare removes a leftover of the container and returns its image.
+// prepare returns the image of a container that does not run.
 func (e *Engine) prepare(ctx context.Context, s *session, c engine.ContainerConfig) (*images.Image, error) {
-	if known, _, ok := e.containers.get(c.ID); ok {
-		if known.State == engine.StateRunning {
-			return nil, errRunning
-		}
-		if err := e.removeLeftover(ctx, s, c); err != nil {
-			return nil, err
-		}
+	if known, _, _ := e.containers.get(c.ID); known.State == engine.StateRunning {
+		return nil, errRunning
 	}
-	img, err := e.imageOf(ctx, s, c)
-	if err != nil {
+	if err := confine(ctx, c); err != nil {
 		return nil, err
 	}
-	return img, confine(ctx, c)
+	return e.imageOf(ctx, s, c)
 }
 
 // removeLeftover removes the container unless it runs, which is errRunning.
@@ -168,34 +162,29 @@ func (e *Engine) createRecord(ctx context.Context, s *session, c engine.Containe
 }
 
 func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (containers.Container, error) {
-	oci := *c.Spec
+	oci := ownSpec(c.Spec)
 	snapshotter, snapshot := s.Snapshotter, c.ID
 	if c.Pause {
-		oci = pauseSpec(oci, s.shim)
+		pauseSpec(oci, s.shim)
 		snapshotter, snapshot = "", ""
 	}
-	oci.Annotations = maps.Clone(oci.Annotations)
-	if oci.Annotations == nil {
-		oci.Annotations = map[string]string{}
-	}
-	oci.Annotations[launch.GroupAnnotation] = c.PodUID // they share a shim
-	root := specs.Root{}
-	if oci.Root != nil {
-		root = *oci.Root
-	}
-	root.Path = "rootfs"
-	oci.Root = &root
+	oci.Annotations = with(oci.Annotations, launch.GroupAnnotation, c.PodUID) // they share a shim
+	oci.Root.Path = "rootfs"
 	if c.DefaultSeccomp {
-		setSeccomp(&oci)
+		oci.Linux.Seccomp = seccomp.DefaultProfile(oci)
 	}
 	if s.shims != nil {
-		limitFiles(&oci)
+		limitFiles(oci.Process)
 	}
-	config, err := s.runtimeOf(c.RuntimeHandler, oci.Linux != nil && ocispec.InSlice(oci.Linux.CgroupsPath))
+	config, err := s.runtimeOf(c.RuntimeHandler)
 	if err != nil {
 		return containers.Container{}, err
 	}
-	packed, err := typeurl.MarshalAny(&oci)
+	runtime, err := config.info(ocispec.InSlice(oci.Linux.CgroupsPath))
+	if err != nil {
+		return containers.Container{}, err
+	}
+	packed, err := typeurl.MarshalAny(oci)
 	if err != nil {
 		return containers.Container{}, fmt.Errorf("encoding its spec: %w", err)
 	}
@@ -205,41 +194,36 @@ func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (contain
 	if err != nil {
 		return containers.Container{}, err
 	}
+	labels, sandbox := c.Labels, ""
+	switch {
+	case config.thirdParty:
+		labels = with(labels, labelThirdParty, "true")
+	case s.shims != nil:
+		sandbox = server.Sandbox // lets containerd connect to a shim that we started
+	}
 	return containers.Container{
 		ID:          c.ID,
-		Labels:      withShimLabel(c.Labels, config),
+		Labels:      labels,
 		Image:       c.Image,
-		Runtime:     config.RuntimeInfo,
+		Runtime:     runtime,
 		Spec:        packed,
 		SnapshotKey: snapshot,
 		Snapshotter: snapshotter,
 		Extensions:  map[string]typeurl.Any{extensionKey: ext},
-		SandboxID:   sandboxID(s, config),
+		SandboxID:   sandbox,
 	}, nil
 }
 
-// sandboxID lets containerd connect to a shim that we started.
-func sandboxID(s *session, config runtimeConfig) string {
-	if s.shims == nil || config.thirdParty {
-		return ""
-	}
-	return shortcuts.Sandbox
+// with returns a copy of the map with another entry.
+func with(all map[string]string, key, value string) map[string]string {
+	more := map[string]string{}
+	maps.Copy(more, all)
+	more[key] = value
+	return more
 }
 
 // labelThirdParty marks the containers with a third-party shim.
 const labelThirdParty = "runonce/foreign-shim"
-
-func withShimLabel(labels map[string]string, config runtimeConfig) map[string]string {
-	if !config.thirdParty {
-		return labels
-	}
-	labels = maps.Clone(labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[labelThirdParty] = "true"
-	return labels
-}
 
 // thirdParty reports whether the container's shim is not ours, so that a logger process writes
 // its logs and the engine writes its exit record.
@@ -335,12 +319,17 @@ func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req 
 	}
 }
 
-// setSeccomp sets containerd's default profile, if the spec has a Linux part.
-func setSeccomp(spec *specs.Spec) {
-	if spec.Linux == nil {
-		return
+// ownSpec returns a copy of the spec of which the engine may change what it has to.
+func ownSpec(s *specs.Spec) *specs.Spec {
+	own := *s
+	own.Process, own.Root, own.Linux = copyOf(s.Process), copyOf(s.Root), copyOf(s.Linux)
+	return &own
+}
+
+func copyOf[T any](p *T) *T {
+	c := new(T)
+	if p != nil {
+		*c = *p
 	}
-	linux := *spec.Linux
-	linux.Seccomp = seccomp.DefaultProfile(spec)
-	spec.Linux = &linux
+	return c
 }

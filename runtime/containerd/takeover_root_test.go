@@ -1,8 +1,6 @@
 package containerd_test
 
 import (
-	"bytes"
-	"io"
 	"net"
 	"path/filepath"
 	"sync"
@@ -66,17 +64,7 @@ func TestWhoeverServesEndsWhileAnotherProcessOpens(t *testing.T) {
 	}
 }
 
-// fatal is an archive whose first read kills the server.
-type fatal struct {
-	io.ReadSeeker
-	kill func()
-}
-
-func (f fatal) Read(p []byte) (int, error) {
-	f.kill()
-	return f.ReadSeeker.Read(p)
-}
-
+// TestWhoeverServesIsKilledDuringAnImport: the archive is read again.
 func TestWhoeverServesIsKilledDuringAnImport(t *testing.T) {
 	roottest.Require(t)
 	p := newTestDirs(t)
@@ -87,7 +75,10 @@ func TestWhoeverServesIsKilledDuringAnImport(t *testing.T) {
 	_, kill := p.other(t, "")
 	e := p.open(t, t.Context())
 	defer func() { _ = e.Close() }()
-	refs, err := e.ImportArchive(t.Context(), fatal{bytes.NewReader(archive), sync.OnceFunc(kill)})
+	a := archiveOf(t, archive)
+	begun := sync.OnceFunc(kill)
+	a.OnRead = func(int64, int64) { begun() }
+	refs, err := e.ImportArchive(t.Context(), a)
 	if err != nil || len(refs) != 1 || refs[0] != boxRef {
 		t.Errorf("%v, %v", refs, err)
 	}

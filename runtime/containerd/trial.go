@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containerd/containerd/v2/contrib/seccomp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/runonce/runonce/internal/atomicfile"
@@ -179,17 +180,12 @@ func (t trial) clear(ctx context.Context) error {
 // writeBundle writes the bundle, with a process that has the seccomp profile and the limits of
 // this program's containers.
 func (t trial) writeBundle(spec *specs.Spec) error {
-	own := *spec
-	own.Root = &specs.Root{Path: "rootfs"}
-	process := specs.Process{Cwd: "/"}
-	if spec.Process != nil {
-		process = *spec.Process
-	}
-	process.Args = []string{trialProgram}
-	own.Process = &process
-	setSeccomp(&own)
-	limitFiles(&own)
-	data, err := json.Marshal(&own)
+	own := ownSpec(spec)
+	own.Root.Path = "rootfs"
+	own.Process.Args, own.Process.Cwd = []string{trialProgram}, "/"
+	own.Linux.Seccomp = seccomp.DefaultProfile(own)
+	limitFiles(own.Process)
+	data, err := json.Marshal(own)
 	if err != nil {
 		return err
 	}

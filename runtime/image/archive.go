@@ -90,18 +90,13 @@ func identify(path string) (Archive, error) {
 	return a, nil
 }
 
-// Open returns the archive as an uncompressed tar stream, which the caller closes. The images
-// in it have the names that Refs returns.
+// Open returns the archive as an uncompressed tar stream, which the caller closes.
 func (a Archive) Open() (io.ReadCloser, error) {
 	m, err := a.meter()
 	if err != nil {
 		return nil, err
 	}
-	r, err := a.stream(m)
-	if err != nil {
-		return nil, err
-	}
-	return a.renamed(r), nil
+	return a.stream(m)
 }
 
 // stream returns the archive as an uncompressed tar stream. m, if not nil, counts what is read.

@@ -4,13 +4,11 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,7 +16,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // member is a file of an archive.
@@ -314,89 +311,17 @@ func TestArchivesOfOne(t *testing.T) {
 	}
 }
 
-// What an importer reads must have the names that Refs returns.
-func TestOpenNamesImages(t *testing.T) {
-	t.Parallel()
-	const kept = `"platform":{"os":"linux","architecture":"arm64"}`
-	with := func(annotations string) member {
-		m := index(annotations)
-		m.text = strings.Replace(m.text, `"size":2`, `"size":2,`+kept, 1)
-		return m
-	}
-	dir := t.TempDir()
-	for i, tt := range []struct{ name, annotations, want string }{
-		{"mere tag", `"org.opencontainers.image.ref.name":"1.2"`, "docker.io/library/tool:1.2"},
-		{"familiar", `"org.opencontainers.image.ref.name":"me/x:1"`, "docker.io/me/x:1"},
-		{"full", `"io.containerd.image.name":"registry.example/x:1"`, "registry.example/x:1"},
-		{"none", `"a":"b"`, ""},
-	} {
-		sub := filepath.Join(dir, strconv.Itoa(i))
-		write(t, filepath.Join(sub, "file", "tool.tar.zst"), zstandard(t, tarOf(t, with(tt.annotations), layout(), blob())))
-		writeMembers(t, filepath.Join(sub, "tool"), with(tt.annotations), layout(), blob())
-		for _, path := range []string{filepath.Join(sub, "file"), filepath.Join(sub, "tool")} {
-			found, _, err := Archives(path)
-			if err != nil || len(found) != 1 {
-				t.Fatal(found, err)
-			}
-			got := readMember(t, found[0], "index.json")
-			var decoded ocispec.Index
-			if err := json.Unmarshal([]byte(got), &decoded); err != nil {
-				t.Fatal(err)
-			}
-			m := decoded.Manifests[0]
-			if name := m.Annotations["io.containerd.image.name"]; name != tt.want {
-				t.Errorf("%s: the importer sees %q, want %q", tt.name, name, tt.want)
-			}
-			if m.Platform == nil || m.Platform.Architecture != "arm64" || m.Digest.String() != digest() {
-				t.Errorf("%s: what else the index said is lost: %s", tt.name, got)
-			}
-			if b := readMember(t, found[0], blob().name); b != "{}" {
-				t.Errorf("%s: the blob is %q", tt.name, b)
-			}
-		}
-	}
-}
-
-func readMember(t *testing.T, a Archive, name string) string {
-	t.Helper()
-	r, err := a.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = r.Close() }()
-	for in := tar.NewReader(r); ; {
-		h, err := in.Next()
-		if err != nil {
-			t.Fatalf("looking for %s: %v", name, err)
-		}
-		if h.Name == name {
-			data, err := io.ReadAll(in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return string(data)
-		}
-	}
-}
-
 func TestOpenReturnsErrors(t *testing.T) {
 	t.Parallel()
 	whole := gzipped(t, tarOf(t, member{"blob", strings.Repeat("0123456789", 10000)}, layout(), index("")))
-	for name, data := range map[string][]byte{
-		"cut":       whole[:len(whole)-20],
-		"bad index": tarOf(t, layout(), member{"index.json", "{"}),
-	} {
-		path := filepath.Join(t.TempDir(), "x")
-		write(t, path, data)
-		r, err := Archive{Path: path}.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, r); err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: error %v, want one with the path", name, err)
-		}
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+	path := filepath.Join(t.TempDir(), "x")
+	write(t, path, whole[:len(whole)-20])
+	r, err := Archive{Path: path}.Open()
+	if err != nil {
+		t.Fatal(err)
 	}
+	if _, err := io.Copy(io.Discard, r); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("error %v", err)
+	}
+	_ = r.Close()
 }

@@ -77,7 +77,7 @@ func (a Archive) repository() string {
 
 func (a Archive) indexRefs(index ocispec.Index, refs map[string]string) error {
 	for _, m := range index.Manifests {
-		name, err := a.entryName(m.Annotations)
+		name, err := a.ImageName(m.Annotations)
 		if err != nil {
 			return err
 		}
@@ -149,124 +149,20 @@ func (a Archive) contents() (contents, error) {
 }
 
 func decodeJSON(r io.Reader, v any) error {
-	data, err := readIndex(r)
+	data, err := io.ReadAll(io.LimitReader(r, maxIndex+1))
 	if err != nil {
 		return err
+	}
+	if len(data) > maxIndex {
+		return fmt.Errorf("larger than %d bytes", maxIndex)
 	}
 	return json.Unmarshal(data, v)
 }
 
-// readIndex reads an index, if it is not too large to be one.
-func readIndex(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxIndex+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxIndex {
-		return nil, fmt.Errorf("larger than %d bytes", maxIndex)
-	}
-	return data, nil
-}
-
-// renamed copies a tar stream, which it closes, with the full names of the images in its OCI
-// index.
-func (a Archive) renamed(in io.ReadCloser) io.ReadCloser {
-	r, w := io.Pipe()
-	go func() {
-		err := a.copyRenamed(tar.NewWriter(w), tar.NewReader(in))
-		_ = w.CloseWithError(errors.Join(err, in.Close())) // always nil
-	}()
-	return r
-}
-
-func (a Archive) copyRenamed(out *tar.Writer, in *tar.Reader) error {
-	for {
-		h, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return out.Close()
-		}
-		if err != nil {
-			return fmt.Errorf("reading images %s: %w", a.Path, err)
-		}
-		// Only what an importer needs: other parts of a header may not be writable.
-		plain := &tar.Header{Typeflag: h.Typeflag, Name: h.Name, Linkname: h.Linkname, Size: h.Size, Mode: 0o644}
-		if h.Typeflag == tar.TypeReg && path.Clean(h.Name) == indexFile {
-			err = a.writeIndex(out, in)
-		} else if err = out.WriteHeader(plain); err == nil {
-			_, err = io.Copy(out, in)
-		}
-		if err != nil {
-			return fmt.Errorf("copying %s of images %s: %w", h.Name, a.Path, err)
-		}
-	}
-}
-
-// writeIndex copies an OCI index with full names.
-func (a Archive) writeIndex(out *tar.Writer, in io.Reader) error {
-	data, err := readIndex(in)
-	if err != nil {
-		return err
-	}
-	if data, err = a.nameImages(data); err != nil {
-		return err
-	}
-	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: indexFile, Size: int64(len(data)), Mode: 0o644}); err != nil {
-		return err
-	}
-	_, err = out.Write(data)
-	return err
-}
-
-// object is a JSON object of which only some fields are decoded.
-type object map[string]json.RawMessage
-
-// get decodes a field, if the object has it.
-func (o object) get(field string, v any) error {
-	if data, ok := o[field]; ok {
-		return json.Unmarshal(data, v)
-	}
-	return nil
-}
-
-// nameImages adds the annotation with the full name to each named entry of an OCI index.
-// Importers take that as it is.
-func (a Archive) nameImages(index []byte) ([]byte, error) {
-	var top object
-	if err := json.Unmarshal(index, &top); err != nil {
-		return nil, err
-	}
-	var entries []object
-	if err := top.get("manifests", &entries); err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		annotations := map[string]string{}
-		if err := e.get("annotations", &annotations); err != nil {
-			return nil, err
-		}
-		name, err := a.entryName(annotations)
-		if err != nil {
-			return nil, err
-		}
-		if name == "" {
-			continue
-		}
-		annotations[containerdName] = name
-		if e["annotations"], err = json.Marshal(annotations); err != nil {
-			return nil, err
-		}
-	}
-	var err error
-	if top["manifests"], err = json.Marshal(entries); err != nil {
-		return nil, err
-	}
-	return json.Marshal(top)
-}
-
-// entryName returns the full name of an image in an OCI index, empty when it has none. The
-// annotation org.opencontainers.image.ref.name may be a reference or only a tag, whose repository
+// ImageName returns the full name of an image by its annotations in the archive's OCI index, empty
+// when it has none. The annotation org.opencontainers.image.ref.name may be a reference or only a tag, whose repository
 // is then the name of the archive's file.
-func (a Archive) entryName(annotations map[string]string) (string, error) {
+func (a Archive) ImageName(annotations map[string]string) (string, error) {
 	if name := annotations[containerdName]; name != "" {
 		return Normalize(name)
 	}

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -112,13 +110,3 @@ func pins(s engine.Sandbox) []namespaces.Pin {
 		{Kind: namespaces.User, Path: s.UserNS},
 	}
 }
-
-// bootID identifies this boot of the machine. Without it, a pod without namespaces of its own
-// would seem to have survived a reboot.
-var bootID = sync.OnceValue(func() string {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(id))
-})

@@ -112,7 +112,7 @@ func (e *machineEngine) importMissing(ctx context.Context, a image.Archive) (ref
 			report(engine.Transfer{Step: engine.Importing, Name: a.Path, Done: done, Total: total})
 		}
 	}
-	err = e.importArchive(ctx, a)
+	_, err = e.ImportArchive(ctx, a)
 	last.Done = read.Load()
 	if err != nil {
 		return nil, err
@@ -171,18 +171,6 @@ func (e *machineEngine) remember(ctx context.Context, a image.Archive, refs map[
 	}
 	if err := e.cache().Store(a, refs); err != nil {
 		e.o.Log.WarnContext(ctx, "the archive has to be read again next time", "archive", a.Path, "error", err)
-	}
-	return nil
-}
-
-func (e *machineEngine) importArchive(ctx context.Context, a image.Archive) error {
-	r, err := a.Open()
-	if err != nil {
-		return err
-	}
-	_, err = e.Engine.ImportArchive(ctx, r)
-	if err := errors.Join(err, r.Close()); err != nil {
-		return fmt.Errorf("importing %s: %w", a.Path, err)
 	}
 	return nil
 }

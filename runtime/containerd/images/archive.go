@@ -1,18 +1,15 @@
 package images
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/images/archive"
-	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -22,23 +19,17 @@ import (
 	"github.com/runonce/runonce/runtime/image"
 )
 
-// Import adds the images of an OCI or docker archive, plain or compressed, and returns their
-// references. They are pinned. It adds none when one of them is not complete: blobs in archives are found by
-// their digests, so a corrupt one is missing. An error that is not about the archive wraps
-// errs.ErrUnusable.
-func Import(ctx context.Context, s Conn, r io.Reader) (refs []string, err error) {
+// Import adds the images of an archive, and returns their references. They are pinned. It adds none
+// when one of them is not complete: blobs in archives are found by their digests, so a corrupt one
+// is missing. An error that is not about the archive wraps errs.ErrUnusable.
+func Import(ctx context.Context, s Conn, a image.Archive) (refs []string, err error) {
 	ctx, release, err := holdLease(ctx, s.Client)
 	if err != nil {
 		return nil, errs.Unusable{Cause: err}
 	}
 	defer func() { err = release(err) }()
-	plain, err := compression.DecompressStream(r)
-	if err != nil {
-		return nil, failure.Permanentf("decompressing it: %w", err)
-	}
-	defer func() { _ = plain.Close() }()
 	store := &watchedStore{Store: s.ContentStore()}
-	named, err := read(ctx, store, plain, platforms.Default())
+	named, err := read(ctx, store, a, platforms.Default())
 	if trouble := store.trouble(); trouble != nil {
 		return nil, errs.Unusable{Cause: errs.Native(trouble)}
 	}
@@ -58,7 +49,12 @@ func Import(ctx context.Context, s Conn, r io.Reader) (refs []string, err error)
 
 // read puts the content of an archive into the store, labelled for the garbage collector, and
 // returns the images that have names.
-func read(ctx context.Context, store content.Store, archived io.Reader, platform platforms.MatchComparer) ([]images.Image, error) {
+func read(ctx context.Context, store content.Store, a image.Archive, platform platforms.MatchComparer) ([]images.Image, error) {
+	archived, err := a.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = archived.Close() }()
 	index, err := archive.ImportIndex(ctx, store, archived)
 	if err != nil {
 		return nil, err
@@ -69,8 +65,8 @@ func read(ctx context.Context, store content.Store, archived io.Reader, platform
 		if errdefs.IsNotFound(err) && desc.Digest != index.Digest {
 			return nil, images.ErrSkipDesc // of another platform, or see complete
 		}
-		if desc.Digest == index.Digest {
-			named = withNames(all)
+		if err == nil && desc.Digest == index.Digest {
+			named, err = withNames(all, a)
 		}
 		return all, err
 	}
@@ -90,16 +86,18 @@ func read(ctx context.Context, store content.Store, archived io.Reader, platform
 	return named, nil
 }
 
-// withNames returns the images whose names in an archive are valid, under their full names.
-func withNames(all []ocispec.Descriptor) []images.Image {
-	var named []images.Image
+// withNames returns the images that have names in the archive's index.
+func withNames(all []ocispec.Descriptor, a image.Archive) (named []images.Image, err error) {
 	for _, target := range all {
-		name := cmp.Or(target.Annotations[images.AnnotationImageName], target.Annotations[ocispec.AnnotationRefName])
-		if full, err := image.Normalize(name); err == nil {
-			named = append(named, images.Image{Name: full, Target: target})
+		name, err := a.ImageName(target.Annotations)
+		if err != nil {
+			return nil, err
+		}
+		if name != "" {
+			named = append(named, images.Image{Name: name, Target: target})
 		}
 	}
-	return named
+	return named, nil
 }
 
 // complete returns an error when a blob of the image for the platform is missing, or a layer

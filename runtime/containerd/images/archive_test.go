@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,9 +16,9 @@ import (
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/plugins/content/local"
 	"github.com/containerd/platforms"
-	"github.com/opencontainers/go-digest"
 
 	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/runtime/image"
 )
 
 // edited returns an archive with each file passed through edit, which returns nil to leave it out.
@@ -54,17 +57,26 @@ func edited(t *testing.T, archive []byte, edit func(name string, body []byte) []
 	return out.Bytes()
 }
 
+func archiveOf(t *testing.T, data []byte) image.Archive {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "Tool.tar")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return image.Archive{Path: path}
+}
+
 // TestRead: an archive is complete or refused.
 func TestRead(t *testing.T) {
 	t.Parallel()
-	image := ociimage.Image{
+	built := ociimage.Image{
 		Ref: "localhost/a:1", Layers: [][]ociimage.File{{{Path: "big", Body: bytes.Repeat([]byte("x"), 1000)}}},
 		Files: []ociimage.File{{Path: "small", Body: []byte("y")}},
 	}
 	var plain, zipped, docker bytes.Buffer
-	uncompressed := image
+	uncompressed := built
 	uncompressed.Compression = ociimage.None
-	if err := errors.Join(ociimage.Build(&plain, uncompressed), ociimage.Build(&zipped, image), ociimage.BuildDocker(&docker, image)); err != nil {
+	if err := errors.Join(ociimage.Build(&plain, uncompressed), ociimage.Build(&zipped, built), ociimage.BuildDocker(&docker, built)); err != nil {
 		t.Fatal(err)
 	}
 	// The blobs by what they hold.
@@ -105,7 +117,7 @@ func TestRead(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			store, err := local.NewLabeledStore(t.TempDir(), &memoryLabels{all: map[digest.Digest]map[string]string{}})
+			store, err := local.NewStore(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,8 +125,8 @@ func TestRead(t *testing.T) {
 			if tc.edit != nil {
 				archive = edited(t, archive, tc.edit)
 			}
-			watched := &watchedStore{Store: store}
-			found, err := read(t.Context(), watched, bytes.NewReader(archive), platforms.Default())
+			watched := &watchedStore{Store: unlabelled{store}}
+			found, err := read(t.Context(), watched, archiveOf(t, archive), platforms.Default())
 			if watched.trouble() != nil {
 				t.Errorf("trouble with the store: %v", watched.trouble())
 			}
@@ -128,6 +140,46 @@ func TestRead(t *testing.T) {
 				t.Errorf("%v, %v", found, err)
 			}
 		})
+	}
+}
+
+// TestReadNames: images get the names that Refs returns, and those without a name are left out.
+func TestReadNames(t *testing.T) {
+	t.Parallel()
+	var archive bytes.Buffer
+	if err := ociimage.Build(&archive, ociimage.Image{Ref: "localhost/a:1", Files: []ociimage.File{{Path: "a"}}}); err != nil {
+		t.Fatal(err)
+	}
+	for annotations, want := range map[string]string{
+		`"org.opencontainers.image.ref.name":"1.2"`:                                           "docker.io/library/tool:1.2",
+		`"org.opencontainers.image.ref.name":"me/x:1"`:                                        "docker.io/me/x:1",
+		`"io.containerd.image.name":"registry.example/x:1","org.opencontainers.ref.name":"1"`: "registry.example/x:1",
+		`"a":"b"`: "it holds no image with a name",
+		`"org.opencontainers.image.ref.name":"a b"`: "neither a reference nor a tag",
+	} {
+		a := archiveOf(t, edited(t, archive.Bytes(), func(name string, body []byte) []byte {
+			if name == "index.json" {
+				return regexp.MustCompile(`"annotations":\{[^}]*\}`).ReplaceAll(body, []byte(`"annotations":{`+annotations+`}`))
+			}
+			return body
+		}))
+		store, err := local.NewStore(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		named, err := read(t.Context(), unlabelled{store}, a, platforms.Default())
+		if err != nil {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", annotations, err)
+			}
+			continue
+		}
+		if len(named) != 1 || named[0].Name != want {
+			t.Errorf("%s: %v, want %s", annotations, named, want)
+		}
+		if refs, err := a.Refs(); err != nil || refs[want] != named[0].Target.Digest.String() {
+			t.Errorf("%s: Refs returns %v, %v", annotations, refs, err)
+		}
 	}
 }
 
@@ -155,7 +207,7 @@ func TestTroubleWithTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	watched := &watchedStore{Store: full{store}}
-	_, err = read(t.Context(), watched, &archive, platforms.Default())
+	_, err = read(t.Context(), watched, archiveOf(t, archive.Bytes()), platforms.Default())
 	if !errors.Is(err, syscall.ENOSPC) || !errors.Is(watched.trouble(), syscall.ENOSPC) {
 		t.Errorf("%v, %v", err, watched.trouble())
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/containerd/containerd/v2/plugins/content/local"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
-	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/semaphore"
 
@@ -50,21 +49,21 @@ func NewBundle(dir, platform string, from Registries, report func(engine.Transfe
 	if spec.OS != "linux" {
 		return nil, fmt.Errorf("platform %q: pods run on linux only", platform)
 	}
-	store, err := local.NewLabeledStore(dir, &memoryLabels{all: map[digest.Digest]map[string]string{}})
+	store, err := local.NewStore(dir)
 	if err != nil {
 		return nil, fmt.Errorf("collecting images in %s: %w", dir, err)
 	}
 	return &Bundle{
-		registries: from, store: store, platform: platforms.Only(spec), name: platforms.Format(spec), report: report,
+		registries: from, store: unlabelled{store}, platform: platforms.Only(spec), name: platforms.Format(spec), report: report,
 		found: map[string]ocispec.Descriptor{},
 	}, nil
 }
 
-// Add adds the images of an uncompressed archive.
-func (b *Bundle) Add(ctx context.Context, r io.Reader) error {
-	named, err := read(ctx, b.store, r, b.platform)
+// Add adds the images of an archive.
+func (b *Bundle) Add(ctx context.Context, a image.Archive) error {
+	named, err := read(ctx, b.store, a, b.platform)
 	if err != nil {
-		return err
+		return fmt.Errorf("reading %s: %w", a.Path, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +101,7 @@ func (b *Bundle) Fetch(ctx context.Context, ref string, credentials []engine.Cre
 	if _, ok := b.target(ref); ok {
 		return nil
 	}
-	t := (&Store{report: b.report}).Track(ref, engine.Pulling)
+	t := track(b.report, ref, engine.Pulling)
 	defer func() { t.End(engine.Pulling, err) }()
 	var target ocispec.Descriptor
 	err = b.registries.Each(ctx, ref, credentials, func(a Access) error {
@@ -174,34 +173,10 @@ func (b *Bundle) check(ctx context.Context, target ocispec.Descriptor) error {
 	return complete(ctx, b.store, target, b.platform)
 }
 
-// memoryLabels is a label store in memory.
-type memoryLabels struct {
-	mu  sync.Mutex
-	all map[digest.Digest]map[string]string
-}
+// unlabelled is a content store without labels, which only a garbage collector needs.
+type unlabelled struct{ content.Store }
 
-// Get returns the labels of a blob.
-func (l *memoryLabels) Get(d digest.Digest) (map[string]string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return maps.Clone(l.all[d]), nil
-}
-
-// Set replaces the labels of a blob.
-func (l *memoryLabels) Set(d digest.Digest, set map[string]string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all[d] = maps.Clone(set)
-	return nil
-}
-
-// Update adds to the labels of a blob.
-func (l *memoryLabels) Update(d digest.Digest, set map[string]string) (map[string]string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.all[d] == nil {
-		l.all[d] = map[string]string{}
-	}
-	maps.Copy(l.all[d], set)
-	return maps.Clone(l.all[d]), nil
+// Update changes nothing.
+func (unlabelled) Update(_ context.Context, i content.Info, _ ...string) (content.Info, error) {
+	return i, nil
 }

@@ -163,15 +163,11 @@ func LeaseHolder() (string, error) {
 
 // pidSpace identifies the boot and the PID namespace.
 func pidSpace() (string, error) {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "", err
-	}
 	space, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil {
-		return "", err
+	if err == nil && procstat.BootID() == "" {
+		err = errors.New("the boot of the machine is not known")
 	}
-	return strings.TrimSpace(string(boot)) + " " + space, nil
+	return procstat.BootID() + " " + space, err
 }
 
 // hasDied reports whether a lease's holder has died: always when it is of an earlier boot, and

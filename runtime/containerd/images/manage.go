@@ -3,6 +3,7 @@ package images
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/content"
@@ -72,7 +73,7 @@ func List(ctx context.Context, s Conn) ([]Record, error) {
 	return found, nil
 }
 
-// usersOf returns the names of the pods and containers that use an image.
+// usersOf returns the names of the pods and containers that use an image, in order and each once.
 func usersOf(img images.Image, all []containers.Container) []string {
 	var users []string
 	for _, c := range all {
@@ -85,7 +86,8 @@ func usersOf(img images.Image, all []containers.Container) []string {
 		}
 		users = append(users, name)
 	}
-	return users
+	slices.Sort(users)
+	return slices.Compact(users)
 }
 
 // Pin marks images as such that are kept although nothing uses them.

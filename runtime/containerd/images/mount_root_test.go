@@ -1,24 +1,30 @@
 package images
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/mount"
 
+	"github.com/runonce/runonce/internal/procstat"
 	"github.com/runonce/runonce/internal/roottest"
 )
 
-// TestSweep: the mounts of dead processes are removed, and nothing else.
+// TestSweep: the mount of a killed process is removed with its directory.
 func TestSweep(t *testing.T) {
 	roottest.Require(t)
 	c := New(t.TempDir(), nil)
-	// A PID that no process can have, and that of a running one.
-	gone, here := filepath.Join(c.users, "mount-4194305-1"), filepath.Join(c.users, fmt.Sprintf("mount-%d-1", os.Getpid()))
-	for _, path := range []string{gone, here} {
-		if err := os.Mkdir(path, 0o700); err != nil {
+	mine, err := procstat.TempDir(c.users)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A PID that no process can have.
+	gone := filepath.Join(c.users, strings.Replace(filepath.Base(mine), strconv.Itoa(os.Getpid()), "4194305", 1))
+	for _, path := range []string{gone, mine} {
+		if err := os.MkdirAll(path, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		m := mount.Mount{Type: "tmpfs", Source: "tmpfs"}
@@ -33,7 +39,7 @@ func TestSweep(t *testing.T) {
 	if _, err := os.Stat(gone); !os.IsNotExist(err) {
 		t.Errorf("the mount of a process that is gone is still there: %v", err)
 	}
-	if err := os.Remove(here); err == nil {
+	if err := os.Remove(mine); err == nil {
 		t.Error("the mount of a process that lives was taken away")
 	}
 }

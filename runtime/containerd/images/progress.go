@@ -37,12 +37,14 @@ type blob struct {
 }
 
 // Track begins a transfer, which the caller ends with End.
-func (c *Store) Track(ref string, step engine.Step) *Transfer {
-	if c.report == nil {
+func (c *Store) Track(ref string, step engine.Step) *Transfer { return track(c.report, ref, step) }
+
+func track(report func(engine.Transfer), ref string, step engine.Step) *Transfer {
+	if report == nil {
 		return nil
 	}
-	c.report(engine.Transfer{Step: step, Name: ref})
-	return &Transfer{report: c.report, ref: ref, blobs: map[digest.Digest]*blob{}}
+	report(engine.Transfer{Step: step, Name: ref})
+	return &Transfer{report: report, ref: ref, blobs: map[digest.Digest]*blob{}}
 }
 
 // End reports the end.

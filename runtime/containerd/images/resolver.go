@@ -2,6 +2,7 @@ package images
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -75,4 +76,20 @@ func (a Access) Use(ctx context.Context, op func(context.Context, remotes.Resolv
 // this machine are not verified, and plain HTTP is used for those that do not speak TLS.
 func (r Registries) hostOptions() config.HostOptions {
 	return config.HostOptions{HostDir: config.HostDirFromRoot(r.CertsDir)}
+}
+
+// Digest asks the registry for the digest of an image with a normalized reference, with the ways to
+// log in that a pull uses.
+func (r Registries) Digest(ctx context.Context, ref string, given []engine.Credential) (digest string, err error) {
+	err = r.Each(ctx, ref, given, func(a Access) error {
+		return a.Use(ctx, func(ctx context.Context, resolver remotes.Resolver) error {
+			_, target, err := resolver.Resolve(ctx, ref)
+			digest = target.Digest.String()
+			return err
+		})
+	})
+	if err != nil {
+		return "", fmt.Errorf("asking for image %q: %w", ref, &failure.Error{Why: failure.ReasonErrImagePull, Err: err})
+	}
+	return digest, nil
 }

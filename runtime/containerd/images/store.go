@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/runonce/runonce/internal/atomicfile"
@@ -22,13 +24,13 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
-	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/runonce/runonce/internal/keymutex"
 	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/image"
 )
 
 // Conn is a connection to containerd, with the snapshotter of all containers.
@@ -91,24 +93,19 @@ func findImage(ctx context.Context, s Conn, ref string) (images.Image, error) {
 	if err == nil || !errdefs.IsNotFound(err) {
 		return record, errs.Native(err)
 	}
-	named, perr := reference.ParseNormalizedNamed(ref)
-	if perr != nil {
-		return images.Image{}, err
-	}
-	digested, ok := named.(reference.Digested)
+	_, digest, ok := strings.Cut(ref, "@")
 	if !ok {
 		return images.Image{}, err
 	}
-	same, lerr := s.ImageService().List(ctx, "target.digest=="+digested.Digest().String())
+	same, lerr := s.ImageService().List(ctx, "target.digest=="+digest)
 	if lerr != nil {
 		return images.Image{}, errs.Native(lerr)
 	}
-	for _, one := range same {
-		if other, err := reference.ParseNormalizedNamed(one.Name); err == nil && other.Name() == named.Name() {
-			return one, nil
-		}
+	i := slices.IndexFunc(same, func(one images.Image) bool { return image.Same(ref, one.Name, digest) })
+	if i < 0 {
+		return images.Image{}, err
 	}
-	return images.Image{}, err
+	return same[i], nil
 }
 
 func (c *Store) unpack(ctx context.Context, s Conn, record images.Image, layers []digest.Digest) (err error) {

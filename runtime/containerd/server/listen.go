@@ -44,8 +44,12 @@ func TasksDir(state string) string { return filepath.Join(state, "io.containerd.
 // Socket returns the path at which the server with this state directory serves.
 func Socket(state string) string { return filepath.Join(socketDir(state), socketName) }
 
-// ShimDir returns the directory of the shims' sockets.
-func ShimDir(state string) string { return filepath.Join(socketDir(state), "s") }
+// RuntimeRoot returns the directory in which the OCI runtimes keep their state, below a directory for
+// each namespace.
+func RuntimeRoot(state string) string { return filepath.Join(state, "runc") }
+
+// shimDir returns the directory of the shims' sockets.
+func shimDir(state string) string { return filepath.Join(socketDir(state), "s") }
 
 // socketDir returns the state directory, or a shorter path when that is too long for a
 // socket.

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/runonce/runonce/internal/flock"
 )
 
@@ -24,25 +26,23 @@ func TryLock(root string) (unlock func() error, err error) {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return nil, fmt.Errorf("making the root directory: %w", err)
 	}
-	return lock(root, os.O_RDWR|os.O_CREATE)
+	f, err := flock.Try(lockPath(root))
+	return locked(f, root, err)
 }
 
 // TryLockReadOnly is TryLock for a root directory on a read-only file system, which a process
 // has locked before.
-func TryLockReadOnly(root string) (unlock func() error, err error) { return lock(root, os.O_RDONLY) }
+func TryLockReadOnly(root string) (unlock func() error, err error) {
+	f, err := flock.Open(lockPath(root), unix.LOCK_EX|unix.LOCK_NB)
+	return locked(f, root, err)
+}
 
-func lock(root string, flags int) (unlock func() error, err error) {
-	path := lockPath(root)
-	f, err := os.OpenFile(path, flags, 0o600)
-	if err != nil {
+func locked(f *os.File, root string, err error) (unlock func() error, _ error) {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("opening the lock: %w", err)
-	}
-	ok, err := flock.Lock(f)
-	if err == nil && !ok {
-		err = fmt.Errorf("locking %q: %w", path, ErrLocked)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
+	case f == nil:
+		return nil, fmt.Errorf("locking %q: %w", lockPath(root), ErrLocked)
 	}
 	return f.Close, nil
 }

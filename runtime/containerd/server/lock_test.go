@@ -36,7 +36,7 @@ func TestSocketsFitTheKernel(t *testing.T) {
 	t.Parallel()
 	const limit = 107
 	for _, state := range []string{"/run/runonce", "/" + strings.Repeat("x", 39), "/" + strings.Repeat("x", 200)} {
-		shim := filepath.Join(ShimDir(state), strings.Repeat("0", 64))
+		shim := filepath.Join(shimDir(state), strings.Repeat("0", 64))
 		if len(shim) > limit || len(Socket(state)+ttrpcSuffix) > limit {
 			t.Errorf("%q: %q, %q", state, shim, Socket(state))
 		}

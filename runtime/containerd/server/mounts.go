@@ -18,9 +18,6 @@ func sweepMounts(dir string, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("looking for mounts of earlier runs: %w", err)
 	}
-	if log == nil {
-		return nil
-	}
 	for _, w := range warnings {
 		log.Warn("a mount of an earlier run is not removed", "error", w)
 	}

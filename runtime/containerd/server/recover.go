@@ -13,6 +13,8 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/plugins"
 	"github.com/containerd/errdefs"
+
+	"github.com/runonce/runonce/runtime/containerd/images"
 )
 
 // marker is a file in the root directory that exists while a server runs. A server that finds
@@ -32,7 +34,7 @@ func (s *Server) recover(ctx context.Context, o Options) error {
 	}
 	o.Log.Debug("the last containerd here was killed, cleaning up")
 	ctx = namespaces.WithNamespace(ctx, o.Namespace)
-	if err := s.dropLeases(ctx); err != nil {
+	if _, err := images.SweepLeases(ctx, s.Client.LeasesService()); err != nil {
 		return err
 	}
 	s.cleanSnapshots(ctx, o.Log)
@@ -76,21 +78,6 @@ func touch(ctx context.Context, s snapshots.Snapshotter) error {
 	// The garbage collector may be faster.
 	if err := s.Remove(ctx, key); err != nil && !errdefs.IsNotFound(err) {
 		return err
-	}
-	return nil
-}
-
-// dropLeases deletes the leases of processes that died while they fetched or unpacked an
-// image: they would keep the remains for a day.
-func (s *Server) dropLeases(ctx context.Context) error {
-	all, err := s.Client.LeasesService().List(ctx)
-	if err != nil {
-		return fmt.Errorf("listing old leases: %w", err)
-	}
-	for _, l := range all {
-		if err := s.Client.LeasesService().Delete(ctx, l); err != nil && !errdefs.IsNotFound(err) {
-			return fmt.Errorf("deleting an old lease: %w", err)
-		}
 	}
 	return nil
 }

@@ -22,8 +22,6 @@ import (
 	"github.com/containerd/log"
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
-
-	"github.com/runonce/runonce/runtime/containerd/shortcuts"
 )
 
 // Options say where the server keeps its files. Root outlives a reboot, State need not.
@@ -68,9 +66,12 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := s.load(context.WithoutCancel(ctx), o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	var err error
-	if s.Client, err = newClient(s.set); err == nil {
-		err = s.createSandbox(ctx, o.Namespace)
+	db, err := s.metadata()
+	if err == nil {
+		err = createSandbox(ctx, db, o.Namespace)
+	}
+	if err == nil {
+		s.Client, err = newClient(s.set)
 	}
 	if err == nil {
 		err = s.recover(ctx, o)
@@ -114,12 +115,12 @@ func (s *Server) load(ctx context.Context, o Options) error {
 		ic.Config = r.Config
 		switch r.Config.(type) {
 		case *shims.ShimConfig:
-			ic.Config = &shims.ShimConfig{SocketDir: ShimDir(o.State)}
+			ic.Config = &shims.ShimConfig{SocketDir: shimDir(o.State)}
 		case *shims.TaskConfig:
 			// It connects to the running shims.
 			db, err := s.metadata()
 			if err == nil {
-				forget, err = shortcuts.KeepThirdParty(ctx, db, TasksDir(o.State), o.Namespace)
+				forget, err = keepThirdParty(ctx, db, TasksDir(o.State), o.Namespace)
 			}
 			if err != nil {
 				return err
@@ -211,12 +212,4 @@ func (s *Server) HasSnapshotter(name string) bool {
 
 func (s *Server) metadata() (*metadata.DB, error) {
 	return find[*metadata.DB](s.set, plugins.MetadataPlugin, "bolt")
-}
-
-func (s *Server) createSandbox(ctx context.Context, namespace string) error {
-	db, err := s.metadata()
-	if err != nil {
-		return err
-	}
-	return shortcuts.CreateSandbox(ctx, db, namespace)
 }

@@ -3,7 +3,7 @@ package shimbinary
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,80 +13,53 @@ import (
 	"github.com/runonce/runonce/internal/flock"
 )
 
-// Hold does what Unpack does and keeps Sweep from removing the program until release is
-// called or this process ends.
-func Hold(bin string) (path string, release func() error, err error) {
-	return hold(bin, Unpack)
+// Hold does what Unpack does, and nobody removes the program until release is called or this
+// process ends. Unless another process holds one, it first removes those of other versions that no
+// process runs and no known container was created with: used returns the paths of these.
+func Hold(bin string, used func() (map[string]bool, error), log *slog.Logger) (path string, release func() error, err error) {
+	return hold(bin, Unpack, used, log)
 }
 
-func hold(bin string, unpack func(string) (string, error)) (path string, release func() error, err error) {
-	for {
-		if path, err = unpack(bin); err != nil {
-			return "", nil, err
-		}
-		dir, err := flock.Open(filepath.Dir(path), unix.LOCK_SH)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // swept meanwhile
-		}
-		if err != nil {
-			return "", nil, fmt.Errorf("holding the shim: %w", err)
-		}
-		if current(dir, path) {
-			return path, dir.Close, nil
-		}
-		if err := dir.Close(); err != nil {
-			return "", nil, fmt.Errorf("holding the shim: %w", err)
-		}
+func hold(bin string, unpack func(string) (string, error), used func() (map[string]bool, error), log *slog.Logger) (path string, release func() error, err error) {
+	if path, err = unpack(bin); err != nil {
+		return "", nil, err
 	}
-}
-
-// current reports whether the program exists, in the directory that is open.
-func current(dir *os.File, path string) bool {
-	held, err := dir.Stat()
+	alone, err := flock.Open(bin, unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil && alone != nil {
+		err = errors.Join(sweep(bin, path, used), alone.Close())
+	}
 	if err != nil {
-		return false
+		log.Warn("the shims of other versions are not removed", "error", err)
 	}
-	there, err := os.Stat(filepath.Dir(path))
-	if err != nil || !os.SameFile(held, there) {
-		return false
+	held, err := flock.Open(bin, unix.LOCK_SH)
+	if err != nil {
+		return "", nil, fmt.Errorf("holding the shim: %w", err)
 	}
-	_, err = os.Stat(path)
-	return err == nil
+	if path, err = unpack(bin); err != nil { // again, if it was removed meanwhile
+		return "", nil, errors.Join(err, held.Close())
+	}
+	return path, held.Close, nil
 }
 
-// Sweep removes the programs of other versions that nobody needs any more: no process holds
-// or runs them, and recorded reports that no known container was created with them.
-func Sweep(bin string, recorded func(path string) bool) error {
+// sweep removes the programs that nobody needs, except our own.
+func sweep(bin, own string, used func() (map[string]bool, error)) error {
 	entries, err := os.ReadDir(bin)
-	if err != nil {
-		return fmt.Errorf("looking for old shims: %w", err)
-	}
-	if len(entries) < 2 {
-		return nil
+	if err != nil || len(entries) < 2 {
+		return err
 	}
 	running := programs()
-	var errs []error
+	recorded, err := used()
+	if err != nil {
+		return err
+	}
+	var failed []error
 	for _, e := range entries {
 		path := filepath.Join(bin, e.Name(), Program)
-		if !e.IsDir() || len(e.Name()) != 64 || running[path] || recorded(path) {
-			continue
+		if path != own && !running[path] && !recorded[path] && e.IsDir() && len(e.Name()) == 64 {
+			failed = append(failed, os.RemoveAll(filepath.Dir(path)))
 		}
-		errs = append(errs, remove(filepath.Dir(path)))
 	}
-	return errors.Join(errs...)
-}
-
-// remove removes the directory unless somebody holds it.
-func remove(dir string) error {
-	f, err := flock.Open(dir, unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil && f != nil {
-		defer func() { _ = f.Close() }()
-		err = os.RemoveAll(dir)
-	}
-	if err != nil {
-		return fmt.Errorf("removing an old shim: %w", err)
-	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // programs returns the paths of all programs that run on this machine.

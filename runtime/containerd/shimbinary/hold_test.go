@@ -1,7 +1,9 @@
 package shimbinary
 
 import (
+	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,28 +11,28 @@ import (
 	"testing"
 )
 
-func TestSweep(t *testing.T) {
+// TestHold: of other versions only those go that nobody needs, and none while another process holds
+// one.
+func TestHold(t *testing.T) {
 	t.Parallel()
 	bin, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	name := func(c string) string { return filepath.Join(bin, strings.Repeat(c, 64), Program) }
-	put := func(path string) string {
+	unpack := func(path string) (string, error) {
 		from, err := os.Open("/proc/self/exe")
 		if err != nil {
-			t.Fatal(err)
+			return "", err
 		}
 		defer func() { _ = from.Close() }()
-		if err := install(path, from, func() error { return nil }); err != nil {
+		return path, install(path, from, func() error { return nil })
+	}
+	own, run, recorded, old := name("a"), name("b"), name("c"), name("d")
+	for _, path := range []string{run, recorded, old} {
+		if _, err := unpack(path); err != nil {
 			t.Fatal(err)
 		}
-		return path
-	}
-	held, run, recorded, old := name("a"), put(name("b")), put(name("c")), put(name("d"))
-	path, release, err := hold(bin, func(string) (string, error) { return put(held), nil })
-	if err != nil || path != held {
-		t.Fatalf("hold: %q, %v", path, err)
 	}
 	process := exec.CommandContext(t.Context(), run, "-test.run", "^TestStay$")
 	process.Env = append(os.Environ(), "PAYLOAD_TEST_STAY=1")
@@ -41,29 +43,28 @@ func TestSweep(t *testing.T) {
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	sweep := func() {
+	take := func(own string) (release func() error) {
 		t.Helper()
-		if err := Sweep(bin, func(path string) bool { return path == recorded }); err != nil {
-			t.Fatal(err)
+		path, release, err := hold(bin, func(string) (string, error) { return unpack(own) },
+			func() (map[string]bool, error) { return map[string]bool{recorded: true}, nil }, slog.New(slog.DiscardHandler))
+		if err != nil || path != own {
+			t.Fatalf("hold: %q, %v", path, err)
 		}
+		return release
 	}
 	there := func(path string) bool { _, err := os.Stat(filepath.Dir(path)); return err == nil }
-	sweep()
-	if !there(held) || !there(run) || !there(recorded) || there(old) {
-		t.Errorf("held %t, run %t, recorded %t, old %t", there(held), there(run), there(recorded), there(old))
+	release := take(own)
+	if !there(own) || !there(run) || !there(recorded) || there(old) {
+		t.Errorf("own %t, run %t, recorded %t, old %t", there(own), there(run), there(recorded), there(old))
 	}
-	if err := in.Close(); err != nil {
+	if err := errors.Join(in.Close(), process.Wait()); err != nil {
 		t.Fatal(err)
 	}
-	if err := process.Wait(); err != nil {
-		t.Fatal(err)
+	if err := take(old)(); err != nil || !there(own) || !there(run) {
+		t.Errorf("while another process holds one: own %t, run %t, %v", there(own), there(run), err)
 	}
-	if err := release(); err != nil {
-		t.Fatal(err)
-	}
-	sweep()
-	if there(held) || there(run) || !there(recorded) {
-		t.Errorf("later: held %t, run %t, recorded %t", there(held), there(run), there(recorded))
+	if err := errors.Join(release(), take(old)()); err != nil || there(own) || there(run) || !there(recorded) || !there(old) {
+		t.Errorf("later: own %t, run %t, recorded %t, new %t, %v", there(own), there(run), there(recorded), there(old), err)
 	}
 }
 
@@ -89,7 +90,7 @@ func TestHoldAfterSweep(t *testing.T) {
 			return path, nil // and swept
 		}
 		return path, install(path, strings.NewReader("x"), func() error { return nil })
-	})
+	}, nil, slog.New(slog.DiscardHandler))
 	if err != nil || got != path || tries != 2 {
 		t.Errorf("%q after %d tries, %v", got, tries, err)
 	}

@@ -103,12 +103,15 @@ func (f *file) lookup(ctx context.Context, name string) (engine.Credential, erro
 		}
 	}
 	best, found := "", engine.Credential{}
-	for address, entry := range f.Auths {
+	for _, address := range slices.Backward(slices.Sorted(maps.Keys(f.Auths))) {
 		key := fileKey(address)
 		if len(key) < len(best) || name != key && !strings.HasPrefix(name, key+"/") {
 			continue
 		}
-		c, err := entry.credential()
+		if key == best && strings.Contains(address, "://") {
+			continue // the same registry by an older name
+		}
+		c, err := f.Auths[address].credential()
 		if err != nil {
 			return c, fmt.Errorf("%s: auths[%q]: %w", f.path, address, err)
 		}

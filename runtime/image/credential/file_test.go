@@ -31,6 +31,10 @@ func TestLookup(t *testing.T) {
 		"r.example/team": {"username": "team", "password": "p"},
 		"r.example/team/x": {"username": "x", "password": "p"},
 		"r.example/te": {"username": "part", "password": "p"}}}`
+	const twoNames = `{"auths": {
+		"https://index.docker.io/v1/": {"username": "old", "password": "p"}, "docker.io": {"username": "new", "password": "p"},
+		"https://r.example": {"username": "old", "password": "p"}, "r.example": {"username": "new", "password": "p"},
+		"http://r.example/v2/": {"username": "older", "password": "p"}}}`
 	for _, tc := range []struct{ name, config, image, want, err string }{
 		{name: "none", config: `{}`, image: "r.example/x", want: ":"},
 		{name: "plain", config: `{"auths": {"r.example": {"username": "u", "password": "p"}}}`, image: "r.example/x", want: "u:p"},
@@ -39,6 +43,8 @@ func TestLookup(t *testing.T) {
 		{name: "address", config: `{"auths": {"https://r.example/v2/": {"auth": "dTpw"}}}`, image: "r.example/x", want: "u:p"},
 		{name: "old address", config: `{"auths": {"https://r.example/foo": {"auth": "dTpw"}}}`, image: "r.example/x", want: "u:p"},
 		{name: "hub", config: `{"auths": {"https://index.docker.io/v1/": {"auth": "dTpw"}}}`, image: "docker.io/library/x", want: "u:p"},
+		{name: "two names of the hub", config: twoNames, image: "docker.io/library/x", want: "new:p"},
+		{name: "two names", config: twoNames, image: "r.example/x", want: "new:p"},
 		{name: "token", config: `{"auths": {"r.example": {"identitytoken": "t", "auth": "dTpw"}}}`, image: "r.example/x", want: ":t"},
 		{name: "longest path", config: paths, image: "r.example/team/x", want: "x:p"},
 		{name: "below a path", config: paths, image: "r.example/team/x/y", want: "x:p"},

@@ -82,7 +82,8 @@ func run(ctx context.Context, lock Lock, stdin, program string, args ...string) 
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "PATH="+cni.SystemPath(os.Getenv("PATH")))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
-	cmd.ExtraFiles = lock.files()
+	// If this process is killed, the next holder of the lock waits for the program.
+	cmd.ExtraFiles = []*os.File{lock.file}
 	if err := cmd.Run(); err != nil {
 		switch {
 		case ctx.Err() != nil:

@@ -108,12 +108,3 @@ func await(ctx context.Context, try func() (done bool, err error)) error {
 
 // Release gives the lock back.
 func (l Lock) Release() { _ = l.file.Close() }
-
-// files are inherited by the programs that change the network for the lock's holder: if the
-// holder is killed, the next one waits for the program. Without a lock there are none.
-func (l Lock) files() []*os.File {
-	if l.file == nil {
-		return nil
-	}
-	return []*os.File{l.file}
-}

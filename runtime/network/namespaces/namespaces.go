@@ -24,20 +24,8 @@ const (
 	User Kind = "user"
 )
 
-// flag returns the kind's clone(2) flag.
-func (k Kind) flag() int {
-	switch k {
-	case Net:
-		return unix.CLONE_NEWNET
-	case IPC:
-		return unix.CLONE_NEWIPC
-	case UTS:
-		return unix.CLONE_NEWUTS
-	case User:
-		return unix.CLONE_NEWUSER
-	}
-	return 0
-}
+// cloneFlags are the kinds' flags of clone(2).
+var cloneFlags = map[Kind]int{Net: unix.CLONE_NEWNET, IPC: unix.CLONE_NEWIPC, UTS: unix.CLONE_NEWUTS, User: unix.CLONE_NEWUSER}
 
 // Pin is a namespace that a file keeps alive. An empty path stands for the host's.
 type Pin struct {
@@ -68,7 +56,7 @@ func enter(ns Pin) error {
 	if err != nil {
 		return fmt.Errorf("opening namespace %s: %w", ns.Path, err)
 	}
-	err = unix.Setns(fd, ns.Kind.flag())
+	err = unix.Setns(fd, cloneFlags[ns.Kind])
 	_ = unix.Close(fd)
 	if err != nil {
 		return fmt.Errorf("entering namespace %s: %w", ns.Path, err)
@@ -118,7 +106,7 @@ func Make(dir string, kinds []Kind, hostname string) error {
 func flags(kinds []Kind) int {
 	all := 0
 	for _, k := range kinds {
-		all |= k.flag()
+		all |= cloneFlags[k]
 	}
 	return all
 }
@@ -160,7 +148,7 @@ func Alive(ns Pin) bool {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	kind, err := unix.IoctlRetInt(fd, unix.NS_GET_NSTYPE)
-	return err == nil && kind == ns.Kind.flag()
+	return err == nil && kind == cloneFlags[ns.Kind]
 }
 
 // Remove removes the pins in dir, and dir. It may be repeated.

@@ -1,4 +1,4 @@
-package shortcuts
+package server
 
 import (
 	"os"
@@ -25,7 +25,7 @@ func testShims(t *testing.T) Shims {
 	if err := os.WriteFile(program, []byte(shimScript), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return Shims{Program: program, Dir: filepath.Join(dir, "s"), Address: "/c.sock", Namespace: "ns"}
+	return Shims{Program: program, State: dir, Namespace: "ns"}
 }
 
 func TestEnsureStartsOneShimForAGroup(t *testing.T) {
@@ -44,7 +44,7 @@ func TestEnsureStartsOneShimForAGroup(t *testing.T) {
 	for out == nil && time.Now().Before(deadline) {
 		out, _ = os.ReadFile(s.Program + ".out")
 	}
-	for _, want := range []string{"-namespace ns -id a -address /c.sock\n", "TTRPC_ADDRESS=/c.sock.ttrpc\n", "\n/\n"} {
+	for _, want := range []string{"-namespace ns -id a -address " + Socket(s.State) + "\n", "TTRPC_ADDRESS=" + Socket(s.State) + ".ttrpc\n", "\n/\n"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in %q", want, out)
 		}
@@ -60,7 +60,7 @@ func TestEnsureFailsWithoutTheProgram(t *testing.T) {
 	if address, _, err := s.Ensure(t.Context(), "pod", "a"); err == nil {
 		t.Errorf("%q", address)
 	}
-	if left, err := os.ReadDir(s.Dir); err != nil || len(left) != 0 {
+	if left, err := os.ReadDir(shimDir(s.State)); err != nil || len(left) != 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
 }

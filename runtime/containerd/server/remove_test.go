@@ -1,4 +1,4 @@
-package shortcuts
+package server
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/containerd/ttrpc"
 )
 
-// scripted is a shim with one container, a, that writes down what it is asked to do.
-type scripted struct {
+// scriptedShim is a shim with one container, a, that writes down what it is asked to do.
+type scriptedShim struct {
 	taskapi.TTRPCTaskService
 	status tasktypes.Status
 	stuck  bool // it refuses to delete
@@ -30,7 +30,7 @@ type scripted struct {
 	without bool // it does not know of a any more
 }
 
-func (s *scripted) note(call, id string) error {
+func (s *scriptedShim) note(call, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, call)
@@ -40,19 +40,19 @@ func (s *scripted) note(call, id string) error {
 	return nil
 }
 
-func (s *scripted) State(_ context.Context, r *taskapi.StateRequest) (*taskapi.StateResponse, error) {
+func (s *scriptedShim) State(_ context.Context, r *taskapi.StateRequest) (*taskapi.StateResponse, error) {
 	return &taskapi.StateResponse{Status: s.status}, s.note("state", r.ID)
 }
 
-func (s *scripted) Kill(_ context.Context, r *taskapi.KillRequest) (*types.Empty, error) {
+func (s *scriptedShim) Kill(_ context.Context, r *taskapi.KillRequest) (*types.Empty, error) {
 	return &types.Empty{}, s.note("kill", r.ID)
 }
 
-func (s *scripted) Wait(_ context.Context, r *taskapi.WaitRequest) (*taskapi.WaitResponse, error) {
+func (s *scriptedShim) Wait(_ context.Context, r *taskapi.WaitRequest) (*taskapi.WaitResponse, error) {
 	return &taskapi.WaitResponse{}, s.note("wait", r.ID)
 }
 
-func (s *scripted) Delete(_ context.Context, r *taskapi.DeleteRequest) (*taskapi.DeleteResponse, error) {
+func (s *scriptedShim) Delete(_ context.Context, r *taskapi.DeleteRequest) (*taskapi.DeleteResponse, error) {
 	if s.late {
 		s.late, s.without = false, true
 	}
@@ -62,7 +62,7 @@ func (s *scripted) Delete(_ context.Context, r *taskapi.DeleteRequest) (*taskapi
 	return &taskapi.DeleteResponse{}, s.note("delete", r.ID)
 }
 
-func (s *scripted) Shutdown(_ context.Context, r *taskapi.ShutdownRequest) (*types.Empty, error) {
+func (s *scriptedShim) Shutdown(_ context.Context, r *taskapi.ShutdownRequest) (*types.Empty, error) {
 	return &types.Empty{}, s.note("shutdown", r.ID)
 }
 
@@ -70,21 +70,21 @@ func (s *scripted) Shutdown(_ context.Context, r *taskapi.ShutdownRequest) (*typ
 func TestRemoveFromShim(t *testing.T) {
 	for _, tc := range []struct {
 		name, group, id string
-		shim            *scripted
+		shim            *scriptedShim
 		want            []string
 		err             string
 	}{
-		{name: "running", group: "pod", id: "a", shim: &scripted{status: tasktypes.Status_RUNNING}, want: []string{"state", "kill", "wait", "delete", "shutdown"}},
-		{name: "ended", group: "pod", id: "a", shim: &scripted{status: tasktypes.Status_STOPPED}, want: []string{"state", "delete", "shutdown"}},
-		{name: "another's", group: "pod", id: "b", shim: &scripted{}, want: []string{"state"}},
-		{name: "no shim", group: "none", id: "a", shim: &scripted{}},
-		{name: "ending by itself", group: "pod", id: "a", shim: &scripted{status: tasktypes.Status_STOPPED, late: true}, want: []string{"state", "state"}},
+		{name: "running", group: "pod", id: "a", shim: &scriptedShim{status: tasktypes.Status_RUNNING}, want: []string{"state", "kill", "wait", "delete", "shutdown"}},
+		{name: "ended", group: "pod", id: "a", shim: &scriptedShim{status: tasktypes.Status_STOPPED}, want: []string{"state", "delete", "shutdown"}},
+		{name: "another's", group: "pod", id: "b", shim: &scriptedShim{}, want: []string{"state"}},
+		{name: "no shim", group: "none", id: "a", shim: &scriptedShim{}},
+		{name: "ending by itself", group: "pod", id: "a", shim: &scriptedShim{status: tasktypes.Status_STOPPED, late: true}, want: []string{"state", "state"}},
 		// This process serves, and is not a shim that may be killed.
-		{name: "stuck", group: "pod", id: "a", shim: &scripted{status: tasktypes.Status_STOPPED, stuck: true}, want: []string{"state", "state"}, err: "removing it from its shim: deleting it: failed precondition"},
+		{name: "stuck", group: "pod", id: "a", shim: &scriptedShim{status: tasktypes.Status_STOPPED, stuck: true}, want: []string{"state", "state"}, err: "removing it from its shim: deleting it: failed precondition"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := testShims(t)
-			if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+			if err := os.MkdirAll(shimDir(s.State), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.path("pod"), Net: "unix"})

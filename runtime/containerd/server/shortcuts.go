@@ -1,0 +1,418 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
+	runcoptions "github.com/containerd/containerd/api/types/runc/options"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/core/metadata"
+	"github.com/containerd/containerd/v2/core/mount"
+	shims "github.com/containerd/containerd/v2/core/runtime/v2"
+	"github.com/containerd/containerd/v2/core/sandbox"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/containerd/ttrpc"
+	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/runtime/shim/launch"
+)
+
+// This file is all that goes around the embedded containerd: what containerd would do, and this
+// program does itself. With a daemon none of it is used, except for RemoveBundle and DeleteInRuntime.
+//
+//   - Shims.Ensure and Release start and end shims. Containerd would run the shim's binary
+//     twice, once to start the other, and 30 pods take 10 % more CPU time (median of 6 rounds).
+//   - createSandbox: containerd connects to a shim that it did not start only for a container
+//     of a sandbox. Ensure needs it.
+//   - keepThirdParty keeps the exit code of a container that ended while nobody served
+//     (TestRuntimeClassExitUnseen in hack/e2e).
+//   - Shims.RemoveForgotten removes a container that containerd has forgotten: by its shim, by
+//     killing the shim, which it finds through /proc, or by "runc delete --force"
+//     (TestRemoveWhatContainerdForgot, TestRemoveFromShim).
+//   - RemoveBundle removes a bundle that containerd failed to remove, also under the name
+//     that containerd renames it to (TestBundleLeft).
+//
+// The shim itself stays within containerd's task API.
+
+const (
+	// protocol prefixes the address for containerd.
+	protocol = "ttrpc+unix://"
+	// answerTimeout bounds the wait for a shim's answer.
+	answerTimeout = 10 * time.Second
+)
+
+// Shims starts and removes the shims of the embedded containerd with a state directory.
+type Shims struct {
+	State     string
+	Namespace string
+	Program   string // the shim's binary, which must stay where it is
+}
+
+// Ensure returns the address of the group's shim, and whether it had to be started. id is
+// the shim's name in the process list. Calls for one group must not overlap.
+func (s Shims) Ensure(ctx context.Context, group, id string) (address string, fresh bool, err error) {
+	path := s.path(group)
+	conn, err := launch.Dial(ctx, path)
+	if err == nil {
+		return protocol + path, false, conn.Close()
+	}
+	if !launch.NotListening(err) {
+		return "", false, fmt.Errorf("connecting to the shim: %w", err)
+	}
+	if err := s.start(ctx, path, id); err != nil {
+		return "", false, fmt.Errorf("starting a shim: %w", err)
+	}
+	return protocol + path, true, nil
+}
+
+// path returns the path of the group's socket.
+func (s Shims) path(group string) string {
+	return launch.SocketPath(shimDir(s.State), Socket(s.State), s.Namespace, group)
+}
+
+func (s Shims) start(ctx context.Context, path, id string) error {
+	if err := os.MkdirAll(shimDir(s.State), 0o711); err != nil {
+		return err
+	}
+	p, err := launch.Start(ctx, launch.Shim{
+		Program: s.Program, Namespace: s.Namespace, ID: id, Address: Socket(s.State), Path: path,
+		Events: Socket(s.State) + ttrpcSuffix, Search: launch.SearchPath,
+	})
+	if err != nil {
+		return err
+	}
+	reap(p)
+	return nil
+}
+
+// Release ends the group's shim when it has no containers.
+func (s Shims) Release(ctx context.Context, group string) {
+	path := s.path(group)
+	conn, err := launch.Dial(ctx, path)
+	if err != nil {
+		if launch.NotListening(err) {
+			_ = os.Remove(path) // the next one makes it again
+		}
+		return
+	}
+	c := ttrpc.NewClient(conn)
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	// A shim that ends may do so before it answers.
+	_, _ = taskapi.NewTTRPCTaskClient(c).Shutdown(ctx, &taskapi.ShutdownRequest{ID: "release", Now: true})
+}
+
+// Sandbox is the ID of the one sandbox record of all containers. Containerd connects to a
+// shim that it has not started only for containers that belong to a sandbox
+// (core/runtime/v2.ShimManager.Start).
+const Sandbox = "runonce"
+
+// createSandbox creates the sandbox record in containerd's metadata store.
+func createSandbox(ctx context.Context, db *metadata.DB, namespace string) error {
+	store := metadata.NewSandboxStore(db)
+	ctx = namespaces.WithNamespace(ctx, namespace)
+	_, err := store.Get(ctx, Sandbox)
+	if !errdefs.IsNotFound(err) {
+		return err
+	}
+	_, err = store.Create(ctx, sandbox.Sandbox{ID: Sandbox, Runtime: sandbox.RuntimeOpts{Name: Sandbox}})
+	if err != nil {
+		return fmt.Errorf("creating the sandbox record: %w", err)
+	}
+	return nil
+}
+
+// keepThirdParty creates sandbox records for the containers with third-party shims. When such
+// a container has ended while nobody served, containerd would take its shim for a leaked one
+// and end it (core/runtime/v2.shouldCleanupShim), and the exit code, which only the shim
+// knows, would be lost. It must be called before containerd loads the shims, and the function
+// that it returns afterwards.
+func keepThirdParty(ctx context.Context, db *metadata.DB, bundles, namespace string) (forget func() error, err error) {
+	ctx = namespaces.WithNamespace(ctx, namespace)
+	entries, err := os.ReadDir(filepath.Join(bundles, namespace))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("looking for running shims: %w", err)
+	}
+	store, known := metadata.NewSandboxStore(db), metadata.NewContainerStore(db)
+	var kept []string
+	for _, b := range entries {
+		c, err := known.Get(ctx, b.Name())
+		if err != nil || c.SandboxID != "" {
+			continue
+		}
+		_, err = store.Create(ctx, sandbox.Sandbox{ID: c.ID, Runtime: sandbox.RuntimeOpts{Name: c.Runtime.Name}})
+		if err != nil && !errdefs.IsAlreadyExists(err) {
+			return nil, fmt.Errorf("keeping the shim of container %q: %w", c.ID, err)
+		}
+		kept = append(kept, c.ID)
+	}
+	return func() error {
+		errs := make([]error, 0, len(kept))
+		for _, id := range kept {
+			errs = append(errs, store.Delete(ctx, id))
+		}
+		return errors.Join(errs...)
+	}, nil
+}
+
+// RemoveBundle removes what is left of the bundle of a deleted task. bundles is the directory of those
+// of all namespaces. The embedded containerd
+// tries only once, even while a shim is still mounting there or runc is making directories.
+// ctx has the namespace.
+func RemoveBundle(ctx context.Context, bundles, id string) error {
+	bundle, err := shims.LoadBundle(ctx, bundles, id)
+	if err != nil {
+		return err
+	}
+	// Containerd renames a bundle before it removes it.
+	hidden := filepath.Join(filepath.Dir(bundle.Path), "."+id)
+	for _, path := range []string{filepath.Join(bundle.Path, "rootfs"), hidden} {
+		if err == nil && exists(path) {
+			err = unmountAndRemove(path)
+		}
+	}
+	if err == nil && exists(bundle.Path) {
+		err = bundle.Delete()
+	}
+	if err != nil {
+		return fmt.Errorf("removing its bundle: %w", err)
+	}
+	return nil
+}
+
+// unmountAndRemove removes nothing when something cannot be unmounted.
+func unmountAndRemove(path string) error {
+	if err := mount.UnmountRecursive(path, 0); err != nil {
+		return err
+	}
+	return os.RemoveAll(path)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// removeTimeout bounds the removal of a container from its shim, as containerd bounds it
+// (core/runtime/v2, cleanupTimeout).
+const removeTimeout = 5 * time.Second
+
+// RemoveForgotten removes what is left of a container of which the embedded containerd knows
+// no task: when it connects to a shim that does not delete an ended task, it forgets the task
+// (core/runtime/v2.ShimManager.loadShim). Then only the shim, which runs on, or the OCI
+// runtime, when there is no shim any more, knows of the container. A shim that does not
+// remove it is killed. options returns those of its OCI runtime, nil without a container.
+func (s Shims) RemoveForgotten(ctx context.Context, group, id string, options func() (*runcoptions.Options, error)) (killed bool, err error) {
+	killed, err = s.removeFromShim(ctx, group, id)
+	if err != nil {
+		return killed, err
+	}
+	// runc and similar runtimes keep a container's state in a directory of its name.
+	if !killed && !exists(filepath.Join(RuntimeRoot(s.State), s.Namespace, id)) {
+		return false, nil
+	}
+	o, err := options()
+	if err != nil || o == nil {
+		return killed, err
+	}
+	return killed, DeleteInRuntime(ctx, o.BinaryName, filepath.Join(o.Root, s.Namespace), id)
+}
+
+// DeleteInRuntime deletes a container with its OCI runtime, which keeps its state below root.
+func DeleteInRuntime(ctx context.Context, program, root, id string) error {
+	out, err := exec.CommandContext(ctx, program, "--root", root, "delete", "--force", id).CombinedOutput()
+	if err != nil && !strings.Contains(string(out), "does not exist") {
+		return fmt.Errorf("deleting it with its OCI runtime: %s: %w", strings.TrimSpace(string(out)), err)
+	}
+	return nil
+}
+
+// removeFromShim has the group's shim kill and delete a container, and end when that was its
+// last. A shim that does not do so, or does not answer, is killed; then, and only then, killed
+// is true, and the caller must do what the shim no longer can. No shim, or one without such
+// a container, is not an error.
+func (s Shims) removeFromShim(ctx context.Context, group, id string) (killed bool, err error) {
+	path := s.path(group)
+	if err = deleteInShim(ctx, path, id); !gone(err) && !errors.Is(err, context.DeadlineExceeded) {
+		// The shim itself may be deleting it.
+		err = deleteInShim(ctx, path, id)
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		_ = os.Remove(path) // a dead shim's; the next one makes it again
+	}
+	if gone(err) {
+		return false, nil
+	}
+	if ctx.Err() != nil {
+		return false, fmt.Errorf("removing it from its shim: %w", err)
+	}
+	killed, kerr := s.kill(path)
+	if kerr != nil || !killed {
+		return killed, fmt.Errorf("removing it from its shim: %w", errors.Join(err, kerr))
+	}
+	return true, nil
+}
+
+// gone reports whether no shim has the container: nobody listens, or the shim has ended or
+// does not know of it.
+func gone(err error) bool {
+	return err == nil || errdefs.IsNotFound(err) || launch.NotListening(err) || errors.Is(err, ttrpc.ErrClosed)
+}
+
+// native returns the shim's error in containerd's terms, and errors of the call as they are.
+func native(err error) error {
+	if errors.Is(err, ttrpc.ErrClosed) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return errgrpc.ToNative(err)
+}
+
+func deleteInShim(ctx context.Context, path, id string) error {
+	conn, err := launch.Dial(ctx, path)
+	if err != nil {
+		return err
+	}
+	client := ttrpc.NewClient(conn)
+	defer func() { _ = client.Close() }()
+	shim := taskapi.NewTTRPCTaskClient(client)
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
+	state, err := shim.State(ctx, &taskapi.StateRequest{ID: id})
+	if err != nil {
+		return native(err)
+	}
+	if state.Status != tasktypes.Status_STOPPED {
+		kill := &taskapi.KillRequest{ID: id, Signal: uint32(syscall.SIGKILL), All: true}
+		if _, err := shim.Kill(ctx, kill); err != nil && !errdefs.IsNotFound(native(err)) {
+			return fmt.Errorf("killing it: %w", native(err))
+		}
+		if _, err := shim.Wait(ctx, &taskapi.WaitRequest{ID: id}); err != nil {
+			return fmt.Errorf("waiting for its end: %w", native(err))
+		}
+	}
+	if _, err := shim.Delete(ctx, &taskapi.DeleteRequest{ID: id}); err != nil {
+		return fmt.Errorf("deleting it: %w", native(err))
+	}
+	// It may end before it answers.
+	_, _ = shim.Shutdown(ctx, &taskapi.ShutdownRequest{ID: id})
+	return nil
+}
+
+// kill kills the shim that listens at the path, and removes the path.
+func (s Shims) kill(path string) (killed bool, err error) {
+	sockets, err := listening("/proc/net/unix", path)
+	if err != nil {
+		return false, err
+	}
+	links, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		return false, err
+	}
+	for _, link := range links {
+		if name, err := os.Readlink(link); err != nil || !sockets[name] {
+			continue
+		}
+		pid, err := strconv.Atoi(strings.Split(link, "/")[2])
+		if err != nil {
+			return killed, err
+		}
+		// It stands for the process even when the number is used again.
+		p, err := os.FindProcess(pid)
+		if err != nil {
+			continue
+		}
+		if name, err := os.Readlink(link); err == nil && sockets[name] && s.ours(pid) {
+			if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				return killed, fmt.Errorf("killing its shim, process %d: %w", pid, err)
+			}
+			killed = true
+		}
+		_ = p.Release()
+	}
+	if killed {
+		_ = os.Remove(path)
+	}
+	return killed, nil
+}
+
+// ours reports whether the process is a shim of this containerd.
+func (s Shims) ours(pid int) bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && strings.Contains(string(line), "\x00-address\x00"+Socket(s.State)+"\x00")
+}
+
+// listening returns the sockets that listen at the path, by what a link to one says.
+func listening(table, path string) (map[string]bool, error) {
+	f, err := os.Open(table)
+	if err != nil {
+		return nil, fmt.Errorf("looking for its shim: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	found := map[string]bool{}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		// Num RefCount Protocol Flags Type St Inode Path
+		fields := strings.Fields(lines.Text())
+		if len(fields) == 8 && fields[7] == path && fields[3] == "00010000" {
+			found["socket:["+fields[6]+"]"] = true
+		}
+	}
+	return found, lines.Err()
+}
+
+// children are the shims that this process has started and that have not ended, so that none
+// stays as a zombie. To wait for each would take a thread and a descriptor for each.
+var children = struct {
+	sync.Mutex
+	pids map[int]bool // nil until the first one
+}{}
+
+// reap waits for a process in the background. It needs no release any more.
+func reap(p *os.Process) {
+	pid := p.Pid // which Release forgets
+	children.Lock()
+	defer children.Unlock()
+	if children.pids == nil {
+		children.pids = map[int]bool{}
+		ended := make(chan os.Signal, 1)
+		signal.Notify(ended, unix.SIGCHLD)
+		go func() {
+			for range ended {
+				reapEnded()
+			}
+		}()
+	}
+	children.pids[pid] = true
+	_ = p.Release()
+	reapOne(pid) // it may have ended before the signals were asked for
+}
+
+func reapEnded() {
+	children.Lock()
+	defer children.Unlock()
+	for pid := range children.pids {
+		reapOne(pid)
+	}
+}
+
+func reapOne(pid int) {
+	if got, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); got == pid || err == unix.ECHILD {
+		delete(children.pids, pid)
+	}
+}
