@@ -93,9 +93,9 @@ func (p *program) openCluster(c *cli.Context, trace *runonce.Trace, namespaces .
 	// It keeps working after an interrupt, since pods may have to be removed then.
 	ctx, end := context.WithCancel(context.WithoutCancel(c.Context))
 	defer p.display.Wait("waiting for the cluster")()
-	o := cluster.Options{ScheduleTimeout: c.Duration("schedule-timeout"), Log: p.log, Namespaces: append(namespaces, p.cluster.Namespace)}
-	slices.Sort(o.Namespaces)
-	o.Namespaces = slices.Compact(o.Namespaces)
+	o := cluster.Options{
+		ScheduleTimeout: c.Duration("schedule-timeout"), Log: p.log, Namespaces: distinctNames(append(namespaces, p.cluster.Namespace)),
+	}
 	if trace != nil {
 		o.Trace = trace.Record
 	}
@@ -114,8 +114,13 @@ func namespacesOf(pods []*v1.Pod) []string {
 	for _, pod := range pods {
 		all = append(all, pod.Namespace)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return all
+}
+
+// distinctNames returns the names, sorted and each once.
+func distinctNames(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // objectsOf returns the objects of the input that are not pods.
@@ -243,8 +248,11 @@ func (p *program) listCluster(c *cli.Context) ([]*v1.Pod, error) {
 // logsCluster prints a log of a pod on the cluster.
 func (p *program) logsCluster(c *cli.Context) error {
 	ref := c.Args().First()
-	namespace, _, _ := strings.Cut(ref, "/")
-	pods, end, err := p.openCluster(c, nil, namespace)
+	var namespaces []string
+	if namespace, _, ok := strings.Cut(ref, "/"); ok {
+		namespaces = []string{namespace}
+	}
+	pods, end, err := p.openCluster(c, nil, namespaces...)
 	if err != nil {
 		return err
 	}
@@ -296,7 +304,7 @@ func (p *program) downCluster(c *cli.Context) error {
 	for _, arg := range c.Args().Slice() {
 		origins = append(origins, manifests.Origin(arg))
 	}
-	removed, rerr := pods.RemoveObjects(c.Context, namespacesOf(all), func(o metav1.Object) bool {
+	removed, rerr := pods.RemoveObjects(c.Context, distinctNames(append(namespacesOf(all), p.cluster.Namespace)), func(o metav1.Object) bool {
 		return c.Bool("all") || slices.ContainsFunc(origins, func(origin string) bool {
 			return podspec.CameFrom(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: o.GetAnnotations()}}, origin)
 		})
