@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -61,7 +62,7 @@ func (p *program) located(err error) error {
 		return err
 	}
 	if from := p.settings.Explain(e.err); from != "" {
-		return usagef("%s%w", from, e.err)
+		return exitError{e.code, fmt.Errorf("%s%w", from, e.err)}
 	}
 	return err
 }
