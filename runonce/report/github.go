@@ -79,7 +79,7 @@ func (g GitHub) annotate(b *strings.Builder, f Fault) {
 	switch {
 	case f.File == "":
 	case strings.HasPrefix(f.File, "<") || strings.Contains(f.File, "://"):
-		message = f.File + ":" + strconv.Itoa(f.Line) + ": " + message
+		message = f.place() + ": " + message
 	default:
 		properties = "file=" + escapeProperty(g.relative(f.File)) + ","
 		if f.Line > 0 {
