@@ -42,7 +42,7 @@ type Display struct {
 	mu        sync.Mutex
 	mode      Mode
 	log       *slog.Logger // gets the events instead of the screen, unless it is nil
-	json      bool         // the log is JSON, and so nothing else is printed
+	only      *slog.Logger // the log, if nothing else may be printed
 	timer     *time.Timer  // for the next tick; nil while none is due
 	last      time.Time    // of the last line
 	pods      podStates
@@ -63,11 +63,15 @@ func (d *Display) Stderr() io.Writer { return d.screen }
 func (d *Display) Stdout(stdout io.Writer) io.Writer { return belowBars{stdout, d.screen} }
 
 // Configure sets how the display shows what happens. Unless log is nil, it gets the events instead
-// of standard error; json says that its messages are JSON, and so nothing else may be printed.
-func (d *Display) Configure(mode Mode, log *slog.Logger, json bool) {
+// of standard error; structured says that its messages are JSON or go to the journal, and so nothing
+// else may be printed.
+func (d *Display) Configure(mode Mode, log *slog.Logger, structured bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.mode, d.log, d.json = mode, log, json
+	d.mode, d.log = mode, log
+	if structured {
+		d.only = log
+	}
 }
 
 // OnTransfer returns the callback for the engine, nil if nothing would be shown.
