@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -239,7 +240,7 @@ func (p *program) addDigests(c *cli.Context, lock manifests.ImageLock, missing m
 	var mu sync.Mutex
 	failed := map[*use]error{}
 	refs := slices.Sorted(maps.Keys(missing))
-	inParallel(refs, max(c.Int("parallel-pulls"), defaultPulls), func(ref string) {
+	inParallel(refs, cmp.Or(c.Int("parallel-pulls"), defaultPulls), func(ref string) {
 		uses := missing[ref]
 		var found string
 		err := withRetries(c.Context, backoff(c), func() (err error) {
