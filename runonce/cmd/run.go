@@ -272,7 +272,7 @@ func (p *program) report(c *cli.Context, results []runonce.Result, elapsed time.
 	code, codeErr := exitCode(c, results, lost)
 	r := report.New(results, code, elapsed)
 	err := errors.Join(
-		p.writeReport(c, r),
+		p.writeReport(c, r, p.faults),
 		report.WriteFile(p.junit, r.JUnit),
 		report.WriteFile(c.String("timeline"), r.Timeline),
 		codeErr, p.copies.err,

@@ -253,6 +253,7 @@ func unchanged(err error) error {
 // concluded returns what is called when the pods of a plan have reached their goal or have ended. The
 // results of the first one are reported; of later ones, what their progress has not said.
 func (k *keeper) concluded(invalid []runonce.Result) func([]runonce.Result) {
+	faults := k.faults // the manifests may be read again meanwhile
 	return func(results []runonce.Result) {
 		results = append(slices.Clone(results), invalid...)
 		if slices.ContainsFunc(results, func(r runonce.Result) bool { return r.Outcome == runonce.Canceled }) {
@@ -267,7 +268,7 @@ func (k *keeper) concluded(invalid []runonce.Result) func([]runonce.Result) {
 			return
 		}
 		r := report.New(results, code, time.Since(k.o.Start))
-		if err := k.writeReport(k.c, r); err != nil {
+		if err := k.writeReport(k.c, r, faults); err != nil {
 			k.printError(err)
 		}
 	}
