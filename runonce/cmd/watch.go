@@ -16,7 +16,6 @@ import (
 	"github.com/runonce/runonce/internal/textpages"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
-	"github.com/runonce/runonce/runonce/cmd/pathwatch"
 	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime"
@@ -124,32 +123,16 @@ func (p *program) changes(c *cli.Context) <-chan struct{} {
 			paths = append(paths, origin)
 		}
 	}
-	files, err := pathwatch.Watch(c.Context, paths, c.Bool("recursive"), func() string {
-		return manifests.Fingerprint(c.Context, args, p.inputOptions(c))
-	})
-	if err != nil {
+	w := newWatcher(paths, c.Bool("recursive"), func() string { return manifests.Fingerprint(c.Context, args, p.inputOptions(c)) })
+	w.hangups = p.hangups
+	if err := w.start(c.Context); err != nil {
 		p.log.Warn("changes of the manifests are noticed late", "error", err)
 	}
 	p.reloads.Store(true)
 	if p.io.CatchHangups != nil {
 		p.io.CatchHangups() // it ends nothing here
 	}
-	all := make(chan struct{})
-	go func() {
-		for c.Context.Err() == nil {
-			select {
-			case <-files:
-			case <-p.hangups:
-			case <-c.Context.Done():
-				return
-			}
-			select {
-			case all <- struct{}{}:
-			case <-c.Context.Done():
-			}
-		}
-	}()
-	return all
+	return w.changed
 }
 
 // begin opens the engine and makes the first plan.
