@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
@@ -136,17 +135,12 @@ func (p *program) stopAll(ctx context.Context, pods []*v1.Pod, done string, stop
 
 // stopEach stops the pods in parallel and returns the error of each.
 func (p *program) stopEach(ctx context.Context, pods []*v1.Pod, stop func(context.Context, *v1.Pod) error) []error {
-	errs := make([]error, len(pods))
-	var wg sync.WaitGroup
-	for i, pod := range pods {
-		wg.Go(func() {
-			p.display.Pod(runonce.Progress{Pod: pod, State: "Stopping"})
-			errs[i] = stop(ctx, pod)
-			p.display.Pod(runonce.Stopped(ctx, pod, errs[i]))
-		})
-	}
-	wg.Wait()
-	return errs
+	return inParallel(pods, -1, func(_ int, pod *v1.Pod) error {
+		p.display.Pod(runonce.Progress{Pod: pod, State: "Stopping"})
+		err := stop(ctx, pod)
+		p.display.Pod(runonce.Stopped(ctx, pod, err))
+		return err
+	})
 }
 
 // stopped says whether no container of the pod runs.

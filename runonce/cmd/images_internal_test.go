@@ -86,7 +86,7 @@ func TestDigestsInParallel(t *testing.T) {
 		}
 		var now, most int
 		begin := time.Now()
-		(&program{}).addDigests(cli.NewContext(nil, flags, nil), manifests.ImageLock{Images: map[string]string{}}, missing,
+		_, err := addDigests(cli.NewContext(nil, flags, nil), manifests.ImageLock{Images: map[string]string{}}, missing,
 			func(context.Context, *v1.Pod, podspec.Image) (string, error) {
 				now++
 				most = max(most, now)
@@ -94,8 +94,8 @@ func TestDigestsInParallel(t *testing.T) {
 				now--
 				return "", nil
 			})
-		if most != 1 || time.Since(begin) != 3*time.Second {
-			t.Errorf("%d at once, after %s", most, time.Since(begin))
+		if err != nil || most != 1 || time.Since(begin) != 3*time.Second {
+			t.Errorf("%v, %d at once, after %s", err, most, time.Since(begin))
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/urfave/cli/v2"
@@ -146,19 +146,16 @@ func (b bundler) collect(c *cli.Context, p *program) (map[string]string, error) 
 		refs[names[i]] = ref
 	}
 	all := usesOf(b.set.Pods)
-	var mu sync.Mutex
-	var failed []error
-	inParallel(slices.Sorted(maps.Keys(all)), c.Int("parallel-pulls"), func(ref string) {
-		if err := b.fetch(c, ref, all[ref]); err != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			failed = append(failed, err)
-		}
+	errs := inParallel(slices.Sorted(maps.Keys(all)), c.Int("parallel-pulls"), func(_ int, ref string) error {
+		return withUses(c, all[ref], func(u use) error {
+			credentials, err := credential.OfSecrets(image.PullSecrets(b.set, u.pod), ref)
+			if err != nil {
+				return failure.Permanentf("%w", err)
+			}
+			return b.Fetch(c.Context, ref, credentials)
+		})
 	})
-	if cause := context.Cause(c.Context); cause != nil {
-		return nil, cause
-	}
-	return refs, errors.Join(failed...)
+	return refs, cmp.Or(context.Cause(c.Context), errors.Join(errs...))
 }
 
 // refs returns the normalised references of all images, in the order of the manifests.
@@ -172,22 +169,6 @@ func (b bundler) refs() []string {
 		}
 	}
 	return refs
-}
-
-// fetch fetches an image with the credentials of its uses, until those of one are right.
-func (b bundler) fetch(c *cli.Context, ref string, uses []use) error {
-	return withRetries(c.Context, backoff(c), func() (err error) {
-		for _, u := range distinct(uses) {
-			credentials, cerr := credential.OfSecrets(image.PullSecrets(b.set, u.pod), ref)
-			if cerr != nil {
-				return failure.Permanentf("%w", cerr)
-			}
-			if err = b.Fetch(c.Context, ref, credentials); err == nil || !failure.IsPermanent(err) {
-				return err
-			}
-		}
-		return err
-	})
 }
 
 // write writes the archive and returns its size. The file appears when it is complete.

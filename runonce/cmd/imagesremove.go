@@ -154,17 +154,6 @@ func (p *program) dropImages(c *cli.Context, s *session, refs []string) error {
 	return nil
 }
 
-// imagesOf returns the images that the pods use.
-func imagesOf(images []backend.Image, pods []*v1.Pod) []string {
-	var refs []string
-	for _, i := range images {
-		if slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return usesImage(pod, i) }) {
-			refs = append(refs, i.Ref)
-		}
-	}
-	return refs
-}
-
 // dropImagesOf removes the images that only the pods used, which have been stopped.
 func (p *program) dropImagesOf(c *cli.Context, s *session, pods []*v1.Pod) error {
 	if err := s.run.Enter(c.Context); err != nil {
@@ -174,7 +163,8 @@ func (p *program) dropImagesOf(c *cli.Context, s *session, pods []*v1.Pod) error
 	if err != nil {
 		return err
 	}
-	theirs := imagesOf(images, pods)
-	refs := slices.DeleteFunc(unused(images, false), func(ref string) bool { return !slices.Contains(theirs, ref) })
-	return p.dropImages(c, s, refs)
+	images = slices.DeleteFunc(images, func(i backend.Image) bool {
+		return !slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return usesImage(pod, i) })
+	})
+	return p.dropImages(c, s, unused(images, false))
 }

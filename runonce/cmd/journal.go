@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 
@@ -20,7 +21,7 @@ func newJournalHandler(socket string, o *slog.HandlerOptions) (slog.Handler, err
 		return nil, err
 	}
 	conn, err := journal.Open(socket)
-	return &logHandler{level: o.Level, write: func(r slog.Record, attrs []slog.Attr) error {
+	return &logHandler{level: o.Level, write: func(_ context.Context, r slog.Record, attrs []slog.Attr) error {
 		return conn.Send(journalEntry(r, attrs)...)
 	}}, err
 }

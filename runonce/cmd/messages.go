@@ -13,11 +13,13 @@ import (
 type logHandler struct {
 	level slog.Leveler
 	attrs []slog.Attr
-	write func(r slog.Record, attrs []slog.Attr) error
+	write func(ctx context.Context, r slog.Record, attrs []slog.Attr) error
 }
 
 // Enabled says whether messages of the level are written.
-func (h *logHandler) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level.Level() }
+func (h *logHandler) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= h.level.Level()
+}
 
 // WithAttrs returns a handler that adds the attributes.
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
@@ -28,24 +30,24 @@ func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (h *logHandler) WithGroup(string) slog.Handler { return h }
 
 // Handle writes the message.
-func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
+func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 	attrs := slices.Clone(h.attrs)
 	r.Attrs(func(a slog.Attr) bool {
 		attrs = append(attrs, a)
 		return true
 	})
-	return h.write(r, attrs)
+	return h.write(ctx, r, attrs)
 }
 
 // newTextHandler writes warnings and errors for people, in the form of those of validate, and
 // everything below as slog.TextHandler does. It needs a writer that is safe for concurrent use.
 func newTextHandler(w io.Writer, o *slog.HandlerOptions) slog.Handler {
 	plain := slog.NewTextHandler(w, o)
-	return &logHandler{level: o.Level, write: func(r slog.Record, attrs []slog.Attr) error {
+	return &logHandler{level: o.Level, write: func(ctx context.Context, r slog.Record, attrs []slog.Attr) error {
 		if r.Level < slog.LevelWarn {
 			all := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 			all.AddAttrs(attrs...)
-			return plain.Handle(context.Background(), all)
+			return plain.Handle(ctx, all)
 		}
 		_, err := io.WriteString(w, textOf(r, attrs)+"\n")
 		return err
