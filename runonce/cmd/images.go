@@ -84,7 +84,11 @@ func (p *program) importImages(c *cli.Context) error {
 	if c.Args().Len() == 0 {
 		return usagef("no PATH given: name an archive, an OCI layout, or a directory of them")
 	}
-	e, err := p.openEngine(c, true)
+	o, err := p.engineOptions(c)
+	if err != nil {
+		return err
+	}
+	e, err := p.openEngine(c, o)
 	if err != nil {
 		return err
 	}

@@ -57,11 +57,11 @@ func (p *program) pullImages(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	e, err := p.openEngine(c, true)
+	o, err := p.engineOptions(c)
 	if err != nil {
 		return err
 	}
-	s, err := p.open(c, e, &v1.Node{}, runtime.Options{Objects: set})
+	s, err := p.open(c, o, &v1.Node{}, runtime.Options{Objects: set})
 	if err != nil {
 		return err
 	}
