@@ -182,7 +182,7 @@ func (d *Display) status(now time.Time) []string {
 func (d *Display) rows(now time.Time, status []string) []row {
 	rows := make([]row, 0, len(d.transfers)+1)
 	for _, t := range d.transfers {
-		rows = append(rows, row{key: t.Name, title: string(t.Step) + " " + t.Name, done: t.Done, total: t.Total, numbers: t.numbers(now)})
+		rows = append(rows, row{title: string(t.Step) + " " + t.Name, done: t.Done, total: t.Total, numbers: t.numbers(now)})
 	}
 	if len(status) > 0 {
 		rows = append(rows, row{title: strings.Join(status, "; ")})
