@@ -6,7 +6,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"unicode"
+
+	"github.com/runonce/runonce/runonce/report"
 )
 
 // logHandler passes log messages on with all their attributes. There are no groups.
@@ -76,18 +77,5 @@ func textOf(r slog.Record, attrs []slog.Attr) string {
 	if len(others) > 0 {
 		line += " (" + strings.Join(others, ", ") + ")"
 	}
-	return oneLine(line + problem)
-}
-
-// oneLine replaces what would break a line or change the state of a terminal.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsPrint(r):
-			return r
-		case unicode.IsSpace(r):
-			return ' '
-		}
-		return unicode.ReplacementChar
-	}, strings.ReplaceAll(s, "\n", "; "))
+	return report.Printable(strings.ReplaceAll(line+problem, "\n", "; "))
 }

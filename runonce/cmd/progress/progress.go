@@ -11,8 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
+	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -194,15 +194,7 @@ func (d *Display) rows(now time.Time, status []string) []row {
 }
 
 // printable makes one line of a text, without what would change the state of a terminal.
-func printable(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, s)
-	return strings.Join(strings.Fields(s), " ")
-}
+func printable(s string) string { return strings.Join(strings.Fields(report.Printable(s)), " ") }
 
 // seconds rounds a duration that is still to come up to full seconds.
 func seconds(d time.Duration) time.Duration { return (d + time.Second - 1).Truncate(time.Second) }

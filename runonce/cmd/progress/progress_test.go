@@ -98,7 +98,7 @@ default/b: Failed: it was stopped
 default/a: Starting
 default/b: Starting
 default/a: Running
-default/b: Failed: container "main" exited with code 1: [31mno database
+default/b: Failed: container "main" exited with code 1: �[31mno database
 `},
 	{"ten seconds after the last line it says what is waited for", func(e *events) {
 		e.total = 4
