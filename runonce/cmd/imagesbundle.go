@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -175,32 +176,27 @@ func (b bundler) refs() []string {
 func (b bundler) write(ctx context.Context, path string, refs map[string]string) (size int64, err error) {
 	f, err := atomicfile.Create(path, 0o644)
 	if err != nil {
-		return 0, usagef("--output: %w", err)
+		return 0, usagef("--output-file: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Abort()) }()
-	if strings.HasSuffix(path, ".tar") {
-		err = b.Write(ctx, f, refs)
-	} else {
-		err = b.compress(ctx, f, refs)
+	var out io.WriteCloser = f
+	if !strings.HasSuffix(path, ".tar") {
+		// One goroutine makes the same bytes on every machine.
+		if out, err = zstd.NewWriter(f, zstd.WithEncoderConcurrency(1)); err != nil {
+			return 0, fmt.Errorf("writing %s: %w", path, err)
+		}
 	}
-	if err != nil {
+	if err := b.Write(ctx, out, refs); err != nil {
 		return 0, err
+	}
+	if out != f {
+		if err := out.Close(); err != nil {
+			return 0, err
+		}
 	}
 	info, err := f.Stat()
 	if err != nil {
 		return 0, fmt.Errorf("writing %s: %w", path, err)
 	}
 	return info.Size(), f.Commit()
-}
-
-// compress writes the archive compressed. One goroutine makes the same bytes on every machine.
-func (b bundler) compress(ctx context.Context, f *atomicfile.File, refs map[string]string) error {
-	z, err := zstd.NewWriter(f, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", f.Name(), err)
-	}
-	if err := b.Write(ctx, z, refs); err != nil {
-		return err
-	}
-	return z.Close()
 }
