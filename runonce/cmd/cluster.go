@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -137,9 +136,7 @@ func objectsOf(set *manifests.Set) []cluster.Object {
 // admission is what a cluster says about an input, and the plan that follows.
 type admission struct {
 	*cluster.Admission
-	p       *program
 	c       *cli.Context
-	pods    *cluster.Pods
 	running []*v1.Pod
 	nodes   []*v1.Node
 	set     *manifests.Set
@@ -148,7 +145,7 @@ type admission struct {
 // judge asks the cluster about the input.
 func (p *program) judge(c *cli.Context, pods *cluster.Pods, set *manifests.Set) (*admission, error) {
 	defer p.display.Wait("waiting for the cluster to judge the pods")()
-	a := &admission{p: p, c: c, pods: pods, set: set}
+	a := &admission{c: c, set: set}
 	var err error
 	if a.running, err = pods.List(c.Context); err != nil {
 		return nil, unusable(err)
@@ -300,24 +297,15 @@ func (p *program) downCluster(c *cli.Context) error {
 		return err
 	}
 	err = p.stopAll(c.Context, wanted, "removed", pods.Stop)
-	var origins []string
-	for _, arg := range c.Args().Slice() {
-		origins = append(origins, manifests.Origin(arg))
-	}
+	origins := origins(c)
 	removed, rerr := pods.RemoveObjects(c.Context, distinctNames(append(namespacesOf(all), p.cluster.Namespace)), func(o metav1.Object) bool {
 		return c.Bool("all") || slices.ContainsFunc(origins, func(origin string) bool {
 			return podspec.CameFrom(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: o.GetAnnotations()}}, origin)
 		})
 	})
-	_, werr := io.WriteString(p.io.Stdout, removedText(removed))
-	return errors.Join(err, rerr, werr, conclude())
-}
-
-// removedText says that objects were removed, each in a line.
-func removedText(objects []string) string {
-	text := ""
-	for _, o := range objects {
-		text += o + " removed\n"
+	for _, o := range removed {
+		_, werr := fmt.Fprintln(p.io.Stdout, o, "removed")
+		rerr = errors.Join(rerr, werr)
 	}
-	return text
+	return errors.Join(err, rerr, conclude())
 }

@@ -167,6 +167,15 @@ func (p *program) open(c *cli.Context, engine backend.Options, node *v1.Node, o 
 	return s, nil
 }
 
+// enter waits for the run's turn to plan or to stop pods.
+func (p *program) enter(ctx context.Context, run *record.Run) error {
+	defer p.display.Wait("waiting for another run that plans or stops pods")()
+	if err := run.Enter(ctx); err != nil {
+		return unusable(err)
+	}
+	return nil
+}
+
 // list returns the pods of earlier runs.
 func (s *session) list(ctx context.Context) ([]*v1.Pod, error) {
 	pods, err := s.pods.List(ctx)

@@ -114,11 +114,8 @@ func (p *program) removeSome(c *cli.Context, choose func([]backend.Image) ([]str
 	if s.readOnly {
 		return unusable(fmt.Errorf("%s is read-only: no image can be removed", c.String("root")))
 	}
-	entered := p.display.Wait("waiting for another run that plans or stops pods")
-	err = s.run.Enter(c.Context)
-	entered()
-	if err != nil {
-		return unusable(err)
+	if err := p.enter(c.Context, s.run); err != nil {
+		return err
 	}
 	images, err := s.images(c.Context)
 	if err != nil {
@@ -156,8 +153,8 @@ func (p *program) dropImages(c *cli.Context, s *session, refs []string) error {
 
 // dropImagesOf removes the images that only the pods used, which have been stopped.
 func (p *program) dropImagesOf(c *cli.Context, s *session, pods []*v1.Pod) error {
-	if err := s.run.Enter(c.Context); err != nil {
-		return unusable(err)
+	if err := p.enter(c.Context, s.run); err != nil {
+		return err
 	}
 	images, err := s.images(c.Context)
 	if err != nil {

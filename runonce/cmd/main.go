@@ -68,10 +68,9 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 // Main runs a command and returns its exit code. The first argument is the program's name.
 func Main(ctx context.Context, arguments []string, process IO) int {
 	p := &program{
-		io: process, start: time.Now(), display: progress.New(process.Stderr),
+		io: process, start: time.Now(), display: progress.New(process.Stderr, process.Notify),
 		settings: &cmdline.Settings{}, copies: &logCopies{}, hangups: make(chan struct{}, 1),
 	}
-	p.display.NotifyManager(process.Notify)
 	p.io.Stderr = p.display.Stderr()
 	p.io.Stdout = p.display.Stdout(process.Stdout)
 	ctx, cancel := context.WithCancelCause(ctx)

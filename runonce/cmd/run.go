@@ -186,11 +186,8 @@ func (p *program) prepareNode(c *cli.Context, set *manifests.Set, l *launch) (ad
 	if err := p.settleImages(c, set, s); err != nil {
 		return admit.Plan{}, err
 	}
-	entered := p.display.Wait("waiting for another run that plans or stops pods")
-	err = s.run.Enter(c.Context)
-	entered()
-	if err != nil {
-		return admit.Plan{}, unusable(err)
+	if err := p.enter(c.Context, s.run); err != nil {
+		return admit.Plan{}, err
 	}
 	return p.reserve(c, set, s)
 }

@@ -155,11 +155,8 @@ func (k *keeper) replan(set *manifests.Set, run *record.Run) (before *record.Run
 	if err := k.settleImages(k.c, set, k.s); err != nil {
 		return nil, err
 	}
-	entered := k.display.Wait("waiting for another run that plans or stops pods")
-	err = run.Enter(k.c.Context)
-	entered()
-	if err != nil {
-		return nil, unusable(err)
+	if err := k.enter(k.c.Context, run); err != nil {
+		return nil, err
 	}
 	before, k.s.run = k.s.run, run
 	plan, err := k.reserve(k.c, set, k.s)

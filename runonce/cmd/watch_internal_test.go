@@ -20,7 +20,7 @@ func TestWatchReportsFaults(t *testing.T) {
 	flags.String("output", formatGitHub, "")
 	var out bytes.Buffer
 	k := &keeper{c: cli.NewContext(nil, flags, nil), program: &program{
-		io: IO{Stdout: &out, Getenv: func(string) string { return "" }}, display: progress.New(io.Discard),
+		io: IO{Stdout: &out, Getenv: func(string) string { return "" }}, display: progress.New(io.Discard, nil),
 		faults: []report.Fault{{Severity: "warning", Field: "spec", Message: "of the first manifests"}},
 	}}
 	concluded := k.concluded(nil)

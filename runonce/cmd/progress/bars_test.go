@@ -59,7 +59,7 @@ func TestBars(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var tm terminal
-		d := New(&tm)
+		d := New(&tm, nil)
 		d.mode = Bars
 		e := &events{Display: d, total: 2}
 		want := func(text string) {

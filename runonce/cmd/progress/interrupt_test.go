@@ -13,7 +13,7 @@ import (
 func TestExitingAfterClose(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	d := New(io.Discard)
+	d := New(io.Discard, nil)
 	d.Configure(Off, slog.New(slog.NewJSONHandler(&out, nil)), true)
 	d.Close()
 	d.Exiting()

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/engine"
 )
@@ -49,11 +50,15 @@ type Display struct {
 	transfers []*transfer // that have not ended, oldest first
 	waits     []*string   // for what else the command waits, oldest first
 	effect    Effect
-	manager   *manager // nil for none
+	manager   manager
 }
 
-// New returns a display on standard error.
-func New(stderr io.Writer) *Display { return &Display{screen: &screen{out: stderr}} }
+// New returns a display on standard error. notify, unless it is nil, is called with messages for the
+// service manager, as of sd_notify(3): the state of the command, and that it may take longer while
+// something moves.
+func New(stderr io.Writer, notify func(message string)) *Display {
+	return &Display{screen: &screen{out: stderr}, manager: manager{send: notify, goal: string(runonce.UntilRunning), moved: "0"}}
+}
 
 // Stderr returns the writer for other lines on standard error, which stay above the bars.
 func (d *Display) Stderr() io.Writer { return d.screen }
@@ -78,7 +83,7 @@ func (d *Display) Configure(mode Mode, log *slog.Logger, structured bool) {
 func (d *Display) OnTransfer() func(engine.Transfer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.mode == Off && d.log == nil && d.manager == nil {
+	if d.mode == Off && d.log == nil && d.manager.send == nil {
 		return nil
 	}
 	return d.transfer
@@ -92,7 +97,7 @@ func (d *Display) Close() {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
-	if d.manager != nil && d.manager.timer != nil {
+	if d.manager.timer != nil {
 		d.manager.timer.Stop()
 		d.manager.timer = nil
 	}

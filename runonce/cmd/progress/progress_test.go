@@ -55,7 +55,7 @@ func shown(t *testing.T, mode Mode, log func(*bytes.Buffer) *slog.Logger, script
 	t.Helper()
 	var out bytes.Buffer
 	synctest.Test(t, func(*testing.T) {
-		d := New(&out)
+		d := New(&out, nil)
 		d.mode = mode
 		if log != nil {
 			d.log = log(&out)
