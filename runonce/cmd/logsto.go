@@ -82,16 +82,9 @@ func (l *logCopies) close() {
 // wanted says whether --logs-to is given.
 func (l *logCopies) wanted() bool { return l.dir != "" }
 
-// copyLogs makes the run write its logs before it removes its pods.
-func (p *program) copyLogs(ctx context.Context, o *runonce.Options, l *launch) {
-	if !p.copies.wanted() {
-		return
-	}
-	before := o.Concluded
-	o.Concluded = func(results []runonce.Result) {
-		if before != nil {
-			before(results)
-		}
+// copyLogs writes the logs of the run, before it removes its pods.
+func (p *program) copyLogs(ctx context.Context, results []runonce.Result, l *launch) {
+	if p.copies.wanted() {
 		defer p.display.Wait("writing the logs")()
 		p.copies.write(context.WithoutCancel(ctx), results, l.instances)
 	}

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -163,14 +164,10 @@ func (p *program) helpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "help", Usage: "show help for a command", ArgsUsage: "[COMMAND]",
 		Action: func(c *cli.Context) error {
-			name := c.Args().First()
-			if name == "" {
-				return cli.ShowAppHelp(c)
-			}
-			if c.App.Command(name) == nil {
+			if name := c.Args().First(); name != "" && c.App.Command(name) == nil {
 				return usagef("unknown command %q; see %q", name, "runonce help")
 			}
-			return cli.ShowCommandHelp(c, name)
+			return c.App.RunContext(c.Context, slices.Concat([]string{c.App.Name}, c.Args().Slice(), []string{"--help"}))
 		},
 	}
 }

@@ -87,6 +87,21 @@ func TestNoEngineNeeded(t *testing.T) {
 	}
 }
 
+// TestHelp: help is that of the command, also if it is one of images.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{"help": "runonce - ", "help run": "runonce run - ", "help images": "runonce images - ", "help images pull": "runonce images pull - "} {
+		if got := invokeWith(t, noEngine(t), strings.Fields(args)...); got.code != 0 || !strings.HasPrefix(got.stdout, "NAME:\n   "+want) {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+	for _, args := range []string{"help nosuch", "help images nosuch"} {
+		if got := invokeWith(t, noEngine(t), strings.Fields(args)...); got.code != 2 || !strings.Contains(got.stderr, "unknown command") {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}
+
 // TestEngineUnusable: exit code 4 and one line.
 func TestEngineUnusable(t *testing.T) {
 	t.Parallel()

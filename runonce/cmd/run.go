@@ -103,12 +103,14 @@ func (p *program) run(c *cli.Context) error {
 	default:
 		// The next run may plan when the pods that this one stops have stopped.
 		o.Logs, o.Outputs, o.Trace, o.AfterStops = l.logs, p.junit != "", &l.trace, l.afterStops
-		o.Concluded = func(results []runonce.Result) { p.concluded(c.Context, append(results, invalid...), o.Remove) }
+		o.Concluded = func(results []runonce.Result) {
+			p.concluded(c.Context, slices.Concat(results, invalid), o.Remove)
+			p.copyLogs(c.Context, results, l)
+		}
 		p.display.OnInterrupt(progress.EffectReport)
 		if o.Remove {
 			p.display.OnInterrupt(progress.EffectRemove)
 		}
-		p.copyLogs(c.Context, &o, l)
 		textpages.Drop() // what reading, admission and opening the engine have used
 		results = runonce.Run(c.Context, l.runtime, plan, o)
 		if err := l.finish(context.WithoutCancel(c.Context)); err != nil {
