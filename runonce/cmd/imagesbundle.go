@@ -35,7 +35,8 @@ func (p *program) imagesBundleCommand() *cli.Command {
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "output-file", Aliases: []string{"o"}, Usage: "write the archive to `FILE`, without compression if it ends in .tar"},
 			&cli.StringFlag{Name: "platform", Category: categoryImages, Usage: "`PLATFORM`, as linux/arm64", DefaultText: "this machine's"},
-			imagesDirOnlyFlag(), lockFlag(), parallelPullsFlag(), quietFlag(),
+			newPathsFlag(categoryImages, "images-dir", "take images from the archives in `DIR`", ""),
+			lockFlag(), parallelPullsFlag(), quietFlag(),
 		}, registryFlags(), retryFlags(), inputFlags(), logFlags()),
 	}
 }
@@ -100,7 +101,7 @@ func (p *program) bundleImages(c *cli.Context) (err error) {
 
 // addArchives adds the images of --images-dir.
 func (b bundler) addArchives(c *cli.Context) error {
-	for _, dir := range pathsOf(c, "images-dir") {
+	for _, dir := range listOf(c, "images-dir") {
 		archives, err := backend.Archives(dir)
 		if err != nil {
 			return err

@@ -26,17 +26,7 @@ import (
 
 // imagesDirFlag and lockFlag are for all commands that get images.
 func imagesDirFlag() cli.Flag {
-	return &cli.GenericFlag{
-		Name: "images-dir", Category: categoryImages, Value: &pathList{},
-		Usage: "import from `DIR`; repeatable", DefaultText: "ROOT/images",
-	}
-}
-
-// imagesDirOnlyFlag is for a command without a root.
-func imagesDirOnlyFlag() cli.Flag {
-	return &cli.GenericFlag{
-		Name: "images-dir", Category: categoryImages, Value: &pathList{}, Usage: "take images from the archives in `DIR`; repeatable",
-	}
+	return newPathsFlag(categoryImages, "images-dir", "import from `DIR`", "ROOT/images")
 }
 
 func lockFlag() cli.Flag {
@@ -109,7 +99,7 @@ func imagesDirs(c *cli.Context, root string) []string {
 	if c.Generic("images-dir") == nil {
 		return nil
 	}
-	dirs := pathsOf(c, "images-dir")
+	dirs := listOf(c, "images-dir")
 	own := filepath.Join(root, "images")
 	entries, err := os.ReadDir(own)
 	visible := func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), ".") }

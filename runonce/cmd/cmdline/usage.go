@@ -80,17 +80,15 @@ func checkRepeated(args []string, commands []*cli.Command) error {
 	words, _ := parse(rest, valueFlags(last))
 	given := map[string]bool{}
 	for _, w := range words {
-		if w.kind != flag {
+		f := findFlag(last[0], w.flag)
+		if _, isBool := f.(*cli.BoolFlag); w.kind != flag || f == nil || isBool || repeatable(f) {
 			continue
 		}
-		switch f := findFlag(last[0], w.flag).(type) {
-		case *cli.StringFlag, *cli.IntFlag, *cli.Int64Flag, *cli.Float64Flag, *cli.DurationFlag:
-			name := f.Names()[0]
-			if given[name] {
-				return fmt.Errorf("%s is given twice, and takes one value", dashed(name))
-			}
-			given[name] = true
+		name := f.Names()[0]
+		if given[name] {
+			return fmt.Errorf("%s is given twice, and takes one value", dashed(name))
 		}
+		given[name] = true
 	}
 	return nil
 }
