@@ -307,5 +307,5 @@ func (p *program) downCluster(c *cli.Context) error {
 		_, werr := fmt.Fprintln(p.io.Stdout, o, "removed")
 		rerr = errors.Join(rerr, werr)
 	}
-	return errors.Join(err, rerr, conclude())
+	return p.afterError(errors.Join(err, rerr), conclude())
 }

@@ -55,10 +55,10 @@ func (p *program) down(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(p.stopPods(c, s, pods), conclude())
+	err = p.afterError(p.stopPods(c, s, pods), conclude())
 	if c.Bool("all") {
 		defer p.display.Wait("removing what pods have left")()
-		err = errors.Join(err, s.run.Sweep(), s.engine.Cleanup(c.Context))
+		err = p.afterError(errors.Join(s.run.Sweep(), s.engine.Cleanup(c.Context)), err)
 	}
 	return err
 }
@@ -83,7 +83,7 @@ func (p *program) wantedPods(c *cli.Context, pods []*v1.Pod) (wanted []*v1.Pod, 
 	return wanted, func() (err error) {
 		for _, one := range selected {
 			p.notice(one.notice)
-			err = errors.Join(err, one.err)
+			err = p.afterError(err, one.err)
 		}
 		return err
 	}, nil
@@ -113,7 +113,7 @@ func (p *program) stopPods(c *cli.Context, s *session, pods []*v1.Pod) error {
 		err = errors.Join(err, s.pods.RemoveLogs(pods, c.Bool("all")))
 	}
 	if c.Bool("images") && !s.readOnly {
-		err = errors.Join(err, p.dropImagesOf(c, s, pods))
+		err = p.afterError(err, p.dropImagesOf(c, s, pods))
 	}
 	return err
 }

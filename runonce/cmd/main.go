@@ -4,6 +4,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -224,6 +225,16 @@ func (p *program) printError(err error) {
 		err = fmt.Errorf("the input has %s: %s", progress.Count(len(problems), "error"), result)
 	}
 	p.println("runonce: " + err.Error())
+}
+
+// afterError returns the second of two errors, and prints the first one, if there are both: each may have
+// an exit code of its own.
+func (p *program) afterError(first, second error) error {
+	if first == nil || second == nil {
+		return cmp.Or(first, second)
+	}
+	p.printError(first)
+	return second
 }
 
 // printProblems prints one line for each error or warning of the manifests.

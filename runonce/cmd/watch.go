@@ -277,7 +277,7 @@ func (k *keeper) end(results []runonce.Result) error {
 		err = errors.Join(errs...)
 	}
 	if !k.reported {
-		return errors.Join(err, k.report(k.c, results, time.Since(k.o.Start), nil))
+		return k.afterError(err, k.report(k.c, results, time.Since(k.o.Start), nil))
 	}
 	k.display.Results(results)
 	code, _ := exitCode(k.c, results, nil)
