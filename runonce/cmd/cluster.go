@@ -204,7 +204,7 @@ func (p *program) prepareCluster(c *cli.Context, set *manifests.Set, l *launch) 
 		l.finish = a.Undo
 	}
 	if err := a.Prepare(c.Context, plan.Admitted()); err != nil {
-		return plan, unusable(err)
+		return plan, unusable(errors.Join(err, l.finish(context.WithoutCancel(c.Context))))
 	}
 	return a.plan(), nil
 }

@@ -41,6 +41,7 @@ func clusterTests() []struct {
 		{"Images", clusterImages},
 		{"SlowPull", clusterSlowPull},
 		{"Throttled", clusterThrottled},
+		{"Unprepared", clusterUnprepared},
 		{"Many", clusterMany},
 		{"Restart", clusterRestart},
 		{"RestartWhileCreating", clusterRestartWhileCreating},
