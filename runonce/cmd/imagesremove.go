@@ -98,9 +98,6 @@ func (p *program) removeImages(c *cli.Context) error {
 }
 
 func (p *program) pruneImages(c *cli.Context) error {
-	if c.Args().Present() {
-		return usagef("images prune takes no arguments; %q removes single images", "runonce images rm")
-	}
 	return p.removeSome(c, func(images []backend.Image) ([]string, error) { return unused(images, c.Bool("all")), nil })
 }
 
