@@ -109,16 +109,15 @@ func clusterThrottled(t *testing.T, c onCluster) {
 // clusterUnprepared: with --rm, a run that ends before it has created all objects removes those that it has.
 func clusterUnprepared(t *testing.T, c onCluster) {
 	m := c.through(t, func(w http.ResponseWriter, r *http.Request, forward http.Handler) {
-		if strings.Contains(r.URL.Path, "/secrets/") && !r.URL.Query().Has("dryRun") {
-			http.Error(w, "the server is away", http.StatusServiceUnavailable)
-			return
+		if strings.Contains(r.URL.Path, "/configmaps/") && !r.URL.Query().Has("dryRun") {
+			panic(http.ErrAbortHandler) // the connection breaks
 		}
 		forward.ServeHTTP(w, r)
 	})
 	dir := podDir(t, fmt.Sprintf(sleeper, "unprepared", "exit 0", "")+"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: unprepared}\n"+
 		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: unprepared}\n")
 	m.fails(t, 1, "run", "--rm", "--timeout", "4s", dir)
-	if left := c.names(t, "configmaps", "runonce/managed"); len(left) > 0 {
+	if left := c.names(t, "secrets", "runonce/managed"); len(left) > 0 {
 		t.Errorf("left: %s", left)
 	}
 }
