@@ -68,7 +68,7 @@ func (p *program) listImages(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	document := imageList{APIVersion: report.APIVersion, Kind: "Images", Images: slices.Concat([]backend.Image{}, images)}
+	document := imageList{APIVersion: report.APIVersion, Kind: "Images", Images: append([]backend.Image{}, images...)}
 	return p.write(c, document, func(report.Style) error {
 		rows := make([][]string, 0, len(images))
 		for _, i := range images {
