@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // Version is a minor release of containerd.
@@ -24,9 +23,6 @@ const (
 	Debian  Version = "1.6"
 )
 
-// timeout is for starting and stopping a daemon, which only take long on a busy machine.
-const timeout = 2 * time.Minute
-
 // Daemon is a running containerd.
 type Daemon struct {
 	// Socket is the path of its socket.
@@ -34,8 +30,7 @@ type Daemon struct {
 	// Pid is its process ID.
 	Pid int
 
-	cmd    *exec.Cmd
-	exited chan error
+	process *Process
 }
 
 // Find returns the directory with containerd and its shim in the given version. root is the
@@ -63,88 +58,47 @@ func Start(ctx context.Context, bin, dir string) (*Daemon, error) {
 
 // StartAt is like Start, with another directory for what ends with a reboot.
 func StartAt(ctx context.Context, bin, dir, state string) (*Daemon, error) {
-	d := &Daemon{Socket: filepath.Join(dir, "containerd.sock"), exited: make(chan error, 1)}
-	log, err := d.prepare(dir)
+	d := &Daemon{Socket: filepath.Join(dir, "containerd.sock")}
+	err := prepare(dir)
+	if err == nil {
+		d.process, err = Launch(ctx, filepath.Join(dir, "containerd.log"), filepath.Join(bin, "containerd"),
+			"--config", filepath.Join(dir, "containerd.toml"), "--address", d.Socket,
+			"--root", filepath.Join(dir, "root"), "--state", state, "--log-level", "warn")
+	}
+	if err == nil {
+		d.Pid = d.process.cmd.Process.Pid
+		err = d.process.Await(ctx, d.dial)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("starting containerd in %q: %w", dir, err)
-	}
-	d.cmd = exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(bin, "containerd"),
-		"--config", filepath.Join(dir, "containerd.toml"), "--address", d.Socket,
-		"--root", filepath.Join(dir, "root"), "--state", state, "--log-level", "warn")
-	d.cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
-	d.cmd.Stdout, d.cmd.Stderr = log, log
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := errors.Join(d.cmd.Start(), log.Close()); err != nil {
-		return nil, fmt.Errorf("starting containerd in %q: %w", dir, err)
-	}
-	d.Pid = d.cmd.Process.Pid
-	go func() { d.exited <- d.cmd.Wait() }()
-	if err := d.waitReady(ctx); err != nil {
-		return nil, fmt.Errorf("starting containerd in %q: %w", dir, errors.Join(err, d.Stop()))
+		return nil, fmt.Errorf("starting containerd in %q: %w", dir, errors.Join(err, d.process.Stop(syscall.SIGKILL)))
 	}
 	return d, nil
 }
 
-// prepare writes the configuration, which disables CRI, and opens the log.
-func (d *Daemon) prepare(dir string) (*os.File, error) {
+// prepare writes the configuration, which disables CRI.
+func prepare(dir string) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
-		return nil, err
+		return err
 	}
 	// As containerd does: root in a user namespace needs access to the root directory.
 	if err := os.Chmod(dir, 0o711); err != nil {
-		return nil, err
+		return err
 	}
 	config := "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n"
-	if err := os.WriteFile(filepath.Join(dir, "containerd.toml"), []byte(config), 0o644); err != nil {
-		return nil, err
-	}
-	return os.Create(filepath.Join(dir, "containerd.log"))
+	return os.WriteFile(filepath.Join(dir, "containerd.toml"), []byte(config), 0o644)
 }
 
-// waitReady returns once the socket accepts connections.
-func (d *Daemon) waitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	var dialer net.Dialer
-	for {
-		c, err := dialer.DialContext(ctx, "unix", d.Socket)
-		if err == nil {
-			return c.Close()
-		}
-		select {
-		case exit := <-d.exited:
-			d.exited <- exit
-			return errors.Join(errors.New("it exited"), exit)
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-time.After(20 * time.Millisecond):
-		}
+// dial tells whether the socket accepts connections.
+func (d *Daemon) dial(ctx context.Context) error {
+	c, err := new(net.Dialer).DialContext(ctx, "unix", d.Socket)
+	if err != nil {
+		return err
 	}
+	return c.Close()
 }
 
 // Stop stops the daemon and waits for it. Containers and their shims keep running.
-func (d *Daemon) Stop() error {
-	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stopping containerd: %w", err)
-	}
-	select {
-	case err := <-d.exited:
-		if err != nil {
-			return fmt.Errorf("stopping containerd: %w", err)
-		}
-		return nil
-	case <-time.After(timeout):
-		return errors.Join(errors.New("stopping containerd: it did not exit in time"), d.cmd.Process.Kill())
-	}
-}
+func (d *Daemon) Stop() error { return d.process.Stop(syscall.SIGTERM) }
 
 // Kill kills the daemon, to simulate a crash.
-func (d *Daemon) Kill() error {
-	if err := d.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("killing containerd: %w", err)
-	}
-	if err := <-d.exited; err == nil {
-		return errors.New("killing containerd: it had already exited")
-	}
-	return nil
-}
+func (d *Daemon) Kill() error { return d.process.Stop(syscall.SIGKILL) }

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -135,7 +134,7 @@ func (s *setup) serve(ctx context.Context) (err error) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("configuring the registry: %w", err)
 	}
-	stop, err := registry.Serve(ctx, config, s.host, io.Discard)
+	stop, err := registry.Serve(ctx, config, s.host, filepath.Join(s.dir, "registry.log"))
 	if err != nil {
 		return err
 	}

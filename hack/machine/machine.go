@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
+
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/network/bridge"
 )
@@ -85,18 +87,13 @@ func (i Installation) PodFiles() ([]string, error) {
 
 // mounts lists the mount points below the installation's directory.
 func (i Installation) mounts() ([]string, error) {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	var points []string
-	for line := range strings.Lines(string(text)) {
-		if point := strings.Fields(line)[4]; strings.HasPrefix(point, i.Dir) {
-			points = append(points, point)
-		}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(i.Dir))
+	points := make([]string, 0, len(mounts))
+	for _, m := range mounts {
+		points = append(points, m.Mountpoint)
 	}
 	slices.Sort(points)
-	return points, nil
+	return points, err
 }
 
 func names(dir string) ([]string, error) {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -24,7 +23,7 @@ func main() {
 	out := flag.String("o", "runtime/containerd/shimbinary/files", "directory to write to")
 	flag.Parse()
 	if err := pack(context.Background(), *arch, *out); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, "packshim:", err)
 		os.Exit(1)
 	}
 }
@@ -32,7 +31,7 @@ func main() {
 func pack(ctx context.Context, arch, out string) error {
 	dir, err := os.MkdirTemp("", "pack-")
 	if err != nil {
-		return fmt.Errorf("making a temporary directory: %w", err)
+		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	built := filepath.Join(dir, shimbinary.Program)
@@ -45,30 +44,20 @@ func pack(ctx context.Context, arch, out string) error {
 	}
 	program, err := os.ReadFile(built)
 	if err != nil {
-		return fmt.Errorf("reading the built shim: %w", err)
+		return err
 	}
 	hash := sha256.Sum256(program)
 	sum := shimbinary.Sum{SHA256: hex.EncodeToString(hash[:]), Size: int64(len(program))}
 	if have, err := os.ReadFile(filepath.Join(out, shimbinary.SumName)); err == nil && string(have) == sum.String() {
 		return nil
 	}
-	var packed bytes.Buffer
-	w, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.SpeedBestCompression))
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression))
 	if err != nil {
-		return fmt.Errorf("compressing the shim: %w", err)
+		return err
 	}
-	if _, err := w.Write(program); err != nil {
-		return fmt.Errorf("compressing the shim: %w", err)
-	}
-	if err := w.Close(); err != nil {
-		return fmt.Errorf("compressing the shim: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(out, shimbinary.PackedName), packed.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("writing the packed shim: %w", err)
+	if err := os.WriteFile(filepath.Join(out, shimbinary.PackedName), z.EncodeAll(program, nil), 0o644); err != nil {
+		return err
 	}
 	// Last, since it says that the other file is complete.
-	if err := os.WriteFile(filepath.Join(out, shimbinary.SumName), []byte(sum.String()), 0o644); err != nil {
-		return fmt.Errorf("writing the shim's checksum: %w", err)
-	}
-	return nil
+	return os.WriteFile(filepath.Join(out, shimbinary.SumName), []byte(sum.String()), 0o644)
 }

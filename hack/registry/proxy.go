@@ -106,15 +106,25 @@ func reset(w http.ResponseWriter) {
 	}
 }
 
-// Reset resets the connection after so many bytes of the true answer.
-func Reset(after int) Fault {
+// partial sends so many bytes of the true answer, and ends it in some way.
+func partial(after int, end func(http.ResponseWriter, *http.Request)) Fault {
 	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		answer := record(r, next)
 		copyHeader(w, answer)
 		_, _ = w.Write(answer.Body.Bytes()[:min(after, answer.Body.Len())])
 		_ = http.NewResponseController(w).Flush()
-		reset(w)
+		end(w, r)
 	}
+}
+
+// Reset resets the connection after so many bytes of the true answer.
+func Reset(after int) Fault {
+	return partial(after, func(w http.ResponseWriter, _ *http.Request) { reset(w) })
+}
+
+// Stall sends so many bytes of the true answer, and nothing more.
+func Stall(after int) Fault {
+	return partial(after, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 }
 
 // Truncate ends the true answer early, as if it were complete.
@@ -152,17 +162,6 @@ func RefuseRange(code int) Fault {
 			return
 		}
 		next.ServeHTTP(w, r)
-	}
-}
-
-// Stall sends so many bytes of the true answer, and nothing more.
-func Stall(after int) Fault {
-	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		answer := record(r, next)
-		copyHeader(w, answer)
-		_, _ = w.Write(answer.Body.Bytes()[:min(after, answer.Body.Len())])
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
 	}
 }
 

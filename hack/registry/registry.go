@@ -22,6 +22,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ import (
 	imagespec "github.com/opencontainers/image-spec/specs-go"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/hack/ociimage"
 	"github.com/runonce/runonce/internal/roottest"
 )
@@ -98,13 +100,13 @@ func Start(t testing.TB, o Options) *Registry {
 	if o.MirrorOf != "" {
 		config += fmt.Sprintf("proxy: {remoteurl: %q}\n", o.MirrorOf)
 	}
-	var log bytes.Buffer
+	log := filepath.Join(dir, "log")
 	t.Cleanup(func() {
-		if t.Failed() && log.Len() > 0 {
-			t.Logf("registry %s: %s", r.Host, &log)
+		if text, err := os.ReadFile(log); t.Failed() && len(text) > 0 {
+			t.Logf("registry %s: %s, %v", r.Host, text, err)
 		}
 	})
-	if r.stop, err = Serve(t.Context(), writeFile(t, dir, "config.yml", config), r.Host, &log); err != nil {
+	if r.stop, err = Serve(t.Context(), writeFile(t, dir, "config.yml", config), r.Host, log); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.stop)
@@ -112,22 +114,28 @@ func Start(t testing.TB, o Options) *Registry {
 }
 
 // Serve runs docker-registry with a file of its configuration, which has it listen at the address,
-// until stop is called, and returns when it listens.
-func Serve(ctx context.Context, config, address string, log io.Writer) (stop func(), err error) {
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "docker-registry", "serve", config)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting the registry: %w", err)
+// until stop is called, and returns when it listens. log is the file of its messages.
+func Serve(ctx context.Context, config, address, log string) (stop func(), err error) {
+	program, err := exec.LookPath("docker-registry")
+	if err != nil {
+		return nil, err
 	}
-	stop = sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+	p, err := daemon.Launch(ctx, log, program, "serve", config)
+	if err != nil {
+		return nil, err
+	}
+	stop = sync.OnceFunc(func() { _ = p.Stop(syscall.SIGKILL) })
+	err = p.Await(ctx, func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
 	})
-	if err := awaitListener(ctx, address); err != nil {
+	if err != nil {
 		stop()
-		return nil, fmt.Errorf("starting the registry: %w", err)
 	}
-	return stop, nil
+	return stop, err
 }
 
 // FreeAddress returns an address below the range from which the kernel gives ports to others
@@ -140,18 +148,6 @@ func FreeAddress(ctx context.Context) (string, error) {
 		}
 	}
 	return "", errors.New("no port is free")
-}
-
-func awaitListener(ctx context.Context, address string) error {
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-		if err == nil {
-			return conn.Close()
-		}
-		if time.Now().After(deadline) {
-			return err
-		}
-	}
 }
 
 // Push uploads an image under a name with a tag, and returns its manifest.

@@ -9,24 +9,12 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
 // netnsPath matches the network namespaces of containerd's sandboxes.
 var netnsPath = regexp.MustCompile(`/(?:var/)?run/netns/cni-[0-9a-f-]+`)
-
-// unmountBelow unmounts everything below a directory.
-func unmountBelow(dir string) error {
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
-	for _, m := range slices.Backward(mounts) {
-		if uerr := unix.Unmount(m.Mountpoint, unix.MNT_DETACH); uerr != nil && !errors.Is(uerr, unix.EINVAL) {
-			err = errors.Join(err, fmt.Errorf("unmounting %s: %w", m.Mountpoint, uerr))
-		}
-	}
-	return err
-}
 
 func removeLink(name string) error {
 	link, err := netlink.LinkByName(name)

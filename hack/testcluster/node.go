@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/hack/testimages"
 )
 
@@ -33,8 +35,8 @@ const (
 
 // node is the node of a cluster.
 type node struct {
-	containerd *process
-	kubelet    *process
+	containerd *daemon.Process
+	kubelet    *daemon.Process
 	socket     string
 	cgroup     string // below the root of each hierarchy
 	bridge     string
@@ -196,9 +198,7 @@ func (c *Cluster) startContainerd(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	return c.node.containerd.await(ctx, "containerd", func(context.Context) error {
+	return c.node.containerd.Await(ctx, func(context.Context) error {
 		cl, err := client.New(c.node.socket, client.WithTimeout(time.Second))
 		if err != nil {
 			return err
@@ -247,9 +247,7 @@ func (c *Cluster) startKubelet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	return c.node.kubelet.await(ctx, "the node", c.nodeReady)
+	return c.node.kubelet.Await(ctx, c.nodeReady)
 }
 
 // nodeReady returns an error as long as the node is not ready, or has a taint because it was not.
@@ -266,11 +264,11 @@ func (n *node) stop(ctx context.Context, c *Cluster) error {
 	if n == nil {
 		return nil
 	}
-	err := n.kubelet.stop(syscall.SIGKILL)
+	err := n.kubelet.Stop(syscall.SIGKILL)
 	if n.containerd != nil {
-		err = errors.Join(err, n.removeContainers(ctx), n.containerd.stop(syscall.SIGTERM))
+		err = errors.Join(err, n.removeContainers(ctx), n.containerd.Stop(syscall.SIGTERM))
 	}
-	return errors.Join(err, n.removeSandboxes(), unmountBelow(c.Dir), removeLink(n.bridge), removeLink(n.link), n.removeCgroup())
+	return errors.Join(err, n.removeSandboxes(), mount.UnmountRecursive(c.Dir, unix.MNT_DETACH), removeLink(n.bridge), removeLink(n.link), n.removeCgroup())
 }
 
 // removeContainers kills and removes all containers.

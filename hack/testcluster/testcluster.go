@@ -23,12 +23,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/hack/testimages"
 )
 
 const (
-	// startTimeout bounds the start of a part, which only takes long on a busy machine.
-	startTimeout = 3 * time.Minute
 	// Admin is a user who may do everything.
 	Admin = "admin"
 	// Nobody is a user who may do nothing unless a role is bound.
@@ -44,11 +43,11 @@ type Cluster struct {
 
 	bin       string // the directory of the programs
 	ports     ports
-	etcd      *process
-	api       *process
-	manager   *process
-	scheduler *process
-	simulator *process
+	etcd      *daemon.Process
+	api       *daemon.Process
+	manager   *daemon.Process
+	scheduler *daemon.Process
+	simulator *daemon.Process
 	node      *node
 }
 
@@ -129,6 +128,11 @@ func freePort() (int, error) {
 	return strconv.Atoi(text)
 }
 
+// start starts a program of the cluster.
+func (c *Cluster) start(ctx context.Context, name string, args ...string) (*daemon.Process, error) {
+	return daemon.Launch(ctx, c.file(name+".log"), filepath.Join(c.bin, name), args...)
+}
+
 func (c *Cluster) file(name string) string { return filepath.Join(c.Dir, name) }
 
 // token returns the token of a user.
@@ -142,9 +146,7 @@ func (c *Cluster) startEtcd(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	return c.etcd.await(ctx, "etcd", func(ctx context.Context) error {
+	return c.etcd.Await(ctx, func(ctx context.Context) error {
 		_, err := c.askEtcd(ctx, "/health", "")
 		return err
 	})
@@ -207,16 +209,14 @@ func (c *Cluster) StartServer(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	return c.api.await(ctx, "the API server", func(ctx context.Context) error {
+	return c.api.Await(ctx, func(ctx context.Context) error {
 		_, err := c.Get(ctx, "/readyz")
 		return err
 	})
 }
 
 // KillServer kills the API server, as a crash would.
-func (c *Cluster) KillServer() error { return c.api.stop(syscall.SIGKILL) }
+func (c *Cluster) KillServer() error { return c.api.Stop(syscall.SIGKILL) }
 
 // httpClient returns a client that trusts the API server, whose certificate exists once it has
 // started.
@@ -262,8 +262,8 @@ current-context: %[3]q
 // Stop ends all parts, with all pods of the node.
 func (c *Cluster) Stop(ctx context.Context) error {
 	err := c.node.stop(ctx, c)
-	for _, p := range []*process{c.simulator, c.scheduler, c.manager, c.api, c.etcd} {
-		err = errors.Join(err, p.stop(syscall.SIGKILL))
+	for _, p := range []*daemon.Process{c.simulator, c.scheduler, c.manager, c.api, c.etcd} {
+		err = errors.Join(err, p.Stop(syscall.SIGKILL))
 	}
 	return err
 }

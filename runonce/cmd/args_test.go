@@ -54,11 +54,11 @@ func TestParse(t *testing.T) {
 			}
 			var flags []string
 			for _, name := range context.FlagNames() {
-				value := context.Value(name)
-				if list, ok := value.(cli.StringSlice); ok {
-					value = list.Value()
+				if values := listOf(context, name); values != nil {
+					flags = append(flags, fmt.Sprintf("%s=%v", name, values))
+					continue
 				}
-				flags = append(flags, fmt.Sprintf("%s=%v", name, value))
+				flags = append(flags, fmt.Sprintf("%s=%v", name, context.Value(name)))
 			}
 			slices.Sort(flags)
 			want := []string{c.command, c.flags, c.arguments}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -93,9 +92,9 @@ func (p *program) openCluster(c *cli.Context, trace *runonce.Trace, namespaces .
 	// It keeps working after an interrupt, since pods may have to be removed then.
 	ctx, end := context.WithCancel(context.WithoutCancel(c.Context))
 	defer p.display.Wait("waiting for the cluster")()
-	o := cluster.Options{ScheduleTimeout: c.Duration("schedule-timeout"), Log: p.log, Namespaces: append(namespaces, p.cluster.Namespace)}
-	slices.Sort(o.Namespaces)
-	o.Namespaces = slices.Compact(o.Namespaces)
+	o := cluster.Options{
+		ScheduleTimeout: c.Duration("schedule-timeout"), Log: p.log, Namespaces: distinctNames(append(namespaces, p.cluster.Namespace)),
+	}
 	if trace != nil {
 		o.Trace = trace.Record
 	}
@@ -114,8 +113,13 @@ func namespacesOf(pods []*v1.Pod) []string {
 	for _, pod := range pods {
 		all = append(all, pod.Namespace)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return all
+}
+
+// distinctNames returns the names, sorted and each once.
+func distinctNames(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // objectsOf returns the objects of the input that are not pods.
@@ -132,9 +136,7 @@ func objectsOf(set *manifests.Set) []cluster.Object {
 // admission is what a cluster says about an input, and the plan that follows.
 type admission struct {
 	*cluster.Admission
-	p       *program
 	c       *cli.Context
-	pods    *cluster.Pods
 	running []*v1.Pod
 	nodes   []*v1.Node
 	set     *manifests.Set
@@ -143,7 +145,7 @@ type admission struct {
 // judge asks the cluster about the input.
 func (p *program) judge(c *cli.Context, pods *cluster.Pods, set *manifests.Set) (*admission, error) {
 	defer p.display.Wait("waiting for the cluster to judge the pods")()
-	a := &admission{p: p, c: c, pods: pods, set: set}
+	a := &admission{c: c, set: set}
 	var err error
 	if a.running, err = pods.List(c.Context); err != nil {
 		return nil, unusable(err)
@@ -202,7 +204,7 @@ func (p *program) prepareCluster(c *cli.Context, set *manifests.Set, l *launch) 
 		l.finish = a.Undo
 	}
 	if err := a.Prepare(c.Context, plan.Admitted()); err != nil {
-		return plan, unusable(err)
+		return plan, unusable(errors.Join(err, l.finish(context.WithoutCancel(c.Context))))
 	}
 	return a.plan(), nil
 }
@@ -243,8 +245,11 @@ func (p *program) listCluster(c *cli.Context) ([]*v1.Pod, error) {
 // logsCluster prints a log of a pod on the cluster.
 func (p *program) logsCluster(c *cli.Context) error {
 	ref := c.Args().First()
-	namespace, _, _ := strings.Cut(ref, "/")
-	pods, end, err := p.openCluster(c, nil, namespace)
+	var namespaces []string
+	if namespace, _, ok := strings.Cut(ref, "/"); ok {
+		namespaces = []string{namespace}
+	}
+	pods, end, err := p.openCluster(c, nil, namespaces...)
 	if err != nil {
 		return err
 	}
@@ -292,24 +297,15 @@ func (p *program) downCluster(c *cli.Context) error {
 		return err
 	}
 	err = p.stopAll(c.Context, wanted, "removed", pods.Stop)
-	var origins []string
-	for _, arg := range c.Args().Slice() {
-		origins = append(origins, manifests.Origin(arg))
-	}
-	removed, rerr := pods.RemoveObjects(c.Context, namespacesOf(all), func(o metav1.Object) bool {
+	origins := origins(c)
+	removed, rerr := pods.RemoveObjects(c.Context, distinctNames(append(namespacesOf(all), p.cluster.Namespace)), func(o metav1.Object) bool {
 		return c.Bool("all") || slices.ContainsFunc(origins, func(origin string) bool {
 			return podspec.CameFrom(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: o.GetAnnotations()}}, origin)
 		})
 	})
-	_, werr := io.WriteString(p.io.Stdout, removedText(removed))
-	return errors.Join(err, rerr, werr, conclude())
-}
-
-// removedText says that objects were removed, each in a line.
-func removedText(objects []string) string {
-	text := ""
-	for _, o := range objects {
-		text += o + " removed\n"
+	for _, o := range removed {
+		_, werr := fmt.Fprintln(p.io.Stdout, o, "removed")
+		rerr = errors.Join(rerr, werr)
 	}
-	return text
+	return p.afterError(errors.Join(err, rerr), conclude())
 }

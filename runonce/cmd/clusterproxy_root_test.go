@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -102,5 +103,21 @@ func clusterThrottled(t *testing.T, c onCluster) {
 		if n := l.refused[kind]; n == 0 || n > most {
 			t.Errorf("%s: refused %d times, want 1 to %d", kind, n, most)
 		}
+	}
+}
+
+// clusterUnprepared: with --rm, a run that ends before it has created all objects removes those that it has.
+func clusterUnprepared(t *testing.T, c onCluster) {
+	m := c.through(t, func(w http.ResponseWriter, r *http.Request, forward http.Handler) {
+		if strings.Contains(r.URL.Path, "/configmaps/") && !r.URL.Query().Has("dryRun") {
+			panic(http.ErrAbortHandler) // the connection breaks
+		}
+		forward.ServeHTTP(w, r)
+	})
+	dir := podDir(t, fmt.Sprintf(sleeper, "unprepared", "exit 0", "")+"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: unprepared}\n"+
+		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: unprepared}\n")
+	m.fails(t, 1, "run", "--rm", "--timeout", "4s", dir)
+	if left := c.names(t, "secrets", "runonce/managed"); len(left) > 0 {
+		t.Errorf("left: %s", left)
 	}
 }

@@ -72,6 +72,8 @@ func TestComplete(t *testing.T) {
 		{"ps --log-level w", "warn"},
 		{"ps --log-format ", "text json journal"},
 		{"run --container-logs j", "journal"},
+		{"run --container-logs ", "files journal"},
+		{"run --oci-runtime ", "runc crun :files"},
 		{"run --pod-security b", "baseline"},
 		{"run --cgroup-driver s", "systemd"},
 		{"plan --admission-order m", "manifest"},
@@ -82,6 +84,8 @@ func TestComplete(t *testing.T) {
 		{"down --recu", ""}, // hidden
 		{"images ", "list pull import bundle rm prune"},
 		{"images import ", ":files"},
+		{"images rm ", ""},
+		{"images prune ", ""},
 		{"ps ", ""},
 		{"completion ", "bash zsh fish"},
 		{"help v", "validate version"},

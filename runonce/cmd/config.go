@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -17,13 +18,17 @@ func configFlag() cli.Flag {
 	return &cli.StringFlag{Name: cmdline.ConfigFlag, Usage: "read the configuration `FILE`", DefaultText: cmdline.DefaultConfig}
 }
 
-// configure gives flags that are not on the command line their values from the environment and
-// the configuration file, before anything looks at them.
+// configure refuses arguments of a command that takes none, and gives flags that are not on the command
+// line their values from the environment and the configuration file, before anything looks at them.
 func (p *program) configure(c *cli.Context) error {
 	if !slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool { return f.Names()[0] == cmdline.ConfigFlag }) {
 		return nil
 	}
-	command, _, _ := strings.Cut(strings.TrimPrefix(c.Command.HelpName, "runonce "), " ")
+	name := strings.TrimPrefix(c.Command.HelpName, "runonce ")
+	if c.Command.ArgsUsage == "" && c.Args().Present() {
+		return usagef("%s takes no arguments", name)
+	}
+	command, _, _ := strings.Cut(name, " ")
 	var err error
 	if p.settings, err = cmdline.Load(p.sources(c.String(cmdline.ConfigFlag)), command, p.root.Subcommands); err != nil {
 		return badInput(err)
@@ -61,7 +66,7 @@ func (p *program) located(err error) error {
 		return err
 	}
 	if from := p.settings.Explain(e.err); from != "" {
-		return usagef("%s%w", from, e.err)
+		return exitError{e.code, fmt.Errorf("%s%w", from, e.err)}
 	}
 	return err
 }

@@ -191,3 +191,19 @@ func mustAbs(t *testing.T, path string) string {
 	}
 	return abs
 }
+
+// TestConfigKeepsExitCode: where a value is from does not change the exit code of an error about it.
+func TestConfigKeepsExitCode(t *testing.T) {
+	t.Parallel()
+	pod := filepath.Join(t.TempDir(), "pod.yaml")
+	text := "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: main, image: \"127.0.0.1:1/none:1\"}]}\n"
+	if err := os.WriteFile(pod, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lock := filepath.Join(t.TempDir(), "images.lock")
+	bundle := []string{"images", "bundle", "-o", filepath.Join(t.TempDir(), "bundle.tar"), "--max-retries", "0", pod}
+	got := invokeWith(t, withConfig(t, "", "RUNONCE_LOCK="+lock), bundle...)
+	if got.code != 4 || !strings.HasPrefix(got.stderr, "runonce: RUNONCE_LOCK: --lock: ") {
+		t.Errorf("%+v", got)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
@@ -56,10 +55,10 @@ func (p *program) down(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(p.stopPods(c, s, pods), conclude())
+	err = p.afterError(p.stopPods(c, s, pods), conclude())
 	if c.Bool("all") {
 		defer p.display.Wait("removing what pods have left")()
-		err = errors.Join(err, s.run.Sweep(), s.engine.Cleanup(c.Context))
+		err = p.afterError(errors.Join(s.run.Sweep(), s.engine.Cleanup(c.Context)), err)
 	}
 	return err
 }
@@ -84,7 +83,7 @@ func (p *program) wantedPods(c *cli.Context, pods []*v1.Pod) (wanted []*v1.Pod, 
 	return wanted, func() (err error) {
 		for _, one := range selected {
 			p.notice(one.notice)
-			err = errors.Join(err, one.err)
+			err = p.afterError(err, one.err)
 		}
 		return err
 	}, nil
@@ -114,7 +113,7 @@ func (p *program) stopPods(c *cli.Context, s *session, pods []*v1.Pod) error {
 		err = errors.Join(err, s.pods.RemoveLogs(pods, c.Bool("all")))
 	}
 	if c.Bool("images") && !s.readOnly {
-		err = errors.Join(err, p.dropImagesOf(c, s, pods))
+		err = p.afterError(err, p.dropImagesOf(c, s, pods))
 	}
 	return err
 }
@@ -136,17 +135,12 @@ func (p *program) stopAll(ctx context.Context, pods []*v1.Pod, done string, stop
 
 // stopEach stops the pods in parallel and returns the error of each.
 func (p *program) stopEach(ctx context.Context, pods []*v1.Pod, stop func(context.Context, *v1.Pod) error) []error {
-	errs := make([]error, len(pods))
-	var wg sync.WaitGroup
-	for i, pod := range pods {
-		wg.Go(func() {
-			p.display.Pod(runonce.Progress{Pod: pod, State: "Stopping"})
-			errs[i] = stop(ctx, pod)
-			p.display.Pod(runonce.Stopped(ctx, pod, errs[i]))
-		})
-	}
-	wg.Wait()
-	return errs
+	return inParallel(pods, -1, func(_ int, pod *v1.Pod) error {
+		p.display.Pod(runonce.Progress{Pod: pod, State: "Stopping"})
+		err := stop(ctx, pod)
+		p.display.Pod(runonce.Stopped(ctx, pod, err))
+		return err
+	})
 }
 
 // stopped says whether no container of the pod runs.

@@ -47,6 +47,29 @@ func TestDownByFaultyManifest(t *testing.T) {
 	})
 }
 
+// TestDownSaysAll: of several errors each is printed.
+func TestDownSaysAll(t *testing.T) {
+	t.Parallel()
+	m := newMemory(t)
+	dir := t.TempDir()
+	args := []string{"down"}
+	for _, name := range []string{"one.yaml", "two.yaml"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("kind: Pod\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, filepath.Join(dir, name))
+	}
+	got := invoke(t, m, args...)
+	for _, want := range []string{"one.yaml:1: ", "two.yaml:1: ", "no pod was started from " + args[1], "no pod was started from " + args[2]} {
+		if !strings.Contains(got.stderr, want) {
+			t.Errorf("not %q: %+v", want, got)
+		}
+	}
+	if got.code != 2 {
+		t.Errorf("exit code %d", got.code)
+	}
+}
+
 // TestDownByStandardInput: what came from standard input is found by the names on it.
 func TestDownByStandardInput(t *testing.T) {
 	t.Parallel()

@@ -25,14 +25,15 @@ var (
 	_ runonce.Puller    = (*runtime.Pods)(nil)
 )
 
-// engineOptions reads the flags of engineFlags and networkFlags, and some of run.
+// engineOptions reads the flags of engineFlags and networkFlags, and some of run, for a command that
+// starts nothing.
 func (p *program) engineOptions(c *cli.Context) (backend.Options, error) {
 	o := backend.Options{
 		LogDir: c.String("log-dir"), ClaimsDir: c.String("claims-dir"),
 		CgroupDriver: c.String("cgroup-driver"), PodPidsLimit: c.Int64("pod-pids-limit"),
 	}
 	o.Root, o.State, o.Namespace, o.Log, o.Progress = c.String("root"), c.String("state"), c.String("namespace"), p.log, p.display.OnTransfer()
-	o.RuncPath = c.String("oci-runtime")
+	o.RuncPath, o.StartsNothing = c.String("oci-runtime"), true
 	p.registryOptions(c, &o.Options)
 	o.Address = cmp.Or(c.String("address"), p.io.Getenv("CONTAINERD_ADDRESS"))
 	o.ClaimsDir = cmp.Or(o.ClaimsDir, filepath.Join(o.Root, "claims"))
@@ -52,32 +53,17 @@ func (p *program) engineOptions(c *cli.Context) (backend.Options, error) {
 	return o, networkOptions(c, &o)
 }
 
-// opened is an open engine.
-type opened struct {
-	backend.Engine
-	o backend.Options
-}
-
-// openEngine opens the container engine. startsNothing is true for a command that starts no pod.
-func (p *program) openEngine(c *cli.Context, startsNothing bool) (opened, error) {
-	o, err := p.engineOptions(c)
-	if err != nil {
-		return opened{}, err
-	}
-	o.StartsNothing = startsNothing
-	return p.openEngineWith(c, o)
-}
-
-func (p *program) openEngineWith(c *cli.Context, o backend.Options) (opened, error) {
+// openEngine opens the container engine.
+func (p *program) openEngine(c *cli.Context, o backend.Options) (backend.Engine, error) {
 	defer p.display.Wait("waiting for the container engine")()
 	e, err := p.io.Open(c.Context, o)
 	switch {
 	case errors.Is(err, backend.ErrNotRoot):
-		return opened{}, unusable(needsRoot(c))
+		return nil, unusable(needsRoot(c))
 	case err != nil:
-		return opened{}, unusable(fmt.Errorf("container engine: %w", err))
+		return nil, unusable(fmt.Errorf("container engine: %w", err))
 	}
-	return opened{e, o}, nil
+	return e, nil
 }
 
 // needsRoot says what a user who is not root can do.
@@ -121,12 +107,12 @@ func (p *program) openNode(c *cli.Context, set *manifests.Set, o runtime.Options
 	if err != nil {
 		return nil, err
 	}
-	e, err := p.openEngine(c, false)
+	engine, err := p.engineOptions(c)
 	if err != nil {
 		return nil, err
 	}
-	o.Devices = devices
-	return p.open(c, e, node, o)
+	engine.StartsNothing, o.Devices = false, devices
+	return p.open(c, engine, node, o)
 }
 
 // connect opens the engine for a command that starts nothing, also if the root is read-only.
@@ -135,16 +121,11 @@ func (p *program) connect(c *cli.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.StartsNothing = true
 	unlock, readOnly, err := backend.CopyRoot(&o)
 	if err != nil {
 		return nil, unusable(err)
 	}
-	var s *session
-	e, err := p.openEngineWith(c, o)
-	if err == nil {
-		s, err = p.open(c, e, &v1.Node{}, runtime.Options{Objects: &manifests.Set{}})
-	}
+	s, err := p.open(c, o, &v1.Node{}, runtime.Options{Objects: &manifests.Set{}})
 	if err != nil {
 		unlock()
 		return nil, err
@@ -153,18 +134,22 @@ func (p *program) connect(c *cli.Context) (*session, error) {
 	return s, nil
 }
 
-// open opens the runtime of an engine, and imports the images of --images-dir.
-func (p *program) open(c *cli.Context, e opened, node *v1.Node, o runtime.Options) (*session, error) {
+// open opens the engine and its runtime, and imports the images of --images-dir.
+func (p *program) open(c *cli.Context, engine backend.Options, node *v1.Node, o runtime.Options) (*session, error) {
+	e, err := p.openEngine(c, engine)
+	if err != nil {
+		return nil, err
+	}
 	if p.copies.wanted() {
 		o.LogCreated = p.copies.created
 	}
 	// The runtime keeps working after an interrupt, since pods may have to be removed then.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context))
-	o.Records, o.LogDir, o.Log = record.Open(e.o.Root, e.o.State), e.o.LogDir, p.log
+	o.Records, o.LogDir, o.Log = record.Open(engine.Root, engine.State), engine.LogDir, p.log
 	o.Records.Notify = func(message string) { p.log.Warn(message) }
-	s := &session{p: p, engine: e.Engine, node: node, records: o.Records, run: o.Records.NewRun(), cancel: cancel}
+	s := &session{p: p, engine: e, node: node, records: o.Records, run: o.Records.NewRun(), cancel: cancel}
 	o.ParallelPulls, o.Pull = c.Int("parallel-pulls"), pullMode(c)
-	for _, dir := range imagesDirs(c, e.o.Root) {
+	for _, dir := range imagesDirs(c, engine.Root) {
 		begin := time.Now()
 		images, err := e.Import(c.Context, dir)
 		if err != nil {
@@ -174,13 +159,21 @@ func (p *program) open(c *cli.Context, e opened, node *v1.Node, o runtime.Option
 		s.supplied = append(s.supplied, images...)
 		p.log.Info("imported images", "images", images, "elapsed", time.Since(begin))
 	}
-	var err error
 	o.LocalImages = s.supplied
 	if s.pods, err = e.Pods(ctx, node, o); err != nil {
 		s.close()
 		return nil, unusable(fmt.Errorf("container engine: %w", err))
 	}
 	return s, nil
+}
+
+// enter waits for the run's turn to plan or to stop pods.
+func (p *program) enter(ctx context.Context, run *record.Run) error {
+	defer p.display.Wait("waiting for another run that plans or stops pods")()
+	if err := run.Enter(ctx); err != nil {
+		return unusable(err)
+	}
+	return nil
 }
 
 // list returns the pods of earlier runs.

@@ -106,7 +106,7 @@ func inputFlags() []cli.Flag {
 		&cli.StringFlag{Name: "sha256", Category: categoryInput, Usage: "require this `DIGEST` of the one URL among the paths"},
 		boolFlag(categoryInput, "run the Job of each CronJob once", "run-cronjobs"),
 		boolFlag(categoryInput, "replace ${NAME} in manifests by environment variables", "substitute"),
-		&cli.GenericFlag{Name: "env-file", Category: categoryInput, Value: &pathList{}, Usage: "replace ${NAME} in manifests by the variables of `FILE`; repeatable"},
+		newPathsFlag(categoryInput, "env-file", "replace ${NAME} in manifests by the variables of `FILE`", ""),
 		boolFlag(categoryInput, "refuse images that are not given by their digest", "require-digest"),
 	}
 }
@@ -146,34 +146,41 @@ func hidden(f cli.Flag) cli.Flag {
 	return f
 }
 
-// listFlag is a flag that may be repeated. Its help has the name only once.
-type listFlag struct{ *cli.StringSliceFlag }
-
-func (listFlag) IsSliceFlag() bool { return false }
-
-func (f listFlag) String() string { return cli.FlagStringer(f) }
-
-// pathList is the value of a flag that may be repeated and whose values may have commas.
-type pathList []string
+// list is the value of a flag that may be repeated.
+type list struct {
+	values []string
+	commas bool // separate values, too
+}
 
 // Set adds a value.
-func (l *pathList) Set(path string) error {
-	*l = append(*l, path)
+func (l *list) Set(text string) error {
+	if !l.commas {
+		l.values = append(l.values, text)
+		return nil
+	}
+	for value := range strings.SplitSeq(text, ",") {
+		l.values = append(l.values, strings.TrimSpace(value))
+	}
 	return nil
 }
 
-func (l *pathList) String() string { return strings.Join(*l, ", ") }
+func (l *list) String() string { return strings.Join(l.values, ", ") }
 
-// pathsOf returns the values of a flag of type pathList, none if the command does not have it.
-func pathsOf(c *cli.Context, name string) []string {
-	if l, ok := c.Generic(name).(*pathList); ok {
-		return *l
+// listOf returns the values of a flag that may be repeated, none if the command does not have it.
+func listOf(c *cli.Context, name string) []string {
+	if l, ok := c.Generic(name).(*list); ok {
+		return l.values
 	}
 	return nil
 }
 
 func newListFlag(category, name, usage, defaults string) cli.Flag {
-	return listFlag{&cli.StringSliceFlag{Name: name, Category: category, Usage: usage + "; repeatable", DefaultText: defaults}}
+	return &cli.GenericFlag{Name: name, Category: category, Value: &list{commas: true}, Usage: usage + "; repeatable", DefaultText: defaults}
+}
+
+// newPathsFlag returns a flag for paths, which may have commas.
+func newPathsFlag(category, name, usage, defaults string) cli.Flag {
+	return &cli.GenericFlag{Name: name, Category: category, Value: &list{}, Usage: usage + "; repeatable", DefaultText: defaults}
 }
 
 // inputOptions reads the flags of inputFlags and securityFlag.
@@ -193,7 +200,7 @@ func (p *program) inputOptions(c *cli.Context) manifests.Options {
 
 // loadVariables reads what is substituted in manifests, if anything.
 func (p *program) loadVariables(c *cli.Context) error {
-	files, process := pathsOf(c, "env-file"), c.Bool("substitute")
+	files, process := listOf(c, "env-file"), c.Bool("substitute")
 	if len(files) == 0 && !process {
 		return nil
 	}

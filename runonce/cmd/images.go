@@ -68,7 +68,7 @@ func (p *program) listImages(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	document := imageList{APIVersion: report.APIVersion, Kind: "Images", Images: slices.Concat([]backend.Image{}, images)}
+	document := imageList{APIVersion: report.APIVersion, Kind: "Images", Images: append([]backend.Image{}, images...)}
 	return p.write(c, document, func(report.Style) error {
 		rows := make([][]string, 0, len(images))
 		for _, i := range images {
@@ -84,7 +84,11 @@ func (p *program) importImages(c *cli.Context) error {
 	if c.Args().Len() == 0 {
 		return usagef("no PATH given: name an archive, an OCI layout, or a directory of them")
 	}
-	e, err := p.openEngine(c, true)
+	o, err := p.engineOptions(c)
+	if err != nil {
+		return err
+	}
+	e, err := p.openEngine(c, o)
 	if err != nil {
 		return err
 	}

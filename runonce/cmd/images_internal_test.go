@@ -1,15 +1,22 @@
 package cmd
 
 import (
+	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/containerd"
@@ -65,4 +72,30 @@ func TestImportError(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
+}
+
+// TestDigestsInParallel: no more images are asked for at once than --parallel-pulls says.
+func TestDigestsInParallel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		flags := flag.NewFlagSet("", flag.ContinueOnError)
+		flags.Int("parallel-pulls", 1, "")
+		missing := map[string][]use{}
+		for _, ref := range []string{"a", "b", "c"} {
+			missing[ref] = []use{{}}
+		}
+		var now, most int
+		begin := time.Now()
+		_, err := addDigests(cli.NewContext(nil, flags, nil), manifests.ImageLock{Images: map[string]string{}}, missing,
+			func(context.Context, *v1.Pod, podspec.Image) (string, error) {
+				now++
+				most = max(most, now)
+				time.Sleep(time.Second)
+				now--
+				return "", nil
+			})
+		if err != nil || most != 1 || time.Since(begin) != 3*time.Second {
+			t.Errorf("%v, %d at once, after %s", err, most, time.Since(begin))
+		}
+	})
 }

@@ -30,6 +30,18 @@ func TestImages(t *testing.T) {
 	}
 }
 
+// TestImagesListOfNone: the document of an empty store has an empty list.
+func TestImagesListOfNone(t *testing.T) {
+	t.Parallel()
+	m := newMemory(t)
+	clear(m.engine.Store)
+	got := invoke(t, m, "images", "list", "-o", "json")
+	checkDocument(t, []string{"images", "list"}, got.stdout)
+	if got.code != 0 || !strings.Contains(got.stdout, `"images": []`) {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestImagesDirs: --images-dir may be repeated, and each directory counts.
 func TestImagesDirs(t *testing.T) {
 	t.Parallel()

@@ -1,14 +1,15 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/urfave/cli/v2"
@@ -34,7 +35,8 @@ func (p *program) imagesBundleCommand() *cli.Command {
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "output-file", Aliases: []string{"o"}, Usage: "write the archive to `FILE`, without compression if it ends in .tar"},
 			&cli.StringFlag{Name: "platform", Category: categoryImages, Usage: "`PLATFORM`, as linux/arm64", DefaultText: "this machine's"},
-			imagesDirOnlyFlag(), lockFlag(), parallelPullsFlag(), quietFlag(),
+			newPathsFlag(categoryImages, "images-dir", "take images from the archives in `DIR`", ""),
+			lockFlag(), parallelPullsFlag(), quietFlag(),
 		}, registryFlags(), retryFlags(), inputFlags(), logFlags()),
 	}
 }
@@ -99,7 +101,7 @@ func (p *program) bundleImages(c *cli.Context) (err error) {
 
 // addArchives adds the images of --images-dir.
 func (b bundler) addArchives(c *cli.Context) error {
-	for _, dir := range pathsOf(c, "images-dir") {
+	for _, dir := range listOf(c, "images-dir") {
 		archives, err := backend.Archives(dir)
 		if err != nil {
 			return err
@@ -141,19 +143,16 @@ func (b bundler) collect(c *cli.Context, p *program) (map[string]string, error) 
 		refs[names[i]] = ref
 	}
 	all := usesOf(b.set.Pods)
-	var mu sync.Mutex
-	var failed []error
-	inParallel(slices.Sorted(maps.Keys(all)), c.Int("parallel-pulls"), func(ref string) {
-		if err := b.fetch(c, ref, all[ref]); err != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			failed = append(failed, err)
-		}
+	errs := inParallel(slices.Sorted(maps.Keys(all)), c.Int("parallel-pulls"), func(_ int, ref string) error {
+		return withUses(c, all[ref], func(u use) error {
+			credentials, err := credential.OfSecrets(image.PullSecrets(b.set, u.pod), ref)
+			if err != nil {
+				return failure.Permanentf("%w", err)
+			}
+			return b.Fetch(c.Context, ref, credentials)
+		})
 	})
-	if cause := context.Cause(c.Context); cause != nil {
-		return nil, cause
-	}
-	return refs, errors.Join(failed...)
+	return refs, cmp.Or(context.Cause(c.Context), errors.Join(errs...))
 }
 
 // refs returns the normalised references of all images, in the order of the manifests.
@@ -169,52 +168,31 @@ func (b bundler) refs() []string {
 	return refs
 }
 
-// fetch fetches an image with the credentials of its uses, until those of one are right.
-func (b bundler) fetch(c *cli.Context, ref string, uses []use) error {
-	return withRetries(c.Context, backoff(c), func() (err error) {
-		for _, u := range distinct(uses) {
-			credentials, cerr := credential.OfSecrets(image.PullSecrets(b.set, u.pod), ref)
-			if cerr != nil {
-				return failure.Permanentf("%w", cerr)
-			}
-			if err = b.Fetch(c.Context, ref, credentials); err == nil || !failure.IsPermanent(err) {
-				return err
-			}
-		}
-		return err
-	})
-}
-
 // write writes the archive and returns its size. The file appears when it is complete.
 func (b bundler) write(ctx context.Context, path string, refs map[string]string) (size int64, err error) {
 	f, err := atomicfile.Create(path, 0o644)
 	if err != nil {
-		return 0, usagef("--output: %w", err)
+		return 0, usagef("--output-file: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Abort()) }()
-	if strings.HasSuffix(path, ".tar") {
-		err = b.Write(ctx, f, refs)
-	} else {
-		err = b.compress(ctx, f, refs)
+	var out io.WriteCloser = f
+	if !strings.HasSuffix(path, ".tar") {
+		// One goroutine makes the same bytes on every machine.
+		if out, err = zstd.NewWriter(f, zstd.WithEncoderConcurrency(1)); err != nil {
+			return 0, fmt.Errorf("writing %s: %w", path, err)
+		}
 	}
-	if err != nil {
+	if err := b.Write(ctx, out, refs); err != nil {
 		return 0, err
+	}
+	if out != f {
+		if err := out.Close(); err != nil {
+			return 0, err
+		}
 	}
 	info, err := f.Stat()
 	if err != nil {
 		return 0, fmt.Errorf("writing %s: %w", path, err)
 	}
 	return info.Size(), f.Commit()
-}
-
-// compress writes the archive compressed. One goroutine makes the same bytes on every machine.
-func (b bundler) compress(ctx context.Context, f *atomicfile.File, refs map[string]string) error {
-	z, err := zstd.NewWriter(f, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", f.Name(), err)
-	}
-	if err := b.Write(ctx, z, refs); err != nil {
-		return err
-	}
-	return z.Close()
 }

@@ -88,7 +88,7 @@ func TestBundle(t *testing.T) {
 		{"x.tar", "pods run on linux only", []string{"--platform", "windows/amd64"}},
 		{"x.tar", `platform "a/b/c/d/e"`, []string{"--platform", "a/b/c/d/e"}},
 		{"x.tar", "localhost-a-1.tar: it holds no image with a name for the platform", []string{"--platform", "linux/arm64"}},
-		{"no/x.tar", "--output: ", nil},
+		{"no/x.tar", "--output-file: ", nil},
 		{"x.tar", "no image archive or OCI layout", []string{"--images-dir", t.TempDir()}},
 	} {
 		file := tt.file

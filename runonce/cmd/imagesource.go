@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,10 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
@@ -25,17 +26,7 @@ import (
 
 // imagesDirFlag and lockFlag are for all commands that get images.
 func imagesDirFlag() cli.Flag {
-	return &cli.GenericFlag{
-		Name: "images-dir", Category: categoryImages, Value: &pathList{},
-		Usage: "import from `DIR`; repeatable", DefaultText: "ROOT/images",
-	}
-}
-
-// imagesDirOnlyFlag is for a command without a root.
-func imagesDirOnlyFlag() cli.Flag {
-	return &cli.GenericFlag{
-		Name: "images-dir", Category: categoryImages, Value: &pathList{}, Usage: "take images from the archives in `DIR`; repeatable",
-	}
+	return newPathsFlag(categoryImages, "images-dir", "import from `DIR`", "ROOT/images")
 }
 
 func lockFlag() cli.Flag {
@@ -108,7 +99,7 @@ func imagesDirs(c *cli.Context, root string) []string {
 	if c.Generic("images-dir") == nil {
 		return nil
 	}
-	dirs := pathsOf(c, "images-dir")
+	dirs := listOf(c, "images-dir")
 	own := filepath.Join(root, "images")
 	entries, err := os.ReadDir(own)
 	visible := func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), ".") }
@@ -178,12 +169,14 @@ func (p *program) lockImages(c *cli.Context, set *manifests.Set, digest digestOf
 	if err != nil {
 		return badInput(err)
 	}
-	missing := unlocked(set.Pods, lock)
-	if len(missing) > 0 {
+	if missing := unlocked(set.Pods, lock); len(missing) > 0 {
 		end := p.display.Wait("looking for the digests of images")
-		failed := p.addDigests(c, lock, missing, digest)
+		faults, err := addDigests(c, lock, missing, digest)
 		end()
-		if err := lockError(c, set, failed); err != nil {
+		if err == nil {
+			err = refuse(c, set, faults)
+		}
+		if err != nil {
 			return err
 		}
 		if err := lock.Write(path); err != nil {
@@ -233,60 +226,62 @@ func lockedRef(ref string, lock manifests.ImageLock) string {
 	return full + "@" + lock.Images[full]
 }
 
-// addDigests adds the digests of images to the lock. It returns the errors of the others, by their
-// uses.
-func (p *program) addDigests(c *cli.Context, lock manifests.ImageLock, missing map[string][]use, digest digestOf) map[*use]error {
-	var mu sync.Mutex
-	failed := map[*use]error{}
+// addDigests adds the digests of images to the lock. It returns a fault for each use of an image that
+// its registry does not have.
+func addDigests(c *cli.Context, lock manifests.ImageLock, missing map[string][]use, digest digestOf) ([]manifests.Fault, error) {
 	refs := slices.Sorted(maps.Keys(missing))
-	inParallel(refs, max(c.Int("parallel-pulls"), defaultPulls), func(ref string) {
-		uses := missing[ref]
-		var found string
-		err := withRetries(c.Context, backoff(c), func() (err error) {
-			found, err = digest(c.Context, uses[0].pod, uses[0].image)
+	found := make([]string, len(refs))
+	errs := inParallel(refs, cmp.Or(c.Int("parallel-pulls"), defaultPulls), func(i int, ref string) error {
+		return withRetries(c.Context, backoff(c), func() (err error) {
+			found[i], err = digest(c.Context, missing[ref][0].pod, missing[ref][0].image)
 			return err
 		})
-		mu.Lock()
-		defer mu.Unlock()
-		if err == nil {
-			lock.Images[ref] = found
-			return
-		}
-		for i := range uses {
-			failed[&uses[i]] = err
-		}
 	})
-	return failed
-}
-
-// lockError returns the error for images without a digest: the fault of the manifest if the registry
-// does not have them, else that of the machine.
-func lockError(c *cli.Context, set *manifests.Set, failed map[*use]error) error {
 	var faults []manifests.Fault
-	for u, err := range failed {
-		if err := context.Cause(c.Context); err != nil {
-			return err
+	for i, ref := range refs {
+		switch err := errs[i]; {
+		case err == nil:
+			lock.Images[ref] = found[i]
+		case context.Cause(c.Context) != nil:
+			return nil, context.Cause(c.Context)
+		case !failure.IsPermanent(err):
+			return nil, unusable(fmt.Errorf("--lock: %w", err))
+		default:
+			for _, u := range missing[ref] {
+				faults = append(faults, manifests.Fault{Pod: u.pod, Field: u.image.Field, Message: "its digest is not known: " + err.Error()})
+			}
 		}
-		if !failure.IsPermanent(err) {
-			return unusable(fmt.Errorf("--lock: %w", err))
-		}
-		faults = append(faults, manifests.Fault{Pod: u.pod, Field: u.image.Field, Message: "its digest is not known: " + err.Error()})
 	}
-	return refuse(c, set, faults)
+	return faults, nil
 }
 
-// inParallel calls f for each element, at most n at once.
-func inParallel[T any](all []T, n int, f func(T)) {
-	var wg sync.WaitGroup
-	places := make(chan struct{}, n)
-	for _, one := range all {
-		places <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-places }()
-			f(one)
+// inParallel calls f with the index of each element and with the element, at most n at once, -1 for all.
+// It returns the error of each.
+func inParallel[T any](all []T, n int, f func(i int, one T) error) []error {
+	errs := make([]error, len(all))
+	var group errgroup.Group
+	group.SetLimit(n)
+	for i, one := range all {
+		group.Go(func() error {
+			errs[i] = f(i, one)
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = group.Wait() // it has none of the errors
+	return errs
+}
+
+// withUses calls f for the uses of an image, which may have different credentials, until one succeeds.
+// All of that is tried again as long as it could help.
+func withUses(c *cli.Context, uses []use, f func(use) error) error {
+	return withRetries(c.Context, backoff(c), func() (err error) {
+		for _, u := range distinct(uses) {
+			if err = f(u); err == nil || !failure.IsPermanent(err) {
+				return err
+			}
+		}
+		return err
+	})
 }
 
 // withRetries calls f until it succeeds or no retry is left that could help.

@@ -57,11 +57,11 @@ func (p *program) pullImages(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	e, err := p.openEngine(c, true)
+	o, err := p.engineOptions(c)
 	if err != nil {
 		return err
 	}
-	s, err := p.open(c, e, &v1.Node{}, runtime.Options{Objects: set})
+	s, err := p.open(c, o, &v1.Node{}, runtime.Options{Objects: set})
 	if err != nil {
 		return err
 	}
@@ -72,22 +72,20 @@ func (p *program) pullImages(c *cli.Context) error {
 	all := usesOf(set.Pods)
 	refs := slices.Sorted(maps.Keys(all))
 	results := make([]pulledImage, len(refs))
-	numbers := make([]int, len(refs))
-	for i := range refs {
-		numbers[i] = i
-	}
-	inParallel(numbers, c.Int("parallel-pulls"), func(i int) { results[i] = pullImage(c, s.pods, refs[i], all[refs[i]]) })
+	_ = inParallel(refs, c.Int("parallel-pulls"), func(i int, ref string) error {
+		results[i] = pullImage(c, s.pods, ref, all[ref])
+		return nil
+	})
 	if err := context.Cause(c.Context); err != nil {
 		return err
 	}
 	return p.reportPulls(c, results)
 }
 
-// pullImage gets an image in the ways of its uses, which may have different credentials, until one
-// succeeds.
+// pullImage gets an image as one of its uses says.
 func pullImage(c *cli.Context, pods *runtime.Pods, ref string, uses []use) pulledImage {
 	out := pulledImage{Ref: ref}
-	try := func(u use) (err error) {
+	err := withUses(c, uses, func(u use) error {
 		img, pulled, err := pods.EnsureImage(c.Context, u.pod, *u.image.Ref, u.image.Policy)
 		if err != nil {
 			return err
@@ -97,14 +95,6 @@ func pullImage(c *cli.Context, pods *runtime.Pods, ref string, uses []use) pulle
 			out.Outcome = outcomePulled
 		}
 		return nil
-	}
-	err := withRetries(c.Context, backoff(c), func() (err error) {
-		for _, u := range distinct(uses) {
-			if err = try(u); err == nil || !failure.IsPermanent(err) {
-				return err
-			}
-		}
-		return err
 	})
 	if err != nil {
 		out.Outcome, out.Message = outcomeFailed, failure.WithAdvice(err).Error()

@@ -98,9 +98,6 @@ func (p *program) removeImages(c *cli.Context) error {
 }
 
 func (p *program) pruneImages(c *cli.Context) error {
-	if c.Args().Present() {
-		return usagef("images prune takes no arguments; %q removes single images", "runonce images rm")
-	}
 	return p.removeSome(c, func(images []backend.Image) ([]string, error) { return unused(images, c.Bool("all")), nil })
 }
 
@@ -114,11 +111,8 @@ func (p *program) removeSome(c *cli.Context, choose func([]backend.Image) ([]str
 	if s.readOnly {
 		return unusable(fmt.Errorf("%s is read-only: no image can be removed", c.String("root")))
 	}
-	entered := p.display.Wait("waiting for another run that plans or stops pods")
-	err = s.run.Enter(c.Context)
-	entered()
-	if err != nil {
-		return unusable(err)
+	if err := p.enter(c.Context, s.run); err != nil {
+		return err
 	}
 	images, err := s.images(c.Context)
 	if err != nil {
@@ -154,27 +148,17 @@ func (p *program) dropImages(c *cli.Context, s *session, refs []string) error {
 	return nil
 }
 
-// imagesOf returns the images that the pods use.
-func imagesOf(images []backend.Image, pods []*v1.Pod) []string {
-	var refs []string
-	for _, i := range images {
-		if slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return usesImage(pod, i) }) {
-			refs = append(refs, i.Ref)
-		}
-	}
-	return refs
-}
-
 // dropImagesOf removes the images that only the pods used, which have been stopped.
 func (p *program) dropImagesOf(c *cli.Context, s *session, pods []*v1.Pod) error {
-	if err := s.run.Enter(c.Context); err != nil {
-		return unusable(err)
+	if err := p.enter(c.Context, s.run); err != nil {
+		return err
 	}
 	images, err := s.images(c.Context)
 	if err != nil {
 		return err
 	}
-	theirs := imagesOf(images, pods)
-	refs := slices.DeleteFunc(unused(images, false), func(ref string) bool { return !slices.Contains(theirs, ref) })
-	return p.dropImages(c, s, refs)
+	images = slices.DeleteFunc(images, func(i backend.Image) bool {
+		return !slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return usesImage(pod, i) })
+	})
+	return p.dropImages(c, s, unused(images, false))
 }

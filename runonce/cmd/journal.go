@@ -3,7 +3,6 @@ package cmd
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -15,42 +14,20 @@ import (
 // longer.
 const maxJournalText = 64 << 10
 
-// journalHandler writes log messages to the journal, with their attributes as fields.
-type journalHandler struct {
-	level slog.Leveler
-	conn  *journal.Conn
-	attrs []slog.Attr
-}
-
-// newJournalHandler refuses a journal that does not exist.
+// newJournalHandler writes log messages to the journal, with their attributes as fields. It refuses a
+// journal that does not exist.
 func newJournalHandler(socket string, o *slog.HandlerOptions) (slog.Handler, error) {
 	if err := journal.Check(socket); err != nil {
 		return nil, err
 	}
 	conn, err := journal.Open(socket)
-	return &journalHandler{level: o.Level, conn: conn}, err
+	return &logHandler{level: o.Level, write: func(_ context.Context, r slog.Record, attrs []slog.Attr) error {
+		return conn.Send(journalEntry(r, attrs)...)
+	}}, err
 }
 
-// Enabled says whether messages of the level are written.
-func (h *journalHandler) Enabled(_ context.Context, level slog.Level) bool {
-	return level >= h.level.Level()
-}
-
-// WithAttrs returns a handler that adds the attributes.
-func (h *journalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &journalHandler{level: h.level, conn: h.conn, attrs: slices.Concat(h.attrs, attrs)}
-}
-
-// WithGroup returns the handler: fields have no groups.
-func (h *journalHandler) WithGroup(string) slog.Handler { return h }
-
-// Handle writes an entry with a text like "POD: MESSAGE: ERROR".
-func (h *journalHandler) Handle(_ context.Context, r slog.Record) error {
-	attrs := slices.Clone(h.attrs)
-	r.Attrs(func(a slog.Attr) bool {
-		attrs = append(attrs, a)
-		return true
-	})
+// journalEntry returns the fields of an entry with a text like "POD: MESSAGE: ERROR".
+func journalEntry(r slog.Record, attrs []slog.Attr) []journal.Field {
 	text := r.Message
 	fields := []journal.Field{{Name: "PRIORITY", Value: priority(r.Level)}, {Name: "SYSLOG_IDENTIFIER", Value: "runonce"}}
 	for _, a := range attrs {
@@ -71,7 +48,7 @@ func (h *journalHandler) Handle(_ context.Context, r slog.Record) error {
 		}
 	}
 	text = text[:min(len(text), maxJournalText)]
-	return h.conn.Send(append(fields, journal.Field{Name: "MESSAGE", Value: text})...)
+	return append(fields, journal.Field{Name: "MESSAGE", Value: text})
 }
 
 func priority(level slog.Level) string {

@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/internal/flock"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce"
@@ -81,16 +82,9 @@ func (l *logCopies) close() {
 // wanted says whether --logs-to is given.
 func (l *logCopies) wanted() bool { return l.dir != "" }
 
-// copyLogs makes the run write its logs before it removes its pods.
-func (p *program) copyLogs(ctx context.Context, o *runonce.Options, l *launch) {
-	if !p.copies.wanted() {
-		return
-	}
-	before := o.Concluded
-	o.Concluded = func(results []runonce.Result) {
-		if before != nil {
-			before(results)
-		}
+// copyLogs writes the logs of the run, before it removes its pods.
+func (p *program) copyLogs(ctx context.Context, results []runonce.Result, l *launch) {
+	if p.copies.wanted() {
 		defer p.display.Wait("writing the logs")()
 		p.copies.write(context.WithoutCancel(ctx), results, l.instances)
 	}
@@ -151,16 +145,11 @@ func ofCluster(pods *cluster.Pods, start time.Time) func(r *runonce.Result) []in
 
 // write writes the logs of all pods, at the same time.
 func (l *logCopies) write(ctx context.Context, results []runonce.Result, of func(*runonce.Result) []instance) {
-	errs := make([]error, len(results))
-	var wg sync.WaitGroup
-	for i := range results {
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, copyTimeout)
-			defer cancel()
-			errs[i] = l.writePod(ctx, results[i].Pod, of(&results[i]))
-		})
-	}
-	wg.Wait()
+	errs := inParallel(results, -1, func(_ int, r runonce.Result) error {
+		ctx, cancel := context.WithTimeout(ctx, copyTimeout)
+		defer cancel()
+		return l.writePod(ctx, r.Pod, of(&r))
+	})
 	if l.err = errors.Join(errs...); l.err != nil {
 		l.err = fmt.Errorf("--logs-to: %w", l.err)
 	}
@@ -181,24 +170,19 @@ func (l *logCopies) writePod(ctx context.Context, pod *v1.Pod, all []instance) e
 			number[in.container]++
 			name += fmt.Sprintf(".%d", number[in.container])
 		}
-		err := writeAtomically(filepath.Join(l.dir, name+".log"), func(w io.Writer) error { return in.copy(ctx, w) })
-		errs = append(errs, err)
+		errs = append(errs, in.copyTo(ctx, filepath.Join(l.dir, name+".log")))
 	}
 	return errors.Join(errs...)
 }
 
-// writeAtomically writes a file that nobody sees before it is complete.
-func writeAtomically(path string, write func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".log-*")
+// copyTo writes the log to a file, which appears when it is complete.
+func (in instance) copyTo(ctx context.Context, path string) error {
+	f, err := atomicfile.Create(path, 0o644)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
+	if err := in.copy(ctx, f); err != nil {
+		return errors.Join(err, f.Abort())
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return f.Commit()
 }

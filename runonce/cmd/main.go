@@ -4,6 +4,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,10 +69,9 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 // Main runs a command and returns its exit code. The first argument is the program's name.
 func Main(ctx context.Context, arguments []string, process IO) int {
 	p := &program{
-		io: process, start: time.Now(), display: progress.New(process.Stderr),
+		io: process, start: time.Now(), display: progress.New(process.Stderr, process.Notify),
 		settings: &cmdline.Settings{}, copies: &logCopies{}, hangups: make(chan struct{}, 1),
 	}
-	p.display.NotifyManager(process.Notify)
 	p.io.Stderr = p.display.Stderr()
 	p.io.Stdout = p.display.Stdout(process.Stdout)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -232,6 +232,16 @@ func (p *program) printError(err error) {
 		err = fmt.Errorf("the input has %s: %s", progress.Count(len(problems), "error"), result)
 	}
 	p.println("runonce: " + err.Error())
+}
+
+// afterError returns the second of two errors, and prints the first one, if there are both: each may have
+// an exit code of its own.
+func (p *program) afterError(first, second error) error {
+	if first == nil || second == nil {
+		return cmp.Or(first, second)
+	}
+	p.printError(first)
+	return second
 }
 
 // printProblems prints one line for each error or warning of the manifests.

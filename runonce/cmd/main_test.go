@@ -3,9 +3,13 @@ package cmd_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -84,6 +88,46 @@ func TestNoEngineNeeded(t *testing.T) {
 				t.Errorf("exit code %d, stdout %q, stderr %q", got.code, got.stdout, got.stderr)
 			}
 		})
+	}
+}
+
+// TestPlanRunning: what is required of the input is not of pods that run.
+func TestPlanRunning(t *testing.T) {
+	t.Parallel()
+	pod := []byte(boxPod("new", "Always", "[sleep]"))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(pod) }))
+	t.Cleanup(server.Close)
+	running := podDir(t, strings.Replace(boxPod("old", "Always", "[sleep]"), "spec:", "spec:\n  hostNetwork: true", 1))
+	got := invokeWith(t, noEngine(t), "plan", server.URL, "--node", nodeFile(), "--running", running,
+		"--pod-security", "baseline", "--sha256", fmt.Sprintf("%x", sha256.Sum256(pod)))
+	if got.code != 0 || !strings.Contains(got.stdout, "Admitted") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestArguments: a command that takes no arguments refuses them.
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"version", "ps", "images list", "images prune"} {
+		got := invokeWith(t, noEngine(t), append(strings.Fields(command), "x")...)
+		if got.code != 2 || !strings.Contains(got.stderr, command+" takes no arguments") {
+			t.Errorf("%s: %+v", command, got)
+		}
+	}
+}
+
+// TestHelp: help is that of the command, also if it is one of images.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{"help": "runonce - ", "help run": "runonce run - ", "help images": "runonce images - ", "help images pull": "runonce images pull - "} {
+		if got := invokeWith(t, noEngine(t), strings.Fields(args)...); got.code != 0 || !strings.HasPrefix(got.stdout, "NAME:\n   "+want) {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+	for _, args := range []string{"help nosuch", "help images nosuch"} {
+		if got := invokeWith(t, noEngine(t), strings.Fields(args)...); got.code != 2 || !strings.Contains(got.stderr, "unknown command") {
+			t.Errorf("%s: %+v", args, got)
+		}
 	}
 }
 

@@ -6,40 +6,57 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"unicode"
+
+	"github.com/runonce/runonce/runonce/report"
 )
 
-// textHandler writes warnings and errors for people, in the form of those of validate, and
-// everything below as slog.TextHandler does.
-type textHandler struct {
-	slog.Handler
-	w     io.Writer
+// logHandler passes log messages on with all their attributes. There are no groups.
+type logHandler struct {
+	level slog.Leveler
 	attrs []slog.Attr
+	write func(ctx context.Context, r slog.Record, attrs []slog.Attr) error
 }
 
-// newTextHandler needs a writer that is safe for concurrent use.
-func newTextHandler(w io.Writer, o *slog.HandlerOptions) slog.Handler {
-	return &textHandler{Handler: slog.NewTextHandler(w, o), w: w}
+// Enabled says whether messages of the level are written.
+func (h *logHandler) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= h.level.Level()
 }
 
-func (h *textHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &textHandler{Handler: h.Handler.WithAttrs(attrs), w: h.w, attrs: slices.Concat(h.attrs, attrs)}
+// WithAttrs returns a handler that adds the attributes.
+func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &logHandler{level: h.level, attrs: slices.Concat(h.attrs, attrs), write: h.write}
 }
 
-func (h *textHandler) WithGroup(name string) slog.Handler {
-	return &textHandler{Handler: h.Handler.WithGroup(name), w: h.w, attrs: h.attrs}
-}
+// WithGroup returns the handler.
+func (h *logHandler) WithGroup(string) slog.Handler { return h }
 
-// Handle writes "warning: POD: MESSAGE (KEY VALUE, ...): ERROR".
-func (h *textHandler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level < slog.LevelWarn {
-		return h.Handler.Handle(ctx, r)
-	}
+// Handle writes the message.
+func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 	attrs := slices.Clone(h.attrs)
 	r.Attrs(func(a slog.Attr) bool {
 		attrs = append(attrs, a)
 		return true
 	})
+	return h.write(ctx, r, attrs)
+}
+
+// newTextHandler writes warnings and errors for people, in the form of those of validate, and
+// everything below as slog.TextHandler does. It needs a writer that is safe for concurrent use.
+func newTextHandler(w io.Writer, o *slog.HandlerOptions) slog.Handler {
+	plain := slog.NewTextHandler(w, o)
+	return &logHandler{level: o.Level, write: func(ctx context.Context, r slog.Record, attrs []slog.Attr) error {
+		if r.Level < slog.LevelWarn {
+			all := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+			all.AddAttrs(attrs...)
+			return plain.Handle(ctx, all)
+		}
+		_, err := io.WriteString(w, textOf(r, attrs)+"\n")
+		return err
+	}}
+}
+
+// textOf returns "warning: POD: MESSAGE (KEY VALUE, ...): ERROR".
+func textOf(r slog.Record, attrs []slog.Attr) string {
 	var pod, problem string
 	var others []string
 	for _, a := range attrs {
@@ -60,19 +77,5 @@ func (h *textHandler) Handle(ctx context.Context, r slog.Record) error {
 	if len(others) > 0 {
 		line += " (" + strings.Join(others, ", ") + ")"
 	}
-	_, err := io.WriteString(h.w, oneLine(line+problem)+"\n")
-	return err
-}
-
-// oneLine replaces what would break a line or change the state of a terminal.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsPrint(r):
-			return r
-		case unicode.IsSpace(r):
-			return ' '
-		}
-		return unicode.ReplacementChar
-	}, strings.ReplaceAll(s, "\n", "; "))
+	return report.Printable(strings.ReplaceAll(line+problem, "\n", "; "))
 }

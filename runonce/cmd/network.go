@@ -34,9 +34,9 @@ func networkFlags() []cli.Flag {
 
 // networkOptions reads the flags of networkFlags.
 func networkOptions(c *cli.Context, o *backend.Options) error {
-	o.Network.CNIConfDir, o.Network.CNIBinDirs = c.String("cni-conf-dir"), c.StringSlice("cni-bin-dir")
+	o.Network.CNIConfDir, o.Network.CNIBinDirs = c.String("cni-conf-dir"), listOf(c, "cni-bin-dir")
 	o.Network.ClusterDomain = strings.Trim(c.String("cluster-domain"), ".")
-	for _, s := range c.StringSlice("cluster-dns") {
+	for _, s := range listOf(c, "cluster-dns") {
 		ip, err := netip.ParseAddr(s)
 		if err != nil {
 			return usagef("--cluster-dns %q: must be an IP address", s)
@@ -44,7 +44,7 @@ func networkOptions(c *cli.Context, o *backend.Options) error {
 		o.ClusterDNS = append(o.ClusterDNS, ip.String())
 	}
 	var err error
-	if o.Network.PodCIDRs, err = podCIDRs(c.StringSlice("pod-cidr")); err != nil {
+	if o.Network.PodCIDRs, err = podCIDRs(listOf(c, "pod-cidr")); err != nil {
 		return usagef("--pod-cidr %w", err)
 	}
 	return nil

@@ -71,7 +71,7 @@ func (p *program) nodeOf(c *cli.Context, set *manifests.Set, devices *cdi.Regist
 	if err != nil {
 		return nil, err
 	}
-	labels, err := nodeLabels(c.StringSlice("node-label"))
+	labels, err := nodeLabels(listOf(c, "node-label"))
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (p *program) nodeOf(c *cli.Context, set *manifests.Set, devices *cdi.Regist
 
 // devices reads the CDI specifications. Invalid ones are ignored.
 func (p *program) devices(c *cli.Context) *cdi.Registry {
-	dirs := c.StringSlice("cdi-spec-dir")
+	dirs := listOf(c, "cdi-spec-dir")
 	if len(dirs) == 0 {
 		dirs = cdi.Dirs()
 	}
@@ -184,7 +184,7 @@ func ociRuntimeFlag() cli.Flag {
 
 // handlers reads --runtime-handler.
 func handlers(c *cli.Context) ([]runtimeclass.Handler, error) {
-	all, err := runtimeclass.ParseAll(c.StringSlice("runtime-handler"))
+	all, err := runtimeclass.ParseAll(listOf(c, "runtime-handler"))
 	if err != nil {
 		return nil, usagef("--runtime-handler %w", err)
 	}
@@ -202,7 +202,7 @@ func (p *program) admitOptions(c *cli.Context, set *manifests.Set, local bool) (
 		return admit.Options{}, usagef("--admission-order %q: must be priority or manifest", order)
 	}
 	o := admit.Options{
-		Order: order, AllowUnsafeSysctls: c.StringSlice("allow-unsafe-sysctls"),
+		Order: order, AllowUnsafeSysctls: listOf(c, "allow-unsafe-sysctls"),
 		Prune: prune(c, set, local), Rerun: c.Bool("rerun"), Claims: claims(set),
 	}
 	if err := admit.ValidateSysctls(o.AllowUnsafeSysctls); err != nil {

@@ -63,7 +63,7 @@ func (p *program) writeFailure(code int, err error) error {
 	switch format := p.outputFormat(); format {
 	case "":
 	case formatGitHub:
-		err = errors.Join(err, p.writeGitHub(r))
+		err = errors.Join(err, p.writeGitHub(r, p.faults))
 	default:
 		if document := p.failureDocument(r); document != nil {
 			err = errors.Join(err, p.writeDocument(format, document))
@@ -72,19 +72,19 @@ func (p *program) writeFailure(code int, err error) error {
 	return err
 }
 
-// writeReport writes a report in the format that --output asks for.
-func (p *program) writeReport(c *cli.Context, r report.Report) error {
+// writeReport writes a report in the format that --output asks for. faults are those of the manifests.
+func (p *program) writeReport(c *cli.Context, r report.Report, faults []report.Fault) error {
 	return p.write(c, r, func(s report.Style) error {
 		if c.String("output") == formatGitHub {
-			return p.writeGitHub(r)
+			return p.writeGitHub(r, faults)
 		}
 		return r.Table(p.io.Stdout, s)
 	})
 }
 
 // writeGitHub writes the report for GitHub Actions.
-func (p *program) writeGitHub(r report.Report) error {
-	return report.GitHub{Workspace: p.io.Getenv("GITHUB_WORKSPACE"), Faults: p.faults}.Write(p.io.Stdout, r)
+func (p *program) writeGitHub(r report.Report, faults []report.Fault) error {
+	return report.GitHub{Workspace: p.io.Getenv("GITHUB_WORKSPACE"), Faults: faults}.Write(p.io.Stdout, r)
 }
 
 // outputFormat returns the format for programs that is wanted, "" for none. The arguments may be invalid.

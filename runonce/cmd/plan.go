@@ -115,7 +115,7 @@ func (p *program) planOffline(c *cli.Context, set *manifests.Set) (admit.Plan, e
 	var running []*v1.Pod
 	if path := c.String("running"); path != "" {
 		input := p.inputOptions(c)
-		input.RequireDigest = false
+		input.RequireDigest, input.SHA256, input.PodSecurity = false, "", "" // which are about what is to run
 		earlier, err := manifests.ReadPaths(c.Context, []string{path}, input)
 		if err != nil {
 			return admit.Plan{}, badInput(err)

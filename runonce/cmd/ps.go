@@ -20,9 +20,6 @@ func (p *program) psCommand() *cli.Command {
 }
 
 func (p *program) ps(c *cli.Context) error {
-	if c.Args().Len() > 0 {
-		return usagef("ps takes no arguments")
-	}
 	list := p.listNode
 	if p.cluster != nil {
 		list = p.listCluster

@@ -103,12 +103,14 @@ func (p *program) run(c *cli.Context) error {
 	default:
 		// The next run may plan when the pods that this one stops have stopped.
 		o.Logs, o.Outputs, o.Trace, o.AfterStops = l.logs, p.junit != "", &l.trace, l.afterStops
-		o.Concluded = func(results []runonce.Result) { p.concluded(c.Context, append(results, invalid...), o.Remove) }
+		o.Concluded = func(results []runonce.Result) {
+			p.concluded(c.Context, slices.Concat(results, invalid), o.Remove)
+			p.copyLogs(c.Context, results, l)
+		}
 		p.display.OnInterrupt(progress.EffectReport)
 		if o.Remove {
 			p.display.OnInterrupt(progress.EffectRemove)
 		}
-		p.copyLogs(c.Context, &o, l)
 		startup.DropCode() // what reading, admission and opening the engine have used
 		results = runonce.Run(c.Context, l.runtime, plan, o)
 		if err := l.finish(context.WithoutCancel(c.Context)); err != nil {
@@ -186,11 +188,8 @@ func (p *program) prepareNode(c *cli.Context, set *manifests.Set, l *launch) (ad
 	if err := p.settleImages(c, set, s); err != nil {
 		return admit.Plan{}, err
 	}
-	entered := p.display.Wait("waiting for another run that plans or stops pods")
-	err = s.run.Enter(c.Context)
-	entered()
-	if err != nil {
-		return admit.Plan{}, unusable(err)
+	if err := p.enter(c.Context, s.run); err != nil {
+		return admit.Plan{}, err
 	}
 	return p.reserve(c, set, s)
 }
@@ -272,7 +271,7 @@ func (p *program) report(c *cli.Context, results []runonce.Result, elapsed time.
 	code, codeErr := exitCode(c, results, lost)
 	r := report.New(results, code, elapsed)
 	err := errors.Join(
-		p.writeReport(c, r),
+		p.writeReport(c, r, p.faults),
 		report.WriteFile(p.junit, r.JUnit),
 		report.WriteFile(c.String("timeline"), r.Timeline),
 		codeErr, p.copies.err,

@@ -132,6 +132,5 @@ func fullNames(pods []*v1.Pod) []string {
 	for _, pod := range pods {
 		names = append(names, podspec.FullName(pod))
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return distinctNames(names)
 }

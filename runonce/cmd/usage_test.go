@@ -22,6 +22,7 @@ func TestUsage(t *testing.T) {
 		{"describe pod web", `unknown command "describe": use "runonce ps -o wide" or "runonce run -o wide PATH"`},
 		{"apply -f x", `unknown command "apply": use "runonce run PATH"`},
 		{"delete web", `unknown command "delete": use "runonce down PATH" or "runonce down POD"`},
+		{"pull x", `unknown command "pull": use "runonce images pull PATH"`},
 		{"rnu x", `unknown command "rnu" (did you mean "runonce run"?)`},
 		{"--rm nosuch", `"nosuch" is neither a command nor an existing path; see "runonce help"`},
 		{"./nosuch --node NODE", "./nosuch: does not exist\nrunonce: the input has 1 error: nothing was started"},

@@ -16,7 +16,6 @@ import (
 	"github.com/runonce/runonce/internal/startup"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
-	"github.com/runonce/runonce/runonce/cmd/pathwatch"
 	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime"
@@ -124,32 +123,16 @@ func (p *program) changes(c *cli.Context) <-chan struct{} {
 			paths = append(paths, origin)
 		}
 	}
-	files, err := pathwatch.Watch(c.Context, paths, c.Bool("recursive"), func() string {
-		return manifests.Fingerprint(c.Context, args, p.inputOptions(c))
-	})
-	if err != nil {
+	w := newWatcher(paths, c.Bool("recursive"), func() string { return manifests.Fingerprint(c.Context, args, p.inputOptions(c)) })
+	w.hangups = p.hangups
+	if err := w.start(c.Context); err != nil {
 		p.log.Warn("changes of the manifests are noticed late", "error", err)
 	}
 	p.reloads.Store(true)
 	if p.io.CatchHangups != nil {
 		p.io.CatchHangups() // it ends nothing here
 	}
-	all := make(chan struct{})
-	go func() {
-		for c.Context.Err() == nil {
-			select {
-			case <-files:
-			case <-p.hangups:
-			case <-c.Context.Done():
-				return
-			}
-			select {
-			case all <- struct{}{}:
-			case <-c.Context.Done():
-			}
-		}
-	}()
-	return all
+	return w.changed
 }
 
 // begin opens the engine and makes the first plan.
@@ -172,11 +155,8 @@ func (k *keeper) replan(set *manifests.Set, run *record.Run) (before *record.Run
 	if err := k.settleImages(k.c, set, k.s); err != nil {
 		return nil, err
 	}
-	entered := k.display.Wait("waiting for another run that plans or stops pods")
-	err = run.Enter(k.c.Context)
-	entered()
-	if err != nil {
-		return nil, unusable(err)
+	if err := k.enter(k.c.Context, run); err != nil {
+		return nil, err
 	}
 	before, k.s.run = k.s.run, run
 	plan, err := k.reserve(k.c, set, k.s)
@@ -253,6 +233,7 @@ func unchanged(err error) error {
 // concluded returns what is called when the pods of a plan have reached their goal or have ended. The
 // results of the first one are reported; of later ones, what their progress has not said.
 func (k *keeper) concluded(invalid []runonce.Result) func([]runonce.Result) {
+	faults := k.faults // the manifests may be read again meanwhile
 	return func(results []runonce.Result) {
 		results = append(slices.Clone(results), invalid...)
 		if slices.ContainsFunc(results, func(r runonce.Result) bool { return r.Outcome == runonce.Canceled }) {
@@ -267,7 +248,7 @@ func (k *keeper) concluded(invalid []runonce.Result) func([]runonce.Result) {
 			return
 		}
 		r := report.New(results, code, time.Since(k.o.Start))
-		if err := k.writeReport(k.c, r); err != nil {
+		if err := k.writeReport(k.c, r, faults); err != nil {
 			k.printError(err)
 		}
 	}
@@ -296,7 +277,7 @@ func (k *keeper) end(results []runonce.Result) error {
 		err = errors.Join(errs...)
 	}
 	if !k.reported {
-		return errors.Join(err, k.report(k.c, results, time.Since(k.o.Start), nil))
+		return k.afterError(err, k.report(k.c, results, time.Since(k.o.Start), nil))
 	}
 	k.display.Results(results)
 	code, _ := exitCode(k.c, results, nil)

@@ -68,7 +68,7 @@ func (t *table) addMessages(rows []row) {
 			message, r.complete = r.hint, true
 		}
 		cell := join(": ", t.rows[i][last], message)
-		if !r.problem && utf8.RuneCountInString(printable(cell)) <= room {
+		if !r.problem && utf8.RuneCountInString(Printable(cell)) <= room {
 			t.rows[i][last], r.complete = cell, true
 		}
 		r.complete = r.complete || message == ""
@@ -83,9 +83,9 @@ func join(separator string, texts ...string) string {
 
 // title is the pod with its outcome, which word says, and the reason.
 func (r *row) title(word string) string {
-	title := printable(cmp.Or(strings.TrimPrefix(r.Namespace+"/"+r.Name, "/"), "-")) + ": " + word
+	title := Printable(cmp.Or(strings.TrimPrefix(r.Namespace+"/"+r.Name, "/"), "-")) + ": " + word
 	if r.reason != "" && r.reason != r.word {
-		title += ", " + printable(r.reason)
+		title += ", " + Printable(r.reason)
 	}
 	return title
 }
@@ -95,13 +95,13 @@ func (r *row) details(b *strings.Builder, s Style) {
 	if r.complete && len(r.more) == 0 {
 		return
 	}
-	word := printable(r.word)
+	word := Printable(r.word)
 	if s.Color {
 		word = colored(word)
 	}
 	b.WriteString("\n" + r.title(word))
 	if r.Source != "" {
-		b.WriteString(" (" + printable(r.Source) + ")")
+		b.WriteString(" (" + Printable(r.Source) + ")")
 	}
 	b.WriteByte('\n')
 	var lines []string
@@ -109,6 +109,6 @@ func (r *row) details(b *strings.Builder, s Style) {
 		lines = strings.Split(strings.TrimRight(r.message, "\n"), "\n")
 	}
 	for _, line := range slices.Concat(lines, r.more) {
-		b.WriteString("  " + printable(line) + "\n")
+		b.WriteString("  " + Printable(line) + "\n")
 	}
 }

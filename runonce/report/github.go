@@ -49,11 +49,11 @@ func (g GitHub) pod(b *strings.Builder, r *row) {
 		b.WriteString(inert(details.String()))
 		return
 	}
-	title := r.title(printable(r.word))
+	title := r.title(Printable(r.word))
 	if len(r.more) > 0 {
 		b.WriteString("::group::" + escapeData(title) + "\n")
 		for _, line := range r.more {
-			b.WriteString(inert(printable(line) + "\n"))
+			b.WriteString(inert(Printable(line) + "\n"))
 		}
 		b.WriteString("::endgroup::\n")
 	}
@@ -79,7 +79,7 @@ func (g GitHub) annotate(b *strings.Builder, f Fault) {
 	switch {
 	case f.File == "":
 	case strings.HasPrefix(f.File, "<") || strings.Contains(f.File, "://"):
-		message = f.File + ":" + strconv.Itoa(f.Line) + ": " + message
+		message = f.place() + ": " + message
 	default:
 		properties = "file=" + escapeProperty(g.relative(f.File)) + ","
 		if f.Line > 0 {

@@ -45,6 +45,16 @@ func TestGitHubPlaces(t *testing.T) {
 	}
 }
 
+// TestGitHubFault: what cannot be read has no line.
+func TestGitHubFault(t *testing.T) {
+	t.Parallel()
+	r := Report{Failure: Failure{Faults: []Fault{{File: "https://example.org/a.yaml", Message: "not found", Severity: "error"}}}}
+	var b strings.Builder
+	if err := (GitHub{}).Write(&b, r); err != nil || b.String() != "::error title=manifest::https://example.org/a.yaml: not found\n" {
+		t.Errorf("%v, %s", err, b.String())
+	}
+}
+
 // TestGitHubInert: no line of a container's log is a command.
 func TestGitHubInert(t *testing.T) {
 	t.Parallel()

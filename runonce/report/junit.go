@@ -89,11 +89,7 @@ func (f Failure) junit(elapsed string) []junitCase {
 		lines = append(lines, f.Error)
 	}
 	for _, fault := range f.Faults {
-		place := fault.File
-		if fault.Line > 0 {
-			place += fmt.Sprintf(":%d", fault.Line)
-		}
-		lines = append(lines, join(": ", place, fault.Field, fault.Message))
+		lines = append(lines, join(": ", fault.place(), fault.Field, fault.Message))
 	}
 	if len(lines) == 0 {
 		return nil

@@ -56,6 +56,14 @@ type Fault struct {
 	Severity string `json:"severity"`
 }
 
+// place returns FILE:LINE, without the line if none is known.
+func (f Fault) place() string {
+	if f.Line == 0 {
+		return f.File
+	}
+	return fmt.Sprintf("%s:%d", f.File, f.Line)
+}
+
 // PodID identifies a pod in every document.
 type PodID struct {
 	Namespace string `json:"namespace"`

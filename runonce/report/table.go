@@ -131,7 +131,7 @@ func (t *table) widths() []int {
 }
 
 // shown is the text of a cell.
-func shown(cell string) string { return cmp.Or(printable(cell), "-") }
+func shown(cell string) string { return cmp.Or(Printable(cell), "-") }
 
 func (t *table) text() string {
 	var b strings.Builder
@@ -181,15 +181,15 @@ func byOutcome(outcome runonce.Outcome, bad, refused, good string) string {
 	return bad
 }
 
-// printable replaces what would break a line or change the state of a terminal.
-func printable(s string) string {
+// Printable replaces what would break a line or change the state of a terminal.
+func Printable(s string) string {
 	return strings.TrimRight(strings.Map(func(r rune) rune {
 		switch {
-		case r == '\n' || r == '\t' || r == '\r':
+		case unicode.IsPrint(r):
+			return r
+		case unicode.IsSpace(r):
 			return ' '
-		case !unicode.IsPrint(r):
-			return '�'
 		}
-		return r
+		return unicode.ReplacementChar
 	}, s), " ")
 }

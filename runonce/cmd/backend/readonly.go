@@ -3,7 +3,6 @@ package backend
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -83,23 +82,14 @@ func copyFiles(from, to string, patterns []string) error {
 	return nil
 }
 
-func copyFile(from, to string) (err error) {
-	if info, err := os.Lstat(from); err != nil || !info.Mode().IsRegular() {
+func copyFile(from, to string) error {
+	info, err := os.Lstat(from)
+	if err != nil || !info.Mode().IsRegular() {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		return err
-	}
-	in, err := os.Open(from)
+	data, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, in.Close()) }()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	_, err = io.Copy(out, in)
-	return err
+	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, data, 0o600))
 }

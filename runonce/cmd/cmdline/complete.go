@@ -131,7 +131,7 @@ func (l *commandLine) flags() []string {
 // The usage of a flag says what its values are.
 var (
 	filePlaceholder = regexp.MustCompile("`(FILE|DIR|PATH|SOCKET)`")
-	choices         = regexp.MustCompile("`[A-Z]+`[a-z ]*: ([a-z, ]+ or [a-z]+)")
+	choices         = regexp.MustCompile("`[A-Z]+`[a-z ]*: ([a-z]+(?:, [a-z]+)*),? or (a path|[a-z]+)")
 )
 
 // takesFile says whether the value of a flag is a path.
@@ -147,7 +147,7 @@ func (l *commandLine) values(name string) []string {
 		return nil
 	}
 	if m := choices.FindStringSubmatch(f.GetUsage()); m != nil {
-		return strings.Split(strings.Replace(m[1], " or ", ", ", 1), ", ")
+		return append(strings.Split(m[1], ", "), strings.Replace(m[2], "a path", files, 1))
 	}
 	switch {
 	case takesFile(findFlag(l.current(), name)):
@@ -181,7 +181,7 @@ func (l *commandLine) arguments() []string {
 			names = append(names, c.Name)
 		}
 		return names
-	case "ps", "version", "list":
+	case "ps", "version", "list", "rm", "prune":
 		return nil
 	case "logs":
 		return podNames(l.logged())

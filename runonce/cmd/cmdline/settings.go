@@ -235,11 +235,8 @@ func scalars(d decode.Document, at string, f cli.Flag) (texts []string, message 
 
 // repeatable says whether the flag may be given several times.
 func repeatable(f cli.Flag) bool {
-	switch f.(type) {
-	case *cli.BoolFlag, *cli.DurationFlag, *cli.Float64Flag, *cli.IntFlag, *cli.Int64Flag, *cli.StringFlag:
-		return false
-	}
-	return true
+	_, ok := f.(*cli.GenericFlag)
+	return ok
 }
 
 // isText says whether the values of the flag are texts, which must not be numbers in YAML.

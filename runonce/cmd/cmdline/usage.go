@@ -21,7 +21,7 @@ var habits = map[string]string{
 	"get": `use "runonce ps"`, "ls": `use "runonce ps"`, "list": `use "runonce ps"`,
 	"describe": `use "runonce ps -o wide" or "runonce run -o wide PATH"`,
 	"diff":     `use "runonce plan PATH"`, "lint": `use "runonce validate PATH"`,
-	"load": `use "runonce images import PATH"`, "pull": `"runonce run" pulls images, and "runonce images import" reads them from files`,
+	"load": `use "runonce images import PATH"`, "pull": `use "runonce images pull PATH"`,
 	"exec": attachHabit, "attach": attachHabit,
 }
 

@@ -1,151 +1,127 @@
 package progress
 
 import (
+	"fmt"
 	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
+	"unicode/utf8"
 
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/sys/unix"
 )
 
-// barWidth is the width of a bar, in columns.
-const barWidth = 30
+const (
+	// barWidth is the width of a bar, in columns, and minBarWidth that of the shortest one.
+	barWidth    = 30
+	minBarWidth = 4
+	// defaultWidth is the width of a terminal that does not tell it.
+	defaultWidth = 80
+)
 
-// screen is standard error: lines, and bars below them while some are shown.
+// screen is standard error: lines, and rows below them while some are shown.
 type screen struct {
 	out io.Writer
 
-	mu     sync.Mutex
-	live   *mpb.Progress // nil while there are no bars
-	bars   map[string]*bar
-	frames chan any // a value draws the bars again
-	gone   chan any // gets a value when they cannot be drawn any more
-	broken bool     // they could not be drawn
+	mu   sync.Mutex
+	rows []row
 }
 
 // row is one line below the others. With a total it has a bar.
 type row struct {
-	key         string
 	title       string
 	done, total int64
 	numbers     string
 }
 
-// bar draws its row. It is drawn in a goroutine of the library, without the screen's lock.
-type bar struct {
-	*mpb.Bar
-	row atomic.Pointer[row]
-}
-
-// Write writes lines, above the bars.
+// Write writes lines, above the rows.
 func (s *screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.live != nil {
-		if n, err := s.live.Write(p); err == nil {
-			s.draw()
-			return n, nil
-		}
-	}
-	return s.out.Write(p)
+	return len(p), s.replace(string(p), s.rows)
 }
 
-// hasBars says whether bars are shown.
+// hasBars says whether rows are shown.
 func (s *screen) hasBars() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.live != nil
+	return len(s.rows) > 0
 }
 
-// show replaces the bars.
+// show replaces the rows.
 func (s *screen) show(rows []row) {
-	if len(rows) == 0 {
-		s.clear()
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.broken {
-		return
-	}
-	if s.live == nil {
-		s.bars, s.frames, s.gone = map[string]*bar{}, make(chan any), make(chan any, 1)
-		s.live = mpb.New(mpb.WithOutput(s.out), mpb.WithManualRefresh(s.frames), mpb.WithShutdownNotifier(s.gone))
-	}
-	shown := map[string]bool{}
-	for i := range rows {
-		r := &rows[i]
-		shown[r.key] = true
-		if b := s.bars[r.key]; b != nil {
-			b.row.Store(r)
-		} else if b, err := s.add(r); err == nil { // else the terminal is gone
-			s.bars[r.key] = b
-		}
-	}
-	for key, b := range s.bars {
-		if !shown[key] {
-			b.Abort(true)
-			delete(s.bars, key)
-		}
-	}
-	s.draw()
+	_ = s.replace("", rows) // if the terminal is gone, there is nowhere to report it
 }
 
-// draw draws the bars. The caller holds the lock.
-func (s *screen) draw() {
-	select {
-	case s.frames <- nil:
-	case <-s.gone:
-		s.broken, s.live = true, nil
+// clear removes the rows.
+func (s *screen) clear() { s.show(nil) }
+
+// replace erases the rows and writes the lines and other rows, at once so that nothing flickers. The
+// caller holds the lock.
+func (s *screen) replace(lines string, rows []row) error {
+	var b strings.Builder
+	if n := len(s.rows); n > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA\x1b[J", n)
 	}
+	b.WriteString(lines)
+	width := s.width()
+	for _, r := range rows {
+		b.WriteString(r.text(width) + "\n")
+	}
+	s.rows = slices.Clone(rows)
+	_, err := io.WriteString(s.out, b.String())
+	return err
 }
 
-func (s *screen) add(r *row) (_ *bar, err error) {
-	b := &bar{}
-	b.row.Store(r)
-	style := mpb.BarStyle().Build()
-	filler := mpb.BarFillerFunc(func(w io.Writer, st decor.Statistics) error {
-		r := b.row.Load()
-		if r.total == 0 {
-			return nil
-		}
-		st.Current, st.Total = min(r.done, r.total), r.total
-		return style.Fill(w, st)
-	})
-	options := []mpb.BarOption{
-		mpb.BarWidth(barWidth),
-		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return b.row.Load().title })),
-		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return b.row.Load().numbers })),
-	}
-	if r.key == "" {
-		options = append(options, mpb.BarPriority(1<<30)) // the status stays below the bars
-	}
-	b.Bar, err = s.live.Add(0, filler, options...)
-	return b, err
-}
-
-// clear removes the bars.
-func (s *screen) clear() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.live == nil {
-		return
-	}
-	for _, b := range s.bars {
-		b.Abort(true)
-	}
-	// The library draws an aborted bar twice more. The third frame is empty.
-	for range 3 {
-		if s.draw(); s.live == nil {
-			return
+// width is how many columns a row may have.
+func (s *screen) width() int {
+	if f, ok := s.out.(*os.File); ok {
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+			return int(size.Col)
 		}
 	}
-	s.live.Shutdown()
-	s.live = nil
+	return defaultWidth
 }
 
-// belowBars is a writer for the same terminal, from which the bars are removed first.
+// text is the row within the width: a longer one would take two lines.
+func (r row) text(width int) string {
+	text := r.title
+	if left := width - columns(r.title) - columns(r.numbers) - 2; r.total > 0 && left >= minBarWidth {
+		inner := min(barWidth, left) - 2
+		done := int(math.Round(float64(inner) * float64(min(r.done, r.total)) / float64(r.total)))
+		bar := strings.Repeat("=", done)
+		if done > 0 && done < inner {
+			bar = bar[1:] + ">"
+		}
+		text += " [" + bar + strings.Repeat("-", inner-done) + "]"
+	}
+	if r.numbers != "" {
+		text += " " + r.numbers
+	}
+	for columns(text) > width {
+		_, size := utf8.DecodeLastRuneInString(text)
+		text = text[:len(text)-size]
+	}
+	return text
+}
+
+// columns is how many columns a text takes at most: characters of some scripts take two.
+func columns(s string) int {
+	n := 0
+	for _, r := range s {
+		n++
+		if r >= utf8.RuneSelf {
+			n++
+		}
+	}
+	return n
+}
+
+// belowBars is a writer for the same terminal, from which the rows are removed first.
 type belowBars struct {
 	io.Writer
 	screen *screen

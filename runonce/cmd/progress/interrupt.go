@@ -67,8 +67,8 @@ func (d *Display) Exiting() {
 		if left := d.pods.left(); len(left) > 0 {
 			text += `, pods are left as they are: ` + list(left, ", ") + `; "runonce ps" shows them, "runonce down" removes them`
 		}
-		if d.json {
-			d.log.Error(text)
+		if d.only != nil {
+			d.only.Error(text)
 			return
 		}
 		_, _ = fmt.Fprintln(d.screen, "runonce: "+text)

@@ -1,10 +1,26 @@
 package progress
 
 import (
+	"bytes"
+	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 )
+
+// TestExitingAfterClose: the second signal may come while the result is written.
+func TestExitingAfterClose(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	d := New(io.Discard, nil)
+	d.Configure(Off, slog.New(slog.NewJSONHandler(&out, nil)), true)
+	d.Close()
+	d.Exiting()
+	if !strings.Contains(out.String(), `"msg":"interrupted again: exiting at once"`) {
+		t.Errorf("%s", &out)
+	}
+}
 
 // TestInterruptNotice: the first signal says what it and a second one do, which is the truth.
 func TestInterruptNotice(t *testing.T) {

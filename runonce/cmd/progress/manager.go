@@ -22,8 +22,8 @@ const (
 
 // manager is the service manager that started this process, such as systemd, and what it was told.
 type manager struct {
-	send  func(message string)
-	goal  string // what a pod is that has reached its goal
+	send  func(message string) // nil without a service manager
+	goal  string               // what a pod is that has reached its goal
 	timer *time.Timer
 	last  time.Time
 	text  string
@@ -33,30 +33,18 @@ type manager struct {
 	final bool   // the last state was told
 }
 
-// NotifyManager has send called with messages for the service manager, as of sd_notify(3): the state
-// of the command, and that it may take longer while something moves.
-func (d *Display) NotifyManager(send func(message string)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if send != nil {
-		d.manager = &manager{send: send, goal: string(runonce.UntilRunning), moved: "0"}
-	}
-}
-
 // Goal sets what pods are waited for to be.
 func (d *Display) Goal(until runonce.Until) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.manager != nil {
-		d.manager.goal = string(until)
-	}
+	d.manager.goal = string(until)
 }
 
 // Ready tells the service manager that every pod has reached its goal.
 func (d *Display) Ready() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.manager != nil && !d.manager.ready {
+	if !d.manager.ready {
 		d.manager.ready = true
 		d.tell("READY=1")
 	}
@@ -73,9 +61,6 @@ func (d *Display) Stopping() {
 func (d *Display) Results(results []runonce.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.manager == nil {
-		return
-	}
 	results = slices.DeleteFunc(slices.Clone(results), func(r runonce.Result) bool { return r.Reason == runonce.ReasonPruned })
 	var others []string
 	for _, r := range results {
@@ -87,10 +72,10 @@ func (d *Display) Results(results []runonce.Result) {
 	d.manager.final = true
 }
 
-// tell sends assignments, if there is a service manager. The caller holds the lock.
-func (d *Display) tell(assignments ...string) {
-	if d.manager != nil && len(assignments) > 0 {
-		d.manager.send(strings.Join(assignments, "\n"))
+// tell sends a message, if there is a service manager. The caller holds the lock.
+func (d *Display) tell(message string) {
+	if d.manager.send != nil {
+		d.manager.send(message)
 	}
 }
 
@@ -102,7 +87,7 @@ func (d *Display) tellStatus(text string) {
 // awakeManager has the service manager told soon, but not more often than once in statusPause. The
 // caller holds the lock.
 func (d *Display) awakeManager() {
-	if m := d.manager; m != nil && m.timer == nil {
+	if m := &d.manager; m.send != nil && m.timer == nil {
 		m.timer = time.AfterFunc(max(0, time.Until(m.last.Add(statusPause))), d.tellManager)
 	}
 }
@@ -111,7 +96,7 @@ func (d *Display) awakeManager() {
 func (d *Display) tellManager() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m, now := d.manager, time.Now()
+	m, now := &d.manager, time.Now()
 	if m.timer == nil {
 		return // the display is closed
 	}
@@ -131,7 +116,7 @@ func (d *Display) tellManager() {
 // gone; or a while, if more of an image has come, or another pod has reached its goal, since the
 // last time.
 func (d *Display) longer(now time.Time) (longer time.Duration) {
-	m, up := d.manager, 0
+	m, up := &d.manager, 0
 	for _, p := range d.pods.order {
 		if p.State == "Stopping" && now.Before(p.due) {
 			longer = max(longer, p.due.Sub(now)+stopSlack)

@@ -21,8 +21,7 @@ func told(t *testing.T, script func(e *events)) string {
 	var out strings.Builder
 	synctest.Test(t, func(*testing.T) {
 		begin := time.Now()
-		d := New(io.Discard)
-		d.NotifyManager(func(message string) {
+		d := New(io.Discard, func(message string) {
 			_, _ = fmt.Fprintf(&out, "%d %s\n", int(time.Since(begin).Seconds()), message)
 		})
 		script(&events{Display: d})

@@ -11,8 +11,9 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
+	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -42,18 +43,22 @@ type Display struct {
 	mu        sync.Mutex
 	mode      Mode
 	log       *slog.Logger // gets the events instead of the screen, unless it is nil
-	json      bool         // the log is JSON, and so nothing else is printed
+	only      *slog.Logger // the log, if nothing else may be printed
 	timer     *time.Timer  // for the next tick; nil while none is due
 	last      time.Time    // of the last line
 	pods      podStates
 	transfers []*transfer // that have not ended, oldest first
 	waits     []*string   // for what else the command waits, oldest first
 	effect    Effect
-	manager   *manager // nil for none
+	manager   manager
 }
 
-// New returns a display on standard error.
-func New(stderr io.Writer) *Display { return &Display{screen: &screen{out: stderr}} }
+// New returns a display on standard error. notify, unless it is nil, is called with messages for the
+// service manager, as of sd_notify(3): the state of the command, and that it may take longer while
+// something moves.
+func New(stderr io.Writer, notify func(message string)) *Display {
+	return &Display{screen: &screen{out: stderr}, manager: manager{send: notify, goal: string(runonce.UntilRunning), moved: "0"}}
+}
 
 // Stderr returns the writer for other lines on standard error, which stay above the bars.
 func (d *Display) Stderr() io.Writer { return d.screen }
@@ -63,18 +68,22 @@ func (d *Display) Stderr() io.Writer { return d.screen }
 func (d *Display) Stdout(stdout io.Writer) io.Writer { return belowBars{stdout, d.screen} }
 
 // Configure sets how the display shows what happens. Unless log is nil, it gets the events instead
-// of standard error; json says that its messages are JSON, and so nothing else may be printed.
-func (d *Display) Configure(mode Mode, log *slog.Logger, json bool) {
+// of standard error; structured says that its messages are JSON or go to the journal, and so nothing
+// else may be printed.
+func (d *Display) Configure(mode Mode, log *slog.Logger, structured bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.mode, d.log, d.json = mode, log, json
+	d.mode, d.log = mode, log
+	if structured {
+		d.only = log
+	}
 }
 
 // OnTransfer returns the callback for the engine, nil if nothing would be shown.
 func (d *Display) OnTransfer() func(engine.Transfer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.mode == Off && d.log == nil && d.manager == nil {
+	if d.mode == Off && d.log == nil && d.manager.send == nil {
 		return nil
 	}
 	return d.transfer
@@ -88,7 +97,7 @@ func (d *Display) Close() {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
-	if d.manager != nil && d.manager.timer != nil {
+	if d.manager.timer != nil {
 		d.manager.timer.Stop()
 		d.manager.timer = nil
 	}
@@ -178,7 +187,7 @@ func (d *Display) status(now time.Time) []string {
 func (d *Display) rows(now time.Time, status []string) []row {
 	rows := make([]row, 0, len(d.transfers)+1)
 	for _, t := range d.transfers {
-		rows = append(rows, row{key: t.Name, title: string(t.Step) + " " + t.Name, done: t.Done, total: t.Total, numbers: t.numbers(now)})
+		rows = append(rows, row{title: string(t.Step) + " " + t.Name, done: t.Done, total: t.Total, numbers: t.numbers(now)})
 	}
 	if len(status) > 0 {
 		rows = append(rows, row{title: strings.Join(status, "; ")})
@@ -190,15 +199,7 @@ func (d *Display) rows(now time.Time, status []string) []row {
 }
 
 // printable makes one line of a text, without what would change the state of a terminal.
-func printable(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, s)
-	return strings.Join(strings.Fields(s), " ")
-}
+func printable(s string) string { return strings.Join(strings.Fields(report.Printable(s)), " ") }
 
 // seconds rounds a duration that is still to come up to full seconds.
 func seconds(d time.Duration) time.Duration { return (d + time.Second - 1).Truncate(time.Second) }

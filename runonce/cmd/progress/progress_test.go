@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
-	"regexp"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,7 +55,7 @@ func shown(t *testing.T, mode Mode, log func(*bytes.Buffer) *slog.Logger, script
 	t.Helper()
 	var out bytes.Buffer
 	synctest.Test(t, func(*testing.T) {
-		d := New(&out)
+		d := New(&out, nil)
 		d.mode = mode
 		if log != nil {
 			d.log = log(&out)
@@ -101,7 +98,7 @@ default/b: Failed: it was stopped
 default/a: Starting
 default/b: Starting
 default/a: Running
-default/b: Failed: container "main" exited with code 1: [31mno database
+default/b: Failed: container "main" exited with code 1: �[31mno database
 `},
 	{"ten seconds after the last line it says what is waited for", func(e *events) {
 		e.total = 4
@@ -318,105 +315,4 @@ func TestProgressLog(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-}
-
-// terminal interprets what the bars use: lines, and going up with everything below erased.
-type terminal struct {
-	mu    sync.Mutex
-	lines []string // the last one is not finished
-}
-
-var up = regexp.MustCompile(`\x1b\[(\d+)A\x1b\[J`)
-
-func (tm *terminal) Write(p []byte) (int, error) {
-	tm.mu.Lock()
-	defer tm.mu.Unlock()
-	text := string(p)
-	for text != "" {
-		part := text
-		at := up.FindStringSubmatchIndex(text)
-		if at != nil {
-			part = text[:at[0]]
-		}
-		tm.lines = strings.Split(strings.Join(tm.lines, "\n")+part, "\n")
-		if at == nil {
-			break
-		}
-		n, err := strconv.Atoi(text[at[2]:at[3]])
-		if err != nil {
-			return 0, err
-		}
-		tm.lines = append(tm.lines[:max(0, len(tm.lines)-1-n)], "")
-		text = text[at[1]:]
-	}
-	return len(p), nil
-}
-
-func (tm *terminal) String() string {
-	tm.mu.Lock()
-	defer tm.mu.Unlock()
-	lines := make([]string, 0, len(tm.lines))
-	for _, l := range tm.lines {
-		lines = append(lines, strings.TrimRight(l, " "))
-	}
-	return strings.Join(lines, "\n")
-}
-
-// TestBars: bars are below the lines while something lasts, and leave nothing behind.
-func TestBars(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var tm terminal
-		d := New(&tm)
-		d.mode = Bars
-		e := &events{Display: d, total: 2}
-		want := func(text string) {
-			t.Helper()
-			synctest.Wait()
-			if diff := cmp.Diff(text, tm.String()); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-		}
-		e.on("a", "Starting", "", "")
-		e.on("b", "Starting", "", "")
-		time.Sleep(10 * time.Millisecond) // between the frames
-		go e.pull("registry.example/xx", 120e6)
-		time.Sleep(100 * time.Millisecond)
-		want("default/a: Starting\ndefault/b: Starting\npulling image registry.example/xx\n")
-		time.Sleep(5 * time.Second)
-		want(`default/a: Starting
-default/b: Starting
-pulling image registry.example/xx
-pulling registry.example/xx [========>--------] 60 of 120 MB, 12.0 MB/s, 5s left
-waiting for 2 of 2 pods: default/a: starting; default/b: starting
-`)
-		e.on("b", "Running", "", "")
-		if _, err := d.Stderr().Write([]byte("level=WARN msg=careful\n")); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(time.Second)
-		want(`default/a: Starting
-default/b: Starting
-pulling image registry.example/xx
-default/b: Running
-level=WARN msg=careful
-pulling registry.example/xx [=========>-------] 72 of 120 MB, 12.0 MB/s, 4s left
-waiting for 1 of 2 pods: default/a: starting
-`)
-		if _, err := d.Stdout(&tm).Write([]byte("a result\n")); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(5 * time.Second)
-		e.on("a", "Running", "", "")
-		d.Close()
-		want(`default/a: Starting
-default/b: Starting
-pulling image registry.example/xx
-default/b: Running
-level=WARN msg=careful
-a result
-pulled image registry.example/xx (120 MB in 9s)
-default/a: Running
-`)
-	})
 }

@@ -1,4 +1,4 @@
-package pathwatch
+package cmd
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 // patient is how long a change may take to be noticed on a busy machine.
 const patient = 5 * time.Minute
 
-// TestWatch: every way in which files change is noticed once.
-func TestWatch(t *testing.T) {
+// TestNoticesChanges: every way in which files change is noticed once.
+func TestNoticesChanges(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(dir string) error{
 		"a file in a directory": func(dir string) error { return os.WriteFile(filepath.Join(dir, "pods", "new.yaml"), nil, 0o600) },
@@ -48,9 +48,9 @@ func TestWatch(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			fingerprint := func() string { return manifests.Fingerprint(ctx, paths, manifests.Options{}) }
-			w := watcher{paths: paths, fingerprint: fingerprint, last: fingerprint(), changed: make(chan struct{}, 1), interval: time.Hour}
-			changes, err := w.start(ctx)
-			if err != nil {
+			w := newWatcher(paths, false, fingerprint)
+			w.interval = time.Hour
+			if err := w.start(ctx); err != nil {
 				t.Fatal(err)
 			}
 			// What is next to the paths does not count.
@@ -61,14 +61,14 @@ func TestWatch(t *testing.T) {
 				t.Fatal(err)
 			}
 			select {
-			case <-changes:
+			case <-w.changed:
 			case <-time.After(patient):
 				t.Fatal("not noticed")
 			}
 			select {
-			case <-changes:
+			case <-w.changed:
 				t.Error("noticed twice")
-			case <-time.After(2 * pause):
+			case <-time.After(2 * changePause):
 			}
 		})
 	}
@@ -97,13 +97,13 @@ func tree(t *testing.T) string {
 	return dir
 }
 
-// TestLook: without inotify, a change is noticed by looking.
-func TestLook(t *testing.T) {
+// TestLooks: without inotify, a change is noticed by looking.
+func TestLooks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var files atomic.Value
 		files.Store("old")
-		w := watcher{fingerprint: func() string { return fmt.Sprint(files.Load()) }, last: "old", changed: make(chan struct{}, 1), interval: interval, add: func(string) error { return nil }}
+		w := newWatcher(nil, false, func() string { return fmt.Sprint(files.Load()) })
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go w.work(ctx, nil, nil)
@@ -113,7 +113,7 @@ func TestLook(t *testing.T) {
 			t.Error("a change without one")
 		}
 		files.Store("new")
-		time.Sleep(interval)
+		time.Sleep(lookInterval)
 		synctest.Wait()
 		if len(w.changed) != 1 {
 			t.Error("not noticed")

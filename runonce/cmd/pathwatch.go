@@ -1,6 +1,4 @@
-// Package pathwatch notices changes of files and directories: with inotify, and now and then by
-// looking, for what inotify does not see.
-package pathwatch
+package cmd
 
 import (
 	"context"
@@ -14,47 +12,49 @@ import (
 )
 
 const (
-	// pause is how long nothing must change before a change is reported, and patience how long
+	// changePause is how long nothing must change before a change is reported, and changePatience how long
 	// that is waited for.
-	pause    = time.Second
-	patience = 10 * time.Second
-	// interval is how often the files are looked at without an event: there are none for files
+	changePause    = time.Second
+	changePatience = 10 * time.Second
+	// lookInterval is how often the files are looked at without an event: there are none for files
 	// behind links, and on some network file systems. It is the kubelet's.
-	interval = 20 * time.Second
+	lookInterval = 20 * time.Second
 )
 
-// Watch returns a channel that gets a value when the fingerprint of the paths has changed, and is
-// quiet again; values coalesce. An error says that changes are only noticed by looking. The work
-// ends when ctx is done.
-func Watch(ctx context.Context, paths []string, recursive bool, fingerprint func() string) (<-chan struct{}, error) {
-	w := watcher{
-		paths: paths, recursive: recursive, fingerprint: fingerprint, last: fingerprint(), changed: make(chan struct{}, 1),
-		interval: interval, add: func(string) error { return nil },
-	}
-	return w.start(ctx)
+// watcher notices changes of files and directories: with inotify, and now and then by looking, for
+// what inotify does not see.
+type watcher struct {
+	paths       []string
+	recursive   bool
+	fingerprint func() string
+	hangups     <-chan struct{} // counts as a change
+	interval    time.Duration
+	last        string
+	add         func(path string) error // has the events of a file or directory come
+	changed     chan struct{}
 }
 
-func (w *watcher) start(ctx context.Context) (<-chan struct{}, error) {
+// newWatcher returns a watcher whose channel gets a value when the fingerprint of the paths has changed,
+// and is quiet again; values coalesce.
+func newWatcher(paths []string, recursive bool, fingerprint func() string) *watcher {
+	return &watcher{
+		paths: paths, recursive: recursive, fingerprint: fingerprint, last: fingerprint(), changed: make(chan struct{}, 1),
+		interval: lookInterval, add: func(string) error { return nil },
+	}
+}
+
+// start begins to watch, until ctx is done. An error says that changes are only noticed by looking.
+func (w *watcher) start(ctx context.Context) error {
 	inotify, err := fsnotify.NewWatcher()
 	if err != nil {
 		go w.work(ctx, nil, nil)
-		return w.changed, fmt.Errorf("watching files: %w", err)
+		return fmt.Errorf("watching files: %w", err)
 	}
 	w.add = inotify.Add
 	w.subscribe()
 	context.AfterFunc(ctx, func() { _ = inotify.Close() })
 	go w.work(ctx, inotify.Events, inotify.Errors)
-	return w.changed, nil
-}
-
-type watcher struct {
-	paths       []string
-	recursive   bool
-	fingerprint func() string
-	interval    time.Duration
-	last        string
-	add         func(path string) error // has the events of a file or directory come
-	changed     chan struct{}
+	return nil
 }
 
 // subscribe asks for events of the paths, and of the directories that have them, in which they may be
@@ -96,23 +96,25 @@ func (w *watcher) work(ctx context.Context, events <-chan fsnotify.Event, lost <
 			if first.IsZero() {
 				first = time.Now()
 			}
-			timer.Reset(max(0, min(pause, time.Until(first.Add(patience)))))
+			timer.Reset(max(0, min(changePause, time.Until(first.Add(changePatience)))))
 		case _, open := <-lost: // events
 			if !open {
 				lost = nil
 			}
-			timer.Reset(pause)
+			timer.Reset(changePause)
 		case <-timer.C:
 			first = time.Time{}
 			w.look()
 			timer.Reset(w.interval)
+		case <-w.hangups:
+			w.report()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// look reports a change.
+// look looks for a change, and reports it.
 func (w *watcher) look() {
 	now := w.fingerprint()
 	if now == w.last {
@@ -120,6 +122,10 @@ func (w *watcher) look() {
 	}
 	w.last = now
 	w.subscribe()
+	w.report()
+}
+
+func (w *watcher) report() {
 	select {
 	case w.changed <- struct{}{}:
 	default: // one is pending already
