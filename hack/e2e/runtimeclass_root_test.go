@@ -13,6 +13,7 @@ import (
 
 	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/exectest"
 )
 
 const classed = `apiVersion: node.k8s.io/v1
@@ -64,9 +65,7 @@ func crun(t *testing.T) (path, calls string) {
 echo "$*" >>%s
 exec unshare --mount --propagation slave sh -c 'umount /sys/fs/cgroup/unified 2>/dev/null; exec %s "$@"' crun "$@"
 `, calls, program)
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, path, script)
 	return path, calls
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/hack/testcluster"
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/report"
 )
@@ -269,9 +270,7 @@ echo >> %s
 printf '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
 "status": {"token": "token-admin", "expirationTimestamp": "%%s"}}' "$(date -u -d '+2 seconds' +%%Y-%%m-%%dT%%H:%%M:%%SZ)"
 `, calls)
-	if err := os.WriteFile(plugin, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, plugin, script)
 	user := fmt.Sprintf(`{exec: {apiVersion: client.authentication.k8s.io/v1, command: %s, interactiveMode: Never}}`, plugin)
 	m := c.with(t, `{token: "token-admin"}`, user)
 	m.begin("run", "-o", "json", "--until", "completed", "--rm", podDir(t, fmt.Sprintf(sleeper, "patient", "sleep 4s", ""))).end(t, 0)

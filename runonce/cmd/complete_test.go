@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/runonce/cmd"
 )
 
@@ -136,9 +137,7 @@ func TestCompletionInShells(t *testing.T) {
 	}
 	bin, work := t.TempDir(), t.TempDir()
 	wrapper := "#!/bin/sh\n" + asProgram + "=1 exec " + self + ` "$@"` + "\n"
-	if err := os.WriteFile(filepath.Join(bin, "runonce"), []byte(wrapper), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, filepath.Join(bin, "runonce"), wrapper)
 	for _, name := range []string{"pods/web.yaml", "ps.yaml", "default_web_1/main/0.log"} {
 		if err := os.MkdirAll(filepath.Join(work, filepath.Dir(name)), 0o755); err != nil {
 			t.Fatal(err)

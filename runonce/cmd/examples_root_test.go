@@ -14,6 +14,7 @@ import (
 
 	"github.com/runonce/runonce/hack/ociimage"
 	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/internal/roottest"
 )
 
@@ -101,9 +102,7 @@ func ciPrograms(t *testing.T, images string) string {
 		"runonce": `[ "$1" = run ] && set -- "$@" --images-dir ` + images + "\n" + asProgram + "=1 exec " + self + ` "$@"`,
 		"sudo":    `[ "$1" = -E ] && shift` + "\n" + `exec "$@"`,
 	} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		exectest.Write(t, filepath.Join(bin, name), "#!/bin/sh\n"+text+"\n")
 	}
 	return bin
 }

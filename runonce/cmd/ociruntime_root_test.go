@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runonce/cmd"
 )
@@ -47,9 +48,7 @@ func TestOCIRuntimeRefuses(t *testing.T) {
 	dir := podDir(t, trapPod)
 	program := filepath.Join(t.TempDir(), "strange")
 	script := "#!/bin/sh\necho cgroups in hybrid mode not supported >&2\nexit 1\n"
-	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, program, script)
 	want := "runonce: container engine: the OCI runtime " + program +
 		" cannot create a container on this machine: cgroups in hybrid mode not supported: use runc (--oci-runtime runc), or boot with systemd.unified_cgroup_hierarchy=1\n"
 	for _, command := range []string{"run", "plan"} {

@@ -17,6 +17,7 @@ import (
 	"github.com/runonce/runonce/hack/ociimage"
 	"github.com/runonce/runonce/hack/registry"
 	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/internal/roottest"
 )
 
@@ -157,12 +158,7 @@ func (m machine) example(t *testing.T, e example, certs *registry.Certs, environ
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, path)
 		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(body), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		exectest.Write(t, path, body)
 	}
 	hosts := filepath.Join(dir, "etc/containerd/certs.d")
 	for _, name := range []string{"ca.crt", "client.cert", "client.key"} {

@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/internal/roottest"
 )
 
@@ -109,9 +110,7 @@ func lameRunc(t *testing.T) string {
 	}
 	dir := t.TempDir()
 	script := "#!/bin/sh\n[ \"$1\" = features ] && exec echo '{\"mountOptions\":[\"ro\"],\"linux\":{}}'\nexec " + program + " \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(dir, "runc"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, filepath.Join(dir, "runc"), script)
 	return dir
 }
 

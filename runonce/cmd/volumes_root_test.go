@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/volume"
 )
@@ -280,9 +281,7 @@ func TestNFS(t *testing.T) {
 			}
 		}
 		helper := "#!/bin/sh\necho \"$@\" >>" + bin + "/calls\nexec mount --bind " + export + " \"$2\"\n"
-		if err := os.WriteFile(filepath.Join(bin, "mount.nfs"), []byte(helper), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		exectest.Write(t, filepath.Join(bin, "mount.nfs"), helper)
 		t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 		said := m.said(t, pods)
 		if got := said["net/main"]; got != strings.TrimSpace(strings.Repeat("exported\n", 2)) {

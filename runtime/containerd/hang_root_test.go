@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
@@ -27,9 +28,7 @@ func hangingRunc(t *testing.T, dir string) string {
 	}
 	path := filepath.Join(dir, "hangc")
 	script := fmt.Sprintf("#!/bin/sh\nfor a; do [ ! -e %s/hang-$a ] || sleep 1234; done\nexec %s \"$@\"\n", dir, runc)
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, path, script)
 	return path
 }
 

@@ -10,6 +10,7 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/runtime/runtimeclass"
 )
 
@@ -51,9 +52,7 @@ func TestNoDefaultWorks(t *testing.T) {
 	t.Setenv("PATH", own)
 	crun := filepath.Join(own, "crun")
 	script := "#!/bin/sh\necho unknown version specified >&2\nexit 1\n"
-	if err := os.WriteFile(crun, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, crun, script)
 	spec := func(context.Context) (*specs.Spec, func() error, error) {
 		return &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}, func() error { return nil }, nil
 	}
@@ -82,9 +81,7 @@ func TestNoDefaultWorks(t *testing.T) {
 func TestTrialImpossible(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "other")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, program, "#!/bin/sh\n")
 	o := Options{
 		Root: t.TempDir(), Handlers: []runtimeclass.Handler{{Name: runtimeclass.Default, Binary: program}},
 		Trial: &Trial{Spec: func(context.Context) (*specs.Spec, func() error, error) { return nil, nil, errors.New("no cgroups") }},
@@ -101,9 +98,7 @@ func TestTrialInterrupted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "other")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\ncase $3 in create) exec sleep 1000;; esac\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, program, "#!/bin/sh\ncase $3 in create) exec sleep 1000;; esac\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	spec := func(context.Context) (*specs.Spec, func() error, error) {
 		cancel()

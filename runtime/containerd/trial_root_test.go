@@ -12,6 +12,7 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/runtime/containerd"
 )
 
@@ -36,9 +37,7 @@ func (r *tried) write(t *testing.T, lines string) {
 		t.Fatal(err)
 	}
 	script := fmt.Sprintf("#!/bin/sh\necho \"$*\" >>%s\n%s\nexec %s \"$@\"\n", r.calls, lines, runc)
-	if err := os.WriteFile(r.program, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, r.program, script)
 }
 
 // open opens and closes an engine, and returns the commands that the runtime has got.

@@ -2,29 +2,18 @@ package network
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/internal/procstat"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/record"
 )
-
-// program writes an executable file.
-func program(t *testing.T, path string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
@@ -74,7 +63,7 @@ func TestCheck(t *testing.T) {
 				CNIConfDir: filepath.Join(dir, "net.d"), CNIBinDirs: []string{filepath.Join(dir, "bin")}, Path: filepath.Join(dir, "bin"),
 			})
 			for name := range strings.FieldsSeq(tt.programs) {
-				program(t, filepath.Join(dir, "bin", name))
+				exectest.Write(t, filepath.Join(dir, "bin", name), "#!/bin/sh\n")
 			}
 			if tt.conf != "" {
 				writeConf(t, m, "10.conflist", fmt.Sprintf(`{"cniVersion":"1.0.0","name":"own","plugins":[{"type":%q}]}`, tt.conf))

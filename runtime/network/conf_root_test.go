@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/network/bridge"
 )
@@ -88,9 +89,7 @@ func TestFailedAddIsUndone(t *testing.T) {
 	bin := t.TempDir()
 	script := "#!/bin/sh\ncat >/dev/null\n[ \"$CNI_COMMAND\" = ADD ] || exit 0\n" +
 		`echo '{"cniVersion":"1.0.0","code":11,"msg":"come again"}'; exit 1` + "\n"
-	if err := os.WriteFile(filepath.Join(bin, "failing"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, filepath.Join(bin, "failing"), script)
 	m.o.CNIBinDirs = append(m.o.CNIBinDirs, bin)
 	m = New(m.o)
 	writeConf(t, m, "10.conflist", ownBridgeConf(m, `,{"type":"failing"}`))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -126,9 +127,7 @@ func TestFurtherNetworkFails(t *testing.T) {
 	writeConf(t, m, "10-data.conflist", dataConf(m))
 	writeConf(t, m, "20-bad.conflist", `{"cniVersion":"1.0.0","name":"bad","plugins":[{"type":"failing"}]}`)
 	script := "#!/bin/sh\ncat >/dev/null\n[ \"$CNI_COMMAND\" = ADD ] || exit 0\necho '{\"code\":11,\"msg\":\"come again\"}'; exit 1\n"
-	if err := os.WriteFile(filepath.Join(bin, "failing"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, filepath.Join(bin, "failing"), script)
 	before := traces(t, m)
 	_, err := holding(m).Ensure(t.Context(), wanting("data,bad"))
 	if err == nil || !strings.Contains(err.Error(), `network "bad"`) || !strings.Contains(err.Error(), "come again") {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/runonce/runonce/internal/exectest"
 )
 
 // flaky adds a plugin after the bridge plugin that runs a script: a shell fragment for each
@@ -19,9 +21,7 @@ func flaky(t *testing.T, m *Manager, script string) (edit func(script string)) {
 		text := "#!/bin/sh\ncat >/dev/null\ncase $CNI_COMMAND in\n" + script + "\nesac\n" +
 			`[ "$CNI_COMMAND" = ADD ] && echo '{"cniVersion":"1.0.0","ips":[{"address":"10.126.7.250/24"}]}'; exit 0` + "\n"
 		// A running script cannot be written to.
-		if err := os.WriteFile(filepath.Join(bin, "new"), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		exectest.Write(t, filepath.Join(bin, "new"), text)
 		if err := os.Rename(filepath.Join(bin, "new"), filepath.Join(bin, "flaky")); err != nil {
 			t.Fatal(err)
 		}

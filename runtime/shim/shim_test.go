@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/internal/procstat"
 	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
@@ -276,10 +277,8 @@ func TestDelete(t *testing.T) {
 			dir := t.TempDir()
 			path, root := bundle(t, dir, "a", ""), filepath.Join(dir, "root")
 			program := filepath.Join(dir, "rt")
-			err := errors.Join(
-				os.WriteFile(program, []byte("#!/bin/sh\necho \"$@\" >"+dir+"/ran\n"), 0o700),
-				os.WriteFile(filepath.Join(path, "init.pid"), []byte("77"), 0o600),
-			)
+			exectest.Write(t, program, "#!/bin/sh\necho \"$@\" >"+dir+"/ran\n")
+			err := os.WriteFile(filepath.Join(path, "init.pid"), []byte("77"), 0o600)
 			if test.owner != 0 {
 				started, _ := procstat.StartTime(test.owner)
 				o := oci.Owner{PID: test.owner, Started: started, Options: ttrpc.Options{BinaryName: program, Root: root}}
@@ -317,9 +316,7 @@ func TestInfo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nprintf '{\"%s\": 1}' \"$5\"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, program, "#!/bin/sh\nprintf '{\"%s\": 1}' \"$5\"\n")
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-info")
 	cmd.Stdin = bytes.NewReader(input)
 	out, err := cmd.Output()

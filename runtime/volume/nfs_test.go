@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/exectest"
 )
 
 func TestNFS(t *testing.T) {
@@ -48,9 +50,7 @@ func TestMountNFS(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	script := "#!/bin/sh\necho \"$@\" >" + filepath.Join(dir, "args") + "\n[ \"$1\" = good:/x ] || { echo no such export >&2; exit 32; }\n"
-	if err := os.WriteFile(filepath.Join(dir, "mount.nfs"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, filepath.Join(dir, "mount.nfs"), script)
 	if err := (HostMounts{}).MountNFS(t.Context(), "good:/x", "/t", []string{"ro", "soft"}); err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,10 @@ package images
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image/credential"
@@ -22,9 +22,7 @@ func TestEach(t *testing.T) {
 		config: `{apiVersion: kubelet.config.k8s.io/v1, kind: CredentialProviderConfig, providers: [
 			{name: plugin, apiVersion: credentialprovider.kubelet.k8s.io/v1, matchImages: [plugged.example], defaultCacheDuration: 1m}]}`,
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		exectest.Write(t, path, text)
 	}
 	r := Registries{Keychain: credential.New(credential.Options{ProviderConfig: config, ProviderDir: dir, Getenv: func(string) string { return "" }})}
 	denied, busy := failure.Permanentf("denied"), errors.New("busy")

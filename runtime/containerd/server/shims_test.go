@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/runonce/runonce/internal/exectest"
 )
 
 // shimScript stands for the shim: it writes down how it was started and stays.
@@ -22,9 +24,7 @@ func testShims(t *testing.T) Shims {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	program := filepath.Join(dir, "shim")
-	if err := os.WriteFile(program, []byte(shimScript), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, program, shimScript)
 	return Shims{Program: program, State: dir, Namespace: "ns"}
 }
 

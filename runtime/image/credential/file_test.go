@@ -7,18 +7,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
 // write writes a file and returns its path.
-func write(t *testing.T, dir, name, text string, mode os.FileMode) string {
+func write(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -56,7 +57,7 @@ func TestLookup(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			f, err := readFile(write(t, t.TempDir(), "config.json", tc.config, 0o600))
+			f, err := readFile(write(t, t.TempDir(), "config.json", tc.config))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +84,7 @@ func TestBrokenFiles(t *testing.T) {
 		{`{"auths": {"r.example": {"auth": "!"}}}`, `: auths["r.example"]: auth is not base64: `},
 		{`{"auths": {"r.example": {"auth": "dQ=="}}}`, `: auths["r.example"]: auth must be base64 of user:password: correct it or log in again`},
 	} {
-		path := write(t, t.TempDir(), "auth.json", tc.text, 0o600)
+		path := write(t, t.TempDir(), "auth.json", tc.text)
 		err := New(Options{AuthFile: path}).Check()
 		if want := "--authfile: reading registry credentials: " + path + tc.want; err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v\nwant %s", err, want)
@@ -102,7 +103,7 @@ func TestHelpers(t *testing.T) {
 		"empty": `echo "credentials not found in native keychain"; exit 1`,
 		"bad":   `echo "the chain is locked"; exit 1`,
 	} {
-		write(t, dir, "docker-credential-"+name, "#!/bin/sh\n"+script+"\n", 0o700)
+		exectest.Write(t, filepath.Join(dir, "docker-credential-"+name), "#!/bin/sh\n"+script+"\n")
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	for _, tc := range []struct {
@@ -156,16 +157,16 @@ func TestPlaces(t *testing.T) {
 	}
 	want("")
 	for _, path := range []string{"home/.docker/config.json", "home/.config/containers/auth.json", "run/containers/auth.json", "docker/config.json"} {
-		write(t, dir, path, login(path, "r.example"), 0o600)
+		write(t, dir, path, login(path, "r.example"))
 		want(path)
 	}
-	write(t, dir, "docker/config.json", login("other", "s.example"), 0o600)
+	write(t, dir, "docker/config.json", login("other", "s.example"))
 	want("run/containers/auth.json")
-	env["REGISTRY_AUTH_FILE"] = write(t, dir, "env.json", login("env", "r.example"), 0o600)
+	env["REGISTRY_AUTH_FILE"] = write(t, dir, "env.json", login("env", "r.example"))
 	want("env")
-	o.AuthFile = write(t, dir, "flag.json", login("flag", "r.example"), 0o600)
+	o.AuthFile = write(t, dir, "flag.json", login("flag", "r.example"))
 	want("flag")
-	write(t, dir, "flag.json", login("flag", "s.example"), 0o600)
+	write(t, dir, "flag.json", login("flag", "s.example"))
 	want("")
 }
 
@@ -174,11 +175,11 @@ func TestPlaces(t *testing.T) {
 func TestLogins(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	auth := write(t, dir, "auth.json", `{"auths": {"known.example": {"username": "node", "password": "p"}, "mirror.example/x": {"username": "m", "password": "p"}}}`, 0o600)
-	write(t, dir, "bin/plugin", script("Image", "", `"plugged.example": {"username": "plug", "password": "p"}`), 0o700)
-	write(t, dir, "bin/broken", "#!/bin/sh\necho no network >&2; exit 1\n", 0o700)
+	auth := write(t, dir, "auth.json", `{"auths": {"known.example": {"username": "node", "password": "p"}, "mirror.example/x": {"username": "m", "password": "p"}}}`)
+	exectest.Write(t, filepath.Join(dir, "bin/plugin"), script("Image", "", `"plugged.example": {"username": "plug", "password": "p"}`))
+	exectest.Write(t, filepath.Join(dir, "bin/broken"), "#!/bin/sh\necho no network >&2; exit 1\n")
 	o := Options{AuthFile: auth, ProviderDir: dir + "/bin", ProviderConfig: write(t, dir, "providers.yaml", providers(
-		entry("plugin", "plugged.example"), entry("broken", "broken.example")), 0o600)}
+		entry("plugin", "plugged.example"), entry("broken", "broken.example")))}
 	given := []engine.Credential{{User: "a", Password: "1"}, {User: "b", Password: "2"}}
 	for _, tc := range []struct {
 		ref   string

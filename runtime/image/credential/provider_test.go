@@ -3,10 +3,13 @@ package credential
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/runonce/runonce/internal/exectest"
 )
 
 // script is a plugin that prints a response.
@@ -28,10 +31,10 @@ func providers(entries ...string) string {
 func TestProviderRequest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, dir, "bin/plugin", `#!/bin/sh
+	exectest.Write(t, filepath.Join(dir, "bin/plugin"), `#!/bin/sh
 tr -d '" \n' >`+dir+`/request
 echo "$@ $REGION $HOME" >`+dir+`/called
-`+strings.TrimPrefix(script("Image", "", `"*.example/team": {"username": "me", "password": "pw"}`), "#!/bin/sh\n"), 0o700)
+`+strings.TrimPrefix(script("Image", "", `"*.example/team": {"username": "me", "password": "pw"}`), "#!/bin/sh\n"))
 	config := providers(`- name: plugin
   apiVersion: credentialprovider.kubelet.k8s.io/v1
   matchImages: ["*.example:5000"]
@@ -39,7 +42,7 @@ echo "$@ $REGION $HOME" >`+dir+`/called
   args: [get, --verbose]
   env: [{name: REGION, value: north}]
 `)
-	k := New(Options{ProviderDir: dir + "/bin", ProviderConfig: write(t, dir, "config.yaml", config, 0o600)})
+	k := New(Options{ProviderDir: dir + "/bin", ProviderConfig: write(t, dir, "config.yaml", config)})
 	if err := k.Check(); err != nil {
 		t.Fatal(err)
 	}
@@ -77,10 +80,10 @@ func TestProviderCache(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			write(t, dir, "bin/plugin", `#!/bin/sh
+			exectest.Write(t, filepath.Join(dir, "bin/plugin"), `#!/bin/sh
 tr -d '" \n}' | sed 's/.*image:\(.*\)/\1\n/' >>`+dir+`/asked
-`+strings.TrimPrefix(script(tc.key, tc.more, `"*.example": {"username": "me", "password": "pw"}`), "#!/bin/sh\n"), 0o700)
-			all, err := readProviders(write(t, dir, "config.yaml", providers(entry("plugin", "*.example")), 0o600), dir+"/bin")
+`+strings.TrimPrefix(script(tc.key, tc.more, `"*.example": {"username": "me", "password": "pw"}`), "#!/bin/sh\n"))
+			all, err := readProviders(write(t, dir, "config.yaml", providers(entry("plugin", "*.example"))), dir+"/bin")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,8 +122,8 @@ func TestBadResponses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			write(t, dir, "bin/plugin", tc.script, 0o700)
-			k := New(Options{ProviderDir: dir + "/bin", ProviderConfig: write(t, dir, "config.yaml", providers(entry("plugin", "r.example")), 0o600)})
+			exectest.Write(t, filepath.Join(dir, "bin/plugin"), tc.script)
+			k := New(Options{ProviderDir: dir + "/bin", ProviderConfig: write(t, dir, "config.yaml", providers(entry("plugin", "r.example")))})
 			_, err := k.provide(t.Context(), "r.example/x")
 			if err == nil || !strings.HasPrefix(err.Error(), `credential provider "plugin": `) || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "pw") {
 				t.Errorf("%v", err)
@@ -152,8 +155,8 @@ func TestBadProviderConfigs(t *testing.T) {
 		{change("name: plugin", "name: other"), "no program "},
 	} {
 		dir := t.TempDir()
-		write(t, dir, "bin/plugin", "#!/bin/sh\n", 0o700)
-		path := write(t, dir, "config.yaml", tc.config, 0o600)
+		exectest.Write(t, filepath.Join(dir, "bin/plugin"), "#!/bin/sh\n")
+		path := write(t, dir, "config.yaml", tc.config)
 		err := New(Options{ProviderConfig: path, ProviderDir: dir + "/bin"}).Check()
 		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s\n%v\nwant %s", tc.config, err, tc.want)
@@ -171,10 +174,10 @@ func TestProviderDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b"} {
-		write(t, dir, "bin/"+name, "#!/bin/sh\n", 0o700)
-		write(t, dir, "conf/"+name+".yaml", providers(entry(name, "r.example")), 0o600)
+		exectest.Write(t, filepath.Join(dir, "bin/"+name), "#!/bin/sh\n")
+		write(t, dir, "conf/"+name+".yaml", providers(entry(name, "r.example")))
 	}
-	write(t, dir, "conf/notes.txt", "x", 0o600)
+	write(t, dir, "conf/notes.txt", "x")
 	all, err := readProviders(dir+"/conf", dir+"/bin")
 	if err != nil || len(all) != 2 || all[0].Name != "a" || all[1].Name != "b" {
 		t.Errorf("%v, %v", all, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/runtime/network/cni"
 )
 
@@ -130,9 +131,7 @@ func TestPortsInheritLock(t *testing.T) {
 	held := filepath.Join(dir, "held")
 	script := "#!/bin/sh\ncat >/dev/null; readlink /proc/self/fd/3 >>" + held + "\n" +
 		`[ "$1" = -a ] && printf 'table inet b {\nchain hostports {\nx comment "pod u" # handle 3\n}\n}\n'; exit 0` + "\n"
-	if err := os.WriteFile(filepath.Join(dir, "nft"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, filepath.Join(dir, "nft"), script)
 	lock, err := os.Create(filepath.Join(dir, "lock"))
 	if err != nil {
 		t.Fatal(err)

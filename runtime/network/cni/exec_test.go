@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/internal/flock"
 )
 
@@ -16,9 +17,7 @@ func TestHangingPluginIsKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	plugin, path := filepath.Join(dir, "hangs"), filepath.Join(dir, "lock")
-	if err := os.WriteFile(plugin, []byte("#!/bin/sh\nsleep 600 &\nwait\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	exectest.Write(t, plugin, "#!/bin/sh\nsleep 600 &\nwait\n")
 	lock, err := flock.Try(path)
 	if err != nil {
 		t.Fatal(err)
