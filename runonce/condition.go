@@ -209,7 +209,7 @@ func waitingFor(kind string, cs v1.ContainerStatus, state, probe string) conditi
 		return condition{reason: reason, message: name + " " + state + probe}
 	case cs.State.Terminated != nil:
 		t := cs.State.Terminated
-		return condition{reason: cmp.Or(t.Reason, "Error"), message: name + " " + ending(t)}
+		return condition{reason: cmp.Or(t.Reason, "Error"), message: name + " " + ending(t) + probe}
 	case cs.State.Waiting != nil && cs.State.Waiting.Reason != "":
 		w := cs.State.Waiting
 		text := fmt.Sprintf("%s is waiting: %s", name, w.Reason)

@@ -105,6 +105,14 @@ func TestCondition(t *testing.T) {
 			want:   condition{reason: "Error", message: `container "a" exited with code 0`},
 		},
 		{
+			name: "killed by a probe, and starts again", until: UntilRunning, pod: newPod(v1.RestartPolicyAlways, nil, "a"),
+			status: v1.PodStatus{
+				Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{ended("a", 137)},
+				Conditions: []v1.PodCondition{{Type: v1.ContainersReady, Message: "the kubelet's words; the probe's"}},
+			},
+			want: condition{reason: "Error", message: `container "a" exited with code 137: the probe's`},
+		},
+		{
 			name: "exited 0 under Never beside one that runs", until: UntilRunning, pod: newPod(v1.RestartPolicyNever, nil, "a", "b"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{ended("a", 0), running("b", true, 0)}},
 			want:   condition{outcome: Running},
