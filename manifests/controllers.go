@@ -56,8 +56,8 @@ func statefulSetPods(o *appsv1.StatefulSet) ([]*v1.Pod, []*v1.PersistentVolumeCl
 		ordinal := int(start) + i
 		p.Name = fmt.Sprintf("%s-%d", o.Name, ordinal)
 		p.Spec.Hostname, p.Spec.Subdomain = p.Name, o.Spec.ServiceName
-		setLabel(p, appsv1.StatefulSetPodNameLabel, p.Name)
-		setLabel(p, appsv1.PodIndexLabel, strconv.Itoa(ordinal))
+		metav1.SetMetaDataLabel(&p.ObjectMeta, appsv1.StatefulSetPodNameLabel, p.Name)
+		metav1.SetMetaDataLabel(&p.ObjectMeta, appsv1.PodIndexLabel, strconv.Itoa(ordinal))
 		for _, t := range o.Spec.VolumeClaimTemplates {
 			claim := t.DeepCopy()
 			claim.Namespace = o.Namespace
@@ -79,13 +79,6 @@ func addClaimVolume(p *v1.Pod, name, claim string) {
 		return
 	}
 	p.Spec.Volumes = append(p.Spec.Volumes, volume)
-}
-
-func setLabel(p *v1.Pod, key, value string) {
-	if p.Labels == nil {
-		p.Labels = map[string]string{}
-	}
-	p.Labels[key] = value
 }
 
 // podsOf returns n pods of a workload's template. They are named after the workload and

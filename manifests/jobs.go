@@ -64,7 +64,7 @@ func jobPods(o *batchv1.Job) ([]*v1.Pod, error) {
 func setIndex(p *v1.Pod, i int) {
 	p.Spec.Hostname = p.Name
 	metav1.SetMetaDataAnnotation(&p.ObjectMeta, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
-	setLabel(p, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
+	metav1.SetMetaDataLabel(&p.ObjectMeta, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))
 	const name = "JOB_COMPLETION_INDEX"
 	for _, c := range podspec.Containers(p) {
 		if slices.ContainsFunc(c.Env, func(e v1.EnvVar) bool { return e.Name == name }) {

@@ -209,14 +209,8 @@ func forCluster(pod *v1.Pod) *v1.Pod {
 	c := pod.DeepCopy()
 	c.ObjectMeta = metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Labels: c.Labels, Annotations: c.Annotations}
 	c.Status = v1.PodStatus{}
-	if c.Labels == nil {
-		c.Labels = map[string]string{}
-	}
-	if c.Annotations == nil {
-		c.Annotations = map[string]string{}
-	}
-	c.Labels[labelManaged] = "true"
-	c.Annotations[annotationContent] = string(pod.UID)
+	metav1.SetMetaDataLabel(&c.ObjectMeta, labelManaged, "true")
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotationContent, string(pod.UID))
 	return c
 }
 
