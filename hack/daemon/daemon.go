@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,7 +66,7 @@ func StartAt(ctx context.Context, bin, dir, state string) (*Daemon, error) {
 	}
 	if err == nil {
 		d.Pid = d.process.cmd.Process.Pid
-		err = d.process.Await(ctx, d.dial)
+		err = d.process.Await(ctx, Listening("unix", d.Socket))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("starting containerd in %q: %w", dir, errors.Join(err, d.process.Stop(syscall.SIGKILL)))
@@ -86,15 +85,6 @@ func prepare(dir string) error {
 	}
 	config := "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n"
 	return os.WriteFile(filepath.Join(dir, "containerd.toml"), []byte(config), 0o644)
-}
-
-// dial tells whether the socket accepts connections.
-func (d *Daemon) dial(ctx context.Context) error {
-	c, err := new(net.Dialer).DialContext(ctx, "unix", d.Socket)
-	if err != nil {
-		return err
-	}
-	return c.Close()
 }
 
 // Stop stops the daemon and waits for it. Containers and their shims keep running.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,6 +67,17 @@ func (p *Process) Stop(sig syscall.Signal) error {
 	err := p.cmd.Process.Kill()
 	<-p.exited
 	return errors.Join(fmt.Errorf("stopping %s: it did not end within %s", p.name, timeout), err)
+}
+
+// Listening is a condition for Await: something accepts connections at the address.
+func Listening(network, address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	}
 }
 
 // Await waits until a condition holds. The process must not end meanwhile.

@@ -125,14 +125,7 @@ func Serve(ctx context.Context, config, address, log string) (stop func(), err e
 		return nil, err
 	}
 	stop = sync.OnceFunc(func() { _ = p.Stop(syscall.SIGKILL) })
-	err = p.Await(ctx, func(ctx context.Context) error {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	})
-	if err != nil {
+	if err = p.Await(ctx, daemon.Listening("tcp", address)); err != nil {
 		stop()
 	}
 	return stop, err
