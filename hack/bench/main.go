@@ -127,7 +127,7 @@ func (b *benchmark) run(ctx context.Context, all []variant) error {
 // one measures a variant once. An optional variant that fails is left out from then on.
 func (b *benchmark) one(ctx context.Context, round int, v variant, j job) error {
 	// A run before fills the caches, which some machines empty within half a minute.
-	s, err := b.measure(ctx, v, job{j.net, b.sizes[0]}, false)
+	s, err := b.measure(ctx, v, job{j.net, slices.Min(b.sizes)}, false)
 	if err == nil {
 		s, err = b.measure(ctx, v, j, j.n == b.split)
 	}
