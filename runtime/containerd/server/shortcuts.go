@@ -172,9 +172,8 @@ func keepThirdParty(ctx context.Context, db *metadata.DB, bundles, namespace str
 }
 
 // RemoveBundle removes what is left of the bundle of a deleted task. bundles is the directory of those
-// of all namespaces. The embedded containerd
-// tries only once, even while a shim is still mounting there or runc is making directories.
-// ctx has the namespace.
+// of all namespaces; ctx has the namespace. The embedded containerd tries only once, even while a shim
+// is still mounting there or runc is making directories.
 func RemoveBundle(ctx context.Context, bundles, id string) error {
 	bundle, err := shims.LoadBundle(ctx, bundles, id)
 	if err != nil {
