@@ -17,6 +17,7 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/cluster"
@@ -62,7 +63,7 @@ var machineFlags = []string{"cgroup-driver", "pod-pids-limit", "logs", "images"}
 func (p *program) loadCluster(c *cli.Context) error {
 	if !onCluster(c) {
 		for _, f := range creationFlags() {
-			if name := f.Names()[0]; p.settings.Given(c, name) {
+			if name := cmdline.FlagName(f); p.settings.Given(c, name) {
 				return usagef("--%s needs --kubeconfig or --context", name)
 			}
 		}
@@ -73,7 +74,7 @@ func (p *program) loadCluster(c *cli.Context) error {
 		if f, ok := f.(cli.CategorizableFlag); ok {
 			category = f.GetCategory()
 		}
-		name := f.Names()[0]
+		name := cmdline.FlagName(f)
 		local := slices.Contains([]string{categoryEngine, categoryNetwork, categoryNode, categoryImages}, category) || slices.Contains(machineFlags, name)
 		if local && p.settings.Given(c, name) {
 			return usagef("--%s is about this machine and has no meaning on a cluster", name)

@@ -21,7 +21,7 @@ func configFlag() cli.Flag {
 // configure refuses arguments of a command that takes none, and gives flags that are not on the command
 // line their values from the environment and the configuration file, before anything looks at them.
 func (p *program) configure(c *cli.Context) error {
-	if !slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool { return f.Names()[0] == cmdline.ConfigFlag }) {
+	if !slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool { return cmdline.FlagName(f) == cmdline.ConfigFlag }) {
 		return nil
 	}
 	name := strings.TrimPrefix(c.Command.HelpName, "runonce ")

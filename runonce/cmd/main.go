@@ -95,7 +95,7 @@ func Main(ctx context.Context, arguments []string, process IO) int {
 // runCommandLine runs the command that the arguments name.
 func (p *program) runCommandLine(ctx context.Context, arguments []string) error {
 	p.invocation = cmdline.Parse(arguments, p.root)
-	if err := cmdline.CheckCommand(arguments, p.root); err != nil {
+	if err := p.invocation.CheckCommand(p.root); err != nil {
 		return badInput(err)
 	}
 	c, err := p.invocation.Context(ctx)

@@ -16,6 +16,7 @@ import (
 	"github.com/runonce/runonce/internal/startup"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime"
@@ -31,7 +32,7 @@ func (p *program) watchCommand() *cli.Command {
 		return slices.Contains([]string{
 			"timeout", "fail-fast", "rm", "exit-code-from", "junit", "timeline", "logs-to", "max-restarts", "prune", "rerun",
 			"kubeconfig", "context", "create-namespace", "schedule-timeout",
-		}, f.Names()[0])
+		}, cmdline.FlagName(f))
 	})
 	flags = append(flags,
 		&cli.IntFlag{Name: "max-restarts", Category: categoryRun, Usage: "restart a container up to `N` times after crashes", DefaultText: "no limit"},

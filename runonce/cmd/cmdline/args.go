@@ -23,6 +23,7 @@ type Invocation struct {
 	path      []string // the names of the command and its subcommand; none for the program itself
 	words     []word
 	lacking   string // the last flag, if it has no value
+	unknown   string // the first argument, if it names no command
 	arguments []string
 }
 
@@ -34,16 +35,16 @@ func Parse(args []string, program *cli.Command) Invocation {
 		return i
 	}
 	commands := program.Subcommands
-	path, rest := cutCommands(args[1:], commands)
+	path, rest, first := cutCommands(args[1:], commands)
 	if len(path) == 0 {
 		command := "run"
-		if firstArgument(rest, valueFlags(commands)) < 0 {
-			switch {
-			case containsAny(rest, "-h", "--help", "-help"):
-				command, rest = "help", nil
-			case containsAny(rest, "-v", "--version", "-version"):
-				command, rest = "version", nil
-			}
+		switch {
+		case first >= 0:
+			i.unknown = rest[first]
+		case containsAny(rest, "-h", "--help", "-help"):
+			command, rest = "help", nil
+		case containsAny(rest, "-v", "--version", "-version"):
+			command, rest = "version", nil
 		}
 		path = []*cli.Command{findCommand(commands, command)}
 	}
@@ -71,7 +72,7 @@ func (i Invocation) Context(ctx context.Context) (*cli.Context, error) {
 	set := flag.NewFlagSet(i.Command.Name, flag.ContinueOnError)
 	for _, f := range i.Command.Flags {
 		if err := f.Apply(set); err != nil {
-			return nil, fmt.Errorf("flag %s: %w", dashed(names(f)[0]), err)
+			return nil, fmt.Errorf("flag %s: %w", dashed(FlagName(f)), err)
 		}
 	}
 	given := map[string]bool{}
@@ -100,7 +101,7 @@ func (i Invocation) set(set *flag.FlagSet, w word, given map[string]bool) error 
 	if f == nil {
 		return unknownFlag(i.Command, w.flag)
 	}
-	name := names(f)[0]
+	name := FlagName(f)
 	if _, isBool := f.(*cli.BoolFlag); given[name] && !isBool && !repeatable(f) {
 		return fmt.Errorf("%s is given twice, and takes one value", dashed(name))
 	}
@@ -112,19 +113,22 @@ func (i Invocation) set(set *flag.FlagSet, w word, given map[string]bool) error 
 }
 
 // cutCommands returns the command that the first argument names and the subcommand that the next
-// one names, if there are any, and the other arguments.
-func cutCommands(args []string, commands []*cli.Command) (path []*cli.Command, rest []string) {
-	at := firstArgument(args, valueFlags(commands))
-	if at < 0 {
-		return nil, args
+// one names, if there are any, the other words, and the index in them of the first argument, or -1.
+func cutCommands(words []string, commands []*cli.Command) (path []*cli.Command, rest []string, first int) {
+	first = firstArgument(words, valueFlags(commands))
+	if first < 0 {
+		return nil, words, first
 	}
-	command := findCommand(commands, args[at])
+	command := findCommand(commands, words[first])
 	if command == nil {
-		return nil, args
+		return nil, words, first
 	}
-	path, rest = cutCommands(slices.Concat(args[:at], args[at+1:]), command.Subcommands)
-	return append([]*cli.Command{command}, path...), rest
+	path, rest, first = cutCommands(slices.Concat(words[:first], words[first+1:]), command.Subcommands)
+	return append([]*cli.Command{command}, path...), rest, first
 }
+
+// FlagName returns the name of a flag, without its aliases.
+func FlagName(f cli.Flag) string { return names(f)[0] }
 
 // names returns the names of a flag. The library's own method has a regular expression look at each
 // of them, and there are hundreds.

@@ -84,7 +84,7 @@ type commandLine struct {
 func newCommandLine(args []string, commands []*cli.Command) *commandLine {
 	l := &commandLine{all: commands, commands: commands, given: map[string]string{}}
 	takesValue := valueFlags(commands)
-	path, rest := cutCommands(args, commands)
+	path, rest, _ := cutCommands(args, commands)
 	if n := len(path); n > 0 {
 		l.command, l.commands = path[n-1], path[n-1].Subcommands
 		takesValue = valueFlags(path[n-1:])
@@ -123,7 +123,7 @@ func (l *commandLine) flags() []string {
 		if d, ok := f.(cli.DocGenerationFlag); ok {
 			usage = "\t" + strings.ReplaceAll(d.GetUsage(), "`", "")
 		}
-		all = append(all, "--"+f.Names()[0]+usage)
+		all = append(all, "--"+FlagName(f)+usage)
 	}
 	return all
 }
@@ -152,7 +152,7 @@ func (l *commandLine) values(name string) []string {
 	switch {
 	case takesFile(findFlag(l.current(), name)):
 		return []string{files}
-	case l.current().Name == "logs" && slices.Contains(f.Names(), "container"):
+	case l.current().Name == "logs" && slices.Contains(names(f), "container"):
 		return l.containers()
 	}
 	return nil

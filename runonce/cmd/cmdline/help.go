@@ -80,7 +80,7 @@ func byCategory(flags []cli.Flag) map[string][]cli.Flag {
 	}
 	for _, list := range all {
 		slices.SortFunc(list, func(a, b cli.Flag) int {
-			return strings.Compare(strings.ToLower(a.Names()[0]), strings.ToLower(b.Names()[0]))
+			return strings.Compare(strings.ToLower(FlagName(a)), strings.ToLower(FlagName(b)))
 		})
 	}
 	return all

@@ -84,7 +84,7 @@ func Load(from Sources, command string, commands []*cli.Command) (*Settings, err
 func (s *Settings) addFlags(commands []*cli.Command) {
 	for _, c := range commands {
 		for _, f := range c.Flags {
-			if name := names(f)[0]; name != ConfigFlag && name != "help" && name != "all" {
+			if name := FlagName(f); name != ConfigFlag && name != "help" && name != "all" {
 				s.flags[name] = append(s.flags[name], f)
 			}
 		}

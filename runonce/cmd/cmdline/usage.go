@@ -30,18 +30,13 @@ const attachHabit = `runonce cannot enter containers; "runonce logs POD" prints 
 // plainWord is what a command looks like; paths mostly have a dot or a slash.
 var plainWord = regexp.MustCompile(`^[a-z][a-z-]*$`)
 
-// CheckCommand refuses a first argument that is meant as a command, as far as one can tell, and not
-// as a path. The first of the arguments is the program's name.
-func CheckCommand(args []string, program *cli.Command) error {
-	if len(args) < 2 {
+// CheckCommand refuses a first argument that is meant as a command of the program, as far as one can
+// tell, and not as a path.
+func (i Invocation) CheckCommand(program *cli.Command) error {
+	name := i.unknown
+	if !plainWord.MatchString(name) {
 		return nil
 	}
-	args = args[1:]
-	at := firstArgument(args, valueFlags(program.Subcommands))
-	if at < 0 || !plainWord.MatchString(args[at]) || findCommand(program.Subcommands, args[at]) != nil {
-		return nil
-	}
-	name := args[at]
 	if _, err := os.Lstat(name); err == nil {
 		return nil
 	}
@@ -77,11 +72,11 @@ func unknownFlag(command *cli.Command, name string) error {
 	case "A", "all-namespaces":
 		return errors.New(text + ": all namespaces are always included")
 	}
-	var names []string
+	var known []string
 	for _, f := range command.Flags {
-		names = append(names, f.Names()...)
+		known = append(known, names(f)...)
 	}
-	if near := decode.Nearest(name, names); len(near) > 1 {
+	if near := decode.Nearest(name, known); len(near) > 1 {
 		return fmt.Errorf("%s (did you mean %s?)", text, dashed(near))
 	}
 	return errors.New(text)
