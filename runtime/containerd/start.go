@@ -199,7 +199,7 @@ func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (contain
 	case config.thirdParty:
 		labels = with(labels, labelThirdParty, "true")
 	case s.shims != nil:
-		sandbox = server.Sandbox // lets containerd connect to a shim that we started
+		sandbox = server.Sandbox(c.ID) // lets containerd connect to a shim that we started
 	}
 	return containers.Container{
 		ID:          c.ID,

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/metadata"
-	shims "github.com/containerd/containerd/v2/core/runtime/v2"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/gc"
 	"github.com/containerd/containerd/v2/pkg/timeout"
@@ -28,7 +26,7 @@ import (
 type Options struct {
 	Root      string
 	State     string
-	Namespace string // of the sandbox records
+	Namespace string // of the containers
 	Log       *slog.Logger
 }
 
@@ -63,13 +61,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	RedirectLog(ctx, o.Log)
 
 	s := &Server{root: o.Root, set: plugin.NewPluginSet()}
-	if err := s.load(context.WithoutCancel(ctx), o); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	db, err := s.metadata()
-	if err == nil {
-		err = createSandbox(ctx, db, o.Namespace)
-	}
+	err := s.load(context.WithoutCancel(ctx), o)
 	if err == nil {
 		s.Client, err = newClient(s.set)
 	}
@@ -102,7 +94,6 @@ func protect(root string) error {
 // load initialises the plugins in order of their dependencies.
 func (s *Server) load(ctx context.Context, o Options) error {
 	socket := Socket(o.State)
-	forget := func() error { return nil }
 	for _, r := range registry.Graph(nil) {
 		ic := plugin.NewContext(ctx, s.set, map[string]string{
 			plugins.PropertyRootDir:      filepath.Join(o.Root, r.URI()),
@@ -113,18 +104,8 @@ func (s *Server) load(ctx context.Context, o Options) error {
 		// Nothing waits for readiness: every plugin is ready when Init returns.
 		ic.RegisterReadiness = func() func() { return func() {} }
 		ic.Config = r.Config
-		switch r.Config.(type) {
-		case *shims.ShimConfig:
-			ic.Config = &shims.ShimConfig{SocketDir: shimDir(o.State)}
-		case *shims.TaskConfig:
-			// It connects to the running shims.
-			db, err := s.metadata()
-			if err == nil {
-				forget, err = keepThirdParty(ctx, db, TasksDir(o.State), o.Namespace)
-			}
-			if err != nil {
-				return err
-			}
+		if r.Type == plugins.ShimPlugin {
+			r.InitFn = func(ic *plugin.InitContext) (any, error) { return newShimManager(ic, s.set, o.State) }
 		}
 		p := r.Init(ic)
 		if err := s.set.Add(p); err != nil {
@@ -139,7 +120,7 @@ func (s *Server) load(ctx context.Context, o Options) error {
 			return fmt.Errorf("starting containerd's %s: %w", r.URI(), err)
 		}
 	}
-	return forget()
+	return nil
 }
 
 // Collect runs the garbage collector, which removes the files of deleted snapshots and
@@ -208,8 +189,4 @@ func (w lineLogger) Write(line []byte) (int, error) {
 func (s *Server) HasSnapshotter(name string) bool {
 	_, err := find[snapshots.Snapshotter](s.set, plugins.SnapshotPlugin, name)
 	return err == nil
-}
-
-func (s *Server) metadata() (*metadata.DB, error) {
-	return find[*metadata.DB](s.set, plugins.MetadataPlugin, "bolt")
 }

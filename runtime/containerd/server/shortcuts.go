@@ -19,13 +19,16 @@ import (
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/events/exchange"
 	"github.com/containerd/containerd/v2/core/metadata"
 	"github.com/containerd/containerd/v2/core/mount"
 	shims "github.com/containerd/containerd/v2/core/runtime/v2"
 	"github.com/containerd/containerd/v2/core/sandbox"
-	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/containerd/v2/plugins"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/containerd/plugin"
 	"github.com/containerd/ttrpc"
 	"golang.org/x/sys/unix"
 
@@ -37,9 +40,11 @@ import (
 //
 //   - Shims.Ensure and Release start and end shims. Containerd would run the shim's binary
 //     twice, once to start the other, and 30 pods take 10 % more CPU time (median of 6 rounds).
-//   - createSandbox: containerd connects to a shim that it did not start only for a container
-//     of a sandbox. Ensure needs it.
-//   - keepThirdParty keeps the exit code of a container that ended while nobody served
+//   - sandboxes tells containerd of a sandbox for each container with our shim: it connects to
+//     a shim that it did not start only for a container of a sandbox (Ensure needs it). Asked, it
+//     also replaces a pipe of the shim, for which containerd keeps 32 KiB, two descriptors and
+//     a goroutine. And it keeps third-party shims whose container ended while nobody
+//     served: containerd would end them, and with them the exit code, which only they know
 //     (TestRuntimeClassExitUnseen in hack/e2e).
 //   - Shims.RemoveForgotten removes a container that containerd has forgotten: by its shim, by
 //     killing the shim, which it finds through /proc, or by "runc delete --force"
@@ -118,57 +123,68 @@ func (s Shims) Release(ctx context.Context, group string) {
 	_, _ = taskapi.NewTTRPCTaskClient(c).Shutdown(ctx, &taskapi.ShutdownRequest{ID: "release", Now: true})
 }
 
-// Sandbox is the ID of the one sandbox record of all containers. Containerd connects to a
-// shim that it has not started only for containers that belong to a sandbox
-// (core/runtime/v2.ShimManager.Start).
-const Sandbox = "runonce"
+// sandboxPrefix begins the IDs of sandboxes. No container has one with a slash.
+const sandboxPrefix = "runonce/"
 
-// createSandbox creates the sandbox record in containerd's metadata store.
-func createSandbox(ctx context.Context, db *metadata.DB, namespace string) error {
-	store := metadata.NewSandboxStore(db)
-	ctx = namespaces.WithNamespace(ctx, namespace)
-	_, err := store.Get(ctx, Sandbox)
-	if !errdefs.IsNotFound(err) {
+// Sandbox returns the ID of the sandbox of a container whose shim Ensure has started.
+func Sandbox(container string) string { return sandboxPrefix + container }
+
+// sandboxes stands in for containerd's records of sandboxes. The shim manager calls Get alone.
+type sandboxes struct {
+	sandbox.Store
+	containers containers.Store
+	bundles    string
+}
+
+// Get is called before containerd connects to a container's shim, with the ID of the sandbox, and
+// when it has loaded a shim that it finds running, with that of the container.
+func (s sandboxes) Get(ctx context.Context, id string) (sandbox.Sandbox, error) {
+	found := sandbox.Sandbox{ID: id}
+	if container, ok := strings.CutPrefix(id, sandboxPrefix); ok {
+		return found, s.discardLog(ctx, container)
+	}
+	c, err := s.containers.Get(ctx, id)
+	if err != nil {
+		return found, err
+	}
+	if c.SandboxID != "" {
+		return found, fmt.Errorf("sandbox %q: %w", id, errdefs.ErrNotFound)
+	}
+	return found, nil
+}
+
+// discardLog takes the place of the pipe for the messages of a container's shim. Ours writes none, and
+// containerd would read from it for as long as the shim runs.
+func (s sandboxes) discardLog(ctx context.Context, id string) error {
+	bundle, err := shims.LoadBundle(ctx, s.bundles, id)
+	if err != nil {
 		return err
 	}
-	_, err = store.Create(ctx, sandbox.Sandbox{ID: Sandbox, Runtime: sandbox.RuntimeOpts{Name: Sandbox}})
-	if err != nil {
-		return fmt.Errorf("creating the sandbox record: %w", err)
+	if err := os.Symlink(os.DevNull, filepath.Join(bundle.Path, "log")); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("discarding the messages of its shim: %w", err)
 	}
 	return nil
 }
 
-// keepThirdParty creates sandbox records for the containers with third-party shims. When such
-// a container has ended while nobody served, containerd would take its shim for a leaked one
-// and end it (core/runtime/v2.shouldCleanupShim), and the exit code, which only the shim
-// knows, would be lost. It must be called before containerd loads the shims, and the function
-// that it returns afterwards.
-func keepThirdParty(ctx context.Context, db *metadata.DB, bundles, namespace string) (forget func() error, err error) {
-	ctx = namespaces.WithNamespace(ctx, namespace)
-	entries, err := os.ReadDir(filepath.Join(bundles, namespace))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("looking for running shims: %w", err)
+// newShimManager returns containerd's shim manager.
+func newShimManager(ic *plugin.InitContext, started *plugin.Set, state string) (*shims.ShimManager, error) {
+	db, err := find[*metadata.DB](started, plugins.MetadataPlugin, "bolt")
+	if err != nil {
+		return nil, err
 	}
-	store, known := metadata.NewSandboxStore(db), metadata.NewContainerStore(db)
-	var kept []string
-	for _, b := range entries {
-		c, err := known.Get(ctx, b.Name())
-		if err != nil || c.SandboxID != "" {
-			continue
-		}
-		_, err = store.Create(ctx, sandbox.Sandbox{ID: c.ID, Runtime: sandbox.RuntimeOpts{Name: c.Runtime.Name}})
-		if err != nil && !errdefs.IsAlreadyExists(err) {
-			return nil, fmt.Errorf("keeping the shim of container %q: %w", c.ID, err)
-		}
-		kept = append(kept, c.ID)
+	events, err := find[*exchange.Exchange](started, plugins.EventPlugin, "exchange")
+	if err != nil {
+		return nil, err
 	}
-	return func() error {
-		errs := make([]error, 0, len(kept))
-		for _, id := range kept {
-			errs = append(errs, store.Delete(ctx, id))
-		}
-		return errors.Join(errs...)
-	}, nil
+	store := metadata.NewContainerStore(db)
+	return shims.NewShimManager(&shims.ManagerConfig{
+		Store:        store,
+		Events:       events,
+		Address:      ic.Properties[plugins.PropertyGRPCAddress],
+		TTRPCAddress: ic.Properties[plugins.PropertyTTRPCAddress],
+		SocketDir:    shimDir(state),
+		SandboxStore: sandboxes{containers: store, bundles: TasksDir(state)},
+	})
 }
 
 // RemoveBundle removes what is left of the bundle of a deleted task. bundles is the directory of those
