@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestCollectGarbage: nothing is collected before, late for the first time, and then as usual.
+// TestCollectGarbage: nothing is collected before, late for the first time, and then more often.
 func TestCollectGarbage(t *testing.T) {
 	now := func() int {
 		n := debug.SetGCPercent(-1)
@@ -24,12 +24,12 @@ func TestCollectGarbage(t *testing.T) {
 	if got := now(); got != 50 {
 		t.Errorf("GOGC=%d, and was set to 50", got)
 	}
-	percent = usual
+	percent = goDefault
 	CollectGarbage()
 	if got := now(); got != first {
 		t.Errorf("GOGC=%d for the first collection", got)
 	}
-	for deadline := time.Now().Add(time.Minute); now() != usual; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); now() != later; time.Sleep(time.Millisecond) {
 		goruntime.GC()
 		if time.Now().After(deadline) {
 			t.Fatalf("GOGC=%d after a collection", now())
