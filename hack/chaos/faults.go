@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -20,13 +22,14 @@ type fault struct {
 	do   func(ctx context.Context, r *round) (hit string, err error)
 }
 
-// faults are all of them. Only those of a shim and of a container may end containers, or lose
-// their exits: they mark the pod as killed.
+// faults are all of them. Only those of a shim, of a container and of a manifest may end
+// containers, or lose their exits: they mark the pod as killed.
 var faults = []fault{
 	{"kill -9 of runonce", func(_ context.Context, r *round) (string, error) { return r.active().signal(syscall.SIGKILL) }},
 	{"kill -9 of the runonce that serves containerd to another", func(_ context.Context, r *round) (string, error) { return r.killServer() }},
 	{"kill -9 of a shim", func(_ context.Context, r *round) (string, error) { return r.killProcess("shim") }},
 	{"kill -9 of a container", func(_ context.Context, r *round) (string, error) { return r.killProcess(containerCommand) }},
+	{"a manifest that is gone for a moment", func(ctx context.Context, r *round) (string, error) { return r.hideManifest(ctx) }},
 	{"kill -9 of the containerd daemon", func(ctx context.Context, r *round) (string, error) { return r.killDaemon(ctx) }},
 	{"SIGTERM to runonce", func(_ context.Context, r *round) (string, error) { return r.active().signal(syscall.SIGTERM) }},
 	{"SIGSTOP of runonce for a moment", func(ctx context.Context, r *round) (string, error) { return r.haltActive(ctx) }},
@@ -79,6 +82,22 @@ func (r *round) haltProcess(ctx context.Context, word string) (string, error) {
 		return "", err
 	}
 	return cmp.Or(r.podOf(p.command), "of any pod"), r.halt(ctx, p.pid)
+}
+
+// hideManifest moves the manifest of a pod that is watched out of the directory, and back.
+func (r *round) hideManifest(ctx context.Context) (string, error) {
+	n := r.IntN(len(r.pods))
+	dir, name := r.dirs[n%len(r.dirs)], r.pods[n].Name
+	if c := r.commands[n%len(r.dirs)]; !c.watch || c.exited() {
+		return "", nil
+	}
+	r.killed[name] = true
+	path, hidden := filepath.Join(dir, name+".yaml"), filepath.Join(r.dir, "hidden")
+	if err := os.Rename(path, hidden); err != nil {
+		return "", err
+	}
+	pause(ctx, time.Duration(r.IntN(2000))*time.Millisecond)
+	return name, os.Rename(hidden, path)
 }
 
 func (r *round) haltActive(ctx context.Context) (string, error) {

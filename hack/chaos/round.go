@@ -123,14 +123,19 @@ func (r *round) write() error {
 	return nil
 }
 
-// disturb runs the pods, and breaks something while it does.
+// disturb runs the pods, once or until it has broken enough, and breaks something meanwhile.
 func (r *round) disturb(ctx context.Context) error {
 	r.commands = nil
 	for _, dir := range r.dirs {
-		c, err := r.start(ctx, r.runArgs(dir)...)
+		args, watch := r.runArgs(dir), r.IntN(3) == 0
+		if watch {
+			args[0] = "watch"
+		}
+		c, err := r.start(ctx, args...)
 		if err != nil {
 			return err
 		}
+		c.watch = watch
 		r.commands = append(r.commands, c)
 	}
 	for range 1 + r.IntN(2) {
@@ -140,6 +145,12 @@ func (r *round) disturb(ctx context.Context) error {
 		}
 	}
 	for _, c := range r.commands {
+		if c.watch {
+			pause(ctx, time.Duration(r.IntN(1500))*time.Millisecond)
+			if _, err := c.signal(syscall.SIGTERM); err != nil {
+				return err
+			}
+		}
 		if out := c.wait(); out.timedOut {
 			return fmt.Errorf("%s did not end within %s: %s", c.cmd, limit, out.stderr)
 		}
@@ -182,6 +193,7 @@ func pause(ctx context.Context, d time.Duration) {
 type command struct {
 	name     string // its last argument, without the directory
 	cmd      *exec.Cmd
+	watch    bool // does not end by itself
 	done     chan struct{}
 	timedOut bool // valid when done
 	stdout   bytes.Buffer

@@ -33,7 +33,6 @@ type Installation struct {
 type State struct {
 	Mounts    []string
 	Links     []string
-	Netns     []string
 	Processes []string
 	Cgroups   []string
 	Rules     []string
@@ -43,13 +42,12 @@ type State struct {
 func (i Installation) Inspect(ctx context.Context) (State, error) {
 	mounts, err1 := i.mounts()
 	links, err2 := i.links()
-	netns, err3 := names("/run/netns")
-	processes, err4 := i.Processes()
-	cgroups, err5 := i.cgroups()
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+	processes, err3 := i.Processes()
+	cgroups, err4 := i.cgroups()
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return State{}, fmt.Errorf("inspecting the machine: %w", err)
 	}
-	return State{mounts, links, netns, processes, cgroups, i.rules(ctx)}, nil
+	return State{mounts, links, processes, cgroups, i.rules(ctx)}, nil
 }
 
 // Since returns what is new on the machine. What has gone meanwhile was not this
@@ -63,8 +61,8 @@ func (s State) Since(before State) State {
 		return left
 	}
 	return State{
-		Mounts: added(s.Mounts, before.Mounts), Links: added(s.Links, before.Links), Netns: added(s.Netns, before.Netns),
-		Processes: added(s.Processes, before.Processes), Cgroups: added(s.Cgroups, before.Cgroups), Rules: added(s.Rules, before.Rules),
+		Mounts: added(s.Mounts, before.Mounts), Links: added(s.Links, before.Links), Processes: added(s.Processes, before.Processes),
+		Cgroups: added(s.Cgroups, before.Cgroups), Rules: added(s.Rules, before.Rules),
 	}
 }
 
@@ -148,16 +146,13 @@ func (i Installation) isContainer(command string) bool {
 	return slices.ContainsFunc(i.Programs, func(p string) bool { return command == p || strings.HasPrefix(command, p+" ") })
 }
 
-// The bridges and parent cgroups of installations have names like these.
-var (
-	anyBridge = regexp.MustCompile(`\brunonce-[0-9a-f]{6}\b`)
-	anyParent = regexp.MustCompile(`/runonce-[0-9a-f]{8}\b`)
-)
+// anyBridge matches the names of the bridges of installations.
+var anyBridge = regexp.MustCompile(`\brunonce-[0-9a-f]{6}\b`)
 
-// ownedByOther tells whether s names something of that kind, and only of other installations.
-func ownedByOther(s string, kind *regexp.Regexp, own string) bool {
-	found := kind.FindAllString(s, -1)
-	return len(found) > 0 && !slices.Contains(found, own)
+// ownedByOther tells whether s names bridges, and only of other installations.
+func (i Installation) ownedByOther(s string) bool {
+	found := anyBridge.FindAllString(s, -1)
+	return len(found) > 0 && !slices.Contains(found, i.bridge())
 }
 
 // bridge is the name of the installation's bridge.
@@ -168,17 +163,17 @@ func (i Installation) links() ([]string, error) {
 	all, err := names("/sys/class/net")
 	return slices.DeleteFunc(all, func(name string) bool {
 		master, err := os.Readlink(filepath.Join("/sys/class/net", name, "master"))
-		return ownedByOther(name, anyBridge, i.bridge()) || err == nil && filepath.Base(master) != i.bridge()
+		return i.ownedByOther(name) || err == nil && filepath.Base(master) != i.bridge()
 	}), err
 }
 
-// cgroups lists the cgroups of pods in every hierarchy.
+// cgroups lists the cgroups of the pods in every hierarchy.
 func (i Installation) cgroups() ([]string, error) {
 	own := cgroup.ParentOf(filepath.Join(i.Dir, "root"))
 	var found []string
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
 		// A cgroup that has gone meanwhile does not count.
-		if err == nil && e.IsDir() && strings.Contains(path, "/runonce") && !ownedByOther(path, anyParent, own) {
+		if err == nil && e.IsDir() && strings.Contains(path, own) {
 			found = append(found, path)
 		}
 		return nil
@@ -199,7 +194,7 @@ func (i Installation) rules(ctx context.Context) []string {
 		f := strings.Fields(line)
 		switch {
 		case len(f) < 2 || f[0] != "-A":
-		case ownedByOther(line, anyBridge, i.bridge()):
+		case i.ownedByOther(line):
 			others[f[len(f)-1]] = strings.HasPrefix(f[len(f)-1], "CNI-")
 		default:
 			found = append(found, strings.TrimSpace(line))
