@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
+	"github.com/vishvananda/netlink"
 
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/network/bridge"
@@ -158,13 +159,24 @@ func (i Installation) ownedByOther(s string) bool {
 // bridge is the name of the installation's bridge.
 func (i Installation) bridge() string { return bridge.Name(filepath.Join(i.Dir, "state", "network")) }
 
-// links lists the network interfaces of the machine, but for other bridges and their ports.
+// links lists the network interfaces, but for other bridges and their ports.
 func (i Installation) links() ([]string, error) {
-	all, err := names("/sys/class/net")
-	return slices.DeleteFunc(all, func(name string) bool {
-		master, err := os.Readlink(filepath.Join("/sys/class/net", name, "master"))
-		return i.ownedByOther(name) || err == nil && filepath.Base(master) != i.bridge()
-	}), err
+	all, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("listing network interfaces: %w", err)
+	}
+	bridges := map[int]string{}
+	for _, l := range all {
+		bridges[l.Attrs().Index] = l.Attrs().Name
+	}
+	var found []string
+	for _, l := range all {
+		master, port := bridges[l.Attrs().MasterIndex]
+		if name := l.Attrs().Name; !i.ownedByOther(name) && (!port || master == i.bridge()) {
+			found = append(found, name)
+		}
+	}
+	return found, nil
 }
 
 // cgroups lists the cgroups of the pods in every hierarchy.
