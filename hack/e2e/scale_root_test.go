@@ -59,7 +59,7 @@ func (b *box) checkBounds(t *testing.T, pid, pods int) {
 	t.Helper()
 	const (
 		base   = 40 // descriptors, without pods
-		perPod = 2  // the connection to the shim, and that of the shim for its events
+		perPod = 1  // the connection to the shim
 		most   = 40 // threads, however many pods
 	)
 	count := func(what string) int {
