@@ -104,19 +104,17 @@ func (s *Server) load(ctx context.Context, o Options) error {
 		// Nothing waits for readiness: every plugin is ready when Init returns.
 		ic.RegisterReadiness = func() func() { return func() {} }
 		ic.Config = r.Config
-		if r.Type == plugins.ShimPlugin {
+		switch r.URI() {
+		case plugins.ShimPlugin.String() + ".manager":
 			r.InitFn = func(ic *plugin.InitContext) (any, error) { return newShimManager(ic, s.set, o.State) }
+		case plugins.SnapshotPlugin.String() + ".overlayfs":
+			r.InitFn = unlessUnusable(r.InitFn, o)
 		}
 		p := r.Init(ic)
 		if err := s.set.Add(p); err != nil {
 			return fmt.Errorf("starting containerd: %w", err)
 		}
 		if err := p.Err(); err != nil && !plugin.IsSkipPlugin(err) {
-			// The kernel may lack a snapshotter; everything else is needed.
-			if r.Type == plugins.SnapshotPlugin {
-				o.Log.Debug("snapshotter is not available", "name", r.ID, "error", err)
-				continue
-			}
 			return fmt.Errorf("starting containerd's %s: %w", r.URI(), err)
 		}
 	}
