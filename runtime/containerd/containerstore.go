@@ -97,6 +97,15 @@ func (c *containerStore) drop(id string) {
 	delete(c.byID, id)
 }
 
+// created records the ID on the host of the process that waits to become the container's.
+func (c *containerStore) created(id string, pid int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, ok := c.byID[id]; ok && e.State == engine.StateCreated {
+		e.PID = pid
+	}
+}
+
 // started records that the process runs, and its ID on the host.
 func (c *containerStore) started(id string, at time.Time, pid int) {
 	c.mu.Lock()

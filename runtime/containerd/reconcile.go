@@ -54,6 +54,7 @@ func (e *Engine) reconcile(ctx context.Context, s *session, id string, t *taskty
 	r.ContainerID = id
 	switch {
 	case t != nil && t.Status == tasktypes.Status_CREATED:
+		e.containers.created(id, int(t.Pid))
 	case t != nil && t.Status == tasktypes.Status_STOPPED:
 		e.exited(ctx, s, exitrecord.Record{ContainerID: id, ExitCode: int32(t.ExitStatus), FinishedAt: t.ExitedAt.AsTime()})
 	case t != nil && t.Status != tasktypes.Status_UNKNOWN:

@@ -100,6 +100,37 @@ func TestExitEventOfWhatNeverRan(t *testing.T) {
 	}
 }
 
+// TestEventsOfAnEarlierTask: a container may be removed before it starts, and be made again, before
+// the events of its first task come.
+func TestEventsOfAnEarlierTask(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	e, s := testEngine(t, &oneTask{})
+	writeRecord(t, e, exitrecord.Record{StartedAt: at})
+	e.containers.put(engine.Container{ID: "c", State: engine.StateCreated, CreatedAt: at})
+	e.containers.created("c", 7)
+	for _, c := range []struct {
+		event any
+		want  engine.State
+	}{
+		{&eventsapi.TaskStart{ContainerID: "c", Pid: 6}, engine.StateCreated},
+		{&eventsapi.TaskExit{ContainerID: "c", ID: "c", Pid: 6, ExitStatus: 137, ExitedAt: timestamppb.New(at)}, engine.StateCreated},
+		{&eventsapi.TaskStart{ContainerID: "c", Pid: 7}, engine.StateRunning},
+		{&eventsapi.TaskExit{ContainerID: "c", ID: "c", Pid: 6, ExitStatus: 137, ExitedAt: timestamppb.New(at)}, engine.StateRunning},
+		{&eventsapi.TaskExit{ContainerID: "c", ID: "c", Pid: 7, ExitedAt: timestamppb.New(at)}, engine.StateExited},
+	} {
+		event, err := typeurl.MarshalAny(c.event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.apply(t.Context(), s, &events.Envelope{Topic: "/tasks/any", Event: event})
+		if got, _, _ := e.containers.get("c"); got.State != c.want || got.Exit.ExitCode != 0 {
+			t.Errorf("after %v it is %s with exit code %d, want %s", c.event, got.State, got.Exit.ExitCode, c.want)
+		}
+	}
+	e.work.Wait()
+}
+
 func testEngine(t *testing.T, tasks tasksapi.TasksClient) (*Engine, *session) {
 	t.Helper()
 	cl, err := client.New("", client.WithServices(client.WithTaskClient(tasks),

@@ -284,7 +284,8 @@ func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req 
 	defer e.podLocks.Lock(podUID)()
 	create := func() error {
 		return e.bounded(ctx, s, req.ContainerID, "create", func(ctx context.Context) error {
-			_, err := s.Tasks().Create(ctx, req)
+			resp, err := s.Tasks().Create(ctx, req)
+			e.containers.created(req.ContainerID, int(resp.GetPid()))
 			return err
 		})
 	}

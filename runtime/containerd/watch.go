@@ -149,17 +149,11 @@ func (e *Engine) apply(ctx context.Context, s *session, env *events.Envelope) {
 	}
 	switch ev := v.(type) {
 	case *eventsapi.TaskStart:
-		e.started(ev.ContainerID, env.Timestamp, int(ev.Pid))
-	case *eventsapi.TaskExit:
-		if ev.ID == ev.ContainerID {
-			r := exitrecord.Record{ContainerID: ev.ContainerID, ExitCode: int32(ev.ExitStatus), FinishedAt: ev.ExitedAt.AsTime()}
-			if e.thirdParty(ev.ContainerID) {
-				// That waits for the shim and the logger.
-				e.work.Go(func() { e.exited(ctx, s, r) })
-				return
-			}
-			e.exited(ctx, s, r)
+		if !e.replaced(ev.ContainerID, ev.Pid) {
+			e.started(ev.ContainerID, env.Timestamp, int(ev.Pid))
 		}
+	case *eventsapi.TaskExit:
+		e.taskExited(ctx, s, ev)
 	case *eventsapi.TaskOOM:
 		e.containers.outOfMemory(ev.ContainerID)
 	case *eventsapi.ContainerCreate:
@@ -178,6 +172,27 @@ func (e *Engine) apply(ctx context.Context, s *session, env *events.Envelope) {
 	}
 }
 
+// taskExited handles the end of a process, which may be that of an exec.
+func (e *Engine) taskExited(ctx context.Context, s *session, ev *eventsapi.TaskExit) {
+	if ev.ID != ev.ContainerID || e.replaced(ev.ContainerID, ev.Pid) {
+		return
+	}
+	r := exitrecord.Record{ContainerID: ev.ContainerID, ExitCode: int32(ev.ExitStatus), FinishedAt: ev.ExitedAt.AsTime()}
+	if e.thirdParty(ev.ContainerID) {
+		// That waits for the shim and the logger.
+		e.work.Go(func() { e.exited(ctx, s, r) })
+		return
+	}
+	e.exited(ctx, s, r)
+}
+
+// replaced reports whether the process of an event is not that of the container: the event is about an
+// earlier container of this ID, which was removed before it was started.
+func (e *Engine) replaced(id string, pid uint32) bool {
+	known, _, _ := e.containers.get(id)
+	return known.PID != 0 && known.PID != int(pid) && !e.thirdParty(id)
+}
+
 // exited handles an exit that containerd reports: it completes it from the container's exit
 // record, and deletes the task, so that its shim ends.
 func (e *Engine) exited(ctx context.Context, s *session, reported exitrecord.Record) {
@@ -192,7 +207,6 @@ func (e *Engine) exited(ctx context.Context, s *session, reported exitrecord.Rec
 		e.containers.exited(reported)
 		return
 	}
-	// Only our shim records the exit of a container that was never started.
 	if reported.StartedAt = known.StartedAt; reported.StartedAt.IsZero() {
 		reported.StartedAt = known.CreatedAt
 	}

@@ -53,7 +53,7 @@ func clean(ctx context.Context, o ttrpc.Options, namespace, bundle, id string) e
 	if _, serr := os.Stat(filepath.Join(r.Root, id)); !errors.Is(serr, fs.ErrNotExist) {
 		ctx, cancel := context.WithTimeout(ctx, oci.EndLimit)
 		defer cancel()
-		err = r.Delete(ctx, id, "--force")
+		err = r.DeleteForced(ctx, id)
 	}
 	return errors.Join(err, oci.Unmount(filepath.Join(bundle, "rootfs")))
 }

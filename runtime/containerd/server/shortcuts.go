@@ -33,6 +33,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/runtime/shim/launch"
+	"github.com/runonce/runonce/runtime/shim/oci"
 )
 
 // This file is all that goes around the embedded containerd: what containerd would do, and this
@@ -251,6 +252,7 @@ func (s Shims) RemoveForgotten(ctx context.Context, group, id string, options fu
 
 // DeleteInRuntime deletes a container with its OCI runtime, which keeps its state below root.
 func DeleteInRuntime(ctx context.Context, program, root, id string) error {
+	oci.UnmountRuntime(filepath.Join(root, id))
 	out, err := exec.CommandContext(ctx, program, "--root", root, "delete", "--force", id).CombinedOutput()
 	if err != nil && !strings.Contains(string(out), "does not exist") {
 		return fmt.Errorf("deleting it with its OCI runtime: %s: %w", strings.TrimSpace(string(out)), err)

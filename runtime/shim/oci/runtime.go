@@ -254,12 +254,35 @@ func readFIFO(path string) error {
 }
 
 // Delete deletes a container that may be gone.
-func (r *Runtime) Delete(ctx context.Context, id string, args ...string) error {
-	_, err := r.Run(ctx, Command{Args: append(append([]string{"delete"}, args...), id)})
+func (r *Runtime) Delete(ctx context.Context, id string) error { return r.delete(ctx, id) }
+
+// DeleteForced also deletes a container that runs, or that was not completely created.
+func (r *Runtime) DeleteForced(ctx context.Context, id string) error {
+	UnmountRuntime(filepath.Join(r.Root, id))
+	return r.delete(ctx, "--force", id)
+}
+
+func (r *Runtime) delete(ctx context.Context, args ...string) error {
+	_, err := r.Run(ctx, Command{Args: append([]string{"delete"}, args...)})
 	if err != nil && strings.Contains(err.Error(), "does not exist") {
 		return nil
 	}
 	return err
+}
+
+// UnmountRuntime unmounts the program of runc in the directory with the state of a container. Runc 1.1
+// mounts it there for a moment (nsenter's cloned_binary.c). If it is killed then, it can neither
+// delete the directory nor create the container again.
+func UnmountRuntime(state string) {
+	entries, err := os.ReadDir(state)
+	if err != nil {
+		return // there is nothing
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "runc.") {
+			_ = unix.Unmount(filepath.Join(state, e.Name()), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		}
+	}
 }
 
 // NewRuntime returns the runtime that the options name, for a namespace of containerd.

@@ -138,7 +138,7 @@ func (s *Service) launch(ctx context.Context, c *container, mounts []ttrpc.Mount
 		// It has not removed itself.
 		ctx, cancel := limited(ctx, oci.EndLimit)
 		defer cancel()
-		_ = c.runtime.Delete(ctx, c.id, "--force")
+		_ = c.runtime.DeleteForced(ctx, c.id)
 	}
 	return 0, fmt.Errorf("OCI runtime create failed: %w", err)
 }
@@ -242,7 +242,10 @@ func (s *Service) exited(ctx context.Context, c *container, e oci.Exit) {
 	c.init.streams.drain(drainTimeout)
 	r := exitrecord.Record{ContainerID: c.id, ExitCode: int32(e.Status), FinishedAt: e.At, OOMKilled: c.oom.look(), StartedAt: c.started}
 	c.oom.stop()
-	recorded := c.record != "" && r.Write(c.record) == nil
+	recorded := c.record != ""
+	if recorded && !c.started.IsZero() { // what never started has not exited
+		recorded = r.Write(c.record) == nil
+	}
 	exit := s.ended(c, &c.init, e)
 	s.events.publish("exit", "TaskExit", exit)
 	if recorded {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -186,8 +187,8 @@ func TestDelete(t *testing.T) {
 	s.must("Create", s.request("b", "exit 0"))
 	s.must("Delete", &ttrpc.Request{ID: "b"})
 	s.refuses(ttrpc.NotFound, "Delete", &ttrpc.Request{ID: "b"})
-	if r, err := exitrecord.Read(s.record("b")); err != nil || r.ExitCode != 137 || !r.StartedAt.IsZero() {
-		t.Errorf("record %+v, %v", r, err)
+	if r, err := exitrecord.Read(s.record("b")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a record of what never started: %+v, %v", r, err)
 	}
 }
 
