@@ -11,6 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// HasOverlays reports whether the server of a root directory mounts overlays. The server has started.
+func HasOverlays(root string) bool {
+	_, err := os.Stat(filepath.Join(root, overlayPlugin))
+	return err == nil
+}
+
+// overlayPlugin is the name of the snapshotter, and of its directory.
+const overlayPlugin = string(plugins.SnapshotPlugin) + ".overlayfs"
+
 type initFunc = func(*plugin.InitContext) (any, error)
 
 // unlessUnusable returns a function that initializes the snapshotter for overlays, if they can be

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/gc"
 	"github.com/containerd/containerd/v2/pkg/timeout"
 	"github.com/containerd/containerd/v2/plugins"
@@ -107,7 +106,7 @@ func (s *Server) load(ctx context.Context, o Options) error {
 		switch r.URI() {
 		case plugins.ShimPlugin.String() + ".manager":
 			r.InitFn = func(ic *plugin.InitContext) (any, error) { return newShimManager(ic, s.set, o.State) }
-		case plugins.SnapshotPlugin.String() + ".overlayfs":
+		case overlayPlugin:
 			r.InitFn = unlessUnusable(r.InitFn, o)
 		}
 		p := r.Init(ic)
@@ -181,10 +180,4 @@ type lineLogger struct{ log *slog.Logger }
 func (w lineLogger) Write(line []byte) (int, error) {
 	w.log.Debug("containerd", "line", string(line))
 	return len(line), nil
-}
-
-// HasSnapshotter reports whether the kernel and the file system support the snapshotter.
-func (s *Server) HasSnapshotter(name string) bool {
-	_, err := find[snapshots.Snapshotter](s.set, plugins.SnapshotPlugin, name)
-	return err == nil
 }
