@@ -19,7 +19,7 @@ func TestApplied(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", Labels: map[string]string{"app": "web"}, ResourceVersion: "7"},
 		Spec:       v1.ServiceSpec{Selector: map[string]string{"app": "web"}},
 	}
-	body, err := applied(o)
+	body, err := applied(o, true)
 	if err != nil {
 		t.Fatal(err)
 	}

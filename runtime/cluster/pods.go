@@ -35,8 +35,8 @@ const (
 
 // Options say how pods are run on a cluster.
 type Options struct {
-	// Namespaces are those of the input: of interest when the user may not see all.
-	Namespaces []string
+	// Namespaces returns those that are of interest when the user may not see all.
+	Namespaces func() []string
 	// ScheduleTimeout is how long a pod may be unschedulable.
 	ScheduleTimeout time.Duration
 	// Trace, if set, is called with each step of a pod's start.
@@ -51,6 +51,7 @@ type Pods struct {
 	o     Options
 	cache *podCache
 	trace trace
+	seen  []string // the namespaces that are watched, nil for all
 
 	mu      sync.Mutex
 	ended   map[types.UID]v1.PodStatus // of pods that this program has ended
@@ -70,11 +71,14 @@ func Open(ctx context.Context, c Config, o Options) (*Pods, error) {
 	p := &Pods{c: cl, o: o, ended: map[types.UID]v1.PodStatus{}, waiting: map[types.UID]time.Time{}}
 	p.trace.record = o.Trace
 	p.cache = newPodCache(p.trace.state)
-	if err := p.follow(ctx, o.Namespaces); err != nil {
+	if err := p.follow(ctx); err != nil {
 		return nil, fmt.Errorf("API server %s: %w", cl.server, err)
 	}
 	return p, nil
 }
+
+// Seen returns the namespaces whose pods the user may see, nil for all.
+func (p *Pods) Seen() []string { return p.seen }
 
 // isOf reports whether a pod of the cluster, if there is one, is that of the input, unchanged.
 func isOf(onCluster, pod *v1.Pod) bool {

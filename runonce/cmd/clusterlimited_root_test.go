@@ -1,0 +1,48 @@
+package cmd_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/runonce/runonce/hack/testcluster"
+)
+
+// clusterLimited: a user who may see some namespaces alone can do all that needs no other. The pods of the
+// others are found by the manifests.
+func clusterLimited(t *testing.T, c onCluster) {
+	c.apply(t, "/api/v1/namespaces/team", "{apiVersion: v1, kind: Namespace, metadata: {name: team}}")
+	for _, namespace := range []string{"default", "team"} {
+		c.apply(t, "/apis/rbac.authorization.k8s.io/v1/namespaces/"+namespace+"/rolebindings/limited", fmt.Sprintf(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: limited}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
+subjects: [{kind: User, name: %s}]
+`, testcluster.Nobody))
+	}
+	m := machineOn(t, c.Cluster, testcluster.Nobody)
+	dir := podDir(t, fmt.Sprintf(sleeper, "limited", "echo hello", "")+"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: limited}\n")
+	m.once(t, "run", "--until", "completed", dir)
+	if out := m.once(t, "logs", "limited"); out != "hello\n" {
+		t.Errorf("logs: %q", out)
+	}
+	if err := c.Delete(t.Context(), "/api/v1/namespaces/default/pods/limited"); err != nil {
+		t.Fatal(err)
+	}
+	ps := m.begin("ps")
+	ps.says(t, "only pods of these namespaces can be seen: default\n")
+	if out := m.once(t, "down", "--all"); !strings.HasSuffix(out, "limited removed\n") {
+		t.Errorf("down: %q", out)
+	}
+	inTeam := fmt.Sprintf(sleeper, "%[1]s, namespace: team", "sleep 5m", "")
+	both := podDir(t, fmt.Sprintf(inTeam, "by-path")+"---\n"+fmt.Sprintf(inTeam, "by-name")+
+		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: limited, namespace: team}\n")
+	m.once(t, "run", "--settle", "0", both)
+	if out := m.once(t, "down", "team/by-name"); out != "team/by-name removed\n" {
+		t.Errorf("down: %q", out)
+	}
+	if out := m.once(t, "down", both); out != "team/by-path removed\nConfigMap team/limited removed\n" {
+		t.Errorf("down: %q", out)
+	}
+}
