@@ -288,7 +288,7 @@ func (p *program) logsCluster(c *cli.Context) error {
 	}
 	o := cluster.LogOptions{
 		Container: container, Previous: c.Bool("previous"), Follow: c.Bool("follow"),
-		Tail: c.Int("tail"), Since: c.Duration("since"), Timestamps: c.Bool("timestamps"),
+		Tail: tailOf(c), Since: c.Duration("since"), Timestamps: c.Bool("timestamps"),
 	}
 	err = pods.Logs(c.Context, named[0].Namespace, named[0].Name, o, p.io.Stdout)
 	if cause := context.Cause(c.Context); cause != nil {

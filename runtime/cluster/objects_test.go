@@ -60,7 +60,7 @@ func TestLogQuery(t *testing.T) {
 	for want, o := range map[string]LogOptions{
 		"container=a": {Container: "a"},
 		"container=a&follow=true&previous=true&sinceSeconds=1&tailLines=3&timestamps=true": {
-			Container: "a", Previous: true, Follow: true, Tail: 3, Since: time.Millisecond, Timestamps: true,
+			Container: "a", Previous: true, Follow: true, Tail: new(3), Since: time.Millisecond, Timestamps: true,
 		},
 	} {
 		if got := o.query().Encode(); got != want {
