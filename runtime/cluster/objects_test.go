@@ -38,6 +38,26 @@ func TestApplied(t *testing.T) {
 	}
 }
 
+// TestForCluster: a pod is created with all that the input may say of it, and nothing that the server says.
+func TestForCluster(t *testing.T) {
+	t.Parallel()
+	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1"}}
+	got := forCluster(&v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "web", UID: "u", ResourceVersion: "7", Labels: map[string]string{"app": "web"},
+			Finalizers: []string{"a.example/b"}, OwnerReferences: owners,
+		},
+		Status: v1.PodStatus{Phase: v1.PodRunning},
+	})
+	want := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "web", Labels: map[string]string{"app": "web", labelManaged: "true"},
+		Annotations: map[string]string{annotationContent: "u"}, Finalizers: []string{"a.example/b"}, OwnerReferences: owners,
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestObjectPath(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]Object{

@@ -211,7 +211,10 @@ func (p *Pods) adopt(ctx context.Context, pod *v1.Pod) error {
 // forCluster returns the pod as it is created.
 func forCluster(pod *v1.Pod) *v1.Pod {
 	c := pod.DeepCopy()
-	c.ObjectMeta = metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Labels: c.Labels, Annotations: c.Annotations}
+	c.ObjectMeta = metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: pod.Name, Labels: c.Labels, Annotations: c.Annotations,
+		OwnerReferences: c.OwnerReferences, Finalizers: c.Finalizers,
+	}
 	c.Status = v1.PodStatus{}
 	metav1.SetMetaDataLabel(&c.ObjectMeta, labelManaged, "true")
 	metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotationContent, string(pod.UID))
