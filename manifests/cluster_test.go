@@ -40,7 +40,7 @@ metadata: {name: runner}
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: web, labels: {app: web}}
+metadata: {name: web, labels: {app: web}, finalizers: [example.com/hold]}
 spec:
   serviceAccountName: runner
   priorityClassName: of-the-cluster
@@ -70,7 +70,7 @@ func TestCluster(t *testing.T) {
 		t.Errorf("warnings: %v", w)
 	}
 	pod := set.Pods[0]
-	if pod.Namespace != "team" || pod.UID == "" || pod.Spec.Priority != nil || pod.Spec.NodeName != "worker-7" {
+	if pod.Namespace != "team" || pod.UID == "" || pod.Spec.Priority != nil || pod.Spec.NodeName != "worker-7" || len(pod.Finalizers) != 1 {
 		t.Errorf("the pod: %+v", pod)
 	}
 	want := map[string]string{podspec.AnnotationSource: "<stdin>:29", podspec.AnnotationPath: "-"}
