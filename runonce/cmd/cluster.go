@@ -182,12 +182,12 @@ func refusal(err error) error {
 // plan makes the plan from what the cluster has said so far.
 func (a *admission) plan() admit.Plan {
 	refused := map[types.UID]admit.Reason{}
-	for _, pod := range a.set.Pods {
-		if message := admit.Unschedulable(pod, a.nodes); message != "" {
-			refused[pod.UID] = admit.Reason{Reason: v1.PodReasonUnschedulable, Message: message}
-		}
-	}
 	if a.Admission != nil {
+		for uid, pod := range a.Accepted() {
+			if message := admit.Unschedulable(pod, a.nodes); message != "" {
+				refused[uid] = admit.Reason{Reason: v1.PodReasonUnschedulable, Message: message}
+			}
+		}
 		for uid, r := range a.Refused() {
 			refused[uid] = admit.Reason(r)
 		}

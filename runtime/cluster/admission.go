@@ -31,13 +31,18 @@ type Admission struct {
 	foreign map[string]bool // objects that somebody else has created
 	later   []*v1.Pod       // that can only be judged when the objects are there
 
-	mu      sync.Mutex
-	refused map[types.UID]Refusal
-	created []Object
+	mu       sync.Mutex
+	refused  map[types.UID]Refusal
+	accepted map[types.UID]*v1.Pod
+	created  []Object
 }
 
 // Refused returns why pods are not accepted, by UID.
 func (a *Admission) Refused() map[types.UID]Refusal { return a.refused }
+
+// Accepted returns the pods that the server accepts, as it would create them: the admission plugins of a
+// cluster may change where a pod can run.
+func (a *Admission) Accepted() map[types.UID]*v1.Pod { return a.accepted }
 
 func (a *Admission) refuse(pod *v1.Pod, reason, message string) {
 	a.mu.Lock()
@@ -54,7 +59,8 @@ func (a *Admission) refuse(pod *v1.Pod, reason, message string) {
 func (p *Pods) Judge(ctx context.Context, pods []*v1.Pod, objects []Object, createNamespaces bool) (*Admission, error) {
 	a := &Admission{
 		p: p, pods: pods, objects: objects,
-		missing: map[string]bool{}, fresh: map[string]bool{}, foreign: map[string]bool{}, refused: map[types.UID]Refusal{},
+		missing: map[string]bool{}, fresh: map[string]bool{}, foreign: map[string]bool{},
+		refused: map[types.UID]Refusal{}, accepted: map[types.UID]*v1.Pod{},
 	}
 	if err := a.checkNamespaces(ctx, createNamespaces); err != nil {
 		return nil, err
@@ -198,7 +204,7 @@ func (a *Admission) dependsOnInput(pod *v1.Pod) bool {
 
 // judge has the server judge pods.
 func (a *Admission) judge(ctx context.Context, pods []*v1.Pod) error {
-	errs := make([]error, len(pods))
+	errs, seen := make([]error, len(pods)), make([]*v1.Pod, len(pods))
 	var wg sync.WaitGroup
 	for i, pod := range pods {
 		if _, refused := a.refused[pod.UID]; refused {
@@ -206,7 +212,8 @@ func (a *Admission) judge(ctx context.Context, pods []*v1.Pod) error {
 		}
 		wg.Go(func() {
 			errs[i] = retry(ctx, func() error {
-				return a.p.c.limited(ctx, func() error { return a.p.c.create(ctx, a.rehearsed(pod), true, &v1.Pod{}) })
+				seen[i] = &v1.Pod{}
+				return a.p.c.limited(ctx, func() error { return a.p.c.create(ctx, a.rehearsed(pod), true, seen[i]) })
 			})
 		})
 	}
@@ -214,7 +221,9 @@ func (a *Admission) judge(ctx context.Context, pods []*v1.Pod) error {
 	for i, err := range errs {
 		var status apierrors.APIStatus
 		switch {
-		case err == nil:
+		case err == nil && seen[i] != nil:
+			a.accepted[pods[i].UID] = seen[i]
+		case err == nil: // refused before
 		case isQuota(err) && a.replaces(pods[i]): // the quota still counts the one that is replaced
 		case apierrors.IsAlreadyExists(err) && a.p.adopt(ctx, pods[i]) == nil: // another run has just created it
 		case apierrors.IsAlreadyExists(err):
