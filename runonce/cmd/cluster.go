@@ -329,12 +329,14 @@ func (p *program) downCluster(c *cli.Context) error {
 		return err
 	}
 	defer end()
-	p.noticeSeen(pods)
 	all, err := pods.List(c.Context)
 	if err != nil {
 		return unusable(err)
 	}
 	wanted, conclude, err := p.wantedPods(c, all)
+	if c.Bool("all") || len(wanted) == 0 {
+		p.noticeSeen(pods)
+	}
 	if err != nil {
 		return err
 	}

@@ -11,15 +11,21 @@ import (
 // clusterLimited: a user who may see some namespaces alone can do all that needs no other. The pods of the
 // others are found by the manifests.
 func clusterLimited(t *testing.T, c onCluster) {
-	c.apply(t, "/api/v1/namespaces/team", "{apiVersion: v1, kind: Namespace, metadata: {name: team}}")
-	for _, namespace := range []string{"default", "team"} {
+	c.apply(t, "/apis/rbac.authorization.k8s.io/v1/clusterroles/only-pods", `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: only-pods}
+rules: [{apiGroups: [""], resources: [pods, pods/log, events], verbs: ["*"]}]
+`)
+	for namespace, role := range map[string]string{"default": "admin", "team": "admin", "guest": "only-pods"} {
+		c.apply(t, "/api/v1/namespaces/"+namespace, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", namespace))
 		c.apply(t, "/apis/rbac.authorization.k8s.io/v1/namespaces/"+namespace+"/rolebindings/limited", fmt.Sprintf(`
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata: {name: limited}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %s}
 subjects: [{kind: User, name: %s}]
-`, testcluster.Nobody))
+`, role, testcluster.Nobody))
 	}
 	m := machineOn(t, c.Cluster, testcluster.Nobody)
 	dir := podDir(t, fmt.Sprintf(sleeper, "limited", "echo hello", "")+"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: limited}\n")
@@ -43,6 +49,11 @@ subjects: [{kind: User, name: %s}]
 		t.Errorf("down: %q", out)
 	}
 	if out := m.once(t, "down", both); out != "team/by-path removed\nConfigMap team/limited removed\n" {
+		t.Errorf("down: %q", out)
+	}
+	guest := podDir(t, fmt.Sprintf(sleeper, "alone, namespace: guest", "sleep 5m", ""))
+	m.once(t, "run", "--settle", "0", guest)
+	if out := m.once(t, "down", guest); out != "guest/alone removed\n" {
 		t.Errorf("down: %q", out)
 	}
 }

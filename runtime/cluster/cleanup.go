@@ -51,7 +51,8 @@ func (p *Pods) RemoveObjects(ctx context.Context, namespaces func() []string, se
 	return removed, errors.Join(errs...)
 }
 
-// objects returns the objects of a kind that this program has created.
+// objects returns the objects of a kind that this program has created. Where the user may not list them,
+// there is none that a run of this user's has needed.
 func (p *Pods) objects(ctx context.Context, kind string, namespaces func() []string) ([]Object, error) {
 	all, err := p.objectsIn(ctx, kind, "")
 	if !apierrors.IsForbidden(err) {
@@ -59,7 +60,10 @@ func (p *Pods) objects(ctx context.Context, kind string, namespaces func() []str
 	}
 	for _, namespace := range namespaces() {
 		some, err := p.objectsIn(ctx, kind, namespace)
-		if err != nil {
+		switch {
+		case apierrors.IsForbidden(err):
+			p.o.Log.InfoContext(ctx, "objects of a kind cannot be seen", "kind", kind, "namespace", namespace, "error", err)
+		case err != nil:
 			return all, err
 		}
 		all = append(all, some...)
