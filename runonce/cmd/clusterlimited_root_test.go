@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/runonce/runonce/hack/testcluster"
 )
@@ -15,7 +16,7 @@ func clusterLimited(t *testing.T, c onCluster) {
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: only-pods}
-rules: [{apiGroups: [""], resources: [pods, pods/log, events], verbs: ["*"]}]
+rules: [{apiGroups: [""], resources: [pods, pods/log], verbs: ["*"]}]
 `)
 	for namespace, role := range map[string]string{"default": "admin", "team": "admin", "guest": "only-pods"} {
 		c.apply(t, "/api/v1/namespaces/"+namespace, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", namespace))
@@ -51,8 +52,14 @@ subjects: [{kind: User, name: %s}]
 	if out := m.once(t, "down", both); out != "team/by-path removed\nConfigMap team/limited removed\n" {
 		t.Errorf("down: %q", out)
 	}
-	guest := podDir(t, fmt.Sprintf(sleeper, "alone, namespace: guest", "sleep 5m", ""))
-	m.once(t, "run", "--settle", "0", guest)
+	guest := podDir(t, fmt.Sprintf(sleeper, "alone, namespace: guest", "sleep 5m", "")+"  volumes: [{name: late, secret: {secretName: late}}]\n")
+	run := m.begin("run", "--settle", "0", guest)
+	run.says(t, "Starting")
+	time.Sleep(7 * time.Second) // longer than a pod may be silent
+	c.apply(t, "/api/v1/namespaces/guest/secrets/late", "{apiVersion: v1, kind: Secret, metadata: {name: late}}")
+	if <-run.done; run.code != 0 {
+		t.Errorf("exit code %d: %s", run.code, run.stderr.String())
+	}
 	if out := m.once(t, "down", guest); out != "guest/alone removed\n" {
 		t.Errorf("down: %q", out)
 	}
