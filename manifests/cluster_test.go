@@ -141,3 +141,21 @@ spec:
 		t.Errorf("objects: %+v", objects)
 	}
 }
+
+// TestClusterJob: the pods of a Job that run one after the other need no room for all of them on a cluster.
+func TestClusterJob(t *testing.T) {
+	t.Parallel()
+	const text = `
+apiVersion: batch/v1
+kind: Job
+metadata: {name: work}
+spec:
+  completions: 3
+  parallelism: 1
+  template: {spec: {restartPolicy: Never, containers: [{name: main, image: registry.example/work:1}]}}
+`
+	set, err := ReadPaths(t.Context(), []string{"-"}, Options{Stdin: strings.NewReader(text), Cluster: true})
+	if err != nil || len(set.Pods) != 3 || len(set.Warnings) > 0 {
+		t.Errorf("%v, %d pods, warnings %v", err, len(set.Pods), set.Warnings)
+	}
+}
