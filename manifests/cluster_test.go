@@ -159,3 +159,13 @@ spec:
 		t.Errorf("%v, %d pods, warnings %v", err, len(set.Pods), set.Warnings)
 	}
 }
+
+// TestClusterDefaultAccount: a pod that names no service account may use the token of the default one.
+func TestClusterDefaultAccount(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(clusterInput, "  serviceAccountName: runner\n", "", 1)
+	set, err := ReadPaths(t.Context(), []string{"-"}, Options{Stdin: strings.NewReader(text), Cluster: true})
+	if err != nil || text == clusterInput || set.Pods[0].Spec.ServiceAccountName != "" {
+		t.Error(err)
+	}
+}
