@@ -97,7 +97,7 @@ func (p *program) openCluster(c *cli.Context, trace *runonce.Trace, namespaces f
 	defer p.display.Wait("waiting for the cluster")()
 	o := cluster.Options{
 		ScheduleTimeout: c.Duration("schedule-timeout"), Log: p.log,
-		Namespaces: func() []string { return distinctNames(append(namespaces(), p.cluster.Namespace)) },
+		Namespaces: func() []string { return distinctNames(namespaces()) }, Namespace: p.cluster.Namespace,
 	}
 	if trace != nil {
 		o.Trace = trace.Record

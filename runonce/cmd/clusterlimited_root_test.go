@@ -53,6 +53,7 @@ subjects: [{kind: User, name: %s}]
 		t.Errorf("down: %q", out)
 	}
 	guest := podDir(t, fmt.Sprintf(sleeper, "alone, namespace: guest", "sleep 5m", "")+"  volumes: [{name: late, secret: {secretName: late}}]\n")
+	m = c.with(t, "token-"+testcluster.Admin, "token-"+testcluster.Nobody, "context: {", "context: {namespace: unseen, ")
 	run := m.begin("run", "--settle", "0", guest)
 	run.says(t, "Starting")
 	time.Sleep(7 * time.Second) // longer than a pod may be silent

@@ -35,8 +35,10 @@ const (
 
 // Options say how pods are run on a cluster.
 type Options struct {
-	// Namespaces returns those that are of interest when the user may not see all.
+	// Namespaces returns those that are of interest when the user may not see all, and Namespace is another one
+	// if the user may see it.
 	Namespaces func() []string
+	Namespace  string
 	// ScheduleTimeout is how long a pod may be unschedulable.
 	ScheduleTimeout time.Duration
 	// Trace, if set, is called with each step of a pod's start.

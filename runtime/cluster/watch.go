@@ -38,6 +38,10 @@ func (p *Pods) follow(ctx context.Context) error {
 	switch {
 	case apierrors.IsForbidden(err):
 		namespaces = p.o.Namespaces()
+		err := p.c.list(ctx, p.o.Namespace, metav1.ListOptions{LabelSelector: labelManaged, Limit: 1}, &v1.PodList{})
+		if len(namespaces) == 0 || !apierrors.IsForbidden(err) && !slices.Contains(namespaces, p.o.Namespace) {
+			namespaces = append(namespaces, p.o.Namespace)
+		}
 		p.seen = namespaces
 		p.o.Log.InfoContext(ctx, "only pods of some namespaces can be seen", "namespaces", namespaces, "error", err)
 	case err != nil:
