@@ -183,9 +183,9 @@ func refusal(err error) error {
 func (a *admission) plan() admit.Plan {
 	refused := map[types.UID]admit.Reason{}
 	if a.Admission != nil {
-		for uid, pod := range a.Accepted() {
-			if message := admit.Unschedulable(pod, a.nodes); message != "" {
-				refused[uid] = admit.Reason{Reason: v1.PodReasonUnschedulable, Message: message}
+		for _, pod := range a.set.Pods {
+			if message := admit.Unschedulable(a.asCreated(pod), a.nodes); message != "" {
+				refused[pod.UID] = admit.Reason{Reason: v1.PodReasonUnschedulable, Message: message}
 			}
 		}
 		for uid, r := range a.Refused() {
@@ -194,6 +194,17 @@ func (a *admission) plan() admit.Plan {
 	}
 	o := admit.Options{Refused: refused, Prune: prune(a.c, a.set, true), Rerun: a.c.Bool("rerun")}
 	return admit.Decide(&v1.Node{}, a.running, a.set.Pods, o)
+}
+
+// asCreated returns the pod as the server would create it. One that it has not judged yet may still get any
+// toleration.
+func (a *admission) asCreated(pod *v1.Pod) *v1.Pod {
+	if accepted := a.Accepted()[pod.UID]; accepted != nil {
+		return accepted
+	}
+	pod = pod.DeepCopy()
+	pod.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
+	return pod
 }
 
 // prepareCluster opens the cluster and makes the plan. It creates what pods need that are admitted.
