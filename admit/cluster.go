@@ -17,8 +17,8 @@ const (
 	unschedulableAffinity = "node(s) didn't match Pod's node affinity/selector"
 )
 
-// nodeTaints prefixes the taints that say in which state a node is, which may change.
-const nodeTaints = "node.kubernetes.io/"
+// nodeTaints prefix the taints that say in which state a node is, which may change.
+var nodeTaints = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"}
 
 // Unschedulable says in the scheduler's words why none of the nodes of a cluster could hold the pod,
 // even if it were empty. It is "" if one could, if there are no nodes, or if that is up to another
@@ -63,7 +63,8 @@ func misfits(pod *v1.Pod, requests v1.ResourceList, node *v1.Node) []string {
 }
 
 func keepsAway(t v1.Taint) bool {
-	return (t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute) && !strings.HasPrefix(t.Key, nodeTaints)
+	return (t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute) &&
+		!slices.ContainsFunc(nodeTaints, func(prefix string) bool { return strings.HasPrefix(t.Key, prefix) })
 }
 
 // shortages returns what an empty node has too little of. A resource that it does not have may yet

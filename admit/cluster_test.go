@@ -43,6 +43,7 @@ func TestUnschedulable(t *testing.T) {
 			p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
 		}), []*v1.Node{tainted("dedicated", v1.TaintEffectNoExecute)}, ""},
 		{"a node that is not ready may become so", pod("a", 0, "cpu=1"), []*v1.Node{tainted("node.kubernetes.io/not-ready", v1.TaintEffectNoSchedule)}, ""},
+		{"a node that a cloud provider has not initialized", pod("a", 0, "cpu=1"), []*v1.Node{tainted("node.cloudprovider.kubernetes.io/uninitialized", v1.TaintEffectNoSchedule)}, ""},
 		{"for another scheduler", pod("a", 0, "cpu=99", func(p *v1.Pod) { p.Spec.SchedulerName = "mine" }), []*v1.Node{small}, ""},
 		{"names its node", pod("a", 0, "cpu=99", func(p *v1.Pod) { p.Spec.NodeName = "here" }), []*v1.Node{small}, ""},
 		{

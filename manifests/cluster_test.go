@@ -40,7 +40,7 @@ metadata: {name: runner}
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: web, labels: {app: web}}
+metadata: {name: web, labels: {app: web}, finalizers: [example.com/hold]}
 spec:
   serviceAccountName: runner
   priorityClassName: of-the-cluster
@@ -70,7 +70,7 @@ func TestCluster(t *testing.T) {
 		t.Errorf("warnings: %v", w)
 	}
 	pod := set.Pods[0]
-	if pod.Namespace != "team" || pod.UID == "" || pod.Spec.Priority != nil || pod.Spec.NodeName != "worker-7" {
+	if pod.Namespace != "team" || pod.UID == "" || pod.Spec.Priority != nil || pod.Spec.NodeName != "worker-7" || len(pod.Finalizers) != 1 {
 		t.Errorf("the pod: %+v", pod)
 	}
 	want := map[string]string{podspec.AnnotationSource: "<stdin>:29", podspec.AnnotationPath: "-"}
@@ -139,5 +139,33 @@ spec:
 	}
 	if claim, ok := objects[0].(*v1.PersistentVolumeClaim); !ok || claim.Name != "data-db-0" || claim.Kind != "PersistentVolumeClaim" {
 		t.Errorf("objects: %+v", objects)
+	}
+}
+
+// TestClusterJob: the pods of a Job that run one after the other need no room for all of them on a cluster.
+func TestClusterJob(t *testing.T) {
+	t.Parallel()
+	const text = `
+apiVersion: batch/v1
+kind: Job
+metadata: {name: work}
+spec:
+  completions: 3
+  parallelism: 1
+  template: {spec: {restartPolicy: Never, containers: [{name: main, image: registry.example/work:1}]}}
+`
+	set, err := ReadPaths(t.Context(), []string{"-"}, Options{Stdin: strings.NewReader(text), Cluster: true})
+	if err != nil || len(set.Pods) != 3 || len(set.Warnings) > 0 {
+		t.Errorf("%v, %d pods, warnings %v", err, len(set.Pods), set.Warnings)
+	}
+}
+
+// TestClusterDefaultAccount: a pod that names no service account may use the token of the default one.
+func TestClusterDefaultAccount(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(clusterInput, "  serviceAccountName: runner\n", "", 1)
+	set, err := ReadPaths(t.Context(), []string{"-"}, Options{Stdin: strings.NewReader(text), Cluster: true})
+	if err != nil || text == clusterInput || set.Pods[0].Spec.ServiceAccountName != "" {
+		t.Error(err)
 	}
 }

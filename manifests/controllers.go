@@ -94,6 +94,7 @@ func podsOf(o metav1.Object, template *v1.PodTemplateSpec, n int32) ([]*v1.Pod, 
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: o.GetNamespace(), Name: fmt.Sprintf("%s-%d", o.GetName(), i),
 				Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations),
+				Finalizers: slices.Clone(template.Finalizers),
 			},
 			Spec: *template.Spec.DeepCopy(),
 		})

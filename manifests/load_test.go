@@ -46,6 +46,9 @@ func TestWhatOnlyANodeKnows(t *testing.T) {
 			`f:8: spec.containers[0].resources.limits[gpu]: Invalid value: "gpu": must be a standard resource for containers`,
 			`f:8: spec.containers[0].resources.limits[gpu]: Invalid value: "gpu": must be a standard resource type or fully qualified`,
 		}},
+		{"size of a map", pod("p") + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: " + strings.Repeat("x", 1<<20+1) + "}\n", []string{
+			"f:9: Too long: may not be more than 1048576 bytes",
+		}},
 		{"key", pod("p") + "    env: [{name: A, valueFrom: {configMapKeyRef: {name: here, key: color}}}]\n" + conf, []string{
 			`f:8: spec.containers[0].env[0].valueFrom.configMapKeyRef: ConfigMap "here" has no key "color" (did you mean colour?)`,
 		}},

@@ -40,11 +40,13 @@ func (r *reader) addPod(e *entry, pe podEntry) {
 	e.pods = append(e.pods, pe)
 }
 
-// dropAssigned clears what only an API server assigns; there has been a warning about it.
+// dropAssigned clears what only an API server assigns. On a machine there has been a warning about it, and about
+// finalizers and owners, which have a meaning on a cluster alone.
 func dropAssigned(p *v1.Pod) {
 	p.ObjectMeta = metav1.ObjectMeta{
 		Name: p.Name, Namespace: p.Namespace,
 		Labels: p.Labels, Annotations: p.Annotations,
+		Finalizers: p.Finalizers, OwnerReferences: p.OwnerReferences,
 	}
 	p.Status = v1.PodStatus{}
 }

@@ -40,6 +40,10 @@ func TestPodSecurity(t *testing.T) {
 		{"namespace with a wrong label", "", pod("p") + namespace("pod-security.kubernetes.io/warn: strict"), []string{
 			`f:11: metadata.labels[pod-security.kubernetes.io/warn]: Invalid value: "strict": must be one of privileged, baseline, restricted`,
 		}, nil},
+		{"invalid namespace", "", pod("p") + strings.Replace(namespace("Pod security: baseline"), "name: default", "name: Default", 1), []string{
+			`f:11: metadata.labels: Invalid value: "Pod security": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+			`f:11: metadata.name: Invalid value: "Default": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`,
+		}, []string{"f:10: kind: Namespace is not supported and was ignored"}},
 		{"namespace without labels", "", pod("p") + namespace("") + namespace("team: x"), nil, []string{"f:10: kind: Namespace is not supported and was ignored"}},
 		{"no such level", "strict", pod("p"), []string{`pod security "strict": must be one of privileged, baseline, restricted`}, nil},
 	} {

@@ -68,7 +68,7 @@ func (r *reader) statefulSet(e *entry) step {
 
 func (r *reader) job(e *entry) step {
 	o := &batchv1.Job{}
-	return r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) { return e.jobPods(o, "") }})
+	return r.workload(e, workload{o, &o.Spec.Template, templatePath, func() ([]*v1.Pod, error) { return r.jobPods(e, o, "") }})
 }
 
 func (r *reader) cronJob(e *entry) step {
@@ -85,13 +85,13 @@ func (r *reader) cronJob(e *entry) step {
 		job := nextJob(o)
 		job.UID = r.nameUID("Job", job.Namespace, job.Name)
 		e.invalid(r.rules.Object(job))
-		return e.jobPods(job, jobTemplatePath)
+		return r.jobPods(e, job, jobTemplatePath)
 	}})
 }
 
-func (e *entry) jobPods(o *batchv1.Job, prefix string) ([]*v1.Pod, error) {
+func (r *reader) jobPods(e *entry, o *batchv1.Job, prefix string) ([]*v1.Pod, error) {
 	pods, err := jobPods(o)
-	if o.Spec.Completions != nil && int(*o.Spec.Parallelism) < len(pods) {
+	if !r.options.Cluster && o.Spec.Completions != nil && int(*o.Spec.Parallelism) < len(pods) {
 		e.warn(prefix+"spec.parallelism", fmt.Sprintf("%d pods run at a time, but the node needs enough resources for all %d", *o.Spec.Parallelism, len(pods)), "")
 	}
 	return pods, err

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 )
 
@@ -297,20 +298,30 @@ func (p *pod) end(ctx context.Context, c condition) {
 	p.resetRetries()
 	p.job.leave(p.pod.UID, p.jobSlot, c.outcome == Succeeded)
 	p.setCondition(c)
-	p.cleanUp(ctx)
+	if err := p.cleanUp(ctx); c.outcome == Succeeded && isTaken(err) && p.preemptor == nil {
+		// Its containers have ended with 0 because they were told to end.
+		c = failed(failure.Reason(err, reasonSyncError), err.Error())
+		p.status.Phase, p.status.Reason, p.status.Message = v1.PodFailed, c.reason, c.message
+		p.setCondition(c)
+	}
 	if c.outcome == Failed && p.preemptor == nil && p.r.o.FailFast {
 		p.r.abort(failFastError{p.name()})
 	}
 }
 
-// cleanUp releases what a pod no longer needs that has ended.
-func (p *pod) cleanUp(ctx context.Context) {
+// cleanUp releases what a pod no longer needs that has ended. Its error says that another process has stopped
+// the pod.
+func (p *pod) cleanUp(ctx context.Context) error {
 	if !podspec.Ended(p.status.Phase) || !p.synced {
-		return
+		return nil
 	}
 	// Sync releases the namespaces and addresses of a pod that has ended.
 	err := p.r.rt.Sync(ctx, p.pod)
-	if p.preemptor = preemptedBy(err); p.preemptor == nil && err != nil {
+	p.preemptor = preemptedBy(err)
+	if isTaken(err) {
+		return err
+	}
+	if err != nil {
 		p.warn(ctx, "cannot clean up the ended pod", err)
 	}
 	// It has also stopped what still ran at the end: sidecars, or containers past a deadline.
@@ -320,6 +331,7 @@ func (p *pod) cleanUp(ctx context.Context) {
 			p.setStatus(st)
 		}
 	}
+	return nil
 }
 
 // wait waits until the pod has to be observed again, or the round is over.

@@ -35,6 +35,7 @@ func TestPreemptedByAnotherRun(t *testing.T) {
 		{"gone", v1.PodStatus{Phase: v1.PodPending}, boss, "Preempted Preempting", 2},
 		{"ended with 0", with(v1.PodSucceeded, ended(0)), boss, "Preempted Preempting", 2},
 		{"ended with 143", with(v1.PodFailed, ended(143)), boss, "Preempted Preempting", 2},
+		{"stopped, ended with 0", with(v1.PodSucceeded, ended(0)), nil, "Failed Stopped", 2},
 		{"stopped for another reason", v1.PodStatus{Phase: v1.PodPending}, nil, "Failed Stopped", 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {

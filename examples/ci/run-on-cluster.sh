@@ -6,7 +6,8 @@
 set -eu
 namespace="ci-${CI_JOB_ID:?}"
 config="$(mktemp)"
-trap 'kubectl --kubeconfig "$config" delete namespace "$namespace" --wait=false; rm -f "$config"' EXIT
+trap 'kubectl --kubeconfig "$config" delete namespace "$namespace" --ignore-not-found --wait=false || true; rm -f "$config"' EXIT
+trap 'exit 143' TERM
 # Objects of manifests that name no namespace go to that of the context.
 kubectl --kubeconfig "${KUBECONFIG_FILE:?}" config view --raw --minify --flatten >"$config"
 kubectl --kubeconfig "$config" config set-context --current --namespace "$namespace"

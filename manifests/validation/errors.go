@@ -44,7 +44,7 @@ func Diagnose(doc decode.Document, errs field.ErrorList, prefix string) decode.D
 // pathOf returns the path of an error in the document.
 func pathOf(err *field.Error, prefix string) string {
 	switch err.Field {
-	case "<nil>":
+	case "<nil>", "[]": // of the whole object
 		return strings.TrimSuffix(prefix, ".")
 	case "metadata.name", "metadata.namespace":
 		return err.Field // of the workload, from which its pods get it

@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 )
@@ -43,20 +45,22 @@ func parseLevel(text string) (api.LevelVersion, error) {
 	return l, nil
 }
 
-// Namespace applies the pod security labels of a namespace. It returns false when there are
+// Namespace validates a namespace and applies its pod security labels. It returns false when there are
 // none; the errors are those of an API server.
 func (r *Rules) Namespace(ns *v1.Namespace) (bool, field.ErrorList) {
+	ns.Namespace = ""
+	errs := validate(ns, corev1.SetObjectDefaults_Namespace, corev1.Convert_v1_Namespace_To_core_Namespace, corevalidation.ValidateNamespace)
 	found := false
 	for label := range ns.Labels {
 		found = found || strings.HasPrefix(label, "pod-security.kubernetes.io/")
 	}
 	if !found {
-		return false, nil
+		return false, errs
 	}
 	all := api.Policy{Enforce: privileged(), Audit: privileged(), Warn: privileged()}
-	p, errs := api.PolicyToEvaluate(ns.Labels, all)
+	p, policyErrs := api.PolicyToEvaluate(ns.Labels, all)
 	r.security.namespaces[ns.Name] = p
-	return true, errs
+	return true, append(errs, policyErrs...)
 }
 
 // PodSecurity says how the pod violates the levels that are enforced, or else those that are

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -88,13 +89,15 @@ func (p *program) loadCluster(c *cli.Context) error {
 	return nil
 }
 
-// openCluster connects to the cluster. The caller calls end when it does not need it any more.
-func (p *program) openCluster(c *cli.Context, trace *runonce.Trace, namespaces ...string) (pods *cluster.Pods, end func(), err error) {
+// openCluster connects to the cluster. The namespaces are of interest when the user may not see all. The
+// caller calls end when it does not need it any more.
+func (p *program) openCluster(c *cli.Context, trace *runonce.Trace, namespaces func() []string) (pods *cluster.Pods, end func(), err error) {
 	// It keeps working after an interrupt, since pods may have to be removed then.
 	ctx, end := context.WithCancel(context.WithoutCancel(c.Context))
 	defer p.display.Wait("waiting for the cluster")()
 	o := cluster.Options{
-		ScheduleTimeout: c.Duration("schedule-timeout"), Log: p.log, Namespaces: distinctNames(append(namespaces, p.cluster.Namespace)),
+		ScheduleTimeout: c.Duration("schedule-timeout"), Log: p.log,
+		Namespaces: func() []string { return distinctNames(namespaces()) }, Namespace: p.cluster.Namespace,
 	}
 	if trace != nil {
 		o.Trace = trace.Record
@@ -162,21 +165,29 @@ func (p *program) judge(c *cli.Context, pods *cluster.Pods, set *manifests.Set) 
 		}
 	}
 	a.Admission, err = pods.Judge(c.Context, added, objectsOf(set), c.Bool("create-namespace"))
-	if err != nil {
-		return nil, unusable(err)
+	return a, refusal(err)
+}
+
+// refusal returns the error of an admission.
+func refusal(err error) error {
+	switch object := (cluster.ObjectError{}); {
+	case err == nil:
+		return nil
+	case errors.As(err, &object):
+		return badInput(err)
 	}
-	return a, nil
+	return unusable(err)
 }
 
 // plan makes the plan from what the cluster has said so far.
 func (a *admission) plan() admit.Plan {
 	refused := map[types.UID]admit.Reason{}
-	for _, pod := range a.set.Pods {
-		if message := admit.Unschedulable(pod, a.nodes); message != "" {
-			refused[pod.UID] = admit.Reason{Reason: v1.PodReasonUnschedulable, Message: message}
-		}
-	}
 	if a.Admission != nil {
+		for _, pod := range a.set.Pods {
+			if message := admit.Unschedulable(a.asCreated(pod), a.nodes); message != "" {
+				refused[pod.UID] = admit.Reason{Reason: v1.PodReasonUnschedulable, Message: message}
+			}
+		}
 		for uid, r := range a.Refused() {
 			refused[uid] = admit.Reason(r)
 		}
@@ -185,9 +196,20 @@ func (a *admission) plan() admit.Plan {
 	return admit.Decide(&v1.Node{}, a.running, a.set.Pods, o)
 }
 
+// asCreated returns the pod as the server would create it. One that it has not judged yet may still get any
+// toleration.
+func (a *admission) asCreated(pod *v1.Pod) *v1.Pod {
+	if accepted := a.Accepted()[pod.UID]; accepted != nil {
+		return accepted
+	}
+	pod = pod.DeepCopy()
+	pod.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
+	return pod
+}
+
 // prepareCluster opens the cluster and makes the plan. It creates what pods need that are admitted.
 func (p *program) prepareCluster(c *cli.Context, set *manifests.Set, l *launch) (admit.Plan, error) {
-	pods, end, err := p.openCluster(c, &l.trace, namespacesOf(set.Pods)...)
+	pods, end, err := p.openCluster(c, &l.trace, func() []string { return namespacesOf(set.Pods) })
 	if err != nil {
 		return admit.Plan{}, err
 	}
@@ -204,15 +226,15 @@ func (p *program) prepareCluster(c *cli.Context, set *manifests.Set, l *launch) 
 	if c.Bool("rm") {
 		l.finish = a.Undo
 	}
-	if err := a.Prepare(c.Context, plan.Admitted()); err != nil {
-		return plan, unusable(errors.Join(err, l.finish(context.WithoutCancel(c.Context))))
+	if err := a.Prepare(c.Context); err != nil {
+		return plan, refusal(errors.Join(err, l.finish(context.WithoutCancel(c.Context))))
 	}
 	return a.plan(), nil
 }
 
 // planCluster plans for the cluster.
 func (p *program) planCluster(c *cli.Context, set *manifests.Set) (report.Plan, error) {
-	pods, end, err := p.openCluster(c, nil, namespacesOf(set.Pods)...)
+	pods, end, err := p.openCluster(c, nil, func() []string { return namespacesOf(set.Pods) })
 	if err != nil {
 		return report.Plan{}, err
 	}
@@ -235,22 +257,26 @@ func (p *program) planCluster(c *cli.Context, set *manifests.Set) (report.Plan, 
 
 // listCluster returns the pods on the cluster.
 func (p *program) listCluster(c *cli.Context) ([]*v1.Pod, error) {
-	pods, end, err := p.openCluster(c, nil)
+	pods, end, err := p.openCluster(c, nil, func() []string { return nil })
 	if err != nil {
 		return nil, err
 	}
 	defer end()
+	p.noticeSeen(pods)
 	return pods.List(c.Context)
+}
+
+// noticeSeen says that the user does not see all pods, if so.
+func (p *program) noticeSeen(pods *cluster.Pods) {
+	if names := pods.Seen(); names != nil {
+		p.notice("only pods of these namespaces can be seen: " + strings.Join(names, ", "))
+	}
 }
 
 // logsCluster prints a log of a pod on the cluster.
 func (p *program) logsCluster(c *cli.Context) error {
 	ref := c.Args().First()
-	var namespaces []string
-	if namespace, _, ok := strings.Cut(ref, "/"); ok {
-		namespaces = []string{namespace}
-	}
-	pods, end, err := p.openCluster(c, nil, namespaces...)
+	pods, end, err := p.openCluster(c, nil, func() []string { return namespacesIn(ref) })
 	if err != nil {
 		return err
 	}
@@ -273,7 +299,7 @@ func (p *program) logsCluster(c *cli.Context) error {
 	}
 	o := cluster.LogOptions{
 		Container: container, Previous: c.Bool("previous"), Follow: c.Bool("follow"),
-		Tail: c.Int("tail"), Since: c.Duration("since"), Timestamps: c.Bool("timestamps"),
+		Tail: tailOf(c), Since: c.Duration("since"), Timestamps: c.Bool("timestamps"),
 	}
 	err = pods.Logs(c.Context, named[0].Namespace, named[0].Name, o, p.io.Stdout)
 	if cause := context.Cause(c.Context); cause != nil {
@@ -282,9 +308,34 @@ func (p *program) logsCluster(c *cli.Context) error {
 	return err
 }
 
+// namespacesIn returns the namespace of NAMESPACE/POD, none of any other text.
+func namespacesIn(name string) []string {
+	if namespace, _, ok := strings.Cut(name, "/"); ok && namespace != "" {
+		return []string{namespace}
+	}
+	return nil
+}
+
+// namespacesOfArgs returns the namespaces of what the arguments of down name.
+func (p *program) namespacesOfArgs(c *cli.Context) []string {
+	var all []string
+	for _, arg := range c.Args().Slice() {
+		if !isPath(arg) {
+			all = append(all, namespacesIn(arg)...)
+			continue
+		}
+		set, _ := manifests.ReadPaths(c.Context, []string{arg}, p.downOptions(c)) // errors are for selectPods
+		for name := range namesOf(set) {
+			all = append(all, namespacesIn(name)...)
+		}
+	}
+	return all
+}
+
 // downCluster stops pods on the cluster, and removes the objects of the same paths.
 func (p *program) downCluster(c *cli.Context) error {
-	pods, end, err := p.openCluster(c, nil)
+	namespaces := sync.OnceValue(func() []string { return p.namespacesOfArgs(c) })
+	pods, end, err := p.openCluster(c, nil, namespaces)
 	if err != nil {
 		return err
 	}
@@ -294,12 +345,18 @@ func (p *program) downCluster(c *cli.Context) error {
 		return unusable(err)
 	}
 	wanted, conclude, err := p.wantedPods(c, all)
+	if c.Bool("all") || len(wanted) == 0 {
+		p.noticeSeen(pods)
+	}
 	if err != nil {
 		return err
 	}
 	err = p.stopAll(c.Context, wanted, "removed", pods.Stop)
 	origins := origins(c)
-	removed, rerr := pods.RemoveObjects(c.Context, distinctNames(append(namespacesOf(all), p.cluster.Namespace)), func(o metav1.Object) bool {
+	visible := func() []string {
+		return distinctNames(slices.Concat(namespacesOf(all), namespaces(), []string{p.cluster.Namespace}))
+	}
+	removed, rerr := pods.RemoveObjects(c.Context, visible, func(o metav1.Object) bool {
 		return c.Bool("all") || slices.ContainsFunc(origins, func(origin string) bool {
 			return podspec.CameFrom(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: o.GetAnnotations()}}, origin)
 		})

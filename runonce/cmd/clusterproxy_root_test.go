@@ -109,7 +109,7 @@ func clusterThrottled(t *testing.T, c onCluster) {
 // clusterUnprepared: with --rm, a run that ends before it has created all objects removes those that it has.
 func clusterUnprepared(t *testing.T, c onCluster) {
 	m := c.through(t, func(w http.ResponseWriter, r *http.Request, forward http.Handler) {
-		if strings.Contains(r.URL.Path, "/configmaps/") && !r.URL.Query().Has("dryRun") {
+		if strings.Contains(r.URL.Path, "/configmaps/") && r.Method == http.MethodPatch && !r.URL.Query().Has("dryRun") {
 			panic(http.ErrAbortHandler) // the connection breaks
 		}
 		forward.ServeHTTP(w, r)

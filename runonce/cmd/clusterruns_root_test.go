@@ -426,26 +426,3 @@ spec:
 		t.Errorf("%s", log)
 	}
 }
-
-// clusterLimited: a user who may see one namespace alone can do all that needs no other.
-func clusterLimited(t *testing.T, c onCluster) {
-	c.apply(t, "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings/limited", fmt.Sprintf(`
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: limited}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
-subjects: [{kind: User, name: %s}]
-`, testcluster.Nobody))
-	m := machineOn(t, c.Cluster, testcluster.Nobody)
-	dir := podDir(t, fmt.Sprintf(sleeper, "limited", "echo hello", "")+"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: limited}\n")
-	m.once(t, "run", "--until", "completed", dir)
-	if out := m.once(t, "logs", "limited"); out != "hello\n" {
-		t.Errorf("logs: %q", out)
-	}
-	if err := c.Delete(t.Context(), "/api/v1/namespaces/default/pods/limited"); err != nil {
-		t.Fatal(err)
-	}
-	if out := m.once(t, "down", "--all"); !strings.HasSuffix(out, "limited removed\n") {
-		t.Errorf("down: %q", out)
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 )
@@ -100,6 +102,27 @@ func TestExampleCommands(t *testing.T) {
 				t.Errorf("%s: %s: %+v", file, m[1], got)
 			}
 		}
+	}
+}
+
+// TestExampleOnCluster: the script has the exit code of the run and leaves no kubeconfig behind, also when there
+// is no namespace to delete.
+func TestExampleOnCluster(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs(examples + "ci/run-on-cluster.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, dir := t.TempDir(), t.TempDir()
+	exectest.Write(t, filepath.Join(bin, "kubectl"), "#!/bin/sh\n[ \"$3\" != delete ]\n")
+	exectest.Write(t, filepath.Join(bin, "runonce"), "#!/bin/sh\nexit 3\n")
+	c := exec.CommandContext(t.Context(), "sh", script, "pods")
+	c.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "TMPDIR=" + dir, "CI_JOB_ID=1", "KUBECONFIG_FILE=/none"}
+	if out, _ := c.CombinedOutput(); c.ProcessState.ExitCode() != 3 {
+		t.Errorf("exit code %d, want 3: %s", c.ProcessState.ExitCode(), out)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 

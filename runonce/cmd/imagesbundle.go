@@ -50,7 +50,7 @@ type bundler struct {
 
 func (p *program) bundleImages(c *cli.Context) (err error) {
 	file := c.String("output-file")
-	if file == "" {
+	if info, err := os.Stat(file); file == "" || file == "-" || err == nil && info.IsDir() {
 		return usagef("no FILE given: use -o bundle.tar.zst")
 	}
 	if err := backoff(c).Validate(); err != nil {

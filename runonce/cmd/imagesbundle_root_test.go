@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -128,6 +129,13 @@ func TestPullAhead(t *testing.T) {
 	pull("missing", "Pulled")
 	pull("missing", "Present")
 	pull("newer", "Present")
+	bundle := filepath.Join(t.TempDir(), "bundle.tar")
+	for arch, code := range map[string]int{"s390x": 1, runtime.GOARCH: 0} {
+		got := invokeWith(t, cmd.IO{}, "images", "bundle", "--platform", "linux/"+arch, "-o", bundle, pods)
+		if got.code != code || code != 0 && !strings.Contains(got.stderr, "there is none for linux/s390x, only for linux/"+runtime.GOARCH) {
+			t.Errorf("%+v", got)
+		}
+	}
 	push(2 << 10)
 	pull("missing", "Present")
 	pull("newer", "Pulled")

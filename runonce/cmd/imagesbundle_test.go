@@ -85,6 +85,7 @@ func TestBundle(t *testing.T) {
 		args       []string
 	}{
 		{"", "no FILE given", nil},
+		{".", "no FILE given", nil},
 		{"x.tar", "pods run on linux only", []string{"--platform", "windows/amd64"}},
 		{"x.tar", `platform "a/b/c/d/e"`, []string{"--platform", "a/b/c/d/e"}},
 		{"x.tar", "localhost-a-1.tar: it holds no image with a name for the platform", []string{"--platform", "linux/arm64"}},

@@ -46,6 +46,9 @@ func (p *program) logs(c *cli.Context) error {
 	if c.Int("tail") < 0 {
 		return usagef("--tail %d: must not be negative", c.Int("tail"))
 	}
+	if c.Duration("since") < 0 {
+		return usagef("--since %s: must not be negative", c.Duration("since"))
+	}
 	if p.cluster != nil {
 		return p.logsCluster(c)
 	}
@@ -53,7 +56,7 @@ func (p *program) logs(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	o := logs.Options{Tail: c.Int("tail"), Timestamps: c.Bool("timestamps")}
+	o := logs.Options{Tail: tailOf(c), Timestamps: c.Bool("timestamps")}
 	if since := c.Duration("since"); since > 0 {
 		o.Since = time.Now().Add(-since)
 	}
@@ -67,6 +70,14 @@ func (p *program) logs(c *cli.Context) error {
 		return cause
 	}
 	return err
+}
+
+// tailOf returns how many of the last lines are wanted, nil for all.
+func tailOf(c *cli.Context) *int {
+	if !c.IsSet("tail") {
+		return nil
+	}
+	return new(c.Int("tail"))
 }
 
 // findLog returns the path of the log that the arguments ask for, and its pod.

@@ -23,6 +23,8 @@ func TestLogs(t *testing.T) {
 		}{
 			{[]string{"logs", "job"}, 0, "one\ntwo\nthree\n", ""},
 			{[]string{"logs", "default/job", "-c", "main", "--tail", "1"}, 0, "three\n", ""},
+			{[]string{"logs", "job", "--tail", "0"}, 0, "", ""},
+			{[]string{"logs", "job", "-f", "--tail", "0"}, 0, "", ""},
 			{[]string{"logs", "job", "-f"}, 0, "one\ntwo\nthree\n", ""},
 			{[]string{"logs", "flaky", "--previous"}, 0, "", "flaky: call 1 of 2 fails\n"},
 			{[]string{"logs", "job", "--previous"}, 2, "", `no log of an earlier instance of container "main"`},
@@ -31,6 +33,7 @@ func TestLogs(t *testing.T) {
 			{[]string{"logs", "job", "-c", "none"}, 2, "", "it has: main"},
 			{[]string{"logs"}, 2, "", "needs exactly one POD"},
 			{[]string{"logs", "job", "--tail", "-1"}, 2, "", "must not be negative"},
+			{[]string{"logs", "job", "--since", "-1m"}, 2, "", "must not be negative"},
 		} {
 			got := invoke(t, m, c.args...)
 			if got.code != c.code || got.stdout != c.stdout || !strings.Contains(got.stderr, c.stderr) {

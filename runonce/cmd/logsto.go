@@ -181,7 +181,10 @@ func (in instance) copyTo(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := in.copy(ctx, f); err != nil {
+	switch err := in.copy(ctx, f); {
+	case errors.Is(err, cluster.ErrLogRemoved): // too old
+		return f.Abort()
+	case err != nil:
 		return errors.Join(err, f.Abort())
 	}
 	return f.Commit()

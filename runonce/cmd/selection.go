@@ -72,9 +72,7 @@ func isPath(arg string) bool {
 // it says so, and which pods of the same names came from elsewhere. Invalid manifests name pods
 // as well: an error in its file must not keep a pod from being stopped.
 func (p *program) selectByManifests(c *cli.Context, arg string, candidates, pods []*v1.Pod) (selection, error) {
-	o := p.inputOptions(c)
-	o.RunCronJobs, o.SHA256 = true, ""
-	set, err := manifests.ReadPaths(c.Context, []string{arg}, o)
+	set, err := manifests.ReadPaths(c.Context, []string{arg}, p.downOptions(c))
 	if cause := context.Cause(c.Context); cause != nil {
 		return selection{}, cause
 	}
@@ -103,6 +101,13 @@ func (p *program) selectByManifests(c *cli.Context, arg string, candidates, pods
 		return selection{err: badInput(&inputError{problems: problems, result: notice})}, nil
 	}
 	return selection{notice: notice}, nil
+}
+
+// downOptions are those for manifests whose pods are to be stopped, whatever flags they were run with.
+func (p *program) downOptions(c *cli.Context) manifests.Options {
+	o := p.inputOptions(c)
+	o.RunCronJobs, o.SHA256 = true, ""
+	return o
 }
 
 // namesOf returns the full names of the pods in the manifests.

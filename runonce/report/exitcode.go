@@ -58,15 +58,30 @@ func ExitCode(results []runonce.Result, sig syscall.Signal) int {
 
 // ExitCodeFrom returns the exit code of one container of a finished run. ref is
 // [NAMESPACE/]POD[/CONTAINER]; of two parts the first is a pod if there is one of that name, else
-// a namespace. Without a container it is the pod's first one that failed, or else its first. It
-// is an error if there is no such container, or if it has not ended.
+// a namespace. It is an error if there is no such container, if it has not ended, or if its 0 is that
+// of a container that was told to end with its pod.
 func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
 	at, container := find(podsOf(results), ref)
 	if at < 0 {
 		return 0, fmt.Errorf("exit code from %q: no such pod in this run", ref)
 	}
 	r := results[at]
-	var found *runonce.Container
+	found := meant(r, container)
+	switch {
+	case found == nil && container != "":
+		return 0, fmt.Errorf("exit code from %q: pod %q has no container %q", ref, r.Pod.Name, container)
+	case found == nil:
+		return 0, fmt.Errorf("exit code from %q: the pod was not started (%s)", ref, r.Outcome)
+	case found.ExitCode == nil:
+		return 0, fmt.Errorf("exit code from %q: container %q has not ended", ref, found.Name)
+	case *found.ExitCode == 0 && wasEnded(r):
+		return 0, fmt.Errorf("exit code from %q: the pod was ended (%s)", ref, r.Reason)
+	}
+	return int(*found.ExitCode), nil
+}
+
+// meant returns the container of this name, or without one the pod's first one that failed, or else its first.
+func meant(r runonce.Result, container string) (found *runonce.Container) {
 	for i := range r.Containers {
 		c := &r.Containers[i]
 		regular := slices.ContainsFunc(r.Pod.Spec.Containers, func(s v1.Container) bool { return s.Name == c.Name })
@@ -78,15 +93,13 @@ func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
 			found = c
 		}
 	}
-	switch {
-	case found == nil && container != "":
-		return 0, fmt.Errorf("exit code from %q: pod %q has no container %q", ref, r.Pod.Name, container)
-	case found == nil:
-		return 0, fmt.Errorf("exit code from %q: the pod was not started (%s)", ref, r.Outcome)
-	case found.ExitCode == nil:
-		return 0, fmt.Errorf("exit code from %q: container %q has not ended", ref, found.Name)
-	}
-	return int(*found.ExitCode), nil
+	return found
+}
+
+// wasEnded reports whether a pod was ended by something else than its containers: its deadline, an
+// eviction, a preemption, or somebody who has stopped it.
+func wasEnded(r runonce.Result) bool {
+	return r.Outcome == runonce.Preempted || r.Outcome == runonce.Failed && r.Status.Reason != ""
 }
 
 func podsOf(results []runonce.Result) []*v1.Pod {

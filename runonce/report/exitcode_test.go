@@ -75,6 +75,11 @@ func TestExitCodeFrom(t *testing.T) {
 		{Pod: pod("default", "web", "app"), Containers: []runonce.Container{{Name: "app"}}},
 		{Pod: pod("ci", "build", "make"), Containers: []runonce.Container{{Name: "make", ExitCode: code(4)}}},
 		{Pod: pod("default", "big", "x"), Outcome: runonce.Rejected},
+		{
+			Pod: pod("default", "late", "x", "y"), Outcome: runonce.Failed, Reason: "DeadlineExceeded", Status: v1.PodStatus{Reason: "DeadlineExceeded"},
+			Containers: []runonce.Container{{Name: "x", ExitCode: code(0)}, {Name: "y", ExitCode: code(143)}},
+		},
+		{Pod: pod("default", "low", "x"), Outcome: runonce.Preempted, Reason: "Preempting", Containers: []runonce.Container{{Name: "x", ExitCode: code(0)}}},
 	}
 	for _, c := range []struct {
 		ref  string
@@ -90,6 +95,9 @@ func TestExitCodeFrom(t *testing.T) {
 		{"web", 0, `container "app" has not ended`},
 		{"test/none", 0, `has no container "none"`},
 		{"big", 0, "was not started (Rejected)"},
+		{"late", 143, ""},
+		{"late/x", 0, "the pod was ended (DeadlineExceeded)"},
+		{"low", 0, "the pod was ended (Preempting)"},
 		{"none", 0, "no such pod"},
 		{"a/b/c/d", 0, "no such pod"},
 	} {

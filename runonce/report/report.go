@@ -9,7 +9,9 @@ import (
 	"io"
 	"math"
 	"os"
+	"regexp"
 	"time"
+	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -188,13 +190,23 @@ func JSON(w io.Writer, document any) error {
 
 // YAML writes the document with the field names of its JSON.
 func YAML(w io.Writer, document any) error {
-	data, err := yaml.Marshal(document)
+	data, err := json.Marshal(document)
 	if err != nil {
+		return err
+	}
+	data = unreadable.ReplaceAllFunc(data, func(c []byte) []byte {
+		r, _ := utf8.DecodeRune(c)
+		return fmt.Appendf(nil, `\u%04x`, r)
+	})
+	if data, err = yaml.JSONToYAML(data); err != nil {
 		return err
 	}
 	_, err = w.Write(data)
 	return err
 }
+
+// unreadable matches what is text in JSON and not in YAML, such as some control characters of a log.
+var unreadable = regexp.MustCompile("[\u007f-\u009f\ufeff\ufffe\uffff]")
 
 // Writable returns an error if a report could not be written to the file, "" for none.
 func Writable(path string) error {

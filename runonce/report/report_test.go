@@ -9,11 +9,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/runonce"
@@ -156,5 +158,24 @@ func TestNoNulls(t *testing.T) {
 		if strings.Contains(text, "null") {
 			t.Errorf("%s has a null: %s", name, text)
 		}
+	}
+}
+
+// TestYAMLOfAnyText: a log may have characters that YAML does not allow.
+func TestYAMLOfAnyText(t *testing.T) {
+	t.Parallel()
+	var all []rune
+	for r := range rune(0x11000) {
+		if utf8.ValidRune(r) {
+			all = append(all, r)
+		}
+	}
+	var out bytes.Buffer
+	if err := report.YAML(&out, map[string]string{"text": string(all)}); err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]string
+	if err := yaml.Unmarshal(out.Bytes(), &got); err != nil || got["text"] != string(all) {
+		t.Errorf("%v: another text", err)
 	}
 }

@@ -18,21 +18,31 @@ import (
 // Refusal is why the cluster does not accept a pod.
 type Refusal struct{ Reason, Message string }
 
+// ObjectError says that the cluster does not accept an object of the input.
+type ObjectError struct{ error }
+
 // Admission is what the cluster says about an input before any of its pods is created.
 type Admission struct {
 	p       *Pods
+	pods    []*v1.Pod
 	objects []Object
 	missing map[string]bool // namespaces that Prepare creates
 	fresh   map[string]bool // objects that Prepare creates
+	foreign map[string]bool // objects that somebody else has created
 	later   []*v1.Pod       // that can only be judged when the objects are there
 
-	mu      sync.Mutex
-	refused map[types.UID]Refusal
-	created []Object
+	mu       sync.Mutex
+	refused  map[types.UID]Refusal
+	accepted map[types.UID]*v1.Pod
+	created  []Object
 }
 
 // Refused returns why pods are not accepted, by UID.
 func (a *Admission) Refused() map[types.UID]Refusal { return a.refused }
+
+// Accepted returns the pods that the server accepts, as it would create them: the admission plugins of a
+// cluster may change where a pod can run.
+func (a *Admission) Accepted() map[types.UID]*v1.Pod { return a.accepted }
 
 func (a *Admission) refuse(pod *v1.Pod, reason, message string) {
 	a.mu.Lock()
@@ -44,18 +54,22 @@ func (a *Admission) refuse(pod *v1.Pod, reason, message string) {
 
 // Judge has the API server judge the objects and pods of an input by a dry run, with everything
 // that it does at a creation: validation, quota, Pod Security, webhooks. It creates nothing. Pods
-// in a namespace that does not exist are refused unless createNamespaces is set. An error means
-// that the server cannot be asked.
+// in a namespace that does not exist are refused unless createNamespaces is set. An error is an
+// ObjectError, or means that the server cannot be asked.
 func (p *Pods) Judge(ctx context.Context, pods []*v1.Pod, objects []Object, createNamespaces bool) (*Admission, error) {
-	a := &Admission{p: p, objects: objects, missing: map[string]bool{}, fresh: map[string]bool{}, refused: map[types.UID]Refusal{}}
-	if err := a.checkNamespaces(ctx, pods, createNamespaces); err != nil {
+	a := &Admission{
+		p: p, pods: pods, objects: objects,
+		missing: map[string]bool{}, fresh: map[string]bool{}, foreign: map[string]bool{},
+		refused: map[types.UID]Refusal{}, accepted: map[types.UID]*v1.Pod{},
+	}
+	if err := a.checkNamespaces(ctx, createNamespaces); err != nil {
 		return nil, err
 	}
 	for _, o := range objects {
 		if a.missing[o.GetNamespace()] {
 			continue
 		}
-		created, err := a.apply(ctx, o, pods, true)
+		created, err := a.apply(ctx, o, true)
 		if err != nil {
 			return nil, err
 		}
@@ -76,17 +90,17 @@ func (p *Pods) Judge(ctx context.Context, pods []*v1.Pod, objects []Object, crea
 
 // Prepare creates the namespaces and applies the objects, and then has the server judge the pods
 // for which that was necessary.
-func (a *Admission) Prepare(ctx context.Context, pods []*v1.Pod) error {
+func (a *Admission) Prepare(ctx context.Context) error {
 	for name := range a.missing {
 		if slices.ContainsFunc(a.objects, func(o Object) bool { return describe(o) == "Namespace "+name }) {
 			continue
 		}
 		if err := a.p.createNamespace(ctx, name); err != nil {
-			a.refuseIn(name, pods, string(apierrors.ReasonForError(err)), words(err))
+			a.refuseIn(name, string(apierrors.ReasonForError(err)), words(err))
 		}
 	}
 	for _, o := range a.objects {
-		created, err := a.apply(ctx, o, pods, false)
+		created, err := a.apply(ctx, o, false)
 		if err != nil {
 			return err
 		}
@@ -103,9 +117,9 @@ func (a *Admission) Prepare(ctx context.Context, pods []*v1.Pod) error {
 }
 
 // checkNamespaces finds the namespaces that do not exist.
-func (a *Admission) checkNamespaces(ctx context.Context, pods []*v1.Pod, create bool) error {
+func (a *Admission) checkNamespaces(ctx context.Context, create bool) error {
 	names, ours := map[string]bool{}, map[string]bool{}
-	for _, pod := range pods {
+	for _, pod := range a.pods {
 		names[pod.Namespace] = true
 	}
 	for _, o := range a.objects {
@@ -124,7 +138,7 @@ func (a *Admission) checkNamespaces(ctx context.Context, pods []*v1.Pod, create 
 		case create || ours[name]:
 			a.missing[name] = true
 		default:
-			a.refuseIn(name, pods, string(apierrors.ReasonForError(err)), words(err)+": create it, or use --create-namespace")
+			a.refuseIn(name, string(apierrors.ReasonForError(err)), words(err)+": create it, or use --create-namespace")
 		}
 	}
 	return nil
@@ -135,20 +149,28 @@ func (c *client) unusable(err error) error {
 	return fmt.Errorf("API server %s: %w", c.server, cause(err))
 }
 
-// refuseIn refuses the pods of a namespace, all of them if it is "".
-func (a *Admission) refuseIn(namespace string, pods []*v1.Pod, reason, message string) {
-	for _, pod := range pods {
+// refuseIn refuses the pods of a namespace, all of them if it is "". It says whether there is one.
+func (a *Admission) refuseIn(namespace, reason, message string) bool {
+	refused := false
+	for _, pod := range a.pods {
 		if namespace == "" || pod.Namespace == namespace {
 			a.refuse(pod, reason, message)
+			refused = true
 		}
 	}
+	return refused
 }
 
 // apply applies an object. When the server refuses it, the pods of its namespace are refused: they
-// may need it.
-func (a *Admission) apply(ctx context.Context, o Object, pods []*v1.Pod, dryRun bool) (created bool, err error) {
+// may need it. Without such a pod it is an error.
+func (a *Admission) apply(ctx context.Context, o Object, dryRun bool) (created bool, err error) {
 	err = retry(ctx, func() (err error) {
-		created, err = a.p.c.apply(ctx, o, dryRun)
+		if dryRun {
+			if a.foreign[describe(o)], err = a.p.c.isForeign(ctx, o); err != nil {
+				return err
+			}
+		}
+		created, err = a.p.c.apply(ctx, o, !a.foreign[describe(o)], dryRun)
 		return err
 	})
 	if err == nil {
@@ -162,7 +184,10 @@ func (a *Admission) apply(ctx context.Context, o Object, pods []*v1.Pod, dryRun 
 	if o.GetObjectKind().GroupVersionKind().Kind == "Namespace" {
 		namespace = o.GetName()
 	}
-	a.refuseIn(namespace, pods, string(apierrors.ReasonForError(err)), describe(o)+": "+words(err))
+	message := describe(o) + ": " + words(err)
+	if !a.refuseIn(namespace, string(apierrors.ReasonForError(err)), message) {
+		return false, ObjectError{errors.New(message)}
+	}
 	return false, nil
 }
 
@@ -179,7 +204,7 @@ func (a *Admission) dependsOnInput(pod *v1.Pod) bool {
 
 // judge has the server judge pods.
 func (a *Admission) judge(ctx context.Context, pods []*v1.Pod) error {
-	errs := make([]error, len(pods))
+	errs, seen := make([]error, len(pods)), make([]*v1.Pod, len(pods))
 	var wg sync.WaitGroup
 	for i, pod := range pods {
 		if _, refused := a.refused[pod.UID]; refused {
@@ -187,7 +212,8 @@ func (a *Admission) judge(ctx context.Context, pods []*v1.Pod) error {
 		}
 		wg.Go(func() {
 			errs[i] = retry(ctx, func() error {
-				return a.p.c.limited(ctx, func() error { return a.p.c.create(ctx, a.rehearsed(pod), true, &v1.Pod{}) })
+				seen[i] = &v1.Pod{}
+				return a.p.c.limited(ctx, func() error { return a.p.c.create(ctx, a.rehearsed(pod), true, seen[i]) })
 			})
 		})
 	}
@@ -195,7 +221,9 @@ func (a *Admission) judge(ctx context.Context, pods []*v1.Pod) error {
 	for i, err := range errs {
 		var status apierrors.APIStatus
 		switch {
-		case err == nil:
+		case err == nil && seen[i] != nil:
+			a.accepted[pods[i].UID] = seen[i]
+		case err == nil: // refused before
 		case isQuota(err) && a.replaces(pods[i]): // the quota still counts the one that is replaced
 		case apierrors.IsAlreadyExists(err) && a.p.adopt(ctx, pods[i]) == nil: // another run has just created it
 		case apierrors.IsAlreadyExists(err):

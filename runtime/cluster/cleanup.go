@@ -32,7 +32,7 @@ func (a *Admission) Undo(ctx context.Context) error {
 // RemoveObjects removes the objects of earlier runs whose annotations are selected, except for those
 // that may have data or be used by others. It looks in the given namespaces if the user may not
 // look in all. It returns what it has removed.
-func (p *Pods) RemoveObjects(ctx context.Context, namespaces []string, selected func(metav1.Object) bool) (removed []string, err error) {
+func (p *Pods) RemoveObjects(ctx context.Context, namespaces func() []string, selected func(metav1.Object) bool) (removed []string, err error) {
 	var errs []error
 	for _, kind := range removable {
 		objects, err := p.objects(ctx, kind, namespaces)
@@ -51,15 +51,19 @@ func (p *Pods) RemoveObjects(ctx context.Context, namespaces []string, selected 
 	return removed, errors.Join(errs...)
 }
 
-// objects returns the objects of a kind that this program has created.
-func (p *Pods) objects(ctx context.Context, kind string, namespaces []string) ([]Object, error) {
+// objects returns the objects of a kind that this program has created. Where the user may not list them,
+// there is none that a run of this user's has needed.
+func (p *Pods) objects(ctx context.Context, kind string, namespaces func() []string) ([]Object, error) {
 	all, err := p.objectsIn(ctx, kind, "")
 	if !apierrors.IsForbidden(err) {
 		return all, err
 	}
-	for _, namespace := range namespaces {
+	for _, namespace := range namespaces() {
 		some, err := p.objectsIn(ctx, kind, namespace)
-		if err != nil {
+		switch {
+		case apierrors.IsForbidden(err):
+			p.o.Log.InfoContext(ctx, "objects of a kind cannot be seen", "kind", kind, "namespace", namespace, "error", err)
+		case err != nil:
 			return all, err
 		}
 		all = append(all, some...)

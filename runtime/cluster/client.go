@@ -32,6 +32,8 @@ const (
 	// connectFor is how long a server that refuses connections is tried again.
 	connectFor   = 3 * time.Second
 	connectDelay = 250 * time.Millisecond
+	// credentialsGrace is how much later than its deadline a request may end that waits for credentials.
+	credentialsGrace = time.Second
 	// maxRequests bounds the requests at one time, apart from watches.
 	maxRequests = 32
 )
@@ -72,7 +74,7 @@ func (c *client) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	for begin := time.Now(); ; {
-		err := c.rest.Get().AbsPath("/version").MaxRetries(0).Do(ctx).Error()
+		err := c.version(ctx)
 		if err == nil {
 			return nil
 		}
@@ -87,6 +89,21 @@ func (c *client) connect(ctx context.Context) error {
 		case <-time.After(delay):
 		case <-ctx.Done():
 		}
+	}
+}
+
+// version asks the server for its version. A program that gets the credentials knows no deadline, so it is left
+// behind when it takes longer than everything else.
+func (c *client) version(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- c.rest.Get().AbsPath("/version").MaxRetries(0).Do(ctx).Error() }()
+	left := make(chan struct{})
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(credentialsGrace, func() { close(left) }) })()
+	select {
+	case err := <-done:
+		return err
+	case <-left:
+		return fmt.Errorf("getting credentials: %w", context.Cause(ctx))
 	}
 }
 

@@ -1,14 +1,21 @@
 package cluster
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"path/filepath"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/runonce/runonce/internal/exectest"
 	"github.com/runonce/runonce/internal/failure"
 )
 
@@ -44,5 +51,21 @@ func TestErrors(t *testing.T) {
 	status := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusConflict, Message: "a conflict"}}
 	if err := requestError("deleting the pod", status); !failure.IsPermanent(err) || words(err) != "a conflict" {
 		t.Errorf("%v: %s", err, words(err))
+	}
+}
+
+// TestHangingCredentials: a program for credentials that does not end does not hold up this one.
+func TestHangingCredentials(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	plugin := filepath.Join(dir, "plugin")
+	exectest.Write(t, plugin, "#!/bin/sh\nwhile [ -e "+plugin+" ]; do sleep 0.1; done\n")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := dial(ctx, Config{rest: &rest.Config{Host: "https://127.0.0.1:1", ExecProvider: &api.ExecConfig{
+		Command: plugin, APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: api.NeverExecInteractiveMode,
+	}}}, slog.New(slog.DiscardHandler))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
 	}
 }

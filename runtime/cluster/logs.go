@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -29,12 +30,15 @@ const (
 // as it keeps one that has ended of each container (pkg/kubelet/kuberuntime.GetContainerLogs).
 var removedLog = regexp.MustCompile(`^unable to retrieve container logs for \S+$`)
 
+// ErrLogRemoved says that a kubelet does not have the log of an instance any more.
+var ErrLogRemoved = errors.New("the kubelet has removed it")
+
 // LogOptions say what of a log is read.
 type LogOptions struct {
 	Container  string
 	Previous   bool // of the instance before the newest one
 	Follow     bool // until the container ends
-	Tail       int  // last lines; 0 for all
+	Tail       *int // last lines; nil for all
 	Since      time.Duration
 	Timestamps bool
 }
@@ -50,7 +54,9 @@ func (o LogOptions) query() url.Values {
 	set("previous", o.Previous, "true")
 	set("follow", o.Follow, "true")
 	set("timestamps", o.Timestamps, "true")
-	set("tailLines", o.Tail > 0, strconv.Itoa(o.Tail))
+	if o.Tail != nil {
+		v.Set("tailLines", strconv.Itoa(*o.Tail))
+	}
 	set("sinceSeconds", o.Since > 0, strconv.Itoa(max(1, int(o.Since.Seconds()))))
 	return v
 }
@@ -67,7 +73,13 @@ func (p *Pods) Logs(ctx context.Context, namespace, name string, o LogOptions, w
 		return fmt.Errorf("reading the log of container %q: %s", o.Container, words(err))
 	}
 	defer func() { _ = r.Close() }()
-	if _, err := io.Copy(w, r); err != nil {
+	b := bufio.NewReader(r)
+	if !o.Follow { // which is of a container that is there
+		if all, err := b.Peek(b.Size()); errors.Is(err, io.EOF) && removedLog.Match(all) {
+			return fmt.Errorf("reading the log of container %q: %w", o.Container, ErrLogRemoved)
+		}
+	}
+	if _, err := b.WriteTo(w); err != nil {
 		return fmt.Errorf("reading the log of container %q: %w", o.Container, err)
 	}
 	return nil

@@ -1,10 +1,17 @@
 package cluster
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 )
 
 // TestPath: the log of an instance is that of the container or of the one before, as the status has it; one
@@ -46,5 +53,32 @@ func TestPath(t *testing.T) {
 		if got := p.Path(pod, "main", "b"); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
+	}
+}
+
+// TestLogRemoved: what a kubelet sends instead of a log that it has removed is no log.
+func TestLogRemoved(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/version":
+			_, _ = fmt.Fprint(w, "{}")
+		case r.URL.Query().Has("previous"):
+			_, _ = fmt.Fprint(w, "unable to retrieve container logs for containerd://76bbca279adf")
+		default:
+			_, _ = fmt.Fprint(w, strings.Repeat("a line\n", 1000))
+		}
+	}))
+	defer server.Close()
+	c, err := dial(t.Context(), Config{rest: &rest.Config{Host: server.URL}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, out := &Pods{c: c}, &strings.Builder{}
+	if err := p.Logs(t.Context(), "default", "web", LogOptions{Container: "main", Previous: true}, out); !errors.Is(err, ErrLogRemoved) || out.Len() > 0 {
+		t.Errorf("%v, %q", err, out)
+	}
+	if err := p.Logs(t.Context(), "default", "web", LogOptions{Container: "main"}, out); err != nil || out.Len() != 7000 {
+		t.Errorf("%v, %d bytes", err, out.Len())
 	}
 }

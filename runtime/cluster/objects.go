@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 const (
@@ -24,6 +27,8 @@ const (
 	// controller creates.
 	accountTimeout  = 30 * time.Second
 	accountInterval = 100 * time.Millisecond
+	// metadataOnly is the content type of an object's metadata.
+	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 )
 
 // Object is an object of the input that is not a pod.
@@ -56,10 +61,27 @@ func collectionPath(r schema.GroupVersionResource, namespace string) string {
 	return path + "/" + r.Resource
 }
 
+// isForeign reports whether there is such an object that somebody else has created.
+func (c *client) isForeign(ctx context.Context, o Object) (bool, error) {
+	var there metav1.PartialObjectMetadata
+	var text []byte
+	err := c.limited(ctx, func() (err error) {
+		text, err = c.rest.Get().AbsPath(objectPath(o)).SetHeader("Accept", metadataOnly).Do(ctx).Raw()
+		return err
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // who may not look at it may create it nevertheless
+		return false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &there)
+	}
+	return there.Labels[labelManaged] == "", err
+}
+
 // apply creates or changes an object so that the fields which it sets are as in the input
-// (server-side apply). It says whether the object was created, or would be.
-func (c *client) apply(ctx context.Context, o Object, dryRun bool) (created bool, err error) {
-	body, err := applied(o)
+// (server-side apply). One that is ours is marked so. It says whether the object was created, or would be.
+func (c *client) apply(ctx context.Context, o Object, ours, dryRun bool) (created bool, err error) {
+	body, err := applied(o, ours)
 	if err != nil {
 		return false, err
 	}
@@ -73,23 +95,28 @@ func (c *client) apply(ctx context.Context, o Object, dryRun bool) (created bool
 	return code == http.StatusCreated, err
 }
 
-// applied returns what is sent of an object: what the input has, with our label.
-func applied(o Object) ([]byte, error) {
+// applied returns what is sent of an object: what the input has, with our label and annotations if it is
+// ours.
+func applied(o Object, ours bool) ([]byte, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", describe(o), err)
 	}
 	delete(fields, "status")
-	labels := map[string]string{labelManaged: "true"}
-	for k, v := range o.GetLabels() {
-		labels[k] = v
+	labels, annotations := map[string]string{}, maps.Clone(o.GetAnnotations())
+	if ours {
+		labels[labelManaged] = "true"
+	} else {
+		delete(annotations, podspec.AnnotationPath)
+		delete(annotations, podspec.AnnotationSource)
 	}
+	maps.Copy(labels, o.GetLabels())
 	metadata := map[string]any{"name": o.GetName(), "labels": labels}
 	if o.GetNamespace() != "" {
 		metadata["namespace"] = o.GetNamespace()
 	}
-	if len(o.GetAnnotations()) > 0 {
-		metadata["annotations"] = o.GetAnnotations()
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
 	}
 	fields["metadata"] = metadata
 	return json.Marshal(fields)

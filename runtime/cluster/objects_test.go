@@ -19,7 +19,7 @@ func TestApplied(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", Labels: map[string]string{"app": "web"}, ResourceVersion: "7"},
 		Spec:       v1.ServiceSpec{Selector: map[string]string{"app": "web"}},
 	}
-	body, err := applied(o)
+	body, err := applied(o, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,6 +33,26 @@ func TestApplied(t *testing.T) {
 			"namespace": "ns", "name": "web", "labels": map[string]any{"app": "web", labelManaged: "true"},
 		},
 	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestForCluster: a pod is created with all that the input may say of it, and nothing that the server says.
+func TestForCluster(t *testing.T) {
+	t.Parallel()
+	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1"}}
+	got := forCluster(&v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "web", UID: "u", ResourceVersion: "7", Labels: map[string]string{"app": "web"},
+			Finalizers: []string{"a.example/b"}, OwnerReferences: owners,
+		},
+		Status: v1.PodStatus{Phase: v1.PodRunning},
+	})
+	want := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "web", Labels: map[string]string{"app": "web", labelManaged: "true"},
+		Annotations: map[string]string{annotationContent: "u"}, Finalizers: []string{"a.example/b"}, OwnerReferences: owners,
+	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -60,7 +80,7 @@ func TestLogQuery(t *testing.T) {
 	for want, o := range map[string]LogOptions{
 		"container=a": {Container: "a"},
 		"container=a&follow=true&previous=true&sinceSeconds=1&tailLines=3&timestamps=true": {
-			Container: "a", Previous: true, Follow: true, Tail: 3, Since: time.Millisecond, Timestamps: true,
+			Container: "a", Previous: true, Follow: true, Tail: new(3), Since: time.Millisecond, Timestamps: true,
 		},
 	} {
 		if got := o.query().Encode(); got != want {

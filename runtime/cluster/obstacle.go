@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/failure"
@@ -126,7 +127,10 @@ func (p *Pods) stuck(ctx context.Context, pod *v1.Pod) error {
 		return &failure.Error{Why: "ContainerCreating", Wait: left, Err: fmt.Errorf("the containers are being created")}
 	}
 	events, err := p.events(ctx, pod)
-	if err != nil {
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil // nothing is known
+	case err != nil:
 		return requestError("looking at the pod's events", err)
 	}
 	if e, ok := lastWarning(events); ok {

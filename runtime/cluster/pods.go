@@ -35,8 +35,10 @@ const (
 
 // Options say how pods are run on a cluster.
 type Options struct {
-	// Namespaces are those of the input: of interest when the user may not see all.
-	Namespaces []string
+	// Namespaces returns those that are of interest when the user may not see all, and Namespace is another one
+	// if the user may see it.
+	Namespaces func() []string
+	Namespace  string
 	// ScheduleTimeout is how long a pod may be unschedulable.
 	ScheduleTimeout time.Duration
 	// Trace, if set, is called with each step of a pod's start.
@@ -51,6 +53,7 @@ type Pods struct {
 	o     Options
 	cache *podCache
 	trace trace
+	seen  []string // the namespaces that are watched, nil for all
 
 	mu      sync.Mutex
 	ended   map[types.UID]v1.PodStatus // of pods that this program has ended
@@ -70,11 +73,14 @@ func Open(ctx context.Context, c Config, o Options) (*Pods, error) {
 	p := &Pods{c: cl, o: o, ended: map[types.UID]v1.PodStatus{}, waiting: map[types.UID]time.Time{}}
 	p.trace.record = o.Trace
 	p.cache = newPodCache(p.trace.state)
-	if err := p.follow(ctx, o.Namespaces); err != nil {
+	if err := p.follow(ctx); err != nil {
 		return nil, fmt.Errorf("API server %s: %w", cl.server, err)
 	}
 	return p, nil
 }
+
+// Seen returns the namespaces whose pods the user may see, nil for all.
+func (p *Pods) Seen() []string { return p.seen }
 
 // isOf reports whether a pod of the cluster, if there is one, is that of the input, unchanged.
 func isOf(onCluster, pod *v1.Pod) bool {
@@ -207,7 +213,10 @@ func (p *Pods) adopt(ctx context.Context, pod *v1.Pod) error {
 // forCluster returns the pod as it is created.
 func forCluster(pod *v1.Pod) *v1.Pod {
 	c := pod.DeepCopy()
-	c.ObjectMeta = metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Labels: c.Labels, Annotations: c.Annotations}
+	c.ObjectMeta = metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: pod.Name, Labels: c.Labels, Annotations: c.Annotations,
+		OwnerReferences: c.OwnerReferences, Finalizers: c.Finalizers,
+	}
 	c.Status = v1.PodStatus{}
 	metav1.SetMetaDataLabel(&c.ObjectMeta, labelManaged, "true")
 	metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotationContent, string(pod.UID))

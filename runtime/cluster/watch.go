@@ -32,15 +32,20 @@ const (
 // follow keeps the cache up to date until ctx is done: with one watch, or with one for each
 // namespace when the user may not see the pods of all. It returns when the cache has all pods
 // that there are.
-func (p *Pods) follow(ctx context.Context, namespaces []string) error {
+func (p *Pods) follow(ctx context.Context) error {
+	namespaces := []string{""}
 	err := p.c.list(ctx, "", metav1.ListOptions{LabelSelector: labelManaged, Limit: 1}, &v1.PodList{})
 	switch {
 	case apierrors.IsForbidden(err):
+		namespaces = p.o.Namespaces()
+		err := p.c.list(ctx, p.o.Namespace, metav1.ListOptions{LabelSelector: labelManaged, Limit: 1}, &v1.PodList{})
+		if len(namespaces) == 0 || !apierrors.IsForbidden(err) && !slices.Contains(namespaces, p.o.Namespace) {
+			namespaces = append(namespaces, p.o.Namespace)
+		}
+		p.seen = namespaces
 		p.o.Log.InfoContext(ctx, "only pods of some namespaces can be seen", "namespaces", namespaces, "error", err)
 	case err != nil:
 		return fmt.Errorf("listing pods: %w", cause(err))
-	default:
-		namespaces = []string{""}
 	}
 	// Its messages would go to standard error: of what they say, this package logs what matters.
 	ctx = logr.NewContext(ctx, logr.Discard())

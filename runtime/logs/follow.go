@@ -56,17 +56,17 @@ func (f *follower) close() {
 }
 
 // begin starts at the beginning of the log, or copies the last lines and starts after them.
-func (f *follower) begin(tail int) error {
+func (f *follower) begin(tail *int) error {
 	s, err := takeSnapshot(f.path)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = s.close() }()
-	if tail <= 0 {
+	if tail == nil {
 		f.file, s.files = s.files[0], s.files[1:]
 		return nil
 	}
-	raw, err := s.lastEntries(tail, 0)
+	raw, err := s.lastEntries(*tail, 0)
 	if err != nil {
 		return err
 	}

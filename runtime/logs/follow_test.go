@@ -125,7 +125,7 @@ func TestFollowWhileRotating(t *testing.T) {
 		appendTo(t, fmt.Sprintf("%s.20260101-00%02d%02d", path, i/60, i%60), "")
 	}
 	appendTo(t, path, log("oFbegun"))
-	f := follow(t, path, Options{Tail: 1})
+	f := follow(t, path, Options{Tail: new(1)})
 	f.want("begun\n")
 	var want strings.Builder
 	go func() {
@@ -180,7 +180,7 @@ func TestFollowTail(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "0.log")
 	appendTo(t, path, log("oFa", "oFb", "oFc"))
-	f := follow(t, path, Options{Tail: 2})
+	f := follow(t, path, Options{Tail: new(2)})
 	f.want("b\nc\n")
 	appendTo(t, path, log("oFd"))
 	f.want("d\n")

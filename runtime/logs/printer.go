@@ -16,7 +16,7 @@ type Sinks struct{ Stdout, Stderr io.Writer }
 // Options are what of a log is copied.
 type Options struct {
 	Since      time.Time // only lines that begin at this time or later
-	Tail       int       // only so many last lines; 0 means all
+	Tail       *int      // only so many last lines; nil means all
 	Timestamps bool      // each line begins with its time and a space
 }
 

@@ -23,8 +23,8 @@ func Read(ctx context.Context, path string, to Sinks, o Options) error {
 	}
 	defer func() { _ = s.close() }() // they were only read
 	p := newPrinter(to, o)
-	if o.Tail > 0 {
-		raw, err := s.lastEntries(o.Tail, 0)
+	if o.Tail != nil {
+		raw, err := s.lastEntries(*o.Tail, 0)
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func TestRead(t *testing.T) {
 			files: map[string]string{"0.log": text},
 			o:     Options{Since: time.Date(2026, 1, 2, 3, 4, 0, 3, time.UTC)},
 		},
-		{name: "tail", files: map[string]string{"0.log": text}, o: Options{Tail: 2}, out: "long line\n", err: "err 1\n"},
+		{name: "tail", files: map[string]string{"0.log": text}, o: Options{Tail: new(2)}, out: "long line\n", err: "err 1\n"},
 		{name: "no end", files: map[string]string{"0.log": log("oPab")}, out: "ab"},
 		{name: "torn entry", files: map[string]string{"0.log": log("oFa") + "2026-01-02T"}, out: "a\n"},
 		{name: "entry without newline", files: map[string]string{"0.log": "2026-01-02T03:04:05Z stdout F a"}, out: "a\n"},
@@ -101,7 +101,7 @@ func TestRead(t *testing.T) {
 
 func TestReadWithoutLog(t *testing.T) {
 	t.Parallel()
-	for _, o := range []Options{{}, {Tail: 3}} {
+	for _, o := range []Options{{}, {Tail: new(3)}} {
 		err := Read(t.Context(), filepath.Join(t.TempDir(), "0.log"), Sinks{}, o)
 		if !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("error %v, want fs.ErrNotExist", err)
@@ -193,7 +193,7 @@ func TestTailManyLines(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir, map[string]string{"0.log": log(lines[10000:]...), "0.log.20260102-030405": log(lines[:10000]...)})
 	var out bytes.Buffer
-	if err := Read(t.Context(), filepath.Join(dir, "0.log"), Sinks{Stdout: &out}, Options{Tail: 15000}); err != nil {
+	if err := Read(t.Context(), filepath.Join(dir, "0.log"), Sinks{Stdout: &out}, Options{Tail: new(15000)}); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Split(strings.TrimSpace(out.String()), "\n")

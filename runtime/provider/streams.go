@@ -30,7 +30,11 @@ func (o LogOptions) read() logs.Options {
 	if o.SinceSeconds > 0 {
 		since = time.Now().Add(-time.Duration(o.SinceSeconds) * time.Second)
 	}
-	return logs.Options{Since: since, Tail: o.Tail, Timestamps: o.Timestamps}
+	out := logs.Options{Since: since, Timestamps: o.Timestamps}
+	if o.Tail > 0 {
+		out.Tail = &o.Tail
+	}
+	return out
 }
 
 // GetContainerLogs returns the log of a container, which the caller has to close.

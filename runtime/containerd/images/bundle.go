@@ -30,6 +30,7 @@ type Bundle struct {
 	store      content.Store
 	platform   platforms.MatchComparer
 	name       string                // of the platform
+	other      bool                  // the platform may be another machine's
 	report     func(engine.Transfer) // nil for none
 
 	mu    sync.Mutex                    // guards the rest
@@ -55,7 +56,7 @@ func NewBundle(dir, platform string, from Registries, report func(engine.Transfe
 	}
 	return &Bundle{
 		registries: from, store: unlabelled{store}, platform: platforms.Only(spec), name: platforms.Format(spec), report: report,
-		found: map[string]ocispec.Descriptor{},
+		other: platform != "", found: map[string]ocispec.Descriptor{},
 	}, nil
 }
 
@@ -164,11 +165,16 @@ func (b *Bundle) Write(ctx context.Context, w io.Writer, refs map[string]string)
 
 // check returns an error if the image is not complete for the platform.
 func (b *Bundle) check(ctx context.Context, target ocispec.Descriptor) error {
-	if _, err := images.Manifest(ctx, b.store, target, b.platform); err != nil {
-		if errdefs.IsNotFound(err) {
-			return failure.Permanentf("there is none for %s", b.name)
-		}
+	manifest, err := images.Manifest(ctx, b.store, target, b.platform)
+	switch {
+	case errdefs.IsNotFound(err):
+		return failure.Permanentf("there is none for %s", b.name)
+	case err != nil:
 		return err
+	}
+	// An image without an index counts as one for every platform. On this machine, a run takes it as it is.
+	if of, err := images.ConfigPlatform(ctx, b.store, manifest.Config); b.other && err == nil && of.Architecture != "" && !b.platform.Match(of) {
+		return failure.Permanentf("there is none for %s, only for %s", b.name, platforms.Format(of))
 	}
 	return complete(ctx, b.store, target, b.platform)
 }
