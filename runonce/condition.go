@@ -109,13 +109,12 @@ func proven(c *v1.Container, cs v1.ContainerStatus) bool {
 	return c.StartupProbe != nil && cs.Started != nil && *cs.Started || c.ReadinessProbe != nil && cs.Ready
 }
 
-// judgeContainers judges an initialized pod by its regular containers.
+// judgeContainers judges an initialized pod by its sidecars and containers.
 func (g goal) judgeContainers(pod *v1.Pod, st v1.PodStatus) condition {
 	until := g.of(pod)
 	done := 0
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		cs := statusOf(st.ContainerStatuses, c.Name)
+	for _, c := range podspec.Lasting(pod) {
+		cs := statusOf(podspec.Statuses(st), c.Name)
 		if finished(pod, c, cs) {
 			done++
 			continue

@@ -219,6 +219,14 @@ func TestCondition(t *testing.T) {
 			want: condition{reason: "Error", message: `init container "s" exited with code 1`},
 		},
 		{
+			name: "sidecar is not ready, and one container is done", until: UntilReady, pod: newPod(v1.RestartPolicyNever, both, "a", "b"),
+			status: v1.PodStatus{
+				Phase: v1.PodRunning, InitContainerStatuses: []v1.ContainerStatus{ended("i", 0), running("s", false, 0)},
+				ContainerStatuses: []v1.ContainerStatus{ended("a", 0), running("b", true, 0)},
+			},
+			want: condition{reason: "ContainersNotReady", message: `container "s" is running but not ready`},
+		},
+		{
 			name: "the record of an init container is gone", until: UntilRunning, pod: newPod("", both, "a"),
 			status: v1.PodStatus{
 				Phase: v1.PodRunning, InitContainerStatuses: []v1.ContainerStatus{running("s", true, 0)},
