@@ -85,7 +85,7 @@ func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engi
 	}
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	err = errors.Join(err, p.killAll(cleanup, w.pod, []podstate.Kill{{Container: c, Grace: graceWithin(cleanup, w.pod)}}))
+	err = errors.Join(err, p.killAll(cleanup, w.pod, []podstate.Kill{{Container: c, Grace: graceWithin(cleanup, podspec.GracePeriod(w.pod))}}))
 	return &failure.Error{Why: podstate.ReasonPostStartHook, Err: err}
 }
 

@@ -57,7 +57,7 @@ const evictionGrace = time.Second
 func Decide(o *Observation, now time.Time) Actions {
 	switch {
 	case o.Record.Failed != nil, o.overdue(now):
-		return o.killPod(podspec.GracePeriod(o.Pod))
+		return o.killPod(podspec.TerminationGrace(o.Pod))
 	case o.Exceeded != "":
 		a := o.killPod(evictionGrace)
 		a.Fail = &record.Failure{Reason: ReasonEvicted, Message: o.Exceeded}
