@@ -59,7 +59,8 @@ func ExitCode(results []runonce.Result, sig syscall.Signal) int {
 // ExitCodeFrom returns the exit code of one container of a finished run. ref is
 // [NAMESPACE/]POD[/CONTAINER]; of two parts the first is a pod if there is one of that name, else
 // a namespace. Without a container it is the pod's first one that failed, or else its first. It
-// is an error if there is no such container, or if it has not ended.
+// is an error if there is no such container, or if it has not ended: one that was restarted and runs
+// has not.
 func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
 	at, container := find(podsOf(results), ref)
 	if at < 0 {
@@ -74,7 +75,7 @@ func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
 		case container != "" && c.Name == container:
 			found = c
 		case container != "" || !regular:
-		case found == nil, c.ExitCode != nil && *c.ExitCode != 0 && (found.ExitCode == nil || *found.ExitCode == 0):
+		case found == nil, ended(c) && *c.ExitCode != 0 && (!ended(found) || *found.ExitCode == 0):
 			found = c
 		}
 	}
@@ -83,11 +84,15 @@ func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
 		return 0, fmt.Errorf("exit code from %q: pod %q has no container %q", ref, r.Pod.Name, container)
 	case found == nil:
 		return 0, fmt.Errorf("exit code from %q: the pod was not started (%s)", ref, r.Outcome)
-	case found.ExitCode == nil:
+	case !ended(found):
 		return 0, fmt.Errorf("exit code from %q: container %q has not ended", ref, found.Name)
 	}
 	return int(*found.ExitCode), nil
 }
+
+// ended says whether the container has an exit code, and not that of an instance before the running
+// one.
+func ended(c *runonce.Container) bool { return c.ExitCode != nil && c.State != "Running" }
 
 func podsOf(results []runonce.Result) []*v1.Pod {
 	pods := make([]*v1.Pod, 0, len(results))
