@@ -60,14 +60,31 @@ func ExitCode(results []runonce.Result, sig syscall.Signal) int {
 // [NAMESPACE/]POD[/CONTAINER]; of two parts the first is a pod if there is one of that name, else
 // a namespace. Without a container it is the pod's first one that failed, or else its first. It
 // is an error if there is no such container, or if it has not ended: one that was restarted and runs
-// has not.
+// has not. So is a code of 0 from a pod that has failed as a whole, by its deadline for example: the
+// container was told to stop.
 func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
 	at, container := find(podsOf(results), ref)
 	if at < 0 {
 		return 0, fmt.Errorf("exit code from %q: no such pod in this run", ref)
 	}
 	r := results[at]
-	var found *runonce.Container
+	found := containerOf(r, container)
+	switch {
+	case found == nil && container != "":
+		return 0, fmt.Errorf("exit code from %q: pod %q has no container %q", ref, r.Pod.Name, container)
+	case found == nil:
+		return 0, fmt.Errorf("exit code from %q: the pod was not started (%s)", ref, r.Outcome)
+	case !ended(found):
+		return 0, fmt.Errorf("exit code from %q: container %q has not ended", ref, found.Name)
+	case *found.ExitCode == 0 && r.Status.Phase == v1.PodFailed && r.Status.Reason != "":
+		return 0, fmt.Errorf("exit code from %q: the pod has failed: %s", ref, r.Status.Reason)
+	}
+	return int(*found.ExitCode), nil
+}
+
+// containerOf returns the container of the result with the name, or without one the first regular
+// container that failed, or else the first.
+func containerOf(r runonce.Result, container string) (found *runonce.Container) {
 	for i := range r.Containers {
 		c := &r.Containers[i]
 		regular := slices.ContainsFunc(r.Pod.Spec.Containers, func(s v1.Container) bool { return s.Name == c.Name })
@@ -79,15 +96,7 @@ func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
 			found = c
 		}
 	}
-	switch {
-	case found == nil && container != "":
-		return 0, fmt.Errorf("exit code from %q: pod %q has no container %q", ref, r.Pod.Name, container)
-	case found == nil:
-		return 0, fmt.Errorf("exit code from %q: the pod was not started (%s)", ref, r.Outcome)
-	case !ended(found):
-		return 0, fmt.Errorf("exit code from %q: container %q has not ended", ref, found.Name)
-	}
-	return int(*found.ExitCode), nil
+	return found
 }
 
 // ended says whether the container has an exit code, and not that of an instance before the running

@@ -78,6 +78,10 @@ func TestExitCodeFrom(t *testing.T) {
 			{Name: "app", State: "Running", ExitCode: code(5)}, {Name: "side", State: "Terminated", ExitCode: code(0)},
 		}},
 		{Pod: pod("default", "looping", "app"), Containers: []runonce.Container{{Name: "app", State: "Waiting", ExitCode: code(6)}}},
+		{
+			Pod: pod("default", "late", "app", "other"), Status: v1.PodStatus{Phase: v1.PodFailed, Reason: "DeadlineExceeded"},
+			Containers: []runonce.Container{{Name: "app", ExitCode: code(0)}, {Name: "other", ExitCode: code(143)}},
+		},
 		{Pod: pod("default", "big", "x"), Outcome: runonce.Rejected},
 	}
 	for _, c := range []struct {
@@ -95,6 +99,8 @@ func TestExitCodeFrom(t *testing.T) {
 		{"again", 0, `container "app" has not ended`},
 		{"again/side", 0, ""},
 		{"looping", 6, ""},
+		{"late/app", 0, "the pod has failed: DeadlineExceeded"},
+		{"late", 143, ""},
 		{"test/none", 0, `has no container "none"`},
 		{"big", 0, "was not started (Rejected)"},
 		{"none", 0, "no such pod"},
