@@ -66,14 +66,21 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 	return errors.Join(p.postStart(ctx, w, c, started), err)
 }
 
-// postStart runs the container's hook, which has no time limit but ctx, as in the kubelet.
-// A container whose hook fails is killed; its restart policy decides what comes then.
+// postStart runs the container's hook, which has no time limit but ctx, as in the kubelet, and the
+// pod's deadline, which a kubelet notices only after the hook. A container whose hook fails is
+// killed; its restart policy decides what comes then.
 func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engine.Container) error {
 	if def.Lifecycle == nil || def.Lifecycle.PostStart == nil {
 		return nil
 	}
 	err := p.traced(w.pod.UID, "postStart "+def.Name, func() error {
-		return p.runHook(ctx, w.pod, c, def.Lifecycle.PostStart)
+		limited := ctx
+		if at, ok := podstate.Deadline(w.pod, w.record); ok {
+			var cancel context.CancelFunc
+			limited, cancel = context.WithDeadline(ctx, at)
+			defer cancel()
+		}
+		return p.runHook(limited, w.pod, c, def.Lifecycle.PostStart)
 	})
 	if err == nil {
 		return nil
