@@ -105,11 +105,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
-	mounts, err := p.o.Volumes.Mounts(pod, c, env)
-	if err != nil {
-		return engine.ContainerConfig{}, err
-	}
-	own, err := p.ownMounts(pod, c, next.Attempt)
+	mounts, err := p.mounts(ctx, pod, next, env, img)
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
@@ -122,7 +118,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
-	input.Env, input.Mounts = env, withDefaults(mounts, own)
+	input.Env, input.Mounts = env, mounts
 	if w.sandbox.UserNS != "" {
 		if err := p.o.Volumes.MapUsers(pod, c.Name, w.sandbox.UserNS, input.Mounts); err != nil {
 			return engine.ContainerConfig{}, err
@@ -195,11 +191,25 @@ func labels(pod *v1.Pod, c *v1.Container, img engine.Image) map[string]string {
 	return l
 }
 
+// mounts returns the mounts of the container: the pod's volumes, those of its image, and our files.
+func (p *Pods) mounts(ctx context.Context, pod *v1.Pod, next podstate.Start, env []string, img engine.Image) ([]specs.Mount, error) {
+	mounts, err := p.o.Volumes.Mounts(pod, next.Container, env)
+	if err != nil {
+		return nil, err
+	}
+	own, err := p.ownMounts(pod, next.Container, next.Attempt)
+	if err != nil {
+		return nil, err
+	}
+	return p.addDeclared(ctx, pod, next.Container, img, withDefaults(mounts, own))
+}
+
+func bind(target, source, access string) specs.Mount {
+	return specs.Mount{Destination: target, Source: source, Type: "bind", Options: []string{"rbind", "rprivate", access}}
+}
+
 // ownMounts returns the mounts of the files that the kubelet adds to each container.
 func (p *Pods) ownMounts(pod *v1.Pod, c *v1.Container, attempt int) ([]specs.Mount, error) {
-	bind := func(target, source, access string) specs.Mount {
-		return specs.Mount{Destination: target, Source: source, Type: "bind", Options: []string{"rbind", "rprivate", access}}
-	}
 	dir := p.o.Records.Dir(pod.UID)
 	mounts := append(make([]specs.Mount, 0, 4),
 		bind("/etc/hostname", filepath.Join(dir, hostnameFile), rootAccess(c)),
