@@ -48,10 +48,10 @@ type planner struct {
 // those have to be stopped for them. It is deterministic, does not depend on the order of
 // running, and changes none of its arguments. An admission never overcommits the node.
 //
-// A running pod that has ended uses no resources. One with the UID of an input pod is that
-// pod, unchanged, unless it has failed and so is run again; one that only has its namespace and
-// name is replaced by it, and its resources count as free if the new one is admitted. Otherwise
-// the old one stays.
+// A running pod that has ended uses no resources, unless containers of it still run. One with
+// the UID of an input pod is that pod, unchanged, unless it has failed and so is run again; one
+// that only has its namespace and name is replaced by it, and its resources count as free if the
+// new one is admitted. Otherwise the old one stays.
 func Decide(node *v1.Node, running, pods []*v1.Pod, o Options) Plan {
 	stays := map[int]bool{} // rows of rejected pods: the pods that they would replace stay
 	for {
@@ -141,13 +141,12 @@ func (p *planner) match(present []*entry) {
 	}
 	delete(uids, "")
 	for rank, e := range present {
-		done := podspec.Ended(e.pod.Status.Phase) && !e.fixed
-		again := done && (p.o.Rerun || e.pod.Status.Phase == v1.PodFailed)
-		if in := uids[e.pod.UID]; in != nil && !again {
-			in.running, in.earlier, in.fixed, in.holds, in.rank = true, e.pod, e.fixed, !done, rank
+		holds := e.fixed || !podspec.Inactive(e.pod.Status)
+		if in := uids[e.pod.UID]; in != nil && !p.isRunAgain(e) {
+			in.running, in.earlier, in.fixed, in.holds, in.rank = true, e.pod, e.fixed, holds, rank
 			continue
 		}
-		e.running, e.holds, e.rank = true, !done, rank
+		e.running, e.holds, e.rank = true, holds, rank
 		p.earlier = append(p.earlier, e)
 		if n := names[podspec.NameOf(e.pod)]; n != nil {
 			switch {
@@ -164,6 +163,12 @@ func (p *planner) match(present []*entry) {
 	}
 }
 
+// isRunAgain says whether the pod of an earlier run is run again if the input has it.
+func (p *planner) isRunAgain(e *entry) bool {
+	phase := e.pod.Status.Phase
+	return !e.fixed && (phase == v1.PodFailed || phase == v1.PodSucceeded && p.o.Rerun)
+}
+
 // admitAll decides on every input pod in the order asked for. The resources of replaced pods
 // count as free from the beginning, except those of pods that are known to stay.
 func (p *planner) admitAll(stays map[int]bool) {
@@ -176,7 +181,7 @@ func (p *planner) admitAll(stays map[int]bool) {
 		p.hold(e)
 	}
 	p.ports.addListening(p.sockets, slices.DeleteFunc(slices.Concat(p.input, p.earlier), func(e *entry) bool {
-		return !e.running || podspec.Ended(e.pod.Status.Phase)
+		return !e.running || podspec.Inactive(e.pod.Status)
 	}))
 	queue := slices.Clone(p.input)
 	if p.o.Order != ByManifest {

@@ -141,7 +141,7 @@ func (p *planner) plan() Plan {
 		case e.by != nil:
 			d = PreemptedBy(e.pod, e.by.pod)
 			d.Running, d.Earlier = e.running, e.earlier
-			if e.old != nil && !podspec.Ended(e.old.pod.Status.Phase) {
+			if e.old != nil && !podspec.Inactive(e.old.pod.Status) {
 				e.old.by = e.by
 				stopped = append(stopped, e.old)
 			}

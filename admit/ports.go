@@ -143,7 +143,7 @@ func (t portTable) remove(e *entry) {
 func (p *planner) assignSockets() []Listener {
 	pods := map[types.UID]*entry{}
 	for _, e := range slices.Concat(p.input, p.earlier) {
-		if e.running && !podspec.Ended(e.pod.Status.Phase) {
+		if e.running && !podspec.Inactive(e.pod.Status) {
 			pods[e.pod.UID] = e
 		}
 	}

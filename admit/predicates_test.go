@@ -124,6 +124,15 @@ func TestDecideChecks(t *testing.T) {
 		{name: "nothing asked of what is overused", node: "cpu=1", running: []*v1.Pod{pod("r", 0, "cpu=2")}, pod: pod("p", 0, "cpu=0")},
 		{name: "what has ended counts for nothing", node: "cpu=1,pods=1", running: []*v1.Pod{pod("r", 0, "cpu=1", phase(v1.PodFailed))}, pod: pod("p", 0, "cpu=1")},
 		{
+			name: "what has failed and still runs counts", node: "cpu=1",
+			running: []*v1.Pod{pod("r", 0, "cpu=1", phase(v1.PodFailed), stillRuns, hostPort("", "TCP", 80))},
+			pod:     pod("p", 0, "cpu=1", hostPort("", "TCP", 80)),
+			want: []Reason{
+				{"OutOfcpu", "Node didn't have enough resource: cpu, requested: 1000, used: 1000, capacity: 1000"},
+				{"NodePorts", noPorts + ": host port 80/TCP is in use by pod default/r"},
+			},
+		},
+		{
 			name: "more than can be counted", node: "memory=10Gi", pod: pod("p", 0, "", requests(v1.ResourceMemory, "10E")),
 			want: []Reason{{"OutOfmemory", "Node didn't have enough resource: memory, requested: 9223372036854775807, used: 0, capacity: 10737418240"}},
 		},
@@ -315,6 +324,11 @@ func TestDecideChecks(t *testing.T) {
 }
 
 func phase(p v1.PodPhase) func(*v1.Pod) { return func(pod *v1.Pod) { pod.Status.Phase = p } }
+
+// stillRuns makes a container of the pod run.
+func stillRuns(p *v1.Pod) {
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
+}
 
 func taint(effect v1.TaintEffect) func(*v1.Node) {
 	return func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "level", Value: "5", Effect: effect}} }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,10 +44,16 @@ type condition struct {
 // of returns the goal of one pod: UntilCompleted waits for the end of the pods that can end,
 // and for the others to be ready.
 func (g goal) of(pod *v1.Pod) Until {
-	if g.until == UntilCompleted && cmp.Or(pod.Spec.RestartPolicy, v1.RestartPolicyAlways) == v1.RestartPolicyAlways {
+	endless := func(c v1.Container) bool { return isEndless(pod, &c) }
+	if g.until == UntilCompleted && slices.ContainsFunc(pod.Spec.Containers, endless) {
 		return UntilReady
 	}
 	return g.until
+}
+
+// isEndless says whether the container is restarted however it ends.
+func isEndless(pod *v1.Pod, c *v1.Container) bool {
+	return podspec.RestartPolicy(pod, c) == v1.RestartPolicyAlways
 }
 
 // judge returns the condition of a pod.
@@ -109,13 +116,13 @@ func proven(c *v1.Container, cs v1.ContainerStatus) bool {
 	return c.StartupProbe != nil && cs.Started != nil && *cs.Started || c.ReadinessProbe != nil && cs.Ready
 }
 
-// judgeContainers judges an initialized pod by its regular containers.
+// judgeContainers judges an initialized pod by its sidecars and containers.
 func (g goal) judgeContainers(pod *v1.Pod, st v1.PodStatus) condition {
 	until := g.of(pod)
 	done := 0
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		cs := statusOf(st.ContainerStatuses, c.Name)
+	var left []string // those that run and can end
+	for _, c := range podspec.Lasting(pod) {
+		cs := statusOf(podspec.Statuses(st), c.Name)
 		if finished(pod, c, cs) {
 			done++
 			continue
@@ -123,10 +130,13 @@ func (g goal) judgeContainers(pod *v1.Pod, st v1.PodStatus) condition {
 		if waiting, ok := waitsFor(st, cs, until); ok {
 			return waiting
 		}
+		if !isEndless(pod, c) {
+			left = append(left, strconv.Quote(c.Name))
+		}
 	}
 	switch {
-	case until == UntilCompleted:
-		return condition{reason: "PodNotCompleted", message: runningMessage(st)}
+	case g.until == UntilCompleted && len(left) > 0:
+		return condition{reason: "PodNotCompleted", message: "still running: " + strings.Join(left, ", ")}
 	case done == len(pod.Spec.Containers):
 		return condition{reason: "PodNotCompleted", message: "every container has exited with code 0; the pod has not ended yet"}
 	case until == UntilRunning:
@@ -305,19 +315,6 @@ func ending(t *v1.ContainerStateTerminated) string {
 		text += ": " + message
 	}
 	return text
-}
-
-func runningMessage(st v1.PodStatus) string {
-	var names []string
-	for _, cs := range st.ContainerStatuses {
-		if cs.State.Running != nil {
-			names = append(names, fmt.Sprintf("%q", cs.Name))
-		}
-	}
-	if len(names) == 0 {
-		return "the pod has not ended"
-	}
-	return "still running: " + strings.Join(names, ", ")
 }
 
 // statusOf returns the status of a container, with only its name if it has none.

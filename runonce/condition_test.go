@@ -45,6 +45,12 @@ func newPod(policy v1.RestartPolicy, inits []v1.Container, names ...string) *v1.
 	return pod
 }
 
+// ownPolicy gives the first container of the pod a restart policy of its own.
+func ownPolicy(pod *v1.Pod, policy v1.ContainerRestartPolicy) *v1.Pod {
+	pod.Spec.Containers[0].RestartPolicy = &policy
+	return pod
+}
+
 func TestCondition(t *testing.T) {
 	t.Parallel()
 	always, never := v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyNever
@@ -138,6 +144,21 @@ func TestCondition(t *testing.T) {
 			want:   condition{reason: "PodNotCompleted", message: `still running: "a"`},
 		},
 		{
+			name: "completed waits for a container that can end", until: UntilCompleted, pod: ownPolicy(newPod(v1.RestartPolicyAlways, nil, "a", "b"), never),
+			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", true, 0), running("b", true, 0)}, Conditions: podReady(v1.ConditionTrue, "", "")},
+			want:   condition{reason: "PodNotCompleted", message: `still running: "a"`},
+		},
+		{
+			name: "completed waits for a pod whose containers all can end", until: UntilCompleted, pod: ownPolicy(newPod(v1.RestartPolicyAlways, nil, "a"), never),
+			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", true, 0)}, Conditions: podReady(v1.ConditionTrue, "", "")},
+			want:   condition{reason: "PodNotCompleted", message: `still running: "a"`},
+		},
+		{
+			name: "completed does not wait for a container that cannot end", until: UntilCompleted, pod: ownPolicy(newPod(v1.RestartPolicyNever, nil, "a", "b"), always),
+			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", true, 0), ended("b", 0)}},
+			want:   condition{outcome: Ready},
+		},
+		{
 			name: "completed under Always is ready", until: UntilCompleted, pod: newPod(v1.RestartPolicyAlways, nil, "a"),
 			status: v1.PodStatus{
 				Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{running("a", true, 0)},
@@ -217,6 +238,14 @@ func TestCondition(t *testing.T) {
 				ContainerStatuses: []v1.ContainerStatus{running("a", true, 0)},
 			},
 			want: condition{reason: "Error", message: `init container "s" exited with code 1`},
+		},
+		{
+			name: "sidecar is not ready, and one container is done", until: UntilReady, pod: newPod(v1.RestartPolicyNever, both, "a", "b"),
+			status: v1.PodStatus{
+				Phase: v1.PodRunning, InitContainerStatuses: []v1.ContainerStatus{ended("i", 0), running("s", false, 0)},
+				ContainerStatuses: []v1.ContainerStatus{ended("a", 0), running("b", true, 0)},
+			},
+			want: condition{reason: "ContainersNotReady", message: `container "s" is running but not ready`},
 		},
 		{
 			name: "the record of an init container is gone", until: UntilRunning, pod: newPod("", both, "a"),

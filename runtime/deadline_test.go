@@ -71,3 +71,25 @@ func TestDeadlineNeverEarly(t *testing.T) {
 		})
 	}
 }
+
+// TestDeadlineEndsHook: a postStart hook does not keep a pod from ending by its deadline.
+func TestDeadlineEndsHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newNode(t).pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyNever, "sleep")
+		pod.Spec.ActiveDeadlineSeconds = new(int64(60))
+		pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 3600}}}
+		begin := time.Now()
+		for range 2 {
+			if err := p.Sync(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begin); took != time.Minute {
+			t.Errorf("took %s, want the deadline of 1m", took)
+		}
+		if s := wantStates(t.Context(), t, p, pod, "c0=exit143"); s.Reason != "DeadlineExceeded" {
+			t.Errorf("phase %s, reason %q", s.Phase, s.Reason)
+		}
+	})
+}

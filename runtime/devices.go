@@ -49,7 +49,7 @@ func (p *Pods) endedPods(ctx context.Context) (map[types.UID]bool, error) {
 		if err != nil {
 			return nil, err
 		}
-		ended[r.Pod.UID] = podspec.Ended(s.Phase)
+		ended[r.Pod.UID] = podspec.Inactive(s)
 	}
 	return ended, nil
 }

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // mountImages pulls and mounts the images that the container mounts as volumes
@@ -59,6 +64,38 @@ func (p *Pods) mountImage(ctx context.Context, pod *v1.Pod, v *v1.Volume) error 
 		return &failure.Error{Why: failure.ReasonCreateError, Err: fmt.Errorf("ImageVolumeMountFailed: %w", err)}
 	}
 	return nil
+}
+
+// declaredDir is the directory, in the pod's, of the volumes that images declare.
+const declaredDir = "image-volumes"
+
+// addDeclared adds the mounts of the volumes that the image declares, and that the pod mounts nothing
+// on. As under CRI runtimes, each instance of a container has new ones with the content of the image,
+// which can be written to also if its root cannot (volumeMounts and WithVolumes of containerd's CRI
+// plugin).
+func (p *Pods) addDeclared(ctx context.Context, pod *v1.Pod, c *v1.Container, img engine.Image, all []specs.Mount) ([]specs.Mount, error) {
+	if len(img.Volumes) == 0 {
+		return all, nil
+	}
+	own := filepath.Join(p.o.Records.Dir(pod.UID), declaredDir, c.Name)
+	if err := os.RemoveAll(own); err != nil { // of the instance before
+		return nil, fmt.Errorf("removing old volumes of the image: %w", err)
+	}
+	dirs := map[string]string{}
+	for i, target := range img.Volumes {
+		if slices.ContainsFunc(all, func(m specs.Mount) bool { return filepath.Clean(m.Destination) == target }) {
+			continue
+		}
+		dirs[target] = filepath.Join(own, strconv.Itoa(i))
+		if err := os.MkdirAll(dirs[target], 0o755); err != nil {
+			return nil, fmt.Errorf("making a volume of the image: %w", err)
+		}
+		all = append(all, bind(target, dirs[target], "rw"))
+	}
+	if len(dirs) == 0 {
+		return all, nil
+	}
+	return all, p.o.Engine.CopyFromImage(ctx, img.Ref, dirs)
 }
 
 // releaseImages releases the images of the pod's volumes, which are unmounted by then.

@@ -1,7 +1,10 @@
 package runtime_test
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +13,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/engine/enginetest"
 )
 
 // TestImageVolumes: an image is mounted when a container that mounts it is started, its errors
@@ -47,6 +52,71 @@ func TestImageVolumes(t *testing.T) {
 		}
 		if left := n.engine.Mounted(); len(left) > 0 {
 			t.Errorf("still mounted: %v", left)
+		}
+		n.left(t)
+	})
+}
+
+// starts notes what containers are started with, and gives the directories of images a file.
+type starts struct {
+	*enginetest.Engine
+	all []engine.ContainerConfig
+}
+
+func (e *starts) Start(ctx context.Context, c engine.ContainerConfig) error {
+	e.all = append(e.all, c)
+	return e.Engine.Start(ctx, c)
+}
+
+func (e *starts) CopyFromImage(_ context.Context, _ string, dirs map[string]string) error {
+	for path, dir := range dirs {
+		if err := os.WriteFile(filepath.Join(dir, "of-image"), []byte(path), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestDeclaredVolumes: each instance of a container has its own volumes where its image declares
+// them, with the content of the image, and can write to them; but not where the pod mounts its own.
+func TestDeclaredVolumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		img := n.engine.Store[boxImage]
+		img.Volumes = []string{"/cache", "/data"}
+		n.engine.Store[boxImage] = img
+		e := &starts{Engine: n.engine}
+		p := n.podsOn(t.Context(), t, e)
+		pod := testPod(v1.RestartPolicyAlways, "exit 1")
+		c := &pod.Spec.Containers[0]
+		c.SecurityContext = &v1.SecurityContext{ReadOnlyRootFilesystem: new(true)}
+		pod.Spec.Volumes = []v1.Volume{{Name: "own", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+		c.VolumeMounts = []v1.VolumeMount{{Name: "own", MountPath: "/cache/"}}
+		for i := range 2 {
+			if err := p.Sync(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			var files []string
+			for _, m := range e.all[i].Spec.Mounts {
+				if text, err := os.ReadFile(filepath.Join(m.Source, "of-image")); err == nil {
+					files = append(files, m.Destination+" "+string(text)+" "+m.Options[len(m.Options)-1])
+				}
+				if _, err := os.Stat(filepath.Join(m.Source, "left")); err == nil {
+					t.Errorf("%s has what the instance before has written", m.Destination)
+				}
+				if m.Destination == "/data" {
+					if err := os.WriteFile(filepath.Join(m.Source, "left"), nil, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if d := cmp.Diff([]string{"/data /data rw"}, files); d != "" {
+				t.Error(d)
+			}
+			synctest.Wait()
+		}
+		if err := p.Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
 		}
 		n.left(t)
 	})

@@ -21,7 +21,7 @@ func (p *Pods) relabel(uid types.UID, label string) error {
 	if err != nil {
 		return fmt.Errorf("looking for the termination messages of the pod: %w", err)
 	}
-	for _, name := range []string{"volumes", "shm", hostsFile, resolvFile, hostnameFile} {
+	for _, name := range []string{"volumes", declaredDir, "shm", hostsFile, resolvFile, hostnameFile} {
 		paths = append(paths, filepath.Join(dir, name))
 	}
 	for _, path := range paths {

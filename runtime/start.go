@@ -66,14 +66,21 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 	return errors.Join(p.postStart(ctx, w, c, started), err)
 }
 
-// postStart runs the container's hook, which has no time limit but ctx, as in the kubelet.
-// A container whose hook fails is killed; its restart policy decides what comes then.
+// postStart runs the container's hook, which has no time limit but ctx, as in the kubelet, and the
+// pod's deadline, which a kubelet notices only after the hook. A container whose hook fails is
+// killed; its restart policy decides what comes then.
 func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engine.Container) error {
 	if def.Lifecycle == nil || def.Lifecycle.PostStart == nil {
 		return nil
 	}
 	err := p.traced(w.pod.UID, "postStart "+def.Name, func() error {
-		return p.runHook(ctx, w.pod, c, def.Lifecycle.PostStart)
+		limited := ctx
+		if at, ok := podstate.Deadline(w.pod, w.record); ok {
+			var cancel context.CancelFunc
+			limited, cancel = context.WithDeadline(ctx, at)
+			defer cancel()
+		}
+		return p.runHook(limited, w.pod, c, def.Lifecycle.PostStart)
 	})
 	if err == nil {
 		return nil
@@ -85,7 +92,7 @@ func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engi
 	}
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	err = errors.Join(err, p.killAll(cleanup, w.pod, []podstate.Kill{{Container: c, Grace: graceWithin(cleanup, w.pod)}}))
+	err = errors.Join(err, p.killAll(cleanup, w.pod, []podstate.Kill{{Container: c, Grace: graceWithin(cleanup, podspec.GracePeriod(w.pod))}}))
 	return &failure.Error{Why: podstate.ReasonPostStartHook, Err: err}
 }
 
@@ -98,11 +105,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
-	mounts, err := p.o.Volumes.Mounts(pod, c, env)
-	if err != nil {
-		return engine.ContainerConfig{}, err
-	}
-	own, err := p.ownMounts(pod, c, next.Attempt)
+	mounts, err := p.mounts(ctx, pod, next, env, img)
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
@@ -115,7 +118,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
-	input.Env, input.Mounts = env, withDefaults(mounts, own)
+	input.Env, input.Mounts = env, mounts
 	if w.sandbox.UserNS != "" {
 		if err := p.o.Volumes.MapUsers(pod, c.Name, w.sandbox.UserNS, input.Mounts); err != nil {
 			return engine.ContainerConfig{}, err
@@ -188,11 +191,25 @@ func labels(pod *v1.Pod, c *v1.Container, img engine.Image) map[string]string {
 	return l
 }
 
+// mounts returns the mounts of the container: the pod's volumes, those of its image, and our files.
+func (p *Pods) mounts(ctx context.Context, pod *v1.Pod, next podstate.Start, env []string, img engine.Image) ([]specs.Mount, error) {
+	mounts, err := p.o.Volumes.Mounts(pod, next.Container, env)
+	if err != nil {
+		return nil, err
+	}
+	own, err := p.ownMounts(pod, next.Container, next.Attempt)
+	if err != nil {
+		return nil, err
+	}
+	return p.addDeclared(ctx, pod, next.Container, img, withDefaults(mounts, own))
+}
+
+func bind(target, source, access string) specs.Mount {
+	return specs.Mount{Destination: target, Source: source, Type: "bind", Options: []string{"rbind", "rprivate", access}}
+}
+
 // ownMounts returns the mounts of the files that the kubelet adds to each container.
 func (p *Pods) ownMounts(pod *v1.Pod, c *v1.Container, attempt int) ([]specs.Mount, error) {
-	bind := func(target, source, access string) specs.Mount {
-		return specs.Mount{Destination: target, Source: source, Type: "bind", Options: []string{"rbind", "rprivate", access}}
-	}
 	dir := p.o.Records.Dir(pod.UID)
 	mounts := append(make([]specs.Mount, 0, 4),
 		bind("/etc/hostname", filepath.Join(dir, hostnameFile), rootAccess(c)),

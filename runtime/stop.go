@@ -42,9 +42,8 @@ func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-// graceWithin returns the pod's grace period, or what the deadline of ctx leaves of it.
-func graceWithin(ctx context.Context, pod *v1.Pod) time.Duration {
-	grace := podspec.GracePeriod(pod)
+// graceWithin returns the grace period, or what the deadline of ctx leaves of it.
+func graceWithin(ctx context.Context, grace time.Duration) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		grace = max(0, min(grace, time.Until(deadline)-stopReserve))
 	}
@@ -61,7 +60,7 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 		return fmt.Errorf("listing its containers: %w", err)
 	}
 	others, pause := withoutPause(all)
-	killed := p.killAll(ctx, pod, kills(others, graceWithin(ctx, pod)))
+	killed := p.killAll(ctx, pod, kills(others, graceWithin(ctx, podspec.TerminationGrace(pod))))
 	if killed != nil && ctx.Err() != nil {
 		// To remove the containers now would cut their grace period short.
 		if err := p.stillRun(ctx, pod, killed); err != nil {

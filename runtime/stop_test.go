@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
 )
@@ -80,6 +81,35 @@ func TestStopGivesTwoSecondsAtLeast(t *testing.T) {
 			t.Errorf("Stop took %s, want 2s", took)
 		}
 	})
+}
+
+// TestHooksWithoutAGrace: the hooks of a pod that is ended have a second, also if its grace period is
+// zero.
+func TestHooksWithoutAGrace(t *testing.T) {
+	for name, end := range map[string]func(context.Context, *runtime.Pods, *v1.Pod) error{
+		"stop": func(ctx context.Context, p *runtime.Pods, pod *v1.Pod) error { return p.Stop(ctx, pod) },
+		"fail": func(ctx context.Context, p *runtime.Pods, pod *v1.Pod) error { return p.Fail(ctx, pod, "", "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				p := n.pods(t.Context(), t)
+				pod := testPod(v1.RestartPolicyAlways, "stay")
+				pod.Spec.TerminationGracePeriodSeconds = new(int64)
+				pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 60}}}
+				if err := p.Sync(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+				begin := time.Now()
+				if err := end(t.Context(), p, pod); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begin); took != 3*time.Second {
+					t.Errorf("took %s, want 1 s for the hook and 2 s for the container", took)
+				}
+			})
+		})
+	}
 }
 
 // TestStopWithinADeadline: the grace period ends before the deadline, so that there is time to kill

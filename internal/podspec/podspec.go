@@ -99,6 +99,10 @@ func GracePeriod(pod *v1.Pod) time.Duration {
 	return v1.DefaultTerminationGracePeriodSeconds * time.Second
 }
 
+// TerminationGrace is how long the containers may take to stop when the pod is ended: its grace
+// period, and at least one second, so that hooks run (calculateEffectiveGracePeriod of pkg/kubelet).
+func TerminationGrace(pod *v1.Pod) time.Duration { return max(GracePeriod(pod), time.Second) }
+
 // HostPorts returns the ports with a hostPort, those of sidecars first. Other init containers
 // have none (scheduler/util.GetHostPorts).
 func HostPorts(pod *v1.Pod) []v1.ContainerPort {

@@ -125,10 +125,19 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// TestInitRestarts: an init container is restarted until it has ended well, a sidecar always.
+// TestInitRestarts: an init container is restarted until it has ended well, a sidecar always. Only a
+// rule that restarts all containers restarts one that has ended well.
 func TestInitRestarts(t *testing.T) {
 	t.Parallel()
 	pod := testPod()
+	ruled := func(action v1.ContainerRestartRuleAction) *v1.Container {
+		c := pod.Spec.InitContainers[0].DeepCopy()
+		c.RestartPolicyRules = []v1.ContainerRestartRule{{
+			Action:    action,
+			ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{0}},
+		}}
+		return c
+	}
 	for _, c := range []struct {
 		c    *v1.Container
 		code int32
@@ -136,6 +145,8 @@ func TestInitRestarts(t *testing.T) {
 	}{
 		{&pod.Spec.InitContainers[0], 0, false},
 		{&pod.Spec.InitContainers[0], 1, true},
+		{ruled(v1.ContainerRestartRuleActionRestart), 0, false},
+		{ruled(v1.ContainerRestartRuleActionRestartAllContainers), 0, true},
 		{&pod.Spec.InitContainers[1], 0, true},
 		{&pod.Spec.Containers[0], 0, true},
 	} {

@@ -17,13 +17,14 @@ func RestartPolicy(pod *v1.Pod, c *v1.Container) v1.RestartPolicy {
 
 // Restarts says whether the container is restarted after it has ended with the exit code: by
 // its own rules, else by its policy (podutil.ContainerShouldRestart). An init container that has
-// ended well is not (computeInitContainerActions of pkg/kubelet/kuberuntime).
+// ended well is not, unless all containers are (computeInitContainerActions of pkg/kubelet/kuberuntime).
 func Restarts(pod *v1.Pod, c *v1.Container, code int32) bool {
+	action, ok := RestartRule(c, code)
 	if code == 0 && isPlainInit(pod, c) {
-		return false
+		return action == v1.ContainerRestartRuleActionRestartAllContainers
 	}
 	// A rule restarts the container, whatever its action.
-	if _, ok := RestartRule(c, code); ok {
+	if ok {
 		return true
 	}
 	policy := RestartPolicy(pod, c)

@@ -9,6 +9,13 @@ import (
 // Ended says whether a pod of this phase has succeeded or failed.
 func Ended(phase v1.PodPhase) bool { return phase == v1.PodSucceeded || phase == v1.PodFailed }
 
+// Inactive says whether a pod of this status uses nothing of its node any more. One that has failed
+// by its deadline may still run (filterOutInactivePods of pkg/kubelet).
+func Inactive(st v1.PodStatus) bool {
+	runs := func(cs v1.ContainerStatus) bool { return cs.State.Running != nil }
+	return Ended(st.Phase) && !slices.ContainsFunc(Statuses(st), runs)
+}
+
 // Statuses returns the statuses of the init containers, then of the containers.
 func Statuses(st v1.PodStatus) []v1.ContainerStatus {
 	return slices.Concat(st.InitContainerStatuses, st.ContainerStatuses)

@@ -58,21 +58,22 @@ func ExitCode(results []runonce.Result, sig syscall.Signal) int {
 
 // ExitCodeFrom returns the exit code of one container of a finished run. ref is
 // [NAMESPACE/]POD[/CONTAINER]; of two parts the first is a pod if there is one of that name, else
-// a namespace. It is an error if there is no such container, if it has not ended, or if its 0 is that
-// of a container that was told to end with its pod.
+// a namespace. Without a container it is the pod's first one that failed, or else its first. It
+// is an error if there is no such container, or if it has not ended: one that was restarted and runs
+// has not. So is the 0 of a container that was told to end with its pod.
 func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
 	at, container := find(podsOf(results), ref)
 	if at < 0 {
 		return 0, fmt.Errorf("exit code from %q: no such pod in this run", ref)
 	}
 	r := results[at]
-	found := meant(r, container)
+	found := containerOf(r, container)
 	switch {
 	case found == nil && container != "":
 		return 0, fmt.Errorf("exit code from %q: pod %q has no container %q", ref, r.Pod.Name, container)
 	case found == nil:
 		return 0, fmt.Errorf("exit code from %q: the pod was not started (%s)", ref, r.Outcome)
-	case found.ExitCode == nil:
+	case !ended(found):
 		return 0, fmt.Errorf("exit code from %q: container %q has not ended", ref, found.Name)
 	case *found.ExitCode == 0 && wasEnded(r):
 		return 0, fmt.Errorf("exit code from %q: the pod was ended (%s)", ref, r.Reason)
@@ -80,8 +81,9 @@ func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
 	return int(*found.ExitCode), nil
 }
 
-// meant returns the container of this name, or without one the pod's first one that failed, or else its first.
-func meant(r runonce.Result, container string) (found *runonce.Container) {
+// containerOf returns the container of the result with the name, or without one the first regular
+// container that failed, or else the first.
+func containerOf(r runonce.Result, container string) (found *runonce.Container) {
 	for i := range r.Containers {
 		c := &r.Containers[i]
 		regular := slices.ContainsFunc(r.Pod.Spec.Containers, func(s v1.Container) bool { return s.Name == c.Name })
@@ -89,7 +91,7 @@ func meant(r runonce.Result, container string) (found *runonce.Container) {
 		case container != "" && c.Name == container:
 			found = c
 		case container != "" || !regular:
-		case found == nil, c.ExitCode != nil && *c.ExitCode != 0 && (found.ExitCode == nil || *found.ExitCode == 0):
+		case found == nil, ended(c) && *c.ExitCode != 0 && (!ended(found) || *found.ExitCode == 0):
 			found = c
 		}
 	}
@@ -101,6 +103,10 @@ func meant(r runonce.Result, container string) (found *runonce.Container) {
 func wasEnded(r runonce.Result) bool {
 	return r.Outcome == runonce.Preempted || r.Outcome == runonce.Failed && r.Status.Reason != ""
 }
+
+// ended says whether the container has an exit code, and not that of an instance before the running
+// one.
+func ended(c *runonce.Container) bool { return c.ExitCode != nil && c.State != "Running" }
 
 func podsOf(results []runonce.Result) []*v1.Pod {
 	pods := make([]*v1.Pod, 0, len(results))

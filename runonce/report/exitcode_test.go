@@ -74,6 +74,10 @@ func TestExitCodeFrom(t *testing.T) {
 		}},
 		{Pod: pod("default", "web", "app"), Containers: []runonce.Container{{Name: "app"}}},
 		{Pod: pod("ci", "build", "make"), Containers: []runonce.Container{{Name: "make", ExitCode: code(4)}}},
+		{Pod: pod("default", "again", "app", "side"), Containers: []runonce.Container{
+			{Name: "app", State: "Running", ExitCode: code(5)}, {Name: "side", State: "Terminated", ExitCode: code(0)},
+		}},
+		{Pod: pod("default", "looping", "app"), Containers: []runonce.Container{{Name: "app", State: "Waiting", ExitCode: code(6)}}},
 		{Pod: pod("default", "big", "x"), Outcome: runonce.Rejected},
 		{
 			Pod: pod("default", "late", "x", "y"), Outcome: runonce.Failed, Reason: "DeadlineExceeded", Status: v1.PodStatus{Reason: "DeadlineExceeded"},
@@ -93,6 +97,9 @@ func TestExitCodeFrom(t *testing.T) {
 		{"ci/build/make", 4, ""},
 		{"default/test/lint", 7, ""},
 		{"web", 0, `container "app" has not ended`},
+		{"again", 0, `container "app" has not ended`},
+		{"again/side", 0, ""},
+		{"looping", 6, ""},
 		{"test/none", 0, `has no container "none"`},
 		{"big", 0, "was not started (Rejected)"},
 		{"late", 143, ""},

@@ -102,6 +102,26 @@ func (e *Engine) Mount(ctx context.Context, ref, key, dir string) error {
 	return nil
 }
 
+// CopyFromImage copies directories of an image.
+func (e *Engine) CopyFromImage(ctx context.Context, ref string, dirs map[string]string) error {
+	name, err := image.Normalize(ref)
+	if err != nil {
+		return err
+	}
+	err = e.do(ctx, func(ctx context.Context, s *session) error {
+		img, err := e.images.Get(ctx, s.Conn, name)
+		if err != nil {
+			return err
+		}
+		return e.images.Copy(ctx, s.Conn, img, dirs)
+	})
+	if err != nil {
+		return fmt.Errorf("copying from image %q: %w", ref, err)
+	}
+	e.deleted.Store(true) // the view
+	return nil
+}
+
 // Release removes what Mount keeps under the key.
 func (e *Engine) Release(ctx context.Context, key string) error {
 	err := e.do(ctx, func(ctx context.Context, s *session) error { return images.RemoveView(ctx, s.Conn, key) })

@@ -65,6 +65,42 @@ func TestMountImage(t *testing.T) {
 	}
 }
 
+// TestCopyFromImage: the content of a directory is copied with its owners and modes, nothing of one
+// that the image does not have, and no view of the image is left.
+func TestCopyFromImage(t *testing.T) {
+	p := newTestDirs(t)
+	e := p.openWithBox(t)
+	if _, err := e.Image(t.Context(), boxRef); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshots(t, p)
+	bin, none := t.TempDir(), t.TempDir()
+	if err := os.Chmod(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.CopyFromImage(t.Context(), boxRef, map[string]string{"/bin": bin, "/bin/none": none}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(bin, "box")); err != nil || info.Mode() != 0o755 {
+		t.Errorf("copied %v, %v", info, err)
+	}
+	if info, err := os.Stat(bin); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("copied to %v, %v", info, err)
+	}
+	if left, err := os.ReadDir(none); err != nil || len(left) > 0 {
+		t.Errorf("copied %v, %v, of a directory that is not there", left, err)
+	}
+	if err := e.CopyFromImage(t.Context(), "localhost/none:1", nil); !errors.Is(err, engine.ErrNotFound) {
+		t.Errorf("an image that is not there: %v", err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if after := snapshots(t, p); after > before {
+		t.Errorf("%d snapshots, there were %d", after, before)
+	}
+}
+
 // snapshots counts the directories of snapshots on disk.
 func snapshots(t *testing.T, p testDirs) int {
 	t.Helper()

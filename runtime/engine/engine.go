@@ -55,6 +55,10 @@ type Engine interface {
 	// Mount mounts the content of an image of the local store read-only on the directory. It
 	// is kept under a key until Release; what is already mounted under that key stays.
 	Mount(ctx context.Context, ref, key, dir string) error
+	// CopyFromImage copies directories of an image of the local store, with owners and modes, to
+	// others that exist: dirs has those, by the paths in the image. One that the image does not
+	// have is left out.
+	CopyFromImage(ctx context.Context, ref string, dirs map[string]string) error
 	// Release releases what Mount has kept, after it was unmounted. An unknown key is no
 	// error.
 	Release(ctx context.Context, key string) error
@@ -190,6 +194,7 @@ type Image struct {
 	User       string // "", "uid", "name", "uid:gid", ...
 	WorkingDir string
 	StopSignal string
+	Volumes    []string // the directories that it declares as volumes, absolute, in order
 	// Passwd and Group are the image's /etc/passwd and /etc/group, nil when it has none.
 	// They turn names into ids without a mounted root filesystem.
 	Passwd []byte

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,9 +17,9 @@ import (
 // ContainerIDPrefix comes before the engine's ID of a container in its status.
 const ContainerIDPrefix = "containerd://"
 
-func (o *Observation) containerStatus(c *v1.Container, otherwise string) v1.ContainerStatus {
+func (o *Observation) containerStatus(c *v1.Container, otherwise string, now time.Time) v1.ContainerStatus {
 	s := v1.ContainerStatus{Name: c.Name, Image: c.Image, VolumeMounts: volumeMounts(o.Pod, c, o.RecursiveReadOnly)}
-	w, waits := o.waiting(c.Name)
+	w, waits := o.waiting(c.Name, now)
 	if !waits {
 		w = record.Failure{Reason: otherwise}
 	}
@@ -121,13 +122,13 @@ func (o *Observation) startsAgain(c *v1.Container, ended engine.Container) bool 
 }
 
 // waiting returns the recorded reason why the container waits, unless it has been started since.
-func (o *Observation) waiting(name string) (record.Failure, bool) {
+func (o *Observation) waiting(name string, now time.Time) (record.Failure, bool) {
 	f, failed := o.Record.Failures[name]
 	c, ok := o.Containers[name]
 	switch {
 	case !failed, !ok:
 		return f, failed
-	case o.Record.Failed != nil:
+	case o.Record.Failed != nil, o.overdue(now):
 		return f, false // a pod that has failed starts nothing again
 	case c.Attempt == f.Attempt:
 		return f, c.State == engine.StateCreated || c.Exit.Reason == ReasonStartError || f.Reason == ReasonPostStartHook

@@ -14,9 +14,11 @@ import (
 // be one.
 func TestWaitsToStartAgain(t *testing.T) {
 	t.Parallel()
+	now, second := time.Now(), int64(1)
 	pod := &v1.Pod{Spec: v1.PodSpec{
-		InitContainers: []v1.Container{{Name: "init", Image: "app:1"}},
-		Containers:     []v1.Container{{Name: "main", Image: "app:1"}},
+		ActiveDeadlineSeconds: &second,
+		InitContainers:        []v1.Container{{Name: "init", Image: "app:1"}},
+		Containers:            []v1.Container{{Name: "main", Image: "app:1"}},
 	}}
 	failures := map[string]record.Failure{"init": {Reason: "ErrImagePull", Attempt: 1}, "main": {Reason: "CrashLoopBackOff", Attempt: 1}}
 	ended := func(name string, code int32) engine.Container {
@@ -30,6 +32,8 @@ func TestWaitsToStartAgain(t *testing.T) {
 	}{
 		{"in back-off", record.Pod{Failures: failures}, "", "CrashLoopBackOff"},
 		{"in a new sandbox", record.Pod{Failures: failures, Sandboxed: map[string]int{"init": 0, "main": 0}}, "ErrImagePull", "CrashLoopBackOff"},
+		{"before its deadline", record.Pod{Failures: failures, Started: now}, "", "CrashLoopBackOff"},
+		{"past its deadline", record.Pod{Failures: failures, Started: now.Add(-time.Second)}, "", ""},
 		{"the pod has failed", record.Pod{Failures: failures, Failed: &record.Failure{Reason: "Evicted"}}, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -37,7 +41,7 @@ func TestWaitsToStartAgain(t *testing.T) {
 			o := &Observation{Pod: pod, Record: &c.record, Sandbox: &engine.Sandbox{}, Containers: map[string]engine.Container{
 				"init": ended("init", 0), "main": ended("main", 1),
 			}}
-			st := Status(o, time.Time{})
+			st := Status(o, now)
 			waits := func(cs v1.ContainerStatus) string {
 				if cs.State.Waiting != nil {
 					return cs.State.Waiting.Reason

@@ -57,7 +57,7 @@ const evictionGrace = time.Second
 func Decide(o *Observation, now time.Time) Actions {
 	switch {
 	case o.Record.Failed != nil, o.overdue(now):
-		return o.killPod(podspec.GracePeriod(o.Pod))
+		return o.killPod(podspec.TerminationGrace(o.Pod))
 	case o.Exceeded != "":
 		a := o.killPod(evictionGrace)
 		a.Fail = &record.Failure{Reason: ReasonEvicted, Message: o.Exceeded}
@@ -115,9 +115,9 @@ func (o *Observation) decideWithoutSandbox(a *Actions) {
 		a.KillPod, a.Kill = true, o.running(podspec.GracePeriod(o.Pod))
 	}
 	if o.Pod.Spec.RestartPolicy == v1.RestartPolicyNever && len(o.Containers) > 0 && !o.onlyCreated() {
-		// The kubelet leaves such a pod pending for ever if a container has not run yet.
-		if o.neverRan() {
-			a.Fail = &record.Failure{Reason: ReasonSandboxLost, Message: "the pod has lost its sandbox before all of its containers ran, and is not restarted"}
+		// The kubelet leaves such a pod as it is for ever if a container has yet to run.
+		if o.unfinished() {
+			a.Fail = &record.Failure{Reason: ReasonSandboxLost, Message: "the pod has lost its sandbox before all of its containers had ended, and is not restarted"}
 		}
 		return
 	}
@@ -151,11 +151,11 @@ func (o *Observation) onlyCreated() bool {
 	return true
 }
 
-// neverRan says that a regular container of the pod has not run.
-func (o *Observation) neverRan() bool {
+// unfinished says that a regular container of the pod has not run yet, or would run again.
+func (o *Observation) unfinished() bool {
 	return slices.ContainsFunc(o.Pod.Spec.Containers, func(c v1.Container) bool {
 		known, ok := o.Containers[c.Name]
-		return !ok || known.State == engine.StateCreated
+		return !ok || o.Record.IsDiscarded(known) || restarts(o.Pod, &c, known)
 	})
 }
 
@@ -173,7 +173,7 @@ func (o *Observation) anyActive(cs []v1.Container) bool {
 	})
 }
 
-// decideContainer decides on a regular container and reports whether it keeps running.
+// decideContainer decides on a regular container and reports whether the pod goes on with it.
 func (o *Observation) decideContainer(c *v1.Container, a *Actions, now time.Time) bool {
 	old, ok := o.Containers[c.Name]
 	switch {
@@ -184,9 +184,11 @@ func (o *Observation) decideContainer(c *v1.Container, a *Actions, now time.Time
 		o.restart(c, a, old)
 	case old.State == engine.StateRunning && o.Probes[old.ID].Failed != "":
 		a.Kill = append(a.Kill, Kill{old, o.probeGrace(c, old)})
-		if podspec.RestartPolicy(o.Pod, c) != v1.RestartPolicyNever {
-			o.restartAfterProbe(c, a, now)
+		if podspec.RestartPolicy(o.Pod, c) == v1.RestartPolicyNever {
+			// A rule may start it again: that depends on the exit code.
+			return len(c.RestartPolicyRules) > 0
 		}
+		o.restartAfterProbe(c, a, now)
 	case old.State == engine.StateRunning:
 		return true
 	case restarts(o.Pod, c, old):

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/probe"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -156,6 +157,36 @@ func TestDecide(t *testing.T) {
 				t.Errorf("decide = %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestDecideByRulesOfContainers: what a container's own policy and rules ask for counts in a pod
+// that is never restarted, too.
+func TestDecideByRulesOfContainers(t *testing.T) {
+	t.Parallel()
+	pod := aPod(v1.RestartPolicyNever, ";a")
+	policy := v1.ContainerRestartPolicyNever
+	pod.Spec.Containers[0].RestartPolicy = &policy
+	pod.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{
+		Action:    v1.ContainerRestartRuleActionRestart,
+		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{137}},
+	}}
+	killed := observed(pod, true, "a=running")
+	killed.Probes = map[string]probe.Status{"a-0": {Failed: probe.Liveness}}
+	for _, tt := range []struct {
+		name string
+		o    *Observation
+		want string
+	}{
+		{"killed by a probe", killed, "kill a"},
+		{"ended as in the rule", observed(pod, true, "a=exit137"), "start a/1"},
+		{"ended otherwise", observed(pod, true, "a=exit1"), "kill-pod"},
+		{"without a sandbox", observed(pod, false, "a=exit137"), "fail SandboxLost, kill-pod"},
+		{"ended otherwise, without a sandbox", observed(pod, false, "a=exit1"), "kill-pod"},
+	} {
+		if got := describe(Decide(tt.o, epoch)); got != tt.want {
+			t.Errorf("%s: decide = %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }
 

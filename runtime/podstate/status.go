@@ -22,14 +22,14 @@ func Status(o *Observation, now time.Time) v1.PodStatus {
 	o.setIPs(&s)
 	initialized := o.initialized()
 	for i := range o.Pod.Spec.InitContainers {
-		s.InitContainerStatuses = append(s.InitContainerStatuses, o.containerStatus(&o.Pod.Spec.InitContainers[i], ReasonInitializing))
+		s.InitContainerStatuses = append(s.InitContainerStatuses, o.containerStatus(&o.Pod.Spec.InitContainers[i], ReasonInitializing, now))
 	}
 	reason := ReasonCreating
 	if !initialized {
 		reason = ReasonInitializing
 	}
 	for i := range o.Pod.Spec.Containers {
-		s.ContainerStatuses = append(s.ContainerStatuses, o.containerStatus(&o.Pod.Spec.Containers[i], reason))
+		s.ContainerStatuses = append(s.ContainerStatuses, o.containerStatus(&o.Pod.Spec.Containers[i], reason, now))
 	}
 	s.Phase = phase(o.Pod, s, initialized)
 	o.failure(&s, now)

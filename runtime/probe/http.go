@@ -17,7 +17,8 @@ import (
 const maxRedirects = 10
 
 // httpGet follows pkg/probe/http: 200 to 399 is a success; certificates are not verified;
-// redirects are followed on the same host only, and those to another one are a success.
+// redirects are followed on the same host only, and those to another one are a success. A response
+// that does not end in time, such as a stream of events, is neither a success nor a failure.
 func (t Target) httpGet(ctx context.Context, a *v1.HTTPGetAction) (Outcome, error) {
 	req, err := t.request(ctx, a, userAgent)
 	if err != nil {
@@ -30,9 +31,6 @@ func (t Target) httpGet(ctx context.Context, a *v1.HTTPGetAction) (Outcome, erro
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxOutput))
 	if err != nil {
-		if ctx.Err() != nil {
-			return Outcome{Failure, fmt.Sprintf("reading the response: %v", err)}, nil
-		}
 		return Outcome{}, fmt.Errorf("reading the response: %w", err)
 	}
 	switch code := resp.StatusCode; {

@@ -167,12 +167,12 @@ func (p *Provider) DeletePod(_ context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-// grace returns the pod's grace period: that of its deletion, which is at least one second, or
-// else its own (pkg/kubelet.calculateEffectiveGracePeriod).
+// grace returns the pod's grace period: that of its deletion, or else its own, and at least one
+// second (pkg/kubelet.calculateEffectiveGracePeriod).
 func grace(deleted, known *v1.Pod) time.Duration {
 	s := cmp.Or(deleted.DeletionGracePeriodSeconds, known.DeletionGracePeriodSeconds) // from an update
 	if s == nil {
-		return podspec.GracePeriod(known)
+		return podspec.TerminationGrace(known)
 	}
 	return max(time.Duration(*s)*time.Second, time.Second)
 }

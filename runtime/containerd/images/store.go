@@ -151,6 +151,7 @@ func (c *Store) load(ctx context.Context, s Conn, record images.Image) (*Image, 
 		User:       config.Config.User,
 		WorkingDir: config.Config.WorkingDir,
 		StopSignal: config.Config.StopSignal,
+		Volumes:    declaredVolumes(config.Config.Volumes),
 	}}
 	if config.Created != nil {
 		img.Created = *config.Created
@@ -159,6 +160,16 @@ func (c *Store) load(ctx context.Context, s Conn, record images.Image) (*Image, 
 		img.Size += l.Size
 	}
 	return img, nil
+}
+
+// declaredVolumes returns the directories that an image declares as volumes, in order.
+func declaredVolumes(declared map[string]struct{}) []string {
+	dirs := make([]string, 0, len(declared))
+	for dir := range declared {
+		dirs = append(dirs, filepath.Join("/", dir))
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
 }
 
 // readConfig reads the configuration of an image.

@@ -23,31 +23,36 @@ const maxUsers = 1 << 20
 
 // mountedUsers reads passwd and group from a view of the image.
 func (c *Store) mountedUsers(ctx context.Context, s Conn, chainID string) (u users, err error) {
-	ctx, release, err := holdLease(ctx, s.Client)
-	if err != nil {
-		return users{}, fmt.Errorf("holding a view of the image: %w", errs.Native(err))
-	}
-	defer func() { err = release(err) }()
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-	defer cancel()
-
-	key := "runonce-users-" + strconv.FormatInt(time.Now().UnixNano(), 36)
-	mounts, err := s.Snapshots().View(ctx, key, chainID)
-	if err != nil {
-		return users{}, fmt.Errorf("making a view of the image: %w", errs.Native(err))
-	}
-	defer func() {
-		if rerr := errs.IgnoreNotFound(s.Snapshots().Remove(cleanup, key)); rerr != nil {
-			err = errors.Join(err, fmt.Errorf("removing a view of the image: %w", rerr))
-		}
-	}()
-	err = c.mounted(mounts, func(root string) error {
+	err = c.viewed(ctx, s, chainID, func(root string) (err error) {
 		if u.Passwd, err = readInside(root, "etc/passwd"); err == nil {
 			u.Group, err = readInside(root, "etc/group")
 		}
 		return err
 	})
 	return u, err
+}
+
+// viewed calls f with a directory on which a view of the image is mounted while f runs.
+func (c *Store) viewed(ctx context.Context, s Conn, chainID string, f func(root string) error) (err error) {
+	ctx, release, err := holdLease(ctx, s.Client)
+	if err != nil {
+		return fmt.Errorf("holding a view of the image: %w", errs.Native(err))
+	}
+	defer func() { err = release(err) }()
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+
+	key := "runonce-view-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	mounts, err := s.Snapshots().View(ctx, key, chainID)
+	if err != nil {
+		return fmt.Errorf("making a view of the image: %w", errs.Native(err))
+	}
+	defer func() {
+		if rerr := errs.IgnoreNotFound(s.Snapshots().Remove(cleanup, key)); rerr != nil {
+			err = errors.Join(err, fmt.Errorf("removing a view of the image: %w", rerr))
+		}
+	}()
+	return c.mounted(mounts, f)
 }
 
 // readInside reads a file below root, following symbolic links as if root were the root.

@@ -3,10 +3,12 @@ package images
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
+	continuity "github.com/containerd/continuity/fs"
 	"github.com/containerd/errdefs"
 	"github.com/moby/sys/mountinfo"
 
@@ -36,6 +38,25 @@ func (c *Store) MountView(ctx context.Context, s Conn, img *Image, key, dir stri
 		return fmt.Errorf("mounting the image: %w", err)
 	}
 	return nil
+}
+
+// Copy copies directories of the image: see engine.Engine, CopyFromImage.
+func (c *Store) Copy(ctx context.Context, s Conn, img *Image, dirs map[string]string) error {
+	return c.viewed(ctx, s, img.ChainID, func(root string) error {
+		for path, dir := range dirs {
+			source, err := continuity.RootPath(root, path)
+			if err != nil {
+				return fmt.Errorf("finding %s in the image: %w", path, err)
+			}
+			if info, err := os.Stat(source); err != nil || !info.IsDir() {
+				continue // nothing to copy
+			}
+			if err := continuity.CopyDir(dir, source); err != nil {
+				return fmt.Errorf("copying %s of the image: %w", path, err)
+			}
+		}
+		return nil
+	})
 }
 
 // RemoveView removes the view of the key, if there is one.

@@ -384,6 +384,16 @@ func (e *Engine) Mount(_ context.Context, ref, key, _ string) error {
 	return nil
 }
 
+// CopyFromImage finds no directories in the image.
+func (e *Engine) CopyFromImage(_ context.Context, ref string, _ map[string]string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, ok := e.stored(ref); !ok {
+		return fmt.Errorf("copying from image %q: %w", ref, engine.ErrNotFound)
+	}
+	return nil
+}
+
 // Release forgets what was mounted under the key.
 func (e *Engine) Release(_ context.Context, key string) error {
 	e.mu.Lock()

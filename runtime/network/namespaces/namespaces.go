@@ -118,6 +118,7 @@ func initialize(k Kind, hostname string) error {
 		if err := netlink.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "lo"}}); err != nil {
 			return fmt.Errorf("bringing up the loopback interface: %w", err)
 		}
+		unprivileged()
 	case UTS:
 		if err := unix.Sethostname([]byte(hostname)); err != nil {
 			return fmt.Errorf("setting host name %q: %w", hostname, err)
@@ -125,6 +126,15 @@ func initialize(k Kind, hostname string) error {
 	case IPC, User:
 	}
 	return nil
+}
+
+// unprivileged lets any user listen on any port and send echo requests, as containerd's CRI plugin
+// does for pods by default. Without either, pods still run: where /proc/sys is read-only, and in a
+// user namespace, to which not all groups are mapped.
+func unprivileged() {
+	for name, value := range map[string]string{"ip_unprivileged_port_start": "0", "ping_group_range": "0 2147483647"} {
+		_ = os.WriteFile("/proc/sys/net/ipv4/"+name, []byte(value), 0)
+	}
 }
 
 // pin pins a namespace of the thread or process to a new file.

@@ -73,6 +73,15 @@ func wantInside(t *testing.T, pins []Pin) {
 		if !strings.Contains(string(state), "lo:") || strings.Contains(string(state), "eth0:") {
 			t.Errorf("interfaces inside:\n%s", state)
 		}
+		for file, want := range map[string]string{"ip_unprivileged_port_start": "0", "ping_group_range": "0 2147483647"} {
+			got, err := os.ReadFile("/proc/sys/net/ipv4/" + file)
+			if err != nil {
+				return err
+			}
+			if strings.Join(strings.Fields(string(got)), " ") != want {
+				t.Errorf("%s is %q inside, want %q", file, got, want)
+			}
+		}
 		return nil
 	})
 	if err != nil {
