@@ -11,6 +11,7 @@ import (
 	"github.com/runonce/runonce/internal/journal"
 	"github.com/runonce/runonce/internal/sdnotify"
 	"github.com/runonce/runonce/internal/startup"
+	"github.com/runonce/runonce/internal/umask"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/containerd"
@@ -23,6 +24,7 @@ func main() {
 		os.Exit(shim.Main())
 	}
 	startup.DropCode()
+	umask.Set()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, cmd.Signals()...)
 	os.Exit(cmd.Main(context.Background(), os.Args, cmd.IO{

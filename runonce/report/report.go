@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/internal/umask"
 	"github.com/runonce/runonce/runonce"
 )
 
@@ -201,7 +202,7 @@ func Writable(path string) error {
 	if path == "" {
 		return nil
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, umask.Mode(0o644))
 	if err != nil {
 		return err
 	}
@@ -213,7 +214,7 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	if path == "" {
 		return nil
 	}
-	f, err := os.Create(path)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, umask.Mode(0o644))
 	if err != nil {
 		return fmt.Errorf("writing report: %w", err)
 	}
