@@ -25,6 +25,7 @@ func TestFullRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		m.once(t, "down", "--all")
 		if err := unix.Unmount(root, unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
