@@ -9,10 +9,10 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/runonce/runonce/internal/caller"
 	"github.com/runonce/runonce/internal/journal"
 	"github.com/runonce/runonce/internal/sdnotify"
 	"github.com/runonce/runonce/internal/startup"
-	"github.com/runonce/runonce/internal/umask"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/containerd"
@@ -25,7 +25,7 @@ func main() {
 		os.Exit(shim.Main())
 	}
 	startup.DropCode()
-	umask.Set()
+	caller.Isolate()
 	// A crash, or SIGQUIT, ends in SIGABRT: exit code 2 would say that nothing was started.
 	debug.SetTraceback("crash")
 	signals := make(chan os.Signal, 2)
