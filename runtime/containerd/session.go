@@ -184,7 +184,7 @@ func notResponding(h flock.Holder, root string) error {
 func (s *session) configure(ctx context.Context, o Options) error {
 	if s.Snapshotter == "" {
 		s.Snapshotter = "overlayfs"
-		if s.server != nil && !s.server.HasSnapshotter(s.Snapshotter) {
+		if s.server != nil && !s.server.HasSnapshotter(s.Snapshotter) || o.Address == "" && !server.CanOverlay(o.Root) {
 			s.Snapshotter = "native"
 		}
 	}

@@ -19,9 +19,11 @@ import (
 	"github.com/containerd/containerd/v2/pkg/gc"
 	"github.com/containerd/containerd/v2/pkg/timeout"
 	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
 	"github.com/containerd/log"
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
+	"golang.org/x/sys/unix"
 )
 
 // Options say where the server keeps its files. Root outlives a reboot, State need not.
@@ -202,6 +204,23 @@ type lineLogger struct{ log *slog.Logger }
 func (w lineLogger) Write(line []byte) (int, error) {
 	w.log.Debug("containerd", "line", string(line))
 	return len(line), nil
+}
+
+// CanOverlay reports whether an overlay can have its layers in the root directory: on most network file
+// systems it cannot, and not on another overlay, as in a container. Every process of a root gets the
+// same answer.
+func CanOverlay(root string) bool {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(root, &fs); err != nil {
+		return true
+	}
+	switch fs.Type {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC:
+		return true
+	}
+	err := overlayutils.SupportsMultipleLowerDir(root)
+	var full *os.PathError // or something else that says nothing about overlays
+	return err == nil || errors.As(err, &full)
 }
 
 // HasSnapshotter reports whether the kernel and the file system support the snapshotter.
