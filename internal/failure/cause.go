@@ -52,7 +52,7 @@ type cause struct {
 
 // causes are all that are known, whichever part of the program meets them: those that are worth
 // no retry first, for an error that has several. Errors that came as text from another process
-// must have got their errno back (runtime/containerd/errs.Native).
+// must have got their errno back (WithErrno).
 var causes = []cause{
 	{matches: isErrno(syscall.ENOSPC, syscall.EDQUOT), advice: atFileSystem("free space on the file system at %")},
 	{matches: isErrno(syscall.EROFS), advice: atFileSystem("the file system at % is mounted read-only")},
