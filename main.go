@@ -6,8 +6,10 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
+	"github.com/runonce/runonce/internal/caller"
 	"github.com/runonce/runonce/internal/journal"
 	"github.com/runonce/runonce/internal/sdnotify"
 	"github.com/runonce/runonce/internal/startup"
@@ -23,12 +25,17 @@ func main() {
 		os.Exit(shim.Main())
 	}
 	startup.DropCode()
+	caller.Isolate()
+	// A crash, or SIGQUIT, ends in SIGABRT: exit code 2 would say that nothing was started.
+	debug.SetTraceback("crash")
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, cmd.Signals()...)
 	os.Exit(cmd.Main(context.Background(), os.Args, cmd.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		StdoutTerminal: cmd.Terminal(os.Stdout), StderrTerminal: cmd.Terminal(os.Stderr),
-		Signals: signals, CatchHangups: func() { signal.Notify(signals, syscall.SIGHUP) }, Exit: os.Exit, Notify: sdnotify.Take(), Journal: journal.Socket,
+		Signals: signals, CatchHangups: func() { signal.Notify(signals, syscall.SIGHUP) },
+		CatchPipes: func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) },
+		Exit:       os.Exit, Notify: sdnotify.Take(), Journal: journal.Socket,
 		Getenv: os.Getenv, Environ: os.Environ, Machine: os.DirFS("/"), Open: backend.Open, Versions: containerd.LookUp,
 	}))
 }

@@ -148,7 +148,8 @@ func (p *planner) match(present []*entry) {
 		}
 		e.running, e.holds, e.rank = true, holds, rank
 		p.earlier = append(p.earlier, e)
-		if n := names[podspec.NameOf(e.pod)]; n != nil {
+		// The name of a pod with a damaged record is not known.
+		if n := cmp.Or(names[podspec.NameOf(e.pod)], uids[e.pod.UID]); n != nil {
 			switch {
 			case n.running:
 			case e.fixed:

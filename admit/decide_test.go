@@ -159,6 +159,12 @@ func TestDecide(t *testing.T) {
 			used: "cpu=1",
 		},
 		{
+			name: "failed, and its name is lost", node: "cpu=1",
+			running: []*v1.Pod{pod("a", 0, "", phase(v1.PodFailed), func(p *v1.Pod) { p.Name = "uid-a" })}, pods: []*v1.Pod{pod("a", 0, "cpu=1")},
+			want: []row{{Name: "a", Verdict: Admitted, Replaces: "uid-a"}},
+			used: "cpu=1",
+		},
+		{
 			name: "failed, and no longer fits", node: "cpu=1",
 			running: []*v1.Pod{pod("a", 0, "cpu=1", phase(v1.PodFailed)), pod("b", 0, "cpu=1")}, pods: []*v1.Pod{pod("a", 0, "cpu=1")},
 			want: []row{{Name: "a", Verdict: Rejected}},

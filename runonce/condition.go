@@ -101,7 +101,11 @@ func (g goal) settling(pod *v1.Pod, st v1.PodStatus, h history, now time.Time) (
 		} else if proven(c, cs) {
 			continue
 		}
-		if left := need - now.Sub(cs.State.Running.StartedAt.Time); left > 0 {
+		ran := now.Sub(cs.State.Running.StartedAt.Time)
+		if i := h[c.Name]; ran < 0 && !i.seen.IsZero() {
+			ran = now.Sub(i.seen) // the clock was set back
+		}
+		if left := need - ran; left > 0 {
 			return condition{
 				reason: "Settling", message: fmt.Sprintf("container %q %s, settling for %s", c.Name, text, need.Round(time.Millisecond)),
 				recheck: min(left, need),

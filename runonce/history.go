@@ -19,6 +19,8 @@ type instances struct {
 	started  bool          // whether an instance was started before this run
 	ended    int           // how many ended before this run
 	longest  time.Duration // the longest life of one that ended in this run
+	start    time.Time     // of the one that runs, by the clock of the machine
+	seen     time.Time     // when this run first saw it, which a change of that clock does not affect
 }
 
 // newHistory returns the history of a pod whose first status this is.
@@ -44,10 +46,14 @@ func isDown(cs v1.ContainerStatus) bool {
 	return cs.State.Running == nil && podspec.LastTermination(cs) != nil
 }
 
-// add notes how long the instances in the status lived in a run that began at the given time.
-func (h history) add(st v1.PodStatus, begin time.Time) {
+// add notes how long the instances in the status lived in a run that began at the given time, and
+// which one runs now.
+func (h history) add(st v1.PodStatus, begin, now time.Time) {
 	for _, cs := range podspec.Statuses(st) {
 		i := h[cs.Name]
+		if r := cs.State.Running; r != nil && (i.seen.IsZero() || !i.start.Equal(r.StartedAt.Time)) {
+			i.start, i.seen = r.StartedAt.Time, now
+		}
 		for _, t := range []*v1.ContainerStateTerminated{cs.State.Terminated, cs.LastTerminationState.Terminated} {
 			if t == nil || !t.FinishedAt.After(begin) {
 				continue

@@ -262,7 +262,7 @@ func (p *pod) refresh(ctx context.Context) error {
 	case p.history == nil:
 		p.history = history{}
 	}
-	p.history.add(st, p.r.o.Start)
+	p.history.add(st, p.r.o.Start, time.Now())
 	p.setStatus(st)
 	return nil
 }

@@ -80,6 +80,20 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// TestSettleAfterTheClockWasSetBack: a container that seems to have started an hour from now has run
+// since it was first seen.
+func TestSettleAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cs := up()
+		cs.State.Running.StartedAt = metav1.NewTime(bubbleStart.Add(time.Hour))
+		web := script{timeline: []moment{{time.Second, with(v1.PodRunning, cs)}}}
+		got := runonce.Run(t.Context(), &fake{scripts: map[string]script{"web": web}}, admitted(newPod("web", "")), runonce.Options{Settle: 3 * time.Second})
+		want(t, "outcome", outcomes(got)[0], "Running")
+		want(t, "elapsed", got[0].Elapsed, 4*time.Second)
+	})
+}
+
 // TestProbeProvesNothingAfterACrash: a container that is ready between its crashes has to outlive its
 // longest life all the same.
 func TestProbeProvesNothingAfterACrash(t *testing.T) {

@@ -52,7 +52,7 @@ type cause struct {
 
 // causes are all that are known, whichever part of the program meets them: those that are worth
 // no retry first, for an error that has several. Errors that came as text from another process
-// must have got their errno back (runtime/containerd/errs.Native).
+// must have got their errno back (WithErrno).
 var causes = []cause{
 	{matches: isErrno(syscall.ENOSPC, syscall.EDQUOT), advice: atFileSystem("free space on the file system at %")},
 	{matches: isErrno(syscall.EROFS), advice: atFileSystem("the file system at % is mounted read-only")},
@@ -136,8 +136,9 @@ func atFileSystem(advice string) func(error) string {
 	}
 }
 
-// failedCall matches an operation on a file in the text of an error; crun quotes the file.
-var failedCall = regexp.MustCompile(`\b(?:open|openat|create|mkdir|mkdirat|mknod|write|truncate|fallocate|sync|rename|link|symlink|copy_file_range|chmod|chown) \x60?(/[^\s:\x60]+)`)
+// failedCall matches an operation on a file, or from one to another, in the text of an error; crun
+// quotes the file.
+var failedCall = regexp.MustCompile(`\b(?:open|openat|create|mkdir|mkdirat|mknod|write|truncate|fallocate|sync|rename|link|symlink|copy_file_range|chmod|chown) (?:/\S+ )?\x60?(/[^\s:\x60]+)`)
 
 // pathOf returns the path in an error of a file system on a disk, empty when there is none.
 func pathOf(err error) string {
@@ -148,7 +149,8 @@ func pathOf(err error) string {
 	} else if m := failedCall.FindStringSubmatch(err.Error()); m != nil {
 		path = m[1]
 	}
-	if !filepath.IsAbs(path) || strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/sys/") {
+	// What was mounted at a container's rootfs is unmounted.
+	if !filepath.IsAbs(path) || strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/sys/") || strings.Contains(path, "/rootfs/") {
 		return ""
 	}
 	return path

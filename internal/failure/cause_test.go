@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -76,14 +77,18 @@ func TestCauses(t *testing.T) {
 // TestAdviceNamesTheMount: the advice is about the file system, not about one of its files.
 func TestAdviceNamesTheMount(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"/proc/1/none", "relative"} {
+	for _, name := range []string{"/proc/1/none", "relative", "/dev/shm/rootfs/x"} {
 		err := &fs.PathError{Op: "write", Path: name, Err: syscall.ENOSPC}
 		if got := failure.WithAdvice(err).Error(); got != err.Error() {
 			t.Errorf("%q", got)
 		}
 	}
-	err := failure.WithAdvice(&fs.PathError{Op: "write", Path: filepath.Join("/dev/shm", "none", "x"), Err: syscall.ENOSPC})
-	if !strings.HasSuffix(err.Error(), "free space on the file system at /dev/shm") {
-		t.Errorf("%q", err)
+	for _, full := range []error{
+		&fs.PathError{Op: "write", Path: filepath.Join("/dev/shm", "none", "x"), Err: syscall.ENOSPC},
+		&os.LinkError{Op: "symlink", Old: "/none/a", New: "/dev/shm/b", Err: syscall.ENOSPC},
+	} {
+		if err := failure.WithAdvice(full); !strings.HasSuffix(err.Error(), "free space on the file system at /dev/shm") {
+			t.Errorf("%q", err)
+		}
 	}
 }

@@ -35,6 +35,7 @@ func (p *program) downCommand() *cli.Command {
 }
 
 func (p *program) down(c *cli.Context) error {
+	p.outliveReaders()
 	if c.Bool("all") == (c.Args().Len() > 0) {
 		return usagef("down needs PATH..., POD... or --all")
 	}
@@ -127,7 +128,8 @@ func (p *program) stopAll(ctx context.Context, pods []*v1.Pod, done string, stop
 			continue
 		}
 		if _, err := fmt.Fprintf(p.io.Stdout, "%s %s\n", podspec.FullName(pod), done); err != nil {
-			return fmt.Errorf("writing the result: %w", err)
+			errs = append(errs, fmt.Errorf("writing the result: %w", err))
+			break
 		}
 	}
 	return errors.Join(errs...)

@@ -43,7 +43,11 @@ type IO struct {
 	Signals <-chan os.Signal
 	// CatchHangups makes SIGHUP come to Signals also if it was ignored; nil for what does not matter.
 	CatchHangups func()
-	Exit         func(code int)
+	// CatchPipes makes SIGPIPE harmless, which would end the process at the next line of progress that
+	// nobody reads, and leave pods half-way. It is not ignored: the programs that the process starts
+	// would inherit that. Nil for what does not matter.
+	CatchPipes func()
+	Exit       func(code int)
 	// Notify sends a message to the service manager, as of sd_notify(3); nil if there is none.
 	Notify func(message string)
 	// Journal is the socket of systemd's journal, which need not exist.
@@ -276,6 +280,13 @@ func (p *program) println(line string) { _, _ = fmt.Fprintln(p.io.Stderr, line) 
 func Terminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
+}
+
+// outliveReaders has the command go on when nobody reads its progress any more.
+func (p *program) outliveReaders() {
+	if p.io.CatchPipes != nil {
+		p.io.CatchPipes()
+	}
 }
 
 // Signals returns the signals that end a command. SIGHUP stays ignored if the process was started

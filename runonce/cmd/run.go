@@ -66,6 +66,7 @@ func (p *program) runCommand() *cli.Command {
 
 // run reads manifests, makes a plan, carries it out and reports.
 func (p *program) run(c *cli.Context) error {
+	p.outliveReaders()
 	o, err := runOptions(c)
 	if err != nil {
 		return err

@@ -93,6 +93,7 @@ func (o *currentObjects) PersistentVolume(name string) (*v1.PersistentVolume, bo
 
 // watchPaths runs the pods, and goes on until it is interrupted.
 func (p *program) watchPaths(c *cli.Context) error {
+	p.outliveReaders()
 	o, err := runOptions(c)
 	if err != nil {
 		return err

@@ -216,7 +216,7 @@ func (o *Observation) restart(c *v1.Container, a *Actions, old engine.Container)
 func (o *Observation) restartAfterProbe(c *v1.Container, a *Actions, now time.Time) {
 	next, before := o.next(c), o.Containers[c.Name].Last
 	delay := crashDelay(o.Crashes[c.Name])
-	if before != nil && now.Before(before.FinishedAt.Add(delay)) {
+	if before != nil && remaining(before, delay, now) > 0 {
 		next.BackOff, next.Delay = delay, delay
 		a.Wait = append(a.Wait, next)
 		return
@@ -224,12 +224,21 @@ func (o *Observation) restartAfterProbe(c *v1.Container, a *Actions, now time.Ti
 	a.Start = append(a.Start, next)
 }
 
+// remaining returns what is left of a back-off since the end of an instance: nothing if that was later
+// than now, since the clock was set back then, and nobody knows by how much.
+func remaining(last *engine.Exit, backOff time.Duration, now time.Time) time.Duration {
+	if last.FinishedAt.After(now) {
+		return 0
+	}
+	return max(0, last.FinishedAt.Add(backOff).Sub(now))
+}
+
 // schedule adds the container to Start, or to Wait while it is in back-off.
 func (o *Observation) schedule(c *v1.Container, a *Actions, now time.Time) {
 	next := o.next(c)
 	if next.Last != nil && !o.Record.IsDiscarded(o.Containers[c.Name]) {
 		next.BackOff = crashDelay(o.Crashes[c.Name])
-		next.Delay = max(0, next.Last.FinishedAt.Add(next.BackOff).Sub(now))
+		next.Delay = remaining(next.Last, next.BackOff, now)
 	}
 	if next.Delay > 0 {
 		a.Wait = append(a.Wait, next)

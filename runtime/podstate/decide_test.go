@@ -190,6 +190,16 @@ func TestDecideByRulesOfContainers(t *testing.T) {
 	}
 }
 
+// TestBackOffAfterTheClockWasSetBack: nothing waits until the clock is where it was.
+func TestBackOffAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	o := observed(aPod(v1.RestartPolicyAlways, ";a"), true, "a=exit2")
+	o.Crashes = map[string]int{"a": 3}
+	if got, want := describe(Decide(o, epoch.Add(-time.Hour))), "start a/1"; got != want {
+		t.Errorf("decide = %q, want %q", got, want)
+	}
+}
+
 func TestDecideReplacesChangedContainer(t *testing.T) {
 	t.Parallel()
 	pod := aPod(v1.RestartPolicyNever, ";a,b")

@@ -41,7 +41,8 @@ func Once(ctx context.Context, t Target, startedAt time.Time) Status {
 		if p == nil {
 			return true
 		}
-		if time.Since(startedAt) < initialDelay(p) {
+		// It has not run for less than nothing: the clock was set back.
+		if ran := time.Since(startedAt); ran >= 0 && ran < initialDelay(p) {
 			return false
 		}
 		s.Last[k] = Check(ctx, t, p)
@@ -160,7 +161,8 @@ func (w *watch) liveness(ctx context.Context, p *v1.Probe) bool {
 // result that has reached its threshold. It continues as long as decided returns true.
 func (w *watch) run(ctx context.Context, k Kind, p *v1.Probe, decided func(Result) bool) {
 	select {
-	case <-time.After(time.Until(w.startedAt.Add(initialDelay(p)))):
+	// Not longer if the clock was set back.
+	case <-time.After(min(initialDelay(p), time.Until(w.startedAt.Add(initialDelay(p))))):
 	case <-ctx.Done():
 		return
 	}

@@ -189,6 +189,25 @@ func TestWatchReportsLastOutcomes(t *testing.T) {
 	})
 }
 
+// TestWatchAfterTheClockWasSetBack: the initial delay does not grow, and Once does not wait for one.
+func TestWatchAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{start: time.Now()}
+		c := v1.Container{ReadinessProbe: execProbe("r", func(p *v1.Probe) { p.InitialDelaySeconds = 7 })}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		later := time.Now().Add(time.Hour)
+		Watch(ctx, Target{Container: &c, Exec: s.exec}, later, func(Status) {})
+		if diff := cmp.Diff([]string{"r@7"}, s.asked); diff != "" {
+			t.Error(diff)
+		}
+		if !Once(t.Context(), Target{Container: &c, Exec: s.exec}, later).Ready {
+			t.Error("not ready")
+		}
+	})
+}
+
 // A container that has run for long is asked at once: its initial delay is over.
 func TestWatchOfAnOldContainer(t *testing.T) {
 	t.Parallel()

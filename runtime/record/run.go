@@ -135,6 +135,9 @@ func (r *Run) Reserved() ([]*v1.Pod, error) {
 // Revoke tells the other runs that own the pod that they must not start it again. It must be
 // called before the pod is stopped. by is the pod that preempts it, nil when none does.
 func (r *Run) Revoke(pod, by *v1.Pod) error {
+	if p, err := r.store.Load(pod.UID); err == nil && !r.store.ownedByOthers(p) {
+		return nil // without a write, for which there may be no space
+	}
 	lost := Owner{Lost: true}
 	if by != nil {
 		lost.By = types.NamespacedName{Namespace: by.Namespace, Name: by.Name}

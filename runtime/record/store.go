@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/atomicfile"
@@ -88,7 +90,7 @@ func (s *Store) load(uid types.UID) (*Pod, error) {
 	}
 	p := &Pod{}
 	if err := json.Unmarshal(data, p); err != nil {
-		return nil, fmt.Errorf("decoding pod %s: %w", path, err)
+		p = damaged(uid, now.ModTime(), fmt.Errorf("decoding %s: %w", path, err))
 	}
 	switch {
 	case p.Version != Version:
@@ -98,6 +100,14 @@ func (s *Store) load(uid types.UID) (*Pod, error) {
 	}
 	s.cache[uid] = cached{p, now}
 	return p, nil
+}
+
+// damaged stands for a record that cannot be read: a loss of power may leave it empty. The pod has
+// failed, so that it is removed or run again like others that have, and does not keep them from that.
+func damaged(uid types.UID, written time.Time, err error) *Pod {
+	pod := &v1.Pod{}
+	pod.Namespace, pod.Name, pod.UID = metav1.NamespaceDefault, string(uid), uid
+	return &Pod{Version: Version, Pod: pod, Started: written, Failed: &Failure{Reason: "RecordDamaged", Message: err.Error()}}
 }
 
 // Update changes the pod's record, atomically also for other processes, and returns the new

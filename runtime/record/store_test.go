@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -151,12 +152,11 @@ func TestUpdateAmong(t *testing.T) {
 	}
 }
 
-// TestUnreadableRecord: one that a later version has written, or that is torn, is an error
-// and not an unknown pod.
+// TestUnreadableRecord: one that a later version has written is an error and not an unknown pod.
 func TestUnreadableRecord(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`{"version":2,"pod":{}}`: "version 2 of the record is not supported", `{"version":1}`: "the record has no pod", `{"ver`: "unexpected end of JSON input",
+		`{"version":2,"pod":{}}`: "version 2 of the record is not supported", `{"version":1}`: "the record has no pod",
 	} {
 		root := t.TempDir()
 		s := record.Open(root, root)
@@ -167,6 +167,36 @@ func TestUnreadableRecord(t *testing.T) {
 		if _, err := s.List(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "uid-a/pod.json") {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// TestDamagedRecord: a record that is torn or empty is that of a pod that has failed.
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	s := record.Open(root, root)
+	start(t, s, "a")
+	start(t, s, "b")
+	if err := os.Truncate(filepath.Join(s.Dir("uid-a"), "pod.json"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.NewRun().Enter(t.Context()); err != nil {
+		t.Errorf("a run is kept from planning: %v", err)
+	}
+	all, err := s.List()
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%d records, %v", len(all), err)
+	}
+	i := slices.IndexFunc(all, func(p *record.Pod) bool { return p.Pod.UID == "uid-a" })
+	if p := all[i]; p.Failed == nil || !strings.Contains(p.Failed.Message, "uid-a/pod.json: unexpected end of JSON input") || p.Started.IsZero() {
+		t.Errorf("%+v", p)
+	}
+	if err := s.Remove("uid-a"); err != nil {
+		t.Error(err)
+	}
+	start(t, s, "a")
+	if p, err := s.Load("uid-a"); err != nil || p.Failed != nil || p.Pod.Name != "a" {
+		t.Errorf("%+v, %v", p, err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"syscall"
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
@@ -47,32 +46,11 @@ func Native(err error) error {
 	if errors.As(err, &remote) {
 		err = errgrpc.ToNative(err)
 	}
-	return withErrno(err)
+	return failure.WithErrno(err)
 }
-
-// errnos are the system's errors that matter to somebody here. Of an error that came over gRPC
-// only the text is left.
-var errnos = []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EMFILE}
 
 // unknown is the class of an error of which containerd knows none, as it ends its text.
 const unknown = ": unknown"
-
-// withErrno makes an error wrap the system's error with which a line of its text ends.
-func withErrno(err error) error {
-	for line := range strings.Lines(err.Error()) {
-		// crun begins it with a capital letter, as the C library does.
-		line = strings.ToLower(strings.TrimRight(line, "\n"))
-		for strings.HasSuffix(line, unknown) {
-			line = strings.TrimSuffix(line, unknown)
-		}
-		for _, no := range errnos {
-			if strings.HasSuffix(line, ": "+no.Error()) && !errors.Is(err, no) {
-				return failure.WithMessage(err.Error(), errors.Join(err, no))
-			}
-		}
-	}
-	return err
-}
 
 // NotFound makes an error of containerd's class NotFound wrap engine.ErrNotFound.
 func NotFound(err error) error {

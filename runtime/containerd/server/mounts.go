@@ -8,7 +8,8 @@ import (
 )
 
 // sweepMounts makes dir the directory for containerd's temporary mounts, with which it unpacks
-// layers, and removes those that a killed process has left. Only the holder of the lock may
+// layers, and removes those that a killed process has left. It is on the file system of the
+// layers, as containerd's own is: an error names a file below it. Only the holder of the lock may
 // call it.
 func sweepMounts(dir string, log *slog.Logger) error {
 	if err := mount.SetTempMountLocation(dir); err != nil {

@@ -52,10 +52,10 @@ func tryOverlay(dir string) (err error) {
 	defer func() { err = errors.Join(err, unix.Close(overlay), os.RemoveAll(dir)) }()
 	for _, layer := range []string{"lowerdir", "upperdir", "workdir"} {
 		path := filepath.Join(dir, layer)
-		if err = os.MkdirAll(path, 0o700); err == nil {
-			err = unix.FsconfigSetString(overlay, layer, path)
+		if os.MkdirAll(path, 0o700) != nil {
+			return nil // a full disk says nothing about overlays
 		}
-		if err != nil {
+		if err = unix.FsconfigSetString(overlay, layer, path); err != nil {
 			return fmt.Errorf("trying an overlay: %w", err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
@@ -27,7 +28,13 @@ func (s *Server) recover(ctx context.Context, o Options) error {
 	path := filepath.Join(o.Root, marker)
 	_, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
+		err := os.WriteFile(path, nil, 0o600)
+		if errors.Is(err, syscall.ENOSPC) {
+			// Pods can be listed and stopped on a full file system.
+			o.Log.Warn("no space to mark the root directory: should this process be killed, the next one does not clean up after it", "error", err)
+			return nil
+		}
+		if err != nil {
 			return fmt.Errorf("marking the root directory: %w", err)
 		}
 		return nil

@@ -52,7 +52,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := protect(o.Root); err != nil {
 		return nil, err
 	}
-	if err := sweepMounts(filepath.Join(o.State, "mounts"), o.Log); err != nil {
+	if err := sweepMounts(filepath.Join(o.Root, "mounts"), o.Log); err != nil {
 		return nil, err
 	}
 	// Otherwise the metadata store waits for its lock for ever.

@@ -32,6 +32,7 @@ import (
 	"github.com/containerd/ttrpc"
 	"golang.org/x/sys/unix"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/shim/launch"
 	"github.com/runonce/runonce/runtime/shim/oci"
 )
@@ -81,9 +82,18 @@ func (s Shims) Ensure(ctx context.Context, group, id string) (address string, fr
 		return "", false, fmt.Errorf("connecting to the shim: %w", err)
 	}
 	if err := s.start(ctx, path, id); err != nil {
-		return "", false, fmt.Errorf("starting a shim: %w", err)
+		return "", false, fmt.Errorf("starting a shim: %w", s.notExecutable(err))
 	}
 	return protocol + path, true, nil
+}
+
+// notExecutable says why the kernel does not execute the shim, if its file system forbids that.
+func (s Shims) notExecutable(err error) error {
+	var fs unix.Statfs_t
+	if errors.Is(err, unix.EACCES) && unix.Statfs(s.Program, &fs) == nil && fs.Flags&unix.ST_NOEXEC != 0 {
+		return failure.Permanentf("%w: its file system is mounted noexec; use another --root", err)
+	}
+	return err
 }
 
 // path returns the path of the group's socket.

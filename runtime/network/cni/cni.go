@@ -203,7 +203,7 @@ func podIPs(result *types100.Result) []string {
 }
 
 // classify marks the plugins' errors that no retry can fix: those that the CNI specification
-// reserves for an invalid configuration or environment.
+// reserves for an invalid configuration or environment, and those of the system, such as a full disk.
 func classify(err error) error {
 	var e *types.Error
 	if !errors.As(err, &e) {
@@ -214,6 +214,6 @@ func classify(err error) error {
 		types.ErrDecodingFailure, types.ErrInvalidNetworkConfig:
 		return &failure.Error{Final: true, Err: err}
 	default:
-		return err
+		return failure.WithErrno(err)
 	}
 }

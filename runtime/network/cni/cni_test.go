@@ -41,6 +41,7 @@ func TestClassify(t *testing.T) {
 		{"unknown", types.NewError(types.ErrUnknown, "x", ""), false},
 		{"try again", types.NewError(types.ErrTryAgainLater, "x", ""), false},
 		{"configuration", types.NewError(types.ErrInvalidNetworkConfig, "x", ""), true},
+		{"full disk", types.NewError(types.ErrInternal, "failed to allocate for range 0: write /run/ip: no space left on device", ""), true},
 		{"version", types.NewError(types.ErrIncompatibleCNIVersion, "x", ""), true},
 	} {
 		if err := classify(tt.in); failure.IsPermanent(err) != tt.final || !errors.Is(err, tt.in) {

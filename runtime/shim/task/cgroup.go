@@ -28,7 +28,7 @@ func findCgroup(pid int) (cgroup, error) {
 	if err != nil {
 		return cgroup{}, err
 	}
-	path, v2 := memoryPath(string(text))
+	path, v2 := cgroupPath(string(text), "memory")
 	for _, root := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} {
 		if _, err := os.Stat(filepath.Join(root, path, "cgroup.procs")); err == nil && v2 == (root == "/sys/fs/cgroup") {
 			return cgroup{filepath.Join(root, path), v2}, nil
@@ -49,15 +49,26 @@ func findCgroup(pid int) (cgroup, error) {
 	return cgroup{filepath.Join(mounts[0].Mountpoint, rest), v2}, nil
 }
 
-// memoryPath returns the path of the memory cgroup from /proc/PID/cgroup.
-func memoryPath(text string) (path string, v2 bool) {
+// frozen reports whether the process is in a frozen cgroup of version 1, where SIGKILL ends nothing.
+func frozen(pid int) bool {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	path, v2 := cgroupPath(string(text), "freezer")
+	if v2 {
+		return false
+	}
+	state, err := os.ReadFile(filepath.Join("/sys/fs/cgroup/freezer", path, "freezer.state"))
+	return err == nil && strings.TrimSpace(string(state)) != "THAWED"
+}
+
+// cgroupPath returns the path of the controller's cgroup from /proc/PID/cgroup.
+func cgroupPath(text, controller string) (path string, v2 bool) {
 	for line := range strings.Lines(text) {
 		// NUMBER:CONTROLLERS:PATH
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 		if len(f) != 3 {
 			continue
 		}
-		if strings.Contains(","+f[1]+",", ",memory,") {
+		if strings.Contains(","+f[1]+",", ","+controller+",") {
 			return f[2], false
 		}
 		if f[0] == "0" && f[1] == "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
-func TestMemoryPath(t *testing.T) {
+func TestCgroupPath(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		text, path string
@@ -21,7 +21,7 @@ func TestMemoryPath(t *testing.T) {
 		{"", "", false},
 		{"rubbish\n3:hugememory:/no\n", "", false},
 	} {
-		if path, v2 := memoryPath(tc.text); path != tc.path || v2 != tc.v2 {
+		if path, v2 := cgroupPath(tc.text, "memory"); path != tc.path || v2 != tc.v2 {
 			t.Errorf("%q: %q, %v", tc.text, path, v2)
 		}
 	}

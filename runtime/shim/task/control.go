@@ -28,6 +28,7 @@ func (s *Service) kill(ctx context.Context, r *ttrpc.KillRequest) (ttrpc.Message
 	sig := syscall.Signal(r.Signal)
 	// All others in its PID namespace end with the first process.
 	one := !r.All || sig == syscall.SIGKILL && !c.spec.SharesPIDs()
+	paused = paused || sig == syscall.SIGKILL && frozen(pid) // the OCI runtime thaws it
 	if r.ExecID != "" || one && !paused {
 		err := s.reaper.Signal(pid, sig)
 		if errors.Is(err, syscall.ESRCH) {
