@@ -137,6 +137,9 @@ func (t Tree) createIn(root string, at location) (err error) {
 func (t Tree) createAll(root, p string) error {
 	dir := root
 	if t.V2 {
+		if err := vacate(dir); err != nil {
+			return err
+		}
 		if err := t.delegate(dir); err != nil {
 			return err
 		}
@@ -198,6 +201,30 @@ func (t Tree) delegate(dir string) error {
 	for _, c := range missing {
 		if err := writeFile(file, "+"+c); err != nil && slices.Contains(required, c) {
 			return fmt.Errorf("enabling controller %s: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// vacate moves the processes in the root of a v2 hierarchy into a cgroup below it, "init", unless it
+// is the machine's: that of a container gets no controllers for its children while it has processes.
+func vacate(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.type")); errors.Is(err, fs.ErrNotExist) {
+		return nil // the machine's
+	}
+	into := filepath.Join(dir, "init")
+	for range raceTries { // others start meanwhile
+		pids, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		if err := os.Mkdir(into, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		for pid := range strings.FieldsSeq(string(pids)) {
+			if err := writeFile(filepath.Join(into, "cgroup.procs"), pid); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("moving process %s into %s: %w", pid, into, err)
+			}
 		}
 	}
 	return nil
