@@ -181,11 +181,12 @@ func (i Installation) links() ([]string, error) {
 
 // cgroups lists the cgroups of the pods in every hierarchy.
 func (i Installation) cgroups() ([]string, error) {
-	own := cgroup.ParentOf(filepath.Join(i.Dir, "root"))
+	// A slice has another separator before it.
+	own := strings.TrimPrefix(cgroup.ParentOf(filepath.Join(i.Dir, "root")), cgroup.DefaultParent+"-")
 	var found []string
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
 		// A cgroup that has gone meanwhile does not count.
-		if err == nil && e.IsDir() && strings.Contains(path, own) {
+		if err == nil && e.IsDir() && strings.Contains(path, "/runonce") && strings.Contains(path, own) {
 			found = append(found, path)
 		}
 		return nil
