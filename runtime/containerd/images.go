@@ -85,25 +85,24 @@ func (e *Engine) CheckRegistries(refs []string) error {
 // Mount mounts an image of the local store read-only on the directory, and keeps it under the
 // key.
 func (e *Engine) Mount(ctx context.Context, ref, key, dir string) error {
-	name, err := image.Normalize(ref)
-	if err != nil {
-		return err
-	}
-	err = e.do(ctx, func(ctx context.Context, s *session) error {
-		img, err := e.images.Get(ctx, s.Conn, name)
-		if err != nil {
-			return err
-		}
+	return e.withImage(ctx, "mounting", ref, func(ctx context.Context, s *session, img *images.Image) error {
 		return e.images.MountView(ctx, s.Conn, img, key, dir)
 	})
-	if err != nil {
-		return fmt.Errorf("mounting image %q: %w", ref, err)
-	}
-	return nil
 }
 
 // CopyFromImage copies directories of an image.
 func (e *Engine) CopyFromImage(ctx context.Context, ref string, dirs map[string]string) error {
+	err := e.withImage(ctx, "copying from", ref, func(ctx context.Context, s *session, img *images.Image) error {
+		return e.images.Copy(ctx, s.Conn, img, dirs)
+	})
+	if err == nil {
+		e.deleted.Store(true) // the view
+	}
+	return err
+}
+
+// withImage calls f with an image of the local store. doing begins the text of an error.
+func (e *Engine) withImage(ctx context.Context, doing, ref string, f func(context.Context, *session, *images.Image) error) error {
 	name, err := image.Normalize(ref)
 	if err != nil {
 		return err
@@ -113,12 +112,11 @@ func (e *Engine) CopyFromImage(ctx context.Context, ref string, dirs map[string]
 		if err != nil {
 			return err
 		}
-		return e.images.Copy(ctx, s.Conn, img, dirs)
+		return f(ctx, s, img)
 	})
 	if err != nil {
-		return fmt.Errorf("copying from image %q: %w", ref, err)
+		return fmt.Errorf("%s image %q: %w", doing, ref, err)
 	}
-	e.deleted.Store(true) // the view
 	return nil
 }
 
