@@ -49,9 +49,6 @@ func Native(err error) error {
 	return failure.WithErrno(err)
 }
 
-// unknown is the class of an error of which containerd knows none, as it ends its text.
-const unknown = ": unknown"
-
 // NotFound makes an error of containerd's class NotFound wrap engine.ErrNotFound.
 func NotFound(err error) error {
 	var ours *failure.Error
@@ -96,7 +93,7 @@ const noCause = ": %!w(<nil>)"
 // Message removes what containerd, the shim and the OCI runtime have put around a message, and
 // gives crun's messages about the command the words that runc has for them.
 func Message(err error, command string) string {
-	message := strings.TrimSuffix(Native(err).Error(), unknown)
+	message := strings.TrimSuffix(Native(err).Error(), failure.Unclassified)
 	message = strings.TrimSuffix(message, noCause)
 	for _, layer := range []string{
 		"OCI runtime create failed: ", "OCI runtime start failed: ", "OCI runtime exec failed: ",
@@ -107,7 +104,7 @@ func Message(err error, command string) string {
 			message = after
 		}
 	}
-	return asRunc(strings.TrimSuffix(strings.TrimSpace(message), unknown), command)
+	return asRunc(strings.TrimSuffix(strings.TrimSpace(message), failure.Unclassified), command)
 }
 
 // missingInCrun matches crun's message for a command that does not exist. Newer versions leave
