@@ -116,7 +116,7 @@ type Container struct {
 	LogPath     string
 	Labels      map[string]string
 	State       State
-	PID         int // of the first process on the host, at the latest while State is StateRunning; 0 once it has ended
+	PID         int // of the first process on the host; 0 before it is known and after it has ended
 	CreatedAt   time.Time
 	StartedAt   time.Time // zero until it runs
 	Exit        Exit      // meaningful when State is StateExited
