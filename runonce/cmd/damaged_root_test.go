@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,4 +42,46 @@ func TestDamagedRecord(t *testing.T) {
 	for _, p := range processesOf(t, m.dir) {
 		t.Errorf("a process is left: %s", p)
 	}
+}
+
+// TestDamagedDatabase: every command says that containerd's database is damaged, and what to do. Then the
+// pod that runs is removed, and runs again, without it.
+func TestDamagedDatabase(t *testing.T) {
+	roottest.Require(t)
+	m := newMachine(t, "")
+	run := []string{"run", "--settle", "0", "--images-dir", boxImages(t), manifest(t, "web", "Always", "[sleep]")}
+	m.once(t, run...)
+	database := filepath.Join(m.dir, "root", "io.containerd.metadata.v1.bolt", "meta.db")
+	info, err := os.Stat(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int64{info.Size() / 2, 0} {
+		if err := os.Truncate(database, size); err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range [][]string{{"ps"}, run, {"down", "--all"}} {
+			if out := m.output(t, 4, command...); !strings.Contains(out, database+" is damaged: it ") || !strings.Contains(out, "delete "+m.dir+"/root/io.containerd.*") {
+				t.Errorf("%s: %s", command[0], out)
+			}
+		}
+	}
+	forget := func() {
+		t.Helper()
+		files, err := filepath.Glob(filepath.Join(m.dir, "root", "io.containerd.*"))
+		for _, file := range files {
+			err = errors.Join(err, os.RemoveAll(file))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	forget()
+	m.once(t, run...)
+	if processes := processesOf(t, m.dir); len(processes) != 1 {
+		t.Errorf("one shim should run: %q", processes)
+	}
+	forget()
+	m.once(t, "down", "--all")
+	nothingLeft(t, m.dir)
 }

@@ -49,7 +49,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 			return nil, fmt.Errorf("making containerd's directory: %w", err)
 		}
 	}
-	if err := protect(o.Root); err != nil {
+	if err := errors.Join(protect(o.Root), checkDatabases(o.Root)); err != nil {
 		return nil, err
 	}
 	if err := sweepMounts(filepath.Join(o.Root, "mounts"), o.Log); err != nil {
