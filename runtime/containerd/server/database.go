@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/containerd/containerd/v2/plugins"
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -16,11 +17,11 @@ import (
 // deleted without what it is about. Containerd would panic in a goroutine of its own, wait for a lock
 // that a panic has left, or forget all pods and images.
 func checkDatabases(root string) error {
-	snapshotters, err := filepath.Glob(filepath.Join(root, "io.containerd.snapshotter.v1.*"))
+	snapshotters, err := filepath.Glob(snapshotterDirs(root))
 	if err != nil {
 		return fmt.Errorf("looking for containerd's databases: %w", err)
 	}
-	files := map[string]string{filepath.Join(root, "io.containerd.metadata.v1.bolt", "meta.db"): filepath.Join(root, "io.containerd.content.v1.content", "blobs", "*", "*")}
+	files := map[string]string{metadataPath(root): filepath.Join(root, "io.containerd.content.v1.content", "blobs", "*", "*")}
 	for _, dir := range snapshotters {
 		files[filepath.Join(dir, "metadata.db")] = filepath.Join(dir, "snapshots", "*")
 	}
@@ -31,6 +32,18 @@ func checkDatabases(root string) error {
 		}
 	}
 	return nil
+}
+
+// metadataPath returns the path of the metadata store.
+func metadataPath(root string) string { return filepath.Join(metadataDir(root), "meta.db") }
+
+func metadataDir(root string) string {
+	return filepath.Join(root, string(plugins.MetadataPlugin)+".bolt")
+}
+
+// snapshotterDirs returns a pattern of the directories of the snapshotters.
+func snapshotterDirs(root string) string {
+	return filepath.Join(root, string(plugins.SnapshotPlugin)+".*")
 }
 
 // checkDatabase reads a database, which may be new as long as no file matches the pattern of its data.

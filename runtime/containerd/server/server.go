@@ -36,6 +36,7 @@ type Server struct {
 
 	root      string
 	set       *plugin.Set
+	layers    *layers
 	listeners *listeners
 }
 
@@ -59,8 +60,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	timeout.Set("io.containerd.timeout.bolt.open", time.Minute)
 	RedirectLog(ctx, o.Log)
 
-	s := &Server{root: o.Root, set: plugin.NewPluginSet()}
-	err := s.load(context.WithoutCancel(ctx), o)
+	s := &Server{root: o.Root, set: plugin.NewPluginSet(), layers: newLayers(o)}
+	err := s.layers.recover()
+	if err == nil {
+		err = s.load(context.WithoutCancel(ctx), o)
+	}
 	if err == nil {
 		s.Client, err = newClient(s.set)
 	}
@@ -79,7 +83,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 // protect keeps other users from the metadata store, which has the environment variables of
 // containers, even if they may enter the root. containerd's own modes let them read it.
 func protect(root string) error {
-	dir := filepath.Join(root, string(plugins.MetadataPlugin)+".bolt")
+	dir := metadataDir(root)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
 		err = os.Chmod(dir, 0o700)
@@ -108,6 +112,9 @@ func (s *Server) load(ctx context.Context, o Options) error {
 			r.InitFn = func(ic *plugin.InitContext) (any, error) { return newShimManager(ic, s.set, o.State) }
 		case overlayPlugin:
 			r.InitFn = unlessUnusable(r.InitFn, o)
+		}
+		if r.Type == plugins.SnapshotPlugin {
+			r.InitFn = s.layers.wrap(r.InitFn)
 		}
 		p := r.Init(ic)
 		if err := s.set.Add(p); err != nil {
@@ -142,6 +149,7 @@ func (s *Server) Close() error {
 	if s.listeners != nil {
 		errs = append(errs, s.listeners.close(closeTimeout))
 	}
+	errs = append(errs, s.layers.close())
 	all := s.set.GetAll()
 	for i := len(all) - 1; i >= 0; i-- {
 		instance, err := all[i].Instance()
