@@ -40,6 +40,7 @@ type options struct {
 	flags          uintptr
 	data           []string
 	lower          []string // the layers of an overlay
+	work           string   // the directory for its work
 	uidmap, gidmap string
 }
 
@@ -60,6 +61,9 @@ func parseOptions(all []string) options {
 		case name == "gidmap":
 			o.gidmap = value
 		default:
+			if name == "workdir" {
+				o.work = value
+			}
 			o.data = append(o.data, s)
 		}
 	}
@@ -91,13 +95,31 @@ func (r *Reaper) Mount(m ttrpc.Mount, target string) error {
 	if len(o.lower) > 0 {
 		o.data = append(o.data, "lowerdir="+strings.Join(o.lower, ":"))
 	}
-	if err := unix.Mount(m.Source, target, m.Type, o.flags, strings.Join(o.data, ",")); err != nil {
+	if err := mount(m, target, o); err != nil {
 		return fmt.Errorf("mounting %s at %q: %w", m.Type, target, err)
 	}
 	if o.flags&unix.MS_BIND != 0 && o.flags&unix.MS_RDONLY != 0 {
 		return unix.Mount("", target, "", o.flags|unix.MS_REMOUNT, "")
 	}
 	return nil
+}
+
+// mount also makes the layer of a container volatile, which nobody mounts again after the container has
+// ended: otherwise the end of each container would wait until all that programs have written to that
+// file system is on disk, such as the images of the other containers.
+func mount(m ttrpc.Mount, target string, o options) error {
+	data := strings.Join(o.data, ",")
+	if m.Type == "overlay" && o.work != "" {
+		err := unix.Mount(m.Source, target, m.Type, o.flags, data+",volatile")
+		if !errors.Is(err, unix.EINVAL) {
+			return err
+		}
+		// Linux before 5.10, or the layer was mounted by a call that was cut off.
+		if err := os.RemoveAll(filepath.Join(o.work, "work/incompat/volatile")); err != nil {
+			return err
+		}
+	}
+	return unix.Mount(m.Source, target, m.Type, o.flags, data)
 }
 
 // common returns the directory that has all layers.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/internal/roottest"
@@ -21,7 +22,7 @@ func TestParseOptions(t *testing.T) {
 	got := parseOptions([]string{"rbind", "ro", "nosuid", "suid", "defaults", "workdir=/w", "lowerdir=/b:/a", "uidmap=0:1:2", "gidmap=0:3:4", "size=64k"})
 	want := options{
 		flags: unix.MS_BIND | unix.MS_REC | unix.MS_RDONLY, data: []string{"workdir=/w", "size=64k"},
-		lower: []string{"/b", "/a"}, uidmap: "0:1:2", gidmap: "0:3:4",
+		lower: []string{"/b", "/a"}, work: "/w", uidmap: "0:1:2", gidmap: "0:3:4",
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); diff != "" {
 		t.Error(diff)
@@ -113,5 +114,39 @@ func TestMount(t *testing.T) {
 	}
 	if err := Unmount(filepath.Join(t.TempDir(), "none")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMountVolatile: the end of a container does not wait for the disk, and its layer can be mounted
+// again if its creation was cut off.
+func TestMountVolatile(t *testing.T) {
+	roottest.Require(t)
+	dir, err := os.MkdirTemp("/var/tmp", "layers-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	m := ttrpc.Mount{Type: "overlay", Source: "overlay"}
+	for _, name := range []string{"lower", "upper", "work"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		m.Options = append(m.Options, name+"dir="+filepath.Join(dir, name))
+	}
+	target := filepath.Join(dir, "rootfs")
+	for _, volatile := range []bool{true, false} {
+		if err := os.Mkdir(target, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := theReaper(t).Mount(m, target); err != nil {
+			t.Fatal(err)
+		}
+		mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(target))
+		if err != nil || len(mounts) != 1 || strings.Contains(mounts[0].VFSOptions, "volatile") != volatile {
+			t.Errorf("%v, %+v, want volatile %t", err, mounts, volatile)
+		}
+		if err := Unmount(target); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
