@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -89,5 +90,5 @@ func (p *Pods) removePause(ctx context.Context, pod *v1.Pod) error {
 	if err != nil || pause.ID == "" {
 		return err
 	}
-	return p.o.Engine.Remove(ctx, pause.ID)
+	return errors.Join(p.killLost(ctx, pod, []engine.Container{pause}), p.o.Engine.Remove(ctx, pause.ID))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -75,7 +76,7 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 	}
 	defer leave()
 	remove := func(c engine.Container) error { return p.o.Engine.Remove(ctx, c.ID) }
-	removed := errors.Join(killed, each(others, remove))
+	removed := errors.Join(killed, p.killLost(ctx, pod, others), each(others, remove))
 	if removed != nil {
 		if err := p.stillRun(ctx, pod, removed); err != nil {
 			return err
@@ -221,6 +222,18 @@ func awaitAll(ctx context.Context, grace time.Duration, all []ending, names []st
 			return
 		}
 	}
+}
+
+// killLost kills what may be left of containers of which the engine does not know what has become, as
+// when the state directory was deleted: kuberuntime always tries that before a restart, so that a
+// container does not run twice.
+func (p *Pods) killLost(ctx context.Context, pod *v1.Pod, all []engine.Container) error {
+	return each(all, func(c engine.Container) error {
+		if c.State != engine.StateUnknown {
+			return nil
+		}
+		return errors.Join(p.o.Engine.Stop(ctx, c.ID, syscall.SIGKILL, 0), p.o.Cgroups.Kill(ctx, pod, c.ID))
+	})
 }
 
 // kill stops one container as killContainer of pkg/kubelet/kuberuntime does: the preStop

@@ -72,7 +72,7 @@ func (p *Pods) act(ctx context.Context, lock record.Lock, obs *podstate.Observat
 		m.beforeKill(obs, todo)
 		prepared = m.prepared
 	})
-	if err := p.clear(ctx, w, todo); err != nil {
+	if err := p.clear(ctx, w, obs, todo); err != nil {
 		return err
 	}
 	if todo.CreateSandbox && podstate.CountsInstances(w.pod) && !w.fresh {
@@ -129,7 +129,7 @@ func killed(todo podstate.Actions, c engine.Container) bool {
 
 // clear stops and removes what stands in the way of the next steps, and completes those by
 // how the containers ended that were stopped to be restarted.
-func (p *Pods) clear(ctx context.Context, w *work, todo podstate.Actions) error {
+func (p *Pods) clear(ctx context.Context, w *work, obs *podstate.Observation, todo podstate.Actions) error {
 	pod := w.pod
 	if todo.Fail != nil {
 		if err := p.update(pod, func(r *record.Pod) { r.Failed = todo.Fail }); err != nil {
@@ -137,7 +137,7 @@ func (p *Pods) clear(ctx context.Context, w *work, todo podstate.Actions) error 
 		}
 		p.event(pod, todo.Fail.Reason, "%s", todo.Fail.Message)
 	}
-	if err := p.killAll(ctx, pod, todo.Kill); err != nil {
+	if err := errors.Join(p.killAll(ctx, pod, todo.Kill), p.killLost(ctx, pod, slices.Collect(maps.Values(obs.Containers)))); err != nil {
 		return err
 	}
 	for _, id := range todo.Remove {

@@ -105,7 +105,8 @@ type result struct {
 type report struct {
 	ExitCode int `json:"exitCode"`
 	Pods     []struct {
-		Name       string `json:"name"`
+		Name       string   `json:"name"`
+		PodIPs     []string `json:"podIPs"`
 		Containers []struct {
 			State    string `json:"state"`
 			ExitCode *int   `json:"exitCode"`

@@ -9,12 +9,13 @@ import (
 	"path"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 )
 
 // Remove removes the pod's cgroup with what its containers left below it, and the cgroups
-// above it that are empty then. It kills nothing: a cgroup with processes is an error. If the
-// cgroup does not exist, that is no error.
+// above it that are empty then. It kills what still runs there. If the cgroup does not exist, that is
+// no error.
 func (t Tree) Remove(ctx context.Context, pod *v1.Pod) error {
 	at := t.locate(pod)
 	t.made.Delete(pod.UID)
@@ -25,7 +26,13 @@ func (t Tree) Remove(ctx context.Context, pod *v1.Pod) error {
 	}
 	var errs []error
 	for _, root := range t.hierarchies() {
-		if err := removeAll(filepath.Join(root, at.path)); err != nil {
+		err := removeAll(filepath.Join(root, at.path))
+		if errors.Is(err, unix.EBUSY) {
+			if err = t.killIn(ctx, at.path, ""); err == nil {
+				err = removeAll(filepath.Join(root, at.path))
+			}
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("removing cgroup %s: %w", at.path, err))
 			continue
 		}

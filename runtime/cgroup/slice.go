@@ -87,14 +87,15 @@ func deviceSlice(slice string) string {
 	return strings.TrimSuffix(slice, suffix) + "-devices" + suffix
 }
 
-// stopSlice stops the pod's slice, which must have no processes: systemd would kill them.
+// stopSlice stops the pod's slice, which must have no processes: systemd would wait for those that
+// ignore SIGTERM.
 func (t Tree) stopSlice(ctx context.Context, at location) error {
 	busy, err := populated(filepath.Join(t.dirs["cpu"], at.path))
 	if gone(err) {
 		return nil
 	}
 	if err == nil && busy {
-		err = fmt.Errorf("stopping %s: it has processes: %w", at.slice, unix.EBUSY)
+		err = t.killIn(ctx, at.path, "")
 	}
 	if err != nil {
 		return err

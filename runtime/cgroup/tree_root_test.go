@@ -201,9 +201,54 @@ func TestProcessEntersBelowThePod(t *testing.T) {
 			t.Errorf("entering %s: %v", dir, err)
 		}
 	}
-	if err := tree.Remove(t.Context(), pod); err == nil {
-		t.Error("Remove of a cgroup with a process in it is no error")
+	if err := tree.Kill(t.Context(), pod, "another"); err != nil || !isAlive(cmd) {
+		t.Errorf("killing another container: %v", err)
 	}
+	if err := tree.Kill(t.Context(), pod, "container"); err != nil || isAlive(cmd) {
+		t.Errorf("killing the container: %v", err)
+	}
+}
+
+// TestRemoveKills: what still runs in a pod's cgroup does not outlive it, frozen or not, and nothing
+// else is killed.
+func TestRemoveKills(t *testing.T) {
+	tree := hostTree(t, "/runonce-test-kill")
+	pod, other := testPod("kill", nil, nil), testPod("other", nil, nil)
+	enter := func(pod *v1.Pod) (pid string) {
+		p, err := tree.Ensure(t.Context(), pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid = sleeper(t)
+		for _, root := range tree.hierarchies() {
+			dir := filepath.Join(root, p, "container")
+			err := os.Mkdir(dir, 0o755)
+			if err == nil && root == tree.dirs["cpuset"] && !tree.V2 {
+				err = inheritCPUSet(dir)
+			}
+			if err == nil {
+				err = writeFile(filepath.Join(dir, "cgroup.procs"), pid)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = writeFile(filepath.Join(dir, "freezer.state"), "FROZEN")
+		}
+		return pid
+	}
+	mine, others := enter(pod), enter(other)
+	if err := tree.Remove(t.Context(), pod); err != nil || isAlive(mine) || !isAlive(others) {
+		t.Errorf("%v, %v, %v", err, isAlive(mine), isAlive(others))
+	}
+	if err := tree.Remove(t.Context(), other); err != nil || isAlive(others) {
+		t.Errorf("%v, %v", err, isAlive(others))
+	}
+}
+
+// isAlive reports whether a child of the test runs.
+func isAlive(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
 func TestPodsComeAndGoAtTheSameTime(t *testing.T) {

@@ -40,8 +40,12 @@ func (e *Engine) Stop(ctx context.Context, id string, sig syscall.Signal, grace 
 
 func (e *Engine) stop(ctx context.Context, s *session, id string, sig syscall.Signal, grace time.Duration) error {
 	known, ended, ok := e.containers.get(id)
-	if !ok || known.State == engine.StateExited || known.State == engine.StateUnknown {
+	switch {
+	case !ok || known.State == engine.StateExited:
 		return nil
+	case known.State == engine.StateUnknown:
+		defer e.podLocks.Lock(known.PodUID)()
+		return e.removeForgotten(ctx, s, id, known.PodUID)
 	}
 	if grace > 0 {
 		err := e.signal(ctx, s, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(sig)})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -176,6 +177,9 @@ func (m *Manager) collect(ctx context.Context) error {
 	for _, r := range attached {
 		// The attachment is recorded after the namespace is pinned, and removed before it.
 		if namespaces.Alive(m.files.pin(string(r.Pod.UID), namespaces.Net)) {
+			if err := m.renewLeases(r); err != nil {
+				return err
+			}
 			continue
 		}
 		lock, ok, err := m.o.Records.TryLock(r.Pod.UID)
@@ -192,6 +196,36 @@ func (m *Manager) collect(ctx context.Context) error {
 			continue
 		}
 		m.o.Log.Info("released the addresses of a pod whose network namespace is gone", "uid", r.Pod.UID)
+	}
+	return nil
+}
+
+// renewLeases reserves the addresses of a pod in our own network again if the state directory was
+// deleted, whose mounts outlive that: else the next pod would get one of them, too.
+func (m *Manager) renewLeases(r *record.Pod) error {
+	var a attachment
+	known := json.Unmarshal(r.Attachment, &a) == nil && r.Sandbox != nil && len(a.Networks) > 0
+	if !known || a.Networks[0].Name != bridge.Name(m.o.StateDir) {
+		return nil
+	}
+	dir := filepath.Join(m.files.leases(), a.Networks[0].Name)
+	for _, ip := range r.Sandbox.IPs {
+		lease := filepath.Join(dir, ip)
+		if _, err := os.Lstat(lease); err == nil {
+			continue
+		}
+		err := os.MkdirAll(dir, 0o755)
+		if err == nil { // as the plugin host-local does
+			err = os.WriteFile(lease, []byte(a.UID+"\r\n"+a.Networks[0].Interface), 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("reserving the address %s of pod %s again: %w", ip, r.Pod.UID, err)
+		}
+		// The pod's lock may be held for long, also by this process.
+		if _, err := m.get(r.Pod); errors.Is(err, fs.ErrNotExist) {
+			_ = os.Remove(lease) // it is being released
+			break
+		}
 	}
 	return nil
 }

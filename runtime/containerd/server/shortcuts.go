@@ -280,8 +280,11 @@ func (s Shims) removeFromShim(ctx context.Context, group, id string) (killed boo
 		// The shim itself may be deleting it.
 		err = deleteInShim(ctx, path, id)
 	}
-	if errors.Is(err, syscall.ECONNREFUSED) {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
 		_ = os.Remove(path) // a dead shim's; the next one makes it again
+	case errors.Is(err, fs.ErrNotExist):
+		return s.kill(path) // if one listens at a socket that was deleted
 	}
 	if gone(err) {
 		return false, nil
@@ -344,7 +347,7 @@ func deleteInShim(ctx context.Context, path, id string) error {
 // kill kills the shim that listens at the path, and removes the path.
 func (s Shims) kill(path string) (killed bool, err error) {
 	sockets, err := listening("/proc/net/unix", path)
-	if err != nil {
+	if err != nil || len(sockets) == 0 {
 		return false, err
 	}
 	links, err := filepath.Glob("/proc/[0-9]*/fd/*")

@@ -109,6 +109,9 @@ func (c *Cgroups) Ensure(_ context.Context, pod *v1.Pod) (string, error) {
 	return "/kubepods/pod" + string(pod.UID), nil
 }
 
+// Kill does nothing.
+func (c *Cgroups) Kill(context.Context, *v1.Pod, string) error { return nil }
+
 // Remove forgets the pod's cgroup.
 func (c *Cgroups) Remove(_ context.Context, pod *v1.Pod) error {
 	c.mu.Lock()
