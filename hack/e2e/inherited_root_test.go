@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,4 +36,62 @@ func TestInheritedFiles(t *testing.T) {
 	if err := unix.Flock(int(again.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		t.Errorf("the lock is still held: %v", err)
 	}
+}
+
+// TestInheritedAttributes: the limits of the caller, its priority, processors and blocked signals are not
+// those of shims and containers.
+func TestInheritedAttributes(t *testing.T) {
+	b := newBox(t, "")
+	var plain []string
+	for _, shell := range []string{"", `ulimit -S -s 1024; ulimit -S -f 1000000; ulimit -S -u 5000; ulimit -S -l 16; ulimit -S -c 8
+		exec env --block-signal=USR2 nice -n 5 taskset 1 "$0" "$@"`} {
+		dir := directory(t, pod("web", "Always", "sleep"))
+		cmd := b.command(t, "run", b.upArgs(t, dir)...)
+		if shell != "" {
+			cmd.Args = append([]string{"sh", "-c", shell}, cmd.Args...)
+			cmd.Path = "/bin/sh"
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		processes := b.processes(t)
+		if len(processes) != 2 {
+			t.Fatalf("want a shim and a container: %q", processes)
+		}
+		var got []string
+		for _, p := range processes {
+			pid, _, _ := strings.Cut(p, " ")
+			got = append(got, attributes(t, pid))
+		}
+		if shell == "" {
+			plain = got
+		} else if diff := cmp.Diff(plain, got); diff != "" {
+			t.Errorf("(-plain +got):\n%s", diff)
+		}
+		if r := b.run(t, "down", dir); r.code != 0 {
+			t.Fatalf("down: exit code %d\n%s", r.code, r.stderr)
+		}
+	}
+}
+
+// attributes are what a process inherits.
+func attributes(t *testing.T, pid string) string {
+	t.Helper()
+	var text [3][]byte
+	for i, name := range []string{"limits", "status", "stat"} {
+		var err error
+		if text[i], err = os.ReadFile(filepath.Join("/proc", pid, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := string(text[0])
+	for line := range strings.Lines(string(text[1])) {
+		if strings.HasPrefix(line, "Cpus_allowed_list:") || strings.HasPrefix(line, "SigBlk:") {
+			all += line
+		}
+	}
+	// After the name, see proc(5): state is field 3, nice 19 and policy 41.
+	_, rest, _ := strings.Cut(string(text[2]), ") ")
+	fields := strings.Fields(rest)
+	return all + fmt.Sprintf("nice %s, policy %s\n", fields[16], fields[38])
 }

@@ -105,13 +105,22 @@ func (s Shims) start(ctx context.Context, path, id string) error {
 	if err := os.MkdirAll(shimDir(s.State), 0o711); err != nil {
 		return err
 	}
-	p, err := launch.Start(ctx, launch.Shim{
-		Program: s.Program, Namespace: s.Namespace, ID: id, Address: Socket(s.State), Path: path,
-		Events: Socket(s.State) + ttrpcSuffix, Search: launch.SearchPath,
+	var p *os.Process
+	var err error
+	unscheduled(func() {
+		p, err = launch.Start(ctx, launch.Shim{
+			Program: s.Program, Namespace: s.Namespace, ID: id, Address: Socket(s.State), Path: path,
+			Events: Socket(s.State) + ttrpcSuffix, Search: launch.SearchPath,
+		})
 	})
 	if err != nil {
 		return err
 	}
+	// Before it starts anything.
+	if err := setLimits(p.Pid); err != nil {
+		return errors.Join(err, p.Kill(), p.Release(), os.Remove(path))
+	}
+	lowerOOMScore(p.Pid)
 	reap(p)
 	return nil
 }
