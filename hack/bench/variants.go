@@ -149,7 +149,7 @@ func (s setup) runonce(name string, flags []string, run ...string) variant {
 	return variant{
 		name: name,
 		start: func(j job) []string {
-			args := []string{"--settle", s.settle.String(), "--capacity", "pods=10000", "--images-dir", filepath.Dir(s.archive), "--cni-conf-dir", filepath.Join(dir, "no-networks"), s.manifest(j)}
+			args := []string{"--settle", s.settle.String(), "--capacity", "pods=10000", "--images-dir", filepath.Dir(s.archive), "--cni-conf-dir", s.disk, s.manifest(j)}
 			return command("run", append(slices.Clone(run), args...)...)
 		},
 		down:      command("down", "--all"),

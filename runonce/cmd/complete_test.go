@@ -122,7 +122,7 @@ func TestCompletePods(t *testing.T) {
 	if got := invoke(t, m, "run", manifest(t, "web", "Always", "[sleep]"), "--node", nodeFile(), "--settle", "0"); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	got := completions(t, "down", "--root", m.root, "--state", m.root, "")
+	got := completions(t, "down", "--root", m.root, "--state", filepath.Join(m.root, "state"), "")
 	if diff := cmp.Diff([]string{"web", "default/web", ":files"}, got); diff != "" {
 		t.Error(diff)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,7 +34,7 @@ func TestConcurrentRuns(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(cmd.Interrupt{Signal: syscall.SIGTERM}) })
 		var out bytes.Buffer
 		world := cmd.IO{Stdout: &out, Stderr: io.Discard, Stdin: strings.NewReader(""), Getenv: func(string) string { return "" }, Machine: bareMachine(), Open: m.open}
-		code := cmd.Main(ctx, []string{"runonce", "run", web, "--node", nodeFile(), "-o", "json", "--root", m.root, "--state", m.root}, world)
+		code := cmd.Main(ctx, []string{"runonce", "run", web, "--node", nodeFile(), "-o", "json", "--root", m.root, "--state", filepath.Join(m.root, "state")}, world)
 		if code != 143 || !strings.Contains(out.String(), `"Canceled"`) {
 			t.Errorf("interrupted: exit code %d\n%s", code, &out)
 		}

@@ -128,7 +128,7 @@ func TestConfigIsNoRequest(t *testing.T) {
 		return m.open(ctx, o)
 	}
 	pod := manifest(t, "web", "Always", "[sleep]")
-	if got := invokeWith(t, world, "plan", pod, "--root", m.root, "--state", m.root); got.code != 0 || !opened {
+	if got := invokeWith(t, world, "plan", pod, "--root", m.root, "--state", filepath.Join(m.root, "state")); got.code != 0 || !opened {
 		t.Errorf("opened %v, %+v", opened, got)
 	}
 	got := invokeWith(t, world, "plan", pod, "--kubeconfig", "/nosuch")

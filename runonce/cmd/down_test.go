@@ -81,7 +81,7 @@ func TestDownByStandardInput(t *testing.T) {
 		}
 		db := manifest(t, "db", "Always", "[sleep]")
 		pipe := func(text string, args ...string) invocation {
-			args = append(args, "--root", m.root, "--state", m.root, "--log-dir", filepath.Join(m.root, "log"))
+			args = append(args, "--root", m.root, "--state", filepath.Join(m.root, "state"), "--log-dir", filepath.Join(m.root, "log"))
 			return invokeWith(t, cmd.IO{Open: m.open, Stdin: strings.NewReader(text)}, args...)
 		}
 		other := strings.Replace(string(web), "name: web", "name: other", 1)
@@ -133,7 +133,7 @@ func TestStartsNothing(t *testing.T) {
 			}
 			return nil, errors.New("no engine")
 		}
-		invokeWith(t, cmd.IO{Open: open}, append(tc.args, "--root", root, "--state", root)...)
+		invokeWith(t, cmd.IO{Open: open}, append(tc.args, "--root", filepath.Join(root, "root"), "--state", root)...)
 		if !opened {
 			t.Errorf("%s opens no engine", tc.args)
 		}
@@ -151,7 +151,7 @@ func TestInterruptedDown(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(cmd.Interrupt{Signal: syscall.SIGTERM}) })
 		var errs bytes.Buffer
 		world := cmd.IO{Stdout: io.Discard, Stderr: &errs, Stdin: strings.NewReader(""), Getenv: func(string) string { return "" }, Machine: bareMachine(), Open: m.open}
-		code := cmd.Main(ctx, []string{"runonce", "down", pod, "--root", m.root, "--state", m.root}, world)
+		code := cmd.Main(ctx, []string{"runonce", "down", pod, "--root", m.root, "--state", filepath.Join(m.root, "state")}, world)
 		want := `default/web: StopFailed: interrupted: terminated; its network, volumes and files were not removed because these containers still run: "main"`
 		if code != 143 || !strings.Contains(errs.String(), want) {
 			t.Errorf("exit code %d, %s\nwant 143 and %s", code, &errs, want)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
@@ -38,10 +39,19 @@ func (p *program) engineOptions(c *cli.Context) (backend.Options, error) {
 	o.Address = cmp.Or(c.String("address"), p.io.Getenv("CONTAINERD_ADDRESS"))
 	o.ClaimsDir = cmp.Or(o.ClaimsDir, filepath.Join(o.Root, "claims"))
 	var err error
-	for _, dir := range []*string{&o.Root, &o.State, &o.LogDir, &o.ClaimsDir} {
-		if *dir, err = filepath.Abs(*dir); err != nil {
-			return o, fmt.Errorf("resolving directory %q: %w", *dir, err)
+	for _, d := range []struct {
+		flag string
+		dir  *string
+	}{{"root", &o.Root}, {"state", &o.State}, {"log-dir", &o.LogDir}, {"claims-dir", &o.ClaimsDir}} {
+		if err := checkDir(d.flag, *d.dir); err != nil {
+			return o, err
 		}
+		if *d.dir, err = filepath.Abs(*d.dir); err != nil {
+			return o, fmt.Errorf("resolving directory %q: %w", *d.dir, err)
+		}
+	}
+	if o.Root == o.State {
+		return o, usagef("--root and --state must be different directories")
 	}
 	o.PodsRoot = o.Root
 	if o.Journal, err = p.containerJournal(c); err != nil {
@@ -51,6 +61,19 @@ func (p *program) engineOptions(c *cli.Context) (backend.Options, error) {
 		return o, err
 	}
 	return o, networkOptions(c, &o)
+}
+
+// checkDir refuses directories that OCI runtimes and containerd cannot handle.
+func checkDir(flag, dir string) error {
+	switch {
+	case dir == "":
+		return usagef("--%s %q: must be a directory", flag, dir)
+	case !utf8.ValidString(dir):
+		return usagef("--%s %q: must be valid UTF-8", flag, dir)
+	case (flag == "root" || flag == "state") && strings.Contains(dir, ","):
+		return usagef("--%s %q: must not contain a comma, which separates the options of a mount", flag, dir)
+	}
+	return nil
 }
 
 // openEngine opens the container engine.

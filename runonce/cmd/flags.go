@@ -3,6 +3,7 @@ package cmd
 import (
 	"errors"
 	"log/slog"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -279,6 +280,13 @@ func checkValues(c *cli.Context) error {
 	}
 	if sum := c.String("sha256"); sum != "" && !sha256Digest.MatchString(sum) {
 		return usagef("--sha256 %q: must be 64 hex digits", sum)
+	}
+	// Those by default need not exist.
+	for _, flag := range []string{"cni-conf-dir", "hosts-dir"} {
+		dir := c.String(flag)
+		if info, err := os.Stat(dir); c.IsSet(flag) && dir != defaultCNIConfDir && (err != nil || !info.IsDir()) {
+			return usagef("--%s %q: must be an existing directory", flag, dir)
+		}
 	}
 	return checkImageFlags(c)
 }

@@ -101,7 +101,7 @@ func TestOffline(t *testing.T) {
 		t.Errorf("pulled %v", pulls)
 	}
 	here := cmd.IO{Open: m.open, Machine: os.DirFS("/")}
-	if got := invokeWith(t, here, "plan", "--offline", path, "--root", m.root, "--state", m.root); got.code != 2 || strings.Count(got.stderr, "is not present, and --offline pulls nothing") != 4 {
+	if got := invokeWith(t, here, "plan", "--offline", path, "--root", m.root, "--state", filepath.Join(m.root, "state")); got.code != 2 || strings.Count(got.stderr, "is not present, and --offline pulls nothing") != 4 {
 		t.Errorf("plan: %+v", got)
 	}
 }

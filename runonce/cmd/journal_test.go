@@ -55,7 +55,7 @@ func TestJournal(t *testing.T) {
 	t.Parallel()
 	path, await := listenJournal(t)
 	m := newMemory(t)
-	place := []string{"--root", m.root, "--state", m.root, "--log-dir", filepath.Join(m.root, "log"), "--node", nodeFile(), "--log-format", "journal"}
+	place := []string{"--root", m.root, "--state", filepath.Join(m.root, "state"), "--log-dir", filepath.Join(m.root, "log"), "--node", nodeFile(), "--log-format", "journal"}
 	run := func(args ...string) invocation {
 		return invokeWith(t, cmd.IO{Open: m.open, Journal: path, StderrTerminal: true}, slices.Concat(args, place)...)
 	}

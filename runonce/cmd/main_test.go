@@ -163,7 +163,7 @@ func TestMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(t)
 		pod := manifest(t, "web", "Always", "[sleep]")
-		place := []string{"--root", m.root, "--state", m.root, "--log-dir", filepath.Join(m.root, "log"), "--node", nodeFile()}
+		place := []string{"--root", m.root, "--state", filepath.Join(m.root, "state"), "--log-dir", filepath.Join(m.root, "log"), "--node", nodeFile()}
 		got := invokeWith(t, cmd.IO{Open: m.open, StderrTerminal: true, StdoutTerminal: true}, append([]string{"run", pod}, place...)...)
 		if !strings.Contains(got.stderr, "default/web: Running\n") || !strings.Contains(got.stdout, "\x1b[32mRunning") {
 			t.Errorf("%+v", got)
@@ -235,7 +235,7 @@ func TestSecondSignal(t *testing.T) {
 		var errs lockedBuffer
 		cmd.Main(t.Context(), []string{
 			"runonce", "run", "--rm", "--until", "completed", manifest(t, "deaf", "Never", "[stay]"),
-			"--root", m.root, "--state", m.root, "--log-dir", filepath.Join(m.root, "log"), "--node", nodeFile(),
+			"--root", m.root, "--state", filepath.Join(m.root, "state"), "--log-dir", filepath.Join(m.root, "log"), "--node", nodeFile(),
 		}, cmd.IO{
 			Stdout: io.Discard, Stderr: &errs, Open: m.open, Machine: bareMachine(), Getenv: func(string) string { return "" },
 			Signals: signals, Exit: func(n int) { exits <- invocation{code: n, stderr: errs.String()} },

@@ -166,7 +166,7 @@ type invocation struct {
 // invoke runs a command on the machine in memory.
 func invoke(t *testing.T, m *memory, args ...string) invocation {
 	t.Helper()
-	return invokeWith(t, cmd.IO{Open: m.open}, append(args, "--root", m.root, "--state", m.root, "--log-dir", filepath.Join(m.root, "log"))...)
+	return invokeWith(t, cmd.IO{Open: m.open}, append(args, "--root", m.root, "--state", filepath.Join(m.root, "state"), "--log-dir", filepath.Join(m.root, "log"))...)
 }
 
 func invokeWith(t *testing.T, world cmd.IO, args ...string) invocation {

@@ -11,6 +11,8 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/backend"
 )
 
+const defaultCNIConfDir = "/etc/cni/net.d"
+
 // pluginFlags are for all commands that use CNI plugins, also only to disconnect pods.
 func pluginFlags() []cli.Flag {
 	return []cli.Flag{newListFlag(categoryNetwork, "cni-bin-dir", "`DIR` of CNI plugins", "/opt/cni/bin and others")}
@@ -19,7 +21,7 @@ func pluginFlags() []cli.Flag {
 // connectFlags are for commands that decide on the networks of pods.
 func connectFlags() []cli.Flag {
 	return append(pluginFlags(),
-		&cli.StringFlag{Name: "cni-conf-dir", Category: categoryNetwork, Value: "/etc/cni/net.d", Usage: "CNI configuration `DIR`, replaces the bridge"},
+		&cli.StringFlag{Name: "cni-conf-dir", Category: categoryNetwork, Value: defaultCNIConfDir, Usage: "CNI configuration `DIR`, replaces the bridge"},
 		newListFlag(categoryNetwork, "pod-cidr", "IPv4 or IPv6 `CIDR` of the default bridge", "free IPv4"),
 	)
 }

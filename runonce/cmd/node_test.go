@@ -3,6 +3,7 @@ package cmd_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -41,7 +42,7 @@ func TestMachineLacksProgram(t *testing.T) {
 			"sys/devices/system/cpu/online": {Data: []byte("0-3\n")},
 		}
 		world := cmd.IO{Machine: machine, Open: func(context.Context, backend.Options) (backend.Engine, error) { return u, nil }}
-		return invokeWith(t, world, append(args, "--root", m.root, "--state", m.root)...)
+		return invokeWith(t, world, append(args, "--root", m.root, "--state", filepath.Join(m.root, "state"))...)
 	}
 	old, done, web := manifest(t, "old", "Always", "[sleep]"), manifest(t, "done", "Never", "[exit, '0']"), manifest(t, "web", "Always", "[sleep]")
 	lacks := func(name string) { u.lacks = func(pod *v1.Pod) bool { return pod.Name == name } }

@@ -37,7 +37,7 @@ func TestNotify(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			messages := listen(t)
 			m := newMemory(t)
-			args := append(tc.args, "--root", m.root, "--state", m.root, "--log-dir", filepath.Join(m.root, "log"))
+			args := append(tc.args, "--root", m.root, "--state", filepath.Join(m.root, "state"), "--log-dir", filepath.Join(m.root, "log"))
 			if tc.args[0] == "run" {
 				args = append(args, "--node", nodeFile(), "--settle", "0s")
 			}

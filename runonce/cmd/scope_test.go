@@ -45,7 +45,7 @@ func TestPlanPrune(t *testing.T) {
 		{[]string{"--prune", "-R"}, map[string]string{"web": "keep", "gone": "prune", "below": "prune"}},
 	} {
 		var out, errs bytes.Buffer
-		args := append([]string{"runonce", "plan", dir, "--root", m.root, "--state", m.root}, c.flags...)
+		args := append([]string{"runonce", "plan", dir, "--root", m.root, "--state", filepath.Join(m.root, "state")}, c.flags...)
 		code := cmd.Main(t.Context(), args, cmd.IO{
 			Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }, Machine: os.DirFS("/"), Open: m.open,
 		})

@@ -290,7 +290,9 @@ func (s *story) defaults(command string, args []string) []string {
 		flags = append(flags, "--node", nodeFile())
 	}
 	if runs && !s.cluster {
-		flags = append(flags, "--cni-conf-dir", filepath.Join(s.dir, "net.d"))
+		dir := filepath.Join(s.dir, "net.d")
+		_ = os.MkdirAll(dir, 0o755) // it must exist
+		flags = append(flags, "--cni-conf-dir", dir)
 	}
 	if runs && s.cluster && !slices.Contains(args, "--timeout") {
 		flags = append(flags, "--timeout", "1m") // much longer than it takes
@@ -404,7 +406,7 @@ func TestStories(t *testing.T) {
 			logs := filepath.Join(m.root, "log")
 			return target{
 				world: cmd.IO{Getenv: func(string) string { return "" }, Machine: bareMachine(), Open: m.open},
-				flags: []string{"--root", m.root, "--state", m.root, "--log-dir", logs},
+				flags: []string{"--root", m.root, "--state", filepath.Join(m.root, "state"), "--log-dir", logs},
 				logs:  logs,
 				kill:  m.kill, exact: true,
 			}

@@ -47,6 +47,13 @@ func TestUsage(t *testing.T) {
 		{"run --sha256 00 x", `--sha256 "00": must be 64 hex digits`},
 		{"run --until ready --until=running x", `--until is given twice, and takes one value`},
 		{"run -o json x --output yaml", `--output is given twice, and takes one value`},
+		{"images list --root a,b", `"a,b": must not contain a comma, which separates the options of a mount`},
+		{"down --all --state a,b", `"a,b": must not contain a comma`},
+		{"ps --log-dir a\xffb", `"a\xffb": must be valid UTF-8`},
+		{"ps --root=", `--root "": must be a directory`},
+		{"ps --root a --state ./a/", `--root and --state must be different directories`},
+		{"run --cni-conf-dir nosuch x", `--cni-conf-dir "nosuch": must be an existing directory`},
+		{"images pull --hosts-dir usage_test.go x", `--hosts-dir "usage_test.go": must be an existing directory`},
 		{"images list --root a --root b", `--root is given twice, and takes one value`},
 	} {
 		t.Run(c.args, func(t *testing.T) {

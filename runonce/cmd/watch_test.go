@@ -27,7 +27,7 @@ type watched struct {
 }
 
 func (m *memory) flags() []string {
-	return []string{"--root", m.root, "--state", m.root, "--log-dir", filepath.Join(m.root, "log")}
+	return []string{"--root", m.root, "--state", filepath.Join(m.root, "state"), "--log-dir", filepath.Join(m.root, "log")}
 }
 
 func watchPaths(t *testing.T, m *memory, args ...string) *watched {
