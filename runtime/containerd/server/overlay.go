@@ -40,7 +40,7 @@ func unlessUnusable(overlayfs initFunc, o Options) initFunc {
 // tryOverlay returns an error if overlays cannot have their files in the directory. The kernel may not
 // have overlayfs, and an overlay, such as the root of a container, cannot have those of another.
 // Nothing is mounted that could be left.
-func tryOverlay(dir string) (err error) {
+func tryOverlay(dir string) error {
 	dir = filepath.Join(dir, "overlay-trial")
 	overlay, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -49,17 +49,18 @@ func tryOverlay(dir string) (err error) {
 		}
 		return fmt.Errorf("opening overlayfs: %w", err)
 	}
-	defer func() { err = errors.Join(err, unix.Close(overlay), os.RemoveAll(dir)) }()
+	// What is left of a trial says nothing about overlays, nor does a full disk.
+	defer func() { _, _ = unix.Close(overlay), os.RemoveAll(dir) }()
 	for _, layer := range []string{"lowerdir", "upperdir", "workdir"} {
 		path := filepath.Join(dir, layer)
 		if os.MkdirAll(path, 0o700) != nil {
-			return nil // a full disk says nothing about overlays
+			return nil
 		}
-		if err = unix.FsconfigSetString(overlay, layer, path); err != nil {
+		if err := unix.FsconfigSetString(overlay, layer, path); err != nil {
 			return fmt.Errorf("trying an overlay: %w", err)
 		}
 	}
-	if err = unix.FsconfigCreate(overlay); err != nil {
+	if err := unix.FsconfigCreate(overlay); err != nil {
 		return fmt.Errorf("trying an overlay in %s: %w", dir, err)
 	}
 	return nil
