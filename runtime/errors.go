@@ -123,7 +123,7 @@ func (p *Pods) recordFailedStart(w *work, next podstate.Start, cfg engine.Contai
 			ID: cfg.ID, PodUID: cfg.PodUID, Name: cfg.Name, Attempt: cfg.Attempt, Image: cfg.Image,
 			LogPath: cfg.LogPath, Labels: cfg.Labels, State: engine.StateExited, CreatedAt: now, StartedAt: now, Last: next.Last,
 			Exit: engine.Exit{
-				ExitCode: podstate.StartErrorExitCode, Reason: podstate.ReasonStartError, Message: cause.Error(), StartedAt: now, FinishedAt: now,
+				ExitCode: podstate.StartErrorExitCode, Reason: podstate.ReasonStartError, Message: failure.WithAdvice(cause).Error(), StartedAt: now, FinishedAt: now,
 			},
 		}
 	})

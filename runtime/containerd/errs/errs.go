@@ -94,7 +94,7 @@ const noCause = ": %!w(<nil>)"
 // gives crun's messages about the command the words that runc has for them.
 func Message(err error, command string) string {
 	message := strings.TrimSuffix(Native(err).Error(), failure.Unclassified)
-	message = strings.TrimSuffix(message, noCause)
+	message = strings.Replace(message, noCause, "", 1) // to which the shim may have added the cause
 	for _, layer := range []string{
 		"OCI runtime create failed: ", "OCI runtime start failed: ", "OCI runtime exec failed: ",
 		"runc create failed: ", "runc start failed: ", "unable to start container process: ",

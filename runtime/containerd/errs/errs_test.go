@@ -124,6 +124,13 @@ func TestMessage(t *testing.T) {
 			wantCrun: "read from sync socket: Connection reset by peer",
 		},
 		{
+			name: "no space for its state", command: "sh",
+			runc:     runc + "unable to store init state: %!w(<nil>): write /state/runc: no space left on device",
+			crun:     create + "write `/state/status`: No space left on device",
+			want:     "unable to store init state: write /state/runc: no space left on device",
+			wantCrun: "write `/state/status`: No space left on device",
+		},
+		{
 			name: "missing in a running container", command: "nope", permanent: true,
 			runc: exec + `exec: "nope": executable file not found in $PATH`,
 			crun: inCrun + "executable file `nope` not found in $PATH: No such file or directory",

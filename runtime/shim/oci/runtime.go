@@ -91,9 +91,24 @@ func (r *Runtime) Run(ctx context.Context, c Command) ([]byte, error) {
 	data := read(output, c.Log)
 	if e.Status != 0 {
 		text := cmp.Or(LastError(data), strings.TrimSpace(string(data)), fmt.Sprintf("%s: exit status %d", filepath.Base(program), e.Status))
-		return nil, errors.New(text)
+		return nil, errors.New(text + r.lackOfSpace(text))
 	}
 	return data, nil
+}
+
+// enough is the space that a runtime needs for its files of a container, at most.
+const enough = 64 << 10
+
+// lackOfSpace says that there is no space for the runtime's files if its message does not: runc's has no
+// cause when it cannot store a state, and none at all when it cannot write the log. Its own files are
+// gone by now, and with them some of what was used.
+func (r *Runtime) lackOfSpace(message string) string {
+	no := unix.ENOSPC.Error()
+	var fs unix.Statfs_t
+	if strings.Contains(message, no) || unix.Statfs(r.Root, &fs) != nil || fs.Bavail*uint64(fs.Bsize) >= enough && (fs.Ffree > 0 || fs.Files == 0) {
+		return ""
+	}
+	return fmt.Sprintf(": write %s: %s", r.Root, no)
 }
 
 func memory(data []byte) (*os.File, error) {

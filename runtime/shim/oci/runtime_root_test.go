@@ -38,3 +38,24 @@ func TestDeleteOfAKilledCreation(t *testing.T) {
 		t.Errorf("its directory is left: %v", err)
 	}
 }
+
+// TestRunWithoutSpace: an error says that there is no space for the runtime's files, which it cannot
+// tell itself.
+func TestRunWithoutSpace(t *testing.T) {
+	roottest.Require(t)
+	for size, want := range map[string]string{"16k": ": no space left on device", "1m": "", "1m,nr_inodes=1": ": no space left on device"} {
+		r := script(t, "exit 1")
+		r.Root = t.TempDir()
+		if err := unix.Mount("tmpfs", r.Root, "tmpfs", 0, "size="+size); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(r.Root, 0) })
+		if want != "" {
+			want = ": write " + r.Root + want
+		}
+		_, err := r.Run(t.Context(), Command{Args: []string{"create"}})
+		if err == nil || err.Error() != "rt: exit status 1"+want {
+			t.Errorf("%s: %v", size, err)
+		}
+	}
+}
