@@ -13,22 +13,21 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// limits are those that the cgroups of this process set; the largest int64 stands for none.
+// limits are those of a container in which this process runs; the largest int64 stands for none.
 type limits struct {
 	milliCPU  int64
 	memory    int64
 	available int64
 }
 
-// hierarchy is a mounted hierarchy of cgroups and the position of this process in it.
+// hierarchy is a mounted hierarchy of cgroups.
 type hierarchy struct {
 	mount string // path of the mount point, without the leading slash
-	own   string // path of the process's cgroup below it, beginning with a slash
 	v2    bool
 }
 
-// readLimits returns the tightest limits of the process's cgroups and of all visible ones
-// above them, in either version of cgroups.
+// readLimits returns the limits of the topmost cgroups that are visible, in either version of cgroups:
+// those of pods are directly below. That of this process, such as a service's, is beside them.
 func readLimits(fsys fs.FS) (limits, error) {
 	l := limits{math.MaxInt64, math.MaxInt64, math.MaxInt64}
 	own, err := cgroups(fsys, "proc/self/cgroup")
@@ -42,12 +41,11 @@ func readLimits(fsys fs.FS) (limits, error) {
 	if err != nil {
 		return l, err
 	}
-	for dir := range cpu.upwards() {
-		l.milliCPU = min(l.milliCPU, cpuLimit(fsys, dir, cpu.v2))
+	if cpu != nil {
+		l.milliCPU = cpuLimit(fsys, cpu.mount, cpu.v2)
 	}
-	for dir := range memory.upwards() {
-		limit, free := memoryLimit(fsys, dir, memory.v2)
-		l.memory, l.available = min(l.memory, limit), min(l.available, free)
+	if memory != nil {
+		l.memory, l.available = memoryLimit(fsys, memory.mount, memory.v2)
 	}
 	return l, nil
 }
@@ -94,8 +92,8 @@ func hierarchies(fsys fs.FS, own map[string]string) (cpu, memory *hierarchy, err
 			controllers = []string{""}
 		}
 		for _, controller := range controllers {
-			if dir, member := own[controller]; member && mounts[controller] == nil {
-				mounts[controller] = at(mount, dir)
+			if _, member := own[controller]; member && mounts[controller] == nil {
+				mounts[controller] = &hierarchy{mount: strings.TrimPrefix(path.Clean(mount.Mountpoint), "/"), v2: mount.FSType == "cgroup2"}
 			}
 		}
 	}
@@ -107,30 +105,6 @@ func hierarchies(fsys fs.FS, own map[string]string) (cpu, memory *hierarchy, err
 		memory = mounts[""]
 	}
 	return cpu, memory, nil
-}
-
-// at returns the position of a cgroup below the mount. One outside of what is mounted, as in a
-// container without its own cgroup namespace, counts as the root of the mount.
-func at(m *mountinfo.Info, dir string) *hierarchy {
-	own, inside := strings.CutPrefix(dir, strings.TrimSuffix(m.Root, "/"))
-	if !inside || own != "" && !strings.HasPrefix(own, "/") || strings.HasPrefix(own, "/..") {
-		own = "/"
-	}
-	return &hierarchy{mount: strings.TrimPrefix(path.Clean(m.Mountpoint), "/"), own: path.Clean("/" + own), v2: m.FSType == "cgroup2"}
-}
-
-// upwards yields the directories of the cgroup and of all cgroups above it.
-func (h *hierarchy) upwards() func(func(string) bool) {
-	return func(yield func(string) bool) {
-		if h == nil {
-			return
-		}
-		for dir := h.own; ; dir = path.Dir(dir) {
-			if !yield(path.Join(h.mount, dir)) || dir == "/" {
-				return
-			}
-		}
-	}
 }
 
 // cpuLimit returns the processor time that a cgroup allows, in thousandths.

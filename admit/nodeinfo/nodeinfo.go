@@ -26,7 +26,7 @@ type Facts struct {
 }
 
 // Read describes the machine whose root is fsys. It counts the online processors that this
-// process may run on, and neither processors nor memory beyond the limits of its cgroups.
+// process may run on, and neither processors nor memory beyond the limits of a container around it.
 func Read(fsys fs.FS) (Facts, error) {
 	memory, err := readMeminfo(fsys)
 	if err != nil {

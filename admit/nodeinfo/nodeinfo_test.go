@@ -63,23 +63,25 @@ func TestRead(t *testing.T) {
 			"sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages": "0\n",
 		}, with(func(f *Facts) { f.HugePages = map[int64]int64{2 << 20: 3, gibi: 0} })},
 		{"version 2", map[string]string{
-			"proc/self/cgroup":                        "0::/a.slice/b.service\n",
-			"proc/self/mountinfo":                     mountV2,
-			"sys/fs/cgroup/a.slice/b.service/cpu.max": "150000 100000\n", "sys/fs/cgroup/a.slice/b.service/memory.max": "max\n",
-			"sys/fs/cgroup/a.slice/cpu.max": "max 100000\n", "sys/fs/cgroup/a.slice/memory.max": "1073741824\n",
-			"sys/fs/cgroup/a.slice/memory.current": "1000000000\n", "sys/fs/cgroup/a.slice/memory.stat": "anon 1\ninactive_file 400000000\nactive_file 3\n",
+			"proc/self/cgroup":      "0::/init\n",
+			"proc/self/mountinfo":   mountV2,
+			"sys/fs/cgroup/cpu.max": "150000 100000\n", "sys/fs/cgroup/memory.max": "1073741824\n",
+			"sys/fs/cgroup/memory.current": "1000000000\n", "sys/fs/cgroup/memory.stat": "anon 1\ninactive_file 400000000\nactive_file 3\n",
 		}, with(func(f *Facts) { f.MilliCPU, f.Memory, f.Available = 1500, gibi, gibi-600000000 })},
+		{"a service with limits, which its pods do not have", map[string]string{
+			"proc/self/cgroup": "0::/a.slice/b.service\n", "proc/self/mountinfo": mountV2,
+			"sys/fs/cgroup/a.slice/b.service/cpu.max": "150000 100000\n", "sys/fs/cgroup/a.slice/memory.max": "67108864\n",
+		}, plain},
 		{"version 2 without limits", map[string]string{
 			"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": mountV2,
 			"sys/fs/cgroup/memory.max": "max\n", "sys/fs/cgroup/cpu.max": "max 100000\n",
 		}, plain},
 		{"version 1", map[string]string{
-			"proc/self/cgroup":                               "8:memory:/m\n3:cpuset:/\n2:cpu,cpuacct:/c/d\n0::/\n",
-			"proc/self/mountinfo":                            mountV1,
-			"sys/fs/cgroup/cpu,cpuacct/c/d/cpu.cfs_quota_us": "50000\n", "sys/fs/cgroup/cpu,cpuacct/c/d/cpu.cfs_period_us": "100000\n",
-			"sys/fs/cgroup/memory/m/memory.limit_in_bytes": "2147483648\n", "sys/fs/cgroup/memory/m/memory.usage_in_bytes": "147483648\n",
-			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-			"sys/fs/cgroup/memory/m/memory.stat":         "inactive_file 5\ntotal_inactive_file 100000000\n",
+			"proc/self/cgroup":                           "8:memory:/m\n3:cpuset:/\n2:cpu,cpuacct:/c/d\n0::/\n",
+			"proc/self/mountinfo":                        mountV1,
+			"sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000\n", "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": "2147483648\n", "sys/fs/cgroup/memory/memory.usage_in_bytes": "147483648\n",
+			"sys/fs/cgroup/memory/memory.stat": "inactive_file 5\ntotal_inactive_file 100000000\n",
 		}, with(func(f *Facts) { f.MilliCPU, f.Memory, f.Available = 500, 2*gibi, 2*gibi-47483648 })},
 		{"version 1 without limits", map[string]string{
 			"proc/self/cgroup": "8:memory:/\n2:cpu:/\n", "proc/self/mountinfo": strings.ReplaceAll(mountV1, "cpu,cpuacct", "cpu"),
@@ -89,7 +91,7 @@ func TestRead(t *testing.T) {
 		{"in a container that sees its own part of the tree alone", map[string]string{
 			"proc/self/cgroup": "2:memory:/docker/abc/x\n", "proc/self/mountinfo": "9 8 0:1 /docker/abc /sys/fs/cgroup/memory ro - cgroup none rw,memory\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes": "1073741824\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "536870912\n",
-		}, with(func(f *Facts) { f.Memory, f.Available = gibi/2, gibi/2 })},
+		}, with(func(f *Facts) { f.Memory, f.Available = gibi, gibi })},
 		{"in a container whose part of the tree is another one", map[string]string{
 			"proc/self/cgroup": "0::/../../other\n", "proc/self/mountinfo": mountV2, "sys/fs/cgroup/memory.max": "1073741824\n",
 		}, with(func(f *Facts) { f.Memory, f.Available = gibi, gibi })},
