@@ -166,8 +166,9 @@ func (p *planner) match(present []*entry) {
 
 // isRunAgain says whether the pod of an earlier run is run again if the input has it.
 func (p *planner) isRunAgain(e *entry) bool {
-	phase := e.pod.Status.Phase
-	return !e.fixed && (phase == v1.PodFailed || phase == v1.PodSucceeded && p.o.Rerun)
+	st := e.pod.Status
+	failed := st.Phase == v1.PodFailed && st.Reason != podspec.ReasonFailureIgnored
+	return !e.fixed && (failed || podspec.Ended(st.Phase) && p.o.Rerun)
 }
 
 // admitAll decides on every input pod in the order asked for. The resources of replaced pods

@@ -177,6 +177,17 @@ func TestDecide(t *testing.T) {
 			used: "cpu=1",
 		},
 		{
+			name: "failed, but its Job is complete", node: "cpu=1",
+			running: []*v1.Pod{pod("a", 0, "cpu=1", phase(v1.PodFailed), ignored)}, pods: []*v1.Pod{pod("a", 0, "cpu=1")},
+			want: []row{{Name: "a", Verdict: Admitted, Running: true}},
+		},
+		{
+			name: "failed, its Job is complete, to run again", node: "cpu=1", options: Options{Rerun: true},
+			running: []*v1.Pod{pod("a", 0, "cpu=1", phase(v1.PodFailed), ignored)}, pods: []*v1.Pod{pod("a", 0, "cpu=1")},
+			want: []row{{Name: "a", Verdict: Admitted, Replaces: "uid-a"}},
+			used: "cpu=1",
+		},
+		{
 			name: "running, not to run again", node: "cpu=1", options: Options{Rerun: true},
 			running: []*v1.Pod{pod("a", 0, "cpu=1")}, pods: []*v1.Pod{pod("a", 0, "cpu=1")},
 			want: []row{{Name: "a", Verdict: Admitted, Running: true}},

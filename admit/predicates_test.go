@@ -325,6 +325,9 @@ func TestDecideChecks(t *testing.T) {
 
 func phase(p v1.PodPhase) func(*v1.Pod) { return func(pod *v1.Pod) { pod.Status.Phase = p } }
 
+// ignored makes the pod's failure one that its Job does not need.
+func ignored(p *v1.Pod) { p.Status.Reason = "FailureIgnored" }
+
 // stillRuns makes a container of the pod run.
 func stillRuns(p *v1.Pod) {
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}

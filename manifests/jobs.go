@@ -16,6 +16,7 @@ import (
 // jobRules are the content of podspec.AnnotationJob. The names are those of the Job's spec.
 type jobRules struct {
 	Name                  string                    `json:"name"`
+	Completions           *int32                    `json:"completions,omitempty"`
 	Parallelism           *int32                    `json:"parallelism,omitempty"`
 	ActiveDeadlineSeconds *int64                    `json:"activeDeadlineSeconds,omitempty"`
 	PodFailurePolicy      *batchv1.PodFailurePolicy `json:"podFailurePolicy,omitempty"`
@@ -40,7 +41,7 @@ func jobPods(o *batchv1.Job) ([]*v1.Pod, error) {
 		return nil, err
 	}
 	text, err := json.Marshal(jobRules{
-		Name: o.Name, Parallelism: o.Spec.Parallelism, ActiveDeadlineSeconds: o.Spec.ActiveDeadlineSeconds,
+		Name: o.Name, Completions: o.Spec.Completions, Parallelism: o.Spec.Parallelism, ActiveDeadlineSeconds: o.Spec.ActiveDeadlineSeconds,
 		PodFailurePolicy: o.Spec.PodFailurePolicy, BackoffLimit: o.Spec.BackoffLimit,
 		BackoffLimitPerIndex: o.Spec.BackoffLimitPerIndex, MaxFailedIndexes: o.Spec.MaxFailedIndexes,
 	})

@@ -163,7 +163,7 @@ func TestJobRules(t *testing.T) {
 		return set.Pods[0]
 	}
 	a, b := read(""), read("  backoffLimit: 2\n")
-	if want := `{"name":"w","parallelism":1,"backoffLimit":6}`; a.Annotations["runonce/job"] != want {
+	if want := `{"name":"w","completions":1,"parallelism":1,"backoffLimit":6}`; a.Annotations["runonce/job"] != want {
 		t.Errorf("rules %s, want %s", a.Annotations["runonce/job"], want)
 	}
 	if a.UID != b.UID || a.Annotations["runonce/job"] == b.Annotations["runonce/job"] {

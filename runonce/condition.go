@@ -251,6 +251,8 @@ func failedCondition(pod *v1.Pod, st v1.PodStatus) condition {
 	}
 	c := failed(cmp.Or(reason, "Error"), message)
 	switch d := podspec.Condition(st, v1.DisruptionTarget); {
+	case st.Reason == podspec.ReasonFailureIgnored:
+		c.outcome = Succeeded
 	case d.Status == v1.ConditionTrue && d.Reason == v1.PodReasonPreemptionByScheduler:
 		c.outcome, c.reason, c.message = Preempted, d.Reason, d.Message
 	case strings.HasPrefix(st.Message, rejectedByKubelet):

@@ -34,6 +34,7 @@ var (
 	limitExceeded    = jobFailure{batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit"}
 	tooManyIndexes   = jobFailure{batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes"}
 	indexFailed      = jobFailure{batchv1.JobReasonFailedIndexes, "Job has failed indexes"}
+	failureIgnored   = jobFailure{podspec.ReasonFailureIgnored, "ignored, because another worker of the Job has succeeded"}
 )
 
 // job is the controller of a Job: it decides how many of its pods are active at once, whether
@@ -51,6 +52,7 @@ type job struct {
 	timer         *time.Timer
 	failure       jobFailure
 	failed        chan struct{} // closed when the Job has failed
+	succeeded     chan struct{} // closed when a pod has succeeded and no number of completions is wanted
 }
 
 // jobs are the Jobs of a run, by namespace and name.
@@ -69,7 +71,7 @@ func (js jobs) of(pod *v1.Pod) *job {
 			parallelism = int(*spec.Parallelism)
 		}
 		js[key] = &job{
-			spec: spec, active: semaphore{free: parallelism}, failed: make(chan struct{}),
+			spec: spec, active: semaphore{free: parallelism}, failed: make(chan struct{}), succeeded: make(chan struct{}),
 			podFailures: map[types.UID]int{}, podRestarts: map[types.UID]int{},
 		}
 	}
@@ -95,6 +97,17 @@ func (j *job) done() <-chan struct{} {
 	return j.failed
 }
 
+// complete says whether no pod of the Job is retried any more: it has no number of completions, and one
+// worker has succeeded, which is enough (manageJob).
+func (j *job) complete() bool {
+	select {
+	case <-j.succeeded:
+		return true
+	default:
+		return false
+	}
+}
+
 // why returns why the Job has failed; zero while it has not.
 func (j *job) why() jobFailure {
 	j.mu.Lock()
@@ -114,7 +127,7 @@ func (j *job) fail(f jobFailure) jobFailure {
 // failedWithJob says whether the pod was failed because of its Job, and not by itself.
 func failedWithJob(st v1.PodStatus) bool {
 	switch st.Reason {
-	case batchv1.JobReasonBackoffLimitExceeded, batchv1.JobReasonPodFailurePolicy,
+	case podspec.ReasonFailureIgnored, batchv1.JobReasonBackoffLimitExceeded, batchv1.JobReasonPodFailurePolicy,
 		batchv1.JobReasonMaxFailedIndexesExceeded, batchv1.JobReasonFailedIndexes:
 		return st.Phase == v1.PodFailed
 	case batchv1.JobReasonDeadlineExceeded:
@@ -143,6 +156,9 @@ func (j *job) leave(uid types.UID, slot *waiter, succeeded bool) {
 	delete(j.podRestarts, uid) // only active pods count, as in the controller
 	if succeeded {
 		j.streak = 0
+		if j.spec.Completions == nil && !j.complete() {
+			close(j.succeeded)
+		}
 	}
 	j.mu.Unlock()
 	j.active.leave(slot)
@@ -201,6 +217,8 @@ func (j *job) podFailed(pod *v1.Pod, st v1.PodStatus) retryDecision {
 		return retryDecision{failure: j.failIndex()}
 	case j.failures > j.limit():
 		return retryDecision{failure: j.fail(limitExceeded)}
+	case j.complete():
+		return retryDecision{failure: failureIgnored}
 	case ownLimit != nil:
 		streak = own
 	}

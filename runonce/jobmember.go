@@ -141,6 +141,25 @@ func (p *pod) retryInJob(ctx context.Context, c condition) condition {
 	return condition{reason: c.reason, message: fmt.Sprintf("retrying in %s: %s", decision.after, c.message)}
 }
 
+// succeededMeanwhile is closed when the failed pod need not be retried, because another worker
+// has succeeded.
+func (m *jobMember) succeededMeanwhile() <-chan struct{} {
+	if !m.willRetry() {
+		return nil
+	}
+	return m.job.succeeded
+}
+
+// dropRetry ends a failed pod that need not be retried.
+func (p *pod) dropRetry(ctx context.Context) bool {
+	if !p.willRetry() || !p.job.complete() {
+		return false
+	}
+	p.jobRetryAt = time.Time{}
+	p.end(ctx, p.fail(ctx, failureIgnored))
+	return true
+}
+
 // removeForRetry removes a failed pod that its Job retries, so that the next Sync starts it
 // with new volumes, namespaces and containers.
 func (p *pod) removeForRetry(ctx context.Context) error {

@@ -16,10 +16,11 @@ import (
 	"github.com/runonce/runonce/runonce"
 )
 
-// jobPod is a pod of the Job "j" with the given rules.
+// jobPod is a pod of the Job "j" with the given rules. It has a number of completions unless they
+// say that it has none.
 func jobPod(name string, policy v1.RestartPolicy, rules string) *v1.Pod {
 	p := newPod(name, policy)
-	p.Annotations = map[string]string{"runonce/job": `{"name": "j", ` + rules + `}`}
+	p.Annotations = map[string]string{"runonce/job": `{"name": "j", "completions": 1, ` + rules + `}`}
 	return p
 }
 
@@ -80,6 +81,21 @@ func TestJob(t *testing.T) {
 			name: "succeeds at the second try", rules: `"backoffLimit": 6`,
 			scripts: map[string]script{"a": flaky},
 			want:    []string{"a Succeeded 2"}, elapsed: 12 * time.Second,
+		},
+		{
+			name: "a worker need not be retried when another one has succeeded", rules: `"completions": null`,
+			scripts: map[string]script{"a": failing(2 * time.Minute), "b": succeeding(time.Minute)},
+			want:    []string{"a Succeeded FailureIgnored", "b Succeeded"}, elapsed: 2 * time.Minute,
+		},
+		{
+			name: "a worker waits for its retry when another one succeeds", rules: `"completions": null`,
+			scripts: map[string]script{"a": failing(time.Second), "b": succeeding(5 * time.Second)},
+			want:    []string{"a Succeeded FailureIgnored", "b Succeeded"}, elapsed: 5 * time.Second,
+		},
+		{
+			name: "the failure of a worker counts after a success, too", rules: `"completions": null, "backoffLimit": 0`,
+			scripts: map[string]script{"a": failing(time.Minute), "b": succeeding(time.Second)},
+			want:    []string{"a Failed BackoffLimitExceeded", "b Succeeded"}, elapsed: time.Minute,
 		},
 		{
 			name: "the run's retries bound it, too", rules: `"backoffLimit": 6`,

@@ -135,7 +135,7 @@ func (p *pod) needsSync(ctx context.Context) bool {
 		return false
 	}
 	switch {
-	case p.cond.ended:
+	case p.cond.ended || p.dropRetry(ctx):
 		return false
 	case p.willRetry():
 		return !time.Now().Before(p.jobRetryAt)
@@ -348,6 +348,8 @@ func (p *pod) wait(round context.Context) {
 		case <-timer.C:
 			return
 		case <-p.job.done():
+			return
+		case <-p.succeededMeanwhile():
 			return
 		case <-round.Done():
 			return
