@@ -136,33 +136,41 @@ func TestStopWithinADeadline(t *testing.T) {
 }
 
 // TestProbeGrace: a probe's own grace period overrides the pod's when the container is killed for
-// that probe, and only then.
+// that probe, and only then. It does not matter whether the pod goes on without the container.
 func TestProbeGrace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
-		p := n.pods(t.Context(), t)
-		pod := testPod(v1.RestartPolicyNever, "stay", "stay")
-		pod.Spec.TerminationGracePeriodSeconds = new(int64(20))
-		pod.Spec.Containers[0].LivenessProbe = execProbe("exit", "1")
-		pod.Spec.Containers[0].LivenessProbe.TerminationGracePeriodSeconds = new(int64(5))
-		if err := p.Sync(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Second)
-		took := func(f func(context.Context, *v1.Pod) error) time.Duration {
-			begin := time.Now()
-			if err := f(t.Context(), pod); err != nil {
+	for _, tt := range []struct {
+		commands []string
+		rest     time.Duration // that the others take
+	}{
+		{[]string{"stay", "stay"}, 20 * time.Second},
+		{[]string{"stay"}, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t)
+			p := n.pods(t.Context(), t)
+			pod := testPod(v1.RestartPolicyNever, tt.commands...)
+			pod.Spec.TerminationGracePeriodSeconds = new(int64(20))
+			pod.Spec.Containers[0].LivenessProbe = execProbe("exit", "1")
+			pod.Spec.Containers[0].LivenessProbe.TerminationGracePeriodSeconds = new(int64(5))
+			if err := p.Sync(t.Context(), pod); err != nil {
 				t.Fatal(err)
 			}
-			return time.Since(begin)
-		}
-		if d := took(p.Sync); d != 5*time.Second {
-			t.Errorf("killed by its probe after %s, want the probe's 5s", d)
-		}
-		if d := took(p.Stop); d != 20*time.Second {
-			t.Errorf("stopped after %s, want the pod's 20s", d)
-		}
-	})
+			time.Sleep(10 * time.Second)
+			took := func(f func(context.Context, *v1.Pod) error) time.Duration {
+				begin := time.Now()
+				if err := f(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+				return time.Since(begin)
+			}
+			if d := took(p.Sync); d != 5*time.Second {
+				t.Errorf("killed by its probe after %s, want the probe's 5s", d)
+			}
+			if d := took(p.Stop); d != tt.rest {
+				t.Errorf("stopped after %s, want %s", d, tt.rest)
+			}
+		})
+	}
 }
 
 // keeps is an engine that cannot remove containers.

@@ -87,7 +87,12 @@ func Decide(o *Observation, now time.Time) Actions {
 	}
 	if kept == 0 && len(a.Start)+len(a.Wait) == before {
 		// Sidecars alone keep no pod alive.
-		return o.killPod(podspec.GracePeriod(o.Pod))
+		end := o.killPod(podspec.GracePeriod(o.Pod))
+		for i, k := range end.Kill {
+			// The kubelet forgets the probe's grace period here.
+			end.Kill[i].Grace = o.probeGrace(podspec.Container(o.Pod, k.Name), k.Container)
+		}
+		return end
 	}
 	return a
 }
