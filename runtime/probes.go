@@ -13,6 +13,7 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/probe"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // probes are the containers that are being probed, by ID. The zero value is ready for use.
@@ -113,10 +114,39 @@ func (p *Pods) startProbes(ctx context.Context, w *work, def *v1.Container, c en
 		return
 	}
 	uid := string(w.pod.UID)
-	go probe.Watch(ctx, p.target(def, c, w.sandbox), c.StartedAt, func(s probe.Status) {
-		p.probeEvents(w.pod, def.Name, p.probes.setStatus(c.ID, s), s)
+	target := p.target(withoutStartup(def, w.record, c), c, w.sandbox)
+	go probe.Watch(ctx, target, c.StartedAt, func(s probe.Status) {
+		before := p.probes.setStatus(c.ID, s)
+		p.probeEvents(w.pod, def.Name, before, s)
+		if s.Started && !before.Started && target.Container.StartupProbe != nil {
+			p.recordStartedUp(ctx, w.pod, c)
+		}
 		p.watch.notify(uid)
 	})
+}
+
+// withoutStartup returns the container without its startup probe if that has succeeded in an
+// earlier process: like the kubelet after a restart, we do not run it again.
+func withoutStartup(def *v1.Container, r *record.Pod, c engine.Container) *v1.Container {
+	if def.StartupProbe == nil || !r.HasStartedUp(def, c.ID) {
+		return def
+	}
+	def = def.DeepCopy()
+	def.StartupProbe = nil
+	return def
+}
+
+// recordStartedUp records that the startup probe of the container has succeeded.
+func (p *Pods) recordStartedUp(ctx context.Context, pod *v1.Pod, c engine.Container) {
+	err := p.update(pod, func(r *record.Pod) {
+		if r.StartedUp == nil {
+			r.StartedUp = map[string]string{}
+		}
+		r.StartedUp[c.Name] = c.ID
+	})
+	if err != nil {
+		p.o.Log.WarnContext(ctx, "the success of a startup probe is not recorded", "pod", pod.Namespace+"/"+pod.Name, "container", c.Name, "error", err)
+	}
 }
 
 // maxProbes is how many containers Probe probes at once.
@@ -143,6 +173,7 @@ func (p *Pods) Probe(ctx context.Context) error {
 		}
 		for _, def := range podspec.Containers(r.Pod) {
 			c := o.Containers[def.Name]
+			def = withoutStartup(def, r, c)
 			hasProbes := def.StartupProbe != nil || def.ReadinessProbe != nil
 			if c.State != engine.StateRunning || !hasProbes || !p.probes.add(c.ID, &probeWorker{pod: r.Pod.UID, stop: func() {}}) {
 				continue

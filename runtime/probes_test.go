@@ -10,6 +10,49 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
+// A startup probe that has succeeded is not run again by a later process, whatever it would say.
+func TestStartupProbeOfEarlierRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		pod := testPod(v1.RestartPolicyAlways, "sleep", "sleep")
+		for i := range pod.Spec.Containers {
+			pod.Spec.Containers[i].StartupProbe = execProbe("exit", "0")
+		}
+		pod.Spec.Containers[0].ReadinessProbe = execProbe("exit", "0")
+		ctx, cancel := context.WithCancel(t.Context())
+		first := n.pods(ctx, t)
+		if err := first.Sync(ctx, pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		cancel()
+		synctest.Wait()
+		for i := range pod.Spec.Containers {
+			pod.Spec.Containers[i].StartupProbe = execProbe("exit", "1")
+		}
+		later := n.pods(t.Context(), t)
+		if err := later.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := later.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		st, err := later.Status(t.Context(), pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cs := range st.ContainerStatuses {
+			if !*cs.Started || !cs.Ready || cs.RestartCount != 0 {
+				t.Errorf("container %s: started %t, ready %t, %d restarts", cs.Name, *cs.Started, cs.Ready, cs.RestartCount)
+			}
+		}
+		if err := later.Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // A process that syncs nothing has to probe to know which containers are ready.
 func TestProbeOfEarlierRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -73,7 +73,7 @@ func (o *Observation) probed(c *v1.Container, got engine.Container) (started, re
 	if p, ok := o.Probes[got.ID]; ok {
 		return p.Started, p.Ready
 	}
-	started = c.StartupProbe == nil
+	started = o.Record.HasStartedUp(c, got.ID)
 	return started, started && c.ReadinessProbe == nil
 }
 

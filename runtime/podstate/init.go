@@ -90,7 +90,7 @@ func (w *initWalk) sidecar(i int, c engine.Container) {
 	case changed(c, def):
 		w.o.restart(def, w.a, c)
 	}
-	if def.StartupProbe == nil || p.Started {
+	if p.Started || w.o.Record.HasStartedUp(def, c.ID) {
 		w.next(i)
 	}
 }

@@ -48,6 +48,9 @@ type Pod struct {
 	// FailedStarts are the newest instances of containers that can never be started. An
 	// engine keeps nothing of them, but for the pod they have ended.
 	FailedStarts map[string]engine.Container `json:"failedStarts,omitempty"`
+	// StartedUp are the IDs of the instances, by the names of their containers, whose startup
+	// probe has succeeded, so that no later process runs it again.
+	StartedUp map[string]string `json:"startedUp,omitempty"`
 	// Devices are the names of the devices of each container.
 	Devices map[string][]string `json:"devices,omitempty"`
 	// Attachment is what package network needs to undo the work of CNI plugins. It is written
@@ -111,6 +114,11 @@ func (p *Pod) IsSandboxed(c engine.Container) bool { return within(p.Sandboxed, 
 // IsDiscarded reports whether the instance counts as removed.
 func (p *Pod) IsDiscarded(c engine.Container) bool { return within(p.Discarded, c) }
 
+// HasStartedUp reports whether the instance needs no startup probe any more, or has none.
+func (p *Pod) HasStartedUp(def *v1.Container, id string) bool {
+	return def.StartupProbe == nil || p.StartedUp[def.Name] == id
+}
+
 func within(last map[string]int, c engine.Container) bool {
 	n, ok := last[c.Name]
 	return ok && c.Attempt <= n
@@ -120,5 +128,6 @@ func within(last map[string]int, c engine.Container) bool {
 func (p *Pod) clone() *Pod {
 	c := *p
 	c.Owners, c.Failures, c.FailedStarts = maps.Clone(p.Owners), maps.Clone(p.Failures), maps.Clone(p.FailedStarts)
+	c.StartedUp = maps.Clone(p.StartedUp)
 	return &c
 }
