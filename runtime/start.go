@@ -56,7 +56,7 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 	if err != nil {
 		return errors.Join(err, p.recordFailedStart(w, next, cfg, err), p.discardLog(ctx, w.pod, cfg))
 	}
-	started := engine.Container{ID: cfg.ID, Name: c.Name, Labels: cfg.Labels, State: engine.StateRunning, StartedAt: time.Now()}
+	started := engine.Container{ID: cfg.ID, Name: c.Name, Attempt: cfg.Attempt, Labels: cfg.Labels, State: engine.StateRunning, StartedAt: time.Now()}
 	w.running[c.Name] = started
 	p.event(w.pod, eventStarted, "Started container %s", c.Name)
 	p.startProbes(ctx, w, c, started) // now, since starting the other containers may take long
@@ -92,7 +92,13 @@ func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engi
 	}
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	err = errors.Join(err, p.killAll(cleanup, w.pod, []podstate.Kill{{Container: c, Grace: graceWithin(cleanup, podspec.GracePeriod(w.pod))}}))
+	killed := p.killAll(cleanup, w.pod, []podstate.Kill{{Container: c, Grace: graceWithin(cleanup, podspec.GracePeriod(w.pod))}})
+	if message := p.terminationLog(w.pod, c.Name, c.Attempt); killed == nil && readTerminationLog(message) == "" {
+		// Else nothing says later why the container was killed.
+		text := err.Error()
+		killed = os.WriteFile(message, []byte(text[:min(len(text), maxTerminationMessage)]), terminationLogMode)
+	}
+	err = errors.Join(err, killed)
 	return &failure.Error{Why: podstate.ReasonPostStartHook, Err: err}
 }
 

@@ -217,8 +217,9 @@ func TestPostStartFailureKills(t *testing.T) {
 			t.Errorf("Sync: %v, want the error of the hook", err)
 		}
 		// It is not started again, so it does not wait.
-		if s := wantStates(t.Context(), t, p, pod, "c0=exit143"); s.Phase != v1.PodFailed {
-			t.Errorf("phase %s", s.Phase)
+		s := wantStates(t.Context(), t, p, pod, "c0=exit143")
+		if ended := s.ContainerStatuses[0].State.Terminated; s.Phase != v1.PodFailed || ended.Message != want {
+			t.Errorf("phase %s, message %q", s.Phase, ended.Message)
 		}
 		cs, err := n.engine.Containers(t.Context(), "")
 		if err != nil || len(cs) != 1 || cs[0].State != engine.StateExited {
