@@ -145,7 +145,7 @@ func (x command) run(ctx context.Context, dir string, s engine.Streams, oneOutpu
 	if err != nil {
 		return 0, err
 	}
-	p.wait()
+	p.wait(ctx)
 	return code, nil
 }
 

@@ -130,18 +130,18 @@ func (p *pipes) begin(ctx context.Context, x command) {
 	}()
 }
 
-// wait waits for the rest of the output of a command that has ended.
-func (p *pipes) wait() {
+// wait waits for the rest of the output of a command that has ended, until ctx is done at the latest.
+func (p *pipes) wait(ctx context.Context) {
 	for _, o := range p.outputs {
-		t := time.NewTimer(execDrain)
+		limited, cancel := context.WithTimeout(ctx, execDrain)
 		select {
 		case <-o.done:
-		case <-t.C:
+		case <-limited.Done():
 			// A pending read returns with what it has.
 			_ = o.read.SetReadDeadline(time.Now())
 			<-o.done
 		}
-		t.Stop()
+		cancel()
 	}
 }
 

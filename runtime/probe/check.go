@@ -94,7 +94,7 @@ func (t Target) exec(ctx context.Context, command []string, timeout time.Duratio
 	code, output, err := t.Exec(ctx, command)
 	output = output[:min(len(output), maxOutput)]
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return Outcome{Failure, fmt.Sprintf("command %q timed out after %s", command, timeout)}, nil
 	case err != nil:
 		return Outcome{}, err

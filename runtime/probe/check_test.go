@@ -99,6 +99,13 @@ func TestExecTimeout(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		wantOutcome(t, Check(ctx, target, p), Unknown, "deadline")
+
+		// It has ended in time, but left a child that holds its output.
+		target.Exec = func(ctx context.Context, _ []string) (int32, []byte, error) {
+			<-ctx.Done()
+			return 0, []byte("up"), nil
+		}
+		wantOutcome(t, Check(t.Context(), target, p), Success, "up")
 	})
 }
 
