@@ -171,9 +171,12 @@ func TestCompletionInShells(t *testing.T) {
 		}
 	}
 	if _, err := exec.LookPath("zsh"); err == nil {
-		zsh := `compdef() {}; _files() { echo FILES }; _describe() { print -rl -- "${(@P)2}" }
-			source <(runonce completion zsh); words=("$@"); CURRENT=$#; _runonce`
+		zsh := `compdef() {}; compset() { echo compset "$@" }; _files() { echo FILES }; _describe() { print -rl -- "${(@P)2}" }
+			source <(runonce completion zsh); words=("$@"); CURRENT=$#; PREFIX=$words[-1]; _runonce`
 		if got, want := in("zsh", zsh, "runonce", "run", "--until", "re"), "ready"; got != want {
+			t.Errorf("zsh: %q, want %q", got, want)
+		}
+		if got, want := in("zsh", zsh, "runonce", "run", "--junit=x"), "compset -P *=\nFILES"; got != want {
 			t.Errorf("zsh: %q, want %q", got, want)
 		}
 		if got, want := in("zsh", zsh, "runonce", "ps"), "ps:list the pods of earlier runs and their current state\nFILES"; got != want {

@@ -13,6 +13,7 @@ _runonce() {
 		_describe 'runonce' found
 	fi
 	if [[ -n "$files" ]]; then
+		[[ "$PREFIX" == --*=* ]] && compset -P '*='
 		_files
 	fi
 }
