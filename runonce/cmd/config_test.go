@@ -97,9 +97,11 @@ func TestConfigMistakes(t *testing.T) {
 			t.Errorf("%q %s: %+v", c.config, c.environ, got)
 		}
 	}
-	got := invokeWith(t, withConfig(t, "output: json\ntimeot: 5m\n"), "run", pod, "-o", "json")
-	if got.code != 2 || !strings.Contains(got.stdout, `"line": 2`) {
-		t.Errorf("the document for a mistake: %+v", got)
+	for _, command := range []string{"run", "plan", "validate"} {
+		got := invokeWith(t, withConfig(t, "output: json\ntimeot: 5m\n"), command, pod, "-o", "json")
+		if got.code != 2 || !strings.Contains(got.stdout, `"line": 2`) {
+			t.Errorf("the document of %s for a mistake: %+v", command, got)
+		}
 	}
 }
 

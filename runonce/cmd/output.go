@@ -53,19 +53,19 @@ func (p *program) writeDocument(format string, document any) error {
 
 // writeFailure writes the reports of a command that has failed before it had results. Whoever reads
 // JSON, YAML or JUnit gets a document in every case.
-func (p *program) writeFailure(code int, err error) error {
+func (p *program) writeFailure(code int, cause error) error {
 	if p.reported {
 		return nil
 	}
 	r := report.New(nil, code, time.Since(p.start))
-	r.Failure = failureOf(err)
-	err = report.WriteFile(p.junit, r.JUnit)
+	r.Failure = failureOf(cause)
+	err := report.WriteFile(p.junit, r.JUnit)
 	switch format := p.outputFormat(); format {
 	case "":
 	case formatGitHub:
 		err = errors.Join(err, p.writeGitHub(r, p.faults))
 	default:
-		if document := p.failureDocument(r); document != nil {
+		if document := p.failureDocument(r, cause); document != nil {
 			err = errors.Join(err, p.writeDocument(format, document))
 		}
 	}
@@ -96,8 +96,8 @@ func (p *program) outputFormat() string {
 	return ""
 }
 
-// failureDocument returns the document of the command for the failure of r, nil if it has none.
-func (p *program) failureDocument(r report.Report) any {
+// failureDocument returns the document of the command for the failure of r, which cause is, nil if it has none.
+func (p *program) failureDocument(r report.Report, cause error) any {
 	switch p.invocation.Name() {
 	case "run", "watch":
 		return r
@@ -106,7 +106,9 @@ func (p *program) failureDocument(r report.Report) any {
 		plan.Failure = r.Failure
 		return plan
 	case "validate":
-		return manifests.Validation{APIVersion: report.APIVersion, Kind: "Validation", Problems: manifests.Diagnostics{}, Error: r.Error}
+		v := manifests.Validation{APIVersion: report.APIVersion, Kind: "Validation", Problems: manifests.Diagnostics{}, Error: r.Error}
+		errors.As(cause, &v.Problems)
+		return v
 	case "ps":
 		pods := report.NewPods(nil)
 		pods.Failure = r.Failure
