@@ -109,12 +109,16 @@ func (p *Pods) startProbes(ctx context.Context, w *work, def *v1.Container, c en
 		return
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	if !p.probes.add(c.ID, &probeWorker{pod: w.pod.UID, stop: cancel}) {
+	target := p.target(withoutStartup(def, w.record, c), c, w.sandbox)
+	status := probe.Initial(target.Container)
+	if status.Ready {
+		status.Since = time.Now()
+	}
+	if !p.probes.add(c.ID, &probeWorker{pod: w.pod.UID, status: status, stop: cancel}) {
 		cancel()
 		return
 	}
 	uid := string(w.pod.UID)
-	target := p.target(withoutStartup(def, w.record, c), c, w.sandbox)
 	go probe.Watch(ctx, target, c.StartedAt, func(s probe.Status) {
 		before := p.probes.setStatus(c.ID, s)
 		p.probeEvents(w.pod, def.Name, before, s)

@@ -53,6 +53,29 @@ func TestStartupProbeOfEarlierRuns(t *testing.T) {
 	})
 }
 
+// A container that needs no probe to be ready stays so when a later process begins to probe it.
+func TestLivenessOfEarlierRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		pod := testPod(v1.RestartPolicyAlways, "sleep")
+		pod.Spec.Containers[0].LivenessProbe = execProbe("exit", "0")
+		if err := n.pods(t.Context(), t).Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		later := n.pods(t.Context(), t)
+		if err := later.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		st, err := later.Status(t.Context(), pod)
+		if err != nil || !*st.ContainerStatuses[0].Started || !st.ContainerStatuses[0].Ready {
+			t.Errorf("%+v, %v", st.ContainerStatuses, err)
+		}
+		if err := later.Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // A process that syncs nothing has to probe to know which containers are ready.
 func TestProbeOfEarlierRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -32,6 +32,12 @@ type Status struct {
 	Last map[Kind]Outcome
 }
 
+// Initial is the status of a container of which no probe has run.
+func Initial(c *v1.Container) Status {
+	started := c.StartupProbe == nil
+	return Status{Started: started, Ready: started && c.ReadinessProbe == nil, Last: map[Kind]Outcome{}}
+}
+
 // Once runs the startup and the readiness probe of a container, which started at the given time,
 // one time each. Thresholds do not count. A probe whose initial delay has not passed has not
 // succeeded, as in the kubelet.
@@ -63,11 +69,8 @@ func Watch(ctx context.Context, t Target, startedAt time.Time, report func(Statu
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := t.Container
-	w := &watch{target: t, startedAt: startedAt, report: report, status: Status{Last: map[Kind]Outcome{}}}
-	w.change(func(s *Status) {
-		s.Started = c.StartupProbe == nil
-		s.Ready = s.Started && c.ReadinessProbe == nil
-	})
+	w := &watch{target: t, startedAt: startedAt, report: report, status: Initial(c)}
+	w.change(func(*Status) {})
 	if p := c.StartupProbe; p != nil && !w.startup(ctx, p) {
 		return
 	}
