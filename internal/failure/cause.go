@@ -57,6 +57,7 @@ var causes = []cause{
 	{matches: isErrno(syscall.ENOSPC, syscall.EDQUOT), advice: atFileSystem("free space on the file system at %")},
 	{matches: isErrno(syscall.EROFS), advice: atFileSystem("the file system at % is mounted read-only")},
 	{matches: isErrno(syscall.EMFILE), advice: always("raise the limit of open files (ulimit -n)")},
+	{matches: isErrno(syscall.ENAMETOOLONG)}, // such as the log directory of a pod with a long name
 	{matches: isUntrusted, advice: always("add the server's CA certificate to those of this machine, to a registry's hosts.toml or to the kubeconfig")},
 	{matches: isCertificate},
 	{matches: isUnknownHost, advice: always("check the name and the name servers of this machine"), retries: dnsRetries},

@@ -41,6 +41,7 @@ func TestCauses(t *testing.T) {
 		{name: "no cpus in a cgroup", err: path("write", "/sys/fs/cgroup/x/cgroup.procs", syscall.ENOSPC), permanent: true},
 		{name: "read-only", err: fmt.Errorf("a: %w", path("mkdir", "/none/x", syscall.EROFS)), permanent: true, advice: "the file system at / is mounted read-only"},
 		{name: "descriptors", err: path("open", "/none", syscall.EMFILE), permanent: true, advice: "raise the limit of open files"},
+		{name: "long name", err: path("mkdir", "/none/x", syscall.ENAMETOOLONG), permanent: true},
 		{name: "descriptors of the machine", err: path("open", "/none", syscall.ENFILE)},
 		{name: "authority", err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, permanent: true, advice: "or to the kubeconfig"},
 		{name: "another host's certificate", err: fmt.Errorf("a: %w", x509.HostnameError{Certificate: &x509.Certificate{}, Host: "x"}), permanent: true},

@@ -66,8 +66,8 @@ func IgnoreNotFound(err error) error {
 	return err
 }
 
-// IsPermanentMessage reports whether a message is about the image or the command, so that another
-// try fails too.
+// IsPermanentMessage reports whether a message is about the image, the command or the pod's spec, so
+// that another try fails too.
 func IsPermanentMessage(message string) bool {
 	// crun has the C library's words, which are the same but for the first letter.
 	lower := strings.ToLower(message)
@@ -76,6 +76,8 @@ func IsPermanentMessage(message string) bool {
 		"exec format error",
 		"is a directory",
 		"not a directory",
+		"cannot be mounted because it is not of type proc", // a volume at /proc
+		"is not a valid action for seccomp",
 	} {
 		if strings.HasSuffix(lower, s) {
 			return true

@@ -30,7 +30,7 @@ func TestMessage(t *testing.T) {
 		name      string
 		command   string
 		runc      string
-		crun      string
+		crun      string // empty if it does not have that error
 		want      string
 		wantCrun  string // unless it is the same
 		permanent bool
@@ -93,6 +93,16 @@ func TestMessage(t *testing.T) {
 			crun:     create + "mount `/a` to `work`: Not a directory",
 			want:     `error mounting "/a" to rootfs at "/work": mount /a:/work (via /proc/self/fd/6), flags: 0x1000: not a directory`,
 			wantCrun: "mount `/a` to `work`: Not a directory",
+		},
+		{
+			name: "volume at /proc", command: "sh", permanent: true,
+			runc: runc + `error during container init: error mounting "/v" to rootfs at "/proc": "/run/rootfs/proc" cannot be mounted because it is not of type proc`,
+			want: `error mounting "/v" to rootfs at "/proc": "/run/rootfs/proc" cannot be mounted because it is not of type proc`,
+		},
+		{
+			name: "invalid seccomp profile", command: "sh", permanent: true,
+			runc: runc + "string SCMP_ACT_NOPE is not a valid action for seccomp",
+			want: "string SCMP_ACT_NOPE is not a valid action for seccomp",
 		},
 		{
 			name: "unknown file system", command: "sh",
@@ -165,7 +175,9 @@ func TestMessage(t *testing.T) {
 			}
 		}
 		check(tc.runc, tc.want)
-		check(tc.crun, cmp.Or(tc.wantCrun, tc.want))
+		if tc.crun != "" {
+			check(tc.crun, cmp.Or(tc.wantCrun, tc.want))
+		}
 	}
 }
 
