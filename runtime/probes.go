@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -153,17 +154,25 @@ func (p *Pods) recordStartedUp(ctx context.Context, pod *v1.Pod, c engine.Contai
 	}
 }
 
-// maxProbes is how many containers Probe probes at once.
-const maxProbes = 32
+const (
+	// maxProbes is how many containers Probe probes at once.
+	maxProbes = 32
+	// probesLimit bounds Probe: the timeout of a probe may be minutes, and nobody waits for that.
+	probesLimit = 10 * time.Second
+)
+
+var errNoAnswer = fmt.Errorf("no answer within %s", probesLimit)
 
 // Probe probes each running container of earlier runs that has a startup or a readiness probe,
 // once, so that List tells whether it is ready now. Containers that this process probes anyway
-// are left out. It takes as long as the slowest probe may take.
+// are left out. A probe that takes long has not succeeded.
 func (p *Pods) Probe(ctx context.Context) error {
 	known, err := p.o.Records.List()
 	if err != nil {
 		return err
 	}
+	limited, cancel := context.WithTimeoutCause(ctx, probesLimit, errNoAnswer)
+	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	slots := make(chan struct{}, maxProbes)
@@ -184,7 +193,7 @@ func (p *Pods) Probe(ctx context.Context) error {
 			}
 			wg.Go(func() {
 				slots <- struct{}{}
-				p.probes.setStatus(c.ID, probe.Once(ctx, p.target(def, c, *o.Sandbox), c.StartedAt))
+				p.probes.setStatus(c.ID, probe.Once(limited, p.target(def, c, *o.Sandbox), c.StartedAt))
 				<-slots
 			})
 		}

@@ -8,7 +8,50 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/engine/enginetest"
 )
+
+// slow is an engine whose commands take as long as they may.
+type slow struct{ *enginetest.Engine }
+
+func (slow) Exec(ctx context.Context, _ string, _ []string) (engine.ExecResult, error) {
+	<-ctx.Done()
+	return engine.ExecResult{}, ctx.Err()
+}
+
+// A probe with a long timeout does not keep Probe from returning.
+func TestProbeLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		pod := testPod(v1.RestartPolicyAlways, "sleep")
+		pod.Spec.Containers[0].ReadinessProbe = execProbe("sleep")
+		pod.Spec.Containers[0].ReadinessProbe.TimeoutSeconds = 3600
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := n.pods(ctx, t).Sync(ctx, pod); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		later := n.podsOn(t.Context(), t, slow{n.engine})
+		begin := time.Now()
+		if err := later.Probe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		st, err := later.Status(t.Context(), pod)
+		if took := time.Since(begin); err != nil || took != 10*time.Second || st.ContainerStatuses[0].Ready {
+			t.Errorf("after %s: ready %t, %v", took, st.ContainerStatuses[0].Ready, err)
+		}
+		const want = `containers with unready status: [c0]; container "c0": readiness probe: no answer within 10s`
+		if got := podspec.Condition(st, v1.ContainersReady).Message; got != want {
+			t.Errorf("message %q", got)
+		}
+		if err := later.Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
 
 // A startup probe that has succeeded is not run again by a later process, whatever it would say.
 func TestStartupProbeOfEarlierRuns(t *testing.T) {
