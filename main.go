@@ -9,10 +9,8 @@ import (
 	"runtime/debug"
 	"syscall"
 
-	"github.com/runonce/runonce/internal/caller"
-	"github.com/runonce/runonce/internal/journal"
-	"github.com/runonce/runonce/internal/sdnotify"
-	"github.com/runonce/runonce/internal/startup"
+	"github.com/runonce/runonce/internal/process"
+	"github.com/runonce/runonce/internal/systemd"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/containerd"
@@ -20,12 +18,12 @@ import (
 )
 
 func main() {
-	startup.CollectGarbage()
+	process.CollectGarbage()
 	if shim.Invoked(os.Args) {
 		os.Exit(shim.Main())
 	}
-	startup.DropCode()
-	caller.Isolate()
+	process.DropCode()
+	process.Isolate()
 	// A crash, or SIGQUIT, ends in SIGABRT: exit code 2 would say that nothing was started.
 	debug.SetTraceback("crash")
 	signals := make(chan os.Signal, 2)
@@ -35,7 +33,7 @@ func main() {
 		StdoutTerminal: cmd.Terminal(os.Stdout), StderrTerminal: cmd.Terminal(os.Stderr),
 		Signals: signals, CatchHangups: func() { signal.Notify(signals, syscall.SIGHUP) },
 		CatchPipes: func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) },
-		Exit:       os.Exit, Notify: sdnotify.Take(), Journal: journal.Socket,
+		Exit:       os.Exit, Notify: systemd.TakeNotify(), Journal: systemd.JournalSocket,
 		Getenv: os.Getenv, Environ: os.Environ, Machine: os.DirFS("/"), Open: backend.Open, Versions: containerd.LookUp,
 	}))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/runonce/runonce/internal/atomicfile"
-	"github.com/runonce/runonce/internal/caller"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/manifests/decode"
 )
 
@@ -88,7 +88,7 @@ func (l ImageLock) Write(path string) (err error) {
 	for _, ref := range slices.Sorted(maps.Keys(l.Images)) {
 		fmt.Fprintf(&b, "  %s: %s\n", ref, l.Images[ref])
 	}
-	f, err := atomicfile.Create(path, caller.FileMode(0o644))
+	f, err := atomicfile.Create(path, process.FileMode(0o644))
 	if err != nil {
 		return err
 	}

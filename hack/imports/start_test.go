@@ -39,7 +39,7 @@ func TestStart(t *testing.T) {
 	})
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
-		// The kernel runs a program whose header has a wrong class, and startup.DropCode leaves it alone.
+		// The kernel runs a program whose header has a wrong class, and process.DropCode leaves it alone.
 		whole := path + "-whole"
 		script := fmt.Sprintf(`cp %[1]s %[2]s && printf '\001' | dd of=%[2]s bs=1 seek=%[3]d conv=notrunc`, path, whole, elf.EI_CLASS)
 		if out, err := exec.CommandContext(t.Context(), "sh", "-c", script).CombinedOutput(); err != nil {

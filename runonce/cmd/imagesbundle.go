@@ -16,9 +16,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/atomicfile"
-	"github.com/runonce/runonce/internal/caller"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/containerd"
@@ -171,7 +171,7 @@ func (b bundler) refs() []string {
 
 // write writes the archive and returns its size. The file appears when it is complete.
 func (b bundler) write(ctx context.Context, path string, refs map[string]string) (size int64, err error) {
-	f, err := atomicfile.Create(path, caller.FileMode(0o644))
+	f, err := atomicfile.Create(path, process.FileMode(0o644))
 	if err != nil {
 		return 0, usagef("--output-file: %w", err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/runonce/runonce/internal/journal"
+	"github.com/runonce/runonce/internal/systemd"
 )
 
 // maxJournalText is how long the text of an entry may be; the journal ignores entries that are much
@@ -17,19 +17,19 @@ const maxJournalText = 64 << 10
 // newJournalHandler writes log messages to the journal, with their attributes as fields. It refuses a
 // journal that does not exist.
 func newJournalHandler(socket string, o *slog.HandlerOptions) (slog.Handler, error) {
-	if err := journal.Check(socket); err != nil {
+	if err := systemd.Check(socket); err != nil {
 		return nil, err
 	}
-	conn, err := journal.Open(socket)
+	conn, err := systemd.Open(socket)
 	return &logHandler{level: o.Level, write: func(_ context.Context, r slog.Record, attrs []slog.Attr) error {
 		return conn.Send(journalEntry(r, attrs)...)
 	}}, err
 }
 
 // journalEntry returns the fields of an entry with a text like "POD: MESSAGE: ERROR".
-func journalEntry(r slog.Record, attrs []slog.Attr) []journal.Field {
+func journalEntry(r slog.Record, attrs []slog.Attr) []systemd.Field {
 	text := r.Message
-	fields := []journal.Field{{Name: "PRIORITY", Value: priority(r.Level)}, {Name: "SYSLOG_IDENTIFIER", Value: "runonce"}}
+	fields := []systemd.Field{{Name: "PRIORITY", Value: priority(r.Level)}, {Name: "SYSLOG_IDENTIFIER", Value: "runonce"}}
 	for _, a := range attrs {
 		value := a.Value.Resolve().String()
 		switch {
@@ -37,30 +37,30 @@ func journalEntry(r slog.Record, attrs []slog.Attr) []journal.Field {
 		case a.Key == "pod":
 			text = value + ": " + text
 			namespace, name, _ := strings.Cut(value, "/")
-			fields = append(fields, journal.Field{Name: "POD_NAMESPACE", Value: namespace}, journal.Field{Name: "POD_NAME", Value: name})
+			fields = append(fields, systemd.Field{Name: "POD_NAMESPACE", Value: namespace}, systemd.Field{Name: "POD_NAME", Value: name})
 		case a.Key == "message":
 			text += ": " + value
 		case a.Key == "error":
 			text += ": " + value
-			fields = append(fields, journal.Field{Name: "ERROR", Value: value})
+			fields = append(fields, systemd.Field{Name: "ERROR", Value: value})
 		default:
-			fields = append(fields, journal.Field{Name: fieldName(a.Key), Value: value})
+			fields = append(fields, systemd.Field{Name: fieldName(a.Key), Value: value})
 		}
 	}
 	text = text[:min(len(text), maxJournalText)]
-	return append(fields, journal.Field{Name: "MESSAGE", Value: text})
+	return append(fields, systemd.Field{Name: "MESSAGE", Value: text})
 }
 
 func priority(level slog.Level) string {
 	switch {
 	case level >= slog.LevelError:
-		return journal.PriorityError
+		return systemd.PriorityError
 	case level >= slog.LevelWarn:
-		return journal.PriorityWarning
+		return systemd.PriorityWarning
 	case level >= slog.LevelInfo:
-		return journal.PriorityInfo
+		return systemd.PriorityInfo
 	}
-	return journal.PriorityDebug
+	return systemd.PriorityDebug
 }
 
 // fieldName returns the name of a field for an attribute. Those of containers are the same as in the
@@ -94,7 +94,7 @@ func (p *program) containerJournal(c *cli.Context) (string, error) {
 		if p.cluster != nil {
 			return "", usagef("--container-logs journal: the containers of a cluster log there")
 		}
-		if err := journal.Check(p.io.Journal); err != nil {
+		if err := systemd.Check(p.io.Journal); err != nil {
 			return "", usagef("--container-logs journal: %w", err)
 		}
 		return p.io.Journal, nil

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/atomicfile"
-	"github.com/runonce/runonce/internal/caller"
 	"github.com/runonce/runonce/internal/flock"
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runtime/cluster"
 	"github.com/runonce/runonce/runtime/logs"
@@ -49,7 +49,7 @@ func openLogCopies(dir string) (l *logCopies, err error) {
 	if dir == "" {
 		return &logCopies{}, nil
 	}
-	if err := os.MkdirAll(dir, caller.FileMode(0o755)); err != nil {
+	if err := os.MkdirAll(dir, process.FileMode(0o755)); err != nil {
 		return nil, err
 	}
 	l = &logCopies{dir: dir, instances: map[types.UID][]instance{}}
@@ -178,7 +178,7 @@ func (l *logCopies) writePod(ctx context.Context, pod *v1.Pod, all []instance) e
 
 // copyTo writes the log to a file, which appears when it is complete.
 func (in instance) copyTo(ctx context.Context, path string) error {
-	f, err := atomicfile.Create(path, caller.FileMode(0o644))
+	f, err := atomicfile.Create(path, process.FileMode(0o644))
 	if err != nil {
 		return err
 	}

@@ -21,8 +21,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/runonce/runonce/internal/journal"
-	"github.com/runonce/runonce/internal/sdnotify"
+	"github.com/runonce/runonce/internal/systemd"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/shim"
@@ -45,7 +44,7 @@ func TestMain(m *testing.M) {
 	signal.Notify(signals, cmd.Signals()...)
 	os.Exit(cmd.Main(testContext(), os.Args, cmd.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Machine: os.DirFS("/"), Open: backend.Open,
-		Signals: signals, CatchHangups: func() { signal.Notify(signals, syscall.SIGHUP) }, Exit: os.Exit, Environ: ownEnviron, Notify: sdnotify.Take(), Journal: journal.Socket,
+		Signals: signals, CatchHangups: func() { signal.Notify(signals, syscall.SIGHUP) }, Exit: os.Exit, Environ: ownEnviron, Notify: systemd.TakeNotify(), Journal: systemd.JournalSocket,
 	}))
 }
 

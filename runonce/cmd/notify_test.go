@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/runonce/runonce/internal/sdnotify"
+	"github.com/runonce/runonce/internal/systemd"
 	"github.com/runonce/runonce/runonce/cmd"
 )
 
@@ -41,7 +41,7 @@ func TestNotify(t *testing.T) {
 			if tc.args[0] == "run" {
 				args = append(args, "--node", nodeFile(), "--settle", "0s")
 			}
-			if got := invokeWith(t, cmd.IO{Open: m.open, Notify: sdnotify.Take()}, args...); got.code != tc.code {
+			if got := invokeWith(t, cmd.IO{Open: m.open, Notify: systemd.TakeNotify()}, args...); got.code != tc.code {
 				t.Fatalf("%+v", got)
 			}
 			got := messages()

@@ -16,7 +16,7 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/internal/startup"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/progress"
@@ -112,7 +112,7 @@ func (p *program) run(c *cli.Context) error {
 		if o.Remove {
 			p.display.OnInterrupt(progress.EffectRemove)
 		}
-		startup.DropCode() // what reading, admission and opening the engine have used
+		process.DropCode() // what reading, admission and opening the engine have used
 		results = runonce.Run(c.Context, l.runtime, plan, o)
 		if err := l.finish(context.WithoutCancel(c.Context)); err != nil {
 			p.log.Warn("something is left of the run", "error", err)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/internal/startup"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
@@ -178,7 +178,7 @@ func (k *keeper) keep(changes <-chan struct{}) error {
 	if k.c.Bool("stop-pods") {
 		k.display.OnInterrupt(progress.EffectStop)
 	}
-	startup.DropCode()
+	process.DropCode()
 	for {
 		over, done := make(chan struct{}), make(chan []runonce.Result, 1)
 		o, run, plan := k.o, k.s.run, k.plan

@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/runonce/runonce/internal/caller"
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runonce"
 )
 
@@ -214,7 +214,7 @@ func Writable(path string) error {
 	if path == "" {
 		return nil
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, caller.FileMode(0o644))
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, process.FileMode(0o644))
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	if path == "" {
 		return nil
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, caller.FileMode(0o644))
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, process.FileMode(0o644))
 	if err != nil {
 		return fmt.Errorf("writing report: %w", err)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/runonce/runonce/internal/journal"
+	"github.com/runonce/runonce/internal/systemd"
 )
 
 // journalPause is how long nothing is sent to a journal that reads nothing: the container must not
@@ -15,7 +15,7 @@ const journalPause = 10 * time.Second
 // ToJournal has the lines sent to the journal at the socket as well. What the journal does not take
 // is only in the file.
 func (w *Writer) ToJournal(socket string) (err error) {
-	w.journal, err = journal.Open(socket)
+	w.journal, err = systemd.Open(socket)
 	return err
 }
 
@@ -24,15 +24,15 @@ func (w *Writer) journalSender(stream string) func(tag byte, line []byte) {
 	if w.journal == nil {
 		return nil
 	}
-	fields := journal.Encode(nil, journalFields(w.path, stream)...)
+	fields := systemd.Encode(nil, journalFields(w.path, stream)...)
 	var paused time.Time
 	return func(tag byte, line []byte) {
 		if w.now().Before(paused) {
 			return
 		}
-		entry := journal.Encode(fields[:len(fields):len(fields)], journal.Field{Name: "MESSAGE", Value: string(line)})
+		entry := systemd.Encode(fields[:len(fields):len(fields)], systemd.Field{Name: "MESSAGE", Value: string(line)})
 		if tag == 'P' {
-			entry = journal.Encode(entry, journal.Field{Name: "CONTAINER_PARTIAL_MESSAGE", Value: "true"})
+			entry = systemd.Encode(entry, systemd.Field{Name: "CONTAINER_PARTIAL_MESSAGE", Value: "true"})
 		}
 		if w.journal.SendEncoded(entry) != nil {
 			paused = w.now().Add(journalPause)
@@ -41,16 +41,16 @@ func (w *Writer) journalSender(stream string) func(tag byte, line []byte) {
 }
 
 // journalFields returns what the path of a log says about its lines.
-func journalFields(path, stream string) []journal.Field {
+func journalFields(path, stream string) []systemd.Field {
 	dir := filepath.Dir(path)
 	container := filepath.Base(dir)
 	var pod [3]string
 	copy(pod[:], strings.SplitN(filepath.Base(filepath.Dir(dir)), "_", 3))
-	priority := journal.PriorityInfo
+	priority := systemd.PriorityInfo
 	if stream == "stderr" {
-		priority = journal.PriorityError
+		priority = systemd.PriorityError
 	}
-	return []journal.Field{
+	return []systemd.Field{
 		{Name: "PRIORITY", Value: priority},
 		{Name: "SYSLOG_IDENTIFIER", Value: pod[1] + "/" + container},
 		{Name: "POD_NAMESPACE", Value: pod[0]},

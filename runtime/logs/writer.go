@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/runonce/runonce/internal/journal"
+	"github.com/runonce/runonce/internal/systemd"
 )
 
 const (
@@ -36,7 +36,7 @@ type Writer struct {
 	keep  int   // maxFiles but in tests
 	now   func() time.Time
 
-	journal *journal.Conn // gets the lines as well; nil for none
+	journal *systemd.Conn // gets the lines as well; nil for none
 
 	mu   sync.Mutex
 	file *os.File

@@ -1,4 +1,4 @@
-package startup
+package process
 
 import (
 	goruntime "runtime"

@@ -1,6 +1,4 @@
-// Package caller keeps what the program has inherited from its caller away from pods, which outlive
-// both.
-package caller
+package process
 
 import (
 	"io/fs"

@@ -1,5 +1,6 @@
-// Package startup makes the start of the program cheap.
-package startup
+// Package process makes the start of the program cheap, and keeps what it has inherited away from pods,
+// which outlive it.
+package process
 
 import (
 	goruntime "runtime"

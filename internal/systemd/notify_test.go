@@ -1,4 +1,4 @@
-package sdnotify
+package systemd
 
 import (
 	"net"
@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTake: messages arrive at the socket, which no child can find.
-func TestTake(t *testing.T) {
+// TestTakeNotify: messages arrive at the socket, which no child can find.
+func TestTakeNotify(t *testing.T) {
 	dir, err := os.MkdirTemp("", "sd-")
 	if err != nil {
 		t.Fatal(err)
@@ -22,7 +22,7 @@ func TestTake(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = socket.Close() })
 		t.Setenv(variable, name)
-		notify := Take()
+		notify := TakeNotify()
 		if _, set := os.LookupEnv(variable); set || notify == nil {
 			t.Fatalf("%s: the variable is set: %v, notify is set: %v", name, set, notify != nil)
 		}
@@ -39,7 +39,7 @@ func TestTake(t *testing.T) {
 func TestNobodyToNotify(t *testing.T) {
 	for _, name := range []string{"", "vsock:2:1", "relative", filepath.Join(t.TempDir(), "none")} {
 		t.Setenv(variable, name)
-		if Take() != nil {
+		if TakeNotify() != nil {
 			t.Errorf("%q: notifies", name)
 		}
 		if _, set := os.LookupEnv(variable); set {
@@ -61,7 +61,7 @@ func TestNobodyReads(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = socket.Close() })
 	t.Setenv(variable, filepath.Join(dir, "notify"))
-	notify := Take()
+	notify := TakeNotify()
 	large := strings.Repeat("x", 60_000) // so that few fill the buffer
 	for range 5 {
 		notify(large)
