@@ -17,11 +17,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/moby/locker"
+
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
-	"github.com/runonce/runonce/internal/keymutex"
 	"github.com/runonce/runonce/internal/procstat"
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/images"
@@ -91,8 +92,8 @@ type Engine struct {
 	containers  *containerStore
 	images      *images.Store
 	registries  images.Registries
-	podLocks    keymutex.Mutex // by pod UID: task creation and deletion, one at a time
-	recordLocks keymutex.Mutex // by path of the exit record
+	podLocks    locker.Locker // by pod UID: task creation and deletion, one at a time
+	recordLocks locker.Locker // by path of the exit record
 
 	opening sync.Mutex // held while a session is replaced
 	mu      sync.Mutex

@@ -11,7 +11,8 @@ import (
 // returns the result. A start and an exit at the same time do not undo each other: once the
 // exit is recorded, it stays.
 func (e *Engine) updateRecord(path string, news exitrecord.Record) (exitrecord.Record, error) {
-	defer e.recordLocks.Lock(path)()
+	e.recordLocks.Lock(path)
+	defer func() { _ = e.recordLocks.Unlock(path) }()
 	r, err := exitrecord.Read(path)
 	switch {
 	case err != nil:

@@ -58,7 +58,8 @@ func (e *Engine) remove(ctx context.Context, s *session, id, podUID string) erro
 // removeTask kills the process and deletes the task.
 func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) error {
 	// Otherwise its exit would make deleteTask delete the task at the same time.
-	defer e.podLocks.Lock(podUID)()
+	e.podLocks.Lock(podUID)
+	defer func() { _ = e.podLocks.Unlock(podUID) }()
 	resp, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
 	if err := errs.IgnoreNotFound(err); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {

@@ -281,7 +281,8 @@ func commandOf(spec *specs.Spec) string {
 // createTask creates the process, in the pod's shim.
 func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req *tasksapi.CreateTaskRequest, thirdParty bool) error {
 	// A pod's first container starts the shim, and the end of its last one ends it.
-	defer e.podLocks.Lock(podUID)()
+	e.podLocks.Lock(podUID)
+	defer func() { _ = e.podLocks.Unlock(podUID) }()
 	create := func() error {
 		return e.bounded(ctx, s, req.ContainerID, "create", func(ctx context.Context) error {
 			resp, err := s.Tasks().Create(ctx, req)

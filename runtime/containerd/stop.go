@@ -44,7 +44,8 @@ func (e *Engine) stop(ctx context.Context, s *session, id string, sig syscall.Si
 	case !ok || known.State == engine.StateExited:
 		return nil
 	case known.State == engine.StateUnknown:
-		defer e.podLocks.Lock(known.PodUID)()
+		e.podLocks.Lock(known.PodUID)
+		defer func() { _ = e.podLocks.Unlock(known.PodUID) }()
 		return e.removeForgotten(ctx, s, id, known.PodUID)
 	}
 	if grace > 0 {

@@ -241,7 +241,8 @@ func (e *Engine) deleteEnded(ctx context.Context, s *session, id, podUID string)
 	defer func() { <-e.deletions }()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	defer e.podLocks.Lock(podUID)()
+	e.podLocks.Lock(podUID)
+	defer func() { _ = e.podLocks.Unlock(podUID) }()
 	if err := e.deleteTask(ctx, s, id); err != nil {
 		e.o.Log.Debug("an ended task is not deleted", "container", id, "error", err)
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/moby/locker"
+
 	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
@@ -28,7 +30,6 @@ import (
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/runonce/runonce/internal/keymutex"
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/image"
 )
@@ -53,7 +54,7 @@ type Store struct {
 	users  string                // directory of the cached passwd and group files
 	report func(engine.Transfer) // nil for none
 	byRef  sync.Map              // of *Image
-	locks  keymutex.Mutex        // by reference, by chain ID and by the key of a view
+	locks  locker.Locker         // by reference, by chain ID and by the key of a view
 	kept   sync.Map              // of leases.Lease, by the reference of an image whose pull has failed
 }
 
@@ -68,7 +69,8 @@ func (c *Store) Forget(ref string) { c.byRef.Delete(ref) }
 
 // Get returns the image with a normalized reference, unpacked.
 func (c *Store) Get(ctx context.Context, s Conn, ref string) (*Image, error) {
-	defer c.locks.Lock(ref)()
+	c.locks.Lock(ref)
+	defer func() { _ = c.locks.Unlock(ref) }()
 	record, err := findImage(ctx, s, ref)
 	if err != nil {
 		return nil, err
@@ -193,7 +195,8 @@ type users struct {
 // readUsers fills in the image's passwd and group files. They are read from the mounted image
 // once, and then cached by the image's content.
 func (c *Store) readUsers(ctx context.Context, s Conn, img *Image) error {
-	defer c.locks.Lock(img.ChainID)()
+	c.locks.Lock(img.ChainID)
+	defer func() { _ = c.locks.Unlock(img.ChainID) }()
 	if img.Passwd != nil || img.Group != nil {
 		return nil
 	}

@@ -21,7 +21,8 @@ const rootLabel = "containerd.io/gc.root"
 // MountView mounts a read-only view of the image, with the given key, on the directory. What is
 // already mounted there stays.
 func (c *Store) MountView(ctx context.Context, s Conn, img *Image, key, dir string) error {
-	defer c.locks.Lock(key)()
+	c.locks.Lock(key)
+	defer func() { _ = c.locks.Unlock(key) }()
 	if mounted, err := mountinfo.Mounted(dir); err != nil || mounted {
 		return err
 	}
