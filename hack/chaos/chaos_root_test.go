@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/hack/testimages"
-	"github.com/runonce/runonce/internal/roottest"
 )
 
 // The rounds of a failed run can be repeated with its seed, which is in the error: the pods and

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/hack/testimages"
-	"github.com/runonce/runonce/internal/roottest"
 )
 
 func TestStart(t *testing.T) {

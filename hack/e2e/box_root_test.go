@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/hack/machine"
+	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/hack/testimages"
-	"github.com/runonce/runonce/internal/roottest"
 )
 
 // limit is the timeout of each command. It is generous: a command that reaches it hangs.

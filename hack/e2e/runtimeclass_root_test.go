@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/hack/testimages"
-	"github.com/runonce/runonce/internal/exectest"
 )
 
 const classed = `apiVersion: node.k8s.io/v1

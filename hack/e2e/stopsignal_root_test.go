@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/hack/roottest"
 )
 
 // everywhere runs the test with the embedded containerd and with both daemons.

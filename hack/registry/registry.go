@@ -32,7 +32,7 @@ import (
 
 	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/hack/ociimage"
-	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/hack/roottest"
 )
 
 // The user that a registry with Users knows.

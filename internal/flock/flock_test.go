@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/runonce/runonce/internal/flock/flocktest"
+	"github.com/runonce/runonce/hack/flocktest"
 )
 
 const lockVariable = "RUNONCE_TEST_LOCK"

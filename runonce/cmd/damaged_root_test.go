@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/hack/roottest"
 )
 
 // TestDamagedRecord: a record that is damaged keeps no command from its work. The pod runs again, or is

@@ -12,10 +12,10 @@ import (
 
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/hack/testimages"
-	"github.com/runonce/runonce/internal/exectest"
-	"github.com/runonce/runonce/internal/roottest"
 )
 
 // TestExampleCI: jobs of both CI examples, at the same time on one machine, run their pods, keep

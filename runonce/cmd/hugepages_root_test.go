@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/hack/roottest"
 )
 
 const pagesFile = "/proc/sys/vm/nr_hugepages"

@@ -12,7 +12,7 @@ import (
 
 	"github.com/runonce/runonce/hack/ociimage"
 	"github.com/runonce/runonce/hack/registry"
-	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/runonce/cmd"
 )
 

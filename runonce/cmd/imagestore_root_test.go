@@ -19,8 +19,8 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/hack/testimages"
-	"github.com/runonce/runonce/internal/roottest"
 )
 
 // boxProgram is the program of the test images.

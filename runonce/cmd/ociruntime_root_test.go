@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/internal/exectest"
-	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/hack/exectest"
+	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/runonce/cmd"
 )
 

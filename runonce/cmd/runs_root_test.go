@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/hack/roottest"
 )
 
 // process is a run in a process of its own.

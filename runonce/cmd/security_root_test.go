@@ -12,8 +12,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/internal/exectest"
-	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/hack/exectest"
+	"github.com/runonce/runonce/hack/roottest"
 )
 
 const secured = `apiVersion: v1

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 )
 

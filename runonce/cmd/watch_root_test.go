@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/hack/roottest"
 )
 
 // livePods returns "name restarts" for each running pod.

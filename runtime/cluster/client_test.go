@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/runonce/runonce/internal/exectest"
+	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/internal/failure"
 )
 

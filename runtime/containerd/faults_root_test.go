@@ -7,8 +7,8 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/engine"
 )
 

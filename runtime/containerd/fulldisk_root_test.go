@@ -10,9 +10,9 @@ import (
 
 	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/engine"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/internal/exectest"
+	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"

@@ -9,7 +9,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/hack/roottest"
 )
 
 // TestImageRecords: the images of other programs can be told from our own, and what is removed is

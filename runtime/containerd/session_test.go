@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/runonce/runonce/internal/flock/flocktest"
+	"github.com/runonce/runonce/hack/flocktest"
 	"github.com/runonce/runonce/runtime/containerd/server"
 )
 

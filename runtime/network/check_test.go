@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/internal/exectest"
+	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/internal/procstat"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/network/cni"

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/internal/exectest"
+	"github.com/runonce/runonce/hack/exectest"
 )
 
 // flaky adds a plugin after the bridge plugin that runs a script: a shell fragment for each

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/host"

@@ -23,9 +23,9 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/admit/nodeinfo"
+	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/hack/testcluster"
 	"github.com/runonce/runonce/hack/testimages"
-	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/containerd"

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/runonce/runonce/internal/flock/flocktest"
+	"github.com/runonce/runonce/hack/flocktest"
 )
 
 // lockedElsewhere makes another process lock the file until the test ends.

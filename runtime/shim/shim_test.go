@@ -23,9 +23,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/runonce/runonce/internal/exectest"
+	"github.com/runonce/runonce/hack/exectest"
+	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/internal/procstat"
-	"github.com/runonce/runonce/internal/roottest"
 	"github.com/runonce/runonce/runtime/shim/exitrecord"
 	"github.com/runonce/runonce/runtime/shim/launch"
 	"github.com/runonce/runonce/runtime/shim/oci"

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/hack/roottest"
 )
 
 // A process and its children are counted, also one that outlives it.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/containerd/containerd/v2/core/mount"
 
+	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/internal/procstat"
-	"github.com/runonce/runonce/internal/roottest"
 )
 
 // TestSweep: the mount of a killed process is removed with its directory.

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/runonce/runonce/internal/exectest"
+	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image/credential"

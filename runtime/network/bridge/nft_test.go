@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/runonce/runonce/internal/exectest"
+	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/runtime/network/cni"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/internal/exectest"
+	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/internal/flock"
 )
 

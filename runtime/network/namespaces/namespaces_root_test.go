@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/runonce/runonce/internal/roottest"
+	"github.com/runonce/runonce/hack/roottest"
 )
 
 func TestMakeAndRemove(t *testing.T) {
