@@ -47,7 +47,7 @@ type DetectOptions struct {
 // (pkg/kubelet/nodestatus/setters.go): its capacity, how much of it is allocatable, and
 // whether it is short of memory or disk.
 func Detect(fsys fs.FS, o DetectOptions) (*v1.Node, error) {
-	facts, err := nodeinfo.Read(fsys)
+	facts, err := nodeinfo.Read(fsys, goruntime.NumCPU())
 	if err != nil {
 		return nil, fmt.Errorf("describing node %q: %w", o.Name, err)
 	}

@@ -2,6 +2,7 @@ package admit
 
 import (
 	goruntime "runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -12,15 +13,14 @@ import (
 	"github.com/runonce/runonce/admit/nodeinfo"
 )
 
-// machine is one of 4 processors, 8 GiB and 16 huge pages of 2 MiB.
+// machine is one of 8 GiB and 16 huge pages of 2 MiB.
 func machine(available string) fstest.MapFS {
 	return fstest.MapFS{
-		"proc/meminfo":                                             {Data: []byte("MemTotal: 8388608 kB\nMemAvailable: " + available + " kB\n")},
-		"sys/devices/system/cpu/online":                            {Data: []byte("0-3\n")},
-		"proc/sys/kernel/osrelease":                                {Data: []byte("6.1.0\n")},
-		"proc/sys/kernel/random/boot_id":                           {Data: []byte("boot\n")},
-		"etc/machine-id":                                           {Data: []byte("machine\n")},
-		"usr/lib/os-release":                                       {Data: []byte("ID=any\nPRETTY_NAME=\"Any OS 1\"\n")},
+		"proc/meminfo":                   {Data: []byte("MemTotal: 8388608 kB\nMemAvailable: " + available + " kB\n")},
+		"proc/sys/kernel/osrelease":      {Data: []byte("6.1.0\n")},
+		"proc/sys/kernel/random/boot_id": {Data: []byte("boot\n")},
+		"etc/machine-id":                 {Data: []byte("machine\n")},
+		"usr/lib/os-release":             {Data: []byte("ID=any\nPRETTY_NAME=\"Any OS 1\"\n")},
 		"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":    {Data: []byte("16\n")},
 		"sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages": {Data: []byte("0\n")},
 	}
@@ -47,6 +47,7 @@ func parse(t *testing.T, list string) v1.ResourceList {
 
 func TestDetect(t *testing.T) {
 	t.Parallel()
+	processors := strconv.Itoa(goruntime.NumCPU())
 	disk := nodeinfo.Filesystem{Capacity: 100 << 30, Available: 50 << 30, Inodes: 1000, InodesFree: 500}
 	tests := []struct {
 		name        string
@@ -58,8 +59,8 @@ func TestDetect(t *testing.T) {
 	}{
 		{
 			name: "as it is", available: "4194304", options: DetectOptions{NodeFS: disk},
-			capacity:    map[string]string{"cpu": "4", "memory": "8Gi", "ephemeral-storage": "100Gi", "hugepages-2Mi": "32Mi", "hugepages-1Gi": "0", "pods": "110"},
-			allocatable: map[string]string{"cpu": "4", "memory": "8060Mi", "ephemeral-storage": "96636764000", "hugepages-2Mi": "32Mi", "hugepages-1Gi": "0", "pods": "110"},
+			capacity:    map[string]string{"cpu": processors, "memory": "8Gi", "ephemeral-storage": "100Gi", "hugepages-2Mi": "32Mi", "hugepages-1Gi": "0", "pods": "110"},
+			allocatable: map[string]string{"cpu": processors, "memory": "8060Mi", "ephemeral-storage": "96636764000", "hugepages-2Mi": "32Mi", "hugepages-1Gi": "0", "pods": "110"},
 		},
 		{
 			name: "overridden and reserved", available: "4194304",
@@ -70,8 +71,8 @@ func TestDetect(t *testing.T) {
 		{
 			name: "short of everything", available: "102399",
 			options:     DetectOptions{NodeFS: nodeinfo.Filesystem{Capacity: 1000, Available: 99, Inodes: 100, InodesFree: 50}, NodeOptions: NodeOptions{Capacity: parse(t, "memory=1Mi")}},
-			capacity:    map[string]string{"cpu": "4", "memory": "1Mi", "ephemeral-storage": "1k", "hugepages-2Mi": "32Mi", "hugepages-1Gi": "0", "pods": "110"},
-			allocatable: map[string]string{"cpu": "4", "memory": "0", "ephemeral-storage": "900", "hugepages-2Mi": "32Mi", "hugepages-1Gi": "0", "pods": "110"},
+			capacity:    map[string]string{"cpu": processors, "memory": "1Mi", "ephemeral-storage": "1k", "hugepages-2Mi": "32Mi", "hugepages-1Gi": "0", "pods": "110"},
+			allocatable: map[string]string{"cpu": processors, "memory": "0", "ephemeral-storage": "900", "hugepages-2Mi": "32Mi", "hugepages-1Gi": "0", "pods": "110"},
 			pressures:   []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure},
 		},
 	}

@@ -38,8 +38,7 @@ func TestMachineLacksProgram(t *testing.T) {
 	call := func(args ...string) invocation {
 		t.Helper()
 		machine := fstest.MapFS{
-			"proc/meminfo":                  {Data: []byte("MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n")},
-			"sys/devices/system/cpu/online": {Data: []byte("0-3\n")},
+			"proc/meminfo": {Data: []byte("MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n")},
 		}
 		world := cmd.IO{Machine: machine, Open: func(context.Context, backend.Options) (backend.Engine, error) { return u, nil }}
 		return invokeWith(t, world, append(args, "--root", m.root, "--state", filepath.Join(m.root, "state"))...)
