@@ -45,13 +45,18 @@ func (d Diagnostic) String() string {
 	if d.Field != "" {
 		s = d.Field + ": " + s
 	}
-	switch {
-	case d.Line > 0:
-		s = fmt.Sprintf("%s:%d: %s", d.File, d.Line, s)
-	case d.File != "":
-		s = d.File + ": " + s
+	if place := d.Place(); place != "" {
+		s = place + ": " + s
 	}
 	return printable(s)
+}
+
+// Place returns FILE:LINE, without the line if none is known.
+func (d Diagnostic) Place() string {
+	if d.Line == 0 {
+		return d.File
+	}
+	return fmt.Sprintf("%s:%d", d.File, d.Line)
 }
 
 func printable(s string) string {

@@ -137,8 +137,8 @@ type program struct {
 	reported   bool              // the results of the command are written
 	reloads    atomic.Bool       // SIGHUP is not an interrupt, but comes to hangups
 	hangups    chan struct{}
-	cluster    *cluster.Config // nil for this machine
-	faults     []report.Fault  // warnings of the manifests, and errors of those that are skipped
+	cluster    *cluster.Config       // nil for this machine
+	faults     manifests.Diagnostics // warnings of the manifests, and errors of those that are skipped
 	// variables are substituted in manifests; nil for none.
 	variables func(name string) (string, bool)
 }

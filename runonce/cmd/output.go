@@ -73,7 +73,7 @@ func (p *program) writeFailure(code int, cause error) error {
 }
 
 // writeReport writes a report in the format that --output asks for. faults are those of the manifests.
-func (p *program) writeReport(c *cli.Context, r report.Report, faults []report.Fault) error {
+func (p *program) writeReport(c *cli.Context, r report.Report, faults manifests.Diagnostics) error {
 	return p.write(c, r, func(s report.Style) error {
 		if c.String("output") == formatGitHub {
 			return p.writeGitHub(r, faults)
@@ -83,7 +83,7 @@ func (p *program) writeReport(c *cli.Context, r report.Report, faults []report.F
 }
 
 // writeGitHub writes the report for GitHub Actions.
-func (p *program) writeGitHub(r report.Report, faults []report.Fault) error {
+func (p *program) writeGitHub(r report.Report, faults manifests.Diagnostics) error {
 	return report.GitHub{Workspace: p.io.Getenv("GITHUB_WORKSPACE"), Faults: faults}.Write(p.io.Stdout, r)
 }
 
@@ -131,15 +131,5 @@ func failureOf(err error) report.Failure {
 	if !errors.As(err, &problems) {
 		return report.Failure{Error: err.Error()}
 	}
-	return report.Failure{Faults: faults(problems)}
-}
-
-func faults(problems manifests.Diagnostics) []report.Fault {
-	list := make([]report.Fault, 0, len(problems))
-	for _, d := range problems {
-		list = append(list, report.Fault{
-			File: d.File, Document: d.Document, Line: d.Line, Field: d.Field, Message: d.Message, Hint: d.Hint, Severity: string(d.Severity),
-		})
-	}
-	return list
+	return report.Failure{Faults: problems}
 }

@@ -41,7 +41,7 @@ func (p *program) plan(c *cli.Context) error {
 	code := document.ExitCode()
 	for _, in := range set.Invalid {
 		code = report.ExitFailed
-		document.Faults = append(document.Faults, faults(in.Problems)...)
+		document.Faults = append(document.Faults, in.Problems...)
 		p.printProblems(in.Problems)
 	}
 	err = p.write(c, document, func(s report.Style) error { return document.Table(p.io.Stdout, s) })

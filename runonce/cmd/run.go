@@ -293,7 +293,7 @@ func (p *program) read(c *cli.Context) (*manifests.Set, error) {
 	set, err := manifests.ReadPaths(c.Context, args, p.inputOptions(c))
 	end()
 	p.printProblems(set.Warnings)
-	p.faults = faults(set.Warnings)
+	p.faults = slices.Clip(set.Warnings)
 	switch {
 	case context.Cause(c.Context) != nil:
 		return nil, fmt.Errorf("reading the manifests: %w", context.Cause(c.Context))
@@ -303,7 +303,7 @@ func (p *program) read(c *cli.Context) (*manifests.Set, error) {
 		return nil, noPod(c)
 	}
 	for _, in := range set.Invalid {
-		p.faults = append(p.faults, faults(in.Problems)...)
+		p.faults = append(p.faults, in.Problems...)
 	}
 	return set, nil
 }

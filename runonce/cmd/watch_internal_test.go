@@ -8,8 +8,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/progress"
-	"github.com/runonce/runonce/runonce/report"
 )
 
 // TestWatchReportsFaults: the report of a plan has the faults of its manifests, although others have
@@ -21,7 +21,7 @@ func TestWatchReportsFaults(t *testing.T) {
 	var out bytes.Buffer
 	k := &keeper{c: cli.NewContext(nil, flags, nil), program: &program{
 		io: IO{Stdout: &out, Getenv: func(string) string { return "" }}, display: progress.New(io.Discard, nil),
-		faults: []report.Fault{{Severity: "warning", Field: "spec", Message: "of the first manifests"}},
+		faults: manifests.Diagnostics{{Severity: "warning", Field: "spec", Message: "of the first manifests"}},
 	}}
 	concluded := k.concluded(nil)
 	k.faults = nil

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/runonce/runonce/manifests/decode"
 	"github.com/runonce/runonce/runonce"
 )
 
@@ -17,7 +18,7 @@ type GitHub struct {
 	// Workspace is the directory of the repository, "" if unknown.
 	Workspace string
 	// Faults are the warnings of the manifests, and the errors of those that were skipped.
-	Faults []Fault
+	Faults decode.Diagnostics
 }
 
 // Write writes the table of the report, an annotation for each pod that is not where it should be, with
@@ -36,7 +37,7 @@ func (g GitHub) Write(w io.Writer, r Report) error {
 		g.annotate(&b, fault)
 	}
 	if r.Error != "" {
-		g.annotate(&b, Fault{Severity: "error", Field: "runonce", Message: r.Error})
+		g.annotate(&b, decode.Diagnostic{Severity: decode.SeverityError, Field: "runonce", Message: r.Error})
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -60,7 +61,7 @@ func (g GitHub) pod(b *strings.Builder, r *row) {
 	if r.word == string(runonce.Invalid) {
 		return // it is a fault
 	}
-	fault := Fault{Severity: "error", File: r.Source, Field: title, Message: cmp.Or(strings.TrimSpace(r.message), r.word)}
+	fault := decode.Diagnostic{Severity: decode.SeverityError, File: r.Source, Field: title, Message: cmp.Or(strings.TrimSpace(r.message), r.word)}
 	if at := strings.LastIndexByte(r.Source, ':'); at >= 0 {
 		if n, err := strconv.Atoi(r.Source[at+1:]); err == nil {
 			fault.File, fault.Line = r.Source[:at], n
@@ -71,7 +72,7 @@ func (g GitHub) pod(b *strings.Builder, r *row) {
 
 // annotate writes an annotation, with the field as its title. What is not in a file, such as standard
 // input, is named in its message.
-func (g GitHub) annotate(b *strings.Builder, f Fault) {
+func (g GitHub) annotate(b *strings.Builder, f decode.Diagnostic) {
 	properties, message := "", f.Message
 	if f.Hint != "" {
 		message += " (" + f.Hint + ")"
@@ -79,14 +80,14 @@ func (g GitHub) annotate(b *strings.Builder, f Fault) {
 	switch {
 	case f.File == "":
 	case strings.HasPrefix(f.File, "<") || strings.Contains(f.File, "://"):
-		message = f.place() + ": " + message
+		message = f.Place() + ": " + message
 	default:
 		properties = "file=" + escapeProperty(g.relative(f.File)) + ","
 		if f.Line > 0 {
 			properties += "line=" + strconv.Itoa(f.Line) + ","
 		}
 	}
-	b.WriteString("::" + f.Severity + " " + properties + "title=" + escapeProperty(f.Field) + "::" + escapeData(message) + "\n")
+	b.WriteString("::" + string(f.Severity) + " " + properties + "title=" + escapeProperty(f.Field) + "::" + escapeData(message) + "\n")
 }
 
 // relative returns the path relative to the workspace, if it is inside.

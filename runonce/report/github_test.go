@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/manifests/decode"
 	"github.com/runonce/runonce/runonce"
 )
 
@@ -48,7 +49,7 @@ func TestGitHubPlaces(t *testing.T) {
 // TestGitHubFault: what cannot be read has no line.
 func TestGitHubFault(t *testing.T) {
 	t.Parallel()
-	r := Report{Failure: Failure{Faults: []Fault{{File: "https://example.org/a.yaml", Message: "not found", Severity: "error"}}}}
+	r := Report{Failure: Failure{Faults: decode.Diagnostics{{File: "https://example.org/a.yaml", Message: "not found", Severity: "error"}}}}
 	var b strings.Builder
 	if err := (GitHub{}).Write(&b, r); err != nil || b.String() != "::error title=manifest::https://example.org/a.yaml: not found\n" {
 		t.Errorf("%v, %s", err, b.String())

@@ -89,7 +89,7 @@ func (f Failure) junit(elapsed string) []junitCase {
 		lines = append(lines, f.Error)
 	}
 	for _, fault := range f.Faults {
-		lines = append(lines, join(": ", fault.place(), fault.Field, fault.Message))
+		lines = append(lines, join(": ", fault.Place(), fault.Field, fault.Message))
 	}
 	if len(lines) == 0 {
 		return nil

@@ -19,6 +19,7 @@ import (
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/internal/process"
+	"github.com/runonce/runonce/manifests/decode"
 	"github.com/runonce/runonce/runonce"
 )
 
@@ -37,34 +38,8 @@ type Report struct {
 
 // Failure is why a command could not do its work. Its documents have no results then.
 type Failure struct {
-	Faults []Fault `json:"faults,omitempty"` // the errors of the manifests
-	Error  string  `json:"error,omitempty"`  // any other error
-}
-
-// Fault is one error or warning of the manifests.
-type Fault struct {
-	// File is the path as the user gave it, or a path below that.
-	File string `json:"file"`
-	// Document counts the documents of the file from 1; 0 means the file as a whole.
-	Document int `json:"document"`
-	// Line counts the lines of the file from 1; 0 means that no line is known.
-	Line int `json:"line"`
-	// Field is the full path of the field, for example spec.containers[0].image.
-	Field string `json:"field"`
-	// Message says what is wrong.
-	Message string `json:"message"`
-	// Hint says what to do about it.
-	Hint string `json:"hint,omitempty"`
-	// Severity is error or warning.
-	Severity string `json:"severity"`
-}
-
-// place returns FILE:LINE, without the line if none is known.
-func (f Fault) place() string {
-	if f.Line == 0 {
-		return f.File
-	}
-	return fmt.Sprintf("%s:%d", f.File, f.Line)
+	Faults decode.Diagnostics `json:"faults,omitempty"` // the errors of the manifests
+	Error  string             `json:"error,omitempty"`  // any other error
 }
 
 // PodID identifies a pod in every document.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/manifests/decode"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/report"
 )
@@ -115,7 +116,7 @@ func TestReport(t *testing.T) {
 	t.Parallel()
 	r := report.New(results(), 1, 65432*time.Millisecond+900*time.Microsecond)
 	unreadable := report.New(nil, 2, time.Second)
-	unreadable.Faults = []report.Fault{{File: "a.yaml", Line: 3, Field: "spec", Message: "Required value"}, {File: "b.yaml", Line: 1, Field: "kind", Message: "unknown"}}
+	unreadable.Faults = decode.Diagnostics{{File: "a.yaml", Line: 3, Field: "spec", Message: "Required value"}, {File: "b.yaml", Line: 1, Field: "kind", Message: "unknown"}}
 	for _, c := range []struct {
 		file  string
 		write func(*bytes.Buffer) error
