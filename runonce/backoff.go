@@ -1,7 +1,6 @@
 package runonce
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -24,22 +23,12 @@ func DefaultBackoff() Backoff {
 	return Backoff{Delay: time.Second, Factor: 2, Retries: 10}
 }
 
-// Validate returns every error in the schedule, joined.
+// Validate returns the error in the schedule.
 func (b Backoff) Validate() error {
-	if b == (Backoff{}) {
-		return nil
+	if b != (Backoff{}) && (!(b.Factor >= 1) || math.IsInf(b.Factor, 0)) {
+		return fmt.Errorf("--retry-factor %g: must be a number of at least 1", b.Factor)
 	}
-	var errs []error
-	if b.Delay < 0 {
-		errs = append(errs, fmt.Errorf("--retry-delay %s: must not be negative", b.Delay))
-	}
-	if !(b.Factor >= 1) || math.IsInf(b.Factor, 0) {
-		errs = append(errs, fmt.Errorf("--retry-factor %g: must be a number of at least 1", b.Factor))
-	}
-	if b.Retries < 0 {
-		errs = append(errs, fmt.Errorf("--max-retries %d: must not be negative", b.Retries))
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // At returns the delay before the n-th retry, from 0, and whether there is such a retry. A

@@ -2,7 +2,6 @@ package runonce
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -84,25 +83,12 @@ type Progress struct {
 	Total  int
 }
 
-// Validate returns every error in the options, joined. The messages name the flags.
+// Validate returns an error in the options, which names the flag.
 func (o Options) Validate() error {
-	var errs []error
 	if !slices.Contains([]Until{"", UntilRunning, UntilReady, UntilCompleted}, o.Until) {
-		errs = append(errs, fmt.Errorf("--until %q: must be one of running, ready, completed", o.Until))
+		return fmt.Errorf("--until %q: must be one of running, ready, completed", o.Until)
 	}
-	if o.Timeout < 0 {
-		errs = append(errs, fmt.Errorf("--timeout %s: must not be negative", o.Timeout))
-	}
-	if o.Settle < 0 {
-		errs = append(errs, fmt.Errorf("--settle %s: must not be negative", o.Settle))
-	}
-	if o.Parallel < 0 {
-		errs = append(errs, fmt.Errorf("--parallel %d: must not be negative", o.Parallel))
-	}
-	if n := o.MaxRestarts; n != nil && *n < 0 {
-		errs = append(errs, fmt.Errorf("--max-restarts %d: must not be negative", *n))
-	}
-	return errors.Join(append(errs, o.Retry.Validate())...)
+	return o.Retry.Validate()
 }
 
 // WithTimeout returns a context that is done when the run times out.

@@ -70,6 +70,9 @@ func (p *program) loadCluster(c *cli.Context) error {
 		}
 		return nil
 	}
+	if c.Command.Name == "watch" {
+		return usagef("watch runs pods on this machine only: on a cluster, a Deployment keeps pods running")
+	}
 	for _, f := range c.Command.Flags {
 		category := ""
 		if f, ok := f.(cli.CategorizableFlag); ok {

@@ -18,12 +18,14 @@ func configFlag() cli.Flag {
 	return &cli.StringFlag{Name: cmdline.ConfigFlag, Usage: "read the configuration `FILE`", DefaultText: cmdline.DefaultConfig}
 }
 
+// works says whether the command does something that the configuration and the log are for.
+func works(c *cli.Command) bool {
+	return slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return cmdline.FlagName(f) == cmdline.ConfigFlag })
+}
+
 // configure refuses arguments of a command that takes none, and gives flags that are not on the command
 // line their values from the environment and the configuration file, before anything looks at them.
 func (p *program) configure(c *cli.Context) error {
-	if !slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool { return cmdline.FlagName(f) == cmdline.ConfigFlag }) {
-		return nil
-	}
 	name := strings.TrimPrefix(c.Command.HelpName, "runonce ")
 	if c.Command.ArgsUsage == "" && c.Args().Present() {
 		return usagef("%s takes no arguments", name)
@@ -36,7 +38,14 @@ func (p *program) configure(c *cli.Context) error {
 	if err = p.settings.Apply(c); err != nil {
 		return badInput(err)
 	}
-	return nil
+	for _, f := range c.Command.Flags {
+		if f, ok := f.(cli.ActionableFlag); ok {
+			if err := f.RunAction(c); err != nil {
+				return err
+			}
+		}
+	}
+	return p.setUp(c)
 }
 
 func (p *program) sources(config string) cmdline.Sources {

@@ -27,7 +27,7 @@ func (p *program) downCommand() *cli.Command {
 	}
 	return &cli.Command{
 		Name: "down", Usage: "stop pods gracefully and remove everything of them except their logs",
-		ArgsUsage: "PATH... | [NAMESPACE/]POD... | --all", Action: p.withLogger(p.down),
+		ArgsUsage: "PATH... | [NAMESPACE/]POD... | --all", Action: p.down,
 		Description: "PATH stops the pods that were started from this file, directory or URL, also if it has\n" +
 			"been changed or deleted since. An argument that is no path is the name of a pod.",
 		Flags: flags,

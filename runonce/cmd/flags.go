@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"regexp"
@@ -220,37 +221,33 @@ func paths(c *cli.Context) ([]string, error) {
 	return c.Args().Slice(), nil
 }
 
-// withLogger sets up the logger before the action.
-func (p *program) withLogger(action cli.ActionFunc) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		var level slog.Level
-		if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
-			return usagef("--log-level %q: must be debug, info, warn or error", c.String("log-level"))
-		}
-		o := &slog.HandlerOptions{Level: level}
-		switch c.String("log-format") {
-		case "text":
-			p.log = slog.New(newTextHandler(p.io.Stderr, o))
-		case "json":
-			p.log, p.structured = slog.New(slog.NewJSONHandler(p.io.Stderr, o)), true
-		case "journal":
-			h, err := newJournalHandler(p.io.Journal, o)
-			if err != nil {
-				return usagef("--log-format journal: %w", err)
-			}
-			p.log, p.structured = slog.New(h), true
-		default:
-			return usagef("--log-format %q: must be text, json or journal", c.String("log-format"))
-		}
-		for _, text := range p.settings.Warnings {
-			p.log.Warn(text)
-		}
-		p.configureDisplay(c)
-		if err := errors.Join(checkValues(c), p.loadVariables(c), p.loadCluster(c)); err != nil {
-			return err
-		}
-		return action(c)
+// setUp sets up the log messages and the display as the flags say, and checks and reads what many
+// commands use.
+func (p *program) setUp(c *cli.Context) error {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
+		return usagef("--log-level %q: must be debug, info, warn or error", c.String("log-level"))
 	}
+	o := &slog.HandlerOptions{Level: level}
+	switch c.String("log-format") {
+	case "text":
+		p.log = slog.New(newTextHandler(p.io.Stderr, o))
+	case "json":
+		p.log, p.structured = slog.New(slog.NewJSONHandler(p.io.Stderr, o)), true
+	case "journal":
+		h, err := newJournalHandler(p.io.Journal, o)
+		if err != nil {
+			return usagef("--log-format journal: %w", err)
+		}
+		p.log, p.structured = slog.New(h), true
+	default:
+		return usagef("--log-format %q: must be text, json or journal", c.String("log-format"))
+	}
+	for _, text := range p.settings.Warnings {
+		p.log.Warn(text)
+	}
+	p.configureDisplay(c)
+	return errors.Join(checkValues(c), p.loadVariables(c), p.loadCluster(c))
 }
 
 // configureDisplay turns the display on, unless --quiet is set. With --log-format json or
@@ -272,11 +269,8 @@ func (p *program) configureDisplay(c *cli.Context) {
 
 // checkValues refuses values that no command can use.
 func checkValues(c *cli.Context) error {
-	for _, f := range c.Command.Flags {
-		d, ok := f.(*cli.DurationFlag)
-		if ok && c.Duration(d.Name) < 0 {
-			return usagef("--%s %s: must not be negative", d.Name, c.Duration(d.Name))
-		}
+	if err := checkImageFlags(c); err != nil {
+		return err
 	}
 	if sum := c.String("sha256"); sum != "" && !sha256Digest.MatchString(sum) {
 		return usagef("--sha256 %q: must be 64 hex digits", sum)
@@ -288,7 +282,23 @@ func checkValues(c *cli.Context) error {
 			return usagef("--%s %q: must be an existing directory", flag, dir)
 		}
 	}
-	return checkImageFlags(c)
+	var negative []error
+	for _, f := range c.Command.Flags {
+		switch f := f.(type) {
+		case *cli.DurationFlag:
+			if d := c.Duration(f.Name); d < 0 {
+				negative = append(negative, fmt.Errorf("--%s %s: must not be negative", f.Name, d))
+			}
+		case *cli.IntFlag:
+			if n := c.Int(f.Name); n < 0 {
+				negative = append(negative, fmt.Errorf("--%s %d: must not be negative", f.Name, n))
+			}
+		}
+	}
+	if len(negative) > 0 {
+		return badInput(errors.Join(negative...))
+	}
+	return nil
 }
 
 var sha256Digest = regexp.MustCompile(`^[0-9A-Fa-f]{64}$`)

@@ -37,21 +37,21 @@ func (p *program) imagesCommand() *cli.Command {
 		},
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list images and the pods that use them", Action: p.withLogger(p.listImages),
+				Name: "list", Usage: "list images and the pods that use them", Action: p.listImages,
 				Flags: slices.Concat([]cli.Flag{outputFlag("table", "json", "yaml")}, engineFlags()),
 			},
 			p.imagesPullCommand(),
 			{
 				Name: "import", Usage: "import image archives (tar, gz, zst) and OCI layouts", ArgsUsage: "PATH...",
-				Action: p.withLogger(p.importImages), Flags: slices.Concat([]cli.Flag{quietFlag()}, engineFlags()),
+				Action: p.importImages, Flags: slices.Concat([]cli.Flag{quietFlag()}, engineFlags()),
 			},
 			p.imagesBundleCommand(),
 			{
 				Name: "rm", Usage: "remove images that no pod uses", ArgsUsage: "IMAGE...",
-				Action: p.withLogger(p.removeImages), Flags: slices.Concat([]cli.Flag{quietFlag()}, engineFlags()),
+				Action: p.removeImages, Flags: slices.Concat([]cli.Flag{quietFlag()}, engineFlags()),
 			},
 			{
-				Name: "prune", Usage: "remove all images that no pod uses, except those from archives", Action: p.withLogger(p.pruneImages),
+				Name: "prune", Usage: "remove all images that no pod uses, except those from archives", Action: p.pruneImages,
 				Flags: slices.Concat([]cli.Flag{boolFlag("", "remove those from archives as well", "all"), quietFlag()}, engineFlags()),
 			},
 		},

@@ -31,7 +31,7 @@ import (
 func (p *program) imagesBundleCommand() *cli.Command {
 	return &cli.Command{
 		Name: "bundle", Usage: "write the images of manifests to an archive for --images-dir", ArgsUsage: "PATH...",
-		Action:      p.withLogger(p.bundleImages),
+		Action:      p.bundleImages,
 		Description: "It needs no root and no containerd. While it works, TMPDIR has the images.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "output-file", Aliases: []string{"o"}, Usage: "write the archive to `FILE`, without compression if it ends in .tar"},

@@ -42,7 +42,7 @@ const (
 func (p *program) imagesPullCommand() *cli.Command {
 	return &cli.Command{
 		Name: "pull", Usage: "pull the images of manifests, so that a run finds them", ArgsUsage: "PATH...",
-		Action: p.withLogger(p.pullImages),
+		Action: p.pullImages,
 		Flags: slices.Concat([]cli.Flag{
 			imagesDirFlag(), pullFlag(), lockFlag(), parallelPullsFlag(), quietFlag(), outputFlag("table", "json", "yaml"),
 		}, registryFlags(), retryFlags(), inputFlags(), engineFlags()),

@@ -25,7 +25,7 @@ import (
 func (p *program) logsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "print the log of a container",
-		ArgsUsage: "[NAMESPACE/]POD", Action: p.withLogger(p.logs),
+		ArgsUsage: "[NAMESPACE/]POD", Action: p.logs,
 		Description: "Each instance of a container has a log of its own, also when the pod is removed and run again.\n" +
 			"Those of the 100 pods that were removed last are kept for 30 days, or until 'down --logs'.",
 		Flags: slices.Concat([]cli.Flag{
@@ -42,12 +42,6 @@ func (p *program) logsCommand() *cli.Command {
 func (p *program) logs(c *cli.Context) error {
 	if c.Args().Len() != 1 {
 		return usagef("logs needs exactly one POD, got %d", c.Args().Len())
-	}
-	if c.Int("tail") < 0 {
-		return usagef("--tail %d: must not be negative", c.Int("tail"))
-	}
-	if c.Duration("since") < 0 {
-		return usagef("--since %s: must not be negative", c.Duration("since"))
 	}
 	if p.cluster != nil {
 		return p.logsCluster(c)

@@ -108,15 +108,9 @@ func (p *program) runCommandLine(ctx context.Context, arguments []string) error 
 		return badInput(err)
 	case c.Bool("help"):
 		return p.help(strings.Fields(p.invocation.Name())...)
-	}
-	if err := p.configure(c); err != nil {
-		return err
-	}
-	for _, f := range c.Command.Flags {
-		if f, ok := f.(cli.ActionableFlag); ok {
-			if err := f.RunAction(c); err != nil {
-				return err
-			}
+	case works(c.Command):
+		if err := p.configure(c); err != nil {
+			return err
 		}
 	}
 	return c.Command.Action(c)

@@ -19,7 +19,7 @@ import (
 func (p *program) planCommand() *cli.Command {
 	return &cli.Command{
 		Name: "plan", Usage: "show what a run would do",
-		ArgsUsage: "PATH...", Action: p.withLogger(p.plan),
+		ArgsUsage: "PATH...", Action: p.plan,
 		Description: "With --running, --capacity or --node it uses no engine and needs no root.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "running", Category: categoryNode, Usage: "assume that the pods of the manifests at `PATH` run"},

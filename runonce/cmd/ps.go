@@ -14,7 +14,7 @@ import (
 func (p *program) psCommand() *cli.Command {
 	return &cli.Command{
 		Name: "ps", Usage: "list the pods of earlier runs and their current state",
-		Action: p.withLogger(p.ps),
+		Action: p.ps,
 		Flags:  slices.Concat([]cli.Flag{outputFlag("table", "wide", "json", "yaml")}, engineFlags(), clusterFlags()),
 	}
 }

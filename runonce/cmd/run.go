@@ -58,7 +58,7 @@ func (p *program) runCommand() *cli.Command {
 	}
 	return &cli.Command{
 		Name: "run", Usage: "run the pods of manifests and wait until they reach their goal",
-		ArgsUsage: "PATH...", Action: p.withLogger(p.run),
+		ArgsUsage: "PATH...", Action: p.run,
 		Description: "PATH is a directory, a file, a URL, or - for standard input.",
 		Flags:       slices.Concat(flags, retryFlags(), imageFlags(), nodeFlags(), networkFlags(), planFlags(), inputFlags(), engineFlags(), clusterFlags(), creationFlags()),
 	}

@@ -15,7 +15,7 @@ import (
 func (p *program) validateCommand() *cli.Command {
 	return &cli.Command{
 		Name: "validate", Usage: "check manifests and report every error; needs no root",
-		ArgsUsage: "PATH...", Action: p.withLogger(p.validate),
+		ArgsUsage: "PATH...", Action: p.validate,
 		Flags: slices.Concat([]cli.Flag{
 			securityFlag(),
 			outputFlag("table", "json", "yaml"),

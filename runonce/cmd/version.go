@@ -22,7 +22,7 @@ var (
 
 func (p *program) versionCommand() *cli.Command {
 	return &cli.Command{
-		Name: "version", Usage: "print the versions of runonce, its components and the OCI runtime", Action: p.withLogger(p.version),
+		Name: "version", Usage: "print the versions of runonce, its components and the OCI runtime", Action: p.version,
 		Flags: slices.Concat([]cli.Flag{outputFlag("table", "json", "yaml"), ociRuntimeFlag()}, engineFlags()),
 	}
 }

@@ -43,20 +43,10 @@ func (p *program) watchCommand() *cli.Command {
 	)
 	return &cli.Command{
 		Name: "watch", Usage: "run the pods of manifests, keep them running and apply changes of the manifests",
-		ArgsUsage: "PATH...", Action: p.withoutCluster(p.watchPaths),
+		ArgsUsage: "PATH...", Action: p.watchPaths,
 		Description: "PATH is a directory, a file or a URL. SIGHUP reads all of them again. SIGTERM and SIGINT end the\n" +
 			"command and leave the pods running.",
 		Flags: flags,
-	}
-}
-
-// withoutCluster refuses to work on a cluster.
-func (p *program) withoutCluster(action cli.ActionFunc) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		if c.IsSet("kubeconfig") || c.IsSet("context") {
-			return usagef("watch runs pods on this machine only: on a cluster, a Deployment keeps pods running")
-		}
-		return p.withLogger(action)(c)
 	}
 }
 
