@@ -27,8 +27,6 @@ func FromNodeFile(file *v1.Node, o NodeOptions) *v1.Node {
 		}
 	}
 	node.Status.Capacity, node.Status.Allocatable = capacity, list
-	if node.Status.Features == nil {
-		node.Status.Features = runtimeFeatures()
-	}
+	node.Status.Features = cmp.Or(node.Status.Features, runtimeFeatures())
 	return node
 }

@@ -67,10 +67,8 @@ func (r *reader) setScheduling(e *entry, pe podEntry, s *nodev1.Scheduling) {
 				k, s.NodeSelector[k], k, have), "")
 		}
 	}
-	selector := maps.Clone(s.NodeSelector)
-	if selector == nil {
-		selector = map[string]string{}
-	}
+	selector := map[string]string{}
+	maps.Copy(selector, s.NodeSelector)
 	maps.Copy(selector, spec.NodeSelector)
 	spec.NodeSelector = selector
 	merged, err := validation.MergeTolerations(spec.Tolerations, slices.Clone(s.Tolerations))

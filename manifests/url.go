@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -73,11 +74,7 @@ func get(ctx context.Context, u *url.URL, o Options) ([]byte, error) {
 	if err != nil {
 		return nil, &permanentError{err}
 	}
-	client := o.client
-	if client == nil {
-		client = http.DefaultClient
-	}
-	resp, err := client.Do(req)
+	resp, err := cmp.Or(o.client, http.DefaultClient).Do(req)
 	if err != nil {
 		return nil, withoutURL(err)
 	}

@@ -1,6 +1,7 @@
 package runonce
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -101,20 +102,16 @@ func (o Options) WithTimeout(ctx context.Context) (context.Context, context.Canc
 
 // withDefaults fills in what was left out.
 func (o Options) withDefaults() Options {
-	if o.Until == "" {
-		o.Until = UntilRunning
-	}
-	if o.Retry == (Backoff{}) {
-		o.Retry = DefaultBackoff()
-	}
+	o.Until = cmp.Or(o.Until, UntilRunning)
+	o.Retry = cmp.Or(o.Retry, DefaultBackoff())
+	o.Parallel = cmp.Or(o.Parallel, 2*goruntime.NumCPU())
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Start = cmp.Or(o.Start, time.Now())
 	if o.MaxRestarts == nil {
 		o.MaxRestarts = new(DefaultMaxRestarts)
 		if o.Keep != nil {
 			o.MaxRestarts = new(math.MaxInt)
 		}
-	}
-	if o.Parallel == 0 {
-		o.Parallel = 2 * goruntime.NumCPU()
 	}
 	if o.AfterStops == nil {
 		o.AfterStops = func() {}
@@ -124,12 +121,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Start.IsZero() {
-		o.Start = time.Now()
 	}
 	return o
 }

@@ -2,6 +2,7 @@ package nodeinfo
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -97,14 +98,7 @@ func hierarchies(fsys fs.FS, own map[string]string) (cpu, memory *hierarchy, err
 			}
 		}
 	}
-	cpu, memory = mounts["cpu"], mounts["memory"]
-	if cpu == nil {
-		cpu = mounts[""]
-	}
-	if memory == nil {
-		memory = mounts[""]
-	}
-	return cpu, memory, nil
+	return cmp.Or(mounts["cpu"], mounts[""]), cmp.Or(mounts["memory"], mounts[""]), nil
 }
 
 // cpuLimit returns the processor time that a cgroup allows, in thousandths.

@@ -1,6 +1,7 @@
 package nodeinfo
 
 import (
+	"cmp"
 	"fmt"
 	"syscall"
 )
@@ -20,10 +21,7 @@ func Statfs(path string) (Filesystem, error) {
 	if err := syscall.Statfs(path, &s); err != nil {
 		return Filesystem{}, fmt.Errorf("measuring the filesystem of %q: %w", path, err)
 	}
-	unit := s.Frsize
-	if unit == 0 {
-		unit = s.Bsize
-	}
+	unit := cmp.Or(s.Frsize, s.Bsize)
 	return Filesystem{
 		Capacity:   int64(s.Blocks) * unit,
 		Available:  int64(s.Bavail) * unit,

@@ -1,7 +1,9 @@
 package validation
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -74,26 +76,14 @@ func setJobDefaults(o *batchv1.Job) {
 	if *o.Spec.ManualSelector {
 		return
 	}
-	labels := o.Spec.Template.Labels
-	if labels == nil {
-		labels = map[string]string{}
-		o.Spec.Template.Labels = labels
-	}
-	for key, value := range map[string]string{
+	labels := map[string]string{
 		batch.LegacyJobNameLabel: o.Name, batch.JobNameLabel: o.Name,
 		batch.LegacyControllerUidLabel: string(o.UID), batch.ControllerUidLabel: string(o.UID),
-	} {
-		if _, ok := labels[key]; !ok {
-			labels[key] = value
-		}
 	}
-	if o.Spec.Selector == nil {
-		o.Spec.Selector = &metav1.LabelSelector{}
-	}
-	if o.Spec.Selector.MatchLabels == nil {
-		o.Spec.Selector.MatchLabels = map[string]string{}
-	}
-	if _, ok := o.Spec.Selector.MatchLabels[batch.ControllerUidLabel]; !ok {
-		o.Spec.Selector.MatchLabels[batch.ControllerUidLabel] = string(o.UID)
-	}
+	maps.Copy(labels, o.Spec.Template.Labels)
+	o.Spec.Template.Labels = labels
+	o.Spec.Selector = cmp.Or(o.Spec.Selector, &metav1.LabelSelector{})
+	selected := map[string]string{batch.ControllerUidLabel: string(o.UID)}
+	maps.Copy(selected, o.Spec.Selector.MatchLabels)
+	o.Spec.Selector.MatchLabels = selected
 }

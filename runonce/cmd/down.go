@@ -73,12 +73,13 @@ func (p *program) wantedPods(c *cli.Context, pods []*v1.Pod) (wanted []*v1.Pod, 
 		}
 		return pods, func() error { return nil }, nil
 	}
-	selected, err := p.selectPods(c, pods)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, one := range selected {
-		wanted = append(wanted, one.pods...)
+	var selected []selection
+	for _, arg := range c.Args().Slice() {
+		one, err := p.selectBy(c, arg, pods)
+		if err != nil {
+			return nil, nil, err
+		}
+		selected, wanted = append(selected, one), append(wanted, one.pods...)
 	}
 	wanted = only(pods, func(pod *v1.Pod) bool { return slices.Contains(wanted, pod) })
 	return wanted, func() (err error) {

@@ -23,19 +23,6 @@ type selection struct {
 	err    error  // for the end: the manifests have errors and there are no pods
 }
 
-// selectPods returns what each argument stands for among the pods.
-func (p *program) selectPods(c *cli.Context, pods []*v1.Pod) ([]selection, error) {
-	var all []selection
-	for _, arg := range c.Args().Slice() {
-		one, err := p.selectBy(c, arg, pods)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-	}
-	return all, nil
-}
-
 // selectBy returns what an argument stands for: the pods that came from this path, else those of
 // this name. An existing path is never a name.
 func (p *program) selectBy(c *cli.Context, arg string, pods []*v1.Pod) (selection, error) {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,15 +32,12 @@ func ExitSignal(sig syscall.Signal) int { return exitSignal + int(sig) }
 // precedence over a rejection. An invalid pod, which is a result only if the user asked to continue
 // without it, counts as a failure.
 func ExitCode(results []runonce.Result, sig syscall.Signal) int {
-	if sig == 0 {
-		sig = syscall.SIGINT
-	}
 	code := ExitOK
 	for _, r := range results {
 		switch r.Outcome {
 		case runonce.Canceled:
 			if r.Reason != runonce.ReasonFailFast {
-				return ExitSignal(sig)
+				return ExitSignal(cmp.Or(sig, syscall.SIGINT))
 			}
 		case runonce.Failed, runonce.TimedOut, runonce.Invalid:
 			code = ExitFailed

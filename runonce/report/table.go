@@ -38,10 +38,7 @@ func Elapsed(d time.Duration) string {
 
 // Rows writes a table with the given titles, which may be nil.
 func Rows(w io.Writer, titles []string, rows [][]string) error {
-	t := table{rows: rows}
-	for _, title := range titles {
-		t.columns = append(t.columns, column{title: title})
-	}
+	t := table{columns: columns(titles...), rows: rows}
 	_, err := io.WriteString(w, t.text())
 	return err
 }

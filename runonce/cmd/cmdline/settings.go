@@ -2,6 +2,7 @@ package cmdline
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -12,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -245,20 +245,13 @@ func isText(f cli.Flag) bool {
 	return isString || repeatable(f)
 }
 
-// mistake says what is wrong with a value, as far as it depends on its type.
+// mistake says what is wrong with a value, as far as it depends on its type. Every list can have any text.
 func mistake(f cli.Flag, text string) string {
-	var err error
-	switch f.(type) {
-	case *cli.BoolFlag:
-		_, err = strconv.ParseBool(text)
-	case *cli.DurationFlag:
-		_, err = time.ParseDuration(text)
-	case *cli.Float64Flag:
-		_, err = strconv.ParseFloat(text, 64)
-	case *cli.IntFlag, *cli.Int64Flag:
-		_, err = strconv.ParseInt(text, 0, 64)
+	if repeatable(f) {
+		return ""
 	}
-	if err != nil {
+	set := flag.NewFlagSet("", flag.ContinueOnError)
+	if err := errors.Join(f.Apply(set), set.Set(FlagName(f), text)); err != nil {
 		return fmt.Sprintf("%q: %s", text, wantedValue(f, text, err.Error()))
 	}
 	return ""
