@@ -63,7 +63,7 @@ func (p *program) environ() []string {
 // setDefaults gives flags the values that completions depend on. Nothing that goes wrong is worth a
 // message.
 func (p *program) setDefaults(arguments []string) {
-	if s, err := cmdline.Load(p.sources(cmdline.Value(arguments, cmdline.ConfigFlag)), "", p.root.Subcommands); err == nil {
+	if s, err := cmdline.Load(p.sources(cmdline.Parse(arguments, p.root).Value(cmdline.ConfigFlag)), "", p.root.Subcommands); err == nil {
 		s.SetDefaults()
 	}
 }

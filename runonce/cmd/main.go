@@ -88,7 +88,7 @@ func Main(ctx context.Context, arguments []string, process IO) int {
 	p.root = p.rootCommand()
 	if cmdline.IsCompletion(arguments) {
 		p.setDefaults(arguments)
-		cmdline.Complete(process.Stdout, arguments, p.root.Subcommands)
+		cmdline.Complete(process.Stdout, arguments, p.root)
 		return report.ExitOK
 	}
 	err := p.runCommandLine(ctx, arguments)

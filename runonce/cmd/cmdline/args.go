@@ -21,6 +21,7 @@ type Invocation struct {
 	Command *cli.Command
 
 	path      []string // the names of the command and its subcommand; none for the program itself
+	implied   bool     // the arguments name no command
 	words     []word
 	lacking   string // the last flag, if it has no value
 	unknown   string // the first argument, if it names no command
@@ -37,6 +38,7 @@ func Parse(args []string, program *cli.Command) Invocation {
 	commands := program.Subcommands
 	path, rest, first := cutCommands(args[1:], commands)
 	if len(path) == 0 {
+		i.implied = true
 		command := "run"
 		switch {
 		case first >= 0:
@@ -65,7 +67,15 @@ func Parse(args []string, program *cli.Command) Invocation {
 func (i Invocation) Name() string { return strings.Join(i.path, " ") }
 
 // Value returns the last value of a flag with one of these names.
-func (i Invocation) Value(names ...string) string { return lastValue(i.words, names) }
+func (i Invocation) Value(names ...string) string {
+	last := ""
+	for _, w := range i.words {
+		if slices.Contains(names, w.flag) && w.kind != kindName {
+			last = w.value
+		}
+	}
+	return last
+}
 
 // Context returns what the command's functions take. An error says what is wrong with a flag.
 func (i Invocation) Context(ctx context.Context) (*cli.Context, error) {
@@ -222,26 +232,6 @@ func parse(args []string, takesValue map[string]bool) (words []word, lacking str
 		words = append(words, w)
 	}
 	return words, lacking
-}
-
-// Value returns the last value of a flag with one of these names in arguments without a known command.
-func Value(args []string, names ...string) string {
-	takesValue := map[string]bool{}
-	for _, name := range names {
-		takesValue[name] = true
-	}
-	words, _ := parse(args, takesValue)
-	return lastValue(words, names)
-}
-
-func lastValue(words []word, flags []string) string {
-	last := ""
-	for _, w := range words {
-		if slices.Contains(flags, w.flag) && w.kind != kindName {
-			last = w.value
-		}
-	}
-	return last
 }
 
 // valueFlags returns which flags of the commands, and of their subcommands, take a value.

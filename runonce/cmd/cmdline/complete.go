@@ -26,27 +26,28 @@ const files = ":files"
 
 // Complete prints the completions of the last of the arguments before completionFlag, one in each
 // line, some with a tab and a description. Nothing that goes wrong is worth a message.
-func Complete(w io.Writer, args []string, commands []*cli.Command) {
+func Complete(w io.Writer, args []string, program *cli.Command) {
 	words := joined(args[1 : len(args)-1])
 	if len(words) == 0 {
 		return
 	}
 	current, before := words[len(words)-1], words[:len(words)-1]
-	line := newCommandLine(before, commands)
+	line := newCommandLine(before, program)
 	prefix := ""
 	var found []string
 	name, assigned, isAssigned := strings.Cut(current, "=")
+	onlyArguments := slices.ContainsFunc(line.words, func(w word) bool { return w.kind == kindSeparator })
 	switch {
-	case line.pending != "":
-		found = line.values(line.pending)
+	case line.lacking != "":
+		found = line.values(line.lacking)
 	case strings.HasPrefix(current, "-") && isAssigned:
 		prefix = name + "="
 		found = line.values(strings.TrimLeft(name, "-"))
 		current = assigned
-	case strings.HasPrefix(current, "-") && !line.onlyArguments:
+	case strings.HasPrefix(current, "-") && !onlyArguments:
 		found = line.flags()
 	default:
-		found = line.arguments()
+		found = line.next()
 	}
 	for _, f := range found {
 		if f == files || strings.HasPrefix(f, current) {
@@ -72,50 +73,22 @@ func joined(words []string) []string {
 
 // commandLine is what the words before the one to complete say.
 type commandLine struct {
-	all           []*cli.Command
-	commands      []*cli.Command // that may follow
-	command       *cli.Command
-	given         map[string]string // values of flags
-	args          []string
-	pending       string // the flag whose value comes next
-	onlyArguments bool   // after "--"
+	Invocation
+	program *cli.Command
+	named   bool // a command is named; else it is run, or has still to be named
 }
 
-func newCommandLine(args []string, commands []*cli.Command) *commandLine {
-	l := &commandLine{all: commands, commands: commands, given: map[string]string{}}
-	takesValue := valueFlags(commands)
-	path, rest, _ := cutCommands(args, commands)
-	if n := len(path); n > 0 {
-		l.command, l.commands = path[n-1], path[n-1].Subcommands
-		takesValue = valueFlags(path[n-1:])
-	}
-	words, lacking := parse(rest, takesValue)
-	l.pending = lacking
-	for _, w := range words {
-		switch w.kind {
-		case kindName:
-		case kindFlag, kindValue:
-			l.given[w.flag] = w.value
-		case kindSeparator:
-			l.onlyArguments = true
-		case kindArgument:
-			l.args = append(l.args, w.text)
-		}
+func newCommandLine(args []string, program *cli.Command) *commandLine {
+	l := &commandLine{Parse(append([]string{program.HelpName}, args...), program), program, true}
+	if l.Command == program || l.implied {
+		l.Command, l.named = findCommand(program.Subcommands, "run"), false
 	}
 	return l
 }
 
-// current returns the command whose flags and arguments follow: run, unless another is named.
-func (l *commandLine) current() *cli.Command {
-	if l.command == nil {
-		return findCommand(l.commands, "run")
-	}
-	return l.command
-}
-
 func (l *commandLine) flags() []string {
 	var all []string
-	for _, f := range l.current().Flags {
+	for _, f := range l.Command.Flags {
 		if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
 			continue
 		}
@@ -142,7 +115,7 @@ func takesFile(f cli.Flag) bool {
 
 // values returns the values of a flag.
 func (l *commandLine) values(name string) []string {
-	f, ok := findFlag(l.current(), name).(cli.DocGenerationFlag)
+	f, ok := findFlag(l.Command, name).(cli.DocGenerationFlag)
 	if !ok {
 		return nil
 	}
@@ -150,34 +123,38 @@ func (l *commandLine) values(name string) []string {
 		return append(strings.Split(m[1], ", "), strings.Replace(m[2], "a path", files, 1))
 	}
 	switch {
-	case takesFile(findFlag(l.current(), name)):
+	case takesFile(findFlag(l.Command, name)):
 		return []string{files}
-	case l.current().Name == "logs" && slices.Contains(names(f), "container"):
+	case l.Command.Name == "logs" && slices.Contains(names(f), "container"):
 		return l.containers()
 	}
 	return nil
 }
 
-// arguments returns what may come next that is no flag.
-func (l *commandLine) arguments() []string {
-	if l.command == nil || len(l.command.Subcommands) > 0 {
-		all := make([]string, 0, len(l.commands)+1)
-		if len(l.args) == 0 {
-			for _, c := range l.commands {
+// next returns what may come next that is no flag.
+func (l *commandLine) next() []string {
+	commands := l.Command.Subcommands
+	if !l.named {
+		commands = l.program.Subcommands
+	}
+	if len(commands) > 0 {
+		all := make([]string, 0, len(commands)+1)
+		if len(l.arguments) == 0 {
+			for _, c := range commands {
 				all = append(all, c.Name+"\t"+c.Usage)
 			}
 		}
-		if l.command == nil {
+		if !l.named {
 			all = append(all, files)
 		}
 		return all
 	}
-	switch l.command.Name {
+	switch l.Command.Name {
 	case "completion":
 		return []string{"bash", "zsh", "fish"}
 	case "help":
 		var names []string
-		for _, c := range l.all {
+		for _, c := range l.program.Subcommands {
 			names = append(names, c.Name)
 		}
 		return names
@@ -193,10 +170,10 @@ func (l *commandLine) arguments() []string {
 
 // directory returns the directory that a flag names, or its default.
 func (l *commandLine) directory(name string) string {
-	if dir := l.given[name]; dir != "" {
+	if dir := l.Value(name); dir != "" {
 		return dir
 	}
-	if f, ok := findFlag(l.current(), name).(*cli.StringFlag); ok {
+	if f, ok := findFlag(l.Command, name).(*cli.StringFlag); ok {
 		return f.Value
 	}
 	return ""
@@ -253,8 +230,8 @@ func podNames(pods []string) []string {
 // one.
 func (l *commandLine) containers() []string {
 	pod := "*"
-	if len(l.args) > 0 {
-		pod = l.args[0]
+	if len(l.arguments) > 0 {
+		pod = l.arguments[0]
 	}
 	namespace, name, ok := strings.Cut(pod, "/")
 	if !ok {
