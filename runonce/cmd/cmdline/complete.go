@@ -88,10 +88,7 @@ func newCommandLine(args []string, program *cli.Command) *commandLine {
 
 func (l *commandLine) flags() []string {
 	var all []string
-	for _, f := range l.Command.Flags {
-		if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
-			continue
-		}
+	for _, f := range l.Command.VisibleFlags() {
 		usage := ""
 		if d, ok := f.(cli.DocGenerationFlag); ok {
 			usage = "\t" + strings.ReplaceAll(d.GetUsage(), "`", "")

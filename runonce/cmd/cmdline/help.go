@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -39,12 +37,17 @@ func Help(w io.Writer, c *cli.Command) error {
 		}
 	}
 	_, _ = fmt.Fprintln(t, "\nOPTIONS:")
-	categories := byCategory(c.Flags)
-	for _, category := range slices.Sorted(maps.Keys(categories)) {
-		if category != "" {
-			_, _ = fmt.Fprintf(t, "\n   %s\n\n", category)
+	categories := c.VisibleFlagCategories()
+	for _, category := range categories {
+		if category.Name() != "" {
+			_, _ = fmt.Fprintf(t, "\n   %s\n\n", category.Name())
 		}
-		for _, f := range categories[category] {
+		for _, f := range category.Flags() {
+			_, _ = fmt.Fprintf(t, "   %s\n", f)
+		}
+	}
+	if len(categories) == 0 { // no flag has one
+		for _, f := range c.VisibleFlags() {
 			_, _ = fmt.Fprintf(t, "   %s\n", f)
 		}
 	}
@@ -64,24 +67,3 @@ func usage(c *cli.Command) string {
 
 // indented returns a text of several lines with all but the first indented.
 func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n   ") }
-
-// byCategory returns the visible flags of each category in the order of their names.
-func byCategory(flags []cli.Flag) map[string][]cli.Flag {
-	all := map[string][]cli.Flag{}
-	for _, f := range flags {
-		if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
-			continue
-		}
-		category := ""
-		if f, ok := f.(cli.CategorizableFlag); ok {
-			category = f.GetCategory()
-		}
-		all[category] = append(all[category], f)
-	}
-	for _, list := range all {
-		slices.SortFunc(list, func(a, b cli.Flag) int {
-			return strings.Compare(strings.ToLower(FlagName(a)), strings.ToLower(FlagName(b)))
-		})
-	}
-	return all
-}
