@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +47,7 @@ func (r *run) finish(ctx context.Context, cause error) {
 // fillEvents fills in what has happened to a pod that is not where it should be.
 func (p *pod) fillEvents(ctx context.Context) {
 	rt, ok := p.r.rt.(Eventer)
-	if !ok || !p.started() || slices.Contains([]Outcome{Running, Ready, Succeeded, Canceled}, p.res.Outcome) {
+	if !ok || !p.started() || p.res.Outcome.AtGoal() || p.res.Outcome == Canceled {
 		return
 	}
 	var err error

@@ -78,6 +78,9 @@ const (
 	Canceled  Outcome = "Canceled"
 )
 
+// AtGoal says whether the pod has reached its goal.
+func (o Outcome) AtGoal() bool { return o == Running || o == Ready || o == Succeeded }
+
 // ReasonFailFast is the reason of pods that had not reached their goal when the failure of another
 // one ended the run.
 const ReasonFailFast = "FailFast"

@@ -75,12 +75,7 @@ func messageOf(reason, message, by string) string {
 
 // problem tells whether the pod is not where it should be. A canceled one is where the user left it.
 func (r *Result) problem() bool {
-	switch r.Outcome {
-	case runonce.Running, runonce.Ready, runonce.Succeeded, runonce.Canceled:
-		return r.RemoveError != ""
-	case runonce.Failed, runonce.TimedOut, runonce.Rejected, runonce.Preempted, runonce.Invalid:
-	}
-	return true
+	return r.RemoveError != "" || !r.Outcome.AtGoal() && r.Outcome != runonce.Canceled
 }
 
 // earlier says in a few words when an earlier run ran the pod, and how to run it again.

@@ -64,7 +64,7 @@ func (d *Display) Results(results []runonce.Result) {
 	results = slices.DeleteFunc(slices.Clone(results), func(r runonce.Result) bool { return r.Reason == runonce.ReasonPruned })
 	var others []string
 	for _, r := range results {
-		if !atGoal(string(r.Outcome)) {
+		if !r.Outcome.AtGoal() {
 			others = append(others, troubled(r.Pod.Namespace+"/"+r.Pod.Name, string(r.Outcome), r.Reason))
 		}
 	}
@@ -120,7 +120,7 @@ func (d *Display) longer(now time.Time) (longer time.Duration) {
 	for _, p := range d.pods.order {
 		if p.State == "Stopping" && now.Before(p.due) {
 			longer = max(longer, p.due.Sub(now)+stopSlack)
-		} else if atGoal(p.State) {
+		} else if runonce.Outcome(p.State).AtGoal() {
 			up++
 		}
 	}
@@ -141,7 +141,7 @@ func (d *Display) statusText(now time.Time) string {
 	up := 0
 	for _, p := range d.pods.order {
 		switch {
-		case atGoal(p.State):
+		case runonce.Outcome(p.State).AtGoal():
 			up++
 		case isOutcome(p.State):
 			others = append(others, troubled(p.name, p.State, p.Reason))
@@ -186,9 +186,4 @@ func troubled(name, outcome, reason string) string {
 		return name + ": " + outcome
 	}
 	return fmt.Sprintf("%s: %s (%s)", name, outcome, reason)
-}
-
-// atGoal says whether the state is that of a pod that has reached its goal.
-func atGoal(state string) bool {
-	return slices.Contains([]string{string(runonce.Running), string(runonce.Ready), string(runonce.Succeeded)}, state)
 }
