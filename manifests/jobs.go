@@ -13,18 +13,6 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// jobRules are the content of podspec.AnnotationJob. The names are those of the Job's spec.
-type jobRules struct {
-	Name                  string                    `json:"name"`
-	Completions           *int32                    `json:"completions,omitempty"`
-	Parallelism           *int32                    `json:"parallelism,omitempty"`
-	ActiveDeadlineSeconds *int64                    `json:"activeDeadlineSeconds,omitempty"`
-	PodFailurePolicy      *batchv1.PodFailurePolicy `json:"podFailurePolicy,omitempty"`
-	BackoffLimit          *int32                    `json:"backoffLimit,omitempty"`
-	BackoffLimitPerIndex  *int32                    `json:"backoffLimitPerIndex,omitempty"`
-	MaxFailedIndexes      *int32                    `json:"maxFailedIndexes,omitempty"`
-}
-
 // jobPods returns a pod for each completion of a Job with its defaults, or for each worker where
 // it has no number of completions (pkg/controller/job/job_controller.go). A suspended Job has
 // no pods.
@@ -40,7 +28,7 @@ func jobPods(o *batchv1.Job) ([]*v1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(jobRules{
+	text, err := json.Marshal(podspec.Job{
 		Name: o.Name, Completions: o.Spec.Completions, Parallelism: o.Spec.Parallelism, ActiveDeadlineSeconds: o.Spec.ActiveDeadlineSeconds,
 		PodFailurePolicy: o.Spec.PodFailurePolicy, BackoffLimit: o.Spec.BackoffLimit,
 		BackoffLimitPerIndex: o.Spec.BackoffLimitPerIndex, MaxFailedIndexes: o.Spec.MaxFailedIndexes,

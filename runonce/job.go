@@ -20,12 +20,6 @@ const (
 	jobBackOffMax  = 10 * time.Minute
 )
 
-// jobSpec is a Job as podspec.AnnotationJob has it.
-type jobSpec struct {
-	Name string `json:"name"`
-	batchv1.JobSpec
-}
-
 // jobFailure is why a Job, or one of its indexes, has failed, in the words of its controller.
 type jobFailure struct{ reason, message string }
 
@@ -40,7 +34,7 @@ var (
 // job is the controller of a Job: it decides how many of its pods are active at once, whether
 // and when a failed one is retried, and when the Job has failed. It is safe for concurrent use.
 type job struct {
-	spec   jobSpec
+	spec   podspec.Job
 	active semaphore // of the active pods
 
 	mu            sync.Mutex
@@ -60,7 +54,7 @@ type jobs map[string]*job
 
 // of returns the Job that the pod belongs to, nil for none. Pods of one Job get the same.
 func (js jobs) of(pod *v1.Pod) *job {
-	var spec jobSpec
+	var spec podspec.Job
 	if err := json.Unmarshal([]byte(pod.Annotations[podspec.AnnotationJob]), &spec); err != nil {
 		return nil
 	}
