@@ -262,11 +262,6 @@ func (j *job) limit() int {
 
 // jobBackOff is the delay before the next retry after so many failures.
 func jobBackOff(failures int) time.Duration {
-	d := jobBackOffBase
-	for range failures - 1 {
-		if d *= 2; d >= jobBackOffMax {
-			return jobBackOffMax
-		}
-	}
-	return d
+	d, _ := Backoff{Delay: jobBackOffBase, Factor: 2}.At(failures - 1)
+	return min(d, jobBackOffMax)
 }

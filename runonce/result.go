@@ -215,9 +215,8 @@ func (p *pod) fillContainers(ctx context.Context) {
 func (p *pod) fillLog(ctx context.Context, c *Container, cs v1.ContainerStatus) {
 	logs := p.r.o.Logs
 	c.LogPath = logs.Path(p.pod, c.Name, cs.ContainerID)
-	succeeded := p.res.Outcome == Running || p.res.Outcome == Ready || p.res.Outcome == Succeeded
 	var err error
-	if c.ExitCode != nil && *c.ExitCode != 0 && !succeeded {
+	if c.ExitCode != nil && *c.ExitCode != 0 && !p.res.Outcome.AtGoal() {
 		c.LogTail, err = logs.Tail(logs.Path(p.pod, c.Name, podspec.LastTermination(cs).ContainerID), tailLines)
 	}
 	if len(c.LogTail) == 0 && p.r.o.Outputs && err == nil {

@@ -81,18 +81,19 @@ func (p *pod) crashLoop(ctx context.Context) bool {
 			continue
 		}
 		if p.history.crashes(cs) > limit {
-			p.end(ctx, failed("CrashLoopBackOff", fmt.Sprintf("container %q %s; gave up after %s%s", cs.Name, ending(t), restarts(limit), probeMessage(p.status))))
+			p.end(ctx, failed("CrashLoopBackOff", fmt.Sprintf("container %q %s; gave up after %s%s", cs.Name, ending(t), Count(limit, "restart"), probeMessage(p.status))))
 			return true
 		}
 	}
 	return false
 }
 
-func restarts(n int) string {
-	if n == 1 {
-		return "1 restart"
+// Count returns "1 pod", "2 pods".
+func Count(n int, word string) string {
+	if n != 1 {
+		word += "s"
 	}
-	return fmt.Sprintf("%d restarts", n)
+	return fmt.Sprintf("%d %s", n, word)
 }
 
 // isRejected reports whether the error says that the pod was not accepted.

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/cmd/progress"
@@ -227,7 +228,7 @@ func (p *program) printError(err error) {
 		if e := (*inputError)(nil); errors.As(err, &e) {
 			result = e.result
 		}
-		err = fmt.Errorf("the input has %s: %s", progress.Count(len(problems), "error"), result)
+		err = fmt.Errorf("the input has %s: %s", runonce.Count(len(problems), "error"), result)
 	}
 	p.println("runonce: " + err.Error())
 }

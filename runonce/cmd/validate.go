@@ -8,7 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/runonce/runonce/manifests"
-	"github.com/runonce/runonce/runonce/cmd/progress"
+	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/report"
 )
 
@@ -58,7 +58,7 @@ func (p *program) printValidation(v manifests.Validation, pods int) error {
 		}
 	}
 	if v.Err() == nil {
-		_, err := fmt.Fprintf(p.io.Stdout, "%s, no error\n", progress.Count(pods, "pod"))
+		_, err := fmt.Fprintf(p.io.Stdout, "%s, no error\n", runonce.Count(pods, "pod"))
 		return err
 	}
 	return nil

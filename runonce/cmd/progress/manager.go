@@ -174,7 +174,7 @@ func (d *Display) statusText(now time.Time) string {
 
 // counted says how many of the pods have reached their goal, and what else there is to say.
 func (d *Display) counted(up, total int, more []string) string {
-	text := fmt.Sprintf("%d of %s %s", up, Count(total, "pod"), d.manager.goal)
+	text := fmt.Sprintf("%d of %s %s", up, runonce.Count(total, "pod"), d.manager.goal)
 	if len(more) > 0 {
 		text += "; " + list(more, "; ")
 	}

@@ -161,7 +161,7 @@ func (s *podStates) texts(now time.Time) (parts []string) {
 		if n := s.pending - len(waiting); n > 0 {
 			waiting = append(waiting[:min(2, len(waiting))], fmt.Sprintf("%d not started yet", s.pending-min(2, len(waiting))))
 		}
-		parts = append(parts, fmt.Sprintf("waiting for %d of %s: %s", s.pending, Count(s.total, "pod"), list(waiting, "; ")))
+		parts = append(parts, fmt.Sprintf("waiting for %d of %s: %s", s.pending, runonce.Count(s.total, "pod"), list(waiting, "; ")))
 	}
 	if len(stopping) > 0 {
 		parts = append(parts, "stopping "+list(stopping, ", "))

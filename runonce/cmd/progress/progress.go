@@ -212,11 +212,3 @@ func list(all []string, separator string) string {
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], separator), len(all)-most)
 }
-
-// Count returns "1 pod", "2 pods".
-func Count(n int, word string) string {
-	if n != 1 {
-		word += "s"
-	}
-	return fmt.Sprintf("%d %s", n, word)
-}

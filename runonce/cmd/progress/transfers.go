@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -102,7 +103,7 @@ func (t *transfer) text(now time.Time) string {
 func (t *transfer) numbers(now time.Time) string {
 	switch {
 	case t.Step == engine.Unpacking && t.Total > 0:
-		return fmt.Sprintf("%d of %s", t.Done, Count(int(t.Total), "layer"))
+		return fmt.Sprintf("%d of %s", t.Done, runonce.Count(int(t.Total), "layer"))
 	case t.Step == engine.Unpacking || t.Step == engine.Reading:
 		return ""
 	case t.Done == 0 && t.Total == 0:
