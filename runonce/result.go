@@ -190,19 +190,11 @@ func (p *pod) fillContainers(ctx context.Context) {
 	}
 	for _, c := range podspec.Containers(p.pod) {
 		cs := statusOf(statuses, c.Name)
-		out := Container{Name: c.Name, Image: c.Image, State: "Waiting", Restarts: int(cs.RestartCount), ImageID: cs.ImageID, Digest: digests[c.Name]}
+		out := Container{Name: c.Name, Image: c.Image, Restarts: int(cs.RestartCount), ImageID: cs.ImageID, Digest: digests[c.Name]}
 		if _, digest, ok := strings.Cut(cs.ImageID, "@"); ok && out.Digest == "" {
 			out.Digest = digest // of a cluster
 		}
-		switch {
-		case cs.State.Running != nil:
-			out.State = "Running"
-		case cs.State.Terminated != nil:
-			out.State = "Terminated"
-		}
-		if t := podspec.LastTermination(cs); t != nil {
-			out.ExitCode = &t.ExitCode
-		}
+		out.State, out.ExitCode = podspec.ContainerState(cs)
 		if p.r.o.Logs != nil && (cs.State.Running != nil || out.ExitCode != nil) {
 			p.fillLog(ctx, &out, cs)
 		}

@@ -42,3 +42,18 @@ func LastTermination(cs v1.ContainerStatus) *v1.ContainerStateTerminated {
 	}
 	return cs.LastTerminationState.Terminated
 }
+
+// ContainerState returns the name of the container's state, and the exit code of its current or last
+// termination, nil if it never ended.
+func ContainerState(cs v1.ContainerStatus) (state string, exitCode *int32) {
+	if t := LastTermination(cs); t != nil {
+		exitCode = &t.ExitCode
+	}
+	switch {
+	case cs.State.Running != nil:
+		return "Running", exitCode
+	case cs.State.Terminated != nil:
+		return "Terminated", exitCode
+	}
+	return "Waiting", exitCode
+}

@@ -71,18 +71,13 @@ func NewPods(pods []*v1.Pod) Pods {
 }
 
 func newPodContainer(cs v1.ContainerStatus, init bool) PodContainer {
-	c := PodContainer{Name: cs.Name, Init: init, State: "Waiting", Ready: cs.Ready, Restarts: int(cs.RestartCount)}
-	last := podspec.LastTermination(cs)
-	switch {
-	case cs.State.Running != nil:
-		c.State = "Running"
-	case cs.State.Terminated != nil:
-		c.State, c.Reason = "Terminated", cs.State.Terminated.Reason
-	case cs.State.Waiting != nil:
-		c.Reason = cs.State.Waiting.Reason
-	}
-	if last != nil {
-		c.ExitCode = &last.ExitCode
+	c := PodContainer{Name: cs.Name, Init: init, Ready: cs.Ready, Restarts: int(cs.RestartCount)}
+	c.State, c.ExitCode = podspec.ContainerState(cs)
+	switch state := cs.State; {
+	case state.Terminated != nil:
+		c.Reason = state.Terminated.Reason
+	case state.Waiting != nil:
+		c.Reason = state.Waiting.Reason
 	}
 	return c
 }
