@@ -31,15 +31,6 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// expanded returns a row for each field.
-func expanded() []row {
-	var all []row
-	for _, r := range rows {
-		all = append(all, r.expand()...)
-	}
-	return all
-}
-
 func document() string {
 	var b strings.Builder
 	b.WriteString(`# Supported fields
@@ -59,7 +50,7 @@ All fields below a refused or ignored field are refused or ignored, too.
 	title := "\x00"
 	counts := map[class]int{}
 	decided := map[string]bool{}
-	for _, r := range expanded() {
+	for _, r := range rows() {
 		if below(r, decided) {
 			continue
 		}

@@ -3,6 +3,7 @@
 package fieldsupport
 
 import (
+	_ "embed"
 	"strings"
 )
 
@@ -18,34 +19,53 @@ const (
 	ignored class = "ignored"
 )
 
-// row is what the table says of one or more fields. A refused or ignored one also speaks for
-// all fields below it. An object of which only fields are listed is supported.
+//go:embed fields.txt
+var fields string
+
+// row is what the table says of one field.
 type row struct {
-	// kind is the kind of a workload, or "" for a Pod and the pod template of a workload.
-	kind string
-	// path is the field's path, [] for the items of a list, {} for those of a map. With
-	// fields, the row is about these fields of the object at path instead.
+	kind   string // of a workload, or "" for a Pod and the pod template of a workload
 	path   string
-	fields string
 	class  class
-	// note is the reason of a field that is not supported, or a remark on one that is.
-	note string
-	// except are the values, as text, that are supported although the field is not.
-	except []string
+	note   string
+	except []string // values, as text
 }
 
-// expand returns one row for each of the fields.
-func (r row) expand() []row {
-	if r.fields == "" {
-		return []row{r}
-	}
+// rows returns a row for each field, in the order of the table.
+func rows() []row {
 	var all []row
-	for name := range strings.FieldsSeq(r.fields) {
-		one := r
-		one.path, one.fields = strings.TrimPrefix(r.path+"."+name, "."), ""
-		all = append(all, one)
+	kind := ""
+	for line := range strings.Lines(fields) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "" || line[0] == '#':
+			continue
+		case line[0] == '[':
+			kind = strings.Trim(line, "[]")
+			continue
+		}
+		what, note, _ := strings.Cut(line, ": ")
+		what, except, _ := strings.Cut(what, " = ")
+		words := strings.Fields(what)
+		r := row{kind, words[1], class(words[0]), note, strings.Fields(except)}
+		if len(words) == 2 {
+			all = append(all, r)
+		}
+		for _, name := range words[2:] {
+			r.path = words[1] + "." + name
+			all = append(all, r)
+		}
 	}
 	return all
+}
+
+// alike lists subtrees that are classed like another one, where no row of their own says
+// otherwise.
+var alike = [][2]string{
+	{"spec.containers[].readinessProbe", "spec.containers[].livenessProbe"},
+	{"spec.containers[].startupProbe", "spec.containers[].livenessProbe"},
+	{"spec.containers[].lifecycle.postStart", "spec.containers[].lifecycle.preStop"},
+	{"spec.initContainers[]", "spec.containers[]"},
 }
 
 // Table knows what is supported. It is safe for concurrent use.
@@ -60,10 +80,8 @@ type node struct {
 // New returns the table.
 func New() *Table {
 	t := &Table{kinds: map[string]*node{}}
-	for _, r := range rows {
-		for _, one := range r.expand() {
-			t.at(one.kind, one.path).row = &one
-		}
+	for _, r := range rows() {
+		t.at(r.kind, r.path).row = &r
 	}
 	for _, pair := range alike {
 		t.at("", pair[0]).copyFrom(t.at("", pair[1]))

@@ -41,6 +41,8 @@ func TestEveryFieldIsClassed(t *testing.T) {
 			seen[sub] = true
 			switch {
 			case sub.row.class == supported:
+			case sub.row.class != refused && sub.row.class != ignored:
+				t.Errorf("%s.%s has the class %q", path, name, sub.row.class)
 			case sub.row.note == "":
 				t.Errorf("%s.%s is %s without a reason", path, name, sub.row.class)
 			}
