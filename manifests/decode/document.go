@@ -81,41 +81,16 @@ func (d Document) Kind(path string) Kind {
 	return Missing
 }
 
-// Scalar returns the kind of the value at the path and, unless it is a list or a map, the value as
-// text.
-func (d Document) Scalar(path string) (text string, kind Kind) {
-	_, n := d.find(path)
-	switch {
-	case n == nil:
-		return "", Missing
-	case n.kind == String:
-		return n.text, String
-	}
-	return n.literal, n.kind
-}
-
 // Keys returns the names of the document's fields.
-func (d Document) Keys() []string { return d.KeysOf("") }
-
-// KeysOf returns the names of the fields of the map at the path.
-func (d Document) KeysOf(path string) []string {
-	_, n := d.find(path)
-	if n == nil || n.kind != Map {
+func (d Document) Keys() []string {
+	if d.Kind("") != Map {
 		return nil
 	}
-	names := make([]string, len(n.entries))
-	for i, e := range n.entries {
+	names := make([]string, len(d.root.entries))
+	for i, e := range d.root.entries {
 		names[i] = e.name
 	}
 	return names
-}
-
-// Len returns how many items or fields the value at the path has.
-func (d Document) Len(path string) int {
-	if _, n := d.find(path); n != nil {
-		return len(n.entries)
-	}
-	return 0
 }
 
 // maxField bounds a path in a Diagnostic: a key can be megabytes long.

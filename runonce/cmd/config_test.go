@@ -74,6 +74,7 @@ func TestConfigMistakes(t *testing.T) {
 		{"config: other\n", "", file + "1: config: unknown key"},
 		{"all: true\n", "", file + "1: all: unknown key"},
 		{"o: json\n", "", file + "1: o: unknown key"},
+		{"run.timeout: 5m\n", "", file + "1: run.timeout: unknown key"},
 		{"timeout: 5\n", "", file + `1: timeout: "5": a duration needs a unit, for example 5s`},
 		{"run: {timeout: soon}\n", "", file + `1: run.timeout: "soon": must be a duration`},
 		{"parallel: two\n", "", file + `1: parallel: "two": must be a whole number`},

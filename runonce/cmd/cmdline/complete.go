@@ -87,8 +87,9 @@ func newCommandLine(args []string, program *cli.Command) *commandLine {
 }
 
 func (l *commandLine) flags() []string {
-	var all []string
-	for _, f := range l.Command.VisibleFlags() {
+	visible := l.Command.VisibleFlags()
+	all := make([]string, 0, len(visible))
+	for _, f := range visible {
 		usage := ""
 		if d, ok := f.(cli.DocGenerationFlag); ok {
 			usage = "\t" + strings.ReplaceAll(d.GetUsage(), "`", "")

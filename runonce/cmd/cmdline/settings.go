@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -73,7 +72,7 @@ func Load(from Sources, command string, commands []*cli.Command) (*Settings, err
 		config = from.Config
 	}
 	file, err := readConfig(config, from.Machine)
-	if err == nil {
+	if err == nil && file.Has("") {
 		err = s.file(file, command, commands).Err()
 	}
 	maps.Copy(s.values, variables)
@@ -158,39 +157,36 @@ func readConfig(name string, machine fs.FS) (none decode.Document, err error) {
 
 // file reads the keys of the configuration file: flags, and sections with the flags of one command.
 func (s *Settings) file(d decode.Document, command string, commands []*cli.Command) decode.Diagnostics {
-	var problems decode.Diagnostics
+	var keys map[string]any
+	problems := decode.Into(d, &keys)
 	section := map[string]setting{}
-	for _, key := range d.Keys() {
-		kind := d.Kind(key)
-		if c := findCommand(commands, key); c != nil && (kind == decode.Map || kind == decode.Null && s.flags[key] == nil) {
+	for key, value := range keys {
+		entries, isMap := value.(map[string]any)
+		if c := findCommand(commands, key); c != nil && (isMap || value == nil && s.flags[key] == nil) {
 			values := map[string]setting{}
 			own := &Settings{flags: map[string][]cli.Flag{}}
 			own.addFlags([]*cli.Command{c})
-			for _, name := range d.KeysOf(key) {
-				problems = append(problems, own.key(d, key+"."+name, name, values)...)
+			for name, value := range entries {
+				problems = append(problems, own.key(d, key+"."+name, name, value, values)...)
 			}
 			if key == command {
 				section = values
 			}
 			continue
 		}
-		problems = append(problems, s.key(d, key, key, s.values)...)
+		problems = append(problems, s.key(d, key, key, value, s.values)...)
 	}
 	maps.Copy(s.values, section)
 	return problems.Sort()
 }
 
 // key reads the value of a flag in the configuration file.
-func (s *Settings) key(d decode.Document, at, name string, values map[string]setting) decode.Diagnostics {
+func (s *Settings) key(d decode.Document, at, name string, value any, values map[string]setting) decode.Diagnostics {
 	flags := s.flags[name]
 	if len(flags) == 0 {
-		hint := ""
-		if near := decode.Nearest(name, slices.Collect(maps.Keys(s.flags))); near != "" {
-			hint = "did you mean " + near + "?"
-		}
-		return decode.Diagnostics{d.Error(at, "unknown key", hint)}
+		return decode.Diagnostics{d.Error(at, "unknown key", decode.DidYouMean(name, slices.Collect(maps.Keys(s.flags))))}
 	}
-	texts, message := scalars(d, at, flags[0])
+	texts, message := scalars(value, flags[0])
 	for i, text := range texts {
 		if message == "" {
 			message = mistake(flags[0], text)
@@ -206,26 +202,27 @@ func (s *Settings) key(d decode.Document, at, name string, values map[string]set
 	return nil
 }
 
-// scalars returns the value, or the values of a list, of a key as texts.
-func scalars(d decode.Document, at string, f cli.Flag) (texts []string, message string) {
-	paths := []string{at}
-	switch kind := d.Kind(at); {
-	case kind == decode.List && !repeatable(f):
+// scalars returns a value, or the values of a list, as texts.
+func scalars(value any, f cli.Flag) (texts []string, message string) {
+	list, isList := value.([]any)
+	switch {
+	case isList && !repeatable(f):
 		return nil, "takes one value, not a list"
-	case kind == decode.List:
-		paths = paths[:0]
-		for i := range d.Len(at) {
-			paths = append(paths, at+"["+strconv.Itoa(i)+"]")
-		}
+	case !isList:
+		list = []any{value}
 	}
-	for _, p := range paths {
-		text, kind := d.Scalar(p)
-		switch {
-		case kind == decode.Null:
+	for _, v := range list {
+		text, isString := v.(string)
+		switch v.(type) {
+		case nil:
 			return nil, "has no value"
-		case kind == decode.Map || kind == decode.List:
+		case map[string]any, []any:
 			return nil, "must be a value, not a map or list"
-		case kind != decode.String && isText(f):
+		}
+		if !isString {
+			text = fmt.Sprint(v)
+		}
+		if !isString && isText(f) {
 			return nil, text + " is not text: quote it"
 		}
 		texts = append(texts, text)
