@@ -325,8 +325,7 @@ func (p *pod) cleanUp(ctx context.Context) error {
 		p.warn(ctx, "cannot clean up the ended pod", err)
 	}
 	// It has also stopped what still ran at the end: sidecars, or containers past a deadline.
-	runs := func(cs v1.ContainerStatus) bool { return cs.State.Running != nil }
-	if slices.ContainsFunc(podspec.Statuses(p.status), runs) {
+	if podspec.Runs(p.status) {
 		if st, err := p.r.rt.Status(ctx, p.pod); err == nil && st.Phase == p.status.Phase {
 			p.setStatus(st)
 		}

@@ -15,8 +15,12 @@ func Ended(phase v1.PodPhase) bool { return phase == v1.PodSucceeded || phase ==
 // Inactive says whether a pod of this status uses nothing of its node any more. One that has failed
 // by its deadline may still run (filterOutInactivePods of pkg/kubelet).
 func Inactive(st v1.PodStatus) bool {
-	runs := func(cs v1.ContainerStatus) bool { return cs.State.Running != nil }
-	return Ended(st.Phase) && !slices.ContainsFunc(Statuses(st), runs)
+	return Ended(st.Phase) && !Runs(st)
+}
+
+// Runs says whether a container of the pod runs.
+func Runs(st v1.PodStatus) bool {
+	return slices.ContainsFunc(Statuses(st), func(cs v1.ContainerStatus) bool { return cs.State.Running != nil })
 }
 
 // Statuses returns the statuses of the init containers, then of the containers.

@@ -149,6 +149,5 @@ func (p *program) stopEach(ctx context.Context, pods []*v1.Pod, stop func(contex
 // stopped says whether no container of the pod runs.
 func (s *session) stopped(ctx context.Context, pod *v1.Pod) bool {
 	status, err := s.pods.Status(ctx, pod)
-	running := func(c v1.ContainerStatus) bool { return c.State.Running != nil }
-	return err == nil && !slices.ContainsFunc(podspec.Statuses(status), running)
+	return err == nil && !podspec.Runs(status)
 }
