@@ -3,7 +3,6 @@ package admit
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
@@ -129,8 +128,7 @@ func (p *planner) missingRuntime(pod *v1.Pod) []Reason {
 	return []Reason{{"FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: no runtime for %q is configured", name)}}
 }
 
-// wantsAppArmor says whether the pod or one of its containers asks for a profile, by
-// field or by the older annotation.
+// wantsAppArmor says whether the pod or one of its containers asks for a profile.
 func wantsAppArmor(pod *v1.Pod) bool {
 	asks := func(p *v1.AppArmorProfile) bool { return p != nil && p.Type != v1.AppArmorProfileTypeUnconfined }
 	if sc := pod.Spec.SecurityContext; sc != nil && asks(sc.AppArmorProfile) {
@@ -138,11 +136,6 @@ func wantsAppArmor(pod *v1.Pod) bool {
 	}
 	for _, c := range podspec.Containers(pod) {
 		if sc := c.SecurityContext; sc != nil && asks(sc.AppArmorProfile) {
-			return true
-		}
-	}
-	for key, profile := range pod.Annotations {
-		if strings.HasPrefix(key, v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix) && profile != "" && profile != v1.DeprecatedAppArmorBetaProfileNameUnconfined {
 			return true
 		}
 	}

@@ -250,13 +250,6 @@ func TestDecideChecks(t *testing.T) {
 		},
 		{name: "AppArmor enabled", node: "", pod: pod("p", 0, "", appArmor), options: Options{AppArmor: true}},
 		{
-			name: "AppArmor by annotation", node: "",
-			pod: pod("p", 0, "", func(p *v1.Pod) {
-				p.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes.io/main": "runtime/default"}
-			}),
-			want: []Reason{{"AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host"}},
-		},
-		{
 			name: "memory pressure", node: "", change: condition(v1.NodeMemoryPressure), pod: pod("p", 0, ""),
 			want: []Reason{{"Evicted", "The node had condition: [MemoryPressure]. "}},
 		},

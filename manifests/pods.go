@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/manifests/validation"
 )
 
 func (r *reader) pod(e *entry) step {
@@ -15,7 +14,6 @@ func (r *reader) pod(e *entry) step {
 	if !r.decodeInto(e, p) {
 		return nil
 	}
-	validation.SetAppArmorProfiles(p)
 	r.checkPodFields(e, p, "")
 	dropAssigned(p)
 	pe := podEntry{pod: p, first: true}

@@ -170,3 +170,18 @@ func TestJobRules(t *testing.T) {
 		t.Errorf("uids %s %s, rules %s", a.UID, b.UID, b.Annotations["runonce/job"])
 	}
 }
+
+// TestAppArmorOfTemplate: the older annotation says the profile of containers, also in a template.
+func TestAppArmorOfTemplate(t *testing.T) {
+	t.Parallel()
+	set, err := Read(dir("f", workloadDoc("apps/v1", "Deployment", "  selector: {matchLabels: {app: x}}\n  template:\n"+
+		"    metadata: {labels: {app: x}, annotations: {container.apparmor.security.beta.kubernetes.io/c: localhost/p}}\n"+
+		"    spec: {containers: [{name: c, image: i}]}\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := set.Pods[0].Spec.Containers[0].SecurityContext
+	if sc == nil || sc.AppArmorProfile == nil || sc.AppArmorProfile.LocalhostProfile == nil || *sc.AppArmorProfile.LocalhostProfile != "p" {
+		t.Errorf("%+v", sc)
+	}
+}

@@ -8,9 +8,9 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// SetAppArmorProfiles sets the AppArmor fields of a pod that has the deprecated annotations, as
+// setAppArmorProfiles sets the AppArmor fields of a pod that has the deprecated annotations, as
 // the API server does (pkg/registry/core/pod/strategy.go, applyAppArmorVersionSkew).
-func SetAppArmorProfiles(p *v1.Pod) {
+func setAppArmorProfiles(p *v1.Pod) {
 	for _, c := range podspec.Containers(p) {
 		profile := appArmorProfile(p.Annotations[v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name])
 		if profile == nil {

@@ -20,6 +20,7 @@ import (
 // Pod sets the defaults of the pod and validates it as new
 // (pkg/registry/core/pod/strategy.go). Warnings are "field: message".
 func (r *Rules) Pod(p *v1.Pod) (errs field.ErrorList, warnings []string) {
+	setAppArmorProfiles(p)
 	corev1.SetObjectDefaults_Pod(p)
 	r.SetNamespace(p)
 	var in core.Pod
