@@ -14,10 +14,6 @@ import (
 const configurationHelp = "A flag --some-name that is not on the command line takes its value from the variable\n" +
 	"RUNONCE_SOME_NAME, else from the key some-name of the configuration file, else its default."
 
-func configFlag() cli.Flag {
-	return &cli.StringFlag{Name: cmdline.ConfigFlag, Usage: "read the configuration `FILE`", DefaultText: cmdline.DefaultConfig}
-}
-
 // works says whether the command does something that the configuration and the log are for.
 func works(c *cli.Command) bool {
 	return slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return cmdline.FlagName(f) == cmdline.ConfigFlag })

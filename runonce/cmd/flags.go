@@ -15,6 +15,7 @@ import (
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/containerd"
@@ -53,7 +54,7 @@ func engineFlags() []cli.Flag {
 // logFlags are those of every command that works: they select the configuration and the log messages.
 func logFlags() []cli.Flag {
 	return []cli.Flag{
-		configFlag(),
+		&cli.StringFlag{Name: cmdline.ConfigFlag, Usage: "read the configuration `FILE`", DefaultText: cmdline.DefaultConfig},
 		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORMAT` of log messages: text, json or journal"},
 		&cli.StringFlag{Name: "log-level", Value: "warn", Usage: "lowest `LEVEL` to log: debug, info, warn or error"},
 	}

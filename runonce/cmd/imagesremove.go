@@ -101,7 +101,7 @@ func (p *program) pruneImages(c *cli.Context) error {
 	return p.removeSome(c, func(images []backend.Image) ([]string, error) { return unused(images, c.Bool("all")), nil })
 }
 
-// removeSome removes the images that choose returns, while no other run plans to use them.
+// removeSome removes the images that choose returns.
 func (p *program) removeSome(c *cli.Context, choose func([]backend.Image) ([]string, error)) error {
 	s, err := p.connect(c)
 	if err != nil {
@@ -111,6 +111,12 @@ func (p *program) removeSome(c *cli.Context, choose func([]backend.Image) ([]str
 	if s.readOnly {
 		return unusable(fmt.Errorf("%s is read-only: no image can be removed", c.String("root")))
 	}
+	return p.dropImages(c, s, choose)
+}
+
+// dropImages removes the images that choose returns, while no other run plans to use them, and prints
+// them, and what that has freed.
+func (p *program) dropImages(c *cli.Context, s *session, choose func([]backend.Image) ([]string, error)) error {
 	if err := p.enter(c.Context, s.run); err != nil {
 		return err
 	}
@@ -122,15 +128,9 @@ func (p *program) removeSome(c *cli.Context, choose func([]backend.Image) ([]str
 	if err != nil {
 		return err
 	}
-	return p.dropImages(c, s, refs)
-}
-
-// dropImages removes images and prints them, and what that has freed.
-func (p *program) dropImages(c *cli.Context, s *session, refs []string) error {
 	var freed int64
 	if len(refs) > 0 {
 		end := p.display.Wait("removing images")
-		var err error
 		freed, err = s.engine.RemoveImages(c.Context, refs)
 		end()
 		if err != nil {
@@ -150,15 +150,10 @@ func (p *program) dropImages(c *cli.Context, s *session, refs []string) error {
 
 // dropImagesOf removes the images that only the pods used, which have been stopped.
 func (p *program) dropImagesOf(c *cli.Context, s *session, pods []*v1.Pod) error {
-	if err := p.enter(c.Context, s.run); err != nil {
-		return err
-	}
-	images, err := s.images(c.Context)
-	if err != nil {
-		return err
-	}
-	images = slices.DeleteFunc(images, func(i backend.Image) bool {
-		return !slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return usesImage(pod, i) })
+	return p.dropImages(c, s, func(images []backend.Image) ([]string, error) {
+		images = slices.DeleteFunc(images, func(i backend.Image) bool {
+			return !slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return usesImage(pod, i) })
+		})
+		return unused(images, false), nil
 	})
-	return p.dropImages(c, s, unused(images, false))
 }

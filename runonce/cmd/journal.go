@@ -77,15 +77,7 @@ func fieldName(key string) string {
 	}, strings.ToUpper(key))
 }
 
-// containerLogsFlag says where the output of containers is written.
-func containerLogsFlag() cli.Flag {
-	return &cli.StringFlag{
-		Name: "container-logs", Category: categoryRun, Value: "files",
-		Usage: "log containers to `PLACE`: files, or journal for both",
-	}
-}
-
-// containerJournal reads containerLogsFlag and returns the socket of the journal, or "".
+// containerJournal reads --container-logs, where the output of containers is written, and returns the socket of the journal, or "".
 func (p *program) containerJournal(c *cli.Context) (string, error) {
 	switch place := c.String("container-logs"); place {
 	case "", "files":

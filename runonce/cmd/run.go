@@ -50,7 +50,7 @@ func (p *program) runCommand() *cli.Command {
 		&cli.StringFlag{Name: "timeline", Category: categoryReport, Usage: "write an SVG timeline to `FILE`"},
 		&cli.StringFlag{Name: "cgroup-driver", Category: categoryRun, Value: cgroup.DriverCgroupfs, Usage: "manage cgroups with `DRIVER`: cgroupfs or systemd"},
 		&cli.Int64Flag{Name: "pod-pids-limit", Category: categoryRun, Value: -1, Usage: "limit each pod to `N` processes, -1 for no limit"},
-		containerLogsFlag(),
+		&cli.StringFlag{Name: "container-logs", Category: categoryRun, Value: "files", Usage: "log containers to `PLACE`: files, or journal for both"},
 		securityFlag(),
 		quietFlag(),
 		outputFlag("table", "wide", "json", "yaml", formatGitHub),
