@@ -81,7 +81,7 @@ func bans() []ban {
 		},
 		{
 			pkg: "/runonce", except: []string{"/runonce/cmd"},
-			prefixes: []string{module + "/manifests/validation", module + "/runtime"},
+			prefixes: []string{module + "/manifests/fieldsupport", module + "/manifests/validation", module + "/runtime"},
 			why:      "runonce gets a plan and owns the Runtime interface: it must not import what reads files, nor an implementation",
 		},
 		{

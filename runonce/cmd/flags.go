@@ -273,6 +273,9 @@ func checkValues(c *cli.Context) error {
 	if err := checkImageFlags(c); err != nil {
 		return err
 	}
+	if err := backoff(c).Validate(); c.IsSet("retry-factor") && err != nil {
+		return badInput(err)
+	}
 	if sum := c.String("sha256"); sum != "" && !sha256Digest.MatchString(sum) {
 		return usagef("--sha256 %q: must be 64 hex digits", sum)
 	}

@@ -54,9 +54,6 @@ func (p *program) bundleImages(c *cli.Context) (err error) {
 	if info, err := os.Stat(file); file == "" || file == "-" || err == nil && info.IsDir() {
 		return usagef("no FILE given: use -o bundle.tar.zst")
 	}
-	if err := backoff(c).Validate(); err != nil {
-		return badInput(err)
-	}
 	set, err := p.read(c)
 	if err != nil {
 		return err

@@ -50,9 +50,6 @@ func (p *program) imagesPullCommand() *cli.Command {
 }
 
 func (p *program) pullImages(c *cli.Context) error {
-	if err := backoff(c).Validate(); err != nil {
-		return badInput(err)
-	}
 	set, err := p.read(c)
 	if err != nil {
 		return err

@@ -42,16 +42,30 @@ func nodeFlags() []cli.Flag {
 
 // node returns the node that pods are admitted to: from --node, from the input, or this
 // machine.
-func (p *program) node(c *cli.Context, set *manifests.Set, devices *cdi.Registry) (*v1.Node, error) {
-	capacity, err := resources(c, "capacity")
-	if err != nil {
+func (p *program) node(c *cli.Context, set *manifests.Set, devices *cdi.Registry) (node *v1.Node, err error) {
+	o := admit.NodeOptions{Name: c.String("node-name")}
+	if o.Capacity, err = resources(c, "capacity"); err != nil {
 		return nil, err
 	}
-	node, err := p.nodeOf(c, set, devices, capacity)
-	if err == nil {
-		p.warnExhausted(capacity, node)
+	if o.Reserved, err = resources(c, "reserve"); err != nil {
+		return nil, err
 	}
-	return node, err
+	if o.Labels, err = nodeLabels(listOf(c, "node-label")); err != nil {
+		return nil, err
+	}
+	document := set.Node
+	if path := c.String("node"); path != "" {
+		if document, err = p.readNode(c, path); err != nil {
+			return nil, err
+		}
+	}
+	if document != nil {
+		node = admit.FromNodeFile(document, o)
+	} else if node, err = p.detect(c, devices, admit.DetectOptions{NodeOptions: o}); err != nil {
+		return nil, err
+	}
+	p.warnExhausted(o.Capacity, node)
+	return node, nil
 }
 
 // warnExhausted warns of resources in --capacity of which nothing is left for pods.
@@ -63,35 +77,6 @@ func (p *program) warnExhausted(capacity v1.ResourceList, node *v1.Node) {
 				"100Mi of memory and 10%% of ephemeral-storage", name, has.String()))
 		}
 	}
-}
-
-// nodeOf is node with the capacity of the flag.
-func (p *program) nodeOf(c *cli.Context, set *manifests.Set, devices *cdi.Registry, capacity v1.ResourceList) (*v1.Node, error) {
-	reserved, err := resources(c, "reserve")
-	if err != nil {
-		return nil, err
-	}
-	labels, err := nodeLabels(listOf(c, "node-label"))
-	if err != nil {
-		return nil, err
-	}
-	document := set.Node
-	if path := c.String("node"); path != "" {
-		if document, err = p.readNode(c, path); err != nil {
-			return nil, err
-		}
-	}
-	o := admit.NodeOptions{Name: c.String("node-name"), Labels: labels, Capacity: capacity, Reserved: reserved}
-	if document != nil {
-		return admit.FromNodeFile(document, o), nil
-	}
-	if o.Name == "" {
-		if o.Name, err = os.Hostname(); err != nil {
-			return nil, unusable(fmt.Errorf("naming the node: %w", err))
-		}
-		o.Name = strings.ToLower(o.Name)
-	}
-	return p.detect(c, devices, admit.DetectOptions{NodeOptions: o})
 }
 
 // devices reads the CDI specifications. Invalid ones are ignored.
@@ -111,6 +96,13 @@ func (p *program) devices(c *cli.Context) *cdi.Registry {
 
 // detect returns this machine as a node.
 func (p *program) detect(c *cli.Context, devices *cdi.Registry, o admit.DetectOptions) (*v1.Node, error) {
+	if o.Name == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return nil, unusable(fmt.Errorf("naming the node: %w", err))
+		}
+		o.Name = strings.ToLower(name)
+	}
 	size, err := filesystem(c.String("root"))
 	if err != nil {
 		return nil, unusable(err)
