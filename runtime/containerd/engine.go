@@ -60,9 +60,6 @@ type Options struct {
 	// StartsNothing says that no container will be started, so that no OCI runtime has to be
 	// installed. Those that run are stopped with the one that they were started with.
 	StartsNothing bool
-	// Snapshotter is containerd's; empty means overlayfs, or native where the embedded
-	// containerd finds no overlayfs.
-	Snapshotter string
 	// CertsDir holds a directory with a hosts.toml for each registry; empty means
 	// /etc/containerd/certs.d.
 	CertsDir string

@@ -60,7 +60,7 @@ func (s *session) Close() error {
 // connect connects to the daemon, or serves, or joins the process of ours that serves. An error
 // wraps ErrUnusable.
 func connect(ctx context.Context, o Options) (*session, error) {
-	s := &session{Conn: images.Conn{Snapshotter: o.Snapshotter}}
+	s := &session{}
 	var err error
 	if o.Address != "" {
 		err = s.dialDaemon(ctx, o.Address)
@@ -182,11 +182,9 @@ func notResponding(h flock.Holder, root string) error {
 
 // configure chooses the snapshotter, unpacks the shim and configures the runtimes.
 func (s *session) configure(ctx context.Context, o Options) error {
-	if s.Snapshotter == "" {
-		s.Snapshotter = "overlayfs"
-		if o.Address == "" && !server.HasOverlays(o.Root) {
-			s.Snapshotter = "native"
-		}
+	s.Snapshotter = "overlayfs"
+	if o.Address == "" && !server.HasOverlays(o.Root) {
+		s.Snapshotter = "native"
 	}
 	used := func() (map[string]bool, error) { return s.usedShims(ctx) }
 	shim, release, err := shimbinary.Hold(filepath.Join(o.Root, "bin"), used, o.Log)

@@ -187,7 +187,6 @@ type Image struct {
 	ID         string // digest of the image configuration, "sha256:..."
 	Digest     string // digest of the manifest or index that Ref names
 	Size       int64  // bytes, unpacked layers not counted
-	Created    time.Time
 	Entrypoint []string
 	Cmd        []string
 	Env        []string

@@ -155,9 +155,6 @@ func (c *Store) load(ctx context.Context, s Conn, record images.Image) (*Image, 
 		StopSignal: config.Config.StopSignal,
 		Volumes:    declaredVolumes(config.Config.Volumes),
 	}}
-	if config.Created != nil {
-		img.Created = *config.Created
-	}
 	for _, l := range manifest.Layers {
 		img.Size += l.Size
 	}
