@@ -18,7 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/runonce/runonce/runtime/cgroup"
-	"github.com/runonce/runonce/runtime/network/bridge"
+	"github.com/runonce/runonce/runtime/network"
 )
 
 // Installation is one installation of runonce. Others may be at work on the same machine.
@@ -157,7 +157,9 @@ func (i Installation) ownedByOther(s string) bool {
 }
 
 // bridge is the name of the installation's bridge.
-func (i Installation) bridge() string { return bridge.Name(filepath.Join(i.Dir, "state", "network")) }
+func (i Installation) bridge() string {
+	return network.BridgeName(filepath.Join(i.Dir, "state", "network"))
+}
 
 // links lists the network interfaces, but for other bridges and their ports.
 func (i Installation) links() ([]string, error) {

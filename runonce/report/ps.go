@@ -12,7 +12,7 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// networkStatus is the annotation with the pod's networks (see runtime/network/cni).
+// networkStatus is the annotation with the pod's networks (see runtime/network).
 const networkStatus = "k8s.v1.cni.cncf.io/network-status"
 
 // Pods is the document for the pods of earlier runs.

@@ -10,13 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/containernetworking/cni/libcni"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/containernetworking/cni/libcni"
-
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/network/bridge"
-	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/namespaces"
 	"github.com/runonce/runonce/runtime/record"
 )
@@ -27,13 +24,13 @@ func (m *Manager) plan(ctx context.Context, pod *v1.Pod) (*attachment, error) {
 		return nil, err
 	}
 	uid := string(pod.UID)
-	a := &attachment{Pod: cni.Pod{UID: uid, Namespace: pod.Namespace, Name: pod.Name, NetNS: m.files.pin(uid, namespaces.Net).Path}}
+	a := &attachment{UID: uid, Namespace: pod.Namespace, Name: pod.Name, NetNS: m.files.pin(uid, namespaces.Net).Path}
 	// The additional networks come first: finding them changes nothing on the machine.
 	additional, err := m.additional(pod)
 	if err != nil {
 		return nil, err
 	}
-	asked, err := cni.CapabilitiesOf(pod)
+	asked, err := capabilitiesOf(pod)
 	if err != nil {
 		return nil, err
 	}
@@ -44,18 +41,18 @@ func (m *Manager) plan(ctx context.Context, pod *v1.Pod) (*attachment, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, err := m.network(list, cni.PodInterface, asked)
+	first, err := m.network(list, podInterface, asked)
 	if err != nil {
 		return nil, err
 	}
-	a.Networks = append([]cni.Network{first}, additional...)
+	a.Networks = append([]podNetwork{first}, additional...)
 	return a, nil
 }
 
 // configured returns the machine's own network for pods. Without one the error wraps
 // fs.ErrNotExist.
 func (m *Manager) configured() (*libcni.NetworkConfigList, error) {
-	list, err := cni.Default(m.o.CNIConfDir)
+	list, err := defaultNetwork(m.o.CNIConfDir)
 	if err == nil && len(m.o.PodCIDRs) > 0 {
 		return nil, failure.Permanentf("network %q in %s assigns the pods' addresses: they cannot be of the networks %v",
 			list.Name, m.o.CNIConfDir, m.o.PodCIDRs)
@@ -64,20 +61,20 @@ func (m *Manager) configured() (*libcni.NetworkConfigList, error) {
 }
 
 // additional returns the networks of the pod's annotation.
-func (m *Manager) additional(pod *v1.Pod) ([]cni.Network, error) {
-	selections, err := cni.Selections(pod)
+func (m *Manager) additional(pod *v1.Pod) ([]podNetwork, error) {
+	selections, err := selectionsOf(pod)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]cni.Network, 0, len(selections))
+	all := make([]podNetwork, 0, len(selections))
 	for _, s := range selections {
-		list, err := cni.Named(m.o.CNIConfDir, s.Name)
+		list, err := namedNetwork(m.o.CNIConfDir, s.Name)
 		if err != nil {
-			return nil, failure.Permanentf("annotation %s: %w", cni.NetworksAnnotation, err)
+			return nil, failure.Permanentf("annotation %s: %w", networksAnnotation, err)
 		}
-		n, err := m.network(list, s.Interface, cni.Capabilities{IPs: s.IPs, MAC: s.MAC})
+		n, err := m.network(list, s.Interface, capabilities{IPs: s.IPs, MAC: s.MAC})
 		if err != nil {
-			return nil, fmt.Errorf("annotation %s: %w", cni.NetworksAnnotation, err)
+			return nil, fmt.Errorf("annotation %s: %w", networksAnnotation, err)
 		}
 		n.Alias = s.String()
 		all = append(all, n)
@@ -86,19 +83,19 @@ func (m *Manager) additional(pod *v1.Pod) ([]cni.Network, error) {
 }
 
 // network returns the network for a pod after checking that it can do what is asked.
-func (m *Manager) network(list *libcni.NetworkConfigList, iface string, asked cni.Capabilities) (cni.Network, error) {
-	if err := cni.CheckCapabilities(list, asked, m.o.CNIConfDir); err != nil {
-		return cni.Network{}, err
+func (m *Manager) network(list *libcni.NetworkConfigList, iface string, asked capabilities) (podNetwork, error) {
+	if err := checkCapabilities(list, asked, m.o.CNIConfDir); err != nil {
+		return podNetwork{}, err
 	}
-	if err := cni.CheckPlugins(cni.PluginsOf(list), m.o.CNIBinDirs); err != nil {
-		return cni.Network{}, err
+	if err := checkPlugins(pluginsOf(list), m.o.CNIBinDirs); err != nil {
+		return podNetwork{}, err
 	}
-	return cni.Network{Name: list.Name, Config: list.Bytes, Interface: iface, Asked: asked}, nil
+	return podNetwork{Name: list.Name, Config: list.Bytes, Interface: iface, Asked: asked}, nil
 }
 
 // attach connects the pod. The record is written first: with it Remove, also in another
 // process, undoes whatever the plugins did.
-func (m *Manager) attach(ctx context.Context, pod *v1.Pod, a *attachment, lock record.Lock) ([]cni.Status, error) {
+func (m *Manager) attach(ctx context.Context, pod *v1.Pod, a *attachment, lock record.Lock) ([]networkStatus, error) {
 	text, err := json.Marshal(a)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the attachment: %w", err)
@@ -106,9 +103,9 @@ func (m *Manager) attach(ctx context.Context, pod *v1.Pod, a *attachment, lock r
 	if err := m.update(pod, func(r *record.Pod) { r.Attachment = text }); err != nil {
 		return nil, err
 	}
-	all := make([]cni.Status, 0, len(a.Networks))
+	all := make([]networkStatus, 0, len(a.Networks))
 	for _, n := range a.Networks {
-		status, err := m.plugins(lock).Add(ctx, a.Pod, n)
+		status, err := m.add(ctx, a, n, lock)
 		if err != nil {
 			return nil, fmt.Errorf("network %q: %w", n.Name, err)
 		}
@@ -120,14 +117,9 @@ func (m *Manager) attach(ctx context.Context, pod *v1.Pod, a *attachment, lock r
 	return all, m.ports(a, all[0].IPs, lock).Add(ctx)
 }
 
-// plugins returns the CNI plugins, which inherit the lock of the pod.
-func (m *Manager) plugins(lock record.Lock) cni.Runner {
-	return cni.Runner{Dirs: m.o.CNIBinDirs, Cache: m.files.results(), Inherit: []*os.File{lock.File()}, Limit: m.pluginLimit}
-}
-
 // ports are the host ports that we map to the pod without a CNI plugin.
-func (m *Manager) ports(a *attachment, ips []string, lock record.Lock) bridge.Ports {
-	return bridge.Ports{Path: m.o.Path, PodLock: lock.File(), Bridge: a.Bridge, UID: a.UID, IPs: ips, Ports: a.Ports}
+func (m *Manager) ports(a *attachment, ips []string, lock record.Lock) portRules {
+	return portRules{Path: m.o.Path, PodLock: lock.File(), Bridge: a.Bridge, UID: a.UID, IPs: ips, Ports: a.Ports}
 }
 
 // detach disconnects the pod, as its attachment was recorded. Without a record there is
@@ -146,7 +138,7 @@ func (m *Manager) detach(ctx context.Context, r *record.Pod, lock record.Lock) e
 	err := m.ports(&a, nil, lock).Remove(ctx)
 	// An error of one network must not keep the pod in the others.
 	for _, n := range slices.Backward(a.Networks) {
-		if e := m.plugins(lock).Del(ctx, a.Pod, n); e != nil {
+		if e := m.del(ctx, &a, n, lock); e != nil {
 			err = errors.Join(err, fmt.Errorf("network %q: %w", n.Name, e))
 		}
 	}
@@ -205,7 +197,7 @@ func (m *Manager) collect(ctx context.Context) error {
 func (m *Manager) renewLeases(r *record.Pod) error {
 	var a attachment
 	known := json.Unmarshal(r.Attachment, &a) == nil && r.Sandbox != nil && len(a.Networks) > 0
-	if !known || a.Networks[0].Name != bridge.Name(m.o.StateDir) {
+	if !known || a.Networks[0].Name != BridgeName(m.o.StateDir) {
 		return nil
 	}
 	dir := filepath.Join(m.files.leases(), a.Networks[0].Name)
@@ -233,13 +225,11 @@ func (m *Manager) renewLeases(r *record.Pod) error {
 // bridgeConf returns the configuration of our own network, and makes sure that its bridge and
 // rules exist. Host ports that no plugin can map move from what is asked of CNI to the
 // attachment.
-func (m *Manager) bridgeConf(ctx context.Context, a *attachment, asked *cni.Capabilities) (*libcni.NetworkConfigList, error) {
+func (m *Manager) bridgeConf(ctx context.Context, a *attachment, asked *capabilities) (*libcni.NetworkConfigList, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.bridge == nil {
-		b, err := bridge.Open(ctx, bridge.Options{
-			StateDir: m.o.StateDir, Leases: m.files.leases(), Subnets: m.o.PodCIDRs, Path: m.o.Path, PluginDirs: m.o.CNIBinDirs,
-		})
+		b, err := m.openBridge(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -263,7 +253,7 @@ func (m *Manager) Cleanup(ctx context.Context) error {
 	if err := m.collect(ctx); err != nil {
 		return err
 	}
-	lock, err := bridge.LockHost(ctx)
+	lock, err := lockHost(ctx)
 	if err != nil {
 		return err
 	}
@@ -273,7 +263,7 @@ func (m *Manager) Cleanup(ctx context.Context) error {
 		return err
 	}
 	m.bridge = nil
-	if err := bridge.Remove(ctx, m.o.StateDir, m.o.Path, lock, m.o.Log); err != nil {
+	if err := m.removeBridge(ctx, lock); err != nil {
 		return err
 	}
 	for _, dir := range []string{m.files.leases(), m.files.results()} {
@@ -286,4 +276,56 @@ func (m *Manager) Cleanup(ctx context.Context) error {
 		_ = os.Remove(dir)
 	}
 	return nil
+}
+
+// attachment is the part of a pod's record about the networks that CNI has connected it to, or
+// was about to.
+type attachment struct {
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	NetNS     string `json:"netns"` // empty when it is gone: then the plugins release what is outside of it
+	// Networks are those that the pod joins, first the one that gives it its addresses.
+	Networks []podNetwork `json:"networks"`
+	// Ports are host ports that we map to the pod without a CNI plugin, by rules of the bridge.
+	Ports  []portMapping `json:"ports,omitempty"`
+	Bridge string        `json:"bridge,omitempty"`
+}
+
+// update changes the pod's record.
+func (m *Manager) update(pod *v1.Pod, change func(*record.Pod)) error {
+	_, err := m.o.Records.Update(pod.UID, func(r *record.Pod) error {
+		if r.Pod == nil {
+			r.Pod = pod
+		}
+		change(r)
+		return nil
+	})
+	return err
+}
+
+// attached returns the records of the pods that are attached to networks.
+func (m *Manager) attached() ([]*record.Pod, error) {
+	all, err := m.o.Records.List()
+	if err != nil {
+		return nil, fmt.Errorf("listing network attachments: %w", err)
+	}
+	var attached []*record.Pod
+	for _, r := range all {
+		if len(r.Attachment) > 0 {
+			attached = append(attached, r)
+		}
+	}
+	return attached, nil
+}
+
+// layout says where the files of this package are: a reboot removes those in state.
+type layout struct{ state, data string }
+
+func (l layout) pods() string           { return filepath.Join(l.state, "pods") }
+func (l layout) pins(uid string) string { return filepath.Join(l.pods(), uid) }
+func (l layout) leases() string         { return filepath.Join(l.state, "ipam") }
+func (l layout) results() string        { return filepath.Join(l.data, "cni") }
+func (l layout) pin(uid string, k namespaces.Kind) namespaces.Pin {
+	return namespaces.Pin{Kind: k, Path: filepath.Join(l.pins(uid), string(k))}
 }

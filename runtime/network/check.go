@@ -6,9 +6,6 @@ import (
 	"io/fs"
 
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/runonce/runonce/runtime/network/bridge"
-	"github.com/runonce/runonce/runtime/network/cni"
 )
 
 // Check returns an error that says what to install when the machine lacks a program that
@@ -44,27 +41,27 @@ func (m *Manager) checkPrograms(pods []*v1.Pod) error {
 	ours := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case ours:
-		plugins, err = bridge.Plugins(m.o.Path)
+		plugins, err = bridgePlugins(m.o.Path)
 	case err == nil:
-		plugins = cni.PluginsOf(list)
+		plugins = pluginsOf(list)
 	}
 	if err != nil {
 		return err
 	}
 	for _, pod := range pods {
 		// What is wrong with one pod is its own error, when it starts.
-		if asked, err := cni.CapabilitiesOf(pod); err == nil && ours && asked.Bandwidth != nil {
-			plugins = append(plugins, bridge.BandwidthPlugin)
+		if asked, err := capabilitiesOf(pod); err == nil && ours && asked.Bandwidth != nil {
+			plugins = append(plugins, bandwidthPlugin)
 		}
-		selections, err := cni.Selections(pod)
+		selections, err := selectionsOf(pod)
 		if err != nil {
 			continue
 		}
 		for _, s := range selections {
-			if list, err := cni.Named(m.o.CNIConfDir, s.Name); err == nil {
-				plugins = append(plugins, cni.PluginsOf(list)...)
+			if list, err := namedNetwork(m.o.CNIConfDir, s.Name); err == nil {
+				plugins = append(plugins, pluginsOf(list)...)
 			}
 		}
 	}
-	return cni.CheckPlugins(plugins, m.o.CNIBinDirs)
+	return checkPlugins(plugins, m.o.CNIBinDirs)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/internal/procstat"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/network/cni"
+
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -25,7 +25,7 @@ func TestCheck(t *testing.T) {
 	annotated := func(key, value string) func(*v1.Pod) {
 		return func(p *v1.Pod) { p.Annotations = map[string]string{key: value} }
 	}
-	bandwidth := annotated(cni.IngressAnnotation, "1M")
+	bandwidth := annotated(ingressAnnotation, "1M")
 	for _, tt := range []struct {
 		name     string
 		programs string // space-separated, found in the directories of plugins and of programs
@@ -43,17 +43,17 @@ func TestCheck(t *testing.T) {
 		{name: "nft needs no portmap", programs: "nft bridge host-local", pods: []*v1.Pod{newPod("a")}},
 		{name: "no bandwidth plugin", programs: "nft bridge host-local", pods: []*v1.Pod{newPod("a", bandwidth)}, want: []string{"no CNI plugin bandwidth in", plugins}},
 		{name: "bandwidth plugin", programs: "nft bridge host-local bandwidth", pods: []*v1.Pod{newPod("a", bandwidth)}},
-		{name: "invalid bandwidth", programs: "nft bridge host-local", pods: []*v1.Pod{newPod("a", annotated(cni.IngressAnnotation, "x"))}},
+		{name: "invalid bandwidth", programs: "nft bridge host-local", pods: []*v1.Pod{newPod("a", annotated(ingressAnnotation, "x"))}},
 		{name: "own network", programs: "calico", conf: "calico", pods: []*v1.Pod{newPod("a", bandwidth)}},
 		{
 			name: "own network without its plugin", conf: "calico", pods: []*v1.Pod{newPod("a")},
 			want: []string{"no CNI plugin calico in", "install the plugins of this network there"},
 		},
 		{
-			name: "another network", programs: "nft bridge host-local", conf: "calico", pods: []*v1.Pod{newPod("a", annotated(cni.NetworksAnnotation, "own"))},
+			name: "another network", programs: "nft bridge host-local", conf: "calico", pods: []*v1.Pod{newPod("a", annotated(networksAnnotation, "own"))},
 			want: []string{"no CNI plugin calico in"},
 		},
-		{name: "unknown network", programs: "calico", conf: "calico", pods: []*v1.Pod{newPod("a", annotated(cni.NetworksAnnotation, "x"))}},
+		{name: "unknown network", programs: "calico", conf: "calico", pods: []*v1.Pod{newPod("a", annotated(networksAnnotation, "x"))}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

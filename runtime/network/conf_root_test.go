@@ -13,7 +13,6 @@ import (
 
 	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/network/bridge"
 )
 
 // writeConf gives the machine a network configuration of its own.
@@ -30,7 +29,7 @@ func writeConf(t *testing.T, m *Manager, name, text string) {
 // ownBridgeConf is a conflist with the manager's bridge name and lease directory, so that the
 // test sees what is left; extra follows the bridge plugin.
 func ownBridgeConf(m *Manager, extra string) string {
-	return `{"cniVersion":"1.0.0","name":"own","plugins":[{"type":"bridge","bridge":"` + bridge.Name(m.o.StateDir) +
+	return `{"cniVersion":"1.0.0","name":"own","plugins":[{"type":"bridge","bridge":"` + BridgeName(m.o.StateDir) +
 		`","isGateway":true,"ipam":{"type":"host-local","dataDir":"` + m.files.leases() +
 		`","ranges":[[{"subnet":"10.126.7.0/24"}]]}}` + extra + `]}`
 }
@@ -64,7 +63,7 @@ func TestOwnConf(t *testing.T) {
 // The configuration of a single plugin, the format before conflists.
 func TestOwnConfOfOnePlugin(t *testing.T) {
 	m := newManager(t)
-	writeConf(t, m, "10-own.conf", `{"cniVersion":"0.3.1","name":"own","type":"bridge","bridge":"`+bridge.Name(m.o.StateDir)+
+	writeConf(t, m, "10-own.conf", `{"cniVersion":"0.3.1","name":"own","type":"bridge","bridge":"`+BridgeName(m.o.StateDir)+
 		`","isGateway":true,"ipam":{"type":"host-local","dataDir":"`+m.files.leases()+`","subnet":"10.126.8.0/24"}}`)
 	a, b := ensure(t, m, newPod("a")), ensure(t, m, newPod("b"))
 	serve(t, a, "a")
@@ -122,7 +121,7 @@ func TestFailedAddIsUndone(t *testing.T) {
 
 func bridgeOf(t *testing.T, m *Manager) netlink.Link {
 	t.Helper()
-	link, err := netlink.LinkByName(bridge.Name(m.o.StateDir))
+	link, err := netlink.LinkByName(BridgeName(m.o.StateDir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/namespaces"
 	"github.com/runonce/runonce/runtime/record"
 )
@@ -168,7 +167,7 @@ func lockOf(t *testing.T, m *Manager, pod *v1.Pod) record.Lock {
 	return lock
 }
 
-func attached(t *testing.T, m *Manager, pod *v1.Pod) ([]cni.Status, error) {
+func attached(t *testing.T, m *Manager, pod *v1.Pod) ([]networkStatus, error) {
 	t.Helper()
 	lock := lockOf(t, m, pod)
 	defer lock.Release()

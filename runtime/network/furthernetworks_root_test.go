@@ -15,7 +15,6 @@ import (
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
@@ -26,7 +25,7 @@ func dataConf(m *Manager) string {
 }
 
 func wanting(networks string) *v1.Pod {
-	return newPod("a", func(p *v1.Pod) { p.Annotations = map[string]string{cni.NetworksAnnotation: networks} })
+	return newPod("a", func(p *v1.Pod) { p.Annotations = map[string]string{networksAnnotation: networks} })
 }
 
 // interfaces returns the names and addresses of the sandbox's interfaces.
@@ -67,8 +66,8 @@ func TestAdditionalNetworks(t *testing.T) {
 	if in["eth0"] != sb.IPs[0] || !strings.HasPrefix(in["net1"], "10.77.0.") || !strings.HasPrefix(in["wire"], "10.77.0.") || in["net1"] == in["wire"] {
 		t.Errorf("interfaces %v", in)
 	}
-	var got []cni.Status
-	if err := json.Unmarshal([]byte(sb.Annotations[cni.StatusAnnotation]), &got); err != nil {
+	var got []networkStatus
+	if err := json.Unmarshal([]byte(sb.Annotations[statusAnnotation]), &got); err != nil {
 		t.Fatal(err)
 	}
 	for i := range got {
@@ -78,7 +77,7 @@ func TestAdditionalNetworks(t *testing.T) {
 		got[i].MAC = ""
 	}
 	dns := &types.DNS{Nameservers: []string{"10.77.0.1"}, Search: []string{"data.example"}}
-	want := []cni.Status{
+	want := []networkStatus{
 		{Name: "own", Interface: "eth0", IPs: sb.IPs, Default: true},
 		{Name: "data", Interface: "net1", IPs: []string{in["net1"]}, DNS: dns},
 		{Name: "ns/data", Interface: "wire", IPs: []string{in["wire"]}, DNS: dns},
@@ -104,7 +103,7 @@ func TestAdditionalNetworkWithBridge(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := holding(m).Ensure(t.Context(), wanting(`[{"name":"data"}]`))
-	wantPermanent(t, err, cni.NetworksAnnotation, `"data"`, m.o.CNIConfDir)
+	wantPermanent(t, err, networksAnnotation, `"data"`, m.o.CNIConfDir)
 	if links := traces(t, m); strings.Contains(strings.Join(links, "\n"), "link: runonce") {
 		t.Errorf("a refused pod made %q", links)
 	}
@@ -114,7 +113,7 @@ func TestAdditionalNetworkWithBridge(t *testing.T) {
 	wantPermanent(t, err, `"data"`, "10-torn.conflist")
 	writeConf(t, m, "20-data.conflist", dataConf(m))
 	_, err = holding(m).Ensure(t.Context(), wanting(`[{"name":"data","mac":"02:00:00:00:00:01"}]`))
-	wantPermanent(t, err, `"data"`, "mac", cni.NetworksAnnotation)
+	wantPermanent(t, err, `"data"`, "mac", networksAnnotation)
 	ensure(t, m, wanting("data"))
 }
 

@@ -21,8 +21,7 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/procstat"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/network/bridge"
-	"github.com/runonce/runonce/runtime/network/cni"
+
 	"github.com/runonce/runonce/runtime/network/namespaces"
 	"github.com/runonce/runonce/runtime/record"
 )
@@ -74,13 +73,13 @@ type Manager struct {
 	// for a pod's lock.
 	mu        sync.Mutex
 	collected bool
-	bridge    *bridge.Bridge // nil until the bridge is ready
+	bridge    *podBridge // nil until the bridge is ready
 }
 
 // New returns a Manager. It touches nothing yet.
 func New(o Options) *Manager {
 	o.CNIConfDir = cmp.Or(o.CNIConfDir, "/etc/cni/net.d")
-	o.Path = cmp.Or(o.Path, cni.SystemPath(os.Getenv("PATH")))
+	o.Path = cmp.Or(o.Path, systemPath(os.Getenv("PATH")))
 	o.ClusterDomain = cmp.Or(o.ClusterDomain, "cluster.local")
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if len(o.CNIBinDirs) == 0 {

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
@@ -38,7 +37,7 @@ func TestPodsReachEachOther(t *testing.T) {
 func TestBandwidthLimit(t *testing.T) {
 	m := newManager(t)
 	sb := ensure(t, m, newPod("a", func(p *v1.Pod) {
-		p.Annotations = map[string]string{cni.IngressAnnotation: "8M", cni.EgressAnnotation: "4M"}
+		p.Annotations = map[string]string{ingressAnnotation: "8M", egressAnnotation: "4M"}
 	}))
 	serve(t, sb, "a")
 	wantAnswer(t, "", sb.IPs[0]+":80", "a")

@@ -4,18 +4,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/network/cni"
 	"github.com/runonce/runonce/runtime/network/namespaces"
 	"github.com/runonce/runonce/runtime/record"
 )
 
 // warnHostNetwork warns of annotations without effect on a pod on the host's network.
 func (m *Manager) warnHostNetwork(pod *v1.Pod) {
-	for _, name := range []string{cni.IngressAnnotation, cni.EgressAnnotation, cni.NetworksAnnotation} {
+	for _, name := range []string{ingressAnnotation, egressAnnotation, networksAnnotation} {
 		if _, ok := pod.Annotations[name]; ok {
 			m.o.Log.Warn("annotation has no effect with spec.hostNetwork", "pod", pod.Namespace+"/"+pod.Name, "annotation", name)
 		}
@@ -90,7 +91,7 @@ func (m *Manager) allocateIDs(pod *v1.Pod) (uint32, error) {
 
 // annotations returns the network status as Multus writes it on a pod, nothing for a pod in a
 // single network: its status says everything.
-func annotations(networks []cni.Status) map[string]string {
+func annotations(networks []networkStatus) map[string]string {
 	if len(networks) < 2 {
 		return nil
 	}
@@ -98,7 +99,7 @@ func annotations(networks []cni.Status) map[string]string {
 	if err != nil {
 		return nil // cannot happen: they are strings and lists of strings
 	}
-	return map[string]string{cni.StatusAnnotation: string(text)}
+	return map[string]string{statusAnnotation: string(text)}
 }
 
 // pins returns the sandbox's namespaces.
@@ -109,4 +110,55 @@ func pins(s engine.Sandbox) []namespaces.Pin {
 		{Kind: namespaces.UTS, Path: s.UTSNS},
 		{Kind: namespaces.User, Path: s.UserNS},
 	}
+}
+
+// The kubelet's limits for a pod's names, in bytes: a DNS label, and the kernel's limit for
+// a host name.
+const (
+	maxHostname       = 63
+	maxKernelHostname = 64
+)
+
+// podHostname returns the host name of the pod and its domain, which is empty unless the pod
+// has a subdomain. It follows the kubelet's GeneratePodHostNameAndDomain: the override,
+// else spec.hostname, else the pod's name cut to 63 bytes.
+func podHostname(pod *v1.Pod, clusterDomain string) (host, domain string, err error) {
+	if o := pod.Spec.HostnameOverride; o != nil {
+		if *o == "" || len(*o) > maxKernelHostname {
+			return "", "", failure.Permanentf("spec.hostnameOverride %q: must have 1 to %d characters", *o, maxKernelHostname)
+		}
+		return *o, "", nil
+	}
+	host = pod.Name
+	if pod.Spec.Hostname != "" {
+		host = pod.Spec.Hostname
+	}
+	if len(host) > maxHostname {
+		host = strings.TrimRight(host[:maxHostname], "-.")
+	}
+	if host == "" {
+		return "", "", failure.Permanentf("no host name can be made from the pod's name %q", pod.Name)
+	}
+	if pod.Spec.Subdomain != "" {
+		domain = fmt.Sprintf("%s.%s.svc.%s", pod.Spec.Subdomain, pod.Namespace, clusterDomain)
+	}
+	return host, domain, nil
+}
+
+// kernelHostname returns the name that uname(2) gives inside the pod: the short one, or
+// the full one with setHostnameAsFQDN; and the pod's domain.
+func kernelHostname(pod *v1.Pod, clusterDomain string) (name, domain string, err error) {
+	host, domain, err := podHostname(pod, clusterDomain)
+	if err != nil {
+		return "", "", err
+	}
+	if asFQDN := pod.Spec.SetHostnameAsFQDN; asFQDN == nil || !*asFQDN || domain == "" {
+		return host, domain, nil
+	}
+	fqdn := host + "." + domain
+	if len(fqdn) > maxKernelHostname {
+		return "", "", failure.Permanentf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)",
+			fqdn, maxKernelHostname, len(fqdn))
+	}
+	return fqdn, domain, nil
 }

@@ -1,4 +1,4 @@
-package cni
+package network
 
 import (
 	"encoding/json"
@@ -16,12 +16,12 @@ import (
 // which comes from Multus: the networks that a pod joins besides its first one, and how it
 // is connected to all of them.
 const (
-	NetworksAnnotation = "k8s.v1.cni.cncf.io/networks"
-	StatusAnnotation   = "k8s.v1.cni.cncf.io/network-status"
+	networksAnnotation = "k8s.v1.cni.cncf.io/networks"
+	statusAnnotation   = "k8s.v1.cni.cncf.io/network-status"
 )
 
-// Selection is an additional network that a pod asks for.
-type Selection struct {
+// selection is an additional network that a pod asks for.
+type selection struct {
 	Name string `json:"name"`
 	// Namespace is that of the network's definition in a cluster. Here one directory has all
 	// of them.
@@ -32,17 +32,17 @@ type Selection struct {
 }
 
 // String names the network as in a network status.
-func (s Selection) String() string {
+func (s selection) String() string {
 	if s.Namespace == "" {
 		return s.Name
 	}
 	return s.Namespace + "/" + s.Name
 }
 
-// Selections reads the networks annotation: names or JSON. Interfaces without a name become
+// selectionsOf reads the networks annotation: names or JSON. Interfaces without a name become
 // net1, net2 and so on. Errors are permanent.
-func Selections(pod *v1.Pod) ([]Selection, error) {
-	text := strings.TrimSpace(pod.Annotations[NetworksAnnotation])
+func selectionsOf(pod *v1.Pod) ([]selection, error) {
+	text := strings.TrimSpace(pod.Annotations[networksAnnotation])
 	if text == "" {
 		return nil, nil
 	}
@@ -55,13 +55,13 @@ func Selections(pod *v1.Pod) ([]Selection, error) {
 		err = nameInterfaces(all)
 	}
 	if err != nil {
-		return nil, failure.Permanentf("annotation %s: %w", NetworksAnnotation, err)
+		return nil, failure.Permanentf("annotation %s: %w", networksAnnotation, err)
 	}
 	return all, nil
 }
 
-func parseJSON(text string) ([]Selection, error) {
-	var all []Selection
+func parseJSON(text string) ([]selection, error) {
+	var all []selection
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&all); err != nil {
@@ -74,10 +74,10 @@ func parseJSON(text string) ([]Selection, error) {
 }
 
 // parseNames reads [NAMESPACE/]NAME[@INTERFACE], separated by commas.
-func parseNames(text string) ([]Selection, error) {
-	var all []Selection
+func parseNames(text string) ([]selection, error) {
+	var all []selection
 	for item := range strings.SplitSeq(text, ",") {
-		s := Selection{}
+		s := selection{}
 		rest, iface, given := strings.Cut(strings.TrimSpace(item), "@")
 		if given && iface == "" {
 			return nil, fmt.Errorf("%q: no interface after the @", item)
@@ -95,8 +95,8 @@ func parseNames(text string) ([]Selection, error) {
 }
 
 // nameInterfaces checks the names and sets those of interfaces that have none.
-func nameInterfaces(all []Selection) error {
-	used := map[string]bool{PodInterface: true, "lo": true}
+func nameInterfaces(all []selection) error {
+	used := map[string]bool{podInterface: true, "lo": true}
 	for i := range all {
 		s := &all[i]
 		if s.Name == "" {
@@ -116,8 +116,8 @@ func nameInterfaces(all []Selection) error {
 	return nil
 }
 
-// Status is one entry of the network status annotation.
-type Status struct {
+// networkStatus is one entry of the network status annotation.
+type networkStatus struct {
 	Name      string     `json:"name"`
 	Interface string     `json:"interface"`
 	IPs       []string   `json:"ips,omitempty"` // the pod's, the primary one first

@@ -1,4 +1,4 @@
-package bridge
+package network
 
 import (
 	"context"
@@ -16,12 +16,12 @@ import (
 type iptables struct {
 	dir  string // of the programs
 	v6   bool   // for ip6tables
-	lock Lock
+	lock hostLock
 }
 
 // open adds the bridge's rules, in place of those for another subnet that a bridge of this
 // name had. It marks the portmap plugin's chains if they do not exist yet.
-func (t iptables) open(ctx context.Context, b Bridge, lock Lock) error {
+func (t iptables) open(ctx context.Context, b podBridge, lock hostLock) error {
 	t.lock = lock
 	for _, subnet := range b.Subnets {
 		t.v6 = subnet.IP.To4() == nil
@@ -40,7 +40,7 @@ func (t iptables) open(ctx context.Context, b Bridge, lock Lock) error {
 	return nil
 }
 
-func (t iptables) remove(ctx context.Context, b Bridge, lock Lock, log *slog.Logger) error {
+func (t iptables) remove(ctx context.Context, b podBridge, lock hostLock, log *slog.Logger) error {
 	t.lock = lock
 	families := []bool{false}
 	if b.subnet(true) != nil {
@@ -66,7 +66,7 @@ func (t iptables) run(ctx context.Context, stdin, name string, args ...string) (
 	if t.v6 {
 		name = "ip6" + strings.TrimPrefix(name, "ip")
 	}
-	return run(ctx, t.lock, stdin, filepath.Join(t.dir, name), args...)
+	return runProgram(ctx, t.lock, stdin, filepath.Join(t.dir, name), args...)
 }
 
 // ruleset holds lines in the format of iptables-save by their table.
@@ -93,8 +93,8 @@ func parseRules(saved string) ruleset {
 	return rules
 }
 
-// script returns the changes, one after the other, as input for iptables-restore.
-func script(changes ...ruleset) string {
+// tablesScript returns the changes, one after the other, as input for iptables-restore.
+func tablesScript(changes ...ruleset) string {
 	all := ruleset{}
 	for _, c := range changes {
 		for table, lines := range c {
@@ -112,7 +112,7 @@ func script(changes ...ruleset) string {
 
 // apply carries out the changes; of each table all or none.
 func (t iptables) apply(ctx context.Context, changes ...ruleset) error {
-	input := script(changes...)
+	input := tablesScript(changes...)
 	if input == "" {
 		return nil
 	}

@@ -1,8 +1,9 @@
-package bridge
+package network
 
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,18 +32,18 @@ func TestRoutedNetworks(t *testing.T) {
 
 func TestLock(t *testing.T) {
 	t.Parallel()
-	first, err := LockHost(t.Context())
+	first, err := lockHost(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	cancel(why)
-	if _, err := LockHost(ctx); !errors.Is(err, why) {
+	if _, err := lockHost(ctx); !errors.Is(err, why) {
 		t.Errorf("error %v, want %v", err, why)
 	}
 	first.Release()
-	second, err := LockHost(t.Context())
+	second, err := lockHost(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,14 +54,41 @@ func TestAwaitGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		err := await(t.Context(), func() (bool, error) { return false, nil })
-		if took := time.Since(start); err == nil || took != maxWait {
+		err := awaitLock(t.Context(), func() (bool, error) { return false, nil })
+		if took := time.Since(start); err == nil || took != maxLockWait {
 			t.Errorf("gave up after %v with %v", took, err)
 		}
 		tries := 0
-		err = await(t.Context(), func() (bool, error) { tries++; return tries == 5, nil })
+		err = awaitLock(t.Context(), func() (bool, error) { tries++; return tries == 5, nil })
 		if err != nil || tries != 5 {
 			t.Errorf("%d tries, error %v", tries, err)
 		}
 	})
+}
+
+// The machine's network is unknown here, but what is reported of it must be true.
+func TestHostIPs(t *testing.T) {
+	t.Parallel()
+	ips, err := HostIPs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ips) == 0 {
+		t.Fatal("no address")
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := map[string]bool{}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok {
+			own[n.IP.String()] = true
+		}
+	}
+	for _, ip := range ips {
+		if !own[ip] {
+			t.Errorf("%s is not one of the machine's addresses %v", ip, own)
+		}
+	}
 }

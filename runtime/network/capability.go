@@ -1,4 +1,4 @@
-package cni
+package network
 
 import (
 	"cmp"
@@ -22,45 +22,48 @@ const (
 	capabilityMAC       = "mac"
 )
 
+// bandwidthPlugin is the CNI plugin for pods with a bandwidth limit.
+const bandwidthPlugin = "bandwidth"
+
 // The annotations that limit a pod's traffic, in bits per second
 // (pkg/util/bandwidth ExtractPodBandwidthResources).
 const (
-	IngressAnnotation = "kubernetes.io/ingress-bandwidth"
-	EgressAnnotation  = "kubernetes.io/egress-bandwidth"
+	ingressAnnotation = "kubernetes.io/ingress-bandwidth"
+	egressAnnotation  = "kubernetes.io/egress-bandwidth"
 )
 
-// PortMapping is a port of the host that leads to the pod.
-type PortMapping struct {
+// portMapping is a port of the host that leads to the pod.
+type portMapping struct {
 	HostPort      int32  `json:"hostPort"`
 	ContainerPort int32  `json:"containerPort"`
 	Protocol      string `json:"protocol"`
 	HostIP        string `json:"hostIP,omitempty"`
 }
 
-// Bandwidth limits the pod's traffic: rates in bits per second, bursts in bits; 0 is no limit.
-type Bandwidth struct {
+// bandwidthLimits limits the pod's traffic: rates in bits per second, bursts in bits; 0 is no limit.
+type bandwidthLimits struct {
 	IngressRate  uint64 `json:"ingressRate,omitempty"`
 	IngressBurst uint64 `json:"ingressBurst,omitempty"`
 	EgressRate   uint64 `json:"egressRate,omitempty"`
 	EgressBurst  uint64 `json:"egressBurst,omitempty"`
 }
 
-// Capabilities are what a pod asks of a network.
-type Capabilities struct {
-	Ports     []PortMapping `json:"ports,omitempty"`
-	Bandwidth *Bandwidth    `json:"bandwidth,omitempty"`
-	IPs       []string      `json:"ips,omitempty"`
-	MAC       string        `json:"mac,omitempty"`
+// capabilities are what a pod asks of a network.
+type capabilities struct {
+	Ports     []portMapping    `json:"ports,omitempty"`
+	Bandwidth *bandwidthLimits `json:"bandwidth,omitempty"`
+	IPs       []string         `json:"ips,omitempty"`
+	MAC       string           `json:"mac,omitempty"`
 }
 
-// CapabilitiesOf returns what the pod's spec and annotations ask of its first network.
-func CapabilitiesOf(pod *v1.Pod) (Capabilities, error) {
-	limits, err := bandwidth(pod)
-	return Capabilities{Ports: hostPorts(pod), Bandwidth: limits}, err
+// capabilitiesOf returns what the pod's spec and annotations ask of its first network.
+func capabilitiesOf(pod *v1.Pod) (capabilities, error) {
+	limits, err := bandwidthOf(pod)
+	return capabilities{Ports: hostPorts(pod), Bandwidth: limits}, err
 }
 
 // arguments returns the capabilities by their CNI names.
-func (c Capabilities) arguments() map[string]any {
+func (c capabilities) arguments() map[string]any {
 	args := map[string]any{}
 	if len(c.Ports) > 0 {
 		args[capabilityPorts] = c.Ports
@@ -78,7 +81,7 @@ func (c Capabilities) arguments() map[string]any {
 }
 
 // Names returns the CNI names of the capabilities, in order.
-func (c Capabilities) Names() []string { return slices.Sorted(maps.Keys(c.arguments())) }
+func (c capabilities) Names() []string { return slices.Sorted(maps.Keys(c.arguments())) }
 
 // asksFor returns what in a manifest asks for the capability.
 func asksFor(name string) string {
@@ -86,23 +89,23 @@ func asksFor(name string) string {
 	case capabilityPorts:
 		return "hostPort"
 	case capabilityBandwidth:
-		return "annotations " + IngressAnnotation + " and " + EgressAnnotation
+		return "annotations " + ingressAnnotation + " and " + egressAnnotation
 	default:
-		return "annotation " + NetworksAnnotation + " with " + name
+		return "annotation " + networksAnnotation + " with " + name
 	}
 }
 
-// bandwidth returns the limits of the pod's annotations, nil when there are none.
-func bandwidth(pod *v1.Pod) (*Bandwidth, error) {
-	in, err := bitRate(pod, IngressAnnotation)
+// bandwidthOf returns the limits of the pod's annotations, nil when there are none.
+func bandwidthOf(pod *v1.Pod) (*bandwidthLimits, error) {
+	in, err := bitRate(pod, ingressAnnotation)
 	if err != nil {
 		return nil, err
 	}
-	out, err := bitRate(pod, EgressAnnotation)
+	out, err := bitRate(pod, egressAnnotation)
 	if err != nil || in == 0 && out == 0 {
 		return nil, err
 	}
-	b := &Bandwidth{IngressRate: in, EgressRate: out}
+	b := &bandwidthLimits{IngressRate: in, EgressRate: out}
 	// The burst that containerd's CRI plugin sets: the most that the plugin accepts.
 	if in > 0 {
 		b.IngressBurst = math.MaxUint32
@@ -129,10 +132,10 @@ func bitRate(pod *v1.Pod, annotation string) (uint64, error) {
 }
 
 // hostPorts returns the ports of the host that lead to the pod, each once.
-func hostPorts(pod *v1.Pod) []PortMapping {
-	var all []PortMapping
+func hostPorts(pod *v1.Pod) []portMapping {
+	var all []portMapping
 	for _, p := range podspec.HostPorts(pod) {
-		m := PortMapping{
+		m := portMapping{
 			HostPort: p.HostPort, ContainerPort: p.ContainerPort, HostIP: p.HostIP,
 			Protocol: strings.ToLower(cmp.Or(string(p.Protocol), "tcp")),
 		}

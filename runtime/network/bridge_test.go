@@ -1,4 +1,4 @@
-package bridge
+package network
 
 import (
 	"net"
@@ -7,10 +7,10 @@ import (
 
 func TestName(t *testing.T) {
 	t.Parallel()
-	if got := Name("/run/runonce/network"); got != "runonce0" {
+	if got := BridgeName("/run/runonce/network"); got != "runonce0" {
 		t.Errorf("got %q", got)
 	}
-	a, b := Name("/run/a"), Name("/run/b")
+	a, b := BridgeName("/run/a"), BridgeName("/run/b")
 	if a == b || a == "runonce0" {
 		t.Errorf("%q and %q", a, b)
 	}

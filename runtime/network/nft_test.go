@@ -1,4 +1,4 @@
-package bridge
+package network
 
 import (
 	"net"
@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/runonce/runonce/hack/exectest"
-	"github.com/runonce/runonce/runtime/network/cni"
 )
 
 const listed = `table ip nat { # handle 2
@@ -63,7 +62,7 @@ insert rule ip6 other forward oifname "runonce0" accept comment "runonce runonce
 
 func TestPortsScript(t *testing.T) {
 	t.Parallel()
-	p := Ports{Bridge: "runonce0", UID: "u", IPs: []string{"10.62.0.2", "fd00::2"}, Ports: []cni.PortMapping{
+	p := portRules{Bridge: "runonce0", UID: "u", IPs: []string{"10.62.0.2", "fd00::2"}, Ports: []portMapping{
 		{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"},
 		{HostPort: 53, ContainerPort: 5353, Protocol: "udp", HostIP: "192.0.2.1"},
 		{HostPort: 9, ContainerPort: 9, Protocol: "sctp", HostIP: "::"},
@@ -105,7 +104,7 @@ func TestComplete(t *testing.T) {
 		{"another one", nets(other), nets(v4, v6), true},
 		{"less is wanted", nets(v4, v6), nets(v4), true},
 	} {
-		if got := complete(tt.subnets, tt.wanted); got != tt.want {
+		if got := bridgeComplete(tt.subnets, tt.wanted); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
@@ -137,9 +136,9 @@ func TestPortsInheritLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = lock.Close() }() // nothing was written
-	p := Ports{
+	p := portRules{
 		Path: dir, PodLock: lock, Bridge: "b", UID: "u", IPs: []string{"10.62.0.2"},
-		Ports: []cni.PortMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}},
+		Ports: []portMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}},
 	}
 	if err := p.Add(t.Context()); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,4 @@
-// Package bridge is the network for pods on a machine without a CNI configuration: a bridge
-// with a free subnet, its firewall rules, and a CNI configuration for it.
-package bridge
+package network
 
 import (
 	"context"
@@ -8,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"log/slog"
 	"net"
 	"slices"
 
@@ -17,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/network/cni"
 )
 
 const (
@@ -28,11 +24,9 @@ const (
 	firstNet, netCount, netBits = 62, 64, 20
 )
 
-// BandwidthPlugin is the CNI plugin for pods with a bandwidth limit.
-const BandwidthPlugin = "bandwidth"
-
-// Bridge is a network that is ready for pods.
-type Bridge struct {
+// podBridge is the network for pods on a machine without a CNI configuration: a bridge with a free
+// subnet, its firewall rules, and a CNI configuration for it.
+type podBridge struct {
 	Name    string       // of the interface and of the CNI network
 	Subnets []*net.IPNet // one of IPv4, one of IPv6, or both
 	MTU     int          // of the pods' interfaces, that of the host's default route
@@ -42,7 +36,7 @@ type Bridge struct {
 }
 
 // subnet returns the bridge's subnet of IPv6 or of IPv4, nil when it has none.
-func (b Bridge) subnet(v6 bool) *net.IPNet {
+func (b podBridge) subnet(v6 bool) *net.IPNet {
 	for _, s := range b.Subnets {
 		if (s.IP.To4() == nil) == v6 {
 			return s
@@ -51,9 +45,9 @@ func (b Bridge) subnet(v6 bool) *net.IPNet {
 	return nil
 }
 
-// Name returns the name of the bridge that belongs to the state directory. Each directory has
+// BridgeName returns the name of the bridge that belongs to the state directory. Each directory has
 // a bridge of its own, since each has its own leases of addresses.
-func Name(stateDir string) string {
+func BridgeName(stateDir string) string {
 	if stateDir == mainState {
 		return mainBridge
 	}
@@ -68,7 +62,7 @@ func hashOf(s string) uint32 {
 
 // CheckPorts returns a permanent error when the pods have no address of the family of a host
 // port's address: nothing could be forwarded from there to them.
-func (b Bridge) CheckPorts(ports []cni.PortMapping) error {
+func (b podBridge) CheckPorts(ports []portMapping) error {
 	for _, p := range ports {
 		if ip := net.ParseIP(p.HostIP); ip != nil && b.subnet(ip.To4() == nil) == nil {
 			return failure.Permanentf("hostPort %d of hostIP %s: the pods of bridge %q have no address of its family, only of %v",
@@ -78,39 +72,28 @@ func (b Bridge) CheckPorts(ports []cni.PortMapping) error {
 	return nil
 }
 
-// Options say what bridge to open.
-type Options struct {
-	StateDir string // that it belongs to
-	Leases   string // directory of the leased addresses
-	// Subnets are those of the bridge. By default a new one gets a free one of IPv4.
-	Subnets []*net.IPNet
-	// Path holds the directories of iptables and nft, separated by colons.
-	Path       string
-	PluginDirs []string // of the CNI plugins
-}
-
-// Open creates the bridge with its rules, or continues to use that of an earlier process. It
+// openBridge creates the bridge with its rules, or continues to use that of an earlier process. It
 // first checks that the programs it needs are installed. An error that no retry can fix is
 // permanent.
-func Open(ctx context.Context, o Options) (*Bridge, error) {
-	found, err := firewalls(o.Path)
+func (m *Manager) openBridge(ctx context.Context) (*podBridge, error) {
+	found, err := firewalls(m.o.Path)
 	if err != nil {
 		return nil, err
 	}
 	fw := found[0]
-	if err := cni.CheckPlugins(fw.plugins, o.PluginDirs); err != nil {
+	if err := checkPlugins(fw.plugins, m.o.CNIBinDirs); err != nil {
 		return nil, err
 	}
-	lock, err := LockHost(ctx)
+	lock, err := lockHost(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer lock.Release()
-	b := &Bridge{Name: Name(o.StateDir), Leases: o.Leases, OwnPorts: fw.ownPorts}
+	b := &podBridge{Name: BridgeName(m.o.StateDir), Leases: m.files.leases(), OwnPorts: fw.ownPorts}
 	if b.MTU, err = hostMTU(); err != nil {
 		return nil, err
 	}
-	if b.Subnets, err = openLink(b.Name, o.Subnets, b.MTU); err != nil {
+	if b.Subnets, err = openLink(b.Name, m.o.PodCIDRs, b.MTU); err != nil {
 		return nil, err
 	}
 	return b, fw.open(ctx, *b, lock)
@@ -122,7 +105,7 @@ func openLink(name string, wanted []*net.IPNet, mtu int) ([]*net.IPNet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if complete(subnets, wanted) {
+	if bridgeComplete(subnets, wanted) {
 		if len(wanted) > 0 && fmt.Sprint(subnets) != fmt.Sprint(wanted) {
 			return nil, failure.Permanentf("bridge %q has the subnets %v, not %v: remove its pods first (runonce down --all)",
 				name, subnets, wanted)
@@ -145,9 +128,9 @@ func openLink(name string, wanted []*net.IPNet, mtu int) ([]*net.IPNet, error) {
 	return wanted, makeLink(name, wanted, mtu)
 }
 
-// complete reports whether the bridge has its addresses. An unfinished one has some of them,
+// bridgeComplete reports whether the bridge has its addresses. An unfinished one has some of them,
 // but not the first.
-func complete(subnets, wanted []*net.IPNet) bool {
+func bridgeComplete(subnets, wanted []*net.IPNet) bool {
 	return len(subnets) > 0 && (len(wanted) == 0 || isOneOf(wanted[0], subnets) || !isOneOf(subnets[0], wanted))
 }
 
@@ -167,22 +150,21 @@ func checkFree(subnets, used []*net.IPNet) error {
 	return nil
 }
 
-// Remove removes the state directory's bridge and its rules with the firewalls in the
-// directories of path, and the portmap plugin's chains if they are empty and exist only for
-// us. The caller holds the lock and has made sure that no pod is attached. It is not an error
-// if there is no bridge.
-func Remove(ctx context.Context, stateDir, path string, lock Lock, log *slog.Logger) error {
-	name := Name(stateDir)
+// removeBridge removes the bridge and its rules, and the portmap plugin's chains if they are empty
+// and exist only for us. The caller holds the lock and has made sure that no pod is attached. It is
+// not an error if there is no bridge.
+func (m *Manager) removeBridge(ctx context.Context, lock hostLock) error {
+	name := BridgeName(m.o.StateDir)
 	link, subnets, err := findLink(name)
 	if err != nil || link == nil {
 		return err // the bridge is created first and removed last
 	}
-	all, err := firewalls(path)
+	all, err := firewalls(m.o.Path)
 	if err != nil {
 		return err
 	}
 	for _, fw := range all {
-		if err := fw.remove(ctx, Bridge{Name: name, Subnets: subnets}, lock, log); err != nil {
+		if err := fw.remove(ctx, podBridge{Name: name, Subnets: subnets}, lock, m.o.Log); err != nil {
 			return err
 		}
 	}
@@ -195,7 +177,7 @@ func Remove(ctx context.Context, stateDir, path string, lock Lock, log *slog.Log
 // Conf returns the network's CNI configuration with the given CNI capabilities. Masquerading
 // is one rule of ours for the whole subnet: the bridge plugin's costs a chain per pod, and
 // 40 ms to remove it.
-func (b Bridge) Conf(capabilities []string) (*libcni.NetworkConfigList, error) {
+func (b podBridge) Conf(capabilities []string) (*libcni.NetworkConfigList, error) {
 	type object map[string]any
 	ranges, routes := make([][]object, 0, 2), make([]object, 0, 2)
 	for _, subnet := range b.Subnets {
@@ -214,7 +196,7 @@ func (b Bridge) Conf(capabilities []string) (*libcni.NetworkConfigList, error) {
 			"routes":  routes,
 		},
 	}}
-	for _, p := range []struct{ plugin, capability string }{{"portmap", "portMappings"}, {BandwidthPlugin, "bandwidth"}} {
+	for _, p := range []struct{ plugin, capability string }{{"portmap", capabilityPorts}, {bandwidthPlugin, capabilityBandwidth}} {
 		if slices.Contains(capabilities, p.capability) {
 			plugins = append(plugins, object{"type": p.plugin, "capabilities": object{p.capability: true}})
 		}
@@ -246,4 +228,75 @@ func chooseSubnet(bridge string, used []*net.IPNet) (*net.IPNet, error) {
 	}
 	return nil, failure.Permanentf("no network is free for the pods: the machine has routes to all of 10.%d.0.0/%d to 10.%d.0.0/%d; "+
 		"configure one in a CNI conflist", firstNet, netBits, firstNet+netCount-1, netBits)
+}
+
+// findLink returns the bridge, nil when it does not exist, and its subnets, IPv4's first.
+func findLink(name string) (netlink.Link, []*net.IPNet, error) {
+	link, err := netlink.LinkByName(name)
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("looking for bridge %q: %w", name, err)
+	}
+	if link.Type() != "bridge" {
+		return nil, nil, failure.Permanentf("interface %q exists and is not a bridge but a %s", name, link.Type())
+	}
+	var subnets []*net.IPNet
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		addrs, err := netlink.AddrList(link, family)
+		if err != nil {
+			return nil, nil, fmt.Errorf("listing the addresses of bridge %q: %w", name, err)
+		}
+		for _, a := range addrs {
+			if !a.IP.IsLinkLocalUnicast() {
+				subnets = append(subnets, &net.IPNet{IP: a.IP.Mask(a.Mask), Mask: a.Mask})
+			}
+		}
+	}
+	return link, subnets, nil
+}
+
+// makeLink creates the bridge with the first address of each subnet. A bridge that a crash
+// left without addresses is completed.
+func makeLink(name string, subnets []*net.IPNet, mtu int) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = name, mtu
+	err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs})
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("creating bridge %q: %w", name, err)
+	}
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("looking for bridge %q: %w", name, err)
+	}
+	// Otherwise its address is the lowest of its ports', and the pods lose their gateway each
+	// time that changes.
+	if err := netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr); err != nil {
+		return fmt.Errorf("fixing the hardware address of bridge %q: %w", name, err)
+	}
+	// The first subnet comes last: a bridge with its address is complete.
+	for _, subnet := range slices.Backward(subnets) {
+		gateway := &netlink.Addr{IPNet: &net.IPNet{IP: firstAddress(subnet), Mask: subnet.Mask}}
+		if subnet.IP.To4() == nil {
+			gateway.Flags = unix.IFA_F_NODAD // nobody else can have it, and pods need it at once
+		}
+		err := netlink.AddrReplace(link, gateway)
+		if gateway.Flags != 0 && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP)) {
+			return failure.Permanentf("adding address %s to bridge %q: IPv6 is disabled on this machine: %w", gateway.IPNet, name, err)
+		}
+		if err != nil {
+			return fmt.Errorf("adding address %s to bridge %q: %w", gateway.IPNet, name, err)
+		}
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("bringing up bridge %q: %w", name, err)
+	}
+	return nil
+}
+
+func firstAddress(subnet *net.IPNet) net.IP {
+	ip := slices.Clone(subnet.IP)
+	ip[len(ip)-1]++
+	return ip
 }

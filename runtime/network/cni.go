@@ -1,6 +1,4 @@
-// Package cni connects pods to networks with the machine's CNI plugins: it reads their
-// configurations, finds out what pods ask of them, and runs the plugins.
-package cni
+package network
 
 import (
 	"bytes"
@@ -22,10 +20,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/record"
 )
 
-// PodInterface is the name of a pod's first interface, as in Kubernetes.
-const PodInterface = "eth0"
+// podInterface is the name of a pod's first interface, as in Kubernetes.
+const podInterface = "eth0"
 
 // pluginExec runs CNI plugins. Their PATH has the sbin directories, for iptables.
 type pluginExec struct {
@@ -40,7 +39,7 @@ func (e *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, path)
-	cmd.Env = append(environ, "PATH="+SystemPath(os.Getenv("PATH"))) // the last of several entries counts
+	cmd.Env = append(environ, "PATH="+systemPath(os.Getenv("PATH"))) // the last of several entries counts
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
 	cmd.ExtraFiles = e.inherit
 	// It is killed with the plugins and programs that it has started: they have inherited its
@@ -96,52 +95,33 @@ func (e *pluginExec) FindInPath(plugin string, dirs []string) (string, error) {
 	return path, nil
 }
 
-// Pod is what the plugins are told about a pod.
-type Pod struct {
-	UID       string `json:"uid"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	NetNS     string `json:"netns"` // empty when it is gone: then they release what is outside of it
-}
-
-// Network is a network that a pod joins.
-type Network struct {
+// podNetwork is a network that a pod joins.
+type podNetwork struct {
 	Name      string `json:"name"`
 	Config    []byte `json:"config"` // its conflist
 	Interface string `json:"interface"`
 	// Alias is its name in the pod's annotation and network status.
 	Alias string       `json:"alias,omitempty"`
-	Asked Capabilities `json:"asked"` // what the pod asks of it
+	Asked capabilities `json:"asked"` // what the pod asks of it
 }
 
-// Runner runs the plugins.
-type Runner struct {
-	Dirs  []string // of the plugins
-	Cache string   // directory of libcni's results
-	// Inherit are locked files that the plugins inherit: if this process is killed, the next
-	// one waits for the plugins.
-	Inherit []*os.File
-	// Limit bounds the time that each plugin takes.
-	Limit time.Duration
-}
-
-// Add connects the pod. After an error the caller undoes with Del what was done.
-func (r Runner) Add(ctx context.Context, p Pod, n Network) (Status, error) {
+// add connects the pod. After an error the caller undoes with del what was done.
+func (m *Manager) add(ctx context.Context, a *attachment, n podNetwork, lock record.Lock) (networkStatus, error) {
 	var raw types.Result
-	err := r.run(ctx, p, n, func(ctx context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) (err error) {
+	err := m.runPlugins(ctx, a, n, lock, func(ctx context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) (err error) {
 		raw, err = c.AddNetworkList(ctx, list, rt)
 		return err
 	})
 	if err != nil {
-		return Status{}, err
+		return networkStatus{}, err
 	}
 	result, err := types100.NewResultFromResult(raw)
 	if err != nil {
-		return Status{}, fmt.Errorf("reading the result of network %q: %w", n.Name, err)
+		return networkStatus{}, fmt.Errorf("reading the result of network %q: %w", n.Name, err)
 	}
-	s := Status{
+	s := networkStatus{
 		Name: cmp.Or(n.Alias, n.Name), Interface: n.Interface, IPs: podIPs(result), MAC: podMAC(result, n.Interface),
-		Default: n.Interface == PodInterface,
+		Default: n.Interface == podInterface,
 	}
 	if !result.DNS.IsEmpty() {
 		s.DNS = &result.DNS
@@ -149,31 +129,34 @@ func (r Runner) Add(ctx context.Context, p Pod, n Network) (Status, error) {
 	return s, nil
 }
 
-// Del disconnects the pod. It may be repeated.
-func (r Runner) Del(ctx context.Context, p Pod, n Network) error {
-	return r.run(ctx, p, n, func(ctx context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+// del disconnects the pod. It may be repeated.
+func (m *Manager) del(ctx context.Context, a *attachment, n podNetwork, lock record.Lock) error {
+	return m.runPlugins(ctx, a, n, lock, func(ctx context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
 		return c.DelNetworkList(ctx, list, rt)
 	})
 }
 
-// run calls libcni with the network and the pod, by the conventions of Kubernetes' container
-// runtimes.
-func (r Runner) run(ctx context.Context, p Pod, n Network, call func(context.Context, libcni.CNI, *libcni.NetworkConfigList, *libcni.RuntimeConf) error) error {
+// cniCall is a call of libcni for a pod and a network.
+type cniCall func(context.Context, libcni.CNI, *libcni.NetworkConfigList, *libcni.RuntimeConf) error
+
+// runPlugins calls libcni with the network and the pod, by the conventions of Kubernetes' container
+// runtimes. The plugins inherit the lock: if this process is killed, the next one waits for them.
+func (m *Manager) runPlugins(ctx context.Context, a *attachment, n podNetwork, lock record.Lock, call cniCall) error {
 	list, err := libcni.ConfListFromBytes(n.Config)
 	if err != nil {
 		return failure.Permanentf("reading the configuration of network %q: %w", n.Name, err)
 	}
-	c := libcni.NewCNIConfigWithCacheDir(r.Dirs, r.Cache, &pluginExec{inherit: r.Inherit, limit: r.Limit})
+	c := libcni.NewCNIConfigWithCacheDir(m.o.CNIBinDirs, m.files.results(), &pluginExec{inherit: []*os.File{lock.File()}, limit: m.pluginLimit})
 	return classify(call(ctx, c, list, &libcni.RuntimeConf{
-		ContainerID: p.UID,
-		NetNS:       p.NetNS,
+		ContainerID: a.UID,
+		NetNS:       a.NetNS,
 		IfName:      n.Interface,
 		Args: [][2]string{
 			{"IgnoreUnknown", "1"},
-			{"K8S_POD_NAMESPACE", p.Namespace},
-			{"K8S_POD_NAME", p.Name},
-			{"K8S_POD_INFRA_CONTAINER_ID", p.UID},
-			{"K8S_POD_UID", p.UID},
+			{"K8S_POD_NAMESPACE", a.Namespace},
+			{"K8S_POD_NAME", a.Name},
+			{"K8S_POD_INFRA_CONTAINER_ID", a.UID},
+			{"K8S_POD_UID", a.UID},
 		},
 		CapabilityArgs: n.Asked.arguments(),
 	}))

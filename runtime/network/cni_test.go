@@ -1,10 +1,14 @@
-package cni
+package network
 
 import (
+	"context"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -12,7 +16,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/flock"
 )
 
 func TestPodIPs(t *testing.T) {
@@ -63,7 +69,7 @@ func TestHostPorts(t *testing.T) {
 			{Ports: []v1.ContainerPort{{HostPort: 53, ContainerPort: 5353, Protocol: v1.ProtocolUDP}, {HostPort: 9, ContainerPort: 9, Protocol: v1.ProtocolSCTP}}},
 		},
 	}}
-	want := []PortMapping{{53, 5353, "udp", ""}, {80, 8080, "tcp", "127.0.0.1"}, {9, 9, "sctp", ""}}
+	want := []portMapping{{53, 5353, "udp", ""}, {80, 8080, "tcp", "127.0.0.1"}, {9, 9, "sctp", ""}}
 	if diff := cmp.Diff(want, hostPorts(pod)); diff != "" {
 		t.Error(diff)
 	}
@@ -73,12 +79,12 @@ func TestBandwidth(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, in, out string
-		want          *Bandwidth
+		want          *bandwidthLimits
 		wantErr       string
 	}{
 		{name: "none"},
-		{name: "in", in: "1M", want: &Bandwidth{IngressRate: 1e6, IngressBurst: 1<<32 - 1}},
-		{name: "both", in: "10k", out: "1Gi", want: &Bandwidth{IngressRate: 1e4, IngressBurst: 1<<32 - 1, EgressRate: 1 << 30, EgressBurst: 1<<32 - 1}},
+		{name: "in", in: "1M", want: &bandwidthLimits{IngressRate: 1e6, IngressBurst: 1<<32 - 1}},
+		{name: "both", in: "10k", out: "1Gi", want: &bandwidthLimits{IngressRate: 1e4, IngressBurst: 1<<32 - 1, EgressRate: 1 << 30, EgressBurst: 1<<32 - 1}},
 		{name: "too small", out: "10", wantErr: "between 1k and 1P"},
 		{name: "too large", out: "2P", wantErr: "between 1k and 1P"},
 		{name: "not a number", in: "fast", wantErr: "kubernetes.io/ingress-bandwidth"},
@@ -87,12 +93,12 @@ func TestBandwidth(t *testing.T) {
 			t.Parallel()
 			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
 			if tt.in != "" {
-				pod.Annotations[IngressAnnotation] = tt.in
+				pod.Annotations[ingressAnnotation] = tt.in
 			}
 			if tt.out != "" {
-				pod.Annotations[EgressAnnotation] = tt.out
+				pod.Annotations[egressAnnotation] = tt.out
 			}
-			got, err := CapabilitiesOf(pod)
+			got, err := capabilitiesOf(pod)
 			if tt.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
 					t.Errorf("error %v, want one with %q", err, tt.wantErr)
@@ -102,7 +108,7 @@ func TestBandwidth(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(Capabilities{Bandwidth: tt.want}, got); diff != "" {
+			if diff := cmp.Diff(capabilities{Bandwidth: tt.want}, got); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -113,19 +119,19 @@ func TestSelections(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, in string
-		want     []Selection
+		want     []selection
 		wantErr  string
 	}{
 		{name: "none"},
 		{name: "space", in: " "},
-		{name: "names", in: "a, ns/b@data0 ,c", want: []Selection{
+		{name: "names", in: "a, ns/b@data0 ,c", want: []selection{
 			{Name: "a", Interface: "net1"}, {Name: "b", Namespace: "ns", Interface: "data0"}, {Name: "c", Interface: "net3"},
 		}},
-		{name: "JSON", in: ` [{"name":"a"},{"name":"b","namespace":"ns","interface":"data0","ips":["10.1.2.3/24"],"mac":"02:00:00:00:00:01"}]`, want: []Selection{
+		{name: "JSON", in: ` [{"name":"a"},{"name":"b","namespace":"ns","interface":"data0","ips":["10.1.2.3/24"],"mac":"02:00:00:00:00:01"}]`, want: []selection{
 			{Name: "a", Interface: "net1"}, {Name: "b", Namespace: "ns", Interface: "data0", IPs: []string{"10.1.2.3/24"}, MAC: "02:00:00:00:00:01"},
 		}},
-		{name: "twice", in: "a,a", want: []Selection{{Name: "a", Interface: "net1"}, {Name: "a", Interface: "net2"}}},
-		{name: "empty list", in: "[]", want: []Selection{}},
+		{name: "twice", in: "a,a", want: []selection{{Name: "a", Interface: "net1"}, {Name: "a", Interface: "net2"}}},
+		{name: "empty list", in: "[]", want: []selection{}},
 		{name: "unknown key", in: `[{"name":"a","default-route":["10.0.0.1"]}]`, wantErr: `unknown field "default-route"`},
 		{name: "no list", in: `[{"name":"a"}`, wantErr: "unexpected EOF"},
 		{name: "two lists", in: `[{"name":"a"}][]`, wantErr: "text after the list"},
@@ -139,9 +145,9 @@ func TestSelections(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := Selections(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{NetworksAnnotation: tt.in}}})
+			got, err := selectionsOf(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{networksAnnotation: tt.in}}})
 			if tt.wantErr != "" {
-				if !failure.IsPermanent(err) || !strings.Contains(err.Error(), tt.wantErr) || !strings.Contains(err.Error(), NetworksAnnotation) {
+				if !failure.IsPermanent(err) || !strings.Contains(err.Error(), tt.wantErr) || !strings.Contains(err.Error(), networksAnnotation) {
 					t.Errorf("error %v, want a permanent one with %q", err, tt.wantErr)
 				}
 				return
@@ -157,14 +163,14 @@ func FuzzSelections(f *testing.F) {
 	f.Add("a, ns/b@data0 ,c")
 	f.Add(`[{"name":"a","interface":"net2"},{"name":"b"}]`)
 	f.Fuzz(func(t *testing.T, in string) {
-		all, err := Selections(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{NetworksAnnotation: in}}})
+		all, err := selectionsOf(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{networksAnnotation: in}}})
 		if err != nil {
 			if !failure.IsPermanent(err) {
 				t.Errorf("%q: error %v is not permanent", in, err)
 			}
 			return
 		}
-		seen := map[string]bool{PodInterface: true}
+		seen := map[string]bool{podInterface: true}
 		for _, s := range all {
 			if s.Name == "" || s.Interface == "" || len(s.Interface) > 15 || seen[s.Interface] {
 				t.Errorf("%q: %+v", in, all)
@@ -172,4 +178,36 @@ func FuzzSelections(f *testing.F) {
 			seen[s.Interface] = true
 		}
 	})
+}
+
+// A plugin that hangs is killed with what it has started, which would keep the lock otherwise.
+func TestHangingPluginIsKilled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	plugin, path := filepath.Join(dir, "hangs"), filepath.Join(dir, "lock")
+	exectest.Write(t, plugin, "#!/bin/sh\nsleep 600 &\nwait\n")
+	lock, err := flock.Try(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &pluginExec{inherit: []*os.File{lock}, limit: 100 * time.Millisecond}
+	if _, err := e.ExecPlugin(t.Context(), plugin, nil, nil); err == nil || !strings.Contains(err.Error(), "it did not finish within 100ms") {
+		t.Errorf("error %v, want the limit", err)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, context.Canceled)
+	defer cancel()
+	e.limit = time.Hour
+	if _, err := e.ExecPlugin(ctx, plugin, nil, nil); err == nil || !strings.Contains(err.Error(), "context canceled") {
+		t.Errorf("error %v, want that of the caller", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	free, err := flock.Acquire(t.Context(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := free.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -1,4 +1,4 @@
-package bridge
+package network
 
 import (
 	"bytes"
@@ -10,19 +10,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/network/cni"
 )
 
 // backend keeps the rules of bridges in the kernel.
 type backend interface {
 	// open adds the bridge's rules, in place of older ones.
-	open(ctx context.Context, b Bridge, lock Lock) error
+	open(ctx context.Context, b podBridge, lock hostLock) error
 	// remove removes them, and what was made for host ports. Absent ones are no error.
-	remove(ctx context.Context, b Bridge, lock Lock, log *slog.Logger) error
+	remove(ctx context.Context, b podBridge, lock hostLock, log *slog.Logger) error
 }
 
 // firewall is a program of this machine that makes rules.
@@ -50,9 +50,9 @@ func firewalls(path string) ([]firewall, error) {
 	return found, nil
 }
 
-// Plugins returns the CNI plugins that a bridge needs on this machine for pods without a
+// bridgePlugins returns the CNI plugins that a bridge needs on this machine for pods without a
 // bandwidth limit, and a permanent error like firewalls.
-func Plugins(path string) ([]string, error) {
+func bridgePlugins(path string) ([]string, error) {
 	found, err := firewalls(path)
 	if err != nil {
 		return nil, err
@@ -74,13 +74,13 @@ func dirOf(program, path string) string {
 // programLimit bounds the time of a program: it may wait for the kernel's lock for ever.
 const programLimit = 20 * time.Second
 
-// run runs a program, which inherits the lock, and returns its output.
-func run(ctx context.Context, lock Lock, stdin, program string, args ...string) (string, error) {
+// runProgram runs a program, which inherits the lock, and returns its output.
+func runProgram(ctx context.Context, lock hostLock, stdin, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, programLimit, fmt.Errorf("it did not finish within %s", programLimit))
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = append(os.Environ(), "PATH="+cni.SystemPath(os.Getenv("PATH")))
+	cmd.Env = append(os.Environ(), "PATH="+systemPath(os.Getenv("PATH")))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
 	// If this process is killed, the next holder of the lock waits for the program.
 	cmd.ExtraFiles = []*os.File{lock.file}
@@ -94,4 +94,16 @@ func run(ctx context.Context, lock Lock, stdin, program string, args ...string) 
 		return "", fmt.Errorf("running %s: %w: %s", cmd, err, strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
+}
+
+// systemPath returns a PATH with the directories of system programs after its own: ours
+// may lack them at boot and from cron.
+func systemPath(path string) string {
+	dirs := strings.Split(path, ":")
+	for _, d := range []string{"/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"} {
+		if !slices.Contains(dirs, d) {
+			dirs = append(dirs, d)
+		}
+	}
+	return strings.TrimPrefix(strings.Join(dirs, ":"), ":")
 }

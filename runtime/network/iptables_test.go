@@ -1,4 +1,4 @@
-package bridge
+package network
 
 import (
 	"net"
@@ -113,7 +113,7 @@ func TestPortChains(t *testing.T) {
 
 func TestRulesetScript(t *testing.T) {
 	t.Parallel()
-	got := script(ruleset{"nat": {"-A a", "-A b"}, "filter": {"-I c"}, "raw": nil}, nil, ruleset{"nat": {"-A d"}})
+	got := tablesScript(ruleset{"nat": {"-A a", "-A b"}, "filter": {"-I c"}, "raw": nil}, nil, ruleset{"nat": {"-A d"}})
 	const want = "*filter\n-I c\nCOMMIT\n*nat\n-A a\n-A b\n-A d\nCOMMIT\n"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -1,4 +1,4 @@
-package cni
+package network
 
 import (
 	"encoding/json"
@@ -24,9 +24,9 @@ var packagedPlugins = []string{
 	"portmap", "ptp", "sbr", "static", "tap", "tuning", "vlan", "vrf",
 }
 
-// Default returns the machine's own network configuration: the first file of dir by name,
+// defaultNetwork returns the machine's own network configuration: the first file of dir by name,
 // as Kubernetes' container runtimes choose it. Without one the error wraps fs.ErrNotExist.
-func Default(dir string) (*libcni.NetworkConfigList, error) {
+func defaultNetwork(dir string) (*libcni.NetworkConfigList, error) {
 	files, err := confFiles(dir)
 	if err != nil {
 		return nil, err
@@ -37,9 +37,9 @@ func Default(dir string) (*libcni.NetworkConfigList, error) {
 	return readConf(files[0])
 }
 
-// Named returns the network of that name that a file of dir configures. Without one the
+// namedNetwork returns the network of that name that a file of dir configures. Without one the
 // error wraps fs.ErrNotExist.
-func Named(dir, name string) (*libcni.NetworkConfigList, error) {
+func namedNetwork(dir, name string) (*libcni.NetworkConfigList, error) {
 	files, err := confFiles(dir)
 	if err != nil {
 		return nil, err
@@ -103,9 +103,9 @@ func listOf(conf []byte) ([]byte, error) {
 	return json.Marshal(list)
 }
 
-// CheckCapabilities returns a permanent error when no plugin of the list has one of the
+// checkCapabilities returns a permanent error when no plugin of the list has one of the
 // capabilities.
-func CheckCapabilities(list *libcni.NetworkConfigList, asked Capabilities, dir string) error {
+func checkCapabilities(list *libcni.NetworkConfigList, asked capabilities, dir string) error {
 	for _, name := range asked.Names() {
 		has := slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool { return p.Network.Capabilities[name] })
 		if !has {
@@ -116,8 +116,8 @@ func CheckCapabilities(list *libcni.NetworkConfigList, asked Capabilities, dir s
 	return nil
 }
 
-// PluginsOf returns the plugins that the list needs.
-func PluginsOf(list *libcni.NetworkConfigList) []string {
+// pluginsOf returns the plugins that the list needs.
+func pluginsOf(list *libcni.NetworkConfigList) []string {
 	kinds := make([]string, 0, 2*len(list.Plugins))
 	for _, p := range list.Plugins {
 		kinds = append(kinds, p.Network.Type)
@@ -128,9 +128,9 @@ func PluginsOf(list *libcni.NetworkConfigList) []string {
 	return kinds
 }
 
-// CheckPlugins returns a permanent error that says what to install when some of the plugins
+// checkPlugins returns a permanent error that says what to install when some of the plugins
 // are not in any of the directories.
-func CheckPlugins(plugins, dirs []string) error {
+func checkPlugins(plugins, dirs []string) error {
 	missing := make([]string, 0, len(plugins))
 	for _, p := range plugins {
 		if _, err := invoke.FindInPath(p, dirs); err != nil && !slices.Contains(missing, p) {

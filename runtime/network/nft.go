@@ -1,4 +1,4 @@
-package bridge
+package network
 
 import (
 	"context"
@@ -17,19 +17,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/network/cni"
 )
 
 // nft makes rules on machines without iptables. Each bridge has a table of its own name,
 // with a chain for its pods' host ports, where each rule has the pod's UID as a comment.
 type nft struct{ dir string }
 
-func (n nft) run(ctx context.Context, stdin string, lock Lock, args ...string) (string, error) {
-	return run(ctx, lock, stdin, filepath.Join(n.dir, "nft"), args...)
+func (n nft) run(ctx context.Context, stdin string, lock hostLock, args ...string) (string, error) {
+	return runProgram(ctx, lock, stdin, filepath.Join(n.dir, "nft"), args...)
 }
 
 // open adds the table, and rules that accept the bridge's packets to all forward chains.
-func (n nft) open(ctx context.Context, b Bridge, lock Lock) error {
+func (n nft) open(ctx context.Context, b podBridge, lock hostLock) error {
 	if err := routeLocalnet(b); err != nil {
 		return err
 	}
@@ -43,7 +42,7 @@ func (n nft) open(ctx context.Context, b Bridge, lock Lock) error {
 	return nil
 }
 
-func (n nft) remove(ctx context.Context, b Bridge, lock Lock, _ *slog.Logger) error {
+func (n nft) remove(ctx context.Context, b podBridge, lock hostLock, _ *slog.Logger) error {
 	listing, err := n.run(ctx, "", lock, "-a", "list", "ruleset")
 	if err != nil {
 		return err
@@ -63,7 +62,7 @@ func (n nft) remove(ctx context.Context, b Bridge, lock Lock, _ *slog.Logger) er
 
 // routeLocalnet lets the machine reach its pods' host ports at 127.0.0.1, as the portmap
 // plugin does.
-func routeLocalnet(b Bridge) error {
+func routeLocalnet(b podBridge) error {
 	if b.subnet(false) == nil {
 		return nil
 	}
@@ -99,7 +98,7 @@ add rule inet BRIDGE postrouting IP saddr SUBNET oifname "BRIDGE" ct status dnat
 )
 
 // bridgeScript creates or updates the bridge's table.
-func bridgeScript(b Bridge) string {
+func bridgeScript(b podBridge) string {
 	script := tableScript
 	for _, subnet := range b.Subnets {
 		ip, multicast := "ip", "224.0.0.0/4"
@@ -172,17 +171,17 @@ func deletions(chains []chain, comment string) string {
 	return s.String()
 }
 
-// Ports are the host ports of a pod, in the table of its bridge.
-type Ports struct {
+// portRules are the host ports of a pod, in the table of its bridge.
+type portRules struct {
 	Path        string   // directories of the program nft
 	PodLock     *os.File // nft inherits it: the pod stays locked if only this process is killed
 	Bridge, UID string
 	IPs         []string // the pod's
-	Ports       []cni.PortMapping
+	Ports       []portMapping
 }
 
 // Add maps the ports to the pod.
-func (p Ports) Add(ctx context.Context) error {
+func (p portRules) Add(ctx context.Context) error {
 	if len(p.Ports) == 0 {
 		return nil
 	}
@@ -190,14 +189,14 @@ func (p Ports) Add(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := n.run(ctx, p.script(), Lock{p.PodLock}, "-f", "-"); err != nil {
+	if _, err := n.run(ctx, p.script(), hostLock{p.PodLock}, "-f", "-"); err != nil {
 		return fmt.Errorf("mapping host ports: %w", err)
 	}
 	return p.forget()
 }
 
 // Remove unmaps the ports. Absent ones are no error.
-func (p Ports) Remove(ctx context.Context) error {
+func (p portRules) Remove(ctx context.Context) error {
 	if len(p.Ports) == 0 {
 		return nil
 	}
@@ -205,7 +204,7 @@ func (p Ports) Remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listing, err := n.run(ctx, "", Lock{p.PodLock}, "-a", "list", "ruleset", "inet")
+	listing, err := n.run(ctx, "", hostLock{p.PodLock}, "-a", "list", "ruleset", "inet")
 	if err != nil {
 		return err
 	}
@@ -214,7 +213,7 @@ func (p Ports) Remove(ctx context.Context) error {
 	if script == "" {
 		return nil
 	}
-	if _, err := n.run(ctx, script, Lock{p.PodLock}, "-f", "-"); err != nil {
+	if _, err := n.run(ctx, script, hostLock{p.PodLock}, "-f", "-"); err != nil {
 		return fmt.Errorf("unmapping host ports: %w", err)
 	}
 	return p.forget()
@@ -228,7 +227,7 @@ func findNFT(path string) (nft, error) {
 }
 
 // comment names the pod; nft allows 128 bytes.
-func (p Ports) comment() string {
+func (p portRules) comment() string {
 	if len(p.UID) <= 100 {
 		return "pod " + p.UID
 	}
@@ -236,7 +235,7 @@ func (p Ports) comment() string {
 	return "pod " + hex.EncodeToString(sum[:])
 }
 
-func (p Ports) script() string {
+func (p portRules) script() string {
 	var s strings.Builder
 	for _, ip := range p.IPs {
 		family, target := "ip", ip
@@ -263,7 +262,7 @@ func (p Ports) script() string {
 
 // forget removes connection tracking entries of UDP ports: later datagrams would still go
 // where the first one went. A kernel that cannot list its entries is no error.
-func (p Ports) forget() error {
+func (p portRules) forget() error {
 	for _, m := range p.Ports {
 		if m.Protocol != "udp" {
 			continue

@@ -1,4 +1,4 @@
-package cni
+package network
 
 import "testing"
 
@@ -9,7 +9,7 @@ func TestSystemPath(t *testing.T) {
 		{"cron's", "/usr/bin:/bin", "/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"},
 		{"own first", "/opt/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin", "/opt/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"},
 	} {
-		if got := SystemPath(tt.in); got != tt.want {
+		if got := systemPath(tt.in); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}

@@ -1,0 +1,155 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/internal/flock"
+)
+
+// defaultLink returns the index of the interface that holds the host's default route of the
+// lowest metric, 0 when there is none. family is netlink.FAMILY_V4 or FAMILY_V6.
+func defaultLink(family int) (int, error) {
+	routes, err := netlink.RouteList(nil, family)
+	if err != nil {
+		return 0, fmt.Errorf("listing the machine's routes: %w", err)
+	}
+	index, metric := 0, 0
+	for _, r := range routes {
+		if isDefault(r) && r.LinkIndex != 0 && (index == 0 || r.Priority < metric) {
+			index, metric = r.LinkIndex, r.Priority
+		}
+	}
+	return index, nil
+}
+
+func isDefault(r netlink.Route) bool {
+	if r.Dst == nil {
+		return true
+	}
+	ones, _ := r.Dst.Mask.Size()
+	return ones == 0
+}
+
+// routedNetworks returns the networks that the machine has routes to, except default routes.
+func routedNetworks() ([]*net.IPNet, error) {
+	var nets []*net.IPNet
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+		if err != nil {
+			return nil, fmt.Errorf("listing the machine's routes: %w", err)
+		}
+		for _, r := range routes {
+			if !isDefault(r) {
+				nets = append(nets, r.Dst)
+			}
+		}
+	}
+	return nets, nil
+}
+
+// hostMTU returns the MTU of the interface with the default route, at most Ethernet's.
+func hostMTU() (int, error) {
+	const ethernet = 1500
+	index, err := defaultLink(netlink.FAMILY_V4)
+	if err != nil || index == 0 {
+		return ethernet, err
+	}
+	link, err := netlink.LinkByIndex(index)
+	if err != nil {
+		return 0, fmt.Errorf("looking for the interface of the default route: %w", err)
+	}
+	return min(link.Attrs().MTU, ethernet), nil
+}
+
+// hostLock is held by whoever changes the host's network. All instances of this program in
+// one network namespace share it. The locked file is the namespace itself: nothing is left
+// on disk, and the lock ends with the process and with the programs that inherit it.
+type hostLock struct{ file *os.File }
+
+// maxLockWait bounds the wait for a lock: a process that holds it longer hangs.
+const maxLockWait = time.Minute
+
+// lockHost waits for the lock, at most maxWait.
+func lockHost(ctx context.Context) (hostLock, error) {
+	f, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return hostLock{}, fmt.Errorf("opening the host's network namespace: %w", err)
+	}
+	if err := awaitLock(ctx, func() (bool, error) { return flock.Lock(f) }); err != nil {
+		holder := flock.HolderOf(f.Name())
+		_ = f.Close()
+		return hostLock{}, fmt.Errorf("locking the host's network, which is held by %s: %w", holder, err)
+	}
+	return hostLock{f}, nil
+}
+
+// awaitLock tries until it is done, at most maxWait.
+func awaitLock(ctx context.Context, try func() (done bool, err error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, maxLockWait, fmt.Errorf("another process has held it for %s", maxLockWait))
+	defer cancel()
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		if done, err := try(); err != nil || done {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Release gives the lock back.
+func (l hostLock) Release() { _ = l.file.Close() }
+
+// HostIPs returns the machine's own addresses as pods on the host network have them: for
+// IPv4 and then IPv6, the first global address of the interface that holds the default
+// route, or without one of any interface that is up. Without any it returns 127.0.0.1.
+func HostIPs() ([]string, error) {
+	var ips []string
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		ip, err := primaryIP(family)
+		if err != nil {
+			return nil, err
+		}
+		if ip != "" {
+			ips = append(ips, ip)
+		}
+	}
+	if len(ips) == 0 {
+		return []string{"127.0.0.1"}, nil
+	}
+	return ips, nil
+}
+
+func primaryIP(family int) (string, error) {
+	addrs, err := netlink.AddrList(nil, family)
+	if err != nil {
+		return "", fmt.Errorf("listing the machine's addresses: %w", err)
+	}
+	index, err := defaultLink(family)
+	if err != nil {
+		return "", err
+	}
+	for _, a := range addrs {
+		if !a.IP.IsGlobalUnicast() || a.Scope != int(netlink.SCOPE_UNIVERSE) {
+			continue
+		}
+		if a.LinkIndex == index || index == 0 && isUp(a.LinkIndex) {
+			return a.IP.String(), nil
+		}
+	}
+	return "", nil
+}
+
+func isUp(index int) bool {
+	link, err := netlink.LinkByIndex(index)
+	return err == nil && link.Attrs().Flags&net.FlagUp != 0
+}
