@@ -17,9 +17,9 @@ import (
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime"
-	"github.com/runonce/runonce/runtime/cdi"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
+	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/podstate"
@@ -35,7 +35,7 @@ type node struct {
 	sandboxes *enginetest.Sandboxes
 	cgroups   *enginetest.Cgroups
 	volumes   *volume.Manager
-	devices   *cdi.Registry
+	devices   *host.DeviceRegistry
 	objects   enginetest.Objects
 	root      string
 	pull      image.Mode

@@ -17,7 +17,7 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/backend"
-	"github.com/runonce/runonce/runtime/cdi"
+	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/runtimeclass"
@@ -42,7 +42,7 @@ func nodeFlags() []cli.Flag {
 
 // node returns the node that pods are admitted to: from --node, from the input, or this
 // machine.
-func (p *program) node(c *cli.Context, set *manifests.Set, devices *cdi.Registry) (node *v1.Node, err error) {
+func (p *program) node(c *cli.Context, set *manifests.Set, devices *host.DeviceRegistry) (node *v1.Node, err error) {
 	o := admit.NodeOptions{Name: c.String("node-name")}
 	if o.Capacity, err = resources(c, "capacity"); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (p *program) warnExhausted(capacity v1.ResourceList, node *v1.Node) {
 }
 
 // devices reads the CDI specifications. Invalid ones are ignored.
-func (p *program) devices(c *cli.Context) *cdi.Registry {
+func (p *program) devices(c *cli.Context) *host.DeviceRegistry {
 	dirs := listOf(c, "cdi-spec-dir")
 	if len(dirs) == 0 {
 		dirs = cdi.Dirs()
@@ -95,7 +95,7 @@ func (p *program) devices(c *cli.Context) *cdi.Registry {
 }
 
 // detect returns this machine as a node.
-func (p *program) detect(c *cli.Context, devices *cdi.Registry, o admit.DetectOptions) (*v1.Node, error) {
+func (p *program) detect(c *cli.Context, devices *host.DeviceRegistry, o admit.DetectOptions) (*v1.Node, error) {
 	if o.Name == "" {
 		name, err := os.Hostname()
 		if err != nil {

@@ -27,7 +27,6 @@ import (
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/image/credential"
-	"github.com/runonce/runonce/runtime/runtimeclass"
 )
 
 var _ engine.Engine = (*Engine)(nil)
@@ -56,7 +55,7 @@ type Options struct {
 	Trial *Trial
 	// Handlers are the runtimes that pods may ask for, in addition to runc. One with the name
 	// runc is the runtime of all pods that ask for none.
-	Handlers []runtimeclass.Handler
+	Handlers []Handler
 	// StartsNothing says that no container will be started, so that no OCI runtime has to be
 	// installed. Those that run are stopped with the one that they were started with.
 	StartsNothing bool

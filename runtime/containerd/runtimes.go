@@ -18,7 +18,6 @@ import (
 
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/server"
-	"github.com/runonce/runonce/runtime/runtimeclass"
 )
 
 const stockProgram = "containerd-shim-runc-v2"
@@ -34,7 +33,7 @@ type runtimeConfig struct {
 // runtimeOf returns the configuration of a handler, the default one when name is empty. Without such
 // a handler the error has the words of containerd's CRI plugin.
 func (s *session) runtimeOf(name string) (runtimeConfig, error) {
-	name = cmp.Or(name, runtimeclass.Default)
+	name = cmp.Or(name, DefaultHandler)
 	r, ok := s.runtimes[name]
 	if !ok {
 		return r, fmt.Errorf("no runtime for %q is configured", name)
@@ -79,7 +78,7 @@ func (s *session) setRuntimes(o Options) error {
 
 // runtime returns the configuration of a handler. The start of a third-party shim is left to
 // containerd, which must find it: the embedded one in our PATH, a daemon in its own.
-func (s *session) runtime(h runtimeclass.Handler, o Options) (runtimeConfig, error) {
+func (s *session) runtime(h Handler, o Options) (runtimeConfig, error) {
 	if h.Shim == "" {
 		opts := &runcoptions.Options{BinaryName: h.Binary}
 		if o.Address == "" {
@@ -107,8 +106,8 @@ func (s *session) runtime(h runtimeclass.Handler, o Options) (runtimeConfig, err
 // handler has its name.
 func (o *Options) findRuntimes() error {
 	o.Handlers = slices.Clone(o.Handlers)
-	if !slices.ContainsFunc(o.Handlers, func(h runtimeclass.Handler) bool { return h.Name == runtimeclass.Default }) {
-		o.Handlers = append(o.Handlers, runtimeclass.Handler{Name: runtimeclass.Default, Binary: o.RuncPath})
+	if !slices.ContainsFunc(o.Handlers, func(h Handler) bool { return h.Name == DefaultHandler }) {
+		o.Handlers = append(o.Handlers, Handler{Name: DefaultHandler, Binary: o.RuncPath})
 	}
 	for i := range o.Handlers {
 		h := &o.Handlers[i]
@@ -134,7 +133,7 @@ var programDirs = []string{"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/u
 func findProgram(name string, dirs []string) (string, error) {
 	names := []string{name}
 	if name == "" {
-		names = []string{runtimeclass.Default, otherDefault}
+		names = []string{DefaultHandler, otherDefault}
 	}
 	var failed error
 	for _, n := range names {
@@ -148,10 +147,10 @@ func findProgram(name string, dirs []string) (string, error) {
 	}
 	switch {
 	case !errors.Is(failed, exec.ErrNotFound):
-		return "", errs.Unusablef("finding the OCI runtime %q: %w", cmp.Or(name, runtimeclass.Default), failed)
+		return "", errs.Unusablef("finding the OCI runtime %q: %w", cmp.Or(name, DefaultHandler), failed)
 	case name == "":
 		return "", errs.Unusablef("no OCI runtime: neither runc nor crun is %s: install the package runc or crun", searched(dirs))
-	case name == runtimeclass.Default || name == otherDefault:
+	case name == DefaultHandler || name == otherDefault:
 		return "", errs.Unusablef("finding the OCI runtime %q: it is not %s: install the package %s", name, searched(dirs), name)
 	default:
 		return "", errs.Unusablef("finding the OCI runtime %q: it is not %s", name, searched(dirs))
@@ -182,7 +181,7 @@ func lookPath(name string, dirs []string) (string, error) {
 // RuntimeFeatures returns the output of the command "features" of a handler's OCI runtime. An
 // empty name means the default handler.
 func (e *Engine) RuntimeFeatures(ctx context.Context, name string) ([]byte, error) {
-	name = cmp.Or(name, runtimeclass.Default)
+	name = cmp.Or(name, DefaultHandler)
 	for _, h := range e.o.Handlers {
 		if h.Name == name && h.Binary != "" {
 			return exec.CommandContext(ctx, h.Binary, "features").Output()

@@ -11,7 +11,6 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/runonce/runonce/hack/exectest"
-	"github.com/runonce/runonce/runtime/runtimeclass"
 )
 
 func TestFindProgram(t *testing.T) {
@@ -83,7 +82,7 @@ func TestTrialImpossible(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "other")
 	exectest.Write(t, program, "#!/bin/sh\n")
 	o := Options{
-		Root: t.TempDir(), Handlers: []runtimeclass.Handler{{Name: runtimeclass.Default, Binary: program}},
+		Root: t.TempDir(), Handlers: []Handler{{Name: DefaultHandler, Binary: program}},
 		Trial: &Trial{Spec: func(context.Context) (*specs.Spec, func() error, error) { return nil, nil, errors.New("no cgroups") }},
 	}
 	want := "trying the OCI runtime " + program + ": no cgroups"
@@ -104,7 +103,7 @@ func TestTrialInterrupted(t *testing.T) {
 		cancel()
 		return &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}, func() error { return nil }, nil
 	}
-	o := Options{Root: dir, Handlers: []runtimeclass.Handler{{Name: runtimeclass.Default, Binary: program}}, Trial: &Trial{Spec: spec}}
+	o := Options{Root: dir, Handlers: []Handler{{Name: DefaultHandler, Binary: program}}, Trial: &Trial{Spec: spec}}
 	if err := o.tryRuntimes(ctx); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrUnusable) {
 		t.Errorf("%v, want %v", err, context.Canceled)
 	}

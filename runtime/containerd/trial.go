@@ -20,7 +20,6 @@ import (
 	"github.com/runonce/runonce/internal/flock"
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/ocispec"
-	"github.com/runonce/runonce/runtime/runtimeclass"
 )
 
 const (
@@ -72,7 +71,7 @@ func (o *Options) tryRuntimes(ctx context.Context) error {
 // isRunc reports whether the program is called runc.
 func isRunc(program string) bool {
 	path, err := filepath.EvalSymlinks(program)
-	return err == nil && filepath.Base(path) == runtimeclass.Default
+	return err == nil && filepath.Base(path) == DefaultHandler
 }
 
 // tryRuntime tries one OCI runtime, unless it has passed before.
@@ -244,8 +243,8 @@ func refusalOf(said string, err error) refusal {
 }
 
 // trialError says which program does not work, why, and what to do.
-func (o *Options) trialError(h runtimeclass.Handler, cause refusal) error {
-	if _, missing := lookPath(runtimeclass.Default, programDirs); missing != nil && h.Name == runtimeclass.Default && o.RuncPath == "" {
+func (o *Options) trialError(h Handler, cause refusal) error {
+	if _, missing := lookPath(DefaultHandler, programDirs); missing != nil && h.Name == DefaultHandler && o.RuncPath == "" {
 		return fmt.Errorf("no OCI runtime: runc is not %s, and %s cannot create a container on this machine: %w: install the package runc",
 			searched(programDirs), h.Binary, cause)
 	}

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/runonce/runonce/runtime/runtimeclass"
 )
 
 // versionTimeout bounds the wait for a runtime that is asked for its version.
@@ -25,7 +23,7 @@ type Versions struct {
 func LookUp(ctx context.Context, o Options) (Versions, error) {
 	var v Versions
 	name := o.RuncPath
-	if i := slices.IndexFunc(o.Handlers, func(h runtimeclass.Handler) bool { return h.Name == runtimeclass.Default }); i >= 0 {
+	if i := slices.IndexFunc(o.Handlers, func(h Handler) bool { return h.Name == DefaultHandler }); i >= 0 {
 		name = o.Handlers[i].Binary
 	}
 	if path, err := findProgram(name, programDirs); err == nil {

@@ -1,6 +1,8 @@
-package cdi_test
+package host_test
 
 import (
+	"github.com/runonce/runonce/runtime/host"
+
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,8 +12,6 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"github.com/runonce/runonce/runtime/cdi"
 )
 
 const gpus = `cdiVersion: 0.6.0
@@ -27,7 +27,7 @@ containerEdits: {env: [DRIVER=x]}
 const nics = `{"cdiVersion":"0.6.0","kind":"vendor.com/nic","devices":[
 {"name":"b","containerEdits":{"env":["NIC=b"]}},{"name":"a","containerEdits":{"env":["NIC=a"]}}]}`
 
-func open(t *testing.T, files map[string]string) (*cdi.Registry, []error) {
+func open(t *testing.T, files map[string]string) (*host.DeviceRegistry, []error) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -39,7 +39,7 @@ func open(t *testing.T, files map[string]string) (*cdi.Registry, []error) {
 			t.Fatal(err)
 		}
 	}
-	r, faults, err := cdi.Open([]string{filepath.Join(dir, "etc"), filepath.Join(dir, "run"), filepath.Join(dir, "none")})
+	r, faults, err := host.OpenDevices([]string{filepath.Join(dir, "etc"), filepath.Join(dir, "run"), filepath.Join(dir, "none")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestKinds(t *testing.T) {
 			}
 		})
 	}
-	var none *cdi.Registry
+	var none *host.DeviceRegistry
 	if got := none.Kinds(); len(got) > 0 {
 		t.Errorf("no registry has %v", got)
 	}
@@ -165,14 +165,14 @@ func TestAllocate(t *testing.T) {
 			for _, name := range tt.inUse {
 				inUse[name] = true
 			}
-			got, err := cdi.Allocate(pod, kinds, inUse)
+			got, err := host.AllocateDevices(pod, kinds, inUse)
 			if (err == nil) != (tt.wantErr == "") || err != nil && err.Error() != tt.wantErr {
 				t.Fatalf("error %v, want %q", err, tt.wantErr)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if want := len(tt.want) > 0 || tt.wantErr != ""; cdi.Requested(pod, kinds) != want {
+			if want := len(tt.want) > 0 || tt.wantErr != ""; host.RequestsDevices(pod, kinds) != want {
 				t.Errorf("requested: %t", !want)
 			}
 		})

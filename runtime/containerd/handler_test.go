@@ -1,4 +1,4 @@
-package runtimeclass
+package containerd
 
 import (
 	"strings"
@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 		{in: "kata=io.containerd.kata.v2,BinaryName=/x", err: "must be one of ConfigPath, TypeUrl"},
 	}
 	for _, tt := range tests {
-		got, err := parse(tt.in)
+		got, err := parseHandler(tt.in)
 		if tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("%s: error %v, want %q", tt.in, err, tt.err)
@@ -50,17 +50,17 @@ func TestParse(t *testing.T) {
 
 func TestParseAll(t *testing.T) {
 	t.Parallel()
-	all, err := ParseAll([]string{"kata=io.containerd.kata.v2", "crun=/usr/bin/crun"})
+	all, err := ParseHandlers([]string{"kata=io.containerd.kata.v2", "crun=/usr/bin/crun"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]string{"crun", "kata", "runc"}, Names(all)); d != "" {
+	if d := cmp.Diff([]string{"crun", "kata", "runc"}, HandlerNames(all)); d != "" {
 		t.Error(d)
 	}
 	if got := all[0].Program(); got != "containerd-shim-kata-v2" {
 		t.Errorf("program %q", got)
 	}
-	if _, err := ParseAll([]string{"a=b", "a=c"}); err == nil || !strings.Contains(err.Error(), `handler "a" is given twice`) {
+	if _, err := ParseHandlers([]string{"a=b", "a=c"}); err == nil || !strings.Contains(err.Error(), `handler "a" is given twice`) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -1,6 +1,4 @@
-// Package runtimeclass parses the container runtimes that the handlers of RuntimeClasses
-// refer to.
-package runtimeclass
+package containerd
 
 import (
 	"fmt"
@@ -11,8 +9,8 @@ import (
 	"strings"
 )
 
-// Default is the handler of pods without a RuntimeClass.
-const Default = "runc"
+// DefaultHandler is the handler of pods without a RuntimeClass.
+const DefaultHandler = "runc"
 
 const (
 	shimPrefix = "containerd-shim-"
@@ -20,7 +18,7 @@ const (
 	runcType = "io.containerd.runc.v2"
 )
 
-// Handler is a container runtime.
+// Handler is a container runtime that the handler of a RuntimeClass refers to.
 type Handler struct {
 	Name string
 	// Binary is an OCI runtime with runc's command line, a path or a name to be looked up,
@@ -35,10 +33,10 @@ type Handler struct {
 	TypeURL    string
 }
 
-// parse parses name=type[,option=value...]. The type is a runtime type of containerd, the path
+// parseHandler parses name=type[,option=value...]. The type is a runtime type of containerd, the path
 // of a program called containerd-shim-..., or an OCI runtime with runc's command line. The
 // options have the names that they have in containerd's configuration.
-func parse(text string) (Handler, error) {
+func parseHandler(text string) (Handler, error) {
 	name, rest, ok := strings.Cut(text, "=")
 	h := Handler{Name: name}
 	if !ok || name == "" {
@@ -73,11 +71,11 @@ func parse(text string) (Handler, error) {
 	return h, nil
 }
 
-// ParseAll parses handlers with different names.
-func ParseAll(texts []string) ([]Handler, error) {
+// ParseHandlers parses handlers with different names.
+func ParseHandlers(texts []string) ([]Handler, error) {
 	all := make([]Handler, 0, len(texts))
 	for _, text := range texts {
-		h, err := parse(text)
+		h, err := parseHandler(text)
 		if err != nil {
 			return nil, err
 		}
@@ -89,9 +87,9 @@ func ParseAll(texts []string) ([]Handler, error) {
 	return all, nil
 }
 
-// Names returns the names of the handlers and of the default one, sorted.
-func Names(all []Handler) []string {
-	names := append(make([]string, 0, len(all)+1), Default)
+// HandlerNames returns the names of the handlers and of the default one, sorted.
+func HandlerNames(all []Handler) []string {
+	names := append(make([]string, 0, len(all)+1), DefaultHandler)
 	for _, h := range all {
 		names = append(names, h.Name)
 	}
