@@ -213,11 +213,11 @@ func (w *Writer) rotate() error {
 	if err := os.Rename(w.path, w.rotatedName()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("rotating log: %w", err)
 	}
-	if w.file != nil {
-		if err := w.file.Close(); err != nil {
+	if file := w.file; file != nil {
+		w.file = nil // also after an error: it cannot be closed again
+		if err := file.Close(); err != nil {
 			return fmt.Errorf("closing rotated log %q: %w", w.path, err)
 		}
-		w.file = nil
 	}
 	old, err := rotatedFiles(w.path)
 	if err != nil {

@@ -152,6 +152,29 @@ func TestWriterRotates(t *testing.T) {
 	}
 }
 
+// TestWriterGoesOnAfterAFailedClose: what a rotation could not close, as on a full network file system,
+// costs the output of that moment alone.
+func TestWriterGoesOnAfterAFailedClose(t *testing.T) {
+	t.Parallel()
+	w := testWriter(t, 100, 3)
+	line := strings.Repeat("x", 90) + "\n"
+	if err := w.Copy("stdout", strings.NewReader(line)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Copy("stdout", strings.NewReader(line)); err == nil {
+		t.Error("the file was closed twice without an error")
+	}
+	if err := w.Copy("stdout", strings.NewReader("after\n")); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(w.path); err != nil || !strings.HasSuffix(string(got), " stdout F after\n") {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 func TestWriterAppendsToAnOldFile(t *testing.T) {
 	t.Parallel()
 	w := testWriter(t, 0, 0)
