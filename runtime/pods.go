@@ -96,9 +96,7 @@ type Pods struct {
 // New returns Pods on the given parts and starts to listen for the engine's events until
 // ctx is done. The parts stay the caller's to close, after ctx is done.
 func New(ctx context.Context, o Options) (*Pods, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Trace == nil {
 		o.Trace = func(types.UID, string, time.Time, time.Duration) {}
 	}

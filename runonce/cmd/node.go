@@ -17,10 +17,9 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/backend"
-	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/cgroup"
+	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/host"
-	"github.com/runonce/runonce/runtime/runtimeclass"
 	"github.com/runonce/runonce/runtime/volume"
 )
 
@@ -83,9 +82,9 @@ func (p *program) warnExhausted(capacity v1.ResourceList, node *v1.Node) {
 func (p *program) devices(c *cli.Context) *host.DeviceRegistry {
 	dirs := listOf(c, "cdi-spec-dir")
 	if len(dirs) == 0 {
-		dirs = cdi.Dirs()
+		dirs = host.DeviceDirs()
 	}
-	devices, broken, err := cdi.Open(dirs)
+	devices, broken, err := host.OpenDevices(dirs)
 	for _, err := range append(broken, err) {
 		if err != nil {
 			p.log.Warn("ignoring devices", "error", err)
@@ -175,14 +174,14 @@ func ociRuntimeFlag() cli.Flag {
 }
 
 // handlers reads --runtime-handler.
-func handlers(c *cli.Context) ([]runtimeclass.Handler, error) {
-	all, err := runtimeclass.ParseAll(listOf(c, "runtime-handler"))
+func handlers(c *cli.Context) ([]containerd.Handler, error) {
+	all, err := containerd.ParseHandlers(listOf(c, "runtime-handler"))
 	if err != nil {
 		return nil, usagef("--runtime-handler %w", err)
 	}
-	named := slices.ContainsFunc(all, func(h runtimeclass.Handler) bool { return h.Name == runtimeclass.Default })
+	named := slices.ContainsFunc(all, func(h containerd.Handler) bool { return h.Name == containerd.DefaultHandler })
 	if runtime := c.String("oci-runtime"); runtime != "" && named {
-		return nil, usagef("--oci-runtime %s: --runtime-handler %s=... names the default runtime as well", runtime, runtimeclass.Default)
+		return nil, usagef("--oci-runtime %s: --runtime-handler %s=... names the default runtime as well", runtime, containerd.DefaultHandler)
 	}
 	return all, nil
 }
@@ -205,7 +204,7 @@ func (p *program) admitOptions(c *cli.Context, set *manifests.Set, local bool) (
 		return o, err
 	}
 	if local || len(runtimes) > 0 {
-		o.RuntimeHandlers = runtimeclass.Names(runtimes)
+		o.RuntimeHandlers = containerd.HandlerNames(runtimes)
 	}
 	if !local {
 		return o, nil

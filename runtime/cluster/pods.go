@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,9 +64,7 @@ type Pods struct {
 
 // Open connects to a cluster, and follows the pods of this program until ctx is done.
 func Open(ctx context.Context, c Config, o Options) (*Pods, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	cl, err := dial(ctx, c, o.Log)
 	if err != nil {
 		return nil, err

@@ -190,12 +190,8 @@ func (o *Options) complete() error {
 	if os.Geteuid() != 0 {
 		return errs.Unusablef("starting containers needs root")
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Namespace == "" {
-		o.Namespace = "runonce"
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.Namespace = cmp.Or(o.Namespace, "runonce")
 	o.Address = strings.TrimPrefix(o.Address, "unix://")
 	if o.Address != "" {
 		abs, err := filepath.Abs(o.Address)

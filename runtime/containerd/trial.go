@@ -109,7 +109,8 @@ func (o *Options) tryRuntime(ctx context.Context, program string) error {
 		return err
 	}
 	passed[program] = identity
-	return writeTrials(file, passed)
+	data, _ := json.MarshalIndent(passed, "", "\t") // texts
+	return atomicfile.Write(file, append(data, '\n'), 0o600)
 }
 
 // programIdentity is different for another file, and after every change of it.
@@ -129,14 +130,6 @@ func readTrials(file string) map[string]string {
 		return map[string]string{}
 	}
 	return passed
-}
-
-func writeTrials(file string, passed map[string]string) error {
-	data, err := json.MarshalIndent(passed, "", "\t")
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(file, append(data, '\n'), 0o600)
 }
 
 // trial has a program create and delete a container.

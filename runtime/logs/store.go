@@ -128,10 +128,7 @@ func (s Store) mark(dir string, about Mark) error {
 		}
 	}
 	about.Root = s.Root
-	data, err := json.Marshal(about)
-	if err != nil {
-		return err
-	}
+	data, _ := json.Marshal(about) // texts
 	return os.WriteFile(s.markPath(dir), append(data, '\n'), 0o644)
 }
 

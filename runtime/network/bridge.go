@@ -201,10 +201,7 @@ func (b podBridge) Conf(capabilities []string) (*libcni.NetworkConfigList, error
 			plugins = append(plugins, object{"type": p.plugin, "capabilities": object{p.capability: true}})
 		}
 	}
-	data, err := json.Marshal(object{"cniVersion": "1.0.0", "name": b.Name, "plugins": plugins})
-	if err != nil {
-		return nil, fmt.Errorf("encoding the configuration of network %q: %w", b.Name, err)
-	}
+	data, _ := json.Marshal(object{"cniVersion": "1.0.0", "name": b.Name, "plugins": plugins}) // texts and numbers
 	list, err := libcni.ConfListFromBytes(data)
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration of network %q: %w", b.Name, err)

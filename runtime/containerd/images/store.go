@@ -214,10 +214,8 @@ func (c *Store) readUsers(ctx context.Context, s Conn, img *Image) error {
 }
 
 func cacheUsers(path string, u users) error {
-	data, err := json.Marshal(u)
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o700)
-	}
+	data, _ := json.Marshal(u) // texts
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
 		err = atomicfile.Write(path, data, 0o600)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -161,7 +162,7 @@ func (e *providerEntry) check() error {
 
 // provide adds the plugin's credentials for the name of an image without tag.
 func (p *provider) provide(ctx context.Context, name string, to ring) error {
-	if !p.isFor(name) {
+	if !slices.ContainsFunc(p.MatchImages, func(image string) bool { return matches(image, name) }) {
 		return nil
 	}
 	select {
@@ -186,23 +187,11 @@ func (p *provider) provide(ctx context.Context, name string, to ring) error {
 	return nil
 }
 
-func (p *provider) isFor(name string) bool {
-	for _, image := range p.MatchImages {
-		if matches(image, name) {
-			return true
-		}
-	}
-	return false
-}
-
 // ask runs the plugin. What it has written to standard output is not in an error, since it may be
 // a password.
 func (p *provider) ask(ctx context.Context, name string) (*credentialproviderv1.CredentialProviderResponse, error) {
 	kind := metav1.TypeMeta{APIVersion: p.APIVersion, Kind: "CredentialProviderRequest"}
-	request, err := json.Marshal(credentialproviderv1.CredentialProviderRequest{TypeMeta: kind, Image: name})
-	if err != nil {
-		return nil, err
-	}
+	request, _ := json.Marshal(credentialproviderv1.CredentialProviderRequest{TypeMeta: kind, Image: name}) // texts
 	ctx, cancel := context.WithTimeout(ctx, providerTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.program, p.Args...)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -191,12 +192,8 @@ func LastError(log []byte) string {
 // Gone reports whether an error of a command says that the container or its process is gone.
 func Gone(err error) bool {
 	text := strings.ToLower(err.Error())
-	for _, s := range []string{"process already finished", "container not running", "no such process", "does not exist"} {
-		if strings.Contains(text, s) {
-			return true
-		}
-	}
-	return false
+	gone := []string{"process already finished", "container not running", "no such process", "does not exist"}
+	return slices.ContainsFunc(gone, func(s string) bool { return strings.Contains(text, s) })
 }
 
 // Spec is what a shim needs to know of a bundle's config.json.
@@ -218,12 +215,7 @@ func ReadSpec(bundle string) (s Spec, err error) {
 // SharesPIDs reports whether the container is in the PID namespace of others, so that its
 // processes do not end with the first one.
 func (s Spec) SharesPIDs() bool {
-	for _, n := range s.Linux.Namespaces {
-		if n.Type == "pid" && n.Path == "" {
-			return false
-		}
-	}
-	return true
+	return !slices.Contains(s.Linux.Namespaces, struct{ Type, Path string }{"pid", ""})
 }
 
 // Start starts a created container. Of runc it waits for one that opens exec.fifo next to its
@@ -331,10 +323,7 @@ func Own(bundle string, o ttrpc.Options) error {
 
 // Write writes the owner into a bundle.
 func (o Owner) Write(bundle string) error {
-	data, err := json.Marshal(o)
-	if err != nil {
-		return err
-	}
+	data, _ := json.Marshal(o) // texts and numbers
 	return os.WriteFile(filepath.Join(bundle, ownerFile), data, 0o600)
 }
 
