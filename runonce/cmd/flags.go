@@ -286,6 +286,10 @@ func checkValues(c *cli.Context) error {
 			return usagef("--%s %q: must be an existing directory", flag, dir)
 		}
 	}
+	return checkNotNegative(c)
+}
+
+func checkNotNegative(c *cli.Context) error {
 	var negative []error
 	for _, f := range c.Command.Flags {
 		switch f := f.(type) {

@@ -1,8 +1,6 @@
 package host_test
 
 import (
-	"github.com/runonce/runonce/runtime/host"
-
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +10,8 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/runonce/runonce/runtime/host"
 )
 
 const gpus = `cdiVersion: 0.6.0
