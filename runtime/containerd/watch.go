@@ -68,7 +68,7 @@ func (e *Engine) watch(ctx context.Context, synced chan<- error) {
 			tell(err)
 			return
 		}
-		if lost {
+		if lost && ctx.Err() == nil {
 			e.o.Log.Warn("containerd has ended", "error", err)
 		}
 		select {

@@ -30,6 +30,9 @@ const unsynced = "unsynced"
 // syncDelay is how long after a layer the next one is expected.
 const syncDelay = 200 * time.Millisecond
 
+// slowSync is how long the end of the program waits for the disk without saying so.
+const slowSync = 5 * time.Second
+
 // layers writes the layers of images to disk, while pods start.
 type layers struct {
 	root  string
@@ -108,6 +111,8 @@ func (l *layers) sync() error {
 
 func (l *layers) close() error {
 	l.timer.Stop()
+	waiting := time.AfterFunc(slowSync, func() { l.log.Warn("waiting until the images are on disk") })
+	defer waiting.Stop()
 	return l.sync()
 }
 
