@@ -37,8 +37,9 @@ import (
 	"github.com/runonce/runonce/runtime/shim/oci"
 )
 
-// This file is all that goes around the embedded containerd: what containerd would do, and this
-// program does itself. With a daemon none of it is used, except for RemoveBundle and DeleteInRuntime.
+// This file is all that goes around the embedded containerd while it runs (layers.go has what is done
+// before): what containerd would do, and this program does itself. With a daemon none of it is used,
+// except for RemoveBundle and DeleteInRuntime.
 //
 //   - Shims.Ensure and Release start and end shims. Containerd would run the shim's binary
 //     twice, once to start the other, and 30 pods take 10 % more CPU time (median of 6 rounds).
