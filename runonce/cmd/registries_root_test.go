@@ -161,6 +161,9 @@ func (m machine) example(t *testing.T, e example, certs *registry.Certs, environ
 		exectest.Write(t, path, body)
 	}
 	hosts := filepath.Join(dir, "etc/containerd/certs.d")
+	if err := os.MkdirAll(hosts, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"ca.crt", "client.cert", "client.key"} {
 		data, err := os.ReadFile(filepath.Join(certs.Dir, name))
 		if err == nil && e.files["/etc/containerd/certs.d/registry.example/hosts.toml"] != "" {
