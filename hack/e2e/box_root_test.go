@@ -88,7 +88,8 @@ func newBox(t *testing.T, address string) *box {
 func (b *box) flags() []string {
 	f := []string{"--root", b.dir + "/root", "--state", b.dir + "/state", "--log-dir", b.dir + "/logs"}
 	if b.address != "" {
-		f = append(f, "--address", b.address)
+		// All daemons share the directory in which runc keeps containers by namespace and ID.
+		f = append(f, "--address", b.address, "--namespace", filepath.Base(b.dir))
 	}
 	return f
 }

@@ -43,6 +43,10 @@ func newMachine(t *testing.T, images string, flags ...string) machine {
 		dir:   dir,
 		flags: append([]string{"--root", filepath.Join(dir, "root"), "--state", filepath.Join(dir, "state"), "--log-dir", filepath.Join(dir, "log")}, flags...),
 	}
+	if slices.Contains(flags, "--address") {
+		// All daemons share the directory in which runc keeps containers by namespace and ID.
+		m.flags = append(m.flags, "--namespace", filepath.Base(dir))
+	}
 	t.Cleanup(func() {
 		m.clear(t)
 		if err := os.RemoveAll(dir); err != nil {

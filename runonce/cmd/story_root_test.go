@@ -49,8 +49,7 @@ func TestStoriesOnDaemons(t *testing.T) {
 		both.Go(func() {
 			t.Run(string(version), func(t *testing.T) {
 				runOnMachines(t, []string{"daemon", "containerd-" + string(version)}, func(t *testing.T) machine {
-					// All daemons share the directory in which runc keeps containers by namespace and ID.
-					return newMachine(t, images, "--address", daemon.Serve(t, version).Socket, "--namespace", "runonce-"+string(version))
+					return newMachine(t, images, "--address", daemon.Serve(t, version).Socket)
 				})
 			})
 		})

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,7 +42,8 @@ var update = flag.Bool("update", false, "write the golden files again")
 //	apply PATH FILE              apply the object of FILE at its path in the API; on a cluster only
 //	variable NAME=VALUE          set an environment variable for the commands after it; WORK/ is the
 //	                             story's directory
-//	scratch PATH                 remove PATH of this machine, now and after the story
+//	scratch PATH                 in the files of the story, PATH is one of this machine that nothing
+//	                             else uses and that is absent; it is removed after the story
 //	waits                        the story spends its time waiting: on a daemon it runs at the
 //	                             same time as the others, with a root of its own; its pods must
 //	                             not be equal to those of another story
@@ -336,9 +338,21 @@ func (s *story) apply(ts *testscript.TestScript, args []string) {
 }
 
 func (s *story) scratch(ts *testscript.TestScript, args []string) {
-	ts.Check(os.RemoveAll(args[0]))
+	dir, err := os.MkdirTemp("", "story-")
+	ts.Check(err)
+	path := []byte(filepath.Join(dir, "scratch"))
+	ts.Check(filepath.WalkDir(s.dir, func(file string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(file, bytes.ReplaceAll(content, []byte(args[0]), path), 0o600)
+	}))
 	ts.Defer(func() {
-		if err := os.RemoveAll(args[0]); err != nil {
+		if err := os.RemoveAll(dir); err != nil {
 			s.t.Error(err)
 		}
 	})

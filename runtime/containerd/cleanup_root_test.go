@@ -59,7 +59,7 @@ func TestRemoveWhatContainerdForgot(t *testing.T) {
 			if left := leftovers(t, p); left != "" {
 				t.Errorf("left:\n%s", left)
 			}
-			if gone, err := filepath.Glob("/sys/fs/cgroup/*/runonce-test/a"); err != nil || len(gone) > 0 {
+			if gone, err := filepath.Glob("/sys/fs/cgroup/*/runonce-test/" + p.namespace() + "-a"); err != nil || len(gone) > 0 {
 				t.Errorf("left: %q, %v", gone, err)
 			}
 		})
@@ -71,7 +71,7 @@ func TestRemoveWhatContainerdForgot(t *testing.T) {
 func TestBundleLeft(t *testing.T) {
 	p := newTestDirs(t)
 	e := p.openWithBox(t)
-	bundles := filepath.Join(p.dir, "state/io.containerd.runtime.v2.task/runonce")
+	bundles := p.bundles()
 	makeMess(t, bundles, "a")
 	if err := e.Start(t.Context(), p.box(t, "a", "exit", "0")); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func halt(t *testing.T, pid int) {
 
 func loseBundle(t *testing.T, p testDirs) {
 	t.Helper()
-	bundle := filepath.Join(p.dir, "state/io.containerd.runtime.v2.task/runonce/a")
+	bundle := filepath.Join(p.bundles(), "a")
 	if err := errors.Join(syscall.Unmount(filepath.Join(bundle, "rootfs"), syscall.MNT_DETACH), os.RemoveAll(bundle)); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestSnapshotLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cl.Close() })
-	ctx := namespaces.WithNamespace(t.Context(), "runonce")
+	ctx := namespaces.WithNamespace(t.Context(), p.namespace())
 	if _, err := cl.SnapshotService("overlayfs").Prepare(ctx, "a", ""); err != nil {
 		t.Fatal(err)
 	}

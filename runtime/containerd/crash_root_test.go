@@ -125,7 +125,7 @@ func TestKilledWhileStartingOnDaemon(t *testing.T) {
 				if left := shimsOf(t, p.address); left != "" {
 					t.Fatalf("round %d: left: %s", round, left)
 				}
-				if left := bundlesOf(t, p.dir); len(left) > 0 {
+				if left := bundlesOf(t, p); len(left) > 0 {
 					t.Fatalf("round %d: left: %s", round, left)
 				}
 			}
@@ -135,11 +135,11 @@ func TestKilledWhileStartingOnDaemon(t *testing.T) {
 
 // bundlesOf returns the bundles that a daemon leaves. It may remove one after the call that deletes
 // the task.
-func bundlesOf(t *testing.T, dir string) (left []string) {
+func bundlesOf(t *testing.T, p testDirs) (left []string) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		var err error
-		if left, err = filepath.Glob(filepath.Join(dir, "state/io.containerd.runtime.v2.task/runonce/*")); err != nil {
+		if left, err = filepath.Glob(filepath.Join(p.bundles(), "*")); err != nil {
 			t.Fatal(err)
 		}
 		if len(left) == 0 {
@@ -157,7 +157,7 @@ func TestStaleBundleOnDaemon(t *testing.T) {
 			p := servedDirs(t, version)
 			p.logs = t.TempDir()
 			e := p.openWithBox(t)
-			bundle := filepath.Join(p.dir, "state/io.containerd.runtime.v2.task/runonce/a")
+			bundle := filepath.Join(p.bundles(), "a")
 			if err := os.MkdirAll(filepath.Join(bundle, "rootfs", "dev"), 0o711); err != nil {
 				t.Fatal(err)
 			}
@@ -190,7 +190,7 @@ func TestHalfCreatedOnDaemon(t *testing.T) {
 			p.logs = t.TempDir()
 			e := p.openWithBox(t)
 			c := p.box(t, "half-created", "exit", "3")
-			left := filepath.Join("/run/containerd/runc/runonce", c.ID)
+			left := filepath.Join("/run/containerd/runc", p.namespace(), c.ID)
 			if err := os.MkdirAll(left, 0o711); err != nil {
 				t.Fatal(err)
 			}

@@ -93,6 +93,15 @@ func removeAll(t testing.TB, p testDirs) {
 	}
 }
 
+// namespace is that of containers: all daemons share the directory in which runc keeps containers by
+// namespace and ID.
+func (p testDirs) namespace() string { return filepath.Base(p.dir) }
+
+// bundles is where containerd keeps the bundles of containers.
+func (p testDirs) bundles() string {
+	return filepath.Join(p.dir, "state/io.containerd.runtime.v2.task", p.namespace())
+}
+
 func (p testDirs) options() containerd.Options {
 	level := slog.LevelInfo
 	if os.Getenv("CTRD_DEBUG") != "" {
@@ -101,7 +110,7 @@ func (p testDirs) options() containerd.Options {
 	return containerd.Options{
 		Root:    filepath.Join(p.dir, "root"),
 		State:   filepath.Join(p.dir, "state"),
-		Address: p.address, RuncPath: p.runtime,
+		Address: p.address, RuncPath: p.runtime, Namespace: p.namespace(),
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	}
 }
@@ -149,7 +158,7 @@ func (p testDirs) box(t testing.TB, id string, args ...string) engine.ContainerC
 	t.Helper()
 	return engine.ContainerConfig{
 		ID: id, PodUID: "pod-" + id, Name: "main", Image: boxRef,
-		Spec:    testSpec(t, id, append([]string{"/bin/box"}, args...)),
+		Spec:    testSpec(t, p.namespace()+"-"+id, append([]string{"/bin/box"}, args...)),
 		LogPath: filepath.Join(p.logs, id+".log"),
 		Labels:  map[string]string{"io.kubernetes.pod.uid": "pod-" + id},
 	}

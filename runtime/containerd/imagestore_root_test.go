@@ -24,7 +24,7 @@ func TestImageRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = c.Close() }()
-		ctx := namespaces.WithNamespace(t.Context(), "runonce")
+		ctx := namespaces.WithNamespace(t.Context(), p.namespace())
 		box, err := c.ImageService().Get(ctx, boxRef)
 		if err != nil {
 			t.Fatal(err)

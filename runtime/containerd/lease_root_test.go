@@ -27,7 +27,7 @@ func TestLeasesOfTheDead(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = cl.Close() })
-			ctx := namespaces.WithNamespace(t.Context(), "runonce")
+			ctx := namespaces.WithNamespace(t.Context(), p.namespace())
 			self := makeLeases(ctx, t, cl)
 			e := p.open(t, t.Context())
 			if got := slices.Sorted(maps.Keys(held(ctx, t, cl))); !slices.Equal(got, []string{"alive", "foreign"}) {
@@ -68,7 +68,7 @@ func TestLeasesOfTheDead(t *testing.T) {
 func TestLeasesOfTheLiving(t *testing.T) {
 	p := newTestDirs(t)
 	_, kill := p.other(t, "")
-	ctx := namespaces.WithNamespace(t.Context(), "runonce")
+	ctx := namespaces.WithNamespace(t.Context(), p.namespace())
 	dial := func() *client.Client {
 		cl, err := client.New(server.Socket(p.options().State))
 		if err != nil {
