@@ -51,7 +51,7 @@ func IsPermanent(err error) bool {
 	}
 	return errdefs.IsNotFound(err) || errdefs.IsUnauthorized(err) || errdefs.IsPermissionDenied(err) ||
 		errdefs.IsInvalidArgument(err) || errors.Is(err, docker.ErrInvalidAuthorization) || errors.Is(err, http.ErrSchemeMismatch) ||
-		failure.IsPermanent(err) || isCorrupt(err)
+		failure.IsPermanent(err) || isCorrupt(err) || isOther(err)
 }
 
 func isFinalStatus(code int) bool {
@@ -71,7 +71,8 @@ func isCorrupt(err error) bool {
 	}
 	text := err.Error()
 	for _, s := range []string{
-		"wrong diff id ",                                           // core/unpack
+		"wrong diff id ", "unmarshal image config: ", "number of layers and diffIDs don't match", // core/unpack
+		": invalid desc ",                                          // core/images
 		"unexpected commit digest ", "read exceeds expected size ", // core/content, plugins/content/local
 		"read past expected size ", "unhandled content range ", "unable to discard to offset", // core/remotes/docker
 		tar.ErrHeader.Error(), gzip.ErrHeader.Error(), gzip.ErrChecksum.Error(), "flate: corrupt input", "invalid input: magic number mismatch",
@@ -81,6 +82,22 @@ func isCorrupt(err error) bool {
 		}
 	}
 	return strings.Contains(text, "failed to extract layer ") && strings.HasSuffix(strings.TrimSuffix(text, ": unknown"), io.ErrUnexpectedEOF.Error())
+}
+
+// isOther reports whether the registry has something else than an image of that name, such as a chart,
+// or an image that containerd does not take.
+func isOther(err error) bool {
+	for _, s := range []string{
+		"unexpected media type ",                                               // core/images
+		"number of layers and diffIDs don't match", "unmarshal image config: ", // core/unpack
+		"mismatched image rootfs and manifest layers", // client
+		"rejecting ", "is no longer supported since ", // core/remotes/docker
+	} {
+		if strings.Contains(err.Error(), s) {
+			return true
+		}
+	}
+	return false
 }
 
 // noPlatform is in containerd's error for an image without a manifest for this platform.
@@ -111,6 +128,10 @@ func pullMessage(ref string, err error, loggedIn bool) string {
 		return fmt.Sprintf("registry %s has it, but not for %s", host, platforms.DefaultString())
 	case errors.Is(err, docker.ErrInvalidAuthorization):
 		return fmt.Sprintf("registry %s denies access: %s", host, login)
+	case isOther(err):
+		return fmt.Sprintf("registry %s has something else than a container image of that name: %s", host, afterResolving(text))
+	case lacksPart(text):
+		return fmt.Sprintf("registry %s does not have all of it: %s", host, text)
 	case errdefs.IsNotFound(err):
 		return fmt.Sprintf("registry %s does not have it: %s", host, adviceReference)
 	case errors.Is(err, http.ErrSchemeMismatch):
@@ -154,9 +175,19 @@ func connectionMessage(text string, err error) string {
 		}
 		return message
 	}
+	return afterResolving(text)
+}
+
+// lacksPart reports whether an error, which says that the registry does not have something, is about a
+// part of the image (core/remotes/docker).
+func lacksPart(text string) bool {
+	return strings.Contains(text, "could not fetch content descriptor ") || strings.Contains(text, "content at ")
+}
+
+func afterResolving(text string) string {
 	if strings.HasPrefix(text, "failed to resolve reference ") {
 		if _, rest, ok := strings.Cut(text, `": `); ok {
-			text = rest
+			return rest
 		}
 	}
 	return text

@@ -43,6 +43,9 @@ func TestPermanent(t *testing.T) {
 		{answer(http.StatusGatewayTimeout), false},
 		{fmt.Errorf("no match for platform: %w", errdefs.ErrNotFound), true},
 		{errors.New("failed commit: unexpected commit digest sha256:1, expected sha256:2"), true},
+		{errors.New("children: invalid desc sha256:1: unexpected end of JSON input"), true},
+		{errors.New("number of layers and diffIDs don't match: 1 != 2"), true},
+		{fmt.Errorf("%w: media type x is no longer supported since containerd v2.1", errdefs.ErrNotImplemented), true},
 		{&busyError{"r.example", "429 Too Many Requests", time.Second}, false},
 		{io.ErrUnexpectedEOF, false},
 		{syscall.ECONNRESET, false},
@@ -71,6 +74,14 @@ func TestMessages(t *testing.T) {
 		{fmt.Errorf("pull access denied: %w", docker.ErrInvalidAuthorization), false, "registry r.example denies access: " + adviceLogin},
 		{fmt.Errorf("x: %w", errdefs.ErrNotFound), false, "registry r.example does not have it: " + adviceReference},
 		{fmt.Errorf("no match for platform in manifest: %w", errdefs.ErrNotFound), false, "registry r.example has it, but not for " + platforms.DefaultString()},
+		{
+			fmt.Errorf("failed to resolve reference %q: rejecting 9000000 byte manifest for x: %w", "r.example/x:1", errdefs.ErrNotFound), false,
+			"registry r.example has something else than a container image of that name: rejecting 9000000 byte manifest for x: not found",
+		},
+		{
+			fmt.Errorf("could not fetch content descriptor sha256:1 from remote: %w", errdefs.ErrNotFound), false,
+			"registry r.example does not have all of it: could not fetch content descriptor sha256:1 from remote: not found",
+		},
 		{http.ErrSchemeMismatch, false, "registry r.example does not speak TLS: " + adviceTLS},
 		{
 			fmt.Errorf("failed to do request: %w", &url.Error{Op: "Head", URL: "https://m.example/v2/", Err: dial}), false,
