@@ -87,7 +87,11 @@ func isCorrupt(err error) bool {
 			return true
 		}
 	}
-	return strings.Contains(text, "failed to extract layer ") && strings.HasSuffix(strings.TrimSuffix(text, ": unknown"), io.ErrUnexpectedEOF.Error())
+	if _, text, ok := strings.Cut(text, "failed to extract layer "); ok {
+		// A layer that ends early, or has a hard link to a file of another layer.
+		return strings.HasSuffix(strings.TrimSuffix(text, failure.Unclassified), io.ErrUnexpectedEOF.Error()) || strings.Contains(text, ": link ")
+	}
+	return false
 }
 
 // isOther reports whether the registry has something else than an image of that name, such as a chart,
