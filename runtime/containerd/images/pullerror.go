@@ -77,8 +77,8 @@ func isCorrupt(err error) bool {
 	}
 	text := err.Error()
 	for _, s := range []string{
-		"wrong diff id ", "unmarshal image config: ", "number of layers and diffIDs don't match", // core/unpack
-		": invalid desc ",                                          // core/images
+		"wrong diff id ",                             // core/unpack
+		": invalid desc ", "json: cannot unmarshal ", // core/images
 		"unexpected commit digest ", "read exceeds expected size ", // core/content, plugins/content/local
 		"read past expected size ", "unhandled content range ", "unable to discard to offset", // core/remotes/docker
 		tar.ErrHeader.Error(), gzip.ErrHeader.Error(), gzip.ErrChecksum.Error(), "flate: corrupt input", "invalid input: magic number mismatch",

@@ -48,6 +48,7 @@ func TestPermanent(t *testing.T) {
 		{errors.New("failed to extract layer sha256:1: unexpected EOF: unknown"), true},
 		{errors.New("failed to extract layer sha256:1: link /a/1 /a/2: no such file or directory"), true},
 		{errors.New("failed to extract layer sha256:1: write /a/1: input/output error"), false},
+		{errors.New("json: cannot unmarshal number into Go struct field Descriptor.config.digest of type digest.Digest"), true},
 		{errors.New("number of layers and diffIDs don't match: 1 != 2"), true},
 		{fmt.Errorf("%w: media type x is no longer supported since containerd v2.1", errdefs.ErrNotImplemented), true},
 		{fmt.Errorf("x: %w", tls.RecordHeaderError{}), true},

@@ -124,7 +124,7 @@ func (c *Store) ensureUnpacked(ctx context.Context, s Conn, record images.Image,
 	}
 	if err := c.unpack(ctx, s, record, layers); err != nil {
 		err = errs.Native(err)
-		return &failure.Error{Why: failure.ReasonErrImagePull, Final: isCorrupt(err), Err: fmt.Errorf("unpacking it: %w", err)}
+		return &failure.Error{Why: failure.ReasonErrImagePull, Final: isCorrupt(err) || isOther(err), Err: fmt.Errorf("unpacking it: %w", err)}
 	}
 	return nil
 }
