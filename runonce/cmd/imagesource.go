@@ -288,9 +288,11 @@ func withUses(c *cli.Context, uses []use, f func(use) error) error {
 func withRetries(ctx context.Context, schedule runonce.Backoff, f func() error) error {
 	for n := 0; ; n++ {
 		err := f()
-		delay, more := schedule.At(n)
-		limit, limited := failure.Retries(err)
-		if err == nil || failure.IsPermanent(err) || !more || limited && n >= limit {
+		if err == nil || failure.IsPermanent(err) {
+			return err
+		}
+		delay, more := schedule.Next(n, err)
+		if !more {
 			return err
 		}
 		select {
