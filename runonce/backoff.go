@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // Backoff is an exponential retry schedule.
@@ -41,6 +43,15 @@ func (b Backoff) At(n int) (time.Duration, bool) {
 		}
 	}
 	return time.Duration(d), n < b.Retries
+}
+
+// Next returns how long to wait before retry n, which follows the error, false when there is none.
+func (b Backoff) Next(n int, err error) (time.Duration, bool) {
+	delay, more := b.At(n)
+	if limit, limited := failure.Retries(err); limited && n >= limit {
+		more = false
+	}
+	return b.spread(max(delay, failure.RetryDelay(err))), more
 }
 
 // spread adds the jitter to a delay.

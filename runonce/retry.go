@@ -49,9 +49,8 @@ func (p *pod) handle(ctx context.Context, err error) {
 
 // planRetry uses the next delay of the schedule, and gives up when there is none left.
 func (p *pod) planRetry(ctx context.Context, err error, now time.Time) {
-	delay, ok := p.r.o.Retry.At(p.streak)
-	delay = p.r.o.Retry.spread(max(delay, failure.RetryDelay(err)))
-	if limit, limited := failure.Retries(err); !ok || (limited && p.streak >= limit) {
+	delay, ok := p.r.o.Retry.Next(p.streak, err)
+	if !ok {
 		p.gaveUp = now
 		p.end(ctx, failed(failure.Reason(err, reasonSyncError), fmt.Sprintf("%s (gave up after %d retries)", failure.WithAdvice(err), p.streak)))
 		return

@@ -17,6 +17,7 @@ import (
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/containerd"
@@ -96,6 +97,29 @@ func TestDigestsInParallel(t *testing.T) {
 			})
 		if err != nil || most != 1 || time.Since(begin) != 3*time.Second {
 			t.Errorf("%v, %d at once, after %s", err, most, time.Since(begin))
+		}
+	})
+}
+
+// busy is the error of a registry that says when to come back.
+type busy struct{ error }
+
+// RetryDelay returns when that is.
+func (busy) RetryDelay() time.Duration { return time.Minute }
+
+// TestWithRetries: the next try comes when the schedule has it, and no sooner than the registry wants.
+func TestWithRetries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin, tries := time.Now(), 0
+		err := withRetries(t.Context(), runonce.Backoff{Delay: time.Second, Factor: 2, Retries: 3}, func() error {
+			if tries++; tries == 2 {
+				return busy{errors.New("too many requests")}
+			}
+			return errors.New("not yet")
+		})
+		if took := time.Since(begin); err == nil || tries != 4 || took != time.Second+time.Minute+4*time.Second {
+			t.Errorf("%v after %d tries in %s", err, tries, took)
 		}
 	})
 }

@@ -93,8 +93,8 @@ func pullMode(c *cli.Context) image.Mode {
 	return image.Mode(c.String("pull"))
 }
 
-// imagesDirs returns the directories of --images-dir, and the one in the root if it has something. A
-// command without that flag has none.
+// imagesDirs returns the directory in the root, if it has something, and those of --images-dir, whose
+// images replace others of the same name. A command without that flag has none.
 func imagesDirs(c *cli.Context, root string) []string {
 	if c.Generic("images-dir") == nil {
 		return nil
@@ -104,7 +104,7 @@ func imagesDirs(c *cli.Context, root string) []string {
 	entries, err := os.ReadDir(own)
 	visible := func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), ".") }
 	if err == nil && slices.ContainsFunc(entries, visible) && !slices.Contains(dirs, own) {
-		dirs = append(slices.Clone(dirs), own)
+		dirs = append([]string{own}, dirs...)
 	}
 	return dirs
 }
@@ -288,9 +288,11 @@ func withUses(c *cli.Context, uses []use, f func(use) error) error {
 func withRetries(ctx context.Context, schedule runonce.Backoff, f func() error) error {
 	for n := 0; ; n++ {
 		err := f()
-		delay, more := schedule.At(n)
-		limit, limited := failure.Retries(err)
-		if err == nil || failure.IsPermanent(err) || !more || limited && n >= limit {
+		if err == nil || failure.IsPermanent(err) {
+			return err
+		}
+		delay, more := schedule.Next(n, err)
+		if !more {
 			return err
 		}
 		select {

@@ -211,7 +211,8 @@ func TestDamagedArchives(t *testing.T) {
 	}
 }
 
-// TestRootImages: the archives in the root's directory images need no flag.
+// TestRootImages: the archives in the root's directory images need no flag, and those of the flag count more.
+// Two images of one name in one directory are an error.
 func TestRootImages(t *testing.T) {
 	roottest.Require(t)
 	m := newMachine(t, boxImages(t))
@@ -224,4 +225,16 @@ func TestRootImages(t *testing.T) {
 	m.fails(t, 2, "plan", "--offline", pod)
 	archiveOf(t, filepath.Join(own, "own.tar.zst"), ociimage.Build, boxImage(t, "localhost/own:1", 0))
 	m.once(t, "run", "--offline", "--until", "completed", pod)
+
+	before, dir := m.images(t)["localhost/own:1"].Digest, t.TempDir()
+	archiveOf(t, filepath.Join(dir, "a.tar"), ociimage.Build, boxImage(t, "localhost/own:1", 1))
+	m.once(t, "run", "--offline", "--images-dir", dir, pod)
+	if m.images(t)["localhost/own:1"].Digest == before {
+		t.Error("the image of --images-dir is not used")
+	}
+	archiveOf(t, filepath.Join(dir, "b.tar"), ociimage.Build, boxImage(t, "localhost/own:1", 2))
+	want := `image "localhost/own:1" is in ` + filepath.Join(dir, "a.tar") + " and, with another digest, in " + filepath.Join(dir, "b.tar")
+	if out := m.fails(t, 2, "run", "-o", "json", "--images-dir", dir, pod); !strings.Contains(out, strings.ReplaceAll(want, `"`, `\"`)) {
+		t.Errorf("it prints\n%s", out)
+	}
 }

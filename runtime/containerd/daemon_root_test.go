@@ -1,16 +1,35 @@
 package containerd_test
 
 import (
+	"bytes"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/containerd/log"
+
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/runonce/runonce/hack/daemon"
 )
+
+// TestClientLogsNothing: what containerd's client logs, as it does when it pulls an image, is not on
+// standard error when another process is the server.
+func TestClientLogsNothing(t *testing.T) {
+	p := servedDirs(t, daemon.Debian)
+	var out bytes.Buffer
+	log.L.Logger.SetOutput(&out)
+	if err := log.SetLevel("info"); err != nil {
+		t.Fatal(err)
+	}
+	p.openWith(t, nil)
+	log.L.Info("host will try HTTPS first")
+	if out.Len() > 0 {
+		t.Errorf("%s", &out)
+	}
+}
 
 func TestDaemon(t *testing.T) {
 	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {

@@ -26,6 +26,7 @@ import (
 	"github.com/runonce/runonce/internal/procstat"
 	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/images"
+	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/image/credential"
 )
 
@@ -116,6 +117,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
+	server.RedirectLog(ctx, o.Log)
 	if err := o.tryRuntimes(ctx); err != nil {
 		return nil, err
 	}

@@ -289,7 +289,7 @@ func pullFaults() []pullFault {
 		{"maintenance", []registry.Rule{first(1, registry.Status(503, "Retry-After: 7"))}, []attempt{{fails: "answers 503 Service Unavailable, and to", delay: 7 * time.Second}, good}, 2, 0},
 		{"internal error", []registry.Rule{first(2, registry.Status(500))}, []attempt{{fails: "answers 500 Internal Server Error"}, good}, 3, 0},
 		{"bad gateway", []registry.Rule{first(1, registry.Status(502))}, []attempt{{fails: "answers 502 Bad Gateway"}, good}, 2, 0},
-		{"forbidden", []registry.Rule{first(2, registry.Status(403))}, []attempt{{fails: "answers 403 Forbidden: it may need credentials", permanent: true}, good}, 2, 0},
+		{"forbidden", []registry.Rule{first(2, registry.Status(403))}, []attempt{{fails: "answers 403 Forbidden: it has not asked for credentials", permanent: true}, good}, 2, 0},
 		{"not found", []registry.Rule{first(1, registry.Status(404))}, []attempt{{fails: "does not have it: check the name", permanent: true}, good}, 2, 0},
 		{"wrong bytes", []registry.Rule{blob(9, registry.Corrupt)}, []attempt{{fails: "has sent a damaged image", permanent: true}}, 1, 0},
 		{"wrong manifest", []registry.Rule{{Method: http.MethodGet, Path: "/manifests/", Times: 9, Fault: registry.Corrupt}}, []attempt{{fails: "has sent a damaged image", permanent: true}}, 1, 0},

@@ -239,7 +239,7 @@ func TestRefsRefuses(t *testing.T) {
 		{"no index", "no index.json", []member{layout()}},
 		{"no names", "no image in it has a name", []member{layout(), index("")}},
 		{"bad name", "couldn't parse image name", []member{layout(), index(`"io.containerd.image.name":"A B"`)}},
-		{"bad tag", "neither a reference nor a tag", []member{layout(), index(`"org.opencontainers.image.ref.name":"a b"`)}},
+		{"bad tag", `couldn't parse image name "x:a b": invalid reference format`, []member{layout(), index(`"org.opencontainers.image.ref.name":"a b"`)}},
 		{"bad JSON", "index.json", []member{layout(), {"index.json", "{"}}},
 		{"endless index", "larger than", []member{layout(), {"index.json", strings.Repeat(" ", maxIndex+1)}}},
 	} {

@@ -174,9 +174,5 @@ func (a Archive) ImageName(annotations map[string]string) (string, error) {
 	if !strings.ContainsAny(tag, "/:@") {
 		ref = a.repository() + ":" + tag
 	}
-	name, err := Normalize(ref)
-	if err != nil {
-		return "", invalidName(tag, errors.New("neither a reference nor a tag"))
-	}
-	return name, nil
+	return Normalize(ref)
 }

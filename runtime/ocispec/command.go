@@ -23,6 +23,9 @@ func command(c Context, container *v1.Container) ([]string, error) {
 			args = c.Image.Cmd
 		}
 		command = c.Image.Entrypoint
+		if slices.Equal(command, []string{""}) { // what builds write to drop the one of a base image
+			command = nil
+		}
 	}
 	if len(command)+len(args) == 0 {
 		return nil, failure.CreateErrorf("no command specified: neither container %q nor image %q has one", container.Name, c.Image.Ref)

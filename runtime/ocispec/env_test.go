@@ -303,6 +303,7 @@ func TestCommand(t *testing.T) {
 		{name: "command drops CMD", command: []string{"/x"}, entrypoint: []string{"/e"}, cmd: []string{"c"}, want: []string{"/x"}},
 		{name: "both", command: []string{"/x"}, args: []string{"a"}, entrypoint: []string{"/e"}, cmd: []string{"c"}, want: []string{"/x", "a"}},
 		{name: "CMD alone", cmd: []string{"c", "d"}, want: []string{"c", "d"}},
+		{name: "an empty ENTRYPOINT", entrypoint: []string{""}, cmd: []string{"c", "d"}, want: []string{"c", "d"}},
 		{name: "args alone", args: []string{"a"}, want: []string{"a"}},
 		{
 			name: "none", wantErr: `no command specified: neither container "c" nor image "docker.io/library/web:1" has one`,

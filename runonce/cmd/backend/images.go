@@ -66,23 +66,27 @@ func Archives(path string) ([]image.Archive, error) {
 }
 
 // Import imports an archive, an OCI layout, or all of those in a directory, except those whose
-// images are in the store already, and pins the images.
+// images are in the store already, and pins the images. Archives of a directory that have different
+// images of one name are an error.
 func (e *machineEngine) Import(ctx context.Context, path string) ([]string, error) {
 	archives, err := Archives(path)
 	if err != nil {
 		return nil, err
 	}
-	names := map[string]bool{}
+	digests, paths := map[string]string{}, map[string]string{}
 	for _, a := range archives {
 		refs, err := e.importMissing(ctx, a)
 		if err != nil {
 			return nil, err
 		}
-		for ref := range refs {
-			names[ref] = true
+		for ref, digest := range refs {
+			if known, ok := digests[ref]; ok && known != digest {
+				return nil, fmt.Errorf("image %q is in %s and, with another digest, in %s: remove one of them", ref, paths[ref], a.Path)
+			}
+			digests[ref], paths[ref] = digest, a.Path
 		}
 	}
-	return slices.Sorted(maps.Keys(names)), nil
+	return slices.Sorted(maps.Keys(digests)), nil
 }
 
 // importMissing imports an archive unless the store has its images, whose names it returns.

@@ -121,13 +121,16 @@ func complete(ctx context.Context, store content.Store, target ocispec.Descripto
 		}
 	}
 	config, err := readConfig(ctx, store, manifest.Config)
+	if err == nil {
+		err = checkLayers(manifest, config)
+	}
 	if err != nil {
 		return err
 	}
 	ids := config.RootFS.DiffIDs
 	for i, layer := range manifest.Layers {
 		plain := layer.MediaType == ocispec.MediaTypeImageLayer || layer.MediaType == images.MediaTypeDockerSchema2Layer
-		if i >= len(ids) || plain && layer.Digest != ids[i] {
+		if plain && layer.Digest != ids[i] {
 			return fmt.Errorf("layer %s is corrupt: it is not the one that the image's configuration names", layer.Digest)
 		}
 	}

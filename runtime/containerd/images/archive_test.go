@@ -155,7 +155,7 @@ func TestReadNames(t *testing.T) {
 		`"org.opencontainers.image.ref.name":"me/x:1"`:                                        "docker.io/me/x:1",
 		`"io.containerd.image.name":"registry.example/x:1","org.opencontainers.ref.name":"1"`: "registry.example/x:1",
 		`"a":"b"`: "it holds no image with a name",
-		`"org.opencontainers.image.ref.name":"a b"`: "neither a reference nor a tag",
+		`"org.opencontainers.image.ref.name":"a b"`: `couldn't parse image name "tool:a b"`,
 	} {
 		a := archiveOf(t, edited(t, archive.Bytes(), func(name string, body []byte) []byte {
 			if name == "index.json" {

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,7 @@ func pullError(ctx context.Context, ref string, err error, t *traffic) error {
 	case t.host != "" && !isCorrupt(err):
 		err = failure.WithMessage(fmt.Sprintf("registry %s has ended its answer early: %v", t.host, err), err)
 	}
-	return &failure.Error{Why: failure.ReasonErrImagePull, Final: final, Err: failure.WithMessage(pullMessage(ref, err, t.loggedIn), err)}
+	return &failure.Error{Why: failure.ReasonErrImagePull, Final: final, Err: failure.WithMessage(pullMessage(ref, err, t.login), err)}
 }
 
 // IsPermanent reports whether the same pull would fail again: the registry does not have the
@@ -50,8 +51,13 @@ func IsPermanent(err error) bool {
 		return isFinalStatus(status.StatusCode)
 	}
 	return errdefs.IsNotFound(err) || errdefs.IsUnauthorized(err) || errdefs.IsPermissionDenied(err) ||
-		errdefs.IsInvalidArgument(err) || errors.Is(err, docker.ErrInvalidAuthorization) || errors.Is(err, http.ErrSchemeMismatch) ||
-		failure.IsPermanent(err) || isCorrupt(err)
+		errdefs.IsInvalidArgument(err) || errors.Is(err, docker.ErrInvalidAuthorization) || isPlain(err) ||
+		failure.IsPermanent(err) || isCorrupt(err) || isOther(err)
+}
+
+// isPlain reports whether a registry was asked by TLS that does not speak it.
+func isPlain(err error) bool {
+	return errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError))
 }
 
 func isFinalStatus(code int) bool {
@@ -71,7 +77,8 @@ func isCorrupt(err error) bool {
 	}
 	text := err.Error()
 	for _, s := range []string{
-		"wrong diff id ",                                           // core/unpack
+		"wrong diff id ",                             // core/unpack
+		": invalid desc ", "json: cannot unmarshal ", // core/images
 		"unexpected commit digest ", "read exceeds expected size ", // core/content, plugins/content/local
 		"read past expected size ", "unhandled content range ", "unable to discard to offset", // core/remotes/docker
 		tar.ErrHeader.Error(), gzip.ErrHeader.Error(), gzip.ErrChecksum.Error(), "flate: corrupt input", "invalid input: magic number mismatch",
@@ -80,7 +87,28 @@ func isCorrupt(err error) bool {
 			return true
 		}
 	}
-	return strings.Contains(text, "failed to extract layer ") && strings.HasSuffix(strings.TrimSuffix(text, ": unknown"), io.ErrUnexpectedEOF.Error())
+	if _, text, ok := strings.Cut(text, "failed to extract layer "); ok {
+		// A layer that ends early, or has a hard link to a file of another layer.
+		return strings.HasSuffix(strings.TrimSuffix(text, failure.Unclassified), io.ErrUnexpectedEOF.Error()) || strings.Contains(text, ": link ")
+	}
+	return false
+}
+
+// isOther reports whether the registry has something else than an image of that name, such as a chart,
+// or an image that containerd does not take.
+func isOther(err error) bool {
+	for _, s := range []string{
+		"unexpected media type ", "target.MediaType must be set", // core/images, core/metadata
+		"which reports content size of zero",                                   // core/remotes
+		"number of layers and diffIDs don't match", "unmarshal image config: ", // core/unpack
+		"mismatched image rootfs and manifest layers", // client
+		"rejecting ", "is no longer supported since ", // core/remotes/docker
+	} {
+		if strings.Contains(err.Error(), s) {
+			return true
+		}
+	}
+	return false
 }
 
 // noPlatform is in containerd's error for an image without a manifest for this platform.
@@ -88,6 +116,7 @@ const noPlatform = "no match for platform"
 
 // What to do about a registry.
 const (
+	adviceAccess    = "it has not asked for credentials: check its address, the proxy and what it allows this machine"
 	adviceLogin     = "it may need credentials, and none are known for it: give the pod a pull secret, or log in with --authfile"
 	adviceLoggedIn  = "check the credentials and what they allow"
 	adviceReach     = "check its address, the network and the proxy"
@@ -96,39 +125,45 @@ const (
 )
 
 // pullMessage says in a few words why the pull of an image failed, and what to do.
-func pullMessage(ref string, err error, loggedIn bool) string {
+func pullMessage(ref string, err error, l login) string {
 	host, _, _ := strings.Cut(ref, "/")
-	login := adviceLogin
-	if loggedIn {
-		login = adviceLoggedIn
-	}
-	var status remoteerrors.ErrUnexpectedStatus
 	text := err.Error()
 	switch {
-	case errors.As(err, &status):
-		return statusMessage(host, status, login)
+	case errors.As(err, new(remoteerrors.ErrUnexpectedStatus)):
+		return statusMessage(host, err, l)
 	case strings.Contains(text, noPlatform):
 		return fmt.Sprintf("registry %s has it, but not for %s", host, platforms.DefaultString())
 	case errors.Is(err, docker.ErrInvalidAuthorization):
-		return fmt.Sprintf("registry %s denies access: %s", host, login)
+		return fmt.Sprintf("registry %s denies access: %s", host, l.advice())
+	case isOther(err):
+		return fmt.Sprintf("registry %s has something else than a container image of that name: %s", host, afterResolving(text))
+	case lacksPart(text):
+		return fmt.Sprintf("registry %s does not have all of it: %s", host, text)
 	case errdefs.IsNotFound(err):
 		return fmt.Sprintf("registry %s does not have it: %s", host, adviceReference)
-	case errors.Is(err, http.ErrSchemeMismatch):
+	case isPlain(err):
 		return fmt.Sprintf("registry %s does not speak TLS: %s", host, adviceTLS)
 	case isCorrupt(err):
 		return fmt.Sprintf("registry %s has sent a damaged image: %s", host, text)
 	}
-	return connectionMessage(text, err)
+	return connectionMessage(host, text, err)
 }
 
-func statusMessage(host string, status remoteerrors.ErrUnexpectedStatus, login string) string {
+// statusMessage has the registry's own words, if there are any.
+func statusMessage(host string, err error, l login) string {
+	var status remoteerrors.ErrUnexpectedStatus
+	var own docker.Errors
+	errors.As(err, &status)
 	if u, err := url.Parse(status.RequestURL); err == nil && u.Host != "" {
 		host = u.Host
 	}
 	message := fmt.Sprintf("registry %s answers %s", host, status.Status)
+	if errors.As(err, &own) && len(own) > 0 {
+		message += fmt.Sprintf(" (%v)", own[0])
+	}
 	switch status.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return message + ": " + login
+		return message + ": " + l.advice()
 	case http.StatusNotFound:
 		return message + ": " + adviceReference
 	}
@@ -136,7 +171,7 @@ func statusMessage(host string, status remoteerrors.ErrUnexpectedStatus, login s
 }
 
 // connectionMessage leaves out what containerd and net/http have put before an error.
-func connectionMessage(text string, err error) string {
+func connectionMessage(host, text string, err error) string {
 	var request *url.Error
 	var dial *net.OpError
 	var busy *busyError
@@ -144,8 +179,7 @@ func connectionMessage(text string, err error) string {
 	case errors.As(err, &busy):
 		return busy.Error()
 	case errors.As(err, &request):
-		host := request.URL
-		if u, err := url.Parse(request.URL); err == nil {
+		if u, err := url.Parse(request.URL); err == nil && u.Host != "" { // it has none after a redirect
 			host = u.Host
 		}
 		message := fmt.Sprintf("registry %s: %v", host, request.Err)
@@ -154,9 +188,19 @@ func connectionMessage(text string, err error) string {
 		}
 		return message
 	}
+	return afterResolving(text)
+}
+
+// lacksPart reports whether an error, which says that the registry does not have something, is about a
+// part of the image (core/remotes/docker).
+func lacksPart(text string) bool {
+	return strings.Contains(text, "could not fetch content descriptor ") || strings.Contains(text, "content at ")
+}
+
+func afterResolving(text string) string {
 	if strings.HasPrefix(text, "failed to resolve reference ") {
 		if _, rest, ok := strings.Cut(text, `": `); ok {
-			text = rest
+			return rest
 		}
 	}
 	return text

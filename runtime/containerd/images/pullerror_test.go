@@ -1,6 +1,7 @@
 package images
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -43,6 +44,14 @@ func TestPermanent(t *testing.T) {
 		{answer(http.StatusGatewayTimeout), false},
 		{fmt.Errorf("no match for platform: %w", errdefs.ErrNotFound), true},
 		{errors.New("failed commit: unexpected commit digest sha256:1, expected sha256:2"), true},
+		{errors.New("children: invalid desc sha256:1: unexpected end of JSON input"), true},
+		{errors.New("failed to extract layer sha256:1: unexpected EOF: unknown"), true},
+		{errors.New("failed to extract layer sha256:1: link /a/1 /a/2: no such file or directory"), true},
+		{errors.New("failed to extract layer sha256:1: write /a/1: input/output error"), false},
+		{errors.New("json: cannot unmarshal number into Go struct field Descriptor.config.digest of type digest.Digest"), true},
+		{errors.New("number of layers and diffIDs don't match: 1 != 2"), true},
+		{fmt.Errorf("%w: media type x is no longer supported since containerd v2.1", errdefs.ErrNotImplemented), true},
+		{fmt.Errorf("x: %w", tls.RecordHeaderError{}), true},
 		{&busyError{"r.example", "429 Too Many Requests", time.Second}, false},
 		{io.ErrUnexpectedEOF, false},
 		{syscall.ECONNRESET, false},
@@ -61,30 +70,40 @@ func TestMessages(t *testing.T) {
 	t.Parallel()
 	dial := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	for _, tc := range []struct {
-		err      error
-		loggedIn bool
-		want     string
+		err   error
+		login login
+		want  string
 	}{
-		{answer(401), false, "registry m.example answers 401 Unauthorized: " + adviceLogin},
-		{answer(403), true, "registry m.example answers 403 Forbidden: " + adviceLoggedIn},
-		{answer(500), true, "registry m.example answers 500 Internal Server Error"},
-		{fmt.Errorf("pull access denied: %w", docker.ErrInvalidAuthorization), false, "registry r.example denies access: " + adviceLogin},
-		{fmt.Errorf("x: %w", errdefs.ErrNotFound), false, "registry r.example does not have it: " + adviceReference},
-		{fmt.Errorf("no match for platform in manifest: %w", errdefs.ErrNotFound), false, "registry r.example has it, but not for " + platforms.DefaultString()},
-		{http.ErrSchemeMismatch, false, "registry r.example does not speak TLS: " + adviceTLS},
+		{answer(401), unknown, "registry m.example answers 401 Unauthorized: " + adviceLogin},
+		{answer(403), loggedIn, "registry m.example answers 403 Forbidden: " + adviceLoggedIn},
+		{errors.Join(answer(403), docker.Errors{docker.ErrorCodeDenied.WithMessage("blocked")}), notAsked, "registry m.example answers 403 Forbidden (denied: blocked): " + adviceAccess},
+		{fmt.Errorf("x: %w", &url.Error{Op: "Get", URL: "/v2/", Err: errors.New("stopped after 10 redirects")}), notAsked, "registry r.example: stopped after 10 redirects"},
+		{answer(500), loggedIn, "registry m.example answers 500 Internal Server Error"},
+		{fmt.Errorf("pull access denied: %w", docker.ErrInvalidAuthorization), unknown, "registry r.example denies access: " + adviceLogin},
+		{fmt.Errorf("x: %w", errdefs.ErrNotFound), notAsked, "registry r.example does not have it: " + adviceReference},
+		{fmt.Errorf("no match for platform in manifest: %w", errdefs.ErrNotFound), notAsked, "registry r.example has it, but not for " + platforms.DefaultString()},
 		{
-			fmt.Errorf("failed to do request: %w", &url.Error{Op: "Head", URL: "https://m.example/v2/", Err: dial}), false,
+			fmt.Errorf("failed to resolve reference %q: rejecting 9000000 byte manifest for x: %w", "r.example/x:1", errdefs.ErrNotFound), notAsked,
+			"registry r.example has something else than a container image of that name: rejecting 9000000 byte manifest for x: not found",
+		},
+		{
+			fmt.Errorf("could not fetch content descriptor sha256:1 from remote: %w", errdefs.ErrNotFound), notAsked,
+			"registry r.example does not have all of it: could not fetch content descriptor sha256:1 from remote: not found",
+		},
+		{http.ErrSchemeMismatch, notAsked, "registry r.example does not speak TLS: " + adviceTLS},
+		{
+			fmt.Errorf("failed to do request: %w", &url.Error{Op: "Head", URL: "https://m.example/v2/", Err: dial}), notAsked,
 			"registry m.example: dial tcp: connection refused: " + adviceReach,
 		},
 		{
-			fmt.Errorf("failed to do request: %w", &url.Error{Op: "Get", URL: "https://m.example/v2/", Err: &busyError{"m.example", "429 Too Many Requests", time.Minute}}), false,
+			fmt.Errorf("failed to do request: %w", &url.Error{Op: "Get", URL: "https://m.example/v2/", Err: &busyError{"m.example", "429 Too Many Requests", time.Minute}}), notAsked,
 			"registry m.example answers 429 Too Many Requests, and to ask again after 1m0s",
 		},
-		{errors.New("unexpected commit digest sha256:1"), false, "registry r.example has sent a damaged image: unexpected commit digest sha256:1"},
-		{errors.New(`failed to resolve reference "r.example/x:1": no route`), false, "no route"},
-		{errors.New("disk full"), false, "disk full"},
+		{errors.New("unexpected commit digest sha256:1"), notAsked, "registry r.example has sent a damaged image: unexpected commit digest sha256:1"},
+		{errors.New(`failed to resolve reference "r.example/x:1": no route`), notAsked, "no route"},
+		{errors.New("disk full"), notAsked, "disk full"},
 	} {
-		if got := pullMessage("r.example/x:1", tc.err, tc.loggedIn); got != tc.want {
+		if got := pullMessage("r.example/x:1", tc.err, tc.login); got != tc.want {
 			t.Errorf("%q\nwant %q", got, tc.want)
 		}
 	}
@@ -104,7 +123,7 @@ func TestPullError(t *testing.T) {
 	}{
 		{"damaged", damaged, &traffic{}, true, "registry r.example has sent a damaged image: " + damaged.Error()},
 		{"damaged, in two parts", damaged, &traffic{resumed: true}, false, "registry r.example has sent a damaged image: " + damaged.Error()},
-		{"denied, after two parts", answer(403), &traffic{resumed: true}, true, "registry m.example answers 403 Forbidden: " + adviceLogin},
+		{"denied, after two parts", answer(403), &traffic{resumed: true}, true, "registry m.example answers 403 Forbidden: " + adviceAccess},
 		{"cut off", cut, &traffic{host: "m.example", broken: syscall.ECONNRESET}, false, "the connection to registry m.example broke off: connection reset by peer"},
 	} {
 		err := pullError(t.Context(), "r.example/x:1", tc.err, tc.traffic)

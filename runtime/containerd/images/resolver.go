@@ -56,7 +56,10 @@ func (a Access) Use(ctx context.Context, op func(context.Context, remotes.Resolv
 	o := a.registries.hostOptions()
 	o.Credentials = func(host string) (user, secret string, err error) {
 		c, err := a.login(ctx, host)
-		t.noteLogin(c.Password != "")
+		t.noteLogin(unknown)
+		if c.Password != "" {
+			t.noteLogin(loggedIn)
+		}
 		return c.User, c.Password, err
 	}
 	o.UpdateClient = func(c *http.Client) error {

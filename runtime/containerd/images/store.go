@@ -46,7 +46,7 @@ func (s Conn) Snapshots() snapshots.Snapshotter { return s.SnapshotService(s.Sna
 // Image is an image that is unpacked and ready to run.
 type Image struct {
 	engine.Image
-	ChainID string // the snapshot that a container's own layer lies on
+	ChainID string // the snapshot that a container's own layer lies on, empty without layers
 }
 
 // Store caches what was read of images.
@@ -110,6 +110,25 @@ func findImage(ctx context.Context, s Conn, ref string) (images.Image, error) {
 	return same[i], nil
 }
 
+// ensureUnpacked unpacks the layers of an image, if there are any, unless that was done before.
+func (c *Store) ensureUnpacked(ctx context.Context, s Conn, record images.Image, layers []digest.Digest) error {
+	if len(layers) == 0 {
+		return nil
+	}
+	_, err := s.Snapshots().Stat(ctx, identity.ChainID(layers).String())
+	switch {
+	case err == nil:
+		return nil
+	case !errdefs.IsNotFound(err):
+		return fmt.Errorf("looking for its snapshot: %w", errs.Native(err))
+	}
+	if err := c.unpack(ctx, s, record, layers); err != nil {
+		err = errs.Native(err)
+		return &failure.Error{Why: failure.ReasonErrImagePull, Final: isCorrupt(err) || isOther(err), Err: fmt.Errorf("unpacking it: %w", err)}
+	}
+	return nil
+}
+
 func (c *Store) unpack(ctx context.Context, s Conn, record images.Image, layers []digest.Digest) (err error) {
 	ctx, release, err := holdLease(ctx, s.Client)
 	if err != nil {
@@ -130,18 +149,15 @@ func (c *Store) load(ctx context.Context, s Conn, record images.Image) (*Image, 
 		return nil, fmt.Errorf("reading its manifest: %w", errs.Native(err))
 	}
 	config, err := readConfig(ctx, store, manifest.Config)
+	if err == nil {
+		err = checkLayers(manifest, config)
+	}
 	if err != nil {
 		return nil, err
 	}
 	chain := identity.ChainID(config.RootFS.DiffIDs).String()
-	if _, err := s.Snapshots().Stat(ctx, chain); err != nil {
-		if !errdefs.IsNotFound(err) {
-			return nil, fmt.Errorf("looking for its snapshot: %w", errs.Native(err))
-		}
-		if err := c.unpack(ctx, s, record, config.RootFS.DiffIDs); err != nil {
-			err = errs.Native(err)
-			return nil, &failure.Error{Why: failure.ReasonErrImagePull, Final: isCorrupt(err), Err: fmt.Errorf("unpacking it: %w", err)}
-		}
+	if err := c.ensureUnpacked(ctx, s, record, config.RootFS.DiffIDs); err != nil {
+		return nil, err
 	}
 	img := &Image{ChainID: chain, Image: engine.Image{
 		Ref:        record.Name,
@@ -174,13 +190,21 @@ func declaredVolumes(declared map[string]struct{}) []string {
 // readConfig reads the configuration of an image.
 func readConfig(ctx context.Context, store content.Store, d ocispec.Descriptor) (config ocispec.Image, err error) {
 	blob, err := content.ReadBlob(ctx, store, d)
-	if err == nil {
-		err = json.Unmarshal(blob, &config)
-	}
 	if err != nil {
 		return config, fmt.Errorf("reading its configuration: %w", errs.Native(err))
 	}
+	if err := json.Unmarshal(blob, &config); err != nil {
+		return config, failure.Permanentf("reading its configuration: %w", err)
+	}
 	return config, nil
+}
+
+// checkLayers refuses what is not an image, such as a chart: its configuration does not have the layers.
+func checkLayers(manifest ocispec.Manifest, config ocispec.Image) error {
+	if all, named := len(manifest.Layers), len(config.RootFS.DiffIDs); all != named {
+		return failure.Permanentf("it is not a container image: it has %d layers, and its configuration, of type %q, has %d", all, manifest.Config.MediaType, named)
+	}
+	return nil
 }
 
 // users are the files with the users and groups of an image.
@@ -194,7 +218,7 @@ type users struct {
 func (c *Store) readUsers(ctx context.Context, s Conn, img *Image) error {
 	c.locks.Lock(img.ChainID)
 	defer func() { _ = c.locks.Unlock(img.ChainID) }()
-	if img.Passwd != nil || img.Group != nil {
+	if img.ChainID == "" || img.Passwd != nil || img.Group != nil {
 		return nil
 	}
 	path := filepath.Join(c.users, digest.Digest(img.ChainID).Encoded()+".json")

@@ -23,14 +23,26 @@ type traffic struct {
 	resumed bool
 	host    string // of the last request
 	broken  error  // that has cut off the last answer
-	// loggedIn says that a registry that asked for credentials has got some.
-	loggedIn bool
+	login   login
 }
 
-func (t *traffic) noteLogin(in bool) {
+// login is what has become of a registry's questions for credentials.
+type login int
+
+const (
+	notAsked login = iota
+	unknown        // it has got none
+	loggedIn
+)
+
+func (l login) advice() string {
+	return [...]string{notAsked: adviceAccess, unknown: adviceLogin, loggedIn: adviceLoggedIn}[l]
+}
+
+func (t *traffic) noteLogin(l login) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.loggedIn = t.loggedIn || in
+	t.login = max(t.login, l)
 }
 
 // stalledError says that a registry has sent nothing for too long.

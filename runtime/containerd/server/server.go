@@ -58,7 +58,6 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	// Otherwise the metadata store waits for its lock for ever.
 	timeout.Set("io.containerd.timeout.bolt.open", time.Minute)
-	RedirectLog(ctx, o.Log)
 
 	s := &Server{root: o.Root, set: plugin.NewPluginSet(), layers: newLayers(o)}
 	err := s.layers.recover()
@@ -168,8 +167,8 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// RedirectLog sends containerd's own messages to l at debug level, or nowhere: on stderr
-// they would hide the run's report.
+// RedirectLog sends the messages of containerd and its client to l at debug level, or nowhere: on
+// stderr they would hide the run's report.
 func RedirectLog(ctx context.Context, l *slog.Logger) {
 	// Not debug: the shims would inherit it.
 	level := "panic"

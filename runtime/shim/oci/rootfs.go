@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -83,19 +83,15 @@ func (r *Reaper) Mount(m ttrpc.Mount, target string) error {
 		}
 		defer undo()
 	}
+	at := "" // of the layers, unless their names are absolute
 	if len(strings.Join(o.lower, ":"))+len(strings.Join(o.data, ",")) > pageSize {
-		// Shorter by the name of a directory that is open.
-		dir, err := os.Open(common(o.lower))
-		if err != nil {
-			return err
-		}
-		defer func() { _ = dir.Close() }()
-		o.lower = move(o.lower, dir.Name(), "/proc/self/fd/"+strconv.Itoa(int(dir.Fd())))
+		at = common(o.lower)
+		o.lower = move(o.lower, strings.TrimSuffix(at, "/")+"/", "")
 	}
 	if len(o.lower) > 0 {
 		o.data = append(o.data, "lowerdir="+strings.Join(o.lower, ":"))
 	}
-	if err := mount(m, target, o); err != nil {
+	if err := within(at, func() error { return mount(m, target, o) }); err != nil {
 		return fmt.Errorf("mounting %s at %q: %w", m.Type, target, err)
 	}
 	if o.flags&unix.MS_BIND != 0 && o.flags&unix.MS_RDONLY != 0 {
@@ -120,6 +116,28 @@ func mount(m ttrpc.Mount, target string, o options) error {
 		}
 	}
 	return unix.Mount(m.Source, target, m.Type, o.flags, data)
+}
+
+// within calls f on a thread whose working directory is dir, if that is not empty.
+func within(dir string, f func() error) error {
+	if dir == "" {
+		return f()
+	}
+	goruntime.LockOSThread()
+	// The thread must not end: the programs that it has started would be killed.
+	defer goruntime.UnlockOSThread()
+	before, err := unix.Open(".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(before) }()
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return err
+	}
+	if err := unix.Chdir(dir); err != nil {
+		return err
+	}
+	return errors.Join(f(), unix.Fchdir(before))
 }
 
 // common returns the directory that has all layers.

@@ -68,7 +68,7 @@ func TestMount(t *testing.T) {
 		maps    []string
 		owner   uint32
 		stacked int // file systems mounted above
-	}{{layers: 2}, {layers: 120, stacked: 2}, {layers: 3, stacked: 1, maps: []string{"uidmap=0:100000:10", "gidmap=0:100000:10"}, owner: 100000}} {
+	}{{layers: 2}, {layers: 120, stacked: 2}, {layers: 480}, {layers: 3, stacked: 1, maps: []string{"uidmap=0:100000:10", "gidmap=0:100000:10"}, owner: 100000}} {
 		t.Run(fmt.Sprint(tc.layers), func(t *testing.T) {
 			dir, err := os.MkdirTemp("/var/tmp", "layers-")
 			if err != nil {
