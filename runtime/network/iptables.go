@@ -190,15 +190,16 @@ const (
 // all instances see it and it is removed with the chains.
 const portChainNote = `-A ` + portChainMark + ` -m comment --comment "made for runonce"`
 
-// portChainSetup returns the lines that add the mark, none when the portmap plugin has been
-// used on this machine before.
+// portChainSetup returns the lines that add the chains with the mark, none when the portmap plugin
+// has been used on this machine before. Of several that run at once for the first pods, all but
+// one would fail to create them.
 func (r ruleset) portChainSetup() ruleset {
 	for _, line := range r["nat"] {
 		if strings.HasPrefix(line, ":"+portChainDNAT+" ") || strings.HasPrefix(line, ":"+portChainMark+" ") {
 			return nil
 		}
 	}
-	return ruleset{"nat": {":" + portChainMark + " - [0:0]", portChainNote}}
+	return ruleset{"nat": {":" + portChainDNAT + " - [0:0]", ":" + portChainMasq + " - [0:0]", ":" + portChainMark + " - [0:0]", portChainNote}}
 }
 
 // portChainDeletion returns the lines that delete the portmap plugin's base chains, none when
