@@ -122,7 +122,7 @@ func openLink(name string, wanted []*net.IPNet, mtu int) ([]*net.IPNet, error) {
 			return nil, err
 		}
 		wanted = []*net.IPNet{subnet}
-	} else if err := checkFree(wanted, slices.DeleteFunc(used, func(n *net.IPNet) bool { return isOneOf(n, subnets) })); err != nil {
+	} else if err := checkFree(wanted, slices.DeleteFunc(used, func(n routedNetwork) bool { return isOneOf(n.IPNet, subnets) })); err != nil {
 		return nil, err
 	}
 	return wanted, makeLink(name, wanted, mtu)
@@ -138,11 +138,13 @@ func isOneOf(n *net.IPNet, all []*net.IPNet) bool {
 	return slices.ContainsFunc(all, func(o *net.IPNet) bool { return o.String() == n.String() })
 }
 
-// checkFree returns a permanent error when the machine routes to one of the subnets.
-func checkFree(subnets, used []*net.IPNet) error {
+// checkFree returns a permanent error when the machine routes to a part of one of the subnets, or
+// is connected to a network with it. A larger network behind a gateway or a VPN is no reason to
+// refuse what somebody has chosen: only they know which of its addresses are in use.
+func checkFree(subnets []*net.IPNet, used []routedNetwork) error {
 	for _, s := range subnets {
 		for _, u := range used {
-			if u.Contains(s.IP) || s.Contains(u.IP) {
+			if u.within(s) || u.Connected && u.Contains(s.IP) {
 				return failure.Permanentf("the network %s cannot be used for pods: the machine has a route to %s", s, u)
 			}
 		}
@@ -211,7 +213,7 @@ func (b podBridge) Conf(capabilities []string) (*libcni.NetworkConfigList, error
 
 // chooseSubnet returns the first free network, starting with one that depends on the bridge's
 // name, so that several instances seldom choose the same.
-func chooseSubnet(bridge string, used []*net.IPNet) (*net.IPNet, error) {
+func chooseSubnet(bridge string, used []routedNetwork) (*net.IPNet, error) {
 	start := uint32(0)
 	if bridge != mainBridge {
 		start = hashOf(bridge)
@@ -219,12 +221,13 @@ func chooseSubnet(bridge string, used []*net.IPNet) (*net.IPNet, error) {
 	for i := range uint32(netCount) {
 		second := byte(firstNet + (start+i)%netCount)
 		subnet := &net.IPNet{IP: net.IPv4(10, second, 0, 0).To4(), Mask: net.CIDRMask(netBits, 32)}
-		if checkFree([]*net.IPNet{subnet}, used) == nil {
+		overlaps := func(u routedNetwork) bool { return u.within(subnet) || u.Contains(subnet.IP) }
+		if !slices.ContainsFunc(used, overlaps) {
 			return subnet, nil
 		}
 	}
 	return nil, failure.Permanentf("no network is free for the pods: the machine has routes to all of 10.%d.0.0/%d to 10.%d.0.0/%d; "+
-		"configure one in a CNI conflist", firstNet, netBits, firstNet+netCount-1, netBits)
+		"choose one with --pod-cidr", firstNet, netBits, firstNet+netCount-1, netBits)
 }
 
 // findLink returns the bridge, nil when it does not exist, and its subnets, IPv4's first.
