@@ -45,6 +45,18 @@ func (b podBridge) subnet(v6 bool) *net.IPNet {
 	return nil
 }
 
+// has reports whether packets of the bridge pass the chains of a family of nft.
+func (b podBridge) has(family string) bool {
+	switch family {
+	case "ip":
+		return b.subnet(false) != nil
+	case "ip6":
+		return b.subnet(true) != nil
+	default:
+		return family == "inet"
+	}
+}
+
 // BridgeName returns the name of the bridge that belongs to the state directory. Each directory has
 // a bridge of its own, since each has its own leases of addresses.
 func BridgeName(stateDir string) string {
@@ -96,7 +108,24 @@ func (m *Manager) openBridge(ctx context.Context) (*podBridge, error) {
 	if b.Subnets, err = openLink(b.Name, m.o.PodCIDRs, b.MTU); err != nil {
 		return nil, err
 	}
-	return b, fw.open(ctx, *b, lock)
+	if err := fw.open(ctx, *b, lock); err != nil {
+		return nil, err
+	}
+	return b, m.acceptForward(ctx, *b, lock, fw)
+}
+
+// acceptForward keeps rules of nft from dropping the bridge's packets.
+func (m *Manager) acceptForward(ctx context.Context, b podBridge, lock hostLock, fw firewall) error {
+	dir := dirOf("nft", m.o.Path)
+	if dir == "" {
+		return nil
+	}
+	err := nft{dir}.acceptForward(ctx, b, lock, m.o.Log)
+	if err != nil && !fw.ownPorts { // the kernel may have no nftables
+		m.o.Log.Warn("cannot look for rules of nft that drop the packets of pods", "error", err)
+		return nil
+	}
+	return err
 }
 
 // openLink returns the subnets of the bridge, which it creates if needed.

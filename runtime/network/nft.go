@@ -27,17 +27,33 @@ func (n nft) run(ctx context.Context, stdin string, lock hostLock, args ...strin
 	return runProgram(ctx, lock, stdin, filepath.Join(n.dir, "nft"), args...)
 }
 
-// open adds the table, and rules that accept the bridge's packets to all forward chains.
 func (n nft) open(ctx context.Context, b podBridge, lock hostLock) error {
 	if err := routeLocalnet(b); err != nil {
 		return err
 	}
+	if _, err := n.run(ctx, bridgeScript(b), lock, "-f", "-"); err != nil {
+		return fmt.Errorf("adding the rules of bridge %q: %w", b.Name, err)
+	}
+	return nil
+}
+
+// acceptForward adds rules that accept the bridge's packets to the forward chains of other
+// programs, which may drop them: also where the bridge's own rules are made with iptables.
+func (n nft) acceptForward(ctx context.Context, b podBridge, lock hostLock, log *slog.Logger) error {
 	listing, err := n.run(ctx, "", lock, "-a", "list", "ruleset")
 	if err != nil {
 		return err
 	}
-	if _, err := n.run(ctx, bridgeScript(b)+forwardScript(b.Name, parseChains(listing)), lock, "-f", "-"); err != nil {
-		return fmt.Errorf("adding the rules of bridge %q: %w", b.Name, err)
+	script, closed := forwardScript(b, parseChains(listing))
+	for _, table := range closed {
+		log.Warn("only its owner can change this table of nft rules: if they drop forwarded packets, the pods have no network "+
+			"(firewalld: firewall-cmd --permanent --zone=trusted --add-interface="+b.Name+" && firewall-cmd --reload)", "table", table)
+	}
+	if script == "" {
+		return nil
+	}
+	if _, err := n.run(ctx, script, lock, "-f", "-"); err != nil {
+		return fmt.Errorf("accepting the packets of bridge %q: %w", b.Name, err)
 	}
 	return nil
 }
@@ -114,21 +130,24 @@ func bridgeScript(b podBridge) string {
 type chain struct {
 	family, table, name string
 	base                string // "filter hook forward" of a chain that the kernel calls
+	owned               bool   // only the process that made the table can change it
 	rules               []string
 }
 
 // parseChains reads the output of nft -a list.
 func parseChains(listing string) []chain {
 	var all []chain
-	family, table, inside := "", "", false
+	family, table, inside, owned := "", "", false, false
 	for line := range strings.Lines(listing) {
 		line = strings.TrimSpace(line)
 		f := strings.Fields(line)
 		switch {
 		case len(f) >= 4 && f[0] == "table" && f[3] == "{":
-			family, table = f[1], f[2]
+			family, table, owned = f[1], f[2], false
+		case len(f) == 2 && f[0] == "flags" && !inside:
+			owned = owned || slices.Contains(strings.Split(f[1], ","), "owner")
 		case len(f) >= 3 && f[0] == "chain" && f[2] == "{":
-			all, inside = append(all, chain{family: family, table: table, name: f[1]}), true
+			all, inside = append(all, chain{family: family, table: table, name: f[1], owned: owned}), true
 		case line == "}":
 			inside = false
 		case !inside:
@@ -141,21 +160,43 @@ func parseChains(listing string) []chain {
 	return all
 }
 
+// accepts reports whether the chain has a rule that accepts what comes from the bridge, or goes to
+// it: our own, or that of iptables in a chain of its nftables variant.
+func (c chain) accepts(direction, bridge string) bool {
+	return slices.ContainsFunc(c.rules, func(rule string) bool {
+		rest, ok := strings.CutPrefix(rule, fmt.Sprintf("%s %q ", direction, bridge))
+		f := strings.Fields(rest)
+		if ok && len(f) > 5 && f[0] == "counter" { // packets N bytes N
+			f = f[5:]
+		}
+		return ok && len(f) > 0 && f[0] == "accept"
+	})
+}
+
 // forwardScript accepts the bridge's packets in each forward chain, since its policy may be
-// to drop.
-func forwardScript(bridge string, chains []chain) string {
+// to drop. closed are the tables where only their owners could, and have not.
+func forwardScript(b podBridge, chains []chain) (script string, closed []string) {
 	var s strings.Builder
-	comment := fmt.Sprintf("comment %q", ruleComment(bridge))
 	for _, c := range chains {
-		if c.base != "filter hook forward" || (c.family != "inet" && c.family != "ip" && c.family != "ip6") ||
-			strings.Contains(strings.Join(c.rules, "\n"), comment) {
+		if c.base != "filter hook forward" || !b.has(c.family) {
+			continue
+		}
+		if c.owned {
+			named := func(o chain) bool {
+				return o.family == c.family && o.table == c.table && strings.Contains(strings.Join(o.rules, "\n"), fmt.Sprintf("%q", b.Name))
+			}
+			if table := c.family + " " + c.table; !slices.ContainsFunc(chains, named) && !slices.Contains(closed, table) {
+				closed = append(closed, table)
+			}
 			continue
 		}
 		for _, direction := range []string{"iifname", "oifname"} {
-			fmt.Fprintf(&s, "insert rule %s %s %s %s %q accept %s\n", c.family, c.table, c.name, direction, bridge, comment)
+			if !c.accepts(direction, b.Name) {
+				fmt.Fprintf(&s, "insert rule %s %s %s %s %q accept comment %q\n", c.family, c.table, c.name, direction, b.Name, ruleComment(b.Name))
+			}
 		}
 	}
-	return s.String()
+	return s.String(), closed
 }
 
 // deletions returns the commands that delete the rules with the comment.

@@ -35,6 +35,21 @@ table ip6 other { # handle 13
 		type filter hook forward priority filter; policy accept;
 	}
 }
+table inet firewalld { # handle 15 progname firewalld
+	flags owner,persist
+
+	chain filter_FORWARD { # handle 1
+		type filter hook forward priority filter + 10; policy accept;
+		reject with icmpx admin-prohibited # handle 2
+	}
+}
+table ip filter { # handle 16
+	chain FORWARD { # handle 1
+		type filter hook forward priority filter; policy drop;
+		iifname "runonce0"  counter packets 5 bytes 395 accept # handle 6
+		oifname "runonce0" tcp dport 22  counter packets 6 bytes 406 accept # handle 7
+	}
+}
 table bridge l2 { # handle 14
 	chain forward { # handle 1
 		type filter hook forward priority filter; policy accept;
@@ -45,11 +60,26 @@ table bridge l2 { # handle 14
 func TestForwardScript(t *testing.T) {
 	t.Parallel()
 	chains := parseChains(listed)
+	both := podBridge{Name: "runonce0", Subnets: []*net.IPNet{mustSubnet(t, "10.62.0.0/20"), mustSubnet(t, "fd00::/64")}}
 	const want = `insert rule ip6 other forward iifname "runonce0" accept comment "runonce runonce0"
 insert rule ip6 other forward oifname "runonce0" accept comment "runonce runonce0"
+insert rule ip filter FORWARD oifname "runonce0" accept comment "runonce runonce0"
 `
-	if diff := cmp.Diff(want, forwardScript("runonce0", chains)); diff != "" {
+	script, closed := forwardScript(both, chains)
+	if diff := cmp.Diff(want, script); diff != "" {
 		t.Error(diff)
+	}
+	// Nobody but firewalld can change its table, which says nothing of the bridge yet.
+	if diff := cmp.Diff([]string{"inet firewalld"}, closed); diff != "" {
+		t.Error(diff)
+	}
+	trusted := strings.Replace(listed, "reject with", "iifname \"runonce0\" goto filter_FWD_trusted # handle 3\nreject with", 1)
+	if _, closed := forwardScript(both, parseChains(trusted)); len(closed) > 0 {
+		t.Errorf("still warns of %v", closed)
+	}
+	both.Subnets = both.Subnets[:1]
+	if script, _ := forwardScript(both, chains); strings.Contains(script, "ip6") {
+		t.Errorf("rules of IPv6 for pods without it: %s", script)
 	}
 	const deleted = "delete rule inet strict way handle 7\ndelete rule inet strict way handle 8\n"
 	if diff := cmp.Diff(deleted, deletions(chains, "runonce runonce0")); diff != "" {
@@ -119,7 +149,7 @@ func FuzzParseChains(f *testing.F) {
 				t.Errorf("%q", line)
 			}
 		}
-		_ = forwardScript("b", parseChains(listing))
+		_, _ = forwardScript(podBridge{Name: "b"}, parseChains(listing))
 	})
 }
 
