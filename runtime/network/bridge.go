@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"net"
+	"os"
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
@@ -187,17 +189,27 @@ func checkFree(subnets []*net.IPNet, used []routedNetwork) error {
 func (m *Manager) removeBridge(ctx context.Context, lock hostLock) error {
 	name := BridgeName(m.o.StateDir)
 	link, subnets, err := findLink(name)
-	if err != nil || link == nil {
-		return err // the bridge is created first and removed last
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(m.files.leases()); link == nil && errors.Is(err, fs.ErrNotExist) {
+		return nil // no pod has ever used a bridge
 	}
 	all, err := firewalls(m.o.Path)
 	if err != nil {
 		return err
 	}
-	for _, fw := range all {
-		if err := fw.remove(ctx, podBridge{Name: name, Subnets: subnets}, lock, m.o.Log); err != nil {
+	for i, fw := range all {
+		err := fw.remove(ctx, podBridge{Name: name, Subnets: subnets}, lock, m.o.Log)
+		if err != nil && i == 0 {
 			return err
 		}
+		if err != nil { // the kernel may have no nftables
+			m.o.Log.Warn("cannot look for rules of the bridge", "error", err)
+		}
+	}
+	if link == nil {
+		return nil // somebody has deleted it, and the rules have outlived it
 	}
 	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("removing bridge %q: %w", name, err)

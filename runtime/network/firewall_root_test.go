@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -113,4 +114,21 @@ func TestForwardPolicyOfIptables(t *testing.T) {
 	if diff := cmp.Diff(first, iptables("-S")); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// The rules of a bridge that somebody has deleted are removed all the same.
+func TestBridgeIsGone(t *testing.T) {
+	eachFirewall(t, func(t *testing.T, m *Manager) {
+		m.o.PodCIDRs = cidrs(t, "10.99.0.0/24", "fd99::/64")
+		pod := newPod("a")
+		if _, err := holding(m).Ensure(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if err := netlink.LinkDel(bridgeOf(t, m)); err != nil {
+			t.Fatal(err)
+		}
+		if err := holding(m).Remove(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}) // newManagerIn looks for what is left
 }
