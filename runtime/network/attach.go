@@ -45,6 +45,9 @@ func (m *Manager) plan(ctx context.Context, pod *v1.Pod) (*attachment, error) {
 	if err != nil {
 		return nil, err
 	}
+	if list.Name == BridgeName(m.o.StateDir) {
+		first.Dir = "" // nobody else knows its configuration
+	}
 	a.Networks = append([]podNetwork{first}, additional...)
 	return a, nil
 }
@@ -90,7 +93,7 @@ func (m *Manager) network(list *libcni.NetworkConfigList, iface string, asked ca
 	if err := checkPlugins(pluginsOf(list), m.o.CNIBinDirs); err != nil {
 		return podNetwork{}, err
 	}
-	return podNetwork{Name: list.Name, Config: list.Bytes, Interface: iface, Asked: asked}, nil
+	return podNetwork{Name: list.Name, Config: list.Bytes, Dir: m.o.CNIConfDir, Interface: iface, Asked: asked}, nil
 }
 
 // attach connects the pod. The record is written first: with it Remove, also in another

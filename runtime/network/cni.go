@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"syscall"
@@ -97,8 +98,10 @@ func (e *pluginExec) FindInPath(plugin string, dirs []string) (string, error) {
 
 // podNetwork is a network that a pod joins.
 type podNetwork struct {
-	Name      string `json:"name"`
-	Config    []byte `json:"config"` // its conflist
+	Name   string `json:"name"`
+	Config []byte `json:"config"` // its conflist
+	// Dir is the directory with its configuration, empty for our own network.
+	Dir       string `json:"dir,omitempty"`
 	Interface string `json:"interface"`
 	// Alias is its name in the pod's annotation and network status.
 	Alias string       `json:"alias,omitempty"`
@@ -131,9 +134,34 @@ func (m *Manager) add(ctx context.Context, a *attachment, n podNetwork, lock rec
 
 // del disconnects the pod. It may be repeated.
 func (m *Manager) del(ctx context.Context, a *attachment, n podNetwork, lock record.Lock) error {
-	return m.runPlugins(ctx, a, n, lock, func(ctx context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+	added, err := m.delAs(ctx, a, n, lock)
+	if err == nil || n.Dir == "" {
+		return err
+	}
+	// A plugin refuses a mistake in its configuration here as well, until somebody corrects it.
+	list, confErr := namedNetwork(n.Dir, n.Name)
+	switch {
+	case errors.Is(confErr, fs.ErrNotExist) && !added:
+		m.o.Log.Warn("a network that is no longer configured was not removed from a pod that it never got to",
+			"pod", a.Namespace+"/"+a.Name, "network", n.Name, "error", err)
+		return nil
+	case confErr != nil || bytes.Equal(list.Bytes, n.Config):
+		return err
+	}
+	n.Config = list.Bytes
+	_, err = m.delAs(ctx, a, n, lock)
+	return err
+}
+
+// delAs disconnects the pod by the network's configuration, and reports whether the pod had been
+// connected completely.
+func (m *Manager) delAs(ctx context.Context, a *attachment, n podNetwork, lock record.Lock) (added bool, err error) {
+	err = m.runPlugins(ctx, a, n, lock, func(ctx context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+		result, err := c.GetNetworkListCachedResult(list, rt)
+		added = result != nil || err != nil
 		return c.DelNetworkList(ctx, list, rt)
 	})
+	return added, err
 }
 
 // cniCall is a call of libcni for a pod and a network.
