@@ -74,13 +74,16 @@ func hashOf(s string) uint32 {
 	return h.Sum32()
 }
 
-// CheckPorts returns a permanent error when the pods have no address of the family of a host
-// port's address: nothing could be forwarded from there to them.
+// CheckPorts returns a permanent error when nothing could be forwarded from a host port's address:
+// the pods have none of its family, or it is the loopback of IPv6, for which Linux has no
+// route_localnet.
 func (b podBridge) CheckPorts(ports []portMapping) error {
 	for _, p := range ports {
 		if ip := net.ParseIP(p.HostIP); ip != nil && b.subnet(ip.To4() == nil) == nil {
 			return failure.Permanentf("hostPort %d of hostIP %s: the pods of bridge %q have no address of its family, only of %v",
 				p.HostPort, p.HostIP, b.Name, b.Subnets)
+		} else if ip != nil && ip.To4() == nil && ip.IsLoopback() {
+			return failure.Permanentf("hostPort %d of hostIP %s: Linux forwards nothing from this address to pods", p.HostPort, p.HostIP)
 		}
 	}
 	return nil

@@ -174,7 +174,7 @@ func (m *Manager) runPlugins(ctx context.Context, a *attachment, n podNetwork, l
 	if err != nil {
 		return failure.Permanentf("reading the configuration of network %q: %w", n.Name, err)
 	}
-	c := libcni.NewCNIConfigWithCacheDir(m.o.CNIBinDirs, m.files.results(), &pluginExec{inherit: []*os.File{lock.File()}, limit: m.pluginLimit})
+	c := libcni.NewCNIConfigWithCacheDir(m.o.CNIBinDirs, m.files.results(), &pluginExec{inherit: []*os.File{lock.File()}, limit: m.limitOf(n)})
 	return classify(call(ctx, c, list, &libcni.RuntimeConf{
 		ContainerID: a.UID,
 		NetNS:       a.NetNS,
@@ -188,6 +188,11 @@ func (m *Manager) runPlugins(ctx context.Context, a *attachment, n podNetwork, l
 		},
 		CapabilityArgs: n.Asked.arguments(),
 	}))
+}
+
+// limitOf bounds the time of the network's plugins: portmap runs several programs for each port.
+func (m *Manager) limitOf(n podNetwork) time.Duration {
+	return m.pluginLimit + time.Duration(len(n.Asked.Ports))*portLimit
 }
 
 // podMAC returns the hardware address of the pod's interface, "" when the plugins do not

@@ -30,8 +30,8 @@ const (
 	// undoTimeout bounds the cleanup after a failed or canceled step. What is not undone by then
 	// stays recorded, for the next Ensure or Remove.
 	undoTimeout = 10 * time.Second
-	// pluginLimit bounds the time of a CNI plugin.
-	pluginLimit = 20 * time.Second
+	// pluginLimit bounds the time of a CNI plugin, and portLimit that for each host port.
+	pluginLimit, portLimit = 20 * time.Second, 200 * time.Millisecond
 )
 
 // Options says where a Manager keeps its files and what it finds on the machine.
