@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
@@ -89,6 +90,18 @@ func (b podBridge) CheckPorts(ports []portMapping) error {
 	return nil
 }
 
+// keepBridge makes sure that the bridge and its rules exist. The caller holds the lock mu.
+func (m *Manager) keepBridge(ctx context.Context) error {
+	if m.bridge != nil && time.Since(m.opened) < recheck {
+		return nil
+	}
+	b, err := m.openBridge(ctx)
+	if err == nil {
+		m.bridge, m.opened = b, time.Now()
+	}
+	return err
+}
+
 // openBridge creates the bridge with its rules, or continues to use that of an earlier process. It
 // first checks that the programs it needs are installed. An error that no retry can fix is
 // permanent.
@@ -116,7 +129,10 @@ func (m *Manager) openBridge(ctx context.Context) (*podBridge, error) {
 	if err := fw.open(ctx, *b, lock); err != nil {
 		return nil, err
 	}
-	return b, m.acceptForward(ctx, *b, lock, fw)
+	if err := m.acceptForward(ctx, *b, lock, fw); err != nil {
+		return nil, err
+	}
+	return b, m.restorePorts(ctx, *b, lock, fw)
 }
 
 // acceptForward keeps rules of nft from dropping the bridge's packets.
@@ -125,7 +141,14 @@ func (m *Manager) acceptForward(ctx context.Context, b podBridge, lock hostLock,
 	if dir == "" {
 		return nil
 	}
-	err := nft{dir}.acceptForward(ctx, b, lock, m.o.Log)
+	closed, err := nft{dir}.acceptForward(ctx, b, lock)
+	if m.bridge != nil {
+		closed = nil // it was said before
+	}
+	for _, table := range closed {
+		m.o.Log.Warn("only its owner can change this table of nft rules: if they drop forwarded packets, the pods have no network "+
+			"(firewalld: firewall-cmd --permanent --zone=trusted --add-interface="+b.Name+" && firewall-cmd --reload)", "table", table)
+	}
 	if err != nil && !fw.ownPorts { // the kernel may have no nftables
 		m.o.Log.Warn("cannot look for rules of nft that drop the packets of pods", "error", err)
 		return nil

@@ -21,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/record"
 )
 
 // podInterface is the name of a pod's first interface, as in Kubernetes.
@@ -109,7 +108,7 @@ type podNetwork struct {
 }
 
 // add connects the pod. After an error the caller undoes with del what was done.
-func (m *Manager) add(ctx context.Context, a *attachment, n podNetwork, lock record.Lock) (networkStatus, error) {
+func (m *Manager) add(ctx context.Context, a *attachment, n podNetwork, lock *os.File) (networkStatus, error) {
 	var raw types.Result
 	err := m.runPlugins(ctx, a, n, lock, func(ctx context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) (err error) {
 		raw, err = c.AddNetworkList(ctx, list, rt)
@@ -133,7 +132,7 @@ func (m *Manager) add(ctx context.Context, a *attachment, n podNetwork, lock rec
 }
 
 // del disconnects the pod. It may be repeated.
-func (m *Manager) del(ctx context.Context, a *attachment, n podNetwork, lock record.Lock) error {
+func (m *Manager) del(ctx context.Context, a *attachment, n podNetwork, lock *os.File) error {
 	added, err := m.delAs(ctx, a, n, lock)
 	if err == nil || n.Dir == "" {
 		return err
@@ -155,7 +154,7 @@ func (m *Manager) del(ctx context.Context, a *attachment, n podNetwork, lock rec
 
 // delAs disconnects the pod by the network's configuration, and reports whether the pod had been
 // connected completely.
-func (m *Manager) delAs(ctx context.Context, a *attachment, n podNetwork, lock record.Lock) (added bool, err error) {
+func (m *Manager) delAs(ctx context.Context, a *attachment, n podNetwork, lock *os.File) (added bool, err error) {
 	err = m.runPlugins(ctx, a, n, lock, func(ctx context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
 		result, err := c.GetNetworkListCachedResult(list, rt)
 		added = result != nil || err != nil
@@ -169,12 +168,12 @@ type cniCall func(context.Context, libcni.CNI, *libcni.NetworkConfigList, *libcn
 
 // runPlugins calls libcni with the network and the pod, by the conventions of Kubernetes' container
 // runtimes. The plugins inherit the lock: if this process is killed, the next one waits for them.
-func (m *Manager) runPlugins(ctx context.Context, a *attachment, n podNetwork, lock record.Lock, call cniCall) error {
+func (m *Manager) runPlugins(ctx context.Context, a *attachment, n podNetwork, lock *os.File, call cniCall) error {
 	list, err := libcni.ConfListFromBytes(n.Config)
 	if err != nil {
 		return failure.Permanentf("reading the configuration of network %q: %w", n.Name, err)
 	}
-	c := libcni.NewCNIConfigWithCacheDir(m.o.CNIBinDirs, m.files.results(), &pluginExec{inherit: []*os.File{lock.File()}, limit: m.limitOf(n)})
+	c := libcni.NewCNIConfigWithCacheDir(m.o.CNIBinDirs, m.files.results(), &pluginExec{inherit: []*os.File{lock}, limit: m.limitOf(n)})
 	return classify(call(ctx, c, list, &libcni.RuntimeConf{
 		ContainerID: a.UID,
 		NetNS:       a.NetNS,

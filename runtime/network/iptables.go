@@ -63,6 +63,16 @@ func (t iptables) remove(ctx context.Context, b podBridge, lock hostLock, log *s
 	return nil
 }
 
+func (t iptables) mapped(ctx context.Context, b podBridge, lock hostLock) (func(uid string) bool, error) {
+	t.lock, t.v6 = lock, b.subnet(false) == nil
+	rules, err := t.save(ctx)
+	return func(uid string) bool {
+		return slices.ContainsFunc(rules["nat"], func(line string) bool {
+			return strings.HasPrefix(line, "-A "+portChainDNAT+" ") && strings.Contains(line, fmt.Sprintf(`id: \"%s\"`, uid))
+		})
+	}, err
+}
+
 func (t iptables) run(ctx context.Context, stdin, name string, args ...string) (string, error) {
 	if t.v6 {
 		name = "ip6" + strings.TrimPrefix(name, "ip")

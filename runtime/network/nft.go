@@ -39,23 +39,21 @@ func (n nft) open(ctx context.Context, b podBridge, lock hostLock) error {
 
 // acceptForward adds rules that accept the bridge's packets to the forward chains of other
 // programs, which may drop them: also where the bridge's own rules are made with iptables.
-func (n nft) acceptForward(ctx context.Context, b podBridge, lock hostLock, log *slog.Logger) error {
+//
+// closed are the tables where only their owners could, and have not.
+func (n nft) acceptForward(ctx context.Context, b podBridge, lock hostLock) (closed []string, err error) {
 	listing, err := n.run(ctx, "", lock, "-a", "list", "ruleset")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	script, closed := forwardScript(b, parseChains(listing))
-	for _, table := range closed {
-		log.Warn("only its owner can change this table of nft rules: if they drop forwarded packets, the pods have no network "+
-			"(firewalld: firewall-cmd --permanent --zone=trusted --add-interface="+b.Name+" && firewall-cmd --reload)", "table", table)
-	}
 	if script == "" {
-		return nil
+		return closed, nil
 	}
 	if _, err := n.run(ctx, script, lock, "-f", "-"); err != nil {
-		return fmt.Errorf("accepting the packets of bridge %q: %w", b.Name, err)
+		return nil, fmt.Errorf("accepting the packets of bridge %q: %w", b.Name, err)
 	}
-	return nil
+	return closed, nil
 }
 
 func (n nft) remove(ctx context.Context, b podBridge, lock hostLock, _ *slog.Logger) error {
@@ -74,6 +72,13 @@ func (n nft) remove(ctx context.Context, b podBridge, lock hostLock, _ *slog.Log
 		return fmt.Errorf("removing the rules of bridge %q: %w", b.Name, err)
 	}
 	return nil
+}
+
+func (n nft) mapped(ctx context.Context, b podBridge, lock hostLock) (func(uid string) bool, error) {
+	listing, err := n.run(ctx, "", lock, "list", "chain", "inet", b.Name, "hostports")
+	return func(uid string) bool {
+		return strings.Contains(listing, fmt.Sprintf("comment %q", portRules{UID: uid}.comment()))
+	}, err
 }
 
 // routeLocalnet lets the machine reach its pods' host ports at 127.0.0.1, as the portmap
@@ -174,7 +179,7 @@ func (c chain) accepts(direction, bridge string) bool {
 }
 
 // forwardScript accepts the bridge's packets in each forward chain, since its policy may be
-// to drop. closed are the tables where only their owners could, and have not.
+// to drop.
 func forwardScript(b podBridge, chains []chain) (script string, closed []string) {
 	var s strings.Builder
 	for _, c := range chains {
@@ -215,7 +220,7 @@ func deletions(chains []chain, comment string) string {
 // portRules are the host ports of a pod, in the table of its bridge.
 type portRules struct {
 	Path        string   // directories of the program nft
-	PodLock     *os.File // nft inherits it: the pod stays locked if only this process is killed
+	Lock        *os.File // nft inherits it: the pod stays locked if only this process is killed
 	Bridge, UID string
 	IPs         []string // the pod's
 	Ports       []portMapping
@@ -230,7 +235,7 @@ func (p portRules) Add(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := n.run(ctx, p.script(), hostLock{p.PodLock}, "-f", "-"); err != nil {
+	if _, err := n.run(ctx, p.script(), hostLock{p.Lock}, "-f", "-"); err != nil {
 		return fmt.Errorf("mapping host ports: %w", err)
 	}
 	return p.forget()
@@ -245,7 +250,7 @@ func (p portRules) Remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listing, err := n.run(ctx, "", hostLock{p.PodLock}, "-a", "list", "ruleset", "inet")
+	listing, err := n.run(ctx, "", hostLock{p.Lock}, "-a", "list", "ruleset", "inet")
 	if err != nil {
 		return err
 	}
@@ -254,7 +259,7 @@ func (p portRules) Remove(ctx context.Context) error {
 	if script == "" {
 		return nil
 	}
-	if _, err := n.run(ctx, script, hostLock{p.PodLock}, "-f", "-"); err != nil {
+	if _, err := n.run(ctx, script, hostLock{p.Lock}, "-f", "-"); err != nil {
 		return fmt.Errorf("unmapping host ports: %w", err)
 	}
 	return p.forget()

@@ -167,7 +167,7 @@ func TestPortsInheritLock(t *testing.T) {
 	}
 	defer func() { _ = lock.Close() }() // nothing was written
 	p := portRules{
-		Path: dir, PodLock: lock, Bridge: "b", UID: "u", IPs: []string{"10.62.0.2"},
+		Path: dir, Lock: lock, Bridge: "b", UID: "u", IPs: []string{"10.62.0.2"},
 		Ports: []portMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}},
 	}
 	if err := p.Add(t.Context()); err != nil {
