@@ -137,7 +137,8 @@ func (l hostLock) Release() { _ = l.file.Close() }
 
 // HostIPs returns the machine's own addresses as pods on the host network have them: for
 // IPv4 and then IPv6, the first global address of the interface that holds the default
-// route, or without one of any interface that is up. Without any it returns 127.0.0.1.
+// route, or if that has none of any interface that is up, as of the loopback on a machine whose
+// addresses are announced by a routing protocol. Without any it returns 127.0.0.1.
 func HostIPs() ([]string, error) {
 	var ips []string
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
@@ -164,15 +165,19 @@ func primaryIP(family int) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	other := ""
 	for _, a := range addrs {
 		if !a.IP.IsGlobalUnicast() || a.Scope != int(netlink.SCOPE_UNIVERSE) {
 			continue
 		}
-		if a.LinkIndex == index || index == 0 && isUp(a.LinkIndex) {
+		if a.LinkIndex == index {
 			return a.IP.String(), nil
 		}
+		if other == "" && isUp(a.LinkIndex) {
+			other = a.IP.String()
+		}
 	}
-	return "", nil
+	return other, nil
 }
 
 func isUp(index int) bool {

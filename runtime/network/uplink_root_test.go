@@ -1,12 +1,16 @@
 package network
 
 import (
+	"errors"
 	"net"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 
 	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
 // A VPN that takes over the default route by routes to the halves of all addresses leaves pods a
@@ -55,5 +59,44 @@ func TestMTUOfDefaultRoute(t *testing.T) {
 	}
 	if err := netlink.RouteDel(several); err != nil {
 		t.Error(err)
+	}
+}
+
+// The machine's address may be on its loopback, with a default route by interfaces that have none.
+func TestHostIPsOfLoopback(t *testing.T) {
+	roottest.Require(t)
+	dir := t.TempDir()
+	if err := namespaces.Make(dir, []namespaces.Kind{namespaces.Net}, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := namespaces.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	}()
+	err := namespaces.Inside([]namespaces.Pin{{Kind: namespaces.Net, Path: filepath.Join(dir, "net")}}, func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "up0"
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "up1"}); err != nil {
+			return err
+		}
+		if err := errors.Join(bringUp("up0"), bringUp("up1"), bringUp("lo", hostIP+"/32")); err != nil {
+			return err
+		}
+		link, err := netlink.LinkByName("up0")
+		if err != nil {
+			return err
+		}
+		if err := netlink.RouteAdd(&netlink.Route{Dst: cidrs(t, "0.0.0.0/0")[0], LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK}); err != nil {
+			return err
+		}
+		ips, err := HostIPs()
+		if err == nil && !slices.Equal(ips, []string{hostIP}) {
+			t.Errorf("addresses %q, want %s", ips, hostIP)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
