@@ -158,7 +158,7 @@ func (m *Manager) acceptForward(ctx context.Context, b podBridge, lock hostLock,
 
 // openLink returns the subnets of the bridge, which it creates if needed.
 func openLink(name string, wanted []*net.IPNet, mtu int) ([]*net.IPNet, error) {
-	_, subnets, err := findLink(name)
+	link, subnets, err := findLink(name)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func openLink(name string, wanted []*net.IPNet, mtu int) ([]*net.IPNet, error) {
 			return nil, failure.Permanentf("bridge %q has the subnets %v, not %v: remove its pods first (runonce down --all)",
 				name, subnets, wanted)
 		}
-		return subnets, nil
+		return subnets, bringUpLink(link)
 	}
 	used, err := routedNetworks()
 	if err != nil {
@@ -179,16 +179,19 @@ func openLink(name string, wanted []*net.IPNet, mtu int) ([]*net.IPNet, error) {
 			return nil, err
 		}
 		wanted = []*net.IPNet{subnet}
-	} else if err := checkFree(wanted, slices.DeleteFunc(used, func(n routedNetwork) bool { return isOneOf(n.IPNet, subnets) })); err != nil {
+	} else if err := checkFree(wanted, slices.DeleteFunc(used, func(n routedNetwork) bool { return slices.ContainsFunc(subnets, n.within) })); err != nil {
 		return nil, err
 	}
 	return wanted, makeLink(name, wanted, mtu)
 }
 
-// bridgeComplete reports whether the bridge has its addresses. An unfinished one has some of them,
-// but not the first.
+// bridgeComplete reports whether the bridge has its addresses, or others. One that was not finished,
+// or that was down and so has lost those of IPv6, has only some of them.
 func bridgeComplete(subnets, wanted []*net.IPNet) bool {
-	return len(subnets) > 0 && (len(wanted) == 0 || isOneOf(wanted[0], subnets) || !isOneOf(subnets[0], wanted))
+	missing := func(from []*net.IPNet) func(*net.IPNet) bool {
+		return func(n *net.IPNet) bool { return !isOneOf(n, from) }
+	}
+	return len(subnets) > 0 && (!slices.ContainsFunc(wanted, missing(subnets)) || slices.ContainsFunc(subnets, missing(wanted)))
 }
 
 func isOneOf(n *net.IPNet, all []*net.IPNet) bool {
@@ -356,8 +359,12 @@ func makeLink(name string, subnets []*net.IPNet, mtu int) error {
 			return fmt.Errorf("adding address %s to bridge %q: %w", gateway.IPNet, name, err)
 		}
 	}
+	return bringUpLink(link)
+}
+
+func bringUpLink(link netlink.Link) error {
 	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("bringing up bridge %q: %w", name, err)
+		return fmt.Errorf("bringing up bridge %q: %w", link.Attrs().Name, err)
 	}
 	return nil
 }

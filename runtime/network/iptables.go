@@ -43,8 +43,8 @@ func (t iptables) open(ctx context.Context, b podBridge, lock hostLock) error {
 func (t iptables) remove(ctx context.Context, b podBridge, lock hostLock, log *slog.Logger) error {
 	t.lock = lock
 	families := []bool{false}
-	// A bridge that has lost its addresses, or is gone, may have had any.
-	if b.subnet(true) != nil || len(b.Subnets) == 0 && dirOf("ip6tables-save", t.dir) != "" {
+	// A bridge that is gone, or was down, may have had addresses of IPv6.
+	if dirOf("ip6tables-save", t.dir) != "" {
 		families = append(families, true)
 	}
 	for _, t.v6 = range families {

@@ -131,6 +131,7 @@ func TestComplete(t *testing.T) {
 		{"any", nets(v4), nil, true},
 		{"as wanted", nets(v4, v6), nets(v4, v6), true},
 		{"unfinished", nets(v6), nets(v4, v6), false},
+		{"was down", nets(v4), nets(v4, v6), false},
 		{"another one", nets(other), nets(v4, v6), true},
 		{"less is wanted", nets(v4, v6), nets(v4), true},
 	} {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -42,4 +43,22 @@ func TestDeletedRules(t *testing.T) {
 			t.Errorf("the port of a pod that is gone answers %q", got)
 		}
 	})
+}
+
+// A bridge that somebody has set down, which has lost its addresses of IPv6, works again in the
+// next run.
+func TestBridgeIsDown(t *testing.T) {
+	m := newManager(t)
+	m.o.PodCIDRs = cidrs(t, "10.99.0.0/24", "fd99::/64")
+	pod := newPod("a")
+	a := ensure(t, m, pod)
+	serve(t, a, "a")
+	if err := netlink.LinkSetDown(bridgeOf(t, m)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holding(New(m.o)).Ensure(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	wantAnswer(t, "", a.IPs[0]+":80", "a")
+	wantAnswer(t, "", "["+a.IPs[1]+"]:80", "a")
 }
