@@ -23,6 +23,7 @@ import (
 // with a chain for its pods' host ports, where each rule has the pod's UID as a comment.
 type nft struct{ dir string }
 
+// run runs nft. A listing (-a) leaves out the elements of sets (-t): block lists have many.
 func (n nft) run(ctx context.Context, stdin string, lock hostLock, args ...string) (string, error) {
 	return runProgram(ctx, lock, stdin, filepath.Join(n.dir, "nft"), args...)
 }
@@ -42,7 +43,7 @@ func (n nft) open(ctx context.Context, b podBridge, lock hostLock) error {
 //
 // closed are the tables where only their owners could, and have not.
 func (n nft) acceptForward(ctx context.Context, b podBridge, lock hostLock) (closed []string, err error) {
-	listing, err := n.run(ctx, "", lock, "-a", "list", "ruleset")
+	listing, err := n.run(ctx, "", lock, "-a", "-t", "list", "ruleset")
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +58,7 @@ func (n nft) acceptForward(ctx context.Context, b podBridge, lock hostLock) (clo
 }
 
 func (n nft) remove(ctx context.Context, b podBridge, lock hostLock, _ *slog.Logger) error {
-	listing, err := n.run(ctx, "", lock, "-a", "list", "ruleset")
+	listing, err := n.run(ctx, "", lock, "-a", "-t", "list", "ruleset")
 	if err != nil {
 		return err
 	}
@@ -250,7 +251,7 @@ func (p portRules) Remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listing, err := n.run(ctx, "", hostLock{p.Lock}, "-a", "list", "ruleset", "inet")
+	listing, err := n.run(ctx, "", hostLock{p.Lock}, "-a", "-t", "list", "ruleset", "inet")
 	if err != nil {
 		return err
 	}

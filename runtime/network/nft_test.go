@@ -160,7 +160,7 @@ func TestPortsInheritLock(t *testing.T) {
 	dir := t.TempDir()
 	held := filepath.Join(dir, "held")
 	script := "#!/bin/sh\ncat >/dev/null; readlink /proc/self/fd/3 >>" + held + "\n" +
-		`[ "$1" = -a ] && printf 'table inet b {\nchain hostports {\nx comment "pod u" # handle 3\n}\n}\n'; exit 0` + "\n"
+		`[ "$1$2" = -a-t ] && printf 'table inet b {\nchain hostports {\nx comment "pod u" # handle 3\n}\n}\n'; exit 0` + "\n"
 	exectest.Write(t, filepath.Join(dir, "nft"), script)
 	lock, err := os.Create(filepath.Join(dir, "lock"))
 	if err != nil {
