@@ -148,11 +148,11 @@ func parseChains(listing string) []chain {
 		line = strings.TrimSpace(line)
 		f := strings.Fields(line)
 		switch {
-		case len(f) >= 4 && f[0] == "table" && f[3] == "{":
+		case opens(f, "table", 3):
 			family, table, owned = f[1], f[2], false
-		case len(f) == 2 && f[0] == "flags" && !inside:
-			owned = owned || slices.Contains(strings.Split(f[1], ","), "owner")
-		case len(f) >= 3 && f[0] == "chain" && f[2] == "{":
+		case strings.HasPrefix(line, "flags ") && !inside:
+			owned = owned || strings.Contains(line, "owner")
+		case opens(f, "chain", 2):
 			all, inside = append(all, chain{family: family, table: table, name: f[1], owned: owned}), true
 		case line == "}":
 			inside = false
@@ -164,6 +164,11 @@ func parseChains(listing string) []chain {
 		}
 	}
 	return all
+}
+
+// opens reports whether the fields of a line are the kind and name of n words and a brace.
+func opens(f []string, kind string, n int) bool {
+	return len(f) > n && f[0] == kind && f[n] == "{"
 }
 
 // accepts reports whether the chain has a rule that accepts what comes from the bridge, or goes to
