@@ -132,7 +132,7 @@ func (m *Manager) openBridge(ctx context.Context) (*podBridge, error) {
 	if err := m.acceptForward(ctx, *b, lock, fw); err != nil {
 		return nil, err
 	}
-	return b, m.restorePorts(ctx, *b, lock, fw)
+	return b, m.restorePods(ctx, *b, lock, fw)
 }
 
 // acceptForward keeps rules of nft from dropping the bridge's packets.

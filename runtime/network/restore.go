@@ -12,6 +12,8 @@ import (
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime/record"
@@ -69,9 +71,10 @@ func (m *Manager) renewLeases(r *record.Pod) error {
 	return nil
 }
 
-// restorePorts maps the host ports of connected pods again if their rules are gone, as after a
-// reload of the machine's firewall that deletes all rules.
-func (m *Manager) restorePorts(ctx context.Context, b podBridge, lock hostLock, fw firewall) error {
+// restorePods gives connected pods back what somebody has taken from them: their place on the bridge
+// if that was deleted, and their host ports if the rules are gone, as after a reload of the
+// machine's firewall that deletes all rules.
+func (m *Manager) restorePods(ctx context.Context, b podBridge, lock hostLock, fw firewall) error {
 	attached, err := m.attached()
 	if err != nil {
 		return err
@@ -79,7 +82,14 @@ func (m *Manager) restorePorts(ctx context.Context, b podBridge, lock hostLock, 
 	var mapped func(uid string) bool
 	for _, r := range attached {
 		a, ok := m.onBridge(r)
-		if !ok || fw.ownPorts && len(a.Ports) == 0 || !fw.ownPorts && len(a.Networks[0].Asked.Ports) == 0 {
+		if _, err := m.get(r.Pod); !ok || err != nil {
+			continue
+		}
+		pod := a.Namespace + "/" + a.Name
+		if err := m.reconnect(ctx, b, &a, lock); err != nil {
+			m.o.Log.Warn("cannot connect a pod again, whose bridge is a new one", "pod", pod, "error", err)
+		}
+		if fw.ownPorts && len(a.Ports) == 0 || !fw.ownPorts && len(a.Networks[0].Asked.Ports) == 0 {
 			continue
 		}
 		if mapped == nil {
@@ -90,16 +100,51 @@ func (m *Manager) restorePorts(ctx context.Context, b podBridge, lock hostLock, 
 		if mapped(a.UID) {
 			continue
 		}
-		if err := m.restorePortsOf(ctx, r, &a, lock); err != nil {
-			m.o.Log.Warn("cannot map the host ports of a pod again, whose rules are gone", "pod", a.Namespace+"/"+a.Name, "error", err)
+		if err := m.restorePorts(ctx, r, &a, lock); err != nil {
+			m.o.Log.Warn("cannot map the host ports of a pod again, whose rules are gone", "pod", pod, "error", err)
 			continue
 		}
-		m.o.Log.Info("mapped the host ports of a pod again, whose rules were gone", "pod", a.Namespace+"/"+a.Name)
+		m.o.Log.Info("mapped the host ports of a pod again, whose rules were gone", "pod", pod)
 	}
 	return nil
 }
 
-func (m *Manager) restorePortsOf(ctx context.Context, r *record.Pod, a *attachment, lock hostLock) error {
+// reconnect makes the pod's interface a port of the bridge if it is not.
+func (m *Manager) reconnect(ctx context.Context, b podBridge, a *attachment, lock hostLock) error {
+	bridge, err := netlink.LinkByName(b.Name)
+	if err != nil {
+		return fmt.Errorf("looking for bridge %q: %w", b.Name, err)
+	}
+	result := &types100.Result{}
+	err = m.runPlugins(ctx, a, a.Networks[0], lock.file, func(_ context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+		raw, err := c.GetNetworkListCachedResult(list, rt)
+		if err == nil && raw != nil {
+			result, err = types100.NewResultFromResult(raw)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, i := range result.Interfaces {
+		if i.Sandbox != "" {
+			continue
+		}
+		link, err := netlink.LinkByName(i.Name)
+		if err != nil || link.Type() != "veth" || link.Attrs().MasterIndex == bridge.Attrs().Index {
+			continue
+		}
+		if err := errors.Join(netlink.LinkSetMaster(link, bridge), netlink.LinkSetHairpin(link, true)); err != nil {
+			return fmt.Errorf("connecting %s to bridge %q: %w", i.Name, b.Name, err)
+		}
+		if len(a.Networks[0].Asked.Ports) > 0 {
+			return routeLocalnet(b) // the plugin did that
+		}
+	}
+	return nil
+}
+
+func (m *Manager) restorePorts(ctx context.Context, r *record.Pod, a *attachment, lock hostLock) error {
 	own := m.ports(a, r.Sandbox.IPs, lock.file)
 	if err := errors.Join(own.Add(ctx), m.portPlugin(ctx, a, lock, "ADD")); err != nil {
 		return err

@@ -62,3 +62,25 @@ func TestBridgeIsDown(t *testing.T) {
 	wantAnswer(t, "", a.IPs[0]+":80", "a")
 	wantAnswer(t, "", "["+a.IPs[1]+"]:80", "a")
 }
+
+// Pods stay connected when somebody has deleted their bridge and the next run makes another.
+func TestBridgeIsDeleted(t *testing.T) {
+	eachFirewall(t, func(t *testing.T, m *Manager) {
+		m.o.PodCIDRs = cidrs(t, "10.99.0.0/24")
+		port := freePort()
+		pod := withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)})
+		a := ensure(t, m, pod)
+		serve(t, a, "a")
+		if err := netlink.LinkDel(bridgeOf(t, m)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := holding(New(m.o)).Ensure(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		wantAnswer(t, "", a.IPs[0]+":80", "a")
+		for _, from := range []string{a.NetNS, another(t)} {
+			wantAnswer(t, from, fmt.Sprintf("%s:%d", hostIP, port), "a")
+		}
+		wantAnswer(t, "", fmt.Sprintf("127.0.0.1:%d", port), "a")
+	})
+}
