@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/hack/exectest"
 )
 
 func runNFT(t *testing.T, script string) string {
@@ -132,3 +135,12 @@ func TestBridgeIsGone(t *testing.T) {
 		}
 	}) // newManagerIn looks for what is left
 }
+
+// A program nft that does not work, as with a kernel without nftables, keeps no pod from iptables.
+func TestUselessNFT(t *testing.T) {
+	m := newManager(t)
+	dir := t.TempDir()
+	exectest.Write(t, filepath.Join(dir, "nft"), "#!/bin/sh\nexit 1\n")
+	m.o.Path = dir + ":" + m.o.Path
+	ensure(t, m, newPod("a"))
+} // newManager removes the bridge
