@@ -64,3 +64,33 @@ func TestFailedStart(t *testing.T) {
 		})
 	}
 }
+
+// TestRunningSandbox: each process makes sure once that a pod that runs still has what its sandbox
+// consists of, such as the rules of its host ports.
+func TestRunningSandbox(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		pod := testPod(v1.RestartPolicyAlways, "sleep")
+		if err := n.pods(t.Context(), t).Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		calls := 0
+		n.sandboxes.Err = func(*v1.Pod) error {
+			calls++
+			return nil
+		}
+		p := n.pods(t.Context(), t)
+		for range 2 {
+			if err := p.Sync(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if calls != 1 {
+			t.Errorf("%d calls, want 1", calls)
+		}
+		if err := p.Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -37,7 +37,13 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 	if err := p.o.Records.Owned(obs.Record); err != nil {
 		return err
 	}
-	p.remember(pod.UID, func(m *memory) { m.synced = true })
+	first := false
+	p.remember(pod.UID, func(m *memory) { first, m.synced = !m.synced, true })
+	if first && obs.Sandbox != nil {
+		if _, err := p.o.Sandboxes.Ensure(ctx, pod, lock); err != nil {
+			return err
+		}
+	}
 	defer p.remember(pod.UID, (*memory).dropUsedImages)
 	todo := podstate.Decide(obs, time.Now())
 	return p.act(ctx, lock, obs, todo)

@@ -129,10 +129,13 @@ func (m *memory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runt
 	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"), 0o600); err != nil {
 		return nil, err
 	}
+	if err := os.WriteFile(filepath.Join(m.root, "resolv.conf"), []byte("nameserver 192.0.2.53\n"), 0o600); err != nil {
+		return nil, err
+	}
 	o.Engine, o.Sandboxes, o.Cgroups = m.engine, m.sandboxes, m.cgroups
 	o.Volumes = &volume.Manager{Root: m.root, Objects: o.Objects, ClaimsDir: filepath.Join(m.root, "claims"), Allocatable: n.Status.Allocatable, Mounter: enginetest.Mounts{}}
 	o.Node = ocispec.Node{Name: n.Name, IPs: []string{"192.0.2.1"}, MemoryCapacity: 4 << 30, Allocatable: n.Status.Allocatable}
-	o.Host = runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(m.root, "none")}
+	o.Host = runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(m.root, "resolv.conf")}
 	return runtime.New(ctx, o)
 }
 

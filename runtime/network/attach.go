@@ -45,6 +45,9 @@ func (m *Manager) plan(ctx context.Context, pod *v1.Pod) (*attachment, error) {
 	if err != nil {
 		return nil, err
 	}
+	if list.Name == BridgeName(m.o.StateDir) {
+		first.Dir = "" // nobody else knows its configuration
+	}
 	a.Networks = append([]podNetwork{first}, additional...)
 	return a, nil
 }
@@ -90,7 +93,7 @@ func (m *Manager) network(list *libcni.NetworkConfigList, iface string, asked ca
 	if err := checkPlugins(pluginsOf(list), m.o.CNIBinDirs); err != nil {
 		return podNetwork{}, err
 	}
-	return podNetwork{Name: list.Name, Config: list.Bytes, Interface: iface, Asked: asked}, nil
+	return podNetwork{Name: list.Name, Config: list.Bytes, Dir: m.o.CNIConfDir, Interface: iface, Asked: asked}, nil
 }
 
 // attach connects the pod. The record is written first: with it Remove, also in another
@@ -102,7 +105,7 @@ func (m *Manager) attach(ctx context.Context, pod *v1.Pod, a *attachment, lock r
 	}
 	all := make([]networkStatus, 0, len(a.Networks))
 	for _, n := range a.Networks {
-		status, err := m.add(ctx, a, n, lock)
+		status, err := m.add(ctx, a, n, lock.File())
 		if err != nil {
 			return nil, fmt.Errorf("network %q: %w", n.Name, err)
 		}
@@ -111,12 +114,12 @@ func (m *Manager) attach(ctx context.Context, pod *v1.Pod, a *attachment, lock r
 	if len(all[0].IPs) == 0 {
 		return nil, fmt.Errorf("network %q gave the pod no address", a.Networks[0].Name)
 	}
-	return all, m.ports(a, all[0].IPs, lock).Add(ctx)
+	return all, m.ports(a, all[0].IPs, lock.File()).Add(ctx)
 }
 
 // ports are the host ports that we map to the pod without a CNI plugin.
-func (m *Manager) ports(a *attachment, ips []string, lock record.Lock) portRules {
-	return portRules{Path: m.o.Path, PodLock: lock.File(), Bridge: a.Bridge, UID: a.UID, IPs: ips, Ports: a.Ports}
+func (m *Manager) ports(a *attachment, ips []string, lock *os.File) portRules {
+	return portRules{Path: m.o.Path, Lock: lock, Bridge: a.Bridge, UID: a.UID, IPs: ips, Ports: a.Ports}
 }
 
 // detach disconnects the pod, as its attachment was recorded. Without a record there is
@@ -132,10 +135,10 @@ func (m *Manager) detach(ctx context.Context, r *record.Pod, lock record.Lock) e
 	if !namespaces.Alive(namespaces.Pin{Kind: namespaces.Net, Path: a.NetNS}) {
 		a.NetNS = ""
 	}
-	err := m.ports(&a, nil, lock).Remove(ctx)
+	err := m.ports(&a, nil, lock.File()).Remove(ctx)
 	// An error of one network must not keep the pod in the others.
 	for _, n := range slices.Backward(a.Networks) {
-		if e := m.del(ctx, &a, n, lock); e != nil {
+		if e := m.del(ctx, &a, n, lock.File()); e != nil {
 			err = errors.Join(err, fmt.Errorf("network %q: %w", n.Name, e))
 		}
 	}
@@ -189,48 +192,14 @@ func (m *Manager) collect(ctx context.Context) error {
 	return nil
 }
 
-// renewLeases reserves the addresses of a pod in our own network again if the state directory was
-// deleted, whose mounts outlive that: else the next pod would get one of them, too.
-func (m *Manager) renewLeases(r *record.Pod) error {
-	var a attachment
-	known := json.Unmarshal(r.Attachment, &a) == nil && r.Sandbox != nil && len(a.Networks) > 0
-	if !known || a.Networks[0].Name != BridgeName(m.o.StateDir) {
-		return nil
-	}
-	dir := filepath.Join(m.files.leases(), a.Networks[0].Name)
-	for _, ip := range r.Sandbox.IPs {
-		lease := filepath.Join(dir, ip)
-		if _, err := os.Lstat(lease); err == nil {
-			continue
-		}
-		err := os.MkdirAll(dir, 0o755)
-		if err == nil { // as the plugin host-local does
-			err = os.WriteFile(lease, []byte(a.UID+"\r\n"+a.Networks[0].Interface), 0o600)
-		}
-		if err != nil {
-			return fmt.Errorf("reserving the address %s of pod %s again: %w", ip, r.Pod.UID, err)
-		}
-		// The pod's lock may be held for long, also by this process.
-		if _, err := m.get(r.Pod); errors.Is(err, fs.ErrNotExist) {
-			_ = os.Remove(lease) // it is being released
-			break
-		}
-	}
-	return nil
-}
-
 // bridgeConf returns the configuration of our own network, and makes sure that its bridge and
 // rules exist. Host ports that no plugin can map move from what is asked of CNI to the
 // attachment.
 func (m *Manager) bridgeConf(ctx context.Context, a *attachment, asked *capabilities) (*libcni.NetworkConfigList, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.bridge == nil {
-		b, err := m.openBridge(ctx)
-		if err != nil {
-			return nil, err
-		}
-		m.bridge = b
+	if err := m.keepBridge(ctx); err != nil {
+		return nil, err
 	}
 	if err := m.bridge.CheckPorts(asked.Ports); err != nil {
 		return nil, err

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"net"
+	"os"
 	"slices"
+	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
@@ -45,6 +48,18 @@ func (b podBridge) subnet(v6 bool) *net.IPNet {
 	return nil
 }
 
+// has reports whether packets of the bridge pass the chains of a family of nft.
+func (b podBridge) has(family string) bool {
+	switch family {
+	case "ip":
+		return b.subnet(false) != nil
+	case "ip6":
+		return b.subnet(true) != nil
+	default:
+		return family == "inet"
+	}
+}
+
 // BridgeName returns the name of the bridge that belongs to the state directory. Each directory has
 // a bridge of its own, since each has its own leases of addresses.
 func BridgeName(stateDir string) string {
@@ -60,16 +75,31 @@ func hashOf(s string) uint32 {
 	return h.Sum32()
 }
 
-// CheckPorts returns a permanent error when the pods have no address of the family of a host
-// port's address: nothing could be forwarded from there to them.
+// CheckPorts returns a permanent error when nothing could be forwarded from a host port's address:
+// the pods have none of its family, or it is the loopback of IPv6, for which Linux has no
+// route_localnet.
 func (b podBridge) CheckPorts(ports []portMapping) error {
 	for _, p := range ports {
 		if ip := net.ParseIP(p.HostIP); ip != nil && b.subnet(ip.To4() == nil) == nil {
 			return failure.Permanentf("hostPort %d of hostIP %s: the pods of bridge %q have no address of its family, only of %v",
 				p.HostPort, p.HostIP, b.Name, b.Subnets)
+		} else if ip != nil && ip.To4() == nil && ip.IsLoopback() {
+			return failure.Permanentf("hostPort %d of hostIP %s: Linux forwards nothing from this address to pods", p.HostPort, p.HostIP)
 		}
 	}
 	return nil
+}
+
+// keepBridge makes sure that the bridge and its rules exist. The caller holds the lock mu.
+func (m *Manager) keepBridge(ctx context.Context) error {
+	if m.bridge != nil && time.Since(m.opened) < recheck {
+		return nil
+	}
+	b, err := m.openBridge(ctx)
+	if err == nil {
+		m.bridge, m.opened = b, time.Now()
+	}
+	return err
 }
 
 // openBridge creates the bridge with its rules, or continues to use that of an earlier process. It
@@ -96,12 +126,39 @@ func (m *Manager) openBridge(ctx context.Context) (*podBridge, error) {
 	if b.Subnets, err = openLink(b.Name, m.o.PodCIDRs, b.MTU); err != nil {
 		return nil, err
 	}
-	return b, fw.open(ctx, *b, lock)
+	if err := fw.open(ctx, *b, lock); err != nil {
+		return nil, err
+	}
+	if err := m.acceptForward(ctx, *b, lock, fw); err != nil {
+		return nil, err
+	}
+	return b, m.restorePods(ctx, *b, lock, fw)
+}
+
+// acceptForward keeps rules of nft from dropping the bridge's packets.
+func (m *Manager) acceptForward(ctx context.Context, b podBridge, lock hostLock, fw firewall) error {
+	dir := dirOf("nft", m.o.Path)
+	if dir == "" {
+		return nil
+	}
+	closed, err := nft{dir}.acceptForward(ctx, b, lock)
+	if m.bridge != nil {
+		closed = nil // it was said before
+	}
+	for _, table := range closed {
+		m.o.Log.Warn("only its owner can change this table of nft rules: if they drop forwarded packets, the pods have no network "+
+			"(firewalld: firewall-cmd --permanent --zone=trusted --add-interface="+b.Name+" && firewall-cmd --reload)", "table", table)
+	}
+	if err != nil && !fw.ownPorts { // the kernel may have no nftables
+		m.o.Log.Warn("cannot look for rules of nft that drop the packets of pods", "error", err)
+		return nil
+	}
+	return err
 }
 
 // openLink returns the subnets of the bridge, which it creates if needed.
 func openLink(name string, wanted []*net.IPNet, mtu int) ([]*net.IPNet, error) {
-	_, subnets, err := findLink(name)
+	link, subnets, err := findLink(name)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +167,7 @@ func openLink(name string, wanted []*net.IPNet, mtu int) ([]*net.IPNet, error) {
 			return nil, failure.Permanentf("bridge %q has the subnets %v, not %v: remove its pods first (runonce down --all)",
 				name, subnets, wanted)
 		}
-		return subnets, nil
+		return subnets, bringUpLink(link)
 	}
 	used, err := routedNetworks()
 	if err != nil {
@@ -122,27 +179,32 @@ func openLink(name string, wanted []*net.IPNet, mtu int) ([]*net.IPNet, error) {
 			return nil, err
 		}
 		wanted = []*net.IPNet{subnet}
-	} else if err := checkFree(wanted, slices.DeleteFunc(used, func(n *net.IPNet) bool { return isOneOf(n, subnets) })); err != nil {
+	} else if err := checkFree(wanted, slices.DeleteFunc(used, func(n routedNetwork) bool { return slices.ContainsFunc(subnets, n.within) })); err != nil {
 		return nil, err
 	}
 	return wanted, makeLink(name, wanted, mtu)
 }
 
-// bridgeComplete reports whether the bridge has its addresses. An unfinished one has some of them,
-// but not the first.
+// bridgeComplete reports whether the bridge has its addresses, or others. One that was not finished,
+// or that was down and so has lost those of IPv6, has only some of them.
 func bridgeComplete(subnets, wanted []*net.IPNet) bool {
-	return len(subnets) > 0 && (len(wanted) == 0 || isOneOf(wanted[0], subnets) || !isOneOf(subnets[0], wanted))
+	missing := func(from []*net.IPNet) func(*net.IPNet) bool {
+		return func(n *net.IPNet) bool { return !isOneOf(n, from) }
+	}
+	return len(subnets) > 0 && (!slices.ContainsFunc(wanted, missing(subnets)) || slices.ContainsFunc(subnets, missing(wanted)))
 }
 
 func isOneOf(n *net.IPNet, all []*net.IPNet) bool {
 	return slices.ContainsFunc(all, func(o *net.IPNet) bool { return o.String() == n.String() })
 }
 
-// checkFree returns a permanent error when the machine routes to one of the subnets.
-func checkFree(subnets, used []*net.IPNet) error {
+// checkFree returns a permanent error when the machine routes to a part of one of the subnets, or
+// is connected to a network with it. A larger network behind a gateway or a VPN is no reason to
+// refuse what somebody has chosen: only they know which of its addresses are in use.
+func checkFree(subnets []*net.IPNet, used []routedNetwork) error {
 	for _, s := range subnets {
 		for _, u := range used {
-			if u.Contains(s.IP) || s.Contains(u.IP) {
+			if u.within(s) || u.Connected && u.Contains(s.IP) {
 				return failure.Permanentf("the network %s cannot be used for pods: the machine has a route to %s", s, u)
 			}
 		}
@@ -156,17 +218,27 @@ func checkFree(subnets, used []*net.IPNet) error {
 func (m *Manager) removeBridge(ctx context.Context, lock hostLock) error {
 	name := BridgeName(m.o.StateDir)
 	link, subnets, err := findLink(name)
-	if err != nil || link == nil {
-		return err // the bridge is created first and removed last
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(m.files.leases()); link == nil && errors.Is(err, fs.ErrNotExist) {
+		return nil // no pod has ever used a bridge
 	}
 	all, err := firewalls(m.o.Path)
 	if err != nil {
 		return err
 	}
-	for _, fw := range all {
-		if err := fw.remove(ctx, podBridge{Name: name, Subnets: subnets}, lock, m.o.Log); err != nil {
+	for i, fw := range all {
+		err := fw.remove(ctx, podBridge{Name: name, Subnets: subnets}, lock, m.o.Log)
+		if err != nil && i == 0 {
 			return err
 		}
+		if err != nil { // the kernel may have no nftables
+			m.o.Log.Warn("cannot look for rules of the bridge", "error", err)
+		}
+	}
+	if link == nil {
+		return nil // somebody has deleted it, and the rules have outlived it
 	}
 	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("removing bridge %q: %w", name, err)
@@ -211,7 +283,7 @@ func (b podBridge) Conf(capabilities []string) (*libcni.NetworkConfigList, error
 
 // chooseSubnet returns the first free network, starting with one that depends on the bridge's
 // name, so that several instances seldom choose the same.
-func chooseSubnet(bridge string, used []*net.IPNet) (*net.IPNet, error) {
+func chooseSubnet(bridge string, used []routedNetwork) (*net.IPNet, error) {
 	start := uint32(0)
 	if bridge != mainBridge {
 		start = hashOf(bridge)
@@ -219,12 +291,13 @@ func chooseSubnet(bridge string, used []*net.IPNet) (*net.IPNet, error) {
 	for i := range uint32(netCount) {
 		second := byte(firstNet + (start+i)%netCount)
 		subnet := &net.IPNet{IP: net.IPv4(10, second, 0, 0).To4(), Mask: net.CIDRMask(netBits, 32)}
-		if checkFree([]*net.IPNet{subnet}, used) == nil {
+		overlaps := func(u routedNetwork) bool { return u.within(subnet) || u.Contains(subnet.IP) }
+		if !slices.ContainsFunc(used, overlaps) {
 			return subnet, nil
 		}
 	}
 	return nil, failure.Permanentf("no network is free for the pods: the machine has routes to all of 10.%d.0.0/%d to 10.%d.0.0/%d; "+
-		"configure one in a CNI conflist", firstNet, netBits, firstNet+netCount-1, netBits)
+		"choose one with --pod-cidr", firstNet, netBits, firstNet+netCount-1, netBits)
 }
 
 // findLink returns the bridge, nil when it does not exist, and its subnets, IPv4's first.
@@ -286,8 +359,12 @@ func makeLink(name string, subnets []*net.IPNet, mtu int) error {
 			return fmt.Errorf("adding address %s to bridge %q: %w", gateway.IPNet, name, err)
 		}
 	}
+	return bringUpLink(link)
+}
+
+func bringUpLink(link netlink.Link) error {
 	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("bringing up bridge %q: %w", name, err)
+		return fmt.Errorf("bringing up bridge %q: %w", link.Attrs().Name, err)
 	}
 	return nil
 }

@@ -34,9 +34,9 @@ func TestChooseSubnet(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			used := make([]*net.IPNet, 0, len(tt.used))
+			used := make([]routedNetwork, 0, len(tt.used))
 			for _, n := range tt.used {
-				used = append(used, mustSubnet(t, n))
+				used = append(used, routedNetwork{IPNet: mustSubnet(t, n)})
 			}
 			got, err := chooseSubnet(tt.bridge, used)
 			if tt.want == "" {
@@ -53,6 +53,28 @@ func TestChooseSubnet(t *testing.T) {
 	other, err := chooseSubnet("runonce-abcdef", nil)
 	if err != nil || other.IP[0] != 10 || other.IP[1] < firstNet || other.IP[1] >= firstNet+netCount {
 		t.Errorf("another bridge: %v, %v", other, err)
+	}
+}
+
+// What somebody has chosen is refused where it cannot work, and not where a larger network is
+// somewhere behind a gateway.
+func TestCheckFree(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		used      string
+		connected bool
+		free      bool
+	}{
+		{"10.0.0.0/8", false, true},
+		{"10.0.0.0/8", true, false},
+		{"10.99.0.0/16", false, false},
+		{"10.99.7.0/24", false, false},
+		{"10.98.0.0/16", true, true},
+	} {
+		err := checkFree([]*net.IPNet{mustSubnet(t, "10.99.0.0/16")}, []routedNetwork{{mustSubnet(t, tt.used), tt.connected}})
+		if (err == nil) != tt.free {
+			t.Errorf("%s, connected %t: %v", tt.used, tt.connected, err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"syscall"
@@ -20,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/record"
 )
 
 // podInterface is the name of a pod's first interface, as in Kubernetes.
@@ -97,8 +97,10 @@ func (e *pluginExec) FindInPath(plugin string, dirs []string) (string, error) {
 
 // podNetwork is a network that a pod joins.
 type podNetwork struct {
-	Name      string `json:"name"`
-	Config    []byte `json:"config"` // its conflist
+	Name   string `json:"name"`
+	Config []byte `json:"config"` // its conflist
+	// Dir is the directory with its configuration, empty for our own network.
+	Dir       string `json:"dir,omitempty"`
 	Interface string `json:"interface"`
 	// Alias is its name in the pod's annotation and network status.
 	Alias string       `json:"alias,omitempty"`
@@ -106,7 +108,7 @@ type podNetwork struct {
 }
 
 // add connects the pod. After an error the caller undoes with del what was done.
-func (m *Manager) add(ctx context.Context, a *attachment, n podNetwork, lock record.Lock) (networkStatus, error) {
+func (m *Manager) add(ctx context.Context, a *attachment, n podNetwork, lock *os.File) (networkStatus, error) {
 	var raw types.Result
 	err := m.runPlugins(ctx, a, n, lock, func(ctx context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) (err error) {
 		raw, err = c.AddNetworkList(ctx, list, rt)
@@ -130,10 +132,35 @@ func (m *Manager) add(ctx context.Context, a *attachment, n podNetwork, lock rec
 }
 
 // del disconnects the pod. It may be repeated.
-func (m *Manager) del(ctx context.Context, a *attachment, n podNetwork, lock record.Lock) error {
-	return m.runPlugins(ctx, a, n, lock, func(ctx context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+func (m *Manager) del(ctx context.Context, a *attachment, n podNetwork, lock *os.File) error {
+	added, err := m.delAs(ctx, a, n, lock)
+	if err == nil || n.Dir == "" {
+		return err
+	}
+	// A plugin refuses a mistake in its configuration here as well, until somebody corrects it.
+	list, confErr := namedNetwork(n.Dir, n.Name)
+	switch {
+	case errors.Is(confErr, fs.ErrNotExist) && !added:
+		m.o.Log.Warn("a network that is no longer configured was not removed from a pod that it never got to",
+			"pod", a.Namespace+"/"+a.Name, "network", n.Name, "error", err)
+		return nil
+	case confErr != nil || bytes.Equal(list.Bytes, n.Config):
+		return err
+	}
+	n.Config = list.Bytes
+	_, err = m.delAs(ctx, a, n, lock)
+	return err
+}
+
+// delAs disconnects the pod by the network's configuration, and reports whether the pod had been
+// connected completely.
+func (m *Manager) delAs(ctx context.Context, a *attachment, n podNetwork, lock *os.File) (added bool, err error) {
+	err = m.runPlugins(ctx, a, n, lock, func(ctx context.Context, c libcni.CNI, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+		result, err := c.GetNetworkListCachedResult(list, rt)
+		added = result != nil || err != nil
 		return c.DelNetworkList(ctx, list, rt)
 	})
+	return added, err
 }
 
 // cniCall is a call of libcni for a pod and a network.
@@ -141,12 +168,12 @@ type cniCall func(context.Context, libcni.CNI, *libcni.NetworkConfigList, *libcn
 
 // runPlugins calls libcni with the network and the pod, by the conventions of Kubernetes' container
 // runtimes. The plugins inherit the lock: if this process is killed, the next one waits for them.
-func (m *Manager) runPlugins(ctx context.Context, a *attachment, n podNetwork, lock record.Lock, call cniCall) error {
+func (m *Manager) runPlugins(ctx context.Context, a *attachment, n podNetwork, lock *os.File, call cniCall) error {
 	list, err := libcni.ConfListFromBytes(n.Config)
 	if err != nil {
 		return failure.Permanentf("reading the configuration of network %q: %w", n.Name, err)
 	}
-	c := libcni.NewCNIConfigWithCacheDir(m.o.CNIBinDirs, m.files.results(), &pluginExec{inherit: []*os.File{lock.File()}, limit: m.pluginLimit})
+	c := libcni.NewCNIConfigWithCacheDir(m.o.CNIBinDirs, m.files.results(), &pluginExec{inherit: []*os.File{lock}, limit: m.limitOf(n)})
 	return classify(call(ctx, c, list, &libcni.RuntimeConf{
 		ContainerID: a.UID,
 		NetNS:       a.NetNS,
@@ -160,6 +187,11 @@ func (m *Manager) runPlugins(ctx context.Context, a *attachment, n podNetwork, l
 		},
 		CapabilityArgs: n.Asked.arguments(),
 	}))
+}
+
+// limitOf bounds the time of the network's plugins: portmap runs several programs for each port.
+func (m *Manager) limitOf(n podNetwork) time.Duration {
+	return m.pluginLimit + time.Duration(len(n.Asked.Ports))*portLimit
 }
 
 // podMAC returns the hardware address of the pod's interface, "" when the plugins do not

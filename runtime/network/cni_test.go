@@ -211,3 +211,15 @@ func TestHangingPluginIsKilled(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The portmap plugin needs time for each port.
+func TestLimitOf(t *testing.T) {
+	t.Parallel()
+	m := New(Options{})
+	if got := m.limitOf(podNetwork{}); got != 20*time.Second {
+		t.Errorf("%s without ports", got)
+	}
+	if got := m.limitOf(podNetwork{Asked: capabilities{Ports: make([]portMapping, 1000)}}); got < 2*time.Minute {
+		t.Errorf("%s for 1000 ports", got)
+	}
+}

@@ -74,6 +74,8 @@ func TestOnlyIPv6(t *testing.T) {
 		wantAnswer(t, another(t), fmt.Sprintf("[%s]:%d", hostIP6, port), "a")
 		_, err := holding(m).Ensure(t.Context(), withPorts("b", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port), HostIP: hostIP}))
 		wantPermanent(t, err, hostIP, "fd98::/64")
+		_, err = holding(m).Ensure(t.Context(), withPorts("b", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port), HostIP: "::1"}))
+		wantPermanent(t, err, "hostIP ::1")
 	})
 }
 

@@ -21,6 +21,8 @@ import (
 type backend interface {
 	// open adds the bridge's rules, in place of older ones.
 	open(ctx context.Context, b podBridge, lock hostLock) error
+	// mapped returns whether the host ports of a pod have rules.
+	mapped(ctx context.Context, b podBridge, lock hostLock) (func(uid string) bool, error)
 	// remove removes them, and what was made for host ports. Absent ones are no error.
 	remove(ctx context.Context, b podBridge, lock hostLock, log *slog.Logger) error
 }

@@ -22,50 +22,76 @@ func defaultLink(family int) (int, error) {
 	}
 	index, metric := 0, 0
 	for _, r := range routes {
-		if isDefault(r) && r.LinkIndex != 0 && (index == 0 || r.Priority < metric) {
-			index, metric = r.LinkIndex, r.Priority
+		link := r.LinkIndex
+		if len(r.MultiPath) > 0 {
+			link = r.MultiPath[0].LinkIndex
+		}
+		if prefixLength(r) == 0 && link != 0 && (index == 0 || r.Priority < metric) {
+			index, metric = link, r.Priority
 		}
 	}
 	return index, nil
 }
 
-func isDefault(r netlink.Route) bool {
+// prefixLength returns that of the route's destination, 0 for a default route.
+func prefixLength(r netlink.Route) int {
 	if r.Dst == nil {
-		return true
+		return 0
 	}
 	ones, _ := r.Dst.Mask.Size()
-	return ones == 0
+	return ones
 }
 
-// routedNetworks returns the networks that the machine has routes to, except default routes.
-func routedNetworks() ([]*net.IPNet, error) {
-	var nets []*net.IPNet
+// routedNetwork is one that the machine has a route to.
+type routedNetwork struct {
+	*net.IPNet
+	// Connected says that one of the machine's interfaces has an address in it.
+	Connected bool
+}
+
+// within reports whether all its addresses are in n.
+func (r routedNetwork) within(n *net.IPNet) bool {
+	own, _ := r.Mask.Size()
+	ones, _ := n.Mask.Size()
+	return n.Contains(r.IP) && own >= ones
+}
+
+// routedNetworks returns the networks that the machine has routes to, except default routes. VPNs
+// replace that of IPv4 by routes to its halves, which have a longer prefix.
+func routedNetworks() ([]routedNetwork, error) {
+	var nets []routedNetwork
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 		if err != nil {
 			return nil, fmt.Errorf("listing the machine's routes: %w", err)
 		}
 		for _, r := range routes {
-			if !isDefault(r) {
-				nets = append(nets, r.Dst)
+			if prefixLength(r) > 1 {
+				nets = append(nets, routedNetwork{r.Dst, r.Protocol == unix.RTPROT_KERNEL})
 			}
 		}
 	}
 	return nets, nil
 }
 
-// hostMTU returns the MTU of the interface with the default route, at most Ethernet's.
+// hostMTU returns the lower MTU of the interfaces with the default routes, at most Ethernet's.
 func hostMTU() (int, error) {
-	const ethernet = 1500
-	index, err := defaultLink(netlink.FAMILY_V4)
-	if err != nil || index == 0 {
-		return ethernet, err
+	mtu := 1500
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		index, err := defaultLink(family)
+		if err != nil {
+			return 0, err
+		}
+		if index == 0 {
+			continue
+		}
+		link, err := netlink.LinkByIndex(index)
+		if err != nil {
+			return 0, fmt.Errorf("looking for the interface of the default route: %w", err)
+		}
+		mtu = min(mtu, link.Attrs().MTU)
 	}
-	link, err := netlink.LinkByIndex(index)
-	if err != nil {
-		return 0, fmt.Errorf("looking for the interface of the default route: %w", err)
-	}
-	return min(link.Attrs().MTU, ethernet), nil
+	return mtu, nil
 }
 
 // hostLock is held by whoever changes the host's network. All instances of this program in
@@ -111,7 +137,8 @@ func (l hostLock) Release() { _ = l.file.Close() }
 
 // HostIPs returns the machine's own addresses as pods on the host network have them: for
 // IPv4 and then IPv6, the first global address of the interface that holds the default
-// route, or without one of any interface that is up. Without any it returns 127.0.0.1.
+// route, or if that has none of any interface that is up, as of the loopback on a machine whose
+// addresses are announced by a routing protocol. Without any it returns 127.0.0.1.
 func HostIPs() ([]string, error) {
 	var ips []string
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
@@ -138,15 +165,19 @@ func primaryIP(family int) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	other := ""
 	for _, a := range addrs {
 		if !a.IP.IsGlobalUnicast() || a.Scope != int(netlink.SCOPE_UNIVERSE) {
 			continue
 		}
-		if a.LinkIndex == index || index == 0 && isUp(a.LinkIndex) {
+		if a.LinkIndex == index {
 			return a.IP.String(), nil
 		}
+		if other == "" && isUp(a.LinkIndex) {
+			other = a.IP.String()
+		}
 	}
-	return "", nil
+	return other, nil
 }
 
 func isUp(index int) bool {

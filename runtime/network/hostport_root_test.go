@@ -1,7 +1,6 @@
 package network
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -14,9 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/record"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -254,85 +251,6 @@ func TestNoFirewall(t *testing.T) {
 	}
 	ensure(t, m, newPod("b", func(p *v1.Pod) { p.Spec.HostNetwork = true }))
 	m.o.Path = onlyNFT(t)
-}
-
-// Pods have a network even if the machine's rules drop forwarded packets, and those rules stay.
-func TestForwardPolicy(t *testing.T) {
-	roottest.Require(t)
-	nft := func(script string) {
-		t.Helper()
-		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "nft", "-f", "-")
-		cmd.Stdin = strings.NewReader(script)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
-	nft("table inet strict { chain way { type filter hook forward priority 0; policy drop; }; }\n")
-	t.Cleanup(func() { nft("delete table inet strict") })
-	dir := t.TempDir()
-	m := newManagerIn(t, Options{Records: record.Open(dir, dir), StateDir: dir + "/s", DataDir: dir + "/d", CNIConfDir: dir + "/c", Path: onlyNFT(t)})
-	port := freePort()
-	pod := withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)})
-	sb, err := holding(m).Ensure(t.Context(), pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve(t, sb, "a")
-	wantAnswer(t, another(t), fmt.Sprintf("%s:%d", hostIP, port), "a")
-	// A later process does not add its rules again.
-	ensure(t, New(m.o), newPod("b"))
-	list := func() string {
-		out, err := exec.CommandContext(t.Context(), "nft", "list", "table", "inet", "strict").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(out)
-	}
-	if got := strings.Count(list(), "accept"); got != 2 {
-		t.Errorf("%d rules, want 2: %s", got, list())
-	}
-	for _, p := range []*v1.Pod{pod, newPod("b")} {
-		if err := holding(m).Remove(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := m.Cleanup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(list(), "accept") {
-		t.Errorf("left: %s", list())
-	}
-}
-
-// With a policy to drop forwarded packets, as Docker sets it, host ports work from other
-// machines and pods reach those. A later process leaves the rules as they are, and so those that
-// the machine's owner has inserted before them.
-func TestForwardPolicyOfIptables(t *testing.T) {
-	m := newManager(t)
-	iptables := func(args ...string) string {
-		t.Helper()
-		out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "iptables", args...).CombinedOutput()
-		if err != nil {
-			t.Errorf("iptables %v: %v: %s", args, err, out)
-		}
-		return string(out)
-	}
-	iptables("-P", "FORWARD", "DROP")
-	defer iptables("-P", "FORWARD", "ACCEPT")
-	port := freePort()
-	sb := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)}))
-	serve(t, sb, "a")
-	wantAnswer(t, another(t), fmt.Sprintf("%s:%d", hostIP, port), "a")
-	serveIn(t, another(t), 8098, "neighbour")
-	wantAnswer(t, sb.NetNS, "192.0.2.1:8098", "neighbour")
-	own := []string{"FORWARD", "-i", bridgeOf(t, m).Attrs().Name, "-d", "198.51.100.1", "-j", "DROP"}
-	iptables(append([]string{"-I"}, own...)...)
-	defer iptables(append([]string{"-D"}, own...)...)
-	first := iptables("-S")
-	ensure(t, New(m.o), newPod("b"))
-	if diff := cmp.Diff(first, iptables("-S")); diff != "" {
-		t.Error(diff)
-	}
 }
 
 // Pods cannot reach programs that listen on the machine's loopback.

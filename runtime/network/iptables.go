@@ -43,7 +43,8 @@ func (t iptables) open(ctx context.Context, b podBridge, lock hostLock) error {
 func (t iptables) remove(ctx context.Context, b podBridge, lock hostLock, log *slog.Logger) error {
 	t.lock = lock
 	families := []bool{false}
-	if b.subnet(true) != nil {
+	// A bridge that is gone, or was down, may have had addresses of IPv6.
+	if dirOf("ip6tables-save", t.dir) != "" {
 		families = append(families, true)
 	}
 	for _, t.v6 = range families {
@@ -60,6 +61,16 @@ func (t iptables) remove(ctx context.Context, b podBridge, lock hostLock, log *s
 		}
 	}
 	return nil
+}
+
+func (t iptables) mapped(ctx context.Context, b podBridge, lock hostLock) (func(uid string) bool, error) {
+	t.lock, t.v6 = lock, b.subnet(false) == nil
+	rules, err := t.save(ctx)
+	return func(uid string) bool {
+		return slices.ContainsFunc(rules["nat"], func(line string) bool {
+			return strings.HasPrefix(line, "-A "+portChainDNAT+" ") && strings.Contains(line, fmt.Sprintf(`id: \"%s\"`, uid))
+		})
+	}, err
 }
 
 func (t iptables) run(ctx context.Context, stdin, name string, args ...string) (string, error) {
@@ -190,15 +201,16 @@ const (
 // all instances see it and it is removed with the chains.
 const portChainNote = `-A ` + portChainMark + ` -m comment --comment "made for runonce"`
 
-// portChainSetup returns the lines that add the mark, none when the portmap plugin has been
-// used on this machine before.
+// portChainSetup returns the lines that add the chains with the mark, none when the portmap plugin
+// has been used on this machine before. Of several that run at once for the first pods, all but
+// one would fail to create them.
 func (r ruleset) portChainSetup() ruleset {
 	for _, line := range r["nat"] {
 		if strings.HasPrefix(line, ":"+portChainDNAT+" ") || strings.HasPrefix(line, ":"+portChainMark+" ") {
 			return nil
 		}
 	}
-	return ruleset{"nat": {":" + portChainMark + " - [0:0]", portChainNote}}
+	return ruleset{"nat": {":" + portChainDNAT + " - [0:0]", ":" + portChainMasq + " - [0:0]", ":" + portChainMark + " - [0:0]", portChainNote}}
 }
 
 // portChainDeletion returns the lines that delete the portmap plugin's base chains, none when

@@ -89,7 +89,7 @@ func TestPortChains(t *testing.T) {
 	inUse := strings.Replace(marked, "-A CNI-HOSTPORT-MASQ",
 		"-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment \"x\" -j CNI-DN-0123\n-A CNI-HOSTPORT-MASQ", 1)
 	const none = "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n"
-	note := ruleset{"nat": {":CNI-HOSTPORT-SETMARK - [0:0]", portChainNote}}
+	note := ruleset{"nat": {":CNI-HOSTPORT-DNAT - [0:0]", ":CNI-HOSTPORT-MASQ - [0:0]", ":CNI-HOSTPORT-SETMARK - [0:0]", portChainNote}}
 	onlyNote := "*nat\n" + strings.Join(note["nat"], "\n") + "\nCOMMIT\n"
 	for _, tt := range []struct {
 		name, saved     string
@@ -99,7 +99,7 @@ func TestPortChains(t *testing.T) {
 		{"ours, in use", inUse, nil, nil},
 		{"somebody else's", saved, nil, nil},
 		{"none", none, note, nil},
-		{"only the mark", onlyNote, nil, ruleset{"nat": {"-F CNI-HOSTPORT-SETMARK", "-X CNI-HOSTPORT-SETMARK"}}},
+		{"only the mark", onlyNote, nil, ruleset{"nat": want["nat"][3:]}},
 	} {
 		rules := parseRules(tt.saved)
 		if diff := cmp.Diff(tt.setup, rules.portChainSetup()); diff != "" {

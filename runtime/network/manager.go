@@ -30,8 +30,11 @@ const (
 	// undoTimeout bounds the cleanup after a failed or canceled step. What is not undone by then
 	// stays recorded, for the next Ensure or Remove.
 	undoTimeout = 10 * time.Second
-	// pluginLimit bounds the time of a CNI plugin.
-	pluginLimit = 20 * time.Second
+	// pluginLimit bounds the time of a CNI plugin, and portLimit that for each host port.
+	pluginLimit, portLimit = 20 * time.Second, 200 * time.Millisecond
+	// recheck is how long the rules of the bridge are taken to be there: a reload of the machine's
+	// firewall may delete them at any time.
+	recheck = 10 * time.Second
 )
 
 // Options says where a Manager keeps its files and what it finds on the machine.
@@ -74,6 +77,7 @@ type Manager struct {
 	mu        sync.Mutex
 	collected bool
 	bridge    *podBridge // nil until the bridge is ready
+	opened    time.Time  // when it was
 }
 
 // New returns a Manager. It touches nothing yet.
@@ -95,6 +99,8 @@ func (m *Manager) Ensure(ctx context.Context, pod *v1.Pod, lock record.Lock) (en
 	sb, err := m.get(pod)
 	if errors.Is(err, fs.ErrNotExist) {
 		sb, err = m.replace(ctx, pod, lock)
+	} else if err == nil {
+		m.keep(ctx, pod)
 	}
 	return sb, podError(pod, err)
 }

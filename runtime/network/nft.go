@@ -23,27 +23,42 @@ import (
 // with a chain for its pods' host ports, where each rule has the pod's UID as a comment.
 type nft struct{ dir string }
 
+// run runs nft. A listing (-a) leaves out the elements of sets (-t): block lists have many.
 func (n nft) run(ctx context.Context, stdin string, lock hostLock, args ...string) (string, error) {
 	return runProgram(ctx, lock, stdin, filepath.Join(n.dir, "nft"), args...)
 }
 
-// open adds the table, and rules that accept the bridge's packets to all forward chains.
 func (n nft) open(ctx context.Context, b podBridge, lock hostLock) error {
 	if err := routeLocalnet(b); err != nil {
 		return err
 	}
-	listing, err := n.run(ctx, "", lock, "-a", "list", "ruleset")
-	if err != nil {
-		return err
-	}
-	if _, err := n.run(ctx, bridgeScript(b)+forwardScript(b.Name, parseChains(listing)), lock, "-f", "-"); err != nil {
+	if _, err := n.run(ctx, bridgeScript(b), lock, "-f", "-"); err != nil {
 		return fmt.Errorf("adding the rules of bridge %q: %w", b.Name, err)
 	}
 	return nil
 }
 
+// acceptForward adds rules that accept the bridge's packets to the forward chains of other
+// programs, which may drop them: also where the bridge's own rules are made with iptables.
+//
+// closed are the tables where only their owners could, and have not.
+func (n nft) acceptForward(ctx context.Context, b podBridge, lock hostLock) (closed []string, err error) {
+	listing, err := n.run(ctx, "", lock, "-a", "-t", "list", "ruleset")
+	if err != nil {
+		return nil, err
+	}
+	script, closed := forwardScript(b, parseChains(listing))
+	if script == "" {
+		return closed, nil
+	}
+	if _, err := n.run(ctx, script, lock, "-f", "-"); err != nil {
+		return nil, fmt.Errorf("accepting the packets of bridge %q: %w", b.Name, err)
+	}
+	return closed, nil
+}
+
 func (n nft) remove(ctx context.Context, b podBridge, lock hostLock, _ *slog.Logger) error {
-	listing, err := n.run(ctx, "", lock, "-a", "list", "ruleset")
+	listing, err := n.run(ctx, "", lock, "-a", "-t", "list", "ruleset")
 	if err != nil {
 		return err
 	}
@@ -58,6 +73,13 @@ func (n nft) remove(ctx context.Context, b podBridge, lock hostLock, _ *slog.Log
 		return fmt.Errorf("removing the rules of bridge %q: %w", b.Name, err)
 	}
 	return nil
+}
+
+func (n nft) mapped(ctx context.Context, b podBridge, lock hostLock) (func(uid string) bool, error) {
+	listing, err := n.run(ctx, "", lock, "list", "chain", "inet", b.Name, "hostports")
+	return func(uid string) bool {
+		return strings.Contains(listing, fmt.Sprintf("comment %q", portRules{UID: uid}.comment()))
+	}, err
 }
 
 // routeLocalnet lets the machine reach its pods' host ports at 127.0.0.1, as the portmap
@@ -114,21 +136,24 @@ func bridgeScript(b podBridge) string {
 type chain struct {
 	family, table, name string
 	base                string // "filter hook forward" of a chain that the kernel calls
+	owned               bool   // only the process that made the table can change it
 	rules               []string
 }
 
 // parseChains reads the output of nft -a list.
 func parseChains(listing string) []chain {
 	var all []chain
-	family, table, inside := "", "", false
+	family, table, inside, owned := "", "", false, false
 	for line := range strings.Lines(listing) {
 		line = strings.TrimSpace(line)
 		f := strings.Fields(line)
 		switch {
-		case len(f) >= 4 && f[0] == "table" && f[3] == "{":
-			family, table = f[1], f[2]
-		case len(f) >= 3 && f[0] == "chain" && f[2] == "{":
-			all, inside = append(all, chain{family: family, table: table, name: f[1]}), true
+		case opens(f, "table", 3):
+			family, table, owned = f[1], f[2], false
+		case strings.HasPrefix(line, "flags ") && !inside:
+			owned = owned || strings.Contains(line, "owner")
+		case opens(f, "chain", 2):
+			all, inside = append(all, chain{family: family, table: table, name: f[1], owned: owned}), true
 		case line == "}":
 			inside = false
 		case !inside:
@@ -141,21 +166,48 @@ func parseChains(listing string) []chain {
 	return all
 }
 
+// opens reports whether the fields of a line are the kind and name of n words and a brace.
+func opens(f []string, kind string, n int) bool {
+	return len(f) > n && f[0] == kind && f[n] == "{"
+}
+
+// accepts reports whether the chain has a rule that accepts what comes from the bridge, or goes to
+// it: our own, or that of iptables in a chain of its nftables variant.
+func (c chain) accepts(direction, bridge string) bool {
+	return slices.ContainsFunc(c.rules, func(rule string) bool {
+		rest, ok := strings.CutPrefix(rule, fmt.Sprintf("%s %q ", direction, bridge))
+		f := strings.Fields(rest)
+		if ok && len(f) > 5 && f[0] == "counter" { // packets N bytes N
+			f = f[5:]
+		}
+		return ok && len(f) > 0 && f[0] == "accept"
+	})
+}
+
 // forwardScript accepts the bridge's packets in each forward chain, since its policy may be
 // to drop.
-func forwardScript(bridge string, chains []chain) string {
+func forwardScript(b podBridge, chains []chain) (script string, closed []string) {
 	var s strings.Builder
-	comment := fmt.Sprintf("comment %q", ruleComment(bridge))
 	for _, c := range chains {
-		if c.base != "filter hook forward" || (c.family != "inet" && c.family != "ip" && c.family != "ip6") ||
-			strings.Contains(strings.Join(c.rules, "\n"), comment) {
+		if c.base != "filter hook forward" || !b.has(c.family) {
+			continue
+		}
+		if c.owned {
+			named := func(o chain) bool {
+				return o.family == c.family && o.table == c.table && strings.Contains(strings.Join(o.rules, "\n"), fmt.Sprintf("%q", b.Name))
+			}
+			if table := c.family + " " + c.table; !slices.ContainsFunc(chains, named) && !slices.Contains(closed, table) {
+				closed = append(closed, table)
+			}
 			continue
 		}
 		for _, direction := range []string{"iifname", "oifname"} {
-			fmt.Fprintf(&s, "insert rule %s %s %s %s %q accept %s\n", c.family, c.table, c.name, direction, bridge, comment)
+			if !c.accepts(direction, b.Name) {
+				fmt.Fprintf(&s, "insert rule %s %s %s %s %q accept comment %q\n", c.family, c.table, c.name, direction, b.Name, ruleComment(b.Name))
+			}
 		}
 	}
-	return s.String()
+	return s.String(), closed
 }
 
 // deletions returns the commands that delete the rules with the comment.
@@ -174,7 +226,7 @@ func deletions(chains []chain, comment string) string {
 // portRules are the host ports of a pod, in the table of its bridge.
 type portRules struct {
 	Path        string   // directories of the program nft
-	PodLock     *os.File // nft inherits it: the pod stays locked if only this process is killed
+	Lock        *os.File // nft inherits it: the pod stays locked if only this process is killed
 	Bridge, UID string
 	IPs         []string // the pod's
 	Ports       []portMapping
@@ -189,7 +241,7 @@ func (p portRules) Add(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := n.run(ctx, p.script(), hostLock{p.PodLock}, "-f", "-"); err != nil {
+	if _, err := n.run(ctx, p.script(), hostLock{p.Lock}, "-f", "-"); err != nil {
 		return fmt.Errorf("mapping host ports: %w", err)
 	}
 	return p.forget()
@@ -204,7 +256,7 @@ func (p portRules) Remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listing, err := n.run(ctx, "", hostLock{p.PodLock}, "-a", "list", "ruleset", "inet")
+	listing, err := n.run(ctx, "", hostLock{p.Lock}, "-a", "-t", "list", "ruleset", "inet")
 	if err != nil {
 		return err
 	}
@@ -213,7 +265,7 @@ func (p portRules) Remove(ctx context.Context) error {
 	if script == "" {
 		return nil
 	}
-	if _, err := n.run(ctx, script, hostLock{p.PodLock}, "-f", "-"); err != nil {
+	if _, err := n.run(ctx, script, hostLock{p.Lock}, "-f", "-"); err != nil {
 		return fmt.Errorf("unmapping host ports: %w", err)
 	}
 	return p.forget()

@@ -35,6 +35,21 @@ table ip6 other { # handle 13
 		type filter hook forward priority filter; policy accept;
 	}
 }
+table inet firewalld { # handle 15 progname firewalld
+	flags owner,persist
+
+	chain filter_FORWARD { # handle 1
+		type filter hook forward priority filter + 10; policy accept;
+		reject with icmpx admin-prohibited # handle 2
+	}
+}
+table ip filter { # handle 16
+	chain FORWARD { # handle 1
+		type filter hook forward priority filter; policy drop;
+		iifname "runonce0"  counter packets 5 bytes 395 accept # handle 6
+		oifname "runonce0" tcp dport 22  counter packets 6 bytes 406 accept # handle 7
+	}
+}
 table bridge l2 { # handle 14
 	chain forward { # handle 1
 		type filter hook forward priority filter; policy accept;
@@ -45,11 +60,26 @@ table bridge l2 { # handle 14
 func TestForwardScript(t *testing.T) {
 	t.Parallel()
 	chains := parseChains(listed)
+	both := podBridge{Name: "runonce0", Subnets: []*net.IPNet{mustSubnet(t, "10.62.0.0/20"), mustSubnet(t, "fd00::/64")}}
 	const want = `insert rule ip6 other forward iifname "runonce0" accept comment "runonce runonce0"
 insert rule ip6 other forward oifname "runonce0" accept comment "runonce runonce0"
+insert rule ip filter FORWARD oifname "runonce0" accept comment "runonce runonce0"
 `
-	if diff := cmp.Diff(want, forwardScript("runonce0", chains)); diff != "" {
+	script, closed := forwardScript(both, chains)
+	if diff := cmp.Diff(want, script); diff != "" {
 		t.Error(diff)
+	}
+	// Nobody but firewalld can change its table, which says nothing of the bridge yet.
+	if diff := cmp.Diff([]string{"inet firewalld"}, closed); diff != "" {
+		t.Error(diff)
+	}
+	trusted := strings.Replace(listed, "reject with", "iifname \"runonce0\" goto filter_FWD_trusted # handle 3\nreject with", 1)
+	if _, closed := forwardScript(both, parseChains(trusted)); len(closed) > 0 {
+		t.Errorf("still warns of %v", closed)
+	}
+	both.Subnets = both.Subnets[:1]
+	if script, _ := forwardScript(both, chains); strings.Contains(script, "ip6") {
+		t.Errorf("rules of IPv6 for pods without it: %s", script)
 	}
 	const deleted = "delete rule inet strict way handle 7\ndelete rule inet strict way handle 8\n"
 	if diff := cmp.Diff(deleted, deletions(chains, "runonce runonce0")); diff != "" {
@@ -101,6 +131,7 @@ func TestComplete(t *testing.T) {
 		{"any", nets(v4), nil, true},
 		{"as wanted", nets(v4, v6), nets(v4, v6), true},
 		{"unfinished", nets(v6), nets(v4, v6), false},
+		{"was down", nets(v4), nets(v4, v6), false},
 		{"another one", nets(other), nets(v4, v6), true},
 		{"less is wanted", nets(v4, v6), nets(v4), true},
 	} {
@@ -119,7 +150,7 @@ func FuzzParseChains(f *testing.F) {
 				t.Errorf("%q", line)
 			}
 		}
-		_ = forwardScript("b", parseChains(listing))
+		_, _ = forwardScript(podBridge{Name: "b"}, parseChains(listing))
 	})
 }
 
@@ -129,7 +160,7 @@ func TestPortsInheritLock(t *testing.T) {
 	dir := t.TempDir()
 	held := filepath.Join(dir, "held")
 	script := "#!/bin/sh\ncat >/dev/null; readlink /proc/self/fd/3 >>" + held + "\n" +
-		`[ "$1" = -a ] && printf 'table inet b {\nchain hostports {\nx comment "pod u" # handle 3\n}\n}\n'; exit 0` + "\n"
+		`[ "$1$2" = -a-t ] && printf 'table inet b {\nchain hostports {\nx comment "pod u" # handle 3\n}\n}\n'; exit 0` + "\n"
 	exectest.Write(t, filepath.Join(dir, "nft"), script)
 	lock, err := os.Create(filepath.Join(dir, "lock"))
 	if err != nil {
@@ -137,7 +168,7 @@ func TestPortsInheritLock(t *testing.T) {
 	}
 	defer func() { _ = lock.Close() }() // nothing was written
 	p := portRules{
-		Path: dir, PodLock: lock, Bridge: "b", UID: "u", IPs: []string{"10.62.0.2"},
+		Path: dir, Lock: lock, Bridge: "b", UID: "u", IPs: []string{"10.62.0.2"},
 		Ports: []portMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}},
 	}
 	if err := p.Add(t.Context()); err != nil {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/runonce/runonce/hack/exectest"
 )
 
@@ -161,6 +163,60 @@ func TestHangingAddAndDel(t *testing.T) {
 	edit("")
 	m.pluginLimit = time.Minute
 	if err := holding(New(m.o)).Remove(t.Context(), newPod("a")); err != nil {
+		t.Fatal(err)
+	}
+	wantNothing(t, m)
+}
+
+// A mistake in a network's configuration, which its plugins refuse in DEL, too, keeps no pod: it
+// may be corrected, or the network be removed, but not before a pod that is connected.
+func TestCorrectedConf(t *testing.T) {
+	m := newManager(t)
+	pod := newPod("a")
+	const wrong = "10.126.7.0/99"
+	right := ownBridgeConf(m, "")
+	mistake := func() { writeConf(t, m, "10.conflist", strings.Replace(right, "10.126.7.0/24", wrong, 1)) }
+	mistake()
+	for range 2 {
+		if _, err := holding(m).Ensure(t.Context(), pod); err == nil || !strings.Contains(err.Error(), wrong) {
+			t.Errorf("error %v, want one of %s", err, wrong)
+		}
+	}
+	if err := netlink.LinkDel(bridgeOf(t, m)); err != nil { // the plugin has left it without a hardware address
+		t.Fatal(err)
+	}
+	writeConf(t, m, "10.conflist", right)
+	ensure(t, m, pod)
+	mistake()
+	if err := holding(m).Remove(t.Context(), pod); err != nil {
+		t.Errorf("a mistake that came later: %v", err)
+	}
+	if _, err := holding(m).Ensure(t.Context(), pod); err == nil {
+		t.Error("no error with a mistake")
+	}
+	if err := os.RemoveAll(m.o.CNIConfDir); err != nil {
+		t.Fatal(err)
+	}
+	if err := holding(New(m.o)).Remove(t.Context(), pod); err != nil {
+		t.Errorf("without the network: %v", err)
+	}
+	wantNothing(t, m)
+}
+
+// A pod that was connected to a network stays recorded until its plugins have released it.
+func TestFailingDelWithoutConf(t *testing.T) {
+	m := newManager(t)
+	edit := flaky(t, m, "DEL) "+failing)
+	pod := newPod("a")
+	ensure(t, m, pod)
+	if err := os.RemoveAll(m.o.CNIConfDir); err != nil {
+		t.Fatal(err)
+	}
+	if err := holding(m).Remove(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "come again") {
+		t.Errorf("error %v, want the plugin's", err)
+	}
+	edit("")
+	if err := holding(m).Remove(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	wantNothing(t, m)

@@ -51,6 +51,9 @@ func ResolvConf(pod *v1.Pod, d DNS) (content []byte, warnings []string, err erro
 	r.limit()
 	if !pod.Spec.HostNetwork {
 		r.warnLoopback()
+		if len(r.servers) == 0 && pod.Spec.DNSPolicy != v1.DNSNone {
+			r.warnings = append(r.warnings, "the pod has no nameserver, since the host has none in its resolv.conf")
+		}
 	}
 	return r.format(), r.warnings, nil
 }

@@ -101,7 +101,7 @@ func TestResolvConf(t *testing.T) {
 			"search a" + long + " b" + long + " c" + long + " d" + long + " e" + long + " f" + long + " g" + long + " h" + long + " i\n",
 			"Search Line limits were exceeded",
 		},
-		{"an empty host", v1.DNSDefault, nil, "", "", ""},
+		{"an empty host", v1.DNSDefault, nil, "", "", "no nameserver"},
 		{"a stub", v1.DNSDefault, nil, "nameserver 127.0.0.1\n", "nameserver 127.0.0.1\n", "cannot reach nameserver 127.0.0.1"},
 		{"no cluster, with a policy that needs one", v1.DNSClusterFirstWithHostNet, nil, "nameserver 10.0.0.1", "nameserver 10.0.0.1\n", "falling back to Default"},
 	}
