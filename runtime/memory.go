@@ -61,7 +61,7 @@ func (m *memory) recall(o *podstate.Observation) {
 }
 
 // rememberLogs remembers the logs of the pod's containers, also when another process removes
-// them.
+// them, and forgets what earlier instances were killed for.
 func (m *memory) rememberLogs(o *podstate.Observation) {
 	if len(o.Containers) == 0 {
 		return
@@ -73,6 +73,10 @@ func (m *memory) rememberLogs(o *podstate.Observation) {
 			m.logPaths[c.Last.ContainerID] = c.Last.LogPath
 		}
 	}
+	maps.DeleteFunc(m.killed, func(id, _ string) bool {
+		_, shown := m.logPaths[id]
+		return !shown
+	})
 }
 
 // countCrashes updates the crash counters from the newest instances. A container that ran

@@ -1,6 +1,9 @@
 package runtime
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -8,6 +11,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/runtime/probe"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -38,5 +42,25 @@ func TestCountCrashes(t *testing.T) {
 		if got := o.Crashes["a"]; got != s.want {
 			t.Errorf("after %s ran %s: %d crashes, want %d", s.id, s.ran, got, s.want)
 		}
+	}
+}
+
+// What a container was killed for is remembered as long as its status shows it.
+func TestKilledIsForgotten(t *testing.T) {
+	t.Parallel()
+	m := &memory{crashes: map[string]crash{}, killed: map[string]string{}}
+	for i, id := range []string{"a-0", "a-1", "a-2", "a-3"} {
+		c := engine.Container{ID: id, Name: "a", Attempt: i, State: engine.StateRunning}
+		if i > 0 {
+			before := fmt.Sprintf("a-%d", i-1)
+			c.Last = &engine.Exit{ContainerID: before}
+		}
+		o := &podstate.Observation{Containers: map[string]engine.Container{"a": c}, Record: &record.Pod{}}
+		m.recall(o)
+		o.Probes = map[string]probe.Status{id: {Failed: probe.Liveness}}
+		m.beforeKill(o, podstate.Actions{})
+	}
+	if got := slices.Sorted(maps.Keys(m.killed)); !slices.Equal(got, []string{"a-2", "a-3"}) {
+		t.Errorf("remembered: %q", got)
 	}
 }
