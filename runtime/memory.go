@@ -13,6 +13,7 @@ import (
 // memory is what this process remembers of a pod between two calls, guarded by Pods.mu. All
 // else is in the pod's record.
 type memory struct {
+	since       time.Time // when this process first saw it: what was pulled before may be out of date
 	prepared    bool      // volumes, cgroup and files are there
 	synced      bool      // this process works on the pod
 	pulled      bool      // images were asked for that no container mounts
@@ -38,10 +39,14 @@ func (p *Pods) remember(uid types.UID, f func(*memory)) {
 	defer p.mu.Unlock()
 	m, ok := p.memories[uid]
 	if !ok {
-		m = &memory{crashes: map[string]crash{}, killed: map[string]string{}, images: map[imageRef]*foundImage{}}
+		m = newMemory()
 		p.memories[uid] = m
 	}
 	f(m)
+}
+
+func newMemory() *memory {
+	return &memory{since: time.Now(), crashes: map[string]crash{}, killed: map[string]string{}, images: map[imageRef]*foundImage{}}
 }
 
 // once sets a field of the pod's memory and reports whether it was not set before.

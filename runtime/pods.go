@@ -230,5 +230,6 @@ func (p *Pods) Digests(ctx context.Context, pod *v1.Pod) map[string]string {
 // Changes returns a channel that gets a value when a container of the pod starts, exits
 // or runs out of memory. Values coalesce; the channel is closed when ctx is done.
 func (p *Pods) Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error) {
+	p.remember(pod.UID, func(*memory) {}) // what is pulled for others from now on is for this pod, too
 	return p.watch.subscribe(ctx, string(pod.UID)), nil
 }
