@@ -49,6 +49,17 @@ func newMemory() *memory {
 	return &memory{since: time.Now(), crashes: map[string]crash{}, killed: map[string]string{}, images: map[imageRef]*foundImage{}}
 }
 
+// forget ends the work on a pod that another process has stopped. Only what reports need of it is
+// remembered.
+func (p *Pods) forget(uid types.UID) {
+	p.probes.keepOnly(uid, nil)
+	p.remember(uid, func(m *memory) {
+		last := newMemory()
+		last.annotations, last.logPaths = m.annotations, m.logPaths
+		*m = *last
+	})
+}
+
 // once sets a field of the pod's memory and reports whether it was not set before.
 func (p *Pods) once(uid types.UID, field func(*memory) *bool) (first bool) {
 	p.remember(uid, func(m *memory) {
