@@ -41,9 +41,6 @@ type Options struct {
 	Records *record.Store
 	// LogDir holds the containers' logs in the kubelet's layout (/var/log/pods).
 	LogDir string
-	// LocalImages are the normalised references of images that the user supplied: they are not
-	// pulled, whatever the pull policy says.
-	LocalImages []string
 	// Pull says when images are pulled, in place of their pull policies.
 	Pull image.Mode
 	Log  *slog.Logger // may be nil
@@ -91,6 +88,7 @@ type Pods struct {
 	mu       sync.Mutex // guards the rest
 	memories map[types.UID]*memory
 	pulls    map[string]*pull // by normalised reference
+	supplied []string         // what Supply was called with
 }
 
 // New returns Pods on the given parts and starts to listen for the engine's events until
@@ -116,6 +114,14 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 	}()
 	context.AfterFunc(ctx, p.probes.stopAll)
 	return p, nil
+}
+
+// Supply says which images, by normalised reference, the user has supplied: they are not pulled,
+// whatever the pull policy says.
+func (p *Pods) Supply(images []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.supplied = images
 }
 
 // traced runs f and reports it to the trace.

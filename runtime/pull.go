@@ -213,7 +213,10 @@ func (p *Pods) lookForImage(ctx context.Context, uid types.UID, ref imageRef) (l
 	if err == nil && found.seen.isFor(p, uid) {
 		return found, nil
 	}
-	local := slices.ContainsFunc(p.o.LocalImages, func(supplied string) bool { return image.Same(found.name, supplied, found.Digest) })
+	p.mu.Lock()
+	supplied := p.supplied
+	p.mu.Unlock()
+	local := slices.ContainsFunc(supplied, func(name string) bool { return image.Same(found.name, name, found.Digest) })
 	found.action, err = image.Decide(image.Policy{Ref: ref.name, Pull: ref.policy, Mode: p.o.Pull, Present: err == nil, Local: local})
 	return found, err
 }
