@@ -102,6 +102,46 @@ func TestLostPodIsNotProbed(t *testing.T) {
 	})
 }
 
+// lingering is an engine that takes a second to kill a command.
+type lingering struct {
+	*enginetest.Engine
+	commands atomic.Int32
+}
+
+func (l *lingering) Exec(ctx context.Context, _ string, _ []string) (engine.ExecResult, error) {
+	l.commands.Add(1)
+	<-ctx.Done()
+	time.Sleep(time.Second)
+	l.commands.Add(-1)
+	return engine.ExecResult{}, ctx.Err()
+}
+
+// At the end the commands of probes are killed, which is waited for.
+func TestWaitForProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		e := &lingering{Engine: n.engine}
+		ctx, cancel := context.WithCancel(t.Context())
+		p := n.podsOn(ctx, t, e)
+		pod := testPod(v1.RestartPolicyAlways, "sleep")
+		pod.Spec.Containers[0].ReadinessProbe = execProbe("sleep")
+		pod.Spec.Containers[0].ReadinessProbe.TimeoutSeconds = 3600
+		if err := p.Sync(ctx, pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		before := e.commands.Load()
+		cancel()
+		p.Wait()
+		if after := e.commands.Load(); before != 1 || after != 0 {
+			t.Errorf("commands: %d before, %d after", before, after)
+		}
+		if err := n.pods(t.Context(), t).Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // A startup probe that has succeeded is not run again by a later process, whatever it would say.
 func TestStartupProbeOfEarlierRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

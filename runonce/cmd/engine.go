@@ -221,6 +221,9 @@ func (s *session) list(ctx context.Context) ([]*v1.Pod, error) {
 func (s *session) close() {
 	s.warn(s.run.Close())
 	s.cancel()
+	if s.pods != nil {
+		s.pods.Wait()
+	}
 	s.p.closeEngine(s.engine)
 	if s.unlock != nil {
 		s.unlock()
