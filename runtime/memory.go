@@ -2,12 +2,14 @@ package runtime
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // memory is what this process remembers of a pod between two calls, guarded by Pods.mu. All
@@ -57,6 +59,15 @@ func (p *Pods) forget(uid types.UID) {
 		last := newMemory()
 		last.annotations, last.logPaths = m.annotations, m.logPaths
 		*m = *last
+	})
+}
+
+// forgetOthers forgets the pods that this process has not worked on, and that have no record any more.
+func (p *Pods) forgetOthers(known []*record.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.memories, func(uid types.UID, m *memory) bool {
+		return !m.synced && !slices.ContainsFunc(known, func(r *record.Pod) bool { return r.Pod.UID == uid })
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/engine"
@@ -61,6 +62,18 @@ func TestKilledIsForgotten(t *testing.T) {
 		m.beforeKill(o, podstate.Actions{})
 	}
 	if got := slices.Sorted(maps.Keys(m.killed)); !slices.Equal(got, []string{"a-2", "a-3"}) {
+		t.Errorf("remembered: %q", got)
+	}
+}
+
+// A process that lists the pods of others now and then does not remember all that it has ever seen.
+func TestForgetOthers(t *testing.T) {
+	t.Parallel()
+	p := &Pods{memories: map[types.UID]*memory{"gone": {}, "there": {}, "own": {synced: true}}}
+	there := &v1.Pod{}
+	there.UID = "there"
+	p.forgetOthers([]*record.Pod{{Pod: there}})
+	if got := slices.Sorted(maps.Keys(p.memories)); !slices.Equal(got, []types.UID{"own", "there"}) {
 		t.Errorf("remembered: %q", got)
 	}
 }

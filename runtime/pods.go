@@ -148,6 +148,7 @@ func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.forgetOthers(known)
 	pods := make([]*v1.Pod, 0, len(known))
 	for _, r := range known {
 		if r.Started.IsZero() {
