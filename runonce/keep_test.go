@@ -2,6 +2,7 @@ package runonce_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/runonce"
 )
 
@@ -56,6 +58,48 @@ func TestKeepRestarts(t *testing.T) {
 		want(t, "a sync for every crash", count(f.calls, "sync web") >= 11, true)
 		want(t, "job", last[1].Outcome, runonce.Succeeded)
 		want(t, "syncs of the job", count(f.calls, "sync job"), 2)
+	})
+}
+
+// TestKeepWhileStopping: while a pod that is replaced takes its time to stop, what crashes of the
+// others is started again, and nothing else is started.
+func TestKeepWhileStopping(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		crash := moment{10 * time.Minute, with(v1.PodRunning, crashed(0))}
+		back := moment{10*time.Minute + time.Second, with(v1.PodRunning, restarted(up(), 1))}
+		f := &fake{scripts: map[string]script{
+			"web": {timeline: []moment{{0, running()}, crash, back}}, "old": {stopTakes: time.Hour}, "new": runs(),
+		}}
+		web, before, after := newPod("web", v1.RestartPolicyAlways), newPod("old", v1.RestartPolicyAlways), newPod("new", v1.RestartPolicyAlways)
+		if err := f.Sync(t.Context(), web); err != nil {
+			t.Fatal(err)
+		}
+		plan := admit.Plan{Decisions: []admit.Decision{
+			{Pod: web, Verdict: admit.Admitted, Running: true}, {Pod: after, Verdict: admit.Admitted, Replaces: before},
+		}}
+		over := make(chan struct{})
+		time.AfterFunc(2*time.Hour, func() { close(over) })
+		var last runonce.Progress
+		results := runonce.Run(t.Context(), f, plan, runonce.Options{Keep: over, Progress: func(p runonce.Progress) {
+			if after := time.Since(begin); after > 0 && after < time.Hour {
+				last = p
+			}
+		}})
+		want(t, "web", results[0].Outcome, runonce.Running)
+		want(t, "new", results[1].Outcome, runonce.Running)
+		want(t, "reached their goal by then", fmt.Sprint(last.Done, " of ", last.Total), "1 of 2")
+		synced := false
+		for at, pods := range f.began {
+			switch passed := at.Sub(begin); {
+			case slices.Contains(pods, "web") && passed == 10*time.Minute:
+				synced = true
+			case slices.Contains(pods, "new") && passed < time.Hour:
+				t.Errorf("the new one was started after %s", passed)
+			}
+		}
+		want(t, "synced when it had crashed", synced, true)
 	})
 }
 

@@ -48,7 +48,7 @@ type Options struct {
 	// Trace has the steps that the runtime reports; nil leaves them out of the results.
 	Trace *Trace
 	// AfterStops, if set, is called once, when all pods that the plan stops have stopped and
-	// before the first pod is started.
+	// before the first pod is started that does not run yet.
 	AfterStops func()
 	// Concluded, if set, is called with the results when they are known, before the run removes its
 	// pods or keeps them at their goal.

@@ -48,7 +48,8 @@ type run struct {
 }
 
 // Run carries the plan out and returns one result for each decision, in plan order.
-// It first stops the pods that the plan stops. It then starts the admitted pods, by
+// It first stops the pods that the plan stops, and with Options.Keep keeps those that go on running
+// at their goal meanwhile. It then starts the admitted pods, by
 // priority, and waits until each has reached its goal or has ended. Then it checks each
 // once more, so that a pod that has died meanwhile does not count as running. It returns
 // early when ctx is done or the timeout has passed. With Options.Keep it returns only then, or
@@ -66,7 +67,8 @@ func Run(ctx context.Context, rt Runtime, plan admit.Plan, o Options) []Result {
 	work, abort := context.WithCancelCause(limited)
 	defer abort(nil)
 	r.abort = abort
-	blocked := r.stopDepartures(work, plan, results)
+	var blocked map[int]error
+	r.keepOthers(work, plan, func() { blocked = r.stopDepartures(work, plan, results) })
 	o.AfterStops()
 	r.pods = r.queue(work, plan.Decisions, results, blocked)
 	r.total = len(r.pods)

@@ -28,6 +28,37 @@ type departure struct {
 	err error
 }
 
+// keepOthers calls stop, which may take as long as the grace periods of pods. If the run keeps its
+// pods, those of the plan that run already are kept at their goal meanwhile, by a run of their own.
+func (r *run) keepOthers(ctx context.Context, plan admit.Plan, stop func()) {
+	if r.o.Keep == nil || len(plan.Departures()) == 0 {
+		stop()
+		return
+	}
+	var others admit.Plan
+	for _, d := range plan.Decisions {
+		if d.Verdict == admit.Admitted && d.Running && !d.Prune {
+			others.Decisions = append(others.Decisions, d)
+		}
+	}
+	added := len(plan.Admitted()) - len(others.Decisions)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		stop()
+	}()
+	o := r.o
+	o.Keep, o.Remove, o.Logs, o.AfterStops, o.Concluded = stopped, false, nil, nil, nil
+	o.Progress = func(e Progress) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		e.Total += added
+		r.o.Progress(e)
+	}
+	Run(ctx, r.rt, others, o)
+	<-stopped
+}
+
 // stopDepartures stops the pods that are preempted, replaced or pruned. Nothing is started
 // before all of them have stopped, since the plan counts on what they hold: memory, ports,
 // names. It returns, by row of the plan, why a pod cannot be started.

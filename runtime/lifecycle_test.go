@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,6 +173,39 @@ func TestTerminationMessage(t *testing.T) {
 		msg := s.ContainerStatuses[0].State.Terminated.Message
 		if len(msg) != 4096 || !strings.HasSuffix(msg, "the end") {
 			t.Errorf("message of %d bytes, ends in %q; want the last 4096", len(msg), msg[max(0, len(msg)-10):])
+		}
+	})
+}
+
+// A pod that is restarted for months has the termination messages of two instances, not of all.
+func TestTerminationMessagesDoNotPileUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		pod := testPod(v1.RestartPolicyAlways, "exit 1")
+		const restarts = 5
+		for i := range restarts + 1 {
+			if err := p.Sync(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(n.root, "pods", "uid-1", fmt.Sprintf("termination-log.c0.%d", i))
+			if err := os.WriteFile(path, fmt.Append(nil, "message ", i), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Minute)
+		}
+		files, err := filepath.Glob(filepath.Join(n.root, "pods", "uid-1", "termination-log.*"))
+		if err != nil || len(files) != 2 {
+			t.Errorf("files %q, %v; want two", files, err)
+		}
+		st, err := p.Status(t.Context(), pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cs := st.ContainerStatuses[0]
+		now, before := cs.State.Terminated, cs.LastTerminationState.Terminated
+		if cs.RestartCount != restarts || now == nil || now.Message != "message 5" || before == nil || before.Message != "message 4" {
+			t.Errorf("%d restarts, terminated %+v, before that %+v", cs.RestartCount, now, before)
 		}
 	})
 }

@@ -2,17 +2,20 @@ package runtime
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // memory is what this process remembers of a pod between two calls, guarded by Pods.mu. All
 // else is in the pod's record.
 type memory struct {
+	since       time.Time // when this process first saw it: what was pulled before may be out of date
 	prepared    bool      // volumes, cgroup and files are there
 	synced      bool      // this process works on the pod
 	pulled      bool      // images were asked for that no container mounts
@@ -38,10 +41,34 @@ func (p *Pods) remember(uid types.UID, f func(*memory)) {
 	defer p.mu.Unlock()
 	m, ok := p.memories[uid]
 	if !ok {
-		m = &memory{crashes: map[string]crash{}, killed: map[string]string{}, images: map[imageRef]*foundImage{}}
+		m = newMemory()
 		p.memories[uid] = m
 	}
 	f(m)
+}
+
+func newMemory() *memory {
+	return &memory{since: time.Now(), crashes: map[string]crash{}, killed: map[string]string{}, images: map[imageRef]*foundImage{}}
+}
+
+// forget ends the work on a pod that another process has stopped. Only what reports need of it is
+// remembered.
+func (p *Pods) forget(uid types.UID) {
+	p.probes.keepOnly(uid, nil)
+	p.remember(uid, func(m *memory) {
+		last := newMemory()
+		last.annotations, last.logPaths = m.annotations, m.logPaths
+		*m = *last
+	})
+}
+
+// forgetOthers forgets the pods that this process has not worked on, and that have no record any more.
+func (p *Pods) forgetOthers(known []*record.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.memories, func(uid types.UID, m *memory) bool {
+		return !m.synced && !slices.ContainsFunc(known, func(r *record.Pod) bool { return r.Pod.UID == uid })
+	})
 }
 
 // once sets a field of the pod's memory and reports whether it was not set before.
@@ -61,7 +88,7 @@ func (m *memory) recall(o *podstate.Observation) {
 }
 
 // rememberLogs remembers the logs of the pod's containers, also when another process removes
-// them.
+// them, and forgets what earlier instances were killed for.
 func (m *memory) rememberLogs(o *podstate.Observation) {
 	if len(o.Containers) == 0 {
 		return
@@ -73,6 +100,10 @@ func (m *memory) rememberLogs(o *podstate.Observation) {
 			m.logPaths[c.Last.ContainerID] = c.Last.LogPath
 		}
 	}
+	maps.DeleteFunc(m.killed, func(id, _ string) bool {
+		_, shown := m.logPaths[id]
+		return !shown
+	})
 }
 
 // countCrashes updates the crash counters from the newest instances. A container that ran

@@ -1,13 +1,18 @@
 package runtime
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/runtime/probe"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -38,5 +43,37 @@ func TestCountCrashes(t *testing.T) {
 		if got := o.Crashes["a"]; got != s.want {
 			t.Errorf("after %s ran %s: %d crashes, want %d", s.id, s.ran, got, s.want)
 		}
+	}
+}
+
+// What a container was killed for is remembered as long as its status shows it.
+func TestKilledIsForgotten(t *testing.T) {
+	t.Parallel()
+	m := &memory{crashes: map[string]crash{}, killed: map[string]string{}}
+	for i, id := range []string{"a-0", "a-1", "a-2", "a-3"} {
+		c := engine.Container{ID: id, Name: "a", Attempt: i, State: engine.StateRunning}
+		if i > 0 {
+			before := fmt.Sprintf("a-%d", i-1)
+			c.Last = &engine.Exit{ContainerID: before}
+		}
+		o := &podstate.Observation{Containers: map[string]engine.Container{"a": c}, Record: &record.Pod{}}
+		m.recall(o)
+		o.Probes = map[string]probe.Status{id: {Failed: probe.Liveness}}
+		m.beforeKill(o, podstate.Actions{})
+	}
+	if got := slices.Sorted(maps.Keys(m.killed)); !slices.Equal(got, []string{"a-2", "a-3"}) {
+		t.Errorf("remembered: %q", got)
+	}
+}
+
+// A process that lists the pods of others now and then does not remember all that it has ever seen.
+func TestForgetOthers(t *testing.T) {
+	t.Parallel()
+	p := &Pods{memories: map[types.UID]*memory{"gone": {}, "there": {}, "own": {synced: true}}}
+	there := &v1.Pod{}
+	there.UID = "there"
+	p.forgetOthers([]*record.Pod{{Pod: there}})
+	if got := slices.Sorted(maps.Keys(p.memories)); !slices.Equal(got, []types.UID{"own", "there"}) {
+		t.Errorf("remembered: %q", got)
 	}
 }

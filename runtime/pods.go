@@ -41,9 +41,6 @@ type Options struct {
 	Records *record.Store
 	// LogDir holds the containers' logs in the kubelet's layout (/var/log/pods).
 	LogDir string
-	// LocalImages are the normalised references of images that the user supplied: they are not
-	// pulled, whatever the pull policy says.
-	LocalImages []string
 	// Pull says when images are pulled, in place of their pull policies.
 	Pull image.Mode
 	Log  *slog.Logger // may be nil
@@ -91,6 +88,7 @@ type Pods struct {
 	mu       sync.Mutex // guards the rest
 	memories map[types.UID]*memory
 	pulls    map[string]*pull // by normalised reference
+	supplied []string         // what Supply was called with
 }
 
 // New returns Pods on the given parts and starts to listen for the engine's events until
@@ -118,6 +116,14 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 	return p, nil
 }
 
+// Supply says which images, by normalised reference, the user has supplied: they are not pulled,
+// whatever the pull policy says.
+func (p *Pods) Supply(images []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.supplied = images
+}
+
 // traced runs f and reports it to the trace.
 func (p *Pods) traced(uid types.UID, name string, f func() error) error {
 	begin := time.Now()
@@ -142,6 +148,7 @@ func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.forgetOthers(known)
 	pods := make([]*v1.Pod, 0, len(known))
 	for _, r := range known {
 		if r.Started.IsZero() {
@@ -230,5 +237,6 @@ func (p *Pods) Digests(ctx context.Context, pod *v1.Pod) map[string]string {
 // Changes returns a channel that gets a value when a container of the pod starts, exits
 // or runs out of memory. Values coalesce; the channel is closed when ctx is done.
 func (p *Pods) Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error) {
+	p.remember(pod.UID, func(*memory) {}) // what is pulled for others from now on is for this pod, too
 	return p.watch.subscribe(ctx, string(pod.UID)), nil
 }

@@ -39,6 +39,7 @@ type node struct {
 	objects   enginetest.Objects
 	root      string
 	pull      image.Mode
+	records   *record.Store // of the next process
 }
 
 func newNode(t *testing.T) *node {
@@ -56,6 +57,7 @@ func newNode(t *testing.T) *node {
 		cgroups:   &enginetest.Cgroups{},
 		volumes:   &volume.Manager{Root: root, Objects: enginetest.Objects{}, Mounter: enginetest.Mounts{}},
 		root:      root,
+		records:   record.Open(root, root),
 	}
 }
 
@@ -72,9 +74,11 @@ func (n *node) podsOn(ctx context.Context, t *testing.T, e engine.Engine) *runti
 	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	records := n.records
+	n.records = record.Open(n.root, n.root)
 	p, err := runtime.New(ctx, runtime.Options{
 		Engine: e, Sandboxes: n.sandboxes, Volumes: n.volumes, Cgroups: n.cgroups,
-		Objects: n.objects, Devices: n.devices, Pull: n.pull, Records: record.Open(n.root, n.root), LogDir: filepath.Join(n.root, "log"),
+		Objects: n.objects, Devices: n.devices, Pull: n.pull, Records: records, LogDir: filepath.Join(n.root, "log"),
 		Node: ocispec.Node{Name: "node", IPs: []string{"192.0.2.1"}, MemoryCapacity: 1 << 30},
 		Host: runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},
 	})

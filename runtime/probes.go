@@ -21,6 +21,7 @@ import (
 type probes struct {
 	mu      sync.Mutex
 	workers map[string]*probeWorker
+	running sync.WaitGroup
 }
 
 // probeWorker probes one container.
@@ -120,14 +121,29 @@ func (p *Pods) startProbes(ctx context.Context, w *work, def *v1.Container, c en
 		return
 	}
 	uid := string(w.pod.UID)
-	go probe.Watch(ctx, target, c.StartedAt, func(s probe.Status) {
+	report := func(s probe.Status) {
 		before := p.probes.setStatus(c.ID, s)
 		p.probeEvents(w.pod, def.Name, before, s)
 		if s.Started && !before.Started && target.Container.StartupProbe != nil {
 			p.recordStartedUp(ctx, w.pod, c)
 		}
 		p.watch.notify(uid)
-	})
+	}
+	p.probes.running.Go(func() { probe.Watch(ctx, target, c.StartedAt, report) })
+}
+
+// Wait waits, when the context of New is done, until the probes have ended: a command that nobody
+// kills may run in its container for ever.
+func (p *Pods) Wait() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.probes.running.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(probesLimit):
+	}
 }
 
 // withoutStartup returns the container without its startup probe if that has succeeded in an
@@ -157,7 +173,7 @@ func (p *Pods) recordStartedUp(ctx context.Context, pod *v1.Pod, c engine.Contai
 const (
 	// maxProbes is how many containers Probe probes at once.
 	maxProbes = 32
-	// probesLimit bounds Probe: the timeout of a probe may be minutes, and nobody waits for that.
+	// probesLimit bounds Probe and Wait: the timeout of a probe may be minutes, and nobody waits for that.
 	probesLimit = 10 * time.Second
 )
 

@@ -2,6 +2,8 @@ package runtime_test
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // slow is an engine whose commands take as long as they may.
@@ -48,6 +51,92 @@ func TestProbeLimit(t *testing.T) {
 			t.Errorf("message %q", got)
 		}
 		if err := later.Stop(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// counted is an engine that counts the commands it runs.
+type counted struct {
+	*enginetest.Engine
+	commands atomic.Int32
+}
+
+func (c *counted) Exec(ctx context.Context, id string, command []string) (engine.ExecResult, error) {
+	c.commands.Add(1)
+	return c.Engine.Exec(ctx, id, command)
+}
+
+// A pod that another process has stopped is not probed any more.
+func TestLostPodIsNotProbed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		pod := testPod(v1.RestartPolicyAlways, "sleep")
+		pod.Spec.Containers[0].ReadinessProbe = execProbe("exit", "0")
+		run := n.records.NewRun()
+		if err := errors.Join(run.Enter(t.Context()), run.Reserve([]*v1.Pod{pod}), run.Leave()); err != nil {
+			t.Fatal(err)
+		}
+		probed := &counted{Engine: n.engine}
+		p := n.podsOn(t.Context(), t, probed)
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		other := n.pods(t.Context(), t)
+		if err := errors.Join(n.records.NewRun().Revoke(pod, nil), other.Stop(t.Context(), pod)); err != nil {
+			t.Fatal(err)
+		}
+		var lost *record.LostError
+		if err := p.Sync(t.Context(), pod); !errors.As(err, &lost) {
+			t.Errorf("sync: %v", err)
+		}
+		before := probed.commands.Load()
+		time.Sleep(time.Minute)
+		if after := probed.commands.Load(); before == 0 || after != before {
+			t.Errorf("%d probes before, %d after", before, after)
+		}
+		if err := run.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// lingering is an engine that takes a second to kill a command.
+type lingering struct {
+	*enginetest.Engine
+	commands atomic.Int32
+}
+
+func (l *lingering) Exec(ctx context.Context, _ string, _ []string) (engine.ExecResult, error) {
+	l.commands.Add(1)
+	<-ctx.Done()
+	time.Sleep(time.Second)
+	l.commands.Add(-1)
+	return engine.ExecResult{}, ctx.Err()
+}
+
+// At the end the commands of probes are killed, which is waited for.
+func TestWaitForProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		e := &lingering{Engine: n.engine}
+		ctx, cancel := context.WithCancel(t.Context())
+		p := n.podsOn(ctx, t, e)
+		pod := testPod(v1.RestartPolicyAlways, "sleep")
+		pod.Spec.Containers[0].ReadinessProbe = execProbe("sleep")
+		pod.Spec.Containers[0].ReadinessProbe.TimeoutSeconds = 3600
+		if err := p.Sync(ctx, pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		before := e.commands.Load()
+		cancel()
+		p.Wait()
+		if after := e.commands.Load(); before != 1 || after != 0 {
+			t.Errorf("commands: %d before, %d after", before, after)
+		}
+		if err := n.pods(t.Context(), t).Stop(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
@@ -34,14 +35,28 @@ type foundImage struct {
 	used bool  // by the current Sync
 }
 
-// pull is an image as far as this process has pulled it, once for all pods that want it.
+// pull is an image as far as this process has pulled it, once for all pods that want it at that time.
 type pull struct {
-	turn     chan struct{}                // holds a value while somebody pulls the image
-	img      atomic.Pointer[engine.Image] // nil until it was pulled
-	failures atomic.Int64                 // pulls that have failed
+	turn     chan struct{}               // holds a value while somebody pulls the image
+	last     atomic.Pointer[pulledImage] // nil until it was pulled
+	failures atomic.Int64                // pulls that have failed
 	// The error and the credentials of the last of them belong to whoever has the turn.
 	err         error
 	credentials []engine.Credential
+}
+
+// pulledImage is an image and when it was pulled.
+type pulledImage struct {
+	engine.Image
+	at time.Time
+}
+
+// isFor says whether the image was pulled since this process has begun to work on the pod.
+func (i *pulledImage) isFor(p *Pods, uid types.UID) (is bool) {
+	if i != nil {
+		p.remember(uid, func(m *memory) { is = !i.at.Before(m.since) })
+	}
+	return is
 }
 
 // MissingImages returns a function that pulls the images which the next Sync of the pod would
@@ -53,7 +68,7 @@ func (p *Pods) MissingImages(ctx context.Context, pod *v1.Pod) func(ctx context.
 		if _, known := p.foundImage(pod, ref, false); known {
 			continue
 		}
-		switch found, err := p.lookForImage(ctx, ref); {
+		switch found, err := p.lookForImage(ctx, pod.UID, ref); {
 		case err != nil:
 			// The Sync looks for it too, and returns the error.
 		case found.action != image.Use:
@@ -162,7 +177,7 @@ func (p *Pods) EnsureImage(ctx context.Context, pod *v1.Pod, name string, policy
 	if found, ok := p.foundImage(pod, ref, true); ok {
 		return found.img, false, found.err
 	}
-	local, err := p.lookForImage(ctx, ref)
+	local, err := p.lookForImage(ctx, pod.UID, ref)
 	if err != nil {
 		return engine.Image{}, false, err
 	}
@@ -180,24 +195,28 @@ type localImage struct {
 	ref          imageRef
 	name         string       // normalised
 	action       image.Action // to get it
+	seen         *pulledImage // the last pull before it was looked for
 }
 
-// lookForImage looks for an image in the store, and decides whether it has to be pulled.
-func (p *Pods) lookForImage(ctx context.Context, ref imageRef) (localImage, error) {
+// lookForImage looks for an image of the pod in the store, and decides whether it has to be pulled.
+func (p *Pods) lookForImage(ctx context.Context, uid types.UID, ref imageRef) (localImage, error) {
 	found := localImage{ref: ref, action: image.Use}
 	var err error
 	if found.name, err = image.Normalize(ref.name); err != nil {
 		return found, err
 	}
-	if img := p.pullOf(found.name).img.Load(); img != nil {
-		found.Image = *img
-		return found, nil
-	}
+	found.seen = p.pullOf(found.name).last.Load()
 	found.Image, err = p.o.Engine.Image(ctx, found.name)
 	if err != nil && !errors.Is(err, engine.ErrNotFound) {
 		return found, err
 	}
-	local := slices.ContainsFunc(p.o.LocalImages, func(supplied string) bool { return image.Same(found.name, supplied, found.Digest) })
+	if err == nil && found.seen.isFor(p, uid) {
+		return found, nil
+	}
+	p.mu.Lock()
+	supplied := p.supplied
+	p.mu.Unlock()
+	local := slices.ContainsFunc(supplied, func(name string) bool { return image.Same(found.name, name, found.Digest) })
 	found.action, err = image.Decide(image.Policy{Ref: ref.name, Pull: ref.policy, Mode: p.o.Pull, Present: err == nil, Local: local})
 	return found, err
 }
@@ -205,7 +224,7 @@ func (p *Pods) lookForImage(ctx context.Context, ref imageRef) (localImage, erro
 // ImageDigest returns the digest of an image of the pod: of the local one if it would be used, else
 // of the one in the registry.
 func (p *Pods) ImageDigest(ctx context.Context, pod *v1.Pod, name string, policy v1.PullPolicy) (string, error) {
-	local, err := p.lookForImage(ctx, imageRef{name, policy})
+	local, err := p.lookForImage(ctx, pod.UID, imageRef{name, policy})
 	if err != nil || local.action == image.Use {
 		return local.Digest, err
 	}
@@ -225,8 +244,8 @@ func (p *Pods) credentials(pod *v1.Pod, name string) ([]engine.Credential, error
 	return credential.OfSecrets(image.PullSecrets(p.o.Objects, pod), name)
 }
 
-// pullImage pulls the image, when no other pod does. It shares the error of a pull that this pod
-// has waited for, if both have the same credentials.
+// pullImage pulls the image, when no other pod does. It shares the result of a pull that this pod
+// has waited for, an error only if both have the same credentials.
 func (p *Pods) pullImage(ctx context.Context, pod *v1.Pod, local localImage) (engine.Image, error) {
 	credentials, err := p.credentials(pod, local.name)
 	if err != nil {
@@ -239,8 +258,8 @@ func (p *Pods) pullImage(ctx context.Context, pod *v1.Pod, local localImage) (en
 		return engine.Image{}, err
 	}
 	defer leave()
-	if img := known.img.Load(); img != nil {
-		return *img, nil
+	if last := known.last.Load(); last != local.seen {
+		return last.Image, nil
 	}
 	if known.failures.Load() > failures && slices.Equal(known.credentials, credentials) {
 		return engine.Image{}, known.err
@@ -253,7 +272,7 @@ func (p *Pods) pullImage(ctx context.Context, pod *v1.Pod, local localImage) (en
 	img, err := p.fetchImage(ctx, pod, local, credentials)
 	switch {
 	case err == nil:
-		known.img.Store(&img)
+		known.last.Store(&pulledImage{img, time.Now()})
 	case ctx.Err() == nil:
 		known.err, known.credentials = err, credentials
 		known.failures.Add(1)

@@ -149,6 +149,53 @@ func TestPullsTogether(t *testing.T) {
 	}
 }
 
+// What was pulled for a pod long ago does not count for another one: the registry may have another
+// image by now, and the one that was pulled may have been removed.
+func TestPullsOfLongAgo(t *testing.T) {
+	const ref = "localhost/far:1"
+	for _, tt := range []struct {
+		name    string
+		policy  v1.PullPolicy
+		removed bool
+		want    string
+		pulls   int
+	}{
+		{"always", v1.PullAlways, false, "sha256:new", 2},
+		{"if not present", v1.PullIfNotPresent, false, "sha256:2", 1},
+		{"removed meanwhile", v1.PullIfNotPresent, true, "sha256:new", 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNode(t)
+			p, ctx := n.pods(t.Context(), t), t.Context()
+			start := func(pod *v1.Pod, want string) {
+				t.Helper()
+				pod.Spec.Containers[0].ImagePullPolicy = tt.policy
+				pullAhead(ctx, p, pod)
+				if err := p.Sync(ctx, pod); err != nil {
+					t.Errorf("%s: %v", tt.name, err)
+				}
+				if st := wantStates(ctx, t, p, pod, "c0=running"); st.ContainerStatuses[0].ImageID != want {
+					t.Errorf("%s: image %s, want %s", tt.name, st.ContainerStatuses[0].ImageID, want)
+				}
+			}
+			before := farPod("before")
+			start(before, "sha256:2")
+			if err := p.Stop(ctx, before); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(24 * time.Hour)
+			n.engine.Registry[ref] = engine.Image{Ref: ref, ID: "sha256:new", Entrypoint: []string{"/bin/box"}}
+			if tt.removed {
+				delete(n.engine.Store, ref)
+			}
+			start(farPod("after"), tt.want)
+			if got := len(n.engine.Pulls()); got != tt.pulls {
+				t.Errorf("%s: %d pulls, want %d", tt.name, got, tt.pulls)
+			}
+		})
+	}
+}
+
 // TestPullCountsForTheDeadline: a pod is active while its images are pulled.
 func TestPullCountsForTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

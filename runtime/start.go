@@ -224,6 +224,8 @@ func (p *Pods) ownMounts(pod *v1.Pod, c *v1.Container, attempt int) ([]specs.Mou
 	if c.TerminationMessagePath == "" {
 		return mounts, nil
 	}
+	// That of the instance before is read until this one runs; nobody reads older ones.
+	_ = os.Remove(p.terminationLog(pod, c.Name, attempt-2))
 	path := p.terminationLog(pod, c.Name, attempt)
 	// With exactly this mode, whatever the umask is.
 	err := os.WriteFile(path, nil, terminationLogMode)

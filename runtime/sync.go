@@ -35,6 +35,7 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 		return err
 	}
 	if err := p.o.Records.Owned(obs.Record); err != nil {
+		p.forget(pod.UID)
 		return err
 	}
 	first := false

@@ -172,22 +172,32 @@ func (p *program) open(c *cli.Context, engine backend.Options, node *v1.Node, o 
 	o.Records.Notify = func(message string) { p.log.Warn(message) }
 	s := &session{p: p, engine: e, node: node, records: o.Records, run: o.Records.NewRun(), cancel: cancel}
 	o.ParallelPulls, o.Pull = c.Int("parallel-pulls"), pullMode(c)
-	for _, dir := range imagesDirs(c, engine.Root) {
-		begin := time.Now()
-		images, err := e.Import(c.Context, dir)
-		if err != nil {
-			s.close()
-			return nil, importError(fmt.Errorf("--images-dir: %w", err))
-		}
-		s.supplied = append(s.supplied, images...)
-		p.log.Info("imported images", "images", images, "elapsed", time.Since(begin))
-	}
-	o.LocalImages = s.supplied
 	if s.pods, err = e.Pods(ctx, node, o); err != nil {
 		s.close()
 		return nil, unusable(fmt.Errorf("container engine: %w", err))
 	}
+	if err := s.importImages(c); err != nil {
+		s.close()
+		return nil, err
+	}
 	return s, nil
+}
+
+// importImages imports the images of --images-dir that are not in the store.
+func (s *session) importImages(c *cli.Context) error {
+	var supplied []string
+	for _, dir := range imagesDirs(c, s.records.Root()) {
+		begin := time.Now()
+		images, err := s.engine.Import(c.Context, dir)
+		if err != nil {
+			return importError(fmt.Errorf("--images-dir: %w", err))
+		}
+		supplied = append(supplied, images...)
+		s.p.log.Info("imported images", "images", images, "elapsed", time.Since(begin))
+	}
+	s.supplied = supplied
+	s.pods.Supply(supplied)
+	return nil
 }
 
 // enter waits for the run's turn to plan or to stop pods.
@@ -211,6 +221,9 @@ func (s *session) list(ctx context.Context) ([]*v1.Pod, error) {
 func (s *session) close() {
 	s.warn(s.run.Close())
 	s.cancel()
+	if s.pods != nil {
+		s.pods.Wait()
+	}
 	s.p.closeEngine(s.engine)
 	if s.unlock != nil {
 		s.unlock()

@@ -20,6 +20,25 @@ import (
 	"github.com/runonce/runonce/runonce/report"
 )
 
+// TestProbesEndWithTheRun: no command of a probe is left in its container when the run has ended.
+func TestProbesEndWithTheRun(t *testing.T) {
+	everywhere(t, func(t *testing.T, m machine) {
+		mark := fmt.Sprintf("4h%dns", os.Getpid())
+		m.once(t, "run", "--settle", "0s", podDir(t, `{apiVersion: v1, kind: Pod, metadata: {name: probed}, spec: {hostNetwork: true, terminationGracePeriodSeconds: 1,
+  containers: [{name: main, image: localhost/box:1, args: [sleep], lifecycle: {postStart: {exec: {command: [/bin/box, sleep, 1s]}}},
+    livenessProbe: {exec: {command: [/bin/box, stay, `+mark+`]}, timeoutSeconds: 3600}}]}}`))
+		all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range all {
+			if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), "\x00"+mark+"\x00") {
+				t.Errorf("%s: %q", path, text)
+			}
+		}
+	})
+}
+
 const sharedProcesses = `apiVersion: v1
 kind: Pod
 metadata: {name: shared}

@@ -187,11 +187,14 @@ func (k *keeper) keep(changes <-chan struct{}) error {
 	}
 }
 
-// reload reads the manifests again and makes a plan. If that succeeds, it ends the run before, which
+// reload reads the manifests and --images-dir again and makes a plan. If that succeeds, it ends the run before, which
 // goes on meanwhile, and reports true. What is invalid changes nothing.
 func (k *keeper) reload(endRun func()) bool {
 	k.log.Info("reading the manifests again")
 	set, err := k.read(k.c)
+	if err == nil {
+		err = k.s.importImages(k.c) // new manifests may come with their images
+	}
 	var before *record.Run
 	if err == nil {
 		var node *v1.Node

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/hack/testimages"
 )
 
 // livePods returns "name restarts" for each running pod.
@@ -135,6 +136,23 @@ func TestWatchRealPods(t *testing.T) {
 	m.once(t, "run", "--settle", "0s", "--capacity", "cpu=4,memory=1100Mi,pods=20", sizedPod(t, "c", 10, sleeps))
 	await("a 0", "b 1", "c 0")
 	if err := os.Remove(filepath.Join(dir, "b.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	await("a 0", "c 0")
+	// New manifests may come with their images.
+	images := filepath.Join(m.dir, "root", "images")
+	if err := os.Mkdir(images, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := testimages.Write(t.Context(), images, "pause"); err != nil {
+		t.Fatal(err)
+	}
+	paused := filepath.Join(dir, "d.yaml")
+	if err := os.WriteFile(paused, []byte("{apiVersion: v1, kind: Pod, metadata: {name: d}, spec: {containers: [{name: main, image: localhost/pause:1}]}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	await("a 0", "c 0", "d 0")
+	if err := os.Remove(paused); err != nil {
 		t.Fatal(err)
 	}
 	await("a 0", "c 0")

@@ -3,12 +3,17 @@ package containerd_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -64,6 +69,60 @@ func TestExitWhileTheDaemonIsDead(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestDaemonThatHasEnded: a process that goes on without its daemon says so, once, and that it is back.
+func TestDaemonThatHasEnded(t *testing.T) {
+	p := newTestDirs(t)
+	root, err := testimages.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := daemon.Find(t.Context(), root, daemon.Current)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := daemon.Start(t.Context(), bin, p.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Stop() })
+	p.address = d.Socket
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := p.options()
+	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	e, err := containerd.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitLog := func(text string) string {
+		for range 100 {
+			if all, err := os.ReadFile(log.Name()); err != nil || strings.Contains(string(all), text) {
+				return string(all)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.Fatalf("no %q in the log", text)
+		return ""
+	}
+	if err := d.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	const gone = "containerd has ended"
+	awaitLog(gone)
+	time.Sleep(time.Second) // it tries again
+	if d, err = daemon.Start(t.Context(), bin, p.dir); err != nil {
+		t.Fatal(err)
+	}
+	if all := awaitLog("containerd responds again"); strings.Count(all, gone) != 1 {
+		t.Errorf("the log:\n%s", all)
+	}
+	if err := errors.Join(e.Close(), log.Close()); err != nil {
+		t.Error(err)
 	}
 }
 

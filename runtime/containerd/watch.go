@@ -46,20 +46,27 @@ func (e *Engine) watch(ctx context.Context, synced chan<- error) {
 			synced = nil
 		}
 	}
+	gone := false // containerd, and the user knows
 	for ctx.Err() == nil {
 		s, err := e.currentSession()
 		if err != nil {
 			tell(err)
 			return
 		}
-		err = e.follow(ctx, s, tell)
+		current := false
+		err = e.follow(ctx, s, func(err error) {
+			if current = true; gone {
+				e.o.Log.Info("containerd responds again")
+			}
+			gone = false
+			tell(err)
+		})
 		if ctx.Err() != nil {
 			tell(ctx.Err())
 			return
 		}
 		e.o.Log.Debug("containerd's events have ended", "error", err)
-		lost := e.lost(s, err)
-		if lost {
+		if e.lost(s, err) {
 			if _, err = e.replace(ctx, s); err == nil {
 				continue
 			}
@@ -68,8 +75,9 @@ func (e *Engine) watch(ctx context.Context, synced chan<- error) {
 			tell(err)
 			return
 		}
-		if lost && ctx.Err() == nil {
-			e.o.Log.Warn("containerd has ended", "error", err)
+		if !current && !gone && ctx.Err() == nil {
+			gone = true
+			e.o.Log.Warn("containerd has ended, and is waited for", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -306,6 +306,27 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
+// TestListForgets: what other processes have removed is not kept in memory.
+func TestListForgets(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	s, other := Open(root, root), Open(root, root)
+	for _, name := range []string{"a", "b"} {
+		if _, err := other.Update(newPod(name).UID, func(p *Pod) error { p.Start(newPod(name)); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, err := s.List(); len(all) != 2 || err != nil {
+		t.Fatalf("%v, %v", all, err)
+	}
+	if err := other.Remove(newPod("a").UID); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := s.List(); len(all) != 1 || len(s.cache) != 1 || err != nil {
+		t.Errorf("%v, %d in memory, %v", all, len(s.cache), err)
+	}
+}
+
 // TestAdopt: a pod belongs to the path from which it was last admitted, also one whose record
 // is older than paths.
 func TestAdopt(t *testing.T) {

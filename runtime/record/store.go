@@ -207,16 +207,19 @@ func (s *Store) list() ([]*Pod, error) {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
 	pods := make([]*Pod, 0, len(entries))
+	current := make(map[types.UID]cached, len(entries)) // without those that other processes have removed
 	for _, e := range entries {
-		p, err := s.load(types.UID(e.Name()))
+		uid := types.UID(e.Name())
+		p, err := s.load(uid)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case err != nil:
 			return nil, err
 		}
-		pods = append(pods, p)
+		pods, current[uid] = append(pods, p), s.cache[uid]
 	}
+	s.cache = current
 	slices.SortFunc(pods, func(a, b *Pod) int { return strings.Compare(key(a), key(b)) })
 	return pods, nil
 }

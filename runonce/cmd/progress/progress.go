@@ -20,6 +20,9 @@ import (
 const (
 	// silence is how long nothing is printed before a line says what is waited for.
 	silence = 10 * time.Second
+	// longSilence is the longest time before the same line comes again: a service may wait for a
+	// pod for months.
+	longSilence = 5 * time.Minute
 	// refresh is how often the bars on a terminal change. It is also the time before the first
 	// ones: a short command has none.
 	refresh = 250 * time.Millisecond
@@ -31,7 +34,7 @@ type Mode int
 // The modes.
 const (
 	Off   Mode = iota
-	Lines      // a line for each event, and one after ten seconds without one
+	Lines      // a line for each event, and now and then one when there is none
 	Bars       // lines, with bars below them
 )
 
@@ -42,10 +45,12 @@ type Display struct {
 
 	mu        sync.Mutex
 	mode      Mode
-	log       *slog.Logger // gets the events instead of the screen, unless it is nil
-	only      *slog.Logger // the log, if nothing else may be printed
-	timer     *time.Timer  // for the next tick; nil while none is due
-	last      time.Time    // of the last line
+	log       *slog.Logger  // gets the events instead of the screen, unless it is nil
+	only      *slog.Logger  // the log, if nothing else may be printed
+	timer     *time.Timer   // for the next tick; nil while none is due
+	last      time.Time     // of the last line
+	waiting   string        // the last line that says what is waited for
+	pause     time.Duration // before the same one comes again
 	pods      podStates
 	transfers []*transfer // that have not ended, oldest first
 	waits     []*string   // for what else the command waits, oldest first
@@ -166,11 +171,21 @@ func (d *Display) tick() {
 		for _, t := range d.transfers {
 			status = append(status, t.text(now))
 		}
-		text := strings.Join(status, "; ")
-		d.event(text, "waiting", "for", text)
+		d.stillWaiting(strings.Join(status, "; "), now.Sub(d.last))
 	}
 	if busy {
 		d.awake()
+	}
+}
+
+// stillWaiting prints what is waited for, less and less often if that stays the same.
+func (d *Display) stillWaiting(text string, quiet time.Duration) {
+	if text != d.waiting {
+		d.waiting, d.pause = text, 0
+	}
+	if quiet >= d.pause {
+		d.pause = min(2*quiet, longSilence)
+		d.event(text, "waiting", "for", text)
 	}
 }
 
