@@ -93,6 +93,7 @@ func (p *program) watchPaths(c *cli.Context) error {
 	}
 	o.Start, o.Logger, o.Progress = time.Now(), p.log, p.display.Pod
 	p.display.Goal(o.Until)
+	p.display.Service()
 	changes := p.changes(c)
 	set, err := p.read(c)
 	if err != nil {

@@ -20,8 +20,7 @@ import (
 const (
 	// silence is how long nothing is printed before a line says what is waited for.
 	silence = 10 * time.Second
-	// longSilence is the longest time before the same line comes again: a service may wait for a
-	// pod for months.
+	// longSilence is the longest time before the same line of a service comes again.
 	longSilence = 5 * time.Minute
 	// refresh is how often the bars on a terminal change. It is also the time before the first
 	// ones: a short command has none.
@@ -34,7 +33,7 @@ type Mode int
 // The modes.
 const (
 	Off   Mode = iota
-	Lines      // a line for each event, and now and then one when there is none
+	Lines      // a line for each event, and one after ten seconds without one
 	Bars       // lines, with bars below them
 )
 
@@ -45,12 +44,13 @@ type Display struct {
 
 	mu        sync.Mutex
 	mode      Mode
-	log       *slog.Logger  // gets the events instead of the screen, unless it is nil
-	only      *slog.Logger  // the log, if nothing else may be printed
-	timer     *time.Timer   // for the next tick; nil while none is due
-	last      time.Time     // of the last line
+	log       *slog.Logger // gets the events instead of the screen, unless it is nil
+	only      *slog.Logger // the log, if nothing else may be printed
+	timer     *time.Timer  // for the next tick; nil while none is due
+	last      time.Time    // of the last line
+	service   bool
 	waiting   string        // the last line that says what is waited for
-	pause     time.Duration // before the same one comes again
+	pause     time.Duration // of a service before the same one comes again
 	pods      podStates
 	transfers []*transfer // that have not ended, oldest first
 	waits     []*string   // for what else the command waits, oldest first
@@ -82,6 +82,13 @@ func (d *Display) Configure(mode Mode, log *slog.Logger, structured bool) {
 	if structured {
 		d.only = log
 	}
+}
+
+// Service says that the command waits for its pods as long as it runs.
+func (d *Display) Service() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.service = true
 }
 
 // OnTransfer returns the callback for the engine, nil if nothing would be shown.
@@ -178,9 +185,10 @@ func (d *Display) tick() {
 	}
 }
 
-// stillWaiting prints what is waited for, less and less often if that stays the same.
+// stillWaiting prints what is waited for. A service, which may wait for months, says the same less and
+// less often.
 func (d *Display) stillWaiting(text string, quiet time.Duration) {
-	if text != d.waiting {
+	if text != d.waiting || !d.service {
 		d.waiting, d.pause = text, 0
 	}
 	if quiet >= d.pause {

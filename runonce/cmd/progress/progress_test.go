@@ -110,7 +110,7 @@ default/b: Failed: container "main" exited with code 1: �[31mno database
 		e.on("c", "Running", "", "")
 		time.Sleep(5 * time.Second)
 		e.on("a", "Waiting", "ContainersNotReady", `container "db" is running but not ready: probe failed`)
-		time.Sleep(11 * time.Second)
+		time.Sleep(16 * time.Second)
 		e.on("d", "Starting", "", "")
 		e.on("a", "Ready", "", "")
 		e.on("b", "Ready", "", "")
@@ -121,6 +121,7 @@ default/a: Starting
 default/b: Starting
 default/c: Starting
 default/c: Running
+waiting for 3 of 4 pods: default/a: container "db" is running but not ready: probe failed; default/b: starting; 1 not started yet
 waiting for 3 of 4 pods: default/a: container "db" is running but not ready: probe failed; default/b: starting; 1 not started yet
 default/d: Starting
 default/a: Ready
@@ -219,8 +220,9 @@ pulling x (no data yet)
 reading a.tar
 imported b.tar (4.3 GB in 2s)
 `},
-	{"what stays the same is said less and less often", func(e *events) {
+	{"a service says the same less and less often", func(e *events) {
 		e.total = 1
+		e.Service()
 		e.on("a", "Waiting", "CrashLoopBackOff", "back-off 5m0s")
 		time.Sleep(151 * time.Second) // after 10 s, 30 s, 70 s and 150 s
 		e.on("a", "Waiting", "Error", "crashed")
