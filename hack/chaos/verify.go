@@ -61,18 +61,15 @@ func find(rows []row, name string) (row, error) {
 func (r *round) verifyPod(ctx context.Context, p *v1.Pod, res row) error {
 	r.world.pods++
 	killed := r.killed[""] || r.killed[p.Name]
-	processes, err := r.installation().Containers()
-	if err != nil {
-		return err
-	}
 	errs := []error{verifyOutcome(p, res, killed)}
 	for _, c := range res.Containers {
+		running := r.verifyRunning(p.Name, c)
 		ledger, err := readLedger(ledgerOf(r.ledgers, p, c.Name))
 		if err != nil {
 			return err
 		}
 		r.instances += len(ledger)
-		err = errors.Join(verifyState(c, ledger, killed), verifyProcesses(p.Name, c, processes))
+		err = errors.Join(verifyState(c, ledger, killed), running)
 		if n := len(ledger); err == nil && n > 0 && !killed && res.Outcome != "Failed" && n != c.Restarts+1 {
 			err = fmt.Errorf("%d restarts, but it ran %d times", c.Restarts, n)
 		}
@@ -105,6 +102,20 @@ func verifyState(c container, ledger []instance, killed bool) error {
 		return fmt.Errorf("reported with exit code %d", *c.ExitCode)
 	}
 	return nil
+}
+
+// verifyRunning checks the container's processes, of which the OCI runtime may have to execute the
+// container's program yet.
+func (r *round) verifyRunning(pod string, c container) error {
+	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		processes, err := r.installation().Containers()
+		if err == nil {
+			err = verifyProcesses(pod, c, processes)
+		}
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // verifyProcesses checks that a container that is reported as running has one process, and that

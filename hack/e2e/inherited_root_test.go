@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,12 +88,37 @@ func attributes(t *testing.T, pid string) string {
 	}
 	all := string(text[0])
 	for line := range strings.Lines(string(text[1])) {
-		if strings.HasPrefix(line, "Cpus_allowed_list:") || strings.HasPrefix(line, "SigBlk:") {
+		if strings.HasPrefix(line, "Cpus_allowed_list:") {
 			all += line
 		}
 	}
+	all += fmt.Sprintf("blocked %x\n", blocked(t, pid))
 	// After the name, see proc(5): state is field 3, nice 19 and policy 41.
 	_, rest, _ := strings.Cut(string(text[2]), ") ")
 	fields := strings.Fields(rest)
 	return all + fmt.Sprintf("nice %s, policy %s\n", fields[16], fields[38])
+}
+
+// blocked returns the signals that all threads block. One of Go's threads, which may be the first, waits
+// for signals and blocks most.
+func blocked(t *testing.T, pid string) uint64 {
+	t.Helper()
+	threads, err := filepath.Glob(filepath.Join("/proc", pid, "task/*/status"))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("%q, %v", threads, err)
+	}
+	mask := ^uint64(0)
+	for _, path := range threads {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // it has ended
+		}
+		_, rest, found := strings.Cut(string(text), "SigBlk:\t")
+		var own uint64
+		if _, scanned := fmt.Sscanf(rest, "%x", &own); err != nil || !found || scanned != nil {
+			t.Fatalf("%s: %q, %v, %v", path, text, err, scanned)
+		}
+		mask &= own
+	}
+	return mask
 }
