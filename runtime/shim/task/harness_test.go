@@ -43,8 +43,11 @@ create)
 	echo $! >$pid;;
 exec)
 	script=$(sed 's/.*"script":"\([^"]*\)".*/\1/' $process)
-	sh -c "$script" <&3 3<&- &
-	echo $! >$pid;;
+	# A shell that still runs would reap it: it begins once this process is another program.
+	mkfifo $root/go-$$
+	(read go <$root/go-$$; exec sh -c "$script") <&3 3<&- &
+	echo $! >$pid
+	exec printf '\n' >$root/go-$$;;
 delete)
 	rm -rf $root/$last;;
 esac
