@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -64,11 +63,13 @@ func (p *Pods) forget(uid types.UID) {
 
 // forgetOthers forgets the pods that this process has not worked on, and that have no record any more.
 func (p *Pods) forgetOthers(known []*record.Pod) {
+	recorded := make(map[types.UID]bool, len(known))
+	for _, r := range known {
+		recorded[r.Pod.UID] = true
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.memories, func(uid types.UID, m *memory) bool {
-		return !m.synced && !slices.ContainsFunc(known, func(r *record.Pod) bool { return r.Pod.UID == uid })
-	})
+	maps.DeleteFunc(p.memories, func(uid types.UID, m *memory) bool { return !m.synced && !recorded[uid] })
 }
 
 // once sets a field of the pod's memory and reports whether it was not set before.
