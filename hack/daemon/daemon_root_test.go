@@ -7,23 +7,15 @@ import (
 
 	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/hack/roottest"
-	"github.com/runonce/runonce/hack/testimages"
 )
 
 func TestStart(t *testing.T) {
 	t.Parallel()
 	roottest.Require(t)
-	root, err := testimages.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, v := range []daemon.Version{daemon.Current, daemon.Debian} {
 		t.Run(string(v), func(t *testing.T) {
 			t.Parallel()
-			bin, err := daemon.Find(t.Context(), root, v)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bin := daemon.Programs(t, v)
 			dir, err := os.MkdirTemp("/run", "daemon-")
 			if err != nil {
 				t.Fatal(err)

@@ -9,9 +9,8 @@ import (
 	"github.com/runonce/runonce/hack/testimages"
 )
 
-// Serve runs a daemon of the given version until the end of the test, with all its files in
-// a directory with a short path.
-func Serve(t testing.TB, v Version) *Daemon {
+// Programs returns the directory with containerd and its shim in the given version.
+func Programs(t testing.TB, v Version) string {
 	t.Helper()
 	root, err := testimages.Root()
 	if err != nil {
@@ -21,6 +20,14 @@ func Serve(t testing.TB, v Version) *Daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return bin
+}
+
+// Serve runs a daemon of the given version until the end of the test, with all its files in
+// a directory with a short path.
+func Serve(t testing.TB, v Version) *Daemon {
+	t.Helper()
+	bin := Programs(t, v)
 	dir, err := os.MkdirTemp("/run", "rd-")
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/hack/exectest"
-	"github.com/runonce/runonce/hack/testimages"
 )
 
 const classed = `apiVersion: node.k8s.io/v1
@@ -98,14 +97,7 @@ func TestRuntimeClassShim(t *testing.T) {
 // otherShim returns the flag for a handler "other" with the shim of containerd 2.4.
 func otherShim(t *testing.T) string {
 	t.Helper()
-	root, err := testimages.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin, err := daemon.Find(t.Context(), root, daemon.Current)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := daemon.Programs(t, daemon.Current)
 	return "other=" + filepath.Join(bin, "containerd-shim-runc-v2")
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/hack/ociimage"
 	"github.com/runonce/runonce/hack/roottest"
-	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 )
@@ -37,14 +36,7 @@ func smallDisk(t *testing.T, size string, version daemon.Version) testDirs {
 	if version == "" {
 		return p
 	}
-	root, err := testimages.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin, err := daemon.Find(t.Context(), root, version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := daemon.Programs(t, version)
 	d, err := daemon.Start(t.Context(), bin, dir)
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
 )
@@ -24,14 +23,7 @@ func TestExitWhileTheDaemonIsDead(t *testing.T) {
 		for _, pause := range []time.Duration{0, 3 * time.Second} {
 			t.Run(string(version)+" "+pause.String(), func(t *testing.T) {
 				p := smallDisk(t, "100m", "")
-				root, err := testimages.Root()
-				if err != nil {
-					t.Fatal(err)
-				}
-				bin, err := daemon.Find(t.Context(), root, version)
-				if err != nil {
-					t.Fatal(err)
-				}
+				bin := daemon.Programs(t, version)
 				d, err := daemon.Start(t.Context(), bin, p.dir)
 				if err != nil {
 					t.Fatal(err)
@@ -75,14 +67,7 @@ func TestExitWhileTheDaemonIsDead(t *testing.T) {
 // TestDaemonThatHasEnded: a process that goes on without its daemon says so, once, and that it is back.
 func TestDaemonThatHasEnded(t *testing.T) {
 	p := newTestDirs(t)
-	root, err := testimages.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin, err := daemon.Find(t.Context(), root, daemon.Current)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := daemon.Programs(t, daemon.Current)
 	d, err := daemon.Start(t.Context(), bin, p.dir)
 	if err != nil {
 		t.Fatal(err)
@@ -168,14 +153,7 @@ func TestShimBusy(t *testing.T) {
 func TestStoppedDaemon(t *testing.T) {
 	t.Parallel()
 	p := smallDisk(t, "100m", "")
-	root, err := testimages.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin, err := daemon.Find(t.Context(), root, daemon.Current)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := daemon.Programs(t, daemon.Current)
 	d, err := daemon.Start(t.Context(), bin, p.dir)
 	if err != nil {
 		t.Fatal(err)
