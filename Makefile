@@ -137,7 +137,7 @@ cover: root tools build ## print the coverage of all tests; needs root
 	$(GO) tool cover -func=$(CACHE)/cover.out | tail -1
 
 docs: build ## write the generated documents
-	$(GO) test -count=1 ./manifests/fieldsupport -update
+	$(GO) test -count=1 ./manifests -run TestDocument -update
 	$(GO) test -count=1 ./runonce/cmd -run '^TestSchemas$$' -update
 	$(GO) run ./hack/gendocs bin/runonce docs
 
@@ -153,7 +153,7 @@ images: ## write the images of the tests and the demo to bin/images
 	$(GO) run ./hack/mkimages bin/images
 
 clean: ## remove everything that make has built, including the tools
-	rm -rf bin dist .cache runtime/containerd/shimbinary/files/runonce-shim.*
+	rm -rf bin dist .cache runtime/containerd/shim/runonce-shim.*
 
 # Without root, the tests that start containers would be silently skipped.
 root:

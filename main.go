@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/runonce/runonce/internal/process"
+	"github.com/runonce/runonce/internal/startup"
 	"github.com/runonce/runonce/internal/systemd"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
@@ -18,7 +19,7 @@ import (
 )
 
 func main() {
-	process.CollectGarbage()
+	startup.CollectGarbage()
 	if shim.Invoked(os.Args) {
 		os.Exit(shim.Main())
 	}

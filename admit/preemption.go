@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/runonce/runonce/admit/preempt"
 )
 
 // What the kubelet says of victims (pkg/kubelet/preemption).
@@ -15,11 +13,11 @@ const (
 	messagePreempting = "Preempted in order to admit critical pod"
 )
 
-// classes are the QoS classes as package preempt names them.
-var classes = map[v1.PodQOSClass]preempt.Class{
-	v1.PodQOSBestEffort: preempt.BestEffort,
-	v1.PodQOSBurstable:  preempt.Burstable,
-	v1.PodQOSGuaranteed: preempt.Guaranteed,
+// classes are the QoS classes as the search orders them.
+var classes = map[v1.PodQOSClass]qosClass{
+	v1.PodQOSBestEffort: bestEffort,
+	v1.PodQOSBurstable:  burstable,
+	v1.PodQOSGuaranteed: guaranteed,
 }
 
 // preemptable says whether the pod may be preempted for another one.
@@ -34,12 +32,12 @@ func (p *planner) preempt(e *entry, short []request, blockers []holder) []reques
 	}
 	candidates := slices.DeleteFunc(p.holding(), func(c *entry) bool { return !c.preemptable(e) })
 	slices.SortFunc(candidates, func(a, b *entry) int { return cmp.Compare(a.rank, b.rank) })
-	solution, ok := preempt.Solve(problem(candidates, short, blockers))
+	solution, ok := solve(shortageOf(candidates, short, blockers))
 	if !ok {
 		return unmet(short, candidates)
 	}
-	victims := make([]*entry, 0, len(solution.Victims))
-	for _, i := range solution.Victims {
+	victims := make([]*entry, 0, len(solution.victims))
+	for _, i := range solution.victims {
 		victims = append(victims, candidates[i])
 	}
 	p.drop(victims...)
@@ -53,12 +51,12 @@ func (p *planner) preempt(e *entry, short []request, blockers []holder) []reques
 	for _, v := range victims {
 		v.by = e
 	}
-	p.optimal = p.optimal && solution.Optimal
+	p.optimal = p.optimal && solution.optimal
 	return nil
 }
 
-// problem states which of the candidates may be preempted for what is short, and which must be.
-func problem(candidates []*entry, short []request, blockers []holder) preempt.Problem {
+// shortageOf states which of the candidates may be preempted for what is short, and which must be.
+func shortageOf(candidates []*entry, short []request, blockers []holder) shortage {
 	needs := []request{{resource: memoryIndex}, {resource: cpuIndex}}
 	for _, r := range short {
 		switch r.resource {
@@ -70,22 +68,22 @@ func problem(candidates []*entry, short []request, blockers []holder) preempt.Pr
 			needs = append(needs, r)
 		}
 	}
-	var problem preempt.Problem
+	var s shortage
 	for _, n := range needs {
-		problem.Need = append(problem.Need, n.amount)
+		s.need = append(s.need, n.amount)
 	}
 	for _, c := range candidates {
-		pod := preempt.Pod{
-			Priority: c.priority,
-			Class:    classes[c.qos],
-			Forced:   slices.ContainsFunc(blockers, func(h holder) bool { return h.by == c }),
+		pod := potentialVictim{
+			priority: c.priority,
+			class:    classes[c.qos],
+			forced:   slices.ContainsFunc(blockers, func(h holder) bool { return h.by == c }),
 		}
 		for _, n := range needs {
-			pod.Requests = append(pod.Requests, c.requested(n.resource))
+			pod.requests = append(pod.requests, c.requested(n.resource))
 		}
-		problem.Pods = append(problem.Pods, pod)
+		s.pods = append(s.pods, pod)
 	}
-	return problem
+	return s
 }
 
 // unmet returns what would still be missing if all candidates were preempted.

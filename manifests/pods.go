@@ -24,7 +24,7 @@ func (r *reader) pod(e *entry) step {
 // checkPodFields says which fields of a pod are not supported here.
 func (r *reader) checkPodFields(e *entry, p *v1.Pod, prefix string) {
 	if !r.options.Cluster {
-		e.checkFields(r.fields.Uses(p), prefix)
+		e.checkFields(r.fields.uses(p), prefix)
 	}
 }
 

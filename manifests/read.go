@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/runonce/runonce/manifests/decode"
-	"github.com/runonce/runonce/manifests/fieldsupport"
 	"github.com/runonce/runonce/manifests/validation"
 )
 
@@ -90,7 +89,7 @@ type podEntry struct {
 type reader struct {
 	options Options
 	rules   *validation.Rules
-	fields  *fieldsupport.Table
+	fields  *fieldTable
 	set     *Set
 	files   []*fileReader // that are being read, in the order of the input
 	slots   chan struct{} // held while a file is read
@@ -118,7 +117,7 @@ func read(ctx context.Context, o Options, input func(visit func(inputFile))) (*S
 		return &Set{}, Diagnostics{{Message: err.Error(), Severity: SeverityError}}
 	}
 	r := &reader{
-		options: o, rules: rules, fields: fieldsupport.New(), set: &Set{objects: map[object]metav1.Object{}},
+		options: o, rules: rules, fields: newFieldTable(), set: &Set{objects: map[object]metav1.Object{}},
 		seen: map[object]*entry{}, broken: map[object]bool{}, ignored: map[string]bool{}, defined: map[string]bool{},
 		generated: map[string]int{}, slots: make(chan struct{}, goruntime.GOMAXPROCS(0)), collectAgain: func() {},
 	}

@@ -8,8 +8,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/runonce/runonce/manifests/fieldsupport"
 )
 
 // The paths of a workload's pod template and of a CronJob's Job template.
@@ -123,9 +121,9 @@ func (r *reader) workload(e *entry, w workload) step {
 
 // checkWorkload sets the defaults of a workload and checks it, without the pods.
 func (r *reader) checkWorkload(e *entry, w workload) {
-	e.checkFields(r.fields.UsesOf(e.kind, w.object), "")
+	e.checkFields(r.fields.usesOf(e.kind, w.object), "")
 	if o, ok := w.object.(*batchv1.CronJob); ok {
-		e.checkFields(r.fields.UsesOf("Job", nextJob(o)), jobTemplatePath)
+		e.checkFields(r.fields.usesOf("Job", nextJob(o)), jobTemplatePath)
 	}
 	r.checkPodFields(e, &v1.Pod{Spec: w.template.Spec}, w.prefix)
 	w.object.SetUID(r.nameUID(e.kind, w.object.GetNamespace(), w.object.GetName()))
@@ -154,7 +152,7 @@ func (r *reader) podsOf(e *entry, w workload) []podEntry {
 }
 
 // checkFields rejects refused fields, and warns once about each ignored field.
-func (e *entry) checkFields(uses []fieldsupport.Use, prefix string) {
+func (e *entry) checkFields(uses []fieldUse, prefix string) {
 	warned := map[string]bool{}
 	for _, u := range uses {
 		switch {

@@ -15,7 +15,6 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
-	"github.com/runonce/runonce/runtime/image/credential"
 	"github.com/runonce/runonce/runtime/podstate"
 )
 
@@ -241,7 +240,7 @@ func (p *Pods) ImageDigest(ctx context.Context, pod *v1.Pod, name string, policy
 
 // credentials returns those that the pod's secrets have for an image.
 func (p *Pods) credentials(pod *v1.Pod, name string) ([]engine.Credential, error) {
-	return credential.OfSecrets(image.PullSecrets(p.o.Objects, pod), name)
+	return image.PodCredentials(p.o.Objects, pod, name)
 }
 
 // pullImage pulls the image, when no other pod does. It shares the result of a pull that this pod

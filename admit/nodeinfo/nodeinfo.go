@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/runonce/runonce/internal/hugepages"
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Facts describe a machine, as far as this process may use it.
@@ -112,15 +112,15 @@ func available(memory map[string]int64) int64 {
 
 // hugePages returns the number of allocated huge pages of each size.
 func hugePages(fsys fs.FS) (map[int64]int64, error) {
-	sizes, err := hugepages.Sizes(fsys)
+	sizes, err := podspec.HugePageSizes(fsys)
 	if err != nil {
 		return nil, fmt.Errorf("reading the machine's huge pages: %w", err)
 	}
 	pages := map[int64]int64{}
 	for _, size := range sizes {
-		n, err := strconv.ParseInt(line(fsys, hugepages.File(size, "nr_hugepages")), 10, 64)
+		n, err := strconv.ParseInt(line(fsys, podspec.HugePagesFile(size, "nr_hugepages")), 10, 64)
 		if err != nil || n < 0 {
-			return nil, fmt.Errorf("reading the machine's huge pages: /%s: nr_hugepages is not a number", path.Dir(hugepages.File(size, "nr_hugepages")))
+			return nil, fmt.Errorf("reading the machine's huge pages: /%s: nr_hugepages is not a number", path.Dir(podspec.HugePagesFile(size, "nr_hugepages")))
 		}
 		pages[size] = n
 	}

@@ -1,4 +1,4 @@
-// Packshim builds the shim and puts it, compressed, where package shimbinary embeds it. Run it
+// Packshim builds the shim and puts it, compressed, where package containerd embeds it. Run it
 // from the root of the module before building the main program.
 package main
 
@@ -15,12 +15,12 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/runonce/runonce/runtime/containerd/shimbinary"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 func main() {
 	arch := flag.String("goarch", goruntime.GOARCH, "architecture to build for")
-	out := flag.String("o", "runtime/containerd/shimbinary/files", "directory to write to")
+	out := flag.String("o", "runtime/containerd/shim", "directory to write to")
 	flag.Parse()
 	if err := pack(context.Background(), *arch, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "packshim:", err)
@@ -34,7 +34,7 @@ func pack(ctx context.Context, arch, out string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	built := filepath.Join(dir, shimbinary.Program)
+	built := filepath.Join(dir, protocol.Program)
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w",
 		"-o", built, "./runtime/shim/runonce-shim")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
@@ -47,17 +47,17 @@ func pack(ctx context.Context, arch, out string) error {
 		return err
 	}
 	hash := sha256.Sum256(program)
-	sum := shimbinary.Sum{SHA256: hex.EncodeToString(hash[:]), Size: int64(len(program))}
-	if have, err := os.ReadFile(filepath.Join(out, shimbinary.SumName)); err == nil && string(have) == sum.String() {
+	sum := protocol.Sum{SHA256: hex.EncodeToString(hash[:]), Size: int64(len(program))}
+	if have, err := os.ReadFile(filepath.Join(out, protocol.SumName)); err == nil && string(have) == sum.String() {
 		return nil
 	}
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression))
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(out, shimbinary.PackedName), z.EncodeAll(program, nil), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(out, protocol.PackedName), z.EncodeAll(program, nil), 0o644); err != nil {
 		return err
 	}
 	// Last, since it says that the other file is complete.
-	return os.WriteFile(filepath.Join(out, shimbinary.SumName), []byte(sum.String()), 0o644)
+	return os.WriteFile(filepath.Join(out, protocol.SumName), []byte(sum.String()), 0o644)
 }

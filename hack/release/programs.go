@@ -15,7 +15,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/runonce/runonce/runtime/containerd/shimbinary"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 // architecture builds the files of one architecture.
@@ -69,10 +69,10 @@ func (a *architecture) buildMain(ctx context.Context) error {
 	if _, err := output(ctx, command{dir: a.root, args: []string{"go", "run", "./hack/packshim", "-goarch", a.arch, "-o", a.work}}); err != nil {
 		return err
 	}
-	embedded := filepath.Join(a.root, "runtime/containerd/shimbinary/files")
+	embedded := filepath.Join(a.root, "runtime/containerd/shim")
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
-		filepath.Join(embedded, shimbinary.PackedName): filepath.Join(a.work, shimbinary.PackedName),
-		filepath.Join(embedded, shimbinary.SumName):    filepath.Join(a.work, shimbinary.SumName),
+		filepath.Join(embedded, protocol.PackedName): filepath.Join(a.work, protocol.PackedName),
+		filepath.Join(embedded, protocol.SumName):    filepath.Join(a.work, protocol.SumName),
 	}})
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (a *architecture) record(ctx context.Context, name string, s source) error 
 
 // recordShim adds the shim, which is embedded in the program.
 func (a *architecture) recordShim(ctx context.Context) error {
-	packed, err := os.ReadFile(filepath.Join(a.work, shimbinary.PackedName))
+	packed, err := os.ReadFile(filepath.Join(a.work, protocol.PackedName))
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (a *architecture) recordShim(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the shim: %w", err)
 	}
-	a.sbom.add(shimbinary.Program, info)
+	a.sbom.add(protocol.Program, info)
 	shim := source{dir: a.root, pkg: "./runtime/shim/runonce-shim", env: []string{"CGO_ENABLED=0"}}
 	return a.licenses.add(ctx, info, shim, a.arch)
 }

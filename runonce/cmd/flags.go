@@ -19,7 +19,7 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/containerd"
-	"github.com/runonce/runonce/runtime/image/credential"
+	"github.com/runonce/runonce/runtime/image"
 )
 
 // The categories of flags in the help.
@@ -77,8 +77,8 @@ func (p *program) registryOptions(c *cli.Context, o *containerd.Options) {
 	o.Credentials.Getenv = p.io.Getenv
 }
 
-func credentialOptions(c *cli.Context) credential.Options {
-	return credential.Options{
+func credentialOptions(c *cli.Context) image.KeychainOptions {
+	return image.KeychainOptions{
 		AuthFile: c.String("authfile"), ProviderConfig: c.String("image-credential-provider-config"),
 		ProviderDir: c.String("image-credential-provider-bin-dir"),
 	}

@@ -25,7 +25,6 @@ import (
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/image"
-	"github.com/runonce/runonce/runtime/image/credential"
 )
 
 func (p *program) imagesBundleCommand() *cli.Command {
@@ -122,7 +121,7 @@ func (b bundler) digest(ctx context.Context, pod *v1.Pod, i podspec.Image) (stri
 	if digest := b.Digest(ref); digest != "" {
 		return digest, nil
 	}
-	credentials, err := credential.OfSecrets(image.PullSecrets(b.set, pod), ref)
+	credentials, err := image.PodCredentials(b.set, pod, ref)
 	if err != nil {
 		return "", err
 	}
@@ -143,7 +142,7 @@ func (b bundler) collect(c *cli.Context, p *program) (map[string]string, error) 
 	all := usesOf(b.set.Pods)
 	errs := inParallel(slices.Sorted(maps.Keys(all)), c.Int("parallel-pulls"), func(_ int, ref string) error {
 		return withUses(c, all[ref], func(u use) error {
-			credentials, err := credential.OfSecrets(image.PullSecrets(b.set, u.pod), ref)
+			credentials, err := image.PodCredentials(b.set, u.pod, ref)
 			if err != nil {
 				return failure.Permanentf("%w", err)
 			}

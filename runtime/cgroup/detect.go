@@ -10,7 +10,7 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
-	"github.com/runonce/runonce/internal/hugepages"
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Names of hierarchies without controllers.
@@ -33,7 +33,7 @@ func Detect(root string) (Tree, error) {
 	}
 	t.made, t.units = &sync.Map{}, &systemdBus{}
 	if t.dirs["hugetlb"] != "" {
-		if t.HugePages, err = hugepages.Sizes(os.DirFS("/")); err != nil {
+		if t.HugePages, err = podspec.HugePageSizes(os.DirFS("/")); err != nil {
 			return Tree{}, fmt.Errorf("reading the huge page sizes: %w", err)
 		}
 	}

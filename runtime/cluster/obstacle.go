@@ -15,7 +15,6 @@ import (
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/containerd/errs"
 )
 
 const (
@@ -105,8 +104,8 @@ func startError(cs v1.ContainerStatus) error {
 	} else if t := podspec.LastTermination(cs); t != nil && t.Reason == "StartError" {
 		text = t.Message
 	}
-	message := errs.Message(errors.New(text), "")
-	if !errs.IsPermanentMessage(message) {
+	message := failure.RuntimeMessage(errors.New(text), "")
+	if !failure.IsPermanentMessage(message) {
 		return nil
 	}
 	return &failure.Error{Why: failure.ReasonRunError, Final: true, Err: fmt.Errorf("container %q: %s: %s", cs.Name, failure.ReasonRunError, message)}

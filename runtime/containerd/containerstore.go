@@ -10,7 +10,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/engine"
 
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 // containerStore is what is known of the containers. The engine's own calls and containerd's
@@ -138,7 +138,7 @@ func (c *containerStore) outOfMemory(id string) {
 
 // exited records the end of the process. It returns false when that was known already, when the
 // container is unknown, and when it was created but never started: then it has not exited.
-func (c *containerStore) exited(r exitrecord.Record) bool {
+func (c *containerStore) exited(r protocol.Record) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.byID[r.ContainerID]

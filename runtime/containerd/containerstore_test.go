@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 func TestContainerStoreTellsEachChangeOnce(t *testing.T) {
@@ -24,7 +24,7 @@ func TestContainerStoreTellsEachChangeOnce(t *testing.T) {
 	for range 2 {
 		c.outOfMemory("a")
 	}
-	end := exitrecord.Record{ContainerID: "a", ExitCode: 137, FinishedAt: begin.Add(2 * time.Second)}
+	end := protocol.Record{ContainerID: "a", ExitCode: 137, FinishedAt: begin.Add(2 * time.Second)}
 	if !c.exited(end) || c.exited(end) {
 		t.Error("an exit is news once")
 	}
@@ -61,7 +61,7 @@ func TestContainerStoreOutOfMemoryAfterTheExit(t *testing.T) {
 	c := newContainerStore()
 	c.put(engine.Container{ID: "a", State: engine.StateCreated})
 	c.started("a", time.Now(), 7)
-	c.exited(exitrecord.Record{ContainerID: "a", ExitCode: 137, FinishedAt: time.Now()})
+	c.exited(protocol.Record{ContainerID: "a", ExitCode: 137, FinishedAt: time.Now()})
 	c.outOfMemory("a")
 	if got, _, _ := c.get("a"); !got.Exit.OOMKilled {
 		t.Errorf("%+v", got.Exit)
@@ -77,7 +77,7 @@ func TestContainerStoreKilledBeforeStart(t *testing.T) {
 	c.subs[s] = struct{}{}
 	c.put(engine.Container{ID: "a", State: engine.StateCreated, CreatedAt: time.Now()})
 	for range 2 {
-		if c.exited(exitrecord.Record{ContainerID: "a", ExitCode: 137, FinishedAt: time.Now()}) {
+		if c.exited(protocol.Record{ContainerID: "a", ExitCode: 137, FinishedAt: time.Now()}) {
 			t.Error("it has exited")
 		}
 	}
@@ -99,7 +99,7 @@ func TestContainerStoreUnknownContainers(t *testing.T) {
 	c.outOfMemory("a")
 	c.lost("a", time.Now())
 	c.remove("a")
-	if c.exited(exitrecord.Record{ContainerID: "a"}) {
+	if c.exited(protocol.Record{ContainerID: "a"}) {
 		t.Error("the exit of an unknown container is no news")
 	}
 	if all := c.list(""); len(all) != 0 {

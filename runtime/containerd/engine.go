@@ -23,18 +23,18 @@ import (
 
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
-	"github.com/runonce/runonce/internal/procstat"
-	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/containerd/server"
-	"github.com/runonce/runonce/runtime/image/credential"
+	"github.com/runonce/runonce/runtime/image"
 )
 
 var _ engine.Engine = (*Engine)(nil)
 
 // ErrUnusable says that the container engine cannot be used at all: there is no runc, or the
 // socket is missing or dead or belongs to something else.
-var ErrUnusable = errs.ErrUnusable
+var ErrUnusable = failure.ErrUnusable
 
 // cleanupTimeout bounds the cleanup after a failure or the end of a context.
 const cleanupTimeout = 20 * time.Second
@@ -64,7 +64,7 @@ type Options struct {
 	// /etc/containerd/certs.d.
 	CertsDir string
 	// Credentials says where the credentials of registries are.
-	Credentials credential.Options
+	Credentials image.KeychainOptions
 	// PullTimeout ends a pull to which nothing has come for so long; 0 means never.
 	PullTimeout time.Duration
 	// Journal is the socket of the journal that gets the logs of new containers as well; empty for none.
@@ -79,7 +79,7 @@ type Options struct {
 // Registries says how images are pulled.
 func (o Options) Registries() images.Registries {
 	return images.Registries{
-		CertsDir: cmp.Or(o.CertsDir, "/etc/containerd/certs.d"), Keychain: credential.New(o.Credentials), Timeout: o.PullTimeout,
+		CertsDir: cmp.Or(o.CertsDir, "/etc/containerd/certs.d"), Keychain: image.NewKeychain(o.Credentials), Timeout: o.PullTimeout,
 	}
 }
 
@@ -127,10 +127,10 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		deletions:  make(chan struct{}, 2), signals: make(chan struct{}, 8*goruntime.NumCPU()),
 	}
 	if err := os.MkdirAll(e.recordDir(), 0o700); err != nil {
-		return nil, errs.Unusablef("making the directory of the exit records: %w", err)
+		return nil, failure.Unusablef("making the directory of the exit records: %w", err)
 	}
-	if err := errors.Join(e.images.Sweep(), procstat.Sweep(e.execDir(), os.RemoveAll)); err != nil {
-		return nil, errs.Unusablef("%w", err)
+	if err := errors.Join(e.images.Sweep(), process.Sweep(e.execDir(), os.RemoveAll)); err != nil {
+		return nil, failure.Unusablef("%w", err)
 	}
 	s, err := connect(ctx, o)
 	if err != nil {
@@ -190,7 +190,7 @@ func (e *Engine) close(ctx context.Context) error {
 
 func (o *Options) complete() error {
 	if os.Geteuid() != 0 {
-		return errs.Unusablef("starting containers needs root")
+		return failure.Unusablef("starting containers needs root")
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Namespace = cmp.Or(o.Namespace, "runonce")
@@ -198,12 +198,12 @@ func (o *Options) complete() error {
 	if o.Address != "" {
 		abs, err := filepath.Abs(o.Address)
 		if err != nil {
-			return errs.Unusablef("finding %q: %w", o.Address, err)
+			return failure.Unusablef("finding %q: %w", o.Address, err)
 		}
 		o.Address = abs
 	}
 	if !filepath.IsAbs(o.Root) || !filepath.IsAbs(o.State) || o.Root == o.State {
-		return errs.Unusablef("the root and the state directory must be absolute and differ")
+		return failure.Unusablef("the root and the state directory must be absolute and differ")
 	}
 	return o.findRuntimes()
 }

@@ -10,14 +10,13 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-
-	"github.com/runonce/runonce/runtime/containerd/errs"
 )
 
 const (
@@ -102,7 +101,7 @@ func execError(ctx context.Context, err error, args []string) error {
 	if err == nil || errdefs.IsUnavailable(err) || errdefs.IsNotFound(err) || ctx.Err() != nil {
 		return err
 	}
-	return failure.WithMessage(errs.Message(err, args[0]), err)
+	return failure.WithMessage(failure.RuntimeMessage(err, args[0]), err)
 }
 
 // execProcess returns the container's own process with another command, with a terminal or
@@ -163,13 +162,13 @@ func (x command) await(ctx context.Context, p *pipes, started func()) (int32, er
 		Stdin: p.stdin, Stdout: p.stdout, Stderr: p.stderr, Terminal: p.streams.TTY,
 	})
 	if err != nil {
-		return 0, errs.Native(err)
+		return 0, images.NativeError(err)
 	}
 	defer x.remove(ctx)
 	_, err = x.tasks.Start(starting, &tasksapi.StartRequest{ContainerID: x.container, ExecID: x.id})
 	p.release()
 	if err != nil {
-		return 0, errs.Native(err)
+		return 0, images.NativeError(err)
 	}
 	started()
 	resp, err := x.tasks.Wait(ctx, &tasksapi.WaitRequest{ContainerID: x.container, ExecID: x.id})
@@ -177,7 +176,7 @@ func (x command) await(ctx context.Context, p *pipes, started func()) (int32, er
 		return 0, ctx.Err()
 	}
 	if err != nil {
-		return 0, errs.Native(err)
+		return 0, images.NativeError(err)
 	}
 	return int32(resp.ExitStatus), nil
 }
@@ -187,11 +186,11 @@ func (x command) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	del := &tasksapi.DeleteProcessRequest{ContainerID: x.container, ExecID: x.id}
-	if _, err := x.tasks.DeleteProcess(ctx, del); errs.IgnoreNotFound(err) == nil {
+	if _, err := x.tasks.DeleteProcess(ctx, del); images.IgnoreNotFound(err) == nil {
 		return
 	}
 	_, err := x.tasks.Kill(ctx, &tasksapi.KillRequest{ContainerID: x.container, ExecID: x.id, Signal: uint32(syscall.SIGKILL)})
-	if errs.IgnoreNotFound(err) == nil {
+	if images.IgnoreNotFound(err) == nil {
 		_, _ = x.tasks.Wait(ctx, &tasksapi.WaitRequest{ContainerID: x.container, ExecID: x.id})
 	}
 	// What is left is removed with the container.

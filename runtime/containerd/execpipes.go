@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/runonce/runonce/internal/procstat"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/engine"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
@@ -36,7 +36,7 @@ func newPipes(parent string, s engine.Streams, oneOutput bool) (*pipes, error) {
 }
 
 func (p *pipes) open(parent string, oneOutput bool) (err error) {
-	if p.dir, err = procstat.TempDir(parent); err != nil {
+	if p.dir, err = process.TempDir(parent); err != nil {
 		return err
 	}
 	if p.stdout, err = p.output("out", p.streams.Stdout); err != nil {

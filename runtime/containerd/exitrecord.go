@@ -4,16 +4,16 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 // updateRecord completes a container's exit record, which a third-party shim does not write, and
 // returns the result. A start and an exit at the same time do not undo each other: once the
 // exit is recorded, it stays.
-func (e *Engine) updateRecord(path string, news exitrecord.Record) (exitrecord.Record, error) {
+func (e *Engine) updateRecord(path string, news protocol.Record) (protocol.Record, error) {
 	e.recordLocks.Lock(path)
 	defer func() { _ = e.recordLocks.Unlock(path) }()
-	r, err := exitrecord.Read(path)
+	r, err := protocol.Read(path)
 	switch {
 	case err != nil:
 		// No record yet, or an unreadable one.
@@ -31,7 +31,7 @@ func (e *Engine) started(id string, observed time.Time, pid int) {
 	if known, _, _ := e.containers.get(id); known.State != engine.StateCreated {
 		return
 	}
-	if r, err := exitrecord.Read(e.recordPath(id)); err == nil && !r.StartedAt.IsZero() {
+	if r, err := protocol.Read(e.recordPath(id)); err == nil && !r.StartedAt.IsZero() {
 		observed = r.StartedAt
 	}
 	e.containers.started(id, observed, pid)

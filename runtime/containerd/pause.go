@@ -11,7 +11,7 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 // pausePath is the path of the program inside a pause container.
@@ -27,7 +27,7 @@ func (e *Engine) imageOf(ctx context.Context, s *session, c engine.ContainerConf
 
 // pauseSpec makes the shim's binary the program of the container.
 func pauseSpec(spec *specs.Spec, shim string) {
-	spec.Process.Args = []string{pausePath, exitrecord.PauseArg}
+	spec.Process.Args = []string{pausePath, protocol.PauseArg}
 	spec.Mounts = append(slices.Clone(spec.Mounts), specs.Mount{
 		Destination: pausePath, Type: "bind", Source: shim, Options: []string{"bind", "rprivate", "ro"},
 	})

@@ -26,7 +26,7 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/image/credential"
+	"github.com/runonce/runonce/runtime/image"
 )
 
 // mib is what containerd writes of a blob at once.
@@ -172,7 +172,7 @@ func TestPullWithSecrets(t *testing.T) {
 		{"for another path", []*v1.Secret{secret(registry.Password)}, r.Host + "/other/box:1", false},
 		{"the second is right", []*v1.Secret{secret("no"), secret(registry.Password)}, ref, true},
 	} {
-		credentials, err := credential.OfSecrets(tc.secrets, tc.ref)
+		credentials, err := image.OfSecrets(tc.secrets, tc.ref)
 		if err != nil {
 			t.Fatal(err)
 		}

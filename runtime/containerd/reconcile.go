@@ -9,9 +9,9 @@ import (
 	tasktypes "github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/errdefs"
 
-	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 // sync makes e.containers agree with containerd.
@@ -19,11 +19,11 @@ func (e *Engine) sync(ctx context.Context, s *session) error {
 	before := e.containers.list("")
 	all, err := s.ContainerService().List(ctx)
 	if err != nil {
-		return fmt.Errorf("listing containers: %w", errs.Native(err))
+		return fmt.Errorf("listing containers: %w", images.NativeError(err))
 	}
 	resp, err := s.Tasks().List(ctx, &tasksapi.ListTasksRequest{})
 	if err != nil {
-		return fmt.Errorf("listing tasks: %w", errs.Native(err))
+		return fmt.Errorf("listing tasks: %w", images.NativeError(err))
 	}
 	tasks := map[string]*tasktypes.Process{}
 	for _, t := range resp.Tasks {
@@ -50,13 +50,13 @@ func (e *Engine) sync(ctx context.Context, s *session) error {
 // reconcile makes what is known of a container's process agree with its task in containerd, nil
 // when there is none, and with its exit record.
 func (e *Engine) reconcile(ctx context.Context, s *session, id string, t *tasktypes.Process) {
-	r, err := exitrecord.Read(e.recordPath(id))
+	r, err := protocol.Read(e.recordPath(id))
 	r.ContainerID = id
 	switch {
 	case t != nil && t.Status == tasktypes.Status_CREATED:
 		e.containers.created(id, int(t.Pid))
 	case t != nil && t.Status == tasktypes.Status_STOPPED:
-		e.exited(ctx, s, exitrecord.Record{ContainerID: id, ExitCode: int32(t.ExitStatus), FinishedAt: t.ExitedAt.AsTime()})
+		e.exited(ctx, s, protocol.Record{ContainerID: id, ExitCode: int32(t.ExitStatus), FinishedAt: t.ExitedAt.AsTime()})
 	case t != nil && t.Status != tasktypes.Status_UNKNOWN:
 		e.containers.started(id, r.StartedAt, int(t.Pid))
 	case err != nil:
@@ -78,10 +78,10 @@ const (
 
 // resolve finds out what has become of a container that was started and that containerd did not
 // list, or without its state. It may run: its shim may only have been too busy to answer.
-func (e *Engine) resolve(ctx context.Context, s *session, r exitrecord.Record) {
+func (e *Engine) resolve(ctx context.Context, s *session, r protocol.Record) {
 	id := r.ContainerID
 	t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
-	switch err = errs.Native(err); {
+	switch err = images.NativeError(err); {
 	case errdefs.IsNotFound(err):
 		if known, _, _ := e.containers.get(id); !e.thirdParty(id) || known.State != engine.StateRunning {
 			e.containers.lost(id, r.StartedAt)
@@ -125,10 +125,10 @@ func (e *Engine) later(ctx context.Context, id string, wait time.Duration, f fun
 // answer was lost. It may have ended already, and must not run twice.
 func (e *Engine) startedSince(ctx context.Context, s *session, id string, begin time.Time) (bool, error) {
 	t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
-	if err := errs.IgnoreNotFound(err); err != nil {
+	if err := images.IgnoreNotFound(err); err != nil {
 		return false, fmt.Errorf("looking for its task: %w", err)
 	}
-	r, err := exitrecord.Read(e.recordPath(id))
+	r, err := protocol.Read(e.recordPath(id))
 	started := err == nil && !r.StartedAt.IsZero() && !r.StartedAt.Before(begin)
 	switch {
 	case t.GetProcess().GetStatus() == tasktypes.Status_RUNNING:
@@ -151,7 +151,7 @@ func (e *Engine) startedSince(ctx context.Context, s *session, id string, begin 
 func (e *Engine) startedElsewhere(ctx context.Context, s *session, id string) (bool, error) {
 	rec, err := s.ContainerService().Get(ctx, id)
 	if err != nil {
-		return false, errs.IgnoreNotFound(err)
+		return false, images.IgnoreNotFound(err)
 	}
 	one, ok := containerOf(rec)
 	if !ok {
@@ -162,7 +162,7 @@ func (e *Engine) startedElsewhere(ctx context.Context, s *session, id string) (b
 		// What has ended is replaced, but its end may have been reported too early.
 		t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
 		if err != nil || t.Process.Status != tasktypes.Status_RUNNING {
-			return false, errs.IgnoreNotFound(err)
+			return false, images.IgnoreNotFound(err)
 		}
 	}
 	e.containers.put(one)

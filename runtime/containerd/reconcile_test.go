@@ -23,7 +23,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 // TestNeverRan: a container whose start was cut off before its process ran has not ended.
@@ -33,13 +33,13 @@ func TestNeverRan(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		status tasktypes.Status
-		record *exitrecord.Record
+		record *protocol.Record
 		want   engine.State
 	}{
 		{"created", tasktypes.Status_CREATED, nil, engine.StateCreated},
 		{"killed before it ran, with its shim", tasktypes.Status_STOPPED, nil, engine.StateCreated},
-		{"killed before it ran", tasktypes.Status_STOPPED, &exitrecord.Record{FinishedAt: at, ExitCode: 137}, engine.StateCreated},
-		{"ran", tasktypes.Status_RUNNING, &exitrecord.Record{StartedAt: at}, engine.StateRunning},
+		{"killed before it ran", tasktypes.Status_STOPPED, &protocol.Record{FinishedAt: at, ExitCode: 137}, engine.StateCreated},
+		{"ran", tasktypes.Status_RUNNING, &protocol.Record{StartedAt: at}, engine.StateRunning},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -66,13 +66,13 @@ func TestExitEventOfWhatNeverRan(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		labels map[string]string
-		record *exitrecord.Record
+		record *protocol.Record
 		want   engine.State
 	}{
 		{"never started", nil, nil, engine.StateCreated},
 		{"never started, by a third-party shim", thirdParty, nil, engine.StateCreated},
-		{"about to be started", thirdParty, &exitrecord.Record{}, engine.StateExited},
-		{"started", thirdParty, &exitrecord.Record{StartedAt: at}, engine.StateExited},
+		{"about to be started", thirdParty, &protocol.Record{}, engine.StateExited},
+		{"started", thirdParty, &protocol.Record{StartedAt: at}, engine.StateExited},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -106,7 +106,7 @@ func TestEventsOfAnEarlierTask(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
 	e, s := testEngine(t, &oneTask{})
-	writeRecord(t, e, exitrecord.Record{StartedAt: at})
+	writeRecord(t, e, protocol.Record{StartedAt: at})
 	e.containers.put(engine.Container{ID: "c", State: engine.StateCreated, CreatedAt: at})
 	e.containers.created("c", 7)
 	for _, c := range []struct {
@@ -182,7 +182,7 @@ func (o *oneTask) Delete(context.Context, *tasksapi.DeleteTaskRequest, ...grpc.C
 	return &tasksapi.DeleteResponse{}, nil
 }
 
-func writeRecord(t *testing.T, e *Engine, r exitrecord.Record) {
+func writeRecord(t *testing.T, e *Engine, r protocol.Record) {
 	t.Helper()
 	if err := os.MkdirAll(e.recordDir(), 0o755); err != nil {
 		t.Fatal(err)
@@ -199,18 +199,18 @@ func TestStartedSince(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		status tasktypes.Status
-		record *exitrecord.Record
+		record *protocol.Record
 		want   bool
 	}{
 		{"not created", tasktypes.Status_UNKNOWN, nil, false},
 		{"created", tasktypes.Status_CREATED, nil, false},
-		{"about to be started", tasktypes.Status_CREATED, &exitrecord.Record{}, false},
-		{"about to be started, and ended", tasktypes.Status_STOPPED, &exitrecord.Record{}, true},
-		{"about to be started, and gone", tasktypes.Status_UNKNOWN, &exitrecord.Record{}, true},
-		{"started", tasktypes.Status_RUNNING, &exitrecord.Record{StartedAt: at.Add(time.Second)}, true},
+		{"about to be started", tasktypes.Status_CREATED, &protocol.Record{}, false},
+		{"about to be started, and ended", tasktypes.Status_STOPPED, &protocol.Record{}, true},
+		{"about to be started, and gone", tasktypes.Status_UNKNOWN, &protocol.Record{}, true},
+		{"started", tasktypes.Status_RUNNING, &protocol.Record{StartedAt: at.Add(time.Second)}, true},
 		{"started, without a record", tasktypes.Status_RUNNING, nil, true},
-		{"started before", tasktypes.Status_UNKNOWN, &exitrecord.Record{StartedAt: at.Add(-time.Second)}, false},
-		{"killed before it ran", tasktypes.Status_STOPPED, &exitrecord.Record{FinishedAt: at}, false},
+		{"started before", tasktypes.Status_UNKNOWN, &protocol.Record{StartedAt: at.Add(-time.Second)}, false},
+		{"killed before it ran", tasktypes.Status_STOPPED, &protocol.Record{FinishedAt: at}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -235,23 +235,23 @@ func TestUndoStart(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()
 	at := begin.Add(time.Second)
-	started := exitrecord.Record{ContainerID: "c", StartedAt: at}
-	ended := exitrecord.Record{ContainerID: "c", StartedAt: at, FinishedAt: at, ExitCode: 137}
+	started := protocol.Record{ContainerID: "c", StartedAt: at}
+	ended := protocol.Record{ContainerID: "c", StartedAt: at, FinishedAt: at, ExitCode: 137}
 	thirdParty := map[string]string{labelThirdParty: "true"}
 	for _, c := range []struct {
 		name       string
 		labels     map[string]string
 		status     tasktypes.Status
-		record     *exitrecord.Record
-		whenKilled *exitrecord.Record
+		record     *protocol.Record
+		whenKilled *protocol.Record
 		want       engine.State // empty if it is removed
 	}{
 		{"not created", nil, tasktypes.Status_UNKNOWN, nil, nil, ""},
 		{"waits", nil, tasktypes.Status_CREATED, nil, nil, ""},
-		{"waits, and its end is recorded", nil, tasktypes.Status_CREATED, nil, &exitrecord.Record{ContainerID: "c", FinishedAt: at}, ""},
-		{"waits, third-party shim", thirdParty, tasktypes.Status_CREATED, &exitrecord.Record{}, nil, ""},
+		{"waits, and its end is recorded", nil, tasktypes.Status_CREATED, nil, &protocol.Record{ContainerID: "c", FinishedAt: at}, ""},
+		{"waits, third-party shim", thirdParty, tasktypes.Status_CREATED, &protocol.Record{}, nil, ""},
 		{"runs", nil, tasktypes.Status_RUNNING, &started, nil, engine.StateRunning},
-		{"runs, third-party shim", thirdParty, tasktypes.Status_RUNNING, &exitrecord.Record{}, nil, engine.StateRunning},
+		{"runs, third-party shim", thirdParty, tasktypes.Status_RUNNING, &protocol.Record{}, nil, engine.StateRunning},
 		{"has ended", nil, tasktypes.Status_UNKNOWN, &ended, nil, engine.StateExited},
 		{"is started meanwhile", nil, tasktypes.Status_CREATED, nil, &ended, engine.StateExited},
 	} {

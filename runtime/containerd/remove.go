@@ -16,9 +16,9 @@ import (
 	"github.com/containerd/ttrpc"
 	"github.com/containerd/typeurl/v2"
 
-	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/containerd/server"
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 // Remove deletes the container with everything that belongs to it, except its logs.
@@ -36,14 +36,14 @@ func (e *Engine) remove(ctx context.Context, s *session, id, podUID string) erro
 	if err := e.removeTask(ctx, s, id, podUID); err != nil {
 		return err
 	}
-	if err := errs.IgnoreNotFound(s.ContainerService().Delete(ctx, id)); err != nil {
+	if err := images.IgnoreNotFound(s.ContainerService().Delete(ctx, id)); err != nil {
 		return fmt.Errorf("deleting its record: %w", err)
 	}
 	e.deleted.Store(true)
-	if err := errs.IgnoreNotFound(s.Snapshots().Remove(ctx, id)); err != nil {
+	if err := images.IgnoreNotFound(s.Snapshots().Remove(ctx, id)); err != nil {
 		return fmt.Errorf("deleting its root file system: %w", err)
 	}
-	for _, path := range []string{e.recordPath(id), exitrecord.Output{RecordPath: e.recordPath(id)}.LoggingPath()} {
+	for _, path := range []string{e.recordPath(id), protocol.Output{RecordPath: e.recordPath(id)}.LoggingPath()} {
 		if err := removeFile(path); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) 
 	e.podLocks.Lock(podUID)
 	defer func() { _ = e.podLocks.Unlock(podUID) }()
 	resp, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
-	if err := errs.IgnoreNotFound(err); err != nil {
+	if err := images.IgnoreNotFound(err); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			err = fmt.Errorf("its shim does not answer: %w", err)
 		}
@@ -89,7 +89,7 @@ func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) 
 
 // deleteTask deletes a task, if there is one.
 func (e *Engine) deleteTask(ctx context.Context, s *session, id string) error {
-	return errs.IgnoreNotFound(e.bounded(ctx, s, id, "delete", func(ctx context.Context) error {
+	return images.IgnoreNotFound(e.bounded(ctx, s, id, "delete", func(ctx context.Context) error {
 		return untilShimGone(ctx, func() error {
 			_, err := s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
 			return err
@@ -137,7 +137,7 @@ func (e *Engine) removeForgotten(ctx context.Context, s *session, id, podUID str
 func runcOptions(ctx context.Context, s *session, id string) (*runcoptions.Options, error) {
 	rec, err := s.ContainerService().Get(ctx, id)
 	if err != nil {
-		if err = errs.IgnoreNotFound(err); err != nil {
+		if err = images.IgnoreNotFound(err); err != nil {
 			err = fmt.Errorf("looking for its OCI runtime: %w", err)
 		}
 		return nil, err

@@ -7,7 +7,9 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 
-	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/containerd/images"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // do calls op with the current session. When the process that serves it has ended, do replaces
@@ -21,7 +23,7 @@ func (e *Engine) do(ctx context.Context, op func(context.Context, *session) erro
 	ctx, end := e.heartbeat.guard(namespaces.WithNamespace(ctx, e.o.Namespace))
 	defer end()
 	for {
-		err = errs.NotFound(errs.Native(op(ctx, s)))
+		err = notFound(images.NativeError(op(ctx, s)))
 		if err != nil && e.heartbeat.interrupted(ctx) {
 			return e.heartbeat.dead
 		}
@@ -78,4 +80,13 @@ func (e *Engine) replace(ctx context.Context, lost *session) (*session, error) {
 	// Its calls have failed already.
 	_ = lost.Close()
 	return s, nil
+}
+
+// notFound makes an error of containerd's class NotFound wrap engine.ErrNotFound.
+func notFound(err error) error {
+	var ours *failure.Error
+	if !errdefs.IsNotFound(err) || errors.Is(err, engine.ErrNotFound) || errors.As(err, &ours) {
+		return err
+	}
+	return failure.WithMessage(err.Error(), errors.Join(engine.ErrNotFound, err))
 }

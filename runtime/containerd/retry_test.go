@@ -2,9 +2,16 @@ package containerd
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/containerd/errdefs"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/runonce/runonce/runtime/containerd/images"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // Processes that serve for a moment may take turns while a call is being repeated.
@@ -36,5 +43,13 @@ func TestCallsThatFailAreNotRepeatedInTheSameSession(t *testing.T) {
 	})
 	if !errdefs.IsInvalidArgument(err) || calls != 1 {
 		t.Errorf("%v after %d calls", err, calls)
+	}
+}
+
+func TestNotFound(t *testing.T) {
+	t.Parallel()
+	err := notFound(images.NativeError(status.Error(codes.NotFound, "container a: not found")))
+	if !errors.Is(err, engine.ErrNotFound) || !errdefs.IsNotFound(err) || strings.Count(err.Error(), "not found") != 1 {
+		t.Errorf("%v", err)
 	}
 }

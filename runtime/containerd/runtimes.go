@@ -16,7 +16,7 @@ import (
 	"github.com/containerd/typeurl/v2"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/containerd/server"
 )
 
@@ -89,7 +89,7 @@ func (s *session) runtime(h Handler, o Options) (runtimeConfig, error) {
 	}
 	if s.shims != nil {
 		if _, err := exec.LookPath(h.Program()); err != nil {
-			return runtimeConfig{}, errs.Unusablef("looking for its shim: %w", err)
+			return runtimeConfig{}, failure.Unusablef("looking for its shim: %w", err)
 		}
 	}
 	r := runtimeConfig{shim: h.Shim, thirdParty: true}
@@ -147,13 +147,13 @@ func findProgram(name string, dirs []string) (string, error) {
 	}
 	switch {
 	case !errors.Is(failed, exec.ErrNotFound):
-		return "", errs.Unusablef("finding the OCI runtime %q: %w", cmp.Or(name, DefaultHandler), failed)
+		return "", failure.Unusablef("finding the OCI runtime %q: %w", cmp.Or(name, DefaultHandler), failed)
 	case name == "":
-		return "", errs.Unusablef("no OCI runtime: neither runc nor crun is %s: install the package runc or crun", searched(dirs))
+		return "", failure.Unusablef("no OCI runtime: neither runc nor crun is %s: install the package runc or crun", searched(dirs))
 	case name == DefaultHandler || name == otherDefault:
-		return "", errs.Unusablef("finding the OCI runtime %q: it is not %s: install the package %s", name, searched(dirs), name)
+		return "", failure.Unusablef("finding the OCI runtime %q: it is not %s: install the package %s", name, searched(dirs), name)
 	default:
-		return "", errs.Unusablef("finding the OCI runtime %q: it is not %s", name, searched(dirs))
+		return "", failure.Unusablef("finding the OCI runtime %q: it is not %s", name, searched(dirs))
 	}
 }
 

@@ -15,11 +15,10 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/flock"
-	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/containerd/server"
-	"github.com/runonce/runonce/runtime/containerd/shimbinary"
 )
 
 const (
@@ -71,7 +70,7 @@ func connect(ctx context.Context, o Options) (*session, error) {
 		err = s.configure(namespaces.WithNamespace(ctx, o.Namespace), o)
 	}
 	if err != nil {
-		return nil, errs.Unusable{Cause: errors.Join(err, s.Close())}
+		return nil, failure.Unusable{Cause: errors.Join(err, s.Close())}
 	}
 	return s, nil
 }
@@ -91,7 +90,7 @@ func daemonVersion(ctx context.Context, socket string) (string, error) {
 	s := &session{}
 	running, err := s.dial(ctx, socket)
 	if err := errors.Join(err, s.Close()); err != nil {
-		return "", errs.Unusable{Cause: err}
+		return "", failure.Unusable{Cause: err}
 	}
 	return running, nil
 }
@@ -131,7 +130,7 @@ func (s *session) dial(ctx context.Context, socket string, opts ...client.Opt) (
 	defer cancel()
 	v, err := c.Version(ctx)
 	if err != nil {
-		return "", errors.Join(fmt.Errorf("%q does not answer as containerd: %w", socket, errs.Native(err)), c.Close())
+		return "", errors.Join(fmt.Errorf("%q does not answer as containerd: %w", socket, images.NativeError(err)), c.Close())
 	}
 	s.Client, s.closers = c, append(s.closers, c.Close)
 	return v.Version, nil
@@ -187,7 +186,7 @@ func (s *session) configure(ctx context.Context, o Options) error {
 		s.Snapshotter = "native"
 	}
 	used := func() (map[string]bool, error) { return s.usedShims(ctx) }
-	shim, release, err := shimbinary.Hold(filepath.Join(o.Root, "bin"), used, o.Log)
+	shim, release, err := holdShim(filepath.Join(o.Root, "bin"), used, o.Log)
 	if err != nil {
 		return err
 	}

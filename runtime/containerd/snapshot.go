@@ -11,7 +11,6 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 )
@@ -30,7 +29,7 @@ func (e *Engine) rootfs(ctx context.Context, s *session, c engine.ContainerConfi
 		// A crash has left a snapshot, or only its directory, which the failure removes; or the image
 		// was removed and pulled again since it was read.
 		e.images.Forget(c.Image)
-		if err = errs.IgnoreNotFound(s.Snapshots().Remove(ctx, c.ID)); err == nil {
+		if err = images.IgnoreNotFound(s.Snapshots().Remove(ctx, c.ID)); err == nil {
 			img, err = e.images.Get(ctx, s.Conn, c.Image)
 		}
 		if err == nil {
@@ -38,7 +37,7 @@ func (e *Engine) rootfs(ctx context.Context, s *session, c engine.ContainerConfi
 		}
 	}
 	if err != nil {
-		return nil, &failure.Error{Why: failure.ReasonCreateError, Err: fmt.Errorf("preparing its root file system: %w", errs.Native(err))}
+		return nil, &failure.Error{Why: failure.ReasonCreateError, Err: fmt.Errorf("preparing its root file system: %w", images.NativeError(err))}
 	}
 	return labelled(mounts, c.Spec), nil
 }
@@ -74,7 +73,7 @@ func (e *Engine) CanMapUsers(ctx context.Context) error {
 func canMapUsers(ctx context.Context, s *session) error {
 	all, err := s.GetSnapshotterCapabilities(ctx, s.Snapshotter)
 	if err != nil {
-		return fmt.Errorf("asking snapshotter %q what it can do: %w", s.Snapshotter, errs.Native(err))
+		return fmt.Errorf("asking snapshotter %q what it can do: %w", s.Snapshotter, images.NativeError(err))
 	}
 	if !slices.Contains(all, remapIDs) {
 		return fmt.Errorf("%s: %w", s.Snapshotter, errNoRemap)
@@ -108,7 +107,7 @@ func (e *Engine) Usage(ctx context.Context, id string) (int64, error) {
 	err := e.do(ctx, func(ctx context.Context, s *session) error {
 		used, err := s.Snapshots().Usage(ctx, id)
 		size = used.Size
-		return errs.IgnoreNotFound(err)
+		return images.IgnoreNotFound(err)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("measuring the layer of container %q: %w", id, err)

@@ -12,7 +12,7 @@ import (
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/errdefs"
 
-	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/containerd/server"
 )
 
@@ -37,7 +37,7 @@ func (e *Engine) removeStaleBundle(ctx context.Context, s *session, id string, e
 	if info, err := os.Stat(bundle); err != nil || time.Since(info.ModTime()) < staleAfter {
 		return false
 	}
-	if _, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id}); !errdefs.IsNotFound(errs.Native(err)) {
+	if _, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id}); !errdefs.IsNotFound(images.NativeError(err)) {
 		return false
 	}
 	err = e.deleteInDaemonRuntime(ctx, s, id)

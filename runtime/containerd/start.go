@@ -20,12 +20,10 @@ import (
 	"github.com/containerd/typeurl/v2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/ocispec"
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
-	"github.com/runonce/runonce/runtime/shim/launch"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 var errRunning = errors.New("it is running")
@@ -128,7 +126,7 @@ func (e *Engine) start(ctx context.Context, s *session, c engine.ContainerConfig
 	}
 	now := time.Now()
 	if e.thirdParty(c.ID) {
-		if _, err := e.updateRecord(e.recordPath(c.ID), exitrecord.Record{ContainerID: c.ID, StartedAt: now}); err != nil {
+		if _, err := e.updateRecord(e.recordPath(c.ID), protocol.Record{ContainerID: c.ID, StartedAt: now}); err != nil {
 			return err
 		}
 	}
@@ -144,14 +142,14 @@ func (e *Engine) createRecord(ctx context.Context, s *session, c engine.Containe
 		return &failure.Error{Why: failure.ReasonCreateError, Final: true, Err: err}
 	}
 	made, err := s.ContainerService().Create(ctx, rec)
-	if errdefs.IsAlreadyExists(errs.Native(err)) {
+	if errdefs.IsAlreadyExists(images.NativeError(err)) {
 		if err := e.removeLeftover(ctx, s, c); err != nil {
 			return err
 		}
 		made, err = s.ContainerService().Create(ctx, rec)
 	}
 	if err != nil {
-		err = errs.Native(err)
+		err = images.NativeError(err)
 		return &failure.Error{Why: failure.ReasonCreateError, Final: errdefs.IsInvalidArgument(err), Err: fmt.Errorf("creating its record: %w", err)}
 	}
 	if one, ok := containerOf(made); ok {
@@ -168,7 +166,7 @@ func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (contain
 		pauseSpec(oci, s.shim)
 		snapshotter, snapshot = "", ""
 	}
-	oci.Annotations = with(oci.Annotations, launch.GroupAnnotation, c.PodUID) // they share a shim
+	oci.Annotations = with(oci.Annotations, protocol.GroupAnnotation, c.PodUID) // they share a shim
 	oci.Root.Path = "rootfs"
 	if c.DefaultSeccomp {
 		oci.Linux.Seccomp = seccomp.DefaultProfile(oci)
@@ -249,7 +247,7 @@ func (e *Engine) run(ctx context.Context, s *session, c engine.ContainerConfig, 
 	io.release()
 	if err == nil && thirdParty {
 		// From here on it may have run, even if nobody sees that. Our own shim records its starts.
-		if _, err := e.updateRecord(e.recordPath(c.ID), exitrecord.Record{ContainerID: c.ID}); err != nil {
+		if _, err := e.updateRecord(e.recordPath(c.ID), protocol.Record{ContainerID: c.ID}); err != nil {
 			return 0, err
 		}
 	}
@@ -263,11 +261,11 @@ func (e *Engine) run(ctx context.Context, s *session, c engine.ContainerConfig, 
 	if err == nil {
 		return int(started.Pid), nil
 	}
-	if err = errs.Native(err); errdefs.IsUnavailable(err) || ctx.Err() != nil {
+	if err = images.NativeError(err); errdefs.IsUnavailable(err) || ctx.Err() != nil {
 		return 0, err
 	}
-	message := errs.Message(err, commandOf(c.Spec))
-	return 0, &failure.Error{Why: failure.ReasonRunError, Final: errs.IsPermanentMessage(message), Err: failure.WithMessage(message, err)}
+	message := failure.RuntimeMessage(err, commandOf(c.Spec))
+	return 0, &failure.Error{Why: failure.ReasonRunError, Final: failure.IsPermanentMessage(message), Err: failure.WithMessage(message, err)}
 }
 
 // commandOf returns the first word of the container's command.
@@ -302,11 +300,11 @@ func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req 
 		if err != nil {
 			return err
 		}
-		req.TaskApiAddress, req.TaskApiVersion = address, launch.APIVersion
+		req.TaskApiAddress, req.TaskApiVersion = address, protocol.APIVersion
 		if err = create(); err == nil {
 			return nil
 		}
-		native := errs.Native(err)
+		native := images.NativeError(err)
 		if e.lost(s, native) {
 			// Start is repeated with the next session. The next server may know the task already.
 			return native

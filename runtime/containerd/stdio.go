@@ -7,10 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/runonce/runonce/runtime/containerd/shimbinary"
 	"github.com/runonce/runonce/runtime/engine"
 
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 // streams are the URIs of a container's input and output with which a task is created.
@@ -24,13 +23,13 @@ type streams struct {
 // shim starts our logger, but then supports neither input nor terminals: for these the logger
 // is started here, at the other end of pipes.
 func (e *Engine) streams(ctx context.Context, s *session, c engine.ContainerConfig, thirdParty bool) (streams, error) {
-	out := exitrecord.Output{LogPath: c.LogPath, RecordPath: e.recordPath(c.ID), Journal: e.o.Journal}
+	out := protocol.Output{LogPath: c.LogPath, RecordPath: e.recordPath(c.ID), Journal: e.o.Journal}
 	io := streams{release: func() {}}
 	switch {
 	case !thirdParty:
 		io.stdout, io.stderr = out.URI(), out.URI()
 		if c.Stdin {
-			io.stdin = exitrecord.Stdin
+			io.stdin = protocol.Stdin
 		}
 	case c.LogPath == "":
 	case !c.Stdin && !terminal(c):
@@ -43,20 +42,20 @@ func (e *Engine) streams(ctx context.Context, s *session, c engine.ContainerConf
 }
 
 // pipes makes the streams of a container with a third-party shim, and starts their logger.
-func (e *Engine) pipes(ctx context.Context, s *session, c engine.ContainerConfig, out exitrecord.Output) (streams, error) {
-	l := shimbinary.Logger{
-		Program: s.shim, Dir: e.stdioDir(c.ID), URI: out.URI(), ID: c.ID, Namespace: e.o.Namespace, Stdin: c.Stdin, Terminal: terminal(c),
+func (e *Engine) pipes(ctx context.Context, s *session, c engine.ContainerConfig, out protocol.Output) (streams, error) {
+	l := logger{
+		program: s.shim, dir: e.stdioDir(c.ID), uri: out.URI(), id: c.ID, namespace: e.o.Namespace, stdin: c.Stdin, terminal: terminal(c),
 	}
-	release, err := l.Start(ctx)
+	release, err := l.start(ctx)
 	if err != nil {
-		return streams{}, errors.Join(fmt.Errorf("making the pipes for its streams: %w", err), os.RemoveAll(l.Dir))
+		return streams{}, errors.Join(fmt.Errorf("making the pipes for its streams: %w", err), os.RemoveAll(l.dir))
 	}
-	io := streams{stdout: filepath.Join(l.Dir, shimbinary.Stdout), release: release}
+	io := streams{stdout: filepath.Join(l.dir, pipeStdout), release: release}
 	if c.Stdin {
-		io.stdin = filepath.Join(l.Dir, shimbinary.Stdin)
+		io.stdin = filepath.Join(l.dir, pipeStdin)
 	}
-	if !l.Terminal {
-		io.stderr = filepath.Join(l.Dir, shimbinary.Stderr)
+	if !l.terminal {
+		io.stderr = filepath.Join(l.dir, pipeStderr)
 	}
 	return io, nil
 }

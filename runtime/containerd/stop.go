@@ -6,12 +6,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/errdefs"
-
-	"github.com/runonce/runonce/runtime/containerd/errs"
 )
 
 const (
@@ -78,7 +77,7 @@ func (e *Engine) signal(ctx context.Context, s *session, r *tasksapi.KillRequest
 		return context.Cause(ctx)
 	}
 	defer func() { <-e.signals }()
-	return errs.IgnoreNotFound(e.bounded(ctx, s, r.ContainerID, "kill", func(ctx context.Context) error {
+	return images.IgnoreNotFound(e.bounded(ctx, s, r.ContainerID, "kill", func(ctx context.Context) error {
 		_, err := s.Tasks().Kill(ctx, r)
 		return err
 	}))
@@ -115,7 +114,7 @@ func (e *Engine) poll(ctx context.Context, s *session, id string) error {
 	}
 	t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
 	<-e.signals
-	switch err := errs.IgnoreNotFound(err); {
+	switch err := images.IgnoreNotFound(err); {
 	case errdefs.IsDeadlineExceeded(err) && ctx.Err() == nil:
 		return nil // the shim is busy
 	case err != nil:

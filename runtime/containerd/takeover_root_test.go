@@ -16,7 +16,7 @@ import (
 	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 // The process that serves may end between the moment that another one finds it and the
@@ -132,7 +132,7 @@ func awaitExitRecord(t *testing.T, p testDirs, id string) {
 	t.Helper()
 	path := filepath.Join(p.options().Root, "containers", id+".json")
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if r, err := exitrecord.Read(path); err == nil && r.Ended() {
+		if r, err := protocol.Read(path); err == nil && r.Ended() {
 			return
 		}
 	}

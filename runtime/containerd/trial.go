@@ -17,8 +17,8 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/runonce/runonce/internal/atomicfile"
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/flock"
-	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/ocispec"
 )
 
@@ -60,9 +60,9 @@ func (o *Options) tryRuntimes(ctx context.Context) error {
 		var refused refusal
 		switch {
 		case errors.As(err, &refused):
-			return errs.Unusable{Cause: o.trialError(h, refused)}
+			return failure.Unusable{Cause: o.trialError(h, refused)}
 		case err != nil:
-			return errs.Unusablef("trying the OCI runtime %s: %w", h.Binary, err)
+			return failure.Unusablef("trying the OCI runtime %s: %w", h.Binary, err)
 		}
 	}
 	return nil
@@ -230,7 +230,7 @@ func (t trial) command(ctx context.Context, args ...string) error {
 func refusalOf(said string, err error) refusal {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	if last := lines[len(lines)-1]; last != "" {
-		return refusal(errs.Message(errors.New(last), trialProgram))
+		return refusal(failure.RuntimeMessage(errors.New(last), trialProgram))
 	}
 	return refusal(err.Error())
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 
 	eventsapi "github.com/containerd/containerd/api/events"
@@ -15,8 +16,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/typeurl/v2"
 
-	"github.com/runonce/runonce/runtime/containerd/errs"
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 const (
@@ -114,7 +114,7 @@ func (e *Engine) follow(ctx context.Context, s *session, synced func(error)) err
 			if err == nil {
 				err = errors.New("the stream ended")
 			}
-			return fmt.Errorf("watching containerd's events: %w", errs.Native(err))
+			return fmt.Errorf("watching containerd's events: %w", images.NativeError(err))
 		}
 	}
 }
@@ -129,7 +129,7 @@ func (e *Engine) probeEvents(ctx context.Context, s *session, received <-chan *e
 	for {
 		err := s.EventService().Publish(ctx, syncTopic, &eventsapi.NamespaceUpdate{Name: e.o.Namespace})
 		if err != nil {
-			return fmt.Errorf("watching containerd's events: %w", errs.Native(err))
+			return fmt.Errorf("watching containerd's events: %w", images.NativeError(err))
 		}
 		select {
 		case env := <-received:
@@ -138,7 +138,7 @@ func (e *Engine) probeEvents(ctx context.Context, s *session, received <-chan *e
 			}
 			// The listing that follows has it.
 		case err := <-broken:
-			return fmt.Errorf("watching containerd's events: %w", errs.Native(err))
+			return fmt.Errorf("watching containerd's events: %w", images.NativeError(err))
 		case <-again.C:
 		case <-deadline.C:
 			return fmt.Errorf("watching containerd's events: none came within %s", probeTimeout)
@@ -185,7 +185,7 @@ func (e *Engine) taskExited(ctx context.Context, s *session, ev *eventsapi.TaskE
 	if ev.ID != ev.ContainerID || e.replaced(ev.ContainerID, ev.Pid) {
 		return
 	}
-	r := exitrecord.Record{ContainerID: ev.ContainerID, ExitCode: int32(ev.ExitStatus), FinishedAt: ev.ExitedAt.AsTime()}
+	r := protocol.Record{ContainerID: ev.ContainerID, ExitCode: int32(ev.ExitStatus), FinishedAt: ev.ExitedAt.AsTime()}
 	if e.thirdParty(ev.ContainerID) {
 		// That waits for the shim and the logger.
 		e.work.Go(func() { e.exited(ctx, s, r) })
@@ -203,7 +203,7 @@ func (e *Engine) replaced(id string, pid uint32) bool {
 
 // exited handles an exit that containerd reports: it completes it from the container's exit
 // record, and deletes the task, so that its shim ends.
-func (e *Engine) exited(ctx context.Context, s *session, reported exitrecord.Record) {
+func (e *Engine) exited(ctx context.Context, s *session, reported protocol.Record) {
 	id := reported.ContainerID
 	known, _, ok := e.containers.get(id)
 	if !ok {
@@ -225,7 +225,7 @@ func (e *Engine) exited(ctx context.Context, s *session, reported exitrecord.Rec
 	if known.Labels[labelThirdParty] != "" {
 		// Its shim closes the logger's pipes with the task, not with the process.
 		e.deleteEnded(ctx, s, id, known.PodUID)
-		exitrecord.Output{RecordPath: path}.AwaitLogger(loggerTimeout)
+		protocol.Output{RecordPath: path}.AwaitLogger(loggerTimeout)
 		e.containers.exited(r)
 		return
 	}

@@ -1,5 +1,7 @@
-// Package image normalises the names of images, decides when one is pulled, and reads archives
-// of images, for machines without a registry.
+// Package image normalises the names of images, decides when one is pulled, reads archives of images,
+// for machines without a registry, and finds the credentials of registries: in the pull secrets of pods,
+// in the files of docker and podman, with the credential helpers that these name, and with the
+// kubelet's credential provider plugins.
 package image
 
 import (

@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/hack/exectest"
-	"github.com/runonce/runonce/internal/procstat"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/runonce/runonce/runtime/record"
@@ -90,7 +90,7 @@ func TestCheckConnectedPod(t *testing.T) {
 	if err := m.Check([]*v1.Pod{pod}); err == nil {
 		t.Fatal("no error before the pod has a sandbox")
 	}
-	if err := m.update(pod, func(r *record.Pod) { r.Sandbox = &engine.Sandbox{BootID: procstat.BootID()} }); err != nil {
+	if err := m.update(pod, func(r *record.Pod) { r.Sandbox = &engine.Sandbox{BootID: process.BootID()} }); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Check([]*v1.Pod{pod}); err != nil {

@@ -19,7 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/internal/procstat"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/runonce/runonce/runtime/network/namespaces"
@@ -134,7 +134,7 @@ func (m *Manager) get(pod *v1.Pod) (engine.Sandbox, error) {
 		return engine.Sandbox{}, err
 	}
 	// Without the boot, a pod without namespaces of its own would seem to have survived a reboot.
-	if r.Sandbox == nil || r.Sandbox.BootID != procstat.BootID() {
+	if r.Sandbox == nil || r.Sandbox.BootID != process.BootID() {
 		return engine.Sandbox{}, fmt.Errorf("getting its sandbox: %w", fs.ErrNotExist)
 	}
 	for _, ns := range pins(*r.Sandbox) {
@@ -199,7 +199,7 @@ func (m *Manager) create(ctx context.Context, pod *v1.Pod, lock record.Lock) (sb
 	if err := setKernelParameters(pins(sb), parameters, int(sb.FirstID)); err != nil {
 		return sb, err
 	}
-	sb.BootID = procstat.BootID()
+	sb.BootID = process.BootID()
 	return sb, m.update(pod, func(r *record.Pod) { r.Sandbox = &sb })
 }
 

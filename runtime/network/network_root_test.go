@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/runonce/runonce/internal/procstat"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/google/go-cmp/cmp"
@@ -78,12 +78,12 @@ func TestHostNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := engine.Sandbox{IPCNS: m.files.pin("uid-a", namespaces.IPC).Path, Hostname: host, IPs: []string{"192.0.2.99"}, BootID: procstat.BootID()}
+	want := engine.Sandbox{IPCNS: m.files.pin("uid-a", namespaces.IPC).Path, Hostname: host, IPs: []string{"192.0.2.99"}, BootID: process.BootID()}
 	if diff := cmp.Diff(want, sb); diff != "" {
 		t.Error(diff)
 	}
 	all := ensure(t, m, newPod("b", func(p *v1.Pod) { p.Spec.HostNetwork, p.Spec.HostIPC = true, true }))
-	if diff := cmp.Diff(engine.Sandbox{Hostname: host, IPs: []string{"192.0.2.99"}, BootID: procstat.BootID()}, all); diff != "" {
+	if diff := cmp.Diff(engine.Sandbox{Hostname: host, IPs: []string{"192.0.2.99"}, BootID: process.BootID()}, all); diff != "" {
 		t.Error(diff)
 	}
 	for _, line := range traces(t, m) {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 // runLogger copies the output of one container of a third-party shim, which started this
@@ -17,7 +17,7 @@ import (
 func runLogger(uri string) error {
 	// The shim sends it when the container has ended; the output ends by itself.
 	signal.Ignore(syscall.SIGTERM)
-	out, ok := exitrecord.ParseOutput(uri)
+	out, ok := protocol.ParseOutput(uri)
 	if !ok {
 		return fmt.Errorf("starting the logger: %q is not an output URI of runonce", uri)
 	}

@@ -12,9 +12,8 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
-	"github.com/runonce/runonce/runtime/shim/launch"
 	"github.com/runonce/runonce/runtime/shim/oci"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 	"github.com/runonce/runonce/runtime/shim/task"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
@@ -29,7 +28,7 @@ func Invoked(args []string) bool {
 		return false
 	}
 	switch args[1] {
-	case "-namespace", "-info", exitrecord.LoggerArg, exitrecord.PauseArg:
+	case "-namespace", "-info", protocol.LoggerArg, protocol.PauseArg:
 		return true
 	}
 	return false
@@ -39,9 +38,9 @@ func Invoked(args []string) bool {
 func Main() int {
 	var err error
 	switch {
-	case len(os.Args) > 2 && os.Args[1] == exitrecord.LoggerArg:
+	case len(os.Args) > 2 && os.Args[1] == protocol.LoggerArg:
 		err = runLogger(os.Args[2])
-	case len(os.Args) > 1 && os.Args[1] == exitrecord.PauseArg:
+	case len(os.Args) > 1 && os.Args[1] == protocol.PauseArg:
 		pause()
 	default:
 		err = runShim()
@@ -99,7 +98,7 @@ func runShim() error {
 func serve(ctx context.Context, a arguments) error {
 	debug.SetGCPercent(40)
 	raiseFileLimit()
-	l, err := net.FileListener(os.NewFile(launch.ListenerFD, "listener"))
+	l, err := net.FileListener(os.NewFile(protocol.ListenerFD, "listener"))
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
@@ -112,7 +111,7 @@ func serve(ctx context.Context, a arguments) error {
 		return err
 	}
 	var server ttrpc.Server
-	service := task.New(a.namespace, os.Getenv(launch.AddressEnv), reaper, server.Connections)
+	service := task.New(a.namespace, os.Getenv(protocol.AddressEnv), reaper, server.Connections)
 	server.Handle, server.Idle = service.Handle, service.Idle
 	go func() { _ = server.Serve(ctx, l) }()
 	<-service.Done()

@@ -25,10 +25,9 @@ import (
 
 	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/hack/roottest"
-	"github.com/runonce/runonce/internal/procstat"
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
-	"github.com/runonce/runonce/runtime/shim/launch"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/shim/oci"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
@@ -136,7 +135,7 @@ func socketDir(t *testing.T) string {
 func TestStart(t *testing.T) {
 	t.Parallel()
 	dir, sockets := t.TempDir(), socketDir(t)
-	stale := launch.SocketPath(sockets, "/none", "ns", "group")
+	stale := protocol.SocketPath(sockets, "/none", "ns", "group")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +215,7 @@ func TestStartForOldContainerd(t *testing.T) {
 	a := arguments{namespace: "ns", address: "/none"}
 	path := bundle(t, t.TempDir(), "old", "group")
 	roottest.Require(t) // for defaultSockets
-	want := "unix://" + launch.SocketPath(defaultSockets, a.address, a.namespace, "group")
+	want := "unix://" + protocol.SocketPath(defaultSockets, a.address, a.namespace, "group")
 	out, err := command(t, path, "old", "start", nil)
 	if err != nil || out != want {
 		t.Fatalf("%q, %v", out, err)
@@ -280,7 +279,7 @@ func TestDelete(t *testing.T) {
 			exectest.Write(t, program, "#!/bin/sh\necho \"$@\" >"+dir+"/ran\n")
 			err := os.WriteFile(filepath.Join(path, "init.pid"), []byte("77"), 0o600)
 			if test.owner != 0 {
-				started, _ := procstat.StartTime(test.owner)
+				started, _ := process.StartTime(test.owner)
 				o := oci.Owner{PID: test.owner, Started: started, Options: ttrpc.Options{BinaryName: program, Root: root}}
 				err = errors.Join(err, o.Write(path))
 			}
@@ -330,8 +329,8 @@ func TestInfo(t *testing.T) {
 func TestLogger(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	out := exitrecord.Output{LogPath: filepath.Join(dir, "log"), RecordPath: filepath.Join(dir, "record")}
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", exitrecord.LoggerArg, out.URI())
+	out := protocol.Output{LogPath: filepath.Join(dir, "log"), RecordPath: filepath.Join(dir, "record")}
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", protocol.LoggerArg, out.URI())
 	var ours []*os.File
 	for i := range 3 {
 		r, w, err := os.Pipe()

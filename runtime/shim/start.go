@@ -15,8 +15,8 @@ import (
 	"syscall"
 
 	"github.com/runonce/runonce/internal/flock"
-	"github.com/runonce/runonce/runtime/shim/launch"
 	"github.com/runonce/runonce/runtime/shim/oci"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
@@ -51,8 +51,8 @@ func start(ctx context.Context, a arguments) error {
 		return err
 	}
 	dir := cmp.Or(p.SocketDir, defaultSockets)
-	group := cmp.Or(spec.Annotations[launch.GroupAnnotation], spec.Annotations["io.kubernetes.cri.sandbox-id"], a.id)
-	path := launch.SocketPath(dir, a.address, a.namespace, group)
+	group := cmp.Or(spec.Annotations[protocol.GroupAnnotation], spec.Annotations["io.kubernetes.cri.sandbox-id"], a.id)
+	path := protocol.SocketPath(dir, a.address, a.namespace, group)
 	if err := ensure(ctx, path, a, o.ShimCgroup); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func start(ctx context.Context, a arguments) error {
 		_, err = os.Stdout.WriteString(address)
 		return err
 	}
-	_, err = os.Stdout.Write(ttrpc.Marshal(&ttrpc.BootstrapResult{Version: launch.APIVersion, Address: address, Protocol: "ttrpc"}))
+	_, err = os.Stdout.Write(ttrpc.Marshal(&ttrpc.BootstrapResult{Version: protocol.APIVersion, Address: address, Protocol: "ttrpc"}))
 	return err
 }
 
@@ -79,20 +79,20 @@ func ensure(ctx context.Context, path string, a arguments, cgroup string) error 
 		return err
 	}
 	defer func() { _ = lock.Close() }()
-	conn, err := launch.Dial(ctx, path)
+	conn, err := protocol.Dial(ctx, path)
 	if err == nil {
 		return conn.Close()
 	}
-	if !launch.NotListening(err) {
+	if !protocol.NotListening(err) {
 		return err
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	p, err := launch.Start(ctx, launch.Shim{
+	p, err := protocol.Start(ctx, protocol.Shim{
 		Program: self, Namespace: a.namespace, ID: a.id, Address: a.address, Path: path,
-		Events: os.Getenv(launch.AddressEnv), Search: cmp.Or(os.Getenv("PATH"), launch.SearchPath),
+		Events: os.Getenv(protocol.AddressEnv), Search: cmp.Or(os.Getenv("PATH"), protocol.SearchPath),
 	})
 	if err != nil {
 		return err

@@ -15,7 +15,6 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/image"
 )
 
@@ -25,13 +24,13 @@ import (
 func Import(ctx context.Context, s Conn, a image.Archive) (refs []string, err error) {
 	ctx, release, err := holdLease(ctx, s.Client)
 	if err != nil {
-		return nil, errs.Unusable{Cause: err}
+		return nil, failure.Unusable{Cause: err}
 	}
 	defer func() { err = release(err) }()
 	store := &watchedStore{Store: s.ContentStore()}
 	named, err := read(ctx, store, a, platforms.Default())
 	if trouble := store.trouble(); trouble != nil {
-		return nil, errs.Unusable{Cause: errs.Native(trouble)}
+		return nil, failure.Unusable{Cause: NativeError(trouble)}
 	}
 	if err != nil {
 		return nil, &failure.Error{Final: true, Err: err}
@@ -39,7 +38,7 @@ func Import(ctx context.Context, s Conn, a image.Archive) (refs []string, err er
 	for _, img := range named {
 		img.Labels = imageLabels(true)
 		if err := save(ctx, s, img); err != nil {
-			return nil, errs.Unusable{Cause: fmt.Errorf("recording image %q: %w", img.Name, errs.Native(err))}
+			return nil, failure.Unusable{Cause: fmt.Errorf("recording image %q: %w", img.Name, NativeError(err))}
 		}
 		refs = append(refs, img.Name)
 	}
@@ -144,7 +143,7 @@ func save(ctx context.Context, s Conn, img images.Image) error {
 		fields = append(fields, "labels."+label)
 	}
 	_, err := s.ImageService().Update(ctx, img, fields...)
-	if errdefs.IsNotFound(errs.Native(err)) {
+	if errdefs.IsNotFound(NativeError(err)) {
 		_, err = s.ImageService().Create(ctx, img)
 	}
 	return err

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
 )
@@ -158,7 +157,7 @@ func (b *Bundle) Write(ctx context.Context, w io.Writer, refs map[string]string)
 		options = append(options, archive.WithManifest(plain, name))
 	}
 	if err := archive.Export(ctx, b.store, w, options...); err != nil {
-		return fmt.Errorf("writing the bundle: %w", errs.Native(err))
+		return fmt.Errorf("writing the bundle: %w", NativeError(err))
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/runtime/image/credential"
+	"github.com/runonce/runonce/runtime/image"
 )
 
 // TestCheckHosts: an error has the file, the line or the field, and what it must be.
@@ -40,7 +40,7 @@ func TestCheckHosts(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			none := credential.New(credential.Options{Getenv: func(string) string { return "" }})
+			none := image.NewKeychain(image.KeychainOptions{Getenv: func(string) string { return "" }})
 			err := Registries{CertsDir: dir, Keychain: none}.Check([]string{"r.example:5000/x:1", "other.example/x:1"})
 			if tc.want == "" {
 				if err != nil {

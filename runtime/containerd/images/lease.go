@@ -15,8 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/internal/procstat"
-	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/internal/process"
 )
 
 // LeaseLabel names the process that holds a lease, see LeaseHolder. By it others can tell when
@@ -57,14 +56,14 @@ func newLease(ctx context.Context, c *client.Client) (leases.Lease, error) {
 	}
 	lease, err := c.LeasesService().Create(ctx, options...)
 	if err != nil {
-		return lease, fmt.Errorf("making a lease: %w", errs.Native(err))
+		return lease, fmt.Errorf("making a lease: %w", NativeError(err))
 	}
 	return lease, nil
 }
 
 // endLease is the release of holdLease.
 func endLease(ctx context.Context, c *client.Client, lease leases.Lease, failed error) error {
-	failed = errs.Native(failed)
+	failed = NativeError(failed)
 	if errors.Is(failed, syscall.ENOSPC) {
 		failed = errors.Join(failed, freeSpace(leases.WithLease(ctx, lease.ID), c, lease))
 	}
@@ -72,7 +71,7 @@ func endLease(ctx context.Context, c *client.Client, lease leases.Lease, failed 
 	if failure.IsPermanent(failed) || isCorrupt(failed) {
 		options = append(options, leases.SynchronousDelete)
 	}
-	err := errs.IgnoreNotFound(c.LeasesService().Delete(ctx, lease, options...))
+	err := IgnoreNotFound(c.LeasesService().Delete(ctx, lease, options...))
 	if err != nil {
 		err = fmt.Errorf("ending a lease: %w", err)
 	}
@@ -154,7 +153,7 @@ func LeaseHolder() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	start, err := procstat.StartTime(os.Getpid())
+	start, err := process.StartTime(os.Getpid())
 	if err != nil {
 		return "", err
 	}
@@ -164,10 +163,10 @@ func LeaseHolder() (string, error) {
 // pidSpace identifies the boot and the PID namespace.
 func pidSpace() (string, error) {
 	space, err := os.Readlink("/proc/self/ns/pid")
-	if err == nil && procstat.BootID() == "" {
+	if err == nil && process.BootID() == "" {
 		err = errors.New("the boot of the machine is not known")
 	}
-	return procstat.BootID() + " " + space, err
+	return process.BootID() + " " + space, err
 }
 
 // hasDied reports whether a lease's holder has died: always when it is of an earlier boot, and
@@ -189,5 +188,5 @@ func hasDied(holder string) bool {
 	if err != nil {
 		return false
 	}
-	return !procstat.Runs(pid, f[3])
+	return !process.Runs(pid, f[3])
 }

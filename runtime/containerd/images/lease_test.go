@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/internal/procstat"
+	"github.com/runonce/runonce/internal/process"
 )
 
 func TestHasDied(t *testing.T) {
@@ -28,7 +28,7 @@ func TestHasDied(t *testing.T) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	born, err := procstat.StartTime(child.Process.Pid)
+	born, err := process.StartTime(child.Process.Pid)
 	if err := errors.Join(err, hold.Close(), child.Wait()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/platforms"
 
-	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
 )
@@ -95,13 +94,13 @@ func Pin(ctx context.Context, s Conn, refs []string) error {
 	for _, ref := range refs {
 		img, err := s.ImageService().Get(ctx, ref)
 		if err != nil {
-			return fmt.Errorf("pinning image %q: %w", ref, errs.Native(err))
+			return fmt.Errorf("pinning image %q: %w", ref, NativeError(err))
 		}
 		if img.Labels[pinnedLabel] == pinnedValue {
 			continue
 		}
 		if err := save(ctx, s, images.Image{Name: ref, Target: img.Target, Labels: imageLabels(true)}); err != nil {
-			return fmt.Errorf("pinning image %q: %w", ref, errs.Native(err))
+			return fmt.Errorf("pinning image %q: %w", ref, NativeError(err))
 		}
 	}
 	return nil
@@ -119,7 +118,7 @@ func (c *Store) Remove(ctx context.Context, s Conn, refs []string) (freed int64,
 		if i == len(refs)-1 {
 			options = append(options, images.SynchronousDelete()) // for all of them
 		}
-		if err := errs.IgnoreNotFound(s.ImageService().Delete(ctx, ref, options...)); err != nil {
+		if err := IgnoreNotFound(s.ImageService().Delete(ctx, ref, options...)); err != nil {
 			return 0, fmt.Errorf("removing image %q: %w", ref, err)
 		}
 	}
@@ -135,7 +134,7 @@ func usage(ctx context.Context, s Conn) (total int64, err error) {
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("adding up the size of images: %w", errs.Native(err))
+		return 0, fmt.Errorf("adding up the size of images: %w", NativeError(err))
 	}
 	err = s.Snapshots().Walk(ctx, func(ctx context.Context, i snapshots.Info) error {
 		if i.Kind != snapshots.KindCommitted {
@@ -143,10 +142,10 @@ func usage(ctx context.Context, s Conn) (total int64, err error) {
 		}
 		u, err := s.Snapshots().Usage(ctx, i.Name)
 		total += u.Size
-		return errs.IgnoreNotFound(err)
+		return IgnoreNotFound(err)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("adding up the size of unpacked images: %w", errs.Native(err))
+		return 0, fmt.Errorf("adding up the size of unpacked images: %w", NativeError(err))
 	}
 	return total, nil
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 
 	"github.com/runonce/runonce/hack/roottest"
-	"github.com/runonce/runonce/internal/procstat"
+	"github.com/runonce/runonce/internal/process"
 )
 
 // TestSweep: the mount of a killed process is removed with its directory.
 func TestSweep(t *testing.T) {
 	roottest.Require(t)
 	c := New(t.TempDir(), nil)
-	mine, err := procstat.TempDir(c.users)
+	mine, err := process.TempDir(c.users)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/containerd/platforms"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/containerd/errs"
 )
 
 // downloads is how many layers of an image are fetched at once (the kubelet's containerd: 3).
@@ -61,11 +60,11 @@ func restore(ctx context.Context, s Conn, ref string, before images.Image, known
 	now, err := s.ImageService().Get(ctx, ref)
 	switch {
 	case err != nil || known == nil && now.Target.Digest == before.Target.Digest:
-		return errs.IgnoreNotFound(err)
+		return IgnoreNotFound(err)
 	case known == nil:
 		return save(ctx, s, before)
 	}
-	return errs.IgnoreNotFound(s.ImageService().Delete(ctx, ref))
+	return IgnoreNotFound(s.ImageService().Delete(ctx, ref))
 }
 
 // WithUsers returns the image with a normalized reference, unpacked, with its passwd and group

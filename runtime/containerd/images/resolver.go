@@ -11,15 +11,14 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes/docker/config"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/image/credential"
+	"github.com/runonce/runonce/runtime/image"
 )
 
 // Registries says how registries are found and asked.
 type Registries struct {
 	CertsDir string // of the hosts files
-	Keychain *credential.Keychain
+	Keychain *image.Keychain
 	Timeout  time.Duration // ends what gets nothing from a registry for so long; 0 for never
 }
 
@@ -27,7 +26,7 @@ type Registries struct {
 type Access struct {
 	registries Registries
 	ref        string // normalized
-	login      credential.Login
+	login      image.Login
 }
 
 // Each calls op with one way after the other to log in for the image with a normalized reference,
@@ -70,7 +69,7 @@ func (a Access) Use(ctx context.Context, op func(context.Context, remotes.Resolv
 	}
 	err := op(ctx, docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(ctx, o)}))
 	if err != nil {
-		return pullError(ctx, a.ref, errs.Native(err), t)
+		return pullError(ctx, a.ref, NativeError(err), t)
 	}
 	return nil
 }

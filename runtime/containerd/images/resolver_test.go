@@ -8,7 +8,7 @@ import (
 	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/image/credential"
+	"github.com/runonce/runonce/runtime/image"
 )
 
 // TestEach: another way to log in is tried only if that may help, and a plugin that has failed is
@@ -24,7 +24,7 @@ func TestEach(t *testing.T) {
 	} {
 		exectest.Write(t, path, text)
 	}
-	r := Registries{Keychain: credential.New(credential.Options{ProviderConfig: config, ProviderDir: dir, Getenv: func(string) string { return "" }})}
+	r := Registries{Keychain: image.NewKeychain(image.KeychainOptions{ProviderConfig: config, ProviderDir: dir, Getenv: func(string) string { return "" }})}
 	denied, busy := failure.Permanentf("denied"), errors.New("busy")
 	given := []engine.Credential{{User: "a", Password: "1"}, {User: "b", Password: "2"}}
 	for _, tc := range []struct {

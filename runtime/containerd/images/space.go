@@ -13,8 +13,6 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
-
-	"github.com/runonce/runonce/runtime/containerd/errs"
 )
 
 const (
@@ -29,7 +27,7 @@ const (
 func freeSpace(ctx context.Context, c *client.Client, lease leases.Lease) error {
 	all, err := c.LeasesService().ListResources(ctx, lease)
 	if err != nil {
-		return fmt.Errorf("looking for what fills the disk: %w", errs.Native(err))
+		return fmt.Errorf("looking for what fills the disk: %w", NativeError(err))
 	}
 	var failed []error
 	for _, r := range all {
@@ -42,7 +40,7 @@ func freeSpace(ctx context.Context, c *client.Client, lease leases.Lease) error 
 		default:
 			continue
 		}
-		if err = errs.IgnoreNotFound(err); err != nil {
+		if err = IgnoreNotFound(err); err != nil {
 			failed = append(failed, fmt.Errorf("removing what fills the disk: %w", err))
 		}
 	}

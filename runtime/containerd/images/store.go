@@ -30,7 +30,6 @@ import (
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/runonce/runonce/runtime/containerd/errs"
 	"github.com/runonce/runonce/runtime/image"
 )
 
@@ -93,7 +92,7 @@ func (c *Store) Get(ctx context.Context, s Conn, ref string) (*Image, error) {
 func findImage(ctx context.Context, s Conn, ref string) (images.Image, error) {
 	record, err := s.ImageService().Get(ctx, ref)
 	if err == nil || !errdefs.IsNotFound(err) {
-		return record, errs.Native(err)
+		return record, NativeError(err)
 	}
 	_, digest, ok := strings.Cut(ref, "@")
 	if !ok {
@@ -101,7 +100,7 @@ func findImage(ctx context.Context, s Conn, ref string) (images.Image, error) {
 	}
 	same, lerr := s.ImageService().List(ctx, "target.digest=="+digest)
 	if lerr != nil {
-		return images.Image{}, errs.Native(lerr)
+		return images.Image{}, NativeError(lerr)
 	}
 	i := slices.IndexFunc(same, func(one images.Image) bool { return image.Same(ref, one.Name, digest) })
 	if i < 0 {
@@ -120,10 +119,10 @@ func (c *Store) ensureUnpacked(ctx context.Context, s Conn, record images.Image,
 	case err == nil:
 		return nil
 	case !errdefs.IsNotFound(err):
-		return fmt.Errorf("looking for its snapshot: %w", errs.Native(err))
+		return fmt.Errorf("looking for its snapshot: %w", NativeError(err))
 	}
 	if err := c.unpack(ctx, s, record, layers); err != nil {
-		err = errs.Native(err)
+		err = NativeError(err)
 		return &failure.Error{Why: failure.ReasonErrImagePull, Final: isCorrupt(err) || isOther(err), Err: fmt.Errorf("unpacking it: %w", err)}
 	}
 	return nil
@@ -146,7 +145,7 @@ func (c *Store) load(ctx context.Context, s Conn, record images.Image) (*Image, 
 	store := s.ContentStore()
 	manifest, err := images.Manifest(ctx, store, record.Target, platforms.Default())
 	if err != nil {
-		return nil, fmt.Errorf("reading its manifest: %w", errs.Native(err))
+		return nil, fmt.Errorf("reading its manifest: %w", NativeError(err))
 	}
 	config, err := readConfig(ctx, store, manifest.Config)
 	if err == nil {
@@ -191,7 +190,7 @@ func declaredVolumes(declared map[string]struct{}) []string {
 func readConfig(ctx context.Context, store content.Store, d ocispec.Descriptor) (config ocispec.Image, err error) {
 	blob, err := content.ReadBlob(ctx, store, d)
 	if err != nil {
-		return config, fmt.Errorf("reading its configuration: %w", errs.Native(err))
+		return config, fmt.Errorf("reading its configuration: %w", NativeError(err))
 	}
 	if err := json.Unmarshal(blob, &config); err != nil {
 		return config, failure.Permanentf("reading its configuration: %w", err)

@@ -14,8 +14,7 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	continuity "github.com/containerd/continuity/fs"
 
-	"github.com/runonce/runonce/internal/procstat"
-	"github.com/runonce/runonce/runtime/containerd/errs"
+	"github.com/runonce/runonce/internal/process"
 )
 
 // maxUsers bounds the passwd and the group file of an image each, in bytes.
@@ -36,7 +35,7 @@ func (c *Store) mountedUsers(ctx context.Context, s Conn, chainID string) (u use
 func (c *Store) viewed(ctx context.Context, s Conn, chainID string, f func(root string) error) (err error) {
 	ctx, release, err := holdLease(ctx, s.Client)
 	if err != nil {
-		return fmt.Errorf("holding a view of the image: %w", errs.Native(err))
+		return fmt.Errorf("holding a view of the image: %w", NativeError(err))
 	}
 	defer func() { err = release(err) }()
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
@@ -45,10 +44,10 @@ func (c *Store) viewed(ctx context.Context, s Conn, chainID string, f func(root 
 	key := "runonce-view-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	mounts, err := s.Snapshots().View(ctx, key, chainID)
 	if err != nil {
-		return fmt.Errorf("making a view of the image: %w", errs.Native(err))
+		return fmt.Errorf("making a view of the image: %w", NativeError(err))
 	}
 	defer func() {
-		if rerr := errs.IgnoreNotFound(s.Snapshots().Remove(cleanup, key)); rerr != nil {
+		if rerr := IgnoreNotFound(s.Snapshots().Remove(cleanup, key)); rerr != nil {
 			err = errors.Join(err, fmt.Errorf("removing a view of the image: %w", rerr))
 		}
 	}()
@@ -83,7 +82,7 @@ func readInside(root, name string) ([]byte, error) {
 
 // mounted calls f with a directory on which the mounts are mounted while f runs.
 func (c *Store) mounted(mounts []mount.Mount, f func(root string) error) (err error) {
-	dir, err := procstat.TempDir(c.users)
+	dir, err := process.TempDir(c.users)
 	if err != nil {
 		return fmt.Errorf("making a directory for the image's mount: %w", err)
 	}
@@ -95,7 +94,7 @@ func (c *Store) mounted(mounts []mount.Mount, f func(root string) error) (err er
 }
 
 // Sweep removes the mounts that killed processes have left.
-func (c *Store) Sweep() error { return procstat.Sweep(c.users, unmount) }
+func (c *Store) Sweep() error { return process.Sweep(c.users, unmount) }
 
 // unmount removes all mounts and the directory, but nothing in it.
 func unmount(dir string) error {

@@ -11,8 +11,6 @@ import (
 	continuity "github.com/containerd/continuity/fs"
 	"github.com/containerd/errdefs"
 	"github.com/moby/sys/mountinfo"
-
-	"github.com/runonce/runonce/runtime/containerd/errs"
 )
 
 // rootLabel protects a snapshot that belongs to no container from the garbage collector.
@@ -33,7 +31,7 @@ func (c *Store) MountView(ctx context.Context, s Conn, img *Image, key, dir stri
 		mounts, err = s.Snapshots().Mounts(ctx, key)
 	}
 	if err != nil {
-		return fmt.Errorf("making a view of the image: %w", errs.Native(err))
+		return fmt.Errorf("making a view of the image: %w", NativeError(err))
 	}
 	if err := mount.All(mounts, dir); err != nil {
 		return fmt.Errorf("mounting the image: %w", err)
@@ -62,7 +60,7 @@ func (c *Store) Copy(ctx context.Context, s Conn, img *Image, dirs map[string]st
 
 // RemoveView removes the view of the key, if there is one.
 func RemoveView(ctx context.Context, s Conn, key string) error {
-	if err := errs.IgnoreNotFound(s.Snapshots().Remove(ctx, key)); err != nil {
+	if err := IgnoreNotFound(s.Snapshots().Remove(ctx, key)); err != nil {
 		return fmt.Errorf("removing a view of an image: %w", err)
 	}
 	return nil

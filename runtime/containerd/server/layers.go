@@ -17,7 +17,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 	"golang.org/x/sys/unix"
 
-	"github.com/runonce/runonce/internal/procstat"
+	"github.com/runonce/runonce/internal/process"
 )
 
 // unsynced is a file in the root directory that exists while there may be layers of images that are not
@@ -77,7 +77,7 @@ func (l *layers) mark() error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(procstat.BootID())
+	_, err = f.WriteString(process.BootID())
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
@@ -156,7 +156,7 @@ func (l *layers) recover() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil && string(boot) == procstat.BootID() {
+	if err == nil && string(boot) == process.BootID() {
 		l.marked = true
 		l.timer.Reset(syncDelay)
 		return nil

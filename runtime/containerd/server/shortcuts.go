@@ -33,8 +33,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/shim/launch"
 	"github.com/runonce/runonce/runtime/shim/oci"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 // This file is all that goes around the embedded containerd while it runs (layers.go has what is done
@@ -58,8 +58,8 @@ import (
 // The shim itself stays within containerd's task API.
 
 const (
-	// protocol prefixes the address for containerd.
-	protocol = "ttrpc+unix://"
+	// scheme prefixes the address for containerd.
+	scheme = "ttrpc+unix://"
 	// answerTimeout bounds the wait for a shim's answer.
 	answerTimeout = 10 * time.Second
 )
@@ -75,17 +75,17 @@ type Shims struct {
 // the shim's name in the process list. Calls for one group must not overlap.
 func (s Shims) Ensure(ctx context.Context, group, id string) (address string, fresh bool, err error) {
 	path := s.path(group)
-	conn, err := launch.Dial(ctx, path)
+	conn, err := protocol.Dial(ctx, path)
 	if err == nil {
-		return protocol + path, false, conn.Close()
+		return scheme + path, false, conn.Close()
 	}
-	if !launch.NotListening(err) {
+	if !protocol.NotListening(err) {
 		return "", false, fmt.Errorf("connecting to the shim: %w", err)
 	}
 	if err := s.start(ctx, path, id); err != nil {
 		return "", false, fmt.Errorf("starting a shim: %w", s.notExecutable(err))
 	}
-	return protocol + path, true, nil
+	return scheme + path, true, nil
 }
 
 // notExecutable says why the kernel does not execute the shim, if its file system forbids that.
@@ -99,7 +99,7 @@ func (s Shims) notExecutable(err error) error {
 
 // path returns the path of the group's socket.
 func (s Shims) path(group string) string {
-	return launch.SocketPath(shimDir(s.State), Socket(s.State), s.Namespace, group)
+	return protocol.SocketPath(shimDir(s.State), Socket(s.State), s.Namespace, group)
 }
 
 func (s Shims) start(ctx context.Context, path, id string) error {
@@ -109,9 +109,9 @@ func (s Shims) start(ctx context.Context, path, id string) error {
 	var p *os.Process
 	var err error
 	unscheduled(func() {
-		p, err = launch.Start(ctx, launch.Shim{
+		p, err = protocol.Start(ctx, protocol.Shim{
 			Program: s.Program, Namespace: s.Namespace, ID: id, Address: Socket(s.State), Path: path,
-			Events: Socket(s.State) + ttrpcSuffix, Search: launch.SearchPath,
+			Events: Socket(s.State) + ttrpcSuffix, Search: protocol.SearchPath,
 		})
 	})
 	if err != nil {
@@ -129,9 +129,9 @@ func (s Shims) start(ctx context.Context, path, id string) error {
 // Release ends the group's shim when it has no containers.
 func (s Shims) Release(ctx context.Context, group string) {
 	path := s.path(group)
-	conn, err := launch.Dial(ctx, path)
+	conn, err := protocol.Dial(ctx, path)
 	if err != nil {
-		if launch.NotListening(err) {
+		if protocol.NotListening(err) {
 			_ = os.Remove(path) // the next one makes it again
 		}
 		return
@@ -312,7 +312,7 @@ func (s Shims) removeFromShim(ctx context.Context, group, id string) (killed boo
 // gone reports whether no shim has the container: nobody listens, or the shim has ended or
 // does not know of it.
 func gone(err error) bool {
-	return err == nil || errdefs.IsNotFound(err) || launch.NotListening(err) || errors.Is(err, ttrpc.ErrClosed)
+	return err == nil || errdefs.IsNotFound(err) || protocol.NotListening(err) || errors.Is(err, ttrpc.ErrClosed)
 }
 
 // native returns the shim's error in containerd's terms, and errors of the call as they are.
@@ -324,7 +324,7 @@ func native(err error) error {
 }
 
 func deleteInShim(ctx context.Context, path, id string) error {
-	conn, err := launch.Dial(ctx, path)
+	conn, err := protocol.Dial(ctx, path)
 	if err != nil {
 		return err
 	}

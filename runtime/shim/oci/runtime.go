@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/runonce/runonce/internal/procstat"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
@@ -305,12 +305,12 @@ const ownerFile = "owner.json"
 // Owner is the shim that has a container.
 type Owner struct {
 	PID     int           `json:"pid"`
-	Started string        `json:"started"` // as procstat.StartTime
+	Started string        `json:"started"` // as process.StartTime
 	Options ttrpc.Options `json:"options"`
 }
 
 // self is when this process was started.
-var self = sync.OnceValues(func() (string, error) { return procstat.StartTime(os.Getpid()) })
+var self = sync.OnceValues(func() (string, error) { return process.StartTime(os.Getpid()) })
 
 // Own writes into a bundle that this process has the container.
 func Own(bundle string, o ttrpc.Options) error {
@@ -338,4 +338,4 @@ func ReadOwner(bundle string) (o Owner, err error) {
 }
 
 // Runs reports whether the shim still runs.
-func (o Owner) Runs() bool { return procstat.Runs(o.PID, o.Started) }
+func (o Owner) Runs() bool { return process.Runs(o.PID, o.Started) }

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
 	"github.com/runonce/runonce/runtime/shim/oci"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
@@ -31,13 +31,13 @@ type container struct {
 	starting sync.Mutex // until its creation or its start is told to containerd
 
 	mu      sync.Mutex // for what follows, and its processes; never held for long
-	init    process
-	execs   map[string]*process
+	init    containerProcess
+	execs   map[string]*containerProcess
 	started time.Time
 }
 
-// process is a process of a container.
-type process struct {
+// containerProcess is a process of a container.
+type containerProcess struct {
 	id      string
 	stdio   ttrpc.Stdio
 	streams *streams
@@ -58,8 +58,8 @@ func (s *Service) newContainer(r *ttrpc.CreateRequest) (*container, error) {
 		return nil, ttrpc.Errorf(ttrpc.Unimplemented, "this shim does not restore checkpoints")
 	}
 	c := &container{
-		id: r.ID, bundle: r.Bundle, created: make(chan struct{}), execs: map[string]*process{},
-		init: process{id: r.ID, stdio: r.Stdio, done: make(chan struct{})},
+		id: r.ID, bundle: r.Bundle, created: make(chan struct{}), execs: map[string]*containerProcess{},
+		init: containerProcess{id: r.ID, stdio: r.Stdio, done: make(chan struct{})},
 	}
 	if u := strings.TrimPrefix(r.Options.TypeURL, googleapis); u != "" && u != optionsType {
 		return nil, ttrpc.Errorf(ttrpc.InvalidArgument, "options of type %s", u)
@@ -73,7 +73,7 @@ func (s *Service) newContainer(r *ttrpc.CreateRequest) (*container, error) {
 	}
 	c.runtime = oci.NewRuntime(c.options, s.namespace, s.reaper)
 	c.owner = owner{int(c.options.IoUID), int(c.options.IoGID)}
-	if out, ok := exitrecord.ParseOutput(r.Stdout); ok {
+	if out, ok := protocol.ParseOutput(r.Stdout); ok {
 		c.record = out.RecordPath
 	}
 	return c, oci.Own(r.Bundle, c.options)
@@ -145,7 +145,7 @@ func (s *Service) launch(ctx context.Context, c *container, mounts []ttrpc.Mount
 
 // run runs the OCI runtime's command that makes a process, and returns the process's number,
 // -1 when it exists and has none. name is that of files in the bundle.
-func (c *container) run(ctx context.Context, p *process, args []string, name string) (pid int, err error) {
+func (c *container) run(ctx context.Context, p *containerProcess, args []string, name string) (pid int, err error) {
 	s, err := openStreams(ctx, p.stdio, c.owner)
 	if err != nil {
 		return 0, err
@@ -211,7 +211,7 @@ func (s *Service) start(ctx context.Context, r *ttrpc.Request) (ttrpc.Message, e
 	c.mu.Unlock()
 	if c.record != "" {
 		// Without the record, those who watch now still get the event.
-		_ = exitrecord.Record{ContainerID: c.id, StartedAt: now}.Write(c.record)
+		_ = protocol.Record{ContainerID: c.id, StartedAt: now}.Write(c.record)
 	}
 	s.events.publish("start", "TaskStart", &ttrpc.ContainerEvent{ID: c.id, PID: uint32(p.pid)})
 	return &ttrpc.PID{PID: uint32(p.pid)}, nil
@@ -223,7 +223,7 @@ func (c *container) isCreated() bool {
 	return c.init.pid != 0
 }
 
-func (c *container) stateOf(p *process) uint32 {
+func (c *container) stateOf(p *containerProcess) uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return p.state
@@ -240,7 +240,7 @@ func (s *Service) exited(ctx context.Context, c *container, e oci.Exit) {
 	}
 	c.awaitExecs()
 	c.init.streams.drain(drainTimeout)
-	r := exitrecord.Record{ContainerID: c.id, ExitCode: int32(e.Status), FinishedAt: e.At, OOMKilled: c.oom.look(), StartedAt: c.started}
+	r := protocol.Record{ContainerID: c.id, ExitCode: int32(e.Status), FinishedAt: e.At, OOMKilled: c.oom.look(), StartedAt: c.started}
 	c.oom.stop()
 	recorded := c.record != ""
 	if recorded && !c.started.IsZero() { // what never started has not exited
@@ -254,7 +254,7 @@ func (s *Service) exited(ctx context.Context, c *container, e oci.Exit) {
 }
 
 // ended notes the end of a process.
-func (s *Service) ended(c *container, p *process, e oci.Exit) *ttrpc.ProcessEvent {
+func (s *Service) ended(c *container, p *containerProcess, e oci.Exit) *ttrpc.ProcessEvent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.state, p.exit = ttrpc.Stopped, ttrpc.Exit{Status: uint32(e.Status), At: e.At}
@@ -265,7 +265,7 @@ func (s *Service) ended(c *container, p *process, e oci.Exit) *ttrpc.ProcessEven
 // awaitExecs waits for the other processes of a container whose first one has ended.
 func (c *container) awaitExecs() {
 	c.mu.Lock()
-	var running []*process
+	var running []*containerProcess
 	for _, p := range c.execs {
 		if p.state == ttrpc.Running {
 			running = append(running, p)

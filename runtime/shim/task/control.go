@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/runonce/runonce/internal/procstat"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/shim/oci"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
@@ -130,7 +130,7 @@ func (s *Service) pids(_ context.Context, r *ttrpc.Request) (ttrpc.Message, erro
 	all := c.oom.pids()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(all) == 0 && c.init.state != ttrpc.Stopped && procstat.Alive(c.init.pid) {
+	if len(all) == 0 && c.init.state != ttrpc.Stopped && process.Alive(c.init.pid) {
 		all = []int{c.init.pid}
 	}
 	resp := &ttrpc.PidsResponse{}
@@ -189,7 +189,7 @@ func (s *Service) awaitEnd(ctx context.Context, c *container) error {
 	switch state := c.stateOf(&c.init); {
 	case state == ttrpc.Created:
 		_ = s.reaper.Signal(c.init.pid, syscall.SIGKILL)
-	case state != ttrpc.Stopped && procstat.Alive(c.init.pid):
+	case state != ttrpc.Stopped && process.Alive(c.init.pid):
 		return ttrpc.Errorf(ttrpc.FailedPrecondition, "cannot delete a running process")
 	}
 	wait, cancel := context.WithTimeout(ctx, endingTimeout)

@@ -25,7 +25,7 @@ func (s *Service) exec(_ context.Context, r *ttrpc.ExecRequest) (ttrpc.Message, 
 	if c.execs[r.ExecID] != nil || r.ExecID != filepath.Base(r.ExecID) {
 		return nil, ttrpc.Errorf(ttrpc.AlreadyExists, "id %s", r.ExecID)
 	}
-	c.execs[r.ExecID] = &process{id: r.ExecID, stdio: r.Stdio, spec: spec, state: ttrpc.Created, done: make(chan struct{})}
+	c.execs[r.ExecID] = &containerProcess{id: r.ExecID, stdio: r.Stdio, spec: spec, state: ttrpc.Created, done: make(chan struct{})}
 	s.events.publish("exec-added", "TaskExecAdded", &ttrpc.ProcessEvent{Request: r.Request})
 	return &ttrpc.Empty{}, nil
 }
@@ -40,7 +40,7 @@ func withTerminal(spec []byte, terminal bool) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-func (s *Service) startExec(ctx context.Context, c *container, p *process) (ttrpc.Message, error) {
+func (s *Service) startExec(ctx context.Context, c *container, p *containerProcess) (ttrpc.Message, error) {
 	c.mu.Lock()
 	ready := p.state == ttrpc.Created && c.init.state != ttrpc.Stopped
 	if ready {
@@ -64,7 +64,7 @@ func (s *Service) startExec(ctx context.Context, c *container, p *process) (ttrp
 	return &ttrpc.PID{PID: uint32(pid)}, nil
 }
 
-func (c *container) runExec(ctx context.Context, p *process) (int, error) {
+func (c *container) runExec(ctx context.Context, p *containerProcess) (int, error) {
 	spec := filepath.Join(c.bundle, p.id+".process")
 	if err := os.WriteFile(spec, p.spec, 0o600); err != nil {
 		return 0, err
@@ -78,7 +78,7 @@ func (c *container) runExec(ctx context.Context, p *process) (int, error) {
 }
 
 // execExited makes the end of a process known, once its output is copied.
-func (s *Service) execExited(c *container, p *process, e oci.Exit) {
+func (s *Service) execExited(c *container, p *containerProcess, e oci.Exit) {
 	p.streams.drain(drainTimeout)
 	s.events.publish("exit", "TaskExit", s.ended(c, p, e))
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
 	"github.com/runonce/runonce/runtime/shim/oci"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
@@ -121,7 +121,7 @@ func (s *shim) log(id string) string    { return filepath.Join(s.dir, id+".log")
 func (s *shim) request(id, program string) *ttrpc.CreateRequest {
 	s.t.Helper()
 	bundle := filepath.Join(s.dir, "bundles", id)
-	out := exitrecord.Output{LogPath: s.log(id), RecordPath: s.record(id)}.URI()
+	out := protocol.Output{LogPath: s.log(id), RecordPath: s.record(id)}.URI()
 	spec := `{"linux": {"namespaces": [{"type": "pid"}]}}`
 	if err := errors.Join(os.MkdirAll(bundle, 0o700), os.WriteFile(filepath.Join(bundle, "program"), []byte(program), 0o600),
 		os.WriteFile(filepath.Join(bundle, "config.json"), []byte(spec), 0o600)); err != nil {

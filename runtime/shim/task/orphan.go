@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/runonce/runonce/runtime/shim/launch"
 	"github.com/runonce/runonce/runtime/shim/oci"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
@@ -39,9 +39,9 @@ func served(ctx context.Context, address string) bool {
 	if address == "" {
 		return true
 	}
-	conn, err := launch.Dial(ctx, address)
+	conn, err := protocol.Dial(ctx, address)
 	if err != nil {
-		return !launch.NotListening(err)
+		return !protocol.NotListening(err)
 	}
 	_ = conn.Close()
 	return true

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
@@ -62,7 +62,7 @@ func TestEvents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	s := newShim(t, "unix://"+path)
 	l := &listener{on: func(topic string) {
-		if r, err := exitrecord.Read(s.record("a")); topic == "/tasks/exit" && (err != nil || !r.Ended()) {
+		if r, err := protocol.Read(s.record("a")); topic == "/tasks/exit" && (err != nil || !r.Ended()) {
 			t.Errorf("an exit without its record: %+v, %v", r, err)
 		}
 	}}
@@ -106,7 +106,7 @@ func TestOrphan(t *testing.T) {
 	if !absent(filepath.Join(s.dir, "bundles", "a")) {
 		t.Error("the bundle is left")
 	}
-	if r, err := exitrecord.Read(s.record("a")); err != nil || r.ExitCode != 3 {
+	if r, err := protocol.Read(s.record("a")); err != nil || r.ExitCode != 3 {
 		t.Errorf("record %+v, %v", r, err)
 	}
 }

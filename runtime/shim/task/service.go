@@ -132,7 +132,7 @@ func (s *Service) container(id string) (*container, error) {
 }
 
 // process returns a process of a container, the first one without an ID.
-func (s *Service) process(r ttrpc.Request) (*container, *process, error) {
+func (s *Service) process(r ttrpc.Request) (*container, *containerProcess, error) {
 	c, err := s.container(r.ID)
 	if err != nil {
 		return nil, nil, err

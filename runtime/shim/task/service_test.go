@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
@@ -33,13 +33,13 @@ func TestContainer(t *testing.T) {
 		t.Error("a start is recorded")
 	}
 	s.must("Start", id)
-	if r, err := exitrecord.Read(s.record("a")); err != nil || r.StartedAt.IsZero() {
+	if r, err := protocol.Read(s.record("a")); err != nil || r.StartedAt.IsZero() {
 		t.Errorf("record %+v, %v", r, err)
 	}
 	if code := s.wait(id); code != 3 {
 		t.Errorf("exit code %d", code)
 	}
-	end, err := exitrecord.Read(s.record("a"))
+	end, err := protocol.Read(s.record("a"))
 	if err != nil || !end.Ended() || end.ExitCode != 3 || end.StartedAt.IsZero() || end.OOMKilled {
 		t.Errorf("record %+v, %v", end, err)
 	}
@@ -84,13 +84,13 @@ func TestNoLog(t *testing.T) {
 	t.Parallel()
 	s := newShim(t, "")
 	r := s.request("a", "echo out || exit 9; exit 4")
-	r.Stdout = exitrecord.Output{RecordPath: s.record("a")}.URI()
+	r.Stdout = protocol.Output{RecordPath: s.record("a")}.URI()
 	s.must("Create", r)
 	s.must("Start", &ttrpc.Request{ID: "a"})
 	if code := s.wait(&ttrpc.Request{ID: "a"}); code != 4 {
 		t.Errorf("exit code %d", code)
 	}
-	if r, err := exitrecord.Read(s.record("a")); err != nil || r.ExitCode != 4 {
+	if r, err := protocol.Read(s.record("a")); err != nil || r.ExitCode != 4 {
 		t.Errorf("record %+v, %v", r, err)
 	}
 }
@@ -106,7 +106,7 @@ func TestCreateFails(t *testing.T) {
 	s.refuses(ttrpc.Unimplemented, "Create", bad)
 	s.refuses(ttrpc.Unimplemented, "Checkpoint", &ttrpc.Request{ID: "a"})
 	bad = s.request("a", "")
-	bad.Stdout = exitrecord.Output{LogPath: filepath.Join(s.dir, "none", "log")}.URI()
+	bad.Stdout = protocol.Output{LogPath: filepath.Join(s.dir, "none", "log")}.URI()
 	if _, err := s.call(t.Context(), "Create", bad); err == nil {
 		t.Error("a log in no directory")
 	}
@@ -187,7 +187,7 @@ func TestDelete(t *testing.T) {
 	s.must("Create", s.request("b", "exit 0"))
 	s.must("Delete", &ttrpc.Request{ID: "b"})
 	s.refuses(ttrpc.NotFound, "Delete", &ttrpc.Request{ID: "b"})
-	if r, err := exitrecord.Read(s.record("b")); !errors.Is(err, fs.ErrNotExist) {
+	if r, err := protocol.Read(s.record("b")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a record of what never started: %+v, %v", r, err)
 	}
 }

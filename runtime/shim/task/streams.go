@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/runtime/logs"
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
@@ -49,7 +49,7 @@ func openStreams(ctx context.Context, io ttrpc.Stdio, o owner) (_ *streams, err 
 			s.close()
 		}
 	}()
-	if out, ok := exitrecord.ParseOutput(io.Stdout); ok && out.LogPath != "" {
+	if out, ok := protocol.ParseOutput(io.Stdout); ok && out.LogPath != "" {
 		if s.log, err = out.OpenLog(); err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func (s *streams) openInput(uri string, o owner) error {
 	switch uri {
 	case "":
 		return s.give(os.Open(os.DevNull))
-	case exitrecord.Stdin:
+	case protocol.Stdin:
 		r, w, err := pipe(o)
 		if err != nil {
 			return err
@@ -101,7 +101,7 @@ func (s *streams) openOutput(uri string, o owner) error {
 		s.pipes = append(s.pipes, r)
 		return s.give(w, nil)
 	}
-	if _, ours := exitrecord.ParseOutput(uri); ours || uri == "" {
+	if _, ours := protocol.ParseOutput(uri); ours || uri == "" {
 		return s.give(os.OpenFile(os.DevNull, os.O_WRONLY, 0))
 	}
 	f, err := s.openSink(uri)
@@ -207,7 +207,7 @@ func (s *streams) copyConsole(stdio ttrpc.Stdio) error {
 		s.copies.Go(func() { _ = s.log.Copy("stdout", s.console) })
 	} else {
 		sink := io.Discard
-		if _, ours := exitrecord.ParseOutput(stdio.Stdout); !ours && stdio.Stdout != "" {
+		if _, ours := protocol.ParseOutput(stdio.Stdout); !ours && stdio.Stdout != "" {
 			f, err := s.openSink(stdio.Stdout)
 			if err != nil {
 				return err
@@ -217,7 +217,7 @@ func (s *streams) copyConsole(stdio ttrpc.Stdio) error {
 		}
 		s.copies.Go(func() { _, _ = io.Copy(sink, s.console) })
 	}
-	if stdio.Stdin == "" || stdio.Stdin == exitrecord.Stdin {
+	if stdio.Stdin == "" || stdio.Stdin == protocol.Stdin {
 		return nil
 	}
 	in, err := os.OpenFile(stdio.Stdin, os.O_RDONLY|syscall.O_NONBLOCK, 0)

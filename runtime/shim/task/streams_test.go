@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/hack/roottest"
-	"github.com/runonce/runonce/runtime/shim/exitrecord"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
@@ -78,7 +78,7 @@ func TestStdin(t *testing.T) {
 	t.Parallel()
 	s := newShim(t, "")
 	r := s.request("a", "cat; echo end")
-	r.Stdin = exitrecord.Stdin
+	r.Stdin = protocol.Stdin
 	s.must("Create", r)
 	s.must("Start", &ttrpc.Request{ID: "a"})
 	fifo := filepath.Join(s.dir, "in")
@@ -141,7 +141,7 @@ func TestOwner(t *testing.T) {
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
-	io := ttrpc.Stdio{Terminal: true, Stdout: exitrecord.Output{LogPath: log}.URI()}
+	io := ttrpc.Stdio{Terminal: true, Stdout: protocol.Output{LogPath: log}.URI()}
 	s, err := openStreams(t.Context(), io, owner{})
 	if err != nil {
 		t.Fatal(err)
