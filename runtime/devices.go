@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -18,7 +17,7 @@ func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error
 	if known, err := p.o.Records.Load(pod.UID); err == nil && !known.Started.IsZero() {
 		return known, nil
 	}
-	if !host.RequestsDevices(pod, p.o.Devices.Kinds()) {
+	if !requestsDevices(pod, p.o.Devices.Kinds()) {
 		return p.o.Records.Update(pod.UID, func(r *record.Pod) error { r.Start(pod); return nil })
 	}
 	ended, err := p.endedPods(ctx)
@@ -26,7 +25,7 @@ func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error
 		return nil, fmt.Errorf("choosing devices: %w", err)
 	}
 	return p.o.Records.UpdateAmong(pod.UID, func(r *record.Pod, others []*record.Pod) (err error) {
-		if r.Devices, err = host.AllocateDevices(pod, p.o.Devices.Kinds(), devicesInUse(others, ended)); err != nil {
+		if r.Devices, err = allocateDevices(pod, p.o.Devices.Kinds(), devicesInUse(others, ended)); err != nil {
 			return fmt.Errorf("choosing devices: %w", err)
 		}
 		r.Start(pod)

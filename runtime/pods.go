@@ -17,7 +17,6 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/ocispec"
@@ -34,7 +33,7 @@ type Options struct {
 	Cgroups   Cgroups
 	Objects   podspec.Objects
 	// Devices are those that containers have to ask for; may be nil.
-	Devices *host.DeviceRegistry
+	Devices *DeviceRegistry
 	Node    ocispec.Node
 	Host    Host
 	// Records keeps what outlives a run.

@@ -19,7 +19,6 @@ import (
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
-	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/podstate"
@@ -35,7 +34,7 @@ type node struct {
 	sandboxes *enginetest.Sandboxes
 	cgroups   *enginetest.Cgroups
 	volumes   *volume.Manager
-	devices   *host.DeviceRegistry
+	devices   *runtime.DeviceRegistry
 	objects   enginetest.Objects
 	root      string
 	pull      image.Mode

@@ -17,7 +17,6 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/podstate"
 )
@@ -177,12 +176,12 @@ func (p *Pods) input(in ocispec.Context, c *v1.Container) (ocispec.Input, error)
 		}
 	}
 	if ocispec.Privileged(c) {
-		if input.HostDevices, err = host.Devices("/dev"); err != nil {
+		if input.HostDevices, err = hostDevices("/dev"); err != nil {
 			return input, err
 		}
 	}
 	if s := ocispec.SeccompProfile(in.Pod, c); s.Type == v1.SeccompProfileTypeLocalhost && s.LocalhostProfile != nil {
-		input.Seccomp, err = host.ReadSeccomp(p.o.Host.SeccompDir, *s.LocalhostProfile)
+		input.Seccomp, err = readSeccomp(p.o.Host.SeccompDir, *s.LocalhostProfile)
 	}
 	return input, err
 }

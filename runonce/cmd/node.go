@@ -17,9 +17,9 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/containerd"
-	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/volume"
 )
 
@@ -41,7 +41,7 @@ func nodeFlags() []cli.Flag {
 
 // node returns the node that pods are admitted to: from --node, from the input, or this
 // machine.
-func (p *program) node(c *cli.Context, set *manifests.Set, devices *host.DeviceRegistry) (node *v1.Node, err error) {
+func (p *program) node(c *cli.Context, set *manifests.Set, devices *runtime.DeviceRegistry) (node *v1.Node, err error) {
 	o := admit.NodeOptions{Name: c.String("node-name")}
 	if o.Capacity, err = resources(c, "capacity"); err != nil {
 		return nil, err
@@ -79,12 +79,12 @@ func (p *program) warnExhausted(capacity v1.ResourceList, node *v1.Node) {
 }
 
 // devices reads the CDI specifications. Invalid ones are ignored.
-func (p *program) devices(c *cli.Context) *host.DeviceRegistry {
+func (p *program) devices(c *cli.Context) *runtime.DeviceRegistry {
 	dirs := listOf(c, "cdi-spec-dir")
 	if len(dirs) == 0 {
-		dirs = host.DeviceDirs()
+		dirs = runtime.DeviceDirs()
 	}
-	devices, broken, err := host.OpenDevices(dirs)
+	devices, broken, err := runtime.OpenDevices(dirs)
 	for _, err := range append(broken, err) {
 		if err != nil {
 			p.log.Warn("ignoring devices", "error", err)
@@ -94,7 +94,7 @@ func (p *program) devices(c *cli.Context) *host.DeviceRegistry {
 }
 
 // detect returns this machine as a node.
-func (p *program) detect(c *cli.Context, devices *host.DeviceRegistry, o admit.DetectOptions) (*v1.Node, error) {
+func (p *program) detect(c *cli.Context, devices *runtime.DeviceRegistry, o admit.DetectOptions) (*v1.Node, error) {
 	if o.Name == "" {
 		name, err := os.Hostname()
 		if err != nil {
@@ -210,7 +210,7 @@ func (p *program) admitOptions(c *cli.Context, set *manifests.Set, local bool) (
 		return o, nil
 	}
 	o.NoNFS = !volume.HasNFS()
-	o.AppArmor = host.AppArmorEnabled(p.io.Machine)
+	o.AppArmor = runtime.AppArmorEnabled(p.io.Machine)
 	return o, nil
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/containerd"
-	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/ocispec"
@@ -42,7 +41,7 @@ func Open(ctx context.Context, o Options) (Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &machineEngine{Engine: e, o: o, preflight: &host.Preflight{
+	return &machineEngine{Engine: e, o: o, preflight: &runtime.Preflight{
 		Files: os.DirFS("/"), CanMapUsers: e.CanMapUsers, AppArmor: containerd.HasAppArmor(), RuntimeFeatures: e.RuntimeFeatures,
 		SeccompDir: seccompDir(o.Root),
 	}}, nil
@@ -54,14 +53,14 @@ func seccompDir(root string) string { return filepath.Join(root, "seccomp") }
 type machineEngine struct {
 	*containerd.Engine
 	o         Options
-	preflight *host.Preflight
+	preflight *runtime.Preflight
 	network   *network.Manager // set by Pods
 	pull      image.Mode       // set by Pods
 }
 
 func (e *machineEngine) Unsupported(ctx context.Context, pods []*v1.Pod) map[types.UID]string {
 	for _, pod := range pods {
-		if host.HasSELinuxOptions(pod) && !hasSELinux() {
+		if runtime.HasSELinuxOptions(pod) && !hasSELinux() {
 			e.o.Log.WarnContext(ctx, "seLinuxOptions are ignored: the machine has no SELinux", "pod", podspec.FullName(pod))
 		}
 	}
@@ -130,7 +129,7 @@ func (o Options) detect() (cgroup.Tree, ocispec.Host, error) {
 	if err := errors.Join(tree.LimitPids(o.PodPidsLimit), tree.SetDriver(o.CgroupDriver)); err != nil {
 		return tree, ocispec.Host{}, err
 	}
-	detected, err := host.Detect(os.DirFS("/"), tree)
+	detected, err := runtime.DetectHost(os.DirFS("/"), tree)
 	return tree, detected, err
 }
 

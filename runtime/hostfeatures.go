@@ -1,6 +1,4 @@
-// Package host detects what this machine and this process can give to containers, and which
-// pods need a feature that the machine lacks.
-package host
+package runtime
 
 import (
 	"fmt"
@@ -16,8 +14,8 @@ import (
 // capSysResource allows a process to lower its oom_score_adj.
 const capSysResource = 24
 
-// Detect reads the machine's state from the root file system.
-func Detect(root fs.FS, cgroups cgroup.Tree) (ocispec.Host, error) {
+// DetectHost reads the machine's state from the root file system.
+func DetectHost(root fs.FS, cgroups cgroup.Tree) (ocispec.Host, error) {
 	h := ocispec.Host{
 		CgroupV2: cgroups.V2, CgroupOptions: cgroups.Options, HugePages: cgroups.HugePages,
 		MinOOMScoreAdj: -1000, SwapLimit: swapLimit(root, cgroups.V2),

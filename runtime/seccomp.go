@@ -1,4 +1,4 @@
-package host
+package runtime
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 )
 
-// ReadSeccomp reads a seccomp profile of type Localhost below dir.
-func ReadSeccomp(dir, name string) (*specs.LinuxSeccomp, error) {
+// readSeccomp reads a seccomp profile of type Localhost below dir.
+func readSeccomp(dir, name string) (*specs.LinuxSeccomp, error) {
 	path := filepath.Join(dir, filepath.Join("/", name))
 	data, err := os.ReadFile(path)
 	if err != nil {

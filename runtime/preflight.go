@@ -1,4 +1,4 @@
-package host
+package runtime
 
 import (
 	"bytes"
@@ -103,7 +103,7 @@ func (p *Preflight) checkSeccomp(ctx context.Context, pod *v1.Pod, c *v1.Contain
 	if profile.Type != v1.SeccompProfileTypeLocalhost || profile.LocalhostProfile == nil {
 		return nil
 	}
-	_, err := ReadSeccomp(p.SeccompDir, *profile.LocalhostProfile)
+	_, err := readSeccomp(p.SeccompDir, *profile.LocalhostProfile)
 	return err
 }
 

@@ -1,4 +1,4 @@
-package host_test
+package runtime
 
 import (
 	"os"
@@ -10,8 +10,6 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"github.com/runonce/runonce/runtime/host"
 )
 
 const gpus = `cdiVersion: 0.6.0
@@ -27,7 +25,7 @@ containerEdits: {env: [DRIVER=x]}
 const nics = `{"cdiVersion":"0.6.0","kind":"vendor.com/nic","devices":[
 {"name":"b","containerEdits":{"env":["NIC=b"]}},{"name":"a","containerEdits":{"env":["NIC=a"]}}]}`
 
-func open(t *testing.T, files map[string]string) (*host.DeviceRegistry, []error) {
+func open(t *testing.T, files map[string]string) (*DeviceRegistry, []error) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -39,7 +37,7 @@ func open(t *testing.T, files map[string]string) (*host.DeviceRegistry, []error)
 			t.Fatal(err)
 		}
 	}
-	r, faults, err := host.OpenDevices([]string{filepath.Join(dir, "etc"), filepath.Join(dir, "run"), filepath.Join(dir, "none")})
+	r, faults, err := OpenDevices([]string{filepath.Join(dir, "etc"), filepath.Join(dir, "run"), filepath.Join(dir, "none")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +89,7 @@ func TestKinds(t *testing.T) {
 			}
 		})
 	}
-	var none *host.DeviceRegistry
+	var none *DeviceRegistry
 	if got := none.Kinds(); len(got) > 0 {
 		t.Errorf("no registry has %v", got)
 	}
@@ -165,14 +163,14 @@ func TestAllocate(t *testing.T) {
 			for _, name := range tt.inUse {
 				inUse[name] = true
 			}
-			got, err := host.AllocateDevices(pod, kinds, inUse)
+			got, err := allocateDevices(pod, kinds, inUse)
 			if (err == nil) != (tt.wantErr == "") || err != nil && err.Error() != tt.wantErr {
 				t.Fatalf("error %v, want %q", err, tt.wantErr)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if want := len(tt.want) > 0 || tt.wantErr != ""; host.RequestsDevices(pod, kinds) != want {
+			if want := len(tt.want) > 0 || tt.wantErr != ""; requestsDevices(pod, kinds) != want {
 				t.Errorf("requested: %t", !want)
 			}
 		})

@@ -1,4 +1,4 @@
-package host
+package runtime
 
 import (
 	"errors"
@@ -87,8 +87,8 @@ func (r *DeviceRegistry) Inject(spec *specs.Spec, devices []string) error {
 	return nil
 }
 
-// RequestsDevices reports whether the pod requests devices of the kinds.
-func RequestsDevices(pod *v1.Pod, kinds map[string][]string) bool {
+// requestsDevices reports whether the pod requests devices of the kinds.
+func requestsDevices(pod *v1.Pod, kinds map[string][]string) bool {
 	for kind := range kinds {
 		for _, c := range podspec.Containers(pod) {
 			if deviceCount(c, kind) > 0 {
@@ -99,12 +99,12 @@ func RequestsDevices(pod *v1.Pod, kinds map[string][]string) bool {
 	return false
 }
 
-// AllocateDevices chooses devices for the pod's containers, of those that are not in use, in the
+// allocateDevices chooses devices for the pod's containers, of those that are not in use, in the
 // order of their names, and returns the names by container. Containers and sidecars do not
 // share devices; an init container uses those of containers that start after it, so that the
 // pod needs as many as it requests (component-helpers/resource.PodRequests; the kubelet's
 // device manager reuses them in the same way).
-func AllocateDevices(pod *v1.Pod, kinds map[string][]string, inUse map[string]bool) (map[string][]string, error) {
+func allocateDevices(pod *v1.Pod, kinds map[string][]string, inUse map[string]bool) (map[string][]string, error) {
 	a := map[string][]string{}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		free := slices.DeleteFunc(slices.Clone(kinds[kind]), func(name string) bool { return inUse[name] })

@@ -1,4 +1,4 @@
-package host
+package runtime
 
 import (
 	"errors"
@@ -19,17 +19,17 @@ func TestReadSeccomp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := ReadSeccomp(dir, "deny.json")
+	got, err := readSeccomp(dir, "deny.json")
 	if err != nil || got.DefaultAction != "SCMP_ACT_ERRNO" {
 		t.Errorf("profile = %+v, %v", got, err)
 	}
 	for _, name := range []string{"bad.json", "empty.json", "none.json", "../" + filepath.Base(dir) + "/deny.json"} {
-		_, err := ReadSeccomp(dir, name)
+		_, err := readSeccomp(dir, name)
 		if err == nil || !failure.IsPermanent(err) || failure.Reason(err, "") != failure.ReasonCreateError {
 			t.Errorf("%s: %v, want a permanent %s", name, err, failure.ReasonCreateError)
 		}
 	}
-	if _, err := ReadSeccomp(dir, "none.json"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := readSeccomp(dir, "none.json"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v: does not end in the cause", err)
 	}
 }

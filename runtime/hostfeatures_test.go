@@ -1,4 +1,4 @@
-package host
+package runtime
 
 import (
 	"os"
@@ -72,7 +72,7 @@ func TestDetect(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := Detect(tt.files, tt.tree)
+			got, err := DetectHost(tt.files, tt.tree)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,18 +88,18 @@ func TestDetectErrors(t *testing.T) {
 	for name, status := range map[string]string{
 		"no bounding set": "CapEff:\t0\n", "no number": "CapEff:\t0\nCapBnd:\tz\n", "no effective set": "CapBnd:\t0\n",
 	} {
-		if _, err := Detect(fstest.MapFS{"proc/self/status": file(status)}, cgroup.Tree{}); err == nil {
+		if _, err := DetectHost(fstest.MapFS{"proc/self/status": file(status)}, cgroup.Tree{}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := Detect(fstest.MapFS{}, cgroup.Tree{}); err == nil {
+	if _, err := DetectHost(fstest.MapFS{}, cgroup.Tree{}); err == nil {
 		t.Error("without /proc: no error")
 	}
 }
 
 func TestDevices(t *testing.T) {
 	t.Parallel()
-	got, err := Devices("/dev")
+	got, err := hostDevices("/dev")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package host
+package runtime
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Devices lists the device nodes below dir (/dev) for a privileged container
+// hostDevices lists the device nodes below dir (/dev) for a privileged container
 // (containerd's oci.WithHostDevices). Those that disappear in the meantime are left out.
-func Devices(dir string) ([]specs.LinuxDevice, error) {
+func hostDevices(dir string) ([]specs.LinuxDevice, error) {
 	var found []specs.LinuxDevice
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
