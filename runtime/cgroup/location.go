@@ -37,7 +37,11 @@ func (l location) above() location {
 // locate returns where the pod's cgroup is, or will be. Guaranteed pods are directly below the
 // parent, others below the cgroup of their QoS class.
 func (t Tree) locate(pod *v1.Pod) location {
-	asFiles, asSlice := t.locations(pod)
+	return t.choose(t.locations(pod))
+}
+
+// choose returns one of two places for a cgroup: the one that exists, or else the driver's.
+func (t Tree) choose(asFiles, asSlice location) location {
 	if !t.exists(asFiles.path) && (t.systemd || t.exists(asSlice.path)) {
 		return asSlice
 	}
@@ -46,11 +50,16 @@ func (t Tree) locate(pod *v1.Pod) location {
 
 // locations returns the two places for the pod's cgroup: a directory and a slice of systemd.
 func (t Tree) locations(pod *v1.Pod) (asFiles, asSlice location) {
-	elements := strings.Split(strings.Trim(t.parent(), "/"), "/")
+	var elements []string
 	if class := podspec.QOS(pod); class != v1.PodQOSGuaranteed {
 		elements = append(elements, strings.ToLower(string(class)))
 	}
-	elements = append(elements, "pod"+string(pod.UID))
+	return t.below(append(elements, "pod"+string(pod.UID))...)
+}
+
+// below returns the two places for a cgroup with this path below the parent.
+func (t Tree) below(elements ...string) (asFiles, asSlice location) {
+	elements = append(strings.Split(strings.Trim(t.parent(), "/"), "/"), elements...)
 	slice := sliceName(elements...)
 	return location{path: "/" + path.Join(elements...)}, location{path: slicePath(slice), slice: slice}
 }

@@ -68,7 +68,8 @@ const (
 type Shims struct {
 	State     string
 	Namespace string
-	Program   string // the shim's binary, which must stay where it is
+	Program   string                             // the shim's binary, which must stay where it is
+	Adopt     func(ctx context.Context, pid int) // may be nil
 }
 
 // Ensure returns the address of the group's shim, and whether it had to be started. id is
@@ -122,6 +123,9 @@ func (s Shims) start(ctx context.Context, path, id string) error {
 		return errors.Join(err, p.Kill(), p.Release(), os.Remove(path))
 	}
 	lowerOOMScore(p.Pid)
+	if s.Adopt != nil {
+		s.Adopt(ctx, p.Pid)
+	}
 	reap(p)
 	return nil
 }
