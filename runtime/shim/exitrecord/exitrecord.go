@@ -3,6 +3,7 @@
 package exitrecord
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,24 +110,54 @@ type Record struct {
 // Ended reports whether the process has ended.
 func (e Record) Ended() bool { return !e.FinishedAt.IsZero() }
 
-// Write replaces the file at path with the record, atomically.
+// room is the space for an end, a block of most file systems. A record is shorter.
+const room = 4096
+
+// RoomPath is a file that keeps the space for the end of the container with a record at the path.
+func RoomPath(path string) string { return path + ".room" }
+
+// MakeRoom keeps space for the end of a container that is about to start: it may fill the disk.
+func MakeRoom(path string) error {
+	if err := os.WriteFile(RoomPath(path), bytes.Repeat([]byte(" "), room), 0o600); err != nil {
+		return errors.Join(fmt.Errorf("making room for the end of a container: %w", err), os.Remove(RoomPath(path)))
+	}
+	return nil
+}
+
+// Write replaces the file at path with the record, atomically. For an end it uses what MakeRoom has
+// kept, if there is no other space, and else gives it back.
 func (e Record) Write(path string) error {
 	data, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("encoding the record of container %q: %w", e.ContainerID, err)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".record-*")
+	if err == nil {
+		err = replace(path, f, data)
+	}
+	if e.Ended() {
+		if err == nil {
+			_ = os.Remove(RoomPath(path))
+		} else if f, ferr := os.OpenFile(RoomPath(path), os.O_WRONLY, 0); ferr == nil {
+			// The spaces after it stay: to truncate the file would free its space.
+			err = replace(path, f, data)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("recording container %q: %w", e.ContainerID, err)
 	}
-	_, err = f.Write(data)
+	return nil
+}
+
+// replace puts a file with the data in the place of the one at path.
+func replace(path string, f *os.File, data []byte) error {
+	_, err := f.Write(data)
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		err = errors.Join(err, os.Remove(f.Name()))
-		return fmt.Errorf("recording container %q: %w", e.ContainerID, err)
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }
