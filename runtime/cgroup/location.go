@@ -37,11 +37,7 @@ func (l location) above() location {
 // locate returns where the pod's cgroup is, or will be. Guaranteed pods are directly below the
 // parent, others below the cgroup of their QoS class.
 func (t Tree) locate(pod *v1.Pod) location {
-	return t.choose(t.locations(pod))
-}
-
-// choose returns one of two places for a cgroup: the one that exists, or else the driver's.
-func (t Tree) choose(asFiles, asSlice location) location {
+	asFiles, asSlice := t.locations(pod)
 	if !t.exists(asFiles.path) && (t.systemd || t.exists(asSlice.path)) {
 		return asSlice
 	}

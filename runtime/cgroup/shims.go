@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // shimTimeout bounds the wait for shims that have been told to end.
@@ -25,11 +27,15 @@ func (l location) shims() location {
 	return location{path: path.Join(l.path, scope), slice: scope}
 }
 
-// AdoptShim moves the shim of a pod, whose cgroup exists, out of the caller's cgroup: who stops or limits
-// the service, the login session or the CI job of the caller does not mean the pods. The shims have a
-// cgroup of their own, since they are not to use what is a pod's.
-func (t Tree) AdoptShim(ctx context.Context, pid int) error {
-	parent := t.choose(t.below()) // one that exists, like the pod's
+// AdoptShim moves the shim of a pod that this process has called Ensure for out of the caller's cgroup: who
+// stops or limits the service, the login session or the CI job of the caller does not mean the pods. The
+// shims have a cgroup of their own, since they are not to use what is a pod's.
+func (t Tree) AdoptShim(ctx context.Context, pod types.UID, pid int) error {
+	parent, asSlice := t.below()
+	v, _ := t.made.Load(pod)
+	if of, _ := v.(location); of.slice != "" {
+		parent = asSlice
+	}
 	at := parent.shims()
 	err := t.enter(at.path, pid)
 	for range raceTries { // the end of another pod may remove it at the same time

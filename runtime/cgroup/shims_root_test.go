@@ -9,15 +9,16 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
 )
 
-// adopted starts a process, has the tree adopt it, and checks that it is in the cgroup in every hierarchy.
-func adopted(t *testing.T, tree Tree, in location) (pid string) {
+// adopted starts a process, has the tree adopt it for the pod, and checks that it is in the cgroup in every hierarchy.
+func adopted(t *testing.T, tree Tree, pod *v1.Pod, in location) (pid string) {
 	t.Helper()
 	pid = sleeper(t)
 	n, err := strconv.Atoi(pid)
 	if err == nil {
-		err = tree.AdoptShim(t.Context(), n)
+		err = tree.AdoptShim(t.Context(), pod.UID, n)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -60,11 +61,11 @@ func TestAdoptShim(t *testing.T) {
 			if _, err := tree.Ensure(t.Context(), first); err != nil {
 				t.Fatal(err)
 			}
-			one := adopted(t, tree, tt.want)
+			one := adopted(t, tree, first, tt.want)
 			if _, err := tree.Ensure(t.Context(), last); err != nil {
 				t.Fatal(err)
 			}
-			two := adopted(t, tree, tt.want)
+			two := adopted(t, tree, last, tt.want)
 			if err := tree.Remove(t.Context(), first); err != nil || !isAlive(one) || !isAlive(two) {
 				t.Errorf("after the first pod: %v, %v, %v", err, isAlive(one), isAlive(two))
 			}
@@ -77,6 +78,30 @@ func TestAdoptShim(t *testing.T) {
 				t.Errorf("after the last pod: %v", err)
 			}
 		})
+	}
+}
+
+// TestAdoptShimsOfBothDrivers: the shim of a pod is beside the pod, and so goes with the last one there.
+func TestAdoptShimsOfBothDrivers(t *testing.T) {
+	const parent = "/runonce-test-both"
+	tree := sliceTree(t, parent)
+	slices, files := testPod("slices", nil, nil), testPod("files", nil, nil)
+	asFiles := tree
+	asFiles.systemd = false
+	_, err := tree.Ensure(t.Context(), slices)
+	if err == nil {
+		_, err = asFiles.Ensure(t.Context(), files)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := adopted(t, asFiles, slices, location{path: "/runonce_test_both.slice/runonce_test_both-shims.scope"})
+	two := adopted(t, tree, files, location{path: parent + "/shims"})
+	for pod, pid := range map[*v1.Pod]string{slices: one, files: two} {
+		end(t, pid)
+		if err := tree.Remove(t.Context(), pod); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -96,7 +121,7 @@ func TestAdoptShimsMeanwhile(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				if err := tree.AdoptShim(t.Context(), n); err != nil {
+				if err := tree.AdoptShim(t.Context(), pod.UID, n); err != nil {
 					t.Error(err)
 				}
 				end(t, pid)
@@ -112,8 +137,8 @@ func TestAdoptShimsMeanwhile(t *testing.T) {
 // TestShimStays: it is an error, and no more, if the process cannot be moved.
 func TestShimStays(t *testing.T) {
 	t.Parallel()
-	tree := Tree{Parent: "/none", dirs: map[string]string{"cpu": t.TempDir()}}
-	if err := tree.AdoptShim(t.Context(), os.Getpid()); err == nil {
+	tree := Tree{Parent: "/none", dirs: map[string]string{"cpu": t.TempDir()}, made: &sync.Map{}}
+	if err := tree.AdoptShim(t.Context(), "a", os.Getpid()); err == nil {
 		t.Error("no error without cgroups")
 	}
 }

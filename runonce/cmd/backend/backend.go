@@ -52,8 +52,8 @@ func Open(ctx context.Context, o Options) (Engine, error) {
 }
 
 // adoptShim gives a shim the cgroup of shims. Without the right to make one, it runs in the caller's.
-func (e *machineEngine) adoptShim(ctx context.Context, pid int) {
-	if err := e.cgroups.AdoptShim(ctx, pid); err != nil {
+func (e *machineEngine) adoptShim(ctx context.Context, podUID string, pid int) {
+	if err := e.cgroups.AdoptShim(ctx, types.UID(podUID), pid); err != nil {
 		e.o.Log.DebugContext(ctx, "the shim stays in the cgroup of the caller", "error", err)
 	}
 }
