@@ -33,7 +33,7 @@ func (b *box) scopes(t *testing.T) map[string][]string {
 	found := map[string][]string{}
 	for _, path := range b.inspect(t).Cgroups {
 		text, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-		if pids := strings.Fields(string(text)); err == nil && len(pids) > 0 && strings.HasSuffix(path, ".scope") {
+		if pids := strings.Fields(string(text)); err == nil && len(pids) > 0 && strings.HasSuffix(path, ".scope") && !strings.HasSuffix(path, "-shims.scope") {
 			found[path] = pids
 		}
 	}

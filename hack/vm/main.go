@@ -52,8 +52,9 @@ func suites() []suite {
 		{"./runtime/volume", ".", plain},
 		{"./runonce/cmd", "^TestStoriesOnEmbedded$/^(happy|critical-preempts|limits)$", booted},
 		{"./runonce/cmd", "^TestHugePages$", plain},
-		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal)$/^(embedded)?$", plain},
+		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal|TestCallersCgroup)$/^(embedded)?$", plain},
 		{"./hack/e2e", "^TestCgroupDriver$/^embedded$", booted},
+		{"./hack/e2e", "^TestCallerIsStopped$", booted},
 		{"./hack/e2e", "^TestUnits$", []string{job.SystemdV2}},
 		{"./runtime/network", "^TestHostPortSCTP$", plain},
 		// All but own-users: the machine's root is a tmpfs, which Linux 6.1 cannot mount with mapped users.

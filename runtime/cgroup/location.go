@@ -46,11 +46,16 @@ func (t Tree) locate(pod *v1.Pod) location {
 
 // locations returns the two places for the pod's cgroup: a directory and a slice of systemd.
 func (t Tree) locations(pod *v1.Pod) (asFiles, asSlice location) {
-	elements := strings.Split(strings.Trim(t.parent(), "/"), "/")
+	var elements []string
 	if class := podspec.QOS(pod); class != v1.PodQOSGuaranteed {
 		elements = append(elements, strings.ToLower(string(class)))
 	}
-	elements = append(elements, "pod"+string(pod.UID))
+	return t.below(append(elements, "pod"+string(pod.UID))...)
+}
+
+// below returns the two places for a cgroup with this path below the parent.
+func (t Tree) below(elements ...string) (asFiles, asSlice location) {
+	elements = append(strings.Split(strings.Trim(t.parent(), "/"), "/"), elements...)
 	slice := sliceName(elements...)
 	return location{path: "/" + path.Join(elements...)}, location{path: slicePath(slice), slice: slice}
 }

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/flock"
 )
 
 // Remove removes the pod's cgroup with what its containers left below it, and the cgroups
@@ -34,23 +36,42 @@ func (t Tree) Remove(ctx context.Context, pod *v1.Pod) error {
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("removing cgroup %s: %w", at.path, err))
-			continue
-		}
-		for up := at.above(); at.slice == "" && up.path != "/"; up = up.above() {
-			if err := os.Remove(filepath.Join(root, up.path)); err != nil {
-				break // It contains other pods.
-			}
 		}
 	}
 	if err := t.setClassShares(ctx, pod, at); err != nil && !gone(err) {
 		errs = append(errs, fmt.Errorf("setting the CPU shares of cgroup %s: %w", path.Dir(at.path), err))
 	}
-	if at.slice != "" {
-		if err := t.stopEmpty(ctx, at); err != nil {
-			errs = append(errs, fmt.Errorf("removing cgroups above %s: %w", at.path, err))
-		}
+	if err := t.removeEmpty(ctx, at); err != nil {
+		errs = append(errs, fmt.Errorf("removing cgroups above %s: %w", at.path, err))
 	}
 	return errors.Join(errs...)
+}
+
+// removeEmpty removes the cgroups above the location that have no pods.
+func (t Tree) removeEmpty(ctx context.Context, at location) error {
+	if at.slice != "" {
+		lock, err := flock.Open(t.dirs["cpu"], unix.LOCK_EX)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = lock.Close() }()
+	}
+	for up := at.above(); up.path != "/"; up = up.above() {
+		if empty, err := t.empty(up.path); err != nil || !empty {
+			return err
+		}
+		if up.slice != "" {
+			if err := t.units.Stop(ctx, up.slice); err != nil {
+				return err
+			}
+		}
+		for _, root := range t.hierarchies() {
+			// What systemd has removed, or others still use, stays as it is.
+			_ = os.Remove(filepath.Join(root, up.shims().path))
+			_ = os.Remove(filepath.Join(root, up.path))
+		}
+	}
+	return nil
 }
 
 // removeAll removes the cgroup dir after those below it. The files in a cgroup cannot be

@@ -103,32 +103,6 @@ func (t Tree) stopSlice(ctx context.Context, at location) error {
 	return t.units.Stop(ctx, at.slice)
 }
 
-// stopEmpty stops the slices above the location that have no pods.
-func (t Tree) stopEmpty(ctx context.Context, at location) error {
-	lock, err := flock.Open(t.dirs["cpu"], unix.LOCK_EX)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = lock.Close() }()
-	for up := at.above(); up.slice != ""; up = up.above() {
-		below, err := children(filepath.Join(t.dirs["cpu"], up.path))
-		if err != nil && !gone(err) {
-			return err
-		}
-		if len(below) > 0 {
-			return nil
-		}
-		if err := t.units.Stop(ctx, up.slice); err != nil {
-			return err
-		}
-		for _, root := range t.hierarchies() {
-			// What systemd has removed, or others still use, stays as it is.
-			_ = os.Remove(filepath.Join(root, up.path))
-		}
-	}
-	return nil
-}
-
 // populated reports whether the cgroup dir, or one below it, has a process.
 func populated(dir string) (bool, error) {
 	procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))

@@ -3,6 +3,7 @@ package cgroup
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,15 @@ type standIn struct {
 
 func (s *standIn) Start(_ context.Context, slice, _ string, _ []dbus.Property) error {
 	return errors.Join(s.tree.createAll(s.tree.dirs["cpu"], slicePath(slice)), s.tree.createAll(s.tree.dirs["memory"], slicePath(slice)))
+}
+
+// StartScope makes the scope in one hierarchy only, as if the others were unknown.
+func (s *standIn) StartScope(_ context.Context, scope, slice string, _ int) error {
+	err := os.Mkdir(filepath.Join(s.tree.dirs["memory"], slicePath(slice), scope), 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
 }
 
 func (s *standIn) Set(_ context.Context, slice string, _ []dbus.Property) error {

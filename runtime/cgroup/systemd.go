@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -28,6 +29,9 @@ func SystemdBooted() error {
 type units interface {
 	// Start starts the slice with its limits. One that is there gets the limits.
 	Start(ctx context.Context, slice, description string, limits []dbus.Property) error
+	// StartScope starts a scope in the slice, with the process, that the program moves others into. One that is
+	// there stays as it is.
+	StartScope(ctx context.Context, scope, slice string, pid int) error
 	// Set gives limits to a slice that is there.
 	Set(ctx context.Context, slice string, limits []dbus.Property) error
 	// Stop stops the slice and all that is in it. One that is not there is no error.
@@ -59,6 +63,23 @@ func (b *systemdBus) Start(ctx context.Context, slice, description string, limit
 	}
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", slice, err)
+	}
+	return nil
+}
+
+func (b *systemdBus) StartScope(ctx context.Context, scope, slice string, pid int) error {
+	properties := []dbus.Property{
+		dbus.PropDescription("runonce: the shims of pods"), dbus.PropSlice(slice), dbus.PropPids(uint32(pid)),
+		property("DefaultDependencies", false), // as the slices of the pods
+		property("Delegate", true),
+		property("TasksMax", uint64(math.MaxUint64)),
+	}
+	err := b.job(ctx, func(ctx context.Context, c *dbus.Conn, done chan<- string) error {
+		_, err := c.StartTransientUnitContext(ctx, scope, "fail", properties, done)
+		return err
+	})
+	if err != nil && !isSystemdError(err, "UnitExists") {
+		return fmt.Errorf("starting %s: %w", scope, err)
 	}
 	return nil
 }

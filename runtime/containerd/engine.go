@@ -57,6 +57,9 @@ type Options struct {
 	// Handlers are the runtimes that pods may ask for, in addition to runc. One with the name
 	// runc is the runtime of all pods that ask for none.
 	Handlers []Handler
+	// AdoptShim, if set, is called with the process of each shim that this program starts for a pod, before
+	// that has started anything: it runs in the caller's cgroup.
+	AdoptShim func(ctx context.Context, podUID string, pid int)
 	// StartsNothing says that no container will be started, so that no OCI runtime has to be
 	// installed. Those that run are stopped with the one that they were started with.
 	StartsNothing bool

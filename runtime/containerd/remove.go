@@ -43,7 +43,8 @@ func (e *Engine) remove(ctx context.Context, s *session, id, podUID string) erro
 	if err := images.IgnoreNotFound(s.Snapshots().Remove(ctx, id)); err != nil {
 		return fmt.Errorf("deleting its root file system: %w", err)
 	}
-	for _, path := range []string{e.recordPath(id), protocol.Output{RecordPath: e.recordPath(id)}.LoggingPath()} {
+	record := e.recordPath(id)
+	for _, path := range []string{record, protocol.ReservePath(record), protocol.Output{RecordPath: record}.LoggingPath()} {
 		if err := removeFile(path); err != nil {
 			return err
 		}

@@ -192,7 +192,7 @@ func (s *session) configure(ctx context.Context, o Options) error {
 	}
 	s.shim, s.closers = shim, append(s.closers, release)
 	if o.Address == "" {
-		s.shims = &server.Shims{State: o.State, Namespace: o.Namespace, Program: s.shim}
+		s.shims = &server.Shims{State: o.State, Namespace: o.Namespace, Program: s.shim, Adopt: o.AdoptShim}
 	}
 	return s.setRuntimes(o)
 }

@@ -37,14 +37,24 @@ func Open(ctx context.Context, o Options) (Engine, error) {
 		return nil, ErrNotRoot
 	}
 	o.Trial = &containerd.Trial{Machine: machineOf(o.CgroupDriver), Spec: o.trialSpec}
+	m := &machineEngine{}
+	o.AdoptShim = m.adoptShim
 	e, err := containerd.Open(ctx, o.Options)
 	if err != nil {
 		return nil, err
 	}
-	return &machineEngine{Engine: e, o: o, preflight: &runtime.Preflight{
+	m.Engine, m.o, m.preflight = e, o, &runtime.Preflight{
 		Files: os.DirFS("/"), CanMapUsers: e.CanMapUsers, AppArmor: containerd.HasAppArmor(), RuntimeFeatures: e.RuntimeFeatures,
 		SeccompDir: seccompDir(o.Root),
-	}}, nil
+	}
+	return m, nil
+}
+
+// adoptShim gives a shim the cgroup of shims. Without the right to make one, it runs in the caller's.
+func (e *machineEngine) adoptShim(ctx context.Context, podUID string, pid int) {
+	if err := e.cgroups.AdoptShim(ctx, types.UID(podUID), pid); err != nil {
+		e.o.Log.DebugContext(ctx, "the shim stays in the cgroup of the caller", "error", err)
+	}
 }
 
 func seccompDir(root string) string { return filepath.Join(root, "seccomp") }
@@ -55,6 +65,7 @@ type machineEngine struct {
 	o         Options
 	preflight *runtime.Preflight
 	network   *network.Manager // set by Pods
+	cgroups   cgroup.Tree      // set by Pods
 	pull      image.Mode       // set by Pods
 }
 
@@ -106,6 +117,7 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	net.StateDir, net.DataDir = filepath.Join(e.o.State, "network"), filepath.Join(e.o.Root, "network")
 	e.network = network.New(net)
 	o.Engine, o.Sandboxes, o.Cgroups = e.Engine, e.network, tree
+	e.cgroups = tree
 	o.Volumes = &volume.Manager{
 		Root: e.o.PodsRoot, Objects: o.Objects, ClaimsDir: e.o.ClaimsDir, Allocatable: n.Status.Allocatable,
 		RecursiveReadOnly: func(pod *v1.Pod) bool { return e.preflight.Features(ctx, pod).RecursiveReadOnly }, Mounter: volume.HostMounts{},

@@ -69,6 +69,8 @@ type Shims struct {
 	State     string
 	Namespace string
 	Program   string // the shim's binary, which must stay where it is
+	// Adopt is called with each shim that was started; it may be nil.
+	Adopt func(ctx context.Context, group string, pid int)
 }
 
 // Ensure returns the address of the group's shim, and whether it had to be started. id is
@@ -82,7 +84,7 @@ func (s Shims) Ensure(ctx context.Context, group, id string) (address string, fr
 	if !protocol.NotListening(err) {
 		return "", false, fmt.Errorf("connecting to the shim: %w", err)
 	}
-	if err := s.start(ctx, path, id); err != nil {
+	if err := s.start(ctx, group, id); err != nil {
 		return "", false, fmt.Errorf("starting a shim: %w", s.notExecutable(err))
 	}
 	return scheme + path, true, nil
@@ -102,7 +104,8 @@ func (s Shims) path(group string) string {
 	return protocol.SocketPath(shimDir(s.State), Socket(s.State), s.Namespace, group)
 }
 
-func (s Shims) start(ctx context.Context, path, id string) error {
+func (s Shims) start(ctx context.Context, group, id string) error {
+	path := s.path(group)
 	if err := os.MkdirAll(shimDir(s.State), 0o711); err != nil {
 		return err
 	}
@@ -122,6 +125,9 @@ func (s Shims) start(ctx context.Context, path, id string) error {
 		return errors.Join(err, p.Kill(), p.Release(), os.Remove(path))
 	}
 	lowerOOMScore(p.Pid)
+	if s.Adopt != nil {
+		s.Adopt(ctx, group, p.Pid)
+	}
 	reap(p)
 	return nil
 }

@@ -4,6 +4,7 @@
 package protocol
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -110,24 +111,54 @@ type Record struct {
 // Ended reports whether the process has ended.
 func (e Record) Ended() bool { return !e.FinishedAt.IsZero() }
 
-// Write replaces the file at path with the record, atomically.
+// reserved is the space for an end, a block of most file systems. A record is shorter.
+const reserved = 4096
+
+// ReservePath is a file that has the space for the end of the container with a record at the path.
+func ReservePath(path string) string { return path + ".reserved" }
+
+// Reserve reserves space for the end of a container that is about to start: it may fill the disk.
+func Reserve(path string) error {
+	if err := os.WriteFile(ReservePath(path), bytes.Repeat([]byte(" "), reserved), 0o600); err != nil {
+		return errors.Join(fmt.Errorf("reserving space for the record of a container: %w", err), os.Remove(ReservePath(path)))
+	}
+	return nil
+}
+
+// Write replaces the file at path with the record, atomically. For an end it uses what Reserve has
+// reserved, if there is no other space, and else gives it back.
 func (e Record) Write(path string) error {
 	data, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("encoding the record of container %q: %w", e.ContainerID, err)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".record-*")
+	if err == nil {
+		err = replace(path, f, data)
+	}
+	if e.Ended() {
+		if err == nil {
+			_ = os.Remove(ReservePath(path))
+		} else if f, ferr := os.OpenFile(ReservePath(path), os.O_WRONLY, 0); ferr == nil {
+			// The spaces after it stay: to truncate the file would free its space.
+			err = replace(path, f, data)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("recording container %q: %w", e.ContainerID, err)
 	}
-	_, err = f.Write(data)
+	return nil
+}
+
+// replace puts a file with the data in the place of the one at path.
+func replace(path string, f *os.File, data []byte) error {
+	_, err := f.Write(data)
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		err = errors.Join(err, os.Remove(f.Name()))
-		return fmt.Errorf("recording container %q: %w", e.ContainerID, err)
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

@@ -36,6 +36,9 @@ func TestRecordIsKept(t *testing.T) {
 	if _, err := Read(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent: %v", err)
 	}
+	if err := Reserve(path); err != nil {
+		t.Fatal(err)
+	}
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	for _, want := range []Record{
 		{ContainerID: "a", StartedAt: begin},

@@ -202,6 +202,9 @@ func (s *Service) start(ctx context.Context, r *ttrpc.Request) (ttrpc.Message, e
 	if state := c.stateOf(p); state != ttrpc.Created {
 		return nil, ttrpc.Errorf(ttrpc.FailedPrecondition, "cannot start a container in state %d", state)
 	}
+	if c.record != "" {
+		_ = protocol.Reserve(c.record) // without it, the container may still leave enough
+	}
 	if err := c.runtime.Start(ctx, c.id, c.spec); err != nil {
 		return nil, fmt.Errorf("OCI runtime start failed: %w", err)
 	}

@@ -1,0 +1,102 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// shimTimeout bounds the wait for shims that have been told to end.
+const shimTimeout = time.Second
+
+// shims returns where the shims of the pods below the location are.
+func (l location) shims() location {
+	if l.slice == "" {
+		return location{path: path.Join(l.path, "shims")}
+	}
+	scope := strings.TrimSuffix(l.slice, suffix) + "-shims.scope"
+	return location{path: path.Join(l.path, scope), slice: scope}
+}
+
+// AdoptShim moves the shim of a pod that this process has called Ensure for out of the caller's cgroup: who
+// stops or limits the service, the login session or the CI job of the caller does not mean the pods. The
+// shims have a cgroup of their own, since they are not to use what is a pod's.
+func (t Tree) AdoptShim(ctx context.Context, pod types.UID, pid int) error {
+	parent, asSlice := t.below()
+	v, _ := t.made.Load(pod)
+	if of, _ := v.(location); of.slice != "" {
+		parent = asSlice
+	}
+	at := parent.shims()
+	err := t.enter(at.path, pid)
+	for range raceTries { // the end of another pod may remove it at the same time
+		if !gone(err) {
+			break
+		}
+		err = nil
+		if at.slice != "" {
+			err = t.units.StartScope(ctx, at.slice, parent.slice, pid)
+		}
+		if err == nil {
+			err = t.createLeaf(at.path)
+		}
+		if err == nil {
+			err = t.enter(at.path, pid)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("moving process %d into cgroup %s: %w", pid, at.path, err)
+	}
+	return nil
+}
+
+// enter moves a process into the cgroup p, in every hierarchy that has it.
+func (t Tree) enter(p string, pid int) error {
+	var err error
+	for _, root := range t.hierarchies() {
+		err = errors.Join(err, writeFile(filepath.Join(root, p, "cgroup.procs"), strconv.Itoa(pid)))
+	}
+	return err
+}
+
+// createLeaf creates the cgroup p, for processes, in the one that contains the pods.
+func (t Tree) createLeaf(p string) error {
+	for _, root := range t.hierarchies() {
+		dir := filepath.Join(root, p)
+		if !t.V2 {
+			if err := t.createOne(dir); err != nil {
+				return err
+			}
+		} else if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// empty reports whether there are no pods below the cgroup p. It waits for the shims of the last ones.
+func (t Tree) empty(p string) (bool, error) {
+	dir := filepath.Join(t.dirs["cpu"], p)
+	for deadline := time.Now().Add(shimTimeout); ; time.Sleep(killInterval) {
+		below, err := children(dir)
+		if gone(err) || err == nil && len(below) == 0 {
+			return true, nil
+		}
+		if err != nil || len(below) > 1 || below[0] != "shims" && !strings.HasSuffix(below[0], "-shims.scope") {
+			return false, err
+		}
+		busy, _ := populated(filepath.Join(dir, below[0])) // or gone
+		if !busy || time.Now().After(deadline) {
+			return !busy, nil
+		}
+	}
+}
