@@ -15,8 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// shimTimeout bounds the wait for shims that have been told to end.
-const shimTimeout = time.Second
+// shimTimeout bounds the wait for shims that have been told to end. They take up to three seconds for their
+// last events and answers.
+const shimTimeout = 5 * time.Second
 
 // shims returns where the shims of the pods below the location are.
 func (l location) shims() location {

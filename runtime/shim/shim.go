@@ -5,6 +5,7 @@ package shim
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -98,8 +99,10 @@ func runShim() error {
 func serve(ctx context.Context, a arguments) error {
 	debug.SetGCPercent(40)
 	raiseFileLimit()
-	l, err := net.FileListener(os.NewFile(protocol.ListenerFD, "listener"))
-	if err != nil {
+	inherited := os.NewFile(protocol.ListenerFD, "listener")
+	l, err := net.FileListener(inherited)
+	// What l has is a copy.
+	if err := errors.Join(err, inherited.Close()); err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
 	// The bundle that it was started in may have to be removed.

@@ -169,7 +169,7 @@ func TestStart(t *testing.T) {
 	awaitNone(t, sockets, int(resp.ShimPid))
 }
 
-// checkProcess: the shim has nothing of who started it.
+// checkProcess: the shim has nothing of who started it, and each socket once: one that it closes is closed.
 func checkProcess(t *testing.T, pid int) {
 	t.Helper()
 	proc := fmt.Sprintf("/proc/%d/", pid)
@@ -187,6 +187,17 @@ func checkProcess(t *testing.T, pid int) {
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	if f := strings.Fields(rest); f[3] != fmt.Sprint(pid) {
 		t.Errorf("session %s", f[3])
+	}
+	fds, err := filepath.Glob(proc + "fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := map[string]int{}
+	for _, fd := range fds {
+		name, _ := os.Readlink(fd)
+		if open[name]++; open[name] > 1 && strings.HasPrefix(name, "socket:") {
+			t.Errorf("%s is open more than once", name)
+		}
 	}
 	line, err := os.ReadFile(proc + "cmdline")
 	if err != nil || !strings.Contains(string(line), "\x00-namespace\x00ns\x00") || !strings.Contains(string(line), "\x00-address\x00/none\x00") {

@@ -79,6 +79,16 @@ func firstWords(text string) []string {
 	return words
 }
 
+// TestRoomForTheEnd: a container that fills the disk finds the space for its end taken.
+func TestRoomForTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newShim(t, "")
+	s.run("exec sleep 1000")
+	if _, err := os.Stat(protocol.ReservePath(s.record("a"))); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestNoLog: a container without a log has its output dropped, and a record.
 func TestNoLog(t *testing.T) {
 	t.Parallel()
