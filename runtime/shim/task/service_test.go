@@ -79,8 +79,8 @@ func firstWords(text string) []string {
 	return words
 }
 
-// TestRoomForTheEnd: a container that fills the disk finds the space for its end taken.
-func TestRoomForTheEnd(t *testing.T) {
+// TestReservedSpace: a container that fills the disk finds the space for the record of its end taken.
+func TestReservedSpace(t *testing.T) {
 	t.Parallel()
 	s := newShim(t, "")
 	s.run("exec sleep 1000")
