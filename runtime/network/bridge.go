@@ -135,8 +135,14 @@ func (m *Manager) openBridge(ctx context.Context) (*podBridge, error) {
 	return b, m.restorePods(ctx, *b, lock, fw)
 }
 
-// acceptForward keeps rules of nft from dropping the bridge's packets.
+// acceptForward keeps rules of nft, and those of the other variant of iptables, from dropping the
+// bridge's packets.
 func (m *Manager) acceptForward(ctx context.Context, b podBridge, lock hostLock, fw firewall) error {
+	for _, legacy := range legacyTables(m.o.Path) {
+		if err := legacy.open(ctx, b, lock); err != nil {
+			m.o.Log.Warn("cannot keep the rules of iptables-legacy from dropping the packets of pods", "error", err)
+		}
+	}
 	dir := dirOf("nft", m.o.Path)
 	if dir == "" {
 		return nil
@@ -228,7 +234,7 @@ func (m *Manager) removeBridge(ctx context.Context, lock hostLock) error {
 	if err != nil {
 		return err
 	}
-	for i, fw := range all {
+	for i, fw := range append(all, legacyTables(m.o.Path)...) {
 		err := fw.remove(ctx, podBridge{Name: name, Subnets: subnets}, lock, m.o.Log)
 		if err != nil && i == 0 {
 			return err

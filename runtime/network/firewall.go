@@ -52,6 +52,18 @@ func firewalls(path string) ([]firewall, error) {
 	return found, nil
 }
 
+// legacyTables returns the legacy variant of iptables if it has rules: programs such as Docker may use
+// another variant than ours.
+func legacyTables(path string) []firewall {
+	dir := dirOf("iptables-legacy-restore", path)
+	tables, _ := os.ReadFile("/proc/thread-self/net/ip_tables_names")
+	tables6, _ := os.ReadFile("/proc/thread-self/net/ip6_tables_names")
+	if dir == "" || len(tables)+len(tables6) == 0 {
+		return nil
+	}
+	return []firewall{{backend: iptables{dir: dir, legacy: true}}}
+}
+
 // bridgePlugins returns the CNI plugins that a bridge needs on this machine for pods without a
 // bandwidth limit, and a permanent error like firewalls.
 func bridgePlugins(path string) ([]string, error) {

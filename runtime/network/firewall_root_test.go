@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/hack/exectest"
+	"github.com/runonce/runonce/hack/roottest"
 )
 
 func runNFT(t *testing.T, script string) string {
@@ -117,6 +119,71 @@ func TestForwardPolicyOfIptables(t *testing.T) {
 	if diff := cmp.Diff(first, iptables("-S")); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// Docker may use the legacy variant of iptables and we the one of nftables: packets pass the rules of
+// both.
+func TestForwardPolicyOfLegacy(t *testing.T) {
+	roottest.Require(t)
+	legacy := func(args string) (string, error) {
+		out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "iptables-legacy", strings.Fields(args)...).CombinedOutput()
+		return string(out), err
+	}
+	if out, err := legacy("-P FORWARD DROP"); err != nil {
+		t.Skipf("this machine has no iptables-legacy: %v: %s", err, out)
+	}
+	defer func() {
+		if out, err := legacy("-P FORWARD ACCEPT"); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	}()
+	eachFirewall(t, func(t *testing.T, m *Manager) {
+		m.o.Path += ":" + pathOf(t, "iptables-legacy-restore", "iptables-legacy-save")
+		before, _ := legacy("-S")
+		port := freePort()
+		pod := withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)})
+		sb, err := holding(m).Ensure(t.Context(), pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		serve(t, sb, "a")
+		wantAnswer(t, another(t), fmt.Sprintf("%s:%d", hostIP, port), "a")
+		// A later process does not add its rules again.
+		first, _ := legacy("-S")
+		ensure(t, New(m.o), newPod("b"))
+		second, _ := legacy("-S")
+		if diff := cmp.Diff(first, second); diff != "" {
+			t.Error(diff)
+		}
+		for _, p := range []*v1.Pod{pod, newPod("b")} {
+			if err := holding(m).Remove(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.Cleanup(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after, _ := legacy("-S")
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("left (-before +after):\n%s", diff)
+		}
+	})
+}
+
+// pathOf returns a directory with nothing but links to these programs.
+func pathOf(t *testing.T, programs ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, p := range programs {
+		path, err := exec.LookPath(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(dir, p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // The rules of a bridge that somebody has deleted are removed all the same.
