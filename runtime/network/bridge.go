@@ -132,7 +132,7 @@ func (m *Manager) openBridge(ctx context.Context) (*podBridge, error) {
 	if err := m.acceptForward(ctx, *b, lock, fw); err != nil {
 		return nil, err
 	}
-	return b, m.restorePods(ctx, *b, lock, fw)
+	return b, m.restorePods(ctx, *b, lock, found)
 }
 
 // acceptForward keeps rules of nft, and those of the other variant of iptables, from dropping the
@@ -152,8 +152,8 @@ func (m *Manager) acceptForward(ctx context.Context, b podBridge, lock hostLock,
 		closed = nil // it was said before
 	}
 	for _, table := range closed {
-		m.o.Log.Warn("only its owner can change this table of nft rules: if they drop forwarded packets, the pods have no network "+
-			"(firewalld: firewall-cmd --permanent --zone=trusted --add-interface="+b.Name+" && firewall-cmd --reload)", "table", table)
+		m.o.Log.Warn("only its owner can change this table of nft rules for good: if they drop forwarded packets, the pods have no network, "+
+			"at the latest when it is loaded again (firewalld: firewall-cmd --permanent --zone=trusted --add-interface="+b.Name+" && firewall-cmd --reload)", "table", table)
 	}
 	if err != nil && !fw.ownPorts { // the kernel may have no nftables
 		m.o.Log.Warn("cannot look for rules of nft that drop the packets of pods", "error", err)

@@ -34,9 +34,18 @@ type firewall struct {
 	ownPorts bool     // host ports are mapped by Ports and not by a CNI plugin
 }
 
+// keeps reports whether the firewall keeps the host ports of a pod.
+func (f firewall) keeps(a attachment) bool {
+	if f.ownPorts {
+		return len(a.Ports) > 0
+	}
+	return len(a.Networks[0].Asked.Ports) > 0
+}
+
 // firewalls returns the programs in the directories of path, separated by colons, the
 // preferred first. iptables comes before nft, since most machines' CNI plugins can use nothing
-// else. When there is none it returns a permanent error that says what to install.
+// else, but not where firewalld is installed, which deletes all rules of iptables when it starts and
+// reloads. When there is none it returns a permanent error that says what to install.
 func firewalls(path string) ([]firewall, error) {
 	var found []firewall
 	if dir := dirOf("iptables-restore", path); dir != "" {
@@ -44,6 +53,9 @@ func firewalls(path string) ([]firewall, error) {
 	}
 	if dir := dirOf("nft", path); dir != "" {
 		found = append(found, firewall{nft{dir}, []string{"bridge", "host-local"}, true})
+	}
+	if dirOf("firewalld", path) != "" {
+		slices.Reverse(found)
 	}
 	if len(found) == 0 {
 		return nil, failure.Permanentf("neither iptables nor nft is in PATH: install the package iptables or nftables, " +

@@ -186,6 +186,62 @@ func pathOf(t *testing.T, programs ...string) string {
 	return dir
 }
 
+// firewalld deletes all rules of iptables when it starts and reloads, and leaves the tables of
+// others alone. Where it is installed, pods keep their network.
+func TestFirewalldReloads(t *testing.T) {
+	m := newManager(t)
+	m.o.PodCIDRs = cidrs(t, "10.99.0.0/24", "fd99::/64")
+	dir := t.TempDir()
+	exectest.Write(t, filepath.Join(dir, "firewalld"), "")
+	without, port := m.o, freePort()
+	m.o.Path += ":" + dir
+	sb := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)}))
+	serve(t, sb, "a")
+	serveIn(t, another(t), 8096, "neighbour")
+	wantNetwork := func() {
+		t.Helper()
+		wantAnswer(t, another(t), fmt.Sprintf("%s:%d", hostIP, port), "a")
+		wantAnswer(t, another(t), fmt.Sprintf("[%s]:%d", hostIP6, port), "a")
+		wantAnswer(t, "", fmt.Sprintf("127.0.0.1:%d", port), "a")
+		wantAnswer(t, sb.NetNS, "192.0.2.1:8096", "neighbour")
+	}
+	flushIptables(t)
+	wantNetwork()
+	// The same if somebody has removed firewalld since.
+	runNFT(t, "flush ruleset\n")
+	ensure(t, New(without), newPod("b"))
+	wantNetwork()
+}
+
+// Pods that were started before firewalld was installed get their host ports back in the next run.
+func TestFirewalldIsInstalled(t *testing.T) {
+	m := newManager(t)
+	dir := t.TempDir()
+	exectest.Write(t, filepath.Join(dir, "firewalld"), "")
+	port := freePort()
+	pod := withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)})
+	sb := ensure(t, m, pod)
+	serve(t, sb, "a")
+	flushIptables(t)
+	next := New(m.o)
+	next.o.Path += ":" + dir
+	if _, err := holding(next).Ensure(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	wantAnswer(t, another(t), fmt.Sprintf("%s:%d", hostIP, port), "a")
+}
+
+func flushIptables(t *testing.T) {
+	t.Helper()
+	for _, args := range []string{"-t nat -F", "-t nat -X", "-F", "-X"} {
+		for _, program := range []string{"iptables", "ip6tables"} {
+			if out, err := exec.CommandContext(t.Context(), program, strings.Fields(args)...).CombinedOutput(); err != nil {
+				t.Fatalf("%s %s: %v: %s", program, args, err, out)
+			}
+		}
+	}
+}
+
 // The rules of a bridge that somebody has deleted are removed all the same.
 func TestBridgeIsGone(t *testing.T) {
 	eachFirewall(t, func(t *testing.T, m *Manager) {
