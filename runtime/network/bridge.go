@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,6 +127,9 @@ func (m *Manager) openBridge(ctx context.Context) (*podBridge, error) {
 	if b.Subnets, err = openLink(b.Name, m.o.PodCIDRs, b.MTU); err != nil {
 		return nil, err
 	}
+	if err := enableForwarding(*b); err != nil {
+		return nil, err
+	}
 	if err := fw.open(ctx, *b, lock); err != nil {
 		return nil, err
 	}
@@ -133,6 +137,25 @@ func (m *Manager) openBridge(ctx context.Context) (*podBridge, error) {
 		return nil, err
 	}
 	return b, m.restorePods(ctx, *b, lock, found)
+}
+
+// enableForwarding lets the machine forward packets, as the bridge plugin does for each pod: somebody
+// may have disabled that since.
+func enableForwarding(b podBridge) error {
+	for _, s := range b.Subnets {
+		file := "/proc/sys/net/ipv4/ip_forward"
+		if s.IP.To4() == nil {
+			file = "/proc/sys/net/ipv6/conf/all/forwarding"
+		}
+		now, err := os.ReadFile(file)
+		if err == nil && string(bytes.TrimSpace(now)) != "1" {
+			err = os.WriteFile(file, []byte("1"), 0)
+		}
+		if err != nil {
+			return fmt.Errorf("enabling the forwarding of packets: %w", err)
+		}
+	}
+	return nil
 }
 
 // acceptForward keeps rules of nft, and those of the other variant of iptables, from dropping the
