@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,17 +127,45 @@ func (m *Manager) openBridge(ctx context.Context) (*podBridge, error) {
 	if b.Subnets, err = openLink(b.Name, m.o.PodCIDRs, b.MTU); err != nil {
 		return nil, err
 	}
+	if err := enableForwarding(*b); err != nil {
+		return nil, err
+	}
 	if err := fw.open(ctx, *b, lock); err != nil {
 		return nil, err
 	}
 	if err := m.acceptForward(ctx, *b, lock, fw); err != nil {
 		return nil, err
 	}
-	return b, m.restorePods(ctx, *b, lock, fw)
+	return b, m.restorePods(ctx, *b, lock, found)
 }
 
-// acceptForward keeps rules of nft from dropping the bridge's packets.
+// enableForwarding lets the machine forward packets, as the bridge plugin does for each pod: somebody
+// may have disabled that since.
+func enableForwarding(b podBridge) error {
+	for _, s := range b.Subnets {
+		file := "/proc/sys/net/ipv4/ip_forward"
+		if s.IP.To4() == nil {
+			file = "/proc/sys/net/ipv6/conf/all/forwarding"
+		}
+		now, err := os.ReadFile(file)
+		if err == nil && string(bytes.TrimSpace(now)) != "1" {
+			err = os.WriteFile(file, []byte("1"), 0)
+		}
+		if err != nil {
+			return fmt.Errorf("enabling the forwarding of packets: %w", err)
+		}
+	}
+	return nil
+}
+
+// acceptForward keeps rules of nft, and those of the other variant of iptables, from dropping the
+// bridge's packets.
 func (m *Manager) acceptForward(ctx context.Context, b podBridge, lock hostLock, fw firewall) error {
+	for _, legacy := range legacyTables(m.o.Path) {
+		if err := legacy.open(ctx, b, lock); err != nil {
+			m.o.Log.Warn("cannot keep the rules of iptables-legacy from dropping the packets of pods", "error", err)
+		}
+	}
 	dir := dirOf("nft", m.o.Path)
 	if dir == "" {
 		return nil
@@ -146,8 +175,8 @@ func (m *Manager) acceptForward(ctx context.Context, b podBridge, lock hostLock,
 		closed = nil // it was said before
 	}
 	for _, table := range closed {
-		m.o.Log.Warn("only its owner can change this table of nft rules: if they drop forwarded packets, the pods have no network "+
-			"(firewalld: firewall-cmd --permanent --zone=trusted --add-interface="+b.Name+" && firewall-cmd --reload)", "table", table)
+		m.o.Log.Warn("only its owner can change this table of nft rules for good: if they drop forwarded packets, the pods have no network, "+
+			"at the latest when it is loaded again (firewalld: firewall-cmd --permanent --zone=trusted --add-interface="+b.Name+" && firewall-cmd --reload)", "table", table)
 	}
 	if err != nil && !fw.ownPorts { // the kernel may have no nftables
 		m.o.Log.Warn("cannot look for rules of nft that drop the packets of pods", "error", err)
@@ -228,7 +257,7 @@ func (m *Manager) removeBridge(ctx context.Context, lock hostLock) error {
 	if err != nil {
 		return err
 	}
-	for i, fw := range all {
+	for i, fw := range append(all, legacyTables(m.o.Path)...) {
 		err := fw.remove(ctx, podBridge{Name: name, Subnets: subnets}, lock, m.o.Log)
 		if err != nil && i == 0 {
 			return err

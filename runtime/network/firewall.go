@@ -34,9 +34,18 @@ type firewall struct {
 	ownPorts bool     // host ports are mapped by Ports and not by a CNI plugin
 }
 
+// keeps reports whether the firewall keeps the host ports of a pod.
+func (f firewall) keeps(a attachment) bool {
+	if f.ownPorts {
+		return len(a.Ports) > 0
+	}
+	return len(a.Networks[0].Asked.Ports) > 0
+}
+
 // firewalls returns the programs in the directories of path, separated by colons, the
 // preferred first. iptables comes before nft, since most machines' CNI plugins can use nothing
-// else. When there is none it returns a permanent error that says what to install.
+// else, but not where firewalld is installed, which deletes all rules of iptables when it starts and
+// reloads. When there is none it returns a permanent error that says what to install.
 func firewalls(path string) ([]firewall, error) {
 	var found []firewall
 	if dir := dirOf("iptables-restore", path); dir != "" {
@@ -45,11 +54,26 @@ func firewalls(path string) ([]firewall, error) {
 	if dir := dirOf("nft", path); dir != "" {
 		found = append(found, firewall{nft{dir}, []string{"bridge", "host-local"}, true})
 	}
+	if dirOf("firewalld", path) != "" {
+		slices.Reverse(found)
+	}
 	if len(found) == 0 {
 		return nil, failure.Permanentf("neither iptables nor nft is in PATH: install the package iptables or nftables, " +
 			"or give the pod spec.hostNetwork")
 	}
 	return found, nil
+}
+
+// legacyTables returns the legacy variant of iptables if it has rules: programs such as Docker may use
+// another variant than ours.
+func legacyTables(path string) []firewall {
+	dir := dirOf("iptables-legacy-restore", path)
+	tables, _ := os.ReadFile("/proc/thread-self/net/ip_tables_names")
+	tables6, _ := os.ReadFile("/proc/thread-self/net/ip6_tables_names")
+	if dir == "" || len(tables)+len(tables6) == 0 {
+		return nil
+	}
+	return []firewall{{backend: iptables{dir: dir, legacy: true}}}
 }
 
 // bridgePlugins returns the CNI plugins that a bridge needs on this machine for pods without a

@@ -14,9 +14,10 @@ import (
 // iptables runs the machine's iptables programs, legacy or nftables: the CNI plugins use the
 // same.
 type iptables struct {
-	dir  string // of the programs
-	v6   bool   // for ip6tables
-	lock hostLock
+	dir    string // of the programs
+	legacy bool   // for iptables-legacy: the packets that ours accepts must pass its rules as well
+	v6     bool   // for ip6tables
+	lock   hostLock
 }
 
 // open adds the bridge's rules, in place of those for another subnet that a bridge of this
@@ -28,6 +29,12 @@ func (t iptables) open(ctx context.Context, b podBridge, lock hostLock) error {
 		rules, err := t.save(ctx)
 		if err != nil {
 			return err
+		}
+		if t.legacy {
+			if err := t.apply(ctx, rules.acceptance(b.Name, subnet)); err != nil {
+				return err
+			}
+			continue
 		}
 		changes := []ruleset{rules.portChainSetup()}
 		if !rules.hasBridge(b.Name, subnet) {
@@ -74,6 +81,9 @@ func (t iptables) mapped(ctx context.Context, b podBridge, lock hostLock) (func(
 }
 
 func (t iptables) run(ctx context.Context, stdin, name string, args ...string) (string, error) {
+	if t.legacy {
+		name = strings.Replace(name, "-", "-legacy-", 1)
+	}
 	if t.v6 {
 		name = "ip6" + strings.TrimPrefix(name, "ip")
 	}
@@ -177,6 +187,15 @@ func (r ruleset) hasBridge(bridge string, subnet *net.IPNet) bool {
 		}
 	}
 	return strings.Contains(own["nat"][0], " "+subnet.String()+" ")
+}
+
+// acceptance returns the rules that accept the bridge's packets if there is a table that could drop
+// them, and it does not have them yet.
+func (r ruleset) acceptance(bridge string, subnet *net.IPNet) ruleset {
+	if len(r["filter"]) == 0 || len(r.own(bridge)["filter"]) > 0 {
+		return nil
+	}
+	return ruleset{"filter": bridgeRules(bridge, subnet)["filter"]}
 }
 
 // deletion returns the lines that delete the rules.

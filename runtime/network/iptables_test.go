@@ -122,8 +122,8 @@ func TestRulesetScript(t *testing.T) {
 
 func TestFirewalls(t *testing.T) {
 	t.Parallel()
-	empty, both, lone := t.TempDir(), t.TempDir(), t.TempDir()
-	for _, path := range []string{filepath.Join(both, "iptables-restore"), filepath.Join(both, "nft"), filepath.Join(lone, "nft")} {
+	empty, both, lone, firewalld := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	for _, path := range []string{filepath.Join(firewalld, "firewalld"), filepath.Join(both, "iptables-restore"), filepath.Join(both, "nft"), filepath.Join(lone, "nft")} {
 		if err := os.WriteFile(path, nil, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -132,6 +132,7 @@ func TestFirewalls(t *testing.T) {
 		":" + empty + ":relative:" + both: {iptables{dir: both}, nft{both}},
 		lone + ":" + both:                 {iptables{dir: both}, nft{lone}},
 		lone:                              {nft{lone}},
+		both + ":" + firewalld:            {nft{both}, iptables{dir: both}},
 	} {
 		found, err := firewalls(path)
 		if err != nil || len(found) != len(want) {

@@ -68,15 +68,7 @@ func eachFirewall(t *testing.T, test func(t *testing.T, m *Manager)) {
 // onlyNFT returns a directory that has no iptables.
 func onlyNFT(t *testing.T) string {
 	t.Helper()
-	path, err := exec.LookPath("nft")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.Symlink(path, filepath.Join(dir, "nft")); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return pathOf(t, "nft")
 }
 
 func newManagerIn(t *testing.T, o Options) *Manager {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -41,7 +42,7 @@ func (n nft) open(ctx context.Context, b podBridge, lock hostLock) error {
 // acceptForward adds rules that accept the bridge's packets to the forward chains of other
 // programs, which may drop them: also where the bridge's own rules are made with iptables.
 //
-// closed are the tables where only their owners could, and have not.
+// closed are as forwardScript returns them.
 func (n nft) acceptForward(ctx context.Context, b podBridge, lock hostLock) (closed []string, err error) {
 	listing, err := n.run(ctx, "", lock, "-a", "-t", "list", "ruleset")
 	if err != nil {
@@ -185,20 +186,18 @@ func (c chain) accepts(direction, bridge string) bool {
 }
 
 // forwardScript accepts the bridge's packets in each forward chain, since its policy may be
-// to drop.
+// to drop. closed are the tables where only their owners can do that for good, and have not.
 func forwardScript(b podBridge, chains []chain) (script string, closed []string) {
 	var s strings.Builder
 	for _, c := range chains {
 		if c.base != "filter hook forward" || !b.has(c.family) {
 			continue
 		}
+		// firewalld makes its table anew when it reloads.
+		if table := c.family + " " + c.table; (c.owned || c.table == "firewalld") && !c.tableNames(b.Name, chains) && !slices.Contains(closed, table) {
+			closed = append(closed, table)
+		}
 		if c.owned {
-			named := func(o chain) bool {
-				return o.family == c.family && o.table == c.table && strings.Contains(strings.Join(o.rules, "\n"), fmt.Sprintf("%q", b.Name))
-			}
-			if table := c.family + " " + c.table; !slices.ContainsFunc(chains, named) && !slices.Contains(closed, table) {
-				closed = append(closed, table)
-			}
 			continue
 		}
 		for _, direction := range []string{"iifname", "oifname"} {
@@ -208,6 +207,15 @@ func forwardScript(b podBridge, chains []chain) (script string, closed []string)
 		}
 	}
 	return s.String(), closed
+}
+
+// tableNames reports whether a rule of the chain's table that is not ours names the bridge.
+func (c chain) tableNames(bridge string, chains []chain) bool {
+	return slices.ContainsFunc(chains, func(o chain) bool {
+		return o.family == c.family && o.table == c.table && slices.ContainsFunc(o.rules, func(rule string) bool {
+			return strings.Contains(rule, strconv.Quote(bridge)) && !strings.Contains(rule, strconv.Quote(ruleComment(bridge)))
+		})
+	})
 }
 
 // deletions returns the commands that delete the rules with the comment.

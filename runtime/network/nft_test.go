@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,6 +77,16 @@ insert rule ip filter FORWARD oifname "runonce0" accept comment "runonce runonce
 	trusted := strings.Replace(listed, "reject with", "iifname \"runonce0\" goto filter_FWD_trusted # handle 3\nreject with", 1)
 	if _, closed := forwardScript(both, parseChains(trusted)); len(closed) > 0 {
 		t.Errorf("still warns of %v", closed)
+	}
+	// What we add to a table of firewalld without an owner goes with its next reload.
+	open := strings.Replace(listed, "flags owner,persist", "", 1)
+	script, closed = forwardScript(both, parseChains(open))
+	if !strings.Contains(script, "insert rule inet firewalld filter_FORWARD oifname") || !slices.Equal(closed, []string{"inet firewalld"}) {
+		t.Errorf("no rules or no warning: %v, %s", closed, script)
+	}
+	added := strings.Replace(open, "reject with", "iifname \"runonce0\" accept comment \"runonce runonce0\" # handle 3\nreject with", 1)
+	if _, closed := forwardScript(both, parseChains(added)); !slices.Equal(closed, []string{"inet firewalld"}) {
+		t.Errorf("our own rule is taken for one of firewalld: %v", closed)
 	}
 	both.Subnets = both.Subnets[:1]
 	if script, _ := forwardScript(both, chains); strings.Contains(script, "ip6") {

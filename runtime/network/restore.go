@@ -74,33 +74,61 @@ func (m *Manager) renewLeases(r *record.Pod) error {
 // restorePods gives connected pods back what somebody has taken from them: their place on the bridge
 // if that was deleted, and their host ports if the rules are gone, as after a reload of the
 // machine's firewall that deletes all rules.
-func (m *Manager) restorePods(ctx context.Context, b podBridge, lock hostLock, fw firewall) error {
+func (m *Manager) restorePods(ctx context.Context, b podBridge, lock hostLock, all []firewall) error {
 	attached, err := m.attached()
 	if err != nil {
 		return err
 	}
-	var mapped func(uid string) bool
+	var pods []connected
 	for _, r := range attached {
 		a, ok := m.onBridge(r)
 		if _, err := m.get(r.Pod); !ok || err != nil {
 			continue
 		}
-		pod := a.Namespace + "/" + a.Name
+		pods = append(pods, connected{r, a})
 		if err := m.reconnect(ctx, b, &a, lock); err != nil {
-			m.o.Log.Warn("cannot connect a pod again, whose bridge is a new one", "pod", pod, "error", err)
+			m.o.Log.Warn("cannot connect a pod again, whose bridge is a new one", "pod", a.Namespace+"/"+a.Name, "error", err)
 		}
-		if fw.ownPorts && len(a.Ports) == 0 || !fw.ownPorts && len(a.Networks[0].Asked.Ports) == 0 {
+	}
+	for i, fw := range all {
+		own := slices.DeleteFunc(slices.Clone(pods), func(p connected) bool { return !fw.keeps(p.attachment) })
+		if len(own) == 0 {
 			continue
 		}
-		if mapped == nil {
-			if mapped, err = fw.mapped(ctx, b, lock); err != nil {
-				return fmt.Errorf("looking for the host ports of pods: %w", err)
+		if i > 0 { // it was the preferred one when these pods started
+			if err := fw.open(ctx, b, lock); err != nil {
+				return err
 			}
 		}
-		if mapped(a.UID) {
+		if err := m.restoreMapped(ctx, b, lock, fw, own); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connected is a pod that is connected to the bridge.
+type connected struct {
+	record *record.Pod
+	attachment
+}
+
+// restoreMapped maps the host ports again of those pods of a firewall whose rules are gone.
+func (m *Manager) restoreMapped(ctx context.Context, b podBridge, lock hostLock, fw firewall, pods []connected) error {
+	// The plugin did that for the first pod, and somebody may have undone it.
+	if err := routeLocalnet(b); err != nil {
+		return err
+	}
+	mapped, err := fw.mapped(ctx, b, lock)
+	if err != nil {
+		return fmt.Errorf("looking for the host ports of pods: %w", err)
+	}
+	for _, p := range pods {
+		if mapped(p.UID) {
 			continue
 		}
-		if err := m.restorePorts(ctx, r, &a, lock); err != nil {
+		pod := p.Namespace + "/" + p.Name
+		if err := m.restorePorts(ctx, p.record, &p.attachment, lock); err != nil {
 			m.o.Log.Warn("cannot map the host ports of a pod again, whose rules are gone", "pod", pod, "error", err)
 			continue
 		}
@@ -136,9 +164,6 @@ func (m *Manager) reconnect(ctx context.Context, b podBridge, a *attachment, loc
 		}
 		if err := errors.Join(netlink.LinkSetMaster(link, bridge), netlink.LinkSetHairpin(link, true)); err != nil {
 			return fmt.Errorf("connecting %s to bridge %q: %w", i.Name, b.Name, err)
-		}
-		if len(a.Networks[0].Asked.Ports) > 0 {
-			return routeLocalnet(b) // the plugin did that
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package network
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -42,6 +43,29 @@ func TestDeletedRules(t *testing.T) {
 		if got, err := get(t, "", fmt.Sprintf("%s:%d", hostIP, port)); err == nil {
 			t.Errorf("the port of a pod that is gone answers %q", got)
 		}
+	})
+}
+
+// After somebody has disabled the forwarding of packets, the next run enables it again.
+func TestForwardingIsDisabled(t *testing.T) {
+	eachFirewall(t, func(t *testing.T, m *Manager) {
+		m.o.PodCIDRs = cidrs(t, "10.99.0.0/24", "fd99::/64")
+		port := freePort()
+		pod := withPorts("a", v1.ContainerPort{ContainerPort: 80, HostPort: int32(port)})
+		a := ensure(t, m, pod)
+		serve(t, a, "a")
+		for _, name := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv4/conf/" + bridgeOf(t, m).Attrs().Name + "/route_localnet"} {
+			if err := os.WriteFile("/proc/sys/net/"+name, []byte("0"), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := holding(New(m.o)).Ensure(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		for _, ip := range []string{hostIP, "[" + hostIP6 + "]"} {
+			wantAnswer(t, another(t), fmt.Sprintf("%s:%d", ip, port), "a")
+		}
+		wantAnswer(t, "", fmt.Sprintf("127.0.0.1:%d", port), "a")
 	})
 }
 
