@@ -236,6 +236,14 @@ spec:
   restartPolicy: Never
   securityContext: {seccompProfile: {type: RuntimeDefault}}
   containers: [{name: main, image: "localhost/box:1", args: [facts]}]
+---
+apiVersion: batch/v1
+kind: CronJob # is only checked
+metadata: {name: never}
+spec:
+  schedule: "@daily"
+  timeZone: Europe/Berlin
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: "localhost/box:1"}]}}}}
 `
 
 // inBareRoot runs the pod in a root file system of the archive and nothing else. Its mounts are
