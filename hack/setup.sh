@@ -221,6 +221,8 @@ unpack_arm64() {
 	for deb in "$tmp"/apt/archives/*.deb; do
 		dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$tmp/root" --keep-directory-symlink --exclude './usr/share'
 	done
+	cp /etc/{passwd,group,hosts} "$tmp/root/etc"
+	echo arm64 >"$tmp/root/etc/hostname"
 	for program in {iptables,ip6tables}{,-save,-restore}; do ln -s xtables-nft-multi "$tmp/root/usr/sbin/$program"; done
 	rm -rf "$emulated/arm64" "$tmp"/apt "$tmp"/*.deb
 	mv "$tmp" "$emulated/arm64"
