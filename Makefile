@@ -28,10 +28,10 @@ FUZZTIME ?= 20000x
 # hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build demo install release test test-release test-unit test-embedded test-root test-vm test-vm-quick test-cloud-init test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz bench bench-images bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-debian setup-release payload
+.PHONY: help build demo install release test test-release test-unit test-embedded test-root test-vm test-vm-quick test-arm64 test-cloud-init test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz bench bench-images bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-arm64 setup-debian setup-release payload
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 build: payload ## build bin/runonce: one static binary, reproducible
 	@mkdir -p bin
@@ -87,6 +87,10 @@ test-vm: test-vm-quick test-cloud-init ## run tests in all emulated machines
 # The machine with Debian takes too long for every change.
 test-vm-quick: root setup-vm payload ## run tests in emulated machines; SUITES="./runtime/cgroup=. ..." MACHINE=plain,systemd,systemd-v1
 	$(GO) run ./hack/vm $(if $(MACHINE),-machine $(MACHINE)) $(SUITES)
+
+test-arm64: ARCHS = arm64
+test-arm64: root setup-arm64 payload $(if $(SUITES),,release) ## run the tests of the machine "plain" on emulated arm64, and the release for it; SUITES="./runtime/cgroup=. ..."
+	$(GO) run ./hack/vm -machine arm64 $(SUITES)
 
 test-cloud-init: ARCHS = amd64
 test-cloud-init: root setup-debian release ## boot a Debian machine with the example of cloud-init and the released packages
@@ -167,6 +171,9 @@ setup-test:
 
 setup-vm:
 	@hack/setup.sh vm
+
+setup-arm64:
+	@hack/setup.sh arm64
 
 setup-debian:
 	@hack/setup.sh debian

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Usage: hack/setup.sh run|test|vm|debian|podman|release
+# Usage: hack/setup.sh run|test|vm|arm64|debian|podman|release
 #
 # Installs what this machine lacks to run pods (run), to also run the tests (test), or to
-# also run tests in an emulated machine (vm), and in one with Debian and cloud-init (debian), or
-# unpacks podman for the benchmark (podman), or installs compilers for the architectures in ARCH
+# also run tests in an emulated machine (vm), in one for arm64 (arm64), and in one with Debian and
+# cloud-init (debian), or unpacks podman for the benchmark (podman), or installs compilers for the architectures in ARCH
 # and unpacks C libraries for them and the source of crun (release). On
 # distributions other than Debian, it lists the missing packages and stops.
 # Packages that only the tests need and that would start a service or replace another
@@ -13,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mode=${1:?usage: hack/setup.sh run|test|vm|debian|podman|release}
+mode=${1:?usage: hack/setup.sh run|test|vm|arm64|debian|podman|release}
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 unpacked=$PWD/.cache/debian
 emulated=$PWD/.cache/vm
@@ -106,11 +106,16 @@ unpack_vm() {
 		*.deb) [ ! -e "$deb" ] || dpkg-deb -x "$deb" "$tmp" ;;
 		esac
 	done
-	dpkg-deb --fsys-tarfile "$tmp"/linux-image-*.deb | tar -x -C "$tmp" --wildcards './boot/vmlinuz-*' \
-		'./lib/modules/*/kernel/'{net,fs,lib,crypto,arch}'/*' './lib/modules/*/kernel/drivers/'{virtio,net}'/*.ko'
+	unpack_kernel "$tmp"/linux-image-*.deb "$tmp"
 	rm -rf "$tmp"/debs "$tmp"/*.deb "$emulated"
 	mv "$tmp" "$emulated"
 	say "unpacked qemu-system-x86 and $kernel into .cache/vm"
+}
+
+# Unpacks the parts of a package with Debian's kernel that hack/vm needs.
+unpack_kernel() {
+	dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --wildcards './boot/vmlinuz-*' \
+		'./lib/modules/*/kernel/'{net,fs,lib,crypto,arch}'/*' './lib/modules/*/kernel/drivers/'{virtio,net}'/*.ko'
 }
 
 # Unpacks systemd with its libraries, as an overlay layer that the machines of hack/vm mount
@@ -189,6 +194,39 @@ unpack_crun() {
 	mv "$tmp"/crun-*/ "$tmp/source"
 	mv "$tmp" .cache/release/crun
 	say "unpacked the source of crun into .cache/release"
+}
+
+# Unpacks the emulator for arm64, which needs no other libraries than that of unpack_vm, a kernel and
+# the root file system of the machine for arm64. No package is configured there.
+unpack_arm64() {
+	local tmp=$PWD/.cache/arm64.new options kernel dir deb program
+	separate_apt "$tmp" -o APT::Architecture=arm64 -o APT::Architectures=arm64
+	mkdir -p "$tmp/root/usr/"{bin,sbin,lib} "$tmp/root/"{etc,root,srv,var/log}
+	for dir in bin sbin lib; do ln -s "usr/$dir" "$tmp/root/$dir"; done
+	say "downloading QEMU, a kernel and programs for arm64"
+	update
+	{
+		(cd "$tmp" && apt download qemu-system-arm)
+		apt "${options[@]}" update
+		kernel=$(apt-cache "${options[@]}" depends linux-image-arm64 | awk '/Depends: linux-image-/ { print $2; exit }')
+		(cd "$tmp" && apt "${options[@]}" download "$kernel")
+		apt "${options[@]}" -y --no-install-recommends --download-only install containernetworking-plugins \
+			bash coreutils crun dash e2fsprogs findutils grep gzip iproute2 iptables mount nftables procps runc sed tar util-linux
+	} >.cache/apt.log 2>&1 || {
+		cat .cache/apt.log >&2
+		die "cannot download programs for arm64"
+	}
+	dpkg-deb --fsys-tarfile "$tmp"/qemu-system-arm_*.deb | tar -x -C "$emulated" ./usr/bin/qemu-system-aarch64
+	unpack_kernel "$tmp"/linux-image-*.deb "$tmp"
+	for deb in "$tmp"/apt/archives/*.deb; do
+		dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$tmp/root" --keep-directory-symlink --exclude './usr/share'
+	done
+	cp /etc/{passwd,group,hosts} "$tmp/root/etc"
+	echo arm64 >"$tmp/root/etc/hostname"
+	for program in {iptables,ip6tables}{,-save,-restore}; do ln -s xtables-nft-multi "$tmp/root/usr/sbin/$program"; done
+	rm -rf "$emulated/arm64" "$tmp"/apt "$tmp"/*.deb
+	mv "$tmp" "$emulated/arm64"
+	say "unpacked a machine for arm64 into .cache/vm"
 }
 
 # Makes the disk of a machine with Debian and cloud-init, and a directory with the packages that
@@ -306,18 +344,20 @@ if [ "$mode" != run ]; then
 	has skopeo || [ -x "$unpacked/usr/bin/skopeo" ] || unpack+=(libassuan0 libdevmapper1.02.1 libgpgme11 skopeo)
 fi
 vm="" systemd=""
+arm64=""
 debian_disk=""
 if [ "$mode" = debian ]; then
 	need debootstrap debootstrap
 	need mke2fs e2fsprogs
 	has_apparmor "$emulated/debian/disk" || debian_disk=missing
 fi
-if [ "$mode" = vm ] || [ "$mode" = debian ]; then
+[ "$mode" != arm64 ] || [ -e "$emulated/arm64/root" ] || arm64=missing
+if [ "$mode" = vm ] || [ "$mode" = arm64 ] || [ "$mode" = debian ]; then
 	ls "$emulated"/boot/vmlinuz-* >/dev/null 2>&1 || vm=missing
 	[ -x "$emulated/systemd/usr/lib/systemd/systemd" ] || systemd=missing
 fi
 
-[ "${#missing[@]}${#unpack[@]}$vm$systemd$debian_disk" = 00 ] && exit 0
+[ "${#missing[@]}${#unpack[@]}$vm$systemd$arm64$debian_disk" = 00 ] && exit 0
 mkdir -p .cache
 if [ -z "$(debian)" ]; then
 	die "missing Debian packages: ${missing[*]} ${unpack[*]}; install their equivalents and try again"
@@ -326,6 +366,7 @@ fi
 [ "${#missing[@]}" = 0 ] || install_missing
 for p in "${unpack[@]}"; do unpack_one "$p"; done
 [ -z "$vm" ] || unpack_vm
-# unpack_vm replaces all of .cache/vm, including systemd and Debian.
+# unpack_vm replaces all of .cache/vm, including systemd, arm64 and Debian.
 [ -z "$vm$systemd" ] || unpack_systemd
+[ -z "$vm$arm64" ] || [ "$mode" != arm64 ] || unpack_arm64
 [ -z "$vm$debian_disk" ] || [ "$mode" != debian ] || make_debian

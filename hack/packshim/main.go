@@ -1,11 +1,14 @@
 // Packshim builds the shim and puts it, compressed, where package containerd embeds it. Run it
-// from the root of the module before building the main program.
+// from the root of the module before building the main program. In another directory it also
+// writes overlay.json, for the flag -overlay of go build.
 package main
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -18,11 +21,13 @@ import (
 	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
+const embedded = "runtime/containerd/shim"
+
 func main() {
 	arch := flag.String("goarch", goruntime.GOARCH, "architecture to build for")
-	out := flag.String("o", "runtime/containerd/shim", "directory to write to")
+	out := flag.String("o", embedded, "directory to write to")
 	flag.Parse()
-	if err := pack(context.Background(), *arch, *out); err != nil {
+	if err := errors.Join(pack(context.Background(), *arch, *out), writeOverlay(*out)); err != nil {
 		fmt.Fprintln(os.Stderr, "packshim:", err)
 		os.Exit(1)
 	}
@@ -60,4 +65,25 @@ func pack(ctx context.Context, arch, out string) error {
 	}
 	// Last, since it says that the other file is complete.
 	return os.WriteFile(filepath.Join(out, protocol.SumName), []byte(sum.String()), 0o644)
+}
+
+// writeOverlay has a build embed the files of another directory.
+func writeOverlay(dir string) error {
+	if dir == embedded {
+		return nil
+	}
+	replace := map[string]string{}
+	for _, name := range []string{protocol.PackedName, protocol.SumName} {
+		from, err1 := filepath.Abs(filepath.Join(embedded, name))
+		to, err2 := filepath.Abs(filepath.Join(dir, name))
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		replace[from] = to
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o644)
 }

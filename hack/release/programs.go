@@ -5,7 +5,6 @@ import (
 	"context"
 	"debug/buildinfo"
 	"debug/elf"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -67,17 +66,6 @@ func (a *architecture) buildMain(ctx context.Context) error {
 		return err
 	}
 	if _, err := output(ctx, command{dir: a.root, args: []string{"go", "run", "./hack/packshim", "-goarch", a.arch, "-o", a.work}}); err != nil {
-		return err
-	}
-	embedded := filepath.Join(a.root, "runtime/containerd/shim")
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
-		filepath.Join(embedded, protocol.PackedName): filepath.Join(a.work, protocol.PackedName),
-		filepath.Join(embedded, protocol.SumName):    filepath.Join(a.work, protocol.SumName),
-	}})
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(a.work, "overlay.json"), overlay, 0o644); err != nil {
 		return err
 	}
 	return a.goBuild(ctx, "runonce", a.mainSource())

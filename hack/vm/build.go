@@ -18,15 +18,26 @@ import (
 
 // builder compiles the tests and builds the machines' initial file systems.
 type builder struct {
-	root string // the project's directory
-	tmp  string
-	vm   string // where hack/setup.sh unpacks QEMU, the kernel and systemd
+	root   string // the project's directory
+	tmp    string
+	vm     string   // where hack/setup.sh unpacks QEMU, the kernel and systemd
+	kernel string   // where it unpacks the kernel for the machine
+	flags  []string // more flags for the compiler
+	env    []string // more variables for it
+}
+
+// forARM64 returns the builder for another architecture.
+func (b builder) forARM64(ctx context.Context) (builder, error) {
+	b.tmp, b.kernel = filepath.Join(b.tmp, job.ARM64), filepath.Join(b.vm, job.ARM64)
+	b.env = []string{"GOARCH=" + job.ARM64}
+	b.flags = []string{"-overlay=" + filepath.Join(b.tmp, "overlay.json")}
+	return b, errors.Join(os.Mkdir(b.tmp, 0o755), tool(ctx, "env", "-C", b.root, "go", "run", "./hack/packshim", "-goarch", job.ARM64, "-o", b.tmp))
 }
 
 // initrd compiles the suites and all programs that they would compile themselves, and writes
 // the initial file system of a machine: the init program, the job and the kernel modules.
 func (b builder) initrd(ctx context.Context, k kind, suites []suite) (string, error) {
-	modules, err := findModules(filepath.Join(b.vm, "lib", "modules"))
+	modules, err := findModules(filepath.Join(b.kernel, "lib", "modules"))
 	if err != nil {
 		return "", fmt.Errorf("finding the kernel's modules (hack/setup.sh vm unpacks them): %w", err)
 	}
@@ -77,6 +88,9 @@ func (b builder) job(ctx context.Context, k kind, suites []suite) ([]byte, error
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + filepath.Join(b.root, ".cache/debian/usr/bin"),
 		"HOME=/root", "TMPDIR=" + job.TempDir, testimages.Compiled + "=" + programs, job.Machine + "=" + k.name,
 	}}
+	if k.name == job.ARM64 {
+		j.Visible = []string{b.root, b.tmp}
+	}
 	for _, main := range []string{".", "./testdata/images/box"} {
 		name := filepath.Base(main)
 		if main == "." {
@@ -106,14 +120,14 @@ func (b builder) compile(ctx context.Context, name, what, dir string) (string, e
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, dir}
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path}, b.flags...)
 	if what == "test" {
-		args = []string{"test", "-c", "-buildvcs=false", "-ldflags=-s -w", "-o", path, dir}
+		args = append([]string{"test", "-c", "-buildvcs=false", "-ldflags=-s -w", "-o", path}, b.flags...)
 	}
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = b.root
+	cmd := exec.CommandContext(ctx, "go", append(args, dir)...)
+	cmd.Dir, cmd.Env = b.root, append(os.Environ(), b.env...)
 	if what == "build" {
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("compiling %s: %w\n%s", dir, err, out)

@@ -20,14 +20,16 @@ type kind struct {
 	name    string // for the flag -machine
 	systemd bool
 	kernel  string // kernel parameters
+	chosen  bool   // runs only if it is named
 }
 
 // kinds returns all kinds of machines.
 func kinds() []kind {
 	return []kind{
-		{job.Plain, false, "cgroup_no_v1=all"},
-		{job.SystemdV2, true, "cgroup_no_v1=all systemd.unified_cgroup_hierarchy=1"},
-		{job.SystemdV1, true, "systemd.unified_cgroup_hierarchy=0 systemd.legacy_systemd_cgroup_controller=0 SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1"},
+		{name: job.Plain, kernel: "cgroup_no_v1=all"},
+		{name: job.SystemdV2, systemd: true, kernel: "cgroup_no_v1=all systemd.unified_cgroup_hierarchy=1"},
+		{name: job.SystemdV1, systemd: true, kernel: "systemd.unified_cgroup_hierarchy=0 systemd.legacy_systemd_cgroup_controller=0 SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1"},
+		{name: job.ARM64, kernel: "cgroup_no_v1=all", chosen: true},
 	}
 }
 
@@ -45,11 +47,14 @@ type machine struct {
 
 // machine returns a machine of the kind, which sees the files of the host.
 func (b builder) machine(k kind, initrd string, memory int) (machine, error) {
-	kernel, err := one(filepath.Join(b.vm, "boot", "vmlinuz-*"))
+	kernel, err := one(filepath.Join(b.kernel, "boot", "vmlinuz-*"))
 	if err != nil {
 		return machine{}, err
 	}
 	args := []string{"-no-reboot", "-virtfs", virtfs(job.HostTag, "/")}
+	if k.name == job.ARM64 {
+		args = append(args, "-virtfs", virtfs(job.RootTag, filepath.Join(b.kernel, "root")))
+	}
 	if k.systemd {
 		layer := filepath.Join(b.vm, "systemd")
 		if _, err := os.Stat(filepath.Join(layer, job.Init)); err != nil {
@@ -65,19 +70,19 @@ func (b builder) machine(k kind, initrd string, memory int) (machine, error) {
 
 // run runs the machine until it is switched off. output reads the output of the tests.
 func (m machine) run(ctx context.Context, output func(io.Reader) error) error {
-	qemu, err := m.emulator()
+	program, hardware := m.hardware()
+	qemu, err := m.emulator(program)
 	if err != nil {
 		return err
 	}
 	args := append([]string{
 		"-L", filepath.Join(m.vm, "usr/share/qemu"), "-L", filepath.Join(m.vm, "usr/share/seabios"),
 		// Debian's kernels do not boot on every host's KVM; emulation always works.
-		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(m.memory),
+		"-accel", "tcg,thread=multi", "-smp", "2", "-m", strconv.Itoa(m.memory),
 		"-nodefaults", "-nographic", "-kernel", m.kernel, "-initrd", m.initrd,
 		"-append", "console=ttyS0 quiet panic=-1 random.trust_cpu=on no_timer_check nowatchdog mitigations=off " + m.parameters,
-		"-serial", "file:" + m.console, "-serial", "stdio",
 	}, m.args...)
-	cmd := exec.CommandContext(ctx, qemu, args...)
+	cmd := exec.CommandContext(ctx, qemu, append(args, hardware...)...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(m.vm, "usr/lib/x86_64-linux-gnu")+":"+filepath.Join(m.vm, "lib/x86_64-linux-gnu"))
 	cmd.Stderr = os.Stderr
 	cmd.WaitDelay = 10 * time.Second
@@ -96,12 +101,24 @@ func virtfs(tag, dir string) string {
 	return "local,path=" + strings.ReplaceAll(dir, ",", ",,") + ",mount_tag=" + tag + ",security_model=none,readonly=on,multidevs=remap"
 }
 
-func (m machine) emulator() (string, error) {
-	own := filepath.Join(m.vm, "usr/bin/qemu-system-x86_64")
+// hardware returns the emulator, and options for a processor and for two serial ports, the first
+// for the console and the second for the tests.
+func (m machine) hardware() (string, []string) {
+	if m.name == job.ARM64 {
+		return "qemu-system-aarch64", []string{
+			"-machine", "virt", "-cpu", "neoverse-n1", "-chardev", "file,id=console,path=" + m.console, "-chardev", "stdio,id=tests",
+			"-device", "pci-serial-2x,chardev1=console,chardev2=tests",
+		}
+	}
+	return "qemu-system-x86_64", []string{"-cpu", "max", "-serial", "file:" + m.console, "-serial", "stdio"}
+}
+
+func (m machine) emulator(program string) (string, error) {
+	own := filepath.Join(m.vm, "usr/bin", program)
 	if _, err := os.Stat(own); err == nil {
 		return own, nil
 	}
-	path, err := exec.LookPath("qemu-system-x86_64")
+	path, err := exec.LookPath(program)
 	if err != nil {
 		return "", fmt.Errorf("finding the emulator in %s and in PATH (make test-vm unpacks it): %w", own, err)
 	}

@@ -1,8 +1,9 @@
 // Command vm runs tests that start real containers in virtual machines. QEMU emulates them, so
 // KVM is not needed. A machine runs Debian's kernel (see hack/setup.sh) and sees the files of
-// the host, read-only; what it writes stays in memory. There are three kinds: plain has cgroup
+// the host, read-only; what it writes stays in memory. There are four kinds: plain has cgroup
 // v2 and an init program of ours, systemd has cgroup v2 and systemd, and systemd-v1 has
-// systemd's hybrid mode of cgroup v1.
+// systemd's hybrid mode of cgroup v1. arm64, which has to be named, is like plain, but its root
+// is made of Debian's packages for that architecture.
 //
 // The arguments are suites, PACKAGE=REGEXP as for go test -run, to run in the plain machine or
 // in those of -machine. Without arguments, vm runs the suites that depend on cgroups or
@@ -38,7 +39,7 @@ type suite struct {
 
 // suites returns the suites that depend on the cgroup version or on systemd.
 func suites() []suite {
-	plain, booted := []string{job.Plain}, []string{job.SystemdV2, job.SystemdV1}
+	plain, booted := []string{job.Plain, job.ARM64}, []string{job.SystemdV2, job.SystemdV1}
 	every := slices.Concat(plain, booted)
 	return []suite{
 		{"./hack/vm", "^TestMachine$", every},
@@ -57,6 +58,7 @@ func suites() []suite {
 		{"./hack/e2e", "^TestCallerIsStopped$", booted},
 		{"./hack/e2e", "^TestUnits$", []string{job.SystemdV2}},
 		{"./runtime/network", "^TestHostPortSCTP$", plain},
+		{"./hack/vm/debian", "^TestArchive$", []string{job.ARM64}},
 		// All but own-users: the machine's root is a tmpfs, which Linux 6.1 cannot mount with mapped users.
 		{"./runonce/cmd", "^TestStoriesOnEmbedded$/^([^o]|o[^w])", plain},
 	}
@@ -65,7 +67,7 @@ func suites() []suite {
 func main() {
 	limit := flag.Duration("timeout", 90*time.Minute, "time limit for everything")
 	memory := flag.Int("memory", 3072, "memory of each machine in MiB")
-	machines := flag.String("machine", "", "comma-separated machines to run in: "+strings.Join(names(kinds()), ",")+" (default all, or plain if suites are given)")
+	machines := flag.String("machine", "", "comma-separated machines to run in: "+strings.Join(names(kinds()), ",")+" (default all but arm64, or plain if suites are given)")
 	flag.Parse()
 	todo, err := choose(*machines, flag.Args())
 	if err != nil {
@@ -93,7 +95,7 @@ type work struct {
 // choose returns the work for each machine. machines is a comma-separated list of names and
 // args are suites; either may be empty.
 func choose(machines string, args []string) ([]work, error) {
-	in := names(kinds())
+	in := names(slices.DeleteFunc(kinds(), func(k kind) bool { return k.chosen }))
 	if len(args) > 0 {
 		in = []string{job.Plain}
 	}
@@ -152,7 +154,8 @@ func run(ctx context.Context, todo []work, memory int) (int, error) {
 		return 0, fmt.Errorf("making a directory for the test programs: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
-	b := builder{root: root, tmp: tmp, vm: filepath.Join(root, ".cache", "vm")}
+	unpacked := filepath.Join(root, ".cache", "vm")
+	b := builder{root: root, tmp: tmp, vm: unpacked, kernel: unpacked}
 	code := 0
 	var errs []error
 	for _, t := range todo {
@@ -176,6 +179,12 @@ func (b builder) runIn(ctx context.Context, t work, memory int) (int, error) {
 			return 0, err
 		}
 		return m.report(ctx)
+	}
+	if t.kind.name == job.ARM64 {
+		var err error
+		if b, err = b.forARM64(ctx); err != nil {
+			return 0, err
+		}
 	}
 	initrd, err := b.initrd(ctx, t.kind, t.suites)
 	if err != nil {

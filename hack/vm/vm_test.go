@@ -106,7 +106,8 @@ func TestChoose(t *testing.T) {
 			name: "suites in two", machines: "systemd-v1,systemd", args: []string{"./a=x=y"},
 			want: []string{"systemd: ./a x=y", "systemd-v1: ./a x=y"},
 		},
-		{name: "unknown machine", machines: "systemd,v1", wantErr: `unknown machine "v1": must be one of plain, systemd, systemd-v1`},
+		{name: "another architecture", machines: "arm64", args: []string{"./a"}, want: []string{"arm64: ./a "}},
+		{name: "unknown machine", machines: "systemd,v1", wantErr: `unknown machine "v1": must be one of plain, systemd, systemd-v1, arm64`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

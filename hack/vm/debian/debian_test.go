@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/hack/vm/job"
 )
 
@@ -235,6 +236,14 @@ spec:
   restartPolicy: Never
   securityContext: {seccompProfile: {type: RuntimeDefault}}
   containers: [{name: main, image: "localhost/box:1", args: [facts]}]
+---
+apiVersion: batch/v1
+kind: CronJob # is only checked
+metadata: {name: never}
+spec:
+  schedule: "@daily"
+  timeZone: Europe/Berlin
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: "localhost/box:1"}]}}}}
 `
 
 // inBareRoot runs the pod in a root file system of the archive and nothing else. Its mounts are
@@ -263,6 +272,18 @@ run
 rm usr/local/bin/runc
 run "--oci-runtime crun"
 `
+
+// TestArchive brings what archive needs, for a machine that is not set up by cloud-init.
+func TestArchive(t *testing.T) {
+	if os.Getenv(job.Machine) != job.ARM64 {
+		t.Skip("runs in the machine of make test-arm64")
+	}
+	if _, err := testimages.Write(t.Context(), "/srv/images", "box"); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, "ln -s $PWD/../../../dist/runonce-*-linux-arm64.tar.gz /srv/archive.tar.gz")
+	archive(t)
+}
 
 // archive: the released archive runs a pod where there is nothing else, with seccomp, both with
 // runc, which is the default, and with crun.

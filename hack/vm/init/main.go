@@ -1,5 +1,5 @@
 // Command init is the init program of the machines of hack/vm. It mounts the files of the host
-// at the same paths, read-only below a tmpfs layer. Then it runs the test programs of its job
+// at the same paths, read-only below a tmpfs layer, or some of them in another root. Then it runs the test programs of its job
 // with cgroup v2 and switches the machine off. If the job asks for systemd, it makes systemd the
 // init process and runs the tests as a service.
 package main
@@ -89,7 +89,7 @@ func boot(code *int) error {
 	if err := loadModules(); err != nil {
 		return err
 	}
-	if err := enterHostFiles(j.Systemd); err != nil {
+	if err := enterHostFiles(j); err != nil {
 		return err
 	}
 	if err := terminal(); err != nil {
@@ -136,31 +136,33 @@ func loadModules() error {
 }
 
 // enterHostFiles makes the host's files the root, below a tmpfs layer and, if asked for, the
-// layer with systemd. /run is a separate tmpfs, so containers do not run from the shared files.
-func enterHostFiles(systemd bool) error {
-	const upper, root = "/memory", "/root"
-	lower, err := mountShared(job.HostTag)
+// layer with systemd; or the root for another architecture, with only some of the host's. /run is a separate tmpfs, so containers do not run from the shared files.
+func enterHostFiles(j job.Job) error {
+	const root = "/machine"
+	host, err := mountShared(job.HostTag)
 	if err != nil {
 		return err
 	}
-	if systemd {
+	lower := host
+	if len(j.Visible) > 0 {
+		if lower, err = mountShared(job.RootTag); err != nil {
+			return err
+		}
+	}
+	if j.Systemd {
 		layer, err := mountShared(job.SystemdTag)
 		if err != nil {
 			return err
 		}
 		lower = layer + ":" + lower
 	}
-	if err := os.MkdirAll(root, 0o755); err != nil {
+	if err := errors.Join(mount("tmpfs", memory, "size=90%"), mountWritable(lower, root)); err != nil {
 		return err
 	}
-	if err := mount("tmpfs", upper, "size=90%"); err != nil {
-		return err
-	}
-	if err := errors.Join(os.Mkdir(upper+"/files", 0o755), os.Mkdir(upper+"/work", 0o755)); err != nil {
-		return err
-	}
-	if err := unix.Mount("overlay", root, "overlay", 0, "lowerdir="+lower+",upperdir="+upper+"/files,workdir="+upper+"/work"); err != nil {
-		return fmt.Errorf("mounting a tmpfs layer above them: %w", err)
+	for _, dir := range j.Visible {
+		if err := mountWritable(host+dir, root+dir); err != nil {
+			return err
+		}
 	}
 	// As switch_root does: pivot_root does not work on the initial file system.
 	if err := unix.Chdir(root); err != nil {
@@ -175,10 +177,25 @@ func enterHostFiles(systemd bool) error {
 	err = errors.Join(mount("proc", "/proc", ""), mount("sysfs", "/sys", ""), mount("devtmpfs", "/dev", ""),
 		mount("devpts", "/dev/pts", "ptmxmode=0666"), mount("tmpfs", "/dev/shm", ""), mount("tmpfs", "/run", "mode=0755,size=90%"),
 		os.MkdirAll(job.TempDir, 0o777))
-	if systemd {
+	if j.Systemd {
 		return err // systemd mounts the cgroups itself
 	}
 	return errors.Join(err, mount("cgroup2", "/sys/fs/cgroup", ""))
+}
+
+// memory is a tmpfs for what is written.
+const memory = "/memory"
+
+// mountWritable mounts read-only directories below a tmpfs layer.
+func mountWritable(lower, path string) error {
+	files, work := memory+path+"/files", memory+path+"/work"
+	if err := errors.Join(os.MkdirAll(path, 0o755), os.MkdirAll(files, 0o755), os.MkdirAll(work, 0o755)); err != nil {
+		return err
+	}
+	if err := unix.Mount("overlay", path, "overlay", 0, "lowerdir="+lower+",upperdir="+files+",workdir="+work); err != nil {
+		return fmt.Errorf("mounting a tmpfs layer above %s: %w", lower, err)
+	}
+	return nil
 }
 
 // mountShared mounts a directory that QEMU shares and returns its path.

@@ -9,10 +9,11 @@ const (
 )
 
 // The names of shared directories: HostTag has the files of the host, SystemdTag the layer
-// with systemd.
+// with systemd, RootTag the root file system of another architecture.
 const (
 	HostTag    = "host"
 	SystemdTag = "systemd"
+	RootTag    = "root"
 )
 
 // Init is the path of systemd, in Debian and in that layer.
@@ -35,6 +36,8 @@ const (
 	SystemdV2 = "systemd"
 	// SystemdV1 has systemd, and cgroup v1 in systemd's hybrid mode.
 	SystemdV1 = "systemd-v1"
+	// ARM64 is like Plain, but for another architecture, and with Debian's files instead of the host's.
+	ARM64 = "arm64"
 	// Debian has its own disk with Debian and cloud-init; its tests are in hack/vm/debian.
 	Debian = "debian"
 )
@@ -43,6 +46,9 @@ const (
 type Job struct {
 	// Systemd makes systemd the init process and runs the tests as its service.
 	Systemd bool `json:"systemd"`
+	// Visible are all directories of the host that can be seen in a root file system of another
+	// architecture; the host's files are the root if there are none.
+	Visible []string `json:"visible,omitempty"`
 	// Env is the environment of each program, in the form NAME=value.
 	Env   []string `json:"env"`
 	Steps []Step   `json:"steps"`

@@ -276,7 +276,7 @@ func TestRuntimeHangs(t *testing.T) {
 	s := newShim(t, "")
 	s.run("exec sleep 1000")
 	s.hang("pause")
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // enough for the command to start
 	defer cancel()
 	failed := make(chan error)
 	go func() {
