@@ -166,6 +166,10 @@ func (o *oneTask) Kill(context.Context, *tasksapi.KillRequest, ...grpc.CallOptio
 	return &ptypes.Empty{}, nil
 }
 
+func (o *oneTask) Start(context.Context, *tasksapi.StartRequest, ...grpc.CallOption) (*tasksapi.StartResponse, error) {
+	return nil, status.Error(codes.NotFound, "container not created")
+}
+
 func (o *oneTask) Wait(context.Context, *tasksapi.WaitRequest, ...grpc.CallOption) (*tasksapi.WaitResponse, error) {
 	return &tasksapi.WaitResponse{}, nil
 }
@@ -225,6 +229,33 @@ func TestStartedSince(t *testing.T) {
 			}
 			if known, _, _ := e.containers.get("c"); (known.State != engine.StateCreated) != c.want {
 				t.Errorf("it is %s", known.State)
+			}
+		})
+	}
+}
+
+// TestStartOfWhatEndsAtOnce: containerd may say that it knows no task when the process has run.
+func TestStartOfWhatEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	for _, c := range []struct {
+		name   string
+		record *protocol.Record
+		want   engine.State
+	}{
+		{"never ran", nil, engine.StateCreated},
+		{"has ended", &protocol.Record{StartedAt: at, FinishedAt: at, ExitCode: 3}, engine.StateExited},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			e, s := testEngine(t, &oneTask{})
+			if c.record != nil {
+				writeRecord(t, e, *c.record)
+			}
+			e.containers.put(engine.Container{ID: "c", State: engine.StateCreated, CreatedAt: at})
+			_, err := e.startTask(t.Context(), s, "c")
+			if got, _, _ := e.containers.get("c"); got.State != c.want || (err == nil) != (c.record != nil) {
+				t.Errorf("it is %s, want %s; %v", got.State, c.want, err)
 			}
 		})
 	}

@@ -251,21 +251,34 @@ func (e *Engine) run(ctx context.Context, s *session, c engine.ContainerConfig, 
 			return 0, err
 		}
 	}
-	var started *tasksapi.StartResponse
+	pid := 0
 	if err == nil {
-		err = e.bounded(ctx, s, c.ID, "start", func(ctx context.Context) error {
-			started, err = s.Tasks().Start(ctx, &tasksapi.StartRequest{ContainerID: c.ID})
-			return err
-		})
+		pid, err = e.startTask(ctx, s, c.ID)
 	}
 	if err == nil {
-		return int(started.Pid), nil
+		return pid, nil
 	}
 	if err = images.NativeError(err); errdefs.IsUnavailable(err) || ctx.Err() != nil {
 		return 0, err
 	}
 	message := failure.RuntimeMessage(err, commandOf(c.Spec))
 	return 0, &failure.Error{Why: failure.ReasonRunError, Final: failure.IsPermanentMessage(message), Err: failure.WithMessage(message, err)}
+}
+
+// startTask starts the process of a created container and returns its ID on the host, 0 if it has ended.
+func (e *Engine) startTask(ctx context.Context, s *session, id string) (int, error) {
+	var resp *tasksapi.StartResponse
+	err := e.bounded(ctx, s, id, "start", func(ctx context.Context) (err error) {
+		resp, err = s.Tasks().Start(ctx, &tasksapi.StartRequest{ContainerID: id})
+		return err
+	})
+	if errdefs.IsNotFound(images.NativeError(err)) {
+		// The task of a process that ends at once may be deleted before containerd has asked for its state.
+		if ran, rerr := e.startedSince(ctx, s, id, time.Time{}); ran || rerr != nil {
+			return 0, rerr
+		}
+	}
+	return int(resp.GetPid()), err
 }
 
 // commandOf returns the first word of the container's command.
