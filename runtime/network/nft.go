@@ -193,7 +193,7 @@ func forwardScript(b podBridge, chains []chain) (script string, closed []string)
 		if c.base != "filter hook forward" || !b.has(c.family) {
 			continue
 		}
-		// firewalld makes its table anew when it reloads.
+		// firewalld makes its table again when it reloads.
 		if table := c.family + " " + c.table; (c.owned || c.table == "firewalld") && !c.tableNames(b.Name, chains) && !slices.Contains(closed, table) {
 			closed = append(closed, table)
 		}
