@@ -163,7 +163,7 @@ func (i Installation) bridge() string {
 
 // links lists the network interfaces, but for other bridges and their ports.
 func (i Installation) links() ([]string, error) {
-	all, err := netlink.LinkList()
+	all, err := network.Listed(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("listing network interfaces: %w", err)
 	}

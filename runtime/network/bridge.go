@@ -343,7 +343,7 @@ func findLink(name string) (netlink.Link, []*net.IPNet, error) {
 	}
 	var subnets []*net.IPNet
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		addrs, err := netlink.AddrList(link, family)
+		addrs, err := Listed(func() ([]netlink.Addr, error) { return netlink.AddrList(link, family) })
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing the addresses of bridge %q: %w", name, err)
 		}

@@ -108,7 +108,7 @@ func TestFailedAddIsUndone(t *testing.T) {
 		}
 	}
 	// Interfaces in the namespace are removed with it; those outside must be removed too.
-	links, err := netlink.LinkList()
+	links, err := Listed(netlink.LinkList)
 	if err != nil {
 		t.Fatal(err)
 	}

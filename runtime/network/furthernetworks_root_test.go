@@ -33,7 +33,7 @@ func interfaces(t *testing.T, sb engine.Sandbox) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	err := namespaces.Inside(pins(sb)[:1], func() error {
-		links, err := netlink.LinkList()
+		links, err := Listed(netlink.LinkList)
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 // defaultLink returns the index of the interface that holds the host's default route of the
 // lowest metric, 0 when there is none. family is netlink.FAMILY_V4 or FAMILY_V6.
 func defaultLink(family int) (int, error) {
-	routes, err := netlink.RouteList(nil, family)
+	routes, err := Listed(func() ([]netlink.Route, error) { return netlink.RouteList(nil, family) })
 	if err != nil {
 		return 0, fmt.Errorf("listing the machine's routes: %w", err)
 	}
@@ -61,7 +61,9 @@ func (r routedNetwork) within(n *net.IPNet) bool {
 func routedNetworks() ([]routedNetwork, error) {
 	var nets []routedNetwork
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+		routes, err := Listed(func() ([]netlink.Route, error) {
+			return netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+		})
 		if err != nil {
 			return nil, fmt.Errorf("listing the machine's routes: %w", err)
 		}
@@ -157,7 +159,7 @@ func HostIPs() ([]string, error) {
 }
 
 func primaryIP(family int) (string, error) {
-	addrs, err := netlink.AddrList(nil, family)
+	addrs, err := Listed(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, family) })
 	if err != nil {
 		return "", fmt.Errorf("listing the machine's addresses: %w", err)
 	}

@@ -101,7 +101,7 @@ func traces(t *testing.T, m *Manager) []string {
 			found = append(found, "mount: "+line)
 		}
 	}
-	links, err := netlink.LinkList()
+	links, err := Listed(netlink.LinkList)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func TestBandwidthLimit(t *testing.T) {
 	serve(t, sb, "a")
 	wantAnswer(t, "", sb.IPs[0]+":80", "a")
 	// Ingress is limited on the host's end of the veth pair, egress on an interface of its own.
-	links, err := netlink.LinkList()
+	links, err := Listed(netlink.LinkList)
 	if err != nil {
 		t.Fatal(err)
 	}

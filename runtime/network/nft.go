@@ -334,7 +334,7 @@ func (p portRules) forget() error {
 		}
 		for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
 			if err == nil {
-				_, err = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, filter)
+				_, err = Listed(func() (uint, error) { return netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, filter) })
 			}
 		}
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) {
