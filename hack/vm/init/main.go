@@ -1,7 +1,7 @@
 // Command init is the init program of the machines of hack/vm. It mounts the files of the host
-// at the same paths, read-only below a tmpfs layer, or some of them in another root. Then it runs the test programs of its job
-// with cgroup v2 and switches the machine off. If the job asks for systemd, it makes systemd the
-// init process and runs the tests as a service.
+// at the same paths, read-only below a tmpfs layer, or some of them in another root. Then it runs
+// the test programs of its job with cgroup v2 and switches the machine off. If the job asks for
+// systemd, it makes systemd the init process and runs the tests as a service.
 package main
 
 import (
@@ -136,7 +136,8 @@ func loadModules() error {
 }
 
 // enterHostFiles makes the host's files the root, below a tmpfs layer and, if asked for, the
-// layer with systemd; or the root for another architecture, with only some of the host's. /run is a separate tmpfs, so containers do not run from the shared files.
+// layer with systemd; or the root for another architecture, with only some of the host's. /run is
+// a separate tmpfs, so containers do not run from the shared files.
 func enterHostFiles(j job.Job) error {
 	const root = "/machine"
 	host, err := mountShared(job.HostTag)
