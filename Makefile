@@ -11,6 +11,9 @@ CACHE := $(CURDIR)/.cache
 TOOLS := $(CACHE)/bin
 CLUSTER := $(CACHE)/cluster
 
+# How the programs of TOOLS and CLUSTER are built.
+include hack/tools.mk
+
 # Version information comes from the commit, so that builds are reproducible.
 VERSION := $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null || echo unknown)
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
@@ -22,13 +25,16 @@ LDFLAGS := -s -w -buildid= -X $(CMD).version=$(VERSION) -X $(CMD).commit=$(COMMI
 TAGS := grpcnotrace
 STATIC := CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS)
 
+# The node of a cluster is a module of its own, which ./... leaves out.
+NODE := runtime/provider
+
 ARCHS := amd64,arm64
 FUZZTIME ?= 20000x
 
 # hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build demo install release test test-release test-unit test-embedded test-root test-vm test-vm-quick test-arm64 test-cloud-init test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz bench bench-images bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-arm64 setup-debian setup-release payload
+.PHONY: help build build-node demo install release test test-release test-unit test-fast test-embedded test-root test-vm test-vm-quick test-arm64 test-cloud-init test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz fuzz-quick bench bench-images bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-arm64 setup-debian setup-release payload
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +42,10 @@ help: ## list the targets
 build: payload ## build bin/runonce: one static binary, reproducible
 	@mkdir -p bin
 	$(STATIC) -ldflags '$(LDFLAGS)' -o bin/runonce .
+
+build-node: payload ## build bin/runonce-node, which makes this machine a node of a Kubernetes cluster
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -C $(NODE) -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/runonce-node ./cmd/runonce-node
 
 # The shim, a small second program that the first embeds.
 payload:
@@ -70,17 +80,26 @@ test-release: ## build the amd64 release twice, in different directories, and co
 demo: setup-run build ## run testdata/demo in real containers and check the output
 	@$(GO) run ./hack/demo
 
-test: root setup-test vet test-unit lint race build verify demo test-root test-cluster-quick test-vm-quick ## run all checks and tests; needs root
+test: root setup-test vet test-unit lint race build verify fuzz-quick demo test-root test-cluster-quick test-vm-quick ## run all checks and tests; needs root
 
-test-unit: ## run the tests that need neither root nor network
-	$(GO) test -short -timeout 20m ./...
+test-unit: ## run the tests that need neither root nor network, and say how many were skipped and why
+	@($(GO) test -json -short -timeout 20m ./... $(OR_FAIL); $(GO) test -C $(NODE) -json -short -timeout 20m ./... $(OR_FAIL)) | $(GO) run ./hack/testsummary
+
+# A pipe has the exit code of its last command.
+OR_FAIL = || echo '{"Action":"fail"}'
+
+# What takes long is left out: containerd in this process, the shim with real processes, and all of the command line but
+# the stories.
+test-fast: ## run the stories and the tests of all decisions, in less than a minute
+	@$(GO) test -short $$($(GO) list ./... | grep -vE '/(hack|internal/testing)(/|$$)|/runtime/(containerd/server|shim/task|logs|probe)$$|/runonce/cmd$$')
+	@$(GO) test -short -run '^TestStories$$' ./runonce/cmd
 
 test-embedded: root setup-run payload ## run the unit tests, and those of the embedded engine, in about three minutes; needs root
 	$(GO) test -short -timeout 20m ./...
 	$(GO) test -count=1 -p 1 -timeout 20m -run '^(TestEmbeddedConforms|TestStoriesOnEmbedded)$$' ./runtime/containerd ./runonce/cmd
 
 test-root: root tools build ## run all tests, including those with real containers; needs root
-	$(GO) test -count=1 -p 1 -timeout 60m ./...
+	@($(GO) test -json -count=1 -p 1 -timeout 60m ./... $(OR_FAIL)) | $(GO) run ./hack/testsummary
 
 test-vm: test-vm-quick test-cloud-init ## run tests in all emulated machines
 
@@ -97,33 +116,42 @@ test-cloud-init: root setup-debian release ## boot a Debian machine with the exa
 	$(GO) run ./hack/vm -machine debian -timeout 15m -memory 2048
 
 test-cluster: root setup-test cluster-tools payload ## run tests on a Kubernetes cluster of this machine; RUN=REGEX
-	RUNONCE_TEST_CLUSTER=1 $(GO) test -count=1 -p 1 -timeout 40m -run '$(or $(RUN),Cluster)' ./runtime/cluster ./runtime/provider ./runonce/cmd
+	@(RUNONCE_TEST_CLUSTER=1 $(GO) test -json -count=1 -p 1 -timeout 40m -run '$(or $(RUN),Cluster)' ./runtime/cluster ./runonce/cmd $(OR_FAIL); \
+	RUNONCE_TEST_CLUSTER=1 $(GO) test -C $(NODE) -json -count=1 -timeout 20m -run '$(or $(RUN),Cluster)' ./cmd/runonce-node $(OR_FAIL)) | $(GO) run ./hack/testsummary
 
 # Those that take long are left out.
-test-cluster-quick: RUN = TestCluster/(Stories|Webhook|TwoRuns|Overtaken|Images|SlowPull|Restart|deployment|streams)/(cluster-|happy)
+test-cluster-quick: RUN = TestCluster/(Stories|Webhook|TwoRuns|Overtaken|Images|SlowPull|Restart|deployment|streams|suite)/(cluster-|happy|^Test)
 test-cluster-quick: test-cluster
 
 cluster: root setup-test cluster-tools ## run a Kubernetes cluster on this machine and print its kubeconfig; SIMULATED=N nodes more
-	$(GO) run ./hack/testcluster/run $(if $(SIMULATED),-simulated $(SIMULATED))
+	$(GO) run ./hack/runcluster $(if $(SIMULATED),-simulated $(SIMULATED))
 
-chaos: root tools build ## kill processes at random moments and check every result; ROUNDS=500 ENGINE=embedded|2.4|1.6
-	$(GO) run ./hack/chaos -rounds $(or $(ROUNDS),500) $(if $(ENGINE),-engine $(ENGINE)) $(if $(SEED),-seed $(SEED))
+chaos: root tools build ## kill processes at random moments and check every result; ROUNDS=500 ENGINE=embedded|2.4|1.6 KINDS=signals,... PARALLEL=4
+	$(GO) run ./hack/chaos -rounds $(or $(ROUNDS),500) -parallel $(or $(PARALLEL),4) \
+		$(if $(ENGINE),-engine $(ENGINE)) $(if $(KINDS),-kinds $(KINDS)) $(if $(SEED),-seed $(SEED))
 
 lint: $(TOOLS)/golangci-lint $(TOOLS)/actionlint ## run golangci-lint, and actionlint on the example of GitHub Actions
 	$(TOOLS)/golangci-lint run ./... ./testdata/images/...
+	cd $(NODE) && $(TOOLS)/golangci-lint run ./...
 	$(TOOLS)/actionlint examples/ci/github.yaml
 
 fmt: $(TOOLS)/golangci-lint ## format the source
 	$(TOOLS)/golangci-lint fmt ./...
+	cd $(NODE) && $(TOOLS)/golangci-lint fmt ./...
 
 vet: ## run go vet
 	$(GO) vet ./... ./testdata/images/...
+	$(GO) vet -C $(NODE) ./...
 
 race: ## run the unit tests with the race detector
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m ./...
+	CGO_ENABLED=1 $(GO) test -C $(NODE) -race -short -timeout 20m ./...
 
 fuzz: ## run each fuzz target; FUZZTIME=20000x
 	@hack/fuzz.sh $(FUZZTIME)
+
+fuzz-quick: FUZZTIME = 500x
+fuzz-quick: fuzz ## run each fuzz target for a moment, in about a minute
 
 bench: root tools build ## compare pod start-up with a plain containerd client; ROUNDS=5 PODMAN=1 BENCHFLAGS=-help
 	@[ -z "$(PODMAN)" ] || hack/setup.sh podman
@@ -183,50 +211,3 @@ setup-release:
 
 # A cluster: etcd, the control plane, a kubelet, and a containerd for it.
 cluster-tools: $(CLUSTER)/kubelet $(CLUSTER)/containerd $(CLUSTER)/kwok ## build what a Kubernetes cluster needs
-
-KUBERNETES := 1.37.0
-# Clients refuse servers without a version.
-KUBERNETES_LDFLAGS := -s -w $(addprefix -X k8s.io/component-base/version.,gitVersion=v$(KUBERNETES) gitMajor=1 gitMinor=37)
-$(CLUSTER)/kubelet: hack/cluster/go.mod hack/cluster/go.sum
-	@echo "building Kubernetes $(KUBERNETES) for the tests (only once, takes about five minutes)"
-	@mkdir -p $(CLUSTER)
-	cd hack/cluster && CGO_ENABLED=0 $(GO) build -trimpath -o $(CLUSTER)/ -ldflags '$(KUBERNETES_LDFLAGS)' \
-		./etcd k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kube-scheduler k8s.io/kubernetes/cmd/kubelet
-	@touch $@
-
-$(CLUSTER)/containerd: hack/containerd/go.mod hack/containerd/go.sum
-	@echo "building containerd with CRI for the tests (only once, takes about a minute)"
-	@mkdir -p $(CLUSTER)
-	cd hack/containerd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -tags no_btrfs,no_devmapper,no_zfs,no_tracing \
-		-o $(CLUSTER)/ github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
-	@touch $@
-
-$(CLUSTER)/kwok: hack/kwok/go.mod hack/kwok/go.sum
-	@echo "building kwok for the tests (only once, takes about a minute)"
-	@mkdir -p $(CLUSTER)
-	cd hack/kwok && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(CLUSTER)/ sigs.k8s.io/kwok/cmd/kwok
-	@touch $@
-
-# The tools have their own modules, to keep their dependencies out of go.mod.
-$(TOOLS)/golangci-lint: hack/tools/go.mod hack/tools/go.sum
-	@echo "building golangci-lint (only once, takes about a minute)"
-	@mkdir -p $(TOOLS)
-	cd hack/tools && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-
-$(TOOLS)/nfpm: hack/nfpm/go.mod hack/nfpm/go.sum
-	@echo "building nfpm (only once, takes about a minute)"
-	@mkdir -p $(TOOLS)
-	cd hack/nfpm && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ github.com/goreleaser/nfpm/v2/cmd/nfpm
-
-$(TOOLS)/containerd: hack/containerd/go.mod hack/containerd/go.sum
-	@echo "building containerd 2.4 for the tests (only once, takes about a minute)"
-	@mkdir -p $(TOOLS)
-	cd hack/containerd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -tags no_cri,no_btrfs,no_devmapper,no_zfs,no_tracing \
-		-o $(TOOLS)/ github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
-
-$(TOOLS)/ctr: hack/containerd/go.mod hack/containerd/go.sum
-	cd hack/containerd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ github.com/containerd/containerd/v2/cmd/ctr
-
-$(TOOLS)/actionlint: hack/actionlint/go.mod hack/actionlint/go.sum
-	@mkdir -p $(TOOLS)
-	cd hack/actionlint && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $@ github.com/rhysd/actionlint/cmd/actionlint

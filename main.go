@@ -23,7 +23,6 @@ func main() {
 	if shim.Invoked(os.Args) {
 		os.Exit(shim.Main())
 	}
-	process.DropCode()
 	process.Isolate()
 	// A crash, or SIGQUIT, ends in SIGABRT: exit code 2 would say that nothing was started.
 	debug.SetTraceback("crash")

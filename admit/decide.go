@@ -22,10 +22,10 @@ type entry struct {
 	holds    bool                   // its requests count as used
 	running  bool                   // was started by an earlier run
 	earlier  *v1.Pod                // that run's pod, if this one is from the input
-	fixed    bool                   // another run is about to start it, so it cannot be stopped yet
+	fixed    bool                   // another run is about to start it
 	rank     int                    // position in the order of victims
-	old      *entry                 // the pod that this one replaces
-	rival    *entry                 // the pod that this one would have to replace, and cannot
+	others   []*entry               // of the same namespace and name, in order
+	old      *entry                 // that of them which this one replaces, and which stays if this one is rejected
 	by       *entry                 // the pod that preempts this one
 	reasons  []Reason
 }
@@ -52,6 +52,13 @@ type planner struct {
 // the UID of an input pod is that pod, unchanged, unless it has failed and so is run again; one
 // that only has its namespace and name is replaced by it, and its resources count as free if the
 // new one is admitted. Otherwise the old one stays.
+//
+// Of the pods with the namespace and name of an input pod, the plan leaves one at most, whatever was
+// there: the input pod, unless it is rejected or preempted, or else one old one, rather one that
+// runs, and of several the youngest. That includes pods that another run is about to start: the last
+// plan decides. It holds for what is among running and Options.Reserved; so whoever plans must not
+// start pods of its own plan before this one meanwhile. Pods of other names are left alone, unless
+// they are preempted or pruned.
 func Decide(node *v1.Node, running, pods []*v1.Pod, o Options) Plan {
 	stays := map[int]bool{} // rows of rejected pods: the pods that they would replace stay
 	for {
@@ -150,18 +157,39 @@ func (p *planner) match(present []*entry) {
 		p.earlier = append(p.earlier, e)
 		// The name of a pod with a damaged record is not known.
 		if n := cmp.Or(names[podspec.NameOf(e.pod)], uids[e.pod.UID]); n != nil {
-			switch {
-			case n.running:
-			case e.fixed:
-				n.rival = e
-			case n.old == nil:
-				n.old = e
-			}
+			n.others = append(n.others, e)
 		} else if p.o.Prune != nil && !e.fixed && p.o.Prune(e.pod) {
 			e.holds = false
 			p.pruned = append(p.pruned, e)
 		}
 	}
+	for _, e := range p.input {
+		e.supersede()
+	}
+}
+
+// supersede chooses the one pod of the same name that this one replaces, if it does not run already.
+// The others are stopped whatever becomes of this one, and so hold nothing.
+func (e *entry) supersede() {
+	for _, o := range e.others {
+		if !e.running && (e.old == nil || o.standing() >= e.old.standing()) {
+			e.old = o
+		}
+	}
+	for _, o := range e.others {
+		o.holds = o.holds && o == e.old
+	}
+}
+
+// standing orders the pods of one name: one that has ended, one that does not run yet, one that runs.
+func (e *entry) standing() int {
+	switch {
+	case !e.holds:
+		return 0
+	case e.fixed:
+		return 1
+	}
+	return 2
 }
 
 // isRunAgain says whether the pod of an earlier run is run again if the input has it.

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -51,7 +52,7 @@ type row struct {
 	Name     string
 	Verdict  Verdict
 	Running  bool
-	Replaces string
+	Replaces string // UIDs
 	By       string
 	Prune    bool
 }
@@ -60,8 +61,8 @@ func rows(plan Plan) []row {
 	var all []row
 	for _, d := range plan.Decisions {
 		r := row{Name: d.Pod.Name, Verdict: d.Verdict, Running: d.Running, Prune: d.Prune}
-		if d.Replaces != nil {
-			r.Replaces = string(d.Replaces.UID)
+		for _, replaced := range d.Replaces {
+			r.Replaces = strings.TrimPrefix(r.Replaces+" "+string(replaced.UID), " ")
 		}
 		if d.By != nil {
 			r.By = d.By.Name

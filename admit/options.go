@@ -27,8 +27,7 @@ type Options struct {
 	// AppArmor says that the machine enforces AppArmor profiles.
 	AppArmor bool
 	// Reserved are pods that other runs start here or have started. The resources of one that
-	// does not run yet count as used, and it can neither be preempted nor replaced, since
-	// there is nothing yet to stop.
+	// does not run yet count as used, and it is neither preempted nor pruned.
 	Reserved []*v1.Pod
 	// Claims say what the pods' PersistentVolumeClaims ask of the node.
 	Claims map[types.NamespacedName]Claim

@@ -40,9 +40,12 @@ type Decision struct {
 	// the pod as that run has left it, with its status.
 	Running bool
 	Earlier *v1.Pod
-	// Replaces is the pod of an earlier run with the same namespace and name, which must be
-	// stopped before this one starts. It has different content, or has ended and is run again.
-	Replaces *v1.Pod
+	// Replaces are the pods with the same namespace and name that must be stopped, before this one
+	// starts if it does: those of earlier runs, and those that other runs are about to start. Each
+	// has different content, or has ended and is run again. Usually there is one. A pod that runs
+	// already replaces what should not be there besides it; of a pod that is not admitted, it is what
+	// should not be there besides the one version that stays.
+	Replaces []*v1.Pod
 	// Prune says that the pod of an earlier run is no longer in the input and has to be
 	// stopped because pruning was asked for. Its verdict is Admitted.
 	Prune bool
@@ -56,8 +59,18 @@ func PreemptedBy(pod, by *v1.Pod) Decision {
 	}
 }
 
-// Again says that the pod has ended in an earlier run and is run again.
-func (d Decision) Again() bool { return d.Replaces != nil && d.Replaces.UID == d.Pod.UID }
+// Again returns the pod as it has ended in an earlier run if it is run again, else nil.
+func (d Decision) Again() *v1.Pod {
+	if d.Verdict != Admitted || d.Running {
+		return nil
+	}
+	for _, pod := range d.Replaces {
+		if pod.UID == d.Pod.UID {
+			return pod
+		}
+	}
+	return nil
+}
 
 // Plan is all decisions, made before anything is started or stopped.
 type Plan struct {
@@ -72,32 +85,54 @@ type Plan struct {
 	Used v1.ResourceList
 }
 
-// Departure is a running pod that has to be stopped before anything is started.
-type Departure struct {
+// Removal is a running pod that has to be stopped before anything is started.
+type Removal struct {
 	Pod *v1.Pod
 	Row int     // of the decision that stops it
 	By  *v1.Pod // the pod that preempts it; nil when there is another reason
 	Why string  // in a few words
 }
 
-// Departures returns the pods that have to be stopped, in the order of their decisions.
-func (p Plan) Departures() []Departure {
-	var all []Departure
+// Removals returns the pods that have to be stopped, in the order of their decisions.
+func (p Plan) Removals() []Removal {
+	var all []Removal
 	for i, d := range p.Decisions {
 		switch {
 		case d.Verdict == Preempted && d.Running:
-			all = append(all, Departure{d.Pod, i, d.By, "preempted"})
+			all = append(all, Removal{d.Pod, i, d.By, "preempted"})
 		case d.Verdict == Admitted && d.Prune:
-			all = append(all, Departure{d.Pod, i, nil, "no longer in the input"})
-		case d.Verdict == Admitted && d.Replaces != nil:
-			why := "replaced"
-			if d.Again() {
-				why = "run again"
-			}
-			all = append(all, Departure{d.Replaces, i, nil, why})
+			all = append(all, Removal{d.Pod, i, nil, "no longer in the input"})
+		}
+		for _, pod := range d.Replaces {
+			all = append(all, Removal{pod, i, nil, d.whyReplaced(pod)})
 		}
 	}
 	return all
+}
+
+// whyReplaced says in a few words why one of the pods of Replaces is stopped.
+func (d Decision) whyReplaced(pod *v1.Pod) string {
+	switch {
+	case d.Verdict != Admitted || d.Running:
+		return "a duplicate"
+	case pod.UID == d.Pod.UID:
+		return "run again"
+	}
+	return "replaced"
+}
+
+// Standing returns the plan for when all has stopped that it stops: its input pods, of which those
+// that are admitted go on.
+func (p Plan) Standing() Plan {
+	rest := p
+	rest.Decisions = nil
+	for _, d := range p.Decisions {
+		if !d.Prune {
+			d.Running, d.Replaces = d.Verdict == Admitted, nil
+			rest.Decisions = append(rest.Decisions, d)
+		}
+	}
+	return rest
 }
 
 // Admitted returns the pods of the input that are to run, including those that already do.
@@ -149,8 +184,11 @@ func (p *planner) plan() Plan {
 			d.Verdict = Rejected
 			d.Reasons = e.reasons
 			d.Reason, d.Message = e.reasons[0].Reason, e.reasons[0].Message
-		case e.old != nil:
-			d.Replaces = e.old.pod
+		}
+		for _, o := range e.others {
+			if o != e.old || d.Verdict == Admitted {
+				d.Replaces = append(d.Replaces, o.pod)
+			}
 		}
 		plan.Decisions = append(plan.Decisions, d)
 	}

@@ -106,7 +106,7 @@ func TestUndeclaredSocket(t *testing.T) {
 				t.Errorf("reasons (-want +got):\n%s", diff)
 			}
 			var stops []string
-			for _, d := range plan.Departures() {
+			for _, d := range plan.Removals() {
 				stops = append(stops, d.Pod.Name)
 			}
 			if diff := cmp.Diff(tt.stops, stops); diff != "" {

@@ -15,16 +15,12 @@ import (
 // (pkg/kubelet/eviction), sysctls (pkg/kubelet/sysctl), and what the node's platform
 // lacks (pkg/kubelet/lifecycle/predicate.go).
 func (p *planner) early(e *entry) []Reason {
-	reasons := slices.Concat(
+	return slices.Concat(
 		p.pressure(e),
 		forbiddenSysctls(e.pod, p.node.Status.NodeInfo.KernelVersion, p.o.AllowUnsafeSysctls),
 		unsupportedPlatform(e.pod, p.node),
 		p.missingRuntime(e.pod),
 	)
-	if e.rival != nil {
-		reasons = append(reasons, Reason{reasonConflict, messageConflict})
-	}
-	return reasons
 }
 
 // placement returns the reasons that the kubelet looks for after resources and before host

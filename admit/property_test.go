@@ -2,12 +2,17 @@ package admit
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/podspec"
 )
@@ -59,8 +64,35 @@ func randomWorld(rng *rand.Rand) world {
 	for i := range 1 + rng.IntN(5) {
 		w.pods = append(w.pods, randomPod(rng, fmt.Sprintf("p%d", i)))
 	}
+	w.addVersions(rng)
 	rng.Shuffle(len(w.pods), func(i, k int) { w.pods[i], w.pods[k] = w.pods[k], w.pods[i] })
 	return w
+}
+
+// addVersions adds other versions of some pods, as they should not be there: pods that run, have
+// ended, or that another run is about to start.
+func (w *world) addVersions(rng *rand.Rand) {
+	names := map[string]bool{}
+	for _, p := range slices.Concat(w.running, w.pods, w.options.Reserved) {
+		names[p.Name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		for v := range rng.IntN(3) * rng.IntN(2) {
+			p := randomPod(rng, name, func(q *v1.Pod) { q.UID = types.UID(fmt.Sprintf("version%d-%s", v, q.UID)) })
+			switch rng.IntN(4) {
+			case 0:
+				w.options.Reserved = append(w.options.Reserved, p)
+				continue
+			case 1:
+				w.options.Reserved = append(w.options.Reserved, p.DeepCopy())
+			}
+			p.Status.Phase = []v1.PodPhase{v1.PodPending, v1.PodRunning, v1.PodRunning, v1.PodFailed, v1.PodSucceeded}[rng.IntN(5)]
+			if rng.IntN(2) == 0 {
+				p.Status.StartTime = &metav1.Time{Time: time.Unix(int64(rng.IntN(3)), 0)}
+			}
+			w.running = append(w.running, p)
+		}
+	}
 }
 
 func randomPod(rng *rand.Rand, name string, change ...func(*v1.Pod)) *v1.Pod {
@@ -133,6 +165,9 @@ func problemWith(w world, rng *rand.Rand) string {
 			return "decisions are not in input order"
 		}
 	}
+	if problem := severalVersions(w, plan); problem != "" {
+		return problem
+	}
 	stays, starts := standing(w, plan)
 	if problem := overcommitted(w.node, stays, starts); problem != "" {
 		return problem
@@ -156,8 +191,8 @@ func standing(w world, plan Plan) (stays, starts []*v1.Pod) {
 		if d.Running {
 			gone[string(d.Pod.UID)] = d.Verdict == Preempted || d.Prune
 		}
-		if d.Replaces != nil {
-			gone[string(d.Replaces.UID)] = true
+		for _, p := range d.Replaces {
+			gone[string(p.UID)] = true
 		}
 		if d.Verdict == Admitted && !d.Running {
 			stays, starts = append(stays, d.Pod), append(starts, d.Pod)
@@ -171,11 +206,35 @@ func standing(w world, plan Plan) (stays, starts []*v1.Pod) {
 		}
 	}
 	for _, p := range w.options.Reserved {
-		if !runs[string(p.UID)] {
+		if !runs[string(p.UID)] && !gone[string(p.UID)] {
 			stays = append(stays, p)
 		}
 	}
 	return stays, starts
+}
+
+// severalVersions says which pod of the input there is more than once when the plan is carried out.
+func severalVersions(w world, plan Plan) string {
+	left := map[types.UID]string{}
+	for _, p := range slices.Concat(w.running, w.options.Reserved) {
+		left[p.UID] = p.Name
+	}
+	for _, d := range plan.Removals() {
+		delete(left, d.Pod.UID)
+	}
+	for _, p := range plan.Admitted() {
+		left[p.UID] = p.Name
+	}
+	count := map[string]int{}
+	for _, name := range left {
+		count[name]++
+	}
+	for _, p := range w.pods {
+		if count[p.Name] > 1 {
+			return fmt.Sprintf("%d versions of %s are left", count[p.Name], p.Name)
+		}
+	}
+	return ""
 }
 
 // overcommitted says which resource or port the started pods overcommit.
@@ -223,8 +282,8 @@ func badVictim(w world, plan Plan, stays, starts []*v1.Pod) string {
 	for _, p := range w.running {
 		runs[string(p.UID)] = true
 	}
-	for _, d := range plan.Departures() {
-		if !runs[string(d.Pod.UID)] {
+	for _, d := range plan.Removals() {
+		if !runs[string(d.Pod.UID)] && !replaced[d.Pod.Name] {
 			return d.Pod.Name + " is to be stopped, and does not run yet"
 		}
 	}

@@ -7,14 +7,11 @@ import (
 )
 
 // What the kubelet says of a critical pod for which it finds no victims
-// (pkg/kubelet/preemption), and the API server of a pod that exists already
-// (metav1.StatusReasonConflict).
+// (pkg/kubelet/preemption).
 const (
 	reasonUnexpected  = "UnexpectedAdmissionError"
 	messageUnexpected = "Unexpected error while attempting to recover from admission failure: preemption: " +
 		"error finding a set of pods to preempt: no set of running pods found to reclaim resources: "
-	reasonConflict  = "Conflict"
-	messageConflict = "another run is about to start a pod of this namespace and name with other content"
 )
 
 // messageNoPorts is the scheduler's, as the kubelet wraps it. The ports follow.

@@ -28,7 +28,7 @@ func TestReserved(t *testing.T) {
 		{name: "which preempts it once it runs", running: []*v1.Pod{big("a", 0)}, reserved: []*v1.Pod{big("a", 0)}, pod: big("b", SystemCritical), want: Admitted},
 		{name: "counted once", running: []*v1.Pod{web("u", "300Mi")}, reserved: []*v1.Pod{web("u", "300Mi"), web("u", "300Mi")}, pod: big("b", 0), want: Admitted},
 		{name: "the same pod", reserved: []*v1.Pod{big("a", 0)}, pod: big("a", 0), want: Admitted, keeps: true},
-		{name: "other content", reserved: []*v1.Pod{web("u", "1Mi")}, pod: web("v", "2Mi"), want: Rejected, reason: "Conflict"},
+		{name: "other content", reserved: []*v1.Pod{web("u", "600Mi")}, pod: web("v", "601Mi"), want: Admitted},
 		{name: "other content of one that runs", running: []*v1.Pod{web("u", "600Mi")}, reserved: []*v1.Pod{web("u", "600Mi")}, pod: web("v", "601Mi"), want: Admitted},
 		{name: "not pruned", reserved: []*v1.Pod{big("a", 0)}, pod: big("b", 0), prune: true, want: Rejected, reason: "OutOfmemory"},
 	}

@@ -333,6 +333,7 @@ if [ "$mode" != run ]; then
 	need nft nftables
 	need crun crun
 	need mkfs.ext4 e2fsprogs
+	need mkfs.xfs xfsprogs
 	# The tests need Debian's version of containerd, whatever else is installed.
 	for p in "$unpacked/usr/bin" /usr/bin; do
 		[[ $("$p/containerd" --version 2>/dev/null) == *" 1.6."* ]] && old_containerd=yes

@@ -12,8 +12,10 @@ if ! diff -ru "$before/docs" docs; then
 	echo "verify: docs were out of date; make docs has just updated them, commit the result" >&2
 	exit 1
 fi
-go mod verify >/dev/null || { echo "verify: modules do not match go.sum" >&2; exit 1; }
-go mod tidy -diff || { echo "verify: go.mod is not tidy" >&2; exit 1; }
+for module in . runtime/provider; do
+	go mod verify -C "$module" >/dev/null || { echo "verify: $module: modules do not match go.sum" >&2; exit 1; }
+	go mod tidy -C "$module" -diff || { echo "verify: $module: go.mod is not tidy" >&2; exit 1; }
+done
 # With a method that is called by a name only known later, as in templates, the linker keeps all methods of all types.
 kept=$(CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -ldflags -dumpdep -o /dev/null . 2>&1 | grep -m 1 -oE '^\S+ -> \S+ <[^>]*ReflectMethod' || true)
 [[ -z $kept ]] || { echo "verify: this makes the program 7 MB larger: $kept" >&2; exit 1; }

@@ -1,14 +1,19 @@
 package manifests
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/manifests/validation"
 )
 
 // maxPods bounds the pods of one workload: a node does not run more, and a typo must not cost
@@ -92,7 +97,7 @@ func podsOf(o metav1.Object, template *v1.PodTemplateSpec, n int32) ([]*v1.Pod, 
 		pods = append(pods, &v1.Pod{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: o.GetNamespace(), Name: fmt.Sprintf("%s-%d", o.GetName(), i),
+				Namespace: o.GetNamespace(), Name: podName(o, i),
 				Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations),
 				Finalizers: slices.Clone(template.Finalizers),
 			},
@@ -100,4 +105,17 @@ func podsOf(o metav1.Object, template *v1.PodTemplateSpec, n int32) ([]*v1.Pod, 
 		})
 	}
 	return pods, nil
+}
+
+// podName returns the name of a pod of a workload. If a node could not run a pod of that name, the
+// workload's is cut as an API server does it, whose names of pods are short
+// (k8s.io/apiserver/pkg/storage/names), and gets a hash to be still different from others.
+func podName(o metav1.Object, number int32) string {
+	name := fmt.Sprintf("%s-%d", o.GetName(), number)
+	if validation.NamesFit(o.GetNamespace(), name) {
+		return name
+	}
+	sum := sha256.Sum256([]byte(o.GetName()))
+	end := fmt.Sprintf("-%s-%d", hex.EncodeToString(sum[:])[:hashLength], number)
+	return strings.TrimRight(o.GetName()[:maxGenerated-len(end)], "-.") + end
 }

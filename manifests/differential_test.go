@@ -92,6 +92,8 @@ var ours = []string{
 	"contains a NUL byte", "must not contain ':'", "is out of range", "no PriorityClass named", "but PriorityClass",
 	"invalid checksum", "cannot specify 64-byte", "must be lowercase", "pod rejected: ",
 	"must be an absolute path", "more than the 1000",
+	"together they may have", "of a file name", "of a path", "cannot be mounted in it", "nothing can be mounted in", "is a directory in every container",
+	"cannot be the root of a container", "the host name would be",
 }
 
 func onlyOurs(d Diagnostic) bool {

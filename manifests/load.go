@@ -112,8 +112,9 @@ func loadObject[T any, P interface {
 func (r *reader) node(e *entry) step {
 	o := &v1.Node{}
 	return r.keep(e, o, func() {
-		if r.set.Node != nil {
-			e.fail("kind", fmt.Sprintf("a second Node; the first is %q", r.set.Node.Name), "pods run on one node: keep one")
+		if first := r.set.Node; first != nil {
+			at := r.seen[object{kind: e.kind, name: first.Name}].source()
+			e.fail("kind", fmt.Sprintf("a second Node; the first is %q at %s", first.Name, at), "pods run on one node: keep one")
 			return
 		}
 		r.set.Node = o
@@ -172,17 +173,23 @@ func (r *reader) checkBroken(e *entry, field string, id object) bool {
 	return r.broken[id]
 }
 
+const (
+	// maxGenerated is how long a generated name may be.
+	maxGenerated = 63
+	// hashLength is how much of it is a hash, at its end.
+	hashLength = 5
+)
+
 // generateName gives an object with a generateName a name, as an API server does
 // (k8s.io/apiserver/pkg/storage/names). The name ends in a hash of the document instead of
 // random letters, so that a second run finds what the first has started. It depends on the
 // documents before.
 func (r *reader) generateName(e *entry) {
-	const most, suffix = 63, 5
 	base, content := e.doc.Text("metadata.generateName"), string(e.doc.JSON())
 	for range 100 {
 		r.generated[content]++
 		sum := sha256.Sum256(fmt.Append(nil, r.generated[content], content))
-		e.generated = base[:min(len(base), most-suffix)] + hex.EncodeToString(sum[:])[:suffix]
+		e.generated = base[:min(len(base), maxGenerated-hashLength)] + hex.EncodeToString(sum[:])[:hashLength]
 		if r.seen[object{e.kind, r.orDefault(e.namespace), e.generated}] == nil && r.seen[object{kind: e.kind, name: e.generated}] == nil {
 			return
 		}

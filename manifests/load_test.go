@@ -105,6 +105,38 @@ func TestWhatOnlyANodeKnows(t *testing.T) {
 	}
 }
 
+// TestMemoryThatCannotWork: a limit that was meant to be higher is refused, one that is only low is not.
+func TestMemoryThatCannotWork(t *testing.T) {
+	t.Parallel()
+	const tooLow = ": no container can start in less than 64Ki of memory (give it a unit: Mi is a mebibyte)"
+	for _, tt := range []struct {
+		name string
+		in   string
+		want []string
+	}{
+		{"no unit", pod("p") + "    resources: {limits: {memory: 128}}\n", []string{`f:8: spec.containers[0].resources.limits[memory]: Invalid value: "128"` + tooLow}},
+		{"thousandths of a byte", pod("p") + "    resources: {limits: {memory: 512m}}\n", []string{
+			`f:8: spec.containers[0].resources.limits[memory]: Invalid value: "512m": no container can start in less than 64Ki of memory (m is a thousandth of a byte; Mi is a mebibyte)`,
+		}},
+		{"init container", pod("p", "  initContainers: [{name: i, image: i, resources: {limits: {memory: 64}}}]\n"), []string{
+			`f:5: spec.initContainers[0].resources.limits[memory]: Invalid value: "64"` + tooLow,
+		}},
+		{"pod", pod("p", "  resources: {limits: {memory: 64}}\n"), []string{`f:5: spec.resources.limits[memory]: Invalid value: "64"` + tooLow}},
+		{"the least", pod("p") + "    resources: {limits: {memory: 64Ki}}\n", nil},
+		{"with crun", pod("p") + "    resources: {limits: {memory: 256Ki}}\n", nil},
+		{"no limit", pod("p") + "    resources: {limits: {memory: 0}}\n", nil},
+		{"request", pod("p") + "    resources: {requests: {memory: 1}}\n", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Read(dir("f", tt.in))
+			if d := cmp.Diff(tt.want, lines(err)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -123,8 +155,8 @@ func TestWarnings(t *testing.T) {
 		{"thousandths of a byte", pod("p") + "    resources: {requests: {memory: 512m}}\n", []string{
 			`f:8: spec.containers[0].resources.requests[memory]: fractional byte value "512m" is invalid, must be an integer (m is a thousandth of a byte; Mi is a mebibyte)`,
 		}},
-		{"thousandths of a byte, once", pod("p") + "    resources: {limits: {memory: 512m}}\n", []string{
-			`f:8: spec.containers[0].resources.limits[memory]: fractional byte value "512m" is invalid, must be an integer (m is a thousandth of a byte; Mi is a mebibyte)`,
+		{"thousandths of a byte, once", pod("p") + "    resources: {limits: {memory: 200000001m}}\n", []string{
+			`f:8: spec.containers[0].resources.limits[memory]: fractional byte value "200000001m" is invalid, must be an integer (m is a thousandth of a byte; Mi is a mebibyte)`,
 		}},
 		{"port that is not there", pod("p") + "    ports: [{containerPort: 80, name: http}]\n    livenessProbe: {httpGet: {port: htp}}\n    readinessProbe: {tcpSocket: {port: http}}\n    lifecycle: {preStop: {httpGet: {port: halt}}}\n", []string{
 			`f:9: spec.containers[0].livenessProbe.httpGet.port: the container has no port named "htp" (did you mean http?)`,
@@ -218,7 +250,7 @@ func TestRuntimeClassAndNodes(t *testing.T) {
 	}
 	node := "---\napiVersion: v1\nkind: Node\nmetadata: {name: NAME}\n"
 	_, err := Read(dir("f", strings.ReplaceAll(node, "NAME", "a")+strings.ReplaceAll(node, "NAME", "b")))
-	if err == nil || err.Error() != `f:7: kind: a second Node; the first is "a" (pods run on one node: keep one)` {
+	if err == nil || err.Error() != `f:7: kind: a second Node; the first is "a" at f:2 (pods run on one node: keep one)` {
 		t.Error(err)
 	}
 }

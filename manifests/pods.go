@@ -71,12 +71,14 @@ func (r *reader) resolvePod(e *entry, p podEntry) {
 		r.setRuntimeClass(e, p)
 		r.checkClaims(e, p, refs)
 	}
+	r.checkHostname(e, p)
 	if p.first {
 		r.checkRefs(e, p, refs)
 		r.checkSecurity(e, p)
 		r.checkDigests(e, p)
 	}
 	if p.first && !r.options.Cluster {
+		r.checkNodeFiles(e, p)
 		r.checkPullSecrets(e, p)
 		r.checkNode(e, p)
 	}

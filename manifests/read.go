@@ -46,6 +46,9 @@ type Options struct {
 	// input, and whether a node supports their fields is not known.
 	Cluster bool
 
+	// ClusterDomain is the domain in the names of pods; "" when it is not known.
+	ClusterDomain string
+
 	// RequireDigest refuses pods with images that are not given by their digest.
 	RequireDigest bool
 	// Places keeps where the pods are in the input, for Set.Refuse.
@@ -248,8 +251,20 @@ func (r *reader) register(e *entry, kind string, o metav1.Object) bool {
 		r.seen[id] = e
 		return true
 	}
-	e.fail("metadata.name", fmt.Sprintf("%s %q is already defined at %s", kind, displayName(o), first.source()), "rename or remove one")
+	hint := "rename or remove one"
+	if e.path != "" && first.path == e.path && first.doc.Index == e.doc.Index && first.doc.Prefix == e.doc.Prefix {
+		hint = "two of the paths lead to this file"
+	}
+	e.fail("metadata.name", fmt.Sprintf("%s %q is already defined at %s", kind, displayName(o), first.sourceOf(kind)), hint)
 	return false
+}
+
+// sourceOf returns where the document is, and what it is if that has made the object.
+func (e *entry) sourceOf(kind string) string {
+	if kind == e.kind {
+		return e.source()
+	}
+	return fmt.Sprintf("%s, of %s %q", e.source(), e.kind, e.name)
 }
 
 func (e *entry) source() string {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	goruntime "runtime"
 	"strings"
 	"testing"
@@ -360,5 +362,29 @@ func TestGeneratedNames(t *testing.T) {
 	set := mustRead(t, "f", listOf(5_000, func(int) string { return "apiVersion: v1\nkind: Secret\nmetadata: {generateName: s-}\n" }))
 	if n := len(set.objects); n != 5_000 {
 		t.Errorf("%d objects", n)
+	}
+}
+
+// TestReadTwice: when two paths lead to one file, that is what has to be put right.
+func TestReadTwice(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml")
+	for path, content := range map[string]string{a: pod("p"), b: pod("q") + "---\n" + pod("p")} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		paths []string
+		want  string
+	}{
+		{[]string{a, dir + "//a.yaml"}, dir + `//a.yaml:3: metadata.name: Pod "default/p" is already defined at ` + a + ":1 (two of the paths lead to this file)"},
+		{[]string{a, b}, b + `:11: metadata.name: Pod "default/p" is already defined at ` + a + ":1 (rename or remove one)"},
+	} {
+		_, err := ReadPaths(t.Context(), tt.paths, Options{})
+		if err == nil || err.Error() != tt.want {
+			t.Errorf("%s: %v, want %s", tt.paths, err, tt.want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -33,7 +34,7 @@ func Variables(environ, files []string, process bool) (func(name string) (string
 // value of the environment. Empty lines and those that begin with # say nothing.
 func readVariables(file string, own, values map[string]string) (problems Diagnostics) {
 	size := int64(0)
-	if isPipe(file) {
+	if isPipe(file) || file == os.DevNull {
 		size = -1
 	}
 	data, problems := onDisk(file, size).open()

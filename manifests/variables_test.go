@@ -30,6 +30,7 @@ func TestVariables(t *testing.T) {
 		want    map[string]string
 	}{
 		{nil, true, map[string]string{"A": "env", "HOST": "h"}},
+		{[]string{os.DevNull}, false, map[string]string{}},
 		{[]string{one}, false, map[string]string{"A": "1", "B": " two # words ", "C": "'quoted'", "HOST": "h", "D": "a=b", "E": ""}},
 		{[]string{one, two}, false, map[string]string{"A": "2", "B": " two # words ", "C": "'quoted'", "HOST": "file", "D": "a=b", "E": ""}},
 		{[]string{two, one}, true, map[string]string{"A": "env", "B": " two # words ", "C": "'quoted'", "HOST": "h", "D": "a=b", "E": ""}},

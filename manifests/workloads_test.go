@@ -83,10 +83,15 @@ func TestWorkloads(t *testing.T) {
 			[]string{"f:1: apiVersion: there is no kind Deployment in extensions/v1beta1 (use apiVersion: apps/v1)"},
 		},
 		{
+			"long name", strings.Replace(workloadDoc("apps/v1", "Deployment", "  replicas: 2\n"+selector+"  TEMPLATE\n"), "name: w", "name: "+strings.Repeat("w", 214), 1),
+			[]string{"ns/" + strings.Repeat("w", 55) + "-a54ef-0", "ns/" + strings.Repeat("w", 55) + "-a54ef-1"},
+			nil, nil,
+		},
+		{
 			"pod of the same name", workloadDoc("apps/v1", "DaemonSet", selector+"  TEMPLATE\n") + "---\n" + workloadDoc("batch/v1", "Job", never),
 			[]string{"ns/w-0"},
 			nil,
-			[]string{`f:10: metadata.name: Pod "ns/w-0" is already defined at f:1 (rename or remove one)`},
+			[]string{`f:10: metadata.name: Pod "ns/w-0" is already defined at f:1, of DaemonSet "w" (rename or remove one)`},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

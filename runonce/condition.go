@@ -13,25 +13,6 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// Until is the goal of a run.
-type Until string
-
-// The goals. UntilRunning: every container is running, or has exited with code 0 and is not
-// restarted. UntilReady: its probes have passed as well. UntilCompleted: Never and OnFailure
-// pods have ended, Always pods are ready.
-const (
-	UntilRunning   Until = "running"
-	UntilReady     Until = "ready"
-	UntilCompleted Until = "completed"
-)
-
-// goal is what the run waits for.
-type goal struct {
-	until Until
-	// settle is how long a container must have run to count as running, 0 if it counts at once.
-	settle time.Duration
-}
-
 // condition is how far a pod is from its goal, by its status.
 type condition struct {
 	outcome Outcome // Running, Ready, Succeeded or Failed; empty before the goal is reached
@@ -41,23 +22,63 @@ type condition struct {
 	recheck time.Duration // when to judge again although nothing changes; 0 for never
 }
 
-// of returns the goal of one pod: UntilCompleted waits for the end of the pods that can end,
-// and for the others to be ready.
-func (g goal) of(pod *v1.Pod) Until {
-	endless := func(c v1.Container) bool { return isEndless(pod, &c) }
-	if g.until == UntilCompleted && slices.ContainsFunc(pod.Spec.Containers, endless) {
-		return UntilReady
-	}
-	return g.until
+// failed is the condition of a pod that has failed for a reason of ours.
+func failed(reason, message string) condition {
+	return condition{outcome: Failed, ended: true, reason: reason, message: message}
 }
 
-// isEndless says whether the container is restarted however it ends.
-func isEndless(pod *v1.Pod, c *v1.Container) bool {
-	return podspec.RestartPolicy(pod, c) == v1.RestartPolicyAlways
-}
-
-// judge returns the condition of a pod.
+// judge returns the condition of a pod. At its goal, that names a container which was OOM-killed.
 func (g goal) judge(pod *v1.Pod, st v1.PodStatus, h history, now time.Time) condition {
+	c := g.judgeUntil(pod, st, h, now)
+	if c.outcome != "" && !podspec.Ended(st.Phase) {
+		if left := g.awaited(pod, st); len(left) > 0 {
+			return stillRunning(left)
+		}
+	}
+	if c.outcome.AtGoal() && c.reason == "" {
+		c.reason, c.message = outOfMemory(st)
+	}
+	return c
+}
+
+// outOfMemory describes a container that was OOM-killed and does not run again, "" for none. Its exit
+// code counts nevertheless.
+func outOfMemory(st v1.PodStatus) (reason, message string) {
+	for _, cs := range st.ContainerStatuses {
+		if t := cs.State.Terminated; t != nil && t.Reason == podspec.ReasonOOMKilled {
+			return t.Reason, fmt.Sprintf("container %q %s", cs.Name, ending(t))
+		}
+	}
+	return "", ""
+}
+
+// awaited returns the containers whose end is awaited and has not come, quoted. In a pod that is
+// initialized, init containers have ended; a sidecar ends with its pod.
+func (g goal) awaited(pod *v1.Pod, st v1.PodStatus) (left []string) {
+	for _, c := range podspec.LongRunning(pod) {
+		if slices.Contains(g.await, c.Name) && finalEnd(pod, c, st) == nil {
+			left = append(left, strconv.Quote(c.Name))
+		}
+	}
+	return left
+}
+
+// finalEnd returns how the container has ended if it is not restarted, nil otherwise.
+func finalEnd(pod *v1.Pod, c *v1.Container, st v1.PodStatus) *v1.ContainerStateTerminated {
+	t := statusOf(podspec.Statuses(st), c.Name).State.Terminated
+	if t == nil || podspec.Restarts(pod, c, t) {
+		return nil
+	}
+	return t
+}
+
+// stillRunning is the condition of a pod whose end is waited for.
+func stillRunning(containers []string) condition {
+	return condition{reason: "PodNotCompleted", message: "still running: " + strings.Join(containers, ", ")}
+}
+
+// judgeUntil returns the condition of a pod, whatever is awaited.
+func (g goal) judgeUntil(pod *v1.Pod, st v1.PodStatus, h history, now time.Time) condition {
 	switch st.Phase {
 	case v1.PodSucceeded:
 		return condition{outcome: Succeeded, ended: true, reason: st.Reason, message: st.Message}
@@ -90,7 +111,7 @@ func (g goal) settling(pod *v1.Pod, st v1.PodStatus, h history, now time.Time) (
 	if g.settle == 0 {
 		return condition{}, false
 	}
-	for _, c := range podspec.Lasting(pod) {
+	for _, c := range podspec.LongRunning(pod) {
 		cs := statusOf(podspec.Statuses(st), c.Name)
 		if cs.State.Running == nil {
 			continue
@@ -122,12 +143,15 @@ func proven(c *v1.Container, cs v1.ContainerStatus) bool {
 
 // judgeContainers judges an initialized pod by its sidecars and containers.
 func (g goal) judgeContainers(pod *v1.Pod, st v1.PodStatus) condition {
+	if c, ok := stopping(pod, st); ok {
+		return c
+	}
 	until := g.of(pod)
 	done := 0
 	var left []string // those that run and can end
-	for _, c := range podspec.Lasting(pod) {
+	for _, c := range podspec.LongRunning(pod) {
 		cs := statusOf(podspec.Statuses(st), c.Name)
-		if finished(pod, c, cs) {
+		if t := finalEnd(pod, c, st); t != nil && t.ExitCode == 0 {
 			done++
 			continue
 		}
@@ -140,7 +164,7 @@ func (g goal) judgeContainers(pod *v1.Pod, st v1.PodStatus) condition {
 	}
 	switch {
 	case g.until == UntilCompleted && len(left) > 0:
-		return condition{reason: "PodNotCompleted", message: "still running: " + strings.Join(left, ", ")}
+		return stillRunning(left)
 	case done == len(pod.Spec.Containers):
 		return condition{reason: "PodNotCompleted", message: "every container has exited with code 0; the pod has not ended yet"}
 	case until == UntilRunning:
@@ -153,6 +177,27 @@ func (g goal) judgeContainers(pod *v1.Pod, st v1.PodStatus) condition {
 	return condition{outcome: Ready}
 }
 
+// stopping says which sidecars still run although the containers of the pod have ended for good: they
+// are told to stop, and may use up their grace period.
+func stopping(pod *v1.Pod, st v1.PodStatus) (condition, bool) {
+	if slices.ContainsFunc(pod.Spec.Containers, func(c v1.Container) bool { return finalEnd(pod, &c, st) == nil }) {
+		return condition{}, false
+	}
+	var left []string
+	for _, cs := range st.InitContainerStatuses {
+		if cs.State.Running != nil {
+			left = append(left, fmt.Sprintf("sidecar %q", cs.Name))
+		}
+	}
+	c := condition{reason: "PodNotCompleted", message: "every container has exited with code 0"}
+	if kind, cs := firstFailed(pod, st); cs != nil {
+		t := cs.State.Terminated
+		c.reason, c.message = cmp.Or(t.Reason, "Error"), fmt.Sprintf("%s %q %s", kind, cs.Name, ending(t))
+	}
+	c.message += "; waiting for " + strings.Join(left, ", ") + " to stop"
+	return c, len(left) > 0
+}
+
 // initializing finds the first init container that is not done.
 func initializing(pod *v1.Pod, st v1.PodStatus) (condition, bool) {
 	for i := range pod.Spec.InitContainers {
@@ -162,10 +207,13 @@ func initializing(pod *v1.Pod, st v1.PodStatus) (condition, bool) {
 		switch {
 		case sidecar && cs.State.Running != nil && (cs.Started == nil || *cs.Started):
 			continue
-		case !sidecar && cs.State.Terminated != nil && cs.State.Terminated.ExitCode == 0:
+		case !sidecar && cs.State.Terminated != nil && !podspec.Failed(pod, c, cs.State.Terminated):
 			continue
 		case !sidecar && laterStarted(pod, st, i):
 			continue // its record may have been removed after the next one started
+		case !sidecar && finalEnd(pod, c, st) != nil:
+			// The phase that a kubelet reports does not tell if it was OOM-killed and has exited with 0.
+			return failedCondition(pod, st), true
 		}
 		state := "has not ended yet"
 		if sidecar {
@@ -270,7 +318,7 @@ func firstFailed(pod *v1.Pod, st v1.PodStatus) (kind string, cs *v1.ContainerSta
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		s := statusOf(st.InitContainerStatuses, c.Name)
-		if s.State.Terminated != nil && s.State.Terminated.ExitCode != 0 && !podspec.IsSidecar(c) {
+		if !podspec.IsSidecar(c) && s.State.Terminated != nil && podspec.Failed(pod, c, s.State.Terminated) {
 			return "init container", &s
 		}
 	}
@@ -289,23 +337,15 @@ func firstFailed(pod *v1.Pod, st v1.PodStatus) (kind string, cs *v1.ContainerSta
 // failedForGood finds a container that has failed and is not restarted while others of its pod
 // still run. A pod of which only sidecars run is about to end by itself.
 func failedForGood(pod *v1.Pod, st v1.PodStatus) (condition, bool) {
-	if !slices.ContainsFunc(st.ContainerStatuses, func(cs v1.ContainerStatus) bool { return cs.State.Terminated == nil }) {
+	goesOn := func(cs v1.ContainerStatus) bool { return cs.State.Terminated == nil }
+	hasFailed := func(c v1.Container) bool {
+		t := finalEnd(pod, &c, st)
+		return t != nil && t.ExitCode != 0
+	}
+	if !slices.ContainsFunc(st.ContainerStatuses, goesOn) || !slices.ContainsFunc(pod.Spec.Containers, hasFailed) {
 		return condition{}, false
 	}
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		t := statusOf(st.ContainerStatuses, c.Name).State.Terminated
-		if t != nil && t.ExitCode != 0 && !podspec.Restarts(pod, c, t.ExitCode) {
-			return failedCondition(pod, st), true
-		}
-	}
-	return condition{}, false
-}
-
-// finished says whether the container has exited with code 0 and is not restarted.
-func finished(pod *v1.Pod, c *v1.Container, cs v1.ContainerStatus) bool {
-	t := cs.State.Terminated
-	return t != nil && t.ExitCode == 0 && !podspec.Restarts(pod, c, 0)
+	return failedCondition(pod, st), true
 }
 
 // ending describes how a container ended.
@@ -314,7 +354,9 @@ func ending(t *v1.ContainerStateTerminated) string {
 		return "could not be started: " + strings.TrimSpace(t.Message)
 	}
 	text := fmt.Sprintf("exited with code %d", t.ExitCode)
-	if t.Reason != "" && t.Reason != "Error" && t.Reason != "Completed" {
+	if t.ExitCode == 0 && t.Reason == podspec.ReasonOOMKilled {
+		text += ", but one of its processes was OOM-killed"
+	} else if t.Reason != "" && t.Reason != "Error" && t.Reason != "Completed" {
 		text += " (" + t.Reason + ")"
 	}
 	if message := strings.TrimSpace(t.Message); message != "" {
@@ -331,4 +373,12 @@ func statusOf(all []v1.ContainerStatus, name string) v1.ContainerStatus {
 		}
 	}
 	return v1.ContainerStatus{Name: name}
+}
+
+// hasUnready says whether a running container is not ready. Its liveness or startup probe may
+// ask for a restart, which Sync carries out, also when the run only waits for running.
+func hasUnready(st v1.PodStatus) bool {
+	return slices.ContainsFunc(podspec.Statuses(st), func(cs v1.ContainerStatus) bool {
+		return cs.State.Running != nil && !cs.Ready
+	})
 }

@@ -58,6 +58,11 @@ func TestCondition(t *testing.T) {
 	both := []v1.Container{plain, sidecar}
 	backOff := waiting("a", "CrashLoopBackOff", "back-off 20s")
 	backOff.LastTerminationState.Terminated = &v1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", Message: "out of memory\n"}
+	oom := func(name string) v1.ContainerStatus {
+		cs := ended(name, 0)
+		cs.State.Terminated.Reason = "OOMKilled"
+		return cs
+	}
 	late, early := ended("b", 4), ended("a", 5)
 	late.State.Terminated.FinishedAt, early.State.Terminated.FinishedAt = metav1.NewTime(now), metav1.NewTime(now.Add(-time.Second))
 	for _, c := range []struct {
@@ -81,12 +86,43 @@ func TestCondition(t *testing.T) {
 			want:   condition{outcome: Failed, ended: true, reason: "Error", message: `init container "i" exited with code 5`},
 		},
 		{
+			name: "an init container was OOM-killed, and a kubelet leaves it at that", until: UntilRunning, pod: newPod(v1.RestartPolicyNever, []v1.Container{plain}, "a"),
+			status: v1.PodStatus{Phase: v1.PodPending, InitContainerStatuses: []v1.ContainerStatus{oom("i")}, ContainerStatuses: []v1.ContainerStatus{waiting("a", "PodInitializing", "")}},
+			want: condition{
+				outcome: Failed, ended: true, reason: "OOMKilled",
+				message: `init container "i" exited with code 0, but one of its processes was OOM-killed`,
+			},
+		},
+		{
+			name: "an init container was OOM-killed and runs again", until: UntilRunning, pod: newPod(v1.RestartPolicyOnFailure, []v1.Container{plain}, "a"),
+			status: v1.PodStatus{Phase: v1.PodPending, InitContainerStatuses: []v1.ContainerStatus{oom("i")}, ContainerStatuses: []v1.ContainerStatus{waiting("a", "PodInitializing", "")}},
+			want:   condition{reason: "OOMKilled", message: `init container "i" exited with code 0, but one of its processes was OOM-killed`},
+		},
+		{
+			name: "OOM-killed, and succeeded", until: UntilCompleted, pod: newPod(v1.RestartPolicyNever, nil, "a"),
+			status: v1.PodStatus{Phase: v1.PodSucceeded, ContainerStatuses: []v1.ContainerStatus{oom("a")}},
+			want: condition{
+				outcome: Succeeded, ended: true, reason: "OOMKilled",
+				message: `container "a" exited with code 0, but one of its processes was OOM-killed`,
+			},
+		},
+		{
+			name: "OOM-killed beside one that runs", until: UntilRunning, pod: newPod(v1.RestartPolicyNever, nil, "a", "b"),
+			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{oom("a"), running("b", true, 0)}},
+			want:   condition{outcome: Running, reason: "OOMKilled", message: `container "a" exited with code 0, but one of its processes was OOM-killed`},
+		},
+		{
+			name: "a sidecar's end does not count", until: UntilCompleted, pod: newPod(v1.RestartPolicyNever, []v1.Container{sidecar}, "a"),
+			status: v1.PodStatus{Phase: v1.PodSucceeded, InitContainerStatuses: []v1.ContainerStatus{oom("s")}, ContainerStatuses: []v1.ContainerStatus{ended("a", 0)}},
+			want:   condition{outcome: Succeeded, ended: true},
+		},
+		{
 			name: "only a sidecar is left to end", until: UntilRunning, pod: newPod(v1.RestartPolicyNever, []v1.Container{sidecar}, "a"),
 			status: v1.PodStatus{
 				Phase: v1.PodRunning, InitContainerStatuses: []v1.ContainerStatus{running("s", true, time.Minute)},
 				ContainerStatuses: []v1.ContainerStatus{ended("a", 3)},
 			},
-			want: condition{reason: "Error", message: `container "a" exited with code 3`},
+			want: condition{reason: "Error", message: `container "a" exited with code 3; waiting for sidecar "s" to stop`},
 		},
 		{
 			name: "one of two", until: UntilRunning, pod: newPod("", nil, "a", "b"),
@@ -259,6 +295,22 @@ func TestCondition(t *testing.T) {
 			name: "all have exited 0 but the phase has not followed", until: UntilRunning, pod: newPod(v1.RestartPolicyNever, nil, "a"),
 			status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{ended("a", 0)}},
 			want:   condition{reason: "PodNotCompleted", message: "every container has exited with code 0; the pod has not ended yet"},
+		},
+		{
+			name: "done, while its sidecar stops", until: UntilReady, pod: newPod(v1.RestartPolicyNever, both, "a"),
+			status: v1.PodStatus{
+				Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{ended("a", 0)},
+				InitContainerStatuses: []v1.ContainerStatus{ended("i", 0), running("s", false, time.Minute)},
+			},
+			want: condition{reason: "PodNotCompleted", message: `every container has exited with code 0; waiting for sidecar "s" to stop`},
+		},
+		{
+			name: "failed, while its sidecar stops", until: UntilCompleted, pod: newPod(v1.RestartPolicyNever, both, "a", "b"),
+			status: v1.PodStatus{
+				Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{ended("a", 0), ended("b", 4)},
+				InitContainerStatuses: []v1.ContainerStatus{ended("i", 0), running("s", true, time.Minute)},
+			},
+			want: condition{reason: "Error", message: `container "b" exited with code 4; waiting for sidecar "s" to stop`},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

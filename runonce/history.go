@@ -41,9 +41,11 @@ func wasStarted(cs v1.ContainerStatus) bool {
 	return cs.State.Running != nil || podspec.LastTermination(cs) != nil
 }
 
-// isDown says whether the newest instance of the container has ended.
+// isDown says whether the newest instance of the container has ended. A container that waits may have
+// one that has not: its postStart hook has yet to complete.
 func isDown(cs v1.ContainerStatus) bool {
-	return cs.State.Running == nil && podspec.LastTermination(cs) != nil
+	t := podspec.LastTermination(cs)
+	return t != nil && cs.State.Running == nil && (cs.State.Terminated != nil || t.ContainerID == cs.ContainerID)
 }
 
 // add notes how long the instances in the status lived in a run that began at the given time, and

@@ -20,15 +20,13 @@ const (
 	jobBackOffMax  = 10 * time.Minute
 )
 
-// jobFailure is why a Job, or one of its indexes, has failed, in the words of its controller.
-type jobFailure struct{ reason, message string }
-
+// Why a Job, or one of its indexes, has failed, in the words of its controller.
 var (
-	deadlineExceeded = jobFailure{batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline"}
-	limitExceeded    = jobFailure{batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit"}
-	tooManyIndexes   = jobFailure{batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes"}
-	indexFailed      = jobFailure{batchv1.JobReasonFailedIndexes, "Job has failed indexes"}
-	failureIgnored   = jobFailure{podspec.ReasonFailureIgnored, "ignored, because another worker of the Job has succeeded"}
+	deadlineExceeded = failed(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
+	limitExceeded    = failed(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
+	tooManyIndexes   = failed(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
+	indexFailed      = failed(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
+	failureIgnored   = failed(podspec.ReasonFailureIgnored, "ignored, because another worker of the Job has succeeded")
 )
 
 // job is the controller of a Job: it decides how many of its pods are active at once, whether
@@ -36,6 +34,7 @@ var (
 type job struct {
 	spec   podspec.Job
 	active semaphore // of the active pods
+	wake   []func()  // the pods
 
 	mu            sync.Mutex
 	failures      int // of all pods, that count towards the limit
@@ -44,9 +43,8 @@ type job struct {
 	podRestarts   map[types.UID]int
 	failedIndexes int
 	timer         *time.Timer
-	failure       jobFailure
-	failed        chan struct{} // closed when the Job has failed
-	succeeded     chan struct{} // closed when a pod has succeeded and no number of completions is wanted
+	failure       condition // of the pods when the Job has failed
+	succeeded     bool      // whether a pod has, and no number of completions is wanted
 }
 
 // jobs are the Jobs of a run, by namespace and name.
@@ -65,7 +63,7 @@ func (js jobs) of(pod *v1.Pod) *job {
 			parallelism = int(*spec.Parallelism)
 		}
 		js[key] = &job{
-			spec: spec, active: semaphore{free: parallelism}, failed: make(chan struct{}), succeeded: make(chan struct{}),
+			spec: spec, active: semaphore{free: parallelism},
 			podFailures: map[types.UID]int{}, podRestarts: map[types.UID]int{},
 		}
 	}
@@ -83,39 +81,31 @@ func (js jobs) close() {
 	}
 }
 
-// done is closed when the Job has failed. A nil Job never fails.
-func (j *job) done() <-chan struct{} {
-	if j == nil {
-		return nil
-	}
-	return j.failed
-}
-
-// complete says whether no pod of the Job is retried any more: it has no number of completions, and one
-// worker has succeeded, which is enough (manageJob).
-func (j *job) complete() bool {
-	select {
-	case <-j.succeeded:
-		return true
-	default:
-		return false
-	}
-}
-
-// why returns why the Job has failed; zero while it has not.
-func (j *job) why() jobFailure {
+// verdict returns why a pod has to end, zero if it may go on: the Job has failed, or the pod is to
+// be replaced although another worker has succeeded, which is enough without a number of
+// completions (manageJob).
+func (j *job) verdict(replaced bool) condition {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if replaced && j.succeeded && !j.failure.ended {
+		return failureIgnored
+	}
 	return j.failure
 }
 
 // fail makes the Job fail, unless it has already, and returns why it has. The lock is held.
-func (j *job) fail(f jobFailure) jobFailure {
-	if j.failure == (jobFailure{}) {
-		j.failure = f
-		close(j.failed)
+func (j *job) fail(c condition) condition {
+	if !j.failure.ended {
+		j.failure = c
+		j.wakePods()
 	}
 	return j.failure
+}
+
+func (j *job) wakePods() {
+	for _, wake := range j.wake {
+		wake()
+	}
 }
 
 // failedWithJob says whether the pod was failed because of its Job, and not by itself.
@@ -131,38 +121,33 @@ func failedWithJob(st v1.PodStatus) bool {
 }
 
 // resume counts a pod that is active from an earlier run, with its failures there, before any
-// other becomes active.
-func (j *job) resume(uid types.UID, failures int) {
-	j.active.free-- // below 0 if more are active than may be
+// other becomes active. It returns its turn.
+func (j *job) resume(uid types.UID, failures int) *waiter {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.podFailures[uid] = failures
 	j.failures += failures
 	j.streak += failures
+	return j.active.take()
 }
 
 // leave counts a pod that has ended, which lets the next one become active.
-func (j *job) leave(uid types.UID, slot *waiter, succeeded bool) {
-	if j == nil {
-		return
-	}
+func (j *job) leave(uid types.UID, turn *waiter, succeeded bool) {
 	j.mu.Lock()
+	defer j.mu.Unlock()
 	delete(j.podRestarts, uid) // only active pods count, as in the controller
 	if succeeded {
 		j.streak = 0
-		if j.spec.Completions == nil && !j.complete() {
-			close(j.succeeded)
+		if j.spec.Completions == nil && !j.succeeded {
+			j.succeeded = true
+			j.wakePods()
 		}
 	}
-	j.mu.Unlock()
-	j.active.leave(slot)
+	j.active.leave(turn)
 }
 
 // startDeadline starts the Job's deadline when its first pod starts.
 func (j *job) startDeadline() {
-	if j == nil {
-		return
-	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.spec.ActiveDeadlineSeconds == nil || j.timer != nil {
@@ -177,7 +162,7 @@ func (j *job) startDeadline() {
 
 // retryDecision is what follows from the failure of a pod.
 type retryDecision struct {
-	failure  jobFailure    // why the pod is not retried; zero if it is
+	failure  condition     // if the pod is not retried
 	after    time.Duration // the delay before the retry
 	failures int           // how often this pod has failed
 }
@@ -188,7 +173,7 @@ type retryDecision struct {
 func (j *job) podFailed(pod *v1.Pod, st v1.PodStatus) retryDecision {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.failure != (jobFailure{}) {
+	if j.failure.ended {
 		return retryDecision{failure: j.failure}
 	}
 	if j.pastDeadline(pod, st) {
@@ -197,7 +182,7 @@ func (j *job) podFailed(pod *v1.Pod, st v1.PodStatus) retryDecision {
 	action, message := matchFailurePolicy(j.spec.PodFailurePolicy, pod, st)
 	switch action {
 	case batchv1.PodFailurePolicyActionFailJob:
-		return retryDecision{failure: j.fail(jobFailure{batchv1.JobReasonPodFailurePolicy, message})}
+		return retryDecision{failure: j.fail(failed(batchv1.JobReasonPodFailurePolicy, message))}
 	case batchv1.PodFailurePolicyActionIgnore:
 		return retryDecision{after: jobBackOff(1), failures: j.podFailures[pod.UID]}
 	case batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyActionFailIndex:
@@ -211,7 +196,7 @@ func (j *job) podFailed(pod *v1.Pod, st v1.PodStatus) retryDecision {
 		return retryDecision{failure: j.failIndex()}
 	case j.failures > j.limit():
 		return retryDecision{failure: j.fail(limitExceeded)}
-	case j.complete():
+	case j.succeeded:
 		return retryDecision{failure: failureIgnored}
 	case ownLimit != nil:
 		streak = own
@@ -227,7 +212,7 @@ func (j *job) pastDeadline(pod *v1.Pod, st v1.PodStatus) bool {
 
 // failIndex counts an index that has failed for good. The others go on unless there are too
 // many of these.
-func (j *job) failIndex() jobFailure {
+func (j *job) failIndex() condition {
 	j.failedIndexes++
 	if limit := j.spec.MaxFailedIndexes; limit != nil && j.failedIndexes > int(*limit) {
 		return j.fail(tooManyIndexes)
@@ -236,21 +221,30 @@ func (j *job) failIndex() jobFailure {
 }
 
 // mayRestart notes how often the containers of an active pod were restarted, one of which is
-// down, and says whether it may be restarted again, or else why not. The controller counts
-// the same (pastBackoffLimitOnFailure), but ends a pod whose last restart has just begun; here
-// a limit of n means n restarts.
-func (j *job) mayRestart(uid types.UID, restarts int) (jobFailure, bool) {
+// down, and says whether it may be restarted again; if not, the Job has failed. The controller
+// counts the same (pastBackoffLimitOnFailure), but ends a pod whose last restart has just begun;
+// here a limit of n means n restarts.
+func (j *job) mayRestart(uid types.UID, st v1.PodStatus) bool {
+	left := j.restartsLeft(uid, st)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.podRestarts[uid] = restarts
-	all := 0
+	if left == 0 {
+		j.fail(limitExceeded)
+	}
+	return !j.failure.ended
+}
+
+// restartsLeft notes how often the containers of an active pod were restarted, and returns how often
+// those of all pods may be restarted yet.
+func (j *job) restartsLeft(uid types.UID, st v1.PodStatus) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.podRestarts[uid] = history{}.restarts(st)
+	left := j.limit()
 	for _, n := range j.podRestarts {
-		all += n
+		left -= n
 	}
-	if j.failure == (jobFailure{}) && all < j.limit() {
-		return jobFailure{}, true
-	}
-	return j.fail(limitExceeded), false
+	return max(0, left)
 }
 
 func (j *job) limit() int {

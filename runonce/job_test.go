@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/podspec"
 )
@@ -84,5 +85,27 @@ func TestMatchFailurePolicy(t *testing.T) {
 				t.Errorf("%s %q, want %s %q", action, message, tt.action, tt.message)
 			}
 		})
+	}
+}
+
+// TestJobResume: pods of earlier runs are active even if there are too many of them, and the next
+// one when there are not.
+func TestJobResume(t *testing.T) {
+	t.Parallel()
+	j := jobs{}.of(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{podspec.AnnotationJob: `{"name": "j", "parallelism": 1}`}}})
+	a, b, woken := j.resume("a", 0), j.resume("b", 0), 0
+	next := j.active.reserve(0, func() { woken++ })
+	for _, c := range []struct {
+		uid   types.UID
+		turn  *waiter
+		holds bool
+		woken int
+	}{{"a", a, false, 0}, {"b", b, true, 1}} {
+		if !c.turn.holds() {
+			t.Errorf("%s is not active", c.uid)
+		}
+		if j.leave(c.uid, c.turn, true); next.holds() != c.holds || woken != c.woken {
+			t.Errorf("after %s: the next one is active: %v, and was woken %d times", c.uid, next.holds(), woken)
+		}
 	}
 }

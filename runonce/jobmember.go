@@ -12,180 +12,105 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// jobMember is the part of a pod that belongs to its Job.
+// jobMember is the gate of a pod that belongs to a Job.
 type jobMember struct {
-	job         *job      // nil for a pod of no Job
-	jobSlot     *waiter   // held by an active pod; nil for one of an earlier run
-	jobRetryAt  time.Time // when the failed pod is retried, zero if it is not
-	jobRetries  int       // in this run
-	jobFailures int       // in earlier runs as well
+	job      *job
+	p        *pod
+	turn     *waiter // to be active; nil if the pod has not asked for it
+	failures int     // of the pod, in earlier runs as well
+	retries  int     // in this run
 }
-
-// willRetry says whether the pod has failed and its Job retries it.
-func (m *jobMember) willRetry() bool { return !m.jobRetryAt.IsZero() }
 
 // joinJobs finds the Jobs of the pods. Those of earlier runs are active already, with their
 // failures; the others come after them.
 func (r *run) joinJobs(ctx context.Context, pods []*pod) {
-	var old, added []*pod
+	var old []*jobMember
 	for _, p := range pods {
-		switch p.job = r.jobs.of(p.pod); {
-		case p.job == nil:
-		case p.kept:
-			old = append(old, p)
-		default:
-			added = append(added, p)
+		j := r.jobs.of(p.pod)
+		if j == nil {
+			continue
 		}
+		p.member = &jobMember{job: j, p: p}
+		p.gates = append(p.gates, p.member)
+		j.wake = append(j.wake, p.wake)
+		if p.stage == adopted {
+			old = append(old, p.member)
+		}
+	}
+	if len(old) == 0 {
+		return
+	}
+	list, err := r.rt.List(ctx)
+	if err != nil {
+		r.o.Logger.WarnContext(ctx, "could not find the failures of Jobs in earlier runs; they are not counted", "error", err)
 	}
 	earlier := map[types.UID]*v1.Pod{}
-	if len(old) > 0 {
-		list, err := r.rt.List(ctx)
-		if err != nil {
-			r.o.Logger.WarnContext(ctx, "failures of Jobs in earlier runs are not counted", "error", err)
-		}
-		for _, pod := range list {
-			earlier[pod.UID] = pod
-		}
+	for _, pod := range list {
+		earlier[pod.UID] = pod
 	}
-	for _, p := range old {
-		if pod := earlier[p.pod.UID]; pod != nil {
+	for _, m := range old {
+		if was := earlier[m.p.pod.UID]; was != nil {
 			// A missing or invalid number counts as 0.
-			p.jobFailures, _ = strconv.Atoi(pod.Annotations[podspec.AnnotationJobFailures])
+			m.failures, _ = strconv.Atoi(was.Annotations[podspec.AnnotationJobFailures])
 		}
-		p.job.resume(p.pod.UID, p.jobFailures)
-	}
-	for i, p := range added {
-		p.jobSlot = p.job.active.reserve(i)
+		m.turn = m.job.resume(m.p.pod.UID, m.failures)
 	}
 }
 
-// rejoin has a pod that is tried again wait for its turn in the Job that it has left.
-func (p *pod) rejoin() {
-	if p.job != nil {
-		p.jobSlot = p.job.active.reserve(p.rank)
+func (m *jobMember) open() bool {
+	if m.turn == nil {
+		m.turn = m.job.active.reserve(m.p.rank, m.p.wake)
 	}
+	return m.turn.holds()
 }
 
-// active says whether the pod's Job, if it has one, lets it start.
-func (p *pod) active() bool { return p.jobSlot == nil || p.jobSlot.holds() }
+func (m *jobMember) verdict() condition { return m.job.verdict(m.p.stage == replacing) }
 
-// awaitJob waits until the pod's Job lets it start, or has failed. It returns false when ctx
-// is done.
-func (p *pod) awaitJob(ctx context.Context) bool {
-	if p.active() {
-		return true
+func (m *jobMember) changed(c condition) {
+	if m.p.begun() {
+		m.job.startDeadline()
 	}
-	select {
-	case <-p.jobSlot.ready:
-	case <-p.job.done():
-	case <-ctx.Done():
-		return false
+	if c.ended && m.turn != nil {
+		m.job.leave(m.p.pod.UID, m.turn, c.outcome == Succeeded)
+		m.turn = nil
 	}
-	return true
-}
-
-// jobFailed says whether the pod's Job has failed.
-func (p *pod) jobFailed() bool { return p.job != nil && p.job.why() != (jobFailure{}) }
-
-// failWithJob ends a pod whose Job has failed, unless it has ended by itself.
-func (p *pod) failWithJob(ctx context.Context) {
-	if p.started() {
-		p.jobRetryAt = time.Time{}
-		if err := p.observe(ctx); err != nil {
-			p.handle(ctx, err)
-			return
-		}
-	}
-	if !p.cond.ended {
-		p.end(ctx, p.fail(ctx, p.job.why()))
-	}
-}
-
-// fail makes the runtime fail the pod because of its Job, so that later runs know of it.
-func (p *pod) fail(ctx context.Context, f jobFailure) condition {
-	c := failed(f.reason, f.message)
-	if !p.started() {
-		return c
-	}
-	err := p.r.rt.Fail(ctx, p.pod, f.reason, f.message)
-	if err == nil {
-		err = p.refresh(ctx)
-	}
-	if err != nil {
-		p.warn(ctx, "cannot end a pod of a failed Job", err)
-		return c
-	}
-	if own := p.judge(); own.ended {
-		return own
-	}
-	return c
 }
 
 // retryInJob returns the condition of a pod that has ended: its own, or that its Job retries
 // it (a controller would create another pod), or that its Job has failed.
 func (p *pod) retryInJob(ctx context.Context, c condition) condition {
-	if p.job == nil || p.status.Phase != v1.PodFailed || failedWithJob(p.status) {
+	m := p.member
+	if m == nil || p.status.Phase != v1.PodFailed || failedWithJob(p.status) || p.status.Reason == reasonStopped {
 		return c
 	}
-	decision := p.job.podFailed(p.pod, p.status)
-	if decision.failure != (jobFailure{}) {
+	decision := m.job.podFailed(p.pod, p.status)
+	if decision.failure.ended {
 		return p.fail(ctx, decision.failure)
 	}
-	if limit := p.r.o.Retry.Retries; p.jobRetries >= limit {
+	if limit := p.r.o.Retry.Retries; m.retries >= limit {
 		c.message += fmt.Sprintf(" (gave up after %d retries)", limit)
 		return c
 	}
-	p.jobFailures = decision.failures
-	p.jobRetryAt = time.Now().Add(decision.after)
-	p.r.progress(Progress{Pod: p.pod, State: "Retrying", Message: c.message, RetryAt: p.jobRetryAt}, 0)
+	m.failures = decision.failures
+	p.enter(replacing)
+	p.retryAt(time.Now().Add(decision.after), c.message)
 	return condition{reason: c.reason, message: fmt.Sprintf("retrying in %s: %s", decision.after, c.message)}
 }
 
-// succeededMeanwhile is closed when the failed pod need not be retried, because another worker
-// has succeeded.
-func (m *jobMember) succeededMeanwhile() <-chan struct{} {
-	if !m.willRetry() {
+// replace removes a failed pod that its Job retries, so that the next Sync starts it with new
+// volumes, namespaces and containers.
+func (p *pod) replace(ctx context.Context) error {
+	if p.stage != replacing {
 		return nil
 	}
-	return m.job.succeeded
-}
-
-// dropRetry ends a failed pod that need not be retried.
-func (p *pod) dropRetry(ctx context.Context) bool {
-	if !p.willRetry() || !p.job.complete() {
-		return false
-	}
-	p.jobRetryAt = time.Time{}
-	p.end(ctx, p.fail(ctx, failureIgnored))
-	return true
-}
-
-// removeForRetry removes a failed pod that its Job retries, so that the next Sync starts it
-// with new volumes, namespaces and containers.
-func (p *pod) removeForRetry(ctx context.Context) error {
-	if !p.willRetry() {
-		return nil
-	}
-	if err := p.r.rt.Stop(ctx, p.pod); err != nil {
+	if err := p.r.reset(ctx, p.pod); err != nil {
 		return fmt.Errorf("removing pod %q for a retry: %w", p.pod.Name, err)
 	}
 	p.pod = p.pod.DeepCopy()
-	p.pod.Annotations[podspec.AnnotationJobFailures] = strconv.Itoa(p.jobFailures)
-	p.jobRetries++
-	p.jobRetryAt = time.Time{}
-	p.history, p.status = history{}, v1.PodStatus{}
+	p.pod.Annotations[podspec.AnnotationJobFailures] = strconv.Itoa(p.member.failures)
+	p.retries++
+	p.member.retries++
+	p.due, p.history, p.status = time.Time{}, history{}, v1.PodStatus{}
+	p.enter(synced)
 	return nil
-}
-
-// tooManyRestarts ends a pod whose Job allows no more restarts of a container.
-func (p *pod) tooManyRestarts(ctx context.Context) bool {
-	n := 0
-	for _, cs := range podspec.Statuses(p.status) {
-		n += int(cs.RestartCount)
-	}
-	failure, ok := p.job.mayRestart(p.pod.UID, n)
-	if !ok {
-		p.end(ctx, p.fail(ctx, failure))
-	}
-	return !ok
 }

@@ -73,6 +73,12 @@ func TestJob(t *testing.T) {
 			elapsed: 3*time.Second + 10*time.Second + 20*time.Second,
 		},
 		{
+			name: "tried again later if it fails at once", rules: `"backoffLimit": 2`,
+			scripts: map[string]script{"a": failing(0)},
+			want:    []string{"a Failed BackoffLimitExceeded 3"},
+			elapsed: 10*time.Second + 20*time.Second,
+		},
+		{
 			name: "a limit of 0", rules: `"backoffLimit": 0`,
 			scripts: map[string]script{"a": failing(time.Second)},
 			want:    []string{"a Failed BackoffLimitExceeded"}, elapsed: time.Second,
@@ -237,4 +243,94 @@ func TestJobInterrupted(t *testing.T) {
 		want(t, "outcome", r.Outcome, runonce.TimedOut)
 		want(t, "message", r.Message, `retrying in 10s: container "c" exited with code 3`)
 	})
+}
+
+// resetting is a runtime with Reset, whose error is that another process has taken the pods.
+type resetting struct {
+	*fake
+	err error
+}
+
+func (r resetting) Reset(_ context.Context, pod *v1.Pod) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.note("reset %s", pod.Name)
+	return r.err
+}
+
+// TestJobPodTaken: a pod that another process has stopped is not retried by its Job.
+func TestJobPodTaken(t *testing.T) {
+	t.Parallel()
+	stopped := with(v1.PodFailed, ended(143))
+	stopped.Reason = "Stopped"
+	for _, c := range []struct {
+		name   string
+		script script
+		resets int
+	}{
+		{"while it runs", script{timeline: []moment{{0, running()}, {time.Minute, stopped}}}, 0},
+		{"while it waits to be retried", failing(time.Minute), 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{scripts: map[string]script{"web": c.script}}
+				plan := admitted(jobPod("web", v1.RestartPolicyNever, `"backoffLimit": 5`))
+				got := runonce.Run(t.Context(), resetting{f, preemptedError{syncError{"stopped by another process", "Stopped", true, 0}, nil}}, plan, runonce.Options{Until: runonce.UntilCompleted})
+				want(t, "outcome", outcomes(got)[0], "Failed Stopped")
+				want(t, "resets", count(f.calls, "reset web"), c.resets)
+				want(t, "stops", count(f.calls, "stop web"), 0)
+			})
+		})
+	}
+}
+
+// TestJobFailsMeanwhile: the failure of a Job ends its pods whatever they wait for: a slot, or a runtime
+// that does not answer, which is asked as often as the schedule says.
+func TestJobFailsMeanwhile(t *testing.T) {
+	t.Parallel()
+	silent := runs()
+	silent.status = func(int) error {
+		if after := time.Since(bubbleStart); 500*time.Millisecond < after && after < 6*time.Second {
+			return errBroken
+		}
+		return nil
+	}
+	for _, c := range []struct {
+		name    string
+		b       script
+		elapsed time.Duration
+		retries int
+		syncs   int
+	}{
+		{"waits for a slot", runs(), time.Second, 0, 0},
+		{"runs, and its status is unknown", silent, 8 * time.Second, 3, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				busy := runs()
+				busy.syncTakes = time.Hour
+				f := &fake{scripts: map[string]script{"a": failing(time.Second), "b": c.b, "busy": busy}}
+				a, b, other := jobPod("a", v1.RestartPolicyNever, `"backoffLimit": 0`), jobPod("b", v1.RestartPolicyNever, `"backoffLimit": 0`), newPod("busy", "")
+				plan, o := admitted(a, b), runonce.Options{Until: runonce.UntilCompleted, Retry: runonce.Backoff{Delay: time.Second, Factor: 2, Retries: 5}}
+				if c.syncs == 0 {
+					plan, o.Parallel = admitted(a, other, b), 1
+				}
+				retries := 0
+				o.Progress = func(e runonce.Progress) {
+					if e.Pod.Name == "b" && e.State == "Retrying" {
+						retries++
+					}
+				}
+				got := runonce.Run(t.Context(), f, plan, o)
+				last := got[len(got)-1]
+				want(t, "outcome", last.Outcome, runonce.Failed)
+				want(t, "reason", last.Reason, "BackoffLimitExceeded")
+				want(t, "elapsed", last.Elapsed, c.elapsed)
+				want(t, "retries", retries, c.retries)
+				want(t, "syncs", count(f.calls, "sync b"), c.syncs)
+			})
+		})
+	}
 }

@@ -77,7 +77,7 @@ func TestKeepWhileStopping(t *testing.T) {
 			t.Fatal(err)
 		}
 		plan := admit.Plan{Decisions: []admit.Decision{
-			{Pod: web, Verdict: admit.Admitted, Running: true}, {Pod: after, Verdict: admit.Admitted, Replaces: before},
+			{Pod: web, Verdict: admit.Admitted, Running: true}, {Pod: after, Verdict: admit.Admitted, Replaces: []*v1.Pod{before}},
 		}}
 		over := make(chan struct{})
 		time.AfterFunc(2*time.Hour, func() { close(over) })
@@ -103,6 +103,49 @@ func TestKeepWhileStopping(t *testing.T) {
 	})
 }
 
+// TestKeepWithoutDuplicates: a pod that runs on is kept at its goal while other versions of it are
+// stopped, each once. One that cannot be stopped is an error of the pod.
+func TestKeepWithoutDuplicates(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		stop func(int) error
+		keep bool
+		want string
+	}{
+		{"kept", nil, true, "Running"},
+		{"not kept", nil, false, "Running"},
+		{"that stay", always(errBroken), true, "Failed StopFailed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{scripts: map[string]script{
+					"web": runs(), "old1": {stopTakes: time.Minute, stop: c.stop}, "old2": {stopTakes: time.Hour, stop: c.stop},
+				}}
+				web := newPod("web", v1.RestartPolicyAlways)
+				if err := f.Sync(t.Context(), web); err != nil {
+					t.Fatal(err)
+				}
+				plan := admit.Plan{Decisions: []admit.Decision{{
+					Pod: web, Verdict: admit.Admitted, Running: true,
+					Replaces: []*v1.Pod{newPod("old1", ""), newPod("old2", "")},
+				}}}
+				o := runonce.Options{}
+				if c.keep {
+					over := make(chan struct{})
+					time.AfterFunc(2*time.Hour, func() { close(over) })
+					o.Keep = over
+				}
+				got := runonce.Run(t.Context(), f, plan, o)
+				want(t, "outcome", outcomes(got)[0], c.want)
+				want(t, "stops", count(f.calls, "stop old1")+count(f.calls, "stop old2"), 2)
+				want(t, "stops of the pod itself", count(f.calls, "stop web"), 0)
+			})
+		})
+	}
+}
+
 // TestKeepTriesAgain: a pod that was given up has failed, and is tried again every five minutes. One
 // that another process has stopped is not.
 func TestKeepTriesAgain(t *testing.T) {
@@ -117,7 +160,7 @@ func TestKeepTriesAgain(t *testing.T) {
 		want(t, "known after", at, 0)
 		want(t, "last", last[0].Outcome, runonce.Running)
 		want(t, "syncs", count(f.calls, "sync late"), 3)
-		want(t, "the lost one", last[1].Outcome, runonce.Failed)
+		want(t, "the lost one", last[1].Outcome, runonce.Removed)
 		want(t, "syncs of the lost one", count(f.calls, "sync lost"), 1)
 	})
 }
@@ -148,6 +191,7 @@ type stopped struct{}
 
 func (stopped) Error() string        { return "stopped by another process" }
 func (stopped) Permanent() bool      { return true }
+func (stopped) Reason() string       { return "Stopped" }
 func (stopped) PreemptedBy() *v1.Pod { return nil }
 
 // TestKeepEnds: at the end a sync is finished, but a pull is not, also before the goal is reached.

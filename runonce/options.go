@@ -3,6 +3,7 @@ package runonce
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -19,6 +20,7 @@ const DefaultMaxRestarts = 3
 // Options say how a plan is carried out. The zero value is the default.
 type Options struct {
 	Until Until   // UntilRunning if empty
+	Await Await   // what the run waits for besides; nothing if zero
 	Retry Backoff // DefaultBackoff if zero
 	// Timeout is the deadline of the whole run, counted from Start; 0 for none.
 	Timeout time.Duration
@@ -98,6 +100,37 @@ func (o Options) WithTimeout(ctx context.Context) (context.Context, context.Canc
 		return context.WithCancel(ctx)
 	}
 	return context.WithDeadlineCause(ctx, o.Start.Add(o.Timeout), errTimeout)
+}
+
+// errTimeout is the cause of a context that has reached the deadline of the run.
+var errTimeout = errors.New("the run has timed out")
+
+// failFastError is the cause of a context that is done because a pod has failed.
+type failFastError struct{ pod string }
+
+func (e failFastError) Error() string {
+	return fmt.Sprintf("the run ended because pod %q failed", e.pod)
+}
+
+func isFailFast(cause error) bool {
+	var e failFastError
+	return errors.As(cause, &e)
+}
+
+// interrupted is the outcome of a pod that was not done when the run ended for the given cause.
+func interrupted(cause error) Outcome {
+	if errors.Is(cause, errTimeout) || errors.Is(cause, context.DeadlineExceeded) {
+		return TimedOut
+	}
+	return Canceled
+}
+
+// ignoreCanceled returns the error if it says more than that ctx is done.
+func ignoreCanceled(ctx context.Context, err error) error {
+	if err == nil || err.Error() == ctx.Err().Error() || err.Error() == context.Cause(ctx).Error() {
+		return nil
+	}
+	return err
 }
 
 // withDefaults fills in what was left out.

@@ -13,8 +13,8 @@ import (
 
 // preventOvercommit blocks pods that count on the resources of pods that could not be
 // stopped, the lowest priority first, until the rest fits the node.
-func preventOvercommit(plan admit.Plan, departures []*departure, blocked map[int]error) {
-	failed := slices.IndexFunc(departures, func(d *departure) bool { return d.err != nil })
+func preventOvercommit(plan admit.Plan, removals []*removal, blocked map[int]error) {
+	failed := slices.IndexFunc(removals, func(d *removal) bool { return d.err != nil })
 	if failed < 0 || plan.Node == nil {
 		return
 	}
@@ -24,19 +24,21 @@ func preventOvercommit(plan admit.Plan, departures []*departure, blocked map[int
 		q.Sub(plan.Used[name])
 		free[name] = q
 	}
-	for _, d := range departures {
+	for _, d := range removals {
 		if d.err != nil {
 			addRequests(free, d.Pod, (*resource.Quantity).Sub)
 		}
 	}
 	for i := range blocked {
-		addRequests(free, plan.Decisions[i].Pod, (*resource.Quantity).Add)
+		if d := plan.Decisions[i]; !d.Running {
+			addRequests(free, d.Pod, (*resource.Quantity).Add)
+		}
 	}
 	for _, i := range lastToStart(plan.Decisions, blocked) {
 		if !overcommitted(free) {
 			return
 		}
-		blocked[i] = fmt.Errorf("its resources are still in use: %w", departures[failed].err)
+		blocked[i] = fmt.Errorf("its resources are still in use: %w", removals[failed].err)
 		addRequests(free, plan.Decisions[i].Pod, (*resource.Quantity).Add)
 	}
 }

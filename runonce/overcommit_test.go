@@ -44,22 +44,22 @@ func TestPreventOvercommit(t *testing.T) {
 		v1.ResourceMemory: resource.MustParse("1000Mi"), v1.ResourcePods: resource.MustParse("4"),
 	}}
 	tests := []struct {
-		name       string
-		departures []*departure
-		blocked    map[int]error
-		want       []int
+		name     string
+		removals []*removal
+		blocked  map[int]error
+		want     []int
 	}{
-		{name: "all stopped", departures: []*departure{{Departure: admit.Departure{Pod: victim, Row: 4}}}, want: nil},
+		{name: "all stopped", removals: []*removal{{Removal: admit.Removal{Pod: victim, Row: 4}}}, want: nil},
 		// 400 of the critical pod and the others do not fit beside the victim's 600.
-		{name: "not stopped", departures: []*departure{{Departure: admit.Departure{Pod: victim, Row: 4}, err: stuck}}, blocked: map[int]error{0: stuck}, want: []int{0, 2, 3}},
+		{name: "not stopped", removals: []*removal{{Removal: admit.Removal{Pod: victim, Row: 4}, err: stuck}}, blocked: map[int]error{0: stuck}, want: []int{0, 2, 3}},
 		// A small one that stays leaves enough for the more important pod.
-		{name: "a small one", departures: []*departure{{Departure: admit.Departure{Pod: sized("small", 0, "250Mi"), Row: 4}, err: stuck}}, blocked: map[int]error{0: stuck}, want: []int{0, 2}},
+		{name: "a small one", removals: []*removal{{Removal: admit.Removal{Pod: sized("small", 0, "250Mi"), Row: 4}, err: stuck}}, blocked: map[int]error{0: stuck}, want: []int{0, 2}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			blocked := maps.Clone(tt.blocked)
-			preventOvercommit(plan, tt.departures, blocked)
+			preventOvercommit(plan, tt.removals, blocked)
 			got := slices.Sorted(maps.Keys(blocked))
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("blocked rows (-want +got):\n%s", diff)

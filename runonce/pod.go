@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 )
@@ -23,64 +23,90 @@ const pollInterval = 10 * time.Second
 // the kubelet.
 const reviveInterval = 5 * time.Minute
 
+// stage is how far a run has come with a pod.
+type stage int
+
+// The stages of a pod. It keeps the last one when it has ended, which its condition says.
+const (
+	queued    stage = iota // nothing of it was started yet
+	adopted                // it is of an earlier run, and this one has yet to sync it
+	pulling                // its images are pulled, for the next Sync
+	synced                 // whenever it needs that
+	replacing              // it has failed, and is removed and started again when that is due
+)
+
 // pod drives one pod to its goal. Only one goroutine at a time works on it.
 type pod struct {
 	r       *run
 	pod     *v1.Pod
 	res     *Result
+	goal    goal
 	rank    int
-	slot    *waiter // for its next Sync, queued or held; nil while it waits for anything else
-	changes <-chan struct{}
+	gates   gates
+	member  *jobMember      // the gate of its Job, nil if it has none
+	slot    *waiter         // for its next Sync, queued or held; nil while it waits for anything else
+	woken   chan struct{}   // gets a value when its gates or slot have changed
+	changes <-chan struct{} // events of the pod; without them it is polled
 
-	kept      bool         // it already runs, from an earlier run
-	found     bool         // it had reached its goal or had ended when this run first observed it
-	synced    bool         // this run has begun to start it
-	announced bool         // that it is started
-	pulling   bool         // its images are being pulled
-	status    v1.PodStatus // the last one
-	history   history      // nil before the first status
-	cond      condition    // of that status, or of an error
+	stage    stage
+	due      time.Time    // when it is tried again, after an error, a failure or the end; zero if it is not
+	status   v1.PodStatus // the last one
+	history  history      // nil before the first status of an adopted pod
+	cond     condition    // of that status, or of an error
+	recorded condition    // what the runtime was told to keep of it
 
-	err       error     // of the last Sync
-	cut       error     // of a Sync that the end of the run has interrupted, if it says more than that
-	retries   int       // after errors
-	streak    int       // retries since the last success
-	retryAt   time.Time // when the next retry is due, zero if none is
-	gaveUp    time.Time // when it was given up after errors, zero if it was not
-	preemptor *v1.Pod   // of another run
+	err       error   // of the last Sync
+	cut       error   // of a Sync that the end of the run has interrupted, if it says more than that
+	retries   int     // after errors and failures
+	streak    int     // retries after errors since the last success
+	preemptor *v1.Pod // of another run
+}
 
-	jobMember
+// podOf returns the pod of an admitted decision, which has the given result.
+func (r *run) podOf(d admit.Decision, res *Result) *pod {
+	p := &pod{r: r, pod: d.Pod, res: res, history: history{}, woken: make(chan struct{}, 1)}
+	p.goal = goal{until: r.o.Until, settle: r.o.Settle, await: r.o.Await.containers(d.Pod)}
+	if res.Existed = d.Running; d.Running {
+		p.stage, p.history = adopted, nil
+	}
+	return p
 }
 
 // done says whether the pod has reached its goal or has ended.
 func (p *pod) done() bool { return p.cond.outcome != "" }
 
 // started says whether the pod was started, in this run or in an earlier one.
-func (p *pod) started() bool { return p.synced || p.kept }
+func (p *pod) started() bool { return p.stage > queued }
 
-func (p *pod) name() string { return podspec.FullName(p.pod) }
+// begun says whether this run has begun to start the pod.
+func (p *pod) begun() bool { return p.stage > adopted }
 
-// subscribe asks for events of the pod. Without them it is polled.
-func (p *pod) subscribe(ctx context.Context) {
-	var err error
-	if p.changes, err = p.r.rt.Changes(ctx, p.pod); err != nil {
-		p.warn(ctx, "cannot watch the pod, polling it instead", err)
+// enter brings the pod to a stage, and reports what this run starts.
+func (p *pod) enter(s stage) {
+	switch {
+	case s == pulling:
+		p.r.progress(Progress{Pod: p.pod, State: "Pulling"}, 0)
+	case p.stage == queued:
+		p.r.progress(Progress{Pod: p.pod, State: "Starting"}, 0)
 	}
+	p.stage = s
+	p.gates.changed(p.cond)
 }
 
 func (p *pod) warn(ctx context.Context, message string, err error) {
-	p.r.o.Logger.WarnContext(ctx, message, "pod", p.name(), "error", err)
+	p.r.o.Logger.WarnContext(ctx, message, "pod", podspec.FullName(p.pod), "error", err)
 }
 
 // drive works on the pod until it has ended or the round is over, because all pods are done or
 // ctx is. Until then a pod at its goal is watched and kept there.
 func (p *pod) drive(ctx, round context.Context) {
 	defer p.leaveSlot()
-	for round.Err() == nil && p.goesOn(round) {
-		if !p.awaitJob(round) {
-			return
+	for round.Err() == nil && p.goesOn(round) && p.await(round, p.gates.open) {
+		p.converge(ctx, round)
+		if p.cond.ended || p.r.kept {
+			p.conclude(ctx, p.cond.outcome, p.cond.reason, p.cond.message)
 		}
-		if p.converge(ctx, round); !p.cond.ended {
+		if !p.cond.ended {
 			p.wait(round)
 		}
 	}
@@ -89,16 +115,15 @@ func (p *pod) drive(ctx, round context.Context) {
 // goesOn says whether there is something to do for the pod. One that was given up is tried again
 // after a while if the run keeps its pods.
 func (p *pod) goesOn(round context.Context) bool {
-	if !p.cond.ended || !p.r.kept || p.gaveUp.IsZero() {
+	if !p.cond.ended || !p.r.kept || p.due.IsZero() {
 		return !p.cond.ended
 	}
 	select {
-	case <-time.After(time.Until(p.gaveUp.Add(reviveInterval))):
+	case <-time.After(time.Until(p.due)):
 	case <-round.Done():
 		return false
 	}
-	p.gaveUp, p.cond.ended = time.Time{}, false
-	p.rejoin()
+	p.due, p.cond.ended = time.Time{}, false
 	return true
 }
 
@@ -110,20 +135,29 @@ func (p *pod) leaveSlot() {
 	}
 }
 
-// converge observes the pod, syncs it if it needs that, and handles the result. The pod has no
-// slot afterwards, whatever it has found.
+// converge observes the pod, syncs it if it needs that, and handles the result. It ends a pod that
+// has to end because of others. The pod has no slot afterwards, whatever it has found.
 func (p *pod) converge(ctx, round context.Context) {
 	defer p.leaveSlot()
-	if p.jobFailed() {
-		p.leaveSlot()
-		p.failWithJob(ctx)
-		return
-	}
-	if p.started() && !p.needsSync(ctx) {
-		return
-	}
-	if p.sync(ctx, round) && !p.done() {
+	if !p.condemned() && (!p.started() || p.needsSync(ctx)) && p.sync(ctx, round) && !p.done() {
 		p.handle(ctx, p.err)
+	}
+	if c := p.gates.verdict(); c.ended && !p.cond.ended && round.Err() == nil {
+		p.leaveSlot() // ending it may take a while
+		p.obey(ctx, c)
+	}
+}
+
+// obey ends the pod because of others, unless it has ended by itself.
+func (p *pod) obey(ctx context.Context, c condition) {
+	if p.started() {
+		if err := p.observe(ctx); err != nil {
+			p.handle(ctx, err)
+			return
+		}
+	}
+	if !p.cond.ended {
+		p.end(ctx, p.fail(ctx, c))
 	}
 }
 
@@ -135,27 +169,19 @@ func (p *pod) needsSync(ctx context.Context) bool {
 		return false
 	}
 	switch {
-	case p.cond.ended || p.dropRetry(ctx):
+	case p.cond.ended:
 		return false
-	case p.willRetry():
-		return !time.Now().Before(p.jobRetryAt)
-	case !p.synced:
-		return true // a pod of an earlier run is synced at least once
+	case p.stage == replacing:
+		return !time.Now().Before(p.due)
+	case p.stage == adopted:
+		return true
 	case p.crashLoop(ctx):
 		return false
 	case p.done() || p.cond.recheck > 0:
 		p.resetRetries()
 		return hasUnready(p.status)
 	}
-	return !time.Now().Before(p.retryAt) || !reflect.DeepEqual(before, p.status)
-}
-
-// hasUnready says whether a running container is not ready. Its liveness or startup probe may
-// ask for a restart, which Sync carries out, also when the run only waits for running.
-func hasUnready(st v1.PodStatus) bool {
-	return slices.ContainsFunc(podspec.Statuses(st), func(cs v1.ContainerStatus) bool {
-		return cs.State.Running != nil && !cs.Ready
-	})
+	return !time.Now().Before(p.due) || !reflect.DeepEqual(before, p.status)
 }
 
 // sync syncs the pod in a slot and says whether there is a new status or error to handle.
@@ -168,40 +194,31 @@ func (p *pod) sync(ctx, round context.Context) bool {
 		return false
 	}
 	if p.slot == nil {
-		p.slot = p.r.slots.reserve(p.rank)
+		p.slot = p.r.slots.reserve(p.rank, p.wake)
 	}
-	if !p.slot.acquire(ctx) || p.jobFailed() {
+	if !p.await(until, p.slot.holds) || p.condemned() {
 		return false
 	}
-	p.begin()
-	if !p.announced && !p.kept {
-		p.r.progress(Progress{Pod: p.pod, State: "Starting"}, 0)
+	if p.stage < synced {
+		p.enter(synced)
 	}
-	p.announced = true
-	err := p.removeForRetry(ctx)
+	err := p.replace(ctx)
 	if err == nil {
+		p.limitRestarts()
 		err = p.r.rt.Sync(ctx, p.pod)
 	}
 	if ctx.Err() != nil {
-		p.cut = beyondEnd(ctx, err)
+		p.cut = ignoreCanceled(ctx, err)
 		return false // an interrupted Sync does not make the pod fail
 	}
 	p.err = errors.Join(err, p.observe(ctx))
 	return true
 }
 
-// beyondEnd returns the error if it says more than that ctx is done.
-func beyondEnd(ctx context.Context, err error) error {
-	if err == nil || err.Error() == ctx.Err().Error() || err.Error() == context.Cause(ctx).Error() {
-		return nil
-	}
-	return err
-}
-
 // pull pulls the images that the next Sync needs. The pod has no slot while it waits for them.
 func (p *pod) pull(ctx context.Context) {
 	rt, ok := p.r.rt.(Puller)
-	if !ok || p.willRetry() {
+	if !ok || p.stage == replacing {
 		return
 	}
 	pull := rt.MissingImages(ctx, p.pod)
@@ -209,33 +226,23 @@ func (p *pod) pull(ctx context.Context) {
 		return
 	}
 	p.leaveSlot()
-	p.begin()
-	p.r.progress(Progress{Pod: p.pod, State: "Pulling"}, 0)
-	p.pulling = true
-	pull(ctx)
-	p.pulling = ctx.Err() != nil
-}
-
-// begin notes that this run starts the pod.
-func (p *pod) begin() {
-	if !p.synced {
-		p.synced = true
-		p.job.startDeadline()
+	before := p.stage
+	p.enter(pulling)
+	if pull(ctx); ctx.Err() == nil {
+		p.stage = before
 	}
 }
 
 // observe gets the pod's status and judges it.
 func (p *pod) observe(ctx context.Context) error {
-	first := p.history == nil
 	if err := p.refresh(ctx); err != nil {
-		p.setCondition(condition{reason: "StatusUnknown", message: err.Error()})
+		p.setCondition(condition{reason: reasonUnknown, message: err.Error()})
 		return err
 	}
-	if p.willRetry() {
-		return nil
+	if p.stage == replacing {
+		return nil // it has been judged
 	}
 	c := p.judge()
-	p.found = p.found || first && c.outcome != ""
 	if c.ended {
 		c = p.retryInJob(ctx, c)
 	}
@@ -248,7 +255,7 @@ func (p *pod) observe(ctx context.Context) error {
 }
 
 // judge returns the condition of the pod by its last status.
-func (p *pod) judge() condition { return p.r.goal.judge(p.pod, p.status, p.history, time.Now()) }
+func (p *pod) judge() condition { return p.goal.judge(p.pod, p.status, p.history, time.Now()) }
 
 // refresh gets the pod's status.
 func (p *pod) refresh(ctx context.Context) error {
@@ -256,11 +263,8 @@ func (p *pod) refresh(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("getting the status of pod %q: %w", p.pod.Name, err)
 	}
-	switch {
-	case p.history == nil && p.kept:
+	if p.history == nil {
 		p.history = newHistory(st)
-	case p.history == nil:
-		p.history = history{}
 	}
 	p.history.add(st, p.r.o.Start, time.Now())
 	p.setStatus(st)
@@ -284,45 +288,68 @@ func (p *pod) setCondition(c condition) {
 	switch done := p.done(); {
 	case done && !wasDone:
 		step = 1
-		p.res.Elapsed = time.Since(p.r.o.Start)
+		if p.stage != adopted { // else it was there before
+			p.res.Elapsed = time.Since(p.r.o.Start)
+		}
 	case !done && wasDone:
 		step, message = -1, fmt.Sprintf("no longer %s: %s", old.outcome, c.message)
 	}
 	if old.reason != c.reason || old.outcome != c.outcome || old.message != c.message {
 		p.r.progress(Progress{Pod: p.pod, State: cmp.Or(string(c.outcome), "Waiting"), Reason: c.reason, Message: message}, step)
 	}
+	p.gates.changed(c)
+}
+
+// retryAt plans the next try and reports that.
+func (p *pod) retryAt(due time.Time, message string) {
+	p.due = due
+	p.r.progress(Progress{Pod: p.pod, State: "Retrying", Message: message, RetryAt: due}, 0)
 }
 
 // end makes the outcome final.
 func (p *pod) end(ctx context.Context, c condition) {
 	p.resetRetries()
-	p.job.leave(p.pod.UID, p.jobSlot, c.outcome == Succeeded)
-	p.setCondition(c)
-	if err := p.cleanUp(ctx); c.outcome == Succeeded && isTaken(err) && p.preemptor == nil {
-		// Its containers have ended with 0 because they were told to end.
+	stopped := c.reason == reasonStopped
+	if stopped || p.r.o.Keep != nil {
+		p.gates.changed(c) // and reported when the error says by whom
+	} else {
+		p.setCondition(c) // cleaning up may take a while
+	}
+	if err := p.cleanUp(ctx); isStoppedByOther(err) && p.preemptor == nil && (stopped || c.outcome == Succeeded || p.r.o.Keep != nil) {
+		// Its containers have ended because they were told to end.
 		c = failed(failure.Reason(err, reasonSyncError), err.Error())
 		p.status.Phase, p.status.Reason, p.status.Message = v1.PodFailed, c.reason, c.message
-		p.setCondition(c)
 	}
+	c = p.allowRemoval(c)
+	p.setCondition(c)
 	if c.outcome == Failed && p.preemptor == nil && p.r.o.FailFast {
-		p.r.abort(failFastError{p.name()})
+		p.r.abort(failFastError{podspec.FullName(p.pod)})
 	}
+}
+
+// allowRemoval returns the condition, and for a pod that another process has stopped that this is no
+// failure if the run keeps its pods: it has no end at which the pod should have got somewhere.
+func (p *pod) allowRemoval(c condition) condition {
+	if p.r.o.Keep != nil && p.preemptor == nil && c.outcome == Failed && c.reason == reasonStopped {
+		c.outcome = Removed
+	}
+	return c
 }
 
 // cleanUp releases what a pod no longer needs that has ended. Its error says that another process has stopped
 // the pod.
 func (p *pod) cleanUp(ctx context.Context) error {
-	if !podspec.Ended(p.status.Phase) || !p.synced {
+	if !podspec.Ended(p.status.Phase) || !p.begun() {
 		return nil
 	}
 	// Sync releases the namespaces and addresses of a pod that has ended.
 	err := p.r.rt.Sync(ctx, p.pod)
 	p.preemptor = preemptedBy(err)
-	if isTaken(err) {
+	if isStoppedByOther(err) {
 		return err
 	}
 	if err != nil {
-		p.warn(ctx, "cannot clean up the ended pod", err)
+		p.warn(ctx, "could not clean up the finished pod", err)
 	}
 	// It has also stopped what still ran at the end: sidecars, or containers past a deadline.
 	if podspec.Runs(p.status) {
@@ -344,11 +371,11 @@ func (p *pod) wait(round context.Context) {
 				return
 			}
 			p.changes = nil
+		case <-p.woken:
+			if p.condemned() {
+				return
+			}
 		case <-timer.C:
-			return
-		case <-p.job.done():
-			return
-		case <-p.succeededMeanwhile():
 			return
 		case <-round.Done():
 			return
@@ -359,12 +386,9 @@ func (p *pod) wait(round context.Context) {
 // nextPoll is when the pod is observed again without an event.
 func (p *pod) nextPoll(now time.Time) time.Duration {
 	d := pollInterval
-	if p.cond.recheck > 0 {
-		d = min(d, p.cond.recheck)
-	}
-	for _, at := range []time.Time{p.retryAt, p.jobRetryAt} {
-		if due := at.Sub(now); due > 0 {
-			d = min(d, due)
+	for _, left := range []time.Duration{p.cond.recheck, p.due.Sub(now)} {
+		if left > 0 {
+			d = min(d, left)
 		}
 	}
 	return d

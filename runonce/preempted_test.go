@@ -2,6 +2,7 @@ package runonce_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +58,56 @@ func TestPreemptedByAnotherRun(t *testing.T) {
 				want(t, "syncs", rt.pods[pod.UID].syncs, c.syncs)
 				disrupted := slices.ContainsFunc(got[0].Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget })
 				want(t, "condition DisruptionTarget", disrupted, c.by != nil)
+			})
+		})
+	}
+}
+
+// TestRemovedFromKeptPods: what another process has stopped is no failure of a run that keeps its pods,
+// however the pod ended, and is not started again. A preempted pod is preempted.
+func TestRemovedFromKeptPods(t *testing.T) {
+	t.Parallel()
+	boss := newPod("boss", v1.RestartPolicyAlways)
+	stopped := with(v1.PodFailed, ended(0))
+	stopped.Reason = "Stopped"
+	for _, c := range []struct {
+		name string
+		then v1.PodStatus // after a minute
+		by   *v1.Pod
+		want string
+	}{
+		{"gone", v1.PodStatus{Phase: v1.PodPending}, nil, "Removed Stopped"},
+		{"ended with 0", with(v1.PodSucceeded, ended(0)), nil, "Removed Stopped"},
+		{"ended with 143", with(v1.PodFailed, ended(143)), nil, "Removed Stopped"},
+		{"is being stopped", stopped, nil, "Removed Stopped"},
+		{"preempted", stopped, boss, "Preempted Preempting"},
+		{"failed", with(v1.PodFailed, ended(1)), &v1.Pod{}, "Failed Error"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				pod, over := newPod("web", v1.RestartPolicyNever), make(chan struct{})
+				time.AfterFunc(time.Hour, func() { close(over) })
+				rt := &fake{scripts: map[string]script{"web": {
+					timeline: []moment{{0, running()}, {time.Minute, c.then}},
+					sync: func(n int) error {
+						if n > 1 && c.want != "Failed Error" {
+							return preemptedError{syncError{"stopped by another process", "Stopped", true, 0}, c.by}
+						}
+						return nil
+					},
+				}}}
+				var failed []string
+				got := runonce.Run(t.Context(), rt, admitted(pod), runonce.Options{Keep: over, Progress: func(p runonce.Progress) {
+					if p.State == "Failed" {
+						failed = append(failed, p.Message)
+					}
+				}})
+				want(t, "outcome", outcomes(got)[0], c.want)
+				want(t, "syncs", rt.pods[pod.UID].syncs, 2)
+				if len(failed) > 0 && strings.HasPrefix(c.want, "Removed") {
+					t.Errorf("reported as failed: %v", failed)
+				}
 			})
 		})
 	}

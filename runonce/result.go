@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,21 +28,56 @@ const (
 // the pods that have not ended are observed once more.
 func (r *run) finish(ctx context.Context, cause error) {
 	ctx = context.WithoutCancel(ctx)
+	since, unknown := r.refresh(ctx)
 	r.each(func(p *pod) {
 		ctx, cancel := context.WithTimeout(ctx, lastStatusTimeout)
 		defer cancel()
 		if cause != nil && !p.cond.ended && p.started() {
 			if err := p.observe(ctx); err != nil {
-				p.warn(ctx, "unknown state of the pod", err)
+				p.warn(ctx, "could not read the state of the pod", err)
 			}
 		}
 		p.fill(cause)
+		if unknown != nil && !p.cond.ended && p.started() {
+			p.fillUnknown(since, unknown)
+		}
+		if cause != nil || !r.isOver() {
+			p.conclude(ctx, p.res.Outcome, p.res.Reason, p.res.Message)
+		} // else another plan has replaced this one, and decides
+		if p.ofEarlierRun() {
+			p.fillEarlier(time.Now())
+		}
 		p.fillContainers(ctx)
 		if rt, ok := r.rt.(Annotator); ok && p.started() {
 			p.res.Annotations = rt.Annotations(ctx, p.pod)
 		}
-		p.fillEvents(ctx)
+		if unknown == nil {
+			p.fillEvents(ctx)
+		}
 	})
+}
+
+// refresh has a runtime that knows its pods from elsewhere ask for their last status, if it is of use. Its error says
+// why they are not known, and since when.
+func (r *run) refresh(ctx context.Context) (since time.Time, err error) {
+	rt, ok := r.rt.(Refresher)
+	if !ok || !slices.ContainsFunc(r.pods, func(p *pod) bool { return !p.cond.ended && p.started() }) {
+		return time.Time{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastStatusTimeout)
+	defer cancel()
+	return rt.Refresh(ctx)
+}
+
+// fillUnknown fills in the result of a pod whose state is not known any more.
+func (p *pod) fillUnknown(since time.Time, err error) {
+	res := p.res
+	last := cmp.Or(res.Message, "the pod was "+string(res.Outcome))
+	if res.Outcome.AtGoal() {
+		res.Outcome, last = Failed, "the pod was "+string(res.Outcome)
+	}
+	res.Status.Phase = v1.PodUnknown
+	res.Reason, res.Message = reasonUnknown, fmt.Sprintf("the state of the pod is unknown since %s: %v; last seen: %s", since.Format(time.TimeOnly), err, last)
 }
 
 // fillEvents fills in what has happened to a pod that is not where it should be.
@@ -52,7 +88,7 @@ func (p *pod) fillEvents(ctx context.Context) {
 	}
 	var err error
 	if p.res.Events, err = rt.Events(ctx, p.pod); err != nil {
-		p.warn(ctx, "the events of the pod are unknown", err)
+		p.warn(ctx, "could not list the events of the pod", err)
 	}
 }
 
@@ -69,22 +105,14 @@ func NotStarted(pods []*v1.Pod, cause error, elapsed time.Duration) []Result {
 	return results
 }
 
-// interrupted is the outcome of a pod that was not done when the run ended for the given cause.
-func interrupted(cause error) Outcome {
-	if errors.Is(cause, errTimeout) || errors.Is(cause, context.DeadlineExceeded) {
-		return TimedOut
-	}
-	return Canceled
-}
-
 func (p *pod) fill(cause error) {
 	res := p.res
-	res.Status, res.Existed = p.status, p.kept
+	res.Status = p.status
 	res.Status.Phase = cmp.Or(res.Status.Phase, v1.PodPending)
 	res.Outcome, res.Reason, res.Message = p.cond.outcome, p.cond.reason, p.cond.message
 	res.Restarts = p.history.restarts(p.status)
 	res.Phases = p.r.o.Trace.of(p.pod.UID, p.r.o.Start)
-	if p.synced {
+	if p.begun() {
 		res.Attempts = p.attempts()
 	}
 	switch {
@@ -93,16 +121,29 @@ func (p *pod) fill(cause error) {
 	case res.Outcome == "":
 		p.fillInterrupted(cause)
 	}
-	if p.ofEarlierRun() {
-		p.fillEarlier(time.Now())
+}
+
+// conclude has the runtime keep the outcome for later commands, unless it has it already.
+func (p *pod) conclude(ctx context.Context, outcome Outcome, reason, message string) {
+	rt, ok := p.r.rt.(Concluder)
+	var now condition
+	if outcome != "" {
+		now = condition{outcome: outcome, reason: reason, message: message}
+	}
+	if !ok || !p.started() || p.recorded == now {
+		return
+	}
+	p.recorded = now
+	if err := rt.Conclude(ctx, p.pod, string(now.outcome), now.reason, now.message); err != nil {
+		p.warn(ctx, "could not record the outcome of the pod", err)
 	}
 }
 
 // attempts is how often this run has tried to start the pod, or to start it again.
 func (p *pod) attempts() int {
-	n := p.retries + p.jobRetries + p.res.Restarts
+	n := p.retries + p.res.Restarts
 	switch {
-	case !p.kept:
+	case !p.res.Existed:
 		return n + 1
 	case p.err == nil && p.history.unchanged(p.status):
 		return n
@@ -121,7 +162,10 @@ func (p *pod) fillInterrupted(cause error) {
 		res.Reason, res.Message = ReasonFailFast, cause.Error()
 	case !p.started():
 		res.Reason, res.Message = "NotStarted", "the run ended before the pod was started"
-	case p.pulling:
+		if c := p.gates.verdict(); c.message != "" {
+			res.Message += ": " + c.message
+		}
+	case p.stage == pulling:
 		res.Reason, res.Message = "Pulling", "the run ended while the images of the pod were being pulled"
 	case p.cut != nil:
 		res.Message += "; interrupted: " + p.cut.Error()
@@ -132,16 +176,13 @@ func (p *pod) fillInterrupted(cause error) {
 
 // ofEarlierRun says whether an earlier run has started all of the pod, and this one nothing.
 func (p *pod) ofEarlierRun() bool {
-	return p.kept && p.history != nil && p.attempts() == 0 && p.preemptor == nil
+	return p.res.Existed && p.history != nil && p.attempts() == 0 && p.preemptor == nil
 }
 
 // fillEarlier says so.
 func (p *pod) fillEarlier(now time.Time) {
 	res := p.res
 	res.EarlierRun = true
-	if p.found {
-		res.Elapsed = 0
-	}
 	text := "from an earlier run"
 	switch {
 	case p.cond.ended:
@@ -190,31 +231,68 @@ func (p *pod) fillContainers(ctx context.Context) {
 	}
 	for _, c := range podspec.Containers(p.pod) {
 		cs := statusOf(statuses, c.Name)
-		out := Container{Name: c.Name, Image: c.Image, Restarts: int(cs.RestartCount), ImageID: cs.ImageID, Digest: digests[c.Name]}
+		out := newContainer(c, cs)
+		out.Digest = digests[c.Name]
 		if _, digest, ok := strings.Cut(cs.ImageID, "@"); ok && out.Digest == "" {
 			out.Digest = digest // of a cluster
 		}
-		out.State, out.ExitCode = podspec.ContainerState(cs)
-		if p.r.o.Logs != nil && (cs.State.Running != nil || out.ExitCode != nil) {
-			p.fillLog(ctx, &out, cs)
+		if logs := p.r.o.Logs; logs != nil {
+			err := out.findLog(logs, p.pod, cs, !p.res.Outcome.AtGoal())
+			if len(out.LogTail) == 0 && out.LogPath != "" && p.r.o.Outputs && err == nil {
+				out.Output, err = logs.Tail(out.LogPath, tailLines)
+			}
+			if err != nil {
+				p.warn(ctx, fmt.Sprintf("could not read the log of container %q", c.Name), err)
+			}
 		}
 		p.res.Containers = append(p.res.Containers, out)
+		// The OCI runtime has said in the log, and nowhere else, that the program cannot be run.
+		if len(out.LogTail) == 1 {
+			if advice := failure.ExecAdvice(out.LogTail[0]); advice != "" {
+				p.res.Message += fmt.Sprintf("; container %q: %s", c.Name, advice)
+			}
+		}
 	}
 }
 
-// fillLog fills in where the container's log is, and its last lines if the container has
-// failed its pod or the run wants those of all.
-func (p *pod) fillLog(ctx context.Context, c *Container, cs v1.ContainerStatus) {
-	logs := p.r.o.Logs
-	c.LogPath = logs.Path(p.pod, c.Name, cs.ContainerID)
-	var err error
-	if c.ExitCode != nil && *c.ExitCode != 0 && !p.res.Outcome.AtGoal() {
-		c.LogTail, err = logs.Tail(logs.Path(p.pod, c.Name, podspec.LastTermination(cs).ContainerID), tailLines)
+// Containers returns the state of each container of a pod with its status, and where the logs are.
+// With tails they have the last lines of the logs of those that have ended badly; an error says which
+// of them cannot be read.
+func Containers(pod *v1.Pod, logs Logs, tails bool) ([]Container, error) {
+	defs := podspec.Containers(pod)
+	all := make([]Container, 0, len(defs))
+	var errs []error
+	for _, c := range defs {
+		cs := statusOf(podspec.Statuses(pod.Status), c.Name)
+		one := newContainer(c, cs)
+		if err := one.findLog(logs, pod, cs, tails); err != nil {
+			errs = append(errs, fmt.Errorf("reading the log of container %q of pod %q: %w", c.Name, pod.Name, err))
+		}
+		all = append(all, one)
 	}
-	if len(c.LogTail) == 0 && p.r.o.Outputs && err == nil {
-		c.Output, err = logs.Tail(c.LogPath, tailLines)
+	return all, errors.Join(errs...)
+}
+
+func newContainer(c *v1.Container, cs v1.ContainerStatus) Container {
+	out := Container{Name: c.Name, Image: c.Image, ImageID: cs.ImageID, Restarts: int(cs.RestartCount)}
+	out.State, out.ExitCode = podspec.ContainerState(cs)
+	if end := podspec.LastTermination(cs); end != nil {
+		out.ExitReason = end.Reason
 	}
-	if err != nil {
-		p.warn(ctx, fmt.Sprintf("cannot read the log of container %q", c.Name), err)
+	return out
+}
+
+// findLog fills in where the container's log is, if it has run, and with tail its last lines if it has
+// ended badly. Path, lines and exit code are those of one instance.
+func (c *Container) findLog(logs Logs, pod *v1.Pod, cs v1.ContainerStatus, tail bool) (err error) {
+	if cs.ContainerID == "" {
+		return nil
 	}
+	if tail = tail && c.EndedBadly(); !tail {
+		c.LogPath = logs.Path(pod, c.Name, cs.ContainerID)
+		return nil
+	}
+	c.LogPath = logs.Path(pod, c.Name, podspec.LastTermination(cs).ContainerID)
+	c.LogTail, err = logs.Tail(c.LogPath, tailLines)
+	return err
 }

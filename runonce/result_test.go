@@ -49,12 +49,91 @@ func TestAnnotations(t *testing.T) {
 	})
 }
 
+// blind is a runtime that does not see its pods any more since the given time, or never, and says what it
+// sees first when it is asked.
+type blind struct {
+	*fake
+	since time.Time
+	see   func()
+}
+
+func (b blind) Refresh(context.Context) (time.Time, error) {
+	if b.see != nil {
+		b.see()
+	}
+	if b.since.IsZero() {
+		return time.Time{}, nil
+	}
+	return b.since, errBroken
+}
+
+// TestUnknown: what was last seen of a pod is not stated as a fact when nobody has seen it since. A pod that
+// had ended before stays as it was.
+func TestUnknown(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		until runonce.Until
+		limit time.Duration
+		blind bool
+		want  string // %s is the time
+	}{
+		{"timeout", runonce.UntilCompleted, time.Minute, true, "job TimedOut, Unknown StatusUnknown: the state of the pod is unknown since %s: broken; last seen: still running: \"c\"\n" +
+			"done Succeeded, Succeeded : \n" +
+			"web Failed, Unknown StatusUnknown: the state of the pod is unknown since %s: broken; last seen: the pod was Ready\n"},
+		{"at their goal", runonce.UntilRunning, 0, true, "job Failed, Unknown StatusUnknown: the state of the pod is unknown since %s: broken; last seen: the pod was Running\n" +
+			"done Succeeded, Succeeded : \n" +
+			"web Failed, Unknown StatusUnknown: the state of the pod is unknown since %s: broken; last seen: the pod was Running\n"},
+		{"seen", runonce.UntilCompleted, time.Minute, false, "job TimedOut, Running PodNotCompleted: still running: \"c\"\n" +
+			"done Succeeded, Succeeded : \n" +
+			"web Ready, Running : \n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				rt := blind{fake: &fake{scripts: map[string]script{"job": runs(), "web": runs(), "done": {timeline: []moment{{0, with(v1.PodSucceeded, ended(0))}}}}}}
+				if c.blind {
+					rt.since = time.Now().Add(time.Second)
+				}
+				plan := admitted(newPod("job", v1.RestartPolicyNever), newPod("done", v1.RestartPolicyNever), newPod("web", ""))
+				var got strings.Builder
+				for _, r := range runonce.Run(t.Context(), rt, plan, runonce.Options{Until: c.until, Timeout: c.limit}) {
+					fmt.Fprintf(&got, "%s %s, %s %s: %s\n", r.Pod.Name, r.Outcome, r.Status.Phase, r.Reason, r.Message)
+				}
+				if d := cmp.Diff(strings.ReplaceAll(c.want, "%s", rt.since.Format(time.TimeOnly)), got.String()); d != "" {
+					t.Error(d)
+				}
+			})
+		})
+	}
+}
+
+// TestRefreshed: at its end, an interrupted run says how the pods are then.
+func TestRefreshed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		succeeds := script{timeline: []moment{{0, running()}}, noEvents: true}
+		rt := blind{fake: &fake{scripts: map[string]script{"job": succeeds}}}
+		rt.see = func() {
+			rt.mu.Lock()
+			defer rt.mu.Unlock()
+			succeeds.timeline = []moment{{0, with(v1.PodSucceeded, ended(0))}}
+			rt.scripts["job"] = succeeds
+		}
+		got := runonce.Run(t.Context(), rt, admitted(newPod("job", v1.RestartPolicyNever)), runonce.Options{Until: runonce.UntilCompleted, Timeout: time.Minute})[0]
+		if got.Outcome != runonce.Succeeded {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 func TestContainers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pod := newPod("web", v1.RestartPolicyNever)
 		pod.Spec.InitContainers = []v1.Container{{Name: "init", Image: "app:1"}}
-		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: "silent", Image: "app:2"}, v1.Container{Name: "waits", Image: "app:3"}, v1.Container{Name: "again", Image: "app:4"})
+		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: "silent", Image: "app:2"}, v1.Container{Name: "waits", Image: "app:3"},
+			v1.Container{Name: "again", Image: "app:4"}, v1.Container{Name: "hooked", Image: "app:5"})
 		named := func(cs v1.ContainerStatus, name string) v1.ContainerStatus {
 			cs.Name, cs.ContainerID = name, name+"-0"
 			if t := cs.State.Terminated; t != nil {
@@ -65,7 +144,9 @@ func TestContainers(t *testing.T) {
 		again := named(restarted(up(), 2), "again")
 		again.ContainerID = "again-2"
 		again.LastTerminationState.Terminated = &v1.ContainerStateTerminated{ExitCode: 6, ContainerID: "again-1"}
-		st := with(v1.PodFailed, named(ended(3), "c"), named(ended(4), "silent"), named(waiting("PodInitializing"), "waits"), again)
+		waits := waiting("PodInitializing")
+		waits.Name = "waits"
+		st := with(v1.PodFailed, named(ended(3), "c"), named(ended(4), "silent"), waits, again, named(waiting("ContainerCreating"), "hooked"))
 		st.InitContainerStatuses = []v1.ContainerStatus{named(ended(0), "init")}
 		rt := &fake{scripts: map[string]script{"web": {timeline: []moment{{0, st}}}}}
 		trace := &runonce.Trace{}
@@ -82,13 +163,15 @@ func TestContainers(t *testing.T) {
 			{Name: "waits", Image: "app:3", State: "Waiting"},
 			{
 				Name: "again", Image: "app:4", State: "Running", ExitCode: code(6), Restarts: 2,
-				LogPath: "/logs/web/again-2.log", LogTail: []string{"10 lines of /logs/web/again-1.log"},
+				LogPath: "/logs/web/again-1.log", LogTail: []string{"10 lines of /logs/web/again-1.log"},
 			},
+			{Name: "hooked", Image: "app:5", State: "Waiting", LogPath: "/logs/web/hooked-0.log"},
 		}
 		if diff := cmp.Diff(want, got.Containers); diff != "" {
 			t.Error(diff)
 		}
 		want[0].Output = []string{"10 lines of /logs/web/init-0.log"}
+		want[5].Output = []string{"10 lines of /logs/web/hooked-0.log"}
 		all := runonce.Run(t.Context(), rt, admitted(pod), runonce.Options{Logs: logBook{}, Outputs: true})[0]
 		if diff := cmp.Diff(want, all.Containers); diff != "" {
 			t.Errorf("with all outputs: %s", diff)

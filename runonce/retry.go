@@ -2,8 +2,8 @@ package runonce
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,13 +12,8 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// reasonSyncError is the reason of an error that has none.
-const reasonSyncError = "SyncError"
-
-// failed is the condition of a pod that runonce gives up.
-func failed(reason, message string) condition {
-	return condition{outcome: Failed, ended: true, reason: reason, message: message}
-}
+// reasonCrashLoop is the kubelet's for a container that waits since it has crashed, and ours for its pod.
+const reasonCrashLoop = "CrashLoopBackOff"
 
 // handle handles the result of the last Sync or Status: it gives up or plans a retry.
 func (p *pod) handle(ctx context.Context, err error) {
@@ -26,21 +21,23 @@ func (p *pod) handle(ctx context.Context, err error) {
 	after := failure.RetryAfter(err)
 	switch {
 	case ctx.Err() != nil:
-	case err == nil:
-		p.resetRetries()
 	case failure.IsPermanent(err):
 		p.preemptor = preemptedBy(err)
 		c := failed(failure.Reason(err, reasonSyncError), failure.WithAdvice(err).Error())
 		if isRejected(err) {
 			c.outcome = Rejected
 		}
-		if !isTaken(err) {
-			p.gaveUp = now
-		}
 		p.end(ctx, c)
+		if !isStoppedByOther(err) {
+			p.due = now.Add(reviveInterval)
+		}
+	case p.stage == replacing && now.Before(p.due):
+		// It has failed meanwhile, and starts again when the pause is over.
+	case err == nil:
+		p.resetRetries()
 	case after > 0:
-		p.retryAt = now.Add(after)
-	case now.Before(p.retryAt):
+		p.due = now.Add(after)
+	case now.Before(p.due):
 		// An event came early; the planned retry is still due.
 	default:
 		p.planRetry(ctx, err, now)
@@ -51,36 +48,65 @@ func (p *pod) handle(ctx context.Context, err error) {
 func (p *pod) planRetry(ctx context.Context, err error, now time.Time) {
 	delay, ok := p.r.o.Retry.Next(p.streak, err)
 	if !ok {
-		p.gaveUp = now
 		p.end(ctx, failed(failure.Reason(err, reasonSyncError), fmt.Sprintf("%s (gave up after %d retries)", failure.WithAdvice(err), p.streak)))
+		p.due = now.Add(reviveInterval)
 		return
 	}
 	p.retries++
 	p.streak++
-	p.retryAt = now.Add(delay)
-	p.r.progress(Progress{Pod: p.pod, State: "Retrying", Message: err.Error(), RetryAt: p.retryAt}, 0)
+	p.retryAt(now.Add(delay), err.Error())
 }
 
 // resetRetries restarts the schedule for the next error.
-func (p *pod) resetRetries() { p.streak, p.retryAt = 0, time.Time{} }
+func (p *pod) resetRetries() { p.streak, p.due = 0, time.Time{} }
+
+// limitRestarts tells the runtime how often it may restart the containers of the pod: so often that
+// crashLoop gives the pod up after one more end.
+func (p *pod) limitRestarts() {
+	rt, ok := p.r.rt.(Limiter)
+	if !ok {
+		return
+	}
+	most := map[string]int{}
+	switch limit := *p.r.o.MaxRestarts; {
+	case p.member != nil:
+		left, statuses := p.member.job.restartsLeft(p.pod.UID, p.status), podspec.Statuses(p.status)
+		for _, c := range podspec.Containers(p.pod) {
+			most[c.Name] = int(statusOf(statuses, c.Name).RestartCount) + left
+		}
+	case limit < math.MaxInt:
+		for _, c := range podspec.Containers(p.pod) {
+			most[c.Name] = p.history[c.Name].ended + limit
+		}
+	}
+	rt.LimitRestarts(p.pod, most)
+}
+
+// crashed says whether the last end of the container is followed by another instance.
+func (p *pod) crashed(cs v1.ContainerStatus) bool {
+	t, c := podspec.LastTermination(cs), podspec.Container(p.pod, cs.Name)
+	if t == nil || c == nil {
+		return false
+	}
+	// One that a probe has failed is restarted whatever it has exited with then.
+	waits := cs.State.Waiting != nil && cs.State.Waiting.Reason == reasonCrashLoop
+	return waits || podspec.Restarts(p.pod, c, t)
+}
 
 // crashLoop gives up when a container has crashed more often in this run than it may be
-// restarted. How often the containers of a Job's pods are restarted is up to the Job.
+// restarted. How often the containers of a Job's pods are restarted is up to the Job, which ends them.
 func (p *pod) crashLoop(ctx context.Context) bool {
 	limit := *p.r.o.MaxRestarts
 	for _, cs := range podspec.Statuses(p.status) {
-		t, c := podspec.LastTermination(cs), podspec.Container(p.pod, cs.Name)
-		if t == nil || c == nil || !podspec.Restarts(p.pod, c, t.ExitCode) {
-			continue
-		}
-		if p.job != nil {
-			if isDown(cs) && p.tooManyRestarts(ctx) {
+		switch {
+		case !p.crashed(cs):
+		case p.member != nil:
+			if isDown(cs) && !p.member.job.mayRestart(p.pod.UID, p.status) {
 				return true
 			}
-			continue
-		}
-		if p.history.crashes(cs) > limit {
-			p.end(ctx, failed("CrashLoopBackOff", fmt.Sprintf("container %q %s; gave up after %s%s", cs.Name, ending(t), Count(limit, "restart"), probeMessage(p.status))))
+		case p.history.crashes(cs) > limit:
+			end := ending(podspec.LastTermination(cs))
+			p.end(ctx, failed(reasonCrashLoop, fmt.Sprintf("container %q %s; gave up after %s%s", cs.Name, end, Count(limit, "restart"), probeMessage(p.status))))
 			return true
 		}
 	}
@@ -93,25 +119,4 @@ func Count(n int, word string) string {
 		word += "s"
 	}
 	return fmt.Sprintf("%d %s", n, word)
-}
-
-// isRejected reports whether the error says that the pod was not accepted.
-func isRejected(err error) bool {
-	var r interface{ Rejected() bool }
-	return errors.As(err, &r) && r.Rejected()
-}
-
-// isTaken reports whether the error says that another process has stopped the pod.
-func isTaken(err error) bool {
-	var p interface{ PreemptedBy() *v1.Pod }
-	return errors.As(err, &p)
-}
-
-// preemptedBy returns the pod that the error names as the preemptor, nil for none.
-func preemptedBy(err error) *v1.Pod {
-	var p interface{ PreemptedBy() *v1.Pod }
-	if errors.As(err, &p) {
-		return p.PreemptedBy()
-	}
-	return nil
 }

@@ -3,8 +3,6 @@ package runonce
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,26 +13,10 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// errTimeout is the cause of a context that has reached the deadline of the run.
-var errTimeout = errors.New("the timeout of the run has passed")
-
-// failFastError is the cause of a context that is done because a pod has failed.
-type failFastError struct{ pod string }
-
-func (e failFastError) Error() string {
-	return fmt.Sprintf("the run ended because pod %q failed", e.pod)
-}
-
-func isFailFast(cause error) bool {
-	var e failFastError
-	return errors.As(cause, &e)
-}
-
 // run is one run of a plan.
 type run struct {
 	rt    Runtime
 	o     Options
-	goal  goal
 	slots semaphore
 	pods  []*pod
 	jobs  jobs
@@ -55,34 +37,49 @@ type run struct {
 // early when ctx is done or the timeout has passed. With Options.Keep it returns only then, or
 // when that is closed. The options must be valid.
 func Run(ctx context.Context, rt Runtime, plan admit.Plan, o Options) []Result {
-	o = o.withDefaults()
-	r := &run{rt: rt, o: o, goal: goal{until: o.Until, settle: o.Settle}, slots: semaphore{free: o.Parallel}, jobs: jobs{}}
-	defer r.jobs.close()
-	results := make([]Result, len(plan.Decisions))
-	for i, d := range plan.Decisions {
-		results[i] = plannedResult(d)
-	}
-	limited, cancel := o.WithTimeout(ctx)
+	r := newRun(rt, o.withDefaults())
+	results := plannedResults(plan.Decisions)
+	limited, cancel := r.o.WithTimeout(ctx)
 	defer cancel()
-	work, abort := context.WithCancelCause(limited)
+	var blocked map[int]error
+	r.keepOthers(limited, plan, func() { blocked = r.stopDepartures(limited, plan, results) })
+	r.o.AfterStops()
+	r.carryOut(limited, plan.Decisions, results, blocked)
+	return results
+}
+
+func newRun(rt Runtime, o Options) *run {
+	return &run{rt: rt, o: o, slots: semaphore{free: o.Parallel}, jobs: jobs{}}
+}
+
+// carryOut starts the admitted pods that are not blocked and waits for them. It expects that all has
+// stopped that had to.
+func (r *run) carryOut(ctx context.Context, ds []admit.Decision, results []Result, blocked map[int]error) {
+	defer r.jobs.close()
+	work, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	r.abort = abort
-	var blocked map[int]error
-	r.keepOthers(work, plan, func() { blocked = r.stopDepartures(work, plan, results) })
-	o.AfterStops()
-	r.pods = r.queue(work, plan.Decisions, results, blocked)
+	r.pods = r.queue(work, ds, results, blocked)
 	r.total = len(r.pods)
 	r.converge(work)
 	cause := context.Cause(work)
 	r.finish(ctx, cause)
-	o.Concluded(results)
-	if o.Keep != nil {
+	r.o.Concluded(results)
+	if r.o.Keep != nil {
 		r.keep(work)
 		cause = context.Cause(work)
 		r.finish(ctx, cause)
 	}
-	if o.Remove {
+	if r.o.Remove {
 		r.removeAll(ctx, cause)
+	}
+}
+
+// plannedResults are the results of the pods before any is started.
+func plannedResults(ds []admit.Decision) []Result {
+	results := make([]Result, 0, len(ds))
+	for _, d := range ds {
+		results = append(results, plannedResult(d))
 	}
 	return results
 }
@@ -106,10 +103,12 @@ func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, 
 			continue
 		}
 		if err := blocked[i]; err != nil {
-			results[i].stopFailed(ctx, err)
+			if results[i].stopFailed(ctx, err); isStoppedByOther(err) && r.o.Keep != nil {
+				results[i].Outcome = Removed
+			}
 			continue
 		}
-		pods = append(pods, &pod{r: r, pod: d.Pod, kept: d.Running, res: &results[i]})
+		pods = append(pods, r.podOf(d, &results[i]))
 	}
 	for _, res := range results {
 		if res.Outcome == Failed && r.o.FailFast {
@@ -117,10 +116,13 @@ func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, 
 		}
 	}
 	slices.SortStableFunc(pods, func(a, b *pod) int { return cmp.Compare(admit.Priority(b.pod), admit.Priority(a.pod)) })
-	r.joinJobs(ctx, pods)
 	for rank, p := range pods {
-		if p.rank = rank; p.active() {
-			p.slot = r.slots.reserve(rank)
+		p.rank = rank
+	}
+	r.joinJobs(ctx, pods)
+	for _, p := range pods {
+		if p.gates.open() {
+			p.slot = r.slots.reserve(p.rank, p.wake)
 		}
 	}
 	return pods
@@ -129,7 +131,12 @@ func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, 
 // converge drives all pods to their goal or end. When all have arrived, it checks each once
 // more, and starts another round if one has left its goal.
 func (r *run) converge(ctx context.Context) {
-	r.each(func(p *pod) { p.subscribe(ctx) })
+	r.each(func(p *pod) {
+		var err error
+		if p.changes, err = r.rt.Changes(ctx, p.pod); err != nil {
+			p.warn(ctx, "could not watch the pod; polling it instead", err)
+		}
+	})
 	for {
 		round, end := r.untilKept(ctx)
 		r.startRound(end)
@@ -214,4 +221,12 @@ func (r *run) progress(e Progress, step int) {
 	}
 	e.Done, e.Total = r.done, r.total
 	r.o.Progress(e)
+}
+
+// reset stops a pod that the run starts again.
+func (r *run) reset(ctx context.Context, pod *v1.Pod) error {
+	if rt, ok := r.rt.(Resetter); ok {
+		return rt.Reset(ctx, pod)
+	}
+	return r.rt.Stop(ctx, pod)
 }

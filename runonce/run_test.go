@@ -281,7 +281,7 @@ func TestStopsFirst(t *testing.T) {
 	victim, boss, old, changed, gone, other := newPod("victim", ""), critical(newPod("boss", "")), newPod("web", ""), newPod("web", ""), newPod("gone", ""), newPod("other", "")
 	old.UID = "uid-old"
 	plan := admit.Plan{Decisions: []admit.Decision{
-		{Pod: changed, Verdict: admit.Admitted, Replaces: old},
+		{Pod: changed, Verdict: admit.Admitted, Replaces: []*v1.Pod{old}},
 		{Pod: other, Verdict: admit.Admitted},
 		{Pod: boss, Verdict: admit.Admitted},
 		{Pod: victim, Verdict: admit.Preempted, Running: true, By: boss, Reason: "Preempting", Message: "makes room"},

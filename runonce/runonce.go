@@ -4,9 +4,12 @@ package runonce
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Runtime runs pods on this node. It is safe for concurrent use by different pods.
@@ -35,12 +38,49 @@ type Runtime interface {
 	Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error)
 }
 
+// isRejected reports whether the error says that the pod was not accepted.
+func isRejected(err error) bool {
+	var r interface{ Rejected() bool }
+	return errors.As(err, &r) && r.Rejected()
+}
+
+// isStoppedByOther reports whether the error says that another process has stopped the pod.
+func isStoppedByOther(err error) bool {
+	var p interface{ PreemptedBy() *v1.Pod }
+	return errors.As(err, &p)
+}
+
+// preemptedBy returns the pod that the error names as the preemptor, nil for none.
+func preemptedBy(err error) *v1.Pod {
+	var p interface{ PreemptedBy() *v1.Pod }
+	if errors.As(err, &p) {
+		return p.PreemptedBy()
+	}
+	return nil
+}
+
 // Puller is a Runtime that can pull the images of a pod ahead of Sync.
 type Puller interface {
 	// MissingImages returns a function that pulls the images which the next Sync would have to
 	// pull, nil if there are none. That Sync uses what the function has found, and its error
 	// is the one of the pull.
 	MissingImages(ctx context.Context, pod *v1.Pod) (pull func(ctx context.Context))
+}
+
+// Limiter is a Runtime that restarts containers only as often as the run says. Without it, as with the
+// kubelets of a cluster, the run gives a pod up once a container has been restarted too often.
+type Limiter interface {
+	// LimitRestarts says how often each container of the pod may have been restarted in all, as its
+	// status counts it, by its name; one without a number has no limit. Sync starts nothing of the
+	// pod if a container would go beyond, and leaves that waiting.
+	LimitRestarts(pod *v1.Pod, most map[string]int)
+}
+
+// Resetter is a Runtime whose pods other processes may stop.
+type Resetter interface {
+	// Reset is Stop for a pod that has ended and that this run starts again. Its error says so if
+	// another process has stopped the pod, which must not be started then.
+	Reset(ctx context.Context, pod *v1.Pod) error
 }
 
 // Annotator is a Runtime that annotates pods, with the network status of Multus for example.
@@ -62,6 +102,20 @@ type Eventer interface {
 	Events(ctx context.Context, pod *v1.Pod) ([]string, error)
 }
 
+// Concluder is a Runtime that keeps for later commands what runs have decided about its pods.
+type Concluder interface {
+	// Conclude keeps the outcome of the pod; an empty one says that there is none yet. It has no
+	// effect on the pod.
+	Conclude(ctx context.Context, pod *v1.Pod, outcome, reason, message string) error
+}
+
+// Refresher is a Runtime that knows its pods from elsewhere, such as a server that may stop to answer.
+type Refresher interface {
+	// Refresh brings up to date what Status returns. Its error says why it cannot, and since is when
+	// that was the case for the last time.
+	Refresh(ctx context.Context) (since time.Time, err error)
+}
+
 // Outcome is how a pod has ended, or its state at the end of a run.
 type Outcome string
 
@@ -76,6 +130,9 @@ const (
 	Preempted Outcome = "Preempted"
 	Invalid   Outcome = "Invalid"
 	Canceled  Outcome = "Canceled"
+	// Removed is a pod that another process has stopped while the run keeps its pods at their goal.
+	// That was meant, so it is no failure.
+	Removed Outcome = "Removed"
 )
 
 // AtGoal says whether the pod has reached its goal.
@@ -84,6 +141,15 @@ func (o Outcome) AtGoal() bool { return o == Running || o == Ready || o == Succe
 // ReasonFailFast is the reason of pods that had not reached their goal when the failure of another
 // one ended the run.
 const ReasonFailFast = "FailFast"
+
+// reasonStopped is the reason of pods that another process has stopped.
+const reasonStopped = "Stopped"
+
+// reasonUnknown is the reason of a pod whose state is not known.
+const reasonUnknown = "StatusUnknown"
+
+// reasonSyncError is the reason of an error that has none.
+const reasonSyncError = "SyncError"
 
 // ReasonPruned is the reason of pods that were stopped because they are no longer in the input.
 const ReasonPruned = "Pruned"
@@ -118,15 +184,22 @@ type Phase struct {
 
 // Container is the state of one container of a pod. Its JSON is part of reports.
 type Container struct {
-	Name     string   `json:"name"`
-	Image    string   `json:"image"`
-	ImageID  string   `json:"imageID,omitempty"`              // of the image's configuration
-	Digest   string   `json:"digest,omitempty"`               // of the image's manifest or index
-	State    string   `json:"state"`                          // Waiting, Running or Terminated
-	ExitCode *int32   `json:"exitCode" jsonschema:"nullable"` // of the current or last termination; null if it never ended
-	Restarts int      `json:"restarts"`
-	LogPath  string   `json:"logPath"`
-	LogTail  []string `json:"logTail"` // last lines of a failed container's log
+	Name     string `json:"name"`
+	Image    string `json:"image"`
+	ImageID  string `json:"imageID,omitempty"`              // of the image's configuration
+	Digest   string `json:"digest,omitempty"`               // of the image's manifest or index
+	State    string `json:"state"`                          // Waiting, Running or Terminated
+	ExitCode *int32 `json:"exitCode" jsonschema:"nullable"` // of the current or last termination; null if it never ended
+	// ExitReason is how it ended then: Completed, Error, OOMKilled, StartError, ...
+	ExitReason string   `json:"exitReason,omitempty"`
+	Restarts   int      `json:"restarts"`
+	LogPath    string   `json:"logPath"`
+	LogTail    []string `json:"logTail"` // last lines of a failed container's log
 	// Output has the last lines of the log of another one, if Options ask for them.
 	Output []string `json:"-"`
+}
+
+// EndedBadly says whether the container's last end may be why its pod is not at its goal.
+func (c *Container) EndedBadly() bool {
+	return c.ExitCode != nil && *c.ExitCode != 0 || c.ExitReason == podspec.ReasonOOMKilled
 }

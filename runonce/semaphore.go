@@ -2,9 +2,9 @@ package runonce
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // semaphore limits how many pods are worked on at once, and serves low ranks first.
@@ -15,18 +15,21 @@ type semaphore struct {
 }
 
 type waiter struct {
-	rank  int
-	ready chan struct{} // closed when it holds a slot
+	rank int
+	wake func() // called when it gets the slot that it has waited for
+	held atomic.Bool
 }
 
+// holds says whether the waiter holds a slot.
+func (w *waiter) holds() bool { return w.held.Load() }
+
 // reserve queues for a slot; a free one is held at once.
-func (s *semaphore) reserve(rank int) *waiter {
+func (s *semaphore) reserve(rank int, wake func()) *waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := &waiter{rank: rank, ready: make(chan struct{})}
+	w := &waiter{rank: rank, wake: wake}
 	if s.free > 0 {
-		s.free--
-		close(w.ready)
+		s.grant(w)
 		return w
 	}
 	at, _ := slices.BinarySearchFunc(s.queue, w, func(a, b *waiter) int { return cmp.Compare(a.rank, b.rank) })
@@ -34,47 +37,33 @@ func (s *semaphore) reserve(rank int) *waiter {
 	return w
 }
 
-// holds says whether the waiter holds a slot.
-func (w *waiter) holds() bool {
-	select {
-	case <-w.ready:
-		return true
-	default:
-		return false
-	}
+// take holds a slot even if none is free; then so many more have to be left before the next one is.
+func (s *semaphore) take() *waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := &waiter{}
+	s.grant(w)
+	return w
 }
 
-// acquire waits until the waiter holds a slot. It returns false when ctx is done.
-func (w *waiter) acquire(ctx context.Context) bool {
-	select {
-	case <-w.ready:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
+func (s *semaphore) grant(w *waiter) {
+	s.free--
+	w.held.Store(true)
 }
 
-// leave releases the slot of the waiter, or removes the waiter from the queue. It must be called
+// leave passes the slot of the waiter on, or removes the waiter from the queue. It must be called
 // once for each waiter.
 func (s *semaphore) leave(w *waiter) {
 	s.mu.Lock()
-	at := slices.Index(s.queue, w)
-	if at >= 0 {
-		s.queue = slices.Delete(s.queue, at, at+1)
-	}
-	s.mu.Unlock()
-	if at < 0 {
-		s.release()
-	}
-}
-
-// release passes the slot on to the next waiter.
-func (s *semaphore) release() {
-	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.queue) == 0 {
-		s.free++
+	if at := slices.Index(s.queue, w); at >= 0 {
+		s.queue = slices.Delete(s.queue, at, at+1)
 		return
 	}
-	close(s.queue[0].ready)
-	s.queue = s.queue[1:]
+	if s.free++; s.free > 0 && len(s.queue) > 0 {
+		next := s.queue[0]
+		s.queue = s.queue[1:]
+		s.grant(next)
+		next.wake()
+	}
 }

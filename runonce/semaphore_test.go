@@ -108,3 +108,17 @@ func TestPullsHoldNoSlot(t *testing.T) {
 		}
 	})
 }
+
+// TestPulledButNotStarted: a pod that has its images and waits for a slot is not started yet.
+func TestPulledButNotStarted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slow := runs()
+		slow.syncTakes = time.Hour
+		rt := pulling{&fake{scripts: map[string]script{"far": runs(), "near": slow}}, map[string]time.Duration{"far": 10 * time.Second}}
+		got := runonce.Run(t.Context(), rt, admitted(newPod("near", ""), newPod("far", "")), runonce.Options{Parallel: 1, Timeout: time.Minute})[1]
+		want(t, "outcome", outcomes([]runonce.Result{got})[0], "TimedOut NotStarted")
+		want(t, "message", got.Message, "the run ended before the pod was started")
+		want(t, "attempts", got.Attempts, 0)
+	})
+}

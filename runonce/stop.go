@@ -22,40 +22,42 @@ const (
 	timeoutSlack = 10 * time.Second
 )
 
-// departure is a pod that the plan stops, and why that failed.
-type departure struct {
-	admit.Departure
-	err error
+// removal is a pod that the plan stops, and why that failed.
+type removal struct {
+	admit.Removal
+	err     error
+	elapsed time.Duration
 }
 
 // keepOthers calls stop, which may take as long as the grace periods of pods. If the run keeps its
 // pods, those of the plan that run already are kept at their goal meanwhile, by a run of their own.
 func (r *run) keepOthers(ctx context.Context, plan admit.Plan, stop func()) {
-	if r.o.Keep == nil || len(plan.Departures()) == 0 {
+	if r.o.Keep == nil || len(plan.Removals()) == 0 {
 		stop()
 		return
 	}
-	var others admit.Plan
+	var others []admit.Decision
 	for _, d := range plan.Decisions {
 		if d.Verdict == admit.Admitted && d.Running && !d.Prune {
-			others.Decisions = append(others.Decisions, d)
+			others = append(others, d)
 		}
 	}
-	added := len(plan.Admitted()) - len(others.Decisions)
+	added := len(plan.Admitted()) - len(others)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		stop()
 	}()
 	o := r.o
-	o.Keep, o.Remove, o.Logs, o.AfterStops, o.Concluded = stopped, false, nil, nil, nil
+	o.Keep, o.Remove, o.Logs = stopped, false, nil
+	o.Concluded = func([]Result) {}
 	o.Progress = func(e Progress) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		e.Total += added
 		r.o.Progress(e)
 	}
-	Run(ctx, r.rt, others, o)
+	newRun(r.rt, o).carryOut(ctx, others, plannedResults(others), nil)
 	<-stopped
 }
 
@@ -63,28 +65,32 @@ func (r *run) keepOthers(ctx context.Context, plan admit.Plan, stop func()) {
 // before all of them have stopped, since the plan counts on what they hold: memory, ports,
 // names. It returns, by row of the plan, why a pod cannot be started.
 func (r *run) stopDepartures(ctx context.Context, plan admit.Plan, results []Result) map[int]error {
-	all := plan.Departures()
-	departures := make([]*departure, len(all))
+	all := plan.Removals()
+	removals := make([]*removal, len(all))
 	// They keep their grace period: a Stop with a deadline would shorten it.
 	stop, cancel := withoutDeadline(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range all {
-		d := &departure{Departure: all[i]}
-		departures[i] = d
+		d := &removal{Removal: all[i]}
+		removals[i] = d
 		wg.Go(func() {
-			if d.err = r.stop(stop, d.Pod, d.Why); d.err != nil {
+			remove := r.rt.Stop
+			if again := plan.Decisions[d.Row].Again(); again != nil && again.UID == d.Pod.UID {
+				remove = r.reset
+			}
+			if d.err = r.stop(stop, d.Pod, d.Why, remove); d.err != nil {
 				d.err = fmt.Errorf("stopping pod %q, which is %s: %w", d.Pod.Name, d.Why, d.err)
 			}
-			results[d.Row].Elapsed = time.Since(r.o.Start)
+			d.elapsed = time.Since(r.o.Start)
 		})
 	}
 	wg.Wait()
 	blocked := map[int]error{}
-	for _, d := range departures {
+	for _, d := range removals {
 		d.conclude(ctx, plan.Decisions, results, blocked)
 	}
-	preventOvercommit(plan, departures, blocked)
+	preventOvercommit(plan, removals, blocked)
 	return blocked
 }
 
@@ -99,11 +105,12 @@ func withoutDeadline(ctx context.Context) (context.Context, func()) {
 }
 
 // conclude sets the pod's result and blocks the pods that cannot start while it runs.
-func (d *departure) conclude(ctx context.Context, ds []admit.Decision, results []Result, blocked map[int]error) {
+func (d *removal) conclude(ctx context.Context, ds []admit.Decision, results []Result, blocked map[int]error) {
 	decision, res := ds[d.Row], &results[d.Row]
+	res.Elapsed = max(res.Elapsed, d.elapsed)
 	switch {
-	case d.err != nil && decision.Replaces != nil && decision.Verdict == admit.Admitted:
-		blocked[d.Row] = d.err
+	case d.err != nil && len(decision.Replaces) > 0 && decision.Verdict == admit.Admitted:
+		blocked[d.Row] = errors.Join(blocked[d.Row], d.err)
 	case d.err != nil:
 		res.stopFailed(ctx, d.err)
 	case decision.Prune:
@@ -122,6 +129,9 @@ func (d *departure) conclude(ctx context.Context, ds []admit.Decision, results [
 // stopFailed is for a pod that was not stopped, or was not started because of one.
 func (res *Result) stopFailed(ctx context.Context, err error) {
 	res.Outcome, res.Reason, res.Message = Failed, "StopFailed", err.Error()
+	if isStoppedByOther(err) {
+		res.Reason = reasonStopped
+	}
 	if ctx.Err() != nil {
 		res.Outcome = interrupted(context.Cause(ctx))
 	}
@@ -135,12 +145,12 @@ func samePod(a, b *v1.Pod) bool {
 // cause.
 func (r *run) removeAll(ctx context.Context, cause error) {
 	r.each(func(p *pod) {
-		if !p.synced || p.kept {
+		if !p.begun() || p.res.Existed {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.removeLimit(p.pod, cause))
 		defer cancel()
-		if err := r.stop(ctx, p.pod, "the run removes its pods"); err != nil {
+		if err := r.stop(ctx, p.pod, "the run removes its pods", r.rt.Stop); err != nil {
 			p.res.RemoveError = err.Error()
 		}
 	})
@@ -156,16 +166,21 @@ func (r *run) removeLimit(pod *v1.Pod, cause error) time.Duration {
 	return min(limit, max(0, time.Until(r.o.Start.Add(r.o.Timeout)))+timeoutSlack)
 }
 
-// stop stops a pod, and reports that.
-func (r *run) stop(ctx context.Context, pod *v1.Pod, why string) error {
+// stop stops a pod with the given function of the runtime, and reports that.
+func (r *run) stop(ctx context.Context, pod *v1.Pod, why string, remove func(context.Context, *v1.Pod) error) error {
+	r.progress(Stopping(ctx, pod, why), 0)
+	err := remove(ctx, pod)
+	r.progress(Stopped(ctx, pod, err), 0)
+	return err
+}
+
+// Stopping is the event of a pod that is being stopped.
+func Stopping(ctx context.Context, pod *v1.Pod, why string) Progress {
 	e := Progress{Pod: pod, State: "Stopping", Message: why}
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < podspec.GracePeriod(pod) {
 		e.Within = max(time.Until(end), time.Second)
 	}
-	r.progress(e, 0)
-	err := r.rt.Stop(ctx, pod)
-	r.progress(Stopped(ctx, pod, err), 0)
-	return err
+	return e
 }
 
 // Stopped is the event of a pod that was stopped, or was not because of the error.

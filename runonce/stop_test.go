@@ -107,7 +107,7 @@ func TestFailFastWhileStopping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := script{stop: always(errBroken)}
 		plan := admitted(newPod("a", ""), newPod("b", ""), newPod("c", ""))
-		plan.Decisions[0].Replaces, plan.Decisions[1].Replaces = newPod("old-a", ""), newPod("old-b", "")
+		plan.Decisions[0].Replaces, plan.Decisions[1].Replaces = []*v1.Pod{newPod("old-a", "")}, []*v1.Pod{newPod("old-b", "")}
 		rt := &fake{scripts: map[string]script{"old-a": stuck, "old-b": stuck, "c": runs()}}
 		got := outcomes(runonce.Run(t.Context(), rt, plan, runonce.Options{FailFast: true}))
 		if diff := cmp.Diff([]string{"Failed StopFailed", "Failed StopFailed", "Canceled FailFast"}, got); diff != "" {
@@ -183,11 +183,48 @@ func TestReplacedPodsKeepTheirGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := newPod("old", "")
 		plan := admitted(newPod("web", ""))
-		plan.Decisions[0].Replaces = old
+		plan.Decisions[0].Replaces = []*v1.Pod{old}
 		rt := stopDeadlines{&fake{scripts: map[string]script{"web": runs()}}, map[string]bool{}}
 		runonce.Run(t.Context(), rt, plan, runonce.Options{Timeout: time.Minute, Remove: true})
 		if diff := cmp.Diff(map[string]bool{"old": false, "web": true}, rt.of); diff != "" {
 			t.Error(diff)
 		}
 	})
+}
+
+// TestRunAgain: a pod that has ended is removed as one that this run starts again, other versions of it
+// for good.
+func TestRunAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		plan := admitted(newPod("web", ""))
+		plan.Decisions[0].Replaces = []*v1.Pod{newPod("web", ""), newPod("old", "")}
+		f := &fake{scripts: map[string]script{"web": runs()}}
+		want(t, "outcome", outcomes(runonce.Run(t.Context(), resetting{f, nil}, plan, runonce.Options{}))[0], "Running")
+		calls := slices.Sorted(slices.Values(f.calls))
+		if diff := cmp.Diff([]string{"reset web", "stop old", "stopped old", "sync web"}, calls); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestRunAgainWhatIsTaken: a pod that another process has stopped before this run could is not run again.
+func TestRunAgainWhatIsTaken(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			plan := admitted(newPod("web", ""))
+			plan.Decisions[0].Replaces = []*v1.Pod{newPod("web", "")}
+			o, wanted := runonce.Options{}, "Failed Stopped"
+			if keep {
+				over := make(chan struct{})
+				close(over)
+				o.Keep, wanted = over, "Removed Stopped"
+			}
+			f := &fake{scripts: map[string]script{"web": runs()}}
+			taken := preemptedError{syncError{"stopped by another process", "Stopped", true, 0}, nil}
+			want(t, "outcome", outcomes(runonce.Run(t.Context(), resetting{f, taken}, plan, o))[0], wanted)
+			want(t, "syncs", count(f.calls, "sync web"), 0)
+		})
+	}
 }

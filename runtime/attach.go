@@ -30,6 +30,19 @@ func (p *Pods) Exec(ctx context.Context, pod *v1.Pod, container string, command 
 	return p.o.Engine.ExecStreams(ctx, c.ID, command, s)
 }
 
+// Processes returns the IDs of the first processes of the pod's running containers, by the names of the
+// containers.
+func (p *Pods) Processes(ctx context.Context, pod *v1.Pod) (map[string]int, error) {
+	all, err := p.o.Engine.Containers(ctx, string(pod.UID))
+	pids := map[string]int{}
+	for _, c := range all {
+		if c.State == engine.StateRunning && c.PID != 0 {
+			pids[c.Name] = c.PID
+		}
+	}
+	return pids, err
+}
+
 // Log returns the path of the log of a container's newest instance, or of the one before.
 func (p *Pods) Log(ctx context.Context, pod *v1.Pod, container string, previous bool) (string, error) {
 	obs, err := p.observe(ctx, pod)
@@ -38,7 +51,7 @@ func (p *Pods) Log(ctx context.Context, pod *v1.Pod, container string, previous 
 	}
 	c, ok := obs.Containers[container]
 	switch {
-	case podspec.Container(pod, container) == nil:
+	case podspec.Container(obs.Pod, container) == nil:
 		return "", fmt.Errorf("container %q is not valid for pod %q", container, podspec.FullName(pod))
 	case !ok || c.LogPath == "":
 		return "", fmt.Errorf("container %q in pod %q is waiting to start", container, podspec.FullName(pod))
@@ -65,7 +78,7 @@ func (p *Pods) FollowLog(ctx context.Context, pod *v1.Pod, path string, to logs.
 		if err := p.awaitLogEnd(ctx, pod, path); err == nil {
 			close(ended)
 		} else if ctx.Err() == nil {
-			p.o.Log.InfoContext(ctx, "cannot watch the container, following its log until interrupted", "error", err)
+			p.o.Log.InfoContext(ctx, "could not watch the container; following its log until interrupted", "error", err)
 		}
 	})
 	return logs.Follow(ctx, path, to, o, ended)

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/podstate"
 )
 
 // TestOverdue: whether a pod has failed by its deadline depends on when its containers ended,
@@ -80,10 +83,11 @@ func TestDeadlineEndsHook(t *testing.T) {
 		pod.Spec.ActiveDeadlineSeconds = new(int64(60))
 		pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 3600}}}
 		begin := time.Now()
-		for range 2 {
-			if err := p.Sync(t.Context(), pod); err != nil {
-				t.Fatal(err)
-			}
+		if err := p.Sync(t.Context(), pod); failure.Reason(err, "") != podstate.ReasonPostStartHook {
+			t.Fatalf("%v, want a hook that was cut off", err)
+		}
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
 		}
 		if took := time.Since(begin); took != time.Minute {
 			t.Errorf("took %s, want the deadline of 1m", took)

@@ -16,13 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
+	"github.com/runonce/runonce/runtime/host"
 )
 
 // gadgets are devices that only name themselves in the environment.
-func gadgets(t *testing.T, names ...string) *runtime.DeviceRegistry {
+func gadgets(t *testing.T, names ...string) *host.Devices {
 	t.Helper()
 	var devices []string
 	for _, name := range names {
@@ -33,7 +33,7 @@ func gadgets(t *testing.T, names ...string) *runtime.DeviceRegistry {
 	if err := os.WriteFile(filepath.Join(dir, "gadgets.json"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	registry, invalid, err := runtime.OpenDevices([]string{dir})
+	registry, invalid, err := host.OpenDevices([]string{dir})
 	if err != nil || len(invalid) > 0 {
 		t.Fatal(err, invalid)
 	}

@@ -9,9 +9,12 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/runtime/probe"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -21,9 +24,18 @@ type SyncError struct {
 	Errors []*failure.Error
 }
 
-// containerError is what SyncError holds for a container.
+// relist is how soon the kubelet notices that a container has ended (genericPlegRelistPeriod of
+// pkg/kubelet).
+const relist = time.Second
+
+// containerError is what SyncError holds for a container. One that has ended without having run is no
+// error to be retried: the next Sync goes by its restart policy.
 func containerError(name, reason string, err error) *failure.Error {
-	return &failure.Error{Why: reason, Err: fmt.Errorf("container %q: %s: %w", name, reason, err)}
+	e := &failure.Error{Why: reason, Err: fmt.Errorf("container %q: %s: %w", name, reason, err)}
+	if failure.IsRefused(err) && !failure.IsPermanent(err) {
+		e.Wait = relist
+	}
+	return e
 }
 
 func (e *SyncError) Error() string {
@@ -90,7 +102,7 @@ func (p *Pods) recordFailures(ctx context.Context, w *work, failures map[string]
 	}
 	err := p.update(w.pod, func(r *record.Pod) { r.Failures = failures })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		p.o.Log.WarnContext(ctx, "why the pod waits is not recorded", "pod", w.pod.Namespace+"/"+w.pod.Name, "error", err)
+		p.o.Log.WarnContext(ctx, "could not record why the pod is waiting", "pod", w.pod.Namespace+"/"+w.pod.Name, "error", err)
 	}
 }
 
@@ -108,14 +120,14 @@ func (p *Pods) prepareError(ctx context.Context, w *work, err error) error {
 	return &SyncError{[]*failure.Error{{Why: reason, Err: fmt.Errorf("%s: %w", reason, err)}}}
 }
 
-// recordFailedStart records that the instance could not be started, when no retry can change
-// that.
-func (p *Pods) recordFailedStart(w *work, next podstate.Start, cfg engine.ContainerConfig, cause error) error {
-	if !failure.IsPermanent(cause) || failure.Reason(cause, "") != failure.ReasonRunError {
-		return nil
+// recordFailedStart records that the instance has ended without having run, if it has: the OCI runtime has
+// refused it, or no retry can change the cause.
+func (p *Pods) recordFailedStart(pod *v1.Pod, next podstate.Start, cfg engine.ContainerConfig, cause error) (recorded bool, err error) {
+	if !failure.IsRefused(cause) && !failure.IsPermanent(cause) || failure.Reason(cause, "") != failure.ReasonRunError {
+		return false, nil
 	}
 	now := time.Now()
-	return p.update(w.pod, func(r *record.Pod) {
+	err = p.update(pod, func(r *record.Pod) {
 		if r.FailedStarts == nil {
 			r.FailedStarts = map[string]engine.Container{}
 		}
@@ -127,4 +139,28 @@ func (p *Pods) recordFailedStart(w *work, next podstate.Start, cfg engine.Contai
 			},
 		}
 	})
+	return err == nil, err
+}
+
+// failureEvent reports why a container, or what the pod needs before its containers, could not be
+// started. reason is that of the status.
+func (p *Pods) failureEvent(pod *v1.Pod, reason string, err error) {
+	byReason := map[string]string{
+		failure.ReasonFailedMount: failure.ReasonFailedMount, podstate.ReasonSandboxError: eventFailedSandbox,
+		podstate.ReasonPostStartHook: eventFailedPostStartHook,
+	}
+	if known, ok := byReason[reason]; ok {
+		p.o.event(pod, known, "%v", err)
+		return
+	}
+	p.o.event(pod, eventFailed, "Error: %s: %v", reason, err)
+}
+
+// probeEvents reports the probes that have failed since the status before.
+func (p *Pods) probeEvents(pod *v1.Pod, container string, before, now probe.Status) {
+	for _, kind := range []probe.Kind{probe.Startup, probe.Readiness, probe.Liveness} {
+		if a, ok := now.Last[kind]; ok && a.Result != probe.Success && a != before.Last[kind] {
+			p.o.event(pod, eventUnhealthy, "container %s: %s", container, podstate.ProbeMessage(kind, a))
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/runtime"
@@ -47,6 +48,42 @@ func TestFail(t *testing.T) {
 		}
 		if s := wantStates(t.Context(), t, p, pod, "c0=running"); s.Phase != v1.PodRunning {
 			t.Errorf("phase %s after a new start", s.Phase)
+		}
+	})
+}
+
+// TestConclude: what a run has decided about a pod is on its record, and has no effect on it.
+func TestConclude(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		pod := testPod(v1.RestartPolicyAlways, "sleep")
+		p := n.pods(t.Context(), t)
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		before, err := p.Status(t.Context(), pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Conclude(t.Context(), pod, "Failed", "Why", "that is why"); err != nil {
+			t.Fatal(err)
+		}
+		r, err := n.records.Load(pod.UID)
+		if err != nil || r.Outcome == nil || r.Outcome.Outcome != "Failed" || r.Outcome.Message != "that is why" || r.Outcome.DecidedAt.IsZero() {
+			t.Errorf("record %+v, %v", r.Outcome, err)
+		}
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		after, err := p.Status(t.Context(), pod)
+		if diff := cmp.Diff(before, after); diff != "" || err != nil {
+			t.Errorf("the status has changed: %s, %v", diff, err)
+		}
+		if err := p.Conclude(t.Context(), pod, "", "", ""); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := n.records.Load(pod.UID); err != nil || r.Outcome != nil {
+			t.Errorf("taken back: %+v, %v", r.Outcome, err)
 		}
 	})
 }

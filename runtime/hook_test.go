@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -40,5 +42,39 @@ func TestUnsupportedHook(t *testing.T) {
 	hook := &v1.LifecycleHandler{TCPSocket: &v1.TCPSocketAction{}}
 	if err := (&Pods{}).runHook(t.Context(), onePod(), engine.Container{Name: "a"}, hook); err == nil {
 		t.Error("a tcpSocket hook was accepted")
+	}
+}
+
+// TestSleepHook: a hook that is cut off has failed. One that sleeps for all of the grace period, which
+// ends a moment earlier, has not.
+func TestSleepHook(t *testing.T) {
+	t.Parallel()
+	const cutOff = `Sleep lifecycle hook (10) for Container "a" in Pod "a_x(1)" failed - error: container terminated before sleep hook finished`
+	hook := &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 10}}
+	pod := onePod()
+	pod.Name, pod.Namespace, pod.UID = "a", "x", "1"
+	for name, tt := range map[string]struct {
+		limit, took time.Duration
+		want        string
+	}{
+		"in time":              {limit: 11 * time.Second, took: 10 * time.Second},
+		"the whole time":       {limit: 10 * time.Second, took: 10 * time.Second},
+		"a moment less":        {limit: 10*time.Second - time.Millisecond, took: 10*time.Second - time.Millisecond},
+		"cut off":              {limit: 9 * time.Second, took: 9 * time.Second, want: cutOff},
+		"cut off at the start": {want: cutOff},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), tt.limit)
+				defer cancel()
+				begin, got := time.Now(), ""
+				if err := (&Pods{}).runHook(ctx, pod, engine.Container{Name: "a"}, hook); err != nil {
+					got = err.Error()
+				}
+				if took := time.Since(begin); got != tt.want || took != tt.took {
+					t.Errorf("%q after %s, want %q after %s", got, took, tt.want, tt.took)
+				}
+			})
+		})
 	}
 }

@@ -255,7 +255,7 @@ func TestProbesDoNotWaitForOtherContainers(t *testing.T) {
 		synced := make(chan error)
 		go func() { synced <- p.Sync(t.Context(), pod) }()
 		time.Sleep(5 * time.Second)
-		if s := wantStates(t.Context(), t, p, pod, "c0=running", "c1=running"); !s.ContainerStatuses[0].Ready {
+		if s := wantStates(t.Context(), t, p, pod, "c0=running", "c1=waiting ContainerCreating"); !s.ContainerStatuses[0].Ready {
 			t.Errorf("not ready: %+v", s.ContainerStatuses[0])
 		}
 		if err := <-synced; err != nil {

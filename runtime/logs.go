@@ -47,14 +47,13 @@ func LogMark(pod *v1.Pod) logs.Mark {
 	return about
 }
 
-// discardLog removes the log of an instance that was not started, unless it is recorded as one
-// that has ended.
-func (p *Pods) discardLog(ctx context.Context, pod *v1.Pod, c engine.ContainerConfig) error {
-	obs, err := p.observe(context.WithoutCancel(ctx), pod)
-	if err != nil || obs.Containers[c.Name].LogPath == c.LogPath {
+// discardLog removes the log of an instance that was not started, unless the engine still has that.
+func (p *Pods) discardLog(ctx context.Context, uid types.UID, path string) error {
+	all, err := p.o.Engine.Containers(context.WithoutCancel(ctx), string(uid))
+	if err != nil || slices.ContainsFunc(all, func(c engine.Container) bool { return c.LogPath == path }) {
 		return err
 	}
-	return p.logs.Discard(c.LogPath)
+	return p.logs.Discard(path)
 }
 
 // closeLogs records that the pod was removed. Its containers that never ran leave no log.
@@ -86,11 +85,12 @@ func (p *Pods) InUse(ctx context.Context, pod *v1.Pod, logPath string) (bool, er
 }
 
 // RemoveLogs removes the logs of those of the pods that do not exist any more; of all such pods
-// of this root if it is asked to.
-func (p *Pods) RemoveLogs(pods []*v1.Pod, all bool) error {
+// of this root, or of one namespace unless that is "", if it is asked to.
+func (p *Pods) RemoveLogs(pods []*v1.Pod, all bool, namespace string) error {
 	return p.removeOldLogs(func(found []logs.Found) []logs.Found {
 		return slices.DeleteFunc(found, func(f logs.Found) bool {
-			return !all && !slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return string(pod.UID) == f.UID })
+			chosen := all && (namespace == "" || f.Namespace == namespace)
+			return !chosen && !slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return string(pod.UID) == f.UID })
 		})
 	})
 }

@@ -240,11 +240,15 @@ func TestRemoveLogs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.RemoveLogs([]*v1.Pod{pods["gone"], pods["runs"]}, false); err != nil {
+		if err := p.RemoveLogs([]*v1.Pod{pods["gone"], pods["runs"]}, false, ""); err != nil {
 			t.Error(err)
 		}
 		want("locked", "older", "runs")
-		if err := p.RemoveLogs(nil, true); err != nil {
+		if err := p.RemoveLogs(nil, true, "elsewhere"); err != nil {
+			t.Error(err)
+		}
+		want("locked", "older", "runs")
+		if err := p.RemoveLogs(nil, true, ""); err != nil {
 			t.Error(err)
 		}
 		want("locked", "runs")

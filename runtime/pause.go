@@ -15,14 +15,6 @@ import (
 	"github.com/runonce/runonce/runtime/podstate"
 )
 
-// pidNamespace is the path of the pod's process namespace, empty when no pause process runs.
-func pidNamespace(pause engine.Container) string {
-	if pause.State != engine.StateRunning {
-		return ""
-	}
-	return fmt.Sprintf("/proc/%d/ns/pid", pause.PID)
-}
-
 // ensurePause starts the pod's pause process unless it runs, and adds its namespace to the
 // sandbox.
 func (p *Pods) ensurePause(ctx context.Context, w *work) error {
@@ -48,7 +40,6 @@ func (p *Pods) startPause(ctx context.Context, w *work) (engine.Container, error
 	id := engine.ContainerID(string(w.pod.UID), podstate.PauseName, time.Now(), 0)
 	in := ocispec.Input{Context: ocispec.Context{Pod: w.pod, Sandbox: w.sandbox, Node: p.o.Node}, Host: p.o.Host.Host}
 	in.CgroupsPath = ocispec.CgroupsPath(cgroup, id)
-	in.AppArmor = ocispec.AppArmorName(w.pod, &v1.Container{}, p.o.Host.AppArmor)
 	oci, err := ocispec.Pause(in)
 	if err != nil {
 		return engine.Container{}, err
@@ -63,7 +54,7 @@ func (p *Pods) startPause(ctx context.Context, w *work) (engine.Container, error
 	}
 	pause, err := p.pause(ctx, w.pod)
 	if err == nil && pause.State != engine.StateRunning {
-		err = fmt.Errorf("the pause process has ended with exit code %d", pause.Exit.ExitCode)
+		err = fmt.Errorf("the pause process exited with code %d", pause.Exit.ExitCode)
 	}
 	return pause, err
 }
@@ -90,5 +81,5 @@ func (p *Pods) removePause(ctx context.Context, pod *v1.Pod) error {
 	if err != nil || pause.ID == "" {
 		return err
 	}
-	return errors.Join(p.killLost(ctx, pod, []engine.Container{pause}), p.o.Engine.Remove(ctx, pause.ID))
+	return errors.Join(p.killUnknown(ctx, pod, []engine.Container{pause}), p.o.Engine.Remove(ctx, pause.ID))
 }

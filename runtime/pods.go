@@ -5,6 +5,8 @@ package runtime
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"maps"
 	goruntime "runtime"
@@ -14,80 +16,28 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/logs"
-	"github.com/runonce/runonce/runtime/ocispec"
-	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
-	"github.com/runonce/runonce/runtime/volume"
 )
 
-// Options are what Pods works with. All must be set but those that say otherwise.
-type Options struct {
-	Engine    engine.Engine
-	Sandboxes Sandboxes
-	Volumes   *volume.Manager
-	Cgroups   Cgroups
-	Objects   podspec.Objects
-	// Devices are those that containers have to ask for; may be nil.
-	Devices *DeviceRegistry
-	Node    ocispec.Node
-	Host    Host
-	// Records keeps what outlives a run.
-	Records *record.Store
-	// LogDir holds the containers' logs in the kubelet's layout (/var/log/pods).
-	LogDir string
-	// Pull says when images are pulled, in place of their pull policies.
-	Pull image.Mode
-	Log  *slog.Logger // may be nil
-	// ParallelPulls limits how many images are pulled at once; 0 means 4.
-	ParallelPulls int
-	// Trace, when set, is called after each step of a pod's start, for a timeline.
-	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
-	// LogCreated, when set, is called with the log of each instance of a container before it starts.
-	LogCreated func(pod *v1.Pod, container, path string)
-	// Event, when set, is called with what the kubelet would report as an event of the pod.
-	// eventType is v1.EventTypeNormal or v1.EventTypeWarning. It must not block.
-	Event func(pod *v1.Pod, eventType, reason, message string)
-}
-
-// Host is what the specs of containers need to know of this machine.
-type Host struct {
-	ocispec.Host
-	// ResolvConf and HostsFile are paths of the host's files.
-	ResolvConf string
-	HostsFile  string
-	// ClusterDNS are the addresses of a cluster's DNS servers, if there are any.
-	ClusterDNS    []string
-	ClusterDomain string
-	// AppArmor says whether containers are confined by AppArmor.
-	AppArmor bool
-	// SELinux says whether the kernel has SELinux. Without it SELinux options have no effect,
-	// as under every CRI runtime.
-	SELinux bool
-	// SeccompDir holds the profiles of type Localhost.
-	SeccompDir string
-}
+// cleanupTimeout bounds what is undone after an error or an interruption.
+const cleanupTimeout = 30 * time.Second
 
 // Pods runs pods on this node. It is safe for concurrent use, also by several processes on
 // one root: calls that change one pod wait for each other.
 type Pods struct {
-	o         Options
-	logs      logs.Store
-	watch     watch
-	probes    probes
-	pullSlots chan struct{} // holds a value for each image that is being pulled
+	o      Options
+	logs   logs.Store
+	watch  watch
+	probes probes
+	images *imagePuller
 	// removals bounds how many pods are removed at once. All at once they would slow each other
 	// down until calls time out.
 	removals chan struct{}
 
 	mu       sync.Mutex // guards the rest
 	memories map[types.UID]*memory
-	pulls    map[string]*pull // by normalised reference
-	supplied []string         // what Supply was called with
 }
 
 // New returns Pods on the given parts and starts to listen for the engine's events until
@@ -99,9 +49,9 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 	}
 	p := &Pods{
 		o: o, logs: logs.Store{Dir: o.LogDir, Root: o.Records.Root()},
-		pullSlots: make(chan struct{}, cmp.Or(o.ParallelPulls, defaultPulls)), removals: make(chan struct{}, 8*goruntime.NumCPU()),
-		memories: map[types.UID]*memory{}, pulls: map[string]*pull{},
+		removals: make(chan struct{}, 8*goruntime.NumCPU()), memories: map[types.UID]*memory{},
 	}
+	p.images = newImagePuller(&p.o)
 	events, err := o.Engine.Events(ctx)
 	if err != nil {
 		return nil, err
@@ -115,122 +65,114 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 	return p, nil
 }
 
-// Supply says which images, by normalised reference, the user has supplied: they are not pulled,
-// whatever the pull policy says.
-func (p *Pods) Supply(images []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.supplied = images
+// noRecord is that of a pod without one. It must not be changed.
+var noRecord = &record.Pod{}
+
+// known returns the pod's record, noRecord for none.
+func (p *Pods) known(uid types.UID) (*record.Pod, error) {
+	known, err := p.o.Records.Load(uid)
+	if errors.Is(err, fs.ErrNotExist) {
+		return noRecord, nil
+	}
+	return known, err
 }
 
-// traced runs f and reports it to the trace.
-func (p *Pods) traced(uid types.UID, name string, f func() error) error {
-	begin := time.Now()
-	err := f()
-	p.o.Trace(uid, name, begin, time.Since(begin))
+// update changes the pod's record.
+func (p *Pods) update(pod *v1.Pod, change func(*record.Pod)) error {
+	_, err := p.o.Records.Update(pod.UID, func(r *record.Pod) error {
+		change(r)
+		return nil
+	})
 	return err
 }
 
-// Status returns the pod's status, as the kubelet computes it. It changes nothing. A pod that
-// is absent is Pending.
-func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
-	obs, err := p.observe(ctx, pod)
+// lockOwned locks the pod. Its error is a *record.LostError if another process has stopped the pod.
+func (p *Pods) lockOwned(ctx context.Context, uid types.UID) (record.Lock, error) {
+	lock, err := p.o.Records.Lock(ctx, uid)
 	if err != nil {
-		return v1.PodStatus{}, err
+		return lock, err
 	}
-	return podstate.Status(obs, time.Now()), nil
+	known, err := p.known(uid)
+	if err == nil {
+		err = p.o.Records.Owned(known)
+	}
+	if err != nil {
+		lock.Release()
+	}
+	return lock, err
 }
 
-// List returns the pods of earlier runs, and of this one, with their status filled in.
-func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
-	known, err := p.o.Records.List()
-	if err != nil {
-		return nil, err
+// remember calls f with what is remembered of the pod.
+func (p *Pods) remember(uid types.UID, f func(*memory)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m, ok := p.memories[uid]
+	if !ok {
+		m = newMemory()
+		p.memories[uid] = m
+		p.images.see(uid)
 	}
-	p.forgetOthers(known)
-	pods := make([]*v1.Pod, 0, len(known))
-	for _, r := range known {
-		if r.Started.IsZero() {
-			continue // admitted by a run, or removed
-		}
-		obs, err := p.observe(ctx, r.Pod)
-		if err != nil {
-			return nil, err
-		}
-		pod := *r.Pod
-		pod.Status = podstate.Status(obs, time.Now())
-		if f, failed := podstate.PodFailure(obs, pod.Status); failed {
-			pod.Status.Reason, pod.Status.Message = f.Reason, f.Message
-		}
-		if added := p.annotations(r.Pod, obs.Sandbox); len(added) > 0 {
-			pod.Annotations = maps.Clone(added)
-			maps.Copy(pod.Annotations, r.Pod.Annotations)
-		}
-		pods = append(pods, &pod)
-	}
-	return pods, nil
+	f(m)
 }
 
-// Update records another definition of the pod, with the same UID. The next Sync restarts the
-// containers whose image has changed. The start time and the devices stay. A pod that was
-// never started is left alone.
-func (p *Pods) Update(_ context.Context, pod *v1.Pod) error {
-	return p.update(pod, func(r *record.Pod) {
-		if !r.Started.IsZero() {
-			r.Pod = pod.DeepCopy()
-			r.Pod.Status = v1.PodStatus{}
-		}
+// forget ends the work on a pod that another process has stopped. Only what reports need of it is
+// remembered.
+func (p *Pods) forget(uid types.UID) {
+	p.probes.keepOnly(uid, nil)
+	p.images.forget(uid)
+	p.remember(uid, func(m *memory) {
+		last := newMemory()
+		last.annotations, last.logPaths = m.annotations, m.logPaths
+		*m = *last
 	})
 }
 
-// Refresh renews what has changed or expires of the files in the volumes of a running pod.
-func (p *Pods) Refresh(ctx context.Context, pod *v1.Pod) error {
-	lock, err := p.o.Records.Lock(ctx, pod.UID)
-	if err != nil {
-		return err
+// forgetOthers forgets the pods that this process has not worked on, and that have no record any more.
+func (p *Pods) forgetOthers(known []*record.Pod) {
+	recorded := make(map[types.UID]bool, len(known))
+	for _, r := range known {
+		recorded[r.Pod.UID] = true
 	}
-	defer lock.Release()
-	if st, err := p.Status(ctx, pod); err != nil || podspec.Ended(st.Phase) {
-		return err
-	}
-	err = p.o.Volumes.Refresh(ctx, pod)
-	if err != nil && ctx.Err() == nil {
-		p.event(pod, failure.ReasonFailedMount, "%v", err)
-	}
-	return err
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.memories, func(uid types.UID, m *memory) bool {
+		if m.synced || recorded[uid] {
+			return false
+		}
+		p.images.forget(uid)
+		return true
+	})
 }
 
-// Annotations returns what a cluster would have added to the pod while it ran: its network
-// status, if it has joined several networks. A pod without a sandbox has none, unless this
-// process has seen it.
-func (p *Pods) Annotations(ctx context.Context, pod *v1.Pod) map[string]string {
-	var sandbox *engine.Sandbox
-	if s, err := p.o.Sandboxes.Get(ctx, pod); err == nil {
-		sandbox = &s
-	}
-	return p.annotations(pod, sandbox)
+// once sets a field of the pod's memory and reports whether it was not set before.
+func (p *Pods) once(uid types.UID, field func(*memory) *bool) (first bool) {
+	p.remember(uid, func(m *memory) {
+		first = !*field(m)
+		*field(m) = true
+	})
+	return first
 }
 
-func (p *Pods) annotations(pod *v1.Pod, sandbox *engine.Sandbox) (all map[string]string) {
-	if sandbox != nil {
-		return sandbox.Annotations
-	}
-	p.remember(pod.UID, func(m *memory) { all = m.annotations })
-	return all
+// work is a pod while what was decided for it is carried out.
+type work struct {
+	pod     *v1.Pod
+	lock    record.Lock
+	sandbox engine.Sandbox
+	record  *record.Pod
+	// fresh says that the pod has no containers yet, so that what was prepared may be undone.
+	fresh bool
+	// running are the containers, by name, that have been started and run.
+	running map[string]engine.Container
 }
 
-// Digests returns the digests of the images that the pod's containers were made from, by the names
-// of the containers.
-func (p *Pods) Digests(ctx context.Context, pod *v1.Pod) map[string]string {
-	digests := map[string]string{}
-	all, err := p.o.Engine.Containers(ctx, string(pod.UID))
-	if err != nil {
-		p.o.Log.Warn("cannot tell the digests of images", "pod", podspec.FullName(pod), "error", err)
+// Conclude keeps what the run of this process has decided about the pod for later processes. An
+// empty outcome is none. It has no effect on the pod, whose record has it until a run admits the pod
+// again or the pod is removed.
+func (p *Pods) Conclude(_ context.Context, pod *v1.Pod, outcome, reason, message string) error {
+	if outcome == "" {
+		return p.o.Records.Conclude(pod.UID, nil)
 	}
-	for _, c := range all {
-		digests[c.Name] = c.ImageDigest // of the newest instance
-	}
-	return digests
+	return p.o.Records.Conclude(pod.UID, &record.Outcome{Outcome: outcome, Reason: reason, Message: message, DecidedAt: time.Now()})
 }
 
 // Changes returns a channel that gets a value when a container of the pod starts, exits
@@ -238,4 +180,43 @@ func (p *Pods) Digests(ctx context.Context, pod *v1.Pod) map[string]string {
 func (p *Pods) Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error) {
 	p.remember(pod.UID, func(*memory) {}) // what is pulled for others from now on is for this pod, too
 	return p.watch.subscribe(ctx, string(pod.UID)), nil
+}
+
+// watch fans the engine's events out to those who wait for a change of one pod. The zero
+// value is ready for use.
+type watch struct {
+	mu   sync.Mutex
+	subs map[chan struct{}]string // channel to pod UID
+}
+
+// notify wakes the waiters of the pod, or all of them when the pod is not known.
+func (w *watch) notify(podUID string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for ch, uid := range w.subs {
+		if podUID != "" && uid != podUID {
+			continue
+		}
+		select {
+		case ch <- struct{}{}:
+		default: // a wake-up is pending already
+		}
+	}
+}
+
+func (w *watch) subscribe(ctx context.Context, podUID string) <-chan struct{} {
+	ch := make(chan struct{}, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.subs == nil {
+		w.subs = map[chan struct{}]string{}
+	}
+	w.subs[ch] = podUID
+	context.AfterFunc(ctx, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.subs, ch)
+		close(ch)
+	})
+	return ch
 }

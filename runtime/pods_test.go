@@ -19,6 +19,7 @@ import (
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
+	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/podstate"
@@ -34,11 +35,12 @@ type node struct {
 	sandboxes *enginetest.Sandboxes
 	cgroups   *enginetest.Cgroups
 	volumes   *volume.Manager
-	devices   *runtime.DeviceRegistry
+	devices   *host.Devices
 	objects   enginetest.Objects
 	root      string
 	pull      image.Mode
 	records   *record.Store // of the next process
+	event     func(pod *v1.Pod, eventType, reason, message string)
 }
 
 func newNode(t *testing.T) *node {
@@ -77,7 +79,7 @@ func (n *node) podsOn(ctx context.Context, t *testing.T, e engine.Engine) *runti
 	n.records = record.Open(n.root, n.root)
 	p, err := runtime.New(ctx, runtime.Options{
 		Engine: e, Sandboxes: n.sandboxes, Volumes: n.volumes, Cgroups: n.cgroups,
-		Objects: n.objects, Devices: n.devices, Pull: n.pull, Records: records, LogDir: filepath.Join(n.root, "log"),
+		Objects: n.objects, Devices: n.devices, Pull: n.pull, Event: n.event, Records: records, LogDir: filepath.Join(n.root, "log"),
 		Node: ocispec.Node{Name: "node", IPs: []string{"192.0.2.1"}, MemoryCapacity: 1 << 30},
 		Host: runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},
 	})

@@ -4,21 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/ocispec"
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/runtime/record"
 )
 
-// step is one part of what a pod needs before its containers.
-type step struct {
+// prepareStep is one part of what a pod needs before its containers.
+type prepareStep struct {
 	name   string
 	reason string // of an error that has none
 	do     func(ctx context.Context, pod *v1.Pod) error
@@ -40,7 +40,7 @@ func (p *Pods) prepare(ctx context.Context, w *work) error {
 		}
 		return p.o.Sandboxes.Remove(ctx, pod, w.lock)
 	}
-	steps := []step{
+	steps := []prepareStep{
 		{"record", podstate.ReasonSandboxError, func(ctx context.Context, pod *v1.Pod) (err error) {
 			w.record, err = p.recordStart(ctx, pod)
 			return err
@@ -54,10 +54,10 @@ func (p *Pods) prepare(ctx context.Context, w *work) error {
 	}
 	if podstate.SharesProcesses(w.pod) {
 		ensure := func(ctx context.Context, _ *v1.Pod) error { return p.ensurePause(ctx, w) }
-		steps = append(steps, step{"processes", podstate.ReasonSandboxError, ensure, p.removePause})
+		steps = append(steps, prepareStep{"processes", podstate.ReasonSandboxError, ensure, p.removePause})
 	}
 	write := func(_ context.Context, pod *v1.Pod) error { return p.writeFiles(pod, w.sandbox) }
-	steps = append(steps, step{"files", podstate.ReasonSandboxError, write, nil})
+	steps = append(steps, prepareStep{"files", podstate.ReasonSandboxError, write, nil})
 	if err := p.run(ctx, w, steps); err != nil {
 		return err
 	}
@@ -68,9 +68,9 @@ func (p *Pods) prepare(ctx context.Context, w *work) error {
 // run does the steps in order. After an error it undoes them in reverse, also when ctx is
 // done, unless the pod already has containers, since they need what was made. The record is
 // not undone: by it the pod is found again.
-func (p *Pods) run(ctx context.Context, w *work, steps []step) error {
+func (p *Pods) run(ctx context.Context, w *work, steps []prepareStep) error {
 	for i, s := range steps {
-		err := p.traced(w.pod.UID, s.name, func() error { return s.do(ctx, w.pod) })
+		err := p.o.traced(w.pod.UID, s.name, func() error { return s.do(ctx, w.pod) })
 		if err == nil {
 			continue
 		}
@@ -83,7 +83,7 @@ func (p *Pods) run(ctx context.Context, w *work, steps []step) error {
 }
 
 // undo undoes the steps, the last one first.
-func undo(ctx context.Context, pod *v1.Pod, steps []step) error {
+func undo(ctx context.Context, pod *v1.Pod, steps []prepareStep) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	var errs []error
@@ -95,44 +95,57 @@ func undo(ctx context.Context, pod *v1.Pod, steps []step) error {
 	return errors.Join(errs...)
 }
 
-// The files that every container of a pod mounts, below the pod's directory.
-const (
-	hostsFile    = "etc-hosts"
-	resolvFile   = "resolv.conf"
-	hostnameFile = "hostname"
-)
-
-// writeFiles writes the files of the pod that its containers share.
-func (p *Pods) writeFiles(pod *v1.Pod, sandbox engine.Sandbox) error {
-	dir := p.o.Records.Dir(pod.UID)
-	host, err := os.ReadFile(p.o.Host.HostsFile)
-	if err != nil && pod.Spec.HostNetwork && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("reading the host's hosts file: %w", err)
+// recordStart records when the pod was first started, before anything of it exists, and the
+// devices that its containers will have, of which no other pod that has not ended has any.
+func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error) {
+	if known, err := p.o.Records.Load(pod.UID); err == nil && !known.Started.IsZero() {
+		return known, nil
 	}
-	resolv, err := os.ReadFile(p.o.Host.ResolvConf)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("reading the host's resolv.conf: %w", err)
+	kinds := p.o.Devices.Kinds()
+	if !host.Requests(pod, kinds) {
+		return p.o.Records.Update(pod.UID, func(r *record.Pod) error { r.Start(pod); return nil })
 	}
-	dns, warnings, err := ocispec.ResolvConf(pod, ocispec.DNS{Host: resolv, Servers: p.o.Host.ClusterDNS, Domain: p.o.Host.ClusterDomain})
+	ended, err := p.endedPods(ctx)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("choosing devices: %w", err)
 	}
-	if pod.Spec.DNSPolicy == v1.DNSClusterFirst && !pod.Spec.HostNetwork && len(p.o.Host.ClusterDNS) == 0 {
-		// Most pods have this policy by default: that is not worth a warning.
-		p.o.Log.Info("dnsPolicy ClusterFirst without --cluster-dns: falling back to Default", "pod", pod.Namespace+"/"+pod.Name)
+	return p.o.Records.UpdateAmong(pod.UID, func(r *record.Pod, others []*record.Pod) (err error) {
+		if r.Devices, err = host.Allocate(pod, kinds, devicesInUse(others, ended)); err != nil {
+			return fmt.Errorf("choosing devices: %w", err)
+		}
+		r.Start(pod)
+		return nil
+	})
+}
+
+// endedPods returns which of the pods with devices have ended and so no longer need them.
+func (p *Pods) endedPods(ctx context.Context) (map[types.UID]bool, error) {
+	known, err := p.o.Records.List()
+	if err != nil {
+		return nil, err
 	}
-	for _, w := range warnings {
-		p.o.Log.Warn(w, "pod", pod.Namespace+"/"+pod.Name)
+	ended := map[types.UID]bool{}
+	for _, r := range known {
+		if len(r.Devices) == 0 {
+			continue
+		}
+		s, err := p.Status(ctx, r.Pod)
+		if err != nil {
+			return nil, err
+		}
+		ended[r.Pod.UID] = podspec.Inactive(s)
 	}
-	files := map[string][]byte{
-		hostsFile:    ocispec.HostsFile(pod, sandbox, host),
-		resolvFile:   dns,
-		hostnameFile: []byte(sandbox.Hostname + "\n"),
-	}
-	for name, data := range files {
-		if err := atomicfile.Write(filepath.Join(dir, name), data, 0o644); err != nil {
-			return err
+	return ended, nil
+}
+
+func devicesInUse(pods []*record.Pod, ended map[types.UID]bool) map[string]bool {
+	used := map[string]bool{}
+	for _, r := range pods {
+		for _, names := range r.Devices {
+			for _, name := range names {
+				used[name] = used[name] || !ended[r.Pod.UID]
+			}
 		}
 	}
-	return nil
+	return used
 }

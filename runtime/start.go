@@ -4,11 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"maps"
 	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -17,139 +14,226 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/runtime/record"
 )
 
-const (
-	// terminationLogs is how the names of the files begin, in the pod's directory, to which its
-	// containers write their termination messages.
-	terminationLogs = "termination-log."
-	// terminationLogMode lets any user of the container write its termination message.
-	terminationLogMode = 0o666
-)
-
-// overdueCleanup bounds what is undone after a deadline that has passed.
-const overdueCleanup = 10 * time.Second
-
-// startContainer starts one instance of a container. The instance before it is removed only
-// when the new one runs, so that its exit is never lost.
-func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start) error {
-	c := next.Container
-	var img engine.Image
-	err := p.traced(w.pod.UID, "image "+c.Name, func() (err error) {
-		img, _, err = p.EnsureImage(ctx, w.pod, c.Image, c.ImagePullPolicy)
-		return err
-	})
-	if err != nil {
-		return &failure.Error{Why: failure.Reason(err, failure.ReasonErrImagePull), Err: err}
+// startAll starts the containers in spec order, and records why those wait that do not run
+// then. One that fails does not keep the others from starting, as in kuberuntime's SyncPod.
+func (p *Pods) startAll(ctx context.Context, w *work, todo podstate.Actions) error {
+	var errs []*failure.Error
+	failures := map[string]record.Failure{}
+	maps.Copy(failures, w.record.Failures)
+	delete(failures, record.PodFailure)
+	start := func(name string, attempt int, f func() error) {
+		if ctx.Err() != nil {
+			return
+		}
+		delete(failures, name)
+		err := f()
+		if err == nil || errors.Is(err, errCutOff) {
+			return
+		}
+		reason := failure.Reason(err, failure.ReasonCreateError)
+		failures[name] = record.Failure{Reason: reason, Message: err.Error(), Attempt: attempt}
+		errs = append(errs, containerError(name, reason, err))
+		if ctx.Err() == nil {
+			p.failureEvent(w.pod, reason, err)
+		}
 	}
-	if err := p.mountImages(ctx, w.pod, c); err != nil {
-		return &failure.Error{Why: failure.Reason(err, failure.ReasonErrImagePull), Err: err}
+	for _, c := range todo.PostStart {
+		start(c.Name, c.Attempt, func() error { return p.completeStart(ctx, w, podspec.Container(w.pod, c.Name), c) })
+	}
+	if len(todo.Start) > 0 {
+		p.pullUnmounted(ctx, w.pod)
+	}
+	for _, next := range todo.Start {
+		start(next.Container.Name, next.Attempt, func() error {
+			c, err := p.startContainer(ctx, w, next)
+			if err != nil {
+				return err
+			}
+			if next.Old != "" {
+				err = p.o.Engine.Remove(ctx, next.Old)
+			}
+			return errors.Join(p.completeStart(ctx, w, next.Container, c), err)
+		})
+	}
+	for _, next := range todo.Wait {
+		name := next.Container.Name
+		p.o.event(w.pod, eventBackOff, "%s", next.Reason)
+		failures[name] = record.Failure{Reason: podstate.ReasonCrashLoopBackOff, Message: next.Reason, Attempt: next.Attempt}
+		e := containerError(name, podstate.ReasonCrashLoopBackOff, errors.New(next.Reason))
+		e.Wait = next.Delay
+		errs = append(errs, e)
+	}
+	for _, next := range todo.Refused {
+		failures[next.Container.Name] = record.Failure{Reason: podstate.ReasonCrashLoopBackOff, Message: next.Reason, Attempt: next.Attempt}
+	}
+	p.recordFailures(ctx, w, failures)
+	if len(errs) == 0 {
+		return ctx.Err()
+	}
+	return &SyncError{errs}
+}
+
+// startContainer starts the next instance of a container and returns it. The instance before it is
+// removed only when the new one runs, so that its exit is never lost.
+func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start) (engine.Container, error) {
+	c := next.Container
+	p.o.Log.DebugContext(ctx, "starting container", "pod", podspec.FullName(w.pod), "container", c.Name, "attempt", next.Attempt, "reason", next.Reason)
+	img, err := p.containerImages(ctx, w.pod, c)
+	if err != nil {
+		return engine.Container{}, &failure.Error{Why: failure.Reason(err, failure.ReasonErrImagePull), Err: err}
 	}
 	cfg, err := p.containerConfig(ctx, w, next, img)
 	if err != nil {
-		return &failure.Error{Why: failure.Reason(err, failure.ReasonConfigError), Err: err}
+		return engine.Container{}, &failure.Error{Why: failure.Reason(err, failure.ReasonConfigError), Err: err}
 	}
-	err = p.traced(w.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) })
-	if err != nil {
-		return errors.Join(err, p.recordFailedStart(w, next, cfg, err), p.discardLog(ctx, w.pod, cfg))
+	if err := p.recordPostStart(w.pod, c, cfg.ID); err != nil {
+		return engine.Container{}, err
 	}
-	started := engine.Container{ID: cfg.ID, Name: c.Name, Attempt: cfg.Attempt, Labels: cfg.Labels, State: engine.StateRunning, StartedAt: time.Now()}
-	w.running[c.Name] = started
-	p.event(w.pod, eventStarted, "Started container %s", c.Name)
-	p.startProbes(ctx, w, c, started) // now, since starting the other containers may take long
-	if next.Old != "" {
-		err = p.o.Engine.Remove(ctx, next.Old)
+	if err := p.o.traced(w.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) }); err != nil {
+		return engine.Container{}, p.startFailed(ctx, w.pod, next, cfg, err)
 	}
-	return errors.Join(p.postStart(ctx, w, c, started), err)
+	p.o.event(w.pod, eventStarted, "Started container %s", c.Name)
+	return engine.Container{ID: cfg.ID, Name: c.Name, Attempt: cfg.Attempt, Labels: cfg.Labels, State: engine.StateRunning, StartedAt: time.Now()}, nil
 }
 
-// postStart runs the container's hook, which has no time limit but ctx, as in the kubelet, and the
-// pod's deadline, which a kubelet notices only after the hook. A container whose hook fails is
-// killed; its restart policy decides what comes then.
-func (p *Pods) postStart(ctx context.Context, w *work, def *v1.Container, c engine.Container) error {
-	if def.Lifecycle == nil || def.Lifecycle.PostStart == nil {
-		return nil
+// startFailed returns the error of a start, explained, and keeps the log of the instance only if that
+// is recorded as one that has ended.
+func (p *Pods) startFailed(ctx context.Context, pod *v1.Pod, next podstate.Start, cfg engine.ContainerConfig, err error) error {
+	err = failedStart{pod, next.Container, cfg.Spec, p.o.Volumes.InMemory}.explain(err)
+	recorded, rerr := p.recordFailedStart(pod, next, cfg, err)
+	if recorded {
+		return err
 	}
-	err := p.traced(w.pod.UID, "postStart "+def.Name, func() error {
-		limited := ctx
-		if at, ok := podstate.Deadline(w.pod, w.record); ok {
-			var cancel context.CancelFunc
-			limited, cancel = context.WithDeadline(ctx, at)
-			defer cancel()
-		}
-		return p.runHook(limited, w.pod, c, def.Lifecycle.PostStart)
-	})
-	if err == nil {
-		return nil
-	}
-	delete(w.running, def.Name)
-	limit := podspec.GracePeriod(w.pod) + cleanupTimeout
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		limit = min(limit, overdueCleanup) // the time of the run is up
-	}
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	defer cancel()
-	killed := p.killAll(cleanup, w.pod, []podstate.Kill{{Container: c, Grace: graceWithin(cleanup, podspec.GracePeriod(w.pod))}})
-	if message := p.terminationLog(w.pod, c.Name, c.Attempt); killed == nil && readTerminationLog(message) == "" {
-		// Else nothing says later why the container was killed.
-		text := err.Error()
-		killed = os.WriteFile(message, []byte(text[:min(len(text), maxTerminationMessage)]), terminationLogMode)
-	}
-	err = errors.Join(err, killed)
-	return &failure.Error{Why: podstate.ReasonPostStartHook, Err: err}
+	return errors.Join(err, rerr, p.discardLog(ctx, pod.UID, cfg.LogPath))
 }
 
-// containerConfig makes all that the engine needs to start the container.
+// containerConfig makes all that the engine needs to start the container: what follows from the pod, and
+// what that needs of this machine.
 func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start, img engine.Image) (engine.ContainerConfig, error) {
 	pod, c := w.pod, next.Container
-	in := ocispec.Context{Pod: pod, Image: img, Sandbox: w.sandbox, Objects: p.o.Objects, Node: p.o.Node}
-	in.File = func(volume, path string) ([]byte, error) { return p.o.Volumes.ReadFile(pod, volume, path) }
-	env, err := ocispec.Environment(in, c)
+	in, err := ocispec.Plan(ocispec.Context{
+		Pod: pod, Image: img, Sandbox: w.sandbox, Objects: p.o.Objects, Node: p.o.Node,
+		File: func(volume, path string) ([]byte, error) { return p.o.Volumes.ReadFile(pod, volume, path) },
+	}, p.o.Host.Host, c)
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
-	mounts, err := p.mounts(ctx, pod, next, env, img)
-	if err != nil {
+	cfg := engine.ContainerConfig{
+		ID: engine.ContainerID(string(pod.UID), c.Name, w.record.Started, next.Attempt), PodUID: string(pod.UID),
+		Name: c.Name, Attempt: next.Attempt, Last: next.Last, Image: img.Ref, Labels: labels(pod, c, img),
+		RuntimeHandler: pod.Annotations[podspec.AnnotationRuntimeHandler], Stdin: c.Stdin,
+		DefaultSeccomp: ocispec.SeccompProfile(pod, c).Type == v1.SeccompProfileTypeRuntimeDefault,
+	}
+	if err := p.provide(ctx, cfg.ID, next, &in); err != nil {
 		return engine.ContainerConfig{}, err
 	}
-	cgroup, err := p.o.Cgroups.Ensure(ctx, pod)
-	if err != nil {
+	if cfg.Spec, err = ocispec.Build(in); err != nil {
 		return engine.ContainerConfig{}, err
 	}
-	id := engine.ContainerID(string(pod.UID), c.Name, w.record.Started, next.Attempt)
-	input, err := p.input(in, c)
-	if err != nil {
-		return engine.ContainerConfig{}, err
-	}
-	input.Env, input.Mounts = env, mounts
-	if w.sandbox.UserNS != "" {
-		if err := p.o.Volumes.MapUsers(pod, c.Name, w.sandbox.UserNS, input.Mounts); err != nil {
-			return engine.ContainerConfig{}, err
-		}
-	}
-	input.CgroupsPath = ocispec.CgroupsPath(cgroup, id)
-	oci, err := ocispec.Build(input)
-	if err != nil {
-		return engine.ContainerConfig{}, err
-	}
-	if err := p.o.Devices.Inject(oci, w.record.Devices[c.Name]); err != nil {
+	cfg.Labels[engine.LabelUser] = userLabel(cfg.Spec.Process.User)
+	if err := p.o.Devices.Inject(cfg.Spec, w.record.Devices[c.Name]); err != nil {
 		return engine.ContainerConfig{}, err
 	}
 	// Last, since a number is not given back if a later step fails.
-	logPath, err := p.createLog(pod, next)
-	if err != nil {
-		return engine.ContainerConfig{}, err
+	cfg.LogPath, err = p.createLog(pod, next)
+	return cfg, err
+}
+
+// provide completes the input of the container's spec by what has to be made on this machine, or read
+// from it.
+func (p *Pods) provide(ctx context.Context, id string, next podstate.Start, in *ocispec.Input) (err error) {
+	if in.Mounts, err = p.mounts(ctx, next.Attempt, *in); err != nil {
+		return err
 	}
-	all := labels(pod, c, img)
-	all[engine.LabelUser] = userLabel(oci.Process.User)
-	return engine.ContainerConfig{
-		ID: id, PodUID: string(pod.UID), Name: c.Name, Attempt: next.Attempt, Image: img.Ref,
-		Spec: oci, LogPath: logPath, Labels: all, Last: next.Last,
-		RuntimeHandler: pod.Annotations[podspec.AnnotationRuntimeHandler], Stdin: c.Stdin,
-		DefaultSeccomp: ocispec.SeccompProfile(pod, c).Type == v1.SeccompProfileTypeRuntimeDefault,
-	}, nil
+	cgroup, err := p.o.Cgroups.Ensure(ctx, in.Pod)
+	if err != nil {
+		return err
+	}
+	in.CgroupsPath = ocispec.CgroupsPath(cgroup, id)
+	if ocispec.Privileged(in.Container) {
+		if in.HostDevices, err = host.DeviceNodes("/dev"); err != nil {
+			return err
+		}
+	}
+	if s := ocispec.SeccompProfile(in.Pod, in.Container); s.Type == v1.SeccompProfileTypeLocalhost && s.LocalhostProfile != nil {
+		in.Seccomp, err = host.ReadSeccomp(p.o.Host.SeccompDir, *s.LocalhostProfile)
+	}
+	return err
+}
+
+// errCutOff is the error of a start that the end of ctx has cut off during the postStart hook. It
+// says nothing about the container.
+var errCutOff = errors.New("cut off during the postStart hook")
+
+// completeStart runs the postStart hook of a container that runs, if it has one, and then begins to
+// probe it: now, since starting the other containers may take long. A container whose hook fails
+// is killed; its restart policy decides what comes then. One whose hook is cut off by the end of
+// ctx is left alone: a later Sync runs the hook again.
+func (p *Pods) completeStart(ctx context.Context, w *work, def *v1.Container, c engine.Container) error {
+	if hook := podspec.PostStart(def); hook != nil {
+		switch err := p.postStart(ctx, w, c, hook); {
+		case ctx.Err() != nil:
+			return errCutOff
+		case err != nil:
+			return p.killAfterHook(ctx, w.pod, c, err)
+		}
+		if err := p.recordPostStart(w.pod, def, ""); err != nil {
+			return err
+		}
+		p.watch.notify(string(w.pod.UID)) // others may wait for it
+	}
+	w.running[def.Name] = c
+	p.startProbes(ctx, w, def, c)
+	return nil
+}
+
+// recordPostStart records, before it starts, that the postStart hook of the instance with the given
+// ID has yet to pass, or with no ID that it has.
+func (p *Pods) recordPostStart(pod *v1.Pod, def *v1.Container, id string) error {
+	if podspec.PostStart(def) == nil {
+		return nil
+	}
+	return p.update(pod, func(r *record.Pod) {
+		if r.PostStarts == nil {
+			r.PostStarts = map[string]string{}
+		}
+		if r.PostStarts[def.Name] = id; id == "" {
+			delete(r.PostStarts, def.Name)
+		}
+	})
+}
+
+// postStart runs the hook, which has no time limit but ctx, as in the kubelet, and the pod's
+// deadline, which a kubelet notices only after the hook.
+func (p *Pods) postStart(ctx context.Context, w *work, c engine.Container, hook *v1.LifecycleHandler) error {
+	return p.o.traced(w.pod.UID, "postStart "+c.Name, func() error {
+		if at, ok := podstate.Deadline(w.pod, w.record); ok {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, at)
+			defer cancel()
+		}
+		return p.runHook(ctx, w.pod, c, hook)
+	})
+}
+
+// killAfterHook kills a container whose postStart hook has failed.
+func (p *Pods) killAfterHook(ctx context.Context, pod *v1.Pod, c engine.Container, cause error) error {
+	grace := podspec.GracePeriod(pod)
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+cleanupTimeout)
+	defer cancel()
+	killed := p.killAll(cleanup, pod, []podstate.Kill{{Container: c, Grace: grace, Reason: eventFailedPostStartHook}})
+	if message := p.terminationLog(pod, c.Name, c.Attempt); killed == nil && readTerminationLog(message) == "" {
+		// Else nothing says later why the container was killed.
+		text := cause.Error()
+		killed = os.WriteFile(message, []byte(text[:min(len(text), maxTerminationMessage)]), terminationLogMode)
+	}
+	return &failure.Error{Why: podstate.ReasonPostStartHook, Err: errors.Join(cause, killed)}
 }
 
 // userLabel is the user of the container's first process, for its status.
@@ -162,30 +246,6 @@ func userLabel(u specs.User) string {
 	return string(text)
 }
 
-// input makes the input of the container's spec, but for what depends on the pod's state.
-func (p *Pods) input(in ocispec.Context, c *v1.Container) (ocispec.Input, error) {
-	input := ocispec.Input{Context: in, Host: p.o.Host.Host, Container: c}
-	input.AppArmor = ocispec.AppArmorName(in.Pod, c, p.o.Host.AppArmor)
-	var err error
-	if p.o.Host.SELinux {
-		input.SELinux, input.MountLabel = ocispec.SELinuxLabels(in.Pod, c)
-	}
-	if input.MountLabel != "" {
-		if err = p.relabel(in.Pod.UID, input.MountLabel); err != nil {
-			return input, err
-		}
-	}
-	if ocispec.Privileged(c) {
-		if input.HostDevices, err = hostDevices("/dev"); err != nil {
-			return input, err
-		}
-	}
-	if s := ocispec.SeccompProfile(in.Pod, c); s.Type == v1.SeccompProfileTypeLocalhost && s.LocalhostProfile != nil {
-		input.Seccomp, err = readSeccomp(p.o.Host.SeccompDir, *s.LocalhostProfile)
-	}
-	return input, err
-}
-
 func labels(pod *v1.Pod, c *v1.Container, img engine.Image) map[string]string {
 	l := map[string]string{
 		engine.LabelPodName: pod.Name, engine.LabelPodNamespace: pod.Namespace, engine.LabelPodUID: string(pod.UID), engine.LabelContainerName: c.Name,
@@ -193,71 +253,8 @@ func labels(pod *v1.Pod, c *v1.Container, img engine.Image) map[string]string {
 	if sig := podstate.StopSignalName(c, img); sig != "" {
 		l[engine.LabelStopSignal] = sig
 	}
+	if img.Platform != "" {
+		l[engine.LabelPlatform] = img.Platform
+	}
 	return l
-}
-
-// mounts returns the mounts of the container: the pod's volumes, those of its image, and our files.
-func (p *Pods) mounts(ctx context.Context, pod *v1.Pod, next podstate.Start, env []string, img engine.Image) ([]specs.Mount, error) {
-	mounts, err := p.o.Volumes.Mounts(pod, next.Container, env)
-	if err != nil {
-		return nil, err
-	}
-	own, err := p.ownMounts(pod, next.Container, next.Attempt)
-	if err != nil {
-		return nil, err
-	}
-	return p.addDeclared(ctx, pod, next.Container, img, withDefaults(mounts, own))
-}
-
-func bind(target, source, access string) specs.Mount {
-	return specs.Mount{Destination: target, Source: source, Type: "bind", Options: []string{"rbind", "rprivate", access}}
-}
-
-// ownMounts returns the mounts of the files that the kubelet adds to each container.
-func (p *Pods) ownMounts(pod *v1.Pod, c *v1.Container, attempt int) ([]specs.Mount, error) {
-	dir := p.o.Records.Dir(pod.UID)
-	mounts := append(make([]specs.Mount, 0, 4),
-		bind("/etc/hostname", filepath.Join(dir, hostnameFile), rootAccess(c)),
-		bind("/etc/hosts", filepath.Join(dir, hostsFile), "rw"),
-		bind("/etc/resolv.conf", filepath.Join(dir, resolvFile), rootAccess(c)))
-	if c.TerminationMessagePath == "" {
-		return mounts, nil
-	}
-	// That of the instance before is read until this one runs; nobody reads older ones.
-	_ = os.Remove(p.terminationLog(pod, c.Name, attempt-2))
-	path := p.terminationLog(pod, c.Name, attempt)
-	// With exactly this mode, whatever the umask is.
-	err := os.WriteFile(path, nil, terminationLogMode)
-	if err == nil {
-		err = os.Chmod(path, terminationLogMode)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("making %s: %w", path, err)
-	}
-	return append(mounts, bind(c.TerminationMessagePath, path, "rw")), nil
-}
-
-// rootAccess is "ro" for a container with a read-only root, and "rw" for others. The files that
-// CRI runtimes add are mounted in the same way, while those that the kubelet adds, hosts and
-// the termination log, are writable (internal/cri/server/container_create_linux.go,
-// pkg/kubelet/kubelet_pods.go).
-func rootAccess(c *v1.Container) string {
-	if s := c.SecurityContext; s != nil && s.ReadOnlyRootFilesystem != nil && *s.ReadOnlyRootFilesystem {
-		return "ro"
-	}
-	return "rw"
-}
-
-// terminationLog is the path of the container's termination message on the host.
-func (p *Pods) terminationLog(pod *v1.Pod, name string, attempt int) string {
-	return filepath.Join(p.o.Records.Dir(pod.UID), terminationLogs+name+"."+strconv.Itoa(attempt))
-}
-
-// withDefaults adds to the pod's mounts those of ours with other targets. Ours come first: a
-// volume on /etc hides them, as it does in the kubelet.
-func withDefaults(mounts, own []specs.Mount) []specs.Mount {
-	own = slices.DeleteFunc(own, func(o specs.Mount) bool {
-		return slices.ContainsFunc(mounts, func(m specs.Mount) bool { return filepath.Clean(m.Destination) == o.Destination })
-	})
-	return append(own, mounts...)
 }

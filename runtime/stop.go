@@ -4,23 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
 )
-
-// minimumGrace is the least time that a container gets between its stop signal and
-// SIGKILL (minimumGracePeriodInSeconds of pkg/kubelet/kuberuntime).
-const minimumGrace = 2 * time.Second
 
 // stopReserve is what is left of a deadline, after the grace period, to kill containers and to
 // remove what belongs to the pod.
@@ -35,12 +30,23 @@ func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 	if err != nil {
 		return err
 	}
-	if err := p.stop(ctx, pod, lock); err != nil {
+	if err := p.stop(ctx, pod, lock, p.o.Records.Remove); err != nil {
 		lock.Release()
 		return fmt.Errorf("stopping pod %q: %w", pod.Name, err)
 	}
 	lock.Discard()
 	return nil
+}
+
+// Reset is Stop for a pod that the run of this process starts again, and goes on owning. It is a
+// *record.LostError if another process has stopped the pod, which is not for this one to start then.
+func (p *Pods) Reset(ctx context.Context, pod *v1.Pod) error {
+	lock, err := p.lockOwned(ctx, pod.UID)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	return p.stop(ctx, pod, lock, p.o.Records.Reset)
 }
 
 // graceWithin returns the grace period, or what the deadline of ctx leaves of it.
@@ -51,9 +57,10 @@ func graceWithin(ctx context.Context, grace time.Duration) time.Duration {
 	return grace
 }
 
-func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
-	if known, err := p.o.Records.Load(pod.UID); err == nil {
-		pod = known.Pod // with the hooks and the grace period that it was started with
+// stop stops the pod and removes what belongs to it, the record last, with forget.
+func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock, forget func(types.UID) error) error {
+	if known, err := p.known(pod.UID); err == nil {
+		pod = known.Definition(pod)
 	}
 	p.probes.keepOnly(pod.UID, nil)
 	all, err := p.o.Engine.Containers(ctx, string(pod.UID))
@@ -61,7 +68,10 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 		return fmt.Errorf("listing its containers: %w", err)
 	}
 	others, pause := withoutPause(all)
-	killed := p.killAll(ctx, pod, kills(others, graceWithin(ctx, podspec.TerminationGrace(pod))))
+	if obs, err := p.observe(ctx, pod); err != nil || !podstate.Concluded(obs, time.Now()) {
+		p.recordStop(ctx, pod)
+	}
+	killed := p.killAll(ctx, pod, endings(others, graceWithin(ctx, podspec.TerminationGrace(pod))))
 	if killed != nil && ctx.Err() != nil {
 		// To remove the containers now would cut their grace period short.
 		if err := p.stillRun(ctx, pod, killed); err != nil {
@@ -75,8 +85,10 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 		return errors.Join(killed, err)
 	}
 	defer leave()
+	// Half of a pod is none, whatever its outcome was.
+	p.recordStop(ctx, pod)
 	remove := func(c engine.Container) error { return p.o.Engine.Remove(ctx, c.ID) }
-	removed := errors.Join(killed, p.killLost(ctx, pod, others), each(others, remove))
+	removed := errors.Join(killed, p.killUnknown(ctx, pod, others), each(others, remove))
 	if removed != nil {
 		if err := p.stillRun(ctx, pod, removed); err != nil {
 			return err
@@ -91,18 +103,31 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock) error {
 		p.o.Cgroups.Remove(ctx, pod),
 	)
 	if err == nil {
-		err = p.o.Records.Remove(pod.UID)
+		err = forget(pod.UID)
 	}
 	if err != nil {
 		return err
 	}
 	if err := p.closeLogs(pod, all); err != nil {
-		p.o.Log.WarnContext(ctx, "cannot tidy the logs of the removed pod", "pod", pod.Namespace+"/"+pod.Name, "error", err)
+		p.o.Log.WarnContext(ctx, "could not tidy the logs of the removed pod", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 	}
+	p.images.forget(pod.UID)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.memories, pod.UID)
 	return nil
+}
+
+// recordStop records, before the first signal and before anything is removed, that a pod that was started
+// has failed: however its containers end from now on, no later process takes it for running or completed.
+func (p *Pods) recordStop(ctx context.Context, pod *v1.Pod) {
+	if known, err := p.known(pod.UID); err == nil && (known.Started.IsZero() || known.Failed != nil) {
+		return
+	}
+	if err := p.o.Records.Stop(pod.UID); err != nil {
+		// Who frees a full disk needs the stop more than its record.
+		p.o.Log.WarnContext(ctx, "could not record that the pod is being stopped; if this is interrupted, its exit codes will count", "pod", podspec.FullName(pod), "error", err)
+	}
 }
 
 // withoutPause returns the containers of a pod and its pause process, which has to go last: all
@@ -118,11 +143,11 @@ func withoutPause(all []engine.Container) (others, pause []engine.Container) {
 	return others, pause
 }
 
-// kills says to stop those containers that run.
-func kills(all []engine.Container, grace time.Duration) (running []podstate.Kill) {
+// endings says to stop those containers that run.
+func endings(all []engine.Container, grace time.Duration) (running []podstate.Kill) {
 	for _, c := range all {
 		if c.State == engine.StateRunning {
-			running = append(running, podstate.Kill{Container: c, Grace: grace})
+			running = append(running, podstate.Stopping(c, grace))
 		}
 	}
 	return running
@@ -137,7 +162,7 @@ func (p *Pods) stillRun(ctx context.Context, pod *v1.Pod, err error) error {
 	}
 	others, _ := withoutPause(all)
 	var left []string
-	for _, k := range kills(others, 0) {
+	for _, k := range endings(others, 0) {
 		left = append(left, strconv.Quote(k.Name))
 	}
 	if len(left) == 0 {
@@ -171,6 +196,8 @@ func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) er
 	err = p.update(pod, func(r *record.Pod) {
 		if r.Started.IsZero() {
 			r.Start(pod) // without devices: there may be none, and it needs none any more
+		} else {
+			r.Define(pod)
 		}
 		r.Failed = &record.Failure{Reason: reason, Message: message}
 	})
@@ -183,79 +210,6 @@ func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) er
 	}
 	if err := p.act(ctx, lock, obs, podstate.Decide(obs, time.Now())); err != nil {
 		return fmt.Errorf("ending pod %q: %w", pod.Name, err)
-	}
-	return nil
-}
-
-// killAll stops running containers in parallel, except that a sidecar waits until the
-// containers of the pod, and the sidecars after it, have stopped
-// (pkg/kubelet/kuberuntime/kuberuntime_termination_order.go).
-func (p *Pods) killAll(ctx context.Context, pod *v1.Pod, kills []podstate.Kill) error {
-	all := make([]ending, 0, len(kills))
-	for _, k := range kills {
-		all = append(all, ending{k, make(chan struct{})})
-	}
-	return each(all, func(e ending) error {
-		defer close(e.done)
-		first := podstate.StopsAfter(pod, e.Name)
-		return p.kill(ctx, pod, e.Kill, func(grace time.Duration) { awaitAll(ctx, grace, all, first) })
-	})
-}
-
-// ending is a container that is being stopped.
-type ending struct {
-	podstate.Kill
-	done chan struct{} // closed when it has stopped
-}
-
-// awaitAll waits, for the grace period at most, until the named containers have stopped.
-func awaitAll(ctx context.Context, grace time.Duration, all []ending, names []string) {
-	ctx, cancel := context.WithTimeout(ctx, grace)
-	defer cancel()
-	for _, e := range all {
-		if !slices.Contains(names, e.Name) {
-			continue
-		}
-		select {
-		case <-e.done:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// killLost kills what may be left of containers of which the engine does not know what has become, as
-// when the state directory was deleted: kuberuntime always tries that before a restart, so that a
-// container does not run twice.
-func (p *Pods) killLost(ctx context.Context, pod *v1.Pod, all []engine.Container) error {
-	return each(all, func(c engine.Container) error {
-		if c.State != engine.StateUnknown {
-			return nil
-		}
-		return errors.Join(p.o.Engine.Stop(ctx, c.ID, syscall.SIGKILL, 0), p.o.Cgroups.Kill(ctx, pod, c.ID))
-	})
-}
-
-// kill stops one container as killContainer of pkg/kubelet/kuberuntime does: the preStop
-// hook, and awaitTurn, which waits for other containers to stop, use up the grace period, of
-// which two seconds are left in any case.
-func (p *Pods) kill(ctx context.Context, pod *v1.Pod, k podstate.Kill, awaitTurn func(grace time.Duration)) error {
-	c, grace := k.Container, k.Grace
-	p.event(pod, eventKilling, "Stopping container %s", c.Name)
-	begin := time.Now()
-	if def := podspec.Container(pod, c.Name); grace > 0 && def != nil && def.Lifecycle != nil && def.Lifecycle.PreStop != nil {
-		limited, cancel := context.WithTimeout(ctx, grace)
-		err := p.runHook(limited, pod, c, def.Lifecycle.PreStop)
-		cancel()
-		if err != nil {
-			p.event(pod, eventFailedPreStopHook, "PreStop hook of container %s: %v", c.Name, err)
-			p.o.Log.WarnContext(ctx, "preStop hook failed", "pod", pod.Name, "container", c.Name, "error", err)
-		}
-	}
-	awaitTurn(grace - time.Since(begin))
-	grace -= time.Since(begin).Truncate(time.Second)
-	if err := p.o.Engine.Stop(ctx, c.ID, podstate.StopSignal(c), max(grace, minimumGrace)); err != nil {
-		return fmt.Errorf("stopping container %q: %w", c.Name, err)
 	}
 	return nil
 }

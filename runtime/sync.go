@@ -6,60 +6,55 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
 )
 
-// cleanupTimeout bounds what is undone after an error or an interruption.
-const cleanupTimeout = 30 * time.Second
-
 // Sync brings the pod nearer to its spec and returns when the containers that can be
 // started now have been. It is safe to repeat, after a crash of the process too. Its
 // error is a *SyncError when containers, or what the pod needs before them, cannot be
-// started; it wraps a *record.LostError when another process has stopped the pod.
+// started; it wraps a *record.LostError when another process has stopped the pod. From then on the
+// pod is what it was given here: what is known of it, and how it is stopped, goes by its record.
 func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
-	lock, err := p.o.Records.Lock(ctx, pod.UID)
+	lock, err := p.lockOwned(ctx, pod.UID)
 	if err != nil {
+		if lost := new(record.LostError); errors.As(err, &lost) {
+			p.forget(pod.UID)
+		}
 		return err
 	}
 	defer lock.Release()
-	obs, err := p.observe(ctx, pod)
-	if err != nil {
+	if err := p.define(pod); err != nil {
 		return err
 	}
-	if err := p.o.Records.Owned(obs.Record); err != nil {
-		p.forget(pod.UID)
+	obs, err := p.observe(ctx, pod)
+	if err != nil {
 		return err
 	}
 	first := false
 	p.remember(pod.UID, func(m *memory) { first, m.synced = !m.synced, true })
 	if first && obs.Sandbox != nil {
-		if _, err := p.o.Sandboxes.Ensure(ctx, pod, lock); err != nil {
+		if _, err := p.o.Sandboxes.Ensure(ctx, obs.Pod, lock); err != nil {
 			return err
 		}
 	}
-	defer p.remember(pod.UID, (*memory).dropUsedImages)
+	defer p.images.dropUsed(pod.UID)
 	todo := podstate.Decide(obs, time.Now())
 	return p.act(ctx, lock, obs, todo)
 }
 
-// work is a pod while what was decided for it is carried out.
-type work struct {
-	pod     *v1.Pod
-	lock    record.Lock
-	sandbox engine.Sandbox
-	record  *record.Pod
-	// fresh says that the pod has no containers yet, so that what was prepared may be undone.
-	fresh bool
-	// running are the containers, by name, that run or have been started.
-	running map[string]engine.Container
+// LimitRestarts says how often the containers of the pod may have been restarted in all, by name:
+// from now on Sync of this process starts nothing that would go beyond, also not after it has killed a
+// container for a probe or the pod has lost its sandbox. Containers without a number have no limit.
+func (p *Pods) LimitRestarts(pod *v1.Pod, most map[string]int) {
+	p.remember(pod.UID, func(m *memory) { m.limits = most })
 }
 
 // act carries out what was decided.
@@ -69,7 +64,7 @@ func (p *Pods) act(ctx context.Context, lock record.Lock, obs *podstate.Observat
 	}
 	w := &work{
 		pod: obs.Pod, lock: lock, record: obs.Record,
-		fresh: len(obs.Containers) == 0, running: map[string]engine.Container{},
+		fresh: len(obs.Containers) == 0, running: staying(obs, todo),
 	}
 	if obs.Sandbox != nil {
 		w.sandbox = *obs.Sandbox
@@ -93,23 +88,9 @@ func (p *Pods) act(ctx context.Context, lock record.Lock, obs *podstate.Observat
 			return p.prepareError(ctx, w, err)
 		}
 	}
-	for name, c := range obs.Containers {
-		if c.State == engine.StateRunning && !killed(todo, c) {
-			w.running[name] = c
-		}
-	}
 	err := p.startAll(ctx, w, todo)
 	p.probeRunning(ctx, w)
 	p.wakeAtDeadline(w)
-	return err
-}
-
-// update changes the pod's record.
-func (p *Pods) update(pod *v1.Pod, change func(*record.Pod)) error {
-	_, err := p.o.Records.Update(pod.UID, func(r *record.Pod) error {
-		change(r)
-		return nil
-	})
 	return err
 }
 
@@ -130,8 +111,17 @@ func (p *Pods) restartAll(ctx context.Context, lock record.Lock, obs *podstate.O
 	return p.act(ctx, lock, obs, podstate.Decide(obs, time.Now()))
 }
 
-func killed(todo podstate.Actions, c engine.Container) bool {
-	return slices.ContainsFunc(todo.Kill, func(k podstate.Kill) bool { return k.ID == c.ID })
+// staying returns the containers, by name, that have been started and run on.
+func staying(obs *podstate.Observation, todo podstate.Actions) map[string]engine.Container {
+	all := map[string]engine.Container{}
+	for name, c := range obs.Containers {
+		killed := slices.ContainsFunc(todo.Kill, func(k podstate.Kill) bool { return k.ID == c.ID })
+		starting := slices.ContainsFunc(todo.PostStart, func(s engine.Container) bool { return s.ID == c.ID })
+		if c.State == engine.StateRunning && !killed && !starting {
+			all[name] = c
+		}
+	}
+	return all
 }
 
 // clear stops and removes what stands in the way of the next steps, and completes those by
@@ -142,9 +132,9 @@ func (p *Pods) clear(ctx context.Context, w *work, obs *podstate.Observation, to
 		if err := p.update(pod, func(r *record.Pod) { r.Failed = todo.Fail }); err != nil {
 			return err
 		}
-		p.event(pod, todo.Fail.Reason, "%s", todo.Fail.Message)
+		p.o.event(pod, todo.Fail.Reason, "%s", todo.Fail.Message)
 	}
-	if err := errors.Join(p.killAll(ctx, pod, todo.Kill), p.killLost(ctx, pod, slices.Collect(maps.Values(obs.Containers)))); err != nil {
+	if err := errors.Join(p.killAll(ctx, pod, todo.Kill), p.killUnknown(ctx, pod, slices.Collect(maps.Values(obs.Containers)))); err != nil {
 		return err
 	}
 	for _, id := range todo.Remove {
@@ -182,54 +172,36 @@ func (p *Pods) wakeAtDeadline(w *work) {
 	}
 }
 
-// startAll starts the containers in spec order, and records why those wait that do not run
-// then. One that fails does not keep the others from starting, as in kuberuntime's SyncPod.
-func (p *Pods) startAll(ctx context.Context, w *work, todo podstate.Actions) error {
-	var errs []*failure.Error
-	failures := map[string]record.Failure{}
-	maps.Copy(failures, w.record.Failures)
-	delete(failures, record.PodFailure)
-	if len(todo.Start) > 0 {
-		p.pullUnmounted(ctx, w.pod)
+// define records the definition of a pod that was started, if it is another one than before.
+func (p *Pods) define(pod *v1.Pod) error {
+	known, err := p.known(pod.UID)
+	if err != nil || known.DefinedBy(pod) {
+		return err
 	}
-	for _, next := range todo.Start {
-		name := next.Container.Name
-		delete(failures, name)
-		err := p.startContainer(ctx, w, next)
-		if err == nil {
-			continue
-		}
-		reason := failure.Reason(err, failure.ReasonCreateError)
-		failures[name] = record.Failure{Reason: reason, Message: err.Error(), Attempt: next.Attempt}
-		errs = append(errs, containerError(name, reason, err))
-		if ctx.Err() != nil {
-			break
-		}
-		p.failureEvent(w.pod, reason, err)
-	}
-	for _, next := range todo.Wait {
-		name := next.Container.Name
-		message := fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", next.BackOff, name, w.pod.Name, w.pod.Namespace, w.pod.UID)
-		p.event(w.pod, eventBackOff, "%s", message)
-		failures[name] = record.Failure{Reason: podstate.ReasonCrashLoopBackOff, Message: message, Attempt: next.Attempt}
-		e := containerError(name, podstate.ReasonCrashLoopBackOff, errors.New(message))
-		e.Wait = next.Delay
-		errs = append(errs, e)
-	}
-	p.recordFailures(ctx, w, failures)
-	if len(errs) == 0 {
-		return nil
-	}
-	return &SyncError{errs}
+	return p.update(pod, func(r *record.Pod) { r.Define(pod) })
 }
 
-// each runs f for every element at once and returns all errors.
-func each[T any](elements []T, f func(T) error) error {
-	var wg sync.WaitGroup
-	errs := make([]error, len(elements))
-	for i, e := range elements {
-		wg.Go(func() { errs[i] = f(e) })
+// Update records another definition of the pod, with the same UID. The next Sync restarts the
+// containers whose image has changed. The start time and the devices stay. A pod that was
+// never started is left alone.
+func (p *Pods) Update(_ context.Context, pod *v1.Pod) error {
+	return p.update(pod, func(r *record.Pod) { r.Define(pod) })
+}
+
+// Refresh renews what has changed or expires of the files in the volumes of a running pod.
+func (p *Pods) Refresh(ctx context.Context, pod *v1.Pod) error {
+	lock, err := p.o.Records.Lock(ctx, pod.UID)
+	if err != nil {
+		return err
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	defer lock.Release()
+	obs, err := p.observe(ctx, pod)
+	if err != nil || podspec.Ended(podstate.Status(obs, time.Now()).Phase) {
+		return err
+	}
+	err = p.o.Volumes.Refresh(ctx, obs.Pod)
+	if err != nil && ctx.Err() == nil {
+		p.o.event(obs.Pod, failure.ReasonFailedMount, "%v", err)
+	}
+	return err
 }

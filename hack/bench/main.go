@@ -15,7 +15,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
 // image is the smallest of the test images, so that starting the process is measured and

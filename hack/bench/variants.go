@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/internal/testing/daemon"
 	"github.com/runonce/runonce/runtime/cgroup"
 )
 

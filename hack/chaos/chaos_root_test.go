@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/hack/roottest"
-	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/testing/daemon"
+	"github.com/runonce/runonce/internal/testing/roottest"
+	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
 // The rounds of a failed run can be repeated with its seed, which is in the error: the pods and
@@ -32,7 +32,7 @@ func TestChaos(t *testing.T) {
 		{engine: string(daemon.Debian), rounds: 10, seed: 3},
 	} {
 		t.Run(o.engine, func(t *testing.T) {
-			o.program, o.out = program, t.Output()
+			o.program, o.parallel, o.out = program, 3, t.Output()
 			if err := run(context.WithoutCancel(t.Context()), o); err != nil {
 				t.Fatal(err)
 			}

@@ -4,15 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/hack/testimages"
 )
 
 // fault breaks something while a run is at work. It returns what it has hit, empty if there was
@@ -137,21 +133,4 @@ func (r *round) killDaemon(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return "daemon", r.startDaemon(ctx, r.version)
-}
-
-// startDaemon starts a containerd daemon, or starts it again.
-func (w *world) startDaemon(ctx context.Context, v daemon.Version) error {
-	root, err := testimages.Root()
-	if err != nil {
-		return err
-	}
-	bin, err := daemon.Find(ctx, root, v)
-	if err != nil {
-		return err
-	}
-	w.version = v
-	if w.daemon, err = daemon.Start(ctx, bin, w.dir+"/d"); err != nil {
-		return fmt.Errorf("containerd %s: %w", v, err)
-	}
-	return nil
 }

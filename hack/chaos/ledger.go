@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // instance is what one instance of a container has recorded of itself.
@@ -14,6 +15,23 @@ type instance struct {
 	name  string
 	ended bool
 	code  int
+	// stopped says that it was told to end before it had done its work.
+	stopped bool
+	// overlaps says that another instance ran when this one started.
+	overlaps bool
+}
+
+// patience is how long a process may take for its first steps on a busy machine.
+const patience = time.Minute
+
+// awaitLedger reads a ledger. If the container runs, it waits until its newest instance has written its start.
+func awaitLedger(path string, runs bool) ([]instance, error) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		all, err := readLedger(path)
+		if err != nil || !runs || len(all) > 0 && !all[len(all)-1].ended || time.Now().After(deadline) {
+			return all, err
+		}
+	}
 }
 
 // readLedger returns the instances of a container that have run, in the order of their start.
@@ -26,16 +44,16 @@ func readLedger(path string) ([]instance, error) {
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		switch {
-		case len(f) == 2 && f[1] == "start":
-			all = append(all, instance{name: f[0]})
-		case len(f) == 3 && f[1] == "end":
+		case (len(f) == 2 || len(f) == 3) && f[1] == "start":
+			all = append(all, instance{name: f[0], overlaps: len(f) == 3})
+		case (len(f) == 3 || len(f) == 4) && f[1] == "end":
 			code, err := strconv.Atoi(f[2])
 			if err != nil {
 				return nil, err
 			}
 			for i := range all {
 				if all[i].name == f[0] {
-					all[i].ended, all[i].code = true, code
+					all[i].ended, all[i].code, all[i].stopped = true, code, len(f) == 4
 				}
 			}
 		default:

@@ -14,7 +14,7 @@ import (
 
 // newPod returns a random pod whose containers write ledgers into a directory. Without faults
 // its outcome is known: see succeeds and fails.
-func newPod(r *rand.Rand, n int, ledgers string) *v1.Pod {
+func newPod(r *rand.Rand, n int, firstPort int32, ledgers string) *v1.Pod {
 	grace := int64(r.IntN(3))
 	p := &v1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -46,7 +46,7 @@ func newPod(r *rand.Rand, n int, ledgers string) *v1.Pod {
 	}
 	if r.IntN(4) == 0 {
 		always := v1.ContainerRestartPolicyAlways
-		add(&p.Spec.InitContainers, "sidecar", "0", -1).RestartPolicy = &always
+		add(&p.Spec.InitContainers, sidecarName, "0", -1).RestartPolicy = &always
 	}
 	for i := range 1 + r.IntN(2) {
 		name := fmt.Sprintf("main%d", i)
@@ -60,10 +60,13 @@ func newPod(r *rand.Rand, n int, ledgers string) *v1.Pod {
 		}
 	}
 	if !p.Spec.HostNetwork && r.IntN(3) == 0 {
-		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: int32(23500 + n)}}
+		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: firstPort + int32(n)}}
 	}
 	return p
 }
+
+// sidecarName is the name of every sidecar.
+const sidecarName = "sidecar"
 
 func hostPath(name, path string) v1.Volume {
 	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: path}}}

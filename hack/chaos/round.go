@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,39 +16,29 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/hack/machine"
+	"github.com/runonce/runonce/internal/testing/disk"
 )
 
 // limit is the timeout of each command. It is generous: a command that reaches it hangs.
 const limit = 3 * time.Minute
 
-// world is what all rounds share.
-type world struct {
-	*rand.Rand
-	dir      string
-	program  string
-	archives string
-	daemon   *daemon.Daemon // nil for the embedded engine
-	version  daemon.Version
-
-	pods, instances int
-	faults          map[string]int
-}
-
-func (w *world) installation() machine.Installation {
-	return machine.Installation{Dir: w.dir, Programs: []string{"/bin/box"}}
-}
-
 // round is one round: pods, and what was done to them.
 type round struct {
 	*world
+	kind     kind
 	pods     []*v1.Pod
 	dirs     []string // of manifests; the first runs serve the others
 	ledgers  string
 	broken   []string
+	faults   []string        // their names
 	killed   map[string]bool // pods whose containers may have been killed; "" is any pod
+	removed  bool            // pods may have been removed, and what they had counted
 	commands []*command
+	done     []*command // all that were started
+	disk     disk.Disk  // of the root, in rounds that have one
+
+	counted, instances int
+	preStops           []string // files that preStop hooks of running containers will write
 }
 
 // String describes the round.
@@ -63,18 +52,32 @@ func (r *round) String() string {
 
 // newRound makes random pods, for one run or for two at the same time.
 func (w *world) newRound() *round {
-	r := &round{world: w, ledgers: filepath.Join(w.dir, "ledgers"), killed: map[string]bool{}}
+	r := &round{world: w, kind: w.chooseKind(), ledgers: filepath.Join(w.dir, "ledgers"), killed: map[string]bool{}}
 	for n := range 1 + w.IntN(6) {
-		r.pods = append(r.pods, newPod(w.Rand, n, r.ledgers))
+		p := newPod(w.Rand, n, w.firstPort, r.ledgers)
+		if r.kind.edit != nil {
+			r.kind.edit(w.Rand, p)
+		}
+		r.pods = append(r.pods, p)
 	}
 	r.dirs = []string{filepath.Join(w.dir, "a")}
-	if len(r.pods) > 1 && w.IntN(3) == 0 {
+	if len(r.pods) > 1 && (r.kind.twoRuns || w.IntN(3) == 0) {
 		r.dirs = append(r.dirs, filepath.Join(w.dir, "b"))
 	}
 	return r
 }
 
-func (r *round) run(ctx context.Context) error {
+func (r *round) run(ctx context.Context) (err error) {
+	if r.kind.disk != nil {
+		if err := r.kind.disk(ctx, r); err != nil {
+			return err
+		}
+		defer func() {
+			if err == nil { // else somebody wants to see what is there
+				err = r.unmount()
+			}
+		}()
+	}
 	if err := r.write(); err != nil {
 		return err
 	}
@@ -83,7 +86,7 @@ func (r *round) run(ctx context.Context) error {
 		return err
 	}
 	for range 1 + r.IntN(3) {
-		if err := r.disturb(ctx); err != nil {
+		if err := r.kind.disturb(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -93,7 +96,7 @@ func (r *round) run(ctx context.Context) error {
 	if out := r.do(ctx, "down", "--all"); out.code != 0 {
 		return fmt.Errorf("down --all: exit code %d: %s", out.code, out.stderr)
 	}
-	if err := r.verifyNothingLeft(ctx, before); err != nil {
+	if err := errors.Join(r.verifyPreStops(), r.verifyNothingLeft(ctx, before)); err != nil {
 		return err
 	}
 	for _, dir := range append(r.dirs, r.ledgers, filepath.Join(r.dir, "logs")) {
@@ -111,20 +114,42 @@ func (r *round) write() error {
 			return err
 		}
 	}
-	for i, p := range r.pods {
-		text, err := yaml.Marshal(p)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(r.dirs[i%len(r.dirs)], p.Name+".yaml"), text, 0o644); err != nil {
+	for n := range r.pods {
+		if err := r.writeManifest(n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// writeManifest writes, or replaces, the manifest of a pod.
+func (r *round) writeManifest(n int) error {
+	p := r.pods[n]
+	text, err := yaml.Marshal(p)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(r.dirs[n%len(r.dirs)], p.Name+".yaml")
+	hidden := filepath.Join(r.dir, "new.yaml")
+	if err := os.WriteFile(hidden, text, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(hidden, path)
+}
+
+// writeCommands writes what the commands of the round have printed into a file.
+func (r *round) writeCommands() error {
+	var text bytes.Buffer
+	for _, c := range r.done {
+		if c.exited() {
+			fmt.Fprintf(&text, "%s %s: %s\n%s%s\n", c.begin.Format(time.RFC3339Nano), c.cmd, c.cmd.ProcessState, c.stdout.String(), c.stderr.String())
+		}
+	}
+	return os.WriteFile(filepath.Join(r.dir, "commands.log"), text.Bytes(), 0o644)
+}
+
 // disturb runs the pods, once or until it has broken enough, and breaks something meanwhile.
-func (r *round) disturb(ctx context.Context) error {
+func disturb(ctx context.Context, r *round) error {
 	r.commands = nil
 	for _, dir := range r.dirs {
 		args, watch := r.runArgs(dir), r.IntN(3) == 0
@@ -144,18 +169,7 @@ func (r *round) disturb(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, c := range r.commands {
-		if c.watch {
-			pause(ctx, time.Duration(r.IntN(1500))*time.Millisecond)
-			if _, err := c.signal(syscall.SIGTERM); err != nil {
-				return err
-			}
-		}
-		if out := c.wait(); out.timedOut {
-			return fmt.Errorf("%s did not end within %s: %s", c.cmd, limit, out.stderr)
-		}
-	}
-	return nil
+	return r.endCommands(ctx)
 }
 
 // breakSomething does the first of the faults, in random order, that is possible now.
@@ -167,12 +181,16 @@ func (r *round) breakSomething(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 		if hit != "" {
-			r.broken = append(r.broken, f.name+" ("+hit+")")
-			r.faults[f.name]++
+			r.breaks(f.name, hit)
 			return nil
 		}
 	}
 	return nil
+}
+
+// breaks notes what was done to the round.
+func (r *round) breaks(name, hit string) {
+	r.broken, r.faults = append(r.broken, name+" ("+hit+")"), append(r.faults, name)
 }
 
 func (r *round) runArgs(dir string) []string {
@@ -194,6 +212,7 @@ type command struct {
 	name     string // its last argument, without the directory
 	cmd      *exec.Cmd
 	watch    bool // does not end by itself
+	begin    time.Time
 	done     chan struct{}
 	timedOut bool // valid when done
 	stdout   bytes.Buffer
@@ -209,9 +228,9 @@ type output struct {
 
 // start starts a command with the installation's flags.
 func (r *round) start(ctx context.Context, args ...string) (*command, error) {
-	c := &command{name: filepath.Base(args[len(args)-1]), done: make(chan struct{})}
+	c := &command{name: filepath.Base(args[len(args)-1]), begin: time.Now(), done: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(ctx, limit)
-	args = append(args, "--root", r.dir+"/root", "--state", r.dir+"/state", "--log-dir", r.dir+"/logs")
+	args = append(args, "--root", r.dir+"/root", "--state", r.dir+"/state", "--log-dir", r.dir+"/logs", "--log-level", "debug")
 	if r.daemon != nil {
 		args = append(args, "--address", r.daemon.Socket)
 	}
@@ -222,6 +241,7 @@ func (r *round) start(ctx context.Context, args ...string) (*command, error) {
 		cancel()
 		return nil, err
 	}
+	r.done = append(r.done, c)
 	go func() {
 		defer close(c.done)
 		_ = c.cmd.Wait()

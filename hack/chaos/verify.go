@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/hack/machine"
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // verify runs the pods once more, undisturbed, and compares what is reported with the ledgers.
@@ -59,19 +61,22 @@ func find(rows []row, name string) (row, error) {
 
 // verifyPod compares the result of a pod with the ledgers of its containers.
 func (r *round) verifyPod(ctx context.Context, p *v1.Pod, res row) error {
-	r.world.pods++
+	r.counted++
 	killed := r.killed[""] || r.killed[p.Name]
 	errs := []error{verifyOutcome(p, res, killed)}
 	for _, c := range res.Containers {
 		running := r.verifyRunning(p.Name, c)
-		ledger, err := readLedger(ledgerOf(r.ledgers, p, c.Name))
+		ledger, err := awaitLedger(ledgerOf(r.ledgers, p, c.Name), c.State == "Running")
 		if err != nil {
 			return err
 		}
 		r.instances += len(ledger)
 		err = errors.Join(verifyState(c, ledger, killed), running)
-		if n := len(ledger); err == nil && n > 0 && !killed && res.Outcome != "Failed" && n != c.Restarts+1 {
+		if n := len(ledger); err == nil && n > 0 && !killed && res.Outcome != "Failed" && (n < c.Restarts+1 || n > c.Restarts+1 && !r.removed) {
 			err = fmt.Errorf("%d restarts, but it ran %d times", c.Restarts, n)
+		}
+		if err == nil {
+			err = errors.Join(verifyWork(c, res, ledger), r.verifyPostStart(p, c, ledger, killed))
 		}
 		if err == nil && len(ledger) > 0 {
 			err = r.verifyLog(ctx, p.Name, c.Name, ledger, killed)
@@ -82,6 +87,48 @@ func (r *round) verifyPod(ctx context.Context, p *v1.Pod, res row) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// verifyWork checks that a pod that has succeeded has done its work, whatever has happened to it, and that
+// its instances ran one after the other.
+func verifyWork(c container, res row, ledger []instance) error {
+	if len(ledger) == 0 {
+		return nil
+	}
+	if last := ledger[len(ledger)-1]; res.Outcome == "Succeeded" && last.stopped && c.Name != sidecarName {
+		return errors.New("the pod has succeeded, but the container was stopped before it had done its work")
+	}
+	for _, one := range ledger {
+		if one.overlaps {
+			return fmt.Errorf("instance %s started while another one ran", one.name)
+		}
+	}
+	return nil
+}
+
+// verifyPostStart checks that the hook of a container that is reported as running has done its work.
+func (r *round) verifyPostStart(p *v1.Pod, c container, ledger []instance, killed bool) error {
+	def := podspec.Container(p, c.Name)
+	if c.State != "Running" || killed || len(ledger) != 1 || def == nil || def.Lifecycle == nil {
+		return nil
+	}
+	if _, err := os.Stat(ledgerOf(r.ledgers, p, c.Name) + postStartFile); err != nil && def.Lifecycle.PostStart != nil {
+		return fmt.Errorf("reported as running, but its postStart hook has not passed: %w", err)
+	}
+	if def.Lifecycle.PreStop != nil {
+		r.preStops = append(r.preStops, ledgerOf(r.ledgers, p, c.Name)+preStopFile)
+	}
+	return nil
+}
+
+// verifyPreStops checks, after all was stopped, that the hooks of the containers that ran have run.
+func (r *round) verifyPreStops() error {
+	for _, path := range r.preStops {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("a container was stopped without its preStop hook: %w", err)
+		}
+	}
+	return nil
 }
 
 // verifyState compares the state of a container with its ledger.
@@ -107,7 +154,7 @@ func verifyState(c container, ledger []instance, killed bool) error {
 // verifyRunning checks the container's processes, of which the OCI runtime may have to execute the
 // container's program yet.
 func (r *round) verifyRunning(pod string, c container) error {
-	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		processes, err := r.installation().Containers()
 		if err == nil {
 			err = verifyProcesses(pod, c, processes)
@@ -183,7 +230,7 @@ func (r *round) verifyList(ctx context.Context, reported []row) error {
 // take a moment to go.
 func (r *round) verifyNothingLeft(ctx context.Context, before machine.State) error {
 	var diff string
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
 		now, err := r.installation().Inspect(ctx)
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
 func main() {
@@ -58,7 +58,7 @@ func demo(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return compare("README.md", out.text.String())
+	return compare(filepath.Join("docs", "demo.md"), out.text.String())
 }
 
 func makeImages(ctx context.Context, out *transcript) error {

@@ -15,9 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/admit/nodeinfo"
 	"github.com/runonce/runonce/hack/machine"
-	"github.com/runonce/runonce/hack/roottest"
-	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/testing/disk"
+	"github.com/runonce/runonce/internal/testing/roottest"
+	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
 // limit is the timeout of each command. It is generous: a command that reaches it hangs.
@@ -57,6 +59,7 @@ var images = sync.OnceValues(func() (string, error) {
 type box struct {
 	dir     string
 	address string // of a daemon; empty for the embedded engine
+	disk    disk.Disk
 	before  machine.State
 }
 
@@ -69,6 +72,10 @@ func newBox(t *testing.T, address string) *box {
 	dir, err := os.MkdirTemp("/run", "ro-")
 	if err != nil {
 		t.Fatal(err)
+	}
+	// Like the kubelet, the program then starts nothing.
+	if f, err := nodeinfo.Statfs(dir); err != nil || f.Available < f.Capacity*16/100 {
+		t.Fatalf("the disk with /run is nearly full, so that pods are rejected: %d of %d bytes are free, %v", f.Available, f.Capacity, err)
 	}
 	b := &box{dir: dir, address: address}
 	b.before = b.inspect(t)
@@ -232,6 +239,12 @@ spec:
   containers:
   - {name: main, image: localhost/box:1, args: %s}
 `, name, policy, quoted)
+}
+
+// withHost mounts a directory of the machine on /host in the container of a pod.
+func withHost(manifest, dir string) string {
+	return strings.Replace(manifest, "args:", "volumeMounts: [{name: host, mountPath: /host}], args:", 1) +
+		fmt.Sprintf("  volumes: [{name: host, hostPath: {path: %s}}]\n", dir)
 }
 
 // directory writes manifests into a new directory.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/internal/testing/daemon"
 )
 
 func TestDaemon(t *testing.T) {

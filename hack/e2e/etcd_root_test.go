@@ -20,7 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/internal/testing/daemon"
 )
 
 // runTimeout is a bit less than limit, so that a run still reports when it times out.

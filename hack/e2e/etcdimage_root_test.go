@@ -22,8 +22,8 @@ import (
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/runonce/runonce/hack/ociimage"
-	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/testing/ociimage"
+	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
 // etcdArchive is an image of Debian's etcd, which hack/setup.sh unpacks.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/internal/testing/daemon"
 )
 
 // diarist returns the manifest of a pod whose container writes a diary into the directory: when
@@ -115,7 +115,7 @@ func TestCriticalPodPreempts(t *testing.T) {
 		awaitDiaries(t, dir, 10)
 		critical := diarist("critical", dir, "priorityClassName: system-node-critical", "{requests: {memory: 300Mi}}")
 		got := b.up(t, directory(t, critical), 3, capacity...)
-		if diff := cmp.Diff([]string{"critical=Running", "small2=Preempted", "small5=Preempted", "small7=Preempted"}, got.report.outcomes()); diff != "" {
+		if diff := cmp.Diff([]string{"critical=Running", "small2=Preempted", "small5=Preempted", "small7=Preempted"}, slices.Sorted(slices.Values(got.report.outcomes()))); diff != "" {
 			t.Fatalf("outcomes (-want +got):\n%s", diff)
 		}
 		var report struct {
@@ -125,7 +125,9 @@ func TestCriticalPodPreempts(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []preempted{wantVictim("small2"), wantVictim("small5"), wantVictim("small7")}
-		if diff := cmp.Diff(want, report.Results[1:]); diff != "" {
+		victims := report.Results[1:] // in the order in which they were started
+		slices.SortFunc(victims, func(a, b preempted) int { return strings.Compare(a.Name, b.Name) })
+		if diff := cmp.Diff(want, victims); diff != "" {
 			t.Errorf("the victims (-want +got):\n%s", diff)
 		}
 		b.checkDiaries(t, dir)

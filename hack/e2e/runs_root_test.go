@@ -191,8 +191,7 @@ func TestEndsWhileNobodyWatches(t *testing.T) {
 func (b *box) endUnseen(t *testing.T) {
 	t.Helper()
 	mark := filepath.Join(t.TempDir(), "go")
-	later := strings.Replace(pod("later", "Never", "do", "await /host/go", "exit 7 over"), "args:", "volumeMounts: [{name: host, mountPath: /host}], args:", 1) +
-		fmt.Sprintf("  volumes: [{name: host, hostPath: {path: %s}}]\n", filepath.Dir(mark))
+	later := withHost(pod("later", "Never", "do", "await /host/go", "exit 7 over"), filepath.Dir(mark))
 	b.up(t, directory(t, later), 0)
 	if err := os.WriteFile(mark, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/daemon"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 // everywhere runs the test with the embedded containerd and with both daemons.

@@ -17,6 +17,21 @@ func TestSubcommands(t *testing.T) {
 	}
 }
 
+// TestShare: what several commands have is described once, and named by each of them.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	const a = "NAME:\n   x a - does a\n\nOPTIONS:\n   --all       everything\n   --help, -h  show this help\n\n   Engine\n\n   --root DIR  keep data in DIR\n"
+	const b = "NAME:\n   x b - does b\n\nOPTIONS:\n   --help, -h  show this help\n   --all       all of it\n\n   Engine\n\n   --root DIR  keep data in DIR\n"
+	want := []page{
+		{"x a", "NAME:\n   x a - does a\n\nOPTIONS:\n   --all  everything\n   shared: --help\n\n   Engine\n\n   shared: --root\n"},
+		{"x b", "NAME:\n   x b - does b\n\nOPTIONS:\n   --all  all of it\n   shared: --help\n\n   Engine\n\n   shared: --root\n"},
+		{"Shared options", "NAME:\n   Shared options - what several commands have\n\nOPTIONS:\n   --help, -h  show this help\n\n   Engine\n\n   --root DIR  keep data in DIR\n"},
+	}
+	if diff := cmp.Diff(want, share([]page{{"x a", a}, {"x b", b}}), cmp.AllowUnexported(page{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestManual(t *testing.T) {
 	t.Parallel()
 	pages := []page{

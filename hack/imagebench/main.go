@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
 func main() {

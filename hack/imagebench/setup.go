@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/hack/ociimage"
-	"github.com/runonce/runonce/hack/registry"
+	"github.com/runonce/runonce/internal/testing/daemon"
+	"github.com/runonce/runonce/internal/testing/ociimage"
+	"github.com/runonce/runonce/internal/testing/registry"
 )
 
 const (

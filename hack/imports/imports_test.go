@@ -20,17 +20,17 @@ type ban struct {
 func bans() []ban {
 	return []ban{
 		{
-			pkg: "", except: []string{"/runtime/containerd", "/runonce/cmd", "/hack", ""},
+			pkg: "", except: []string{"/runtime/containerd", "/runonce/cmd", "/hack", "/internal/testing", ""},
 			prefixes: []string{"github.com/containerd/containerd"},
 			why:      "only runtime/containerd uses containerd, and runonce/cmd uses it",
 		},
 		{
-			pkg: "", except: []string{"/manifests", "/runonce/cmd", "/hack", ""},
+			pkg: "", except: []string{"/manifests", "/runonce/cmd", "/hack", "/internal/testing", ""},
 			prefixes: []string{"k8s.io/kubernetes"},
 			why:      "only manifests uses the API server's rules, and runonce/cmd uses manifests",
 		},
 		{
-			pkg: "", except: []string{"/runtime/cluster", "/runonce/cmd", "/hack", ""},
+			pkg: "", except: []string{"/runtime/cluster", "/runonce/cmd", "/hack", "/internal/testing", ""},
 			prefixes: []string{"k8s.io/client-go/rest", "k8s.io/client-go/tools"},
 			why:      "only runtime/cluster uses the API of a cluster, and runonce/cmd uses it",
 		},
@@ -55,7 +55,7 @@ func bans() []ban {
 			why:      "it turns the garbage collector off, and only main turns it on again",
 		},
 		{
-			pkg:      "/internal",
+			pkg: "/internal", except: []string{"/internal/testing"},
 			prefixes: []string{module},
 			why:      "every package may import internal",
 		},
@@ -147,7 +147,7 @@ func below(pkg, dir string) bool {
 // dependencies returns, for each package of the module, its direct and transitive imports.
 func dependencies(t *testing.T) map[string][]string {
 	t.Helper()
-	out := golist(t, "-f", "{{.ImportPath}} {{join .Deps \" \"}}", module+"/...")
+	out := golist(t, module, "-f", "{{.ImportPath}} {{join .Deps \" \"}}", module+"/...")
 	deps := map[string][]string{}
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)

@@ -147,35 +147,32 @@ func (i Installation) isContainer(command string) bool {
 	return slices.ContainsFunc(i.Programs, func(p string) bool { return command == p || strings.HasPrefix(command, p+" ") })
 }
 
-// anyBridge matches the names of the bridges of installations.
-var anyBridge = regexp.MustCompile(`\brunonce-[0-9a-f]{6}\b`)
-
-// ownedByOther tells whether s names bridges, and only of other installations.
-func (i Installation) ownedByOther(s string) bool {
-	found := anyBridge.FindAllString(s, -1)
-	return len(found) > 0 && !slices.Contains(found, i.bridge())
-}
-
 // bridge is the name of the installation's bridge.
 func (i Installation) bridge() string {
 	return network.BridgeName(filepath.Join(i.Dir, "state", "network"))
 }
 
-// links lists the network interfaces, but for other bridges and their ports.
+// shaper matches the names that the CNI plugin bandwidth gives to its interfaces, which are on no bridge.
+var shaper = regexp.MustCompile(`^bwp[0-9a-f]{12}$`)
+
+// links lists the installation's bridge and its ports, and interfaces that limit a pod's bandwidth. A veth on no
+// bridge may belong to another program. It goes with the namespace of its other end, which is among the mounts.
 func (i Installation) links() ([]string, error) {
 	all, err := network.Listed(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("listing network interfaces: %w", err)
 	}
-	bridges := map[int]string{}
+	bridge := -1
 	for _, l := range all {
-		bridges[l.Attrs().Index] = l.Attrs().Name
+		if l.Attrs().Name == i.bridge() {
+			bridge = l.Attrs().Index
+		}
 	}
 	var found []string
 	for _, l := range all {
-		master, port := bridges[l.Attrs().MasterIndex]
-		if name := l.Attrs().Name; !i.ownedByOther(name) && (!port || master == i.bridge()) {
-			found = append(found, name)
+		a := l.Attrs()
+		if a.Index == bridge || a.MasterIndex == bridge || shaper.MatchString(a.Name) {
+			found = append(found, a.Name)
 		}
 	}
 	return found, nil
@@ -196,24 +193,37 @@ func (i Installation) cgroups() ([]string, error) {
 	return found, err
 }
 
-// rules lists the rules of the NAT table. The rules for one host port are in a chain of their own,
-// which only the rule that leads there tells to be of an installation.
+// rules lists the installation's rules of the NAT table.
 func (i Installation) rules(ctx context.Context) []string {
 	out, err := exec.CommandContext(ctx, "iptables-save", "-t", "nat").Output()
 	if err != nil {
 		return nil // no iptables, no rules
 	}
+	return ownRules(string(out), i.bridge())
+}
+
+// perPod begins the names of chains with the rules of a single pod, for its host ports and its source
+// address. Other chains of CNI plugins are those of all programs that use the plugins.
+var perPod = regexp.MustCompile(`^CNI-(DN-)?[0-9a-f]{21,}$`)
+
+// ownRules returns the rules of a listing that name the bridge, those of the chains that they lead to,
+// and those of chains of pods that no rule leads to any more: they are nobody's.
+func ownRules(listing, bridge string) []string {
 	var found []string
-	others := map[string]bool{}
-	for line := range strings.Lines(string(out)) {
-		f := strings.Fields(line)
-		switch {
-		case len(f) < 2 || f[0] != "-A":
-		case i.ownedByOther(line):
-			others[f[len(f)-1]] = strings.HasPrefix(f[len(f)-1], "CNI-")
-		default:
-			found = append(found, strings.TrimSpace(line))
+	own, reached := map[string]bool{}, map[string]bool{}
+	rules := slices.DeleteFunc(strings.Split(listing, "\n"), func(line string) bool { return !strings.HasPrefix(line, "-A ") })
+	named := func(rule string) bool { return strings.Contains(rule, bridge) }
+	for _, rule := range rules {
+		f := strings.Fields(rule)
+		target := f[len(f)-1]
+		reached[target] = true
+		own[target] = own[target] || named(rule) && perPod.MatchString(target)
+	}
+	for _, rule := range rules {
+		chain := strings.Fields(rule)[1]
+		if named(rule) || own[chain] || perPod.MatchString(chain) && !reached[chain] {
+			found = append(found, rule)
 		}
 	}
-	return slices.DeleteFunc(found, func(rule string) bool { return others[strings.Fields(rule)[1]] })
+	return found
 }

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
 func main() {

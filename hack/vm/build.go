@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/hack/vm/job"
+	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
 // builder compiles the tests and builds the machines' initial file systems.

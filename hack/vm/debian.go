@@ -14,9 +14,9 @@ import (
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/runonce/runonce/hack/ociimage"
-	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/hack/vm/job"
+	"github.com/runonce/runonce/internal/testing/ociimage"
+	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
 // debian returns a machine with Debian and cloud-init on a disk of its own. Its configuration is

@@ -27,8 +27,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/hack/vm/job"
+	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
 // suite selects tests of a package and the kinds of machines to run them in.

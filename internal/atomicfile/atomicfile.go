@@ -1,5 +1,5 @@
 // Package atomicfile replaces files atomically, so that no reader sees a part of one, not even
-// after a crash.
+// after a crash of the writer.
 package atomicfile
 
 import (
@@ -7,15 +7,45 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // tmp is the suffix of a file that is being written.
 const tmp = ".tmp"
 
 // Write makes the data the content of the file. Writers of one file must exclude each
-// other.
+// other. A loss of power may leave the file empty.
 func Write(path string, data []byte, mode fs.FileMode) error {
-	err := os.WriteFile(path+tmp, data, mode)
+	return finish(path, os.WriteFile(path+tmp, data, mode))
+}
+
+// WriteOrdered is Write for what a loss of power must not damage: the file then has the content that it had
+// before, or the new one. It has the new one for certain after Sync of the file and of its directory.
+func WriteOrdered(path string, data []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path+tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err == nil {
+		_, err = f.Write(data)
+		if err == nil {
+			err = order(f)
+		}
+		err = errors.Join(err, f.Close())
+	}
+	return finish(path, err)
+}
+
+// order puts the content of the file before all later changes of names. With the content written, the
+// journals of ext4 and XFS do that without a flush of their own, which is what makes fsync slow.
+func order(f *os.File) error {
+	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	if unix.SyncFileRange(int(f.Fd()), 0, 0, all) == nil {
+		return nil
+	}
+	return f.Sync() // some file systems cannot
+}
+
+// finish gives what was written its name, or removes it.
+func finish(path string, err error) error {
 	if err == nil {
 		err = os.Rename(path+tmp, path)
 	}
@@ -23,6 +53,16 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 		return errors.Join(fmt.Errorf("writing %s: %w", path, err), remove(path+tmp))
 	}
 	return nil
+}
+
+// Sync returns once the file, or the names in the directory, are on disk. The name of a new directory
+// then is, too.
+func Sync(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 func remove(path string) error {

@@ -57,8 +57,8 @@ var causes = []cause{
 	{matches: isErrno(syscall.ENOSPC, syscall.EDQUOT), advice: atFileSystem("free space on the file system at %")},
 	{matches: isErrno(syscall.EROFS), advice: atFileSystem("the file system at % is mounted read-only")},
 	{matches: isErrno(syscall.EMFILE), advice: always("raise the limit of open files (ulimit -n)")},
-	{matches: isErrno(syscall.ENAMETOOLONG)}, // such as the log directory of a pod with a long name
-	{matches: isUntrusted, advice: always("add the server's CA certificate to those of this machine, to a registry's hosts.toml or to the kubeconfig")},
+	{matches: isErrno(syscall.ENAMETOOLONG)}, // such as what is below a directory with a long path
+	{matches: IsUntrusted, advice: always(AdviceUntrusted)},
 	{matches: isCertificate},
 	{matches: isUnknownHost, advice: always("check the name and the name servers of this machine"), retries: dnsRetries},
 }
@@ -72,8 +72,8 @@ func causeOf(err error) (cause, bool) {
 	return causes[i], true
 }
 
-// hopeless reports whether the error has a cause that does not go away by itself.
-func hopeless(err error) bool {
+// hasPermanentCause reports whether the error has a cause that does not go away by itself.
+func hasPermanentCause(err error) bool {
 	c, ok := causeOf(err)
 	return ok && c.retries == 0
 }
@@ -102,7 +102,12 @@ func isErrno(all ...syscall.Errno) func(error) bool {
 	}
 }
 
-func isUntrusted(err error) bool {
+// AdviceUntrusted is the advice about an untrusted certificate. A message in which it is the beginning of
+// more advice gets no other.
+const AdviceUntrusted = "add the server's CA certificate to those of this machine"
+
+// IsUntrusted reports whether a server's certificate is of an unknown authority.
+func IsUntrusted(err error) bool {
 	var authority x509.UnknownAuthorityError
 	return errors.As(err, &authority)
 }

@@ -43,7 +43,7 @@ func TestCauses(t *testing.T) {
 		{name: "descriptors", err: path("open", "/none", syscall.EMFILE), permanent: true, advice: "raise the limit of open files"},
 		{name: "long name", err: path("mkdir", "/none/x", syscall.ENAMETOOLONG), permanent: true},
 		{name: "descriptors of the machine", err: path("open", "/none", syscall.ENFILE)},
-		{name: "authority", err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, permanent: true, advice: "or to the kubeconfig"},
+		{name: "authority", err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, permanent: true, advice: "those of this machine"},
 		{name: "another host's certificate", err: fmt.Errorf("a: %w", x509.HostnameError{Certificate: &x509.Certificate{}, Host: "x"}), permanent: true},
 		{name: "expired", err: certificate(x509.Expired, past), permanent: true},
 		{name: "not yet valid", err: certificate(x509.Expired, future)},

@@ -1,7 +1,9 @@
 package failure
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -28,4 +30,31 @@ func WithErrno(err error) error {
 		}
 	}
 	return err
+}
+
+// passing are the errors of the system that pass by themselves.
+var passing = []syscall.Errno{
+	syscall.EAGAIN,                 // too many processes
+	syscall.ENOMEM,                 // of the kernel; also a process namespace whose first process has ended
+	syscall.ENFILE,                 // files that all of the machine has open
+	syscall.EBUSY, syscall.ETXTBSY, // a cgroup or mount that is being removed, a program that is being written
+	syscall.EINTR, syscall.ETIMEDOUT, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, // systemd, and processes that were killed
+	syscall.ESRCH, syscall.ECHILD, // a process was killed
+	syscall.EIO, syscall.ESTALE, syscall.ENOTCONN, syscall.EHOSTDOWN, syscall.EREMOTEIO, // file systems of the network
+}
+
+// Passes reports whether an error is one of the system that passes by itself, or an interruption; of one
+// that comes from another process, only the text is left.
+func Passes(err error) bool {
+	return isErrno(passing...)(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		endsInPassing(strings.TrimSuffix(err.Error(), Unclassified))
+}
+
+func endsInPassing(message string) bool {
+	return slices.ContainsFunc(passing, func(no syscall.Errno) bool { return endsIn(message, no) })
+}
+
+// endsIn reports whether a message ends in an error of the system, in the words of Go or of the C library.
+func endsIn(message string, no syscall.Errno) bool {
+	return strings.HasSuffix(strings.ToLower(message), ": "+no.Error())
 }

@@ -1,7 +1,7 @@
 // Package failure has the errors with which the runtime says why something could not be done
 // to a pod, and functions to read them. These check for methods, so errors of other types may
-// have them too: Permanent() bool, Reason() string, RetryAfter() time.Duration, RetryDelay() time.Duration,
-// Retries() int.
+// have them too: Permanent() bool, Refused() bool, Reason() string, RetryAfter() time.Duration,
+// RetryDelay() time.Duration, Retries() int.
 package failure
 
 import (
@@ -25,8 +25,11 @@ const (
 // Error adds to its cause what a caller has to know about it. For zero fields the cause's own
 // values are used.
 type Error struct {
-	Why   string        // the reason, a single word in CamelCase
-	Final bool          // a retry cannot help
+	Why   string // the reason, a single word in CamelCase
+	Final bool   // a retry cannot help
+	// Ended says that the container has ended without having run, since an OCI runtime has refused to
+	// start it: its restart policy decides what comes next.
+	Ended bool
 	Wait  time.Duration // before the next try; 0 leaves it to the caller
 	Err   error
 }
@@ -46,6 +49,9 @@ func (e *Error) Reason() string {
 
 // Permanent says whether a retry cannot help.
 func (e *Error) Permanent() bool { return e.Final || IsPermanent(e.Err) }
+
+// Refused says whether the container has ended without having run.
+func (e *Error) Refused() bool { return e.Ended || IsRefused(e.Err) }
 
 // RetryAfter returns how long to wait before the next try, 0 when the caller decides.
 func (e *Error) RetryAfter() time.Duration {
@@ -80,7 +86,14 @@ func FailedMountf(format string, args ...any) error {
 // a person can change its cause, such as a full disk.
 func IsPermanent(err error) bool {
 	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent() || hopeless(err)
+	return errors.As(err, &p) && p.Permanent() || hasPermanentCause(err)
+}
+
+// IsRefused reports whether the error, or one that it wraps, says that a container has ended without
+// having run.
+func IsRefused(err error) bool {
+	var r interface{ Refused() bool }
+	return errors.As(err, &r) && r.Refused()
 }
 
 // Reason returns the reason of the error, or of one that it wraps; else the given one.

@@ -3,6 +3,7 @@ package failure
 import (
 	"cmp"
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -23,6 +24,7 @@ func TestRuntimeMessage(t *testing.T) {
 		want      string
 		wantCrun  string // unless it is the same
 		permanent bool
+		passes    bool // by itself
 	}{
 		{
 			name: "command missing", command: "nope", permanent: true,
@@ -70,7 +72,7 @@ func TestRuntimeMessage(t *testing.T) {
 			wantCrun: "chdir `/etc/passwd`: Not a directory",
 		},
 		{
-			name: "source of a mount missing", command: "sh",
+			name: "source of a mount missing", command: "sh", passes: true,
 			runc:     runc + `error during container init: error mounting "/no" to rootfs at "/data": stat /no: no such file or directory`,
 			crun:     create + "error stat'ing file `/no`: No such file or directory",
 			want:     `error mounting "/no" to rootfs at "/data": stat /no: no such file or directory`,
@@ -87,6 +89,11 @@ func TestRuntimeMessage(t *testing.T) {
 			name: "volume at /proc", command: "sh", permanent: true,
 			runc: runc + `error during container init: error mounting "/v" to rootfs at "/proc": "/run/rootfs/proc" cannot be mounted because it is not of type proc`,
 			want: `error mounting "/v" to rootfs at "/proc": "/run/rootfs/proc" cannot be mounted because it is not of type proc`,
+		},
+		{
+			name: "volume in /proc", command: "sh", permanent: true,
+			runc: runc + `error during container init: error mounting "/v" to rootfs at "/proc/x": "/run/rootfs/proc/x" cannot be mounted because it is inside /proc`,
+			want: `error mounting "/v" to rootfs at "/proc/x": "/run/rootfs/proc/x" cannot be mounted because it is inside /proc`,
 		},
 		{
 			name: "invalid seccomp profile", command: "sh", permanent: true,
@@ -116,11 +123,87 @@ func TestRuntimeMessage(t *testing.T) {
 			wantCrun: "OOM: the memory limit could be too low: read from sync socket: Connection reset by peer",
 		},
 		{
-			name: "killed at its start", command: "sh",
+			name: "killed at its start", command: "sh", passes: true,
 			runc:     runc + "error during container init: %!w(<nil>)",
 			crun:     create + "read from sync socket: Connection reset by peer",
 			want:     "error during container init",
 			wantCrun: "read from sync socket: Connection reset by peer",
+		},
+		{
+			name: "killed between its creation and its start", command: "sh", passes: true,
+			runc: "OCI runtime start failed: cannot start a container that has stopped",
+			crun: "OCI runtime start failed: container `c-0` is not running",
+			want: "cannot start a container that has stopped", wantCrun: "container `c-0` is not running",
+		},
+		{
+			name: "no more processes", command: "/bin/sh", passes: true,
+			runc: create + "runc create failed: unable to start container process: exec: \"/bin/sh\": resource temporarily unavailable",
+			crun: create + "clone: Resource temporarily unavailable",
+			want: `exec: "/bin/sh": resource temporarily unavailable`, wantCrun: "clone: Resource temporarily unavailable",
+		},
+		{
+			name: "program that is being written", command: "/bin/x", passes: true,
+			runc: runc + "exec /bin/x: text file busy",
+			crun: create + "exec: Text file busy",
+			want: "exec /bin/x: text file busy", wantCrun: `exec: "/bin/x": text file busy`,
+		},
+		{
+			name: "no cgroup below one that is full", command: "sh", passes: true,
+			runc:     runc + "unable to apply cgroup configuration: mkdir /sys/fs/cgroup/memory/x/c-0: cannot allocate memory",
+			crun:     create + "creating cgroup directory `/sys/fs/cgroup/memory/x/c-0`: Cannot allocate memory",
+			want:     "unable to apply cgroup configuration: mkdir /sys/fs/cgroup/memory/x/c-0: cannot allocate memory",
+			wantCrun: "creating cgroup directory `/sys/fs/cgroup/memory/x/c-0`: Cannot allocate memory",
+		},
+		{
+			name: "out of memory", command: "sh",
+			runc: runc + "container init was OOM-killed (memory limit too low?)",
+			crun: create + "OOM: the memory limit could be too low: read from the init process",
+			want: "container init was OOM-killed (memory limit too low?)", wantCrun: "OOM: the memory limit could be too low: read from the init process",
+		},
+		{
+			name: "process namespace whose first process has ended", command: "sh", passes: true,
+			runc: runc + "can't get final child's PID from pipe: EOF", crun: create + "fork: Cannot allocate memory",
+			want: "can't get final child's PID from pipe: EOF", wantCrun: "fork: Cannot allocate memory",
+		},
+		{
+			name: "systemd does not answer", command: "sh", passes: true,
+			runc:     runc + `unable to apply cgroup configuration: unable to start unit "c.scope" (properties []): Message recipient disconnected from message bus without replying`,
+			crun:     create + "sd-bus call: Transport endpoint is not connected",
+			want:     `unable to apply cgroup configuration: unable to start unit "c.scope" (properties []): Message recipient disconnected from message bus without replying`,
+			wantCrun: "sd-bus call: Transport endpoint is not connected",
+		},
+		{
+			name: "the runtime was killed", passes: true,
+			runc: "OCI runtime create failed: runc: exit status 137", crun: "OCI runtime create failed: crun: exit status 137",
+			want: "runc: exit status 137", wantCrun: "crun: exit status 137",
+		},
+		{
+			name: "killed while it was made", command: "sh", passes: true,
+			runc: runc + "can't copy bootstrap data to pipe: write init-p: broken pipe", crun: create + "read from the init process",
+			want: "can't copy bootstrap data to pipe: write init-p: broken pipe", wantCrun: "read from the init process",
+		},
+		{
+			name: "interrupted", passes: true,
+			runc: "OCI runtime create failed: runc: context deadline exceeded", want: "runc: context deadline exceeded",
+		},
+		{
+			name: "killed without a log", passes: true,
+			runc: create + "unable to retrieve OCI runtime error (open /s/log.json: no such file or directory): runc: signal: killed",
+			want: "unable to retrieve OCI runtime error (open /s/log.json: no such file or directory): runc: signal: killed",
+		},
+		{
+			name: "of a try that was killed", passes: true,
+			runc: create + "runc create failed: container with given ID already exists", crun: create + "container `c-0` already exists",
+			want: "container with given ID already exists", wantCrun: "container `c-0` already exists",
+		},
+		{
+			name: "cgroup that is being removed", passes: true,
+			runc: runc + `unable to apply cgroup configuration: failed to write 1: write /sys/fs/cgroup/x/cgroup.procs: device or resource busy`,
+			want: "unable to apply cgroup configuration: failed to write 1: write /sys/fs/cgroup/x/cgroup.procs: device or resource busy",
+		},
+		{
+			name: "dangling link as the working directory", command: "sh",
+			runc: runc + "error during container init: mkdir /opt/x: file exists", want: "mkdir /opt/x: file exists",
 		},
 		{
 			name: "no space for its state", command: "sh",
@@ -149,7 +232,7 @@ func TestRuntimeMessage(t *testing.T) {
 			wantCrun: `exec: "/bin/x": exec format error`,
 		},
 		{
-			name: "something else",
+			name: "something else", passes: true,
 			runc: "failed to start shim: something else", crun: "failed to start shim: something else",
 			want: "failed to start shim: something else",
 		},
@@ -161,6 +244,9 @@ func TestRuntimeMessage(t *testing.T) {
 			}
 			if IsPermanentMessage(got) != tc.permanent {
 				t.Errorf("%s: %q: permanent %v", tc.name, got, !tc.permanent)
+			}
+			if ofStart := !strings.Contains(text, "exec failed"); IsRefusal(errors.New(text)) != (ofStart && !tc.passes) {
+				t.Errorf("%s: %q: refused %v", tc.name, got, tc.passes)
 			}
 		}
 		check(tc.runc, tc.want)
@@ -176,5 +262,27 @@ func TestUnusableIsErrUnusable(t *testing.T) {
 	err := Unusablef("connecting: %w", cause)
 	if !errors.Is(err, ErrUnusable) || !errors.Is(err, cause) || err.Error() != "connecting: cause" {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestExecAdvice(t *testing.T) {
+	t.Parallel()
+	const (
+		needs  = "/x.sh exists, but not what it needs to run: "
+		format = "/x.sh is neither a program for this machine nor a script that begins with #!"
+	)
+	for in, want := range map[string]string{
+		"exec /x.sh: no such file or directory": needs,
+		"exec /x.sh: exec format error":         format,
+		`{"msg":"exec container process (missing dynamic library?) ` + "`/x.sh`" + `: No such file or directory","level":"error"}`: needs,
+		`{"msg":"exec container process ` + "`/x.sh`" + `: Exec format error","level":"error"}`:                                    format,
+		`exec: "/x.sh": stat /x.sh: no such file or directory`:                                                                     "",
+		`exec: "x": executable file not found in $PATH`:                                                                            "",
+		"exec /x.sh: text file busy": "",
+		"":                           "",
+	} {
+		if got := ExecAdvice(in); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
 	}
 }

@@ -38,7 +38,7 @@ func Acquire(ctx context.Context, path string, notify func(Holder)) (*os.File, e
 		select {
 		case <-time.After(pollInterval):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for another process: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("waiting for %s: %w", HolderOf(path), context.Cause(ctx))
 		}
 	}
 }
@@ -61,6 +61,8 @@ func Try(path string) (*os.File, error) {
 	if now, err := os.Stat(path); err != nil || !os.SameFile(mine, now) {
 		return nil, f.Close()
 	}
+	now := syscall.NsecToTimeval(time.Now().UnixNano())
+	_ = syscall.Futimes(int(f.Fd()), []syscall.Timeval{now, now}) // for Holder.Since
 	return f, nil
 }
 

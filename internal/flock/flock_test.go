@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/runonce/runonce/hack/flocktest"
+	"github.com/runonce/runonce/internal/testing/flocktest"
 )
 
 const lockVariable = "RUNONCE_TEST_LOCK"
@@ -44,7 +44,7 @@ func TestStoppedHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	p := lockedElsewhere(t, path)
 	h := HolderOf(path)
-	if h.PID != p.Pid || h.Name == "" || h.Stopped {
+	if h.PID != p.Pid || !strings.Contains(h.Command, filepath.Base(os.Args[0])) || time.Since(h.Since) > time.Hour || h.Stopped {
 		t.Fatalf("holder %+v, want %d", h, p.Pid)
 	}
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
@@ -127,6 +127,16 @@ func TestHolderNames(t *testing.T) {
 	for file, want := range map[string]int{"fe:01:42": 7, ":42": 7, "fe:01:421": 6, ":43": 0, ":4": 0} {
 		if got := lockedBy([]byte(locks), file); got != want {
 			t.Errorf("%s: %d, want %d", file, got, want)
+		}
+	}
+	for line, want := range map[string]string{
+		"/usr/bin/runonce watch /etc/pods":             "runonce watch /etc/pods",
+		"runonce run https://me:secret@example/p.yaml": "runonce run https://me:xxxxx@example/p.yaml",
+		"box a\tb\x1b":                    "box a b ",
+		"box " + strings.Repeat("a", 100): "box " + strings.Repeat("a", 76) + "…",
+	} {
+		if got := command(strings.Split(line, " ")); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	if h := HolderOf("/no/such/file"); h.String() != "another process" {

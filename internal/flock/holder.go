@@ -3,19 +3,27 @@ package flock
 import (
 	"bytes"
 	"fmt"
+	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
+	"unicode"
 )
 
 // Holder is the process that holds a lock. Its PID is 0 if that is not known: it may have ended
 // and left the lock to a process that it has started.
 type Holder struct {
 	PID     int
-	Name    string
-	Stopped bool // by a signal, such as that of Ctrl-Z
+	Command string    // its command line, shortened
+	Stopped bool      // by a signal, such as that of Ctrl-Z
+	Since   time.Time // when it got the lock, if that was by Acquire or Try; not in String
 }
+
+// maxCommand is how much of a command line is shown, in runes.
+const maxCommand = 80
 
 // String names the process, and says what to do if it cannot go on by itself.
 func (h Holder) String() string {
@@ -23,9 +31,9 @@ func (h Holder) String() string {
 	case h.PID == 0:
 		return "another process"
 	case h.Stopped:
-		return fmt.Sprintf("process %d (%s), which is stopped: resume it with kill -CONT %d or end it with kill -9 %d", h.PID, h.Name, h.PID, h.PID)
+		return fmt.Sprintf("process %d (%s), which is stopped: resume it with kill -CONT %d or end it with kill -9 %d", h.PID, h.Command, h.PID, h.PID)
 	default:
-		return fmt.Sprintf("process %d (%s)", h.PID, h.Name)
+		return fmt.Sprintf("process %d (%s)", h.PID, h.Command)
 	}
 }
 
@@ -45,7 +53,8 @@ func HolderOf(path string) Holder {
 		fmt.Sprintf("%02x:%02x:%d", major(uint64(stat.Dev)), minor(uint64(stat.Dev)), stat.Ino),
 		fmt.Sprintf(":%d", stat.Ino),
 	} {
-		if h := describe(lockedBy(locks, file)); h.PID != 0 {
+		if h := Process(lockedBy(locks, file)); h.PID != 0 {
+			h.Since = info.ModTime()
 			return h
 		}
 	}
@@ -67,8 +76,8 @@ func lockedBy(locks []byte, file string) int {
 	return 0
 }
 
-// describe reads what the kernel says of a process. One that has ended is not known.
-func describe(pid int) Holder {
+// Process returns what the kernel says of a process. One that has ended is not known.
+func Process(pid int) Holder {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return Holder{}
@@ -79,7 +88,31 @@ func describe(pid int) Holder {
 		return Holder{}
 	}
 	state := text[end+2]
-	return Holder{PID: pid, Name: string(text[open+1 : end]), Stopped: state == 'T' || state == 't'}
+	h := Holder{PID: pid, Command: string(text[open+1 : end]), Stopped: state == 'T' || state == 't'}
+	if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && len(line) > 0 {
+		h.Command = command(strings.Split(strings.TrimRight(string(line), "\x00"), "\x00"))
+	}
+	return h
+}
+
+// command returns a command line for people: without the program's directory, and passwords in URLs.
+func command(args []string) string {
+	args[0] = filepath.Base(args[0])
+	for i, arg := range args {
+		if u, err := url.Parse(arg); err == nil && u.User != nil {
+			args[i] = u.Redacted()
+		}
+	}
+	text := []rune(strings.Join(args, " "))
+	if len(text) > maxCommand {
+		text = append(text[:maxCommand:maxCommand], '…')
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, string(text))
 }
 
 // major and minor split a device number as the C library does.

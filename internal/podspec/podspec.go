@@ -65,9 +65,9 @@ func Containers(pod *v1.Pod) []*v1.Container {
 	return all
 }
 
-// Lasting returns the containers that run as long as the pod does: the sidecars, then the
+// LongRunning returns the containers that run as long as the pod does: the sidecars, then the
 // containers.
-func Lasting(pod *v1.Pod) []*v1.Container {
+func LongRunning(pod *v1.Pod) []*v1.Container {
 	inits := len(pod.Spec.InitContainers)
 	all := Containers(pod)
 	sidecars := slices.DeleteFunc(all[:inits:inits], func(c *v1.Container) bool { return !IsSidecar(c) })
@@ -90,6 +90,14 @@ func IsSidecar(init *v1.Container) bool {
 	return init.RestartPolicy != nil && *init.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
+// PostStart returns the hook that runs when the container has started, nil for none.
+func PostStart(c *v1.Container) *v1.LifecycleHandler {
+	if c.Lifecycle == nil {
+		return nil
+	}
+	return c.Lifecycle.PostStart
+}
+
 // GracePeriod is how long the pod's containers may take to stop, 30 s by default (the API's
 // default).
 func GracePeriod(pod *v1.Pod) time.Duration {
@@ -107,7 +115,7 @@ func TerminationGrace(pod *v1.Pod) time.Duration { return max(GracePeriod(pod), 
 // have none (scheduler/util.GetHostPorts).
 func HostPorts(pod *v1.Pod) []v1.ContainerPort {
 	var ports []v1.ContainerPort
-	for _, c := range Lasting(pod) {
+	for _, c := range LongRunning(pod) {
 		for _, p := range c.Ports {
 			if p.HostPort > 0 {
 				ports = append(ports, p)

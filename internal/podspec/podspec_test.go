@@ -38,7 +38,7 @@ func TestContainers(t *testing.T) {
 	if diff := cmp.Diff([]string{"init", "sidecar", "main"}, names(podspec.Containers(pod))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"sidecar", "main"}, names(podspec.Lasting(pod))); diff != "" {
+	if diff := cmp.Diff([]string{"sidecar", "main"}, names(podspec.LongRunning(pod))); diff != "" {
 		t.Error(diff)
 	}
 	for name, want := range map[string]*v1.Container{
@@ -118,7 +118,7 @@ func TestRestarts(t *testing.T) {
 			t.Parallel()
 			pod := &v1.Pod{Spec: v1.PodSpec{RestartPolicy: c.pod}}
 			box := &v1.Container{RestartPolicy: c.own, RestartPolicyRules: c.rule}
-			if got := podspec.Restarts(pod, box, c.code); got != c.want {
+			if got := podspec.Restarts(pod, box, &v1.ContainerStateTerminated{ExitCode: c.code}); got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
@@ -139,19 +139,44 @@ func TestInitRestarts(t *testing.T) {
 		return c
 	}
 	for _, c := range []struct {
-		c    *v1.Container
-		code int32
-		want bool
+		c      *v1.Container
+		code   int32
+		reason string
+		want   bool
 	}{
-		{&pod.Spec.InitContainers[0], 0, false},
-		{&pod.Spec.InitContainers[0], 1, true},
-		{ruled(v1.ContainerRestartRuleActionRestart), 0, false},
-		{ruled(v1.ContainerRestartRuleActionRestartAllContainers), 0, true},
-		{&pod.Spec.InitContainers[1], 0, true},
-		{&pod.Spec.Containers[0], 0, true},
+		{&pod.Spec.InitContainers[0], 0, "Completed", false},
+		{&pod.Spec.InitContainers[0], 0, "OOMKilled", true},
+		{&pod.Spec.InitContainers[0], 1, "Error", true},
+		{ruled(v1.ContainerRestartRuleActionRestart), 0, "Completed", false},
+		{ruled(v1.ContainerRestartRuleActionRestartAllContainers), 0, "Completed", true},
+		{&pod.Spec.InitContainers[1], 0, "Completed", true},
+		{&pod.Spec.Containers[0], 0, "Completed", true},
 	} {
-		if got := podspec.Restarts(pod, c.c, c.code); got != c.want {
-			t.Errorf("%s, exit code %d: got %v", c.c.Name, c.code, got)
+		if got := podspec.Restarts(pod, c.c, &v1.ContainerStateTerminated{ExitCode: c.code, Reason: c.reason}); got != c.want {
+			t.Errorf("%s, exit code %d, %s: got %v", c.c.Name, c.code, c.reason, got)
+		}
+	}
+}
+
+// TestFailed: an OOM kill makes an init container fail, and no other.
+func TestFailed(t *testing.T) {
+	t.Parallel()
+	pod := testPod()
+	for _, c := range []struct {
+		c      *v1.Container
+		code   int32
+		reason string
+		want   bool
+	}{
+		{&pod.Spec.InitContainers[0], 0, "Completed", false},
+		{&pod.Spec.InitContainers[0], 0, "OOMKilled", true},
+		{&pod.Spec.InitContainers[0], 3, "Error", true},
+		{&pod.Spec.InitContainers[1], 0, "OOMKilled", false},
+		{&pod.Spec.Containers[0], 0, "OOMKilled", false},
+		{&pod.Spec.Containers[0], 137, "OOMKilled", true},
+	} {
+		if got := podspec.Failed(pod, c.c, &v1.ContainerStateTerminated{ExitCode: c.code, Reason: c.reason}); got != c.want {
+			t.Errorf("%s, exit code %d, %s: got %v", c.c.Name, c.code, c.reason, got)
 		}
 	}
 }

@@ -15,12 +15,24 @@ func RestartPolicy(pod *v1.Pod, c *v1.Container) v1.RestartPolicy {
 	return cmp.Or(pod.Spec.RestartPolicy, v1.RestartPolicyAlways)
 }
 
-// Restarts says whether the container is restarted after it has ended with the exit code: by
-// its own rules, else by its policy (podutil.ContainerShouldRestart). An init container that has
-// ended well is not, unless all containers are (computeInitContainerActions of pkg/kubelet/kuberuntime).
-func Restarts(pod *v1.Pod, c *v1.Container, code int32) bool {
-	action, ok := RestartRule(c, code)
-	if code == 0 && isPlainInit(pod, c) {
+// ReasonOOMKilled is the reason of a container of which a process was killed because it ran out of
+// memory. If that was not the first one, the container may have exited with 0.
+const ReasonOOMKilled = "OOMKilled"
+
+// Failed says whether the container has failed by the way it ended: with an exit code other than 0.
+// An init container has failed with any if it was OOM-killed: what it was to prepare may be
+// incomplete (isInitContainerFailed of pkg/kubelet/kuberuntime).
+func Failed(pod *v1.Pod, c *v1.Container, end *v1.ContainerStateTerminated) bool {
+	return end.ExitCode != 0 || end.Reason == ReasonOOMKilled && isPlainInit(pod, c)
+}
+
+// Restarts says whether the container is restarted after it has ended this way: by its own rules,
+// else by its policy (podutil.ContainerShouldRestart). An init container that has ended well is
+// not, unless all containers are (computeInitContainerActions of pkg/kubelet/kuberuntime).
+func Restarts(pod *v1.Pod, c *v1.Container, end *v1.ContainerStateTerminated) bool {
+	failed := Failed(pod, c, end)
+	action, ok := RestartRule(c, end.ExitCode)
+	if !failed && isPlainInit(pod, c) {
 		return action == v1.ContainerRestartRuleActionRestartAllContainers
 	}
 	// A rule restarts the container, whatever its action.
@@ -28,7 +40,7 @@ func Restarts(pod *v1.Pod, c *v1.Container, code int32) bool {
 		return true
 	}
 	policy := RestartPolicy(pod, c)
-	return policy == v1.RestartPolicyAlways || (policy == v1.RestartPolicyOnFailure && code != 0)
+	return policy == v1.RestartPolicyAlways || policy == v1.RestartPolicyOnFailure && failed
 }
 
 // isPlainInit says whether the container is an init container but no sidecar.

@@ -19,8 +19,18 @@ func Inactive(st v1.PodStatus) bool {
 }
 
 // Runs says whether a container of the pod runs.
-func Runs(st v1.PodStatus) bool {
-	return slices.ContainsFunc(Statuses(st), func(cs v1.ContainerStatus) bool { return cs.State.Running != nil })
+func Runs(st v1.PodStatus) bool { return slices.ContainsFunc(Statuses(st), IsRunning) }
+
+// IsRunning says whether the container runs, also if it still waits for its postStart hook.
+func IsRunning(cs v1.ContainerStatus) bool { return cs.State.Running != nil || AwaitsPostStart(cs) }
+
+// MessagePostStart is the message of a container that runs, and whose postStart hook has not completed:
+// in the kubelet's status it waits, but that does not say for what.
+const MessagePostStart = "its postStart hook has not completed"
+
+// AwaitsPostStart says whether the container waits only for its postStart hook.
+func AwaitsPostStart(cs v1.ContainerStatus) bool {
+	return cs.State.Waiting != nil && cs.State.Waiting.Message == MessagePostStart
 }
 
 // Statuses returns the statuses of the init containers, then of the containers.

@@ -32,7 +32,7 @@ func StartTime(pid int) (string, error) {
 	}
 	start, ok := parse(string(data))
 	if !ok {
-		return "", fmt.Errorf("process %d has ended", pid)
+		return "", fmt.Errorf("process %d has exited", pid)
 	}
 	return start, nil
 }

@@ -7,13 +7,12 @@ import (
 	"runtime/debug"
 )
 
-// Values of GOGC. With first, the garbage collector does not run before there are 8 MB, about what it
-// takes to start a single pod. With later, the memory of 30 pods is 1 MiB less than with Go's
-// default, for 2 % of their CPU time.
+// Values of GOGC. With first, the garbage collector does not run before there are 8 MB, more than the
+// packages leave when they are initialized. That saves "runonce version" a collection, which is a tenth
+// of its CPU time and 0.8 of 6.3 MiB of anonymous memory.
 const (
 	goDefault = 100
 	first     = 200
-	later     = 60
 )
 
 // The garbage collector does not run while packages are initialized. This variable is initialized
@@ -21,12 +20,12 @@ const (
 var percent = debug.SetGCPercent(-1)
 
 // CollectGarbage lets the garbage collector run: as GOGC says if that was set, and otherwise later for
-// the first time, and more often afterwards. Package main must call it.
+// the first time. Package main must call it.
 func CollectGarbage() {
 	if percent != goDefault {
 		debug.SetGCPercent(percent)
 		return
 	}
 	debug.SetGCPercent(first)
-	goruntime.AddCleanup(new([2]*int), func(int) { debug.SetGCPercent(later) }, 0)
+	goruntime.AddCleanup(new([2]*int), func(int) { debug.SetGCPercent(goDefault) }, 0)
 }

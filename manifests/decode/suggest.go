@@ -108,7 +108,7 @@ func Nearest(name string, names []string) string {
 		if d := len(n) - len(name); max(d, -d) > least {
 			continue
 		}
-		if d := distance(strings.ToLower(name), strings.ToLower(n)); d < least || (d == least && best == "") {
+		if d := Distance(strings.ToLower(name), strings.ToLower(n)); d < least || (d == least && best == "") {
 			best, least = n, d
 		}
 	}
@@ -124,8 +124,8 @@ func DidYouMean(name string, names []string) string {
 	return "did you mean " + near + "?"
 }
 
-// distance counts the letters to insert, remove, change or swap to turn a into b.
-func distance(a, b string) int {
+// Distance counts the letters to insert, remove, change or swap to turn a into b.
+func Distance(a, b string) int {
 	prev2 := make([]int, len(b)+1)
 	prev := make([]int, len(b)+1)
 	cur := make([]int, len(b)+1)

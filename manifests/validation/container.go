@@ -102,3 +102,20 @@ func (f *finder) checkPorts(at string, c *v1.Container) {
 		}
 	}
 }
+
+// leastMemory is a memory limit in bytes below which no OCI runtime can start a container: crun, which needs
+// less than the others, cannot with 128Ki and can with 256Ki; runc needs more than 1Mi.
+const leastMemory = 64 << 10
+
+// checkMemory finds a memory limit that was meant to be higher, such as 512m. No limit, or 0, is not one.
+func (f *finder) checkMemory(path string, limits v1.ResourceList) {
+	limit := limits.Memory()
+	if limit.IsZero() || limit.Value() >= leastMemory {
+		return
+	}
+	hint := "give it a unit: Mi is a mebibyte"
+	if limit.MilliValue()%1000 != 0 {
+		hint = warningHint(fractional)
+	}
+	f.fail(path+".limits[memory]", fmt.Sprintf("Invalid value: %q: no container can start in less than %dKi of memory", limit, leastMemory>>10), hint)
+}

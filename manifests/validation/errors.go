@@ -137,9 +137,12 @@ func podErrors(errs field.ErrorList, p *v1.Pod) field.ErrorList {
 	return out
 }
 
+// fractional is in the warning of an API server about fractional bytes.
+const fractional = "fractional byte value"
+
 // warningHint explains the most common warning of an API server, fractional bytes.
 func warningHint(message string) string {
-	if strings.Contains(message, "fractional byte value") {
+	if strings.Contains(message, fractional) {
 		return "m is a thousandth of a byte; Mi is a mebibyte"
 	}
 	return ""

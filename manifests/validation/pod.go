@@ -51,13 +51,14 @@ func (r *Rules) Pod(p *v1.Pod) (errs field.ErrorList, warnings []string) {
 // errors that may differ between them are returned.
 func (r *Rules) CheckPod(doc decode.Document, p *v1.Pod, prefix string, first bool) decode.Diagnostics {
 	errs, warnings := r.Pod(p)
-	problems := Diagnose(doc, podErrors(errs, p), prefix)
+	problems := append(Diagnose(doc, podErrors(errs, p), prefix), checkNames(doc, p)...)
 	if !first {
 		return problems
 	}
 	if len(doc.Wrong()) > 0 {
 		warnings = nil // they may be about what was not decoded
 	}
+	found := findProblems(doc, p, prefix)
 	for _, w := range warnings {
 		path, message, ok := strings.Cut(w, ": ")
 		if !ok {
@@ -66,9 +67,12 @@ func (r *Rules) CheckPod(doc decode.Document, p *v1.Pod, prefix string, first bo
 		if strings.Contains(path, ".resources.requests[") && !doc.Has(prefix+path) {
 			continue // the default from the limit, which has the same warning
 		}
+		if slices.ContainsFunc(found, func(d decode.Diagnostic) bool { return d.Field == prefix+path && d.Severity == decode.SeverityError }) {
+			continue
+		}
 		problems = append(problems, doc.Warning(prefix+path, message, warningHint(message)))
 	}
-	return append(problems, findProblems(doc, p, prefix)...)
+	return append(problems, found...)
 }
 
 // findProblems finds what an API server accepts and no node can run.
@@ -78,10 +82,13 @@ func findProblems(doc decode.Document, p *v1.Pod, prefix string) decode.Diagnost
 		f.fail(path, "contains a NUL byte, which cannot be passed to a program", "")
 	}
 	for i := range p.Spec.InitContainers {
-		f.checkContainer(fmt.Sprintf("%sspec.initContainers[%d]", prefix, i), &p.Spec.InitContainers[i])
+		f.checkContainer(fmt.Sprintf("%sspec.initContainers[%d]", prefix, i), &p.Spec.InitContainers[i], p.Spec.Volumes)
 	}
 	for i := range p.Spec.Containers {
-		f.checkContainer(fmt.Sprintf("%sspec.containers[%d]", prefix, i), &p.Spec.Containers[i])
+		f.checkContainer(fmt.Sprintf("%sspec.containers[%d]", prefix, i), &p.Spec.Containers[i], p.Spec.Volumes)
+	}
+	if r := p.Spec.Resources; r != nil {
+		f.checkMemory(prefix+"spec.resources", r.Limits)
 	}
 	for i, v := range p.Spec.Volumes {
 		if v.HostPath != nil && v.HostPath.Path != "" && !strings.HasPrefix(v.HostPath.Path, "/") {
@@ -91,6 +98,7 @@ func findProblems(doc decode.Document, p *v1.Pod, prefix string) decode.Diagnost
 			f.checkImage(fmt.Sprintf("%sspec.volumes[%d].image.reference", prefix, i), v.Image.Reference)
 		}
 	}
+	f.checkPaths(prefix, p)
 	return f.problems
 }
 
@@ -106,8 +114,10 @@ func (f *finder) fail(field, message, hint string) {
 	f.problems = append(f.problems, f.doc.Error(field, message, hint))
 }
 
-func (f *finder) checkContainer(path string, c *v1.Container) {
+func (f *finder) checkContainer(path string, c *v1.Container, volumes []v1.Volume) {
 	f.checkImage(path+".image", c.Image)
+	f.checkMemory(path+".resources", c.Resources.Limits)
+	f.checkMounts(path, c, volumes)
 	for i, m := range c.VolumeMounts {
 		if strings.Contains(m.MountPath, ":") {
 			f.fail(fmt.Sprintf("%s.volumeMounts[%d].mountPath", path, i), "must not contain ':'", "")

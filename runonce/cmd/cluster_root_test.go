@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/hack/roottest"
-	"github.com/runonce/runonce/hack/testcluster"
+	"github.com/runonce/runonce/internal/testing/roottest"
+	"github.com/runonce/runonce/internal/testing/testcluster"
 	"github.com/runonce/runonce/runonce/cmd"
 )
 

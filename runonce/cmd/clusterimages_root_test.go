@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/hack/registry"
-	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/testing/registry"
+	"github.com/runonce/runonce/internal/testing/testimages"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/report"
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/hack/testcluster"
+	"github.com/runonce/runonce/internal/testing/testcluster"
 )
 
 // clusterLimited: a user who may see some namespaces alone can do all that needs no other. The pods of the

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/runonce/runonce/hack/testcluster"
+	"github.com/runonce/runonce/internal/testing/testcluster"
 )
 
 // clusterMany: of 1,000 pods in one run there is one watch, few requests at a time, and few in all.

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/hack/exectest"
-	"github.com/runonce/runonce/hack/testcluster"
+	"github.com/runonce/runonce/internal/testing/exectest"
+	"github.com/runonce/runonce/internal/testing/testcluster"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/report"
 )

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/runonce/runonce/hack/exectest"
+	"github.com/runonce/runonce/internal/testing/exectest"
 	"github.com/runonce/runonce/runonce/cmd"
 )
 
@@ -87,7 +87,7 @@ func TestComplete(t *testing.T) {
 		{"images import ", ":files"},
 		{"images rm ", ""},
 		{"images prune ", ""},
-		{"ps ", ""},
+		{"ps --root EMPTY --log-dir LOGS w", ""},
 		{"completion ", "bash zsh fish"},
 		{"help v", "validate version"},
 		{"logs --log-dir LOGS ", "web default/db default/web prod/db"},
@@ -115,16 +115,18 @@ var cmpEmpty = cmp.Transformer("NilIsEmpty", func(l []string) []string {
 	return l
 })
 
-// TestCompletePods: down completes the pods of earlier runs.
+// TestCompletePods: down and ps complete the pods of earlier runs.
 func TestCompletePods(t *testing.T) {
 	t.Parallel()
 	m := newMemory(t)
 	if got := invoke(t, m, "run", manifest(t, "web", "Always", "[sleep]"), "--node", nodeFile(), "--settle", "0"); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	got := completions(t, "down", "--root", m.root, "--state", filepath.Join(m.root, "state"), "")
-	if diff := cmp.Diff([]string{"web", "default/web", ":files"}, got); diff != "" {
-		t.Error(diff)
+	for command, want := range map[string][]string{"down": {"web", "default/web", ":files"}, "ps": {"web", "default/web"}} {
+		got := completions(t, command, "--root", m.root, "--state", filepath.Join(m.root, "state"), "")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", command, diff)
+		}
 	}
 }
 

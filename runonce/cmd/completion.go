@@ -14,15 +14,16 @@ var completionScripts embed.FS
 
 func (p *program) completionCommand() *cli.Command {
 	return &cli.Command{
-		Name: "completion", Usage: "print a shell completion script", ArgsUsage: "bash|zsh|fish", Action: p.completion,
+		Name: "completion", Usage: "print a shell completion script", ArgsUsage: "bash|zsh|fish", Action: func(c *cli.Context) error { return p.completion(c.Args().First()) },
 		Description: "bash: source <(runonce completion bash)\n" +
 			"zsh: source <(runonce completion zsh)\n" +
 			"fish: runonce completion fish | source",
 	}
 }
 
-func (p *program) completion(c *cli.Context) error {
-	script, err := completionScripts.ReadFile("completion." + c.Args().First())
+// completion prints the script for a shell.
+func (p *program) completion(shell string) error {
+	script, err := completionScripts.ReadFile("completion." + shell)
 	if err != nil {
 		return usagef("completion needs a shell: bash, zsh or fish")
 	}

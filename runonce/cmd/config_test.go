@@ -70,9 +70,10 @@ func TestConfigMistakes(t *testing.T) {
 	const file = "/etc/runonce/config.yaml:"
 	for _, c := range []struct{ config, environ, want string }{
 		{"timeot: 5m\n", "", file + "1: timeot: unknown key (did you mean timeout?)"},
+		{"prnue: true\n", "", file + "1: prnue: unknown key\n"},
 		{"# a comment\nrun:\n  tail: 5\n", "", file + "3: run.tail: unknown key"},
 		{"config: other\n", "", file + "1: config: unknown key"},
-		{"all: true\n", "", file + "1: all: unknown key"},
+		{"all: true\n", "", file + "1: all: unknown key (did you mean pull?)"}, // the same every time
 		{"o: json\n", "", file + "1: o: unknown key"},
 		{"run.timeout: 5m\n", "", file + "1: run.timeout: unknown key"},
 		{"timeout: 5\n", "", file + `1: timeout: "5": a duration needs a unit, for example 5s`},
@@ -111,8 +112,9 @@ func TestConfigMistakes(t *testing.T) {
 func TestConfigUnknownVariable(t *testing.T) {
 	t.Parallel()
 	pod := manifest(t, "web", "Always", "[sleep]")
-	got := invokeWith(t, withConfig(t, "", "RUNONCE_TIMEOT=5m", "RUNONCE_TAIL=3", "RUNONCE_EMPTY=", "OTHER=x"), "validate", pod)
-	want := "warning: RUNONCE_TIMEOT is set in the environment, but there is no such flag (did you mean RUNONCE_TIMEOUT?)\n"
+	got := invokeWith(t, withConfig(t, "", "RUNONCE_TIMEOT=5m", "RUNONCE_PRUN=true", "RUNONCE_TAIL=3", "RUNONCE_EMPTY=", "OTHER=x"), "validate", pod)
+	want := "warning: RUNONCE_PRUN is set in the environment, but there is no such flag\n" +
+		"warning: RUNONCE_TIMEOT is set in the environment, but there is no such flag (did you mean RUNONCE_TIMEOUT?)\n"
 	if got.code != 0 || got.stderr != want {
 		t.Errorf("%+v", got)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 // TestDamagedRecord: a record that is damaged keeps no command from its work. The pod runs again, or is
@@ -39,9 +39,55 @@ func TestDamagedRecord(t *testing.T) {
 	if out := m.once(t, "down", "--all"); !strings.Contains(out, "removed") {
 		t.Errorf("down: %s", out)
 	}
-	for _, p := range processesOf(t, m.dir) {
-		t.Errorf("a process is left: %s", p)
+	awaitProcesses(t, m.dir, 0)
+}
+
+// TestRecordOfAnotherVersion: a pod whose record another version has written runs on, and keeps nobody
+// from working with other pods. It can be removed, with all that it has, and run again.
+func TestRecordOfAnotherVersion(t *testing.T) {
+	roottest.Require(t)
+	m := newMachine(t, boxImages(t))
+	web, other := manifest(t, "web", "Always", "[sleep]"), manifest(t, "other", "Always", "[sleep]")
+	const node, room = "--capacity", "cpu=4,memory=2200Mi,pods=20"
+	m.once(t, "run", node, room, "--settle", "0", web)
+	files, err := filepath.Glob(filepath.Join(m.dir, "root", "pods", "*", "pod.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
 	}
+	convert := func() string {
+		t.Helper()
+		text, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		newer := strings.Replace(string(text), `"version":1,`, `"version":2,"attempts":{},`, 1)
+		if err := os.WriteFile(files[0], []byte(newer), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return newer
+	}
+	newer := convert()
+	for _, args := range [][]string{
+		{"plan", node, room, other}, {"run", node, room, "--settle", "0", other}, {"down", "other"},
+	} {
+		m.once(t, args...)
+	}
+	if out := m.once(t, "ps", "-o", "json"); !strings.Contains(out, "RecordUnsupported") || !strings.Contains(out, files[0]+" has version 2") {
+		t.Errorf("ps: %s", out)
+	}
+	if text, err := os.ReadFile(files[0]); err != nil || string(text) != newer {
+		t.Errorf("its record has changed: %v\n%s", err, text)
+	}
+	awaitProcesses(t, m.dir, 1)
+	if out := m.once(t, "run", node, room, "--settle", "0", web); !strings.Contains(out, "Running") || strings.Contains(out, "earlier run") {
+		t.Errorf("run: %s", out)
+	}
+	convert()
+	m.once(t, "down", "web")
+	m.once(t, "run", node, room, "--settle", "0", web)
+	convert()
+	m.once(t, "down", "--all")
+	nothingLeft(t, m.dir)
 }
 
 // TestDamagedDatabase: every command says that containerd's database is damaged, and what to do. Then the
@@ -74,9 +120,7 @@ func TestDamagedDatabase(t *testing.T) {
 	}
 	forget()
 	m.once(t, run...)
-	if processes := processesOf(t, m.dir); len(processes) != 1 {
-		t.Errorf("one shim should run: %q", processes)
-	}
+	awaitProcesses(t, m.dir, 1)
 	forget()
 	m.once(t, "down", "--all")
 	nothingLeft(t, m.dir)

@@ -47,6 +47,27 @@ func TestDownByFaultyManifest(t *testing.T) {
 	})
 }
 
+// TestDownByKind: a name may have its kind before it, as for kubectl.
+func TestDownByKind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t)
+		pod := manifest(t, "web", "Always", "[sleep]")
+		for _, arg := range []string{"pod/web", "pods/web", "po/default/web", "default/web"} {
+			invoke(t, m, "run", pod, "--node", nodeFile())
+			if got := invoke(t, m, "down", arg); got.code != 0 || got.stdout != "default/web removed\n" {
+				t.Errorf("%s: %+v", arg, got)
+			}
+		}
+		invoke(t, m, "run", pod, "--node", nodeFile())
+		for _, arg := range []string{"pod/db", "deployment/web", "pod/other/web"} {
+			if got := invoke(t, m, "down", arg); got.code != 2 || got.stdout != "" {
+				t.Errorf("%s: %+v", arg, got)
+			}
+		}
+	})
+}
+
 // TestDownSaysAll: of several errors each is printed.
 func TestDownSaysAll(t *testing.T) {
 	t.Parallel()

@@ -12,10 +12,10 @@ import (
 
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/runonce/runonce/hack/exectest"
-	"github.com/runonce/runonce/hack/ociimage"
-	"github.com/runonce/runonce/hack/roottest"
-	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/testing/exectest"
+	"github.com/runonce/runonce/internal/testing/ociimage"
+	"github.com/runonce/runonce/internal/testing/roottest"
+	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
 // TestExampleCI: jobs of both CI examples, at the same time on one machine, run their pods, keep
@@ -73,7 +73,7 @@ func ciImages(t *testing.T) string {
 	}{
 		"database": {"docker.io/library/postgres:17", []string{"/bin/box", "web", "-addr", ":5432", "-dir", "/"}},
 		"service":  {"registry.example/service:good", []string{"/bin/box", "web", "-dir", "/"}},
-		"test":     {"registry.example/service-tests:good", []string{"/bin/box", "get", "-again", "-timeout", "1m"}},
+		"test":     {"registry.example/service-tests:good", []string{"/bin/box", "get", "-again", "-timeout", "10m"}},
 		"same":     {"registry.example/service:bad", []string{"/bin/box", "web", "-dir", "/"}},
 		"failing":  {"registry.example/service-tests:bad", []string{"/bin/box", "exit", "7"}},
 	} {

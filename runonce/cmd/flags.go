@@ -1,23 +1,22 @@
 package cmd
 
 import (
-	"errors"
-	"fmt"
-	"log/slog"
+	"cmp"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
-	"github.com/runonce/runonce/runonce/cmd/progress"
-	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/image"
 )
@@ -34,305 +33,367 @@ const (
 	categoryImages  = "Images"
 )
 
-// retryJitter keeps many machines from asking a registry again at the same time.
-const retryJitter = 0.1
-
-// defaultPullTimeout is that of containerd for the kubelet (image_pull_progress_timeout).
-const defaultPullTimeout = 5 * time.Minute
-
-// engineFlags select the engine and its directories, and the log messages.
-func engineFlags() []cli.Flag {
-	return append([]cli.Flag{
-		&cli.StringFlag{Name: "address", Category: categoryEngine, Usage: "use containerd at `SOCKET`", DefaultText: "$CONTAINERD_ADDRESS, else embedded"},
-		&cli.StringFlag{Name: "root", Category: categoryEngine, Value: backend.DefaultRoot, Usage: "keep persistent data in `DIR`"},
-		&cli.StringFlag{Name: "state", Category: categoryEngine, Value: "/run/runonce", Usage: "keep data that a reboot may delete in `DIR`"},
-		&cli.StringFlag{Name: "log-dir", Category: categoryEngine, Value: "/var/log/pods", Usage: "write container logs to `DIR`"},
-		&cli.StringFlag{Name: "namespace", Category: categoryEngine, Value: "runonce", Usage: "containerd `NAMESPACE`, not that of pods"},
-	}, logFlags()...)
-}
+const (
+	// retryJitter keeps many machines from asking a registry again at the same time.
+	retryJitter = 0.1
+	// defaultPullTimeout is that of containerd for the kubelet (image_pull_progress_timeout).
+	defaultPullTimeout = 5 * time.Minute
+	// defaultPulls is how many images are pulled at once; containerd downloads several layers
+	// of each at the same time.
+	defaultPulls = 4
+)
 
 // logFlags are those of every command that works: they select the configuration and the log messages.
-func logFlags() []cli.Flag {
+type logFlags struct{ config, logFormat, logLevel string }
+
+func (f *logFlags) flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: cmdline.ConfigFlag, Usage: "read the configuration `FILE`", DefaultText: cmdline.DefaultConfig},
-		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORMAT` of log messages: text, json or journal"},
-		&cli.StringFlag{Name: "log-level", Value: "warn", Usage: "lowest `LEVEL` to log: debug, info, warn or error"},
+		&cli.StringFlag{Name: cmdline.ConfigFlag, Destination: &f.config, Usage: "read the configuration `FILE`", DefaultText: cmdline.DefaultConfig},
+		textFlag(&f.logFormat, "", "`FORMAT` of log messages: text, json or journal", "log-format", "text"),
+		textFlag(&f.logLevel, "", "lowest `LEVEL` to log: debug, info, warn or error", "log-level", "warn"),
 	}
 }
 
-// registryFlags say how images are pulled.
-func registryFlags() []cli.Flag {
+// engineFlags select the engine and its directories.
+type engineFlags struct{ address, root, state, logDir, namespace string }
+
+func (f *engineFlags) flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "authfile", Category: categoryImages, Usage: "registry credentials `FILE`", DefaultText: "docker's, podman's"},
-		&cli.StringFlag{Name: "image-credential-provider-config", Category: categoryImages, Usage: "credential provider plugins `FILE`"},
-		&cli.StringFlag{Name: "image-credential-provider-bin-dir", Category: categoryImages, Usage: "`DIR` of those plugins"},
-		&cli.StringFlag{Name: "hosts-dir", Category: categoryImages, Usage: "hosts.toml `DIR`", DefaultText: "/etc/containerd/certs.d"},
-		&cli.DurationFlag{Name: "pull-timeout", Category: categoryImages, Value: defaultPullTimeout, Usage: "retry a pull that stalls for `DURATION`"},
+		&cli.StringFlag{Name: "address", Destination: &f.address, Category: categoryEngine, Usage: "use containerd at `SOCKET`", DefaultText: "$CONTAINERD_ADDRESS, else embedded"},
+		textFlag(&f.root, categoryEngine, "keep persistent data in `DIR`", "root", backend.DefaultRoot),
+		textFlag(&f.state, categoryEngine, "keep data that a reboot may delete in `DIR`", "state", "/run/runonce"),
+		textFlag(&f.logDir, categoryEngine, "write container logs to `DIR`", "log-dir", "/var/log/pods"),
+		textFlag(&f.namespace, categoryEngine, "containerd `NAMESPACE`, not that of pods", "namespace", "runonce"),
 	}
 }
 
-// registryOptions reads registryFlags.
-func (p *program) registryOptions(c *cli.Context, o *containerd.Options) {
-	o.CertsDir, o.PullTimeout, o.Credentials = c.String("hosts-dir"), c.Duration("pull-timeout"), credentialOptions(c)
-	o.Credentials.Getenv = p.io.Getenv
-}
-
-func credentialOptions(c *cli.Context) image.KeychainOptions {
-	return image.KeychainOptions{
-		AuthFile: c.String("authfile"), ProviderConfig: c.String("image-credential-provider-config"),
-		ProviderDir: c.String("image-credential-provider-bin-dir"),
+// check makes the directories absolute.
+func (f *engineFlags) check() error {
+	for _, d := range []struct {
+		flag string
+		dir  *string
+	}{{"root", &f.root}, {"state", &f.state}, {"log-dir", &f.logDir}} {
+		if err := resolveDir(d.flag, d.dir); err != nil {
+			return err
+		}
 	}
-}
-
-// quietFlag is for commands that show progress.
-func quietFlag() cli.Flag { return boolFlag("", "print no progress to standard error", "quiet", "q") }
-
-// outputFlag selects one of the formats, of which the first is the default.
-func outputFlag(formats ...string) cli.Flag {
-	last := len(formats) - 1
-	return &cli.StringFlag{
-		Name: "output", Aliases: []string{"o"}, Category: categoryReport, Value: formats[0],
-		Usage: "`FORMAT`: " + strings.Join(formats[:last], ", ") + " or " + formats[last],
-		Action: func(_ *cli.Context, format string) error {
-			if !slices.Contains(formats, format) {
-				return usagef("--output %q: must be one of %s", format, strings.Join(formats, ", "))
-			}
-			return nil
-		},
-	}
-}
-
-// inputFlags say how manifests are read.
-func inputFlags() []cli.Flag {
-	return []cli.Flag{
-		boolFlag(categoryInput, "read subdirectories as well", "recursive", "R"),
-		&cli.StringFlag{Name: "sha256", Category: categoryInput, Usage: "require this `DIGEST` of the one URL among the paths"},
-		boolFlag(categoryInput, "run the Job of each CronJob once", "run-cronjobs"),
-		boolFlag(categoryInput, "replace ${NAME} in manifests by environment variables", "substitute"),
-		newPathsFlag(categoryInput, "env-file", "replace ${NAME} in manifests by the variables of `FILE`", ""),
-		boolFlag(categoryInput, "refuse images that are not given by their digest", "require-digest"),
-	}
-}
-
-// securityFlag refuses pods by the Pod Security Standards.
-func securityFlag() cli.Flag {
-	return &cli.StringFlag{
-		Name: "pod-security", Category: categoryInput,
-		Usage: "enforce Pod Security `LEVEL`: privileged, baseline or restricted[:VERSION]",
-	}
-}
-
-// planFlags say how the input and earlier runs are planned.
-func planFlags() []cli.Flag {
-	return []cli.Flag{
-		boolFlag(categoryRun, "run pods again that have succeeded in an earlier run", "rerun"),
-		boolFlag(categoryRun, "stop pods that came from the same paths and are no longer there", "prune"),
-		boolFlag(categoryRun, "report invalid manifests and run the others", "skip-invalid"),
-	}
-}
-
-// boolFlag returns a flag whose help does not mention that it is off by default.
-func boolFlag(category, usage, name string, aliases ...string) *cli.BoolFlag {
-	return &cli.BoolFlag{Name: name, Aliases: aliases, Category: category, Usage: usage, DisableDefaultText: true}
-}
-
-// hidden returns the flag, left out of the help.
-func hidden(f cli.Flag) cli.Flag {
-	switch f := f.(type) {
-	case *cli.BoolFlag:
-		f.Hidden = true
-	case *cli.StringFlag:
-		f.Hidden = true
-	case *cli.GenericFlag:
-		f.Hidden = true
-	}
-	return f
-}
-
-// list is the value of a flag that may be repeated.
-type list struct {
-	values []string
-	commas bool // separate values, too
-}
-
-// Set adds a value.
-func (l *list) Set(text string) error {
-	if !l.commas {
-		l.values = append(l.values, text)
-		return nil
-	}
-	for value := range strings.SplitSeq(text, ",") {
-		l.values = append(l.values, strings.TrimSpace(value))
+	if f.root == f.state {
+		return usagef("--root and --state must be different directories")
 	}
 	return nil
 }
 
-func (l *list) String() string { return strings.Join(l.values, ", ") }
-
-// listOf returns the values of a flag that may be repeated, none if the command does not have it.
-func listOf(c *cli.Context, name string) []string {
-	if l, ok := c.Generic(name).(*list); ok {
-		return l.values
-	}
-	return nil
-}
-
-func newListFlag(category, name, usage, defaults string) cli.Flag {
-	return &cli.GenericFlag{Name: name, Category: category, Value: &list{commas: true}, Usage: usage + "; repeatable", DefaultText: defaults}
-}
-
-// newPathsFlag returns a flag for paths, which may have commas.
-func newPathsFlag(category, name, usage, defaults string) cli.Flag {
-	return &cli.GenericFlag{Name: name, Category: category, Value: &list{}, Usage: usage + "; repeatable", DefaultText: defaults}
-}
-
-// inputOptions reads the flags of inputFlags and securityFlag.
-func (p *program) inputOptions(c *cli.Context) manifests.Options {
-	o := manifests.Options{
-		Recursive: c.Bool("recursive"), Stdin: p.io.Stdin, SHA256: c.String("sha256"), RunCronJobs: c.Bool("run-cronjobs"),
-		NodeName: c.String("node-name"), PodSecurity: c.String("pod-security"),
-		Variables: p.variables,
-		// A lock gives every image a digest.
-		RequireDigest: c.Bool("require-digest") && c.String("lock") == "", Places: c.Bool("offline") || c.String("lock") != "",
-	}
-	if p.cluster != nil {
-		o.Cluster, o.Namespace = true, p.cluster.Namespace
-	}
+// engine returns how the engine is opened by a command that starts nothing.
+func (f *engineFlags) engine(c *console) backend.Options {
+	o := backend.Options{PodsRoot: f.root, LogDir: f.logDir, ClaimsDir: filepath.Join(f.root, "claims")}
+	o.Root, o.State, o.Namespace, o.Address = f.root, f.state, f.namespace, cmp.Or(f.address, c.io.Getenv("CONTAINERD_ADDRESS"))
+	o.Log, o.Progress, o.StartsNothing = c.log, c.display.OnTransfer(), true
 	return o
 }
 
-// loadVariables reads what is substituted in manifests, if anything.
-func (p *program) loadVariables(c *cli.Context) error {
-	files, process := listOf(c, "env-file"), c.Bool("substitute")
-	if len(files) == 0 && !process {
-		return nil
+// resolveDir makes the directory of a flag absolute. It refuses those that OCI runtimes and containerd
+// cannot handle.
+func resolveDir(flag string, dir *string) (err error) {
+	switch {
+	case *dir == "":
+		return usagef("--%s %q: must be a directory", flag, *dir)
+	case !utf8.ValidString(*dir):
+		return usagef("--%s %q: must be valid UTF-8", flag, *dir)
+	case (flag == "root" || flag == "state") && strings.Contains(*dir, ","):
+		return usagef("--%s %q: must not contain a comma, which separates the options of a mount", flag, *dir)
 	}
-	var err error
-	if p.variables, err = manifests.Variables(p.environ(), files, process); err != nil {
+	if *dir, err = filepath.Abs(*dir); err != nil {
+		return usagef("--%s: %w", flag, err)
+	}
+	return nil
+}
+
+// retryFlags say how often something is tried.
+type retryFlags struct{ backoff runonce.Backoff }
+
+func (f *retryFlags) flags() []cli.Flag {
+	b := runonce.DefaultBackoff()
+	f.backoff.Jitter = retryJitter
+	return []cli.Flag{
+		durationFlag(&f.backoff.Delay, categoryRun, "`DURATION` before the first retry", "retry-delay", b.Delay),
+		&cli.Float64Flag{Name: "retry-factor", Destination: &f.backoff.Factor, Category: categoryRun, Value: b.Factor, Usage: "multiply each further delay by `FACTOR`"},
+		numberFlag(&f.backoff.Retries, categoryRun, "retry up to `N` times after errors", "max-retries", b.Retries),
+	}
+}
+
+func (f *retryFlags) check() error {
+	if err := f.backoff.Validate(); err != nil {
 		return badInput(err)
 	}
 	return nil
 }
 
-// paths returns the arguments of a command that reads manifests.
-func paths(c *cli.Context) ([]string, error) {
-	if c.Args().Len() == 0 {
-		return nil, usagef("no PATH given: name a directory of pod manifests, a file, or - for standard input")
-	}
-	return c.Args().Slice(), nil
+// fetchFlags say how images are looked up and pulled.
+type fetchFlags struct {
+	retryFlags
+	credentials image.KeychainOptions
+	hostsDir    string
+	pullTimeout time.Duration
+	pulls       int // at once
+	lock        string
+	pipes       image.Pipes // of credentials
 }
 
-// setUp sets up the log messages and the display as the flags say, and checks and reads what many
-// commands use.
-func (p *program) setUp(c *cli.Context) error {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
-		return usagef("--log-level %q: must be debug, info, warn or error", c.String("log-level"))
-	}
-	o := &slog.HandlerOptions{Level: level}
-	switch c.String("log-format") {
-	case "text":
-		p.log = slog.New(newTextHandler(p.io.Stderr, o))
-	case "json":
-		p.log, p.structured = slog.New(slog.NewJSONHandler(p.io.Stderr, o)), true
-	case "journal":
-		h, err := newJournalHandler(p.io.Journal, o)
-		if err != nil {
-			return usagef("--log-format journal: %w", err)
-		}
-		p.log, p.structured = slog.New(h), true
-	default:
-		return usagef("--log-format %q: must be text, json or journal", c.String("log-format"))
-	}
-	for _, text := range p.settings.Warnings {
-		p.log.Warn(text)
-	}
-	p.configureDisplay(c)
-	return errors.Join(checkValues(c), p.loadVariables(c), p.loadCluster(c))
+func (f *fetchFlags) flags() []cli.Flag {
+	c := &f.credentials
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "authfile", Destination: &c.AuthFile, Category: categoryImages, Usage: "registry credentials `FILE`", DefaultText: "docker's, podman's"},
+		textFlag(&c.ProviderConfig, categoryImages, "credential provider plugins `FILE`", "image-credential-provider-config", ""),
+		textFlag(&c.ProviderDir, categoryImages, "`DIR` of the plugins", "image-credential-provider-bin-dir", ""),
+		&cli.StringFlag{Name: "hosts-dir", Destination: &f.hostsDir, Category: categoryImages, Usage: "hosts.toml `DIR`", DefaultText: "/etc/containerd/certs.d"},
+		durationFlag(&f.pullTimeout, categoryImages, "retry a pull that stalls for `DURATION`", "pull-timeout", defaultPullTimeout),
+		numberFlag(&f.pulls, categoryImages, "pull up to `N` images at once", "parallel-pulls", defaultPulls),
+		textFlag(&f.lock, categoryImages, "use image digests in `FILE`, add missing ones", "lock", ""),
+	}, f.retryFlags.flags()...)
 }
 
-// configureDisplay turns the display on, unless --quiet is set. With --log-format json or
-// journal, and at the log levels info and debug, events are log messages instead of lines.
-func (p *program) configureDisplay(c *cli.Context) {
-	var log *slog.Logger
-	if p.structured || p.log.Enabled(c.Context, slog.LevelInfo) {
-		log = p.log
-	}
-	mode := progress.Lines
-	switch {
-	case c.Bool("quiet"):
-		mode = progress.Off
-	case p.io.StderrTerminal && !p.dumbTerminal() && !p.structured:
-		mode = progress.Bars
-	}
-	p.display.Configure(mode, log, p.structured)
-}
-
-// checkValues refuses values that no command can use.
-func checkValues(c *cli.Context) error {
-	if err := checkImageFlags(c); err != nil {
+func (f *fetchFlags) check() error {
+	f.credentials.Pipes = &f.pipes
+	if err := f.retryFlags.check(); err != nil {
 		return err
 	}
-	if err := backoff(c).Validate(); c.IsSet("retry-factor") && err != nil {
+	if f.pulls < 1 {
+		return usagef("--parallel-pulls %d: must be at least 1", f.pulls)
+	}
+	if err := existingDir("hosts-dir", f.hostsDir); f.hostsDir != "" && err != nil {
+		return err
+	}
+	if err := f.credentials.Check(); err != nil {
 		return badInput(err)
 	}
-	if sum := c.String("sha256"); sum != "" && !sha256Digest.MatchString(sum) {
-		return usagef("--sha256 %q: must be 64 hex digits", sum)
-	}
-	// Those by default need not exist.
-	for _, flag := range []string{"cni-conf-dir", "hosts-dir"} {
-		dir := c.String(flag)
-		if info, err := os.Stat(dir); c.IsSet(flag) && dir != defaultCNIConfDir && (err != nil || !info.IsDir()) {
-			return usagef("--%s %q: must be an existing directory", flag, dir)
-		}
-	}
-	return checkNotNegative(c)
+	return nil
 }
 
-func checkNotNegative(c *cli.Context) error {
-	var negative []error
-	for _, f := range c.Command.Flags {
-		switch f := f.(type) {
-		case *cli.DurationFlag:
-			if d := c.Duration(f.Name); d < 0 {
-				negative = append(negative, fmt.Errorf("--%s %s: must not be negative", f.Name, d))
-			}
-		case *cli.IntFlag:
-			if n := c.Int(f.Name); n < 0 {
-				negative = append(negative, fmt.Errorf("--%s %d: must not be negative", f.Name, n))
-			}
-		}
-	}
-	if len(negative) > 0 {
-		return badInput(errors.Join(negative...))
+// setTo says how to pull images.
+func (f *fetchFlags) setTo(o *containerd.Options, getenv func(string) string) {
+	o.CertsDir, o.PullTimeout, o.Credentials = f.hostsDir, f.pullTimeout, f.credentials
+	o.Credentials.Getenv = getenv
+}
+
+func existingDir(flag, dir string) error {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return usagef("--%s %q: must be an existing directory", flag, dir)
 	}
 	return nil
+}
+
+// imageFlags say where the images of pods come from.
+type imageFlags struct {
+	fetchFlags
+	dirs list
+	pull string
+}
+
+func (f *imageFlags) flags() []cli.Flag {
+	return append(f.fetchFlags.flags(),
+		pathsFlag(&f.dirs, categoryImages, "import from `DIR`", "images-dir", "ROOT/images"),
+		textFlag(&f.pull, categoryImages, "`WHEN` to pull: missing, always, never or newer", "pull", ""),
+	)
+}
+
+func (f *imageFlags) check() error {
+	if f.pull != "" { // else as each pull policy says
+		if err := checkOneOf("pull", image.Mode(f.pull), image.Missing, image.Always, image.Never, image.Newer); err != nil {
+			return err
+		}
+	}
+	return f.fetchFlags.check()
+}
+
+// imagesDirs returns the directory in the root, if it has something, and those of --images-dir, whose
+// images replace others of the same name.
+func (f *imageFlags) imagesDirs(root string) []string {
+	own := filepath.Join(root, "images")
+	entries, err := os.ReadDir(own)
+	visible := func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), ".") }
+	if err == nil && slices.ContainsFunc(entries, visible) && !slices.Contains(f.dirs.values, own) {
+		return append([]string{own}, f.dirs.values...)
+	}
+	return f.dirs.values
+}
+
+// outputFlags select one of the formats, of which the first is the default.
+type outputFlags struct {
+	output  string
+	formats []string
+}
+
+func newOutputFlags(formats ...string) outputFlags { return outputFlags{formats: formats} }
+
+func (f *outputFlags) flags() []cli.Flag {
+	flag := textFlag(&f.output, categoryReport, "`FORMAT`: "+alternatives(f.formats), "output", f.formats[0])
+	flag.Aliases = []string{"o"}
+	return []cli.Flag{flag}
+}
+
+func (f *outputFlags) check() error {
+	if !slices.Contains(f.formats, f.output) {
+		return usagef("--output %q: must be one of %s", f.output, strings.Join(f.formats, ", "))
+	}
+	return nil
+}
+
+// inputFlags say how manifests are read.
+type inputFlags struct {
+	recursive, runCronJobs, substitute, requireDigest bool
+	sha256                                            string
+	envFiles                                          list
+	// variables are substituted in manifests; nil for none, or before they are read.
+	variables func(name string) (string, bool)
+}
+
+func (f *inputFlags) flags() []cli.Flag {
+	return []cli.Flag{
+		boolFlag(&f.recursive, categoryInput, "read subdirectories as well", "recursive", "R"),
+		textFlag(&f.sha256, categoryInput, "require this `DIGEST` of the one URL among the paths", "sha256", ""),
+		boolFlag(&f.runCronJobs, categoryInput, "run the Job of each CronJob once", "run-cronjobs"),
+		boolFlag(&f.substitute, categoryInput, "replace ${NAME} in manifests with environment variables", "substitute"),
+		pathsFlag(&f.envFiles, categoryInput, "replace ${NAME} in manifests with variables from `FILE`", "env-file", ""),
+		boolFlag(&f.requireDigest, categoryInput, "refuse images without a digest", "require-digest"),
+	}
 }
 
 var sha256Digest = regexp.MustCompile(`^[0-9A-Fa-f]{64}$`)
 
-// runOptions reads the flags that say how a plan is carried out.
-func runOptions(c *cli.Context) (runonce.Options, error) {
-	o := runonce.Options{
-		Until:    runonce.Until(c.String("until")),
-		Retry:    backoff(c),
-		Timeout:  c.Duration("timeout"),
-		Parallel: c.Int("parallel"),
-		Settle:   c.Duration("settle"),
-		FailFast: c.Bool("fail-fast"),
-		Remove:   c.Bool("rm"),
+func (f *inputFlags) check() error {
+	if f.sha256 != "" && !sha256Digest.MatchString(f.sha256) {
+		return usagef("--sha256 %q: must be 64 hex digits", f.sha256)
 	}
-	if c.Command.Name != "watch" || c.IsSet("max-restarts") {
-		o.MaxRestarts = new(c.Int("max-restarts"))
+	return nil
+}
+
+// input returns how manifests are read. Files of variables are read the first time.
+func (f *inputFlags) input(c *console) (manifests.Options, error) {
+	o := manifests.Options{
+		Recursive: f.recursive, Stdin: c.io.Stdin, SHA256: f.sha256, RunCronJobs: f.runCronJobs, RequireDigest: f.requireDigest,
 	}
-	if err := o.Validate(); err != nil {
-		return o, badInput(err)
+	if f.variables == nil && (f.substitute || len(f.envFiles.values) > 0) {
+		var err error
+		if f.variables, err = manifests.Variables(c.environ(), f.envFiles.values, f.substitute); err != nil {
+			return o, badInput(err)
+		}
 	}
-	if d := c.String("cgroup-driver"); d != cgroup.DriverCgroupfs && d != cgroup.DriverSystemd {
-		return o, usagef("--cgroup-driver %q: must be %s or %s", d, cgroup.DriverCgroupfs, cgroup.DriverSystemd)
-	}
-	if n := c.Int64("pod-pids-limit"); n == 0 || n < -1 {
-		return o, usagef("--pod-pids-limit %d: must be a number of processes, or -1 for no limit", n)
-	}
+	o.Variables = f.variables
 	return o, nil
+}
+
+// manifestFlags say how manifests are read, and into which namespace and by which rules.
+type manifestFlags struct {
+	inputFlags
+	podNamespace, podSecurity string
+}
+
+func (f *manifestFlags) flags() []cli.Flag {
+	return append(f.inputFlags.flags(),
+		// --namespace is that of containerd.
+		&cli.StringFlag{
+			Name: "pod-namespace", Aliases: []string{"n"}, Destination: &f.podNamespace, Category: categoryInput, DefaultText: "default",
+			Usage: "namespace `NS` of objects that name none",
+		},
+		textFlag(&f.podSecurity, categoryInput, "Pod Security `LEVEL`: privileged, baseline or restricted[:VERSION]", "pod-security", ""),
+	)
+}
+
+func (f *manifestFlags) check() error {
+	if err := checkNamespace(f.podNamespace); err != nil {
+		return err
+	}
+	return f.inputFlags.check()
+}
+
+// input returns how manifests are read.
+func (f *manifestFlags) input(c *console) (manifests.Options, error) {
+	o, err := f.inputFlags.input(c)
+	o.Namespace, o.PodSecurity = f.podNamespace, f.podSecurity
+	return o, err
+}
+
+func checkNamespace(name string) error {
+	if name == "" {
+		return nil
+	}
+	if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
+		return usagef("--pod-namespace %q: %s", name, wrong[0])
+	}
+	return nil
+}
+
+// pastFlags select pods of earlier runs, on this machine or on a cluster.
+type pastFlags struct {
+	engineFlags
+	clusterFlags
+	podNamespace string
+}
+
+func (f *pastFlags) flags() []cli.Flag {
+	return slices.Concat(f.engineFlags.flags(), f.clusterFlags.flags(), []cli.Flag{&cli.StringFlag{
+		Name: "pod-namespace", Aliases: []string{"n"}, Destination: &f.podNamespace, Usage: "only pods of the namespace `NS`", DefaultText: "all",
+	}})
+}
+
+func (f *pastFlags) check() error {
+	return cmp.Or(checkNamespace(f.podNamespace), f.engineFlags.check())
+}
+
+// earlierFlags say what becomes of the pods of earlier runs.
+type earlierFlags struct{ rerun, prune bool }
+
+func (f *earlierFlags) flags() []cli.Flag {
+	return []cli.Flag{
+		boolFlag(&f.rerun, categoryRun, "rerun pods that succeeded in an earlier run", "rerun"),
+		boolFlag(&f.prune, categoryRun, "stop pods that came from these paths but are no longer there", "prune"),
+	}
+}
+
+// podFlags are what run, watch and plan have in common: they say how pods are read, get their images and
+// are admitted.
+type podFlags struct {
+	manifestFlags
+	imageFlags
+	nodeFlags
+	engineFlags
+	offline, skipInvalid bool
+}
+
+func (f *podFlags) flags() []cli.Flag {
+	return slices.Concat(f.manifestFlags.flags(), f.imageFlags.flags(), f.nodeFlags.flags(), f.engineFlags.flags(), []cli.Flag{
+		boolFlag(&f.offline, categoryImages, "pull nothing: every image must be present", "offline"),
+		boolFlag(&f.skipInvalid, categoryRun, "report invalid manifests and run the others", "skip-invalid"),
+	})
+}
+
+func (f *podFlags) check() error {
+	if mode := image.Mode(f.pull); f.offline && mode != image.ByPolicy && mode != image.Never {
+		return usagef("--offline pulls nothing: it cannot be used with --pull=%s", mode)
+	}
+	return check(&f.manifestFlags, &f.imageFlags, &f.nodeFlags, &f.engineFlags)
+}
+
+// pullMode returns when images are pulled.
+func (f *podFlags) pullMode() image.Mode {
+	if f.offline {
+		return image.Never
+	}
+	return image.Mode(f.pull)
+}
+
+// input returns how the manifests are read.
+func (f *podFlags) input(c *console) (manifests.Options, error) {
+	o, err := f.manifestFlags.input(c)
+	o.NodeName, o.Places = f.nodeName, true
+	o.RequireDigest = f.requireDigest && f.lock == "" // which gives every image a digest
+	return o, err
+}
+
+// engine returns how the engine is opened for the pods.
+func (f *podFlags) engine(c *console) backend.Options {
+	o := f.engineFlags.engine(c)
+	f.fetchFlags.setTo(&o.Options, c.io.Getenv)
+	o.RuncPath, o.Handlers, o.StartsNothing = f.ociRuntime, f.handlers, false
+	return o
 }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 // TestFullRoot: an error tells which file system is full. On one that has no inodes left, pods are

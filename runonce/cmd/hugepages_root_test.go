@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 const pagesFile = "/proc/sys/vm/nr_hugepages"
@@ -17,7 +17,7 @@ const pagesFile = "/proc/sys/vm/nr_hugepages"
 func reservePages(t *testing.T, n int) {
 	t.Helper()
 	if _, err := os.Stat("/sys/kernel/mm/hugepages/hugepages-2048kB"); err != nil {
-		t.Skip("the kernel has no pages of 2 MiB")
+		roottest.Lacks(t, "huge pages of 2 MiB")
 	}
 	text, err := os.ReadFile(pagesFile)
 	if err != nil {

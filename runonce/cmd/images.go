@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
-	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/containerd"
@@ -36,75 +38,127 @@ func (p *program) imagesCommand() *cli.Command {
 			return usagef("images needs a command: %s", strings.TrimPrefix(known, "must be "))
 		},
 		Subcommands: []*cli.Command{
-			{
-				Name: "list", Usage: "list images and the pods that use them", Action: p.listImages,
-				Flags: slices.Concat([]cli.Flag{outputFlag("table", "json", "yaml")}, engineFlags()),
-			},
-			p.imagesPullCommand(),
-			{
-				Name: "import", Usage: "import image archives (tar, gz, zst) and OCI layouts", ArgsUsage: "PATH...",
-				Action: p.importImages, Flags: slices.Concat([]cli.Flag{quietFlag()}, engineFlags()),
-			},
-			p.imagesBundleCommand(),
-			{
-				Name: "rm", Usage: "remove images that no pod uses", ArgsUsage: "IMAGE...",
-				Action: p.removeImages, Flags: slices.Concat([]cli.Flag{quietFlag()}, engineFlags()),
-			},
-			{
-				Name: "prune", Usage: "remove all images that no pod uses, except those from archives", Action: p.pruneImages,
-				Flags: slices.Concat([]cli.Flag{boolFlag("", "remove those from archives as well", "all"), quietFlag()}, engineFlags()),
-			},
+			p.imagesListCommand(), p.imagesPullCommand(), p.imagesImportCommand(), p.imagesBundleCommand(), p.imagesRemoveCommand(), p.imagesPruneCommand(),
 		},
 	}
 }
 
-func (p *program) listImages(c *cli.Context) error {
-	s, err := p.connect(c)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	images, err := s.images(c.Context)
+// imagesListCommand is "images list".
+type imagesListCommand struct {
+	*program
+	outputFlags
+	engineFlags
+}
+
+func (p *program) imagesListCommand() *cli.Command {
+	c := &imagesListCommand{program: p, outputFlags: newOutputFlags("table", "json", "yaml")}
+	return p.command(cli.Command{Name: "list", Usage: "list images and the pods that use them"}, c, &c.outputFlags, &c.engineFlags)
+}
+
+func (c *imagesListCommand) run(ctx context.Context, _ []string) error {
+	t := c.machine(c.engine(c.console))
+	defer t.close()
+	images, err := t.usedImages(ctx)
 	if err != nil {
 		return err
 	}
 	document := imageList{APIVersion: report.APIVersion, Kind: "Images", Images: append([]backend.Image{}, images...)}
-	return p.write(c, document, func(report.Style) error {
+	return c.write(c.output, document, func(report.Style) error {
 		rows := make([][]string, 0, len(images))
 		for _, i := range images {
 			rows = append(rows, []string{i.Ref, i.Digest, megabytes(i.Size), strings.Join(i.UsedBy, ",")})
 		}
-		return report.Rows(p.io.Stdout, []string{"IMAGE", "DIGEST", "SIZE", "USED BY"}, rows)
+		return report.Rows(c.io.Stdout, []string{"IMAGE", "DIGEST", "SIZE", "USED BY"}, rows)
 	})
+}
+
+func (c *imagesListCommand) fail(r report.Report) error {
+	return c.writeDocument(c.output, imageList{APIVersion: report.APIVersion, Kind: "Images", Images: []backend.Image{}, Failure: r.Failure})
 }
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) }
 
-func (p *program) importImages(c *cli.Context) error {
-	if c.Args().Len() == 0 {
+// imagesImportCommand is "images import".
+type imagesImportCommand struct {
+	*program
+	engineFlags
+	name string
+}
+
+func (p *program) imagesImportCommand() *cli.Command {
+	c := &imagesImportCommand{program: p}
+	return p.command(cli.Command{
+		Name: "import", Usage: "import image archives (tar, gz, zst) and OCI layouts", ArgsUsage: "PATH...",
+		Flags: []cli.Flag{
+			textFlag(&c.name, "", "name the only image in the archive `REF`", "name", ""), p.quietFlag(),
+		},
+	}, c, &c.engineFlags)
+}
+
+func (c *imagesImportCommand) run(ctx context.Context, args []string) (err error) {
+	if c.name != "" {
+		if c.name, err = image.Normalize(c.name); err != nil {
+			return usagef("--name: %w", err)
+		}
+	}
+	switch {
+	case len(args) == 0:
 		return usagef("no PATH given: name an archive, an OCI layout, or a directory of them")
+	case c.name != "" && len(args) > 1:
+		return usagef("--name is for one PATH, not for %d", len(args))
 	}
-	o, err := p.engineOptions(c)
+	e, err := c.openEngine(ctx, c.invocation.Name(), c.engine(c.console))
 	if err != nil {
 		return err
 	}
-	e, err := p.openEngine(c, o)
-	if err != nil {
-		return err
-	}
-	defer p.closeEngine(e)
-	for _, path := range c.Args().Slice() {
-		names, err := e.Import(c.Context, path)
-		for _, name := range names {
-			if _, err := fmt.Fprintf(p.io.Stdout, "%s imported\n", name); err != nil {
+	defer c.closeEngine(e)
+	for _, path := range args {
+		in, err := e.Import(ctx, path, c.name)
+		for _, name := range in.Refs {
+			if _, err := fmt.Fprintf(c.io.Stdout, "%s imported\n", name); err != nil {
 				return fmt.Errorf("writing the result: %w", err)
 			}
 		}
-		if err != nil {
+		for _, line := range in.Unnamed {
+			c.log.Warn(line)
+		}
+		if err := cmp.Or(err, in.Err()); err != nil {
 			return importError(err)
 		}
 	}
 	return nil
+}
+
+// imagesDropCommand is "images rm" or "images prune".
+type imagesDropCommand struct {
+	*program
+	engineFlags
+	choose func(images []backend.Image, args []string) ([]string, error)
+}
+
+func (p *program) imagesRemoveCommand() *cli.Command {
+	c := &imagesDropCommand{program: p, choose: removable}
+	return p.command(cli.Command{
+		Name: "rm", Usage: "remove images that no pod uses", ArgsUsage: "IMAGE...", Flags: []cli.Flag{p.quietFlag()},
+	}, c, &c.engineFlags)
+}
+
+func (p *program) imagesPruneCommand() *cli.Command {
+	var all bool
+	c := &imagesDropCommand{program: p, choose: func(images []backend.Image, _ []string) ([]string, error) { return unused(images, all), nil }}
+	return p.command(cli.Command{
+		Name: "prune", Usage: "remove all images that no pod uses, except those from archives",
+		Flags: []cli.Flag{boolFlag(&all, "", "remove those from archives as well", "all"), p.quietFlag()},
+	}, c, &c.engineFlags)
+}
+
+func (c *imagesDropCommand) run(ctx context.Context, args []string) error {
+	if c.invocation.Command.ArgsUsage != "" && len(args) == 0 {
+		return usagef("no IMAGE given: name images as in %q", "runonce images list")
+	}
+	t := c.machine(c.engine(c.console))
+	defer t.close()
+	return t.dropImages(ctx, func(images []backend.Image) ([]string, error) { return c.choose(images, args) })
 }
 
 // importError returns the error for images that cannot be imported.
@@ -123,13 +177,9 @@ func imagesToPull(plan admit.Plan, stored []backend.Image, mode image.Mode, supp
 		if d.Verdict != admit.Admitted || d.Running || d.Prune {
 			continue
 		}
-		for _, i := range podspec.Images(d.Pod) {
-			ref, err := image.Normalize(*i.Ref)
-			if err != nil {
-				continue
-			}
+		for ref, u := range imagesOf([]*v1.Pod{d.Pod}) {
 			action, err := image.Decide(image.Policy{
-				Ref: *i.Ref, Pull: i.Policy, Mode: mode, Present: isStored(stored, ref), Local: slices.Contains(supplied, ref),
+				Ref: *u.image.Ref, Pull: u.image.Policy, Mode: mode, Present: isStored(stored, ref), Local: slices.Contains(supplied, ref),
 			})
 			if err == nil && action != image.Use {
 				pull[ref] = true

@@ -3,15 +3,14 @@ package cmd
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
@@ -79,15 +78,13 @@ func TestImportError(t *testing.T) {
 func TestDigestsInParallel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		flags := flag.NewFlagSet("", flag.ContinueOnError)
-		flags.Int("parallel-pulls", 1, "")
 		missing := map[string][]use{}
 		for _, ref := range []string{"a", "b", "c"} {
 			missing[ref] = []use{{}}
 		}
 		var now, most int
 		begin := time.Now()
-		_, err := addDigests(cli.NewContext(nil, flags, nil), manifests.ImageLock{Images: map[string]string{}}, missing,
+		_, err := (&fetchFlags{pulls: 1}).addDigests(t.Context(), manifests.ImageLock{Images: map[string]string{}}, missing,
 			func(context.Context, *v1.Pod, podspec.Image) (string, error) {
 				now++
 				most = max(most, now)
@@ -122,4 +119,42 @@ func TestWithRetries(t *testing.T) {
 			t.Errorf("%v after %d tries in %s", err, tries, took)
 		}
 	})
+}
+
+// TestNeeding: a bad archive matters to the images that it is known to have, also if the store has others of
+// their names; and if nothing is known, to those that can come from nowhere else.
+func TestNeeding(t *testing.T) {
+	t.Parallel()
+	pod := func(name, image string, pull v1.PullPolicy) *v1.Pod {
+		p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: image, ImagePullPolicy: pull}}}}
+		p.Name = name
+		return p
+	}
+	pods := []*v1.Pod{
+		pod("here", "here:1", v1.PullNever), pod("gone", "gone:1", v1.PullNever), pod("pulled", "far:1", v1.PullIfNotPresent),
+	}
+	stored := []backend.Image{{Ref: "docker.io/library/here:1", Size: 1}}
+	for _, tt := range []struct {
+		name string
+		refs []string
+		mode image.Mode
+		want []string
+	}{
+		{"unknown", nil, image.ByPolicy, []string{"gone"}},
+		{"unknown, offline", nil, image.Never, []string{"gone", "pulled"}},
+		{"others", []string{"docker.io/library/other:1"}, image.Never, nil},
+		{"of a pod that can be pulled", []string{"docker.io/library/far:1"}, image.ByPolicy, []string{"pulled"}},
+		{"another one is here", []string{"docker.io/library/here:1"}, image.ByPolicy, []string{"here"}},
+	} {
+		var got []string
+		for _, f := range needing(pods, stored, backend.BadArchive{Refs: tt.refs, Err: errors.New("x.tar: torn")}, tt.mode) {
+			got = append(got, f.Pod.Name)
+			if f.Field != "spec.containers[0].image" || !strings.HasSuffix(f.Message, " cannot be imported: x.tar: torn") {
+				t.Errorf("%s: %+v", tt.name, f)
+			}
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+	}
 }

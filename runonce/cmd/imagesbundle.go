@@ -27,84 +27,92 @@ import (
 	"github.com/runonce/runonce/runtime/image"
 )
 
+// imagesBundleCommand is "images bundle".
+type imagesBundleCommand struct {
+	*program
+	fetchFlags
+	inputFlags
+	file, platform string
+	dirs           list
+}
+
 func (p *program) imagesBundleCommand() *cli.Command {
-	return &cli.Command{
+	c := &imagesBundleCommand{program: p}
+	return p.command(cli.Command{
 		Name: "bundle", Usage: "write the images of manifests to an archive for --images-dir", ArgsUsage: "PATH...",
-		Action:      p.bundleImages,
-		Description: "It needs no root and no containerd. While it works, TMPDIR has the images.",
-		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "output-file", Aliases: []string{"o"}, Usage: "write the archive to `FILE`, without compression if it ends in .tar"},
-			&cli.StringFlag{Name: "platform", Category: categoryImages, Usage: "`PLATFORM`, as linux/arm64", DefaultText: "this machine's"},
-			newPathsFlag(categoryImages, "images-dir", "take images from the archives in `DIR`", ""),
-			lockFlag(), parallelPullsFlag(), quietFlag(),
-		}, registryFlags(), retryFlags(), inputFlags(), logFlags()),
-	}
+		Description: "It needs neither root nor containerd. While it runs, TMPDIR holds the images.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "output-file", Aliases: []string{"o"}, Destination: &c.file, Usage: "write the archive to `FILE`, uncompressed if it ends in .tar"},
+			&cli.StringFlag{Name: "platform", Destination: &c.platform, Category: categoryImages, Usage: "`PLATFORM`, such as linux/arm64", DefaultText: "this machine's"},
+			pathsFlag(&c.dirs, categoryImages, "take images from the archives in `DIR`", "images-dir", ""), p.quietFlag(),
+		},
+	}, c, &c.fetchFlags, &c.inputFlags)
 }
 
 // bundler collects the images of manifests.
 type bundler struct {
 	*images.Bundle
+	c    *imagesBundleCommand
 	from images.Registries
 	set  *manifests.Set
 }
 
-func (p *program) bundleImages(c *cli.Context) (err error) {
-	file := c.String("output-file")
-	if info, err := os.Stat(file); file == "" || file == "-" || err == nil && info.IsDir() {
+func (c *imagesBundleCommand) run(ctx context.Context, args []string) (err error) {
+	if info, err := os.Stat(c.file); c.file == "" || c.file == "-" || err == nil && info.IsDir() {
 		return usagef("no FILE given: use -o bundle.tar.zst")
 	}
-	set, err := p.read(c)
+	set, err := c.readImages(ctx, args, &c.inputFlags, &c.fetchFlags)
 	if err != nil {
 		return err
 	}
-	server.RedirectLog(c.Context, p.log)
+	server.RedirectLog(ctx, c.log)
 	dir, err := os.MkdirTemp("", "runonce-bundle-")
 	if err != nil {
 		return unusable(err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	var o containerd.Options
-	p.registryOptions(c, &o)
-	from := o.Registries()
-	collected, err := images.NewBundle(dir, c.String("platform"), from, p.display.OnTransfer())
+	var registries containerd.Options
+	c.setTo(&registries, c.io.Getenv)
+	from := registries.Registries()
+	collected, err := images.NewBundle(dir, c.platform, from, c.display.OnTransfer())
 	if err != nil {
 		return badInput(err)
 	}
-	b := bundler{collected, from, set}
-	if err := b.addArchives(c); err != nil {
+	b := bundler{collected, c, from, set}
+	if err := b.addArchives(ctx); err != nil {
 		return importError(fmt.Errorf("--images-dir: %w", err))
 	}
-	refs, err := b.collect(c, p)
+	refs, err := b.collect(ctx)
 	if err != nil {
 		return err
 	}
-	end := p.display.Wait("writing " + file)
-	size, err := b.write(c.Context, file, refs)
+	end := c.display.Wait("writing " + c.file)
+	size, err := b.write(ctx, c.file, refs)
 	end()
-	if cause := context.Cause(c.Context); cause != nil {
+	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	if err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(refs)) {
-		if _, err := fmt.Fprintf(p.io.Stdout, "%s %s\n", name, b.Digest(refs[name])); err != nil {
+		if _, err := fmt.Fprintf(c.io.Stdout, "%s %s\n", name, b.Digest(refs[name])); err != nil {
 			return fmt.Errorf("writing the result: %w", err)
 		}
 	}
-	p.notice(fmt.Sprintf("%s has %s", file, megabytes(size)))
+	c.notice(fmt.Sprintf("%s has %s", c.file, megabytes(size)))
 	return nil
 }
 
 // addArchives adds the images of --images-dir.
-func (b bundler) addArchives(c *cli.Context) error {
-	for _, dir := range listOf(c, "images-dir") {
+func (b bundler) addArchives(ctx context.Context) error {
+	for _, dir := range b.c.dirs.values {
 		archives, err := backend.Archives(dir)
 		if err != nil {
 			return err
 		}
 		for _, a := range archives {
-			if err := b.Add(c.Context, a); err != nil {
+			if err := b.Add(ctx, a); err != nil {
 				return err
 			}
 		}
@@ -130,39 +138,30 @@ func (b bundler) digest(ctx context.Context, pod *v1.Pod, i podspec.Image) (stri
 
 // collect fetches the images that no archive has, and returns the references of all by the names of
 // the manifests. With a lock the references have its digests.
-func (b bundler) collect(c *cli.Context, p *program) (map[string]string, error) {
-	names := b.refs()
-	if err := p.lockImages(c, b.set, b.digest); err != nil {
+func (b bundler) collect(ctx context.Context) (map[string]string, error) {
+	names := usesOf(b.set.Pods)
+	if err := b.c.lockImages(ctx, b.set, &b.c.fetchFlags, false, b.digest); err != nil {
 		return nil, err
 	}
 	refs := map[string]string{}
-	for i, ref := range b.refs() {
-		refs[names[i]] = ref
+	for name, uses := range names {
+		ref, err := image.Normalize(*uses[0].image.Ref) // with its digest now
+		if err != nil {
+			return nil, badInput(err)
+		}
+		refs[name] = ref
 	}
 	all := usesOf(b.set.Pods)
-	errs := inParallel(slices.Sorted(maps.Keys(all)), c.Int("parallel-pulls"), func(_ int, ref string) error {
-		return withUses(c, all[ref], func(u use) error {
+	errs := inParallel(slices.Sorted(maps.Keys(all)), b.c.pulls, func(_ int, ref string) error {
+		return withUses(ctx, b.c.backoff, all[ref], func(u use) error {
 			credentials, err := image.PodCredentials(b.set, u.pod, ref)
 			if err != nil {
 				return failure.Permanentf("%w", err)
 			}
-			return b.Fetch(c.Context, ref, credentials)
+			return b.Fetch(ctx, ref, credentials)
 		})
 	})
-	return refs, cmp.Or(context.Cause(c.Context), errors.Join(errs...))
-}
-
-// refs returns the normalised references of all images, in the order of the manifests.
-func (b bundler) refs() []string {
-	var refs []string
-	for _, pod := range b.set.Pods {
-		for _, i := range podspec.Images(pod) {
-			if ref, err := image.Normalize(*i.Ref); err == nil {
-				refs = append(refs, ref)
-			}
-		}
-	}
-	return refs
+	return refs, cmp.Or(context.Cause(ctx), errors.Join(errs...))
 }
 
 // write writes the archive and returns its size. The file appears when it is complete.

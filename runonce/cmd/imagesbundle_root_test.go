@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/hack/ociimage"
-	"github.com/runonce/runonce/hack/registry"
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/ociimage"
+	"github.com/runonce/runonce/internal/testing/registry"
+	"github.com/runonce/runonce/internal/testing/roottest"
 	"github.com/runonce/runonce/runonce/cmd"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/internal/testing/ociimage"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runtime/image"
 )
@@ -66,7 +66,7 @@ func TestBundle(t *testing.T) {
 	if err != nil || len(found) != 1 || len(unknown) > 0 {
 		t.Fatal(found, unknown, err)
 	}
-	refs, err := found[0].Refs()
+	refs, _, err := found[0].Refs()
 	if err != nil || len(refs) != 2 || refs["localhost/a:1"] == "" || refs["localhost/b:1"] == "" {
 		t.Errorf("%v, %v", refs, err)
 	}
@@ -89,7 +89,7 @@ func TestBundle(t *testing.T) {
 		{".", "no FILE given", nil},
 		{"x.tar", "pods run on linux only", []string{"--platform", "windows/amd64"}},
 		{"x.tar", `platform "a/b/c/d/e"`, []string{"--platform", "a/b/c/d/e"}},
-		{"x.tar", "localhost-a-1.tar: it holds no image with a name for the platform", []string{"--platform", "linux/s390x"}},
+		{"x.tar", "localhost-a-1.tar: it is for linux/" + runtime.GOARCH + ", not for linux/s390x", []string{"--platform", "linux/s390x"}},
 		{"no/x.tar", "--output-file: ", nil},
 		{"x.tar", "no image archive or OCI layout", []string{"--images-dir", t.TempDir()}},
 	} {
@@ -169,7 +169,7 @@ func checkPlatforms(t *testing.T, dir, source, ref string, flags ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		refs, err := found[0].Refs()
+		refs, _, err := found[0].Refs()
 		if err != nil {
 			t.Fatal(err)
 		}

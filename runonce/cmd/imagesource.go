@@ -1,18 +1,15 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 
@@ -24,111 +21,81 @@ import (
 	"github.com/runonce/runonce/runtime/image"
 )
 
-// imagesDirFlag and lockFlag are for all commands that get images.
-func imagesDirFlag() cli.Flag {
-	return newPathsFlag(categoryImages, "images-dir", "import from `DIR`", "ROOT/images")
-}
-
-func lockFlag() cli.Flag {
-	return &cli.StringFlag{Name: "lock", Category: categoryImages, Usage: "use image digests in `FILE`, add those it lacks"}
-}
-
-func pullFlag() cli.Flag {
-	return &cli.StringFlag{
-		Name: "pull", Category: categoryImages, Usage: "`WHEN` to pull: missing, always, never or newer",
+// settleImages refuses the pods that need an archive that cannot be used, fixes the images of the others by
+// --lock, and refuses the pods whose images are not present if --offline says so.
+func (t *nodeTarget) settleImages(ctx context.Context, set *manifests.Set) error {
+	var offline, skipInvalid bool
+	if t.planning != nil {
+		offline, skipInvalid = t.planning.flags.offline, t.planning.flags.skipInvalid
 	}
-}
-
-// imageFlags say where the images of pods come from.
-func imageFlags() []cli.Flag {
-	return append([]cli.Flag{
-		imagesDirFlag(), pullFlag(), boolFlag(categoryImages, "pull nothing: every image must be present", "offline"), lockFlag(),
-	}, registryFlags()...)
-}
-
-// retryFlags say how often something is tried.
-func retryFlags() []cli.Flag {
-	d := runonce.DefaultBackoff()
-	return []cli.Flag{
-		&cli.DurationFlag{Name: "retry-delay", Category: categoryRun, Value: d.Delay, Usage: "`DURATION` before the first retry"},
-		&cli.Float64Flag{Name: "retry-factor", Category: categoryRun, Value: d.Factor, Usage: "multiply each further delay by `FACTOR`"},
-		&cli.IntFlag{Name: "max-retries", Category: categoryRun, Value: d.Retries, Usage: "retry up to `N` times after errors"},
-	}
-}
-
-func parallelPullsFlag() cli.Flag {
-	return &cli.IntFlag{Name: "parallel-pulls", Category: categoryImages, Value: defaultPulls, Usage: "pull up to `N` images at once"}
-}
-
-// backoff reads retryFlags.
-func backoff(c *cli.Context) runonce.Backoff {
-	return runonce.Backoff{Delay: c.Duration("retry-delay"), Factor: c.Float64("retry-factor"), Retries: c.Int("max-retries"), Jitter: retryJitter}
-}
-
-// checkImageFlags refuses values of imageFlags that cannot be used.
-func checkImageFlags(c *cli.Context) error {
-	mode := image.Mode(c.String("pull"))
-	switch mode {
-	case image.ByPolicy, image.Missing, image.Always, image.Never, image.Newer:
-	default:
-		return usagef("--pull %q: must be missing, always, never or newer", mode)
-	}
-	if c.Bool("offline") && mode != image.ByPolicy && mode != image.Never {
-		return usagef("--offline pulls nothing: it cannot be used with --pull=%s", mode)
-	}
-	if n := c.Int("parallel-pulls"); c.IsSet("parallel-pulls") && n < 1 {
-		return usagef("--parallel-pulls %d: must be at least 1", n)
-	}
-	if err := credentialOptions(c).Check(); err != nil {
-		return badInput(err)
-	}
-	return nil
-}
-
-// pullMode returns when images are pulled.
-func pullMode(c *cli.Context) image.Mode {
-	if c.Bool("offline") {
-		return image.Never
-	}
-	return image.Mode(c.String("pull"))
-}
-
-// imagesDirs returns the directory in the root, if it has something, and those of --images-dir, whose
-// images replace others of the same name. A command without that flag has none.
-func imagesDirs(c *cli.Context, root string) []string {
-	if c.Generic("images-dir") == nil {
-		return nil
-	}
-	dirs := listOf(c, "images-dir")
-	own := filepath.Join(root, "images")
-	entries, err := os.ReadDir(own)
-	visible := func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), ".") }
-	if err == nil && slices.ContainsFunc(entries, visible) && !slices.Contains(dirs, own) {
-		dirs = append([]string{own}, dirs...)
-	}
-	return dirs
-}
-
-// settleImages fixes the images of the pods by --lock, and refuses the pods whose images are not
-// present if --offline says so.
-func (p *program) settleImages(c *cli.Context, set *manifests.Set, s *session) error {
-	err := p.lockImages(c, set, func(ctx context.Context, pod *v1.Pod, i podspec.Image) (string, error) {
-		return s.pods.ImageDigest(ctx, pod, *i.Ref, i.Policy)
-	})
-	if err != nil || !c.Bool("offline") {
+	if err := t.refuseBad(ctx, set, skipInvalid); err != nil {
 		return err
 	}
-	stored, err := s.engine.Images(c.Context)
-	if err != nil {
-		return unusable(fmt.Errorf("listing images: %w", err))
+	err := t.lockImages(ctx, set, &t.images.fetchFlags, skipInvalid, func(ctx context.Context, pod *v1.Pod, i podspec.Image) (string, error) {
+		return t.pods.ImageDigest(ctx, pod, *i.Ref, i.Policy)
+	})
+	if err != nil || !offline {
+		return err
 	}
-	return refuse(c, set, absent(set.Pods, stored))
+	stored, err := t.storedImages(ctx)
+	if err != nil {
+		return err
+	}
+	return refuse(set, absent(set.Pods, stored), skipInvalid)
 }
 
-// refuse takes the pods with faults out of the set, if --skip-invalid leaves others.
-func refuse(c *cli.Context, set *manifests.Set, faults []manifests.Fault) error {
+// storedImages returns the images of the store.
+func (t *nodeTarget) storedImages(ctx context.Context) ([]backend.Image, error) {
+	images, err := t.engine.Images(ctx)
+	if err != nil {
+		return nil, unusable(fmt.Errorf("listing images: %w", err))
+	}
+	return images, nil
+}
+
+// refuseBad refuses the pods that need an archive of --images-dir that cannot be used, and warns of the other
+// such archives.
+func (t *nodeTarget) refuseBad(ctx context.Context, set *manifests.Set, skipInvalid bool) error {
+	if len(t.bad) == 0 {
+		return nil
+	}
+	stored, err := t.storedImages(ctx)
+	if err != nil {
+		return err
+	}
+	var faults []manifests.Fault
+	for _, bad := range t.bad {
+		needed := needing(set.Pods, stored, bad, t.pull)
+		if len(needed) == 0 {
+			t.log.Warn("could not use an image archive that no pod needs", "error", bad.Err)
+		}
+		faults = append(faults, needed...)
+	}
+	return refuse(set, faults, skipInvalid)
+}
+
+// needing returns a fault for each image of the pods for which a bad archive is needed: it is known to have
+// the image; or nobody knows what it has, and the image is not in the store and must not be pulled.
+func needing(pods []*v1.Pod, stored []backend.Image, bad backend.BadArchive, mode image.Mode) []manifests.Fault {
+	var faults []manifests.Fault
+	for ref, u := range imagesOf(pods) {
+		needed := slices.Contains(bad.Refs, ref)
+		if bad.Refs == nil {
+			_, err := image.Decide(image.Policy{Ref: *u.image.Ref, Pull: u.image.Policy, Mode: mode, Present: isStored(stored, ref)})
+			needed = err != nil
+		}
+		if needed {
+			faults = append(faults, u.fault("replace the archive, or remove it if it does not have this image",
+				"image %q cannot be imported: %v", *u.image.Ref, bad.Err))
+		}
+	}
+	return faults
+}
+
+// refuse takes the pods with faults out of the set, if they may be skipped and that leaves others.
+func refuse(set *manifests.Set, faults []manifests.Fault, skipInvalid bool) error {
 	err := set.Refuse(faults)
-	if err != nil && (!c.Bool("skip-invalid") || len(set.Pods) == 0) {
+	if err != nil && (!skipInvalid || len(set.Pods) == 0) {
 		return badInput(err)
 	}
 	return nil
@@ -137,15 +104,10 @@ func refuse(c *cli.Context, set *manifests.Set, faults []manifests.Fault) error 
 // absent returns a fault for each image of the pods that the store does not have.
 func absent(pods []*v1.Pod, stored []backend.Image) []manifests.Fault {
 	var faults []manifests.Fault
-	for _, pod := range pods {
-		for _, i := range podspec.Images(pod) {
-			ref, err := image.Normalize(*i.Ref)
-			if err == nil && !isStored(stored, ref) {
-				faults = append(faults, manifests.Fault{
-					Pod: pod, Field: i.Field, Message: fmt.Sprintf("image %q is not present, and --offline pulls nothing", *i.Ref),
-					Hint: `put an archive of it into --images-dir, or use "runonce images pull"`,
-				})
-			}
+	for ref, u := range imagesOf(pods) {
+		if !isStored(stored, ref) {
+			faults = append(faults, u.fault(`put an archive of it into --images-dir, or use "runonce images pull"`,
+				"image %q is not present, and --offline pulls nothing", *u.image.Ref))
 		}
 	}
 	return faults
@@ -160,26 +122,25 @@ func isStored(stored []backend.Image, ref string) bool {
 type digestOf func(ctx context.Context, pod *v1.Pod, i podspec.Image) (string, error)
 
 // lockImages gives the images of the pods the digests of --lock. It adds those that the lock lacks.
-func (p *program) lockImages(c *cli.Context, set *manifests.Set, digest digestOf) error {
-	path := c.String("lock")
-	if path == "" {
+func (c *console) lockImages(ctx context.Context, set *manifests.Set, f *fetchFlags, skipInvalid bool, digest digestOf) error {
+	if f.lock == "" {
 		return nil
 	}
-	lock, err := manifests.ReadImageLock(path)
+	lock, err := manifests.ReadImageLock(f.lock)
 	if err != nil {
 		return badInput(err)
 	}
 	if missing := unlocked(set.Pods, lock); len(missing) > 0 {
-		end := p.display.Wait("looking for the digests of images")
-		faults, err := addDigests(c, lock, missing, digest)
+		end := c.display.Wait("looking for the digests of images")
+		faults, err := f.addDigests(ctx, lock, missing, digest)
 		end()
 		if err == nil {
-			err = refuse(c, set, faults)
+			err = refuse(set, faults, skipInvalid)
 		}
 		if err != nil {
 			return err
 		}
-		if err := lock.Write(path); err != nil {
+		if err := lock.Write(f.lock); err != nil {
 			return usagef("--lock: %w", err)
 		}
 	}
@@ -197,15 +158,30 @@ type use struct {
 	image podspec.Image
 }
 
+// fault says what is wrong with the image.
+func (u use) fault(hint, format string, args ...any) manifests.Fault {
+	return manifests.Fault{Pod: u.pod, Field: u.image.Field, Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// imagesOf yields the images of the pods by normalised reference. Without those whose reference is invalid, in
+// the order of the pods.
+func imagesOf(pods []*v1.Pod) iter.Seq2[string, use] {
+	return func(yield func(string, use) bool) {
+		for _, pod := range pods {
+			for _, i := range podspec.Images(pod) {
+				if ref, err := image.Normalize(*i.Ref); err == nil && !yield(ref, use{pod, i}) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // usesOf returns how the pods use images, by normalised reference.
 func usesOf(pods []*v1.Pod) map[string][]use {
 	all := map[string][]use{}
-	for _, pod := range pods {
-		for _, i := range podspec.Images(pod) {
-			if ref, err := image.Normalize(*i.Ref); err == nil {
-				all[ref] = append(all[ref], use{pod, i})
-			}
-		}
+	for ref, u := range imagesOf(pods) {
+		all[ref] = append(all[ref], u)
 	}
 	return all
 }
@@ -228,12 +204,12 @@ func lockedRef(ref string, lock manifests.ImageLock) string {
 
 // addDigests adds the digests of images to the lock. It returns a fault for each use of an image that
 // its registry does not have.
-func addDigests(c *cli.Context, lock manifests.ImageLock, missing map[string][]use, digest digestOf) ([]manifests.Fault, error) {
+func (f *fetchFlags) addDigests(ctx context.Context, lock manifests.ImageLock, missing map[string][]use, digest digestOf) ([]manifests.Fault, error) {
 	refs := slices.Sorted(maps.Keys(missing))
 	found := make([]string, len(refs))
-	errs := inParallel(refs, cmp.Or(c.Int("parallel-pulls"), defaultPulls), func(i int, ref string) error {
-		return withRetries(c.Context, backoff(c), func() (err error) {
-			found[i], err = digest(c.Context, missing[ref][0].pod, missing[ref][0].image)
+	errs := inParallel(refs, f.pulls, func(i int, ref string) error {
+		return withRetries(ctx, f.backoff, func() (err error) {
+			found[i], err = digest(ctx, missing[ref][0].pod, missing[ref][0].image)
 			return err
 		})
 	})
@@ -242,13 +218,13 @@ func addDigests(c *cli.Context, lock manifests.ImageLock, missing map[string][]u
 		switch err := errs[i]; {
 		case err == nil:
 			lock.Images[ref] = found[i]
-		case context.Cause(c.Context) != nil:
-			return nil, context.Cause(c.Context)
+		case context.Cause(ctx) != nil:
+			return nil, context.Cause(ctx)
 		case !failure.IsPermanent(err):
 			return nil, unusable(fmt.Errorf("--lock: %w", err))
 		default:
 			for _, u := range missing[ref] {
-				faults = append(faults, manifests.Fault{Pod: u.pod, Field: u.image.Field, Message: "its digest is not known: " + err.Error()})
+				faults = append(faults, u.fault("", "its digest is unknown: %v", err))
 			}
 		}
 	}
@@ -273,8 +249,8 @@ func inParallel[T any](all []T, n int, f func(i int, one T) error) []error {
 
 // withUses calls f for the uses of an image, which may have different credentials, until one succeeds.
 // All of that is tried again as long as it could help.
-func withUses(c *cli.Context, uses []use, f func(use) error) error {
-	return withRetries(c.Context, backoff(c), func() (err error) {
+func withUses(ctx context.Context, schedule runonce.Backoff, uses []use, f func(use) error) error {
+	return withRetries(ctx, schedule, func() (err error) {
 		for _, u := range distinct(uses) {
 			if err = f(u); err == nil || !failure.IsPermanent(err) {
 				return err

@@ -177,7 +177,7 @@ func TestLock(t *testing.T) {
 	if got := invoke(t, m, "plan", path, "--lock", lock, "--node", nodeFile()); got.code != 0 {
 		t.Errorf("plan: %+v", got)
 	}
-	if got := invoke(t, m, "plan", path, "--lock", lock+"2", "--node", nodeFile()); got.code != 2 || !strings.Contains(got.stderr, "web.yaml:11: spec.containers[0].image: its digest is not known") {
+	if got := invoke(t, m, "plan", path, "--lock", lock+"2", "--node", nodeFile()); got.code != 2 || !strings.Contains(got.stderr, "web.yaml:11: spec.containers[0].image: its digest is unknown") {
 		t.Errorf("plan: %+v", got)
 	}
 }
@@ -189,7 +189,7 @@ func TestLockFails(t *testing.T) {
 	path := imagePod(t, "web", [4]string{boxRef, boxRef, "localhost/far:1", boxRef})
 	lock := filepath.Join(t.TempDir(), "images.lock")
 	run := []string{"run", path, "--lock", lock, "--node", nodeFile(), "--settle", "0"}
-	if got := invoke(t, m, run...); got.code != 2 || !strings.Contains(got.stderr, "web.yaml:11: spec.containers[0].image: its digest is not known: ") {
+	if got := invoke(t, m, run...); got.code != 2 || !strings.Contains(got.stderr, "web.yaml:11: spec.containers[0].image: its digest is unknown: ") {
 		t.Errorf("%+v", got)
 	}
 	if _, err := os.Stat(lock); err == nil {
@@ -200,6 +200,28 @@ func TestLockFails(t *testing.T) {
 	}
 	if got := invoke(t, m, run...); got.code != 2 || !strings.Contains(got.stderr, lock+":1: kind: ") {
 		t.Errorf("malformed lock: %+v", got)
+	}
+}
+
+// TestPlanRetries: what a run retries to find the digest of an image, a plan retries as well.
+func TestPlanRetries(t *testing.T) {
+	t.Parallel()
+	m := newMemory(t)
+	m.far("localhost/far:1", digestOf("far"))
+	refused := errors.New("connection refused")
+	m.engine.ResolveErrors = map[string][]error{"localhost/far:1": {refused, refused}}
+	lock := filepath.Join(t.TempDir(), "images.lock")
+	plan := []string{"plan", imagePod(t, "web", [4]string{boxRef, boxRef, "localhost/far:1", boxRef}), "--lock", lock}
+	plan = append(plan, "--retry-delay", "1ms", "--root", m.root, "--state", filepath.Join(m.root, "state"))
+	here := cmd.IO{Open: m.open, Machine: os.DirFS("/")}
+	if got := invokeWith(t, here, append(plan, "--max-retries", "0")...); got.code != 4 || !strings.Contains(got.stderr, "connection refused") {
+		t.Errorf("without retries: %+v", got)
+	}
+	if got := invokeWith(t, here, plan...); got.code == 4 || got.code == 2 {
+		t.Errorf("%+v", got)
+	}
+	if text, err := os.ReadFile(lock); err != nil || !strings.Contains(string(text), digestOf("far")) {
+		t.Errorf("%s, %v", text, err)
 	}
 }
 

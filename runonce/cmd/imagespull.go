@@ -12,6 +12,7 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/image"
 )
 
 // imagePulls is the document that "images pull" writes.
@@ -39,51 +40,55 @@ const (
 	outcomeFailed  = "Failed"
 )
 
-func (p *program) imagesPullCommand() *cli.Command {
-	return &cli.Command{
-		Name: "pull", Usage: "pull the images of manifests, so that a run finds them", ArgsUsage: "PATH...",
-		Action: p.pullImages,
-		Flags: slices.Concat([]cli.Flag{
-			imagesDirFlag(), pullFlag(), lockFlag(), parallelPullsFlag(), quietFlag(), outputFlag("table", "json", "yaml"),
-		}, registryFlags(), retryFlags(), inputFlags(), engineFlags()),
-	}
+// imagesPullCommand is "images pull".
+type imagesPullCommand struct {
+	*program
+	imageFlags
+	inputFlags
+	engineFlags
+	outputFlags
 }
 
-func (p *program) pullImages(c *cli.Context) error {
-	set, err := p.read(c)
+func (p *program) imagesPullCommand() *cli.Command {
+	c := &imagesPullCommand{program: p, outputFlags: newOutputFlags("table", "json", "yaml")}
+	return p.command(cli.Command{
+		Name: "pull", Usage: "pull the images of manifests, so that a run finds them", ArgsUsage: "PATH...", Flags: []cli.Flag{p.quietFlag()},
+	}, c, &c.outputFlags, &c.imageFlags, &c.inputFlags, &c.engineFlags)
+}
+
+func (c *imagesPullCommand) run(ctx context.Context, args []string) error {
+	set, err := c.readImages(ctx, args, &c.inputFlags, &c.fetchFlags)
 	if err != nil {
 		return err
 	}
-	o, err := p.engineOptions(c)
-	if err != nil {
+	t := c.machine(c.engine(c.console))
+	t.images, t.pull = &c.imageFlags, image.Mode(c.pull)
+	c.setTo(&t.options.Options, c.io.Getenv)
+	defer t.close()
+	if err := t.open(ctx, &v1.Node{}, runtime.Options{Objects: set}); err != nil {
 		return err
 	}
-	s, err := p.open(c, o, &v1.Node{}, runtime.Options{Objects: set})
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	if err := p.settleImages(c, set, s); err != nil {
+	if err := t.settleImages(ctx, set); err != nil {
 		return err
 	}
 	all := usesOf(set.Pods)
 	refs := slices.Sorted(maps.Keys(all))
 	results := make([]pulledImage, len(refs))
-	_ = inParallel(refs, c.Int("parallel-pulls"), func(i int, ref string) error {
-		results[i] = pullImage(c, s.pods, ref, all[ref])
+	_ = inParallel(refs, c.pulls, func(i int, ref string) error {
+		results[i] = c.pullImage(ctx, t.pods, ref, all[ref])
 		return nil
 	})
-	if err := context.Cause(c.Context); err != nil {
+	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	return p.reportPulls(c, results)
+	return c.report(results)
 }
 
 // pullImage gets an image as one of its uses says.
-func pullImage(c *cli.Context, pods *runtime.Pods, ref string, uses []use) pulledImage {
+func (c *imagesPullCommand) pullImage(ctx context.Context, pods *runtime.Pods, ref string, uses []use) pulledImage {
 	out := pulledImage{Ref: ref}
-	err := withUses(c, uses, func(u use) error {
-		img, pulled, err := pods.EnsureImage(c.Context, u.pod, *u.image.Ref, u.image.Policy)
+	err := withUses(ctx, c.backoff, uses, func(u use) error {
+		img, pulled, err := pods.EnsureImage(ctx, u.pod, *u.image.Ref, u.image.Policy)
 		if err != nil {
 			return err
 		}
@@ -114,20 +119,24 @@ func distinct(uses []use) []use {
 	return all
 }
 
-func (p *program) reportPulls(c *cli.Context, results []pulledImage) error {
+func (c *imagesPullCommand) fail(r report.Report) error {
+	return c.writeDocument(c.output, imagePulls{APIVersion: report.APIVersion, Kind: "ImagePull", ExitCode: r.ExitCode, Images: []pulledImage{}, Failure: r.Failure})
+}
+
+func (c *imagesPullCommand) report(results []pulledImage) error {
 	document := imagePulls{APIVersion: report.APIVersion, Kind: "ImagePull", Images: results}
 	if slices.ContainsFunc(results, func(r pulledImage) bool { return r.Outcome == outcomeFailed }) {
 		document.ExitCode = report.ExitFailed
 	}
-	err := p.write(c, document, func(report.Style) error {
+	err := c.write(c.output, document, func(report.Style) error {
 		rows := make([][]string, 0, len(results))
 		for _, r := range results {
 			rows = append(rows, []string{r.Ref, r.Outcome, r.Digest})
 			if r.Message != "" {
-				p.println(fmt.Sprintf("%s: %s", r.Ref, r.Message))
+				c.println(fmt.Sprintf("%s: %s", r.Ref, r.Message))
 			}
 		}
-		return report.Rows(p.io.Stdout, []string{"IMAGE", "OUTCOME", "DIGEST"}, rows)
+		return report.Rows(c.io.Stdout, []string{"IMAGE", "OUTCOME", "DIGEST"}, rows)
 	})
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
@@ -14,21 +13,24 @@ import (
 	"github.com/runonce/runonce/runtime/image"
 )
 
-// images returns the images of the store with the pods that use them: those of earlier runs, and
+// usedImages returns the images of the store with the pods that use them: those of earlier runs, and
 // those that other runs are about to start.
-func (s *session) images(ctx context.Context) ([]backend.Image, error) {
+func (t *nodeTarget) usedImages(ctx context.Context) ([]backend.Image, error) {
+	if err := t.connect(ctx); err != nil {
+		return nil, err
+	}
 	// The reservations come first: pods that start meanwhile are among the others.
-	pods, err := s.run.Reserved()
+	pods, err := t.owner.Reserved()
 	if err != nil {
 		return nil, unusable(err)
 	}
-	started, err := s.list(ctx)
+	started, err := t.list(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	images, err := s.engine.Images(ctx)
+	images, err := t.storedImages(ctx)
 	if err != nil {
-		return nil, unusable(fmt.Errorf("listing images: %w", err))
+		return nil, err
 	}
 	addUsers(images, slices.Concat(pods, started))
 	return images, nil
@@ -49,10 +51,12 @@ func addUsers(images []backend.Image, pods []*v1.Pod) {
 }
 
 func usesImage(pod *v1.Pod, i backend.Image) bool {
-	return slices.ContainsFunc(podspec.Images(pod), func(own podspec.Image) bool {
-		ref, err := image.Normalize(*own.Ref)
-		return err == nil && image.Same(ref, i.Ref, i.Digest)
-	})
+	for ref := range imagesOf([]*v1.Pod{pod}) {
+		if image.Same(ref, i.Ref, i.Digest) {
+			return true
+		}
+	}
+	return false
 }
 
 // unused returns the images that nothing uses, without those of other programs, and only with all
@@ -90,37 +94,19 @@ func removable(images []backend.Image, args []string) ([]string, error) {
 	return slices.Compact(refs), nil
 }
 
-func (p *program) removeImages(c *cli.Context) error {
-	if c.Args().Len() == 0 {
-		return usagef("no IMAGE given: name images as in %q", "runonce images list")
-	}
-	return p.removeSome(c, func(images []backend.Image) ([]string, error) { return removable(images, c.Args().Slice()) })
-}
-
-func (p *program) pruneImages(c *cli.Context) error {
-	return p.removeSome(c, func(images []backend.Image) ([]string, error) { return unused(images, c.Bool("all")), nil })
-}
-
-// removeSome removes the images that choose returns.
-func (p *program) removeSome(c *cli.Context, choose func([]backend.Image) ([]string, error)) error {
-	s, err := p.connect(c)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	if s.readOnly {
-		return unusable(fmt.Errorf("%s is read-only: no image can be removed", c.String("root")))
-	}
-	return p.dropImages(c, s, choose)
-}
-
 // dropImages removes the images that choose returns, while no other run plans to use them, and prints
 // them, and what that has freed.
-func (p *program) dropImages(c *cli.Context, s *session, choose func([]backend.Image) ([]string, error)) error {
-	if err := p.enter(c.Context, s.run); err != nil {
+func (t *nodeTarget) dropImages(ctx context.Context, choose func([]backend.Image) ([]string, error)) error {
+	if err := t.connect(ctx); err != nil {
 		return err
 	}
-	images, err := s.images(c.Context)
+	if t.readOnly {
+		return unusable(fmt.Errorf("%s is read-only: no image can be removed", t.options.PodsRoot))
+	}
+	if err := t.enter(ctx, t.owner); err != nil {
+		return err
+	}
+	images, err := t.usedImages(ctx)
 	if err != nil {
 		return err
 	}
@@ -130,8 +116,8 @@ func (p *program) dropImages(c *cli.Context, s *session, choose func([]backend.I
 	}
 	var freed int64
 	if len(refs) > 0 {
-		end := p.display.Wait("removing images")
-		freed, err = s.engine.RemoveImages(c.Context, refs)
+		end := t.display.Wait("removing images")
+		freed, err = t.engine.RemoveImages(ctx, refs)
 		end()
 		if err != nil {
 			return unusable(err)
@@ -142,15 +128,15 @@ func (p *program) dropImages(c *cli.Context, s *session, choose func([]backend.I
 		fmt.Fprintf(&out, "%s removed\n", ref)
 	}
 	fmt.Fprintf(&out, "%s freed\n", megabytes(freed))
-	if _, err := fmt.Fprint(p.io.Stdout, out.String()); err != nil {
+	if _, err := fmt.Fprint(t.io.Stdout, out.String()); err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}
 	return nil
 }
 
 // dropImagesOf removes the images that only the pods used, which have been stopped.
-func (p *program) dropImagesOf(c *cli.Context, s *session, pods []*v1.Pod) error {
-	return p.dropImages(c, s, func(images []backend.Image) ([]string, error) {
+func (t *nodeTarget) dropImagesOf(ctx context.Context, pods []*v1.Pod) error {
+	return t.dropImages(ctx, func(images []backend.Image) ([]string, error) {
 		images = slices.DeleteFunc(images, func(i backend.Image) bool {
 			return !slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return usesImage(pod, i) })
 		})

@@ -18,9 +18,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/runonce/runonce/hack/ociimage"
-	"github.com/runonce/runonce/hack/roottest"
-	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/testing/ociimage"
+	"github.com/runonce/runonce/internal/testing/roottest"
+	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
 // boxProgram is the program of the test images.
@@ -186,7 +186,7 @@ func TestImageStore(t *testing.T) {
 	})
 }
 
-// TestDamagedArchives: what is not whole, or no image at all, ends a run before anything starts.
+// TestDamagedArchives: what is not whole, or no image at all, ends a run that needs it before anything starts.
 func TestDamagedArchives(t *testing.T) {
 	roottest.Require(t)
 	m := newMachine(t, boxImages(t))
@@ -198,7 +198,7 @@ func TestDamagedArchives(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		keep(t, filepath.Join(dir, name), data)
-		out := m.fails(t, 2, "run", "-o", "json", "--images-dir", dir, podDir(t, oncePod("x", "localhost/box:1")))
+		out := m.fails(t, 2, "run", "-o", "json", "--images-dir", dir, podDir(t, neverPod("x", "localhost/x:1")))
 		if !strings.Contains(out, filepath.Join(dir, name)) {
 			t.Errorf("%s: %s", name, out)
 		}

@@ -33,7 +33,7 @@ func TestWatch(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			signals, done := make(chan os.Signal), make(chan struct{})
 			var codes []int
-			p := &program{display: progress.New(io.Discard, nil), io: IO{Signals: signals, Exit: func(code int) { codes = append(codes, code) }}}
+			p := &program{console: &console{display: progress.New(io.Discard, nil), io: IO{Signals: signals, Exit: func(code int) { codes = append(codes, code) }}}}
 			go p.watch(cancel, done)
 			for _, sig := range tc.signals {
 				signals <- sig

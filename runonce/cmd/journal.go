@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/urfave/cli/v2"
-
 	"github.com/runonce/runonce/internal/systemd"
 )
 
@@ -75,22 +73,4 @@ func fieldName(key string) string {
 		}
 		return '_'
 	}, strings.ToUpper(key))
-}
-
-// containerJournal reads --container-logs, where the output of containers is written, and returns the socket of the journal, or "".
-func (p *program) containerJournal(c *cli.Context) (string, error) {
-	switch place := c.String("container-logs"); place {
-	case "", "files":
-		return "", nil
-	case "journal":
-		if p.cluster != nil {
-			return "", usagef("--container-logs journal: the containers of a cluster log there")
-		}
-		if err := systemd.Check(p.io.Journal); err != nil {
-			return "", usagef("--container-logs journal: %w", err)
-		}
-		return p.io.Journal, nil
-	default:
-		return "", usagef("--container-logs %q: must be files or journal", place)
-	}
 }

@@ -22,78 +22,102 @@ import (
 	"github.com/runonce/runonce/runtime/record"
 )
 
-func (p *program) logsCommand() *cli.Command {
-	return &cli.Command{
-		Name: "logs", Usage: "print the log of a container",
-		ArgsUsage: "[NAMESPACE/]POD", Action: p.logs,
-		Description: "Each instance of a container has a log of its own, also when the pod is removed and run again.\n" +
-			"Those of the 100 pods that were removed last are kept for 30 days, or until 'down --logs'.",
-		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Usage: "`NAME` of the container", DefaultText: "the one that kubectl chooses"},
-			boolFlag("", "follow the log until the container ends", "follow", "f"),
-			boolFlag("", "print the log of the instance before the newest one", "previous"),
-			&cli.IntFlag{Name: "tail", Usage: "print only the last `N` lines", DefaultText: "all"},
-			&cli.DurationFlag{Name: "since", Usage: "print only lines newer than this `DURATION`, such as 5m", DefaultText: "all"},
-			boolFlag("", "print the time of each line", "timestamps"),
-		}, engineFlags(), clusterFlags()),
-	}
+// logsCommand is "logs".
+type logsCommand struct {
+	*program
+	logOptions
+	pastFlags
 }
 
-func (p *program) logs(c *cli.Context) error {
-	if c.Args().Len() != 1 {
-		return usagef("logs needs exactly one POD, got %d", c.Args().Len())
+// logOptions select a log and its lines.
+type logOptions struct {
+	pod, namespace               string // the reference to the pod, and its namespace if that is known
+	container                    string // "" for the one that kubectl chooses
+	follow, previous, timestamps bool
+	tail                         int // lines, or notGiven for all
+	since                        time.Duration
+}
+
+func (p *program) logsCommand() *cli.Command {
+	c := &logsCommand{program: p}
+	return p.command(cli.Command{
+		Name: "logs", Usage: "print the log of a container", ArgsUsage: "[NAMESPACE/]POD",
+		Description: "Each instance of a container has its own log, even after the pod is removed and run again.\n" +
+			"The logs of the last 100 removed pods are kept for 30 days, or until 'down --logs'.\n" +
+			"A log is printed as is, but on a terminal without control sequences other than colors.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Destination: &c.container, Usage: "`NAME` of the container", DefaultText: "the one that kubectl chooses"},
+			boolFlag(&c.follow, "", "follow the log until the container ends", "follow", "f"),
+			boolFlag(&c.previous, "", "print the log of the previous instance", "previous", "p"),
+			&cli.IntFlag{Name: "tail", Destination: &c.tail, Value: notGiven, Usage: "print only the last `N` lines", DefaultText: "all"},
+			&cli.DurationFlag{Name: "since", Destination: &c.since, Usage: "print only lines newer than this `DURATION`, such as 5m", DefaultText: "all"},
+			boolFlag(&c.timestamps, "", "print the time of each line", "timestamps", "t"),
+		},
+	}, c, &c.pastFlags)
+}
+
+func (c *logsCommand) run(ctx context.Context, args []string) error {
+	if len(args) != 1 {
+		return usagef("logs needs exactly one POD, got %d", len(args))
 	}
-	if p.cluster != nil {
-		return p.logsCluster(c)
-	}
-	path, pod, err := p.findLog(c)
+	c.pod, c.logOptions.namespace = args[0], c.podNamespace
+	t, err := c.pastTarget(&c.pastFlags, c.engine(c.console))
 	if err != nil {
 		return err
 	}
-	o := logs.Options{Tail: tailOf(c), Timestamps: c.Bool("timestamps")}
-	if since := c.Duration("since"); since > 0 {
-		o.Since = time.Now().Add(-since)
-	}
-	sinks := logs.Sinks{Stdout: p.io.Stdout, Stderr: p.io.Stderr}
-	if c.Bool("follow") {
-		err = p.follow(c, pod, path, sinks, o)
-	} else {
-		err = logs.Read(c.Context, path, sinks, o)
-	}
-	if cause := context.Cause(c.Context); cause != nil {
+	defer t.close()
+	err = t.printLog(ctx, c.logOptions, c.logSinks())
+	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	return err
 }
 
-// tailOf returns how many of the last lines are wanted, nil for all.
-func tailOf(c *cli.Context) *int {
-	if !c.IsSet("tail") {
+// lines returns how many of the last lines are wanted, nil for all.
+func (o *logOptions) lines() *int {
+	if o.tail == notGiven {
 		return nil
 	}
-	return new(c.Int("tail"))
+	return &o.tail
 }
 
-// findLog returns the path of the log that the arguments ask for, and its pod.
-func (p *program) findLog(c *cli.Context) (string, logs.Pod, error) {
-	o, err := p.engineOptions(c)
+// printLog prints a log of this machine. It opens the engine only to follow it.
+func (t *nodeTarget) printLog(ctx context.Context, o logOptions, to logs.Sinks) error {
+	path, pod, err := t.findLog(o)
 	if err != nil {
-		return "", logs.Pod{}, err
+		return err
 	}
-	store := logs.Store{Dir: o.LogDir, Root: o.Root}
-	found, err := p.findPod(store, record.Open(o.Root, o.State), c.Args().First())
+	lines := logs.Options{Tail: o.lines(), Timestamps: o.timestamps}
+	if o.since > 0 {
+		lines.Since = time.Now().Add(-o.since)
+	}
+	if !o.follow {
+		return logs.Read(ctx, path, to, lines)
+	}
+	if err := t.connect(ctx); err != nil {
+		t.log.Warn("could not watch the container; following its log until interrupted", "error", err)
+		return logs.Follow(ctx, path, to, lines, nil)
+	}
+	owner := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}}
+	return t.pods.FollowLog(ctx, owner, path, to, lines)
+}
+
+// findLog returns the path of the log that is asked for, and its pod.
+func (t *nodeTarget) findLog(o logOptions) (string, logs.Pod, error) {
+	store := logs.Store{Dir: t.options.LogDir, Root: t.options.Root}
+	found, err := findPod(store, record.Open(t.options.Root, t.options.State), o)
 	if err != nil {
 		return "", found.Pod, err
 	}
-	container, err := p.pickContainer(c, found, store.Mark(found.Path))
+	container, err := t.pickContainer(o, found, store.Mark(found.Path))
 	if err != nil {
 		return "", found.Pod, err
 	}
-	path, err := logs.Newest(filepath.Join(found.Path, container), c.Bool("previous"))
+	path, err := logs.Newest(filepath.Join(found.Path, container), o.previous)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = usagef("pod %q has no log of container %q", c.Args().First(), container)
-		if c.Bool("previous") {
-			err = usagef("--previous: pod %q has no log of an earlier instance of container %q", c.Args().First(), container)
+		err = usagef("pod %q has no log of container %q", o.pod, container)
+		if o.previous {
+			err = usagef("--previous: pod %q has no log of an earlier instance of container %q", o.pod, container)
 		}
 	}
 	return path, found.Pod, err
@@ -101,14 +125,18 @@ func (p *program) findLog(c *cli.Context) (string, logs.Pod, error) {
 
 // findPod returns the logs of the named pod: of the one that exists, if there were several of
 // that name, else of the one that was last started or removed.
-func (p *program) findPod(store logs.Store, records *record.Store, ref string) (logs.Found, error) {
+func findPod(store logs.Store, records *record.Store, o logOptions) (logs.Found, error) {
 	all, err := store.List()
 	if err != nil {
 		return logs.Found{}, err
 	}
-	all = slices.DeleteFunc(all, func(f logs.Found) bool { return !isNamed(ref, f.Namespace, f.Name) })
-	if len(all) == 0 {
-		return logs.Found{}, usagef("no logs of pod %q in %s; see %q", ref, store.Dir, "runonce ps")
+	all = slices.DeleteFunc(all, func(f logs.Found) bool { return o.namespace != "" && f.Namespace != o.namespace })
+	nameOf := func(f logs.Found) types.NamespacedName {
+		return types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
+	}
+	all, err = resolve(o.pod, all, nameOf, usagef("no logs of pod %q in %s; see %q", o.pod, store.Dir, "runonce ps"))
+	if err != nil {
+		return logs.Found{}, err
 	}
 	started := func(f logs.Found) bool {
 		r, err := records.Load(types.UID(f.UID))
@@ -116,9 +144,6 @@ func (p *program) findPod(store logs.Store, records *record.Store, ref string) (
 	}
 	best := all[0]
 	for _, f := range all[1:] {
-		if f.Namespace != best.Namespace {
-			return logs.Found{}, usagef("pod %q is in several namespaces, use NAMESPACE/%s", ref, ref)
-		}
 		if a, b := started(f), started(best); a && !b || a == b && f.Changed.After(best.Changed) {
 			best = f
 		}
@@ -126,10 +151,9 @@ func (p *program) findPod(store logs.Store, records *record.Store, ref string) (
 	return best, nil
 }
 
-// pickContainer returns the container of --container, or the one that kubectl chooses: that of
+// pickContainer returns the container that is asked for, or the one that kubectl chooses: that of
 // the pod's annotation, or its first one, which it says on standard error.
-func (p *program) pickContainer(c *cli.Context, found logs.Found, mark logs.Mark) (string, error) {
-	pod := c.Args().First()
+func (c *console) pickContainer(o logOptions, found logs.Found, mark logs.Mark) (string, error) {
 	entries, err := os.ReadDir(found.Path)
 	if err != nil {
 		return "", fmt.Errorf("finding logs: %w", err)
@@ -141,43 +165,30 @@ func (p *program) pickContainer(c *cli.Context, found logs.Found, mark logs.Mark
 		}
 	}
 	if len(names) == 0 {
-		return "", usagef("no container of pod %q has been started", pod)
+		return "", usagef("no container of pod %q has been started", o.pod)
 	}
 	if len(mark.Containers) == 0 {
 		mark = logs.Mark{Containers: names} // not a pod of this root
 	}
-	return p.chooseContainer(c, mark, names)
+	return c.chooseContainer(o, mark, names)
 }
 
 // chooseContainer is pickContainer among the containers that have logs.
-func (p *program) chooseContainer(c *cli.Context, mark logs.Mark, names []string) (string, error) {
-	pod, name := c.Args().First(), c.String("container")
-	chosen := cmp.Or(name, mark.Choose(), mark.Containers[0])
+func (c *console) chooseContainer(o logOptions, mark logs.Mark, names []string) (string, error) {
+	chosen := cmp.Or(o.container, mark.Choose(), mark.Containers[0])
 	if !slices.Contains(names, chosen) {
-		return "", usagef("pod %q has no logs of container %q; it has: %s", pod, chosen, strings.Join(names, ", "))
+		return "", usagef("pod %q has no logs of container %q; it has: %s", o.pod, chosen, strings.Join(names, ", "))
 	}
-	if others := mark.Names(); name == "" && mark.Choose() == "" && len(others) > 1 {
-		p.println(fmt.Sprintf("Defaulted container %q out of: %s", chosen, strings.Join(others, ", ")))
+	if others := mark.Names(); o.container == "" && mark.Choose() == "" && len(others) > 1 {
+		c.println(fmt.Sprintf("Defaulted container %q out of: %s", chosen, strings.Join(others, ", ")))
 	}
 	return chosen, nil
-}
-
-// follow follows a log until its instance ends, if an engine can tell, or until interrupted.
-func (p *program) follow(c *cli.Context, pod logs.Pod, path string, sinks logs.Sinks, o logs.Options) error {
-	s, err := p.connect(c)
-	if err != nil {
-		p.log.Warn("cannot watch the container, following its log until interrupted", "error", err)
-		return logs.Follow(c.Context, path, sinks, o, nil)
-	}
-	defer s.close()
-	owner := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}}
-	return s.pods.FollowLog(c.Context, owner, path, sinks, o)
 }
 
 // maxTail limits the last lines of one container in a report, in bytes.
 const maxTail = 16 << 10
 
-// podLogs are the logs of a run's pods, for its results.
+// podLogs are the logs of the pods on this machine, for results.
 type podLogs struct{ pods *runtime.Pods }
 
 // Path returns the log file of an instance of a container.

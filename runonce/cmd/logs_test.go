@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/runonce/runonce/runonce/cmd"
 )
 
 // TestLogs reads what containers have written, those that are gone included.
@@ -23,10 +25,14 @@ func TestLogs(t *testing.T) {
 		}{
 			{[]string{"logs", "job"}, 0, "one\ntwo\nthree\n", ""},
 			{[]string{"logs", "default/job", "-c", "main", "--tail", "1"}, 0, "three\n", ""},
+			{[]string{"logs", "pod/job"}, 0, "one\ntwo\nthree\n", ""},
+			{[]string{"logs", "po/default/job"}, 0, "one\ntwo\nthree\n", ""},
+			{[]string{"logs", "deployment/job"}, 2, "", `no logs of pod "deployment/job"`},
 			{[]string{"logs", "job", "--tail", "0"}, 0, "", ""},
 			{[]string{"logs", "job", "-f", "--tail", "0"}, 0, "", ""},
 			{[]string{"logs", "job", "-f"}, 0, "one\ntwo\nthree\n", ""},
 			{[]string{"logs", "flaky", "--previous"}, 0, "", "flaky: call 1 of 2 fails\n"},
+			{[]string{"logs", "flaky", "-p"}, 0, "", "flaky: call 1 of 2 fails\n"},
 			{[]string{"logs", "job", "--previous"}, 2, "", `no log of an earlier instance of container "main"`},
 			{[]string{"logs", "nobody"}, 2, "", `no logs of pod "nobody"`},
 			{[]string{"logs", "other/job"}, 2, "", `no logs of pod "other/job"`},
@@ -43,6 +49,32 @@ func TestLogs(t *testing.T) {
 		invoke(t, m, "down", "--all")
 		if got := invoke(t, m, "logs", "job"); got.stdout != "one\ntwo\nthree\n" {
 			t.Errorf("after down: %+v", got)
+		}
+	})
+}
+
+// TestLogsOnTerminal: a log controls no terminal, but has its colors; elsewhere it is as it is.
+func TestLogsOnTerminal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t)
+		noColor := func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] }
+		for pod, stream := range map[string]string{"out": "echo", "err": "error"} {
+			invoke(t, m, "run", manifest(t, pod, "Never", `[`+stream+`, "\e[31mred\e[0m \e]0;title\a"]`), "--node", nodeFile(), "--until", "completed")
+			args := []string{"logs", pod, "--root", m.root, "--state", filepath.Join(m.root, "state"), "--log-dir", filepath.Join(m.root, "log")}
+			for _, c := range []struct {
+				process cmd.IO
+				want    string
+			}{
+				{cmd.IO{}, "\x1b[31mred\x1b[0m \x1b]0;title\a\n"},
+				{cmd.IO{StdoutTerminal: true, StderrTerminal: true}, "\x1b[31mred\x1b[0m \ufffd]0;title\ufffd\n"},
+				{cmd.IO{StdoutTerminal: true, StderrTerminal: true, Getenv: noColor}, "red \ufffd]0;title\ufffd\n"},
+			} {
+				c.process.Open = m.open
+				if got := invokeWith(t, c.process, args...); got.stdout+got.stderr != c.want {
+					t.Errorf("%s: %q, want %q", pod, got.stdout+got.stderr, c.want)
+				}
+			}
 		}
 	})
 }

@@ -2,6 +2,8 @@ package cmd
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +19,6 @@ import (
 
 	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/internal/flock"
-	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runtime/cluster"
@@ -29,11 +30,12 @@ const copyTimeout = 30 * time.Second
 
 // logCopies writes the logs of a run to the directory of --logs-to, if there is one.
 type logCopies struct {
-	dir       string
-	lock      *os.File
-	mu        sync.Mutex
-	instances map[types.UID][]instance // on this machine, the oldest first
-	err       error
+	dir  string
+	lock *os.File
+	err  error
+
+	mu      sync.Mutex
+	started map[types.UID][]instance // on this machine, the oldest first
 }
 
 // instance is one instance of a container.
@@ -43,34 +45,35 @@ type instance struct {
 	copy      func(ctx context.Context, w io.Writer) error
 }
 
-// openLogCopies makes the directory, "" for none, and keeps others from using it until it is
+// open makes the directory, "" for none, and keeps others from using it until it is
 // closed. It must be empty: what is in it could be taken for logs of this run.
-func openLogCopies(dir string) (l *logCopies, err error) {
+func (l *logCopies) open(dir string) (err error) {
 	if dir == "" {
-		return &logCopies{}, nil
+		return nil
 	}
 	if err := os.MkdirAll(dir, process.FileMode(0o755)); err != nil {
-		return nil, err
+		return err
 	}
-	l = &logCopies{dir: dir, instances: map[types.UID][]instance{}}
-	if l.lock, err = os.Open(dir); err != nil {
-		return nil, err
+	lock, err := os.Open(dir)
+	if err != nil {
+		return err
 	}
-	mine, err := flock.Lock(l.lock)
+	mine, err := flock.Lock(lock)
 	entries, readErr := os.ReadDir(dir)
 	if err = errors.Join(err, readErr); err == nil {
 		switch {
 		case !mine:
-			err = fmt.Errorf("another run writes its logs to %s", dir)
+			err = fmt.Errorf("another run is writing its logs to %s", dir)
 		case len(entries) > 0:
 			err = fmt.Errorf("%s is not empty: the logs of a run must not mix with other files", dir)
 		}
 	}
 	if err != nil {
-		l.close()
-		return nil, err
+		_ = lock.Close()
+		return err
 	}
-	return l, nil
+	l.dir, l.lock, l.started = dir, lock, map[types.UID][]instance{}
+	return nil
 }
 
 // close lets others use the directory.
@@ -84,10 +87,10 @@ func (l *logCopies) close() {
 func (l *logCopies) wanted() bool { return l.dir != "" }
 
 // copyLogs writes the logs of the run, before it removes its pods.
-func (p *program) copyLogs(ctx context.Context, results []runonce.Result, l *launch) {
-	if p.copies.wanted() {
-		defer p.display.Wait("writing the logs")()
-		p.copies.write(context.WithoutCancel(ctx), results, l.instances)
+func (c *runCommand) copyLogs(ctx context.Context, results []runonce.Result, t target) {
+	if c.copies.wanted() {
+		defer c.display.Wait("writing the logs")()
+		c.copies.write(context.WithoutCancel(ctx), results, t.instances)
 	}
 }
 
@@ -96,52 +99,24 @@ func (p *program) copyLogs(ctx context.Context, results []runonce.Result, l *lau
 func (l *logCopies) created(pod *v1.Pod, container, path string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := l.instances[pod.UID]
+	known := l.started[pod.UID]
 	if slices.ContainsFunc(known, func(in instance) bool { return in.path == path }) {
 		return
 	}
-	l.instances[pod.UID] = append(known, instance{container, path, func(ctx context.Context, w io.Writer) error {
+	l.started[pod.UID] = append(known, instance{container, path, func(ctx context.Context, w io.Writer) error {
 		return logs.Read(ctx, path, logs.Sinks{Stdout: w, Stderr: w}, logs.Options{})
 	}})
 }
 
-// ofNode returns the instances that this run has started on this machine. Those that could not be
+// instancesOf returns the instances of a pod that this run has started on this machine. Those that could not be
 // started, or are too old, have no log.
-func (l *logCopies) ofNode(r *runonce.Result) []instance {
+func (l *logCopies) instancesOf(pod types.UID) []instance {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(l.instances[r.Pod.UID]), func(in instance) bool {
+	return slices.DeleteFunc(slices.Clone(l.started[pod]), func(in instance) bool {
 		_, err := os.Stat(in.path)
 		return errors.Is(err, fs.ErrNotExist)
 	})
-}
-
-// ofCluster returns the function for a cluster, which has the newest instance of each container and
-// the one before.
-func ofCluster(pods *cluster.Pods, start time.Time) func(r *runonce.Result) []instance {
-	return func(r *runonce.Result) []instance {
-		var all []instance
-		add := func(name string, started time.Time, previous bool) {
-			if r.Existed && started.Before(start.Truncate(time.Second)) {
-				return // by an earlier run
-			}
-			all = append(all, instance{container: name, copy: func(ctx context.Context, w io.Writer) error {
-				return pods.Logs(ctx, r.Pod.Namespace, r.Pod.Name, cluster.LogOptions{Container: name, Previous: previous}, w)
-			}})
-		}
-		for _, cs := range podspec.Statuses(r.Status) {
-			if last := cs.LastTerminationState.Terminated; last != nil {
-				add(cs.Name, last.StartedAt.Time, true)
-			}
-			switch state := cs.State; {
-			case state.Running != nil:
-				add(cs.Name, state.Running.StartedAt.Time, false)
-			case state.Terminated != nil:
-				add(cs.Name, state.Terminated.StartedAt.Time, false)
-			}
-		}
-		return all
-	}
 }
 
 // write writes the logs of all pods, at the same time.
@@ -166,7 +141,7 @@ func (l *logCopies) writePod(ctx context.Context, pod *v1.Pod, all []instance) e
 	number := map[string]int{}
 	errs := make([]error, 0, len(all))
 	for i, in := range all {
-		name := pod.Namespace + "_" + pod.Name + "_" + in.container
+		name := logName(pod, in.container)
 		if i != last[in.container] {
 			number[in.container]++
 			name += fmt.Sprintf(".%d", number[in.container])
@@ -174,6 +149,21 @@ func (l *logCopies) writePod(ctx context.Context, pod *v1.Pod, all []instance) e
 		errs = append(errs, in.copyTo(ctx, filepath.Join(l.dir, name+".log")))
 	}
 	return errors.Join(errs...)
+}
+
+// maxLogName leaves room for a number, and for what the name of a file has while it is written.
+const maxLogName = 200
+
+// logName is how the name of the file begins with the log of a container: NAMESPACE_POD_CONTAINER.
+// When that is too long for a file, the pod's name is cut and has a hash.
+func logName(pod *v1.Pod, container string) string {
+	name := pod.Name
+	if over := len(pod.Namespace) + len(name) + len(container) + len("__") - maxLogName; over > 0 {
+		sum := sha256.Sum256([]byte(name))
+		hash := "-" + hex.EncodeToString(sum[:4])
+		name = name[:len(name)-over-len(hash)] + hash
+	}
+	return pod.Namespace + "_" + name + "_" + container
 }
 
 // copyTo writes the log to a file, which appears when it is complete.

@@ -16,12 +16,12 @@ import (
 func TestLogCopies(t *testing.T) {
 	t.Parallel()
 	logs, dir := t.TempDir(), filepath.Join(t.TempDir(), "a", "b")
-	l, err := openLogCopies(dir)
-	if err != nil {
+	l := &logCopies{}
+	if err := l.open(dir); err != nil {
 		t.Fatal(err)
 	}
 	defer l.close()
-	if _, err := openLogCopies(dir); err == nil {
+	if err := (&logCopies{}).open(dir); err == nil {
 		t.Error("another run uses the same directory")
 	}
 	pod := &v1.Pod{}
@@ -36,7 +36,7 @@ func TestLogCopies(t *testing.T) {
 		l.created(pod, c.container, filepath.Join(logs, c.path))
 	}
 	other := &v1.Pod{}
-	l.write(t.Context(), []runonce.Result{{Pod: pod}, {Pod: other}}, l.ofNode)
+	l.write(t.Context(), []runonce.Result{{Pod: pod}, {Pod: other}}, func(r *runonce.Result) []instance { return l.instancesOf(r.Pod.UID) })
 	if l.err != nil {
 		t.Error(l.err)
 	}

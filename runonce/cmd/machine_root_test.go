@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/hack/roottest"
-	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/admit/nodeinfo"
+	"github.com/runonce/runonce/internal/testing/daemon"
+	"github.com/runonce/runonce/internal/testing/roottest"
+	"github.com/runonce/runonce/internal/testing/testimages"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/cgroup"
@@ -24,6 +25,13 @@ type machine struct {
 	world cmd.IO
 	dir   string
 	flags []string
+}
+
+// roomyDisk lets pods be admitted even while other work fills the machine's disk.
+func roomyDisk(dir string) (nodeinfo.Filesystem, error) {
+	f, err := nodeinfo.Statfs(dir)
+	f.Available, f.InodesFree = f.Capacity, f.Inodes
+	return f, err
 }
 
 // newMachine makes a machine that has the images of the directory; flags go with every
@@ -39,7 +47,9 @@ func newMachine(t *testing.T, images string, flags ...string) machine {
 		t.Fatal(err)
 	}
 	m := machine{
-		world: cmd.IO{Getenv: func(string) string { return "" }, Machine: os.DirFS("/"), Open: backend.Open, Versions: containerd.LookUp},
+		world: cmd.IO{
+			Getenv: func(string) string { return "" }, Machine: os.DirFS("/"), Statfs: roomyDisk, Open: backend.Open, Versions: containerd.LookUp,
+		},
 		dir:   dir,
 		flags: append([]string{"--root", filepath.Join(dir, "root"), "--state", filepath.Join(dir, "state"), "--log-dir", filepath.Join(dir, "log")}, flags...),
 	}
@@ -164,6 +174,18 @@ func processesOf(t *testing.T, dir string) []string {
 		}
 	}
 	return found
+}
+
+// awaitProcesses waits until so many processes name the directory. A shim may take a moment to end.
+func awaitProcesses(t *testing.T, dir string, want int) {
+	t.Helper()
+	found := processesOf(t, dir)
+	for deadline := time.Now().Add(patience); len(found) != want && time.Now().Before(deadline); found = processesOf(t, dir) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if len(found) != want {
+		t.Errorf("%d processes, want %d: %q", len(found), want, found)
+	}
 }
 
 // inside is what the facts applet prints, as far as these tests look at it.

@@ -4,13 +4,9 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -22,49 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/manifests"
-	"github.com/runonce/runonce/runonce"
-	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
-	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runonce/report"
-	"github.com/runonce/runonce/runtime/cluster"
-	"github.com/runonce/runonce/runtime/containerd"
 )
-
-// IO is what a command uses of its process and of the machine.
-type IO struct {
-	Stdin  io.Reader
-	Stdout io.Writer
-	Stderr io.Writer
-	// StdoutTerminal turns on colors, and StderrTerminal bars.
-	StdoutTerminal bool
-	StderrTerminal bool
-	// Signals interrupt the command, the first one, and end the process with Exit, the second
-	// one; nil for none.
-	Signals <-chan os.Signal
-	// CatchHangups makes SIGHUP come to Signals also if it was ignored; nil for what does not matter.
-	CatchHangups func()
-	// CatchPipes makes SIGPIPE harmless, which would end the process at the next line of progress that
-	// nobody reads, and leave pods half-way. It is not ignored: the programs that the process starts
-	// would inherit that. Nil for what does not matter.
-	CatchPipes func()
-	Exit       func(code int)
-	// Notify sends a message to the service manager, as of sd_notify(3); nil if there is none.
-	Notify func(message string)
-	// Journal is the socket of systemd's journal, which need not exist.
-	Journal string
-	// Getenv returns an environment variable.
-	Getenv func(string) string
-	// Environ returns all environment variables, as KEY=VALUE; nil for none.
-	Environ func() []string
-	// Machine is the root file system, from which the node is detected.
-	Machine fs.FS
-	// Open opens the container engine.
-	Open func(ctx context.Context, o backend.Options) (backend.Engine, error)
-	// Versions returns the versions of the daemon and the OCI runtime without opening the
-	// engine; nil leaves them out.
-	Versions func(ctx context.Context, o containerd.Options) (containerd.Versions, error)
-}
 
 // Interrupt is the cause of a context that was canceled by a signal.
 type Interrupt struct{ Signal syscall.Signal }
@@ -73,12 +29,7 @@ func (i Interrupt) Error() string { return "interrupted: " + i.Signal.String() }
 
 // Main runs a command and returns its exit code. The first argument is the program's name.
 func Main(ctx context.Context, arguments []string, process IO) int {
-	p := &program{
-		io: process, start: time.Now(), display: progress.New(process.Stderr, process.Notify),
-		settings: &cmdline.Settings{}, copies: &logCopies{}, hangups: make(chan struct{}, 1),
-	}
-	p.io.Stderr = p.display.Stderr()
-	p.io.Stdout = p.display.Stdout(process.Stdout)
+	p := &program{console: newConsole(process), start: time.Now(), settings: &cmdline.Settings{}, hangups: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if process.Signals != nil {
@@ -86,10 +37,10 @@ func Main(ctx context.Context, arguments []string, process IO) int {
 		defer close(done)
 		go p.watch(cancel, done)
 	}
-	p.root = p.rootCommand()
+	p.tree = p.rootCommand()
 	if cmdline.IsCompletion(arguments) {
 		p.setDefaults(arguments)
-		cmdline.Complete(process.Stdout, arguments, p.root)
+		cmdline.Complete(process.Stdout, arguments, p.tree)
 		return report.ExitOK
 	}
 	err := p.runCommandLine(ctx, arguments)
@@ -99,53 +50,50 @@ func Main(ctx context.Context, arguments []string, process IO) int {
 
 // runCommandLine runs the command that the arguments name.
 func (p *program) runCommandLine(ctx context.Context, arguments []string) error {
-	p.invocation = cmdline.Parse(arguments, p.root)
-	if err := p.invocation.CheckCommand(p.root); err != nil {
+	p.invocation = cmdline.Parse(arguments, p.tree)
+	values, err := p.invocation.SetFlags() // first, since errors are written in the format of --output
+	if err := p.invocation.CheckCommand(p.tree); err != nil {
 		return badInput(err)
 	}
-	c, err := p.invocation.Context(ctx)
 	switch {
 	case err != nil:
 		return badInput(err)
-	case c.Bool("help"):
+	case p.helpWanted:
 		return p.help(strings.Fields(p.invocation.Name())...)
-	case works(c.Command):
-		if err := p.configure(c); err != nil {
-			return err
-		}
 	}
+	c := cli.NewContext(nil, values, nil)
+	c.Context, c.Command = ctx, p.invocation.Command
 	return c.Command.Action(c)
 }
 
 // program is one invocation.
 type program struct {
-	io         IO
-	display    *progress.Display
-	root       *cli.Command // the program itself
+	*console
+	tree       *cli.Command             // the program itself
+	commands   map[*cli.Command]command // those that work
 	invocation cmdline.Invocation
+	helpWanted bool
+	logging    logFlags
+	quiet      bool // progress is not printed
 	start      time.Time
-	log        *slog.Logger
-	structured bool              // messages are entries of the log as well
 	settings   *cmdline.Settings // of flags that are not on the command line
-	junit      string            // file for a JUnit report
-	copies     *logCopies        // of logs, for --logs-to
-	reported   bool              // the results of the command are written
 	reloads    atomic.Bool       // SIGHUP is not an interrupt, but comes to hangups
 	hangups    chan struct{}
-	cluster    *cluster.Config       // nil for this machine
 	faults     manifests.Diagnostics // warnings of the manifests, and errors of those that are skipped
-	// variables are substituted in manifests; nil for none.
-	variables func(name string) (string, bool)
 }
+
+const configurationHelp = "A flag --some-name that is not on the command line takes its value from the variable\n" +
+	"RUNONCE_SOME_NAME, else from the key some-name of the configuration file, else its default."
 
 // rootCommand describes the command line. Invocations share nothing of it.
 func (p *program) rootCommand() *cli.Command {
+	p.commands = map[*cli.Command]command{}
 	root := &cli.Command{
 		HelpName:    "runonce",
 		Usage:       "run a directory of Kubernetes pod manifests on this machine, once",
 		UsageText:   "runonce [run] [flags] PATH...\nrunonce COMMAND [flags] [arguments]",
 		Description: configurationHelp,
-		Flags:       []cli.Flag{helpFlag()},
+		Flags:       []cli.Flag{p.helpFlag()},
 		Action: func(*cli.Context) error {
 			return usagef("no PATH given: name a directory of pod manifests, or see %q", "runonce help")
 		},
@@ -154,20 +102,22 @@ func (p *program) rootCommand() *cli.Command {
 			p.downCommand(), p.imagesCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
 		},
 	}
-	addDefaults(root)
+	p.addDefaults(root)
 	return root
 }
 
 // addDefaults adds what all commands below another one have.
-func addDefaults(parent *cli.Command) {
+func (p *program) addDefaults(parent *cli.Command) {
 	for _, c := range parent.Subcommands {
 		c.HelpName = parent.HelpName + " " + c.Name
-		c.Flags = append(c.Flags, helpFlag())
-		addDefaults(c)
+		c.Flags = append(c.Flags, p.helpFlag())
+		p.addDefaults(c)
 	}
 }
 
-func helpFlag() cli.Flag { return boolFlag("", "show this help", "help", "h") }
+func (p *program) helpFlag() cli.Flag {
+	return boolFlag(&p.helpWanted, "", "show this help", "help", "h")
+}
 
 func (p *program) helpCommand() *cli.Command {
 	return &cli.Command{
@@ -178,11 +128,31 @@ func (p *program) helpCommand() *cli.Command {
 
 // help prints the help of a command.
 func (p *program) help(names ...string) error {
-	command, err := cmdline.Find(p.root, names)
+	command, err := cmdline.Find(p.tree, names)
 	if err != nil {
 		return badInput(err)
 	}
 	return cmdline.Help(p.io.Stdout, command)
+}
+
+// setDefaults gives flags the values that completions depend on. Nothing that goes wrong is worth a
+// message.
+func (p *program) setDefaults(arguments []string) {
+	if s, err := cmdline.Load(p.sources(cmdline.Parse(arguments, p.tree).Value(cmdline.ConfigFlag)), "", p.tree.Subcommands); err == nil {
+		s.SetDefaults()
+	}
+}
+
+// located says where the value of the flag is from that an error is about.
+func (p *program) located(err error) error {
+	var e exitError
+	if !errors.As(err, &e) || e.err == nil {
+		return err
+	}
+	if from := p.settings.Explain(e.err); from != "" {
+		return exitError{e.code, fmt.Errorf("%s%w", from, e.err)}
+	}
+	return err
 }
 
 // exitCode prints the error and returns the exit code. A command that has not written its document
@@ -215,73 +185,10 @@ func exitOf(ctx context.Context, err error) (int, error) {
 	return report.ExitFailed, err
 }
 
-// printError prints an error, in one line if possible, or as JSON if the log messages are.
-func (p *program) printError(err error) {
-	if p.structured {
-		p.log.Error(err.Error())
-		return
-	}
-	var problems manifests.Diagnostics
-	if errors.As(err, &problems) {
-		p.printProblems(problems)
-		result := "nothing was started"
-		if e := (*inputError)(nil); errors.As(err, &e) {
-			result = e.result
-		}
-		err = fmt.Errorf("the input has %s: %s", runonce.Count(len(problems), "error"), result)
-	}
-	p.println("runonce: " + err.Error())
-}
-
-// afterError returns the second of two errors, and prints the first one, if there are both: each may have
-// an exit code of its own.
-func (p *program) afterError(first, second error) error {
-	if first == nil || second == nil {
-		return cmp.Or(first, second)
-	}
-	p.printError(first)
-	return second
-}
-
-// printProblems prints one line for each error or warning of the manifests.
-func (p *program) printProblems(problems manifests.Diagnostics) {
-	for _, problem := range problems {
-		switch {
-		case problem.Severity == manifests.SeverityWarning:
-			p.log.Warn(problem.String())
-		case p.structured:
-			p.log.Error(problem.String())
-		default:
-			p.println(problem.String())
-		}
-	}
-}
-
-// notice prints what the user should know, if there is anything.
-func (p *program) notice(text string) {
-	switch {
-	case text == "":
-	case p.structured:
-		p.log.Warn(text)
-	default:
-		p.println("runonce: " + text)
-	}
-}
-
-// println prints a line to standard error. If that fails there is nowhere to report it.
-func (p *program) println(line string) { _, _ = fmt.Fprintln(p.io.Stderr, line) }
-
 // Terminal says whether the file is a terminal.
 func Terminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
-}
-
-// outliveReaders has the command go on when nobody reads its progress any more.
-func (p *program) outliveReaders() {
-	if p.io.CatchPipes != nil {
-		p.io.CatchPipes()
-	}
 }
 
 // Signals returns the signals that end a command. SIGHUP stays ignored if the process was started

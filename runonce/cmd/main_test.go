@@ -107,7 +107,7 @@ func TestPlanRunning(t *testing.T) {
 // TestArguments: a command that takes no arguments refuses them.
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"version", "ps", "images list", "images prune"} {
+	for _, command := range []string{"version", "images list", "images prune"} {
 		got := invokeWith(t, noEngine(t), append(strings.Fields(command), "x")...)
 		if got.code != 2 || !strings.Contains(got.stderr, command+" takes no arguments") {
 			t.Errorf("%s: %+v", command, got)
@@ -240,9 +240,9 @@ func TestSecondSignal(t *testing.T) {
 			Signals: signals, Exit: func(n int) { exits <- invocation{code: n, stderr: errs.String()} },
 		})
 		want := `default/deaf: Starting
-interrupted: removing the pods of this run, which takes up to 30s; a second signal exits at once and leaves them as they are
+interrupted: removing the pods of this run, which takes up to 30s; a second signal exits at once, without waiting for them
 default/deaf: Stopping (up to 30s): the run removes its pods
-runonce: interrupted again: exiting at once, pods are left as they are: default/deaf; "runonce ps" shows them, "runonce down" removes them
+runonce: interrupted again: exiting at once, pods were told to stop: default/deaf; "runonce ps" shows them, "runonce down" removes them
 `
 		if got := <-exits; got.stderr != want || got.code != 130 {
 			t.Errorf("exit code %d, stderr:\n%s", got.code, got.stderr)

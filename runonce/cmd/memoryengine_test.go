@@ -19,7 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/testing/testimages"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime"
@@ -92,16 +92,16 @@ func (m *memory) kill(ctx context.Context, pod, container string, code int32) er
 
 func (m *memory) Close() error { return nil }
 
-func (m *memory) Import(ctx context.Context, path string) ([]string, error) {
+func (m *memory) Import(ctx context.Context, path, _ string) (backend.Imported, error) {
 	select {
 	case <-time.After(m.importTakes):
 	case <-ctx.Done():
-		return nil, fmt.Errorf("importing %s: %w", path, ctx.Err())
+		return backend.Imported{}, fmt.Errorf("importing %s: %w", path, ctx.Err())
 	}
 	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("looking for images: %w", err)
+		return backend.Imported{}, fmt.Errorf("looking for images: %w", err)
 	}
-	return []string{"localhost/box:1"}, nil
+	return backend.Imported{Refs: []string{"localhost/box:1"}}, nil
 }
 
 func (m *memory) Images(context.Context) ([]backend.Image, error) {

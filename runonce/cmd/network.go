@@ -14,46 +14,78 @@ import (
 const defaultCNIConfDir = "/etc/cni/net.d"
 
 // pluginFlags are for all commands that use CNI plugins, also only to disconnect pods.
-func pluginFlags() []cli.Flag {
-	return []cli.Flag{newListFlag(categoryNetwork, "cni-bin-dir", "`DIR` of CNI plugins", "/opt/cni/bin and others")}
+type pluginFlags struct{ cniBinDirs list }
+
+func (f *pluginFlags) flags() []cli.Flag {
+	return []cli.Flag{listFlag(&f.cniBinDirs, categoryNetwork, "`DIR` of CNI plugins", "cni-bin-dir", "/opt/cni/bin and others")}
 }
 
 // connectFlags are for commands that decide on the networks of pods.
-func connectFlags() []cli.Flag {
-	return append(pluginFlags(),
-		&cli.StringFlag{Name: "cni-conf-dir", Category: categoryNetwork, Value: defaultCNIConfDir, Usage: "CNI configuration `DIR`, replaces the bridge"},
-		newListFlag(categoryNetwork, "pod-cidr", "IPv4 or IPv6 `CIDR` of the default bridge", "free IPv4"),
+type connectFlags struct {
+	pluginFlags
+	cniConfDir string
+	podCIDRs   list
+	networks   []*net.IPNet // in podCIDRs
+}
+
+func (f *connectFlags) flags() []cli.Flag {
+	return append(f.pluginFlags.flags(),
+		textFlag(&f.cniConfDir, categoryNetwork, "CNI configuration `DIR`, replaces the bridge", "cni-conf-dir", defaultCNIConfDir),
+		listFlag(&f.podCIDRs, categoryNetwork, "IPv4 or IPv6 `CIDR` of the default bridge", "pod-cidr", "free IPv4"),
 	)
 }
 
-// networkFlags are for the networks of pods.
-func networkFlags() []cli.Flag {
-	return append(connectFlags(),
-		newListFlag(categoryNetwork, "cluster-dns", "`IP` address of a DNS server for dnsPolicy ClusterFirst", ""),
-		&cli.StringFlag{Name: "cluster-domain", Category: categoryNetwork, Value: "cluster.local", Usage: "cluster `DOMAIN` in the DNS names of pods"},
-	)
-}
-
-// networkOptions reads the flags of networkFlags.
-func networkOptions(c *cli.Context, o *backend.Options) error {
-	o.Network.CNIConfDir, o.Network.CNIBinDirs = c.String("cni-conf-dir"), listOf(c, "cni-bin-dir")
-	o.Network.ClusterDomain = strings.Trim(c.String("cluster-domain"), ".")
-	for _, s := range listOf(c, "cluster-dns") {
-		ip, err := netip.ParseAddr(s)
-		if err != nil {
-			return usagef("--cluster-dns %q: must be an IP address", s)
+func (f *connectFlags) check() (err error) {
+	if f.cniConfDir != defaultCNIConfDir { // which need not exist
+		if err := existingDir("cni-conf-dir", f.cniConfDir); err != nil {
+			return err
 		}
-		o.ClusterDNS = append(o.ClusterDNS, ip.String())
 	}
-	var err error
-	if o.Network.PodCIDRs, err = podCIDRs(listOf(c, "pod-cidr")); err != nil {
+	if f.networks, err = parseCIDRs(f.podCIDRs.values); err != nil {
 		return usagef("--pod-cidr %w", err)
 	}
 	return nil
 }
 
-// podCIDRs parses the networks. The result has IPv4 first.
-func podCIDRs(values []string) ([]*net.IPNet, error) {
+// setTo says how to connect pods.
+func (f *connectFlags) setTo(o *backend.Options) {
+	o.Network.CNIConfDir, o.Network.CNIBinDirs, o.Network.PodCIDRs = f.cniConfDir, f.cniBinDirs.values, f.networks
+}
+
+// networkFlags are for the networks of pods.
+type networkFlags struct {
+	connectFlags
+	clusterDNS    list
+	clusterDomain string
+}
+
+func (f *networkFlags) flags() []cli.Flag {
+	return append(f.connectFlags.flags(),
+		listFlag(&f.clusterDNS, categoryNetwork, "`IP` address of a DNS server for dnsPolicy ClusterFirst", "cluster-dns", ""),
+		textFlag(&f.clusterDomain, categoryNetwork, "cluster `DOMAIN` in the DNS names of pods", "cluster-domain", "cluster.local"),
+	)
+}
+
+func (f *networkFlags) check() error {
+	for i, s := range f.clusterDNS.values {
+		ip, err := netip.ParseAddr(s)
+		if err != nil {
+			return usagef("--cluster-dns %q: must be an IP address", s)
+		}
+		f.clusterDNS.values[i] = ip.String()
+	}
+	f.clusterDomain = strings.Trim(f.clusterDomain, ".")
+	return f.connectFlags.check()
+}
+
+// setTo says how to connect pods, and what they know of a cluster.
+func (f *networkFlags) setTo(o *backend.Options) {
+	f.connectFlags.setTo(o)
+	o.ClusterDNS, o.Network.ClusterDomain = f.clusterDNS.values, f.clusterDomain
+}
+
+// parseCIDRs parses the networks. The result has IPv4 first.
+func parseCIDRs(values []string) ([]*net.IPNet, error) {
 	var families [2]*net.IPNet
 	for _, s := range values {
 		ip, n, err := net.ParseCIDR(s)

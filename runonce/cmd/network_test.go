@@ -15,18 +15,21 @@ import (
 
 func parseNetwork(t *testing.T, args ...string) (o backend.Options, err error) {
 	t.Helper()
-	command := &cli.Command{Name: "run", Flags: networkFlags()}
-	c, e := cmdline.Parse(append([]string{"runonce", "run"}, args...), &cli.Command{Subcommands: []*cli.Command{command}}).Context(t.Context())
-	if e != nil {
-		t.Fatal(e)
+	var f networkFlags
+	i := cmdline.Parse(append([]string{"runonce", "run"}, args...), &cli.Command{Subcommands: []*cli.Command{{Name: "run", Flags: f.flags()}}})
+	if _, err := i.SetFlags(); err != nil {
+		t.Fatal(err)
 	}
-	err = networkOptions(c, &o)
-	return o, err
+	if err := f.check(); err != nil {
+		return o, err
+	}
+	f.setTo(&o)
+	return o, nil
 }
 
 func TestNetworkOptions(t *testing.T) {
 	t.Parallel()
-	o, err := parseNetwork(t, "--pod-cidr", "fd00:88::/64", "--pod-cidr", "10.88.0.0/16", "--cluster-dns", "10.96.0.10,fd00::a", "--cluster-domain", ".example.", "--cni-bin-dir", "/a", "--cni-conf-dir", "/b")
+	o, err := parseNetwork(t, "--pod-cidr", "fd00:88::/64", "--pod-cidr", "10.88.0.0/16", "--cluster-dns", "10.96.0.10,fd00::a", "--cluster-domain", ".example.", "--cni-bin-dir", "/a", "--cni-conf-dir", "/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +38,7 @@ func TestNetworkOptions(t *testing.T) {
 	}
 	o.Network.PodCIDRs = nil
 	want := backend.Options{
-		Network: network.Options{CNIConfDir: "/b", CNIBinDirs: []string{"/a"}, ClusterDomain: "example"}, ClusterDNS: []string{"10.96.0.10", "fd00::a"},
+		Network: network.Options{CNIConfDir: "/", CNIBinDirs: []string{"/a"}, ClusterDomain: "example"}, ClusterDNS: []string{"10.96.0.10", "fd00::a"},
 	}
 	if diff := cmp.Diff(want, o); diff != "" {
 		t.Error(diff)

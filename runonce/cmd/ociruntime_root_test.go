@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/hack/exectest"
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/exectest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 	"github.com/runonce/runonce/runonce/cmd"
 )
 

@@ -1,128 +1,81 @@
 package cmd
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
-	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/manifests"
-	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/report"
 )
 
 // formatGitHub is the output format of run for GitHub Actions.
 const formatGitHub = "github"
 
-// write writes a document in the format that --output asks for.
-func (p *program) write(c *cli.Context, document any, table func(report.Style) error) error {
-	p.reported = true
-	format := c.String("output")
+// write writes a document in a format of --output.
+func (c *console) write(format string, document any, table func(report.Style) error) error {
+	c.reported = true
 	if format == "json" || format == "yaml" {
-		return p.writeDocument(format, document)
+		return c.writeDocument(format, document)
 	}
-	if err := table(report.Style{Wide: format == "wide", Color: p.colors()}); err != nil {
+	if err := table(report.Style{Wide: format == "wide", Color: c.colors()}); err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}
 	return nil
 }
 
-// colors tells whether the output is colored: only on a terminal that can do it, and not against
-// the user's wish (no-color.org).
-func (p *program) colors() bool {
-	return p.io.StdoutTerminal && p.io.Getenv("NO_COLOR") == "" && !p.dumbTerminal()
-}
-
-// dumbTerminal says whether the terminal has neither colors nor a cursor that moves.
-func (p *program) dumbTerminal() bool { return p.io.Getenv("TERM") == "dumb" }
-
-func (p *program) writeDocument(format string, document any) error {
-	write := report.JSON
-	if format == "yaml" {
-		write = report.YAML
+// writeDocument writes a document in a format for programs. In another format it writes nothing.
+func (c *console) writeDocument(format string, document any) (err error) {
+	switch format {
+	case "yaml":
+		err = report.YAML(c.data.Stdout, document, c.inJob)
+	case "json":
+		err = report.JSON(c.data.Stdout, document)
 	}
-	if err := write(p.io.Stdout, document); err != nil {
+	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}
 	return nil
 }
 
-// writeFailure writes the reports of a command that has failed before it had results. Whoever reads
-// JSON, YAML or JUnit gets a document in every case.
+// failer is a command that writes a document. When it has failed before that, fail writes one about the
+// error: whoever reads JSON, YAML or JUnit gets a document in every case.
+type failer interface {
+	fail(r report.Report) error
+}
+
+// writeFailure writes the document of a command that has failed before it had results.
 func (p *program) writeFailure(code int, cause error) error {
-	if p.reported {
+	f, ok := p.commands[p.invocation.Command].(failer)
+	if p.reported || !ok {
 		return nil
 	}
 	r := report.New(nil, code, time.Since(p.start))
 	r.Failure = failureOf(cause)
-	err := report.WriteFile(p.junit, r.JUnit)
-	switch format := p.outputFormat(); format {
-	case "":
-	case formatGitHub:
-		err = errors.Join(err, p.writeGitHub(r, p.faults))
-	default:
-		if document := p.failureDocument(r, cause); document != nil {
-			err = errors.Join(err, p.writeDocument(format, document))
-		}
-	}
-	return err
+	return f.fail(r)
 }
 
-// writeReport writes a report in the format that --output asks for. faults are those of the manifests.
-func (p *program) writeReport(c *cli.Context, r report.Report, faults manifests.Diagnostics) error {
-	return p.write(c, r, func(s report.Style) error {
-		if c.String("output") == formatGitHub {
-			return p.writeGitHub(r, faults)
+// writeReport writes a report in a format of --output. faults are those of the manifests.
+func (c *console) writeReport(format string, r report.Report, faults manifests.Diagnostics) error {
+	return c.write(format, r, func(s report.Style) error {
+		if format == formatGitHub {
+			return c.writeGitHub(r, faults)
 		}
-		return r.Table(p.io.Stdout, s)
+		return r.Table(c.io.Stdout, s)
 	})
 }
 
+// writeFailedReport writes the report of a command that has failed, in a format for programs.
+func (c *console) writeFailedReport(format string, r report.Report, faults manifests.Diagnostics) error {
+	if format == formatGitHub {
+		return c.writeGitHub(r, faults)
+	}
+	return c.writeDocument(format, r)
+}
+
 // writeGitHub writes the report for GitHub Actions.
-func (p *program) writeGitHub(r report.Report, faults manifests.Diagnostics) error {
-	return report.GitHub{Workspace: p.io.Getenv("GITHUB_WORKSPACE"), Faults: faults}.Write(p.io.Stdout, r)
-}
-
-// outputFormat returns the format for programs that is wanted, "" for none. The arguments may be invalid.
-func (p *program) outputFormat() string {
-	format := cmp.Or(p.invocation.Value("output", "o"), p.settings.Value("output"))
-	if slices.Contains([]string{"json", "yaml", formatGitHub}, format) {
-		return format
-	}
-	return ""
-}
-
-// failureDocument returns the document of the command for the failure of r, which cause is, nil if it has none.
-func (p *program) failureDocument(r report.Report, cause error) any {
-	switch p.invocation.Name() {
-	case "run", "watch":
-		return r
-	case "plan":
-		plan := report.NewPlan(admit.Plan{})
-		plan.Failure = r.Failure
-		return plan
-	case "validate":
-		v := manifests.Validation{APIVersion: report.APIVersion, Kind: "Validation", Problems: manifests.Diagnostics{}, Error: r.Error}
-		errors.As(cause, &v.Problems)
-		return v
-	case "ps":
-		pods := report.NewPods(nil)
-		pods.Failure = r.Failure
-		return pods
-	case "version":
-		v := ownVersions()
-		v.Failure = r.Failure
-		return v
-	case "images pull":
-		return imagePulls{APIVersion: report.APIVersion, Kind: "ImagePull", ExitCode: r.ExitCode, Images: []pulledImage{}, Failure: r.Failure}
-	case "images list":
-		return imageList{APIVersion: report.APIVersion, Kind: "Images", Images: []backend.Image{}, Failure: r.Failure}
-	}
-	return nil
+func (c *console) writeGitHub(r report.Report, faults manifests.Diagnostics) error {
+	return report.GitHub{Workspace: c.io.Getenv("GITHUB_WORKSPACE"), Faults: faults}.Write(c.data.Stdout, r)
 }
 
 // failureOf returns the error as a part of a document.

@@ -15,7 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/report"
 )
@@ -44,7 +44,7 @@ kind: Pod
 metadata: {name: shared}
 spec:
   shareProcessNamespace: true
-  terminationGracePeriodSeconds: 2
+  terminationGracePeriodSeconds: 60
   securityContext: {runAsUser: 1000, runAsNonRoot: true}
   containers:
   - name: beside

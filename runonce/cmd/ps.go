@@ -1,46 +1,91 @@
 package cmd
 
 import (
-	"fmt"
+	"context"
 	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/report"
 )
 
-func (p *program) psCommand() *cli.Command {
-	return &cli.Command{
-		Name: "ps", Usage: "list the pods of earlier runs and their current state",
-		Action: p.ps,
-		Flags:  slices.Concat([]cli.Flag{outputFlag("table", "wide", "json", "yaml")}, engineFlags(), clusterFlags()),
-	}
+// psCommand is "ps".
+type psCommand struct {
+	*program
+	outputFlags
+	pastFlags
+	all bool
 }
 
-func (p *program) ps(c *cli.Context) error {
-	list := p.listNode
-	if p.cluster != nil {
-		list = p.listCluster
-	}
-	pods, err := list(c)
+func (p *program) psCommand() *cli.Command {
+	c := &psCommand{program: p, outputFlags: newOutputFlags("table", "wide", "json", "yaml")}
+	return p.command(cli.Command{
+		Name: "ps", Usage: "list the pods of earlier runs, their current state and last outcome", ArgsUsage: "[[NAMESPACE/]POD...]",
+		Description: "With PODs, it lists only those and prints all messages and the last log lines below the table.",
+		Flags:       []cli.Flag{boolFlag(&c.all, "", "list all pods, which is the default", "all", "a")},
+	}, c, &c.outputFlags, &c.pastFlags)
+}
+
+func (c *psCommand) run(ctx context.Context, args []string) error {
+	t, err := c.pastTarget(&c.pastFlags, c.engine(c.console))
 	if err != nil {
 		return err
 	}
-	document := report.NewPods(pods)
-	return p.write(c, document, func(s report.Style) error { return document.Table(p.io.Stdout, s, time.Now()) })
+	defer t.close()
+	states, err := t.states(ctx, func() []string { return namespacesIn(args) })
+	if err != nil {
+		return err
+	}
+	if states, err = c.wanted(states, args); err != nil {
+		return err
+	}
+	c.addContainers(states, t.logs())
+	document := report.NewPods(states)
+	return c.write(c.output, document, func(s report.Style) error { return document.Table(c.io.Stdout, s, time.Now()) })
 }
 
-// listNode returns the pods on this machine.
-func (p *program) listNode(c *cli.Context) ([]*v1.Pod, error) {
-	s, err := p.connect(c)
-	if err != nil {
-		return nil, err
+// wanted returns the states of the pods that the arguments name, or of all without any.
+func (c *psCommand) wanted(all []report.PodState, args []string) ([]report.PodState, error) {
+	pods := make([]*v1.Pod, 0, len(all))
+	for _, state := range all {
+		pods = append(pods, state.Pod)
 	}
-	defer s.close()
-	if err := s.pods.Probe(c.Context); err != nil {
-		return nil, unusable(fmt.Errorf("probing pods: %w", err))
+	pods = inNamespace(c.podNamespace, pods)
+	if len(args) > 0 {
+		var named []*v1.Pod
+		for _, arg := range args {
+			found, err := resolve(arg, pods, podspec.NameOf, usagef("no pod %q; see %q", arg, "runonce ps"))
+			if err != nil {
+				return nil, err
+			}
+			named = append(named, found...)
+		}
+		pods = named
 	}
-	return s.list(c.Context)
+	states := slices.DeleteFunc(all, func(s report.PodState) bool { return !slices.Contains(pods, s.Pod) })
+	for i := range states {
+		states[i].Named = len(args) > 0
+	}
+	return states, nil
+}
+
+// addContainers adds the containers of the pods, with the last lines of their logs if the pod was named.
+func (c *psCommand) addContainers(states []report.PodState, logs runonce.Logs) {
+	for i := range states {
+		s := &states[i]
+		var err error
+		if s.Containers, err = runonce.Containers(s.Pod, logs, s.Named && s.Pod.Status.Phase != v1.PodSucceeded); err != nil {
+			c.log.Warn("could not read the end of a log", "error", err)
+		}
+	}
+}
+
+func (c *psCommand) fail(r report.Report) error {
+	document := report.NewPods(nil)
+	document.Failure = r.Failure
+	return c.writeDocument(c.output, document)
 }

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 // Pods are listed and stopped when their root has become read-only, and removed once it is
@@ -41,9 +41,7 @@ func TestReadOnlyRoot(t *testing.T) {
 	if out := m.fails(t, 1, "down", "--all"); out != "default/web stopped\n" {
 		t.Errorf("down: %s", out)
 	}
-	for _, p := range processesOf(t, m.dir) {
-		t.Errorf("a process is left: %s", p)
-	}
+	awaitProcesses(t, m.dir, 0)
 	if entries, err := os.ReadDir(filepath.Join(m.dir, "state", "network", "pods")); len(entries) > 0 {
 		t.Errorf("namespaces are left: %v, %v", entries, err)
 	}

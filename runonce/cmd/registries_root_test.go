@@ -13,12 +13,12 @@ import (
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/hack/exectest"
-	"github.com/runonce/runonce/hack/ociimage"
-	"github.com/runonce/runonce/hack/registry"
-	"github.com/runonce/runonce/hack/roottest"
-	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/testing/daemon"
+	"github.com/runonce/runonce/internal/testing/exectest"
+	"github.com/runonce/runonce/internal/testing/ociimage"
+	"github.com/runonce/runonce/internal/testing/registry"
+	"github.com/runonce/runonce/internal/testing/roottest"
+	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
 // example is a section of docs/registries.md: files, and the command that uses them.

@@ -1,198 +1,262 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/internal/process"
+	"github.com/runonce/runonce/internal/systemd"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runonce/report"
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/cgroup"
-	"github.com/runonce/runonce/runtime/cluster"
 )
 
 const (
 	// defaultSettle is long enough to notice most programs that cannot do their work.
 	defaultSettle = 3 * time.Second
-	// defaultPulls is how many images are pulled at once; containerd downloads several layers
-	// of each at the same time.
-	defaultPulls = 4
+	// defaultScheduleTimeout is long enough for a cluster that preempts or starts a node.
+	defaultScheduleTimeout = time.Minute
 )
 
+// startFlags are what run and watch have in common besides podFlags: they say how pods are started.
+type startFlags struct {
+	networkFlags
+	until                                  string
+	settle                                 time.Duration
+	parallel                               int
+	claimsDir, cgroupDriver, containerLogs string
+	podPidsLimit                           int64
+}
+
+func (f *startFlags) flags() []cli.Flag {
+	return append(f.networkFlags.flags(),
+		textFlag(&f.until, categoryRun, "wait for this `GOAL`: running, ready or completed", "until", string(runonce.UntilRunning)),
+		durationFlag(&f.settle, categoryRun, "count a container as running after this `DURATION`", "settle", defaultSettle),
+		&cli.IntFlag{Name: "parallel", Destination: &f.parallel, Category: categoryRun, Usage: "start up to `N` pods at once", DefaultText: "twice the processors"},
+		&cli.StringFlag{Name: "claims-dir", Destination: &f.claimsDir, Category: categoryEngine, Usage: "keep the data of claims in `DIR`/NAMESPACE/CLAIM", DefaultText: "claims in --root"},
+		textFlag(&f.cgroupDriver, categoryRun, "manage cgroups with `DRIVER`: cgroupfs or systemd", "cgroup-driver", cgroup.DriverCgroupfs),
+		&cli.Int64Flag{Name: "pod-pids-limit", Destination: &f.podPidsLimit, Value: -1, Category: categoryRun, Usage: "limit each pod to `N` processes, -1 for no limit"},
+		textFlag(&f.containerLogs, categoryRun, "log containers to `PLACE`: files, or journal for both", "container-logs", "files"),
+	)
+}
+
+func (f *startFlags) check() error {
+	if f.claimsDir != "" {
+		if err := resolveDir("claims-dir", &f.claimsDir); err != nil {
+			return err
+		}
+	}
+	if n := f.podPidsLimit; n == 0 || n < -1 {
+		return usagef("--pod-pids-limit %d: must be a number of processes, or -1 for no limit", n)
+	}
+	return cmp.Or(
+		checkOneOf("cgroup-driver", f.cgroupDriver, cgroup.DriverCgroupfs, cgroup.DriverSystemd),
+		checkOneOf("container-logs", f.containerLogs, "files", "journal"),
+		f.networkFlags.check(),
+	)
+}
+
+// setTo says how to start pods.
+func (f *startFlags) setTo(o *backend.Options) {
+	f.networkFlags.setTo(o)
+	if f.claimsDir != "" {
+		o.ClaimsDir = f.claimsDir
+	}
+	o.CgroupDriver, o.PodPidsLimit = f.cgroupDriver, f.podPidsLimit
+}
+
+// journal returns the socket of the journal that the output of containers goes to, or "".
+func (f *startFlags) journal(c *console) (string, error) {
+	if f.containerLogs == "files" {
+		return "", nil
+	}
+	if err := systemd.Check(c.io.Journal); err != nil {
+		return "", usagef("--container-logs journal: %w", err)
+	}
+	return c.io.Journal, nil
+}
+
+// options returns how a plan is carried out.
+func (f *startFlags) options(c *console, retry runonce.Backoff) runonce.Options {
+	return runonce.Options{
+		Until: runonce.Until(f.until), Retry: retry, Parallel: f.parallel, Settle: f.settle,
+		Start: time.Now(), Logger: c.log, Progress: c.display.Pod,
+	}
+}
+
+// runCommand is "run".
+type runCommand struct {
+	*program
+	podFlags
+	startFlags
+	earlierFlags
+	outputFlags
+	clusterFlags
+	creationFlags
+	maxRestarts                                int
+	timeout                                    time.Duration
+	failFast, remove                           bool
+	exitCodeFrom, junitFile, logsTo, timelines string
+	scheduleTimeout                            time.Duration
+
+	copies logCopies // for --logs-to
+	junit  string    // junitFile, when it can be written
+}
+
 func (p *program) runCommand() *cli.Command {
-	flags := []cli.Flag{
-		&cli.StringFlag{Name: "until", Category: categoryRun, Value: "running", Usage: "wait for this `GOAL`: running, ready or completed"},
-		&cli.IntFlag{Name: "max-restarts", Category: categoryRun, Value: runonce.DefaultMaxRestarts, Usage: "restart a container up to `N` times after crashes"},
-		&cli.DurationFlag{Name: "timeout", Category: categoryRun, Usage: "end the run, including --rm, after this `DURATION`", DefaultText: "no limit"},
-		&cli.DurationFlag{Name: "settle", Category: categoryRun, Value: defaultSettle, Usage: "count a container as running after this `DURATION`"},
-		&cli.IntFlag{Name: "parallel", Category: categoryRun, Usage: "start up to `N` pods at once", DefaultText: "twice the processors"},
-		boolFlag(categoryRun, "end the run when the first pod has failed", "fail-fast"),
-		boolFlag(categoryRun, "remove the started pods at the end of the run", "rm"),
-		&cli.StringFlag{Name: "claims-dir", Category: categoryEngine, Usage: "keep the data of claims in `DIR`/NAMESPACE/CLAIM", DefaultText: "claims in --root"},
-		&cli.StringFlag{Name: "exit-code-from", Category: categoryReport, Usage: "exit with the exit code of `POD[/CONTAINER]`"},
-		&cli.StringFlag{Name: "junit", Category: categoryReport, Usage: "write a JUnit report to `FILE`"},
-		&cli.StringFlag{Name: "logs-to", Category: categoryReport, Usage: "write the log of each container to a file in `DIR`"},
-		&cli.StringFlag{Name: "timeline", Category: categoryReport, Usage: "write an SVG timeline to `FILE`"},
-		&cli.StringFlag{Name: "cgroup-driver", Category: categoryRun, Value: cgroup.DriverCgroupfs, Usage: "manage cgroups with `DRIVER`: cgroupfs or systemd"},
-		&cli.Int64Flag{Name: "pod-pids-limit", Category: categoryRun, Value: -1, Usage: "limit each pod to `N` processes, -1 for no limit"},
-		&cli.StringFlag{Name: "container-logs", Category: categoryRun, Value: "files", Usage: "log containers to `PLACE`: files, or journal for both"},
-		securityFlag(),
-		quietFlag(),
-		outputFlag("table", "wide", "json", "yaml", formatGitHub),
-		parallelPullsFlag(),
-	}
-	return &cli.Command{
-		Name: "run", Usage: "run the pods of manifests and wait until they reach their goal",
-		ArgsUsage: "PATH...", Action: p.run,
-		Description: "PATH is a directory, a file, a URL, or - for standard input.",
-		Flags:       slices.Concat(flags, retryFlags(), imageFlags(), nodeFlags(), networkFlags(), planFlags(), inputFlags(), engineFlags(), clusterFlags(), creationFlags()),
-	}
+	c := &runCommand{program: p, outputFlags: newOutputFlags("table", "wide", "json", "yaml", formatGitHub)}
+	return p.command(cli.Command{
+		Name: "run", Usage: "run the pods of manifests and wait until they reach their goal", ArgsUsage: "PATH...",
+		Description: "PATH is a directory, a file, a URL, or - for standard input. \"run\" may be omitted; then\n" +
+			"a PATH with the name of a command needs ./ in front.",
+		Flags: []cli.Flag{
+			numberFlag(&c.maxRestarts, categoryRun, "restart a container up to `N` times after crashes", "max-restarts", runonce.DefaultMaxRestarts),
+			&cli.DurationFlag{Name: "timeout", Destination: &c.timeout, Category: categoryRun, Usage: "end the run, including --rm, after this `DURATION`", DefaultText: "no limit"},
+			boolFlag(&c.failFast, categoryRun, "end the run when the first pod has failed", "fail-fast"),
+			boolFlag(&c.remove, categoryRun, "remove the started pods at the end of the run", "rm"),
+			textFlag(&c.exitCodeFrom, categoryReport, "wait for the end of `POD[/CONTAINER]` and exit with its exit code", "exit-code-from", ""),
+			textFlag(&c.junitFile, categoryReport, "write a JUnit report to `FILE`", "junit", ""),
+			textFlag(&c.logsTo, categoryReport, "write the log of each container to a file in `DIR`", "logs-to", ""),
+			textFlag(&c.timelines, categoryReport, "write an SVG timeline to `FILE`", "timeline", ""),
+			durationFlag(&c.scheduleTimeout, categoryCluster, "reject a pod that has no node after this `DURATION`", "schedule-timeout", defaultScheduleTimeout),
+			p.quietFlag(),
+		},
+	}, c, &c.podFlags, &c.startFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags)
+}
+
+// options returns how the plan is carried out.
+func (c *runCommand) options() runonce.Options {
+	o := c.startFlags.options(c.console, c.backoff)
+	o.Timeout, o.FailFast, o.Remove, o.MaxRestarts = c.timeout, c.failFast, c.remove, &c.maxRestarts
+	return o
 }
 
 // run reads manifests, makes a plan, carries it out and reports.
-func (p *program) run(c *cli.Context) error {
-	p.outliveReaders()
-	o, err := runOptions(c)
-	if err != nil {
+func (c *runCommand) run(ctx context.Context, args []string) error {
+	c.outliveReaders()
+	o := c.options()
+	if err := o.Validate(); err != nil {
+		return badInput(err)
+	}
+	c.display.Goal(o.Until)
+	if err := c.openOutputs(); err != nil {
 		return err
 	}
-	o.Start, o.Logger, o.Progress = time.Now(), p.log, p.display.Pod
-	p.display.Goal(o.Until)
-	if err := p.openOutputs(c); err != nil {
-		return err
-	}
-	defer p.copies.close()
-	ctx, cancel := o.WithTimeout(c.Context)
+	defer c.copies.close()
+	limited, cancel := o.WithTimeout(ctx) // for what comes before the pods
 	defer cancel()
-	limited := *c // for what comes before the pods
-	limited.Context = ctx
-	if p.cluster != nil && o.Settle > 0 {
-		o.Settle += cluster.StatusDelay
-	}
-	set, err := p.read(&limited)
+	t, err := c.openTarget(args, &o)
 	if err != nil {
 		return err
 	}
-	invalid := invalidResults(set)
-	if err := checkExitCodeFrom(c, set.Pods, invalid); err != nil {
+	defer t.close()
+	set, err := c.readInput(limited, t, args)
+	if err != nil {
 		return err
 	}
-	l, plan, err := p.prepare(&limited, set)
-	defer l.close()
-	invalid = invalidResults(set)
+	if o.Await, err = c.await(set); err != nil {
+		return err
+	}
+	plan, err := t.prepare(limited, set)
+	invalid := invalidResults(set) // some images may have been refused
 	var results []runonce.Result
 	switch {
-	case err != nil && ctx.Err() != nil:
-		results = runonce.NotStarted(set.Pods, endedBy(ctx, err), time.Since(o.Start))
+	case err != nil && limited.Err() != nil:
+		results = runonce.NotStarted(set.Pods, endedBy(limited, err), time.Since(o.Start))
 	case err != nil:
 		return err
 	default:
-		// The next run may plan when the pods that this one stops have stopped.
-		o.Logs, o.Outputs, o.Trace, o.AfterStops = l.logs, p.junit != "", &l.trace, l.afterStops
-		o.Concluded = func(results []runonce.Result) {
-			p.concluded(c.Context, slices.Concat(results, invalid), o.Remove)
-			p.copyLogs(c.Context, results, l)
-		}
-		p.display.OnInterrupt(progress.EffectReport)
-		if o.Remove {
-			p.display.OnInterrupt(progress.EffectRemove)
-		}
-		process.DropCode() // what reading, admission and opening the engine have used
-		results = runonce.Run(c.Context, l.runtime, plan, o)
-		if err := l.finish(context.WithoutCancel(c.Context)); err != nil {
-			p.log.Warn("something is left of the run", "error", err)
-		}
-		p.display.EndRun()
+		results = c.carryOut(ctx, t, plan, o, invalid)
 	}
 	results = append(results, invalid...)
-	p.display.Results(results)
-	return p.report(c, results, time.Since(o.Start), l.lost())
+	c.display.Results(results)
+	return c.report(ctx, results, time.Since(o.Start), t.lost())
 }
 
 // openOutputs refuses places that the run could not write to at its end.
-func (p *program) openOutputs(c *cli.Context) (err error) {
-	if _, err := p.containerJournal(c); err != nil {
-		return err
-	}
-	for _, flag := range []string{"junit", "timeline"} {
-		if err := report.Writable(c.String(flag)); err != nil {
-			return usagef("--%s: %w", flag, err)
+func (c *runCommand) openOutputs() error {
+	for _, f := range []struct{ flag, path string }{{"junit", c.junitFile}, {"timeline", c.timelines}} {
+		if err := report.Writable(f.path); err != nil {
+			return usagef("--%s: %w", f.flag, err)
 		}
 	}
-	p.junit = c.String("junit")
-	if p.copies, err = openLogCopies(c.String("logs-to")); err != nil {
+	c.junit = c.junitFile
+	if err := c.copies.open(c.logsTo); err != nil {
 		return usagef("--logs-to: %w", err)
 	}
 	return nil
 }
 
+// openTarget returns where the pods run. The steps of their starts go to the trace of the options.
+func (c *runCommand) openTarget(args []string, o *runonce.Options) (target, error) {
+	o.Trace = &runonce.Trace{}
+	planning := &planning{&c.podFlags, scope{args, c.recursive, c.prune}, c.rerun}
+	engine := c.podFlags.engine(c.console)
+	c.startFlags.setTo(&engine)
+	var err error
+	if !c.onCluster() {
+		if engine.Journal, err = c.journal(c.console); err != nil {
+			return nil, err
+		}
+	}
+	machine := c.planner(engine, planning)
+	machine.copies, machine.trace = &c.copies, o.Trace
+	return c.target(&c.clusterFlags, machine, clusterOptions{
+		namespace: c.podNamespace, createNamespace: c.createNamespace, scheduleTimeout: c.scheduleTimeout, remove: c.remove,
+		planning: planning, trace: o.Trace,
+	})
+}
+
+// readInput reads the manifests.
+func (c *runCommand) readInput(ctx context.Context, t target, args []string) (*manifests.Set, error) {
+	o, err := c.input(c.console)
+	if err != nil {
+		return nil, err
+	}
+	o.ClusterDomain = c.clusterDomain
+	t.input(&o)
+	return c.read(ctx, reading{args, o, c.skipInvalid, c.prune})
+}
+
+// carryOut runs the pods of a plan.
+func (c *runCommand) carryOut(ctx context.Context, t target, plan admit.Plan, o runonce.Options, invalid []runonce.Result) []runonce.Result {
+	o.Logs, o.Outputs = t.logs(), c.junit != ""
+	t.complete(&o)
+	o.Concluded = func(results []runonce.Result) {
+		c.concluded(ctx, slices.Concat(results, invalid))
+		c.copyLogs(ctx, results, t)
+	}
+	c.display.OnInterrupt(progress.EffectReport)
+	if c.remove {
+		c.display.OnInterrupt(progress.EffectRemove)
+	}
+	results := runonce.Run(ctx, t.runtime(), plan, o)
+	t.undo(context.WithoutCancel(ctx))
+	c.display.EndRun()
+	return results
+}
+
 // concluded tells the service manager that the pods have reached their goal, if they have, and that
 // the run removes them.
-func (p *program) concluded(ctx context.Context, results []runonce.Result, remove bool) {
+func (c *runCommand) concluded(ctx context.Context, results []runonce.Result) {
 	if report.ExitCode(results, 0) == report.ExitOK && ctx.Err() == nil {
-		p.display.Ready()
+		c.display.Ready()
 	}
-	if remove {
-		p.display.Stopping()
+	if c.remove {
+		c.display.Stopping()
 	}
-}
-
-// launch is what a run runs its pods with.
-type launch struct {
-	runtime    runonce.Runtime
-	logs       runonce.Logs
-	trace      runonce.Trace
-	afterStops func()                           // when all pods have stopped that the plan stops
-	finish     func(context.Context) error      // when the results are known
-	instances  func(*runonce.Result) []instance // of the containers of a pod, for their logs
-	lost       func() error                     // why the pods are not known any more
-	close      func()
-}
-
-// prepare makes the plan, for the cluster or for this machine. The caller closes the launch, also
-// after an error.
-func (p *program) prepare(c *cli.Context, set *manifests.Set) (*launch, admit.Plan, error) {
-	l := &launch{close: func() {}, afterStops: func() {}, finish: func(context.Context) error { return nil }, lost: func() error { return nil }}
-	var plan admit.Plan
-	var err error
-	if p.cluster != nil {
-		plan, err = p.prepareCluster(c, set, l)
-	} else {
-		plan, err = p.prepareNode(c, set, l)
-	}
-	return l, plan, err
-}
-
-// prepareNode opens the engine and makes the plan, when it is this run's turn.
-func (p *program) prepareNode(c *cli.Context, set *manifests.Set, l *launch) (admit.Plan, error) {
-	s, err := p.openNode(c, set, runtime.Options{Objects: set, Trace: l.trace.Record})
-	if err != nil {
-		return admit.Plan{}, err
-	}
-	l.instances = p.copies.ofNode
-	l.runtime, l.logs, l.close, l.afterStops = s.pods, podLogs{s.pods}, s.close, func() { s.warn(s.run.Leave()) }
-	if err := p.settleImages(c, set, s); err != nil {
-		return admit.Plan{}, err
-	}
-	if err := p.enter(c.Context, s.run); err != nil {
-		return admit.Plan{}, err
-	}
-	return p.reserve(c, set, s)
 }
 
 // endedBy returns the error of a run that ended before it had a plan because ctx is done.
@@ -204,50 +268,54 @@ func endedBy(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", cause, err)
 }
 
-// checkExitCodeFrom refuses an --exit-code-from that no result will have.
-func checkExitCodeFrom(c *cli.Context, pods []*v1.Pod, invalid []runonce.Result) error {
-	from := c.String("exit-code-from")
-	if from == "" {
-		return nil
+// await returns the container that --exit-code-from waits for. It refuses one that no result will
+// have, or that does not end.
+func (c *runCommand) await(set *manifests.Set) (none runonce.Await, err error) {
+	if c.exitCodeFrom == "" {
+		return none, nil
 	}
-	pods = slices.Clone(pods)
-	for _, r := range invalid {
+	pods := slices.Clone(set.Pods)
+	for _, r := range invalidResults(set) {
 		pods = append(pods, r.Pod)
 	}
-	if err := report.CheckExitCodeFrom(pods, from); err != nil {
-		return usagef("--exit-code-from: %w", err)
+	pod, container, err := report.ExitCodeSource(pods, c.exitCodeFrom)
+	if err != nil {
+		return none, usagef("--exit-code-from: %w", err)
 	}
-	return nil
+	a := runonce.Await{Pod: podspec.NameOf(pod), Container: container}
+	if err := a.Check(pod, c.maxRestarts); err != nil {
+		return none, usagef("--exit-code-from: %w", err)
+	}
+	return a, nil
 }
 
-// reserve makes the plan and reserves the resources of its pods, while no other run plans.
-func (p *program) reserve(c *cli.Context, set *manifests.Set, s *session) (admit.Plan, error) {
-	plan, err := p.decide(c, set, s)
-	if err != nil {
-		return plan, err
+// report writes the results and returns an error with the exit code. lost says why the target could
+// not be used to the end.
+func (c *runCommand) report(ctx context.Context, results []runonce.Result, elapsed time.Duration, lost error) error {
+	code, codeErr := exitCode(ctx, results, c.exitCodeFrom, lost)
+	r := report.New(results, code, elapsed)
+	err := errors.Join(
+		c.writeReport(c.output, r, c.faults),
+		report.WriteFile(c.junit, r.JUnit),
+		report.WriteFile(c.timelines, r.Timeline),
+		codeErr, c.copies.err,
+	)
+	if err != nil && code == report.ExitOK {
+		code = report.ExitFailed
 	}
-	if err := s.run.Reserve(plan.Admitted()); err != nil {
-		return plan, unusable(err)
-	}
-	for _, d := range plan.Departures() {
-		if err := s.run.Revoke(d.Pod, d.By); err != nil {
-			return plan, unusable(err)
-		}
-	}
-	// Now, since no other run plans: what has no record is gone.
-	if err := s.pods.ExpireLogs(); err != nil {
-		p.log.Warn("cannot remove old logs", "error", err)
-	}
-	return plan, nil
+	return exitWith(code, err)
+}
+
+func (c *runCommand) fail(r report.Report) error {
+	return errors.Join(report.WriteFile(c.junit, r.JUnit), c.writeFailedReport(c.output, r, c.faults))
 }
 
 // exitCode returns the exit code for the results, and an error that they do not tell: that the
-// runtime was lost, or that the container of --exit-code-from has no exit code.
-func exitCode(c *cli.Context, results []runonce.Result, lost error) (int, error) {
+// target was lost, or that the container of --exit-code-from has no exit code.
+func exitCode(ctx context.Context, results []runonce.Result, from string, lost error) (int, error) {
 	var interrupt Interrupt
-	errors.As(context.Cause(c.Context), &interrupt)
+	errors.As(context.Cause(ctx), &interrupt)
 	code := report.ExitCode(results, interrupt.Signal)
-	from := c.String("exit-code-from")
 	switch {
 	case code >= report.ExitSignal(syscall.SIGHUP):
 		return code, nil
@@ -266,59 +334,6 @@ func exitCode(c *cli.Context, results []runonce.Result, lost error) (int, error)
 	return code, nil
 }
 
-// report writes the results and returns an error with the exit code. lost says why the runtime could
-// not be used to the end.
-func (p *program) report(c *cli.Context, results []runonce.Result, elapsed time.Duration, lost error) error {
-	code, codeErr := exitCode(c, results, lost)
-	r := report.New(results, code, elapsed)
-	err := errors.Join(
-		p.writeReport(c, r, p.faults),
-		report.WriteFile(p.junit, r.JUnit),
-		report.WriteFile(c.String("timeline"), r.Timeline),
-		codeErr, p.copies.err,
-	)
-	if err != nil && code == report.ExitOK {
-		code = report.ExitFailed
-	}
-	return exitWith(code, err)
-}
-
-// read reads the manifests of the arguments.
-func (p *program) read(c *cli.Context) (*manifests.Set, error) {
-	args, err := paths(c)
-	if err != nil {
-		return nil, err
-	}
-	end := p.display.Wait("reading the manifests")
-	set, err := manifests.ReadPaths(c.Context, args, p.inputOptions(c))
-	end()
-	p.printProblems(set.Warnings)
-	p.faults = slices.Clip(set.Warnings)
-	switch {
-	case context.Cause(c.Context) != nil:
-		return nil, fmt.Errorf("reading the manifests: %w", context.Cause(c.Context))
-	case err != nil && (!c.Bool("skip-invalid") || len(set.Pods) == 0):
-		return nil, badInput(err)
-	case len(set.Pods) == 0 && !prunesAll(c):
-		return nil, noPod(c)
-	}
-	for _, in := range set.Invalid {
-		p.faults = append(p.faults, in.Problems...)
-	}
-	return set, nil
-}
-
-// prunesAll says whether input without pods is meant to stop all pods that came from there: with
-// --prune, and if the arguments are directories. Empty standard input is more likely a mistake.
-func prunesAll(c *cli.Context) bool {
-	return c.Bool("prune") && !slices.ContainsFunc(c.Args().Slice(), func(arg string) bool {
-		info, err := os.Stat(arg)
-		return err != nil || !info.IsDir()
-	})
-}
-
-func noPod(c *cli.Context) error { return usagef("no pod in %s", strings.Join(c.Args().Slice(), ", ")) }
-
 // invalidResults returns a result for each manifest that was skipped.
 func invalidResults(set *manifests.Set) []runonce.Result {
 	results := make([]runonce.Result, 0, len(set.Invalid))
@@ -332,46 +347,4 @@ func invalidResults(set *manifests.Set) []runonce.Result {
 		})
 	}
 	return results
-}
-
-// decide makes the plan.
-func (p *program) decide(c *cli.Context, set *manifests.Set, s *session) (admit.Plan, error) {
-	// The reservations come first: pods that start meanwhile are among the running ones.
-	reserved, err := s.run.Reserved()
-	if err != nil {
-		return admit.Plan{}, unusable(err)
-	}
-	running, err := s.list(c.Context)
-	if err != nil {
-		return admit.Plan{}, err
-	}
-	o, err := p.admitOptions(c, set, true)
-	if err != nil {
-		return admit.Plan{}, err
-	}
-	if o.Listening, err = p.listeners(c, set.Pods, running); err != nil {
-		return admit.Plan{}, err
-	}
-	o.Reserved = reserved
-	o.MissingFeatures = s.engine.Unsupported(c.Context, set.Pods)
-	plan := admit.Decide(s.node, running, set.Pods, o)
-	if err := s.engine.Check(toStart(plan, running)); err != nil {
-		return plan, unusable(err)
-	}
-	return plan, nil
-}
-
-// toStart returns the pods that are to run, except those that have ended in an earlier run.
-func toStart(plan admit.Plan, running []*v1.Pod) []*v1.Pod {
-	over := map[types.UID]bool{}
-	for _, pod := range running {
-		over[pod.UID] = podspec.Ended(pod.Status.Phase)
-	}
-	var pods []*v1.Pod
-	for _, d := range plan.Decisions {
-		if d.Verdict == admit.Admitted && !d.Prune && !(d.Running && over[d.Pod.UID]) {
-			pods = append(pods, d.Pod)
-		}
-	}
-	return pods
 }

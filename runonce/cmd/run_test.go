@@ -91,13 +91,13 @@ func TestTimeoutBeforeThePlan(t *testing.T) {
 		pod, dir := manifest(t, "web", "Always", "[sleep]"), t.TempDir()
 		begin := time.Now()
 		got := invoke(t, m, "run", pod, "--node", nodeFile(), "--timeout", "5s", "--images-dir", dir)
-		want := "the timeout of the run has passed: --images-dir: importing " + dir
+		want := "the run has timed out: --images-dir: importing " + dir
 		if got.code != 1 || !strings.Contains(got.stdout, "default/web: TimedOut, NotStarted") || !strings.Contains(got.stdout, want) {
 			t.Errorf("while importing: %+v", got)
 		}
 		in, w := io.Pipe()
 		got = invokeWith(t, cmd.IO{Open: m.open, Stdin: in}, "run", "-", "--node", nodeFile(), "--timeout", "5s")
-		if got.code != 1 || got.stderr != "runonce: reading the manifests: the timeout of the run has passed\n" {
+		if got.code != 1 || got.stderr != "runonce: reading the manifests: the run has timed out\n" {
 			t.Errorf("while reading: %+v", got)
 		}
 		if err := w.Close(); err != nil {

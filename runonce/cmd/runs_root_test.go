@@ -21,8 +21,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/daemon"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 // process is a run in a process of its own.
@@ -345,8 +345,9 @@ func TestSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := bufio.NewScanner(stderr)
-		for lines.Scan() {
-			if strings.Contains(lines.Text(), "still running") {
+		for sent := false; lines.Scan(); {
+			if !sent && strings.Contains(lines.Text(), "still running") {
+				sent = true
 				if err := p.Process.Signal(sig); err != nil {
 					t.Fatal(err)
 				}

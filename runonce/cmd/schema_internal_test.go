@@ -78,7 +78,7 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "string", Format: "date-time"}
 	case reflect.TypeFor[runonce.Outcome]():
 		return oneOf(runonce.Running, runonce.Ready, runonce.Succeeded, runonce.Failed, runonce.TimedOut,
-			runonce.Rejected, runonce.Preempted, runonce.Invalid, runonce.Canceled)
+			runonce.Rejected, runonce.Preempted, runonce.Invalid, runonce.Canceled, runonce.Removed)
 	case reflect.TypeFor[admit.Verdict]():
 		return oneOf(admit.Admitted, admit.Rejected, admit.Preempted)
 	}

@@ -12,8 +12,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/hack/exectest"
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/exectest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 const secured = `apiVersion: v1
@@ -50,7 +50,7 @@ func TestSecured(t *testing.T) {
 		mountTmpfs(t, filepath.Join(host, "below"))
 		dir := podDir(t, strings.ReplaceAll(secured, "HOST", host))
 		_, out := m.try(t, "run", "--max-retries", "1", dir)
-		if _, err := os.Stat("/sys/fs/selinux/enforce"); err != nil && !strings.Contains(out, "seLinuxOptions are ignored: the machine has no SELinux") {
+		if _, err := os.Stat("/sys/fs/selinux/enforce"); err != nil && !strings.Contains(out, "ignoring seLinuxOptions: the machine has no SELinux") {
 			t.Errorf("no word of SELinux:\n%s", out)
 		}
 		v, root := m.facts(t, "secured", "main"), m.facts(t, "secured", "root")

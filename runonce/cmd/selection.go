@@ -5,46 +5,73 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
 )
 
-// selection is what one argument of down stands for.
+// selector finds the pods that the arguments of down mean.
+type selector struct {
+	c *downCommand
+	t target
+}
+
+// selection is what one argument stands for.
 type selection struct {
 	pods   []*v1.Pod
 	notice string // why there are none
 	err    error  // for the end: the manifests have errors and there are no pods
 }
 
+// choose returns those of the pods that the arguments mean. The caller calls conclude once they
+// are stopped: one bad file must not keep the others running.
+func (s selector) choose(ctx context.Context, args []string, pods []*v1.Pod) (wanted []*v1.Pod, conclude func() error, err error) {
+	if s.c.all {
+		if len(pods) == 0 && !s.c.quiet {
+			s.c.notice("there are no pods of earlier runs")
+		}
+		return pods, func() error { return nil }, nil
+	}
+	var selected []selection
+	for _, arg := range args {
+		one, err := s.selectBy(ctx, arg, pods)
+		if err != nil {
+			return nil, nil, err
+		}
+		selected, wanted = append(selected, one), append(wanted, one.pods...)
+	}
+	wanted = only(pods, func(pod *v1.Pod) bool { return slices.Contains(wanted, pod) })
+	return wanted, func() (err error) {
+		for _, one := range selected {
+			s.c.notice(one.notice)
+			err = s.c.afterError(err, one.err)
+		}
+		return err
+	}, nil
+}
+
 // selectBy returns what an argument stands for: the pods that came from this path, else those of
 // this name. An existing path is never a name.
-func (p *program) selectBy(c *cli.Context, arg string, pods []*v1.Pod) (selection, error) {
+func (s selector) selectBy(ctx context.Context, arg string, pods []*v1.Pod) (selection, error) {
 	origin := manifests.Origin(arg)
 	from := only(pods, func(pod *v1.Pod) bool { return podspec.CameFrom(pod, origin) })
 	if origin == "-" {
-		return p.selectByManifests(c, arg, from, pods)
+		return s.selectByManifests(ctx, arg, from, pods)
 	}
 	if len(from) > 0 {
 		return selection{pods: from}, nil
 	}
 	if isPath(arg) {
-		return p.selectByManifests(c, arg, nil, pods)
+		return s.selectByManifests(ctx, arg, nil, pods)
 	}
-	named := only(pods, func(pod *v1.Pod) bool { return isNamed(arg, pod.Namespace, pod.Name) })
-	switch names := fullNames(named); {
-	case len(names) > 1:
-		return selection{}, usagef("pod %q is in several namespaces: give one of %s", arg, strings.Join(names, ", "))
-	case len(names) == 0:
-		return selection{}, usagef("%q is neither a path nor a pod that runs here; see %q", arg, "runonce ps")
-	}
-	return selection{pods: named}, nil
+	named, err := resolve(arg, pods, podspec.NameOf, usagef("%q is neither a path nor a pod that runs here; see %q", arg, "runonce ps"))
+	return selection{pods: named}, err
 }
 
 // isPath says whether the argument exists, or can only be a path.
@@ -58,12 +85,11 @@ func isPath(arg string) bool {
 // selectByManifests returns those of the candidates that the manifests name. When there are none
 // it says so, and which pods of the same names came from elsewhere. Invalid manifests name pods
 // as well: an error in its file must not keep a pod from being stopped.
-func (p *program) selectByManifests(c *cli.Context, arg string, candidates, pods []*v1.Pod) (selection, error) {
-	set, err := manifests.ReadPaths(c.Context, []string{arg}, p.downOptions(c))
-	if cause := context.Cause(c.Context); cause != nil {
+func (s selector) selectByManifests(ctx context.Context, arg string, candidates, pods []*v1.Pod) (selection, error) {
+	names, err := s.namesIn(ctx, arg)
+	if cause := context.Cause(ctx); cause != nil {
 		return selection{}, cause
 	}
-	names := namesOf(set)
 	has := func(pod *v1.Pod) bool { return names[podspec.FullName(pod)] }
 	if found := only(candidates, has); len(found) > 0 {
 		return selection{pods: found}, nil
@@ -90,39 +116,38 @@ func (p *program) selectByManifests(c *cli.Context, arg string, candidates, pods
 	return selection{notice: notice}, nil
 }
 
-// downOptions are those for manifests whose pods are to be stopped, whatever flags they were run with.
-func (p *program) downOptions(c *cli.Context) manifests.Options {
-	o := p.inputOptions(c)
-	o.RunCronJobs, o.SHA256 = true, ""
-	return o
-}
-
-// namesOf returns the full names of the pods in the manifests.
-func namesOf(set *manifests.Set) map[string]bool {
+// namesIn returns the full names of the pods in the manifests at a path, whatever flags they were run with. It
+// returns those that can be read also with an error.
+func (s selector) namesIn(ctx context.Context, path string) (map[string]bool, error) {
+	o, err := s.c.input(s.c.console)
+	if err != nil {
+		return nil, err
+	}
+	o.Namespace, o.RunCronJobs, o.SHA256 = s.c.podNamespace, true, ""
+	s.t.input(&o)
+	set, err := manifests.ReadPaths(ctx, []string{path}, o)
 	names := map[string]bool{}
 	for _, pod := range set.Pods {
 		names[podspec.FullName(pod)] = true
 	}
 	for _, in := range set.Invalid {
 		if in.Kind == "Pod" && in.Name != "" {
-			names[cmp.Or(in.Namespace, v1.NamespaceDefault)+"/"+in.Name] = true
+			names[cmp.Or(in.Namespace, o.Namespace, v1.NamespaceDefault)+"/"+in.Name] = true
 		}
 	}
-	return names
+	return names, err
 }
 
-// isNamed says whether the argument, [NAMESPACE/]POD, names the pod.
-func isNamed(arg, namespace, name string) bool { return arg == name || arg == namespace+"/"+name }
-
-func only(pods []*v1.Pod, wanted func(*v1.Pod) bool) []*v1.Pod {
-	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !wanted(pod) })
-}
-
-// fullNames returns the names of the pods, sorted and each once.
-func fullNames(pods []*v1.Pod) []string {
-	names := make([]string, 0, len(pods))
-	for _, pod := range pods {
-		names = append(names, podspec.FullName(pod))
+// namespaces returns the namespaces of what the arguments name.
+func (s selector) namespaces(ctx context.Context, args []string) []string {
+	var all []string
+	for _, arg := range args {
+		if !isPath(arg) {
+			all = append(all, arg)
+			continue
+		}
+		names, _ := s.namesIn(ctx, arg) // an error is for selectBy
+		all = slices.AppendSeq(all, maps.Keys(names))
 	}
-	return distinctNames(names)
+	return namespacesIn(all)
 }

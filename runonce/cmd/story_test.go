@@ -297,7 +297,7 @@ func (s *story) defaults(command string, args []string) []string {
 		flags = append(flags, "--cni-conf-dir", dir)
 	}
 	if runs && s.cluster && !slices.Contains(args, "--timeout") {
-		flags = append(flags, "--timeout", "1m") // much longer than it takes
+		flags = append(flags, "--timeout", "10m") // much longer than it takes
 	}
 	if runs && !slices.Contains(args, "--settle") {
 		flags = append(flags, "--settle", "100ms")

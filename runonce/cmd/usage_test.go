@@ -19,19 +19,54 @@ func TestUsage(t *testing.T) {
 		{"exec web sh", `unknown command "exec": runonce cannot enter containers; "runonce logs POD" prints their output`},
 		{"attach web", `unknown command "attach": runonce cannot enter`},
 		{"get pods", `unknown command "get": use "runonce ps"`},
-		{"describe pod web", `unknown command "describe": use "runonce ps -o wide" or "runonce run -o wide PATH"`},
+		{"get events", `unknown command "get": runonce keeps no events; "runonce ps" shows`},
+		{"describe pod web", `unknown command "describe": use "runonce ps POD" or "runonce ps -o yaml"`},
+		{"inspect web", `unknown command "inspect": use "runonce ps POD"`},
 		{"apply -f x", `unknown command "apply": use "runonce run PATH"`},
-		{"delete web", `unknown command "delete": use "runonce down PATH" or "runonce down POD"`},
+		{"create -f x", `unknown command "create": use "runonce run PATH"`},
+		{"start web", `unknown command "start": use "runonce run PATH"`},
+		{"restart web", `unknown command "restart": use "runonce down POD", and then "runonce run PATH"`},
+		{"kube play x", `unknown command "kube": use "runonce run PATH"`},
+		{"kube down x", `unknown command "kube": use "runonce down PATH"`},
+		{"play kube x", `unknown command "play": use "runonce run PATH"`},
+		{"compose up -d", `unknown command "compose": use "runonce run PATH"`},
+		{"top", `unknown command "top": runonce does not measure pods`},
+		{"status web", `unknown command "status": use "runonce ps"`},
+		{"wait web", `unknown command "wait": "runonce run --until ready PATH" waits for pods`},
+		{"config view", `unknown command "config": use "runonce validate PATH" for manifests`},
+		{"events", `unknown command "events": runonce keeps no events`},
+		{"delete -f x", `unknown command "delete": use "runonce down PATH" or "runonce down POD", which stop and remove pods`},
+		{"rm web", `unknown command "rm": use "runonce down PATH" or "runonce down POD"`},
+		{"kill web", `unknown command "kill": use "runonce down PATH" or "runonce down POD"`},
+		{"stop web", `unknown command "stop": use "runonce down PATH" or "runonce down POD"`},
+		{"Stop web", `unknown command "Stop": use "runonce down PATH" or "runonce down POD"`},
+		{"enable web", `unknown command "enable": this is for systemd`},
 		{"pull x", `unknown command "pull": use "runonce images pull PATH"`},
-		{"rnu x", `unknown command "rnu" (did you mean "runonce run"?)`},
+		{"rnu x", `unknown command "rnu": did you mean "runonce run"?`},
+		{"donw x", `unknown command "donw": did you mean "runonce down"?`},
+		{"done x", `"done" is neither a command nor an existing path; see "runonce help"`},
+		{"validtae x", `unknown command "validtae": did you mean "runonce validate"?`},
+		{"compltion", `unknown command "compltion": did you mean "runonce completion"?`},
+		{"help exec", `unknown command "exec": runonce cannot enter containers`},
+		{"help kube play", `unknown command "kube": use "runonce run PATH"`},
+		{"help rnu", `unknown command "rnu": did you mean "runonce run"?`},
 		{"--rm nosuch", `"nosuch" is neither a command nor an existing path; see "runonce help"`},
 		{"./nosuch --node NODE", "./nosuch: does not exist\nrunonce: the input has 1 error: nothing was started"},
 		{"images imprt x", `unknown command "images imprt": must be list, pull, import, bundle, rm or prune`},
 		{"help images imprt", `unknown command "images imprt"; see "runonce images --help"`},
 		{"run -f x", `unknown flag -f: give the path without it, as in "runonce run PATH"; see "runonce run --help"`},
 		{"down -f x", `unknown flag -f: give the path without it, as in "runonce down PATH"; see`},
-		{"logs -n prod web", `unknown flag -n: a manifest says its namespace, and [NAMESPACE/]POD names a pod (--namespace is that of containerd)`},
+		{"images list -n prod", `unknown flag -n: it is the namespace of pods, which this command does not need (--namespace is that of containerd)`},
 		{"ps -A", `unknown flag -A: all namespaces are always included`},
+		{"ps -f x", `unknown flag -f; see`},
+		{"ps -w", `unknown flag -w: use "watch runonce ps"`},
+		{"run -d x", `unknown flag -d: pods keep running when "runonce run" has exited`},
+		{"run --dry-run x", `unknown flag --dry-run: use "runonce plan PATH", which changes nothing`},
+		{"down --dry-run x", `unknown flag --dry-run: "runonce ps" lists the pods that run`},
+		{"run --reruns x", `unknown flag --reruns; see`},
+		{"run --skip-invalids x", `unknown flag --skip-invalids; see`},
+		{"down --log x", `unknown flag --log; see`},
+		{"down --al", `unknown flag --al; see`},
 		{"run --timeot 5s x", `unknown flag --timeot (did you mean --timeout?)`},
 		{"run --nothing-like-it x", `unknown flag --nothing-like-it; see "runonce run --help"`},
 		{"run x --timeout", `--timeout: needs a value`},
@@ -45,8 +80,8 @@ func TestUsage(t *testing.T) {
 		{"run --settle -1s x", `--settle -1s: must not be negative`},
 		{"logs --since -5m x", `--since -5m0s: must not be negative`},
 		{"run --sha256 00 x", `--sha256 "00": must be 64 hex digits`},
-		{"run --until ready --until=running x", `--until is given twice, and takes one value`},
-		{"run -o json x --output yaml", `--output is given twice, and takes one value`},
+		{"run --until ready --until=running x", `--until is given twice but takes one value`},
+		{"run -o json x --output yaml", `--output is given twice but takes one value`},
 		{"images list --root a,b", `"a,b": must not contain a comma, which separates the options of a mount`},
 		{"down --all --state a,b", `"a,b": must not contain a comma`},
 		{"ps --log-dir a\xffb", `"a\xffb": must be valid UTF-8`},
@@ -54,7 +89,7 @@ func TestUsage(t *testing.T) {
 		{"ps --root a --state ./a/", `--root and --state must be different directories`},
 		{"run --cni-conf-dir nosuch x", `--cni-conf-dir "nosuch": must be an existing directory`},
 		{"images pull --hosts-dir usage_test.go x", `--hosts-dir "usage_test.go": must be an existing directory`},
-		{"images list --root a --root b", `--root is given twice, and takes one value`},
+		{"images list --root a --root b", `--root is given twice but takes one value`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			t.Parallel()
@@ -67,6 +102,32 @@ func TestUsage(t *testing.T) {
 	got := invokeWith(t, noEngine(t), "plan", pod, "--node", nodeFile(), "--node-label", "a=b", "--node-label", "c=d")
 	if got.code != 0 {
 		t.Errorf("a flag that may be repeated: %+v", got)
+	}
+}
+
+// TestCommandOrPath: what is meant as a command is not run as a path of that name.
+func TestCommandOrPath(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"log", "lgos", "exec", "kube", "Plan", "plans", "pods", "ops", "batch", "match", "manifests", "web-1"} {
+		if err := os.Mkdir(name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for args, want := range map[string]string{
+		"log":           `unknown command "log": use "runonce logs POD" (the path of this name is ./log)`,
+		"lgos":          `unknown command "lgos": did you mean "runonce logs"? (the path of this name is ./lgos)`,
+		"--rm exec":     `unknown command "exec": runonce cannot enter containers; "runonce logs POD" prints their output (the path of this name is ./exec)`,
+		"kube play":     `unknown command "kube": use "runonce run PATH" (the path of this name is ./kube)`,
+		"plans --rerun": `unknown command "plans": did you mean "runonce plan"? (the path of this name is ./plans)`,
+		"Plan":          `unknown command "Plan": did you mean "runonce plan"? (the path of this name is ./Plan)`,
+		"pods":          "no pod in pods", "ops": "no pod in ops", "batch": "no pod in batch", "match": "no pod in match",
+		"manifests": "no pod in manifests", "web-1": "no pod in web-1",
+		"./log": "no pod in ./log", "log/": "no pod in log/", "run log": "no pod in log", "-- log": "no pod in log",
+	} {
+		got := invokeWith(t, noEngine(t), strings.Fields(args)...)
+		if got.code != 2 || got.stderr != "runonce: "+want+"\n" {
+			t.Errorf("%s: %+v", args, got)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package cmd
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -12,53 +11,66 @@ import (
 	"github.com/runonce/runonce/runonce/report"
 )
 
-func (p *program) validateCommand() *cli.Command {
-	return &cli.Command{
-		Name: "validate", Usage: "check manifests and report every error; needs no root",
-		ArgsUsage: "PATH...", Action: p.validate,
-		Flags: slices.Concat([]cli.Flag{
-			securityFlag(),
-			outputFlag("table", "json", "yaml"),
-			boolFlag(categoryInput, "treat warnings as errors", "strict"),
-		}, inputFlags(), engineFlags()),
-	}
+// validateCommand is "validate".
+type validateCommand struct {
+	*program
+	manifestFlags
+	engineFlags
+	outputFlags
+	strict bool
 }
 
-func (p *program) validate(c *cli.Context) error {
-	args, err := paths(c)
+func (p *program) validateCommand() *cli.Command {
+	c := &validateCommand{program: p, outputFlags: newOutputFlags("table", "json", "yaml")}
+	return p.command(cli.Command{
+		Name: "validate", Usage: "check manifests and report every error; needs no root", ArgsUsage: "PATH...",
+		Flags: []cli.Flag{boolFlag(&c.strict, categoryInput, "treat warnings as errors", "strict")},
+	}, c, &c.manifestFlags, &c.engineFlags, &c.outputFlags)
+}
+
+func (c *validateCommand) run(ctx context.Context, args []string) error {
+	if err := needPaths(args); err != nil {
+		return err
+	}
+	o, err := c.input(c.console)
 	if err != nil {
 		return err
 	}
-	set, err := manifests.ReadPaths(c.Context, args, p.inputOptions(c))
-	if cause := context.Cause(c.Context); cause != nil {
+	set, err := manifests.ReadPaths(ctx, args, o)
+	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	v := manifests.NewValidation(set, err, c.Bool("strict"))
-	err = p.write(c, v, func(report.Style) error { return p.printValidation(v, len(set.Pods)) })
+	v := manifests.NewValidation(set, err, c.strict)
+	err = c.write(c.output, v, func(report.Style) error { return c.printValidation(v, len(set.Pods)) })
 	switch {
 	case err != nil:
 		return err
 	case v.Err() != nil:
 		return exitError{code: report.ExitUsage}
 	case len(set.Pods) == 0:
-		p.notice(noPod(c).Error())
+		c.notice(noPod(args).Error())
 	}
 	return nil
 }
 
+func (c *validateCommand) fail(r report.Report) error {
+	problems := append(manifests.Diagnostics{}, r.Faults...) // never null
+	return c.writeDocument(c.output, manifests.Validation{APIVersion: report.APIVersion, Kind: "Validation", Problems: problems, Error: r.Error})
+}
+
 // printValidation prints one line for each problem.
-func (p *program) printValidation(v manifests.Validation, pods int) error {
+func (c *validateCommand) printValidation(v manifests.Validation, pods int) error {
 	for _, problem := range v.Problems {
 		text := problem.String()
 		if problem.Severity == manifests.SeverityWarning {
 			text = "warning: " + text
 		}
-		if _, err := fmt.Fprintln(p.io.Stdout, text); err != nil {
+		if _, err := fmt.Fprintln(c.io.Stdout, text); err != nil {
 			return err
 		}
 	}
 	if v.Err() == nil {
-		_, err := fmt.Fprintf(p.io.Stdout, "%s, no error\n", runonce.Count(pods, "pod"))
+		_, err := fmt.Fprintf(c.io.Stdout, "%s, no error\n", runonce.Count(pods, "pod"))
 		return err
 	}
 	return nil

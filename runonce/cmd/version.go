@@ -2,11 +2,11 @@ package cmd
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	goruntime "runtime"
 	"runtime/debug"
-	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -20,31 +20,42 @@ var (
 	date    = ""
 )
 
-func (p *program) versionCommand() *cli.Command {
-	return &cli.Command{
-		Name: "version", Usage: "print the versions of runonce, its components and the OCI runtime", Action: p.version,
-		Flags: slices.Concat([]cli.Flag{outputFlag("table", "json", "yaml"), ociRuntimeFlag()}, engineFlags()),
-	}
+// versionCommand is "version".
+type versionCommand struct {
+	*program
+	outputFlags
+	ociRuntimeFlags
+	engineFlags
 }
 
-func (p *program) version(c *cli.Context) error {
+func (p *program) versionCommand() *cli.Command {
+	c := &versionCommand{program: p, outputFlags: newOutputFlags("table", "json", "yaml")}
+	return p.command(cli.Command{Name: "version", Usage: "print the versions of runonce, its components and the OCI runtime"},
+		c, &c.outputFlags, &c.ociRuntimeFlags, &c.engineFlags)
+}
+
+func (c *versionCommand) run(ctx context.Context, _ []string) error {
 	v := ownVersions()
-	if err := p.addExternal(c, &v); err != nil {
+	if err := c.addExternal(ctx, &v); err != nil {
 		return err
 	}
-	return p.write(c, v, func(report.Style) error { return v.table(p.io.Stdout) })
+	return c.write(c.output, v, func(report.Style) error { return v.table(c.io.Stdout) })
+}
+
+func (c *versionCommand) fail(r report.Report) error {
+	v := ownVersions()
+	v.Failure = r.Failure
+	return c.writeDocument(c.output, v)
 }
 
 // addExternal adds the versions of other programs.
-func (p *program) addExternal(c *cli.Context, v *versions) error {
-	if p.io.Versions == nil {
+func (c *versionCommand) addExternal(ctx context.Context, v *versions) error {
+	if c.io.Versions == nil {
 		return nil
 	}
-	o, err := p.engineOptions(c)
-	if err != nil {
-		return err
-	}
-	found, err := p.io.Versions(c.Context, o.Options)
+	o := c.engine(c.console)
+	o.RuncPath = c.ociRuntime
+	found, err := c.io.Versions(ctx, o.Options)
 	if err != nil {
 		return unusable(fmt.Errorf("container engine: %w", err))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/runonce/runonce/hack/exectest"
+	"github.com/runonce/runonce/internal/testing/exectest"
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/volume"
 )
@@ -356,6 +357,9 @@ spec:
   - {name: main, image: "localhost/box:1", args: [await, /host/go], volumeMounts: [{name: host, mountPath: /host}]}
 `
 
+// evicted matches a row of ps.
+var evicted = regexp.MustCompile(`(?m)^(volume|layer) .* Evicted`)
+
 // TestEviction: pods that use more local storage than they may are ended while a run
 // watches them, in the kubelet's words, and others are left alone.
 func TestEviction(t *testing.T) {
@@ -365,7 +369,7 @@ func TestEviction(t *testing.T) {
 		waitFor(t, filepath.Join(host, "modest"))
 		for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 			_, text := m.try(t, "ps")
-			if strings.Count(text, "Evicted") == 2 {
+			if len(evicted.FindAllString(text, -1)) == 2 {
 				break
 			}
 			if time.Now().After(deadline) {

@@ -13,53 +13,47 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
-	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runonce/report"
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/record"
 )
 
 // stopSlack is how much longer than its grace period a pod may take to stop.
 const stopSlack = time.Minute
 
-func (p *program) watchCommand() *cli.Command {
-	// A run that does not end has no end to wait for, to report or to remove pods at.
-	flags := slices.DeleteFunc(p.runCommand().Flags, func(f cli.Flag) bool {
-		return slices.Contains([]string{
-			"timeout", "fail-fast", "rm", "exit-code-from", "junit", "timeline", "logs-to", "max-restarts", "prune", "rerun",
-			"kubeconfig", "context", "create-namespace", "schedule-timeout",
-		}, cmdline.FlagName(f))
-	})
-	flags = append(flags,
-		&cli.IntFlag{Name: "max-restarts", Category: categoryRun, Usage: "restart a container up to `N` times after crashes", DefaultText: "no limit"},
-		boolFlag(categoryRun, "stop the pods at the end", "stop-pods"),
-		// What a run with --prune does, and so reads.
-		&cli.BoolFlag{Name: "prune", Value: true, Hidden: true},
-		&cli.StringFlag{Name: "kubeconfig", Hidden: true}, &cli.StringFlag{Name: "context", Hidden: true},
-	)
-	return &cli.Command{
-		Name: "watch", Usage: "run the pods of manifests, keep them running and apply changes of the manifests",
-		ArgsUsage: "PATH...", Action: p.watchPaths,
-		Description: "PATH is a directory, a file or a URL. SIGHUP reads all of them again. SIGTERM and SIGINT end the\n" +
-			"command and leave the pods running.",
-		Flags: flags,
-	}
+// watchCommand is "watch": it keeps the pods of manifests running.
+type watchCommand struct {
+	*program
+	podFlags
+	startFlags
+	outputFlags
+	clusterFlags // to refuse them
+	maxRestarts  int
+	stopPods     bool
+
+	reading reading
+	options runonce.Options
+	target  *nodeTarget
+	objects currentObjects
+	current admit.Plan
+	invalid []runonce.Result
+	faulty  bool // the manifests had errors when they were last read
 }
 
-// keeper keeps the pods of the arguments running.
-type keeper struct {
-	*program
-	c       *cli.Context
-	o       runonce.Options
-	s       *session
-	objects *currentObjects
-
-	plan    admit.Plan
-	invalid []runonce.Result
+func (p *program) watchCommand() *cli.Command {
+	c := &watchCommand{program: p, outputFlags: newOutputFlags("table", "wide", "json", "yaml", formatGitHub)}
+	return p.command(cli.Command{
+		Name: "watch", Usage: "run the pods of manifests, keep them running and apply changes to the manifests", ArgsUsage: "PATH...",
+		Description: "PATH is a directory, a file or a URL. SIGHUP reads all of them again. SIGTERM and SIGINT end the\n" +
+			"command and leave the pods running.",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "max-restarts", Destination: &c.maxRestarts, Value: notGiven, Category: categoryRun, Usage: "restart a container up to `N` times after crashes", DefaultText: "no limit"},
+			boolFlag(&c.stopPods, categoryRun, "stop the pods at the end", "stop-pods"),
+			p.quietFlag(),
+		},
+	}, c, &c.podFlags, &c.startFlags, &c.outputFlags, hidden{&c.clusterFlags})
 }
 
 // currentObjects are those of the manifests that were read last.
@@ -81,139 +75,200 @@ func (o *currentObjects) PersistentVolume(name string) (*v1.PersistentVolume, bo
 	return o.set.Load().PersistentVolume(name)
 }
 
-// watchPaths runs the pods, and goes on until it is interrupted.
-func (p *program) watchPaths(c *cli.Context) error {
-	p.outliveReaders()
-	o, err := runOptions(c)
-	if err != nil {
-		return err
-	}
-	if slices.Contains(c.Args().Slice(), "-") {
+// run runs the pods, and goes on until it is interrupted.
+func (c *watchCommand) run(ctx context.Context, args []string) error {
+	c.outliveReaders()
+	switch {
+	case c.onCluster():
+		return usagef("watch runs pods on this machine only: on a cluster, a Deployment keeps pods running")
+	case slices.Contains(args, "-"):
 		return usagef("watch: standard input can only be read once: use run")
 	}
-	o.Start, o.Logger, o.Progress = time.Now(), p.log, p.display.Pod
-	p.display.Goal(o.Until)
-	p.display.Service()
-	changes := p.changes(c)
-	set, err := p.read(c)
+	c.options = c.startFlags.options(c.console, c.backoff)
+	if c.maxRestarts != notGiven {
+		c.options.MaxRestarts = &c.maxRestarts
+	}
+	if err := c.options.Validate(); err != nil {
+		return badInput(err)
+	}
+	c.display.Goal(c.options.Until)
+	c.display.Service()
+	input, err := c.input(c.console)
 	if err != nil {
 		return err
 	}
-	k := &keeper{program: p, c: c, o: o, objects: &currentObjects{}}
-	if err := k.begin(set); err != nil {
+	input.ClusterDomain = c.clusterDomain
+	c.reading = reading{args, input, c.skipInvalid, true} // when all pods have gone from a directory, they are stopped
+	changes := c.changes(ctx)
+	set, err := c.read(ctx, c.reading)
+	if err != nil {
 		return err
 	}
-	defer k.s.close()
-	return k.keep(changes)
+	c.faulty = len(set.Invalid) > 0
+	if err := c.openTarget(); err != nil {
+		return err
+	}
+	defer c.target.close()
+	if err := c.begin(ctx, set); err != nil {
+		return err
+	}
+	return c.keep(ctx, changes)
 }
 
 // changes returns a channel that gets a value when the files have changed, or SIGHUP has come.
-func (p *program) changes(c *cli.Context) <-chan struct{} {
-	args := c.Args().Slice()
-	paths := make([]string, 0, len(args))
-	for _, arg := range args {
+func (c *watchCommand) changes(ctx context.Context) <-chan struct{} {
+	var paths []string
+	for _, arg := range c.reading.paths {
 		if origin := manifests.Origin(arg); filepath.IsAbs(origin) {
 			paths = append(paths, origin)
 		}
 	}
-	w := newWatcher(paths, c.Bool("recursive"), func() string { return manifests.Fingerprint(c.Context, args, p.inputOptions(c)) })
-	w.hangups = p.hangups
-	if err := w.start(c.Context); err != nil {
-		p.log.Warn("changes of the manifests are noticed late", "error", err)
+	w := newWatcher(paths, c.recursive, func() string { return manifests.Fingerprint(ctx, c.reading.paths, c.reading.options) })
+	w.hangups = c.hangups
+	if err := w.start(ctx); err != nil {
+		c.log.Warn("could not watch the manifests; checking for changes every 20 seconds", "error", err)
 	}
-	p.reloads.Store(true)
-	if p.io.CatchHangups != nil {
-		p.io.CatchHangups() // it ends nothing here
+	c.reloads.Store(true)
+	if c.io.CatchHangups != nil {
+		c.io.CatchHangups() // it ends nothing here
 	}
 	return w.changed
 }
 
-// begin opens the engine and makes the first plan.
-func (k *keeper) begin(set *manifests.Set) (err error) {
-	k.objects.set.Store(set)
-	if k.s, err = k.openNode(k.c, set, runtime.Options{Objects: k.objects}); err != nil {
+// openTarget says how this machine runs the pods.
+func (c *watchCommand) openTarget() (err error) {
+	engine := c.podFlags.engine(c.console)
+	c.startFlags.setTo(&engine)
+	if engine.Journal, err = c.journal(c.console); err != nil {
 		return err
 	}
-	k.o.Logs = podLogs{k.s.pods}
-	if _, err := k.replan(set, k.s.run); err != nil {
-		k.s.close()
-		return err
-	}
+	c.target = c.planner(engine, &planning{flags: &c.podFlags, scope: scope{c.reading.paths, c.recursive, true}})
 	return nil
 }
 
-// replan makes a plan for the manifests when it is the turn of this command. The run before this one,
-// if it is another one, goes on meanwhile.
-func (k *keeper) replan(set *manifests.Set, run *record.Run) (before *record.Run, err error) {
-	if err := k.settleImages(k.c, set, k.s); err != nil {
-		return nil, err
+// begin opens the engine and makes the first plan.
+func (c *watchCommand) begin(ctx context.Context, set *manifests.Set) error {
+	c.objects.set.Store(set)
+	if err := c.target.openFor(ctx, set, &c.objects); err != nil {
+		return err
 	}
-	if err := k.enter(k.c.Context, run); err != nil {
-		return nil, err
+	c.options.Logs = c.target.logs()
+	if err := c.awaitTurn(ctx, set, c.target.owner); err != nil {
+		return err
 	}
-	before, k.s.run = k.s.run, run
-	plan, err := k.reserve(k.c, set, k.s)
+	return c.replan(ctx, set)
+}
+
+// awaitTurn does what comes before a plan for the manifests, and waits for the turn of the run to make it.
+func (c *watchCommand) awaitTurn(ctx context.Context, set *manifests.Set, run *record.Run) error {
+	if err := c.target.settleImages(ctx, set); err != nil {
+		return err
+	}
+	return c.target.enter(ctx, run)
+}
+
+// replan makes a plan for the manifests. It is the turn of the target's run, and nothing of the plan
+// before is carried out any more: what the new plan does not see must not start.
+func (c *watchCommand) replan(ctx context.Context, set *manifests.Set) error {
+	plan, err := c.target.reserve(ctx, set)
 	if err != nil {
-		k.s.run = before
-		k.s.warn(run.Abandon())
-		return nil, err
+		return err
 	}
-	k.plan, k.invalid = plan, invalidResults(set)
-	k.display.Plan(plan.Admitted())
-	return before, nil
+	c.current, c.invalid = plan, invalidResults(set)
+	c.display.Plan(plan.Admitted())
+	return nil
 }
 
 // keep carries out one plan after the other until the command is interrupted.
-func (k *keeper) keep(changes <-chan struct{}) error {
-	k.display.OnInterrupt(progress.EffectLeave)
-	if k.c.Bool("stop-pods") {
-		k.display.OnInterrupt(progress.EffectStop)
+func (c *watchCommand) keep(ctx context.Context, changes <-chan struct{}) error {
+	c.display.OnInterrupt(progress.EffectLeave)
+	if c.stopPods {
+		c.display.OnInterrupt(progress.EffectStop)
 	}
-	process.DropCode()
 	for {
 		over, done := make(chan struct{}), make(chan []runonce.Result, 1)
-		o, run, plan := k.o, k.s.run, k.plan
-		o.Keep, o.AfterStops = over, func() { k.s.warn(run.Leave()) }
-		o.Concluded = k.concluded(k.invalid)
-		go func() { done <- runonce.Run(k.c.Context, k.s.pods, plan, o) }()
-		changed := false
-		for !changed {
+		o, plan, invalid := c.options, c.current, c.invalid
+		c.target.complete(&o)
+		o.Keep = over
+		o.Concluded = c.concluded(invalid)
+		go func() { done <- append(runonce.Run(ctx, c.target.pods, plan, o), invalid...) }()
+		var next *change
+		for next == nil {
 			select {
 			case results := <-done:
-				return k.end(append(results, k.invalid...))
+				return c.end(ctx, results)
 			case <-changes:
-				changed = k.reload(func() { close(over); <-done })
+				next = c.reload(ctx)
 			}
 		}
+		close(over)
+		if results := <-done; ctx.Err() != nil {
+			c.target.warn(next.run.Close())
+			return c.end(ctx, results)
+		}
+		c.apply(ctx, next)
 	}
 }
 
-// reload reads the manifests and --images-dir again and makes a plan. If that succeeds, it ends the run before, which
-// goes on meanwhile, and reports true. What is invalid changes nothing.
-func (k *keeper) reload(endRun func()) bool {
-	k.log.Info("reading the manifests again")
-	set, err := k.read(k.c)
+// change is what a reload has found, whose run has its turn to plan.
+type change struct {
+	set  *manifests.Set
+	node *v1.Node
+	run  *record.Run
+}
+
+// reload reads the manifests and --images-dir again and waits for the turn to make a plan. The run
+// before goes on meanwhile. What is invalid changes nothing, and nil is returned.
+func (c *watchCommand) reload(ctx context.Context) *change {
+	c.log.Info("reading the manifests again")
+	next := &change{run: c.target.records.NewRun()}
+	var err error
+	next.set, err = c.read(ctx, c.reading)
+	c.noticeValid(err != nil || len(next.set.Invalid) > 0)
 	if err == nil {
-		err = k.s.importImages(k.c) // new manifests may come with their images
+		err = c.target.importImages(ctx) // new manifests may come with their images
 	}
-	var before *record.Run
 	if err == nil {
-		var node *v1.Node
-		if node, err = k.node(k.c, set, k.devices(k.c)); err == nil {
-			k.s.node = node
-			before, err = k.replan(set, k.s.records.NewRun())
-		}
+		next.node, err = c.node(ctx, &c.podFlags, next.set, c.devices(c.cdiDirs.values))
+	}
+	if err == nil {
+		err = c.awaitTurn(ctx, next.set, next.run)
 	}
 	if err != nil {
-		if k.c.Context.Err() == nil {
-			k.printError(unchanged(err))
-		}
-		return false
+		c.printUnchanged(ctx, err)
+		return nil
 	}
-	endRun()
-	k.objects.set.Store(set)
-	k.s.warn(before.Close())
-	return true
+	return next
+}
+
+// apply makes a plan of the change. If that fails, the plan before goes on.
+func (c *watchCommand) apply(ctx context.Context, next *change) {
+	before := c.target.owner
+	c.target.owner, c.target.node = next.run, next.node
+	if err := c.replan(ctx, next.set); err != nil {
+		c.target.owner = before
+		c.target.warn(next.run.Abandon())
+		c.current = c.current.Standing()
+		c.printUnchanged(ctx, err)
+		return
+	}
+	c.objects.set.Store(next.set)
+	c.target.warn(before.Close())
+}
+
+// printUnchanged prints why a change is not applied, unless the command was interrupted.
+func (c *watchCommand) printUnchanged(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		c.printError(unchanged(err))
+	}
+}
+
+// noticeValid says that the manifests are valid again, if they are now and were not before.
+func (c *watchCommand) noticeValid(faulty bool) {
+	if c.faulty && !faulty {
+		c.notice("the manifests are valid again")
+	}
+	c.faulty = faulty
 }
 
 // unchanged is the error of manifests that are not applied.
@@ -228,8 +283,8 @@ func unchanged(err error) error {
 
 // concluded returns what is called when the pods of a plan have reached their goal or have ended. The
 // results of the first one are reported; of later ones, what their progress has not said.
-func (k *keeper) concluded(invalid []runonce.Result) func([]runonce.Result) {
-	faults := k.faults // the manifests may be read again meanwhile
+func (c *watchCommand) concluded(invalid []runonce.Result) func([]runonce.Result) {
+	faults := c.faults // the manifests may be read again meanwhile
 	return func(results []runonce.Result) {
 		results = append(slices.Clone(results), invalid...)
 		if slices.ContainsFunc(results, func(r runonce.Result) bool { return r.Outcome == runonce.Canceled }) {
@@ -237,48 +292,54 @@ func (k *keeper) concluded(invalid []runonce.Result) func([]runonce.Result) {
 		}
 		code := report.ExitCode(results, 0)
 		if code == report.ExitOK {
-			k.display.Ready()
+			c.display.Ready()
 		}
-		if k.reported {
-			k.warnRefused(results)
+		if c.reported {
+			c.warnRefused(results)
 			return
 		}
-		r := report.New(results, code, time.Since(k.o.Start))
-		if err := k.writeReport(k.c, r, faults); err != nil {
-			k.printError(err)
+		r := report.New(results, code, time.Since(c.options.Start))
+		if err := c.writeReport(c.output, r, faults); err != nil {
+			c.printError(err)
 		}
 	}
 }
 
 // warnRefused logs which pods the plan does not run.
-func (k *keeper) warnRefused(results []runonce.Result) {
+func (c *watchCommand) warnRefused(results []runonce.Result) {
 	for _, r := range results {
 		if r.Outcome == runonce.Rejected || r.Outcome == runonce.Preempted {
-			k.log.Warn("the pod does not run", "pod", podspec.FullName(r.Pod), "outcome", r.Outcome, "reason", r.Reason, "error", r.Message)
+			c.log.Warn("the pod will not run", "pod", podspec.FullName(r.Pod), "outcome", r.Outcome, "reason", r.Reason, "error", r.Message)
 		}
 	}
 }
 
 // end stops the pods, if they are to be stopped, and returns the error with the exit code for the
 // last results.
-func (k *keeper) end(results []runonce.Result) error {
+func (c *watchCommand) end(ctx context.Context, results []runonce.Result) error {
 	var err error
-	if k.c.Bool("stop-pods") {
-		pods := k.plan.Admitted()
-		errs := k.stopEach(context.WithoutCancel(k.c.Context), pods, func(ctx context.Context, pod *v1.Pod) error {
-			ctx, cancel := context.WithTimeout(ctx, podspec.GracePeriod(pod)+stopSlack)
+	if c.stopPods {
+		pods := c.current.Admitted()
+		errs := c.stopEach(context.WithoutCancel(ctx), pods, func(ctx context.Context, i int) error {
+			ctx, cancel := context.WithTimeout(ctx, podspec.GracePeriod(pods[i])+stopSlack)
 			defer cancel()
-			return errors.Join(k.s.run.Revoke(pod, nil), k.s.pods.Stop(ctx, pod))
+			_, err := c.target.stop(ctx, pods[i])
+			return err
 		})
 		err = errors.Join(errs...)
 	}
-	if !k.reported {
-		return k.afterError(err, k.report(k.c, results, time.Since(k.o.Start), nil))
+	code, _ := exitCode(ctx, results, "", nil)
+	if !c.reported {
+		err = c.afterError(err, c.writeReport(c.output, report.New(results, code, time.Since(c.options.Start)), c.faults))
+	} else {
+		c.display.Results(results)
 	}
-	k.display.Results(results)
-	code, _ := exitCode(k.c, results, nil)
 	if err != nil && code == report.ExitOK {
 		code = report.ExitFailed
 	}
 	return exitWith(code, err)
+}
+
+func (c *watchCommand) fail(r report.Report) error {
+	return c.writeFailedReport(c.output, r, c.faults)
 }

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/hack/roottest"
-	"github.com/runonce/runonce/hack/testimages"
+	"github.com/runonce/runonce/internal/testing/roottest"
+	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
 // livePods returns "name restarts" for each running pod.

@@ -144,8 +144,18 @@ func TestWatchPaths(t *testing.T) {
 	w.awaitPods(t, "a 0", "b 0", "remote 0")
 
 	write("c.yaml", boxPod("huge", "Always", "[sleep], resources: {requests: {cpu: 1k}}"))
-	w.await(t, "the refusal", func() bool { return strings.Contains(w.stderr.String(), "default/huge: the pod does not run") })
+	w.await(t, "the refusal", func() bool { return strings.Contains(w.stderr.String(), "default/huge: the pod will not run") })
 	w.awaitPods(t, "a 0", "b 0", "remote 0")
+
+	// A faulty file that goes away leaves the manifests as they were.
+	valid := func() int { return strings.Count(w.stderr.String(), "runonce: the manifests are valid again\n") }
+	w.await(t, "the end of the error", func() bool { return valid() == 1 })
+	write("d.yaml", "kind: Pod\n")
+	w.await(t, "another error", func() bool { return strings.Contains(w.stderr.String(), "d.yaml") })
+	if err := os.Remove(filepath.Join(dir, "d.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, "the end of this error", func() bool { return valid() == 2 })
 
 	for _, name := range []string{"b.yaml", "c.yaml"} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {

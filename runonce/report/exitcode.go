@@ -29,7 +29,7 @@ func ExitSignal(sig syscall.Signal) int { return exitSignal + int(sig) }
 
 // ExitCode returns the exit code for the results. A canceled pod makes it that of the signal,
 // SIGINT if there was none, unless the failure of another pod ended the run; a failure takes
-// precedence over a rejection. An invalid pod, which is a result only if the user asked to continue
+// precedence over a rejection. A removed pod counts as little as one that is not there. An invalid pod, which is a result only if the user asked to continue
 // without it, counts as a failure.
 func ExitCode(results []runonce.Result, sig syscall.Signal) int {
 	code := ExitOK
@@ -45,7 +45,7 @@ func ExitCode(results []runonce.Result, sig syscall.Signal) int {
 			if code == ExitOK {
 				code = ExitRejected
 			}
-		case runonce.Running, runonce.Ready, runonce.Succeeded:
+		case runonce.Running, runonce.Ready, runonce.Succeeded, runonce.Removed:
 		}
 		if r.RemoveError != "" {
 			code = ExitFailed
@@ -58,7 +58,8 @@ func ExitCode(results []runonce.Result, sig syscall.Signal) int {
 // [NAMESPACE/]POD[/CONTAINER]; of two parts the first is a pod if there is one of that name, else
 // a namespace. Without a container it is the pod's first one that failed, or else its first. It
 // is an error if there is no such container, or if it has not ended: one that was restarted and runs
-// has not. So is the 0 of a container that was told to end with its pod.
+// has not. So is the 0 of a container that was told to end with its pod, or was OOM-killed if the pod
+// has failed.
 func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
 	at, container := find(podsOf(results), ref)
 	if at < 0 {
@@ -72,9 +73,11 @@ func ExitCodeFrom(results []runonce.Result, ref string) (int, error) {
 	case found == nil:
 		return 0, fmt.Errorf("exit code from %q: the pod was not started (%s)", ref, r.Outcome)
 	case !ended(found):
-		return 0, fmt.Errorf("exit code from %q: container %q has not ended", ref, found.Name)
+		return 0, fmt.Errorf("exit code from %q: container %q has not exited", ref, found.Name)
 	case *found.ExitCode == 0 && wasEnded(r):
-		return 0, fmt.Errorf("exit code from %q: the pod was ended (%s)", ref, r.Reason)
+		return 0, fmt.Errorf("exit code from %q: the pod was stopped (%s)", ref, r.Reason)
+	case *found.ExitCode == 0 && found.EndedBadly() && r.Outcome == runonce.Failed:
+		return 0, fmt.Errorf("exit code from %q: container %q was OOM-killed but exited with 0", ref, found.Name)
 	}
 	return int(*found.ExitCode), nil
 }
@@ -114,18 +117,19 @@ func podsOf(results []runonce.Result) []*v1.Pod {
 	return pods
 }
 
-// CheckExitCodeFrom returns why ExitCodeFrom cannot work for a run of the pods. Those without
-// containers are invalid and may have any.
-func CheckExitCodeFrom(pods []*v1.Pod, ref string) error {
+// ExitCodeSource returns the pod that ExitCodeFrom takes the exit code from in a run of the pods, and
+// the container if ref names one. It is an error if there is none. Pods without containers are
+// invalid and may have any.
+func ExitCodeSource(pods []*v1.Pod, ref string) (pod *v1.Pod, container string, err error) {
 	at, container := find(pods, ref)
 	if at < 0 {
-		return fmt.Errorf("no pod %q in the input", ref)
+		return nil, "", fmt.Errorf("no pod %q in the input", ref)
 	}
-	pod := pods[at]
+	pod = pods[at]
 	if container != "" && len(pod.Spec.Containers) > 0 && podspec.Container(pod, container) == nil {
-		return fmt.Errorf("pod %q has no container %q", pod.Name, container)
+		return nil, "", fmt.Errorf("pod %q has no container %q", pod.Name, container)
 	}
-	return nil
+	return pod, container, nil
 }
 
 // find returns the index of the pod that ref names, -1 for none, and the name of the container if

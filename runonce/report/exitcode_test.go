@@ -83,6 +83,11 @@ func TestExitCodeFrom(t *testing.T) {
 			Pod: pod("default", "late", "x", "y"), Outcome: runonce.Failed, Reason: "DeadlineExceeded", Status: v1.PodStatus{Reason: "DeadlineExceeded"},
 			Containers: []runonce.Container{{Name: "x", ExitCode: code(0)}, {Name: "y", ExitCode: code(143)}},
 		},
+		{
+			Pod: pod("default", "lean", "x", "y"), Outcome: runonce.Failed, Reason: "OOMKilled",
+			Containers: []runonce.Container{{Name: "prepare", ExitCode: code(0), ExitReason: "OOMKilled"}},
+		},
+		{Pod: pod("default", "tight", "x"), Outcome: runonce.Succeeded, Containers: []runonce.Container{{Name: "x", ExitCode: code(0), ExitReason: "OOMKilled"}}},
 		{Pod: pod("default", "low", "x"), Outcome: runonce.Preempted, Reason: "Preempting", Containers: []runonce.Container{{Name: "x", ExitCode: code(0)}}},
 	}
 	for _, c := range []struct {
@@ -96,15 +101,17 @@ func TestExitCodeFrom(t *testing.T) {
 		{"ci/build", 4, ""},
 		{"ci/build/make", 4, ""},
 		{"default/test/lint", 7, ""},
-		{"web", 0, `container "app" has not ended`},
-		{"again", 0, `container "app" has not ended`},
+		{"web", 0, `container "app" has not exited`},
+		{"again", 0, `container "app" has not exited`},
 		{"again/side", 0, ""},
 		{"looping", 6, ""},
 		{"test/none", 0, `has no container "none"`},
 		{"big", 0, "was not started (Rejected)"},
 		{"late", 143, ""},
-		{"late/x", 0, "the pod was ended (DeadlineExceeded)"},
-		{"low", 0, "the pod was ended (Preempting)"},
+		{"late/x", 0, "the pod was stopped (DeadlineExceeded)"},
+		{"lean/prepare", 0, `container "prepare" was OOM-killed but exited with 0`},
+		{"tight", 0, ""},
+		{"low", 0, "the pod was stopped (Preempting)"},
 		{"none", 0, "no such pod"},
 		{"a/b/c/d", 0, "no such pod"},
 	} {
@@ -124,7 +131,7 @@ func TestExitCodeFrom(t *testing.T) {
 	}
 }
 
-func TestCheckExitCodeFrom(t *testing.T) {
+func TestExitCodeSource(t *testing.T) {
 	t.Parallel()
 	pod := func(namespace, name string, containers ...string) *v1.Pod {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -146,7 +153,7 @@ func TestCheckExitCodeFrom(t *testing.T) {
 		"/":              `no pod "/" in the input`,
 	} {
 		got := ""
-		if err := report.CheckExitCodeFrom(pods, ref); err != nil {
+		if _, _, err := report.ExitCodeSource(pods, ref); err != nil {
 			got = err.Error()
 		}
 		if got != want {

@@ -87,7 +87,8 @@ func (g GitHub) annotate(b *strings.Builder, f decode.Diagnostic) {
 			properties += "line=" + strconv.Itoa(f.Line) + ","
 		}
 	}
-	b.WriteString("::" + string(f.Severity) + " " + properties + "title=" + escapeProperty(f.Field) + "::" + escapeData(message) + "\n")
+	title := escapeProperty(Printable(f.Field))
+	b.WriteString("::" + string(f.Severity) + " " + properties + "title=" + title + "::" + escapeData(PrintableLines(message)) + "\n")
 }
 
 // relative returns the path relative to the workspace, if it is inside.
@@ -111,18 +112,4 @@ func escapeData(s string) string {
 
 func escapeProperty(s string) string {
 	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(escapeData(s))
-}
-
-// inert changes lines that GitHub would read as workflow commands: those of a container's log must
-// not be obeyed. Commands begin a line, after spaces, with two colons, or have ##[ anywhere.
-func inert(text string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		line = strings.ReplaceAll(line, "##[", "## [")
-		if strings.HasPrefix(strings.TrimSpace(line), "::") {
-			b.WriteString("| ")
-		}
-		b.WriteString(line)
-	}
-	return b.String()
 }

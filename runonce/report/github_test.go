@@ -5,9 +5,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests/decode"
@@ -56,12 +58,68 @@ func TestGitHubFault(t *testing.T) {
 	}
 }
 
+// TestGitHubPrintable: an annotation changes no terminal.
+func TestGitHubPrintable(t *testing.T) {
+	t.Parallel()
+	pod := &v1.Pod{}
+	pod.Name = "web"
+	r := New([]runonce.Result{{Pod: pod, Outcome: runonce.Failed, Reason: "Error", Message: "one \x1b[2J\ntwo"}}, 1, 0)
+	var b strings.Builder
+	if err := (GitHub{}).Write(&b, r); err != nil || strings.Contains(b.String(), "\x1b") || !strings.Contains(b.String(), "::one \ufffd[2J%0Atwo\n") {
+		t.Errorf("%v, %q", err, b.String())
+	}
+}
+
 // TestGitHubInert: no line of a container's log is a command.
 func TestGitHubInert(t *testing.T) {
 	t.Parallel()
-	in := "::error::x\n  ::set-output name=a::b\n\t::stop-commands::t\nplain :: text\nx ##[warning]y\n"
-	want := "| ::error::x\n|   ::set-output name=a::b\n| \t::stop-commands::t\nplain :: text\nx ## [warning]y\n"
+	in := "::error::x\n  ::set-output name=a::b\n\t::stop-commands::t\nplain :: text\nx ##[warning]y\n##vso[task.setvariable variable=a]b\n"
+	want := "| ::error::x\n|   ::set-output name=a::b\n| \t::stop-commands::t\nplain :: text\nx ## [warning]y\n## vso[task.setvariable variable=a]b\n"
 	if diff := cmp.Diff(want, inert(in)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestInJob: the variables of the runners.
+func TestInJob(t *testing.T) {
+	t.Parallel()
+	for variable, want := range map[string]bool{
+		"GITHUB_ACTIONS=true": true, "GITEA_ACTIONS=true": true, "FORGEJO_ACTIONS=true": true, "TF_BUILD=True": true,
+		"GITHUB_ACTIONS=": false, "GITHUB_ACTIONS=false": false, "CI=true": false,
+	} {
+		name, value, _ := strings.Cut(variable, "=")
+		got := InJob(func(v string) string {
+			if v == name {
+				return value
+			}
+			return ""
+		})
+		if got != want {
+			t.Errorf("%s: %t", variable, got)
+		}
+	}
+}
+
+// TestInertDocuments: no document has a command, and it still says the same.
+func TestInertDocuments(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"a\n::error::x\nb", "##[error]x", "x ##vso[task.complete]y", "\x1b]0;x\a\u009b2J\u007f", "plain ## [text]"} {
+		in := map[string]string{"text": text}
+		for name, write := range map[string]func(*strings.Builder) error{
+			"JSON": func(b *strings.Builder) error { return JSON(b, in) },
+			"YAML": func(b *strings.Builder) error { return YAML(b, in, true) },
+		} {
+			var b strings.Builder
+			var back map[string]string
+			if err := write(&b); err != nil {
+				t.Fatal(err)
+			}
+			if out := b.String(); inert(out) != out || strings.ContainsFunc(out, func(r rune) bool { return unicode.IsControl(r) && r != '\n' }) {
+				t.Errorf("%s of %q: %q", name, text, out)
+			}
+			if err := yaml.Unmarshal([]byte(b.String()), &back); err != nil || back["text"] != text {
+				t.Errorf("%s of %q says %q: %v", name, text, back["text"], err)
+			}
+		}
 	}
 }

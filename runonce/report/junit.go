@@ -108,12 +108,12 @@ func (r *Result) junit() junitCase {
 		}
 	case runonce.Failed, runonce.TimedOut, runonce.Invalid, runonce.Rejected, runonce.Preempted:
 		c.Failure = &junitFailure{Type: string(r.Outcome), Message: why, Text: why}
-	case runonce.Canceled:
+	case runonce.Canceled, runonce.Removed:
 		c.Skipped = &junitSkipped{Message: why}
 	}
 	var out strings.Builder
-	if r.EarlierRun && c.Failure == nil {
-		out.WriteString(validXML(r.Message) + "\n")
+	if r.Outcome.AtGoal() && c.Failure == nil && why != "" {
+		out.WriteString(why + "\n")
 	}
 	for _, container := range r.Containers {
 		for _, line := range slices.Concat(container.LogTail, container.Output) {

@@ -29,7 +29,9 @@ type Plan struct {
 
 // Node is the node that pods are admitted to.
 type Node struct {
-	Name        string          `json:"name"`
+	Name string `json:"name"`
+	// Capacity is more than Allocatable by what is reserved and what a kubelet keeps free.
+	Capacity    v1.ResourceList `json:"capacity,omitempty"`
 	Allocatable v1.ResourceList `json:"allocatable"`
 	// Left is what the pods of the plan and those of earlier runs leave of it.
 	Left v1.ResourceList `json:"left"`
@@ -49,6 +51,8 @@ type Decision struct {
 	Message     string         `json:"message"`               // why the pod is not admitted, for people
 	Reasons     []admit.Reason `json:"reasons"`               // all of them
 	PreemptedBy string         `json:"preemptedBy,omitempty"` // namespace/name
+	// Replaces has the UIDs of the pods of the same namespace and name that a run stops.
+	Replaces []string `json:"replaces,omitempty"`
 }
 
 // NewPlan returns the document for a plan.
@@ -69,7 +73,8 @@ func NewPlan(plan admit.Plan) Plan {
 
 // NodeOf returns the node of a plan.
 func NodeOf(plan admit.Plan) Node {
-	return Node{Name: plan.Node.Name, Allocatable: plan.Node.Status.Allocatable, Left: admit.Remaining(plan)}
+	st := plan.Node.Status
+	return Node{Name: plan.Node.Name, Capacity: st.Capacity, Allocatable: st.Allocatable, Left: admit.Remaining(plan)}
 }
 
 func newDecision(d admit.Decision) Decision {
@@ -79,6 +84,9 @@ func newDecision(d admit.Decision) Decision {
 	}
 	if out.Message == "" {
 		out.Message = earlierRun(d)
+	}
+	for _, pod := range d.Replaces {
+		out.Replaces = append(out.Replaces, string(pod.UID))
 	}
 	if d.Pod != nil {
 		out.Priority, out.QOS, out.Requests = admit.Priority(d.Pod), podspec.QOS(d.Pod), admit.Requests(d.Pod)
@@ -97,22 +105,24 @@ func action(d admit.Decision) string {
 		return "none"
 	case d.Running:
 		return "keep"
-	case d.Again():
+	case d.Again() != nil:
 		return "rerun"
-	case d.Replaces != nil:
+	case len(d.Replaces) > 0:
 		return "replace"
 	}
 	return "start"
 }
 
-// earlierRun says how the pod ended in an earlier run, if it did.
+// earlierRun says how the pod ended in an earlier run, if it did, or what else is there of one.
 func earlierRun(d admit.Decision) string {
 	const succeeded = "succeeded in an earlier run"
 	switch {
-	case d.Again() && d.Replaces.Status.Phase == v1.PodFailed:
+	case d.Again() != nil && d.Again().Status.Phase == v1.PodFailed:
 		return "failed in an earlier run"
-	case d.Again():
+	case d.Again() != nil:
 		return succeeded
+	case d.Running && len(d.Replaces) > 0:
+		return "another version of the pod is stopped"
 	case d.Running && d.Earlier != nil && d.Earlier.Status.Phase == v1.PodSucceeded:
 		return succeeded + "; --rerun runs it again"
 	}
@@ -153,16 +163,18 @@ func (p Plan) Table(w io.Writer, s Style) error {
 	if !p.Optimal {
 		text += notOptimal
 	}
-	node := table{columns: columns("NODE", "RESOURCE", "ALLOCATABLE", "LEFT")}
+	node := table{columns: columns("NODE", "RESOURCE", "CAPACITY", "ALLOCATABLE", "LEFT")}
+	node.columns[2].optional = true
 	nodes := p.Nodes
 	if p.Node.Name != "" {
 		nodes = []Node{p.Node}
 	}
 	for _, n := range nodes {
 		for _, name := range n.resources() {
-			node.add(n.Name, string(name), quantity(n.Allocatable, name), quantity(n.Left, name))
+			node.add(n.Name, string(name), n.capacityOf(name), quantity(n.Allocatable, name), quantity(n.Left, name))
 		}
 	}
+	node.trim()
 	text += "\n" + node.text()
 	if len(p.Pulls) > 0 {
 		text += "\nIMAGES TO PULL\n" + strings.Join(p.Pulls, "\n") + "\n"
@@ -192,6 +204,16 @@ func quantity(list v1.ResourceList, name v1.ResourceName) string {
 		return ""
 	}
 	return q.String()
+}
+
+// capacityOf returns how much of a resource the node has, "" if pods may use everything that it has.
+func (n Node) capacityOf(name v1.ResourceName) string {
+	for other, all := range n.Capacity {
+		if all.Cmp(n.Allocatable[other]) != 0 {
+			return quantity(n.Capacity, name)
+		}
+	}
+	return ""
 }
 
 // resources returns the rows of the node's table: the resources that every node has, then all

@@ -37,7 +37,7 @@ func plan() admit.Plan {
 		Node:    &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "box"}, Status: v1.NodeStatus{Allocatable: list("2", "4Gi", "110")}},
 		Optimal: true, Used: list("1250m", "1120Mi", "3"),
 		Decisions: []admit.Decision{
-			{Pod: asking("web", "250m", "64Mi"), Verdict: admit.Admitted, Replaces: old},
+			{Pod: asking("web", "250m", "64Mi"), Verdict: admit.Admitted, Replaces: []*v1.Pod{old}},
 			{Pod: boss, Verdict: admit.Admitted},
 			{Pod: asking("kept", "", "32Mi"), Verdict: admit.Admitted, Running: true},
 			{
@@ -115,10 +115,11 @@ func TestPlanOfEndedPods(t *testing.T) {
 		decision        admit.Decision
 		action, message string
 	}{
-		{"failed", admit.Decision{Replaces: was(v1.PodFailed)}, "rerun", "failed in an earlier run"},
+		{"failed", admit.Decision{Replaces: []*v1.Pod{was(v1.PodFailed)}}, "rerun", "failed in an earlier run"},
 		{"succeeded", admit.Decision{Running: true, Earlier: was(v1.PodSucceeded)}, "keep", "succeeded in an earlier run; --rerun runs it again"},
-		{"succeeded, to run again", admit.Decision{Replaces: was(v1.PodSucceeded)}, "rerun", "succeeded in an earlier run"},
+		{"succeeded, to run again", admit.Decision{Replaces: []*v1.Pod{was(v1.PodSucceeded)}}, "rerun", "succeeded in an earlier run"},
 		{"runs", admit.Decision{Running: true, Earlier: was(v1.PodRunning)}, "keep", ""},
+		{"runs twice", admit.Decision{Running: true, Earlier: was(v1.PodRunning), Replaces: []*v1.Pod{pod("job")}}, "keep", "another version of the pod is stopped"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,15 +1,20 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runonce"
 )
 
 // networkStatus is the annotation with the pod's networks (see runtime/network).
@@ -26,8 +31,17 @@ type Pods struct {
 // Pod is one pod of an earlier run.
 type Pod struct {
 	PodID
-	Phase      v1.PodPhase    `json:"phase"`
-	Reason     string         `json:"reason"` // of the phase, in one word; often empty
+	Phase  v1.PodPhase `json:"phase"`
+	Reason string      `json:"reason"` // of the phase, in one word; often empty
+	// Outcome is what the last run has decided about the pod. It is left out on a cluster, and while a
+	// run has not decided yet, or was killed before it did.
+	Outcome       runonce.Outcome `json:"outcome,omitempty"`
+	OutcomeReason string          `json:"outcomeReason,omitempty"` // in one word; often empty
+	Message       string          `json:"message,omitempty"`       // of the outcome, or else of the phase, for people
+	DecidedAt     *metav1.Time    `json:"decidedAt,omitempty"`     // when that was
+	// Watched says that the containers are restarted as their policies say: a run or watch of the pod
+	// goes on, or a kubelet runs it.
+	Watched    bool           `json:"watched"`
 	PodIPs     []string       `json:"podIPs"`
 	Containers []PodContainer `json:"containers"` // init containers first
 	// Annotations are those that a cluster would have set: the network status of a pod that is
@@ -35,115 +49,187 @@ type Pod struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// Status is the pod's status as in the Kubernetes API, version v1.
 	Status v1.PodStatus `json:"status"`
+
+	state PodState
 }
 
 // PodContainer is the state of one container.
 type PodContainer struct {
-	Name     string `json:"name"`
-	Init     bool   `json:"init"`
-	State    string `json:"state"`                          // Waiting, Running or Terminated
-	Ready    bool   `json:"ready"`                          // probed just now, if it has a readiness probe
-	Reason   string `json:"reason"`                         // why it waits, or how it ended
-	ExitCode *int32 `json:"exitCode" jsonschema:"nullable"` // of the current or last termination; null if it never ended
-	Restarts int    `json:"restarts"`
+	Name       string `json:"name"`
+	Init       bool   `json:"init"`
+	Sidecar    bool   `json:"sidecar,omitempty"`
+	State      string `json:"state"`                          // Waiting, Running or Terminated
+	Ready      bool   `json:"ready"`                          // probed just now, if it has a readiness probe
+	Reason     string `json:"reason"`                         // why it waits, or how it ended
+	ExitCode   *int32 `json:"exitCode" jsonschema:"nullable"` // of the current or last termination; null if it never ended
+	ExitReason string `json:"exitReason,omitempty"`           // how it ended then: Completed, Error, OOMKilled, StartError, ...
+	Restarts   int    `json:"restarts"`
+	LogPath    string `json:"logPath,omitempty"` // of the current or last instance
 }
 
-// NewPods returns the document for pods with their status.
-func NewPods(pods []*v1.Pod) Pods {
-	out := Pods{APIVersion: APIVersion, Kind: "Pods", Pods: make([]Pod, 0, len(pods))}
-	for _, pod := range pods {
-		p := Pod{
-			PodID: podID(pod), Phase: pod.Status.Phase, Reason: pod.Status.Reason, PodIPs: podIPs(pod.Status),
-			Containers: []PodContainer{}, Status: pod.Status,
-		}
-		if status, ok := pod.Annotations[networkStatus]; ok {
-			p.Annotations = map[string]string{networkStatus: status}
-		}
-		for _, cs := range pod.Status.InitContainerStatuses {
-			p.Containers = append(p.Containers, newPodContainer(cs, true))
-		}
-		for _, cs := range pod.Status.ContainerStatuses {
-			p.Containers = append(p.Containers, newPodContainer(cs, false))
-		}
-		out.Pods = append(out.Pods, p)
+// PodState is what is known of a pod of an earlier run.
+type PodState struct {
+	Pod        *v1.Pod             // with its status
+	Containers []runonce.Container // init containers first
+	Watched    bool                // see Pod
+	// What the last run has decided; empty if that is not known.
+	Outcome         runonce.Outcome
+	Reason, Message string
+	DecidedAt       time.Time
+	// Named says that the user has asked for this pod: the table has all details of it.
+	Named bool
+}
+
+// NewPods returns the document for the pods.
+func NewPods(states []PodState) Pods {
+	out := Pods{APIVersion: APIVersion, Kind: "Pods", Pods: make([]Pod, 0, len(states))}
+	for _, s := range states {
+		out.Pods = append(out.Pods, newPod(s))
 	}
 	return out
 }
 
-func newPodContainer(cs v1.ContainerStatus, init bool) PodContainer {
+func newPod(s PodState) Pod {
+	pod, st := s.Pod, s.Pod.Status
+	p := Pod{
+		PodID: podID(pod), Phase: st.Phase, Reason: st.Reason, Message: st.Message, Watched: s.Watched,
+		PodIPs: podIPs(st), Containers: []PodContainer{}, Status: st, state: s,
+	}
+	if s.Outcome != "" {
+		p.Outcome, p.OutcomeReason, p.DecidedAt = s.Outcome, s.Reason, &metav1.Time{Time: s.DecidedAt}
+		p.Message = cmp.Or(s.Message, st.Message)
+	}
+	if status, ok := pod.Annotations[networkStatus]; ok {
+		p.Annotations = map[string]string{networkStatus: status}
+	}
+	for _, cs := range st.InitContainerStatuses {
+		p.addContainer(cs, true)
+	}
+	for _, cs := range st.ContainerStatuses {
+		p.addContainer(cs, false)
+	}
+	return p
+}
+
+func (p *Pod) addContainer(cs v1.ContainerStatus, init bool) {
 	c := PodContainer{Name: cs.Name, Init: init, Ready: cs.Ready, Restarts: int(cs.RestartCount)}
 	c.State, c.ExitCode = podspec.ContainerState(cs)
+	if def := podspec.Container(p.state.Pod, cs.Name); init && def != nil {
+		c.Sidecar = podspec.IsSidecar(def)
+	}
+	if end := podspec.LastTermination(cs); end != nil {
+		c.ExitReason = end.Reason
+	}
 	switch state := cs.State; {
 	case state.Terminated != nil:
 		c.Reason = state.Terminated.Reason
 	case state.Waiting != nil:
 		c.Reason = state.Waiting.Reason
 	}
-	return c
+	for _, one := range p.state.Containers {
+		if one.Name == c.Name {
+			c.LogPath = one.LogPath
+		}
+	}
+	p.Containers = append(p.Containers, c)
 }
 
 // Table writes one row for each pod, or in the wide style one for each container, with ages
-// at now.
+// at now. Below the table are the messages that have no room in it, and all details of the pods that
+// the user has asked for.
 func (p Pods) Table(w io.Writer, s Style, now time.Time) error {
-	t := table{color: s.Color}
-	if s.Wide {
-		t.columns = columns("NAMESPACE", "POD", "PHASE", "CONTAINER", "STATE", "EXIT CODE", "RESTARTS", "AGE", "IP", "REASON")
-		t.columns[2].colored = true
-		for i := range p.Pods {
-			p.Pods[i].addContainers(&t, now)
-		}
-	} else {
-		t.columns = []column{
-			namespaceColumn(),
-			{title: "POD"},
-			{title: "PHASE", colored: true},
-			{title: "READY"},
-			{title: "RESTARTS", optional: true, usual: []string{"0"}},
-			{title: "EXIT CODES", optional: true},
-			{title: "AGE"},
-			{title: "IP", optional: true, expendable: true},
-			{title: "REASON", optional: true},
-		}
-		for i := range p.Pods {
-			t.add(p.Pods[i].cells(now)...)
-		}
-		t.trim()
+	rows := make([]row, 0, len(p.Pods))
+	for i := range p.Pods {
+		rows = append(rows, p.Pods[i].row(now))
 	}
-	_, err := io.WriteString(w, t.text())
+	var b strings.Builder
+	if s.Wide {
+		b.WriteString(p.wide(s, rows, now))
+	} else {
+		p.dropOutcomes(rows)
+		b.WriteString(podRows(s, p.columns(), rows))
+	}
+	for i := range rows {
+		rows[i].details(&b, s)
+	}
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (p *Pod) cells(now time.Time) []string {
-	restarts, reason := 0, p.Reason
-	var codes []string
-	for _, c := range p.Containers {
-		restarts += c.Restarts
-		if c.Init && (c.ExitCode == nil || *c.ExitCode == 0) {
-			continue
-		}
-		if c.ExitCode != nil {
-			codes = append(codes, fmt.Sprintf("%s=%d", c.Name, *c.ExitCode))
-		}
-		if reason == "" && c.State != "Running" && c.Reason != "Completed" {
-			reason = c.Reason
-		}
-	}
-	ready := fmt.Sprintf("%d/%d", countReady(p.Status), len(p.Status.ContainerStatuses))
-	return []string{
-		p.Namespace, p.Name, string(p.Phase), ready, strconv.Itoa(restarts), strings.Join(codes, ","), p.age(now),
-		strings.Join(p.PodIPs, ","), reason,
+// outcomeColumn is the index of the column of outcomes in a table that is not wide.
+const outcomeColumn = 3
+
+func (Pods) columns() []column {
+	return []column{
+		namespaceColumn(),
+		{title: "POD"},
+		{title: "PHASE", colored: true},
+		outcomeColumn: {title: "OUTCOME", optional: true, colored: true},
+		{title: "READY"},
+		{title: "RESTARTS", optional: true, usual: []string{"0"}},
+		{title: "EXIT CODES", optional: true},
+		{title: "AGE"},
+		{title: "IP", optional: true, expendable: true},
 	}
 }
 
-func (p *Pod) addContainers(t *table, now time.Time) {
-	for _, c := range p.Containers {
-		code := ""
-		if c.ExitCode != nil {
-			code = fmt.Sprint(*c.ExitCode)
-		}
-		t.add(p.Namespace, p.Name, string(p.Phase), c.Name, c.State, code, strconv.Itoa(c.Restarts), p.age(now),
-			strings.Join(p.PodIPs, ","), c.Reason)
+// dropOutcomes empties the column of outcomes if all of them say the same as the phases.
+func (p Pods) dropOutcomes(rows []row) {
+	differs := func(pod Pod) bool {
+		o := pod.outcome()
+		return o != "" && o != pod.phase() && !(o == string(runonce.Ready) && pod.phase() == string(v1.PodRunning))
 	}
+	if slices.ContainsFunc(p.Pods, differs) {
+		return
+	}
+	for _, r := range rows {
+		r.cells[outcomeColumn] = ""
+	}
+}
+
+func (p *Pod) row(now time.Time) row {
+	restarts := 0
+	for _, c := range p.Containers {
+		restarts += c.Restarts
+	}
+	reason, message := p.why()
+	r := row{
+		PodID: p.PodID, word: p.phase(), reason: reason, message: join("; ", messageOf(reason, message, ""), p.hook()),
+		cells: []string{
+			p.Namespace, p.Name, p.phase(), p.outcome(), fmt.Sprintf("%d/%d", countReady(p.Status), len(p.Status.ContainerStatuses)),
+			strconv.Itoa(restarts), p.exitCodes(reason), p.age(now), strings.Join(p.PodIPs, ","),
+		},
+	}
+	if p.gaveUp() {
+		r.word = string(p.Outcome)
+	}
+	if p.state.Named {
+		r.problem, r.message, r.more = true, p.decision(now), p.details()
+	}
+	return r
+}
+
+// wide returns a table of containers. The rows of the pods are for the details below it.
+func (p Pods) wide(s Style, rows []row, now time.Time) string {
+	t := table{color: s.Color, columns: columns(
+		"NAMESPACE", "POD", "PHASE", "OUTCOME", "CONTAINER", "STATE", "EXIT CODE", "RESTARTS", "AGE", "IP", "REASON", "LOG", "MESSAGE",
+	)}
+	t.columns[2].colored, t.columns[3].colored = true, true
+	for i := range p.Pods {
+		pod := &p.Pods[i]
+		rows[i].complete = !pod.state.Named
+		for n := range pod.Containers {
+			c := &pod.Containers[n]
+			state, reason := pod.containerState(c)
+			code := c.exitText(reason)
+			if c.Sidecar && pod.Phase == v1.PodSucceeded && reason == "Error" {
+				reason = ""
+			}
+			t.add(pod.Namespace, pod.Name, pod.phase(), string(pod.Outcome), c.Name, state, code, strconv.Itoa(c.Restarts),
+				pod.age(now), strings.Join(pod.PodIPs, ","), reason, c.LogPath, pod.decision(now))
+		}
+	}
+	return t.text()
 }
 
 // age is the time since the pod's start, to the second.
@@ -152,4 +238,9 @@ func (p *Pod) age(now time.Time) string {
 		return ""
 	}
 	return max(0, now.Sub(p.Status.StartTime.Time)).Round(time.Second).String()
+}
+
+// ago is the time since then for people.
+func ago(now, then time.Time) string {
+	return duration.HumanDuration(max(0, now.Sub(then))) + " ago"
 }

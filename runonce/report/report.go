@@ -3,6 +3,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -156,32 +157,45 @@ func seconds(d time.Duration) float64 {
 	return math.Round(d.Seconds()*1000) / 1000
 }
 
-// JSON writes the document, indented, with a final newline.
+// JSON writes the document, indented, with a final newline. Nothing in it changes the state of a
+// terminal, or is a command for the runner of a job.
 func JSON(w io.Writer, document any) error {
-	e := json.NewEncoder(w)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(document)
+	if err := e.Encode(document); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, inertJSON(string(escaped(b.Bytes()))))
+	return err
 }
 
-// YAML writes the document with the field names of its JSON.
-func YAML(w io.Writer, document any) error {
+// YAML writes the document with the field names of its JSON. In a job whose runner would find commands
+// in it, it is written as JSON, which is YAML too.
+func YAML(w io.Writer, document any, inJob bool) error {
 	data, err := json.Marshal(document)
 	if err != nil {
 		return err
 	}
-	data = unreadable.ReplaceAllFunc(data, func(c []byte) []byte {
-		r, _ := utf8.DecodeRune(c)
-		return fmt.Appendf(nil, `\u%04x`, r)
-	})
-	if data, err = yaml.JSONToYAML(data); err != nil {
+	if data, err = yaml.JSONToYAML(escaped(data)); err != nil {
 		return err
+	}
+	if text := string(data); inJob && inert(text) != text {
+		return JSON(w, document)
 	}
 	_, err = w.Write(data)
 	return err
 }
 
-// unreadable matches what is text in JSON and not in YAML, such as some control characters of a log.
+// escaped escapes in JSON what is no text in YAML, such as some control characters of a log.
+func escaped(data []byte) []byte {
+	return unreadable.ReplaceAllFunc(data, func(c []byte) []byte {
+		r, _ := utf8.DecodeRune(c)
+		return fmt.Appendf(nil, `\u%04x`, r)
+	})
+}
+
 var unreadable = regexp.MustCompile("[\u007f-\u009f\ufeff\ufffe\uffff]")
 
 // Writable returns an error if a report could not be written to the file, "" for none.

@@ -112,6 +112,20 @@ func TestJUnitOfEarlierRun(t *testing.T) {
 	}
 }
 
+// TestJUnitOfOOMKilled: a passed test case says that a process was killed.
+func TestJUnitOfOOMKilled(t *testing.T) {
+	t.Parallel()
+	message := `container "main" exited with code 0, but one of its processes was OOM-killed`
+	r := report.New([]runonce.Result{{Pod: pod("job", "main"), Outcome: runonce.Succeeded, Reason: "OOMKilled", Message: message}}, 0, time.Second)
+	var b bytes.Buffer
+	if err := r.JUnit(&b); err != nil {
+		t.Fatal(err)
+	}
+	if want := "<system-out>OOMKilled: container "; !strings.Contains(b.String(), want) {
+		t.Errorf("%s\nwant %s", &b, want)
+	}
+}
+
 func TestReport(t *testing.T) {
 	t.Parallel()
 	r := report.New(results(), 1, 65432*time.Millisecond+900*time.Microsecond)
@@ -125,7 +139,7 @@ func TestReport(t *testing.T) {
 		{"report.wide", func(b *bytes.Buffer) error { return r.Table(b, report.Style{Wide: true}) }},
 		{"report.color", func(b *bytes.Buffer) error { return r.Table(b, report.Style{Color: true}) }},
 		{"report.json", func(b *bytes.Buffer) error { return report.JSON(b, r) }},
-		{"report.yaml", func(b *bytes.Buffer) error { return report.YAML(b, r) }},
+		{"report.yaml", func(b *bytes.Buffer) error { return report.YAML(b, r, false) }},
 		{"report.svg", func(b *bytes.Buffer) error { return r.Timeline(b) }},
 		{"report.xml", func(b *bytes.Buffer) error { return r.JUnit(b) }},
 		{"failure.xml", func(b *bytes.Buffer) error { return unreadable.JUnit(b) }},
@@ -148,7 +162,7 @@ func TestNoNulls(t *testing.T) {
 	in[0].Containers[0].LogTail = nil
 	for name, document := range map[string]any{
 		"report": report.New(in, 0, 0), "no pods": report.New(nil, 0, 0),
-		"plan": report.NewPlan(plan()), "no plan": report.NewPlan(admit.Plan{}), "ps": report.NewPods([]*v1.Pod{pod("a")}),
+		"plan": report.NewPlan(plan()), "no plan": report.NewPlan(admit.Plan{}), "ps": report.NewPods([]report.PodState{{Pod: pod("a")}}),
 	} {
 		data, err := json.Marshal(document)
 		if err != nil {
@@ -172,7 +186,7 @@ func TestYAMLOfAnyText(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := report.YAML(&out, map[string]string{"text": string(all)}); err != nil {
+	if err := report.YAML(&out, map[string]string{"text": string(all)}, false); err != nil {
 		t.Fatal(err)
 	}
 	var got map[string]string

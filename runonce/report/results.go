@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce"
 )
 
@@ -102,21 +103,37 @@ func (r *Result) events() []string {
 	return lines
 }
 
+// exitText is an exit code, and that the container was OOM-killed if so.
+func exitText(code int32, reason string) string {
+	text := strconv.Itoa(int(code))
+	if reason == podspec.ReasonOOMKilled {
+		text += " (" + reason + ")"
+	}
+	return text
+}
+
 // logs returns the last lines of the logs of failed containers, with the paths, and the paths of
 // those that a pod still waits for.
 func (r *Result) logs() []string {
+	return logLines(r.Containers, func(c *runonce.Container) bool {
+		return r.problem() && c.EndedBadly() || r.Outcome == runonce.TimedOut && c.State != "Terminated"
+	})
+}
+
+// logLines returns the last lines of logs, as far as the containers have them, and the paths of the
+// logs of other containers that are wanted.
+func logLines(containers []runonce.Container, wanted func(*runonce.Container) bool) []string {
 	var lines []string
-	for _, c := range r.Containers {
-		failed := r.problem() && c.ExitCode != nil && *c.ExitCode != 0
-		late := r.Outcome == runonce.TimedOut && c.State == "Running"
+	for i := range containers {
+		c := &containers[i]
 		line := fmt.Sprintf("container %q", c.Name)
-		if c.ExitCode != nil {
-			line += fmt.Sprintf(", exit code %d", *c.ExitCode)
+		if c.EndedBadly() || c.State == "Terminated" { // else the log is not that of the instance which has ended
+			line += ", exit code " + exitText(*c.ExitCode, c.ExitReason)
 		}
 		switch {
 		case len(c.LogTail) > 0:
 			lines = append(lines, line+", last lines of "+c.LogPath+":")
-		case c.LogPath != "" && (failed || late):
+		case c.LogPath != "" && wanted(c):
 			lines = append(lines, line+", log: "+c.LogPath)
 		}
 		for _, text := range c.LogTail {

@@ -80,7 +80,12 @@ func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 // trim leaves out the columns that the table can do without.
 func (t *table) trim() {
 	t.removeIf(func(i int) bool { return t.columns[i].optional && t.saysNothing(i) })
-	t.removeIf(func(i int) bool { return t.columns[i].expendable && t.width() > maxWidth })
+	last := len(t.columns) - 1
+	spare := 0 // a last column without a word is left out in the end
+	if t.saysNothing(last) {
+		spare = len(gap) + t.widths()[last]
+	}
+	t.removeIf(func(i int) bool { return t.columns[i].expendable && t.width()-spare > maxWidth })
 }
 
 // saysNothing tells whether every cell of the column is empty or usual.
@@ -171,7 +176,7 @@ func byOutcome(outcome runonce.Outcome, bad, refused, good string) string {
 	switch outcome {
 	case runonce.Running, runonce.Ready, runonce.Succeeded, "Admitted":
 		return good
-	case runonce.Rejected, runonce.Preempted, runonce.Canceled:
+	case runonce.Rejected, runonce.Preempted, runonce.Canceled, runonce.Removed:
 		return refused
 	case runonce.Failed, runonce.TimedOut, runonce.Invalid:
 	}
@@ -189,4 +194,13 @@ func Printable(s string) string {
 		}
 		return unicode.ReplacementChar
 	}, s), " ")
+}
+
+// PrintableLines is Printable for each line of a text.
+func PrintableLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = Printable(lines[i])
+	}
+	return strings.Join(lines, "\n")
 }

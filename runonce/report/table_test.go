@@ -114,6 +114,18 @@ func TestTable(t *testing.T) {
 			"POD  OUTCOME   READY  TIME  REASON\nweb  TimedOut  0/1    -     ContainersNotReady\n\ndefault/web: TimedOut, ContainersNotReady (pods/web.yaml:1)\n" +
 				"  not ready\n  container \"a\", log: /log/a/0.log\n",
 		},
+		{
+			"containers that have run before and are not ready in time",
+			[]runonce.Result{{
+				Pod: pod("web", "a", "b"), Outcome: runonce.TimedOut, Reason: "ContainersNotReady", Message: "not ready",
+				Containers: []runonce.Container{
+					{Name: "a", State: "Running", ExitCode: code(0), LogPath: "/log/a/1.log"},
+					{Name: "b", State: "Waiting", LogPath: "/log/b/0.log"}, // its hook runs
+				},
+			}},
+			"POD  OUTCOME   READY  TIME  REASON\nweb  TimedOut  0/2    -     ContainersNotReady\n\ndefault/web: TimedOut, ContainersNotReady (pods/web.yaml:1)\n" +
+				"  not ready\n  container \"a\", log: /log/a/1.log\n  container \"b\", log: /log/b/0.log\n",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

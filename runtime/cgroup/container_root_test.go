@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 // insideVariable is set in the process of the test that has a cgroup namespace of its own.

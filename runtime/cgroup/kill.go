@@ -53,7 +53,7 @@ func (t Tree) killIn(ctx context.Context, p, id string) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case time.Now().After(deadline):
-			return fmt.Errorf("they still run %s after SIGKILL: %w", killTimeout, unix.EBUSY)
+			return fmt.Errorf("they are still running %s after SIGKILL: %w", killTimeout, unix.EBUSY)
 		}
 		time.Sleep(killInterval)
 	}
@@ -77,19 +77,9 @@ func within(dir, id string) (dirs []string) {
 // killAll sends SIGKILL to the processes in the cgroup dir and below it, and reports whether there
 // were any.
 func killAll(dir string) (found bool) {
-	for _, pid := range processes(dir) {
-		found = true
-		// It stands for the process even when the number is used again.
-		p, err := os.FindProcess(pid)
-		if err != nil {
-			continue
-		}
-		if slices.Contains(processes(dir), pid) {
-			_ = p.Kill()
-		}
-		_ = p.Release()
-	}
-	if found {
+	pids := processes(dir)
+	kill(dir, pids)
+	if found = len(pids) > 0; found {
 		// In a frozen cgroup of version 1 SIGKILL ends nothing.
 		_ = writeFile(filepath.Join(dir, "freezer.state"), "THAWED")
 	}
@@ -100,6 +90,21 @@ func killAll(dir string) (found bool) {
 		}
 	}
 	return found
+}
+
+// kill sends SIGKILL to those of the processes that are in the cgroup dir.
+func kill(dir string, pids []int) {
+	for _, pid := range pids {
+		// It stands for the process even when the number is used again.
+		p, err := os.FindProcess(pid)
+		if err != nil {
+			continue
+		}
+		if slices.Contains(processes(dir), pid) {
+			_ = p.Kill()
+		}
+		_ = p.Release()
+	}
 }
 
 // processes returns those in the cgroup dir, none if it is gone.

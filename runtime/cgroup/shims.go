@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// shimTimeout bounds the wait for shims that have been told to end. They take up to three seconds for their
-// last events and answers.
+// shimTimeout bounds the wait for shims that have been told to end, and then for those that were killed. They
+// take up to three seconds for their last events and answers.
 const shimTimeout = 5 * time.Second
 
 // shims returns where the shims of the pods below the location are.
@@ -84,10 +84,12 @@ func (t Tree) createLeaf(p string) error {
 	return nil
 }
 
-// empty reports whether there are no pods below the cgroup p. It waits for the shims of the last ones.
+// empty reports whether there are no pods below the cgroup p. It waits for the shims of the last ones, and
+// kills those that do not end.
 func (t Tree) empty(p string) (bool, error) {
 	dir := filepath.Join(t.dirs["cpu"], p)
-	for deadline := time.Now().Add(shimTimeout); ; time.Sleep(killInterval) {
+	var running []int // that were there before we looked for pods, and so are not those of new ones
+	for begin := time.Now(); ; time.Sleep(killInterval) {
 		below, err := children(dir)
 		if gone(err) || err == nil && len(below) == 0 {
 			return true, nil
@@ -95,9 +97,15 @@ func (t Tree) empty(p string) (bool, error) {
 		if err != nil || len(below) > 1 || below[0] != "shims" && !strings.HasSuffix(below[0], "-shims.scope") {
 			return false, err
 		}
-		busy, _ := populated(filepath.Join(dir, below[0])) // or gone
-		if !busy || time.Now().After(deadline) {
+		shims := filepath.Join(dir, below[0])
+		busy, _ := populated(shims) // or gone
+		waited := time.Since(begin)
+		if !busy || waited > 2*shimTimeout {
 			return !busy, nil
 		}
+		if waited > shimTimeout {
+			kill(shims, running)
+		}
+		running = processes(shims)
 	}
 }

@@ -81,6 +81,22 @@ func TestAdoptShim(t *testing.T) {
 	}
 }
 
+// TestShimThatStays: a shim that does not end in time is killed when there are no pods any more.
+func TestShimThatStays(t *testing.T) {
+	tree := hostTree(t, "/runonce-test-stays")
+	pod := testPod("last", nil, nil)
+	if _, err := tree.Ensure(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	shim := adopted(t, tree, pod, location{path: "/runonce-test-stays/shims"})
+	if err := tree.Remove(t.Context(), pod); err != nil || isAlive(shim) {
+		t.Errorf("%v; it is alive: %v", err, isAlive(shim))
+	}
+	if _, err := os.Stat(filepath.Join(tree.dirs["cpu"], "runonce-test-stays")); err == nil {
+		t.Error("the cgroup of the pods is still there")
+	}
+}
+
 // TestAdoptShimsOfBothDrivers: the shim of a pod is beside the pod, and so goes with the last one there.
 func TestAdoptShimsOfBothDrivers(t *testing.T) {
 	const parent = "/runonce-test-both"

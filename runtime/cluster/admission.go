@@ -258,7 +258,7 @@ func (p *Pods) Nodes(ctx context.Context) ([]*v1.Node, error) {
 	list := &v1.NodeList{}
 	err := retry(ctx, func() error { return p.c.rest.Get().Resource("nodes").Do(ctx).Into(list) })
 	if apierrors.IsForbidden(err) {
-		p.o.Log.InfoContext(ctx, "the nodes cannot be seen", "error", err)
+		p.o.Log.InfoContext(ctx, "could not list the nodes", "error", err)
 		return nil, nil
 	}
 	if err != nil {

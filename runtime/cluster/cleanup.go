@@ -62,7 +62,7 @@ func (p *Pods) objects(ctx context.Context, kind string, namespaces func() []str
 		some, err := p.objectsIn(ctx, kind, namespace)
 		switch {
 		case apierrors.IsForbidden(err):
-			p.o.Log.InfoContext(ctx, "objects of a kind cannot be seen", "kind", kind, "namespace", namespace, "error", err)
+			p.o.Log.InfoContext(ctx, "could not list the objects of a kind", "kind", kind, "namespace", namespace, "error", err)
 		case err != nil:
 			return all, err
 		}

@@ -47,11 +47,19 @@ type client struct {
 
 // dial makes a client, and checks that the server answers and knows the user.
 func dial(ctx context.Context, c Config, log *slog.Logger) (*client, error) {
+	cl, err := newClient(c.rest, log)
+	if err != nil {
+		return nil, err
+	}
+	return cl, cl.connect(ctx)
+}
+
+func newClient(c *rest.Config, log *slog.Logger) (*client, error) {
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	config := rest.CopyConfig(c.rest)
+	config := rest.CopyConfig(c)
 	config.APIPath, config.GroupVersion = "/api", &v1.SchemeGroupVersion
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.ContentType = runtime.ContentTypeProtobuf
@@ -64,8 +72,7 @@ func dial(ctx context.Context, c Config, log *slog.Logger) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	cl := &client{rest: r, server: config.Host, slots: make(chan struct{}, maxRequests)}
-	return cl, cl.connect(ctx)
+	return &client{rest: r, server: config.Host, slots: make(chan struct{}, maxRequests)}, nil
 }
 
 // connect asks the server for its version. A server that starts may refuse connections for a
@@ -146,7 +153,10 @@ func (c *client) patch(ctx context.Context, there *v1.Pod, fields map[string]any
 func cause(err error) error {
 	var request *url.Error
 	if errors.As(err, &request) {
-		return request.Err
+		err = request.Err
+	}
+	if failure.IsUntrusted(err) {
+		return failure.WithMessage(err.Error()+": "+failure.AdviceUntrusted+" or to the kubeconfig", err)
 	}
 	return err
 }

@@ -2,9 +2,11 @@ package cluster
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"testing"
 	"time"
@@ -15,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/testing/exectest"
 )
 
 // TestErrors: which errors of requests may pass, and which are about the user.
@@ -67,5 +69,15 @@ func TestHangingCredentials(t *testing.T) {
 	}}}, slog.New(slog.DiscardHandler))
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
+	}
+}
+
+// TestUntrustedServer: the advice about a cluster's certificate is the kubeconfig.
+func TestUntrustedServer(t *testing.T) {
+	t.Parallel()
+	err := failure.WithAdvice(cause(&url.Error{Op: "Get", URL: "https://c.example/version", Err: x509.UnknownAuthorityError{}}))
+	const want = "x509: certificate signed by unknown authority: add the server's CA certificate to those of this machine or to the kubeconfig"
+	if err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -40,6 +40,8 @@ type Options struct {
 	// if the user may see it.
 	Namespaces func() []string
 	Namespace  string
+	// Only says that just the pods of Namespace are of interest.
+	Only bool
 	// ScheduleTimeout is how long a pod may be unschedulable.
 	ScheduleTimeout time.Duration
 	// Trace, if set, is called with each step of a pod's start.
@@ -56,10 +58,13 @@ type Pods struct {
 	trace trace
 	seen  []string // the namespaces that are watched, nil for all
 
+	followers []*follower // set by Open
+
 	mu      sync.Mutex
 	ended   map[types.UID]v1.PodStatus // of pods that this program has ended
 	waiting map[types.UID]time.Time    // since when pods wait for a node or a quota; see waited
 	lost    error                      // why the cluster cannot be used any more
+	unseen  error                      // why Refresh has failed
 }
 
 // Open connects to a cluster, and follows the pods of this program until ctx is done.

@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,7 +19,7 @@ import (
 func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 	if there, _ := p.cache.get(podspec.NameOf(pod)); there != nil {
 		if err := p.remove(ctx, there); err != nil {
-			return err
+			return fmt.Errorf("stopping pod %q: %w", pod.Name, err)
 		}
 	}
 	p.cache.forget(podspec.NameOf(pod))
@@ -56,7 +58,7 @@ func (p *Pods) remove(ctx context.Context, there *v1.Pod) error {
 			return nil
 		}
 		if err := p.Lost(); err != nil {
-			return leftError{err, nil}
+			return leftError{err, nil, nil}
 		}
 		err := p.removeStep(ctx, there, &asked)
 		switch {
@@ -71,7 +73,10 @@ func (p *Pods) remove(ctx context.Context, there *v1.Pod) error {
 		case <-changes:
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return leftError{context.Cause(ctx), err}
+			if asked && errors.Is(err, ctx.Err()) {
+				err = nil // the request was to ask whether it is gone
+			}
+			return leftError{context.Cause(ctx), err, p.Finalizers(there)}
 		}
 	}
 }
@@ -107,19 +112,34 @@ func shortened(ctx context.Context, pod *v1.Pod) *int64 {
 	return nil
 }
 
+// Finalizers returns what somebody has to remove before a pod is gone that is being deleted, none for any other.
+func (p *Pods) Finalizers(pod *v1.Pod) []string {
+	there, _ := p.cache.get(podspec.NameOf(pod))
+	if there == nil || there.DeletionTimestamp == nil {
+		return nil
+	}
+	return there.Finalizers
+}
+
 // leftError says that a pod may still be there.
-type leftError struct{ cause, last error }
+type leftError struct {
+	cause, last error
+	finalizers  []string
+}
 
 func (e leftError) Error() string {
-	return fmt.Sprintf("waiting until the pod is gone: %v", e.cause)
+	return fmt.Sprintf("waiting until the pod is gone: %v; %s", e.cause, e.Left())
 }
 
 func (e leftError) Unwrap() error { return e.cause }
 
 // Left says what is left.
 func (e leftError) Left() string {
-	if e.last != nil {
+	switch {
+	case e.last != nil:
 		return "the pod may still be there: " + words(e.last)
+	case len(e.finalizers) > 0:
+		return "the pod stays until its finalizers are removed: " + strings.Join(e.finalizers, ", ")
 	}
 	return "the cluster is still deleting the pod"
 }

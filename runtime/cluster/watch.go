@@ -27,6 +27,9 @@ const (
 	deniedFor = 10 * time.Second
 	// lostFor is how long the pods may not be seen: a server is restarted within that time.
 	lostFor = 5 * time.Minute
+	// unseenAfter is how old the status of the pods may be at the end of a run: longer than it takes a
+	// kubelet to tell what has happened, and the server to tell it here.
+	unseenAfter = 5 * time.Second
 )
 
 // follow keeps the cache up to date until ctx is done: with one watch, or with one for each
@@ -34,16 +37,19 @@ const (
 // that there are.
 func (p *Pods) follow(ctx context.Context) error {
 	namespaces := []string{""}
-	err := p.c.list(ctx, "", metav1.ListOptions{LabelSelector: labelManaged, Limit: 1}, &v1.PodList{})
+	if p.o.Only {
+		namespaces = []string{p.o.Namespace}
+	}
+	err := p.c.list(ctx, namespaces[0], metav1.ListOptions{LabelSelector: labelManaged, Limit: 1}, &v1.PodList{})
 	switch {
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err) && !p.o.Only:
 		namespaces = p.o.Namespaces()
 		err := p.c.list(ctx, p.o.Namespace, metav1.ListOptions{LabelSelector: labelManaged, Limit: 1}, &v1.PodList{})
 		if len(namespaces) == 0 || !apierrors.IsForbidden(err) && !slices.Contains(namespaces, p.o.Namespace) {
 			namespaces = append(namespaces, p.o.Namespace)
 		}
 		p.seen = namespaces
-		p.o.Log.InfoContext(ctx, "only pods of some namespaces can be seen", "namespaces", namespaces, "error", err)
+		p.o.Log.InfoContext(ctx, "could not list the pods of all namespaces; using those of some", "namespaces", namespaces, "error", err)
 	case err != nil:
 		return fmt.Errorf("listing pods: %w", cause(err))
 	}
@@ -51,7 +57,8 @@ func (p *Pods) follow(ctx context.Context) error {
 	ctx = logr.NewContext(ctx, logr.Discard())
 	synced := make(chan error, len(namespaces))
 	for _, namespace := range namespaces {
-		f := &follower{p: p, namespace: namespace, synced: synced}
+		f := &follower{p: p, namespace: namespace, synced: synced, heard: time.Now()}
+		p.followers = append(p.followers, f)
 		lw := &cache.ListWatch{ListWithContextFunc: f.list, WatchFuncWithContext: f.watch}
 		r := cache.NewReflectorWithOptions(lw, &v1.Pod{}, f, cache.ReflectorOptions{Name: "pods", Logger: new(logr.Discard())})
 		go r.RunWithContext(ctx)
@@ -85,6 +92,7 @@ type follower struct {
 
 	mu    sync.Mutex
 	told  bool      // about synced
+	heard time.Time // when the server last said something
 	since time.Time // when the watch was interrupted, zero if it is not
 	// denied is since when the server refuses the user, zero if it does not.
 	denied time.Time
@@ -105,6 +113,9 @@ func (f *follower) tell(err error) {
 func (f *follower) noteError(ctx context.Context, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if err == nil {
+		f.heard = time.Now()
+	}
 	if ctx.Err() != nil || !f.told { // who waits for the first list gets its error
 		return
 	}
@@ -116,15 +127,57 @@ func (f *follower) noteError(ctx context.Context, err error) {
 	}
 	switch {
 	case err == nil && !f.since.IsZero():
-		f.p.o.Log.WarnContext(ctx, "the pods are watched again", "server", f.p.c.server)
+		f.p.o.Log.WarnContext(ctx, "watching the pods again", "server", f.p.c.server)
 		f.since = time.Time{}
 	case err == nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err): // then it lists
 	case f.since.IsZero():
-		f.p.o.Log.WarnContext(ctx, "the watch of the pods is interrupted, trying again", "server", f.p.c.server, "error", cause(err))
+		f.p.o.Log.WarnContext(ctx, "could not watch the pods; trying again", "server", f.p.c.server, "error", cause(err))
 		f.since = time.Now()
 	case time.Since(f.since) > lostFor, !f.denied.IsZero() && time.Since(f.denied) > deniedFor:
-		f.p.lose(fmt.Errorf("API server %s: watching the pods: %w", f.p.c.server, cause(err)))
+		f.p.lose(fmt.Errorf("the state of the pod is unknown since %s: API server %s: watching the pods: %w",
+			f.since.Format(time.TimeOnly), f.p.c.server, cause(err)))
 	}
+}
+
+// Refresh asks the server for all pods. Its error says why they are not known, and since when. One that
+// does not answer for a moment only has told all that matters.
+func (p *Pods) Refresh(ctx context.Context) (since time.Time, err error) {
+	for _, f := range p.followers {
+		at, ferr := f.refresh(ctx)
+		if ferr != nil && (err == nil || at.Before(since)) {
+			since, err = at, fmt.Errorf("API server %s: %w", p.c.server, ferr)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unseen = err
+	return since, err
+}
+
+func (f *follower) refresh(ctx context.Context) (since time.Time, err error) {
+	pods := &v1.PodList{}
+	err = f.p.c.list(ctx, f.namespace, metav1.ListOptions{LabelSelector: labelManaged}, pods)
+	if err == nil {
+		all := make([]*v1.Pod, len(pods.Items))
+		for i := range pods.Items {
+			all[i] = &pods.Items[i]
+		}
+		f.p.cache.replace(f.namespace, pods.ResourceVersion, all)
+		return time.Time{}, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	since = f.heard
+	if !f.since.IsZero() {
+		since = f.since
+	}
+	switch {
+	case time.Since(since) < unseenAfter:
+		return time.Time{}, nil
+	case ctx.Err() != nil:
+		return since, errors.New("no answer")
+	}
+	return since, cause(err)
 }
 
 // lose ends all waiting for the cluster.
@@ -145,6 +198,17 @@ func (p *Pods) Lost() error {
 	return p.lost
 }
 
+// Unseen returns why the last status of the pods is not known: the cluster is lost, or Refresh has
+// failed. It is nil if the status is known.
+func (p *Pods) Unseen() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lost != nil {
+		return p.lost
+	}
+	return p.unseen
+}
+
 func (f *follower) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	o.LabelSelector = labelManaged
 	pods := &v1.PodList{}
@@ -163,11 +227,19 @@ func (f *follower) watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	return w, err
 }
 
+// hear notes that the server has said something.
+func (f *follower) hear() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.heard = time.Now()
+}
+
 // Add, Update, Delete, Replace and Resync are called by the reflector.
 func (f *follower) Add(o any) error { return f.Update(o) }
 
 // Update has a new state of a pod.
 func (f *follower) Update(o any) error {
+	f.hear()
 	if pod, ok := o.(*v1.Pod); ok {
 		f.p.cache.put(pod)
 	}
@@ -176,6 +248,7 @@ func (f *follower) Update(o any) error {
 
 // Delete has the last state of a pod.
 func (f *follower) Delete(o any) error {
+	f.hear()
 	if pod, ok := o.(*v1.Pod); ok {
 		f.p.cache.remove(pod)
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/hack/daemon"
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/testing/daemon"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/runonce/runonce/runtime/containerd"
@@ -149,33 +149,56 @@ func bundlesOf(t *testing.T, p testDirs) (left []string) {
 	return left
 }
 
-// TestStaleBundleOnDaemon: a bundle that a daemon has left of a task that it does not know does
-// not prevent the task for ever; a young one may be in use.
+// TestStaleBundleOnDaemon: a bundle that a daemon has left of a task that it does not know is removed,
+// by the start of a container with its ID, with the container, or when all is removed. One that is so
+// young that it may be in use is awaited.
 func TestStaleBundleOnDaemon(t *testing.T) {
 	for _, version := range []daemon.Version{daemon.Current, daemon.Debian} {
 		t.Run(string(version), func(t *testing.T) {
 			p := servedDirs(t, version)
 			p.logs = t.TempDir()
 			e := p.openWithBox(t)
-			bundle := filepath.Join(p.bundles(), "a")
-			if err := os.MkdirAll(filepath.Join(bundle, "rootfs", "dev"), 0o711); err != nil {
-				t.Fatal(err)
+			note := func(id string) string { return filepath.Join(p.dir, "root", "containers", id+".json.bundle") }
+			leave := func(id string, age time.Duration) {
+				t.Helper()
+				bundle := filepath.Join(p.bundles(), id)
+				if err := os.MkdirAll(filepath.Join(bundle, "rootfs", "dev"), 0o711); err != nil {
+					t.Fatal(err)
+				}
+				then := time.Now().Add(-age)
+				if err := os.Chtimes(bundle, then, then); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if err := e.Start(t.Context(), p.box(t, "a", "exit", "3")); err == nil || !strings.Contains(err.Error(), "file exists") {
-				t.Fatalf("young bundle: %v", err)
-			}
-			old := time.Now().Add(-time.Minute)
-			if err := os.Chtimes(bundle, old, old); err != nil {
-				t.Fatal(err)
-			}
+			leave("a", 8*time.Second)
 			if err := e.Start(t.Context(), p.box(t, "a", "exit", "3")); err != nil {
 				t.Fatal(err)
 			}
 			if c := eventually(t, e, "a", engine.StateExited); c.Exit.ExitCode != 3 {
 				t.Errorf("%+v", c)
 			}
-			if err := e.Remove(t.Context(), "a"); err != nil {
+			if bundle, err := os.Readlink(note("a")); err != nil || bundle != filepath.Join(p.bundles(), "a") {
+				t.Errorf("its bundle is noted as %q, %v", bundle, err)
+			}
+			for _, id := range []string{"removed", "forgotten"} {
+				leave(id, time.Minute)
+				if err := os.Symlink(filepath.Join(p.bundles(), id), note(id)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, id := range []string{"a", "removed"} {
+				if err := e.Remove(t.Context(), id); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := e.RemoveLeft(t.Context()); err != nil {
 				t.Error(err)
+			}
+			if left := bundlesOf(t, p); len(left) > 0 {
+				t.Errorf("left: %s", left)
+			}
+			if left, err := filepath.Glob(note("*")); err != nil || len(left) > 0 {
+				t.Errorf("left: %s, %v", left, err)
 			}
 		})
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/engine"
 
-	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/internal/testing/daemon"
 )
 
 // TestClientLogsNothing: what containerd's client logs, as it does when it pulls an image, is not on

@@ -36,7 +36,7 @@ func (e *Engine) execDir() string { return filepath.Join(e.o.State, "exec") }
 // Exec runs a command inside the container.
 func (e *Engine) Exec(ctx context.Context, id string, args []string) (res engine.ExecResult, err error) {
 	err = e.inContainer(ctx, id, args, false, func(ctx context.Context, x command) error {
-		var out beginning
+		var out limitedBuffer
 		res.ExitCode, err = x.run(ctx, e.execDir(), engine.Streams{Stdout: &out}, true)
 		res.Output = out
 		return err
@@ -58,10 +58,10 @@ func (e *Engine) ExecStreams(ctx context.Context, id string, args []string, s en
 	return code, err
 }
 
-// beginning keeps the first MaxExecOutput bytes that are written to it.
-type beginning []byte
+// limitedBuffer keeps the first MaxExecOutput bytes that are written to it.
+type limitedBuffer []byte
 
-func (b *beginning) Write(p []byte) (int, error) {
+func (b *limitedBuffer) Write(p []byte) (int, error) {
 	*b = append(*b, p[:min(len(p), engine.MaxExecOutput-len(*b))]...)
 	return len(p), nil
 }

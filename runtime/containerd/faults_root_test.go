@@ -7,8 +7,8 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/testing/roottest"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -27,6 +27,7 @@ type fault struct {
 	name      string
 	change    func(s *specs.Spec)
 	permanent bool
+	passes    bool // by itself; all else ends the container
 	// message is that of both runtimes; without it each has one with its own words.
 	message    string
 	runc, crun string
@@ -51,7 +52,7 @@ func faults() []fault {
 			runc: "/etc/passwd: not a directory", crun: "chdir `/etc/passwd`: Not a directory",
 		},
 		{
-			name: "source of a mount missing", change: bind("/no/such", "/data"),
+			name: "source of a mount missing", change: bind("/no/such", "/data"), passes: true,
 			runc: `error mounting "/no/such" to rootfs at "/data"`, crun: "`/no/such`: No such file or directory",
 		},
 		{
@@ -59,7 +60,7 @@ func faults() []fault {
 			runc: `error mounting "/etc" to rootfs at "/etc/passwd"`, crun: "mount `/etc` to `etc/passwd`: Not a directory",
 		},
 		{
-			name: "network namespace missing",
+			name: "network namespace missing", passes: true,
 			change: func(s *specs.Spec) {
 				s.Linux.Namespaces = []specs.LinuxNamespace{
 					{Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.NetworkNamespace, Path: "/run/no-such-namespace"},
@@ -70,6 +71,19 @@ func faults() []fault {
 		{
 			name: "CPU that the machine lacks", change: func(s *specs.Spec) { s.Linux.Resources.CPU = &specs.LinuxCPU{Cpus: "4000"} },
 			runc: "cpuset.cpus: ", crun: "cpuset.cpus`: ",
+		},
+		{
+			name: "unknown file system", change: func(s *specs.Spec) {
+				s.Mounts = append(s.Mounts, specs.Mount{Type: "nofs", Source: "x", Destination: "/data"})
+			},
+			runc: "no such device", crun: "No such device",
+		},
+		{
+			name: "memory limit too low", change: func(s *specs.Spec) {
+				limit := int64(64 << 10)
+				s.Linux.Resources.Memory = &specs.LinuxMemory{Limit: &limit}
+			},
+			runc: "memory limit", crun: "the memory limit could be too low",
 		},
 	}
 }
@@ -92,8 +106,8 @@ func testFaults(t *testing.T, runtime string) {
 				t.Errorf("message %q, want %q", err, f.message+want)
 			}
 			var own *failure.Error
-			if !errors.As(err, &own) || own.Reason() != failure.ReasonRunError || own.Permanent() != f.permanent {
-				t.Errorf("error %+v, want reason %s and permanent %t", err, failure.ReasonRunError, f.permanent)
+			if !errors.As(err, &own) || own.Reason() != failure.ReasonRunError || own.Permanent() != f.permanent || own.Refused() == f.passes {
+				t.Errorf("error %+v, want reason %s, permanent %t and refused %t", err, failure.ReasonRunError, f.permanent, !f.passes)
 			}
 			if left := leftovers(t, p); left != "" && !onlySnapshots(left) {
 				t.Errorf("left:\n%s", left)

@@ -23,7 +23,7 @@ func TestFileLimit(t *testing.T) {
 			if exec.CommandContext(t.Context(), "sh", "-c", "ulimit -n 64; ulimit -n 524288").Run() == nil {
 				hard = 524288
 			} else if which == "H" {
-				t.Skip("this process may not raise its limits")
+				t.Skip("this process may not raise its limits") // root in a container has not that right
 			}
 			p := newTestDirs(t)
 			if err := p.openWithBox(t).Close(); err != nil {

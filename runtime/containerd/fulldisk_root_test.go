@@ -8,10 +8,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/hack/ociimage"
-	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/testing/daemon"
+	"github.com/runonce/runonce/internal/testing/ociimage"
+	"github.com/runonce/runonce/internal/testing/roottest"
 	"github.com/runonce/runonce/runtime/engine"
 )
 

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/testing/daemon"
+	"github.com/runonce/runonce/internal/testing/exectest"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
 )
@@ -94,7 +94,7 @@ func testRuntimeHangs(t *testing.T, p testDirs, command string) {
 	if err := os.Remove(hang); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Second) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Second) {
 		if err = e.Remove(t.Context(), "a"); err == nil || time.Now().After(deadline) {
 			break
 		}

@@ -30,7 +30,7 @@ func hold(bin string, unpack func(string) (string, error), used func() (map[stri
 		err = errors.Join(sweepShims(bin, path, used), alone.Close())
 	}
 	if err != nil {
-		log.Warn("the shims of other versions are not removed", "error", err)
+		log.Warn("could not remove the shims of other versions", "error", err)
 	}
 	held, err := flock.Open(bin, unix.LOCK_SH)
 	if err != nil {

@@ -79,6 +79,9 @@ func (e *Engine) CheckRegistries(refs []string) error {
 			names = append(names, name)
 		}
 	}
+	for _, text := range e.registries.Ignored(names) {
+		e.o.Log.Warn("ignoring hosts files: " + text)
+	}
 	return e.registries.Check(names)
 }
 

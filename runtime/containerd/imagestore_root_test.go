@@ -8,8 +8,8 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
-	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/daemon"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 // TestImageRecords: the images of other programs can be told from our own, and what is removed is

@@ -11,7 +11,7 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
-	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/internal/testing/daemon"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/containerd/server"
 )

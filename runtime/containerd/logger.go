@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/runonce/runonce/runtime/shim/protocol"
 )
@@ -32,8 +33,8 @@ type logger struct {
 	terminal  bool // there is no stderr
 }
 
-// start makes the pipes, starts the process and returns once it reads. The caller calls
-// release when the shim has opened the pipes.
+// start makes the pipes, starts the process and returns once it reads. If it does not until ctx is
+// done, it is killed. The caller calls release when the shim has opened the pipes.
 func (l logger) start(ctx context.Context) (release func(), err error) {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, err
@@ -66,15 +67,31 @@ func (l logger) start(ctx context.Context) (release func(), err error) {
 		}
 		theirs = append(theirs, in)
 	}
-	if err := l.run(ctx, theirs); err != nil {
+	started, err := l.run(ctx, theirs)
+	if err != nil {
 		return nil, err
 	}
 	closeAll(theirs)
 	theirs = nil
-	if n, err := ready.Read(make([]byte, 1)); n == 0 {
-		return nil, fmt.Errorf("starting the logger: it has ended: %w", err)
+	if err := awaitReady(ctx, ready); err != nil {
+		_ = started.Kill() // unless it has ended
+		return nil, fmt.Errorf("starting the logger: %w", err)
 	}
 	return func() { closeAll(held) }, nil
+}
+
+// awaitReady waits for the byte with which a logger says that it reads.
+func awaitReady(ctx context.Context, ready *os.File) error {
+	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Now()) })
+	defer stop()
+	n, err := ready.Read(make([]byte, 1))
+	switch {
+	case n > 0:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("waiting until it is ready: %w", context.Cause(ctx))
+	}
+	return fmt.Errorf("it has exited: %w", err)
 }
 
 // open makes a pipe for output. A terminal has no stderr, which then is empty.
@@ -102,17 +119,17 @@ func (l logger) fifo(name string, flags int) (*os.File, error) {
 
 // run starts the process as a shim would (core/runtime/v2/logging). It outlives this
 // program.
-func (l logger) run(ctx context.Context, files []*os.File) error {
+func (l logger) run(ctx context.Context, files []*os.File) (*os.Process, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), l.program, protocol.LoggerArg, l.uri)
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + protocol.SearchPath, "CONTAINER_ID=" + l.id, "CONTAINER_NAMESPACE=" + l.namespace}
 	cmd.ExtraFiles = files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting the logger: %w", err)
+		return nil, fmt.Errorf("starting the logger: %w", err)
 	}
 	go func() { _ = cmd.Wait() }()
-	return nil
+	return cmd.Process, nil
 }
 
 func closeAll(files []*os.File) {

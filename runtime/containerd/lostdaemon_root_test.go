@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/hack/daemon"
+	"github.com/runonce/runonce/internal/testing/daemon"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
 )
@@ -85,11 +85,10 @@ func TestDaemonThatHasEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitLog := func(text string) string {
-		for range 100 {
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 			if all, err := os.ReadFile(log.Name()); err != nil || strings.Contains(string(all), text) {
 				return string(all)
 			}
-			time.Sleep(100 * time.Millisecond)
 		}
 		t.Fatalf("no %q in the log", text)
 		return ""
@@ -97,7 +96,7 @@ func TestDaemonThatHasEnded(t *testing.T) {
 	if err := d.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	const gone = "containerd has ended"
+	const gone = "lost the connection to containerd"
 	awaitLog(gone)
 	time.Sleep(time.Second) // it tries again
 	if d, err = daemon.Start(t.Context(), bin, p.dir); err != nil {

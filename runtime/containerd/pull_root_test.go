@@ -19,11 +19,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/hack/daemon"
-	"github.com/runonce/runonce/hack/ociimage"
-	"github.com/runonce/runonce/hack/registry"
-	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/testing/daemon"
+	"github.com/runonce/runonce/internal/testing/ociimage"
+	"github.com/runonce/runonce/internal/testing/registry"
+	"github.com/runonce/runonce/internal/testing/roottest"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
@@ -106,7 +106,7 @@ func TestPull(t *testing.T) {
 	e := p.openWith(t, func(o *containerd.Options) { o.Credentials.AuthFile = auth })
 
 	login("wrong")
-	if _, err := e.Pull(t.Context(), ref); !failure.IsPermanent(err) || !strings.Contains(err.Error(), "registry "+r.Host+" answers 401 Unauthorized: check the credentials") {
+	if _, err := e.Pull(t.Context(), ref); !failure.IsPermanent(err) || !strings.Contains(err.Error(), "registry "+r.Host+" responded with 401 Unauthorized: check the credentials") {
 		t.Errorf("wrong password: %v", err)
 	}
 	login(registry.Password)
@@ -129,7 +129,7 @@ func TestPull(t *testing.T) {
 	if _, err := e.Pull(t.Context(), r.Host+"/other/data:1"); !failure.IsPermanent(err) || !strings.Contains(err.Error(), "none are known for it") {
 		t.Errorf("without credentials: %v", err)
 	}
-	for architecture, want := range map[string]string{goruntime.GOARCH: "", "s390x": "registry " + r.Host + " has it, but not for linux/" + goruntime.GOARCH} {
+	for architecture, want := range map[string]string{goruntime.GOARCH: "", "s390x": "registry " + r.Host + " has it, but it is for linux/s390x, not for linux/" + goruntime.GOARCH} {
 		r.Index(t, "team/data:1", architecture)
 		if got, err := e.Pull(t.Context(), r.Host+"/team/data:"+architecture); want == "" && (err != nil || got.ID != img.ID) || want != "" && (!failure.IsPermanent(err) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("for %s: %+v, %v", architecture, got, err)
@@ -282,18 +282,18 @@ func pullFaults() []pullFault {
 		{"reset twice", []registry.Rule{blob(2, registry.Reset(1000))}, []attempt{good}, 1, 2},
 		{"reset, without ranges", []registry.Rule{blob(1, registry.Reset(half)), blob(9, registry.NoRange)}, []attempt{good}, 1, 1},
 		{"reset, then not available", []registry.Rule{blob(1, registry.Reset(half)), blob(2, registry.Status(503))}, []attempt{{fails: "broke off"}, good}, 2, 3},
-		{"truncated", []registry.Rule{blob(1, registry.Truncate(half))}, []attempt{{fails: "has ended its answer early"}, good}, 2, 1},
+		{"truncated", []registry.Rule{blob(1, registry.Truncate(half))}, []attempt{{fails: "ended its response early"}, good}, 2, 1},
 		{"reset, and ranges refused", []registry.Rule{blob(1, registry.Reset(half)), blob(9, registry.RefuseRange(416))}, []attempt{good}, 1, 1},
 		{"no answer", []registry.Rule{first(1, registry.Drop)}, []attempt{{fails: "connection reset by peer: check its address"}, good}, 2, 0},
-		{"too many requests", []registry.Rule{first(1, registry.Status(429, "Retry-After: 7"))}, []attempt{{fails: "answers 429 Too Many Requests, and to ask again after 7s", delay: 7 * time.Second}, good}, 2, 0},
-		{"maintenance", []registry.Rule{first(1, registry.Status(503, "Retry-After: 7"))}, []attempt{{fails: "answers 503 Service Unavailable, and to", delay: 7 * time.Second}, good}, 2, 0},
-		{"internal error", []registry.Rule{first(2, registry.Status(500))}, []attempt{{fails: "answers 500 Internal Server Error"}, good}, 3, 0},
-		{"bad gateway", []registry.Rule{first(1, registry.Status(502))}, []attempt{{fails: "answers 502 Bad Gateway"}, good}, 2, 0},
-		{"forbidden", []registry.Rule{first(2, registry.Status(403))}, []attempt{{fails: "answers 403 Forbidden: it has not asked for credentials", permanent: true}, good}, 2, 0},
+		{"too many requests", []registry.Rule{first(1, registry.Status(429, "Retry-After: 7"))}, []attempt{{fails: "responded with 429 Too Many Requests; retry after 7s", delay: 7 * time.Second}, good}, 2, 0},
+		{"maintenance", []registry.Rule{first(1, registry.Status(503, "Retry-After: 7"))}, []attempt{{fails: "responded with 503 Service Unavailable; retry", delay: 7 * time.Second}, good}, 2, 0},
+		{"internal error", []registry.Rule{first(2, registry.Status(500))}, []attempt{{fails: "responded with 500 Internal Server Error"}, good}, 3, 0},
+		{"bad gateway", []registry.Rule{first(1, registry.Status(502))}, []attempt{{fails: "responded with 502 Bad Gateway"}, good}, 2, 0},
+		{"forbidden", []registry.Rule{first(2, registry.Status(403))}, []attempt{{fails: "responded with 403 Forbidden: it did not ask for credentials", permanent: true}, good}, 2, 0},
 		{"not found", []registry.Rule{first(1, registry.Status(404))}, []attempt{{fails: "does not have it: check the name", permanent: true}, good}, 2, 0},
-		{"wrong bytes", []registry.Rule{blob(9, registry.Corrupt)}, []attempt{{fails: "has sent a damaged image", permanent: true}}, 1, 0},
-		{"wrong manifest", []registry.Rule{{Method: http.MethodGet, Path: "/manifests/", Times: 9, Fault: registry.Corrupt}}, []attempt{{fails: "has sent a damaged image", permanent: true}}, 1, 0},
-		{"wrong bytes after a reset", []registry.Rule{blob(1, registry.Reset(half)), blob(1, registry.Corrupt)}, []attempt{{fails: "has sent a damaged image"}, good}, 2, 1},
+		{"wrong bytes", []registry.Rule{blob(9, registry.Corrupt)}, []attempt{{fails: "sent a damaged image", permanent: true}}, 1, 0},
+		{"wrong manifest", []registry.Rule{{Method: http.MethodGet, Path: "/manifests/", Times: 9, Fault: registry.Corrupt}}, []attempt{{fails: "sent a damaged image", permanent: true}}, 1, 0},
+		{"wrong bytes after a reset", []registry.Rule{blob(1, registry.Reset(half)), blob(1, registry.Corrupt)}, []attempt{{fails: "sent a damaged image"}, good}, 2, 1},
 	}
 }
 

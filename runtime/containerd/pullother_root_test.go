@@ -12,9 +12,9 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/runonce/runonce/hack/ociimage"
-	"github.com/runonce/runonce/hack/registry"
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/testing/ociimage"
+	"github.com/runonce/runonce/internal/testing/registry"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -47,7 +47,7 @@ func TestPullOther(t *testing.T) {
 		t.Helper()
 		other.Store(true)
 		defer other.Store(false)
-		if _, err := e.Pull(t.Context(), ref); !failure.IsPermanent(err) || !strings.Contains(err.Error(), "registry "+proxy.Host+" has something else than a container image") {
+		if _, err := e.Pull(t.Context(), ref); !failure.IsPermanent(err) || !strings.Contains(err.Error(), "registry "+proxy.Host+" has something other than a container image") {
 			t.Errorf("%v", err)
 		}
 	}

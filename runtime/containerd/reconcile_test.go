@@ -158,6 +158,8 @@ type oneTask struct {
 	tasksapi.TasksClient
 	status tasktypes.Status
 	kill   func() // called by Kill
+	// whenDeleted, if set, is called by Delete.
+	whenDeleted func()
 }
 
 func (o *oneTask) Kill(context.Context, *tasksapi.KillRequest, ...grpc.CallOption) (*ptypes.Empty, error) {
@@ -182,8 +184,32 @@ func (o *oneTask) Get(_ context.Context, r *tasksapi.GetRequest, _ ...grpc.CallO
 }
 
 func (o *oneTask) Delete(context.Context, *tasksapi.DeleteTaskRequest, ...grpc.CallOption) (*tasksapi.DeleteResponse, error) {
+	if o.whenDeleted != nil {
+		o.whenDeleted()
+	}
+	if o.status == tasktypes.Status_RUNNING {
+		return nil, status.Error(codes.FailedPrecondition, "cannot delete a running process")
+	}
 	o.status = tasktypes.Status_UNKNOWN
 	return &tasksapi.DeleteResponse{}, nil
+}
+
+// TestUndoStartedMeanwhile: what the call that was cut off has started after all is left running.
+func TestUndoStartedMeanwhile(t *testing.T) {
+	t.Parallel()
+	begin := time.Now()
+	tasks := &oneTask{status: tasktypes.Status_CREATED, kill: func() { t.Error("it was killed") }}
+	e, s := testEngine(t, tasks)
+	e.current = s
+	tasks.whenDeleted = func() {
+		tasks.status = tasktypes.Status_RUNNING
+		writeRecord(t, e, protocol.Record{ContainerID: "c", StartedAt: begin.Add(time.Second)})
+	}
+	e.containers.put(engine.Container{ID: "c", State: engine.StateCreated, CreatedAt: begin})
+	e.undoStart(t.Context(), engine.ContainerConfig{ID: "c"}, begin)
+	if got, _, _ := e.containers.get("c"); got.State != engine.StateRunning {
+		t.Errorf("it is %q", got.State)
+	}
 }
 
 func writeRecord(t *testing.T, e *Engine, r protocol.Record) {
@@ -284,7 +310,7 @@ func TestUndoStart(t *testing.T) {
 		{"runs", nil, tasktypes.Status_RUNNING, &started, nil, engine.StateRunning},
 		{"runs, third-party shim", thirdParty, tasktypes.Status_RUNNING, &protocol.Record{}, nil, engine.StateRunning},
 		{"has ended", nil, tasktypes.Status_UNKNOWN, &ended, nil, engine.StateExited},
-		{"is started meanwhile", nil, tasktypes.Status_CREATED, nil, &ended, engine.StateExited},
+		{"is started meanwhile, third-party shim", thirdParty, tasktypes.Status_CREATED, &protocol.Record{}, &ended, engine.StateExited},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -44,7 +44,7 @@ func (e *Engine) remove(ctx context.Context, s *session, id, podUID string) erro
 		return fmt.Errorf("deleting its root file system: %w", err)
 	}
 	record := e.recordPath(id)
-	for _, path := range []string{record, protocol.ReservePath(record), protocol.Output{RecordPath: record}.LoggingPath()} {
+	for _, path := range []string{record, protocol.ReservePath(record), protocol.BundlePath(record), protocol.Output{RecordPath: record}.LoggingPath()} {
 		if err := removeFile(path); err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) 
 	resp, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
 	if err := images.IgnoreNotFound(err); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			err = fmt.Errorf("its shim does not answer: %w", err)
+			err = fmt.Errorf("its shim does not respond: %w", err)
 		}
 		return fmt.Errorf("looking for its task: %w", err)
 	}
@@ -84,6 +84,9 @@ func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) 
 		if err := e.removeForgotten(ctx, s, id, podUID); err != nil {
 			return err
 		}
+	}
+	if s.shims == nil {
+		return e.removeNotedBundle(ctx, s, id)
 	}
 	return s.removeBundle(ctx, id)
 }
@@ -128,7 +131,7 @@ func (e *Engine) removeForgotten(ctx context.Context, s *session, id, podUID str
 	return e.bounded(ctx, s, id, "delete", func(ctx context.Context) error {
 		killed, err := s.shims.RemoveForgotten(ctx, podUID, id, func() (*runcoptions.Options, error) { return runcOptions(ctx, s, id) })
 		if killed {
-			e.o.Log.Warn("a shim that did not remove its container was killed", "container", id)
+			e.o.Log.Warn("killed a shim that did not remove its container", "container", id)
 		}
 		return err
 	})
@@ -170,7 +173,7 @@ func (e *Engine) kill(ctx context.Context, s *session, id string) error {
 	// A shim that dies meanwhile ends the wait with an error, but the process has ended too.
 	_, _ = s.Tasks().Wait(ctx, &tasksapi.WaitRequest{ContainerID: id})
 	if ctx.Err() != nil {
-		return fmt.Errorf("killing it: its process still runs %s after SIGKILL: %w", killTimeout, ctx.Err())
+		return fmt.Errorf("killing it: its process is still running %s after SIGKILL: %w", killTimeout, ctx.Err())
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (e *Engine) replace(ctx context.Context, lost *session) (*session, error) {
 	if err != nil || s != lost {
 		return s, err
 	}
-	e.o.Log.Info("the process that served containerd has ended, taking over")
+	e.o.Log.Info("the process that served containerd has exited; taking over")
 	if s, err = connect(ctx, e.o); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/runonce/runonce/hack/exectest"
+	"github.com/runonce/runonce/internal/testing/exectest"
 )
 
 func TestFindProgram(t *testing.T) {

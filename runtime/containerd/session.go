@@ -109,7 +109,7 @@ func (s *session) dialDaemon(ctx context.Context, socket string) error {
 func checkVersion(of string) error {
 	v, err := version.ParseGeneric(of)
 	if err != nil {
-		return fmt.Errorf("it calls its version %q", of)
+		return fmt.Errorf("unrecognized version %q", of)
 	}
 	if !v.AtLeast(version.MajorMinor(1, 6)) {
 		return fmt.Errorf("version %s is older than 1.6", of)
@@ -176,7 +176,7 @@ func (s *session) embedOrJoin(ctx context.Context, o Options) error {
 // notResponding is the error for a process of ours that serves the root and is stopped.
 func notResponding(h flock.Holder, root string) error {
 	return fmt.Errorf("%s (pid %d), which serves containerd for %s, does not respond: it is stopped; resume it with kill -CONT %d or end it with kill -9 %d",
-		h.Name, h.PID, root, h.PID, h.PID)
+		h.Command, h.PID, root, h.PID, h.PID)
 }
 
 // configure chooses the snapshotter, unpacks the shim and configures the runtimes.

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/runonce/runonce/hack/flocktest"
+	"github.com/runonce/runonce/internal/testing/flocktest"
 	"github.com/runonce/runonce/runtime/containerd/server"
 )
 
@@ -45,7 +45,7 @@ func TestCheckVersion(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"v2.4.2": "", "1.6.20~ds1": "", "v2.0.0-rc.3": "", "2.10": "", "v1.5.11": "version v1.5.11 is older than 1.6",
-		"": `it calls its version ""`, "v2": `it calls its version "v2"`, "unknown": `it calls its version "unknown"`,
+		"": `unrecognized version ""`, "v2": `unrecognized version "v2"`, "unknown": `unrecognized version "unknown"`,
 	} {
 		if got := textOf(checkVersion(in)); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
@@ -88,7 +89,9 @@ func install(path string, r io.Reader, check func() error) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the shim's directory: %w", err)
 	}
-	f, err := os.CreateTemp(dir, ".unpack-*")
+	// The pause process runs it as the pod's user; the directory keeps other users out. It is on disk
+	// before it has its name: a part of a program would stay after a loss of power, and start nothing.
+	f, err := atomicfile.Create(path, 0o755)
 	if err != nil {
 		return fmt.Errorf("unpacking the shim: %w", err)
 	}
@@ -96,13 +99,11 @@ func install(path string, r io.Reader, check func() error) error {
 	if err == nil {
 		err = check()
 	}
-	// The pause process runs it as the pod's user; the directory keeps other users out.
-	err = errors.Join(err, f.Chmod(0o755), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
+	if err = errors.Join(err, f.Chmod(0o755)); err != nil { // whatever the umask is
+		return errors.Join(fmt.Errorf("unpacking the shim: %w", err), f.Abort())
 	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("unpacking the shim: %w", err), os.Remove(f.Name()))
+	if err := f.Commit(); err != nil {
+		return fmt.Errorf("unpacking the shim: %w", err)
 	}
 	return nil
 }

@@ -3,10 +3,12 @@ package containerd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
@@ -14,42 +16,93 @@ import (
 
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/containerd/server"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
 const (
 	// staleAfter is how old the bundle of a task that a daemon does not know must be: a younger
 	// one may belong to a call of a process that was killed, at which the daemon still works.
 	staleAfter = 10 * time.Second
+	bundlePoll = 50 * time.Millisecond
 	// daemonRuntimeRoot is the directory in which the OCI runtimes of a daemon keep their state,
 	// below a directory for each namespace (cmd/containerd-shim-runc-v2/process, RuncRoot).
 	daemonRuntimeRoot = "/run/containerd/runc"
 )
 
-// removeStaleBundle removes a bundle that is in the way of a new task, as the error says, and
-// what the OCI runtime has of it. A daemon leaves one when its client is killed while a task is
-// created, and would refuse to create the task for ever. It reports whether it did so.
-func (e *Engine) removeStaleBundle(ctx context.Context, s *session, id string, err error) bool {
-	bundles := bundlesDir(err, e.o.Namespace, id)
-	if s.shims != nil || bundles == "" {
-		return false
+// RemoveLeft removes what daemons have left of containers that are gone.
+func (e *Engine) RemoveLeft(ctx context.Context) error {
+	links, err := filepath.Glob(protocol.BundlePath(e.recordPath("*")))
+	if err != nil {
+		return fmt.Errorf("looking for bundles: %w", err)
 	}
+	var errs []error
+	for _, link := range links {
+		id := strings.TrimSuffix(filepath.Base(link), filepath.Base(protocol.BundlePath(e.recordPath(""))))
+		if _, _, known := e.containers.get(id); known || e.o.Address == "" {
+			continue
+		}
+		err := e.do(ctx, func(ctx context.Context, s *session) error { return e.removeNotedBundle(ctx, s, id) })
+		if err == nil {
+			err = removeFile(link)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("removing what is left of container %q: %w", id, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeNotedBundle removes the bundle of a container without a task, if the shim has noted where it is.
+// Nearly always the daemon has done that.
+func (e *Engine) removeNotedBundle(ctx context.Context, s *session, id string) error {
+	bundle, err := os.Readlink(protocol.BundlePath(e.recordPath(id)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking for its bundle: %w", err)
+	}
+	bundles := filepath.Dir(filepath.Dir(bundle))
+	if bundle != filepath.Join(bundles, e.o.Namespace, id) {
+		return nil // of another daemon
+	}
+	return e.removeStaleBundle(ctx, s, bundles, id)
+}
+
+// removeStaleBundle removes the bundle of a container without a task, and what the OCI runtime has of
+// it. A daemon leaves one when a call that creates a task is cut off, and would refuse to create the
+// task for ever. It waits as long as the daemon may still be at work.
+func (e *Engine) removeStaleBundle(ctx context.Context, s *session, bundles, id string) error {
 	bundle := filepath.Join(bundles, e.o.Namespace, id)
-	if info, err := os.Stat(bundle); err != nil || time.Since(info.ModTime()) < staleAfter {
-		return false
+	for begin := time.Now(); ; {
+		info, err := os.Stat(bundle)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("looking for its bundle: %w", err)
+		}
+		if time.Since(info.ModTime()) > staleAfter || time.Since(begin) > staleAfter {
+			break
+		}
+		select {
+		case <-time.After(bundlePoll):
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for containerd to remove its bundle %s: %w", bundle, ctx.Err())
+		}
 	}
 	if _, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id}); !errdefs.IsNotFound(images.NativeError(err)) {
-		return false
+		return err
 	}
-	err = e.deleteInDaemonRuntime(ctx, s, id)
+	err := e.deleteInDaemonRuntime(ctx, s, id)
 	if err == nil {
 		err = server.RemoveBundle(ctx, bundles, id)
 	}
 	if err != nil {
-		e.o.Log.Warn("what a killed process has left of a container is not removed", "container", id, "error", err)
-		return false
+		return fmt.Errorf("removing what a call that was cut off has left of it: %w", err)
 	}
-	e.o.Log.Info("removed what a killed process had left of a container", "container", id)
-	return true
+	e.o.Log.Info("removed what an interrupted call had left of a container", "container", id)
+	return nil
 }
 
 // removeHalfCreated removes what the OCI runtime has left of a container that it was killed while it

@@ -53,6 +53,7 @@ func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 		return nil
 	}
 	if created && !errors.Is(err, errRunning) {
+		e.o.Log.Debug("a container did not start", "container", c.ID, "error", err)
 		e.undoStart(ctx, c, begin)
 	}
 	return fmt.Errorf("starting container %q: %w", c.Name, err)
@@ -74,18 +75,30 @@ func (e *Engine) undoStart(ctx context.Context, c engine.ContainerConfig, begin 
 				return err
 			}
 		}
-		if err := e.removeTask(ctx, s, c.ID, c.PodUID); err != nil {
-			return err
-		}
+		err := e.removeUnstarted(ctx, s, c)
 		// The call that was cut off may have started it until then.
-		if started, err := e.startedSince(ctx, s, c.ID, begin); started || err != nil {
-			return err
+		if started, lerr := e.startedSince(ctx, s, c.ID, begin); started || lerr != nil {
+			return errors.Join(err, lerr)
 		}
 		return e.remove(ctx, s, c.ID, c.PodUID)
 	})
 	if err != nil {
-		e.o.Log.Warn("a container that did not start is not completely removed", "container", c.ID, "error", err)
+		e.o.Log.Warn("could not completely remove a container that did not start", "container", c.ID, "error", err)
 	}
+}
+
+// removeUnstarted removes the task of a container that was not started. Our own shim refuses that when it was
+// started meanwhile, where a kill would make an exit of it that nobody has asked for.
+func (e *Engine) removeUnstarted(ctx context.Context, s *session, c engine.ContainerConfig) error {
+	if e.thirdParty(c.ID) {
+		return e.removeTask(ctx, s, c.ID, c.PodUID)
+	}
+	e.podLocks.Lock(c.PodUID)
+	defer func() { _ = e.podLocks.Unlock(c.PodUID) }()
+	if err := e.deleteTask(ctx, s, c.ID); !errdefs.IsFailedPrecondition(images.NativeError(err)) {
+		return err
+	}
+	return nil
 }
 
 // prepare returns the image of a container that does not run.
@@ -262,7 +275,9 @@ func (e *Engine) run(ctx context.Context, s *session, c engine.ContainerConfig, 
 		return 0, err
 	}
 	message := failure.RuntimeMessage(err, commandOf(c.Spec))
-	return 0, &failure.Error{Why: failure.ReasonRunError, Final: failure.IsPermanentMessage(message), Err: failure.WithMessage(message, err)}
+	return 0, &failure.Error{
+		Why: failure.ReasonRunError, Final: failure.IsPermanentMessage(message), Ended: failure.IsRefusal(err), Err: failure.WithMessage(message, err),
+	}
 }
 
 // startTask starts the process of a created container and returns its ID on the host, 0 if it has ended.
@@ -303,8 +318,13 @@ func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req 
 	}
 	if s.shims == nil || thirdParty {
 		err := create()
-		if err != nil && e.removeStaleBundle(ctx, s, req.ContainerID, err) {
-			err = create()
+		if err != nil {
+			if bundles := bundlesDir(err, e.o.Namespace, req.ContainerID); bundles != "" {
+				if rerr := e.removeStaleBundle(ctx, s, bundles, req.ContainerID); rerr != nil {
+					return errors.Join(err, rerr)
+				}
+				err = create()
+			}
 		}
 		return err
 	}

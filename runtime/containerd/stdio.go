@@ -23,7 +23,7 @@ type streams struct {
 // shim starts our logger, but then supports neither input nor terminals: for these the logger
 // is started here, at the other end of pipes.
 func (e *Engine) streams(ctx context.Context, s *session, c engine.ContainerConfig, thirdParty bool) (streams, error) {
-	out := protocol.Output{LogPath: c.LogPath, RecordPath: e.recordPath(c.ID), Journal: e.o.Journal}
+	out := protocol.Output{LogPath: c.LogPath, RecordPath: e.recordPath(c.ID), Journal: e.o.Journal, NoteBundle: s.shims == nil}
 	io := streams{release: func() {}}
 	switch {
 	case !thirdParty:
@@ -46,7 +46,9 @@ func (e *Engine) pipes(ctx context.Context, s *session, c engine.ContainerConfig
 	l := logger{
 		program: s.shim, dir: e.stdioDir(c.ID), uri: out.URI(), id: c.ID, namespace: e.o.Namespace, stdin: c.Stdin, terminal: terminal(c),
 	}
-	release, err := l.start(ctx)
+	limited, cancel := context.WithTimeoutCause(ctx, e.timeouts.start, fmt.Errorf("not within %s", e.timeouts.start))
+	defer cancel()
+	release, err := l.start(limited)
 	if err != nil {
 		return streams{}, errors.Join(fmt.Errorf("making the pipes for its streams: %w", err), os.RemoveAll(l.dir))
 	}

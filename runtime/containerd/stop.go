@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 
@@ -16,6 +17,9 @@ import (
 const (
 	// killTimeout bounds the wait for a process that got SIGKILL: it may hang in the kernel.
 	killTimeout = 30 * time.Second
+	// exitTimeout bounds the wait for the exit of a process that has ended: on a busy machine, its
+	// shim may not get to telling it for a while.
+	exitTimeout = 3 * time.Minute
 	// pollInterval is how often a wait asks containerd, in case an event was lost.
 	pollInterval = 500 * time.Millisecond
 )
@@ -62,8 +66,14 @@ func (e *Engine) stop(ctx context.Context, s *session, id string, sig syscall.Si
 		return fmt.Errorf("sending SIGKILL: %w", err)
 	}
 	done, err := e.await(ctx, s, id, ended, killTimeout)
-	if err == nil && !done {
-		err = fmt.Errorf("its process still runs %s after SIGKILL", killTimeout)
+	if err != nil || done {
+		return err
+	}
+	if process.Alive(known.PID) {
+		return fmt.Errorf("its process is still running %s after SIGKILL", killTimeout)
+	}
+	if done, err = e.await(ctx, s, id, ended, exitTimeout); err == nil && !done {
+		err = fmt.Errorf("its process has exited, but its shim did not report it within %s", exitTimeout)
 	}
 	return err
 }
@@ -71,6 +81,9 @@ func (e *Engine) stop(ctx context.Context, s *session, id string, sig syscall.Si
 // signal sends a signal when its turn has come. The waits for the ends of the containers, and
 // their deadlines, begin after that. A container that is gone is not an error.
 func (e *Engine) signal(ctx context.Context, s *session, r *tasksapi.KillRequest) error {
+	// Only a daemon that does not respond ends the call, not ctx, which is for the waits.
+	ctx, end := e.heartbeat.guard(context.WithoutCancel(ctx))
+	defer end()
 	select {
 	case e.signals <- struct{}{}:
 	case <-ctx.Done():

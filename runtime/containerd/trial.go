@@ -103,7 +103,7 @@ func (o *Options) tryRuntime(ctx context.Context, program string) error {
 	}
 	err = trial{program: program, dir: filepath.Join(o.Root, trialDir)}.run(ctx, spec)
 	if rerr := release(); rerr != nil {
-		o.Log.Warn("something is left of the trial of an OCI runtime", "program", program, "error", rerr)
+		o.Log.Warn("could not clean up after the trial of an OCI runtime", "program", program, "error", rerr)
 	}
 	if err != nil {
 		return err

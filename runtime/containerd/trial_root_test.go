@@ -12,7 +12,7 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/runonce/runonce/hack/exectest"
+	"github.com/runonce/runonce/internal/testing/exectest"
 	"github.com/runonce/runonce/runtime/containerd"
 )
 

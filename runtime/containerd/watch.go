@@ -77,7 +77,7 @@ func (e *Engine) watch(ctx context.Context, synced chan<- error) {
 		}
 		if !current && !gone && ctx.Err() == nil {
 			gone = true
-			e.o.Log.Warn("containerd has ended, and is waited for", "error", err)
+			e.o.Log.Warn("lost the connection to containerd; waiting for it to come back", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -220,7 +220,7 @@ func (e *Engine) exited(ctx context.Context, s *session, reported protocol.Recor
 	}
 	r, err := e.updateRecord(path, reported)
 	if err != nil {
-		e.o.Log.Warn("a container's exit code is known to this process only", "error", err)
+		e.o.Log.Warn("could not store a container's exit code; later commands will not see it", "error", err)
 	}
 	if known.Labels[labelThirdParty] != "" {
 		// Its shim closes the logger's pipes with the task, not with the process.

@@ -4,7 +4,9 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"syscall"
 	"time"
 
@@ -13,6 +15,20 @@ import (
 
 // ErrNotFound says that an image or container does not exist. Engines wrap it.
 var ErrNotFound = errors.New("not found")
+
+// PlatformError says that there is an image, but not for the platform of this machine. For the local store
+// that is an ErrNotFound.
+type PlatformError struct {
+	Of  []string // the platforms that it is for, as far as they are known, such as linux/arm64
+	Own string   // that of this machine
+}
+
+func (e *PlatformError) Error() string {
+	if len(e.Of) == 0 {
+		return "it is not for " + e.Own
+	}
+	return fmt.Sprintf("it is for %s, not for %s", strings.Join(e.Of, ", "), e.Own)
+}
 
 // Engine starts, watches and removes containers. It knows nothing of pods. Every method is
 // safe for concurrent use and safe to repeat after an error or after a crash of the process.
@@ -24,7 +40,8 @@ type Engine interface {
 	Start(ctx context.Context, c ContainerConfig) error
 	// Stop sends the signal, waits for the exit for the grace period, then sends SIGKILL and
 	// waits for the exit. The container's record stays, with its exit code. A container that
-	// is absent or has exited is no error.
+	// is absent or has exited is no error. When ctx is done, also before the call, the signal is
+	// still sent, but nothing is waited for.
 	Stop(ctx context.Context, id string, sig syscall.Signal, grace time.Duration) error
 	// Remove removes the container with its snapshot and its exit record, and kills its
 	// process first. A container that is absent is no error. Log files stay.
@@ -194,6 +211,9 @@ type Image struct {
 	WorkingDir string
 	StopSignal string
 	Volumes    []string // the directories that it declares as volumes, absolute, in order
+	// Platform is the one that it says it is for, such as linux/arm64, if that is not this machine's:
+	// it only runs where the kernel can emulate it.
+	Platform string
 	// Passwd and Group are the image's /etc/passwd and /etc/group, nil when it has none.
 	// They turn names into ids without a mounted root filesystem.
 	Passwd []byte

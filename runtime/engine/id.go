@@ -16,7 +16,8 @@ const (
 	LabelPodUID        = "io.kubernetes.pod.uid"
 	LabelContainerName = "io.kubernetes.container.name"
 	LabelStopSignal    = "runonce/stop-signal"
-	LabelUser          = "runonce/user" // v1.LinuxContainerUser as JSON
+	LabelUser          = "runonce/user"     // v1.LinuxContainerUser as JSON
+	LabelPlatform      = "runonce/platform" // Image.Platform, unless it is empty
 )
 
 // ContainerID names the given instance of a container of a pod that was started at the given time,

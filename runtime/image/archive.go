@@ -23,6 +23,8 @@ const maxWindow = 128 << 20
 // compressed by gzip or zstd, or an OCI layout.
 type Archive struct {
 	Path string
+	// Name, if set, is the normalised reference of the one image in it, whatever the archive calls that.
+	Name string
 	// OnRead, if set, is called by the readers of Open when they have read more of the archive's
 	// files: so many bytes, of all.
 	OnRead func(done, total int64)
@@ -30,36 +32,34 @@ type Archive struct {
 }
 
 // Archives returns the archives at a path: the file or OCI layout that it is, else those in the
-// directory, by name. They are recognised by their content. unknown has a line with the path
-// and the reason for everything else in the directory, except for files whose names begin with
-// a dot.
-func Archives(path string) (found []Archive, unknown []string, err error) {
+// directory, by name. They are recognised by their content. unknown has an error with the path
+// for everything else that is there, except for files whose names begin with a dot.
+func Archives(path string) (found []Archive, unknown []error, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("looking for images: %w", err)
 	}
-	single := !info.IsDir()
-	if _, err := os.Stat(filepath.Join(path, layoutFile)); single || err == nil {
+	add := func(path string) {
 		a, err := identify(path)
 		if err != nil {
-			return nil, nil, err
+			unknown = append(unknown, err)
+			return
 		}
-		return []Archive{a}, nil, nil
+		found = append(found, a)
+	}
+	single := !info.IsDir()
+	if _, err := os.Stat(filepath.Join(path, layoutFile)); single || err == nil {
+		add(path)
+		return found, unknown, nil
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("looking for images: %w", err)
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
-			continue
+		if !strings.HasPrefix(e.Name(), ".") {
+			add(filepath.Join(path, e.Name()))
 		}
-		a, err := identify(filepath.Join(path, e.Name()))
-		if err != nil {
-			unknown = append(unknown, err.Error())
-			continue
-		}
-		found = append(found, a)
 	}
 	return found, unknown, nil
 }
@@ -85,7 +85,7 @@ func identify(path string) (Archive, error) {
 	}
 	defer func() { _ = r.Close() }()
 	if _, err := tar.NewReader(r).Next(); err != nil {
-		return Archive{}, fmt.Errorf("%s: not an image archive: no tar file, plain or compressed by gzip or zstd", path)
+		return Archive{}, fmt.Errorf("%s: not an image archive: not a tar file, plain or compressed with gzip or zstd", path)
 	}
 	return a, nil
 }

@@ -118,7 +118,7 @@ func TestArchives(t *testing.T) {
 	names := make([]string, 0, len(found))
 	for _, a := range found {
 		names = append(names, filepath.Base(a.Path))
-		refs, err := a.Refs()
+		refs, _, err := a.Refs()
 		if err != nil {
 			t.Errorf("%s: %v", a.Path, err)
 		}
@@ -137,7 +137,7 @@ func TestArchives(t *testing.T) {
 		t.Fatalf("unknown: %q, want %q", unknown, wantUnknown)
 	}
 	for i, name := range wantUnknown {
-		if !strings.Contains(unknown[i], filepath.Join(dir, name)) {
+		if !strings.Contains(unknown[i].Error(), filepath.Join(dir, name)) {
 			t.Errorf("unknown: %q, want it to name %s", unknown[i], name)
 		}
 	}
@@ -218,9 +218,9 @@ func TestRefs(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "Tool.tar.gz")
 			write(t, path, gzipped(t, tarOf(t, tt.in...)))
-			got, err := Archive{Path: path}.Refs()
-			if err != nil {
-				t.Fatal(err)
+			got, unnamed, err := Archive{Path: path}.Refs()
+			if err != nil || len(unnamed) > 0 {
+				t.Fatal(unnamed, err)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
@@ -237,7 +237,9 @@ func TestRefsRefuses(t *testing.T) {
 	}{
 		{"no image", "neither oci-layout nor manifest.json", []member{{"hello", "x"}}},
 		{"no index", "no index.json", []member{layout()}},
-		{"no names", "no image in it has a name", []member{layout(), index("")}},
+		{"no names", "image " + digest() + ` has no name: save it by its name (docker save NAME:TAG), or name it: "runonce images import --name NAME:TAG FILE"`, []member{layout(), index("")}},
+		{"no names in docker's", "image config.json has no name", []member{{"manifest.json", `[{"Config":"config.json","RepoTags":null,"Layers":[]}]`}}},
+		{"no images", "no image in it has a name", []member{layout(), {"index.json", `{"schemaVersion":2,"manifests":[]}`}}},
 		{"bad name", "couldn't parse image name", []member{layout(), index(`"io.containerd.image.name":"A B"`)}},
 		{"bad tag", `couldn't parse image name "x:a b": invalid reference format`, []member{layout(), index(`"org.opencontainers.image.ref.name":"a b"`)}},
 		{"bad JSON", "index.json", []member{layout(), {"index.json", "{"}}},
@@ -247,9 +249,60 @@ func TestRefsRefuses(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "x.tar")
 			write(t, path, tarOf(t, tt.in...))
-			_, err := Archive{Path: path}.Refs()
+			_, _, err := Archive{Path: path}.Refs()
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("error %v, want one with %q and the path", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestUnnamed: images without a name are told, and the one image of an archive can be given one.
+func TestUnnamed(t *testing.T) {
+	t.Parallel()
+	const name = "docker.io/library/new:1"
+	hex := strings.Repeat("b", 64)
+	one := `{"Config":"` + hex + `.json","RepoTags":["x:1","y:1"],"Layers":[]}`
+	nameless := `{"Config":"` + strings.Repeat("c", 64) + `.json","Layers":[]}`
+	for _, tt := range []struct {
+		name    string
+		in      member
+		refs    map[string]string
+		unnamed []string
+		renamed map[string]string // nil for an error
+	}{
+		{"one", index(""), nil, nil, map[string]string{name: digest()}},
+		{"one with a name", index(`"io.containerd.image.name":"docker.io/library/y:1"`), map[string]string{"docker.io/library/y:1": digest()}, nil, map[string]string{name: digest()}},
+		{
+			"one with two names",
+			member{"manifest.json", "[" + one + "]"},
+			map[string]string{"docker.io/library/x:1": "sha256:" + hex, "docker.io/library/y:1": "sha256:" + hex},
+			nil,
+			map[string]string{name: "sha256:" + hex},
+		},
+		{
+			"mixed",
+			member{"manifest.json", "[" + one + "," + nameless + "]"},
+			map[string]string{"docker.io/library/x:1": "sha256:" + hex, "docker.io/library/y:1": "sha256:" + hex},
+			[]string{"sha256:" + strings.Repeat("c", 64)},
+			nil,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "x.tar")
+			members := []member{tt.in}
+			if tt.in.name == "index.json" {
+				members = append(members, layout())
+			}
+			write(t, path, tarOf(t, members...))
+			refs, unnamed, err := Archive{Path: path}.Refs()
+			if (err == nil) != (tt.refs != nil) || cmp.Diff(tt.refs, refs) != "" || cmp.Diff(tt.unnamed, unnamed) != "" {
+				t.Errorf("%v, %v, %v", refs, unnamed, err)
+			}
+			refs, unnamed, err = Archive{Path: path, Name: name}.Refs()
+			if (err == nil) != (tt.renamed != nil) || cmp.Diff(tt.renamed, refs) != "" || len(unnamed) > 0 {
+				t.Errorf("renamed: %v, %v, %v", refs, unnamed, err)
 			}
 		})
 	}
@@ -306,8 +359,8 @@ func TestArchivesOfOne(t *testing.T) {
 			t.Errorf("Archives(%s) = %v, %q, %v", path, found, unknown, err)
 		}
 	}
-	if _, _, err := Archives(text); err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("error %v, want one with the path", err)
+	if found, unknown, err := Archives(text); err != nil || len(found) > 0 || len(unknown) != 1 || !strings.Contains(unknown[0].Error(), text) {
+		t.Errorf("%v, %v, %v, want an error with the path", found, unknown, err)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/testing/exectest"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -57,7 +57,7 @@ func TestLookup(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			f, err := readFile(writeText(t, t.TempDir(), "config.json", tc.config))
+			f, err := readFile(nil, writeText(t, t.TempDir(), "config.json", tc.config))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -58,7 +58,7 @@ type cachedRing struct {
 }
 
 // readProviders reads a configuration, or all in a directory, and checks that the programs exist.
-func readProviders(path, programs string) ([]*provider, error) {
+func readProviders(pipes *Pipes, path, programs string) ([]*provider, error) {
 	files, err := providerFiles(path)
 	if err != nil {
 		return nil, fmt.Errorf("--image-credential-provider-config: %w", err)
@@ -66,7 +66,7 @@ func readProviders(path, programs string) ([]*provider, error) {
 	var all []*provider
 	names := map[string]bool{}
 	for _, name := range files {
-		config, err := readProviderConfig(name)
+		config, err := readProviderConfig(pipes, name)
 		if err != nil {
 			return nil, fmt.Errorf("--image-credential-provider-config: %s: %w", name, err)
 		}
@@ -114,8 +114,8 @@ func providerFiles(path string) ([]string, error) {
 	return files, nil
 }
 
-func readProviderConfig(path string) (config providerConfig, err error) {
-	data, err := os.ReadFile(path)
+func readProviderConfig(pipes *Pipes, path string) (config providerConfig, err error) {
+	data, err := pipes.ReadFile(path)
 	if err != nil {
 		return config, errors.Unwrap(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/runonce/runonce/hack/exectest"
+	"github.com/runonce/runonce/internal/testing/exectest"
 )
 
 // script is a plugin that prints a response.
@@ -83,7 +83,7 @@ func TestProviderCache(t *testing.T) {
 			exectest.Write(t, filepath.Join(dir, "bin/plugin"), `#!/bin/sh
 tr -d '" \n}' | sed 's/.*image:\(.*\)/\1\n/' >>`+dir+`/asked
 `+strings.TrimPrefix(script(tc.key, tc.more, `"*.example": {"username": "me", "password": "pw"}`), "#!/bin/sh\n"))
-			all, err := readProviders(writeText(t, dir, "config.yaml", providers(entry("plugin", "*.example"))), dir+"/bin")
+			all, err := readProviders(nil, writeText(t, dir, "config.yaml", providers(entry("plugin", "*.example"))), dir+"/bin")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +178,7 @@ func TestProviderDirectory(t *testing.T) {
 		writeText(t, dir, "conf/"+name+".yaml", providers(entry(name, "r.example")))
 	}
 	writeText(t, dir, "conf/notes.txt", "x")
-	all, err := readProviders(dir+"/conf", dir+"/bin")
+	all, err := readProviders(nil, dir+"/conf", dir+"/bin")
 	if err != nil || len(all) != 2 || all[0].Name != "a" || all[1].Name != "b" {
 		t.Errorf("%v, %v", all, err)
 	}

@@ -27,6 +27,8 @@ type KeychainOptions struct {
 	ProviderDir    string
 	// Getenv returns environment variables; nil is os.Getenv.
 	Getenv func(string) string
+	// Pipes reads the files, for all that have the same options; nil reads a pipe only once.
+	Pipes *Pipes
 }
 
 // Keychain finds the credentials of a machine. Files of credentials are read again for each image,
@@ -50,7 +52,7 @@ func NewKeychain(o KeychainOptions) *Keychain {
 		case o.ProviderDir == "":
 			return nil, errors.New("--image-credential-provider-config needs --image-credential-provider-bin-dir")
 		}
-		return readProviders(o.ProviderConfig, o.ProviderDir)
+		return readProviders(o.Pipes, o.ProviderConfig, o.ProviderDir)
 	})}
 }
 
@@ -81,7 +83,7 @@ func (k *Keychain) files() ([]*file, error) {
 		if asked.path == "" {
 			continue
 		}
-		f, err := readFile(asked.path)
+		f, err := readFile(k.o.Pipes, asked.path)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", asked.by, err)
 		}
@@ -89,7 +91,7 @@ func (k *Keychain) files() ([]*file, error) {
 	}
 	var found []*file
 	for _, path := range k.places() {
-		f, err := readFile(path)
+		f, err := readFile(k.o.Pipes, path)
 		switch {
 		case err == nil:
 			found = append(found, f)

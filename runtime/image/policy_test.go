@@ -1,6 +1,7 @@
 package image
 
 import (
+	"errors"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -52,6 +53,10 @@ func TestNeverPullMessage(t *testing.T) {
 	_, err := Decide(Policy{Ref: "app:1", Pull: v1.PullNever})
 	const want = `Container image "app:1" is not present with pull policy of Never`
 	if err == nil || err.Error() != want || failure.Reason(err, "") != "ErrImageNeverPull" || !failure.IsPermanent(err) {
+		t.Errorf("%v", err)
+	}
+	other := errors.New("it is for linux/arm64, not for linux/amd64")
+	if _, err := Decide(Policy{Ref: "app:1", Pull: v1.PullNever, Absent: other}); err == nil || err.Error() != want+": there is one of that name, but "+other.Error() || !errors.Is(err, other) {
 		t.Errorf("%v", err)
 	}
 }

@@ -63,6 +63,8 @@ type Policy struct {
 	Pull    v1.PullPolicy // as defaulted
 	Mode    Mode
 	Present bool // the local store has the image
+	// Absent says why one of that name does not count as present, nil if there is none.
+	Absent error
 	// Local says that the user supplied the image in an archive. While it is present it is
 	// never pulled: the machine may have no registry.
 	Local bool
@@ -90,10 +92,11 @@ func Decide(p Policy) (Action, error) {
 	case p.Present && (p.Local || policy != v1.PullAlways):
 		return Use, nil
 	case policy == v1.PullNever:
-		return Use, &failure.Error{
-			Why: failure.ReasonImageNeverPull, Final: true,
-			Err: failure.WithMessage(fmt.Sprintf("Container image %q is not present with pull policy of Never", p.Ref), nil),
+		message := fmt.Sprintf("Container image %q is not present with pull policy of Never", p.Ref)
+		if p.Absent != nil {
+			message += fmt.Sprintf(": there is one of that name, but %v", p.Absent)
 		}
+		return Use, &failure.Error{Why: failure.ReasonImageNeverPull, Final: true, Err: failure.WithMessage(message, p.Absent)}
 	}
 	return Pull, nil
 }

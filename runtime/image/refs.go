@@ -2,12 +2,15 @@ package image
 
 import (
 	"archive/tar"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -40,30 +43,62 @@ type contents struct {
 // Refs returns the images in the archive by their normalised references, each with the digest
 // of its manifest or index, or in a Docker archive of its configuration (an image's ID), empty
 // when that is not known: who has an image of that name and digest need not import the archive.
-// An archive whose images have no names is an error, since nothing could refer to them.
-func (a Archive) Refs() (map[string]string, error) {
+// unnamed are the digests of those without a name. An archive of which no image has a name is an error, since
+// nothing could refer to them.
+func (a Archive) Refs() (refs map[string]string, unnamed []string, err error) {
 	t, err := a.contents()
 	if err != nil {
-		return nil, fmt.Errorf("reading the index of images %s: %w", a.Path, err)
+		return nil, nil, fmt.Errorf("reading the index of images %s: %w", a.Path, err)
 	}
-	refs := map[string]string{}
+	refs = map[string]string{}
 	switch {
 	case t.layout && t.index != nil:
-		err = a.indexRefs(*t.index, refs)
+		unnamed, err = a.indexRefs(*t.index, refs)
 	case t.layout:
 		err = fmt.Errorf("it has %s but no %s", layoutFile, indexFile)
 	case t.docker != nil:
-		err = dockerRefs(t.docker, refs)
+		unnamed, err = dockerRefs(t.docker, refs)
 	default:
 		err = fmt.Errorf("it has neither %s nor %s", layoutFile, manifestFile)
 	}
+	unnamed = slices.DeleteFunc(unnamed, func(digest string) bool {
+		return slices.Contains(slices.Collect(maps.Values(refs)), digest) // which has a name elsewhere in it
+	})
+	if err == nil && a.Name != "" {
+		refs, err = a.renamed(refs, unnamed)
+		unnamed = nil
+	}
 	if err == nil && len(refs) == 0 {
-		err = errors.New("no image in it has a name")
+		err = NoNameError(unnamed)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the index of images %s: %w", a.Path, err)
+		return nil, nil, fmt.Errorf("reading the index of images %s: %w", a.Path, err)
 	}
-	return refs, nil
+	return refs, unnamed, nil
+}
+
+// NoNameError has the digests of images that have no name. It says how to give them one.
+type NoNameError []string
+
+func (e NoNameError) Error() string {
+	what := "no image in it has a name"
+	if len(e) > 0 {
+		what = "image " + strings.Join(e, ", ") + " has no name"
+	}
+	return what + `: save it by its name (docker save NAME:TAG), or name it: "runonce images import --name NAME:TAG FILE"`
+}
+
+// renamed returns the one image of the archive under the archive's Name.
+func (a Archive) renamed(refs map[string]string, unnamed []string) (map[string]string, error) {
+	all := append(slices.Collect(maps.Values(refs)), unnamed...)
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) != 1 {
+		return nil, fmt.Errorf("it has %d images, so no single one can be named %s", len(all), a.Name)
+	}
+	if !strings.HasPrefix(all[0], "sha256:") {
+		all[0] = ""
+	}
+	return map[string]string{a.Name: all[0]}, nil
 }
 
 // repository returns the archive's file name without the extensions of its format.
@@ -75,30 +110,35 @@ func (a Archive) repository() string {
 	return strings.ToLower(name)
 }
 
-func (a Archive) indexRefs(index ocispec.Index, refs map[string]string) error {
+func (a Archive) indexRefs(index ocispec.Index, refs map[string]string) (unnamed []string, err error) {
 	for _, m := range index.Manifests {
 		name, err := a.ImageName(m.Annotations)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if name != "" {
-			refs[name] = m.Digest.String()
+		if name == "" {
+			unnamed = append(unnamed, m.Digest.String())
+			continue
 		}
+		refs[name] = m.Digest.String()
 	}
-	return nil
+	return unnamed, nil
 }
 
-func dockerRefs(images []dockerImage, refs map[string]string) error {
+func dockerRefs(images []dockerImage, refs map[string]string) (unnamed []string, err error) {
 	for _, img := range images {
+		if len(img.RepoTags) == 0 {
+			unnamed = append(unnamed, cmp.Or(configDigest(img.Config), img.Config))
+		}
 		for _, tag := range img.RepoTags {
 			full, err := Normalize(tag)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			refs[full] = configDigest(img.Config)
 		}
 	}
-	return nil
+	return unnamed, nil
 }
 
 // configDigest returns the digest in the name of a Docker archive's configuration file:
@@ -160,9 +200,12 @@ func decodeJSON(r io.Reader, v any) error {
 }
 
 // ImageName returns the full name of an image by its annotations in the archive's OCI index, empty
-// when it has none. The annotation org.opencontainers.image.ref.name may be a reference or only a tag, whose repository
+// when it has none: the archive's Name, if it has one. The annotation org.opencontainers.image.ref.name may be a reference or only a tag, whose repository
 // is then the name of the archive's file.
 func (a Archive) ImageName(annotations map[string]string) (string, error) {
+	if a.Name != "" {
+		return a.Name, nil
+	}
 	if name := annotations[containerdName]; name != "" {
 		return Normalize(name)
 	}

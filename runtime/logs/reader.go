@@ -2,7 +2,6 @@ package logs
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,43 +159,59 @@ type snapshot struct {
 }
 
 // takeSnapshot opens the log at path. The error wraps fs.ErrNotExist when there is none.
-func takeSnapshot(path string) (*snapshot, error) {
+func takeSnapshot(path string) (_ *snapshot, err error) {
 	s := &snapshot{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
 	// The current file first: if it is rotated meanwhile, it appears among the others, and
 	// those after it are too new.
 	current, err := os.Open(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading log: %w", err)
 	}
-	paths, listErr := rotatedFiles(path)
+	err = s.openRotated(path, current)
+	if current != nil {
+		s.files = append(s.files, current)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading log: %w", err)
+	}
+	if len(s.files) == 0 {
+		return nil, fmt.Errorf("reading log %s: %w", path, fs.ErrNotExist)
+	}
+	for _, f := range s.files {
+		info, err := f.Stat()
+		if err != nil {
+			return nil, fmt.Errorf("reading log: %w", err)
+		}
+		s.sizes = append(s.sizes, info.Size())
+	}
+	return s, nil
+}
+
+// openRotated opens the rotated files that are older than the current one, which may be nil.
+func (s *snapshot) openRotated(path string, current *os.File) error {
+	paths, err := rotatedFiles(path)
+	if err != nil {
+		return err
+	}
 	for _, p := range paths {
 		f, err := os.Open(p)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the oldest is removed when a new one is made
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("reading log: %w", err), s.close())
+			return err
 		}
 		if current != nil && sameFile(f, current) {
-			_ = f.Close()
-			break
+			return f.Close()
 		}
 		s.files = append(s.files, f)
 	}
-	if current != nil {
-		s.files = append(s.files, current)
-	}
-	if listErr != nil || len(s.files) == 0 {
-		return nil, errors.Join(fmt.Errorf("reading log %s: %w", path, cmp.Or(listErr, fs.ErrNotExist)), s.close())
-	}
-	for _, f := range s.files {
-		info, err := f.Stat()
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("reading log: %w", err), s.close())
-		}
-		s.sizes = append(s.sizes, info.Size())
-	}
-	return s, nil
+	return nil
 }
 
 func sameFile(a, b *os.File) bool {

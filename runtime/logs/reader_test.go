@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -105,6 +107,31 @@ func TestReadWithoutLog(t *testing.T) {
 		err := Read(t.Context(), filepath.Join(t.TempDir(), "0.log"), Sinks{}, o)
 		if !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("error %v, want fs.ErrNotExist", err)
+		}
+	}
+}
+
+// TestReadClosesTheLog: no file stays open if one of them cannot be opened.
+func TestReadClosesTheLog(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "0.log")
+	if err := os.WriteFile(path, []byte(log("oF1")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const bad = ".20260102-030405"
+	if err := os.Symlink(filepath.Base(path)+bad, path+bad); err != nil {
+		t.Fatal(err)
+	}
+	if err := Read(t.Context(), path, Sinks{}, Options{}); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("%v, want %v", err, syscall.ELOOP)
+	}
+	fds, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil || len(fds) == 0 {
+		t.Fatal(fds, err)
+	}
+	for _, fd := range fds {
+		if file, err := os.Readlink(fd); err == nil && file == path {
+			t.Errorf("%s is open", file)
 		}
 	}
 }

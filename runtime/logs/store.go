@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -180,7 +181,7 @@ func Empty(path string) bool {
 
 // Removed records that the pod was removed now.
 func (s Store) Removed(pod Pod) error {
-	if err := s.touch(pod.Dir(s.Dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.touch(pod.Dir(s.Dir)); err != nil && !isAbsent(err) {
 		return fmt.Errorf("marking the logs of pod %q: %w", pod.Name, err)
 	}
 	return nil
@@ -257,8 +258,14 @@ func (s Store) Remove(pod Pod) error {
 		err = os.Remove(dir)
 	}
 	// It exists when another root has just begun to use it.
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+	if err != nil && !isAbsent(err) && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("removing logs: %w", err)
 	}
 	return nil
+}
+
+// isAbsent reports whether the error says that there is no such file. None can have a name that is
+// too long.
+func isAbsent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENAMETOOLONG)
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -235,5 +236,14 @@ func TestDiskUsage(t *testing.T) {
 	want(2)
 	if got, err := DiskUsage(""); err != nil || got != 0 {
 		t.Errorf("no path: %d, %v", got, err)
+	}
+}
+
+// TestLongName: a pod of which there can be no logs has none to mark or to remove.
+func TestLongName(t *testing.T) {
+	t.Parallel()
+	s, pod := Store{Dir: t.TempDir(), Root: "/a"}, Pod{Namespace: "ns", Name: strings.Repeat("a", 253), UID: "u1"}
+	if err := errors.Join(s.Removed(pod), s.Remove(pod)); err != nil {
+		t.Error(err)
 	}
 }

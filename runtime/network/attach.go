@@ -125,17 +125,20 @@ func (m *Manager) ports(a *attachment, ips []string, lock *os.File) portRules {
 // detach disconnects the pod, as its attachment was recorded. Without a record there is
 // nothing to undo.
 func (m *Manager) detach(ctx context.Context, r *record.Pod, lock record.Lock) error {
-	if len(r.Attachment) == 0 {
-		return nil
-	}
 	var a attachment
-	if err := json.Unmarshal(r.Attachment, &a); err != nil {
+	err := json.Unmarshal(r.Attachment, &a)
+	switch {
+	case r.Incomplete() && (err != nil || a.UID == ""):
+		return m.detachUnknown(ctx, string(r.Pod.UID), lock)
+	case len(r.Attachment) == 0:
+		return nil
+	case err != nil:
 		return fmt.Errorf("reading the record of a network attachment: %w", err)
 	}
 	if !namespaces.Alive(namespaces.Pin{Kind: namespaces.Net, Path: a.NetNS}) {
 		a.NetNS = ""
 	}
-	err := m.ports(&a, nil, lock.File()).Remove(ctx)
+	err = m.ports(&a, nil, lock.File()).Remove(ctx)
 	// An error of one network must not keep the pod in the others.
 	for _, n := range slices.Backward(a.Networks) {
 		if e := m.del(ctx, &a, n, lock.File()); e != nil {
@@ -143,6 +146,35 @@ func (m *Manager) detach(ctx context.Context, r *record.Pod, lock record.Lock) e
 		}
 	}
 	return err
+}
+
+// detachUnknown disconnects a pod whose attachment is not known from the networks that libcni has
+// cached for it: those that it was connected to completely. It removes the ports that we have mapped.
+func (m *Manager) detachUnknown(ctx context.Context, uid string, lock record.Lock) error {
+	c := libcni.NewCNIConfigWithCacheDir(m.o.CNIBinDirs, m.files.results(), &pluginExec{inherit: []*os.File{lock.File()}, limit: m.pluginLimit})
+	cached, err := c.GetCachedAttachments(uid)
+	if err != nil {
+		return fmt.Errorf("looking for its networks: %w", err)
+	}
+	var errs []error
+	for _, n := range slices.Backward(cached) {
+		list, err := libcni.ConfListFromBytes(n.Config)
+		if err == nil {
+			if !namespaces.Alive(namespaces.Pin{Kind: namespaces.Net, Path: n.NetNS}) {
+				n.NetNS = ""
+			}
+			err = c.DelNetworkList(ctx, list, &libcni.RuntimeConf{
+				ContainerID: uid, NetNS: n.NetNS, IfName: n.IfName, Args: n.CniArgs, CapabilityArgs: n.CapabilityArgs,
+			})
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("network %q: %w", n.Network, err))
+		}
+	}
+	if nft, err := findNFT(m.o.Path); err == nil {
+		errs = append(errs, portRules{Lock: lock.File(), Bridge: BridgeName(m.o.StateDir), UID: uid}.remove(ctx, nft))
+	}
+	return errors.Join(errs...)
 }
 
 // collectOnce runs collect before the first pod with a network in this process.
@@ -167,6 +199,9 @@ func (m *Manager) collect(ctx context.Context) error {
 		return err
 	}
 	for _, r := range attached {
+		if r.OtherVersion() {
+			continue // its namespace may be elsewhere
+		}
 		// The attachment is recorded after the namespace is pinned, and removed before it.
 		if namespaces.Alive(m.files.pin(string(r.Pod.UID), namespaces.Net)) {
 			if err := m.renewLeases(r); err != nil {
@@ -184,7 +219,7 @@ func (m *Manager) collect(ctx context.Context) error {
 		err = m.Remove(ctx, r.Pod, lock)
 		lock.Release()
 		if err != nil {
-			m.o.Log.Warn("cannot release the addresses of a pod whose network namespace is gone", "uid", r.Pod.UID, "error", err)
+			m.o.Log.Warn("could not release the addresses of a pod whose network namespace is gone", "uid", r.Pod.UID, "error", err)
 			continue
 		}
 		m.o.Log.Info("released the addresses of a pod whose network namespace is gone", "uid", r.Pod.UID)

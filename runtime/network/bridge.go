@@ -163,7 +163,7 @@ func enableForwarding(b podBridge) error {
 func (m *Manager) acceptForward(ctx context.Context, b podBridge, lock hostLock, fw firewall) error {
 	for _, legacy := range legacyTables(m.o.Path) {
 		if err := legacy.open(ctx, b, lock); err != nil {
-			m.o.Log.Warn("cannot keep the rules of iptables-legacy from dropping the packets of pods", "error", err)
+			m.o.Log.Warn("could not keep the rules of iptables-legacy from dropping the packets of pods", "error", err)
 		}
 	}
 	dir := dirOf("nft", m.o.Path)
@@ -175,11 +175,11 @@ func (m *Manager) acceptForward(ctx context.Context, b podBridge, lock hostLock,
 		closed = nil // it was said before
 	}
 	for _, table := range closed {
-		m.o.Log.Warn("only its owner can change this table of nft rules for good: if they drop forwarded packets, the pods have no network, "+
+		m.o.Log.Warn("could not change this table of nft rules permanently, since another program owns it: if it drops forwarded packets, the pods have no network, "+
 			"at the latest when it is loaded again (firewalld: firewall-cmd --permanent --zone=trusted --add-interface="+b.Name+" && firewall-cmd --reload)", "table", table)
 	}
 	if err != nil && !fw.ownPorts { // the kernel may have no nftables
-		m.o.Log.Warn("cannot look for rules of nft that drop the packets of pods", "error", err)
+		m.o.Log.Warn("could not check for nft rules that drop the packets of pods", "error", err)
 		return nil
 	}
 	return err
@@ -263,7 +263,7 @@ func (m *Manager) removeBridge(ctx context.Context, lock hostLock) error {
 			return err
 		}
 		if err != nil { // the kernel may have no nftables
-			m.o.Log.Warn("cannot look for rules of the bridge", "error", err)
+			m.o.Log.Warn("could not look for the rules of the bridge", "error", err)
 		}
 	}
 	if link == nil {

@@ -8,8 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/internal/process"
+	"github.com/runonce/runonce/internal/testing/exectest"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/runonce/runonce/runtime/record"

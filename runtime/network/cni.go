@@ -141,7 +141,7 @@ func (m *Manager) del(ctx context.Context, a *attachment, n podNetwork, lock *os
 	list, confErr := namedNetwork(n.Dir, n.Name)
 	switch {
 	case errors.Is(confErr, fs.ErrNotExist) && !added:
-		m.o.Log.Warn("a network that is no longer configured was not removed from a pod that it never got to",
+		m.o.Log.Warn("could not remove a network from a pod that was never connected to it; the network is no longer configured",
 			"pod", a.Namespace+"/"+a.Name, "network", n.Name, "error", err)
 		return nil
 	case confErr != nil || bytes.Equal(list.Bytes, n.Config):

@@ -16,9 +16,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/flock"
+	"github.com/runonce/runonce/internal/testing/exectest"
 )
 
 func TestPodIPs(t *testing.T) {

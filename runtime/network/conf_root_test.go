@@ -11,8 +11,8 @@ import (
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/hack/exectest"
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/testing/exectest"
 )
 
 // writeConf gives the machine a network configuration of its own.

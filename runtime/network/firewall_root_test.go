@@ -15,8 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/hack/exectest"
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/exectest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 func runNFT(t *testing.T, script string) string {
@@ -130,7 +130,7 @@ func TestForwardPolicyOfLegacy(t *testing.T) {
 		return string(out), err
 	}
 	if out, err := legacy("-P FORWARD DROP"); err != nil {
-		t.Skipf("this machine has no iptables-legacy: %v: %s", err, out)
+		roottest.Lacks(t, "iptables-legacy: %v: %s", err, out)
 	}
 	defer func() {
 		if out, err := legacy("-P FORWARD ACCEPT"); err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/runonce/runonce/hack/exectest"
+	"github.com/runonce/runonce/internal/testing/exectest"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/containernetworking/cni/pkg/types"

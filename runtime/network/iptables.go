@@ -64,7 +64,7 @@ func (t iptables) remove(ctx context.Context, b podBridge, lock hostLock, log *s
 		}
 		if err := t.apply(ctx, rules.portChainDeletion()); err != nil {
 			// Somebody else's plugin has just started to use them.
-			log.Warn("cannot remove the port mapping chains", "error", err)
+			log.Warn("could not remove the port mapping chains", "error", err)
 		}
 	}
 	return nil

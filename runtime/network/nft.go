@@ -264,6 +264,10 @@ func (p portRules) Remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return p.remove(ctx, n)
+}
+
+func (p portRules) remove(ctx context.Context, n nft) error {
 	listing, err := n.run(ctx, "", hostLock{p.Lock}, "-a", "-t", "list", "ruleset", "inet")
 	if err != nil {
 		return err

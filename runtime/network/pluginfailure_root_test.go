@@ -10,7 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/runonce/runonce/hack/exectest"
+	"github.com/runonce/runonce/internal/testing/exectest"
 )
 
 // flaky adds a plugin after the bridge plugin that runs a script: a shell fragment for each
@@ -53,6 +53,16 @@ func wantNothing(t *testing.T, m *Manager) {
 func TestHangingAdd(t *testing.T) {
 	m := newManager(t)
 	flaky(t, m, "ADD) touch $0.hangs; exec sleep 600;;")
+	ctx := untilHanging(t, m)
+	if _, err := holding(m).Ensure(ctx, newPod("a")); err == nil || !strings.Contains(err.Error(), `plugin type="flaky" failed (add): context canceled`) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+	wantNothing(t, m)
+}
+
+// untilHanging returns a context that ends once a plugin of the test has said that it hangs.
+func untilHanging(t *testing.T, m *Manager) context.Context {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer cancel()
@@ -63,10 +73,7 @@ func TestHangingAdd(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	if _, err := holding(m).Ensure(ctx, newPod("a")); err == nil || !strings.Contains(err.Error(), `plugin type="flaky" failed (add): context canceled`) {
-		t.Errorf("error %v, want that of the context", err)
-	}
-	wantNothing(t, m)
+	return ctx
 }
 
 // A plugin that hangs is killed after the limit, even if the run has no deadline.
@@ -151,12 +158,10 @@ func TestHangingDel(t *testing.T) {
 // When a start is interrupted, a plugin that hangs in DEL too is named, and called again later.
 func TestHangingAddAndDel(t *testing.T) {
 	m := newManager(t)
-	edit := flaky(t, m, "ADD|DEL) exec sleep 600;;")
-	m.pluginLimit = time.Second
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	_, err := holding(m).Ensure(ctx, newPod("a"))
-	const words = `plugin type="flaky" failed (delete): it did not finish within 1s`
+	edit := flaky(t, m, "ADD|DEL) touch $0.hangs; exec sleep 600;;")
+	m.pluginLimit = 5 * time.Second // enough for those that do not hang
+	_, err := holding(m).Ensure(untilHanging(t, m), newPod("a"))
+	const words = `plugin type="flaky" failed (delete): it did not finish within 5s`
 	if err == nil || !strings.Contains(err.Error(), words) {
 		t.Errorf("error %v, want %s", err, words)
 	}

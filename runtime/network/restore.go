@@ -38,7 +38,7 @@ func (m *Manager) keep(ctx context.Context, pod *v1.Pod) {
 		err = m.keepBridge(ctx)
 	}
 	if err != nil {
-		m.o.Log.Warn("cannot make sure that a running pod has its network", "pod", pod.Namespace+"/"+pod.Name, "error", err)
+		m.o.Log.Warn("could not check the network of a running pod", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 	}
 }
 
@@ -87,7 +87,7 @@ func (m *Manager) restorePods(ctx context.Context, b podBridge, lock hostLock, a
 		}
 		pods = append(pods, connected{r, a})
 		if err := m.reconnect(ctx, b, &a, lock); err != nil {
-			m.o.Log.Warn("cannot connect a pod again, whose bridge is a new one", "pod", a.Namespace+"/"+a.Name, "error", err)
+			m.o.Log.Warn("could not reconnect a pod after its bridge was recreated", "pod", a.Namespace+"/"+a.Name, "error", err)
 		}
 	}
 	for i, fw := range all {
@@ -129,10 +129,10 @@ func (m *Manager) restoreMapped(ctx context.Context, b podBridge, lock hostLock,
 		}
 		pod := p.Namespace + "/" + p.Name
 		if err := m.restorePorts(ctx, p.record, &p.attachment, lock); err != nil {
-			m.o.Log.Warn("cannot map the host ports of a pod again, whose rules are gone", "pod", pod, "error", err)
+			m.o.Log.Warn("could not restore the host ports of a pod after their rules were removed", "pod", pod, "error", err)
 			continue
 		}
-		m.o.Log.Info("mapped the host ports of a pod again, whose rules were gone", "pod", pod)
+		m.o.Log.Info("restored the host ports of a pod after their rules were removed", "pod", pod)
 	}
 	return nil
 }

@@ -17,26 +17,43 @@ import (
 // and crun refuse a newer one.
 const Version = "1.0.2"
 
-// Input is what a container's spec is built from.
+// Input is what a container's spec is built from: what Plan returns, and what the caller adds to it of
+// this machine.
 type Input struct {
 	Context
 	Host
 	Container *v1.Container
 	// Env is what Environment returned.
 	Env []string
+	// AppArmorProfile is the name of the container's AppArmor profile, empty for none.
+	AppArmorProfile string
+	// ProcessLabel is the SELinux label of the process, MountLabel that of its files; empty for none.
+	ProcessLabel string
+	MountLabel   string
+
 	// Mounts are those of the container's volumes and of its own files such as /etc/hosts.
 	Mounts []specs.Mount
 	// CgroupsPath is what CgroupsPath returns.
 	CgroupsPath string
 	// HostDevices are the devices of the host, for privileged containers.
 	HostDevices []specs.LinuxDevice
-	// Seccomp is the container's seccomp profile, nil for none.
+	// Seccomp is the container's seccomp profile if it is in a file (type Localhost), else nil.
 	Seccomp *specs.LinuxSeccomp
-	// AppArmor is the name of the container's AppArmor profile, empty for none.
-	AppArmor string
-	// SELinux is the label of the process, MountLabel that of its files; empty for none.
-	SELinux    string
-	MountLabel string
+}
+
+// Plan returns the input of the container's spec as far as it follows from the pod: the environment, and
+// the labels and profiles that confine it.
+func Plan(c Context, h Host, container *v1.Container) (Input, error) {
+	in := Input{Context: c, Host: h, Container: container}
+	var err error
+	if in.Env, err = Environment(c, container); err != nil {
+		return in, err
+	}
+	in.AppArmorProfile = AppArmorName(c.Pod, container, h.AppArmor)
+	if h.SELinux {
+		in.ProcessLabel, in.MountLabel = SELinuxLabels(c.Pod, container)
+	}
+	return in, nil
 }
 
 // Build returns the OCI spec of a container as containerd's CRI plugin makes it from what
@@ -104,8 +121,8 @@ func process(in Input, s *v1.SecurityContext) (*specs.Process, error) {
 		Capabilities:    caps,
 		NoNewPrivileges: noNewPrivileges(s),
 		OOMScoreAdj:     &score,
-		ApparmorProfile: in.AppArmor,
-		SelinuxLabel:    in.SELinux,
+		ApparmorProfile: in.AppArmorProfile,
+		SelinuxLabel:    in.ProcessLabel,
 	}
 	if _, ok := LookupEnv(p.Env)("TERM"); in.Container.TTY && !ok {
 		p.Env = append(p.Env, "TERM=xterm")

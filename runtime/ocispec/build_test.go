@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +65,36 @@ func build(t *testing.T, in Input) (*specs.Spec, error) {
 	return Build(in)
 }
 
+// TestPlan: what confines a container follows from the pod and from what the machine has.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	c := v1.Container{Name: "c", Env: []v1.EnvVar{{Name: "A", Value: "b"}}, SecurityContext: &v1.SecurityContext{SELinuxOptions: &v1.SELinuxOptions{Level: "s0:c1"}}}
+	for _, tt := range []struct {
+		name                    string
+		host                    Host
+		profile, process, mount string
+	}{
+		{name: "nothing"},
+		{name: "AppArmor", host: Host{AppArmor: true}, profile: DefaultAppArmor},
+		{name: "SELinux", host: Host{SELinux: true}, process: "system_u:system_r:container_t:s0:c1", mount: "system_u:object_r:container_file_t:s0:c1"},
+	} {
+		in, err := Plan(testContext(c), tt.host, &c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in.AppArmorProfile != tt.profile || in.ProcessLabel != tt.process || in.MountLabel != tt.mount {
+			t.Errorf("%s: profile %q, label %q, of files %q", tt.name, in.AppArmorProfile, in.ProcessLabel, in.MountLabel)
+		}
+		if in.Container != &c || !slices.Contains(in.Env, "A=b") {
+			t.Errorf("%s: container %v, variables %q", tt.name, in.Container, in.Env)
+		}
+	}
+	c.Env[0] = v1.EnvVar{Name: "A", ValueFrom: &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{Key: "k"}}}
+	if _, err := Plan(testContext(c), Host{}, &c); err == nil {
+		t.Error("a variable of a ConfigMap that does not exist: no error")
+	}
+}
+
 func TestBuildGolden(t *testing.T) {
 	t.Parallel()
 	quantity := func(cpu, memory string) v1.ResourceList {
@@ -99,7 +130,7 @@ func TestBuildGolden(t *testing.T) {
 			change: func(in *Input) {
 				in.Pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: new(int64(2000)), RunAsGroup: new(int64(3000))}
 				in.Seccomp = &specs.LinuxSeccomp{DefaultAction: specs.ActErrno}
-				in.AppArmor, in.CPUs = "profile", 2
+				in.AppArmorProfile, in.CPUs = "profile", 2
 			},
 		},
 		{

@@ -48,6 +48,11 @@ type Host struct {
 	MinOOMScoreAdj int
 	// Capabilities are those that this process may give to containers; nil is all.
 	Capabilities []string
+	// AppArmor says whether containers are confined by AppArmor.
+	AppArmor bool
+	// SELinux says whether the kernel has SELinux. Without it SELinux options have no effect,
+	// as under every CRI runtime.
+	SELinux bool
 	// CPUs is the number of CPUs that the kernel knows, online or not.
 	CPUs int
 }

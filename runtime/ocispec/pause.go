@@ -16,6 +16,7 @@ func Pause(in Input) (*specs.Spec, error) {
 	pod := *in.Pod
 	pod.Spec.ShareProcessNamespace = nil // it creates the namespace
 	in.Pod = &pod
+	in.AppArmorProfile = AppArmorName(in.Pod, &v1.Container{}, in.Host.AppArmor)
 	in.Container = &v1.Container{
 		Command: []string{"/pause"},
 		SecurityContext: &v1.SecurityContext{

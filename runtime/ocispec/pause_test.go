@@ -13,7 +13,7 @@ func TestPause(t *testing.T) {
 	in := testInput(v1.Container{})
 	in.Pod.Spec.ShareProcessNamespace = &yes
 	in.Pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: &user, RunAsNonRoot: &yes}
-	in.MinOOMScoreAdj = -1000
+	in.MinOOMScoreAdj, in.AppArmor = -1000, true
 	s, err := Pause(in)
 	if err != nil {
 		t.Fatal(err)
@@ -26,6 +26,9 @@ func TestPause(t *testing.T) {
 	p := s.Process
 	if *p.OOMScoreAdj != -998 || p.User.UID != 1000 || !p.NoNewPrivileges || len(p.Capabilities.Bounding) > 0 || !s.Root.Readonly {
 		t.Errorf("process %+v, score %d, read-only root %t", p, *p.OOMScoreAdj, s.Root.Readonly)
+	}
+	if p.ApparmorProfile != DefaultAppArmor {
+		t.Errorf("its AppArmor profile is %q", p.ApparmorProfile)
 	}
 	if !*in.Pod.Spec.ShareProcessNamespace {
 		t.Error("it changed the pod")

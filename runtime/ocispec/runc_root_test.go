@@ -16,10 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/hack/roottest"
-	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/internal/testing/roottest"
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/volume"
 )
@@ -58,7 +58,7 @@ func runc(t *testing.T, pod *v1.Pod, image engine.Image) (string, error) {
 		Context:   ocispec.Context{Pod: pod, Image: image, Sandbox: engine.Sandbox{Hostname: "box"}, Node: ocispec.Node{MemoryCapacity: 8 << 30}},
 		Container: c, CgroupsPath: path + "/c",
 	}
-	in.Host, err = runtime.DetectHost(os.DirFS("/"), tree)
+	in.Host, err = host.Detect(os.DirFS("/"), tree)
 	must(err)
 	in.Env, err = ocispec.Environment(in.Context, c)
 	must(err)

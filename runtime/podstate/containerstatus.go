@@ -2,6 +2,7 @@ package podstate
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -38,24 +39,21 @@ func (o *Observation) containerStatus(c *v1.Container, otherwise string, now tim
 		s.LastTerminationState.Terminated = terminated(got.Last)
 	}
 	if o.Record.IsDiscarded(got) {
-		s.State.Waiting = &v1.ContainerStateWaiting{Reason: reasonRestarting, Message: messageRestarting}
+		if s.State = toWait; !waits {
+			s.State.Waiting = &v1.ContainerStateWaiting{Reason: reasonRestarting, Message: messageRestarting}
+		}
 		s.LastTerminationState.Terminated = terminated(Ended(got))
 		s.Started = new(bool)
 		return s
 	}
 	switch got.State {
 	case engine.StateRunning:
-		s.State = v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(got.StartedAt)}}
-		started, ready := o.probed(c, got)
-		s.Started, s.Ready = &started, ready && !isPlainInit(o.Pod, c.Name)
+		o.whileRunning(&s, c, got, otherwise, now)
 		return s
 	case engine.StateCreated:
 		s.State = toWait
 	case engine.StateExited, engine.StateUnknown:
-		end := terminated(Ended(got))
-		if got.State == engine.StateUnknown {
-			end.Reason = "ContainerStatusUnknown"
-		}
+		end := terminatedOf(got)
 		s.State = v1.ContainerState{Terminated: end}
 		if waits && o.startsAgain(c, got) {
 			s.State, s.LastTerminationState = toWait, v1.ContainerState{Terminated: end}
@@ -63,8 +61,21 @@ func (o *Observation) containerStatus(c *v1.Container, otherwise string, now tim
 	}
 	s.Started = new(bool)
 	// An init container that has completed is ready.
-	s.Ready = got.State == engine.StateExited && got.Exit.ExitCode == 0 && isPlainInit(o.Pod, c.Name)
+	s.Ready = isPlainInit(o.Pod, c.Name) && succeeded(o.Pod, c, got)
 	return s
+}
+
+// whileRunning sets the state of a container that runs. While its postStart hook runs, it waits in the
+// kubelet's status.
+func (o *Observation) whileRunning(s *v1.ContainerStatus, c *v1.Container, got engine.Container, otherwise string, now time.Time) {
+	if o.Record.AwaitsPostStart(c, got.ID) && !o.failed(now) {
+		s.State.Waiting = &v1.ContainerStateWaiting{Reason: otherwise, Message: podspec.MessagePostStart}
+		s.Started = new(bool)
+		return
+	}
+	s.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(got.StartedAt)}
+	started, ready := o.probed(c, got)
+	s.Started, s.Ready = &started, ready && !isPlainInit(o.Pod, c.Name)
 }
 
 // probed says whether a container that runs has started and is ready by its probes. One that
@@ -89,7 +100,7 @@ func terminated(t *engine.Exit) *v1.ContainerStateTerminated {
 	case t.Reason != "":
 		reason = t.Reason
 	case t.OOMKilled:
-		reason = "OOMKilled"
+		reason = podspec.ReasonOOMKilled
 	case t.ExitCode == 0:
 		reason = "Completed"
 	}
@@ -106,6 +117,18 @@ func terminated(t *engine.Exit) *v1.ContainerStateTerminated {
 	return s
 }
 
+// terminatedOf is how the newest instance of a container has ended.
+func terminatedOf(c engine.Container) *v1.ContainerStateTerminated {
+	end := terminated(Ended(c))
+	if c.State == engine.StateUnknown {
+		end.Reason = "ContainerStatusUnknown"
+	}
+	if p := c.Labels[engine.LabelPlatform]; p != "" && end.ExitCode != 0 && end.Message == "" {
+		end.Message = fmt.Sprintf("its image is for %s, not for this machine's platform", p)
+	}
+	return end
+}
+
 // statusUser is the user that the container was started as, nil when it is not known.
 func statusUser(c engine.Container) *v1.ContainerUser {
 	user := &v1.ContainerUser{Linux: &v1.LinuxContainerUser{}}
@@ -118,7 +141,7 @@ func statusUser(c engine.Container) *v1.ContainerUser {
 // startsAgain says whether another instance follows one that has ended: by the restart policy, or
 // because an init container runs again in a new sandbox.
 func (o *Observation) startsAgain(c *v1.Container, ended engine.Container) bool {
-	return restarts(o.Pod, c, ended) || o.Record.IsSandboxed(ended)
+	return o.restarts(c, ended) || o.Record.IsSandboxed(ended)
 }
 
 // waiting returns the recorded reason why the container waits, unless it has been started since.
@@ -128,12 +151,17 @@ func (o *Observation) waiting(name string, now time.Time) (record.Failure, bool)
 	switch {
 	case !failed, !ok:
 		return f, failed
-	case o.Record.Failed != nil, o.overdue(now):
-		return f, false // a pod that has failed starts nothing again
+	case o.failed(now):
+		return f, false
 	case c.Attempt == f.Attempt:
 		return f, c.State == engine.StateCreated || c.Exit.Reason == ReasonStartError || f.Reason == ReasonPostStartHook
 	}
 	return f, c.Attempt < f.Attempt
+}
+
+// failed says whether the pod has failed whatever its containers say: it starts nothing again.
+func (o *Observation) failed(now time.Time) bool {
+	return o.Record.Failed != nil || o.overdue(now) || o.Exceeded != ""
 }
 
 // volumeMounts are the container's in the form of its status, with the resolved modes of

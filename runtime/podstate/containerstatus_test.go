@@ -54,3 +54,28 @@ func TestWaitsToStartAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestForeignImage: a failure says that the image is for another platform, unless the program has said more.
+func TestForeignImage(t *testing.T) {
+	t.Parallel()
+	const foreign = "its image is for linux/arm64, not for this machine's platform"
+	for _, c := range []struct {
+		name     string
+		platform string
+		exit     engine.Exit
+		want     string
+	}{
+		{"foreign", "linux/arm64", engine.Exit{ExitCode: 1}, foreign},
+		{"foreign, with a message", "linux/arm64", engine.Exit{ExitCode: 1, Message: "said"}, "said"},
+		{"emulated", "linux/arm64", engine.Exit{}, ""},
+		{"own", "", engine.Exit{ExitCode: 1}, ""},
+	} {
+		pod := &v1.Pod{Spec: v1.PodSpec{RestartPolicy: v1.RestartPolicyNever, Containers: []v1.Container{{Name: "main", Image: "app:1"}}}}
+		o := &Observation{Pod: pod, Record: &record.Pod{}, Containers: map[string]engine.Container{
+			"main": {Name: "main", State: engine.StateExited, Exit: c.exit, Labels: map[string]string{engine.LabelPlatform: c.platform}},
+		}}
+		if got := Status(o, time.Now()).ContainerStatuses[0].State.Terminated; got == nil || got.Message != c.want {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+}

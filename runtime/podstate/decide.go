@@ -1,6 +1,7 @@
 package podstate
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -26,14 +27,26 @@ type Actions struct {
 	// KillPod says that the sandbox is removed too.
 	KillPod       bool
 	CreateSandbox bool
-	Start         []Start
-	Wait          []Start // to be started, but in back-off for Delay
+	// PostStart are containers that run and whose postStart hook has not passed: it is run again.
+	// They have not started yet, so those that have to wait for them do.
+	PostStart []engine.Container
+	Start     []Start
+	Wait      []Start // to be started, but in back-off for Delay
+	// Refused are containers that would be started if they had not been restarted as often as they may
+	// be. Then nothing is started.
+	Refused []Start
 }
 
 // Kill is a running container to be stopped.
 type Kill struct {
 	engine.Container
-	Grace time.Duration
+	Grace  time.Duration
+	Reason string // in the kubelet's words, for the event
+}
+
+// Stopping is the end of a container for no reason of its own.
+func Stopping(c engine.Container, grace time.Duration) Kill {
+	return Kill{c, grace, "Stopping container " + c.Name}
 }
 
 // Start is a container to be started.
@@ -41,10 +54,10 @@ type Start struct {
 	Container *v1.Container
 	Attempt   int
 	Last      *engine.Exit
-	Old       string // ID of the instance that this one follows
-	LogPath   string // of this instance if it was created but never ran; it may be used again
-	BackOff   time.Duration
-	Delay     time.Duration // what is left of BackOff
+	Old       string        // ID of the instance that this one follows
+	LogPath   string        // of this instance if it was created but never ran; it may be used again
+	Delay     time.Duration // what is left of the back-off
+	Reason    string        // why it is started, or why it waits
 }
 
 // evictionGrace is the kubelet's grace period for a pod that is evicted for a limit of its own
@@ -54,7 +67,9 @@ const evictionGrace = time.Second
 // Decide follows SyncPod and computePodActions (pkg/kubelet/kuberuntime/kuberuntime_manager.go).
 // A pod that has failed for good, or was active past its deadline, is ended; one that exceeds
 // its limits on local storage is evicted.
-func Decide(o *Observation, now time.Time) Actions {
+func Decide(o *Observation, now time.Time) Actions { return o.withinLimits(o.decide(now)) }
+
+func (o *Observation) decide(now time.Time) Actions {
 	switch {
 	case o.Record.Failed != nil, o.overdue(now):
 		return o.killPod(podspec.TerminationGrace(o.Pod))
@@ -107,7 +122,7 @@ func (o *Observation) running(grace time.Duration) []Kill {
 	var all []Kill
 	for _, def := range podspec.Containers(o.Pod) {
 		if c := o.Containers[def.Name]; c.State == engine.StateRunning {
-			all = append(all, Kill{c, grace})
+			all = append(all, Stopping(c, grace))
 		}
 	}
 	return all
@@ -121,15 +136,15 @@ func (o *Observation) decideWithoutSandbox(a *Actions) {
 	}
 	if o.Pod.Spec.RestartPolicy == v1.RestartPolicyNever && len(o.Containers) > 0 && !o.onlyCreated() {
 		// The kubelet leaves such a pod as it is for ever if a container has yet to run.
-		if o.unfinished() {
-			a.Fail = &record.Failure{Reason: ReasonSandboxLost, Message: "the pod has lost its sandbox before all of its containers had ended, and is not restarted"}
+		if !o.initFailed() && o.unfinished() {
+			a.Fail = &record.Failure{Reason: ReasonSandboxLost, Message: "the pod lost its sandbox before all of its containers exited, and is not restarted"}
 		}
 		return
 	}
 	var wanted []*v1.Container
 	for i := range o.Pod.Spec.Containers {
 		c := &o.Pod.Spec.Containers[i]
-		if old, ok := o.Containers[c.Name]; ok && !o.Record.IsDiscarded(old) && !restarts(o.Pod, c, old) {
+		if old, ok := o.Containers[c.Name]; ok && !o.Record.IsDiscarded(old) && !o.restarts(c, old) {
 			continue
 		}
 		wanted = append(wanted, c)
@@ -156,11 +171,20 @@ func (o *Observation) onlyCreated() bool {
 	return true
 }
 
+// initFailed says that an init container has ended, and its pod has failed with it.
+func (o *Observation) initFailed() bool {
+	return slices.ContainsFunc(o.Pod.Spec.InitContainers, func(c v1.Container) bool {
+		known, ok := o.active(c.Name)
+		return ok && !podspec.IsSidecar(&c) && known.State == engine.StateExited &&
+			!succeeded(o.Pod, &c, known) && !o.restarts(&c, known)
+	})
+}
+
 // unfinished says that a regular container of the pod has not run yet, or would run again.
 func (o *Observation) unfinished() bool {
 	return slices.ContainsFunc(o.Pod.Spec.Containers, func(c v1.Container) bool {
 		known, ok := o.Containers[c.Name]
-		return !ok || o.Record.IsDiscarded(known) || restarts(o.Pod, &c, known)
+		return !ok || o.Record.IsDiscarded(known) || o.restarts(&c, known)
 	})
 }
 
@@ -170,11 +194,13 @@ func (o *Observation) active(name string) (engine.Container, bool) {
 	return c, ok && !o.Record.IsSandboxed(c)
 }
 
-// anyActive says that the containers of the pod have been started in this sandbox.
+// anyActive says that the containers of the pod have been started in this sandbox. One that was created
+// and never ran may have been so in an earlier one, before a loss of power for example: init containers
+// run first in this one.
 func (o *Observation) anyActive(cs []v1.Container) bool {
 	return slices.ContainsFunc(cs, func(c v1.Container) bool {
-		_, ok := o.active(c.Name)
-		return ok
+		known, ok := o.active(c.Name)
+		return ok && known.State != engine.StateCreated
 	})
 }
 
@@ -186,17 +212,22 @@ func (o *Observation) decideContainer(c *v1.Container, a *Actions, now time.Time
 		o.schedule(c, a, now)
 	case old.State == engine.StateRunning && changed(old, c):
 		// A container with another image is replaced whatever its restart policy says.
-		o.restart(c, a, old)
+		o.restart(c, a, old, fmt.Sprintf("Container %s definition changed, will be restarted", c.Name))
+	case old.State == engine.StateRunning && o.Record.AwaitsPostStart(c, old.ID):
+		a.PostStart = append(a.PostStart, old)
+		return true
 	case old.State == engine.StateRunning && o.Probes[old.ID].Failed != "":
-		a.Kill = append(a.Kill, Kill{old, o.probeGrace(c, old)})
+		reason := "Container " + o.failedProbe(old)
 		if podspec.RestartPolicy(o.Pod, c) == v1.RestartPolicyNever {
+			a.Kill = append(a.Kill, Kill{old, o.probeGrace(c, old), reason})
 			// A rule may start it again: that depends on the exit code.
 			return len(c.RestartPolicyRules) > 0
 		}
+		a.Kill = append(a.Kill, Kill{old, o.probeGrace(c, old), reason + ", will be restarted"})
 		o.restartAfterProbe(c, a, now)
 	case old.State == engine.StateRunning:
 		return true
-	case restarts(o.Pod, c, old):
+	case o.restarts(c, old):
 		o.schedule(c, a, now)
 	}
 	return false
@@ -209,24 +240,38 @@ func changed(old engine.Container, c *v1.Container) bool {
 	return err == nil && old.Image != "" && old.Image != ref
 }
 
+// failedProbe says which probe the container has failed.
+func (o *Observation) failedProbe(c engine.Container) string {
+	return fmt.Sprintf("%s failed %s probe", c.Name, o.Probes[c.ID].Failed)
+}
+
 // restart stops a running container and starts its next instance.
-func (o *Observation) restart(c *v1.Container, a *Actions, old engine.Container) {
-	a.Kill = append(a.Kill, Kill{old, podspec.GracePeriod(o.Pod)})
-	a.Start = append(a.Start, o.next(c))
+func (o *Observation) restart(c *v1.Container, a *Actions, old engine.Container, reason string) {
+	a.Kill = append(a.Kill, Kill{old, podspec.GracePeriod(o.Pod), reason})
+	next := o.next(c)
+	next.Reason = "its definition has changed"
+	a.Start = append(a.Start, next)
 }
 
 // restartAfterProbe starts the next instance of a container that a probe has failed: at once if
 // its back-off since the end of the instance before has passed, else after it. When a probe has
 // failed, kuberuntime's doBackOff knows only that instance.
 func (o *Observation) restartAfterProbe(c *v1.Container, a *Actions, now time.Time) {
-	next, before := o.next(c), o.Containers[c.Name].Last
+	old, next := o.Containers[c.Name], o.next(c)
 	delay := crashDelay(o.Crashes[c.Name])
-	if before != nil && remaining(before, delay, now) > 0 {
-		next.BackOff, next.Delay = delay, delay
-		a.Wait = append(a.Wait, next)
+	if old.Last != nil && remaining(old.Last, delay, now) > 0 {
+		o.wait(a, next, delay, delay)
 		return
 	}
+	next.Reason = o.failedProbe(old)
 	a.Start = append(a.Start, next)
+}
+
+// wait starts the instance after what is left of its back-off.
+func (o *Observation) wait(a *Actions, next Start, backOff, left time.Duration) {
+	next.Delay = left
+	next.Reason = fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", backOff, next.Container.Name, o.Pod.Name, o.Pod.Namespace, o.Pod.UID)
+	a.Wait = append(a.Wait, next)
 }
 
 // remaining returns what is left of a back-off since the end of an instance: nothing if that was later
@@ -242,12 +287,11 @@ func remaining(last *engine.Exit, backOff time.Duration, now time.Time) time.Dur
 func (o *Observation) schedule(c *v1.Container, a *Actions, now time.Time) {
 	next := o.next(c)
 	if next.Last != nil && !o.Record.IsDiscarded(o.Containers[c.Name]) {
-		next.BackOff = crashDelay(o.Crashes[c.Name])
-		next.Delay = remaining(next.Last, next.BackOff, now)
-	}
-	if next.Delay > 0 {
-		a.Wait = append(a.Wait, next)
-		return
+		backOff := crashDelay(o.Crashes[c.Name])
+		if left := remaining(next.Last, backOff, now); left > 0 {
+			o.wait(a, next, backOff, left)
+			return
+		}
 	}
 	a.Start = append(a.Start, next)
 }
@@ -257,12 +301,24 @@ func (o *Observation) next(c *v1.Container) Start {
 	old, ok := o.Containers[c.Name]
 	switch {
 	case !ok:
-		return Start{Container: c}
+		return Start{Container: c, Reason: reasonFirst}
 	case old.State == engine.StateCreated:
-		return Start{Container: c, Attempt: old.Attempt, Last: old.Last, LogPath: old.LogPath}
+		return Start{Container: c, Attempt: old.Attempt, Last: old.Last, LogPath: old.LogPath, Reason: reasonFirst}
 	}
-	return Start{Container: c, Attempt: old.Attempt + 1, Last: Ended(old), Old: old.ID}
+	next := Start{Container: c, Attempt: old.Attempt + 1, Last: Ended(old), Old: old.ID}
+	switch {
+	case o.Record.IsDiscarded(old):
+		next.Reason = "all containers of the pod are restarted"
+	case old.State == engine.StateExited:
+		next.Reason = fmt.Sprintf("the previous instance exited with code %d", old.Exit.ExitCode)
+	default:
+		next.Reason = "the instance before could not be located"
+	}
+	return next
 }
+
+// reasonFirst is why an instance is started that follows none.
+const reasonFirst = "it has not run yet"
 
 // unknownExitCode is the kubelet's for a process whose exit was not observed (reason
 // ContainerStatusUnknown).

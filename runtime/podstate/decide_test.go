@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/probe"
 	"github.com/runonce/runonce/runtime/record"
@@ -34,7 +35,7 @@ func aPod(policy v1.RestartPolicy, names string) *v1.Pod {
 }
 
 // seen makes the newest instances from "name=running", "name=exit0", "name=exit3",
-// "name=created" and "name=unknown".
+// "name=oom0" (OOM-killed, exit code 0), "name=created" and "name=unknown".
 func seen(states ...string) map[string]engine.Container {
 	m := map[string]engine.Container{}
 	for _, s := range states {
@@ -47,6 +48,8 @@ func seen(states ...string) map[string]engine.Container {
 			c.State = engine.StateCreated
 		case state == "unknown":
 			c.State = engine.StateUnknown
+		case state == "oom0":
+			c.State, c.Exit = engine.StateExited, engine.Exit{OOMKilled: true, FinishedAt: epoch}
 		default:
 			c.State = engine.StateExited
 			if _, err := fmt.Sscanf(state, "exit%d", &c.Exit.ExitCode); err != nil {
@@ -89,11 +92,17 @@ func describe(a Actions) string {
 		}
 		out = append(out, "kill "+c.Name)
 	}
+	for _, c := range a.PostStart {
+		out = append(out, "postStart "+c.Name)
+	}
 	for _, s := range a.Start {
 		out = append(out, fmt.Sprintf("start %s/%d", s.Container.Name, s.Attempt))
 	}
 	for _, s := range a.Wait {
 		out = append(out, fmt.Sprintf("wait %s/%d %s", s.Container.Name, s.Attempt, s.Delay))
+	}
+	for _, s := range a.Refused {
+		out = append(out, fmt.Sprintf("refuse %s/%d", s.Container.Name, s.Attempt))
 	}
 	return strings.Join(out, ", ")
 }
@@ -119,6 +128,9 @@ func TestDecide(t *testing.T) {
 		{name: "init failed", policy: onFailure, pod: "i;a", box: true, states: []string{"i=exit1"}, crashes: 1, want: "start i/1"},
 		{name: "init failed again", policy: always, pod: "i;a", box: true, states: []string{"i=exit1"}, crashes: 2, want: "wait i/1 10s"},
 		{name: "init failed, never", policy: never, pod: "i;a", box: true, states: []string{"i=exit1"}, want: "kill-pod"},
+		{name: "init OOM-killed, exit 0", policy: always, pod: "i,j;a", box: true, states: []string{"i=oom0"}, crashes: 1, want: "start i/1"},
+		{name: "init OOM-killed, exit 0, on failure", policy: onFailure, pod: "i;a", box: true, states: []string{"i=oom0"}, crashes: 2, want: "wait i/1 10s"},
+		{name: "init OOM-killed, exit 0, never", policy: never, pod: "i;a", box: true, states: []string{"i=oom0"}, want: "kill-pod"},
 		{name: "init half made", policy: always, pod: "i;a", box: true, states: []string{"i=created"}, want: "start i/0"},
 		{name: "running pod ignores init", policy: always, pod: "i;a", box: true, states: []string{"a=running"}, want: ""},
 		{name: "all run", policy: always, pod: ";a,b", box: true, states: []string{"a=running", "b=running"}, want: ""},
@@ -130,9 +142,11 @@ func TestDecide(t *testing.T) {
 		{name: "exit 0, always", policy: always, pod: ";a", box: true, states: []string{"a=exit0"}, crashes: 1, want: "start a/1"},
 		{name: "exit 0, on failure", policy: onFailure, pod: ";a", box: true, states: []string{"a=exit0"}, want: "kill-pod"},
 		{name: "exit 1, on failure", policy: onFailure, pod: ";a", box: true, states: []string{"a=exit1"}, crashes: 1, want: "start a/1"},
+		{name: "OOM-killed, exit 0, on failure", policy: onFailure, pod: ";a", box: true, states: []string{"a=oom0"}, want: "kill-pod"},
 		{name: "exit 1, never", policy: never, pod: ";a", box: true, states: []string{"a=exit1"}, want: "kill-pod"},
 		{name: "one of two done, never", policy: never, pod: ";a,b", box: true, states: []string{"a=exit1", "b=running"}, want: ""},
 		{name: "one of two done, other missing, never", policy: never, pod: ";a,b", box: true, states: []string{"a=exit1"}, want: "start b/0"},
+		{name: "init failed, never, without a sandbox", policy: never, pod: "i;a", states: []string{"i=exit1"}, want: "kill-pod"},
 		{name: "finished pod, never", policy: never, pod: ";a", states: []string{"a=exit1"}, want: "kill-pod"},
 		{name: "finished pod, on failure", policy: onFailure, pod: ";a", states: []string{"a=exit0"}, want: "kill-pod"},
 		{name: "after a reboot, always", policy: always, pod: ";a,b", states: []string{"a=unknown", "b=unknown"}, want: "kill-pod, sandbox, start a/1, start b/1"},
@@ -262,5 +276,108 @@ func TestInterruptedStartIsNoRestart(t *testing.T) {
 	start = Decide(o, time.Time{}).Start
 	if len(start) != 1 || start[0].Container.Name != "main" || start[0].Attempt != 2 {
 		t.Errorf("then starts %+v", start)
+	}
+}
+
+// TestCreatedInAnEarlierSandbox: a container whose start was cut off there does not keep the init
+// containers from running first.
+func TestCreatedInAnEarlierSandbox(t *testing.T) {
+	t.Parallel()
+	o := observed(aPod(v1.RestartPolicyAlways, "i;a"), false, "i=exit0", "a=created")
+	if start := Decide(o, epoch).Start; len(start) != 1 || start[0].Container.Name != "i" {
+		t.Fatalf("starts %+v", start)
+	}
+	o.Record.Sandboxed, o.Sandbox = o.LastRun(), &engine.Sandbox{}
+	for _, step := range []struct{ state, want string }{{"i=running", ""}, {"i=exit0", "start a/0"}} {
+		next := observed(o.Pod, true, step.state, "a=created")
+		init := next.Containers["i"]
+		init.ID, init.Attempt = "i-1", 1
+		next.Containers["i"], next.Record = init, o.Record
+		if got := describe(Decide(next, epoch)); got != step.want {
+			t.Errorf("%s: %q, want %q", step.state, got, step.want)
+		}
+	}
+}
+
+// TestReasons: what is decided says why.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	probed := func(policy v1.RestartPolicy, kind probe.Kind) *Observation {
+		o := observed(aPod(policy, ";a,b"), true, "a=running", "b=running")
+		o.Probes = map[string]probe.Status{"a-0": {Failed: kind}}
+		return o
+	}
+	sidecar := func(change func(*Observation)) *Observation {
+		pod := aPod(v1.RestartPolicyAlways, "s;a")
+		pod.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+		o := observed(pod, true, "s=running", "a=running")
+		change(o)
+		return o
+	}
+	image := func(o *Observation, name, ran, now string) {
+		c := o.Containers[name]
+		c.Image = "localhost/" + ran + ":1"
+		o.Containers[name] = c
+		def := podspec.Container(o.Pod, name)
+		def.Image = "localhost/" + now + ":1"
+	}
+	changed := observed(aPod(v1.RestartPolicyNever, ";a"), true, "a=running")
+	image(changed, "a", "old", "new")
+	crashed := observed(aPod(v1.RestartPolicyAlways, ";a"), true, "a=exit3")
+	crashed.Crashes = map[string]int{"a": 2}
+	again := probed(v1.RestartPolicyAlways, probe.Liveness)
+	again.Crashes = map[string]int{"a": 2}
+	c := again.Containers["a"]
+	c.Last = &engine.Exit{FinishedAt: epoch}
+	again.Containers["a"] = c
+	failed := observed(aPod(v1.RestartPolicyAlways, ";a"), true, "a=running")
+	failed.Record = &record.Pod{Failed: &record.Failure{}}
+	refused := observed(aPod(v1.RestartPolicyAlways, ";a"), true, "a=exit3")
+	refused.MostRestarts = map[string]int{"a": 0}
+	discarded := observed(aPod(v1.RestartPolicyAlways, ";a"), true, "a=exit3")
+	discarded.Record = &record.Pod{Discarded: map[string]int{"a": 0}}
+	const backOff = "wait: back-off 10s restarting failed container=a pod=web_default(uid-1)"
+	for _, tt := range []struct {
+		name string
+		in   *Observation
+		want []string
+	}{
+		{"first", observed(aPod(v1.RestartPolicyAlways, ";a"), true), []string{"start: it has not run yet"}},
+		{"created", observed(aPod(v1.RestartPolicyAlways, ";a"), true, "a=created"), []string{"start: it has not run yet"}},
+		{"exited", observed(aPod(v1.RestartPolicyAlways, ";a"), true, "a=exit3"), []string{"start: the previous instance exited with code 3"}},
+		{"lost", observed(aPod(v1.RestartPolicyAlways, ";a"), true, "a=unknown"), []string{"start: the instance before could not be located"}},
+		{"restarted with all", discarded, []string{"start: all containers of the pod are restarted"}},
+		{"in back-off", crashed, []string{backOff}},
+		{"no restart left", refused, []string{"refuse: not started again: no restart was left"}},
+		{
+			"liveness", probed(v1.RestartPolicyAlways, probe.Liveness),
+			[]string{"kill: Container a failed liveness probe, will be restarted", "start: a failed liveness probe"},
+		},
+		{"liveness, in back-off", again, []string{"kill: Container a failed liveness probe, will be restarted", backOff}},
+		{"startup, never restarted", probed(v1.RestartPolicyNever, probe.Startup), []string{"kill: Container a failed startup probe"}},
+		{"another image", changed, []string{"kill: Container a definition changed, will be restarted", "start: its definition has changed"}},
+		{
+			"liveness of a sidecar", sidecar(func(o *Observation) { o.Probes = map[string]probe.Status{"s-0": {Failed: probe.Liveness}} }),
+			[]string{"kill: Init container s failed liveness probe", "start: s failed liveness probe"},
+		},
+		{
+			"another image of a sidecar", sidecar(func(o *Observation) { image(o, "s", "old", "new") }),
+			[]string{"kill: Init container s definition changed", "start: its definition has changed"},
+		},
+		{"the pod has failed", failed, []string{"kill: Stopping container a"}},
+	} {
+		a := Decide(tt.in, epoch.Add(time.Second))
+		var got []string
+		for _, k := range a.Kill {
+			got = append(got, "kill: "+k.Reason)
+		}
+		for what, all := range map[string][]Start{"start": a.Start, "wait": a.Wait, "refuse": a.Refused} {
+			for _, s := range all {
+				got = append(got, what+": "+s.Reason)
+			}
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }

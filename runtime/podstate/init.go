@@ -1,6 +1,7 @@
 package podstate
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -32,6 +33,7 @@ func (o *Observation) decideInit(a *Actions, now time.Time) (initialized, failed
 	if !w.past && !w.done {
 		w.schedule(0)
 	}
+	slices.Reverse(a.PostStart)
 	slices.Reverse(a.Start)
 	slices.Reverse(a.Wait)
 	return w.done, w.failed
@@ -61,13 +63,14 @@ func (w *initWalk) next(i int) {
 }
 
 func (w *initWalk) plain(i int, c engine.Container) {
+	def := &w.o.Pod.Spec.InitContainers[i]
 	switch {
 	case c.State == engine.StateRunning:
 	case c.State == engine.StateCreated:
 		w.schedule(i)
-	case c.State == engine.StateExited && c.Exit.ExitCode == 0:
+	case succeeded(w.o.Pod, def, c):
 		w.next(i)
-	case restarts(w.o.Pod, &w.o.Pod.Spec.InitContainers[i], c):
+	case w.o.restarts(def, c):
 		w.schedule(i)
 	default:
 		w.failed = true
@@ -82,15 +85,17 @@ func (w *initWalk) sidecar(i int, c engine.Container) {
 		w.schedule(i)
 		return
 	}
-	p := w.o.Probes[c.ID]
+	p, hooked := w.o.Probes[c.ID], w.o.Record.AwaitsPostStart(def, c.ID)
 	switch {
 	case p.Failed != "":
-		w.a.Kill = append(w.a.Kill, Kill{c, w.o.probeGrace(def, c)})
+		w.a.Kill = append(w.a.Kill, Kill{c, w.o.probeGrace(def, c), "Init container " + w.o.failedProbe(c)})
 		w.o.restartAfterProbe(def, w.a, w.now)
 	case changed(c, def):
-		w.o.restart(def, w.a, c)
+		w.o.restart(def, w.a, c, fmt.Sprintf("Init container %s definition changed", def.Name))
+	case hooked:
+		w.a.PostStart = append(w.a.PostStart, c)
 	}
-	if p.Started || w.o.Record.HasStartedUp(def, c.ID) {
+	if !hooked && (p.Started || w.o.Record.HasStartedUp(def, c.ID)) {
 		w.next(i)
 	}
 }

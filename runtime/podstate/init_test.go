@@ -7,6 +7,7 @@ import (
 
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/probe"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // withSidecars makes the named init containers sidecars.
@@ -50,6 +51,7 @@ func TestDecideSidecars(t *testing.T) {
 			name: "liveness failed, the sequence continues", policy: always, pod: "i,s;a", states: []string{"s=running"},
 			probe: probe.Status{Started: true, Failed: probe.Liveness}, want: "kill s, start s/1, start a/0",
 		},
+		{name: "an OOM-killed sidecar is restarted as any", policy: never, pod: "s,i;a", states: []string{"s=oom0"}, want: "start s/1"},
 		{name: "an ended sidecar is restarted with the pod running", policy: never, pod: "s;a", states: []string{"s=exit1", "a=running"}, want: "start s/1"},
 		{name: "and while a later init container runs", policy: never, pod: "s,i;a", states: []string{"s=exit0", "i=running"}, want: "start s/1"},
 		{name: "a sidecar whose record is gone", policy: always, pod: "s;a", states: []string{"a=running"}, want: "start s/0"},
@@ -135,7 +137,7 @@ func TestRestarts(t *testing.T) {
 			pod := &v1.Pod{Spec: v1.PodSpec{RestartPolicy: tt.pod}}
 			def := &v1.Container{RestartPolicy: tt.own, RestartPolicyRules: tt.rule}
 			c := engine.Container{State: engine.StateExited, Exit: engine.Exit{ExitCode: tt.code}}
-			if got := restarts(pod, def, c); got != tt.want {
+			if got := (&Observation{Pod: pod, Record: &record.Pod{}}).restarts(def, c); got != tt.want {
 				t.Errorf("restarts = %t, want %t", got, tt.want)
 			}
 		})

@@ -15,7 +15,7 @@ import (
 
 // Observation is all that is known of a pod at one instant.
 type Observation struct {
-	Pod *v1.Pod
+	Pod *v1.Pod // as its record defines it, see record.Pod.Definition
 	// Containers are the newest instance of each container of the pod, by name. A start that
 	// failed for good is an instance that has ended.
 	Containers map[string]engine.Container
@@ -34,6 +34,10 @@ type Observation struct {
 	Killed  map[string]string // by container ID: the probe's message for which it was killed
 	// Exceeded says which limit on local storage the pod exceeds, empty for none.
 	Exceeded string
+
+	// MostRestarts are how often containers may have been restarted, by name: nothing is started
+	// beyond. Those without a number have no limit.
+	MostRestarts map[string]int
 
 	HostIPs []string // the primary one first
 	// RecursiveReadOnly says whether mounts of this pod can be recursively read-only; nil means

@@ -70,9 +70,9 @@ func initPhase(pod *v1.Pod, statuses []v1.ContainerStatus) (pending, failed bool
 			pending = pending || running && (c.Started == nil || !*c.Started) || !running && end == nil
 		case c.State.Running != nil || end == nil:
 			pending = true
-		case end.ExitCode != 0 && !podspec.Restarts(pod, def, end.ExitCode) && c.State.Terminated != nil:
+		case podspec.Failed(pod, def, end) && !podspec.Restarts(pod, def, end) && c.State.Terminated != nil:
 			return true, true
-		case end.ExitCode != 0:
+		case podspec.Failed(pod, def, end):
 			pending = true
 		}
 	}
@@ -83,7 +83,7 @@ func initPhase(pod *v1.Pod, statuses []v1.ContainerStatus) (pending, failed bool
 func stoppedPhase(pod *v1.Pod, statuses []v1.ContainerStatus, n counts) v1.PodPhase {
 	for i, s := range statuses {
 		end := s.State.Terminated
-		if end == nil || podspec.Restarts(pod, &pod.Spec.Containers[i], end.ExitCode) {
+		if end == nil || podspec.Restarts(pod, &pod.Spec.Containers[i], end) {
 			return v1.PodRunning
 		}
 	}

@@ -26,6 +26,9 @@ func TestPhase(t *testing.T) {
 		{name: "one to come", policy: always, pod: ";a,b", states: []string{"a=running"}, want: v1.PodPending},
 		{name: "init runs", policy: always, pod: "i;a", states: []string{"i=running"}, want: v1.PodPending},
 		{name: "init failed", policy: never, pod: "i;a", states: []string{"i=exit1"}, want: v1.PodFailed},
+		{name: "init OOM-killed, exit 0", policy: never, pod: "i;a", states: []string{"i=oom0"}, want: v1.PodFailed},
+		{name: "init OOM-killed, exit 0, to be tried again", policy: onFailure, pod: "i;a", states: []string{"i=oom0"}, want: v1.PodPending},
+		{name: "OOM-killed, exit 0", policy: never, pod: ";a", states: []string{"a=oom0"}, want: v1.PodSucceeded},
 		{name: "init will be tried again", policy: onFailure, pod: "i;a", states: []string{"i=exit1"}, want: v1.PodPending},
 		{name: "init waits to be tried again", policy: onFailure, pod: "i;a", states: []string{"i=exit1"}, waiting: "i", want: v1.PodPending},
 		{name: "init record gone, pod runs", policy: always, pod: "i,j;a", states: []string{"j=exit0", "a=running"}, want: v1.PodRunning},
@@ -65,6 +68,10 @@ func TestConditions(t *testing.T) {
 		reason  string
 		message string
 	}{
+		{
+			name: "init OOM-killed, exit 0", policy: v1.RestartPolicyAlways, pod: "i,j;a", states: []string{"i=exit0", "j=oom0"},
+			kind: v1.PodInitialized, want: v1.ConditionFalse, reason: "ContainersNotInitialized", message: "containers with incomplete status: [j]",
+		},
 		{
 			name: "not initialized", policy: v1.RestartPolicyAlways, pod: "i,j;a", states: []string{"i=exit0", "j=running"},
 			kind: v1.PodInitialized, want: v1.ConditionFalse, reason: "ContainersNotInitialized", message: "containers with incomplete status: [j]",

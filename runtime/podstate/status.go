@@ -43,6 +43,17 @@ func Status(o *Observation, now time.Time) v1.PodStatus {
 	return s
 }
 
+// Concluded reports whether the pod has no work left: it has ended, or only sidecars run, which are
+// about to be stopped.
+func Concluded(o *Observation, now time.Time) bool {
+	s := Status(o, now)
+	if podspec.Ended(s.Phase) {
+		return true
+	}
+	n := countContainers(o.Pod, v1.PodStatus{ContainerStatuses: s.ContainerStatuses})
+	return n.stopped == len(o.Pod.Spec.Containers) && podspec.Ended(stoppedPhase(o.Pod, s.ContainerStatuses, n))
+}
+
 // failure sets the phase of a pod that has failed whatever its containers say.
 func (o *Observation) failure(s *v1.PodStatus, now time.Time) {
 	switch {

@@ -47,7 +47,7 @@ func StorageExceeded(pod *v1.Pod, u StorageUsage) string {
 	if ok && limit.CmpInt64(u.sum()) < 0 {
 		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", limit.String())
 	}
-	for _, c := range podspec.Lasting(pod) {
+	for _, c := range podspec.LongRunning(pod) {
 		if limit := c.Resources.Limits.StorageEphemeral(); !limit.IsZero() && limit.CmpInt64(u.Containers[c.Name]) < 0 {
 			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, limit.String())
 		}

@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 

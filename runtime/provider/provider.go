@@ -1,13 +1,11 @@
-// Package provider implements virtual-kubelet's PodLifecycleHandler and PodNotifier
-// (github.com/virtual-kubelet/virtual-kubelet/node) with the runtime, so that a cluster can
-// drive it. virtual-kubelet need not be imported: its interfaces, and those of its errdefs, are
-// implemented implicitly.
+// Package provider is a provider for virtual-kubelet, so that a cluster can drive the runtime: it runs
+// the pods of a node, describes the node, and serves logs, streams and metrics. It is a module of its
+// own, because virtual-kubelet needs many others.
 package provider
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -17,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +24,11 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/logs"
+)
+
+var (
+	_ node.PodLifecycleHandler = (*Provider)(nil)
+	_ node.PodNotifier         = (*Provider)(nil)
 )
 
 // Pods is what the provider drives; *runtime.Pods is one.
@@ -41,6 +46,7 @@ type Pods interface {
 	FollowLog(ctx context.Context, pod *v1.Pod, path string, to logs.Sinks, o logs.Options) error
 	Exec(ctx context.Context, pod *v1.Pod, container string, command []string, s engine.Streams) (int32, error)
 	Dial(ctx context.Context, pod *v1.Pod, port int32) (net.Conn, error)
+	Processes(ctx context.Context, pod *v1.Pod) (map[string]int, error)
 }
 
 // Provider runs the pods that it is given until they are deleted. It does not admit them: the
@@ -50,6 +56,8 @@ type Provider struct {
 	runtime Pods
 	node    string
 	log     *slog.Logger
+	started time.Time
+	usage   func(pid int) (usage, error)
 	launch  func(w, before *podWorker)
 
 	mu     sync.Mutex
@@ -57,23 +65,14 @@ type Provider struct {
 	notify func(*v1.Pod)
 }
 
-// notFound and invalidInput are errors for virtual-kubelet's errdefs.
-type (
-	notFound     struct{ error }
-	invalidInput struct{ error }
-)
-
-// NotFound is true: the pod does not exist.
-func (notFound) NotFound() bool { return true }
-
-// InvalidInput is true: no retry can help.
-func (invalidInput) InvalidInput() bool { return true }
-
 // New returns the provider of a node, which works until ctx is done. It also has the pods that
 // earlier processes were given for this node, but no others that are on the machine. Pods keep
 // running after ctx is done.
 func New(ctx context.Context, pods Pods, node string, log *slog.Logger) (*Provider, error) {
-	p := &Provider{runtime: pods, node: node, log: log, pods: map[types.NamespacedName]*podWorker{}}
+	p := &Provider{
+		runtime: pods, node: node, log: log, started: time.Now(), usage: readUsage,
+		pods: map[types.NamespacedName]*podWorker{},
+	}
 	p.launch = func(w, before *podWorker) { go p.work(ctx, w, before) }
 	known, err := pods.List(ctx)
 	if err != nil {
@@ -113,7 +112,7 @@ func (p *Provider) find(namespace, name string) (*podWorker, error) {
 	if w := p.pods[types.NamespacedName{Namespace: namespace, Name: name}]; w != nil {
 		return w, nil
 	}
-	return nil, notFound{fmt.Errorf("pod %q in namespace %q not found", name, namespace)}
+	return nil, errdefs.NotFoundf("pod %q in namespace %q not found", name, namespace)
 }
 
 // CreatePod starts the pod in the background. What keeps it from running is in its status, and
@@ -121,7 +120,7 @@ func (p *Provider) find(namespace, name string) (*podWorker, error) {
 // error instead would make virtual-kubelet declare a pod that is never restarted as failed.
 func (p *Provider) CreatePod(_ context.Context, pod *v1.Pod) error {
 	if pod.UID == "" || pod.Name == "" || pod.Namespace == "" {
-		return invalidInput{errors.New("creating a pod: it needs a namespace, a name and a UID")}
+		return errdefs.InvalidInput("creating a pod: it needs a namespace, a name and a UID")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,7 +160,7 @@ func (p *Provider) DeletePod(_ context.Context, pod *v1.Pod) error {
 	}
 	known := w.current()
 	if pod.UID != "" && known.UID != pod.UID {
-		return notFound{fmt.Errorf("deleting pod %q: not found", pod.Name)}
+		return errdefs.NotFoundf("deleting pod %q: not found", pod.Name)
 	}
 	w.end(grace(pod, known))
 	return nil
@@ -193,7 +192,7 @@ func (p *Provider) remove(ctx context.Context, w *podWorker, grace time.Duration
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			p.log.WarnContext(ctx, "deleting the pod", "pod", podspec.FullName(last), "error", err)
+			p.log.WarnContext(ctx, "could not delete the pod", "pod", podspec.FullName(last), "error", err)
 		}
 		return false
 	}
@@ -205,7 +204,7 @@ func (p *Provider) remove(ctx context.Context, w *podWorker, grace time.Duration
 	p.mu.Unlock()
 	p.notifyOf(last)
 	if err := p.runtime.ExpireLogs(); err != nil {
-		p.log.WarnContext(ctx, "cannot remove old logs", "error", err)
+		p.log.WarnContext(ctx, "could not remove old logs", "error", err)
 	}
 	return true
 }
@@ -286,7 +285,7 @@ func (p *Provider) report(ctx context.Context, w *podWorker) {
 	st, err := p.runtime.Status(ctx, pod)
 	if err != nil {
 		if ctx.Err() == nil {
-			p.log.WarnContext(ctx, "reading the status of the pod", "pod", pod.Name, "error", err)
+			p.log.WarnContext(ctx, "could not read the status of the pod", "pod", pod.Name, "error", err)
 		}
 		return
 	}

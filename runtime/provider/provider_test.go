@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,34 +30,13 @@ import (
 	"github.com/runonce/runonce/runtime/volume"
 )
 
-// lifecycleHandler and notifier are virtual-kubelet's PodLifecycleHandler and PodNotifier,
-// word for word (node/podcontroller.go).
-type (
-	lifecycleHandler interface {
-		CreatePod(ctx context.Context, pod *v1.Pod) error
-		UpdatePod(ctx context.Context, pod *v1.Pod) error
-		DeletePod(ctx context.Context, pod *v1.Pod) error
-		GetPod(ctx context.Context, namespace, name string) (*v1.Pod, error)
-		GetPodStatus(ctx context.Context, namespace, name string) (*v1.PodStatus, error)
-		GetPods(context.Context) ([]*v1.Pod, error)
-	}
-	notifier interface {
-		NotifyPods(context.Context, func(*v1.Pod))
-	}
-)
-
-var (
-	_ lifecycleHandler = (*provider.Provider)(nil)
-	_ notifier         = (*provider.Provider)(nil)
-)
-
 const (
 	boxImage   = "localhost/box:1"
 	otherImage = "localhost/box:2"
 )
 
-// node is a machine in memory.
-type node struct {
+// fakeNode is a machine in memory.
+type fakeNode struct {
 	engine    *enginetest.Engine
 	sandboxes *enginetest.Sandboxes
 	root      string
@@ -66,19 +46,19 @@ type node struct {
 }
 
 // newNode returns a machine whose processes end with the bubble of the test.
-func newNode(t *testing.T) *node {
+func newNode(t *testing.T) *fakeNode {
 	t.Helper()
 	root := t.TempDir()
 	t.Cleanup(synctest.Wait) // for the end of what writes there
 	return nodeIn(root)
 }
 
-func nodeIn(root string) *node {
+func nodeIn(root string) *fakeNode {
 	store := map[string]engine.Image{}
 	for _, ref := range []string{boxImage, otherImage} {
 		store[ref] = engine.Image{Ref: ref, ID: "sha256:1", Entrypoint: []string{"/bin/box"}, Cmd: []string{"sleep"}}
 	}
-	return &node{
+	return &fakeNode{
 		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: store},
 		sandboxes: &enginetest.Sandboxes{},
 		root:      root, objects: enginetest.Objects{}, log: slog.New(slog.DiscardHandler),
@@ -89,7 +69,7 @@ func nodeIn(root string) *node {
 const nodeName = "node"
 
 // provider is a process that drives the node until ctx ends.
-func (n *node) provider(ctx context.Context, t *testing.T) *provider.Provider {
+func (n *fakeNode) provider(ctx context.Context, t *testing.T) *provider.Provider {
 	t.Helper()
 	p, err := provider.New(ctx, n.pods(ctx, t), nodeName, n.log)
 	must(t, err)
@@ -97,7 +77,7 @@ func (n *node) provider(ctx context.Context, t *testing.T) *provider.Provider {
 }
 
 // watched is provider with what it notifies.
-func (n *node) watched(ctx context.Context, t *testing.T) (*provider.Provider, *notified) {
+func (n *fakeNode) watched(ctx context.Context, t *testing.T) (*provider.Provider, *notified) {
 	t.Helper()
 	p, r := n.provider(ctx, t), &notified{}
 	p.NotifyPods(ctx, r.note)
@@ -112,7 +92,7 @@ func create(t *testing.T, p *provider.Provider, pod *v1.Pod) {
 }
 
 // crash makes the only container end with code 1.
-func (n *node) crash(t *testing.T) {
+func (n *fakeNode) crash(t *testing.T) {
 	t.Helper()
 	cs, err := n.engine.Containers(t.Context(), "")
 	must(t, err)
@@ -128,7 +108,7 @@ func podNamed(t *testing.T, p *provider.Provider, name string) *v1.Pod {
 }
 
 // pods is the runtime of a process on the machine.
-func (n *node) pods(ctx context.Context, t *testing.T) *runtime.Pods {
+func (n *fakeNode) pods(ctx context.Context, t *testing.T) *runtime.Pods {
 	t.Helper()
 	hosts := filepath.Join(n.root, "hosts")
 	if err := os.WriteFile(hosts, nil, 0o600); err != nil {
@@ -394,7 +374,7 @@ func TestLaterProcess(t *testing.T) {
 	})
 }
 
-// TestErrors: virtual-kubelet's errdefs recognise errors by their methods.
+// TestErrors: virtual-kubelet tells errors apart.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -415,10 +395,7 @@ func TestErrors(t *testing.T) {
 			"update":             {p.UpdatePod(t.Context(), web), true},
 			"create without UID": {p.CreatePod(t.Context(), &v1.Pod{}), false},
 		} {
-			var notFound interface{ NotFound() bool }
-			var invalid interface{ InvalidInput() bool }
-			isNotFound := errors.As(c.err, &notFound) && notFound.NotFound()
-			isInvalid := errors.As(c.err, &invalid) && invalid.InvalidInput()
+			isNotFound, isInvalid := errdefs.IsNotFound(c.err), errdefs.IsInvalidInput(c.err)
 			if isNotFound != c.notFound || isInvalid == c.notFound {
 				t.Errorf("%s: %v", name, c.err)
 			}

@@ -2,30 +2,21 @@ package provider
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/exec"
 
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/logs"
 )
 
-// LogOptions are virtual-kubelet's api.ContainerLogOpts, which can be converted to it.
-type LogOptions struct {
-	Tail         int
-	LimitBytes   int
-	Timestamps   bool
-	Follow       bool
-	Previous     bool
-	SinceSeconds int
-	SinceTime    time.Time
-}
-
-// read returns the options as package logs has them.
-func (o LogOptions) read() logs.Options {
+// readOptions returns the options as package logs has them.
+func readOptions(o api.ContainerLogOpts) logs.Options {
 	since := o.SinceTime
 	if o.SinceSeconds > 0 {
 		since = time.Now().Add(-time.Duration(o.SinceSeconds) * time.Second)
@@ -38,7 +29,7 @@ func (o LogOptions) read() logs.Options {
 }
 
 // GetContainerLogs returns the log of a container, which the caller has to close.
-func (p *Provider) GetContainerLogs(ctx context.Context, namespace, name, container string, o LogOptions) (io.ReadCloser, error) {
+func (p *Provider) GetContainerLogs(ctx context.Context, namespace, name, container string, o api.ContainerLogOpts) (io.ReadCloser, error) {
 	w, err := p.find(namespace, name)
 	if err != nil {
 		return nil, err
@@ -46,7 +37,7 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, name, contai
 	pod := w.current()
 	path, err := p.runtime.Log(ctx, pod, container, o.Previous)
 	if err != nil {
-		return nil, invalidInput{err}
+		return nil, errdefs.AsInvalidInput(err)
 	}
 	r, sink := io.Pipe()
 	ctx, cancel := context.WithCancel(ctx)
@@ -59,12 +50,12 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, name, contai
 }
 
 // copyLog copies a log, to the container's end if it is to be followed.
-func (p *Provider) copyLog(ctx context.Context, pod *v1.Pod, path string, to io.Writer, o LogOptions) error {
+func (p *Provider) copyLog(ctx context.Context, pod *v1.Pod, path string, to io.Writer, o api.ContainerLogOpts) error {
 	sinks := logs.Sinks{Stdout: to, Stderr: to}
 	if o.Follow {
-		return p.runtime.FollowLog(ctx, pod, path, sinks, o.read())
+		return p.runtime.FollowLog(ctx, pod, path, sinks, readOptions(o))
 	}
-	return logs.Read(ctx, path, sinks, o.read())
+	return logs.Read(ctx, path, sinks, readOptions(o))
 }
 
 // logReader reads a log that is being copied.
@@ -80,19 +71,15 @@ func (r *logReader) Close() error {
 	return r.pipe.Close()
 }
 
-// AttachIO is virtual-kubelet's api.AttachIO, where S is its TermSize.
-type AttachIO[S ~struct{ Width, Height uint16 }] interface {
-	Stdin() io.Reader
-	Stdout() io.WriteCloser
-	Stderr() io.WriteCloser
-	TTY() bool
-	Resize() <-chan S
-}
-
-// Streams returns the streams of virtual-kubelet's api.AttachIO, which follow the size of its
-// terminal until ctx is done.
-func Streams[S ~struct{ Width, Height uint16 }](ctx context.Context, a AttachIO[S]) engine.Streams {
-	s := engine.Streams{Stdin: a.Stdin(), Stdout: a.Stdout(), Stderr: a.Stderr(), TTY: a.TTY()}
+// streams returns the streams for the engine, which follow the size of the terminal until ctx is done.
+func streams(ctx context.Context, a api.AttachIO) engine.Streams {
+	s := engine.Streams{Stdin: a.Stdin(), TTY: a.TTY()}
+	if w := a.Stdout(); w != nil {
+		s.Stdout = w
+	}
+	if w := a.Stderr(); w != nil {
+		s.Stderr = w
+	}
 	if from := a.Resize(); s.TTY && from != nil {
 		to := make(chan engine.Size)
 		s.Resize = to
@@ -117,54 +104,38 @@ func Streams[S ~struct{ Width, Height uint16 }](ctx context.Context, a AttachIO[
 	return s
 }
 
-// ExitError says that a command has failed. It is an ExitError of k8s.io/utils/exec, from which
-// kubectl gets the exit code.
-type ExitError struct{ Code int }
-
-func (e ExitError) Error() string { return fmt.Sprintf("command terminated with exit code %d", e.Code) }
-
-func (e ExitError) String() string { return e.Error() }
-
-// Exited is true: the command has ended by itself.
-func (ExitError) Exited() bool { return true }
-
-// ExitStatus returns the exit code.
-func (e ExitError) ExitStatus() int { return e.Code }
-
-// Command is a command with its streams.
-type Command struct {
-	Args    []string
-	Streams engine.Streams
-}
-
-// RunInContainer runs a command in a container, as "kubectl exec" does.
-func (p *Provider) RunInContainer(ctx context.Context, namespace, name, container string, c Command) error {
-	w, err := p.find(namespace, name)
+// runInContainer runs a command in a container, as "kubectl exec" does.
+func (p *Provider) runInContainer(ctx context.Context, of target, command []string, a api.AttachIO) error {
+	w, err := p.find(of.namespace, of.pod)
 	if err != nil {
 		return err
 	}
-	code, err := p.runtime.Exec(ctx, w.current(), container, c.Args, c.Streams)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	code, err := p.runtime.Exec(ctx, w.current(), of.container, command, streams(ctx, a))
 	if err == nil && code != 0 {
-		err = ExitError{int(code)}
+		// kubectl gets the exit code from it.
+		err = exec.CodeExitError{Err: fmt.Errorf("command terminated with exit code %d", code), Code: int(code)}
 	}
 	return err
 }
 
 // AttachToContainer copies what a container writes from now on, until it ends. Its input and its
 // terminal cannot be attached.
-func (p *Provider) AttachToContainer(ctx context.Context, namespace, name, container string, s engine.Streams) error {
+func (p *Provider) AttachToContainer(ctx context.Context, namespace, name, container string, a api.AttachIO) error {
 	w, err := p.find(namespace, name)
 	if err != nil {
 		return err
 	}
-	if s.Stdin != nil || s.TTY {
-		return invalidInput{errors.New("attaching to the input or the terminal of a container is not supported: use exec")}
+	if a.Stdin() != nil || a.TTY() {
+		return errdefs.InvalidInput("attaching to the input or the terminal of a container is not supported: use exec")
 	}
 	pod := w.current()
 	path, err := p.runtime.Log(ctx, pod, container, false)
 	if err != nil {
-		return invalidInput{err}
+		return errdefs.AsInvalidInput(err)
 	}
+	s := streams(ctx, a)
 	return p.runtime.FollowLog(ctx, pod, path, logs.Sinks{Stdout: s.Stdout, Stderr: s.Stderr}, logs.Options{Since: time.Now()})
 }
 

@@ -97,7 +97,7 @@ func TestServiceAccountToken(t *testing.T) {
 		n, tokens := newNode(t), &clusterTokens{ca: "CA 1"}
 		var log bytes.Buffer
 		n.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		n.objects = provider.Objects{Tokens: tokens.create, ConfigMaps: tokens.configMap}
+		n.objects = &provider.Objects{CreateToken: tokens.create, ConfigMaps: tokens.configMap}
 		p := n.provider(t.Context(), t)
 		web := withAccess(newPod("web", v1.RestartPolicyAlways, "sleep"), 3600)
 		must(t, p.CreatePod(t.Context(), web))
@@ -160,7 +160,7 @@ func TestEndedPodGetsNoTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n, tokens := newNode(t), &clusterTokens{}
-		n.objects = provider.Objects{Tokens: tokens.create, ConfigMaps: tokens.configMap}
+		n.objects = &provider.Objects{CreateToken: tokens.create, ConfigMaps: tokens.configMap}
 		p := n.provider(t.Context(), t)
 		must(t, p.CreatePod(t.Context(), withAccess(newPod("job", v1.RestartPolicyNever, "exit 0"), 600)))
 		time.Sleep(time.Hour)
@@ -173,7 +173,7 @@ func TestLongLivedToken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n, tokens := newNode(t), &clusterTokens{}
-		n.objects = provider.Objects{Tokens: tokens.create}
+		n.objects = &provider.Objects{CreateToken: tokens.create}
 		p := n.provider(t.Context(), t)
 		web := withAccess(newPod("web", v1.RestartPolicyAlways, "sleep"), 1000*3600)
 		web.Spec.Volumes[0].Projected.Sources = web.Spec.Volumes[0].Projected.Sources[:1]
@@ -182,5 +182,30 @@ func TestLongLivedToken(t *testing.T) {
 		want(t, "within a day", tokens.count(), 1)
 		time.Sleep(2 * time.Hour)
 		want(t, "after it", tokens.count(), 2)
+	})
+}
+
+// TestTokenExpires: one that cannot be renewed is used until then, and no longer.
+func TestTokenExpires(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tokens, pod := &clusterTokens{}, newPod("web", v1.RestartPolicyAlways, "sleep")
+		objects := &provider.Objects{CreateToken: tokens.create}
+		source := &v1.ServiceAccountTokenProjection{ExpirationSeconds: new(int64(600))}
+		check := func(after time.Duration, wanted string) {
+			t.Helper()
+			time.Sleep(after)
+			text, err := objects.ServiceAccountToken(t.Context(), pod, source)
+			want(t, "token", fmt.Sprint(strings.TrimPrefix(text, secretText+" default/ "), " ", err), wanted)
+		}
+		check(0, "1 <nil>")
+		check(479*time.Second, "1 <nil>")
+		tokens.err = errors.New("no connection")
+		check(120*time.Second, "1 <nil>")
+		check(2*time.Second, " making it: no connection")
+		tokens.err = nil
+		check(0, "2 <nil>")
+		objects.ForgetTokens(pod.UID)
+		check(0, "3 <nil>")
 	})
 }

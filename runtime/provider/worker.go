@@ -116,7 +116,7 @@ func (p *Provider) keep(ctx context.Context, w, before *podWorker) {
 	}
 	changes, err := p.runtime.Changes(ctx, w.current())
 	if err != nil && ctx.Err() == nil {
-		p.log.WarnContext(ctx, "no events of the pod", "pod", podspec.FullName(w.current()), "error", err)
+		p.log.WarnContext(ctx, "could not watch the events of the pod", "pod", podspec.FullName(w.current()), "error", err)
 	}
 	retry, refreshed := firstRetry, time.Now()
 	for ctx.Err() == nil {
@@ -137,7 +137,7 @@ func (p *Provider) keep(ctx context.Context, w, before *podWorker) {
 		case after > 0:
 			w.wait(ctx, changes, min(after, resync))
 		default:
-			p.log.WarnContext(ctx, "syncing the pod", "pod", podspec.FullName(w.current()), "error", err, "retry", retry)
+			p.log.WarnContext(ctx, "could not sync the pod", "pod", podspec.FullName(w.current()), "error", err, "retry", retry)
 			w.wait(ctx, nil, retry)
 			retry = min(2*retry, lastRetry)
 		}
@@ -147,7 +147,7 @@ func (p *Provider) keep(ctx context.Context, w, before *podWorker) {
 // refresh renews the files of the pod's volumes.
 func (p *Provider) refresh(ctx context.Context, pod *v1.Pod) {
 	if err := p.runtime.Refresh(ctx, pod); err != nil && ctx.Err() == nil {
-		p.log.WarnContext(ctx, "renewing the volumes of the pod", "pod", podspec.FullName(pod), "error", err)
+		p.log.WarnContext(ctx, "could not renew the volumes of the pod", "pod", podspec.FullName(pod), "error", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -18,7 +19,9 @@ type Lock struct{ file *os.File }
 // Lock waits for the pod's lock.
 func (s *Store) Lock(ctx context.Context, uid types.UID) (Lock, error) {
 	return s.lock(uid, func(path string) (*os.File, error) {
-		return flock.Acquire(ctx, path, func(h flock.Holder) { s.notify("waiting for %s, which works on pod %s", h, s.nameOf(uid)) })
+		return flock.Acquire(ctx, path, func(h flock.Holder) {
+			s.notify("waiting for %s, which has been working on pod %s since %s", h, s.nameOf(uid), h.Since.Format(time.DateTime))
+		})
 	})
 }
 

@@ -6,9 +6,11 @@ package record
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -35,6 +37,9 @@ type Pod struct {
 	Started time.Time `json:"started,omitzero"`
 	// Failed says that the pod has ended for good, whatever its restart policy says.
 	Failed *Failure `json:"failed,omitempty"`
+	// Outcome is what the last run has decided, nil if that is not known. It changes nothing of the
+	// pod and of its status.
+	Outcome *Outcome `json:"outcome,omitempty"`
 	// Sandboxed and Discarded are the last instance of each container that does not count any
 	// more: Sandboxed because it ran in an earlier sandbox, so that init containers run again;
 	// Discarded because all containers of the pod were restarted in place. The kubelet finds the
@@ -51,6 +56,11 @@ type Pod struct {
 	// StartedUp are the IDs of the instances, by the names of their containers, whose startup
 	// probe has succeeded, so that no later process runs it again.
 	StartedUp map[string]string `json:"startedUp,omitempty"`
+	// PostStarts are the IDs of the instances, by the names of their containers, whose postStart
+	// hook nobody has seen pass. An ID is written before its instance starts and removed after
+	// the hook, so that a hook that was cut off at any point is run again, and an instance that is
+	// not named here, of an earlier version for example, has nothing left to run.
+	PostStarts map[string]string `json:"postStarts,omitempty"`
 	// Devices are the names of the devices of each container.
 	Devices map[string][]string `json:"devices,omitempty"`
 	// Attachment is what package network needs to undo the work of CNI plugins. It is written
@@ -77,15 +87,19 @@ type Failure struct {
 // Owner is what the record keeps of a run that has admitted the pod.
 type Owner struct {
 	// Lost says that another process has stopped the pod since, and the run must not start it
-	// again. By is the pod that preempted it, if any.
-	Lost bool                 `json:"lost,omitempty"`
-	By   types.NamespacedName `json:"by,omitzero"`
+	// again. By is the pod that preempted it, if any, and Process describes the process.
+	Lost    bool                 `json:"lost,omitempty"`
+	By      types.NamespacedName `json:"by,omitzero"`
+	Process string               `json:"process,omitempty"`
 }
 
 // Start records that the pod is started now, for the first time.
 func (p *Pod) Start(pod *v1.Pod) {
 	p.admit(pod)
 	p.Started = time.Now()
+	if !p.DefinedBy(pod) {
+		p.Define(pod)
+	}
 }
 
 // admit makes it the record of the pod, unless it is that already.
@@ -96,11 +110,47 @@ func (p *Pod) admit(pod *v1.Pod) {
 	}
 }
 
+// Definition returns the pod as it is recorded: as it was started, or defined since. One that was never
+// started, or whose record cannot be used, is as the caller has it.
+func (p *Pod) Definition(pod *v1.Pod) *v1.Pod {
+	if p.Started.IsZero() || p.Incomplete() {
+		return pod
+	}
+	return p.Pod
+}
+
+// DefinedBy reports whether the pod, by its Definition, is as the given one, wherever that was read from.
+func (p *Pod) DefinedBy(pod *v1.Pod) bool {
+	own := p.Definition(pod)
+	return own == pod || equality.Semantic.DeepEqual(own.Spec, pod.Spec) && maps.Equal(own.Labels, pod.Labels) &&
+		maps.Equal(withoutOrigin(own.Annotations), withoutOrigin(pod.Annotations))
+}
+
+// Define gives a pod that was started another definition, with the same UID. Where it was read from stays.
+func (p *Pod) Define(pod *v1.Pod) {
+	if p.Started.IsZero() {
+		return
+	}
+	old := p.Pod
+	p.Pod = pod.DeepCopy()
+	p.Pod.Status = v1.PodStatus{}
+	p.adopt(old)
+}
+
+// origin are the annotations that say where a pod was read from.
+var origin = []string{podspec.AnnotationPath, podspec.AnnotationSource}
+
+func withoutOrigin(annotations map[string]string) map[string]string {
+	own := maps.Clone(annotations)
+	maps.DeleteFunc(own, func(key, _ string) bool { return slices.Contains(origin, key) })
+	return own
+}
+
 // adopt notes where the pod was read from this time: it belongs to the last run that wanted it.
 func (p *Pod) adopt(pod *v1.Pod) {
 	adopted := *p.Pod
 	adopted.Annotations = maps.Clone(p.Pod.Annotations)
-	for _, key := range []string{podspec.AnnotationPath, podspec.AnnotationSource} {
+	for _, key := range origin {
 		if value, ok := pod.Annotations[key]; ok {
 			metav1.SetMetaDataAnnotation(&adopted.ObjectMeta, key, value)
 		}
@@ -119,15 +169,31 @@ func (p *Pod) HasStartedUp(def *v1.Container, id string) bool {
 	return def.StartupProbe == nil || p.StartedUp[def.Name] == id
 }
 
+// AwaitsPostStart reports whether the instance has a postStart hook that has not passed yet.
+func (p *Pod) AwaitsPostStart(def *v1.Container, id string) bool {
+	waiting, ok := p.PostStarts[def.Name]
+	return podspec.PostStart(def) != nil && ok && waiting == id
+}
+
 func within(last map[string]int, c engine.Container) bool {
 	n, ok := last[c.Name]
 	return ok && c.Attempt <= n
+}
+
+// lasting returns what stays true after a restart of the machine, which ends all runs and containers.
+func (p *Pod) lasting() Pod {
+	if p.Started.IsZero() {
+		return Pod{}
+	}
+	last := *p
+	last.Owners, last.Failures, last.StartedUp, last.PostStarts, last.Sandbox = nil, nil, nil, nil, nil
+	return last
 }
 
 // clone returns a copy that may be changed.
 func (p *Pod) clone() *Pod {
 	c := *p
 	c.Owners, c.Failures, c.FailedStarts = maps.Clone(p.Owners), maps.Clone(p.Failures), maps.Clone(p.FailedStarts)
-	c.StartedUp = maps.Clone(p.StartedUp)
+	c.StartedUp, c.PostStarts = maps.Clone(p.StartedUp), maps.Clone(p.PostStarts)
 	return &c
 }

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,7 +44,7 @@ func (r *Run) Enter(ctx context.Context) error {
 	err := os.MkdirAll(r.store.runs(), 0o700)
 	if err == nil {
 		r.plan, err = flock.Acquire(ctx, filepath.Join(r.store.runs(), planLock), func(h flock.Holder) {
-			r.store.notify("waiting for the run of %s to plan and to stop pods", h)
+			r.store.notify("waiting for the run of %s to plan and to stop pods, which it has been doing since %s", h, h.Since.Format(time.DateTime))
 		})
 	}
 	if err != nil {
@@ -96,25 +98,42 @@ func (r *Run) Reserve(pods []*v1.Pod) (err error) {
 	r.store.run.Store(&owner)
 	for _, pod := range pods {
 		r.pods = append(r.pods, pod.UID)
-		_, err = r.store.Update(pod.UID, func(p *Pod) error {
-			p.admit(pod)
-			p.adopt(pod)
-			maps.DeleteFunc(p.Owners, func(name string, _ Owner) bool { return !r.store.lives(name) })
-			if p.Owners == nil {
-				p.Owners = map[string]Owner{}
-			}
-			p.Owners[owner] = Owner{}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+	var lasting []*Pod
+	err = r.store.locked(func() error {
+		for _, pod := range pods {
+			now, lasts, err := r.store.update(pod.UID, func(p *Pod) error { r.own(p, pod); return nil })
+			if err != nil {
+				return err
+			}
+			if lasts {
+				lasting = append(lasting, now)
+			}
+		}
+		return nil
+	})
+	for _, p := range lasting {
+		err = errors.Join(err, r.store.sync(p))
+	}
+	return err
 }
 
-// Reserved returns the pods that other living runs own, in the order of List. Some of them may
-// run already. The result can change unless it is this run's turn to plan.
+// own makes the run an owner of the pod.
+func (r *Run) own(p *Pod, pod *v1.Pod) {
+	p.admit(pod)
+	p.adopt(pod)
+	p.Outcome = nil // this run decides again
+	maps.DeleteFunc(p.Owners, func(name string, _ Owner) bool { return !r.store.lives(name) })
+	if p.Owners == nil {
+		p.Owners = map[string]Owner{}
+	}
+	p.Owners[r.store.owner()] = Owner{}
+}
+
+// Reserved returns the pods that living runs of other processes own, in the order of List. Some of
+// them may run already. What this process has promised before is not among them: it ends the run
+// before it plans again, and so starts nothing that the next plan does not have. The result can change
+// unless it is this run's turn to plan.
 func (r *Run) Reserved() ([]*v1.Pod, error) {
 	all, err := r.store.List()
 	if err != nil {
@@ -138,7 +157,7 @@ func (r *Run) Revoke(pod, by *v1.Pod) error {
 	if p, err := r.store.Load(pod.UID); err == nil && !r.store.ownedByOthers(p) {
 		return nil // without a write, for which there may be no space
 	}
-	lost := Owner{Lost: true}
+	lost := Owner{Lost: true, Process: flock.Process(os.Getpid()).String()}
 	if by != nil {
 		lost.By = types.NamespacedName{Namespace: by.Namespace, Name: by.Name}
 	}
@@ -181,22 +200,26 @@ func (r *Run) Abandon() error {
 // LostError says that another process has stopped a pod of this run, which must not start it
 // again.
 type LostError struct {
-	Pod string
-	By  types.NamespacedName // has preempted it; empty when it was stopped for another reason
+	Pod     string
+	By      types.NamespacedName // has preempted it; empty when it was stopped for another reason
+	Process string               // that has stopped it, in words
 }
 
 func (e *LostError) Error() string {
 	if e.By.Name != "" {
 		return fmt.Sprintf("pod %q was preempted by %s, which another run has admitted", e.Pod, e.By)
 	}
-	return fmt.Sprintf("pod %q was stopped by another process", e.Pod)
+	return fmt.Sprintf("pod %q was stopped by %s", e.Pod, cmp.Or(e.Process, "another process"))
 }
 
 // Permanent is true: no retry brings the pod back.
 func (e *LostError) Permanent() bool { return true }
 
+// ReasonStopped is that of a pod that was stopped before its time.
+const ReasonStopped = "Stopped"
+
 // Reason is a single word.
-func (e *LostError) Reason() string { return "Stopped" }
+func (e *LostError) Reason() string { return ReasonStopped }
 
 // PreemptedBy returns the pod that has preempted this one, nil when none has.
 func (e *LostError) PreemptedBy() *v1.Pod {
@@ -211,11 +234,14 @@ func (e *LostError) PreemptedBy() *v1.Pod {
 // Owned returns a *LostError when another process has stopped a pod of this one's run. The
 // caller holds the pod's lock.
 func (s *Store) Owned(p *Pod) error {
-	if o, ok := p.Owners[s.owner()]; ok && o.Lost {
-		return &LostError{Pod: p.Pod.Name, By: o.By}
+	if o := p.Owners[s.owner()]; o.Lost {
+		return &LostError{Pod: p.Pod.Name, By: o.By, Process: o.Process}
 	}
 	return nil
 }
+
+// lost reports whether another process has stopped a pod of this one's run.
+func (s *Store) lost(p *Pod) bool { return p.Owners[s.owner()].Lost }
 
 // owner is the name of this process's run, "" for none yet.
 func (s *Store) owner() string {

@@ -7,14 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/atomicfile"
@@ -73,83 +72,112 @@ func (s *Store) Load(uid types.UID) (*Pod, error) {
 	return s.load(uid)
 }
 
+// stoppedMode is the mode of the record of a pod that was told to stop when there was no space for
+// another record.
+const stoppedMode = 0o400
+
+// Stop records that the pod was told to stop, and so has failed until it is removed. On a full disk the
+// mode of its file says so, which needs no space.
+func (s *Store) Stop(uid types.UID) error {
+	_, err := s.Update(uid, func(p *Pod) error {
+		p.Failed, p.Outcome = stopped(), nil // which was before
+		return nil
+	})
+	if err == nil {
+		return nil
+	}
+	path := s.recordPath(uid)
+	if os.Chmod(path, stoppedMode) == nil && atomicfile.Sync(path) == nil {
+		return nil
+	}
+	return err
+}
+
+func stopped() *Failure {
+	return &Failure{Reason: ReasonStopped, Message: "the pod was told to stop and has not been removed yet"}
+}
+
+func (s *Store) recordPath(uid types.UID) string { return filepath.Join(s.Dir(uid), recordFile) }
+
 // load reads the file only if it has changed since the last call.
 func (s *Store) load(uid types.UID) (*Pod, error) {
-	path := filepath.Join(s.Dir(uid), recordFile)
+	path := s.recordPath(uid)
 	now, err := os.Stat(path)
 	if err != nil {
 		delete(s.cache, uid)
 		return nil, fmt.Errorf("reading pod: %w", err)
 	}
-	if c, ok := s.cache[uid]; ok && os.SameFile(now, c.file) && now.Size() == c.file.Size() && now.ModTime().Equal(c.file.ModTime()) {
+	if c, ok := s.cache[uid]; ok && unchanged(c.file, now) {
 		return c.pod, nil
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading pod: %w", err)
 	}
-	p := &Pod{}
-	if err := json.Unmarshal(data, p); err != nil {
-		p = damaged(uid, now.ModTime(), fmt.Errorf("decoding %s: %w", path, err))
-	}
-	switch {
-	case p.Version != Version:
-		return nil, fmt.Errorf("decoding pod %s: version %d of the record is not supported, %d is", path, p.Version, Version)
-	case p.Pod == nil:
-		return nil, fmt.Errorf("decoding pod %s: the record has no pod", path)
+	p := decode(uid, path, data, now.ModTime())
+	if now.Mode().Perm() == stoppedMode && p.Failed == nil {
+		p.Failed, p.Outcome = stopped(), nil
 	}
 	s.cache[uid] = cached{p, now}
 	return p, nil
 }
 
-// damaged stands for a record that cannot be read: a loss of power may leave it empty. The pod has
-// failed, so that it is removed or run again like others that have, and does not keep them from that.
-func damaged(uid types.UID, written time.Time, err error) *Pod {
-	pod := &v1.Pod{}
-	pod.Namespace, pod.Name, pod.UID = metav1.NamespaceDefault, string(uid), uid
-	return &Pod{Version: Version, Pod: pod, Started: written, Failed: &Failure{Reason: "RecordDamaged", Message: err.Error()}}
+// unchanged says whether it is the same file as before, with the same content and mode.
+func unchanged(before, now fs.FileInfo) bool {
+	return os.SameFile(before, now) && before.Size() == now.Size() && before.ModTime().Equal(now.ModTime()) && before.Mode() == now.Mode()
 }
 
-// Update changes the pod's record, atomically also for other processes, and returns the new
-// record. A pod without a record has an empty one, which is not written while its Pod is nil.
-// change must not call the store.
-func (s *Store) Update(uid types.UID, change func(*Pod) error) (p *Pod, err error) {
+// Update changes the pod's record, atomically also for other processes, and returns the new one,
+// of which what stays true after a restart of the machine is on disk. A pod without a record has an empty
+// one, which is not written while its Pod is nil. One of another version is never written: it stays
+// what that version knows until Remove. change must not call the store.
+func (s *Store) Update(uid types.UID, change func(*Pod) error) (now *Pod, err error) {
+	var lasts bool
 	err = s.locked(func() error {
-		p, err = s.update(uid, change)
+		now, lasts, err = s.update(uid, change)
 		return err
 	})
-	return p, err
+	if err == nil && lasts {
+		err = s.sync(now)
+	}
+	return now, err
 }
 
 // UpdateAmong is Update for what depends on the records of other pods, none of which changes
 // meanwhile.
-func (s *Store) UpdateAmong(uid types.UID, change func(p *Pod, others []*Pod) error) (p *Pod, err error) {
-	err = s.locked(func() error {
+func (s *Store) UpdateAmong(uid types.UID, change func(p *Pod, others []*Pod) error) (*Pod, error) {
+	return s.Update(uid, func(p *Pod) error {
 		others, err := s.list()
 		if err != nil {
 			return err
 		}
-		others = slices.DeleteFunc(others, func(p *Pod) bool { return p.Pod.UID == uid })
-		p, err = s.update(uid, func(p *Pod) error { return change(p, others) })
-		return err
+		return change(p, slices.DeleteFunc(others, func(p *Pod) bool { return p.Pod.UID == uid }))
 	})
-	return p, err
 }
 
-// update is Update under the lock.
-func (s *Store) update(uid types.UID, change func(*Pod) error) (*Pod, error) {
+// sync returns once the record is on disk. It needs no lock, so that the disk is flushed once for the
+// records of several pods.
+func (s *Store) sync(p *Pod) error {
+	if err := errors.Join(atomicfile.Sync(s.recordPath(p.Pod.UID)), atomicfile.Sync(s.Dir(p.Pod.UID))); err != nil {
+		return fmt.Errorf("recording pod %q: %w", p.Pod.Name, err)
+	}
+	return nil
+}
+
+// update is Update under the lock. Of what lasts, a loss of power may still leave nothing.
+func (s *Store) update(uid types.UID, change func(*Pod) error) (now *Pod, lasts bool, err error) {
 	old, err := s.load(uid)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		old = &Pod{}
+		old = &Pod{Version: Version}
 	case err != nil:
-		return nil, err
+		return nil, false, err
 	}
-	now := old.clone()
-	if err := change(now); err != nil || now.Pod == nil {
-		return now, err
+	now = old.clone()
+	if err := change(now); err != nil || now.Pod == nil || now.OtherVersion() {
+		return now, false, err
 	}
-	return now, s.write(uid, now)
+	return now, !reflect.DeepEqual(old.lasting(), now.lasting()), s.write(uid, now)
 }
 
 // locked calls f while nothing else changes a record, in this process or in another one.
@@ -170,19 +198,19 @@ func (s *Store) locked(f func() error) error {
 	return f()
 }
 
-// write replaces the record atomically: it is complete or absent, also after a crash.
+// write replaces the record in the file and in the cache: it is complete or absent, also after a loss
+// of power.
 func (s *Store) write(uid types.UID, p *Pod) error {
 	p.Version = Version
 	data, err := json.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("encoding pod %q: %w", p.Pod.Name, err)
 	}
-	dir := s.Dir(uid)
-	if err := os.MkdirAll(dir, 0o750); err != nil {
+	if err := os.MkdirAll(s.Dir(uid), 0o750); err != nil {
 		return fmt.Errorf("making the directory of pod %q: %w", p.Pod.Name, err)
 	}
-	path := filepath.Join(dir, recordFile)
-	if err := atomicfile.Write(path, data, 0o600); err != nil {
+	path := s.recordPath(uid)
+	if err := atomicfile.WriteOrdered(path, data, 0o600); err != nil {
 		return fmt.Errorf("recording pod %q: %w", p.Pod.Name, err)
 	}
 	file, err := os.Stat(path)
@@ -209,6 +237,9 @@ func (s *Store) list() ([]*Pod, error) {
 	pods := make([]*Pod, 0, len(entries))
 	current := make(map[types.UID]cached, len(entries)) // without those that other processes have removed
 	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
 		uid := types.UID(e.Name())
 		p, err := s.load(uid)
 		switch {
@@ -229,7 +260,13 @@ func key(p *Pod) string { return p.Pod.Namespace + "/" + p.Pod.Name + "/" + stri
 // Remove removes the pod's directory, the record last: as long as anything is left, a later
 // process finds the pod and can finish the work. While other runs own the pod, the record
 // stays and says that it was removed.
-func (s *Store) Remove(uid types.UID) error {
+func (s *Store) Remove(uid types.UID) error { return s.remove(uid, s.ownedByOthers) }
+
+// Reset is Remove for a pod that is started again by the run of this process, which goes on owning
+// it: the record stays.
+func (s *Store) Reset(uid types.UID) error { return s.remove(uid, func(*Pod) bool { return true }) }
+
+func (s *Store) remove(uid types.UID, stays func(*Pod) bool) error {
 	entries, err := os.ReadDir(s.Dir(uid))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -245,13 +282,25 @@ func (s *Store) Remove(uid types.UID) error {
 			return fmt.Errorf("removing pod directory: %w", err)
 		}
 	}
-	return s.locked(func() error {
+	var left *Pod
+	err = s.locked(func() error {
 		p, err := s.load(uid)
-		if err == nil && s.ownedByOthers(p) {
-			return s.write(uid, &Pod{Pod: p.Pod, Owners: p.Owners, Removed: true})
+		if err == nil && !p.OtherVersion() && stays(p) {
+			left = &Pod{Pod: p.Pod, Owners: p.Owners, Removed: true}
+			return s.write(uid, left)
 		}
 		return s.forget(uid)
 	})
+	switch {
+	case err != nil:
+		return err
+	case left != nil:
+		return s.sync(left)
+	}
+	if err := atomicfile.Sync(filepath.Dir(s.Dir(uid))); err != nil {
+		return fmt.Errorf("removing pod directory: %w", err)
+	}
+	return nil
 }
 
 // forget removes what is left of the pod's directory.

@@ -14,7 +14,7 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 )
 
-// hostPathRetries is how often a run checks a path again at most: it is another pod of the run that
+// hostPathRetries is how often a run looks for a path again at most: it is another pod of the run that
 // makes it, and that has started within seconds. The kubelet checks forever.
 const hostPathRetries = 5
 
@@ -45,7 +45,12 @@ func checkHostPath(s *v1.HostPathVolumeSource) error {
 		return err
 	}
 	if err != nil || info.Mode().Type() != kind.mode {
-		err := fmt.Errorf("hostPath type check failed: %s is not %s", s.Path, kind.name)
+		text := fmt.Sprintf("hostPath type check failed: %s is not %s", s.Path, kind.name)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", text, err)
+		} else {
+			err = errors.New(text)
+		}
 		return failure.Limited(hostPathRetries, &failure.Error{Why: failure.ReasonFailedMount, Err: err})
 	}
 	return nil

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -65,6 +66,14 @@ func (vm volumeMount) propagation() v1.MountPropagationMode {
 	return *vm.MountPropagation
 }
 
+// failed says what of the volumeMount could not be done, nil if err is.
+func (vm volumeMount) failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s of volumeMount %q of container %q: %w", what, vm.Name, vm.container.Name, err)
+}
+
 func volumeNamed(pod *v1.Pod, name string) *v1.Volume {
 	for i := range pod.Spec.Volumes {
 		if pod.Spec.Volumes[i].Name == name {
@@ -87,14 +96,14 @@ func (m *Manager) mount(vm volumeMount, env []string) (specs.Mount, error) {
 	if err != nil {
 		return specs.Mount{}, err
 	}
-	if err := m.makeShared(vm, from); err != nil {
+	if err := vm.failed("sharing the mounts", m.makeShared(vm, from)); err != nil {
 		return specs.Mount{}, err
 	}
 	path := from.path
 	if sub != "" {
 		path, err = m.bindSubPath(vm, path, sub)
 	} else if from.HostPath != nil {
-		err = createDirIfAbsent(path)
+		err = vm.failed("making the directory", createDirIfAbsent(path))
 	}
 	if err != nil {
 		return specs.Mount{}, err
@@ -154,7 +163,7 @@ func (m *Manager) checkPropagation(vm volumeMount, path string) error {
 	point, err := m.Mounter.Lookup(path)
 	switch {
 	case err != nil:
-		return err
+		return vm.failed("finding the mount", err)
 	case isShared(point) || (isSlave(point) && p == v1.MountPropagationHostToContainer):
 		return nil
 	case p == v1.MountPropagationHostToContainer:

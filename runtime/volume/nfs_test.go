@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/hack/exectest"
+	"github.com/runonce/runonce/internal/testing/exectest"
 )
 
 func TestNFS(t *testing.T) {

@@ -51,7 +51,7 @@ func (m *Manager) bindSubPath(vm volumeMount, root, sub string) (string, error) 
 	}
 	f, err := openSubPath(root, sub, vm.volume.Image == nil)
 	if err != nil {
-		return "", subPathError(vm, sub, err)
+		return "", subPathError(vm, root, sub, err)
 	}
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
@@ -59,28 +59,32 @@ func (m *Manager) bindSubPath(vm volumeMount, root, sub string) (string, error) 
 		err = &fs.PathError{Op: "open", Path: sub, Err: unix.ENOTDIR}
 	}
 	if err != nil {
-		return "", subPathError(vm, sub, err)
+		return "", subPathError(vm, root, sub, err)
 	}
 	target := m.dir(vm.pod, subpathsDir, vm.volume.Name, vm.container.Name, strconv.Itoa(vm.index))
 	if err := m.prepareTarget(target, info.IsDir()); err != nil {
-		return "", fmt.Errorf("making the mount point of volumeMount %q of container %q: %w", vm.Name, vm.container.Name, err)
+		return "", vm.failed("making the mount point", err)
 	}
 	if err := m.bind(f, target, vm.propagation()); err != nil {
-		return "", fmt.Errorf("binding volumeMount %q of container %q: %w", vm.Name, vm.container.Name, err)
+		return "", vm.failed("binding the path", err)
 	}
 	return target, nil
 }
 
-// subPathError is as vague as the kubelet's error: a container must not learn from it what
-// is on the host. The cause can be unwrapped. An image is not secret, and does not change.
-func subPathError(vm volumeMount, sub string, err error) error {
+// subPathError has the kubelet's words, and the cause, which the kubelet hides: it resolves paths that
+// a container has made outside of the volume as well, and they could tell what is on the host. An image
+// does not change.
+func subPathError(vm volumeMount, root, sub string, err error) error {
 	if vm.volume.Image != nil {
 		return failure.CreateErrorf("ImageVolumeMountFailed: failed to ensure image subpath %q of volume %q: %w", sub, vm.Name, err)
 	}
-	message := fmt.Sprintf("failed to prepare subPath for volumeMount %q of container %q", vm.Name, vm.container.Name)
-	return &failure.Error{
-		Why: failure.ReasonConfigError, Final: errors.Is(err, errEscape), Err: failure.WithMessage(message, err),
+	final := errors.Is(err, errEscape)
+	var at *fs.PathError
+	if errors.As(err, &at) && at.Path == root && errors.Is(err, fs.ErrNotExist) {
+		err = failure.Limited(hostPathRetries, fmt.Errorf("%w: waiting for somebody to make it, as hostPath type DirectoryOrCreate would", err))
 	}
+	err = fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, vm.container.Name, err)
+	return &failure.Error{Why: failure.ReasonConfigError, Final: final, Err: err}
 }
 
 // bind mounts the file or directory of the handle at target. Such a mount is in the peer

@@ -100,7 +100,8 @@ func TestSubPathCannotEscape(t *testing.T) {
 			if !errors.Is(err, errEscape) {
 				t.Fatalf("error %v, want %v", err, errEscape)
 			}
-			if want := `failed to prepare subPath for volumeMount "host" of container "c"`; err.Error() != want {
+			want := `failed to prepare subPath for volumeMount "host" of container "c": open ` + filepath.Join(host, tt.sub) + ": the path leads out of the volume"
+			if err.Error() != want {
 				t.Errorf("error %q, want %q", err, want)
 			}
 			if entries, err := os.ReadDir(secret); err != nil || len(entries) != 1 {

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/failure"
 )
 
 func TestOpenSubPath(t *testing.T) {
@@ -89,6 +92,38 @@ func TestOpenSubPathOutOfTheVolume(t *testing.T) {
 	}
 	if _, err := openSubPath(filepath.Join(root, "none"), "x", true); errors.Is(err, errEscape) || !errors.Is(err, unix.ENOENT) {
 		t.Errorf("error %v, want that the volume is missing", err)
+	}
+}
+
+// TestSubPathErrors: a message says which path could not be used and why, and whether that can change.
+func TestSubPathErrors(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), os.Symlink("/etc", filepath.Join(dir, "out"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, host, sub, want string
+		retries               int // 0 for no limit
+		permanent             bool
+	}{
+		{"no volume", dir + "/none/", "sub", dir + "/none/: no such file or directory: waiting for somebody to make it, as hostPath type DirectoryOrCreate would", 5, false},
+		{"below a file", dir, "file/sub", dir + "/file/sub: not a directory", 0, false},
+		{"out of the volume", dir, "out/passwd", dir + "/out/passwd: the path leads out of the volume", 0, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			m, _ := testManager(t)
+			pod := testPod(volume("v", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: tt.host}}))
+			c := &v1.Container{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "v", MountPath: "/v", SubPath: tt.sub}}}
+			_, err := m.Mounts(pod, c, nil)
+			if want := `failed to prepare subPath for volumeMount "v" of container "c": open ` + tt.want; err == nil || err.Error() != want {
+				t.Fatalf("error %v, want %s", err, want)
+			}
+			if n, _ := failure.Retries(err); n != tt.retries || failure.IsPermanent(err) != tt.permanent || failure.Reason(err, "") != failure.ReasonConfigError {
+				t.Errorf("%d retries, permanent: %t, reason %s", n, failure.IsPermanent(err), failure.Reason(err, ""))
+			}
+		})
 	}
 }
 

@@ -5,33 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	authentication "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/runtime/engine/enginetest"
 )
 
-// clusterObjects are objects that can make tokens, numbered ones.
+// clusterObjects are objects that can make tokens.
 type clusterObjects struct {
 	enginetest.Objects
-	made int
-	err  error
+	forgotten types.UID
 }
 
-func (c *clusterObjects) CreateToken(_ context.Context, _, account string, r *authentication.TokenRequest) (*authentication.TokenRequest, error) {
-	if c.err != nil {
-		return nil, c.err
+func (c *clusterObjects) ServiceAccountToken(_ context.Context, pod *v1.Pod, s *v1.ServiceAccountTokenProjection) (string, error) {
+	if s.Audience == "" {
+		return "", errors.New("no connection")
 	}
-	c.made++
-	made := r.DeepCopy()
-	made.Status.Token = fmt.Sprintf("%s %v %d", account, r.Spec.Audiences, c.made)
-	made.Status.ExpirationTimestamp = metav1.NewTime(time.Now().Add(time.Duration(*r.Spec.ExpirationSeconds) * time.Second))
-	return made, nil
+	return pod.Spec.ServiceAccountName + " " + s.Audience, nil
 }
+
+func (c *clusterObjects) ForgetTokens(pod types.UID) { c.forgotten = pod }
 
 // TestTokenFile: only the user of the containers, or the group of the volume, can read a token
 // (pkg/volume/projected).
@@ -70,42 +64,31 @@ func TestTokenFile(t *testing.T) {
 			if f.user != nil {
 				owner = *f.user
 			}
-			if got := fmt.Sprintf("%04o %d", f.mode, owner); got != tc.want || string(f.data) != "web [vault] 1" {
+			if got := fmt.Sprintf("%04o %d", f.mode, owner); got != tc.want || string(f.data) != "web vault" {
 				t.Errorf("%s, want %s; %q", got, tc.want, f.data)
 			}
 		})
 	}
 }
 
-// TestTokenExpires: one that cannot be renewed is used until then, and no longer.
-func TestTokenExpires(t *testing.T) {
+// TestTokenError: it names the service account.
+func TestTokenError(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		objects := &clusterObjects{}
-		m, pod := &Manager{Root: t.TempDir(), Objects: objects, Mounter: enginetest.Mounts{}}, &v1.Pod{}
-		pod.UID = "u"
-		source := &v1.ServiceAccountTokenProjection{ExpirationSeconds: new(int64(600))}
-		get := func() string {
-			text, err := m.token(t.Context(), objects, pod, source)
-			return fmt.Sprint(text, " ", err)
-		}
-		check := func(after time.Duration, want string) {
-			t.Helper()
-			time.Sleep(after)
-			if got := get(); got != want {
-				t.Errorf("%q, want %q", got, want)
-			}
-		}
-		check(0, " [] 1 <nil>")
-		check(479*time.Second, " [] 1 <nil>")
-		objects.err = errors.New("no connection")
-		check(120*time.Second, " [] 1 <nil>")
-		check(2*time.Second, " making it: no connection")
-		objects.err = nil
-		check(0, " [] 2 <nil>")
-		if err := m.Teardown(t.Context(), pod); err != nil {
-			t.Error(err)
-		}
-		check(0, " [] 3 <nil>") // nothing was remembered
-	})
+	m := &Manager{Objects: &clusterObjects{}}
+	pod := &v1.Pod{Spec: v1.PodSpec{ServiceAccountName: "web"}}
+	_, err := m.serviceAccountToken(t.Context(), pod, &v1.ServiceAccountTokenProjection{}, attributes{})
+	if want := `token of service account "web": no connection`; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// TestTokensAreForgotten: with the pod.
+func TestTokensAreForgotten(t *testing.T) {
+	t.Parallel()
+	objects := &clusterObjects{}
+	m, pod := &Manager{Root: t.TempDir(), Objects: objects, Mounter: enginetest.Mounts{}}, &v1.Pod{}
+	pod.UID = "u"
+	if err := m.Teardown(t.Context(), pod); err != nil || objects.forgotten != "u" {
+		t.Errorf("%q is forgotten, %v", objects.forgotten, err)
+	}
 }

@@ -28,6 +28,19 @@ func (m *Manager) Usage(ctx context.Context, pod *v1.Pod) (map[string]int64, err
 	return used, nil
 }
 
+// InMemory returns what the pod's emptyDir volumes in memory hold in bytes, by name.
+func (m *Manager) InMemory(pod *v1.Pod) map[string]int64 {
+	held := map[string]int64{}
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		var fs syscall.Statfs_t
+		if v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumMemory && syscall.Statfs(m.path(pod, v), &fs) == nil {
+			held[v.Name] = int64(fs.Blocks-fs.Bfree) * fs.Bsize
+		}
+	}
+	return held
+}
+
 // blockSize is the unit of st_blocks, whatever the block size of the file system.
 const blockSize = 512
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -37,8 +36,6 @@ type Manager struct {
 	// RecursiveReadOnly reports whether the pod's OCI runtime supports the mount option rro;
 	// nil is no. It is called only when a volumeMount depends on it.
 	RecursiveReadOnly func(pod *v1.Pod) bool
-
-	tokens sync.Map // by tokenKey: those of the pods, only in memory
 }
 
 // The directories below a pod's that this package owns.

@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 // hostManager makes real mounts.
@@ -66,6 +66,9 @@ func TestSecretsAndMemoryAreNotOnDisk(t *testing.T) {
 	big := filepath.Join(m.path(pod, &pod.Spec.Volumes[1]), "big")
 	if err := os.WriteFile(big, make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("writing 2 MiB to a volume of 1 MiB: %v, want ENOSPC", err)
+	}
+	if held := m.InMemory(pod); len(held) != 1 || held["mem"] != size.Value() {
+		t.Errorf("in memory: %v", held)
 	}
 	if err := m.Teardown(t.Context(), pod); err != nil {
 		t.Fatal(err)
@@ -298,7 +301,7 @@ func TestDevices(t *testing.T) {
 	dir := t.TempDir()
 	block := filepath.Join(dir, "block")
 	if err := unix.Mknod(block, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 250))); err != nil {
-		t.Skipf("making a block device: %v", err)
+		roottest.Lacks(t, "the right to make a block device: %v", err)
 	}
 	for kind, want := range map[v1.HostPathType]string{
 		v1.HostPathBlockDev: "", v1.HostPathUnset: "",
@@ -326,7 +329,7 @@ func TestDevices(t *testing.T) {
 func TestHugePages(t *testing.T) {
 	m := hostManager(t)
 	if _, err := os.Stat("/sys/kernel/mm/hugepages/hugepages-2048kB"); err != nil {
-		t.Skip("no huge pages of 2 MiB here")
+		roottest.Lacks(t, "huge pages of 2 MiB")
 	}
 	pod := testPod(volume("v", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}))
 	setUp(t, m, pod)

@@ -312,7 +312,7 @@ func TestHostPath(t *testing.T) {
 		{"any", missing, v1.HostPathUnset, "", 0},
 		{"directory", dir, v1.HostPathDirectory, "", fs.ModeDir | 0o700},
 		{"a file as a directory", file, v1.HostPathDirectory, failed + file + " is not a directory", 0},
-		{"no directory", missing, v1.HostPathDirectory, failed + missing + " is not a directory", 0},
+		{"no directory", missing, v1.HostPathDirectory, failed + missing + " is not a directory: stat " + missing + ": no such file or directory", 0},
 		{"new directory", filepath.Join(dir, "new", "deep"), v1.HostPathDirectoryOrCreate, "", fs.ModeDir | 0o755},
 		{"a file as a new directory", file, v1.HostPathDirectoryOrCreate, failed + file + " is not a directory", 0},
 		{"file", file, v1.HostPathFile, "", 0o600},

@@ -1,11 +1,14 @@
 package cputime
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 // A process and its children are counted, also one that outlives it.
@@ -13,7 +16,7 @@ func TestRecorderCountsDescendants(t *testing.T) {
 	roottest.Require(t)
 	sockets, err := Open()
 	if err != nil {
-		t.Skipf("this kernel or namespace has no reports: %v", err)
+		roottest.Lacks(t, "reports of the kernel about processes that end: %v", err)
 	}
 	r, err := sockets.Start()
 	if err != nil {
@@ -25,9 +28,16 @@ func TestRecorderCountsDescendants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
+	pid := strings.TrimSpace(string(out))
+	for name := ""; name != "sleep"; time.Sleep(time.Millisecond) {
+		text, err := os.ReadFile(filepath.Join("/proc", pid, "comm"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name = strings.TrimSpace(string(text))
+	}
 	usage, err := r.Stop(cmd.Process.Pid)
-	_ = exec.CommandContext(t.Context(), "kill", string(out[:len(out)-1])).Run()
+	_ = exec.CommandContext(t.Context(), "kill", pid).Run()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/runonce/runonce/hack/testimages"
 	"github.com/runonce/runonce/hack/vm/job"
+	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
 func machine(t *testing.T) {

@@ -15,6 +15,8 @@ import (
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/containerd"
+	"github.com/runonce/runonce/runtime/containerd/server"
+	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/ocispec"
@@ -43,11 +45,23 @@ func Open(ctx context.Context, o Options) (Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.Engine, m.o, m.preflight = e, o, &runtime.Preflight{
+	m.Engine, m.o, m.preflight = e, o, &host.Preflight{
 		Files: os.DirFS("/"), CanMapUsers: e.CanMapUsers, AppArmor: containerd.HasAppArmor(), RuntimeFeatures: e.RuntimeFeatures,
-		SeccompDir: seccompDir(o.Root),
+		SeccompDir: seccompDir(o.Root), RootfsDir: rootfsDir(o),
 	}
 	return m, nil
+}
+
+// rootfsDir returns where the embedded containerd mounts root file systems, "" for that of a daemon.
+func rootfsDir(o Options) string {
+	if o.Address != "" {
+		return ""
+	}
+	dir, err := filepath.EvalSymlinks(o.State)
+	if err != nil {
+		return ""
+	}
+	return server.TasksDir(dir)
 }
 
 // adoptShim gives a shim the cgroup of shims. Without the right to make one, it runs in the caller's.
@@ -63,7 +77,7 @@ func seccompDir(root string) string { return filepath.Join(root, "seccomp") }
 type machineEngine struct {
 	*containerd.Engine
 	o         Options
-	preflight *runtime.Preflight
+	preflight *host.Preflight
 	network   *network.Manager // set by Pods
 	cgroups   cgroup.Tree      // set by Pods
 	pull      image.Mode       // set by Pods
@@ -71,8 +85,8 @@ type machineEngine struct {
 
 func (e *machineEngine) Unsupported(ctx context.Context, pods []*v1.Pod) map[types.UID]string {
 	for _, pod := range pods {
-		if runtime.HasSELinuxOptions(pod) && !hasSELinux() {
-			e.o.Log.WarnContext(ctx, "seLinuxOptions are ignored: the machine has no SELinux", "pod", podspec.FullName(pod))
+		if host.HasSELinuxOptions(pod) && !hasSELinux() {
+			e.o.Log.WarnContext(ctx, "ignoring seLinuxOptions: the machine has no SELinux", "pod", podspec.FullName(pod))
 		}
 	}
 	return e.preflight.Check(ctx, pods)
@@ -99,7 +113,9 @@ func (e *machineEngine) checkRegistries(pods []*v1.Pod) error {
 	return e.CheckRegistries(refs)
 }
 
-func (e *machineEngine) Cleanup(ctx context.Context) error { return e.network.Cleanup(ctx) }
+func (e *machineEngine) Cleanup(ctx context.Context) error {
+	return errors.Join(e.network.Cleanup(ctx), e.RemoveLeft(ctx))
+}
 
 // Pods completes the options with the engine and with the network, volumes and cgroups of this
 // machine.
@@ -123,9 +139,10 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 		RecursiveReadOnly: func(pod *v1.Pod) bool { return e.preflight.Features(ctx, pod).RecursiveReadOnly }, Mounter: volume.HostMounts{},
 	}
 	o.Node = specNode(n, net.HostIPs)
+	detected.AppArmor, detected.SELinux = containerd.HasAppArmor(), hasSELinux()
 	o.Host = runtime.Host{
 		Host: detected, ResolvConf: findResolvConf(os.ReadFile), HostsFile: hostsFile,
-		SeccompDir: seccompDir(e.o.Root), AppArmor: containerd.HasAppArmor(), SELinux: hasSELinux(),
+		SeccompDir: seccompDir(e.o.Root),
 		ClusterDNS: e.o.ClusterDNS, ClusterDomain: net.ClusterDomain,
 	}
 	return runtime.New(ctx, o)
@@ -141,7 +158,7 @@ func (o Options) detect() (cgroup.Tree, ocispec.Host, error) {
 	if err := errors.Join(tree.LimitPids(o.PodPidsLimit), tree.SetDriver(o.CgroupDriver)); err != nil {
 		return tree, ocispec.Host{}, err
 	}
-	detected, err := runtime.DetectHost(os.DirFS("/"), tree)
+	detected, err := host.Detect(os.DirFS("/"), tree)
 	return tree, detected, err
 }
 

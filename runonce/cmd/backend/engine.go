@@ -41,9 +41,9 @@ type Engine interface {
 	Check(pods []*v1.Pod) error
 	// Cleanup removes what removed pods have left. It must be called after Pods.
 	Cleanup(ctx context.Context) error
-	// Import imports an image archive, an OCI layout or a directory of them, and returns the
-	// names of the images.
-	Import(ctx context.Context, path string) ([]string, error)
+	// Import imports an image archive, an OCI layout or a directory of them. A name, if it is not empty, is the
+	// normalised reference that the one image of an archive gets. What is bad there is no error.
+	Import(ctx context.Context, path, name string) (Imported, error)
 	// Images returns the images of the store, by name.
 	Images(ctx context.Context) ([]Image, error)
 	// RemoveImages removes images with their content, except what others or containers use, and

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
@@ -53,107 +55,217 @@ func (e *machineEngine) Images(ctx context.Context) ([]Image, error) {
 // Archives returns the image archives and OCI layouts at a path, which may be a directory of them
 // and nothing else.
 func Archives(path string) ([]image.Archive, error) {
-	archives, unknown, err := image.Archives(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(unknown) > 0:
-		return nil, errors.New(strings.Join(unknown, "; "))
-	case len(archives) == 0:
-		return nil, fmt.Errorf("%s: no image archive or OCI layout in this directory", path)
+	archives, unknown, err := find(path)
+	if err == nil {
+		err = inOneLine(unknown)
 	}
-	return archives, nil
+	return archives, err
+}
+
+// find returns the archives at a path, and an error for everything else there. Nothing at all is an error.
+func find(path string) (archives []image.Archive, unknown []error, err error) {
+	archives, unknown, err = image.Archives(path)
+	if err == nil && len(archives)+len(unknown) == 0 {
+		err = fmt.Errorf("%s: no image archive or OCI layout in this directory", path)
+	}
+	return archives, unknown, err
+}
+
+// Imported is what has become of the archives at a path.
+type Imported struct {
+	// Refs are the images that the store has of them.
+	Refs []string
+	// Bad are the archives that cannot be used, and everything that is no archive.
+	Bad []BadArchive
+	// Unnamed has a line for each archive of which some images have no name.
+	Unnamed []string
+}
+
+// BadArchive is an archive that cannot be used, or what else is where archives should be.
+type BadArchive struct {
+	// Refs are the images that it has and the store has not, nil if it is not known what it has.
+	Refs []string
+	Err  error // why it cannot be used; it names the file
+}
+
+// Err returns the errors of all bad archives in one line, nil if there are none.
+func (i Imported) Err() error {
+	errs := make([]error, 0, len(i.Bad))
+	for _, bad := range i.Bad {
+		errs = append(errs, bad.Err)
+	}
+	return inOneLine(errs)
+}
+
+func inOneLine(errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	texts := make([]string, 0, len(errs))
+	for _, err := range errs {
+		texts = append(texts, err.Error())
+	}
+	return failure.WithMessage(strings.Join(texts, "; "), errors.Join(errs...))
+}
+
+// archive is one whose images are known.
+type archive struct {
+	image.Archive
+	refs  map[string]string
+	known bool // from an earlier import
 }
 
 // Import imports an archive, an OCI layout, or all of those in a directory, except those whose
-// images are in the store already, and pins the images. Archives of a directory that have different
-// images of one name are an error.
-func (e *machineEngine) Import(ctx context.Context, path string) ([]string, error) {
-	archives, err := Archives(path)
-	if err != nil {
-		return nil, err
+// images are in the store already, and pins the images. One with a name has one image, which gets it. Of a bad
+// archive nothing is imported. Archives of a directory that have different images of one name are an error, after
+// which nothing was imported.
+func (e *machineEngine) Import(ctx context.Context, path, name string) (in Imported, err error) {
+	found, unknown, err := find(path)
+	switch {
+	case err != nil:
+		return in, err
+	case name != "" && len(found)+len(unknown) > 1:
+		return in, fmt.Errorf("%s: there are several archives, so no single image can be named %s", path, name)
 	}
-	digests, paths := map[string]string{}, map[string]string{}
-	for _, a := range archives {
-		refs, err := e.importMissing(ctx, a)
+	for _, err := range unknown {
+		in.Bad = append(in.Bad, BadArchive{Err: err})
+	}
+	var archives []archive
+	for _, a := range found {
+		a.Name = name
+		one, err := e.read(a, &in)
 		if err != nil {
-			return nil, err
+			in.Bad = append(in.Bad, BadArchive{Err: err})
+			continue
 		}
-		for ref, digest := range refs {
-			if known, ok := digests[ref]; ok && known != digest {
-				return nil, fmt.Errorf("image %q is in %s and, with another digest, in %s: remove one of them", ref, paths[ref], a.Path)
-			}
-			digests[ref], paths[ref] = digest, a.Path
+		archives = append(archives, one)
+	}
+	if err := conflict(archives, e.same(ctx)); err != nil {
+		return in, err
+	}
+	for _, a := range archives {
+		missing, err := e.missing(ctx, a)
+		if err == nil && len(missing) > 0 {
+			err = e.importMissing(ctx, a)
+		}
+		switch {
+		case errors.Is(err, containerd.ErrUnusable), ctx.Err() != nil && err != nil:
+			return in, err
+		case err != nil:
+			in.Bad = append(in.Bad, BadArchive{Refs: missing, Err: err})
+		default:
+			in.Refs = slices.AppendSeq(in.Refs, maps.Keys(a.refs))
 		}
 	}
-	return slices.Sorted(maps.Keys(digests)), nil
+	slices.Sort(in.Refs)
+	in.Refs = slices.Compact(in.Refs)
+	return in, nil
 }
 
-// importMissing imports an archive unless the store has its images, whose names it returns.
-func (e *machineEngine) importMissing(ctx context.Context, a image.Archive) (refs map[string]string, err error) {
-	report := e.o.Progress
-	if report == nil {
-		report = func(engine.Transfer) {}
+// read reads which images an archive has, unless that is known.
+func (e *machineEngine) read(a image.Archive, in *Imported) (archive, error) {
+	if a.Name == "" {
+		if refs, known := e.cache().Load(a); known {
+			return archive{a, refs, true}, nil
+		}
 	}
-	last := engine.Transfer{Step: engine.Reading, Name: a.Path}
-	report(last)
+	e.report(engine.Transfer{Step: engine.Reading, Name: a.Path})
+	refs, unnamed, err := a.Refs()
+	e.report(engine.Transfer{Step: engine.Reading, Name: a.Path, Ended: true, Err: err})
+	if len(unnamed) > 0 {
+		in.Unnamed = append(in.Unnamed, fmt.Sprintf("%s: image %s has no name and is not imported: save it by its name (docker save NAME:TAG)", a.Path, strings.Join(unnamed, ", ")))
+	}
+	return archive{a, refs, false}, err
+}
+
+func (e *machineEngine) report(t engine.Transfer) {
+	if e.o.Progress != nil {
+		e.o.Progress(t)
+	}
+}
+
+// conflict returns an error if archives have different images of one name.
+func conflict(archives []archive, same func(ref, digest, other string) bool) error {
+	first := map[string]archive{}
+	for _, a := range archives {
+		for _, ref := range slices.Sorted(maps.Keys(a.refs)) {
+			if other, ok := first[ref]; ok && !same(ref, other.refs[ref], a.refs[ref]) {
+				return fmt.Errorf("image %q is in %s and, with another digest, in %s: remove one of them", ref, other.Path, a.Path)
+			}
+			first[ref] = a
+		}
+	}
+	return nil
+}
+
+// same says whether two digests of an image are equal, or unknown, or the digest and the ID of the image in the
+// store: of a Docker archive, the ID is known before its import and the digest after it.
+func (e *machineEngine) same(ctx context.Context) func(ref, digest, other string) bool {
+	return func(ref, digest, other string) bool {
+		if digest == other || digest == "" || other == "" {
+			return true
+		}
+		img, err := e.Engine.Image(ctx, ref)
+		own := []string{img.ID, img.Digest}
+		return err == nil && slices.Contains(own, digest) && slices.Contains(own, other)
+	}
+}
+
+// importMissing imports an archive whose images the store does not have.
+func (e *machineEngine) importMissing(ctx context.Context, a archive) (err error) {
+	last := engine.Transfer{Step: engine.Importing, Name: a.Path}
+	e.report(last)
 	defer func() {
 		last.Ended, last.Err = true, err
-		report(last)
+		e.report(last)
 	}()
-	refs, present, err := e.present(ctx, a)
-	if err != nil || present {
-		return refs, err
-	}
-	last.Step = engine.Importing
-	report(last)
 	var read atomic.Int64
 	reported := time.Now()
 	a.OnRead = func(done, total int64) {
 		read.Store(done)
 		if time.Since(reported) > reportEvery {
 			reported = time.Now()
-			report(engine.Transfer{Step: engine.Importing, Name: a.Path, Done: done, Total: total})
+			e.report(engine.Transfer{Step: engine.Importing, Name: a.Path, Done: done, Total: total})
 		}
 	}
-	_, err = e.ImportArchive(ctx, a)
+	_, err = e.ImportArchive(ctx, a.Archive)
 	last.Done = read.Load()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return refs, e.remember(ctx, a, refs)
+	return e.remember(ctx, a)
 }
 
 // cache has what is known of the archives that were imported, see image.Cache.
 func (e *machineEngine) cache() image.Cache { return image.Cache(filepath.Join(e.o.Root, "archives")) }
 
-// present returns the images of an archive, and says whether the store has them, by reference and
-// digest. It pins them then.
-func (e *machineEngine) present(ctx context.Context, a image.Archive) (refs map[string]string, present bool, err error) {
-	refs, known := e.cache().Load(a)
-	if !known {
-		if refs, err = a.Refs(); err != nil {
-			return nil, false, err
-		}
-	}
+// missing returns the images of an archive that the store does not have, by reference and digest. If there are
+// none, it pins them.
+func (e *machineEngine) missing(ctx context.Context, a archive) (missing []string, err error) {
 	records, err := e.Engine.ListImages(ctx)
 	if err != nil {
-		return refs, false, err
+		return nil, failure.Unusable{Cause: err}
 	}
 	var unpinned []string
-	for ref, digest := range refs {
-		i := slices.IndexFunc(records, func(r images.Record) bool { return r.Ref == ref && (r.Size > 0 || known) })
-		if i < 0 || digest == "" || records[i].Digest != digest && !e.hasID(ctx, ref, digest) {
-			return refs, false, nil
-		}
-		if !records[i].Pinned {
+	for ref, digest := range a.refs {
+		i := slices.IndexFunc(records, func(r images.Record) bool { return r.Ref == ref && (r.Size > 0 || a.known) })
+		switch {
+		case i < 0 || digest == "" || records[i].Digest != digest && !e.hasID(ctx, ref, digest):
+			missing = append(missing, ref)
+		case !records[i].Pinned:
 			unpinned = append(unpinned, ref)
 		}
 	}
-	if err := e.Engine.PinImages(ctx, unpinned); err != nil || known {
-		return refs, true, err
+	if len(missing) > 0 {
+		return missing, nil
 	}
-	return refs, true, e.remember(ctx, a, refs)
+	if err := e.Engine.PinImages(ctx, unpinned); err != nil {
+		return nil, failure.Unusable{Cause: err}
+	}
+	if a.known {
+		return nil, nil
+	}
+	return nil, e.remember(ctx, a)
 }
 
 // hasID says whether an image in the store has the ID: a Docker archive has no digests of images.
@@ -163,18 +275,21 @@ func (e *machineEngine) hasID(ctx context.Context, ref, id string) bool {
 }
 
 // remember keeps the digests that the images of an archive have in the store.
-func (e *machineEngine) remember(ctx context.Context, a image.Archive, refs map[string]string) error {
+func (e *machineEngine) remember(ctx context.Context, a archive) error {
+	if a.Name != "" {
+		return nil
+	}
 	records, err := e.Engine.ListImages(ctx)
 	if err != nil {
-		return err
+		return failure.Unusable{Cause: err}
 	}
 	for _, r := range records {
-		if _, ok := refs[r.Ref]; ok {
-			refs[r.Ref] = r.Digest
+		if _, ok := a.refs[r.Ref]; ok {
+			a.refs[r.Ref] = r.Digest
 		}
 	}
-	if err := e.cache().Store(a, refs); err != nil {
-		e.o.Log.WarnContext(ctx, "the archive has to be read again next time", "archive", a.Path, "error", err)
+	if err := e.cache().Store(a.Archive, a.refs); err != nil {
+		e.o.Log.WarnContext(ctx, "could not cache what the archive contains; it will be read again next time", "archive", a.Path, "error", err)
 	}
 	return nil
 }

@@ -39,14 +39,14 @@ func CopyRoot(o *Options) (unlock func(), readOnly bool, err error) {
 	copied := filepath.Join(o.State, copyName)
 	unlock = func() {
 		if err := errors.Join(os.RemoveAll(copied), release()); err != nil {
-			o.Log.Warn("removing the copy of the root", "error", err)
+			o.Log.Warn("could not remove the copy of the root", "error", err)
 		}
 	}
 	if err := copyFiles(o.Root, copied, rootRecords); err != nil {
 		unlock()
 		return none, true, fmt.Errorf("container engine: copying the records of %s, which is read-only: %w", o.Root, err)
 	}
-	o.Log.Warn(o.Root + " is read-only: pods can be listed and stopped, but nothing below it can be removed")
+	o.Log.Warn(o.Root + " is read-only: pods can be listed and stopped, but nothing in it can be removed")
 	o.Root = copied
 	return unlock, true, nil
 }

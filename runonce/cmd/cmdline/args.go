@@ -7,7 +7,7 @@
 package cmdline
 
 import (
-	"context"
+	"cmp"
 	"flag"
 	"fmt"
 	"slices"
@@ -20,12 +20,13 @@ import (
 type Invocation struct {
 	Command *cli.Command
 
-	path      []string // the names of the command and its subcommand; none for the program itself
-	implied   bool     // the arguments name no command
-	words     []word
-	lacking   string // the last flag, if it has no value
-	unknown   string // the first argument, if it names no command
-	arguments []string
+	words
+	path    []string // the names of the command and its subcommand; none for the program itself
+	implied bool     // the arguments name no command
+	unknown string   // the first argument, if it names no command
+
+	values *flag.FlagSet   // after SetFlags
+	given  map[string]bool // flags on the command line, by their first name
 }
 
 // Parse returns what the arguments say, of which the first is the program's name. Flags may be
@@ -54,12 +55,7 @@ func Parse(args []string, program *cli.Command) Invocation {
 		i.path = append(i.path, command.Name)
 	}
 	i.Command = path[len(path)-1]
-	i.words, i.lacking = parse(rest, valueFlags(path[len(path)-1:]))
-	for _, w := range i.words {
-		if w.kind == kindArgument {
-			i.arguments = append(i.arguments, w.text)
-		}
-	}
+	i.words = parse(rest, valueFlags(path[len(path)-1:]))
 	return i
 }
 
@@ -69,63 +65,62 @@ func (i Invocation) Name() string { return strings.Join(i.path, " ") }
 // Value returns the last value of a flag with one of these names.
 func (i Invocation) Value(names ...string) string {
 	last := ""
-	for _, w := range i.words {
-		if slices.Contains(names, w.flag) && w.kind != kindName {
-			last = w.value
+	for _, f := range i.flags {
+		if slices.Contains(names, f.name) {
+			last = f.value
 		}
 	}
 	return last
 }
 
-// Context returns what the command's functions take. An error says what is wrong with a flag.
-func (i Invocation) Context(ctx context.Context) (*cli.Context, error) {
-	set := flag.NewFlagSet(i.Command.Name, flag.ContinueOnError)
+// SetFlags gives the flags their values, and returns them with the arguments. An error says what is wrong
+// with a flag; the others have their values all the same.
+func (i *Invocation) SetFlags() (*flag.FlagSet, error) {
+	i.values = flag.NewFlagSet(i.Command.Name, flag.ContinueOnError)
 	for _, f := range i.Command.Flags {
-		if err := f.Apply(set); err != nil {
+		if err := f.Apply(i.values); err != nil {
 			return nil, fmt.Errorf("flag %s: %w", dashed(FlagName(f)), err)
 		}
 	}
-	given := map[string]bool{}
-	for _, w := range i.words {
-		if w.kind != kindFlag && w.kind != kindValue {
-			continue
-		}
-		if err := i.set(set, w, given); err != nil {
-			return nil, fmt.Errorf("%w; see %q", err, i.Command.HelpName+" --help")
+	var problem error
+	i.given = map[string]bool{}
+	for _, f := range i.flags {
+		if err := i.set(f); err != nil && problem == nil {
+			problem = fmt.Errorf("%w; see %q", err, i.Command.HelpName+" --help")
 		}
 	}
-	if i.lacking != "" {
-		return nil, fmt.Errorf("%s: needs a value", dashed(i.lacking))
+	if problem == nil && i.lacking != "" {
+		problem = fmt.Errorf("%s: needs a value", dashed(i.lacking))
 	}
-	if err := set.Parse(append([]string{"--"}, i.arguments...)); err != nil {
-		return nil, err
-	}
-	c := cli.NewContext(nil, set, nil)
-	c.Context, c.Command = ctx, i.Command
-	return c, nil
+	return i.values, cmp.Or(problem, i.values.Parse(append([]string{"--"}, i.arguments...)))
 }
 
-// set sets the flag of a word, under its first name.
-func (i Invocation) set(set *flag.FlagSet, w word, given map[string]bool) error {
-	f := findFlag(i.Command, w.flag)
+// Given returns the flags that are on the command line.
+func (i *Invocation) Given() []cli.Flag {
+	return slices.DeleteFunc(slices.Clone(i.Command.Flags), func(f cli.Flag) bool { return !i.given[FlagName(f)] })
+}
+
+// set sets a flag, under its first name. Of several values the last one is set.
+func (i *Invocation) set(given flagValue) (err error) {
+	f := findFlag(i.Command, given.name)
 	if f == nil {
-		return unknownFlag(i.Command, w.flag)
+		return unknownFlag(i.Command, given.name)
 	}
 	name := FlagName(f)
-	if _, isBool := f.(*cli.BoolFlag); given[name] && !isBool && !repeatable(f) {
-		return fmt.Errorf("%s is given twice, and takes one value", dashed(name))
+	if _, isBool := f.(*cli.BoolFlag); i.given[name] && !isBool && !repeatable(f) {
+		err = fmt.Errorf("%s is given twice but takes one value", dashed(name))
 	}
-	given[name] = true
-	if err := set.Set(name, w.value); err != nil {
-		return fmt.Errorf("%s %q: %s", dashed(w.flag), w.value, wantedValue(f, w.value, err.Error()))
+	i.given[name] = true
+	if err := i.values.Set(name, given.value); err != nil {
+		return fmt.Errorf("%s %q: %s", dashed(given.name), given.value, cmp.Or(mistake(f, given.value), err.Error()))
 	}
-	return nil
+	return err
 }
 
 // cutCommands returns the command that the first argument names and the subcommand that the next
 // one names, if there are any, the other words, and the index in them of the first argument, or -1.
 func cutCommands(words []string, commands []*cli.Command) (path []*cli.Command, rest []string, first int) {
-	first = firstArgument(words, valueFlags(commands))
+	first = parse(words, valueFlags(commands)).first
 	if first < 0 {
 		return nil, words, first
 	}
@@ -175,63 +170,44 @@ func containsAny(args []string, names ...string) bool {
 	return slices.ContainsFunc(args, func(a string) bool { return slices.Contains(names, a) })
 }
 
-// firstArgument returns the index of the first argument that is neither a flag nor the value of
-// one, or -1.
-func firstArgument(args []string, takesValue map[string]bool) int {
-	words, _ := parse(args, takesValue)
-	i := slices.IndexFunc(words, func(w word) bool { return w.kind == kindArgument || w.kind == kindSeparator })
-	if i < 0 || words[i].kind == kindSeparator {
-		return -1
-	}
-	return i
+// words is what the words of a command line are.
+type words struct {
+	flags     []flagValue
+	lacking   string // the last flag, if it has no value
+	arguments []string
+	first     int  // the index of the first argument before "--", or -1
+	separated bool // there is a "--", after which everything is an argument
 }
 
-// kind is what a word of the command line is.
-type kind int
+// flagValue is a flag with its value, which is "true" without one.
+type flagValue struct{ name, value string }
 
-const (
-	kindArgument  kind = iota // a command, a path or a name
-	kindFlag                  // a flag with its value, which is after "=", or "true" without one
-	kindName                  // a flag whose value is the next word
-	kindValue                 // of the flag before it
-	kindSeparator             // the first "--"
-)
-
-// word is one word of the command line.
-type word struct {
-	text  string
-	kind  kind
-	flag  string // the name of the flag, or of the one whose value this is
-	value string // of the flag, if it is in this word
-}
-
-// parse says what each word is, and which flag at the end lacks its value. Everything after "--"
-// is an argument.
-func parse(args []string, takesValue map[string]bool) (words []word, lacking string) {
-	onlyArguments := false
-	for _, text := range args {
-		w := word{text: text}
+// parse says what the words are.
+func parse(all []string, takesValue map[string]bool) words {
+	w := words{first: -1}
+	for i, text := range all {
 		switch {
-		case lacking != "":
-			w.kind, w.flag, w.value, lacking = kindValue, lacking, text, ""
-		case onlyArguments || len(text) < 2 || text[0] != '-':
+		case w.lacking != "":
+			w.flags, w.lacking = append(w.flags, flagValue{w.lacking, text}), ""
+		case w.separated || len(text) < 2 || text[0] != '-':
+			if w.arguments = append(w.arguments, text); !w.separated && w.first < 0 {
+				w.first = i
+			}
 		case text == "--":
-			w.kind, onlyArguments = kindSeparator, true
+			w.separated = true
 		default:
-			var assigned bool
-			w.kind = kindFlag
-			w.flag, w.value, assigned = strings.Cut(strings.TrimPrefix(text[1:], "-"), "=")
+			name, value, assigned := strings.Cut(strings.TrimPrefix(text[1:], "-"), "=")
 			switch {
 			case assigned:
-			case takesValue[w.flag]:
-				w.kind, lacking = kindName, w.flag
+				w.flags = append(w.flags, flagValue{name, value})
+			case takesValue[name]:
+				w.lacking = name
 			default:
-				w.value = "true"
+				w.flags = append(w.flags, flagValue{name, "true"})
 			}
 		}
-		words = append(words, w)
 	}
-	return words, lacking
+	return w
 }
 
 // valueFlags returns which flags of the commands, and of their subcommands, take a value.

@@ -27,16 +27,15 @@ const files = ":files"
 // Complete prints the completions of the last of the arguments before completionFlag, one in each
 // line, some with a tab and a description. Nothing that goes wrong is worth a message.
 func Complete(w io.Writer, args []string, program *cli.Command) {
-	words := joined(args[1 : len(args)-1])
-	if len(words) == 0 {
+	typed := joined(args[1 : len(args)-1])
+	if len(typed) == 0 {
 		return
 	}
-	current, before := words[len(words)-1], words[:len(words)-1]
+	current, before := typed[len(typed)-1], typed[:len(typed)-1]
 	line := newCommandLine(before, program)
 	prefix := ""
 	var found []string
 	name, assigned, isAssigned := strings.Cut(current, "=")
-	onlyArguments := slices.ContainsFunc(line.words, func(w word) bool { return w.kind == kindSeparator })
 	switch {
 	case line.lacking != "":
 		found = line.values(line.lacking)
@@ -44,8 +43,8 @@ func Complete(w io.Writer, args []string, program *cli.Command) {
 		prefix = name + "="
 		found = line.values(strings.TrimLeft(name, "-"))
 		current = assigned
-	case strings.HasPrefix(current, "-") && !onlyArguments:
-		found = line.flags()
+	case strings.HasPrefix(current, "-") && !line.separated:
+		found = line.flagNames()
 	default:
 		found = line.next()
 	}
@@ -86,7 +85,7 @@ func newCommandLine(args []string, program *cli.Command) *commandLine {
 	return l
 }
 
-func (l *commandLine) flags() []string {
+func (l *commandLine) flagNames() []string {
 	visible := l.Command.VisibleFlags()
 	all := make([]string, 0, len(visible))
 	for _, f := range visible {
@@ -147,23 +146,34 @@ func (l *commandLine) next() []string {
 		}
 		return all
 	}
-	switch l.Command.Name {
-	case "completion":
-		return []string{"bash", "zsh", "fish"}
-	case "help":
-		var names []string
+	return l.argumentsOf(l.Command.ArgsUsage)
+}
+
+// argumentsOf returns what the usage of arguments stands for.
+func (l *commandLine) argumentsOf(usage string) (all []string) {
+	if strings.Contains(usage, "COMMAND") {
 		for _, c := range l.program.Subcommands {
-			names = append(names, c.Name)
+			all = append(all, c.Name)
 		}
-		return names
-	case "ps", "version", "list", "rm", "prune":
-		return nil
-	case "logs":
-		return podNames(l.logged())
-	case "down":
-		return append(podNames(l.recorded()), files)
 	}
-	return []string{files}
+	if strings.Contains(usage, "POD") {
+		all = podNames(l.pods())
+	}
+	if strings.Contains(usage, "PATH") {
+		all = append(all, files)
+	}
+	if choices := strings.Split(usage, "|"); len(all) == 0 && len(choices) > 1 {
+		return choices
+	}
+	return all
+}
+
+// pods returns the pods of earlier runs, as NAMESPACE/POD: those that have logs if these are wanted.
+func (l *commandLine) pods() []string {
+	if l.Command.Name == "logs" {
+		return l.logged()
+	}
+	return l.recorded()
 }
 
 // directory returns the directory that a flag names, or its default.

@@ -16,6 +16,9 @@ func Find(program *cli.Command, names []string) (*cli.Command, error) {
 	for _, name := range names {
 		sub := findCommand(c.Subcommands, name)
 		if sub == nil {
+			if hint, _ := hintFor(program, names); c == program && hint != "" {
+				return nil, fmt.Errorf("unknown command %q: %s", name, hint)
+			}
 			return nil, fmt.Errorf("unknown command %q; see %q", strings.Join(names, " "), c.HelpName+" --help")
 		}
 		c = sub

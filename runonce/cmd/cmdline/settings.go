@@ -2,7 +2,6 @@ package cmdline
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -107,11 +106,11 @@ func (s *Settings) environ(environ []string, values map[string]setting) (config 
 			config = text
 		case known:
 			if message := mistake(s.flags[name][0], text); message != "" {
-				return "", fmt.Errorf("%s: %s", variable, message)
+				return "", fmt.Errorf("%s: %q: %s", variable, text, message)
 			}
 			values[name] = setting{[]string{text}, variable}
 		default:
-			s.Warnings = append(s.Warnings, unknownVariable(variable, slices.Collect(maps.Keys(variables))))
+			s.Warnings = append(s.Warnings, unknownVariable(variable, slices.Sorted(maps.Keys(variables))))
 		}
 	}
 	return config, nil
@@ -119,7 +118,10 @@ func (s *Settings) environ(environ []string, values map[string]setting) (config 
 
 func unknownVariable(variable string, known []string) string {
 	text := variable + " is set in the environment, but there is no such flag"
-	if near := decode.Nearest(variable, known); near != "" {
+	more := func(near string) bool {
+		return slices.ContainsFunc(doingMore, func(flag string) bool { return near == Variable(flag) })
+	}
+	if near := decode.Nearest(variable, known); near != "" && !more(near) {
 		text += " (did you mean " + near + "?)"
 	}
 	return text
@@ -184,12 +186,16 @@ func (s *Settings) file(d decode.Document, command string, commands []*cli.Comma
 func (s *Settings) key(d decode.Document, at, name string, value any, values map[string]setting) decode.Diagnostics {
 	flags := s.flags[name]
 	if len(flags) == 0 {
-		return decode.Diagnostics{d.Error(at, "unknown key", decode.DidYouMean(name, slices.Collect(maps.Keys(s.flags))))}
+		hint := ""
+		if known := slices.Sorted(maps.Keys(s.flags)); !doesMore(decode.Nearest(name, known)) {
+			hint = decode.DidYouMean(name, known)
+		}
+		return decode.Diagnostics{d.Error(at, "unknown key", hint)}
 	}
 	texts, message := scalars(value, flags[0])
 	for i, text := range texts {
-		if message == "" {
-			message = mistake(flags[0], text)
+		if wrong := mistake(flags[0], text); message == "" && wrong != "" {
+			message = fmt.Sprintf("%q: %s", text, wrong)
 		}
 		if slices.ContainsFunc(flags, takesFile) {
 			texts[i] = beside(d.File, text)
@@ -242,18 +248,6 @@ func isText(f cli.Flag) bool {
 	return isString || repeatable(f)
 }
 
-// mistake says what is wrong with a value, as far as it depends on its type. Every list can have any text.
-func mistake(f cli.Flag, text string) string {
-	if repeatable(f) {
-		return ""
-	}
-	set := flag.NewFlagSet("", flag.ContinueOnError)
-	if err := errors.Join(f.Apply(set), set.Set(FlagName(f), text)); err != nil {
-		return fmt.Sprintf("%q: %s", text, wantedValue(f, text, err.Error()))
-	}
-	return ""
-}
-
 // beside returns a path of the file relative to the directory of the file. What is no path, such as
 // a URL, stays.
 func beside(file, text string) string {
@@ -264,39 +258,24 @@ func beside(file, text string) string {
 }
 
 // Apply gives the flags of the command that are not on the command line their values.
-func (s *Settings) Apply(c *cli.Context) error {
-	for _, f := range c.Command.Flags {
-		name := names(f)[0]
+func (s *Settings) Apply(i Invocation) error {
+	for _, f := range i.Command.Flags {
+		name := FlagName(f)
 		value, ok := s.values[name]
 		if !ok {
 			continue
 		}
-		if c.IsSet(name) {
+		if i.given[name] {
 			delete(s.values, name)
 			continue
 		}
 		for _, text := range value.texts {
-			if err := c.Set(name, text); err != nil {
+			if err := i.values.Set(name, text); err != nil {
 				return fmt.Errorf("%s: %w", value.from, err)
 			}
 		}
 	}
 	return nil
-}
-
-// Value returns the last value of a flag, "" for none.
-func (s *Settings) Value(flag string) string {
-	if texts := s.values[flag].texts; len(texts) > 0 {
-		return texts[len(texts)-1]
-	}
-	return ""
-}
-
-// Given says whether the flag is on the command line. What only another source has is a default,
-// which says nothing about this one command.
-func (s *Settings) Given(c *cli.Context, flag string) bool {
-	_, set := s.values[flag]
-	return c.IsSet(flag) && !set
 }
 
 // flagName is how an error about a flag begins.

@@ -102,23 +102,23 @@ func (r row) text(width int) string {
 	if r.numbers != "" {
 		text += " " + r.numbers
 	}
-	for columns(text) > width {
-		_, size := utf8.DecodeLastRuneInString(text)
-		text = text[:len(text)-size]
-	}
-	return text
+	return cut(text, width, columnsOf)
 }
 
 // columns is how many columns a text takes at most: characters of some scripts take two.
 func columns(s string) int {
 	n := 0
 	for _, r := range s {
-		n++
-		if r >= utf8.RuneSelf {
-			n++
-		}
+		n += columnsOf(r)
 	}
 	return n
+}
+
+func columnsOf(r rune) int {
+	if r >= utf8.RuneSelf {
+		return 2
+	}
+	return 1
 }
 
 // belowBars is a writer for the same terminal, from which the rows are removed first.

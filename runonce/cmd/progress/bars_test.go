@@ -118,14 +118,39 @@ func TestRowFits(t *testing.T) {
 	t.Parallel()
 	r := row{title: "pulling x", done: 3, total: 4, numbers: "3 of 4 MB"}
 	for width, want := range map[int]string{
-		60: "pulling x [=====================-------] 3 of 4 MB", 30: "pulling x [=====>--] 3 of 4 MB", 20: "pulling x 3 of 4 MB", 12: "pulling x 3 ",
+		60: "pulling x [=====================-------] 3 of 4 MB", 30: "pulling x [=====>--] 3 of 4 MB", 20: "pulling x 3 of 4 MB", 12: "pulling x…",
 	} {
 		want = strings.Replace(want, "=-", ">-", 1)
 		if got := r.text(width); got != want {
 			t.Errorf("%d: %q, want %q", width, got, want)
 		}
 	}
-	if got := (row{title: "\u5f85\u3064\u5f85\u3064"}).text(7); got != "\u5f85\u3064\u5f85" {
+	if got := (row{title: "\u5f85\u3064\u5f85\u3064"}).text(7); got != "\u5f85\u3064…" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestShorten: a text is cut after a word, unless that leaves too little of it.
+func TestShorten(t *testing.T) {
+	t.Parallel()
+	const text = `waiting for 1 of 2 pods: default/web: container "main" is waiting`
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{text, 100, text},
+		{text, len(text), text},
+		{text, len(text) - 1, `waiting for 1 of 2 pods: default/web: container "main" is…`},
+		{text, 38, "waiting for 1 of 2 pods: default/web…"},
+		{text, 36, "waiting for 1 of 2 pods…"},
+		{"averyveryverylongword", 10, "averyvery…"},
+		{"a veryveryverylongword", 10, "a veryver…"},
+		{"größere Änderung", 9, "größere…"},
+		{"", 1, ""},
+	} {
+		if got := shorten(c.text, c.most); got != c.want {
+			t.Errorf("%d of %q: %q, want %q", c.most, c.text, got, c.want)
+		}
 	}
 }

@@ -44,9 +44,9 @@ func (d *Display) Interrupted() {
 	case d.effect == EffectAbandon:
 		text = `not waiting for the pods that are still stopping, "runonce down" removes them; a second signal exits at once`
 	case d.effect == EffectRemove && some:
-		text = fmt.Sprintf("removing the pods of this run, which takes up to %s; a second signal exits at once and leaves them as they are", seconds(grace))
+		text = fmt.Sprintf("removing the pods of this run, which takes up to %s; a second signal exits at once, without waiting for them", seconds(grace))
 	case d.effect == EffectStop && some:
-		text = fmt.Sprintf("stopping the pods, which takes up to %s; a second signal exits at once and leaves them as they are", seconds(grace))
+		text = fmt.Sprintf("stopping the pods, which takes up to %s; a second signal exits at once, without waiting for them", seconds(grace))
 	case d.effect == EffectLeave || d.effect == EffectStop:
 		text = "the pods are left as they are; a second signal exits at once"
 	default:
@@ -64,8 +64,15 @@ func (d *Display) Exiting() {
 		defer d.mu.Unlock()
 		d.screen.clear()
 		text := "interrupted again: exiting at once"
-		if left := d.pods.left(); len(left) > 0 {
-			text += `, pods are left as they are: ` + list(left, ", ") + `; "runonce ps" shows them, "runonce down" removes them`
+		left, stopping := d.pods.left()
+		if len(left) > 0 {
+			text += ", pods are left as they are: " + list(left, ", ")
+		}
+		if len(stopping) > 0 {
+			text += ", pods were told to stop: " + list(stopping, ", ")
+		}
+		if len(left)+len(stopping) > 0 {
+			text += `; "runonce ps" shows them, "runonce down" removes them`
 		}
 		if d.only != nil {
 			d.only.Error(text)
@@ -94,13 +101,15 @@ func (s *podStates) grace(now time.Time, all bool) (most time.Duration, some boo
 	return most, some
 }
 
-// left returns the pods that were started or should have stopped.
-func (s *podStates) left() []string {
-	var names []string
+// left returns the pods that were started, and those that were told to stop and may not have.
+func (s *podStates) left() (started, stopping []string) {
 	for _, p := range s.order {
-		if p.State != "Stopped" && (p.started || p.State == "Stopping" || p.State == "StopFailed") {
-			names = append(names, p.name)
+		switch {
+		case p.State == "Stopping" || p.State == "StopFailed":
+			stopping = append(stopping, p.name)
+		case p.State != "Stopped" && p.started:
+			started = append(started, p.name)
 		}
 	}
-	return names
+	return started, stopping
 }

@@ -44,7 +44,7 @@ func TestInterruptNotice(t *testing.T) {
 				e.OnInterrupt(EffectRemove)
 				e.on("a", "Starting", "", "")
 				e.on("b", "Starting", "", "")
-			}, "interrupted: removing the pods of this run, which takes up to 30s; a second signal exits at once and leaves them as they are",
+			}, "interrupted: removing the pods of this run, which takes up to 30s; a second signal exits at once, without waiting for them",
 			`runonce: interrupted again: exiting at once, pods are left as they are: default/a, default/b; "runonce ps" shows them, "runonce down" removes them`,
 		},
 		{
@@ -56,8 +56,8 @@ func TestInterruptNotice(t *testing.T) {
 				e.on("b", "Stopping", "", "")
 				time.Sleep(9500 * time.Millisecond)
 				e.on("b", "Stopped", "", "")
-			}, "interrupted: removing the pods of this run, which takes up to 21s; a second signal exits at once and leaves them as they are",
-			`runonce: interrupted again: exiting at once, pods are left as they are: default/a; "runonce ps" shows them, "runonce down" removes them`,
+			}, "interrupted: removing the pods of this run, which takes up to 21s; a second signal exits at once, without waiting for them",
+			`runonce: interrupted again: exiting at once, pods were told to stop: default/a; "runonce ps" shows them, "runonce down" removes them`,
 		},
 		{
 			"a run with --rm that has started nothing", func(e *events) { e.OnInterrupt(EffectRemove) },
@@ -74,7 +74,7 @@ func TestInterruptNotice(t *testing.T) {
 			"watch --stop-pods, with a pod of an earlier run", func(e *events) {
 				e.OnInterrupt(EffectStop)
 				e.on("a", "Running", "", "")
-			}, "interrupted: stopping the pods, which takes up to 30s; a second signal exits at once and leaves them as they are",
+			}, "interrupted: stopping the pods, which takes up to 30s; a second signal exits at once, without waiting for them",
 			"runonce: interrupted again: exiting at once",
 		},
 		{
@@ -82,7 +82,7 @@ func TestInterruptNotice(t *testing.T) {
 				e.OnInterrupt(EffectAbandon)
 				e.on("a", "Stopping", "", "")
 			}, `interrupted: not waiting for the pods that are still stopping, "runonce down" removes them; a second signal exits at once`,
-			`runonce: interrupted again: exiting at once, pods are left as they are: default/a; "runonce ps" shows them, "runonce down" removes them`,
+			`runonce: interrupted again: exiting at once, pods were told to stop: default/a; "runonce ps" shows them, "runonce down" removes them`,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

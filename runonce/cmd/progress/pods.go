@@ -3,6 +3,7 @@ package progress
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -26,6 +27,8 @@ type podStates struct {
 	pending int         // pods of a run that are waited for
 	total   int
 	planned bool // total is known, although there may have been no event
+	// holders says what keeps a pod from being gone whose containers have ended; may be nil.
+	holders func(*v1.Pod) []string
 }
 
 // podState is the last event of a pod.
@@ -85,6 +88,14 @@ func (p *podState) line() string {
 		line += ": " + shorten(p.Message, maxEvent)
 	}
 	return line
+}
+
+// Holders sets the function that says what keeps a pod from being gone when its grace period has passed: its
+// finalizers, on a cluster.
+func (d *Display) Holders(of func(*v1.Pod) []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pods.holders = of
 }
 
 // Plan says that the command carries out another plan, for these pods, and forgets all others.
@@ -174,7 +185,7 @@ func (s *podStates) awaited(now time.Time) (waiting, stopping []string) {
 	for _, p := range s.order {
 		switch p.State {
 		case "Stopping":
-			stopping = append(stopping, p.name+p.graceLeft(now))
+			stopping = append(stopping, p.name+p.graceLeft(now, s.holders))
 		case "Starting", "Waiting", "Retrying", "Pulling":
 			waiting = append(waiting, p.name+": "+p.waitsFor(now))
 		}
@@ -198,17 +209,39 @@ func (p *podState) waitsFor(now time.Time) string {
 	return shorten(text, maxMessage)
 }
 
+// shorten cuts a text that has more than so many characters, after a word if one ends in its second half.
 func shorten(text string, most int) string {
-	if r := []rune(text); len(r) > most {
-		return string(r[:most]) + "…"
+	return cut(text, most, func(rune) int { return 1 })
+}
+
+// cut is shorten for characters of different widths.
+func cut(text string, most int, width func(rune) int) string {
+	const ellipsis = '…'
+	used, end := 0, 0 // end is where the text has to end to leave room for the ellipsis
+	for at, r := range text {
+		if used+width(ellipsis) <= most {
+			end = at
+		}
+		if used += width(r); used > most {
+			kept := text[:end]
+			if space := strings.LastIndexByte(kept, ' '); text[end] != ' ' && space > end/2 {
+				kept = kept[:space]
+			}
+			return strings.TrimRight(kept, " ,;:(") + string(ellipsis)
+		}
 	}
 	return text
 }
 
-// graceLeft says how much longer a pod may take to stop.
-func (p *podState) graceLeft(now time.Time) string {
+// graceLeft says how much longer a pod may take to stop, and what it waits for then.
+func (p *podState) graceLeft(now time.Time, holders func(*v1.Pod) []string) string {
 	if left := p.due.Sub(now); left > 0 {
 		return fmt.Sprintf(" (up to %s left)", seconds(left))
+	}
+	if holders != nil {
+		if names := holders(p.Pod); len(names) > 0 {
+			return " (its grace period has passed; it stays until its finalizers are removed: " + strings.Join(names, ", ") + ")"
+		}
 	}
 	return " (its grace period has passed)"
 }

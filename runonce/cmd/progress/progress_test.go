@@ -260,6 +260,20 @@ stopping default/a (its grace period has passed)
 default/a: Stopping (up to 10s)
 stopping default/a (its grace period has passed)
 `},
+	{"a pod on a cluster may wait for somebody to remove its finalizers", func(e *events) {
+		e.Holders(func(pod *v1.Pod) []string {
+			return map[string][]string{"a": {"example.com/backup", "example.com/billing"}}[pod.Name]
+		})
+		e.on("a", "Stopping", "", "")
+		e.on("b", "Stopping", "", "")
+		time.Sleep(31 * time.Second)
+	}, `
+default/a: Stopping (up to 30s)
+default/b: Stopping (up to 30s)
+stopping default/a (up to 20s left), default/b (up to 20s left)
+stopping default/a (up to 10s left), default/b (up to 10s left)
+stopping default/a (its grace period has passed; it stays until its finalizers are removed: example.com/backup, example.com/billing), default/b (its grace period has passed)
+`},
 	{"a run that has ended waits only for its pods to stop", func(e *events) {
 		e.total = 2
 		e.on("a", "Starting", "", "")

@@ -15,6 +15,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
 )
 
@@ -71,10 +72,12 @@ func read(ctx context.Context, store content.Store, a image.Archive, platform pl
 	}
 	handler := images.SetChildrenLabels(store, images.FilterPlatforms(images.HandlerFunc(children), platform))
 	err = images.WalkNotEmpty(ctx, handler, index)
-	if errors.Is(err, images.ErrEmptyWalk) || err == nil && len(named) == 0 {
-		return nil, errors.New("it holds no image with a name for the platform")
-	}
-	if err != nil {
+	switch {
+	case err == nil && len(named) == 0:
+		return nil, errors.New("no image in it has a name")
+	case errors.Is(err, images.ErrEmptyWalk):
+		return nil, &engine.PlatformError{Of: platformsOf(ctx, store, index), Own: platforms.DefaultString()}
+	case err != nil:
 		return nil, err
 	}
 	for _, img := range named {
@@ -91,6 +94,12 @@ func withNames(all []ocispec.Descriptor, a image.Archive) (named []images.Image,
 		name, err := a.ImageName(target.Annotations)
 		if err != nil {
 			return nil, err
+		}
+		if a.Name != "" && len(named) > 0 {
+			if named[0].Target.Digest != target.Digest {
+				return nil, fmt.Errorf("it has several images, so no single one can be named %s", a.Name)
+			}
+			continue
 		}
 		if name != "" {
 			named = append(named, images.Image{Name: name, Target: target})

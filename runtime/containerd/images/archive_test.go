@@ -17,7 +17,7 @@ import (
 	"github.com/containerd/containerd/v2/plugins/content/local"
 	"github.com/containerd/platforms"
 
-	"github.com/runonce/runonce/hack/ociimage"
+	"github.com/runonce/runonce/internal/testing/ociimage"
 	"github.com/runonce/runonce/runtime/image"
 )
 
@@ -154,7 +154,7 @@ func TestReadNames(t *testing.T) {
 		`"org.opencontainers.image.ref.name":"1.2"`:                                           "docker.io/library/tool:1.2",
 		`"org.opencontainers.image.ref.name":"me/x:1"`:                                        "docker.io/me/x:1",
 		`"io.containerd.image.name":"registry.example/x:1","org.opencontainers.ref.name":"1"`: "registry.example/x:1",
-		`"a":"b"`: "it holds no image with a name",
+		`"a":"b"`: "no image in it has a name",
 		`"org.opencontainers.image.ref.name":"a b"`: `couldn't parse image name "tool:a b"`,
 	} {
 		a := archiveOf(t, edited(t, archive.Bytes(), func(name string, body []byte) []byte {
@@ -177,7 +177,7 @@ func TestReadNames(t *testing.T) {
 		if len(named) != 1 || named[0].Name != want {
 			t.Errorf("%s: %v, want %s", annotations, named, want)
 		}
-		if refs, err := a.Refs(); err != nil || refs[want] != named[0].Target.Digest.String() {
+		if refs, _, err := a.Refs(); err != nil || refs[want] != named[0].Target.Digest.String() {
 			t.Errorf("%s: Refs returns %v, %v", annotations, refs, err)
 		}
 	}

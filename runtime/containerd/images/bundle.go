@@ -2,6 +2,7 @@ package images
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -62,6 +63,9 @@ func NewBundle(dir, platform string, from Registries, report func(engine.Transfe
 // Add adds the images of an archive.
 func (b *Bundle) Add(ctx context.Context, a image.Archive) error {
 	named, err := read(ctx, b.store, a, b.platform)
+	if other := new(engine.PlatformError); errors.As(err, &other) {
+		other.Own = b.name
+	}
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", a.Path, err)
 	}
@@ -105,7 +109,7 @@ func (b *Bundle) Fetch(ctx context.Context, ref string, credentials []engine.Cre
 	defer func() { t.End(engine.Pulling, err) }()
 	var target ocispec.Descriptor
 	err = b.registries.Each(ctx, ref, credentials, func(a Access) error {
-		return a.Use(ctx, func(ctx context.Context, r remotes.Resolver) (err error) {
+		return a.counted(t).Use(ctx, func(ctx context.Context, r remotes.Resolver) (err error) {
 			if _, target, err = r.Resolve(ctx, ref); err != nil {
 				return err
 			}
@@ -127,7 +131,7 @@ func (b *Bundle) Fetch(ctx context.Context, ref string, credentials []engine.Cre
 
 func (b *Bundle) fetch(ctx context.Context, fetcher remotes.Fetcher, target ocispec.Descriptor, t *Transfer) error {
 	children := images.LimitManifests(images.FilterPlatforms(images.ChildrenHandler(b.store), b.platform), b.platform, 1)
-	var handler images.Handler = images.Handlers(remotes.FetchHandler(b.store, fetcher), children)
+	var handler images.Handler = images.Handlers(remotes.FetchHandler(b.store, fetcher), bounded(children))
 	if t != nil {
 		handler = t.handler(b.store)(handler)
 		defer every(ctx, func(ctx context.Context) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes/docker/config"
 	"github.com/containerd/errdefs"
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/runonce/runonce/internal/failure"
 )
 
 // hostsFile has the fields of a hosts.toml that containerd knows.
@@ -38,19 +41,24 @@ type hostEntry struct {
 // that cannot be used. containerd itself ignores such a hosts file, and would ask the registry
 // instead of a mirror.
 func (r Registries) Check(refs []string) error {
+	failed := []error{r.Keychain.Check()}
+	for _, host := range registriesOf(refs) {
+		if err := r.checkHost(host); err != nil {
+			failed = append(failed, fmt.Errorf("reading the configuration of registry %s: %w", host, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// registriesOf returns the registries of images, sorted and each once.
+func registriesOf(refs []string) []string {
 	hosts := make([]string, 0, len(refs))
 	for _, ref := range refs {
 		host, _, _ := strings.Cut(ref, "/")
 		hosts = append(hosts, host)
 	}
 	slices.Sort(hosts)
-	failed := []error{r.Keychain.Check()}
-	for _, host := range slices.Compact(hosts) {
-		if err := r.checkHost(host); err != nil {
-			failed = append(failed, fmt.Errorf("reading the configuration of registry %s: %w", host, err))
-		}
-	}
-	return errors.Join(failed...)
+	return slices.Compact(hosts)
 }
 
 func (r Registries) checkHost(host string) error {
@@ -136,4 +144,47 @@ func isPaths(v any) bool {
 		return !slices.ContainsFunc(v, func(p any) bool { _, ok := p.(string); return !ok })
 	}
 	return false
+}
+
+// advice says what to change in the hosts files after a failed pull, after a separator; "" for nothing.
+func (r Registries) advice(ref string, err error) (text string) {
+	host, _, _ := strings.Cut(ref, "/")
+	if failure.IsUntrusted(err) {
+		text = fmt.Sprintf(": %s, or as ca.crt to %s", failure.AdviceUntrusted, filepath.Join(r.CertsDir, directoryOf(host)))
+		dir, _ := config.HostDirFromRoot(r.CertsDir)(host) // without one, the advice stands
+		file := filepath.Join(dir, "hosts.toml")
+		if _, serr := os.Stat(file); dir != "" && serr == nil {
+			text = fmt.Sprintf(": %s, or as ca to %s", failure.AdviceUntrusted, file)
+		}
+	}
+	for _, ignored := range r.Ignored([]string{ref}) {
+		text += "; " + ignored
+	}
+	return text
+}
+
+// Ignored says which directories of hosts files are not used for the registries of the images, because
+// their names lack the port.
+func (r Registries) Ignored(refs []string) (texts []string) {
+	path := func(name string) string { return filepath.Join(r.CertsDir, name) }
+	exists := func(name string) bool {
+		_, err := os.Stat(path(name))
+		return err == nil
+	}
+	for _, registry := range registriesOf(refs) {
+		host, port, err := net.SplitHostPort(registry)
+		if err == nil && exists(host) && !exists(registry) && !exists(directoryOf(registry)) {
+			texts = append(texts, fmt.Sprintf("%s is not for port %s: registry %s needs %s", path(host), port, registry, path(directoryOf(registry))))
+		}
+	}
+	return texts
+}
+
+// directoryOf is the name of the directory with the hosts files of a registry; containerd also takes one
+// with a colon.
+func directoryOf(registry string) string {
+	if i := strings.LastIndexByte(registry, ':'); i > 0 {
+		return registry[:i] + "_" + registry[i+1:] + "_"
+	}
+	return registry
 }

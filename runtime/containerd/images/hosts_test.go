@@ -1,11 +1,14 @@
 package images
 
 import (
+	"crypto/x509"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/image"
 )
 
@@ -52,5 +55,57 @@ func TestCheckHosts(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// TestIgnored: a directory whose name lacks the port is not silently ignored.
+func TestIgnored(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, ref string
+		dirs      []string
+		want      string
+	}{
+		{"none", "r.example:5000/x:1", nil, ""},
+		{"with the port", "r.example:5000/x:1", []string{"r.example", "r.example_5000_"}, ""},
+		{"with a colon", "r.example:5000/x:1", []string{"r.example", "r.example:5000"}, ""},
+		{"no port", "r.example/x:1", []string{"r.example"}, ""},
+		{"without the port", "r.example:5000/x:1", []string{"r.example", "_default"}, "DIR/r.example is not for port 5000: registry r.example:5000 needs DIR/r.example_5000_"},
+	} {
+		dir := t.TempDir()
+		for _, name := range tc.dirs {
+			if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := strings.Join(Registries{CertsDir: dir}.Ignored([]string{tc.ref, tc.ref}), "\n")
+		if want := strings.ReplaceAll(tc.want, "DIR", dir); got != want {
+			t.Errorf("%s: %q, want %q", tc.name, got, want)
+		}
+	}
+}
+
+// TestUntrustedRegistry: the advice names the place for the certificate of this registry.
+func TestUntrustedRegistry(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"own.example", "bare.example"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "own.example", "hosts.toml"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	untrusted := &url.Error{Op: "Get", URL: "https://r.example/v2/", Err: x509.UnknownAuthorityError{}}
+	for ref, want := range map[string]string{
+		"r.example:5000/x:1": ": add the server's CA certificate to those of this machine, or as ca.crt to DIR/r.example_5000_",
+		"bare.example/x:1":   ": add the server's CA certificate to those of this machine, or as ca.crt to DIR/bare.example",
+		"own.example/x:1":    ": add the server's CA certificate to those of this machine, or as ca to DIR/own.example/hosts.toml",
+	} {
+		err := pullError(t.Context(), Access{registries: Registries{CertsDir: dir}, ref: ref}, untrusted, &traffic{})
+		if got := failure.WithAdvice(err).Error(); !strings.HasSuffix(got, strings.ReplaceAll(want, "DIR", dir)) {
+			t.Errorf("%s: %s", ref, got)
+		}
 	}
 }

@@ -164,7 +164,7 @@ func LeaseHolder() (string, error) {
 func pidSpace() (string, error) {
 	space, err := os.Readlink("/proc/self/ns/pid")
 	if err == nil && process.BootID() == "" {
-		err = errors.New("the boot of the machine is not known")
+		err = errors.New("the machine's boot ID is unknown")
 	}
 	return process.BootID() + " " + space, err
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/containerd/containerd/v2/core/mount"
 
-	"github.com/runonce/runonce/hack/roottest"
 	"github.com/runonce/runonce/internal/process"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 // TestSweep: the mount of a killed process is removed with its directory.

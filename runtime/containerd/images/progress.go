@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
@@ -24,6 +25,7 @@ const reportInterval = 500 * time.Millisecond
 type Transfer struct {
 	report func(engine.Transfer)
 	ref    string
+	bytes  atomic.Int64 // that have arrived of anything
 
 	mu     sync.Mutex
 	blobs  map[digest.Digest]*blob // to be fetched
@@ -54,13 +56,16 @@ func (t *Transfer) End(step engine.Step, err error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	done, _ := t.bytes()
+	done, _ := t.ofBlobs()
 	t.report(engine.Transfer{Step: step, Name: t.ref, Done: done, Total: done, Ended: true, Err: err})
 }
 
 // handler notes the blobs of a manifest before they are fetched, and each that was fetched.
 func (t *Transfer) handler(store content.Store) func(images.Handler) images.Handler {
 	return func(next images.Handler) images.Handler {
+		if t == nil {
+			return next
+		}
 		return images.HandlerFunc(func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 			children, err := next.Handle(ctx, desc)
 			switch {
@@ -103,6 +108,9 @@ func (t *Transfer) arrived(d digest.Digest) {
 
 // watch reports how far the pull is until the returned function is called.
 func (t *Transfer) watch(ctx context.Context, s Conn) (end func()) {
+	if t == nil {
+		return func() {}
+	}
 	return every(ctx, func(ctx context.Context) {
 		active, err := s.ContentStore().ListStatuses(ctx, "")
 		if err != nil {
@@ -125,7 +133,10 @@ func (t *Transfer) advance(active []content.Status) bool {
 			b.done = max(b.done, min(st.Offset, b.size))
 		}
 	}
-	done, total := t.bytes()
+	done, total := t.ofBlobs()
+	if total == 0 {
+		done = t.bytes.Load() // of the manifests
+	}
 	if t.config.Digest != "" && done == total {
 		return true
 	}
@@ -133,8 +144,8 @@ func (t *Transfer) advance(active []content.Status) bool {
 	return false
 }
 
-// bytes returns how many bytes have arrived, and of how many. The caller holds the lock.
-func (t *Transfer) bytes() (done, total int64) {
+// ofBlobs returns how many bytes of the blobs have arrived, and of how many. The caller holds the lock.
+func (t *Transfer) ofBlobs() (done, total int64) {
 	for _, b := range t.blobs {
 		done, total = done+b.done, total+b.size
 	}

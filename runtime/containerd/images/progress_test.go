@@ -61,6 +61,7 @@ func TestTransfer(t *testing.T) {
 		}
 		return tr.advance(all)
 	}
+	tr.bytes.Add(70) // of the manifest so far
 	complete := []bool{active(nil)}
 	handle(manifest)
 	handle(config)
@@ -74,7 +75,7 @@ func TestTransfer(t *testing.T) {
 
 	want := []engine.Transfer{
 		{Step: engine.Pulling, Name: "x"},
-		{Step: engine.Pulling, Name: "x"},
+		{Step: engine.Pulling, Name: "x", Done: 70},
 		{Step: engine.Pulling, Name: "x", Done: 110, Total: 310},
 		{Step: engine.Pulling, Name: "x", Done: 170, Total: 310},
 		{Step: engine.Pulling, Name: "x", Done: 310, Total: 310, Ended: true},

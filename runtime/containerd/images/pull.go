@@ -8,6 +8,7 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/platforms"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/runonce/runonce/internal/failure"
 )
@@ -32,7 +33,7 @@ func (c *Store) Pull(ctx context.Context, s Conn, a Access, t *Transfer) (img *I
 }
 
 func (c *Store) pull(ctx context.Context, s Conn, a Access, t *Transfer) (*Image, error) {
-	err := a.Use(ctx, func(ctx context.Context, r remotes.Resolver) error {
+	err := a.counted(t).Use(ctx, func(ctx context.Context, r remotes.Resolver) error {
 		options := []client.RemoteOpt{
 			client.WithResolver(r),
 			client.WithPlatformMatcher(platforms.Default()),
@@ -40,18 +41,41 @@ func (c *Store) pull(ctx context.Context, s Conn, a Access, t *Transfer) (*Image
 			client.WithPullSnapshotter(s.Snapshotter),
 			client.WithMaxConcurrentDownloads(downloads),
 			client.WithPullLabels(imageLabels(false)),
+			client.WithImageHandlerWrapper(func(next images.Handler) images.Handler { return bounded(t.handler(s.ContentStore())(next)) }),
 		}
-		if t != nil {
-			options = append(options, client.WithImageHandlerWrapper(t.handler(s.ContentStore())))
-			defer t.watch(ctx, s)()
-		}
+		defer t.watch(ctx, s)()
 		_, err := s.Client.Pull(ctx, a.ref, options...)
-		return err
+		return withPlatforms(ctx, s.ContentStore(), err, func() ocispec.Descriptor {
+			_, target, _ := r.Resolve(ctx, a.ref)
+			return target
+		})
 	})
 	if err != nil {
 		return nil, err
 	}
 	return c.WithUsers(ctx, s, a.ref)
+}
+
+// bounded refuses manifests and configurations that are too large to be read into memory, before they are
+// fetched. The first manifest or index is refused by its answer.
+func bounded(next images.Handler) images.Handler {
+	return images.HandlerFunc(func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+		children, err := next.Handle(ctx, desc)
+		for _, d := range children {
+			if err == nil && d.Size > maxAnswer && isMetadata(d.MediaType) {
+				err = tooLarge(d)
+			}
+		}
+		return children, err
+	})
+}
+
+func isMetadata(mediaType string) bool {
+	return images.IsManifestType(mediaType) || images.IsIndexType(mediaType) || images.IsConfigType(mediaType)
+}
+
+func tooLarge(d ocispec.Descriptor) error {
+	return failure.Permanentf("its part %s (%s) has %d bytes, more than %d MiB: only layers may be so large", d.Digest, d.MediaType, d.Size, maxAnswer>>20)
 }
 
 // restore makes a name that a pull has given to something that is not an image stand again for what it

@@ -11,19 +11,21 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
+	"syscall"
 
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
-	"github.com/containerd/platforms"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // pullError returns the error of a pull: why it has failed, and whether another try may help. One
 // that ctx has ended has its cause.
-func pullError(ctx context.Context, ref string, err error, t *traffic) error {
+func pullError(ctx context.Context, a Access, err error, t *traffic) error {
 	var stalled *stalledError
 	if errors.As(context.Cause(ctx), &stalled) {
 		return &failure.Error{Why: failure.ReasonErrImagePull, Err: failure.WithMessage(stalled.Error()+": "+adviceReach, stalled)}
@@ -38,9 +40,9 @@ func pullError(ctx context.Context, ref string, err error, t *traffic) error {
 	case t.broken != nil:
 		err = failure.WithMessage(fmt.Sprintf("the connection to registry %s broke off: %v", t.host, t.broken), err)
 	case t.host != "" && !isCorrupt(err):
-		err = failure.WithMessage(fmt.Sprintf("registry %s has ended its answer early: %v", t.host, err), err)
+		err = failure.WithMessage(fmt.Sprintf("registry %s ended its response early: %v", t.host, err), err)
 	}
-	return &failure.Error{Why: failure.ReasonErrImagePull, Final: final, Err: failure.WithMessage(pullMessage(ref, err, t.login), err)}
+	return &failure.Error{Why: failure.ReasonErrImagePull, Final: final, Err: failure.WithMessage(pullMessage(a.ref, err, t.login)+a.registries.advice(a.ref, err), err)}
 }
 
 // IsPermanent reports whether the same pull would fail again: the registry does not have the
@@ -87,11 +89,21 @@ func isCorrupt(err error) bool {
 			return true
 		}
 	}
-	if _, text, ok := strings.Cut(text, "failed to extract layer "); ok {
-		// A layer that ends early, or has a hard link to a file of another layer.
-		return strings.HasSuffix(strings.TrimSuffix(text, failure.Unclassified), io.ErrUnexpectedEOF.Error()) || strings.Contains(text, ": link ")
-	}
-	return false
+	_, extraction, ok := strings.Cut(text, "failed to extract layer ")
+	// The digest of a layer was right before: what cannot be extracted now never can, unless the cause is not
+	// in the layer.
+	return ok && !besideLayer.MatchString(extraction) && !errdefs.IsUnavailable(err) && !failure.Passes(err) && !isGone(extraction)
+}
+
+// besideLayer matches the errors of an extraction that are about where the layer comes from or goes to
+// (core/diff/apply, core/mount).
+var besideLayer = regexp.MustCompile(`failed to get reader from content store|failed to activate mounts|failed to (?:un)?mount |: unmount |failed to syncfs|context canceled|context deadline exceeded`)
+
+// isGone reports whether an extraction has failed for a file that somebody has removed meanwhile. A hard link to
+// a file that the image does not have is about the layer.
+func isGone(extraction string) bool {
+	text := strings.TrimSuffix(extraction, failure.Unclassified)
+	return strings.HasSuffix(text, ": "+syscall.ENOENT.Error()) && !strings.Contains(text, ": link ")
 }
 
 // isOther reports whether the registry has something else than an image of that name, such as a chart,
@@ -111,12 +123,9 @@ func isOther(err error) bool {
 	return false
 }
 
-// noPlatform is in containerd's error for an image without a manifest for this platform.
-const noPlatform = "no match for platform"
-
 // What to do about a registry.
 const (
-	adviceAccess    = "it has not asked for credentials: check its address, the proxy and what it allows this machine"
+	adviceAccess    = "it did not ask for credentials: check its address, the proxy and what it allows this machine"
 	adviceLogin     = "it may need credentials, and none are known for it: give the pod a pull secret, or log in with --authfile"
 	adviceLoggedIn  = "check the credentials and what they allow"
 	adviceReach     = "check its address, the network and the proxy"
@@ -128,15 +137,19 @@ const (
 func pullMessage(ref string, err error, l login) string {
 	host, _, _ := strings.Cut(ref, "/")
 	text := err.Error()
+	var other *engine.PlatformError
+	var tooMuch *tooMuchError
 	switch {
+	case errors.As(err, &tooMuch):
+		return tooMuch.Error()
 	case errors.As(err, new(remoteerrors.ErrUnexpectedStatus)):
 		return statusMessage(host, err, l)
-	case strings.Contains(text, noPlatform):
-		return fmt.Sprintf("registry %s has it, but not for %s", host, platforms.DefaultString())
+	case errors.As(err, &other):
+		return fmt.Sprintf("registry %s has it, but %v", host, other)
 	case errors.Is(err, docker.ErrInvalidAuthorization):
 		return fmt.Sprintf("registry %s denies access: %s", host, l.advice())
 	case isOther(err):
-		return fmt.Sprintf("registry %s has something else than a container image of that name: %s", host, afterResolving(text))
+		return fmt.Sprintf("registry %s has something other than a container image of that name: %s", host, afterResolving(text))
 	case lacksPart(text):
 		return fmt.Sprintf("registry %s does not have all of it: %s", host, text)
 	case errdefs.IsNotFound(err):
@@ -144,7 +157,7 @@ func pullMessage(ref string, err error, l login) string {
 	case isPlain(err):
 		return fmt.Sprintf("registry %s does not speak TLS: %s", host, adviceTLS)
 	case isCorrupt(err):
-		return fmt.Sprintf("registry %s has sent a damaged image: %s", host, text)
+		return fmt.Sprintf("registry %s sent a damaged image: %s", host, text)
 	}
 	return connectionMessage(host, text, err)
 }
@@ -157,7 +170,7 @@ func statusMessage(host string, err error, l login) string {
 	if u, err := url.Parse(status.RequestURL); err == nil && u.Host != "" {
 		host = u.Host
 	}
-	message := fmt.Sprintf("registry %s answers %s", host, status.Status)
+	message := fmt.Sprintf("registry %s responded with %s", host, status.Status)
 	if errors.As(err, &own) && len(own) > 0 {
 		message += fmt.Sprintf(" (%v)", own[0])
 	}

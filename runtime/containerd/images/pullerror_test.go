@@ -1,6 +1,7 @@
 package images
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -15,9 +16,9 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
-	"github.com/containerd/platforms"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 func answer(code int) error {
@@ -48,6 +49,16 @@ func TestPermanent(t *testing.T) {
 		{errors.New("failed to extract layer sha256:1: unexpected EOF: unknown"), true},
 		{errors.New("failed to extract layer sha256:1: link /a/1 /a/2: no such file or directory"), true},
 		{errors.New("failed to extract layer sha256:1: write /a/1: input/output error"), false},
+		{errors.New("failed to extract layer sha256:1: invalid whiteout name: .wh.: invalid archive: unknown"), true},
+		{errors.New("failed to extract layer (application/x sha256:1) to overlayfs as \"extract-1\": unhandled tar header type 86"), true},
+		{errors.New("failed to extract layer sha256:1: device number 4294967295:1 for \"x\" out of range: invalid archive"), true},
+		{errors.New("failed to extract layer sha256:1: mount callback failed on /t: invalid whiteout name: .wh.: invalid archive"), true},
+		{errors.New("failed to extract layer sha256:1: failed to mount /t: device or resource busy: unknown"), false},
+		{errors.New("failed to extract layer sha256:1: fork/exec /usr/bin/unpigz: resource temporarily unavailable"), false},
+		{errors.New("failed to extract layer sha256:1: mkdir /a/1: no such file or directory"), false},
+		{errors.New("failed to extract layer sha256:1: failed to get reader from content store: content digest sha256:1: not found"), false},
+		{fmt.Errorf("failed to extract layer sha256:1: %w", context.Canceled), false},
+		{fmt.Errorf("failed to extract layer sha256:1: write /a/1: %w", syscall.ENOSPC), true},
 		{errors.New("json: cannot unmarshal number into Go struct field Descriptor.config.digest of type digest.Digest"), true},
 		{errors.New("number of layers and diffIDs don't match: 1 != 2"), true},
 		{fmt.Errorf("%w: media type x is no longer supported since containerd v2.1", errdefs.ErrNotImplemented), true},
@@ -74,17 +85,18 @@ func TestMessages(t *testing.T) {
 		login login
 		want  string
 	}{
-		{answer(401), unknown, "registry m.example answers 401 Unauthorized: " + adviceLogin},
-		{answer(403), loggedIn, "registry m.example answers 403 Forbidden: " + adviceLoggedIn},
-		{errors.Join(answer(403), docker.Errors{docker.ErrorCodeDenied.WithMessage("blocked")}), notAsked, "registry m.example answers 403 Forbidden (denied: blocked): " + adviceAccess},
+		{answer(401), unknown, "registry m.example responded with 401 Unauthorized: " + adviceLogin},
+		{answer(403), loggedIn, "registry m.example responded with 403 Forbidden: " + adviceLoggedIn},
+		{errors.Join(answer(403), docker.Errors{docker.ErrorCodeDenied.WithMessage("blocked")}), notAsked, "registry m.example responded with 403 Forbidden (denied: blocked): " + adviceAccess},
 		{fmt.Errorf("x: %w", &url.Error{Op: "Get", URL: "/v2/", Err: errors.New("stopped after 10 redirects")}), notAsked, "registry r.example: stopped after 10 redirects"},
-		{answer(500), loggedIn, "registry m.example answers 500 Internal Server Error"},
+		{answer(500), loggedIn, "registry m.example responded with 500 Internal Server Error"},
 		{fmt.Errorf("pull access denied: %w", docker.ErrInvalidAuthorization), unknown, "registry r.example denies access: " + adviceLogin},
 		{fmt.Errorf("x: %w", errdefs.ErrNotFound), notAsked, "registry r.example does not have it: " + adviceReference},
-		{fmt.Errorf("no match for platform in manifest: %w", errdefs.ErrNotFound), notAsked, "registry r.example has it, but not for " + platforms.DefaultString()},
+		{errors.Join(&engine.PlatformError{Own: "linux/amd64"}, errdefs.ErrNotFound), notAsked, "registry r.example has it, but it is not for linux/amd64"},
+		{errors.Join(&engine.PlatformError{Of: []string{"linux/arm64", "linux/s390x"}, Own: "linux/amd64"}, errdefs.ErrNotFound), notAsked, "registry r.example has it, but it is for linux/arm64, linux/s390x, not for linux/amd64"},
 		{
 			fmt.Errorf("failed to resolve reference %q: rejecting 9000000 byte manifest for x: %w", "r.example/x:1", errdefs.ErrNotFound), notAsked,
-			"registry r.example has something else than a container image of that name: rejecting 9000000 byte manifest for x: not found",
+			"registry r.example has something other than a container image of that name: rejecting 9000000 byte manifest for x: not found",
 		},
 		{
 			fmt.Errorf("could not fetch content descriptor sha256:1 from remote: %w", errdefs.ErrNotFound), notAsked,
@@ -97,9 +109,9 @@ func TestMessages(t *testing.T) {
 		},
 		{
 			fmt.Errorf("failed to do request: %w", &url.Error{Op: "Get", URL: "https://m.example/v2/", Err: &busyError{"m.example", "429 Too Many Requests", time.Minute}}), notAsked,
-			"registry m.example answers 429 Too Many Requests, and to ask again after 1m0s",
+			"registry m.example responded with 429 Too Many Requests; retry after 1m0s",
 		},
-		{errors.New("unexpected commit digest sha256:1"), notAsked, "registry r.example has sent a damaged image: unexpected commit digest sha256:1"},
+		{errors.New("unexpected commit digest sha256:1"), notAsked, "registry r.example sent a damaged image: unexpected commit digest sha256:1"},
 		{errors.New(`failed to resolve reference "r.example/x:1": no route`), notAsked, "no route"},
 		{errors.New("disk full"), notAsked, "disk full"},
 	} {
@@ -121,12 +133,12 @@ func TestPullError(t *testing.T) {
 		final   bool
 		message string
 	}{
-		{"damaged", damaged, &traffic{}, true, "registry r.example has sent a damaged image: " + damaged.Error()},
-		{"damaged, in two parts", damaged, &traffic{resumed: true}, false, "registry r.example has sent a damaged image: " + damaged.Error()},
-		{"denied, after two parts", answer(403), &traffic{resumed: true}, true, "registry m.example answers 403 Forbidden: " + adviceAccess},
+		{"damaged", damaged, &traffic{}, true, "registry r.example sent a damaged image: " + damaged.Error()},
+		{"damaged, in two parts", damaged, &traffic{resumed: true}, false, "registry r.example sent a damaged image: " + damaged.Error()},
+		{"denied, after two parts", answer(403), &traffic{resumed: true}, true, "registry m.example responded with 403 Forbidden: " + adviceAccess},
 		{"cut off", cut, &traffic{host: "m.example", broken: syscall.ECONNRESET}, false, "the connection to registry m.example broke off: connection reset by peer"},
 	} {
-		err := pullError(t.Context(), "r.example/x:1", tc.err, tc.traffic)
+		err := pullError(t.Context(), Access{ref: "r.example/x:1"}, tc.err, tc.traffic)
 		if failure.IsPermanent(err) != tc.final || err.Error() != tc.message || failure.Reason(err, "") != failure.ReasonErrImagePull {
 			t.Errorf("%s: permanent %v: %v", tc.name, failure.IsPermanent(err), err)
 		}

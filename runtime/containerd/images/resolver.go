@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/remotes"
@@ -27,6 +28,7 @@ type Access struct {
 	registries Registries
 	ref        string // normalized
 	login      image.Login
+	bytes      *atomic.Int64 // counts what arrives, unless it is nil
 }
 
 // Each calls op with one way after the other to log in for the image with a normalized reference,
@@ -40,11 +42,19 @@ func (r Registries) Each(ctx context.Context, ref string, given []engine.Credent
 		if lerr != nil {
 			return lerr
 		}
-		if err = op(Access{r, ref, login}); err == nil || !IsPermanent(err) {
+		if err = op(Access{r, ref, login, nil}); err == nil || !IsPermanent(err) {
 			return err
 		}
 	}
 	return err
+}
+
+// counted returns the access with what arrives counted for the transfer, which may be nil.
+func (a Access) counted(t *Transfer) Access {
+	if t != nil {
+		a.bytes = &t.bytes
+	}
+	return a
 }
 
 // Use calls op with a resolver, and ends it when the registry sends nothing for too long. The error
@@ -52,6 +62,7 @@ func (r Registries) Each(ctx context.Context, ref string, given []engine.Credent
 func (a Access) Use(ctx context.Context, op func(context.Context, remotes.Resolver) error) error {
 	ctx, t, end := watchTraffic(ctx, a.registries.Timeout)
 	defer end()
+	t.bytes = a.bytes
 	o := a.registries.hostOptions()
 	o.Credentials = func(host string) (user, secret string, err error) {
 		c, err := a.login(ctx, host)
@@ -69,7 +80,7 @@ func (a Access) Use(ctx context.Context, op func(context.Context, remotes.Resolv
 	}
 	err := op(ctx, docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(ctx, o)}))
 	if err != nil {
-		return pullError(ctx, a.ref, NativeError(err), t)
+		return pullError(ctx, a, NativeError(err), t)
 	}
 	return nil
 }

@@ -145,7 +145,11 @@ func (c *Store) load(ctx context.Context, s Conn, record images.Image) (*Image, 
 	store := s.ContentStore()
 	manifest, err := images.Manifest(ctx, store, record.Target, platforms.Default())
 	if err != nil {
-		return nil, fmt.Errorf("reading its manifest: %w", NativeError(err))
+		err = NativeError(withPlatforms(ctx, store, err, func() ocispec.Descriptor { return record.Target }))
+		if isCorrupt(err) || isOther(err) {
+			err = &failure.Error{Why: failure.ReasonErrImagePull, Final: true, Err: err}
+		}
+		return nil, fmt.Errorf("reading its manifest: %w", err)
 	}
 	config, err := readConfig(ctx, store, manifest.Config)
 	if err == nil {
@@ -169,6 +173,7 @@ func (c *Store) load(ctx context.Context, s Conn, record images.Image) (*Image, 
 		WorkingDir: config.Config.WorkingDir,
 		StopSignal: config.Config.StopSignal,
 		Volumes:    declaredVolumes(config.Config.Volumes),
+		Platform:   otherPlatform(config.Platform),
 	}}
 	for _, l := range manifest.Layers {
 		img.Size += l.Size
@@ -188,6 +193,9 @@ func declaredVolumes(declared map[string]struct{}) []string {
 
 // readConfig reads the configuration of an image.
 func readConfig(ctx context.Context, store content.Store, d ocispec.Descriptor) (config ocispec.Image, err error) {
+	if d.Size > maxAnswer {
+		return config, fmt.Errorf("reading its configuration: %w", tooLarge(d))
+	}
 	blob, err := content.ReadBlob(ctx, store, d)
 	if err != nil {
 		return config, fmt.Errorf("reading its configuration: %w", NativeError(err))

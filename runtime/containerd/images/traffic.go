@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,6 +27,7 @@ type traffic struct {
 	host    string // of the last request
 	broken  error  // that has cut off the last answer
 	login   login
+	bytes   *atomic.Int64 // that have arrived; nil if nobody wants to know
 }
 
 // login is what has become of a registry's questions for credentials.
@@ -85,6 +89,14 @@ func (t *traffic) begin(host string, part bool) {
 	t.change(1)
 }
 
+// arrived notes bytes of an answer.
+func (t *traffic) arrived(n int) {
+	if t.bytes != nil {
+		t.bytes.Add(int64(n))
+	}
+	t.change(0)
+}
+
 // change notes a request that begins (1), ends (-1), or gets on (0).
 func (t *traffic) change(by int) {
 	t.mu.Lock()
@@ -127,9 +139,38 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		t.traffic.change(-1)
 		return nil, busy
 	}
-	resp.Body = &watchedBody{ReadCloser: resp.Body, canceled: r.Context().Err, traffic: t.traffic}
+	body := &watchedBody{ReadCloser: resp.Body, canceled: r.Context().Err, traffic: t.traffic}
+	if !wantsBlob(r) || resp.StatusCode >= http.StatusMultipleChoices {
+		body.most, body.from = maxAnswer, r.URL
+	}
+	resp.Body = body
 	return resp, nil
 }
+
+// maxAnswer bounds an answer in bytes that is no blob, such as a manifest or a token: it is read into memory,
+// or to its end whatever comes. containerd refuses manifests of half that size, other programs those of
+// 4 MiB.
+const maxAnswer = 8 << 20
+
+// wantsBlob reports whether a request, or the one that was redirected to it, is for a blob: a layer, which may
+// have any size, or a configuration, whose size its manifest says.
+func wantsBlob(r *http.Request) bool {
+	for r.Response != nil && r.Response.Request != nil {
+		r = r.Response.Request
+	}
+	// A reference with the digest of a manifest is also looked for among the blobs.
+	return strings.Contains(r.URL.Path, "/blobs/") && !strings.Contains(strings.Join(r.Header.Values("Accept"), ","), "manifest")
+}
+
+// tooMuchError says that a registry has sent more than anything that it was asked for can have.
+type tooMuchError struct{ from *url.URL }
+
+func (e *tooMuchError) Error() string {
+	return fmt.Sprintf("registry %s has sent more than %d MiB for %s: only layers may be so large", e.from.Host, maxAnswer>>20, e.from.Path)
+}
+
+// Permanent says that it would do so again.
+func (e *tooMuchError) Permanent() bool { return true }
 
 func refusesParts(code int) bool {
 	return code == http.StatusRequestedRangeNotSatisfiable || code == http.StatusBadRequest || code == http.StatusNotImplemented
@@ -142,13 +183,20 @@ type watchedBody struct {
 	canceled func() error
 	traffic  *traffic
 	once     sync.Once
+	most     int64 // bytes that may come; 0 for any number
+	from     *url.URL
+	read     int64
 }
 
 // Read reads the body.
 func (b *watchedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
-		b.traffic.change(0)
+		b.traffic.arrived(n)
+	}
+	if b.read += int64(n); b.most > 0 && b.read > b.most {
+		b.once.Do(func() { b.traffic.change(-1) })
+		return n, &tooMuchError{b.from}
 	}
 	if err != nil {
 		b.once.Do(func() { b.traffic.change(-1) })
@@ -176,9 +224,9 @@ type busyError struct {
 
 func (e *busyError) Error() string {
 	if e.wait == 0 {
-		return fmt.Sprintf("registry %s answers %s", e.host, e.status)
+		return fmt.Sprintf("registry %s responded with %s", e.host, e.status)
 	}
-	return fmt.Sprintf("registry %s answers %s, and to ask again after %s", e.host, e.status, e.wait)
+	return fmt.Sprintf("registry %s responded with %s; retry after %s", e.host, e.status, e.wait)
 }
 
 // RetryDelay returns how long to wait at least.

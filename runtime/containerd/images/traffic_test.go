@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -127,7 +128,63 @@ func TestBusy(t *testing.T) {
 	_, traffic, end := watchTraffic(t.Context(), 0)
 	defer end()
 	_, err := get(t.Context(), traffic, &http.Response{StatusCode: 429, Status: "429 Too Many Requests", Header: http.Header{"Retry-After": {"2"}}, Body: http.NoBody})
-	if want := "registry r.example answers 429 Too Many Requests, and to ask again after 2s"; err == nil || err.Error() != want || traffic.active != 0 {
+	if want := "registry r.example responded with 429 Too Many Requests; retry after 2s"; err == nil || err.Error() != want || traffic.active != 0 {
 		t.Errorf("%v, %d active", err, traffic.active)
+	}
+}
+
+// endless is a body without an end.
+type endless struct{ read *int64 }
+
+func (e endless) Read(p []byte) (int, error) {
+	*e.read += int64(len(p))
+	return len(p), nil
+}
+
+func (endless) Close() error { return nil }
+
+// TestEndless: what is no blob has a bound; a blob has none here, also after a redirect.
+func TestEndless(t *testing.T) {
+	t.Parallel()
+	manifests := http.Header{"Accept": {"application/vnd.oci.image.manifest.v1+json, */*"}}
+	to := func(path string, h http.Header) *http.Request {
+		return &http.Request{URL: &url.URL{Host: "r.example", Path: path}, Header: h}
+	}
+	redirected := to("/data/1", nil)
+	redirected.Response = &http.Response{Request: to("/v2/x/blobs/sha256:1", nil)}
+	for _, tc := range []struct {
+		name    string
+		request *http.Request
+		code    int
+		bounded bool
+	}{
+		{"manifest", to("/v2/x/manifests/1", manifests), 200, true},
+		{"token", to("/token", nil), 200, true},
+		{"blob", to("/v2/x/blobs/sha256:1", nil), 200, false},
+		{"part of a blob", to("/v2/x/blobs/sha256:1", nil), 206, false},
+		{"redirected blob", redirected, 200, false},
+		{"error", to("/v2/x/blobs/sha256:1", nil), 500, true},
+		{"manifest that is looked for among the blobs", to("/v2/x/blobs/sha256:1", manifests), 200, true},
+	} {
+		var read int64
+		var bytes atomic.Int64
+		rt := &transport{tripper(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: tc.code, Body: endless{&read}, Request: r}, nil
+		}), &traffic{bytes: &bytes}}
+		resp, err := rt.RoundTrip(tc.request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.CopyN(io.Discard, resp.Body, 2*maxAnswer)
+		if err := resp.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		var tooMuch *tooMuchError
+		if errors.As(err, &tooMuch) != tc.bounded || !tc.bounded && err != nil || tc.bounded && (read > maxAnswer+1<<20 || !IsPermanent(err)) {
+			t.Errorf("%s: read %d: %v", tc.name, read, err)
+		}
+		if bytes.Load() != read {
+			t.Errorf("%s: counted %d of %d", tc.name, bytes.Load(), read)
+		}
 	}
 }

@@ -46,13 +46,20 @@ func snapshotterDirs(root string) string {
 	return filepath.Join(root, string(plugins.SnapshotPlugin)+".*")
 }
 
-// checkDatabase reads a database, which may be new as long as no file matches the pattern of its data.
+// newSize is the size of a new database: bolt writes its first four pages at once.
+var newSize = int64(4 * os.Getpagesize())
+
+// checkDatabase reads a database, which may be new as long as no file matches the pattern of its data. One that
+// was not finished then, for example on a full disk, is removed: it has never had anything.
 func checkDatabase(path, data string) (err error) {
-	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-		if found, err := filepath.Glob(data); err != nil || len(found) > 0 {
+	if info, err := os.Stat(path); err != nil || info.Size() < newSize {
+		found, err := filepath.Glob(data)
+		switch {
+		case err == nil && len(found) == 0:
+			return os.RemoveAll(path) // which need not exist
+		case info == nil || info.Size() == 0:
 			return errors.Join(errors.New("it is empty"), err)
 		}
-		return nil
 	}
 	// Where the file was truncated or an offset is wrong, memory cannot be read.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))

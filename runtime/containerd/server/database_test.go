@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +53,26 @@ func TestCheckDatabasesNew(t *testing.T) {
 	}
 	if err := checkDatabases(root); err == nil || !strings.Contains(err.Error(), "overlayfs/metadata.db is damaged: it is empty") {
 		t.Error(err)
+	}
+}
+
+// TestCheckDatabasesUnfinished: a database that a full disk has cut off while it was created is created again.
+func TestCheckDatabasesUnfinished(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dir := filepath.Join(root, "io.containerd.snapshotter.v1.overlayfs")
+	path := filepath.Join(dir, "metadata.db")
+	if err := os.MkdirAll(filepath.Join(dir, "snapshots"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, database(t)[:4096], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkDatabases(root); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file is still there: %v", err)
 	}
 }
 

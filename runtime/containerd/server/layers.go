@@ -49,7 +49,7 @@ func newLayers(o Options) *layers {
 	l := &layers{root: o.Root, log: o.Log}
 	l.timer = time.AfterFunc(time.Hour, func() {
 		if err := l.sync(); err != nil {
-			l.log.Warn("the layers of images are not written to disk", "error", err)
+			l.log.Warn("could not write the layers of images to disk", "error", err)
 		}
 	})
 	l.timer.Stop()
@@ -111,7 +111,7 @@ func (l *layers) sync() error {
 
 func (l *layers) close() error {
 	l.timer.Stop()
-	waiting := time.AfterFunc(slowSync, func() { l.log.Warn("waiting until the images are on disk") })
+	waiting := time.AfterFunc(slowSync, func() { l.log.Warn("still writing images to disk") })
 	defer waiting.Stop()
 	return l.sync()
 }
@@ -161,7 +161,7 @@ func (l *layers) recover() error {
 		l.timer.Reset(syncDelay)
 		return nil
 	}
-	l.log.Warn("the machine went down before images were completely on disk, they are unpacked again")
+	l.log.Warn("unpacking images again: the machine went down before they were completely on disk")
 	if err == nil {
 		err = forgetSnapshots(metadataPath(l.root))
 	}

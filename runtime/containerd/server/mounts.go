@@ -20,7 +20,7 @@ func sweepMounts(dir string, log *slog.Logger) error {
 		return fmt.Errorf("looking for mounts of earlier runs: %w", err)
 	}
 	for _, w := range warnings {
-		log.Warn("a mount of an earlier run is not removed", "error", w)
+		log.Warn("could not remove a mount of an earlier run", "error", w)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/mount"
 
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 func TestSweepMounts(t *testing.T) {

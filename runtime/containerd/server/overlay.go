@@ -29,7 +29,7 @@ func unlessUnusable(overlayfs initFunc, o Options) initFunc {
 		dir := ic.Properties[plugins.PropertyRootDir]
 		if _, err := os.Stat(dir); err != nil { // it has not been used before
 			if err := tryOverlay(filepath.Dir(dir)); err != nil {
-				o.Log.Info("overlayfs cannot be used, each container gets a copy of its image", "error", err)
+				o.Log.Info("could not use overlayfs; each container gets a copy of its image", "error", err)
 				return nil, plugin.ErrSkipPlugin
 			}
 		}

@@ -31,7 +31,7 @@ func (s *Server) recover(ctx context.Context, o Options) error {
 		err := os.WriteFile(path, nil, 0o600)
 		if errors.Is(err, syscall.ENOSPC) {
 			// Pods can be listed and stopped on a full file system.
-			o.Log.Warn("no space to mark the root directory: should this process be killed, the next one does not clean up after it", "error", err)
+			o.Log.Warn("could not mark the root directory; if this process is killed, the next one will not clean up after it", "error", err)
 			return nil
 		}
 		if err != nil {
@@ -65,7 +65,7 @@ func (s *Server) cleanSnapshots(ctx context.Context, log *slog.Logger) {
 			continue
 		}
 		if err := touch(ctx, s.Client.SnapshotService(p.Registration.ID)); err != nil {
-			log.Warn("old snapshots are not cleaned up", "snapshotter", p.Registration.ID, "error", err)
+			log.Warn("could not clean up old snapshots", "snapshotter", p.Registration.ID, "error", err)
 		}
 	}
 }

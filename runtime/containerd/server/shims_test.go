@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/hack/exectest"
+	"github.com/runonce/runonce/internal/testing/exectest"
 )
 
 // shimScript stands for the shim: it writes down how it was started and stays.

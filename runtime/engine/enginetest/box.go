@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"fmt"
+	"math"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -35,18 +36,27 @@ func (b *Box) Program(c engine.ContainerConfig) Behavior {
 	}
 	life := b.applet(c, name, args[1:])
 	if life.Err != nil {
-		life.Err = &failure.Error{Why: failure.ReasonRunError, Final: true, Err: &exec.Error{Name: args[0], Err: life.Err}}
+		life.Err = &failure.Error{Why: failure.ReasonRunError, Final: true, Ended: true, Err: &exec.Error{Name: args[0], Err: life.Err}}
 	}
 	life.Exec = func(command []string) engine.ExecResult {
 		end := b.applet(c, command[1], command[2:])
 		return engine.ExecResult{ExitCode: end.Code, Output: []byte(strings.Join(slices.Concat(end.Log, end.Errors), "\n"))}
+	}
+	life.ExecTakes = func(command []string) time.Duration {
+		if len(command) < 2 || command[1] != "sleep" {
+			return 0
+		}
+		if end := b.applet(c, command[1], command[2:]); !end.Runs {
+			return end.After
+		}
+		return math.MaxInt64
 	}
 	return life
 }
 
 func (b *Box) applet(c engine.ContainerConfig, name string, args []string) Behavior {
 	switch name {
-	case "exit", "crash", "kill":
+	case "exit", "crash", "kill", "oom":
 		return ends(name, args)
 	case "echo", "error":
 		return Behavior{Log: []string{strings.Join(args, " ")}}
@@ -56,12 +66,13 @@ func (b *Box) applet(c engine.ContainerConfig, name string, args []string) Behav
 		return b.flaky(c, args)
 	case "do":
 		return b.do(c, args)
-	case "trap":
-		return Behavior{Runs: true, Log: []string{"ready"}}
-	case "sleep", "stay":
+	case "sleep", "stay", "trap":
 		life := Behavior{Runs: true}
-		if name == "stay" {
+		switch name {
+		case "stay":
 			life.IgnoresTerm, life.Log = true, []string{"deaf from now on"}
+		case "trap":
+			life.HandlesTerm, life.Log = true, []string{"ready"}
 		}
 		if len(args) == 1 {
 			d, err := time.ParseDuration(args[0])
@@ -86,8 +97,13 @@ func (b *Box) do(c engine.ContainerConfig, args []string) Behavior {
 		life := b.applet(c, words[0], words[1:])
 		all.Log, all.Errors = append(all.Log, life.Log...), append(all.Errors, life.Errors...)
 		all.After += life.After
-		all.Runs, all.Code, all.IgnoresTerm = life.Runs, life.Code, life.IgnoresTerm
-		if life.Runs || life.Code != 0 {
+		if all.HandlesTerm {
+			all.TermAfter += life.After
+		}
+		all.Code, all.IgnoresTerm = life.Code, life.IgnoresTerm
+		all.Runs, all.HandlesTerm = all.Runs || life.Runs, all.HandlesTerm || life.HandlesTerm
+		all.OOM = all.OOM || life.OOM
+		if life.Runs && !life.HandlesTerm || life.Code != 0 {
 			break
 		}
 	}
@@ -106,6 +122,7 @@ func ends(name string, args []string) Behavior {
 		code += 128
 	}
 	life := Behavior{Code: int32(code)}
+	life.OOM = name == "oom"
 	if len(args) > 1 {
 		life.Log = []string{strings.Join(args[1:], " ")}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -41,9 +42,11 @@ func Conform(t *testing.T, open func(t *testing.T) Subject) {
 	}{
 		{"start and exit code", conformExit},
 		{"a running container is listed", conformRunning},
+		{"out of memory", conformOutOfMemory},
 		{"output is in the log", conformLog},
 		{"stop with grace", conformStop},
 		{"stop of a process that ignores the signal", conformKill},
+		{"stop by somebody who does not wait", conformStopCanceled},
 		{"absent containers", conformAbsent},
 		{"start twice", conformTwice},
 		{"start that fails leaves nothing", conformFailedStart},
@@ -51,6 +54,7 @@ func Conform(t *testing.T, open func(t *testing.T) Subject) {
 		{"containers of one pod", conformPods},
 		{"last termination is kept", conformLast},
 		{"exec", conformExec},
+		{"exec cut off", conformExecCutOff},
 		{"exec with streams", conformExecStreams},
 		{"events", conformEvents},
 		{"images", conformImages},
@@ -184,6 +188,19 @@ func conformStop(t *testing.T, s Subject) {
 	}
 }
 
+func conformStopCanceled(t *testing.T, s Subject) {
+	c := start(t, s, "pod1", "web", "trap")
+	awaitLog(t, c, "ready")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Engine.Stop(ctx, c.ID, syscall.SIGTERM, limit); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatalf("Stop: %v", err)
+	}
+	if got := awaitExit(t, s.Engine, c.ID); got.Exit.ExitCode == 137 {
+		t.Errorf("exit code %d, want that of its handler", got.Exit.ExitCode)
+	}
+}
+
 func conformKill(t *testing.T, s Subject) {
 	c := start(t, s, "pod1", "deaf", "stay")
 	awaitLog(t, c, "deaf from now on")
@@ -235,9 +252,8 @@ func conformFailedStart(t *testing.T, s Subject) {
 	if err == nil {
 		t.Fatal("Start of a command that does not exist succeeded")
 	}
-	var p interface{ Permanent() bool }
-	if !errors.As(err, &p) || !p.Permanent() {
-		t.Errorf("%v: not permanent", err)
+	if !failure.IsPermanent(err) || !failure.IsRefused(err) {
+		t.Errorf("%v: permanent %v, refused %v", err, failure.IsPermanent(err), failure.IsRefused(err))
 	}
 	if !strings.Contains(err.Error(), "no-such-command") {
 		t.Errorf("%v: does not name the command", err)
@@ -295,6 +311,18 @@ func conformExec(t *testing.T, s Subject) {
 	}
 	if got.ExitCode != 7 || strings.TrimSpace(string(got.Output)) != "out" {
 		t.Errorf("exit code %d, output %q", got.ExitCode, got.Output)
+	}
+}
+
+func conformExecCutOff(t *testing.T, s Subject) {
+	c := start(t, s, "pod1", "web", "sleep")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := s.Engine.Exec(ctx, c.ID, []string{"/bin/box", "sleep"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Exec: %v, want the end of its time", err)
+	}
+	if got, ok := find(t, s.Engine, c.ID); !ok || got.State != engine.StateRunning {
+		t.Errorf("container is %q after its command was cut off", got.State)
 	}
 }
 

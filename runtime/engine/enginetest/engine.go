@@ -37,11 +37,17 @@ type Behavior struct {
 	OOM   bool
 	// IgnoresTerm makes the process ignore all signals but SIGKILL.
 	IgnoresTerm bool
+	// HandlesTerm makes the process exit with Code, TermAfter after any signal but SIGKILL.
+	HandlesTerm bool
+	TermAfter   time.Duration
 	// Log is what the process writes to stdout, by line, and Errors what it then writes to
 	// stderr.
 	Log, Errors []string
 	// Exec answers commands run inside the container; nil makes every one exit 0.
 	Exec func(command []string) engine.ExecResult
+	// ExecTakes says how long such a command runs, unless its container ends before; nil makes
+	// every one end at once.
+	ExecTakes func(command []string) time.Duration
 }
 
 // Engine is an in-memory engine. A second runtime.Pods on the same Engine is a later process,
@@ -56,6 +62,8 @@ type Engine struct {
 	Users map[string]engine.Credential
 	// PullErrors are returned, one a call, before a pull succeeds.
 	PullErrors map[string][]error
+	// ResolveErrors are returned, one a call, before a digest is found.
+	ResolveErrors map[string][]error
 	// PullTakes is how long a pull takes.
 	PullTakes time.Duration
 	// Layers are the sizes of containers' own layers, by container name.
@@ -197,7 +205,13 @@ func (e *Engine) Stop(ctx context.Context, id string, sig syscall.Signal, grace 
 	if p == nil {
 		return nil
 	}
-	if sig == syscall.SIGKILL || !p.life.IgnoresTerm {
+	switch {
+	case sig != syscall.SIGKILL && p.life.HandlesTerm && p.life.TermAfter > 0:
+		time.AfterFunc(p.life.TermAfter, func() { e.end(p, p.life.Code) })
+	case sig != syscall.SIGKILL && p.life.HandlesTerm:
+		e.end(p, p.life.Code)
+		return nil
+	case sig == syscall.SIGKILL || !p.life.IgnoresTerm:
 		e.end(p, 128+int32(sig))
 		return nil
 	}
@@ -234,16 +248,27 @@ func (e *Engine) Containers(_ context.Context, podUID string) ([]engine.Containe
 }
 
 // Exec asks the script.
-func (e *Engine) Exec(_ context.Context, id string, command []string) (engine.ExecResult, error) {
+func (e *Engine) Exec(ctx context.Context, id string, command []string) (engine.ExecResult, error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	p := e.find(id)
+	runs := p != nil && p.State == engine.StateRunning
+	e.mu.Unlock()
 	switch {
 	case p == nil:
 		return engine.ExecResult{}, fmt.Errorf("running %q in container %q: %w", command, id, engine.ErrNotFound)
-	case p.State != engine.StateRunning:
+	case !runs:
 		return engine.ExecResult{}, fmt.Errorf("running %q in container %q: it is not running", command, id)
-	case p.life.Exec == nil:
+	}
+	if p.life.ExecTakes != nil {
+		select {
+		case <-time.After(p.life.ExecTakes(command)):
+		case <-p.done: // which kills its other processes
+			return engine.ExecResult{ExitCode: 128 + int32(syscall.SIGKILL)}, nil
+		case <-ctx.Done():
+			return engine.ExecResult{}, fmt.Errorf("running %q in container %q: %w", command, id, ctx.Err())
+		}
+	}
+	if p.life.Exec == nil {
 		return engine.ExecResult{}, nil
 	}
 	return p.life.Exec(command), nil
@@ -341,6 +366,10 @@ func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Cre
 func (e *Engine) Resolve(_ context.Context, ref string, credentials ...engine.Credential) (string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if errs := e.ResolveErrors[ref]; len(errs) > 0 {
+		e.ResolveErrors[ref] = errs[1:]
+		return "", errs[0]
+	}
 	img, err := e.inRegistry(ref, credentials)
 	return img.Digest, err
 }

@@ -5,6 +5,7 @@ package namespaces
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -161,19 +162,21 @@ func Alive(ns Pin) bool {
 	return err == nil && kind == cloneFlags[ns.Kind]
 }
 
-// Remove removes the pins in dir, and dir. It may be repeated.
+// Remove removes the pins in dir, wherever another version has put them there, and dir. It may be
+// repeated.
 func Remove(dir string) error {
-	var errs []error
-	for _, k := range []Kind{Net, IPC, UTS, User} {
-		path := filepath.Join(dir, string(k))
-		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		// EINVAL: a file that nothing is mounted on.
-		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-			errs = append(errs, fmt.Errorf("unmounting namespace %s: %w", path, err))
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
 		}
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+		// EINVAL: a file that nothing is mounted on.
+		if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("unmounting namespace %s: %w", path, err)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("removing the directory of namespaces: %w", err)

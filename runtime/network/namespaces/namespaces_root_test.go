@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 func TestMakeAndRemove(t *testing.T) {

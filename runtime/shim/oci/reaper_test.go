@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 // reaper is the one of this program, which must not use os/exec beside it.

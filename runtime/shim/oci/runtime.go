@@ -55,7 +55,8 @@ type Command struct {
 	Log string
 }
 
-// Run runs a command to its end. When the context ends it is killed with its process group.
+// Run runs a command to its end. When the context ends it is killed with the processes that it has
+// started.
 func (r *Runtime) Run(ctx context.Context, c Command) ([]byte, error) {
 	program, err := exec.LookPath(cmp.Or(r.Program, "runc"))
 	if err != nil {
@@ -91,11 +92,18 @@ func (r *Runtime) Run(ctx context.Context, c Command) ([]byte, error) {
 	}
 	data := read(output, c.Log)
 	if e.Status != 0 {
-		text := cmp.Or(LastError(data), strings.TrimSpace(string(data)), fmt.Sprintf("%s: exit status %d", filepath.Base(program), e.Status))
+		status := fmt.Sprintf("%s: exit status %d", filepath.Base(program), e.Status)
+		text := cmp.Or(LastError(data), strings.TrimSpace(string(data)), status)
+		if e.Status > 128 && e.Status <= 128+lastSignal && text != status {
+			text += ": " + status // it was killed, whatever is in its log
+		}
 		return nil, errors.New(text + r.lackOfSpace(text))
 	}
 	return data, nil
 }
+
+// lastSignal is the highest of the kernel's (_NSIG). Runtimes exit with 255, too.
+const lastSignal = 64
 
 // enough is the space that a runtime needs for its files of a container, at most.
 const enough = 64 << 10
@@ -158,11 +166,7 @@ func (r *Runtime) run(ctx context.Context, argv []string, files []*os.File) (Exi
 		return e, nil
 	case <-ctx.Done():
 	}
-	_ = r.Reaper.Signal(-pid, syscall.SIGKILL)
-	select {
-	case <-ended:
-	case <-time.After(killDelay):
-	}
+	r.kill(pid, ended)
 	return Exit{}, ctx.Err()
 }
 
@@ -261,17 +265,21 @@ func readFIFO(path string) error {
 }
 
 // Delete deletes a container that may be gone.
-func (r *Runtime) Delete(ctx context.Context, id string) error { return r.delete(ctx, id) }
+func (r *Runtime) Delete(ctx context.Context, id string) error { return r.delete(ctx, id, id) }
 
 // DeleteForced also deletes a container that runs, or that was not completely created.
 func (r *Runtime) DeleteForced(ctx context.Context, id string) error {
 	UnmountRuntime(filepath.Join(r.Root, id))
-	return r.delete(ctx, "--force", id)
+	return r.delete(ctx, id, "--force", id)
 }
 
-func (r *Runtime) delete(ctx context.Context, args ...string) error {
+func (r *Runtime) delete(ctx context.Context, id string, args ...string) error {
 	_, err := r.Run(ctx, Command{Args: append([]string{"delete"}, args...)})
-	if err != nil && strings.Contains(err.Error(), "does not exist") {
+	if err == nil || strings.Contains(err.Error(), "does not exist") {
+		return nil
+	}
+	// An earlier command that was killed may have deleted it. For crun, that is an error.
+	if _, serr := os.Lstat(filepath.Join(r.Root, id)); errors.Is(serr, fs.ErrNotExist) {
 		return nil
 	}
 	return err

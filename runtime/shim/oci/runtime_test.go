@@ -48,6 +48,9 @@ func TestRunErrors(t *testing.T) {
 		{`echo '{"level":"error","msg":"first"}'; echo '{"level":"error","msg":"last"}'; echo '{"level":"info","msg":"no"}'; exit 1`, "last"},
 		{`echo no such thing >&2; exit 1`, "no such thing"},
 		{`exit 7`, "rt: exit status 7"},
+		{`echo write to sync socket: Broken pipe >&2; kill -9 $$`, "write to sync socket: Broken pipe: rt: exit status 137"},
+		{`kill -9 $$`, "rt: exit status 137"},
+		{`echo no such program >&2; exit 255`, "no such program"},
 	} {
 		_, err := script(t, tc.script).Run(t.Context(), Command{Args: []string{"kill"}})
 		if err == nil || err.Error() != tc.want {
@@ -70,18 +73,19 @@ func TestRunErrors(t *testing.T) {
 	}
 }
 
-// TestRunEndsWithItsContext: a command is killed with its children.
+// TestRunEndsWithItsContext: a command has ended with its children when Run returns, also with those in
+// another session.
 func TestRunEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
-	r := script(t, "sleep 1000 & echo $! >"+file+".new; mv "+file+".new "+file+"; wait")
+	r := script(t, "sleep 1000 & echo $! >"+file+".new; setsid sh -c 'echo $$ >>"+file+".new; mv "+file+".new "+file+"; sleep 1000' & wait")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var child string
+	var children []string
 	go func() {
-		for child == "" {
+		for len(children) == 0 {
 			text, _ := os.ReadFile(file)
-			child = strings.TrimSpace(string(text))
+			children = strings.Fields(string(text))
 			time.Sleep(time.Millisecond)
 		}
 		cancel()
@@ -89,16 +93,29 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	if _, err := r.Run(ctx, Command{Args: []string{"kill"}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat("/proc/" + child); err != nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("its child still runs")
+	for _, child := range children {
+		// Its parent may have to reap it yet.
+		if stat, err := os.ReadFile("/proc/" + child + "/stat"); err == nil && !strings.Contains(string(stat), ") Z ") {
+			t.Errorf("a child still runs: %s", stat)
 		}
 	}
 	if _, err := r.Run(ctx, Command{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestDeleteAgain: a container that the runtime has deleted already is gone, whatever the runtime says.
+func TestDeleteAgain(t *testing.T) {
+	t.Parallel()
+	r := script(t, `echo "cannot open directory: No such file or directory" >&2; exit 1`)
+	if err := errors.Join(r.Delete(t.Context(), "c"), r.DeleteForced(t.Context(), "c")); err != nil {
+		t.Error(err)
+	}
+	if err := os.Mkdir(filepath.Join(r.Root, "c"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Delete(t.Context(), "c"); err == nil {
+		t.Error("what is there counts as gone")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/runtime/logs"
 )
 
@@ -40,6 +41,9 @@ type Output struct {
 	RecordPath string
 	// Journal is the socket of the journal that gets the lines of the log as well; empty for none.
 	Journal string
+	// NoteBundle asks for a link to the container's bundle at BundlePath: only the shim learns where a
+	// daemon has put it.
+	NoteBundle bool
 }
 
 // URI returns the output as a URI, which is passed to the shim as the task's stdout.
@@ -48,6 +52,9 @@ func (o Output) URI() string {
 	values := url.Values{"record": {o.RecordPath}}
 	if o.Journal != "" {
 		values.Set("journal", o.Journal)
+	}
+	if o.NoteBundle {
+		values.Set("bundle", "note")
 	}
 	u.RawQuery = values.Encode()
 	return u.String()
@@ -93,8 +100,11 @@ func ParseOutput(uri string) (Output, bool) {
 		return Output{}, false
 	}
 	values := u.Query()
-	return Output{LogPath: u.Path, RecordPath: values.Get("record"), Journal: values.Get("journal")}, true
+	return Output{LogPath: u.Path, RecordPath: values.Get("record"), Journal: values.Get("journal"), NoteBundle: values.Has("bundle")}, true
 }
+
+// BundlePath is a link to the bundle of the container with a record at the path.
+func BundlePath(path string) string { return path + ".bundle" }
 
 // Record says when a container's process started and how it ended. It is written when the
 // process starts, without an end, and again when it has ended. For a third-party shim it is
@@ -125,7 +135,7 @@ func Reserve(path string) error {
 	return nil
 }
 
-// Write replaces the file at path with the record, atomically. For an end it uses what Reserve has
+// Write replaces the file at path with the record, atomically, and returns once that is on disk. For an end it uses what Reserve has
 // reserved, if there is no other space, and else gives it back.
 func (e Record) Write(path string) error {
 	data, err := json.Marshal(e)
@@ -150,9 +160,12 @@ func (e Record) Write(path string) error {
 	return nil
 }
 
-// replace puts a file with the data in the place of the one at path.
+// replace puts a file with the data in the place of the one at path, and on disk.
 func replace(path string, f *os.File, data []byte) error {
 	_, err := f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
@@ -160,7 +173,7 @@ func replace(path string, f *os.File, data []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return nil
+	return atomicfile.Sync(filepath.Dir(path))
 }
 
 // Read reads what Write wrote. Without a file the error wraps fs.ErrNotExist.

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,7 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/runonce/runonce/hack/roottest"
+	"github.com/runonce/runonce/internal/testing/disk"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 // TestEndOnAFullDisk: an end is recorded when there is neither space nor a file left.
@@ -43,5 +45,36 @@ func TestEndOnAFullDisk(t *testing.T) {
 		if _, err := os.Stat(ReservePath(path)); err == nil {
 			t.Errorf("%s: the reserved file is left", options)
 		}
+	}
+}
+
+// TestPowerFailure: a start and an exit stay known.
+func TestPowerFailure(t *testing.T) {
+	for _, kind := range disk.Types() {
+		t.Run(kind, func(t *testing.T) {
+			roottest.Require(t)
+			dir := t.TempDir()
+			d, err := disk.Make(t.Context(), filepath.Join(t.TempDir(), "disk"), dir, kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+			started := Record{ContainerID: "a", StartedAt: time.Unix(1, 0).UTC()}
+			ended := Record{ContainerID: "b", StartedAt: time.Unix(1, 0).UTC(), FinishedAt: time.Unix(2, 0).UTC(), ExitCode: 7}
+			path := func(r Record) string { return filepath.Join(dir, r.ContainerID+".json") }
+			for _, r := range []Record{started, ended} {
+				if err := errors.Join(Reserve(path(r)), r.Write(path(r))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := errors.Join(d.CutPower(), unix.Unmount(dir, unix.MNT_DETACH), d.Restore(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []Record{started, ended} {
+				if got, err := Read(path(want)); err != nil || got != want {
+					t.Errorf("read %+v, %v; want %+v", got, err, want)
+				}
+			}
+		})
 	}
 }

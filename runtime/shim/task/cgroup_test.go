@@ -4,8 +4,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/runonce/runonce/internal/testing/roottest"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
@@ -66,11 +68,42 @@ func TestLook(t *testing.T) {
 	none.stop()
 }
 
+// TestStartError: whoever waits to be started may be killed for want of memory.
+func TestStartError(t *testing.T) {
+	t.Parallel()
+	for events, want := range map[string]string{
+		"oom_kill 0\n": "OCI runtime start failed: the cause",
+		"oom_kill 1\n": "OCI runtime start failed: container init was OOM-killed (memory limit too low?)",
+	} {
+		c := &container{oom: &oomWatch{cgroup: cgroup{t.TempDir(), true}, tell: func() {}}}
+		if err := os.WriteFile(filepath.Join(c.oom.dir, "memory.events"), []byte(events), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.startError(errors.New("the cause")); err.Error() != want {
+			t.Errorf("%q", err)
+		}
+	}
+}
+
+// TestKilledBeforeItsStart: a container whose first process has ended cannot be started any more.
+func TestKilledBeforeItsStart(t *testing.T) {
+	t.Parallel()
+	s := newShim(t, "")
+	s.must("Create", s.request("a", "exit 0"))
+	id := &ttrpc.Request{ID: "a"}
+	s.must("Kill", &ttrpc.KillRequest{Request: *id, Signal: 9})
+	s.wait(id)
+	if _, err := s.call(t.Context(), "Start", id); err == nil || !strings.Contains(err.Error(), "OCI runtime start failed: cannot start a container that has stopped") {
+		t.Errorf("%v", err)
+	}
+	s.must("Delete", id)
+}
+
 func TestFindCgroup(t *testing.T) {
 	t.Parallel()
 	c, err := findCgroup(os.Getpid())
 	if err != nil {
-		t.Skipf("no cgroups: %v", err)
+		roottest.Lacks(t, "cgroups: %v", err)
 	}
 	found := false
 	for _, pid := range c.pids() {

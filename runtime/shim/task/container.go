@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,12 +29,28 @@ type container struct {
 	oom        *oomWatch
 
 	commands sync.Mutex // one command of the OCI runtime at a time
-	starting sync.Mutex // until its creation or its start is told to containerd
+	starting lock       // until its creation or its start is told to containerd
 
 	mu      sync.Mutex // for what follows, and its processes; never held for long
 	init    containerProcess
 	execs   map[string]*containerProcess
 	started time.Time
+}
+
+// lock is a mutex for which one can wait for a limited time.
+type lock chan struct{}
+
+func (l lock) Lock()   { l <- struct{}{} }
+func (l lock) Unlock() { <-l }
+
+// LockUntil reports whether it has the lock, which it has not if ctx is done before.
+func (l lock) LockUntil(ctx context.Context) bool {
+	select {
+	case l <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // containerProcess is a process of a container.
@@ -58,7 +75,7 @@ func (s *Service) newContainer(r *ttrpc.CreateRequest) (*container, error) {
 		return nil, ttrpc.Errorf(ttrpc.Unimplemented, "this shim does not restore checkpoints")
 	}
 	c := &container{
-		id: r.ID, bundle: r.Bundle, created: make(chan struct{}), execs: map[string]*containerProcess{},
+		id: r.ID, bundle: r.Bundle, starting: make(lock, 1), created: make(chan struct{}), execs: map[string]*containerProcess{},
 		init: containerProcess{id: r.ID, stdio: r.Stdio, done: make(chan struct{})},
 	}
 	if u := strings.TrimPrefix(r.Options.TypeURL, googleapis); u != "" && u != optionsType {
@@ -75,8 +92,18 @@ func (s *Service) newContainer(r *ttrpc.CreateRequest) (*container, error) {
 	c.owner = owner{int(c.options.IoUID), int(c.options.IoGID)}
 	if out, ok := protocol.ParseOutput(r.Stdout); ok {
 		c.record = out.RecordPath
+		if out.NoteBundle {
+			noteBundle(c.record, r.Bundle)
+		}
 	}
 	return c, oci.Own(r.Bundle, c.options)
+}
+
+// noteBundle leaves a link to the bundle. Without it, the container may still leave nothing.
+func noteBundle(record, bundle string) {
+	link := protocol.BundlePath(record)
+	_ = os.Remove(link)
+	_ = os.Symlink(bundle, link)
 }
 
 func (s *Service) create(ctx context.Context, r *ttrpc.CreateRequest) (ttrpc.Message, error) {
@@ -199,14 +226,18 @@ func (s *Service) start(ctx context.Context, r *ttrpc.Request) (ttrpc.Message, e
 	}
 	c.starting.Lock()
 	defer c.starting.Unlock()
-	if state := c.stateOf(p); state != ttrpc.Created {
+	switch state := c.stateOf(p); {
+	case state == ttrpc.Created:
+	case state == ttrpc.Stopped && c.started.IsZero():
+		return nil, c.startError(errors.New("cannot start a container that has stopped"))
+	default:
 		return nil, ttrpc.Errorf(ttrpc.FailedPrecondition, "cannot start a container in state %d", state)
 	}
 	if c.record != "" {
 		_ = protocol.Reserve(c.record) // without it, the container may still leave enough
 	}
 	if err := c.runtime.Start(ctx, c.id, c.spec); err != nil {
-		return nil, fmt.Errorf("OCI runtime start failed: %w", err)
+		return nil, c.startError(err)
 	}
 	now := time.Now()
 	c.mu.Lock()
@@ -218,6 +249,15 @@ func (s *Service) start(ctx context.Context, r *ttrpc.Request) (ttrpc.Message, e
 	}
 	s.events.publish("start", "TaskStart", &ttrpc.ContainerEvent{ID: c.id, PID: uint32(p.pid)})
 	return &ttrpc.PID{PID: uint32(p.pid)}, nil
+}
+
+// startError is the error of a start. A first process that was killed after its creation for want of memory
+// is told as runc tells it of one that was killed before; runc's start, and crun's, do not.
+func (c *container) startError(err error) error {
+	if c.oom.look() {
+		err = errors.New("container init was OOM-killed (memory limit too low?)")
+	}
+	return fmt.Errorf("OCI runtime start failed: %w", err)
 }
 
 func (c *container) isCreated() bool {

@@ -184,16 +184,21 @@ func (s *Service) delete(ctx context.Context, r *ttrpc.Request) (ttrpc.Message, 
 }
 
 // awaitEnd waits for the end of a container that was never started, which it kills, or of one
-// that ends. For any other it is an error.
+// that ends. For any other it is an error, also if its start was not over when the call came.
 func (s *Service) awaitEnd(ctx context.Context, c *container) error {
-	switch state := c.stateOf(&c.init); {
-	case state == ttrpc.Created:
-		_ = s.reaper.Signal(c.init.pid, syscall.SIGKILL)
-	case state != ttrpc.Stopped && process.Alive(c.init.pid):
-		return ttrpc.Errorf(ttrpc.FailedPrecondition, "cannot delete a running process")
-	}
 	wait, cancel := context.WithTimeout(ctx, endingTimeout)
 	defer cancel()
+	if !c.starting.LockUntil(wait) {
+		return ttrpc.Errorf(ttrpc.FailedPrecondition, "cannot delete a process that is being started, or ends")
+	}
+	state := c.stateOf(&c.init)
+	if state == ttrpc.Created {
+		_ = s.reaper.Signal(c.init.pid, syscall.SIGKILL)
+	}
+	c.starting.Unlock()
+	if state != ttrpc.Created && state != ttrpc.Stopped && process.Alive(c.init.pid) {
+		return ttrpc.Errorf(ttrpc.FailedPrecondition, "cannot delete a running process")
+	}
 	select {
 	case <-c.init.done:
 		return nil

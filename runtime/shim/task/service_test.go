@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -188,73 +186,6 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestDelete: a running container is not deleted, one that was never started is.
-func TestDelete(t *testing.T) {
-	t.Parallel()
-	s := newShim(t, "")
-	s.run("exec sleep 1000")
-	s.refuses(ttrpc.FailedPrecondition, "Delete", &ttrpc.Request{ID: "a"})
-	s.must("Create", s.request("b", "exit 0"))
-	s.must("Delete", &ttrpc.Request{ID: "b"})
-	s.refuses(ttrpc.NotFound, "Delete", &ttrpc.Request{ID: "b"})
-	if r, err := protocol.Read(s.record("b")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a record of what never started: %+v, %v", r, err)
-	}
-}
-
-// TestDeleteAgain: what was asked for a container, and had to wait until it was deleted, is not done
-// to the next one of its name.
-func TestDeleteAgain(t *testing.T) {
-	t.Parallel()
-	s := newShim(t, "")
-	s.run("exit 0")
-	old, err := s.container("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.wait(&ttrpc.Request{ID: "a"})
-	s.must("Delete", &ttrpc.Request{ID: "a"})
-	s.must("Create", s.request("a", "exec sleep 1000"))
-	before := s.commands()
-	var e *ttrpc.Error
-	if err := s.deleteEnded(t.Context(), old); !errors.As(err, &e) || e.Code != ttrpc.NotFound {
-		t.Errorf("deleting the old one: %v", err)
-	}
-	if err := s.command(t.Context(), old, "kill", "--all", "a", "9"); !errors.Is(err, errFinished) {
-		t.Errorf("killing the old one: %v", err)
-	}
-	if after := s.commands(); after != before {
-		t.Errorf("ran %q", strings.TrimPrefix(after, before))
-	}
-	s.stateIs(&ttrpc.Request{ID: "a"}, ttrpc.Created)
-}
-
-// TestDeleteEnding: a container whose process has ended is deleted once its log is complete or
-// given up, and until then its end is not known.
-func TestDeleteEnding(t *testing.T) {
-	t.Parallel()
-	s := newShim(t, "")
-	fifo := filepath.Join(s.dir, "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	// A process that stays holds the pipe of the log.
-	s.run("(read x <" + fifo + "; echo last) & exit 0")
-	c, err := s.container("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.until("the end of the process", func() bool { return errors.Is(reaper.Signal(c.init.pid, 0), syscall.ESRCH) })
-	s.stateIs(&ttrpc.Request{ID: "a"}, ttrpc.Running)
-	if err := os.WriteFile(fifo, nil, 0); err != nil {
-		t.Fatal(err)
-	}
-	s.must("Delete", &ttrpc.Request{ID: "a"})
-	if diff := cmp.Diff([]string{"stdout F last"}, s.logLines()); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // TestBundleGone: a container whose bundle is gone can be killed and deleted.
 func TestBundleGone(t *testing.T) {
 	t.Parallel()
@@ -276,14 +207,19 @@ func TestRuntimeHangs(t *testing.T) {
 	s := newShim(t, "")
 	s.run("exec sleep 1000")
 	s.hang("pause")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // enough for the command to start
-	defer cancel()
-	failed := make(chan error)
-	go func() {
-		_, err := s.call(ctx, "Pause", &ttrpc.Request{ID: "a"})
-		failed <- err
-	}()
-	s.until("the command", func() bool { return strings.Contains(s.commands(), "pause a") })
+	var failed chan error
+	begun := func() bool { return strings.Contains(s.commands(), "pause a") }
+	for limit := time.Second; !begun(); limit *= 2 { // until it is enough for the command to start
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		result := make(chan error, 1)
+		failed = result
+		go func() {
+			_, err := s.call(ctx, "Pause", &ttrpc.Request{ID: "a"})
+			result <- err
+		}()
+		s.until("the command, or its end", func() bool { return begun() || len(failed) > 0 })
+	}
 	s.stateIs(&ttrpc.Request{ID: "a"}, ttrpc.Running)
 	s.must("Pids", &ttrpc.Request{ID: "a"})
 	if err := <-failed; !errors.Is(err, context.DeadlineExceeded) {

@@ -19,17 +19,17 @@ type Server struct {
 	// Idle is called whenever the last connection has been closed.
 	Idle func()
 
-	mu    sync.Mutex
-	conns map[net.Conn]struct{}
 	calls sync.WaitGroup
+
+	mu    sync.Mutex // guards conns
+	conns int        // open connections
 }
 
-// Services are the versions of the task service, which do not differ in their messages.
+// services are the versions of the task service, which do not differ in their messages.
 var services = map[string]bool{"containerd.task.v2.Task": true, "containerd.task.v3.Task": true}
 
 // Serve serves the connections of a listener until that is closed.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	s.conns = map[net.Conn]struct{}{}
 	for {
 		conn, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -40,7 +40,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			continue
 		}
 		s.mu.Lock()
-		s.conns[conn] = struct{}{}
+		s.conns++
 		s.mu.Unlock()
 		go s.serve(ctx, conn)
 	}
@@ -50,7 +50,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) Connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.conns)
+	return s.conns
 }
 
 // Drain waits until all calls are answered, at most for the time given.
@@ -69,8 +69,8 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 		cancel()
 		_ = conn.Close()
 		s.mu.Lock()
-		delete(s.conns, conn)
-		last := len(s.conns) == 0
+		s.conns--
+		last := s.conns == 0
 		s.mu.Unlock()
 		if last {
 			s.Idle()

@@ -81,6 +81,36 @@ func TestServer(t *testing.T) {
 	}
 }
 
+// TestConnections: they are counted from before there are any until the last one has been closed.
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	idle := make(chan struct{}, 1)
+	s := &Server{Idle: func() { idle <- struct{}{} }, Handle: func(context.Context, string, []byte) (Message, error) { return &Empty{}, nil }}
+	counts := make(chan int)
+	go func() { counts <- s.Connections() }() // while the server starts
+	conn := serve(t, s)
+	if n := <-counts; n > 1 {
+		t.Errorf("%d connections", n)
+	}
+	other, err := new(net.Dialer).DialContext(t.Context(), "unix", conn.RemoteAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []net.Conn{conn, other} {
+		if err := Call(c, 1, "containerd.task.v3.Task", "Connect", &Empty{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.Connections(); n != 2 {
+		t.Errorf("%d connections, want 2", n)
+	}
+	_, _ = conn.Close(), other.Close()
+	<-idle
+	if n := s.Connections(); n != 0 {
+		t.Errorf("%d connections, want none", n)
+	}
+}
+
 func TestServerRefusesOtherServices(t *testing.T) {
 	t.Parallel()
 	conn := serve(t, &Server{})
@@ -104,7 +134,7 @@ func TestContexts(t *testing.T) {
 		return nil, ctx.Err()
 	}}
 	c, conn := client(t, s)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // enough for the call to begin
 	defer cancel()
 	if _, err := c.Wait(ctx, &task.WaitRequest{}); err == nil {
 		t.Error("no error")

@@ -33,15 +33,27 @@ func ledger(args []string) error {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
 	name := strings.ToLower(rand.Text()[:10])
-	if err := appendTo([]string{args[0], name, "start"}); err != nil {
+	end := []string{args[0], name, "end", args[1]}
+	start := []string{args[0], name, "start"}
+	// The end of an instance that is killed is not in its ledger, but its lock goes with it.
+	lock, err := os.OpenFile(args[0]+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		start = append(start, "overlaps")
+	}
+	if err := appendTo(start); err != nil {
 		return err
 	}
 	fmt.Println("instance", name)
 	select {
 	case <-over:
 	case <-term:
+		end = append(end, "stopped")
 	}
-	if err := appendTo([]string{args[0], name, "end", args[1]}); err != nil {
+	if err := appendTo(end); err != nil {
 		return err
 	}
 	return exitCode(code)

@@ -112,19 +112,30 @@ func stay(args []string) error {
 }
 
 // trap exits at the first signal, except those that Go itself uses and those of children and
-// terminals.
-func trap([]string) error {
+// terminals, or after the duration.
+func trap(args []string) error {
+	d, err := duration(args)
+	if err != nil {
+		return err
+	}
+	if d == 0 {
+		d = 24 * time.Hour
+	}
 	c := make(chan os.Signal, 16)
 	signal.Notify(c)
 	fmt.Println("ready")
-	for s := range c {
-		n, ok := s.(syscall.Signal)
-		if ok && n != syscall.SIGURG && n != syscall.SIGCHLD && n != syscall.SIGWINCH {
-			fmt.Println("got signal", int(n))
+	for end := time.After(d); ; {
+		select {
+		case s := <-c:
+			n, ok := s.(syscall.Signal)
+			if ok && n != syscall.SIGURG && n != syscall.SIGCHLD && n != syscall.SIGWINCH {
+				fmt.Println("got signal", int(n))
+				return nil
+			}
+		case <-end:
 			return nil
 		}
 	}
-	return nil
 }
 
 // huge is killed by SIGBUS when the kernel has no more pages.
@@ -184,6 +195,21 @@ func alloc(args []string) error {
 	wait(0, syscall.SIGTERM, syscall.SIGINT)
 	_ = held[len(held)-1][0]
 	return nil
+}
+
+// oom needs a limit on the memory.
+func oom(args []string) error {
+	if len(args) != 1 {
+		return errors.New("usage: oom CODE")
+	}
+	code, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	if exec.CommandContext(context.Background(), "/proc/self/exe", "alloc", "1024").Run() == nil {
+		return errors.New("the child was not killed")
+	}
+	return exitCode(code)
 }
 
 func burn(args []string) error {

@@ -1,0 +1,172 @@
+package cmd
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce/report"
+	"github.com/runonce/runonce/runtime/containerd"
+	"github.com/runonce/runonce/runtime/host"
+	"github.com/runonce/runonce/runtime/volume"
+)
+
+// planning is what a plan for this machine depends on.
+type planning struct {
+	flags *podFlags
+	scope scope
+	rerun bool
+}
+
+// prepare opens the engine and makes the plan, when it is this run's turn.
+func (t *nodeTarget) prepare(ctx context.Context, set *manifests.Set) (admit.Plan, error) {
+	if err := t.openFor(ctx, set, set); err != nil {
+		return admit.Plan{}, err
+	}
+	if err := t.settleImages(ctx, set); err != nil {
+		return admit.Plan{}, err
+	}
+	if err := t.enter(ctx, t.owner); err != nil {
+		return admit.Plan{}, err
+	}
+	return t.reserve(ctx, set)
+}
+
+// reserve makes the plan and reserves the resources of its pods, while no other run plans.
+func (t *nodeTarget) reserve(ctx context.Context, set *manifests.Set) (admit.Plan, error) {
+	plan, err := t.decide(ctx, set)
+	if err != nil {
+		return plan, err
+	}
+	if err := t.owner.Reserve(plan.Admitted()); err != nil {
+		return plan, unusable(err)
+	}
+	for _, d := range plan.Removals() {
+		if err := t.owner.Revoke(d.Pod, d.By); err != nil {
+			return plan, unusable(err)
+		}
+	}
+	// Now, since no other run plans: what has no record is gone.
+	if err := t.pods.ExpireLogs(); err != nil {
+		t.log.Warn("could not remove old logs", "error", err)
+	}
+	return plan, nil
+}
+
+// plan plans for this machine and the pods that run on it, and adds the images that a run would pull.
+func (t *nodeTarget) plan(ctx context.Context, set *manifests.Set) (none report.Plan, err error) {
+	if err := t.openFor(ctx, set, set); err != nil {
+		return none, err
+	}
+	if err := t.settleImages(ctx, set); err != nil {
+		return none, err
+	}
+	plan, err := t.decide(ctx, set)
+	if err != nil {
+		return none, err
+	}
+	stored, err := t.storedImages(ctx)
+	if err != nil {
+		return none, err
+	}
+	document := report.NewPlan(plan)
+	document.Pulls = imagesToPull(plan, stored, t.pull, t.supplied)
+	return document, nil
+}
+
+// decide makes the plan.
+func (t *nodeTarget) decide(ctx context.Context, set *manifests.Set) (admit.Plan, error) {
+	// The reservations come first: pods that start meanwhile are among the running ones.
+	reserved, err := t.owner.Reserved()
+	if err != nil {
+		return admit.Plan{}, unusable(err)
+	}
+	running, err := t.list(ctx, nil)
+	if err != nil {
+		return admit.Plan{}, err
+	}
+	o := t.planning.flags.admission(set)
+	o.RuntimeHandlers = containerd.HandlerNames(t.planning.flags.handlers)
+	o.Prune, o.Rerun = t.planning.scope.pruned(set), t.planning.rerun
+	o.NoNFS, o.AppArmor = !volume.HasNFS(), host.AppArmorEnabled(t.io.Machine)
+	if o.Listening, err = t.listeners(t.options.PodsRoot, set.Pods, running); err != nil {
+		return admit.Plan{}, err
+	}
+	o.Reserved = reserved
+	o.MissingFeatures = t.engine.Unsupported(ctx, set.Pods)
+	plan := admit.Decide(t.node, running, set.Pods, o)
+	if err := t.engine.Check(toStart(plan, running)); err != nil {
+		return plan, unusable(err)
+	}
+	return plan, nil
+}
+
+// toStart returns the pods that are to run, except those that have ended in an earlier run.
+func toStart(plan admit.Plan, running []*v1.Pod) []*v1.Pod {
+	over := map[types.UID]bool{}
+	for _, pod := range running {
+		over[pod.UID] = podspec.Ended(pod.Status.Phase)
+	}
+	var pods []*v1.Pod
+	for _, d := range plan.Decisions {
+		if d.Verdict == admit.Admitted && !d.Prune && !(d.Running && over[d.Pod.UID]) {
+			pods = append(pods, d.Pod)
+		}
+	}
+	return pods
+}
+
+// planOffline plans for a node that is described and may be another machine.
+func (c *console) planOffline(ctx context.Context, set *manifests.Set, o *planning, running string) (none report.Plan, err error) {
+	f := o.flags
+	for _, flag := range []struct {
+		name  string
+		given bool
+	}{{"offline", f.offline}, {"images-dir", len(f.dirs.values) > 0}, {"pull", f.pull != ""}} {
+		if flag.given {
+			return none, usagef("--%s is about the images on this machine, and has no meaning with --running, --capacity or --node", flag.name)
+		}
+	}
+	err = c.lockImages(ctx, set, &f.fetchFlags, f.skipInvalid, func(context.Context, *v1.Pod, podspec.Image) (string, error) {
+		return "", failure.Permanentf("it is not in %s, and --running, --capacity and --node use no engine to look for it", f.lock)
+	})
+	if err != nil {
+		return none, err
+	}
+	node, err := c.node(ctx, f, set, c.devices(f.cdiDirs.values))
+	if err != nil {
+		return none, err
+	}
+	ao := f.admission(set)
+	ao.Rerun = o.rerun
+	if o.scope.prune {
+		ao.Prune = func(*v1.Pod) bool { return true } // they count as coming from the same paths
+	}
+	pods, err := c.assumed(ctx, f, running)
+	if err != nil {
+		return none, err
+	}
+	return report.NewPlan(admit.Decide(node, pods, set.Pods, ao)), nil
+}
+
+// assumed returns the pods of the manifests at a path, which are assumed to run.
+func (c *console) assumed(ctx context.Context, f *podFlags, path string) ([]*v1.Pod, error) {
+	if path == "" {
+		return nil, nil
+	}
+	o, err := f.input(c)
+	if err != nil {
+		return nil, err
+	}
+	o.RequireDigest, o.SHA256, o.PodSecurity = false, "", "" // which are about what is to run
+	set, err := manifests.ReadPaths(ctx, []string{path}, o)
+	if err != nil {
+		return nil, badInput(err)
+	}
+	return set.Pods, nil
+}

@@ -1,0 +1,27 @@
+package runtime_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+)
+
+// TestProcesses: those of the containers that run.
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n, pod := newNode(t), testPod(v1.RestartPolicyNever, "sleep", "exit 0")
+		p := n.pods(t.Context(), t)
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		got, err := p.Processes(t.Context(), pod)
+		want := map[string]int{pod.Spec.Containers[0].Name: 1}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+	})
+}

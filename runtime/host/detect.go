@@ -1,0 +1,102 @@
+// Package host finds out what this machine and this process can give to containers: features of the kernel and of
+// OCI runtimes, security profiles, devices. It also says which pods need something that is missing.
+package host
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/runonce/runonce/runtime/cgroup"
+	"github.com/runonce/runonce/runtime/ocispec"
+)
+
+// capSysResource allows a process to lower its oom_score_adj.
+const capSysResource = 24
+
+// Detect reads from the root file system what the machine and this process can give to containers.
+func Detect(root fs.FS, cgroups cgroup.Tree) (ocispec.Host, error) {
+	h := ocispec.Host{
+		CgroupV2: cgroups.V2, CgroupOptions: cgroups.Options, HugePages: cgroups.HugePages,
+		MinOOMScoreAdj: -1000, SwapLimit: swapLimit(root, cgroups.V2),
+	}
+	status, err := fs.ReadFile(root, "proc/self/status")
+	if err != nil {
+		return h, fmt.Errorf("reading the status of this process: %w", err)
+	}
+	bounding, err := capabilitySet(status, "CapBnd:")
+	if err != nil {
+		return h, err
+	}
+	effective, err := capabilitySet(status, "CapEff:")
+	if err != nil {
+		return h, err
+	}
+	h.Capabilities = names(bounding)
+	if effective&(1<<capSysResource) == 0 {
+		if h.MinOOMScoreAdj, err = oomScoreAdj(root); err != nil {
+			return h, err
+		}
+	}
+	cpus, err := fs.Glob(root, "sys/devices/system/cpu/cpu[0-9]*")
+	if err != nil {
+		return h, fmt.Errorf("counting CPUs: %w", err)
+	}
+	h.CPUs = len(cpus)
+	return h, nil
+}
+
+// capabilitySet returns one of the sets of capabilities in a process's status.
+func capabilitySet(status []byte, name string) (uint64, error) {
+	_, rest, _ := strings.Cut(string(status), name)
+	value, _, _ := strings.Cut(rest, "\n")
+	set, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+	if err != nil {
+		return 0, fmt.Errorf("reading the status of this process: %s %w", name, err)
+	}
+	return set, nil
+}
+
+func names(set uint64) []string {
+	var held []string
+	for i, name := range ocispec.AllCapabilities() {
+		if set&(1<<i) != 0 {
+			held = append(held, name)
+		}
+	}
+	return held
+}
+
+func oomScoreAdj(root fs.FS) (int, error) {
+	text, err := fs.ReadFile(root, "proc/self/oom_score_adj")
+	if err != nil {
+		return 0, fmt.Errorf("reading the oom_score_adj of this process: %w", err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("reading the oom_score_adj of this process: %w", err)
+	}
+	return n, nil
+}
+
+// swapLimit reports whether the kernel has swap accounting, which adds a file to cgroups.
+func swapLimit(root fs.FS, v2 bool) bool {
+	if !v2 {
+		_, err := fs.Stat(root, "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
+		return err == nil
+	}
+	// The root cgroup has no memory.swap.max, but the others have.
+	if found, err := fs.Glob(root, "sys/fs/cgroup/*/memory.swap.max"); err == nil && len(found) > 0 {
+		return true
+	}
+	if others, err := fs.Glob(root, "sys/fs/cgroup/*/memory.max"); err != nil || len(others) > 0 {
+		return false
+	}
+	// There are no others yet, as on a machine without an init system. The kernel has the
+	// file when it can swap, unless swap accounting is switched off.
+	_, err := fs.Stat(root, "proc/swaps")
+	line, _ := fs.ReadFile(root, "proc/cmdline")
+	return err == nil && !slices.Contains(strings.Fields(string(line)), "swapaccount=0")
+}

@@ -1,0 +1,120 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/host"
+	"github.com/runonce/runonce/runtime/image"
+	"github.com/runonce/runonce/runtime/ocispec"
+	"github.com/runonce/runonce/runtime/record"
+	"github.com/runonce/runonce/runtime/volume"
+)
+
+// Options are what Pods works with. All must be set but those that say otherwise.
+type Options struct {
+	Engine    engine.Engine
+	Sandboxes Sandboxes
+	Volumes   *volume.Manager
+	Cgroups   Cgroups
+	Objects   podspec.Objects
+	// Devices are those that containers have to ask for; may be nil.
+	Devices *host.Devices
+	Node    ocispec.Node
+	Host    Host
+	// Records keeps what outlives a run.
+	Records *record.Store
+	// LogDir holds the containers' logs in the kubelet's layout (/var/log/pods).
+	LogDir string
+	// Pull says when images are pulled, in place of their pull policies.
+	Pull image.Mode
+	Log  *slog.Logger // may be nil
+	// ParallelPulls limits how many images are pulled at once; 0 means 4.
+	ParallelPulls int
+	// Trace, when set, is called after each step of a pod's start, for a timeline.
+	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
+	// LogCreated, when set, is called with the log of each instance of a container before it starts.
+	LogCreated func(pod *v1.Pod, container, path string)
+	// Event, when set, is called with what the kubelet would report as an event of the pod.
+	// eventType is v1.EventTypeNormal or v1.EventTypeWarning. It must not block.
+	Event func(pod *v1.Pod, eventType, reason, message string)
+}
+
+// Host is what the specs of containers need to know of this machine.
+type Host struct {
+	ocispec.Host
+	// ResolvConf and HostsFile are paths of the host's files.
+	ResolvConf string
+	HostsFile  string
+	// ClusterDNS are the addresses of a cluster's DNS servers, if there are any.
+	ClusterDNS    []string
+	ClusterDomain string
+	// SeccompDir holds the profiles of type Localhost.
+	SeccompDir string
+}
+
+// Sandboxes makes and removes the namespaces and the network that a pod's containers share.
+type Sandboxes interface {
+	// Ensure returns the pod's sandbox and makes it first if it does not exist. After an error
+	// nothing of it is left: no namespace, address or port rule. The caller holds the lock.
+	Ensure(ctx context.Context, pod *v1.Pod, lock record.Lock) (engine.Sandbox, error)
+	// Get returns the pod's sandbox, or an error that wraps fs.ErrNotExist when it has
+	// none or its namespaces are gone.
+	Get(ctx context.Context, pod *v1.Pod) (engine.Sandbox, error)
+	// Remove releases the pod's addresses and rules and removes its namespaces. A pod
+	// without a sandbox is no error.
+	Remove(ctx context.Context, pod *v1.Pod, lock record.Lock) error
+}
+
+// Cgroups makes and removes the cgroup of a pod, the parent of its containers' cgroups.
+type Cgroups interface {
+	// Ensure makes the pod's cgroup with its limits and returns the parent for the cgroups of
+	// its containers: a path below the cgroup root, or the name of a slice.
+	Ensure(ctx context.Context, pod *v1.Pod) (string, error)
+	// Kill kills what runs in the cgroup of a container of the pod, or of all without an ID.
+	Kill(ctx context.Context, pod *v1.Pod, id string) error
+	// Remove removes the pod's cgroup, and kills what runs there. An absent one is no error.
+	Remove(ctx context.Context, pod *v1.Pod) error
+}
+
+// traced runs f and reports it to the trace.
+func (o *Options) traced(uid types.UID, name string, f func() error) error {
+	begin := time.Now()
+	err := f()
+	o.Trace(uid, name, begin, time.Since(begin))
+	return err
+}
+
+// The kubelet's reasons of events (pkg/kubelet/events).
+const (
+	eventPulling             = "Pulling"
+	eventPulled              = "Pulled"
+	eventStarted             = "Started"
+	eventKilling             = "Killing"
+	eventFailed              = "Failed"
+	eventBackOff             = "BackOff"
+	eventUnhealthy           = "Unhealthy"
+	eventFailedSandbox       = "FailedCreatePodSandBox"
+	eventFailedPostStartHook = "FailedPostStartHook"
+	eventFailedPreStopHook   = "FailedPreStopHook"
+)
+
+// event reports what happens to the pod, in the kubelet's words.
+func (o *Options) event(pod *v1.Pod, reason, format string, args ...any) {
+	if o.Event == nil {
+		return
+	}
+	kind := v1.EventTypeWarning
+	switch reason {
+	case eventPulling, eventPulled, eventStarted, eventKilling:
+		kind = v1.EventTypeNormal
+	}
+	o.Event(pod, kind, reason, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,44 @@
+package record
+
+import (
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Outcome is what the last run has decided about a pod, in its words.
+type Outcome struct {
+	Outcome   string    `json:"outcome"`
+	Reason    string    `json:"reason,omitempty"`
+	Message   string    `json:"message,omitempty"`
+	DecidedAt time.Time `json:"decidedAt"`
+}
+
+var errUnchanged = errors.New("the record stays as it is")
+
+// Conclude records the outcome of a pod, nil for none yet. It does nothing about a pod that is not
+// on the machine, or that another process has stopped.
+func (s *Store) Conclude(uid types.UID, o *Outcome) error {
+	_, err := s.Update(uid, func(p *Pod) error {
+		if p.Removed || p.Started.IsZero() || s.lost(p) {
+			return errUnchanged
+		}
+		p.Outcome = o
+		return nil
+	})
+	if errors.Is(err, errUnchanged) {
+		return nil
+	}
+	return err
+}
+
+// IsWatched reports whether a run that has admitted the pod goes on, and so restarts its containers.
+func (s *Store) IsWatched(p *Pod) bool {
+	for name, o := range p.Owners {
+		if !o.Lost && s.lives(name) {
+			return true
+		}
+	}
+	return false
+}
