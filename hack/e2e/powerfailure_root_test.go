@@ -193,7 +193,7 @@ func TestUnsyncedLayers(t *testing.T) {
 	if err := os.WriteFile(mark, []byte("another boot"), 0o600); err != nil || len(lost) == 0 {
 		t.Fatalf("%q: %v", lost, err)
 	}
-	if r := b.up(t, dir, 0); !strings.Contains(r.stderr, "unpacked again") {
+	if r := b.up(t, dir, 0); !strings.Contains(r.stderr, "unpacking images again") {
 		t.Errorf("no warning: %s", r.stderr)
 	}
 	synced()

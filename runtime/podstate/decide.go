@@ -188,19 +188,19 @@ func (o *Observation) unfinished() bool {
 	})
 }
 
-// active returns the newest instance of a container if it ran in this sandbox.
+// active returns the newest instance of a container if it ran in this sandbox. One that was created and
+// never ran may have been so in an earlier one, before a loss of power for example, and says nothing of
+// how far the pod is in this one.
 func (o *Observation) active(name string) (engine.Container, bool) {
 	c, ok := o.Containers[name]
-	return c, ok && !o.Record.IsSandboxed(c)
+	return c, ok && c.State != engine.StateCreated && !o.Record.IsSandboxed(c)
 }
 
-// anyActive says that the containers of the pod have been started in this sandbox. One that was created
-// and never ran may have been so in an earlier one, before a loss of power for example: init containers
-// run first in this one.
+// anyActive says that containers of the pod have been started in this sandbox.
 func (o *Observation) anyActive(cs []v1.Container) bool {
 	return slices.ContainsFunc(cs, func(c v1.Container) bool {
-		known, ok := o.active(c.Name)
-		return ok && known.State != engine.StateCreated
+		_, ok := o.active(c.Name)
+		return ok
 	})
 }
 

@@ -280,21 +280,24 @@ func TestInterruptedStartIsNoRestart(t *testing.T) {
 }
 
 // TestCreatedInAnEarlierSandbox: a container whose start was cut off there does not keep the init
-// containers from running first.
+// containers before it from running first.
 func TestCreatedInAnEarlierSandbox(t *testing.T) {
 	t.Parallel()
-	o := observed(aPod(v1.RestartPolicyAlways, "i;a"), false, "i=exit0", "a=created")
-	if start := Decide(o, epoch).Start; len(start) != 1 || start[0].Container.Name != "i" {
-		t.Fatalf("starts %+v", start)
-	}
-	o.Record.Sandboxed, o.Sandbox = o.LastRun(), &engine.Sandbox{}
-	for _, step := range []struct{ state, want string }{{"i=running", ""}, {"i=exit0", "start a/0"}} {
-		next := observed(o.Pod, true, step.state, "a=created")
-		init := next.Containers["i"]
-		init.ID, init.Attempt = "i-1", 1
-		next.Containers["i"], next.Record = init, o.Record
-		if got := describe(Decide(next, epoch)); got != step.want {
-			t.Errorf("%s: %q, want %q", step.state, got, step.want)
+	for _, pod := range []struct{ names, cutOff string }{{"i;a", "a"}, {"i,j;a", "j"}, {"i,s;a", "s"}} {
+		created := pod.cutOff + "=created"
+		o := observed(withSidecars(aPod(v1.RestartPolicyAlways, pod.names), "s"), false, "i=exit0", created)
+		if start := Decide(o, epoch).Start; len(start) != 1 || start[0].Container.Name != "i" {
+			t.Fatalf("%s: starts %+v", created, start)
+		}
+		o.Record.Sandboxed, o.Sandbox = o.LastRun(), &engine.Sandbox{}
+		for _, step := range []struct{ state, want string }{{"i=running", ""}, {"i=exit0", "start " + pod.cutOff + "/0"}} {
+			next := observed(o.Pod, true, step.state, created)
+			init := next.Containers["i"]
+			init.ID, init.Attempt = "i-1", 1
+			next.Containers["i"], next.Record = init, o.Record
+			if got := describe(Decide(next, epoch)); got != step.want {
+				t.Errorf("%s, %s: %q, want %q", created, step.state, got, step.want)
+			}
 		}
 	}
 }

@@ -66,8 +66,6 @@ func (w *initWalk) plain(i int, c engine.Container) {
 	def := &w.o.Pod.Spec.InitContainers[i]
 	switch {
 	case c.State == engine.StateRunning:
-	case c.State == engine.StateCreated:
-		w.schedule(i)
 	case succeeded(w.o.Pod, def, c):
 		w.next(i)
 	case w.o.restarts(def, c):
