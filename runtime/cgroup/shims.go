@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,27 +86,45 @@ func (t Tree) createLeaf(p string) error {
 }
 
 // empty reports whether there are no pods below the cgroup p. It waits for the shims of the last ones, and
-// kills those that do not end.
+// kills those that do not end. A process that died while it moved a shim has moved it in some hierarchies only.
 func (t Tree) empty(p string) (bool, error) {
-	dir := filepath.Join(t.dirs["cpu"], p)
 	var running []int // that were there before we looked for pods, and so are not those of new ones
 	for begin := time.Now(); ; time.Sleep(killInterval) {
-		below, err := children(dir)
-		if gone(err) || err == nil && len(below) == 0 {
-			return true, nil
+		below, err := t.children(p)
+		if err != nil || len(below) == 0 {
+			return err == nil, err
 		}
-		if err != nil || len(below) > 1 || below[0] != "shims" && !strings.HasSuffix(below[0], "-shims.scope") {
-			return false, err
+		if len(below) > 1 || below[0] != "shims" && !strings.HasSuffix(below[0], "-shims.scope") {
+			return false, nil
 		}
-		shims := filepath.Join(dir, below[0])
-		busy, _ := populated(shims) // or gone
+		busy := false
+		var now []int
 		waited := time.Since(begin)
+		for _, root := range t.hierarchies() {
+			shims := filepath.Join(root, p, below[0])
+			if waited > shimTimeout {
+				kill(shims, running)
+			}
+			one, _ := populated(shims) // or gone
+			busy = busy || one
+			now = append(now, processes(shims)...)
+		}
 		if !busy || waited > 2*shimTimeout {
 			return !busy, nil
 		}
-		if waited > shimTimeout {
-			kill(shims, running)
-		}
-		running = processes(shims)
+		running = now
 	}
+}
+
+// children returns the names of the cgroups in the cgroup p, in any hierarchy.
+func (t Tree) children(p string) ([]string, error) {
+	var all []string
+	for _, root := range t.hierarchies() {
+		names, err := children(filepath.Join(root, p))
+		if err != nil && !gone(err) {
+			return nil, err
+		}
+		all = append(all, names...)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(all))), nil
 }

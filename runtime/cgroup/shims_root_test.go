@@ -97,6 +97,32 @@ func TestShimThatStays(t *testing.T) {
 	}
 }
 
+// TestShimInOneHierarchy: who moved it was killed meanwhile. The last pod does not go without it.
+func TestShimInOneHierarchy(t *testing.T) {
+	tree := hostTree(t, "/runonce-test-half")
+	pod := testPod("last", nil, nil)
+	if _, err := tree.Ensure(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	const at = "/runonce-test-half/shims"
+	if err := tree.createLeaf(at); err != nil {
+		t.Fatal(err)
+	}
+	pid := sleeper(t)
+	first := tree.hierarchies()[0]
+	if err := os.WriteFile(filepath.Join(first, at, "cgroup.procs"), []byte(pid), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.Remove(t.Context(), pod); err != nil || isAlive(pid) {
+		t.Errorf("%v; it is alive: %v", err, isAlive(pid))
+	}
+	for _, root := range tree.hierarchies() {
+		if _, err := os.Stat(filepath.Join(root, "runonce-test-half")); err == nil {
+			t.Errorf("the cgroup of the pods is still in %s", root)
+		}
+	}
+}
+
 // TestAdoptShimsOfBothDrivers: the shim of a pod is beside the pod, and so goes with the last one there.
 func TestAdoptShimsOfBothDrivers(t *testing.T) {
 	const parent = "/runonce-test-both"
