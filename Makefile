@@ -39,9 +39,10 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-build: payload ## build bin/runonce: one static binary, reproducible
+build: payload ## build bin/runonce, one static binary, and its manual page; reproducible
 	@mkdir -p bin
 	$(STATIC) -ldflags '$(LDFLAGS)' -o bin/runonce .
+	@$(GO) run ./hack/gendocs bin/runonce bin/runonce.1
 
 build-node: payload ## build bin/runonce-node, which makes this machine a node of a Kubernetes cluster
 	@mkdir -p bin
@@ -55,12 +56,13 @@ payload:
 PREFIX ?= /usr/local
 DESTDIR ?=
 PROGRAM ?= bin/runonce
+MANUAL ?= bin/runonce.1
 UNITS = $(filter %.service %.timer %.path %.socket %.target,$(wildcard packaging/systemd/*))
 
-install: ## install what "make build" has built, the manual page, completions and systemd units; PREFIX=/usr/local DESTDIR=
-	@[ -e $(PROGRAM) ] || $(MAKE) build
+install: ## install what "make build" has built, completions and systemd units; PREFIX=/usr/local DESTDIR=
+	@[ -e $(PROGRAM) -a -e $(MANUAL) ] || $(MAKE) build
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/runonce
-	install -D -m 644 docs/runonce.1 $(DESTDIR)$(PREFIX)/share/man/man1/runonce.1
+	install -D -m 644 $(MANUAL) $(DESTDIR)$(PREFIX)/share/man/man1/runonce.1
 	install -D -m 644 runonce/cmd/completion.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/runonce
 	install -D -m 644 runonce/cmd/completion.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_runonce
 	install -D -m 644 runonce/cmd/completion.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/runonce.fish
@@ -171,7 +173,7 @@ cover: root tools build ## print the coverage of all tests; needs root
 docs: build ## write the generated documents
 	$(GO) test -count=1 ./manifests -run TestDocument -update
 	$(GO) test -count=1 ./runonce/cmd -run '^TestSchemas$$' -update
-	$(GO) run ./hack/gendocs bin/runonce docs
+	$(GO) run ./hack/gendocs bin/runonce docs/commands.md
 
 verify: ## check generated documents, go.mod and links
 	@hack/verify.sh

@@ -15,9 +15,11 @@ import (
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	program := filepath.Join(dir, "built")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o600); err != nil {
-		t.Fatal(err)
+	program, manual := filepath.Join(dir, "built"), filepath.Join(dir, "manual")
+	for _, path := range []string{program, manual} {
+		if err := os.WriteFile(path, []byte(path), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	units, err := filepath.Glob("../../packaging/systemd/*.*")
 	if err != nil || len(units) == 0 {
@@ -34,7 +36,7 @@ func TestInstall(t *testing.T) {
 		want["usr/lib/systemd/system/"+filepath.Base(unit)] = 0o644
 	}
 	root := filepath.Join(dir, "root")
-	install := exec.CommandContext(t.Context(), "make", "-C", "../..", "install", "PROGRAM="+program, "PREFIX=/usr", "DESTDIR="+root)
+	install := exec.CommandContext(t.Context(), "make", "-C", "../..", "install", "PROGRAM="+program, "MANUAL="+manual, "PREFIX=/usr", "DESTDIR="+root)
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -23,12 +23,8 @@ const (
 	debianZshDir = "share/zsh/vendor-completions"
 )
 
-// build writes all files of the architecture.
-func (a *architecture) build(ctx context.Context) error {
-	fmt.Println("release: building the programs for", a.arch)
-	if err := a.buildAll(ctx); err != nil {
-		return err
-	}
+// write writes all files of the architecture, whose programs have been built.
+func (a *architecture) write(ctx context.Context) error {
 	if err := copyProgram(a.program("runonce"), filepath.Join(a.out, "runonce-"+a.arch)); err != nil {
 		return err
 	}
@@ -135,7 +131,9 @@ func (a *architecture) packageFile(ctx context.Context, format string) error {
 func (a *architecture) stage(ctx context.Context, name, prefix string, copyright []byte) (string, error) {
 	root := filepath.Join(a.work, name)
 	_, err := output(ctx, command{
-		dir: a.root, args: []string{"make", "install", "DESTDIR=" + root, "PREFIX=" + prefix, "PROGRAM=" + a.program("runonce")},
+		dir: a.root, args: []string{
+			"make", "install", "DESTDIR=" + root, "PREFIX=" + prefix, "PROGRAM=" + a.program("runonce"), "MANUAL=" + a.manual(),
+		},
 	})
 	if err != nil {
 		return "", err

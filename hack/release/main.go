@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -66,16 +68,48 @@ func (r release) build(ctx context.Context, archs []string) error {
 	if err := errors.Join(os.RemoveAll(r.out), os.MkdirAll(r.out, 0o755)); err != nil {
 		return fmt.Errorf("emptying %s: %w", r.out, err)
 	}
-	for _, arch := range archs {
-		a := architecture{release: r, arch: arch, work: filepath.Join(r.work, arch)}
-		if err := a.build(ctx); err != nil {
+	all := make([]*architecture, len(archs))
+	for i, arch := range archs {
+		all[i] = r.architecture(arch)
+		if err := all[i].buildAll(ctx); err != nil {
 			return fmt.Errorf("building for %s: %w", arch, err)
+		}
+	}
+	if err := r.writeManual(ctx, all); err != nil {
+		return fmt.Errorf("generating the manual page: %w", err)
+	}
+	for _, a := range all {
+		if err := a.write(ctx); err != nil {
+			return fmt.Errorf("writing the files for %s: %w", a.arch, err)
 		}
 	}
 	if err := r.copyCrunSource(); err != nil {
 		return fmt.Errorf("copying the source of crun: %w", err)
 	}
 	return writeChecksums(r.out)
+}
+
+func (r release) architecture(arch string) *architecture {
+	return &architecture{release: r, arch: arch, work: filepath.Join(r.work, arch)}
+}
+
+// manual is the path of the manual page, which all architectures share.
+func (r release) manual() string { return filepath.Join(r.work, "runonce.1") }
+
+// writeManual generates the manual page with a program that runs on this machine: one of those that were built, or
+// else one built only for this.
+func (r release) writeManual(ctx context.Context, built []*architecture) error {
+	var host *architecture
+	if i := slices.IndexFunc(built, func(a *architecture) bool { return a.arch == runtime.GOARCH }); i >= 0 {
+		host = built[i]
+	} else {
+		host = r.architecture(runtime.GOARCH)
+		if err := host.buildMain(ctx); err != nil {
+			return err
+		}
+	}
+	_, err := output(ctx, command{dir: r.root, args: []string{"go", "run", "./hack/gendocs", host.program("runonce"), r.manual()}})
+	return err
 }
 
 // packageVersion turns the output of git describe into a version that Debian and RPM sort in

@@ -104,6 +104,7 @@ func (a *architecture) pluginSource(plugin string) source {
 
 // buildAll builds all programs and records what they consist of.
 func (a *architecture) buildAll(ctx context.Context) error {
+	fmt.Println("release: building the programs for", a.arch)
 	if err := a.buildMain(ctx); err != nil {
 		return err
 	}
