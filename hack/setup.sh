@@ -115,7 +115,7 @@ unpack_vm() {
 # Unpacks the parts of a package with Debian's kernel that hack/vm needs.
 unpack_kernel() {
 	dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --wildcards './boot/vmlinuz-*' \
-		'./lib/modules/*/kernel/'{net,fs,lib,crypto,arch}'/*' './lib/modules/*/kernel/drivers/'{virtio,net}'/*.ko'
+		'./lib/modules/*/kernel/'{net,fs,lib,crypto,arch}'/*' './lib/modules/*/kernel/drivers/'{virtio,net,block}'/*.ko'
 }
 
 # Unpacks systemd with its libraries, as an overlay layer that the machines of hack/vm mount

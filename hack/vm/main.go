@@ -54,6 +54,8 @@ func suites() []suite {
 		{"./runonce/cmd", "^TestStoriesOnEmbedded$/^(happy|critical-preempts|limits)$", booted},
 		{"./runonce/cmd", "^TestHugePages$", plain},
 		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal|TestCallersCgroup)$/^(embedded)?$", plain},
+		{"./hack/e2e", "^(TestDiskPressure|TestMemoryPressure)$", []string{job.Plain}},
+		{"./runonce/cmd", "^TestEviction$/^embedded$", []string{job.Plain}},
 		{"./hack/e2e", "^TestCgroupDriver$/^embedded$", booted},
 		{"./hack/e2e", "^TestCallerIsStopped$", booted},
 		{"./hack/e2e", "^TestUnits$", []string{job.SystemdV2}},
