@@ -182,7 +182,10 @@ func (e *entry) invalidDocument(errs Diagnostics) Invalid {
 	if e.doc.Index > 0 {
 		line = e.doc.Line("")
 	}
-	return Invalid{File: e.doc.File, Path: e.path, Line: line, Kind: e.kind, Namespace: e.namespace, Name: e.name, Problems: errs.Sort()}
+	return Invalid{
+		File: e.doc.File, Path: e.path, Line: line, Kind: e.kind, Namespace: e.namespace, Name: e.name, Problems: errs.Sort(),
+		Optional: len(e.pods) > 0 && podspec.IsOptional(e.pods[0].pod),
+	}
 }
 
 // bounded drops problems that nobody would read: a file that is not a manifest can have one in

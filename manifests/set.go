@@ -66,6 +66,8 @@ type Invalid struct {
 	Namespace string
 	Name      string
 	Problems  Diagnostics
+	// Optional says that the pods of the document are, as far as they are known.
+	Optional bool
 }
 
 // object identifies an object of the input.

@@ -72,6 +72,14 @@ type goal struct {
 	await []string
 }
 
+// raise makes it the goal to reach at least that.
+func (g *goal) raise(until Until) {
+	all := []Until{UntilRunning, UntilReady, UntilCompleted}
+	if slices.Index(all, until) > slices.Index(all, g.until) {
+		g.until = until
+	}
+}
+
 // of returns the goal of one pod: UntilCompleted waits for the end of the pods that can end,
 // and for the others to be ready.
 func (g goal) of(pod *v1.Pod) Until {

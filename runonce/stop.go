@@ -38,7 +38,8 @@ func (r *run) keepOthers(ctx context.Context, plan admit.Plan, stop func()) {
 	}
 	var others []admit.Decision
 	for _, d := range plan.Decisions {
-		if d.Verdict == admit.Admitted && d.Running && !d.Prune {
+		if d.Verdict == admit.Admitted && d.Running && !d.Prune && (len(d.DependsOn) == 0 || r.hasStarted(ctx, d)) {
+			d.DependsOn = nil // what waits for others has to wait for the stops, too
 			others = append(others, d)
 		}
 	}

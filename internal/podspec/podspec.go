@@ -58,6 +58,14 @@ func FullName(pod *v1.Pod) string {
 	return pod.Namespace + "/" + pod.Name
 }
 
+// ShortName returns "namespace/name", or only the name in the default namespace.
+func ShortName(name types.NamespacedName) string {
+	if name.Namespace == v1.NamespaceDefault || name.Namespace == "" {
+		return name.Name
+	}
+	return name.String()
+}
+
 // NameOf returns the pod's namespace and name.
 func NameOf(pod *v1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
