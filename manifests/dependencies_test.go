@@ -166,14 +166,10 @@ func FuzzDependencies(f *testing.F) {
 		if items := strings.Count(text, ",") + 1; len(list)+len(problems) != items {
 			t.Fatalf("%d items, %d read, problems %q", items, len(list), problems)
 		}
-		var again []string
-		for _, d := range list {
-			again = append(again, d.In("default"))
-		}
 		if len(list) == 0 {
 			return
 		}
-		same, problems := podspec.ParseDependencies(strings.Join(again, ","), "default")
+		same, problems := podspec.ParseDependencies(podspec.Written(list, "default"), "default")
 		if diff := cmp.Diff(list, same); diff != "" || len(problems) > 0 {
 			t.Fatal(diff, problems)
 		}

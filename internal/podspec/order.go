@@ -37,8 +37,7 @@ type Dependency struct {
 // ID returns the dependency as a text: "namespace/name:condition".
 func (d Dependency) ID() string { return d.Namespace + "/" + d.Name + ":" + string(d.Condition) }
 
-// In returns the dependency as a pod of the namespace would write it, without what is the default.
-func (d Dependency) In(namespace string) string {
+func (d Dependency) in(namespace string) string {
 	text := d.Name
 	if d.Namespace != namespace {
 		text = d.Namespace + "/" + text
@@ -47,6 +46,15 @@ func (d Dependency) In(namespace string) string {
 		text += ":" + string(d.Condition)
 	}
 	return text
+}
+
+// Written returns dependencies as a pod of the namespace would write them, without what is the default.
+func Written(list []Dependency, namespace string) string {
+	texts := make([]string, 0, len(list))
+	for _, d := range list {
+		texts = append(texts, d.in(namespace))
+	}
+	return strings.Join(texts, ", ")
 }
 
 // ParseDependencies reads the value of AnnotationDependsOn of a pod in the namespace: items

@@ -208,18 +208,9 @@ func (d *Decision) row() row {
 		PodID: d.PodID, more: more, word: string(d.Verdict), problem: d.Verdict != admit.Admitted || d.barred, optional: d.Optional, reason: d.Reason, message: messageOf(d.Reason, d.Message, d.PreemptedBy),
 		cells: []string{
 			d.Namespace, d.Name, string(d.Verdict), d.Action, fmt.Sprint(d.Priority), string(d.QOS),
-			quantity(d.Requests, v1.ResourceCPU), quantity(d.Requests, v1.ResourceMemory), d.order(),
+			quantity(d.Requests, v1.ResourceCPU), quantity(d.Requests, v1.ResourceMemory), podspec.Written(d.DependsOn, d.Namespace),
 		},
 	}
-}
-
-// order says what the pod depends on, as its manifest does.
-func (d *Decision) order() string {
-	texts := make([]string, 0, len(d.DependsOn))
-	for _, on := range d.DependsOn {
-		texts = append(texts, on.In(d.Namespace))
-	}
-	return strings.Join(texts, ", ")
 }
 
 func quantity(list v1.ResourceList, name v1.ResourceName) string {
