@@ -54,6 +54,9 @@ type dependency struct {
 // joinOrder gives the pods that depend on others, and these, their gates, which come before all others. A pod
 // on which others depend has what they wait for as its goal, if that is more than the goal of the run.
 func (r *run) joinOrder(ctx context.Context, ds []admit.Decision, results []Result, pods []*pod) {
+	if !slices.ContainsFunc(ds, func(d admit.Decision) bool { return len(d.DependsOn) > 0 }) {
+		return
+	}
 	o := &order{awaited: map[types.NamespacedName]*awaited{}, awaiting: map[string]*dependency{}}
 	rows, started := map[types.NamespacedName]int{}, map[*Result]*pod{}
 	for i, d := range slices.Backward(ds) {

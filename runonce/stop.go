@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -75,12 +74,12 @@ func (r *run) stopDepartures(ctx context.Context, plan admit.Plan, results []Res
 	// They keep their grace period: a Stop with a deadline would shorten it.
 	stop, cancel := withoutDeadline(ctx)
 	defer cancel()
-	InStopOrder(pods, func(i int) {
+	InStopOrder(stop, pods, func(ctx context.Context, i int) {
 		d, remove := removals[i], r.rt.Stop
 		if again := plan.Decisions[d.Row].Again(); again != nil && again.UID == d.Pod.UID {
 			remove = r.reset
 		}
-		if d.err = r.stop(stop, d.Pod, d.Why, remove); d.err != nil {
+		if d.err = r.stop(ctx, d.Pod, d.Why, remove); d.err != nil {
 			d.err = fmt.Errorf("stopping pod %q, which is %s: %w", d.Pod.Name, d.Why, d.err)
 		}
 		d.elapsed = time.Since(r.o.Start)
@@ -150,9 +149,9 @@ func (r *run) removeAll(ctx context.Context, cause error) {
 			started, pods = append(started, p), append(pods, p.pod)
 		}
 	}
-	InStopOrder(pods, func(i int) {
+	InStopOrder(context.WithoutCancel(ctx), pods, func(ctx context.Context, i int) {
 		p := started[i]
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.removeLimit(p.pod, cause))
+		ctx, cancel := context.WithTimeout(ctx, r.removeLimit(p.pod, cause))
 		defer cancel()
 		if err := r.stop(ctx, p.pod, "the run removes its pods", r.rt.Stop); err != nil {
 			p.res.RemoveError = err.Error()
@@ -201,25 +200,4 @@ func Stopped(ctx context.Context, pod *v1.Pod, err error) Progress {
 		}
 	}
 	return Progress{Pod: pod, State: "StopFailed", Message: message}
-}
-
-// InStopOrder calls stop with the index of each of the pods, in parallel, but only after it has returned for
-// all that depend on the pod.
-func InStopOrder(pods []*v1.Pod, stop func(i int)) {
-	after := podspec.Dependents(pods)
-	done := make([]chan struct{}, len(pods))
-	for i := range pods {
-		done[i] = make(chan struct{})
-	}
-	var wg sync.WaitGroup
-	for i := range pods {
-		wg.Go(func() {
-			defer close(done[i])
-			for _, other := range after[i] {
-				<-done[other]
-			}
-			stop(i)
-		})
-	}
-	wg.Wait()
 }

@@ -104,7 +104,7 @@ func (c *downCommand) stopAll(ctx context.Context, t target, pods []*v1.Pod) err
 // returns the error of each.
 func (p *program) stopEach(ctx context.Context, pods []*v1.Pod, stop func(ctx context.Context, i int) error) []error {
 	errs := make([]error, len(pods))
-	runonce.InStopOrder(pods, func(i int) {
+	runonce.InStopOrder(ctx, pods, func(ctx context.Context, i int) {
 		p.display.Pod(runonce.Stopping(ctx, pods[i], ""))
 		errs[i] = stop(ctx, i)
 		p.display.Pod(runonce.Stopped(ctx, pods[i], errs[i]))
