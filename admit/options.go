@@ -3,6 +3,8 @@ package admit
 import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Order is the sequence in which pods ask to be admitted.
@@ -47,6 +49,8 @@ type Options struct {
 	// Rerun treats pods that have succeeded in an earlier run as new, like those that have
 	// failed.
 	Rerun bool
+	// DependsOn has what pods of the input depend on, by the names of the pods.
+	DependsOn map[types.NamespacedName][]podspec.Dependency
 }
 
 // SystemCritical is the lowest priority of a critical pod, which may preempt

@@ -30,7 +30,8 @@ type Reason struct {
 type Decision struct {
 	Pod     *v1.Pod
 	Verdict Verdict
-	// Reason and Message are the first of Reasons, or those of the preemption.
+	// Reason and Message are the first of Reasons, or those of the preemption. An admitted pod has them
+	// if it will not start all the same, because it depends on one that is not admitted.
 	Reason  string
 	Message string
 	Reasons []Reason
@@ -49,6 +50,8 @@ type Decision struct {
 	// Prune says that the pod of an earlier run is no longer in the input and has to be
 	// stopped because pruning was asked for. Its verdict is Admitted.
 	Prune bool
+	// DependsOn is what must be there before the pod starts.
+	DependsOn []podspec.Dependency
 }
 
 // PreemptedBy returns the decision that a running pod is preempted by another one.
@@ -185,6 +188,7 @@ func (p *planner) plan() Plan {
 			d.Reasons = e.reasons
 			d.Reason, d.Message = e.reasons[0].Reason, e.reasons[0].Message
 		}
+		d.DependsOn = p.o.DependsOn[podspec.NameOf(e.pod)]
 		for _, o := range e.others {
 			if o != e.old || d.Verdict == Admitted {
 				d.Replaces = append(d.Replaces, o.pod)
@@ -192,6 +196,7 @@ func (p *planner) plan() Plan {
 		}
 		plan.Decisions = append(plan.Decisions, d)
 	}
+	plan.noteDependencies()
 	for _, e := range p.earlier {
 		if e.by != nil && !slices.Contains(stopped, e) {
 			stopped = append(stopped, e)

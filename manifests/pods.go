@@ -16,6 +16,7 @@ func (r *reader) pod(e *entry) step {
 	}
 	r.checkPodFields(e, p, "")
 	dropAssigned(p)
+	e.checkOrder(p.ObjectMeta, r.orDefault(p.Namespace), "")
 	pe := podEntry{pod: p, first: true}
 	e.problems = append(e.problems, r.check(e, pe)...)
 	return func() { r.addPod(e, pe) }

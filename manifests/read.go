@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests/decode"
 	"github.com/runonce/runonce/manifests/validation"
 )
@@ -79,6 +80,8 @@ type entry struct {
 	valid           []*v1.Pod
 	templated       []*v1.PersistentVolumeClaim // of the templates of a workload
 	index           int                         // in the input, for Set.places
+	dependsOn       []podspec.Dependency        // of each of its pods
+	orderField      string                      // that says so
 }
 
 // podEntry is a pod of a document, with its fields below prefix there.
@@ -130,7 +133,9 @@ func read(ctx context.Context, o Options, input func(visit func(inputFile))) (*S
 	r.checkUnknown()
 	r.addClaims()
 	r.priorities, r.names = r.set.priorities(), sync.OnceValue(r.set.names)
+	r.resolveDependencies()
 	decode.InParallel(len(r.entries), func(i int) { r.resolve(r.entries[i]) })
+	r.keepDependencies()
 	for _, e := range r.entries {
 		r.set.Pods = append(r.set.Pods, e.valid...)
 	}
@@ -177,7 +182,10 @@ func (e *entry) invalidDocument(errs Diagnostics) Invalid {
 	if e.doc.Index > 0 {
 		line = e.doc.Line("")
 	}
-	return Invalid{File: e.doc.File, Path: e.path, Line: line, Kind: e.kind, Namespace: e.namespace, Name: e.name, Problems: errs.Sort()}
+	return Invalid{
+		File: e.doc.File, Path: e.path, Line: line, Kind: e.kind, Namespace: e.namespace, Name: e.name, Problems: errs.Sort(),
+		Optional: len(e.pods) > 0 && podspec.IsOptional(e.pods[0].pod),
+	}
 }
 
 // bounded drops problems that nobody would read: a file that is not a manifest can have one in

@@ -11,7 +11,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests/decode"
 )
 
@@ -51,6 +53,8 @@ type Set struct {
 
 	objects map[object]metav1.Object // that pods refer to
 	places  map[*v1.Pod]place        // with Options.Places
+	// dependencies are what pods depend on, by the names of the pods.
+	dependencies map[types.NamespacedName][]podspec.Dependency
 }
 
 // Invalid is a document with errors.
@@ -62,6 +66,8 @@ type Invalid struct {
 	Namespace string
 	Name      string
 	Problems  Diagnostics
+	// Optional says that the pods of the document are, as far as they are known.
+	Optional bool
 }
 
 // object identifies an object of the input.

@@ -1,6 +1,11 @@
 package manifests
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/runonce/runonce/internal/podspec"
+)
 
 // Validation is the result of the validate command, in the form of its JSON and YAML output.
 type Validation struct {
@@ -8,6 +13,20 @@ type Validation struct {
 	Kind       string      `json:"kind"`
 	Problems   Diagnostics `json:"faults"`
 	Error      string      `json:"error,omitempty"` // why the manifests were not read
+	// Order has the pods that depend on others, in the order of the input.
+	Order []Dependent `json:"order,omitempty"`
+}
+
+// Dependent is a pod that starts when others are there.
+type Dependent struct {
+	Namespace string               `json:"namespace"`
+	Name      string               `json:"name"`
+	DependsOn []podspec.Dependency `json:"dependsOn"`
+}
+
+// String says so in a line.
+func (d Dependent) String() string {
+	return fmt.Sprintf("%s/%s starts after %s", d.Namespace, d.Name, podspec.Written(d.DependsOn, d.Namespace))
 }
 
 // NewValidation returns the warnings of the set and the problems of the error, in the order of
@@ -28,6 +47,11 @@ func NewValidation(set *Set, err error, strict bool) Validation {
 		v.Problems = append(v.Problems, Diagnostic{Message: err.Error(), Severity: SeverityError})
 	}
 	v.Problems = v.Problems.Sort()
+	for _, pod := range set.Pods {
+		if on := set.dependencies[podspec.NameOf(pod)]; len(on) > 0 {
+			v.Order = append(v.Order, Dependent{pod.Namespace, pod.Name, on})
+		}
+	}
 	return v
 }
 

@@ -158,7 +158,7 @@ func (g goal) judgeContainers(pod *v1.Pod, st v1.PodStatus) condition {
 		if waiting, ok := waitsFor(st, cs, until); ok {
 			return waiting
 		}
-		if !isEndless(pod, c) {
+		if !podspec.IsEndless(pod, c) {
 			left = append(left, strconv.Quote(c.Name))
 		}
 	}

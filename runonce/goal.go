@@ -12,15 +12,13 @@ import (
 )
 
 // Until is the goal of a run.
-type Until string
+type Until = podspec.Until
 
-// The goals. UntilRunning: every container is running, or has exited with code 0 and is not
-// restarted. UntilReady: its probes have passed as well. UntilCompleted: Never and OnFailure
-// pods have ended, Always pods are ready.
+// The goals.
 const (
-	UntilRunning   Until = "running"
-	UntilReady     Until = "ready"
-	UntilCompleted Until = "completed"
+	UntilRunning   = podspec.UntilRunning
+	UntilReady     = podspec.UntilReady
+	UntilCompleted = podspec.UntilCompleted
 )
 
 // Await is a container that a run waits for until it has ended and is not restarted, or until the
@@ -43,7 +41,7 @@ func (a Await) Check(pod *v1.Pod, maxRestarts int) error {
 		case !slices.Contains(names, c.Name):
 		case podspec.IsSidecar(c):
 			return Await{Pod: a.Pod}.Check(pod, maxRestarts)
-		case isEndless(pod, c):
+		case podspec.IsEndless(pod, c):
 			return fmt.Errorf("container %q of pod %q never finishes: it is restarted whenever it exits; set restartPolicy to Never or OnFailure", c.Name, pod.Name)
 		}
 	}
@@ -74,17 +72,19 @@ type goal struct {
 	await []string
 }
 
+// raise makes it the goal to reach at least that.
+func (g *goal) raise(until Until) {
+	all := []Until{UntilRunning, UntilReady, UntilCompleted}
+	if slices.Index(all, until) > slices.Index(all, g.until) {
+		g.until = until
+	}
+}
+
 // of returns the goal of one pod: UntilCompleted waits for the end of the pods that can end,
 // and for the others to be ready.
 func (g goal) of(pod *v1.Pod) Until {
-	endless := func(c v1.Container) bool { return isEndless(pod, &c) }
-	if g.until == UntilCompleted && slices.ContainsFunc(pod.Spec.Containers, endless) {
+	if g.until == UntilCompleted && podspec.Endless(pod) != nil {
 		return UntilReady
 	}
 	return g.until
-}
-
-// isEndless says whether the container is restarted however it ends.
-func isEndless(pod *v1.Pod, c *v1.Container) bool {
-	return podspec.RestartPolicy(pod, c) == v1.RestartPolicyAlways
 }

@@ -37,16 +37,18 @@ const (
 
 // pod drives one pod to its goal. Only one goroutine at a time works on it.
 type pod struct {
-	r       *run
-	pod     *v1.Pod
-	res     *Result
-	goal    goal
-	rank    int
-	gates   gates
-	member  *jobMember      // the gate of its Job, nil if it has none
-	slot    *waiter         // for its next Sync, queued or held; nil while it waits for anything else
-	woken   chan struct{}   // gets a value when its gates or slot have changed
-	changes <-chan struct{} // events of the pod; without them it is polled
+	r      *run
+	pod    *v1.Pod
+	res    *Result
+	goal   goal
+	rank   int
+	gates  gates
+	member *jobMember // the gate of its Job, nil if it has none
+	// dependent is the gate of its dependencies, nil if it has none and no pod depends on it.
+	dependent *dependent
+	slot      *waiter         // for its next Sync, queued or held; nil while it waits for anything else
+	woken     chan struct{}   // gets a value when its gates or slot have changed
+	changes   <-chan struct{} // events of the pod; without them it is polled
 
 	stage    stage
 	due      time.Time    // when it is tried again, after an error, a failure or the end; zero if it is not
@@ -101,6 +103,7 @@ func (p *pod) warn(ctx context.Context, message string, err error) {
 // ctx is. Until then a pod at its goal is watched and kept there.
 func (p *pod) drive(ctx, round context.Context) {
 	defer p.leaveSlot()
+	defer p.pullAhead(round)()
 	for round.Err() == nil && p.goesOn(round) && p.await(round, p.gates.open) {
 		p.converge(ctx, round)
 		if p.cond.ended || p.r.kept {
@@ -115,8 +118,13 @@ func (p *pod) drive(ctx, round context.Context) {
 // goesOn says whether there is something to do for the pod. One that was given up is tried again
 // after a while if the run keeps its pods.
 func (p *pod) goesOn(round context.Context) bool {
-	if !p.cond.ended || !p.r.kept || p.due.IsZero() {
+	switch {
+	case !p.cond.ended || !p.r.kept:
 		return !p.cond.ended
+	case p.cond.reason == ReasonDependencyFailed:
+		return p.awaitOthers(round)
+	case p.due.IsZero():
+		return false
 	}
 	select {
 	case <-time.After(time.Until(p.due)):
@@ -150,6 +158,10 @@ func (p *pod) converge(ctx, round context.Context) {
 
 // obey ends the pod because of others, unless it has ended by itself.
 func (p *pod) obey(ctx context.Context, c condition) {
+	if c.outcome == Canceled { // of what it has started, nothing runs
+		p.end(ctx, c)
+		return
+	}
 	if p.started() {
 		if err := p.observe(ctx); err != nil {
 			p.handle(ctx, err)
@@ -322,9 +334,21 @@ func (p *pod) end(ctx context.Context, c condition) {
 	}
 	c = p.allowRemoval(c)
 	p.setCondition(c)
-	if c.outcome == Failed && p.preemptor == nil && p.r.o.FailFast {
+	if p.r.o.FailFast && p.countsAsFailed(c) {
 		p.r.abort(failFastError{podspec.FullName(p.pod)})
 	}
+}
+
+// countsAsFailed says whether the pod has ended so that it ends a run with Options.FailFast.
+func (p *pod) countsAsFailed(c condition) bool {
+	if podspec.IsOptional(p.pod) {
+		return false
+	}
+	if c.outcome == Canceled && c.reason == ReasonDependencyFailed { // or the other pod has ended the run
+		cause, outcome := p.dependent.becauseOf()
+		return outcome == Failed && podspec.IsOptional(cause)
+	}
+	return c.outcome == Failed && p.preemptor == nil
 }
 
 // allowRemoval returns the condition, and for a pod that another process has stopped that this is no
@@ -386,7 +410,11 @@ func (p *pod) wait(round context.Context) {
 // nextPoll is when the pod is observed again without an event.
 func (p *pod) nextPoll(now time.Time) time.Duration {
 	d := pollInterval
-	for _, left := range []time.Duration{p.cond.recheck, p.due.Sub(now)} {
+	recheck := time.Duration(0)
+	if p.dependent != nil {
+		recheck = p.dependent.recheck
+	}
+	for _, left := range []time.Duration{p.cond.recheck, p.due.Sub(now), recheck} {
 		if left > 0 {
 			d = min(d, left)
 		}

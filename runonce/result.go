@@ -55,6 +55,7 @@ func (r *run) finish(ctx context.Context, cause error) {
 			p.fillEvents(ctx)
 		}
 	})
+	r.fillCauses()
 }
 
 // refresh has a runtime that knows its pods from elsewhere ask for their last status, if it is of use. Its error says

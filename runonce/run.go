@@ -111,7 +111,7 @@ func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, 
 		pods = append(pods, r.podOf(d, &results[i]))
 	}
 	for _, res := range results {
-		if res.Outcome == Failed && r.o.FailFast {
+		if res.Outcome == Failed && r.o.FailFast && !podspec.IsOptional(res.Pod) {
 			r.abort(failFastError{podspec.FullName(res.Pod)})
 		}
 	}
@@ -120,6 +120,7 @@ func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, 
 		p.rank = rank
 	}
 	r.joinJobs(ctx, pods)
+	r.joinOrder(ctx, ds, results, pods)
 	for _, p := range pods {
 		if p.gates.open() {
 			p.slot = r.slots.reserve(p.rank, p.wake)

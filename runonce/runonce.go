@@ -67,6 +67,13 @@ type Puller interface {
 	MissingImages(ctx context.Context, pod *v1.Pod) (pull func(ctx context.Context))
 }
 
+// Prefetcher is a Runtime that can pull the images of a pod which may not start yet.
+type Prefetcher interface {
+	// PullAhead pulls the images that the pod needs. The pod does not count as started, and what goes
+	// wrong is left to its first Sync.
+	PullAhead(ctx context.Context, pod *v1.Pod)
+}
+
 // Limiter is a Runtime that restarts containers only as often as the run says. Without it, as with the
 // kubelets of a cluster, the run gives a pod up once a container has been restarted too often.
 type Limiter interface {
@@ -172,7 +179,18 @@ type Result struct {
 	Annotations map[string]string // added by the runtime
 	Events      []string          // the last ones of a pod that is not at its goal, if the runtime knows them
 	By          *v1.Pod           // the pod that preempted this one
+	Cause       Outcome           // of the pod because of which this one, that depends on it, has not started
 	RemoveError string            // why the pod could not be removed at the end of the run
+}
+
+// IsDependent says whether the pod was not started because of another one on which it depends.
+func (r *Result) IsDependent() bool {
+	return r.Outcome == Canceled && r.Reason == ReasonDependencyFailed
+}
+
+// IsInterrupted says whether the user has ended the run before the pod was done.
+func (r *Result) IsInterrupted() bool {
+	return r.Outcome == Canceled && r.Reason != ReasonFailFast && r.Reason != ReasonDependencyFailed
 }
 
 // Phase is one step of a pod's start, for the timeline.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -38,7 +37,8 @@ func (r *run) keepOthers(ctx context.Context, plan admit.Plan, stop func()) {
 	}
 	var others []admit.Decision
 	for _, d := range plan.Decisions {
-		if d.Verdict == admit.Admitted && d.Running && !d.Prune {
+		if d.Verdict == admit.Admitted && d.Running && !d.Prune && (len(d.DependsOn) == 0 || r.hasStarted(ctx, d)) {
+			d.DependsOn = nil // what waits for others has to wait for the stops, too
 			others = append(others, d)
 		}
 	}
@@ -61,31 +61,29 @@ func (r *run) keepOthers(ctx context.Context, plan admit.Plan, stop func()) {
 	<-stopped
 }
 
-// stopDepartures stops the pods that are preempted, replaced or pruned. Nothing is started
+// stopDepartures stops the pods that are preempted, replaced or pruned, those that depend on others before
+// these. Nothing is started
 // before all of them have stopped, since the plan counts on what they hold: memory, ports,
 // names. It returns, by row of the plan, why a pod cannot be started.
 func (r *run) stopDepartures(ctx context.Context, plan admit.Plan, results []Result) map[int]error {
 	all := plan.Removals()
-	removals := make([]*removal, len(all))
+	removals, pods := make([]*removal, len(all)), make([]*v1.Pod, len(all))
+	for i := range all {
+		removals[i], pods[i] = &removal{Removal: all[i]}, all[i].Pod
+	}
 	// They keep their grace period: a Stop with a deadline would shorten it.
 	stop, cancel := withoutDeadline(ctx)
 	defer cancel()
-	var wg sync.WaitGroup
-	for i := range all {
-		d := &removal{Removal: all[i]}
-		removals[i] = d
-		wg.Go(func() {
-			remove := r.rt.Stop
-			if again := plan.Decisions[d.Row].Again(); again != nil && again.UID == d.Pod.UID {
-				remove = r.reset
-			}
-			if d.err = r.stop(stop, d.Pod, d.Why, remove); d.err != nil {
-				d.err = fmt.Errorf("stopping pod %q, which is %s: %w", d.Pod.Name, d.Why, d.err)
-			}
-			d.elapsed = time.Since(r.o.Start)
-		})
-	}
-	wg.Wait()
+	InStopOrder(stop, pods, func(ctx context.Context, i int) {
+		d, remove := removals[i], r.rt.Stop
+		if again := plan.Decisions[d.Row].Again(); again != nil && again.UID == d.Pod.UID {
+			remove = r.reset
+		}
+		if d.err = r.stop(ctx, d.Pod, d.Why, remove); d.err != nil {
+			d.err = fmt.Errorf("stopping pod %q, which is %s: %w", d.Pod.Name, d.Why, d.err)
+		}
+		d.elapsed = time.Since(r.o.Start)
+	})
 	blocked := map[int]error{}
 	for _, d := range removals {
 		d.conclude(ctx, plan.Decisions, results, blocked)
@@ -142,13 +140,18 @@ func samePod(a, b *v1.Pod) bool {
 }
 
 // removeAll removes what this run has started, even if the run was interrupted for the given
-// cause.
+// cause, pods that depend on others before these.
 func (r *run) removeAll(ctx context.Context, cause error) {
-	r.each(func(p *pod) {
-		if !p.begun() || p.res.Existed {
-			return
+	var started []*pod
+	var pods []*v1.Pod
+	for _, p := range r.pods {
+		if p.begun() && !p.res.Existed {
+			started, pods = append(started, p), append(pods, p.pod)
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.removeLimit(p.pod, cause))
+	}
+	InStopOrder(context.WithoutCancel(ctx), pods, func(ctx context.Context, i int) {
+		p := started[i]
+		ctx, cancel := context.WithTimeout(ctx, r.removeLimit(p.pod, cause))
 		defer cancel()
 		if err := r.stop(ctx, p.pod, "the run removes its pods", r.rt.Stop); err != nil {
 			p.res.RemoveError = err.Error()

@@ -9,6 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// PhaseWaiting is the phase of a pod that waits for others on which it depends.
+const PhaseWaiting = "wait for dependencies"
+
 // Trace records the steps of every pod's start. Its zero value is ready for use, and it is
 // safe for concurrent use.
 type Trace struct {

@@ -25,6 +25,7 @@ const defaultPulls = 4
 type imagePuller struct {
 	o     *Options
 	slots chan struct{} // holds a value for each image that is being pulled
+	ahead chan struct{} // and for each of a pod that is not to be started yet
 
 	mu        sync.Mutex        // guards the rest
 	preloaded []string          // by the user: not pulled, whatever the pull policy says
@@ -33,8 +34,9 @@ type imagePuller struct {
 }
 
 func newImagePuller(o *Options) *imagePuller {
+	n := cmp.Or(o.ParallelPulls, defaultPulls)
 	return &imagePuller{
-		o: o, slots: make(chan struct{}, cmp.Or(o.ParallelPulls, defaultPulls)),
+		o: o, slots: make(chan struct{}, n), ahead: make(chan struct{}, max(1, n-1)),
 		pulls: map[string]*pulls{}, pods: map[types.UID]*podImages{},
 	}
 }
@@ -171,6 +173,22 @@ func (i *imagePuller) pullAhead(ctx context.Context, pod *v1.Pod, local localIma
 	if ctx.Err() == nil {
 		i.keep(pod.UID, local.ref, foundImage{img: img, err: err})
 	}
+}
+
+// prefetch pulls an image, if that is missing, for a pod that is not to be started yet. One place is left for
+// the images of pods that are.
+func (i *imagePuller) prefetch(ctx context.Context, pod *v1.Pod, ref imageRef) error {
+	local, err := i.look(ctx, pod.UID, ref)
+	if err != nil || local.action == image.Use {
+		return err
+	}
+	leave, err := enter(ctx, i.ahead)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	_, err = i.pull(ctx, pod, local)
+	return err
 }
 
 // ensure returns an image of the pod, pulled if its pull policy says so

@@ -253,3 +253,27 @@ func TestPullNewer(t *testing.T) {
 		})
 	}
 }
+
+// TestPullAheadOfTurn: the images of a pod that may not start yet are pulled, once, and the pod counts as not
+// started. A pull that has failed is tried again by its Sync.
+func TestPullAheadOfTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pods(t.Context(), t)
+		pod := farPod("far")
+		n.engine.PullErrors = map[string][]error{"localhost/far:1": {errors.New("no route")}}
+		p.PullAhead(t.Context(), pod)
+		p.PullAhead(t.Context(), pod)
+		p.PullAhead(t.Context(), pod)
+		if pods, err := p.List(t.Context()); err != nil || len(pods) > 0 {
+			t.Errorf("pods %v, %v", pods, err)
+		}
+		if pullAhead(t.Context(), p, pod) {
+			t.Error("pulled twice")
+		}
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Error(err)
+		}
+		wantStates(t.Context(), t, p, pod, "c0=running")
+	})
+}

@@ -30,6 +30,17 @@ func (p *Pods) MissingImages(ctx context.Context, pod *v1.Pod) func(ctx context.
 	}
 }
 
+// PullAhead pulls the images that the pod needs and that are not there, one after the other. The pod does
+// not count as started meanwhile, so that a later run does not take it for one that is, and its deadline
+// does not run. Nothing is kept of errors: the first Sync asks the registry again.
+func (p *Pods) PullAhead(ctx context.Context, pod *v1.Pod) {
+	for _, ref := range p.nextImages(ctx, pod) {
+		if err := p.images.prefetch(ctx, pod, ref); err != nil && ctx.Err() == nil {
+			p.o.Log.Info("could not pull an image ahead of its pod", "pod", podspec.FullName(pod), "image", ref.name, "error", err)
+		}
+	}
+}
+
 // startRecord records that the pod is started, unless it is no longer this process's: its
 // deadline runs while its images are pulled, as in the kubelet.
 func (p *Pods) startRecord(ctx context.Context, pod *v1.Pod) error {

@@ -30,6 +30,15 @@ const (
 	// AnnotationJobFailures is how often a pod of a Job has failed before, so that a later run
 	// continues to count.
 	AnnotationJobFailures = "runonce/job-failures"
+	// AnnotationDependsOn says what must have reached which condition before the pod starts: see
+	// ParseDependencies. It is not part of the pod's UID, as are the next two.
+	AnnotationDependsOn = "runonce/depends-on"
+	// AnnotationOptional is "true" if the exit code of a run does not depend on the pod.
+	AnnotationOptional = "runonce/optional"
+	// AnnotationGroups are the names of workloads, between commas, to which the pod belongs and on which
+	// others of the input depend. It is set on the pods of the input, so that those that run are
+	// stopped in order, too.
+	AnnotationGroups = "runonce/groups"
 )
 
 // Objects are what pods refer to. Claims are bound: a claim's volumeName is that of the volume
@@ -47,6 +56,14 @@ func FullName(pod *v1.Pod) string {
 		return ""
 	}
 	return pod.Namespace + "/" + pod.Name
+}
+
+// ShortName returns "namespace/name", or only the name in the default namespace.
+func ShortName(name types.NamespacedName) string {
+	if name.Namespace == v1.NamespaceDefault || name.Namespace == "" {
+		return name.Name
+	}
+	return name.String()
 }
 
 // NameOf returns the pod's namespace and name.

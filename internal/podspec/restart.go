@@ -62,3 +62,19 @@ func RestartRule(c *v1.Container, code int32) (v1.ContainerRestartRuleAction, bo
 	}
 	return "", false
 }
+
+// IsEndless says whether the container is restarted however it ends.
+func IsEndless(pod *v1.Pod, c *v1.Container) bool {
+	return RestartPolicy(pod, c) == v1.RestartPolicyAlways
+}
+
+// Endless returns the first regular container of the pod that is restarted however it ends, so that the
+// pod never completes; nil for none.
+func Endless(pod *v1.Pod) *v1.Container {
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; IsEndless(pod, c) {
+			return c
+		}
+	}
+	return nil
+}

@@ -190,7 +190,7 @@ func (a *admission) plan() admit.Plan {
 			refused[uid] = admit.Reason(r)
 		}
 	}
-	o := admit.Options{Refused: refused, Prune: a.o.planning.scope.pruned(a.set), Rerun: a.o.planning.rerun}
+	o := admit.Options{Refused: refused, Prune: a.o.planning.scope.pruned(a.set), Rerun: a.o.planning.rerun, DependsOn: a.set.Dependencies()}
 	return admit.Decide(&v1.Node{}, a.running, a.set.Pods, o)
 }
 

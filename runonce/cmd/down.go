@@ -80,7 +80,7 @@ func (c *downCommand) run(ctx context.Context, args []string) error {
 	return c.afterError(err, conclude())
 }
 
-// stopAll stops the pods in parallel and prints what was done to them, in order.
+// stopAll stops the pods, those that depend on others before these, and prints what was done to them, in order.
 func (c *downCommand) stopAll(ctx context.Context, t target, pods []*v1.Pod) error {
 	c.display.OnInterrupt(progress.EffectAbandon)
 	words := make([]string, len(pods))
@@ -100,12 +100,14 @@ func (c *downCommand) stopAll(ctx context.Context, t target, pods []*v1.Pod) err
 	return errors.Join(errs...)
 }
 
-// stopEach calls stop with the index of each of the pods, in parallel, and returns the error of each.
+// stopEach calls stop with the index of each of the pods, in parallel but for the pods on which others depend, and
+// returns the error of each.
 func (p *program) stopEach(ctx context.Context, pods []*v1.Pod, stop func(ctx context.Context, i int) error) []error {
-	return inParallel(pods, -1, func(i int, pod *v1.Pod) error {
-		p.display.Pod(runonce.Stopping(ctx, pod, ""))
-		err := stop(ctx, i)
-		p.display.Pod(runonce.Stopped(ctx, pod, err))
-		return err
+	errs := make([]error, len(pods))
+	runonce.InStopOrder(ctx, pods, func(ctx context.Context, i int) {
+		p.display.Pod(runonce.Stopping(ctx, pods[i], ""))
+		errs[i] = stop(ctx, i)
+		p.display.Pod(runonce.Stopped(ctx, pods[i], errs[i]))
 	})
+	return errs
 }

@@ -191,7 +191,7 @@ func (c *console) readNode(ctx context.Context, f *podFlags) (*v1.Node, error) {
 
 // admission returns how pods are admitted to a node that is described.
 func (f *podFlags) admission(set *manifests.Set) admit.Options {
-	o := admit.Options{Order: admit.Order(f.admissionOrder), AllowUnsafeSysctls: f.unsafeSysctls.values, Claims: claims(set)}
+	o := admit.Options{Order: admit.Order(f.admissionOrder), AllowUnsafeSysctls: f.unsafeSysctls.values, Claims: claims(set), DependsOn: set.Dependencies()}
 	if len(f.handlers) > 0 {
 		o.RuntimeHandlers = containerd.HandlerNames(f.handlers)
 	}

@@ -22,12 +22,13 @@ import (
 var (
 	_ target = (*nodeTarget)(nil)
 
-	_ runonce.Annotator = (*runtime.Pods)(nil)
-	_ runonce.Concluder = (*runtime.Pods)(nil)
-	_ runonce.Digester  = (*runtime.Pods)(nil)
-	_ runonce.Limiter   = (*runtime.Pods)(nil)
-	_ runonce.Puller    = (*runtime.Pods)(nil)
-	_ runonce.Resetter  = (*runtime.Pods)(nil)
+	_ runonce.Annotator  = (*runtime.Pods)(nil)
+	_ runonce.Concluder  = (*runtime.Pods)(nil)
+	_ runonce.Digester   = (*runtime.Pods)(nil)
+	_ runonce.Limiter    = (*runtime.Pods)(nil)
+	_ runonce.Puller     = (*runtime.Pods)(nil)
+	_ runonce.Prefetcher = (*runtime.Pods)(nil)
+	_ runonce.Resetter   = (*runtime.Pods)(nil)
 )
 
 // nodeTarget is this machine, with a container engine.

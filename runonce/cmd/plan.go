@@ -75,7 +75,9 @@ func (c *planCommand) run(ctx context.Context, args []string) error {
 func (c *planCommand) show(document report.Plan, set *manifests.Set) error {
 	code := document.ExitCode()
 	for _, in := range set.Invalid {
-		code = report.ExitFailed
+		if !in.Optional {
+			code = report.ExitFailed
+		}
 		document.Faults = append(document.Faults, in.Problems...)
 		c.printProblems(in.Problems)
 	}

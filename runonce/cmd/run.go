@@ -341,6 +341,9 @@ func invalidResults(set *manifests.Set) []runonce.Result {
 		pod := &v1.Pod{}
 		pod.Namespace, pod.Name = in.Namespace, in.Name
 		pod.Annotations = map[string]string{podspec.AnnotationSource: fmt.Sprintf("%s:%d", in.File, in.Line)}
+		if in.Optional {
+			pod.Annotations[podspec.AnnotationOptional] = "true"
+		}
 		results = append(results, runonce.Result{
 			Pod: pod, Outcome: runonce.Invalid, Reason: "Invalid", Message: in.Problems.Error(),
 			Status: v1.PodStatus{Phase: v1.PodPending},

@@ -69,6 +69,11 @@ func (c *validateCommand) printValidation(v manifests.Validation, pods int) erro
 			return err
 		}
 	}
+	for _, d := range v.Order {
+		if _, err := fmt.Fprintln(c.io.Stdout, d); err != nil {
+			return err
+		}
+	}
 	if v.Err() == nil {
 		_, err := fmt.Fprintf(c.io.Stdout, "%s, no error\n", runonce.Count(pods, "pod"))
 		return err

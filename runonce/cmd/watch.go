@@ -287,7 +287,7 @@ func (c *watchCommand) concluded(invalid []runonce.Result) func([]runonce.Result
 	faults := c.faults // the manifests may be read again meanwhile
 	return func(results []runonce.Result) {
 		results = append(slices.Clone(results), invalid...)
-		if slices.ContainsFunc(results, func(r runonce.Result) bool { return r.Outcome == runonce.Canceled }) {
+		if slices.ContainsFunc(results, func(r runonce.Result) bool { return r.IsInterrupted() }) {
 			return // interrupted, or there is another plan
 		}
 		code := report.ExitCode(results, 0)

@@ -10,12 +10,13 @@ import (
 // row is one pod in a table of pods.
 type row struct {
 	PodID
-	cells   []string // all before the reason
-	word    string   // outcome or verdict
-	problem bool     // the pod is not where it should be: the details have its message
-	reason  string   // one word or a few
-	message string   // may be long, and have several lines
-	more    []string // further lines of the details
+	cells    []string // all before the reason
+	word     string   // outcome or verdict
+	problem  bool     // the pod is not where it should be: the details have its message
+	optional bool     // the exit code does not depend on the pod
+	reason   string   // one word or a few
+	message  string   // may be long, and have several lines
+	more     []string // further lines of the details
 	// note is what a short row says in place of a message that is not a problem's, and hint what
 	// it adds if there is room.
 	note, hint string
@@ -42,13 +43,13 @@ func podRows(s Style, cols []column, rows []row) string {
 		t.columns = append(t.columns, columns("SOURCE", "REASON", "MESSAGE")...)
 		for i := range rows {
 			r := &rows[i]
-			t.add(append(r.cells, r.Source, r.reason, r.message)...)
+			t.add(append(r.cells, r.Source, join(", ", r.reason, r.weight()), r.message)...)
 			r.complete = true
 		}
 	} else {
 		t.columns = append(t.columns, column{title: "REASON"})
 		for i := range rows {
-			t.add(append(rows[i].cells, join(", ", rows[i].reason, rows[i].note))...)
+			t.add(append(rows[i].cells, join(", ", rows[i].reason, rows[i].note, rows[i].weight()))...)
 		}
 		t.trim()
 		t.addMessages(rows)
@@ -79,6 +80,14 @@ func (t *table) addMessages(rows []row) {
 // join joins the texts that are not empty.
 func join(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), separator)
+}
+
+// weight marks a pod on which the exit code does not depend.
+func (r *row) weight() string {
+	if r.optional {
+		return "optional"
+	}
+	return ""
 }
 
 // title is the pod with its outcome, which word says, and the reason.

@@ -28,30 +28,42 @@ const (
 func ExitSignal(sig syscall.Signal) int { return exitSignal + int(sig) }
 
 // ExitCode returns the exit code for the results. A canceled pod makes it that of the signal,
-// SIGINT if there was none, unless the failure of another pod ended the run; a failure takes
-// precedence over a rejection. A removed pod counts as little as one that is not there. An invalid pod, which is a result only if the user asked to continue
-// without it, counts as a failure.
+// SIGINT if there was none, unless the failure of another pod ended the run, or the pod depended on
+// one whose outcome counts for it then. A failure takes precedence over a rejection. A removed pod counts as little as one that
+// is not there, and so does an optional one, except that the run was interrupted before it was done or
+// could not remove it. An invalid pod, which is a result only if the user asked to continue without it,
+// counts as a failure.
 func ExitCode(results []runonce.Result, sig syscall.Signal) int {
 	code := ExitOK
-	for _, r := range results {
-		switch r.Outcome {
-		case runonce.Canceled:
-			if r.Reason != runonce.ReasonFailFast {
-				return ExitSignal(cmp.Or(sig, syscall.SIGINT))
-			}
-		case runonce.Failed, runonce.TimedOut, runonce.Invalid:
+	for i := range results {
+		r := &results[i]
+		switch own := ownExitCode(r); {
+		case r.IsInterrupted():
+			return ExitSignal(cmp.Or(sig, syscall.SIGINT))
+		case r.RemoveError != "", own == ExitFailed:
 			code = ExitFailed
-		case runonce.Rejected, runonce.Preempted:
-			if code == ExitOK {
-				code = ExitRejected
-			}
-		case runonce.Running, runonce.Ready, runonce.Succeeded, runonce.Removed:
-		}
-		if r.RemoveError != "" {
-			code = ExitFailed
+		case code == ExitOK:
+			code = own
 		}
 	}
 	return code
+}
+
+// ownExitCode returns the exit code for one result of a run that was not interrupted.
+func ownExitCode(r *runonce.Result) int {
+	outcome := r.Outcome
+	if r.IsDependent() {
+		outcome = r.Cause
+	}
+	switch {
+	case podspec.IsOptional(r.Pod):
+		return ExitOK
+	case slices.Contains([]runonce.Outcome{runonce.Failed, runonce.TimedOut, runonce.Invalid}, outcome):
+		return ExitFailed
+	case outcome == runonce.Rejected || outcome == runonce.Preempted:
+		return ExitRejected
+	}
+	return ExitOK
 }
 
 // ExitCodeFrom returns the exit code of one container of a finished run. ref is

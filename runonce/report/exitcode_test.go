@@ -161,3 +161,67 @@ func TestExitCodeSource(t *testing.T) {
 		}
 	}
 }
+
+// TestExitCodeOfDependents: a pod that has not started because of another one counts as that does, and an
+// optional one not at all, unless the run was interrupted or could not remove it.
+func TestExitCodeOfDependents(t *testing.T) {
+	t.Parallel()
+	optional := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"runonce/optional": "true"}}}
+	dependent := func(cause runonce.Outcome) runonce.Result {
+		return runonce.Result{Outcome: runonce.Canceled, Reason: runonce.ReasonDependencyFailed, Cause: cause}
+	}
+	of := func(pod *v1.Pod, r runonce.Result) runonce.Result {
+		r.Pod = pod
+		return r
+	}
+	for _, c := range []struct {
+		name    string
+		results []runonce.Result
+		want    int
+	}{
+		{"of a failed pod", []runonce.Result{dependent(runonce.Failed)}, 1},
+		{"of one that timed out", []runonce.Result{dependent(runonce.TimedOut)}, 1},
+		{"of an invalid one", []runonce.Result{dependent(runonce.Invalid)}, 1},
+		{"of a rejected one", []runonce.Result{dependent(runonce.Rejected)}, 3},
+		{"of a preempted one", []runonce.Result{dependent(runonce.Preempted)}, 3},
+		{"of a removed one", []runonce.Result{dependent(runonce.Removed)}, 0},
+		{"optional", []runonce.Result{of(optional, runonce.Result{Outcome: runonce.Failed}), of(optional, runonce.Result{Outcome: runonce.Rejected}), of(optional, dependent(runonce.Failed))}, 0},
+		{"optional and not", []runonce.Result{of(optional, runonce.Result{Outcome: runonce.Failed}), {Outcome: runonce.Rejected}}, 3},
+		{"of an optional one", []runonce.Result{of(optional, runonce.Result{Outcome: runonce.Failed}), dependent(runonce.Failed)}, 1},
+		{"optional when interrupted", []runonce.Result{of(optional, runonce.Result{Outcome: runonce.Canceled})}, 130},
+		{"optional and not removed", []runonce.Result{of(optional, runonce.Result{Outcome: runonce.Succeeded, RemoveError: "busy"})}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if got := report.ExitCode(c.results, 0); got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// TestJUnitOfDependents: what keeps a run from success is a failure, and nothing else.
+func TestJUnitOfDependents(t *testing.T) {
+	t.Parallel()
+	optional := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "lint", Annotations: map[string]string{"runonce/optional": "true"}}}
+	web := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+	r := report.New([]runonce.Result{
+		{Pod: optional, Outcome: runonce.Failed, Reason: "Error", Message: "exited with code 1"},
+		{Pod: web, Outcome: runonce.Canceled, Reason: runonce.ReasonDependencyFailed, Message: `pod "lint" failed`},
+		{Pod: web, Outcome: runonce.Canceled, Reason: runonce.ReasonFailFast, Message: "the run ended"},
+		{Pod: optional, Outcome: runonce.Succeeded, RemoveError: "busy"},
+	}, 1, 0)
+	var b strings.Builder
+	if err := r.JUnit(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`tests="4" failures="2" errors="0"`, `<skipped message="optional: Error: exited with code 1">`,
+		`<failure type="Canceled" message="DependencyFailed: pod &#34;lint&#34; failed">`, `<skipped message="FailFast: the run ended">`,
+		`<failure type="NotRemoved" message="busy">`,
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %s in %s", want, b.String())
+		}
+	}
+}

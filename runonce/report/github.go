@@ -61,7 +61,11 @@ func (g GitHub) pod(b *strings.Builder, r *row) {
 	if r.word == string(runonce.Invalid) {
 		return // it is a fault
 	}
-	fault := decode.Diagnostic{Severity: decode.SeverityError, File: r.Source, Field: title, Message: cmp.Or(strings.TrimSpace(r.message), r.word)}
+	severity := decode.SeverityError
+	if r.optional {
+		severity = decode.SeverityWarning
+	}
+	fault := decode.Diagnostic{Severity: severity, File: r.Source, Field: title, Message: cmp.Or(strings.TrimSpace(r.message), r.word)}
 	if at := strings.LastIndexByte(r.Source, ':'); at >= 0 {
 		if n, err := strconv.Atoi(r.Source[at+1:]); err == nil {
 			fault.File, fault.Line = r.Source[:at], n

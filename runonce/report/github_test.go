@@ -123,3 +123,15 @@ func TestInertDocuments(t *testing.T) {
 		}
 	}
 }
+
+// TestGitHubOptional: a pod on which the exit code does not depend is a warning.
+func TestGitHubOptional(t *testing.T) {
+	t.Parallel()
+	pod := &v1.Pod{}
+	pod.Name, pod.Annotations = "lint", map[string]string{podspec.AnnotationOptional: "true"}
+	var b strings.Builder
+	r := New([]runonce.Result{{Pod: pod, Outcome: runonce.Failed, Reason: "Error", Message: "it has failed"}}, 0, 0)
+	if err := (GitHub{}).Write(&b, r); err != nil || !strings.Contains(b.String(), "::warning title=lint%3A Failed%2C Error::it has failed") || !strings.Contains(b.String(), "Error, optional") {
+		t.Errorf("%v, %s", err, b.String())
+	}
+}

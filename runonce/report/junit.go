@@ -55,7 +55,7 @@ type junitSkipped struct {
 
 // JUnit writes the report as a JUnit test suite: one test case for each pod, in a class named
 // after its namespace. A pod that did not reach its goal is a failure, also a rejected or
-// preempted one; a canceled one is skipped. A run that could not start is one case with an error.
+// preempted one, or one that depends on such; a canceled one is skipped, and so is an optional one. A run that could not start is one case with an error.
 func (r Report) JUnit(w io.Writer) error {
 	suite := junitSuite{Name: "runonce"}
 	suite.Time = fmt.Sprintf("%.3f", r.ElapsedSeconds)
@@ -101,15 +101,16 @@ func (f Failure) junit(elapsed string) []junitCase {
 func (r *Result) junit() junitCase {
 	c := junitCase{Class: r.Namespace, Name: r.Name, File: r.Source, Time: fmt.Sprintf("%.3f", r.ElapsedSeconds)}
 	why := validXML(strings.Trim(r.Reason+": "+messageOf(r.Reason, r.Message, r.PreemptedBy), ": "))
-	switch r.Outcome {
-	case runonce.Running, runonce.Ready, runonce.Succeeded:
-		if r.RemoveError != "" {
-			c.Failure = &junitFailure{Type: "NotRemoved", Message: validXML(r.RemoveError)}
-		}
-	case runonce.Failed, runonce.TimedOut, runonce.Invalid, runonce.Rejected, runonce.Preempted:
-		c.Failure = &junitFailure{Type: string(r.Outcome), Message: why, Text: why}
-	case runonce.Canceled, runonce.Removed:
+	switch outcome := r.Outcome; {
+	case outcome.AtGoal() && r.RemoveError != "":
+		c.Failure = &junitFailure{Type: "NotRemoved", Message: validXML(r.RemoveError)}
+	case outcome.AtGoal():
+	case r.Optional:
+		c.Skipped = &junitSkipped{Message: join(": ", "optional", why)}
+	case outcome == runonce.Removed, outcome == runonce.Canceled && !r.isDependent():
 		c.Skipped = &junitSkipped{Message: why}
+	default:
+		c.Failure = &junitFailure{Type: string(outcome), Message: why, Text: why}
 	}
 	var out strings.Builder
 	if r.Outcome.AtGoal() && c.Failure == nil && why != "" {

@@ -53,6 +53,12 @@ type Decision struct {
 	PreemptedBy string         `json:"preemptedBy,omitempty"` // namespace/name
 	// Replaces has the UIDs of the pods of the same namespace and name that a run stops.
 	Replaces []string `json:"replaces,omitempty"`
+	// DependsOn is what must be there before the pod starts: other pods, or all pods of workloads.
+	DependsOn []podspec.Dependency `json:"dependsOn,omitempty"`
+	// Optional says that the exit code does not depend on the pod.
+	Optional bool `json:"optional,omitempty"`
+
+	barred bool // the pod is admitted and will not start
 }
 
 // NewPlan returns the document for a plan.
@@ -81,6 +87,7 @@ func newDecision(d admit.Decision) Decision {
 	out := Decision{
 		PodID: podID(d.Pod), Verdict: d.Verdict, Action: action(d), Running: d.Running, Reason: d.Reason, Message: d.Message,
 		Reasons: append([]admit.Reason{}, d.Reasons...), PreemptedBy: podspec.FullName(d.By), Requests: v1.ResourceList{},
+		DependsOn: d.DependsOn, Optional: podspec.IsOptional(d.Pod), barred: d.Barred(),
 	}
 	if out.Message == "" {
 		out.Message = earlierRun(d)
@@ -101,7 +108,9 @@ func action(d admit.Decision) string {
 		return "prune"
 	case d.Verdict == admit.Preempted && d.Running:
 		return "stop"
-	case d.Verdict != admit.Admitted:
+	case d.Barred() && len(d.Replaces) > 0 && d.Again() == nil:
+		return "stop"
+	case d.Verdict != admit.Admitted, d.Barred():
 		return "none"
 	case d.Running:
 		return "keep"
@@ -129,10 +138,11 @@ func earlierRun(d admit.Decision) string {
 	return ""
 }
 
-// ExitCode is ExitRejected if a pod is rejected or preempted, else ExitOK.
+// ExitCode is ExitRejected if a pod that is not optional is rejected or preempted, or depends on one that
+// is, else ExitOK.
 func (p Plan) ExitCode() int {
 	for _, d := range p.Decisions {
-		if d.Verdict != admit.Admitted {
+		if (d.Verdict != admit.Admitted || d.barred) && !d.Optional {
 			return ExitRejected
 		}
 	}
@@ -155,9 +165,14 @@ func (p Plan) Table(w io.Writer, s Style) error {
 		{title: "CPU", optional: true},
 		{title: "MEMORY", optional: true},
 	}
+	if slices.ContainsFunc(p.Decisions, func(d Decision) bool { return len(d.DependsOn) > 0 }) {
+		cols = append(cols, column{title: "DEPENDS ON"})
+	}
 	rows := make([]row, 0, len(p.Decisions))
 	for i := range p.Decisions {
-		rows = append(rows, p.Decisions[i].row())
+		r := p.Decisions[i].row()
+		r.cells = r.cells[:len(cols)]
+		rows = append(rows, r)
 	}
 	text := podTable(s, cols, rows)
 	if !p.Optimal {
@@ -190,10 +205,10 @@ func (d *Decision) row() row {
 		more = append(more, r.Reason+": "+r.Message)
 	}
 	return row{
-		PodID: d.PodID, more: more, word: string(d.Verdict), problem: d.Verdict != admit.Admitted, reason: d.Reason, message: messageOf(d.Reason, d.Message, d.PreemptedBy),
+		PodID: d.PodID, more: more, word: string(d.Verdict), problem: d.Verdict != admit.Admitted || d.barred, optional: d.Optional, reason: d.Reason, message: messageOf(d.Reason, d.Message, d.PreemptedBy),
 		cells: []string{
 			d.Namespace, d.Name, string(d.Verdict), d.Action, fmt.Sprint(d.Priority), string(d.QOS),
-			quantity(d.Requests, v1.ResourceCPU), quantity(d.Requests, v1.ResourceMemory),
+			quantity(d.Requests, v1.ResourceCPU), quantity(d.Requests, v1.ResourceMemory), podspec.Written(d.DependsOn, d.Namespace),
 		},
 	}
 }

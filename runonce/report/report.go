@@ -71,6 +71,8 @@ type Result struct {
 	Events      []string `json:"events,omitempty"`
 	PreemptedBy string   `json:"preemptedBy,omitempty"` // namespace/name
 	RemoveError string   `json:"removeError,omitempty"` // why the pod could not be removed
+	// Optional says that the exit code does not depend on the pod.
+	Optional bool `json:"optional,omitempty"`
 	// EarlierRun says that an earlier run has started all of the pod, and this one nothing.
 	EarlierRun bool `json:"earlierRun,omitempty"`
 	// FinishedAt is when the pod ended in an earlier run.
@@ -107,6 +109,7 @@ func newResult(in *runonce.Result) Result {
 		PodIPs: podIPs(in.Status), Phases: []Phase{}, Containers: append([]runonce.Container{}, in.Containers...),
 		PreemptedBy: podspec.FullName(in.By), RemoveError: in.RemoveError, Status: in.Status,
 		Annotations: in.Annotations, Events: in.Events, EarlierRun: in.EarlierRun,
+		Optional: podspec.IsOptional(in.Pod),
 	}
 	if !in.Finished.IsZero() {
 		out.FinishedAt = &metav1.Time{Time: in.Finished}

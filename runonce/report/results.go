@@ -48,7 +48,7 @@ func (r *Result) row() row {
 		elapsed = Elapsed(time.Duration(r.ElapsedSeconds * float64(time.Second)))
 	}
 	out := row{
-		PodID: r.PodID, word: string(r.Outcome), problem: r.problem(), reason: r.Reason, message: messageOf(r.Reason, r.Message, r.PreemptedBy), more: append(r.logs(), r.events()...),
+		PodID: r.PodID, word: string(r.Outcome), problem: r.problem(), optional: r.Optional, reason: r.Reason, message: messageOf(r.Reason, r.Message, r.PreemptedBy), more: append(r.logs(), r.events()...),
 		cells: []string{
 			r.Namespace, r.Name, string(r.Outcome), fmt.Sprintf("%d/%d", countReady(r.Status), r.total),
 			strconv.Itoa(r.Restarts), strconv.Itoa(r.Attempts), elapsed, strings.Join(r.PodIPs, ","),
@@ -74,9 +74,15 @@ func messageOf(reason, message, by string) string {
 	return strings.TrimPrefix(message+" ("+by+")", " ")
 }
 
-// problem tells whether the pod is not where it should be. A canceled one is where the user left it.
+// problem tells whether the pod is not where it should be. A canceled one is where the user left it, unless
+// another pod is the reason.
 func (r *Result) problem() bool {
-	return r.RemoveError != "" || !r.Outcome.AtGoal() && r.Outcome != runonce.Canceled
+	return r.RemoveError != "" || r.isDependent() || !r.Outcome.AtGoal() && r.Outcome != runonce.Canceled
+}
+
+// isDependent tells whether the pod was not started because of another one on which it depends.
+func (r *Result) isDependent() bool {
+	return r.Outcome == runonce.Canceled && r.Reason == runonce.ReasonDependencyFailed
 }
 
 // earlier says in a few words when an earlier run ran the pod, and how to run it again.

@@ -5,7 +5,10 @@ import (
 	"html"
 	"io"
 	"math"
+	"slices"
 	"strings"
+
+	"github.com/runonce/runonce/runonce"
 )
 
 // The sizes of a timeline, in pixels.
@@ -26,13 +29,18 @@ const (
 	colorPrepare = "#999999"
 	colorStart   = "#e69f00"
 	colorWait    = "#009e73"
+	colorOthers  = "#cc79a7"
 )
 
 // legend explains the colors.
-func legend(b *strings.Builder) {
+func (r Report) legend(b *strings.Builder) {
 	x := 4
+	waits := slices.ContainsFunc(r.Results, func(res Result) bool {
+		return slices.ContainsFunc(res.Phases, func(p Phase) bool { return p.Name == runonce.PhaseWaiting })
+	})
 	for _, entry := range [][2]string{
 		{colorPrepare, "prepare"},
+		{colorOthers, "wait for pods"},
 		{colorPull, "pull image"},
 		{colorStart, "start container"},
 		{colorWait, "wait until running or ready"},
@@ -40,6 +48,9 @@ func legend(b *strings.Builder) {
 		{colorRefused, "rejected, preempted or canceled"},
 		{colorBad, "failed"},
 	} {
+		if entry[0] == colorOthers && !waits {
+			continue
+		}
 		fmt.Fprintf(b, `<rect x="%d" y="8" width="12" height="12" fill="%s"/>`+"\n", x, entry[0])
 		fmt.Fprintf(b, `<text x="%d" y="18" fill="#333">%s</text>`+"\n", x+17, entry[1])
 		x += 40 + 7*len(entry[1])
@@ -51,6 +62,8 @@ func stepColor(name string) string {
 	switch word, _, _ := strings.Cut(name, " "); word {
 	case "image":
 		return colorPull
+	case "wait":
+		return colorOthers
 	case "start", "postStart":
 		return colorStart
 	}
@@ -69,7 +82,7 @@ func (r Report) Timeline(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n",
 		timelineNames+timelineWidth+20, height)
-	legend(&b)
+	r.legend(&b)
 	for _, at := range ticks(total) {
 		x := scale(at)
 		fmt.Fprintf(&b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#ddd"/>`+"\n", x, timelineTop-8, x, height)

@@ -1,0 +1,87 @@
+package admit
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
+)
+
+// ReasonDependencyFailed is the reason of a pod that does not start because of another one on which it
+// depends.
+const ReasonDependencyFailed = "DependencyFailed"
+
+// Barred says whether the plan admits the pod, but it will not start because of another one on which it
+// depends.
+func (d Decision) Barred() bool { return d.Verdict == Admitted && d.Reason == ReasonDependencyFailed }
+
+// HasStarted says whether the pod was started in an earlier run and runs or has ended since. One of which
+// nothing runs, after a reboot for example, starts anew.
+func (d Decision) HasStarted() bool {
+	return d.Running && (d.Earlier == nil || podspec.Runs(d.Earlier.Status) || podspec.Ended(d.Earlier.Status.Phase))
+}
+
+// noteDependencies notes in the decisions on admitted pods that they will not start, if they depend,
+// directly or not, on a pod that is not admitted or is not among the pods of the plan because it is
+// invalid. The node has room for them nevertheless. A pod that runs already has started.
+func (p *Plan) noteDependencies() {
+	b := bars{plan: p, rows: map[types.NamespacedName]int{}, texts: map[string]string{}}
+	for i, d := range p.Decisions {
+		b.rows[podspec.NameOf(d.Pod)] = i
+	}
+	for i := range p.Decisions {
+		d := &p.Decisions[i]
+		if text := b.of(*d); text != "" && d.Verdict == Admitted {
+			d.Reason, d.Message = ReasonDependencyFailed, text
+		}
+	}
+}
+
+// bars finds out what keeps pods from starting.
+type bars struct {
+	plan  *Plan
+	rows  map[types.NamespacedName]int
+	texts map[string]string // by dependency
+}
+
+// of returns why the pod of a decision will not start, "" if it may.
+func (b *bars) of(d Decision) string {
+	name := podspec.ShortName(podspec.NameOf(d.Pod))
+	switch {
+	case d.Verdict == Rejected:
+		return fmt.Sprintf("pod %q is rejected: %s", name, d.Message)
+	case d.Verdict == Preempted:
+		return fmt.Sprintf("pod %q is preempted", name)
+	case d.HasStarted():
+		return ""
+	}
+	for _, on := range d.DependsOn {
+		if text := b.dependency(on); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// dependency returns why the dependency will never be met.
+func (b *bars) dependency(on podspec.Dependency) string {
+	if text, ok := b.texts[on.ID()]; ok {
+		return text
+	}
+	text := ""
+	b.texts[on.ID()] = text // what closes a cycle keeps nothing from starting
+	for _, name := range on.Pods {
+		row, ok := b.rows[name]
+		if !ok {
+			text = fmt.Sprintf("pod %q is invalid", podspec.ShortName(name))
+		} else {
+			text = b.of(b.plan.Decisions[row])
+		}
+		if text != "" {
+			break
+		}
+	}
+	b.texts[on.ID()] = text
+	return text
+}
