@@ -47,6 +47,8 @@ type Options struct {
 	// Rerun treats pods that have succeeded in an earlier run as new, like those that have
 	// failed.
 	Rerun bool
+	// Queue has pods wait for others that the input has, instead of being rejected.
+	Queue bool
 }
 
 // SystemCritical is the lowest priority of a critical pod, which may preempt

@@ -15,6 +15,14 @@ func RestartPolicy(pod *v1.Pod, c *v1.Container) v1.RestartPolicy {
 	return cmp.Or(pod.Spec.RestartPolicy, v1.RestartPolicyAlways)
 }
 
+// Endless says whether the pod goes on however its containers end: one of them is always restarted,
+// and no deadline ends the pod.
+func Endless(pod *v1.Pod) bool {
+	return pod.Spec.ActiveDeadlineSeconds == nil && slices.ContainsFunc(pod.Spec.Containers, func(c v1.Container) bool {
+		return RestartPolicy(pod, &c) == v1.RestartPolicyAlways
+	})
+}
+
 // ReasonOOMKilled is the reason of a container of which a process was killed because it ran out of
 // memory. If that was not the first one, the container may have exited with 0.
 const ReasonOOMKilled = "OOMKilled"
