@@ -208,7 +208,7 @@ func (l *line) unfit(e *entry, held, before []*entry) []Reason {
 		}
 	}
 	if len(keepers) > 0 {
-		reasons[0].Message += "; pods that do not end keep it: " + some(keepers)
+		reasons[0].Message += "; pods that do not end have it or get it first: " + some(keepers)
 	}
 	return reasons
 }

@@ -178,6 +178,9 @@ func (p Plan) Table(w io.Writer, s Style) error {
 		if queue {
 			one.cells = slices.Insert(one.cells, afterAction, p.Decisions[i].position(), strings.Join(p.Decisions[i].WaitsFor, ", "))
 		}
+		if !s.Wide && p.Decisions[i].Verdict == admit.Queued {
+			one.reason, one.message = "", "" // the columns say enough
+		}
 		rows = append(rows, one)
 	}
 	text := podTable(s, cols, rows)
