@@ -47,7 +47,11 @@ func (c crowd) conflicts(e *entry) []holder {
 func (q *Queue) next() (started []*entry) {
 	l := q.newLine()
 	rest := q.waiting[:0]
-	for _, e := range q.waiting {
+	for i, e := range q.waiting {
+		if l.full(q.least) {
+			rest = append(rest, q.waiting[i:]...)
+			break
+		}
 		switch {
 		case q.lost[e]:
 			q.reject(e, []Reason{{"Replaced", "another run has admitted another version of the pod"}})
@@ -58,6 +62,7 @@ func (q *Queue) next() (started []*entry) {
 			started = append(started, e)
 			if e.lasting {
 				add(l.lasting, e)
+				q.least = nil
 			}
 		default:
 			l.pass(e)
@@ -66,7 +71,40 @@ func (q *Queue) next() (started []*entry) {
 	}
 	clear(q.waiting[len(rest):])
 	q.waiting, q.head = rest, l.head
+	if q.least == nil {
+		q.least = q.smallest()
+	}
 	return started
+}
+
+// smallest returns the smallest request of the pods that wait, by resource.
+func (q *Queue) smallest() []int64 {
+	var least []int64
+	for _, e := range q.waiting {
+		requests := make([]int64, len(q.p.allocated.names))
+		add(requests, e)
+		if least == nil {
+			least = requests
+		}
+		for i, n := range requests {
+			least[i] = min(least[i], n)
+		}
+	}
+	return least
+}
+
+// full says whether no pod behind the head can start: none requests so little of a resource that there is enough
+// left.
+func (l *line) full(least []int64) bool {
+	if l.head == nil {
+		return false
+	}
+	for i, n := range least {
+		if free := l.free(i, l.p.allocated.used); n > 0 && n > free-min(free, l.head.requested(i)) {
+			return true
+		}
+	}
+	return false
 }
 
 func (q *Queue) reject(e *entry, reasons []Reason) {

@@ -42,6 +42,9 @@ type Queue struct {
 	dropped []*entry             // that were rejected, with their reasons
 	lost    map[*entry]bool      // of which another run has another version
 	head    *entry               // of the last decision, nil for none
+	// least is the smallest request of any pod that waits, by resource, and at most that. It is nil if the next
+	// decision has to look at every pod: pods were added, or others keep for good what they have.
+	least []int64
 }
 
 // Present are the pods of a machine: those that run, and those that other runs have admitted
@@ -124,6 +127,7 @@ func (p *planner) newQueue() *Queue {
 func (q *Queue) Add(pod *v1.Pod) {
 	if e := q.pods[pod.UID]; e != nil && !e.holds && !slices.Contains(q.waiting, e) {
 		q.insert(e)
+		q.least = nil
 	}
 }
 
@@ -154,6 +158,7 @@ func (q *Queue) Return(pod *v1.Pod) {
 func (q *Queue) Retain(pod *v1.Pod) {
 	if e := q.pods[pod.UID]; e != nil {
 		e.lasting = true
+		q.least = nil
 	}
 }
 
@@ -191,7 +196,7 @@ func (q *Queue) Others(present Present) {
 	for _, e := range q.foreign {
 		q.uncount(e)
 	}
-	q.foreign = nil
+	q.foreign, q.least = nil, nil
 	names := map[types.NamespacedName]*entry{}
 	for _, e := range q.waiting {
 		names[podspec.NameOf(e.pod)] = e

@@ -329,3 +329,27 @@ func TestQueueBesideOtherRuns(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkQueue runs pods of which two fit at once, and which end as soon as they have started. Time and
+// memory for each pod should not depend on how many there are.
+func BenchmarkQueue(b *testing.B) {
+	for _, n := range []int{500, 1000, 2000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			scripts := map[string]script{}
+			pods := make([]*v1.Pod, 0, n)
+			for i := range n {
+				p := sized(fmt.Sprintf("p%04d", i), v1.RestartPolicyNever, "1")
+				pods = append(pods, p)
+				scripts[p.Name] = script{timeline: []moment{{0, with(v1.PodSucceeded, ended(0))}}}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				results := runonce.Run(b.Context(), &fake{scripts: scripts}, queuePlan("2", nil, pods...), runonce.Options{Until: runonce.UntilCompleted})
+				if last := results[n-1]; last.Outcome != runonce.Succeeded {
+					b.Fatal(last.Outcome, last.Message)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/pod")
+		})
+	}
+}
