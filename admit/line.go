@@ -251,9 +251,11 @@ func (l *line) unfit(e *entry, held, before []*entry) []Reason {
 	return reasons
 }
 
-// stuck says whether pods wait, and no pod of the run that ends has anything to give back.
+// stuck says whether pods wait, and no pod of the run that ends has anything to give back, nor one of another run
+// that goes on and has come meanwhile.
 func (q *Queue) stuck() bool {
-	return len(q.waiting) > 0 && !slices.ContainsFunc(q.held, func(e *entry) bool { return !e.lasting })
+	return len(q.waiting) > 0 && !slices.ContainsFunc(q.held, func(e *entry) bool { return !e.lasting }) &&
+		!slices.ContainsFunc(q.foreign, func(e *entry) bool { return e.minded })
 }
 
 // giveUp rejects all pods that wait.

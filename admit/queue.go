@@ -31,7 +31,8 @@ const ReasonQueued = "Queued"
 //
 // A pod is rejected as soon as it does not fit beside the pods that keep what they have, those that
 // wait before it included; and when it waits for pods of other runs alone, since no pod of this run
-// that ends has anything left to give back.
+// that ends has anything left to give back. That does not hold for a run that goes on and has lost what its pods
+// have given back to another run that goes on: then it waits for the pods of that run that can end.
 type Queue struct {
 	p       *planner
 	pods    map[types.UID]*entry // that may be added, or have something
@@ -201,6 +202,10 @@ func (q *Queue) Others(present Present) {
 	for _, e := range q.waiting {
 		names[podspec.NameOf(e.pod)] = e
 	}
+	reserved := map[types.UID]bool{}
+	for _, pod := range present.Reserved {
+		reserved[pod.UID] = true
+	}
 	for _, e := range q.p.present(present.Running, present.Reserved) {
 		own := q.pods[e.pod.UID]
 		switch {
@@ -212,6 +217,7 @@ func (q *Queue) Others(present Present) {
 			q.adopted = append(q.adopted, own)
 			continue
 		}
+		e.minded = reserved[e.pod.UID] && !e.lasting
 		e.running, e.foreign, e.requests = !e.fixed, true, q.p.allocated.requests(Requests(e.pod))
 		if w := names[podspec.NameOf(e.pod)]; w != nil {
 			q.lost[w] = true

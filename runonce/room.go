@@ -237,7 +237,7 @@ func (t *tenant) verdict() condition {
 	if w.Place == 0 {
 		return condition{} // it is being booked
 	}
-	return condition{reason: admit.ReasonQueued, message: w.Message, lacks: strings.Join(w.Lacks, ", ")}
+	return condition{reason: ReasonQueued, message: w.Message, lacks: strings.Join(w.Lacks, ", ")}
 }
 
 // changed gives back what a pod has had that has ended, once it is cleaned up. One that goes on nevertheless keeps it.

@@ -270,6 +270,8 @@ func TestQueueBesideOtherRuns(t *testing.T) {
 	t.Parallel()
 	other := sized("other", v1.RestartPolicyNever, "1")
 	other.Status.Phase = v1.PodRunning
+	other2 := sized("other2", v1.RestartPolicyNever, "1")
+	other2.Status.Phase = v1.PodRunning
 	running := func(p *v1.Pod) *v1.Pod {
 		p = p.DeepCopy()
 		p.Status.Phase = v1.PodRunning
@@ -299,6 +301,19 @@ func TestQueueBesideOtherRuns(t *testing.T) {
 			name:    "another run has started the pod",
 			booking: booking{present: map[time.Duration]*admit.Present{0: {Running: []*v1.Pod{running(c)}}}},
 			want:    []string{"a Succeeded", "b Succeeded", "c Succeeded"}, booked: "[c]", starts: "0:a,b 2:c",
+		},
+		{
+			name: "another run has all, which ends", booking: booking{present: map[time.Duration]*admit.Present{
+				0:                {Reserved: []*v1.Pod{other, other2}, Running: []*v1.Pod{other, other2}},
+				40 * time.Second: {},
+			}},
+			want: []string{"a Succeeded", "b Succeeded", "c Succeeded"}, booked: "[c]", starts: "0:a,b 40:c",
+		},
+		{
+			name: "another run that is over has left pods on all", booking: booking{present: map[time.Duration]*admit.Present{
+				0: {Running: []*v1.Pod{other, other2}},
+			}},
+			want: []string{"a Succeeded", "b Succeeded", "c Rejected OutOfcpu"}, booked: "[]", starts: "0:a,b",
 		},
 		{
 			name: "another run has another version", booking: booking{present: map[time.Duration]*admit.Present{0: {Running: []*v1.Pod{func() *v1.Pod {

@@ -84,16 +84,21 @@ func TestTwoQueues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(t)
-		long := jobsOfOneCPU(t, "long", 5, 10)
+		long := jobsOfOneCPU(t, "long", 12, 10)
 		done := make(chan invocation, 1)
 		go func() {
-			done <- invoke(t, m, "run", "--queue", "--until", "completed", "--node", nodeFile(), "--capacity", "cpu=2", long)
+			done <- invoke(t, m, "run", "--queue", "--until", "completed", "--node", nodeFile(), long)
 		}()
 		time.Sleep(time.Second)
 		short := jobsOfOneCPU(t, "short", 1, 1)
 		late := invoke(t, m, "run", "--queue", "--until", "completed", "--node", nodeFile(), short)
 		if late.code != 3 || !strings.Contains(late.stdout, "pods of other runs have it: default/long-000, default/long-001") {
 			t.Errorf("exit code %d: %s%s", late.code, late.stdout, late.stderr)
+		}
+		// A run that sees a larger machine takes what is free there, and later also what the first one gives back.
+		wide := invoke(t, m, "run", "--queue", "--until", "completed", "--node", nodeFile(), "--capacity", "cpu=3", jobsOfOneCPU(t, "wide", 9, 7))
+		if wide.code != 0 {
+			t.Errorf("exit code %d: %s%s", wide.code, wide.stdout, wide.stderr)
 		}
 		if first := <-done; first.code != 0 || mostAtOnce(first.stderr) != 2 {
 			t.Errorf("exit code %d: %s%s", first.code, first.stdout, first.stderr)

@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce"
@@ -49,7 +48,7 @@ const imagesText = "waiting for its images"
 // another event with the same message.
 var unprinted = []string{
 	"Settling", "ContainerCreating", "PodInitializing", "ContainersNotReady", "PodNotCompleted", "PodNotReady",
-	admit.ReasonQueued, failure.ReasonErrImagePull, failure.ReasonImageNeverPull, failure.ReasonInvalidImageName, failure.ReasonConfigError,
+	runonce.ReasonQueued, failure.ReasonErrImagePull, failure.ReasonImageNeverPull, failure.ReasonInvalidImageName, failure.ReasonConfigError,
 	failure.ReasonCreateError, failure.ReasonRunError, failure.ReasonFailedMount,
 }
 
@@ -213,7 +212,7 @@ type queue struct {
 	pods  int
 }
 
-func (p *podState) isQueued() bool { return p.State == "Waiting" && p.Reason == admit.ReasonQueued }
+func (p *podState) isQueued() bool { return p.State == "Waiting" && p.Reason == runonce.ReasonQueued }
 
 // queued returns how many pods wait for which room, the most first.
 func (s *podStates) queued() []queue {
