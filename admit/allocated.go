@@ -55,13 +55,15 @@ func newAllocated(node *v1.Node, requests []v1.ResourceList) *allocated {
 	return a
 }
 
-// requests returns a list's amounts in the order of their resources, one pod first.
+// requests returns a list's amounts of the known resources in their order, one pod first.
 func (a *allocated) requests(list v1.ResourceList) []request {
 	requests := make([]request, 1, len(list)+1)
 	requests[0] = request{podsIndex, 1}
 	for name, q := range list {
-		if n := amount(name, q); n > 0 && name != v1.ResourcePods {
-			requests = append(requests, request{a.index[name], n})
+		if i, ok := a.index[name]; ok && name != v1.ResourcePods {
+			if n := amount(name, q); n > 0 {
+				requests = append(requests, request{i, n})
+			}
 		}
 	}
 	slices.SortFunc(requests, func(r, s request) int { return r.resource - s.resource })
@@ -108,16 +110,21 @@ func missing(amount, free int64) int64 {
 func (a *allocated) list(amounts []int64) v1.ResourceList {
 	list := v1.ResourceList{}
 	for i, name := range a.names {
-		switch name {
-		case v1.ResourceCPU:
-			list[name] = *resource.NewMilliQuantity(amounts[i], resource.DecimalSI)
-		case v1.ResourceMemory, v1.ResourceEphemeralStorage:
-			list[name] = *resource.NewQuantity(amounts[i], resource.BinarySI)
-		default:
-			list[name] = *resource.NewQuantity(amounts[i], resource.DecimalSI)
-		}
+		list[name] = *a.quantity(i, amounts[i])
 	}
 	return list
+}
+
+// quantity returns an amount of a resource.
+func (a *allocated) quantity(i int, amount int64) *resource.Quantity {
+	switch a.names[i] {
+	case v1.ResourceCPU:
+		return resource.NewMilliQuantity(amount, resource.DecimalSI)
+	case v1.ResourceMemory, v1.ResourceEphemeralStorage:
+		return resource.NewQuantity(amount, resource.BinarySI)
+	default:
+		return resource.NewQuantity(amount, resource.DecimalSI)
+	}
 }
 
 // Remaining returns how much of each of the node's allocatable resources is left once the

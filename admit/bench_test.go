@@ -85,3 +85,36 @@ func BenchmarkPreempt(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkQueue decides on pods of which two fit at once, and on the next one whenever one has ended. Its
+// cost should grow with their number alone.
+func BenchmarkQueue(b *testing.B) {
+	for _, pods := range []int{500, 1_000, 2_000} {
+		b.Run(fmt.Sprint(pods), func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(1, 1))
+			input := make([]*v1.Pod, 0, pods)
+			for i := range pods {
+				p := sized(rng, fmt.Sprint("p", i), 0, true)
+				p.Spec.RestartPolicy = v1.RestartPolicyNever
+				input = append(input, p)
+			}
+			n := node("cpu=2,memory=4Gi")
+			for b.Loop() {
+				q := Decide(n, nil, input, Options{Queue: true}).Queue
+				for _, p := range input {
+					q.Add(p)
+				}
+				var running []*v1.Pod
+				for {
+					start, _, _ := q.Next()
+					if running = append(running, start...); len(running) == 0 {
+						break
+					}
+					q.Remove(running[0])
+					running = running[1:]
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*pods), "ns/pod")
+		})
+	}
+}

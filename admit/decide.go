@@ -28,6 +28,11 @@ type entry struct {
 	old      *entry                 // that of them which this one replaces, and which stays if this one is rejected
 	by       *entry                 // the pod that preempts this one
 	reasons  []Reason
+	lasting  bool  // what it holds is never given back
+	foreign  bool  // it is of another run, and nobody here knows when it ends
+	minded   bool  // by another run that goes on, and that it can end
+	seat     int   // its place in the order in which pods are admitted
+	wait     *Wait // for what it waits, in the plan of a run with a queue
 }
 
 // planner holds the state of one decision.
@@ -60,19 +65,23 @@ type planner struct {
 // start pods of its own plan before this one meanwhile. Pods of other names are left alone, unless
 // they are preempted or pruned.
 func Decide(node *v1.Node, running, pods []*v1.Pod, o Options) Plan {
-	stays := map[int]bool{} // rows of rejected pods: the pods that they would replace stay
+	stays := map[int][]Reason{} // of rejected pods by row: the pods that they would replace stay
 	for {
 		p := newPlanner(node, running, pods, o)
 		p.admitAll(stays)
 		again := false
 		for _, e := range p.input {
-			if e.old != nil && len(e.reasons) > 0 && !stays[e.row] {
-				stays[e.row] = true
+			if e.old != nil && len(e.reasons) > 0 && stays[e.row] == nil {
+				stays[e.row] = e.reasons
 				again = true
 			}
 		}
 		if !again {
-			return p.plan()
+			plan := p.plan()
+			if o.Queue {
+				plan.Queue = p.newQueue()
+			}
+			return plan
 		}
 	}
 }
@@ -85,7 +94,7 @@ func newPlanner(node *v1.Node, running, pods []*v1.Pod, o Options) *planner {
 		p.input = append(p.input, p.newEntry(pod, row))
 		requests = append(requests, Requests(pod))
 	}
-	p.match(p.present(running))
+	p.match(p.present(running, o.Reserved))
 	p.sockets = p.assignSockets()
 	for _, e := range p.earlier {
 		requests = append(requests, Requests(e.pod))
@@ -98,7 +107,7 @@ func newPlanner(node *v1.Node, running, pods []*v1.Pod, o Options) *planner {
 }
 
 func (p *planner) newEntry(pod *v1.Pod, row int) *entry {
-	return &entry{pod: pod, row: row, priority: Priority(pod), qos: podspec.QOS(pod), ports: hostPorts(pod), claims: p.o.onePodClaims(pod)}
+	return &entry{pod: pod, row: row, priority: Priority(pod), qos: podspec.QOS(pod), ports: hostPorts(pod), claims: p.o.onePodClaims(pod), lasting: podspec.NeverEnds(pod)}
 }
 
 // byAge orders pods of earlier runs: the oldest first, then by namespace, name and UID.
@@ -119,14 +128,14 @@ func byAge(a, b *v1.Pod) int {
 
 // present returns the pods that use the node: the running ones by age, then the reserved ones
 // that do not run yet.
-func (p *planner) present(running []*v1.Pod) []*entry {
+func (p *planner) present(running, reserved []*v1.Pod) []*entry {
 	seen := map[types.UID]bool{}
-	all := make([]*entry, 0, len(running)+len(p.o.Reserved))
+	all := make([]*entry, 0, len(running)+len(reserved))
 	for _, pod := range slices.SortedStableFunc(slices.Values(running), byAge) {
 		seen[pod.UID] = true
 		all = append(all, p.newEntry(pod, -1))
 	}
-	for _, pod := range slices.SortedStableFunc(slices.Values(p.o.Reserved), byAge) {
+	for _, pod := range slices.SortedStableFunc(slices.Values(reserved), byAge) {
 		if !seen[pod.UID] {
 			seen[pod.UID] = true
 			e := p.newEntry(pod, -1)
@@ -153,7 +162,7 @@ func (p *planner) match(present []*entry) {
 			in.running, in.earlier, in.fixed, in.holds, in.rank = true, e.pod, e.fixed, holds, rank
 			continue
 		}
-		e.running, e.holds, e.rank = true, holds, rank
+		e.running, e.holds, e.rank, e.foreign = true, holds, rank, true
 		p.earlier = append(p.earlier, e)
 		// The name of a pod with a damaged record is not known.
 		if n := cmp.Or(names[podspec.NameOf(e.pod)], uids[e.pod.UID]); n != nil {
@@ -201,10 +210,10 @@ func (p *planner) isRunAgain(e *entry) bool {
 
 // admitAll decides on every input pod in the order asked for. The resources of replaced pods
 // count as free from the beginning, except those of pods that are known to stay.
-func (p *planner) admitAll(stays map[int]bool) {
+func (p *planner) admitAll(stays map[int][]Reason) {
 	for _, e := range p.input {
 		if e.old != nil {
-			e.old.holds = e.old.holds && stays[e.row]
+			e.old.holds = e.old.holds && stays[e.row] != nil
 		}
 	}
 	for _, e := range p.holding() {
@@ -213,18 +222,39 @@ func (p *planner) admitAll(stays map[int]bool) {
 	p.ports.addListening(p.sockets, slices.DeleteFunc(slices.Concat(p.input, p.earlier), func(e *entry) bool {
 		return !e.running || podspec.Inactive(e.pod.Status)
 	}))
-	queue := slices.Clone(p.input)
-	if p.o.Order != ByManifest {
-		slices.SortStableFunc(queue, func(a, b *entry) int { return cmp.Compare(b.priority, a.priority) })
-	}
-	for i, e := range queue {
+	var queue []*entry
+	for i, e := range p.inOrder() {
+		e.seat = i
 		if e.running {
 			continue
 		}
 		e.rank = len(p.input) + len(p.earlier) + i
-		p.admit(e)
+		switch rejected := stays[e.row]; {
+		case p.o.Queue && rejected != nil:
+			e.reasons = rejected
+		case p.o.Queue && !Critical(e.pod):
+			queue = append(queue, e)
+		default:
+			if p.admit(e); p.o.Queue && len(e.reasons) > 0 {
+				queue = append(queue, e)
+			}
+		}
 	}
 	p.reprieve()
+	p.enqueue(queue)
+}
+
+// inOrder returns the input pods in the order in which they ask to be admitted. With a queue the critical ones
+// always come first: what they would preempt has not started.
+func (p *planner) inOrder() []*entry {
+	all := slices.Clone(p.input)
+	slices.SortStableFunc(all, func(a, b *entry) int {
+		if p.o.Order == ByManifest && !(p.o.Queue && (Critical(a.pod) || Critical(b.pod))) {
+			return 0
+		}
+		return cmp.Compare(b.priority, a.priority)
+	})
+	return all
 }
 
 // holding returns the pods whose requests count as used.

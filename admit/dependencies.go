@@ -14,7 +14,7 @@ const ReasonDependencyFailed = "DependencyFailed"
 
 // Barred says whether the plan admits the pod, but it will not start because of another one on which it
 // depends.
-func (d Decision) Barred() bool { return d.Verdict == Admitted && d.Reason == ReasonDependencyFailed }
+func (d Decision) Barred() bool { return d.Runs() && d.Reason == ReasonDependencyFailed }
 
 // HasStarted says whether the pod was started in an earlier run and runs or has ended since. One of which
 // nothing runs, after a reboot for example, starts anew.
@@ -22,7 +22,7 @@ func (d Decision) HasStarted() bool {
 	return d.Running && (d.Earlier == nil || podspec.Runs(d.Earlier.Status) || podspec.Ended(d.Earlier.Status.Phase))
 }
 
-// noteDependencies notes in the decisions on admitted pods that they will not start, if they depend,
+// noteDependencies notes in the decisions on admitted and queued pods that they will not start, if they depend,
 // directly or not, on a pod that is not admitted or is not among the pods of the plan because it is
 // invalid. The node has room for them nevertheless. A pod that runs already has started.
 func (p *Plan) noteDependencies() {
@@ -32,8 +32,8 @@ func (p *Plan) noteDependencies() {
 	}
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
-		if text := b.of(*d); text != "" && d.Verdict == Admitted {
-			d.Reason, d.Message = ReasonDependencyFailed, text
+		if text := b.of(*d); text != "" && d.Runs() {
+			d.Reason, d.Message, d.Place, d.Lacks = ReasonDependencyFailed, text, 0, nil
 		}
 	}
 }

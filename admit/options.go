@@ -51,6 +51,8 @@ type Options struct {
 	Rerun bool
 	// DependsOn has what pods of the input depend on, by the names of the pods.
 	DependsOn map[types.NamespacedName][]podspec.Dependency
+	// Queue has pods wait for others that the input has, instead of being rejected.
+	Queue bool
 }
 
 // SystemCritical is the lowest priority of a critical pod, which may preempt

@@ -18,6 +18,8 @@ const (
 	Admitted  Verdict = "Admitted"
 	Rejected  Verdict = "Rejected"
 	Preempted Verdict = "Preempted"
+	// Queued is a pod that waits until other pods of its run have ended (Options.Queue).
+	Queued Verdict = "Queued"
 )
 
 // Reason is why a pod is rejected, in the kubelet's words.
@@ -35,6 +37,9 @@ type Decision struct {
 	Reason  string
 	Message string
 	Reasons []Reason
+	// Place is the place of a queued pod among those that wait, from 1, and Lacks is what it waits for.
+	Place int
+	Lacks []string
 	// By is the pod that preempts this one.
 	By *v1.Pod
 	// Running says that an earlier run started the pod, which has not changed since. Earlier is
@@ -62,9 +67,14 @@ func PreemptedBy(pod, by *v1.Pod) Decision {
 	}
 }
 
+// Runs says whether the pod is of the input and runs in the end: at once, or when there is room.
+func (d Decision) Runs() bool {
+	return (d.Verdict == Admitted || d.Verdict == Queued) && !d.Prune
+}
+
 // Again returns the pod as it has ended in an earlier run if it is run again, else nil.
 func (d Decision) Again() *v1.Pod {
-	if d.Verdict != Admitted || d.Running {
+	if !d.Runs() || d.Running {
 		return nil
 	}
 	for _, pod := range d.Replaces {
@@ -86,6 +96,9 @@ type Plan struct {
 	// Used is what all pods request that run once the plan is carried out, including those of
 	// earlier runs that are not in the input.
 	Used v1.ResourceList
+	// Queue is that of a run of the plan, with Options.Queue: the running pods have what they request, and
+	// no other is in it yet.
+	Queue *Queue
 }
 
 // Removal is a running pod that has to be stopped before anything is started.
@@ -116,7 +129,7 @@ func (p Plan) Removals() []Removal {
 // whyReplaced says in a few words why one of the pods of Replaces is stopped.
 func (d Decision) whyReplaced(pod *v1.Pod) string {
 	switch {
-	case d.Verdict != Admitted || d.Running:
+	case !d.Runs() || d.Running:
 		return "a duplicate"
 	case pod.UID == d.Pod.UID:
 		return "run again"
@@ -151,7 +164,7 @@ func (p Plan) Admitted() []*v1.Pod {
 
 // Status returns the status that the kubelet would give a pod that is rejected
 // (pkg/kubelet.rejectPod) or preempted (pkg/kubelet/preemption), and an empty one for an
-// admitted pod. The condition has no time, since this package has no clock.
+// admitted or queued pod. The condition has no time, since this package has no clock.
 func (d Decision) Status() v1.PodStatus {
 	switch d.Verdict {
 	case Rejected:
@@ -187,10 +200,12 @@ func (p *planner) plan() Plan {
 			d.Verdict = Rejected
 			d.Reasons = e.reasons
 			d.Reason, d.Message = e.reasons[0].Reason, e.reasons[0].Message
+		case e.wait != nil:
+			d.Verdict, d.Reason, d.Message, d.Place, d.Lacks = Queued, ReasonQueued, e.wait.Message, e.wait.Place, e.wait.Lacks
 		}
 		d.DependsOn = p.o.DependsOn[podspec.NameOf(e.pod)]
 		for _, o := range e.others {
-			if o != e.old || d.Verdict == Admitted {
+			if o != e.old || d.Runs() {
 				d.Replaces = append(d.Replaces, o.pod)
 			}
 		}

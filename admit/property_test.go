@@ -34,7 +34,7 @@ func randomWorld(rng *rand.Rand) world {
 	if rng.IntN(4) == 0 {
 		w.options.Prune = everyPod
 	}
-	w.options.Rerun = rng.IntN(4) == 0
+	w.options.Rerun, w.options.Queue = rng.IntN(4) == 0, rng.IntN(3) == 0
 	for i := range rng.IntN(10) {
 		p := randomPod(rng, fmt.Sprintf("r%d", i))
 		p.Status.Phase = []v1.PodPhase{v1.PodRunning, v1.PodRunning, v1.PodRunning, v1.PodFailed}[rng.IntN(4)]

@@ -28,19 +28,9 @@ func (p *planner) rejection(e *entry) []Reason {
 	}
 	early, placement, late := p.early(e), p.placement(e.pod), p.late(e.pod)
 	short := p.allocated.insufficient(e.requests)
-	resources := make([]Reason, 0, len(short))
-	for _, r := range short {
-		resources = append(resources, p.outOf(e, r.resource))
-	}
-	blockers, users := p.ports.conflicts(e.ports), p.claims.conflicts(e)
-	var conflicts []Reason
-	if len(blockers) > 0 {
-		conflicts = append(conflicts, Reason{"NodePorts", messageNoPorts + describe(blockers)})
-	}
-	if len(users) > 0 {
-		conflicts = append(conflicts, Reason{"VolumeRestrictions", "Predicate VolumeRestrictions failed: " + messageOnePod})
-		blockers = append(blockers, users...)
-	}
+	resources := p.outOf(e, short, p.allocated.used)
+	ports, users := p.ports.conflicts(e.ports), p.claims.conflicts(e)
+	conflicts, blockers := inConflict(ports, users), slices.Concat(ports, users)
 	if !Critical(e.pod) {
 		return slices.Concat(early, resources, placement, conflicts, late)
 	}
@@ -57,6 +47,17 @@ func (p *planner) rejection(e *entry) []Reason {
 	return slices.Concat([]Reason{{reasonUnexpected, messageUnexpected + p.list(left)}}, resources, conflicts)
 }
 
+// inConflict returns the reasons of a pod whose ports and claims others hold.
+func inConflict(ports, users []holder) (reasons []Reason) {
+	if len(ports) > 0 {
+		reasons = append(reasons, Reason{"NodePorts", messageNoPorts + describe(ports)})
+	}
+	if len(users) > 0 {
+		reasons = append(reasons, Reason{"VolumeRestrictions", "Predicate VolumeRestrictions failed: " + messageOnePod})
+	}
+	return reasons
+}
+
 // describe says which ports are in use, and by whom.
 func describe(blockers []holder) string {
 	var all []string
@@ -68,14 +69,18 @@ func describe(blockers []holder) string {
 	return ": " + strings.Join(all, ", ")
 }
 
-// outOf returns the kubelet's words for a resource of which too little is left.
-func (p *planner) outOf(e *entry, resource int) Reason {
-	name := p.allocated.names[resource]
-	return Reason{
-		Reason: "OutOf" + string(name),
-		Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
-			name, e.requested(resource), p.allocated.used[resource], p.allocated.capacity[resource]),
+// outOf returns the kubelet's words for the resources of which too little is left.
+func (p *planner) outOf(e *entry, short []request, used []int64) []Reason {
+	reasons := make([]Reason, 0, len(short))
+	for _, r := range short {
+		name := p.allocated.names[r.resource]
+		reasons = append(reasons, Reason{
+			Reason: "OutOf" + string(name),
+			Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
+				name, e.requested(r.resource), used[r.resource], p.allocated.capacity[r.resource]),
+		})
 	}
+	return reasons
 }
 
 // requested returns how much the pod asks of a resource.

@@ -19,6 +19,7 @@ type condition struct {
 	ended   bool    // the outcome is final
 	reason  string  // of a failure, or of waiting
 	message string
+	lacks   string        // what a queued pod waits for, in a few words
 	recheck time.Duration // when to judge again although nothing changes; 0 for never
 }
 

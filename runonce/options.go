@@ -12,6 +12,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/admit"
 )
 
 // DefaultMaxRestarts is how often a container may be restarted unless the options say otherwise.
@@ -58,6 +60,10 @@ type Options struct {
 	// Progress, if set, is called with every event; calls do not overlap.
 	Progress func(Progress)
 	Logger   *slog.Logger
+	// Book, if set, books room for pods that have waited for it, beside the pods of other runs. While no
+	// other run plans, it calls choose once, and books what that returns. If other runs may have
+	// admitted pods since the last call, or look is true, choose gets the pods of the machine, else nil.
+	Book func(ctx context.Context, look bool, choose func(*admit.Present) []*v1.Pod) error
 	// Start is when the run began, now if zero; elapsed times count from it.
 	Start time.Time
 }
@@ -79,6 +85,7 @@ type Progress struct {
 	State   string
 	Reason  string // of Waiting and of an Outcome
 	Message string
+	Lacks   string    // what a pod waits for that is Queued, in a few words
 	RetryAt time.Time // when the next try is due, while Retrying
 	// Within is how long the pod has to stop, while Stopping, if that is less than its grace period.
 	Within time.Duration
@@ -148,6 +155,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.AfterStops == nil {
 		o.AfterStops = func() {}
+	}
+	if o.Book == nil {
+		o.Book = func(_ context.Context, _ bool, choose func(*admit.Present) []*v1.Pod) error {
+			choose(nil)
+			return nil
+		}
 	}
 	if o.Concluded == nil {
 		o.Concluded = func([]Result) {}

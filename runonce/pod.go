@@ -44,6 +44,7 @@ type pod struct {
 	rank   int
 	gates  gates
 	member *jobMember // the gate of its Job, nil if it has none
+	tenant *tenant    // its gate if pods wait for room, else nil
 	// dependent is the gate of its dependencies, nil if it has none and no pod depends on it.
 	dependent *dependent
 	slot      *waiter         // for its next Sync, queued or held; nil while it waits for anything else
@@ -62,6 +63,7 @@ type pod struct {
 	retries   int     // after errors and failures
 	streak    int     // retries after errors since the last success
 	preemptor *v1.Pod // of another run
+	cleaned   bool    // it has ended, and what it no longer needs was released
 }
 
 // podOf returns the pod of an admitted decision, which has the given result.
@@ -307,7 +309,7 @@ func (p *pod) setCondition(c condition) {
 		step, message = -1, fmt.Sprintf("no longer %s: %s", old.outcome, c.message)
 	}
 	if old.reason != c.reason || old.outcome != c.outcome || old.message != c.message {
-		p.r.progress(Progress{Pod: p.pod, State: cmp.Or(string(c.outcome), "Waiting"), Reason: c.reason, Message: message}, step)
+		p.r.progress(Progress{Pod: p.pod, State: cmp.Or(string(c.outcome), "Waiting"), Reason: c.reason, Message: message, Lacks: c.lacks}, step)
 	}
 	p.gates.changed(c)
 }
@@ -327,12 +329,14 @@ func (p *pod) end(ctx context.Context, c condition) {
 	} else {
 		p.setCondition(c) // cleaning up may take a while
 	}
+	p.tenant.vacate(ctx, c)
 	if err := p.cleanUp(ctx); isStoppedByOther(err) && p.preemptor == nil && (stopped || c.outcome == Succeeded || p.r.o.Keep != nil) {
 		// Its containers have ended because they were told to end.
 		c = failed(failure.Reason(err, reasonSyncError), err.Error())
 		p.status.Phase, p.status.Reason, p.status.Message = v1.PodFailed, c.reason, c.message
 	}
 	c = p.allowRemoval(c)
+	p.cleaned = true
 	p.setCondition(c)
 	if p.r.o.FailFast && p.countsAsFailed(c) {
 		p.r.abort(failFastError{podspec.FullName(p.pod)})

@@ -20,6 +20,7 @@ type run struct {
 	slots semaphore
 	pods  []*pod
 	jobs  jobs
+	room  *room                   // nil unless pods wait for it
 	abort context.CancelCauseFunc // ends the run
 	kept  bool                    // the results are known, and the pods are kept at their goal
 
@@ -41,6 +42,9 @@ func Run(ctx context.Context, rt Runtime, plan admit.Plan, o Options) []Result {
 	results := plannedResults(plan.Decisions)
 	limited, cancel := r.o.WithTimeout(ctx)
 	defer cancel()
+	if plan.Queue != nil {
+		r.room = newRoom(r, plan)
+	}
 	var blocked map[int]error
 	r.keepOthers(limited, plan, func() { blocked = r.stopDepartures(limited, plan, results) })
 	r.o.AfterStops()
@@ -61,7 +65,9 @@ func (r *run) carryOut(ctx context.Context, ds []admit.Decision, results []Resul
 	r.abort = abort
 	r.pods = r.queue(work, ds, results, blocked)
 	r.total = len(r.pods)
+	end := r.room.begin(work)
 	r.converge(work)
+	end()
 	cause := context.Cause(work)
 	r.finish(ctx, cause)
 	r.o.Concluded(results)
@@ -87,7 +93,7 @@ func plannedResults(ds []admit.Decision) []Result {
 // plannedResult is the result of a pod that is not started.
 func plannedResult(d admit.Decision) Result {
 	res := Result{Pod: d.Pod, By: d.By, Status: v1.PodStatus{Phase: v1.PodPending}}
-	if d.Verdict != admit.Admitted {
+	if d.Verdict != admit.Admitted && d.Verdict != admit.Queued {
 		res.Outcome, res.Reason, res.Message, res.Status = Outcome(d.Verdict), d.Reason, d.Message, d.Status()
 	}
 	return res
@@ -99,7 +105,7 @@ func plannedResult(d admit.Decision) Result {
 func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, blocked map[int]error) []*pod {
 	var pods []*pod
 	for i, d := range ds {
-		if d.Verdict != admit.Admitted || d.Prune {
+		if !d.Runs() {
 			continue
 		}
 		if err := blocked[i]; err != nil {
@@ -121,6 +127,7 @@ func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, 
 	}
 	r.joinJobs(ctx, pods)
 	r.joinOrder(ctx, ds, results, pods)
+	r.room.join(pods)
 	for _, p := range pods {
 		if p.gates.open() {
 			p.slot = r.slots.reserve(p.rank, p.wake)

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
 )
 
@@ -157,6 +158,9 @@ const reasonUnknown = "StatusUnknown"
 
 // reasonSyncError is the reason of an error that has none.
 const reasonSyncError = "SyncError"
+
+// ReasonQueued is the reason of pods that wait until others have ended and given back what they had.
+const ReasonQueued = admit.ReasonQueued
 
 // ReasonPruned is the reason of pods that were stopped because they are no longer in the input.
 const ReasonPruned = "Pruned"

@@ -107,7 +107,7 @@ func (d *removal) conclude(ctx context.Context, ds []admit.Decision, results []R
 	decision, res := ds[d.Row], &results[d.Row]
 	res.Elapsed = max(res.Elapsed, d.elapsed)
 	switch {
-	case d.err != nil && len(decision.Replaces) > 0 && decision.Verdict == admit.Admitted:
+	case d.err != nil && len(decision.Replaces) > 0 && decision.Runs():
 		blocked[d.Row] = errors.Join(blocked[d.Row], d.err)
 	case d.err != nil:
 		res.stopFailed(ctx, d.err)

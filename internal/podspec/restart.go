@@ -78,3 +78,9 @@ func Endless(pod *v1.Pod) *v1.Container {
 	}
 	return nil
 }
+
+// NeverEnds says whether the pod goes on however its containers end: one of them is always restarted,
+// and no deadline ends the pod.
+func NeverEnds(pod *v1.Pod) bool {
+	return pod.Spec.ActiveDeadlineSeconds == nil && Endless(pod) != nil
+}

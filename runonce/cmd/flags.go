@@ -350,6 +350,13 @@ func (f *earlierFlags) flags() []cli.Flag {
 	}
 }
 
+// queueFlags say whether pods wait for room.
+type queueFlags struct{ queue bool }
+
+func (f *queueFlags) flags() []cli.Flag {
+	return []cli.Flag{boolFlag(&f.queue, categoryRun, "have pods that do not fit wait until others of the run have ended", "queue")}
+}
+
 // podFlags are what run, watch and plan have in common: they say how pods are read, get their images and
 // are admitted.
 type podFlags struct {

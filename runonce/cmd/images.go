@@ -174,7 +174,7 @@ func importError(err error) error {
 func imagesToPull(plan admit.Plan, stored []backend.Image, mode image.Mode, supplied []string) []string {
 	pull := map[string]bool{}
 	for _, d := range plan.Decisions {
-		if d.Verdict != admit.Admitted || d.Running || d.Prune {
+		if !d.Runs() || d.Running {
 			continue
 		}
 		for ref, u := range imagesOf([]*v1.Pod{d.Pod}) {

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +22,7 @@ type planning struct {
 	flags *podFlags
 	scope scope
 	rerun bool
+	queue bool
 }
 
 // prepare opens the engine and makes the plan, when it is this run's turn.
@@ -81,15 +83,11 @@ func (t *nodeTarget) plan(ctx context.Context, set *manifests.Set) (none report.
 
 // decide makes the plan.
 func (t *nodeTarget) decide(ctx context.Context, set *manifests.Set) (admit.Plan, error) {
-	// The reservations come first: pods that start meanwhile are among the running ones.
-	reserved, err := t.owner.Reserved()
-	if err != nil {
-		return admit.Plan{}, unusable(err)
-	}
-	running, err := t.list(ctx, nil)
+	present, err := t.present(ctx)
 	if err != nil {
 		return admit.Plan{}, err
 	}
+	running := present.Running
 	o := t.planning.flags.admission(set)
 	o.RuntimeHandlers = containerd.HandlerNames(t.planning.flags.handlers)
 	o.Prune, o.Rerun = t.planning.scope.pruned(set), t.planning.rerun
@@ -97,13 +95,45 @@ func (t *nodeTarget) decide(ctx context.Context, set *manifests.Set) (admit.Plan
 	if o.Listening, err = t.listeners(t.options.PodsRoot, set.Pods, running); err != nil {
 		return admit.Plan{}, err
 	}
-	o.Reserved = reserved
+	o.Reserved, o.Queue = present.Reserved, t.planning.queue
 	o.MissingFeatures = t.engine.Unsupported(ctx, set.Pods)
 	plan := admit.Decide(t.node, running, set.Pods, o)
 	if err := t.engine.Check(toStart(plan, running)); err != nil {
 		return plan, unusable(err)
 	}
 	return plan, nil
+}
+
+// present returns the pods that use this machine.
+func (t *nodeTarget) present(ctx context.Context) (present admit.Present, err error) {
+	// The reservations come first: pods that start meanwhile are among the running ones.
+	if present.Reserved, err = t.owner.Reserved(); err != nil {
+		return present, unusable(err)
+	}
+	present.Running, err = t.list(ctx, nil)
+	return present, err
+}
+
+// book reserves the resources of pods that have waited for them, while no other run plans. The pods of the
+// machine are looked at if another run has reserved some since the last time, or look is true.
+func (t *nodeTarget) book(ctx context.Context, look bool, choose func(*admit.Present) []*v1.Pod) (err error) {
+	others, err := t.owner.Resume(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.owner.Leave()) }()
+	var present *admit.Present
+	if others || look {
+		found, err := t.present(ctx)
+		if err != nil {
+			return err
+		}
+		present = &found
+	}
+	if pods := choose(present); len(pods) > 0 {
+		return t.owner.ReserveMore(pods)
+	}
+	return nil
 }
 
 // toStart returns the pods that are to run, except those that have ended in an earlier run.
@@ -114,7 +144,7 @@ func toStart(plan admit.Plan, running []*v1.Pod) []*v1.Pod {
 	}
 	var pods []*v1.Pod
 	for _, d := range plan.Decisions {
-		if d.Verdict == admit.Admitted && !d.Prune && !(d.Running && over[d.Pod.UID]) {
+		if d.Runs() && !(d.Running && over[d.Pod.UID]) {
 			pods = append(pods, d.Pod)
 		}
 	}
@@ -143,7 +173,7 @@ func (c *console) planOffline(ctx context.Context, set *manifests.Set, o *planni
 		return none, err
 	}
 	ao := f.admission(set)
-	ao.Rerun = o.rerun
+	ao.Rerun, ao.Queue = o.rerun, o.queue
 	if o.scope.prune {
 		ao.Prune = func(*v1.Pod) bool { return true } // they count as coming from the same paths
 	}

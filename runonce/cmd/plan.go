@@ -19,6 +19,7 @@ type planCommand struct {
 	outputFlags
 	clusterFlags
 	creationFlags
+	queueFlags
 	running string
 	// described says that the command line describes the node.
 	described bool
@@ -32,7 +33,7 @@ func (p *program) planCommand() *cli.Command {
 			"ALLOCATABLE is the capacity less --reserve, huge pages, and what a kubelet keeps free:\n" +
 			"100Mi of memory and 10% of ephemeral-storage.",
 		Flags: []cli.Flag{textFlag(&c.running, categoryNode, "assume that the pods of the manifests at `PATH` are running", "running", "")},
-	}, c, &c.podFlags, &c.connectFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags)
+	}, c, &c.podFlags, &c.connectFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags, &c.queueFlags)
 }
 
 // noteGiven: what the configuration says of the node is about this machine.
@@ -41,7 +42,7 @@ func (c *planCommand) noteGiven() {
 }
 
 func (c *planCommand) run(ctx context.Context, args []string) error {
-	planning := &planning{&c.podFlags, scope{args, c.recursive, c.prune}, c.rerun}
+	planning := &planning{&c.podFlags, scope{args, c.recursive, c.prune}, c.rerun, c.queue}
 	engine := c.podFlags.engine(c.console)
 	c.connectFlags.setTo(&engine)
 	t, err := c.target(&c.clusterFlags, c.planner(engine, planning),

@@ -105,6 +105,7 @@ type runCommand struct {
 	outputFlags
 	clusterFlags
 	creationFlags
+	queueFlags
 	maxRestarts                                int
 	timeout                                    time.Duration
 	failFast, remove                           bool
@@ -133,7 +134,7 @@ func (p *program) runCommand() *cli.Command {
 			durationFlag(&c.scheduleTimeout, categoryCluster, "reject a pod that has no node after this `DURATION`", "schedule-timeout", defaultScheduleTimeout),
 			p.quietFlag(),
 		},
-	}, c, &c.podFlags, &c.startFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags)
+	}, c, &c.podFlags, &c.startFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags, &c.queueFlags)
 }
 
 // options returns how the plan is carried out.
@@ -202,7 +203,7 @@ func (c *runCommand) openOutputs() error {
 // openTarget returns where the pods run. The steps of their starts go to the trace of the options.
 func (c *runCommand) openTarget(args []string, o *runonce.Options) (target, error) {
 	o.Trace = &runonce.Trace{}
-	planning := &planning{&c.podFlags, scope{args, c.recursive, c.prune}, c.rerun}
+	planning := &planning{&c.podFlags, scope{args, c.recursive, c.prune}, c.rerun, c.queue}
 	engine := c.podFlags.engine(c.console)
 	c.startFlags.setTo(&engine)
 	var err error

@@ -117,6 +117,8 @@ func (p *program) target(f *clusterFlags, machine *nodeTarget, o clusterOptions)
 		switch name := cmdline.FlagName(flag); {
 		case !f.onCluster() && category == categoryCluster:
 			return nil, usagef("--%s needs --kubeconfig or --context", name)
+		case f.onCluster() && name == "queue":
+			return nil, usagef("--queue is about this machine: on a cluster, pods wait for the scheduler, as long as --schedule-timeout says")
 		case f.onCluster() && (ofMachine || slices.Contains(machineFlags, name)):
 			return nil, usagef("--%s is about this machine and has no meaning on a cluster", name)
 		}

@@ -16,6 +16,9 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	pod := manifest(t, "web", "Always", "[sleep]")
 	for _, c := range []struct{ args, want string }{
+		{"watch --queue " + pod, "watch: --queue needs pods that end, and watch keeps pods running: use run"},
+		{"run --kubeconfig none --queue " + pod, "--queue is about this machine: on a cluster, pods wait for the scheduler, as long as --schedule-timeout says"},
+		{"plan --kubeconfig none --queue " + pod, "--queue is about this machine: on a cluster"},
 		{"exec web sh", `unknown command "exec": runonce cannot enter containers; "runonce logs POD" prints their output`},
 		{"attach web", `unknown command "attach": runonce cannot enter`},
 		{"get pods", `unknown command "get": use "runonce ps"`},

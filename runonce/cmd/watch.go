@@ -30,6 +30,7 @@ type watchCommand struct {
 	startFlags
 	outputFlags
 	clusterFlags // to refuse them
+	queueFlags   // likewise
 	maxRestarts  int
 	stopPods     bool
 
@@ -53,7 +54,7 @@ func (p *program) watchCommand() *cli.Command {
 			boolFlag(&c.stopPods, categoryRun, "stop the pods at the end", "stop-pods"),
 			p.quietFlag(),
 		},
-	}, c, &c.podFlags, &c.startFlags, &c.outputFlags, hidden{&c.clusterFlags})
+	}, c, &c.podFlags, &c.startFlags, &c.outputFlags, hidden{&c.clusterFlags}, hidden{&c.queueFlags})
 }
 
 // currentObjects are those of the manifests that were read last.
@@ -81,6 +82,8 @@ func (c *watchCommand) run(ctx context.Context, args []string) error {
 	switch {
 	case c.onCluster():
 		return usagef("watch runs pods on this machine only: on a cluster, a Deployment keeps pods running")
+	case c.queue:
+		return usagef("watch: --queue needs pods that end, and watch keeps pods running: use run")
 	case slices.Contains(args, "-"):
 		return usagef("watch: standard input can only be read once: use run")
 	}

@@ -44,13 +44,17 @@ type Decision struct {
 	QOS      v1.PodQOSClass  `json:"qos"`
 	Requests v1.ResourceList `json:"requests"`
 	Verdict  admit.Verdict   `json:"verdict"`
-	// Action is what a run does with the pod: start, keep, rerun, replace, stop, prune or none.
+	// Action is what a run does with the pod: start, keep, rerun, replace, stop, prune, queue or none.
 	Action      string         `json:"action"`
 	Running     bool           `json:"running"`               // already, from an earlier run
 	Reason      string         `json:"reason"`                // why the pod is not admitted, in one word
 	Message     string         `json:"message"`               // why the pod is not admitted, for people
 	Reasons     []admit.Reason `json:"reasons"`               // all of them
 	PreemptedBy string         `json:"preemptedBy,omitempty"` // namespace/name
+	// QueuePosition is the place of a Queued pod among those that wait, from 1, and WaitsFor is what it waits
+	// for: resources of the node, "host ports" or "volumes".
+	QueuePosition int      `json:"queuePosition,omitempty"`
+	WaitsFor      []string `json:"waitsFor,omitempty"`
 	// Replaces has the UIDs of the pods of the same namespace and name that a run stops.
 	Replaces []string `json:"replaces,omitempty"`
 	// DependsOn is what must be there before the pod starts: other pods, or all pods of workloads.
@@ -88,6 +92,7 @@ func newDecision(d admit.Decision) Decision {
 		PodID: podID(d.Pod), Verdict: d.Verdict, Action: action(d), Running: d.Running, Reason: d.Reason, Message: d.Message,
 		Reasons: append([]admit.Reason{}, d.Reasons...), PreemptedBy: podspec.FullName(d.By), Requests: v1.ResourceList{},
 		DependsOn: d.DependsOn, Optional: podspec.IsOptional(d.Pod), barred: d.Barred(),
+		QueuePosition: d.Place, WaitsFor: d.Lacks,
 	}
 	if out.Message == "" {
 		out.Message = earlierRun(d)
@@ -110,7 +115,11 @@ func action(d admit.Decision) string {
 		return "stop"
 	case d.Barred() && len(d.Replaces) > 0 && d.Again() == nil:
 		return "stop"
-	case d.Verdict != admit.Admitted, d.Barred():
+	case d.Barred():
+		return "none"
+	case d.Verdict == admit.Queued:
+		return "queue"
+	case d.Verdict != admit.Admitted:
 		return "none"
 	case d.Running:
 		return "keep"
@@ -141,16 +150,24 @@ func earlierRun(d admit.Decision) string {
 // ExitCode is ExitRejected if a pod that is not optional is rejected or preempted, or depends on one that
 // is, else ExitOK.
 func (p Plan) ExitCode() int {
-	for _, d := range p.Decisions {
-		if (d.Verdict != admit.Admitted || d.barred) && !d.Optional {
+	for i := range p.Decisions {
+		if p.Decisions[i].refused() && !p.Decisions[i].Optional {
 			return ExitRejected
 		}
 	}
 	return ExitOK
 }
 
+// refused says whether a run would not start the pod, or stop it.
+func (d *Decision) refused() bool {
+	return d.barred || d.Verdict != admit.Admitted && d.Verdict != admit.Queued
+}
+
 // notOptimal is shown for a plan that is not optimal.
 const notOptimal = "\nThe search for the smallest set of victims was cut short: there may be a smaller one.\n"
+
+// afterAction is where the columns about the queue come, if pods wait.
+const afterAction = 4
 
 // Table writes one row for each decision, the details of pods that are not admitted, what the node
 // has and what is left of it, and the images to pull.
@@ -168,11 +185,22 @@ func (p Plan) Table(w io.Writer, s Style) error {
 	if slices.ContainsFunc(p.Decisions, func(d Decision) bool { return len(d.DependsOn) > 0 }) {
 		cols = append(cols, column{title: "DEPENDS ON"})
 	}
+	width := len(cols)
+	queue := slices.ContainsFunc(p.Decisions, func(d Decision) bool { return d.QueuePosition > 0 })
+	if queue {
+		cols = slices.Insert(cols, afterAction, column{title: "QUEUE"}, column{title: "WAITS FOR"})
+	}
 	rows := make([]row, 0, len(p.Decisions))
 	for i := range p.Decisions {
-		r := p.Decisions[i].row()
-		r.cells = r.cells[:len(cols)]
-		rows = append(rows, r)
+		one := p.Decisions[i].row()
+		one.cells = one.cells[:width]
+		if queue {
+			one.cells = slices.Insert(one.cells, afterAction, p.Decisions[i].position(), strings.Join(p.Decisions[i].WaitsFor, ", "))
+		}
+		if !s.Wide && p.Decisions[i].Verdict == admit.Queued {
+			one.reason, one.message = "", "" // the columns say enough
+		}
+		rows = append(rows, one)
 	}
 	text := podTable(s, cols, rows)
 	if !p.Optimal {
@@ -205,12 +233,20 @@ func (d *Decision) row() row {
 		more = append(more, r.Reason+": "+r.Message)
 	}
 	return row{
-		PodID: d.PodID, more: more, word: string(d.Verdict), problem: d.Verdict != admit.Admitted || d.barred, optional: d.Optional, reason: d.Reason, message: messageOf(d.Reason, d.Message, d.PreemptedBy),
+		PodID: d.PodID, more: more, word: string(d.Verdict), problem: d.refused(), optional: d.Optional, reason: d.Reason, message: messageOf(d.Reason, d.Message, d.PreemptedBy),
 		cells: []string{
 			d.Namespace, d.Name, string(d.Verdict), d.Action, fmt.Sprint(d.Priority), string(d.QOS),
 			quantity(d.Requests, v1.ResourceCPU), quantity(d.Requests, v1.ResourceMemory), podspec.Written(d.DependsOn, d.Namespace),
 		},
 	}
+}
+
+// position is the place of the pod in the queue, "" if it has none.
+func (d *Decision) position() string {
+	if d.QueuePosition == 0 {
+		return ""
+	}
+	return fmt.Sprint(d.QueuePosition)
 }
 
 func quantity(list v1.ResourceList, name v1.ResourceName) string {

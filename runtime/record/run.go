@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -18,8 +19,9 @@ import (
 	"github.com/runonce/runonce/internal/flock"
 )
 
-// Files of runs, below the root: the lock for planning, and a file for each run, which it keeps
-// locked while it lives. What a killed run leaves is unlocked and does not count.
+// Files of runs, below the root: the lock for planning, which names the last run that has admitted pods,
+// and a file for each run, which it keeps locked while it lives. What a killed run leaves is unlocked and
+// does not count.
 const (
 	runsDir  = "runs"
 	planLock = "plan.lock"
@@ -41,6 +43,17 @@ func (s *Store) NewRun() *Run { return &Run{store: s} }
 
 // Enter waits for this run's turn to plan, and removes what killed runs have left.
 func (r *Run) Enter(ctx context.Context) error {
+	if err := r.take(ctx); err != nil {
+		return err
+	}
+	if err := r.store.sweep(); err != nil {
+		return errors.Join(fmt.Errorf("cleaning up after other runs: %w", err), r.Leave())
+	}
+	return nil
+}
+
+// take waits for the turn to plan.
+func (r *Run) take(ctx context.Context) error {
 	err := os.MkdirAll(r.store.runs(), 0o700)
 	if err == nil {
 		r.plan, err = flock.Acquire(ctx, filepath.Join(r.store.runs(), planLock), func(h flock.Holder) {
@@ -50,10 +63,33 @@ func (r *Run) Enter(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("waiting for the turn to plan: %w", err)
 	}
-	if err := r.store.sweep(); err != nil {
-		return errors.Join(fmt.Errorf("cleaning up after other runs: %w", err), r.Leave())
-	}
 	return nil
+}
+
+// Resume waits for the turn of a run that has reserved pods to reserve more. It says whether another run has
+// reserved some since this one did for the last time. Unlike Enter it takes no longer when there are more
+// records.
+func (r *Run) Resume(ctx context.Context) (others bool, err error) {
+	if err := r.take(ctx); err != nil {
+		return false, err
+	}
+	last, err := io.ReadAll(io.NewSectionReader(r.plan, 0, 1<<10))
+	if err != nil {
+		return false, errors.Join(fmt.Errorf("reading which run has admitted pods last: %w", err), r.Leave())
+	}
+	return string(last) != r.store.owner(), nil
+}
+
+// sign says that this run has admitted pods last, if it is its turn to plan.
+func (r *Run) sign() error {
+	if r.plan == nil {
+		return nil
+	}
+	if err := r.plan.Truncate(0); err != nil {
+		return err
+	}
+	_, err := r.plan.WriteAt([]byte(r.store.owner()), 0)
+	return err
 }
 
 // Sweep removes what killed runs have left, unless a run is planning and so has done that.
@@ -96,11 +132,27 @@ func (r *Run) Reserve(pods []*v1.Pod) (err error) {
 	}
 	owner := filepath.Base(r.alive.Name())
 	r.store.run.Store(&owner)
+	return r.reserve(pods)
+}
+
+// ReserveMore is Reserve for pods of a run that has reserved others, after Resume. After an error it is
+// not known which of the pods the run owns.
+func (r *Run) ReserveMore(pods []*v1.Pod) error {
+	if err := r.reserve(pods); err != nil {
+		return fmt.Errorf("recording the admitted pods: %w", err)
+	}
+	return nil
+}
+
+func (r *Run) reserve(pods []*v1.Pod) error {
+	if err := r.sign(); err != nil {
+		return err
+	}
 	for _, pod := range pods {
 		r.pods = append(r.pods, pod.UID)
 	}
 	var lasting []*Pod
-	err = r.store.locked(func() error {
+	err := r.store.locked(func() error {
 		for _, pod := range pods {
 			now, lasts, err := r.store.update(pod.UID, func(p *Pod) error { r.own(p, pod); return nil })
 			if err != nil {

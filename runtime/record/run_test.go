@@ -362,3 +362,56 @@ func TestAdopt(t *testing.T) {
 		}
 	}
 }
+
+// TestReserveMore: a run can reserve more pods, and learns whether another one has reserved some meanwhile.
+func TestReserveMore(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	first := enter(t, root, "a")
+	if err := first.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	more := func(r *Run, others bool, names ...string) {
+		t.Helper()
+		got, err := r.Resume(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != others {
+			t.Errorf("others: %v, want %v", got, others)
+		}
+		var pods []*v1.Pod
+		for _, name := range names {
+			pods = append(pods, newPod(name))
+		}
+		if err := errors.Join(r.ReserveMore(pods), r.Leave()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	more(first, false, "b")
+	second := enter(t, root, "x")
+	if err := second.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	more(first, true, "c")
+	more(first, false)
+	more(second, true, "y")
+	if got, want := reserved(t, root), []string{"a", "b", "c", "x", "y"}; !slices.Equal(got, want) {
+		t.Errorf("reserved: %v, want %v", got, want)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := recorded(t, root), []string{"x", "y"}; !slices.Equal(got, want) {
+		t.Errorf("recorded after the end of the first run: %v, want %v", got, want)
+	}
+	second.kill(t)
+	third := enter(t, root, "z")
+	if err := third.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	more(third, false)
+	if err := third.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

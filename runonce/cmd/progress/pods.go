@@ -48,7 +48,7 @@ const imagesText = "waiting for its images"
 // another event with the same message.
 var unprinted = []string{
 	"Settling", "ContainerCreating", "PodInitializing", "ContainersNotReady", "PodNotCompleted", "PodNotReady",
-	failure.ReasonErrImagePull, failure.ReasonImageNeverPull, failure.ReasonInvalidImageName, failure.ReasonConfigError,
+	runonce.ReasonQueued, failure.ReasonErrImagePull, failure.ReasonImageNeverPull, failure.ReasonInvalidImageName, failure.ReasonConfigError,
 	failure.ReasonCreateError, failure.ReasonRunError, failure.ReasonFailedMount,
 }
 
@@ -169,10 +169,20 @@ func isOutcome(state string) bool {
 func (s *podStates) texts(now time.Time) (parts []string) {
 	waiting, stopping := s.awaited(now)
 	if s.pending > 0 {
-		if n := s.pending - len(waiting); n > 0 {
-			waiting = append(waiting[:min(2, len(waiting))], fmt.Sprintf("%d not started yet", s.pending-min(2, len(waiting))))
+		queued := s.queued()
+		others := 0
+		for _, q := range queued {
+			others += q.pods
 		}
-		parts = append(parts, fmt.Sprintf("waiting for %d of %s: %s", s.pending, runonce.Count(s.total, "pod"), list(waiting, "; ")))
+		if n := s.pending - len(waiting) - others; n > 0 {
+			n = s.pending - others - min(2, len(waiting))
+			waiting = append(waiting[:min(2, len(waiting))], fmt.Sprintf("%d not started yet", n))
+		}
+		text := fmt.Sprintf("waiting for %d of %s: %s", s.pending, runonce.Count(s.total, "pod"), list(waiting, "; "))
+		parts = append(parts, strings.TrimSuffix(text, ": "))
+		for i, q := range queued {
+			parts = append(parts, q.text(i == 0))
+		}
 	}
 	if len(stopping) > 0 {
 		parts = append(parts, "stopping "+list(stopping, ", "))
@@ -187,10 +197,51 @@ func (s *podStates) awaited(now time.Time) (waiting, stopping []string) {
 		case "Stopping":
 			stopping = append(stopping, p.name+p.graceLeft(now, s.holders))
 		case "Starting", "Waiting", "Retrying", "Pulling":
+			if p.isQueued() {
+				continue
+			}
 			waiting = append(waiting, p.name+": "+p.waitsFor(now))
 		}
 	}
 	return waiting, stopping
+}
+
+// queue is how many pods wait for the same room.
+type queue struct {
+	lacks string
+	pods  int
+}
+
+func (p *podState) isQueued() bool { return p.State == "Waiting" && p.Reason == runonce.ReasonQueued }
+
+// queued returns how many pods wait for which room, the most first.
+func (s *podStates) queued() []queue {
+	var all []queue
+	for _, p := range s.order {
+		if !p.isQueued() {
+			continue
+		}
+		at := slices.IndexFunc(all, func(q queue) bool { return q.lacks == p.Lacks })
+		if at < 0 {
+			at = len(all)
+			all = append(all, queue{lacks: p.Lacks})
+		}
+		all[at].pods++
+	}
+	slices.SortStableFunc(all, func(a, b queue) int { return b.pods - a.pods })
+	return all
+}
+
+func (q queue) text(first bool) string {
+	verb := "wait"
+	if q.pods == 1 {
+		verb = "waits"
+	}
+	text := fmt.Sprintf("%s %s for %s", runonce.Count(q.pods, "pod"), verb, q.lacks)
+	if first {
+		text = "queued: " + text
+	}
+	return text
 }
 
 // waitsFor says for what a pod waits that is not at its goal.

@@ -71,6 +71,22 @@ var progressCases = []struct {
 	script func(e *events)
 	want   string
 }{
+	{"pods that wait for room are counted", func(e *events) {
+		e.total = 7
+		e.on("a", "Starting", "", "")
+		for name, lacks := range map[string]string{"b": "cpu", "c": "memory", "d": "cpu"} {
+			e.Pod(runonce.Progress{Pod: e.pod(name), State: "Waiting", Reason: "Queued", Message: "waits", Lacks: lacks, Total: e.total})
+		}
+		time.Sleep(11 * time.Second)
+		e.on("a", "Succeeded", "", "")
+		e.on("c", "Starting", "", "")
+		time.Sleep(11 * time.Second)
+	}, `default/a: Starting
+waiting for 7 of 7 pods: default/a: starting; 3 not started yet; queued: 2 pods wait for cpu; 1 pod waits for memory
+default/a: Succeeded
+default/c: Starting
+waiting for 6 of 7 pods: default/c: starting; 3 not started yet; queued: 2 pods wait for cpu
+`},
 	{"what failed in the plan before may fail again", func(e *events) {
 		e.Plan([]*v1.Pod{e.pod("a"), e.pod("b")})
 		for range 2 {
