@@ -25,7 +25,7 @@ var workloadKinds = []string{"Deployment", "ReplicaSet", "ReplicationController"
 // Dependencies returns what the pods of the input depend on.
 func (s *Set) Dependencies() map[types.NamespacedName][]podspec.Dependency { return s.dependencies }
 
-// checkOrder checks the annotations about order and weight of a pod, or of a template whose fields begin
+// checkOrder checks the annotations about order and weight, and the names of others, of a pod, or of a template whose fields begin
 // with prefix, and keeps what they say.
 func (e *entry) checkOrder(meta metav1.ObjectMeta, namespace, prefix string) {
 	if text, ok := meta.Annotations[podspec.AnnotationDependsOn]; ok {
@@ -35,6 +35,11 @@ func (e *entry) checkOrder(meta metav1.ObjectMeta, namespace, prefix string) {
 			e.fail(prefix+fieldDependsOn, problem, "")
 		}
 		e.orderField = prefix + fieldDependsOn
+	}
+	for name := range meta.Annotations {
+		if strings.HasPrefix(name, "runonce/") && !slices.Contains(podspec.Annotations, name) {
+			e.warn(prefix+"metadata.annotations["+name+"]", "is unknown and has no effect", decode.DidYouMean(name, podspec.Annotations))
+		}
 	}
 	if text, ok := meta.Annotations[podspec.AnnotationOptional]; ok && text != "true" && text != "false" {
 		e.fail(prefix+fieldOptional, fmt.Sprintf("is %q: must be \"true\" or \"false\"", text), "")

@@ -175,3 +175,17 @@ func FuzzDependencies(f *testing.F) {
 		}
 	})
 }
+
+// TestUnknownAnnotation: a misspelt annotation is not ignored silently.
+func TestUnknownAnnotation(t *testing.T) {
+	t.Parallel()
+	set := mustRead(t, "f", annotated("a", "depend-on", "b")+annotated("b", "source", "x")+plainJob("{annotations: {runonce/optionl: 'true'}}"))
+	want := []string{
+		`f:3: metadata.annotations[runonce/depend-on]: is unknown and has no effect (did you mean runonce/depends-on?)`,
+		`f:14: spec.parallelism: 1 pods run at a time, but the node needs enough resources for all 2`,
+		`f:17: spec.template.metadata.annotations[runonce/optionl]: is unknown and has no effect (did you mean runonce/optional?)`,
+	}
+	if diff := cmp.Diff(want, lines(set.Warnings.Err())); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -19,6 +19,7 @@ func FuzzRead(f *testing.F) {
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: b}\n---\n" + pod("p") + "    envFrom: [{secretRef: {name: s}}]\n",
 		"apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: x}\nvalue: 5\nglobalDefault: true\n",
 		"apiVersion: v1\nkind: Node\nmetadata: {name: n}\nstatus: {capacity: {cpu: 4}}\n",
+		annotated("a", "depends-on", "b, j:completed, x/y:running, a, j-1") + annotated("b", "optional", "true") + plainJob("{annotations: {runonce/depends-on: b}}"),
 		"{{ if .Values.x }}\nkind: Pod\n{{ end }}\n", "resources: [a]\n", "apiVersion: v1\nkind: PodList\nitems: [{metadata: {name: a}}]\n",
 		"apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: r}\nhandler: runc\n",
 		"apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n",

@@ -39,7 +39,15 @@ const (
 	// others of the input depend. It is set on the pods of the input, so that those that run are
 	// stopped in order, too.
 	AnnotationGroups = "runonce/groups"
+	// AnnotationContent is the UID of a pod on a cluster, which gives it another one.
+	AnnotationContent = "runonce/content"
 )
+
+// Annotations are the names of all annotations of this program on pods.
+var Annotations = []string{
+	AnnotationDependsOn, AnnotationOptional, AnnotationGroups, AnnotationRuntimeHandler, AnnotationSource, AnnotationPath,
+	AnnotationNode, AnnotationJob, AnnotationJobFailures, AnnotationContent,
+}
 
 // Objects are what pods refer to. Claims are bound: a claim's volumeName is that of the volume
 // that it uses, or empty if it gets a directory.

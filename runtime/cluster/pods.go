@@ -27,7 +27,7 @@ const (
 	// a second (pkg/kubelet.genericPlegRelistPeriod), and the times in a status are whole seconds.
 	StatusDelay = 2 * time.Second
 	// annotationContent has the UID that the input gives a pod, which stands for its content.
-	annotationContent = "runonce/content"
+	annotationContent = podspec.AnnotationContent
 	// quotaDelay is how long it may take until a quota does not count a pod any more that was deleted.
 	quotaDelay = 10 * time.Second
 	// goneInterval is how often the server is asked whether a deleted pod is gone.
