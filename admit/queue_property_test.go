@@ -145,9 +145,16 @@ func (r *replay) wrong(w world) string {
 func (r *replay) madeUnfit(d Decision) string {
 	at := slices.IndexFunc(r.q.p.input, func(e *entry) bool { return e.pod == d.Pod })
 	e := r.q.p.input[at]
+	// What had started before the last one was added that comes first was right to start.
+	known := r.added[e.pod.UID]
+	for _, k := range slices.Concat(r.q.held, r.q.waiting) {
+		if k.lasting && k.seat < e.seat {
+			known = max(known, r.added[k.pod.UID])
+		}
+	}
 	var keepers []*entry
 	for _, k := range slices.Concat(r.q.held, r.q.waiting) {
-		if k.lasting && (k.seat < e.seat || k.running || k.holds && r.started[k.pod.UID] < r.added[e.pod.UID]) {
+		if k.lasting && (k.seat < e.seat || k.running || k.holds && r.started[k.pod.UID] < known) {
 			keepers = append(keepers, k)
 		}
 	}

@@ -80,7 +80,7 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 		return oneOf(runonce.Running, runonce.Ready, runonce.Succeeded, runonce.Failed, runonce.TimedOut,
 			runonce.Rejected, runonce.Preempted, runonce.Invalid, runonce.Canceled, runonce.Removed)
 	case reflect.TypeFor[admit.Verdict]():
-		return oneOf(admit.Admitted, admit.Rejected, admit.Preempted)
+		return oneOf(admit.Admitted, admit.Rejected, admit.Preempted, admit.Queued)
 	}
 	return nil
 }

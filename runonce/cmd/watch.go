@@ -30,7 +30,8 @@ type watchCommand struct {
 	startFlags
 	outputFlags
 	clusterFlags // to refuse them
-	queueFlags   // likewise
+	queueFlags   // likewise, on the command line
+	queueGiven   bool
 	maxRestarts  int
 	stopPods     bool
 
@@ -76,13 +77,16 @@ func (o *currentObjects) PersistentVolume(name string) (*v1.PersistentVolume, bo
 	return o.set.Load().PersistentVolume(name)
 }
 
+// noteGiven: what the configuration says of the queue is about run.
+func (c *watchCommand) noteGiven() { c.queueGiven = c.queue }
+
 // run runs the pods, and goes on until it is interrupted.
 func (c *watchCommand) run(ctx context.Context, args []string) error {
 	c.outliveReaders()
 	switch {
 	case c.onCluster():
 		return usagef("watch runs pods on this machine only: on a cluster, a Deployment keeps pods running")
-	case c.queue:
+	case c.queueGiven:
 		return usagef("watch: --queue needs pods that end, and watch keeps pods running: use run")
 	case slices.Contains(args, "-"):
 		return usagef("watch: standard input can only be read once: use run")
