@@ -31,7 +31,7 @@ type entry struct {
 	lasting  bool  // what it holds is never given back
 	foreign  bool  // it is of another run, and nobody here knows when it ends
 	minded   bool  // by another run that goes on, and that it can end
-	seat     int   // its place in the order in which pods are admitted
+	seat     int   // its place in the order in which a queue admits pods
 	wait     *Wait // for what it waits, in the plan of a run with a queue
 }
 
@@ -224,7 +224,6 @@ func (p *planner) admitAll(stays map[int][]Reason) {
 	}))
 	var queue []*entry
 	for i, e := range p.inOrder() {
-		e.seat = i
 		if e.running {
 			continue
 		}
@@ -241,7 +240,7 @@ func (p *planner) admitAll(stays map[int][]Reason) {
 		}
 	}
 	p.reprieve()
-	p.enqueue(queue)
+	p.enqueue(p.dependenciesFirst(queue))
 }
 
 // inOrder returns the input pods in the order in which they ask to be admitted. With a queue the critical ones

@@ -85,3 +85,35 @@ func (b *bars) dependency(on podspec.Dependency) string {
 	b.texts[on.ID()] = text
 	return text
 }
+
+// dependenciesFirst returns the pods in their order, but each one after those on which it depends: until these
+// are there it has no room, and they may need it.
+func (p *planner) dependenciesFirst(pods []*entry) []*entry {
+	names := map[types.NamespacedName]*entry{}
+	for _, e := range pods {
+		names[podspec.NameOf(e.pod)] = e
+	}
+	ordered := make([]*entry, 0, len(pods))
+	seen, placed := map[string]bool{}, map[*entry]bool{}
+	var place func(e *entry)
+	place = func(e *entry) {
+		if e == nil || placed[e] {
+			return
+		}
+		placed[e] = true
+		for _, on := range p.o.DependsOn[podspec.NameOf(e.pod)] {
+			if seen[on.ID()] {
+				continue
+			}
+			seen[on.ID()] = true
+			for _, name := range on.Pods {
+				place(names[name])
+			}
+		}
+		ordered = append(ordered, e)
+	}
+	for _, e := range pods {
+		place(e)
+	}
+	return ordered
+}

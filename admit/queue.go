@@ -73,7 +73,8 @@ func (p *planner) enqueue(pods []*entry) {
 	}
 	q := p.queueOf()
 	var never []*entry
-	for _, e := range pods {
+	for i, e := range pods {
+		e.seat = i
 		if p.fitsNowhere(e) {
 			never = append(never, e)
 			continue
@@ -116,7 +117,8 @@ func (p *planner) newQueue() *Queue {
 	}
 	p.drop(started...)
 	q := p.queueOf()
-	for _, e := range p.input {
+	for i, e := range p.inOrder() {
+		e.seat = i // other than in the plan, which does not know when a pod has what it depends on
 		if len(e.reasons) == 0 && e.by == nil {
 			q.pods[e.pod.UID] = e
 		}

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // ends makes a pod one that can end.
@@ -111,6 +113,13 @@ func TestPlanWithQueue(t *testing.T) {
 				"a Admitted", "b Queued 2 [cpu] waits for cpu: needs 1, 0 of 2 are free; 1 pod is before it",
 				"boss Queued 1 [cpu] waits for cpu: needs 2, 0 of 2 are free; it is the next one",
 			},
+		},
+		{
+			name: "what depends on others comes after them", pods: []*v1.Pod{pod("web", 0, "cpu=1500m"), job("migrate", "cpu=1")},
+			options: Options{DependsOn: map[types.NamespacedName][]podspec.Dependency{
+				{Namespace: "default", Name: "web"}: {{Namespace: "default", Name: "migrate", Condition: podspec.UntilCompleted, Pods: []types.NamespacedName{{Namespace: "default", Name: "migrate"}}}},
+			}},
+			want: []string{"web Queued 1 [cpu] waits for cpu: needs 1500m, 1 of 2 are free; it is the next one", "migrate Admitted"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
