@@ -12,9 +12,9 @@ import (
 // depends.
 const ReasonDependencyFailed = "DependencyFailed"
 
-// Barred says whether the plan admits the pod, but it will not start because of another one on which it
+// Blocked says whether the plan admits the pod, but it will not start because of another one on which it
 // depends.
-func (d Decision) Barred() bool { return d.Runs() && d.Reason == ReasonDependencyFailed }
+func (d Decision) Blocked() bool { return d.Runs() && d.Reason == ReasonDependencyFailed }
 
 // HasStarted says whether the pod was started in an earlier run and runs or has ended since. One of which
 // nothing runs, after a reboot for example, starts anew.
@@ -26,7 +26,7 @@ func (d Decision) HasStarted() bool {
 // directly or not, on a pod that is not admitted or is not among the pods of the plan because it is
 // invalid. The node has room for them nevertheless. A pod that runs already has started.
 func (p *Plan) noteDependencies() {
-	b := bars{plan: p, rows: map[types.NamespacedName]int{}, texts: map[string]string{}}
+	b := blockers{plan: p, rows: map[types.NamespacedName]int{}, texts: map[string]string{}}
 	for i, d := range p.Decisions {
 		b.rows[podspec.NameOf(d.Pod)] = i
 	}
@@ -38,15 +38,15 @@ func (p *Plan) noteDependencies() {
 	}
 }
 
-// bars finds out what keeps pods from starting.
-type bars struct {
+// blockers finds out what keeps pods from starting.
+type blockers struct {
 	plan  *Plan
 	rows  map[types.NamespacedName]int
 	texts map[string]string // by dependency
 }
 
 // of returns why the pod of a decision will not start, "" if it may.
-func (b *bars) of(d Decision) string {
+func (b *blockers) of(d Decision) string {
 	name := podspec.ShortName(podspec.NameOf(d.Pod))
 	switch {
 	case d.Verdict == Rejected:
@@ -65,7 +65,7 @@ func (b *bars) of(d Decision) string {
 }
 
 // dependency returns why the dependency will never be met.
-func (b *bars) dependency(on podspec.Dependency) string {
+func (b *blockers) dependency(on podspec.Dependency) string {
 	if text, ok := b.texts[on.ID()]; ok {
 		return text
 	}

@@ -41,7 +41,7 @@ func TestNoteDependencies(t *testing.T) {
 	plan.noteDependencies()
 	got := map[string]string{}
 	for _, d := range plan.Decisions {
-		if d.Barred() {
+		if d.Blocked() {
 			got[d.Pod.Name] = d.Message
 		}
 	}
@@ -61,7 +61,7 @@ func TestDecideKeepsDependencies(t *testing.T) {
 	on := []podspec.Dependency{{Namespace: "default", Name: "db", Condition: podspec.UntilReady, Pods: []types.NamespacedName{{Namespace: "default", Name: "db"}}}}
 	node := &v1.Node{Status: v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourcePods: resource.MustParse("5")}}}
 	plan := Decide(node, nil, []*v1.Pod{web}, Options{DependsOn: map[types.NamespacedName][]podspec.Dependency{podspec.NameOf(web): on}})
-	if d := plan.Decisions[0]; cmp.Diff(on, d.DependsOn) != "" || !d.Barred() {
+	if d := plan.Decisions[0]; cmp.Diff(on, d.DependsOn) != "" || !d.Blocked() {
 		t.Errorf("decision %+v", d)
 	}
 }

@@ -60,10 +60,10 @@ type Options struct {
 	// Progress, if set, is called with every event; calls do not overlap.
 	Progress func(Progress)
 	Logger   *slog.Logger
-	// Book, if set, books room for pods that have waited for it, beside the pods of other runs. While no
-	// other run plans, it calls choose once, and books what that returns. If other runs may have
+	// Reserve, if set, reserves room for pods that have waited for it, beside the pods of other runs. While no
+	// other run plans, it calls choose once, and reserves what that returns. If other runs may have
 	// admitted pods since the last call, or look is true, choose gets the pods of the machine, else nil.
-	Book func(ctx context.Context, look bool, choose func(*admit.Present) []*v1.Pod) error
+	Reserve func(ctx context.Context, look bool, choose func(*admit.Present) []*v1.Pod) error
 	// Start is when the run began, now if zero; elapsed times count from it.
 	Start time.Time
 }
@@ -156,8 +156,8 @@ func (o Options) withDefaults() Options {
 	if o.AfterStops == nil {
 		o.AfterStops = func() {}
 	}
-	if o.Book == nil {
-		o.Book = func(_ context.Context, _ bool, choose func(*admit.Present) []*v1.Pod) error {
+	if o.Reserve == nil {
+		o.Reserve = func(_ context.Context, _ bool, choose func(*admit.Present) []*v1.Pod) error {
 			choose(nil)
 			return nil
 		}

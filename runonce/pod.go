@@ -37,14 +37,14 @@ const (
 
 // pod drives one pod to its goal. Only one goroutine at a time works on it.
 type pod struct {
-	r      *run
-	pod    *v1.Pod
-	res    *Result
-	goal   goal
-	rank   int
-	gates  gates
-	member *jobMember // the gate of its Job, nil if it has none
-	tenant *tenant    // its gate if pods wait for room, else nil
+	r         *run
+	pod       *v1.Pod
+	res       *Result
+	goal      goal
+	rank      int
+	gates     gates
+	member    *jobMember // the gate of its Job, nil if it has none
+	admission *admission // its gate if pods wait for room, else nil
 	// dependent is the gate of its dependencies, nil if it has none and no pod depends on it.
 	dependent *dependent
 	slot      *waiter         // for its next Sync, queued or held; nil while it waits for anything else
@@ -329,7 +329,7 @@ func (p *pod) end(ctx context.Context, c condition) {
 	} else {
 		p.setCondition(c) // cleaning up may take a while
 	}
-	p.tenant.vacate(ctx, c)
+	p.admission.endForGood(ctx, c)
 	if err := p.cleanUp(ctx); isStoppedByOther(err) && p.preemptor == nil && (stopped || c.outcome == Succeeded || p.r.o.Keep != nil) {
 		// Its containers have ended because they were told to end.
 		c = failed(failure.Reason(err, reasonSyncError), err.Error())

@@ -119,8 +119,8 @@ func (p *pod) fill(cause error) {
 	switch {
 	case p.preemptor != nil:
 		p.fillPreempted()
-	case res.Outcome == Rejected && p.tenant != nil && p.tenant.rejected != nil:
-		res.Status = p.tenant.rejected.Status()
+	case res.Outcome == Rejected && p.admission != nil && p.admission.rejected != nil:
+		res.Status = p.admission.rejected.Status()
 	case res.Outcome == "":
 		p.fillInterrupted(cause)
 	}

@@ -15,14 +15,14 @@ import (
 
 // run is one run of a plan.
 type run struct {
-	rt    Runtime
-	o     Options
-	slots semaphore
-	pods  []*pod
-	jobs  jobs
-	room  *room                   // nil unless pods wait for it
-	abort context.CancelCauseFunc // ends the run
-	kept  bool                    // the results are known, and the pods are kept at their goal
+	rt         Runtime
+	o          Options
+	slots      semaphore
+	pods       []*pod
+	jobs       jobs
+	admissions *admissions             // nil unless pods wait for it
+	abort      context.CancelCauseFunc // ends the run
+	kept       bool                    // the results are known, and the pods are kept at their goal
 
 	mu       sync.Mutex // serializes progress reports
 	done     int        // pods that have reached their goal or have ended
@@ -43,7 +43,7 @@ func Run(ctx context.Context, rt Runtime, plan admit.Plan, o Options) []Result {
 	limited, cancel := r.o.WithTimeout(ctx)
 	defer cancel()
 	if plan.Queue != nil {
-		r.room = newRoom(r, plan)
+		r.admissions = newAdmissions(r, plan)
 	}
 	var blocked map[int]error
 	r.keepOthers(limited, plan, func() { blocked = r.stopDepartures(limited, plan, results) })
@@ -65,7 +65,7 @@ func (r *run) carryOut(ctx context.Context, ds []admit.Decision, results []Resul
 	r.abort = abort
 	r.pods = r.queue(work, ds, results, blocked)
 	r.total = len(r.pods)
-	end := r.room.begin(work)
+	end := r.admissions.begin(work)
 	r.converge(work)
 	end()
 	cause := context.Cause(work)
@@ -127,7 +127,7 @@ func (r *run) queue(ctx context.Context, ds []admit.Decision, results []Result, 
 	}
 	r.joinJobs(ctx, pods)
 	r.joinOrder(ctx, ds, results, pods)
-	r.room.join(pods)
+	r.admissions.join(pods)
 	for _, p := range pods {
 		if p.gates.open() {
 			p.slot = r.slots.reserve(p.rank, p.wake)

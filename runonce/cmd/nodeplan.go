@@ -114,9 +114,9 @@ func (t *nodeTarget) present(ctx context.Context) (present admit.Present, err er
 	return present, err
 }
 
-// book reserves the resources of pods that have waited for them, while no other run plans. The pods of the
+// reserveMore reserves the resources of pods that have waited for them, while no other run plans. The pods of the
 // machine are looked at if another run has reserved some since the last time, or look is true.
-func (t *nodeTarget) book(ctx context.Context, look bool, choose func(*admit.Present) []*v1.Pod) (err error) {
+func (t *nodeTarget) reserveMore(ctx context.Context, look bool, choose func(*admit.Present) []*v1.Pod) (err error) {
 	others, err := t.owner.Resume(ctx)
 	if err != nil {
 		return err

@@ -201,12 +201,12 @@ func (t *nodeTarget) logs() runonce.Logs       { return podLogs{t.pods} }
 func (t *nodeTarget) undo(context.Context)     {}
 func (t *nodeTarget) lost() error              { return nil }
 
-// complete has the next run plan when the pods that this one stops have stopped, and books room for those that
+// complete has the next run plan when the pods that this one stops have stopped, and reserves room for those that
 // wait.
 func (t *nodeTarget) complete(o *runonce.Options) {
 	run := t.owner
 	o.AfterStops = func() { t.warn(run.Leave()) }
-	o.Book = t.book
+	o.Reserve = t.reserveMore
 }
 
 func (t *nodeTarget) instances(r *runonce.Result) []instance { return t.copies.instancesOf(r.Pod.UID) }

@@ -62,7 +62,7 @@ type Decision struct {
 	// Optional says that the exit code does not depend on the pod.
 	Optional bool `json:"optional,omitempty"`
 
-	barred bool // the pod is admitted and will not start
+	blocked bool // the pod is admitted and will not start
 }
 
 // NewPlan returns the document for a plan.
@@ -91,7 +91,7 @@ func newDecision(d admit.Decision) Decision {
 	out := Decision{
 		PodID: podID(d.Pod), Verdict: d.Verdict, Action: action(d), Running: d.Running, Reason: d.Reason, Message: d.Message,
 		Reasons: append([]admit.Reason{}, d.Reasons...), PreemptedBy: podspec.FullName(d.By), Requests: v1.ResourceList{},
-		DependsOn: d.DependsOn, Optional: podspec.IsOptional(d.Pod), barred: d.Barred(),
+		DependsOn: d.DependsOn, Optional: podspec.IsOptional(d.Pod), blocked: d.Blocked(),
 		QueuePosition: d.Place, WaitsFor: d.Lacks,
 	}
 	if out.Message == "" {
@@ -113,9 +113,9 @@ func action(d admit.Decision) string {
 		return "prune"
 	case d.Verdict == admit.Preempted && d.Running:
 		return "stop"
-	case d.Barred() && len(d.Replaces) > 0 && d.Again() == nil:
+	case d.Blocked() && len(d.Replaces) > 0 && d.Again() == nil:
 		return "stop"
-	case d.Barred():
+	case d.Blocked():
 		return "none"
 	case d.Verdict == admit.Queued:
 		return "queue"
@@ -160,7 +160,7 @@ func (p Plan) ExitCode() int {
 
 // refused says whether a run would not start the pod, or stop it.
 func (d *Decision) refused() bool {
-	return d.barred || d.Verdict != admit.Admitted && d.Verdict != admit.Queued
+	return d.blocked || d.Verdict != admit.Admitted && d.Verdict != admit.Queued
 }
 
 // notOptimal is shown for a plan that is not optimal.

@@ -233,15 +233,15 @@ func TestManyQueued(t *testing.T) {
 	})
 }
 
-// booking is the machine that other runs use as well.
-type booking struct {
-	present map[time.Duration]*admit.Present // what others have done, by time
-	fails   int                              // so many calls fail
-	booked  []string
-	looks   int
+// others are the other runs of the machine.
+type others struct {
+	present  map[time.Duration]*admit.Present // what others have done, by time
+	fails    int                              // so many calls fail
+	reserved []string
+	looks    int
 }
 
-func (b *booking) book(begin time.Time) func(context.Context, bool, func(*admit.Present) []*v1.Pod) error {
+func (b *others) reserve(begin time.Time) func(context.Context, bool, func(*admit.Present) []*v1.Pod) error {
 	return func(_ context.Context, look bool, choose func(*admit.Present) []*v1.Pod) error {
 		if b.fails > 0 {
 			b.fails--
@@ -259,7 +259,7 @@ func (b *booking) book(begin time.Time) func(context.Context, bool, func(*admit.
 			now = nil
 		}
 		for _, pod := range choose(now) {
-			b.booked = append(b.booked, pod.Name)
+			b.reserved = append(b.reserved, pod.Name)
 		}
 		return nil
 	}
@@ -280,52 +280,52 @@ func TestQueueBesideOtherRuns(t *testing.T) {
 	a, b, c := sized("a", v1.RestartPolicyNever, "1"), sized("b", v1.RestartPolicyNever, "1"), sized("c", v1.RestartPolicyNever, "1")
 	scripts := map[string]script{"a": succeeding(2 * time.Second), "b": succeeding(20 * time.Second), "c": succeeding(time.Second)}
 	for _, test := range []struct {
-		name    string
-		booking booking
-		want    []string
-		booked  string
-		starts  string
+		name     string
+		others   others
+		want     []string
+		reserved string
+		starts   string
 	}{
-		{name: "alone", want: []string{"a Succeeded", "b Succeeded", "c Succeeded"}, booked: "[c]", starts: "0:a,b 2:c"},
+		{name: "alone", want: []string{"a Succeeded", "b Succeeded", "c Succeeded"}, reserved: "[c]", starts: "0:a,b 2:c"},
 		{
-			name:    "another run has what has become free, for a while",
-			booking: booking{present: map[time.Duration]*admit.Present{0: {Running: []*v1.Pod{other}}, 7 * time.Second: {}}},
-			want:    []string{"a Succeeded", "b Succeeded", "c Succeeded"}, booked: "[c]", starts: "0:a,b 10:c",
+			name:   "another run has what has become free, for a while",
+			others: others{present: map[time.Duration]*admit.Present{0: {Running: []*v1.Pod{other}}, 7 * time.Second: {}}},
+			want:   []string{"a Succeeded", "b Succeeded", "c Succeeded"}, reserved: "[c]", starts: "0:a,b 10:c",
 		},
 		{
-			name:    "another run is about to start a pod",
-			booking: booking{present: map[time.Duration]*admit.Present{0: {Reserved: []*v1.Pod{other}}}},
-			want:    []string{"a Succeeded", "b Succeeded", "c Succeeded"}, booked: "[c]", starts: "0:a,b 20:c",
+			name:   "another run is about to start a pod",
+			others: others{present: map[time.Duration]*admit.Present{0: {Reserved: []*v1.Pod{other}}}},
+			want:   []string{"a Succeeded", "b Succeeded", "c Succeeded"}, reserved: "[c]", starts: "0:a,b 20:c",
 		},
 		{
-			name:    "another run has started the pod",
-			booking: booking{present: map[time.Duration]*admit.Present{0: {Running: []*v1.Pod{running(c)}}}},
-			want:    []string{"a Succeeded", "b Succeeded", "c Succeeded"}, booked: "[c]", starts: "0:a,b 2:c",
+			name:   "another run has started the pod",
+			others: others{present: map[time.Duration]*admit.Present{0: {Running: []*v1.Pod{running(c)}}}},
+			want:   []string{"a Succeeded", "b Succeeded", "c Succeeded"}, reserved: "[c]", starts: "0:a,b 2:c",
 		},
 		{
-			name: "another run has all, which ends", booking: booking{present: map[time.Duration]*admit.Present{
+			name: "another run has all, which ends", others: others{present: map[time.Duration]*admit.Present{
 				0:                {Reserved: []*v1.Pod{other, other2}, Running: []*v1.Pod{other, other2}},
 				40 * time.Second: {},
 			}},
-			want: []string{"a Succeeded", "b Succeeded", "c Succeeded"}, booked: "[c]", starts: "0:a,b 40:c",
+			want: []string{"a Succeeded", "b Succeeded", "c Succeeded"}, reserved: "[c]", starts: "0:a,b 40:c",
 		},
 		{
-			name: "another run that is over has left pods on all", booking: booking{present: map[time.Duration]*admit.Present{
+			name: "another run that is over has left pods on all", others: others{present: map[time.Duration]*admit.Present{
 				0: {Running: []*v1.Pod{other, other2}},
 			}},
-			want: []string{"a Succeeded", "b Succeeded", "c Rejected OutOfcpu"}, booked: "[]", starts: "0:a,b",
+			want: []string{"a Succeeded", "b Succeeded", "c Rejected OutOfcpu"}, reserved: "[]", starts: "0:a,b",
 		},
 		{
-			name: "another run has another version", booking: booking{present: map[time.Duration]*admit.Present{0: {Running: []*v1.Pod{func() *v1.Pod {
+			name: "another run has another version", others: others{present: map[time.Duration]*admit.Present{0: {Running: []*v1.Pod{func() *v1.Pod {
 				p := running(c)
 				p.UID = "newer"
 				return p
 			}()}}}},
-			want: []string{"a Succeeded", "b Succeeded", "c Rejected Replaced"}, booked: "[]", starts: "0:a,b",
+			want: []string{"a Succeeded", "b Succeeded", "c Rejected Replaced"}, reserved: "[]", starts: "0:a,b",
 		},
 		{
-			name: "an error is tried again", booking: booking{fails: 1},
-			want: []string{"a Succeeded", "b Succeeded", "c Succeeded"}, booked: "[c]", starts: "0:a,b 5:c",
+			name: "an error is tried again", others: others{fails: 1},
+			want: []string{"a Succeeded", "b Succeeded", "c Succeeded"}, reserved: "[c]", starts: "0:a,b 5:c",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -333,12 +333,12 @@ func TestQueueBesideOtherRuns(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &fake{scripts: scripts}
 				begin := time.Now()
-				o := runonce.Options{Until: runonce.UntilCompleted, Book: test.booking.book(begin)}
+				o := runonce.Options{Until: runonce.UntilCompleted, Reserve: test.others.reserve(begin)}
 				results := runonce.Run(t.Context(), f, queuePlan("2", nil, a, b, c), o)
 				if diff := cmp.Diff(test.want, inWords(results)); diff != "" {
 					t.Errorf("results (-want +got):\n%s", diff)
 				}
-				want(t, "booked", fmt.Sprint(test.booking.booked), test.booked)
+				want(t, "reserved", fmt.Sprint(test.others.reserved), test.reserved)
 				want(t, "starts", f.starts(begin), test.starts)
 			})
 		})

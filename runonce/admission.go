@@ -18,65 +18,65 @@ import (
 // lookInterval is how often the run looks whether pods of other runs have ended, while some of its own wait.
 const lookInterval = 5 * time.Second
 
-// room is what the pods of a run share that has pods waiting for room: it carries out what the queue decides. Its
-// methods do nothing if it is nil.
-type room struct {
+// admissions is what the pods of a run with a queue share. It carries out what the queue decides. The methods that a
+// run calls do nothing if it is nil.
+type admissions struct {
 	r    *run
 	kick chan struct{} // gets a value when the queue has changed
 
-	mu      sync.Mutex
-	queue   *admit.Queue
-	booked  map[types.UID]bool // by the plan
-	tenants map[types.UID]*tenant
-	look    bool    // at the pods of other runs, before anything else is admitted
-	head    *v1.Pod // that has been told that it is the next one
-	warned  bool
+	mu       sync.Mutex
+	queue    *admit.Queue
+	reserved map[types.UID]bool // pods, by the plan and since
+	byPod    map[types.UID]*admission
+	look     bool    // at the pods of other runs, before anything else is admitted
+	head     *v1.Pod // that has been told that it is the next one
+	warned   bool
 }
 
-// tenant is the gate of a pod in a run in which pods wait for room. It opens when the queue admits the pod, which
+// admission is the gate of a pod in a run in which pods wait for room. It opens when the queue admits the pod, which
 // has its room from then on until it has ended for good: while it is retried and restarted, too.
-type tenant struct {
-	room *room
-	p    *pod
+type admission struct {
+	all *admissions
+	p   *pod
 
-	// Guarded by the lock of the room:
+	// Guarded by all.mu:
 	asked    bool
 	admitted bool
 	since    time.Time // when it has asked
 	rejected *admit.Decision
 }
 
-func newRoom(r *run, plan admit.Plan) *room {
-	m := &room{r: r, kick: make(chan struct{}, 1), queue: plan.Queue, booked: map[types.UID]bool{}, tenants: map[types.UID]*tenant{}}
+func newAdmissions(r *run, plan admit.Plan) *admissions {
+	m := &admissions{r: r, kick: make(chan struct{}, 1), queue: plan.Queue, reserved: map[types.UID]bool{}, byPod: map[types.UID]*admission{}}
 	for _, pod := range plan.Admitted() {
-		m.booked[pod.UID] = true
+		m.reserved[pod.UID] = true
 	}
 	return m
 }
 
 // join gives the pods their gates, which come after all others, and opens those for which the plan has room.
-func (m *room) join(pods []*pod) {
+func (m *admissions) join(pods []*pod) {
 	if m == nil {
 		return
 	}
 	for _, p := range pods {
-		p.tenant = &tenant{room: m, p: p, admitted: p.stage == adopted}
-		p.gates = append(p.gates, p.tenant)
-		m.tenants[p.pod.UID] = p.tenant
+		p.admission = &admission{all: m, p: p, admitted: p.stage == adopted}
+		p.gates = append(p.gates, p.admission)
+		m.byPod[p.pod.UID] = p.admission
 	}
 	for _, p := range pods {
 		p.gates.open()
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	unbooked, _ := m.startable()
-	for _, pod := range unbooked {
-		m.queue.Return(pod) // until work books it
+	unreserved, _ := m.startable()
+	for _, pod := range unreserved {
+		m.queue.Return(pod) // until work reserves its room
 	}
 }
 
 // begin admits pods until the returned function is called.
-func (m *room) begin(ctx context.Context) (end func()) {
+func (m *admissions) begin(ctx context.Context) (end func()) {
 	if m == nil {
 		return func() {}
 	}
@@ -90,7 +90,7 @@ func (m *room) begin(ctx context.Context) (end func()) {
 }
 
 // work admits pods whenever the queue has changed, and when pods of other runs may have ended.
-func (m *room) work(ctx context.Context) {
+func (m *admissions) work(ctx context.Context) {
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
 	for look := false; ; {
@@ -109,13 +109,13 @@ func (m *room) work(ctx context.Context) {
 	}
 }
 
-func (m *room) hasOthers() bool {
+func (m *admissions) hasOthers() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.queue.HasOthers()
 }
 
-func (m *room) changed() {
+func (m *admissions) changed() {
 	select {
 	case m.kick <- struct{}{}:
 	default:
@@ -123,21 +123,21 @@ func (m *room) changed() {
 }
 
 // fill admits what fits now.
-func (m *room) fill(ctx context.Context, look bool) error {
+func (m *admissions) fill(ctx context.Context, look bool) error {
 	m.mu.Lock()
-	unbooked, stuck := m.startable()
+	unreserved, stuck := m.startable()
 	look = look || stuck || m.look
 	m.mu.Unlock()
-	if len(unbooked) == 0 && !look {
+	if len(unreserved) == 0 && !look {
 		return nil
 	}
 	var admitted []*v1.Pod
-	err := m.r.o.Book(ctx, look, func(present *admit.Present) []*v1.Pod {
+	err := m.r.o.Reserve(ctx, look, func(present *admit.Present) []*v1.Pod {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.look = false
-		if admitted = unbooked; present != nil {
-			for _, pod := range unbooked {
+		if admitted = unreserved; present != nil {
+			for _, pod := range unreserved {
 				m.queue.Return(pod)
 			}
 			m.queue.Others(*present)
@@ -148,7 +148,7 @@ func (m *room) fill(ctx context.Context, look bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
-		for _, pod := range slices.Concat(unbooked, admitted) {
+		for _, pod := range slices.Concat(unreserved, admitted) {
 			m.queue.Return(pod) // and is tried again
 		}
 		return err
@@ -163,35 +163,35 @@ func (m *room) fill(ctx context.Context, look bool) error {
 	return nil
 }
 
-// startable returns the pods that may start and are not booked yet, and says whether all others wait for
-// pods of other runs. It opens the gates of those that are booked, and rejects those that have no chance.
-func (m *room) startable() (unbooked []*v1.Pod, stuck bool) {
+// startable returns the pods that may start and are not reserved yet, and says whether all others wait for
+// pods of other runs. It opens the gates of those that are reserved, and rejects those that have no chance.
+func (m *admissions) startable() (unreserved []*v1.Pod, stuck bool) {
 	start, rejected, stuck := m.queue.Next()
 	m.reject(rejected)
 	for _, pod := range start {
-		if m.booked[pod.UID] {
+		if m.reserved[pod.UID] {
 			m.open(pod)
 		} else {
-			unbooked = append(unbooked, pod)
+			unreserved = append(unreserved, pod)
 		}
 	}
 	m.tellHead()
-	return unbooked, stuck
+	return unreserved, stuck
 }
 
 // open opens the gate of a pod.
-func (m *room) open(pod *v1.Pod) {
-	m.booked[pod.UID] = true
-	if t := m.tenants[pod.UID]; t != nil {
+func (m *admissions) open(pod *v1.Pod) {
+	m.reserved[pod.UID] = true
+	if t := m.byPod[pod.UID]; t != nil {
 		t.admitted = true
 		t.p.wake()
 	}
 }
 
 // reject has pods end that will not start.
-func (m *room) reject(decisions []admit.Decision) {
+func (m *admissions) reject(decisions []admit.Decision) {
 	for _, d := range decisions {
-		if t := m.tenants[d.Pod.UID]; t != nil {
+		if t := m.byPod[d.Pod.UID]; t != nil {
 			if waited := time.Since(t.since).Round(time.Second); waited > 0 {
 				d.Message += fmt.Sprintf("; it has waited for %s", waited)
 			}
@@ -202,71 +202,71 @@ func (m *room) reject(decisions []admit.Decision) {
 }
 
 // tellHead has the pod that is the next one now say so.
-func (m *room) tellHead() {
+func (m *admissions) tellHead() {
 	head := m.queue.Head()
 	if head == m.head {
 		return
 	}
-	if m.head = head; head != nil && m.tenants[head.UID] != nil {
-		m.tenants[head.UID].p.wake()
+	if m.head = head; head != nil && m.byPod[head.UID] != nil {
+		m.byPod[head.UID].p.wake()
 	}
 }
 
-func (t *tenant) open() bool {
-	m := t.room
+func (a *admission) open() bool {
+	m := a.all
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !t.asked && !t.admitted {
-		t.asked, t.since = true, time.Now()
-		m.queue.Add(t.p.pod)
+	if !a.asked && !a.admitted {
+		a.asked, a.since = true, time.Now()
+		m.queue.Add(a.p.pod)
 		m.changed()
 	}
-	return t.admitted
+	return a.admitted
 }
 
-func (t *tenant) verdict() condition {
-	t.room.mu.Lock()
-	defer t.room.mu.Unlock()
+func (a *admission) verdict() condition {
+	a.all.mu.Lock()
+	defer a.all.mu.Unlock()
 	switch {
-	case t.rejected != nil:
-		return condition{outcome: Rejected, ended: true, reason: t.rejected.Reason, message: t.rejected.Message}
-	case t.admitted || !t.asked:
+	case a.rejected != nil:
+		return condition{outcome: Rejected, ended: true, reason: a.rejected.Reason, message: a.rejected.Message}
+	case a.admitted || !a.asked:
 		return condition{}
 	}
-	w := t.room.queue.Wait(t.p.pod)
+	w := a.all.queue.Wait(a.p.pod)
 	if w.Place == 0 {
-		return condition{} // it is being booked
+		return condition{} // its room is being reserved
 	}
 	return condition{reason: ReasonQueued, message: w.Message, lacks: strings.Join(w.Lacks, ", ")}
 }
 
 // changed gives back what a pod has had that has ended, once it is cleaned up. One that goes on nevertheless keeps it.
-func (t *tenant) changed(c condition) {
-	if !c.ended || !t.p.cleaned {
+func (a *admission) changed(c condition) {
+	if !c.ended || !a.p.cleaned {
 		return
 	}
-	m := t.room
+	m := a.all
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case c.reason == reasonStopped || t.p.preemptor != nil:
-		m.queue.Remove(t.p.pod)
+	case c.reason == reasonStopped || a.p.preemptor != nil:
+		m.queue.Remove(a.p.pod)
 		m.look = true // it may still be stopping
-	case !t.admitted || podspec.Inactive(t.p.status):
-		m.queue.Remove(t.p.pod)
+	case !a.admitted || podspec.Inactive(a.p.status):
+		m.queue.Remove(a.p.pod)
 	default:
-		m.queue.Retain(t.p.pod)
+		m.queue.Retain(a.p.pod)
 	}
 	m.changed()
 }
 
-// vacate ends a pod for good that this run has started and given up, so that it needs no room: without a queue it
+// endForGood ends a pod for good that this run has started and given up, so that it needs no room: without a queue it
 // would be left as it is. Later runs count it as failed as well.
-func (t *tenant) vacate(ctx context.Context, c condition) {
-	if t == nil || c.outcome != Failed || c.reason == reasonStopped {
+func (a *admission) endForGood(ctx context.Context, c condition) {
+	if a == nil || c.outcome != Failed || c.reason == reasonStopped {
 		return
 	}
-	p := t.p
+	p := a.p
 	if !p.begun() || p.preemptor != nil || podspec.Ended(p.status.Phase) {
 		return
 	}
