@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"github.com/runonce/runonce/hack/machine"
 	"github.com/runonce/runonce/internal/testing/disk"
 )
 
@@ -118,7 +118,7 @@ func cutPower(ctx context.Context, r *round) error {
 		return err
 	}
 	for _, c := range r.commands {
-		if _, err := c.signal(syscall.SIGKILL); err != nil {
+		if err := machine.KillGroup(c.cmd.Process.Pid); err != nil {
 			return err
 		}
 		c.wait()
@@ -147,9 +147,9 @@ func (r *round) killAll() error {
 			id, _, _ := strings.Cut(p, " ")
 			pid, err := strconv.Atoi(id)
 			if err == nil {
-				err = syscall.Kill(pid, syscall.SIGKILL)
+				err = machine.KillGroup(pid)
 			}
-			if err != nil && !errors.Is(err, syscall.ESRCH) {
+			if err != nil {
 				return fmt.Errorf("killing %s: %w", p, err)
 			}
 		}

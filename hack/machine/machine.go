@@ -13,9 +13,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/network"
@@ -226,4 +228,24 @@ func ownRules(listing, bridge string) []string {
 		}
 	}
 	return found
+}
+
+// KillGroup kills a process with all that it has started and that is in its process group: OCI runtimes and network
+// plugins, which would go on for a moment. It waits until they are gone, but not for long: some may be zombies that
+// nobody has waited for.
+func KillGroup(pid int) error {
+	group, err := unix.Getpgid(pid)
+	if errors.Is(err, unix.ESRCH) {
+		group, err = pid, nil // of which others may be left
+	}
+	if err == nil && group == unix.Getpgrp() {
+		err = errors.New("it is in the group of this process")
+	}
+	for deadline := time.Now().Add(time.Second); err == nil && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		err = unix.Kill(-group, unix.SIGKILL)
+	}
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("killing the process group of %d: %w", pid, err)
+	}
+	return nil
 }
