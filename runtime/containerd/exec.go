@@ -91,6 +91,9 @@ func (e *Engine) inContainer(ctx context.Context, id string, args []string, term
 		return execError(ctx, run(ctx, command{s.Tasks(), id, name, process}), args)
 	})
 	if err != nil {
+		if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+			err = fmt.Errorf("%w: %s", ended, err.Error()) // daemons answer with a text
+		}
 		return fmt.Errorf("running %q in container %q: %w", args[0], id, err)
 	}
 	return nil
