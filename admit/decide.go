@@ -30,7 +30,7 @@ type entry struct {
 	reasons  []Reason
 	lasting  bool  // what it holds is never given back
 	foreign  bool  // it is of another run, and nobody here knows when it ends
-	minded   bool  // by another run that goes on, and that it can end
+	ends     bool  // another run that goes on has admitted it, and it can end
 	seat     int   // its place in the order in which a queue admits pods
 	wait     *Wait // for what it waits, in the plan of a run with a queue
 }

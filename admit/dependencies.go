@@ -16,8 +16,8 @@ const ReasonDependencyFailed = "DependencyFailed"
 // depends.
 func (d Decision) Blocked() bool { return d.Runs() && d.Reason == ReasonDependencyFailed }
 
-// HasStarted says whether the pod was started in an earlier run and runs or has ended since. One of which
-// nothing runs, after a reboot for example, starts anew.
+// HasStarted says whether an earlier run has started the pod, and it runs or has ended since. If nothing of it
+// runs any more, for example after a reboot, it starts anew.
 func (d Decision) HasStarted() bool {
 	return d.Running && (d.Earlier == nil || podspec.Runs(d.Earlier.Status) || podspec.Ended(d.Earlier.Status.Phase))
 }

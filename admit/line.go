@@ -255,7 +255,7 @@ func (l *line) unfit(e *entry, held, before []*entry) []Reason {
 // that goes on and has come meanwhile.
 func (q *Queue) stuck() bool {
 	return len(q.waiting) > 0 && !slices.ContainsFunc(q.held, func(e *entry) bool { return !e.lasting }) &&
-		!slices.ContainsFunc(q.foreign, func(e *entry) bool { return e.minded })
+		!slices.ContainsFunc(q.foreign, func(e *entry) bool { return e.ends })
 }
 
 // giveUp rejects all pods that wait.

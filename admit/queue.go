@@ -219,7 +219,7 @@ func (q *Queue) Others(present Present) {
 			q.adopted = append(q.adopted, own)
 			continue
 		}
-		e.minded = reserved[e.pod.UID] && !e.lasting
+		e.ends = reserved[e.pod.UID] && !e.lasting
 		e.running, e.foreign, e.requests = !e.fixed, true, q.p.allocated.requests(Requests(e.pod))
 		if w := names[podspec.NameOf(e.pod)]; w != nil {
 			q.lost[w] = true

@@ -98,8 +98,8 @@ func (r *run) joinOrder(ctx context.Context, ds []admit.Decision, results []Resu
 	}
 }
 
-// hasStarted says whether the pod of an earlier run has been started for good: it runs or has ended. One of
-// which nothing runs, after a reboot for example, is started anew, in order.
+// hasStarted says whether an earlier run has started the pod, and it runs or has ended since. If nothing of it
+// runs any more, for example after a reboot, it starts anew, in order.
 func (r *run) hasStarted(ctx context.Context, d admit.Decision) bool {
 	if d.Running && d.Earlier == nil {
 		if st, err := r.rt.Status(ctx, d.Pod); err == nil {

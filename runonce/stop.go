@@ -62,9 +62,8 @@ func (r *run) keepOthers(ctx context.Context, plan admit.Plan, stop func()) {
 }
 
 // stopDepartures stops the pods that are preempted, replaced or pruned, those that depend on others before
-// these. Nothing is started
-// before all of them have stopped, since the plan counts on what they hold: memory, ports,
-// names. It returns, by row of the plan, why a pod cannot be started.
+// these. Nothing is started before all of them have stopped, since the plan counts on what they hold: memory,
+// ports, names. It returns, by row of the plan, why a pod cannot be started.
 func (r *run) stopDepartures(ctx context.Context, plan admit.Plan, results []Result) map[int]error {
 	all := plan.Removals()
 	removals, pods := make([]*removal, len(all)), make([]*v1.Pod, len(all))

@@ -28,11 +28,10 @@ const (
 func ExitSignal(sig syscall.Signal) int { return exitSignal + int(sig) }
 
 // ExitCode returns the exit code for the results. A canceled pod makes it that of the signal,
-// SIGINT if there was none, unless the failure of another pod ended the run, or the pod depended on
-// one whose outcome counts for it then. A failure takes precedence over a rejection. A removed pod counts as little as one that
-// is not there, and so does an optional one, except that the run was interrupted before it was done or
-// could not remove it. An invalid pod, which is a result only if the user asked to continue without it,
-// counts as a failure.
+// SIGINT if there was none, unless the failure of another pod ended the run, or the pod depended on another
+// one, whose outcome then counts for it. A failure takes precedence over a rejection. Removed pods do not count,
+// nor do optional ones, unless the run was interrupted before they were done or could not remove them. An
+// invalid pod, which is a result only if the user asked to continue without it, counts as a failure.
 func ExitCode(results []runonce.Result, sig syscall.Signal) int {
 	code := ExitOK
 	for i := range results {

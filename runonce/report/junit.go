@@ -55,7 +55,8 @@ type junitSkipped struct {
 
 // JUnit writes the report as a JUnit test suite: one test case for each pod, in a class named
 // after its namespace. A pod that did not reach its goal is a failure, also a rejected or
-// preempted one, or one that depends on such; a canceled one is skipped, and so is an optional one. A run that could not start is one case with an error.
+// preempted one, or one that depends on such; a canceled one is skipped, and so is an optional one. A run that
+// could not start is one case with an error.
 func (r Report) JUnit(w io.Writer) error {
 	suite := junitSuite{Name: "runonce"}
 	suite.Time = fmt.Sprintf("%.3f", r.ElapsedSeconds)
