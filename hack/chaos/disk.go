@@ -130,7 +130,17 @@ func cutPower(ctx context.Context, r *round) error {
 	if err := errors.Join(r.unmount(), os.RemoveAll(filepath.Join(r.dir, "state"))); err != nil {
 		return err
 	}
-	return r.disk.Restore(ctx)
+	return errors.Join(r.disk.Restore(ctx), r.reboot())
+}
+
+// reboot has the next run notice that the machine was off: its kernel is still the same, by which a run
+// tells whether layers that were not completely on disk are in its memory.
+func (r *round) reboot() error {
+	unsynced := filepath.Join(r.dir, "root", "unsynced")
+	if _, err := os.Stat(unsynced); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return os.WriteFile(unsynced, []byte("another boot"), 0o600)
 }
 
 // killAll kills all processes of the installation.
