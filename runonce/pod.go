@@ -282,6 +282,11 @@ func (p *pod) refresh(ctx context.Context) error {
 	}
 	p.history.add(st, p.r.o.Start, time.Now())
 	p.setStatus(st)
+	if rt, ok := p.r.rt.(Publisher); ok {
+		if err := rt.Publish(ctx, p.pod, st); err != nil && ctx.Err() == nil {
+			p.warn(ctx, "could not publish the pod; others may not reach it", err)
+		}
+	}
 	return nil
 }
 

@@ -117,6 +117,13 @@ type Concluder interface {
 	Conclude(ctx context.Context, pod *v1.Pod, outcome, reason, message string) error
 }
 
+// Publisher is a Runtime whose pods others reach by name, and through Services.
+type Publisher interface {
+	// Publish has others reach the pod as its status says: by name if it has an address, through Services if it
+	// is ready. When it returns, that is so. It is cheap if nothing has changed.
+	Publish(ctx context.Context, pod *v1.Pod, st v1.PodStatus) error
+}
+
 // Refresher is a Runtime that knows its pods from elsewhere, such as a server that may stop to answer.
 type Refresher interface {
 	// Refresh brings up to date what Status returns. Its error says why it cannot, and since is when

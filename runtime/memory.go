@@ -21,6 +21,7 @@ type memory struct {
 	limits      map[string]int    // by name: how often its containers may have been restarted
 	killed      map[string]string // by container ID: the probe's message for which it was killed
 	annotations map[string]string // of its last sandbox
+	published   string            // what was published of it last
 	logPaths    map[string]string // by container ID: of the newest instances and those before
 }
 

@@ -52,7 +52,7 @@ func (p *Pods) ownMounts(pod *v1.Pod, c *v1.Container, attempt int) ([]specs.Mou
 	dir := p.o.Records.Dir(pod.UID)
 	mounts := append(make([]specs.Mount, 0, 4),
 		bind("/etc/hostname", filepath.Join(dir, hostnameFile), rootAccess(c)),
-		bind("/etc/hosts", filepath.Join(dir, hostsFile), "rw"),
+		bind("/etc/hosts", filepath.Join(dir, HostsFile), "rw"),
 		bind("/etc/resolv.conf", filepath.Join(dir, resolvFile), rootAccess(c)))
 	if c.TerminationMessagePath == "" {
 		return mounts, nil
@@ -132,7 +132,7 @@ func (p *Pods) relabel(uid types.UID, label string) error {
 	if err != nil {
 		return fmt.Errorf("looking for the termination messages of the pod: %w", err)
 	}
-	for _, name := range []string{"volumes", declaredDir, "shm", hostsFile, resolvFile, hostnameFile} {
+	for _, name := range []string{"volumes", declaredDir, "shm", HostsFile, resolvFile, hostnameFile} {
 		paths = append(paths, filepath.Join(dir, name))
 	}
 	for _, path := range paths {
@@ -157,7 +157,7 @@ func (p *Pods) relabel(uid types.UID, label string) error {
 
 // The files that every container of a pod mounts, below the pod's directory.
 const (
-	hostsFile    = "etc-hosts"
+	HostsFile    = "etc-hosts"
 	resolvFile   = "resolv.conf"
 	hostnameFile = "hostname"
 )
@@ -184,8 +184,17 @@ func (p *Pods) writeFiles(pod *v1.Pod, sandbox engine.Sandbox) error {
 	for _, w := range warnings {
 		p.o.Log.Warn(w, "pod", pod.Namespace+"/"+pod.Name)
 	}
+	names := ocispec.HostsFile(pod, sandbox, hosts)
+	if p.o.Services != nil {
+		if names, err = p.o.Services.WithNames(pod, names); err != nil {
+			return err
+		}
+	}
+	// Names change while containers run, which have this file mounted.
+	if err := atomicfile.Overwrite(filepath.Join(dir, HostsFile), names, 0o644); err != nil {
+		return err
+	}
 	files := map[string][]byte{
-		hostsFile:    ocispec.HostsFile(pod, sandbox, hosts),
 		resolvFile:   dns,
 		hostnameFile: []byte(sandbox.Hostname + "\n"),
 	}

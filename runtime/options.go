@@ -27,8 +27,10 @@ type Options struct {
 	Objects   podspec.Objects
 	// Devices are those that containers have to ask for; may be nil.
 	Devices *host.Devices
-	Node    ocispec.Node
-	Host    Host
+	// Services are those of this machine; may be nil.
+	Services Services
+	Node     ocispec.Node
+	Host     Host
 	// Records keeps what outlives a run.
 	Records *record.Store
 	// LogDir holds the containers' logs in the kubelet's layout (/var/log/pods).
@@ -71,6 +73,19 @@ type Sandboxes interface {
 	// Remove releases the pod's addresses and rules and removes its namespaces. A pod
 	// without a sandbox is no error.
 	Remove(ctx context.Context, pod *v1.Pod, lock record.Lock) error
+}
+
+// Services has pods reach each other by name, and has connections to Services go to the pods that are ready. What
+// they say follows from the records of the pods.
+type Services interface {
+	// Environment returns the variables about Services for the containers of the pod.
+	Environment(pod *v1.Pod) ([]v1.EnvVar, error)
+	// WithNames returns the hosts file of the pod with the names of Services and pods.
+	WithNames(pod *v1.Pod, file []byte) ([]byte, error)
+	// Update brings names and connections up to date with the records.
+	Update(ctx context.Context) error
+	// Keep restores what other programs may have deleted, from time to time.
+	Keep(ctx context.Context) error
 }
 
 // Cgroups makes and removes the cgroup of a pod, the parent of its containers' cgroups.

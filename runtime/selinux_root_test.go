@@ -23,7 +23,7 @@ func TestRelabel(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "host")
 	message := p.terminationLog(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid-1"}}, "c0", 0)
 	export, img := filepath.Join(dir, "volumes", "kubernetes.io~nfs", "v", "f"), filepath.Join(dir, "volumes", "kubernetes.io~image", "v", "f")
-	for _, path := range []string{file, filepath.Join(dir, hostsFile), message, outside, export, img} {
+	for _, path := range []string{file, filepath.Join(dir, HostsFile), message, outside, export, img} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestRelabel(t *testing.T) {
 	if err := p.relabel("uid-1", label); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{file: label + "\x00", filepath.Join(dir, hostsFile): label + "\x00", message: label + "\x00", outside: "", export: ""} {
+	for path, want := range map[string]string{file: label + "\x00", filepath.Join(dir, HostsFile): label + "\x00", message: label + "\x00", outside: "", export: ""} {
 		buf := make([]byte, 256)
 		n, err := unix.Lgetxattr(path, "security.selinux", buf)
 		if got := string(buf[:max(n, 0)]); got != want {

@@ -117,8 +117,12 @@ func (p *Pods) startFailed(ctx context.Context, pod *v1.Pod, next podstate.Start
 // what that needs of this machine.
 func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start, img engine.Image) (engine.ContainerConfig, error) {
 	pod, c := w.pod, next.Container
+	services, err := p.environment(pod)
+	if err != nil {
+		return engine.ContainerConfig{}, err
+	}
 	in, err := ocispec.Plan(ocispec.Context{
-		Pod: pod, Image: img, Sandbox: w.sandbox, Objects: p.o.Objects, Node: p.o.Node,
+		Pod: pod, Image: img, Sandbox: w.sandbox, Objects: p.o.Objects, Node: p.o.Node, Services: services,
 		File: func(volume, path string) ([]byte, error) { return p.o.Volumes.ReadFile(pod, volume, path) },
 	}, p.o.Host.Host, c)
 	if err != nil {

@@ -71,6 +71,9 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock, forget f
 	if obs, err := p.observe(ctx, pod); err != nil || !podstate.Concluded(obs, time.Now()) {
 		p.recordStop(ctx, pod)
 	}
+	if err := p.withdraw(ctx, pod.UID); err != nil { // who stops it needs that more
+		p.o.Log.WarnContext(ctx, "could not withdraw a pod that is being stopped from its Services", "pod", podspec.FullName(pod), "error", err)
+	}
 	killed := p.killAll(ctx, pod, endings(others, graceWithin(ctx, podspec.TerminationGrace(pod))))
 	if killed != nil && ctx.Err() != nil {
 		// To remove the containers now would cut their grace period short.
@@ -107,6 +110,9 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock, forget f
 	}
 	if err != nil {
 		return err
+	}
+	if err := p.retract(ctx); err != nil {
+		p.o.Log.WarnContext(ctx, "could not remove the names of a pod that was stopped", "pod", podspec.FullName(pod), "error", err)
 	}
 	if err := p.closeLogs(pod, all); err != nil {
 		p.o.Log.WarnContext(ctx, "could not tidy the logs of the removed pod", "pod", pod.Namespace+"/"+pod.Name, "error", err)

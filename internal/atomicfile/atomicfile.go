@@ -20,6 +20,20 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	return finish(path, os.WriteFile(path+tmp, data, mode))
 }
 
+// Overwrite makes the data the content of the file without replacing it, for one that is mounted elsewhere:
+// a reader may see a part of the data.
+func Overwrite(path string, data []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, mode)
+	if err == nil {
+		_, err = f.WriteAt(data, 0)
+		err = errors.Join(err, f.Truncate(int64(len(data))), f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
 // WriteOrdered is Write for what a loss of power must not damage: the file then has the content that it had
 // before, or the new one. It has the new one for certain after Sync of the file and of its directory.
 func WriteOrdered(path string, data []byte, mode fs.FileMode) error {

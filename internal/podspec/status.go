@@ -71,3 +71,8 @@ func ContainerState(cs v1.ContainerStatus) (state string, exitCode *int32) {
 	}
 	return "Waiting", exitCode
 }
+
+// IsReady reports whether the pod is ready by its condition (podutil.IsPodReady).
+func IsReady(st v1.PodStatus) bool {
+	return slices.ContainsFunc(st.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue })
+}

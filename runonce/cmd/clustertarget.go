@@ -190,7 +190,7 @@ func (a *admission) plan() admit.Plan {
 			refused[uid] = admit.Reason(r)
 		}
 	}
-	o := admit.Options{Refused: refused, Prune: a.o.planning.scope.pruned(a.set), Rerun: a.o.planning.rerun, DependsOn: a.set.Dependencies()}
+	o := admit.Options{Refused: refused, Prune: a.o.planning.scope.prunedPods(a.set), Rerun: a.o.planning.rerun, DependsOn: a.set.Dependencies()}
 	return admit.Decide(&v1.Node{}, a.running, a.set.Pods, o)
 }
 
@@ -336,7 +336,7 @@ func (t *clusterTarget) clean(ctx context.Context, o cleanup) error {
 			return false
 		}
 		return o.all || slices.ContainsFunc(o.origins, func(origin string) bool {
-			return podspec.CameFrom(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: object.GetAnnotations()}}, origin)
+			return podspec.CameFrom(object, origin)
 		})
 	})
 	for _, object := range removed {

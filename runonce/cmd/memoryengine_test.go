@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,8 @@ import (
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
 	"github.com/runonce/runonce/runtime/ocispec"
+	"github.com/runonce/runonce/runtime/service"
+	"github.com/runonce/runonce/runtime/service/rules"
 	"github.com/runonce/runonce/runtime/volume"
 )
 
@@ -34,6 +37,8 @@ type memory struct {
 	engine    *enginetest.Engine
 	sandboxes *enginetest.Sandboxes
 	cgroups   *enginetest.Cgroups
+	kernel    kernel
+	services  *service.Keeper // set by Pods
 	// importTakes is how long an import takes.
 	importTakes time.Duration
 
@@ -65,6 +70,32 @@ func newMemory(t *testing.T) *memory {
 	}
 }
 
+// kernel has the rules of Services in memory.
+type kernel struct {
+	mu    sync.Mutex
+	table *rules.Table // nil for none
+}
+
+func (k *kernel) Apply(_ context.Context, t rules.Table) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.table = &t
+	return nil
+}
+
+func (k *kernel) Present(string) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.table != nil, nil
+}
+
+func (k *kernel) Remove(context.Context, string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.table = nil
+	return nil
+}
+
 // digestOf returns a digest for a name.
 func digestOf(name string) string { return fmt.Sprintf("sha256:%064x", name) }
 
@@ -91,6 +122,8 @@ func (m *memory) kill(ctx context.Context, pod, container string, code int32) er
 }
 
 func (m *memory) Close() error { return nil }
+
+func (m *memory) Services() *service.Keeper { return m.services }
 
 func (m *memory) Import(ctx context.Context, path, _ string) (backend.Imported, error) {
 	select {
@@ -133,6 +166,16 @@ func (m *memory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runt
 		return nil, err
 	}
 	o.Engine, o.Sandboxes, o.Cgroups = m.engine, m.sandboxes, m.cgroups
+	m.sandboxes.Records = o.Records
+	m.services = service.New(service.Options{
+		Records: o.Records, Kernel: &m.kernel, Table: "services", HostIPs: []string{"192.0.2.1"}, Log: o.Log, Families: []v1.IPFamily{v1.IPv4Protocol},
+		HostsFile: func(uid types.UID) string { return filepath.Join(o.Records.Dir(uid), runtime.HostsFile) },
+		FreeRange: func(v1.IPFamily) (netip.Prefix, error) { return netip.MustParsePrefix("198.51.100.0/24"), nil },
+		LookUp: func(_ context.Context, name string) ([]netip.Addr, error) {
+			return nil, fmt.Errorf("lookup %s: no such host", name)
+		},
+	})
+	o.Services = m.services
 	o.Volumes = &volume.Manager{Root: m.root, Objects: o.Objects, ClaimsDir: filepath.Join(m.root, "claims"), Allocatable: n.Status.Allocatable, Mounter: enginetest.Mounts{}}
 	o.Node = ocispec.Node{Name: n.Name, IPs: []string{"192.0.2.1"}, MemoryCapacity: 4 << 30, Allocatable: n.Status.Allocatable}
 	o.Host = runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(m.root, "resolv.conf")}

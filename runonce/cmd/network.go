@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -41,7 +42,7 @@ func (f *connectFlags) check() (err error) {
 			return err
 		}
 	}
-	if f.networks, err = parseCIDRs(f.podCIDRs.values); err != nil {
+	if f.networks, err = parseCIDRs(f.podCIDRs.values, "pods"); err != nil {
 		return usagef("--pod-cidr %w", err)
 	}
 	return nil
@@ -57,12 +58,15 @@ type networkFlags struct {
 	connectFlags
 	clusterDNS    list
 	clusterDomain string
+	serviceCIDRs  list
+	serviceRanges []netip.Prefix // in serviceCIDRs
 }
 
 func (f *networkFlags) flags() []cli.Flag {
 	return append(f.connectFlags.flags(),
 		listFlag(&f.clusterDNS, categoryNetwork, "`IP` address of a DNS server for dnsPolicy ClusterFirst", "cluster-dns", ""),
-		textFlag(&f.clusterDomain, categoryNetwork, "cluster `DOMAIN` in the DNS names of pods", "cluster-domain", "cluster.local"),
+		textFlag(&f.clusterDomain, categoryNetwork, "cluster `DOMAIN` in the names of pods and Services", "cluster-domain", "cluster.local"),
+		listFlag(&f.serviceCIDRs, categoryNetwork, "IPv4 or IPv6 `CIDR` of the cluster IPs of Services", "service-cidr", "free, as pods"),
 	)
 }
 
@@ -75,17 +79,32 @@ func (f *networkFlags) check() error {
 		f.clusterDNS.values[i] = ip.String()
 	}
 	f.clusterDomain = strings.Trim(f.clusterDomain, ".")
-	return f.connectFlags.check()
+	if err := f.connectFlags.check(); err != nil {
+		return err
+	}
+	ranges, err := parseCIDRs(f.serviceCIDRs.values, "Services")
+	if err != nil {
+		return usagef("--service-cidr %w", err)
+	}
+	for _, n := range ranges {
+		ones, _ := n.Mask.Size()
+		ip, _ := netip.AddrFromSlice(n.IP)
+		f.serviceRanges = append(f.serviceRanges, netip.PrefixFrom(ip, ones))
+		if i := slices.IndexFunc(f.networks, func(o *net.IPNet) bool { return o.Contains(n.IP) || n.Contains(o.IP) }); i >= 0 {
+			return usagef("--service-cidr %s overlaps --pod-cidr %s", n, f.networks[i])
+		}
+	}
+	return nil
 }
 
 // setTo says how to connect pods, and what they know of a cluster.
 func (f *networkFlags) setTo(o *backend.Options) {
 	f.connectFlags.setTo(o)
-	o.ClusterDNS, o.Network.ClusterDomain = f.clusterDNS.values, f.clusterDomain
+	o.ClusterDNS, o.Network.ClusterDomain, o.ServiceCIDRs = f.clusterDNS.values, f.clusterDomain, f.serviceRanges
 }
 
-// parseCIDRs parses the networks. The result has IPv4 first.
-func parseCIDRs(values []string) ([]*net.IPNet, error) {
+// parseCIDRs parses the networks for something. The result has IPv4 first.
+func parseCIDRs(values []string, purpose string) ([]*net.IPNet, error) {
 	var families [2]*net.IPNet
 	for _, s := range values {
 		ip, n, err := net.ParseCIDR(s)
@@ -98,7 +117,7 @@ func parseCIDRs(values []string) ([]*net.IPNet, error) {
 		}
 		// For the network itself, the bridge, and two pods.
 		if ones, bits := n.Mask.Size(); bits-ones < 2 {
-			return nil, fmt.Errorf("%q: is too small for pods", s)
+			return nil, fmt.Errorf("%q: is too small for %s", s, purpose)
 		}
 		if families[family] != nil {
 			return nil, fmt.Errorf("%q: there can be only one IPv4 and one IPv6 network", s)

@@ -3,8 +3,10 @@ package cmd
 import (
 	"context"
 	"errors"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/admit"
@@ -45,6 +47,9 @@ func (t *nodeTarget) reserve(ctx context.Context, set *manifests.Set) (admit.Pla
 	if err != nil {
 		return plan, err
 	}
+	if err := t.define(ctx, set); err != nil {
+		return plan, err
+	}
 	if err := t.owner.Reserve(plan.Admitted()); err != nil {
 		return plan, unusable(err)
 	}
@@ -58,6 +63,37 @@ func (t *nodeTarget) reserve(ctx context.Context, set *manifests.Set) (admit.Pla
 		t.log.Warn("could not remove old logs", "error", err)
 	}
 	return plan, nil
+}
+
+// define makes the Services of the input those of the root, and removes those that --prune removes.
+func (t *nodeTarget) define(ctx context.Context, set *manifests.Set) error {
+	keeper := t.engine.Services()
+	before, err := keeper.Services()
+	if err != nil {
+		return unusable(err)
+	}
+	gone := t.planning.scope.pruned(set)
+	if gone == nil {
+		gone = func(metav1.Object) bool { return false }
+	}
+	services := set.Services()
+	err = keeper.Define(ctx, services, func(svc *v1.Service) bool { return gone(svc) })
+	switch {
+	case failure.IsPermanent(err):
+		return badInput(err)
+	case err != nil:
+		return unusable(err)
+	}
+	for _, svc := range services {
+		if !slices.ContainsFunc(before, func(o *v1.Service) bool { return sameObject(o, svc) }) {
+			t.defined = append(t.defined, svc)
+		}
+	}
+	return nil
+}
+
+func sameObject(a, b metav1.Object) bool {
+	return a.GetName() == b.GetName() && a.GetNamespace() == b.GetNamespace()
 }
 
 // plan plans for this machine and the pods that run on it, and adds the images that a run would pull.
@@ -90,7 +126,7 @@ func (t *nodeTarget) decide(ctx context.Context, set *manifests.Set) (admit.Plan
 	running := present.Running
 	o := t.planning.flags.admission(set)
 	o.RuntimeHandlers = containerd.HandlerNames(t.planning.flags.handlers)
-	o.Prune, o.Rerun = t.planning.scope.pruned(set), t.planning.rerun
+	o.Prune, o.Rerun = t.planning.scope.prunedPods(set), t.planning.rerun
 	o.NoNFS, o.AppArmor = !volume.HasNFS(), host.AppArmorEnabled(t.io.Machine)
 	if o.Listening, err = t.listeners(t.options.PodsRoot, set.Pods, running); err != nil {
 		return admit.Plan{}, err

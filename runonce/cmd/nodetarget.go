@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -28,6 +29,7 @@ var (
 	_ runonce.Limiter    = (*runtime.Pods)(nil)
 	_ runonce.Puller     = (*runtime.Pods)(nil)
 	_ runonce.Prefetcher = (*runtime.Pods)(nil)
+	_ runonce.Publisher  = (*runtime.Pods)(nil)
 	_ runonce.Resetter   = (*runtime.Pods)(nil)
 )
 
@@ -44,6 +46,8 @@ type nodeTarget struct {
 	// copies gets the logs of containers that are started, if it is set.
 	copies *logCopies
 	trace  *runonce.Trace // may be nil
+	// remove says that the run removes at its end what it has made.
+	remove bool
 
 	engine backend.Engine // nil until it is open
 	pods   *runtime.Pods
@@ -58,7 +62,8 @@ type nodeTarget struct {
 	// readOnly says that the root is read-only, so that the engine works with a copy of the
 	// records in it.
 	readOnly bool
-	unlock   func() // called last, may be nil
+	defined  []*v1.Service // Services that were not there before
+	unlock   func()        // called last, may be nil
 }
 
 func (t *nodeTarget) input(*manifests.Options) {}
@@ -198,8 +203,21 @@ func (t *nodeTarget) warn(err error) {
 
 func (t *nodeTarget) runtime() runonce.Runtime { return t.pods }
 func (t *nodeTarget) logs() runonce.Logs       { return podLogs{t.pods} }
-func (t *nodeTarget) undo(context.Context)     {}
 func (t *nodeTarget) lost() error              { return nil }
+
+// undo removes the Services that this run has made, if it removes its pods.
+func (t *nodeTarget) undo(ctx context.Context) {
+	if !t.remove || len(t.defined) == 0 {
+		return
+	}
+	if _, err := t.engine.Services().Remove(ctx, t.isDefined); err != nil {
+		t.log.Warn("could not remove the Services of the run", "error", err)
+	}
+}
+
+func (t *nodeTarget) isDefined(svc *v1.Service) bool {
+	return slices.ContainsFunc(t.defined, func(o *v1.Service) bool { return sameObject(o, svc) })
+}
 
 // complete has the next run plan when the pods that this one stops have stopped, and reserves room for those that
 // wait.
@@ -274,6 +292,25 @@ func (t *nodeTarget) stop(ctx context.Context, pod *v1.Pod) (string, error) {
 	return "stopped", err
 }
 
+// removeServices removes the Services that came from where the pods did, or all.
+func (t *nodeTarget) removeServices(ctx context.Context, o cleanup) error {
+	removed, err := t.engine.Services().Remove(ctx, func(svc *v1.Service) bool {
+		if o.namespace != "" && svc.Namespace != o.namespace {
+			return false
+		}
+		return o.all || slices.ContainsFunc(o.origins, func(origin string) bool { return podspec.CameFrom(svc, origin) })
+	})
+	if err != nil {
+		return unusable(fmt.Errorf("removing Services: %w", err))
+	}
+	for _, name := range removed {
+		if _, err := fmt.Fprintln(t.io.Stdout, "Service "+name, "removed"); err != nil {
+			return fmt.Errorf("writing the result: %w", err)
+		}
+	}
+	return nil
+}
+
 func (t *nodeTarget) clean(ctx context.Context, o cleanup) (err error) {
 	if t.readOnly {
 		err = fmt.Errorf("%s is read-only: the images, records and files of the pods are still there; "+
@@ -284,6 +321,9 @@ func (t *nodeTarget) clean(ctx context.Context, o cleanup) (err error) {
 	}
 	if o.images && !t.readOnly {
 		err = t.afterError(err, t.dropImagesOf(ctx, o.pods))
+	}
+	if !t.readOnly {
+		err = t.afterError(t.removeServices(ctx, o), err)
 	}
 	if o.all {
 		defer t.display.Wait("removing what pods have left")()

@@ -213,7 +213,7 @@ func (c *runCommand) openTarget(args []string, o *runonce.Options) (target, erro
 		}
 	}
 	machine := c.planner(engine, planning)
-	machine.copies, machine.trace = &c.copies, o.Trace
+	machine.copies, machine.trace, machine.remove = &c.copies, o.Trace, c.remove
 	return c.target(&c.clusterFlags, machine, clusterOptions{
 		namespace: c.podNamespace, createNamespace: c.createNamespace, scheduleTimeout: c.scheduleTimeout, remove: c.remove,
 		planning: planning, trace: o.Trace,

@@ -3,12 +3,14 @@ package network
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
 )
@@ -310,24 +313,59 @@ func (b podBridge) Conf(capabilities []string) (*libcni.NetworkConfigList, error
 	return list, nil
 }
 
-// chooseSubnet returns the first free network, starting with one that depends on the bridge's
-// name, so that several instances seldom choose the same.
+// chooseSubnet returns the first free network for pods.
 func chooseSubnet(bridge string, used []routedNetwork) (*net.IPNet, error) {
+	if subnet := firstFree(bridge, 0, used); subnet != nil {
+		return subnet, nil
+	}
+	return nil, failure.Permanentf("no network is free for the pods: the machine has routes to all of 10.%d.0.0/%d to 10.%d.0.0/%d; "+
+		"choose one with --pod-cidr", firstNet, netBits, firstNet+netCount-1, netBits)
+}
+
+// firstFree returns the first free network with the third byte, starting with one that depends on the bridge's
+// name, so that several instances seldom choose the same; nil if there is none.
+func firstFree(bridge string, third byte, used []routedNetwork) *net.IPNet {
 	start := uint32(0)
 	if bridge != mainBridge {
 		start = hashOf(bridge)
 	}
 	for i := range uint32(netCount) {
 		second := byte(firstNet + (start+i)%netCount)
-		subnet := &net.IPNet{IP: net.IPv4(10, second, 0, 0).To4(), Mask: net.CIDRMask(netBits, 32)}
+		subnet := &net.IPNet{IP: net.IPv4(10, second, third, 0).To4(), Mask: net.CIDRMask(netBits, 32)}
 		overlaps := func(u routedNetwork) bool { return u.within(subnet) || u.Contains(subnet.IP) }
 		if !slices.ContainsFunc(used, overlaps) {
-			return subnet, nil
+			return subnet
 		}
 	}
-	return nil, failure.Permanentf("no network is free for the pods: the machine has routes to all of 10.%d.0.0/%d to 10.%d.0.0/%d; "+
-		"choose one with --pod-cidr", firstNet, netBits, firstNet+netCount-1, netBits)
+	return nil
 }
+
+// serviceThird is the third byte of the networks of Services: they are beside those of pods.
+const serviceThird = 240
+
+// FreeServiceRange returns a network for the cluster IPs of Services that the machine has no route to.
+func FreeServiceRange(bridge string, family v1.IPFamily) (none netip.Prefix, err error) {
+	used, err := routedNetworks()
+	if err != nil {
+		return none, err
+	}
+	if family == v1.IPv6Protocol {
+		// A network of its own, as unlikely to be in use as any (RFC 4193).
+		sum := sha256.Sum256([]byte("services of " + bridge))
+		ip := [16]byte{0: 0xfd}
+		copy(ip[1:8], sum[:])
+		return netip.PrefixFrom(netip.AddrFrom16(ip), serviceBits6), nil
+	}
+	subnet := firstFree(bridge, serviceThird, used)
+	if subnet == nil {
+		return none, failure.Permanentf("no network is free for Services: choose one with --service-cidr")
+	}
+	ip, _ := netip.AddrFromSlice(subnet.IP)
+	return netip.PrefixFrom(ip, netBits), nil
+}
+
+// serviceBits6 is the prefix length of a network of IPv6 for Services, the longest that kube-apiserver allows by default.
+const serviceBits6 = 112
 
 // findLink returns the bridge, nil when it does not exist, and its subnets, IPv4's first.
 func findLink(name string) (netlink.Link, []*net.IPNet, error) {

@@ -216,7 +216,7 @@ func (m *Manager) remove(ctx context.Context, pod *v1.Pod, lock record.Lock) err
 	}
 	if r.Sandbox != nil {
 		// First the record that the sandbox is complete: after a crash it is created again.
-		if err := m.update(pod, func(r *record.Pod) { r.Sandbox = nil }); err != nil {
+		if err := m.update(pod, func(r *record.Pod) { r.Sandbox, r.Ready = nil, false }); err != nil {
 			return err
 		}
 	}

@@ -21,6 +21,8 @@ type Context struct {
 	// File reads a file of one of the pod's volumes, for variables with a fileKeyRef; nil
 	// refuses them.
 	File func(volume, path string) ([]byte, error)
+	// Services are the variables about Services.
+	Services []v1.EnvVar
 }
 
 // Node is what containers can learn about the node.

@@ -17,7 +17,8 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // Environment returns the container's environment as KEY=VALUE strings, each name once,
 // in order of first definition: a default PATH, HOSTNAME, the image's variables, those of
-// envFrom (sorted within an object) and of env. Of equal names the last value counts. It
+// envFrom (sorted within an object) and of env, those of Services. Of equal names the last value counts, but
+// a variable of a Service replaces none that the manifest declares. It
 // follows the kubelet's makeEnvironmentVariables, whose order is random. A reference to
 // something that does not exist is an error unless it is optional.
 func Environment(c Context, container *v1.Container) ([]string, error) {
@@ -63,7 +64,7 @@ func hasName(name string) func(kv string) bool {
 	return func(kv string) bool { return strings.HasPrefix(kv, prefix) }
 }
 
-// declared returns the variables that the manifest declares for the container: only these
+// declared returns the variables that the manifest declares for the container, and those of Services: only these
 // may be referred to by $(NAME), not those of the image.
 func declared(c Context, container *v1.Container) (variables, error) {
 	var own variables
@@ -76,8 +77,12 @@ func declared(c Context, container *v1.Container) (variables, error) {
 			own.set(from.Prefix+k, data[k])
 		}
 	}
+	services := make(variables, 0, len(c.Services))
+	for _, e := range c.Services {
+		services.set(e.Name, e.Value)
+	}
 	for _, e := range container.Env {
-		value, ok, err := envValue(c, container, e, own)
+		value, ok, err := envValue(c, container, e, slices.Concat(services, own))
 		if err != nil {
 			return nil, err
 		}
@@ -88,6 +93,11 @@ func declared(c Context, container *v1.Container) (variables, error) {
 	for _, kv := range own {
 		if name, _, _ := strings.Cut(kv, "="); strings.ContainsRune(kv, 0) {
 			return nil, failure.ConfigErrorf("environment variable %q of container %q contains a NUL byte", name, container.Name)
+		}
+	}
+	for _, e := range c.Services {
+		if !slices.ContainsFunc(own, hasName(e.Name)) {
+			own.set(e.Name, e.Value)
 		}
 	}
 	return own, nil

@@ -71,6 +71,9 @@ type Pod struct {
 	FirstUserID uint32 `json:"firstUserID,omitempty"`
 	// Sandbox is what the containers share, once all of it has been made.
 	Sandbox *engine.Sandbox `json:"sandbox,omitempty"`
+	// Ready says that the pod in this sandbox was ready when a run has last looked: it gets the connections of
+	// Services.
+	Ready bool `json:"ready,omitempty"`
 }
 
 // PodFailure is the key in Failures of what concerns all containers. No container has this
@@ -187,6 +190,7 @@ func (p *Pod) lasting() Pod {
 	}
 	last := *p
 	last.Owners, last.Failures, last.StartedUp, last.PostStarts, last.Sandbox = nil, nil, nil, nil, nil
+	last.Ready = false
 	return last
 }
 

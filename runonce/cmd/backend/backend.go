@@ -20,6 +20,7 @@ import (
 	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/ocispec"
+	"github.com/runonce/runonce/runtime/service"
 	"github.com/runonce/runonce/runtime/volume"
 )
 
@@ -79,6 +80,7 @@ type machineEngine struct {
 	o         Options
 	preflight *host.Preflight
 	network   *network.Manager // set by Pods
+	services  *service.Keeper  // set by Pods
 	cgroups   cgroup.Tree      // set by Pods
 	pull      image.Mode       // set by Pods
 }
@@ -133,6 +135,8 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	net.StateDir, net.DataDir = filepath.Join(e.o.State, "network"), filepath.Join(e.o.Root, "network")
 	e.network = network.New(net)
 	o.Engine, o.Sandboxes, o.Cgroups = e.Engine, e.network, tree
+	e.services = e.newServices(net)
+	o.Services = e.services
 	e.cgroups = tree
 	o.Volumes = &volume.Manager{
 		Root: e.o.PodsRoot, Objects: o.Objects, ClaimsDir: e.o.ClaimsDir, Allocatable: n.Status.Allocatable,

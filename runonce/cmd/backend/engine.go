@@ -5,6 +5,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"net/netip"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,6 +13,7 @@ import (
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/network"
+	"github.com/runonce/runonce/runtime/service"
 )
 
 // Options select the engine and its directories, and how its pods are set up. Directories
@@ -20,11 +22,14 @@ type Options struct {
 	containerd.Options
 	// PodsRoot is the root that has the pods' volumes, and after which their cgroups are named.
 	// It is not Root if that is a copy.
-	PodsRoot     string
-	LogDir       string
-	ClaimsDir    string // for the data of PersistentVolumeClaims
-	Network      network.Options
-	ClusterDNS   []string
+	PodsRoot   string
+	LogDir     string
+	ClaimsDir  string // for the data of PersistentVolumeClaims
+	Network    network.Options
+	ClusterDNS []string
+	// ServiceCIDRs are the networks of cluster IPs, at most one of each family; by default a free one of each
+	// family that the pods have.
+	ServiceCIDRs []netip.Prefix
 	CgroupDriver string // cgroupfs or systemd
 	PodPidsLimit int64  // processes in a pod, -1 for no limit
 }
@@ -36,6 +41,8 @@ type Engine interface {
 	Pods(ctx context.Context, node *v1.Node, o runtime.Options) (*runtime.Pods, error)
 	// Unsupported returns, by UID, why the machine cannot run some of the pods.
 	Unsupported(ctx context.Context, pods []*v1.Pod) map[types.UID]string
+	// Services keeps the Services of the root. It must be called after Pods.
+	Services() *service.Keeper
 	// Check returns what has to be installed on the machine before the pods can be started, and
 	// which files about registries cannot be used. It must be called after Pods.
 	Check(pods []*v1.Pod) error

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	machine "github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/record"
 )
@@ -23,6 +24,8 @@ type Sandboxes struct {
 	Err func(pod *v1.Pod) error
 	// RemoveErr, when set, may return an error when a pod's sandbox is removed.
 	RemoveErr func(pod *v1.Pod) error
+	// Records, if set, gets the sandboxes, as from package network.
+	Records *record.Store
 
 	mu   sync.Mutex
 	pods map[types.UID]engine.Sandbox
@@ -51,7 +54,20 @@ func (s *Sandboxes) Ensure(_ context.Context, pod *v1.Pod, _ record.Lock) (engin
 		sandbox.NetNS = "/run/ns/" + string(pod.UID) + "/net"
 	}
 	s.pods[pod.UID] = sandbox
-	return sandbox, nil
+	return sandbox, s.record(pod.UID, &sandbox)
+}
+
+func (s *Sandboxes) record(uid types.UID, sandbox *engine.Sandbox) error {
+	if s.Records == nil {
+		return nil
+	}
+	_, err := s.Records.Update(uid, func(r *record.Pod) error {
+		if r.Sandbox, r.Ready = sandbox, false; sandbox != nil {
+			r.Sandbox.BootID = machine.BootID()
+		}
+		return nil
+	})
+	return err
 }
 
 // Get returns the sandbox that Ensure made.
@@ -75,7 +91,7 @@ func (s *Sandboxes) Remove(_ context.Context, pod *v1.Pod, _ record.Lock) error 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pods, pod.UID)
-	return nil
+	return s.record(pod.UID, nil)
 }
 
 // Lose forgets every sandbox, as a reboot does.

@@ -1,0 +1,64 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/record"
+)
+
+// Publish has others reach the pod by its name, and through Services if it is ready, as its status says; and has
+// nobody reach it through Services who is not ready any more. When it returns, that is so.
+func (p *Pods) Publish(ctx context.Context, pod *v1.Pod, st v1.PodStatus) error {
+	if p.o.Services == nil {
+		return nil
+	}
+	ready := podspec.IsReady(st)
+	now := fmt.Sprint(ready, st.PodIPs)
+	known := ""
+	p.remember(pod.UID, func(m *memory) { known = m.published })
+	if known == now {
+		return p.o.Services.Keep(ctx)
+	}
+	_, err := p.o.Records.Update(pod.UID, func(r *record.Pod) error {
+		r.Ready = ready && r.Sandbox != nil
+		return nil
+	})
+	if err == nil {
+		err = p.o.Services.Update(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("publishing pod %q: %w", pod.Name, err)
+	}
+	p.remember(pod.UID, func(m *memory) { m.published = now })
+	return nil
+}
+
+// environment returns the variables about Services for the containers of the pod.
+func (p *Pods) environment(pod *v1.Pod) ([]v1.EnvVar, error) {
+	if p.o.Services == nil {
+		return nil, nil
+	}
+	return p.o.Services.Environment(pod)
+}
+
+// withdraw has nobody reach through Services a pod that is to stop, if anybody does, before its containers are told.
+func (p *Pods) withdraw(ctx context.Context, uid types.UID) error {
+	known, err := p.known(uid)
+	if err != nil || p.o.Services == nil || !known.Ready {
+		return err
+	}
+	return p.o.Services.Update(ctx)
+}
+
+// retract removes the names of a pod that is gone.
+func (p *Pods) retract(ctx context.Context) error {
+	if p.o.Services == nil {
+		return nil
+	}
+	return p.o.Services.Update(ctx)
+}
