@@ -74,10 +74,12 @@ type Options struct {
 type Keeper struct {
 	o Options
 
-	mu   sync.Mutex // guards next
-	next *pass      // the one that has not begun yet, nil for none
+	mu    sync.Mutex // guards the next three
+	next  *pass      // the one that has not begun yet, nil for none
+	known state      // as it was read from the file; shared
+	file  fs.FileInfo
 
-	turn    sync.Mutex // held during a pass; guards the rest
+	turn    chan struct{} // has room for the one pass at a time; guards the rest
 	applied rules.Table
 	checked time.Time                 // when the rules were there
 	written map[types.UID]writtenFile // by pod
@@ -92,22 +94,38 @@ type writtenFile struct {
 // New returns a Keeper. It touches nothing yet.
 func New(o Options) *Keeper {
 	o.ClusterDomain = cmp.Or(o.ClusterDomain, "cluster.local")
-	return &Keeper{o: o, written: map[types.UID]writtenFile{}}
+	return &Keeper{o: o, turn: make(chan struct{}, 1), written: map[types.UID]writtenFile{}}
 }
 
 func (k *Keeper) root() string { return k.o.Records.Root() }
+
+// load returns the state, which is read again only if the file has changed.
+func (k *Keeper) load() (state, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now, err := os.Stat(filepath.Join(k.root(), stateFile))
+	if err == nil && k.file != nil && os.SameFile(now, k.file) && now.ModTime().Equal(k.file.ModTime()) {
+		return k.known, nil
+	}
+	k.file = now
+	k.known, err = load(k.root())
+	if err != nil {
+		k.file = nil
+	}
+	return k.known, err
+}
 
 // Define puts Services in place of those of the same names, and removes those that are gone. It gives them their
 // addresses and brings all up to date. Those of other inputs stay. An error that no retry can fix is permanent; after that nothing
 // has changed.
 func (k *Keeper) Define(ctx context.Context, services []*v1.Service, gone func(*v1.Service) bool) error {
 	if len(services) == 0 {
-		if s, err := load(k.root()); err != nil || !slices.ContainsFunc(s.Services, gone) {
+		if s, err := k.load(); err != nil || !slices.ContainsFunc(s.Services, gone) {
 			return err
 		}
 	}
 	err := k.locked(func() error {
-		old, err := load(k.root())
+		old, err := k.load()
 		if err != nil {
 			return err
 		}
@@ -149,7 +167,7 @@ func (k *Keeper) Remove(ctx context.Context, chosen func(*v1.Service) bool) (nam
 
 // Services returns the Services with their cluster IPs and node ports, by namespace and name.
 func (k *Keeper) Services() ([]*v1.Service, error) {
-	s, err := load(k.root())
+	s, err := k.load()
 	return s.Services, err
 }
 
@@ -211,7 +229,7 @@ func (k *Keeper) Environment(pod *v1.Pod) ([]v1.EnvVar, error) {
 
 // WithNames returns the hosts file of a pod with the names that there are now.
 func (k *Keeper) WithNames(pod *v1.Pod, file []byte) ([]byte, error) {
-	s, err := load(k.root())
+	s, err := k.load()
 	if err != nil {
 		return nil, err
 	}
@@ -261,8 +279,8 @@ func (k *Keeper) Update(ctx context.Context) error {
 	p = &pass{done: make(chan struct{})}
 	k.next = p
 	k.mu.Unlock()
-	k.turn.Lock()
-	defer k.turn.Unlock()
+	k.turn <- struct{}{}
+	defer func() { <-k.turn }()
 	k.mu.Lock()
 	k.next = nil
 	k.mu.Unlock()
@@ -273,9 +291,9 @@ func (k *Keeper) Update(ctx context.Context) error {
 
 // Keep is Update if the rules may have been deleted by somebody else.
 func (k *Keeper) Keep(ctx context.Context) error {
-	k.turn.Lock()
+	k.turn <- struct{}{}
 	due := len(k.applied.Ports) > 0 && time.Since(k.checked) > recheck
-	k.turn.Unlock()
+	<-k.turn
 	if !due {
 		return nil
 	}
@@ -300,7 +318,7 @@ func (k *Keeper) locked(f func() error) error {
 
 // update is Update under the locks.
 func (k *Keeper) update(ctx context.Context) error {
-	s, err := load(k.root())
+	s, err := k.load()
 	if err != nil {
 		return err
 	}
