@@ -88,7 +88,7 @@ func (r *reader) checkUnique(e *entry, s *v1.Service) {
 	}
 }
 
-// checkServices warns of Services to which connections are always refused. A cluster may get endpoints later.
+// checkServices warns of Services that lead to no pod of the input. A cluster has others.
 func (r *reader) checkServices() {
 	if r.options.Cluster {
 		return
@@ -125,7 +125,7 @@ func (r *reader) checkEndpoints(e *entry, s *v1.Service) {
 	}
 	selected := r.selection().selected(s)
 	if len(selected) == 0 {
-		e.warn("spec.selector", "no pod of the input has these labels: "+consequence, r.selection().hint(s))
+		e.warn("spec.selector", "no pod of the input has these labels: "+consequence+" until others do", r.selection().hint(s))
 		return
 	}
 	if podspec.IsHeadless(s) || slices.ContainsFunc(selected, func(c *candidate) bool { return c.pod == nil }) {
@@ -134,8 +134,8 @@ func (r *reader) checkEndpoints(e *entry, s *v1.Service) {
 	for i, p := range s.Spec.Ports {
 		reached := slices.ContainsFunc(selected, func(c *candidate) bool { _, ok := podspec.TargetPort(p, c.pod); return ok })
 		if !reached {
-			e.warn(fmt.Sprintf("spec.ports[%d].targetPort", i), fmt.Sprintf("no container of the selected pods has a %s port named %q: %s",
-				p.Protocol, p.TargetPort.StrVal, consequence), portHint(p, selected))
+			e.warn(fmt.Sprintf("spec.ports[%d].targetPort", i), fmt.Sprintf("no container of the selected pods has a %s port named %q: connections to them are refused",
+				p.Protocol, p.TargetPort.StrVal), portHint(p, selected))
 		}
 	}
 }

@@ -108,6 +108,10 @@ func TestBadServices(t *testing.T) {
 		{"two addresses and one family", serviceDoc("s", "  clusterIP: 10.0.0.1\n  clusterIPs: [10.0.0.1, 'fd00::1']\n"+ports), []string{
 			`f:4: spec.ipFamilyPolicy: Invalid value: "SingleStack": must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified`,
 		}},
+		{"source ranges without a load balancer", serviceDoc("s", ports+"  loadBalancerSourceRanges: [x]\n"), []string{
+			"f:6: spec.loadBalancerSourceRanges: Forbidden: may only be used when `type` is 'LoadBalancer'",
+			`f:6: spec.loadBalancerSourceRanges[0]: Invalid value: "x": must be a valid CIDR value`,
+		}},
 		{"headless node port", serviceDoc("s", "  clusterIP: None\n  type: NodePort\n"+ports), []string{
 			`f:4: spec.clusterIPs[0]: Invalid value: "None": may not be set to 'None' for NodePort services`,
 		}},
@@ -186,28 +190,28 @@ func TestServiceWarnings(t *testing.T) {
 			"f:12: spec.selector: without a selector, the Service has no endpoints here: its name has no addresses (select pods by their labels; a Service of type ExternalName is a name for something outside)",
 		}},
 		{"a value of a similar name", serviceDoc("s", "  selector: {app: wbe}\n"+ports) + labelled("p", "app: web", ""), []string{
-			"f:5: spec.selector: no pod of the input has these labels: connections are refused (did you mean app: web?)",
+			"f:5: spec.selector: no pod of the input has these labels: connections are refused until others do (did you mean app: web?)",
 		}},
 		{"a key of a similar name", serviceDoc("s", "  selector: {aap: web}\n"+ports) + labelled("p", "app: web", ""), []string{
-			"f:5: spec.selector: no pod of the input has these labels: connections are refused (did you mean app: web?)",
+			"f:5: spec.selector: no pod of the input has these labels: connections are refused until others do (did you mean app: web?)",
 		}},
 		{"nothing like it", serviceDoc("s", "  selector: {app: web, tier: front}\n"+ports) + labelled("p", "app: web", ""), []string{
-			"f:5: spec.selector: no pod of the input has these labels: connections are refused (no pod in namespace default has the label tier: front)",
+			"f:5: spec.selector: no pod of the input has these labels: connections are refused until others do (no pod in namespace default has the label tier: front)",
 		}},
 		{"not together", serviceDoc("s", "  selector: {app: web, tier: front}\n"+ports) + labelled("p", "app: web", "") + labelled("q", "tier: front", ""), []string{
-			"f:5: spec.selector: no pod of the input has these labels: connections are refused (there is a pod for each of the labels, but none has all of them)",
+			"f:5: spec.selector: no pod of the input has these labels: connections are refused until others do (there is a pod for each of the labels, but none has all of them)",
 		}},
 		{"in another namespace", serviceDoc("s", "  selector: {app: web}\n"+ports) + strings.Replace(labelled("p", "app: web", ""), "name: p", "name: p, namespace: x", 1), []string{
-			"f:5: spec.selector: no pod of the input has these labels: connections are refused (there are such pods in namespace x, this Service is in default)",
+			"f:5: spec.selector: no pod of the input has these labels: connections are refused until others do (there are such pods in namespace x, this Service is in default)",
 		}},
 		{"port of a similar name", serviceDoc("s", "  selector: {app: web}\n  ports: [{port: 80, targetPort: htp}]\n") + labelled("p", "app: web", "ports: [{name: http, containerPort: 80}]"), []string{
-			`f:6: spec.ports[0].targetPort: no container of the selected pods has a TCP port named "htp": connections are refused (did you mean http?)`,
+			`f:6: spec.ports[0].targetPort: no container of the selected pods has a TCP port named "htp": connections to them are refused (did you mean http?)`,
 		}},
 		{"port of another protocol", serviceDoc("s", "  selector: {app: web}\n  ports: [{port: 80, targetPort: dns}]\n") + labelled("p", "app: web", "ports: [{name: dns, containerPort: 53, protocol: UDP}]"), []string{
-			`f:6: spec.ports[0].targetPort: no container of the selected pods has a TCP port named "dns": connections are refused (dns is a UDP port: set the protocol)`,
+			`f:6: spec.ports[0].targetPort: no container of the selected pods has a TCP port named "dns": connections to them are refused (dns is a UDP port: set the protocol)`,
 		}},
 		{"port of none", serviceDoc("s", "  selector: {app: web}\n  ports: [{port: 80, targetPort: x}]\n") + labelled("p", "app: web", ""), []string{
-			`f:6: spec.ports[0].targetPort: no container of the selected pods has a TCP port named "x": connections are refused (give a port of the container this name, or use the number)`,
+			`f:6: spec.ports[0].targetPort: no container of the selected pods has a TCP port named "x": connections to them are refused (give a port of the container this name, or use the number)`,
 		}},
 		{"port of one of them", serviceDoc("s", "  selector: {app: web}\n  ports: [{port: 80, targetPort: x}]\n") + labelled("p", "app: web", "") + labelled("q", "app: web", "ports: [{name: x, containerPort: 5}]"), nil},
 		{"port of a headless Service", serviceDoc("s", "  clusterIP: None\n  selector: {app: web}\n  ports: [{port: 80, targetPort: x}]\n") + labelled("p", "app: web", ""), nil},

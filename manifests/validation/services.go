@@ -52,6 +52,9 @@ func service(o *v1.Service) field.ErrorList {
 		}
 		return corevalidation.ValidateServiceCreate(in)
 	})
+	for _, err := range errs { // it names this field wrongly
+		err.Field = strings.Replace(err.Field, "spec.LoadBalancer", "spec.loadBalancer", 1)
+	}
 	errs = append(errs, allocationErrors(o)...)
 	if len(errs) == 0 {
 		setFamilies(&o.Spec)
