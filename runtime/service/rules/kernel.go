@@ -73,16 +73,23 @@ type change struct {
 	changed []Port // the UDP ports whose connections may lead elsewhere
 }
 
-func newChange(c *nftables.Conn, f family, t Table) (change, error) {
-	old, err := list(c, f.named(t.Name))
-	if err != nil || !f.needs(t) {
-		return change{plan: &plan{family: f, table: f.named(t.Name)}, old: old}, err
+func newChanges(c *nftables.Conn, t Table) ([]change, error) {
+	var all []change
+	for _, f := range []family{ipv4, ipv6} {
+		old, err := list(c, f.named(t.Name))
+		if err != nil {
+			return nil, err
+		}
+		ch := change{plan: &plan{family: f, table: f.named(t.Name)}, old: old}
+		if f.needs(t) {
+			ch.plan = newPlan(f, t)
+		}
+		if ch.changed = ch.changedUDP(old); len(ch.changed) > 0 {
+			ch.chain(unsettled)
+		}
+		all = append(all, ch)
 	}
-	ch := change{plan: newPlan(f, t), old: old}
-	if ch.changed = ch.changedUDP(old); len(ch.changed) > 0 {
-		ch.chain(unsettled)
-	}
-	return ch, nil
+	return all, nil
 }
 
 // commit makes the tables what the plans say, in one transaction. If that is impossible because of what the tables

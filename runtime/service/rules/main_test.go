@@ -44,20 +44,16 @@ type pod struct {
 }
 
 // newMachine makes a machine with three pods.
-func newMachine(t testing.TB, defaultRoute bool) *machine {
+func newMachine(t testing.TB) *machine {
 	t.Helper()
 	roottest.Require(t)
 	m := &machine{host: newNamespace(t), outer: newNamespace(t)}
-	setup := "link set lo up\nlink add " + bridge + " type bridge\n" +
-		"addr add 10.88.0.1/24 dev " + bridge + "\naddr add fd88::1/64 dev " + bridge + " nodad\nlink set " + bridge + " up\n" +
-		fmt.Sprintf("link add host0 type veth peer name wire0 netns %d\n", 0)
-	setup = strings.Replace(setup, "netns 0\n", "netns /proc/self/fd/3\n", 1)
-	ip(t, m.host, m.outer, setup+"addr add "+hostIP+"/24 dev host0\naddr add "+hostIP6+"/64 dev host0 nodad\nlink set host0 up\n")
+	ip(t, m.host, m.outer, "link set lo up\nlink add "+bridge+" type bridge\n"+
+		"addr add 10.88.0.1/24 dev "+bridge+"\naddr add fd88::1/64 dev "+bridge+" nodad\nlink set "+bridge+" up\n"+
+		"link add host0 type veth peer name wire0 netns /proc/self/fd/3\n"+
+		"addr add "+hostIP+"/24 dev host0\naddr add "+hostIP6+"/64 dev host0 nodad\nlink set host0 up\n")
 	ip(t, m.outer, "", "link set lo up\naddr add "+outerIP+"/24 dev wire0\naddr add "+outerIP6+"/64 dev wire0 nodad\nlink set wire0 up\n"+
 		"route add "+externalIP.String()+" via "+hostIP+"\nroute add "+externalIP6.String()+" via "+hostIP6+"\n")
-	if defaultRoute {
-		ip(t, m.host, "", "route add default via "+outerIP+"\nroute add default via "+outerIP6+"\n")
-	}
 	m.in(t, m.host, func() error {
 		return errors.Join(
 			os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0),
@@ -72,6 +68,11 @@ func newMachine(t testing.TB, defaultRoute bool) *machine {
 		m.pods = append(m.pods, p)
 	}
 	return m
+}
+
+func (m *machine) addDefaultRoutes(t testing.TB) {
+	t.Helper()
+	ip(t, m.host, "", "route add default via "+outerIP+"\nroute add default via "+outerIP6+"\n")
 }
 
 func newNamespace(t testing.TB) string {
@@ -182,9 +183,6 @@ func serve(t testing.TB, netns, name string, port uint16) {
 			go func() {
 				defer func() { _ = c.Close() }()
 				_, _ = io.WriteString(c, name+" "+hostOf(c.RemoteAddr().String()))
-				if buf := make([]byte, 1); name == "stay" {
-					_, _ = c.Read(buf)
-				}
 			}()
 		}
 	}()
@@ -206,14 +204,44 @@ func hostOf(addr string) string {
 }
 
 // dialFrom connects from a namespace.
-func dialFrom(netns, network, addr string) (c net.Conn, err error) {
+func dialFrom(netns, network, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return dialContext(ctx, netns, network, addr)
+}
+
+func dialContext(ctx context.Context, netns, network, addr string) (c net.Conn, err error) {
 	err = inside(netns, func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
 		c, err = (&net.Dialer{}).DialContext(ctx, network, addr)
 		return err
 	})
 	return c, err
+}
+
+// echo returns what it gets over TCP.
+func echo(t testing.TB, netns string, port uint16) {
+	t.Helper()
+	var l net.Listener
+	err := inside(netns, func() (err error) {
+		l, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprintf(":%d", port))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = c.Close() }()
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
 }
 
 // ask returns what a server answers: its name and the address that it sees.

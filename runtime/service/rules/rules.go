@@ -134,13 +134,9 @@ func Apply(ctx context.Context, t Table) error {
 	if err := routeLocalnet(t.Bridge); err != nil {
 		return err
 	}
-	var changes []change
-	for _, f := range []family{ipv4, ipv6} {
-		ch, err := newChange(c, f, t)
-		if err != nil {
-			return err
-		}
-		changes = append(changes, ch)
+	changes, err := newChanges(c, t)
+	if err != nil {
+		return err
 	}
 	if err := commit(c, changes); err != nil {
 		return err
