@@ -97,7 +97,21 @@ var inputs = []struct {
 	}, false},
 	{"ignored-kinds", func(n int) string {
 		return listOf(n, func(i int) string {
-			return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: s-%d}\n", i)
+			return fmt.Sprintf("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: s-%d}\n", i)
+		})
+	}, false},
+	{"services", func(n int) string {
+		return listOf(n/2, func(i int) string {
+			return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: s-%d}\nspec: {selector: {a: b, app: a-%d}, ports: [{port: 80, targetPort: http}]}\n", i, i)
+		}) + "---\n" + listOf(n/2, func(i int) string {
+			return strings.Replace(pod(fmt.Sprintf("p-%d", i), ""), "}", fmt.Sprintf(", labels: {a: b, app: a-%d}}", i), 1)
+		})
+	}, false},
+	{"services-without-pods", func(n int) string {
+		return listOf(n/2, func(i int) string {
+			return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: s-%d}\nspec: {selector: {app: b-%d}, ports: [{port: 80}]}\n", i, i)
+		}) + "---\n" + listOf(n/2, func(i int) string {
+			return strings.Replace(pod(fmt.Sprintf("p-%d", i), ""), "}", fmt.Sprintf(", labels: {app: a-%d}}", i), 1)
 		})
 	}, false},
 	{"deployments", workloadsOf("apps/v1", "Deployment", "  selector: {matchLabels: {a: b}}\n"), false},

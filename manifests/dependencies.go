@@ -58,10 +58,12 @@ func (e *entry) checkWorkloadOrder(meta metav1.Object, prefix string) {
 // group is one or more pods that a name stands for.
 type group struct {
 	kind    string
-	entry   *entry // which defines them
+	entry   *entry // which defines them, or the Service that selects them
 	members []*v1.Pod
 	// pods are the names of the members, or that of the document if it has errors.
 	pods []types.NamespacedName
+	// selected are the documents that define the pods of a Service.
+	selected []*entry
 }
 
 // describe names the group and where it is defined.
@@ -81,13 +83,13 @@ type resolution struct {
 	problem, hint string
 }
 
-// newGroups returns the groups of pods of the entries: each pod, and the pods of each workload.
+// newGroups returns the groups of pods of the entries: each pod, and the pods of each workload and Service.
 func (r *reader) newGroups() groups {
 	gs := groups{all: map[types.NamespacedName][]group{}, found: map[types.NamespacedName]resolution{}}
 	for _, e := range r.entries {
 		for _, pe := range e.pods {
 			id := podspec.NameOf(pe.pod)
-			gs.all[id] = append(gs.all[id], group{"Pod", e, []*v1.Pod{pe.pod}, []types.NamespacedName{id}})
+			gs.all[id] = append(gs.all[id], group{kind: "Pod", entry: e, members: []*v1.Pod{pe.pod}, pods: []types.NamespacedName{id}})
 		}
 		id := types.NamespacedName{Namespace: r.orDefault(e.namespace), Name: e.name}
 		switch {
@@ -97,7 +99,30 @@ func (r *reader) newGroups() groups {
 			gs.all[id] = append(gs.all[id], e.group(id))
 		}
 	}
+	for _, e := range r.entries {
+		id := types.NamespacedName{Namespace: r.orDefault(e.namespace), Name: e.name}
+		if s, ok := r.serviceOf(e); ok {
+			gs.all[id] = append(gs.all[id], e.selectedGroup(r.selection().selected(s)))
+		} else if e.isService() && len(gs.all[id]) == 0 { // it has errors
+			gs.all[id] = append(gs.all[id], e.group(id))
+		}
+	}
 	return gs
+}
+
+// selectedGroup returns the pods that the Service of a document selects.
+func (e *entry) selectedGroup(selected []*candidate) group {
+	g := group{kind: e.kind, entry: e}
+	for _, c := range selected {
+		g.pods = append(g.pods, c.name)
+		if c.pod != nil {
+			g.members = append(g.members, c.pod)
+		}
+		if n := len(g.selected); n == 0 || g.selected[n-1] != c.entry {
+			g.selected = append(g.selected, c.entry)
+		}
+	}
+	return g
 }
 
 // group returns the pods of a document with the name.
@@ -120,7 +145,7 @@ func (gs groups) resolve(id types.NamespacedName) resolution {
 	}
 	candidates := gs.all[id]
 	if len(candidates) == 0 {
-		known = resolution{problem: fmt.Sprintf("there is no pod and no workload %q in the input", id.Name), hint: gs.similar(id)}
+		known = resolution{problem: fmt.Sprintf("there is no pod, workload or Service %q in the input", id.Name), hint: gs.similar(id)}
 	} else if known.group = candidates[0]; len(known.group.pods) == 0 {
 		known.problem = known.group.describe(id.Name) + " has no pods"
 	}
@@ -170,8 +195,11 @@ func (r *reader) resolveDependencies() {
 	graph := cycleFinder{edges: map[*entry][]*entry{}, state: map[*entry]int{}}
 	for _, e := range r.entries {
 		for i := range e.dependsOn {
-			if on := e.resolveDependency(gs, &e.dependsOn[i]); on != nil {
-				graph.edges[e] = append(graph.edges[e], on)
+			if on := e.resolveDependency(gs, &e.dependsOn[i]); on.entry != nil {
+				graph.edges[e] = append(graph.edges[e], on.entry)
+				if on.selected != nil {
+					graph.edges[on.entry] = on.selected
+				}
 			}
 		}
 	}
@@ -182,31 +210,31 @@ func (r *reader) resolveDependencies() {
 	}
 }
 
-// resolveDependency finds the pods of a dependency, and returns the document that defines them, nil if
-// there is none.
-func (e *entry) resolveDependency(gs groups, d *podspec.Dependency) *entry {
+// resolveDependency finds the pods of a dependency, and returns them, without a document if there are none.
+func (e *entry) resolveDependency(gs groups, d *podspec.Dependency) group {
 	id := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
 	found := gs.resolve(id)
 	if found.problem != "" {
 		e.fail(e.orderField, found.problem, found.hint)
-		return nil
+		return group{}
 	}
 	d.Pods = found.group.pods
 	for _, pod := range found.group.members {
 		if c := podspec.Endless(pod); c != nil && d.Condition == podspec.UntilCompleted {
 			e.fail(e.orderField, fmt.Sprintf("pod %q never completes: container %q is restarted whenever it exits", pod.Name, c.Name),
 				"wait for it to be ready, or set its restartPolicy to Never or OnFailure")
-			return found.group.entry
+			return found.group
 		}
 		if podspec.NameOf(pod) != id {
 			podspec.AddGroup(pod, d.Name)
 		}
 	}
-	return found.group.entry
+	return found.group
 }
 
 // cycleFinder finds the cycles of a graph of documents by a depth-first search. All pods of a document
-// depend on the same, so that a cycle of documents is one of pods.
+// depend on the same, so that a cycle of documents is one of pods. A Service is followed by the documents
+// whose pods it selects.
 type cycleFinder struct {
 	edges map[*entry][]*entry
 	state map[*entry]int // 0: not seen, 1: on the path, 2: done
@@ -228,8 +256,10 @@ func (f *cycleFinder) visit(e *entry) {
 	f.state[e] = 2
 }
 
-// refuse notes an error about a cycle.
+// refuse notes an error about a cycle, where the first one depends on the next and not a Service selects it.
 func (f *cycleFinder) refuse(cycle []*entry) {
+	start := slices.IndexFunc(cycle, func(e *entry) bool { return e.orderField != "" })
+	cycle = slices.Concat(cycle[start:], cycle[:start])
 	first := cycle[0]
 	names := make([]string, 0, len(cycle)+1)
 	for _, e := range append(slices.Clone(cycle), first) {

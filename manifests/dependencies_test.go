@@ -50,9 +50,9 @@ func TestDependencies(t *testing.T) {
 		{
 			name: "unknown", in: dependent("a", "dbb, other, spaced/db") + twoDBs,
 			errs: []string{
-				`f:3: metadata.annotations[runonce/depends-on]: there is no pod and no workload "db" in the input (there is one in namespace default, this is about spaced)`,
-				`f:3: metadata.annotations[runonce/depends-on]: there is no pod and no workload "dbb" in the input (did you mean db?)`,
-				`f:3: metadata.annotations[runonce/depends-on]: there is no pod and no workload "other" in the input`,
+				`f:3: metadata.annotations[runonce/depends-on]: there is no pod, workload or Service "db" in the input (there is one in namespace default, this is about spaced)`,
+				`f:3: metadata.annotations[runonce/depends-on]: there is no pod, workload or Service "dbb" in the input (did you mean db?)`,
+				`f:3: metadata.annotations[runonce/depends-on]: there is no pod, workload or Service "other" in the input`,
 			},
 		},
 		{
@@ -86,6 +86,53 @@ func TestDependencies(t *testing.T) {
 			errs: []string{`f:3: metadata.annotations[runonce/depends-on]: "db" is ambiguous: Pod "db" at f:6, Deployment "db" at f:14 (rename one of them)`},
 		},
 		{
+			name: "the pods of a Service", in: dependent("a", "web, other/web:running") + serviceDoc("web", "  selector: {app: web}\n  ports: [{port: 80}]\n") +
+				strings.Replace(serviceDoc("web", "  clusterIP: None\n  selector: {app: web}\n"), "name: web", "name: web, namespace: other", 1) +
+				labelled("p", "app: web", "") + labelled("q", "app: web, tier: x", "") + labelled("r", "app: db", "") + strings.Replace(labelled("s", "app: web", ""), "name: s", "name: s, namespace: other", 1),
+			want: map[string]string{"a": "default/web:ready [default/p default/q] other/web:running [other/s]"},
+		},
+		{
+			name: "of the same name, and with the same pods", in: dependent("a", "db, c") + serviceDoc("db", "  clusterIP: None\n  selector: {a: b}\n") + twoDBs +
+				labelled("c", "app: c", "") + serviceDoc("c", "  clusterIP: None\n  selector: {app: c}\n"),
+			want: map[string]string{"a": "default/db:ready [default/db-0 default/db-1] default/c:ready [default/c]"},
+		},
+		{
+			name: "of the same name, with other pods", in: dependent("a", "db") + serviceDoc("db", "  selector: {a: b}\n  ports: [{port: 80}]\n") + twoDBs + labelled("more", "a: b", ""),
+			errs: []string{`f:3: metadata.annotations[runonce/depends-on]: "db" is ambiguous: Deployment "db" at f:13, Service "db" at f:6 (rename one of them)`},
+		},
+		{
+			name: "a Service without pods", in: dependent("a", "none, out, nowhere") + serviceDoc("none", "  selector: {a: b}\n  ports: [{port: 80}]\n") +
+				serviceDoc("out", "  type: ExternalName\n  externalName: x\n  selector: {app: c}\n") + serviceDoc("nowhere", "  ports: [{port: 80}]\n") + labelled("c", "app: c", ""),
+			errs: []string{
+				`f:3: metadata.annotations[runonce/depends-on]: Service "none" at f:6 has no pods`,
+				`f:3: metadata.annotations[runonce/depends-on]: Service "nowhere" at f:21 has no pods`,
+				`f:3: metadata.annotations[runonce/depends-on]: Service "out" at f:13 has no pods`,
+			},
+		},
+		{
+			name: "a Service of a similar name", in: dependent("a", "wbe") + serviceDoc("web", "  selector: {app: c}\n  ports: [{port: 80}]\n") + labelled("c", "app: c", ""),
+			errs: []string{`f:3: metadata.annotations[runonce/depends-on]: there is no pod, workload or Service "wbe" in the input (did you mean web?)`},
+		},
+		{
+			name: "a Service with errors", in: dependent("a", "web, db") + serviceDoc("web", "  port: 80\n") + serviceDoc("db", "  port: 80\n") + twoDBs,
+			want: map[string]string{"a": "default/web:ready [default/web] default/db:ready [default/db-0 default/db-1]"},
+			errs: []string{`f:10: spec.port: unknown field`, `f:16: spec.port: unknown field`},
+		},
+		{
+			name: "a cycle through a Service", in: dependent("x", "all") + serviceDoc("all", "  selector: {app: c}\n  ports: [{port: 80}]\n") +
+				strings.Replace(dependent("a", "b"), "annotations", "labels: {app: c}, annotations", 1) + dependent("b", "all"),
+			want: map[string]string{"x": "default/all:ready [default/a]", "b": "default/all:ready [default/a]"},
+			errs: []string{`f:15: metadata.annotations[runonce/depends-on]: depends on itself: a -> b -> all -> a`},
+		},
+		{
+			name: "on a Service that selects it", in: strings.Replace(dependent("a", "all"), "annotations", "labels: {app: c}, annotations", 1) + serviceDoc("all", "  selector: {app: c}\n  ports: [{port: 80}]\n"),
+			errs: []string{`f:3: metadata.annotations[runonce/depends-on]: depends on itself: a -> all -> a`},
+		},
+		{
+			name: "a Service that never completes", in: dependent("a", "web:completed") + serviceDoc("web", "  selector: {app: c}\n  ports: [{port: 80}]\n") + labelled("c", "app: c", ""),
+			errs: []string{`f:3: metadata.annotations[runonce/depends-on]: pod "c" never completes: `},
+		},
+		{
 			name: "that never completes", in: dependent("a", "b:completed, db:completed") + pod("b") + "---\n" + twoDBs,
 			errs: []string{
 				`f:3: metadata.annotations[runonce/depends-on]: pod "b" never completes: container "c" is restarted whenever it exits (wait for it to be ready, or set its restartPolicy to Never or OnFailure)`,
@@ -101,7 +148,7 @@ func TestDependencies(t *testing.T) {
 			want: map[string]string{"a": "default/b:ready [default/b] default/j:ready [default/j-0 default/j-1]"},
 			errs: []string{
 				`f:8: metadata.annotations[runonce/optional]: is "yes": must be "true" or "false"`,
-				`f:17: spec.template.metadata.annotations[runonce/depends-on]: there is no pod and no workload "z" in the input`,
+				`f:17: spec.template.metadata.annotations[runonce/depends-on]: there is no pod, workload or Service "z" in the input`,
 			},
 		},
 		{

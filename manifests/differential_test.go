@@ -75,6 +75,10 @@ func judges(t *testing.T) map[string]func([]byte) []string {
 			o := &v1.Secret{}
 			return kubernetes(t, doc, o, func() field.ErrorList { return rules.Object(o) })
 		},
+		"Service": func(doc []byte) []string {
+			o := &v1.Service{}
+			return kubernetes(t, doc, o, func() field.ErrorList { return rules.Object(o) })
+		},
 		"Node": func(doc []byte) []string {
 			o := &v1.Node{}
 			return kubernetes(t, doc, o, func() field.ErrorList { return rules.Object(o) })
@@ -180,7 +184,10 @@ func seeds() map[string]string {
 		"Job":         `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"j","labels":{"x":"y"}},"spec":{"completions":2,"parallelism":1,"backoffLimit":3,"completionMode":"Indexed","suspend":false,"template":{"spec":` + never + `}}}`,
 		"CronJob":     `{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"j"},"spec":{"schedule":"@daily","concurrencyPolicy":"Allow","timeZone":"Etc/UTC","jobTemplate":{"spec":{"completions":1,"template":{"spec":` + never + `}}}}}`,
 		"Secret":      `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"type":"kubernetes.io/basic-auth","immutable":true,"data":{"username":"YQ==","password":"YQ=="},"stringData":{"more":"x"}}`,
-		"Node":        `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","labels":{"disk":"ssd"}},"spec":{"taints":[{"key":"k","effect":"NoSchedule"}],"podCIDR":"10.0.0.0/24","unschedulable":false},"status":{"capacity":{"cpu":"4","memory":"8Gi"},"allocatable":{"cpu":"3"}}}`,
+		"Service": `{"apiVersion":"v1","kind":"Service","metadata":{"name":"s","labels":{"x":"y"}},"spec":{"type":"NodePort","selector":{"app":"x"},"clusterIP":"10.0.0.10","ipFamilies":["IPv4"],` +
+			`"ports":[{"name":"web","port":80,"targetPort":"http","nodePort":30080,"protocol":"TCP"},{"name":"more","port":81,"targetPort":8080}],"sessionAffinity":"ClientIP",` +
+			`"sessionAffinityConfig":{"clientIP":{"timeoutSeconds":60}},"externalTrafficPolicy":"Local","externalIPs":["192.0.2.1"],"publishNotReadyAddresses":true}}`,
+		"Node": `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","labels":{"disk":"ssd"}},"spec":{"taints":[{"key":"k","effect":"NoSchedule"}],"podCIDR":"10.0.0.0/24","unschedulable":false},"status":{"capacity":{"cpu":"4","memory":"8Gi"},"allocatable":{"cpu":"3"}}}`,
 		"PersistentVolumeClaim": `{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"c"},"spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"x","volumeMode":"Filesystem",` +
 			`"resources":{"requests":{"storage":"1Gi"},"limits":{"storage":"2Gi"}}}}`,
 	}

@@ -35,7 +35,7 @@ func document() string {
 	var b strings.Builder
 	b.WriteString(`# Supported fields
 
-What runonce does with each field of a Pod, and of the workloads that it turns into pods.
+What runonce does with each field of a Pod, of the workloads that it turns into pods, and of a Service.
 This page is generated from the table that manifests are checked against (` + "`manifests/fields.txt`" + `).
 A test compares that table with Kubernetes' API types, so no field is missing.
 

@@ -57,6 +57,7 @@ func TestEveryFieldIsClassed(t *testing.T) {
 		"ReplicaSet": reflect.TypeFor[appsv1.ReplicaSet](), "StatefulSet": reflect.TypeFor[appsv1.StatefulSet](),
 		"DaemonSet": reflect.TypeFor[appsv1.DaemonSet](), "Job": reflect.TypeFor[batchv1.Job](),
 		"CronJob": reflect.TypeFor[batchv1.CronJob](), "ReplicationController": reflect.TypeFor[v1.ReplicationController](),
+		"Service": reflect.TypeFor[v1.Service](),
 	} {
 		walk(typ, roots[kind], kind)
 	}

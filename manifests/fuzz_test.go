@@ -20,6 +20,10 @@ func FuzzRead(f *testing.F) {
 		"apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: x}\nvalue: 5\nglobalDefault: true\n",
 		"apiVersion: v1\nkind: Node\nmetadata: {name: n}\nstatus: {capacity: {cpu: 4}}\n",
 		annotated("a", "depends-on", "b, j:completed, x/y:running, a, j-1") + annotated("b", "optional", "true") + plainJob("{annotations: {runonce/depends-on: b}}"),
+		serviceDoc("s", "  type: LoadBalancer\n  selector: {app: x}\n  clusterIPs: [10.0.0.1, 'fd00::1']\n  clusterIP: 10.0.0.1\n  ipFamilyPolicy: RequireDualStack\n"+
+			"  ports: [{name: a, port: 80, targetPort: http, nodePort: 30080}, {name: b, port: 53, protocol: UDP}]\n") + serviceDoc("t", "  type: NodePort\n  ports: [{port: 80, nodePort: 30080}]\n") +
+			serviceDoc("u", "  type: ExternalName\n  externalName: db.example.com\n") + serviceDoc("v", "  clusterIP: None\n  selector: {app: x}\n") + dependent("a", "v, s"),
+		"apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: i}\n",
 		"{{ if .Values.x }}\nkind: Pod\n{{ end }}\n", "resources: [a]\n", "apiVersion: v1\nkind: PodList\nitems: [{metadata: {name: a}}]\n",
 		"apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: r}\nhandler: runc\n",
 		"apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n",
@@ -45,6 +49,11 @@ func FuzzRead(f *testing.F) {
 		o.Stdin = strings.NewReader(in)
 		again, _ := ReadPaths(t.Context(), []string{"-"}, o)
 		seen := map[string]bool{}
+		for _, s := range set.Services() {
+			if errs := rules.Object(s.DeepCopy()); len(errs) > 0 {
+				t.Fatalf("accepted, but Kubernetes says %v", errs)
+			}
+		}
 		for i, p := range set.Pods {
 			if seen[p.Namespace+"/"+p.Name] || seen[string(p.UID)] {
 				t.Fatalf("pod %s/%s %s comes twice", p.Namespace, p.Name, p.UID)

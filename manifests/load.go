@@ -66,6 +66,7 @@ var loaders = sync.OnceValue(func() map[string]func(*reader, *entry) step {
 		"v1 PersistentVolumeClaim":           (*reader).claim,
 		"v1 PersistentVolume":                (*reader).persistentVolume,
 		"v1 Node":                            (*reader).node,
+		"v1 Service":                         (*reader).service,
 		"v1 Namespace":                       (*reader).namespace,
 		"scheduling.k8s.io/v1 PriorityClass": loadObject[schedulingv1.PriorityClass],
 		"node.k8s.io/v1 RuntimeClass":        loadObject[nodev1.RuntimeClass],
@@ -196,12 +197,16 @@ func (r *reader) generateName(e *entry) {
 	}
 }
 
-// other ignores a known kind, with one warning for the whole input. The other kinds may be
+// other refuses a known kind, or ignores it with one warning for the whole input. The other kinds may be
 // defined by a CustomResourceDefinition further down.
 func (r *reader) other(e *entry) {
 	apiVersion, kind := e.doc.APIVersion(), e.doc.ObjectKind()
 	if !isIgnored(apiVersion, kind) {
 		r.unknown = append(r.unknown, e)
+		return
+	}
+	if reason, hint := refusedKind(apiVersion, kind); reason != "" && !r.options.Cluster {
+		e.fail("kind", kind+" is not supported: "+reason, hint)
 		return
 	}
 	r.ignore(e)

@@ -147,7 +147,6 @@ func TestWarnings(t *testing.T) {
 		{"none", pod("p"), nil},
 		{"meaningless", pod("p", "  serviceAccountName: x\n  enableServiceLinks: true\n"), []string{
 			"f:5: spec.serviceAccountName: \"x\" is ignored: there is no API server here to assign or use it",
-			"f:6: spec.enableServiceLinks: \"true\" is ignored: there are no Services here",
 		}},
 		{"once for all containers", pod("p") + "    resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]\n  - {name: d, image: i, resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]}\n", []string{
 			"f:8: spec.containers[0].resizePolicy: ignored: nothing resizes a pod here",

@@ -112,6 +112,8 @@ type reader struct {
 	generated map[string]int  // how many names were generated, by content of the document
 
 	unbound    map[*v1.PersistentVolumeClaim]*claimProblem
+	endpoints  map[string]*entry // of Services, by what they are
+	selection  func() *selection // once all pods are known
 	priorities priorities
 	names      func() *nameIndex // once all objects are known
 }
@@ -125,14 +127,15 @@ func read(ctx context.Context, o Options, input func(visit func(inputFile))) (*S
 	r := &reader{
 		options: o, rules: rules, fields: newFieldTable(), set: &Set{objects: map[object]metav1.Object{}},
 		seen: map[object]*entry{}, broken: map[object]bool{}, ignored: map[string]bool{}, defined: map[string]bool{},
-		generated: map[string]int{}, slots: make(chan struct{}, goruntime.GOMAXPROCS(0)), collectAgain: func() {},
+		generated: map[string]int{}, endpoints: map[string]*entry{}, slots: make(chan struct{}, goruntime.GOMAXPROCS(0)), collectAgain: func() {},
 	}
 	defer func() { r.collectAgain() }()
 	input(func(f inputFile) { r.file(ctx, f) })
 	r.finish(ctx, 0)
 	r.checkUnknown()
 	r.addClaims()
-	r.priorities, r.names = r.set.priorities(), sync.OnceValue(r.set.names)
+	r.priorities, r.names, r.selection = r.set.priorities(), sync.OnceValue(r.set.names), sync.OnceValue(r.newSelection)
+	r.checkServices()
 	r.resolveDependencies()
 	decode.InParallel(len(r.entries), func(i int) { r.resolve(r.entries[i]) })
 	r.keepDependencies()

@@ -323,8 +323,8 @@ items:
   stringData: {b: new}
 - {apiVersion: v1, kind: ConfigMap, metadata: {name: m}, data: {k: v}}
 - {apiVersion: v1, kind: Node, metadata: {name: here, labels: {disk: ssd}}, status: {capacity: {cpu: 2}}}
-- {apiVersion: v1, kind: Service, metadata: {name: web}}
-- {apiVersion: v1, kind: Service, metadata: {name: web2}}
+- {apiVersion: v1, kind: ServiceAccount, metadata: {name: web}}
+- {apiVersion: v1, kind: ServiceAccount, metadata: {name: web2}}
 `)
 	s, ok := set.Secret("ns", "s")
 	if !ok || string(s.Data["a"]) != "x" || string(s.Data["b"]) != "new" || s.StringData != nil {
@@ -336,7 +336,7 @@ items:
 	if set.Node == nil || set.Node.Status.Allocatable.Cpu().Value() != 2 {
 		t.Errorf("node: %+v", set.Node)
 	}
-	want := []string{"f:12: items[3].kind: Service is not supported and was ignored"}
+	want := []string{"f:12: items[3].kind: ServiceAccount is not supported and was ignored"}
 	if d := cmp.Diff(want, lines(set.Warnings.Err())); d != "" {
 		t.Error(d)
 	}

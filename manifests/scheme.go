@@ -14,7 +14,7 @@ import (
 // server, by API group.
 func ignoredKinds() map[string]string {
 	return map[string]string{
-		"":                             "Service ServiceAccount Endpoints Event LimitRange ResourceQuota PodTemplate Binding ComponentStatus",
+		"":                             "ServiceAccount Endpoints Event LimitRange ResourceQuota PodTemplate Binding ComponentStatus",
 		"admissionregistration.k8s.io": "ValidatingWebhookConfiguration MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding MutatingAdmissionPolicy MutatingAdmissionPolicyBinding",
 		"apiextensions.k8s.io":         "CustomResourceDefinition",
 		"apiregistration.k8s.io":       "APIService",
@@ -43,6 +43,19 @@ func isIgnored(apiVersion, kind string) bool {
 		group, grouped = "", true
 	}
 	return grouped && slices.Contains(strings.Fields(ignoredKinds()[group]), kind)
+}
+
+// refusedKind says why a machine cannot do without the effect of an ignored kind, and what to do instead; "" for
+// the others.
+func refusedKind(apiVersion, kind string) (reason, hint string) {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	switch group + " " + kind {
+	case "networking.k8s.io Ingress", "extensions Ingress":
+		return "nothing here serves HTTP for pods", "publish the pod with a Service of type NodePort, or with a hostPort"
+	case "discovery.k8s.io EndpointSlice", "v1 Endpoints":
+		return "the endpoints of a Service are the pods that its selector matches", "give the Service a selector, or the type ExternalName if it is about something outside"
+	}
+	return "", ""
 }
 
 // definedKind returns the kind that a CustomResourceDefinition defines.

@@ -73,7 +73,7 @@ type Invalid struct {
 // object identifies an object of the input.
 type object struct{ kind, namespace, name string }
 
-// The kinds that pods refer to.
+// The kinds that pods refer to, and those that refer to pods.
 const (
 	kindConfigMap     = "ConfigMap"
 	kindSecret        = "Secret"
@@ -82,6 +82,7 @@ const (
 	kindPriorityClass = "PriorityClass"
 	kindRuntimeClass  = "RuntimeClass"
 	kindNamespace     = "Namespace"
+	kindService       = "Service"
 )
 
 func find[T metav1.Object](s *Set, kind, namespace, name string) (T, bool) {
@@ -129,11 +130,21 @@ func (s *Set) PersistentVolume(name string) (*v1.PersistentVolume, bool) {
 	return find[*v1.PersistentVolume](s, kindVolume, "", name)
 }
 
+// Services returns the Services of the input, sorted by namespace and name. On a machine, they have the defaults
+// of an API server and are valid: with the policy of their address families, but with families, cluster IPs and
+// node ports only as far as they are written or follow from what is written. On a cluster, they are as they are
+// written.
+func (s *Set) Services() []*v1.Service {
+	return slices.SortedFunc(slices.Values(all[*v1.Service](s)), func(a, b *v1.Service) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+}
+
 // Objects returns the objects of the input that pods refer to or that a cluster needs besides
 // them, in the order in which they have to be created: by kind, then by namespace and name.
 func (s *Set) Objects() []metav1.Object {
 	order := []string{
-		kindNamespace, kindPriorityClass, kindRuntimeClass, kindVolume, "ServiceAccount", kindSecret, kindConfigMap, kindClaim, "Service",
+		kindNamespace, kindPriorityClass, kindRuntimeClass, kindVolume, "ServiceAccount", kindSecret, kindConfigMap, kindClaim, kindService,
 	}
 	ids := slices.SortedFunc(maps.Keys(s.objects), func(a, b object) int {
 		return cmp.Or(

@@ -23,7 +23,7 @@ const (
 	UntilCompleted Until = "completed"
 )
 
-// Dependency is a pod, or a group of pods such as those of a workload, that must have reached a
+// Dependency is a pod, or a group of pods such as those of a workload or a Service, that must have reached a
 // condition before the pod that depends on it starts.
 type Dependency struct {
 	Namespace string `json:"namespace"`

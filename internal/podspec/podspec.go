@@ -35,8 +35,8 @@ const (
 	AnnotationDependsOn = "runonce/depends-on"
 	// AnnotationOptional is "true" if the exit code of a run does not depend on the pod.
 	AnnotationOptional = "runonce/optional"
-	// AnnotationGroups are the names of workloads, between commas, to which the pod belongs and on which
-	// others of the input depend. It is set on the pods of the input, so that those that run are
+	// AnnotationGroups are the names of workloads and Services, between commas, to which the pod belongs and
+	// on which others of the input depend. It is set on the pods of the input, so that those that run are
 	// stopped in order, too.
 	AnnotationGroups = "runonce/groups"
 	// AnnotationContent is the UID of a pod on a cluster, which gives it another one.

@@ -61,6 +61,9 @@ func (r *Rules) Object(object metav1.Object) field.ErrorList {
 		r.SetNamespace(o)
 		mergeStringData(o)
 		return validate(o, corev1.SetObjectDefaults_Secret, corev1.Convert_v1_Secret_To_core_Secret, corevalidation.ValidateSecret)
+	case *v1.Service:
+		r.SetNamespace(o)
+		return service(o)
 	case *v1.PersistentVolumeClaim:
 		r.SetNamespace(o)
 		return validate(o, corev1.SetObjectDefaults_PersistentVolumeClaim, corev1.Convert_v1_PersistentVolumeClaim_To_core_PersistentVolumeClaim,

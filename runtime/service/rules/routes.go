@@ -1,0 +1,121 @@
+package rules
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"crypto/sha256"
+
+	"github.com/runonce/runonce/runtime/network"
+)
+
+// routeProtocol says in the kernel that a route is from this package.
+const routeProtocol = 114
+
+// routeMetric says which table a route belongs to. Any other route to the same addresses comes before it.
+func routeMetric(table string) int {
+	sum := sha256.Sum256([]byte(table))
+	return int(binary.BigEndian.Uint32(sum[:]) | 1<<31)
+}
+
+// routeLocalnet lets the machine reach NodePorts at 127.0.0.1. A bridge that does not exist yet gets that when it is
+// made.
+func routeLocalnet(bridge string) error {
+	if bridge == "" {
+		return nil
+	}
+	err := os.WriteFile("/proc/sys/net/ipv4/conf/"+bridge+"/route_localnet", []byte("1"), 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("letting bridge %q route to 127.0.0.1: %w", bridge, err)
+	}
+	return nil
+}
+
+// ensureRoutes adds routes to the ranges that the machine has none to: a connection needs one before its destination
+// is translated. Where it leads does not matter, as nothing takes it: what is not translated is refused before.
+func ensureRoutes(t Table) error {
+	for _, r := range t.Ranges {
+		// Its first address may be that of a network.
+		if _, err := netlink.RouteGet(r.Masked().Addr().Next().AsSlice()); err == nil {
+			continue
+		}
+		route, err := routeTo(t, r)
+		if err != nil {
+			return fmt.Errorf("looking for a route to %s: %w", r, err)
+		}
+		// Without any address of the family nobody can connect.
+		if route == nil {
+			continue
+		}
+		if err := netlink.RouteReplace(route); err != nil {
+			return fmt.Errorf("adding a route to %s: %w", r, err)
+		}
+	}
+	return nil
+}
+
+// routeTo returns a route through an interface that has an address of the family, so that connections have a source
+// to which answers return. It is nil if there is none.
+func routeTo(t Table, r netip.Prefix) (*netlink.Route, error) {
+	bits := r.Addr().BitLen()
+	route := &netlink.Route{
+		Dst:      &net.IPNet{IP: r.Masked().Addr().AsSlice(), Mask: net.CIDRMask(r.Bits(), bits)},
+		Protocol: routeProtocol, Priority: routeMetric(t.Name), Scope: netlink.SCOPE_LINK,
+	}
+	family := map[bool]int{true: netlink.FAMILY_V4, false: netlink.FAMILY_V6}[r.Addr().Is4()]
+	addrs, err := network.Listed(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, family) })
+	if err != nil {
+		return nil, err
+	}
+	bridge, _ := net.InterfaceByName(t.Bridge)
+	for _, source := range append(t.Source, netip.Addr{}) {
+		for _, a := range addrs {
+			ip, _ := netip.AddrFromSlice(a.IP)
+			own := ip.Unmap() == source && !source.IsLoopback()
+			ofBridge := !source.IsValid() && bridge != nil && a.LinkIndex == bridge.Index && !ip.IsLinkLocalUnicast()
+			if (own || ofBridge) && isUp(a.LinkIndex) {
+				route.LinkIndex, route.Src = a.LinkIndex, a.IP
+				return route, nil
+			}
+		}
+	}
+	// IPv6 has no routes through the loopback, except to itself.
+	if lo, err := net.InterfaceByName("lo"); err == nil && r.Addr().Is4() {
+		route.LinkIndex = lo.Index
+		return route, nil
+	}
+	return nil, nil
+}
+
+// isUp reports whether the interface is up and not the loopback.
+func isUp(index int) bool {
+	link, err := net.InterfaceByIndex(index)
+	return err == nil && link.Flags&net.FlagUp != 0 && link.Flags&net.FlagLoopback == 0
+}
+
+// removeRoutes removes all that ensureRoutes has added for the table.
+func removeRoutes(table string) error {
+	filter := &netlink.Route{Protocol: routeProtocol, Priority: routeMetric(table)}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := network.Listed(func() ([]netlink.Route, error) {
+			return netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_PRIORITY)
+		})
+		if err != nil {
+			return fmt.Errorf("listing the machine's routes: %w", err)
+		}
+		for _, r := range routes {
+			if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("removing the route to %s: %w", r.Dst, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+// Package rules writes what the Services of a root need into the kernel: a table of nftables and, where the machine
+// has no route to the cluster IPs, routes. They outlive the process. A change is one transaction over netlink, which
+// takes a millisecond where the programs nft and iptables take that many times longer.
+//
+// This is the table of a Service "web" with a TCP port 80 (NodePort 30080, two endpoints), an external IP for which
+// externalTrafficPolicy is Local, and a Service "sticky" with session affinity. What has the suffix -ip exists for
+// IPv6 too, with -ip6.
+//
+//	table inet runonce0-services {
+//		# The ports, and their endpoints: each port has a range of the numbers.
+//		map services-ip   { type ipv4_addr . inet_proto . inet_service : verdict
+//			elements = { 10.96.0.10 . tcp . 80 : goto port-default/web/http/tcp/ip-4c9ad0e1, ... } }
+//		map nodeports-ip  { type inet_proto . inet_service : verdict
+//			elements = { tcp . 30080 : goto port-default/web/http/tcp/ip-4c9ad0e1 } }
+//		map endpoints-ip  { type mark : ipv4_addr . inet_service
+//			elements = { 0 : 10.88.0.2 . 8080, 1 : 10.88.0.3 . 8080 } }
+//
+//		# Where translated connections were going, and so which of them are masqueraded.
+//		map frontends-ip     { type ipv4_addr . inet_proto . inet_service : verdict
+//			elements = { 10.96.0.10 . tcp . 80 : goto masquerade, 192.0.2.80 . tcp . 80 : goto keep-source } }
+//		map nodefrontends-ip { type inet_proto . inet_service : verdict
+//			elements = { tcp . 30080 : goto keep-source } }
+//
+//		# What is refused: what is left for cluster IPs, and ports elsewhere that have no endpoints.
+//		set cluster-ips-ip       { type ipv4_addr; flags interval; elements = { 10.96.0.0/16 } }
+//		set refused-ip           { type ipv4_addr . inet_proto . inet_service }
+//		set refused-nodeports-ip { type inet_proto . inet_service }
+//
+//		# The clients of an endpoint with session affinity.
+//		set affinity-0f3e... { type ipv4_addr; size 65535; flags dynamic,timeout }
+//
+//		chain prerouting { type nat hook prerouting priority -110; jump services }
+//		chain output     { type nat hook output priority -110; jump services }
+//		chain services {
+//			ip daddr . meta l4proto . th dport vmap @services-ip
+//			fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto . th dport vmap @nodeports-ip # all of them with a bridge
+//			fib daddr type local ip6 daddr != ::1 meta l4proto . th dport vmap @nodeports-ip6
+//		}
+//		chain port-default/web/http/tcp/ip-4c9ad0e1 {
+//			meta l4proto tcp dnat ip to numgen random mod 2 offset 0 map @endpoints-ip
+//		}
+//		chain port-default/sticky/http/tcp/ip-97a1f230 {
+//			meta l4proto tcp ip saddr @affinity-0f3e... update @affinity-0f3e... { ip saddr timeout 3h } dnat ip to 10.88.0.4:80
+//			meta l4proto tcp ip saddr @affinity-77b0... update @affinity-77b0... { ip saddr timeout 3h } dnat ip to 10.88.0.5:80
+//			meta l4proto tcp numgen random mod 2 0 update @affinity-0f3e... { ip saddr timeout 3h } dnat ip to 10.88.0.4:80
+//			meta l4proto tcp numgen random mod 1 0 update @affinity-77b0... { ip saddr timeout 3h } dnat ip to 10.88.0.5:80
+//		}
+//
+//		# A pod's answer to another pod would take the short way, over the bridge: it has to come back here.
+//		chain postrouting {
+//			type nat hook postrouting priority 90
+//			oifname "lo" return
+//			ct status ! dnat return
+//			ct original daddr . meta l4proto . ct original proto-dst vmap @frontends-ip
+//			meta l4proto . ct original proto-dst vmap @nodefrontends-ip
+//		}
+//		chain masquerade { masquerade }
+//		chain keep-source { fib saddr type local masquerade; iifname "runonce0" masquerade }
+//
+//		# Before routing, so that pods get no redirects to addresses that nobody has. What is translated has another
+//		# destination by now.
+//		chain refuse-prerouting {
+//			type filter hook prerouting priority -90
+//			iifname "runonce0" ip daddr 127.0.0.0/8 ct state new drop
+//			jump refuse
+//		}
+//		chain refuse-output { type filter hook output priority -90; jump refuse }
+//		chain refuse {
+//			ip daddr @cluster-ips-ip goto reject
+//			ct state new ip daddr . meta l4proto . th dport @refused-ip goto reject
+//			ct state new fib daddr type local meta l4proto . th dport @refused-nodeports-ip goto reject
+//		}
+//		chain reject { meta l4proto tcp reject with tcp reset; reject with icmpx port-unreachable }
+//	}
+//
+// It needs Linux 5.10, which can refuse before routing.
+package rules
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/google/nftables"
+	v1 "k8s.io/api/core/v1"
+)
+
+// Table is all that a root's Services need in the kernel.
+type Table struct {
+	Name string // of the tables, one of the family ip and one of ip6
+	// Ranges are those that cluster IPs are allocated from: what goes to one of their addresses, and not to a port
+	// of a Service, is refused at once.
+	Ranges []netip.Prefix
+	// Bridge is that of the pods, empty for none. With one, NodePorts work at 127.0.0.1, and the machine's loopback
+	// stays closed to the pods.
+	Bridge string
+	// Source are the machine's own addresses, with which it reaches cluster IPs when it has no route to them.
+	Source []netip.Addr
+	Ports  []Port
+}
+
+// Port is a port of a Service.
+type Port struct {
+	Name        string // such as default/web:http, which shows in the table
+	Protocol    v1.Protocol
+	IPs         []netip.Addr // cluster IPs
+	ExternalIPs []netip.Addr
+	Port        uint16
+	NodePort    uint16 // 0 for none
+	// Endpoints serve addresses of their own family. An address without any refuses its clients.
+	Endpoints []netip.AddrPort
+	// Affinity is how long a client stays with an endpoint after its last connection, 0 for not at all.
+	Affinity time.Duration
+	// KeepSource keeps the client's address in connections that come from outside the machine to NodePort and
+	// ExternalIPs: externalTrafficPolicy Local.
+	KeepSource bool
+}
+
+// Apply makes the kernel do what the table says, and nothing else, in one transaction: it replaces the rules of an
+// earlier table of that name. Connections stay as they are, except that UDP clients of an endpoint that is gone get
+// another one. The caller makes sure that nobody else applies or removes the table meanwhile.
+//
+// An error that only a change of the machine can cure is permanent.
+func Apply(ctx context.Context, t Table) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c, err := dial()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.CloseLasting() }()
+	if err := routeLocalnet(t.Bridge); err != nil {
+		return err
+	}
+	changes, err := newChanges(c, t)
+	if err != nil {
+		return err
+	}
+	if err := commit(c, changes); err != nil {
+		return err
+	}
+	if err := ensureRoutes(t); err != nil {
+		return err
+	}
+	return settle(c, changes)
+}
+
+// settle makes UDP clients see the changes.
+func settle(c *nftables.Conn, changes []change) error {
+	for _, ch := range changes {
+		if len(ch.changed) == 0 {
+			continue
+		}
+		if err := forgetStale(ch.family, ch.changed); err != nil {
+			return err
+		}
+		c.DelChain(&nftables.Chain{Table: ch.table, Name: unsettled})
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("changing the table %s: %w", changes[0].table.Name, err)
+	}
+	return nil
+}
+
+// Present reports whether the kernel has the table.
+func Present(name string) (bool, error) {
+	c, err := dial()
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = c.CloseLasting() }()
+	for _, f := range []family{ipv4, ipv6} {
+		if l, err := list(c, f.named(name)); err != nil || l.present {
+			return l.present, err
+		}
+	}
+	return false, nil
+}
+
+// Remove removes the table and its routes. Absent ones are no error.
+func Remove(ctx context.Context, name string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := removeRoutes(name); err != nil {
+		return err
+	}
+	c, err := dial()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.CloseLasting() }()
+	for _, f := range []family{ipv4, ipv6} {
+		l, err := list(c, f.named(name))
+		if err != nil {
+			return err
+		}
+		if l.present {
+			c.DelTable(f.named(name))
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("removing the table %s: %w", name, err)
+	}
+	return nil
+}
