@@ -189,7 +189,7 @@ func (a allocation) keep(svc, old *v1.Service) {
 	}
 }
 
-func hasAddresses(svc *v1.Service) bool { return !isExternal(svc) && !isHeadless(svc) }
+func hasAddresses(svc *v1.Service) bool { return !isExternal(svc) && !podspec.IsHeadless(svc) }
 
 // hasNodePorts reports whether each port of the Service is published on the machine's addresses.
 func hasNodePorts(svc *v1.Service) bool {

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/service/rules"
@@ -23,12 +21,8 @@ type member struct {
 
 // endpoints returns the pods that the Service stands for, those that are ready or that it wants all the same.
 func endpoints(svc *v1.Service, members []member) (chosen []member) {
-	if len(svc.Spec.Selector) == 0 || isExternal(svc) {
-		return nil
-	}
-	selector := labels.SelectorFromSet(svc.Spec.Selector)
 	for _, m := range members {
-		if m.pod.Namespace == svc.Namespace && (m.ready || svc.Spec.PublishNotReadyAddresses) && selector.Matches(labels.Set(m.pod.Labels)) {
+		if (m.ready || svc.Spec.PublishNotReadyAddresses) && podspec.Selects(svc, m.pod) {
 			chosen = append(chosen, m)
 		}
 	}
@@ -45,22 +39,6 @@ func addressesOf(m member, svc *v1.Service) (all []netip.Addr) {
 	return all
 }
 
-// targetPort returns the port of the pod behind a port of a Service, 0 if the pod has none of that name
-// (podutil.FindPort).
-func targetPort(pod *v1.Pod, p v1.ServicePort) uint16 {
-	if p.TargetPort.Type == intstr.Int {
-		return uint16(cmp.Or(p.TargetPort.IntVal, p.Port))
-	}
-	for _, c := range podspec.LongRunning(pod) {
-		for _, own := range c.Ports {
-			if own.Name == p.TargetPort.StrVal && cmp.Or(own.Protocol, v1.ProtocolTCP) == p.Protocol {
-				return uint16(own.ContainerPort)
-			}
-		}
-	}
-	return 0
-}
-
 // ports returns what the kernel has to know of the Services.
 func (s state) ports(members []member) (all []rules.Port) {
 	for _, svc := range s.Services {
@@ -75,10 +53,10 @@ func (s state) ports(members []member) (all []rules.Port) {
 				Affinity: affinity(svc), KeepSource: svc.Spec.ExternalTrafficPolicy == v1.ServiceExternalTrafficPolicyLocal,
 			}
 			for _, m := range chosen {
-				target := targetPort(m.pod, p)
+				target, ok := podspec.TargetPort(p, m.pod)
 				for _, ip := range addressesOf(m, svc) {
-					if target != 0 {
-						port.Endpoints = append(port.Endpoints, netip.AddrPortFrom(ip, target))
+					if ok {
+						port.Endpoints = append(port.Endpoints, netip.AddrPortFrom(ip, uint16(target)))
 					}
 				}
 			}

@@ -8,6 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // entry is a line of a hosts file.
@@ -27,7 +29,7 @@ func (s state) names(namespace, domain string, members []member) (all []entry) {
 			for _, ip := range s.external(svc, domain, members) {
 				all = append(all, entry{ip, names})
 			}
-		case isHeadless(svc):
+		case podspec.IsHeadless(svc):
 			all = append(all, headless(svc, names, namespace, domain, members)...)
 		default:
 			for _, ip := range addresses(svc) {
@@ -82,7 +84,7 @@ func (s state) external(svc *v1.Service, domain string, members []member) (all [
 	switch {
 	case target == nil || isExternal(target):
 		return s.External[key(svc).String()]
-	case isHeadless(target):
+	case podspec.IsHeadless(target):
 		for _, m := range endpoints(target, members) {
 			all = append(all, addressesOf(m, target)...)
 		}

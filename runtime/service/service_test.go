@@ -51,7 +51,7 @@ func newMember(name, app string, ready bool, ips ...string) member {
 	return member{
 		pod: &v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": app}},
-			Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main", Ports: []v1.ContainerPort{{Name: "http", ContainerPort: 8080}, {Name: "dns", ContainerPort: 53, Protocol: v1.ProtocolUDP}}}}},
+			Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main", Ports: []v1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: v1.ProtocolTCP}, {Name: "dns", ContainerPort: 53, Protocol: v1.ProtocolUDP}}}}},
 		},
 		ips: parse(ips), ready: ready,
 	}
@@ -192,7 +192,6 @@ func TestEndpoints(t *testing.T) {
 		"a named port":             {newService("db", target(intstr.FromString("http"), v1.ProtocolTCP)), "10.2.0.2:8080 10.2.0.3:8080"},
 		"of its protocol":          {newService("db", target(intstr.FromString("dns"), v1.ProtocolUDP)), "10.2.0.2:53 10.2.0.3:53"},
 		"of another protocol":      {newService("db", target(intstr.FromString("dns"), v1.ProtocolTCP)), ""},
-		"without a target":         {newService("db", target(intstr.IntOrString{}, v1.ProtocolTCP)), "10.2.0.2:80 10.2.0.3:80"},
 		"of both families":         {newService("db", withFamilies(v1.IPFamilyPolicyPreferDualStack)), "10.2.0.2:8080 10.2.0.3:8080 [fd01::3]:8080"},
 		"in another namespace":     {newService("db", in("other")), ""},
 		"without a selector":       {newService("db", func(svc *v1.Service) { svc.Spec.Selector = nil }), ""},

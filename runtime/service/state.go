@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/atomicfile"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // version is that of the format of the state.
@@ -104,8 +106,6 @@ func (s state) inNamespace(namespace, name string) bool {
 	return s.find(types.NamespacedName{Namespace: namespace, Name: name}) != nil
 }
 
-func isHeadless(svc *v1.Service) bool { return svc.Spec.ClusterIP == v1.ClusterIPNone }
-
 func isExternal(svc *v1.Service) bool { return svc.Spec.Type == v1.ServiceTypeExternalName }
 
 // addresses returns the cluster IPs of a Service, none of a headless one.
@@ -121,5 +121,5 @@ func addresses(svc *v1.Service) []netip.Addr {
 
 // ruled reports whether the Service needs rules in the kernel.
 func ruled(svc *v1.Service) bool {
-	return !isExternal(svc) && !isHeadless(svc) && len(svc.Spec.Ports) > 0
+	return !isExternal(svc) && !podspec.IsHeadless(svc) && len(svc.Spec.Ports) > 0
 }
