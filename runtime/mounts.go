@@ -157,6 +157,7 @@ func (p *Pods) relabel(uid types.UID, label string) error {
 
 // The files that every container of a pod mounts, below the pod's directory.
 const (
+	// HostsFile is written in place.
 	HostsFile    = "etc-hosts"
 	resolvFile   = "resolv.conf"
 	hostnameFile = "hostname"
@@ -164,10 +165,8 @@ const (
 
 // writeFiles writes the files of the pod that its containers share.
 func (p *Pods) writeFiles(pod *v1.Pod, sandbox engine.Sandbox) error {
-	dir := p.o.Records.Dir(pod.UID)
-	hosts, err := os.ReadFile(p.o.Host.HostsFile)
-	if err != nil && pod.Spec.HostNetwork && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("reading the host's hosts file: %w", err)
+	if err := p.writeHosts(pod, sandbox); err != nil {
+		return err
 	}
 	resolv, err := os.ReadFile(p.o.Host.ResolvConf)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -184,24 +183,29 @@ func (p *Pods) writeFiles(pod *v1.Pod, sandbox engine.Sandbox) error {
 	for _, w := range warnings {
 		p.o.Log.Warn(w, "pod", pod.Namespace+"/"+pod.Name)
 	}
-	names := ocispec.HostsFile(pod, sandbox, hosts)
-	if p.o.Services != nil {
-		if names, err = p.o.Services.WithNames(pod, names); err != nil {
-			return err
-		}
-	}
-	// Names change while containers run, which have this file mounted.
-	if err := atomicfile.Overwrite(filepath.Join(dir, HostsFile), names, 0o644); err != nil {
-		return err
-	}
 	files := map[string][]byte{
 		resolvFile:   dns,
 		hostnameFile: []byte(sandbox.Hostname + "\n"),
 	}
 	for name, data := range files {
-		if err := atomicfile.Write(filepath.Join(dir, name), data, 0o644); err != nil {
+		if err := atomicfile.Write(filepath.Join(p.o.Records.Dir(pod.UID), name), data, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeHosts writes the hosts file of the pod. Containers have it mounted while names change.
+func (p *Pods) writeHosts(pod *v1.Pod, sandbox engine.Sandbox) error {
+	host, err := os.ReadFile(p.o.Host.HostsFile)
+	if err != nil && pod.Spec.HostNetwork && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("reading the host's hosts file: %w", err)
+	}
+	file := ocispec.HostsFile(pod, sandbox, host)
+	if p.o.Services != nil {
+		if file, err = p.o.Services.WithNames(pod, file); err != nil {
+			return err
+		}
+	}
+	return atomicfile.Overwrite(filepath.Join(p.o.Records.Dir(pod.UID), HostsFile), file, 0o644)
 }

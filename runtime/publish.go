@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/record"
@@ -46,19 +45,27 @@ func (p *Pods) environment(pod *v1.Pod) ([]v1.EnvVar, error) {
 	return p.o.Services.Environment(pod)
 }
 
-// withdraw has nobody reach through Services a pod that is to stop, if anybody does, before its containers are told.
-func (p *Pods) withdraw(ctx context.Context, uid types.UID) error {
-	known, err := p.known(uid)
-	if err != nil || p.o.Services == nil || !known.Ready {
-		return err
+// withdraw has nobody reach through Services a pod that is to stop, if anybody does. Who stops it needs that
+// more than an error here.
+func (p *Pods) withdraw(ctx context.Context, pod *v1.Pod) {
+	known, err := p.known(pod.UID)
+	if p.o.Services == nil || err == nil && !known.Ready {
+		return
 	}
-	return p.o.Services.Update(ctx)
+	if err == nil {
+		err = p.o.Services.Update(ctx)
+	}
+	if err != nil {
+		p.o.Log.WarnContext(ctx, "could not withdraw a pod that is being stopped from its Services", "pod", podspec.FullName(pod), "error", err)
+	}
 }
 
 // retract removes the names of a pod that is gone.
-func (p *Pods) retract(ctx context.Context) error {
+func (p *Pods) retract(ctx context.Context, pod *v1.Pod) {
 	if p.o.Services == nil {
-		return nil
+		return
 	}
-	return p.o.Services.Update(ctx)
+	if err := p.o.Services.Update(ctx); err != nil {
+		p.o.Log.WarnContext(ctx, "could not remove the names of a pod that was stopped", "pod", podspec.FullName(pod), "error", err)
+	}
 }

@@ -71,9 +71,6 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock, forget f
 	if obs, err := p.observe(ctx, pod); err != nil || !podstate.Concluded(obs, time.Now()) {
 		p.recordStop(ctx, pod)
 	}
-	if err := p.withdraw(ctx, pod.UID); err != nil { // who stops it needs that more
-		p.o.Log.WarnContext(ctx, "could not withdraw a pod that is being stopped from its Services", "pod", podspec.FullName(pod), "error", err)
-	}
 	killed := p.killAll(ctx, pod, endings(others, graceWithin(ctx, podspec.TerminationGrace(pod))))
 	if killed != nil && ctx.Err() != nil {
 		// To remove the containers now would cut their grace period short.
@@ -111,9 +108,7 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock, forget f
 	if err != nil {
 		return err
 	}
-	if err := p.retract(ctx); err != nil {
-		p.o.Log.WarnContext(ctx, "could not remove the names of a pod that was stopped", "pod", podspec.FullName(pod), "error", err)
-	}
+	p.retract(ctx, pod)
 	if err := p.closeLogs(pod, all); err != nil {
 		p.o.Log.WarnContext(ctx, "could not tidy the logs of the removed pod", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 	}
@@ -125,7 +120,8 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock, forget f
 }
 
 // recordStop records, before the first signal and before anything is removed, that a pod that was started
-// has failed: however its containers end from now on, no later process takes it for running or completed.
+// has failed: however its containers end from now on, no later process takes it for running or completed, and
+// nobody reaches it through Services.
 func (p *Pods) recordStop(ctx context.Context, pod *v1.Pod) {
 	if known, err := p.known(pod.UID); err == nil && (known.Started.IsZero() || known.Failed != nil) {
 		return
@@ -134,6 +130,7 @@ func (p *Pods) recordStop(ctx context.Context, pod *v1.Pod) {
 		// Who frees a full disk needs the stop more than its record.
 		p.o.Log.WarnContext(ctx, "could not record that the pod is being stopped; if this is interrupted, its exit codes will count", "pod", podspec.FullName(pod), "error", err)
 	}
+	p.withdraw(ctx, pod)
 }
 
 // withoutPause returns the containers of a pod and its pause process, which has to go last: all

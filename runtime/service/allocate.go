@@ -117,12 +117,7 @@ func (a allocation) setFamilies(svc *v1.Service) error {
 	if len(spec.IPFamilies) == 0 {
 		spec.IPFamilies = []v1.IPFamily{familyOf(a.ranges[0].Addr())}
 	}
-	policy := v1.IPFamilyPolicySingleStack
-	if spec.IPFamilyPolicy != nil {
-		policy = *spec.IPFamilyPolicy
-	} else if len(spec.IPFamilies) > 1 {
-		policy = v1.IPFamilyPolicyRequireDualStack
-	}
+	policy := familyPolicy(svc)
 	if policy != v1.IPFamilyPolicySingleStack {
 		for _, r := range a.ranges {
 			if f := familyOf(r.Addr()); !slices.Contains(spec.IPFamilies, f) {
@@ -141,6 +136,16 @@ func (a allocation) setFamilies(svc *v1.Service) error {
 			podspec.ShortName(key(svc)))
 	}
 	return nil
+}
+
+func familyPolicy(svc *v1.Service) v1.IPFamilyPolicy {
+	switch spec := svc.Spec; {
+	case len(spec.IPFamilies) > 1 && (spec.IPFamilyPolicy == nil || *spec.IPFamilyPolicy == v1.IPFamilyPolicySingleStack):
+		return v1.IPFamilyPolicyRequireDualStack
+	case spec.IPFamilyPolicy != nil:
+		return *spec.IPFamilyPolicy
+	}
+	return v1.IPFamilyPolicySingleStack
 }
 
 func familyOf(ip netip.Addr) v1.IPFamily {
@@ -193,14 +198,8 @@ func hasAddresses(svc *v1.Service) bool { return !isExternal(svc) && !podspec.Is
 
 // hasNodePorts reports whether each port of the Service is published on the machine's addresses.
 func hasNodePorts(svc *v1.Service) bool {
-	switch svc.Spec.Type {
-	case v1.ServiceTypeNodePort:
-		return true
-	case v1.ServiceTypeLoadBalancer:
-		own := svc.Spec.AllocateLoadBalancerNodePorts
-		return own == nil || *own
-	}
-	return false
+	own := svc.Spec.AllocateLoadBalancerNodePorts
+	return svc.Spec.Type == v1.ServiceTypeNodePort || svc.Spec.Type == v1.ServiceTypeLoadBalancer && (own == nil || *own)
 }
 
 // complete allocates the addresses and node ports that the Service does not have yet.

@@ -112,9 +112,9 @@ func (w *world) start(t *testing.T, m member) {
 	}
 }
 
-func (w *world) hosts(t *testing.T, name string) string {
+func (w *world) hosts(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile(w.o.HostsFile(types.UID(name)))
+	data, err := os.ReadFile(w.o.HostsFile("web"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestKeeper(t *testing.T) {
 	w.start(t, newMember("web", "web", true, "10.2.0.3"))
 	must(t, w.Update(ctx))
 	expect("with a pod", "default/db:8080 [10.2.0.2:8080]")
-	hosts := w.hosts(t, "web")
+	hosts := w.hosts(t)
 	if !strings.Contains(hosts, "10.1.0.52\tdb.default.svc.cluster.local\tdb.default.svc\tdb.default\tdb\n10.2.0.2\tdb-0.default\tdb-0\n") {
 		t.Errorf("hosts file: %s", hosts)
 	}
@@ -164,7 +164,7 @@ func TestKeeper(t *testing.T) {
 		t.Errorf("removed %v", removed)
 	}
 	expect("after the Service", "no rules")
-	if hosts := w.hosts(t, "web"); strings.Contains(hosts, "svc") {
+	if hosts := w.hosts(t); strings.Contains(hosts, "svc") {
 		t.Errorf("hosts file: %s", hosts)
 	}
 	if _, err := os.Stat(filepath.Join(w.root(), stateFile)); !os.IsNotExist(err) {
@@ -207,8 +207,8 @@ func TestHostsFileIsNotReplaced(t *testing.T) {
 	must(t, w.Define(t.Context(), []*v1.Service{newService("db")}, none))
 	after, err := os.Stat(w.o.HostsFile("web"))
 	must(t, err)
-	if !os.SameFile(before, after) || !strings.Contains(w.hosts(t, "web"), "\tdb\n") {
-		t.Errorf("replaced, or not changed: %s", w.hosts(t, "web"))
+	if !os.SameFile(before, after) || !strings.Contains(w.hosts(t), "\tdb\n") {
+		t.Errorf("replaced, or not changed: %s", w.hosts(t))
 	}
 }
 
