@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,11 +9,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"crypto/sha256"
 
 	"github.com/runonce/runonce/runtime/network"
 )
@@ -76,7 +76,7 @@ func routeTo(t Table, r netip.Prefix) (*netlink.Route, error) {
 		return nil, err
 	}
 	bridge, _ := net.InterfaceByName(t.Bridge)
-	for _, source := range append(t.Source, netip.Addr{}) {
+	for _, source := range slices.Concat(t.Source, []netip.Addr{{}}) {
 		for _, a := range addrs {
 			ip, _ := netip.AddrFromSlice(a.IP)
 			own := ip.Unmap() == source && !source.IsLoopback()
@@ -88,7 +88,7 @@ func routeTo(t Table, r netip.Prefix) (*netlink.Route, error) {
 		}
 	}
 	// IPv6 has no routes through the loopback, except to itself.
-	if lo, err := net.InterfaceByName("lo"); err == nil && r.Addr().Is4() {
+	if lo, err := net.InterfaceByName("lo"); err == nil && lo.Flags&net.FlagUp != 0 && r.Addr().Is4() {
 		route.LinkIndex = lo.Index
 		return route, nil
 	}
@@ -103,15 +103,18 @@ func isUp(index int) bool {
 
 // removeRoutes removes all that ensureRoutes has added for the table.
 func removeRoutes(table string) error {
-	filter := &netlink.Route{Protocol: routeProtocol, Priority: routeMetric(table)}
+	ours := &netlink.Route{Protocol: routeProtocol}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		routes, err := network.Listed(func() ([]netlink.Route, error) {
-			return netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_PRIORITY)
+			return netlink.RouteListFiltered(family, ours, netlink.RT_FILTER_PROTOCOL)
 		})
 		if err != nil {
 			return fmt.Errorf("listing the machine's routes: %w", err)
 		}
 		for _, r := range routes {
+			if r.Priority != routeMetric(table) {
+				continue
+			}
 			if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("removing the route to %s: %w", r.Dst, err)
 			}
