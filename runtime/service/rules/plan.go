@@ -150,12 +150,12 @@ func (p *plan) hook(h hook, name, salt string, rules ...exprs) string {
 // hash returns one of the rules as the kernel gets them.
 func (p *plan) hash(salt string, rules []exprs) string {
 	h := sha256.New()
-	fmt.Fprintln(h, salt, len(rules))
+	_, _ = fmt.Fprintln(h, salt, len(rules))
 	for _, r := range rules {
 		for _, e := range r {
 			// An expression that cannot be written is an error when the rule is added.
 			b, _ := expr.Marshal(byte(p.family.table), e)
-			fmt.Fprintln(h, len(b), b)
+			_, _ = fmt.Fprintln(h, len(b), b)
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
