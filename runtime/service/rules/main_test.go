@@ -181,7 +181,8 @@ func port(pods ...pod) Port {
 	return p
 }
 
-// serve answers in a namespace, at a port for TCP and UDP, with a name and the client's address.
+// serve answers in a namespace, at a port for TCP and UDP, with a name and the client's address, and to a datagram that is
+// not "?" with that too.
 func serve(t testing.TB, netns, name string, port uint16) {
 	t.Helper()
 	var l net.Listener
@@ -213,11 +214,15 @@ func serve(t testing.TB, netns, name string, port uint16) {
 	go func() {
 		buf := make([]byte, 100)
 		for {
-			_, from, err := u.ReadFrom(buf)
+			n, from, err := u.ReadFrom(buf)
 			if err != nil {
 				return
 			}
-			_, _ = u.WriteTo([]byte(name+" "+hostOf(from.String())), from)
+			answer := name + " " + hostOf(from.String())
+			if q := string(buf[:n]); q != "?" {
+				answer += " " + q
+			}
+			_, _ = u.WriteTo([]byte(answer), from)
 		}
 	}()
 }
