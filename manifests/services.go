@@ -20,6 +20,11 @@ func (r *reader) service(e *entry) step {
 	if o.Spec.Type == v1.ServiceTypeLoadBalancer {
 		e.warn("spec.type", "there is no load balancer here: the Service can be reached at its cluster IP, its node ports and its external IPs", "")
 	}
+	for name, field := range map[string]string{podspec.AnnotationDependsOn: fieldDependsOn, podspec.AnnotationOptional: fieldOptional} {
+		if _, ok := o.Annotations[name]; ok {
+			e.fail(field, "has no effect on the pods of a Service", "move it to the pods")
+		}
+	}
 	e.problems = append(e.problems, r.rules.CheckService(e.doc, o)...)
 	return func() {
 		if !r.register(e, e.kind, o) || e.failed() {

@@ -102,6 +102,9 @@ func TestBadServices(t *testing.T) {
 			`f:6: spec.ports[1].name: Required value`,
 			`f:6: spec.ports[1].protocol: Unsupported value: "tcp": supported values: "SCTP", "TCP", "UDP" (did you mean TCP?)`,
 		}},
+		{"an annotation of pods", strings.Replace(serviceDoc("s", ports), "name: s", "name: s, annotations: {runonce/depends-on: db}", 1), []string{
+			"f:3: metadata.annotations[runonce/depends-on]: has no effect on the pods of a Service (move it to the pods)",
+		}},
 		{"node port that is none", serviceDoc("s", "  type: NodePort\n  ports: [{port: 80, nodePort: 70000}]\n"), []string{
 			"f:6: spec.ports[0].nodePort: Invalid value: 70000: must be between 1 and 65535, inclusive",
 		}},

@@ -16,7 +16,8 @@ func required() []string {
 		virtio_pci 9p 9pnet_virtio overlay crc32c_generic loop ext4
 		veth bridge macvlan br_netfilter dummy ifb sch_tbf sch_ingress cls_u32 act_mirred
 		nft_compat nft_chain_nat nf_tables xt_comment xt_addrtype xt_conntrack xt_MASQUERADE xt_nat xt_mark xt_multiport xt_tcpudp
-		xt_sctp sctp nft_fib_inet nft_masq nft_ct nft_nat`)
+		xt_sctp sctp nft_fib_inet nft_masq nft_ct nft_nat
+		nft_fib_ipv4 nft_fib_ipv6 nft_numgen nft_reject_ipv4 nft_reject_ipv6 nf_conntrack_netlink`)
 }
 
 // findModules returns the files of the required modules and of their dependencies, in loading

@@ -74,17 +74,17 @@ func portFrom(register uint32) exprs {
 
 // vmap is "vmap @m" of what is loaded.
 func vmap(m *set) exprs {
-	return exprs{&expr.Lookup{SourceRegister: firstRegister, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: m.Name, SetID: m.ID}}
+	return exprs{&expr.Lookup{SourceRegister: firstRegister, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: m.Name}}
 }
 
 // in is "@s" of what is loaded.
 func in(s *set) exprs {
-	return exprs{&expr.Lookup{SourceRegister: firstRegister, SetName: s.Name, SetID: s.ID}}
+	return exprs{&expr.Lookup{SourceRegister: firstRegister, SetName: s.Name}}
 }
 
 // update is "update @s { ... timeout d }" of what is loaded.
 func update(s *set, d time.Duration) exprs {
-	return exprs{&expr.Dynset{SrcRegKey: firstRegister, SetName: s.Name, SetID: s.ID, Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: d}}
+	return exprs{&expr.Dynset{SrcRegKey: firstRegister, SetName: s.Name, Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: d}}
 }
 
 // local is "fib daddr type local" or "fib saddr type local".

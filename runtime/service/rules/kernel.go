@@ -1,12 +1,14 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -34,34 +36,42 @@ func dial() (*nftables.Conn, error) {
 
 // listing is what the kernel has of a table.
 type listing struct {
-	present  bool
-	chains   map[string]bool
-	affinity []string // the sets of clients
+	present bool
+	damaged bool // it has lost its rules
+	chains  map[string]bool
+	sets    map[string]bool
 }
 
 func list(c *nftables.Conn, t *nftables.Table) (listing, error) {
-	l := listing{chains: map[string]bool{}}
+	l := listing{chains: map[string]bool{}, sets: map[string]bool{}}
 	chains, err := c.ListChainsOfTableFamily(t.Family)
 	if err != nil {
 		return l, explain(fmt.Errorf("listing the chains of nftables: %w", err), nil)
 	}
+	services := ""
 	for _, ch := range chains {
 		if ch.Table.Name == t.Name {
 			l.chains[ch.Name] = true
+			if strings.HasPrefix(ch.Name, servicesChain) {
+				services = ch.Name
+			}
 		}
 	}
 	// A table without chains is not one that we have made.
 	if l.present = len(l.chains) > 0; !l.present {
 		return l, nil
 	}
+	rules, err := c.GetRules(t, &nftables.Chain{Name: services})
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return l, fmt.Errorf("listing the rules of the table %s: %w", t.Name, err)
+	}
+	l.damaged = len(rules) == 0
 	sets, err := c.GetSets(t)
 	if err != nil {
 		return l, fmt.Errorf("listing the sets of the table %s: %w", t.Name, err)
 	}
 	for _, s := range sets {
-		if strings.HasPrefix(s.Name, affinityPrefix) {
-			l.affinity = append(l.affinity, s.Name)
-		}
+		l.sets[s.Name] = true
 	}
 	return l, nil
 }
@@ -85,7 +95,7 @@ func newChanges(c *nftables.Conn, t Table) ([]change, error) {
 			ch.plan = newPlan(f, t)
 		}
 		if ch.changed = ch.changedUDP(old); len(ch.changed) > 0 {
-			ch.chain(unsettled)
+			ch.chains = append(ch.chains, &chain{Chain: &nftables.Chain{Table: ch.table, Name: unsettled}})
 		}
 		all = append(all, ch)
 	}
@@ -97,12 +107,8 @@ func newChanges(c *nftables.Conn, t Table) ([]change, error) {
 func commit(c *nftables.Conn, changes []change) error {
 	err := send(c, changes)
 	if err != nil {
-		for i, ch := range changes {
-			changes[i].old = listing{}
-			if ch.old.present {
-				c.AddTable(ch.table)
-				c.DelTable(ch.table)
-			}
+		for i := range changes {
+			changes[i].old.damaged = changes[i].old.present
 		}
 		err = send(c, changes)
 	}
@@ -114,70 +120,86 @@ func commit(c *nftables.Conn, changes []change) error {
 
 func send(c *nftables.Conn, changes []change) error {
 	for _, ch := range changes {
-		if len(ch.chains) == 0 {
-			if ch.old.present {
-				c.DelTable(ch.table)
-			}
+		empty := len(ch.chains) == 0
+		if ch.old.damaged || empty && ch.old.present {
+			c.AddTable(ch.table) // which may be gone by now
+			c.DelTable(ch.table)
+			ch.old = listing{}
+		}
+		if empty {
 			continue
 		}
 		if err := ch.replace(c); err != nil {
-			return err
-		}
-		if err := ch.fill(c); err != nil {
 			return err
 		}
 	}
 	return c.Flush()
 }
 
-// replace empties the table, and deletes what is in the plan no more.
+// replace adds what the kernel has not, and deletes what is in the plan no more: first what leads to chains and sets,
+// and then those.
 func (ch change) replace(c *nftables.Conn) error {
 	c.AddTable(ch.table)
 	kept := map[string]bool{}
 	for _, s := range ch.sets {
 		kept[s.Name] = true
-		if err := c.AddSet(s.Set, nil); err != nil {
-			return err
-		}
-	}
-	// First all that may lead to another chain or set, then those.
-	c.FlushTable(ch.table)
-	for _, s := range ch.sets {
-		if !s.HasTimeout {
+		switch {
+		case !ch.old.sets[s.Name]:
+			if err := c.AddSet(s.Set, nil); err != nil {
+				return err
+			}
+		case !s.HasTimeout:
 			c.FlushSet(s.Set)
 		}
 	}
 	for _, n := range ch.chains {
 		kept[n.Name] = true
 	}
-	for name := range ch.old.chains {
-		if !kept[name] {
-			c.DelChain(&nftables.Chain{Table: ch.table, Name: name})
-		}
-	}
-	for _, name := range ch.old.affinity {
+	ch.flushChains(c, kept)
+	for name := range ch.old.sets {
 		if !kept[name] {
 			c.DelSet(&nftables.Set{Table: ch.table, Name: name})
 		}
 	}
-	return nil
+	return ch.fill(c)
+}
+
+// flushChains deletes the chains that are not to be kept. They may lead to each other.
+func (ch change) flushChains(c *nftables.Conn, kept map[string]bool) {
+	var gone []*nftables.Chain
+	for name := range ch.old.chains {
+		if !kept[name] {
+			gone = append(gone, &nftables.Chain{Table: ch.table, Name: name})
+		}
+	}
+	for _, g := range gone {
+		c.FlushChain(g)
+	}
+	for _, g := range gone {
+		c.DelChain(g)
+	}
 }
 
 // fill adds the chains, and then what leads to them.
-func (p *plan) fill(c *nftables.Conn) error {
-	for _, ch := range p.chains {
-		c.AddChain(ch.Chain)
+func (ch change) fill(c *nftables.Conn) error {
+	for _, n := range ch.chains {
+		if !ch.old.chains[n.Name] {
+			c.AddChain(n.Chain)
+		}
 	}
-	for _, s := range p.sets {
+	for _, s := range ch.sets {
 		for elements := range slices.Chunk(s.elements, elementsAtOnce) {
 			if err := c.SetAddElements(s.Set, elements); err != nil {
 				return err
 			}
 		}
 	}
-	for _, ch := range p.chains {
-		for _, r := range ch.rules {
-			c.AddRule(&nftables.Rule{Table: p.table, Chain: ch.Chain, Exprs: r})
+	for _, n := range ch.chains {
+		if ch.old.chains[n.Name] {
+			continue
+		}
+		for _, r := range n.rules {
+			c.AddRule(&nftables.Rule{Table: ch.table, Chain: n.Chain, Exprs: r})
 		}
 	}
 	return nil

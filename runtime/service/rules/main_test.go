@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -17,6 +18,29 @@ import (
 	"github.com/runonce/runonce/internal/testing/roottest"
 	"github.com/runonce/runonce/runtime/network/namespaces"
 )
+
+// insideVariable says that the tests already run in a network namespace of their own.
+const insideVariable = "RUNONCE_TEST_NETNS"
+
+// TestMain runs the tests that need root in a network namespace of their own.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if os.Geteuid() != 0 || testing.Short() || os.Getenv(insideVariable) != "" {
+		os.Exit(m.Run())
+	}
+	cmd := exec.CommandContext(context.Background(), "/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), insideVariable+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		os.Exit(exit.ExitCode())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "running the tests in a network namespace:", err)
+		os.Exit(1)
+	}
+}
 
 // The addresses of a machine, of one beside it, and of the machine's bridge and pods.
 const (
@@ -157,7 +181,8 @@ func port(pods ...pod) Port {
 	return p
 }
 
-// serve answers in a namespace, at a port for TCP and UDP, with a name and the client's address.
+// serve answers in a namespace, at a port for TCP and UDP, with a name and the client's address, and to a datagram that is
+// not "?" with that too.
 func serve(t testing.TB, netns, name string, port uint16) {
 	t.Helper()
 	var l net.Listener
@@ -189,11 +214,15 @@ func serve(t testing.TB, netns, name string, port uint16) {
 	go func() {
 		buf := make([]byte, 100)
 		for {
-			_, from, err := u.ReadFrom(buf)
+			n, from, err := u.ReadFrom(buf)
 			if err != nil {
 				return
 			}
-			_, _ = u.WriteTo([]byte(name+" "+hostOf(from.String())), from)
+			answer := name + " " + hostOf(from.String())
+			if q := string(buf[:n]); q != "?" {
+				answer += " " + q
+			}
+			_, _ = u.WriteTo([]byte(answer), from)
 		}
 	}()
 }
@@ -216,6 +245,11 @@ func dialContext(ctx context.Context, netns, network, addr string) (c net.Conn, 
 		return err
 	})
 	return c, err
+}
+
+// dialHere connects from the namespace of the calling thread.
+func dialHere(addr string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: 10 * time.Second}).DialContext(context.Background(), "tcp", addr)
 }
 
 // echo returns what it gets over TCP.

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// portPrefix begins the names of the chains of ports, affinityPrefix those of the sets of clients.
-	portPrefix, affinityPrefix = "port-", "affinity-"
+	// affinityPrefix begins the names of the sets of clients, servicesChain that of a chain which always has rules.
+	affinityPrefix, servicesChain = "affinity-", "services"
 	// unsettled is a chain that is there until the connections of changed UDP ports have been looked at: the next
 	// Apply does it for all if a process was killed in between.
 	unsettled = "unsettled"
@@ -77,6 +77,9 @@ func newPlan(f family, t Table) *plan {
 	p := &plan{family: f, table: f.named(t.Name), udp: map[string]Port{}}
 	s := p.familySets()
 	for _, port := range t.Ports {
+		if !slices.ContainsFunc(slices.Concat(port.IPs, port.ExternalIPs), f.has) {
+			continue
+		}
 		port.Endpoints = slices.DeleteFunc(slices.Clone(port.Endpoints), func(e netip.AddrPort) bool { return !f.has(e.Addr()) })
 		p.port(s, port, t.Bridge)
 	}
@@ -96,45 +99,66 @@ func (p *plan) nat(s sets, bridge bool) {
 	if bridge && p.inet == unix.AF_INET {
 		nodePort = rule(local(false), portFrom(firstRegister), vmap(s.nodePorts))
 	}
-	p.chain("services", rule(p.destinationPort(), vmap(s.services)), nodePort)
-	jump := verdict(expr.VerdictJump, "services")
-	p.chain("prerouting", jump).on(nftables.ChainTypeNAT, nftables.ChainHookPrerouting, -110)
-	p.chain("output", jump).on(nftables.ChainTypeNAT, nftables.ChainHookOutput, -110)
-	p.chain("postrouting",
+	jump := verdict(expr.VerdictJump, p.chain(servicesChain, "", rule(p.destinationPort(), vmap(s.services)), nodePort))
+	p.hook(hook{nftables.ChainTypeNAT, nftables.ChainHookPrerouting, -110}, "prerouting", "", jump)
+	p.hook(hook{nftables.ChainTypeNAT, nftables.ChainHookOutput, -110}, "output", "", jump)
+	p.hook(hook{nftables.ChainTypeNAT, nftables.ChainHookPostrouting, 90}, "postrouting", "",
 		rule(unmarked(toMasquerade), verdict(expr.VerdictReturn, "")),
 		unmark(toMasquerade),
 		rule(link(expr.MetaKeyOIFNAME, "lo"), verdict(expr.VerdictReturn, "")),
-		exprs{&expr.Masq{}},
-	).on(nftables.ChainTypeNAT, nftables.ChainHookPostrouting, 90)
+		exprs{&expr.Masq{}})
 }
 
 // refuse adds the chains that refuse: just after what is translated got another destination.
 func (p *plan) refuse(s sets, bridge string) {
-	reject := verdict(expr.VerdictGoto, "reject-all")
-	p.chain("reject-all", rejectTCP(), p.rejectAll())
-	p.chain("refuse",
+	reject := verdict(expr.VerdictGoto, p.chain("reject-all", "", rejectTCP(), p.rejectAll()))
+	jump := verdict(expr.VerdictJump, p.chain("refuse", "",
 		rule(p.destination(), in(s.cluster), reject),
 		rule(isNew(), p.destinationPort(), in(s.refused), reject),
-		rule(isNew(), local(false), portFrom(firstRegister), in(s.refusedNodePorts), reject))
-	jump := verdict(expr.VerdictJump, "refuse")
-	early := p.chain("refuse-prerouting")
+		rule(isNew(), local(false), portFrom(firstRegister), in(s.refusedNodePorts), reject)))
+	early := []exprs{jump}
 	if bridge != "" {
-		early.rules = append(early.rules,
-			rule(link(expr.MetaKeyIIFNAME, bridge), p.loopbackDestination(expr.CmpOpEq), isNew(), verdict(expr.VerdictDrop, "")))
+		closed := rule(link(expr.MetaKeyIIFNAME, bridge), p.loopbackDestination(expr.CmpOpEq), isNew(), verdict(expr.VerdictDrop, ""))
+		early = []exprs{closed, jump}
 	}
-	early.rules = append(early.rules, jump)
-	early.on(nftables.ChainTypeFilter, nftables.ChainHookPrerouting, -90)
-	p.chain("refuse-output", jump).on(nftables.ChainTypeFilter, nftables.ChainHookOutput, -90)
+	p.hook(hook{nftables.ChainTypeFilter, nftables.ChainHookPrerouting, -90}, "refuse-prerouting", "", early...)
+	p.hook(hook{nftables.ChainTypeFilter, nftables.ChainHookOutput, -90}, "refuse-output", "", jump)
 }
 
-func (p *plan) chain(name string, rules ...exprs) *chain {
-	c := &chain{&nftables.Chain{Table: p.table, Name: name}, rules}
+// chain adds a chain and returns its name, which ends in a hash of its rules and of what else tells it from others:
+// a chain of that name in the kernel is the same.
+func (p *plan) chain(name, salt string, rules ...exprs) string {
+	return p.hook(hook{}, name, salt, rules...)
+}
+
+// hook is when the kernel calls a chain: never if it is empty.
+type hook struct {
+	kind     nftables.ChainType
+	number   *nftables.ChainHook
+	priority nftables.ChainPriority
+}
+
+func (p *plan) hook(h hook, name, salt string, rules ...exprs) string {
+	c := &chain{&nftables.Chain{Table: p.table, Name: name + "-" + p.hash(salt, rules)[:8], Type: h.kind, Hooknum: h.number}, rules}
+	if h.number != nil {
+		c.Priority = &h.priority
+	}
 	p.chains = append(p.chains, c)
-	return c
+	return c.Name
 }
 
-func (c *chain) on(kind nftables.ChainType, hook *nftables.ChainHook, priority nftables.ChainPriority) {
-	c.Type, c.Hooknum, c.Priority = kind, hook, &priority
+// hash returns one of the rules as the kernel gets them.
+func (p *plan) hash(salt string, rules []exprs) string {
+	h := sha256.New()
+	_, _ = fmt.Fprintln(h, salt, len(rules))
+	for _, r := range rules {
+		for _, e := range r {
+			// An expression that cannot be written is an error when the rule is added.
+			b, _ := expr.Marshal(byte(p.family.table), e)
+			_, _ = fmt.Fprintln(h, len(b), b)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // sets are the sets and maps that all tables have.
@@ -160,8 +184,7 @@ func (p *plan) familySets() sets {
 
 func (p *plan) set(s nftables.Set) *set {
 	s.Table = p.table
-	// Within a batch, sets have numbers.
-	s.ID = uint32(len(p.sets) + 1)
+	s.ID = uint32(len(p.sets) + 1) // in this transaction; what leads to it uses its name
 	added := &set{Set: &s, keys: map[string]bool{}}
 	p.sets = append(p.sets, added)
 	return added
@@ -169,9 +192,8 @@ func (p *plan) set(s nftables.Set) *set {
 
 // port adds what leads to the endpoints of a port, which are of this family only.
 func (p *plan) port(s sets, port Port, bridge string) {
-	protocol, name := numberOf(port.Protocol), chainName(port)
-	translate := p.translate(port)
-	p.chain(name, append([]exprs{mark(toMasquerade)}, translate...)...)
+	protocol, translate := numberOf(port.Protocol), p.translate(port)
+	name := p.chain(chainName(port), fmt.Sprint(port), append([]exprs{mark(toMasquerade)}, translate...)...)
 	if port.Protocol == v1.ProtocolUDP {
 		p.udp[name] = port
 	}
@@ -196,12 +218,12 @@ func (p *plan) port(s sets, port Port, bridge string) {
 // keepSource adds the chain of a port for clients from outside, and returns its name. Those that are inside, on the
 // bridge or this machine, go to its other chain.
 func (p *plan) keepSource(name string, translate []exprs, bridge string) string {
-	outside := p.chain("outside-"+name, rule(local(true), verdict(expr.VerdictGoto, name)))
+	inside := verdict(expr.VerdictGoto, name)
+	rules := []exprs{rule(local(true), inside)}
 	if bridge != "" {
-		outside.rules = append(outside.rules, rule(link(expr.MetaKeyIIFNAME, bridge), verdict(expr.VerdictGoto, name)))
+		rules = append(rules, rule(link(expr.MetaKeyIIFNAME, bridge), inside))
 	}
-	outside.rules = append(outside.rules, translate...)
-	return outside.Name
+	return p.chain("outside-"+name, "", append(rules, translate...)...)
 }
 
 // translate returns the rules that lead to one of the endpoints, none if there are none.
@@ -263,20 +285,16 @@ func after(p netip.Prefix) []byte {
 	return last.Next().AsSlice()
 }
 
-// chainName is the name of a port's chain, which changes with everything about the port.
+// chainName is the name of a port's chain, without the hash.
 func chainName(port Port) string {
 	name := strings.ReplaceAll(port.Name, ":", "/") // which nft cannot read in a name
-	return portPrefix + name + "/" + strings.ToLower(string(port.Protocol)) + "-" + hash(port)[:8]
+	return "port-" + name + "/" + strings.ToLower(string(port.Protocol))
 }
 
 // affinityName is the name of the set of clients of an endpoint. It stays when the port gets other endpoints.
 func affinityName(port Port, e netip.AddrPort) string {
-	return affinityPrefix + hash(port.Name, port.Protocol, e)[:16]
-}
-
-func hash(all ...any) string {
-	sum := sha256.Sum256(fmt.Appendln(nil, all...))
-	return hex.EncodeToString(sum[:])
+	sum := sha256.Sum256(fmt.Appendln(nil, port.Name, port.Protocol, e))
+	return affinityPrefix + hex.EncodeToString(sum[:8])
 }
 
 // changedUDP returns the UDP ports whose chain the old table has not.

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,11 +9,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"crypto/sha256"
 
 	"github.com/runonce/runonce/runtime/network"
 )
@@ -47,15 +47,15 @@ func ensureRoutes(t Table) error {
 		if _, err := netlink.RouteGet(r.Masked().Addr().Next().AsSlice()); err == nil {
 			continue
 		}
-		route, err := routeTo(t, r)
+		route, ok, err := routeTo(t, r)
 		if err != nil {
 			return fmt.Errorf("looking for a route to %s: %w", r, err)
 		}
 		// Without any address of the family nobody can connect.
-		if route == nil {
+		if !ok {
 			continue
 		}
-		if err := netlink.RouteReplace(route); err != nil {
+		if err := netlink.RouteReplace(&route); err != nil {
 			return fmt.Errorf("adding a route to %s: %w", r, err)
 		}
 	}
@@ -63,36 +63,36 @@ func ensureRoutes(t Table) error {
 }
 
 // routeTo returns a route through an interface that has an address of the family, so that connections have a source
-// to which answers return. It is nil if there is none.
-func routeTo(t Table, r netip.Prefix) (*netlink.Route, error) {
+// to which answers return: one of Source, then the bridge's. ok is false if there is none.
+func routeTo(t Table, r netip.Prefix) (route netlink.Route, ok bool, err error) {
 	bits := r.Addr().BitLen()
-	route := &netlink.Route{
+	route = netlink.Route{
 		Dst:      &net.IPNet{IP: r.Masked().Addr().AsSlice(), Mask: net.CIDRMask(r.Bits(), bits)},
 		Protocol: routeProtocol, Priority: routeMetric(t.Name), Scope: netlink.SCOPE_LINK,
 	}
 	family := map[bool]int{true: netlink.FAMILY_V4, false: netlink.FAMILY_V6}[r.Addr().Is4()]
 	addrs, err := network.Listed(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, family) })
 	if err != nil {
-		return nil, err
+		return route, false, err
 	}
 	bridge, _ := net.InterfaceByName(t.Bridge)
-	for _, source := range append(t.Source, netip.Addr{}) {
+	for _, source := range slices.Concat(t.Source, []netip.Addr{{}}) {
 		for _, a := range addrs {
 			ip, _ := netip.AddrFromSlice(a.IP)
 			own := ip.Unmap() == source && !source.IsLoopback()
 			ofBridge := !source.IsValid() && bridge != nil && a.LinkIndex == bridge.Index && !ip.IsLinkLocalUnicast()
 			if (own || ofBridge) && isUp(a.LinkIndex) {
 				route.LinkIndex, route.Src = a.LinkIndex, a.IP
-				return route, nil
+				return route, true, nil
 			}
 		}
 	}
 	// IPv6 has no routes through the loopback, except to itself.
-	if lo, err := net.InterfaceByName("lo"); err == nil && r.Addr().Is4() {
+	if lo, err := net.InterfaceByName("lo"); err == nil && lo.Flags&net.FlagUp != 0 && r.Addr().Is4() {
 		route.LinkIndex = lo.Index
-		return route, nil
+		return route, true, nil
 	}
-	return nil, nil
+	return route, false, nil
 }
 
 // isUp reports whether the interface is up and not the loopback.
@@ -103,15 +103,18 @@ func isUp(index int) bool {
 
 // removeRoutes removes all that ensureRoutes has added for the table.
 func removeRoutes(table string) error {
-	filter := &netlink.Route{Protocol: routeProtocol, Priority: routeMetric(table)}
+	ours := &netlink.Route{Protocol: routeProtocol}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		routes, err := network.Listed(func() ([]netlink.Route, error) {
-			return netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_PRIORITY)
+			return netlink.RouteListFiltered(family, ours, netlink.RT_FILTER_PROTOCOL)
 		})
 		if err != nil {
 			return fmt.Errorf("listing the machine's routes: %w", err)
 		}
 		for _, r := range routes {
+			if r.Priority != routeMetric(table) {
+				continue
+			}
 			if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("removing the route to %s: %w", r.Dst, err)
 			}

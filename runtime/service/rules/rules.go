@@ -1,63 +1,61 @@
-// Package rules writes what the Services of a root need into the kernel: a table of nftables and, where the machine
+// Package rules writes what the Services of a root need into the kernel: tables of nftables and, where the machine
 // has no route to the cluster IPs, routes. They outlive the process. A change is one transaction over netlink, which
-// takes a millisecond where the programs nft and iptables take that many times longer.
+// takes a millisecond or two where running the programs nft and iptables took many times that.
 //
-// This is the table of a Service "web" with a TCP port 80 (NodePort 30080, two endpoints), an external IP for which
-// externalTrafficPolicy is Local, and a Service "sticky" with session affinity. What has the suffix -ip exists for
-// IPv6 too, with -ip6.
+// This is the table for IPv4 of a Service "web", port 80 and node port 30080 with two endpoints, a Service "sticky" with
+// session affinity, and a Service "outer" with an external IP and externalTrafficPolicy Local. That for IPv6 has the
+// same name and structure. A family that nothing needs has no table.
 //
-//	table inet runonce0-services {
-//		# The ports, and their endpoints: each port has a range of the numbers.
-//		map services-ip   { type ipv4_addr . inet_proto . inet_service : verdict
-//			elements = { 10.96.0.10 . tcp . 80 : goto port-default/web/http/tcp/ip-4c9ad0e1, ... } }
-//		map nodeports-ip  { type inet_proto . inet_service : verdict
-//			elements = { tcp . 30080 : goto port-default/web/http/tcp/ip-4c9ad0e1 } }
-//		map endpoints-ip  { type mark : ipv4_addr . inet_service
-//			elements = { 0 : 10.88.0.2 . 8080, 1 : 10.88.0.3 . 8080 } }
-//
-//		# Where translated connections were going, and so which of them are masqueraded.
-//		map frontends-ip     { type ipv4_addr . inet_proto . inet_service : verdict
-//			elements = { 10.96.0.10 . tcp . 80 : goto masquerade, 192.0.2.80 . tcp . 80 : goto keep-source } }
-//		map nodefrontends-ip { type inet_proto . inet_service : verdict
-//			elements = { tcp . 30080 : goto keep-source } }
+//	table ip runonce0-services {
+//		# Where the ports of Services are reached.
+//		map services  { type ipv4_addr . inet_proto . inet_service : verdict
+//			elements = { 10.96.0.10 . tcp . 80 : goto port-default/web/http/tcp-4c9ad0e1, ... } }
+//		map nodeports { type inet_proto . inet_service : verdict
+//			elements = { tcp . 30080 : goto port-default/web/http/tcp-4c9ad0e1 } }
 //
 //		# What is refused: what is left for cluster IPs, and ports elsewhere that have no endpoints.
-//		set cluster-ips-ip       { type ipv4_addr; flags interval; elements = { 10.96.0.0/16 } }
-//		set refused-ip           { type ipv4_addr . inet_proto . inet_service }
-//		set refused-nodeports-ip { type inet_proto . inet_service }
+//		set cluster-ips       { type ipv4_addr; flags interval; elements = { 10.96.0.0/16 } }
+//		set refused           { type ipv4_addr . inet_proto . inet_service }
+//		set refused-nodeports { type inet_proto . inet_service }
 //
 //		# The clients of an endpoint with session affinity.
 //		set affinity-0f3e... { type ipv4_addr; size 65535; flags dynamic,timeout }
 //
+//		# Just before the chains of others, such as those of the bridge and of Docker. The bit of the mark goes from
+//		# here to postrouting.
 //		chain prerouting { type nat hook prerouting priority -110; jump services }
 //		chain output     { type nat hook output priority -110; jump services }
 //		chain services {
-//			ip daddr . meta l4proto . th dport vmap @services-ip
-//			fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto . th dport vmap @nodeports-ip # all of them with a bridge
-//			fib daddr type local ip6 daddr != ::1 meta l4proto . th dport vmap @nodeports-ip6
+//			ip daddr . meta l4proto . th dport vmap @services
+//			# with a bridge, which can route to 127.0.0.1; otherwise with ip daddr != 127.0.0.0/8, and ip6 daddr != ::1
+//			fib daddr type local meta l4proto . th dport vmap @nodeports
 //		}
-//		chain port-default/web/http/tcp/ip-4c9ad0e1 {
-//			meta l4proto tcp dnat ip to numgen random mod 2 offset 0 map @endpoints-ip
+//		chain port-default/web/http/tcp-4c9ad0e1 {
+//			meta mark set meta mark | 0x10000000
+//			meta l4proto tcp numgen random mod 2 0 dnat to 10.88.0.2:8080
+//			meta l4proto tcp numgen random mod 1 0 dnat to 10.88.0.3:8080
 //		}
-//		chain port-default/sticky/http/tcp/ip-97a1f230 {
-//			meta l4proto tcp ip saddr @affinity-0f3e... update @affinity-0f3e... { ip saddr timeout 3h } dnat ip to 10.88.0.4:80
-//			meta l4proto tcp ip saddr @affinity-77b0... update @affinity-77b0... { ip saddr timeout 3h } dnat ip to 10.88.0.5:80
-//			meta l4proto tcp numgen random mod 2 0 update @affinity-0f3e... { ip saddr timeout 3h } dnat ip to 10.88.0.4:80
-//			meta l4proto tcp numgen random mod 1 0 update @affinity-77b0... { ip saddr timeout 3h } dnat ip to 10.88.0.5:80
+//		chain port-default/sticky/http/tcp-97a1f230 {
+//			meta mark set meta mark | 0x10000000
+//			meta l4proto tcp ip saddr @affinity-0f3e... update @affinity-0f3e... { ip saddr timeout 3h } dnat to 10.88.0.4:80
+//			meta l4proto tcp numgen random mod 1 0 update @affinity-0f3e... { ip saddr timeout 3h } dnat to 10.88.0.4:80
+//		}
+//		chain outside-port-default/outer/http/tcp-5b2e7c11-c4d4a1f0 {
+//			fib saddr type local goto port-default/outer/http/tcp-5b2e7c11
+//			iifname "runonce0" goto port-default/outer/http/tcp-5b2e7c11
+//			meta l4proto tcp numgen random mod 1 0 dnat to 10.88.0.5:80
 //		}
 //
 //		# A pod's answer to another pod would take the short way, over the bridge: it has to come back here.
 //		chain postrouting {
 //			type nat hook postrouting priority 90
+//			meta mark & 0x10000000 == 0 return
+//			meta mark set meta mark & 0xefffffff
 //			oifname "lo" return
-//			ct status ! dnat return
-//			ct original daddr . meta l4proto . ct original proto-dst vmap @frontends-ip
-//			meta l4proto . ct original proto-dst vmap @nodefrontends-ip
+//			masquerade
 //		}
-//		chain masquerade { masquerade }
-//		chain keep-source { fib saddr type local masquerade; iifname "runonce0" masquerade }
 //
-//		# Before routing, so that pods get no redirects to addresses that nobody has. What is translated has another
+//		# Before routing, so that no pod gets a redirect to an address that nobody has. What is translated has another
 //		# destination by now.
 //		chain refuse-prerouting {
 //			type filter hook prerouting priority -90
@@ -66,12 +64,18 @@
 //		}
 //		chain refuse-output { type filter hook output priority -90; jump refuse }
 //		chain refuse {
-//			ip daddr @cluster-ips-ip goto reject
-//			ct state new ip daddr . meta l4proto . th dport @refused-ip goto reject
-//			ct state new fib daddr type local meta l4proto . th dport @refused-nodeports-ip goto reject
+//			ip daddr @cluster-ips goto reject-all
+//			ct state new ip daddr . meta l4proto . th dport @refused goto reject-all
+//			ct state new fib daddr type local meta l4proto . th dport @refused-nodeports goto reject-all
 //		}
-//		chain reject { meta l4proto tcp reject with tcp reset; reject with icmpx port-unreachable }
+//		chain reject-all { meta l4proto tcp reject with tcp reset; reject }
 //	}
+//
+// All chains are named for their rules, with a hash at the end that is left out here where it does not help. A chain
+// that the kernel has need not be sent again.
+//
+// A datagram of the machine itself that is refused is an error of the system call that sends it, EPERM and not
+// ECONNREFUSED: that is how the kernel drops what has not left yet.
 //
 // It needs Linux 5.10, which can refuse before routing.
 package rules
@@ -97,7 +101,9 @@ type Table struct {
 	Bridge string
 	// Source are the machine's own addresses, with which it reaches cluster IPs when it has no route to them.
 	Source []netip.Addr
-	Ports  []Port
+	// Ports are those of all Services. Of two ports at the same address, or with the same node port, the first is
+	// reached.
+	Ports []Port
 }
 
 // Port is a port of a Service.
@@ -118,7 +124,7 @@ type Port struct {
 }
 
 // Apply makes the kernel do what the table says, and nothing else, in one transaction: it replaces the rules of an
-// earlier table of that name. Connections stay as they are, except that UDP clients of an endpoint that is gone get
+// earlier table of that name, and makes them anew if they are gone. Connections stay as they are, except that UDP clients of an endpoint that is gone get
 // another one. The caller makes sure that nobody else applies or removes the table meanwhile.
 //
 // An error that only a change of the machine can cure is permanent.

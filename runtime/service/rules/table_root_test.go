@@ -52,6 +52,8 @@ func TestApplyRepairs(t *testing.T) {
 		"rules":   {"nft", "flush", "table", "ip", tab0},
 		"ruleset": {"nft", "flush", "ruleset"},
 		"route":   {"ip", "link", "set", "host0", "down"},
+		"loss of a chain": {"sh", "-c", "nft flush table ip " + tab0 + " && nft flush map ip " + tab0 + " services && nft flush map ip " + tab0 + " nodeports && nft -a list table ip " +
+			tab0 + " | sed -n 's/.*chain \\(port-[^ ]*\\) .*/delete chain ip " + tab0 + " \\1/p' | nft -f -"},
 		"another table of that name": {
 			"sh", "-c", "nft delete table ip " + tab0 + " && nft add table ip " + tab0 + " && nft add set ip " + tab0 + " services '{ type mark; }' && " +
 				"nft add chain ip " + tab0 + " services '{ type filter hook input priority 0; }'",
