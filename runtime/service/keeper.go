@@ -116,9 +116,9 @@ func (k *Keeper) load() (state, error) {
 }
 
 // Define puts Services in place of those of the same names, and removes those that are gone. It gives them their
-// addresses and brings all up to date. Those of other inputs stay. An error that no retry can fix is permanent; after that nothing
-// has changed.
-func (k *Keeper) Define(ctx context.Context, services []*v1.Service, gone func(*v1.Service) bool) error {
+// addresses and brings all up to date. Those of other inputs stay. pods are those of the input, whose host ports are no node
+// ports. An error that no retry can fix is permanent; after that nothing has changed.
+func (k *Keeper) Define(ctx context.Context, services []*v1.Service, gone func(*v1.Service) bool, pods []*v1.Pod) error {
 	if len(services) == 0 {
 		if s, err := k.load(); err != nil || !slices.ContainsFunc(s.Services, gone) {
 			return err
@@ -134,7 +134,14 @@ func (k *Keeper) Define(ctx context.Context, services []*v1.Service, gone func(*
 		if err != nil {
 			return err
 		}
-		next, err := old.define(services, gone, ranges)
+		known, err := k.o.Records.List()
+		if err != nil {
+			return err
+		}
+		for _, r := range known {
+			pods = append(pods, r.Pod)
+		}
+		next, err := old.define(services, gone, ranges, pods)
 		if err != nil {
 			return err
 		}
@@ -162,7 +169,7 @@ func (k *Keeper) Remove(ctx context.Context, chosen func(*v1.Service) bool) (nam
 			names = append(names, key(svc).String())
 		}
 	}
-	return names, k.Define(ctx, nil, chosen)
+	return names, k.Define(ctx, nil, chosen, nil)
 }
 
 // Services returns the Services with their cluster IPs and node ports, by namespace and name.
