@@ -105,3 +105,37 @@ func TestPublishAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestPublishAdopted: a pod that was ready for an earlier process stays so until this one has probed it.
+func TestPublishAdopted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		s := &services{records: n.records}
+		n.services, n.sandboxes.Records = s, n.records
+		pod := testPod(v1.RestartPolicyAlways, "sleep")
+		pod.Spec.Containers[0].ReadinessProbe = execProbe("exit", "0")
+		for range 2 {
+			ctx, end := context.WithCancel(t.Context())
+			p := n.pods(ctx, t)
+			for range 3 {
+				st, err := p.Status(ctx, pod)
+				if err == nil {
+					err = p.Publish(ctx, pod, st)
+				}
+				if err == nil {
+					err = p.Sync(ctx, pod)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second)
+			}
+			end()
+			synctest.Wait()
+		}
+		want := []string{"", "web ready=true ", "web ready=true "}
+		if !slices.Equal(s.seen, want) {
+			t.Errorf("the updates saw %q, want %q", s.seen, want)
+		}
+	})
+}

@@ -178,6 +178,29 @@ func (k *Keeper) Services() ([]*v1.Service, error) {
 	return s.Services, err
 }
 
+// Unready returns, by the names of Services that refuse connections, a pod that is not ready of each.
+func (k *Keeper) Unready() (map[string]*v1.Pod, error) {
+	s, err := k.load()
+	if err != nil {
+		return nil, err
+	}
+	members, err := k.members()
+	if err != nil {
+		return nil, err
+	}
+	unready := map[string]*v1.Pod{}
+	for _, svc := range s.Services {
+		if len(endpoints(svc, members)) > 0 {
+			continue
+		}
+		i := slices.IndexFunc(members, func(m member) bool { return podspec.Selects(svc, m.pod) })
+		if i >= 0 {
+			unready[key(svc).String()] = members[i].pod
+		}
+	}
+	return unready, nil
+}
+
 // ranges returns the ranges of cluster IPs: those that were asked for, else those that are in use.
 func (k *Keeper) ranges(old state, inUse bool) ([]netip.Prefix, error) {
 	ranges := slices.Clone(k.o.Ranges)
