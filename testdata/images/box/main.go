@@ -36,7 +36,7 @@ func applets() map[string]applet {
 		"stay":    {"[DURATION]  sleep and ignore SIGTERM", stay},
 		"trap":    {"[DURATION]  print \"ready\", then print the first signal and exit, without one after DURATION", trap},
 		"diary":   {"FILE [DURATION]  log the start, SIGTERM and, DURATION later, the end, with the time since boot in ns", diary},
-		"ledger":  {"FILE CODE [DURATION]  log the start and, after DURATION or SIGTERM, the end, and exit with CODE", ledger},
+		"ledger":  {"FILE CODE [DURATION]  log the start and, after DURATION or SIGTERM, the end, with the time since boot in ns, and exit with CODE", ledger},
 		"huge":    {"FILE MIB  map FILE, in a hugetlbfs, and write to it", huge},
 		"listen":  {"  print standard input, and \"end\" at its end", listen},
 		"echo":    {"TEXT...  print TEXT", echo},
