@@ -24,6 +24,8 @@ type kind struct {
 	embedded bool
 	// edit changes a random pod; may be nil.
 	edit func(*rand.Rand, *v1.Pod)
+	// order has pods depend on each other.
+	order bool
 	// disk mounts a file system for the root; may be nil.
 	disk func(context.Context, *round) error
 	// disturb has runonce do something with the pods, and disturbs it.
@@ -35,6 +37,7 @@ func allKinds() []kind {
 	return []kind{
 		{name: "signals", weight: 8, disturb: disturb},
 		{name: "hooks", weight: 3, edit: addHooks, disturb: disturb},
+		{name: "order", weight: 3, order: true, edit: giveTime, disturb: disturb},
 		{name: "reload", weight: 2, twoRuns: true, edit: giveTime, disturb: reload},
 		{name: "stop", weight: 3, edit: giveTime, disturb: stop},
 		{name: "full", weight: 1, edit: giveTime, disk: smallDisk, disturb: fillDisk},

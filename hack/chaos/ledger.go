@@ -13,6 +13,8 @@ import (
 // instance is what one instance of a container has recorded of itself.
 type instance struct {
 	name  string
+	start int64 // since boot, in ns, as end
+	end   int64
 	ended bool
 	code  int
 	// stopped says that it was told to end before it had done its work.
@@ -42,23 +44,29 @@ func readLedger(path string) ([]instance, error) {
 	}
 	var all []instance
 	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
-		switch {
-		case (len(f) == 2 || len(f) == 3) && f[1] == "start":
-			all = append(all, instance{name: f[0], overlaps: len(f) == 3})
-		case (len(f) == 3 || len(f) == 4) && f[1] == "end":
-			code, err := strconv.Atoi(f[2])
-			if err != nil {
-				return nil, err
-			}
-			for i := range all {
-				if all[i].name == f[0] {
-					all[i].ended, all[i].code, all[i].stopped = true, code, len(f) == 4
-				}
-			}
-		default:
-			return nil, fmt.Errorf("ledger %s: line %q", path, line)
+		all, err = enter(all, strings.Fields(line))
+		if err != nil {
+			return nil, fmt.Errorf("ledger %s: line %q: %w", path, line, err)
 		}
 	}
 	return all, nil
+}
+
+// enter adds a line of a ledger: NAME start TIME [overlaps], or NAME end CODE TIME [stopped].
+func enter(all []instance, f []string) ([]instance, error) {
+	switch {
+	case (len(f) == 3 || len(f) == 4) && f[1] == "start":
+		start, err := strconv.ParseInt(f[2], 10, 64)
+		return append(all, instance{name: f[0], start: start, overlaps: len(f) == 4}), err
+	case (len(f) == 4 || len(f) == 5) && f[1] == "end":
+		code, err1 := strconv.Atoi(f[2])
+		end, err2 := strconv.ParseInt(f[3], 10, 64)
+		for i := range all {
+			if all[i].name == f[0] {
+				all[i].ended, all[i].code, all[i].end, all[i].stopped = true, code, end, len(f) == 5
+			}
+		}
+		return all, errors.Join(err1, err2)
+	}
+	return all, errors.New("is neither a start nor an end")
 }

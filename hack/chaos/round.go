@@ -27,7 +27,9 @@ type round struct {
 	*world
 	kind     kind
 	pods     []*v1.Pod
-	dirs     []string // of manifests; the first runs serve the others
+	services []*v1.Service  // of some of the pods, which are in the same directory
+	order    [][]dependency // of the pods
+	dirs     []string       // of manifests; the first runs serve the others
 	ledgers  string
 	broken   []string
 	faults   []string        // their names
@@ -44,8 +46,8 @@ type round struct {
 // String describes the round.
 func (r *round) String() string {
 	words := make([]string, 0, len(r.pods))
-	for _, p := range r.pods {
-		words = append(words, describe(p))
+	for n, p := range r.pods {
+		words = append(words, describe(p)+r.describeOrder(n))
 	}
 	return strings.Join(words, " ") + ": " + strings.Join(r.broken, ", ")
 }
@@ -53,7 +55,11 @@ func (r *round) String() string {
 // newRound makes random pods, for one run or for two at the same time.
 func (w *world) newRound() *round {
 	r := &round{world: w, kind: w.chooseKind(), ledgers: filepath.Join(w.dir, "ledgers"), killed: map[string]bool{}}
-	for n := range 1 + w.IntN(6) {
+	pods := 1 + w.IntN(6)
+	if r.kind.order {
+		pods = max(pods, 3)
+	}
+	for n := range pods {
 		p := newPod(w.Rand, n, w.firstPort, r.ledgers)
 		if r.kind.edit != nil {
 			r.kind.edit(w.Rand, p)
@@ -63,6 +69,10 @@ func (w *world) newRound() *round {
 	r.dirs = []string{filepath.Join(w.dir, "a")}
 	if len(r.pods) > 1 && (r.kind.twoRuns || w.IntN(3) == 0) {
 		r.dirs = append(r.dirs, filepath.Join(w.dir, "b"))
+	}
+	r.addServices()
+	if r.kind.order {
+		r.addOrder()
 	}
 	return r
 }
@@ -119,17 +129,21 @@ func (r *round) write() error {
 			return err
 		}
 	}
-	return nil
+	return r.writeServices()
 }
 
 // writeManifest writes, or replaces, the manifest of a pod.
 func (r *round) writeManifest(n int) error {
-	p := r.pods[n]
-	text, err := yaml.Marshal(p)
+	return r.writeObject(n, r.pods[n].Name, r.pods[n])
+}
+
+// writeObject writes an object into the directory of a pod.
+func (r *round) writeObject(n int, name string, o any) error {
+	text, err := yaml.Marshal(o)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(r.dirs[n%len(r.dirs)], p.Name+".yaml")
+	path := filepath.Join(r.dirs[n%len(r.dirs)], name+".yaml")
 	hidden := filepath.Join(r.dir, "new.yaml")
 	if err := os.WriteFile(hidden, text, 0o644); err != nil {
 		return err

@@ -38,14 +38,17 @@ func (r *round) verify(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if res.Outcome == "Failed" {
+			if res.Outcome == "Failed" || res.Outcome == "Canceled" {
 				want = 1
 			}
-			errs = append(errs, r.verifyPod(ctx, p, res))
+			errs = append(errs, r.verifyPod(ctx, p, res), r.verifyOrder(n))
 		}
 		if out.code != want {
 			errs = append(errs, fmt.Errorf("the exit code is %d, want %d: %s", out.code, want, out.stderr))
 		}
+	}
+	for n := range r.pods {
+		errs = append(errs, r.verifyNames(n, all))
 	}
 	return errors.Join(append(errs, r.verifyList(ctx, all))...)
 }
@@ -63,7 +66,7 @@ func find(rows []row, name string) (row, error) {
 func (r *round) verifyPod(ctx context.Context, p *v1.Pod, res row) error {
 	r.counted++
 	killed := r.killed[""] || r.killed[p.Name]
-	errs := []error{verifyOutcome(p, res, killed)}
+	errs := []error{r.verifyOutcome(p, res, killed)}
 	for _, c := range res.Containers {
 		running := r.verifyRunning(p.Name, c)
 		ledger, err := awaitLedger(ledgerOf(r.ledgers, p, c.Name), c.State == "Running")
@@ -181,9 +184,9 @@ func verifyProcesses(pod string, c container, processes []string) error {
 }
 
 // verifyOutcome checks the outcome by what the pod does, unless its containers were killed.
-func verifyOutcome(p *v1.Pod, res row, killed bool) error {
+func (r *round) verifyOutcome(p *v1.Pod, res row, killed bool) error {
 	want := outcomes(p)
-	if res.Outcome == want || killed && res.Outcome == "Failed" {
+	if res.Outcome == want || killed && res.Outcome == "Failed" || r.isCanceled(p, res) {
 		return nil
 	}
 	return fmt.Errorf("pod %s is %s (%s: %s), want %s", p.Name, res.Outcome, res.Reason, res.Message, want)
@@ -211,10 +214,15 @@ func (r *round) verifyList(ctx context.Context, reported []row) error {
 	if err != nil {
 		return err
 	}
-	if out.code != 0 || len(rep.Pods) != len(r.pods) {
+	canceled := func(r row) bool { return r.Outcome == "Canceled" } // they may never have been started
+	least := len(slices.DeleteFunc(slices.Clone(reported), canceled))
+	if out.code != 0 || len(rep.Pods) > len(r.pods) || len(rep.Pods) < least {
 		return fmt.Errorf("ps: exit code %d, %d pods, want %d: %s", out.code, len(rep.Pods), len(r.pods), out.stderr)
 	}
 	for _, want := range reported {
+		if canceled(want) {
+			continue
+		}
 		got, err := find(rep.Pods, want.Name)
 		if err != nil {
 			return fmt.Errorf("ps: %w", err)

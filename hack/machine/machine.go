@@ -15,12 +15,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/nftables"
 	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/network"
+	"github.com/runonce/runonce/runtime/service/rules"
 )
 
 // Installation is one installation of runonce. Others may be at work on the same machine.
@@ -39,6 +41,7 @@ type State struct {
 	Processes []string
 	Cgroups   []string
 	Rules     []string
+	Services  []string // their tables of rules and routes
 }
 
 // Inspect returns the current state of the machine.
@@ -47,10 +50,11 @@ func (i Installation) Inspect(ctx context.Context) (State, error) {
 	links, err2 := i.links()
 	processes, err3 := i.Processes()
 	cgroups, err4 := i.cgroups()
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	services, err5 := i.services()
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return State{}, fmt.Errorf("inspecting the machine: %w", err)
 	}
-	return State{mounts, links, processes, cgroups, i.rules(ctx)}, nil
+	return State{mounts, links, processes, cgroups, i.rules(ctx), services}, nil
 }
 
 // Since returns what is new on the machine. What has gone meanwhile was not this
@@ -65,14 +69,14 @@ func (s State) Since(before State) State {
 	}
 	return State{
 		Mounts: added(s.Mounts, before.Mounts), Links: added(s.Links, before.Links), Processes: added(s.Processes, before.Processes),
-		Cgroups: added(s.Cgroups, before.Cgroups), Rules: added(s.Rules, before.Rules),
+		Cgroups: added(s.Cgroups, before.Cgroups), Rules: added(s.Rules, before.Rules), Services: added(s.Services, before.Services),
 	}
 }
 
-// PodFiles returns the files of pods that the installation has.
+// PodFiles returns the files of pods and of Services that the installation has.
 func (i Installation) PodFiles() ([]string, error) {
 	var found []string
-	for _, dir := range []string{"root/pods", "state/pods", "state/runc"} {
+	for _, dir := range []string{"root/pods", "root/services.json", "state/pods", "state/runc"} {
 		err := filepath.WalkDir(filepath.Join(i.Dir, dir), func(path string, e fs.DirEntry, err error) error {
 			if err == nil && !e.IsDir() {
 				found = append(found, path)
@@ -202,6 +206,38 @@ func (i Installation) rules(ctx context.Context) []string {
 		return nil // no iptables, no rules
 	}
 	return ownRules(string(out), i.bridge())
+}
+
+// Tables returns the installation's tables of nftables.
+func (i Installation) Tables() (all []*nftables.Table, err error) {
+	c, err := nftables.New()
+	if err != nil {
+		return nil, fmt.Errorf("connecting to nftables: %w", err)
+	}
+	all, err = c.ListTables()
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+		return nil, nil // the kernel has no nftables
+	}
+	return slices.DeleteFunc(all, func(t *nftables.Table) bool { return !strings.HasPrefix(t.Name, i.bridge()) }), err
+}
+
+// services lists the tables of nftables and the routes of Services.
+func (i Installation) services() (found []string, err error) {
+	tables, err := i.Tables()
+	if err != nil {
+		return nil, err
+	}
+	name := rules.TableName(i.bridge())
+	for _, t := range tables {
+		if t.Name == name {
+			found = append(found, fmt.Sprintf("table %d %s", t.Family, t.Name))
+		}
+	}
+	routes, err := rules.Routes(name)
+	for _, r := range routes {
+		found = append(found, "route "+r.String())
+	}
+	return found, err
 }
 
 // perPod begins the names of chains with the rules of a single pod, for its host ports and its source

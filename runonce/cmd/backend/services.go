@@ -22,7 +22,7 @@ func (e *machineEngine) Services() *service.Keeper { return e.services }
 func (e *machineEngine) newServices(o network.Options) *service.Keeper {
 	bridge := network.BridgeName(o.StateDir)
 	return service.New(service.Options{
-		Records: o.Records, Kernel: kernel{}, Table: bridge + "-services", Bridge: bridge, HostIPs: o.HostIPs, ClusterDomain: o.ClusterDomain, Log: o.Log,
+		Records: o.Records, Kernel: kernel{}, Table: rules.TableName(bridge), Bridge: bridge, HostIPs: o.HostIPs, ClusterDomain: o.ClusterDomain, Log: o.Log,
 		HostsFile: func(uid types.UID) string { return filepath.Join(o.Records.Dir(uid), runtime.HostsFile) },
 		Ranges:    e.o.ServiceCIDRs, Families: families(o.PodCIDRs),
 		FreeRange: func(f v1.IPFamily) (netip.Prefix, error) { return network.FreeServiceRange(bridge, f) },

@@ -101,23 +101,30 @@ func isUp(index int) bool {
 	return err == nil && link.Flags&net.FlagUp != 0 && link.Flags&net.FlagLoopback == 0
 }
 
-// removeRoutes removes all that ensureRoutes has added for the table.
-func removeRoutes(table string) error {
+// Routes returns the routes that ensureRoutes has added for the table.
+func Routes(table string) (all []netlink.Route, err error) {
 	ours := &netlink.Route{Protocol: routeProtocol}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		routes, err := network.Listed(func() ([]netlink.Route, error) {
 			return netlink.RouteListFiltered(family, ours, netlink.RT_FILTER_PROTOCOL)
 		})
 		if err != nil {
-			return fmt.Errorf("listing the machine's routes: %w", err)
+			return nil, fmt.Errorf("listing the machine's routes: %w", err)
 		}
-		for _, r := range routes {
-			if r.Priority != routeMetric(table) {
-				continue
-			}
-			if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("removing the route to %s: %w", r.Dst, err)
-			}
+		all = append(all, slices.DeleteFunc(routes, func(r netlink.Route) bool { return r.Priority != routeMetric(table) })...)
+	}
+	return all, nil
+}
+
+// removeRoutes removes the routes of the table.
+func removeRoutes(table string) error {
+	routes, err := Routes(table)
+	if err != nil {
+		return err
+	}
+	for _, r := range routes {
+		if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("removing the route to %s: %w", r.Dst, err)
 		}
 	}
 	return nil

@@ -90,6 +90,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
+// TableName returns the name of the table of the installation whose pods have the bridge.
+func TableName(bridge string) string { return bridge + "-services" }
+
 // Table is all that a root's Services need in the kernel.
 type Table struct {
 	Name string // of the tables, one of the family ip and one of ip6

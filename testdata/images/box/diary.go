@@ -19,11 +19,11 @@ func diary(args []string) error {
 		return err
 	}
 	note := func(what string) error {
-		var now unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		now, err := sinceBoot()
+		if err != nil {
 			return err
 		}
-		return appendTo([]string{args[0], what, strconv.FormatInt(now.Nano(), 10)})
+		return appendTo([]string{args[0], what, now})
 	}
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTERM)
@@ -38,4 +38,13 @@ func diary(args []string) error {
 		wait(d)
 	}
 	return note("end")
+}
+
+// sinceBoot returns the time since the machine was booted, in ns.
+func sinceBoot() (string, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return "", err
+	}
+	return strconv.FormatInt(now.Nano(), 10), nil
 }

@@ -210,3 +210,10 @@ func consume(args []string) error {
 	}
 	return f.Close()
 }
+
+func remove(args []string) error {
+	if len(args) != 1 {
+		return errors.New("usage: remove FILE")
+	}
+	return os.Remove(args[0])
+}

@@ -13,7 +13,7 @@ import (
 )
 
 // ledger keeps a record of this container outside the container's reach: a line when it starts
-// and one when it ends, with a name of its own that it also prints.
+// and one when it ends, with a name of its own that it also prints, and the time since boot in ns.
 func ledger(args []string) error {
 	if len(args) < 2 || len(args) > 3 {
 		return errors.New("usage: ledger FILE CODE [DURATION]")
@@ -33,8 +33,11 @@ func ledger(args []string) error {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
 	name := strings.ToLower(rand.Text()[:10])
-	end := []string{args[0], name, "end", args[1]}
-	start := []string{args[0], name, "start"}
+	now, err := sinceBoot()
+	if err != nil {
+		return err
+	}
+	start := []string{args[0], name, "start", now}
 	// The end of an instance that is killed is not in its ledger, but its lock goes with it.
 	lock, err := os.OpenFile(args[0]+".lock", os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -48,9 +51,17 @@ func ledger(args []string) error {
 		return err
 	}
 	fmt.Println("instance", name)
+	stopped := false
 	select {
 	case <-over:
 	case <-term:
+		stopped = true
+	}
+	if now, err = sinceBoot(); err != nil {
+		return err
+	}
+	end := []string{args[0], name, "end", args[1], now}
+	if stopped {
 		end = append(end, "stopped")
 	}
 	if err := appendTo(end); err != nil {
