@@ -183,8 +183,9 @@ tools: setup-test $(TOOLS)/golangci-lint $(TOOLS)/actionlint $(TOOLS)/containerd
 corpus: ## read manifests from outside the repository; CORPUS="DIR..."
 	$(GO) run ./hack/corpus $(CORPUS)
 
-images: ## write the images of the tests and the demo to bin/images
+images: setup-test ## write the images of the tests, the demo and the examples to bin/images
 	$(GO) run ./hack/mkimages bin/images
+	$(GO) run ./hack/mkimages bin/images postgres
 
 clean: ## remove everything that make has built, including the tools
 	rm -rf bin dist .cache runtime/containerd/shim/runonce-shim.*
