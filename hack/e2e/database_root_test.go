@@ -65,7 +65,7 @@ func testDatabase(t *testing.T, b *box) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows(up(changed, 12), "Failed")
+	rows(up(changed, 13), "Failed")
 	if log := b.logOf(t, "test", "test"); !strings.Contains(log, "web says 'salut', not 'bonjour'") {
 		t.Errorf("log of the test:\n%s", log)
 	}
