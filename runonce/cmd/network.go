@@ -65,8 +65,8 @@ type networkFlags struct {
 func (f *networkFlags) flags() []cli.Flag {
 	return append(f.connectFlags.flags(),
 		listFlag(&f.clusterDNS, categoryNetwork, "`IP` address of a DNS server for dnsPolicy ClusterFirst", "cluster-dns", ""),
-		textFlag(&f.clusterDomain, categoryNetwork, "cluster `DOMAIN` in the names of pods and Services", "cluster-domain", "cluster.local"),
-		listFlag(&f.serviceCIDRs, categoryNetwork, "IPv4 or IPv6 `CIDR` of the cluster IPs of Services", "service-cidr", "free, as pods"),
+		textFlag(&f.clusterDomain, categoryNetwork, "cluster `DOMAIN` in names of pods and Services", "cluster-domain", "cluster.local"),
+		listFlag(&f.serviceCIDRs, categoryNetwork, "`CIDR` of the cluster IPs of Services", "service-cidr", "a free one"),
 	)
 }
 
