@@ -22,11 +22,12 @@ const (
 	floorCrunName    = "floor crun"
 	embeddedName     = "runonce embedded"
 	embeddedCrunName = "runonce embedded crun"
+	servicesName     = "runonce with Services"
 	daemonName       = "runonce daemon"
 	podmanName       = "podman kube play"
 )
 
-var variantNames = []string{floorName, floorCrunName, embeddedName, embeddedCrunName, daemonName, podmanName}
+var variantNames = []string{floorName, floorCrunName, embeddedName, embeddedCrunName, servicesName, daemonName, podmanName}
 
 // variant is one way to start pods.
 type variant struct {
@@ -90,6 +91,7 @@ func (s setup) all(ctx context.Context) ([]variant, error) {
 		s.floor(floor, floorName),
 		s.runonce(embeddedName, nil),
 		s.runonce(daemonName, []string{"--address", s.daemon.Socket}),
+		s.withServices(s.runonce(servicesName, nil)),
 	}
 	all[2].daemons, all[2].cgroups = []int{s.daemon.Pid}, append(all[2].cgroups, daemonGroup)
 	if crun, err := exec.LookPath("crun"); err == nil {
@@ -158,6 +160,13 @@ func (s setup) runonce(name string, flags []string, run ...string) variant {
 		ours:      true,
 		cgroups:   []string{strings.TrimPrefix(cgroup.ParentOf(filepath.Join(dir, "root")), "/")},
 	}
+}
+
+// withServices gives the variant Services that select all pods.
+func (s setup) withServices(v variant) variant {
+	start := v.start
+	v.start = func(j job) []string { return append(start(j), s.services()) }
+	return v
 }
 
 // pluginDir returns the directory of the CNI plugins.
