@@ -47,7 +47,7 @@ func testDatabase(t *testing.T, b *box) {
 	}
 	rows(up(databaseExample, 0), "Succeeded")
 	b.databaseOrder(t)
-	if found := b.installation().Services(t.Context()); len(found) == 0 {
+	if found := b.inspect(t).Services; len(found) == 0 {
 		t.Error("no rules of the running Services found")
 	}
 	b.databaseDown(t, databaseExample)
@@ -124,7 +124,7 @@ func (b *box) databaseDown(t *testing.T, dir string) {
 	if r.code != 0 {
 		t.Errorf("down: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	if left := b.installation().Services(t.Context()); len(left) > 0 {
+	if left := b.inspect(t).Services; len(left) > 0 {
 		t.Errorf("left of Services: %v", left)
 	}
 	if left := b.containers(t); len(left) > 0 {
