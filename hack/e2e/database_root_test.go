@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/runonce/runonce/internal/testing/daemon"
 	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
@@ -29,7 +30,10 @@ var databaseImages = sync.OnceValues(func() (string, error) {
 
 // TestDatabase runs examples/database: what the migration has written into a PostgreSQL server arrives at the
 // test by the names of two Services, in the right order.
-func TestDatabase(t *testing.T) { embedded(t, testDatabase) }
+func TestDatabase(t *testing.T) {
+	embedded(t, testDatabase)
+	daemons(t, testDatabase, daemon.Current)
+}
 
 func testDatabase(t *testing.T, b *box) {
 	archives, err := databaseImages()
