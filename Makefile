@@ -212,5 +212,5 @@ setup-debian:
 setup-release:
 	@ARCH=$(or $(ARCH),$(ARCHS)) hack/setup.sh release
 
-# A cluster: etcd, the control plane, a kubelet, and a containerd for it.
+# A cluster: etcd, the control plane, kube-proxy, a kubelet, and a containerd for it.
 cluster-tools: $(CLUSTER)/kubelet $(CLUSTER)/containerd $(CLUSTER)/kwok ## build what a Kubernetes cluster needs

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/runonce/runonce/internal/testing/daemon"
 	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
@@ -29,7 +30,10 @@ var databaseImages = sync.OnceValues(func() (string, error) {
 
 // TestDatabase runs examples/database: what the migration has written into a PostgreSQL server arrives at the
 // test by the names of two Services, in the right order.
-func TestDatabase(t *testing.T) { embedded(t, testDatabase) }
+func TestDatabase(t *testing.T) {
+	embedded(t, testDatabase)
+	daemons(t, testDatabase, daemon.Current)
+}
 
 func testDatabase(t *testing.T, b *box) {
 	archives, err := databaseImages()
@@ -47,7 +51,7 @@ func testDatabase(t *testing.T, b *box) {
 	}
 	rows(up(databaseExample, 0), "Succeeded")
 	b.databaseOrder(t)
-	if found := b.installation().Services(t.Context()); len(found) == 0 {
+	if found := b.inspect(t).Services; len(found) == 0 {
 		t.Error("no rules of the running Services found")
 	}
 	b.databaseDown(t, databaseExample)
@@ -124,7 +128,7 @@ func (b *box) databaseDown(t *testing.T, dir string) {
 	if r.code != 0 {
 		t.Errorf("down: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	if left := b.installation().Services(t.Context()); len(left) > 0 {
+	if left := b.inspect(t).Services; len(left) > 0 {
 		t.Errorf("left of Services: %v", left)
 	}
 	if left := b.containers(t); len(left) > 0 {

@@ -1,6 +1,7 @@
 // Package testcluster runs a Kubernetes cluster for tests: etcd, an API server, a controller manager,
 // a scheduler and, if asked for, a node with a kubelet and a containerd, all of them real, on
-// loopback and with all their files in one directory. `make cluster-tools` builds them.
+// loopback and with all their files in one directory. `make cluster-tools` builds them. Services work if
+// asked for, too, by kube-proxy and a name server of this package.
 package testcluster
 
 import (
