@@ -125,8 +125,8 @@ test-cluster: root setup-test cluster-tools payload ## run tests on a Kubernetes
 test-cluster-quick: RUN = TestCluster/(Stories|Webhook|TwoRuns|Overtaken|Images|SlowPull|Restart|deployment|streams|suite)/(cluster-|happy|^Test)
 test-cluster-quick: test-cluster
 
-cluster: root setup-test cluster-tools ## run a Kubernetes cluster on this machine and print its kubeconfig; SIMULATED=N nodes more
-	$(GO) run ./hack/runcluster $(if $(SIMULATED),-simulated $(SIMULATED))
+cluster: root setup-test cluster-tools ## run a Kubernetes cluster on this machine and print its kubeconfig; SIMULATED=N nodes more; SERVICES=1
+	$(GO) run ./hack/runcluster $(if $(SIMULATED),-simulated $(SIMULATED)) $(if $(SERVICES),-services)
 
 chaos: root tools build ## kill processes at random moments and check every result; ROUNDS=500 ENGINE=embedded|2.4|1.6 KINDS=signals,... PARALLEL=4
 	$(GO) run ./hack/chaos -rounds $(or $(ROUNDS),500) -parallel $(or $(PARALLEL),4) \
@@ -183,8 +183,9 @@ tools: setup-test $(TOOLS)/golangci-lint $(TOOLS)/actionlint $(TOOLS)/containerd
 corpus: ## read manifests from outside the repository; CORPUS="DIR..."
 	$(GO) run ./hack/corpus $(CORPUS)
 
-images: ## write the images of the tests and the demo to bin/images
+images: setup-test ## write the images of the tests, the demo and the examples to bin/images
 	$(GO) run ./hack/mkimages bin/images
+	$(GO) run ./hack/mkimages bin/images postgres
 
 clean: ## remove everything that make has built, including the tools
 	rm -rf bin dist .cache runtime/containerd/shim/runonce-shim.*

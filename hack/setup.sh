@@ -7,8 +7,8 @@
 # and unpacks C libraries for them and the source of crun (release). On
 # distributions other than Debian, it lists the missing packages and stops.
 # Packages that only the tests need and that would start a service or replace another
-# package (containerd, docker-registry, etcd, skopeo) are unpacked into .cache/debian and not
-# installed; QEMU, a kernel and systemd are unpacked into .cache/vm. podman is unpacked into
+# package (containerd, docker-registry, etcd, PostgreSQL, skopeo) are unpacked into .cache/debian and not
+# installed, like busybox for their images; QEMU, a kernel and systemd are unpacked into .cache/vm. podman is unpacked into
 # .cache/podman: its package would configure a network for all pods of this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,6 +21,7 @@ missing=()  # packages to install
 unpack=()   # packages to unpack
 updated=""
 old_containerd=""
+postgres=""
 
 say() { echo "setup: $*"; }
 die() { echo "setup: $*" >&2; exit 1; }
@@ -41,6 +42,9 @@ has_cni() {
 
 # Succeeds if the disk of the machine with Debian is there and has AppArmor, which older ones lack.
 has_apparmor() { [ -e "$1" ] && debugfs -R "stat /usr/sbin/apparmor_parser" "$1" 2>/dev/null | grep -q ^Inode; }
+
+# Succeeds if PostgreSQL is installed or unpacked.
+has_postgres() { compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null || compgen -G "$unpacked/usr/lib/postgresql/*/bin/postgres" >/dev/null; }
 
 apt() {
 	DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a timeout 900 apt-get -q -o DPkg::Lock::Timeout=120 \
@@ -82,6 +86,28 @@ unpack_one() {
 	dpkg-deb -x "$dir"/"$package"_*.deb "$unpacked"
 	rm -rf "$dir"
 	say "unpacked $package into ${unpacked#"$PWD/"}"
+}
+
+# Unpacks PostgreSQL with the libraries that this machine lacks, without those that only compile queries.
+unpack_postgres() {
+	local tmp=$PWD/.cache/postgres.new deb
+	rm -rf "$tmp"
+	mkdir -p "$tmp/partial"
+	say "downloading PostgreSQL"
+	update
+	apt -y --no-install-recommends --download-only -o Dir::Cache::archives="$tmp" install postgresql >.cache/apt.log 2>&1 || {
+		cat .cache/apt.log >&2
+		die "cannot download postgresql"
+	}
+	mkdir -p "$unpacked"
+	for deb in "$tmp"/*.deb; do
+		case ${deb##*/} in
+		libc6_* | libc-bin_* | libllvm* | libperl* | libz3*) ;;
+		lib* | postgresql-[0-9]* | postgresql-client-[0-9]*) dpkg-deb -x "$deb" "$unpacked" ;;
+		esac
+	done
+	rm -rf "$tmp"
+	say "unpacked PostgreSQL into .cache/debian"
 }
 
 # Unpacks QEMU with the libraries that this machine lacks, and the parts of Debian's kernel
@@ -341,7 +367,9 @@ if [ "$mode" != run ]; then
 	[ -n "$old_containerd" ] || unpack+=(containerd)
 	has docker-registry || [ -x "$unpacked/usr/bin/docker-registry" ] || unpack+=(docker-registry)
 	[ -x "$unpacked/usr/bin/etcd" ] || unpack+=(etcd-server)
+	has_postgres || postgres=missing
 	# With the libraries that a machine without skopeo may lack; skopeo itself comes last.
+	[ -x "$unpacked/bin/busybox" ] || [ -x "$unpacked/usr/bin/busybox" ] || unpack+=(busybox)
 	has skopeo || [ -x "$unpacked/usr/bin/skopeo" ] || unpack+=(libassuan0 libdevmapper1.02.1 libgpgme11 skopeo)
 fi
 vm="" systemd=""
@@ -358,14 +386,15 @@ if [ "$mode" = vm ] || [ "$mode" = arm64 ] || [ "$mode" = debian ]; then
 	[ -x "$emulated/systemd/usr/lib/systemd/systemd" ] || systemd=missing
 fi
 
-[ "${#missing[@]}${#unpack[@]}$vm$systemd$arm64$debian_disk" = 00 ] && exit 0
+[ "${#missing[@]}${#unpack[@]}$postgres$vm$systemd$arm64$debian_disk" = 00 ] && exit 0
 mkdir -p .cache
 if [ -z "$(debian)" ]; then
-	die "missing Debian packages: ${missing[*]} ${unpack[*]}; install their equivalents and try again"
+	die "missing Debian packages: ${missing[*]} ${unpack[*]} ${postgres:+postgresql}; install their equivalents and try again"
 fi
 [ "${#missing[@]}" = 0 ] || [ "$(id -u)" = 0 ] || die "missing packages: ${missing[*]}; run as root to install them"
 [ "${#missing[@]}" = 0 ] || install_missing
 for p in "${unpack[@]}"; do unpack_one "$p"; done
+[ -z "$postgres" ] || unpack_postgres
 [ -z "$vm" ] || unpack_vm
 # unpack_vm replaces all of .cache/vm, including systemd, arm64 and Debian.
 [ -z "$vm$systemd" ] || unpack_systemd

@@ -180,7 +180,6 @@ func TestServiceWarnings(t *testing.T) {
 			"f:7: spec.loadBalancerIP: ignored: there is no load balancer here",
 			"f:8: spec.loadBalancerClass: ignored: there is no load balancer here",
 			"f:9: spec.loadBalancerSourceRanges: ignored: there is no load balancer here, and kube-proxy does not limit the other addresses either",
-			`f:10: spec.allocateLoadBalancerNodePorts: "false" is ignored: there is no load balancer here, so node ports are always allocated`,
 			"f:11: spec.trafficDistribution: ignored: all endpoints are on this node",
 		}},
 		{"without an effect in Kubernetes", serviceDoc("s", "  clusterIP: None\n  selector: {app: web}\n  sessionAffinity: ClientIP\n  externalIPs: [192.0.2.1]\n  externalName: x\n"+ports) + labelled("p", "app: web", ""), []string{

@@ -40,6 +40,7 @@ type node struct {
 	root      string
 	pull      image.Mode
 	records   *record.Store // of the next process
+	services  runtime.Services
 	event     func(pod *v1.Pod, eventType, reason, message string)
 }
 
@@ -79,7 +80,7 @@ func (n *node) podsOn(ctx context.Context, t *testing.T, e engine.Engine) *runti
 	n.records = record.Open(n.root, n.root)
 	p, err := runtime.New(ctx, runtime.Options{
 		Engine: e, Sandboxes: n.sandboxes, Volumes: n.volumes, Cgroups: n.cgroups,
-		Objects: n.objects, Devices: n.devices, Pull: n.pull, Event: n.event, Records: records, LogDir: filepath.Join(n.root, "log"),
+		Objects: n.objects, Devices: n.devices, Pull: n.pull, Event: n.event, Services: n.services, Records: records, LogDir: filepath.Join(n.root, "log"),
 		Node: ocispec.Node{Name: "node", IPs: []string{"192.0.2.1"}, MemoryCapacity: 1 << 30},
 		Host: runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},
 	})

@@ -3,10 +3,13 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/probe"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -20,7 +23,7 @@ func (p *Pods) Publish(ctx context.Context, pod *v1.Pod, st v1.PodStatus) error 
 	now := fmt.Sprint(ready, st.PodIPs)
 	known := ""
 	p.remember(pod.UID, func(m *memory) { known = m.published })
-	if known == now {
+	if known == now || known == "" && !ready && p.awaitsProbe(pod, st) {
 		return p.o.Services.Keep(ctx)
 	}
 	_, err := p.o.Records.Update(pod.UID, func(r *record.Pod) error {
@@ -35,6 +38,25 @@ func (p *Pods) Publish(ctx context.Context, pod *v1.Pod, st v1.PodStatus) error 
 	}
 	p.remember(pod.UID, func(m *memory) { m.published = now })
 	return nil
+}
+
+// awaitsProbe reports whether the pod was ready for an earlier process, and may still be: this one has no result of a
+// readiness probe yet.
+func (p *Pods) awaitsProbe(pod *v1.Pod, st v1.PodStatus) bool {
+	known, err := p.known(pod.UID)
+	if err != nil || !known.Ready || known.Failed != nil {
+		return false
+	}
+	results := p.probes.of(pod.UID)
+	return slices.ContainsFunc(podspec.Statuses(st), func(cs v1.ContainerStatus) bool {
+		def := podspec.Container(pod, cs.Name)
+		if cs.State.Running == nil || def == nil || def.ReadinessProbe == nil {
+			return false
+		}
+		_, id, _ := strings.Cut(cs.ContainerID, "://")
+		_, probed := results[id].Last[probe.Readiness]
+		return !probed
+	})
 }
 
 // environment returns the variables about Services for the containers of the pod.

@@ -127,10 +127,21 @@ func cutPower(ctx context.Context, r *round) error {
 		return err
 	}
 	r.breaks("a power failure", "machine")
-	if err := errors.Join(r.unmount(), os.RemoveAll(filepath.Join(r.dir, "state"))); err != nil {
+	if err := r.loseState(); err != nil {
 		return err
 	}
 	return errors.Join(r.disk.Restore(ctx), r.reboot())
+}
+
+// loseState removes what a reboot does. Plugins that were killed may still be in their last system call, and
+// make a file or a mount.
+func (r *round) loseState() error {
+	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		err := errors.Join(r.unmount(), os.RemoveAll(filepath.Join(r.dir, "state")))
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // reboot has the next run notice that the machine was off: its kernel is still the same, by which a run

@@ -8,10 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"debug/elf"
 	"encoding/pem"
-	"errors"
-	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -32,62 +29,25 @@ var etcdArchive = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	program := filepath.Join(root, ".cache", "debian", "usr", "bin", "etcd")
-	body, err := os.ReadFile(program)
+	packages := testimages.Debian(root)
+	files, err := packages.Files("/usr/bin/etcd")
 	if err != nil {
-		return nil, fmt.Errorf("finding etcd (make tools unpacks it): %w", err)
+		return nil, err
 	}
-	libraries, err := libraries(program)
+	libraries, err := packages.Libraries(files)
 	if err != nil {
-		return nil, fmt.Errorf("finding the libraries of etcd: %w", err)
+		return nil, err
 	}
+	files[0].Path = "/usr/local/bin/etcd"
 	var b bytes.Buffer
 	err = ociimage.Build(&b, ociimage.Image{
 		Ref:         "localhost/etcd:3",
-		Files:       append(libraries, ociimage.File{Path: "/usr/local/bin/etcd", Mode: 0o755, Body: body}),
+		Files:       append(libraries, files...),
 		Config:      v1.ImageConfig{Env: []string{"PATH=/usr/local/bin"}, Cmd: []string{"/usr/local/bin/etcd"}},
 		Compression: ociimage.None,
 	})
 	return b.Bytes(), err
 })
-
-// libraries returns the dynamic loader and the libraries that a program needs, from this
-// machine.
-func libraries(program string) ([]ociimage.File, error) {
-	f, err := elf.Open(program)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	names, err := f.ImportedLibraries()
-	if err != nil {
-		return nil, err
-	}
-	var paths []string
-	if interp := f.Section(".interp"); interp != nil {
-		path, err := interp.Data()
-		if err != nil {
-			return nil, err
-		}
-		paths = append(paths, string(bytes.TrimRight(path, "\x00")))
-	}
-	for _, name := range names {
-		found, err := filepath.Glob("/lib/*-linux-gnu/" + name)
-		if err != nil || len(found) == 0 {
-			return nil, errors.Join(err, fmt.Errorf("no %s", name))
-		}
-		paths = append(paths, found[0])
-	}
-	files := make([]ociimage.File, 0, len(paths))
-	for _, path := range paths {
-		body, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, ociimage.File{Path: path, Mode: 0o755, Body: body})
-	}
-	return files, nil
-}
 
 // pki writes ca.crt, server.crt and server.key into the directory and returns the TLS
 // configuration for a client.

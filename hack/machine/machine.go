@@ -199,13 +199,35 @@ func (i Installation) cgroups() ([]string, error) {
 	return found, err
 }
 
-// rules lists the installation's rules of the NAT table.
+// rules lists the installation's rules of the NAT table, its tables of nftables, and its routes to Services.
 func (i Installation) rules(ctx context.Context) []string {
-	out, err := exec.CommandContext(ctx, "iptables-save", "-t", "nat").Output()
-	if err != nil {
-		return nil // no iptables, no rules
+	var found []string
+	// Where there is no iptables or nft, there are no rules.
+	if out, err := exec.CommandContext(ctx, "iptables-save", "-t", "nat").Output(); err == nil {
+		found = ownRules(string(out), i.bridge())
 	}
-	return ownRules(string(out), i.bridge())
+	return append(found, i.Services(ctx)...)
+}
+
+// Services lists the tables and the routes of the installation's Services.
+func (i Installation) Services(ctx context.Context) []string {
+	var found []string
+	for _, command := range [][]string{
+		{"nft", "list", "tables"},
+		{"ip", "-4", "-o", "route", "show", "table", "all", "proto", "114"}, // see runtime/service/rules
+		{"ip", "-6", "-o", "route", "show", "table", "all", "proto", "114"},
+	} {
+		out, err := exec.CommandContext(ctx, command[0], command[1:]...).Output()
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(out)) {
+			if strings.Contains(line, i.bridge()) {
+				found = append(found, strings.TrimSpace(line))
+			}
+		}
+	}
+	return found
 }
 
 // Tables returns the installation's tables of nftables.

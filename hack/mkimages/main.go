@@ -1,4 +1,4 @@
-// Command mkimages writes the images of the tests and the demo into a directory:
+// Command mkimages writes the images of the tests, the demo and the examples into a directory:
 //
 //	go run ./hack/mkimages DIR [NAME...]
 package main

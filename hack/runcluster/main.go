@@ -15,20 +15,26 @@ import (
 
 func main() {
 	simulated := flag.Int("simulated", 0, "add this many simulated nodes, which have the label and the taint \"simulated\"")
+	services := flag.Bool("services", false, "make Services and their names work, by kube-proxy and a name server")
 	flag.Parse()
-	if err := run(*simulated); err != nil {
+	if err := run(*simulated, *services); err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
 	}
 }
 
-func run(simulated int) (err error) {
+func run(simulated int, services bool) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	c, err := testcluster.Start(ctx, "rk-")
 	defer func() { err = errors.Join(err, c.Stop(context.WithoutCancel(ctx)), c.Remove()) }()
 	if err == nil {
 		err = c.StartNode(ctx)
+	}
+	if err == nil && services {
+		var stop func(context.Context) error
+		stop, err = c.StartServices(ctx)
+		defer func() { err = errors.Join(err, stop(context.WithoutCancel(ctx))) }()
 	}
 	if err == nil && simulated > 0 {
 		err = c.Simulate(ctx, simulated)

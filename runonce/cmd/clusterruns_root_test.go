@@ -43,6 +43,7 @@ func clusterTests() []struct {
 		{"SlowPull", clusterSlowPull},
 		{"Throttled", clusterThrottled},
 		{"Unprepared", clusterUnprepared},
+		{"Database", clusterDatabase},
 		{"Many", clusterMany},
 		{"Restart", clusterRestart},
 		{"RestartWhileCreating", clusterRestartWhileCreating},

@@ -105,7 +105,7 @@ func (t *clusterTarget) complete(o *runonce.Options) {
 	}
 }
 
-func (t *clusterTarget) undo(ctx context.Context) {
+func (t *clusterTarget) conclude(ctx context.Context) {
 	if t.admission == nil || !t.o.remove {
 		return
 	}
@@ -217,7 +217,7 @@ func (t *clusterTarget) prepare(ctx context.Context, set *manifests.Set) (admit.
 	}
 	t.admission = a
 	if err := a.Prepare(ctx); err != nil {
-		t.undo(context.WithoutCancel(ctx))
+		t.conclude(context.WithoutCancel(ctx))
 		return plan, refusal(err)
 	}
 	return a.plan(), nil

@@ -41,6 +41,7 @@ func TestExamplePods(t *testing.T) {
 		}
 	}
 	valid(examples + "pods")
+	valid(examples + "database")
 	var userData struct {
 		Files []struct{ Path, Content string } `json:"write_files"`
 		Run   [][]string                       `json:"runcmd"`

@@ -77,7 +77,7 @@ func (t *nodeTarget) define(ctx context.Context, set *manifests.Set) error {
 		gone = func(metav1.Object) bool { return false }
 	}
 	services := set.Services()
-	err = keeper.Define(ctx, services, func(svc *v1.Service) bool { return gone(svc) })
+	err = keeper.Define(ctx, services, func(svc *v1.Service) bool { return gone(svc) }, slices.Clone(set.Pods))
 	switch {
 	case failure.IsPermanent(err):
 		return badInput(err)

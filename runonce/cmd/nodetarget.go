@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
@@ -205,13 +206,29 @@ func (t *nodeTarget) runtime() runonce.Runtime { return t.pods }
 func (t *nodeTarget) logs() runonce.Logs       { return podLogs{t.pods} }
 func (t *nodeTarget) lost() error              { return nil }
 
-// undo removes the Services that this run has made, if it removes its pods.
-func (t *nodeTarget) undo(ctx context.Context) {
-	if !t.remove || len(t.defined) == 0 {
+// conclude removes the Services that this run has made, if it removes its pods. Else it warns of those that have
+// no pods that are ready: nobody will look at these any more.
+func (t *nodeTarget) conclude(ctx context.Context) {
+	if !t.remove {
+		t.warnUnready()
+		return
+	}
+	if len(t.defined) == 0 {
 		return
 	}
 	if _, err := t.engine.Services().Remove(ctx, t.isDefined); err != nil {
 		t.log.Warn("could not remove the Services of the run", "error", err)
+	}
+}
+
+func (t *nodeTarget) warnUnready() {
+	unready, err := t.engine.Services().Unready()
+	if err != nil {
+		t.log.Warn("could not look for Services without endpoints", "error", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(unready)) {
+		t.log.Warn("connections to this Service are refused, and will be until a run sees its pods ready: use --until ready, or watch",
+			"service", name, "pod", podspec.FullName(unready[name]))
 	}
 }
 

@@ -244,7 +244,7 @@ func (c *runCommand) carryOut(ctx context.Context, t target, plan admit.Plan, o 
 		c.display.OnInterrupt(progress.EffectRemove)
 	}
 	results := runonce.Run(ctx, t.runtime(), plan, o)
-	t.undo(context.WithoutCancel(ctx))
+	t.conclude(context.WithoutCancel(ctx))
 	c.display.EndRun()
 	return results
 }

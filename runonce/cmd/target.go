@@ -34,9 +34,9 @@ type target interface {
 	logs() runonce.Logs
 	// instances returns the containers of a pod of the run that have logs, the oldest first.
 	instances(r *runonce.Result) []instance
-	// undo removes what prepare has made, if the run removes its pods, and lost returns why they were not
-	// known any more at the end.
-	undo(ctx context.Context)
+	// conclude removes what prepare has made, if the run removes its pods, and says what those that stay lack. lost
+	// returns why they were not known any more at the end.
+	conclude(ctx context.Context)
 	lost() error
 	// list returns the pods of earlier runs. On a cluster of which the user may not see all, they are those in
 	// the namespaces.

@@ -85,6 +85,7 @@ func TestEnvironment(t *testing.T) {
 		from    []v1.EnvFromSource
 		env     []v1.EnvVar
 		image   []string
+		service []v1.EnvVar
 		want    []string // after PATH and HOSTNAME
 		wantErr string
 	}{
@@ -137,6 +138,13 @@ func TestEnvironment(t *testing.T) {
 			image: []string{"LANG=C"},
 			env:   []v1.EnvVar{{Name: "X", Value: "$(LANG) $(PATH) $(HOSTNAME)"}},
 			want:  []string{"LANG=C", "X=$(LANG) $(PATH) $(HOSTNAME)"},
+		},
+		{
+			name:    "those of Services come last, and replace nothing",
+			image:   []string{"DB_PORT=image"},
+			env:     []v1.EnvVar{{Name: "URL", Value: "http://$(DB_SERVICE_HOST):$(DB_SERVICE_PORT)"}, {Name: "DB_SERVICE_PORT", Value: "1"}, {Name: "OWN", Value: "$(DB_SERVICE_PORT)"}},
+			service: []v1.EnvVar{{Name: "DB_SERVICE_HOST", Value: "10.1.0.7"}, {Name: "DB_SERVICE_PORT", Value: "80"}, {Name: "DB_PORT", Value: "tcp"}},
+			want:    []string{"DB_PORT=tcp", "URL=http://10.1.0.7:80", "DB_SERVICE_PORT=1", "OWN=1", "DB_SERVICE_HOST=10.1.0.7"},
 		},
 		{
 			name: "values from elsewhere are not expanded, but can be referred to",
@@ -241,7 +249,7 @@ func TestEnvironment(t *testing.T) {
 			container := v1.Container{Name: "c", Env: tt.env, EnvFrom: tt.from}
 			container.Resources.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1500m")}
 			ctx := testContext(container)
-			ctx.Image.Env = tt.image
+			ctx.Image.Env, ctx.Services = tt.image, tt.service
 			ctx.File = func(volume, path string) ([]byte, error) {
 				if volume+"/"+path != "work/env" {
 					return nil, fs.ErrNotExist

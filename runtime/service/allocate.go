@@ -31,14 +31,19 @@ type nodePort struct {
 
 // define returns the state with the given Services in place of those of the same names, and without
 // those that are gone. Each has cluster IPs of the ranges and node ports: as its manifest says, else
-// those that it had, else such as follow from its name. An error is permanent.
-func (s state) define(services []*v1.Service, gone func(*v1.Service) bool, ranges []netip.Prefix) (state, error) {
+// those that it had, else such as follow from its name. None is a host port of the pods. An error is permanent.
+func (s state) define(services []*v1.Service, gone func(*v1.Service) bool, ranges []netip.Prefix, pods []*v1.Pod) (state, error) {
 	given := map[string]bool{}
 	for _, svc := range services {
 		given[key(svc).String()] = true
 	}
 	next := state{Version: version, Ranges: ranges, Rules: s.Rules, External: maps.Clone(s.External)}
 	a := allocation{ranges, map[netip.Addr]string{}, map[nodePort]string{}}
+	for _, pod := range pods {
+		for _, p := range podspec.HostPorts(pod) {
+			a.ports[nodePort{p.Protocol, p.HostPort}] = fmt.Sprintf("pod %q", podspec.ShortName(podspec.NameOf(pod)))
+		}
+	}
 	for _, svc := range s.Services {
 		name := key(svc).String()
 		if given[name] || gone(svc) {
@@ -79,10 +84,10 @@ func (s state) define(services []*v1.Service, gone func(*v1.Service) bool, range
 
 // take notes the addresses and node ports of a Service.
 func (a allocation) take(svc *v1.Service) error {
-	name := podspec.ShortName(key(svc))
+	name := fmt.Sprintf("Service %q", podspec.ShortName(key(svc)))
 	for _, ip := range addresses(svc) {
 		if other, taken := a.ips[ip]; taken {
-			return failure.Permanentf("Service %q: clusterIP %s is that of Service %q", name, ip, other)
+			return failure.Permanentf("%s%s: clusterIP %s is that of %s", at(svc), name, ip, other)
 		}
 		a.ips[ip] = name
 	}
@@ -90,13 +95,21 @@ func (a allocation) take(svc *v1.Service) error {
 		if p.NodePort == 0 {
 			continue
 		}
-		at := nodePort{p.Protocol, p.NodePort}
-		if other, taken := a.ports[at]; taken {
-			return failure.Permanentf("Service %q: nodePort %d/%s is that of Service %q", name, p.NodePort, p.Protocol, other)
+		wanted := nodePort{p.Protocol, p.NodePort}
+		if other, taken := a.ports[wanted]; taken {
+			return failure.Permanentf("%s%s: nodePort %d/%s is that of %s", at(svc), name, p.NodePort, p.Protocol, other)
 		}
-		a.ports[at] = name
+		a.ports[wanted] = name
 	}
 	return nil
+}
+
+// at returns where the Service is defined, before an error about it.
+func at(svc *v1.Service) string {
+	if source := svc.Annotations[podspec.AnnotationSource]; source != "" {
+		return source + ": "
+	}
+	return ""
 }
 
 // setFamilies sets the families of the Service as the API server does (pkg/registry/core/service/storage,
@@ -127,13 +140,13 @@ func (a allocation) setFamilies(svc *v1.Service) error {
 	}
 	for _, f := range spec.IPFamilies {
 		if a.rangeOf(f) == (netip.Prefix{}) {
-			return failure.Permanentf("Service %q: there is no range of %s addresses for Services: give one with --service-cidr, and the pods addresses of it with --pod-cidr",
-				podspec.ShortName(key(svc)), f)
+			return failure.Permanentf("%sspec.ipFamilies: Service %q: there is no range of %s addresses for Services: give one with --service-cidr, and the pods addresses of it with --pod-cidr",
+				at(svc), podspec.ShortName(key(svc)), f)
 		}
 	}
 	if policy == v1.IPFamilyPolicyRequireDualStack && len(spec.IPFamilies) < 2 {
-		return failure.Permanentf("Service %q: ipFamilyPolicy RequireDualStack needs a range of each family: --service-cidr and --pod-cidr, once with IPv4 and once with IPv6",
-			podspec.ShortName(key(svc)))
+		return failure.Permanentf("%sspec.ipFamilyPolicy: Service %q: RequireDualStack needs a range of each family: --service-cidr and --pod-cidr, once with IPv4 and once with IPv6",
+			at(svc), podspec.ShortName(key(svc)))
 	}
 	return nil
 }
@@ -175,7 +188,7 @@ func (a allocation) keep(svc, old *v1.Service) {
 		if free {
 			spec.ClusterIPs = slices.Clone(old.Spec.ClusterIPs)
 			for _, ip := range addresses(old) {
-				a.ips[ip] = podspec.ShortName(key(svc))
+				a.ips[ip] = fmt.Sprintf("Service %q", podspec.ShortName(key(svc)))
 			}
 		}
 	}
@@ -188,8 +201,8 @@ func (a allocation) keep(svc, old *v1.Service) {
 		if p.NodePort != 0 || j < 0 || old.Spec.Ports[j].NodePort == 0 {
 			continue
 		}
-		if at := (nodePort{p.Protocol, old.Spec.Ports[j].NodePort}); a.ports[at] == "" {
-			p.NodePort, a.ports[at] = at.port, podspec.ShortName(key(svc))
+		if before := (nodePort{p.Protocol, old.Spec.Ports[j].NodePort}); a.ports[before] == "" {
+			p.NodePort, a.ports[before] = before.port, fmt.Sprintf("Service %q", podspec.ShortName(key(svc)))
 		}
 	}
 }
@@ -204,14 +217,14 @@ func hasNodePorts(svc *v1.Service) bool {
 
 // complete allocates the addresses and node ports that the Service does not have yet.
 func (a allocation) complete(svc *v1.Service) error {
-	spec, name := &svc.Spec, podspec.ShortName(key(svc))
+	spec, name := &svc.Spec, fmt.Sprintf("Service %q", podspec.ShortName(key(svc)))
 	if !hasAddresses(svc) {
 		return nil
 	}
 	for _, f := range spec.IPFamilies[len(spec.ClusterIPs):] {
 		ip, ok := a.freeIP(a.rangeOf(f), key(svc).String())
 		if !ok {
-			return failure.Permanentf("Service %q: no address is left in %s for its clusterIP: choose a larger range with --service-cidr", name, a.rangeOf(f))
+			return failure.Permanentf("%s%s: no address is left in %s for its clusterIP: choose a larger range with --service-cidr", at(svc), name, a.rangeOf(f))
 		}
 		a.ips[ip] = name
 		spec.ClusterIPs = append(spec.ClusterIPs, ip.String())
@@ -225,12 +238,12 @@ func (a allocation) complete(svc *v1.Service) error {
 		if p.NodePort != 0 {
 			continue
 		}
-		at, ok := a.freePort(p.Protocol, fmt.Sprintf("%s:%d", key(svc), p.Port))
+		free, ok := a.freePort(p.Protocol, fmt.Sprintf("%s:%d", key(svc), p.Port))
 		if !ok {
-			return failure.Permanentf("Service %q: no node port is left for port %d", name, p.Port)
+			return failure.Permanentf("%s%s: no node port is left for port %d", at(svc), name, p.Port)
 		}
-		a.ports[at] = name
-		p.NodePort = at.port
+		a.ports[free] = name
+		p.NodePort = free.port
 	}
 	return nil
 }

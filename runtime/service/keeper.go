@@ -116,9 +116,9 @@ func (k *Keeper) load() (state, error) {
 }
 
 // Define puts Services in place of those of the same names, and removes those that are gone. It gives them their
-// addresses and brings all up to date. Those of other inputs stay. An error that no retry can fix is permanent; after that nothing
-// has changed.
-func (k *Keeper) Define(ctx context.Context, services []*v1.Service, gone func(*v1.Service) bool) error {
+// addresses and brings all up to date. Those of other inputs stay. pods are those of the input, whose host ports are no node
+// ports. An error that no retry can fix is permanent; after that nothing has changed.
+func (k *Keeper) Define(ctx context.Context, services []*v1.Service, gone func(*v1.Service) bool, pods []*v1.Pod) error {
 	if len(services) == 0 {
 		if s, err := k.load(); err != nil || !slices.ContainsFunc(s.Services, gone) {
 			return err
@@ -134,7 +134,14 @@ func (k *Keeper) Define(ctx context.Context, services []*v1.Service, gone func(*
 		if err != nil {
 			return err
 		}
-		next, err := old.define(services, gone, ranges)
+		known, err := k.o.Records.List()
+		if err != nil {
+			return err
+		}
+		for _, r := range known {
+			pods = append(pods, r.Pod)
+		}
+		next, err := old.define(services, gone, ranges, pods)
 		if err != nil {
 			return err
 		}
@@ -162,13 +169,36 @@ func (k *Keeper) Remove(ctx context.Context, chosen func(*v1.Service) bool) (nam
 			names = append(names, key(svc).String())
 		}
 	}
-	return names, k.Define(ctx, nil, chosen)
+	return names, k.Define(ctx, nil, chosen, nil)
 }
 
 // Services returns the Services with their cluster IPs and node ports, by namespace and name.
 func (k *Keeper) Services() ([]*v1.Service, error) {
 	s, err := k.load()
 	return s.Services, err
+}
+
+// Unready returns, by the names of Services that refuse connections, a pod that is not ready of each.
+func (k *Keeper) Unready() (map[string]*v1.Pod, error) {
+	s, err := k.load()
+	if err != nil {
+		return nil, err
+	}
+	members, err := k.members()
+	if err != nil {
+		return nil, err
+	}
+	unready := map[string]*v1.Pod{}
+	for _, svc := range s.Services {
+		if len(endpoints(svc, members)) > 0 {
+			continue
+		}
+		i := slices.IndexFunc(members, func(m member) bool { return podspec.Selects(svc, m.pod) })
+		if i >= 0 {
+			unready[key(svc).String()] = members[i].pod
+		}
+	}
+	return unready, nil
 }
 
 // ranges returns the ranges of cluster IPs: those that were asked for, else those that are in use.

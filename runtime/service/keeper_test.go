@@ -140,7 +140,7 @@ func TestKeeper(t *testing.T) {
 	}
 	must(t, w.Update(ctx))
 	expect("without a Service", "no rules")
-	must(t, w.Define(ctx, []*v1.Service{newService("db")}, none))
+	must(t, w.Define(ctx, []*v1.Service{newService("db")}, none, nil))
 	expect("before its pods", "default/db:8080 []")
 	w.start(t, newMember("db-0", "db", true, "10.2.0.2"))
 	w.start(t, newMember("web", "web", true, "10.2.0.3"))
@@ -177,7 +177,7 @@ func TestOtherProcess(t *testing.T) {
 	t.Parallel()
 	w, ctx := newWorld(t), t.Context()
 	w.kernel.err = errors.New("no such thing")
-	if err := w.Define(ctx, []*v1.Service{newService("db")}, none); err == nil || !strings.Contains(err.Error(), "no such thing") {
+	if err := w.Define(ctx, []*v1.Service{newService("db")}, none, nil); err == nil || !strings.Contains(err.Error(), "no such thing") {
 		t.Fatalf("no error of the kernel: %v", err)
 	}
 	w.kernel.err = nil
@@ -204,7 +204,7 @@ func TestHostsFileIsNotReplaced(t *testing.T) {
 	w.start(t, newMember("web", "web", true, "10.2.0.3"))
 	before, err := os.Stat(w.o.HostsFile("web"))
 	must(t, err)
-	must(t, w.Define(t.Context(), []*v1.Service{newService("db")}, none))
+	must(t, w.Define(t.Context(), []*v1.Service{newService("db")}, none, nil))
 	after, err := os.Stat(w.o.HostsFile("web"))
 	must(t, err)
 	if !os.SameFile(before, after) || !strings.Contains(w.hosts(t), "\tdb\n") {
@@ -220,7 +220,7 @@ func TestExternalName(t *testing.T) {
 			svc.Spec = v1.ServiceSpec{Type: v1.ServiceTypeExternalName, ExternalName: target}
 		}
 	}
-	must(t, w.Define(t.Context(), []*v1.Service{newService("db", external("db.example.com")), newService("lost", external("lost.example.com"))}, none))
+	must(t, w.Define(t.Context(), []*v1.Service{newService("db", external("db.example.com")), newService("lost", external("lost.example.com"))}, none, nil))
 	pod := newMember("web", "web", true, "10.2.0.3").pod
 	file, err := w.WithNames(pod, []byte("127.0.0.1\tlocalhost\n"))
 	must(t, err)
@@ -238,7 +238,7 @@ func TestShared(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		w := openWorld(dir, &kernel{takes: time.Second})
-		must(t, w.Define(t.Context(), []*v1.Service{newService("db")}, none))
+		must(t, w.Define(t.Context(), []*v1.Service{newService("db")}, none, nil))
 		var all sync.WaitGroup
 		for i := range 50 {
 			w.start(t, newMember(fmt.Sprintf("db-%d", i), "db", true, fmt.Sprintf("10.2.0.%d", 2+i)))
@@ -261,7 +261,7 @@ func TestDeletedRules(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		w := openWorld(dir, &kernel{})
-		must(t, w.Define(t.Context(), []*v1.Service{newService("db")}, none))
+		must(t, w.Define(t.Context(), []*v1.Service{newService("db")}, none, nil))
 		w.kernel.table = nil
 		must(t, w.Keep(t.Context()))
 		if w.kernel.table != nil {

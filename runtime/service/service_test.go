@@ -57,6 +57,13 @@ func newMember(name, app string, ready bool, ips ...string) member {
 	}
 }
 
+func hostPort(port int32) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main", Ports: []v1.ContainerPort{{ContainerPort: 80, HostPort: port, Protocol: v1.ProtocolTCP}}}}},
+	}
+}
+
 func prefixes(texts ...string) (all []netip.Prefix) {
 	for _, text := range texts {
 		all = append(all, netip.MustParsePrefix(text))
@@ -77,6 +84,7 @@ func TestAllocation(t *testing.T) {
 		old    state
 		ranges []netip.Prefix
 		given  []*v1.Service
+		pods   []*v1.Pod
 		want   map[string][]string // IPs by name
 		err    string
 	}{
@@ -87,6 +95,7 @@ func TestAllocation(t *testing.T) {
 		"an explicit one comes first": {old: old, ranges: four, given: []*v1.Service{newService("db"), newService("new", withIPs("10.1.0.7"))}, want: map[string][]string{"db": {"10.1.0.52"}, "new": {"10.1.0.7"}, "web": {"10.1.0.9"}}},
 		"taken by another input":      {old: old, ranges: four, given: []*v1.Service{newService("new", withIPs("10.1.0.7"))}, err: `Service "new": clusterIP 10.1.0.7 is that of Service "db"`},
 		"a node port that is taken":   {old: old, ranges: four, given: []*v1.Service{newService("new", withNodePort(30009))}, err: `Service "new": nodePort 30009/TCP is that of Service "web"`},
+		"a host port":                 {ranges: four, given: []*v1.Service{newService("new", withNodePort(30009))}, pods: []*v1.Pod{hostPort(30009)}, err: `nodePort 30009/TCP is that of pod "p"`},
 		"headless":                    {ranges: four, given: []*v1.Service{newService("db", withIPs("None"))}, want: map[string][]string{"db": {"None"}}},
 		"IPv6 by an address":          {ranges: both, given: []*v1.Service{newService("db", withIPs("fd00::5"))}, want: map[string][]string{"db": {"fd00::5"}}},
 		"IPv6":                        {ranges: both, given: []*v1.Service{newService("db", withFamilies(v1.IPFamilyPolicySingleStack, v1.IPv6Protocol))}, want: map[string][]string{"db": {"fd00::b9c6"}}},
@@ -98,7 +107,7 @@ func TestAllocation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := tt.old.define(tt.given, none, tt.ranges)
+			got, err := tt.old.define(tt.given, none, tt.ranges, tt.pods)
 			if err != nil || tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Fatalf("error %v, want %q", err, tt.err)
@@ -129,7 +138,7 @@ func TestNodePorts(t *testing.T) {
 	}
 	s, err := state{}.define([]*v1.Service{
 		newService("web", ofType(v1.ServiceTypeNodePort), twoPorts), newService("lb", ofType(v1.ServiceTypeLoadBalancer)), newService("db"),
-	}, none, prefixes("10.1.0.0/24"))
+	}, none, prefixes("10.1.0.0/24"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +160,7 @@ func TestNodePorts(t *testing.T) {
 	if first["db"][0] != 0 {
 		t.Errorf("a Service of type ClusterIP has the node port %d", first["db"][0])
 	}
-	again, err := s.define([]*v1.Service{newService("web", ofType(v1.ServiceTypeNodePort), twoPorts)}, none, prefixes("10.1.0.0/24"))
+	again, err := s.define([]*v1.Service{newService("web", ofType(v1.ServiceTypeNodePort), twoPorts)}, none, prefixes("10.1.0.0/24"), nil)
 	if diff := cmp.Diff(first, ports(again)); err != nil || diff != "" {
 		t.Errorf("the ports have not stayed: %v\n%s", err, diff)
 	}
@@ -161,11 +170,11 @@ func TestNodePorts(t *testing.T) {
 func TestRemoved(t *testing.T) {
 	t.Parallel()
 	ranges := prefixes("10.1.0.0/24")
-	s, err := state{}.define([]*v1.Service{newService("a"), newService("b"), newService("c")}, none, ranges)
+	s, err := state{}.define([]*v1.Service{newService("a"), newService("b"), newService("c")}, none, ranges, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err = s.define([]*v1.Service{newService("a")}, func(svc *v1.Service) bool { return svc.Name != "c" }, ranges)
+	s, err = s.define([]*v1.Service{newService("a")}, func(svc *v1.Service) bool { return svc.Name != "c" }, ranges, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +208,7 @@ func TestEndpoints(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, err := state{}.define([]*v1.Service{tt.svc}, none, prefixes("10.1.0.0/24", "fd00::/112"))
+			s, err := state{}.define([]*v1.Service{tt.svc}, none, prefixes("10.1.0.0/24", "fd00::/112"), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

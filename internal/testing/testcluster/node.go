@@ -83,7 +83,7 @@ evictionHard: {memory.available: 1Mi, nodefs.available: "0%", imagefs.available:
 failCgroupV1: false
 failSwapOn: false
 localStorageCapacityIsolation: false
-clusterDNS: [192.0.2.53]
+clusterDNS: [{{.DNS}}]
 clusterDomain: cluster.local
 makeIPTablesUtilChains: false
 podLogsDir: {{.Dir}}/pods
@@ -102,7 +102,7 @@ func (c *Cluster) StartNode(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		c.writeNode,
 		c.startContainerd,
-		c.loadImages,
+		func(ctx context.Context) error { return c.LoadImages(ctx) },
 		c.startKubelet,
 	} {
 		if err := step(ctx); err != nil {
@@ -121,12 +121,12 @@ func (c *Cluster) writeNode(context.Context) error {
 	}
 	values := map[string]any{
 		"Dir": c.Dir, "Socket": c.node.socket, "Bridge": c.node.bridge, "Port": c.ports.kubelet, "Cgroup": c.node.cgroup,
-		"Address": c.node.address,
+		"Address": c.node.address, "DNS": dnsAddress,
 		// Short addresses leave room for a table of 80 columns.
 		"Subnet": fmt.Sprintf("10.9.%d.0/24", c.ports.kubelet%100),
 	}
 	for name, text := range map[string]string{
-		"containerd.toml": containerdConfig, "cni/10-test.conflist": cniConfig, "kubelet.yaml": kubeletConfig, "resolv.conf": "nameserver 192.0.2.53\n",
+		"containerd.toml": containerdConfig, "cni/10-test.conflist": cniConfig, "kubelet.yaml": kubeletConfig, "resolv.conf": "nameserver " + dnsAddress + "\n",
 	} {
 		var b strings.Builder
 		if err := template.Must(template.New(name).Parse(text)).Execute(&b, values); err != nil {
@@ -207,9 +207,9 @@ func (c *Cluster) startContainerd(ctx context.Context) (err error) {
 	})
 }
 
-// loadImages imports the images of the tests.
-func (c *Cluster) loadImages(ctx context.Context) error {
-	written, err := testimages.Write(ctx, c.file("images"))
+// LoadImages imports the named images of the tests (default as testimages.Write) into the node.
+func (c *Cluster) LoadImages(ctx context.Context, names ...string) error {
+	written, err := testimages.Write(ctx, c.file("images"), names...)
 	if err != nil {
 		return err
 	}

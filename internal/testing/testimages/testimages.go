@@ -1,5 +1,5 @@
-// Package testimages builds the images of the tests and the demo, as OCI archives, from the
-// programs in testdata/images. Nothing is downloaded.
+// Package testimages builds the images of the tests, the demo and the examples, as OCI archives, from the
+// programs in testdata/images and from Debian's packages. Nothing is downloaded.
 package testimages
 
 import (
@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 
@@ -26,8 +27,12 @@ type Image struct {
 	Name string `json:"name"`
 	// Ref is the image reference used in manifests.
 	Ref string `json:"ref"`
-	// Program is the directory in testdata/images with the main package.
+	// Program is the directory in testdata/images with the main package, or the name of one of the installed
+	// programs.
 	Program string `json:"program"`
+	// Installed are patterns of files from Debian's packages (see Packages.Files), to which the libraries that they
+	// need are added. Those in a directory called bin have links in /bin.
+	Installed []string `json:"installed"`
 	// Links are additional names of the program in /bin.
 	Links []string `json:"links"`
 	// Files maps the paths of additional files to their content.
@@ -36,8 +41,8 @@ type Image struct {
 	Config v1.ImageConfig `json:"config"`
 }
 
-// Write compiles the programs and writes the archives of the named images (default all) into
-// dir as NAME.tar. It returns the images it has written.
+// Write compiles the programs and writes the archives of the named images into dir as NAME.tar. The default
+// is all but those of Debian's packages. It returns the images it has written.
 func Write(ctx context.Context, dir string, names ...string) ([]Image, error) {
 	root, err := Root()
 	if err != nil {
@@ -58,15 +63,14 @@ func Write(ctx context.Context, dir string, names ...string) ([]Image, error) {
 	programs := map[string][]byte{}
 	var written []Image
 	for _, img := range all {
-		if len(names) > 0 && !slices.Contains(names, img.Name) {
+		if len(names) == 0 && img.Installed != nil || len(names) > 0 && !slices.Contains(names, img.Name) {
 			continue
 		}
-		if programs[img.Program] == nil {
-			if programs[img.Program], err = Program(ctx, root, img.Program); err != nil {
-				return nil, err
-			}
+		contents, err := img.build(ctx, root, programs)
+		if err == nil {
+			err = writeArchive(dir, img.Name, contents)
 		}
-		if err := writeArchive(dir, img, programs[img.Program]); err != nil {
+		if err != nil {
 			return nil, err
 		}
 		written = append(written, img)
@@ -137,6 +141,39 @@ func Program(ctx context.Context, root, name string) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
+// build returns the contents of an image, and adds the program that it compiles to those that are there.
+func (i Image) build(ctx context.Context, root string, programs map[string][]byte) (contents ociimage.Image, err error) {
+	if i.Installed != nil {
+		return i.packaged(Debian(root))
+	}
+	if programs[i.Program] == nil {
+		if programs[i.Program], err = Program(ctx, root, i.Program); err != nil {
+			return ociimage.Image{}, err
+		}
+	}
+	return i.Contents(programs[i.Program]), nil
+}
+
+// packaged returns the image of installed files.
+func (i Image) packaged(packages Packages) (ociimage.Image, error) {
+	files, err := packages.Files(i.Installed...)
+	if err != nil {
+		return ociimage.Image{}, fmt.Errorf("building image %q: %w", i.Name, err)
+	}
+	libraries, err := packages.Libraries(files)
+	if err != nil {
+		return ociimage.Image{}, fmt.Errorf("building image %q: %w", i.Name, err)
+	}
+	own := i.own()
+	for _, f := range files {
+		if dir, name := path.Split(f.Path); path.Base(dir) == "bin" && dir != "/bin/" {
+			own = append(own, ociimage.File{Path: "/bin/" + name, Mode: fs.ModeSymlink | 0o777, Link: f.Path})
+		}
+	}
+	own = append(own, ociimage.File{Path: "/tmp", Mode: fs.ModeDir | fs.ModeSticky | 0o777})
+	return ociimage.Image{Ref: i.Ref, Layers: [][]ociimage.File{slices.Concat(libraries, files)}, Files: own, Config: i.Config}, nil
+}
+
 // Contents returns the image with the given executable: one layer that all images of the
 // program share, and one for this image.
 func (i Image) Contents(program []byte) ociimage.Image {
@@ -149,6 +186,11 @@ func (i Image) Contents(program []byte) ociimage.Image {
 		{Path: "/root", Mode: fs.ModeDir | 0o700},
 		{Path: "/tmp", Mode: fs.ModeDir | fs.ModeSticky | 0o777},
 	}
+	return ociimage.Image{Ref: i.Ref, Layers: [][]ociimage.File{base}, Files: i.own(), Config: i.Config}
+}
+
+// own returns the links and the additional files of the image.
+func (i Image) own() []ociimage.File {
 	own := make([]ociimage.File, 0, len(i.Links)+len(i.Files))
 	for _, l := range i.Links {
 		own = append(own, ociimage.File{Path: "/bin/" + l, Mode: fs.ModeSymlink | 0o777, Link: i.Program})
@@ -156,21 +198,21 @@ func (i Image) Contents(program []byte) ociimage.Image {
 	for _, path := range slices.Sorted(maps.Keys(i.Files)) {
 		own = append(own, ociimage.File{Path: path, Body: []byte(i.Files[path])})
 	}
-	return ociimage.Image{Ref: i.Ref, Layers: [][]ociimage.File{base}, Files: own, Config: i.Config}
+	return own
 }
 
 // writeArchive replaces the archive atomically.
-func writeArchive(dir string, img Image, program []byte) error {
-	tmp, err := os.CreateTemp(dir, "."+img.Name+"-")
+func writeArchive(dir, name string, img ociimage.Image) error {
+	tmp, err := os.CreateTemp(dir, "."+name+"-")
 	if err != nil {
-		return fmt.Errorf("writing image %q: %w", img.Name, err)
+		return fmt.Errorf("writing image %q: %w", name, err)
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }()
-	if err := errors.Join(ociimage.Build(tmp, img.Contents(program)), tmp.Chmod(0o644), tmp.Close()); err != nil {
-		return fmt.Errorf("writing image %q: %w", img.Name, err)
+	if err := errors.Join(ociimage.Build(tmp, img), tmp.Chmod(0o644), tmp.Close()); err != nil {
+		return fmt.Errorf("writing image %q: %w", name, err)
 	}
-	if err := os.Rename(tmp.Name(), filepath.Join(dir, img.Name+".tar")); err != nil {
-		return fmt.Errorf("writing image %q: %w", img.Name, err)
+	if err := os.Rename(tmp.Name(), filepath.Join(dir, name+".tar")); err != nil {
+		return fmt.Errorf("writing image %q: %w", name, err)
 	}
 	return nil
 }
