@@ -22,7 +22,7 @@ func tell(args []string) error {
 	defer stop()
 	host, err := os.Hostname()
 	if err != nil || len(args) == 0 {
-		return errors.Join(err, errors.New("usage: tell ADDRESS..."))
+		return errors.Join(err, errors.New("usage: tell ADDRESS [ADDRESS...]"))
 	}
 	errs := make(chan error, 2*len(args))
 	for _, addr := range args {
