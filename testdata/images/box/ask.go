@@ -113,7 +113,7 @@ func askTimes(network, addr string, times int) string {
 }
 
 func askOnce(network, addr string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // a pod may be starved on a busy machine
 	defer cancel()
 	answer, err := exchange(ctx, network, addr)
 	var dns *net.DNSError
