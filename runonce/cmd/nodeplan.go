@@ -16,6 +16,7 @@ import (
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/host"
+	"github.com/runonce/runonce/runtime/service"
 	"github.com/runonce/runonce/runtime/volume"
 )
 
@@ -78,8 +79,8 @@ func (t *nodeTarget) define(ctx context.Context, set *manifests.Set) error {
 	}
 	services := set.Services()
 	err = keeper.Define(ctx, services, func(svc *v1.Service) bool { return gone(svc) }, slices.Clone(set.Pods))
-	switch {
-	case failure.IsPermanent(err):
+	switch invalid := (*service.InvalidError)(nil); {
+	case errors.As(err, &invalid):
 		return badInput(err)
 	case err != nil:
 		return unusable(err)

@@ -115,9 +115,15 @@ func (k *Keeper) load() (state, error) {
 	return k.known, err
 }
 
+// InvalidError says that Services cannot be had as they are given: the input is wrong, or what was asked for with it.
+type InvalidError struct{ err error }
+
+func (e *InvalidError) Error() string { return e.err.Error() }
+func (e *InvalidError) Unwrap() error { return e.err }
+
 // Define puts Services in place of those of the same names, and removes those that are gone. It gives them their
 // addresses and brings all up to date. Those of other inputs stay. pods are those of the input, whose host ports are no node
-// ports. An error that no retry can fix is permanent; after that nothing has changed.
+// ports. If the Services cannot be had as they are given, the error is an InvalidError, and nothing has changed.
 func (k *Keeper) Define(ctx context.Context, services []*v1.Service, gone func(*v1.Service) bool, pods []*v1.Pod) error {
 	if len(services) == 0 {
 		if s, err := k.load(); err != nil || !slices.ContainsFunc(s.Services, gone) {
@@ -132,18 +138,20 @@ func (k *Keeper) Define(ctx context.Context, services []*v1.Service, gone func(*
 		left := func(svc *v1.Service) bool { return !gone(svc) && !slices.ContainsFunc(services, named(svc)) }
 		ranges, err := k.ranges(old, slices.ContainsFunc(old.Services, left))
 		if err != nil {
-			return err
+			return &InvalidError{err}
 		}
 		known, err := k.o.Records.List()
 		if err != nil {
 			return err
 		}
 		for _, r := range known {
-			pods = append(pods, r.Pod)
+			if !r.Removed {
+				pods = append(pods, r.Pod)
+			}
 		}
 		next, err := old.define(services, gone, ranges, pods)
 		if err != nil {
-			return err
+			return &InvalidError{err}
 		}
 		k.lookUp(ctx, &next, services)
 		return next.save(k.root())

@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/record"
@@ -169,6 +170,24 @@ func TestKeeper(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(w.root(), stateFile)); !os.IsNotExist(err) {
 		t.Errorf("the file of Services is left: %v", err)
+	}
+}
+
+// TestInvalid: what is wrong with the Services is told from what is wrong with the machine, and changes nothing.
+func TestInvalid(t *testing.T) {
+	t.Parallel()
+	w, ctx := newWorld(t), t.Context()
+	must(t, w.Define(ctx, []*v1.Service{newService("db", withIPs("10.9.9.9"))}, none, nil))
+	var invalid *InvalidError
+	if err := w.Define(ctx, []*v1.Service{newService("new", withIPs("10.9.9.9"))}, none, nil); !errors.As(err, &invalid) {
+		t.Errorf("an address that is taken: %v", err)
+	}
+	if services, err := w.Services(); err != nil || len(services) != 1 {
+		t.Errorf("Services %v, %v", services, err)
+	}
+	w.kernel.err = failure.Permanentf("the kernel has no nftables")
+	if err := w.Define(ctx, []*v1.Service{newService("new")}, none, nil); err == nil || errors.As(err, &invalid) {
+		t.Errorf("a kernel without nftables: %v", err)
 	}
 }
 

@@ -39,12 +39,42 @@ func routeLocalnet(bridge string) error {
 	return nil
 }
 
-// ensureRoutes adds routes to the ranges that the machine has none to: a connection needs one before its destination
-// is translated. Where it leads does not matter, as nothing takes it: what is not translated is refused before.
-func ensureRoutes(t Table) error {
+// routed returns where connections to cluster IPs go: the ranges, and addresses outside of them.
+func (t Table) routed() []netip.Prefix {
+	var all []netip.Prefix
+	add := func(r netip.Prefix) {
+		if !slices.ContainsFunc(all, func(o netip.Prefix) bool { return o.Contains(r.Addr()) && o.Bits() <= r.Bits() }) {
+			all = append(all, r.Masked())
+		}
+	}
 	for _, r := range t.Ranges {
-		// Its first address may be that of a network.
-		if _, err := netlink.RouteGet(r.Masked().Addr().Next().AsSlice()); err == nil {
+		add(r)
+	}
+	for _, p := range t.Ports {
+		for _, ip := range p.IPs {
+			add(netip.PrefixFrom(ip, ip.BitLen()))
+		}
+	}
+	return all
+}
+
+// ensureRoutes adds routes to cluster IPs that the machine has none to: a connection needs one before its destination
+// is translated. Where it leads does not matter, as nothing takes it: what is not translated is refused before. Those to
+// addresses that are no cluster IPs any more go.
+func ensureRoutes(t Table) error {
+	wanted := t.routed()
+	err := deleteRoutes(t.Name, func(r netlink.Route) bool {
+		return !slices.ContainsFunc(wanted, func(w netip.Prefix) bool { return r.Dst != nil && r.Dst.String() == w.String() })
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range wanted {
+		to := r.Addr()
+		if !r.IsSingleIP() {
+			to = to.Next() // the first address may be that of a network
+		}
+		if _, err := netlink.RouteGet(to.AsSlice()); err == nil {
 			continue
 		}
 		route, ok, err := routeTo(t, r)
@@ -116,13 +146,16 @@ func Routes(table string) (all []netlink.Route, err error) {
 	return all, nil
 }
 
-// removeRoutes removes the routes of the table.
-func removeRoutes(table string) error {
+// deleteRoutes deletes the routes of the table that are chosen.
+func deleteRoutes(table string, chosen func(netlink.Route) bool) error {
 	routes, err := Routes(table)
 	if err != nil {
 		return err
 	}
 	for _, r := range routes {
+		if !chosen(r) {
+			continue
+		}
 		if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("removing the route to %s: %w", r.Dst, err)
 		}

@@ -87,6 +87,7 @@ import (
 	"time"
 
 	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -193,7 +194,7 @@ func Remove(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := removeRoutes(name); err != nil {
+	if err := deleteRoutes(name, func(netlink.Route) bool { return true }); err != nil {
 		return err
 	}
 	c, err := dial()

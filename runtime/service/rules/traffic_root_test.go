@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +20,9 @@ func TestClusterIP(t *testing.T) {
 	for name, prepare := range map[string]func(m *machine, tab *Table){
 		"default route":    func(m *machine, _ *Table) { m.addDefaultRoutes(t) },
 		"no default route": func(*machine, *Table) {},
+		"outside of the ranges": func(_ *machine, tab *Table) {
+			tab.Ranges = []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16"), netip.MustParsePrefix("fd97::/112")}
+		},
 		"only the bridge": func(m *machine, tab *Table) {
 			ip(t, m.host, "", "link del host0\n")
 			tab.Source = nil
@@ -49,6 +53,34 @@ func TestClusterIP(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A route to a cluster IP outside of the ranges goes with the Service.
+func TestRoutesFollow(t *testing.T) {
+	m := newMachine(t)
+	tab := table(port())
+	ranges := len(tab.Ranges)
+	tab.Ports[0].IPs = append(tab.Ports[0].IPs, netip.MustParseAddr("198.51.100.9"), netip.MustParseAddr("2001:db8:9::9"))
+	routes := func() (found []string) {
+		m.in(t, m.host, func() error {
+			all, err := Routes(tab.Name)
+			for _, r := range all {
+				found = append(found, r.Dst.String())
+			}
+			return err
+		})
+		return found
+	}
+	for range 2 {
+		m.apply(t, tab)
+		if got := routes(); len(got) != ranges+2 || !slices.Contains(got, "198.51.100.9/32") || !slices.Contains(got, "2001:db8:9::9/128") {
+			t.Errorf("routes to %q", got)
+		}
+	}
+	m.apply(t, table(port()))
+	if got := routes(); len(got) != ranges {
+		t.Errorf("after that, routes to %q", got)
 	}
 }
 

@@ -22,7 +22,7 @@ func tell(args []string) error {
 	defer stop()
 	host, err := os.Hostname()
 	if err != nil || len(args) == 0 {
-		return errors.Join(err, errors.New("usage: tell ADDRESS..."))
+		return errors.Join(err, errors.New("usage: tell ADDRESS [ADDRESS...]"))
 	}
 	errs := make(chan error, 2*len(args))
 	for _, addr := range args {
@@ -113,7 +113,7 @@ func askTimes(network, addr string, times int) string {
 }
 
 func askOnce(network, addr string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // a pod may be starved on a busy machine
 	defer cancel()
 	answer, err := exchange(ctx, network, addr)
 	var dns *net.DNSError
