@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/runonce/runonce/internal/testing/daemon"
 	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
@@ -32,7 +31,6 @@ var databaseImages = sync.OnceValues(func() (string, error) {
 // test by the names of two Services, in the right order.
 func TestDatabase(t *testing.T) {
 	embedded(t, testDatabase)
-	daemons(t, testDatabase, daemon.Current)
 }
 
 func testDatabase(t *testing.T, b *box) {
