@@ -17,7 +17,7 @@ const ReasonDependencyFailed = "DependencyFailed"
 func (d Decision) Blocked() bool { return d.Runs() && d.Reason == ReasonDependencyFailed }
 
 // HasStarted says whether an earlier run has started the pod, and it runs or has ended since. If nothing of it
-// runs any more, for example after a reboot, it starts anew.
+// runs any more, for example after a reboot, it starts again.
 func (d Decision) HasStarted() bool {
 	return d.Running && (d.Earlier == nil || podspec.Runs(d.Earlier.Status) || podspec.Ended(d.Earlier.Status.Phase))
 }

@@ -99,7 +99,7 @@ func (r *run) joinOrder(ctx context.Context, ds []admit.Decision, results []Resu
 }
 
 // hasStarted says whether an earlier run has started the pod, and it runs or has ended since. If nothing of it
-// runs any more, for example after a reboot, it starts anew, in order.
+// runs any more, for example after a reboot, it starts again, in order.
 func (r *run) hasStarted(ctx context.Context, d admit.Decision) bool {
 	if d.Running && d.Earlier == nil {
 		if st, err := r.rt.Status(ctx, d.Pod); err == nil {

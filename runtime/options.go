@@ -82,8 +82,9 @@ type Services interface {
 	Environment(pod *v1.Pod) ([]v1.EnvVar, error)
 	// WithNames returns the hosts file of the pod with the names of Services and pods.
 	WithNames(pod *v1.Pod, file []byte) ([]byte, error)
-	// Update brings names and connections up to date with the records.
-	Update(ctx context.Context) error
+	// Update brings names and connections up to date with the record of the pod, or with its absence. Connections are so
+	// when it returns.
+	Update(ctx context.Context, pod *v1.Pod) error
 	// Keep restores what other programs may have deleted, from time to time.
 	Keep(ctx context.Context) error
 }

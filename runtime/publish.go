@@ -31,7 +31,7 @@ func (p *Pods) Publish(ctx context.Context, pod *v1.Pod, st v1.PodStatus) error 
 		return nil
 	})
 	if err == nil {
-		err = p.o.Services.Update(ctx)
+		err = p.o.Services.Update(ctx, pod)
 	}
 	if err != nil {
 		return fmt.Errorf("publishing pod %q: %w", pod.Name, err)
@@ -67,27 +67,20 @@ func (p *Pods) environment(pod *v1.Pod) ([]v1.EnvVar, error) {
 	return p.o.Services.Environment(pod)
 }
 
-// withdraw has nobody reach through Services a pod that is to stop, if anybody does. Who stops it needs that
-// more than an error here.
+// withdraw has nobody reach through Services a pod that is to stop, if anybody does.
 func (p *Pods) withdraw(ctx context.Context, pod *v1.Pod) {
-	known, err := p.known(pod.UID)
-	if p.o.Services == nil || err == nil && !known.Ready {
-		return
-	}
-	if err == nil {
-		err = p.o.Services.Update(ctx)
-	}
-	if err != nil {
-		p.o.Log.WarnContext(ctx, "could not withdraw a pod that is being stopped from its Services", "pod", podspec.FullName(pod), "error", err)
+	if known, err := p.known(pod.UID); err != nil || known.Ready {
+		p.retract(ctx, pod)
 	}
 }
 
-// retract removes the names of a pod that is gone.
+// retract brings names and Services up to date with a pod that stops or is gone. Who stops it needs that more than an
+// error here.
 func (p *Pods) retract(ctx context.Context, pod *v1.Pod) {
 	if p.o.Services == nil {
 		return
 	}
-	if err := p.o.Services.Update(ctx); err != nil {
-		p.o.Log.WarnContext(ctx, "could not remove the names of a pod that was stopped", "pod", podspec.FullName(pod), "error", err)
+	if err := p.o.Services.Update(ctx, pod); err != nil {
+		p.o.Log.WarnContext(ctx, "could not withdraw a pod that was stopped from names and Services", "pod", podspec.FullName(pod), "error", err)
 	}
 }

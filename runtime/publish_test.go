@@ -32,7 +32,7 @@ func (s *services) WithNames(_ *v1.Pod, file []byte) ([]byte, error) {
 	return append(file, "10.1.0.7\tdb\n"...), nil
 }
 
-func (s *services) Update(context.Context) error {
+func (s *services) Update(context.Context, *v1.Pod) error {
 	all, err := s.records.List()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -124,16 +124,16 @@ func (a allocation) setFamilies(svc *v1.Service) error {
 	}
 	for i, ip := range addresses(svc) {
 		if len(spec.IPFamilies) <= i {
-			spec.IPFamilies = append(spec.IPFamilies, familyOf(ip))
+			spec.IPFamilies = append(spec.IPFamilies, FamilyOf(ip))
 		}
 	}
 	if len(spec.IPFamilies) == 0 {
-		spec.IPFamilies = []v1.IPFamily{familyOf(a.ranges[0].Addr())}
+		spec.IPFamilies = []v1.IPFamily{FamilyOf(a.ranges[0].Addr())}
 	}
 	policy := familyPolicy(svc)
 	if policy != v1.IPFamilyPolicySingleStack {
 		for _, r := range a.ranges {
-			if f := familyOf(r.Addr()); !slices.Contains(spec.IPFamilies, f) {
+			if f := FamilyOf(r.Addr()); !slices.Contains(spec.IPFamilies, f) {
 				spec.IPFamilies = append(spec.IPFamilies, f)
 			}
 		}
@@ -161,7 +161,8 @@ func familyPolicy(svc *v1.Service) v1.IPFamilyPolicy {
 	return v1.IPFamilyPolicySingleStack
 }
 
-func familyOf(ip netip.Addr) v1.IPFamily {
+// FamilyOf returns the family of an address.
+func FamilyOf(ip netip.Addr) v1.IPFamily {
 	if ip.Is4() {
 		return v1.IPv4Protocol
 	}
@@ -171,7 +172,7 @@ func familyOf(ip netip.Addr) v1.IPFamily {
 // rangeOf returns the range of the family, the zero Prefix if there is none.
 func (a allocation) rangeOf(f v1.IPFamily) netip.Prefix {
 	for _, r := range a.ranges {
-		if familyOf(r.Addr()) == f {
+		if FamilyOf(r.Addr()) == f {
 			return r
 		}
 	}
@@ -183,7 +184,7 @@ func (a allocation) keep(svc, old *v1.Service) {
 	spec := &svc.Spec
 	if hasAddresses(svc) && len(spec.ClusterIPs) == 0 && slices.Equal(spec.IPFamilies, old.Spec.IPFamilies) {
 		free := !slices.ContainsFunc(addresses(old), func(ip netip.Addr) bool {
-			return a.ips[ip] != "" || !a.rangeOf(familyOf(ip)).Contains(ip)
+			return a.ips[ip] != "" || !a.rangeOf(FamilyOf(ip)).Contains(ip)
 		})
 		if free {
 			spec.ClusterIPs = slices.Clone(old.Spec.ClusterIPs)

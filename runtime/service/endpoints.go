@@ -32,7 +32,7 @@ func endpoints(svc *v1.Service, members []member) (chosen []member) {
 // addressesOf returns the addresses of a pod that are of a family of the Service.
 func addressesOf(m member, svc *v1.Service) (all []netip.Addr) {
 	for _, ip := range m.ips {
-		if slices.Contains(svc.Spec.IPFamilies, familyOf(ip)) {
+		if slices.Contains(svc.Spec.IPFamilies, FamilyOf(ip)) {
 			all = append(all, ip)
 		}
 	}

@@ -93,7 +93,7 @@ func openWorld(root string, k *kernel) *world {
 }
 
 // start records a pod with an address and a hosts file.
-func (w *world) start(t *testing.T, m member) {
+func (w *world) start(t testing.TB, m member) {
 	t.Helper()
 	m.pod.UID = types.UID(m.pod.Name)
 	_, err := w.records.Update(m.pod.UID, func(r *record.Pod) error {
@@ -139,25 +139,25 @@ func TestKeeper(t *testing.T) {
 			t.Errorf("%s: %q, want %q", when, got, want)
 		}
 	}
-	must(t, w.Update(ctx))
+	must(t, w.updateAll(ctx))
 	expect("without a Service", "no rules")
 	must(t, w.Define(ctx, []*v1.Service{newService("db")}, none, nil))
 	expect("before its pods", "default/db:8080 []")
 	w.start(t, newMember("db-0", "db", true, "10.2.0.2"))
 	w.start(t, newMember("web", "web", true, "10.2.0.3"))
-	must(t, w.Update(ctx))
+	must(t, w.updateAll(ctx))
 	expect("with a pod", "default/db:8080 [10.2.0.2:8080]")
 	hosts := w.hosts(t)
 	if !strings.Contains(hosts, "10.1.0.52\tdb.default.svc.cluster.local\tdb.default.svc\tdb.default\tdb\n10.2.0.2\tdb-0.default\tdb-0\n") {
 		t.Errorf("hosts file: %s", hosts)
 	}
 	before := w.kernel.applied
-	must(t, w.Update(ctx))
+	must(t, w.updateAll(ctx))
 	if w.kernel.applied != before {
 		t.Error("nothing has changed, and the rules were applied again")
 	}
 	must(t, w.records.Stop("db-0"))
-	must(t, w.Update(ctx))
+	must(t, w.updateAll(ctx))
 	expect("when the pod was told to stop", "default/db:8080 []")
 	removed, err := w.Remove(ctx, func(*v1.Service) bool { return true })
 	must(t, err)
@@ -262,7 +262,7 @@ func TestShared(t *testing.T) {
 		for i := range 50 {
 			w.start(t, newMember(fmt.Sprintf("db-%d", i), "db", true, fmt.Sprintf("10.2.0.%d", 2+i)))
 			all.Go(func() {
-				if err := w.Update(t.Context()); err != nil {
+				if err := w.updateAll(t.Context()); err != nil {
 					t.Error(err)
 				}
 			})
@@ -292,4 +292,60 @@ func TestDeletedRules(t *testing.T) {
 			t.Error("they were not restored")
 		}
 	})
+}
+
+// TestDelayedNames: pods that no Service has change the hosts files together, others at once.
+func TestDelayedNames(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w, ctx := openWorld(dir, &kernel{}), t.Context()
+		must(t, w.Define(ctx, []*v1.Service{newService("db")}, none, nil))
+		web := newMember("web", "web", true, "10.2.0.3")
+		w.start(t, web)
+		expect := func(when, want string, has bool) {
+			t.Helper()
+			if hosts := w.hosts(t); strings.Contains(hosts, want) != has {
+				t.Errorf("%s: hosts file %s, which should contain %q: %t", when, hosts, want, has)
+			}
+		}
+		job := newMember("job", "job", true, "10.2.0.4")
+		w.start(t, job)
+		must(t, w.Update(ctx, job.pod))
+		expect("at once", "job", false)
+		time.Sleep(namesDelay)
+		synctest.Wait()
+		expect("a moment later", "10.2.0.4\tjob.default\tjob\n", true)
+
+		must(t, w.records.Remove("job"))
+		must(t, w.Update(ctx, job.pod))
+		expect("gone", "job", true)
+		w.Flush()
+		expect("at the end", "job", false)
+
+		db := newMember("db-0", "db", true, "10.2.0.2")
+		w.start(t, db)
+		must(t, w.Update(ctx, db.pod))
+		expect("of a Service", "10.2.0.2\tdb-0.default\tdb-0\n", true)
+	})
+}
+
+// BenchmarkNames is the work for each of many pods that come one after another.
+func BenchmarkNames(b *testing.B) {
+	for _, n := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprintf("%d pods", n), func(b *testing.B) {
+			w := openWorld(b.TempDir(), &kernel{})
+			for i := range n {
+				w.start(b, newMember(fmt.Sprintf("p%d", i), "web", true, fmt.Sprintf("10.2.%d.%d", i/250, i%250+1)))
+			}
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				w.start(b, newMember("p0", "web", true, fmt.Sprintf("10.3.0.%d", 1+i%250)))
+				b.StartTimer()
+				if err := w.update(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

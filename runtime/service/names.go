@@ -1,9 +1,7 @@
 package service
 
 import (
-	"bytes"
 	"net/netip"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,12 +9,6 @@ import (
 
 	"github.com/runonce/runonce/internal/podspec"
 )
-
-// entry is a line of a hosts file.
-type entry struct {
-	ip    netip.Addr
-	names []string
-}
 
 // names returns what the pods of a namespace can reach by name: Services and the endpoints of headless ones as
 // the DNS of a cluster has them (the specification is kubernetes/dns, docs/specification.md; all forms that
@@ -101,42 +93,4 @@ func serviceOf(name, domain string) types.NamespacedName {
 		return types.NamespacedName{}
 	}
 	return types.NamespacedName{Namespace: namespace, Name: service}
-}
-
-// The lines around the names in a hosts file. What a container writes before or after them stays.
-const (
-	beginNames = "# Names of Services and pods, kept up to date by runonce.\n"
-	endNames   = "# End of these names.\n"
-)
-
-// withNames returns the hosts file with the names in place of those that it had, except those that it has otherwise: the
-// pod's own, and those of its hostAliases.
-func withNames(file []byte, all []entry) []byte {
-	before, rest, had := bytes.Cut(file, []byte(beginNames))
-	var after []byte
-	if had {
-		_, after, _ = bytes.Cut(rest, []byte(endNames))
-	} else {
-		before = append(bytes.TrimRight(before, "\n"), "\n\n"...)
-	}
-	taken := map[string]bool{}
-	for line := range strings.Lines(string(before) + string(after)) {
-		line, _, _ = strings.Cut(line, "#")
-		for i, name := range strings.Fields(line) {
-			if i > 0 {
-				taken[name] = true
-			}
-		}
-	}
-	var own strings.Builder
-	for _, e := range all {
-		names := slices.DeleteFunc(slices.Clone(e.names), func(name string) bool { return taken[name] })
-		if len(names) > 0 {
-			own.WriteString(e.ip.String() + "\t" + strings.Join(names, "\t") + "\n")
-		}
-	}
-	if own.Len() == 0 && !had {
-		return file
-	}
-	return slices.Concat(before, []byte(beginNames), []byte(own.String()), []byte(endNames), after)
 }

@@ -18,6 +18,14 @@ import (
 // Services returns what keeps the Services of the root.
 func (e *machineEngine) Services() *service.Keeper { return e.services }
 
+// Close has the names and Services be as the pods are, and ends the engine's work.
+func (e *machineEngine) Close() error {
+	if e.services != nil {
+		e.services.Flush()
+	}
+	return e.Engine.Close()
+}
+
 // newServices returns what keeps the Services of pods in the network.
 func (e *machineEngine) newServices(o network.Options) *service.Keeper {
 	bridge := network.BridgeName(o.StateDir)
@@ -39,11 +47,8 @@ func families(podCIDRs []*net.IPNet) []v1.IPFamily {
 	}
 	all := make([]v1.IPFamily, 0, len(podCIDRs))
 	for _, n := range podCIDRs {
-		family := v1.IPv4Protocol
-		if n.IP.To4() == nil {
-			family = v1.IPv6Protocol
-		}
-		all = append(all, family)
+		ip, _ := netip.AddrFromSlice(n.IP)
+		all = append(all, service.FamilyOf(ip.Unmap()))
 	}
 	return all
 }

@@ -103,7 +103,7 @@ func newChanges(c *nftables.Conn, t Table) ([]change, error) {
 }
 
 // commit makes the tables what the plans say, in one transaction. If that is impossible because of what the tables
-// were, as after another version of this program, it makes them anew, and the clients' affinity is lost.
+// were, as after another version of this program, it makes new ones, and the clients' affinity is lost.
 func commit(c *nftables.Conn, changes []change) error {
 	err := send(c, changes)
 	if err != nil {

@@ -128,7 +128,7 @@ type Port struct {
 }
 
 // Apply makes the kernel do what the table says, and nothing else, in one transaction: it replaces the rules of an
-// earlier table of that name, and makes them anew if they are gone. Connections stay as they are, except that UDP clients of an endpoint that is gone get
+// earlier table of that name, and makes them again if they are gone. Connections stay as they are, except that UDP clients of an endpoint that is gone get
 // another one. The caller makes sure that nobody else applies or removes the table meanwhile.
 //
 // An error that only a change of the machine can cure is permanent.

@@ -45,7 +45,7 @@ func TestApplyTwice(t *testing.T) {
 	}
 }
 
-// Apply makes anew what somebody has deleted or changed.
+// Apply restores what somebody has deleted or changed.
 func TestApplyRepairs(t *testing.T) {
 	for name, damage := range map[string][]string{
 		"table":   {"nft", "delete", "table", "ip", tab0},
