@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/probe"
@@ -115,7 +116,7 @@ func (p *Pods) prepareError(ctx context.Context, w *work, err error) error {
 	failures[record.PodFailure] = record.Failure{Reason: reason, Message: err.Error()}
 	p.recordFailures(ctx, w, failures)
 	if ctx.Err() == nil {
-		p.failureEvent(w.pod, reason, err)
+		p.failureEvent(w.pod, "", reason, err)
 	}
 	return &SyncError{[]*failure.Error{{Why: reason, Err: fmt.Errorf("%s: %w", reason, err)}}}
 }
@@ -143,24 +144,29 @@ func (p *Pods) recordFailedStart(pod *v1.Pod, next podstate.Start, cfg engine.Co
 }
 
 // failureEvent reports why a container, or what the pod needs before its containers, could not be
-// started. reason is that of the status.
-func (p *Pods) failureEvent(pod *v1.Pod, reason string, err error) {
+// started. The container may be "", and reason is that of the status.
+func (p *Pods) failureEvent(pod *v1.Pod, container, reason string, err error) {
 	byReason := map[string]string{
 		failure.ReasonFailedMount: failure.ReasonFailedMount, podstate.ReasonSandboxError: eventFailedSandbox,
 		podstate.ReasonPostStartHook: eventFailedPostStartHook,
 	}
 	if known, ok := byReason[reason]; ok {
-		p.o.event(pod, known, "%v", err)
+		p.events.add(pod, container, known, "%v", err)
 		return
 	}
-	p.o.event(pod, eventFailed, "Error: %s: %v", reason, err)
+	if def := podspec.Container(pod, container); def != nil && reason == failure.ReasonErrImagePull {
+		p.events.add(pod, container, eventFailed, "Failed to pull image %q: %v", def.Image, err)
+		p.events.add(pod, container, eventFailed, "Error: %s", reason)
+		return
+	}
+	p.events.add(pod, container, eventFailed, "Error: %s: %v", reason, err)
 }
 
 // probeEvents reports the probes that have failed since the status before.
 func (p *Pods) probeEvents(pod *v1.Pod, container string, before, now probe.Status) {
 	for _, kind := range []probe.Kind{probe.Startup, probe.Readiness, probe.Liveness} {
 		if a, ok := now.Last[kind]; ok && a.Result != probe.Success && a != before.Last[kind] {
-			p.o.event(pod, eventUnhealthy, "container %s: %s", container, podstate.ProbeMessage(kind, a))
+			p.events.add(pod, container, eventUnhealthy, "%s", podstate.ProbeFailure(kind, a))
 		}
 	}
 }

@@ -76,7 +76,7 @@ func (p *Pods) killUnknown(ctx context.Context, pod *v1.Pod, all []engine.Contai
 // gets no signal: a sidecar serves the others until they have ended.
 func (p *Pods) kill(ctx context.Context, pod *v1.Pod, k podstate.Kill, awaitTurn func(grace time.Duration) error) error {
 	c, grace := k.Container, k.Grace
-	p.o.event(pod, eventKilling, "%s", k.Reason)
+	p.events.add(pod, c.Name, eventKilling, "%s", k.Reason)
 	p.o.Log.DebugContext(ctx, "stopping container", "pod", podspec.FullName(pod), "container", c.Name, "grace", grace, "reason", k.Reason)
 	begin := time.Now()
 	if def := podspec.Container(pod, c.Name); grace > 0 && def != nil && def.Lifecycle != nil && def.Lifecycle.PreStop != nil {
@@ -84,7 +84,7 @@ func (p *Pods) kill(ctx context.Context, pod *v1.Pod, k podstate.Kill, awaitTurn
 		err := p.runHook(limited, pod, c, def.Lifecycle.PreStop)
 		cancel()
 		if err != nil {
-			p.o.event(pod, eventFailedPreStopHook, "PreStop hook of container %s: %v", c.Name, err)
+			p.events.add(pod, c.Name, eventFailedPreStopHook, "PreStop hook of container %s: %v", c.Name, err)
 			p.o.Log.WarnContext(ctx, "preStop hook failed", "pod", pod.Name, "container", c.Name, "error", err)
 		}
 	}

@@ -20,6 +20,7 @@ type memory struct {
 	crashes     map[string]crash
 	limits      map[string]int    // by name: how often its containers may have been restarted
 	killed      map[string]string // by container ID: the probe's message for which it was killed
+	oomKilled   map[string]string // by name: the ID of the last instance that was reported as OOM-killed
 	annotations map[string]string // of its last sandbox
 	published   string            // what was published of it last
 	logPaths    map[string]string // by container ID: of the newest instances and those before
@@ -32,7 +33,7 @@ type crash struct {
 }
 
 func newMemory() *memory {
-	return &memory{crashes: map[string]crash{}, killed: map[string]string{}}
+	return &memory{crashes: map[string]crash{}, killed: map[string]string{}, oomKilled: map[string]string{}}
 }
 
 // recall completes the observation by what is remembered.

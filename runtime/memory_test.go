@@ -20,7 +20,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestCountCrashes(t *testing.T) {
 	t.Parallel()
-	p := &Pods{memories: map[types.UID]*memory{}, images: newImagePuller(&Options{})}
+	p := &Pods{memories: map[types.UID]*memory{}, images: newImagePuller(&Options{}, nil)}
 	exited := func(id string, ran time.Duration) map[string]engine.Container {
 		return map[string]engine.Container{"a": {ID: id, Name: "a", State: engine.StateExited, Exit: engine.Exit{
 			StartedAt: epoch, FinishedAt: epoch.Add(ran),
@@ -69,7 +69,7 @@ func TestKilledIsForgotten(t *testing.T) {
 // A process that lists the pods of others now and then does not remember all that it has ever seen.
 func TestForgetOthers(t *testing.T) {
 	t.Parallel()
-	p := &Pods{memories: map[types.UID]*memory{"gone": {}, "there": {}, "own": {synced: true}}, images: newImagePuller(&Options{})}
+	p := &Pods{memories: map[types.UID]*memory{"gone": {}, "there": {}, "own": {synced: true}}, images: newImagePuller(&Options{}, nil)}
 	there := &v1.Pod{}
 	there.UID = "there"
 	p.forgetOthers([]*record.Pod{{Pod: there}})

@@ -2,13 +2,13 @@ package runtime
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podevent"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/host"
@@ -44,9 +44,8 @@ type Options struct {
 	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
 	// LogCreated, when set, is called with the log of each instance of a container before it starts.
 	LogCreated func(pod *v1.Pod, container, path string)
-	// Event, when set, is called with what the kubelet would report as an event of the pod.
-	// eventType is v1.EventTypeNormal or v1.EventTypeWarning. It must not block.
-	Event func(pod *v1.Pod, eventType, reason, message string)
+	// Event, when set, is called with each event of a pod when it happens. It must not block.
+	Event func(pod *v1.Pod, e podevent.Event)
 }
 
 // Host is what the specs of containers need to know of this machine.
@@ -106,31 +105,4 @@ func (o *Options) traced(uid types.UID, name string, f func() error) error {
 	err := f()
 	o.Trace(uid, name, begin, time.Since(begin))
 	return err
-}
-
-// The kubelet's reasons of events (pkg/kubelet/events).
-const (
-	eventPulling             = "Pulling"
-	eventPulled              = "Pulled"
-	eventStarted             = "Started"
-	eventKilling             = "Killing"
-	eventFailed              = "Failed"
-	eventBackOff             = "BackOff"
-	eventUnhealthy           = "Unhealthy"
-	eventFailedSandbox       = "FailedCreatePodSandBox"
-	eventFailedPostStartHook = "FailedPostStartHook"
-	eventFailedPreStopHook   = "FailedPreStopHook"
-)
-
-// event reports what happens to the pod, in the kubelet's words.
-func (o *Options) event(pod *v1.Pod, reason, format string, args ...any) {
-	if o.Event == nil {
-		return
-	}
-	kind := v1.EventTypeWarning
-	switch reason {
-	case eventPulling, eventPulled, eventStarted, eventKilling:
-		kind = v1.EventTypeNormal
-	}
-	o.Event(pod, kind, reason, fmt.Sprintf(format, args...))
 }

@@ -32,6 +32,7 @@ type Pods struct {
 	watch  watch
 	probes probes
 	images *imagePuller
+	events *recorder
 	// removals bounds how many pods are removed at once. All at once they would slow each other
 	// down until calls time out.
 	removals chan struct{}
@@ -51,13 +52,14 @@ func New(ctx context.Context, o Options) (*Pods, error) {
 		o: o, logs: logs.Store{Dir: o.LogDir, Root: o.Records.Root()},
 		removals: make(chan struct{}, 8*goruntime.NumCPU()), memories: map[types.UID]*memory{},
 	}
-	p.images = newImagePuller(&p.o)
-	events, err := o.Engine.Events(ctx)
+	p.events = newRecorder(p.logs, &p.o)
+	p.images = newImagePuller(&p.o, p.events)
+	changes, err := o.Engine.Events(ctx)
 	if err != nil {
 		return nil, err
 	}
 	go func() {
-		for e := range events {
+		for e := range changes {
 			p.watch.notify(e.PodUID)
 		}
 	}()

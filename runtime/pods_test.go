@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podevent"
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
@@ -41,7 +42,7 @@ type node struct {
 	pull      image.Mode
 	records   *record.Store // of the next process
 	services  runtime.Services
-	event     func(pod *v1.Pod, eventType, reason, message string)
+	event     func(pod *v1.Pod, e podevent.Event)
 }
 
 func newNode(t *testing.T) *node {

@@ -57,8 +57,9 @@ func (p *Pods) startProbes(ctx context.Context, w *work, def *v1.Container, c en
 }
 
 // Wait waits, when the context of New is done, until the probes have ended: a command that nobody
-// kills may run in its container for ever.
+// kills may run in its container for ever. All events are written then.
 func (p *Pods) Wait() {
+	defer p.events.flushAll()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

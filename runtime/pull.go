@@ -23,7 +23,9 @@ const defaultPulls = 4
 // imagePuller finds the images of pods, and pulls those that are missing, each once for all pods that
 // want it at that time. It is safe for concurrent use.
 type imagePuller struct {
-	o     *Options
+	o      *Options
+	events *recorder
+
 	slots chan struct{} // holds a value for each image that is being pulled
 	ahead chan struct{} // and for each of a pod that is not to be started yet
 
@@ -33,10 +35,10 @@ type imagePuller struct {
 	pods      map[types.UID]*podImages
 }
 
-func newImagePuller(o *Options) *imagePuller {
+func newImagePuller(o *Options, events *recorder) *imagePuller {
 	n := cmp.Or(o.ParallelPulls, defaultPulls)
 	return &imagePuller{
-		o: o, slots: make(chan struct{}, n), ahead: make(chan struct{}, max(1, n-1)),
+		o: o, events: events, slots: make(chan struct{}, n), ahead: make(chan struct{}, max(1, n-1)),
 		pulls: map[string]*pulls{}, pods: map[types.UID]*podImages{},
 	}
 }
@@ -71,9 +73,10 @@ type imageRef struct {
 
 // foundImage is what is known of an image ahead of the Sync that needs it.
 type foundImage struct {
-	img  engine.Image
-	err  error // of the pull
-	used bool  // by the current Sync
+	img    engine.Image
+	err    error // of the pull
+	pulled bool
+	used   bool // by the current Sync
 }
 
 // of returns what is known of the pod's images. The caller holds the lock.
@@ -124,7 +127,8 @@ func (i *imagePuller) keep(uid types.UID, ref imageRef, found foundImage) {
 	i.of(uid).found[ref] = &found
 }
 
-// use returns what was found for the next Sync, which is this one, and whether anything was.
+// use returns what was found for the next Sync, which is this one, and whether anything was. It has not been used yet
+// if this is the first container that needs it.
 func (i *imagePuller) use(uid types.UID, ref imageRef) (found foundImage, ok bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -132,8 +136,9 @@ func (i *imagePuller) use(uid types.UID, ref imageRef) (found foundImage, ok boo
 	if !ok {
 		return foundImage{}, false
 	}
+	found = *f
 	f.used = true
-	return *f, true
+	return found, true
 }
 
 // dropUsed forgets what a Sync has used: the next one looks again.
@@ -171,7 +176,7 @@ func (i *imagePuller) knows(uid types.UID, ref imageRef) bool {
 func (i *imagePuller) pullAhead(ctx context.Context, pod *v1.Pod, local localImage) {
 	img, err := i.pull(ctx, pod, local)
 	if ctx.Err() == nil {
-		i.keep(pod.UID, local.ref, foundImage{img: img, err: err})
+		i.keep(pod.UID, local.ref, foundImage{img: img, err: err, pulled: true})
 	}
 }
 
@@ -195,6 +200,9 @@ func (i *imagePuller) prefetch(ctx context.Context, pod *v1.Pod, ref imageRef) e
 // (pkg/kubelet/images/image_manager.go, EnsureImageExists), and whether it was.
 func (i *imagePuller) ensure(ctx context.Context, pod *v1.Pod, ref imageRef) (img engine.Image, pulled bool, err error) {
 	if found, ok := i.use(pod.UID, ref); ok {
+		if !found.pulled && !found.used {
+			i.present(pod, ref)
+		}
 		return found.img, false, found.err
 	}
 	local, err := i.look(ctx, pod.UID, ref)
@@ -202,11 +210,16 @@ func (i *imagePuller) ensure(ctx context.Context, pod *v1.Pod, ref imageRef) (im
 		return engine.Image{}, false, err
 	}
 	if local.action == image.Use {
-		i.o.event(pod, eventPulled, "Container image %q already present on machine", ref.name)
+		i.present(pod, ref)
 		return local.Image, false, nil
 	}
 	img, err = i.pull(ctx, pod, local)
 	return img, err == nil && (local.action == image.Pull || img.Digest != local.Digest), err
+}
+
+// present reports that the image is there.
+func (i *imagePuller) present(pod *v1.Pod, ref imageRef) {
+	i.events.add(pod, "", eventPulled, "Container image %q already present on machine", ref.name)
 }
 
 // localImage is an image as far as it is in the store.
@@ -280,6 +293,7 @@ func (i *imagePuller) pull(ctx context.Context, pod *v1.Pod, local localImage) (
 	}
 	defer leave()
 	if last := known.last.Load(); last != local.seen {
+		i.present(pod, local.ref)
 		return last.Image, nil
 	}
 	if known.failures.Load() > failures && slices.Equal(known.credentials, credentials) {
@@ -314,14 +328,14 @@ func (i *imagePuller) fetch(ctx context.Context, pod *v1.Pod, local localImage, 
 			return local.Image, context.Cause(ctx)
 		}
 	}
-	i.o.event(pod, eventPulling, "Pulling image %q", name)
+	i.events.add(pod, "", eventPulling, "Pulling image %q", name)
 	begin := time.Now()
 	err = i.o.traced(pod.UID, "pull "+name, func() (err error) {
 		img, err = i.o.Engine.Pull(ctx, local.name, credentials...)
 		return err
 	})
 	if err == nil {
-		i.o.event(pod, eventPulled, "Successfully pulled image %q in %s. Image size: %d bytes.", name, time.Since(begin).Round(time.Millisecond), img.Size)
+		i.events.add(pod, "", eventPulled, "Successfully pulled image %q in %s. Image size: %d bytes.", name, time.Since(begin).Round(time.Millisecond), img.Size)
 	}
 	if err != nil && newer && ctx.Err() == nil {
 		i.o.Log.Warn("could not pull the newer image; using the local one", "image", name, "error", err)

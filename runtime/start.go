@@ -40,7 +40,7 @@ func (p *Pods) startAll(ctx context.Context, w *work, todo podstate.Actions) err
 		failures[name] = record.Failure{Reason: reason, Message: err.Error(), Attempt: attempt}
 		errs = append(errs, containerError(name, reason, err))
 		if ctx.Err() == nil {
-			p.failureEvent(w.pod, reason, err)
+			p.failureEvent(w.pod, name, reason, err)
 		}
 	}
 	for _, c := range todo.PostStart {
@@ -63,7 +63,7 @@ func (p *Pods) startAll(ctx context.Context, w *work, todo podstate.Actions) err
 	}
 	for _, next := range todo.Wait {
 		name := next.Container.Name
-		p.o.event(w.pod, eventBackOff, "%s", next.Reason)
+		p.events.add(w.pod, name, eventBackOff, "Back-off restarting failed container %s in pod %s_%s(%s)", name, w.pod.Name, w.pod.Namespace, w.pod.UID)
 		failures[name] = record.Failure{Reason: podstate.ReasonCrashLoopBackOff, Message: next.Reason, Attempt: next.Attempt}
 		e := containerError(name, podstate.ReasonCrashLoopBackOff, errors.New(next.Reason))
 		e.Wait = next.Delay
@@ -98,7 +98,8 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 	if err := p.o.traced(w.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) }); err != nil {
 		return engine.Container{}, p.startFailed(ctx, w.pod, next, cfg, err)
 	}
-	p.o.event(w.pod, eventStarted, "Started container %s", c.Name)
+	p.events.add(w.pod, c.Name, eventCreated, "Created container %s", c.Name)
+	p.events.add(w.pod, c.Name, eventStarted, "Started container %s", c.Name)
 	return engine.Container{ID: cfg.ID, Name: c.Name, Attempt: cfg.Attempt, Labels: cfg.Labels, State: engine.StateRunning, StartedAt: time.Now()}, nil
 }
 

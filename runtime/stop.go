@@ -30,6 +30,7 @@ func (p *Pods) Stop(ctx context.Context, pod *v1.Pod) error {
 	if err != nil {
 		return err
 	}
+	defer p.events.flush(pod.UID)
 	if err := p.stop(ctx, pod, lock, p.o.Records.Remove); err != nil {
 		lock.Release()
 		return fmt.Errorf("stopping pod %q: %w", pod.Name, err)
@@ -207,6 +208,7 @@ func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) er
 	if err != nil {
 		return err
 	}
+	p.events.add(pod, "", reason, "%s", message)
 	obs, err := p.observe(ctx, pod)
 	if err != nil {
 		return err

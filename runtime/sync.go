@@ -31,6 +31,7 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 		return err
 	}
 	defer lock.Release()
+	defer p.events.flush(pod.UID)
 	if err := p.define(pod); err != nil {
 		return err
 	}
@@ -69,6 +70,7 @@ func (p *Pods) act(ctx context.Context, lock record.Lock, obs *podstate.Observat
 	if obs.Sandbox != nil {
 		w.sandbox = *obs.Sandbox
 	}
+	p.explain(obs, todo)
 	prepared := false
 	p.remember(w.pod.UID, func(m *memory) {
 		m.beforeKill(obs, todo)
@@ -132,7 +134,7 @@ func (p *Pods) clear(ctx context.Context, w *work, obs *podstate.Observation, to
 		if err := p.update(pod, func(r *record.Pod) { r.Failed = todo.Fail }); err != nil {
 			return err
 		}
-		p.o.event(pod, todo.Fail.Reason, "%s", todo.Fail.Message)
+		p.events.add(pod, "", todo.Fail.Reason, "%s", todo.Fail.Message)
 	}
 	if err := errors.Join(p.killAll(ctx, pod, todo.Kill), p.killUnknown(ctx, pod, slices.Collect(maps.Values(obs.Containers)))); err != nil {
 		return err
@@ -201,7 +203,7 @@ func (p *Pods) Refresh(ctx context.Context, pod *v1.Pod) error {
 	}
 	err = p.o.Volumes.Refresh(ctx, obs.Pod)
 	if err != nil && ctx.Err() == nil {
-		p.o.event(obs.Pod, failure.ReasonFailedMount, "%v", err)
+		p.events.add(obs.Pod, "", failure.ReasonFailedMount, "%v", err)
 	}
 	return err
 }

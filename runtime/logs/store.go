@@ -18,7 +18,8 @@ import (
 const (
 	// keepInstances is how many logs of one container are kept, with the newest.
 	keepInstances = 5
-	// keepPods and keepAge are how many logs of removed pods are kept, and for how long.
+	// keepPods and keepAge are how many logs of removed pods are kept, and for how long. As many are kept of
+	// pods that were never started, of which there are only events.
 	keepPods = 100
 	keepAge  = 30 * 24 * time.Hour
 )
@@ -124,7 +125,8 @@ func (s Store) mark(dir string, about Mark) error {
 		if err != nil {
 			return err
 		}
-		if len(entries) > 0 && !slices.ContainsFunc(entries, isMark) {
+		foreign := slices.DeleteFunc(slices.Clone(entries), isOurs)
+		if len(foreign) > 0 && !slices.ContainsFunc(entries, isMark) {
 			return nil
 		}
 	}
@@ -152,8 +154,13 @@ func (s Store) soleOwner(dir string) bool {
 func isMark(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), markPrefix) }
 
 func (s Store) markPath(dir string) string {
+	return filepath.Join(dir, markPrefix+s.id())
+}
+
+// id names the root in the names of files.
+func (s Store) id() string {
 	sum := sha256.Sum256([]byte(s.Root))
-	return filepath.Join(dir, markPrefix+hex.EncodeToString(sum[:4]))
+	return hex.EncodeToString(sum[:4])
 }
 
 func (s Store) touch(dir string) error {
@@ -226,9 +233,20 @@ func (s Store) Mark(dir string) Mark {
 }
 
 // Expired returns those of the logs of removed pods, all owned by this root, that are too old
-// or too many.
+// or too many. Those that have only events count for themselves.
 func Expired(removed []Found, now time.Time) []Found {
-	byAge := slices.Clone(removed)
+	var started, others []Found
+	for _, f := range removed {
+		if f.HasLogs() {
+			started = append(started, f)
+		} else {
+			others = append(others, f)
+		}
+	}
+	return slices.Concat(expired(started, now), expired(others, now))
+}
+
+func expired(byAge []Found, now time.Time) []Found {
 	slices.SortStableFunc(byAge, func(a, b Found) int { return b.Changed.Compare(a.Changed) })
 	for i, f := range byAge {
 		if i >= keepPods || now.Sub(f.Changed) > keepAge {
@@ -252,6 +270,8 @@ func (s Store) Remove(pod Pod) error {
 		if err != nil {
 			return fmt.Errorf("removing logs: %w", err)
 		}
+	} else if err := s.removeEvents(pod); err != nil {
+		return err
 	}
 	err := os.Remove(s.markPath(dir))
 	if err == nil && sole {

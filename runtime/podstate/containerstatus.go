@@ -161,7 +161,7 @@ func (o *Observation) waiting(name string, now time.Time) (record.Failure, bool)
 
 // failed says whether the pod has failed whatever its containers say: it starts nothing again.
 func (o *Observation) failed(now time.Time) bool {
-	return o.Record.Failed != nil || o.overdue(now) || o.Exceeded != ""
+	return o.Record.Failed != nil || o.Overdue(now) || o.Exceeded != ""
 }
 
 // volumeMounts are the container's in the form of its status, with the resolved modes of

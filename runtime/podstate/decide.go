@@ -71,7 +71,7 @@ func Decide(o *Observation, now time.Time) Actions { return o.withinLimits(o.dec
 
 func (o *Observation) decide(now time.Time) Actions {
 	switch {
-	case o.Record.Failed != nil, o.overdue(now):
+	case o.Record.Failed != nil, o.Overdue(now):
 		return o.killPod(podspec.TerminationGrace(o.Pod))
 	case o.Exceeded != "":
 		a := o.killPod(evictionGrace)

@@ -124,8 +124,8 @@ func Deadline(pod *v1.Pod, r *record.Pod) (time.Time, bool) {
 	return r.Started.Add(time.Duration(*limit) * time.Second), true
 }
 
-// overdue reports whether the deadline has passed.
-func (o *Observation) overdue(now time.Time) bool {
+// Overdue reports whether the deadline has passed.
+func (o *Observation) Overdue(now time.Time) bool {
 	deadline, limited := Deadline(o.Pod, o.Record)
 	return limited && !now.Before(deadline)
 }

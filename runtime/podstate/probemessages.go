@@ -64,6 +64,15 @@ func failedProbes(p probe.Status) []string {
 	return messages
 }
 
+// ProbeFailure is the message of the event of a probe that did not succeed (pkg/kubelet/prober, probe).
+func ProbeFailure(kind probe.Kind, a probe.Outcome) string {
+	name := strings.ToUpper(string(kind[:1])) + string(kind[1:])
+	if a.Result == probe.Unknown {
+		return fmt.Sprintf("%s probe errored and resulted in unknown state: %s", name, strings.TrimSpace(a.Output))
+	}
+	return fmt.Sprintf("%s probe failed: %s", name, strings.TrimSpace(a.Output))
+}
+
 // ProbeMessage is the message of a probe that did not succeed.
 func ProbeMessage(kind probe.Kind, a probe.Outcome) string {
 	return fmt.Sprintf("%s probe: %s", kind, cmp.Or(strings.TrimSpace(a.Output), "failed"))

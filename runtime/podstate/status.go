@@ -70,7 +70,7 @@ func (o *Observation) failure(s *v1.PodStatus, now time.Time) {
 // failedByDeadline reports whether the pod was active past its deadline: it has not ended, or
 // a container ended only after the deadline, even if with success.
 func (o *Observation) failedByDeadline(s *v1.PodStatus, now time.Time) bool {
-	if !o.overdue(now) {
+	if !o.Overdue(now) {
 		return false
 	}
 	if !podspec.Ended(s.Phase) {
@@ -89,7 +89,7 @@ func (o *Observation) initialized() bool {
 }
 
 // PodFailure returns why a pod that has never had containers could not be prepared for them.
-// The kubelet reports that as an event; there are none here.
+// The kubelet reports that as an event alone.
 func PodFailure(o *Observation, s v1.PodStatus) (record.Failure, bool) {
 	created := func(cs v1.ContainerStatus) bool { return cs.ContainerID != "" }
 	if s.Phase != v1.PodPending || slices.ContainsFunc(podspec.Statuses(s), created) {

@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/exec"
 
+	"github.com/runonce/runonce/internal/podevent"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
 )
@@ -131,10 +132,10 @@ type events struct {
 	all []string
 }
 
-func (e *events) record(pod *v1.Pod, eventType, reason, _ string) {
+func (e *events) record(pod *v1.Pod, what podevent.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.all = append(e.all, fmt.Sprintf("%s %s %s", pod.Name, eventType, reason))
+	e.all = append(e.all, fmt.Sprintf("%s %s %s", pod.Name, what.Type, what.Reason))
 }
 
 func (e *events) list() []string {
@@ -151,12 +152,12 @@ func TestEvents(t *testing.T) {
 		change func(n *fakeNode, pod *v1.Pod)
 		want   []string
 	}{
-		"life":    {func(*fakeNode, *v1.Pod) {}, []string{"Normal Pulled", "Normal Started", "Normal Killing"}},
-		"crashes": {func(_ *fakeNode, pod *v1.Pod) { pod.Spec.Containers[0].Args = []string{"exit", "1"} }, []string{"Normal Pulled", "Normal Started", "Warning BackOff"}},
+		"life":    {func(*fakeNode, *v1.Pod) {}, []string{"Normal Pulled", "Normal Created", "Normal Started", "Normal Killing"}},
+		"crashes": {func(_ *fakeNode, pod *v1.Pod) { pod.Spec.Containers[0].Args = []string{"exit", "1"} }, []string{"Normal Pulled", "Normal Created", "Normal Started", "Warning BackOff"}},
 		"pull": {func(n *fakeNode, pod *v1.Pod) {
 			n.engine.Registry = map[string]engine.Image{"localhost/new:1": {Ref: "localhost/new:1", Entrypoint: []string{"/bin/box"}}}
 			pod.Spec.Containers[0].Image = "localhost/new:1"
-		}, []string{"Normal Pulling", "Normal Pulled", "Normal Started", "Normal Killing"}},
+		}, []string{"Normal Pulling", "Normal Pulled", "Normal Created", "Normal Started", "Normal Killing"}},
 		"no image": {func(_ *fakeNode, pod *v1.Pod) { pod.Spec.Containers[0].Image = "localhost/none:1" }, []string{"Normal Pulling", "Warning Failed"}},
 		"volume":   {func(_ *fakeNode, pod *v1.Pod) { pod.Spec.Volumes = secret }, []string{"Warning FailedMount"}},
 		"network": {func(n *fakeNode, _ *v1.Pod) {
@@ -170,7 +171,7 @@ func TestEvents(t *testing.T) {
 				ProbeHandler:  v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"check"}}},
 				PeriodSeconds: 10, TimeoutSeconds: 1, FailureThreshold: 3, SuccessThreshold: 1,
 			}
-		}, []string{"Normal Pulled", "Normal Started", "Warning Unhealthy", "Normal Killing"}},
+		}, []string{"Normal Pulled", "Normal Created", "Normal Started", "Warning Unhealthy", "Normal Killing"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -21,6 +22,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	events "k8s.io/client-go/tools/record"
 
+	"github.com/runonce/runonce/internal/podevent"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/provider"
@@ -157,7 +160,7 @@ func (i *instance) open(ctx context.Context, machine *v1.Node, recorder events.E
 	var err error
 	i.pods, err = i.engine.Pods(ctx, machine, runtime.Options{
 		Records: record.Open(i.o.backend.Root, i.o.backend.State), LogDir: i.o.backend.LogDir, Log: i.log, Objects: objects,
-		Event: func(pod *v1.Pod, eventType, reason, message string) { recorder.Event(pod, eventType, reason, message) },
+		Event: func(pod *v1.Pod, e podevent.Event) { recorder.Event(reference(pod, e.Container), e.Type, e.Reason, e.Message) },
 	})
 	if err == nil {
 		err = i.importImages(ctx)
@@ -175,6 +178,21 @@ func (i *instance) open(ctx context.Context, machine *v1.Node, recorder events.E
 		return nil, nil, fmt.Errorf("setting up the pods of the node: %w", err)
 	}
 	return controller, p, nil
+}
+
+// reference is what an event is about: the pod, or one of its containers (pkg/kubelet/container GenerateContainerRef).
+func reference(pod *v1.Pod, container string) *v1.ObjectReference {
+	ref := &v1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+	}
+	switch def := podspec.Container(pod, container); {
+	case def == nil:
+	case slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == container }):
+		ref.FieldPath = fmt.Sprintf("spec.initContainers{%s}", container)
+	default:
+		ref.FieldPath = fmt.Sprintf("spec.containers{%s}", container)
+	}
+	return ref
 }
 
 // importImages imports the images of --images-dir.
