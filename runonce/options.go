@@ -49,6 +49,8 @@ type Options struct {
 	Logs Logs
 	// Outputs says that the results have the end of every log, not only of those of failed containers.
 	Outputs bool
+	// Events says that the results have the events of all pods, not only of those that are not at their goal.
+	Events bool
 	// Trace has the steps that the runtime reports; nil leaves them out of the results.
 	Trace *Trace
 	// AfterStops, if set, is called once, when all pods that the plan stops have stopped and

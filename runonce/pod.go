@@ -64,6 +64,7 @@ type pod struct {
 	streak    int     // retries after errors since the last success
 	preemptor *v1.Pod // of another run
 	cleaned   bool    // it has ended, and what it no longer needs was released
+	scheduled bool    // it was recorded that the run starts it
 }
 
 // podOf returns the pod of an admitted decision, which has the given result.
@@ -87,6 +88,9 @@ func (p *pod) begun() bool { return p.stage > adopted }
 
 // enter brings the pod to a stage, and reports what this run starts.
 func (p *pod) enter(s stage) {
+	if p.stage == queued {
+		p.recordScheduled()
+	}
 	switch {
 	case s == pulling:
 		p.r.progress(Progress{Pod: p.pod, State: "Pulling"}, 0)
@@ -313,6 +317,7 @@ func (p *pod) setCondition(c condition) {
 	case !done && wasDone:
 		step, message = -1, fmt.Sprintf("no longer %s: %s", old.outcome, c.message)
 	}
+	p.recordChange(old, c)
 	if old.reason != c.reason || old.outcome != c.outcome || old.message != c.message {
 		p.r.progress(Progress{Pod: p.pod, State: cmp.Or(string(c.outcome), "Waiting"), Reason: c.reason, Message: message, Lacks: c.lacks}, step)
 	}

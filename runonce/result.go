@@ -81,18 +81,6 @@ func (p *pod) fillUnknown(since time.Time, err error) {
 	res.Reason, res.Message = reasonUnknown, fmt.Sprintf("the state of the pod is unknown since %s: %v; last seen: %s", since.Format(time.TimeOnly), err, last)
 }
 
-// fillEvents fills in what has happened to a pod that is not where it should be.
-func (p *pod) fillEvents(ctx context.Context) {
-	rt, ok := p.r.rt.(Eventer)
-	if !ok || !p.started() || p.res.Outcome.AtGoal() || p.res.Outcome == Canceled {
-		return
-	}
-	var err error
-	if p.res.Events, err = rt.Events(ctx, p.pod); err != nil {
-		p.warn(ctx, "could not list the events of the pod", err)
-	}
-}
-
 // NotStarted returns the results of a run that ended, for the given cause, before there was
 // a plan.
 func NotStarted(pods []*v1.Pod, cause error, elapsed time.Duration) []Result {

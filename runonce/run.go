@@ -17,6 +17,7 @@ import (
 type run struct {
 	rt         Runtime
 	o          Options
+	node       string // its name
 	slots      semaphore
 	pods       []*pod
 	jobs       jobs
@@ -39,7 +40,11 @@ type run struct {
 // when that is closed. The options must be valid.
 func Run(ctx context.Context, rt Runtime, plan admit.Plan, o Options) []Result {
 	r := newRun(rt, o.withDefaults())
+	if plan.Node != nil {
+		r.node = plan.Node.Name
+	}
 	results := plannedResults(plan.Decisions)
+	r.recordRefused(plan)
 	limited, cancel := r.o.WithTimeout(ctx)
 	defer cancel()
 	if plan.Queue != nil {
@@ -70,6 +75,7 @@ func (r *run) carryOut(ctx context.Context, ds []admit.Decision, results []Resul
 	end()
 	cause := context.Cause(work)
 	r.finish(ctx, cause)
+	r.fillRefused(context.WithoutCancel(ctx), results)
 	r.o.Concluded(results)
 	if r.o.Keep != nil {
 		r.keep(work)

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/podevent"
 	"github.com/runonce/runonce/internal/podspec"
 )
 
@@ -106,8 +107,15 @@ type Digester interface {
 
 // Eventer is a Runtime that knows the events of its pods.
 type Eventer interface {
-	// Events returns the last events of the pod, the oldest first, each in a line.
-	Events(ctx context.Context, pod *v1.Pod) ([]string, error)
+	// Events returns the events of the pod, those that have happened last at the end.
+	Events(ctx context.Context, pod *v1.Pod) ([]podevent.Event, error)
+}
+
+// Recorder is an Eventer that also keeps the events of pods that the run causes.
+type Recorder interface {
+	Eventer
+	// Record keeps an event of the pod. It may be lost, and must not block.
+	Record(pod *v1.Pod, e podevent.Event)
 }
 
 // Concluder is a Runtime that keeps for later commands what runs have decided about its pods.
@@ -188,10 +196,13 @@ type Result struct {
 	Containers  []Container
 	Status      v1.PodStatus
 	Annotations map[string]string // added by the runtime
-	Events      []string          // the last ones of a pod that is not at its goal, if the runtime knows them
-	By          *v1.Pod           // the pod that preempted this one
-	Cause       Outcome           // of the pod because of which this one, that depends on it, has not started
-	RemoveError string            // why the pod could not be removed at the end of the run
+	// Events are those of a pod that is not at its goal, or of any if Options ask for them, if the runtime knows them,
+	// and EventLines the last ones of a pod that is not at its goal, as far as they say more than the rest, for people.
+	Events      []podevent.Event
+	EventLines  []string
+	By          *v1.Pod // the pod that preempted this one
+	Cause       Outcome // of the pod because of which this one, that depends on it, has not started
+	RemoveError string  // why the pod could not be removed at the end of the run
 }
 
 // IsDependent says whether the pod was not started because of another one on which it depends.

@@ -75,6 +75,9 @@ func (r *run) stopDepartures(ctx context.Context, plan admit.Plan, results []Res
 	defer cancel()
 	InStopOrder(stop, pods, func(ctx context.Context, i int) {
 		d, remove := removals[i], r.rt.Stop
+		if d.By != nil {
+			r.recordDecision(plan.Decisions[d.Row])
+		}
 		if again := plan.Decisions[d.Row].Again(); again != nil && again.UID == d.Pod.UID {
 			remove = r.reset
 		}

@@ -1,16 +1,19 @@
 package runtime_test
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/podevent"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/engine/enginetest"
 )
 
 // TestKillingEvents: the event of a container that is stopped says why, in the kubelet's words.
@@ -74,21 +77,21 @@ func TestEventsOfPods(t *testing.T) {
 			`Normal "c0" Started: Started container c0 x1`, `Normal "c0" Killing: Stopping container c0 x1`,
 		}},
 		"oom": {func(n *node, _ *v1.Pod) {
-			n.engine.Program = func(engine.ContainerConfig) enginetest.Behavior { return enginetest.Behavior{ExitCode: 137, OOM: true} }
+			n.engine.Program = func(engine.ContainerConfig) enginetest.Behavior { return enginetest.Behavior{Code: 137, OOM: true} }
 		}, []string{
 			`Normal "" Pulled: Container image "localhost/box:1" already present on machine x1`, `Normal "c0" Created: Created container c0 x1`,
 			`Normal "c0" Started: Started container c0 x1`, `Warning "c0" OOMKilling: Container c0 ran out of memory; a process of it was killed x1`,
 		}},
 		"crashes": {func(n *node, pod *v1.Pod) {
 			running(n, pod)
-			n.engine.Program = func(engine.ContainerConfig) enginetest.Behavior { return enginetest.Behavior{ExitCode: 1} }
+			n.engine.Program = func(engine.ContainerConfig) enginetest.Behavior { return enginetest.Behavior{Code: 1} }
 		}, []string{
-			`Normal "" Pulled: Container image "localhost/box:1" already present on machine x3`, `Normal "c0" Created: Created container c0 x3`,
-			`Normal "c0" Started: Started container c0 x3`, `Warning "c0" BackOff: Back-off restarting failed container c0 in pod web_default(uid-1) x3`,
+			`Normal "" Pulled: Container image "localhost/box:1" already present on machine x5`, `Normal "c0" Created: Created container c0 x5`,
+			`Normal "c0" Started: Started container c0 x5`, `Warning "c0" BackOff: Back-off restarting failed container c0 in pod web_default(uid-1) x2`,
 		}},
 		"no image": {func(_ *node, pod *v1.Pod) { pod.Spec.Containers[0].Image = "localhost/none:1" }, []string{
-			`Normal "" Pulling: Pulling image "localhost/none:1" x6`,
-			`Warning "c0" Failed: Failed to pull image "localhost/none:1": PULL x6`, `Warning "c0" Failed: Error: ErrImagePull x6`,
+			`Normal "" Pulling: Pulling image "localhost/none:1" x7`,
+			`Warning "c0" Failed: Failed to pull image "localhost/none:1": pulling "localhost/none:1": no such image in the registry x7`, `Warning "c0" Failed: Error: ErrImagePull x7`,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@
 package podevent
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -37,6 +38,15 @@ func At(t time.Time, e Event) Event {
 	t = t.Round(0).UTC()
 	e.Message, e.Count, e.FirstSeen, e.LastSeen = limit(e.Message), 1, t, t
 	return e
+}
+
+// String returns the event in a line for people.
+func (e Event) String() string {
+	text := fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Message)
+	if e.Count > 1 {
+		text += fmt.Sprintf(" (%d times)", e.Count)
+	}
+	return text
 }
 
 // limit returns the message as valid text of a bounded length.

@@ -113,7 +113,8 @@ func canonicalJSON(key string, value any, exact bool) any {
 		if key == "status" {
 			return map[string]any{"phase": v["phase"]}
 		}
-		if !exact { // a cluster does not tell the digest
+		delete(v, "podEvents") // the story of events has those
+		if !exact {            // a cluster does not tell the digest
 			delete(v, "digest")
 		}
 		for k, field := range v {

@@ -130,11 +130,10 @@ func findPod(store logs.Store, records *record.Store, o logOptions) (logs.Found,
 	if err != nil {
 		return logs.Found{}, err
 	}
-	all = slices.DeleteFunc(all, func(f logs.Found) bool { return o.namespace != "" && f.Namespace != o.namespace })
-	nameOf := func(f logs.Found) types.NamespacedName {
-		return types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
-	}
-	all, err = resolve(o.pod, all, nameOf, usagef("no logs of pod %q in %s; see %q", o.pod, store.Dir, "runonce ps"))
+	all = slices.DeleteFunc(all, func(f logs.Found) bool {
+		return o.namespace != "" && f.Namespace != o.namespace || isNamed(o.pod, podOfLogs(f)) && !f.HasLogs()
+	})
+	all, err = resolve(o.pod, all, podOfLogs, usagef("no logs of pod %q in %s; see %q", o.pod, store.Dir, "runonce ps"))
 	if err != nil {
 		return logs.Found{}, err
 	}

@@ -98,7 +98,7 @@ func (p *program) rootCommand() *cli.Command {
 			return usagef("no PATH given: name a directory of pod manifests, or see %q", "runonce help")
 		},
 		Subcommands: []*cli.Command{
-			p.runCommand(), p.watchCommand(), p.planCommand(), p.validateCommand(), p.psCommand(), p.logsCommand(),
+			p.runCommand(), p.watchCommand(), p.planCommand(), p.validateCommand(), p.psCommand(), p.logsCommand(), p.eventsCommand(),
 			p.downCommand(), p.imagesCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
 		},
 	}

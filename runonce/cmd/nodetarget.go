@@ -29,6 +29,7 @@ var (
 	_ runonce.Digester   = (*runtime.Pods)(nil)
 	_ runonce.Limiter    = (*runtime.Pods)(nil)
 	_ runonce.Puller     = (*runtime.Pods)(nil)
+	_ runonce.Recorder   = (*runtime.Pods)(nil)
 	_ runonce.Prefetcher = (*runtime.Pods)(nil)
 	_ runonce.Publisher  = (*runtime.Pods)(nil)
 	_ runonce.Resetter   = (*runtime.Pods)(nil)

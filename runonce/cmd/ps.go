@@ -44,6 +44,9 @@ func (c *psCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	c.addContainers(states, t.logs())
+	if rt, ok := t.runtime().(runonce.Recorder); ok && c.output != "table" && c.output != "wide" {
+		c.addEvents(ctx, states, rt)
+	}
 	document := report.NewPods(states)
 	return c.write(c.output, document, func(s report.Style) error { return document.Table(c.io.Stdout, s, time.Now()) })
 }
@@ -80,6 +83,16 @@ func (c *psCommand) addContainers(states []report.PodState, logs runonce.Logs) {
 		var err error
 		if s.Containers, err = runonce.Containers(s.Pod, logs, s.Named && s.Pod.Status.Phase != v1.PodSucceeded); err != nil {
 			c.log.Warn("could not read the end of a log", "error", err)
+		}
+	}
+}
+
+// addEvents adds the events of the pods.
+func (c *psCommand) addEvents(ctx context.Context, states []report.PodState, of runonce.Eventer) {
+	for i := range states {
+		var err error
+		if states[i].Events, err = of.Events(ctx, states[i].Pod); err != nil {
+			c.log.Warn("could not read the events of a pod", "pod", podspec.FullName(states[i].Pod), "error", err)
 		}
 	}
 }

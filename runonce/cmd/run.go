@@ -233,7 +233,7 @@ func (c *runCommand) readInput(ctx context.Context, t target, args []string) (*m
 
 // carryOut runs the pods of a plan.
 func (c *runCommand) carryOut(ctx context.Context, t target, plan admit.Plan, o runonce.Options, invalid []runonce.Result) []runonce.Result {
-	o.Logs, o.Outputs = t.logs(), c.junit != ""
+	o.Logs, o.Outputs, o.Events = t.logs(), c.junit != "", c.output == "json" || c.output == "yaml"
 	t.complete(&o)
 	o.Concluded = func(results []runonce.Result) {
 		c.concluded(ctx, slices.Concat(results, invalid))

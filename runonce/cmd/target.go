@@ -45,6 +45,8 @@ type target interface {
 	states(ctx context.Context, namespaces func() []string) ([]report.PodState, error)
 	// printLog prints a log.
 	printLog(ctx context.Context, o logOptions, to logs.Sinks) error
+	// events shows the events of pods. If they are followed, it shows them again when others have happened.
+	events(ctx context.Context, o eventOptions, show func([]report.Event) error) error
 	// stop stops a pod and removes it. It returns the word for that.
 	stop(ctx context.Context, pod *v1.Pod) (done string, err error)
 	// clean removes what is left of pods that were stopped.

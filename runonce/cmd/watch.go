@@ -159,7 +159,7 @@ func (c *watchCommand) begin(ctx context.Context, set *manifests.Set) error {
 	if err := c.target.openFor(ctx, set, &c.objects); err != nil {
 		return err
 	}
-	c.options.Logs = c.target.logs()
+	c.options.Logs, c.options.Events = c.target.logs(), c.output == "json" || c.output == "yaml"
 	if err := c.awaitTurn(ctx, set, c.target.owner); err != nil {
 		return err
 	}

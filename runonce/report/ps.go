@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/runonce/runonce/internal/podevent"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce"
 )
@@ -44,6 +45,8 @@ type Pod struct {
 	Watched    bool           `json:"watched"`
 	PodIPs     []string       `json:"podIPs"`
 	Containers []PodContainer `json:"containers"` // init containers first
+	// PodEvents are the events of the pod, those that have happened last at the end. They are left out on a cluster.
+	PodEvents []podevent.Event `json:"podEvents,omitempty"`
 	// Annotations are those that a cluster would have set: the network status of a pod that is
 	// connected to several networks.
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -76,6 +79,7 @@ type PodState struct {
 	Outcome         runonce.Outcome
 	Reason, Message string
 	DecidedAt       time.Time
+	Events          []podevent.Event
 	// Named says that the user has asked for this pod: the table has all details of it.
 	Named bool
 }
@@ -93,7 +97,7 @@ func newPod(s PodState) Pod {
 	pod, st := s.Pod, s.Pod.Status
 	p := Pod{
 		PodID: podID(pod), Phase: st.Phase, Reason: st.Reason, Message: st.Message, Watched: s.Watched,
-		PodIPs: podIPs(st), Containers: []PodContainer{}, Status: st, state: s,
+		PodIPs: podIPs(st), Containers: []PodContainer{}, PodEvents: s.Events, Status: st, state: s,
 	}
 	if s.Outcome != "" {
 		p.Outcome, p.OutcomeReason, p.DecidedAt = s.Outcome, s.Reason, &metav1.Time{Time: s.DecidedAt}

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runonce/runonce/internal/podevent"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/manifests/decode"
@@ -66,11 +67,14 @@ type Result struct {
 	// Annotations are those that a cluster would have set while the pod ran: its network
 	// status, if it is connected to several networks.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Events are the last ones of a pod that is not where it should be, the oldest first, if it
-	// runs on a cluster.
-	Events      []string `json:"events,omitempty"`
-	PreemptedBy string   `json:"preemptedBy,omitempty"` // namespace/name
-	RemoveError string   `json:"removeError,omitempty"` // why the pod could not be removed
+	// Events are the last ones of a pod that is not where it should be, the oldest first, each in a line for people;
+	// on a machine only the warnings that say more than the message.
+	Events []string `json:"events,omitempty"`
+	// PodEvents are the events of the pod, those that have happened last at the end; on a cluster only of a pod that is
+	// not where it should be.
+	PodEvents   []podevent.Event `json:"podEvents"`
+	PreemptedBy string           `json:"preemptedBy,omitempty"` // namespace/name
+	RemoveError string           `json:"removeError,omitempty"` // why the pod could not be removed
 	// Optional says that the exit code does not depend on the pod.
 	Optional bool `json:"optional,omitempty"`
 	// EarlierRun says that an earlier run has started all of the pod, and this one nothing.
@@ -108,7 +112,7 @@ func newResult(in *runonce.Result) Result {
 		Attempts: in.Attempts, Restarts: in.Restarts, ElapsedSeconds: seconds(in.Elapsed),
 		PodIPs: podIPs(in.Status), Phases: []Phase{}, Containers: append([]runonce.Container{}, in.Containers...),
 		PreemptedBy: podspec.FullName(in.By), RemoveError: in.RemoveError, Status: in.Status,
-		Annotations: in.Annotations, Events: in.Events, EarlierRun: in.EarlierRun,
+		Annotations: in.Annotations, Events: in.EventLines, PodEvents: append([]podevent.Event{}, in.Events...), EarlierRun: in.EarlierRun,
 		Optional: podspec.IsOptional(in.Pod),
 	}
 	if !in.Finished.IsZero() {

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -10,11 +9,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/runonce/runonce/internal/podevent"
 	"github.com/runonce/runonce/internal/podspec"
 )
-
-// maxEvents is how many of a pod's events are reported.
-const maxEvents = 5
 
 // events returns the events of a pod of the cluster, the oldest first.
 func (p *Pods) events(ctx context.Context, pod *v1.Pod) ([]v1.Event, error) {
@@ -50,8 +47,37 @@ func lastSeen(e v1.Event) time.Time {
 	return e.EventTime.Time
 }
 
-// Events returns the last events of the pod, the oldest first, each in a line.
-func (p *Pods) Events(ctx context.Context, pod *v1.Pod) ([]string, error) {
+// firstSeen is when an event has happened for the first time.
+func firstSeen(e v1.Event) time.Time {
+	if e.FirstTimestamp.IsZero() {
+		return e.EventTime.Time
+	}
+	return e.FirstTimestamp.Time
+}
+
+// containerOf returns the container in the path of what an event is about, as in spec.containers{web}.
+func containerOf(fieldPath string) string {
+	_, name, found := strings.Cut(fieldPath, "{")
+	if !found {
+		return ""
+	}
+	return strings.TrimSuffix(name, "}")
+}
+
+// podEvent returns an event of the API. It has happened once unless it says otherwise.
+func podEvent(e v1.Event) podevent.Event {
+	count := int(e.Count)
+	if e.Series != nil {
+		count = int(e.Series.Count)
+	}
+	return podevent.Event{
+		Type: e.Type, Reason: e.Reason, Message: strings.TrimSpace(e.Message), Container: containerOf(e.InvolvedObject.FieldPath),
+		Count: max(1, count), FirstSeen: firstSeen(e), LastSeen: lastSeen(e),
+	}
+}
+
+// Events returns the events of the pod, those that have happened last at the end.
+func (p *Pods) Events(ctx context.Context, pod *v1.Pod) ([]podevent.Event, error) {
 	there, last := p.cache.get(podspec.NameOf(pod))
 	if there == nil {
 		there = last
@@ -63,13 +89,9 @@ func (p *Pods) Events(ctx context.Context, pod *v1.Pod) ([]string, error) {
 	if err != nil {
 		return nil, requestError("looking at the pod's events", err)
 	}
-	var lines []string
-	for _, e := range events[max(0, len(events)-maxEvents):] {
-		text := fmt.Sprintf("%s %s: %s", e.Type, e.Reason, strings.TrimSpace(e.Message))
-		if e.Count > 1 {
-			text += fmt.Sprintf(" (%d times)", e.Count)
-		}
-		lines = append(lines, text)
+	all := make([]podevent.Event, 0, len(events))
+	for _, e := range events {
+		all = append(all, podEvent(e))
 	}
-	return lines, nil
+	return all, nil
 }

@@ -61,7 +61,9 @@ func TestFile(t *testing.T) {
 // TestDamaged: what cannot be read costs only itself.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
-	text := func(seconds int, reason string) string { return string(encode([]podevent.Event{event(seconds, reason, "m")})) }
+	text := func(seconds int, reason string) string {
+		return string(encode([]podevent.Event{event(seconds, reason, "m")}))
+	}
 	torn := text(1, "Torn")[:40]
 	for name, c := range map[string]struct{ before, want string }{
 		"torn":          {text(0, "A") + torn, "A Z"},

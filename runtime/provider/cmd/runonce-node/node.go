@@ -160,7 +160,9 @@ func (i *instance) open(ctx context.Context, machine *v1.Node, recorder events.E
 	var err error
 	i.pods, err = i.engine.Pods(ctx, machine, runtime.Options{
 		Records: record.Open(i.o.backend.Root, i.o.backend.State), LogDir: i.o.backend.LogDir, Log: i.log, Objects: objects,
-		Event: func(pod *v1.Pod, e podevent.Event) { recorder.Event(reference(pod, e.Container), e.Type, e.Reason, e.Message) },
+		Event: func(pod *v1.Pod, e podevent.Event) {
+			recorder.Event(reference(pod, e.Container), e.Type, e.Reason, e.Message)
+		},
 	})
 	if err == nil {
 		err = i.importImages(ctx)
