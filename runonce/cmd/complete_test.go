@@ -92,13 +92,14 @@ func TestComplete(t *testing.T) {
 		{"help v", "validate version"},
 		{"logs --log-dir LOGS ", "web default/db default/web prod/db"},
 		{"logs --log-dir=LOGS pr", "prod/db"},
+		{"events --root EMPTY --log-dir LOGS pr", "prod/db"},
 		{"logs --log-dir LOGS -c ", "main pg side"},
 		{"logs --log-dir LOGS web -c ", "main side"},
 		{"logs --log-dir LOGS prod/db --container p", "pg"},
 		{"logs --log-dir /none ", ""},
 		{"down --root EMPTY --log-dir LOGS w", ":files"},
 		{"nonsense --no-such ", ":files"},
-		{"", "run watch plan validate ps logs down images version completion help :files"},
+		{"", "run watch plan validate ps logs events down images version completion help :files"},
 	} {
 		line := strings.NewReplacer("LOGS", logs, "EMPTY", empty).Replace(c.line)
 		want := strings.Fields(c.want)

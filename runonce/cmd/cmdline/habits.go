@@ -21,7 +21,7 @@ var habits = map[string]string{
 	"restart": `use "runonce down POD", and then "runonce run PATH"`,
 	"reload":  changeHabit, "replace": changeHabit, "edit": changeHabit, "patch": changeHabit, "scale": changeHabit,
 	"get": listHabit, "ls": listHabit, "list": listHabit, "status": listHabit, "pod ps": listHabit, "container": listHabit,
-	"describe": showHabit, "inspect": showHabit, "get events": eventsHabit, "events": eventsHabit,
+	"describe": showHabit, "inspect": showHabit, "get events": eventsHabit,
 	"wait": `"runonce run --until ready PATH" waits for pods, and starts those that do not run`,
 	"top":  usageHabit, "stats": usageHabit,
 	"diff": `use "runonce plan PATH"`, "lint": `use "runonce validate PATH"`,
@@ -41,7 +41,7 @@ const (
 	changeHabit = `change the manifest and use "runonce run PATH"`
 	listHabit   = `use "runonce ps"`
 	showHabit   = `use "runonce ps POD" or "runonce ps -o yaml"`
-	eventsHabit = `runonce keeps no events; "runonce ps" shows the state of pods, and "runonce logs POD" their output`
+	eventsHabit = `use "runonce events"`
 	usageHabit  = `runonce does not measure pods; "systemd-cgtop" shows their cgroups`
 	importHabit = `use "runonce images import PATH"`
 	attachHabit = `runonce cannot enter containers; "runonce logs POD" prints their output`
