@@ -165,11 +165,13 @@ func TestEventLines(t *testing.T) {
 			}, failed, nil,
 		},
 		"more": {
-			[]podevent.Event{warning("FailedMount", "no such secret"), warning("FailedMount", "no such secret"), warning("Unhealthy", "Liveness probe failed: 500")}, failed,
+			[]podevent.Event{warning("FailedMount", "no such secret"), warning("FailedMount", "no such secret"), warning("Unhealthy", "Liveness probe failed: 500")},
+			failed,
 			[]string{"Warning FailedMount: no such secret (2 times)", "Warning Unhealthy: Liveness probe failed: 500"},
 		},
 		"many": {
-			[]podevent.Event{warning("A", "0"), warning("A", "1 x"), warning("A", "2 x"), warning("A", "4 x"), warning("A", "5 x"), warning("A", "6 x")}, failed,
+			[]podevent.Event{warning("A", "0"), warning("A", "1 x"), warning("A", "2 x"), warning("A", "4 x"), warning("A", "5 x"), warning("A", "6 x")},
+			failed,
 			[]string{"Warning A: 1 x", "Warning A: 2 x", "Warning A: 4 x", "Warning A: 5 x", "Warning A: 6 x"},
 		},
 	} {

@@ -67,7 +67,7 @@ func TestKillingEvents(t *testing.T) {
 // TestEventsOfPods: what happens to a pod is kept in the kubelet's words, also when the pod is gone, for as long as its
 // logs.
 func TestEventsOfPods(t *testing.T) {
-	running := func(n *node, pod *v1.Pod) { pod.Spec.RestartPolicy = v1.RestartPolicyAlways }
+	running := func(_ *node, pod *v1.Pod) { pod.Spec.RestartPolicy = v1.RestartPolicyAlways }
 	for name, c := range map[string]struct {
 		change func(n *node, pod *v1.Pod)
 		want   []string // type, container, reason and message, and how often

@@ -40,8 +40,12 @@ func TestMessage(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ä", 1000)
 	for _, c := range []struct{ message, want string }{
-		{"text", "text"}, {" text\n", "text"}, {"a\xffb", "a\uFFFDb"}, {long[:1024], long[:1024]},
-		{"x" + long, "x" + strings.Repeat("ä", 510) + "..."}, {long, strings.Repeat("ä", 510) + "..."},
+		{"text", "text"},
+		{" text\n", "text"},
+		{"a\xffb", "a\uFFFDb"},
+		{long[:1024], long[:1024]},
+		{"x" + long, "x" + strings.Repeat("ä", 510) + "..."},
+		{long, strings.Repeat("ä", 510) + "..."},
 	} {
 		e := New("Normal", "R", "", c.message)
 		if e.Message != c.want || !utf8.ValidString(e.Message) || e.Count != 1 || e.FirstSeen.IsZero() || e.FirstSeen != e.LastSeen {

@@ -131,16 +131,15 @@ func (t *nodeTarget) events(ctx context.Context, o eventOptions, show func([]rep
 	shown := ""
 	return o.repeat(ctx, machinePeriod, func() error {
 		found, state, err := eventFiles(store)
-		if err != nil || state == shown && shown != "" {
+		if err != nil || state == shown {
 			return err
 		}
-		if found, err = choose(o, found, podOfLogs, "in "+store.Dir); err != nil && shown != "" {
-			return show(nil) // they were there before
-		} else if err != nil {
-			return err
-		}
+		first := shown == ""
 		shown = state
-		var all []report.Event
+		if found, err = choose(o, found, podOfLogs, "in "+store.Dir); err != nil && first {
+			return err
+		}
+		var all []report.Event // none if they were there before
 		for _, f := range found {
 			kept, err := events.Read(store.EventsPath(f.Pod))
 			if err != nil {

@@ -67,9 +67,7 @@ type EventLog struct{ shown map[string]int }
 // columns allow below those before.
 func (l *EventLog) Write(w io.Writer, all []Event, now time.Time) error {
 	first := l.shown == nil
-	if first {
-		l.shown = map[string]int{}
-	}
+	counts := map[string]int{} // without those that are gone
 	var old, added []Event
 	for _, e := range NewEvents(all).Events {
 		id := strings.Join([]string{e.UID, e.Type, e.Reason, e.Container, e.Message}, "\x00")
@@ -78,8 +76,9 @@ func (l *EventLog) Write(w io.Writer, all []Event, now time.Time) error {
 		} else {
 			old = append(old, e)
 		}
-		l.shown[id] = e.Count
+		counts[id] = e.Count
 	}
+	l.shown = counts
 	lines := slices.Collect(strings.Lines(Events{Events: slices.Concat(old, added)}.text(now)))
 	if !first {
 		lines = lines[len(lines)-len(added):]

@@ -80,18 +80,25 @@ func open(path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		var now unix.Stat_t
-		_ = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-		if unix.Fstat(int(f.Fd()), &now) != nil || now.Nlink > 0 || n == maxOpens {
+		if _ = flock(f, unix.LOCK_SH); n == maxOpens || !isReplaced(f) {
 			return f, nil
 		}
-		_ = f.Close() // it was replaced before it was locked
+		_ = f.Close() // which happened before it was locked
 	}
+}
+
+// flock locks the file, if nobody holds it in a way that excludes that, and reports whether it is locked.
+func flock(f *os.File, how int) bool { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) == nil }
+
+// isReplaced reports whether the open file has no name any more.
+func isReplaced(f *os.File) bool {
+	var now unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &now) == nil && now.Nlink == 0
 }
 
 // compact replaces the open file by one with only its newest events. While others append to it, it is left to them.
 func compact(path string, f *os.File) error {
-	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+	if !flock(f, unix.LOCK_EX) {
 		return nil
 	}
 	all, err := read(f)
