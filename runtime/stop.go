@@ -208,7 +208,9 @@ func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) er
 	if err != nil {
 		return err
 	}
-	p.events.add(pod, "", reason, "%s", message)
+	if reason != "" { // else somebody else has said why
+		p.events.add(pod, "", reason, "%s", message)
+	}
 	obs, err := p.observe(ctx, pod)
 	if err != nil {
 		return err
