@@ -3,8 +3,10 @@ package runonce
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
@@ -112,15 +114,18 @@ func (r *run) fillRefused(ctx context.Context, results []Result) {
 	}
 }
 
-// telling returns the warnings that say more about the pod than its result. How its containers have ended, and that
-// they are restarted, is said there.
+// repeating are the reasons of warnings that results say in other words: how containers have ended, that they are
+// restarted, and what has become of the pod because of others.
+var repeating = []string{"BackOff", "OOMKilling", podevent.ReasonPreempting, batchv1.JobReasonBackoffLimitExceeded}
+
+// telling returns the warnings that say more about the pod than its result.
 func telling(events []podevent.Event, res *Result) (all []podevent.Event) {
 	said := res.Message + "\n" + res.Status.Message
 	for _, e := range podevent.Warnings(events) {
 		// The result of a probe, for example, is what comes after the first colon.
 		_, detail, _ := strings.Cut(e.Message, ": ")
 		switch {
-		case e.Reason == "BackOff", e.Reason == "OOMKilling", e.Reason == podevent.ReasonPreempting, e.Reason == res.Reason:
+		case e.Reason == res.Reason, slices.Contains(repeating, e.Reason):
 		case strings.HasPrefix(e.Message, "Error: "): // after the event that says which
 		case strings.Contains(said, e.Message), detail != "" && strings.Contains(said, detail):
 		default:
