@@ -38,11 +38,12 @@ type memory struct {
 	sandboxes *enginetest.Sandboxes
 	cgroups   *enginetest.Cgroups
 	kernel    kernel
-	services  *service.Keeper // set by Pods
+	services  *service.Keeper   // the newest of keepers
+	keepers   []*service.Keeper // one for each call of Pods, until Close
 	// importTakes is how long an import takes.
 	importTakes time.Duration
 
-	mu sync.Mutex // guards the engine's Store
+	mu sync.Mutex // guards the engine's Store, and keepers
 }
 
 func newMemory(t *testing.T) *memory {
@@ -121,7 +122,16 @@ func (m *memory) kill(ctx context.Context, pod, container string, code int32) er
 	return fmt.Errorf("no container %q of pod %q", container, pod)
 }
 
-func (m *memory) Close() error { return nil }
+func (m *memory) Close() error {
+	m.mu.Lock()
+	keepers := m.keepers
+	m.keepers = nil
+	m.mu.Unlock()
+	for _, k := range keepers {
+		k.Flush()
+	}
+	return nil
+}
 
 func (m *memory) Services() *service.Keeper { return m.services }
 
@@ -176,6 +186,9 @@ func (m *memory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runt
 		},
 	})
 	o.Services = m.services
+	m.mu.Lock()
+	m.keepers = append(m.keepers, m.services)
+	m.mu.Unlock()
 	o.Volumes = &volume.Manager{Root: m.root, Objects: o.Objects, ClaimsDir: filepath.Join(m.root, "claims"), Allocatable: n.Status.Allocatable, Mounter: enginetest.Mounts{}}
 	o.Node = ocispec.Node{Name: n.Name, IPs: []string{"192.0.2.1"}, MemoryCapacity: 4 << 30, Allocatable: n.Status.Allocatable}
 	o.Host = runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(m.root, "resolv.conf")}

@@ -1,19 +1,20 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 
-	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -35,7 +36,7 @@ func (e *Engine) execDir() string { return filepath.Join(e.o.State, "exec") }
 
 // Exec runs a command inside the container.
 func (e *Engine) Exec(ctx context.Context, id string, args []string) (res engine.ExecResult, err error) {
-	err = e.inContainer(ctx, id, args, false, func(ctx context.Context, x command) error {
+	err = e.inContainer(ctx, id, engine.Command{Args: args}, false, func(ctx context.Context, x command) error {
 		var out limitedBuffer
 		res.ExitCode, err = x.run(ctx, e.execDir(), engine.Streams{Stdout: &out}, true)
 		res.Output = out
@@ -45,9 +46,22 @@ func (e *Engine) Exec(ctx context.Context, id string, args []string) (res engine
 }
 
 // ExecStreams runs a command inside the container, with streams.
-func (e *Engine) ExecStreams(ctx context.Context, id string, args []string, s engine.Streams) (code int32, err error) {
+func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s engine.Streams) (code int32, err error) {
+	shim, spec, err := e.connectShim(ctx, id)
+	if err != nil {
+		return 0, inCommand(ctx, id, c, err)
+	}
+	if shim != nil {
+		defer func() { _ = shim.Close() }()
+		spawned, err := execProcess(spec, c, s.TTY)
+		if err == nil {
+			code, err = command{shimProcesses{taskapi.NewTTRPCTaskClient(shim)}, id, newExecID(), spawned}.run(ctx, e.execDir(), s, s.TTY)
+			err = execError(ctx, err, c.Args)
+		}
+		return code, inCommand(ctx, id, c, err)
+	}
 	begun := false
-	err = e.inContainer(ctx, id, args, s.TTY, func(ctx context.Context, x command) error {
+	err = e.inContainer(ctx, id, c, s.TTY, func(ctx context.Context, x command) error {
 		if begun {
 			return errLost
 		}
@@ -68,35 +82,41 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 
 // command is one command in one container.
 type command struct {
-	tasks     tasksapi.TasksClient
+	processes processes
 	container string
 	id        string // unique in the container
 	process   typeurl.Any
 }
 
+func newExecID() string { return "exec-" + strconv.FormatInt(time.Now().UnixNano(), 36) }
+
 // inContainer calls run, again with each new session, with a command for the container.
-func (e *Engine) inContainer(ctx context.Context, id string, args []string, terminal bool, run func(context.Context, command) error) error {
-	if len(args) == 0 {
-		return fmt.Errorf("running a command in container %q: there is none", id)
-	}
-	err := e.do(ctx, func(ctx context.Context, s *session) error {
-		process, err := execProcess(ctx, s, id, args, terminal)
+func (e *Engine) inContainer(ctx context.Context, id string, c engine.Command, terminal bool, run func(context.Context, command) error) error {
+	return inCommand(ctx, id, c, e.do(ctx, func(ctx context.Context, s *session) error {
+		process, err := s.execProcess(ctx, id, c, terminal)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
 			return err
 		}
-		name := "exec-" + strconv.FormatInt(time.Now().UnixNano(), 36)
-		return execError(ctx, run(ctx, command{s.Tasks(), id, name, process}), args)
-	})
-	if err != nil {
-		if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
-			err = fmt.Errorf("%w: %s", ended, err.Error()) // daemons answer with a text
-		}
-		return fmt.Errorf("running %q in container %q: %w", args[0], id, err)
+		return execError(ctx, run(ctx, command{daemonProcesses{s.Tasks()}, id, newExecID(), process}), c.Args)
+	}))
+}
+
+// inCommand adds to an error which command it is about.
+func inCommand(ctx context.Context, id string, c engine.Command, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		err = fmt.Errorf("%w: %s", ended, err.Error()) // daemons answer with a text
+	}
+	name := ""
+	if len(c.Args) > 0 {
+		name = c.Args[0]
+	}
+	return fmt.Errorf("running %q in container %q: %w", name, id, err)
 }
 
 // execError is the error of a command that could not be run, in plain words.
@@ -107,26 +127,38 @@ func execError(ctx context.Context, err error, args []string) error {
 	return failure.WithMessage(failure.RuntimeMessage(err, args[0]), err)
 }
 
-// execProcess returns the container's own process with another command, with a terminal or
-// without.
-func execProcess(ctx context.Context, s *session, id string, args []string, terminal bool) (typeurl.Any, error) {
-	c, err := s.ContainerService().Get(ctx, id)
+// execProcess returns the process of a command in the container.
+func (s *session) execProcess(ctx context.Context, id string, c engine.Command, terminal bool) (typeurl.Any, error) {
+	known, err := s.ContainerService().Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	var spec specs.Spec
-	if err := typeurl.UnmarshalTo(c.Spec, &spec); err != nil {
+	if err := typeurl.UnmarshalTo(known.Spec, &spec); err != nil {
 		return nil, fmt.Errorf("reading its spec: %w", err)
 	}
-	if spec.Process == nil {
+	return execProcess(&spec, c, terminal)
+}
+
+// execProcess returns a container's own process with another command, with a terminal or
+// without.
+func execProcess(spec *specs.Spec, c engine.Command, terminal bool) (typeurl.Any, error) {
+	switch {
+	case len(c.Args) == 0:
+		return nil, errors.New("there is no command")
+	case spec.Process == nil:
 		return nil, errors.New("reading its spec: it has no process")
 	}
-	spec.Process.Terminal = terminal
-	spec.Process.Args = args
-	if terminal {
-		spec.Process.Env = append(spec.Process.Env, "TERM=xterm") // as under every CRI runtime
+	p := spec.Process
+	p.Terminal, p.Args, p.Cwd = terminal, c.Args, cmp.Or(c.Dir, p.Cwd)
+	if c.User != nil {
+		p.User = *c.User
 	}
-	packed, err := typeurl.MarshalAny(spec.Process)
+	if terminal {
+		p.Env = append(p.Env, "TERM=xterm") // as under every CRI runtime
+	}
+	p.Env = append(p.Env, c.Env...)
+	packed, err := typeurl.MarshalAny(p)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the process: %w", err)
 	}
@@ -143,7 +175,12 @@ func (x command) run(ctx context.Context, dir string, s engine.Streams, oneOutpu
 	defer p.close()
 	streaming, cancel := context.WithCancel(ctx)
 	defer cancel()
-	code, err := x.await(ctx, p, func() { p.begin(streaming, x) })
+	code, err := x.await(ctx, p, func(pid int) {
+		if s.Started != nil {
+			s.Started(pid)
+		}
+		p.begin(streaming, x)
+	})
 	if err != nil {
 		return 0, err
 	}
@@ -154,48 +191,45 @@ func (x command) run(ctx context.Context, dir string, s engine.Streams, oneOutpu
 // await starts the command and waits for its end. When ctx ends first the command is killed, but
 // its start is not interrupted: a runtime that is killed meanwhile may leave a process that
 // nobody knows.
-func (x command) await(ctx context.Context, p *pipes, started func()) (int32, error) {
+func (x command) await(ctx context.Context, p *pipes, started func(pid int)) (int32, error) {
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
 	starting, cancel := context.WithTimeout(context.WithoutCancel(ctx), execStartTimeout)
 	defer cancel()
-	_, err := x.tasks.Exec(starting, &tasksapi.ExecProcessRequest{
-		ContainerID: x.container, ExecID: x.id, Spec: typeurl.MarshalProto(x.process),
-		Stdin: p.stdin, Stdout: p.stdout, Stderr: p.stderr, Terminal: p.streams.TTY,
-	})
-	if err != nil {
+	if err := x.processes.add(starting, x, p); err != nil {
 		return 0, images.NativeError(err)
 	}
 	defer x.remove(ctx)
-	_, err = x.tasks.Start(starting, &tasksapi.StartRequest{ContainerID: x.container, ExecID: x.id})
+	pid, err := x.processes.start(starting, x)
 	p.release()
 	if err != nil {
 		return 0, images.NativeError(err)
 	}
-	started()
-	resp, err := x.tasks.Wait(ctx, &tasksapi.WaitRequest{ContainerID: x.container, ExecID: x.id})
+	started(pid)
+	code, err := x.processes.wait(ctx, x)
 	if ctx.Err() != nil {
+		if pid != 0 {
+			_ = process.KillTree(pid) // a shim kills the process alone
+		}
 		return 0, ctx.Err()
 	}
 	if err != nil {
 		return 0, images.NativeError(err)
 	}
-	return int32(resp.ExitStatus), nil
+	return int32(code), nil
 }
 
 // remove kills the command if it still runs, and deletes it.
 func (x command) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	del := &tasksapi.DeleteProcessRequest{ContainerID: x.container, ExecID: x.id}
-	if _, err := x.tasks.DeleteProcess(ctx, del); images.IgnoreNotFound(err) == nil {
+	if images.IgnoreNotFound(x.processes.delete(ctx, x)) == nil {
 		return
 	}
-	_, err := x.tasks.Kill(ctx, &tasksapi.KillRequest{ContainerID: x.container, ExecID: x.id, Signal: uint32(syscall.SIGKILL)})
-	if images.IgnoreNotFound(err) == nil {
-		_, _ = x.tasks.Wait(ctx, &tasksapi.WaitRequest{ContainerID: x.container, ExecID: x.id})
+	if images.IgnoreNotFound(x.processes.kill(ctx, x)) == nil {
+		_, _ = x.processes.wait(ctx, x)
 	}
 	// What is left is removed with the container.
-	_, _ = x.tasks.DeleteProcess(ctx, del)
+	_ = x.processes.delete(ctx, x)
 }

@@ -11,8 +11,6 @@ import (
 
 	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/engine"
-
-	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 )
 
 // pipes are the FIFOs between a command and its streams.
@@ -22,11 +20,13 @@ type pipes struct {
 	stdin, stdout, stderr string   // paths, empty for none
 	in                    *os.File // open for both, so that it exists before and after the command reads it
 	outputs               []*output
+	running               chan struct{} // closed once the command runs
+	closing               chan struct{}
 }
 
 // newPipes makes the FIFOs in a new directory below parent. The command has one output or two.
 func newPipes(parent string, s engine.Streams, oneOutput bool) (*pipes, error) {
-	p := &pipes{streams: s}
+	p := &pipes{streams: s, running: make(chan struct{}), closing: make(chan struct{})}
 	err := p.open(parent, oneOutput)
 	if err != nil {
 		p.close()
@@ -84,8 +84,12 @@ func (p *pipes) output(name string, sink io.Writer) (path string, err error) {
 	p.outputs = append(p.outputs, o)
 	go func() {
 		defer close(o.done)
-		if sink != nil {
-			_, _ = io.Copy(sink, o.read) // one that cannot be written to must not stop the command
+		select {
+		case <-p.running:
+			if sink != nil {
+				_, _ = io.Copy(sink, o.read) // one that cannot be written to must not stop the command
+			}
+		case <-p.closing: // what an OCI runtime has written there is in its error
 		}
 		_, _ = io.Copy(io.Discard, o.read)
 	}()
@@ -99,14 +103,15 @@ func (p *pipes) release() {
 	}
 }
 
-// begin copies the input to the command, and sets the size of its terminal, until ctx is done.
+// begin copies the output of the command, and its input, and sets the size of its terminal, until ctx is done.
 func (p *pipes) begin(ctx context.Context, x command) {
+	close(p.running)
 	if p.in != nil {
 		go func() {
 			_, err := io.Copy(p.in, p.streams.Stdin)
 			if err == nil && !p.streams.TTY { // the end of a terminal's input is a character
 				_ = p.in.Close()
-				_, _ = x.tasks.CloseIO(ctx, &tasksapi.CloseIORequest{ContainerID: x.container, ExecID: x.id, Stdin: true})
+				_ = x.processes.closeInput(ctx, x)
 			}
 		}()
 	}
@@ -120,9 +125,7 @@ func (p *pipes) begin(ctx context.Context, x command) {
 				if !ok {
 					return
 				}
-				_, _ = x.tasks.ResizePty(ctx, &tasksapi.ResizePtyRequest{
-					ContainerID: x.container, ExecID: x.id, Width: uint32(size.Width), Height: uint32(size.Height),
-				})
+				_ = x.processes.resize(ctx, x, size)
 			case <-ctx.Done():
 				return
 			}
@@ -147,6 +150,7 @@ func (p *pipes) wait(ctx context.Context) {
 
 // close removes the FIFOs.
 func (p *pipes) close() {
+	close(p.closing)
 	p.release()
 	for _, o := range p.outputs {
 		_ = o.read.SetReadDeadline(time.Now())

@@ -329,14 +329,14 @@ func conformExecCutOff(t *testing.T, s Subject) {
 func conformExecStreams(t *testing.T, s Subject) {
 	c := start(t, s, "pod1", "web", "sleep")
 	var out, errs bytes.Buffer
-	code, err := s.Engine.ExecStreams(t.Context(), c.ID, []string{"/bin/box", "exit", "7", "out"}, engine.Streams{Stdout: &out, Stderr: &errs})
+	code, err := s.Engine.ExecStreams(t.Context(), c.ID, engine.Command{Args: []string{"/bin/box", "exit", "7", "out"}}, engine.Streams{Stdout: &out, Stderr: &errs})
 	if err != nil {
 		t.Fatalf("ExecStreams: %v", err)
 	}
 	if code != 7 || strings.TrimSpace(out.String()) != "out" || errs.Len() > 0 {
 		t.Errorf("exit code %d, output %q, errors %q", code, &out, &errs)
 	}
-	if _, err := s.Engine.ExecStreams(t.Context(), "nobody", []string{"/bin/box"}, engine.Streams{}); err == nil {
+	if _, err := s.Engine.ExecStreams(t.Context(), "nobody", engine.Command{Args: []string{"/bin/box"}}, engine.Streams{}); err == nil {
 		t.Error("ExecStreams in an absent container succeeded")
 	}
 }
