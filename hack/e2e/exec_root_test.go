@@ -141,7 +141,8 @@ func TestExecTerminal(t *testing.T) {
 			"Ctrl-D":  {[]string{"/bin/box", "listen"}, "listening", func(ours *os.File, _ *exec.Cmd) { _, _ = ours.WriteString("hello\r\x04") }, "end", 0},
 			"SIGTERM": {[]string{"/bin/box", "stay"}, "", func(_ *os.File, cmd *exec.Cmd) { _ = cmd.Process.Signal(syscall.SIGTERM) }, "", 143},
 			"a new size": {
-				[]string{"/bin/box", "do", "echo go", "await /sized", "facts"}, "go",
+				[]string{"/bin/box", "do", "echo go", "await /sized", "facts"},
+				"go",
 				func(ours *os.File, cmd *exec.Cmd) {
 					_ = unix.IoctlSetWinsize(int(ours.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: 140})
 					_ = cmd.Process.Signal(syscall.SIGWINCH) // it is not in the session of the terminal

@@ -132,18 +132,16 @@ func (c *execCommand) streams(ctx context.Context) (s engine.Streams, release fu
 		c.println("Unable to use a TTY: input is not a terminal")
 		s.TTY = false
 	}
-	var guard Guard
-	if c.io.Guard != nil && !c.onCluster() {
-		if guard, err = c.io.Guard(); err != nil {
-			return s, nil, err
-		}
+	guard, err := c.guard()
+	if err != nil {
+		return s, nil, err
 	}
 	onTerminal := s.TTY && c.io.Terminal != nil
 	if onTerminal {
 		s.Resize = c.io.Terminal.Sizes(ctx)
 	}
 	s.Started = func(pid int) {
-		if guard != nil && pid > 0 {
+		if pid > 0 {
 			guard.Watch(pid)
 		}
 		if onTerminal && c.stdin {
@@ -154,11 +152,22 @@ func (c *execCommand) streams(ctx context.Context) (s engine.Streams, release fu
 		if restore := c.restore.Load(); restore != nil {
 			(*restore)()
 		}
-		if guard != nil {
-			guard.Release()
-		}
+		guard.Release()
 	}, nil
 }
+
+// guard returns what kills the command if this process is killed. On a cluster, the kubelet has the command.
+func (c *execCommand) guard() (Guard, error) {
+	if c.io.Guard == nil || c.onCluster() {
+		return noGuard{}, nil
+	}
+	return c.io.Guard()
+}
+
+type noGuard struct{}
+
+func (noGuard) Watch(int) {}
+func (noGuard) Release()  {}
 
 // makeRaw has everything that is typed go to the command.
 func (c *execCommand) makeRaw(ctx context.Context) {

@@ -39,7 +39,7 @@ type memory struct {
 	cgroups   *enginetest.Cgroups
 	kernel    kernel
 	services  *service.Keeper   // the newest of keepers
-	keepers   []*service.Keeper // one for each call of Pods, until Close
+	keepers   []*service.Keeper // one for each call of Pods
 	// importTakes is how long an import takes.
 	importTakes time.Duration
 
@@ -124,8 +124,7 @@ func (m *memory) kill(ctx context.Context, pod, container string, code int32) er
 
 func (m *memory) Close() error {
 	m.mu.Lock()
-	keepers := m.keepers
-	m.keepers = nil
+	keepers := slices.Clone(m.keepers)
 	m.mu.Unlock()
 	for _, k := range keepers {
 		k.Flush()

@@ -47,11 +47,11 @@ func (e *Engine) Exec(ctx context.Context, id string, args []string) (res engine
 
 // ExecStreams runs a command inside the container, with streams.
 func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s engine.Streams) (code int32, err error) {
-	shim, spec, err := e.connectShim(ctx, id)
+	shim, spec, ours, err := e.connectShim(ctx, id)
 	if err != nil {
 		return 0, inCommand(ctx, id, c, err)
 	}
-	if shim != nil {
+	if ours {
 		defer func() { _ = shim.Close() }()
 		spawned, err := execProcess(spec, c, s.TTY)
 		if err == nil {

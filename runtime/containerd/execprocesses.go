@@ -127,19 +127,16 @@ func (s shimProcesses) resize(ctx context.Context, x command, size engine.Size) 
 	return err
 }
 
-// connectShim connects to the container's shim, and reads the container's specification. It is nil if that is not one
-// of ours.
-func (e *Engine) connectShim(ctx context.Context, id string) (*ttrpc.Client, *specs.Spec, error) {
+// connectShim connects to the container's shim, if that is one of ours, and reads the container's specification.
+func (e *Engine) connectShim(ctx context.Context, id string) (shim *ttrpc.Client, spec *specs.Spec, ours bool, err error) {
 	if e.o.Address != "" {
-		return nil, nil, nil
+		return nil, nil, false, nil
 	}
 	shims := server.Shims{State: e.o.State, Namespace: e.o.Namespace}
-	shim, err := shims.Connect(ctx, id)
-	if shim == nil || err != nil {
-		return nil, nil, images.NativeError(err)
+	if shim, ours, err = shims.Connect(ctx, id); !ours || err != nil {
+		return nil, nil, ours, images.NativeError(err)
 	}
 	data, err := os.ReadFile(filepath.Join(shims.Bundle(id), "config.json"))
-	var spec specs.Spec
 	if err == nil {
 		err = json.Unmarshal(data, &spec)
 	}
@@ -147,7 +144,7 @@ func (e *Engine) connectShim(ctx context.Context, id string) (*ttrpc.Client, *sp
 		err = engine.ErrNotFound
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading its spec: %w", errors.Join(err, shim.Close()))
+		return nil, nil, true, fmt.Errorf("reading its spec: %w", errors.Join(err, shim.Close()))
 	}
-	return shim, &spec, nil
+	return shim, spec, true, nil
 }

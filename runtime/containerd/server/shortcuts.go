@@ -156,28 +156,28 @@ func (s Shims) Release(ctx context.Context, group string) {
 // Bundle returns the directory of the container's bundle, which need not exist.
 func (s Shims) Bundle(id string) string { return filepath.Join(TasksDir(s.State), s.Namespace, id) }
 
-// Connect connects to the shim of a container, nil if it has none of ours. The caller closes it.
-func (s Shims) Connect(ctx context.Context, id string) (*ttrpc.Client, error) {
+// Connect connects to the shim of a container, if it has one of ours. The caller closes it.
+func (s Shims) Connect(ctx context.Context, id string) (shim *ttrpc.Client, ours bool, err error) {
 	var params struct{ Address string }
 	data, err := os.ReadFile(filepath.Join(s.Bundle(id), "bootstrap.json"))
 	if err == nil {
 		err = json.Unmarshal(data, &params)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("looking for its shim: %w", err)
+		return nil, false, fmt.Errorf("looking for its shim: %w", err)
 	}
 	_, path, _ := strings.Cut(params.Address, "://")
 	if filepath.Dir(path) != shimDir(s.State) {
-		return nil, nil
+		return nil, false, nil
 	}
 	conn, err := protocol.Dial(ctx, path)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to its shim: %w", err)
+		return nil, true, fmt.Errorf("connecting to its shim: %w", err)
 	}
-	return ttrpc.NewClient(conn), nil
+	return ttrpc.NewClient(conn), true, nil
 }
 
 // sandboxPrefix begins the IDs of sandboxes. No container has one with a slash.
