@@ -56,14 +56,14 @@ func (p *program) execCommand() *cli.Command {
 	c := &execCommand{program: p}
 	return p.command(cli.Command{
 		Name: "exec", Usage: "run a command in a container", ArgsUsage: "[NAMESPACE/]POD -- COMMAND [ARGUMENT...]",
-		Description: "The exit code is that of the command, 128 more than the number of the signal that ended it, 127 if it does not\n" +
-			"exist, 126 if it cannot be run, and 125, with a message, if runonce itself failed. If runonce is interrupted or\n" +
-			"killed, so is the command, with what it has started.",
+		Description: "The exit code is the command's: 128 more than the number of a signal that ended it, 127 if it\n" +
+			"does not exist, 126 if it cannot be run, and 125 if runonce itself failed. If runonce is\n" +
+			"interrupted or killed, so is the command, with what it has started.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Destination: &c.container, Usage: "`NAME` of the container", DefaultText: "the one that kubectl chooses"},
 			boolFlag(&c.stdin, "", "pass standard input on to the command", "stdin", "i"),
 			boolFlag(&c.tty, "", "give the command a terminal", "tty", "t"),
-			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Destination: &c.User, Usage: "run as `USER[:GROUP]`, names of the image or numbers", DefaultText: "the container's"},
+			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Destination: &c.User, Usage: "run as `USER` or USER:GROUP, names or numbers", DefaultText: "the container's"},
 			&cli.StringFlag{Name: "workdir", Aliases: []string{"w"}, Destination: &c.Dir, Usage: "run in the directory `DIR`", DefaultText: "the container's"},
 			pathsFlag(&c.env, "", "set the variable `KEY=VALUE`", "env", ""),
 		},
