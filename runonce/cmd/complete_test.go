@@ -98,7 +98,7 @@ func TestComplete(t *testing.T) {
 		{"logs --log-dir /none ", ""},
 		{"down --root EMPTY --log-dir LOGS w", ":files"},
 		{"nonsense --no-such ", ":files"},
-		{"", "run watch plan validate ps logs down images version completion help :files"},
+		{"", "run watch plan validate ps logs exec down images version completion help :files"},
 	} {
 		line := strings.NewReplacer("LOGS", logs, "EMPTY", empty).Replace(c.line)
 		want := strings.Fields(c.want)
