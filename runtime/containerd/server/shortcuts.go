@@ -45,7 +45,7 @@ import (
 //   - Shims.Ensure and Release start and end shims. Containerd would run the shim's binary
 //     twice, once to start the other, and 30 pods take 10 % more CPU time (median of 6 rounds).
 //   - Shims.Connect has commands run in containers without containerd: the process that serves it may end
-//     meanwhile (TestExecOutlivesServer), and need not be there.
+//     meanwhile, and need not be there.
 //   - sandboxes tells containerd of a sandbox for each container with our shim: it connects to
 //     a shim that it did not start only for a container of a sandbox (Ensure needs it). Asked, it
 //     also replaces a pipe of the shim, for which containerd keeps 32 KiB, two descriptors and
