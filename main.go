@@ -24,7 +24,7 @@ func main() {
 	if shim.Invoked(os.Args) {
 		os.Exit(shim.Main())
 	}
-	if process.RunGuard(os.Args, os.Stdin) {
+	if process.RunGuard(os.Args, os.Stdin, backend.RunGuard) {
 		return
 	}
 	process.Isolate()
@@ -38,10 +38,10 @@ func main() {
 	signal.Notify(signals, cmd.Signals()...)
 	os.Exit(cmd.Main(context.Background(), os.Args, cmd.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		StdoutTerminal: cmd.IsTerminal(os.Stdout), StderrTerminal: cmd.IsTerminal(os.Stderr),
+		StdoutTerminal: terminal.Is(os.Stdout), StderrTerminal: terminal.Is(os.Stderr),
 		Signals: signals, CatchHangups: func() { signal.Notify(signals, syscall.SIGHUP) },
 		CatchPipes: func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) },
-		Terminal:   inputTerminal, Guard: func() (cmd.Guard, error) { return process.StartGuard() },
+		Terminal:   inputTerminal, Guard: backend.Guard,
 		Exit: os.Exit, Notify: systemd.TakeNotify(), Journal: systemd.JournalSocket,
 		Getenv: os.Getenv, Environ: os.Environ, Machine: os.DirFS("/"), Open: backend.Open, Versions: containerd.LookUp,
 	}))

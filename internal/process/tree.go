@@ -62,11 +62,11 @@ func Parent(pid int) (parent int, name string) {
 	if err != nil {
 		return 0, ""
 	}
-	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-	if len(fields) < 2 {
+	s, ok := parse(string(data))
+	if !ok {
 		return 0, ""
 	}
-	if parent, err = strconv.Atoi(fields[1]); err != nil {
+	if parent, err = strconv.Atoi(s.parent); err != nil {
 		return 0, ""
 	}
 	comm, _ := os.ReadFile("/proc/" + strconv.Itoa(parent) + "/comm")

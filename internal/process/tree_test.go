@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,9 +13,9 @@ import (
 	"github.com/runonce/runonce/internal/process"
 )
 
-// TestMain lets the program of the tests be a guard.
+// TestMain lets the program of the tests be a guard, which writes to a file.
 func TestMain(m *testing.M) {
-	if process.RunGuard(os.Args, os.Stdin) {
+	if process.RunGuard(os.Args, os.Stdin, func(args []string) { _ = os.WriteFile(args[0], []byte(args[1]), 0o600) }) {
 		return
 	}
 	os.Exit(m.Run())
@@ -74,34 +75,31 @@ func TestKillTree(t *testing.T) {
 	}
 }
 
-// TestGuard: a guard kills what it watches when its pipe is closed, which is what the end of its parent does, and not
-// once it is released.
+// TestGuard: a guard acts when its pipe is closed, which is what the end of its parent does, and not once it is
+// released.
 func TestGuard(t *testing.T) {
 	t.Parallel()
-	root, all := startTree(t)
-	released, err := process.StartGuard()
+	file := filepath.Join(t.TempDir(), "file")
+	release, err := process.StartGuard(file, "acted")
 	if err != nil {
 		t.Fatal(err)
 	}
-	released.Watch(all[0])
-	released.Release()
-	if !process.Alive(all[2]) {
-		t.Fatal("a guard that was released has killed")
+	release()
+	if _, err := os.Stat(file); err == nil {
+		t.Fatal("a guard that was released has acted")
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	guard := exec.CommandContext(t.Context(), "/proc/self/exe")
-	guard.Args, guard.Stdin = []string{"runonce-guard"}, r
+	guard.Args, guard.Stdin = []string{"runonce-guard", file, "acted"}, r
 	if err := guard.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.WriteString(strconv.Itoa(all[0]) + "\n"); err != nil {
-		t.Fatal(err)
-	}
 	_ = w.Close()
-	_ = root.Wait()
 	_ = guard.Wait()
-	wantEnded(t, all)
+	if got, err := os.ReadFile(file); err != nil || string(got) != "acted" {
+		t.Errorf("%q, %v", got, err)
+	}
 }

@@ -42,9 +42,8 @@ type IO struct {
 	Exit       func(code int)
 	// Terminal is the one that Stdin reads from; nil if that is none.
 	Terminal Terminal
-	// Guard starts a process that kills the command which runs in a container when this process is killed; nil
-	// for none.
-	Guard func() (Guard, error)
+	// Guard starts a process that ends a command in a container if this process ends before it has called release.
+	Guard func(o backend.Options, container, command string) (release func(), err error)
 	// Notify sends a message to the service manager, as of sd_notify(3); nil if there is none.
 	Notify func(message string)
 	// Journal is the socket of systemd's journal, which need not exist.
@@ -70,12 +69,6 @@ type Terminal interface {
 	Raw() (restore func(), err error)
 	// Sizes returns its sizes, the present one first, until ctx is done.
 	Sizes(ctx context.Context) <-chan engine.Size
-}
-
-// Guard kills a process with all that it has started if this process ends before it has called Release.
-type Guard interface {
-	Watch(pid int)
-	Release()
 }
 
 // console is what commands use of their process: where they read and write, and their log.

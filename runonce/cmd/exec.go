@@ -60,7 +60,7 @@ func (p *program) execCommand() *cli.Command {
 			"does not exist, 126 if it cannot be run, and 125 if runonce itself failed. If runonce is\n" +
 			"interrupted or killed, so is the command, with what it has started.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Destination: &c.container, Usage: "`NAME` of the container", DefaultText: "the one that kubectl chooses"},
+			containerFlag(&c.container),
 			boolFlag(&c.stdin, "", "pass standard input on to the command", "stdin", "i"),
 			boolFlag(&c.tty, "", "give the command a terminal", "tty", "t"),
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Destination: &c.User, Usage: "run as `USER` or USER:GROUP, names or numbers", DefaultText: "the container's"},
@@ -81,11 +81,8 @@ func (c *execCommand) run(ctx context.Context, _ []string) error {
 	defer t.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, release, err := c.streams(ctx)
-	if err != nil {
-		return err
-	}
-	defer release()
+	s, restore := c.streams(ctx)
+	defer restore()
 	code, err := t.exec(ctx, c.execOptions, s)
 	switch cause := context.Cause(ctx); {
 	case cause != nil:
@@ -122,8 +119,8 @@ func (c *execCommand) parse() error {
 }
 
 // streams returns the streams of the command, which are those of this process, and its terminal, which is set up once
-// the command runs and restored by release.
-func (c *execCommand) streams(ctx context.Context) (s engine.Streams, release func(), err error) {
+// the command runs.
+func (c *execCommand) streams(ctx context.Context) (s engine.Streams, restore func()) {
 	s = engine.Streams{Stdout: c.data.Stdout, Stderr: c.data.Stderr, TTY: c.tty}
 	if c.stdin {
 		s.Stdin = c.io.Stdin
@@ -132,42 +129,19 @@ func (c *execCommand) streams(ctx context.Context) (s engine.Streams, release fu
 		c.println("Unable to use a TTY: input is not a terminal")
 		s.TTY = false
 	}
-	guard, err := c.guard()
-	if err != nil {
-		return s, nil, err
+	if !s.TTY || c.io.Terminal == nil {
+		return s, func() {}
 	}
-	onTerminal := s.TTY && c.io.Terminal != nil
-	if onTerminal {
-		s.Resize = c.io.Terminal.Sizes(ctx)
-	}
-	s.Started = func(pid int) {
-		if pid > 0 {
-			guard.Watch(pid)
-		}
-		if onTerminal && c.stdin {
-			c.makeRaw(ctx)
-		}
+	s.Resize = c.io.Terminal.Sizes(ctx)
+	if c.stdin {
+		s.Started = func() { c.makeRaw(ctx) }
 	}
 	return s, func() {
 		if restore := c.restore.Load(); restore != nil {
 			(*restore)()
 		}
-		guard.Release()
-	}, nil
-}
-
-// guard returns what kills the command if this process is killed. On a cluster, the kubelet has the command.
-func (c *execCommand) guard() (Guard, error) {
-	if c.io.Guard == nil || c.onCluster() {
-		return noGuard{}, nil
 	}
-	return c.io.Guard()
 }
-
-type noGuard struct{}
-
-func (noGuard) Watch(int) {}
-func (noGuard) Release()  {}
 
 // makeRaw has everything that is typed go to the command.
 func (c *execCommand) makeRaw(ctx context.Context) {
@@ -191,6 +165,14 @@ func (t *nodeTarget) exec(ctx context.Context, o execOptions, s engine.Streams) 
 	container, err := t.containerOf(pod, o.container)
 	if err != nil {
 		return 0, err
+	}
+	release := func() {}
+	defer func() { release() }()
+	s.Starting = func(container, id string) (err error) {
+		if t.io.Guard != nil {
+			release, err = t.io.Guard(t.options, container, id)
+		}
+		return err
 	}
 	return t.pods.Exec(ctx, pod, container, o.Command, s)
 }

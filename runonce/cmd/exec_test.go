@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/runonce/runonce/runonce/cmd"
+	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -69,8 +70,10 @@ func (r *recorder) Raw() (func(), error) {
 }
 
 func (*recorder) Sizes(context.Context) <-chan engine.Size { return nil }
-func (*recorder) Watch(int)                                {}
-func (r *recorder) Release()                               { r.note("released") }
+func (r *recorder) guard(backend.Options, string, string) (func(), error) {
+	r.note("guarded")
+	return func() { r.note("released") }, nil
+}
 
 // TestExecTerminal: the terminal is restored, and the guard released, whatever becomes of the command.
 func TestExecTerminal(t *testing.T) {
@@ -80,15 +83,15 @@ func TestExecTerminal(t *testing.T) {
 		t.Fatal(got)
 	}
 	for args, want := range map[string][]string{
-		"-it web -- box exit 3":        {"raw", "restored", "released"},
-		"-t web -- box exit 3":         {"released"},
-		"-i web -- box exit 3":         {"released"},
-		"-it -c nobody web -- box":     {"released"},
-		"-it web -- box echo no error": {"raw", "restored", "released"},
+		"-it web -- box exit 3":        {"guarded", "raw", "released", "restored"},
+		"-t web -- box exit 3":         {"guarded", "released"},
+		"-i web -- box exit 3":         {"guarded", "released"},
+		"-it -c nobody web -- box":     nil,
+		"-it web -- box echo no error": {"guarded", "raw", "released", "restored"},
 	} {
 		r := &recorder{}
 		own := []string{"exec", "--root", m.root, "--state", filepath.Join(m.root, "state"), "--log-dir", filepath.Join(m.root, "log")}
-		world := cmd.IO{Open: m.open, Stdin: strings.NewReader(""), Terminal: r, Guard: func() (cmd.Guard, error) { return r, nil }}
+		world := cmd.IO{Open: m.open, Stdin: strings.NewReader(""), Terminal: r, Guard: r.guard}
 		if invokeWith(t, world, append(own, strings.Fields(args)...)...); !slices.Equal(r.calls, want) {
 			t.Errorf("%s: %q, want %q", args, r.calls, want)
 		}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
@@ -198,12 +197,6 @@ func exitOf(ctx context.Context, err error) (int, error) {
 		return f.code, f.err
 	}
 	return report.ExitFailed, err
-}
-
-// IsTerminal says whether the file is a terminal.
-func IsTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
 }
 
 // Signals returns the signals that end a command. SIGHUP stays ignored if the process was started

@@ -30,7 +30,7 @@ func (p *Pods) Exec(ctx context.Context, pod *v1.Pod, container string, command 
 	e, err := newExecutor(p.c.config, r.URL())
 	if err == nil {
 		if s.Started != nil {
-			s.Started(0)
+			s.Started()
 		}
 		err = e.StreamWithContext(ctx, streamOptions(s))
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/runonce/runonce/internal/failure"
@@ -15,7 +17,10 @@ import (
 	"github.com/runonce/runonce/runtime/engine"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/ttrpc"
 	"github.com/containerd/typeurl/v2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
@@ -47,17 +52,13 @@ func (e *Engine) Exec(ctx context.Context, id string, args []string) (res engine
 
 // ExecStreams runs a command inside the container, with streams.
 func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s engine.Streams) (code int32, err error) {
-	shim, spec, ours, err := e.connectShim(ctx, id)
+	shim, ours, err := connectShim(ctx, e.o, id)
 	if err != nil {
 		return 0, inCommand(ctx, id, c, err)
 	}
 	if ours {
 		defer func() { _ = shim.Close() }()
-		spawned, err := execProcess(spec, c, s.TTY)
-		if err == nil {
-			code, err = command{shimProcesses{taskapi.NewTTRPCTaskClient(shim)}, id, newExecID(), spawned}.run(ctx, e.execDir(), s, s.TTY)
-			err = execError(ctx, err, c.Args)
-		}
+		code, err = e.execInShim(ctx, shim, id, c, s)
 		return code, inCommand(ctx, id, c, err)
 	}
 	begun := false
@@ -72,6 +73,44 @@ func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s
 	return code, err
 }
 
+func (e *Engine) execInShim(ctx context.Context, shim *ttrpc.Client, id string, c engine.Command, s engine.Streams) (int32, error) {
+	spec, err := bundledSpec(e.o, id)
+	if err != nil {
+		return 0, err
+	}
+	process, err := execProcess(spec, c, s.TTY)
+	if err != nil {
+		return 0, err
+	}
+	code, err := command{shimTasks{taskapi.NewTTRPCTaskClient(shim)}, id, newExecID(), process}.run(ctx, e.execDir(), s, s.TTY)
+	return code, execError(ctx, err, c.Args)
+}
+
+// EndCommand kills a command that ExecStreams runs, with what descends from it, for a process that
+// was killed meanwhile. The command is known by what Streams.Starting was called with, and the
+// options are those of the engine that runs it.
+func EndCommand(ctx context.Context, o Options, container, id string) error {
+	if err := o.complete(); err != nil {
+		return err
+	}
+	shim, ours, err := connectShim(ctx, o, container)
+	if err != nil {
+		return err
+	}
+	if ours {
+		defer func() { _ = shim.Close() }()
+		return command{tasks: shimTasks{taskapi.NewTTRPCTaskClient(shim)}, container: container, id: id}.end(ctx)
+	}
+	e, err := Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = e.close(ctx) }()
+	return e.do(ctx, func(ctx context.Context, s *session) error {
+		return command{tasks: s.Tasks(), container: container, id: id}.end(ctx)
+	})
+}
+
 // limitedBuffer keeps the first MaxExecOutput bytes that are written to it.
 type limitedBuffer []byte
 
@@ -82,7 +121,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 
 // command is one command in one container.
 type command struct {
-	processes processes
+	tasks     tasks
 	container string
 	id        string // unique in the container
 	process   typeurl.Any
@@ -100,7 +139,7 @@ func (e *Engine) inContainer(ctx context.Context, id string, c engine.Command, t
 		if err != nil {
 			return err
 		}
-		return execError(ctx, run(ctx, command{daemonProcesses{s.Tasks()}, id, newExecID(), process}), c.Args)
+		return execError(ctx, run(ctx, command{s.Tasks(), id, newExecID(), process}), c.Args)
 	}))
 }
 
@@ -175,9 +214,14 @@ func (x command) run(ctx context.Context, dir string, s engine.Streams, oneOutpu
 	defer p.close()
 	streaming, cancel := context.WithCancel(ctx)
 	defer cancel()
-	code, err := x.await(ctx, p, func(pid int) {
+	if s.Starting != nil {
+		if err := s.Starting(x.container, x.id); err != nil {
+			return 0, err
+		}
+	}
+	code, err := x.await(ctx, p, func() {
 		if s.Started != nil {
-			s.Started(pid)
+			s.Started()
 		}
 		p.begin(streaming, x)
 	})
@@ -191,45 +235,88 @@ func (x command) run(ctx context.Context, dir string, s engine.Streams, oneOutpu
 // await starts the command and waits for its end. When ctx ends first the command is killed, but
 // its start is not interrupted: a runtime that is killed meanwhile may leave a process that
 // nobody knows.
-func (x command) await(ctx context.Context, p *pipes, started func(pid int)) (int32, error) {
+func (x command) await(ctx context.Context, p *pipes, started func()) (int32, error) {
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
 	starting, cancel := context.WithTimeout(context.WithoutCancel(ctx), execStartTimeout)
 	defer cancel()
-	if err := x.processes.add(starting, x, p); err != nil {
+	if err := x.add(starting, p); err != nil {
 		return 0, images.NativeError(err)
 	}
 	defer x.remove(ctx)
-	pid, err := x.processes.start(starting, x)
+	runs, err := x.tasks.Start(starting, &tasksapi.StartRequest{ContainerID: x.container, ExecID: x.id})
 	p.release()
 	if err != nil {
 		return 0, images.NativeError(err)
 	}
-	started(pid)
-	code, err := x.processes.wait(ctx, x)
+	started()
+	code, err := x.wait(ctx)
 	if ctx.Err() != nil {
-		if pid != 0 {
-			_ = process.KillTree(pid) // a shim kills the process alone
-		}
+		_ = killTree(runs.GetPid())
 		return 0, ctx.Err()
 	}
-	if err != nil {
-		return 0, images.NativeError(err)
+	return code, images.NativeError(err)
+}
+
+func (x command) add(ctx context.Context, p *pipes) error {
+	_, err := x.tasks.Exec(ctx, &tasksapi.ExecProcessRequest{
+		ContainerID: x.container, ExecID: x.id, Spec: typeurl.MarshalProto(x.process),
+		Stdin: p.stdin, Stdout: p.stdout, Stderr: p.stderr, Terminal: p.streams.TTY,
+	})
+	return err
+}
+
+func (x command) wait(ctx context.Context) (int32, error) {
+	r, err := x.tasks.Wait(ctx, &tasksapi.WaitRequest{ContainerID: x.container, ExecID: x.id})
+	return int32(r.GetExitStatus()), err
+}
+
+// end kills and removes a command that another process has started, or was about to.
+func (x command) end(ctx context.Context) error {
+	limit := time.Now().Add(execStartTimeout)
+	for {
+		r, err := x.tasks.Get(ctx, &tasksapi.GetRequest{ContainerID: x.container, ExecID: x.id})
+		if err != nil {
+			return images.IgnoreNotFound(images.NativeError(err))
+		}
+		if p := r.GetProcess(); p.GetStatus() == task.Status_STOPPED || p.GetPid() != 0 || time.Now().After(limit) {
+			defer x.remove(ctx)
+			if p.GetStatus() == task.Status_STOPPED {
+				return nil // its number may be another's by now
+			}
+			return killTree(p.GetPid())
+		}
+		time.Sleep(pollInterval)
 	}
-	return int32(code), nil
+}
+
+// killTree kills a process that a shim has started with all that descend from it: a shim kills the
+// process alone. It does nothing if the process is one of another PID namespace, as when a daemon's
+// socket was mounted into a container.
+func killTree(pid uint32) error {
+	if _, shim := process.Parent(int(pid)); pid == 0 || !strings.Contains(shim, "shim") {
+		return nil
+	}
+	return process.KillTree(int(pid))
 }
 
 // remove kills the command if it still runs, and deletes it.
 func (x command) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	if images.IgnoreNotFound(x.processes.delete(ctx, x)) == nil {
+	if x.delete(ctx) == nil {
 		return
 	}
-	if images.IgnoreNotFound(x.processes.kill(ctx, x)) == nil {
-		_, _ = x.processes.wait(ctx, x)
+	_, err := x.tasks.Kill(ctx, &tasksapi.KillRequest{ContainerID: x.container, ExecID: x.id, Signal: uint32(syscall.SIGKILL)})
+	if images.IgnoreNotFound(err) == nil {
+		_, _ = x.wait(ctx)
 	}
 	// What is left is removed with the container.
-	_ = x.processes.delete(ctx, x)
+	_ = x.delete(ctx)
+}
+
+func (x command) delete(ctx context.Context) error {
+	_, err := x.tasks.DeleteProcess(ctx, &tasksapi.DeleteProcessRequest{ContainerID: x.container, ExecID: x.id})
+	return images.IgnoreNotFound(err)
 }

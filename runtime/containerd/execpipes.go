@@ -11,6 +11,8 @@ import (
 
 	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/engine"
+
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 )
 
 // pipes are the FIFOs between a command and its streams.
@@ -111,7 +113,7 @@ func (p *pipes) begin(ctx context.Context, x command) {
 			_, err := io.Copy(p.in, p.streams.Stdin)
 			if err == nil && !p.streams.TTY { // the end of a terminal's input is a character
 				_ = p.in.Close()
-				_ = x.processes.closeInput(ctx, x)
+				_, _ = x.tasks.CloseIO(ctx, &tasksapi.CloseIORequest{ContainerID: x.container, ExecID: x.id, Stdin: true})
 			}
 		}()
 	}
@@ -125,7 +127,9 @@ func (p *pipes) begin(ctx context.Context, x command) {
 				if !ok {
 					return
 				}
-				_ = x.processes.resize(ctx, x, size)
+				_, _ = x.tasks.ResizePty(ctx, &tasksapi.ResizePtyRequest{
+					ContainerID: x.container, ExecID: x.id, Width: uint32(size.Width), Height: uint32(size.Height),
+				})
 			case <-ctx.Done():
 				return
 			}

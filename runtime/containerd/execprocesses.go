@@ -8,135 +8,86 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"syscall"
 
-	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/engine"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/ttrpc"
-	"github.com/containerd/typeurl/v2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// processes run commands in containers.
-type processes interface {
-	add(ctx context.Context, x command, p *pipes) error
-	// start returns the ID of the process, 0 if it cannot be seen from here.
-	start(ctx context.Context, x command) (pid int, err error)
-	wait(ctx context.Context, x command) (code uint32, err error)
-	kill(ctx context.Context, x command) error
-	delete(ctx context.Context, x command) error
-	closeInput(ctx context.Context, x command) error
-	resize(ctx context.Context, x command, s engine.Size) error
+// tasks are the calls for a command in a container. Containerd's client has them.
+type tasks interface {
+	Exec(ctx context.Context, r *tasksapi.ExecProcessRequest, _ ...grpc.CallOption) (*emptypb.Empty, error)
+	Start(ctx context.Context, r *tasksapi.StartRequest, _ ...grpc.CallOption) (*tasksapi.StartResponse, error)
+	Get(ctx context.Context, r *tasksapi.GetRequest, _ ...grpc.CallOption) (*tasksapi.GetResponse, error)
+	Wait(ctx context.Context, r *tasksapi.WaitRequest, _ ...grpc.CallOption) (*tasksapi.WaitResponse, error)
+	Kill(ctx context.Context, r *tasksapi.KillRequest, _ ...grpc.CallOption) (*emptypb.Empty, error)
+	DeleteProcess(ctx context.Context, r *tasksapi.DeleteProcessRequest, _ ...grpc.CallOption) (*tasksapi.DeleteResponse, error)
+	CloseIO(ctx context.Context, r *tasksapi.CloseIORequest, _ ...grpc.CallOption) (*emptypb.Empty, error)
+	ResizePty(ctx context.Context, r *tasksapi.ResizePtyRequest, _ ...grpc.CallOption) (*emptypb.Empty, error)
 }
 
-// daemonProcesses are those of containerd.
-type daemonProcesses struct{ tasks tasksapi.TasksClient }
+// shimTasks has a shim of ours answer. Its commands do not depend on the process that serves
+// containerd, which may end while they run.
+type shimTasks struct{ shim taskapi.TTRPCTaskService }
 
-func (d daemonProcesses) add(ctx context.Context, x command, p *pipes) error {
-	_, err := d.tasks.Exec(ctx, &tasksapi.ExecProcessRequest{
-		ContainerID: x.container, ExecID: x.id, Spec: typeurl.MarshalProto(x.process),
-		Stdin: p.stdin, Stdout: p.stdout, Stderr: p.stderr, Terminal: p.streams.TTY,
+func (s shimTasks) Exec(ctx context.Context, r *tasksapi.ExecProcessRequest, _ ...grpc.CallOption) (*emptypb.Empty, error) {
+	return s.shim.Exec(ctx, &taskapi.ExecProcessRequest{
+		ID: r.ContainerID, ExecID: r.ExecID, Spec: r.Spec, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Terminal: r.Terminal,
 	})
-	return err
 }
 
-func (d daemonProcesses) start(ctx context.Context, x command) (int, error) {
-	r, err := d.tasks.Start(ctx, &tasksapi.StartRequest{ContainerID: x.container, ExecID: x.id})
-	return visible(int(r.GetPid())), err
+func (s shimTasks) Start(ctx context.Context, r *tasksapi.StartRequest, _ ...grpc.CallOption) (*tasksapi.StartResponse, error) {
+	a, err := s.shim.Start(ctx, &taskapi.StartRequest{ID: r.ContainerID, ExecID: r.ExecID})
+	return &tasksapi.StartResponse{Pid: a.GetPid()}, err
 }
 
-// visible returns the ID of a process that a shim has started, 0 if it is that of another PID namespace, as when a
-// daemon's socket was mounted into a container.
-func visible(pid int) int {
-	if _, shim := process.Parent(pid); !strings.Contains(shim, "shim") {
-		return 0
+func (s shimTasks) Get(ctx context.Context, r *tasksapi.GetRequest, _ ...grpc.CallOption) (*tasksapi.GetResponse, error) {
+	a, err := s.shim.State(ctx, &taskapi.StateRequest{ID: r.ContainerID, ExecID: r.ExecID})
+	return &tasksapi.GetResponse{Process: &task.Process{Pid: a.GetPid(), Status: a.GetStatus()}}, err
+}
+
+func (s shimTasks) Wait(ctx context.Context, r *tasksapi.WaitRequest, _ ...grpc.CallOption) (*tasksapi.WaitResponse, error) {
+	a, err := s.shim.Wait(ctx, &taskapi.WaitRequest{ID: r.ContainerID, ExecID: r.ExecID})
+	return &tasksapi.WaitResponse{ExitStatus: a.GetExitStatus()}, err
+}
+
+func (s shimTasks) Kill(ctx context.Context, r *tasksapi.KillRequest, _ ...grpc.CallOption) (*emptypb.Empty, error) {
+	return s.shim.Kill(ctx, &taskapi.KillRequest{ID: r.ContainerID, ExecID: r.ExecID, Signal: r.Signal})
+}
+
+func (s shimTasks) DeleteProcess(ctx context.Context, r *tasksapi.DeleteProcessRequest, _ ...grpc.CallOption) (*tasksapi.DeleteResponse, error) {
+	_, err := s.shim.Delete(ctx, &taskapi.DeleteRequest{ID: r.ContainerID, ExecID: r.ExecID})
+	return &tasksapi.DeleteResponse{}, err
+}
+
+func (s shimTasks) CloseIO(ctx context.Context, r *tasksapi.CloseIORequest, _ ...grpc.CallOption) (*emptypb.Empty, error) {
+	return s.shim.CloseIO(ctx, &taskapi.CloseIORequest{ID: r.ContainerID, ExecID: r.ExecID, Stdin: r.Stdin})
+}
+
+func (s shimTasks) ResizePty(ctx context.Context, r *tasksapi.ResizePtyRequest, _ ...grpc.CallOption) (*emptypb.Empty, error) {
+	return s.shim.ResizePty(ctx, &taskapi.ResizePtyRequest{ID: r.ContainerID, ExecID: r.ExecID, Width: r.Width, Height: r.Height})
+}
+
+// connectShim connects to the container's shim, if that is one of ours. The caller closes it.
+func connectShim(ctx context.Context, o Options, container string) (shim *ttrpc.Client, ours bool, err error) {
+	if o.Address != "" {
+		return nil, false, nil
 	}
-	return pid
+	shim, ours, err = server.Shims{State: o.State, Namespace: o.Namespace}.Connect(ctx, container)
+	return shim, ours, images.NativeError(err)
 }
 
-func (d daemonProcesses) wait(ctx context.Context, x command) (uint32, error) {
-	r, err := d.tasks.Wait(ctx, &tasksapi.WaitRequest{ContainerID: x.container, ExecID: x.id})
-	return r.GetExitStatus(), err
-}
-
-func (d daemonProcesses) kill(ctx context.Context, x command) error {
-	_, err := d.tasks.Kill(ctx, &tasksapi.KillRequest{ContainerID: x.container, ExecID: x.id, Signal: uint32(syscall.SIGKILL)})
-	return err
-}
-
-func (d daemonProcesses) delete(ctx context.Context, x command) error {
-	_, err := d.tasks.DeleteProcess(ctx, &tasksapi.DeleteProcessRequest{ContainerID: x.container, ExecID: x.id})
-	return err
-}
-
-func (d daemonProcesses) closeInput(ctx context.Context, x command) error {
-	_, err := d.tasks.CloseIO(ctx, &tasksapi.CloseIORequest{ContainerID: x.container, ExecID: x.id, Stdin: true})
-	return err
-}
-
-func (d daemonProcesses) resize(ctx context.Context, x command, s engine.Size) error {
-	_, err := d.tasks.ResizePty(ctx, &tasksapi.ResizePtyRequest{ContainerID: x.container, ExecID: x.id, Width: uint32(s.Width), Height: uint32(s.Height)})
-	return err
-}
-
-// shimProcesses are those of a shim of ours. They do not depend on the process that serves containerd, which may end
-// while a command runs.
-type shimProcesses struct{ shim taskapi.TTRPCTaskService }
-
-func (s shimProcesses) add(ctx context.Context, x command, p *pipes) error {
-	_, err := s.shim.Exec(ctx, &taskapi.ExecProcessRequest{
-		ID: x.container, ExecID: x.id, Spec: typeurl.MarshalProto(x.process),
-		Stdin: p.stdin, Stdout: p.stdout, Stderr: p.stderr, Terminal: p.streams.TTY,
-	})
-	return err
-}
-
-func (s shimProcesses) start(ctx context.Context, x command) (int, error) {
-	r, err := s.shim.Start(ctx, &taskapi.StartRequest{ID: x.container, ExecID: x.id})
-	return int(r.GetPid()), err
-}
-
-func (s shimProcesses) wait(ctx context.Context, x command) (uint32, error) {
-	r, err := s.shim.Wait(ctx, &taskapi.WaitRequest{ID: x.container, ExecID: x.id})
-	return r.GetExitStatus(), err
-}
-
-func (s shimProcesses) kill(ctx context.Context, x command) error {
-	_, err := s.shim.Kill(ctx, &taskapi.KillRequest{ID: x.container, ExecID: x.id, Signal: uint32(syscall.SIGKILL)})
-	return err
-}
-
-func (s shimProcesses) delete(ctx context.Context, x command) error {
-	_, err := s.shim.Delete(ctx, &taskapi.DeleteRequest{ID: x.container, ExecID: x.id})
-	return err
-}
-
-func (s shimProcesses) closeInput(ctx context.Context, x command) error {
-	_, err := s.shim.CloseIO(ctx, &taskapi.CloseIORequest{ID: x.container, ExecID: x.id, Stdin: true})
-	return err
-}
-
-func (s shimProcesses) resize(ctx context.Context, x command, size engine.Size) error {
-	_, err := s.shim.ResizePty(ctx, &taskapi.ResizePtyRequest{ID: x.container, ExecID: x.id, Width: uint32(size.Width), Height: uint32(size.Height)})
-	return err
-}
-
-// connectShim connects to the container's shim, if that is one of ours, and reads the container's specification.
-func (e *Engine) connectShim(ctx context.Context, id string) (shim *ttrpc.Client, spec *specs.Spec, ours bool, err error) {
-	if e.o.Address != "" {
-		return nil, nil, false, nil
-	}
-	shims := server.Shims{State: e.o.State, Namespace: e.o.Namespace}
-	if shim, ours, err = shims.Connect(ctx, id); !ours || err != nil {
-		return nil, nil, ours, images.NativeError(err)
-	}
-	data, err := os.ReadFile(filepath.Join(shims.Bundle(id), "config.json"))
+// bundledSpec reads the specification of a container whose shim is one of ours.
+func bundledSpec(o Options, container string) (spec *specs.Spec, err error) {
+	data, err := os.ReadFile(filepath.Join(server.Shims{State: o.State, Namespace: o.Namespace}.Bundle(container), "config.json"))
 	if err == nil {
 		err = json.Unmarshal(data, &spec)
 	}
@@ -144,7 +95,7 @@ func (e *Engine) connectShim(ctx context.Context, id string) (shim *ttrpc.Client
 		err = engine.ErrNotFound
 	}
 	if err != nil {
-		return nil, nil, true, fmt.Errorf("reading its spec: %w", errors.Join(err, shim.Close()))
+		return nil, fmt.Errorf("reading its spec: %w", err)
 	}
-	return shim, spec, true, nil
+	return spec, nil
 }

@@ -182,8 +182,11 @@ type Streams struct {
 	TTY bool
 	// Resize gets the sizes of the terminal; nil for none.
 	Resize <-chan Size
-	// Started, if set, is called with the command's process ID on this machine once it runs, 0 if it is not known.
-	Started func(pid int)
+	// Starting, if set, is called before the command starts, with what the engine knows it by. If it
+	// fails, the command does not start.
+	Starting func(container, id string) error
+	// Started, if set, is called once the command runs.
+	Started func()
 }
 
 // Size is the size of a terminal in characters.

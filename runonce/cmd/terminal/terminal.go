@@ -17,9 +17,12 @@ import (
 // Terminal is a terminal.
 type Terminal struct{ file *os.File }
 
+// Is reports whether the file is a terminal.
+func Is(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
 // Open returns the terminal that the file is, nil if it is none.
 func Open(f *os.File) *Terminal {
-	if !term.IsTerminal(int(f.Fd())) {
+	if !Is(f) {
 		return nil
 	}
 	return &Terminal{f}

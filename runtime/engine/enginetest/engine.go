@@ -280,8 +280,13 @@ func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s
 	if err != nil {
 		return 0, err
 	}
+	if s.Starting != nil {
+		if err := s.Starting(id, "exec"); err != nil {
+			return 0, err
+		}
+	}
 	if s.Started != nil {
-		s.Started(0)
+		s.Started()
 	}
 	if s.Stdin != nil {
 		if _, err := io.Copy(s.Stdout, s.Stdin); err != nil {
