@@ -26,6 +26,7 @@ import (
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
 	"github.com/runonce/runonce/runtime/ocispec"
+	"github.com/runonce/runonce/runtime/record"
 	"github.com/runonce/runonce/runtime/service"
 	"github.com/runonce/runonce/runtime/service/rules"
 	"github.com/runonce/runonce/runtime/volume"
@@ -38,21 +39,19 @@ type memory struct {
 	sandboxes *enginetest.Sandboxes
 	cgroups   *enginetest.Cgroups
 	kernel    kernel
-	services  *service.Keeper   // the newest of keepers
-	keepers   []*service.Keeper // one for each call of Pods
 	// importTakes is how long an import takes.
 	importTakes time.Duration
 
-	mu sync.Mutex // guards the engine's Store, and keepers
+	mu sync.Mutex // guards the engine's Store
 }
 
 func newMemory(t *testing.T) *memory {
 	t.Helper()
-	root, err := testimages.Root()
+	module, err := testimages.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	images, err := testimages.List(root)
+	images, err := testimages.List(module)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,10 +62,11 @@ func newMemory(t *testing.T) *memory {
 			User: i.Config.User, WorkingDir: i.Config.WorkingDir, StopSignal: i.Config.StopSignal,
 		}
 	}
+	root := t.TempDir()
 	return &memory{
-		root:      t.TempDir(),
+		root:      root,
 		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: store},
-		sandboxes: &enginetest.Sandboxes{},
+		sandboxes: &enginetest.Sandboxes{Records: record.Open(root, filepath.Join(root, "state"))},
 		cgroups:   &enginetest.Cgroups{},
 	}
 }
@@ -104,7 +104,7 @@ func (m *memory) open(_ context.Context, o backend.Options) (backend.Engine, err
 	if o.Address == "dead" {
 		return nil, errors.New("connecting to containerd: no such socket")
 	}
-	return m, nil
+	return &openedMemory{memory: m}, nil
 }
 
 // kill ends the newest instance of a container from outside.
@@ -122,17 +122,20 @@ func (m *memory) kill(ctx context.Context, pod, container string, code int32) er
 	return fmt.Errorf("no container %q of pod %q", container, pod)
 }
 
-func (m *memory) Close() error {
-	m.mu.Lock()
-	keepers := slices.Clone(m.keepers)
-	m.mu.Unlock()
-	for _, k := range keepers {
-		k.Flush()
+// openedMemory is the memory engine as one process has opened it.
+type openedMemory struct {
+	*memory
+	services *service.Keeper // set by Pods
+}
+
+func (m *openedMemory) Close() error {
+	if m.services != nil {
+		m.services.Flush()
 	}
 	return nil
 }
 
-func (m *memory) Services() *service.Keeper { return m.services }
+func (m *openedMemory) Services() *service.Keeper { return m.services }
 
 func (m *memory) Import(ctx context.Context, path, _ string) (backend.Imported, error) {
 	select {
@@ -166,7 +169,7 @@ func (m *memory) RemoveImages(_ context.Context, refs []string) (freed int64, er
 	return freed, nil
 }
 
-func (m *memory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runtime.Pods, error) {
+func (m *openedMemory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runtime.Pods, error) {
 	hosts := filepath.Join(m.root, "hosts")
 	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"), 0o600); err != nil {
 		return nil, err
@@ -175,7 +178,6 @@ func (m *memory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runt
 		return nil, err
 	}
 	o.Engine, o.Sandboxes, o.Cgroups = m.engine, m.sandboxes, m.cgroups
-	m.sandboxes.Records = o.Records
 	m.services = service.New(service.Options{
 		Records: o.Records, Kernel: &m.kernel, Table: "services", HostIPs: []string{"192.0.2.1"}, Log: o.Log, Families: []v1.IPFamily{v1.IPv4Protocol},
 		HostsFile: func(uid types.UID) string { return filepath.Join(o.Records.Dir(uid), runtime.HostsFile) },
@@ -185,9 +187,6 @@ func (m *memory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runt
 		},
 	})
 	o.Services = m.services
-	m.mu.Lock()
-	m.keepers = append(m.keepers, m.services)
-	m.mu.Unlock()
 	o.Volumes = &volume.Manager{Root: m.root, Objects: o.Objects, ClaimsDir: filepath.Join(m.root, "claims"), Allocatable: n.Status.Allocatable, Mounter: enginetest.Mounts{}}
 	o.Node = ocispec.Node{Name: n.Name, IPs: []string{"192.0.2.1"}, MemoryCapacity: 4 << 30, Allocatable: n.Status.Allocatable}
 	o.Host = runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(m.root, "resolv.conf")}
