@@ -96,6 +96,7 @@ func TestComplete(t *testing.T) {
 		{"logs --log-dir LOGS web -c ", "main side"},
 		{"logs --log-dir LOGS prod/db --container p", "pg"},
 		{"logs --log-dir /none ", ""},
+		{"exec --log-dir LOGS web -c ", "main side"},
 		{"down --root EMPTY --log-dir LOGS w", ":files"},
 		{"nonsense --no-such ", ":files"},
 		{"", "run watch plan validate ps logs exec down images version completion help :files"},

@@ -47,7 +47,7 @@ func (p *program) logsCommand() *cli.Command {
 			"The logs of the last 100 removed pods are kept for 30 days, or until 'down --logs'.\n" +
 			"A log is printed as is, but on a terminal without control sequences other than colors.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Destination: &c.container, Usage: "`NAME` of the container", DefaultText: "the one that kubectl chooses"},
+			containerFlag(&c.container),
 			boolFlag(&c.follow, "", "follow the log until the container ends", "follow", "f"),
 			boolFlag(&c.previous, "", "print the log of the previous instance", "previous", "p"),
 			&cli.IntFlag{Name: "tail", Destination: &c.tail, Value: notGiven, Usage: "print only the last `N` lines", DefaultText: "all"},
