@@ -14,6 +14,7 @@ import (
 	"github.com/runonce/runonce/internal/systemd"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runonce/cmd/terminal"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/shim"
 )
@@ -23,17 +24,25 @@ func main() {
 	if shim.Invoked(os.Args) {
 		os.Exit(shim.Main())
 	}
+	if process.RunGuard(os.Args, os.Stdin, backend.RunGuard) {
+		return
+	}
 	process.Isolate()
 	// A crash, or SIGQUIT, ends in SIGABRT: exit code 2 would say that nothing was started.
 	debug.SetTraceback("crash")
+	var inputTerminal cmd.Terminal
+	if t := terminal.Open(os.Stdin); t != nil {
+		inputTerminal = t
+	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, cmd.Signals()...)
 	os.Exit(cmd.Main(context.Background(), os.Args, cmd.IO{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		StdoutTerminal: cmd.Terminal(os.Stdout), StderrTerminal: cmd.Terminal(os.Stderr),
+		StdoutTerminal: terminal.Is(os.Stdout), StderrTerminal: terminal.Is(os.Stderr),
 		Signals: signals, CatchHangups: func() { signal.Notify(signals, syscall.SIGHUP) },
 		CatchPipes: func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) },
-		Exit:       os.Exit, Notify: systemd.TakeNotify(), Journal: systemd.JournalSocket,
+		Terminal:   inputTerminal, Guard: backend.Guard,
+		Exit: os.Exit, Notify: systemd.TakeNotify(), Journal: systemd.JournalSocket,
 		Getenv: os.Getenv, Environ: os.Environ, Machine: os.DirFS("/"), Open: backend.Open, Versions: containerd.LookUp,
 	}))
 }

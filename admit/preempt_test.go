@@ -105,7 +105,7 @@ func TestBudget(t *testing.T) {
 // not needed, for problems too large to compare with all sets and whether the search ends or not.
 func TestSolveProperties(t *testing.T) {
 	t.Parallel()
-	rounds := 18_000
+	rounds := 8_000
 	if testing.Short() {
 		rounds = 3_000
 	}

@@ -118,7 +118,7 @@ func randomPod(rng *rand.Rand, name string, change ...func(*v1.Pod)) *v1.Pod {
 
 func TestDecideProperties(t *testing.T) {
 	t.Parallel()
-	worlds := 40_000
+	worlds := 12_000
 	if testing.Short() {
 		worlds = 3_000
 	}

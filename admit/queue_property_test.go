@@ -239,7 +239,7 @@ func problemOfQueue(rng *rand.Rand) string {
 // made impossible by one that comes after it.
 func TestQueueProperties(t *testing.T) {
 	t.Parallel()
-	worlds := 10_000
+	worlds := 4_000
 	if testing.Short() {
 		worlds = 1_000
 	}

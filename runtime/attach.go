@@ -14,20 +14,41 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/logs"
+	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/probe"
 )
 
+// Command is one that runs in a container, besides what the container runs.
+type Command struct {
+	Args []string
+	Env  []string // more variables, as KEY=VALUE
+	Dir  string   // "" for the container's
+	User string   // USER[:GROUP], names of the image or numbers; "" for the container's
+}
+
 // Exec runs a command in a running container of the pod, and returns its exit code.
-func (p *Pods) Exec(ctx context.Context, pod *v1.Pod, container string, command []string, s engine.Streams) (int32, error) {
+func (p *Pods) Exec(ctx context.Context, pod *v1.Pod, container string, c Command, s engine.Streams) (int32, error) {
 	obs, err := p.observe(ctx, pod)
 	if err != nil {
 		return 0, err
 	}
-	c := obs.Containers[container]
-	if c.State != engine.StateRunning {
+	at := obs.Containers[container]
+	if at.State != engine.StateRunning {
 		return 0, fmt.Errorf("container %q of pod %q is not running", container, podspec.FullName(pod))
 	}
-	return p.o.Engine.ExecStreams(ctx, c.ID, command, s)
+	command := engine.Command{Args: c.Args, Env: c.Env, Dir: c.Dir}
+	if c.User != "" {
+		image, err := p.o.Engine.Image(ctx, at.Image)
+		if err != nil {
+			return 0, fmt.Errorf("looking for user %q: %w", c.User, err)
+		}
+		user, err := ocispec.CommandUser(image, c.User)
+		if err != nil {
+			return 0, err
+		}
+		command.User = &user
+	}
+	return p.o.Engine.ExecStreams(ctx, at.ID, command, s)
 }
 
 // Processes returns the IDs of the first processes of the pod's running containers, by the names of the

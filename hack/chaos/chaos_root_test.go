@@ -27,9 +27,9 @@ func TestChaos(t *testing.T) {
 		t.Fatalf("building the program: %v\n%s", err, out)
 	}
 	for _, o := range []options{
-		{engine: embedded, rounds: 40, seed: 1},
-		{engine: string(daemon.Current), rounds: 10, seed: 2},
-		{engine: string(daemon.Debian), rounds: 10, seed: 3},
+		{engine: embedded, rounds: 24, seed: 1},
+		{engine: string(daemon.Current), rounds: 6, seed: 2},
+		{engine: string(daemon.Debian), rounds: 6, seed: 3},
 	} {
 		t.Run(o.engine, func(t *testing.T) {
 			o.program, o.parallel, o.out = program, 3, t.Output()

@@ -154,6 +154,25 @@ func asRunc(message, command string) string {
 	return message
 }
 
+// CommandExitCode returns the exit code that a shell has for a command that could not be started: 127 if it does not
+// exist, 126 if it cannot be run. It is false if the error is about something else.
+func CommandExitCode(err error) (code int, ok bool) {
+	message := strings.ToLower(RuntimeMessage(err, ""))
+	_, about, isExec := strings.Cut(message, "exec: ")
+	if !isExec {
+		_, about, isExec = strings.Cut(message, "exec ")
+	}
+	switch {
+	case !isExec:
+		return 0, false
+	case strings.Contains(about, "executable file not found"), strings.HasSuffix(about, "no such file or directory"):
+		return 127, true
+	case strings.HasSuffix(about, "permission denied"), strings.HasSuffix(about, "exec format error"), strings.HasSuffix(about, "is a directory"):
+		return 126, true
+	}
+	return 0, false
+}
+
 // failedExec matches what runc and crun say when the kernel cannot run a program that exists. Once they have
 // started the container, they say so in its log.
 var failedExec = regexp.MustCompile("(?i)\\bexec (?:container process (?:\\(missing dynamic library\\?\\) )?)?\x60?(/[^\x60:]+)\x60?: (no such file or directory|exec format error)\\b")

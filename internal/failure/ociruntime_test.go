@@ -286,3 +286,26 @@ func TestExecAdvice(t *testing.T) {
 		}
 	}
 }
+
+func TestCommandExitCode(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		want    int
+		message string
+	}{
+		{127, `OCI runtime exec failed: exec failed: unable to start container process: exec: "nope": executable file not found in $PATH`},
+		{127, `OCI runtime exec failed: exec failed: unable to start container process: exec: "/nope": stat /nope: no such file or directory`},
+		{126, `exec failed: unable to start container process: exec: "/etc": permission denied`},
+		{126, `OCI runtime exec failed: exec failed: unable to start container process: exec: "/etc": is a directory`},
+		{126, `OCI runtime exec failed: exec /a.out: exec format error`},
+		{127, "executable file `nope` not found in $PATH: No such file or directory"},
+		{126, "open executable: Permission denied"},
+		{0, `container "main" of pod "default/web" is not running`},
+		{0, `connecting to its shim: dial unix /run/x: connect: no such file or directory`},
+		{0, `connecting to /run/containerd.sock: permission denied`},
+	} {
+		if code, ok := CommandExitCode(errors.New(test.message)); code != test.want || ok != (test.want != 0) {
+			t.Errorf("%s: %d, %v, want %d", test.message, code, ok, test.want)
+		}
+	}
+}

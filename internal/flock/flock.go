@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -69,9 +70,26 @@ func Try(path string) (*os.File, error) {
 // Lock locks an open file and reports whether the lock was free.
 func Lock(f *os.File) (bool, error) { return flock(f, syscall.LOCK_EX|syscall.LOCK_NB) }
 
-// Wait locks an open file, for which it waits until the limit. After an error the caller closes
+// Do calls do while it holds the lock of the file, which it creates if needed, with its directory. It waits for the lock
+// until the limit.
+func Do(path string, limit time.Duration, do func() error) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {
+		return fmt.Errorf("making the directory of a lock: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening a lock: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	if err := wait(f, limit); err != nil {
+		return err
+	}
+	return do()
+}
+
+// wait locks an open file, for which it waits until the limit. After an error the caller closes
 // the file.
-func Wait(f *os.File, limit time.Duration) error {
+func wait(f *os.File, limit time.Duration) error {
 	if ok, err := Lock(f); ok || err != nil {
 		return err
 	}

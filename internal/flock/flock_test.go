@@ -85,7 +85,7 @@ func TestBusyHolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Wait(f, time.Millisecond); err == nil || !strings.Contains(err.Error(), "held for 1ms by process") {
+	if err := wait(f, time.Millisecond); err == nil || !strings.Contains(err.Error(), "held for 1ms by process") {
 		t.Errorf("error %v", err)
 	}
 	if err := f.Close(); err != nil {
@@ -108,7 +108,7 @@ func TestAcquire(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error)
-	go func() { done <- Wait(second, time.Hour) }()
+	go func() { done <- wait(second, time.Hour) }()
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -30,23 +30,29 @@ func StartTime(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	start, ok := parse(string(data))
+	s, ok := parse(string(data))
 	if !ok {
 		return "", fmt.Errorf("process %d has exited", pid)
 	}
-	return start, nil
+	return s.start, nil
+}
+
+// stat is what proc_pid_stat(5) says of a process.
+type stat struct {
+	parent string
+	start  string // in clock ticks since the boot
 }
 
 // parse reads proc_pid_stat(5). It returns false for a process that does not run any more.
-func parse(stat string) (start string, ok bool) {
+func parse(line string) (s stat, ok bool) {
 	// The program's name, in parentheses, may contain spaces and parentheses.
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	// The state is field 3, the flags are field 9, the time of the start is field 22.
+	fields := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
+	// The state is field 3, the parent is field 4, the flags are field 9, the time of the start is field 22.
 	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
-		return "", false
+		return s, false
 	}
 	flags, err := strconv.ParseUint(fields[6], 10, 32)
-	return fields[19], err == nil && flags&exiting == 0
+	return stat{parent: fields[1], start: fields[19]}, err == nil && flags&exiting == 0
 }
 
 // Runs reports whether the process runs that was started at the given time, as StartTime tells it.

@@ -19,7 +19,6 @@ import (
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/report"
-	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/cluster"
 	"github.com/runonce/runonce/runtime/logs"
 )
@@ -273,22 +272,30 @@ func (t *clusterTarget) noticeSeen() {
 }
 
 func (t *clusterTarget) printLog(ctx context.Context, o logOptions, to logs.Sinks) error {
-	all, err := t.list(ctx, func() []string { return namespacesIn([]string{o.pod}) })
+	pod, err := t.find(ctx, o.pod)
 	if err != nil {
 		return err
 	}
-	named, err := resolve(o.pod, all, podspec.NameOf, usagef("no pod %q on the cluster; see %q", o.pod, "runonce ps"))
+	container, err := t.containerOf(pod, o.container)
 	if err != nil {
 		return err
 	}
-	mark := runtime.LogMark(named[0])
-	container, err := t.chooseContainer(o, mark, slices.Concat(mark.Containers, mark.Init))
-	if err != nil {
-		return err
-	}
-	return t.pods.Logs(ctx, named[0].Namespace, named[0].Name, cluster.LogOptions{
+	return t.pods.Logs(ctx, pod.Namespace, pod.Name, cluster.LogOptions{
 		Container: container, Previous: o.previous, Follow: o.follow, Tail: o.lines(), Since: o.since, Timestamps: o.timestamps,
 	}, to.Stdout)
+}
+
+// find returns the pod that a reference names.
+func (t *clusterTarget) find(ctx context.Context, ref string) (*v1.Pod, error) {
+	all, err := t.list(ctx, func() []string { return namespacesIn([]string{ref}) })
+	if err != nil {
+		return nil, err
+	}
+	named, err := resolve(ref, all, podspec.NameOf, usagef("no pod %q on the cluster; see %q", ref, "runonce ps"))
+	if err != nil {
+		return nil, err
+	}
+	return named[0], nil
 }
 
 // instances returns the newest instance of each container that this run has started, and the one before.

@@ -97,9 +97,10 @@ func TestComplete(t *testing.T) {
 		{"logs --log-dir LOGS web -c ", "main side"},
 		{"logs --log-dir LOGS prod/db --container p", "pg"},
 		{"logs --log-dir /none ", ""},
+		{"exec --log-dir LOGS web -c ", "main side"},
 		{"down --root EMPTY --log-dir LOGS w", ":files"},
 		{"nonsense --no-such ", ":files"},
-		{"", "run watch plan validate ps logs events down images version completion help :files"},
+		{"", "run watch plan validate ps logs events exec down images version completion help :files"},
 	} {
 		line := strings.NewReplacer("LOGS", logs, "EMPTY", empty).Replace(c.line)
 		want := strings.Fields(c.want)

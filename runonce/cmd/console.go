@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"sync/atomic"
 
 	"github.com/runonce/runonce/admit/nodeinfo"
 	"github.com/runonce/runonce/manifests"
@@ -17,6 +18,7 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/progress"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/containerd"
+	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/logs"
 )
 
@@ -38,6 +40,10 @@ type IO struct {
 	// would inherit that. Nil for what does not matter.
 	CatchPipes func()
 	Exit       func(code int)
+	// Terminal is the one that Stdin reads from; nil if that is none.
+	Terminal Terminal
+	// Guard starts a process that ends a command in a container if this process ends before it has called release.
+	Guard func(o backend.Options, container, command string) (release func(), err error)
 	// Notify sends a message to the service manager, as of sd_notify(3); nil if there is none.
 	Notify func(message string)
 	// Journal is the socket of systemd's journal, which need not exist.
@@ -57,6 +63,14 @@ type IO struct {
 	Versions func(ctx context.Context, o containerd.Options) (containerd.Versions, error)
 }
 
+// Terminal is one on which commands in containers work.
+type Terminal interface {
+	// Raw has the terminal pass everything on as it is typed, until restore is called.
+	Raw() (restore func(), err error)
+	// Sizes returns its sizes, the present one first, until ctx is done.
+	Sizes(ctx context.Context) <-chan engine.Size
+}
+
 // console is what commands use of their process: where they read and write, and their log.
 type console struct {
 	io         IO
@@ -66,6 +80,8 @@ type console struct {
 	log        *slog.Logger
 	structured bool // messages are entries of the log as well
 	reported   bool // the results of the command are written
+	// restore, if it is set, restores the terminal, also if the process exits at once.
+	restore atomic.Pointer[func()]
 }
 
 // newConsole has everything written through a display. In a job, only data are as they are.

@@ -24,7 +24,7 @@ func (m *memory) duplicate(t *testing.T) {
 	}
 	other := all[0].Pod.DeepCopy()
 	other.UID = "other"
-	pods, err := m.Pods(t.Context(), &v1.Node{}, runtime.Options{Records: records, LogDir: filepath.Join(m.root, "log"), Objects: &manifests.Set{}})
+	pods, err := (&openedMemory{memory: m}).Pods(t.Context(), &v1.Node{}, runtime.Options{Records: records, LogDir: filepath.Join(m.root, "log"), Objects: &manifests.Set{}})
 	if err != nil {
 		t.Fatal(err)
 	}

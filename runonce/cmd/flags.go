@@ -108,6 +108,11 @@ func resolveDir(flag string, dir *string) (err error) {
 	return nil
 }
 
+// containerFlag chooses a container of a pod.
+func containerFlag(name *string) cli.Flag {
+	return &cli.StringFlag{Name: "container", Aliases: []string{"c"}, Destination: name, Usage: "`NAME` of the container", DefaultText: "the one that kubectl chooses"}
+}
+
 // retryFlags say how often something is tried.
 type retryFlags struct{ backoff runonce.Backoff }
 

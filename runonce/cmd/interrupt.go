@@ -35,6 +35,9 @@ func (p *program) watch(cancel context.CancelCauseFunc, done <-chan struct{}) {
 			case sig == syscall.SIGHUP || time.Since(first) < sameSignal:
 			default:
 				p.display.Exiting()
+				if restore := p.restore.Load(); restore != nil {
+					(*restore)()
+				}
 				p.io.Exit(report.ExitSignal(sig))
 				return
 			}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/record"
@@ -46,7 +47,7 @@ func (p *program) logsCommand() *cli.Command {
 			"The logs of the last 100 removed pods are kept for 30 days, or until 'down --logs'.\n" +
 			"A log is printed as is, but on a terminal without control sequences other than colors.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "container", Aliases: []string{"c"}, Destination: &c.container, Usage: "`NAME` of the container", DefaultText: "the one that kubectl chooses"},
+			containerFlag(&c.container),
 			boolFlag(&c.follow, "", "follow the log until the container ends", "follow", "f"),
 			boolFlag(&c.previous, "", "print the log of the previous instance", "previous", "p"),
 			&cli.IntFlag{Name: "tail", Destination: &c.tail, Value: notGiven, Usage: "print only the last `N` lines", DefaultText: "all"},
@@ -169,19 +170,29 @@ func (c *console) pickContainer(o logOptions, found logs.Found, mark logs.Mark) 
 	if len(mark.Containers) == 0 {
 		mark = logs.Mark{Containers: names} // not a pod of this root
 	}
-	return c.chooseContainer(o, mark, names)
-}
-
-// chooseContainer is pickContainer among the containers that have logs.
-func (c *console) chooseContainer(o logOptions, mark logs.Mark, names []string) (string, error) {
-	chosen := cmp.Or(o.container, mark.Choose(), mark.Containers[0])
+	chosen := c.chooseContainer(o.container, mark)
 	if !slices.Contains(names, chosen) {
 		return "", usagef("pod %q has no logs of container %q; it has: %s", o.pod, chosen, strings.Join(names, ", "))
 	}
-	if others := mark.Names(); o.container == "" && mark.Choose() == "" && len(others) > 1 {
+	return chosen, nil
+}
+
+// chooseContainer returns the container that is asked for, else the one that kubectl chooses.
+func (c *console) chooseContainer(wanted string, mark logs.Mark) string {
+	chosen := cmp.Or(wanted, mark.Choose(), mark.Containers[0])
+	if others := mark.Names(); wanted == "" && mark.Choose() == "" && len(others) > 1 {
 		c.println(fmt.Sprintf("Defaulted container %q out of: %s", chosen, strings.Join(others, ", ")))
 	}
-	return chosen, nil
+	return chosen
+}
+
+// containerOf is chooseContainer among the containers of a pod.
+func (c *console) containerOf(pod *v1.Pod, wanted string) (string, error) {
+	mark := runtime.LogMark(pod)
+	if wanted != "" && podspec.Container(pod, wanted) == nil {
+		return "", usagef("pod %q has no container %q; it has: %s", podspec.FullName(pod), wanted, strings.Join(mark.Names(), ", "))
+	}
+	return c.chooseContainer(wanted, mark), nil
 }
 
 // maxTail limits the last lines of one container in a report, in bytes.

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
@@ -99,6 +98,7 @@ func (p *program) rootCommand() *cli.Command {
 		},
 		Subcommands: []*cli.Command{
 			p.runCommand(), p.watchCommand(), p.planCommand(), p.validateCommand(), p.psCommand(), p.logsCommand(), p.eventsCommand(),
+			p.execCommand(),
 			p.downCommand(), p.imagesCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
 		},
 	}
@@ -161,7 +161,7 @@ func (p *program) exitCode(ctx context.Context, err error) int {
 	if err == nil {
 		return report.ExitOK
 	}
-	code, err := exitOf(ctx, err)
+	code, err := p.exitOf(ctx, err)
 	if err != nil {
 		p.printError(err)
 		if err := p.writeFailure(code, err); err != nil {
@@ -169,6 +169,20 @@ func (p *program) exitCode(ctx context.Context, err error) int {
 		}
 	}
 	return code
+}
+
+// exitOf returns the exit code for an error, and the error to print, if any. The exit code of a command in a container
+// is passed on, and then all other failures have the same one.
+func (p *program) exitOf(ctx context.Context, err error) (int, error) {
+	var inside commandExit
+	if errors.As(err, &inside) && context.Cause(ctx) == nil {
+		return int(inside.code), inside.err
+	}
+	code, err := exitOf(ctx, err)
+	if _, passes := p.commands[p.invocation.Command].(*execCommand); passes && context.Cause(ctx) == nil {
+		code = exitOwnFailure
+	}
+	return code, err
 }
 
 // exitOf returns the exit code for an error, and the error to print, if any.
@@ -183,12 +197,6 @@ func exitOf(ctx context.Context, err error) (int, error) {
 		return f.code, f.err
 	}
 	return report.ExitFailed, err
-}
-
-// Terminal says whether the file is a terminal.
-func Terminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
 }
 
 // Signals returns the signals that end a command. SIGHUP stays ignored if the process was started

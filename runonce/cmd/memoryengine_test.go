@@ -26,6 +26,7 @@ import (
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
 	"github.com/runonce/runonce/runtime/ocispec"
+	"github.com/runonce/runonce/runtime/record"
 	"github.com/runonce/runonce/runtime/service"
 	"github.com/runonce/runonce/runtime/service/rules"
 	"github.com/runonce/runonce/runtime/volume"
@@ -38,7 +39,6 @@ type memory struct {
 	sandboxes *enginetest.Sandboxes
 	cgroups   *enginetest.Cgroups
 	kernel    kernel
-	services  *service.Keeper // set by Pods
 	// importTakes is how long an import takes.
 	importTakes time.Duration
 
@@ -47,11 +47,11 @@ type memory struct {
 
 func newMemory(t *testing.T) *memory {
 	t.Helper()
-	root, err := testimages.Root()
+	module, err := testimages.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	images, err := testimages.List(root)
+	images, err := testimages.List(module)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,10 +62,11 @@ func newMemory(t *testing.T) *memory {
 			User: i.Config.User, WorkingDir: i.Config.WorkingDir, StopSignal: i.Config.StopSignal,
 		}
 	}
+	root := t.TempDir()
 	return &memory{
-		root:      t.TempDir(),
+		root:      root,
 		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: store},
-		sandboxes: &enginetest.Sandboxes{},
+		sandboxes: &enginetest.Sandboxes{Records: record.Open(root, filepath.Join(root, "state"))},
 		cgroups:   &enginetest.Cgroups{},
 	}
 }
@@ -103,7 +104,7 @@ func (m *memory) open(_ context.Context, o backend.Options) (backend.Engine, err
 	if o.Address == "dead" {
 		return nil, errors.New("connecting to containerd: no such socket")
 	}
-	return m, nil
+	return &openedMemory{memory: m}, nil
 }
 
 // kill ends the newest instance of a container from outside.
@@ -121,9 +122,20 @@ func (m *memory) kill(ctx context.Context, pod, container string, code int32) er
 	return fmt.Errorf("no container %q of pod %q", container, pod)
 }
 
-func (m *memory) Close() error { return nil }
+// openedMemory is the memory engine as one process has opened it.
+type openedMemory struct {
+	*memory
+	services *service.Keeper // set by Pods
+}
 
-func (m *memory) Services() *service.Keeper { return m.services }
+func (m *openedMemory) Close() error {
+	if m.services != nil {
+		m.services.Flush()
+	}
+	return nil
+}
+
+func (m *openedMemory) Services() *service.Keeper { return m.services }
 
 func (m *memory) Import(ctx context.Context, path, _ string) (backend.Imported, error) {
 	select {
@@ -157,7 +169,7 @@ func (m *memory) RemoveImages(_ context.Context, refs []string) (freed int64, er
 	return freed, nil
 }
 
-func (m *memory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runtime.Pods, error) {
+func (m *openedMemory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runtime.Pods, error) {
 	hosts := filepath.Join(m.root, "hosts")
 	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"), 0o600); err != nil {
 		return nil, err
@@ -166,7 +178,6 @@ func (m *memory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runt
 		return nil, err
 	}
 	o.Engine, o.Sandboxes, o.Cgroups = m.engine, m.sandboxes, m.cgroups
-	m.sandboxes.Records = o.Records
 	m.services = service.New(service.Options{
 		Records: o.Records, Kernel: &m.kernel, Table: "services", HostIPs: []string{"192.0.2.1"}, Log: o.Log, Families: []v1.IPFamily{v1.IPv4Protocol},
 		HostsFile: func(uid types.UID) string { return filepath.Join(o.Records.Dir(uid), runtime.HostsFile) },

@@ -16,7 +16,7 @@ import (
 
 // unfit is a machine that lacks what some pods need.
 type unfit struct {
-	*memory
+	openedMemory
 	lacks func(pod *v1.Pod) bool
 }
 
@@ -34,7 +34,7 @@ func (u *unfit) Check(pods []*v1.Pod) error {
 func TestMachineLacksProgram(t *testing.T) {
 	t.Parallel()
 	m := newMemory(t)
-	u := &unfit{memory: m}
+	u := &unfit{openedMemory: openedMemory{memory: m}}
 	call := func(args ...string) invocation {
 		t.Helper()
 		machine := fstest.MapFS{

@@ -228,7 +228,7 @@ func (s *story) runonce(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // clusterCommands are those that work with a cluster.
-var clusterCommands = []string{"run", "plan", "ps", "logs", "down"}
+var clusterCommands = []string{"run", "plan", "ps", "logs", "events", "exec", "down"}
 
 // reach makes what the story runs on available.
 func (s *story) reach() {
@@ -251,10 +251,15 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 	if len(args) > 0 {
 		command = args[0]
 	}
+	flags := s.defaults(command, args)
 	if command != "completion" && (!s.cluster || slices.Contains(clusterCommands, command)) {
-		all = append(all, s.flags...)
+		flags = slices.Concat(s.flags, flags)
 	}
-	all = append(all, s.defaults(command, args)...)
+	if dashes := slices.Index(all, "--"); dashes >= 0 {
+		all = slices.Insert(all, dashes, flags...)
+	} else {
+		all = append(all, flags...)
+	}
 	var out, errs bytes.Buffer
 	world := s.world
 	world.Environ = func() []string { return s.environ }

@@ -15,6 +15,7 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/cluster"
+	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/logs"
 )
 
@@ -47,6 +48,8 @@ type target interface {
 	printLog(ctx context.Context, o logOptions, to logs.Sinks) error
 	// events shows the events of pods. If they are followed, it shows them again when others have happened.
 	events(ctx context.Context, o eventOptions, show func([]report.Event) error) error
+	// exec runs a command in a container, and returns its exit code.
+	exec(ctx context.Context, o execOptions, s engine.Streams) (int32, error)
 	// stop stops a pod and removes it. It returns the word for that.
 	stop(ctx context.Context, pod *v1.Pod) (done string, err error)
 	// clean removes what is left of pods that were stopped.
@@ -88,7 +91,7 @@ func (f *creationFlags) flags() []cli.Flag {
 }
 
 // machineFlags are flags, besides those of some categories, that mean nothing on a cluster.
-var machineFlags = []string{"cgroup-driver", "pod-pids-limit", "container-logs", "logs", "images"}
+var machineFlags = []string{"cgroup-driver", "pod-pids-limit", "container-logs", "logs", "images", "user", "workdir", "env"}
 
 // machine returns this machine as a target.
 func (p *program) machine(o backend.Options) *nodeTarget {

@@ -41,6 +41,7 @@ const (
 // client is a connection to an API server.
 type client struct {
 	rest   *rest.RESTClient
+	config *rest.Config // for streams
 	server string
 	slots  chan struct{}
 }
@@ -72,7 +73,7 @@ func newClient(c *rest.Config, log *slog.Logger) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	return &client{rest: r, server: config.Host, slots: make(chan struct{}, maxRequests)}, nil
+	return &client{rest: r, config: config, server: config.Host, slots: make(chan struct{}, maxRequests)}, nil
 }
 
 // connect asks the server for its version. A server that starts may refuse connections for a

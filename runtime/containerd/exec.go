@@ -1,20 +1,26 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 
+	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/ttrpc"
 	"github.com/containerd/typeurl/v2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
@@ -35,7 +41,7 @@ func (e *Engine) execDir() string { return filepath.Join(e.o.State, "exec") }
 
 // Exec runs a command inside the container.
 func (e *Engine) Exec(ctx context.Context, id string, args []string) (res engine.ExecResult, err error) {
-	err = e.inContainer(ctx, id, args, false, func(ctx context.Context, x command) error {
+	err = e.inContainer(ctx, id, engine.Command{Args: args}, false, func(ctx context.Context, x command) error {
 		var out limitedBuffer
 		res.ExitCode, err = x.run(ctx, e.execDir(), engine.Streams{Stdout: &out}, true)
 		res.Output = out
@@ -45,9 +51,18 @@ func (e *Engine) Exec(ctx context.Context, id string, args []string) (res engine
 }
 
 // ExecStreams runs a command inside the container, with streams.
-func (e *Engine) ExecStreams(ctx context.Context, id string, args []string, s engine.Streams) (code int32, err error) {
+func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s engine.Streams) (code int32, err error) {
+	shim, ours, err := connectShim(ctx, e.o, id)
+	if err != nil {
+		return 0, inCommand(ctx, id, c, err)
+	}
+	if ours {
+		defer func() { _ = shim.Close() }()
+		code, err = e.execInShim(ctx, shim, id, c, s)
+		return code, inCommand(ctx, id, c, err)
+	}
 	begun := false
-	err = e.inContainer(ctx, id, args, s.TTY, func(ctx context.Context, x command) error {
+	err = e.inContainer(ctx, id, c, s.TTY, func(ctx context.Context, x command) error {
 		if begun {
 			return errLost
 		}
@@ -56,6 +71,44 @@ func (e *Engine) ExecStreams(ctx context.Context, id string, args []string, s en
 		return err
 	})
 	return code, err
+}
+
+func (e *Engine) execInShim(ctx context.Context, shim *ttrpc.Client, id string, c engine.Command, s engine.Streams) (int32, error) {
+	spec, err := bundledSpec(e.o, id)
+	if err != nil {
+		return 0, err
+	}
+	process, err := execProcess(spec, c, s.TTY)
+	if err != nil {
+		return 0, err
+	}
+	code, err := command{shimTasks{taskapi.NewTTRPCTaskClient(shim)}, id, newExecID(), process}.run(ctx, e.execDir(), s, s.TTY)
+	return code, execError(ctx, err, c.Args)
+}
+
+// EndCommand kills a command that ExecStreams runs, with what descends from it, for a process that
+// was killed meanwhile. The command is known by what Streams.Starting was called with, and the
+// options are those of the engine that runs it.
+func EndCommand(ctx context.Context, o Options, container, id string) error {
+	if err := o.complete(); err != nil {
+		return err
+	}
+	shim, ours, err := connectShim(ctx, o, container)
+	if err != nil {
+		return err
+	}
+	if ours {
+		defer func() { _ = shim.Close() }()
+		return command{tasks: shimTasks{taskapi.NewTTRPCTaskClient(shim)}, container: container, id: id}.end(ctx)
+	}
+	e, err := Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = e.close(ctx) }()
+	return e.do(ctx, func(ctx context.Context, s *session) error {
+		return command{tasks: s.Tasks(), container: container, id: id}.end(ctx)
+	})
 }
 
 // limitedBuffer keeps the first MaxExecOutput bytes that are written to it.
@@ -68,35 +121,41 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 
 // command is one command in one container.
 type command struct {
-	tasks     tasksapi.TasksClient
+	tasks     tasks
 	container string
 	id        string // unique in the container
 	process   typeurl.Any
 }
 
+func newExecID() string { return "exec-" + strconv.FormatInt(time.Now().UnixNano(), 36) }
+
 // inContainer calls run, again with each new session, with a command for the container.
-func (e *Engine) inContainer(ctx context.Context, id string, args []string, terminal bool, run func(context.Context, command) error) error {
-	if len(args) == 0 {
-		return fmt.Errorf("running a command in container %q: there is none", id)
-	}
-	err := e.do(ctx, func(ctx context.Context, s *session) error {
-		process, err := execProcess(ctx, s, id, args, terminal)
+func (e *Engine) inContainer(ctx context.Context, id string, c engine.Command, terminal bool, run func(context.Context, command) error) error {
+	return inCommand(ctx, id, c, e.do(ctx, func(ctx context.Context, s *session) error {
+		process, err := s.execProcess(ctx, id, c, terminal)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
 			return err
 		}
-		name := "exec-" + strconv.FormatInt(time.Now().UnixNano(), 36)
-		return execError(ctx, run(ctx, command{s.Tasks(), id, name, process}), args)
-	})
-	if err != nil {
-		if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
-			err = fmt.Errorf("%w: %s", ended, err.Error()) // daemons answer with a text
-		}
-		return fmt.Errorf("running %q in container %q: %w", args[0], id, err)
+		return execError(ctx, run(ctx, command{s.Tasks(), id, newExecID(), process}), c.Args)
+	}))
+}
+
+// inCommand adds to an error which command it is about.
+func inCommand(ctx context.Context, id string, c engine.Command, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		err = fmt.Errorf("%w: %s", ended, err.Error()) // daemons answer with a text
+	}
+	name := ""
+	if len(c.Args) > 0 {
+		name = c.Args[0]
+	}
+	return fmt.Errorf("running %q in container %q: %w", name, id, err)
 }
 
 // execError is the error of a command that could not be run, in plain words.
@@ -107,26 +166,38 @@ func execError(ctx context.Context, err error, args []string) error {
 	return failure.WithMessage(failure.RuntimeMessage(err, args[0]), err)
 }
 
-// execProcess returns the container's own process with another command, with a terminal or
-// without.
-func execProcess(ctx context.Context, s *session, id string, args []string, terminal bool) (typeurl.Any, error) {
-	c, err := s.ContainerService().Get(ctx, id)
+// execProcess returns the process of a command in the container.
+func (s *session) execProcess(ctx context.Context, id string, c engine.Command, terminal bool) (typeurl.Any, error) {
+	known, err := s.ContainerService().Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	var spec specs.Spec
-	if err := typeurl.UnmarshalTo(c.Spec, &spec); err != nil {
+	if err := typeurl.UnmarshalTo(known.Spec, &spec); err != nil {
 		return nil, fmt.Errorf("reading its spec: %w", err)
 	}
-	if spec.Process == nil {
+	return execProcess(&spec, c, terminal)
+}
+
+// execProcess returns a container's own process with another command, with a terminal or
+// without.
+func execProcess(spec *specs.Spec, c engine.Command, terminal bool) (typeurl.Any, error) {
+	switch {
+	case len(c.Args) == 0:
+		return nil, errors.New("there is no command")
+	case spec.Process == nil:
 		return nil, errors.New("reading its spec: it has no process")
 	}
-	spec.Process.Terminal = terminal
-	spec.Process.Args = args
-	if terminal {
-		spec.Process.Env = append(spec.Process.Env, "TERM=xterm") // as under every CRI runtime
+	p := spec.Process
+	p.Terminal, p.Args, p.Cwd = terminal, c.Args, cmp.Or(c.Dir, p.Cwd)
+	if c.User != nil {
+		p.User = *c.User
 	}
-	packed, err := typeurl.MarshalAny(spec.Process)
+	if terminal {
+		p.Env = append(p.Env, "TERM=xterm") // as under every CRI runtime
+	}
+	p.Env = append(p.Env, c.Env...)
+	packed, err := typeurl.MarshalAny(p)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the process: %w", err)
 	}
@@ -143,7 +214,17 @@ func (x command) run(ctx context.Context, dir string, s engine.Streams, oneOutpu
 	defer p.close()
 	streaming, cancel := context.WithCancel(ctx)
 	defer cancel()
-	code, err := x.await(ctx, p, func() { p.begin(streaming, x) })
+	if s.Starting != nil {
+		if err := s.Starting(x.container, x.id); err != nil {
+			return 0, err
+		}
+	}
+	code, err := x.await(ctx, p, func() {
+		if s.Started != nil {
+			s.Started()
+		}
+		p.begin(streaming, x)
+	})
 	if err != nil {
 		return 0, err
 	}
@@ -160,42 +241,82 @@ func (x command) await(ctx context.Context, p *pipes, started func()) (int32, er
 	}
 	starting, cancel := context.WithTimeout(context.WithoutCancel(ctx), execStartTimeout)
 	defer cancel()
-	_, err := x.tasks.Exec(starting, &tasksapi.ExecProcessRequest{
-		ContainerID: x.container, ExecID: x.id, Spec: typeurl.MarshalProto(x.process),
-		Stdin: p.stdin, Stdout: p.stdout, Stderr: p.stderr, Terminal: p.streams.TTY,
-	})
-	if err != nil {
+	if err := x.add(starting, p); err != nil {
 		return 0, images.NativeError(err)
 	}
 	defer x.remove(ctx)
-	_, err = x.tasks.Start(starting, &tasksapi.StartRequest{ContainerID: x.container, ExecID: x.id})
+	runs, err := x.tasks.Start(starting, &tasksapi.StartRequest{ContainerID: x.container, ExecID: x.id})
 	p.release()
 	if err != nil {
 		return 0, images.NativeError(err)
 	}
 	started()
-	resp, err := x.tasks.Wait(ctx, &tasksapi.WaitRequest{ContainerID: x.container, ExecID: x.id})
+	code, err := x.wait(ctx)
 	if ctx.Err() != nil {
+		_ = killTree(runs.GetPid())
 		return 0, ctx.Err()
 	}
-	if err != nil {
-		return 0, images.NativeError(err)
+	return code, images.NativeError(err)
+}
+
+func (x command) add(ctx context.Context, p *pipes) error {
+	_, err := x.tasks.Exec(ctx, &tasksapi.ExecProcessRequest{
+		ContainerID: x.container, ExecID: x.id, Spec: typeurl.MarshalProto(x.process),
+		Stdin: p.stdin, Stdout: p.stdout, Stderr: p.stderr, Terminal: p.streams.TTY,
+	})
+	return err
+}
+
+func (x command) wait(ctx context.Context) (int32, error) {
+	r, err := x.tasks.Wait(ctx, &tasksapi.WaitRequest{ContainerID: x.container, ExecID: x.id})
+	return int32(r.GetExitStatus()), err
+}
+
+// end kills and removes a command that another process has started, or was about to.
+func (x command) end(ctx context.Context) error {
+	limit := time.Now().Add(execStartTimeout)
+	for {
+		r, err := x.tasks.Get(ctx, &tasksapi.GetRequest{ContainerID: x.container, ExecID: x.id})
+		if err != nil {
+			return images.IgnoreNotFound(images.NativeError(err))
+		}
+		if p := r.GetProcess(); p.GetStatus() == task.Status_STOPPED || p.GetPid() != 0 || time.Now().After(limit) {
+			defer x.remove(ctx)
+			if p.GetStatus() == task.Status_STOPPED {
+				return nil // its number may be another's by now
+			}
+			return killTree(p.GetPid())
+		}
+		time.Sleep(pollInterval)
 	}
-	return int32(resp.ExitStatus), nil
+}
+
+// killTree kills a process that a shim has started with all that descend from it: a shim kills the
+// process alone. It does nothing if the process is one of another PID namespace, as when a daemon's
+// socket was mounted into a container.
+func killTree(pid uint32) error {
+	if _, shim := process.Parent(int(pid)); pid == 0 || !strings.Contains(shim, "shim") {
+		return nil
+	}
+	return process.KillTree(int(pid))
 }
 
 // remove kills the command if it still runs, and deletes it.
 func (x command) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	del := &tasksapi.DeleteProcessRequest{ContainerID: x.container, ExecID: x.id}
-	if _, err := x.tasks.DeleteProcess(ctx, del); images.IgnoreNotFound(err) == nil {
+	if x.delete(ctx) == nil {
 		return
 	}
 	_, err := x.tasks.Kill(ctx, &tasksapi.KillRequest{ContainerID: x.container, ExecID: x.id, Signal: uint32(syscall.SIGKILL)})
 	if images.IgnoreNotFound(err) == nil {
-		_, _ = x.tasks.Wait(ctx, &tasksapi.WaitRequest{ContainerID: x.container, ExecID: x.id})
+		_, _ = x.wait(ctx)
 	}
 	// What is left is removed with the container.
-	_, _ = x.tasks.DeleteProcess(ctx, del)
+	_ = x.delete(ctx)
+}
+
+func (x command) delete(ctx context.Context) error {
+	_, err := x.tasks.DeleteProcess(ctx, &tasksapi.DeleteProcessRequest{ContainerID: x.container, ExecID: x.id})
+	return images.IgnoreNotFound(err)
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
 )
@@ -38,11 +40,11 @@ func TestExec(t *testing.T) {
 		{name: "errors", command: []string{"box", "error", "oops"}, errs: "oops\n"},
 		{name: "exit code", command: []string{"box", "exit", "9", "bye"}, code: 9, out: "bye\n"},
 		{name: "missing", command: []string{"nope"}, err: `running "nope" in container "a": exec: "nope": executable file not found in $PATH`},
-		{name: "none", err: `running a command in container "a": there is none`},
+		{name: "none", err: `running "" in container "a": there is no command`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			code, err := e.ExecStreams(t.Context(), "a", tc.command, engine.Streams{Stdin: tc.in, Stdout: &out, Stderr: &errs})
+			code, err := e.ExecStreams(t.Context(), "a", engine.Command{Args: tc.command}, engine.Streams{Stdin: tc.in, Stdout: &out, Stderr: &errs})
 			if textOf(err) != tc.err || err == nil && (code != tc.code || out.String() != tc.out || errs.String() != tc.errs) {
 				t.Errorf("with streams: %d %q %q, %v", code, &out, &errs, err)
 			}
@@ -58,7 +60,7 @@ func TestExec(t *testing.T) {
 	t.Run("much output", func(t *testing.T) {
 		var out bytes.Buffer
 		flood := []string{"box", "flood", "-n", "20000", "-size", "80"}
-		if _, err := e.ExecStreams(t.Context(), "a", flood, engine.Streams{Stdout: &out}); err != nil || bytes.Count(out.Bytes(), []byte("\n")) != 20000 {
+		if _, err := e.ExecStreams(t.Context(), "a", engine.Command{Args: flood}, engine.Streams{Stdout: &out}); err != nil || bytes.Count(out.Bytes(), []byte("\n")) != 20000 {
 			t.Errorf("with streams: %d lines, %v", bytes.Count(out.Bytes(), []byte("\n")), err)
 		}
 		if got, err := e.Exec(t.Context(), "a", flood); err != nil || len(got.Output) != engine.MaxExecOutput {
@@ -79,7 +81,7 @@ func TestExec(t *testing.T) {
 			}
 		}()
 		command := []string{"box", "do", "await /sized", "facts"}
-		_, err := e.ExecStreams(t.Context(), "a", command, engine.Streams{Stdin: in, Stdout: &out, TTY: true, Resize: sizes})
+		_, err := e.ExecStreams(t.Context(), "a", engine.Command{Args: command}, engine.Streams{Stdin: in, Stdout: &out, TTY: true, Resize: sizes})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,9 +114,42 @@ func TestExec(t *testing.T) {
 			})
 		}
 		cut(500*time.Millisecond, func(ctx context.Context, command []string) error {
-			_, err := e.ExecStreams(ctx, "a", command, engine.Streams{Stdout: io.Discard})
+			_, err := e.ExecStreams(ctx, "a", engine.Command{Args: command}, engine.Streams{Stdout: io.Discard})
 			return err
 		})
+	})
+	t.Run("what it has started", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var started bool
+		command := engine.Command{Args: []string{"box", "do", "beside stay 1h2s", "stay 1h3s"}}
+		_, err := e.ExecStreams(ctx, "a", command, engine.Streams{Stdout: io.Discard, Started: func() {
+			started = true
+			go func() {
+				for !running(t, "stay\x001h2s") {
+					time.Sleep(10 * time.Millisecond)
+				}
+				cancel()
+			}()
+		}})
+		if !started || !errors.Is(err, context.Canceled) {
+			t.Errorf("started %t, error %v", started, err)
+		}
+		for begin := time.Now(); running(t, "stay\x001h2s") || running(t, "stay 1h3s"); time.Sleep(10 * time.Millisecond) {
+			if time.Since(begin) > time.Minute {
+				t.Fatal("it still runs")
+			}
+		}
+	})
+	t.Run("the rest of the process", func(t *testing.T) {
+		var out bytes.Buffer
+		command := engine.Command{Args: []string{"box", "facts"}, Env: []string{"COLOR=red"}, Dir: "/proc", User: &specs.User{UID: 7, GID: 8}}
+		_, err := e.ExecStreams(t.Context(), "a", command, engine.Streams{Stdout: &out})
+		for _, want := range []string{`"COLOR":"red"`, `"uid":7`, `"gid":8`, `"cwd":"/proc"`} {
+			if err != nil || !strings.Contains(strings.ReplaceAll(out.String(), " ", ""), want) {
+				t.Errorf("no %s: %s, %v", want, &out, err)
+			}
+		}
 	})
 	t.Run("absent container", func(t *testing.T) {
 		if _, err := e.Exec(t.Context(), "none", []string{"box"}); !errors.Is(err, engine.ErrNotFound) {

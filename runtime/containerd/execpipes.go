@@ -22,11 +22,13 @@ type pipes struct {
 	stdin, stdout, stderr string   // paths, empty for none
 	in                    *os.File // open for both, so that it exists before and after the command reads it
 	outputs               []*output
+	running               chan struct{} // closed once the command runs
+	closing               chan struct{}
 }
 
 // newPipes makes the FIFOs in a new directory below parent. The command has one output or two.
 func newPipes(parent string, s engine.Streams, oneOutput bool) (*pipes, error) {
-	p := &pipes{streams: s}
+	p := &pipes{streams: s, running: make(chan struct{}), closing: make(chan struct{})}
 	err := p.open(parent, oneOutput)
 	if err != nil {
 		p.close()
@@ -84,8 +86,12 @@ func (p *pipes) output(name string, sink io.Writer) (path string, err error) {
 	p.outputs = append(p.outputs, o)
 	go func() {
 		defer close(o.done)
-		if sink != nil {
-			_, _ = io.Copy(sink, o.read) // one that cannot be written to must not stop the command
+		select {
+		case <-p.running:
+			if sink != nil {
+				_, _ = io.Copy(sink, o.read) // one that cannot be written to must not stop the command
+			}
+		case <-p.closing: // what an OCI runtime has written there is in its error
 		}
 		_, _ = io.Copy(io.Discard, o.read)
 	}()
@@ -99,8 +105,9 @@ func (p *pipes) release() {
 	}
 }
 
-// begin copies the input to the command, and sets the size of its terminal, until ctx is done.
+// begin copies the output of the command, and its input, and sets the size of its terminal, until ctx is done.
 func (p *pipes) begin(ctx context.Context, x command) {
+	close(p.running)
 	if p.in != nil {
 		go func() {
 			_, err := io.Copy(p.in, p.streams.Stdin)
@@ -147,6 +154,7 @@ func (p *pipes) wait(ctx context.Context) {
 
 // close removes the FIFOs.
 func (p *pipes) close() {
+	close(p.closing)
 	p.release()
 	for _, o := range p.outputs {
 		_ = o.read.SetReadDeadline(time.Now())

@@ -55,7 +55,7 @@ type Engine interface {
 	Exec(ctx context.Context, id string, command []string) (ExecResult, error)
 	// ExecStreams runs a command inside a running container, with streams, and returns its exit
 	// code. The command is killed when ctx is done. It is not repeated after an error.
-	ExecStreams(ctx context.Context, id string, command []string, s Streams) (int32, error)
+	ExecStreams(ctx context.Context, id string, c Command, s Streams) (int32, error)
 	// Events sends an event for each container that starts, exits or runs out of memory,
 	// until ctx is done; then the channel is closed. The receiver must not stop reading.
 	Events(ctx context.Context) (<-chan Event, error)
@@ -165,6 +165,15 @@ type ExecResult struct {
 	Output   []byte // stdout and stderr interleaved, at most MaxExecOutput
 }
 
+// Command is one that runs inside a container besides the container's own process. What it does not say is as
+// for that process.
+type Command struct {
+	Args []string
+	Env  []string // more variables, as KEY=VALUE
+	Dir  string   // its working directory, "" for the container's
+	User *specs.User
+}
+
 // Streams are those of a command that runs inside a container.
 type Streams struct {
 	Stdin          io.Reader // nil for none
@@ -173,6 +182,11 @@ type Streams struct {
 	TTY bool
 	// Resize gets the sizes of the terminal; nil for none.
 	Resize <-chan Size
+	// Starting, if set, is called before the command starts, with what the engine knows it by. If it
+	// fails, the command does not start.
+	Starting func(container, id string) error
+	// Started, if set, is called once the command runs.
+	Started func()
 }
 
 // Size is the size of a terminal in characters.

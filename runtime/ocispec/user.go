@@ -91,6 +91,54 @@ func userOf(image engine.Image, s *v1.SecurityContext) (identity, error) {
 	return identity{name: name}, nil
 }
 
+// CommandUser returns the user and groups of a command in a container of the image: USER[:GROUP], each a name of the
+// image or a number. Without a group they are those of the user in the image, as for a container.
+func CommandUser(image engine.Image, ref string) (specs.User, error) {
+	name, group, hasGroup := strings.Cut(ref, ":")
+	image.User = name
+	id, err := userOf(image, &v1.SecurityContext{})
+	if err != nil {
+		return specs.User{}, err
+	}
+	entry, found, err := lookUp(image, id)
+	if err != nil {
+		return specs.User{}, err
+	}
+	u := specs.User{UID: uint32(entry.Uid), GID: uint32(entry.Gid)}
+	if hasGroup {
+		if u.GID, err = groupOf(image, group); err != nil {
+			return specs.User{}, err
+		}
+	}
+	u.AdditionalGids = []uint32{u.GID}
+	if hasGroup || !found {
+		return u, nil
+	}
+	members, err := imageGroups(image, entry.Name)
+	for _, g := range members {
+		if err := checkID("group", g); err != nil {
+			return specs.User{}, err
+		}
+		u.AdditionalGids = append(u.AdditionalGids, uint32(g))
+	}
+	return u, err
+}
+
+// groupOf returns the ID of a group of the image.
+func groupOf(image engine.Image, name string) (uint32, error) {
+	if gid, err := strconv.ParseInt(name, 10, 64); err == nil {
+		return uint32(gid), checkID("group", gid)
+	}
+	groups, err := user.ParseGroupFilter(bytes.NewReader(image.Group), func(g user.Group) bool { return g.Name == name })
+	if err != nil {
+		return 0, failure.CreateErrorf("reading /etc/group of image %q: %w", image.Ref, err)
+	}
+	if len(groups) == 0 {
+		return 0, failure.CreateErrorf("no group %q in /etc/group of image %q", name, image.Ref)
+	}
+	return uint32(groups[0].Gid), checkID("group", int64(groups[0].Gid))
+}
+
 // checkID checks an id against what runtimes accept (containerd's WithUser).
 func checkID(what string, id int64) error {
 	if id < 0 || id > math.MaxInt32 {

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 const (
@@ -115,6 +116,37 @@ func TestProcessUser(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestCommandUser(t *testing.T) {
+	t.Parallel()
+	for ref, tt := range map[string]struct {
+		want specs.User
+		err  string
+	}{
+		"app":        {want: specs.User{UID: 1000, GID: 1001, AdditionalGids: []uint32{1001, 10, 50}}},
+		"1000":       {want: specs.User{UID: 1000, GID: 1001, AdditionalGids: []uint32{1001, 10, 50}}},
+		"77":         {want: specs.User{UID: 77, AdditionalGids: []uint32{0}}},
+		"app:wheel":  {want: specs.User{UID: 1000, GID: 10, AdditionalGids: []uint32{10}}},
+		"77:88":      {want: specs.User{UID: 77, GID: 88, AdditionalGids: []uint32{88}}},
+		"nobody":     {err: `no user "nobody" in /etc/passwd of image "box"`},
+		"app:nobody": {err: `no group "nobody" in /etc/group of image "box"`},
+		"app:-1":     {err: "group: id -1 is out of range 0-2147483647"},
+	} {
+		t.Run(ref, func(t *testing.T) {
+			t.Parallel()
+			got, err := CommandUser(engine.Image{Ref: "box", Passwd: []byte(testPasswd), Group: []byte(testGroup)}, ref)
+			if err != nil || tt.err != "" {
+				if err == nil || err.Error() != tt.err {
+					t.Errorf("error %v, want %q", err, tt.err)
+				}
+				return
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("user (-want +got):\n%s", diff)
 			}
 		})
 	}

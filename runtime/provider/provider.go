@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/logs"
 )
@@ -44,7 +45,7 @@ type Pods interface {
 	ExpireLogs() error
 	Log(ctx context.Context, pod *v1.Pod, container string, previous bool) (string, error)
 	FollowLog(ctx context.Context, pod *v1.Pod, path string, to logs.Sinks, o logs.Options) error
-	Exec(ctx context.Context, pod *v1.Pod, container string, command []string, s engine.Streams) (int32, error)
+	Exec(ctx context.Context, pod *v1.Pod, container string, c runtime.Command, s engine.Streams) (int32, error)
 	Dial(ctx context.Context, pod *v1.Pod, port int32) (net.Conn, error)
 	Processes(ctx context.Context, pod *v1.Pod) (map[string]int, error)
 }

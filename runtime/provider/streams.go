@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/exec"
 
+	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/logs"
 )
@@ -112,7 +113,7 @@ func (p *Provider) runInContainer(ctx context.Context, of target, command []stri
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	code, err := p.runtime.Exec(ctx, w.current(), of.container, command, streams(ctx, a))
+	code, err := p.runtime.Exec(ctx, w.current(), of.container, runtime.Command{Args: command}, streams(ctx, a))
 	if err == nil && code != 0 {
 		// kubectl gets the exit code from it.
 		err = exec.CodeExitError{Err: fmt.Errorf("command terminated with exit code %d", code), Code: int(code)}

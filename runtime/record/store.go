@@ -184,18 +184,7 @@ func (s *Store) update(uid types.UID, change func(*Pod) error) (now *Pod, lasts 
 func (s *Store) locked(f func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := os.MkdirAll(s.root, 0o711); err != nil {
-		return fmt.Errorf("making the directory of pods: %w", err)
-	}
-	file, err := os.OpenFile(filepath.Join(s.root, writeLock), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return fmt.Errorf("locking the records of pods: %w", err)
-	}
-	defer func() { _ = file.Close() }()
-	if err := flock.Wait(file, writeTimeout); err != nil {
-		return fmt.Errorf("locking the records of pods: %w", err)
-	}
-	return f()
+	return flock.Do(filepath.Join(s.root, writeLock), writeTimeout, f)
 }
 
 // write replaces the record in the file and in the cache: it is complete or absent, also after a loss

@@ -136,18 +136,7 @@ func (k *Keeper) Keep(ctx context.Context) error {
 
 // locked calls f while no other process changes the Services or their rules.
 func (k *Keeper) locked(f func() error) error {
-	if err := os.MkdirAll(k.root(), 0o711); err != nil {
-		return fmt.Errorf("locking the Services: %w", err)
-	}
-	file, err := os.OpenFile(filepath.Join(k.root(), lockFile), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return fmt.Errorf("locking the Services: %w", err)
-	}
-	defer func() { _ = file.Close() }()
-	if err := flock.Wait(file, lockTimeout); err != nil {
-		return fmt.Errorf("locking the Services: %w", err)
-	}
-	return f()
+	return flock.Do(filepath.Join(k.root(), lockFile), lockTimeout, f)
 }
 
 // update is updateAll under the locks.

@@ -62,6 +62,14 @@ func Parse(args []string, program *cli.Command) Invocation {
 // Name returns the names of the command and its subcommand; "" for the program itself.
 func (i Invocation) Name() string { return strings.Join(i.path, " ") }
 
+// Separated returns the arguments before and after "--".
+func (i Invocation) Separated() (before, after []string) {
+	if !i.separated {
+		return i.arguments, nil
+	}
+	return i.arguments[:i.before], i.arguments[i.before:]
+}
+
 // Value returns the last value of a flag with one of these names.
 func (i Invocation) Value(names ...string) string {
 	last := ""
@@ -177,6 +185,7 @@ type words struct {
 	arguments []string
 	first     int  // the index of the first argument before "--", or -1
 	separated bool // there is a "--", after which everything is an argument
+	before    int  // how many arguments are before it
 }
 
 // flagValue is a flag with its value, which is "true" without one.
@@ -194,9 +203,14 @@ func parse(all []string, takesValue map[string]bool) words {
 				w.first = i
 			}
 		case text == "--":
-			w.separated = true
+			w.separated, w.before = true, len(w.arguments)
 		default:
 			name, value, assigned := strings.Cut(strings.TrimPrefix(text[1:], "-"), "=")
+			short := cutBundle(text, takesValue)
+			for _, letter := range short {
+				w.flags = append(w.flags, flagValue{letter, "true"})
+			}
+			name = strings.TrimPrefix(name, strings.Join(short, ""))
 			switch {
 			case assigned:
 				w.flags = append(w.flags, flagValue{name, value})
@@ -208,6 +222,24 @@ func parse(all []string, takesValue map[string]bool) words {
 		}
 	}
 	return w
+}
+
+// cutBundle returns the flags of one letter that a word begins with, which the last flag in it follows: i of -it.
+func cutBundle(word string, takesValue map[string]bool) (short []string) {
+	name, _, _ := strings.Cut(word[1:], "=")
+	if _, known := takesValue[name]; known || len(name) < 2 {
+		return nil
+	}
+	for i, letter := range name {
+		takes, known := takesValue[string(letter)]
+		switch last := i == len(name)-1; {
+		case !known || takes && !last:
+			return nil
+		case !last:
+			short = append(short, string(letter))
+		}
+	}
+	return short
 }
 
 // valueFlags returns which flags of the commands, and of their subcommands, take a value.

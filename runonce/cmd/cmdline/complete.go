@@ -122,7 +122,7 @@ func (l *commandLine) values(name string) []string {
 	switch {
 	case takesFile(findFlag(l.Command, name)):
 		return []string{files}
-	case l.Command.Name == "logs" && slices.Contains(names(f), "container"):
+	case slices.Contains(names(f), "container"):
 		return l.containers()
 	}
 	return nil

@@ -29,7 +29,7 @@ var habits = map[string]string{
 	"log":    `use "runonce logs POD"`,
 	"load":   importHabit, "import": importHabit, "pull": `use "runonce images pull PATH"`, "save": `use "runonce images bundle"`,
 	"image": `use "runonce images list"`, "rmi": `use "runonce images rm IMAGE"`,
-	"exec": attachHabit, "attach": attachHabit, "debug": attachHabit, "cp": `runonce cannot copy files of containers: mount a volume`,
+	"attach": attachHabit, "debug": attachHabit, "cp": `runonce cannot copy files of containers: mount a volume`,
 	"port-forward": `runonce forwards no ports; "runonce run -o wide" shows the addresses of pods, and a hostPort makes one reachable`,
 	"enable":       unitHabit, "disable": unitHabit,
 }
@@ -44,7 +44,7 @@ const (
 	eventsHabit = `use "runonce events"`
 	usageHabit  = `runonce does not measure pods; "systemd-cgtop" shows their cgroups`
 	importHabit = `use "runonce images import PATH"`
-	attachHabit = `runonce cannot enter containers; "runonce logs POD" prints their output`
+	attachHabit = `use "runonce exec POD -- COMMAND" to run a command in a container, and "runonce logs POD" for its output`
 	unitHabit   = `this is for systemd, as in "systemctl enable runonce.service"`
 )
 

@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -43,6 +44,8 @@ import (
 //
 //   - Shims.Ensure and Release start and end shims. Containerd would run the shim's binary
 //     twice, once to start the other, and 30 pods take 10 % more CPU time (median of 6 rounds).
+//   - Shims.Connect has commands run in containers without containerd: the process that serves it may end
+//     meanwhile, and need not be there.
 //   - sandboxes tells containerd of a sandbox for each container with our shim: it connects to
 //     a shim that it did not start only for a container of a sandbox (Ensure needs it). Asked, it
 //     also replaces a pipe of the shim, for which containerd keeps 32 KiB, two descriptors and
@@ -148,6 +151,33 @@ func (s Shims) Release(ctx context.Context, group string) {
 	defer cancel()
 	// A shim that ends may do so before it answers.
 	_, _ = taskapi.NewTTRPCTaskClient(c).Shutdown(ctx, &taskapi.ShutdownRequest{ID: "release", Now: true})
+}
+
+// Bundle returns the directory of the container's bundle, which need not exist.
+func (s Shims) Bundle(id string) string { return filepath.Join(TasksDir(s.State), s.Namespace, id) }
+
+// Connect connects to the shim of a container, if it has one of ours. The caller closes it.
+func (s Shims) Connect(ctx context.Context, id string) (shim *ttrpc.Client, ours bool, err error) {
+	var params struct{ Address string }
+	data, err := os.ReadFile(filepath.Join(s.Bundle(id), "bootstrap.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &params)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("looking for its shim: %w", err)
+	}
+	_, path, _ := strings.Cut(params.Address, "://")
+	if filepath.Dir(path) != shimDir(s.State) {
+		return nil, false, nil
+	}
+	conn, err := protocol.Dial(ctx, path)
+	if err != nil {
+		return nil, true, fmt.Errorf("connecting to its shim: %w", err)
+	}
+	return ttrpc.NewClient(conn), true, nil
 }
 
 // sandboxPrefix begins the IDs of sandboxes. No container has one with a slash.

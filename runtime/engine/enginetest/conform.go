@@ -1,7 +1,6 @@
 package enginetest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -303,17 +302,6 @@ func conformLast(t *testing.T, s Subject) {
 	}
 }
 
-func conformExec(t *testing.T, s Subject) {
-	c := start(t, s, "pod1", "web", "sleep")
-	got, err := s.Engine.Exec(t.Context(), c.ID, []string{"/bin/box", "exit", "7", "out"})
-	if err != nil {
-		t.Fatalf("Exec: %v", err)
-	}
-	if got.ExitCode != 7 || strings.TrimSpace(string(got.Output)) != "out" {
-		t.Errorf("exit code %d, output %q", got.ExitCode, got.Output)
-	}
-}
-
 func conformExecCutOff(t *testing.T, s Subject) {
 	c := start(t, s, "pod1", "web", "sleep")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -323,21 +311,6 @@ func conformExecCutOff(t *testing.T, s Subject) {
 	}
 	if got, ok := find(t, s.Engine, c.ID); !ok || got.State != engine.StateRunning {
 		t.Errorf("container is %q after its command was cut off", got.State)
-	}
-}
-
-func conformExecStreams(t *testing.T, s Subject) {
-	c := start(t, s, "pod1", "web", "sleep")
-	var out, errs bytes.Buffer
-	code, err := s.Engine.ExecStreams(t.Context(), c.ID, []string{"/bin/box", "exit", "7", "out"}, engine.Streams{Stdout: &out, Stderr: &errs})
-	if err != nil {
-		t.Fatalf("ExecStreams: %v", err)
-	}
-	if code != 7 || strings.TrimSpace(out.String()) != "out" || errs.Len() > 0 {
-		t.Errorf("exit code %d, output %q, errors %q", code, &out, &errs)
-	}
-	if _, err := s.Engine.ExecStreams(t.Context(), "nobody", []string{"/bin/box"}, engine.Streams{}); err == nil {
-		t.Error("ExecStreams in an absent container succeeded")
 	}
 }
 

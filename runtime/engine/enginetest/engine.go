@@ -275,10 +275,18 @@ func (e *Engine) Exec(ctx context.Context, id string, command []string) (engine.
 }
 
 // ExecStreams asks the script, and writes what it was given and then what it answers.
-func (e *Engine) ExecStreams(ctx context.Context, id string, command []string, s engine.Streams) (int32, error) {
-	result, err := e.Exec(ctx, id, command)
+func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s engine.Streams) (int32, error) {
+	result, err := e.Exec(ctx, id, c.Args)
 	if err != nil {
 		return 0, err
+	}
+	if s.Starting != nil {
+		if err := s.Starting(id, "exec"); err != nil {
+			return 0, err
+		}
+	}
+	if s.Started != nil {
+		s.Started()
 	}
 	if s.Stdin != nil {
 		if _, err := io.Copy(s.Stdout, s.Stdin); err != nil {

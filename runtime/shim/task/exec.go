@@ -51,6 +51,9 @@ func (s *Service) startExec(ctx context.Context, c *container, p *containerProce
 		return nil, ttrpc.Errorf(ttrpc.FailedPrecondition, "container %s init process is not running", c.id)
 	}
 	defer s.reaper.Hold()()
+	// Whoever started it may be killed meanwhile. With the OCI runtime ended halfway, nobody would know the process.
+	ctx, cancel := untilDeadline(ctx)
+	defer cancel()
 	pid, err := c.runExec(ctx, p)
 	if err != nil {
 		s.ended(c, p, oci.Exit{Status: 255})
@@ -62,6 +65,15 @@ func (s *Service) startExec(ctx context.Context, c *container, p *containerProce
 	s.events.publish("exec-started", "TaskExecStarted", &ttrpc.ProcessEvent{Request: ttrpc.Request{ID: c.id, ExecID: p.id}, PID: uint32(pid)})
 	s.reaper.Watch(pid, func(e oci.Exit) { go s.execExited(c, p, e) })
 	return &ttrpc.PID{PID: uint32(pid)}, nil
+}
+
+// untilDeadline returns a context with the deadline of ctx alone.
+func untilDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	whole := context.WithoutCancel(ctx)
+	if deadline, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(whole, deadline)
+	}
+	return whole, func() {}
 }
 
 func (c *container) runExec(ctx context.Context, p *containerProcess) (int, error) {

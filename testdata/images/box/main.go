@@ -32,6 +32,7 @@ func applets() map[string]applet {
 		"crash":   {"[TEXT...]  panic with a stack trace", crash},
 		"kill":    {"SIGNUM  send itself a signal", kill},
 		"orphan":  {"leave a child behind that exits at once", orphan},
+		"beside":  {"APPLET ARGS...  start an applet in a child process and leave it running", beside},
 		"sleep":   {"[DURATION]  sleep, forever without DURATION; exit with 0 on SIGTERM", sleep},
 		"stay":    {"[DURATION]  sleep and ignore SIGTERM", stay},
 		"trap":    {"[DURATION]  print \"ready\", then print the first signal and exit, without one after DURATION", trap},

@@ -61,6 +61,11 @@ func orphan([]string) error {
 	return exec.CommandContext(context.Background(), "/proc/self/exe", "exit", "0").Start()
 }
 
+// beside starts an applet in a child process and leaves it running.
+func beside(args []string) error {
+	return exec.CommandContext(context.Background(), "/bin/box", args...).Start()
+}
+
 func duration(args []string) (time.Duration, error) {
 	if len(args) == 0 {
 		return 0, nil

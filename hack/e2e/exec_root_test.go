@@ -1,0 +1,256 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/internal/testing/daemon"
+)
+
+// sleeper runs a pod in which commands can run.
+func (b *box) sleeper(t *testing.T) {
+	t.Helper()
+	b.up(t, directory(t, pod("web", "Always", "sleep")), 0)
+}
+
+// TestExecKilled: what a killed "exec" has started in a container is killed as well.
+func TestExecKilled(t *testing.T) {
+	test := func(t *testing.T, b *box) {
+		t.Helper()
+		b.sleeper(t)
+		before := b.containers(t)
+		for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+			cmd := b.command(t, "exec", "web", "--", "/bin/box", "do", "beside stay 1h", "stay 2h")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			runs := func() bool { return len(b.containers(t)) == len(before)+2 }
+			if !eventually(runs) {
+				t.Fatalf("the command does not run: %q", b.containers(t))
+			}
+			if err := cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); signal == syscall.SIGTERM && code != 128+int(signal) {
+				t.Errorf("%s: exit code %d", signal, code)
+			}
+			if !eventually(func() bool { return slices.Equal(b.containers(t), before) }) {
+				t.Errorf("%s: left %q, before %q", signal, b.containers(t), before)
+			}
+		}
+	}
+	embedded(t, test)
+	daemons(t, test, daemon.Current, daemon.Debian)
+}
+
+// TestExecKilledEarly: the same holds while the command is being started.
+func TestExecKilledEarly(t *testing.T) {
+	test := func(t *testing.T, b *box) {
+		t.Helper()
+		b.sleeper(t)
+		before := b.containers(t)
+		for after := 10 * time.Millisecond; after < 2*time.Second; after += after / 3 {
+			cmd := b.command(t, "exec", "web", "--", "/bin/box", "do", "beside stay 1h", "stay 2h")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(after)
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+		time.Sleep(time.Second) // what is being started is not to be seen yet
+		if !eventually(func() bool { return slices.Equal(b.containers(t), before) }) {
+			t.Errorf("left %q, before %q", b.containers(t), before)
+		}
+	}
+	embedded(t, test)
+	daemons(t, test, daemon.Current, daemon.Debian)
+}
+
+// TestExecOutlivesRun: a command in a container does not end with the run that serves containerd, and its streams go
+// on.
+func TestExecOutlivesRun(t *testing.T) {
+	b := newBox(t, "")
+	args := b.upArgs(t, directory(t, pod("web", "Always", "sleep")))
+	args[slices.Index(args, "100ms")] = "1h"
+	run := b.command(t, "run", args...)
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !eventually(func() bool { return len(b.containers(t)) > 0 }) {
+		t.Fatal("the pod does not run")
+	}
+	cmd := b.command(t, "exec", "-i", "web", "--", "/bin/box", "listen")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewReader(stdout)
+	expect := func(want string) {
+		t.Helper()
+		if got, err := out.ReadString('\n'); got != want+"\n" {
+			t.Fatalf("%q, %v, want %q\n%s", got, err, want, &stderr)
+		}
+	}
+	expect("listening")
+	if err := run.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = run.Wait()
+	_, _ = io.WriteString(in, "still here\n")
+	_ = in.Close()
+	expect("still here")
+	expect("end")
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, &stderr)
+	}
+}
+
+// pty returns both sides of a new pseudo-terminal.
+func pty(t *testing.T) (ours, theirs *os.File) {
+	t.Helper()
+	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ours.Close() })
+	if err := unix.IoctlSetPointerInt(int(ours.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(ours.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = theirs.Close() })
+	return ours, theirs
+}
+
+// TestExecTerminal: keys go to the command as they are typed, its terminal has the size of this one, and this one is
+// restored in the end.
+func TestExecTerminal(t *testing.T) {
+	test := func(t *testing.T, b *box) {
+		t.Helper()
+		b.sleeper(t)
+		for name, tt := range map[string]struct {
+			command []string
+			waitFor string // what the command prints before something is done
+			do      func(ours *os.File, cmd *exec.Cmd)
+			want    string
+			code    int
+		}{
+			"Ctrl-C":  {[]string{"/bin/box", "trap"}, "ready", func(ours *os.File, _ *exec.Cmd) { _, _ = ours.WriteString("\x03") }, "got signal 2", 0},
+			"Ctrl-D":  {[]string{"/bin/box", "listen"}, "listening", func(ours *os.File, _ *exec.Cmd) { _, _ = ours.WriteString("hello\r\x04") }, "end", 0},
+			"SIGTERM": {[]string{"/bin/box", "stay"}, "", func(_ *os.File, cmd *exec.Cmd) { _ = cmd.Process.Signal(syscall.SIGTERM) }, "", 143},
+			"a new size": {
+				[]string{"/bin/box", "do", "echo go", "await /sized", "facts"},
+				"go",
+				func(ours *os.File, cmd *exec.Cmd) {
+					_ = unix.IoctlSetWinsize(int(ours.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: 140})
+					_ = cmd.Process.Signal(syscall.SIGWINCH) // it is not in the session of the terminal
+					time.Sleep(time.Second)
+					b.run(t, "exec", "web", "--", "/bin/box", "write", "/sized", "yes")
+				}, `"ttySize":[50,140]`, 0,
+			},
+		} {
+			ours, theirs := pty(t)
+			_ = unix.IoctlSetWinsize(int(ours.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120})
+			before, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := b.command(t, "exec", append([]string{"-it", "web", "--"}, tt.command...)...)
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			seen := make(chan struct{})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				buf := make([]byte, 4096)
+				for found := false; ; {
+					n, err := ours.Read(buf)
+					out.Write(buf[:n])
+					if !found && strings.Contains(out.String(), tt.waitFor) {
+						found = true
+						close(seen)
+					}
+					if err != nil {
+						return
+					}
+				}
+			}()
+			raw := func() bool {
+				now, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS)
+				return err == nil && now.Lflag&unix.ICANON == 0
+			}
+			if !eventually(raw) {
+				t.Fatalf("%s: the terminal is not raw", name)
+			}
+			if tt.waitFor != "" {
+				<-seen
+			}
+			tt.do(ours, cmd)
+			_ = cmd.Wait()
+			if after, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS); err != nil || *after != *before {
+				t.Errorf("%s: the terminal is %+v, %v, and was %+v", name, after, err, before)
+			}
+			_ = theirs.Close()
+			<-done
+			if code := cmd.ProcessState.ExitCode(); code != tt.code || !strings.Contains(out.String(), tt.want) {
+				t.Errorf("%s: exit code %d, output %q, want %d and %q", name, code, &out, tt.code, tt.want)
+			}
+		}
+	}
+	embedded(t, test)
+	daemons(t, test, daemon.Current, daemon.Debian)
+}
+
+// TestExecMuch: whatever a command writes, nothing of it is kept in memory, also if it is read slowly.
+func TestExecMuch(t *testing.T) {
+	b := newBox(t, "")
+	b.sleeper(t)
+	const lines, size = 3_000_000, 100
+	cmd := b.command(t, "exec", "web", "--", "/bin/box", "flood", "-n", fmt.Sprint(lines), "-size", fmt.Sprint(size))
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	n, err := io.Copy(io.Discard, stdout)
+	if werr := cmd.Wait(); err != nil || werr != nil || n < lines*size {
+		t.Errorf("%d bytes, %v, %v", n, err, werr)
+	}
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); !ok || usage.Maxrss > 128<<10 {
+		t.Errorf("%d KiB of memory", usage.Maxrss)
+	}
+}

@@ -1,0 +1,209 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/record"
+)
+
+// exitOwnFailure is the exit code of commands that pass on that of a command in a container, if they have failed
+// themselves, as of "docker exec". 126 and 127 say, as in a shell, that the command cannot be run or does not exist.
+const exitOwnFailure = 125
+
+// commandExit is the exit code of a command in a container.
+type commandExit struct {
+	code int32
+	err  error // why it could not be run, nil if it has run
+}
+
+func (e commandExit) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("command terminated with exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e commandExit) Unwrap() error { return e.err }
+
+// execCommand is "exec".
+type execCommand struct {
+	*program
+	execOptions
+	pastFlags
+	env list
+}
+
+// execOptions say what runs in which container.
+type execOptions struct {
+	pod       string // a reference
+	namespace string // the only one, "" for all
+	container string // "" for the one that kubectl chooses
+	runtime.Command
+	stdin, tty bool
+}
+
+func (p *program) execCommand() *cli.Command {
+	c := &execCommand{program: p}
+	return p.command(cli.Command{
+		Name: "exec", Usage: "run a command in a container", ArgsUsage: "[NAMESPACE/]POD -- COMMAND [ARGUMENT...]",
+		Description: "The exit code is the command's: 128 more than the number of a signal that ended it, 127 if it\n" +
+			"does not exist, 126 if it cannot be run, and 125 if runonce itself failed. If runonce is\n" +
+			"interrupted or killed, so is the command, with what it has started.",
+		Flags: []cli.Flag{
+			containerFlag(&c.container),
+			boolFlag(&c.stdin, "", "pass standard input on to the command", "stdin", "i"),
+			boolFlag(&c.tty, "", "give the command a terminal", "tty", "t"),
+			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Destination: &c.User, Usage: "run as `USER` or USER:GROUP, names or numbers", DefaultText: "the container's"},
+			&cli.StringFlag{Name: "workdir", Aliases: []string{"w"}, Destination: &c.Dir, Usage: "run in the directory `DIR`", DefaultText: "the container's"},
+			pathsFlag(&c.env, "", "set the variable `KEY=VALUE`", "env", ""),
+		},
+	}, c, &c.pastFlags)
+}
+
+func (c *execCommand) run(ctx context.Context, _ []string) error {
+	if err := c.parse(); err != nil {
+		return err
+	}
+	t, err := c.pastTarget(&c.pastFlags, c.engine(c.console))
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, restore := c.streams(ctx)
+	defer restore()
+	code, err := t.exec(ctx, c.execOptions, s)
+	switch cause := context.Cause(ctx); {
+	case cause != nil:
+		return cause
+	case err != nil:
+		if code, ok := failure.CommandExitCode(err); ok {
+			return commandExit{int32(code), err}
+		}
+		return err
+	case code != 0:
+		return commandExit{code, nil}
+	}
+	return nil
+}
+
+// parse takes the pod and the command from the arguments.
+func (c *execCommand) parse() error {
+	before, command := c.invocation.Separated()
+	switch {
+	case len(before) == 0:
+		return usagef("exec needs a POD")
+	case len(before) > 1:
+		return usagef(`put "--" before the command: runonce exec %s -- %s`, before[0], strings.Join(slices.Concat(before[1:], command), " "))
+	case len(command) == 0:
+		return usagef("exec needs a COMMAND: runonce exec %s -- COMMAND", before[0])
+	}
+	for _, e := range c.env.values {
+		if key, _, ok := strings.Cut(e, "="); !ok || key == "" {
+			return usagef("--env %q: must be KEY=VALUE", e)
+		}
+	}
+	c.pod, c.execOptions.namespace, c.Args, c.Env = before[0], c.podNamespace, command, c.env.values
+	return nil
+}
+
+// streams returns the streams of the command, which are those of this process, and its terminal, which is set up once
+// the command runs.
+func (c *execCommand) streams(ctx context.Context) (s engine.Streams, restore func()) {
+	s = engine.Streams{Stdout: c.data.Stdout, Stderr: c.data.Stderr, TTY: c.tty}
+	if c.stdin {
+		s.Stdin = c.io.Stdin
+	}
+	if c.tty && c.stdin && c.io.Terminal == nil {
+		c.println("Unable to use a TTY: input is not a terminal")
+		s.TTY = false
+	}
+	if !s.TTY || c.io.Terminal == nil {
+		return s, func() {}
+	}
+	s.Resize = c.io.Terminal.Sizes(ctx)
+	if c.stdin {
+		s.Started = func() { c.makeRaw(ctx) }
+	}
+	return s, func() {
+		if restore := c.restore.Load(); restore != nil {
+			(*restore)()
+		}
+	}
+}
+
+// makeRaw has everything that is typed go to the command.
+func (c *execCommand) makeRaw(ctx context.Context) {
+	restore, err := c.io.Terminal.Raw()
+	if err != nil {
+		c.log.WarnContext(ctx, "could not set up the terminal", "error", err)
+		return
+	}
+	c.restore.Store(&restore)
+}
+
+// exec runs the command in a container of this machine.
+func (t *nodeTarget) exec(ctx context.Context, o execOptions, s engine.Streams) (int32, error) {
+	if err := t.connect(ctx); err != nil {
+		return 0, err
+	}
+	pod, err := t.find(o.pod, o.namespace)
+	if err != nil {
+		return 0, err
+	}
+	container, err := t.containerOf(pod, o.container)
+	if err != nil {
+		return 0, err
+	}
+	release := func() {}
+	defer func() { release() }()
+	s.Starting = func(container, id string) (err error) {
+		if t.io.Guard != nil {
+			release, err = t.io.Guard(t.options, container, id)
+		}
+		return err
+	}
+	return t.pods.Exec(ctx, pod, container, o.Command, s)
+}
+
+// find returns the pod of this machine that a reference names.
+func (t *nodeTarget) find(ref, namespace string) (*v1.Pod, error) {
+	all, err := t.records.List()
+	if err != nil {
+		return nil, unusable(fmt.Errorf("listing pods: %w", err))
+	}
+	all = slices.DeleteFunc(all, func(r *record.Pod) bool { return r.OtherVersion() || r.Removed })
+	pods := make([]*v1.Pod, 0, len(all))
+	for _, r := range all {
+		pods = append(pods, r.Pod)
+	}
+	named, err := resolve(ref, inNamespace(namespace, pods), podspec.NameOf, usagef("no pod %q on this machine; see %q", ref, "runonce ps"))
+	if err != nil {
+		return nil, err
+	}
+	return named[0], nil
+}
+
+// exec runs the command in a container of the cluster.
+func (t *clusterTarget) exec(ctx context.Context, o execOptions, s engine.Streams) (int32, error) {
+	pod, err := t.find(ctx, o.pod)
+	if err != nil {
+		return 0, err
+	}
+	container, err := t.containerOf(pod, o.container)
+	if err != nil {
+		return 0, err
+	}
+	return t.pods.Exec(ctx, pod, container, o.Args, s)
+}
