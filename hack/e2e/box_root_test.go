@@ -65,7 +65,7 @@ type box struct {
 
 // newBox creates a box. At the end of the test, everything in it is removed, and the test fails
 // unless the machine is as it was before.
-func newBox(t *testing.T, address string) *box {
+func newBox(t testing.TB, address string) *box {
 	t.Helper()
 	roottest.Require(t)
 	// The paths of sockets must be short.
@@ -158,7 +158,7 @@ func (r report) outcomes() []string {
 }
 
 // command returns a runonce command with the flags of the box.
-func (b *box) command(t *testing.T, name string, args ...string) *exec.Cmd {
+func (b *box) command(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := program()
 	if err != nil {
@@ -174,7 +174,7 @@ func (b *box) command(t *testing.T, name string, args ...string) *exec.Cmd {
 }
 
 // run runs a command and waits for it.
-func (b *box) run(t *testing.T, name string, args ...string) result {
+func (b *box) run(t testing.TB, name string, args ...string) result {
 	t.Helper()
 	cmd := b.command(t, name, args...)
 	var stdout, stderr bytes.Buffer
@@ -187,7 +187,7 @@ func (b *box) run(t *testing.T, name string, args ...string) result {
 	return finished(t, cmd, stdout.String(), stderr.String())
 }
 
-func finished(t *testing.T, cmd *exec.Cmd, stdout, stderr string) result {
+func finished(t testing.TB, cmd *exec.Cmd, stdout, stderr string) result {
 	t.Helper()
 	r := result{code: cmd.ProcessState.ExitCode(), stdout: stdout, stderr: stderr}
 	if strings.HasPrefix(stdout, "{") {
@@ -199,7 +199,7 @@ func finished(t *testing.T, cmd *exec.Cmd, stdout, stderr string) result {
 }
 
 // up runs the pods of a directory and checks the exit code.
-func (b *box) up(t *testing.T, dir string, code int, args ...string) result {
+func (b *box) up(t testing.TB, dir string, code int, args ...string) result {
 	t.Helper()
 	r := b.run(t, "run", b.upArgs(t, dir, args...)...)
 	if r.code != code {
@@ -211,7 +211,7 @@ func (b *box) up(t *testing.T, dir string, code int, args ...string) result {
 	return r
 }
 
-func (b *box) upArgs(t *testing.T, dir string, args ...string) []string {
+func (b *box) upArgs(t testing.TB, dir string, args ...string) []string {
 	t.Helper()
 	archives, err := images()
 	if err != nil {
@@ -248,7 +248,7 @@ func withHost(manifest, dir string) string {
 }
 
 // directory writes manifests into a new directory.
-func directory(t *testing.T, manifests ...string) string {
+func directory(t testing.TB, manifests ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i, m := range manifests {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,10 +19,12 @@ import (
 	"github.com/runonce/runonce/internal/testing/daemon"
 )
 
-// sleeper runs a pod in which commands can run.
-func (b *box) sleeper(t *testing.T) {
+// sleeper runs a pod in which commands can run, and returns the ID of its container.
+func (b *box) sleeper(t testing.TB) string {
 	t.Helper()
-	b.up(t, directory(t, pod("web", "Always", "sleep")), 0)
+	up := b.up(t, directory(t, pod("web", "Always", "sleep")), 0)
+	_, id, _ := strings.Cut(up.report.Results[0].Status.ContainerStatuses[0].ContainerID, "://")
+	return id
 }
 
 // TestExecKilled: what a killed "exec" has started in a container is killed as well.
@@ -252,5 +255,37 @@ func TestExecMuch(t *testing.T) {
 	}
 	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); !ok || usage.Maxrss > 128<<10 {
 		t.Errorf("%d KiB of memory", usage.Maxrss)
+	}
+}
+
+// BenchmarkExec measures a command that does nothing, and in turn the same with "ctr task exec" on a daemon, of which
+// it prints how many times as long it takes.
+func BenchmarkExec(b *testing.B) {
+	ctr := filepath.Join(daemon.Programs(b, daemon.Debian), "ctr")
+	served := newBox(b, daemon.Serve(b, daemon.Current).Socket)
+	task := served.sleeper(b)
+	for name, measured := range map[string]*box{"embedded": newBox(b, ""), "daemon": served} {
+		b.Run(name, func(b *testing.B) {
+			if measured != served {
+				measured.sleeper(b)
+			}
+			var ours, floor time.Duration
+			for n := 0; b.Loop(); n++ {
+				begin := time.Now()
+				if r := measured.run(b, "exec", "web", "--", "/bin/box", "exit", "0"); r.code != 0 {
+					b.Fatal(r.stderr)
+				}
+				ours += time.Since(begin)
+				b.StopTimer()
+				begin = time.Now()
+				if out, err := exec.CommandContext(b.Context(), ctr, "--address", served.address, "--namespace", filepath.Base(served.dir),
+					"task", "exec", "--exec-id", fmt.Sprint("bench-", n), task, "/bin/box", "exit", "0").CombinedOutput(); err != nil {
+					b.Fatalf("%v\n%s", err, out)
+				}
+				floor += time.Since(begin)
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(ours)/float64(floor), "x-ctr")
+		})
 	}
 }

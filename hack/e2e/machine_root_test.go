@@ -15,7 +15,7 @@ func (b *box) installation() machine.Installation {
 }
 
 // inspect returns the current state of the machine.
-func (b *box) inspect(t *testing.T) machine.State {
+func (b *box) inspect(t testing.TB) machine.State {
 	t.Helper()
 	m, err := b.installation().Inspect(context.WithoutCancel(t.Context()))
 	if err != nil {
@@ -26,7 +26,7 @@ func (b *box) inspect(t *testing.T) machine.State {
 
 // unchanged fails the test if there is something new on the machine, or if the box still has
 // files of a pod. Processes may take a moment to be reaped.
-func (b *box) unchanged(t *testing.T) {
+func (b *box) unchanged(t testing.TB) {
 	t.Helper()
 	diff := func() string { return cmp.Diff(machine.State{}, b.inspect(t).Since(b.before)) }
 	if !eventually(func() bool { return diff() == "" }) {
@@ -39,7 +39,7 @@ func (b *box) unchanged(t *testing.T) {
 
 // checkInspect fails the test unless inspect sees what a running pod on the box's bridge needs;
 // otherwise unchanged would be worth nothing.
-func (b *box) checkInspect(t *testing.T) {
+func (b *box) checkInspect(t testing.TB) {
 	t.Helper()
 	m := b.inspect(t).Since(b.before)
 	for what, found := range map[string][]string{
@@ -52,7 +52,7 @@ func (b *box) checkInspect(t *testing.T) {
 }
 
 // processes lists the shims of the box and the processes of its containers.
-func (b *box) processes(t *testing.T) []string {
+func (b *box) processes(t testing.TB) []string {
 	t.Helper()
 	found, err := b.installation().Processes()
 	if err != nil {
@@ -62,7 +62,7 @@ func (b *box) processes(t *testing.T) []string {
 }
 
 // containers lists the processes of the box's containers.
-func (b *box) containers(t *testing.T) []string {
+func (b *box) containers(t testing.TB) []string {
 	t.Helper()
 	found, err := b.installation().Containers()
 	if err != nil {
