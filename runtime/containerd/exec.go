@@ -15,6 +15,7 @@ import (
 	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
@@ -82,7 +83,8 @@ func (e *Engine) execInShim(ctx context.Context, shim *ttrpc.Client, id string, 
 	if err != nil {
 		return 0, err
 	}
-	code, err := command{shimTasks{taskapi.NewTTRPCTaskClient(shim)}, id, newExecID(), process}.run(ctx, e.execDir(), s, s.TTY)
+	s.Starting = nil // the shim ends what this process cannot end
+	code, err := command{shimTasks{taskapi.NewTTRPCTaskClient(shim)}, id, protocol.TiedExec + newExecID(), process}.run(ctx, e.execDir(), s, s.TTY)
 	return code, execError(ctx, err, c.Args)
 }
 
@@ -90,24 +92,13 @@ func (e *Engine) execInShim(ctx context.Context, shim *ttrpc.Client, id string, 
 // was killed meanwhile. The command is known by what Streams.Starting was called with, and the
 // options are those of the engine that runs it.
 func EndCommand(ctx context.Context, o Options, container, id string) error {
-	if err := o.complete(); err != nil {
-		return err
-	}
-	shim, ours, err := connectShim(ctx, o, container)
-	if err != nil {
-		return err
-	}
-	if ours {
-		defer func() { _ = shim.Close() }()
-		return command{tasks: shimTasks{taskapi.NewTTRPCTaskClient(shim)}, container: container, id: id}.end(ctx)
-	}
 	e, err := Open(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = e.close(ctx) }()
 	return e.do(ctx, func(ctx context.Context, s *session) error {
-		return command{tasks: s.Tasks(), container: container, id: id}.end(ctx)
+		return end(ctx, s.Tasks(), container, id)
 	})
 }
 
@@ -273,10 +264,11 @@ func (x command) wait(ctx context.Context) (int32, error) {
 }
 
 // end kills and removes a command that another process has started, or was about to.
-func (x command) end(ctx context.Context) error {
+func end(ctx context.Context, tasks tasksapi.TasksClient, container, id string) error {
+	x := command{tasks: tasks, container: container, id: id}
 	limit := time.Now().Add(execStartTimeout)
 	for {
-		r, err := x.tasks.Get(ctx, &tasksapi.GetRequest{ContainerID: x.container, ExecID: x.id})
+		r, err := tasks.Get(ctx, &tasksapi.GetRequest{ContainerID: container, ExecID: id})
 		if err != nil {
 			return images.IgnoreNotFound(images.NativeError(err))
 		}

@@ -15,7 +15,6 @@ import (
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
-	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/ttrpc"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc"
@@ -26,7 +25,6 @@ import (
 type tasks interface {
 	Exec(ctx context.Context, r *tasksapi.ExecProcessRequest, _ ...grpc.CallOption) (*emptypb.Empty, error)
 	Start(ctx context.Context, r *tasksapi.StartRequest, _ ...grpc.CallOption) (*tasksapi.StartResponse, error)
-	Get(ctx context.Context, r *tasksapi.GetRequest, _ ...grpc.CallOption) (*tasksapi.GetResponse, error)
 	Wait(ctx context.Context, r *tasksapi.WaitRequest, _ ...grpc.CallOption) (*tasksapi.WaitResponse, error)
 	Kill(ctx context.Context, r *tasksapi.KillRequest, _ ...grpc.CallOption) (*emptypb.Empty, error)
 	DeleteProcess(ctx context.Context, r *tasksapi.DeleteProcessRequest, _ ...grpc.CallOption) (*tasksapi.DeleteResponse, error)
@@ -47,11 +45,6 @@ func (s shimTasks) Exec(ctx context.Context, r *tasksapi.ExecProcessRequest, _ .
 func (s shimTasks) Start(ctx context.Context, r *tasksapi.StartRequest, _ ...grpc.CallOption) (*tasksapi.StartResponse, error) {
 	a, err := s.shim.Start(ctx, &taskapi.StartRequest{ID: r.ContainerID, ExecID: r.ExecID})
 	return &tasksapi.StartResponse{Pid: a.GetPid()}, err
-}
-
-func (s shimTasks) Get(ctx context.Context, r *tasksapi.GetRequest, _ ...grpc.CallOption) (*tasksapi.GetResponse, error) {
-	a, err := s.shim.State(ctx, &taskapi.StateRequest{ID: r.ContainerID, ExecID: r.ExecID})
-	return &tasksapi.GetResponse{Process: &task.Process{Pid: a.GetPid(), Status: a.GetStatus()}}, err
 }
 
 func (s shimTasks) Wait(ctx context.Context, r *tasksapi.WaitRequest, _ ...grpc.CallOption) (*tasksapi.WaitResponse, error) {

@@ -182,8 +182,8 @@ type Streams struct {
 	TTY bool
 	// Resize gets the sizes of the terminal; nil for none.
 	Resize <-chan Size
-	// Starting, if set, is called before the command starts, with what the engine knows it by. If it
-	// fails, the command does not start.
+	// Starting, if set, is called before the command starts, with what the engine knows it by, if the
+	// command would outlive this process. If it fails, the command does not start.
 	Starting func(container, id string) error
 	// Started, if set, is called once the command runs.
 	Started func()

@@ -30,9 +30,10 @@ func conformExecStreams(t *testing.T, s Subject) {
 	if code != 7 || strings.TrimSpace(out.String()) != "out" || errs.Len() > 0 {
 		t.Errorf("exit code %d, output %q, errors %q", code, &out, &errs)
 	}
-	refused, started := errors.New("refused"), false
+	refused, asked, started := errors.New("refused"), false, false
 	streams := engine.Streams{
 		Starting: func(container, command string) error {
+			asked = true
 			if container != c.ID || command == "" {
 				t.Errorf("command %q starts in container %q", command, container)
 			}
@@ -40,8 +41,8 @@ func conformExecStreams(t *testing.T, s Subject) {
 		},
 		Started: func() { started = true },
 	}
-	if _, err := s.Engine.ExecStreams(t.Context(), c.ID, engine.Command{Args: []string{"/bin/box", "exit", "0"}}, streams); !errors.Is(err, refused) || started {
-		t.Errorf("ExecStreams that is refused: %v, started %t", err, started)
+	if _, err := s.Engine.ExecStreams(t.Context(), c.ID, engine.Command{Args: []string{"/bin/box", "exit", "0"}}, streams); errors.Is(err, refused) != asked || started == asked {
+		t.Errorf("ExecStreams that is refused: %v, asked %t, started %t", err, asked, started)
 	}
 	if _, err := s.Engine.ExecStreams(t.Context(), "nobody", engine.Command{Args: []string{"/bin/box"}}, engine.Streams{}); err == nil {
 		t.Error("ExecStreams in an absent container succeeded")

@@ -11,6 +11,10 @@ const (
 	SumName = Program + ".sum"
 )
 
+// TiedExec begins the IDs of processes that the shim kills, with what descends from them, when the connection ends over
+// which they were started.
+const TiedExec = "tied-"
+
 // Sum identifies an unpacked program.
 type Sum struct {
 	SHA256 string

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/shim/oci"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
@@ -64,7 +67,22 @@ func (s *Service) startExec(ctx context.Context, c *container, p *containerProce
 	c.mu.Unlock()
 	s.events.publish("exec-started", "TaskExecStarted", &ttrpc.ProcessEvent{Request: ttrpc.Request{ID: c.id, ExecID: p.id}, PID: uint32(pid)})
 	s.reaper.Watch(pid, func(e oci.Exit) { go s.execExited(c, p, e) })
+	if strings.HasPrefix(p.id, protocol.TiedExec) {
+		go s.endWith(ttrpc.Disconnected(ctx), c, p)
+	}
 	return &ttrpc.PID{PID: uint32(pid)}, nil
+}
+
+// endWith kills and deletes a process, with what descends from it, when whoever has started it is gone.
+func (s *Service) endWith(gone <-chan struct{}, c *container, p *containerProcess) {
+	select {
+	case <-p.done:
+		return
+	case <-gone:
+	}
+	_ = process.KillTree(p.pid)
+	<-p.done
+	_, _ = s.deleteExec(&ttrpc.Request{ID: c.id, ExecID: p.id}) // unless its container is gone
 }
 
 // untilDeadline returns a context with the deadline of ctx alone.

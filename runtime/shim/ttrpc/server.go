@@ -63,8 +63,21 @@ func (s *Server) Drain(most time.Duration) {
 	}
 }
 
+// connectionKey is the key of the context that ends with a call's connection alone.
+type connectionKey struct{}
+
+// Disconnected is closed when the connection ends over which a Handler with this context was called.
+func Disconnected(ctx context.Context) <-chan struct{} {
+	connection, ok := ctx.Value(connectionKey{}).(context.Context)
+	if !ok {
+		return nil
+	}
+	return connection.Done()
+}
+
 func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
+	ctx = context.WithValue(ctx, connectionKey{}, ctx)
 	defer func() {
 		cancel()
 		_ = conn.Close()

@@ -252,3 +252,30 @@ func TestCall(t *testing.T) {
 		stream += 2
 	}
 }
+
+// TestDisconnected: the end of a call is not that of its connection.
+func TestDisconnected(t *testing.T) {
+	t.Parallel()
+	gone := make(chan (<-chan struct{}), 1)
+	c, conn := client(t, &Server{Handle: func(ctx context.Context, _ string, _ []byte) (Message, error) {
+		gone <- Disconnected(ctx)
+		return &Empty{}, nil
+	}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	_, err := c.Start(ctx, &task.StartRequest{})
+	cancel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	disconnected := <-gone
+	select {
+	case <-disconnected:
+		t.Fatal("disconnected after a call")
+	default:
+	}
+	_ = conn.Close()
+	<-disconnected
+	if Disconnected(t.Context()) != nil {
+		t.Error("there is a connection without a call")
+	}
+}
