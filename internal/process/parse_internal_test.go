@@ -16,7 +16,7 @@ func TestParse(t *testing.T) {
 		strings.Replace(stat, " 20 0 1 0 1408632", "", 1): "",
 		"": "",
 	} {
-		if got, ok := parse(text); got.start != want && ok || ok != (want != "") {
+		if got, ok := parse(text); got != want && ok || ok != (want != "") {
 			t.Errorf("%q: %q, %v", text, got, ok)
 		}
 	}

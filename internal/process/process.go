@@ -30,29 +30,28 @@ func StartTime(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s, ok := parse(string(data))
+	start, ok := parse(string(data))
 	if !ok {
 		return "", fmt.Errorf("process %d has exited", pid)
 	}
-	return s.start, nil
-}
-
-// stat is what proc_pid_stat(5) says of a process.
-type stat struct {
-	parent string
-	start  string // in clock ticks since the boot
+	return start, nil
 }
 
 // parse reads proc_pid_stat(5). It returns false for a process that does not run any more.
-func parse(line string) (s stat, ok bool) {
-	// The program's name, in parentheses, may contain spaces and parentheses.
-	fields := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
-	// The state is field 3, the parent is field 4, the flags are field 9, the time of the start is field 22.
+func parse(stat string) (start string, ok bool) {
+	fields := fieldsOf(stat)
+	// The state is field 3, the flags are field 9, the time of the start is field 22.
 	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
-		return s, false
+		return "", false
 	}
 	flags, err := strconv.ParseUint(fields[6], 10, 32)
-	return stat{parent: fields[1], start: fields[19]}, err == nil && flags&exiting == 0
+	return fields[19], err == nil && flags&exiting == 0
+}
+
+// fieldsOf returns the fields of proc_pid_stat(5) from the third one on.
+func fieldsOf(stat string) []string {
+	// The program's name, in parentheses, may contain spaces and parentheses.
+	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 }
 
 // Runs reports whether the process runs that was started at the given time, as StartTime tells it.

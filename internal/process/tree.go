@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,13 +12,14 @@ import (
 
 // KillTree kills a process with all that descend from it. Those whose parent has ended before are not found.
 func KillTree(pid int) error {
-	// It must not start others meanwhile.
+	// None of them must start others meanwhile.
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return ignoreGone(err)
 	}
 	all := []int{pid}
-	for i := 0; i < len(all); i++ {
-		for _, child := range children(all[i]) {
+	for known := 0; known < len(all); {
+		known = len(all)
+		for _, child := range Descendants(pid) {
 			if !slices.Contains(all, child) {
 				_ = syscall.Kill(child, syscall.SIGSTOP)
 				all = append(all, child)
@@ -38,35 +40,40 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// children returns the child processes of a process, of all its threads.
-func children(pid int) (all []int) {
-	tasks, _ := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
-	for _, t := range tasks {
-		data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/task/" + t.Name() + "/children")
-		if err != nil {
-			continue
-		}
-		for field := range strings.FieldsSeq(string(data)) {
-			if child, err := strconv.Atoi(field); err == nil {
-				all = append(all, child)
-			}
+// Descendants returns the children of a process and theirs, in order.
+func Descendants(pid int) (found []int) {
+	children := map[int][]int{}
+	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
+	for _, dir := range dirs {
+		child, err := strconv.Atoi(filepath.Base(dir))
+		if parent, ok := parentOf(child); err == nil && ok {
+			children[parent] = append(children[parent], child)
 		}
 	}
-	return all
+	next := []int{pid}
+	for len(next) > 0 {
+		of := children[next[0]]
+		found, next = append(found, of...), append(next[1:], of...)
+	}
+	slices.Sort(found)
+	return found
 }
 
-// Parent returns the parent of a process and the name of its program, of at most 15 bytes. A process that has ended has
+// parentOf returns the parent of a process. It returns false for one that is gone.
+func parentOf(pid int) (parent int, ok bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if fields := fieldsOf(string(stat)); err == nil && len(fields) > 1 {
+		parent, err = strconv.Atoi(fields[1])
+		return parent, err == nil
+	}
+	return 0, false
+}
+
+// Parent returns the parent of a process and the name of its program, of at most 15 bytes. A process that is gone has
 // none.
 func Parent(pid int) (parent int, name string) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, ""
-	}
-	s, ok := parse(string(data))
+	parent, ok := parentOf(pid)
 	if !ok {
-		return 0, ""
-	}
-	if parent, err = strconv.Atoi(s.parent); err != nil {
 		return 0, ""
 	}
 	comm, _ := os.ReadFile("/proc/" + strconv.Itoa(parent) + "/comm")

@@ -1,15 +1,12 @@
 package oci
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/internal/process"
 )
 
 // kill kills a command of the runtime with all processes that it has started, and waits a while for
@@ -17,8 +14,8 @@ import (
 // make mount points where the root file system has been until then.
 func (r *Runtime) kill(pid int, ended <-chan Exit) {
 	_ = r.Reaper.Signal(-pid, syscall.SIGSTOP) // it starts no more of them
-	all := descendants(pid)
-	for more := descendants(pid); len(more) != len(all); more = descendants(pid) {
+	all := process.Descendants(pid)
+	for more := process.Descendants(pid); len(more) != len(all); more = process.Descendants(pid) {
 		all = more
 	}
 	late := time.Now().Add(killDelay)
@@ -41,31 +38,4 @@ func (r *Runtime) kill(pid int, ended <-chan Exit) {
 		_, _ = unix.Poll(files[i:i+1], int(max(0, time.Until(late)).Milliseconds()))
 		_ = unix.Close(int(files[i].Fd))
 	}
-}
-
-// descendants returns the children of a process and theirs, in order.
-func descendants(pid int) (found []int) {
-	children := map[int][]int{}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is right
-	for _, path := range stats {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // the name may have spaces
-		child, cerr := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if len(fields) < 2 || cerr != nil {
-			continue
-		}
-		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
-			children[parent] = append(children[parent], child)
-		}
-	}
-	next := []int{pid}
-	for len(next) > 0 {
-		of := children[next[0]]
-		found, next = append(found, of...), append(next[1:], of...)
-	}
-	slices.Sort(found)
-	return found
 }
